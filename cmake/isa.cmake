@@ -1,0 +1,136 @@
+# Generated sources: the registries of quant (one line per header in the folder) and, for the CPU backend, one
+# translation unit per kernel × instruction set. Flags wider than the base appear in this file only.
+
+set(QR_ISA_FLAGS_scalar "")
+set(QR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(QR_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c -mprefer-vector-width=512)
+
+# "q8_0.h" → Q8_0 for weights, "f16.h" → KvF16 for codecs: the struct is the file's name in capitals.
+function(quire_formats out_names out_types folder prefix)
+  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/quant/${folder}/*.h)
+  set(names "")
+  set(types "")
+  foreach(header IN LISTS headers)
+    get_filename_component(name ${header} NAME_WE)
+    string(TOUPPER ${name} type)
+    list(APPEND names ${name})
+    list(APPEND types ${prefix}${type})
+  endforeach()
+  set(${out_names} "${names}" PARENT_SCOPE)
+  set(${out_types} "${types}" PARENT_SCOPE)
+endfunction()
+
+# Writes only when the text changed, so that a new configure does not rebuild.
+function(quire_write path text)
+  file(CONFIGURE OUTPUT ${path} CONTENT "${text}" @ONLY)
+endfunction()
+
+function(quire_generate_quant)
+  quire_formats(names types weights "")
+  quire_formats(kv_names kv_types kv "Kv")
+  set(includes "")
+  set(weights "")
+  set(codecs "")
+  foreach(name type IN ZIP_LISTS names types)
+    string(APPEND includes "#include \"quant/weights/${name}.h\"\n")
+    string(APPEND weights "  &kWeightFormat<quire::${type}>,\n")
+  endforeach()
+  foreach(name type IN ZIP_LISTS kv_names kv_types)
+    string(APPEND includes "#include \"quant/kv/${name}.h\"\n")
+    string(APPEND codecs "  &kKvCodec<quire::${type}>,\n")
+  endforeach()
+  set(path ${CMAKE_BINARY_DIR}/generated/quant/formats.cc)
+  quire_write(${path} "// Generated from src/quant/weights and src/quant/kv.
+${includes}#include \"quant/make_formats.h\"
+
+namespace quire {
+namespace {
+const WeightFormat* const kWeights[] = {
+${weights}};
+const KvCodec* const kCodecs[] = {
+${codecs}};
+}  // namespace
+
+std::span<const WeightFormat* const> weight_formats() { return kWeights; }
+std::span<const KvCodec* const> kv_codecs() { return kCodecs; }
+}  // namespace quire
+")
+  set(QR_GENERATED_quant ${path} CACHE INTERNAL "")
+endfunction()
+
+# Kernel files: linear_<format>_<isa>.cc, attention_<codec>_<isa>.cc, elementwise_<isa>.cc, each exporting one table,
+# and tables.cc (base flags) that collects them.
+function(quire_generate_kernels)
+  quire_formats(names types weights "")
+  quire_formats(kv_names kv_types kv "Kv")
+  set(dir ${CMAKE_BINARY_DIR}/generated/backend_cpu)
+  set(sources "")
+  set(externs "")
+  set(isas "")
+  foreach(isa IN LISTS QR_ISAS)
+    set(linear "")
+    set(attention "")
+    set(files "")
+    foreach(name type IN ZIP_LISTS names types)
+      set(path ${dir}/linear_${name}_${isa}.cc)
+      quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
+#include \"backend/cpu/kernels/linear.h\"
+#include \"quant/weights/${name}.h\"
+
+namespace quire {
+extern const LinearKernels kernels_linear_${name}_${isa};
+const LinearKernels kernels_linear_${name}_${isa} = make_linear_kernels<Vec, ${type}>();
+}  // namespace quire
+")
+      list(APPEND files ${path})
+      string(APPEND externs "extern const LinearKernels kernels_linear_${name}_${isa};\n")
+      string(APPEND linear "&kernels_linear_${name}_${isa}, ")
+    endforeach()
+    foreach(name type IN ZIP_LISTS kv_names kv_types)
+      set(path ${dir}/attention_${name}_${isa}.cc)
+      quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
+#include \"backend/cpu/kernels/attention.h\"
+#include \"quant/kv/${name}.h\"
+
+namespace quire {
+extern const AttentionKernels kernels_attention_${name}_${isa};
+const AttentionKernels kernels_attention_${name}_${isa} = make_attention_kernels<Vec, ${type}>();
+}  // namespace quire
+")
+      list(APPEND files ${path})
+      string(APPEND externs "extern const AttentionKernels kernels_attention_${name}_${isa};\n")
+      string(APPEND attention "&kernels_attention_${name}_${isa}, ")
+    endforeach()
+    set(path ${dir}/elementwise_${isa}.cc)
+    quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
+#include \"backend/cpu/kernels/elementwise.h\"
+
+namespace quire {
+extern const ElementwiseKernels kernels_elementwise_${isa};
+const ElementwiseKernels kernels_elementwise_${isa} = make_elementwise_kernels<Vec>();
+}  // namespace quire
+")
+    list(APPEND files ${path})
+    string(APPEND externs "extern const ElementwiseKernels kernels_elementwise_${isa};
+const LinearKernels* const linear_${isa}[] = {${linear}};
+const AttentionKernels* const attention_${isa}[] = {${attention}};\n")
+    string(APPEND isas "    {\"${isa}\", &kernels_elementwise_${isa}, linear_${isa}, attention_${isa}},\n")
+    # uninitialized: g++ 12 warns about its own intrinsics headers (PR 105593).
+    set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS
+      "${QR_ISA_FLAGS_${isa}};-Wno-conversion;-Wno-sign-conversion;-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized;-fno-math-errno;-fno-trapping-math")
+    list(APPEND sources ${files})
+  endforeach()
+  quire_write(${dir}/tables.cc "// Generated: every kernel table of every instruction set that was compiled.
+#include \"backend/cpu/kernels/tables.h\"
+
+namespace quire {
+${externs}
+namespace {
+const IsaTable kTables[] = {
+${isas}};
+}  // namespace
+std::span<const IsaTable> isa_tables() { return kTables; }
+}  // namespace quire
+")
+  set(QR_GENERATED_backend_cpu "${sources};${dir}/tables.cc" CACHE INTERNAL "")
+endfunction()

@@ -1,0 +1,48 @@
+// One file per subcommand (commands/<name>.cc): it registers itself with a function that declares its options and
+// returns what to run. The same declarations make the help, the environment names, the config file's keys and the table
+// in docs/options.md, so nothing about an option is said twice.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/registry.h"
+#include "base/result.h"
+
+namespace quire {
+
+// The options of one subcommand. Every `--some-name` also reads QUIRE_SOME_NAME and a config file's `some-name`;
+// the command line wins, then the environment, then the file. `value` keeps its content as the default.
+class CommandLine {
+ public:
+  virtual ~CommandLine() = default;
+  virtual void option(std::string_view name, std::string& value, std::string_view help) = 0;
+  virtual void option(std::string_view name, int& value, std::string_view help) = 0;
+  virtual void option(std::string_view name, int64_t& value, std::string_view help) = 0;
+  virtual void option(std::string_view name, uint64_t& value, std::string_view help) = 0;
+  virtual void option(std::string_view name, double& value, std::string_view help) = 0;
+  virtual void option(std::string_view name, std::vector<std::string>& values, std::string_view help) = 0;  // repeats
+  virtual void option(std::string_view name, std::vector<int>& values, std::string_view help) = 0;  // comma-separated
+  virtual void flag(std::string_view name, bool& value, std::string_view help) = 0;
+  // Without dashes: "MODEL", which also reads QUIRE_MODEL. Optional unless `required`.
+  virtual void positional(std::string_view name, std::string& value, bool required, std::string_view help) = 0;
+};
+
+inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2;
+
+struct Command {
+  std::string_view summary;
+  bool hidden = false;
+  std::function<std::function<int()>(CommandLine&)> declare;
+};
+
+// Runs the program; the exit code of the process.
+int run_program(int argc, char** argv);
+
+// Prints "quire: message" to stderr; kExitFailed.
+int report(const Error& error);
+
+}  // namespace quire

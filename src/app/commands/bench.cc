@@ -1,0 +1,239 @@
+// quire bench: prefill and decode through the engine itself, each line held against what the machine was probed to do
+// right before and after it (docs/numbers.md says how to read the shares).
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include "app/probe.h"
+#include "app/wire.h"
+#include "base/json.h"
+#include "base/rng.h"
+
+namespace quire {
+namespace {
+
+struct Args {
+  ModelOptions model;
+  int n_prompt = 512, n_generate = 128, depth = 0, repeat = 5;
+  std::vector<int> batch = {1};
+  bool json = false;
+};
+
+// When each of a sequence's tokens came.
+class Stopwatch final : public EventSink {
+ public:
+  explicit Stopwatch(Clock& clock) : clock_(clock) {}
+  void on_token(SeqId, const TokenEvent&) override { times_ns.push_back(clock_.now_ns()); }
+  void on_finish(SeqId, Finish finish, const Usage&, const std::string& message) override {
+    done = true;
+    if (finish == Finish::error) error = message;
+  }
+  std::vector<int64_t> times_ns;
+  std::string error;
+  bool done = false;
+
+ private:
+  Clock& clock_;
+};
+
+struct Timing {
+  double prefill_tok_s = 0, decode_tok_s = 0;
+};
+
+std::vector<Token> random_prompt(int n, int n_vocab, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<Token> out(static_cast<size_t>(n));
+  for (Token& id : out) id = static_cast<Token>(rng.between(0, n_vocab - 1));
+  return out;
+}
+
+struct Work {
+  int n_vocab, n_seqs, n_prompt, n_generate;
+};
+
+// All sequences start together; decode is counted from the moment when all have their first token to the moment when
+// the first one ends, so that the batch is full throughout.
+Result<Timing> run_once(Engine& engine, Clock& clock, const Work& work) {
+  std::vector<std::shared_ptr<Stopwatch>> watches;
+  const int64_t start = clock.now_ns();
+  for (int s = 0; s < work.n_seqs; ++s) {
+    Request request;
+    request.prompt = random_prompt(work.n_prompt, work.n_vocab, static_cast<uint64_t>(s) + 1);
+    request.sampling.temperature = 0;
+    request.max_tokens = work.n_generate + 1;
+    watches.push_back(std::make_shared<Stopwatch>(clock));
+    QR_TRY([[maybe_unused]] const SeqId id, engine.submit(std::move(request), watches.back()));
+  }
+  const auto running = [&] {
+    return std::any_of(watches.begin(), watches.end(), [](const auto& w) { return !w->done; });
+  };
+  while (running()) engine.step();
+  int64_t all_started = 0;
+  int64_t first_end = std::numeric_limits<int64_t>::max();
+  for (const auto& w : watches) {
+    if (!w->error.empty() || w->times_ns.empty()) return fail(Code::internal, "a sequence failed: " + w->error);
+    all_started = std::max(all_started, w->times_ns.front());
+    first_end = std::min(first_end, w->times_ns.back());
+  }
+  int64_t n_decoded = 0;
+  for (const auto& w : watches) {
+    n_decoded += std::count_if(w->times_ns.begin(), w->times_ns.end(),
+                               [&](int64_t t) { return t > all_started && t <= first_end; });
+  }
+  Timing out;
+  out.prefill_tok_s =
+      static_cast<double>(work.n_seqs) * work.n_prompt / (static_cast<double>(all_started - start) * 1e-9);
+  if (first_end > all_started) {
+    out.decode_tok_s = static_cast<double>(n_decoded) / (static_cast<double>(first_end - all_started) * 1e-9);
+  }
+  return out;
+}
+
+struct Limits {
+  double bandwidth = 0, peak = 0;
+};
+
+struct Line {
+  const char* test;
+  int n_prompt, n_generate, n_seqs;
+  std::vector<double> tok_s;
+  double bytes_per_token, ops_per_token;
+};
+
+void print_line(const Args& args, const Line& line, const Limits& limits, int threads) {
+  std::vector<double> sorted = line.tok_s;
+  std::sort(sorted.begin(), sorted.end());
+  const double median = sorted[sorted.size() / 2];
+  const double of_bandwidth = limits.bandwidth > 0 ? median * line.bytes_per_token / limits.bandwidth : 0;
+  const double of_peak = limits.peak > 0 ? median * line.ops_per_token / limits.peak : 0;
+  if (!args.json) {
+    std::printf(
+        "%-8s prompt %5d  generate %4d  seqs %3d  depth %5d  %9.2f tok/s (%.2f … %.2f)  bandwidth %5.1f%% of %.1f GB/s"
+        "  peak %5.1f%% of %.0f Gop/s\n",
+        line.test, line.n_prompt, line.n_generate, line.n_seqs, args.depth, median, sorted.front(), sorted.back(),
+        of_bandwidth * 100, limits.bandwidth * 1e-9, of_peak * 100, limits.peak * 1e-9);
+    std::fflush(stdout);
+    return;
+  }
+  Json rate;
+  rate.set("min", sorted.front());
+  rate.set("median", median);
+  rate.set("max", sorted.back());
+  Json out;
+  out.set("test", line.test);
+  out.set("n_prompt", line.n_prompt);
+  out.set("n_generate", line.n_generate);
+  out.set("n_seqs", line.n_seqs);
+  out.set("depth", args.depth);
+  out.set("threads", threads);
+  out.set("tok_s", std::move(rate));
+  out.set("of_bandwidth", of_bandwidth);
+  out.set("of_peak", of_peak);
+  out.set("bandwidth_gb_s", limits.bandwidth * 1e-9);
+  out.set("peak_gop_s", limits.peak * 1e-9);
+  std::printf("%s\n", out.dump().c_str());
+  std::fflush(stdout);
+}
+
+class Bench {
+ public:
+  Bench(const Args& args, const LoadedModel& loaded) : args_(args), loaded_(loaded), info_(loaded.model->info()) {}
+
+  Status run() {
+    threads_ = n_threads(args_.model);
+    for (int n_seqs : args_.batch) {
+      if (n_seqs < 1 || n_seqs > 1024) {
+        return fail(Code::invalid, "--batch must hold numbers from 1 to 1024, got " + std::to_string(n_seqs));
+      }
+      QR_TRY_VOID(run_batch(n_seqs));
+    }
+    return {};
+  }
+
+ private:
+  Status run_batch(int n_seqs) {
+    EngineOptions options;
+    options.max_seqs = n_seqs;
+    options.prefix_cache = false;
+    const int longest = std::max(args_.n_prompt, args_.depth + 1) + args_.n_generate + 1;
+    options.n_ctx = longest;
+    options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes(0);
+    EngineEnv env;
+    env.clock = &clock_;
+    QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded_.model, *loaded_.ops, options, env));
+
+    const double head_free = static_cast<double>(info_.step_params) - static_cast<double>(info_.n_vocab) * info_.n_embd;
+    Line prefill{"prefill", args_.n_prompt, 0, n_seqs, {}, 0, 2 * head_free};
+    prefill.bytes_per_token = 0;  // one read of the weights serves a whole chunk: the limit is operations
+    QR_TRY_VOID(measure(*engine, prefill, args_.n_prompt, &Timing::prefill_tok_s));
+    if (args_.n_generate == 0) return {};
+
+    const int depth = std::max(1, args_.depth);
+    Line decode{"decode", depth, args_.n_generate, n_seqs, {}, 0, 2 * static_cast<double>(info_.step_params)};
+    const double context = depth + args_.n_generate / 2.0;
+    decode.bytes_per_token =
+        static_cast<double>(info_.step_bytes) / n_seqs + context * static_cast<double>(info_.kv_layout.token_bytes(0));
+    return measure(*engine, decode, depth, &Timing::decode_tok_s);
+  }
+
+  // Probes before and after; the share is of the better of the two, which flatters least.
+  Status measure(Engine& engine, Line& line, int n_prompt, double Timing::* what) {
+    const Work work{info_.n_vocab, line.n_seqs, n_prompt, line.n_generate};
+    const Work warm_up{info_.n_vocab, line.n_seqs, std::min(n_prompt, 64), line.n_generate};
+    QR_TRY_VOID(run_once(engine, clock_, warm_up));
+    Limits limits;
+    QR_TRY_VOID(probe(limits));
+    for (int i = 0; i < args_.repeat; ++i) {
+      QR_TRY(const Timing timing, run_once(engine, clock_, work));
+      line.tok_s.push_back(timing.*what);
+    }
+    QR_TRY_VOID(probe(limits));
+    print_line(args_, line, limits, threads_);
+    return {};
+  }
+
+  Status probe(Limits& limits) {
+    QR_TRY(const double bandwidth, probe_read_bandwidth(threads_));
+    QR_TRY(const double peak, probe_peak(args_.model));
+    limits.bandwidth = std::max(limits.bandwidth, bandwidth);
+    limits.peak = std::max(limits.peak, peak);
+    return {};
+  }
+
+  const Args& args_;
+  const LoadedModel& loaded_;
+  const ModelInfo& info_;
+  SystemClock clock_;
+  int threads_ = 1;
+};
+
+Status run(const Args& args) {
+  if (args.n_prompt < 1 || args.n_generate < 0 || args.depth < 0 || args.repeat < 1) {
+    return fail(Code::invalid, "--prompt and --repeat must be at least 1, --generate and --depth at least 0");
+  }
+  QR_TRY(const LoadedModel loaded, load(args.model));
+  std::fprintf(stderr, "%s: %s, loaded in %.2f s\n", args.model.model.c_str(), loaded.ops->describe().c_str(),
+               loaded.load_seconds);
+  return Bench(args, loaded).run();
+}
+
+QR_REGISTER(Command,
+            "bench",
+            Command{"measure prefill and decode against the machine's limits", false,
+                    [](CommandLine& line) -> std::function<int()> {
+                      auto args = std::make_shared<Args>();
+                      declare_model_options(line, args->model);
+                      line.option("--prompt", args->n_prompt, "prompt tokens of the prefill test");
+                      line.option("--generate", args->n_generate, "tokens to decode; 0 leaves the decode test out");
+                      line.option("--depth", args->depth, "tokens in the cache before decoding starts");
+                      line.option("--batch", args->batch, "sequences that run together, several separated by commas");
+                      line.option("--repeat", args->repeat, "repetitions; the median counts");
+                      line.flag("--json", args->json, "one JSON object per line");
+                      return [args] {
+                        const Status done = run(*args);
+                        return done ? kExitDone : report(done.error());
+                      };
+                    }});
+
+}  // namespace
+}  // namespace quire

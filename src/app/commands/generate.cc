@@ -1,0 +1,192 @@
+// quire generate: one completion on the terminal, streamed as it is made.
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "app/wire.h"
+#include "base/json.h"
+#include "text/chat_prompt.h"
+#include "text/detok.h"
+
+namespace quire {
+namespace {
+
+struct Args {
+  ModelOptions model;
+  std::string prompt, prompt_file;
+  std::vector<int> tokens;
+  int max_tokens = 128, ctx = 0;
+  double temperature = 0;
+  uint64_t seed = 0;
+  bool json = false, ignore_eos = false, raw = false;
+};
+
+// Prints whole UTF-8 as it comes; keeps the tokens for the summary.
+class Printer final : public EventSink {
+ public:
+  Printer(const Tokenizer* tokenizer, bool print) : tokenizer_(tokenizer), print_(print) {
+    if (tokenizer != nullptr) detok_.emplace(*tokenizer, false, false);
+  }
+  void on_token(SeqId, const TokenEvent& event) override {
+    tokens.push_back(event.id);
+    const size_t before = text.size();
+    if (detok_) detok_->push(event.id, text);
+    show(before);
+  }
+  void on_finish(SeqId, Finish reason, const Usage& used, const std::string& message) override {
+    const size_t before = text.size();
+    if (detok_) detok_->flush(text);
+    show(before);
+    finish = reason;
+    usage = used;
+    error = message;
+    done = true;
+  }
+
+  std::vector<Token> tokens;
+  std::string text, error;
+  Finish finish = Finish::stop;
+  Usage usage;
+  bool done = false;
+
+ private:
+  void show(size_t from) {
+    if (!print_ || tokenizer_ == nullptr) return;
+    std::fwrite(text.data() + from, 1, text.size() - from, stdout);
+    std::fflush(stdout);
+  }
+  const Tokenizer* tokenizer_;
+  std::optional<Detok> detok_;
+  bool print_;
+};
+
+// The prompt as a user's message in the model's own chat template.
+Result<std::vector<Token>> as_question(const Tokenizer& tokenizer, const std::string& text) {
+  QR_TRY(const ChatTemplate chat, ChatTemplate::parse(tokenizer.spec().chat_template));
+  Json message;
+  message.set("role", "user");
+  message.set("content", text);
+  TemplateInput input;
+  input.messages = Json::Array{message};
+  input.add_generation_prompt = true;
+  input.now = local_time_text(std::time(nullptr));
+  return chat_prompt(chat, tokenizer, std::move(input));
+}
+
+Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& loaded) {
+  const int n_vocab = loaded.model->info().n_vocab;
+  if (!args.tokens.empty()) {
+    for (int id : args.tokens) {
+      if (id < 0 || id >= n_vocab) {
+        return fail(Code::invalid, "token id " + std::to_string(id) + " is not in 0 … " + std::to_string(n_vocab - 1));
+      }
+    }
+    return std::vector<Token>(args.tokens.begin(), args.tokens.end());
+  }
+  if (!loaded.tokenizer) return fail(Code::not_found, loaded.path + " has no tokenizer: give --tokens");
+  std::string text = args.prompt;
+  if (!args.prompt_file.empty()) {
+    std::ifstream in(args.prompt_file, std::ios::binary);
+    if (!in) return fail(Code::io, args.prompt_file + ": cannot read");
+    std::stringstream all;
+    all << in.rdbuf();
+    text = all.str();
+  }
+  std::vector<Token> ids;
+  if (args.raw || loaded.tokenizer->spec().chat_template.empty()) {
+    loaded.tokenizer->encode(text, EncodeOptions{.add_special = true}, ids);
+  } else {
+    QR_TRY(ids, as_question(*loaded.tokenizer, text));
+  }
+  if (ids.empty()) return fail(Code::invalid, "the prompt is empty");
+  return ids;
+}
+
+const char* finish_name(Finish finish) {
+  switch (finish) {
+    case Finish::stop: return "stop";
+    case Finish::length: return "length";
+    case Finish::cancelled: return "cancelled";
+    case Finish::error: return "error";
+  }
+  return "error";
+}
+
+void print_json(const Printer& printer) {
+  const Usage& usage = printer.usage;
+  const double decode_s = static_cast<double>(usage.total_ns - usage.first_token_ns) * 1e-9;
+  Json::Array tokens;
+  for (Token id : printer.tokens) tokens.emplace_back(id);
+  Json out;
+  out.set("text", printer.text);
+  out.set("tokens", std::move(tokens));
+  out.set("n_prompt", usage.n_prompt);
+  out.set("n_cached", usage.n_cached);
+  out.set("finish", finish_name(printer.finish));
+  out.set("ttft_s", static_cast<double>(usage.first_token_ns) * 1e-9);
+  out.set("decode_tok_s", decode_s > 0 ? (usage.n_generated - 1) / decode_s : 0.0);
+  std::printf("%s\n", out.dump().c_str());
+}
+
+Status run(const Args& args) {
+  if (args.max_tokens < 1)
+    return fail(Code::invalid, "--max-tokens must be at least 1, got " + std::to_string(args.max_tokens));
+  if (!(args.temperature >= 0 && args.temperature <= 100)) return fail(Code::invalid, "--temperature must be 0 to 100");
+  QR_TRY(const LoadedModel loaded, load(args.model));
+  QR_TRY(std::vector<Token> prompt, prompt_tokens(args, loaded));
+  SystemClock clock;
+  EngineOptions options;
+  options.max_seqs = 1;
+  options.n_ctx = args.ctx;
+  EngineEnv env;
+  env.clock = &clock;
+  QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, options, env));
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = args.max_tokens;
+  request.sampling.temperature = static_cast<float>(args.temperature);
+  request.sampling.seed = args.seed;
+  if (loaded.tokenizer && !args.ignore_eos) {
+    const TokenizerSpec& spec = loaded.tokenizer->spec();
+    for (Token end : {spec.eos, spec.eot}) {
+      if (end >= 0) request.stop_ids.push_back(end);
+    }
+  }
+  const auto printer = std::make_shared<Printer>(loaded.tokenizer.get(), !args.json);
+  QR_TRY([[maybe_unused]] const SeqId id, engine->submit(std::move(request), printer));
+  while (!printer->done) engine->step();
+  if (printer->finish == Finish::error) return fail(Code::internal, printer->error);
+  if (args.json) {
+    print_json(*printer);
+  } else {
+    std::printf("\n");
+  }
+  return {};
+}
+
+QR_REGISTER(Command,
+            "generate",
+            Command{"complete one prompt", false, [](CommandLine& line) -> std::function<int()> {
+                      auto args = std::make_shared<Args>();
+                      declare_model_options(line, args->model);
+                      line.option("--prompt", args->prompt, "the prompt");
+                      line.option("--prompt-file", args->prompt_file, "read the prompt from this file");
+                      line.option("--tokens", args->tokens, "the prompt as token ids, separated by commas");
+                      line.option("--max-tokens", args->max_tokens, "tokens to generate at most");
+                      line.option("--ctx", args->ctx,
+                                  "prompt and answer together, 0 for what the model was trained for");
+                      line.option("--temperature", args->temperature, "0 always takes the likeliest token");
+                      line.option("--seed", args->seed, "of the random draws");
+                      line.flag("--raw", args->raw, "the prompt as it is, without the model's chat template");
+                      line.flag("--ignore-eos", args->ignore_eos, "go on past the model's end token");
+                      line.flag("--json", args->json, "print one JSON object instead of the text");
+                      return [args] {
+                        const Status done = run(*args);
+                        return done ? kExitDone : report(done.error());
+                      };
+                    }});
+
+}  // namespace
+}  // namespace quire

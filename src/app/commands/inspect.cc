@@ -1,0 +1,80 @@
+// quire inspect: what a file says, and what the engine would make of it.
+#include <cstdio>
+
+#include "app/wire.h"
+#include "base/json.h"
+#include "io/describe.h"
+#include "quant/kv_codec.h"
+
+namespace quire {
+namespace {
+
+struct Args {
+  std::string model, kv_type = "f16";
+  int ctx = 0;
+  bool json = false;
+};
+
+int64_t int_of(const Json* hyper, std::string_view key, int64_t fallback) {
+  const Json* value = hyper != nullptr ? hyper->find(key) : nullptr;
+  return value != nullptr && value->as_int() != nullptr ? *value->as_int() : fallback;
+}
+
+// Memory of the cache for `ctx` tokens, as the engine would claim it; null where the file does not say enough.
+Json cache_facts(const Json& description, const KvCodec& codec, int64_t ctx) {
+  const Json* hyper = description.find("hyper");
+  const int64_t n_layers = int_of(hyper, "block_count", 0);
+  const int64_t n_heads = int_of(hyper, "attention.head_count", 0);
+  const int64_t n_embd = int_of(hyper, "embedding_length", 0);
+  const int64_t n_kv_heads = int_of(hyper, "attention.head_count_kv", n_heads);
+  if (ctx == 0) ctx = int_of(hyper, "context_length", 0);
+  if (n_layers <= 0 || n_heads <= 0 || n_kv_heads <= 0 || ctx <= 0) return {};
+  const int64_t dim = int_of(hyper, "attention.key_length", n_embd / n_heads);
+  if (n_layers > 4096 || n_kv_heads > 4096 || dim < 1 || dim > 512 || ctx > int64_t{1} << 28) return {};
+  const int64_t token_bytes = n_layers * n_kv_heads * 2 * codec.row_bytes(static_cast<int>(dim));
+  Json out;
+  out.set("kv_type", codec.name);
+  out.set("bytes_per_token", token_bytes);
+  out.set("n_ctx", ctx);
+  out.set("bytes", token_bytes * ctx);
+  return out;
+}
+
+Status run(const Args& args) {
+  if (args.model.empty()) return fail(Code::not_found, "no model given: name a GGUF file");
+  if (args.ctx < 0) return fail(Code::invalid, "--ctx must be at least 0, got " + std::to_string(args.ctx));
+  const KvCodec* codec = find_kv_codec(args.kv_type);
+  if (codec == nullptr) return fail(Code::invalid, "--kv-type \"" + args.kv_type + "\" is unknown");
+  QR_TRY(Json description, describe_model(args.model));
+  Json cache = cache_facts(description, *codec, args.ctx);
+  if (args.json) {
+    if (!cache.is_null()) description.set("cache", std::move(cache));
+    std::printf("%s\n", description.dump().c_str());
+    return {};
+  }
+  std::printf("%s", describe_text(description).c_str());
+  if (!cache.is_null()) {
+    std::printf("cache: %s, %ld bytes per token, %.1f MiB for %ld tokens\n", args.kv_type.c_str(),
+                static_cast<long>(*cache.find("bytes_per_token")->as_int()), cache.find("bytes")->number() / (1 << 20),
+                static_cast<long>(*cache.find("n_ctx")->as_int()));
+  }
+  return {};
+}
+
+QR_REGISTER(Command,
+            "inspect",
+            Command{"print what a model file says", false, [](CommandLine& line) -> std::function<int()> {
+                      auto args = std::make_shared<Args>();
+                      line.positional("MODEL", args->model, false, "a GGUF file");
+                      line.option("--ctx", args->ctx,
+                                  "tokens to size the cache for, 0 for what the model was trained for");
+                      line.option("--kv-type", args->kv_type, "how keys and values would be cached");
+                      line.flag("--json", args->json, "print one JSON object");
+                      return [args] {
+                        const Status done = run(*args);
+                        return done ? kExitDone : report(done.error());
+                      };
+                    }});
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,149 @@
+// quire serve: the server. Ready when it prints "listening on …"; SIGTERM or SIGINT drains, a second one stops at once.
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "app/wire.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "serve/run.h"
+
+namespace quire {
+namespace {
+
+struct Args {
+  ModelOptions model;
+  EngineOptions engine;
+  ServeOptions serve;
+  std::string kv_memory = "auto";
+  std::vector<std::string> aliases;
+  int drain_seconds = 30;
+  bool no_prefix_cache = false;
+};
+
+// "auto" (0) or a number with K, M or G.
+Result<int64_t> parse_bytes(const std::string& text) {
+  if (text == "auto") return 0;
+  size_t used = 0;
+  int64_t scale = 1;
+  double value = 0;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  const std::string unit = text.substr(used);
+  if (unit == "K" || unit == "KiB") scale = int64_t{1} << 10;
+  if (unit == "M" || unit == "MiB") scale = int64_t{1} << 20;
+  if (unit == "G" || unit == "GiB") scale = int64_t{1} << 30;
+  const bool known = unit.empty() || scale > 1;
+  if (used == 0 || !known || !(value > 0) || value * static_cast<double>(scale) > 1e15) {
+    return fail(Code::invalid, "--kv-memory must be auto or a size such as 4G, got \"" + text + "\"");
+  }
+  return static_cast<int64_t>(value * static_cast<double>(scale));
+}
+
+// The name under which clients see the model: the file's, without folder and ending.
+std::string model_name(const LoadedModel& loaded) { return std::filesystem::path(loaded.path).stem().string(); }
+
+// Signals are taken by this thread alone; blocked before any other thread exists, so that all inherit it.
+sigset_t block_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  return set;
+}
+
+void wait_for_signal(const sigset_t& set) {
+  int signal = 0;
+  sigwait(&set, &signal);
+}
+
+// Drains; a second signal meanwhile cuts it short.
+void drain(Serving& serving, const sigset_t& set, int drain_seconds) {
+  log_info("draining: new requests are refused; a second signal stops at once");
+  std::atomic<bool> done{false};
+  std::thread second([&] {
+    const timespec tick{0, 100'000'000};
+    while (!done) {
+      if (sigtimedwait(&set, nullptr, &tick) > 0) {
+        serving.stop(0);
+        return;
+      }
+    }
+  });
+  serving.stop(int64_t{drain_seconds} * 1000);
+  done = true;
+  second.join();
+}
+
+Status run(Args& args) {
+  const sigset_t signals = block_signals();
+  if (args.drain_seconds < 0 || args.drain_seconds > 86400)
+    return fail(Code::invalid, "--drain-timeout must be 0 to 86400 seconds");
+  QR_TRY(args.engine.kv_bytes, parse_bytes(args.kv_memory));
+  args.engine.prefix_cache = !args.no_prefix_cache;
+  QR_TRY(const LoadedModel loaded, load(args.model));
+  if (!loaded.tokenizer)
+    return fail(Code::unsupported, loaded.path + " has no tokenizer, so there is nothing to serve");
+  SystemClock clock;
+  Metrics metrics;
+  StepSignal signal;
+  EngineEnv env;
+  env.clock = &clock;
+  env.on_step_end = [&signal] { signal.fire(); };
+  QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, args.engine, env));
+  const EngineStats stats = engine->stats();
+  log_info(model_name(loaded) + ": " + loaded.ops->describe() + ", context " + std::to_string(engine->options().n_ctx) +
+           ", " + std::to_string(stats.n_blocks) + " cache blocks of " +
+           std::to_string(engine->options().block_tokens) + " tokens (" +
+           std::to_string(engine->options().kv_bytes >> 20) + " MiB)");
+  args.serve.models = {model_name(loaded)};
+  args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
+  engine->start();
+  QR_TRY(const std::unique_ptr<Serving> serving,
+         start_serving(args.serve, *engine, *loaded.tokenizer, metrics, signal));
+  std::printf("listening on %s\n", serving->url().c_str());
+  std::fflush(stdout);
+  wait_for_signal(signals);
+  drain(*serving, signals, args.drain_seconds);
+  engine->stop();
+  return {};
+}
+
+QR_REGISTER(Command,
+            "serve",
+            Command{"answer over HTTP", false, [](CommandLine& line) -> std::function<int()> {
+                      auto args = std::make_shared<Args>();
+                      declare_model_options(line, args->model);
+                      line.option("--host", args->serve.host, "address to listen on");
+                      line.option("--port", args->serve.port, "port to listen on, 0 for any free one");
+                      line.option("--ctx", args->engine.n_ctx,
+                                  "prompt and answer together, 0 for what the model was trained for");
+                      line.option("--kv-memory", args->kv_memory,
+                                  "memory for cached keys and values: auto, or a size such as 4G");
+                      line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
+                      line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
+                      line.option("--policy", args->engine.policy, "who goes first: fcfs");
+                      line.option("--max-queue", args->engine.max_queue, "requests that may wait; beyond it 429");
+                      line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
+                      line.option("--api-key", args->serve.api_key, "clients must send it as a bearer token");
+                      line.option("--alias", args->aliases, "another name for the model, may be repeated");
+                      line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
+                      line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
+                      line.option("--drain-timeout", args->drain_seconds,
+                                  "seconds that running requests get after SIGTERM");
+                      return [args] {
+                        const Status done = run(*args);
+                        return done ? kExitDone : report(done.error());
+                      };
+                    }});
+
+}  // namespace
+}  // namespace quire

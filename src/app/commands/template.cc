@@ -1,0 +1,103 @@
+// quire template: renders conversations with a chat template, or tells whether it only appends from turn to turn.
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "app/wire.h"
+#include "text/chat_prompt.h"
+#include "text/template_jsonl.h"
+#include "text/template_lint.h"
+
+namespace quire {
+namespace {
+
+struct Args {
+  std::string model, file;
+  bool jsonl = false, lint = false, json = false;
+};
+
+struct Loaded {
+  ChatTemplate chat;
+  Json special_tokens;
+};
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return fail(Code::io, path + ": cannot read");
+  std::stringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+// --file names the source; else the model's own template, with its special tokens.
+Result<Loaded> load_template(const Args& args) {
+  std::string source;
+  Json tokens = Json::Object{};
+  if (!args.model.empty()) {
+    QR_TRY(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer_of(args.model));
+    source = tokenizer->spec().chat_template;
+    tokens = special_tokens(*tokenizer);
+  }
+  if (!args.file.empty()) {
+    QR_TRY(source, read_file(args.file));
+  }
+  if (source.empty()) return fail(Code::not_found, "no template: name a model that has one, or --file");
+  QR_TRY(ChatTemplate chat, ChatTemplate::parse(source));
+  return Loaded{std::move(chat), std::move(tokens)};
+}
+
+Status render_lines(const Loaded& loaded) {
+  TemplateInput defaults;
+  defaults.special_tokens = loaded.special_tokens;
+  defaults.now = local_time_text(std::time(nullptr));
+  for (std::string line; std::getline(std::cin, line);) {
+    std::cout << render_template_line(loaded.chat, line, defaults) << '\n';
+  }
+  return {};
+}
+
+// The whole of stdin is one request; prints the text itself.
+Status render_one(const Loaded& loaded) {
+  std::stringstream all;
+  all << std::cin.rdbuf();
+  QR_TRY(const Json request, Json::parse(all.str()));
+  TemplateInput defaults;
+  defaults.special_tokens = loaded.special_tokens;
+  defaults.now = local_time_text(std::time(nullptr));
+  QR_TRY(const TemplateInput input, template_input(request, defaults));
+  QR_TRY(const std::string text, loaded.chat.render(input));
+  std::cout << text;
+  return {};
+}
+
+Result<int> run(const Args& args) {
+  QR_TRY(const Loaded loaded, load_template(args));
+  if (args.lint) {
+    const TemplateLint lint = lint_template(loaded.chat, loaded.special_tokens);
+    std::cout << (args.json ? lint_json(lint).dump() + "\n" : lint_text(lint));
+    return lint.appends_only() ? kExitDone : kExitFailed;
+  }
+  QR_TRY_VOID(args.jsonl ? render_lines(loaded) : render_one(loaded));
+  return kExitDone;
+}
+
+QR_REGISTER(Command,
+            "template",
+            Command{"render a chat template, or lint it", false, [](CommandLine& line) -> std::function<int()> {
+                      auto args = std::make_shared<Args>();
+                      line.positional("MODEL", args->model, false, "a model, for its template and special tokens");
+                      line.option("--file", args->file, "the template's Jinja source, instead of the model's");
+                      line.flag("--jsonl", args->jsonl,
+                                "one request per line on stdin, one {\"text\"} or {\"error\"} per line");
+                      line.flag("--lint", args->lint, "does it only append from turn to turn? Exit code 1 when not");
+                      line.flag("--json", args->json, "the lint's answer as one JSON object");
+                      return [args] {
+                        const Result<int> done = run(*args);
+                        return done ? *done : report(done.error());
+                      };
+                    }});
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,56 @@
+#include "app/forward.h"
+
+namespace quire {
+
+Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_chunk, int block_tokens) {
+  const KvLayout& layout = model.info().kv_layout;
+  QR_CHECK(layout.n_groups() == 1 && block_tokens % kKvGroup == 0);
+  const int n_blocks = (n_ctx + block_tokens - 1) / block_tokens;
+  QR_TRY(Buffer blocks, ops.allocate(int64_t{n_blocks} * block_tokens * layout.token_bytes(0)));
+  const int64_t batch_bytes = (int64_t{max_chunk} * 6 + n_blocks) * 4 + 16 * Arena::kAlign;
+  QR_TRY(Buffer scratch, ops.allocate(model.arena_bytes(max_chunk, max_chunk) + batch_bytes));
+  Forward out(model, ops, std::move(blocks), std::move(scratch), block_tokens);
+  out.n_blocks_ = n_blocks;
+  return out;
+}
+
+Tensor Forward::ints(int64_t n) { return arena_.alloc(DType::i32, {n}); }
+
+Tensor Forward::run(std::span<const Token> tokens) {
+  const auto n = static_cast<int64_t>(tokens.size());
+  QR_CHECK(n_past_ + n <= int64_t{n_blocks_} * block_tokens_);
+  arena_.reset();
+  Batch batch;
+  batch.ids = ints(n);
+  batch.pos = ints(n);
+  batch.slots = ints(n);
+  batch.out_rows = ints(n);
+  batch.attn.cu_q = ints(2);
+  batch.attn.first_key = ints(n);
+  batch.attn.end_key = ints(n);
+  batch.attn.blocks = arena_.alloc(DType::i32, {1, n_blocks_});
+  // Blocks in falling order, so that a mistake with the table shows.
+  for (int b = 0; b < n_blocks_; ++b) batch.attn.blocks.ptr<int32_t>()[b] = n_blocks_ - 1 - b;
+  batch.attn.cu_q.ptr<int32_t>()[0] = 0;
+  batch.attn.cu_q.ptr<int32_t>()[1] = static_cast<int32_t>(n);
+  for (int32_t i = 0; i < n; ++i) {
+    const int32_t pos = n_past_ + i;
+    batch.ids.ptr<int32_t>()[i] = tokens[static_cast<size_t>(i)];
+    batch.pos.ptr<int32_t>()[i] = pos;
+    batch.slots.ptr<int32_t>()[i] = (n_blocks_ - 1 - pos / block_tokens_) * block_tokens_ + pos % block_tokens_;
+    batch.out_rows.ptr<int32_t>()[i] = i;
+    batch.attn.first_key.ptr<int32_t>()[i] = 0;
+    batch.attn.end_key.ptr<int32_t>()[i] = pos + 1;
+  }
+  Pass pass;
+  pass.batch = &batch;
+  pass.arena = &arena_;
+  pass.ops = ops_;
+  pass.kv.n_groups = 1;
+  pass.kv.groups[0] = {blocks_.data(), model_->info().kv_layout.token_bytes(0) * block_tokens_, block_tokens_};
+  const Tensor x = model_->layers(model_->embed(pass), LayerRange{0, model_->info().n_layers}, pass);
+  n_past_ += static_cast<int>(n);
+  return model_->head(x, pass);
+}
+
+}  // namespace quire

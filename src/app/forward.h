@@ -1,0 +1,40 @@
+// One sequence straight through a model, without an engine: logits of every position (`quire logits`), golden tests.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "model/model.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+class Forward {
+ public:
+  // Room for n_ctx tokens. `model` and `ops` outlive it.
+  static Result<Forward> make(const Model& model, Ops& ops, int n_ctx, int max_chunk, int block_tokens = 16);
+
+  // Appends `tokens` (at most max_chunk, ids in range, within n_ctx) and returns the logits of each, [n, n_vocab],
+  // valid until the next call.
+  Tensor run(std::span<const Token> tokens);
+  int n_past() const { return n_past_; }
+  void rewind(int n_past) { n_past_ = n_past; }
+
+ private:
+  Forward(const Model& model, Ops& ops, Buffer blocks, Buffer scratch, int block_tokens)
+      : model_(&model),
+        ops_(&ops),
+        blocks_(std::move(blocks)),
+        arena_(std::move(scratch)),
+        block_tokens_(block_tokens) {}
+  Tensor ints(int64_t n);
+
+  const Model* model_;
+  Ops* ops_;
+  Buffer blocks_;
+  Arena arena_;
+  int block_tokens_;
+  int n_past_ = 0, n_blocks_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,44 @@
+// Puts the rooms together: which backend, which codec, which files. The only place that names concrete backends.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "app/command.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "io/model_file.h"
+#include "model/model.h"
+#include "ops/ops.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+
+// The options that every command with a MODEL shares.
+struct ModelOptions {
+  std::string model;
+  std::string backend = "auto";  // auto, cpu, ref
+  std::string isa;               // cpu: empty = the widest
+  int threads = 0;               // 0: every usable CPU
+  std::string kv_type = "f16";
+};
+void declare_model_options(CommandLine& line, ModelOptions& options);
+
+// Everything a command needs to compute. Members are destroyed in reverse: the model before the memory it points to.
+struct LoadedModel {
+  std::string path;
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;  // null where the file has none
+  double load_seconds = 0;
+};
+
+// The file must be named: `options.model` empty is Code::not_found (there is no bundled model yet).
+Result<LoadedModel> load(const ModelOptions& options);
+Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options);
+int n_threads(const ModelOptions& options);
+// Operations per second of int8 multiply-adds, what Q8_0 products are limited by; 0 for the reference backend.
+Result<double> probe_peak(const ModelOptions& options);
+// The tokenizer alone, from anything that holds one.
+Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& path);
+
+}  // namespace quire

@@ -1,0 +1,409 @@
+#include "backend/cpu/cpu_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "backend/cpu/kernels/tables.h"
+#include "backend/cpu/pool.h"
+#include "backend/cpu/weight_store.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "ops/op_check.h"
+#include "ops/sample_row.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kPanel = kPanelRows;
+
+bool cpu_supports(std::string_view isa) {
+  __builtin_cpu_init();
+  if (isa == "avx512") {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni") && cpu_supports("avx2");
+  }
+  if (isa == "avx2") {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  }
+  return isa == "scalar";
+}
+
+template <class T>
+const T& by_name(std::span<const T* const> table, std::string_view T::* name, std::string_view wanted) {
+  const auto at = std::find_if(table.begin(), table.end(), [&](const T* entry) { return entry->*name == wanted; });
+  QR_CHECK(at != table.end(), std::string(wanted));
+  return **at;
+}
+
+class CpuOps final : public Ops {
+ public:
+  CpuOps(const IsaTable& isa, const CpuOptions& options)
+      : isa_(isa), row_(*isa.elementwise), pool_(options.n_threads, options.pin), scratch_(1) {}
+
+  std::string describe() const override {
+    return "cpu " + std::string(isa_.isa) + ", " + std::to_string(pool_.n_threads()) +
+           (pool_.n_threads() == 1 ? " thread" : " threads");
+  }
+  // One vector more than asked for: attention may read past the last value row when its size is no multiple of 16.
+  Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes + 64); }
+
+  Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override;
+  Result<Tensor> load_vector(const HostWeight& weight) override;
+  void embed(Tensor y, Tensor ids, const Linear& table) override;
+  void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override;
+  void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override;
+  void add(Tensor x, Tensor delta) override;
+  void linear(Tensor y, Tensor x, std::span<const Linear> parts) override;
+  void gated(Tensor y, Tensor gate, Tensor up, Activation act) override;
+  void rope_table(Tensor out, Tensor pos, Tensor freq) override;
+  void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override;
+  void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override;
+  void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override;
+  void rows(Tensor y, Tensor x, Tensor ids) override;
+  void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
+
+ private:
+  // fn(row) over n rows, in runs long enough to be worth a fork.
+  template <class Fn>
+  void for_rows(int64_t n, int64_t row_elements, Fn&& fn) {
+    const int64_t per_task = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row_elements));
+    const int64_t n_tasks = (n + per_task - 1) / per_task;
+    pool_.run(n_tasks, [&](int64_t task) {
+      const int64_t end = std::min(n, (task + 1) * per_task);
+      for (int64_t i = task * per_task; i < end; ++i) fn(i);
+    });
+  }
+  QuantRows quantize(const Tensor& x);
+  const LinearKernels& kernels_of(const Linear& linear) const {
+    return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
+  }
+
+  const IsaTable& isa_;
+  const ElementwiseKernels& row_;
+  WorkerPool pool_;
+  WeightStore store_;
+  std::vector<int8_t> quants_;
+  std::vector<float> quant_scales_;
+  std::vector<int32_t> quant_sums_;
+  std::vector<SampleScratch> scratch_;
+};
+
+Result<Linear> CpuOps::load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) {
+  QR_CHECK(shard.n_ranks == 1, "one rank only until the parallel room exists");
+  Linear out;
+  out.format = weight.format;
+  out.n_out = weight.n_rows();
+  out.n_in = weight.n_cols();
+  const LinearKernels& kernels = kernels_of(out);
+  const int64_t panel_bytes = kernels.panel_bytes(out.n_in);
+  const int64_t n_panels = (out.n_out + kPanel - 1) / kPanel;
+  QR_TRY(std::byte * panels, store_.allocate(n_panels * panel_bytes));
+  const int64_t row_bytes = weight.format->row_bytes(out.n_in);
+  pool_.run(n_panels, [&](int64_t p) {
+    const std::byte* rows[kPanelRows];
+    for (int64_t r = 0; r < kPanel; ++r) {
+      const int64_t row = p * kPanel + r;
+      rows[r] = row < out.n_out ? weight.data.data() + row * row_bytes : nullptr;
+    }
+    kernels.pack(rows, out.n_in, panels + p * panel_bytes);
+  });
+  out.w = Tensor::dense(panels, DType::u8, {n_panels, panel_bytes});
+  if (bias != nullptr) {
+    QR_TRY(out.bias, load_vector(*bias));
+  }
+  return out;
+}
+
+Result<Tensor> CpuOps::load_vector(const HostWeight& weight) {
+  const int64_t n = weight.n_rows() * weight.n_cols();
+  QR_TRY(std::byte * data, store_.allocate(n * 4));
+  Tensor out = Tensor::dense(data, DType::f32, {n});
+  for (int64_t i = 0; i < n; i += weight.format->block) {
+    weight.format->decode(weight.data.data() + i / weight.format->block * weight.format->bytes, out.ptr<float>() + i);
+  }
+  return out;
+}
+
+void CpuOps::embed(Tensor y, Tensor ids, const Linear& table) {
+  check_embed(y, ids, table);
+  const LinearKernels& kernels = kernels_of(table);
+  for_rows(y.dim(0), y.dim(1), [&](int64_t i) {
+    const int64_t id = ids.ptr<int32_t>()[i];
+    const std::byte* panel = table.w.data + id / kPanel * table.w.stride[0];
+    kernels.unpack_row(panel, static_cast<int>(id % kPanel), table.n_in, y.row<float>(i));
+  });
+}
+
+void CpuOps::rms_norm(Tensor y, Tensor x, Tensor w, float eps) {
+  check_norm(y, x, w);
+  for_rows(x.dim(0), x.dim(1),
+           [&](int64_t i) { row_.rms_norm_row(y.row<float>(i), x.row<float>(i), w.ptr<float>(), x.dim(1), eps); });
+}
+
+void CpuOps::add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) {
+  check_norm(y, x, w);
+  check_same_shape(x, delta);
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
+    row_.add_row(x.row<float>(i), delta.row<float>(i), x.dim(1));
+    row_.rms_norm_row(y.row<float>(i), x.row<float>(i), w.ptr<float>(), x.dim(1), eps);
+  });
+}
+
+void CpuOps::add(Tensor x, Tensor delta) {
+  check_same_shape(x, delta);
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) { row_.add_row(x.row<float>(i), delta.row<float>(i), x.dim(1)); });
+}
+
+QuantRows CpuOps::quantize(const Tensor& x) {
+  const int64_t n_groups = x.dim(1) / kPanelDepth;
+  const auto n = static_cast<size_t>(x.dim(0) * n_groups);
+  if (quant_scales_.size() < n) {
+    quants_.resize(n * kPanelDepth);
+    quant_scales_.resize(n);
+    quant_sums_.resize(n);
+  }
+  QuantRows out{quants_.data(), quant_scales_.data(), quant_sums_.data(), n_groups};
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
+    const int64_t at = i * n_groups;
+    row_.quantize_row(x.row<float>(i), n_groups, out.q + at * kPanelDepth, out.scale + at, out.sum + at);
+  });
+  return out;
+}
+
+// A task is a run of panels of about this many bytes: long enough for the prefetcher, short enough to share evenly.
+constexpr int64_t kTaskBytes = 128 << 10;
+
+void CpuOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
+  check_linear(y, x, parts);
+  if (x.dim(0) == 0) return;
+  constexpr size_t kMaxParts = 8;
+  QR_CHECK(parts.size() <= kMaxParts);
+  const bool any_integer = std::any_of(parts.begin(), parts.end(), [](const Linear& p) { return p.format->integer; });
+  const QuantRows xq = any_integer ? quantize(x) : QuantRows{};
+  struct Part {
+    LinearTask task;
+    void (*run)(const LinearTask&);
+    int64_t n_panels, per_task, first_task;
+  };
+  std::array<Part, kMaxParts> work;
+  int64_t n_tasks = 0;
+  int64_t column = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Linear& p = parts[i];
+    Part& part = work[i];
+    part.task = LinearTask{.panels = p.w.data,
+                           .panel_stride = p.w.stride[0],
+                           .n_in = p.n_in,
+                           .n_out = p.n_out,
+                           .x = x.ptr<float>(),
+                           .x_stride = x.stride[0],
+                           .xq = xq,
+                           .n = x.dim(0),
+                           .y = y.ptr<float>() + column,
+                           .y_stride = y.stride[0],
+                           .bias = p.bias.data == nullptr ? nullptr : p.bias.ptr<float>()};
+    part.run = kernels_of(p).run;
+    part.n_panels = p.w.dim(0);
+    part.per_task = std::max<int64_t>(2, kTaskBytes / p.w.stride[0] / 2 * 2);
+    part.first_task = n_tasks;
+    n_tasks += (part.n_panels + part.per_task - 1) / part.per_task;
+    column += p.n_out;
+  }
+  pool_.run(n_tasks, [&](int64_t task) {
+    size_t i = parts.size() - 1;
+    while (work[i].first_task > task) --i;
+    LinearTask mine = work[i].task;
+    mine.begin = (task - work[i].first_task) * work[i].per_task;
+    mine.end = std::min(work[i].n_panels, mine.begin + work[i].per_task);
+    work[i].run(mine);
+  });
+}
+
+void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
+  check_same_shape(gate, up);
+  check_same_shape(y, gate);
+  QR_CHECK(act == Activation::silu);
+  for_rows(y.dim(0), y.dim(1),
+           [&](int64_t i) { row_.silu_mul_row(y.row<float>(i), gate.row<float>(i), up.row<float>(i), y.dim(1)); });
+}
+
+void CpuOps::rope_table(Tensor out, Tensor pos, Tensor freq) {
+  check_rope_table(out, pos, freq);
+  for_rows(pos.dim(0), freq.dim(0) * 32, [&](int64_t i) {
+    for (int64_t f = 0; f < freq.dim(0); ++f) {
+      const double angle = pos.ptr<int32_t>()[i] * std::bit_cast<double>(freq.ptr<int64_t>()[f]);
+      float* at = out.ptr<float>() + (i * freq.dim(0) + f) * 2;
+      at[0] = static_cast<float>(std::cos(angle));
+      at[1] = static_cast<float>(std::sin(angle));
+    }
+  });
+}
+
+void CpuOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
+  check_rope(x, table, head_dim);
+  const int64_t n_freq = table.dim(1);
+  const int64_t step = pairs == RopePairs::interleaved ? 2 : 1;
+  const int64_t apart = pairs == RopePairs::interleaved ? 1 : n_freq;
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
+    const float* turn = table.ptr<float>() + i * n_freq * 2;
+    for (int64_t h = 0; h < x.dim(1); h += head_dim) {
+      float* head = x.row<float>(i) + h;
+      for (int64_t f = 0; f < n_freq; ++f) {
+        const float a = head[f * step];
+        const float b = head[f * step + apart];
+        head[f * step] = a * turn[2 * f] - b * turn[2 * f + 1];
+        head[f * step + apart] = a * turn[2 * f + 1] + b * turn[2 * f];
+      }
+    }
+  });
+}
+
+void CpuOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) {
+  check_kv_write(k, v, slots, kv, params);
+  const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
+  for_rows(k.dim(0), k.dim(1) * 4, [&](int64_t i) {
+    const int64_t slot = slots.ptr<int32_t>()[i];
+    const int64_t in_block = slot % view.block_tokens;
+    std::byte* claim = view.base + slot / view.block_tokens * view.block_bytes + params.kv_offset * view.block_tokens;
+    const int t = static_cast<int>(in_block % kKvGroup);
+    for (int h = 0; h < params.n_kv_heads; ++h) {
+      const HeadOffsets at = head_offsets(params, h, view.block_tokens);
+      const int64_t first = in_block - t;
+      params.k_codec->put_k(claim + at.k + first * params.k_codec->row_bytes(params.k_dim), t, params.k_dim,
+                            k.row<float>(i) + int64_t{h} * params.k_dim);
+      params.v_codec->put_v(claim + at.v + first * params.v_codec->row_bytes(params.v_dim), t, params.v_dim,
+                            v.row<float>(i) + int64_t{h} * params.v_dim);
+    }
+  });
+}
+
+// Rows of one sequence that a task takes: enough to share loaded keys, few enough to spread a prompt over threads.
+constexpr int64_t kRowsPerTask = 8;
+
+void CpuOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {
+  check_attend(out, q, meta, params);
+  QR_CHECK(params.k_codec == params.v_codec, "one codec for K and V until mixed kernels exist");
+  const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
+  const AttentionKernels& kernels = by_name(isa_.attention, &AttentionKernels::codec, params.k_codec->name);
+  const int64_t n_seqs = meta.blocks.dim(0);
+  const auto* cu_q = meta.cu_q.ptr<int32_t>();
+  int64_t n_tiles = 0;
+  for (int64_t s = 0; s < n_seqs; ++s) n_tiles += (cu_q[s + 1] - cu_q[s] + kRowsPerTask - 1) / kRowsPerTask;
+  const int n_group = params.n_heads / params.n_kv_heads;
+
+  pool_.run(n_tiles * params.n_kv_heads, [&](int64_t task) {
+    const int h = static_cast<int>(task % params.n_kv_heads);
+    int64_t tile = task / params.n_kv_heads;
+    int64_t s = 0;
+    for (;; ++s) {
+      const int64_t tiles = (cu_q[s + 1] - cu_q[s] + kRowsPerTask - 1) / kRowsPerTask;
+      if (tile < tiles) break;
+      tile -= tiles;
+    }
+    const HeadOffsets at = head_offsets(params, h, view.block_tokens);
+    AttentionTask mine{.kv = view.base + params.kv_offset * view.block_tokens,
+                       .block_bytes = view.block_bytes,
+                       .block_tokens = view.block_tokens,
+                       .blocks = meta.blocks.row<int32_t>(s),
+                       .k_offset = at.k,
+                       .v_offset = at.v,
+                       .k_row_bytes = params.k_codec->row_bytes(params.k_dim),
+                       .v_row_bytes = params.v_codec->row_bytes(params.v_dim),
+                       .q = q.ptr<float>() + int64_t{h} * n_group * params.k_dim,
+                       .q_stride = q.stride[0],
+                       .out = out.ptr<float>() + int64_t{h} * n_group * params.v_dim,
+                       .out_stride = out.stride[0],
+                       .first_key = meta.first_key.ptr<int32_t>(),
+                       .end_key = meta.end_key.ptr<int32_t>(),
+                       .row_begin = cu_q[s] + tile * kRowsPerTask,
+                       .row_end = std::min<int64_t>(cu_q[s + 1], cu_q[s] + (tile + 1) * kRowsPerTask),
+                       .n_group = n_group,
+                       .k_dim = params.k_dim,
+                       .v_dim = params.v_dim,
+                       .scale = params.scale};
+    kernels.run(mine);
+  });
+}
+
+void CpuOps::rows(Tensor y, Tensor x, Tensor ids) {
+  check_rows(y, x, ids);
+  for (int64_t i = 0; i < y.dim(0); ++i) {
+    std::memcpy(y.row<float>(i), x.row<float>(ids.ptr<int32_t>()[i]), static_cast<size_t>(x.dim(1)) * sizeof(float));
+  }
+}
+
+void CpuOps::sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {
+  check_sample(logits, out.size(), params.size());
+  const SampleKernels kernels{row_.max_row, row_.exp_row};
+  if (scratch_.size() < out.size()) scratch_.resize(out.size());
+  pool_.run(logits.dim(0), [&](int64_t i) {
+    const auto r = static_cast<size_t>(i);
+    const std::span<const float> row(logits.row<float>(i), static_cast<size_t>(logits.dim(1)));
+    sample_row(row, params[r], kernels, scratch_[r], out[r]);
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> cpu_isas() {
+  std::vector<std::string> out;
+  for (const IsaTable& table : isa_tables()) {
+    if (cpu_supports(table.isa)) out.emplace_back(table.isa);
+  }
+  return out;
+}
+
+namespace {
+
+struct Resolved {
+  const IsaTable* table;
+  CpuOptions options;
+};
+
+Result<Resolved> resolve(CpuOptions options) {
+  const std::vector<std::string> isas = cpu_isas();
+  if (options.isa.empty()) options.isa = isas.back();
+  if (options.n_threads == 0) options.n_threads = n_usable_cpus();
+  if (options.n_threads < 1 || options.n_threads > 512) {
+    return fail(Code::invalid, "threads must be 1 to 512, got " + std::to_string(options.n_threads));
+  }
+  for (const IsaTable& table : isa_tables()) {
+    if (table.isa == options.isa && cpu_supports(table.isa)) return Resolved{&table, options};
+  }
+  std::string known;
+  for (const std::string& isa : isas) known += " " + isa;
+  return fail(Code::unsupported, "instruction set " + options.isa + " is not available here; there are:" + known);
+}
+
+double rate(WorkerPool& pool, int64_t (*spin)(int64_t rounds)) {
+  SystemClock clock;
+  double best = 0;
+  for (int pass = 0; pass < 3; ++pass) {
+    std::atomic<int64_t> n_ops{0};
+    const int64_t start = clock.now_ns();
+    pool.run(pool.n_threads(), [&](int64_t) { n_ops += spin(2'000'000); });
+    best = std::max(best, static_cast<double>(n_ops) / (static_cast<double>(clock.now_ns() - start) * 1e-9));
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options) {
+  QR_TRY(const Resolved resolved, resolve(options));
+  return std::make_unique<CpuOps>(*resolved.table, resolved.options);
+}
+
+Result<CpuPeak> measure_cpu_peak(const CpuOptions& options) {
+  QR_TRY(const Resolved resolved, resolve(options));
+  WorkerPool pool(resolved.options.n_threads, resolved.options.pin);
+  return CpuPeak{rate(pool, resolved.table->elementwise->spin_int8), rate(pool, resolved.table->elementwise->spin_f32)};
+}
+
+}  // namespace quire

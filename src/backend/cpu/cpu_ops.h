@@ -1,0 +1,28 @@
+// The CPU backend: Ops on kernels picked once at start for the widest instruction set this machine runs.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace quire {
+
+struct CpuOptions {
+  int n_threads = 0;  // 0: every usable CPU
+  std::string isa;    // "scalar", "avx2", "avx512"; empty: the widest
+  bool pin = true;    // workers to CPUs
+};
+
+// Instruction sets that were compiled and run here, narrowest first.
+std::vector<std::string> cpu_isas();
+// Code::unsupported when the named set is unknown or this machine lacks it, Code::invalid for a bad thread count.
+Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options);
+
+// Operations per second of the instruction set's multiply-add units on n_threads threads, measured now.
+struct CpuPeak {
+  double int8 = 0, f32 = 0;
+};
+Result<CpuPeak> measure_cpu_peak(const CpuOptions& options);
+
+}  // namespace quire

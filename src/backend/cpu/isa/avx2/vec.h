@@ -1,0 +1,140 @@
+// The vector vocabulary on AVX2 + FMA + F16C: 16 lanes are two registers. See isa/avx512/vec.h.
+#pragma once
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+namespace {
+
+struct Vec {
+  struct F {
+    __m256 a, b;
+  };
+  struct I {
+    __m256i a, b;
+  };
+  using U = I;
+
+  static constexpr int kTilePanels = 1, kTileRows = 2;  // register tile of linear
+
+  static F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static F set1(float v) { return {_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
+  static F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static F load_n(const float* p, int n) {
+    return {_mm256_maskload_ps(p, first(n)), n > 8 ? _mm256_maskload_ps(p + 8, first(n - 8)) : _mm256_setzero_ps()};
+  }
+  static void store(float* p, F v) {
+    _mm256_storeu_ps(p, v.a);
+    _mm256_storeu_ps(p + 8, v.b);
+  }
+  static void store_n(float* p, F v, int n) {
+    _mm256_maskstore_ps(p, first(n), v.a);
+    if (n > 8) _mm256_maskstore_ps(p + 8, first(n - 8), v.b);
+  }
+  static F load_f16(const uint16_t* p) {
+    const auto* from = reinterpret_cast<const __m128i*>(p);
+    return {_mm256_cvtph_ps(_mm_loadu_si128(from)), _mm256_cvtph_ps(_mm_loadu_si128(from + 1))};
+  }
+  static F load_bf16(const uint16_t* p) {
+    const auto* from = reinterpret_cast<const __m128i*>(p);
+    const __m256i a = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from)), 16);
+    const __m256i b = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from + 1)), 16);
+    return {_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)};
+  }
+
+  static F add(F x, F y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+  static F sub(F x, F y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+  static F mul(F x, F y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+  static F div(F x, F y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+  static F fma(F x, F y, F z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+  static F max(F x, F y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+  static F min(F x, F y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+  static F abs(F x) {
+    const __m256 sign = _mm256_set1_ps(-0.0F);
+    return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+  }
+  static F select_lt(F x, F bound, F yes, F no) {
+    return {_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(x.a, bound.a, _CMP_LT_OQ)),
+            _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(x.b, bound.b, _CMP_LT_OQ))};
+  }
+  static F inside(int lo, int hi, F x, F y) {
+    const __m256i in_a = _mm256_andnot_si256(first(lo), first(hi));
+    const __m256i in_b = _mm256_andnot_si256(first(lo - 8), first(hi - 8));
+    return {_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(in_a)),
+            _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(in_b))};
+  }
+  static F exp2_of_magic(F t) {
+    const __m256i bias = _mm256_set1_epi32(127);
+    const __m256i a = _mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t.a), bias), 23);
+    const __m256i b = _mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t.b), bias), 23);
+    return {_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)};
+  }
+  static float sum(F v) {
+    const __m256 a = _mm256_add_ps(v.a, v.b);
+    const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+  }
+  static float max_of(F v) {
+    const __m256 a = _mm256_max_ps(v.a, v.b);
+    const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+  }
+
+  static U load_bytes(const std::byte* p) {
+    const auto* from = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)};
+  }
+  // Bytes that use the eighth bit would saturate in maddubs, so they become signed and lend their sign to the
+  // activation (|w| ≤ 128, 2·128·127 < 2^15); narrower ones stay unsigned and carry the zero in the start value.
+  template <int kZero, int kMax>
+  static I start(int32_t activation_sum) {
+    const int32_t value = kMax > 127 ? 0 : -kZero * activation_sum;
+    return {_mm256_set1_epi32(value), _mm256_set1_epi32(value)};
+  }
+  template <int kZero, int kMax>
+  static I dot4(I acc, U weights, int32_t quad) {
+    const __m256i x = _mm256_set1_epi32(quad);
+    return {_mm256_add_epi32(acc.a, dot_half<kZero, kMax>(weights.a, x)),
+            _mm256_add_epi32(acc.b, dot_half<kZero, kMax>(weights.b, x))};
+  }
+  static F to_float(I v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
+  static I round_store(F v, int8_t* to, I acc) {
+    const __m256i a = _mm256_cvtps_epi32(v.a);
+    const __m256i b = _mm256_cvtps_epi32(v.b);
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+    const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
+    return {_mm256_add_epi32(acc.a, a), _mm256_add_epi32(acc.b, b)};
+  }
+  static I zero_i() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static int32_t sum_i(I v) {
+    const __m256i a = _mm256_add_epi32(v.a, v.b);
+    __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    b = _mm_add_epi32(b, _mm_shuffle_epi32(b, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(b, _mm_shuffle_epi32(b, 0xb1)));
+  }
+
+ private:
+  static __m256i first(int n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  template <int kZero, int kMax>
+  static __m256i dot_half(__m256i w, __m256i x) {
+    __m256i pairs;
+    if constexpr (kMax > 127) {
+      static_assert(kZero == 128);
+      const __m256i value = _mm256_xor_si256(w, _mm256_set1_epi8(static_cast<char>(0x80)));
+      pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(value), _mm256_sign_epi8(x, value));
+    } else {
+      pairs = _mm256_maddubs_epi16(w, x);
+    }
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+  }
+};
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,141 @@
+// The vector vocabulary in plain loops over 16 lanes: the portable fallback, and the yardstick that the others must
+// equal bit for bit. See isa/avx512/vec.h.
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "quant/f16.h"
+
+namespace quire {
+namespace {
+
+struct Vec {
+  struct F {
+    float v[16];
+  };
+  struct I {
+    int32_t v[16];
+  };
+  struct U {
+    uint8_t v[64];
+  };
+
+  template <class Fn>
+  static F each(Fn fn) {
+    F out;
+    for (int i = 0; i < 16; ++i) out.v[i] = fn(i);
+    return out;
+  }
+  static constexpr int kTilePanels = 1, kTileRows = 1;  // register tile of linear
+
+  static F zero() { return set1(0.0F); }
+  static F set1(float x) {
+    return each([&](int) { return x; });
+  }
+  static F load(const float* p) {
+    return each([&](int i) { return p[i]; });
+  }
+  static F load_n(const float* p, int n) {
+    return each([&](int i) { return i < n ? p[i] : 0.0F; });
+  }
+  static void store(float* p, F x) { std::memcpy(p, x.v, sizeof x.v); }
+  static void store_n(float* p, F x, int n) { std::memcpy(p, x.v, sizeof(float) * static_cast<size_t>(n)); }
+  static F load_f16(const uint16_t* p) {
+    return each([&](int i) { return f16_to_f32(p[i]); });
+  }
+  static F load_bf16(const uint16_t* p) {
+    return each([&](int i) { return bf16_to_f32(p[i]); });
+  }
+
+  static F add(F a, F b) {
+    return each([&](int i) { return a.v[i] + b.v[i]; });
+  }
+  static F sub(F a, F b) {
+    return each([&](int i) { return a.v[i] - b.v[i]; });
+  }
+  static F mul(F a, F b) {
+    return each([&](int i) { return a.v[i] * b.v[i]; });
+  }
+  static F div(F a, F b) {
+    return each([&](int i) { return a.v[i] / b.v[i]; });
+  }
+  static F fma(F a, F b, F c) {
+    return each([&](int i) { return __builtin_fmaf(a.v[i], b.v[i], c.v[i]); });
+  }
+  static F max(F a, F b) {
+    return each([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+  }
+  static F min(F a, F b) {
+    return each([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+  }
+  static F abs(F a) {
+    return each([&](int i) { return __builtin_fabsf(a.v[i]); });
+  }
+  static F select_lt(F x, F bound, F yes, F no) {
+    return each([&](int i) { return x.v[i] < bound.v[i] ? yes.v[i] : no.v[i]; });
+  }
+  static F inside(int lo, int hi, F a, F b) {
+    return each([&](int i) { return i >= lo && i < hi ? a.v[i] : b.v[i]; });
+  }
+  static F exp2_of_magic(F t) {
+    return each([&](int i) { return std::bit_cast<float>((std::bit_cast<uint32_t>(t.v[i]) + 127U) << 23); });
+  }
+  static float sum(F x) {
+    for (int half = 8; half >= 1; half /= 2) {
+      for (int i = 0; i < half; ++i) x.v[i] += x.v[i + half];
+    }
+    return x.v[0];
+  }
+  static float max_of(F x) {
+    for (int half = 8; half >= 1; half /= 2) {
+      for (int i = 0; i < half; ++i) x.v[i] = x.v[i] > x.v[i + half] ? x.v[i] : x.v[i + half];
+    }
+    return x.v[0];
+  }
+
+  static U load_bytes(const std::byte* p) {
+    U out;
+    std::memcpy(out.v, p, sizeof out.v);
+    return out;
+  }
+  template <int kZero, int kMax>
+  static I start(int32_t activation_sum) {
+    I out;
+    for (int i = 0; i < 16; ++i) out.v[i] = -kZero * activation_sum;
+    return out;
+  }
+  template <int kZero, int kMax>
+  static I dot4(I acc, U w, int32_t quad) {
+    int8_t x[4];
+    std::memcpy(x, &quad, sizeof x);
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < 4; ++j) acc.v[i] += w.v[4 * i + j] * x[j];
+    }
+    return acc;
+  }
+  static F to_float(I x) {
+    return each([&](int i) { return static_cast<float>(x.v[i]); });
+  }
+  static I round_store(F x, int8_t* to, I acc) {
+    for (int i = 0; i < 16; ++i) {
+      // |x| ≤ 127, so adding 1.5·2^23 rounds to an integer, ties to even.
+      const float magic = x.v[i] + 12582912.0F;
+      const int32_t q = static_cast<int32_t>(std::bit_cast<uint32_t>(magic) - 0x4b400000U);
+      to[i] = static_cast<int8_t>(q);
+      acc.v[i] += q;
+    }
+    return acc;
+  }
+  static I zero_i() { return start<0, 0>(0); }
+  static int32_t sum_i(I x) {
+    int32_t total = 0;
+    for (int i = 0; i < 16; ++i) total += x.v[i];
+    return total;
+  }
+};
+
+}  // namespace
+}  // namespace quire

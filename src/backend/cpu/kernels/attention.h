@@ -1,0 +1,220 @@
+// Attention of new rows over the paged cache, online softmax in f32 (docs/numerics.md, "Attention").
+// A tile is up to 8 (row, query head) pairs of one KV head: each loaded key or value serves all of them. Keys are cut
+// at absolute multiples of 256; every chunk makes its own (m, l, o) and chunks merge in position order. A lane is a
+// position mod 16. A key that a row may not see is never multiplied: its lane is replaced before exp, and values are
+// summed over the row's own range only. Where v_dim is no multiple of 16 the last lanes hold a neighbour's components
+// and are dropped at the end (the pool ends with room for one such read, see CpuOps::allocate).
+// Reads K and V once per tile: bytes = keys · (k_row_bytes + v_row_bytes). Source: FlashDecoding's split over keys.
+#pragma once
+#include "backend/cpu/kernels/exp.h"
+#include "backend/cpu/kernels/tables.h"
+#include "quant/kv_codec.h"
+
+namespace quire {
+namespace {
+
+inline constexpr int kChunk = 256;
+inline constexpr int kChunkGroups = kChunk / kKvGroup;
+inline constexpr int kMaxHeadDim = 512;
+
+template <class V, class C>
+struct AttentionKernel {
+  using F = typename V::F;
+
+  template <int M>
+  struct Tile {
+    const float* q[M];
+    float* out[M];
+    int v_dim;
+    int first[M], end[M];  // visible keys, absolute
+    int lo[M], hi[M];      // the same within the chunk; empty where hi ≤ lo
+    float m[M], l[M];      // running maximum and sum
+    float chunk_m[M], chunk_l[M];
+    float score[M][kChunk];   // then probabilities
+    float o[M][kMaxHeadDim];  // running output
+    const std::byte* k_group[kChunkGroups];
+    const std::byte* v_group[kChunkGroups];
+  };
+
+  template <int M>
+  static void locate(const AttentionTask& task, int chunk, int lo, int hi, Tile<M>& tile) {
+    for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
+      const int position = chunk + g * kKvGroup;
+      const int64_t block = task.blocks[position / task.block_tokens];
+      const int64_t group = position % task.block_tokens / kKvGroup;
+      const std::byte* base = task.kv + block * task.block_bytes;
+      tile.k_group[g] = base + task.k_offset + group * kKvGroup * task.k_row_bytes;
+      tile.v_group[g] = base + task.v_offset + group * kKvGroup * task.v_row_bytes;
+    }
+  }
+
+  // Scores of G neighbouring groups, so that enough products are in flight when M is small.
+  template <int M, int G>
+  static QR_INLINE void score_groups(const AttentionTask& task, int g, Tile<M>& tile) {
+    F acc[M * G];
+    for (int i = 0; i < M * G; ++i) acc[i] = V::zero();
+    for (int d = 0; d < task.k_dim; ++d) {
+      F k[G];
+      for (int j = 0; j < G; ++j) k[j] = C::template load_k<V>(tile.k_group[g + j], d);
+      for (int i = 0; i < M; ++i) {
+        const F q = V::set1(tile.q[i][d]);
+        for (int j = 0; j < G; ++j) acc[i * G + j] = V::fma(k[j], q, acc[i * G + j]);
+      }
+    }
+    const F scale = V::set1(task.scale);
+    for (int i = 0; i < M; ++i) {
+      for (int j = 0; j < G; ++j) V::store(tile.score[i] + (g + j) * kKvGroup, V::mul(acc[i * G + j], scale));
+    }
+  }
+
+  template <int M>
+  static void scores(const AttentionTask& task, int lo, int hi, Tile<M>& tile) {
+    constexpr int kGroups = M >= 4 ? 1 : 4 / M;
+    int g = lo / kKvGroup;
+    const int end = (hi + kKvGroup - 1) / kKvGroup;
+    for (; g + kGroups <= end; g += kGroups) score_groups<M, kGroups>(task, g, tile);
+    for (; g < end; ++g) score_groups<M, 1>(task, g, tile);
+  }
+
+  // Scores of one row's visible keys → probabilities against the chunk's own maximum.
+  static void softmax(float* score, int lo, int hi, float& max, float& sum) {
+    const F none = V::set1(-__builtin_inff());
+    F m = none;
+    for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
+      m = V::max(V::inside(lo - g * kKvGroup, hi - g * kKvGroup, V::load(score + g * kKvGroup), none), m);
+    }
+    max = V::max_of(m);
+    const F shift = V::set1(max);
+    F l = V::zero();
+    for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
+      const F p = exp_lanes<V>(V::sub(V::load(score + g * kKvGroup), shift));
+      const F seen = V::inside(lo - g * kKvGroup, hi - g * kKvGroup, p, V::zero());
+      V::store(score + g * kKvGroup, seen);
+      l = V::add(l, seen);
+    }
+    sum = V::sum(l);
+  }
+
+  // Adds values [t0, t1) of the chunk, components d … d+15, to row i's sum.
+  struct Range {
+    int t0, t1;
+  };
+  template <int M>
+  static QR_INLINE F one_row(const Tile<M>& tile, int i, Range keys, int d, F acc) {
+    for (int t = keys.t0; t < keys.t1; ++t) {
+      const F v = C::template load_v<V>(tile.v_group[t / kKvGroup], t % kKvGroup, tile.v_dim, d);
+      acc = V::fma(v, V::set1(tile.score[i][t]), acc);
+    }
+    return acc;
+  }
+
+  // Merges (chunk_m, chunk_l, o) of a chunk into the running state. The first chunk is taken as it is.
+  static QR_INLINE void merge(bool is_first, float a, float b, float* to, F o) {
+    V::store(to, is_first ? o : V::fma(V::load(to), V::set1(a), V::mul(o, V::set1(b))));
+  }
+
+  template <int M>
+  static void values(const AttentionTask& task, Tile<M>& tile) {
+    int lo = 0;
+    int hi = kChunk;
+    float a[M] = {};
+    float b[M] = {};
+    bool is_first[M];
+    for (int i = 0; i < M; ++i) {
+      is_first[i] = tile.l[i] == 0.0F;
+      const bool seen = tile.hi[i] > tile.lo[i];
+      lo = tile.lo[i] > lo ? tile.lo[i] : lo;
+      hi = tile.hi[i] < hi ? tile.hi[i] : hi;
+      if (!seen) continue;
+      const float m = is_first[i] || tile.chunk_m[i] > tile.m[i] ? tile.chunk_m[i] : tile.m[i];
+      a[i] = is_first[i] ? 0.0F : exp_one(tile.m[i] - m);
+      b[i] = is_first[i] ? 1.0F : exp_one(tile.chunk_m[i] - m);
+      tile.m[i] = m;
+      tile.l[i] = is_first[i] ? tile.chunk_l[i] : __builtin_fmaf(tile.l[i], a[i], tile.chunk_l[i] * b[i]);
+    }
+    const bool common = hi > lo;  // keys that every row of the tile sees
+    for (int d = 0; d < task.v_dim; d += 16) {
+      F acc[M];
+      for (int i = 0; i < M; ++i) {
+        acc[i] = one_row(tile, i, Range{tile.lo[i], common ? lo : tile.hi[i]}, d, V::zero());
+      }
+      for (int t = lo; t < hi; ++t) {
+        const F v = C::template load_v<V>(tile.v_group[t / kKvGroup], t % kKvGroup, task.v_dim, d);
+        for (int i = 0; i < M; ++i) acc[i] = V::fma(v, V::set1(tile.score[i][t]), acc[i]);
+      }
+      for (int i = 0; i < M; ++i) {
+        if (tile.hi[i] <= tile.lo[i]) continue;
+        if (common) acc[i] = one_row(tile, i, Range{hi, tile.hi[i]}, d, acc[i]);
+        merge(is_first[i], a[i], b[i], tile.o[i] + d, acc[i]);
+      }
+    }
+  }
+
+  static float exp_one(float x) {
+    float out[16];
+    V::store(out, exp_lanes<V>(V::set1(x)));
+    return out[0];
+  }
+
+  template <int M>
+  static void run_tile(const AttentionTask& task, int64_t pair) {
+    Tile<M> tile;
+    tile.v_dim = task.v_dim;
+    int begin = INT32_MAX;
+    int end = 0;
+    for (int i = 0; i < M; ++i) {
+      const int64_t row = task.row_begin + (pair + i) / task.n_group;
+      const int64_t head = (pair + i) % task.n_group;
+      tile.q[i] = task.q + row * task.q_stride + head * task.k_dim;
+      tile.out[i] = task.out + row * task.out_stride + head * task.v_dim;
+      tile.first[i] = task.first_key[row];
+      tile.end[i] = task.end_key[row];
+      tile.m[i] = -__builtin_inff();
+      tile.l[i] = 0.0F;
+      begin = tile.first[i] < begin ? tile.first[i] : begin;
+      end = tile.end[i] > end ? tile.end[i] : end;
+    }
+    for (int chunk = begin / kChunk * kChunk; chunk < end; chunk += kChunk) {
+      const int lo = begin > chunk ? begin - chunk : 0;
+      const int hi = end - chunk < kChunk ? end - chunk : kChunk;
+      locate(task, chunk, lo, hi, tile);
+      scores(task, lo, hi, tile);
+      for (int i = 0; i < M; ++i) {
+        tile.lo[i] = tile.first[i] > chunk ? tile.first[i] - chunk : 0;
+        tile.hi[i] = tile.end[i] - chunk < kChunk ? tile.end[i] - chunk : kChunk;
+        if (tile.hi[i] > tile.lo[i]) softmax(tile.score[i], tile.lo[i], tile.hi[i], tile.chunk_m[i], tile.chunk_l[i]);
+      }
+      values(task, tile);
+    }
+    for (int i = 0; i < M; ++i) {
+      const F inverse = V::set1(1.0F / tile.l[i]);
+      for (int d = 0; d < task.v_dim; d += 16) {
+        const int n = task.v_dim - d < 16 ? task.v_dim - d : 16;
+        V::store_n(tile.out[i] + d, V::mul(V::load(tile.o[i] + d), inverse), n);
+      }
+    }
+  }
+
+  static void run(const AttentionTask& task) {
+    const int64_t n_pairs = (task.row_end - task.row_begin) * task.n_group;
+    int64_t pair = 0;
+    for (; pair + 8 <= n_pairs; pair += 8) run_tile<8>(task, pair);
+    if (n_pairs - pair >= 4) {
+      run_tile<4>(task, pair);
+      pair += 4;
+    }
+    if (n_pairs - pair >= 2) {
+      run_tile<2>(task, pair);
+      pair += 2;
+    }
+    if (pair < n_pairs) run_tile<1>(task, pair);
+  }
+};
+
+template <class V, class C>
+constexpr AttentionKernels make_attention_kernels() {
+  return {C::kName, &AttentionKernel<V, C>::run};
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,140 @@
+// Row kernels: norms, activations, quantising activations, the sums that sampling needs. Reductions run over 16 lanes
+// (element i belongs to lane i mod 16) and fold as a fixed tree (V::sum). One row at a time: no result depends on
+// another row.
+#pragma once
+#include "backend/cpu/kernels/exp.h"
+#include "backend/cpu/kernels/tables.h"
+
+namespace quire {
+namespace {
+
+template <class V>
+struct Elementwise {
+  using F = typename V::F;
+
+  static void quantize_row(const float* x, int64_t n_groups, int8_t* q, float* scale, int32_t* sum) {
+    for (int64_t g = 0; g < n_groups; ++g) {
+      const F lo = V::load(x + g * 32);
+      const F hi = V::load(x + g * 32 + 16);
+      const float amax = V::max_of(V::max(V::abs(lo), V::abs(hi)));
+      // 0·x is NaN where x is infinite or NaN: the scale then carries it on instead of hiding it.
+      const F poison = V::fma(hi, V::zero(), V::mul(lo, V::zero()));
+      const float bad = V::sum(poison);
+      const bool finite = bad == 0.0F;
+      const float inverse = finite && amax > 0.0F ? 127.0F / amax : 0.0F;
+      scale[g] = amax / 127.0F + bad;
+      const F factor = V::set1(inverse);
+      typename V::I total = V::zero_i();
+      total = V::round_store(finite ? V::mul(lo, factor) : V::zero(), q + g * 32, total);
+      total = V::round_store(finite ? V::mul(hi, factor) : V::zero(), q + g * 32 + 16, total);
+      sum[g] = V::sum_i(total);
+    }
+  }
+
+  static void rms_norm_row(float* y, const float* x, const float* w, int64_t n, float eps) {
+    F acc = V::zero();
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      const F v = V::load(x + i);
+      acc = V::fma(v, v, acc);
+    }
+    const int tail = static_cast<int>(n - i);
+    if (tail > 0) {
+      const F v = V::load_n(x + i, tail);
+      acc = V::fma(v, v, acc);
+    }
+    const float mean = V::sum(acc) / static_cast<float>(n);
+    const F factor = V::set1(1.0F / __builtin_sqrtf(mean + eps));
+    for (i = 0; i + 16 <= n; i += 16) V::store(y + i, V::mul(V::mul(V::load(x + i), factor), V::load(w + i)));
+    if (tail > 0) {
+      V::store_n(y + i, V::mul(V::mul(V::load_n(x + i, tail), factor), V::load_n(w + i, tail)), tail);
+    }
+  }
+
+  static void add_row(float* x, const float* delta, int64_t n) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) V::store(x + i, V::add(V::load(x + i), V::load(delta + i)));
+    for (; i < n; ++i) x[i] += delta[i];
+  }
+
+  static F silu(F x) { return V::div(x, V::add(V::set1(1.0F), exp_lanes<V>(V::sub(V::zero(), x)))); }
+
+  static void silu_mul_row(float* y, const float* gate, const float* up, int64_t n) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) V::store(y + i, V::mul(silu(V::load(gate + i)), V::load(up + i)));
+    const int tail = static_cast<int>(n - i);
+    if (tail > 0) V::store_n(y + i, V::mul(silu(V::load_n(gate + i, tail)), V::load_n(up + i, tail)), tail);
+  }
+
+  // The largest; NaN is passed over (exp_row's sum shows it).
+  static float max_row(const float* x, int64_t n) {
+    F m = V::set1(-__builtin_inff());
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) m = V::max(V::load(x + i), m);
+    const int tail = static_cast<int>(n - i);
+    if (tail > 0) m = V::max(V::inside(0, tail, V::load_n(x + i, tail), m), m);
+    return V::max_of(m);
+  }
+
+  static float exp_row(float* out, const float* x, int64_t n, float max, float factor) {
+    const F shift = V::set1(max);
+    const F scale = V::set1(factor);
+    F acc = V::zero();
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      const F p = exp_lanes<V>(V::mul(V::sub(V::load(x + i), shift), scale));
+      if (out != nullptr) V::store(out + i, p);
+      acc = V::add(acc, p);
+    }
+    const int tail = static_cast<int>(n - i);
+    if (tail > 0) {
+      const F p = exp_lanes<V>(V::mul(V::sub(V::load_n(x + i, tail), shift), scale));
+      if (out != nullptr) V::store_n(out + i, p, tail);
+      acc = V::add(acc, V::inside(0, tail, p, V::zero()));
+    }
+    return V::sum(acc);
+  }
+
+  // Ten independent chains hide the latency (4 to 5 cycles at one or two instructions a cycle).
+  static constexpr int kChains = 10;
+
+  static int64_t spin_int8(int64_t rounds) {
+    std::byte ones[64];
+    __builtin_memset(ones, 1, sizeof ones);
+    const typename V::U w = V::load_bytes(ones);
+    typename V::I acc[kChains];
+    for (auto& a : acc) a = V::template start<0, 127>(0);
+    for (int64_t r = 0; r < rounds; ++r) {
+      for (auto& a : acc) a = V::template dot4<0, 127>(a, w, 0x01010101);
+      asm volatile("" ::: "memory");
+    }
+    int32_t keep = 0;
+    for (auto& a : acc) keep += V::sum_i(a);
+    asm volatile("" : : "r"(keep));
+    return rounds * kChains * 64 * 2;
+  }
+
+  static int64_t spin_f32(int64_t rounds) {
+    const F w = V::set1(0.5F);
+    F acc[kChains];
+    for (auto& a : acc) a = V::zero();
+    for (int64_t r = 0; r < rounds; ++r) {
+      for (auto& a : acc) a = V::fma(a, w, w);
+      asm volatile("" ::: "memory");
+    }
+    float keep = 0;
+    for (auto& a : acc) keep += V::sum(a);
+    asm volatile("" : : "r"(keep));
+    return rounds * kChains * 16 * 2;
+  }
+};
+
+template <class V>
+constexpr ElementwiseKernels make_elementwise_kernels() {
+  using E = Elementwise<V>;
+  return {&E::quantize_row, &E::rms_norm_row, &E::add_row,   &E::silu_mul_row,
+          &E::max_row,      &E::exp_row,      &E::spin_int8, &E::spin_f32};
+}
+
+}  // namespace
+}  // namespace quire

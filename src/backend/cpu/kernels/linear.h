@@ -1,0 +1,178 @@
+// y = x·Wᵀ over panels of 16 outputs: a lane is an output, so no dot product needs a horizontal sum and every row of x
+// is summed over K in the same order whatever stands beside it (docs/numerics.md, "Linear").
+//   panel, integer formats: quants of all blocks, then scales of all blocks; float formats: [k][16] elements.
+//   K is cut into 8 block-aligned segments; each sums from zero in block order; a binary tree joins them.
+// The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
+#pragma once
+#include "backend/cpu/kernels/tables.h"
+#include "quant/f16.h"
+#include "quant/weight_format.h"
+
+namespace quire {
+namespace {
+
+inline constexpr int kSegments = 8;
+
+QR_INLINE int64_t segment_begin(int64_t n_blocks, int s) { return n_blocks * s / kSegments; }
+
+// ((0+1)+(2+3)) + ((4+5)+(6+7)) of parts[s · stride].
+template <class V>
+QR_INLINE typename V::F fold_segments(const typename V::F* parts, int stride) {
+  typename V::F sums[kSegments];
+  for (int s = 0; s < kSegments; ++s) sums[s] = parts[s * stride];
+  for (int half = 1; half < kSegments; half *= 2) {
+    for (int s = 0; s < kSegments; s += 2 * half) sums[s] = V::add(sums[s], sums[s + half]);
+  }
+  return sums[0];
+}
+
+template <class V, class W>
+struct LinearKernel {
+  using F = typename V::F;
+
+  static int64_t n_blocks(int64_t n_in) { return (n_in + kPanelDepth - 1) / kPanelDepth; }
+  static int64_t panel_bytes(int64_t n_in) {
+    return (n_blocks(n_in) * (W::kPanelBytes + W::kPanelScaleBytes) + 63) / 64 * 64;
+  }
+
+  static void pack(const std::byte* const* rows, int64_t n_in, std::byte* panel) {
+    constexpr int kDepth = W::kInteger ? W::kBlock : kPanelDepth;
+    std::byte* scales = panel + n_blocks(n_in) * W::kPanelBytes;
+    for (int64_t k = 0; k < n_in; k += kDepth) {
+      const std::byte* at[kPanelRows];
+      for (int r = 0; r < kPanelRows; ++r) {
+        at[r] = rows[r] == nullptr ? nullptr : rows[r] + k / W::kBlock * W::kBytes;
+      }
+      const int64_t block = k / kPanelDepth;
+      if constexpr (W::kInteger) {
+        W::pack(at, panel + block * W::kPanelBytes, scales + block * W::kPanelScaleBytes);
+      } else {
+        const int64_t left = n_in - k;
+        W::pack(at, left < kDepth ? static_cast<int>(left) : kDepth, panel + block * W::kPanelBytes);
+      }
+    }
+  }
+
+  static void unpack_row(const std::byte* panel, int row, int64_t n_in, float* out) {
+    constexpr int kDepth = W::kInteger ? W::kBlock : kPanelDepth;
+    const std::byte* scales = panel + n_blocks(n_in) * W::kPanelBytes;
+    std::byte stored[W::kInteger ? W::kBytes : kPanelDepth * W::kBytes];
+    for (int64_t k = 0; k < n_in; k += kDepth) {
+      const int64_t block = k / kPanelDepth;
+      if constexpr (W::kInteger) {
+        W::unpack(panel + block * W::kPanelBytes, scales + block * W::kPanelScaleBytes, row, stored);
+        W::decode(stored, out + k);
+      } else {
+        const int depth = n_in - k < kDepth ? static_cast<int>(n_in - k) : kDepth;
+        W::unpack(panel + block * W::kPanelBytes, row, depth, stored);
+        for (int i = 0; i < depth; ++i) W::decode(stored + i * W::kBytes, out + k + i);
+      }
+    }
+  }
+
+  // One segment of a tile: blocks [begin, end) of P panels × M rows.
+  struct Segment {
+    const std::byte* panel;
+    int64_t row, begin, end;
+  };
+
+  template <int P, int M>
+  static QR_INLINE void integer_segment(const LinearTask& task, const Segment& at, F* out) {
+    F acc[P * M];
+    for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
+    const int64_t n_groups = task.xq.n_groups;
+    const int8_t* xq = task.xq.q + at.row * n_groups * kPanelDepth;
+    const float* xs = task.xq.scale + at.row * n_groups;
+    const int32_t* xsum = task.xq.sum + at.row * n_groups;
+    const std::byte* scales = at.panel + n_groups * W::kPanelBytes;
+    for (int64_t b = at.begin; b < at.end; ++b) {
+      typename V::I dot[P * M];
+      for (int p = 0; p < P; ++p) {
+        for (int m = 0; m < M; ++m) dot[p * M + m] = V::template start<W::kZero, W::kMax>(xsum[m * n_groups + b]);
+      }
+      for (int j = 0; j < kPanelDepth / 4; ++j) {
+        typename V::U w[P];
+        for (int p = 0; p < P; ++p) {
+          w[p] = W::template load_quad<V>(at.panel + p * task.panel_stride + b * W::kPanelBytes, j);
+        }
+        for (int m = 0; m < M; ++m) {
+          int32_t quad;
+          __builtin_memcpy(&quad, xq + (m * n_groups + b) * kPanelDepth + 4 * j, 4);
+          for (int p = 0; p < P; ++p) dot[p * M + m] = V::template dot4<W::kZero, W::kMax>(dot[p * M + m], w[p], quad);
+        }
+      }
+      for (int p = 0; p < P; ++p) {
+        const F ws = W::template load_scale<V>(scales + p * task.panel_stride + b * W::kPanelScaleBytes);
+        for (int m = 0; m < M; ++m) {
+          const F s = V::mul(ws, V::set1(xs[m * n_groups + b]));
+          acc[p * M + m] = V::fma(V::to_float(dot[p * M + m]), s, acc[p * M + m]);
+        }
+      }
+    }
+    for (int i = 0; i < P * M; ++i) out[i] = acc[i];
+  }
+
+  template <int P, int M>
+  static QR_INLINE void float_segment(const LinearTask& task, const Segment& at, F* out) {
+    F acc[P * M];
+    for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
+    const float* x = task.x + at.row * task.x_stride;
+    const int64_t end = at.end * kPanelDepth < task.n_in ? at.end * kPanelDepth : task.n_in;
+    for (int64_t k = at.begin * kPanelDepth; k < end; ++k) {
+      F w[P];
+      for (int p = 0; p < P; ++p) w[p] = W::template load_k<V>(at.panel + p * task.panel_stride, static_cast<int>(k));
+      for (int m = 0; m < M; ++m) {
+        const F v = V::set1(x[m * task.x_stride + k]);
+        for (int p = 0; p < P; ++p) acc[p * M + m] = V::fma(w[p], v, acc[p * M + m]);
+      }
+    }
+    for (int i = 0; i < P * M; ++i) out[i] = acc[i];
+  }
+
+  template <int P, int M>
+  static void tile(const LinearTask& task, int64_t panel_index, int64_t row) {
+    F parts[kSegments * P * M];
+    const std::byte* panel = task.panels + panel_index * task.panel_stride;
+    const int64_t blocks = n_blocks(task.n_in);
+    for (int s = 0; s < kSegments; ++s) {
+      const Segment at{panel, row, segment_begin(blocks, s), segment_begin(blocks, s + 1)};
+      if constexpr (W::kInteger) {
+        integer_segment<P, M>(task, at, parts + s * P * M);
+      } else {
+        float_segment<P, M>(task, at, parts + s * P * M);
+      }
+    }
+    for (int p = 0; p < P; ++p) {
+      const int64_t o = (panel_index + p) * kPanelRows;
+      const int n = task.n_out - o < kPanelRows ? static_cast<int>(task.n_out - o) : kPanelRows;
+      for (int m = 0; m < M; ++m) {
+        F y = fold_segments<V>(parts + p * M + m, P * M);
+        if (task.bias != nullptr) y = V::add(y, V::load_n(task.bias + o, n));
+        V::store_n(task.y + (row + m) * task.y_stride + o, y, n);
+      }
+    }
+  }
+
+  // All rows for P panels: full tiles, then halves.
+  template <int P, int M>
+  static void rows(const LinearTask& task, int64_t panel, int64_t row) {
+    for (; row + M <= task.n; row += M) tile<P, M>(task, panel, row);
+    if constexpr (M > 1) rows<P, M / 2>(task, panel, row);
+  }
+
+  static void run(const LinearTask& task) {
+    int64_t panel = task.begin;
+    for (; panel + V::kTilePanels <= task.end; panel += V::kTilePanels)
+      rows<V::kTilePanels, V::kTileRows>(task, panel, 0);
+    for (; panel < task.end; ++panel) rows<1, V::kTileRows>(task, panel, 0);
+  }
+};
+
+template <class V, class W>
+constexpr LinearKernels make_linear_kernels() {
+  using K = LinearKernel<V, W>;
+  return {W::kName, W::kInteger, &K::panel_bytes, &K::pack, &K::unpack_row, &K::run};
+}
+
+}  // namespace
+}  // namespace quire

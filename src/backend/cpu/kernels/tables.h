@@ -1,0 +1,93 @@
+// What a kernel file gives to the backend: tables of plain functions, one set per instruction set. The generated
+// tables.cc collects them; CpuOps picks a set once at start. Raw pointers only: these headers are shared with files
+// compiled for wider instruction sets, so nothing here may instantiate library code.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace quire {
+
+// Activation rows quantised in groups of 32: value = scale · q. Row r's data start at r · (n_groups · 32 | n_groups).
+struct QuantRows {
+  int8_t* q = nullptr;
+  float* scale = nullptr;
+  int32_t* sum = nullptr;  // Σ q of each group
+  int64_t n_groups = 0;
+};
+
+// Panels [begin, end) of one weight times rows of x, into y. A panel holds 16 outputs.
+struct LinearTask {
+  const std::byte* panels = nullptr;
+  int64_t panel_stride = 0;  // bytes
+  int64_t begin = 0, end = 0;
+  int64_t n_in = 0, n_out = 0;
+  const float* x = nullptr;  // float formats: [n, n_in] with x_stride
+  int64_t x_stride = 0;
+  QuantRows xq;  // integer formats
+  int64_t n = 0;
+  float* y = nullptr;  // output o of row r at y[r · y_stride + o]
+  int64_t y_stride = 0;
+  const float* bias = nullptr;
+};
+
+struct LinearKernels {
+  std::string_view format;
+  bool integer = false;
+  int64_t (*panel_bytes)(int64_t n_in);
+  // rows: 16 pointers to stored rows (null: zeros), each n_in elements.
+  void (*pack)(const std::byte* const* rows, int64_t n_in, std::byte* panel);
+  void (*unpack_row)(const std::byte* panel, int row, int64_t n_in, float* out);
+  void (*run)(const LinearTask& task);
+};
+
+// Query rows [row_begin, row_end) of one sequence and one KV head, all query heads that share it.
+struct AttentionTask {
+  const std::byte* kv = nullptr;  // group base + layer claim: address of block 0's claim
+  int64_t block_bytes = 0;
+  int block_tokens = 0;
+  const int32_t* blocks = nullptr;
+  int64_t k_offset = 0, v_offset = 0;  // of this KV head within the claim
+  int64_t k_row_bytes = 0, v_row_bytes = 0;
+  const float* q = nullptr;  // row 0, first query head of the group; heads k_dim apart
+  int64_t q_stride = 0;
+  float* out = nullptr;
+  int64_t out_stride = 0;
+  const int32_t* first_key = nullptr;  // of row 0
+  const int32_t* end_key = nullptr;
+  int64_t row_begin = 0, row_end = 0;
+  int n_group = 1;  // query heads per KV head
+  int k_dim = 0, v_dim = 0;
+  float scale = 1.0F;
+};
+
+struct AttentionKernels {
+  std::string_view codec;
+  void (*run)(const AttentionTask& task);
+};
+
+struct ElementwiseKernels {
+  void (*quantize_row)(const float* x, int64_t n_groups, int8_t* q, float* scale, int32_t* sum);
+  void (*rms_norm_row)(float* y, const float* x, const float* w, int64_t n, float eps);
+  void (*add_row)(float* x, const float* delta, int64_t n);
+  void (*silu_mul_row)(float* y, const float* gate, const float* up, int64_t n);
+  float (*max_row)(const float* x, int64_t n);
+  // out[i] = exp((x[i] − max) · factor); returns Σ out over 16 lanes, folded. out may be null.
+  float (*exp_row)(float* out, const float* x, int64_t n, float max, float factor);
+  // Runs multiply-adds on registers only and returns how many operations that were: what the units can do at best.
+  int64_t (*spin_int8)(int64_t rounds);
+  int64_t (*spin_f32)(int64_t rounds);
+};
+
+struct IsaTable {
+  std::string_view isa;
+  const ElementwiseKernels* elementwise;
+  std::span<const LinearKernels* const> linear;
+  std::span<const AttentionKernels* const> attention;
+};
+
+// Every set that was compiled, narrowest first. Which of them this machine can run: cpu_supports().
+std::span<const IsaTable> isa_tables();
+
+}  // namespace quire

@@ -1,0 +1,277 @@
+#include "backend/ref/ref_ops.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "ops/op_check.h"
+#include "ops/sample_row.h"
+
+namespace quire {
+namespace {
+
+float max_row(const float* x, int64_t n) {
+  float m = -INFINITY;
+  for (int64_t i = 0; i < n; ++i) m = x[i] > m ? x[i] : m;
+  return m;
+}
+
+float exp_row(float* out, const float* x, int64_t n, float max, float factor) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto p = static_cast<float>(std::exp(static_cast<double>((x[i] - max) * factor)));
+    if (out != nullptr) out[i] = p;
+    sum += p;
+  }
+  return static_cast<float>(sum);
+}
+
+// The activation as an integer format sees it: groups of 32, scale · q.
+void quantize_like(const float* x, int64_t n, std::vector<double>& out) {
+  out.resize(static_cast<size_t>(n));
+  for (int64_t g = 0; g < n; g += kPanelDepth) {
+    float amax = 0;
+    for (int64_t i = g; i < g + kPanelDepth; ++i) amax = std::max(amax, std::fabs(x[i]));
+    const float inverse = amax > 0 ? 127.0F / amax : 0.0F;
+    const float scale = amax / 127.0F;
+    for (int64_t i = g; i < g + kPanelDepth; ++i) {
+      const double q = std::nearbyint(static_cast<double>(x[i] * inverse));
+      out[static_cast<size_t>(i)] = q * static_cast<double>(scale);
+    }
+  }
+}
+
+class RefOps final : public Ops {
+ public:
+  std::string describe() const override { return "reference, 1 thread"; }
+  Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes); }
+
+  // Rows decoded to f32, [n_out, n_in].
+  Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override {
+    QR_CHECK(shard.n_ranks == 1);
+    Linear out;
+    out.format = weight.format;
+    out.n_out = weight.n_rows();
+    out.n_in = weight.n_cols();
+    QR_TRY(Tensor flat, load_vector(weight));
+    out.w = Tensor::dense(flat.data, DType::f32, {out.n_out, out.n_in});
+    if (bias != nullptr) {
+      QR_TRY(out.bias, load_vector(*bias));
+    }
+    return out;
+  }
+
+  Result<Tensor> load_vector(const HostWeight& weight) override {
+    const int64_t n = weight.n_rows() * weight.n_cols();
+    QR_TRY(Buffer buffer, Buffer::allocate(n * 4));
+    Tensor out = Tensor::dense(buffer.data(), DType::f32, {n});
+    const WeightFormat& format = *weight.format;
+    for (int64_t i = 0; i < n; i += format.block) {
+      format.decode(weight.data.data() + i / format.block * format.bytes, out.ptr<float>() + i);
+    }
+    weights_.push_back(std::move(buffer));
+    return out;
+  }
+
+  void embed(Tensor y, Tensor ids, const Linear& table) override {
+    check_embed(y, ids, table);
+    rows(y, table.w, ids);
+  }
+
+  void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override {
+    check_norm(y, x, w);
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      const float* in = x.row<float>(r);
+      double sum = 0;
+      for (int64_t i = 0; i < x.dim(1); ++i) sum += static_cast<double>(in[i]) * in[i];
+      const double factor = 1.0 / std::sqrt(sum / static_cast<double>(x.dim(1)) + static_cast<double>(eps));
+      for (int64_t i = 0; i < x.dim(1); ++i) {
+        y.row<float>(r)[i] = static_cast<float>(in[i] * factor * w.ptr<float>()[i]);
+      }
+    }
+  }
+
+  void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override {
+    add(x, delta);
+    rms_norm(y, x, w, eps);
+  }
+
+  void add(Tensor x, Tensor delta) override {
+    check_same_shape(x, delta);
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      for (int64_t i = 0; i < x.dim(1); ++i) x.row<float>(r)[i] += delta.row<float>(r)[i];
+    }
+  }
+
+  void linear(Tensor y, Tensor x, std::span<const Linear> parts) override {
+    check_linear(y, x, parts);
+    std::vector<double> in;
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      int64_t column = 0;
+      for (const Linear& part : parts) {
+        if (part.format->integer) {
+          quantize_like(x.row<float>(r), part.n_in, in);
+        } else {
+          in.assign(x.row<float>(r), x.row<float>(r) + part.n_in);
+        }
+        for (int64_t o = 0; o < part.n_out; ++o) {
+          double sum = part.bias.data != nullptr ? static_cast<double>(part.bias.ptr<float>()[o]) : 0.0;
+          for (int64_t i = 0; i < part.n_in; ++i) sum += in[static_cast<size_t>(i)] * part.w.row<float>(o)[i];
+          y.row<float>(r)[column + o] = static_cast<float>(sum);
+        }
+        column += part.n_out;
+      }
+    }
+  }
+
+  void gated(Tensor y, Tensor gate, Tensor up, Activation act) override {
+    check_same_shape(gate, up);
+    check_same_shape(y, gate);
+    QR_CHECK(act == Activation::silu);
+    for (int64_t r = 0; r < y.dim(0); ++r) {
+      for (int64_t i = 0; i < y.dim(1); ++i) {
+        const double g = gate.row<float>(r)[i];
+        y.row<float>(r)[i] = static_cast<float>(g / (1.0 + std::exp(-g)) * up.row<float>(r)[i]);
+      }
+    }
+  }
+
+  void rope_table(Tensor out, Tensor pos, Tensor freq) override {
+    check_rope_table(out, pos, freq);
+    float* at = out.ptr<float>();
+    for (int32_t p : pos.span<int32_t>()) {
+      for (int64_t bits : freq.span<int64_t>()) {
+        const double angle = p * std::bit_cast<double>(bits);
+        *at++ = static_cast<float>(std::cos(angle));
+        *at++ = static_cast<float>(std::sin(angle));
+      }
+    }
+  }
+
+  void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override {
+    check_rope(x, table, head_dim);
+    const int64_t n_freq = table.dim(1);
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      for (int64_t i = 0; i < x.dim(1) / head_dim * n_freq; ++i) {
+        const int64_t f = i % n_freq;
+        float* head = x.row<float>(r) + i / n_freq * head_dim;
+        float* first = pairs == RopePairs::interleaved ? head + 2 * f : head + f;
+        float* second = pairs == RopePairs::interleaved ? first + 1 : first + n_freq;
+        const double c = table.ptr<float>()[(r * n_freq + f) * 2];
+        const double s = table.ptr<float>()[(r * n_freq + f) * 2 + 1];
+        const double a = *first;
+        const double b = *second;
+        *first = static_cast<float>(a * c - b * s);
+        *second = static_cast<float>(a * s + b * c);
+      }
+    }
+  }
+
+  void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override {
+    check_kv_write(k, v, slots, kv, params);
+    for (int64_t i = 0; i < k.dim(0); ++i) {
+      const int32_t slot = slots.ptr<int32_t>()[i];
+      for (int h = 0; h < params.n_kv_heads; ++h) {
+        const Place at = place(kv, params, slot, h);
+        params.k_codec->put_k(at.k, at.t, params.k_dim, k.row<float>(i) + int64_t{h} * params.k_dim);
+        params.v_codec->put_v(at.v, at.t, params.v_dim, v.row<float>(i) + int64_t{h} * params.v_dim);
+      }
+    }
+  }
+
+  void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override {
+    check_attend(out, q, meta, params);
+    for (int64_t s = 0; s < meta.blocks.dim(0); ++s) {
+      for (int64_t r = meta.cu_q.ptr<int32_t>()[s]; r < meta.cu_q.ptr<int32_t>()[s + 1]; ++r) {
+        for (int h = 0; h < params.n_heads; ++h) {
+          attend_row(out.row<float>(r), q.row<float>(r), Row{kv, meta, s, r, h}, params);
+        }
+      }
+    }
+  }
+
+  void rows(Tensor y, Tensor x, Tensor ids) override {
+    check_rows(y, x, ids);
+    for (int64_t i = 0; i < y.dim(0); ++i) {
+      std::memcpy(y.row<float>(i), x.row<float>(ids.ptr<int32_t>()[i]), static_cast<size_t>(x.dim(1)) * 4);
+    }
+  }
+
+  void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {
+    check_sample(logits, out.size(), params.size());
+    for (size_t i = 0; i < out.size(); ++i) {
+      const std::span<const float> row(logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.dim(1)));
+      sample_row(row, params[i], SampleKernels{max_row, exp_row}, scratch_, out[i]);
+    }
+  }
+
+ private:
+  struct Place {
+    std::byte* k;
+    std::byte* v;
+    int t;
+  };
+  static Place place(const KvView& kv, const AttnParams& params, int64_t slot, int head) {
+    const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
+    const int64_t in_block = slot % view.block_tokens;
+    const int t = static_cast<int>(in_block % kKvGroup);
+    const HeadOffsets at = head_offsets(params, head, view.block_tokens);
+    std::byte* claim = view.base + slot / view.block_tokens * view.block_bytes + params.kv_offset * view.block_tokens;
+    return {claim + at.k + (in_block - t) * params.k_codec->row_bytes(params.k_dim),
+            claim + at.v + (in_block - t) * params.v_codec->row_bytes(params.v_dim), t};
+  }
+
+  struct Row {
+    const KvView& kv;
+    const AttnMeta& meta;
+    int64_t seq, row;
+    int head;
+  };
+  static void attend_row(float* out, const float* q, const Row& at, const AttnParams& params) {
+    const KvView& kv = at.kv;
+    const int h = at.head;
+    const int kv_head = h / (params.n_heads / params.n_kv_heads);
+    const int block_tokens = kv.groups[static_cast<size_t>(params.group)].block_tokens;
+    const auto slot_of = [&](int position) {
+      const int64_t block = at.meta.blocks.row<int32_t>(at.seq)[position / block_tokens];
+      return block * block_tokens + position % block_tokens;
+    };
+    const int first = at.meta.first_key.ptr<int32_t>()[at.row];
+    const int end = at.meta.end_key.ptr<int32_t>()[at.row];
+    std::vector<double> scores;
+    std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
+    double max = -INFINITY;
+    for (int t = first; t < end; ++t) {
+      const Place where = place(kv, params, slot_of(t), kv_head);
+      params.k_codec->get_k(where.k, where.t, params.k_dim, row.data());
+      double dot = 0;
+      for (int d = 0; d < params.k_dim; ++d) {
+        dot += static_cast<double>(q[h * params.k_dim + d]) * static_cast<double>(row[static_cast<size_t>(d)]);
+      }
+      scores.push_back(dot * static_cast<double>(params.scale));
+      max = std::max(max, scores.back());
+    }
+    std::vector<double> sum(static_cast<size_t>(params.v_dim));
+    double total = 0;
+    for (int t = first; t < end; ++t) {
+      const Place where = place(kv, params, slot_of(t), kv_head);
+      params.v_codec->get_v(where.v, where.t, params.v_dim, row.data());
+      const double p = std::exp(scores[static_cast<size_t>(t - first)] - max);
+      total += p;
+      for (size_t d = 0; d < sum.size(); ++d) sum[d] += p * static_cast<double>(row[d]);
+    }
+    for (size_t d = 0; d < sum.size(); ++d)
+      out[static_cast<size_t>(h * params.v_dim) + d] = static_cast<float>(sum[d] / total);
+  }
+
+  std::vector<Buffer> weights_;
+  SampleScratch scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_ref_ops() { return std::make_unique<RefOps>(); }
+
+}  // namespace quire

@@ -1,0 +1,28 @@
+// What the operating system lets this process run on, and the naming and pinning of threads. Any thread.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire {
+
+// Names the calling thread for top, gdb and perf; cut to the kernel's 15 bytes.
+void set_thread_name(std::string_view name);
+// The calling thread's name.
+std::string thread_name();
+
+// CPUs in the calling thread's affinity mask, ascending; never empty. Threads inherit the mask, so before any pinning
+// it is the process's. Read at each call: cpusets change.
+std::vector<int> allowed_cpus();
+// CPUs' worth of time that the cgroup (v2 cpu.max, v1 cfs quota) grants, the tightest of it and its parents;
+// 0 when there is no limit.
+double cgroup_cpu_quota();
+// How many threads can run at once: the allowed CPUs, cut to the quota rounded up; at least 1.
+int n_usable_cpus();
+
+// Pins the calling thread to one CPU of allowed_cpus(). Otherwise fails (Code::invalid) and leaves it where it was.
+Status pin_thread(int cpu);
+
+}  // namespace quire

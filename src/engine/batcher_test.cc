@@ -1,0 +1,90 @@
+// A plan as index tensors. Blocks of 16; the table of sequence A is 2 0, that of B is 1.
+#include "engine/batcher.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/test_model.h"
+
+namespace quire {
+namespace {
+
+std::vector<int32_t> ints(const Tensor& t) { return {t.ptr<int32_t>(), t.ptr<int32_t>() + t.n_elements()}; }
+
+// Blocks with the wanted ids, in order.
+void hold(Sequence& seq, std::vector<BlockRef>& from, std::initializer_list<size_t> ids) {
+  for (const size_t id : ids) seq.kv.table.emplace_back().push_back(from[id].share());
+}
+
+//  rows   0  1  2 | 3          A computes its positions 14, 15, 16 (of 18 pending), B its only one
+//  A      … 14 15 16           slots 2·16+14, 2·16+15, 0·16+0
+//  B      0                    slot 1·16
+TEST(Batcher, LaysRowsOutInPlanOrder) {
+  BlockPool pool(std::move(*Buffer::allocate(3 * 64)), 3, 64);
+  std::vector<BlockRef> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(pool.allocate());
+  std::sort(blocks.begin(), blocks.end(), [](const BlockRef& x, const BlockRef& y) { return x.id() < y.id(); });
+  Sequence a;
+  a.tokens = random_tokens(1, 18);
+  a.n_computed = 14;
+  hold(a, blocks, {2, 0});
+  Sequence b;
+  b.tokens = {33};
+  hold(b, blocks, {1});
+  Plan plan;
+  plan.grants = {{&a, 3, false}, {&b, 1, true}};
+  plan.n_tokens = 4;
+  plan.n_out = 1;
+
+  Arena arena(std::move(*Buffer::allocate(batch_bytes(4, 2, 32, 16))));
+  const Batch batch = build_batch(plan, 16, arena);
+  EXPECT_EQ(ints(batch.ids), (std::vector<int32_t>{a.tokens[14], a.tokens[15], a.tokens[16], 33}));
+  EXPECT_EQ(ints(batch.pos), (std::vector<int32_t>{14, 15, 16, 0}));
+  EXPECT_EQ(ints(batch.slots), (std::vector<int32_t>{46, 47, 0, 16}));
+  EXPECT_EQ(ints(batch.out_rows), (std::vector<int32_t>{3}));
+  EXPECT_EQ(ints(batch.attn.cu_q), (std::vector<int32_t>{0, 3, 4}));
+  EXPECT_EQ(ints(batch.attn.first_key), (std::vector<int32_t>{0, 0, 0, 0}));
+  EXPECT_EQ(ints(batch.attn.end_key), (std::vector<int32_t>{15, 16, 17, 1}));
+  ASSERT_EQ(batch.attn.blocks.dim(0), 2);
+  ASSERT_EQ(batch.attn.blocks.dim(1), 2);
+  EXPECT_EQ(ints(batch.attn.blocks), (std::vector<int32_t>{2, 0, 1, 0})) << "rows are filled up with 0";
+}
+
+TEST(Batcher, ADraftFollowsTheTokens) {
+  BlockPool pool(std::move(*Buffer::allocate(64)), 1, 64);
+  Sequence a;
+  a.tokens = {5, 6};
+  a.draft = {7, 8};
+  a.n_computed = 1;
+  a.kv.table.emplace_back().push_back(pool.allocate());
+  Plan plan;
+  plan.grants = {{&a, 3, true}};
+  plan.n_tokens = 3;
+  plan.n_out = 1;
+  Arena arena(std::move(*Buffer::allocate(batch_bytes(3, 1, 16, 16))));
+  EXPECT_EQ(ints(build_batch(plan, 16, arena).ids), (std::vector<int32_t>{6, 7, 8}));
+}
+
+// The bound that the engine sizes its arena by holds for the widest plan, and leaves less than a cache line per tensor.
+TEST(Batcher, BytesAreEnoughForTheWidestPlan) {
+  for (const int n_seqs : {1, 3, 64}) {
+    for (const int n_ctx : {2, 16, 17, 500}) {
+      const int n_blocks = (n_ctx + 15) / 16;
+      BlockPool pool(std::move(*Buffer::allocate(64)), 1, 64);
+      const BlockRef block = pool.allocate();
+      std::vector<Sequence> seqs(static_cast<size_t>(n_seqs));
+      Plan plan;
+      for (Sequence& seq : seqs) {
+        seq.tokens.assign(static_cast<size_t>(n_ctx), 0);
+        for (int b = 0; b < n_blocks; ++b) seq.kv.table.emplace_back().push_back(block.share());
+        plan.grants.push_back({&seq, 1, true});
+      }
+      plan.n_tokens = plan.n_out = n_seqs;
+      Arena arena(std::move(*Buffer::allocate(batch_bytes(n_seqs, n_seqs, n_ctx, 16))));
+      build_batch(plan, 16, arena);
+      EXPECT_LE(arena.peak_bytes(), batch_bytes(n_seqs, n_seqs, n_ctx, 16));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,309 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/rng.h"
+#include "base/thread.h"
+#include "engine/batcher.h"
+#include "engine/inbox.h"
+#include "engine/limits.h"
+#include "engine/scheduler.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kNumericsVersion = 1;  // docs/numerics.md
+
+struct EngineUses {
+  const Model& model;
+  Ops& ops;
+  const Policy& policy;
+};
+struct EngineMemory {
+  std::vector<Buffer> blocks;  // one per KV group
+  int n_blocks = 0;
+  Buffer scratch;  // the step's arena
+};
+
+class LoopEngine final : public Engine {
+ public:
+  LoopEngine(const EngineUses& uses, const EngineOptions& options, EngineEnv env, EngineMemory memory)
+      : model_(uses.model),
+        ops_(uses.ops),
+        options_(options),
+        limits_{options.n_ctx, model_.info().n_vocab, memory.n_blocks, options.block_tokens},
+        env_(std::move(env)),
+        arena_(std::move(memory.scratch)),
+        cache_(model_.info().kv_layout,
+               std::move(memory.blocks),
+               {options.block_tokens, memory.n_blocks, options.prefix_cache, nullptr}),
+        scheduler_(options_, cache_, uses.policy, {mix64(model_.info().fingerprint ^ kNumericsVersion), 0, 0}) {
+    publish(0);
+  }
+  ~LoopEngine() override { stop(); }
+
+  Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override;
+  void cancel(SeqId id) override { inbox_.cancel(id); }
+  void start() override;
+  void stop() override;
+  bool step() override;
+  EngineStats stats() const override {
+    const std::lock_guard lock(stats_mutex_);
+    return stats_;
+  }
+  Snapshot snapshot() const override;
+  const EngineOptions& options() const override { return options_; }
+
+ private:
+  void drain(int64_t now_ns);
+  void forward(const Plan& plan);
+  void emit(Sequence& seq, Sampled& sampled);
+  void finish(Ended ended, int64_t now_ns);
+  void record(EngineInput::Kind kind, SeqId seq, int64_t time_ns, const Request* request = nullptr) {
+    if (env_.recorder != nullptr) env_.recorder->record({kind, seq, time_ns, request});
+  }
+  void publish(int64_t step_ns);
+  void cancel_all();
+  // Nobody runs the loop, or this is the thread that does.
+  bool on_engine_thread() const {
+    const std::thread::id owner = owner_.load();
+    return owner == std::thread::id() || owner == std::this_thread::get_id();
+  }
+
+  const Model& model_;
+  Ops& ops_;
+  const EngineOptions options_;
+  const RequestLimits limits_;
+  EngineEnv env_;
+  Arena arena_;
+  KvCache cache_;
+  Scheduler scheduler_;
+  Inbox inbox_;
+  std::thread thread_;
+  std::atomic<std::thread::id> owner_{};        // of the loop, while it runs in its own thread
+  std::atomic<int> n_inbox_{0}, n_waiting_{0};  // together: submitted and not yet running
+
+  // Engine thread, reused from step to step.
+  std::vector<Message> messages_;
+  std::vector<SampleParams> params_;
+  std::vector<Sampled> sampled_;
+  std::vector<Ended> ended_;
+  TokenEvent event_;
+  EngineStats counts_;
+
+  mutable std::mutex stats_mutex_;
+  EngineStats stats_;
+};
+
+Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sink) {
+  QR_CHECK(sink != nullptr);
+  QR_TRY_VOID(check_request(request, limits_));
+  if (n_inbox_.fetch_add(1) + n_waiting_.load() >= options_.max_queue) {
+    --n_inbox_;
+    return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
+  }
+  auto seq = std::make_unique<Sequence>();
+  seq->submitted_ns = env_.clock->now_ns();
+  seq->tokens = request.prompt;
+  seq->n_prompt = static_cast<int>(request.prompt.size());
+  seq->request = std::move(request);
+  seq->sink = std::move(sink);
+  const SeqId id = inbox_.submit(std::move(seq));
+  if (id != 0) return id;
+  --n_inbox_;
+  return fail(Code::cancelled, "the engine has stopped");
+}
+
+void LoopEngine::start() {
+  QR_CHECK(!thread_.joinable() && !inbox_.closed());
+  thread_ = std::thread([this] {
+    owner_ = std::this_thread::get_id();
+    set_thread_name("qr-engine");
+    while (!inbox_.closed()) {
+      if (!step()) inbox_.wait();
+    }
+    owner_ = std::thread::id();
+  });
+}
+
+void LoopEngine::stop() {
+  const bool first = !inbox_.closed();
+  inbox_.close();
+  if (thread_.joinable()) thread_.join();
+  if (first) cancel_all();
+}
+
+// REQUIRES a closed inbox and that nobody runs the loop.
+void LoopEngine::cancel_all() {
+  const int64_t now = env_.clock->now_ns();
+  record(EngineInput::Kind::clock, 0, now);
+  drain(now);
+  std::vector<SeqId> ids;
+  for (const auto& seq : scheduler_.running()) ids.push_back(seq->id);
+  for (const auto& seq : scheduler_.waiting()) ids.push_back(seq->id);
+  for (const SeqId id : ids) {
+    record(EngineInput::Kind::cancel, id, now);
+    finish({scheduler_.remove(id), Finish::cancelled, ""}, now);
+  }
+  publish(0);
+  if (!ids.empty() && env_.on_step_end) env_.on_step_end();
+}
+
+void LoopEngine::drain(int64_t now_ns) {
+  messages_.clear();
+  inbox_.drain(messages_);
+  for (Message& message : messages_) {
+    if (message.submit != nullptr) {
+      record(EngineInput::Kind::submit, message.submit->id, message.submit->submitted_ns, &message.submit->request);
+      ++counts_.n_submitted;
+      counts_.n_prompt_tokens += message.submit->n_prompt;
+      scheduler_.add(std::move(message.submit));
+      n_waiting_ = scheduler_.n_waiting();
+      --n_inbox_;
+    } else if (std::unique_ptr<Sequence> seq = scheduler_.remove(message.cancel)) {
+      record(EngineInput::Kind::cancel, message.cancel, now_ns);
+      finish({std::move(seq), Finish::cancelled, ""}, now_ns);
+    }
+  }
+}
+
+void LoopEngine::forward(const Plan& plan) {
+  arena_.reset();
+  const Batch batch = build_batch(plan, options_.block_tokens, arena_);
+  Pass pass{&batch, cache_.view(), &arena_, &ops_};
+  const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, model_.info().n_layers}, pass);
+  sampled_.resize(static_cast<size_t>(plan.n_out));
+  if (plan.n_out == 0) return;
+  params_.clear();
+  for (const Grant& grant : plan.grants) {
+    if (!grant.wants_output) continue;
+    Sequence& seq = *grant.seq;
+    seq.edits.bitmask.clear();
+    seq.edits.sparse = seq.request.sampling.logit_bias;
+    for (const auto& rule : seq.request.rules) rule->edits(seq.edits);
+    params_.push_back(sample_params(seq.request.sampling, static_cast<int64_t>(seq.tokens.size()), &seq.edits));
+  }
+  ops_.sample(sampled_, model_.head(x, pass), params_);
+}
+
+void LoopEngine::emit(Sequence& seq, Sampled& sampled) {
+  event_.id = sampled.token;
+  event_.logprob = sampled.logprob;
+  std::swap(event_.top, sampled.top);
+  ++counts_.n_generated_tokens;
+  seq.sink->on_token(seq.id, event_);
+}
+
+void LoopEngine::finish(Ended ended, int64_t now_ns) {
+  const Sequence& seq = *ended.seq;
+  counts_.n_finished += ended.finish == Finish::stop || ended.finish == Finish::length ? 1 : 0;
+  counts_.n_cancelled += ended.finish == Finish::cancelled ? 1 : 0;
+  counts_.n_failed += ended.finish == Finish::error ? 1 : 0;
+  Usage usage;
+  usage.n_prompt = seq.n_prompt;
+  usage.n_generated = seq.n_generated();
+  usage.n_cached = seq.n_cached;
+  usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
+  usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;
+  usage.total_ns = now_ns - seq.submitted_ns;
+  seq.sink->on_finish(seq.id, ended.finish, usage, ended.error);
+}
+
+bool LoopEngine::step() {
+  QR_DCHECK(on_engine_thread());
+  const int64_t start = env_.clock->now_ns();
+  record(EngineInput::Kind::clock, 0, start);
+  drain(start);
+  const Plan& plan = scheduler_.plan(start);
+  n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
+  const bool worked = !plan.grants.empty();
+  if (worked) {
+    forward(plan);
+    const int64_t now = env_.clock->now_ns();
+    record(EngineInput::Kind::clock, 0, now);
+    ++counts_.n_steps;
+    ended_.clear();
+    scheduler_.commit(sampled_, now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
+    for (Ended& ended : ended_) finish(std::move(ended), now);
+    publish(now - start);
+  } else if (!messages_.empty()) {
+    publish(0);
+  }
+  QR_CHECK(worked || scheduler_.idle(),
+           "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
+  if ((worked || !messages_.empty()) && env_.on_step_end) env_.on_step_end();
+  return worked || !messages_.empty();
+}
+
+void LoopEngine::publish(int64_t step_ns) {
+  counts_.n_preempted = scheduler_.n_preempted();
+  counts_.computed = scheduler_.computed();
+  counts_.n_cached_tokens = scheduler_.n_cached_tokens();
+  counts_.n_waiting = scheduler_.n_waiting();
+  n_waiting_ = counts_.n_waiting;
+  counts_.n_running = scheduler_.n_running();
+  counts_.n_blocks = cache_.n_blocks();
+  counts_.n_free_blocks = cache_.n_free_blocks();
+  counts_.n_cached_blocks = cache_.n_cached_blocks();
+  counts_.step_ns = step_ns;
+  const std::lock_guard lock(stats_mutex_);
+  stats_ = counts_;
+}
+
+Snapshot LoopEngine::snapshot() const {
+  QR_DCHECK(on_engine_thread());
+  Snapshot out;
+  out.stats = stats();
+  std::set<int32_t> held;
+  for (const auto& seq : scheduler_.running()) {
+    for (const PrefixTree::Blocks& blocks : seq->kv.table) held.insert(blocks[0].id());
+    out.n_expected_refs += static_cast<int64_t>(seq->kv.table.size());
+  }
+  out.n_held_blocks = static_cast<int>(held.size());
+  out.n_indexed_blocks = cache_.n_indexed_blocks();
+  out.n_expected_refs += out.n_indexed_blocks;
+  for (int32_t b = 0; b < cache_.n_blocks(); ++b) out.n_refs += cache_.n_refs(b);
+  out.tree_error = cache_.check();
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, EngineOptions options, EngineEnv env) {
+  QR_CHECK(env.clock != nullptr);
+  const ModelInfo& info = model.info();
+  if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
+  QR_TRY_VOID(check_options(options));
+  const PolicyEntry* policy = Registry<PolicyEntry>::get().find(options.policy);
+  if (policy == nullptr) {
+    std::string known;
+    for (const std::string& name : Registry<PolicyEntry>::get().names()) known += " " + name;
+    return fail(Code::invalid, "policy \"" + options.policy + "\" is unknown; there are:" + known);
+  }
+  const KvLayout& layout = info.kv_layout;
+  QR_CHECK(layout.n_groups() == 1, "a batch has one block table");
+  int64_t token_bytes = 0;
+  for (int g = 0; g < layout.n_groups(); ++g) token_bytes += layout.token_bytes(g);
+  const int64_t block_bytes = token_bytes * options.block_tokens;
+  if (options.kv_bytes == 0) {
+    options.kv_bytes = default_kv_bytes(token_bytes * options.n_ctx + block_bytes, block_bytes, options.max_seqs);
+  }
+  EngineMemory memory;
+  QR_TRY(memory.n_blocks, count_blocks(options, block_bytes));
+  for (int g = 0; g < layout.n_groups(); ++g) {
+    const int64_t bytes = int64_t{memory.n_blocks} * layout.token_bytes(g) * options.block_tokens;
+    QR_TRY(memory.blocks.emplace_back(), ops.allocate(bytes));
+  }
+  const int64_t rows_out = std::min(options.max_seqs, options.step_tokens);
+  QR_TRY(memory.scratch, ops.allocate(model.arena_bytes(options.step_tokens, rows_out) +
+                                      batch_bytes(options.step_tokens, rows_out, options.n_ctx, options.block_tokens)));
+  return std::make_unique<LoopEngine>(EngineUses{model, ops, *policy->get()}, options, std::move(env),
+                                      std::move(memory));
+}
+
+}  // namespace quire

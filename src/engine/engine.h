@@ -1,0 +1,76 @@
+// The loop: one thread owns scheduler, cache, sequences and arena, and repeats plan → batch → forward → pick → commit →
+// emit. submit and cancel may be called from any thread; everything else belongs to the engine thread.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "engine/request.h"
+#include "engine/snapshot.h"
+#include "model/model.h"
+
+namespace quire {
+
+struct EngineOptions {
+  int max_seqs = 64;      // sequences that run together; never more than step_tokens
+  int step_tokens = 512;  // token budget of a step
+  int max_chunk = 512;    // tokens of one sequence in a step
+  int n_ctx = 0;          // longest prompt + answer, 0: what the model was trained for
+  int64_t kv_bytes = 0;   // memory for blocks; under one sequence of n_ctx tokens fewer fit. 0: from what is free
+  int block_tokens = 16;  // a multiple of kKvGroup
+  int max_queue = 1024;   // waiting requests; beyond it submit fails
+  bool prefix_cache = true;
+  std::string policy = "fcfs";
+};
+
+// Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
+// records the time of its start, the submissions and cancellations that it took in, and, when it computed something,
+// the time of its end. stop() records the same way what it cancels. Engine thread only.
+struct EngineInput {
+  enum class Kind : uint8_t { submit, cancel, clock } kind;
+  SeqId seq;
+  int64_t time_ns;
+  const Request* request;  // for submit, valid during the call
+};
+class InputRecorder {
+ public:
+  virtual ~InputRecorder() = default;
+  virtual void record(const EngineInput&) = 0;
+};
+
+struct EngineEnv {
+  Clock* clock = nullptr;             // REQUIRES non-null; asked by every thread that submits
+  InputRecorder* recorder = nullptr;  // may be null
+  std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // Any thread; ids ascend in order of arrival. Refuses at once, and then the sink is never called: Code::invalid what
+  // can never run (an empty prompt, one over the context, an id outside the vocabulary), Code::exhausted when it needs
+  // more blocks than exist or the queue is full, Code::cancelled after stop(). Errors name the limit and the value.
+  virtual Result<SeqId> submit(Request, std::shared_ptr<EventSink>) = 0;
+  virtual void cancel(SeqId) = 0;  // any thread; unknown or finished ids are ignored
+
+  // Runs the loop in its own thread. Once; not together with step().
+  virtual void start() = 0;
+  // Joins, cancels what is left (their sinks hear it on this thread) and refuses what comes later. Idempotent; not from
+  // a sink.
+  virtual void stop() = 0;
+  // One step on the caller's thread instead of start(). Returns false when there was nothing to do.
+  virtual bool step() = 0;
+
+  virtual EngineStats stats() const = 0;             // any thread: counters as of the last step
+  virtual Snapshot snapshot() const = 0;             // engine thread (or between step() calls)
+  virtual const EngineOptions& options() const = 0;  // as resolved: n_ctx, kv_bytes filled in
+};
+
+// Allocates blocks and arena on `ops`. `model` and `ops` outlive the engine.
+Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, EngineOptions options, EngineEnv env);
+
+}  // namespace quire

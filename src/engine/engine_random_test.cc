@@ -1,0 +1,174 @@
+// Random arrivals, cancellations, poisoned prompts, clock jumps and tiny pools, thousands of seeds. After every step
+// the books balance and the oldest has moved; at the end every stream is its reference or an exact prefix of it.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "engine/engine.h"
+#include "engine/test_model.h"
+
+namespace quire {
+namespace {
+
+constexpr int kBlock = 16;
+
+struct Stream {
+  Request request;  // what alone() is asked
+  std::shared_ptr<Heard> heard;
+  bool cancelled = false;
+};
+
+Request copy(const Request& r) {
+  Request out;
+  out.prompt = r.prompt;
+  out.sampling = r.sampling;
+  out.max_tokens = r.max_tokens;
+  out.stop_ids = r.stop_ids;
+  out.cache_salt = r.cache_salt;
+  return out;
+}
+
+class Storm {
+ public:
+  explicit Storm(uint64_t seed) : rng_(seed) {
+    options_.max_seqs = below(6) + 1;
+    options_.step_tokens = below(40) + 1;
+    options_.max_chunk = below(40) + 1;
+    options_.n_ctx = 20 + below(120);
+    options_.block_tokens = kBlock * (1 + below(2));
+    options_.max_queue = 1 + below(12);
+    options_.prefix_cache = below(4) != 0;
+    n_blocks_ = 3 + below(6);
+    engine_ = std::make_unique<TestEngine>(options_, n_blocks_);
+    engine_->model.on_pass = [this](const Batch& batch) { see(batch); };
+  }
+
+  void run() {
+    for (int i = 0; i < 40 && !testing::Test::HasFailure(); ++i) {
+      for (int n = below(3); n > 0; --n) submit();
+      if (below(4) == 0) cancel();
+      if (below(8) == 0) engine_->clock.advance_ns(rng_.between(-1'000'000'000, 1'000'000'000));
+      step();
+    }
+    for (int i = 0; (engine_->busy || i == 0) && !testing::Test::HasFailure(); ++i) {
+      ASSERT_LT(i, 20000) << "it never ends";
+      step();
+    }
+    for (const Stream& stream : streams_) check(stream);
+    const Snapshot end = engine_->engine->snapshot();
+    EXPECT_EQ(end.n_held_blocks, 0);
+    EXPECT_EQ(end.stats.n_free_blocks + end.stats.n_cached_blocks, end.stats.n_blocks);
+    EXPECT_EQ(end.stats.n_submitted, static_cast<int64_t>(streams_.size()));
+    EXPECT_EQ(end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed, end.stats.n_submitted);
+    EXPECT_EQ(end.stats.computed[0] + end.stats.computed[1], n_rows_);
+    EXPECT_TRUE(end.stats.n_preempted > 0 || end.stats.computed[static_cast<size_t>(Cause::recomputed)] == 0);
+    stats = end.stats;
+  }
+  EngineStats stats;
+
+ private:
+  int below(int n) { return static_cast<int>(rng_.between(0, n - 1)); }
+
+  void submit() {
+    Request r;
+    const int n = 1 + below(1 + below(options_.n_ctx - 1));
+    r.prompt = random_tokens(static_cast<uint64_t>(below(3)), n);  // three texts, cut anywhere: long common prefixes
+    if (below(3) == 0) r.prompt.back() = static_cast<Token>(below(kPoison));
+    if (below(12) == 0) r.prompt[static_cast<size_t>(below(n))] = kPoison;
+    r.max_tokens = 1 + below(60);
+    r.sampling.temperature = below(2) == 0 ? 0.0F : 0.9F;
+    r.sampling.seed = rng_.bits();
+    r.stop_ids.assign(1, static_cast<Token>(below(kPoison)));
+    r.cache_salt = static_cast<uint64_t>(below(2));
+    Stream stream{copy(r), std::make_shared<Heard>()};
+    const auto id = engine_->engine->submit(std::move(r), stream.heard);
+    if (!id) {
+      EXPECT_EQ(id.error().code, Code::exhausted) << id.error().message;
+      return;
+    }
+    stream.heard->seq = *id;
+    streams_.push_back(std::move(stream));
+  }
+  void cancel() {
+    if (streams_.empty()) return;
+    Stream& victim = streams_[static_cast<size_t>(below(static_cast<int>(streams_.size())))];
+    engine_->engine->cancel(victim.heard->seq);
+    if (!victim.heard->done()) victim.cancelled = true;
+  }
+
+  void step() {
+    const Stream* oldest = nullptr;
+    for (const Stream& stream : streams_) {
+      if (!stream.heard->done() && oldest == nullptr) oldest = &stream;
+    }
+    engine_->clock.advance_ns(1000);
+    ASSERT_EQ(engine_->step(), "");
+    for (const Stream& stream : streams_) {
+      ASSERT_FALSE(stream.cancelled && !stream.heard->done()) << "a cancelled sequence outlived a step";
+    }
+    // Something of the oldest is computed in every step, so it ends after as many as it has tokens.
+    n_steps_of_oldest_ = oldest == oldest_ ? n_steps_of_oldest_ + 1 : 1;
+    oldest_ = oldest;
+    if (oldest == nullptr || oldest->heard->done()) return;
+    ASSERT_LE(n_steps_of_oldest_, static_cast<int>(oldest->request.prompt.size()) + oldest->request.max_tokens);
+  }
+
+  void see(const Batch& batch) {
+    n_rows_ += batch.ids.dim(0);
+    EXPECT_LE(batch.ids.dim(0), options_.step_tokens);
+    EXPECT_LE(batch.attn.cu_q.dim(0) - 1, options_.max_seqs);
+  }
+
+  void check(const Stream& stream) const {
+    const Answer& answer = stream.heard->answer;
+    const Answer truth = alone(stream.request, options_.n_ctx);
+    ASSERT_EQ(stream.heard->n_finish, 1);
+    ASSERT_EQ(stream.heard->usage.n_generated, static_cast<int>(answer.tokens.size()));
+    if (answer.finish != Finish::cancelled) {
+      ASSERT_EQ(answer, truth) << "sequence " << stream.heard->seq;
+      return;
+    }
+    ASSERT_TRUE(stream.cancelled);
+    ASSERT_LE(answer.tokens.size(), truth.tokens.size());
+    ASSERT_TRUE(std::equal(answer.tokens.begin(), answer.tokens.end(), truth.tokens.begin()));
+  }
+
+  Rng rng_;
+  EngineOptions options_;
+  int n_blocks_ = 0;
+  int64_t n_rows_ = 0;
+  std::unique_ptr<TestEngine> engine_;
+  std::deque<Stream> streams_;  // by age; addresses stay
+  const Stream* oldest_ = nullptr;
+  int n_steps_of_oldest_ = 0;
+};
+
+#ifdef QR_DEBUG
+constexpr uint64_t kSeeds = 200;  // sanitizers are slower
+#else
+constexpr uint64_t kSeeds = 2000;
+#endif
+
+TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
+  EngineStats sum;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Storm storm(seed);
+    storm.run();
+    if (HasFailure()) return;
+    sum.n_finished += storm.stats.n_finished;
+    sum.n_cancelled += storm.stats.n_cancelled;
+    sum.n_failed += storm.stats.n_failed;
+    sum.n_preempted += storm.stats.n_preempted;
+    sum.n_cached_tokens += storm.stats.n_cached_tokens;
+  }
+  // The storms reach everything that they are about.
+  EXPECT_GT(sum.n_finished, 10 * static_cast<int64_t>(kSeeds));
+  EXPECT_GT(sum.n_cancelled, static_cast<int64_t>(kSeeds));
+  EXPECT_GT(sum.n_failed, static_cast<int64_t>(kSeeds) / 4);
+  EXPECT_GT(sum.n_preempted, static_cast<int64_t>(kSeeds) / 2);
+  EXPECT_GT(sum.n_cached_tokens, 10 * static_cast<int64_t>(kSeeds));
+}
+
+}  // namespace
+}  // namespace quire

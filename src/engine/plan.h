@@ -1,0 +1,20 @@
+// What one step does: who gets how many of its next pending tokens. Plain values, remade each step.
+#pragma once
+#include <vector>
+
+#include "engine/sequence.h"
+
+namespace quire {
+
+struct Grant {
+  Sequence* seq = nullptr;
+  int n_tokens = 0;
+  bool wants_output = false;  // the grant reaches the last pending token, so the next one can be sampled
+};
+
+struct Plan {
+  std::vector<Grant> grants;
+  int n_tokens = 0, n_out = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,89 @@
+// Decides and advances: plan() says who gets how many tokens and holds the blocks for them, commit() takes the results
+// in. There is one kind of work, "grant the next n pending tokens"; decode, a chunk of a prompt and a resume after
+// preemption are the same line. Nothing else changes a sequence. Engine thread only.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/plan.h"
+#include "engine/policy.h"
+#include "kv/kv_cache.h"
+
+namespace quire {
+
+// A sequence that left the engine, and why.
+struct Ended {
+  std::unique_ptr<Sequence> seq;
+  Finish finish = Finish::stop;
+  std::string error;
+};
+
+class Scheduler {
+ public:
+  // `cache` and `policy` outlive the scheduler. `key`: what every sequence's prefix key has in common.
+  Scheduler(const EngineOptions& options, KvCache& cache, const Policy& policy, const CacheKey& key);
+
+  void add(std::unique_ptr<Sequence> seq);
+  // Takes the sequence out, wherever it is; null when it is unknown.
+  std::unique_ptr<Sequence> remove(SeqId id);
+
+  // The step's work within the token budget. Sequences with one pending token come first (nobody's stream waits for
+  // another's prompt), then chunks in the policy's order, then admissions. When blocks run out the last in the policy's
+  // order is preempted: its blocks go to the prefix tree and it waits at its old place. The first is never preempted,
+  // so it always advances.
+  const Plan& plan(int64_t now_ns);
+  // Takes in one result per grant that wanted output, in plan order. `emit(seq, event)` is called for every token that
+  // is part of an answer; sequences that ended are appended to `ended`.
+  void commit(std::span<Sampled> sampled,
+              int64_t now_ns,
+              const std::function<void(Sequence&, Sampled&)>& emit,
+              std::vector<Ended>& ended);
+
+  int n_running() const { return static_cast<int>(running_.size()); }
+  int n_waiting() const { return static_cast<int>(waiting_.size()); }
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+  int64_t n_preempted() const { return n_preempted_; }
+  const std::array<int64_t, kNCauses>& computed() const { return computed_; }
+  int64_t n_cached_tokens() const { return n_cached_tokens_; }
+  std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
+  std::span<const std::unique_ptr<Sequence>> waiting() const { return waiting_; }
+
+ private:
+  using Seqs = std::vector<std::unique_ptr<Sequence>>;
+
+  Prefix prefix_of(const Sequence& seq) const;
+  void sort(Seqs& seqs);
+  void grant_running(bool decoding);
+  bool make_room(Sequence& seq, int n_tokens);
+  void preempt(Sequence& victim);
+  // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
+  int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
+  void drop_grant(const Sequence& seq);
+  void give(Sequence& seq, int n_tokens);
+  void admit(int64_t now_ns);
+  void advance(const Grant& grant);
+  bool take_token(Sequence& seq,
+                  Sampled& sampled,
+                  int64_t now_ns,
+                  const std::function<void(Sequence&, Sampled&)>& emit,
+                  Ended& end);
+
+  const EngineOptions& options_;
+  KvCache& cache_;
+  const Policy& policy_;
+  CacheKey key_;
+  Seqs running_, waiting_;
+  Plan plan_;
+  bool preempted_now_ = false;
+  int64_t n_preempted_ = 0, n_cached_tokens_ = 0;
+  std::array<int64_t, kNCauses> computed_{};
+  std::vector<Candidate> candidates_;  // scratch of sort
+  std::vector<int> order_;
+};
+
+}  // namespace quire

@@ -1,0 +1,223 @@
+// Who gets how many tokens, step by step, with plain values. A plan is written "id:tokens …", a trailing ! marks a
+// grant that reaches the last pending token.
+#include "engine/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/test_model.h"
+
+namespace quire {
+namespace {
+
+constexpr int kBlock = 16;
+
+struct World {
+  explicit World(EngineOptions wanted, int n_blocks) : options(wanted) {
+    options.n_ctx = 1000;
+    KvLayout layout;
+    layout.claim(KvGroup{}, 4);
+    std::vector<Buffer> memory;
+    memory.push_back(std::move(*Buffer::allocate(int64_t{4} * kBlock * n_blocks)));
+    cache = std::make_unique<KvCache>(layout, std::move(memory),
+                                      KvCacheOptions{kBlock, n_blocks, options.prefix_cache, nullptr});
+    scheduler =
+        std::make_unique<Scheduler>(options, *cache, *Registry<PolicyEntry>::get().find("fcfs")->get(), CacheKey{});
+  }
+
+  void add(SeqId id, int n_prompt, int max_tokens = 100) {
+    auto seq = std::make_unique<Sequence>();
+    seq->id = id;
+    seq->request.max_tokens = max_tokens;
+    seq->tokens = random_tokens(id, n_prompt);
+    seq->n_prompt = n_prompt;
+    scheduler->add(std::move(seq));
+  }
+  // One step: the plan, as text. Every sequence that wants a token gets token 1.
+  std::string step() {
+    const Plan& plan = scheduler->plan(0);
+    std::string out;
+    std::vector<Sampled> sampled;
+    int n_tokens = 0;
+    for (const Grant& grant : plan.grants) {
+      out += (out.empty() ? "" : " ") + std::to_string(grant.seq->id) + ":" + std::to_string(grant.n_tokens);
+      if (grant.wants_output) out += "!";
+      if (grant.wants_output) sampled.push_back({1, 0.0F, true, {}});
+      n_tokens += grant.n_tokens;
+    }
+    EXPECT_EQ(plan.n_tokens, n_tokens);
+    EXPECT_EQ(plan.n_out, static_cast<int>(sampled.size()));
+    EXPECT_LE(n_tokens, options.step_tokens);
+    std::vector<Ended> ended;
+    scheduler->commit(sampled, 0, [](Sequence&, Sampled&) {}, ended);
+    return out;
+  }
+  std::string who(std::span<const std::unique_ptr<Sequence>> seqs) const {
+    std::string out;
+    for (const auto& seq : seqs) out += (out.empty() ? "" : " ") + std::to_string(seq->id);
+    return out;
+  }
+  std::string running() const { return who(scheduler->running()); }
+  std::string waiting() const { return who(scheduler->waiting()); }
+
+  EngineOptions options;
+  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<Scheduler> scheduler;
+};
+
+TEST(Scheduler, CutsAPromptIntoChunksAndThenDecodes) {
+  World w({.step_tokens = 64, .max_chunk = 20}, 10);
+  w.add(1, 50, 3);
+  EXPECT_EQ(w.step(), "1:20");
+  EXPECT_EQ(w.step(), "1:20");
+  EXPECT_EQ(w.step(), "1:10!");
+  EXPECT_EQ(w.step(), "1:1!");
+  EXPECT_EQ(w.step(), "1:1!");
+  EXPECT_TRUE(w.scheduler->idle());
+  EXPECT_EQ(w.step(), "");
+}
+
+TEST(Scheduler, NobodysDecodeWaitsForAnothersPrompt) {
+  World w({.step_tokens = 12, .max_chunk = 512}, 40);
+  w.add(1, 3);
+  w.add(2, 4);
+  EXPECT_EQ(w.step(), "1:3! 2:4!");
+  w.add(3, 100);
+  w.add(4, 5);
+  EXPECT_EQ(w.step(), "1:1! 2:1! 3:10");
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(w.step(), "1:1! 2:1! 3:10");
+  EXPECT_EQ(w.step(), "1:1! 2:1! 3:10!") << "the prompt's last chunk";
+  EXPECT_EQ(w.step(), "1:1! 2:1! 3:1! 4:5!") << "then the next in the queue";
+}
+
+// With a budget of 4, four could decode forever while an older prompt gets nothing. Only as many run as the budget has
+// tokens, so the oldest always has one.
+TEST(Scheduler, TheOldestPromptAdvancesBesideDecodes) {
+  World w({.max_seqs = 64, .step_tokens = 4, .max_chunk = 2}, 60);
+  w.add(1, 40);
+  for (SeqId id = 2; id <= 8; ++id) w.add(id, 1);
+  EXPECT_EQ(w.step(), "1:2 2:1! 3:1!");
+  EXPECT_EQ(w.step(), "2:1! 3:1! 1:2");
+  for (int i = 0; i < 18; ++i) {
+    const std::string plan = w.step();
+    EXPECT_NE(plan.find("1:"), std::string::npos) << plan;
+    EXPECT_LE(w.scheduler->n_running(), 4);
+  }
+  EXPECT_EQ(w.scheduler->running()[0]->n_pending(), 1) << "through its prompt in 20 steps";
+}
+
+TEST(Scheduler, AdmissionWaitsForRoomAndSkipsNobody) {
+  World w({.prefix_cache = false}, 8);
+  w.add(1, 60);  // 4 of 8 blocks
+  w.add(2, 70);  // 5
+  w.add(3, 10);  // would fit beside the first
+  EXPECT_EQ(w.step(), "1:60!");
+  EXPECT_EQ(w.waiting(), "2 3");
+  EXPECT_EQ(w.step(), "1:1!");
+  w.scheduler->remove(1);
+  EXPECT_EQ(w.step(), "2:70! 3:10!");
+}
+
+// Two blocks are free and the second wants two, but the first is about to need one: admitted, it would be preempted.
+TEST(Scheduler, AdmissionLeavesABlockForEachThatRuns) {
+  World w({.prefix_cache = false}, 4);
+  w.add(1, 31);
+  w.add(2, 20);
+  EXPECT_EQ(w.step(), "1:31!");
+  EXPECT_EQ(w.waiting(), "2");
+  w.scheduler->remove(2);
+  w.add(3, 16);  // would fit, but not its first answer
+  EXPECT_EQ(w.step(), "1:1!");
+  w.scheduler->remove(3);
+  w.scheduler->remove(1);
+  w.add(4, 30);
+  w.add(5, 15);
+  EXPECT_EQ(w.step(), "4:30! 5:15!");
+  EXPECT_EQ(w.step(), "4:1! 5:1!");
+  EXPECT_EQ(w.scheduler->n_preempted(), 0);
+}
+
+TEST(Scheduler, RunsAtMostMaxSeqs) {
+  World w({.max_seqs = 2}, 40);
+  for (SeqId id = 1; id <= 3; ++id) w.add(id, 5);
+  EXPECT_EQ(w.step(), "1:5! 2:5!");
+  EXPECT_EQ(w.waiting(), "3");
+  w.scheduler->remove(1);
+  EXPECT_EQ(w.step(), "2:1! 3:5!");
+}
+
+//  blocks    1: ████ ███▒      each sequence fills two blocks of 16; with five in all, the third block of the first
+//            2: ████ ███▒      costs nobody, that of the second costs the second itself
+TEST(Scheduler, PreemptsTheLastAndResumesItAtItsPlaceAsAHit) {
+  World w({}, 5);
+  w.add(1, 30);
+  w.add(2, 30);
+  w.add(3, 90);  // too large for now
+  EXPECT_EQ(w.step(), "1:30! 2:30!");
+  EXPECT_EQ(w.step(), "1:1! 2:1!");
+  EXPECT_EQ(w.step(), "1:1! 2:1!");
+  EXPECT_EQ(w.step(), "1:1!") << "both are at 32: the fifth block goes to the first";
+  EXPECT_EQ(w.running(), "1");
+  EXPECT_EQ(w.scheduler->n_preempted(), 1);
+  const auto waiting = w.scheduler->waiting();
+  ASSERT_EQ(w.who(waiting), "3 2") << "put in order when somebody can be admitted";
+  EXPECT_TRUE(waiting[1]->kv.table.empty());
+  EXPECT_EQ(waiting[1]->n_computed, 0);
+  EXPECT_EQ(w.cache->n_cached_blocks(), 2) << "its past is in the tree";
+  w.scheduler->remove(1);
+  EXPECT_EQ(w.step(), "2:1!") << "everything but the last token is a hit, and nobody behind it was taken first";
+  EXPECT_EQ(w.scheduler->computed()[static_cast<size_t>(Cause::recomputed)], 0);
+}
+
+TEST(Scheduler, TheFirstIsNeverPreempted) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Rng rng(seed);
+    const auto n_blocks = static_cast<int>(rng.between(3, 8));
+    World w({.max_seqs = 8,
+             .step_tokens = static_cast<int>(rng.between(1, 60)),
+             .max_chunk = static_cast<int>(rng.between(1, 60)),
+             .prefix_cache = rng.between(0, 1) == 1},
+            n_blocks);
+    const int most = n_blocks * kBlock;
+    for (SeqId id = 1; id <= 10; ++id) {
+      const auto n_prompt = static_cast<int>(rng.between(1, most - 2));
+      w.add(id, n_prompt, static_cast<int>(rng.between(1, most - n_prompt)));
+    }
+    // Ids are places in the queue: the smallest that is left gets something in every step.
+    for (int n_steps = 0; !w.scheduler->idle(); ++n_steps) {
+      SeqId first = 100;
+      for (const auto seqs : {w.scheduler->running(), w.scheduler->waiting()}) {
+        for (const auto& seq : seqs) first = std::min(first, seq->id);
+      }
+      const std::string plan = " " + w.step();
+      ASSERT_NE(plan.find(" " + std::to_string(first) + ":"), std::string::npos) << plan;
+      ASSERT_LT(n_steps, 10 * most);
+    }
+  }
+}
+
+TEST(Scheduler, RemoveFreesBlocksWhereverTheSequenceIs) {
+  World w({.max_seqs = 1, .prefix_cache = false}, 10);
+  w.add(1, 40);
+  w.add(2, 40);
+  w.step();
+  EXPECT_EQ(w.cache->n_free_blocks(), 7);
+  EXPECT_NE(w.scheduler->remove(2), nullptr);
+  const auto removed = w.scheduler->remove(1);
+  EXPECT_TRUE(removed->kv.table.empty()) << "at once, not when the last who looks at it is done";
+  EXPECT_EQ(w.scheduler->remove(1), nullptr);
+  EXPECT_EQ(w.cache->n_free_blocks(), 10);
+  EXPECT_TRUE(w.scheduler->idle());
+}
+
+TEST(Fcfs, OrdersByArrival) {
+  const Policy& fcfs = *Registry<PolicyEntry>::get().find("fcfs")->get();
+  const std::vector<Candidate> candidates = {{.id = 7}, {.id = 3, .priority = -5}, {.id = 9, .n_pending = 1}};
+  std::vector<int> order = {0, 1, 2};
+  fcfs.order(candidates, order);
+  EXPECT_EQ(order, (std::vector<int>{1, 0, 2}));
+  fcfs.order({}, {});
+}
+
+}  // namespace
+}  // namespace quire

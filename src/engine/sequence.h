@@ -1,0 +1,34 @@
+// A running request. `tokens`, `draft` and `n_computed` are the whole scheduling state: whatever is pending is granted
+// in order, be it a prompt, a resume after preemption, the last sampled token or a draft. Engine thread only.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "engine/request.h"
+#include "kv/kv_cache.h"
+
+namespace quire {
+
+struct Sequence {
+  SeqId id = 0;
+  Request request;
+  std::shared_ptr<EventSink> sink;
+
+  std::vector<Token> tokens;  // prompt, then what was sampled
+  std::vector<Token> draft;   // guesses behind them, not yet verified
+  int n_prompt = 0;
+  int n_computed = 0;       // leading tokens whose keys and values are in the cache
+  int n_ever_computed = 0;  // the most that n_computed ever was: below it a row is a recomputation
+  SeqKv kv;
+  LogitEdits edits;
+
+  int n_cached = 0;       // prompt tokens found in the tree at first admission
+  bool admitted = false;  // has run before (it may wait again after preemption)
+  int64_t submitted_ns = 0, started_ns = 0;
+  int64_t first_token_ns = -1;  // -1: none yet
+
+  int n_pending() const { return static_cast<int>(tokens.size() + draft.size()) - n_computed; }
+  int n_generated() const { return static_cast<int>(tokens.size()) - n_prompt; }
+};
+
+}  // namespace quire

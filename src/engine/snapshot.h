@@ -1,0 +1,31 @@
+// What the engine holds, as plain numbers: for tests after every step, for metrics, for debugging.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "engine/request.h"
+
+namespace quire {
+
+struct EngineStats {
+  int64_t n_steps = 0, n_submitted = 0, n_finished = 0, n_cancelled = 0, n_failed = 0, n_preempted = 0;
+  std::array<int64_t, kNCauses> computed{};  // rows by cause
+  int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
+  int n_waiting = 0, n_running = 0;
+  int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
+  int64_t step_ns = 0;                                       // duration of the last step
+};
+
+struct Snapshot {
+  EngineStats stats;
+  int n_held_blocks = 0;                    // in some sequence's table (shared ones counted once)
+  int n_indexed_blocks = 0;                 // in the tree
+  int64_t n_refs = 0, n_expected_refs = 0;  // as the pool counts, as the holders do
+  std::string tree_error;                   // of the prefix tree's own check
+
+  // Empty when consistent: free + (held ∪ indexed) = total, and every reference has a holder.
+  std::string check() const;
+};
+
+}  // namespace quire

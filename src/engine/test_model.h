@@ -1,0 +1,305 @@
+// A scripted model for the engine's tests: the next token is a function of every token before it, and of nothing else.
+// layers() writes each row's token, position and a hash of its past into the KV bytes at its slot; head() reads the
+// whole context back through the block table. A block that is wrong, stale, shared by mistake or overwritten changes
+// the answer. alone() computes the same answer from plain values, without engine, blocks or batch: the truth of all
+// tests. Test code only.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "model/model.h"
+#include "ops/sample_row.h"
+#include "sample/sampling_params.h"
+
+namespace quire {
+
+inline constexpr int kTestVocab = 40;
+inline constexpr Token kPoison = kTestVocab - 1;  // logits are NaN wherever it stands in the context
+
+// The past of token p is a hash of tokens 0 … p: what a key depends on. The state reads all pasts in order: attention.
+inline uint64_t next_past(uint64_t past, Token id) { return mix64(past ^ static_cast<uint64_t>(id)); }
+inline uint64_t next_state(uint64_t state, uint64_t past) { return mix64(state + past); }
+
+inline void test_logits(uint64_t state, bool poisoned, float* out) {
+  for (int i = 0; i < kTestVocab; ++i) {
+    const double u = random_unit(state, static_cast<uint64_t>(i));
+    out[i] = poisoned ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(8 * u);
+  }
+  if (!poisoned) out[kPoison] = -1e4F;  // only a prompt brings it in
+}
+
+inline void test_sample(const float* logits, const SampleParams& params, SampleScratch& scratch, Sampled& out) {
+  const SampleKernels kernels{[](const float* x, int64_t n) {
+                                float max = x[0];
+                                for (int64_t i = 0; i < n; ++i) max = std::isnan(x[i]) || x[i] > max ? x[i] : max;
+                                return max;
+                              },
+                              [](float* to, const float* x, int64_t n, float max, float factor) {
+                                float sum = 0;
+                                for (int64_t i = 0; i < n; ++i) {
+                                  const float p = std::exp((x[i] - max) * factor);
+                                  if (to != nullptr) to[i] = p;
+                                  sum += p;
+                                }
+                                return sum;
+                              }};
+  sample_row({logits, kTestVocab}, params, kernels, scratch, out);
+}
+
+// Only memory and sampling; the scripted model asks for nothing else.
+class TestOps final : public Ops {
+ public:
+  std::string describe() const override { return "test"; }
+  Result<Buffer> allocate(int64_t bytes) override {
+    if (bytes > max_allocation) return fail(Code::exhausted, "cannot allocate " + std::to_string(bytes) + " bytes");
+    return Buffer::allocate(bytes);
+  }
+  void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {
+    for (size_t i = 0; i < out.size(); ++i) {
+      test_sample(logits.row<float>(static_cast<int64_t>(i)), params[i], scratch_, out[i]);
+    }
+  }
+  Result<Linear> load_linear(const HostWeight&, const HostWeight*, Shard) override {
+    return fail(Code::unsupported, "");
+  }
+  Result<Tensor> load_vector(const HostWeight&) override { return fail(Code::unsupported, ""); }
+  void embed(Tensor, Tensor, const Linear&) override { unused(); }
+  void rms_norm(Tensor, Tensor, Tensor, float) override { unused(); }
+  void add_rms_norm(Tensor, Tensor, Tensor, Tensor, float) override { unused(); }
+  void add(Tensor, Tensor) override { unused(); }
+  void linear(Tensor, Tensor, std::span<const Linear>) override { unused(); }
+  void gated(Tensor, Tensor, Tensor, Activation) override { unused(); }
+  void rope_table(Tensor, Tensor, Tensor) override { unused(); }
+  void rope(Tensor, Tensor, int, RopePairs) override { unused(); }
+  void kv_write(Tensor, Tensor, Tensor, const KvView&, const AttnParams&) override { unused(); }
+  void attend(Tensor, Tensor, const KvView&, const AttnMeta&, const AttnParams&) override { unused(); }
+  void rows(Tensor, Tensor, Tensor) override { unused(); }
+
+  int64_t max_allocation = std::numeric_limits<int64_t>::max();
+
+ private:
+  [[noreturn]] static void unused() {
+    QR_CHECK(false, "the scripted model does not use this op");
+    std::abort();
+  }
+  SampleScratch scratch_;
+};
+
+class TestModel final : public Model {
+ public:
+  // What lies in the cache for one token.
+  struct Cell {
+    int32_t token_plus_1, pos;  // 0: never written
+    uint64_t past;
+  };
+
+  explicit TestModel(int n_ctx) {
+    info_.arch = info_.name = "test";
+    info_.n_layers = 1;
+    info_.n_vocab = kTestVocab;
+    info_.n_ctx = n_ctx;
+    info_.kv_layout.claim(KvGroup{}, sizeof(Cell));
+  }
+  int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override {
+    return (n_tokens + n_out * kTestVocab) * 4 + 4 * Arena::kAlign;
+  }
+  Tensor embed(const Pass& pass) const override { return pass.arena->alloc(DType::f32, {pass.batch->ids.dim(0), 1}); }
+  Tensor layers(Tensor x, LayerRange, const Pass& pass) const override {
+    if (on_pass) on_pass(*pass.batch);
+    check_slots(*pass.batch);
+    for_each_row(*pass.batch, [&](int64_t s, int64_t row) {
+      const auto pos = pass.batch->pos.ptr<int32_t>()[row];
+      const Token id = pass.batch->ids.ptr<int32_t>()[row];
+      Cell& cell = cell_at(pass, s, pos);
+      QR_CHECK(&cell == slot(pass, pass.batch->slots.ptr<int32_t>()[row]), "slot and block table disagree");
+      QR_CHECK(pass.batch->attn.end_key.ptr<int32_t>()[row] == pos + 1 &&
+               pass.batch->attn.first_key.ptr<int32_t>()[row] == 0);
+      cell = {id + 1, pos, next_past(pos == 0 ? 0 : read(pass, s, pos - 1).past, id)};
+    });
+    return x;
+  }
+  Tensor head(Tensor, const Pass& pass) const override {
+    const Batch& batch = *pass.batch;
+    const int64_t n_out = batch.out_rows.dim(0);
+    const Tensor logits = pass.arena->alloc(DType::f32, {n_out, kTestVocab});
+    int64_t out = 0;
+    for_each_row(batch, [&](int64_t s, int64_t row) {
+      if (out == n_out || batch.out_rows.ptr<int32_t>()[out] != row) return;
+      uint64_t state = 0;
+      bool poisoned = false;
+      for (int p = 0; p <= batch.pos.ptr<int32_t>()[row]; ++p) {
+        const Cell& cell = read(pass, s, p);
+        state = next_state(state, cell.past);
+        poisoned |= cell.token_plus_1 - 1 == kPoison;
+      }
+      test_logits(state, poisoned, logits.row<float>(out++));
+    });
+    QR_CHECK(out == n_out, "rows that want output must ascend");
+    return logits;
+  }
+
+  std::function<void(const Batch&)> on_pass;  // sees every batch before it is computed
+
+ private:
+  template <class F>
+  static void for_each_row(const Batch& batch, const F& f) {
+    const auto* cu_q = batch.attn.cu_q.ptr<int32_t>();
+    QR_CHECK(cu_q[0] == 0 && cu_q[batch.attn.cu_q.dim(0) - 1] == batch.ids.dim(0));
+    for (int64_t s = 0; s + 1 < batch.attn.cu_q.dim(0); ++s) {
+      QR_CHECK(cu_q[s] < cu_q[s + 1], "a sequence without rows");
+      for (int64_t row = cu_q[s]; row < cu_q[s + 1]; ++row) f(s, row);
+    }
+  }
+  static void check_slots(const Batch& batch) {
+    const auto slots = batch.slots.span<int32_t>();
+    QR_CHECK(std::set<int32_t>(slots.begin(), slots.end()).size() == slots.size(), "two rows write to one slot");
+  }
+  static Cell* slot(const Pass& pass, int32_t slot) {
+    const KvGroupView& kv = pass.kv.groups[0];
+    return reinterpret_cast<Cell*>(kv.base + slot / kv.block_tokens * kv.block_bytes) + slot % kv.block_tokens;
+  }
+  static Cell& cell_at(const Pass& pass, int64_t s, int pos) {
+    const int block_tokens = pass.kv.groups[0].block_tokens;
+    const int32_t block = pass.batch->attn.blocks.row<int32_t>(s)[pos / block_tokens];
+    return *slot(pass, block * block_tokens + pos % block_tokens);
+  }
+  static const Cell& read(const Pass& pass, int64_t s, int pos) {
+    const Cell& cell = cell_at(pass, s, pos);
+    QR_CHECK(cell.token_plus_1 > 0 && cell.pos == pos, "position " + std::to_string(pos) + " holds another's past");
+    return cell;
+  }
+};
+
+// What a request's sink heard, or what it should hear.
+struct Answer {
+  std::vector<Token> tokens;
+  std::vector<float> logprobs;
+  Finish finish = Finish::length;
+  bool operator==(const Answer&) const = default;
+};
+
+// The answer to `request` by the definition. Uses up its rules.
+inline Answer alone(const Request& request, int n_ctx) {
+  Answer out;
+  uint64_t past = 0;
+  uint64_t state = 0;
+  bool poisoned = false;
+  const auto take = [&](Token id) {
+    past = next_past(past, id);
+    state = next_state(state, past);
+    poisoned |= id == kPoison;
+  };
+  for (const Token id : request.prompt) take(id);
+  SampleScratch scratch;
+  std::vector<float> logits(kTestVocab);
+  for (size_t n = request.prompt.size();; ++n) {
+    test_logits(state, poisoned, logits.data());
+    LogitEdits edits{{}, request.sampling.logit_bias};
+    for (const auto& rule : request.rules) rule->edits(edits);
+    Sampled sampled;
+    test_sample(logits.data(), sample_params(request.sampling, static_cast<int64_t>(n), &edits), scratch, sampled);
+    if (!sampled.ok) out.finish = Finish::error;
+    if (!sampled.ok) return out;
+    const auto& stops = request.stop_ids;
+    if (std::find(stops.begin(), stops.end(), sampled.token) != stops.end()) out.finish = Finish::stop;
+    if (out.finish == Finish::stop) return out;
+    out.tokens.push_back(sampled.token);
+    out.logprobs.push_back(sampled.logprob);
+    for (const auto& rule : request.rules) rule->accept(sampled.token);
+    if (request.end != nullptr && request.end->accept(sampled.token)) out.finish = Finish::stop;
+    const bool full = static_cast<int>(n) + 1 >= n_ctx || static_cast<int>(out.tokens.size()) >= request.max_tokens;
+    if (out.finish == Finish::stop || full) return out;
+    take(sampled.token);
+  }
+}
+
+// Written by the engine thread; read it between steps or after stop().
+class Heard final : public EventSink {
+ public:
+  void on_token(SeqId, const TokenEvent& event) override {
+    QR_CHECK(n_finish == 0, "a token after the end");
+    answer.tokens.push_back(event.id);
+    answer.logprobs.push_back(event.logprob);
+    n_top = event.top.size();
+  }
+  void on_finish(SeqId id, Finish finish, const Usage& used, const std::string& message) override {
+    ++n_finish;
+    seq = id;
+    answer.finish = finish;
+    usage = used;
+    error = message;
+  }
+  bool done() const { return n_finish > 0; }
+
+  Answer answer;
+  Usage usage;
+  std::string error;
+  SeqId seq = 0;
+  int n_finish = 0;
+  size_t n_top = 0;
+};
+
+// An engine over the scripted model, stepped by hand under a clock moved by hand.
+struct TestEngine {
+  static constexpr int kBlockTokens = 16;
+
+  // n_blocks 0: plenty.
+  explicit TestEngine(EngineOptions wanted, int n_blocks = 0, InputRecorder* recorder = nullptr) : model(wanted.n_ctx) {
+    wanted.block_tokens = wanted.block_tokens == 0 ? kBlockTokens : wanted.block_tokens;
+    wanted.kv_bytes = int64_t{n_blocks == 0 ? 4096 : n_blocks} * wanted.block_tokens * int64_t{sizeof(TestModel::Cell)};
+    EngineEnv env;
+    env.clock = &clock;
+    env.recorder = recorder;
+    env.on_step_end = [this] { ++n_wakes; };
+    auto made = make_engine(model, ops, wanted, env);
+    QR_CHECK(made.has_value(), made ? "" : made.error().message);
+    engine = std::move(*made);
+  }
+
+  std::shared_ptr<Heard> submit(Request request) {
+    auto sink = std::make_shared<Heard>();
+    const auto id = engine->submit(std::move(request), sink);
+    QR_CHECK(id.has_value(), id ? "" : id.error().message);
+    sink->seq = *id;
+    return sink;
+  }
+  // One step; the snapshot's error, empty when all is well.
+  std::string step() {
+    busy = engine->step();
+    return engine->snapshot().check();
+  }
+  // Until there is nothing to do, at most `limit` steps.
+  std::string run(int limit = 100000) {
+    for (int i = 0; i < limit; ++i) {
+      const std::string error = step();
+      if (!error.empty()) return error;
+      if (!busy) return "";
+    }
+    return "still busy after " + std::to_string(limit) + " steps";
+  }
+
+  ManualClock clock;
+  TestOps ops;
+  TestModel model;
+  std::unique_ptr<Engine> engine;
+  bool busy = false;
+  int n_wakes = 0;
+};
+
+// Tokens 0 … kTestVocab − 2 from a seed.
+inline std::vector<Token> random_tokens(uint64_t seed, int n) {
+  Rng rng(seed);
+  std::vector<Token> out;
+  for (int i = 0; i < n; ++i) out.push_back(static_cast<Token>(rng.between(0, kPoison - 1)));
+  return out;
+}
+
+}  // namespace quire

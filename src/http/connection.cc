@@ -1,0 +1,352 @@
+#include "http/connection.h"
+
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <exception>
+
+#include "base/log.h"
+#include "http/response_head.h"
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+constexpr size_t kMaxAhead = 64 << 10;    // pipelined bytes kept while a reply is under way; then reading pauses
+constexpr size_t kKeepBuffer = 16 << 10;  // an idle connection keeps no larger buffer
+constexpr int64_t kNsPerMs = 1'000'000;
+
+bool is_over(int64_t since, int timeout_ms, int64_t now) { return now - since > int64_t{timeout_ms} * kNsPerMs; }
+
+void release(std::string& buffer) {
+  buffer.clear();
+  if (buffer.capacity() > kKeepBuffer) std::string().swap(buffer);
+}
+
+}  // namespace
+
+Connection::Connection(IoThread& io, tcp::socket socket, std::string peer)
+    : io_(io), socket_(std::move(socket)), peer_(std::move(peer)), parser_(io.shared().limits) {}
+
+void Connection::start(bool reject) {
+  error_code ec;  // none of these is needed to serve
+  socket_.non_blocking(true, ec);
+  socket_.set_option(tcp::no_delay(true), ec);
+  socket_.set_option(asio::socket_base::keep_alive(true), ec);
+  const int dead_after = limits().write_timeout_ms;  // a peer that acknowledges nothing, or keeps its window shut
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_after, sizeof dead_after);
+  if (limits().send_buffer_bytes > 0)
+    socket_.set_option(asio::socket_base::send_buffer_size(limits().send_buffer_bytes), ec);
+  idle_since_ = IoThread::now_ns();
+  if (reject) {
+    const std::string limit = std::to_string(limits().n_connections);
+    refuse({503, "all " + limit + " connections are in use", "server_error", "", "too_many_connections"});
+    return;
+  }
+  arm_read();
+}
+
+void Connection::arm_read() {
+  if (reading_ || state_ == State::closed || peer_eof_ || in_.size() >= kMaxAhead) return;
+  reading_ = true;
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code) {
+    self->reading_ = false;
+    if (self->state_ != State::closed) self->on_readable();
+    self->io_.run_work();
+  });
+}
+
+void Connection::arm_write() {
+  if (writing_ || state_ == State::closed) return;
+  writing_ = true;
+  socket_.async_wait(tcp::socket::wait_write, [self = shared_from_this()](error_code) {
+    self->writing_ = false;
+    if (self->state_ != State::closed) self->flush_out();
+    self->io_.run_work();
+  });
+}
+
+void Connection::on_readable() {
+  error_code ec;
+  auto& scratch = io_.scratch();
+  const size_t n = socket_.read_some(asio::buffer(scratch), ec);
+  if (ec == asio::error::eof) {
+    on_eof();
+  } else if (ec && ec != asio::error::would_block && ec != asio::error::interrupted) {
+    close(CloseReason::client_gone);
+  } else if (n > 0) {
+    io_.shared().metrics->bytes_in.add(n);
+    on_bytes({scratch.data(), n});
+  }
+  arm_read();
+}
+
+void Connection::on_bytes(std::string_view bytes) {
+  if (state_ == State::reading)
+    process(bytes);
+  else if (state_ == State::handling)
+    in_ += bytes;
+  // lingering: thrown away
+}
+
+void Connection::on_eof() {
+  if (state_ == State::handling) sweep();  // an answer that is already there still counts
+  if (state_ == State::handling && complete_) {
+    peer_eof_ = true;
+    return;
+  }
+  close(CloseReason::client_gone);
+}
+
+// Requests are handled one at a time; `bytes` beyond an unanswered one wait in in_.
+void Connection::process(std::string_view bytes) {
+  processing_ = true;
+  while (!bytes.empty() && state_ == State::reading) {
+    if (!parser_.started()) head_since_ = IoThread::now_ns();
+    bytes.remove_prefix(parser_.feed(bytes));
+    after_feed();
+  }
+  processing_ = false;
+  if (state_ == State::handling) in_ += bytes;
+}
+
+void Connection::after_feed() {
+  if (parser_.state() == RequestParser::State::failed) return refuse(parser_.error());
+  if (parser_.state() == RequestParser::State::done) return dispatch();
+  if (parser_.state() != RequestParser::State::body) return;
+  body_last_ = IoThread::now_ns();
+  if (body_since_ != 0) return;
+  body_since_ = body_last_;
+  if (parser_.expects_continue() && parser_.body_bytes() == 0) {
+    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    flush_out();
+  }
+}
+
+void Connection::dispatch() {
+  HttpRequest request = std::move(parser_.request());
+  request.peer = peer_;
+  request.arrived_ns = IoThread::now_ns();
+  keep_alive_ = parser_.keep_alive() && !io_.shared().draining.load(std::memory_order_relaxed);
+  head_request_ = request.method == "HEAD";
+  version_ = request.version;
+  no_body_ = chunked_ = complete_ = false;
+  body_since_ = 0;
+  parser_.reset();
+
+  state_ = State::handling;
+  io_.shared().metrics->requests.add();
+  const auto stream = std::make_shared<Stream>(io_.shared_from_this(), limits().out_bytes);
+  stream->connection = this;
+  stream_ = stream;
+  try {
+    io_.shared().handler->handle(std::move(request), Stream::handle_for(stream));
+  } catch (const std::exception& e) {
+    log_error(std::string("http: a handler threw: ") + e.what());
+    // No effect when it was answered, or when the handler's last ReplyPtr went while the exception passed.
+    send_error(*stream, {500, "the request could not be handled", "server_error", "", "internal"});
+  }
+  sweep();
+}
+
+void Connection::sweep() {
+  if (state_ != State::handling) return;
+  StreamOutput output;
+  stream_->take(output);
+  if (output.aborted) return cut(CloseReason::aborted);
+  append_output(output);
+  complete_ |= output.complete;
+  flush_out();
+}
+
+void Connection::append_reply_head(const StreamOutput& output) {
+  no_body_ = head_request_ || output.status == 204 || output.status == 304;
+  if (!output.whole && version_ == 10) keep_alive_ = false;  // its end is the connection's
+  chunked_ = !output.whole && version_ == 11 && !no_body_;
+  ResponseHead head;
+  head.status = output.status;
+  head.headers = &output.headers;
+  head.date = io_.date();
+  if (output.whole && output.status != 204 && output.status != 304)
+    head.content_length = static_cast<int64_t>(output.body.size());
+  head.chunked = chunked_;
+  head.close = !keep_alive_;
+  head.keep_alive_10 = version_ == 10;
+  append_head(out_, head);
+  io_.shared().metrics->count_response(output.status);
+}
+
+void Connection::append_output(const StreamOutput& output) {
+  if (output.head) append_reply_head(output);
+  if (no_body_) return;
+  if (chunked_)
+    append_chunk(out_, output.body);
+  else
+    out_ += output.body;
+  if (output.complete && chunked_) out_ += kLastChunk;
+}
+
+void Connection::flush_out() {
+  const int64_t now = IoThread::now_ns();
+  if (!writing_) write_last_ = now;  // nothing was waiting until now
+  while (out_at_ < out_.size()) {
+    error_code ec;
+    const size_t n = socket_.write_some(asio::buffer(out_.data() + out_at_, out_.size() - out_at_), ec);
+    if (ec == asio::error::would_block) {
+      arm_write();
+      break;
+    }
+    if (ec) return close(CloseReason::client_gone);
+    out_at_ += n;
+    write_last_ = now;
+    io_.shared().metrics->bytes_out.add(n);
+  }
+  if (out_at_ == out_.size()) {
+    release(out_);
+    out_at_ = 0;
+  } else if (out_at_ > kMaxAhead && out_at_ > out_.size() / 2) {
+    out_.erase(0, out_at_);
+    out_at_ = 0;
+  }
+  if (stream_) note_queued(now);
+  if (!out_.empty()) return;
+  if (state_ == State::handling && complete_) return finish_reply();
+  if (state_ == State::lingering && !sent_fin_) {
+    sent_fin_ = true;
+    error_code ec;
+    socket_.shutdown(tcp::socket::shutdown_send, ec);
+  }
+}
+
+void Connection::note_queued(int64_t now_ns) {
+  stream_->set_queued(static_cast<int64_t>(out_.size() - out_at_));
+  if (!stream_->full())
+    full_since_ = 0;
+  else if (full_since_ == 0)
+    full_since_ = now_ns;
+}
+
+void Connection::finish_reply() {
+  io_.shared().metrics->count_closed(CloseReason::finished);
+  const auto stream = std::move(stream_);
+  stream_ = nullptr;
+  complete_ = false;
+  if (peer_eof_) {
+    close(CloseReason::finished);
+  } else if (!keep_alive_) {
+    linger();
+  } else {
+    state_ = State::reading;
+    idle_since_ = IoThread::now_ns();
+  }
+  stream->close(CloseReason::finished);
+  if (state_ != State::reading || processing_) return;
+  const std::string ahead = std::move(in_);
+  in_.clear();
+  process(ahead);
+  arm_read();
+}
+
+void Connection::refuse(const HttpError& error) {
+  const HttpHeaders headers = {{"Content-Type", "application/json"}};
+  const std::string body = error_body(error);
+  ResponseHead head;
+  head.status = error.status;
+  head.headers = &headers;
+  head.date = io_.date();
+  head.content_length = static_cast<int64_t>(body.size());
+  head.close = true;
+  append_head(out_, head);
+  out_ += body;
+  io_.shared().metrics->count_rejected(error.status);
+  io_.shared().metrics->count_response(error.status);
+  linger();
+}
+
+void Connection::linger() {
+  state_ = State::lingering;
+  linger_since_ = IoThread::now_ns();
+  release(in_);
+  flush_out();
+  arm_read();
+}
+
+void Connection::tick(int64_t now) {
+  if (state_ == State::reading)
+    tick_reading(now);
+  else if (state_ == State::handling)
+    tick_handling(now);
+  else if (state_ == State::lingering && is_over(linger_since_, limits().linger_ms, now))
+    close(CloseReason::finished);
+}
+
+void Connection::tick_reading(int64_t now) {
+  const HttpLimits& l = limits();
+  if (!parser_.started()) {
+    if (is_over(idle_since_, l.idle_timeout_ms, now)) close(CloseReason::client_gone);
+    return;
+  }
+  if (parser_.state() == RequestParser::State::head) {
+    if (!is_over(head_since_, l.header_timeout_ms, now)) return;
+    const std::string limit = std::to_string(l.header_timeout_ms);
+    return refuse({408, "the head was not complete after " + limit + " ms", "invalid_request_error", "", "timeout"});
+  }
+  if (is_over(body_last_, l.body_timeout_ms, now)) {
+    const std::string limit = std::to_string(l.body_timeout_ms);
+    return refuse({408, "no body bytes for " + limit + " ms", "invalid_request_error", "", "timeout"});
+  }
+  const int64_t beyond_grace_ms = (now - body_since_) / kNsPerMs - l.body_timeout_ms;
+  if (beyond_grace_ms > 0 && parser_.body_bytes() < beyond_grace_ms * l.body_bytes_per_s / 1000) {
+    const std::string limit = std::to_string(l.body_bytes_per_s);
+    refuse({408, "the body came slower than " + limit + " bytes per second", "invalid_request_error", "", "timeout"});
+  }
+}
+
+void Connection::tick_handling(int64_t now) {
+  if (full_since_ != 0 && is_over(full_since_, limits().stall_timeout_ms, now)) return cut(CloseReason::stalled);
+  if (!out_.empty() && is_over(write_last_, limits().write_timeout_ms, now)) return cut(CloseReason::stalled);
+  if (in_.size() >= kMaxAhead && peer_is_gone()) close(CloseReason::client_gone);
+}
+
+// For a connection whose reading is paused, where the end of the stream hides behind unread bytes.
+bool Connection::peer_is_gone() const {
+  pollfd p{const_cast<tcp::socket&>(socket_).native_handle(), POLLRDHUP, 0};
+  return ::poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+void Connection::drain() {
+  keep_alive_ = false;
+  if (state_ == State::reading && !parser_.started()) close(CloseReason::shutdown);
+}
+
+void Connection::shut_down() {
+  if (state_ == State::handling)
+    cut(CloseReason::shutdown);
+  else
+    close(CloseReason::shutdown);
+}
+
+void Connection::cut(CloseReason reason) {
+  error_code ec;
+  socket_.set_option(asio::socket_base::linger(true, 0), ec);
+  close(reason);
+}
+
+void Connection::close(CloseReason reason) {
+  if (state_ == State::closed) return;
+  const auto self = shared_from_this();
+  state_ = State::closed;
+  error_code ec;
+  socket_.close(ec);
+  io_.remove(*this);
+  const auto stream = std::move(stream_);
+  stream_ = nullptr;
+  if (!stream) return;
+  io_.shared().metrics->count_closed(reason);
+  stream->close(reason);
+}
+
+}  // namespace quire

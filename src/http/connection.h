@@ -1,0 +1,78 @@
+// One client's socket: reads requests one after the other, hands each to the handler, and writes its reply. Readiness
+// is awaited, then read and written without blocking, so an idle connection holds no buffers and a departed client is
+// seen while nothing is being written. Io thread only.
+#pragma once
+#include <boost/asio/ip/tcp.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "http/io_thread.h"
+#include "http/request_parser.h"
+#include "http/stream.h"
+
+namespace quire {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(IoThread& io, boost::asio::ip::tcp::socket socket, std::string peer);
+
+  void start(bool reject);  // `reject`: 503 and close
+  void sweep();             // REQUIRES a reply under way: sends what it has gathered
+  void tick(int64_t now_ns);
+  void drain();      // the server is stopping: close when idle, else after the reply
+  void shut_down();  // close now
+
+  size_t index = 0;  // in the io thread's list
+
+ private:
+  using error_code = boost::system::error_code;
+  // reading: between requests or inside one. handling: a reply is under way. lingering: the last answer is out, the
+  // client gets a moment to read it (closing with unread input would make the kernel throw the answer away).
+  enum class State : uint8_t { reading, handling, lingering, closed };
+
+  void arm_read();
+  void arm_write();
+  void on_readable();
+  void on_bytes(std::string_view bytes);
+  void on_eof();
+  void process(std::string_view bytes);
+  void after_feed();
+  void dispatch();
+  void append_output(const StreamOutput& output);
+  void append_reply_head(const StreamOutput& output);
+  void flush_out();
+  void note_queued(int64_t now_ns);
+  void finish_reply();
+  void refuse(const HttpError& error);
+  void linger();
+  void tick_reading(int64_t now_ns);
+  void tick_handling(int64_t now_ns);
+  bool peer_is_gone() const;
+  void cut(CloseReason reason);  // with a reset, so that the client cannot take the answer for complete
+  void close(CloseReason reason);
+  const HttpLimits& limits() const { return io_.shared().limits; }
+
+  IoThread& io_;
+  boost::asio::ip::tcp::socket socket_;
+  const std::string peer_;
+  RequestParser parser_;
+  State state_ = State::reading;
+  bool reading_ = false, writing_ = false;  // a wait is under way
+  bool processing_ = false;                 // inside process(): do not enter it again
+  bool peer_eof_ = false, sent_fin_ = false;
+  std::string in_;  // bytes that came ahead of their turn
+  std::string out_;
+  size_t out_at_ = 0;  // of out_, already sent
+
+  // The current reply.
+  std::shared_ptr<Stream> stream_;
+  bool keep_alive_ = true, head_request_ = false, no_body_ = false, chunked_ = false, complete_ = false;
+  int version_ = 11;
+
+  // Steady clock, nanoseconds.
+  int64_t idle_since_ = 0, head_since_ = 0, body_since_ = 0, body_last_ = 0;
+  int64_t write_last_ = 0, full_since_ = 0, linger_since_ = 0;
+};
+
+}  // namespace quire

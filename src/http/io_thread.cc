@@ -1,0 +1,186 @@
+#include "http/io_thread.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <exception>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "http/connection.h"
+#include "http/response_head.h"
+#include "http/stream.h"
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr size_t kScratchBytes = 64 << 10;
+constexpr int kMaxRounds = 8;  // of work that makes work, before sockets get their turn
+
+// Timeouts are looked at in a tick over all connections, at a quarter of the shortest of them: no timer per connection.
+int tick_of(const HttpLimits& l) {
+  const int shortest = std::min(
+      {l.header_timeout_ms, l.body_timeout_ms, l.idle_timeout_ms, l.stall_timeout_ms, l.write_timeout_ms, l.linger_ms});
+  return std::clamp(shortest / 4, 5, 250);
+}
+
+}  // namespace
+
+HttpMetrics::HttpMetrics(Metrics& m)
+    : connections(m.gauge("quire_http_connections", "Open connections.")),
+      accepted(m.counter("quire_http_connections_total", "Connections accepted.")),
+      accept_failed(m.counter("quire_http_accept_failures_total", "Accepts that failed for want of resources.")),
+      requests(m.counter("quire_http_requests_total", "Complete requests handed to a handler.")),
+      bytes_in(m.counter("quire_http_received_bytes_total", "Bytes read from clients.")),
+      bytes_out(m.counter("quire_http_sent_bytes_total", "Bytes written to clients.")),
+      metrics_(m) {
+  for (int i = 1; i < 6; ++i)
+    by_class_[i] =
+        &m.counter("quire_http_responses_total", "Responses by class.", {{"class", std::to_string(i) + "xx"}});
+  by_class_[0] = by_class_[5];
+  for (int i = 0; i < 5; ++i)
+    by_reason_[i] = &m.counter("quire_http_replies_closed_total", "Replies by how they ended.",
+                               {{"reason", std::string(close_reason_name(static_cast<CloseReason>(i)))}});
+}
+
+void HttpMetrics::count_response(int status) { by_class_[status >= 100 && status < 600 ? status / 100 : 0]->add(); }
+void HttpMetrics::count_closed(CloseReason reason) { by_reason_[static_cast<int>(reason)]->add(); }
+void HttpMetrics::count_rejected(int status) {  // off the fast path: the lookup takes a lock
+  metrics_
+      .counter("quire_http_rejected_total", "Requests refused before a handler saw them, by status.",
+               {{"status", std::to_string(status)}})
+      .add();
+}
+
+IoThread::IoThread(std::shared_ptr<ServerShared> shared, int index)
+    : shared_(std::move(shared)),
+      index_(index),
+      guard_(asio::make_work_guard(context_)),
+      tick_(context_),
+      tick_ms_(tick_of(shared_->limits)),
+      scratch_(kScratchBytes) {}
+
+IoThread::~IoThread() = default;
+
+int64_t IoThread::now_ns() { return SystemClock().now_ns(); }
+
+void IoThread::start() {
+  arm_tick();
+  thread_ = std::thread([this] {
+    try {
+      run();
+    } catch (const std::exception& e) {
+      QR_CHECK(false, std::string("exception in an io thread: ") + e.what());
+    }
+  });
+}
+
+void IoThread::run() {
+  set_thread_name("quire-io-" + std::to_string(index_));
+  enter_io_thread();
+  context_.run();
+  close();
+}
+
+void IoThread::stop() {
+  push([this] {
+    stopping_ = true;
+    while (!connections_.empty()) std::shared_ptr(connections_.back())->shut_down();
+    tick_.cancel();
+    guard_.reset();
+  });
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void IoThread::adopt(int fd, std::string peer, bool v6, bool reject) {
+  // Shared, because a task is copyable and may be dropped: the descriptor then closes with its last copy.
+  auto owned = std::shared_ptr<int>(new int(fd), [](int* p) {
+    if (*p >= 0) ::close(*p);
+    delete p;
+  });
+  n_connections_.fetch_add(1, std::memory_order_relaxed);
+  shared_->n_connections.fetch_add(1);
+  push([this, owned, peer = std::move(peer), v6, reject] {
+    asio::ip::tcp::socket socket(context_);
+    boost::system::error_code ec;
+    if (!stopping_) socket.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), *owned, ec);
+    if (stopping_ || ec) {
+      n_connections_.fetch_sub(1, std::memory_order_relaxed);
+      shared_->n_connections.fetch_sub(1);
+      return;
+    }
+    *owned = -1;  // the socket has it now
+    auto connection = std::make_shared<Connection>(*this, std::move(socket), peer);
+    connection->index = connections_.size();
+    connections_.push_back(connection);
+    shared_->metrics->accepted.add();
+    shared_->metrics->connections.add(1);
+    connection->start(reject);
+  });
+  wake();
+}
+
+void IoThread::drain() {
+  push([this] {
+    for (size_t i = connections_.size(); i-- > 0;) std::shared_ptr(connections_[i])->drain();
+  });
+  wake();
+}
+
+void IoThread::remove(Connection& connection) {
+  const size_t i = connection.index;
+  QR_CHECK(i < connections_.size() && connections_[i].get() == &connection);
+  connections_[i] = std::move(connections_.back());
+  connections_[i]->index = i;
+  connections_.pop_back();
+  n_connections_.fetch_sub(1, std::memory_order_relaxed);
+  shared_->n_connections.fetch_sub(1);
+  shared_->metrics->connections.add(-1);
+}
+
+void IoThread::post_wake() {
+  asio::post(context_, [this] { run_work(); });
+}
+
+void IoThread::run_work() {
+  for (int round = 0; has_work(); ++round) {
+    if (round == kMaxRounds) return post_wake();
+    take(work_);
+    for (const Task& task : work_.tasks) task();
+    for (const auto& stream : work_.dirty)
+      if (stream->connection != nullptr) stream->connection->shared_from_this()->sweep();
+    work_.clear();
+  }
+}
+
+void IoThread::arm_tick() {
+  tick_.expires_after(std::chrono::milliseconds(tick_ms_));
+  tick_.async_wait([this](boost::system::error_code ec) {
+    if (ec || stopping_) return;
+    const int64_t now = now_ns();
+    // From the back: a connection that closes is replaced by the last one, which has had its turn. The copy keeps it
+    // alive until its call returns.
+    for (size_t i = connections_.size(); i-- > 0;) std::shared_ptr(connections_[i])->tick(now);
+    run_work();
+    arm_tick();
+  });
+}
+
+std::string_view IoThread::date() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const int64_t second = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  if (second != date_second_) {
+    date_second_ = second;
+    date_ = http_date(second);
+  }
+  return date_;
+}
+
+}  // namespace quire

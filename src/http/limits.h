@@ -1,0 +1,32 @@
+// Every limit of this room, with its default: the one table. Times are in milliseconds. The error that a limit causes
+// names it and its value. Plain values, read-only once the server has started.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace quire {
+
+struct HttpLimits {
+  struct PathBody {
+    std::string path;  // exact decoded path
+    int64_t bytes;
+  };
+  int64_t header_bytes = 16 << 10;  // request line and header fields, also trailers
+  int n_headers = 100;
+  int64_t url_bytes = 8 << 10;
+  int64_t body_bytes = 8 << 20;
+  std::vector<PathBody> path_body_bytes;  // overrides of body_bytes
+  int header_timeout_ms = 10'000;         // from the first byte of a request to the end of its head
+  int body_timeout_ms = 10'000;           // without a single body byte
+  int64_t body_bytes_per_s = 4 << 10;     // slower than this on average, after body_timeout_ms of grace: 408
+  int idle_timeout_ms = 75'000;           // between requests, and before the first
+  int linger_ms = 2'000;                  // after the last answer: time for the client to read it and close
+  int n_connections = 8192;               // above: 503 and close
+  int64_t out_bytes = 1 << 20;            // unsent bytes of one stream; above it is stalled
+  int send_buffer_bytes = 256 << 10;      // the kernel's, per connection; 0: the system's own tuning
+  int stall_timeout_ms = 10'000;          // stalled this long: closed
+  int write_timeout_ms = 60'000;          // unsent bytes below out_bytes and no progress this long: closed
+};
+
+}  // namespace quire

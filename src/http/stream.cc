@@ -1,0 +1,199 @@
+// Flags: `dirty_` is true while the stream is in its io thread's list; `notified_` asks for a call of the producer.
+// take() clears dirty_ first and reads the rest after, so what a thread adds later puts the stream on the list again.
+#include "http/stream.h"
+
+#include <exception>
+
+#include "base/log.h"
+
+namespace quire {
+
+std::string_view close_reason_name(CloseReason reason) {
+  switch (reason) {
+    case CloseReason::finished: return "finished";
+    case CloseReason::client_gone: return "client_gone";
+    case CloseReason::stalled: return "stalled";
+    case CloseReason::aborted: return "aborted";
+    case CloseReason::shutdown: return "shutdown";
+  }
+  return "aborted";
+}
+
+bool send_error(Reply& reply, const HttpError& error, HttpHeaders extra) {
+  extra.push_back({"Content-Type", "application/json"});
+  return reply.send(error.status, std::move(extra), error_body(error));
+}
+
+ReplyPtr Stream::handle_for(const std::shared_ptr<Stream>& stream) {
+  return ReplyPtr(stream.get(), [stream](Reply*) { stream->abandon(); });
+}
+
+void Stream::mark_dirty() {
+  if (!dirty_.exchange(true, std::memory_order_acq_rel)) io_->push(shared_from_this());
+}
+
+bool Stream::send(int status, HttpHeaders headers, std::string body) {
+  {
+    std::lock_guard lock(mu_);
+    if (phase_ != Phase::open || closed()) return false;
+    phase_ = Phase::complete;
+    inbox_ = {true, true, status, std::move(headers), std::move(body), true, false};
+  }
+  mark_dirty();
+  io_->wake();
+  return true;
+}
+
+bool Stream::start_stream(int status, HttpHeaders headers) {
+  {
+    std::lock_guard lock(mu_);
+    if (phase_ != Phase::open || closed()) return false;
+    phase_ = Phase::streaming;
+    inbox_.head = true;
+    inbox_.status = status;
+    inbox_.headers = std::move(headers);
+  }
+  mark_dirty();
+  return true;
+}
+
+bool Stream::write(std::string_view bytes) {
+  {
+    std::lock_guard lock(mu_);
+    if (phase_ != Phase::streaming || closed()) return false;
+    const int64_t unsent = static_cast<int64_t>(inbox_.body.size()) + queued_.load(std::memory_order_relaxed);
+    if (unsent >= out_bytes_) {
+      refused_ = true;
+      return false;
+    }
+    inbox_.body += bytes;
+  }
+  mark_dirty();
+  return true;
+}
+
+void Stream::end() {
+  {
+    std::lock_guard lock(mu_);
+    if (phase_ != Phase::streaming || closed()) return;
+    phase_ = Phase::complete;
+    inbox_.complete = true;
+  }
+  mark_dirty();
+}
+
+void Stream::abort() {
+  {
+    std::lock_guard lock(mu_);
+    if (phase_ == Phase::aborted || closed()) return;
+    phase_ = Phase::aborted;
+    inbox_.aborted = true;
+  }
+  mark_dirty();
+  io_->wake();
+}
+
+void Stream::abandon() {
+  Phase phase;
+  {
+    std::lock_guard lock(mu_);
+    phase = phase_;
+  }
+  if (phase == Phase::open)
+    send_error(*this, {500, "the request was dropped unanswered", "server_error", "", "dropped"});
+  if (phase == Phase::streaming) abort();
+}
+
+void Stream::set_producer(Producer fn) {
+  {
+    std::lock_guard lock(mu_);
+    if (closed()) return;
+    next_producer_ = std::move(fn);
+  }
+  notify();
+}
+
+void Stream::notify() {
+  notified_.store(true, std::memory_order_release);
+  mark_dirty();
+}
+
+void Stream::on_close(Closed fn) {
+  CloseReason reason;
+  {
+    std::lock_guard lock(mu_);
+    if (!closed()) {
+      on_close_ = std::move(fn);
+      return;
+    }
+    reason = reason_;
+  }
+  post([fn = std::move(fn), reason] { fn(reason); });
+}
+
+void Stream::post(std::function<void()> fn) {
+  io_->push(std::move(fn));
+  io_->wake();
+}
+
+int64_t Stream::unsent_bytes() const {
+  std::lock_guard lock(mu_);
+  return static_cast<int64_t>(inbox_.body.size()) + queued_.load(std::memory_order_relaxed);
+}
+
+void Stream::run_producer() {
+  if (!notified_.exchange(false, std::memory_order_acq_rel)) return;
+  {
+    std::lock_guard lock(mu_);
+    if (next_producer_) producer_ = std::move(next_producer_);
+    next_producer_ = nullptr;
+  }
+  if (!producer_) return;
+  try {
+    producer_(*this);
+  } catch (const std::exception& e) {
+    log_error(std::string("http: a producer threw: ") + e.what());
+    abort();
+  }
+}
+
+void Stream::take(StreamOutput& out) {
+  run_producer();  // while dirty_ is still set: its writes need no place in the list
+  dirty_.exchange(false, std::memory_order_acq_rel);
+  run_producer();  // a notify() that came in between
+  std::lock_guard lock(mu_);
+  out = std::move(inbox_);
+  inbox_ = {};
+}
+
+void Stream::set_queued(int64_t bytes) {
+  queued_.store(bytes, std::memory_order_relaxed);
+  if (bytes > out_bytes_ / 2) return;
+  {
+    std::lock_guard lock(mu_);
+    if (!refused_) return;
+    refused_ = false;
+  }
+  notify();
+}
+
+void Stream::close(CloseReason reason) {
+  Closed fn;
+  Producer dropped, dropped_next;
+  {
+    std::lock_guard lock(mu_);
+    if (closed()) return;
+    closed_.store(true, std::memory_order_release);
+    reason_ = reason;
+    fn = std::move(on_close_);
+    on_close_ = nullptr;
+    dropped = std::move(producer_);
+    dropped_next = std::move(next_producer_);
+    producer_ = next_producer_ = nullptr;
+    inbox_ = {};
+  }
+  connection = nullptr;
+  if (fn) fn(reason);
+}
+
+}  // namespace quire

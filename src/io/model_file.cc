@@ -1,0 +1,115 @@
+#include "io/model_file.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/bounded_reader.h"
+#include "base/mmap.h"
+#include "io/ggml_types.h"
+#include "io/gguf.h"
+#include "io/in_quotes.h"
+#include "io/tokenizer_meta.h"
+
+namespace quire {
+namespace {
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (const int64_t extent : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(extent);
+  return out + "]";
+}
+
+Status refuse_split(const Metadata& meta) {
+  QR_TRY(const int64_t n_parts, meta.get_int_or("split.count", 0, 65535, 0));
+  if (n_parts <= 1) return {};
+  return fail(Code::unsupported, "key \"split.count\": one of " + std::to_string(n_parts) +
+                                     " parts; models in parts are not supported yet, merge them into one file");
+}
+
+Result<HostWeight> make_weight(const GgufTensor& tensor, std::span<const std::byte> file) {
+  HostWeight weight;
+  weight.name = tensor.name;
+  weight.format = find_weight_format(tensor.type);
+  if (weight.format == nullptr) {
+    std::string known;
+    for (const WeightFormat* format : weight_formats())
+      known += (known.empty() ? "" : ", ") + std::string(format->name);
+    return fail(Code::unsupported, "tensor " + in_quotes(tensor.name) + ": byte " + std::to_string(tensor.offset) +
+                                       ": tensor type " + std::string(find_ggml_type(tensor.type)->name) +
+                                       " is not supported yet (supported: " + known + ")");
+  }
+  weight.shape = tensor.shape;
+  weight.data = file.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.bytes));
+  return weight;
+}
+
+Result<ModelFile> from_gguf(const std::shared_ptr<const MappedFile>& map, GgufParts parts) {
+  ModelFile model;
+  QR_TRY(GgufHeader header, parse_gguf(map->bytes(), parts));
+  model.path = map->path();
+  model.container = "GGUF v" + std::to_string(header.version);
+  model.file_bytes = map->size();
+  model.meta = std::move(header.meta);
+  if (parts == GgufParts::all) QR_TRY_VOID(refuse_split(model.meta));
+  model.tensors.reserve(header.tensors.size());
+  for (const GgufTensor& tensor : header.tensors) {
+    QR_TRY(model.tensors.emplace_back(), make_weight(tensor, map->bytes()));
+  }
+  QR_TRY(const std::string tokenizer, model.meta.get_string_or("tokenizer.ggml.model", "none"));
+  model.has_tokenizer = tokenizer != "none" && tokenizer != "no_vocab";
+  if (model.has_tokenizer) {
+    QR_TRY(model.tokenizer, read_tokenizer(model.meta));
+  }
+  model.maps.push_back(map);
+  return model;
+}
+
+Result<ModelFile> open_parts(const std::string& path, GgufParts parts) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return fail(Code::unsupported, path + ": is a folder; a .gguf file is wanted");
+  }
+  QR_TRY(const auto map, MappedFile::open(path));
+  if (!is_gguf(map->bytes())) {
+    const auto start = map->bytes().first(std::min<size_t>(map->bytes().size(), 4));
+    return fail(Code::unsupported, path + ": byte 0: no model file known here: \"GGUF\" expected, " +
+                                       in_quotes({reinterpret_cast<const char*>(start.data()), start.size()}) +
+                                       " found");
+  }
+  auto model = from_gguf(map, parts);
+  QR_TRY_VOID(map->check_unchanged());  // first: a file that shrank explains every other error
+  if (!model) return error_within(path, std::move(model).error());
+  return model;
+}
+
+}  // namespace
+
+const HostWeight* ModelFile::find(std::string_view name) const {
+  const auto it = std::lower_bound(tensors.begin(), tensors.end(), name,
+                                   [](const HostWeight& w, std::string_view wanted) { return w.name < wanted; });
+  return it != tensors.end() && it->name == name ? &*it : nullptr;
+}
+
+Status ModelFile::check_unchanged() const {
+  for (const auto& map : maps) QR_TRY_VOID(map->check_unchanged());
+  return {};
+}
+
+Result<const HostWeight*> ModelFile::get(std::string_view name, const std::vector<int64_t>& shape) const {
+  const HostWeight* weight = find(name);
+  if (weight == nullptr) {
+    return fail(Code::not_found,
+                path + ": tensor " + in_quotes(name) + ": is missing, shape " + shape_text(shape) + " wanted");
+  }
+  if (weight->shape != shape) {
+    return fail(Code::corrupt, path + ": tensor " + in_quotes(name) + ": has shape " + shape_text(weight->shape) +
+                                   ", " + shape_text(shape) + " wanted");
+  }
+  return weight;
+}
+
+Result<ModelFile> open_model(const std::string& path) { return open_parts(path, GgufParts::all); }
+
+Result<ModelFile> open_model_metadata(const std::string& path) { return open_parts(path, GgufParts::facts); }
+
+}  // namespace quire

@@ -1,0 +1,64 @@
+// The only door through which the scheduler reaches cached keys and values: block tables of sequences, backed by the
+// pools and the prefix tree. Knows tokens and bytes, neither layers nor ops. Engine thread only.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kv/block_pool.h"
+#include "kv/layout.h"
+#include "kv/prefix_tree.h"
+#include "tensor/kv_view.h"
+
+namespace quire {
+
+// What one sequence holds. Empty when the sequence holds nothing.
+struct SeqKv {
+  std::vector<PrefixTree::Blocks> table;  // [block][group]
+  int n_indexed = 0;                      // leading blocks that were put into the tree
+};
+
+struct KvCacheOptions {
+  int block_tokens = 16;              // a multiple of kKvGroup
+  int n_blocks = 0;                   // of every group
+  bool prefix_cache = true;           // false: match finds nothing, index keeps nothing
+  PrefixTree::HashFn hash = nullptr;  // for tests that force collisions
+};
+
+class KvCache {
+ public:
+  // memory[g] holds n_blocks blocks of group g.
+  KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCacheOptions& options);
+
+  // Takes the longest known prefix into an empty `seq`, always leaving the last token to compute; returns its tokens.
+  int match(SeqKv& seq, const Prefix& prefix);
+  // Room for n_tokens in all. Evicts what is needed; false, with nothing changed, when even that is not enough.
+  bool grow(SeqKv& seq, int n_tokens);
+  // Gives back the blocks beyond n_tokens. REQUIRES n_tokens not to cut an indexed block: others may read all of it.
+  void truncate(SeqKv& seq, int n_tokens);
+  // Makes the full blocks of the first n_computed tokens findable. REQUIRES their keys and values to be computed.
+  void index(SeqKv& seq, const Prefix& prefix, int n_computed);
+  void release(SeqKv& seq) { seq = SeqKv{}; }
+  // Whether `seq` has blocks for tokens [begin, end) that nobody else holds: only those may be written.
+  bool exclusive(const SeqKv& seq, int begin, int end) const;
+
+  KvView view() const;
+  int block_tokens() const { return options_.block_tokens; }
+  int n_blocks() const { return options_.n_blocks; }
+  int n_free_blocks() const { return pools_[0]->n_free(); }
+  int n_cached_blocks() const { return pools_[0]->n_cached(); }  // could be freed by eviction
+  int n_indexed_blocks() const { return tree_ ? tree_->n_nodes() : 0; }
+  int n_refs(int32_t block) const { return pools_[0]->n_refs(block); }
+  std::string check() const { return tree_ ? tree_->check() : ""; }
+
+ private:
+  int blocks_for(int n_tokens) const { return (n_tokens + options_.block_tokens - 1) / options_.block_tokens; }
+
+  KvCacheOptions options_;
+  std::vector<std::unique_ptr<BlockPool>> pools_;  // by group; address-stable, BlockRefs point to them
+  std::unique_ptr<PrefixTree> tree_;               // null without a prefix cache; destroyed before the pools
+};
+
+}  // namespace quire

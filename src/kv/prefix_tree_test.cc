@@ -1,0 +1,240 @@
+// The tree by pictures. Blocks of two tokens; a node is written [a b], * marks one that a sequence holds.
+#include "kv/prefix_tree.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+constexpr int kBlockTokens = 2;
+
+using Tokens = std::vector<Token>;
+
+Hash128 constant_hash(const void*, size_t, uint64_t) { return {7, 7}; }
+
+// A tree over `n_groups` pools, and what a sequence does with it.
+struct Forest {
+  explicit Forest(int n_blocks = 16, int n_groups = 1, PrefixTree::HashFn hash = nullptr) {
+    std::vector<BlockPool*> raw;
+    for (int g = 0; g < n_groups; ++g) {
+      pools.push_back(std::make_unique<BlockPool>(std::move(*Buffer::allocate(n_blocks * 8)), n_blocks, 8));
+      raw.push_back(pools.back().get());
+    }
+    tree = std::make_unique<PrefixTree>(raw, kBlockTokens, hash);
+  }
+
+  using Table = std::vector<PrefixTree::Blocks>;
+
+  // Computes `tokens` in blocks of its own and makes them findable.
+  Table insert(const Tokens& tokens, const CacheKey& key = {}, std::span<const Extra> extras = {}) {
+    Table table;
+    for (size_t b = 0; b < tokens.size() / kBlockTokens; ++b) {
+      for (auto& pool : pools) {
+        if (table.size() == b) table.emplace_back();
+        table[b].push_back(pool->allocate());
+      }
+    }
+    tree->insert({tokens, key, extras}, static_cast<int>(table.size()), table);
+    EXPECT_EQ(tree->check(), "");
+    return table;
+  }
+  Table match(const Tokens& tokens, const CacheKey& key = {}, std::span<const Extra> extras = {}) {
+    Table table;
+    tree->match({tokens, key, extras}, static_cast<int>(tokens.size()) / kBlockTokens, table);
+    EXPECT_EQ(tree->check(), "");
+    return table;
+  }
+  size_t n_known(const Tokens& tokens, const CacheKey& key = {}, std::span<const Extra> extras = {}) {
+    return match(tokens, key, extras).size();
+  }
+
+  std::vector<std::unique_ptr<BlockPool>> pools;
+  std::unique_ptr<PrefixTree> tree;
+};
+
+std::vector<int32_t> ids(const Forest::Table& table) {
+  std::vector<int32_t> out;
+  for (const PrefixTree::Blocks& blocks : table) out.push_back(blocks[0].id());
+  return out;
+}
+
+//  root ─ [1 2] ─ [3 4] ─ [5 6]
+TEST(PrefixTree, FindsTheLongestKnownPrefixInWholeBlocks) {
+  Forest f;
+  const auto mine = ids(f.insert({1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(f.tree->n_nodes(), 3);
+  EXPECT_EQ(ids(f.match({1, 2, 3, 4, 5, 6, 7, 8})), mine);
+  EXPECT_EQ(ids(f.match({1, 2, 3, 4, 5})), (std::vector<int32_t>{mine[0], mine[1]}));
+  EXPECT_EQ(f.n_known({1, 2, 3, 9, 5, 6}), 1U);
+  EXPECT_EQ(f.n_known({2, 1, 3, 4}), 0U);
+  EXPECT_EQ(f.n_known({3, 4, 5, 6}), 0U) << "equal tokens after another past are another block";
+  EXPECT_EQ(f.n_known({}), 0U);
+}
+
+TEST(PrefixTree, MatchesNoMoreBlocksThanAskedFor) {
+  Forest f;
+  f.insert({1, 2, 3, 4, 5, 6});
+  const Tokens tokens = {1, 2, 3, 4, 5, 6};
+  for (size_t n = 0; n <= 3; ++n) {
+    Forest::Table table;
+    f.tree->match({tokens, {}, {}}, static_cast<int>(n), table);
+    EXPECT_EQ(table.size(), n);
+  }
+}
+
+//  root ─ [1 2] ┬ [3 4] ─ [5 6]
+//               └ [3 9] ─ [5 6]
+TEST(PrefixTree, BranchesAtABlockAndKeepsEqualBlocksApartBehindIt) {
+  Forest f;
+  const auto a = ids(f.insert({1, 2, 3, 4, 5, 6}));
+  const auto b = ids(f.insert({1, 2, 3, 9, 5, 6}));
+  EXPECT_EQ(f.tree->n_nodes(), 5);
+  EXPECT_EQ(a[0], b[0]);
+  EXPECT_NE(a[1], b[1]);
+  EXPECT_NE(a[2], b[2]);
+  EXPECT_EQ(ids(f.match({1, 2, 3, 4, 5, 6})), a);
+  EXPECT_EQ(ids(f.match({1, 2, 3, 9, 5, 6})), b);
+}
+
+// Two sequences compute the same prompt side by side: the second one's blocks are given up for the first one's.
+TEST(PrefixTree, InsertTakesTheKnownBlockAndFreesItsOwn) {
+  Forest f(4);
+  const auto first = f.insert({1, 2, 3, 4});
+  EXPECT_EQ(f.pools[0]->n_free(), 2);
+  const auto second = f.insert({1, 2, 3, 4});
+  EXPECT_EQ(ids(second), ids(first));
+  EXPECT_EQ(f.pools[0]->n_free(), 2);
+  EXPECT_EQ(f.pools[0]->n_refs(first[0][0].id()), 3) << "both sequences and the tree";
+}
+
+TEST(PrefixTree, KeysNeverShare) {
+  Forest f;
+  const CacheKey key{1, 2, 3};
+  f.insert({1, 2, 3, 4}, key);
+  EXPECT_EQ(f.n_known({1, 2, 3, 4}, key), 2U);
+  for (const CacheKey& other :
+       {CacheKey{9, 2, 3}, CacheKey{1, 9, 3}, CacheKey{1, 2, 9}, CacheKey{2, 1, 3}, CacheKey{}}) {
+    EXPECT_EQ(f.n_known({1, 2, 3, 4}, other), 0U);
+  }
+}
+
+//  tokens   1 2 | 0 0 | 0 4 | 5 6        an image lies under the zeros
+TEST(PrefixTree, ExtrasArePartOfTheKeyFromTheirBlockOn) {
+  Forest f;
+  const Tokens tokens = {1, 2, 0, 0, 0, 4, 5, 6};
+  const std::vector<Extra> image = {{2, 3, {5, 5}}};
+  const std::vector<Extra> other = {{2, 3, {5, 6}}};
+  f.insert(tokens, {}, image);
+  EXPECT_EQ(f.n_known(tokens, {}, image), 4U);
+  EXPECT_EQ(f.n_known(tokens, {}, other), 1U) << "only what stands before the image";
+  EXPECT_EQ(f.n_known(tokens, {}, {}), 1U);
+}
+
+TEST(PrefixTree, WhereAnExtraLiesIsPartOfTheKey) {
+  Forest f;
+  const Tokens tokens = {0, 0, 0, 0};
+  const std::vector<Extra> at_0 = {{0, 1, {5, 5}}};
+  f.insert(tokens, {}, at_0);
+  EXPECT_EQ(f.n_known(tokens, {}, at_0), 2U);
+  EXPECT_EQ(f.n_known(tokens, {}, std::vector<Extra>{{1, 1, {5, 5}}}), 0U);
+  EXPECT_EQ(f.n_known(tokens, {}, std::vector<Extra>{{0, 2, {5, 5}}}), 0U);
+}
+
+//  root ┬ [1 2] ┬ [3 4]      used: [3 4] then [5 6] then [7 8]
+//       │       └ [5 6]
+//       └ [7 8]
+TEST(PrefixTree, EvictsTheLeastRecentlyUsedLeafFirst) {
+  Forest f;
+  f.insert({1, 2, 3, 4});
+  f.insert({1, 2, 5, 6});
+  f.insert({7, 8});
+  EXPECT_EQ(f.tree->evict(1), 1);
+  EXPECT_EQ(f.tree->check(), "");
+  EXPECT_EQ(f.n_known({1, 2, 3, 4}), 1U) << "[3 4] went; this look-up uses [1 2]";
+  EXPECT_EQ(f.tree->evict(1), 1);
+  EXPECT_EQ(f.tree->evict(1), 1);
+  EXPECT_EQ(f.tree->check(), "");
+  EXPECT_EQ(f.n_known({1, 2, 5, 6}), 1U) << "[5 6], then [7 8]: [1 2] was used after both";
+  EXPECT_EQ(f.n_known({7, 8}), 0U);
+}
+
+//  root ─ [1 2] ─ [3 4] ─ [5 6]     one by one from the end
+TEST(PrefixTree, AParentGoesAfterItsChildren) {
+  Forest f;
+  f.insert({1, 2, 3, 4, 5, 6});
+  f.insert({7, 8});
+  for (const size_t left : {2U, 1U, 0U}) {
+    EXPECT_EQ(f.tree->evict(1), 1);
+    EXPECT_EQ(f.tree->check(), "");
+    EXPECT_EQ(f.tree->n_nodes(), static_cast<int>(left) + 1);
+  }
+  EXPECT_EQ(f.n_known({7, 8}), 1U) << "a chain older than a leaf goes as a whole before it";
+}
+
+TEST(PrefixTree, OneCallMayEvictAWholeChain) {
+  Forest f(5);
+  f.insert({1, 2, 3, 4, 5, 6});
+  f.insert({7, 8});
+  EXPECT_EQ(f.tree->evict(3), 3);
+  EXPECT_EQ(f.tree->check(), "");
+  EXPECT_EQ(f.n_known({1, 2}), 0U);
+  EXPECT_EQ(f.n_known({7, 8}), 1U);
+  EXPECT_EQ(f.tree->evict(100), 1);
+  EXPECT_EQ(f.pools[0]->n_free(), 5);
+}
+
+//  root ─ [1 2]* ─ [3 4]* ─ [5 6]
+TEST(PrefixTree, NeverEvictsWhatASequenceHolds) {
+  Forest f(8);
+  f.insert({1, 2, 3, 4, 5, 6});
+  {
+    const auto held = f.match({1, 2, 3, 4});
+    EXPECT_EQ(f.pools[0]->n_cached(), 1);
+    EXPECT_EQ(f.tree->evict(100), 1);
+    EXPECT_EQ(f.tree->check(), "");
+    EXPECT_EQ(ids(f.match({1, 2, 3, 4, 5, 6})), ids(held));
+  }
+  EXPECT_EQ(f.pools[0]->n_cached(), 2);
+  EXPECT_EQ(f.tree->evict(100), 2);
+  EXPECT_EQ(f.pools[0]->n_free(), 8);
+}
+
+TEST(PrefixTree, KeepsTheGroupsOfABlockTogether) {
+  Forest f(3, 2);
+  const auto table = f.insert({1, 2, 3, 4});
+  ASSERT_EQ(table[0].size(), 2U);
+  const auto found = f.match({1, 2, 3, 4});
+  for (size_t b = 0; b < 2; ++b) {
+    for (size_t g = 0; g < 2; ++g) EXPECT_EQ(found[b][g].id(), table[b][g].id());
+  }
+  EXPECT_EQ(f.pools[1]->n_free(), 1);
+}
+
+TEST(PrefixTree, ACollisionIsAMissAndLeavesTheRestPrivate) {
+  Forest f(8, 1, constant_hash);
+  f.insert({1, 2});
+  EXPECT_EQ(f.n_known({1, 2}), 1U);
+  EXPECT_EQ(f.n_known({3, 4}), 0U);
+  {
+    const auto loser = f.insert({3, 4, 5, 6});
+    EXPECT_EQ(f.pools[0]->n_refs(loser[0][0].id()), 1) << "only its own sequence holds it";
+    EXPECT_EQ(f.n_known({3, 4, 5, 6}), 0U);
+  }
+  EXPECT_EQ(f.n_known({1, 2}, CacheKey{0, 0, 1}), 0U) << "the key is compared as well as the tokens";
+  EXPECT_EQ(f.tree->evict(1), 1);
+  f.insert({3, 4});
+  EXPECT_EQ(f.n_known({3, 4}), 1U);
+}
+
+TEST(PrefixTree, MayEndBeforeItsSequences) {
+  Forest f(4);
+  Forest::Table held = f.insert({1, 2, 3, 4});
+  f.tree.reset();
+  EXPECT_EQ(f.pools[0]->n_cached(), 0);
+  EXPECT_EQ(f.pools[0]->n_free(), 2);
+  held.clear();
+  EXPECT_EQ(f.pools[0]->n_free(), 4);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,72 @@
+// What is computed: a model turns index tensors into logits. It never sees a sequence. Const after load; used by the
+// engine thread. An architecture is one file in model/arch/ that registers itself under GGUF's architecture name.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "base/registry.h"
+#include "base/result.h"
+#include "io/model_file.h"
+#include "kv/layout.h"
+#include "ops/ops.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// One step's rows. All tensors live in the step's arena.
+struct Batch {
+  Tensor ids;       // i32 [n]
+  Tensor pos;       // i32 [n]
+  Tensor slots;     // i32 [n]: where each row's K and V go (group 0; further groups follow with the window issue)
+  Tensor out_rows;  // i32 [n_out]: rows whose logits are wanted, ascending
+  AttnMeta attn;
+};
+
+struct LayerRange {
+  int begin = 0, end = 0;
+};
+
+// What a forward pass works with.
+struct Pass {
+  const Batch* batch = nullptr;
+  KvView kv;
+  Arena* arena = nullptr;
+  Ops* ops = nullptr;
+};
+
+struct ModelInfo {
+  std::string arch, name;
+  int n_layers = 0, n_vocab = 0, n_embd = 0, n_ctx = 0;  // n_ctx: positions the model was trained for
+  int n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  int64_t n_params = 0, weight_bytes = 0;   // weight_bytes: as stored in the file
+  int64_t step_params = 0, step_bytes = 0;  // of them, what one step over every layer and the head reads
+  uint64_t fingerprint = 0;                 // of architecture, hyper-parameters and weights' sample; part of cache keys
+  KvLayout kv_layout;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  const ModelInfo& info() const { return info_; }
+  // Upper bound of arena use of a pass over n_tokens rows of which n_out want logits; excludes the Batch itself.
+  virtual int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const = 0;
+  virtual Tensor embed(const Pass&) const = 0;                               // → [n, n_embd]
+  virtual Tensor layers(Tensor x, LayerRange range, const Pass&) const = 0;  // [n, n_embd] → same
+  virtual Tensor head(Tensor x, const Pass&) const = 0;                      // → [n_out, n_vocab] logits
+
+ protected:
+  ModelInfo info_;
+};
+
+struct LoadOptions {
+  const KvCodec* k_codec = nullptr;
+  const KvCodec* v_codec = nullptr;
+};
+struct ArchEntry {
+  Result<std::unique_ptr<Model>> (*load)(const ModelFile&, Ops&, const LoadOptions&);
+};
+
+// Picks the architecture by "general.architecture". Code::unsupported lists the known ones.
+Result<std::unique_ptr<Model>> load_model(const ModelFile&, Ops&, const LoadOptions&);
+
+}  // namespace quire

@@ -1,0 +1,101 @@
+#include "ops/op_check.h"
+
+#include <string>
+
+namespace quire {
+namespace {
+
+std::string shape_text(const Tensor& t) {
+  std::string out(dtype_name(t.dtype));
+  for (int i = 0; i < t.rank; ++i) out += (i == 0 ? " [" : ", ") + std::to_string(t.dim(i));
+  return out + "]";
+}
+
+void check_matrix(const Tensor& t, DType dtype) {
+  QR_CHECK(t.rank == 2 && t.dtype == dtype && t.stride[1] == 1, shape_text(t));
+}
+
+void check_index(const Tensor& t) { QR_CHECK(t.rank == 1 && t.dtype == DType::i32 && t.is_dense(), shape_text(t)); }
+
+}  // namespace
+
+void check_embed(const Tensor& y, const Tensor& ids, const Linear& table) {
+  check_matrix(y, DType::f32);
+  check_index(ids);
+  QR_CHECK(y.dim(0) == ids.dim(0) && y.dim(1) == table.n_in, shape_text(y));
+}
+
+void check_norm(const Tensor& y, const Tensor& x, const Tensor& w) {
+  check_same_shape(y, x);
+  QR_CHECK(w.rank == 1 && w.dtype == DType::f32 && w.dim(0) == x.dim(1), shape_text(w));
+}
+
+void check_same_shape(const Tensor& a, const Tensor& b) {
+  check_matrix(a, DType::f32);
+  check_matrix(b, DType::f32);
+  QR_CHECK(a.dim(0) == b.dim(0) && a.dim(1) == b.dim(1), shape_text(a) + " and " + shape_text(b));
+}
+
+void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
+  check_matrix(y, DType::f32);
+  check_matrix(x, DType::f32);
+  QR_CHECK(y.dim(0) == x.dim(0) && !parts.empty(), shape_text(y));
+  int64_t n_out = 0;
+  for (const Linear& part : parts) {
+    QR_CHECK(part.n_in == x.dim(1), shape_text(x) + " into a weight of " + std::to_string(part.n_in) + " inputs");
+    n_out += part.n_out;
+  }
+  QR_CHECK(y.dim(1) == n_out, shape_text(y));
+}
+
+void check_rope(const Tensor& x, const Tensor& table, int head_dim) {
+  check_matrix(x, DType::f32);
+  QR_CHECK(table.rank == 3 && table.dtype == DType::f32 && table.is_dense() && table.dim(2) == 2, shape_text(table));
+  QR_CHECK(table.dim(0) == x.dim(0) && 2 * table.dim(1) <= head_dim && x.dim(1) % head_dim == 0, shape_text(x));
+}
+
+void check_rope_table(const Tensor& out, const Tensor& pos, const Tensor& freq) {
+  check_index(pos);
+  QR_CHECK(freq.rank == 1 && freq.dtype == DType::i64, shape_text(freq));
+  QR_CHECK(out.rank == 3 && out.dtype == DType::f32 && out.is_dense() && out.dim(0) == pos.dim(0) &&
+               out.dim(1) == freq.dim(0) && out.dim(2) == 2,
+           shape_text(out));
+}
+
+void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const KvView& kv, const AttnParams& p) {
+  check_matrix(k, DType::f32);
+  check_matrix(v, DType::f32);
+  check_index(slots);
+  QR_CHECK(p.group >= 0 && p.group < kv.n_groups);
+  QR_CHECK(kv.groups[static_cast<size_t>(p.group)].block_tokens % kKvGroup == 0);
+  QR_CHECK(k.dim(0) == slots.dim(0) && v.dim(0) == slots.dim(0), shape_text(k) + " " + shape_text(v));
+  QR_CHECK(k.dim(1) == int64_t{p.n_kv_heads} * p.k_dim && v.dim(1) == int64_t{p.n_kv_heads} * p.v_dim, shape_text(k));
+}
+
+void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, const AttnParams& p) {
+  check_matrix(q, DType::f32);
+  check_matrix(out, DType::f32);
+  check_index(meta.cu_q);
+  check_index(meta.first_key);
+  check_index(meta.end_key);
+  QR_CHECK(p.k_dim <= 512 && p.v_dim <= 512 && p.k_dim > 0 && p.v_dim > 0);
+  QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
+  QR_CHECK(q.dim(1) == int64_t{p.n_heads} * p.k_dim && out.dim(1) == int64_t{p.n_heads} * p.v_dim, shape_text(q));
+  QR_CHECK(out.dim(0) == q.dim(0) && meta.first_key.dim(0) == q.dim(0) && meta.end_key.dim(0) == q.dim(0));
+  QR_CHECK(meta.blocks.rank == 2 && meta.blocks.dtype == DType::i32 && meta.blocks.dim(0) == meta.cu_q.dim(0) - 1,
+           shape_text(meta.blocks));
+}
+
+void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {
+  check_matrix(y, DType::f32);
+  check_matrix(x, DType::f32);
+  check_index(ids);
+  QR_CHECK(y.dim(0) == ids.dim(0) && y.dim(1) == x.dim(1), shape_text(y));
+}
+
+void check_sample(const Tensor& logits, size_t n_out, size_t n_params) {
+  check_matrix(logits, DType::f32);
+  QR_CHECK(static_cast<size_t>(logits.dim(0)) == n_out && n_out == n_params, shape_text(logits));
+}
+
+}  // namespace quire

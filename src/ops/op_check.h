@@ -1,0 +1,31 @@
+// The shape rules of every op, checked once at its door; a violation is a bug of the caller and aborts with values.
+// Past these checks an op is total. Both backends call them.
+#pragma once
+#include <span>
+
+#include "ops/ops.h"
+
+namespace quire {
+
+void check_embed(const Tensor& y, const Tensor& ids, const Linear& table);
+void check_norm(const Tensor& y, const Tensor& x, const Tensor& w);
+void check_same_shape(const Tensor& a, const Tensor& b);
+void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
+void check_rope(const Tensor& x, const Tensor& table, int head_dim);
+void check_rope_table(const Tensor& out, const Tensor& pos, const Tensor& freq);
+void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const KvView& kv, const AttnParams& params);
+void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, const AttnParams& params);
+void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids);
+void check_sample(const Tensor& logits, size_t n_out, size_t n_params);
+
+// Where one head's K and V lie inside a layer's claim, in bytes from the claim's start within a block.
+struct HeadOffsets {
+  int64_t k, v;
+};
+inline HeadOffsets head_offsets(const AttnParams& params, int head, int block_tokens) {
+  const int64_t k_head = params.k_codec->row_bytes(params.k_dim) * block_tokens;
+  const int64_t v_head = params.v_codec->row_bytes(params.v_dim) * block_tokens;
+  return {head * k_head, params.n_kv_heads * k_head + head * v_head};
+}
+
+}  // namespace quire

@@ -1,0 +1,94 @@
+// The compute seam: about twenty fused operations over tensors, implemented by each backend. Shapes are checked once in
+// op_check; past it an op is total and cannot fail. All activations are f32. `n` rows of tokens come first in every
+// tensor. Every op obeys docs/numerics.md: a row's result depends on that row's inputs only.
+// Thread: the engine thread; a backend may fork to its workers inside an op and joins before it returns.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/sample.h"
+#include "quant/kv_codec.h"
+#include "quant/weight_format.h"
+#include "tensor/buffer.h"
+#include "tensor/kv_view.h"
+#include "tensor/tensor.h"
+
+namespace quire {
+
+// y = x·Wᵀ + b. `w` is in the backend's own layout.
+struct Linear {
+  Tensor w;
+  const WeightFormat* format = nullptr;
+  Tensor bias;  // f32 [n_out] or empty
+  int64_t n_out = 0, n_in = 0;
+};
+
+// Which part of a weight this rank holds: whole subtrees of the sum (cols) or ranges of outputs (rows).
+struct Shard {
+  enum class Axis : uint8_t { none, rows, cols } axis = Axis::none;
+  int rank = 0, n_ranks = 1;
+};
+
+enum class Activation : uint8_t { silu };
+enum class RopePairs : uint8_t { interleaved, halves };  // (0,1)(2,3)… or (0,d/2)(1,d/2+1)…
+
+// Who attends to what. Sequences' rows lie one after another; row r of sequence s is one token.
+struct AttnMeta {
+  Tensor cu_q;       // i32 [n_seqs + 1]: first row of each sequence
+  Tensor blocks;     // i32 [n_seqs, max_blocks]: each sequence's blocks in order (one table per KV group)
+  Tensor first_key;  // i32 [n]: a row sees keys first_key ≤ position < end_key of its sequence
+  Tensor end_key;    // i32 [n]
+};
+
+struct AttnParams {
+  int group = 0;          // KV group whose table and view are used
+  int64_t kv_offset = 0;  // this layer's claim
+  const KvCodec* k_codec = nullptr;
+  const KvCodec* v_codec = nullptr;
+  int n_heads = 0, n_kv_heads = 0;
+  int k_dim = 0, v_dim = 0;  // 1 … 512; multiples of 16 waste nothing
+  float scale = 1.0F;
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  virtual std::string describe() const = 0;  // one line for people: "cpu avx512, 2 threads"
+
+  // Memory that this backend computes on: arena, KV blocks.
+  virtual Result<Buffer> allocate(int64_t bytes) = 0;
+  // Repack or upload. The backend owns the result and keeps it until it is destroyed. `bias` may be null.
+  virtual Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) = 0;
+  virtual Result<Tensor> load_vector(const HostWeight& weight) = 0;  // f32 [n]
+
+  // y [n, n_in] = row ids[i] of the table.  ids i32 [n], in range (checked at submit).
+  virtual void embed(Tensor y, Tensor ids, const Linear& table) = 0;
+  // y [n, d] = x / rms(x) · w.
+  virtual void rms_norm(Tensor y, Tensor x, Tensor w, float eps) = 0;
+  // x += delta; y = x / rms(x) · w.
+  virtual void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) = 0;
+  virtual void add(Tensor x, Tensor delta) = 0;  // x += delta
+  // y [n, Σ n_out]: the parts' outputs side by side; x [n, n_in] shared. Parts may differ in format.
+  virtual void linear(Tensor y, Tensor x, std::span<const Linear> parts) = 0;
+  // y [n, d] = act(gate) · up;  gate and up [n, d].
+  virtual void gated(Tensor y, Tensor gate, Tensor up, Activation act) = 0;
+  // out f32 [n, n_freq, 2] = cos, sin of pos · freq.  pos i32 [n], freq f64 bits in i64 [n_freq].
+  virtual void rope_table(Tensor out, Tensor pos, Tensor freq) = 0;
+  // Rotates the first 2·n_freq components of every head in place.  x [n, n_heads·head_dim].
+  virtual void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) = 0;
+  // Writes row i's k [n, n_kv_heads·k_dim] and v to slot[i] (block · block_tokens + token; i32 [n]).
+  virtual void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) = 0;
+  // out [n, n_heads·v_dim]. A row sees its keys only after kv_write of this step put them there.
+  virtual void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) = 0;
+  // y [m, d] = x[ids].  ids i32 [m].
+  virtual void rows(Tensor y, Tensor x, Tensor ids) = 0;
+  // One token per row of logits f32 [n, n_vocab]; params and out have n entries.
+  virtual void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,36 @@
+// KV codec f32: exact rows, for reference and for comparison with other engines.
+#pragma once
+#include "quant/f16.h"
+#include "quant/kv_codec.h"
+
+namespace quire {
+
+struct KvF32 {
+  static constexpr std::string_view kName = "f32";
+  static constexpr int64_t row_bytes(int dim) { return int64_t{dim} * 4; }
+
+  static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
+    auto* k = reinterpret_cast<float*>(group);
+    for (int d = 0; d < dim; ++d) k[d * kKvGroup + t] = row[d];
+  }
+  static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
+    const auto* k = reinterpret_cast<const float*>(group);
+    for (int d = 0; d < dim; ++d) row[d] = k[d * kKvGroup + t];
+  }
+  static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
+    std::memcpy(group + int64_t{t} * row_bytes(dim), row, static_cast<size_t>(row_bytes(dim)));
+  }
+  static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
+    std::memcpy(row, group + int64_t{t} * row_bytes(dim), static_cast<size_t>(row_bytes(dim)));
+  }
+  template <class V>
+  static QR_INLINE typename V::F load_k(const std::byte* group, int d) {
+    return V::load(reinterpret_cast<const float*>(group) + d * kKvGroup);
+  }
+  template <class V>
+  static QR_INLINE typename V::F load_v(const std::byte* group, int t, int dim, int d) {
+    return V::load(reinterpret_cast<const float*>(group) + t * dim + d);
+  }
+};
+
+}  // namespace quire

@@ -1,0 +1,33 @@
+// How cached keys and values are stored. A codec is one header in quant/kv/ with a struct of static members; the
+// registry and the kernels per instruction set are generated from the folder.
+//
+// Rows of one head are stored in groups of kGroup = 16 tokens. Keys lie transposed, [dim][16], so that one vector holds
+// the same component of 16 positions and a dot product needs no horizontal sum; values lie as [16][dim].
+//   kName                      its name on the command line
+//   row_bytes(dim)             bytes per token and head
+//   put_k/get_k/put_v/get_v    one row to and from a group, t = position within the group
+//   load_k<V>(group, d)        component d of the group's 16 keys
+//   load_v<V>(group, t, dim, d)   components d … d+15 of value t
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace quire {
+
+inline constexpr int kKvGroup = 16;
+
+struct KvCodec {
+  std::string_view name;
+  int64_t (*row_bytes)(int dim);
+  void (*put_k)(std::byte* group, int t, int dim, const float* row);
+  void (*get_k)(const std::byte* group, int t, int dim, float* row);
+  void (*put_v)(std::byte* group, int t, int dim, const float* row);
+  void (*get_v)(const std::byte* group, int t, int dim, float* row);
+};
+
+std::span<const KvCodec* const> kv_codecs();
+const KvCodec* find_kv_codec(std::string_view name);  // nullptr when unknown
+
+}  // namespace quire

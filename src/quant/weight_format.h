@@ -1,0 +1,64 @@
+// How weights are stored. A format is one header in quant/weights/ with a struct of static members; CMake generates
+// the registry and one kernel translation unit per format and instruction set from the folder, so nothing else lists
+// it.
+//
+// The struct of a format X:
+//   kName, kGgmlType           its name on the command line, its number in GGUF
+//   kBlock, kBytes             elements and bytes of a block along K
+//   kInteger                   products with int8 activations in groups of 32 (exact), else with f32
+//   decode(block, out)         kBlock floats of one stored block
+//   encode(in, block)          the block that decodes nearest to `in`
+// and, for the CPU's panels of kPanelRows rows (docs/numerics.md):
+//   kPanelBytes, kPanelScaleBytes   bytes of 16 rows × 32 k, and of their scales
+//   pack(rows, panel, scales)       16 stored blocks (null: a row of zeros) into the panel; unpack is its inverse
+//   load_quad<V>(panel, j)          integer formats: 64 unsigned bytes, byte 4·r + i = row r, k = 4·j + i
+//   load_k<V>(panel, k)             float formats: the 16 rows' weights at k
+//   load_scale<V>(scales)           integer formats: 16 row scales
+//   kZero, kMax                     integer formats: stored byte = value + kZero, at most kMax
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+
+inline constexpr int kPanelRows = 16;   // one lane per row
+inline constexpr int kPanelDepth = 32;  // K of one panel block; also the activation group
+
+struct WeightFormat {
+  std::string_view name;
+  uint32_t ggml_type;
+  int block;
+  int bytes;
+  bool integer;
+  void (*decode)(const std::byte* block, float* out);
+  void (*encode)(const float* in, std::byte* block);
+
+  // Bytes of a row of `n` elements. REQUIRES n % block == 0.
+  int64_t row_bytes(int64_t n) const { return n / block * bytes; }
+};
+
+// Every format, in the order of its file name. Any thread.
+std::span<const WeightFormat* const> weight_formats();
+const WeightFormat* find_weight_format(std::string_view name);  // nullptr when unknown
+const WeightFormat* find_weight_format(uint32_t ggml_type);
+
+// A tensor as a file holds it; a view into the mapped file, valid as long as the file is.
+struct HostWeight {
+  std::string name;
+  const WeightFormat* format = nullptr;
+  std::vector<int64_t> shape;  // outermost first; the last is K, stored in blocks
+  std::span<const std::byte> data;
+
+  int64_t n_rows() const {
+    int64_t n = 1;
+    for (size_t i = 0; i + 1 < shape.size(); ++i) n *= shape[i];
+    return n;
+  }
+  int64_t n_cols() const { return shape.empty() ? 1 : shape.back(); }
+};
+
+}  // namespace quire

@@ -1,0 +1,247 @@
+// Every weight format: what it stores, what its panels hold. A new header in quant/weights/ fails
+// AreAllTestedHereAndAllOnDisk until it is listed here.
+#include "quant/weight_format.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "quant/weights/bf16.h"
+#include "quant/weights/f16.h"
+#include "quant/weights/f32.h"
+#include "quant/weights/q8_0.h"
+
+namespace quire {
+namespace {
+
+template <class... Formats>
+struct FormatList {
+  using Types = testing::Types<Formats...>;
+  static std::set<std::string> names() { return {std::string(Formats::kName)...}; }
+};
+using Tested = FormatList<BF16, F16, F32, Q8_0>;
+
+TEST(WeightFormats, AreAllTestedHereAndAllOnDisk) {
+  std::set<std::string> registered;
+  for (const WeightFormat* format : weight_formats()) {
+    EXPECT_TRUE(registered.insert(std::string(format->name)).second) << format->name;
+    EXPECT_EQ(find_weight_format(format->name), format);
+    EXPECT_EQ(find_weight_format(format->ggml_type), format);
+  }
+  EXPECT_EQ(registered, Tested::names());
+  if (!std::filesystem::exists("src/quant/weights")) GTEST_SKIP() << "not run from the repository's root";
+  std::set<std::string> on_disk;
+  for (const auto& entry : std::filesystem::directory_iterator("src/quant/weights"))
+    on_disk.insert(entry.path().stem());
+  EXPECT_EQ(registered, on_disk);
+}
+
+TEST(WeightFormats, UnknownOnesAreNull) {
+  EXPECT_EQ(find_weight_format("q9_9"), nullptr);
+  EXPECT_EQ(find_weight_format(uint32_t{9999}), nullptr);
+}
+
+template <class T>
+class Format : public testing::Test {
+ protected:
+  static constexpr int kBlockBytes = T::kBytes;
+  // Blocks of random values, as encode makes them.
+  static std::vector<std::byte> random_blocks(int n, uint64_t seed) {
+    Rng rng(seed);
+    std::vector<std::byte> out(static_cast<size_t>(n * T::kBytes));
+    std::array<float, T::kBlock> values;
+    for (int b = 0; b < n; ++b) {
+      for (float& v : values) v = rng.normal();
+      T::encode(values.data(), out.data() + b * T::kBytes);
+    }
+    return out;
+  }
+};
+TYPED_TEST_SUITE(Format, Tested::Types);
+
+TYPED_TEST(Format, TheRegistryCallsTheStruct) {
+  const WeightFormat* format = find_weight_format(TypeParam::kName);
+  ASSERT_NE(format, nullptr);
+  EXPECT_EQ(format->ggml_type, TypeParam::kGgmlType);
+  EXPECT_EQ(format->block, TypeParam::kBlock);
+  EXPECT_EQ(format->bytes, TypeParam::kBytes);
+  EXPECT_EQ(format->integer, TypeParam::kInteger);
+  EXPECT_EQ(format->row_bytes(64 * TypeParam::kBlock), 64 * TypeParam::kBytes);
+  const auto block = this->random_blocks(1, 3);
+  std::array<float, TypeParam::kBlock> values;
+  format->decode(block.data(), values.data());
+  std::vector<std::byte> again(block.size());
+  format->encode(values.data(), again.data());
+  EXPECT_EQ(again, block);
+}
+
+TYPED_TEST(Format, DecodedBlocksEncodeToThemselves) {
+  constexpr int kBlocks = 4096;
+  const auto blocks = this->random_blocks(kBlocks, 1);
+  for (int b = 0; b < kBlocks; ++b) {
+    const std::byte* block = blocks.data() + b * TypeParam::kBytes;
+    std::array<float, TypeParam::kBlock> values;
+    TypeParam::decode(block, values.data());
+    std::array<std::byte, TypeParam::kBytes> again;
+    TypeParam::encode(values.data(), again.data());
+    ASSERT_TRUE(std::equal(again.begin(), again.end(), block)) << b;
+  }
+}
+
+TYPED_TEST(Format, ZerosStayZeros) {
+  const std::array<float, TypeParam::kBlock> zeros{};
+  std::array<std::byte, TypeParam::kBytes> block;
+  TypeParam::encode(zeros.data(), block.data());
+  std::array<float, TypeParam::kBlock> back;
+  back.fill(1.0F);
+  TypeParam::decode(block.data(), back.data());
+  EXPECT_EQ(back, zeros);
+}
+
+// The float formats' panels: rows beyond the matrix and columns beyond its depth are zeros.
+template <class T>
+void check_float_panel(int depth, int n_rows, const std::vector<std::byte>& source) {
+  std::array<const std::byte*, kPanelRows> rows{};
+  for (int r = 0; r < n_rows; ++r) rows[static_cast<size_t>(r)] = source.data() + r * kPanelDepth * T::kBytes;
+  alignas(64) std::array<std::byte, T::kPanelBytes> panel;
+  panel.fill(std::byte{0xee});
+  T::pack(rows.data(), depth, panel.data());
+  const auto* elements = reinterpret_cast<const typename T::Element*>(panel.data());
+  std::vector<std::byte> row(kPanelDepth * T::kBytes);
+  for (int r = 0; r < kPanelRows; ++r) {
+    T::unpack(panel.data(), r, kPanelDepth, row.data());
+    const auto kept = static_cast<size_t>(r < n_rows ? depth * T::kBytes : 0);
+    ASSERT_TRUE(std::equal(row.begin(), row.begin() + static_cast<ptrdiff_t>(kept),
+                           source.begin() + r * kPanelDepth * T::kBytes));
+    ASSERT_TRUE(std::all_of(row.begin() + static_cast<ptrdiff_t>(kept), row.end(),
+                            [](std::byte b) { return b == std::byte{0}; }));
+    for (int k = 0; k < depth && r < n_rows; ++k) {  // the documented place: [k][row]
+      ASSERT_EQ(elements[k * kPanelRows + r],
+                load_as<typename T::Element>(rows[static_cast<size_t>(r)] + k * T::kBytes));
+    }
+  }
+}
+
+// The integer formats': whole blocks, stored unsigned.
+template <class T>
+void check_integer_panel(int n_rows, const std::vector<std::byte>& source) {
+  std::array<const std::byte*, kPanelRows> rows{};
+  for (int r = 0; r < n_rows; ++r) rows[static_cast<size_t>(r)] = source.data() + r * T::kBytes;
+  alignas(64) std::array<std::byte, T::kPanelBytes> panel;
+  alignas(64) std::array<std::byte, T::kPanelScaleBytes> scales;
+  panel.fill(std::byte{0xee});
+  scales.fill(std::byte{0xee});
+  T::pack(rows.data(), panel.data(), scales.data());
+  std::array<std::byte, T::kBytes> row;
+  std::array<float, T::kBlock> values;
+  for (int r = 0; r < kPanelRows; ++r) {
+    T::unpack(panel.data(), scales.data(), r, row.data());
+    if (r < n_rows) {
+      ASSERT_TRUE(std::equal(row.begin(), row.end(), rows[static_cast<size_t>(r)])) << "row " << r << " of " << n_rows;
+      continue;
+    }
+    T::decode(row.data(), values.data());
+    ASSERT_TRUE(std::all_of(values.begin(), values.end(), [](float v) { return v == 0; })) << "row " << r;
+  }
+}
+
+TYPED_TEST(Format, PanelsGiveBackTheRowsTheyWerePackedFrom) {
+  constexpr int kBlocksPerRow = TypeParam::kInteger ? 1 : kPanelDepth / TypeParam::kBlock;
+  const auto source = this->random_blocks(kPanelRows * kBlocksPerRow, 5);
+  for (int n_rows = 0; n_rows <= kPanelRows; ++n_rows) {
+    if constexpr (TypeParam::kInteger) {
+      check_integer_panel<TypeParam>(n_rows, source);
+    } else {
+      for (int depth = 1; depth <= kPanelDepth; ++depth) check_float_panel<TypeParam>(depth, n_rows, source);
+    }
+  }
+}
+
+TEST(FormatF32, KeepsEveryBit) {
+  Rng rng(11);
+  for (int i = 0; i < 100000; ++i) {
+    const auto bits = static_cast<uint32_t>(rng.bits());
+    std::array<std::byte, 4> block;
+    store_as<uint32_t>(block.data(), bits);
+    std::array<std::byte, 4> again;
+    float value = 0;
+    F32::decode(block.data(), &value);
+    F32::encode(&value, again.data());
+    ASSERT_EQ(block, again);
+  }
+}
+
+TEST(FormatQ8, EveryScaleAndNumberSurvives) {
+  Rng rng(13);
+  for (uint16_t scale = 1; scale < 0x7c00; ++scale) {
+    std::array<std::byte, Q8_0::kBytes> block;
+    store_as<uint16_t>(block.data(), scale);
+    for (int i = 0; i < Q8_0::kBlock; ++i) {
+      block[static_cast<size_t>(2 + i)] = static_cast<std::byte>(static_cast<int8_t>(rng.between(-127, 127)));
+    }
+    block[2 + scale % 32] = static_cast<std::byte>(static_cast<int8_t>(scale % 2 == 0 ? 127 : -127));
+    std::array<float, Q8_0::kBlock> values;
+    Q8_0::decode(block.data(), values.data());
+    const double d = double{f16_to_f32(scale)};
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(double{values[i]}, d * static_cast<int8_t>(block[2 + i])) << scale;
+    }
+    std::array<std::byte, Q8_0::kBytes> again;
+    Q8_0::encode(values.data(), again.data());
+    ASSERT_EQ(block, again) << scale;
+  }
+}
+
+TEST(FormatQ8, ErrorIsHalfAStepAndTheScalesRounding) {
+  Rng rng(17);
+  for (int round = 0; round < 20000; ++round) {
+    std::array<float, Q8_0::kBlock> values;
+    const float size = static_cast<float>(std::exp2(static_cast<double>(rng.between(-10, 14))));
+    for (float& v : values) v = rng.normal() * size;
+    std::array<std::byte, Q8_0::kBytes> block;
+    Q8_0::encode(values.data(), block.data());
+    std::array<float, Q8_0::kBlock> back;
+    Q8_0::decode(block.data(), back.data());
+    float amax = 0;
+    for (const float v : values) amax = std::max(amax, std::fabs(v));
+    const double d = amax / 127.0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double step_error = 0.5001 * d;
+      const double scale_error = std::fabs(double{values[i]}) * 0x1p-11 * 1.01 + 0x1p-24 * 127;
+      ASSERT_LE(std::fabs(double{back[i]} - double{values[i]}), step_error + scale_error) << round;
+    }
+  }
+}
+
+TEST(FormatQ8, PanelLinesHoldFourDepthsOfSixteenRowsUnsigned) {
+  std::vector<std::byte> source(kPanelRows * Q8_0::kBytes);
+  std::array<const std::byte*, kPanelRows> rows{};
+  for (int r = 0; r < kPanelRows; ++r) {
+    std::byte* block = source.data() + r * Q8_0::kBytes;
+    store_as<uint16_t>(block, static_cast<uint16_t>(0x3c00 + r));
+    for (int k = 0; k < kPanelDepth; ++k) block[2 + k] = static_cast<std::byte>(static_cast<int8_t>(r * 8 - k * 3));
+    rows[static_cast<size_t>(r)] = block;
+  }
+  std::array<std::byte, Q8_0::kPanelBytes> panel;
+  std::array<std::byte, Q8_0::kPanelScaleBytes> scales;
+  Q8_0::pack(rows.data(), panel.data(), scales.data());
+  for (int r = 0; r < kPanelRows; ++r) {
+    EXPECT_EQ(load_as<uint16_t>(scales.data() + 2 * r), 0x3c00 + r);
+    for (int k = 0; k < kPanelDepth; ++k) {
+      const int stored = static_cast<int>(panel[static_cast<size_t>(k / 4 * 64 + 4 * r + k % 4)]);
+      ASSERT_EQ(stored - Q8_0::kZero, r * 8 - k * 3) << r << " " << k;
+      ASSERT_LE(stored, Q8_0::kMax);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire

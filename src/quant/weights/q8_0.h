@@ -1,0 +1,62 @@
+// Weight format Q8_0: blocks of 32 int8 with one half-precision scale (GGUF type 8).
+//   file block: f16 d | int8 q[32]          value = d · q
+#pragma once
+#include <cmath>
+
+#include "quant/f16.h"
+#include "quant/weight_format.h"
+
+namespace quire {
+
+struct Q8_0 {
+  static constexpr std::string_view kName = "q8_0";
+  static constexpr uint32_t kGgmlType = 8;
+  static constexpr int kBlock = 32;
+  static constexpr int kBytes = 34;
+  static constexpr bool kInteger = true;
+  static constexpr int kPanelBytes = kPanelRows * kPanelDepth;
+  static constexpr int kPanelScaleBytes = kPanelRows * 2;
+  static constexpr int kZero = 128;  // stored unsigned, so that u8·s8 dot products apply
+  static constexpr int kMax = 255;
+
+  static QR_INLINE void decode(const std::byte* block, float* out) {
+    const float d = f16_to_f32(load_as<uint16_t>(block));
+    for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(block[2 + i]));
+  }
+  static QR_INLINE void encode(const float* in, std::byte* block) {
+    float amax = 0;
+    for (int i = 0; i < kBlock; ++i) amax = std::fabs(in[i]) > amax ? std::fabs(in[i]) : amax;
+    const float d = amax / 127.0F;
+    const float inverse = d != 0 ? 1.0F / d : 0.0F;
+    store_as<uint16_t>(block, f32_to_f16(d));
+    for (int i = 0; i < kBlock; ++i) {
+      block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(std::roundf(in[i] * inverse)));
+    }
+  }
+
+  // panel: 8 lines of 64 bytes, line j byte 4·r + i = row r, k = 4·j + i, plus 128. scales: 16 halves.
+  static QR_INLINE void pack(const std::byte* const* rows, std::byte* panel, std::byte* scales) {
+    for (int r = 0; r < kPanelRows; ++r) {
+      const std::byte* row = rows[r];
+      store_as<uint16_t>(scales + 2 * r, row != nullptr ? load_as<uint16_t>(row) : uint16_t{0});
+      for (int k = 0; k < kPanelDepth; ++k) {
+        const std::byte q = row != nullptr ? row[2 + k] : std::byte{0};
+        panel[k / 4 * 64 + 4 * r + k % 4] = q ^ std::byte{0x80};
+      }
+    }
+  }
+  static QR_INLINE void unpack(const std::byte* panel, const std::byte* scales, int row, std::byte* out) {
+    store_as<uint16_t>(out, load_as<uint16_t>(scales + 2 * row));
+    for (int k = 0; k < kPanelDepth; ++k) out[2 + k] = panel[k / 4 * 64 + 4 * row + k % 4] ^ std::byte{0x80};
+  }
+  template <class V>
+  static QR_INLINE typename V::U load_quad(const std::byte* panel, int j) {
+    return V::load_bytes(panel + 64 * j);
+  }
+  template <class V>
+  static QR_INLINE typename V::F load_scale(const std::byte* scales) {
+    return V::load_f16(reinterpret_cast<const uint16_t*>(scales));
+  }
+};
+
+}  // namespace quire

@@ -1,0 +1,95 @@
+// POST /v1/chat/completions: a conversation in, the assistant's next message out.
+#include "serve/api.h"
+#include "serve/logprobs.h"
+#include "serve/messages.h"
+#include "serve/openai.h"
+#include "text/stop_strings.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kFields[] = {
+    field_of("messages", kArray, &ServeLimits::n_messages),
+    flag_field("logprobs"),
+    count_field("top_logprobs", 0, &ServeLimits::n_logprobs),
+    flag_field("add_generation_prompt"),
+    field_of("chat_template_kwargs", kObject, &ServeLimits::n_template_kwargs),
+    unsupported("best_of", "1"),
+    unsupported("echo", "false"),
+    unsupported("chat_template"),
+    unsupported("continue_final_message", "false"),
+    unsupported("add_special_tokens", "false"),
+    unsupported("documents", "[]"),
+    unsupported("tools", "[]"),
+    unsupported("tool_choice", "\"none\"", "\"auto\""),
+    unsupported("functions", "[]"),
+    unsupported("function_call", "\"none\"", "\"auto\""),
+    unsupported("modalities", "[\"text\"]"),
+    unsupported("audio"),
+    unsupported("prediction"),
+    unsupported("web_search_options"),
+    unsupported("reasoning_effort", "\"none\""),
+    unsupported("verbosity", "\"medium\""),
+    unsupported("store", "false"),
+    ignored_field("parallel_tool_calls"),
+};
+const Schema kSchema({kFields, sampling_fields(), openai_fields()});
+
+class Writer final : public OpenaiWriter {
+ public:
+  Writer(const ServeEnv& env, const Job& job, bool include_usage)
+      : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk"}, env, job, include_usage) {}
+
+  void begin(int64_t, std::string& out) override {
+    for (int i = 0; i < n_choices(); ++i) append_chunk(i, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}", out);
+  }
+
+ private:
+  void append_delta(int, std::string_view text, std::string& out) override {
+    out += "\"delta\":{";
+    if (!text.empty()) {
+      out += "\"content\":";
+      append_json_string(out, text);
+    }
+    out += '}';
+  }
+  void append_whole(int, std::string_view text, std::string& out) override {
+    out += "\"message\":{\"role\":\"assistant\",\"content\":";
+    append_json_string(out, text);
+    out += ",\"refusal\":null}";
+  }
+  void append_logprobs(int, std::span<const TokenText> tokens, std::string& out) override {
+    if (!want_logprobs())
+      out += "null";
+    else
+      append_chat_logprobs(out, tokens, tokenizer());
+  }
+};
+
+ApiResult<int> read_logprobs(const Args& args) {
+  const bool wanted = args.flag("logprobs", false);
+  if (args.has("top_logprobs") && args.integer("top_logprobs", 0) > 0 && !wanted)
+    return refuse(bad_field("top_logprobs", "needs \"logprobs\": true"));
+  return wanted ? static_cast<int>(args.integer("top_logprobs", 0)) : -1;
+}
+
+ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
+  const Args& args = request.args;
+  Job job;
+  QR_TRY(const OpenaiCommon common, read_openai(request, env, job));
+  QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
+  QR_TRY(Json messages, read_messages(args.find("messages"), env.limits));
+  QR_TRY(job.prompts.emplace_back(), render_chat(std::move(messages), args.find("chat_template_kwargs"),
+                                                 args.flag("add_generation_prompt", true), env));
+  if (env.plain_chat && job.generation.stops.size() < StopStrings::kMaxStrings)
+    job.generation.stops.emplace_back(plain_template_stop());
+  job.prompt_field = "messages";
+  job.writer = std::make_unique<Writer>(env, job, common.include_usage);
+  return Call(std::move(job));
+}
+
+const Api kApi{{{.method = "POST", .path = "/v1/chat/completions", .schema = &kSchema, .parse = &parse}}};
+QR_REGISTER(Api, "openai_chat", kApi);
+
+}  // namespace
+}  // namespace quire

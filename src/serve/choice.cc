@@ -1,0 +1,50 @@
+#include "serve/choice.h"
+
+namespace quire {
+
+Choice::Choice(const ChoiceSetup& setup)
+    : index(setup.index),
+      prompt(setup.prompt),
+      reply_(*setup.reply),
+      notify_every_(setup.notify_every),
+      channel_(setup.channel_bytes),
+      text_(*setup.tokenizer, setup.text) {}
+
+void Choice::on_token(SeqId id, const TokenEvent& event) {
+  seq.store(id, std::memory_order_relaxed);  // start() stores it too, perhaps later
+  const bool fits = channel_.push(event);
+  if (++n_pushed_ % notify_every_ == 0 || !fits) reply_.notify();
+}
+
+void Choice::on_finish(SeqId, Finish how, const Usage& usage, const std::string& error) {
+  finish_ = how;
+  usage_ = usage;
+  error_ = error;
+  finished_.store(true, std::memory_order_release);
+  reply_.notify();
+}
+
+int64_t Choice::take_tokens() {
+  const bool finished = finished_.load(std::memory_order_acquire);  // before popping: then every token is seen
+  const int64_t before = n_tokens_;
+  TokenEvent event;
+  while (channel_.pop(event)) {
+    if (text_.stopped()) continue;
+    text_.push(event);
+    logprob_sum_ += static_cast<double>(event.logprob);
+    ++n_tokens_;
+  }
+  if (finished) {
+    text_.finish();
+    ended_ = true;
+  }
+  return n_tokens_ - before;
+}
+
+bool Choice::wants_cancel() {
+  if (cancelled_ || ended_ || !text_.stopped()) return false;
+  cancelled_ = true;
+  return true;
+}
+
+}  // namespace quire

@@ -1,0 +1,81 @@
+// One sequence of a request, between the engine thread, which is told to leave tokens here, and the io thread, which
+// takes them and keeps the choice's text. The two meet in the channel and in one flag.
+#pragma once
+#include <atomic>
+#include <string>
+
+#include "engine/request.h"
+#include "http/server.h"
+#include "serve/api.h"
+#include "serve/channel.h"
+#include "serve/text_stream.h"
+
+namespace quire {
+
+struct ChoiceSetup {
+  Reply* reply = nullptr;  // notified when there is something to take; outlives the choice
+  const Tokenizer* tokenizer = nullptr;
+  TextStreamOptions text;
+  int64_t channel_bytes = 0;
+  int notify_every = 1;  // tokens
+  int index = 0;         // prompt · best_of + candidate
+  size_t prompt = 0;
+};
+
+class Choice final : public EventSink {
+ public:
+  explicit Choice(const ChoiceSetup& setup);
+
+  // --- engine thread ---
+  void on_token(SeqId id, const TokenEvent& event) override;
+  void on_finish(SeqId id, Finish how, const Usage& usage, const std::string& error) override;
+
+  // --- any thread ---
+  std::atomic<SeqId> seq{0};  // 0: not submitted yet
+  const int index;
+  const size_t prompt;
+
+  // --- io thread ---
+  // Takes what the engine left; returns how many tokens were new to the text. `ended` then says whether the sequence is
+  // over and all of it was taken.
+  int64_t take_tokens();
+  bool ended() const { return ended_; }
+  bool overflowed() const { return channel_.overflowed(); }
+  // A stop string is complete and the engine goes on: true once.
+  bool wants_cancel();
+
+  TextStream& text() { return text_; }
+  const TextStream& text() const { return text_; }
+  int64_t n_tokens() const { return n_tokens_; }  // up to the one that completed a stop string
+  double mean_logprob() const { return n_tokens_ > 0 ? logprob_sum_ / static_cast<double>(n_tokens_) : 0.0; }
+  // REQUIRES ended().
+  Finish finish() const { return finish_; }
+  const Usage& usage() const { return usage_; }
+  const std::string& error() const { return error_; }
+  int64_t n_generated() const { return text_.stopped() ? n_tokens_ : usage_.n_generated; }
+  FinishReason reason() const {
+    return finish_ == Finish::length && !text_.stopped() ? FinishReason::length : FinishReason::stop;
+  }
+
+  bool told = false;    // its end is written
+  int64_t last_ns = 0;  // of the last tokens, 0: none yet
+
+ private:
+  Reply& reply_;
+  const int notify_every_;
+  TokenChannel channel_;
+  int n_pushed_ = 0;  // engine thread
+
+  // Written by the engine thread before finished_ is set.
+  Finish finish_ = Finish::stop;
+  Usage usage_;
+  std::string error_;
+  std::atomic<bool> finished_{false};
+
+  TextStream text_;
+  bool ended_ = false, cancelled_ = false;
+  int64_t n_tokens_ = 0;
+  double logprob_sum_ = 0;
+};
+
+}  // namespace quire

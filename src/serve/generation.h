@@ -1,0 +1,38 @@
+// What a request asks of the engine, in any dialect: the union of the sampling names that servers share, checked and
+// turned into values. One table of fields, one reader.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sample/sampling_params.h"
+#include "serve/schema.h"
+
+namespace quire {
+
+struct Generation {
+  SamplingParams sampling;  // the seed is that of the first choice; choice i gets seed + i
+  bool seed_given = false;
+  int64_t max_tokens = 0;          // 0: as many as the context has room for
+  std::vector<std::string> stops;  // none of them empty
+  std::vector<Token> stop_ids;     // beside the model's end tokens
+  bool ignore_eos = false;
+  bool include_stop = false;  // the stop string is part of the text
+  bool skip_special = true;   // control tokens have no text
+  int n = 1;                  // choices of each prompt in the answer
+  int best_of = 1;            // ≥ n: sequences run for each prompt
+  uint64_t cache_salt = 0;
+  int priority = 0;
+};
+
+// Sampling and engine fields, supported and not; and what every dialect of OpenAI's knows beside them.
+std::span<const Field> sampling_fields();
+std::span<const Field> openai_fields();
+
+// REQUIRES args checked by a schema with sampling_fields(). n_logprobs, and the seed where none was given, are left to
+// the caller.
+ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limits, int n_vocab);
+
+// A list of token ids, each in [0, n_vocab). Appends to `out`.
+ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vocab, std::vector<Token>& out);
+
+}  // namespace quire

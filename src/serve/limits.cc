@@ -1,0 +1,31 @@
+#include "serve/limits.h"
+
+namespace quire {
+namespace {
+
+constexpr LimitRow kRows[] = {
+    {"n_choices", &ServeLimits::n_choices, "largest n and best_of"},
+    {"n_prompts", &ServeLimits::n_prompts, "entries of a list of prompts"},
+    {"n_sequences", &ServeLimits::n_sequences, "prompts × best_of of one request"},
+    {"n_logprobs", &ServeLimits::n_logprobs, "largest logprobs and top_logprobs"},
+    {"n_logit_bias", &ServeLimits::n_logit_bias, "entries of logit_bias"},
+    {"n_stops", &ServeLimits::n_stops, "entries of stop"},
+    {"stop_bytes", &ServeLimits::stop_bytes, "bytes of one stop string"},
+    {"n_stop_ids", &ServeLimits::n_stop_ids, "entries of stop_token_ids"},
+    {"n_messages", &ServeLimits::n_messages, "messages of a conversation"},
+    {"n_parts", &ServeLimits::n_parts, "parts of one message's content"},
+    {"n_template_kwargs", &ServeLimits::n_template_kwargs, "entries of chat_template_kwargs"},
+    {"name_bytes", &ServeLimits::name_bytes, "bytes of model, user, cache_salt and other short strings"},
+    {"n_warned", &ServeLimits::n_warned, "unknown fields named in x-quire-warning"},
+    {"n_detokenize", &ServeLimits::n_detokenize, "token ids of a detokenize request"},
+    {"channel_bytes", &ServeLimits::channel_bytes, "unread tokens of one sequence before it is cancelled"},
+    {"prep_queue", &ServeLimits::prep_queue, "requests waiting to be parsed and tokenised"},
+    {"prep_bytes", &ServeLimits::prep_bytes, "bytes of their bodies together"},
+    {"max_retry_after_s", &ServeLimits::max_retry_after_s, "bound of the predicted Retry-After"},
+};
+
+}  // namespace
+
+std::span<const LimitRow> limit_rows() { return kRows; }
+
+}  // namespace quire

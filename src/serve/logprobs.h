@@ -1,0 +1,21 @@
+// Logprobs in the two forms that OpenAI gives them. Pure functions.
+#pragma once
+#include <span>
+#include <string>
+
+#include "serve/api.h"
+
+namespace quire {
+
+// The text of one token, control tokens by name: valid UTF-8, or "bytes:\xe2\x80" where its bytes are not. "token:512"
+// where the tokenizer does not know it.
+std::string token_name(const Tokenizer& tokenizer, Token id);
+
+// Chat: {"content":[{"token","logprob","bytes","top_logprobs":[…]}],"refusal":null}
+void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
+
+// Completions: {"tokens":[],"token_logprobs":[],"top_logprobs":[{}],"text_offset":[]}. Each map holds the chosen token
+// and the largest ones, under distinct names.
+void append_completion_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
+
+}  // namespace quire

@@ -1,0 +1,115 @@
+#include "serve/messages.h"
+
+#include <array>
+#include <ctime>
+
+#include "text/chat_prompt.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kMessage[] = {
+    field_of("role", kString),
+    field_of("content", kString | kArray),
+    field_of("name", kString, &ServeLimits::name_bytes),
+    field_of("reasoning_content", kString),
+    unsupported("tool_calls", "[]"),
+    unsupported("tool_call_id"),
+    unsupported("function_call"),
+    unsupported("audio"),
+    ignored_field("refusal"),
+    ignored_field("annotations"),
+};
+constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations")};
+const Schema kMessageSchema({kMessage});
+const Schema kPartSchema({kPart});
+
+constexpr std::string_view kPlainTemplate =
+    "{% for message in messages %}"
+    "{% if message['role'] == 'system' %}{{ message['content'] }}\n\n"
+    "{% else %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}";
+
+ApiResult<std::string> read_role(const Args& message, const std::string& path) {
+  static constexpr std::array<std::string_view, 4> kRoles{"system", "user", "assistant", "developer"};
+  if (!message.has("role")) return refuse(missing_field(at_key(path, "role")));
+  const std::string_view role = message.text("role");
+  if (role == "tool" || role == "function") return refuse(unsupported_field(at_key(path, "role"), "tools are not"));
+  if (role == "developer") return std::string("system");  // what templates know it as
+  for (const std::string_view known : kRoles)
+    if (role == known) return std::string(role);
+  return refuse(
+      bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be system, developer, user or assistant"));
+}
+
+ApiResult<std::string> read_parts(const Json::Array& parts, const std::string& path, const ServeLimits& limits) {
+  const auto n = static_cast<int64_t>(parts.size());
+  if (n > limits.n_parts) return refuse(over_limit(path, "parts", n, limits.n_parts));
+  std::string text;
+  for (int64_t i = 0; i < n; ++i) {
+    const std::string at = at_index(path, i);
+    const Json& part = parts[static_cast<size_t>(i)];
+    const Json* type = part.find("type");
+    if (type != nullptr && type->as_string() != nullptr && *type->as_string() != "text")
+      return refuse(unsupported_field(at_key(at, "type"), "'" + shown(*type->as_string()) + "'; only text is"));
+    QR_TRY(const Args args, kPartSchema.check(part, limits, at));
+    if (!args.has("type")) return refuse(missing_field(at_key(at, "type")));
+    if (!args.has("text")) return refuse(missing_field(at_key(at, "text")));
+    if (i > 0) text += '\n';
+    text += args.text("text");
+  }
+  return text;
+}
+
+ApiResult<Json> read_message(const Json& message, const std::string& path, const ServeLimits& limits) {
+  QR_TRY(const Args args, kMessageSchema.check(message, limits, path));
+  QR_TRY(std::string role, read_role(args, path));
+  const Json* content = args.find("content");
+  if (content == nullptr) return refuse(missing_field(at_key(path, "content")));
+  Json out;
+  out.set("role", std::move(role));
+  if (const Json::Array* parts = content->as_array()) {
+    QR_TRY(std::string text, read_parts(*parts, at_key(path, "content"), limits));
+    out.set("content", std::move(text));
+  } else {
+    out.set("content", *content);
+  }
+  for (const std::string_view more : {"name", "reasoning_content"})
+    if (args.has(more)) out.set(std::string(more), args.text(more));
+  return out;
+}
+
+}  // namespace
+
+std::string_view plain_template() { return kPlainTemplate; }
+std::string_view plain_template_stop() { return "\nUser:"; }
+
+ApiResult<Json> read_messages(const Json* messages, const ServeLimits& limits) {
+  if (messages == nullptr) return refuse(missing_field("messages"));
+  const auto& list = *messages->as_array();
+  if (list.empty()) return refuse(bad_field("messages", "is empty"));
+  Json::Array out;
+  for (size_t i = 0; i < list.size(); ++i) {
+    QR_TRY(Json message, read_message(list[i], at_index("messages", static_cast<int64_t>(i)), limits));
+    out.push_back(std::move(message));
+  }
+  return Json(std::move(out));
+}
+
+ApiResult<std::vector<Token>> render_chat(Json messages,
+                                          const Json* kwargs,
+                                          bool add_generation_prompt,
+                                          const ServeEnv& env) {
+  TemplateInput input;
+  input.messages = std::move(messages);
+  input.add_generation_prompt = add_generation_prompt;
+  input.now = local_time_text(std::time(nullptr));
+  if (kwargs != nullptr) input.extra = *kwargs;
+  Result<std::vector<Token>> prompt = chat_prompt(*env.chat, *env.tokenizer, std::move(input));
+  if (!prompt) return refuse(to_http_error(prompt.error(), "messages"));
+  if (prompt->empty()) return refuse(bad_field("messages", "rendered by the chat template hold no tokens"));
+  return std::move(*prompt);
+}
+
+}  // namespace quire

@@ -1,0 +1,25 @@
+// A conversation as every chat dialect gives it to the model: messages checked and brought into the one form that
+// templates take, then rendered and tokenised so that text of the user never becomes a control token.
+#pragma once
+#include "serve/api.h"
+#include "text/chat_template.h"
+
+namespace quire {
+
+// "messages": roles system, developer (becomes system), user, assistant; content a string or text parts, which are
+// joined by line breaks. What is not supported yet (tool calls, images, audio) is refused by its path.
+ApiResult<Json> read_messages(const Json* messages, const ServeLimits& limits);
+
+// The prompt's tokens. BOS is put in front where the tokenizer wants one and the template has not written it. `kwargs`
+// may be null. Refuses (field "messages") with the template's own words.
+ApiResult<std::vector<Token>> render_chat(Json messages,
+                                          const Json* kwargs,
+                                          bool add_generation_prompt,
+                                          const ServeEnv& env);
+
+// Jinja source for models whose file has no template: "User: …", "Assistant: …".
+std::string_view plain_template();
+// Ends an answer under the plain template, which has no token for it.
+std::string_view plain_template_stop();
+
+}  // namespace quire

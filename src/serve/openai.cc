@@ -1,0 +1,142 @@
+#include "serve/openai.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "serve/seeds.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kStreamOptions[] = {
+    flag_field("include_usage"),
+    ignored_field("include_obfuscation"),
+    unsupported("continuous_usage_stats", "false"),
+};
+
+ApiResult<bool> read_stream_options(const Args& args, const ServeEnv& env, bool stream) {
+  const Json* options = args.find("stream_options");
+  if (options == nullptr) return false;
+  if (!stream) return refuse(bad_field("stream_options", "is only for requests with \"stream\": true"));
+  static const Schema schema({kStreamOptions});
+  QR_TRY(const Args inner, schema.check(*options, env.limits, "stream_options"));
+  return inner.flag("include_usage", false);
+}
+
+std::string hex(uint64_t v) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out(16, '0');
+  for (size_t i = 16; i-- > 0; v >>= 4) out[i] = kHex[v & 15];
+  return out;
+}
+
+}  // namespace
+
+ApiResult<std::string> check_model(std::string_view model, const ServeEnv& env) {
+  if (std::find(env.models.begin(), env.models.end(), model) != env.models.end()) return std::string();
+  if (env.strict_model)
+    return refuse(HttpError{404, "the model '" + shown(model) + "' does not exist here: '" + env.models[0] + "' does",
+                            "invalid_request_error", "model", "model_not_found"});
+  if (model.empty()) return std::string();
+  std::string warning = "model ";
+  append_header_text(warning, model);
+  warning += " is not loaded; answered by ";
+  append_header_text(warning, env.models[0]);
+  return warning;
+}
+
+ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job) {
+  const Args& args = request.args;
+  QR_TRY(const std::string model_warning, check_model(args.text("model"), env));
+  QR_TRY(job.generation, read_generation(args, env.limits, env.tokenizer->n_vocab()));
+  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
+  job.stream = args.flag("stream", false);
+  OpenaiCommon common;
+  QR_TRY(common.include_usage, read_stream_options(args, env, job.stream));
+  if (!model_warning.empty()) job.headers.push_back({std::string(kWarningHeader), model_warning});
+  return common;
+}
+
+void append_openai_usage(std::string& out, const UsageTotals& usage) {
+  out += "{\"prompt_tokens\":" + std::to_string(usage.n_prompt) +
+         ",\"completion_tokens\":" + std::to_string(usage.n_generated) +
+         ",\"total_tokens\":" + std::to_string(usage.n_prompt + usage.n_generated) +
+         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) + "}}";
+}
+
+OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool include_usage)
+    : tokenizer_(env.tokenizer),
+      n_choices_(static_cast<int>(job.prompts.size()) * job.generation.n),
+      want_logprobs_(job.generation.sampling.n_logprobs >= 0),
+      include_usage_(include_usage) {
+  std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
+  append_json_string(rest, env.models[0]);
+  rest += ",\"choices\":[";
+  const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + hex(env.seeds->next()) + "\",\"object\":\"";
+  head_ = id + std::string(form.object) + rest;
+  chunk_head_ = "data: " + id + std::string(form.chunk_object) + rest;
+}
+
+void OpenaiWriter::append_chunk(int choice, std::string_view content, std::string& out) {
+  out += chunk_head_;
+  out += "{\"index\":" + std::to_string(choice) + ",";
+  out += content;
+  out += ",\"logprobs\":null";
+  close_chunk("null", out);
+}
+
+void OpenaiWriter::close_chunk(std::string_view finish, std::string& out) {
+  out += ",\"finish_reason\":";
+  out += finish;
+  out += include_usage_ ? "}],\"usage\":null}\n\n" : "}]}\n\n";
+}
+
+void OpenaiWriter::begin(int64_t, std::string&) {}
+
+void OpenaiWriter::delta(int choice, const Delta& delta, std::string& out) {
+  out += chunk_head_;
+  out += "{\"index\":" + std::to_string(choice) + ",";
+  append_delta(choice, delta.text, out);
+  out += ",\"logprobs\":";
+  append_logprobs(choice, delta.tokens, out);
+  close_chunk("null", out);
+}
+
+void OpenaiWriter::finish(int choice, FinishReason reason, std::string& out) {
+  out += chunk_head_;
+  out += "{\"index\":" + std::to_string(choice) + ",";
+  append_delta(choice, {}, out);
+  out += ",\"logprobs\":null";
+  close_chunk("\"" + std::string(finish_name(reason)) + "\"", out);
+}
+
+void OpenaiWriter::end(const UsageTotals& usage, std::string& out) {
+  if (include_usage_) {
+    out += chunk_head_;
+    out += "],\"usage\":";
+    append_openai_usage(out, usage);
+    out += "}\n\n";
+  }
+  out += "data: [DONE]\n\n";
+}
+
+void OpenaiWriter::error(const HttpError& error, std::string& out) {
+  append_sse_event(out, "error", "", error_body(error));
+}
+
+std::string OpenaiWriter::body(std::span<const ChoiceResult> choices, const UsageTotals& usage) {
+  std::string out = head_;
+  for (const ChoiceResult& choice : choices) {
+    if (&choice != choices.data()) out += ',';
+    out += "{\"index\":" + std::to_string(choice.index) + ",";
+    append_whole(choice.index, choice.whole.text, out);
+    out += ",\"logprobs\":";
+    append_logprobs(choice.index, choice.whole.tokens, out);
+    out += ",\"finish_reason\":\"" + std::string(finish_name(choice.finish)) + "\"}";
+  }
+  out += "],\"usage\":";
+  append_openai_usage(out, usage);
+  return out + "}";
+}
+
+}  // namespace quire

@@ -1,0 +1,56 @@
+// What OpenAI's generating endpoints share: reading the common fields, and writing chunks and whole answers around the
+// part in which they differ. A chunk is a prefix built once per request, the delta, and a fixed tail.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "serve/api.h"
+
+namespace quire {
+
+// Common fields into `job`: generation, seed, stream, warnings. False in include_usage unless asked for.
+struct OpenaiCommon {
+  bool include_usage = false;
+};
+ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job);
+// 404 for another model's name with strict_model; the warning otherwise, empty for our own.
+ApiResult<std::string> check_model(std::string_view model, const ServeEnv& env);
+// {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}
+void append_openai_usage(std::string& out, const UsageTotals& usage);
+
+class OpenaiWriter : public ReplyWriter {
+ public:
+  struct Form {
+    std::string_view id_prefix, object, chunk_object;
+  };
+  OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool include_usage);
+
+  void begin(int64_t n_prompt, std::string& out) override;
+  void delta(int choice, const Delta& delta, std::string& out) override;
+  void finish(int choice, FinishReason reason, std::string& out) override;
+  void end(const UsageTotals& usage, std::string& out) override;
+  void error(const HttpError& error, std::string& out) override;
+  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override;
+
+ protected:
+  // What a choice holds in a chunk, and in a whole answer: "text":"…" or "delta":{…}, without index and logprobs.
+  virtual void append_delta(int choice, std::string_view text, std::string& out) = 0;
+  virtual void append_whole(int choice, std::string_view text, std::string& out) = 0;
+  // An object, or null.
+  virtual void append_logprobs(int choice, std::span<const TokenText> tokens, std::string& out) = 0;
+  // A chunk for what begins a choice's stream.
+  void append_chunk(int choice, std::string_view content, std::string& out);
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  int n_choices() const { return n_choices_; }
+  bool want_logprobs() const { return want_logprobs_; }
+
+ private:
+  void close_chunk(std::string_view finish, std::string& out);
+
+  const Tokenizer* tokenizer_;
+  const int n_choices_;
+  const bool want_logprobs_, include_usage_;
+  std::string head_, chunk_head_;  // up to "choices":[
+};
+
+}  // namespace quire

@@ -1,0 +1,88 @@
+// Operators' endpoints, the model list, the registry, and the table of limits.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "serve/api.h"
+#include "serve/testing.h"
+
+namespace quire {
+namespace {
+
+TEST(Ops, HealthVersionModels) {
+  TestServer s;
+  s.options.models = {"tiny", "also/tiny"};
+  s.start();
+  EXPECT_EQ(s.get("/health").status, 200);
+  EXPECT_EQ(s.get("/ready").body, R"({"status":"ok"})");
+  EXPECT_EQ(text_at(json_at(parse_json(s.get("/version").body), "version")), QR_VERSION);
+  const Json list = parse_json(s.get("/v1/models").body);
+  EXPECT_EQ(text_at(json_at(list, "object")), "list");
+  EXPECT_EQ(text_at(json_at(list, "data", 1, "id")), "also/tiny");
+  EXPECT_EQ(int_at(json_at(list, "data", 0, "max_model_len")), 4096);
+  EXPECT_EQ(text_at(json_at(parse_json(s.get("/v1/models/also%2Ftiny").body), "id")), "also/tiny");
+}
+
+TEST(Ops, TokenizeAndBack) {
+  TestServer s;
+  s.start();
+  const auto tokens = [&](const std::string& body) {
+    return json_at(parse_json(s.post("/tokenize", body).body), "tokens").dump();
+  };
+  EXPECT_EQ(tokens(R"({"content":"a b"})"), "[100,259,101]");
+  EXPECT_EQ(tokens(R"({"prompt":"a","add_special":true})"), "[1,100]");
+  EXPECT_EQ(tokens(R"({"text":"</s>"})"), "[2]");
+  EXPECT_EQ(tokens(R"({"text":"</s>","parse_special":false})"), "[63,50,118,65]");
+  EXPECT_EQ(int_at(json_at(parse_json(s.post("/tokenize", R"({"content":"abab"})").body), "count")), 2);
+  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[100,259,101,2]})").body, R"({"content":"a b</s>"})");
+  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[100,2],"special":false})").body, R"({"content":"a"})");
+  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[]})").body, R"({"content":""})");
+}
+
+TEST(Ops, MetricsCountWhatHappened) {
+  TestServer s;
+  s.start();
+  for (int i = 0; i < 3; ++i) s.post("/v1/completions", R"({"prompt":"x","max_tokens":4})");
+  s.stream("/v1/completions", R"({"prompt":"x","max_tokens":100,"stream":true})");
+  s.post("/v1/completions", R"({"prompt":""})");
+  EXPECT_EQ(s.metric("quire_requests_total{endpoint=\"/v1/completions\",status=\"200\"}"), "4");
+  EXPECT_EQ(s.metric("quire_requests_total{endpoint=\"/v1/completions\",status=\"400\"}"), "1");
+  EXPECT_EQ(s.metric("quire_rejected_total{reason=\"invalid_value\"}"), "1");
+  EXPECT_EQ(s.metric("quire_request_success_total{finished_reason=\"length\"}"), "3");
+  EXPECT_EQ(s.metric("quire_request_success_total{finished_reason=\"stop\"}"), "1");
+  EXPECT_EQ(s.metric("quire_time_to_first_token_seconds_count"), "4");
+  EXPECT_EQ(s.metric("quire_request_generation_tokens_sum"), "36");
+  EXPECT_EQ(s.metric("quire_generation_tokens_total"), "36");
+  EXPECT_EQ(s.metric("quire_num_requests_running"), "0");
+  EXPECT_NE(s.metric("quire_http_requests_total"), "");
+  EXPECT_NE(s.metric("quire_kv_blocks{state=\"free\"}"), "");
+  EXPECT_NE(s.metric("quire_computed_tokens_total{cause=\"recomputed\"}"), "");
+}
+
+// One dialect, one file, registered under its name.
+TEST(Apis, RegistryEqualsTheFiles) {
+  const std::filesystem::path folder = "src/serve/apis";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "not in the repository root";
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".cc") files.push_back(entry.path().stem());
+  std::sort(files.begin(), files.end());
+  EXPECT_EQ(Registry<Api>::get().names(), files);
+}
+
+// docs/serve.md lists every limit with its default.
+TEST(Limits, TheDocumentAgrees) {
+  std::ifstream in("docs/serve.md");
+  if (!in) GTEST_SKIP() << "not in the repository root";
+  std::ostringstream text;
+  text << in.rdbuf();
+  const ServeLimits defaults;
+  for (const LimitRow& row : limit_rows()) {
+    const std::string want = "| `" + std::string(row.name) + "` | " + std::to_string(defaults.*row.value) + " |";
+    EXPECT_NE(text.str().find(want), std::string::npos) << want;
+  }
+  EXPECT_EQ(limit_rows().size() * sizeof(int64_t), sizeof(ServeLimits)) << "a limit is missing in limit_rows()";
+}
+
+}  // namespace
+}  // namespace quire

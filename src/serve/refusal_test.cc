@@ -1,0 +1,301 @@
+// What is refused, how, and that nothing reached the engine: OpenAI's error object with the field, the limit and the
+// value that came.
+#include "serve/testing.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kText = "/v1/completions";
+constexpr const char* kChat = "/v1/chat/completions";
+
+struct Refusal {
+  const char* path;
+  std::string body;
+  std::string param;    // "": null
+  std::string message;  // a part of it
+  int status = 400;
+};
+
+void PrintTo(const Refusal& r, std::ostream* out) { *out << r.path << " " << r.body.substr(0, 200); }
+
+std::string text(const std::string& more) { return R"({"prompt":"x",)" + more + "}"; }
+std::string chat(const std::string& more) { return R"({"messages":[{"role":"user","content":"x"}],)" + more + "}"; }
+std::string message(const std::string& one) { return "{\"messages\":[" + one + "]}"; }
+std::string list_of_n(int n, const std::string& one) {
+  std::string out = "[";
+  for (int i = 0; i < n; ++i) out += (i > 0 ? "," : "") + one;
+  return out + "]";
+}
+
+std::vector<Refusal> bad_bodies_and_prompts() {
+  const std::string depth = std::string(70, '[') + std::string(70, ']');
+  return {
+      // bytes and JSON
+      {kText, "", "", "JSON"},
+      {kText, "{", "", "JSON"},
+      {kText, "null", "", "must be a JSON object"},
+      {kText, "[]", "", "must be a JSON object"},
+      {kText, "\"x\"", "", "must be a JSON object"},
+      {kText, R"({"prompt":"x"} x)", "", "JSON"},
+      {kText, R"({"prompt":"x","prompt":"y"})", "", "JSON"},
+      {kText, R"({"prompt":"\ud800"})", "", "JSON"},
+      {kText, "{\"prompt\":\"\xff\"}", "", "JSON"},
+      {kText, R"({"prompt":"x","temperature":1e999})", "", "JSON"},
+      {kText, R"({"prompt":"x","temperature":NaN})", "", "JSON"},
+      {kText, text("\"zzz\":" + depth), "", "limit of 64"},
+      // prompts
+      {kText, "{}", "prompt", "is required"},
+      {kText, R"({"prompt":null})", "prompt", "is required"},
+      {kText, R"({"prompt":""})", "prompt", "is empty"},
+      {kText, R"({"prompt":[]})", "prompt", "is empty"},
+      {kText, R"({"prompt":[""]})", "prompt[0]", "is empty"},
+      {kText, R"({"prompt":[[]]})", "prompt[0]", "is empty"},
+      {kText, R"({"prompt":5})", "prompt", "must be a string or an array"},
+      {kText, R"({"prompt":["x",5]})", "prompt[1]", "one kind"},
+      {kText, R"({"prompt":["x",[5]]})", "prompt[1]", "one kind"},
+      {kText, R"({"prompt":[5,"x"]})", "prompt[1]", "must be an integer"},
+      {kText, R"({"prompt":[-1]})", "prompt[0]", "is -1: token ids go from 0 to 266"},
+      {kText, R"({"prompt":[5,267]})", "prompt[1]", "is 267: token ids go from 0 to 266"},
+      {kText, R"({"prompt":[2147483648]})", "prompt[0]", "is 2147483648"},
+      {kText, R"({"prompt":[1.5]})", "prompt[0]", "must be an integer"},
+      {kText, R"({"prompt":["x"],"n":128,"best_of":129})", "best_of", "is 129: the maximum is 128"},
+      {kText, "{\"prompt\":" + list_of_n(1025, "\"x\"") + "}", "prompt", "has 1025 entries: the limit is 1024"},
+      {kText, R"({"n":128,"prompt":)" + list_of_n(9, "\"x\"") + "}", "prompt", "has 1152 sequences"},
+      {kText, "{\"prompt\":" + list_of_n(200, "7") + "}", "prompt", "has 200 tokens: the context has room for 128"},
+      {kText, "{\"prompt\":" + list_of_n(128, "7") + "}", "prompt", "has 128 tokens: the context has room for 128"},
+      {kText, "{\"prompt\":[[7]," + list_of_n(128, "7") + "]}", "prompt[1]", "has 128 tokens"},
+  };
+}
+
+std::vector<Refusal> bad_values() {
+  std::string bias = "{";
+  for (int i = 0; i < 1025; ++i) bias += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
+  bias += "}";
+  return {
+      {kText, text(R"("max_tokens":-1)"), "max_tokens", "is -1: the minimum is 1"},
+      {kText, text(R"("max_tokens":0)"), "max_tokens", "is 0: the minimum is 1"},
+      {kText, text(R"("max_tokens":1.5)"), "max_tokens", "must be an integer"},
+      {kText, text(R"("max_tokens":"10")"), "max_tokens", "must be an integer"},
+      {kText, text(R"("n":0)"), "n", "is 0: the minimum is 1"},
+      {kText, text(R"("n":-1)"), "n", "is -1"},
+      {kText, text(R"("n":1000000000)"), "n", "is 1000000000: the maximum is 128"},
+      {kText, text(R"("n":4,"best_of":2)"), "best_of", "is 2: it must be at least n, which is 4"},
+      {kText, text(R"("n":1,"best_of":2,"stream":true)"), "best_of", "cannot be streamed"},
+      {kText, text(R"("logprobs":21)"), "logprobs", "is 21: the maximum is 20"},
+      {kText, text(R"("logprobs":-1)"), "logprobs", "is -1"},
+      {kText, text(R"("logprobs":true)"), "logprobs", "must be an integer"},
+      {kChat, chat(R"("logprobs":true,"top_logprobs":21)"), "top_logprobs", "is 21: the maximum is 20"},
+      {kChat, chat(R"("top_logprobs":2)"), "top_logprobs", "needs"},
+      {kText, text(R"("temperature":-1)"), "temperature", "is -1: the minimum is 0"},
+      {kText, text(R"("temperature":1e308)"), "temperature", "the maximum is 100"},
+      {kText, text(R"("temperature":"1")"), "temperature", "must be a number"},
+      {kText, text(R"("top_p":1.1)"), "top_p", "is 1.1: the maximum is 1"},
+      {kText, text(R"("top_p":-0.1)"), "top_p", "is -0.1"},
+      {kText, text(R"("top_k":-2)"), "top_k", "is -2: the minimum is -1"},
+      {kText, text(R"("top_k":2147483648)"), "top_k", "is 2147483648"},
+      {kText, text(R"("min_p":2)"), "min_p", "is 2"},
+      {kText, text(R"("seed":1.5)"), "seed", "must be an integer"},
+      {kText, text(R"("seed":18446744073709551616)"), "seed", "maximum"},
+      {kText, text(R"("seed":1,"random_seed":2)"), "random_seed", "differs from 'seed'"},
+      {kText, text(R"("stop":"")"), "stop", "empty string"},
+      {kText, text(R"("stop":["a",""])"), "stop", "empty string"},
+      {kText, text(R"("stop":[1])"), "stop[0]", "must be a string"},
+      {kText, text("\"stop\":" + list_of_n(17, "\"x\"")), "stop", "has 17 entries: the limit is 16"},
+      {kText, text("\"stop\":\"" + std::string(1025, 'x') + "\""), "stop",
+       "has 1025 bytes in one string: the limit is 1024"},
+      {kText, text("\"stop_token_ids\":" + list_of_n(129, "5")), "stop_token_ids", "has 129 entries: the limit is 128"},
+      {kText, text(R"("stop_token_ids":[-1])"), "stop_token_ids[0]", "is -1"},
+      {kText, text(R"("logit_bias":{"abc":1})"), "logit_bias.abc", "is no token id: ids go from 0 to 266"},
+      {kText, text(R"("logit_bias":{"-1":1})"), "logit_bias.-1", "is no token id"},
+      {kText, text(R"("logit_bias":{"267":1})"), "logit_bias.267", "is no token id"},
+      {kText, text(R"("logit_bias":{"5":101})"), "logit_bias.5", "-100 to 100"},
+      {kText, text(R"("logit_bias":{"5":1e308})"), "logit_bias.5", "-100 to 100"},
+      {kText, text(R"("logit_bias":{"5":"x"})"), "logit_bias.5", "must be a number"},
+      {kText, text("\"logit_bias\":" + bias), "logit_bias", "has 1025 entries: the limit is 1024"},
+      {kText, text("\"model\":\"" + std::string(257, 'm') + "\""), "model", "has 257 bytes: the limit is 256"},
+      {kText, text(R"("stream":"yes")"), "stream", "must be a boolean"},
+      {kText, text(R"("stream_options":{"include_usage":true})"), "stream_options", "only for requests with"},
+      {kText, text(R"("stream":true,"stream_options":5)"), "stream_options", "must be an object"},
+      {kText, text(R"("stream":true,"stream_options":{"include_usage":5})"), "stream_options.include_usage",
+       "must be a boolean"},
+      {kText, text(R"("priority":1001)"), "priority", "is 1001"},
+  };
+}
+
+std::vector<Refusal> unsupported_fields() {
+  return {
+      {kText, text(R"("suffix":"x")"), "suffix", "not supported yet"},
+      {kText, text(R"("echo":true,"logprobs":1)"), "echo", "together with logprobs"},
+      {kText, text(R"("presence_penalty":0.5)"), "presence_penalty", "not supported yet: only 0 is"},
+      {kText, text(R"("frequency_penalty":-0.5)"), "frequency_penalty", "not supported yet"},
+      {kText, text(R"("repetition_penalty":1.1)"), "repetition_penalty", "only 1 is"},
+      {kText, text(R"("prompt_logprobs":-1)"), "prompt_logprobs", "not supported yet"},
+      {kText, text(R"("n_keep":-5)"), "n_keep", "not supported yet"},
+      {kText, text(R"("n_discard":-5)"), "n_discard", "not supported yet"},
+      {kText, text(R"("grammar":"root ::= x")"), "grammar", "not supported yet"},
+      {kText, text(R"("min_tokens":5)"), "min_tokens", "not supported yet"},
+      {kChat, chat(R"("tools":[{"type":"function"}])"), "tools", "not supported yet"},
+      {kChat, chat(R"("tool_choice":"required")"), "tool_choice", "not supported yet"},
+      {kChat, chat(R"("functions":[{}])"), "functions", "not supported yet"},
+      {kChat, chat(R"("response_format":{"type":"json_object"})"), "response_format", "not supported yet"},
+      {kChat, chat(R"("modalities":["text","audio"])"), "modalities", "not supported yet"},
+      {kChat, chat(R"("audio":{"voice":"x"})"), "audio", "not supported yet"},
+      {kChat, chat(R"("chat_template":"{{x}}")"), "chat_template", "not supported yet"},
+  };
+}
+
+std::vector<Refusal> bad_messages() {
+  return {
+      {kChat, "{}", "messages", "is required"},
+      {kChat, R"({"messages":[]})", "messages", "is empty"},
+      {kChat, R"({"messages":"hi"})", "messages", "must be an array"},
+      {kChat, "{\"messages\":" + list_of_n(4097, "0") + "}", "messages", "has 4097 entries: the limit is 4096"},
+      {kChat, message("5"), "messages[0]", "must be an object"},
+      {kChat, message(R"({"content":"x"})"), "messages[0].role", "is required"},
+      {kChat, message(R"({"role":"king","content":"x"})"), "messages[0].role", "is 'king'"},
+      {kChat, message(R"({"role":"user"})"), "messages[0].content", "is required"},
+      {kChat, message(R"({"role":"user","content":null})"), "messages[0].content", "is required"},
+      {kChat, message(R"({"role":"user","content":5})"), "messages[0].content", "must be a string or an array"},
+      {kChat, message(R"({"role":"user","content":[5]})"), "messages[0].content[0]", "must be an object"},
+      {kChat, message(R"({"role":"user","content":[{"text":"x"}]})"), "messages[0].content[0].type", "is required"},
+      {kChat, message(R"({"role":"user","content":[{"type":"text"}]})"), "messages[0].content[0].text", "is required"},
+      {kChat, message(R"({"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x"}}]})"),
+       "messages[0].content[0].type", "'image_url'"},
+      {kChat, message(R"({"role":"tool","tool_call_id":"1","content":"x"})"), "messages[0].tool_call_id",
+       "not supported yet"},
+      {kChat, message(R"({"role":"tool","content":"x"})"), "messages[0].role", "tools are not"},
+      {kChat, message(R"({"role":"assistant","tool_calls":[{}],"content":null})"), "messages[0].tool_calls",
+       "not supported yet"},
+      {kChat, message(R"({"role":"user","content":")" + std::string(200, 'x') + "\"}"), "messages",
+       "tokens: the context has room for 128"},
+      {kChat, chat(R"("chat_template_kwargs":{"messages":1})"), "messages", "reserved"},
+      {kChat, chat(R"("chat_template_kwargs":5)"), "chat_template_kwargs", "must be an object"},
+      // the tokenizer's
+      {"/tokenize", "{}", "content", "is required"},
+      {"/tokenize", R"({"content":5})", "content", "must be a string"},
+      {"/detokenize", "{}", "tokens", "is required"},
+      {"/detokenize", R"({"tokens":[267]})", "tokens[0]", "is 267"},
+      {"/detokenize", R"({"tokens":"x"})", "tokens", "must be an array"},
+  };
+}
+
+std::vector<Refusal> refusals() {
+  std::vector<Refusal> out;
+  for (auto* part : {&bad_bodies_and_prompts, &bad_values, &unsupported_fields, &bad_messages})
+    for (Refusal& r : part()) out.push_back(std::move(r));
+  return out;
+}
+
+class Refusals : public testing::TestWithParam<Refusal> {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new TestServer;
+    server_->engine.options_.n_ctx = 128;
+    server_->start();
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+  static TestServer* server_;
+};
+TestServer* Refusals::server_ = nullptr;
+
+TEST_P(Refusals, NamesTheFieldAndNothingRuns) {
+  const Refusal& want = GetParam();
+  const int64_t n_before = server_->engine.stats().n_submitted;
+  const HttpResponse r = server_->post(want.path, want.body);
+  EXPECT_EQ(r.status, want.status) << r.body;
+  const Json j = parse_json(r.body);
+  EXPECT_EQ(text_at(json_at(j, "error", "type")), "invalid_request_error");
+  const std::string got = text_at(json_at(j, "error", "message"));
+  EXPECT_NE(got.find(want.message), std::string::npos) << got;
+  if (want.param.empty()) {
+    EXPECT_TRUE(json_at(j, "error", "param").is_null()) << r.body;
+  } else {
+    EXPECT_EQ(text_at(json_at(j, "error", "param")), want.param);
+  }
+  const std::string code = text_at(json_at(j, "error", "code"));
+  EXPECT_GE(std::atof(server_->metric("quire_rejected_total{reason=\"" + code + "\"}").c_str()), 1.0) << code;
+  EXPECT_EQ(server_->engine.stats().n_submitted, n_before);
+}
+INSTANTIATE_TEST_SUITE_P(All, Refusals, testing::ValuesIn(refusals()));
+
+// What looks bad and is not.
+TEST(Accepted, HarmlessValues) {
+  TestServer s;
+  s.start();
+  for (const std::string& body : {
+           text(R"("max_tokens":null,"stop":null,"logit_bias":null,"seed":null)"),
+           text(R"("max_tokens":3.0,"n":1e0)"),
+           text(R"("presence_penalty":0,"frequency_penalty":0.0,"repetition_penalty":1.0,"suffix":"")"),
+           text(R"("response_format":{"type":"text"},"min_tokens":0,"user":"me","metadata":{"a":"b"})"),
+           text(R"("stop":[],"stop_token_ids":[],"logit_bias":{})"),
+           text(R"("max_tokens":4,"max_completion_tokens":4)"),
+           text(R"("xtc_probability":0,"xtc_threshold":0.1,"mirostat":0,"mirostat_tau":5)"),
+           text(R"("seed":-9223372036854775808)"),
+           text(R"("temperature":0,"top_p":0)"),
+       })
+    EXPECT_EQ(s.post(kText, body).status, 200) << body;
+  for (const std::string& body : {
+           chat(R"("tools":[],"tool_choice":"auto","modalities":["text"],"store":false,"verbosity":"medium")"),
+           chat(R"("logprobs":false,"top_logprobs":0,"parallel_tool_calls":true,"max_tokens":5)"),
+       })
+    EXPECT_EQ(s.post(kChat, body).status, 200) << body;
+}
+
+TEST(Refused, PathsMethodsAndMedia) {
+  TestServer s;
+  s.start();
+  EXPECT_EQ(s.get("/v1/nothing").status, 404);
+  EXPECT_EQ(s.get("/v1/completions").status, 405);
+  EXPECT_EQ(s.post("/health", "{}").status, 405);
+  EXPECT_EQ(s.get("/v1/models/none").status, 404);
+  const auto media = [&](const std::string& type, bool origin) {
+    HttpHeaders headers = {{"Content-Type", type}};
+    if (origin) headers.push_back({"Origin", "http://elsewhere"});
+    auto r = s.client().request({"POST", kText, headers, R"({"prompt":"x"})"});
+    return r ? r->status : 0;
+  };
+  EXPECT_EQ(media("application/json", true), 200);
+  EXPECT_EQ(media("Application/JSON ; charset=utf-8", true), 200);
+  EXPECT_EQ(media("application/x-www-form-urlencoded", false), 200);  // curl -d
+  EXPECT_EQ(media("application/x-www-form-urlencoded", true), 415);   // a browser's form
+  EXPECT_EQ(media("text/plain", false), 415);
+  EXPECT_EQ(media("multipart/form-data; boundary=x", false), 415);
+}
+
+TEST(Refused, OtherModelsWhenStrict) {
+  TestServer s;
+  s.options.strict_model = true;
+  s.options.models = {"tiny", "org/small"};
+  s.start();
+  EXPECT_EQ(s.post(kText, text(R"("model":"tiny")")).status, 200);
+  EXPECT_EQ(s.post(kText, text(R"("model":"org/small")")).status, 200);
+  const HttpResponse r = s.post(kText, text(R"("model":"gpt-4o")"));
+  EXPECT_EQ(r.status, 404);
+  EXPECT_EQ(text_at(json_at(parse_json(r.body), "error", "code")), "model_not_found");
+  EXPECT_EQ(s.post(kText, text(R"("n":1)")).status, 404);
+}
+
+TEST(Refused, WithoutTheKey) {
+  TestServer s;
+  s.options.api_key = "secret-1";
+  s.start();
+  const auto status = [&](const std::string& path, const HttpHeaders& headers) { return s.get(path, headers).status; };
+  EXPECT_EQ(status("/health", {}), 200);
+  EXPECT_EQ(status("/version", {}), 200);
+  EXPECT_EQ(status("/v1/models", {}), 401);
+  EXPECT_EQ(status("/metrics", {}), 401);
+  EXPECT_EQ(status("/v1/models", {{"Authorization", "Bearer secret-1"}}), 200);
+  EXPECT_EQ(status("/v1/models", {{"Authorization", "bearer secret-1"}}), 200);
+  for (const char* wrong : {"Bearer secret-2", "Bearer secret-", "Bearer secret-11", "Bearer ", "Basic secret-1",
+                            "secret-1", "Bearer secret-1secret-1"})
+    EXPECT_EQ(status("/v1/models", {{"Authorization", wrong}}), 401) << wrong;
+  EXPECT_EQ(s.post(kText, "{").status, 401);  // before the body is looked at
+  const Json j = parse_json(s.post(kText, text(R"("n":1)")).body);
+  EXPECT_EQ(text_at(json_at(j, "error", "code")), "invalid_api_key");
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,116 @@
+#include "serve/run.h"
+
+#include <algorithm>
+#include <ctime>
+#include <random>
+
+#include "base/log.h"
+#include "http/server.h"
+#include "serve/messages.h"
+#include "serve/seeds.h"
+#include "serve/service.h"
+
+namespace quire {
+namespace {
+
+constexpr int kLastBytesMs = 2'000;  // for what is already written, once no request runs any more
+
+uint64_t system_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) ^ device();
+}
+
+// What one sequence can hold: the model's context, or all blocks where these are fewer.
+int64_t context_tokens(const Engine& engine) {
+  const EngineOptions& options = engine.options();
+  const int64_t in_blocks = int64_t{engine.stats().n_blocks} * options.block_tokens;
+  return in_blocks > 0 ? std::min<int64_t>(options.n_ctx, in_blocks) : options.n_ctx;
+}
+
+struct Chat {
+  ChatTemplate chat;
+  bool plain;
+};
+Result<Chat> make_chat(const std::string& source) {
+  if (!source.empty()) {
+    auto own = ChatTemplate::parse(source);
+    if (own) return Chat{std::move(*own), false};
+    log_warn("the model's chat template cannot be used, a plain one is: " + own.error().message);
+  }
+  QR_TRY(ChatTemplate plain, ChatTemplate::parse(plain_template()));
+  return Chat{std::move(plain), true};
+}
+
+}  // namespace
+
+class ServingImpl final : public Serving {
+ public:
+  ServingImpl(const ServeOptions& options, const Tokenizer& tokenizer, Chat chat, StepSignal& signal)
+      : seeds_(options.seed != 0 ? options.seed : system_seed()), chat_(std::move(chat)), signal_(signal) {
+    env_.tokenizer = &tokenizer;
+    env_.chat = &chat_.chat;
+    env_.plain_chat = chat_.plain;
+    env_.seeds = &seeds_;
+    env_.limits = options.limits;
+    env_.models = options.models;
+    env_.strict_model = options.strict_model;
+    env_.started_s = std::time(nullptr);
+  }
+  ~ServingImpl() override { stop(0); }
+
+  Status start(const ServeOptions& options, Engine& engine, Metrics& metrics) {
+    env_.n_ctx = context_tokens(engine);
+    service_ = std::make_unique<Service>(engine, clock_, metrics,
+                                         ServiceOptions{env_, options.api_key, options.n_prep_threads});
+    ServerOptions server;
+    server.host = options.host;
+    server.port = options.port;
+    server.n_io_threads = options.n_io_threads;
+    server.limits = options.http;
+    server.metrics = &metrics;
+    QR_TRY(server_, Server::start(server, *service_));
+    signal_.watch(server_.get());
+    service_->set_ready();
+    return {};
+  }
+
+  int port() const override { return server_->port(); }
+  std::string url() const override { return server_->url(); }
+
+  void stop(int64_t drain_ms) override {
+    if (service_ == nullptr || server_ == nullptr) return;
+    service_->drain(drain_ms);
+    server_->stop(kLastBytesMs);
+    signal_.watch(nullptr);
+  }
+
+ private:
+  SystemClock clock_;
+  SeedSource seeds_;
+  Chat chat_;
+  ServeEnv env_;
+  StepSignal& signal_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<Server> server_;  // destroyed first: its threads call the service
+};
+
+void StepSignal::fire() {
+  std::lock_guard lock(mu_);
+  if (server_ != nullptr) server_->flush();
+}
+
+void StepSignal::watch(Server* server) {
+  std::lock_guard lock(mu_);
+  server_ = server;
+}
+
+Result<std::unique_ptr<Serving>> start_serving(
+    const ServeOptions& options, Engine& engine, const Tokenizer& tokenizer, Metrics& metrics, StepSignal& signal) {
+  QR_CHECK(!options.models.empty());
+  QR_TRY(Chat chat, make_chat(tokenizer.spec().chat_template));
+  auto serving = std::make_unique<ServingImpl>(options, tokenizer, std::move(chat), signal);
+  QR_TRY_VOID(serving->start(options, engine, metrics));
+  return serving;
+}
+
+}  // namespace quire

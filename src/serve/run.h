@@ -1,0 +1,62 @@
+// The server as one object: what the command line, tests and embedders start and stop. Reads nothing but its options.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "engine/engine.h"
+#include "http/limits.h"
+#include "serve/limits.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+
+class Server;
+
+// What the engine calls after each step, made before both the engine and the server: EngineEnv::on_step_end is
+// [signal] { signal->fire(); }. Does nothing while no server runs. Any thread.
+class StepSignal {
+ public:
+  void fire();
+
+ private:
+  friend class ServingImpl;
+  void watch(Server* server);
+
+  std::mutex mu_;  // held by stop() for a moment only
+  Server* server_ = nullptr;
+};
+
+struct ServeOptions {
+  std::string host = "127.0.0.1";
+  int port = 8080;  // 0: any free one
+  int n_io_threads = 1;
+  int n_prep_threads = 2;
+  std::string api_key;              // empty: none is asked for
+  std::vector<std::string> models;  // the model's name, then its other names; REQUIRES not empty
+  bool strict_model = false;        // other names are a 404
+  uint64_t seed = 0;                // of the source of seeds and ids; 0: from the system
+  ServeLimits limits;
+  HttpLimits http;
+};
+
+class Serving {
+ public:
+  virtual ~Serving() = default;  // stop(0) if that was not done
+  virtual int port() const = 0;
+  virtual std::string url() const = 0;  // "http://127.0.0.1:8080"
+  // New requests get 503 with Retry-After; running ones may go on for `drain_ms`, then they are cancelled and told so;
+  // then the sockets close and the threads join. Blocks; the engine must run meanwhile. A second call from another
+  // thread with less time cuts the first one short.
+  virtual void stop(int64_t drain_ms) = 0;
+};
+
+// Listens and serves; ready when it returns. `engine` (running), `tokenizer`, `metrics` and `signal` outlive the
+// result; the engine may be stopped only after it. Fails (Code::io, Code::invalid) naming host and port. A chat
+// template of the model's file that cannot be read is logged, and the plain one takes its place.
+Result<std::unique_ptr<Serving>> start_serving(
+    const ServeOptions& options, Engine& engine, const Tokenizer& tokenizer, Metrics& metrics, StepSignal& signal);
+
+}  // namespace quire

@@ -1,0 +1,120 @@
+#include "serve/serve_metrics.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace quire {
+namespace {
+
+constexpr double kNsPerSecond = 1e9;
+
+// Seconds: from a step of a tiny model to a long generation.
+std::vector<double> short_times() {
+  return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5};
+}
+std::vector<double> long_times() {
+  return {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640};
+}
+std::vector<double> token_counts() {
+  return {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000};
+}
+
+double seconds(int64_t ns) { return static_cast<double>(ns) / kNsPerSecond; }
+
+std::string_view cause_name(int cause) {
+  switch (static_cast<Cause>(cause)) {
+    case Cause::fresh: return "fresh";
+    case Cause::recomputed: return "recomputed";
+    case Cause::draft: return "draft";
+    case Cause::warm_up: return "warm_up";
+  }
+  return "fresh";
+}
+
+}  // namespace
+
+ServeMetrics::ServeMetrics(Metrics& m)
+    : first_token(m.histogram("quire_time_to_first_token_seconds",
+                              "From the request's head to its first token in the server.",
+                              long_times())),
+      inter_token(m.histogram("quire_inter_token_latency_seconds", "Between tokens of one choice.", short_times())),
+      request(m.histogram(
+          "quire_e2e_request_latency_seconds", "From the request's head to the end of its answer.", long_times())),
+      cancelled(m.counter("quire_requests_cancelled_total", "Requests whose client left before the end.")),
+      failed(m.counter("quire_requests_failed_total", "Requests that failed while they ran.")),
+      stalled(m.counter("quire_requests_stalled_total", "Requests cancelled because the client read too slowly.")),
+      metrics_(m),
+      queue_(m.histogram("quire_request_queue_time_seconds", "From submission to the first step.", long_times())),
+      prefill_(
+          m.histogram("quire_request_prefill_time_seconds", "From the first step to the first token.", long_times())),
+      decode_(m.histogram("quire_request_decode_time_seconds", "From the first token to the last.", long_times())),
+      prompt_tokens_(m.histogram("quire_request_prompt_tokens", "Prompt tokens of a sequence.", token_counts())),
+      generation_tokens_(
+          m.histogram("quire_request_generation_tokens", "Tokens generated for a sequence.", token_counts())) {
+  for (const FinishReason reason : {FinishReason::stop, FinishReason::length})
+    finished_[static_cast<int>(reason)] = &m.counter("quire_request_success_total", "Sequences that finished.",
+                                                     {{"finished_reason", std::string(finish_name(reason))}});
+}
+
+void ServeMetrics::count_request(std::string_view endpoint, int status) {
+  metrics_
+      .counter("quire_requests_total", "Requests by endpoint and status of the answer.",
+               {{"endpoint", std::string(endpoint)}, {"status", std::to_string(status)}})
+      .add();
+}
+
+void ServeMetrics::count_rejected(std::string_view reason) {
+  metrics_
+      .counter("quire_rejected_total", "Requests refused, by the code of the error.", {{"reason", std::string(reason)}})
+      .add();
+}
+
+void ServeMetrics::count_finished(FinishReason reason, const Usage& usage) {
+  finished_[static_cast<int>(reason)]->add();
+  queue_.observe(seconds(usage.queued_ns));
+  prefill_.observe(seconds(std::max<int64_t>(usage.first_token_ns - usage.queued_ns, 0)));
+  decode_.observe(seconds(std::max<int64_t>(usage.total_ns - usage.first_token_ns, 0)));
+  prompt_tokens_.observe(usage.n_prompt);
+  generation_tokens_.observe(usage.n_generated);
+}
+
+void ServeMetrics::mirror(Counter& counter, int64_t total) {
+  const auto now = static_cast<uint64_t>(std::max<int64_t>(total, 0));
+  if (now > counter.value()) counter.add(now - counter.value());
+}
+
+void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
+  std::lock_guard lock(mu_);
+  const auto set = [this](std::string_view name, std::string_view help, double v, const MetricLabels& labels = {}) {
+    metrics_.gauge(name, help, labels).set(v);
+  };
+  const auto count = [this](std::string_view name, std::string_view help, int64_t v, const MetricLabels& labels = {}) {
+    mirror(metrics_.counter(name, help, labels), v);
+  };
+  set("quire_num_requests_preparing", "Requests waiting to be parsed and tokenised.", static_cast<double>(n_preparing));
+  set("quire_num_requests_waiting", "Sequences waiting in the engine.", s.n_waiting);
+  set("quire_num_requests_running", "Sequences running in the engine.", s.n_running);
+  const int n_used = s.n_blocks - s.n_free_blocks - s.n_cached_blocks;
+  set("quire_kv_cache_usage_perc", "Share of the blocks that running sequences hold, 0 to 1.",
+      s.n_blocks > 0 ? static_cast<double>(n_used) / s.n_blocks : 0.0);
+  constexpr std::string_view kBlocks = "Blocks by what they hold: used by sequences, cached for later ones, free.";
+  set("quire_kv_blocks", kBlocks, n_used, {{"state", "used"}});
+  set("quire_kv_blocks", kBlocks, s.n_cached_blocks, {{"state", "cached"}});
+  set("quire_kv_blocks", kBlocks, s.n_free_blocks, {{"state", "free"}});
+  set("quire_engine_step_seconds", "Duration of the last step.", seconds(s.step_ns));
+  count("quire_engine_steps_total", "Steps of the engine.", s.n_steps);
+  count("quire_prompt_tokens_total", "Prompt tokens of sequences admitted.", s.n_prompt_tokens);
+  count("quire_generation_tokens_total", "Tokens generated.", s.n_generated_tokens);
+  count("quire_prefix_cache_queries_total", "Prompt tokens looked up in the prefix tree.", s.n_prompt_tokens);
+  count("quire_prefix_cache_hits_total", "Prompt tokens that came from the prefix tree.", s.n_cached_tokens);
+  count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
+  for (int i = 0; i < kNCauses; ++i)
+    count("quire_computed_tokens_total", "Rows computed, by cause.", s.computed[static_cast<size_t>(i)],
+          {{"cause", std::string(cause_name(i))}});
+  constexpr std::string_view kSequences = "Sequences by how they left the engine.";
+  count("quire_sequences_total", kSequences, s.n_finished, {{"end", "finished"}});
+  count("quire_sequences_total", kSequences, s.n_cancelled, {{"end", "cancelled"}});
+  count("quire_sequences_total", kSequences, s.n_failed, {{"end", "failed"}});
+}
+
+}  // namespace quire

@@ -1,0 +1,214 @@
+#include "serve/service.h"
+
+#include <algorithm>
+
+#include "base/thread.h"
+
+namespace quire {
+namespace {
+
+// Takes the same time whatever the first wrong byte is; only the length of what was sent shows.
+bool same_key(std::string_view sent, std::string_view key) {
+  unsigned difference = sent.size() == key.size() ? 0U : 1U;
+  for (size_t i = 0; i < sent.size(); ++i)
+    difference |= static_cast<unsigned char>(sent[i]) ^ static_cast<unsigned char>(key[i % key.size()]);
+  return difference == 0;
+}
+
+std::string_view bearer(const HttpRequest& request) {
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string* field = request.header("authorization");
+  if (field == nullptr || field->size() <= kScheme.size()) return {};
+  if (!equal_no_case(std::string_view(*field).substr(0, kScheme.size()), kScheme)) return {};
+  return std::string_view(*field).substr(kScheme.size());
+}
+
+// JSON, or nothing said. What curl -d says without being told is taken too, unless a browser sent it: a page elsewhere
+// may send forms to us without asking.
+bool accepts_media(const HttpRequest& request) {
+  const std::string* field = request.header("content-type");
+  if (field == nullptr) return true;
+  std::string_view type(*field);
+  type = type.substr(0, type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.remove_suffix(1);
+  if (equal_no_case(type, "application/json")) return true;
+  return equal_no_case(type, "application/x-www-form-urlencoded") && request.header("origin") == nullptr;
+}
+
+std::string unknown_warning(const std::vector<std::string>& names) {
+  std::string out = "unknown fields were ignored: ";
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) out += " ";
+    append_header_text(out, names[i]);
+  }
+  return out;
+}
+
+std::vector<Token> end_ids(const Tokenizer& tokenizer) {
+  std::vector<Token> out;
+  for (Token id = 0; id < tokenizer.n_vocab(); ++id)
+    if (tokenizer.is_end(id)) out.push_back(id);
+  return out;
+}
+
+HttpError json_error(const Error& error) { return {400, error.message, "invalid_request_error", "", "invalid_json"}; }
+
+}  // namespace
+
+Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions options)
+    : engine_(engine),
+      registry_(metrics),
+      metrics_(metrics),
+      env_(std::move(options.env)),
+      api_key_(std::move(options.api_key)),
+      queue_(static_cast<size_t>(std::max<int64_t>(env_.limits.prep_queue, 1))) {
+  env_.ready = [this] { return ready_.load() && !draining_.load(); };
+  env_.metrics_text = [this] {
+    metrics_.refresh(engine_.stats(), static_cast<int64_t>(queue_.size()));
+    return registry_.expose();
+  };
+  context_ = {&engine_, &clock, &env_, &metrics_, &load_, end_ids(*env_.tokenizer)};
+  for (const std::string& name : Registry<Api>::get().names()) {
+    for (const Endpoint& endpoint : Registry<Api>::get().find(name)->endpoints)
+      router_.add(endpoint.method, endpoint.path, [this, &endpoint](HttpRequest&& request, ReplyPtr reply) {
+        admit(endpoint, std::move(request), std::move(reply));
+      });
+  }
+  for (int i = 0; i < std::max(1, options.n_prep_threads); ++i) prep_.emplace_back([this, i] { prepare_loop(i); });
+}
+
+Service::~Service() {
+  queue_.close();
+  for (std::thread& thread : prep_) thread.join();
+}
+
+void Service::handle(HttpRequest&& request, ReplyPtr reply) { router_.handle(std::move(request), std::move(reply)); }
+
+int64_t Service::n_sessions() const {
+  std::lock_guard lock(mu_);
+  return static_cast<int64_t>(sessions_.size());
+}
+
+HttpError Service::shutdown_refusal() const {
+  return {503, "the server is shutting down", "server_error", "", "shutting_down"};
+}
+
+std::optional<HttpError> Service::check_head(const Endpoint& endpoint, const HttpRequest& request) const {
+  if (!endpoint.open && !api_key_.empty() && !same_key(bearer(request), api_key_))
+    return HttpError{401, "the Authorization header must be \"Bearer \" and a valid key", "authentication_error", "",
+                     "invalid_api_key"};
+  if (endpoint.schema != nullptr && !accepts_media(request))
+    return HttpError{415, "Content-Type must be application/json", "invalid_request_error", "",
+                     "unsupported_media_type"};
+  if (!endpoint.quick && draining_) return shutdown_refusal();
+  return std::nullopt;
+}
+
+std::shared_ptr<Session> Service::open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply) {
+  auto session = std::make_shared<Session>(context_, endpoint.path, reply, request.arrived_ns);
+  {
+    std::lock_guard lock(mu_);
+    sessions_.emplace(session.get(), session);
+  }
+  reply->on_close([this, weak = std::weak_ptr(session)](CloseReason reason) {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->on_closed(reason);
+    close_session(self.get());
+  });
+  return session;
+}
+
+void Service::close_session(const Session* session) {
+  std::lock_guard lock(mu_);
+  sessions_.erase(session);
+  if (sessions_.empty()) no_sessions_.notify_all();
+}
+
+// Io thread.
+void Service::admit(const Endpoint& endpoint, HttpRequest&& request, ReplyPtr reply) {
+  const auto session = open_session(endpoint, request, std::move(reply));
+  if (const auto error = check_head(endpoint, request)) return session->refuse_with(*error);
+  if (endpoint.quick) return quick(endpoint, request, *session);
+  if (const auto error = enqueue({&endpoint, std::move(request), session})) session->refuse_with(*error);
+}
+
+// A body that is alone may be of any size that http lets through.
+std::optional<HttpError> Service::enqueue(Work&& work) {
+  const auto bytes = static_cast<int64_t>(work.request.body.size());
+  const int64_t waiting = waiting_bytes_.fetch_add(bytes);
+  const bool fits = waiting == 0 || waiting + bytes <= env_.limits.prep_bytes;
+  if (fits && queue_.try_push(std::move(work))) return std::nullopt;
+  waiting_bytes_ -= bytes;
+  const std::string limit = fits ? std::to_string(queue_.capacity()) + " requests (prep_queue)"
+                                 : std::to_string(env_.limits.prep_bytes) + " bytes of requests (prep_bytes)";
+  return HttpError{429, "the limit of " + limit + " that wait to be read is reached", "rate_limit_error", "",
+                   "queue_full"};
+}
+
+void Service::quick(const Endpoint& endpoint, const HttpRequest& request, Session& session) const {
+  const Args none;
+  const auto call = endpoint.parse({request, none}, env_);
+  if (!call) return session.refuse_with(call.error());
+  QR_CHECK(std::holds_alternative<Answer>(*call), "a quick endpoint gives an answer");
+  session.answer(std::get<Answer>(*call), {});
+}
+
+void Service::prepare_loop(int index) {
+  set_thread_name("quire-prep-" + std::to_string(index));
+  while (auto work = queue_.pop()) {
+    waiting_bytes_ -= static_cast<int64_t>(work->request.body.size());
+    prepare(*work);
+  }
+}
+
+ApiResult<Call> Service::parse(const Endpoint& endpoint, const HttpRequest& request, HttpHeaders& headers) const {
+  const auto body = Json::parse(request.body);
+  if (!body) return refuse(json_error(body.error()));
+  QR_TRY(const Args args, endpoint.schema->check(*body, env_.limits, ""));
+  if (!args.unknown().empty()) headers.push_back({std::string(kWarningHeader), unknown_warning(args.unknown())});
+  return endpoint.parse({request, args}, env_);
+}
+
+// The answer may be at most what is left of the context; a prompt that leaves nothing is refused.
+std::optional<HttpError> Service::check_context(const Job& job) const {
+  for (size_t i = 0; i < job.prompts.size(); ++i) {
+    const auto n = static_cast<int64_t>(job.prompts[i].size());
+    if (n < env_.n_ctx) continue;
+    const std::string field =
+        job.prompts.size() > 1 ? at_index(job.prompt_field, static_cast<int64_t>(i)) : job.prompt_field;
+    return bad_field(field,
+                     "has " + std::to_string(n) + " tokens: the context has room for " + std::to_string(env_.n_ctx) +
+                         ", of which at least one is for the answer",
+                     "context_length_exceeded");
+  }
+  return std::nullopt;
+}
+
+void Service::prepare(Work& work) {
+  Session& session = *work.session;
+  if (session.closed()) return;
+  HttpHeaders headers;
+  auto call = parse(*work.endpoint, work.request, headers);
+  if (!call) return session.refuse_with(call.error());
+  if (const auto* answer = std::get_if<Answer>(&*call)) return session.answer(*answer, std::move(headers));
+  Job& job = std::get<Job>(*call);
+  job.headers.insert(job.headers.end(), headers.begin(), headers.end());
+  if (const auto error = check_context(job)) return session.refuse_with(*error);
+  session.start(std::move(job));
+}
+
+void Service::drain(int64_t ms) {
+  using Clk = std::chrono::steady_clock;
+  draining_ = true;
+  std::unique_lock lock(mu_);
+  drain_until_ = std::min(drain_until_, Clk::now() + std::chrono::milliseconds(ms));
+  no_sessions_.notify_all();
+  while (!sessions_.empty() && Clk::now() < drain_until_) no_sessions_.wait_until(lock, drain_until_);
+  std::vector<std::shared_ptr<Session>> left;
+  for (const auto& entry : sessions_) left.push_back(entry.second);
+  lock.unlock();
+  for (const auto& session : left) session->shut_down();
+}
+
+}  // namespace quire

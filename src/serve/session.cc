@@ -1,0 +1,307 @@
+// See session.h. A reply that is full stops the draining, so tokens wait in the channels, which are bounded.
+#include "serve/session.h"
+
+#include <algorithm>
+
+#include "serve/stop_rule.h"
+
+namespace quire {
+namespace {
+
+constexpr int kWholeEvery = 64;  // a whole answer is looked at once in so many tokens: no wake-up per step for it
+
+constexpr int kClientGone = 499;  // nginx's status for it; never sent
+
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+HttpError shutdown_error() { return {503, "the server is shutting down", "server_error", "", "shutting_down"}; }
+
+}  // namespace
+
+Session::Session(const SessionContext& context, std::string_view endpoint, ReplyPtr reply, int64_t arrived_ns)
+    : context_(context), endpoint_(endpoint), reply_(std::move(reply)), arrived_ns_(arrived_ns) {}
+Session::~Session() = default;
+
+void Session::counted(int status) {
+  if (!counted_.exchange(true)) context_.metrics->count_request(endpoint_, status);
+}
+
+void Session::answer(const Answer& answer, HttpHeaders headers) {
+  counted(answer.status);
+  headers.push_back({"Content-Type", answer.content_type});
+  reply_->send(answer.status, std::move(headers), answer.body);
+}
+
+void Session::refuse_with(const HttpError& error) {
+  counted(error.status);
+  context_.metrics->count_rejected(error.code);
+  HttpHeaders extra;
+  if (error.status == 429 || error.status == 503) {
+    const int64_t ahead = context_.engine->stats().n_waiting + 1;
+    extra.push_back(
+        {"Retry-After", std::to_string(context_.load->retry_after_s(ahead, context_.env->limits.max_retry_after_s))});
+  }
+  send_error(*reply_, error, std::move(extra));
+}
+
+Request Session::make_request(const Choice& choice) const {
+  const Generation& g = job_.generation;
+  const size_t i = static_cast<size_t>(choice.index) % static_cast<size_t>(g.best_of);
+  Request r;
+  r.prompt = job_.prompts[choice.prompt];
+  r.sampling = g.sampling;
+  r.sampling.seed += i;
+  const int64_t room = context_.env->n_ctx - static_cast<int64_t>(r.prompt.size());
+  r.max_tokens = static_cast<int>(g.max_tokens > 0 ? std::min(g.max_tokens, room) : room);
+  r.stop_ids = g.stop_ids;
+  r.ignore_eos = g.ignore_eos;
+  if (!g.ignore_eos) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
+  r.cache_salt = g.cache_salt;
+  r.priority = g.priority;
+  if (stops_ != nullptr) r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special);
+  return r;
+}
+
+void Session::start(Job&& job) {
+  job_ = std::move(job);
+  const Generation& g = job_.generation;
+  if (!g.stops.empty()) {
+    auto stops = StopStrings::compile(g.stops);
+    if (!stops) return refuse_with(to_http_error(stops.error(), "stop"));
+    stops_ = std::make_shared<const StopStrings>(std::move(*stops));
+  }
+  ChoiceSetup setup;
+  setup.reply = reply_.get();
+  setup.tokenizer = context_.env->tokenizer;
+  setup.text = {stops_, g.include_stop, !g.skip_special, g.sampling.n_logprobs >= 0};
+  setup.channel_bytes = context_.env->limits.channel_bytes;
+  setup.notify_every = job_.stream ? 1 : kWholeEvery;
+  const size_t n = job_.prompts.size() * static_cast<size_t>(g.best_of);
+  for (size_t i = 0; i < n; ++i) {
+    setup.index = static_cast<int>(i);
+    setup.prompt = i / static_cast<size_t>(g.best_of);
+    choices_.push_back(std::make_unique<Choice>(setup));
+    if (!job_.echo.empty()) choices_.back()->text().prepend(job_.echo[setup.prompt]);
+  }
+  n_open_ = static_cast<int>(n);
+  reply_->set_producer([weak = weak_from_this()](Reply& reply) {
+    if (const auto self = weak.lock()) self->produce(reply);
+  });
+  started_ = true;
+  if (!submit_all()) return;
+  submitted_ = true;
+  reply_->notify();  // for tokens that came before
+  reply_->flush();
+}
+
+bool Session::submit_all() {
+  for (const auto& choice : choices_) {
+    if (closed_) return false;
+    if (shutdown_) {
+      refuse_with(shutdown_error());
+      return false;
+    }
+    const auto id = context_.engine->submit(make_request(*choice), {shared_from_this(), choice.get()});
+    if (!id) {
+      cancel_all();
+      refuse_with(to_http_error(id.error(), id.error().code == Code::invalid ? job_.prompt_field : ""));
+      return false;
+    }
+    choice->seq = *id;
+    if (closed_ || shutdown_) context_.engine->cancel(*id);
+  }
+  return true;
+}
+
+void Session::cancel_all() {
+  for (const auto& choice : choices_)
+    if (const SeqId id = choice->seq; id != 0) context_.engine->cancel(id);
+}
+
+void Session::shut_down() {
+  shutdown_ = true;
+  if (started_) cancel_all();
+  reply_->notify();
+  reply_->flush();
+}
+
+void Session::on_closed(CloseReason reason) {
+  closed_ = true;
+  if (started_) cancel_all();
+  counted(kClientGone);  // unless it was answered
+  if (reason == CloseReason::client_gone) context_.metrics->cancelled.add();
+  if (reason == CloseReason::stalled) context_.metrics->stalled.add();
+}
+
+void Session::produce(Reply& reply) {
+  if (!submitted_ || over_) return;
+  if (!flush_pending(reply)) {
+    if (any_overflow()) {
+      context_.metrics->stalled.add();
+      cancel_all();
+      over_ = true;
+      reply.abort();
+    }
+    return;
+  }
+  if (ending_) {
+    over_ = true;
+    return reply.end();
+  }
+  const int64_t now = context_.clock->now_ns();
+  for (const auto& choice : choices_)
+    if (!choice->ended()) take(*choice, now);
+  if (shutdown_ && n_open_ > 0) failure_ = shutdown_error();
+  if (failure_) return fail(reply, *failure_);
+  if (job_.stream) write_deltas(reply);
+  if (n_open_ == 0 && !over_) conclude(reply);
+}
+
+// Takes what the engine left for one choice.
+void Session::take(Choice& c, int64_t now_ns) {
+  const int64_t n = c.take_tokens();
+  if (n > 0) {
+    observe_latency(n, c.last_ns, now_ns);
+    c.last_ns = now_ns;
+  }
+  if (c.wants_cancel()) context_.engine->cancel(c.seq);
+  if (c.overflowed()) {
+    context_.metrics->stalled.add();
+    failure_ = HttpError{500, "the answer was made faster than it was read", "server_error", "", "stalled"};
+  } else if (c.ended()) {
+    settle(c, now_ns);
+  }
+}
+
+void Session::observe_latency(int64_t n_tokens, int64_t last_ns, int64_t now_ns) {
+  if (last_ns == 0) return context_.metrics->first_token.observe(seconds(now_ns - arrived_ns_));
+  if (!job_.stream) return;
+  for (int64_t i = 0; i < n_tokens; ++i)
+    context_.metrics->inter_token.observe(seconds(now_ns - last_ns) / static_cast<double>(n_tokens));
+}
+
+// The sequence is over: with what it ended, or what became of the request.
+void Session::settle(Choice& c, int64_t now_ns) {
+  --n_open_;
+  if (c.finish() == Finish::error) {
+    context_.metrics->failed.add();
+    failure_ = HttpError{500, c.error().empty() ? "the model failed on this request" : c.error(), "server_error", "",
+                         "generation_failed"};
+  } else if (c.finish() == Finish::cancelled && !c.text().stopped()) {
+    failure_ = shutdown_error();
+  } else {
+    context_.load->finished(now_ns);
+    context_.metrics->count_finished(c.reason(), c.usage());
+  }
+}
+
+bool Session::flush_pending(Reply& reply) {
+  if (pending_.empty()) return true;
+  if (!reply.write(pending_)) return false;
+  pending_.clear();
+  return true;
+}
+
+bool Session::any_overflow() const {
+  return std::any_of(choices_.begin(), choices_.end(), [](const auto& c) { return c->overflowed(); });
+}
+
+void Session::write_deltas(Reply& reply) {
+  const auto begin = [&] {
+    if (head_sent_) return;
+    head_sent_ = true;
+    counted(200);
+    HttpHeaders headers = job_.writer->stream_headers();
+    headers.insert(headers.end(), job_.headers.begin(), job_.headers.end());
+    reply.start_stream(200, std::move(headers));
+    job_.writer->begin(n_prompt_tokens(), pending_);
+  };
+  Delta delta;
+  for (const auto& c : choices_) {
+    if (c->told) continue;
+    if (c->text().take(delta)) {
+      begin();
+      job_.writer->delta(c->index, delta, pending_);
+    }
+    if (!c->ended()) continue;
+    begin();
+    job_.writer->finish(c->index, c->reason(), pending_);
+    c->told = true;
+  }
+  flush_pending(reply);
+}
+
+void Session::fail(Reply& reply, const HttpError& error) {
+  over_ = true;
+  cancel_all();
+  if (!head_sent_) return refuse_with(error);
+  job_.writer->error(error, pending_);
+  if (flush_pending(reply))
+    reply.end();
+  else
+    reply.abort();
+}
+
+void Session::conclude(Reply& reply) {
+  context_.metrics->request.observe(seconds(context_.clock->now_ns() - arrived_ns_));
+  if (!job_.stream) {
+    over_ = true;
+    counted(200);
+    HttpHeaders headers = job_.headers;
+    headers.push_back({"Content-Type", "application/json"});
+    const auto whole = results();
+    reply.send(200, std::move(headers), job_.writer->body(whole, usage()));
+    return;
+  }
+  job_.writer->end(usage(), pending_);
+  ending_ = true;
+  if (!flush_pending(reply)) return;  // called again when there is room
+  over_ = true;
+  reply.end();
+}
+
+// Of each prompt's candidates the n with the highest mean logprob, best first; all of them in order where none is left
+// out.
+std::vector<ChoiceResult> Session::results() {
+  const auto n = static_cast<size_t>(job_.generation.n), n_run = static_cast<size_t>(job_.generation.best_of);
+  std::vector<ChoiceResult> out;
+  for (size_t at = 0; at < choices_.size(); at += n_run) {
+    std::vector<Choice*> ranked;
+    for (size_t i = 0; i < n_run; ++i) ranked.push_back(choices_[at + i].get());
+    const auto better = [](const Choice* x, const Choice* y) { return x->mean_logprob() > y->mean_logprob(); };
+    if (n_run > n) std::stable_sort(ranked.begin(), ranked.end(), better);
+    for (size_t i = 0; i < n; ++i) {
+      ChoiceResult result;
+      result.index = static_cast<int>(out.size());
+      ranked[i]->text().take(result.whole);
+      result.finish = ranked[i]->reason();
+      out.push_back(std::move(result));
+    }
+  }
+  return out;
+}
+
+int64_t Session::n_prompt_tokens() const {
+  int64_t n = 0;
+  for (const auto& prompt : job_.prompts) n += static_cast<int64_t>(prompt.size());
+  return n;
+}
+
+// REQUIRES every choice settled.
+UsageTotals Session::usage() const {
+  UsageTotals total;
+  total.n_prompt = n_prompt_tokens();
+  const auto n_run = static_cast<size_t>(job_.generation.best_of);
+  for (size_t p = 0; p < job_.prompts.size(); ++p) {
+    int64_t n_cached = choices_[p * n_run]->usage().n_cached;
+    for (size_t i = 0; i < n_run; ++i) {
+      const Choice& c = *choices_[p * n_run + i];
+      n_cached = std::min<int64_t>(n_cached, c.usage().n_cached);  // what its siblings had computed is no saving
+      total.n_generated += c.n_generated();
+    }
+    total.n_cached += n_cached;
+  }
+  return total;
+}
+
+}  // namespace quire

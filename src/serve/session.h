@@ -1,0 +1,90 @@
+// One request from admission to the end of its reply. The prep thread fills it and submits its sequences; the engine
+// thread leaves tokens in their channels and marks the reply; the io thread, in the sweep after the step, turns tokens
+// into text and text into the dialect's bytes. No thread waits for another: what is shared are the channels, a few
+// atomics, and the reply itself.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "http/server.h"
+#include "serve/api.h"
+#include "serve/choice.h"
+#include "serve/load_estimate.h"
+#include "serve/serve_metrics.h"
+
+namespace quire {
+
+// What all sessions of a service share; outlives them.
+struct SessionContext {
+  Engine* engine = nullptr;
+  Clock* clock = nullptr;  // steady, as http's times
+  const ServeEnv* env = nullptr;
+  ServeMetrics* metrics = nullptr;
+  LoadEstimate* load = nullptr;
+  std::vector<Token> end_ids;  // the model's end tokens
+};
+
+class Session final : public std::enable_shared_from_this<Session> {
+ public:
+  // `endpoint` is a label for metrics and lives as long as the program.
+  Session(const SessionContext& context, std::string_view endpoint, ReplyPtr reply, int64_t arrived_ns);
+  ~Session();
+
+  // --- prep thread, one of these once ---
+  void answer(const Answer& answer, HttpHeaders headers);
+  void refuse_with(const HttpError& error);
+  // Submits every sequence, or none and refuses. REQUIRES the job's prompts fit the context.
+  void start(Job&& job);
+
+  // --- any thread ---
+  bool closed() const { return closed_.load(); }
+  void shut_down();  // the server's time is up: cancels, tells the client, ends
+
+  // --- io thread ---
+  void on_closed(CloseReason reason);
+
+ private:
+  Request make_request(const Choice& choice) const;
+  bool submit_all();
+  void cancel_all();
+  // The producer: everything below runs in it, on the io thread.
+  void produce(Reply& reply);
+  void take(Choice& choice, int64_t now_ns);
+  void observe_latency(int64_t n_tokens, int64_t last_ns, int64_t now_ns);
+  void settle(Choice& choice, int64_t now_ns);
+  void write_deltas(Reply& reply);
+  bool flush_pending(Reply& reply);
+  bool any_overflow() const;
+  void fail(Reply& reply, const HttpError& error);
+  void conclude(Reply& reply);
+  std::vector<ChoiceResult> results();
+  int64_t n_prompt_tokens() const;
+  UsageTotals usage() const;
+  void counted(int status);
+
+  const SessionContext& context_;
+  const std::string_view endpoint_;
+  const ReplyPtr reply_;
+  const int64_t arrived_ns_;
+
+  // Written by the prep thread before started_, read-only afterwards.
+  Job job_;
+  std::shared_ptr<const StopStrings> stops_;
+  std::vector<std::unique_ptr<Choice>> choices_;
+
+  // Sequentially consistent: whoever sets closed_ or shutdown_ sees the ids that were stored before, and whoever stores
+  // an id sees those flags.
+  std::atomic<bool> started_{false}, submitted_{false}, closed_{false}, shutdown_{false}, counted_{false};
+
+  // Io thread.
+  bool head_sent_ = false, ending_ = false, over_ = false;
+  int n_open_ = 0;
+  std::string pending_;  // made, not yet accepted by the reply
+  std::optional<HttpError> failure_;
+};
+
+}  // namespace quire

@@ -1,0 +1,85 @@
+#include "serve/text_stream.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+int64_t count_points(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+// The tokens continue a prompt, so the first one's leading space is part of the text.
+TextStream::TextStream(const Tokenizer& tokenizer, TextStreamOptions options)
+    : tokenizer_(tokenizer), options_(std::move(options)), detok_(tokenizer, options_.show_special, false) {}
+
+void TextStream::prepend(std::string_view text) {
+  buffer_ += text;
+  n_points_ += count_points(text);
+}
+
+void TextStream::push(const TokenEvent& event) {
+  const int64_t begin = n_points_;
+  fresh_.clear();
+  if (event.id < tokenizer_.n_vocab()) detok_.push(event.id, fresh_);
+  add_text(fresh_);
+  // A token of which all text lies behind the cut is not part of the answer.
+  const bool dropped = stopped_ && begin >= n_points_ && !fresh_.empty();
+  if (options_.want_tokens && !dropped)
+    entries_.push_back({{event.id, event.logprob, event.top, begin}, std::max(begin, n_points_)});
+}
+
+void TextStream::add_text(std::string_view text) {
+  if (options_.stops == nullptr) {
+    buffer_ += text;
+    n_points_ += count_points(text);
+    return;
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    state_ = options_.stops->step(state_, text[i]);
+    const size_t match = options_.stops->match_bytes(state_);
+    if (match == 0) continue;
+    buffer_ += text.substr(0, i + 1);
+    n_points_ += count_points(text.substr(0, i + 1));
+    stopped_ = true;
+    if (!options_.include_stop) cut(match);
+    return;
+  }
+  buffer_ += text;
+  n_points_ += count_points(text);
+}
+
+// Takes the stop string off the end, and with it the tokens that made nothing but it.
+void TextStream::cut(size_t n_bytes) {
+  n_points_ -= count_points(std::string_view(buffer_).substr(buffer_.size() - n_bytes));
+  buffer_.resize(buffer_.size() - n_bytes);
+  std::erase_if(entries_, [this](const Entry& e) { return e.end > n_points_ && e.token.text_at >= n_points_; });
+}
+
+void TextStream::finish() {
+  if (finished_) return;
+  finished_ = true;
+  if (stopped_) return;
+  fresh_.clear();
+  detok_.flush(fresh_);
+  add_text(fresh_);
+}
+
+bool TextStream::take(Delta& out) {
+  out.tokens.clear();
+  const bool all = finished_ || stopped_;
+  const size_t n_held = all || options_.stops == nullptr ? 0 : options_.stops->held_bytes(state_);
+  const size_t n_free = buffer_.size() - n_held;
+  const int64_t until = n_points_ - count_points(std::string_view(buffer_).substr(n_free));
+  out.text.assign(buffer_, 0, n_free);
+  buffer_.erase(0, n_free);
+  const auto keep =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return !all && e.end > until; });
+  for (auto it = entries_.begin(); it != keep; ++it) out.tokens.push_back(std::move(it->token));
+  entries_.erase(entries_.begin(), keep);
+  return !out.text.empty() || !out.tokens.empty();
+}
+
+}  // namespace quire

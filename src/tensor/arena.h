@@ -1,0 +1,40 @@
+// Scratch memory of one step: bump allocation, freed all at once. The same sequence of allocations gives the same
+// addresses (captured GPU graphs rely on it). Owner: the engine thread.
+#pragma once
+#include <cstdint>
+
+#include "base/check.h"
+#include "tensor/buffer.h"
+#include "tensor/tensor.h"
+
+namespace quire {
+
+class Arena {
+ public:
+  static constexpr int64_t kAlign = 64;  // a cache line, and the widest vector
+
+  explicit Arena(Buffer buffer) : buffer_(std::move(buffer)) {}
+
+  // Uninitialised memory until the next reset(). REQUIRES room: the engine sizes the arena from Model::arena_bytes.
+  Tensor alloc(DType dtype, std::initializer_list<int64_t> shape) {
+    Tensor t = Tensor::dense(buffer_.data() + used_, dtype, shape);
+    const int64_t bytes = (t.n_elements() * dtype_bytes(dtype) + kAlign - 1) / kAlign * kAlign;
+    QR_CHECK(used_ + bytes <= buffer_.bytes(),
+             "arena of " + std::to_string(buffer_.bytes()) + " bytes is full at " + std::to_string(used_ + bytes));
+    used_ += bytes;
+    peak_ = used_ > peak_ ? used_ : peak_;
+    return t;
+  }
+  void reset() { used_ = 0; }
+  // Everything allocated after mark() is freed by release(mark).
+  int64_t mark() const { return used_; }
+  void release(int64_t mark) { used_ = mark; }
+  int64_t peak_bytes() const { return peak_; }
+
+ private:
+  Buffer buffer_;
+  int64_t used_ = 0;
+  int64_t peak_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,97 @@
+#include "tensor/buffer.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "base/check.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+// Maps `bytes` (a multiple of kHugePage) at a 2 MiB boundary by mapping one page more and giving the rest back.
+std::byte* map_aligned(int64_t bytes) {
+  const auto wanted = static_cast<size_t>(bytes + kHugePage);
+  void* raw = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<uintptr_t>(raw);
+  const uintptr_t mask = static_cast<uintptr_t>(kHugePage) - 1;
+  const uintptr_t aligned = (begin + mask) & ~mask;
+  if (aligned > begin) munmap(raw, aligned - begin);
+  const uintptr_t end = aligned + static_cast<uintptr_t>(bytes);
+  if (begin + wanted > end) munmap(reinterpret_cast<void*>(end), begin + wanted - end);
+  return reinterpret_cast<std::byte*>(aligned);
+}
+
+}  // namespace
+
+std::string_view page_kind_name(PageKind kind) {
+  switch (kind) {
+    case PageKind::huge_explicit: return "explicit 2 MiB pages";
+    case PageKind::huge_advised: return "2 MiB pages where the kernel has them";
+    case PageKind::small: return "4 KiB pages";
+  }
+  return "?";
+}
+
+Result<Buffer> Buffer::allocate(int64_t bytes) {
+  QR_CHECK(bytes > 0);
+  if (bytes > std::numeric_limits<int64_t>::max() / 2) {
+    return fail(Code::exhausted, "cannot allocate " + std::to_string(bytes) + " bytes");
+  }
+  Buffer out;
+  out.bytes_ = bytes;
+  out.mapped_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  const auto mapped = static_cast<size_t>(out.mapped_);
+  void* huge = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  if (huge != MAP_FAILED) {
+    out.data_ = static_cast<std::byte*>(huge);
+    out.kind_ = PageKind::huge_explicit;
+    return out;
+  }
+  out.data_ = map_aligned(out.mapped_);
+  if (out.data_ == nullptr) {
+    return fail(Code::exhausted,
+                "cannot allocate " + std::to_string(bytes) + " bytes of memory: " + std::strerror(errno));
+  }
+  // Small buffers would waste most of a huge page each.
+  const bool advised = bytes >= kHugePage && madvise(out.data_, mapped, MADV_HUGEPAGE) == 0;
+  out.kind_ = advised ? PageKind::huge_advised : PageKind::small;
+  return out;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) munmap(data_, static_cast<size_t>(mapped_));
+}
+
+int64_t Buffer::huge_bytes() const {
+  if (kind_ == PageKind::huge_explicit) return mapped_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/smaps", "r"), &std::fclose);
+  if (!file) return 0;
+  const auto begin = reinterpret_cast<uintptr_t>(data_);
+  const uintptr_t end = begin + static_cast<uintptr_t>(mapped_);
+  bool inside = false;
+  int64_t total = 0;
+  char line[512];
+  while (std::fgets(line, sizeof line, file.get()) != nullptr) {
+    uintptr_t lo = 0;
+    uintptr_t hi = 0;
+    int64_t kib = 0;
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &lo, &hi) == 2) {
+      inside = lo < end && hi > begin;  // the kernel merges neighbours, so a mapping may hold more than this buffer
+    } else if (inside && std::sscanf(line, "AnonHugePages: %" SCNd64 " kB", &kib) == 1) {
+      total += kib * 1024;
+    }
+  }
+  return total < mapped_ ? total : mapped_;
+}
+
+}  // namespace quire

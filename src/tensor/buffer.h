@@ -1,0 +1,48 @@
+// Owned memory for weights, KV blocks and the step's arena: anonymous pages, 2 MiB pages wherever the system gives them
+// (2 threads of a Zen 4 VM read up to 62 GB/s from 2 MiB pages and never over 35 from 4 KiB ones).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+
+namespace quire {
+
+enum class PageKind : uint8_t { huge_explicit, huge_advised, small };
+std::string_view page_kind_name(PageKind);
+
+class Buffer {
+ public:
+  Buffer() = default;
+  // `bytes` > 0, zero-filled, aligned to 2 MiB. Tries explicit huge pages, then madvise(MADV_HUGEPAGE), then 4 KiB.
+  // Code::exhausted names the size.
+  static Result<Buffer> allocate(int64_t bytes);
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Buffer();
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  PageKind page_kind() const { return kind_; }
+  // How many of its bytes the kernel backs with 2 MiB pages now (reads /proc/self/smaps); for start-up reports.
+  int64_t huge_bytes() const;
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(mapped_, other.mapped_);
+    std::swap(kind_, other.kind_);
+  }
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+  int64_t mapped_ = 0;
+  PageKind kind_ = PageKind::small;
+};
+
+}  // namespace quire

@@ -1,0 +1,24 @@
+// What an op sees of the KV cache: bytes at block addresses. Filled by kv (KvCache::view), read by the backends.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+
+// Cached keys and values are addressed as
+//   base + block · block_bytes + kv_offset · block_tokens          where a layer's claim starts (KvLayout::claim)
+// inside it K of all heads first, then V, each head's rows in the layout of its KvCodec.
+struct KvGroupView {
+  std::byte* base = nullptr;
+  int64_t block_bytes = 0;
+  int block_tokens = 0;
+};
+
+struct KvView {
+  static constexpr int kMaxGroups = 8;
+  std::array<KvGroupView, kMaxGroups> groups{};
+  int n_groups = 0;
+};
+
+}  // namespace quire

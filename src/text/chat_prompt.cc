@@ -1,0 +1,32 @@
+#include "text/chat_prompt.h"
+
+#include <utility>
+
+namespace quire {
+
+Json special_tokens(const Tokenizer& tokenizer) {
+  const TokenizerSpec& spec = tokenizer.spec();
+  Json out(Json::Object{});
+  for (const auto& [name, id] : {std::pair{"bos_token", spec.bos}, std::pair{"eos_token", spec.eos},
+                                 std::pair{"unk_token", spec.unk}, std::pair{"pad_token", spec.pad}}) {
+    if (id < 0) continue;
+    std::string text;
+    tokenizer.append_bytes(id, true, text);
+    out.set(name, std::move(text));
+  }
+  return out;
+}
+
+Result<std::vector<Token>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, TemplateInput input) {
+  input.special_tokens = special_tokens(tokenizer);
+  QR_TRY(const Rendered rendered, chat.render_marked(input));
+  std::vector<Token> tokens;
+  tokenizer.encode(rendered.text, {.parse_special = true, .plain = rendered.user_ranges}, tokens);
+  const TokenizerSpec& spec = tokenizer.spec();
+  if (spec.add_bos && spec.bos >= 0 && (tokens.empty() || tokens[0] != spec.bos)) {
+    tokens.insert(tokens.begin(), spec.bos);
+  }
+  return tokens;
+}
+
+}  // namespace quire

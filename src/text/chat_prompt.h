@@ -1,0 +1,18 @@
+// From a conversation to a prompt: template and tokenizer together, the one way for every caller.
+#pragma once
+#include <vector>
+
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+
+// "bos_token", "eos_token", "unk_token", "pad_token" with their texts, those that the vocabulary has.
+Json special_tokens(const Tokenizer& tokenizer);
+
+// Renders `input`, with the tokenizer's special tokens, and turns it into ids: control tokens where the template wrote
+// them, plain text where the user did; BOS in front where the tokenizer wants one and the template has not written it.
+// Errors are the template's. Any thread.
+Result<std::vector<Token>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, TemplateInput input);
+
+}  // namespace quire

@@ -1,0 +1,89 @@
+// See pipeline.h.
+#include "text/pipeline.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "text/bert_pipeline.h"
+#include "text/byte_chars.h"
+#include "text/detok.h"
+
+namespace quire {
+
+Pipeline::Pipeline(TokenizerSpec spec, PipelineSpec parts) : Tokenizer(std::move(spec)), parts_(std::move(parts)) {}
+
+void Pipeline::encode(std::string_view text, EncodeOptions options, std::vector<Token>& out) const {
+  if (options.add_special) out.insert(out.end(), parts_.prefix.begin(), parts_.prefix.end());
+  // Positions are lost where a normaliser runs, so a stretch that holds any of the user's text has no control tokens
+  // made of normalised text at all.
+  const auto trusted = [&](std::string_view fragment) {
+    const auto begin = static_cast<size_t>(fragment.data() - text.data());
+    return options.parse_special && std::none_of(options.plain.begin(), options.plain.end(), [&](const ByteRange& r) {
+             return r.begin < begin + fragment.size() && r.end > begin;
+           });
+  };
+  if (parts_.added.empty()) {
+    encode_fragment(text, true, trusted(text), out);
+  } else {
+    std::vector<Fragment> fragments;
+    parts_.added.split(text, options.parse_special, fragments, options.plain);
+    for (const Fragment& f : fragments) {
+      if (f.id >= 0) {
+        out.push_back(f.id);
+      } else {
+        encode_fragment(f.text, f.text.data() == text.data(), trusted(f.text), out);
+      }
+    }
+  }
+  if (options.add_special) out.insert(out.end(), parts_.suffix.begin(), parts_.suffix.end());
+}
+
+void Pipeline::encode_fragment(std::string_view text,
+                               bool at_start,
+                               bool parse_special,
+                               std::vector<Token>& out) const {
+  std::string scratch;
+  const std::string_view normal = normalize(parts_.normalizers, text, scratch);
+  if (parts_.added_normalized.empty()) return encode_normal(normal, at_start, out);
+  std::vector<Fragment> fragments;
+  parts_.added_normalized.split(normal, parse_special, fragments);
+  for (const Fragment& f : fragments) {
+    if (f.id >= 0) {
+      out.push_back(f.id);
+    } else {
+      encode_normal(f.text, at_start && f.text.data() == normal.data(), out);
+    }
+  }
+}
+
+void Pipeline::encode_normal(std::string_view text, bool at_start, std::vector<Token>& out) const {
+  if (text.empty()) return;
+  if (parts_.pre_tokenizer.empty() && !parts_.normalized_to_byte_chars) return parts_.model->encode(text, out);
+  Pieces pieces;
+  pieces.text = text;
+  pieces.ranges.push_back({0, text.size()});
+  pieces.at_start = at_start;
+  pieces.in_byte_chars = parts_.normalized_to_byte_chars;
+  for (const auto& step : parts_.pre_tokenizer) step->apply(pieces);
+  for (size_t i = 0; i < pieces.ranges.size(); ++i) {
+    // A later step may have put in characters that stand for no byte: such a piece stays as it is.
+    const auto bytes = pieces.in_byte_chars ? chars_to_bytes(pieces[i]) : std::nullopt;
+    parts_.model->encode(bytes ? *bytes : pieces[i], out);
+  }
+}
+
+void Pipeline::append_bytes(Token id, bool special, std::string& out) const {
+  QR_DCHECK(id >= 0 && id < n_vocab());
+  const auto i = static_cast<size_t>(id);
+  if (special || !parts_.hidden[i]) out += parts_.token_bytes[i];
+}
+
+std::string Pipeline::decode(std::span<const Token> ids, bool special) const {
+  std::string text;
+  Detok detok(*this, special, true);
+  for (const Token id : ids) detok.push(id, text);
+  detok.flush(text);
+  return parts_.clean_up_spaces ? clean_up_spaces(std::move(text)) : text;
+}
+
+}  // namespace quire

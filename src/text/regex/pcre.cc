@@ -1,0 +1,113 @@
+// The PCRE2 side of matcher.h. PCRE2's \s differs from every reference's (it takes U+180E), so the pattern's \s and \S
+// are spelled out; class intersections (&&) mean something else in PCRE2 and are refused.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "text/regex/matcher.h"
+#include "text/utf8.h"
+
+namespace quire {
+
+namespace {
+
+// Steps of one match: a thousand times what the known patterns take for a long word.
+constexpr uint32_t kMatchLimit = 10'000'000;
+constexpr uint32_t kHeapLimitKib = 64 * 1024;
+constexpr std::string_view kSpaceRanges =
+    R"(\x09-\x0D\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+
+template <auto F>
+struct Free {
+  template <class T>
+  void operator()(T* p) const {
+    F(p);
+  }
+};
+using Code8 = std::unique_ptr<pcre2_code, Free<pcre2_code_free>>;
+using Data8 = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
+using Context8 = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
+
+class PcreMatcher final : public Matcher {
+ public:
+  PcreMatcher(Code8 code, Context8 context) : code_(std::move(code)), context_(std::move(context)) {}
+
+  void find_all(std::string_view text, std::vector<ByteRange>& out) const override {
+    const Data8 data(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+    if (data == nullptr) return;
+    const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+    for (size_t at = 0; at < text.size();) {
+      const int rc = pcre2_match(code_.get(), subject, text.size(), at, 0, data.get(), context_.get());
+      if (rc < 0) return;  // no match, or the limit: what is left stays one piece
+      const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
+      const size_t begin = range[0], end = range[1];
+      if (begin > end || end < at) return;  // \K in a lookbehind can do this
+      out.push_back({begin, end});
+      at = end > begin ? end : end < text.size() ? end + static_cast<size_t>(utf8_at(text, end).len) : text.size();
+    }
+  }
+
+ private:
+  Code8 code_;
+  Context8 context_;
+};
+
+// \s and \S as explicit classes; an error for what PCRE2 would silently read otherwise.
+Result<std::string> translate(std::string_view pattern) {
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    const char next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (c == '\\') {
+      ++i;
+      if (next == 's') {
+        out += in_class ? std::string(kSpaceRanges) : "[" + std::string(kSpaceRanges) + "]";
+      } else if (next == 'S' && !in_class) {
+        out += "[^" + std::string(kSpaceRanges) + "]";
+      } else {
+        out += c;
+        if (next != '\0') out += next;
+      }
+      continue;
+    }
+    if (in_class && ((c == '&' && next == '&') || (c == '[' && next != ':'))) {
+      return fail(Code::unsupported,
+                  "regex: nested classes beside other unusual parts, at offset " + std::to_string(i));
+    }
+    if (c == '[' && !in_class) {
+      in_class = true;
+      out += c;
+      if (next == '^') out += pattern[++i];
+      continue;
+    }
+    if (c == ']') in_class = false;
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Matcher>> make_pcre_matcher(std::string_view pattern, RegexDialect dialect) {
+  QR_TRY(const std::string translated, translate(pattern));
+  const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C |
+                           (dialect.dollar_before_newline ? PCRE2_MULTILINE : PCRE2_DOLLAR_ENDONLY);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  Code8 code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error, &offset,
+                           nullptr));
+  if (code == nullptr) {
+    PCRE2_UCHAR text[128] = {};
+    pcre2_get_error_message(error, text, sizeof text);
+    return fail(Code::invalid,
+                "regex: " + std::string(reinterpret_cast<const char*>(text)) + " at offset " + std::to_string(offset));
+  }
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where it fails the interpreter runs, with the same limits
+  Context8 context(pcre2_match_context_create(nullptr));
+  if (context == nullptr) return fail(Code::exhausted, "regex: out of memory");
+  pcre2_set_match_limit(context.get(), kMatchLimit);
+  pcre2_set_heap_limit(context.get(), kHeapLimitKib);
+  return std::make_unique<PcreMatcher>(std::move(code), std::move(context));
+}
+
+}  // namespace quire

@@ -1,0 +1,51 @@
+// Strings to tokens and back. A Tokenizer is immutable after it is made: any thread may call it.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "text/byte_range.h"
+#include "text/tokenizer_spec.h"
+
+namespace quire {
+
+struct EncodeOptions {
+  bool add_special = false;    // add BOS/EOS as the model's files say
+  bool parse_special = false;  // turn the text of control tokens into their ids; otherwise it is plain text
+  // Where control tokens are plain text all the same: what a user wrote inside a rendered chat template. In order,
+  // disjoint; a control token's text that touches one of them is not turned into its id.
+  std::span<const ByteRange> plain{};
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  // Appends the ids of `text` to `out`. Total: any bytes, valid UTF-8 or not. Linear time in text.size().
+  virtual void encode(std::string_view text, EncodeOptions, std::vector<Token>& out) const = 0;
+  // Appends the bytes that `id` stands for in running text (may be part of a code point; empty for control tokens
+  // unless `special`). REQUIRES 0 ≤ id < n_vocab().
+  virtual void append_bytes(Token id, bool special, std::string& out) const = 0;
+  // The text of whole sequences as the reference decodes it (a leading space that encoding added is dropped).
+  virtual std::string decode(std::span<const Token> ids, bool special) const = 0;
+  // True where decode() drops one leading space of the first token's bytes.
+  virtual bool strips_leading_space() const = 0;
+  const TokenizerSpec& spec() const { return spec_; }
+  int n_vocab() const { return static_cast<int>(spec_.tokens.size()); }
+  bool is_end(Token id) const { return id >= 0 && (id == spec_.eos || id == spec_.eot); }
+
+ protected:
+  explicit Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
+
+ private:
+  TokenizerSpec spec_;
+};
+
+// Checks the spec (Code::corrupt names what is wrong) and builds the tables. Code::unsupported names an unknown model
+// or pre-tokenizer.
+Result<std::unique_ptr<Tokenizer>> make_tokenizer(TokenizerSpec spec);
+
+}  // namespace quire

@@ -1,0 +1,138 @@
+# A `quire serve` process for tests, and a small HTTP client of the standard library to talk to it.
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SHARED = os.environ.get('QUIRE_SHARED') or os.path.join(ROOT, '..', 'shared')
+STORIES = os.path.join(SHARED, 'data', 'models', 'stories260K')
+
+
+def binary():
+    return os.environ.get('QUIRE_BIN') or os.path.join(ROOT, 'build', 'release', 'quire')
+
+
+def model():
+    """QUIRE_TEST_MODEL, else the small trained one where the data is, else one of random weights made on the spot."""
+    if os.environ.get('QUIRE_TEST_MODEL'):
+        return os.environ['QUIRE_TEST_MODEL']
+    trained = os.path.join(STORIES, 'stories260K.gguf')
+    if os.path.exists(trained):
+        return trained
+    path = os.path.join(ROOT, 'build', 'models', 'tiny-random.gguf')
+    if not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        subprocess.run([sys.executable, os.path.join(ROOT, 'tools', 'make_model.py'), '--shape', 'tiny', '--seed', '1',
+                        '--out', path], check=True)
+    return path
+
+
+class Server:
+    """Runs until stop(); `options` as on the command line. Raises RuntimeError where it does not come up."""
+
+    def __init__(self, *options, path=None, timeout=60):
+        command = [binary(), 'serve', path or model(), '--port', '0', *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.log = []
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+        killer = threading.Timer(timeout, self.process.kill)
+        killer.start()
+        line = self.process.stdout.readline()
+        killer.cancel()
+        if not line.startswith('listening on http://'):
+            self.process.kill()
+            self.process.wait()
+            raise RuntimeError(f'no server: {line!r}\n' + ''.join(self.log))
+        self.url = line.split()[-1]
+        self.port = int(self.url.rsplit(':', 1)[1])
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+
+    def stop(self, timeout=60):
+        """SIGTERM; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        self._reader.join(5)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection('127.0.0.1', self.port, timeout=timeout)
+
+    def request(self, method, path, body=None, headers=None):
+        """(status, headers, parsed JSON or text)"""
+        connection = self.connect()
+        data = json.dumps(body) if isinstance(body, (dict, list)) else body
+        connection.request(method, path, data, {'Content-Type': 'application/json', **(headers or {})})
+        response = connection.getresponse()
+        text = response.read().decode()
+        connection.close()
+        is_json = response.getheader('Content-Type', '').startswith('application/json')
+        return response.status, response.headers, json.loads(text) if is_json else text
+
+    def post(self, path, body, headers=None):
+        return self.request('POST', path, body, headers)
+
+    def get(self, path, headers=None):
+        return self.request('GET', path, None, headers)
+
+    def events(self, path, body, on_event=None):
+        """The data of each event of a streamed answer, as it comes; parsed, but for "[DONE]"."""
+        connection = self.connect()
+        connection.request('POST', path, json.dumps({**body, 'stream': True}), {'Content-Type': 'application/json'})
+        response = connection.getresponse()
+        out = []
+        if response.status != 200:
+            raise RuntimeError(f'{response.status}: {response.read().decode()}')
+        for line in response:
+            line = line.decode().rstrip('\n')
+            if not line.startswith('data: '):
+                continue
+            out.append(line[6:] if line == 'data: [DONE]' else json.loads(line[6:]))
+            if on_event and on_event(out[-1]) is False:
+                break
+        connection.close()
+        return out
+
+    def metric(self, name):
+        """The sum over a metric's series."""
+        text = self.get('/metrics')[2]
+        values = [line.rsplit(' ', 1)[1] for line in text.splitlines()
+                  if line.startswith(name) and line[len(name)] in ' {']
+        return sum(float(v) for v in values)
+
+
+def eventually(condition, timeout=20):
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def joined(events, index=0):
+    """The text of one choice of a stream."""
+    out = ''
+    for event in events:
+        if event == '[DONE]':
+            continue
+        for choice in event['choices']:
+            if choice['index'] == index:
+                out += choice.get('text') or choice.get('delta', {}).get('content') or ''
+    return out

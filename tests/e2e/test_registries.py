@@ -1,0 +1,42 @@
+# What registered itself in the binary equals the files on disk: an extension is one file, and its name is the file's.
+import json
+import os
+import subprocess
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FOLDERS = {  # registry -> where its files lie, how they end
+    'arch': ('src/model/arch', '.cc'),
+    'policy': ('src/engine/policies', '.cc'),
+    'api': ('src/serve/apis', '.cc'),
+    'proposer': ('src/spec/proposers', '.cc'),
+    'command': ('src/app/commands', '.cc'),
+    'weights': ('src/quant/weights', '.h'),
+    'kv': ('src/quant/kv', '.h'),
+}
+
+
+def names_on_disk(folder, ending):
+    path = os.path.join(ROOT, folder)
+    files = os.listdir(path) if os.path.isdir(path) else []  # git keeps no empty folder: no proposers yet
+    return sorted(f[:-len(ending)] for f in files
+                  if f.endswith(ending) and not f.endswith(('_test' + ending, '_bench' + ending)))
+
+
+class Registries(unittest.TestCase):
+    def test_equal_the_files(self):
+        done = subprocess.run([os.environ['QUIRE_BIN'], 'registries', '--json'], capture_output=True, text=True,
+                              check=True)
+        registered = json.loads(done.stdout)
+        self.assertEqual(sorted(registered), sorted(FOLDERS), 'a registry without a folder, or the reverse')
+        for kind, (folder, ending) in FOLDERS.items():
+            with self.subTest(kind):
+                self.assertEqual(sorted(registered[kind]), names_on_disk(folder, ending))
+
+    def test_there_is_something_to_compare(self):
+        for kind in ('arch', 'policy', 'api', 'command', 'weights', 'kv'):
+            self.assertTrue(names_on_disk(*FOLDERS[kind]), kind)
+
+
+if __name__ == '__main__':
+    unittest.main()

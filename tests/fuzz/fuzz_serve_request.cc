@@ -1,0 +1,149 @@
+// A request body of any bytes through every dialect: refusals are JSON with a status of the client's fault; what passes
+// obeys the contract that the service and the engine rely on; and what the dialect writes for any tokens is valid JSON
+// whose streamed text equals the whole text. The first byte picks the endpoint, the second how the tokens are cut.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "http/sse.h"
+#include "serve/api.h"
+#include "serve/messages.h"
+#include "serve/seeds.h"
+#include "serve/text_stream.h"
+
+namespace {
+
+using namespace quire;
+
+TokenizerSpec spec() {
+  TokenizerSpec out;
+  out.model = "llama";
+  out.tokens = {"<unk>", "<s>", "</s>"};
+  out.types = {TokenType::unknown, TokenType::control, TokenType::control};
+  for (int b = 0; b < 256; ++b) {
+    static constexpr char kHex[] = "0123456789ABCDEF";
+    out.tokens.push_back(std::string("<0x") + kHex[b >> 4] + kHex[b & 15] + ">");
+    out.types.push_back(TokenType::byte);
+  }
+  out.scores.assign(out.tokens.size(), 0.0F);
+  out.unk = 0;
+  out.bos = 1;
+  out.eos = 2;
+  out.add_bos = true;
+  return out;
+}
+
+struct World {
+  World()
+      : tokenizer(std::move(*make_tokenizer(spec()))),
+        chat(std::move(*ChatTemplate::parse(plain_template()))),
+        seeds(1) {
+    env.tokenizer = tokenizer.get();
+    env.chat = &chat;
+    env.plain_chat = true;
+    env.seeds = &seeds;
+    env.models = {"tiny"};
+    env.n_ctx = 1 << 20;
+    env.ready = [] { return true; };
+    env.metrics_text = [] { return std::string(); };
+    for (const std::string& name : Registry<Api>::get().names())
+      for (const Endpoint& e : Registry<Api>::get().find(name)->endpoints)
+        if (e.schema != nullptr) endpoints.push_back(&e);
+  }
+  std::unique_ptr<Tokenizer> tokenizer;
+  ChatTemplate chat;
+  SeedSource seeds;
+  ServeEnv env;
+  std::vector<const Endpoint*> endpoints;
+};
+
+void check_refusal(const HttpError& error) {
+  QR_CHECK(error.status >= 400 && error.status < 500, std::to_string(error.status));
+  QR_CHECK(Json::parse(error_body(error)).has_value());
+  QR_CHECK(!error.message.empty() && !error.code.empty());
+}
+
+void check_job(const Job& job, const World& w) {
+  const Generation& g = job.generation;
+  QR_CHECK(!job.prompts.empty() && g.n >= 1 && g.best_of >= g.n);
+  QR_CHECK(static_cast<int64_t>(job.prompts.size()) * g.best_of <= w.env.limits.n_sequences);
+  for (const auto& prompt : job.prompts) {
+    QR_CHECK(!prompt.empty());
+    for (const Token t : prompt) QR_CHECK(t >= 0 && t < w.tokenizer->n_vocab());
+  }
+  for (const std::string& stop : g.stops) QR_CHECK(!stop.empty());
+  QR_CHECK(g.max_tokens >= 0 && g.sampling.temperature >= 0 && g.sampling.top_p > 0 && g.sampling.top_p <= 1);
+  QR_CHECK(g.sampling.top_k >= 0 && g.sampling.n_logprobs <= w.env.limits.n_logprobs);
+  QR_CHECK(job.echo.empty() || job.echo.size() == job.prompts.size());
+}
+
+// The text of a stream, and that every event of it is JSON.
+std::string heard(const std::string& stream) {
+  std::string text;
+  SseReader reader;
+  reader.feed(stream, [&](SseEvent&& e) {
+    if (e.data == "[DONE]") return;
+    const auto json = Json::parse(e.data);
+    QR_CHECK(json.has_value(), e.data);
+    const Json* choices = json->find("choices");
+    if (choices == nullptr || choices->as_array()->empty()) return;
+    const Json& choice = (*choices->as_array())[0];
+    const Json* delta = choice.find("delta");
+    const Json* part = delta != nullptr ? delta->find("content") : choice.find("text");
+    if (part != nullptr) text += *part->as_string();
+  });
+  return text;
+}
+
+void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
+  const bool want_tokens = job.generation.sampling.n_logprobs >= 0;
+  auto compiled = StopStrings::compile(job.generation.stops);
+  QR_CHECK(compiled.has_value());
+  const auto stops = std::make_shared<const StopStrings>(std::move(*compiled));
+  TextStreamOptions options{stops, job.generation.include_stop, !job.generation.skip_special, want_tokens};
+  TextStream cut_up(*w.tokenizer, options), whole(*w.tokenizer, options);
+  std::string out;
+  Delta delta;
+  job.writer->begin(1, out);
+  for (size_t i = 0; i < bytes.size() && !whole.stopped(); ++i) {
+    TokenEvent event;
+    event.id = 1 + static_cast<unsigned char>(bytes[i]);
+    cut_up.push(event);
+    whole.push(event);
+    if (i % cut == 0 && cut_up.take(delta)) job.writer->delta(0, delta, out);
+  }
+  cut_up.finish();
+  whole.finish();
+  if (cut_up.take(delta)) job.writer->delta(0, delta, out);
+  job.writer->finish(0, FinishReason::stop, out);
+  job.writer->end({}, out);
+  ChoiceResult result;
+  whole.take(result.whole);
+  QR_CHECK(heard(out) == result.whole.text, "the stream differs from the whole");
+  QR_CHECK(Json::parse(job.writer->body({&result, 1}, {})).has_value());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const World w;
+  if (size < 2) return 0;
+  HttpRequest http;
+  http.body.assign(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const auto body = Json::parse(http.body);
+  if (!body) return 0;
+  const Endpoint& endpoint = *w.endpoints[data[0] % w.endpoints.size()];
+  const auto args = endpoint.schema->check(*body, w.env.limits, "");
+  if (!args) return check_refusal(args.error()), 0;
+  auto call = endpoint.parse({http, *args}, w.env);
+  if (!call) return check_refusal(call.error()), 0;
+  if (const auto* answer = std::get_if<Answer>(&*call)) {
+    QR_CHECK(Json::parse(answer->body).has_value());
+    return 0;
+  }
+  Job& job = std::get<Job>(*call);
+  check_job(job, w);
+  check_reply(job, http.body, size_t{data[1]} % 7 + 1, w);
+  return 0;
+}

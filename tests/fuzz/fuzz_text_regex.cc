@@ -1,0 +1,33 @@
+// The linear-time regex engine against PCRE2: the input is a pattern, a NUL and a text. Where both engines take the
+// pattern they must find the same matches in the text's ASCII (their Unicode versions differ beyond).
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "text/regex/dfa.h"
+#include "text/regex/matcher.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace quire;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const size_t nul = input.find('\0');
+  if (nul == std::string_view::npos || nul > 256 || size > 1024) return 0;
+  const std::string_view pattern = input.substr(0, nul);
+  std::string text(input.substr(nul + 1));
+  for (char& c : text) c = static_cast<char>(c & 0x7F);
+  const auto tree = parse_regex(pattern, {});
+  if (!tree) return 0;
+  const auto dfa = Dfa::compile(*tree);
+  if (!dfa) return 0;
+  std::vector<ByteRange> ours, theirs;
+  dfa->find_all(text, ours);
+  const auto pcre = make_pcre_matcher(pattern, {});
+  if (!pcre || text.find('\x1c') < text.size()) return 0;
+  (*pcre)->find_all(text, theirs);
+  // After an empty match engines go on differently, and a pre-tokenizer has none.
+  const auto empty = [](const ByteRange& r) { return r.begin == r.end; };
+  if (std::any_of(ours.begin(), ours.end(), empty) || std::any_of(theirs.begin(), theirs.end(), empty)) return 0;
+  QR_CHECK(ours == theirs, std::string(pattern));
+  return 0;
+}

@@ -1,0 +1,179 @@
+// Same request, same bits: one hash of tokens and logprobs per request, whatever runs beside it, however its prompt is
+// cut, wherever its prefix comes from, on however many threads, on every instruction set (docs/numerics.md).
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <map>
+#include <numeric>
+
+#include "backend/cpu/cpu_ops.h"
+#include "engine/engine.h"
+#include "tests/support/tiny_model.h"
+
+namespace quire {
+namespace {
+
+class HashSink final : public EventSink {
+ public:
+  void on_token(SeqId, const TokenEvent& event) override {
+    mix(static_cast<uint64_t>(event.id));
+    mix(std::bit_cast<uint32_t>(event.logprob));
+    for (const TopLogprob& top : event.top) {
+      mix(static_cast<uint64_t>(top.id));
+      mix(std::bit_cast<uint32_t>(top.logprob));
+    }
+    ++n_tokens;
+  }
+  void on_finish(SeqId, Finish reason, const Usage& used, const std::string& message) override {
+    mix(static_cast<uint64_t>(reason));
+    done = true;
+    error = message;
+    usage = used;
+  }
+  uint64_t hash = 1;
+  int n_tokens = 0;
+  bool done = false;
+  std::string error;
+  Usage usage;
+
+ private:
+  void mix(uint64_t v) { hash = mix64(hash ^ v); }
+};
+
+struct Conditions {
+  std::string isa = cpu_isas().back();
+  int threads = 1, max_seqs = 1, max_chunk = 512, step_tokens = 512, n_blocks = 2000;
+  bool prefix_cache = false, reversed = false, twice = false;
+
+  std::string text() const {
+    return isa + " threads " + std::to_string(threads) + " seqs " + std::to_string(max_seqs) + " chunk " +
+           std::to_string(max_chunk) + " step " + std::to_string(step_tokens) + " blocks " + std::to_string(n_blocks) +
+           (prefix_cache ? " cached" : "") + (reversed ? " reversed" : "") + (twice ? " twice" : "");
+  }
+};
+
+constexpr int kRequests = 32;
+
+// Lengths on both sides of block and chunk edges; every fourth shares a long prefix with the one before.
+Request request(int i) {
+  const int lengths[] = {1, 2, 15, 16, 17, 33, 64, 100, 255, 256, 257, 300};
+  Rng rng(static_cast<uint64_t>(i));
+  Rng shared(static_cast<uint64_t>(i / 4 + 1000));
+  Request out;
+  const int n = lengths[i % 12];
+  for (int t = 0; t < n; ++t) {
+    out.prompt.push_back(static_cast<Token>((i % 4 != 0 && t < n - n / 4 ? shared : rng).between(0, 104)));
+  }
+  out.max_tokens = 3 + i % 9 * 7;
+  out.sampling.temperature = i % 3 == 0 ? 0.0F : 0.9F;
+  out.sampling.top_k = i % 5 == 0 ? 20 : 0;
+  out.sampling.top_p = i % 5 == 1 ? 0.9F : 1.0F;
+  out.sampling.seed = static_cast<uint64_t>(i) * 77;
+  out.sampling.n_logprobs = 3;
+  return out;
+}
+
+struct Outcome {
+  std::vector<uint64_t> hashes;
+  EngineStats stats;
+};
+
+Outcome run(const TinyModel& tiny, const Conditions& s) {
+  const auto ops = make_cpu_ops(CpuOptions{.n_threads = s.threads, .isa = s.isa, .pin = false});
+  const auto model = tiny.load(**ops);
+  SystemClock clock;
+  EngineOptions options;
+  options.max_seqs = s.max_seqs;
+  options.max_chunk = s.max_chunk;
+  options.step_tokens = s.step_tokens;
+  options.prefix_cache = s.prefix_cache;
+  options.n_ctx = 400;
+  options.kv_bytes = int64_t{s.n_blocks} * 16 * (*model)->info().kv_layout.token_bytes(0);
+  EngineEnv env;
+  env.clock = &clock;
+  const auto engine = make_engine(**model, **ops, options, env);
+  EXPECT_TRUE(engine) << engine.error().message;
+  Outcome out;
+  for (int round = 0; round < (s.twice ? 2 : 1); ++round) {  // the second time everything is in the tree
+    std::vector<std::shared_ptr<HashSink>> sinks(kRequests);
+    for (int k = 0; k < kRequests; ++k) {
+      const auto i = static_cast<size_t>(s.reversed ? kRequests - 1 - k : k);
+      sinks[i] = std::make_shared<HashSink>();
+      const auto id = (*engine)->submit(request(static_cast<int>(i)), sinks[i]);
+      EXPECT_TRUE(id) << id.error().message;
+    }
+    while ((*engine)->step()) EXPECT_EQ((*engine)->snapshot().check(), "");
+    out.hashes.clear();
+    for (const auto& sink : sinks) {
+      EXPECT_TRUE(sink->done);
+      EXPECT_EQ(sink->error, "");
+      EXPECT_GT(sink->n_tokens, 0);
+      out.hashes.push_back(sink->hash);
+    }
+  }
+  out.stats = (*engine)->stats();
+  return out;
+}
+
+void expect_same(const TinyModel& tiny, const std::vector<uint64_t>& truth, const Conditions& s) {
+  SCOPED_TRACE(s.text());
+  const Outcome got = run(tiny, s);
+  for (size_t i = 0; i < truth.size(); ++i) EXPECT_EQ(got.hashes[i], truth[i]) << "request " << i;
+}
+
+class Invariance : public testing::TestWithParam<std::string> {};
+
+TEST_P(Invariance, BatchChunkThreadsOrder) {
+  const TinyModel tiny(TinyShape{}, GetParam(), 5);
+  const std::vector<uint64_t> truth = run(tiny, Conditions{}).hashes;
+  for (int max_seqs : {2, 7, 32}) expect_same(tiny, truth, Conditions{.max_seqs = max_seqs});
+  for (int max_chunk : {1, 5, 16, 100}) expect_same(tiny, truth, Conditions{.max_seqs = 8, .max_chunk = max_chunk});
+  for (int step_tokens : {33, 70}) expect_same(tiny, truth, Conditions{.max_seqs = 32, .step_tokens = step_tokens});
+  for (int threads : {2, 3, 4}) expect_same(tiny, truth, Conditions{.threads = threads, .max_seqs = 8});
+  expect_same(tiny, truth, Conditions{.threads = 2, .max_seqs = 16, .max_chunk = 40, .reversed = true});
+}
+
+TEST_P(Invariance, PrefixCacheAndPreemption) {
+  const TinyModel tiny(TinyShape{}, GetParam(), 6);
+  const std::vector<uint64_t> truth = run(tiny, Conditions{}).hashes;
+  for (bool reversed : {false, true}) {
+    for (int max_seqs : {1, 8, 32}) {
+      const Conditions s{.max_seqs = max_seqs, .prefix_cache = true, .reversed = reversed, .twice = true};
+      SCOPED_TRACE(s.text());
+      const Outcome got = run(tiny, s);
+      EXPECT_EQ(got.hashes, truth);
+      EXPECT_GT(got.stats.n_cached_tokens, 1000) << "the test would prove nothing without hits";
+    }
+  }
+  for (int n_blocks : {26, 40}) {
+    const Conditions s{.max_seqs = 32, .max_chunk = 64, .n_blocks = n_blocks, .prefix_cache = true, .twice = true};
+    SCOPED_TRACE(s.text());
+    const Outcome got = run(tiny, s);
+    EXPECT_EQ(got.hashes, truth);
+    EXPECT_GT(got.stats.n_preempted, 0) << "the test would prove nothing without preemption";
+  }
+}
+
+TEST_P(Invariance, InstructionSets) {
+  const TinyModel tiny(TinyShape{}, GetParam(), 7);
+  const std::vector<uint64_t> truth = run(tiny, Conditions{}).hashes;
+  for (const std::string& isa : cpu_isas())
+    expect_same(tiny, truth, Conditions{.isa = isa, .threads = 2, .max_seqs = 9});
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats,
+                         Invariance,
+                         testing::Values("q8_0", "f16", "bf16", "f32"),
+                         [](const testing::TestParamInfo<std::string>& each) { return each.param; });
+
+// The hash sees what it should: another seed, another model, another token change it.
+TEST(InvarianceHash, TellsRequestsApart) {
+  const TinyModel tiny(TinyShape{}, "q8_0", 5);
+  const TinyModel other(TinyShape{}, "q8_0", 6);
+  const std::vector<uint64_t> a = run(tiny, Conditions{}).hashes;
+  const std::vector<uint64_t> b = run(other, Conditions{}).hashes;
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NE(a[i], b[i]);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,373 @@
+// The op corpus: every op on every instruction set against backend/ref over a grid of shapes with odd tails, and the
+// instruction sets against each other bit for bit (docs/numerics.md). A failure prints the seed and the case.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/ref/ref_ops.h"
+#include "base/rng.h"
+
+namespace quire {
+namespace {
+
+struct Matrix {
+  Matrix(int64_t rows, int64_t cols) : n(rows), d(cols), values(static_cast<size_t>(rows * cols)) {}
+  Matrix(int64_t rows, int64_t cols, uint64_t seed, float spread = 1.0F) : Matrix(rows, cols) {
+    Rng rng(seed);
+    for (float& v : values) v = rng.normal() * spread;
+  }
+  Tensor tensor() { return Tensor::dense(values.data(), DType::f32, {n, d}); }
+  int64_t n, d;
+  std::vector<float> values;
+};
+
+struct Stored {
+  HostWeight weight;
+  std::vector<std::byte> bytes;
+};
+
+Stored stored_weight(const WeightFormat& format, int64_t n_out, int64_t n_in, uint64_t seed) {
+  Matrix plain(n_out, n_in, seed, 1.0F / std::sqrt(static_cast<float>(n_in)));
+  Stored out;
+  out.bytes.resize(static_cast<size_t>(n_out * format.row_bytes(n_in)));
+  for (int64_t i = 0; i < n_out * n_in; i += format.block) {
+    format.encode(plain.values.data() + i, out.bytes.data() + i / format.block * format.bytes);
+  }
+  out.weight = HostWeight{"w", &format, {n_out, n_in}, out.bytes};
+  return out;
+}
+
+Tensor ints(std::vector<int32_t>& v) { return Tensor::dense(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
+
+// Runs `body` on ref and on every instruction set with 1 and 3 threads; each returns its result.
+// ref must be within `tolerance` (relative to the largest |ref|), the others must be equal to each other in every bit.
+void compare(const std::string& what, double tolerance, const std::function<std::vector<float>(Ops&)>& body) {
+  const std::unique_ptr<Ops> ref = make_ref_ops();
+  const std::vector<float> truth = body(*ref);
+  double largest = 1e-30;
+  for (float v : truth) largest = std::max(largest, static_cast<double>(std::fabs(v)));
+  std::vector<float> first;
+  for (const std::string& isa : cpu_isas()) {
+    for (int threads : {1, 3}) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = threads, .isa = isa, .pin = false});
+      ASSERT_TRUE(ops) << ops.error().message;
+      const std::vector<float> got = body(**ops);
+      ASSERT_EQ(got.size(), truth.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], truth[i], tolerance * largest) << what << ' ' << isa << " element " << i;
+      }
+      if (first.empty()) first = got;
+      ASSERT_EQ(std::memcmp(first.data(), got.data(), got.size() * 4), 0) << what << ' ' << isa << ' ' << threads;
+    }
+  }
+}
+
+TEST(Parity, Linear) {
+  for (const WeightFormat* format : weight_formats()) {
+    for (int64_t n_in : {32, 64, 172, 256, 352, 1024}) {
+      if (n_in % std::max(format->block, format->integer ? 32 : 1) != 0) continue;
+      for (int64_t n_out : {1, 15, 16, 17, 105, 130}) {
+        const Stored w = stored_weight(*format, n_out, n_in, 7);
+        const Stored bias = stored_weight(*find_weight_format("f32"), 1, n_out, 8);
+        for (int64_t n : {1, 2, 5, 9, 33}) {
+          compare(std::string(format->name) + " " + std::to_string(n) + "x" + std::to_string(n_in) + "x" +
+                      std::to_string(n_out),
+                  2e-6 * std::sqrt(static_cast<double>(n_in)), [&](Ops& ops) {
+                    Matrix x(n, n_in, 9);
+                    Matrix y(n, n_out);
+                    HostWeight b = bias.weight;
+                    b.shape = {n_out};
+                    const Result<Linear> linear = ops.load_linear(w.weight, n % 2 == 0 ? &b : nullptr, Shard{});
+                    ops.linear(y.tensor(), x.tensor(), std::span(&*linear, 1));
+                    return y.values;
+                  });
+        }
+      }
+    }
+  }
+}
+
+TEST(Parity, LinearPartsOfDifferentFormats) {
+  const Stored a = stored_weight(*find_weight_format("q8_0"), 33, 96, 1);
+  const Stored b = stored_weight(*find_weight_format("f16"), 20, 96, 2);
+  compare("parts", 1e-5, [&](Ops& ops) {
+    Matrix x(3, 96, 3);
+    Matrix y(3, 53);
+    const Linear parts[] = {*ops.load_linear(a.weight, nullptr, Shard{}), *ops.load_linear(b.weight, nullptr, Shard{})};
+    ops.linear(y.tensor(), x.tensor(), parts);
+    return y.values;
+  });
+}
+
+// One row's result may not depend on the rows beside it.
+TEST(Parity, LinearRowsAreIndependent) {
+  for (const WeightFormat* format : weight_formats()) {
+    const Stored w = stored_weight(*format, 70, 512, 4);
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+      const Linear linear = *(*ops)->load_linear(w.weight, nullptr, Shard{});
+      Matrix x(37, 512, 5);
+      Matrix all(37, 70);
+      (*ops)->linear(all.tensor(), x.tensor(), std::span(&linear, 1));
+      for (int64_t i = 0; i < 37; ++i) {
+        Matrix one(1, 70);
+        Tensor row = Tensor::dense(x.values.data() + i * 512, DType::f32, {1, 512});
+        (*ops)->linear(one.tensor(), row, std::span(&linear, 1));
+        ASSERT_EQ(std::memcmp(one.values.data(), all.values.data() + i * 70, 70 * 4), 0) << format->name << isa << i;
+      }
+    }
+  }
+}
+
+TEST(Parity, ExtremeActivations) {
+  const Stored w = stored_weight(*find_weight_format("q8_0"), 16, 64, 4);
+  compare("huge and tiny", 1e-5, [&](Ops& ops) {
+    Matrix x(2, 64, 5);
+    for (size_t i = 0; i < 64; ++i) x.values[i] *= i < 32 ? 1e30F : 0.0F;
+    Matrix y(2, 16);
+    const Linear linear = *ops.load_linear(w.weight, nullptr, Shard{});
+    ops.linear(y.tensor(), x.tensor(), std::span(&linear, 1));
+    return y.values;
+  });
+}
+
+TEST(Parity, NaNActivationsReachTheOutput) {
+  for (const WeightFormat* format : weight_formats()) {
+    const Stored w = stored_weight(*format, 16, 64, 4);
+    for (const std::string& isa : cpu_isas()) {
+      for (const float bad : {NAN, INFINITY, -INFINITY}) {
+        const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+        Matrix x(2, 64, 5);
+        x.values[7] = bad;
+        Matrix y(2, 16);
+        const Linear linear = *(*ops)->load_linear(w.weight, nullptr, Shard{});
+        (*ops)->linear(y.tensor(), x.tensor(), std::span(&linear, 1));
+        EXPECT_FALSE(std::isfinite(y.values[0])) << format->name << ' ' << isa;
+        EXPECT_TRUE(std::isfinite(y.values[16])) << "the other row";
+      }
+    }
+  }
+}
+
+TEST(Parity, Norms) {
+  for (int64_t d : {1, 15, 16, 17, 64, 172, 2048}) {
+    for (int64_t n : {1, 3}) {
+      compare("norm " + std::to_string(d), 1e-6, [&](Ops& ops) {
+        Matrix x(n, d, 1);
+        Matrix delta(n, d, 2);
+        Matrix w(1, d, 3);
+        Matrix y(n, d);
+        Matrix z(n, d);
+        Tensor weight = Tensor::dense(w.values.data(), DType::f32, {d});
+        ops.rms_norm(z.tensor(), x.tensor(), weight, 1e-5F);
+        ops.add_rms_norm(y.tensor(), x.tensor(), delta.tensor(), weight, 1e-5F);
+        ops.add(x.tensor(), delta.tensor());
+        std::vector<float> out = y.values;
+        out.insert(out.end(), z.values.begin(), z.values.end());
+        out.insert(out.end(), x.values.begin(), x.values.end());
+        return out;
+      });
+    }
+  }
+}
+
+TEST(Parity, GatedOverTheWholeRange) {
+  for (int64_t d : {1, 16, 172}) {
+    for (float spread : {0.1F, 3.0F, 40.0F}) {
+      compare("gated", 3e-7, [&](Ops& ops) {
+        Matrix gate(2, d, 1, spread);
+        Matrix up(2, d, 2);
+        Matrix y(2, d);
+        ops.gated(y.tensor(), gate.tensor(), up.tensor(), Activation::silu);
+        return y.values;
+      });
+    }
+  }
+}
+
+TEST(Parity, Rope) {
+  for (RopePairs pairs : {RopePairs::interleaved, RopePairs::halves}) {
+    compare("rope", 1e-6, [&](Ops& ops) {
+      std::vector<int32_t> pos = {0, 1, 4095};
+      std::vector<int64_t> freq;
+      for (int i = 0; i < 6; ++i) freq.push_back(std::bit_cast<int64_t>(std::pow(10000.0, -i / 6.0)));
+      Matrix x(3, 4 * 16, 1);
+      Matrix table(3, 12);
+      Tensor turn = Tensor::dense(table.values.data(), DType::f32, {3, 6, 2});
+      ops.rope_table(turn, ints(pos), Tensor::dense(freq.data(), DType::i64, {6}));
+      ops.rope(x.tensor(), turn, 16, pairs);
+      return x.values;
+    });
+  }
+}
+
+struct AttendCase {
+  int n_heads, n_kv_heads, dim, block_tokens;
+  std::vector<int> past, fresh;  // per sequence
+  int window = 0;                // 0: everything before
+};
+
+// Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
+// anything read beyond a row's range shows.
+std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& codec) {
+  const int64_t token_bytes = c.n_kv_heads * 2 * codec.row_bytes(c.dim);
+  const int64_t offset = 64;  // a claim before this one
+  const int64_t block_bytes = (offset + token_bytes) * c.block_tokens;
+  const auto n_seqs = static_cast<int64_t>(c.past.size());
+  int64_t max_blocks = 1;
+  int64_t n_rows = 0;
+  for (size_t s = 0; s < c.past.size(); ++s) {
+    max_blocks = std::max<int64_t>(max_blocks, (c.past[s] + c.fresh[s] + c.block_tokens - 1) / c.block_tokens);
+    n_rows += c.fresh[s];
+  }
+  Result<Buffer> pool = ops.allocate(n_seqs * max_blocks * block_bytes);
+  std::memset(pool->data(), 0xff, static_cast<size_t>(pool->bytes()));
+  KvView view;
+  view.n_groups = 1;
+  view.groups[0] = {pool->data(), block_bytes, c.block_tokens};
+  AttnParams params{.kv_offset = offset,
+                    .k_codec = &codec,
+                    .v_codec = &codec,
+                    .n_heads = c.n_heads,
+                    .n_kv_heads = c.n_kv_heads,
+                    .k_dim = c.dim,
+                    .v_dim = c.dim,
+                    .scale = 1.0F / std::sqrt(static_cast<float>(c.dim))};
+  std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * max_blocks));
+  // Blocks interleaved and descending: position order is not memory order.
+  for (int64_t i = 0; i < n_seqs * max_blocks; ++i) {
+    blocks[static_cast<size_t>(i)] = static_cast<int32_t>((max_blocks - 1 - i % max_blocks) * n_seqs + i / max_blocks);
+  }
+  std::vector<int32_t> cu_q = {0};
+  std::vector<int32_t> first;
+  std::vector<int32_t> end;
+  for (int64_t s = 0; s < n_seqs; ++s) {
+    const int total = c.past[static_cast<size_t>(s)] + c.fresh[static_cast<size_t>(s)];
+    Matrix k(total, c.n_kv_heads * c.dim, 100 + static_cast<uint64_t>(s));
+    Matrix v(total, c.n_kv_heads * c.dim, 200 + static_cast<uint64_t>(s));
+    std::vector<int32_t> slots;
+    for (int t = 0; t < total; ++t) {
+      slots.push_back(blocks[static_cast<size_t>(s * max_blocks + t / c.block_tokens)] * c.block_tokens +
+                      t % c.block_tokens);
+    }
+    ops.kv_write(k.tensor(), v.tensor(), ints(slots), view, params);
+    for (int t = c.past[static_cast<size_t>(s)]; t < total; ++t) {
+      end.push_back(t + 1);
+      first.push_back(c.window > 0 ? std::max(0, t + 1 - c.window) : 0);
+    }
+    cu_q.push_back(static_cast<int32_t>(end.size()));
+  }
+  Matrix q(n_rows, c.n_heads * c.dim, 300);
+  Matrix out(n_rows, c.n_heads * c.dim);
+  AttnMeta meta{ints(cu_q), Tensor::dense(blocks.data(), DType::i32, {n_seqs, max_blocks}), ints(first), ints(end)};
+  ops.attend(out.tensor(), q.tensor(), view, meta, params);
+  return out.values;
+}
+
+TEST(Parity, Attend) {
+  const AttendCase cases[] = {
+      {1, 1, 16, 16, {0}, {1}},
+      {4, 2, 8, 16, {0, 3}, {5, 1}},
+      {8, 4, 16, 32, {15, 16, 17}, {1, 2, 3}},
+      {6, 2, 64, 16, {250, 0}, {12, 20}},
+      {4, 1, 32, 64, {511, 255, 256}, {2, 1, 1}},
+      {7, 1, 80, 16, {300}, {9}},
+      {8, 8, 24, 16, {600}, {3}},
+      {2, 1, 16, 16, {40, 500}, {30, 20}, 20},
+  };
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const AttendCase& c : cases) {
+      compare(std::string(codec->name) + " dim " + std::to_string(c.dim) + " past " + std::to_string(c.past[0]), 3e-6,
+              [&](Ops& ops) { return run_attend(ops, c, *codec); });
+    }
+  }
+}
+
+// A row's attention is the same alone, in a chunk of any length, and beside other sequences.
+TEST(Parity, AttendRowsAreIndependent) {
+  const KvCodec& codec = *find_kv_codec("f16");
+  for (const std::string& isa : cpu_isas()) {
+    const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+    // Both sequences get the seeds of their index, so sequence 0 is the same one everywhere.
+    const std::vector<float> whole = run_attend(**ops, {4, 2, 32, 16, {240}, {40}}, codec);
+    const std::vector<float> beside = run_attend(**ops, {4, 2, 32, 16, {240, 77}, {40, 5}}, codec);
+    ASSERT_EQ(std::memcmp(whole.data(), beside.data(), whole.size() * 4), 0) << isa;
+    for (int row = 0; row < 40; ++row) {
+      // q rows are drawn in order from one seed: compare row `row` of a chunk that ends there.
+      const std::vector<float> chunk = run_attend(**ops, {4, 2, 32, 16, {240}, {row + 1}}, codec);
+      ASSERT_EQ(std::memcmp(whole.data(), chunk.data(), chunk.size() * 4), 0) << isa << " row " << row;
+    }
+  }
+}
+
+TEST(Parity, EmbedAndRows) {
+  for (const WeightFormat* format : weight_formats()) {
+    const Stored w = stored_weight(*format, 21, 96, 3);
+    compare("embed", 0.0, [&](Ops& ops) {
+      const Linear table = *ops.load_linear(w.weight, nullptr, Shard{});
+      std::vector<int32_t> ids = {20, 0, 16, 15, 15};
+      std::vector<int32_t> picked = {4, 1};
+      Matrix y(5, 96);
+      Matrix z(2, 96);
+      ops.embed(y.tensor(), ints(ids), table);
+      ops.rows(z.tensor(), y.tensor(), ints(picked));
+      std::vector<float> out = y.values;
+      out.insert(out.end(), z.values.begin(), z.values.end());
+      return out;
+    });
+  }
+}
+
+TEST(Parity, Sample) {
+  for (int64_t n_vocab : {1, 15, 105, 1000}) {
+    for (int variant = 0; variant < 6; ++variant) {
+      compare("sample", 1e-6, [&](Ops& ops) {
+        Matrix logits(40, n_vocab, 11, 3.0F);
+        std::vector<SampleParams> params(40);
+        for (size_t i = 0; i < 40; ++i) {
+          params[i].temperature = variant == 0 ? 0.0F : 0.8F;
+          params[i].top_k = variant == 2 || variant == 5 ? 7 : 0;
+          params[i].top_p = variant == 3 || variant == 5 ? 0.9F : 1.0F;
+          params[i].min_p = variant == 4 || variant == 5 ? 0.05F : 0.0F;
+          params[i].draw = random_unit(5, i);
+          params[i].n_top = 3;
+        }
+        std::vector<Sampled> out(40);
+        ops.sample(out, logits.tensor(), params);
+        std::vector<float> flat;
+        for (const Sampled& s : out) {
+          EXPECT_TRUE(s.ok);
+          flat.push_back(static_cast<float>(s.token));
+          flat.push_back(s.logprob);
+          for (const TopLogprob& top : s.top) flat.push_back(top.logprob);
+        }
+        return flat;
+      });
+    }
+  }
+}
+
+TEST(Parity, SampleRefusesBadRows) {
+  for (const std::string& isa : cpu_isas()) {
+    const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+    Matrix logits(4, 40, 3);
+    logits.values[5] = NAN;
+    logits.values[40 + 39] = INFINITY;
+    for (size_t i = 80; i < 120; ++i) logits.values[i] = -INFINITY;
+    std::vector<SampleParams> params(4);
+    std::vector<Sampled> out(4);
+    (*ops)->sample(out, logits.tensor(), params);
+    EXPECT_FALSE(out[0].ok);
+    EXPECT_FALSE(out[1].ok);
+    EXPECT_FALSE(out[2].ok);
+    EXPECT_TRUE(out[3].ok) << "the good row is not touched";
+  }
+}
+
+}  // namespace
+}  // namespace quire

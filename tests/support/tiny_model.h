@@ -1,0 +1,85 @@
+// A small random llama in memory, of any weight format: what tests run that need real kernels but no trained weights.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "io/model_file.h"
+#include "model/model.h"
+#include "quant/kv_codec.h"
+#include "quant/weight_format.h"
+
+namespace quire {
+
+struct TinyShape {
+  int n_layers = 2, n_embd = 64, n_ff = 96, n_heads = 4, n_kv_heads = 2, n_vocab = 105, n_ctx = 2048;
+};
+
+// Owns the bytes that its ModelFile points into.
+class TinyModel {
+ public:
+  TinyModel(const TinyShape& shape, std::string_view format, uint64_t seed) : rng_(seed) {
+    file_.path = "tiny";
+    auto& meta = file_.meta.values;
+    meta["general.architecture"] = std::string("llama");
+    meta["general.name"] = std::string("tiny random");
+    meta["llama.block_count"] = int64_t{shape.n_layers};
+    meta["llama.embedding_length"] = int64_t{shape.n_embd};
+    meta["llama.feed_forward_length"] = int64_t{shape.n_ff};
+    meta["llama.context_length"] = int64_t{shape.n_ctx};
+    meta["llama.attention.head_count"] = int64_t{shape.n_heads};
+    meta["llama.attention.head_count_kv"] = int64_t{shape.n_kv_heads};
+    const int64_t head_dim = shape.n_embd / shape.n_heads;
+    const int64_t kv_dim = shape.n_kv_heads * head_dim;
+    add("token_embd.weight", format, {shape.n_vocab, shape.n_embd}, 1.0F);
+    add("output.weight", format, {shape.n_vocab, shape.n_embd}, 3.0F / std::sqrt(static_cast<float>(shape.n_embd)));
+    add("output_norm.weight", "f32", {shape.n_embd}, 0.0F);
+    for (int l = 0; l < shape.n_layers; ++l) {
+      const std::string p = "blk." + std::to_string(l) + ".";
+      const float in = 1.0F / std::sqrt(static_cast<float>(shape.n_embd));
+      add(p + "attn_norm.weight", "f32", {shape.n_embd}, 0.0F);
+      add(p + "ffn_norm.weight", "f32", {shape.n_embd}, 0.0F);
+      add(p + "attn_q.weight", format, {shape.n_embd, shape.n_embd}, 2 * in);
+      add(p + "attn_k.weight", format, {kv_dim, shape.n_embd}, 2 * in);
+      add(p + "attn_v.weight", format, {kv_dim, shape.n_embd}, in);
+      add(p + "attn_output.weight", format, {shape.n_embd, shape.n_embd}, in);
+      add(p + "ffn_gate.weight", format, {shape.n_ff, shape.n_embd}, in);
+      add(p + "ffn_up.weight", format, {shape.n_ff, shape.n_embd}, in);
+      add(p + "ffn_down.weight", format, {shape.n_embd, shape.n_ff}, 1.0F / std::sqrt(static_cast<float>(shape.n_ff)));
+    }
+    std::sort(file_.tensors.begin(), file_.tensors.end(),
+              [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+  }
+
+  const ModelFile& file() const { return file_; }
+  Result<std::unique_ptr<Model>> load(Ops& ops, std::string_view kv_codec = "f16") const {
+    const KvCodec* codec = find_kv_codec(kv_codec);
+    return load_model(file_, ops, LoadOptions{codec, codec});
+  }
+
+ private:
+  // spread 0: a norm's weights, near 1.
+  void add(std::string name, std::string_view format_name, std::vector<int64_t> shape, float spread) {
+    const WeightFormat& format = *find_weight_format(format_name);
+    HostWeight w{std::move(name), &format, std::move(shape), {}};
+    const int64_t n = w.n_rows() * w.n_cols();
+    std::vector<float> values(static_cast<size_t>(n));
+    for (float& v : values) v = spread > 0 ? rng_.normal() * spread : 1.0F + 0.1F * rng_.normal();
+    std::vector<std::byte>& bytes = bytes_.emplace_back(static_cast<size_t>(format.row_bytes(n)));
+    for (int64_t i = 0; i < n; i += format.block) {
+      format.encode(values.data() + i, bytes.data() + i / format.block * format.bytes);
+    }
+    w.data = bytes;
+    file_.tensors.push_back(std::move(w));
+  }
+
+  Rng rng_;
+  ModelFile file_;
+  std::list<std::vector<std::byte>> bytes_;
+};
+
+}  // namespace quire

@@ -1,0 +1,165 @@
+# tools/make_model.py: its files hold what they promise, the same in every type and on every run.
+import hashlib
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TOOL = os.path.join(ROOT, 'tools', 'make_model.py')
+SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
+
+
+def make(out, *arguments):
+    return subprocess.run([sys.executable, TOOL, '--out', out, *arguments], capture_output=True, text=True, check=False)
+
+
+class Gguf:
+    """Just enough of a reader, and none of the tool's code."""
+
+    def __init__(self, path):
+        with open(path, 'rb') as f:
+            self.data = f.read()
+        self.at = 4
+        self.magic, self.version = self.data[:4], self.number('I')
+        n_tensors, n_facts = self.number('Q'), self.number('Q')
+        self.facts, self.tensors = {}, {}
+        for _ in range(n_facts):
+            key = self.string()
+            self.facts[key] = self.value(self.number('I'))
+        for _ in range(n_tensors):
+            name = self.string()
+            dims = [self.number('Q') for _ in range(self.number('I'))]
+            self.tensors[name] = (dims, self.number('I'), self.number('Q'))
+        self.start = (self.at + 31) // 32 * 32
+
+    def number(self, code):
+        value, = struct.unpack_from('<' + code, self.data, self.at)
+        self.at += struct.calcsize('<' + code)
+        return value
+
+    def string(self):
+        n = self.number('Q')
+        self.at += n
+        return self.data[self.at - n:self.at].decode()
+
+    def value(self, kind):
+        if kind == 8:
+            return self.string()
+        if kind == 9:
+            element, count = self.number('I'), self.number('Q')
+            return [self.value(element) for _ in range(count)]
+        return self.number(SCALARS[kind])
+
+    def values(self, name):
+        dims, kind, offset = self.tensors[name]
+        n = 1
+        for extent in dims:
+            n *= extent
+        at = self.start + offset
+        if kind == 0:
+            return list(struct.unpack_from(f'<{n}f', self.data, at))
+        if kind == 1:
+            return list(struct.unpack_from(f'<{n}e', self.data, at))
+        if kind == 30:
+            return [struct.unpack('<f', b'\0\0' + self.data[i:i + 2])[0] for i in range(at, at + 2 * n, 2)]
+        values = []
+        for block in range(at, at + n // 32 * 34, 34):
+            scale, = struct.unpack_from('<e', self.data, block)
+            values += [scale * q for q in struct.unpack_from('<32b', self.data, block + 2)]
+        return values
+
+
+class MakeModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.files = {}
+        for kind in ('f32', 'f16', 'bf16', 'q8_0'):
+            path = os.path.join(cls.folder.name, kind + '.gguf')
+            done = make(path, '--type', kind, '--seed', '7')
+            assert done.returncode == 0, done.stderr
+            cls.files[kind] = Gguf(path)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_every_type_holds_the_same_values(self):
+        exact = self.files['f32']
+        for name, (dims, _, _) in exact.tensors.items():
+            want = exact.values(name)
+            self.assertEqual(self.files['q8_0'].values(name), want, name)
+            for kind, error in (('f16', 2.0 ** -11), ('bf16', 2.0 ** -8)):
+                for a, b in zip(self.files[kind].values(name), want):
+                    self.assertLessEqual(abs(a - b), abs(b) * error + 1e-9, (kind, name))
+            if len(dims) == 2:
+                spread = (sum(v * v for v in want) / len(want)) ** 0.5
+                self.assertAlmostEqual(spread * dims[0] ** 0.5, 1.0, delta=0.03, msg=name)
+
+    def test_rows_differ(self):
+        values = self.files['f32'].values('token_embd.weight')
+        rows = {tuple(values[i:i + 64]) for i in range(0, len(values), 64)}
+        self.assertEqual(len(rows), 1024)
+
+    def test_facts_agree_with_the_tensors(self):
+        model = self.files['f32']
+        self.assertEqual((model.magic, model.version), (b'GGUF', 3))
+        facts = model.facts
+        self.assertEqual(facts['general.name'], 'random (seed 7)')
+        self.assertEqual(model.tensors['token_embd.weight'][0], [facts['llama.embedding_length'], facts['llama.vocab_size']])
+        head_dim = facts['llama.attention.key_length']
+        self.assertEqual(model.tensors['blk.1.attn_k.weight'][0],
+                         [facts['llama.embedding_length'], facts['llama.attention.head_count_kv'] * head_dim])
+        self.assertNotIn(f'blk.{facts["llama.block_count"]}.attn_k.weight', model.tensors)
+        self.assertIn('output.weight', model.tensors)
+
+    def test_any_text_has_tokens(self):
+        facts = self.files['f32'].facts
+        tokens, types = facts['tokenizer.ggml.tokens'], facts['tokenizer.ggml.token_type']
+        self.assertEqual(len(tokens), 1024)
+        self.assertEqual(len(set(tokens)), len(tokens))
+        self.assertEqual(len(facts['tokenizer.ggml.scores']), len(tokens))
+        self.assertEqual([t for t, kind in zip(tokens, types) if kind == 6], [f'<0x{b:02X}>' for b in range(256)])
+        known = set(tokens)
+        for token, kind in zip(tokens, types):  # a piece is reached by joining two shorter ones
+            if kind == 1 and len(token) > 1:
+                splits = ((token[:i], token[i:]) for i in range(1, len(token)))
+                self.assertTrue(any(a in known and b in known for a, b in splits), token)
+
+    def test_the_seed_decides(self):
+        def digest(*arguments):
+            path = os.path.join(self.folder.name, 'again.gguf')
+            self.assertEqual(make(path, *arguments).returncode, 0)
+            with open(path, 'rb') as f:
+                return hashlib.sha256(f.read()).hexdigest()
+        first = hashlib.sha256(self.files['f32'].data).hexdigest()
+        self.assertEqual(digest('--seed', '7'), first)
+        self.assertNotEqual(digest('--seed', '8'), first)
+
+    def test_other_shapes(self):
+        path = os.path.join(self.folder.name, 'custom.gguf')
+        done = make(path, '--shape', 'custom', '--n-embd', '96', '--n-layers', '3', '--n-heads', '6', '--n-kv-heads', '3',
+                    '--n-ff', '128', '--n-vocab', '2000', '--tied', '--type', 'q8_0')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        model = Gguf(path)
+        self.assertEqual(model.tensors['token_embd.weight'][0], [96, 2000])
+        self.assertEqual(model.tensors['blk.2.attn_v.weight'][0], [96, 48])
+        self.assertNotIn('output.weight', model.tensors)
+
+    def test_impossible_shapes_are_refused(self):
+        path = os.path.join(self.folder.name, 'none.gguf')
+        for arguments, message in ((['--n-embd', '40'], '--n-embd must be a multiple of 32, is 40'),
+                                   (['--n-kv-heads', '3'], 'must be a multiple of --n-kv-heads 3'),
+                                   (['--n-layers', '0'], '--n-layers must be positive, is 0'),
+                                   (['--n-vocab', '100'], '--n-vocab must be at least 354, is 100')):
+            done = make(path, *arguments)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(message, done.stderr)
+        self.assertEqual([f for f in os.listdir(self.folder.name) if f.startswith('none')], [])  # nothing was left behind
+
+
+if __name__ == '__main__':
+    unittest.main()

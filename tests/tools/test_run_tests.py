@@ -1,0 +1,139 @@
+# The runner must not lose a failure: not of a test, not of a program that dies, hangs or ends badly.
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, 'tools'))
+import run_tests  # noqa: E402
+
+XML = '''<?xml version="1.0"?><testsuites><testsuite name="A">
+<testcase name="Ok" status="run" result="completed" classname="A" />
+<testcase name="Skips" status="run" result="skipped" classname="A"><skipped message="a.cc:3&#x0A;no data"/></testcase>
+<testcase name="Fails" status="run" result="completed" classname="A"><failure message="a.cc:4&#x0A;1 vs 2"/></testcase>
+<testcase name="DISABLED_x" status="notrun" result="suppressed" classname="A" />
+</testsuite></testsuites>'''
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+
+    def write(self, name, text, executable=False):
+        path = os.path.join(self.root, name)
+        with open(path, 'w', encoding='utf-8') as f:
+            f.write(textwrap.dedent(text))
+        if executable:
+            os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+        return path
+
+
+class GoogleTest(Folder):
+    def run_script(self, body, timeout=20):
+        program = self.write('program', '#!/bin/sh\nout=${1#--gtest_output=xml:}\n' + textwrap.dedent(body), True)
+        return run_tests.run_gtest([program], self.root, timeout)
+
+    def test_reads_the_result_file(self):
+        xml = self.write('result.xml', XML)
+        outcome = self.run_script(f'cp {xml} "$out"; echo printed; exit 1')
+        self.assertEqual(outcome.passed, 1)
+        self.assertEqual([name for name, _ in outcome.failed], ['A.Fails'])
+        self.assertIn('1 vs 2', outcome.failed[0][1])
+        self.assertIn('printed', outcome.failed[0][1])
+        self.assertEqual(outcome.skipped, [('A.Skips', 'no data'), ('A.DISABLED_x', 'disabled in its source')])
+
+    def test_a_bad_exit_after_good_tests_is_a_failure(self):
+        xml = self.write('result.xml', '<testsuites><testsuite><testcase name="O" classname="A"/></testsuite></testsuites>')
+        outcome = self.run_script(f'cp {xml} "$out"; echo leak; exit 23')
+        self.assertEqual((outcome.passed, len(outcome.failed)), (1, 1))
+        self.assertIn('exit code 23', outcome.failed[0][1])
+
+    def test_a_program_that_dies_fails_the_test_it_was_in(self):
+        outcome = self.run_script('''\
+            echo '[ RUN      ] A.One'
+            echo '[       OK ] A.One (0 ms)'
+            echo '[ RUN      ] A.Two'
+            echo '[  FAILED  ] A.Two (0 ms)'
+            echo '[ RUN      ] A.Three'
+            kill -ABRT $$
+            ''')
+        self.assertEqual(outcome.passed, 1)
+        self.assertEqual([name for name, _ in outcome.failed], ['A.Two', 'A.Three'])
+        self.assertIn('signal 6', outcome.failed[1][1])
+
+    def test_a_program_that_hangs_is_ended(self):
+        outcome = self.run_script("echo '[ RUN      ] A.One'; sleep 60", timeout=0.3)
+        self.assertEqual([name for name, _ in outcome.failed], ['A.One'])
+        self.assertIn('no end after', outcome.failed[0][1])
+
+    def test_a_program_that_was_not_built(self):
+        outcome = run_tests.run_gtest([os.path.join(self.root, 'none')], self.root, 1)
+        self.assertEqual(len(outcome.failed), 1)
+
+
+class Python(Folder):
+    def run_file(self, text):
+        return run_tests.run_python(self.write('test_sample.py', text), self.root, 20)
+
+    def test_counts_every_kind(self):
+        outcome = self.run_file('''\
+            import unittest
+            class T(unittest.TestCase):
+                def test_ok(self): pass
+                def test_bad(self): self.fail('as it must')
+                def test_error(self): raise ValueError('odd')
+                @unittest.skip('why')
+                def test_skip(self): pass
+                def test_sub(self):
+                    for i in range(3):
+                        with self.subTest(i=i): self.assertNotEqual(i, 1)
+            ''')
+        self.assertEqual((outcome.passed, len(outcome.failed), len(outcome.skipped)), (1, 3, 1))
+        self.assertEqual(outcome.skipped[0][1], 'why')
+
+    def test_a_file_that_does_not_load(self):
+        self.assertEqual(len(self.run_file('import no_such_module').failed), 1)
+
+    def test_a_file_that_exits(self):
+        self.assertEqual(len(self.run_file('import os\nos._exit(0)').failed), 1)
+
+
+class Stages(Folder):
+    def run_stages(self, text):
+        script = f'set -euo pipefail\nsource {ROOT}/tools/stages.sh\n' + textwrap.dedent(text)
+        done = subprocess.run(['bash', '-c', script], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout.strip().split('\n')
+
+    def test_adds_up(self):
+        code, lines = self.run_stages('''\
+            stage a 1 echo '3 passed, 0 failed, 1 skipped'
+            stage b 1 echo '4 passed, 0 failed, 0 skipped'
+            end_stages
+            ''')
+        self.assertEqual((code, lines[-1]), (0, '7 passed, 0 failed, 1 skipped'))
+
+    def test_a_failure_goes_on_and_counts(self):
+        code, lines = self.run_stages('''\
+            stage a 1 bash -c 'echo "3 passed, 2 failed, 0 skipped"; exit 1'
+            stage b 1 echo '4 passed, 0 failed, 0 skipped'
+            end_stages
+            ''')
+        self.assertEqual((code, lines[-1]), (1, '7 passed, 2 failed, 0 skipped'))
+
+    def test_a_stage_that_breaks_before_it_counts(self):
+        code, lines = self.run_stages("stage a 1 bash -c 'exit 3'\nend_stages")
+        self.assertEqual((code, lines[-1]), (1, '0 passed, 1 failed, 0 skipped'))
+
+    def test_a_stage_that_counts_nothing(self):
+        code, lines = self.run_stages('stage a 1 true\nend_stages')
+        self.assertEqual((code, lines[-1]), (1, '0 passed, 1 failed, 0 skipped'))
+
+
+if __name__ == '__main__':
+    unittest.main()

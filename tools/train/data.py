@@ -1,0 +1,143 @@
+"""Conversations as tokens: made by many processes, kept in two flat files, read back as batches of like lengths.
+
+A token is 16 bits; the top one says that the assistant wrote it (the model learns to). Conversations are never joined:
+a batch holds rows of about the same length, each one conversation from its first token, padded at the end. So nothing
+attends across conversations, positions are those of real use, and causal attention needs no mask.
+"""
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Iterator
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from chat import segments
+from tasks import mixed_dialog
+
+LEARN = 1 << 15
+N_CONTEXT = 8192
+CHUNK = 128
+PAD_TO = 32
+WINDOW = 4096  # conversations sorted by length at a time
+
+_tokenizer: Tokenizer | None = None
+
+
+def encode_dialog(tokenizer: Tokenizer, messages: list, tools: list) -> np.ndarray:
+    """Markers by id, text by the tokenizer: what encoding the whole rendered text would give."""
+    ids: list[int] = []
+    for s in segments(messages, tools):
+        own = [tokenizer.token_to_id(s.text)] if s.control else tokenizer.encode(s.text, add_special_tokens=False).ids
+        ids += [i | LEARN for i in own] if s.learn else own
+    return np.array(ids, dtype=np.uint16)
+
+
+def start_worker(tokenizer_path: str) -> None:
+    global _tokenizer
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the trainer's own handlers would keep the worker alive
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ['TOKENIZERS_PARALLELISM'] = 'false'
+    _tokenizer = Tokenizer.from_file(tokenizer_path)
+
+
+def encode_chunk(job: tuple[str, int, int]) -> list[np.ndarray]:
+    seed, start, budget = job
+    assert _tokenizer is not None
+    out = []
+    for i in range(start, start + CHUNK):
+        _, dialog = mixed_dialog(f'{seed}/{i}', budget)
+        ids = encode_dialog(_tokenizer, dialog.messages, dialog.tools)
+        if len(ids) <= N_CONTEXT:
+            out.append(ids)
+    return out
+
+
+def jobs(seed: str, budget: int) -> Iterator[tuple[str, int, int]]:
+    start = 0
+    while True:
+        yield seed, start, budget
+        start += CHUNK
+
+
+def make_corpus(path: str, tokenizer_path: str, seed: str, budget: int, n_tokens: int, processes: int) -> None:
+    """Writes path.bin and path.len with at least n_tokens tokens. Does nothing where they exist already."""
+    if os.path.exists(path + '.len'):
+        return
+    written, lengths = 0, []
+    with multiprocessing.Pool(processes, start_worker, (tokenizer_path,)) as pool, open(path + '.bin', 'wb') as out:
+        for chunk in pool.imap(encode_chunk, jobs_until(seed, budget, n_tokens), chunksize=1):
+            for ids in chunk:
+                if written < n_tokens:
+                    out.write(ids.tobytes())
+                    lengths.append(len(ids))
+                    written += len(ids)
+            if len(lengths) % (64 * CHUNK) < CHUNK or written >= n_tokens:
+                print(f'\r{path}: {written / 1e6:.1f} of {n_tokens / 1e6:.1f} M tokens', end='', file=sys.stderr)
+            if written >= n_tokens:
+                pool.terminate()
+                break
+    print(file=sys.stderr)
+    np.array(lengths, dtype=np.int32).tofile(path + '.tmp')
+    os.replace(path + '.tmp', path + '.len')
+
+
+def jobs_until(seed: str, budget: int, n_tokens: int) -> Iterator[tuple[str, int, int]]:
+    """Enough jobs in any case: a conversation has more than 20 tokens."""
+    for i, job in enumerate(jobs(seed, budget)):
+        if i * CHUNK * 20 > n_tokens + CHUNK * 40:
+            return
+        yield job
+
+
+@dataclass
+class MicroBatch:
+    ids: np.ndarray     # [rows, length] int64, padded with 0
+    weight: np.ndarray  # [rows, length] float32: how much the prediction of this token counts; 0 for the first and padding
+    n_tokens: int       # without padding
+
+
+class Corpus:
+    """Reads what make_corpus wrote, in an order that a seed decides."""
+
+    def __init__(self, path: str, prompt_weight: float):
+        self.lengths = np.fromfile(path + '.len', dtype=np.int32).astype(np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.tokens = np.memmap(path + '.bin', dtype=np.uint16, mode='r')
+        self.prompt_weight = prompt_weight
+
+    def rows(self, which: np.ndarray) -> MicroBatch:
+        length = int(self.lengths[which].max())
+        length += -length % PAD_TO
+        ids = np.zeros((len(which), length), dtype=np.int64)
+        weight = np.zeros((len(which), length), dtype=np.float32)
+        for row, i in enumerate(which):
+            raw = np.asarray(self.tokens[self.starts[i]:self.starts[i + 1]])
+            n = len(raw)
+            ids[row, :n] = raw & (LEARN - 1)
+            weight[row, 1:n] = np.where(raw[1:] & LEARN, 1.0, self.prompt_weight)
+        return MicroBatch(ids, weight, int(self.lengths[which].sum()))
+
+    def plan(self, seed: int, micro_tokens: int) -> list[np.ndarray]:
+        """The rows of each micro-batch of one pass: of like lengths, about micro_tokens with padding, in mixed order."""
+        rng = np.random.default_rng(seed)
+        order, out = rng.permutation(len(self.lengths)), []
+        for start in range(0, len(order), WINDOW):
+            window = order[start:start + WINDOW]
+            window = window[np.argsort(self.lengths[window], kind='stable')]
+            groups, group, longest = [], [], 0
+            for i in window:
+                length = int(self.lengths[i]) + -int(self.lengths[i]) % PAD_TO
+                if group and max(longest, length) * (len(group) + 1) > micro_tokens:
+                    groups.append(np.array(group))
+                    group, longest = [], 0
+                group.append(i)
+                longest = max(longest, length)
+            groups.append(np.array(group))
+            rng.shuffle(groups)
+            out += groups
+        return out

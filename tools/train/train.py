@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Trains a bundled model: makes tokenizer and text where they are missing, trains, resumes where it stopped.
+
+    tools/train/train.py --shape small --out build/train/small                    to the end, or until interrupted
+    tools/train/train.py --shape small --out build/train/small --minutes 150      ... or until the time is up
+
+Run it again with the same --out and it goes on from the last checkpoint: same text, same order, same schedule. The text
+comes in three phases, most of it short, then longer, then up to the whole context, so that few steps pay for long
+attention. `log.jsonl` and `curve.svg` in --out show how it goes.
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import torch  # noqa: E402
+from tokenizers import Tokenizer  # noqa: E402
+
+import curve  # noqa: E402
+from config import SHAPES  # noqa: E402
+from data import Corpus, MicroBatch, encode_dialog, make_corpus  # noqa: E402
+from model import Model  # noqa: E402
+from optimizer import Optimizer  # noqa: E402
+from tasks import TASKS, sample_of  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@dataclass
+class Phase:
+    name: str
+    share: float  # of all tokens
+    budget: int   # of a conversation, in tokens
+
+
+PHASES = [Phase('short', 0.78, 512), Phase('middle', 0.15, 2048), Phase('long', 0.07, 7800)]
+N_TOKENS = {'test': 200_000, 'draft': 40_000_000, 'small': 40_000_000, 'medium': 400_000_000}
+WARM_UP, FLOOR = 0.02, 0.05  # of the steps; of the learning rate
+HELD_OUT_SAMPLES = 4  # of each task and split, for the curve
+
+
+def learning_rate(peak: float, progress: float) -> float:
+    if progress < WARM_UP:
+        return peak * (progress + 1e-3) / WARM_UP
+    return peak * (FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
+
+
+class Trainer:
+    def __init__(self, args: argparse.Namespace):
+        self.args, self.device = args, torch.device(args.device)
+        torch.manual_seed(args.seed)
+        self.tokenizer = Tokenizer.from_file(args.tokenizer)
+        self.model = Model(SHAPES[args.shape]).to(self.device)
+        self.loss = torch.compile(self.model.loss, dynamic=True) if args.compile else self.model.loss
+        self.optimizer = Optimizer(self.model)
+        self.tokens = self.step = self.phase = self.at = 0  # at: micro-batches done in this phase
+        self.seconds, self.stopping = 0.0, False
+        self.checkpoint, self.log_path = os.path.join(args.out, 'checkpoint.pt'), os.path.join(args.out, 'log.jsonl')
+
+    # ---- checkpoints
+    def save(self) -> None:
+        state = {'shape': self.args.shape, 'config': self.model.c.as_dict(), 'model': self.model.state_dict(),
+                 'optimizer': self.optimizer.state_dict(), 'tokens': self.tokens, 'step': self.step, 'phase': self.phase,
+                 'at': self.at, 'seconds': self.seconds, 'seed': self.args.seed, 'n_tokens': self.args.tokens}
+        torch.save(state, self.checkpoint + '.tmp')
+        os.replace(self.checkpoint + '.tmp', self.checkpoint)
+
+    def resume(self) -> None:
+        if not os.path.exists(self.checkpoint):
+            return
+        state = torch.load(self.checkpoint, map_location=self.device, weights_only=True)
+        for key, mine in (('shape', self.args.shape), ('seed', self.args.seed), ('n_tokens', self.args.tokens)):
+            if state[key] != mine:
+                raise SystemExit(f'train: {self.checkpoint} was made with {key} {state[key]}, now it is {mine}')
+        self.model.load_state_dict(state['model'])
+        self.optimizer.load_state_dict(state['optimizer'])
+        for key in ('tokens', 'step', 'phase', 'at', 'seconds'):
+            setattr(self, key, state[key])
+        print(f'train: going on at step {self.step}, {self.tokens / 1e6:.1f} M tokens', file=sys.stderr)
+
+    # ---- one step
+    def precision(self) -> contextlib.AbstractContextManager:
+        if self.args.precision == 'f32':
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def weighted_loss(self, batch: MicroBatch) -> torch.Tensor:
+        ids, weight = torch.from_numpy(batch.ids).to(self.device), torch.from_numpy(batch.weight).to(self.device)
+        with self.precision():
+            return self.loss(ids, weight)
+
+    def train_step(self, batches: list[MicroBatch]) -> tuple[float, float, float]:
+        """(loss per weight, gradient norm, learning rate)"""
+        total = float(sum(b.weight.sum() for b in batches))
+        summed = 0.0
+        for batch in batches:
+            loss = self.weighted_loss(batch) / total
+            loss.backward()
+            summed += float(loss.detach())
+        lr = learning_rate(self.args.lr, self.tokens / self.args.tokens)
+        norm = self.optimizer.step(lr)
+        self.tokens += sum(b.n_tokens for b in batches)
+        self.step += 1
+        return summed, norm, lr
+
+    # ---- held-out losses for the curve: assistant tokens only
+    @torch.no_grad()
+    def held_out(self) -> dict[str, float]:
+        out = {}
+        for split in ('phrasing', 'content', 'both'):
+            loss = weight = 0.0
+            for name in TASKS:
+                for i in range(HELD_OUT_SAMPLES):
+                    sample = sample_of(name, split, f'curve/{i}')
+                    batch = self.one_row(encode_dialog(self.tokenizer, sample['messages'], sample['tools']))
+                    loss += float(self.weighted_loss(batch))
+                    weight += float(batch.weight.sum())
+            out[split] = loss / weight
+        return out
+
+    @staticmethod
+    def one_row(raw) -> MicroBatch:
+        ids, weight = (raw & 0x7FFF).astype('int64')[None], (raw >> 15).astype('float32')[None]
+        weight[0, 0] = 0
+        return MicroBatch(ids, weight, len(raw))
+
+    # ---- the loop
+    def log(self, **line: float) -> None:
+        with open(self.log_path, 'a', encoding='utf-8') as f:
+            f.write(json.dumps({'step': self.step, 'tokens': self.tokens, **line}) + '\n')
+
+    def draw_curve(self) -> None:
+        series: dict[str, list[tuple[float, float]]] = {}
+        with open(self.log_path, encoding='utf-8') as f:
+            for line in map(json.loads, f):
+                for key in ('train', 'phrasing', 'content', 'both'):
+                    if key in line and line['tokens'] <= self.tokens:
+                        series.setdefault(key, []).append((line['tokens'], line[key]))
+        with open(os.path.join(self.args.out, 'curve.svg'), 'w', encoding='utf-8') as f:
+            f.write(curve.svg(series, f'{self.args.shape}: loss over tokens'))
+
+    def measure(self) -> None:
+        losses = self.held_out()
+        self.log(**losses)
+        self.draw_curve()
+        print('train: held out ' + ' '.join(f'{k} {v:.3f}' for k, v in losses.items()), file=sys.stderr)
+
+    def run_phase(self, phase: Phase, corpus: Corpus, deadline: float) -> None:
+        plan = corpus.plan(self.args.seed * 100 + self.phase, self.args.micro_tokens)
+        n_micro = max(1, self.args.step_tokens // self.args.micro_tokens)
+        while self.at < len(plan) and not self.stopping:
+            began, cpu = time.monotonic(), time.process_time()
+            batches = [corpus.rows(rows) for rows in plan[self.at:self.at + n_micro]]
+            loss, norm, lr = self.train_step(batches)
+            self.at += n_micro
+            took = time.monotonic() - began
+            self.seconds += took
+            self.log(train=loss, norm=norm, lr=lr, seconds=round(took, 2), cpu=round(time.process_time() - cpu, 2))
+            speed = sum(b.n_tokens for b in batches) / took
+            left = (self.args.tokens - self.tokens) / max(1.0, self.tokens / self.seconds)
+            print(f'train: {phase.name} step {self.step} {self.tokens / 1e6:.2f}/{self.args.tokens / 1e6:.1f} M loss {loss:.3f} '
+                  f'norm {norm:.2f} lr {lr:.2g} {speed:.0f} tok/s, {left / 60:.0f} min left', file=sys.stderr, flush=True)
+            if self.step % self.args.measure_every == 0:
+                self.save()
+                self.measure()
+            self.stopping |= time.monotonic() > deadline
+
+    def run(self) -> bool:
+        """True when all phases are done."""
+        deadline = time.monotonic() + 60 * self.args.minutes
+        self.resume()
+        while self.phase < len(PHASES) and not self.stopping:
+            phase = PHASES[self.phase]
+            path = os.path.join(self.args.data, f'{phase.name}-{self.args.seed}-{self.args.tokens}')
+            make_corpus(path, self.args.tokenizer, f'train/{self.args.seed}/{phase.name}', phase.budget,
+                        int(self.args.tokens * phase.share), self.args.processes)
+            self.run_phase(phase, Corpus(path, self.args.prompt_weight), deadline)
+            if not self.stopping:
+                self.phase, self.at = self.phase + 1, 0
+        self.save()  # first: whoever ended the run may not wait for the losses
+        self.measure()
+        return self.phase == len(PHASES)
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
+    parser.add_argument('--shape', choices=sorted(SHAPES), default='small')
+    parser.add_argument('--out', required=True, help='folder of the checkpoint, the log and the curve')
+    parser.add_argument('--data', help='folder of the generated text (default: data beside --out)')
+    parser.add_argument('--tokenizer', help='tokenizer.json (default: beside --out, made when missing)')
+    parser.add_argument('--tokens', type=lambda t: int(float(t)), help='to train on, all phases together')
+    parser.add_argument('--minutes', type=float, default=math.inf, help='stop after this long; run again to go on')
+    parser.add_argument('--lr', type=float, default=2e-3)
+    parser.add_argument('--step-tokens', type=int, default=32768)
+    parser.add_argument('--micro-tokens', type=int, default=8192)
+    parser.add_argument('--prompt-weight', type=float, default=0.1, help='of tokens that the assistant did not write')
+    parser.add_argument('--measure-every', type=int, default=200, help='steps between held-out losses and checkpoints')
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--threads', type=int, default=os.cpu_count())
+    parser.add_argument('--processes', type=int, default=os.cpu_count(), help='that make text')
+    parser.add_argument('--device', default='cuda' if torch.cuda.is_available() else 'cpu')
+    parser.add_argument('--precision', choices=['bf16', 'f32'], default='bf16', help='of the products; weights stay f32')
+    parser.add_argument('--compile', action='store_true', help='torch.compile: worth its minute on a GPU')
+    args = parser.parse_args(argv)
+    args.out = os.path.abspath(args.out)
+    beside = os.path.dirname(args.out)
+    args.data = args.data or os.path.join(beside, 'data')
+    args.tokenizer = args.tokenizer or os.path.join(beside, 'tokenizer.json')
+    args.tokens = args.tokens or N_TOKENS[args.shape]
+    return args
+
+
+def main(argv: list[str]) -> int:
+    args = parse_arguments(argv)
+    os.makedirs(args.out, exist_ok=True)
+    os.makedirs(args.data, exist_ok=True)
+    torch.set_num_threads(args.threads)
+    torch.set_float32_matmul_precision('high')
+    if not os.path.exists(args.tokenizer):
+        subprocess.run([sys.executable, os.path.join(HERE, 'tokenizer.py'), '--out', args.tokenizer], check=True)
+    trainer = Trainer(args)
+
+    def stop(*_: object) -> None:
+        trainer.stopping = True
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    done = trainer.run()
+    print(f'train: {trainer.model.n_parameters() / 1e6:.2f} M parameters, {trainer.tokens / 1e6:.2f} M tokens in '
+          f'{trainer.seconds / 60:.1f} min; {"done" if done else "stopped: run again to go on"}')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
