@@ -2,6 +2,7 @@
 // instruction sets against each other bit for bit (docs/numerics.md). A failure prints the seed and the case.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <map>
 
 #include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/kernels/tables.h"
 #include "backend/ref/ref_ops.h"
 #include "base/rng.h"
 
@@ -367,6 +369,16 @@ TEST(Parity, SampleRefusesBadRows) {
     EXPECT_FALSE(out[2].ok);
     EXPECT_TRUE(out[3].ok) << "the good row is not touched";
   }
+}
+
+// Every other test of this file runs what this CPU can: what it cannot is named here, so that it is seen.
+TEST(Parity, EveryInstructionSetRanHere) {
+  std::string missing;
+  const std::vector<std::string> here = cpu_isas();
+  for (const IsaTable& table : isa_tables()) {
+    if (std::find(here.begin(), here.end(), table.isa) == here.end()) missing += " " + std::string(table.isa);
+  }
+  if (!missing.empty()) GTEST_SKIP() << "compiled, but this CPU cannot run it:" << missing;
 }
 
 }  // namespace

@@ -105,8 +105,9 @@ struct Elementwise {
     typename V::I acc[kChains];
     for (auto& a : acc) a = V::template start<0, 127>(0);
     for (int64_t r = 0; r < rounds; ++r) {
-      for (auto& a : acc) a = V::template dot4<0, 127>(a, w, 0x01010101);
-      asm volatile("" ::: "memory");
+      int32_t quad = 0x01010101;
+      asm volatile("" : "+r"(quad));  // not known to the compiler, so no product leaves the loop
+      for (auto& a : acc) a = V::template dot4<0, 127>(a, w, quad);
     }
     int32_t keep = 0;
     for (auto& a : acc) keep += V::sum_i(a);
@@ -120,7 +121,6 @@ struct Elementwise {
     for (auto& a : acc) a = V::zero();
     for (int64_t r = 0; r < rounds; ++r) {
       for (auto& a : acc) a = V::fma(a, w, w);
-      asm volatile("" ::: "memory");
     }
     float keep = 0;
     for (auto& a : acc) keep += V::sum(a);
