@@ -253,6 +253,7 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
     Matrix k(total, c.n_kv_heads * c.dim, 100 + static_cast<uint64_t>(s));
     Matrix v(total, c.n_kv_heads * c.dim, 200 + static_cast<uint64_t>(s));
     std::vector<int32_t> slots;
+    slots.reserve(static_cast<size_t>(total));
     for (int t = 0; t < total; ++t) {
       slots.push_back(blocks[static_cast<size_t>(s * max_blocks + t / c.block_tokens)] * c.block_tokens +
                       t % c.block_tokens);
