@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "base/registry.h"
+#include "engine/snapshot.h"
 #include "http/message.h"
-#include "http/sse.h"
 #include "serve/generation.h"
+#include "serve/reply_writer.h"
 #include "serve/schema.h"
 #include "text/tokenizer.h"
 
@@ -20,6 +21,13 @@ namespace quire {
 
 class ChatTemplate;
 class SeedSource;
+
+// What is known of the model besides its names, for those who ask; empty and 0 where it is not known.
+struct ModelCard {
+  std::string architecture, quantization;  // "llama", "q8_0"
+  int64_t n_parameters = 0, file_bytes = 0;
+  int64_t modified_s = 0;  // of the file, seconds since 1970
+};
 
 // What every dialect may look at. Const while the server runs, but for the functions, which any thread may call.
 struct ServeEnv {
@@ -32,8 +40,10 @@ struct ServeEnv {
   bool strict_model = false;
   int64_t n_ctx = 0;      // prompt and answer together
   int64_t started_s = 0;  // seconds since 1970
+  ModelCard card;
   std::function<bool()> ready;
   std::function<std::string()> metrics_text;
+  std::function<EngineStats()> engine_stats;
 };
 
 // An answer that needs no engine.
@@ -41,44 +51,7 @@ struct Answer {
   int status = 200;
   std::string body;
   std::string content_type = "application/json";
-};
-
-enum class FinishReason : uint8_t { stop, length };
-std::string_view finish_name(FinishReason);  // "stop", "length"
-
-struct TokenText {  // for clients that asked for logprobs
-  Token id = -1;
-  float logprob = 0.0F;
-  std::vector<TopLogprob> top;  // falling
-  int64_t text_at = 0;          // code points of the choice's text before this token
-};
-struct Delta {
-  std::string text;  // whole code points
-  std::vector<TokenText> tokens;
-};
-struct ChoiceResult {
-  int index = 0;
-  Delta whole;
-  FinishReason finish = FinishReason::stop;
-};
-struct UsageTotals {
-  int64_t n_prompt = 0;  // each prompt once, however many choices it has
-  int64_t n_generated = 0;
-  int64_t n_cached = 0;
-};
-
-// Turns results into a dialect's bytes. Io thread only; one per request. A streamed answer is begin, then deltas and
-// one finish per choice in any interleaving, then end; error instead of anything from begin on. A whole one is body.
-class ReplyWriter {
- public:
-  virtual ~ReplyWriter() = default;
-  virtual HttpHeaders stream_headers() const { return sse_headers(); }
-  virtual void begin(int64_t n_prompt, std::string& out) = 0;
-  virtual void delta(int choice, const Delta& delta, std::string& out) = 0;
-  virtual void finish(int choice, FinishReason reason, std::string& out) = 0;
-  virtual void end(const UsageTotals& usage, std::string& out) = 0;
-  virtual void error(const HttpError& error, std::string& out) = 0;
-  virtual std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) = 0;
+  HttpHeaders headers{};  // beside the usual
 };
 
 // Work for the engine. Choice c of prompt p has index p · n + c.
@@ -105,6 +78,7 @@ struct Endpoint {
   bool quick = false;
   bool open = false;  // answers without a key
   ApiResult<Call> (*parse)(const ApiRequest&, const ServeEnv&) = nullptr;
+  std::string (*error_text)(const HttpError&) = &error_body;  // the body of a refusal, in the dialect's form
 };
 
 // Registered under the name of its file: QR_REGISTER(Api, "openai_chat", Api{endpoints}).

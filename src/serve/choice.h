@@ -53,8 +53,9 @@ class Choice final : public EventSink {
   const Usage& usage() const { return usage_; }
   const std::string& error() const { return error_; }
   int64_t n_generated() const { return text_.stopped() ? n_tokens_ : usage_.n_generated; }
-  FinishReason reason() const {
-    return finish_ == Finish::length && !text_.stopped() ? FinishReason::length : FinishReason::stop;
+  Ending ending() const {
+    if (text_.stopped()) return {FinishReason::stop, text_.stop_string()};
+    return {finish_ == Finish::length ? FinishReason::length : FinishReason::stop, {}};
   }
 
   bool told = false;    // its end is written

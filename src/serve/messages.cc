@@ -20,7 +20,8 @@ constexpr Field kMessage[] = {
     ignored_field("refusal"),
     ignored_field("annotations"),
 };
-constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations")};
+constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
+                           ignored_field("cache_control"), ignored_field("citations")};
 const Schema kMessageSchema({kMessage});
 const Schema kPartSchema({kPart});
 
@@ -43,7 +44,11 @@ ApiResult<std::string> read_role(const Args& message, const std::string& path) {
       bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be system, developer, user or assistant"));
 }
 
-ApiResult<std::string> read_parts(const Json::Array& parts, const std::string& path, const ServeLimits& limits) {
+}  // namespace
+
+ApiResult<std::string> read_content(const Json& content, const std::string& path, const ServeLimits& limits) {
+  if (content.as_string() != nullptr) return *content.as_string();
+  const Json::Array& parts = *content.as_array();
   const auto n = static_cast<int64_t>(parts.size());
   if (n > limits.n_parts) return refuse(over_limit(path, "parts", n, limits.n_parts));
   std::string text;
@@ -62,6 +67,8 @@ ApiResult<std::string> read_parts(const Json::Array& parts, const std::string& p
   return text;
 }
 
+namespace {
+
 ApiResult<Json> read_message(const Json& message, const std::string& path, const ServeLimits& limits) {
   QR_TRY(const Args args, kMessageSchema.check(message, limits, path));
   QR_TRY(std::string role, read_role(args, path));
@@ -69,12 +76,8 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
   if (content == nullptr) return refuse(missing_field(at_key(path, "content")));
   Json out;
   out.set("role", std::move(role));
-  if (const Json::Array* parts = content->as_array()) {
-    QR_TRY(std::string text, read_parts(*parts, at_key(path, "content"), limits));
-    out.set("content", std::move(text));
-  } else {
-    out.set("content", *content);
-  }
+  QR_TRY(std::string text, read_content(*content, at_key(path, "content"), limits));
+  out.set("content", std::move(text));
   for (const std::string_view more : {"name", "reasoning_content"})
     if (args.has(more)) out.set(std::string(more), args.text(more));
   return out;

@@ -10,6 +10,9 @@ namespace quire {
 // joined by line breaks. What is not supported yet (tool calls, images, audio) is refused by its path.
 ApiResult<Json> read_messages(const Json* messages, const ServeLimits& limits);
 
+// A message's content: a string, or text parts joined by line breaks. Other kinds of parts are refused by their path.
+ApiResult<std::string> read_content(const Json& content, const std::string& path, const ServeLimits& limits);
+
 // The prompt's tokens. BOS is put in front where the tokenizer wants one and the template has not written it. `kwargs`
 // may be null. Refuses (field "messages") with the template's own words.
 ApiResult<std::vector<Token>> render_chat(Json messages,

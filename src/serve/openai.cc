@@ -23,13 +23,6 @@ ApiResult<bool> read_stream_options(const Args& args, const ServeEnv& env, bool 
   return inner.flag("include_usage", false);
 }
 
-std::string hex(uint64_t v) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out(16, '0');
-  for (size_t i = 16; i-- > 0; v >>= 4) out[i] = kHex[v & 15];
-  return out;
-}
-
 }  // namespace
 
 ApiResult<std::string> check_model(std::string_view model, const ServeEnv& env) {
@@ -72,7 +65,7 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool 
   std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
   append_json_string(rest, env.models[0]);
   rest += ",\"choices\":[";
-  const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + hex(env.seeds->next()) + "\",\"object\":\"";
+  const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + hex64(env.seeds->next()) + "\",\"object\":\"";
   head_ = id + std::string(form.object) + rest;
   chunk_head_ = "data: " + id + std::string(form.chunk_object) + rest;
 }
@@ -102,12 +95,12 @@ void OpenaiWriter::delta(int choice, const Delta& delta, std::string& out) {
   close_chunk("null", out);
 }
 
-void OpenaiWriter::finish(int choice, FinishReason reason, std::string& out) {
+void OpenaiWriter::finish(int choice, const Ending& ending, std::string& out) {
   out += chunk_head_;
   out += "{\"index\":" + std::to_string(choice) + ",";
   append_delta(choice, {}, out);
   out += ",\"logprobs\":null";
-  close_chunk("\"" + std::string(finish_name(reason)) + "\"", out);
+  close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", out);
 }
 
 void OpenaiWriter::end(const UsageTotals& usage, std::string& out) {
@@ -132,7 +125,7 @@ std::string OpenaiWriter::body(std::span<const ChoiceResult> choices, const Usag
     append_whole(choice.index, choice.whole.text, out);
     out += ",\"logprobs\":";
     append_logprobs(choice.index, choice.whole.tokens, out);
-    out += ",\"finish_reason\":\"" + std::string(finish_name(choice.finish)) + "\"}";
+    out += ",\"finish_reason\":\"" + std::string(finish_name(choice.ending.reason)) + "\"}";
   }
   out += "],\"usage\":";
   append_openai_usage(out, usage);

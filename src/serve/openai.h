@@ -27,7 +27,7 @@ class OpenaiWriter : public ReplyWriter {
 
   void begin(int64_t n_prompt, std::string& out) override;
   void delta(int choice, const Delta& delta, std::string& out) override;
-  void finish(int choice, FinishReason reason, std::string& out) override;
+  void finish(int choice, const Ending& ending, std::string& out) override;
   void end(const UsageTotals& usage, std::string& out) override;
   void error(const HttpError& error, std::string& out) override;
   std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override;

@@ -54,6 +54,7 @@ class ServingImpl final : public Serving {
     env_.limits = options.limits;
     env_.models = options.models;
     env_.strict_model = options.strict_model;
+    env_.card = options.card;
     env_.started_s = std::time(nullptr);
   }
   ~ServingImpl() override { stop(0); }

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "engine/engine.h"
 #include "http/limits.h"
+#include "serve/api.h"
 #include "serve/limits.h"
 #include "text/tokenizer.h"
 
@@ -37,7 +38,8 @@ struct ServeOptions {
   std::string api_key;              // empty: none is asked for
   std::vector<std::string> models;  // the model's name, then its other names; REQUIRES not empty
   bool strict_model = false;        // other names are a 404
-  uint64_t seed = 0;                // of the source of seeds and ids; 0: from the system
+  ModelCard card;
+  uint64_t seed = 0;  // of the source of seeds and ids; 0: from the system
   ServeLimits limits;
   HttpLimits http;
 };

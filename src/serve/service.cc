@@ -15,7 +15,9 @@ bool same_key(std::string_view sent, std::string_view key) {
   return difference == 0;
 }
 
-std::string_view bearer(const HttpRequest& request) {
+// As OpenAI's clients send it, or Anthropic's.
+std::string_view sent_key(const HttpRequest& request) {
+  if (const std::string* key = request.header("x-api-key")) return *key;
   constexpr std::string_view kScheme = "bearer ";
   const std::string* field = request.header("authorization");
   if (field == nullptr || field->size() <= kScheme.size()) return {};
@@ -67,6 +69,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     metrics_.refresh(engine_.stats(), static_cast<int64_t>(queue_.size()));
     return registry_.expose();
   };
+  env_.engine_stats = [this] { return engine_.stats(); };
   context_ = {&engine_, &clock, &env_, &metrics_, &load_, end_ids(*env_.tokenizer)};
   for (const std::string& name : Registry<Api>::get().names()) {
     for (const Endpoint& endpoint : Registry<Api>::get().find(name)->endpoints)
@@ -94,9 +97,9 @@ HttpError Service::shutdown_refusal() const {
 }
 
 std::optional<HttpError> Service::check_head(const Endpoint& endpoint, const HttpRequest& request) const {
-  if (!endpoint.open && !api_key_.empty() && !same_key(bearer(request), api_key_))
-    return HttpError{401, "the Authorization header must be \"Bearer \" and a valid key", "authentication_error", "",
-                     "invalid_api_key"};
+  if (!endpoint.open && !api_key_.empty() && !same_key(sent_key(request), api_key_))
+    return HttpError{401, "a valid key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
+                     "authentication_error", "", "invalid_api_key"};
   if (endpoint.schema != nullptr && !accepts_media(request))
     return HttpError{415, "Content-Type must be application/json", "invalid_request_error", "",
                      "unsupported_media_type"};
@@ -105,7 +108,7 @@ std::optional<HttpError> Service::check_head(const Endpoint& endpoint, const Htt
 }
 
 std::shared_ptr<Session> Service::open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply) {
-  auto session = std::make_shared<Session>(context_, endpoint.path, reply, request.arrived_ns);
+  auto session = std::make_shared<Session>(context_, endpoint, reply, request.arrived_ns);
   {
     std::lock_guard lock(mu_);
     sessions_.emplace(session.get(), session);

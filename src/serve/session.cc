@@ -18,16 +18,17 @@ HttpError shutdown_error() { return {503, "the server is shutting down", "server
 
 }  // namespace
 
-Session::Session(const SessionContext& context, std::string_view endpoint, ReplyPtr reply, int64_t arrived_ns)
+Session::Session(const SessionContext& context, const Endpoint& endpoint, ReplyPtr reply, int64_t arrived_ns)
     : context_(context), endpoint_(endpoint), reply_(std::move(reply)), arrived_ns_(arrived_ns) {}
 Session::~Session() = default;
 
 void Session::counted(int status) {
-  if (!counted_.exchange(true)) context_.metrics->count_request(endpoint_, status);
+  if (!counted_.exchange(true)) context_.metrics->count_request(endpoint_.path, status);
 }
 
 void Session::answer(const Answer& answer, HttpHeaders headers) {
   counted(answer.status);
+  headers.insert(headers.end(), answer.headers.begin(), answer.headers.end());
   headers.push_back({"Content-Type", answer.content_type});
   reply_->send(answer.status, std::move(headers), answer.body);
 }
@@ -41,7 +42,8 @@ void Session::refuse_with(const HttpError& error) {
     extra.push_back(
         {"Retry-After", std::to_string(context_.load->retry_after_s(ahead, context_.env->limits.max_retry_after_s))});
   }
-  send_error(*reply_, error, std::move(extra));
+  extra.push_back({"Content-Type", "application/json"});
+  reply_->send(error.status, std::move(extra), endpoint_.error_text(error));
 }
 
 Request Session::make_request(const Choice& choice) const {
@@ -191,7 +193,7 @@ void Session::settle(Choice& c, int64_t now_ns) {
     failure_ = shutdown_error();
   } else {
     context_.load->finished(now_ns);
-    context_.metrics->count_finished(c.reason(), c.usage());
+    context_.metrics->count_finished(c.ending().reason, c.usage());
   }
 }
 
@@ -225,7 +227,7 @@ void Session::write_deltas(Reply& reply) {
     }
     if (!c->ended()) continue;
     begin();
-    job_.writer->finish(c->index, c->reason(), pending_);
+    job_.writer->finish(c->index, c->ending(), pending_);
     c->told = true;
   }
   flush_pending(reply);
@@ -274,7 +276,7 @@ std::vector<ChoiceResult> Session::results() {
       ChoiceResult result;
       result.index = static_cast<int>(out.size());
       ranked[i]->text().take(result.whole);
-      result.finish = ranked[i]->reason();
+      result.ending = ranked[i]->ending();
       out.push_back(std::move(result));
     }
   }
@@ -298,6 +300,11 @@ UsageTotals Session::usage() const {
       const Choice& c = *choices_[p * n_run + i];
       n_cached = std::min<int64_t>(n_cached, c.usage().n_cached);  // what its siblings had computed is no saving
       total.n_generated += c.n_generated();
+      if (c.usage().total_ns >= total.total_ns) {
+        total.queued_ns = c.usage().queued_ns;
+        total.first_token_ns = c.usage().first_token_ns;
+        total.total_ns = c.usage().total_ns;
+      }
     }
     total.n_cached += n_cached;
   }

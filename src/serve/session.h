@@ -30,8 +30,8 @@ struct SessionContext {
 
 class Session final : public std::enable_shared_from_this<Session> {
  public:
-  // `endpoint` is a label for metrics and lives as long as the program.
-  Session(const SessionContext& context, std::string_view endpoint, ReplyPtr reply, int64_t arrived_ns);
+  // `endpoint` lives as long as the program.
+  Session(const SessionContext& context, const Endpoint& endpoint, ReplyPtr reply, int64_t arrived_ns);
   ~Session();
 
   // --- prep thread, one of these once ---
@@ -67,7 +67,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   void counted(int status);
 
   const SessionContext& context_;
-  const std::string_view endpoint_;
+  const Endpoint& endpoint_;
   const ReplyPtr reply_;
   const int64_t arrived_ns_;
 

@@ -44,6 +44,7 @@ void TextStream::add_text(std::string_view text) {
     buffer_ += text.substr(0, i + 1);
     n_points_ += count_points(text.substr(0, i + 1));
     stopped_ = true;
+    stop_string_ = buffer_.substr(buffer_.size() - match);
     if (!options_.include_stop) cut(match);
     return;
   }

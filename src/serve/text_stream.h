@@ -31,6 +31,7 @@ class TextStream {
   void finish();  // no token follows: nothing is held back any more
   // A stop string is complete: the text ends with it.
   bool stopped() const { return stopped_; }
+  const std::string& stop_string() const { return stop_string_; }  // empty until then
   // Moves out what is certain and not yet taken. False when there is nothing.
   bool take(Delta& out);
 
@@ -47,6 +48,7 @@ class TextStream {
   Detok detok_;
   StopStrings::State state_ = 0;
   bool stopped_ = false, finished_ = false;
+  std::string stop_string_;
   std::string fresh_;           // scratch: the text of one token
   std::string buffer_;          // text that was not taken yet; its end may be held back
   int64_t n_points_ = 0;        // of all text so far, taken or not

@@ -1,52 +1,17 @@
-# The openai package, as people use it, against the real binary. The package comes from PyPI into a virtual
-# environment under build/; where that cannot be made the test is skipped and says why.
-import os
-import subprocess
-import sys
+# The openai package against the real binary.
 import unittest
 
-from quire_server import ROOT, Server
-
-WANTED = 'openai>=1.60'
-VENV = os.path.join(ROOT, 'build', 'venv-openai')
-PYTHON = os.path.join(VENV, 'bin', 'python')
+from client_packages import ClientCase
 
 
-def make_venv():
-    """None, or why there is no package."""
-    check = [PYTHON, '-c', 'import openai']
-    if os.path.exists(PYTHON) and subprocess.run(check, capture_output=True).returncode == 0:
-        return None
-    made = subprocess.run([sys.executable, '-m', 'venv', '--clear', VENV], capture_output=True, text=True)
-    if made.returncode != 0:
-        return 'no virtual environment: is python3-venv installed?'
-    pip = [PYTHON, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--retries', '1', '--timeout', '20',
-           WANTED]
-    try:
-        got = subprocess.run(pip, capture_output=True, text=True, timeout=300)
-    except subprocess.TimeoutExpired:
-        return 'openai could not be installed from PyPI in 300 s'
-    return None if got.returncode == 0 else 'openai could not be installed from PyPI: ' + got.stderr.strip()[-200:]
-
-
-class OpenaiClient(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        reason = make_venv()
-        if reason:
-            raise unittest.SkipTest(reason)
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
-
-    def run_script(self, script):
-        head = ('from openai import OpenAI\nimport openai\n'
-                f'client = OpenAI(base_url="{self.server.url}/v1", api_key="none", max_retries=0)\n'
-                'messages = [{"role": "system", "content": "You tell stories."}, {"role": "user", "content": "Go on."}]\n')
-        done = subprocess.run([PYTHON, '-W', 'error', '-c', head + script], capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stderr)
+class OpenaiClient(ClientCase):
+    wanted = 'openai>=1.60'
+    head = '''
+from openai import OpenAI
+import openai
+client = OpenAI(base_url="{url}/v1", api_key="none", max_retries=0)
+messages = [{"role": "system", "content": "You tell stories."}, {"role": "user", "content": "Go on."}]
+'''
 
     def test_models(self):
         self.run_script('''

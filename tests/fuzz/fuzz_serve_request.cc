@@ -116,7 +116,7 @@ void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
   cut_up.finish();
   whole.finish();
   if (cut_up.take(delta)) job.writer->delta(0, delta, out);
-  job.writer->finish(0, FinishReason::stop, out);
+  job.writer->finish(0, {}, out);
   job.writer->end({}, out);
   ChoiceResult result;
   whole.take(result.whole);

@@ -1,6 +1,7 @@
 // quire serve: the server. Ready when it prints "listening on …"; SIGTERM or SIGINT drains, a second one stops at once.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include "app/wire.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "io/describe.h"
 #include "serve/run.h"
 
 namespace quire {
@@ -49,6 +51,24 @@ Result<int64_t> parse_bytes(const std::string& text) {
 
 // The name under which clients see the model: the file's, without folder and ending.
 std::string model_name(const LoadedModel& loaded) { return std::filesystem::path(loaded.path).stem().string(); }
+
+ModelCard model_card(const std::string& path) {
+  ModelCard card;
+  const Result<Json> about = describe_model(path);
+  if (!about) return card;
+  const auto number = [](const Json* at) { return at != nullptr && at->as_int() != nullptr ? *at->as_int() : 0; };
+  const auto text = [](const Json* at) { return at != nullptr && at->as_string() != nullptr ? *at->as_string() : ""; };
+  card.architecture = text(about->find("arch"));
+  card.n_parameters = number(about->find("n_params"));
+  card.file_bytes = number(about->find("file_bytes"));
+  const Json* weights = about->find("weights");
+  const Json* types = weights != nullptr ? weights->find("types") : nullptr;
+  if (types != nullptr && types->as_array() != nullptr && !types->as_array()->empty())
+    card.quantization = text(types->as_array()->front().find("type"));
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) == 0) card.modified_s = info.st_mtime;
+  return card;
+}
 
 // Signals are taken by this thread alone; blocked before any other thread exists, so that all inherit it.
 sigset_t block_signals() {
@@ -106,6 +126,7 @@ Status run(Args& args) {
            std::to_string(engine->options().kv_bytes >> 20) + " MiB)");
   args.serve.models = {model_name(loaded)};
   args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
+  args.serve.card = model_card(loaded.path);
   engine->start();
   QR_TRY(const std::unique_ptr<Serving> serving,
          start_serving(args.serve, *engine, *loaded.tokenizer, metrics, signal));

@@ -1,0 +1,201 @@
+// POST /v1/messages and /v1/messages/count_tokens: Anthropic's dialect. Text only; what is cached is read and written
+// by itself, so cache_control marks change nothing.
+#include "serve/api.h"
+#include "serve/messages.h"
+#include "serve/openai.h"
+#include "serve/seeds.h"
+#include "text/stop_strings.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kPrompt[] = {
+    field_of("model", kString, &ServeLimits::name_bytes),
+    field_of("messages", kArray, &ServeLimits::n_messages),
+    field_of("system", kString | kArray),
+    unsupported("tools", "[]"),
+    unsupported("tool_choice", "{\"type\":\"none\"}", "{\"type\":\"auto\"}"),
+    unsupported("thinking", "{\"type\":\"disabled\"}"),
+    unsupported("mcp_servers", "[]"),
+    unsupported("output_config", "{}"),
+    ignored_field("cache_control"),
+};
+constexpr Field kCall[] = {
+    flag_field("stream"),           other_name("stop_sequences", "stop"),
+    unsupported("container"),       unsupported("context_management"),
+    ignored_field("metadata"),      ignored_field("service_tier"),
+    ignored_field("inference_geo"),
+};
+constexpr Field kMessage[] = {field_of("role", kString), field_of("content", kString | kArray)};
+const Schema kMessages({kPrompt, kCall, sampling_fields()});
+const Schema kCount({kPrompt});
+const Schema kMessageSchema({kMessage});
+
+std::string error_object(const HttpError& error) {
+  std::string_view type = "invalid_request_error";
+  if (error.status == 401) type = "authentication_error";
+  if (error.status == 403) type = "permission_error";
+  if (error.status == 404) type = "not_found_error";
+  if (error.status == 413) type = "request_too_large";
+  if (error.status == 429) type = "rate_limit_error";
+  if (error.status >= 500) type = error.status == 503 ? "overloaded_error" : "api_error";
+  std::string out = "{\"type\":\"error\",\"error\":{\"type\":\"" + std::string(type) + "\",\"message\":";
+  append_json_string(out, error.message);
+  return out + "}}";
+}
+
+// What counts as input is what was not cached; the two add up to the prompt.
+void append_usage(std::string& out, const UsageTotals& usage) {
+  out += "{\"input_tokens\":" + std::to_string(usage.n_prompt - usage.n_cached) +
+         ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":" + std::to_string(usage.n_cached) +
+         ",\"output_tokens\":" + std::to_string(usage.n_generated) + "}";
+}
+
+void append_stop(std::string& out, const Ending& ending) {
+  const bool by_string = !ending.stop_string.empty();
+  out += "\"stop_reason\":";
+  out += ending.reason == FinishReason::length ? "\"max_tokens\"" : by_string ? "\"stop_sequence\"" : "\"end_turn\"";
+  out += ",\"stop_sequence\":";
+  if (by_string)
+    append_json_string(out, ending.stop_string);
+  else
+    out += "null";
+}
+
+class Writer final : public ReplyWriter {
+ public:
+  // `own_stop`: a stop string that the server added and the client knows nothing of.
+  Writer(const ServeEnv& env, std::string_view own_stop) : own_stop_(own_stop) {
+    head_ = "{\"id\":\"msg_" + hex64(env.seeds->next()) + "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":";
+    append_json_string(head_, env.models[0]);
+    head_ += ",\"content\":[";
+  }
+
+  void begin(int64_t n_prompt, std::string& out) override {
+    std::string data =
+        "{\"type\":\"message_start\",\"message\":" + head_ + "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":";
+    append_usage(data, {.n_prompt = n_prompt});
+    append_sse_event(out, "message_start", "", data + "}}");
+    append_sse_event(out, "content_block_start", "",
+                     R"({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}})");
+  }
+  void delta(int, const Delta& delta, std::string& out) override {
+    if (delta.text.empty()) return;
+    std::string data = R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":)";
+    append_json_string(data, delta.text);
+    append_sse_event(out, "content_block_delta", "", data + "}}");
+  }
+  void finish(int, const Ending& ending, std::string& out) override {
+    append_sse_event(out, "content_block_stop", "", R"({"type":"content_block_stop","index":0})");
+    ending_ = seen(ending);
+  }
+  void end(const UsageTotals& usage, std::string& out) override {
+    std::string data = R"({"type":"message_delta","delta":{)";
+    append_stop(data, ending_);
+    data += "},\"usage\":";
+    append_usage(data, usage);
+    append_sse_event(out, "message_delta", "", data + "}");
+    append_sse_event(out, "message_stop", "", R"({"type":"message_stop"})");
+  }
+  void error(const HttpError& error, std::string& out) override {
+    append_sse_event(out, "error", "", error_object(error));
+  }
+  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
+    std::string out = head_ + "{\"type\":\"text\",\"text\":";
+    append_json_string(out, choices[0].whole.text);
+    out += "}],";
+    append_stop(out, seen(choices[0].ending));
+    out += ",\"usage\":";
+    append_usage(out, usage);
+    return out + "}";
+  }
+
+ private:
+  Ending seen(Ending ending) const {
+    if (ending.stop_string == own_stop_) ending.stop_string.clear();
+    return ending;
+  }
+
+  const std::string own_stop_;
+  std::string head_;  // up to the content
+  Ending ending_;
+};
+
+ApiResult<Json> read_message(const Json& message, const std::string& path, const ServeLimits& limits) {
+  QR_TRY(const Args args, kMessageSchema.check(message, limits, path));
+  const std::string_view role = args.text("role");
+  if (!args.has("role")) return refuse(missing_field(at_key(path, "role")));
+  if (role != "user" && role != "assistant")
+    return refuse(bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be user or assistant"));
+  const Json* content = args.find("content");
+  if (content == nullptr) return refuse(missing_field(at_key(path, "content")));
+  QR_TRY(std::string text, read_content(*content, at_key(path, "content"), limits));
+  Json out;
+  out.set("role", role);
+  out.set("content", std::move(text));
+  return out;
+}
+
+// The prompt's tokens of either endpoint.
+ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env) {
+  const Json* messages = args.find("messages");
+  if (messages == nullptr) return refuse(missing_field("messages"));
+  const auto& list = *messages->as_array();
+  if (list.empty()) return refuse(bad_field("messages", "is empty"));
+  Json::Array conversation;
+  conversation.reserve(list.size() + 1);
+  if (const Json* system = args.find("system")) {
+    QR_TRY(std::string text, read_content(*system, "system", env.limits));
+    conversation.push_back(Json::Object{{"role", "system"}, {"content", std::move(text)}});
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    QR_TRY(Json message, read_message(list[i], at_index("messages", static_cast<int64_t>(i)), env.limits));
+    conversation.push_back(std::move(message));
+  }
+  if (*conversation.back().find("role")->as_string() == "assistant")
+    return refuse(unsupported_field(at_index("messages", static_cast<int64_t>(list.size()) - 1),
+                                    "an answer that is begun by the client; the last message must be the user's"));
+  return render_chat(Json(std::move(conversation)), nullptr, true, env);
+}
+
+ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
+  const Args& args = request.args;
+  Job job;
+  QR_TRY(const std::string warning, check_model(args.text("model"), env));
+  if (!warning.empty()) job.headers.push_back({std::string(kWarningHeader), warning});
+  if (!args.has("max_tokens")) return refuse(missing_field("max_tokens"));
+  if (args.integer("n", 1) != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
+  QR_TRY(job.generation, read_generation(args, env.limits, env.tokenizer->n_vocab()));
+  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
+  QR_TRY(job.prompts.emplace_back(), read_prompt(args, env));
+  std::string_view own_stop;
+  if (env.plain_chat && job.generation.stops.size() < StopStrings::kMaxStrings) {
+    own_stop = plain_template_stop();
+    job.generation.stops.emplace_back(own_stop);
+  }
+  job.stream = args.flag("stream", false);
+  job.prompt_field = "messages";
+  job.writer = std::make_unique<Writer>(env, own_stop);
+  return Call(std::move(job));
+}
+
+ApiResult<Call> count_tokens(const ApiRequest& request, const ServeEnv& env) {
+  QR_TRY(const std::string warning, check_model(request.args.text("model"), env));
+  QR_TRY(const std::vector<Token> prompt, read_prompt(request.args, env));
+  Answer answer{.body = "{\"input_tokens\":" + std::to_string(prompt.size()) + "}"};
+  if (!warning.empty()) answer.headers.push_back({std::string(kWarningHeader), warning});
+  return Call(std::move(answer));
+}
+
+const Api kApi{{
+    {.method = "POST", .path = "/v1/messages", .schema = &kMessages, .parse = &messages, .error_text = &error_object},
+    {.method = "POST",
+     .path = "/v1/messages/count_tokens",
+     .schema = &kCount,
+     .parse = &count_tokens,
+     .error_text = &error_object},
+}};
+QR_REGISTER(Api, "anthropic", kApi);
+
+}  // namespace
+}  // namespace quire

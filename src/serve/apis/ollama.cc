@@ -1,0 +1,298 @@
+// Ollama's dialect: /api/chat, /api/generate, /api/tags, /api/ps, /api/show, /api/version. Streams are lines of JSON
+// and on by default; defaults of sampling are Ollama's own (temperature 0.8, top_k 40, top_p 0.9).
+#include <ctime>
+
+#include "serve/api.h"
+#include "serve/messages.h"
+#include "serve/openai.h"
+#include "serve/seeds.h"
+#include "text/stop_strings.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kCommon[] = {
+    field_of("model", kString, &ServeLimits::name_bytes),
+    flag_field("stream"),
+    field_of("options", kObject),
+    unsupported("format", "\"\""),
+    unsupported("think", "false"),
+    unsupported("logprobs", "false"),
+    unsupported("top_logprobs", "0"),
+    ignored_field("keep_alive"),
+};
+constexpr Field kChat[] = {
+    field_of("messages", kArray, &ServeLimits::n_messages),
+    unsupported("tools", "[]"),
+};
+constexpr Field kGenerate[] = {
+    field_of("prompt", kString),   field_of("system", kString), flag_field("raw"),
+    unsupported("suffix", "\"\""), unsupported("images", "[]"), unsupported("template", "\"\""),
+    unsupported("context", "[]"),
+};
+constexpr Field kMessage[] = {
+    field_of("role", kString),       field_of("content", kString), unsupported("images", "[]"),
+    unsupported("tool_calls", "[]"), ignored_field("thinking"),
+};
+// What only tells the runtime of the reference how to load a model changes nothing here.
+constexpr Field kOptions[] = {
+    integer_field("num_predict", -2, kNoMax),
+    ignored_field("num_ctx"),
+    ignored_field("num_keep"),
+    ignored_field("num_batch"),
+    ignored_field("num_gpu"),
+    ignored_field("main_gpu"),
+    ignored_field("num_thread"),
+    ignored_field("numa"),
+    ignored_field("low_vram"),
+    ignored_field("use_mmap"),
+    ignored_field("use_mlock"),
+    ignored_field("vocab_only"),
+    ignored_field("penalize_newline"),
+    ignored_field("tfs_z"),
+    ignored_field("f16_kv"),
+};
+constexpr Field kShow[] = {
+    field_of("model", kString, &ServeLimits::name_bytes),
+    other_name("name", "model"),
+    ignored_field("verbose"),
+};
+const Schema kChatSchema({kCommon, kChat});
+const Schema kGenerateSchema({kCommon, kGenerate});
+const Schema kMessageSchema({kMessage});
+const Schema kOptionsSchema({kOptions, sampling_fields()});
+const Schema kShowSchema({kShow});
+
+constexpr float kTemperature = 0.8F, kTopP = 0.9F;
+constexpr int kTopK = 40;
+
+std::string error_object(const HttpError& error) {
+  std::string out = "{\"error\":";
+  append_json_string(out, error.message);
+  return out + "}";
+}
+
+std::string utc_time(std::time_t at) {
+  std::tm parts{};
+  gmtime_r(&at, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+class Writer final : public ReplyWriter {
+ public:
+  Writer(const ServeEnv& env, bool chat) : chat_(chat) {
+    head_ = "{\"model\":";
+    append_json_string(head_, env.models[0]);
+    head_ += ",\"created_at\":\"";
+  }
+
+  HttpHeaders stream_headers() const override { return {{"Content-Type", "application/x-ndjson"}}; }
+  void begin(int64_t, std::string&) override {}
+  void delta(int, const Delta& delta, std::string& out) override {
+    if (delta.text.empty()) return;
+    append_text(out, delta.text);
+    out += ",\"done\":false}\n";
+  }
+  void finish(int, const Ending& ending, std::string&) override { reason_ = ending.reason; }
+  void end(const UsageTotals& usage, std::string& out) override {
+    append_last(out, "", usage);
+    out += '\n';
+  }
+  void error(const HttpError& error, std::string& out) override { out += error_object(error) + "\n"; }
+  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
+    std::string out;
+    reason_ = choices[0].ending.reason;
+    append_last(out, choices[0].whole.text, usage);
+    return out;
+  }
+  // The answer to a request that only asks whether the model is there.
+  std::string loaded() const {
+    std::string out;
+    append_text(out, "");
+    return out + ",\"done\":true,\"done_reason\":\"load\"}";
+  }
+
+ private:
+  void append_text(std::string& out, std::string_view text) const {
+    out += head_ + utc_time(std::time(nullptr)) + "\",";
+    out += chat_ ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"response\":";
+    append_json_string(out, text);
+    if (chat_) out += '}';
+  }
+  void append_last(std::string& out, std::string_view text, const UsageTotals& usage) const {
+    append_text(out, text);
+    out += ",\"done\":true,\"done_reason\":\"" + std::string(finish_name(reason_)) +
+           "\",\"total_duration\":" + std::to_string(usage.total_ns) + ",\"load_duration\":0" +
+           ",\"prompt_eval_count\":" + std::to_string(usage.n_prompt) +
+           ",\"prompt_eval_duration\":" + std::to_string(usage.first_token_ns - usage.queued_ns) +
+           ",\"eval_count\":" + std::to_string(usage.n_generated) +
+           ",\"eval_duration\":" + std::to_string(usage.total_ns - usage.first_token_ns) + "}";
+  }
+
+  const bool chat_;
+  FinishReason reason_ = FinishReason::stop;
+  std::string head_;
+};
+
+// "name" and "name:latest" are one model to this dialect's clients.
+ApiResult<std::string> check_name(std::string_view name, const ServeEnv& env) {
+  constexpr std::string_view kLatest = ":latest";
+  if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
+  return check_model(name, env);
+}
+
+ApiResult<Generation> read_options(const Json* options, const ServeEnv& env) {
+  static const Json kNone{Json::Object{}};
+  QR_TRY(const Args args, kOptionsSchema.check(options != nullptr ? *options : kNone, env.limits, "options"));
+  if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
+  QR_TRY(Generation g, read_generation(args, env.limits, env.tokenizer->n_vocab()));
+  if (!args.has("temperature")) g.sampling.temperature = kTemperature;
+  if (!args.has("top_p")) g.sampling.top_p = kTopP;
+  if (!args.has("top_k")) g.sampling.top_k = kTopK;
+  if (args.integer("num_predict", 0) > 0) g.max_tokens = args.integer("num_predict", 0);
+  if (!g.seed_given) g.sampling.seed = env.seeds->next();
+  return g;
+}
+
+ApiResult<Json> read_message(const Json& message, const std::string& path, const ServeLimits& limits) {
+  QR_TRY(const Args args, kMessageSchema.check(message, limits, path));
+  if (!args.has("role")) return refuse(missing_field(at_key(path, "role")));
+  const std::string_view role = args.text("role");
+  if (role == "tool") return refuse(unsupported_field(at_key(path, "role"), "tools are not"));
+  if (role != "system" && role != "user" && role != "assistant")
+    return refuse(bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be system, user or assistant"));
+  return Json(Json::Object{{"role", role}, {"content", args.text("content")}});
+}
+
+// A call but for its prompt.
+ApiResult<Job> start_job(const Args& args, const ServeEnv& env, bool chat) {
+  Job job;
+  QR_TRY(const std::string warning, check_name(args.text("model"), env));
+  if (!warning.empty()) job.headers.push_back({std::string(kWarningHeader), warning});
+  QR_TRY(job.generation, read_options(args.find("options"), env));
+  job.stream = args.flag("stream", true);
+  job.prompt_field = chat ? "messages" : "prompt";
+  job.writer = std::make_unique<Writer>(env, chat);
+  return job;
+}
+
+ApiResult<void> add_chat_prompt(Json::Array messages, const ServeEnv& env, Job& job) {
+  QR_TRY(job.prompts.emplace_back(), render_chat(Json(std::move(messages)), nullptr, true, env));
+  if (env.plain_chat && job.generation.stops.size() < StopStrings::kMaxStrings)
+    job.generation.stops.emplace_back(plain_template_stop());
+  return {};
+}
+
+ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
+  QR_TRY(Job job, start_job(request.args, env, true));
+  const Json* messages = request.args.find("messages");
+  if (messages == nullptr || messages->as_array()->empty()) return Call(Answer{.body = Writer(env, true).loaded()});
+  Json::Array conversation;
+  conversation.reserve(messages->as_array()->size());
+  for (const Json& message : *messages->as_array()) {
+    const std::string path = at_index("messages", static_cast<int64_t>(conversation.size()));
+    QR_TRY(Json read, read_message(message, path, env.limits));
+    conversation.push_back(std::move(read));
+  }
+  QR_TRY_VOID(add_chat_prompt(std::move(conversation), env, job));
+  return Call(std::move(job));
+}
+
+ApiResult<Call> generate(const ApiRequest& request, const ServeEnv& env) {
+  const Args& args = request.args;
+  QR_TRY(Job job, start_job(args, env, false));
+  const std::string_view prompt = args.text("prompt");
+  if (prompt.empty()) return Call(Answer{.body = Writer(env, false).loaded()});
+  if (!args.flag("raw", false)) {
+    Json::Array conversation;
+    if (args.has("system")) conversation.push_back(Json::Object{{"role", "system"}, {"content", args.text("system")}});
+    conversation.push_back(Json::Object{{"role", "user"}, {"content", prompt}});
+    QR_TRY_VOID(add_chat_prompt(std::move(conversation), env, job));
+    return Call(std::move(job));
+  }
+  env.tokenizer->encode(prompt, EncodeOptions{.add_special = true, .parse_special = true}, job.prompts.emplace_back());
+  if (job.prompts.back().empty()) return refuse(bad_field("prompt", "holds no tokens"));
+  return Call(std::move(job));
+}
+
+// "1.2B", "815.0M", "260.0K": how its clients expect a size.
+std::string short_count(int64_t n) {
+  constexpr std::pair<int64_t, char> kUnits[] = {{1'000'000'000, 'B'}, {1'000'000, 'M'}, {1'000, 'K'}};
+  for (const auto& [size, letter] : kUnits) {
+    if (n < size) continue;
+    const int64_t tenths = n / (size / 10);
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + letter;
+  }
+  return std::to_string(n);
+}
+
+void append_details(std::string& out, const ModelCard& card) {
+  out += "\"details\":{\"parent_model\":\"\",\"format\":\"gguf\",\"family\":";
+  append_json_string(out, card.architecture);
+  out += ",\"families\":[";
+  append_json_string(out, card.architecture);
+  out += "],\"parameter_size\":\"" + short_count(card.n_parameters) + "\",\"quantization_level\":";
+  std::string type = card.quantization;
+  for (char& c : type)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  append_json_string(out, type);
+  out += '}';
+}
+
+std::string model_list(const ServeEnv& env) {
+  std::string out = "{\"models\":[";
+  for (const std::string& name : env.models) {
+    if (&name != env.models.data()) out += ',';
+    out += "{\"name\":";
+    append_json_string(out, name);
+    out += ",\"model\":";
+    append_json_string(out, name);
+    out += ",\"modified_at\":\"" + utc_time(env.card.modified_s) +
+           "\",\"size\":" + std::to_string(env.card.file_bytes) + ",\"digest\":\"\",";
+    append_details(out, env.card);
+    out += '}';
+  }
+  return out + "]}";
+}
+
+ApiResult<Call> tags(const ApiRequest&, const ServeEnv& env) { return Call(Answer{.body = model_list(env)}); }
+
+ApiResult<Call> show(const ApiRequest& request, const ServeEnv& env) {
+  if (!request.args.has("model")) return refuse(missing_field("model"));
+  QR_TRY(const std::string warning, check_name(request.args.text("model"), env));
+  if (!warning.empty())
+    return refuse(HttpError{404, "model '" + shown(request.args.text("model")) + "' not found", "", "model", ""});
+  std::string out = "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":";
+  append_json_string(out, env.tokenizer->spec().chat_template);
+  out += ',';
+  append_details(out, env.card);
+  out += ",\"model_info\":{\"general.architecture\":";
+  append_json_string(out, env.card.architecture);
+  out += ",\"general.parameter_count\":" + std::to_string(env.card.n_parameters) + ',';
+  append_json_string(out, env.card.architecture + ".context_length");
+  out += ':' + std::to_string(env.n_ctx) + "},\"capabilities\":[\"completion\"],\"modified_at\":\"" +
+         utc_time(env.card.modified_s) + "\"}";
+  return Call(Answer{.body = std::move(out)});
+}
+
+ApiResult<Call> version(const ApiRequest&, const ServeEnv&) {
+  return Call(Answer{.body = "{\"version\":\"" QR_VERSION "\"}"});
+}
+
+const Api kApi{{
+    {.method = "POST", .path = "/api/chat", .schema = &kChatSchema, .parse = &chat, .error_text = &error_object},
+    {.method = "POST",
+     .path = "/api/generate",
+     .schema = &kGenerateSchema,
+     .parse = &generate,
+     .error_text = &error_object},
+    {.method = "GET", .path = "/api/tags", .quick = true, .parse = &tags, .error_text = &error_object},
+    {.method = "GET", .path = "/api/ps", .quick = true, .parse = &tags, .error_text = &error_object},
+    {.method = "POST", .path = "/api/show", .schema = &kShowSchema, .parse = &show, .error_text = &error_object},
+    {.method = "GET", .path = "/api/version", .quick = true, .open = true, .parse = &version},
+}};
+QR_REGISTER(Api, "ollama", kApi);
+
+}  // namespace
+}  // namespace quire

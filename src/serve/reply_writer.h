@@ -1,0 +1,60 @@
+// What comes of a request's sequences, and who turns it into a dialect's bytes.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/request.h"
+#include "http/message.h"
+#include "http/sse.h"
+
+namespace quire {
+
+enum class FinishReason : uint8_t { stop, length };
+std::string_view finish_name(FinishReason);  // "stop", "length"
+std::string hex64(uint64_t value);           // 16 digits, for ids
+struct Ending {
+  FinishReason reason = FinishReason::stop;
+  std::string stop_string;  // the one that ended the choice, empty when none did
+};
+
+struct TokenText {  // for clients that asked for logprobs
+  Token id = -1;
+  float logprob = 0.0F;
+  std::vector<TopLogprob> top;  // falling
+  int64_t text_at = 0;          // code points of the choice's text before this token
+};
+struct Delta {
+  std::string text;  // whole code points
+  std::vector<TokenText> tokens;
+};
+struct ChoiceResult {
+  int index = 0;
+  Delta whole;
+  Ending ending;
+};
+struct UsageTotals {
+  int64_t n_prompt = 0;  // each prompt once, however many choices it has
+  int64_t n_generated = 0;
+  int64_t n_cached = 0;
+  // Of the slowest sequence, since it was submitted: until it was first run, until its first token, until its end.
+  int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;
+};
+
+// Turns results into a dialect's bytes. Io thread only; one per request. A streamed answer is begin, then deltas and
+// one finish per choice in any interleaving, then end; error instead of anything from begin on. A whole one is body.
+class ReplyWriter {
+ public:
+  virtual ~ReplyWriter() = default;
+  virtual HttpHeaders stream_headers() const { return sse_headers(); }
+  virtual void begin(int64_t n_prompt, std::string& out) = 0;
+  virtual void delta(int choice, const Delta& delta, std::string& out) = 0;
+  virtual void finish(int choice, const Ending& ending, std::string& out) = 0;
+  virtual void end(const UsageTotals& usage, std::string& out) = 0;
+  virtual void error(const HttpError& error, std::string& out) = 0;
+  virtual std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) = 0;
+};
+
+}  // namespace quire
