@@ -1,0 +1,24 @@
+# The files of src/serve/page become string literals in the program, so that the page needs nothing beside it.
+function(quire_generate_page)
+  set(entries "")
+  foreach(name index.html page.css page.js)
+    set(file ${CMAKE_SOURCE_DIR}/src/serve/page/${name})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} text)
+    string(APPEND entries "    {\"${name}\", R\"QUIREPAGE(${text})QUIREPAGE\"},\n")
+  endforeach()
+  set(path ${CMAKE_BINARY_DIR}/generated/serve/page_files.cc)
+  quire_write(${path} "// Generated from src/serve/page.
+#include \"serve/page.h\"
+
+namespace quire {
+namespace {
+const PageFile kFiles[] = {
+${entries}};
+}  // namespace
+
+std::span<const PageFile> page_files() { return kFiles; }
+}  // namespace quire
+")
+  set(QR_GENERATED_serve ${path} CACHE INTERNAL "")
+endfunction()
