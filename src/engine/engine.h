@@ -23,6 +23,7 @@ struct EngineOptions {
   int block_tokens = 16;  // a multiple of kKvGroup
   int max_queue = 1024;   // waiting requests; beyond it submit fails
   bool prefix_cache = true;
+  double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   std::string policy = "fcfs";
 };
 

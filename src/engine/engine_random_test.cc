@@ -2,6 +2,7 @@
 // the books balance and the oldest has moved; at the end every stream is its reference or an exact prefix of it.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 
 #include "engine/engine.h"
@@ -38,9 +39,14 @@ class Storm {
     options_.block_tokens = kBlock * (1 + below(2));
     options_.max_queue = 1 + below(12);
     options_.prefix_cache = below(4) != 0;
+    options_.policy = std::array{"fcfs", "priority", "prefix"}[seed % 3];
+    options_.itl_target_ms = below(3) == 0 ? 0.001 * below(20) : 0;
     n_blocks_ = 3 + below(6);
     engine_ = std::make_unique<TestEngine>(options_, n_blocks_);
-    engine_->model.on_pass = [this](const Batch& batch) { see(batch); };
+    engine_->model.on_pass = [this](const Batch& batch) {
+      see(batch);
+      if (options_.itl_target_ms > 0) engine_->clock.advance_ns(100 + 200 * batch.ids.dim(0) + below(300));
+    };
   }
 
   void run() {
@@ -80,6 +86,7 @@ class Storm {
     r.sampling.seed = rng_.bits();
     r.stop_ids.assign(1, static_cast<Token>(below(kPoison)));
     r.cache_salt = static_cast<uint64_t>(below(2));
+    r.priority = below(3);
     Stream stream{copy(r), std::make_shared<Heard>()};
     const auto id = engine_->engine->submit(std::move(r), stream.heard);
     if (!id) {
@@ -109,6 +116,7 @@ class Storm {
     // Something of the oldest is computed in every step, so it ends after as many as it has tokens.
     n_steps_of_oldest_ = oldest == oldest_ ? n_steps_of_oldest_ + 1 : 1;
     oldest_ = oldest;
+    if (options_.policy != "fcfs") return;
     if (oldest == nullptr || oldest->heard->done()) return;
     ASSERT_LE(n_steps_of_oldest_, static_cast<int>(oldest->request.prompt.size()) + oldest->request.max_tokens);
   }

@@ -37,6 +37,9 @@ Status check_options(const EngineOptions& o) {
   QR_TRY_VOID(range("max_chunk", o.max_chunk, 1, 1 << 16));
   QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, 1 << 28));
   QR_TRY_VOID(range("max_queue", o.max_queue, 1, 1 << 20));
+  if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
+    return fail(Code::invalid, "itl_target_ms must be 0 to 60000, got " + std::to_string(o.itl_target_ms));
+  }
   if (o.block_tokens < kKvGroup || o.block_tokens > 4096 || o.block_tokens % kKvGroup != 0) {
     return fail(Code::invalid, "block_tokens must be a multiple of " + std::to_string(kKvGroup) + " up to 4096, got " +
                                    std::to_string(o.block_tokens));

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/sequence.h"
+#include "engine/step_cost.h"
 
 namespace quire {
 
@@ -15,6 +16,7 @@ struct Grant {
 struct Plan {
   std::vector<Grant> grants;
   int n_tokens = 0, n_out = 0;
+  StepShape shape;
 };
 
 }  // namespace quire

@@ -12,15 +12,20 @@ namespace quire {
 struct Candidate {
   SeqId id = 0;
   int64_t submitted_ns = 0;
-  int priority = 0;
+  int priority = 0;  // lower goes first
   int n_pending = 0;
+  int n_prompt = 1;  // ≥ 1
+  int n_hit = 0;     // prompt tokens that are cached: an estimate while it waits, what was found once it runs
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
-  // Permutes `order` (indices into candidates, each once) so that who goes first stands first. Deterministic.
+  // Permutes `order` (indices into candidates, each once) so that who goes first stands first. Deterministic. Between
+  // two candidates that did not change the order stays, whatever the time: who runs before another goes on before it.
   virtual void order(std::span<const Candidate> candidates, std::span<int> order) const = 0;
+  // Whether n_hit counts; it costs look-ups and is 0 for everybody who waits otherwise.
+  virtual bool wants_hits() const { return false; }
 };
 
 struct PolicyEntry {

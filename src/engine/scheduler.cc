@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace quire {
+namespace {
+
+constexpr int kLeastChunk = 16;      // of a prompt in every step, whatever it takes: else it might never end
+constexpr int kLookUpBlocks = 1024;  // of waiting prompts in one step: deep queues cost no more
+constexpr int64_t kHitPlans = 32;    // for so many steps a look-up counts
+
+}  // namespace
 
 Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy& policy, const CacheKey& key)
     : options_(options), cache_(cache), policy_(policy), key_(key) {}
@@ -32,19 +39,42 @@ void Scheduler::sort(Seqs& seqs) {
   order_.clear();
   for (const auto& seq : seqs) {
     order_.push_back(static_cast<int>(candidates_.size()));
-    candidates_.push_back({seq->id, seq->submitted_ns, seq->request.priority, seq->n_pending()});
+    candidates_.push_back({seq->id, seq->submitted_ns, seq->request.priority, seq->n_pending(), seq->n_prompt,
+                           std::min(seq->n_hit, seq->n_prompt)});
   }
   policy_.order(candidates_, order_);
   if (std::is_sorted(order_.begin(), order_.end())) return;
-  Seqs sorted;
-  for (int i : order_) sorted.push_back(std::move(seqs[static_cast<size_t>(i)]));
-  seqs = std::move(sorted);
+  sorted_.clear();
+  for (int i : order_) sorted_.push_back(std::move(seqs[static_cast<size_t>(i)]));
+  std::swap(seqs, sorted_);
+}
+
+// In the order of the queue, so that who is about to be admitted is known best.
+void Scheduler::look_up_hits() {
+  int budget = kLookUpBlocks;
+  for (const auto& seq : waiting_) {
+    if (budget <= 0) return;
+    if (seq->probed_plan > 0 && n_plans_ - seq->probed_plan < kHitPlans) continue;
+    seq->n_hit = cache_.peek(prefix_of(*seq));
+    seq->probed_plan = n_plans_;
+    budget -= 1 + seq->n_hit / cache_.block_tokens();
+  }
+}
+
+// How many of n rows the target of the time between tokens leaves room for.
+int Scheduler::affordable(const Sequence& seq, int n) const {
+  if (options_.itl_target_ms <= 0 || plan_.shape.n_decode == 0) return n;
+  const int least = plan_.shape.n_prefill == 0 ? std::min(n, kLeastChunk) : 0;
+  return std::max(least, step_cost_.fit(plan_.shape, seq.n_computed, n, options_.itl_target_ms * 1e6));
 }
 
 const Plan& Scheduler::plan(int64_t now_ns) {
   plan_.grants.clear();
   plan_.n_tokens = 0;
   plan_.n_out = 0;
+  plan_.shape = {};
+  ++n_plans_;
+  planned_ns_ = now_ns;
   preempted_now_ = false;
   sort(running_);
   grant_running(true);
@@ -58,6 +88,7 @@ void Scheduler::give(Sequence& seq, int n_tokens) {
   const bool wants_output = n_tokens == seq.n_pending();
   plan_.grants.push_back({&seq, n_tokens, wants_output});
   plan_.n_tokens += n_tokens;
+  plan_.shape += StepShape::rows(seq.n_computed, n_tokens);
   plan_.n_out += wants_output ? 1 : 0;
 }
 
@@ -68,7 +99,8 @@ void Scheduler::grant_running(bool decoding) {
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0) return;
     if ((seq.n_pending() == 1) != decoding) continue;
-    const int n = std::min({seq.n_pending(), budget, options_.max_chunk});
+    const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+    if (n == 0) return;
     if (make_room(seq, seq.n_computed + n)) give(seq, n);
   }
 }
@@ -94,16 +126,19 @@ void Scheduler::preempt(Sequence& victim) {
   preempted_now_ = true;
 }
 
-void Scheduler::drop_grant(const Sequence& seq) {
-  const auto at = std::find_if(plan_.grants.begin(), plan_.grants.end(), [&](const Grant& g) { return g.seq == &seq; });
+void Scheduler::drop_grant(const Sequence& victim) {
+  const auto at =
+      std::find_if(plan_.grants.begin(), plan_.grants.end(), [&](const Grant& g) { return g.seq == &victim; });
   if (at == plan_.grants.end()) return;
   plan_.n_tokens -= at->n_tokens;
+  plan_.shape -= StepShape::rows(victim.n_computed, at->n_tokens);
   plan_.n_out -= at->wants_output ? 1 : 0;
   plan_.grants.erase(at);
 }
 
 void Scheduler::admit(int64_t now_ns) {
   if (waiting_.empty() || n_running() >= max_running() || plan_.n_tokens >= options_.step_tokens) return;
+  if (policy_.wants_hits()) look_up_hits();
   sort(waiting_);
   size_t n_admitted = 0;
   for (; n_admitted < waiting_.size(); ++n_admitted) {
@@ -117,8 +152,8 @@ void Scheduler::admit(int64_t now_ns) {
     const int wanted =
         (n_all + cache_.block_tokens() - 1) / cache_.block_tokens() - static_cast<int>(seq.kv.table.size());
     seq.n_computed = n_cached;
-    const int n = std::min({seq.n_pending(), budget, options_.max_chunk});
-    if (wanted + n_running() > cache_.n_free_blocks() + cache_.n_cached_blocks() ||
+    const int n = affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+    if (n == 0 || wanted + n_running() > cache_.n_free_blocks() + cache_.n_cached_blocks() ||
         !cache_.grow(seq.kv, n_cached + n)) {
       cache_.release(seq.kv);
       seq.n_computed = 0;
@@ -127,7 +162,7 @@ void Scheduler::admit(int64_t now_ns) {
     if (!seq.admitted) {
       seq.admitted = true;
       seq.started_ns = now_ns;
-      seq.n_cached = n_cached;
+      seq.n_cached = seq.n_hit = n_cached;
       n_cached_tokens_ += n_cached;
     }
     give(seq, n);
@@ -175,6 +210,7 @@ void Scheduler::commit(std::span<Sampled> sampled,
                        int64_t now_ns,
                        const std::function<void(Sequence&, Sampled&)>& emit,
                        std::vector<Ended>& ended) {
+  step_cost_.observe(plan_.shape, now_ns - planned_ns_);
   size_t row = 0;
   for (const Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;

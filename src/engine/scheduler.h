@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/policy.h"
+#include "engine/step_cost.h"
 #include "kv/kv_cache.h"
 
 namespace quire {
@@ -32,10 +33,10 @@ class Scheduler {
   // Takes the sequence out, wherever it is; null when it is unknown.
   std::unique_ptr<Sequence> remove(SeqId id);
 
-  // The step's work within the token budget. Sequences with one pending token come first (nobody's stream waits for
-  // another's prompt), then chunks in the policy's order, then admissions. When blocks run out the last in the policy's
-  // order is preempted: its blocks go to the prefix tree and it waits at its old place. The first is never preempted,
-  // so it always advances.
+  // The step's work within the token budget and, where sequences stream, the time that a step may take. Sequences with
+  // one pending token come first (nobody's stream waits for another's prompt), then chunks in the policy's order, then
+  // admissions. When blocks run out the last in the policy's order is preempted: its blocks go to the prefix tree and
+  // it waits at its old place. The first is never preempted, so it always advances.
   const Plan& plan(int64_t now_ns);
   // Takes in one result per grant that wanted output, in plan order. `emit(seq, event)` is called for every token that
   // is part of an answer; sequences that ended are appended to `ended`.
@@ -50,6 +51,7 @@ class Scheduler {
   int64_t n_preempted() const { return n_preempted_; }
   const std::array<int64_t, kNCauses>& computed() const { return computed_; }
   int64_t n_cached_tokens() const { return n_cached_tokens_; }
+  const StepCost& step_cost() const { return step_cost_; }
   std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
   std::span<const std::unique_ptr<Sequence>> waiting() const { return waiting_; }
 
@@ -58,12 +60,14 @@ class Scheduler {
 
   Prefix prefix_of(const Sequence& seq) const;
   void sort(Seqs& seqs);
+  void look_up_hits();
+  int affordable(const Sequence& seq, int n) const;
   void grant_running(bool decoding);
   bool make_room(Sequence& seq, int n_tokens);
   void preempt(Sequence& victim);
   // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
   int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
-  void drop_grant(const Sequence& seq);
+  void drop_grant(const Sequence& victim);
   void give(Sequence& seq, int n_tokens);
   void admit(int64_t now_ns);
   void advance(const Grant& grant);
@@ -82,8 +86,11 @@ class Scheduler {
   bool preempted_now_ = false;
   int64_t n_preempted_ = 0, n_cached_tokens_ = 0;
   std::array<int64_t, kNCauses> computed_{};
+  int64_t n_plans_ = 0, planned_ns_ = 0;
+  StepCost step_cost_;
   std::vector<Candidate> candidates_;  // scratch of sort
   std::vector<int> order_;
+  Seqs sorted_;
 };
 
 }  // namespace quire

@@ -20,17 +20,19 @@ struct World {
     memory.push_back(std::move(*Buffer::allocate(int64_t{4} * kBlock * n_blocks)));
     cache = std::make_unique<KvCache>(layout, std::move(memory),
                                       KvCacheOptions{kBlock, n_blocks, options.prefix_cache, nullptr});
-    scheduler =
-        std::make_unique<Scheduler>(options, *cache, *Registry<PolicyEntry>::get().find("fcfs")->get(), CacheKey{});
+    scheduler = std::make_unique<Scheduler>(options, *cache, *Registry<PolicyEntry>::get().find(options.policy)->get(),
+                                            CacheKey{});
   }
 
-  void add(SeqId id, int n_prompt, int max_tokens = 100) {
+  Sequence& add(SeqId id, int n_prompt, int max_tokens = 100) {
     auto seq = std::make_unique<Sequence>();
     seq->id = id;
     seq->request.max_tokens = max_tokens;
     seq->tokens = random_tokens(id, n_prompt);
     seq->n_prompt = n_prompt;
+    Sequence& out = *seq;
     scheduler->add(std::move(seq));
+    return out;
   }
   // One step: the plan, as text. Every sequence that wants a token gets token 1.
   std::string step() {
@@ -210,13 +212,40 @@ TEST(Scheduler, RemoveFreesBlocksWhereverTheSequenceIs) {
   EXPECT_TRUE(w.scheduler->idle());
 }
 
-TEST(Fcfs, OrdersByArrival) {
-  const Policy& fcfs = *Registry<PolicyEntry>::get().find("fcfs")->get();
-  const std::vector<Candidate> candidates = {{.id = 7}, {.id = 3, .priority = -5}, {.id = 9, .n_pending = 1}};
-  std::vector<int> order = {0, 1, 2};
-  fcfs.order(candidates, order);
-  EXPECT_EQ(order, (std::vector<int>{1, 0, 2}));
-  fcfs.order({}, {});
+TEST(Scheduler, TheMoreUrgentIsAdmittedFirstAndPreemptedLast) {
+  World w({.max_seqs = 2, .policy = "priority"}, 6);
+  w.add(1, 16, 40).request.priority = 2;
+  w.add(2, 16, 40).request.priority = 1;
+  w.add(3, 16, 40).request.priority = -1;
+  EXPECT_EQ(w.step(), "3:16! 2:16!");
+  for (int i = 0; i < 60 && w.scheduler->n_preempted() == 0; ++i) w.step();
+  EXPECT_EQ(w.running(), "3");
+  EXPECT_EQ(w.waiting(), "1 2");
+}
+
+TEST(Scheduler, WhatIsCachedIsAdmittedFirstUnderPrefix) {
+  World w({.max_seqs = 1, .policy = "prefix"}, 40);
+  w.add(1, 64, 1);
+  w.step();
+  w.add(2, 64, 1);
+  w.add(3, 64, 1).tokens = random_tokens(1, 64);
+  EXPECT_EQ(w.step(), "3:16!") << "48 of its 64 tokens are known";
+  EXPECT_EQ(w.step(), "2:64!");
+}
+
+TEST(Scheduler, ADeepQueueIsLookedUpALittleInEachStep) {
+  World w({.max_seqs = 1, .policy = "prefix"}, 200);
+  w.add(1, 640, 1);
+  for (int i = 0; i < 3; ++i) w.step();
+  for (SeqId id = 2; id <= 400; ++id) w.add(id, 640, 9).tokens = random_tokens(1, 640);
+  w.step();
+  const auto looked_up = [&] {
+    int n = 0;
+    for (const auto& seq : w.scheduler->waiting()) n += seq->probed_plan > 0 ? 1 : 0;
+    return n;
+  };
+  EXPECT_GT(looked_up(), 10);
+  EXPECT_LE(looked_up(), 1024 / 40 + 1);
 }
 
 }  // namespace

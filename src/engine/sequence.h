@@ -27,6 +27,9 @@ struct Sequence {
   int64_t submitted_ns = 0, started_ns = 0;
   int64_t first_token_ns = -1;  // -1: none yet
 
+  int n_hit = 0;            // prompt tokens that the tree has, as of plan number probed_plan; a policy's hint
+  int64_t probed_plan = 0;  // 0: never looked up
+
   int n_pending() const { return static_cast<int>(tokens.size() + draft.size()) - n_computed; }
   int n_generated() const { return static_cast<int>(tokens.size()) - n_prompt; }
 };

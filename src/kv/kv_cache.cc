@@ -22,10 +22,14 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
 int KvCache::match(SeqKv& seq, const Prefix& prefix) {
   QR_CHECK(seq.table.empty());
   if (!tree_ || prefix.tokens.empty()) return 0;
-  const int max_blocks = (static_cast<int>(prefix.tokens.size()) - 1) / options_.block_tokens;
-  tree_->match(prefix, max_blocks, seq.table);
+  tree_->match(prefix, max_match(prefix), seq.table);
   seq.n_indexed = static_cast<int>(seq.table.size());
   return seq.n_indexed * options_.block_tokens;
+}
+
+int KvCache::peek(const Prefix& prefix) const {
+  if (!tree_ || prefix.tokens.empty()) return 0;
+  return tree_->peek(prefix, max_match(prefix)) * options_.block_tokens;
 }
 
 bool KvCache::grow(SeqKv& seq, int n_tokens) {

@@ -34,6 +34,8 @@ class KvCache {
 
   // Takes the longest known prefix into an empty `seq`, always leaving the last token to compute; returns its tokens.
   int match(SeqKv& seq, const Prefix& prefix);
+  // How many tokens match would find; changes nothing.
+  int peek(const Prefix& prefix) const;
   // Room for n_tokens in all. Evicts what is needed; false, with nothing changed, when even that is not enough.
   bool grow(SeqKv& seq, int n_tokens);
   // Gives back the blocks beyond n_tokens. REQUIRES n_tokens not to cut an indexed block: others may read all of it.
@@ -54,6 +56,10 @@ class KvCache {
   std::string check() const { return tree_ ? tree_->check() : ""; }
 
  private:
+  // The last token is always left to compute, or there would be no logits.
+  int max_match(const Prefix& prefix) const {
+    return (static_cast<int>(prefix.tokens.size()) - 1) / options_.block_tokens;
+  }
   int blocks_for(int n_tokens) const { return (n_tokens + options_.block_tokens - 1) / options_.block_tokens; }
 
   KvCacheOptions options_;

@@ -105,6 +105,18 @@ void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>
   for (auto node = path_.rbegin(); node != path_.rend(); ++node) touch(**node);
 }
 
+int PrefixTree::peek(const Prefix& prefix, int max_blocks) const {
+  Hash128 hash = root_hash(prefix.key);
+  const Node* parent = nullptr;
+  for (int b = 0; b < max_blocks; ++b) {
+    hash = block_hash(hash, prefix, b);
+    const Node* node = find(hash, parent, prefix, b);
+    if (node == nullptr) return b;
+    parent = node;
+  }
+  return max_blocks;
+}
+
 PrefixTree::Node* PrefixTree::add(const Hash128& hash, Node* parent, const Prefix& prefix, int block) {
   auto node = std::make_unique<Node>();
   const int begin = block * block_tokens_;

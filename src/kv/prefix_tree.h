@@ -65,6 +65,9 @@ class PrefixTree {
   // The longest known prefix of at most max_blocks whole blocks: appends shared references, block by block.
   void match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& out);
 
+  // How many blocks match would find; takes nothing and counts as no use.
+  int peek(const Prefix& prefix, int max_blocks) const;
+
   // Makes blocks [0, n_blocks) of `table` (table[b] = block b's references) findable. Where a block is known already,
   // the table's own reference is replaced by the known one: equal tokens have equal bits.
   void insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table);

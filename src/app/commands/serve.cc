@@ -151,7 +151,10 @@ QR_REGISTER(Command,
                                   "memory for cached keys and values: auto, or a size such as 4G");
                       line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
                       line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
-                      line.option("--policy", args->engine.policy, "who goes first: fcfs");
+                      line.option("--policy", args->engine.policy, "who goes first: fcfs, priority or prefix");
+                      line.option(
+                          "--itl-target", args->engine.itl_target_ms,
+                          "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
                       line.option("--max-queue", args->engine.max_queue, "requests that may wait; beyond it 429");
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
                       line.option("--api-key", args->serve.api_key, "clients must send it as a bearer token");

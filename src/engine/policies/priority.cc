@@ -1,0 +1,30 @@
+// Lower numbers first, as vLLM's field of that name has it; among equals first come, first served. Strict: while more
+// urgent requests keep coming, less urgent ones wait. Who is most urgent and oldest is never preempted.
+#include <algorithm>
+#include <tuple>
+
+#include "engine/policy.h"
+
+namespace quire {
+namespace {
+
+class Priority final : public Policy {
+ public:
+  void order(std::span<const Candidate> candidates, std::span<int> order) const override {
+    const auto key = [&](int i) {
+      const Candidate& c = candidates[static_cast<size_t>(i)];
+      return std::tuple(c.priority, c.id);
+    };
+    std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+  }
+};
+
+const Policy* get() {
+  static const Priority policy;
+  return &policy;
+}
+
+QR_REGISTER(PolicyEntry, "priority", PolicyEntry{&get});
+
+}  // namespace
+}  // namespace quire
