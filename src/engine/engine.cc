@@ -95,6 +95,7 @@ class LoopEngine final : public Engine {
   std::vector<Ended> ended_;
   TokenEvent event_;
   EngineStats counts_;
+  Cost ended_cost_;
 
   mutable std::mutex stats_mutex_;
   EngineStats stats_;
@@ -211,6 +212,8 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
   usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;
   usage.total_ns = now_ns - seq.submitted_ns;
+  usage.cost = seq.cost;
+  ended_cost_ += seq.cost;
   seq.sink->on_finish(seq.id, ended.finish, usage, ended.error);
 }
 
@@ -244,6 +247,12 @@ void LoopEngine::publish(int64_t step_ns) {
   counts_.n_preempted = scheduler_.n_preempted();
   counts_.computed = scheduler_.computed();
   counts_.n_cached_tokens = scheduler_.n_cached_tokens();
+  counts_.n_rows = scheduler_.n_rows();
+  counts_.busy_ns = scheduler_.busy_ns();
+  counts_.n_reused_tokens = scheduler_.spent().n_reused;
+  counts_.n_wasted_tokens = scheduler_.spent().n_wasted;
+  counts_.block_ns = scheduler_.spent().block_ns;
+  counts_.queue_ns = scheduler_.queue_ns();
   counts_.n_waiting = scheduler_.n_waiting();
   n_waiting_ = counts_.n_waiting;
   counts_.n_running = scheduler_.n_running();
@@ -260,7 +269,10 @@ Snapshot LoopEngine::snapshot() const {
   Snapshot out;
   out.stats = stats();
   std::set<int32_t> held;
+  out.cost = ended_cost_;
+  for (const auto& seq : scheduler_.waiting()) out.cost += seq->cost;
   for (const auto& seq : scheduler_.running()) {
+    out.cost += seq->cost;
     for (const PrefixTree::Blocks& blocks : seq->kv.table) held.insert(blocks[0].id());
     out.n_expected_refs += static_cast<int64_t>(seq->kv.table.size());
   }

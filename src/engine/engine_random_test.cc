@@ -67,6 +67,14 @@ class Storm {
     EXPECT_EQ(end.stats.n_submitted, static_cast<int64_t>(streams_.size()));
     EXPECT_EQ(end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed, end.stats.n_submitted);
     EXPECT_EQ(end.stats.computed[0] + end.stats.computed[1], n_rows_);
+    Cost charged;
+    for (const Stream& stream : streams_) charged += stream.heard->usage.cost;
+    EXPECT_EQ(charged.n_computed(), n_rows_) << "what the requests were told they cost is what was computed";
+    EXPECT_EQ(charged.computed, end.stats.computed);
+    EXPECT_EQ(charged.n_reused, end.stats.n_reused_tokens);
+    EXPECT_EQ(charged.n_wasted, end.stats.n_wasted_tokens);
+    EXPECT_EQ(charged.block_ns, end.stats.block_ns);
+    EXPECT_EQ(charged.prefill_ns + charged.decode_ns, end.stats.busy_ns);
     EXPECT_TRUE(end.stats.n_preempted > 0 || end.stats.computed[static_cast<size_t>(Cause::recomputed)] == 0);
     stats = end.stats;
   }
@@ -169,6 +177,9 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
     sum.n_failed += storm.stats.n_failed;
     sum.n_preempted += storm.stats.n_preempted;
     sum.n_cached_tokens += storm.stats.n_cached_tokens;
+    sum.n_wasted_tokens += storm.stats.n_wasted_tokens;
+    sum.busy_ns += storm.stats.busy_ns;
+    sum.computed[1] += storm.stats.computed[1];
   }
   // The storms reach everything that they are about.
   EXPECT_GT(sum.n_finished, 10 * static_cast<int64_t>(kSeeds));
@@ -176,6 +187,9 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EXPECT_GT(sum.n_failed, static_cast<int64_t>(kSeeds) / 4);
   EXPECT_GT(sum.n_preempted, static_cast<int64_t>(kSeeds) / 2);
   EXPECT_GT(sum.n_cached_tokens, 10 * static_cast<int64_t>(kSeeds));
+  EXPECT_GT(sum.computed[static_cast<size_t>(Cause::recomputed)], static_cast<int64_t>(kSeeds) / 4);
+  EXPECT_GT(sum.busy_ns, 0);
+  EXPECT_GT(sum.n_wasted_tokens, 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What comes into the engine and what goes out: plain values, already validated, no strings of the user's.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,6 +29,31 @@ struct Request {
 enum class Cause : uint8_t { fresh, recomputed, draft, warm_up };
 inline constexpr int kNCauses = 4;
 
+// What a sequence took of the engine. Over all sequences these sum to the engine's totals, to the token and the
+// nanosecond: a step's duration is divided among its rows, a block counts for each sequence that holds it.
+struct Cost {
+  std::array<int64_t, kNCauses> computed{};  // rows by cause
+  int64_t n_reused = 0;                      // tokens taken from the prefix tree instead of being computed
+  int64_t n_wasted = 0;                   // of the computed: dropped, because another had computed the same meanwhile
+  int64_t block_ns = 0;                   // blocks held × duration, over its steps
+  int64_t prefill_ns = 0, decode_ns = 0;  // share of the steps that computed its prompt, its answer
+
+  int64_t n_computed() const {
+    int64_t n = 0;
+    for (const int64_t rows : computed) n += rows;
+    return n;
+  }
+  Cost& operator+=(const Cost& o) {
+    for (size_t i = 0; i < computed.size(); ++i) computed[i] += o.computed[i];
+    n_reused += o.n_reused;
+    n_wasted += o.n_wasted;
+    block_ns += o.block_ns;
+    prefill_ns += o.prefill_ns;
+    decode_ns += o.decode_ns;
+    return *this;
+  }
+};
+
 struct TokenEvent {
   Token id = -1;
   float logprob = 0.0F;
@@ -40,6 +66,7 @@ struct Usage {
   int n_prompt = 0, n_generated = 0;
   int n_cached = 0;  // prompt tokens that came from the prefix tree at first admission
   int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;  // since submit
+  Cost cost;
 };
 
 // Where a request's results go. Called by the engine thread only (by stop()'s once that has ended), never blocks, never

@@ -7,14 +7,18 @@ namespace {
 
 constexpr int kLeastChunk = 16;      // of a prompt in every step, whatever it takes: else it might never end
 constexpr int kLookUpBlocks = 1024;  // of waiting prompts in one step: deep queues cost no more
-constexpr int64_t kHitPlans = 32;    // for so many steps a look-up counts
+constexpr double kMeanStep = 1.0 / 16;
+constexpr int64_t kHitPlans = 32;  // for so many steps a look-up counts
 
 }  // namespace
 
 Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy& policy, const CacheKey& key)
     : options_(options), cache_(cache), policy_(policy), key_(key) {}
 
-void Scheduler::add(std::unique_ptr<Sequence> seq) { waiting_.push_back(std::move(seq)); }
+void Scheduler::add(std::unique_ptr<Sequence> seq) {
+  n_pending_waiting_ += static_cast<int64_t>(seq->tokens.size());
+  waiting_.push_back(std::move(seq));
+}
 
 std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
   for (Seqs* seqs : {&running_, &waiting_}) {
@@ -22,6 +26,7 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
     if (at == seqs->end()) continue;
     std::unique_ptr<Sequence> out = std::move(*at);
     seqs->erase(at);
+    if (seqs == &waiting_) n_pending_waiting_ -= static_cast<int64_t>(out->tokens.size());
     cache_.release(out->kv);
     return out;
   }
@@ -86,6 +91,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
 void Scheduler::give(Sequence& seq, int n_tokens) {
   QR_DCHECK(cache_.exclusive(seq.kv, seq.n_computed, seq.n_computed + n_tokens), "a block has two writers");
   const bool wants_output = n_tokens == seq.n_pending();
+  seq.moved_plan = n_plans_;
   plan_.grants.push_back({&seq, n_tokens, wants_output});
   plan_.n_tokens += n_tokens;
   plan_.shape += StepShape::rows(seq.n_computed, n_tokens);
@@ -98,7 +104,7 @@ void Scheduler::grant_running(bool decoding) {
     Sequence& seq = *running_[i];
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0) return;
-    if ((seq.n_pending() == 1) != decoding) continue;
+    if ((seq.n_pending() == 1) != decoding || waits_for_leader(seq)) continue;
     const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
     if (n == 0) return;
     if (make_room(seq, seq.n_computed + n)) give(seq, n);
@@ -117,9 +123,12 @@ bool Scheduler::make_room(Sequence& seq, int n_tokens) {
 
 void Scheduler::preempt(Sequence& victim) {
   drop_grant(victim);
-  cache_.index(victim.kv, prefix_of(victim), victim.n_computed);
+  index(victim);
   cache_.release(victim.kv);
   victim.n_computed = 0;
+  victim.leader = 0;
+  victim.preempted = true;
+  n_pending_waiting_ += static_cast<int64_t>(victim.tokens.size());
   waiting_.push_back(std::move(running_.back()));
   running_.pop_back();
   ++n_preempted_;
@@ -145,39 +154,140 @@ void Scheduler::admit(int64_t now_ns) {
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0 || n_running() >= max_running()) break;
     Sequence& seq = *waiting_[n_admitted];
-    const int n_cached = cache_.match(seq.kv, prefix_of(seq));
-    // Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
-    // preempted at once. Alone: what submit() found to fit.
-    const int n_all = static_cast<int>(seq.tokens.size()) + (running_.empty() ? 0 : 1);
-    const int wanted =
-        (n_all + cache_.block_tokens() - 1) / cache_.block_tokens() - static_cast<int>(seq.kv.table.size());
-    seq.n_computed = n_cached;
-    const int n = affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
-    if (n == 0 || wanted + n_running() > cache_.n_free_blocks() + cache_.n_cached_blocks() ||
-        !cache_.grow(seq.kv, n_cached + n)) {
-      cache_.release(seq.kv);
-      seq.n_computed = 0;
-      break;
-    }
+    if (!admit_one(seq, budget)) break;
     if (!seq.admitted) {
       seq.admitted = true;
       seq.started_ns = now_ns;
-      seq.n_cached = seq.n_hit = n_cached;
-      n_cached_tokens_ += n_cached;
+      seq.n_hit = seq.n_cached;
     }
-    give(seq, n);
+    n_pending_waiting_ -= static_cast<int64_t>(seq.tokens.size());
     running_.push_back(std::move(waiting_[n_admitted]));
   }
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(n_admitted));
 }
 
+// Takes what is cached and grants the next of it, or lets it wait for a leader; false, with nothing changed, where
+// there is no room yet.
+bool Scheduler::admit_one(Sequence& seq, int budget) {
+  const int n_known = cache_.match(seq.kv, prefix_of(seq));
+  // Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
+  // preempted at once. Alone: what submit() found to fit.
+  const int n_all = static_cast<int>(seq.tokens.size()) + (running_.empty() ? 0 : 1);
+  const int wanted =
+      (n_all + cache_.block_tokens() - 1) / cache_.block_tokens() - static_cast<int>(seq.kv.table.size());
+  seq.n_computed = n_known;
+  const bool fits = wanted + n_running() <= cache_.n_free_blocks() + cache_.n_cached_blocks();
+  if (fits) find_leader(seq);
+  const int n = seq.leader != 0 ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+  if (!fits || (seq.leader == 0 && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {
+    cache_.release(seq.kv);
+    seq.n_computed = 0;
+    return false;
+  }
+  seq.n_computed = 0;
+  take_known(seq, n_known);
+  if (n > 0) give(seq, n);
+  seq.moved_plan = n_plans_;
+  return true;
+}
+
+// Its first n_known tokens are in its table now, though it did not compute them.
+void Scheduler::take_known(Sequence& seq, int n_known) {
+  const int n = n_known - seq.n_computed;
+  seq.n_computed = n_known;
+  seq.cost.n_reused += n;
+  spent_.n_reused += n;
+  if (seq.preempted) return;
+  seq.n_cached += n;
+  n_cached_tokens_ += n;
+}
+
+// Among those that run and move in this step, the one that will have the longest common past, if that is at least a
+// block more than what `seq` has. They compare from there on: below it equal pasts are equal blocks.
+void Scheduler::find_leader(Sequence& seq) {
+  seq.leader = 0;
+  if (!options_.prefix_cache) return;
+  const int block = cache_.block_tokens();
+  const int n_have = seq.n_computed;
+  for (const auto& other : running_) {
+    if (other.get() == &seq || other->moved_plan != n_plans_) continue;
+    if (other->request.cache_salt != seq.request.cache_salt) continue;
+    const auto last = static_cast<size_t>(n_have / block) - 1;
+    const bool same_past =
+        n_have == 0 || (other->kv.table.size() > last && other->kv.table[last][0].id() == seq.kv.table[last][0].id());
+    if (!same_past || static_cast<int>(other->tokens.size()) < n_have + block) continue;
+    const auto differ = std::mismatch(seq.tokens.begin() + n_have, seq.tokens.end() - 1, other->tokens.begin() + n_have,
+                                      other->tokens.end());
+    const int n_shared = static_cast<int>(differ.first - seq.tokens.begin()) / block * block;
+    if (n_shared <= std::max({n_have, other->n_computed, seq.leader == 0 ? 0 : seq.n_shared})) continue;
+    seq.leader = other->id;
+    seq.n_shared = n_shared;
+  }
+}
+
+// Whether `seq` still waits. When its leader has what both need, or is gone, or does not move in this step, what is
+// known is taken and perhaps another leader found. Leaders come before those who wait for them, so the first in the
+// policy's order never waits.
+bool Scheduler::waits_for_leader(Sequence& seq) {
+  if (seq.leader == 0) return false;
+  const auto leader =
+      std::find_if(running_.begin(), running_.end(), [&](const auto& other) { return other->id == seq.leader; });
+  const bool moves = leader != running_.end() && (*leader)->moved_plan == n_plans_;
+  if (!moves || (*leader)->n_computed >= seq.n_shared) {
+    take_known(seq, cache_.extend(seq.kv, prefix_of(seq)));
+    find_leader(seq);
+  }
+  if (seq.leader != 0) seq.moved_plan = n_plans_;
+  return seq.leader != 0;
+}
+
 void Scheduler::advance(const Grant& grant) {
   Sequence& seq = *grant.seq;
   const int recomputed = std::clamp(seq.n_ever_computed - seq.n_computed, 0, grant.n_tokens);
-  computed_[static_cast<size_t>(Cause::recomputed)] += recomputed;
-  computed_[static_cast<size_t>(Cause::fresh)] += grant.n_tokens - recomputed;
+  for (Cost* cost : {&seq.cost, &spent_}) {
+    cost->computed[static_cast<size_t>(Cause::recomputed)] += recomputed;
+    cost->computed[static_cast<size_t>(Cause::fresh)] += grant.n_tokens - recomputed;
+  }
   seq.n_computed += grant.n_tokens;
   seq.n_ever_computed = std::max(seq.n_ever_computed, seq.n_computed);
+}
+
+void Scheduler::index(Sequence& seq) {
+  const int n_known = cache_.index(seq.kv, prefix_of(seq), seq.n_computed);
+  seq.cost.n_wasted += n_known;
+  spent_.n_wasted += n_known;
+}
+
+// The step's duration in proportion to rows, rounded so that nothing is lost; blocks to whoever holds them.
+void Scheduler::charge(int64_t step_ns) {
+  n_rows_ += plan_.n_tokens;
+  busy_ns_ += step_ns;
+  const int64_t n = plan_.n_tokens;
+  const auto until = [&](int64_t row) { return step_ns / n * row + step_ns % n * row / n; };
+  int64_t row = 0;
+  for (const Grant& grant : plan_.grants) {
+    Sequence& seq = *grant.seq;
+    const int64_t part = until(row + grant.n_tokens) - until(row);
+    row += grant.n_tokens;
+    const bool decodes = grant.n_tokens == 1 && grant.wants_output && seq.n_generated() > 0;
+    (decodes ? seq.cost.decode_ns : seq.cost.prefill_ns) += part;
+  }
+  for (const auto& seq : running_) {
+    const int64_t held = static_cast<int64_t>(seq->kv.table.size()) * step_ns;
+    seq->cost.block_ns += held;
+    spent_.block_ns += held;
+  }
+}
+
+int64_t Scheduler::queue_ns() const {
+  if (step_cost_.n_observed() == 0) return 0;
+  const int chunk = std::min(options_.step_tokens, options_.max_chunk), n_seqs = max_running();
+  const double prefill_ns = step_cost_.predict_ns(StepShape::rows(0, chunk)) / chunk;
+  StepShape decode;
+  decode.n_decode = n_seqs;
+  const double decode_ns = step_cost_.predict_ns(decode) / n_seqs;
+  return static_cast<int64_t>(prefill_ns * static_cast<double>(n_pending_waiting_) +
+                              decode_ns * mean_generated_ * static_cast<double>(waiting_.size()));
 }
 
 bool Scheduler::take_token(
@@ -210,7 +320,9 @@ void Scheduler::commit(std::span<Sampled> sampled,
                        int64_t now_ns,
                        const std::function<void(Sequence&, Sampled&)>& emit,
                        std::vector<Ended>& ended) {
-  step_cost_.observe(plan_.shape, now_ns - planned_ns_);
+  const int64_t step_ns = std::max<int64_t>(now_ns - planned_ns_, 0);
+  step_cost_.observe(plan_.shape, step_ns);
+  charge(step_ns);
   size_t row = 0;
   for (const Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
@@ -218,8 +330,9 @@ void Scheduler::commit(std::span<Sampled> sampled,
     Ended end;
     const bool over = grant.wants_output && take_token(seq, sampled[row++], now_ns, emit, end);
     // What led to logits that are not finite is not for others to find.
-    if (!over || end.finish != Finish::error) cache_.index(seq.kv, prefix_of(seq), seq.n_computed);
+    if (!over || end.finish != Finish::error) index(seq);
     if (!over) continue;
+    mean_generated_ += (seq.n_generated() - mean_generated_) * (mean_generated_ == 0 ? 1 : kMeanStep);
     end.seq = remove(seq.id);
     ended.push_back(std::move(end));
   }

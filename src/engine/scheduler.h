@@ -49,7 +49,12 @@ class Scheduler {
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   bool idle() const { return running_.empty() && waiting_.empty(); }
   int64_t n_preempted() const { return n_preempted_; }
-  const std::array<int64_t, kNCauses>& computed() const { return computed_; }
+  const std::array<int64_t, kNCauses>& computed() const { return spent_.computed; }
+  const Cost& spent() const { return spent_; }  // by all sequences so far
+  int64_t n_rows() const { return n_rows_; }
+  int64_t busy_ns() const { return busy_ns_; }
+  // Until what waits now will have been computed, as far as the steps so far tell; 0: not at all.
+  int64_t queue_ns() const;
   int64_t n_cached_tokens() const { return n_cached_tokens_; }
   const StepCost& step_cost() const { return step_cost_; }
   std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
@@ -70,6 +75,12 @@ class Scheduler {
   void drop_grant(const Sequence& victim);
   void give(Sequence& seq, int n_tokens);
   void admit(int64_t now_ns);
+  bool admit_one(Sequence& seq, int budget);
+  void take_known(Sequence& seq, int n_known);
+  void find_leader(Sequence& seq);
+  bool waits_for_leader(Sequence& seq);
+  void charge(int64_t step_ns);
+  void index(Sequence& seq);
   void advance(const Grant& grant);
   bool take_token(Sequence& seq,
                   Sampled& sampled,
@@ -85,7 +96,10 @@ class Scheduler {
   Plan plan_;
   bool preempted_now_ = false;
   int64_t n_preempted_ = 0, n_cached_tokens_ = 0;
-  std::array<int64_t, kNCauses> computed_{};
+  Cost spent_;  // counted beside what sequences are charged
+  int64_t n_rows_ = 0, busy_ns_ = 0;
+  int64_t n_pending_waiting_ = 0;  // tokens of all that wait
+  double mean_generated_ = 0;      // by those that ended
   int64_t n_plans_ = 0, planned_ns_ = 0;
   StepCost step_cost_;
   std::vector<Candidate> candidates_;  // scratch of sort

@@ -50,7 +50,7 @@ struct World {
     EXPECT_EQ(plan.n_out, static_cast<int>(sampled.size()));
     EXPECT_LE(n_tokens, options.step_tokens);
     std::vector<Ended> ended;
-    scheduler->commit(sampled, 0, [](Sequence&, Sampled&) {}, ended);
+    scheduler->commit(sampled, step_ns, [](Sequence&, Sampled&) {}, ended);
     return out;
   }
   std::string who(std::span<const std::unique_ptr<Sequence>> seqs) const {
@@ -61,6 +61,7 @@ struct World {
   std::string running() const { return who(scheduler->running()); }
   std::string waiting() const { return who(scheduler->waiting()); }
 
+  int64_t step_ns = 0;
   EngineOptions options;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Scheduler> scheduler;
@@ -196,6 +197,105 @@ TEST(Scheduler, TheFirstIsNeverPreempted) {
       ASSERT_LT(n_steps, 10 * most);
     }
   }
+}
+
+// 1 computes what 2 and 3 need too; they wait for its blocks and compute only what is theirs.
+TEST(Scheduler, AFollowerWaitsForTheBlocksOfItsLeader) {
+  World w({.step_tokens = 64, .max_chunk = 32}, 40);
+  w.add(1, 70);
+  w.add(2, 70).tokens = random_tokens(1, 70);
+  w.add(3, 70).tokens = random_tokens(1, 70);
+  EXPECT_EQ(w.step(), "1:32");
+  EXPECT_EQ(w.running(), "1 2 3") << "they keep their places meanwhile";
+  EXPECT_EQ(w.step(), "1:32");
+  EXPECT_EQ(w.step(), "1:6! 2:6! 3:6!") << "64 of the 70 are known";
+  EXPECT_EQ(w.scheduler->spent().n_reused, 128);
+  EXPECT_EQ(w.scheduler->spent().n_wasted, 0);
+  EXPECT_EQ(w.scheduler->spent().n_computed(), 70 + 6 + 6);
+  EXPECT_EQ(w.scheduler->n_cached_tokens(), 128);
+}
+
+TEST(Scheduler, AFollowerComputesItselfWhereThePastsPart) {
+  World w({.step_tokens = 64, .max_chunk = 16}, 40);
+  w.add(1, 64);
+  Sequence& other = w.add(2, 64);
+  other.tokens = random_tokens(1, 64);
+  other.tokens[40] = (other.tokens[40] + 1) % kPoison;
+  EXPECT_EQ(w.step(), "1:16");
+  EXPECT_EQ(w.step(), "1:16");
+  EXPECT_EQ(w.step(), "1:16 2:16") << "two blocks are common, the third is not";
+}
+
+TEST(Scheduler, AFollowerGoesOnWhenItsLeaderIsGone) {
+  World w({.step_tokens = 64, .max_chunk = 16}, 40);
+  w.add(1, 64);
+  w.add(2, 64).tokens = random_tokens(1, 64);
+  w.add(3, 64).tokens = random_tokens(1, 64);
+  EXPECT_EQ(w.step(), "1:16");
+  w.scheduler->remove(1);
+  EXPECT_EQ(w.step(), "2:16") << "with what the leader had computed, and leading";
+  EXPECT_EQ(w.scheduler->running()[0]->n_computed, 32);
+  EXPECT_EQ(w.step(), "2:16");
+}
+
+TEST(Scheduler, NobodyFollowsAcrossSaltsOrWithoutACache) {
+  World salted({.step_tokens = 64, .max_chunk = 32}, 40);
+  salted.add(1, 70);
+  Sequence& other = salted.add(2, 70);
+  other.tokens = random_tokens(1, 70);
+  other.request.cache_salt = 1;
+  EXPECT_EQ(salted.step(), "1:32 2:32");
+  World bare({.step_tokens = 64, .max_chunk = 32, .prefix_cache = false}, 40);
+  bare.add(1, 70);
+  bare.add(2, 70).tokens = random_tokens(1, 70);
+  EXPECT_EQ(bare.step(), "1:32 2:32");
+}
+
+TEST(Scheduler, TheLongestCommonPastLeads) {
+  World w({.step_tokens = 200, .max_chunk = 32}, 60);
+  w.add(1, 96);
+  Sequence& second = w.add(2, 96);
+  second.tokens = random_tokens(1, 96);
+  for (size_t i = 32; i < 96; ++i) second.tokens[i] = (second.tokens[i] + 1) % kPoison;
+  w.add(3, 96).tokens = second.tokens;
+  EXPECT_EQ(w.step(), "1:32");
+  EXPECT_EQ(w.step(), "1:32 2:32") << "3 waits for 2, which waited for 1";
+  EXPECT_EQ(w.step(), "1:32! 2:32!");
+  EXPECT_EQ(w.step(), "1:1! 2:1! 3:16!");
+}
+
+TEST(Scheduler, AStepIsChargedToItsRowsAndBlocksToTheNanosecond) {
+  World w({.step_tokens = 64, .max_chunk = 32}, 40);
+  w.step_ns = 1000;
+  w.add(1, 20);
+  w.add(2, 10);
+  EXPECT_EQ(w.step(), "1:20! 2:10!");
+  EXPECT_EQ(w.step(), "1:1! 2:1!");
+  const Cost& one = w.scheduler->running()[0]->cost;
+  const Cost& two = w.scheduler->running()[1]->cost;
+  EXPECT_EQ(one.prefill_ns, 666);
+  EXPECT_EQ(two.prefill_ns, 334);
+  EXPECT_EQ(one.decode_ns + two.decode_ns, 1000);
+  EXPECT_EQ(one.block_ns, 2 * 2000);
+  EXPECT_EQ(two.block_ns, 2000);
+  EXPECT_EQ(w.scheduler->busy_ns(), 2000);
+  EXPECT_EQ(w.scheduler->spent().block_ns, 6000);
+}
+
+TEST(Scheduler, WhatWaitsIsPredictedFromTheStepsSoFar) {
+  World w({.max_seqs = 1}, 40);
+  w.step_ns = 1'000'000;
+  EXPECT_EQ(w.scheduler->queue_ns(), 0);
+  w.add(1, 100, 5);
+  for (int i = 0; i < 5; ++i) w.step();
+  EXPECT_EQ(w.scheduler->queue_ns(), 0) << "nobody waits";
+  for (SeqId id = 2; id <= 12; ++id) w.add(id, 100, 5);
+  w.step();
+  const int64_t ten = w.scheduler->queue_ns();
+  EXPECT_GT(ten, 10 * 4 * 1'000'000) << "each makes about five tokens, one a step";
+  EXPECT_LT(ten, 10 * 30 * 1'000'000);
+  for (SeqId id = 2; id <= 12; ++id) w.scheduler->remove(id);
+  EXPECT_EQ(w.scheduler->queue_ns(), 0);
 }
 
 TEST(Scheduler, RemoveFreesBlocksWhereverTheSequenceIs) {

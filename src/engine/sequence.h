@@ -24,9 +24,16 @@ struct Sequence {
 
   int n_cached = 0;       // prompt tokens found in the tree at first admission
   bool admitted = false;  // has run before (it may wait again after preemption)
+  bool preempted = false;
   int64_t submitted_ns = 0, started_ns = 0;
   int64_t first_token_ns = -1;  // -1: none yet
 
+  // Another that computes the same past first: until it has n_shared tokens this one waits for them.
+  SeqId leader = 0;  // 0: none
+  int n_shared = 0;
+  int64_t moved_plan = 0;  // number of the plan that last granted it something or let it wait for such a one
+
+  Cost cost;
   int n_hit = 0;            // prompt tokens that the tree has, as of plan number probed_plan; a policy's hint
   int64_t probed_plan = 0;  // 0: never looked up
 

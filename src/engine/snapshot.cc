@@ -11,6 +11,16 @@ std::string Snapshot::check() const {
   if (n_refs != n_expected_refs) {
     return "references: the pool counts " + std::to_string(n_refs) + ", the holders " + std::to_string(n_expected_refs);
   }
+  const auto differs = [](const char* what, int64_t charged, int64_t spent) {
+    return std::string(what) + ": charged " + std::to_string(charged) + ", spent " + std::to_string(spent);
+  };
+  if (cost.n_computed() != stats.n_rows) return differs("rows", cost.n_computed(), stats.n_rows);
+  if (cost.computed != stats.computed) return "rows by cause: charged otherwise than spent";
+  if (cost.n_reused != stats.n_reused_tokens) return differs("reused", cost.n_reused, stats.n_reused_tokens);
+  if (cost.n_wasted != stats.n_wasted_tokens) return differs("wasted", cost.n_wasted, stats.n_wasted_tokens);
+  if (cost.block_ns != stats.block_ns) return differs("block time", cost.block_ns, stats.block_ns);
+  const int64_t time_ns = cost.prefill_ns + cost.decode_ns;
+  if (time_ns != stats.busy_ns) return differs("time", time_ns, stats.busy_ns);
   return tree_error;
 }
 

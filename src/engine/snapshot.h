@@ -13,8 +13,11 @@ struct EngineStats {
   std::array<int64_t, kNCauses> computed{};  // rows by cause
   int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
   int n_waiting = 0, n_running = 0;
-  int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
-  int64_t step_ns = 0;                                       // duration of the last step
+  int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;        // cached: in the tree and held by nobody else
+  int64_t step_ns = 0;                                             // duration of the last step
+  int64_t n_rows = 0, busy_ns = 0;                                 // computed in all steps, and how long these took
+  int64_t n_reused_tokens = 0, n_wasted_tokens = 0, block_ns = 0;  // see Cost
+  int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 
 struct Snapshot {
@@ -22,9 +25,11 @@ struct Snapshot {
   int n_held_blocks = 0;                    // in some sequence's table (shared ones counted once)
   int n_indexed_blocks = 0;                 // in the tree
   int64_t n_refs = 0, n_expected_refs = 0;  // as the pool counts, as the holders do
+  Cost cost;                                // of all sequences that ended or run or wait
   std::string tree_error;                   // of the prefix tree's own check
 
-  // Empty when consistent: free + (held ∪ indexed) = total, and every reference has a holder.
+  // Empty when consistent: free + (held ∪ indexed) = total, every reference has a holder, and what sequences were
+  // charged is what was spent.
   std::string check() const;
 };
 

@@ -27,6 +27,14 @@ int KvCache::match(SeqKv& seq, const Prefix& prefix) {
   return seq.n_indexed * options_.block_tokens;
 }
 
+int KvCache::extend(SeqKv& seq, const Prefix& prefix) {
+  QR_DCHECK(static_cast<int>(seq.table.size()) == seq.n_indexed);
+  SeqKv known;
+  match(known, prefix);
+  if (known.n_indexed > seq.n_indexed) std::swap(seq, known);
+  return seq.n_indexed * options_.block_tokens;
+}
+
 int KvCache::peek(const Prefix& prefix) const {
   if (!tree_ || prefix.tokens.empty()) return 0;
   return tree_->peek(prefix, max_match(prefix)) * options_.block_tokens;
@@ -52,11 +60,11 @@ void KvCache::truncate(SeqKv& seq, int n_tokens) {
   seq.n_indexed = std::min(seq.n_indexed, n_tokens / options_.block_tokens);
 }
 
-void KvCache::index(SeqKv& seq, const Prefix& prefix, int n_computed) {
+int KvCache::index(SeqKv& seq, const Prefix& prefix, int n_computed) {
   const int n_full = n_computed / options_.block_tokens;
-  if (!tree_ || n_full <= seq.n_indexed) return;
-  tree_->insert(prefix, n_full, seq.table);
+  if (!tree_ || n_full <= seq.n_indexed) return 0;
   seq.n_indexed = n_full;
+  return tree_->insert(prefix, n_full, seq.table) * options_.block_tokens;
 }
 
 bool KvCache::exclusive(const SeqKv& seq, int begin, int end) const {

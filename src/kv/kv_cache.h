@@ -34,6 +34,9 @@ class KvCache {
 
   // Takes the longest known prefix into an empty `seq`, always leaving the last token to compute; returns its tokens.
   int match(SeqKv& seq, const Prefix& prefix);
+  // Takes what has become known since behind the whole blocks that `seq` has; returns its tokens in all. REQUIRES
+  // nothing in `seq` but what match and extend found.
+  int extend(SeqKv& seq, const Prefix& prefix);
   // How many tokens match would find; changes nothing.
   int peek(const Prefix& prefix) const;
   // Room for n_tokens in all. Evicts what is needed; false, with nothing changed, when even that is not enough.
@@ -41,7 +44,8 @@ class KvCache {
   // Gives back the blocks beyond n_tokens. REQUIRES n_tokens not to cut an indexed block: others may read all of it.
   void truncate(SeqKv& seq, int n_tokens);
   // Makes the full blocks of the first n_computed tokens findable. REQUIRES their keys and values to be computed.
-  void index(SeqKv& seq, const Prefix& prefix, int n_computed);
+  // Returns how many of the tokens were known already: of these the known blocks are kept, its own are given up.
+  int index(SeqKv& seq, const Prefix& prefix, int n_computed);
   void release(SeqKv& seq) { seq = SeqKv{}; }
   // Whether `seq` has blocks for tokens [begin, end) that nobody else holds: only those may be written.
   bool exclusive(const SeqKv& seq, int begin, int end) const;

@@ -131,9 +131,10 @@ PrefixTree::Node* PrefixTree::add(const Hash128& hash, Node* parent, const Prefi
   return nodes_.emplace(hash, std::move(node)).first->second.get();
 }
 
-void PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table) {
+int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table) {
   Hash128 hash = root_hash(prefix.key);
   path_.clear();
+  int n_replaced = 0;
   for (int b = 0; b < n_blocks; ++b) {
     hash = block_hash(hash, prefix, b);
     Node* parent = path_.empty() ? nullptr : path_.back();
@@ -148,10 +149,12 @@ void PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>&
       }
     } else if (node->blocks[0].id() != mine[0].id()) {
       for (size_t g = 0; g < mine.size(); ++g) mine[g] = node->blocks[g].share();
+      ++n_replaced;
     }
     path_.push_back(node);
   }
   for (auto node = path_.rbegin(); node != path_.rend(); ++node) touch(**node);
+  return n_replaced;
 }
 
 bool PrefixTree::held_elsewhere(const Node& node) const {

@@ -69,8 +69,8 @@ class PrefixTree {
   int peek(const Prefix& prefix, int max_blocks) const;
 
   // Makes blocks [0, n_blocks) of `table` (table[b] = block b's references) findable. Where a block is known already,
-  // the table's own reference is replaced by the known one: equal tokens have equal bits.
-  void insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table);
+  // the table's own reference is replaced by the known one: equal tokens have equal bits. Returns how many were.
+  int insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table);
 
   // Frees up to n_blocks blocks (of every group) that only the tree holds; returns how many.
   int evict(int n_blocks);
