@@ -61,7 +61,8 @@ struct Job {
   std::string prompt_field;                 // named when a prompt does not fit the context
   Generation generation;
   bool stream = false;
-  HttpHeaders headers;  // of the answer, beside the usual
+  bool include_cost = false;  // in the usage
+  HttpHeaders headers;        // of the answer, beside the usual
   std::unique_ptr<ReplyWriter> writer;
 };
 using Call = std::variant<Answer, Job>;

@@ -125,6 +125,7 @@ constexpr Field kSampling[] = {
 constexpr Field kOpenai[] = {
     field_of("model", kString, &ServeLimits::name_bytes),
     flag_field("stream"),
+    flag_field("include_cost"),
     field_of("stream_options", kObject),
     ignored_field("user"),
     ignored_field("metadata"),

@@ -1,4 +1,5 @@
-// How long a refused client should wait: requests ahead × the recent time between two finished ones. Any thread.
+// How long a refused client should wait: until what waits in the engine will have been computed, as the engine predicts
+// it; where it cannot yet, requests ahead × the recent time between two finished ones. Any thread.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -16,9 +17,10 @@ class LoadEstimate {
     const int64_t mean = gap_ns_.load(std::memory_order_relaxed);
     gap_ns_.store(mean == 0 ? gap : mean + (gap - mean) / kSamples, std::memory_order_relaxed);
   }
-  // Whole seconds in [1, max_s].
-  int64_t retry_after_s(int64_t n_ahead, int64_t max_s) const {
-    const double ns = static_cast<double>(gap_ns_.load(std::memory_order_relaxed)) * static_cast<double>(n_ahead);
+  // Whole seconds in [1, max_s]. predicted_ns 0: the engine cannot say.
+  int64_t retry_after_s(int64_t predicted_ns, int64_t n_ahead, int64_t max_s) const {
+    const double gap_ns = static_cast<double>(gap_ns_.load(std::memory_order_relaxed));
+    const double ns = predicted_ns > 0 ? static_cast<double>(predicted_ns) : gap_ns * static_cast<double>(n_ahead);
     return std::clamp<int64_t>(static_cast<int64_t>(ns * 1e-9) + 1, 1, std::max<int64_t>(max_s, 1));
   }
 

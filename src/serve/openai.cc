@@ -1,6 +1,7 @@
 #include "serve/openai.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 
 #include "serve/seeds.h"
@@ -44,24 +45,48 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   QR_TRY(job.generation, read_generation(args, env.limits, env.tokenizer->n_vocab()));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   job.stream = args.flag("stream", false);
+  job.include_cost = args.flag("include_cost", false);
   OpenaiCommon common;
   QR_TRY(common.include_usage, read_stream_options(args, env, job.stream));
   if (!model_warning.empty()) job.headers.push_back({std::string(kWarningHeader), model_warning});
   return common;
 }
 
-void append_openai_usage(std::string& out, const UsageTotals& usage) {
+static void append_cost(std::string& out, const Cost& cost) {
+  const auto count = [&](const char* name, int64_t n) { out += name + std::to_string(n); };
+  const auto rows = [&](Cause cause) { return cost.computed[static_cast<size_t>(cause)]; };
+  const auto seconds = [&](const char* name, int64_t ns) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9f", static_cast<double>(ns) * 1e-9);
+    out += name;
+    out += text;
+  };
+  count(",\"cost\":{\"computed_tokens\":", cost.n_computed());
+  count(",\"recomputed_tokens\":", rows(Cause::recomputed));
+  count(",\"draft_tokens\":", rows(Cause::draft));
+  count(",\"wasted_tokens\":", cost.n_wasted);
+  count(",\"reused_tokens\":", cost.n_reused);
+  seconds(",\"block_seconds\":", cost.block_ns);
+  seconds(",\"prefill_seconds\":", cost.prefill_ns);
+  seconds(",\"decode_seconds\":", cost.decode_ns);
+  out += '}';
+}
+
+void append_openai_usage(std::string& out, const UsageTotals& usage, bool include_cost) {
   out += "{\"prompt_tokens\":" + std::to_string(usage.n_prompt) +
          ",\"completion_tokens\":" + std::to_string(usage.n_generated) +
          ",\"total_tokens\":" + std::to_string(usage.n_prompt + usage.n_generated) +
-         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) + "}}";
+         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) + "}";
+  if (include_cost) append_cost(out, usage.cost);
+  out += '}';
 }
 
 OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool include_usage)
     : tokenizer_(env.tokenizer),
       n_choices_(static_cast<int>(job.prompts.size()) * job.generation.n),
       want_logprobs_(job.generation.sampling.n_logprobs >= 0),
-      include_usage_(include_usage) {
+      include_usage_(include_usage),
+      include_cost_(job.include_cost) {
   std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
   append_json_string(rest, env.models[0]);
   rest += ",\"choices\":[";
@@ -107,7 +132,7 @@ void OpenaiWriter::end(const UsageTotals& usage, std::string& out) {
   if (include_usage_) {
     out += chunk_head_;
     out += "],\"usage\":";
-    append_openai_usage(out, usage);
+    append_openai_usage(out, usage, include_cost_);
     out += "}\n\n";
   }
   out += "data: [DONE]\n\n";
@@ -128,7 +153,7 @@ std::string OpenaiWriter::body(std::span<const ChoiceResult> choices, const Usag
     out += ",\"finish_reason\":\"" + std::string(finish_name(choice.ending.reason)) + "\"}";
   }
   out += "],\"usage\":";
-  append_openai_usage(out, usage);
+  append_openai_usage(out, usage, include_cost_);
   return out + "}";
 }
 

@@ -15,8 +15,9 @@ struct OpenaiCommon {
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job);
 // 404 for another model's name with strict_model; the warning otherwise, empty for our own.
 ApiResult<std::string> check_model(std::string_view model, const ServeEnv& env);
-// {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}
-void append_openai_usage(std::string& out, const UsageTotals& usage);
+// {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}; with "cost"
+// behind them, as docs/serve.md has it.
+void append_openai_usage(std::string& out, const UsageTotals& usage, bool include_cost);
 
 class OpenaiWriter : public ReplyWriter {
  public:
@@ -49,7 +50,7 @@ class OpenaiWriter : public ReplyWriter {
 
   const Tokenizer* tokenizer_;
   const int n_choices_;
-  const bool want_logprobs_, include_usage_;
+  const bool want_logprobs_, include_usage_, include_cost_;
   std::string head_, chunk_head_;  // up to "choices":[
 };
 

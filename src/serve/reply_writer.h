@@ -41,6 +41,7 @@ struct UsageTotals {
   int64_t n_cached = 0;
   // Of the slowest sequence, since it was submitted: until it was first run, until its first token, until its end.
   int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;
+  Cost cost{};  // of every sequence that ran
 };
 
 // Turns results into a dialect's bytes. Io thread only; one per request. A streamed answer is begin, then deltas and

@@ -107,6 +107,13 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   count("quire_generation_tokens_total", "Tokens generated.", s.n_generated_tokens);
   count("quire_prefix_cache_queries_total", "Prompt tokens looked up in the prefix tree.", s.n_prompt_tokens);
   count("quire_prefix_cache_hits_total", "Prompt tokens that came from the prefix tree.", s.n_cached_tokens);
+  count("quire_reused_tokens_total", "Tokens that came from the prefix tree, on resuming too.", s.n_reused_tokens);
+  count("quire_wasted_tokens_total", "Rows computed whose blocks were dropped for another's.", s.n_wasted_tokens);
+  const int64_t n_recomputed = s.computed[static_cast<size_t>(Cause::recomputed)];
+  set("quire_recomputed_share", "Of all rows computed, those that preemption had cost before, 0 to 1.",
+      s.n_rows > 0 ? static_cast<double>(n_recomputed) / static_cast<double>(s.n_rows) : 0.0);
+  set("quire_engine_queue_seconds", "Until what waits will have been computed, as the engine predicts it.",
+      seconds(s.queue_ns));
   count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
   for (int i = 0; i < kNCauses; ++i)
     count("quire_computed_tokens_total", "Rows computed, by cause.", s.computed[static_cast<size_t>(i)],

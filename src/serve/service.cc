@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rng.h"
 #include "base/thread.h"
 
 namespace quire {
@@ -54,6 +55,15 @@ std::vector<Token> end_ids(const Tokenizer& tokenizer) {
 }
 
 HttpError json_error(const Error& error) { return {400, error.message, "invalid_request_error", "", "invalid_json"}; }
+
+// Whoever comes with another key shares no cached past, unknown keys of a server without one included: how soon the
+// first token comes would tell what others asked. Never 0, which is everybody's.
+uint64_t tenant_salt(std::string_view key, uint64_t salt) {
+  uint64_t h = mix64(key.size());
+  for (const char c : key) h = mix64(h ^ static_cast<unsigned char>(c));
+  h = mix64(mix64(h) + salt);
+  return h == 0 ? 1 : h;
+}
 
 }  // namespace
 
@@ -198,6 +208,8 @@ void Service::prepare(Work& work) {
   Job& job = std::get<Job>(*call);
   job.headers.insert(job.headers.end(), headers.begin(), headers.end());
   if (const auto error = check_context(job)) return session.refuse_with(*error);
+  if (const auto key = sent_key(work.request); !key.empty())
+    job.generation.cache_salt = tenant_salt(key, job.generation.cache_salt);
   session.start(std::move(job));
 }
 

@@ -38,9 +38,10 @@ void Session::refuse_with(const HttpError& error) {
   context_.metrics->count_rejected(error.code);
   HttpHeaders extra;
   if (error.status == 429 || error.status == 503) {
-    const int64_t ahead = context_.engine->stats().n_waiting + 1;
-    extra.push_back(
-        {"Retry-After", std::to_string(context_.load->retry_after_s(ahead, context_.env->limits.max_retry_after_s))});
+    const EngineStats stats = context_.engine->stats();
+    const int64_t wait_s =
+        context_.load->retry_after_s(stats.queue_ns, stats.n_waiting + 1, context_.env->limits.max_retry_after_s);
+    extra.push_back({"Retry-After", std::to_string(wait_s)});
   }
   extra.push_back({"Content-Type", "application/json"});
   reply_->send(error.status, std::move(extra), endpoint_.error_text(error));
@@ -300,6 +301,7 @@ UsageTotals Session::usage() const {
       const Choice& c = *choices_[p * n_run + i];
       n_cached = std::min<int64_t>(n_cached, c.usage().n_cached);  // what its siblings had computed is no saving
       total.n_generated += c.n_generated();
+      total.cost += c.usage().cost;
       if (c.usage().total_ns >= total.total_ns) {
         total.queued_ns = c.usage().queued_ns;
         total.first_token_ns = c.usage().first_token_ns;

@@ -86,7 +86,9 @@ class FakeEngine final : public Engine {
   int tokens_per_step = 1;  // of each sequence
   int step_us = 0;
   int n_cached = 0;
-  std::string error;  // not empty: every sequence fails with it after its first token
+  int64_t queue_ns = 0;  // what it predicts
+  Cost cost;             // of every sequence
+  std::string error;     // not empty: every sequence fails with it after its first token
 
   Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override {
     std::vector<Token> tokens = script(request);
@@ -148,6 +150,7 @@ class FakeEngine final : public Engine {
     std::lock_guard lock(mu_);
     EngineStats s = stats_;
     s.n_running = static_cast<int>(running_.size());
+    s.queue_ns = queue_ns;
     return s;
   }
   Snapshot snapshot() const override { return {}; }
@@ -201,6 +204,7 @@ class FakeEngine final : public Engine {
     usage.n_prompt = static_cast<int>(s.request.prompt.size());
     usage.n_generated = s.n_out;
     usage.n_cached = n_cached;
+    usage.cost = cost;
     ++(how == Finish::cancelled ? stats_.n_cancelled : stats_.n_finished);
     s.sink->on_finish(it->first, how, usage, how == Finish::error ? error : "");
     gone.insert(running_.extract(it));

@@ -1,0 +1,87 @@
+// What a request shares with others, what it is told it cost, and when a refused one should come back.
+#include "serve/load_estimate.h"
+#include "serve/testing.h"
+
+namespace quire {
+namespace {
+
+constexpr char kPath[] = "/v1/completions";
+
+uint64_t salt_of(TestServer& s, const std::string& body, HttpHeaders headers) {
+  uint64_t out = 1;
+  s.engine.script = [&](const Request& r) {
+    out = r.cache_salt;
+    return byte_tokens("x");
+  };
+  EXPECT_EQ(s.post(kPath, body, std::move(headers)).status, 200);
+  return out;
+}
+
+TEST(Tenant, AKeyIsPartOfTheSalt) {
+  TestServer s;
+  s.start();
+  const std::string plain = R"({"prompt":"x"})", salted = R"({"prompt":"x","cache_salt":"s"})";
+  const HttpHeaders one{{"Authorization", "Bearer one"}}, two{{"Authorization", "Bearer two"}};
+  EXPECT_EQ(salt_of(s, plain, {}), 0U);
+  const uint64_t plain_one = salt_of(s, plain, one), salted_one = salt_of(s, salted, one);
+  EXPECT_NE(plain_one, 0U);
+  EXPECT_EQ(plain_one, salt_of(s, plain, one));
+  EXPECT_EQ(plain_one, salt_of(s, plain, {{"x-api-key", "one"}})) << "however it is sent";
+  EXPECT_NE(plain_one, salt_of(s, plain, two));
+  EXPECT_NE(plain_one, salted_one);
+  EXPECT_NE(salted_one, salt_of(s, salted, two));
+  EXPECT_NE(salted_one, salt_of(s, salted, {}));
+}
+
+TEST(Tenant, TheUsageTellsTheCostOnRequestOnly) {
+  TestServer s;
+  s.engine.cost.computed = {7, 2, 1, 0};
+  s.engine.cost.n_reused = 32;
+  s.engine.cost.n_wasted = 3;
+  s.engine.cost.block_ns = 1'500'000'000;
+  s.engine.cost.prefill_ns = 250'000'000;
+  s.engine.cost.decode_ns = 1;
+  s.start();
+  const auto usage = [&](const std::string& body) { return json_at(parse_json(s.post(kPath, body).body), "usage"); };
+  EXPECT_EQ(usage(R"({"prompt":"x"})").find("cost"), nullptr);
+  EXPECT_EQ(usage(R"({"prompt":"x","include_cost":false})").find("cost"), nullptr);
+  const Json cost = json_at(usage(R"({"prompt":"x","include_cost":true,"n":2})"), "cost");
+  EXPECT_EQ(int_at(json_at(cost, "computed_tokens")), 20) << "of both choices";
+  EXPECT_EQ(int_at(json_at(cost, "recomputed_tokens")), 4);
+  EXPECT_EQ(int_at(json_at(cost, "draft_tokens")), 2);
+  EXPECT_EQ(int_at(json_at(cost, "wasted_tokens")), 6);
+  EXPECT_EQ(int_at(json_at(cost, "reused_tokens")), 64);
+  EXPECT_EQ(json_at(cost, "block_seconds").number(), 3.0);
+  EXPECT_EQ(json_at(cost, "prefill_seconds").number(), 0.5);
+  EXPECT_EQ(json_at(cost, "decode_seconds").number(), 2e-9);
+  const auto events =
+      s.stream(kPath, R"({"prompt":"x","stream":true,"include_cost":true,"stream_options":{"include_usage":true}})");
+  ASSERT_GE(events.list.size(), 2U);
+  const Json last = parse_json(events.list[events.list.size() - 2].data);
+  EXPECT_EQ(int_at(json_at(last, "usage", "cost", "computed_tokens")), 10);
+}
+
+TEST(Tenant, RetryAfterIsWhatTheEnginePredicts) {
+  TestServer s;
+  s.engine.options_.max_queue = 0;
+  s.engine.queue_ns = 17'200'000'000;
+  s.start();
+  const HttpResponse r = s.post(kPath, R"({"prompt":"x"})");
+  EXPECT_EQ(r.status, 429);
+  ASSERT_NE(r.header("retry-after"), nullptr);
+  EXPECT_EQ(*r.header("retry-after"), "18");
+}
+
+TEST(LoadEstimate, GoesByTheGapsWhereTheEngineCannotSay) {
+  LoadEstimate load;
+  EXPECT_EQ(load.retry_after_s(0, 100, 60), 1);
+  load.finished(1'000'000'000);
+  load.finished(3'000'000'000);
+  EXPECT_EQ(load.retry_after_s(0, 4, 60), 9);
+  EXPECT_EQ(load.retry_after_s(0, 1000, 60), 60);
+  EXPECT_EQ(load.retry_after_s(2'000'000'000, 1000, 60), 3);
+  EXPECT_EQ(load.retry_after_s(int64_t{1} << 62, 1, 60), 60);
+}
+
+}  // namespace
+}  // namespace quire
