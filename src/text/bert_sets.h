@@ -18,6 +18,7 @@ extern const size_t kReferenceMarksSize;
 
 // `pairs`: first, last of ranges, ascending.
 inline bool in_ranges(const uint32_t* pairs, size_t n, char32_t cp) {
+  if (cp < pairs[0]) return false;  // ASCII is no accent: most text ends here
   size_t low = 0, high = n / 2;
   while (low < high) {
     const size_t middle = (low + high) / 2;

@@ -19,6 +19,10 @@ ByteBpe::ByteBpe(const ByteBpeSpec& spec) : unk_(spec.unk), whole_word_(spec.who
 }
 
 void ByteBpe::encode(std::string_view word, std::vector<Token>& out) const {
+  if (word.size() == 1 && bytes_[static_cast<uint8_t>(word[0])] >= 0) {
+    out.push_back(bytes_[static_cast<uint8_t>(word[0])]);
+    return;
+  }
   const Token whole = index_.find(word);
   if (whole >= 0 && (whole_word_ || encodes_to_itself(whole))) {
     out.push_back(whole);

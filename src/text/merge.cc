@@ -15,6 +15,10 @@ namespace {
 constexpr size_t kMaxScan = 32;
 // From here on one queue per rank wins over one heap that no longer fits into the L1 cache.
 constexpr size_t kMinQueues = 2048;
+// Runs of equal symbols must be this long on average to be worth a try, and few enough for a list without an index.
+constexpr size_t kMinRunLength = 8, kMaxRuns = 64;
+// Visits of runs, for each symbol of the text, after which the runs have proved to be the wrong way.
+constexpr size_t kMaxVisits = 3;
 
 // A doubly linked list over the symbols; next_ == n means the end. rank_[i] is the rank of (i, next i) as it is now: a
 // queued (rank, i) that differs is stale.
@@ -79,10 +83,14 @@ class Chain {
 class RankQueues {
  public:
   void push(uint32_t rank, uint32_t pos) {
-    const auto [it, fresh] = index_.try_emplace(rank, static_cast<uint32_t>(buckets_.size()));
-    if (fresh) buckets_.emplace_back();
-    Bucket& b = buckets_[it->second];
-    if (b.empty()) ranks_.push({rank, it->second});
+    if (rank != last_rank_) {  // neighbours often have one rank
+      const auto [it, fresh] = index_.try_emplace(rank, static_cast<uint32_t>(buckets_.size()));
+      if (fresh) buckets_.emplace_back();
+      last_rank_ = rank;
+      last_bucket_ = it->second;
+    }
+    Bucket& b = buckets_[last_bucket_];
+    if (b.empty()) ranks_.push({rank, last_bucket_});
     if (b.run.empty() || b.run.back() <= pos) {
       b.run.push_back(pos);
     } else {
@@ -121,8 +129,89 @@ class RankQueues {
   };
   std::unordered_map<uint32_t, uint32_t> index_;  // rank → bucket
   std::vector<Bucket> buckets_;
-  MinHeap<std::pair<uint32_t, uint32_t>> ranks_;  // of the buckets that are not empty
+  uint32_t last_rank_ = Merge::kNever, last_bucket_ = 0;  // of the last push; kNever is never pushed
+  MinHeap<std::pair<uint32_t, uint32_t>> ranks_;          // of the buckets that are not empty
 };
+
+struct Run {
+  Symbol symbol;
+  size_t n;
+};
+
+void append_run(Symbol symbol, size_t n, std::vector<Run>& runs) {
+  if (n == 0) return;
+  if (!runs.empty() && runs.back().symbol == symbol) {
+    runs.back().n += n;
+  } else {
+    runs.push_back({symbol, n});
+  }
+}
+
+// The lowest rank among the pairs inside runs and between them, of equal ones the leftmost.
+struct RunPair {
+  size_t run = 0;
+  bool inside = false;
+  Merge merge;
+};
+RunPair best_pair(const MergeTable& table, const std::vector<Run>& runs) {
+  RunPair best;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].n > 1) {
+      const Merge m = table.find(runs[i].symbol, runs[i].symbol);
+      if (m.rank < best.merge.rank) best = {i, true, m};
+    }
+    if (i + 1 < runs.size()) {
+      const Merge m = table.find(runs[i].symbol, runs[i + 1].symbol);
+      if (m.rank < best.merge.rank) best = {i, false, m};
+    }
+  }
+  return best;
+}
+
+// What the pairs inside a run become while they are the lowest: groups of n symbols, each one symbol.
+struct Groups {
+  Symbol made;
+  size_t n, n_groups;
+};
+
+// The leftmost pair merges, and the result goes on to take in symbols while that has no higher rank. Each next group
+// repeats this, unless a pair with what lies before it would go first.
+Groups groups_of(const MergeTable& table, const std::vector<Run>& runs, const RunPair& pair, size_t& n_visited) {
+  const Run& run = runs[pair.run];
+  const auto first = [&](Symbol left, Symbol right) { return table.find(left, right).rank <= pair.merge.rank; };
+  Groups groups{pair.merge.result, 2, 1};
+  std::vector<Symbol> steps;
+  while (true) {
+    ++n_visited;
+    if (pair.run > 0 && first(runs[pair.run - 1].symbol, groups.made)) return {pair.merge.result, 2, 1};
+    steps.push_back(groups.made);
+    const Merge more = groups.n < run.n ? table.find(groups.made, run.symbol) : Merge{};
+    if (more.rank > pair.merge.rank) break;
+    groups.made = more.result;
+    ++groups.n;
+  }
+  const bool alike = std::none_of(steps.begin(), steps.end(), [&](Symbol step) { return first(groups.made, step); });
+  if (alike) groups.n_groups = run.n / groups.n;
+  return groups;
+}
+
+void apply(const RunPair& pair, const Groups& groups, std::vector<Run>& runs, std::vector<Run>& scratch) {
+  scratch.clear();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto [symbol, n] = runs[i];
+    if (i != pair.run) {
+      append_run(symbol, n, scratch);
+    } else if (pair.inside) {
+      append_run(groups.made, groups.n_groups, scratch);
+      append_run(symbol, n - groups.n_groups * groups.n, scratch);
+    } else {
+      append_run(symbol, n - 1, scratch);
+      append_run(pair.merge.result, 1, scratch);
+      --runs[i + 1].n;
+    }
+  }
+  runs.swap(scratch);
+}
 
 }  // namespace
 
@@ -203,9 +292,32 @@ void merge_by_rank_queues(const MergeTable& table, std::vector<Symbol>& symbols)
   chain.write(symbols);
 }
 
+bool merge_by_runs(const MergeTable& table, std::vector<Symbol>& symbols) {
+  const size_t max_runs = std::min(kMaxRuns, symbols.size() / kMinRunLength);
+  std::vector<Run> runs, scratch;
+  for (size_t i = 0, end = 0; i < symbols.size(); i = end) {
+    while (end < symbols.size() && symbols[end] == symbols[i]) ++end;
+    if (runs.size() == max_runs) return false;
+    runs.push_back({symbols[i], end - i});
+  }
+  for (size_t n_visited = 0; n_visited <= kMaxVisits * symbols.size(); n_visited += runs.size()) {
+    const RunPair pair = best_pair(table, runs);
+    if (pair.merge.rank == Merge::kNever) {
+      symbols.clear();
+      for (const Run& r : runs) symbols.insert(symbols.end(), r.n, r.symbol);
+      return true;
+    }
+    const Groups groups = pair.inside ? groups_of(table, runs, pair, n_visited) : Groups{};
+    apply(pair, groups, runs, scratch);
+  }
+  return false;
+}
+
 void merge_symbols(const MergeTable& table, std::vector<Symbol>& symbols) {
   if (symbols.size() <= kMaxScan) {
     merge_by_scan(table, symbols);
+  } else if (merge_by_runs(table, symbols)) {
+    return;
   } else if (symbols.size() < kMinQueues) {
     merge_by_heap(table, symbols);
   } else {

@@ -1,7 +1,8 @@
 // The heart of both kinds of BPE: a list of symbols, a table that says which neighbours merge with which rank, and the
 // rule "the lowest rank first, of equal ranks the leftmost". Exact for any table, O(n log n) for any input and close to
 // linear in practice: short words scan for the minimum, longer ones use a heap, and texts with a million equal pairs
-// use one queue per rank, where pushing and popping in text order is O(1).
+// use one queue per rank, where pushing and popping in text order is O(1). A few long runs of one symbol ("aaaa…")
+// merge as runs, a whole level at a time.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -63,9 +64,11 @@ class MergeTable {
 // Applies merges until none is left. `symbols` in text order, each ≥ 0; fewer than 2^31 of them.
 void merge_symbols(const MergeTable& table, std::vector<Symbol>& symbols);
 
-// The three strategies, which agree on every input (tested); merge_symbols picks by length.
+// The strategies, which agree on every input (tested); merge_symbols picks by length and runs.
 void merge_by_scan(const MergeTable& table, std::vector<Symbol>& symbols);
 void merge_by_heap(const MergeTable& table, std::vector<Symbol>& symbols);
 void merge_by_rank_queues(const MergeTable& table, std::vector<Symbol>& symbols);
+// False, and nothing has changed, where the text is not of a few long runs, or falls into many on the way.
+bool merge_by_runs(const MergeTable& table, std::vector<Symbol>& symbols);
 
 }  // namespace quire

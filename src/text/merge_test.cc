@@ -72,6 +72,38 @@ TEST(MergeSymbols, AllStrategiesEqualTheDefinitionOnRandomTables) {
   }
 }
 
+// Few long runs, tables with many ties and tables whose ranks go up as merges build on each other: both ways out of
+// merge_by_runs must occur, and what it does must be the definition.
+TEST(MergeSymbols, RunsEqualTheDefinitionOrAreRefused) {
+  std::mt19937 random(11);
+  int n_merged = 0, n_refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    Rules rules;
+    const auto n_rules = 1 + random() % 24;
+    const bool growing = random() % 2 == 0;
+    for (unsigned r = 0; r < n_rules; ++r) {
+      const auto left = static_cast<Symbol>(random() % 6), right = static_cast<Symbol>(random() % 6);
+      const uint32_t rank = growing ? static_cast<uint32_t>(std::max(left, right)) * 4 + random() % 4 : random() % 6;
+      const auto result = static_cast<Symbol>(growing ? std::max(left, right) + 1 : 2 + random() % 4);
+      rules.try_emplace({left, random() % 2 == 0 ? left : right}, Merge{rank, result});
+    }
+    const MergeTable table = table_of(rules);
+    std::vector<Symbol> text;
+    for (unsigned run = 0; run < 1 + random() % 4; ++run)
+      text.insert(text.end(), random() % 60, static_cast<Symbol>(random() % 3));
+    std::vector<Symbol> got = text;
+    if (!merge_by_runs(table, got)) {
+      ASSERT_EQ(got, text) << "round " << round;
+      ++n_refused;
+      continue;
+    }
+    ++n_merged;
+    ASSERT_EQ(got, naive(rules, text)) << "round " << round;
+  }
+  EXPECT_GT(n_merged, 1000);
+  EXPECT_GT(n_refused, 100);
+}
+
 TEST(MergeSymbols, AMillionEqualSymbolsEndAsTheyShould) {
   Rules rules;  // symbol k stands for 2^k letters
   for (Symbol k = 0; k < 8; ++k) rules[{k, k}] = {static_cast<uint32_t>(k), k + 1};

@@ -1,6 +1,8 @@
 // See normalizer.h.
 #include "text/normalizer.h"
 
+#include <algorithm>
+
 #include "text/bert_sets.h"
 #include "text/byte_chars.h"
 #include "text/unicode.h"
@@ -28,6 +30,7 @@ class Replace final : public Normalizer {
   Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
   void apply(std::string_view in, std::string& out) const override {
     out.clear();
+    if (from_.size() == 1) return replace_byte(in, out);
     size_t done = 0;
     for (size_t at = in.find(from_); at != std::string_view::npos; at = in.find(from_, done)) {
       out.append(in, done, at - done).append(to_);
@@ -37,6 +40,20 @@ class Replace final : public Normalizer {
   }
 
  private:
+  // Spaces, nearly always: a text may be nothing else, so no search for each.
+  void replace_byte(std::string_view in, std::string& out) const {
+    const auto n = static_cast<size_t>(std::count(in.begin(), in.end(), from_[0]));
+    out.resize(in.size() - n + n * to_.size());
+    char* at = out.data();
+    for (const char c : in) {
+      if (c == from_[0]) {
+        at = std::copy(to_.begin(), to_.end(), at);
+      } else {
+        *at++ = c;
+      }
+    }
+  }
+
   std::string from_, to_;
 };
 
@@ -85,38 +102,37 @@ class Strip final : public Normalizer {
   bool left_, right_;
 };
 
-// Rewrites code point by code point; malformed bytes stay as they are.
+// Rewrites code point by code point with Self::put(cp, out); malformed bytes stay as they are.
+template <class Self>
 class PerCodePoint : public Normalizer {
  public:
   void apply(std::string_view in, std::string& out) const final {
     out.clear();
+    out.reserve(in.size());
     for (size_t i = 0; i < in.size();) {
       const CodePoint c = utf8_at(in, i);
       if (c.valid) {
-        put(c.value, out);
+        Self::put(c.value, out);
       } else {
         out.push_back(in[i]);
       }
       i += static_cast<size_t>(c.len);
     }
   }
-
- private:
-  virtual void put(char32_t cp, std::string& out) const = 0;
 };
 
-class Lowercase final : public PerCodePoint {
-  void put(char32_t cp, std::string& out) const override { append_lower(cp, out); }
+struct Lowercase final : PerCodePoint<Lowercase> {
+  static void put(char32_t cp, std::string& out) { append_lower(cp, out); }
 };
 
-class StripAccents final : public PerCodePoint {
-  void put(char32_t cp, std::string& out) const override {
+struct StripAccents final : PerCodePoint<StripAccents> {
+  static void put(char32_t cp, std::string& out) {
     if (!is_reference_mark(cp)) append_utf8(out, cp);
   }
 };
 
-class Nmt final : public PerCodePoint {
-  void put(char32_t cp, std::string& out) const override {
+struct Nmt final : PerCodePoint<Nmt> {
+  static void put(char32_t cp, std::string& out) {
     const bool control =
         (cp >= 1 && cp <= 8) || cp == 0xB || (cp >= 0xE && cp <= 0x1F) || cp == 0x7F || cp == 0x8F || cp == 0x9F;
     if (control) return;
@@ -136,31 +152,33 @@ class ByteCharacters final : public Normalizer {
 };
 
 bool is_chinese(char32_t cp) {  // as the reference has it, gaps included
+  if (cp < 0x3400) return false;
   return (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0x3400 && cp <= 0x4DBF) || (cp >= 0x20000 && cp <= 0x2A6DF) ||
          (cp >= 0x2A700 && cp <= 0x2B81F) || (cp >= 0x2B920 && cp <= 0x2CEAF) || (cp >= 0xF900 && cp <= 0xFAFF) ||
          (cp >= 0x2F800 && cp <= 0x2FA1F);
 }
 
-class CleanText final : public PerCodePoint {
-  void put(char32_t cp, std::string& out) const override {
-    if (is_space(cp) && !is_bert_control(cp)) {
-      out.push_back(' ');
+struct CleanText final : PerCodePoint<CleanText> {
+  static void put(char32_t cp, std::string& out) {
+    if (cp >= ' ' && cp < 0x7F) {
+      out.push_back(static_cast<char>(cp));
     } else if (!is_bert_control(cp)) {
-      append_utf8(out, cp);
+      append_utf8(out, is_space(cp) ? U' ' : cp);
     }
   }
 };
 
-class SpaceChinese final : public PerCodePoint {
-  void put(char32_t cp, std::string& out) const override {
-    if (is_chinese(cp)) out.push_back(' ');
+struct SpaceChinese final : PerCodePoint<SpaceChinese> {
+  static void put(char32_t cp, std::string& out) {
+    const bool chinese = is_chinese(cp);
+    if (chinese) out.push_back(' ');
     append_utf8(out, cp);
-    if (is_chinese(cp)) out.push_back(' ');
+    if (chinese) out.push_back(' ');
   }
 };
 
-class StripBertAccents final : public PerCodePoint {
-  void put(char32_t cp, std::string& out) const override {
+struct StripBertAccents final : PerCodePoint<StripBertAccents> {
+  static void put(char32_t cp, std::string& out) {
     if (!is_bert_accent(cp)) append_utf8(out, cp);
   }
 };

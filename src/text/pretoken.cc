@@ -82,10 +82,17 @@ class Split final : public PreTokenStep {
     out.reserve(pieces.ranges.size() * 2);
     std::vector<Part> parts;
     for (size_t i = 0; i < pieces.ranges.size(); ++i) {
+      const bool one_byte = pieces.ranges[i].end - pieces.ranges[i].begin == 1;
+      if (one_byte && behavior_ == SplitBehavior::isolated) {  // nothing to cut: a million newlines pass here
+        out.push_back(pieces.ranges[i]);
+        continue;
+      }
       matches.clear();
       matcher_->find_all(pieces[i], matches);
       if (behavior_ == SplitBehavior::isolated) {
         isolate(matches, pieces.ranges[i], out);
+      } else if (behavior_ == SplitBehavior::removed) {
+        keep(matches, pieces.ranges[i], out);
       } else {
         cover(matches, pieces.ranges[i], invert_, parts);
         combine(parts, out);
@@ -106,17 +113,27 @@ class Split final : public PreTokenStep {
     if (done < whole.end) out.push_back({done, whole.end});
   }
 
+  void keep(const std::vector<ByteRange>& matches, ByteRange whole, std::vector<ByteRange>& out) const {
+    size_t done = whole.begin;
+    for (const ByteRange& m : matches) {
+      const ByteRange match{whole.begin + m.begin, whole.begin + m.end};
+      if (invert_) {
+        out.push_back(match);
+      } else if (match.begin > done) {
+        out.push_back({done, match.begin});
+      }
+      done = match.end;
+    }
+    if (!invert_ && done < whole.end) out.push_back({done, whole.end});
+  }
+
   void combine(const std::vector<Part>& parts, std::vector<ByteRange>& out) const {
     switch (behavior_) {
-      case SplitBehavior::removed:
-        for (const Part& p : parts) {
-          if (!p.matched) out.push_back(p.range);
-        }
-        return;
       case SplitBehavior::merged_with_previous: return merge_with_previous(parts, out);
       case SplitBehavior::merged_with_next: return merge_with_next(parts, out);
       case SplitBehavior::contiguous: return join_runs(parts, out);
-      case SplitBehavior::isolated: return;
+      case SplitBehavior::isolated:
+      case SplitBehavior::removed: return;
     }
   }
 

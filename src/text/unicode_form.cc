@@ -166,7 +166,9 @@ void append_unicode_form(UnicodeForm form, std::string_view in, std::string& out
 }
 
 void append_lower(char32_t cp, std::string& out) {
-  if (cp == 0x130) {
+  if (cp < 0x80) {
+    out.push_back(static_cast<char>(cp >= 'A' && cp <= 'Z' ? cp + ('a' - 'A') : cp));
+  } else if (cp == 0x130) {
     out += "i\xCC\x87";
   } else {
     append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(cp))));
