@@ -2,8 +2,9 @@
 # Runs test programs one after the other and adds up what they say. Two kinds: the GoogleTest binaries that CMake knows
 # of in a build folder, and Python files with unittest cases (tests/e2e, tests/tools), each in a process of its own.
 #   tools/run_tests.py --build build/ci [--python] [--only NAME]…
-# Failures are shown in full, skipped tests with their reasons. The last line is "N passed, N failed, N skipped";
-# the exit code is 1 when anything failed. One after the other because the engine's tests pin threads to cores.
+# Failures are shown in full, skipped tests with their reasons, lines that begin with "golden: " as they are. The last
+# line is "N passed, N failed, N skipped"; the exit code is 1 when anything failed. One after the other because the
+# engine's tests pin threads to cores.
 import argparse
 import glob
 import json
@@ -27,6 +28,7 @@ class Outcome:
     passed: int = 0
     failed: list = field(default_factory=list)   # (test, text)
     skipped: list = field(default_factory=list)  # (test, reason)
+    notes: list = field(default_factory=list)    # lines of a program that are worth showing when all is well, too
 
 
 def run_program(command, cwd, env, timeout_s):
@@ -114,6 +116,7 @@ def run_gtest(command, cwd, timeout_s):
         if code is None or not os.path.exists(path):
             return read_gtest_log(output, why_ended(code, timeout_s))
         outcome = read_gtest_xml(path)
+    outcome.notes = re.findall(r'^golden: .*$', output, re.M)
     if outcome.failed:
         append_output(outcome, output)
     elif code != 0:  # all tests passed, yet the program did not end well: a sanitizer's report at exit, say
@@ -191,6 +194,8 @@ def report_one(name, outcome, seconds):
     word = 'FAIL' if outcome.failed else 'ok  '
     line = counts(outcome.passed, len(outcome.failed), len(outcome.skipped))
     print(f'{word}  {name:<24} {line:<36} {seconds:6.1f} s', flush=True)
+    for note in outcome.notes:
+        print(f'      {note}')
     for test, text in outcome.failed:
         print(f'---- {name}: {test}')
         print(text, flush=True)

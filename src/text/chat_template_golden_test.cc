@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "text/chat_template.h"
+#include "text/golden_tally.h"
 
 namespace quire {
 namespace {
@@ -59,6 +60,10 @@ void expect_rendering(const Result<Rendered>& got, const Json* expected, const s
   }
 }
 
+void count(const char* kind, const std::string& file, const Result<Rendered>& got, const Json* expected) {
+  GoldenTally::get().add(kind, file, expected ? got && got->text == *expected->as_string() : !got);
+}
+
 TEST(ChatTemplateGolden, OwnTemplatesRenderAsTheReferenceDoes) {
   const auto files = files_in("tests/golden/templates", ".json");
   ASSERT_GE(files.size(), 12U) << "run from the repository root";
@@ -76,7 +81,9 @@ TEST(ChatTemplateGolden, OwnTemplatesRenderAsTheReferenceDoes) {
     }
     for (const Json& c : *group.find("cases")->as_array()) {
       const std::string& source = *c.find("source")->as_string();
-      expect_rendering(render(source, input), c.find("text"), path.stem().string() + ": " + Json(source).dump());
+      const auto got = render(source, input);
+      count("tests/golden/templates", path.stem().string(), got, c.find("text"));
+      expect_rendering(got, c.find("text"), path.stem().string() + ": " + Json(source).dump());
       ++n_cases;
     }
   }
@@ -106,12 +113,17 @@ TEST(ChatTemplateGolden, RealTemplatesRenderAsTheReferenceDoes) {
       const Json* golden = expected.find(name);
       ASSERT_NE(golden, nullptr) << path << " " << name;
       const Json* text = golden->find("expected");
-      expect_rendering(render(source, input), text, path.stem().string() + " / " + name);
+      const auto got = render(source, input);
+      count(text ? "templates/*.jinja x cases: text" : "templates/*.jinja x cases: refused", path.stem().string(), got,
+            text);
+      expect_rendering(got, text, path.stem().string() + " / " + name);
       ++(text ? n_rendered : n_refused);
     }
   }
-  std::printf("chat templates: %zu renderings equal, %zu refusals as the reference\n", n_rendered, n_refused);
-  EXPECT_EQ(n_rendered + n_refused, 34U * 15U);
+  const size_t n_templates = files_in(folder, ".jinja").size();
+  EXPECT_EQ(n_rendered + n_refused, n_templates * all.find("cases")->as_array()->size());
+  EXPECT_GE(n_rendered + n_refused, 34U * 15U);
+  EXPECT_EQ(files_in(folder / "expected", ".json").size(), n_templates) << "an expected file has no template";
 }
 
 }  // namespace

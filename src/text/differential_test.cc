@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "text/golden_tally.h"
 #include "text/pretoken_names.h"
 #include "text/test_support.h"
 #include "text/tokenizer_files.h"
@@ -66,10 +67,12 @@ TEST_P(Reference, MakesTheSameOfEveryText) {
   int n_ids = 0, n_decoded = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::vector<Token> got = encode(**t, texts[i], {.parse_special = parse_special});
+    const std::string text = (*t)->decode(got, true);
+    GoldenTally::get().add("tests/golden/tokenizers: ids", GetParam(), hash_ids(got) == ids[i]);
+    GoldenTally::get().add("tests/golden/tokenizers: decoded", GetParam(), fnv(text) == decoded[i]);
     if (hash_ids(got) != ids[i] && ++n_ids <= kShown) {
       ADD_FAILURE() << "text " << i << ": " << texts[i] << "\n gives " << testing::PrintToString(got);
     }
-    const std::string text = (*t)->decode(got, true);
     if (hash_ids(got) == ids[i] && fnv(text) != decoded[i] && ++n_decoded <= kShown) {
       ADD_FAILURE() << "text " << i << ": " << texts[i] << "\n decodes to " << text;
     }
@@ -121,6 +124,7 @@ TEST(PreTokenizerNames, CutAsTheReferenceEngineDoes) {
         if (k > 0) joined.push_back('\0');
         joined += pieces[k];
       }
+      GoldenTally::get().add("tests/golden/tokenizers: pre-tokenizer names", name, fnv(joined).starts_with(want[i]));
       if (fnv(joined).substr(0, 8) != want[i] && ++n_wrong <= kShown) ADD_FAILURE() << name << ": " << texts[2 * i];
     }
     EXPECT_EQ(n_wrong, 0) << name << " of " << want.size();

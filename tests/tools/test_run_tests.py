@@ -48,6 +48,11 @@ class GoogleTest(Folder):
         self.assertIn('printed', outcome.failed[0][1])
         self.assertEqual(outcome.skipped, [('A.Skips', 'no data'), ('A.DISABLED_x', 'disabled in its source')])
 
+    def test_golden_counts_are_repeated(self):
+        xml = self.write('result.xml', XML)
+        outcome = self.run_script(f'cp {xml} "$out"; echo "golden: 3 of 3 match"; echo "not golden: 1"; exit 0')
+        self.assertEqual(outcome.notes, ['golden: 3 of 3 match'])
+
     def test_a_bad_exit_after_good_tests_is_a_failure(self):
         xml = self.write('result.xml', '<testsuites><testsuite><testcase name="O" classname="A"/></testsuite></testsuites>')
         outcome = self.run_script(f'cp {xml} "$out"; echo leak; exit 23')
