@@ -103,7 +103,7 @@ Json tokenizer_json(const TokenizerSpec& spec) {
     token.set("text", spec.tokens[static_cast<size_t>(id)]);
     json.set(name, std::move(token));
   }
-  json.set("add_bos", spec.add_bos);
+  if (!spec.bos_by_name) json.set("add_bos", spec.add_bos);
   json.set("add_eos", spec.add_eos);
   json.set("add_space_prefix", spec.add_space_prefix);
   json.set("chat_template_bytes", static_cast<int64_t>(spec.chat_template.size()));

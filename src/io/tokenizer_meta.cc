@@ -25,10 +25,6 @@ constexpr Defaults kDefaults[] = {
     {.model = "t5", .eos = 1, .unk = 2, .pad = 0, .add_eos = true},
 };
 
-// Byte-level families whose files may leave add_bos_token out although they want it.
-constexpr std::string_view kPreWithBos[] = {"llama3",   "llama-v3", "llama-bpe", "falcon3",      "falcon-h1", "pixtral",
-                                            "midm-2.0", "lfm2",     "tekken",    "jina-v5-nano", "chameleon"};
-
 // In order of preference.
 constexpr std::string_view kEndOfTurn[] = {"<|eot_id|>",         "<|im_end|>", "<|end|>", "<end_of_turn>",
                                            "<end_of_utterance>", "<EOT>",      "_<EOT>",  "[EOT]"};
@@ -37,9 +33,7 @@ Defaults defaults_of(const TokenizerSpec& spec) {
   for (const Defaults& d : kDefaults) {
     if (d.model == spec.model) return d;
   }
-  Defaults none{.model = spec.model};
-  none.add_bos = std::find(std::begin(kPreWithBos), std::end(kPreWithBos), spec.pre) != std::end(kPreWithBos);
-  return none;
+  return {.model = spec.model};
 }
 
 // Takes the array out of `meta`; nothing when the key is absent.
@@ -186,9 +180,15 @@ Result<TokenizerSpec> read_tokenizer(Metadata& meta) {
   QR_TRY_VOID(read_types(meta, spec));
   QR_TRY_VOID(read_merges(meta, spec));
   QR_TRY_VOID(read_charsmap(meta, spec));
+  if (spec.model == "gemma4") {  // its files name the pre-tokenizer so
+    spec.model = "gpt2";
+    spec.pre = "gemma4";
+  }
   const Defaults defaults = defaults_of(spec);
   QR_TRY_VOID(read_ids(meta, defaults, spec));
-  QR_TRY(spec.add_bos, meta.get_bool_or("tokenizer.ggml.add_bos_token", defaults.add_bos));
+  constexpr std::string_view kAddBos = "tokenizer.ggml.add_bos_token";
+  QR_TRY(spec.add_bos, meta.get_bool_or(kAddBos, defaults.add_bos));
+  spec.bos_by_name = spec.model == "gpt2" && meta.find(kAddBos) == nullptr;
   QR_TRY(spec.add_eos, meta.get_bool_or("tokenizer.ggml.add_eos_token", defaults.add_eos));
   QR_TRY(spec.add_space_prefix, meta.get_bool_or("tokenizer.ggml.add_space_prefix", defaults.add_space_prefix));
   QR_TRY(spec.remove_extra_whitespaces, meta.get_bool_or("tokenizer.ggml.remove_extra_whitespaces", false));

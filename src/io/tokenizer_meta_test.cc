@@ -45,14 +45,16 @@ TEST(TokenizerMeta, ByteLevelDefaultsFollowThePreTokenizer) {
   EXPECT_EQ(gpt2->bos, -1);
   EXPECT_EQ(gpt2->eos, -1);
   EXPECT_FALSE(gpt2->add_bos);
+  EXPECT_TRUE(gpt2->bos_by_name);
   EXPECT_FALSE(gpt2->add_space_prefix);
   Metadata llama3 = vocabulary("gpt2", 10);
   llama3.values[kPrefix + "pre"] = std::string("llama-bpe");
-  EXPECT_TRUE(read_tokenizer(llama3)->add_bos);
+  EXPECT_TRUE(read_tokenizer(llama3)->bos_by_name);
   Metadata silent = vocabulary("gpt2", 10);
   silent.values[kPrefix + "pre"] = std::string("llama-bpe");
   silent.values[kPrefix + "add_bos_token"] = false;
-  EXPECT_FALSE(read_tokenizer(silent)->add_bos);
+  const auto told = read_tokenizer(silent);
+  EXPECT_FALSE(told->add_bos || told->bos_by_name);
 }
 
 TEST(TokenizerMeta, UnigramAndWordPieceDefaults) {

@@ -164,7 +164,8 @@ const NamedPreTokenizer kTable[] = {
     {.names = "command-r", .patterns = digits_gpt2, .nfc = true},
     {.names = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
      .patterns = llama3,
-     .whole_word = true},
+     .whole_word = true,
+     .adds_bos = true},
     {.names = "cl100k", .patterns = cl100k},
     {.names = "dbrx smaug-bpe glm4 chatglm-bpe", .patterns = llama3},
     {.names = "qwen2 deepseek-r1-qwen megrez", .patterns = qwen2, .nfc = true},
@@ -179,7 +180,7 @@ const NamedPreTokenizer kTable[] = {
     {.names = "jais-2", .patterns = jais2},
     {.names = "gpt-4o llama4 kanana2 talkie minimax-m2 o200k", .patterns = o200k},
     {.names = "granite-embed-multi-97m", .patterns = o200k, .whole_word = true},
-    {.names = "tekken", .patterns = tekken, .whole_word = true},
+    {.names = "tekken", .patterns = tekken, .whole_word = true, .adds_bos = true},
     {.names = "youtu", .patterns = youtu, .whole_word = true},
     {.names = "tiny_aya cohere2moe", .patterns = tiny_aya},
     {.names = "kimi-k2", .patterns = kimi_k2, .whole_word = true},
@@ -191,9 +192,10 @@ const NamedPreTokenizer kTable[] = {
     {.names = "falcon", .patterns = falcon},
     {.names = "bloom poro-chat gpt3-finnish", .patterns = bloom},
     {.names = "viking", .patterns = viking},
-    {.names = "chameleon", .patterns = chameleon},
+    {.names = "chameleon", .patterns = chameleon, .adds_bos = true},
     {.names = "superbpe", .patterns = superbpe},
-    {.names = "gemma4 granite-embed-multi-311m sarvam-moe", .patterns = lines, .characters = true},
+    {.names = "gemma4 granite-embed-multi-311m", .patterns = lines, .characters = true, .adds_bos = true},
+    {.names = "sarvam-moe", .patterns = lines, .characters = true},
 };
 
 bool lists(View names, View wanted) {

@@ -16,6 +16,7 @@ struct NamedPreTokenizer {
   bool nfc = false;                        // the text is brought to Unicode's form C first
   bool whole_word = false;                 // a word that is a token is that token, whatever the merges say
   bool characters = false;                 // merges start from characters (spaces written ▁), not from bytes
+  bool adds_bos = false;                   // the family begins with BOS where the file does not say
 };
 
 // Stands among the patterns where the text turns into byte characters (the patterns behind it see those).

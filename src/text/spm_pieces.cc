@@ -1,6 +1,8 @@
 // See spm_pieces.h.
 #include "text/spm_pieces.h"
 
+#include <algorithm>
+
 namespace quire {
 
 int byte_of_piece(std::string_view text) {
@@ -12,6 +14,17 @@ int byte_of_piece(std::string_view text) {
     value = value * 16 + digit;
   }
   return value;
+}
+
+std::array<Token, 256> byte_tokens_of(const std::vector<std::string>& texts, const std::vector<bool>& usable) {
+  std::array<Token, 256> table;
+  table.fill(-1);
+  for (size_t id = 0; id < texts.size(); ++id) {
+    const int byte = usable[id] ? byte_of_piece(texts[id]) : -1;
+    if (byte >= 0) table[static_cast<size_t>(byte)] = static_cast<Token>(id);
+  }
+  if (std::find(table.begin(), table.end(), -1) != table.end()) table.fill(-1);
+  return table;
 }
 
 std::string with_spaces(std::string_view piece) {

@@ -48,6 +48,7 @@ class GgufTokenizerReader {
     }
     const bool spm = spec_.model == "llama";
     spec_.add_bos = add_bos_ < 0 ? spm || spec_.model == "bert" : add_bos_ == 1;
+    spec_.bos_by_name = add_bos_ < 0 && spec_.model == "gpt2";
     spec_.add_eos = add_eos_ < 0 ? spec_.model == "t5" || spec_.model == "bert" : add_eos_ == 1;
     return std::move(spec_);
   }

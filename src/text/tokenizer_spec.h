@@ -13,14 +13,15 @@ namespace quire {
 enum class TokenType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
 struct TokenizerSpec {
-  std::string model;                // "llama" SentencePiece BPE, "gpt2" byte-level BPE, "t5" unigram, "bert" WordPiece
-  std::string pre;                  // name of the pre-tokenizer ("llama-bpe", "qwen2", …), may be empty
+  std::string model;  // "llama" SentencePiece BPE, "gpt2" BPE with listed merges, "t5" unigram, "bert" WordPiece
+  std::string pre;    // name of the pre-tokenizer ("llama-bpe", "qwen2", …), may be empty
   std::vector<std::string> tokens;  // index = id
   std::vector<float> scores;        // empty or one per token
   std::vector<TokenType> types;     // empty (all normal) or one per token
   std::vector<std::string> merges;  // "left right", in rank order
   Token bos = -1, eos = -1, eot = -1, unk = -1, sep = -1, pad = -1, cls = -1, mask = -1;  // -1: none
   bool add_bos = false, add_eos = false;
+  bool bos_by_name = false;  // the file leaves add_bos open: the family that `pre` names decides
   bool add_space_prefix = true;
   bool remove_extra_whitespaces = false;
   std::string precompiled_charsmap;  // SentencePiece's normaliser table, raw bytes

@@ -78,18 +78,6 @@ TokenIndex index_of(const HfVocab& vocab) {
   return index;
 }
 
-// All -1 unless every byte is there: the reference falls back only where all bytes of a character have tokens.
-std::array<Token, 256> byte_table(const HfVocab& vocab) {
-  std::array<Token, 256> table, none;
-  table.fill(-1);
-  none.fill(-1);
-  for (size_t id = 0; id < vocab.texts.size(); ++id) {
-    const int byte = vocab.in_model[id] ? byte_of_piece(vocab.texts[id]) : -1;
-    if (byte >= 0) table[static_cast<size_t>(byte)] = static_cast<Token>(id);
-  }
-  return std::find(table.begin(), table.end(), -1) == table.end() ? table : none;
-}
-
 Result<std::unique_ptr<SubwordModel>> read_byte_bpe(const Json& model, const HfVocab& vocab, const TokenIndex& names) {
   ByteBpeSpec spec;
   QR_TRY(spec.rules, read_merges(model, names, 0));
@@ -115,7 +103,7 @@ Result<std::unique_ptr<SubwordModel>> read_bpe(const Json& model, const HfVocab&
   QR_TRY(spec.unk, token_named(model, "unk_token", names));
   QR_TRY(const bool byte_fallback, bool_field(model, kWhere, "byte_fallback", false));
   spec.byte_tokens.fill(-1);
-  if (byte_fallback) spec.byte_tokens = byte_table(vocab);
+  if (byte_fallback) spec.byte_tokens = byte_tokens_of(vocab.texts, vocab.in_model);
   spec.tokens = vocab.texts;
   spec.mergeable = vocab.in_model;
   return std::make_unique<CharBpe>(std::move(spec));
@@ -162,7 +150,7 @@ Result<std::unique_ptr<SubwordModel>> read_unigram(const Json& model, const HfVo
   spec.unk = static_cast<Token>(unk);
   QR_TRY(const bool byte_fallback, bool_field(model, kWhere, "byte_fallback", false));
   spec.byte_tokens.fill(-1);
-  if (byte_fallback) spec.byte_tokens = byte_table(vocab);
+  if (byte_fallback) spec.byte_tokens = byte_tokens_of(vocab.texts, vocab.in_model);
   spec.pieces = vocab.texts;
   spec.usable = vocab.in_model;
   return std::make_unique<Unigram>(std::move(spec));
