@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "quant/kv_codec.h"
 #include "text/tokenizer_files.h"
@@ -10,11 +11,13 @@
 namespace quire {
 
 void declare_model_options(CommandLine& line, ModelOptions& options) {
-  line.positional("MODEL", options.model, false, "a GGUF file");
+  line.positional("MODEL", options.model, false, "a GGUF file or a Hugging Face folder");
   line.option("--backend", options.backend, "auto, cpu or ref (plain loops, slow)");
   line.option("--isa", options.isa, "cpu kernels: scalar, avx2 or avx512; empty for the widest that runs here");
   line.option("--threads", options.threads, "compute threads, 0 for every usable CPU");
   line.option("--kv-type", options.kv_type, "how keys and values are cached: f16 or f32");
+  line.option("--weights", options.weights,
+              "convert matrices to this format while loading, such as q8_0 or bf16; empty: as stored");
 }
 
 Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options) {
@@ -36,8 +39,66 @@ Result<double> probe_peak(const ModelOptions& options) {
   return peak.int8;
 }
 
+namespace {
+
+constexpr const char* kNoModel = "no model given: name a GGUF file or a Hugging Face folder";
+
+Result<const WeightFormat*> wanted_weights(const ModelOptions& options) {
+  if (options.weights.empty()) return nullptr;
+  if (const WeightFormat* format = find_weight_format(options.weights)) return format;
+  std::string known;
+  for (const WeightFormat* f : weight_formats()) known += " " + std::string(f->name);
+  return fail(Code::invalid, "--weights \"" + options.weights + "\" is unknown; there are:" + known);
+}
+
+// A line on stderr every second of a load that takes that long.
+class LoadProgress {
+ public:
+  explicit LoadProgress(std::string path) : path_(std::move(path)) {}
+  void operator()(int64_t done, int64_t total) {
+    const int64_t now = clock_.now_ns();
+    if (next_ns_ == 0) next_ns_ = now + kEveryNs;
+    if (now < next_ns_) return;
+    next_ns_ = now + kEveryNs;
+    log_info(path_ + ": loaded " + std::to_string(done >> 20) + " of " + std::to_string(total >> 20) + " MiB");
+  }
+
+ private:
+  static constexpr int64_t kEveryNs = 1'000'000'000;
+  SystemClock clock_;
+  std::string path_;
+  int64_t next_ns_ = 0;
+};
+
+// The ids that end a sequence by a folder's generation_config.json, or else its config.json.
+std::vector<Token> end_ids(const Metadata& meta, int n_vocab) {
+  const MetaValue* value = meta.find("hf_generation.eos_token_id");
+  if (value == nullptr) value = meta.find("hf.eos_token_id");
+  std::vector<int64_t> ids;
+  if (value != nullptr && std::get_if<int64_t>(value) != nullptr) ids = {std::get<int64_t>(*value)};
+  if (value != nullptr && std::get_if<std::vector<int64_t>>(value) != nullptr) {
+    ids = std::get<std::vector<int64_t>>(*value);
+  }
+  std::vector<Token> out;
+  for (const int64_t id : ids) {
+    if (id >= 0 && id < n_vocab) out.push_back(static_cast<Token>(id));
+  }
+  return out;
+}
+
+// Null where the file or folder has none.
+Result<std::unique_ptr<Tokenizer>> tokenizer_of(ModelFile& file) {
+  if (file.has_tokenizer) return make_tokenizer(std::move(file.tokenizer));
+  if (!file.is_hugging_face || !has_tokenizer_files(file.path)) return nullptr;
+  QR_TRY(std::unique_ptr<Tokenizer> tokenizer, load_tokenizer(file.path));
+  tokenizer->add_ends(end_ids(file.meta, tokenizer->n_vocab()));
+  return tokenizer;
+}
+
+}  // namespace
+
 Result<LoadedModel> load(const ModelOptions& options) {
-  if (options.model.empty()) return fail(Code::not_found, "no model given: name a GGUF file");
+  if (options.model.empty()) return fail(Code::not_found, kNoModel);
   const KvCodec* codec = find_kv_codec(options.kv_type);
   if (codec == nullptr) {
     std::string known;
@@ -50,10 +111,15 @@ Result<LoadedModel> load(const ModelOptions& options) {
   LoadedModel out;
   out.path = options.model;
   QR_TRY(out.ops, make_ops(options));
-  QR_TRY(out.model, load_model(file, *out.ops, LoadOptions{codec, codec}));
+  LoadOptions how{codec, codec};
+  QR_TRY(how.weights, wanted_weights(options));
+  how.n_ctx = options.ctx;
+  how.n_threads = n_threads(options);
+  how.on_progress = LoadProgress(options.model);
+  QR_TRY(out.model, load_model(file, *out.ops, how));
   QR_TRY_VOID(file.check_unchanged());  // nothing reads the file from here on
-  if (file.has_tokenizer) {
-    QR_TRY(out.tokenizer, make_tokenizer(std::move(file.tokenizer)));
+  QR_TRY(out.tokenizer, tokenizer_of(file));
+  if (out.tokenizer) {
     if (out.tokenizer->n_vocab() > out.model->info().n_vocab) {
       return fail(Code::corrupt, options.model + ": the tokenizer has " + std::to_string(out.tokenizer->n_vocab()) +
                                      " tokens, the embedding only " + std::to_string(out.model->info().n_vocab));
@@ -64,7 +130,7 @@ Result<LoadedModel> load(const ModelOptions& options) {
 }
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& path) {
-  if (path.empty()) return fail(Code::not_found, "no model given: name a GGUF file");
+  if (path.empty()) return fail(Code::not_found, kNoModel);
   if (has_tokenizer_files(path)) return load_tokenizer(path);
   QR_TRY(ModelFile file, open_model_metadata(path));
   if (!file.has_tokenizer) return fail(Code::not_found, path + ": the file has no tokenizer");

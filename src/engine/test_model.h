@@ -74,10 +74,13 @@ class TestOps final : public Ops {
   void embed(Tensor, Tensor, const Linear&) override { unused(); }
   void rms_norm(Tensor, Tensor, Tensor, float) override { unused(); }
   void add_rms_norm(Tensor, Tensor, Tensor, Tensor, float) override { unused(); }
+  void head_norm(Tensor, Tensor, float) override { unused(); }
+  void scale(Tensor, float) override { unused(); }
+  void soft_cap(Tensor, float) override { unused(); }
   void add(Tensor, Tensor) override { unused(); }
   void linear(Tensor, Tensor, std::span<const Linear>) override { unused(); }
   void gated(Tensor, Tensor, Tensor, Activation) override { unused(); }
-  void rope_table(Tensor, Tensor, Tensor) override { unused(); }
+  void rope_table(Tensor, Tensor, Tensor, double) override { unused(); }
   void rope(Tensor, Tensor, int, RopePairs) override { unused(); }
   void kv_write(Tensor, Tensor, Tensor, const KvView&, const AttnParams&) override { unused(); }
   void attend(Tensor, Tensor, const KvView&, const AttnMeta&, const AttnParams&) override { unused(); }

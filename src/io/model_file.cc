@@ -7,6 +7,7 @@
 #include "base/mmap.h"
 #include "io/ggml_types.h"
 #include "io/gguf.h"
+#include "io/hf_folder.h"
 #include "io/in_quotes.h"
 #include "io/tokenizer_meta.h"
 
@@ -67,7 +68,9 @@ Result<ModelFile> from_gguf(const std::shared_ptr<const MappedFile>& map, GgufPa
 Result<ModelFile> open_parts(const std::string& path, GgufParts parts) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    return fail(Code::unsupported, path + ": is a folder; a .gguf file is wanted");
+    if (is_hf_folder(path)) return parts == GgufParts::all ? open_hf_folder(path) : open_hf_metadata(path);
+    return fail(Code::unsupported, path + ": is a folder without config.json; a .gguf file or a Hugging Face folder "
+                                          "is wanted");
   }
   QR_TRY(const auto map, MappedFile::open(path));
   if (!is_gguf(map->bytes())) {

@@ -1,5 +1,6 @@
-// A model on disk as named tensors and named facts, whatever its container. Readers (gguf.h, later hf.h) translate to
-// one vocabulary: GGUF's tensor names ("blk.0.attn_q.weight") and keys ("llama.embedding_length").
+// A model on disk as named tensors and named facts, whatever its container. The vocabulary that architectures speak is
+// GGUF's: tensor names ("blk.0.attn_q.weight") and keys ("llama.embedding_length"). A Hugging Face folder is opened
+// under its own names (hf_folder.h); each architecture's table translates them (model/hf_names.h).
 // Immutable after load; any thread.
 #pragma once
 #include <cstdint>
@@ -47,13 +48,15 @@ class Metadata {
 
 struct ModelFile {
   std::string path;       // as the user gave it
-  std::string container;  // "GGUF v3"
+  std::string container;  // "GGUF v3", "safetensors"
   int64_t file_bytes = 0;
   Metadata meta;
   std::vector<HostWeight> tensors;  // sorted by name
   TokenizerSpec tokenizer;
   bool has_tokenizer = false;
+  bool is_hugging_face = false;  // names and keys are those of the folder's own files
   std::vector<std::shared_ptr<const MappedFile>> maps;  // what `tensors` point into
+  std::vector<std::shared_ptr<const std::vector<std::byte>>> owned;  // or into these: tensors made from stored ones
 
   const HostWeight* find(std::string_view name) const;  // nullptr when absent
   // Fails with Code::corrupt when a file was truncated or written since it was opened. To be asked after the last read
@@ -63,7 +66,8 @@ struct ModelFile {
   Result<const HostWeight*> get(std::string_view name, const std::vector<int64_t>& shape) const;
 };
 
-// Opens by what the path is: a .gguf file. All or nothing; errors name file, key or tensor, and byte offset.
+// Opens by what the path is: a GGUF file or a Hugging Face folder (hf_folder.h; without its tokenizer). All or nothing;
+// errors name file, key or tensor, and byte offset.
 Result<ModelFile> open_model(const std::string& path);
 // Facts and tokenizer only: `tensors` stays empty, and neither their types nor their bytes are looked at.
 Result<ModelFile> open_model_metadata(const std::string& path);

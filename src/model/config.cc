@@ -1,8 +1,11 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "base/bounded_reader.h"
 #include "base/rng.h"
+#include "model/weight_loader.h"
 
 namespace quire {
 namespace {
@@ -14,38 +17,75 @@ uint64_t mix_bytes(uint64_t hash, std::span<const std::byte> bytes) {
 
 // Names, shapes, formats and the first kilobyte of every tensor: two models that differ anywhere but deep inside one
 // tensor get different fingerprints, at no cost per start.
-uint64_t fingerprint(const ModelFile& file, const DecoderConfig& c) {
+uint64_t fingerprint(const ModelFile& file, const DecoderConfig& c, const LoadOptions& options) {
   uint64_t hash = mix64(static_cast<uint64_t>(c.n_layers));
   for (const auto value : {c.n_embd, c.n_ff, c.n_heads, c.n_kv_heads, c.head_dim, c.n_rope, c.n_vocab}) {
     hash = mix64(hash ^ static_cast<uint64_t>(value));
   }
+  hash = mix_bytes(hash, std::as_bytes(std::span(c.rope.freq)));  // differs where the served context changes it
   for (const HostWeight& w : file.tensors) {
     hash = mix_bytes(hash, std::as_bytes(std::span(w.name)));
     hash = mix_bytes(hash, w.data.first(std::min<size_t>(w.data.size(), 1024)));
-    hash = mix64(hash ^ w.format->ggml_type);
+    hash = mix64(hash ^ loaded_format(w, options).ggml_type);
   }
   return hash;
 }
 
-Status check_heads(const ModelFile& file, const DecoderConfig& c) {
+Status check_heads(const ModelFile& file, const std::string& prefix, const DecoderConfig& c) {
   if (c.n_heads % c.n_kv_heads != 0) {
-    return fail(Code::corrupt, file.path + ": head_count " + std::to_string(c.n_heads) +
-                                   " is no multiple of head_count_kv " + std::to_string(c.n_kv_heads));
+    return fail(Code::corrupt, "head_count " + std::to_string(c.n_heads) + " is no multiple of head_count_kv " +
+                                   std::to_string(c.n_kv_heads));
   }
-  if (c.n_rope % 2 != 0 || c.n_rope > c.head_dim) {
-    return fail(Code::corrupt, file.path + ": rope.dimension_count must be even and at most " +
+  if (c.head_dim < 1) {
+    return fail(Code::corrupt, "head_count " + std::to_string(c.n_heads) + " is more than embedding_length " +
+                                   std::to_string(c.n_embd));
+  }
+  if (c.n_rope < 2 || c.n_rope % 2 != 0 || c.n_rope > c.head_dim) {
+    return fail(Code::corrupt, "rope.dimension_count must be even, at least 2 and at most " +
                                    std::to_string(c.head_dim) + ", got " + std::to_string(c.n_rope));
   }
+  QR_TRY(const int64_t v_dim, file.meta.get_int_or(prefix + "attention.value_length", 1, 512, c.head_dim));
+  if (v_dim == c.head_dim) return {};
+  return fail(Code::unsupported, "attention.value_length " + std::to_string(v_dim) + " differs from key_length " +
+                                     std::to_string(c.head_dim));
+}
+
+Status read_attention(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  QR_TRY(const int64_t n_kv_heads, meta.get_int_or(prefix + "attention.head_count_kv", 1, c.n_heads, c.n_heads));
+  c.n_kv_heads = static_cast<int>(n_kv_heads);
+  const int natural = c.n_embd / c.n_heads;
+  QR_TRY(const int64_t head_dim, meta.get_int_or(prefix + "attention.key_length", 1, 512, natural));
+  c.head_dim = static_cast<int>(head_dim);
+  QR_TRY(const int64_t n_rope, meta.get_int_or(prefix + "rope.dimension_count", 1, 512, c.head_dim));
+  c.n_rope = static_cast<int>(n_rope);
+  QR_TRY(const double eps, meta.get_double_or(prefix + "attention.layer_norm_rms_epsilon", 1e-12, 1.0, 1e-5));
+  c.norm_eps = static_cast<float>(eps);
+  const double scale = 1.0F / std::sqrt(static_cast<float>(std::max(c.head_dim, 1)));
+  QR_TRY(const double attn_scale, meta.get_double_or(prefix + "attention.scale", 1e-6, 1e6, scale));
+  c.attn_scale = static_cast<float>(attn_scale);
+  QR_TRY(const int64_t window, meta.get_int_or(prefix + "attention.sliding_window", 0, int64_t{1} << 30, 0));
+  c.window = static_cast<int>(window);
   return {};
 }
 
-}  // namespace
-
-Result<DecoderConfig> read_decoder_config(const ModelFile& file) {
+Status read_positions(const ModelFile& file, const std::string& prefix, const LoadOptions& options, DecoderConfig& c) {
   const Metadata& meta = file.meta;
-  QR_TRY(const std::string arch, meta.get_string("general.architecture"));
-  const std::string prefix = arch + ".";
-  DecoderConfig c;
+  QR_TRY(c.rope_theta, meta.get_double_or(prefix + "rope.freq_base", 1.0, 1e12, 10000.0));
+  QR_TRY(const std::string scaling, meta.get_string_or(prefix + "rope.scaling.type", "none"));
+  if (scaling == "yarn" || scaling == "dynamic") {  // these stretch the context that the file names
+    QR_TRY(const double factor, meta.get_double(prefix + "rope.scaling.factor", 1e-3, 1e6));
+    QR_TRY(const int64_t original,
+           meta.get_int_or(prefix + "rope.scaling.original_context_length", 1, int64_t{1} << 28, c.n_ctx));
+    const double stretched = std::min(static_cast<double>(original) * factor, 0x1p28);
+    c.n_ctx = std::max(c.n_ctx, static_cast<int>(stretched));
+  }
+  const int n_ctx = options.n_ctx > 0 ? options.n_ctx : c.n_ctx;
+  QR_TRY(c.rope, read_rope(file, RopeQuery{prefix, c.n_rope, c.rope_theta, n_ctx, c.n_ctx}));
+  c.rope_local = c.rope;
+  return {};
+}
+
+Status read_sizes(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
   const auto read = [&](std::string_view key, int64_t lo, int64_t hi, int& out) -> Status {
     QR_TRY(const int64_t value, meta.get_int(prefix + std::string(key), lo, hi));
     out = static_cast<int>(value);
@@ -56,30 +96,60 @@ Result<DecoderConfig> read_decoder_config(const ModelFile& file) {
   QR_TRY_VOID(read("feed_forward_length", 1, 1 << 22, c.n_ff));
   QR_TRY_VOID(read("context_length", 1, 1 << 28, c.n_ctx));
   QR_TRY_VOID(read("attention.head_count", 1, 4096, c.n_heads));
-  QR_TRY(const int64_t n_kv_heads, meta.get_int_or(prefix + "attention.head_count_kv", 1, c.n_heads, c.n_heads));
-  c.n_kv_heads = static_cast<int>(n_kv_heads);
-  const int natural = c.n_embd / c.n_heads;
-  QR_TRY(const int64_t head_dim, meta.get_int_or(prefix + "attention.key_length", 1, 512, natural));
-  c.head_dim = static_cast<int>(head_dim);
-  QR_TRY(const int64_t n_rope, meta.get_int_or(prefix + "rope.dimension_count", 1, 512, c.head_dim));
-  c.n_rope = static_cast<int>(n_rope);
-  QR_TRY(c.rope_theta, meta.get_double_or(prefix + "rope.freq_base", 1.0, 1e12, 10000.0));
-  QR_TRY(const double eps, meta.get_double_or(prefix + "attention.layer_norm_rms_epsilon", 1e-12, 1.0, 1e-5));
-  c.norm_eps = static_cast<float>(eps);
-  QR_TRY_VOID(check_heads(file, c));
+  return {};
+}
+
+Status read_all(const ModelFile& file, const LoadOptions& options, DecoderConfig& c) {
+  QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
+  const std::string prefix = arch + ".";
+  QR_TRY_VOID(read_sizes(file.meta, prefix, c));
+  QR_TRY_VOID(read_attention(file.meta, prefix, c));
+  QR_TRY_VOID(check_heads(file, prefix, c));
+  QR_TRY_VOID(read_positions(file, prefix, options, c));
+  QR_TRY_VOID(read_windows(file, 1, c));
   const HostWeight* embedding = file.find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
-    return fail(Code::corrupt, file.path + ": tensor token_embd.weight [n_vocab, n_embd] is missing");
+    return fail(Code::corrupt, "tensor token_embd.weight [n_vocab, n_embd] is missing");
   }
   if (embedding->shape[0] > 1 << 24) {
-    return fail(Code::unsupported, file.path + ": vocabulary of " + std::to_string(embedding->shape[0]) +
-                                       " tokens, at most " + std::to_string(1 << 24));
+    return fail(Code::unsupported, "vocabulary of " + std::to_string(embedding->shape[0]) + " tokens, at most " +
+                                       std::to_string(1 << 24));
   }
   c.n_vocab = static_cast<int>(embedding->shape[0]);
+  return {};
+}
+
+}  // namespace
+
+Result<DecoderConfig> read_decoder_config(const ModelFile& file, const LoadOptions& options) {
+  DecoderConfig c;
+  auto done = read_all(file, options, c);
+  if (!done) return error_within(file.path, std::move(done).error());
   return c;
 }
 
-ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c) {
+Status read_windows(const ModelFile& file, int period, DecoderConfig& c) {
+  c.is_local.clear();
+  if (c.window == 0) return {};
+  const std::string arch = file.meta.get_string_or("general.architecture", "").value_or("");
+  const std::string key = arch + ".attention.sliding_window_pattern";
+  const MetaValue* pattern = file.meta.find(key);
+  const auto* list = pattern != nullptr ? std::get_if<std::vector<int64_t>>(pattern) : nullptr;
+  if (list == nullptr) {
+    QR_TRY(const int64_t every, file.meta.get_int_or(key, 1, 4096, period));
+    period = static_cast<int>(every);
+  } else if (list->size() != static_cast<size_t>(c.n_layers)) {
+    return fail(Code::corrupt, "key \"" + key + "\": must have " + std::to_string(c.n_layers) + " entries, has " +
+                                   std::to_string(list->size()));
+  }
+  for (int l = 0; l < c.n_layers; ++l) {
+    const bool by_period = period == 1 || l % period < period - 1;
+    c.is_local.push_back(list != nullptr ? (*list)[static_cast<size_t>(l)] != 0 : by_period);
+  }
+  return {};
+}
+
+ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const LoadOptions& options) {
   ModelInfo info;
   info.arch = file.meta.get_string("general.architecture").value_or("");
   info.name = file.meta.get_string("general.name").value_or("");
@@ -91,14 +161,16 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c) {
   info.n_kv_heads = c.n_kv_heads;
   info.head_dim = c.head_dim;
   for (const HostWeight& w : file.tensors) {
-    info.n_params += w.n_rows() * w.n_cols();
-    info.weight_bytes += static_cast<int64_t>(w.data.size());
+    const int64_t n = w.n_rows() * w.n_cols();
+    const int64_t bytes = loaded_format(w, options).row_bytes(n);
+    info.n_params += n;
+    info.weight_bytes += bytes;
     // An embedding that is not also the head is read a row at a time.
     if (w.name == "token_embd.weight" && file.find("output.weight") != nullptr) continue;
-    info.step_params += w.n_rows() * w.n_cols();
-    info.step_bytes += static_cast<int64_t>(w.data.size());
+    info.step_params += n;
+    info.step_bytes += bytes;
   }
-  info.fingerprint = fingerprint(file, c);
+  info.fingerprint = fingerprint(file, c, options);
   return info;
 }
 

@@ -1,25 +1,43 @@
 // Hyper-parameters of a decoder-only transformer, read from the file's facts and checked before anything is allocated.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "io/model_file.h"
 #include "model/model.h"
+#include "model/rope.h"
 
 namespace quire {
 
 struct DecoderConfig {
-  int n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0, n_ctx = 0;
+  int n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
+  int n_ctx = 0;  // positions the model was trained for, or stretched to by its kind of rope scaling
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
   int n_rope = 0;  // rotated components of a head
   double rope_theta = 10000.0;
+  Rope rope;
+  Rope rope_local;  // of layers with a window, where an architecture has another one for them
+  RopePairs rope_pairs = RopePairs::halves;
   float norm_eps = 1e-5F;
+  Activation activation = Activation::silu;
+  float embed_scale = 1.0F;       // of the embedding
+  float attn_scale = 0.0F;        // of scores: 1/√head_dim unless the model says otherwise
+  float attn_soft_cap = 0.0F;     // of scores, 0: none
+  float logit_soft_cap = 0.0F;    // 0: none
+  int window = 0;                 // keys that a layer with a window sees, 0: no layer has one
+  std::vector<bool> is_local;     // per layer: sees the window only; empty where window is 0
 };
 
-// Errors name file, key, range and value; ranges are those under which every product of sizes fits 64 bits.
-Result<DecoderConfig> read_decoder_config(const ModelFile& file);
+// What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes
+// fits 64 bits. A window without "attention.sliding_window_pattern" holds for every layer.
+Result<DecoderConfig> read_decoder_config(const ModelFile& file, const LoadOptions& options);
+
+// Sets is_local: from the file's pattern (one number a layer, or a period: all of p layers but the last), else by
+// `period`; 1: every layer. Code::corrupt names the key.
+Status read_windows(const ModelFile& file, int period, DecoderConfig& config);
 
 // ModelInfo but for kv_layout: names, sizes, fingerprint.
-ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& config);
+ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& config, const LoadOptions& options);
 
 }  // namespace quire

@@ -1,16 +1,60 @@
 #include "model/model.h"
 
-namespace quire {
+#include <algorithm>
 
-Result<std::unique_ptr<Model>> load_model(const ModelFile& file, Ops& ops, const LoadOptions& options) {
+#include "base/bounded_reader.h"
+#include "io/hf_config.h"
+#include "io/in_quotes.h"
+
+namespace quire {
+namespace {
+
+struct Found {
+  std::string name;
+  const ArchEntry* entry;
+};
+
+Result<Found> find_by_name(const ModelFile& file) {
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
   const ArchEntry* entry = Registry<ArchEntry>::get().find(arch);
-  if (entry == nullptr) {
-    std::string known;
-    for (const std::string& name : Registry<ArchEntry>::get().names()) known += " " + name;
-    return fail(Code::unsupported, file.path + ": architecture \"" + arch + "\" is not supported; known:" + known);
+  if (entry != nullptr) return Found{arch, entry};
+  std::string known;
+  for (const std::string& name : Registry<ArchEntry>::get().names()) known += " " + name;
+  return fail(Code::unsupported, "architecture " + in_quotes(arch) + " is not supported; known:" + known);
+}
+
+// A model of several parts names its own type and its text model's.
+Result<Found> find_by_model_type(const ModelFile& file) {
+  QR_TRY(const std::string type, file.meta.get_string(std::string(kHfPrefix) + "model_type"));
+  std::string known;
+  for (const std::string& name : Registry<ArchEntry>::get().names()) {
+    const ArchEntry* entry = Registry<ArchEntry>::get().find(name);
+    for (const std::string_view one : entry->hf.model_types) {
+      if (one == type) return Found{name, entry};
+      known += " " + std::string(one);
+    }
   }
-  return entry->load(file, ops, options);
+  return fail(Code::unsupported,
+              "config.json: key \"model_type\": " + in_quotes(type) + " is not supported; known:" + known);
+}
+
+}  // namespace
+
+Result<ModelFile> neutral_form(const ModelFile& file) {
+  if (!file.is_hugging_face) return file;
+  auto found = find_by_model_type(file);
+  if (!found) return error_within(file.path, std::move(found).error());
+  return translate_hf(file, found->name, found->entry->hf);
+}
+
+Result<std::unique_ptr<Model>> load_model(const ModelFile& file, Ops& ops, const LoadOptions& options) {
+  if (file.is_hugging_face) {
+    QR_TRY(const ModelFile neutral, neutral_form(file));
+    return load_model(neutral, ops, options);
+  }
+  auto found = find_by_name(file);
+  if (!found) return error_within(file.path, std::move(found).error());
+  return found->entry->load(file, ops, options);
 }
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 // What is computed: a model turns index tensors into logits. It never sees a sequence. Const after load; used by the
 // engine thread. An architecture is one file in model/arch/ that registers itself under GGUF's architecture name.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "base/result.h"
 #include "io/model_file.h"
 #include "kv/layout.h"
+#include "model/hf_names.h"
 #include "ops/ops.h"
 #include "tensor/arena.h"
 
@@ -38,7 +40,7 @@ struct ModelInfo {
   std::string arch, name;
   int n_layers = 0, n_vocab = 0, n_embd = 0, n_ctx = 0;  // n_ctx: positions the model was trained for
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  int64_t n_params = 0, weight_bytes = 0;   // weight_bytes: as stored in the file
+  int64_t n_params = 0, weight_bytes = 0;   // weight_bytes: in the formats that were loaded
   int64_t step_params = 0, step_bytes = 0;  // of them, what one step over every layer and the head reads
   uint64_t fingerprint = 0;                 // of architecture, hyper-parameters and weights' sample; part of cache keys
   KvLayout kv_layout;
@@ -61,12 +63,21 @@ class Model {
 struct LoadOptions {
   const KvCodec* k_codec = nullptr;
   const KvCodec* v_codec = nullptr;
+  const WeightFormat* weights = nullptr;  // matrices are converted to it on the way; null: as stored
+  int n_ctx = 0;                          // positions that will be served, 0 for all that the model has
+  int n_threads = 1;                      // that convert
+  std::function<void(int64_t done, int64_t total)> on_progress = {};  // stored bytes taken in; the loading thread
 };
 struct ArchEntry {
+  std::string_view summary;  // one line of docs/architectures.md
+  HfRules hf;
   Result<std::unique_ptr<Model>> (*load)(const ModelFile&, Ops&, const LoadOptions&);
 };
 
-// Picks the architecture by "general.architecture". Code::unsupported lists the known ones.
+// Picks the architecture by "general.architecture", or by a Hugging Face folder's model_type. Code::unsupported lists
+// the known ones.
 Result<std::unique_ptr<Model>> load_model(const ModelFile&, Ops&, const LoadOptions&);
+// A Hugging Face folder's file in the architecture's own vocabulary; any other file as it is.
+Result<ModelFile> neutral_form(const ModelFile&);
 
 }  // namespace quire

@@ -30,6 +30,13 @@ void check_norm(const Tensor& y, const Tensor& x, const Tensor& w) {
   QR_CHECK(w.rank == 1 && w.dtype == DType::f32 && w.dim(0) == x.dim(1), shape_text(w));
 }
 
+void check_head_norm(const Tensor& x, const Tensor& w) {
+  check_matrix(x, DType::f32);
+  QR_CHECK(w.rank == 1 && w.dtype == DType::f32 && w.dim(0) > 0 && x.dim(1) % w.dim(0) == 0, shape_text(w));
+}
+
+void check_matrix_f32(const Tensor& x) { check_matrix(x, DType::f32); }
+
 void check_same_shape(const Tensor& a, const Tensor& b) {
   check_matrix(a, DType::f32);
   check_matrix(b, DType::f32);
@@ -80,6 +87,7 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   check_index(meta.end_key);
   QR_CHECK(p.k_dim <= 512 && p.v_dim <= 512 && p.k_dim > 0 && p.v_dim > 0);
   QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
+  QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0);
   QR_CHECK(q.dim(1) == int64_t{p.n_heads} * p.k_dim && out.dim(1) == int64_t{p.n_heads} * p.v_dim, shape_text(q));
   QR_CHECK(out.dim(0) == q.dim(0) && meta.first_key.dim(0) == q.dim(0) && meta.end_key.dim(0) == q.dim(0));
   QR_CHECK(meta.blocks.rank == 2 && meta.blocks.dtype == DType::i32 && meta.blocks.dim(0) == meta.cu_q.dim(0) - 1,

@@ -9,6 +9,8 @@ namespace quire {
 
 void check_embed(const Tensor& y, const Tensor& ids, const Linear& table);
 void check_norm(const Tensor& y, const Tensor& x, const Tensor& w);
+void check_head_norm(const Tensor& x, const Tensor& w);
+void check_matrix_f32(const Tensor& x);
 void check_same_shape(const Tensor& a, const Tensor& b);
 void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
 void check_rope(const Tensor& x, const Tensor& table, int head_dim);

@@ -34,7 +34,7 @@ struct Shard {
   int rank = 0, n_ranks = 1;
 };
 
-enum class Activation : uint8_t { silu };
+enum class Activation : uint8_t { silu, gelu_tanh };
 enum class RopePairs : uint8_t { interleaved, halves };  // (0,1)(2,3)… or (0,d/2)(1,d/2+1)…
 
 // Who attends to what. Sequences' rows lie one after another; row r of sequence s is one token.
@@ -53,6 +53,8 @@ struct AttnParams {
   int n_heads = 0, n_kv_heads = 0;
   int k_dim = 0, v_dim = 0;  // 1 … 512; multiples of 16 waste nothing
   float scale = 1.0F;
+  float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
+  int window = 0;         // > 0: of the keys that a row may see only the last `window`
 };
 
 class Ops {
@@ -73,12 +75,16 @@ class Ops {
   // x += delta; y = x / rms(x) · w.
   virtual void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) = 0;
   virtual void add(Tensor x, Tensor delta) = 0;  // x += delta
+  // Every head on its own, in place: x = x / rms(x) · w.  x [n, n_heads·d], w [d].
+  virtual void head_norm(Tensor x, Tensor w, float eps) = 0;
+  virtual void scale(Tensor x, float factor) = 0;  // x *= factor
+  virtual void soft_cap(Tensor x, float cap) = 0;  // x = cap · tanh(x / cap).  cap > 0
   // y [n, Σ n_out]: the parts' outputs side by side; x [n, n_in] shared. Parts may differ in format.
   virtual void linear(Tensor y, Tensor x, std::span<const Linear> parts) = 0;
   // y [n, d] = act(gate) · up;  gate and up [n, d].
   virtual void gated(Tensor y, Tensor gate, Tensor up, Activation act) = 0;
-  // out f32 [n, n_freq, 2] = cos, sin of pos · freq.  pos i32 [n], freq f64 bits in i64 [n_freq].
-  virtual void rope_table(Tensor out, Tensor pos, Tensor freq) = 0;
+  // out f32 [n, n_freq, 2] = magnitude · (cos, sin) of pos · freq.  pos i32 [n], freq f64 bits in i64 [n_freq].
+  virtual void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) = 0;
   // Rotates the first 2·n_freq components of every head in place.  x [n, n_heads·head_dim].
   virtual void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) = 0;
   // Writes row i's k [n, n_kv_heads·k_dim] and v to slot[i] (block · block_tokens + token; i32 [n]).

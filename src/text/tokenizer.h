@@ -1,5 +1,6 @@
 // Strings to tokens and back. A Tokenizer is immutable after it is made: any thread may call it.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,13 +36,19 @@ class Tokenizer {
   virtual bool strips_leading_space() const = 0;
   const TokenizerSpec& spec() const { return spec_; }
   int n_vocab() const { return static_cast<int>(spec_.tokens.size()); }
-  bool is_end(Token id) const { return id >= 0 && (id == spec_.eos || id == spec_.eot); }
+  // Whether a model ends its turn with `id`.
+  bool is_end(Token id) const {
+    return id >= 0 && (id == spec_.eos || id == spec_.eot || std::find(ends_.begin(), ends_.end(), id) != ends_.end());
+  }
+  // Further ids that do, as a file beside the tokenizer's own names them. To be called before the tokenizer is shared.
+  void add_ends(std::span<const Token> ids) { ends_.insert(ends_.end(), ids.begin(), ids.end()); }
 
  protected:
   explicit Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
 
  private:
   TokenizerSpec spec_;
+  std::vector<Token> ends_;
 };
 
 // Checks the spec (Code::corrupt names what is wrong) and builds the tables. Code::unsupported names an unknown model

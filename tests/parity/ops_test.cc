@@ -179,16 +179,56 @@ TEST(Parity, Norms) {
 }
 
 TEST(Parity, GatedOverTheWholeRange) {
-  for (int64_t d : {1, 16, 172}) {
-    for (float spread : {0.1F, 3.0F, 40.0F}) {
-      compare("gated", 3e-7, [&](Ops& ops) {
-        Matrix gate(2, d, 1, spread);
-        Matrix up(2, d, 2);
-        Matrix y(2, d);
-        ops.gated(y.tensor(), gate.tensor(), up.tensor(), Activation::silu);
-        return y.values;
+  for (Activation act : {Activation::silu, Activation::gelu_tanh}) {
+    for (int64_t d : {1, 16, 172}) {
+      for (float spread : {0.1F, 3.0F, 40.0F}) {
+        compare("gated", 4e-7, [&](Ops& ops) {
+          Matrix gate(2, d, 1, spread);
+          Matrix up(2, d, 2);
+          Matrix y(2, d);
+          ops.gated(y.tensor(), gate.tensor(), up.tensor(), act);
+          return y.values;
+        });
+      }
+    }
+  }
+}
+
+TEST(Parity, HeadNormLeavesOtherColumnsAlone) {
+  for (int64_t d : {8, 16, 80}) {
+    compare("head norm", 1e-6, [&](Ops& ops) {
+      Matrix x(3, 5 * d, 1);
+      Matrix w(1, d, 2);
+      ops.head_norm(x.tensor().columns(d, 3 * d), Tensor::dense(w.values.data(), DType::f32, {d}), 1e-6F);
+      return x.values;
+    });
+  }
+}
+
+TEST(Parity, ScaleAndSoftCap) {
+  for (int64_t d : {1, 16, 105}) {
+    for (float spread : {0.01F, 5.0F, 1e4F}) {
+      compare("soft cap", 3e-7, [&](Ops& ops) {
+        Matrix x(2, d, 1, spread);
+        Matrix y(2, d, 2, spread);
+        x.values[0] = INFINITY;
+        x.values.back() = -INFINITY;
+        ops.soft_cap(x.tensor(), 30.0F);
+        ops.scale(y.tensor(), 8.0F);
+        x.values.insert(x.values.end(), y.values.begin(), y.values.end());
+        return x.values;
       });
     }
+  }
+}
+
+TEST(Parity, SoftCapKeepsNaN) {
+  for (const std::string& isa : cpu_isas()) {
+    const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+    Matrix x(1, 20, 1);
+    x.values[3] = x.values[18] = NAN;
+    (*ops)->soft_cap(x.tensor(), 30.0F);
+    EXPECT_TRUE(std::isnan(x.values[3]) && std::isnan(x.values[18]) && std::isfinite(x.values[4])) << isa;
   }
 }
 
@@ -201,7 +241,8 @@ TEST(Parity, Rope) {
       Matrix x(3, 4 * 16, 1);
       Matrix table(3, 12);
       Tensor turn = Tensor::dense(table.values.data(), DType::f32, {3, 6, 2});
-      ops.rope_table(turn, ints(pos), Tensor::dense(freq.data(), DType::i64, {6}));
+      ops.rope_table(turn, ints(pos), Tensor::dense(freq.data(), DType::i64, {6}),
+                     pairs == RopePairs::halves ? 1.25 : 1.0);
       ops.rope(x.tensor(), turn, 16, pairs);
       return x.values;
     });
@@ -212,6 +253,8 @@ struct AttendCase {
   int n_heads, n_kv_heads, dim, block_tokens;
   std::vector<int> past, fresh;  // per sequence
   int window = 0;                // 0: everything before
+  float soft_cap = 0;            // 0: none
+  bool by_op = false;            // the window is the op's parameter, not the rows' first keys
 };
 
 // Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
@@ -239,7 +282,9 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
                     .n_kv_heads = c.n_kv_heads,
                     .k_dim = c.dim,
                     .v_dim = c.dim,
-                    .scale = 1.0F / std::sqrt(static_cast<float>(c.dim))};
+                    .scale = 1.0F / std::sqrt(static_cast<float>(c.dim)),
+                    .soft_cap = c.soft_cap,
+                    .window = c.by_op ? c.window : 0};
   std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * max_blocks));
   // Blocks interleaved and descending: position order is not memory order.
   for (int64_t i = 0; i < n_seqs * max_blocks; ++i) {
@@ -261,7 +306,7 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
     ops.kv_write(k.tensor(), v.tensor(), ints(slots), view, params);
     for (int t = c.past[static_cast<size_t>(s)]; t < total; ++t) {
       end.push_back(t + 1);
-      first.push_back(c.window > 0 ? std::max(0, t + 1 - c.window) : 0);
+      first.push_back(c.window > 0 && !c.by_op ? std::max(0, t + 1 - c.window) : 0);
     }
     cu_q.push_back(static_cast<int32_t>(end.size()));
   }
@@ -282,11 +327,26 @@ TEST(Parity, Attend) {
       {7, 1, 80, 16, {300}, {9}},
       {8, 8, 24, 16, {600}, {3}},
       {2, 1, 16, 16, {40, 500}, {30, 20}, 20},
+      {2, 1, 16, 16, {40, 500}, {30, 20}, 20, 0.5F, true},
+      {8, 4, 24, 16, {300}, {9}, 0, 2.0F},
   };
   for (const KvCodec* codec : kv_codecs()) {
     for (const AttendCase& c : cases) {
       compare(std::string(codec->name) + " dim " + std::to_string(c.dim) + " past " + std::to_string(c.past[0]), 3e-6,
               [&](Ops& ops) { return run_attend(ops, c, *codec); });
+    }
+  }
+}
+
+// A window as the op's parameter sees what rows with later first keys see.
+TEST(Parity, WindowEqualsFirstKeys) {
+  const KvCodec& codec = *find_kv_codec("f16");
+  for (const std::string& isa : cpu_isas()) {
+    const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+    for (int window : {1, 16, 300}) {
+      const std::vector<float> rows = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window}, codec);
+      const std::vector<float> op = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window, 0, true}, codec);
+      ASSERT_EQ(std::memcmp(rows.data(), op.data(), rows.size() * 4), 0) << isa << ' ' << window;
     }
   }
 }

@@ -130,7 +130,8 @@ void print_json(const Printer& printer) {
   std::printf("%s\n", out.dump().c_str());
 }
 
-Status run(const Args& args) {
+Status run(Args& args) {
+  args.model.ctx = args.ctx;
   if (args.max_tokens < 1)
     return fail(Code::invalid, "--max-tokens must be at least 1, got " + std::to_string(args.max_tokens));
   if (!(args.temperature >= 0 && args.temperature <= 100)) return fail(Code::invalid, "--temperature must be 0 to 100");
@@ -149,9 +150,8 @@ Status run(const Args& args) {
   request.sampling.temperature = static_cast<float>(args.temperature);
   request.sampling.seed = args.seed;
   if (loaded.tokenizer && !args.ignore_eos) {
-    const TokenizerSpec& spec = loaded.tokenizer->spec();
-    for (Token end : {spec.eos, spec.eot}) {
-      if (end >= 0) request.stop_ids.push_back(end);
+    for (Token id = 0; id < loaded.tokenizer->n_vocab(); ++id) {
+      if (loaded.tokenizer->is_end(id)) request.stop_ids.push_back(id);
     }
   }
   const auto printer = std::make_shared<Printer>(loaded.tokenizer.get(), !args.json);

@@ -49,8 +49,14 @@ Result<int64_t> parse_bytes(const std::string& text) {
   return static_cast<int64_t>(value * static_cast<double>(scale));
 }
 
-// The name under which clients see the model: the file's, without folder and ending.
-std::string model_name(const LoadedModel& loaded) { return std::filesystem::path(loaded.path).stem().string(); }
+// The name under which clients see the model: the file's, without its folder and ending, or the folder's.
+std::string model_name(const LoadedModel& loaded) {
+  const std::filesystem::path path(loaded.path);
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return path.stem().string();
+  const std::filesystem::path whole = std::filesystem::canonical(path, error);
+  return error ? "model" : whole.filename().string();
+}
 
 ModelCard model_card(const std::string& path) {
   ModelCard card;
@@ -107,6 +113,7 @@ Status run(Args& args) {
   const sigset_t signals = block_signals();
   if (args.drain_seconds < 0 || args.drain_seconds > 86400)
     return fail(Code::invalid, "--drain-timeout must be 0 to 86400 seconds");
+  args.model.ctx = args.engine.n_ctx;
   QR_TRY(args.engine.kv_bytes, parse_bytes(args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY(const LoadedModel loaded, load(args.model));

@@ -58,10 +58,13 @@ class CpuOps final : public Ops {
   void embed(Tensor y, Tensor ids, const Linear& table) override;
   void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override;
   void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override;
+  void head_norm(Tensor x, Tensor w, float eps) override;
+  void scale(Tensor x, float factor) override;
+  void soft_cap(Tensor x, float cap) override;
   void add(Tensor x, Tensor delta) override;
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override;
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override;
-  void rope_table(Tensor out, Tensor pos, Tensor freq) override;
+  void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override;
   void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override;
   void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override;
   void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override;
@@ -155,6 +158,27 @@ void CpuOps::add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps)
   });
 }
 
+void CpuOps::head_norm(Tensor x, Tensor w, float eps) {
+  check_head_norm(x, w);
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
+    for (int64_t h = 0; h < x.dim(1); h += w.dim(0)) {
+      float* head = x.row<float>(i) + h;
+      row_.rms_norm_row(head, head, w.ptr<float>(), w.dim(0), eps);
+    }
+  });
+}
+
+void CpuOps::scale(Tensor x, float factor) {
+  check_matrix_f32(x);
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) { row_.scale_row(x.row<float>(i), x.dim(1), factor); });
+}
+
+void CpuOps::soft_cap(Tensor x, float cap) {
+  check_matrix_f32(x);
+  QR_CHECK(cap > 0.0F);
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) { row_.soft_cap_row(x.row<float>(i), x.dim(1), cap); });
+}
+
 void CpuOps::add(Tensor x, Tensor delta) {
   check_same_shape(x, delta);
   for_rows(x.dim(0), x.dim(1), [&](int64_t i) { row_.add_row(x.row<float>(i), delta.row<float>(i), x.dim(1)); });
@@ -228,19 +252,19 @@ void CpuOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
 void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
   check_same_shape(gate, up);
   check_same_shape(y, gate);
-  QR_CHECK(act == Activation::silu);
+  const auto run = act == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
   for_rows(y.dim(0), y.dim(1),
-           [&](int64_t i) { row_.silu_mul_row(y.row<float>(i), gate.row<float>(i), up.row<float>(i), y.dim(1)); });
+           [&](int64_t i) { run(y.row<float>(i), gate.row<float>(i), up.row<float>(i), y.dim(1)); });
 }
 
-void CpuOps::rope_table(Tensor out, Tensor pos, Tensor freq) {
+void CpuOps::rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) {
   check_rope_table(out, pos, freq);
   for_rows(pos.dim(0), freq.dim(0) * 32, [&](int64_t i) {
     for (int64_t f = 0; f < freq.dim(0); ++f) {
       const double angle = pos.ptr<int32_t>()[i] * std::bit_cast<double>(freq.ptr<int64_t>()[f]);
       float* at = out.ptr<float>() + (i * freq.dim(0) + f) * 2;
-      at[0] = static_cast<float>(std::cos(angle));
-      at[1] = static_cast<float>(std::sin(angle));
+      at[0] = static_cast<float>(magnitude * std::cos(angle));
+      at[1] = static_cast<float>(magnitude * std::sin(angle));
     }
   });
 }
@@ -326,7 +350,9 @@ void CpuOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta
                        .n_group = n_group,
                        .k_dim = params.k_dim,
                        .v_dim = params.v_dim,
-                       .scale = params.scale};
+                       .scale = params.scale,
+                       .soft_cap = params.soft_cap,
+                       .window = params.window};
     kernels.run(mine);
   });
 }

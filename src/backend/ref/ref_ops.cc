@@ -28,6 +28,13 @@ float exp_row(float* out, const float* x, int64_t n, float max, float factor) {
   return static_cast<float>(sum);
 }
 
+double capped(double x, float cap) { return static_cast<double>(cap) * std::tanh(x / static_cast<double>(cap)); }
+
+double activated(double x, Activation act) {
+  if (act == Activation::silu) return x / (1.0 + std::exp(-x));
+  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
 // The activation as an integer format sees it: groups of 32, scale · q.
 void quantize_like(const float* x, int64_t n, std::vector<double>& out) {
   out.resize(static_cast<size_t>(n));
@@ -98,6 +105,30 @@ class RefOps final : public Ops {
     rms_norm(y, x, w, eps);
   }
 
+  void head_norm(Tensor x, Tensor w, float eps) override {
+    check_head_norm(x, w);
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      const Tensor heads = Tensor::dense(x.row<float>(r), DType::f32, {x.dim(1) / w.dim(0), w.dim(0)});
+      rms_norm(heads, heads, w, eps);
+    }
+  }
+
+  void scale(Tensor x, float factor) override {
+    check_matrix_f32(x);
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      for (int64_t i = 0; i < x.dim(1); ++i) x.row<float>(r)[i] *= factor;
+    }
+  }
+
+  void soft_cap(Tensor x, float cap) override {
+    check_matrix_f32(x);
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      for (int64_t i = 0; i < x.dim(1); ++i) {
+        x.row<float>(r)[i] = static_cast<float>(capped(static_cast<double>(x.row<float>(r)[i]), cap));
+      }
+    }
+  }
+
   void add(Tensor x, Tensor delta) override {
     check_same_shape(x, delta);
     for (int64_t r = 0; r < x.dim(0); ++r) {
@@ -129,23 +160,22 @@ class RefOps final : public Ops {
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override {
     check_same_shape(gate, up);
     check_same_shape(y, gate);
-    QR_CHECK(act == Activation::silu);
     for (int64_t r = 0; r < y.dim(0); ++r) {
       for (int64_t i = 0; i < y.dim(1); ++i) {
         const double g = gate.row<float>(r)[i];
-        y.row<float>(r)[i] = static_cast<float>(g / (1.0 + std::exp(-g)) * up.row<float>(r)[i]);
+        y.row<float>(r)[i] = static_cast<float>(activated(g, act) * up.row<float>(r)[i]);
       }
     }
   }
 
-  void rope_table(Tensor out, Tensor pos, Tensor freq) override {
+  void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override {
     check_rope_table(out, pos, freq);
     float* at = out.ptr<float>();
     for (int32_t p : pos.span<int32_t>()) {
       for (int64_t bits : freq.span<int64_t>()) {
         const double angle = p * std::bit_cast<double>(bits);
-        *at++ = static_cast<float>(std::cos(angle));
-        *at++ = static_cast<float>(std::sin(angle));
+        *at++ = static_cast<float>(magnitude * std::cos(angle));
+        *at++ = static_cast<float>(magnitude * std::sin(angle));
       }
     }
   }
@@ -238,8 +268,9 @@ class RefOps final : public Ops {
       const int64_t block = at.meta.blocks.row<int32_t>(at.seq)[position / block_tokens];
       return block * block_tokens + position % block_tokens;
     };
-    const int first = at.meta.first_key.ptr<int32_t>()[at.row];
     const int end = at.meta.end_key.ptr<int32_t>()[at.row];
+    const int seen_from = at.meta.first_key.ptr<int32_t>()[at.row];
+    const int first = params.window > 0 ? std::max(seen_from, end - params.window) : seen_from;
     std::vector<double> scores;
     std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
     double max = -INFINITY;
@@ -250,7 +281,8 @@ class RefOps final : public Ops {
       for (int d = 0; d < params.k_dim; ++d) {
         dot += static_cast<double>(q[h * params.k_dim + d]) * static_cast<double>(row[static_cast<size_t>(d)]);
       }
-      scores.push_back(dot * static_cast<double>(params.scale));
+      dot *= static_cast<double>(params.scale);
+      scores.push_back(params.soft_cap > 0 ? capped(dot, params.soft_cap) : dot);
       max = std::max(max, scores.back());
     }
     std::vector<double> sum(static_cast<size_t>(params.v_dim));

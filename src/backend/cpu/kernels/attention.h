@@ -63,7 +63,11 @@ struct AttentionKernel {
     }
     const F scale = V::set1(task.scale);
     for (int i = 0; i < M; ++i) {
-      for (int j = 0; j < G; ++j) V::store(tile.score[i] + (g + j) * kKvGroup, V::mul(acc[i * G + j], scale));
+      for (int j = 0; j < G; ++j) {
+        F s = V::mul(acc[i * G + j], scale);
+        if (task.soft_cap > 0.0F) s = soft_cap_lanes<V>(s, task.soft_cap);
+        V::store(tile.score[i] + (g + j) * kKvGroup, s);
+      }
     }
   }
 
@@ -169,6 +173,8 @@ struct AttentionKernel {
       tile.out[i] = task.out + row * task.out_stride + head * task.v_dim;
       tile.first[i] = task.first_key[row];
       tile.end[i] = task.end_key[row];
+      const int oldest = task.window > 0 ? tile.end[i] - task.window : 0;
+      tile.first[i] = oldest > tile.first[i] ? oldest : tile.first[i];
       tile.m[i] = -__builtin_inff();
       tile.l[i] = 0.0F;
       begin = tile.first[i] < begin ? tile.first[i] : begin;

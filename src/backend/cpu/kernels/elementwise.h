@@ -57,6 +57,34 @@ struct Elementwise {
     for (; i < n; ++i) x[i] += delta[i];
   }
 
+  static void scale_row(float* x, int64_t n, float factor) {
+    const F by = V::set1(factor);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) V::store(x + i, V::mul(V::load(x + i), by));
+    for (; i < n; ++i) x[i] *= factor;
+  }
+
+  static void soft_cap_row(float* x, int64_t n, float cap) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) V::store(x + i, soft_cap_lanes<V>(V::load(x + i), cap));
+    const int tail = static_cast<int>(n - i);
+    if (tail > 0) V::store_n(x + i, soft_cap_lanes<V>(V::load_n(x + i, tail), cap), tail);
+  }
+
+  // 0.5·x·(1 + tanh(u)) = x / (1 + exp(−2u)) with u = √(2/π)·(x + 0.044715·x³).
+  static F gelu_tanh(F x) {
+    const F cubic = V::fma(V::mul(V::mul(x, x), V::set1(0.044715F)), x, x);
+    const F e = exp_lanes<V>(V::mul(cubic, V::set1(-1.5957691F)));
+    return V::div(x, V::add(V::set1(1.0F), e));
+  }
+
+  static void gelu_tanh_mul_row(float* y, const float* gate, const float* up, int64_t n) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) V::store(y + i, V::mul(gelu_tanh(V::load(gate + i)), V::load(up + i)));
+    const int tail = static_cast<int>(n - i);
+    if (tail > 0) V::store_n(y + i, V::mul(gelu_tanh(V::load_n(gate + i, tail)), V::load_n(up + i, tail)), tail);
+  }
+
   static F silu(F x) { return V::div(x, V::add(V::set1(1.0F), exp_lanes<V>(V::sub(V::zero(), x)))); }
 
   static void silu_mul_row(float* y, const float* gate, const float* up, int64_t n) {
@@ -132,8 +160,9 @@ struct Elementwise {
 template <class V>
 constexpr ElementwiseKernels make_elementwise_kernels() {
   using E = Elementwise<V>;
-  return {&E::quantize_row, &E::rms_norm_row, &E::add_row,   &E::silu_mul_row,
-          &E::max_row,      &E::exp_row,      &E::spin_int8, &E::spin_f32};
+  return {&E::quantize_row, &E::rms_norm_row,      &E::add_row, &E::scale_row, &E::soft_cap_row,
+          &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::max_row, &E::exp_row,   &E::spin_int8,
+          &E::spin_f32};
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ struct AttentionTask {
   int n_group = 1;  // query heads per KV head
   int k_dim = 0, v_dim = 0;
   float scale = 1.0F;
+  float soft_cap = 0.0F;  // 0: none
+  int window = 0;         // 0: none
 };
 
 struct AttentionKernels {
@@ -71,7 +73,10 @@ struct ElementwiseKernels {
   void (*quantize_row)(const float* x, int64_t n_groups, int8_t* q, float* scale, int32_t* sum);
   void (*rms_norm_row)(float* y, const float* x, const float* w, int64_t n, float eps);
   void (*add_row)(float* x, const float* delta, int64_t n);
+  void (*scale_row)(float* x, int64_t n, float factor);
+  void (*soft_cap_row)(float* x, int64_t n, float cap);
   void (*silu_mul_row)(float* y, const float* gate, const float* up, int64_t n);
+  void (*gelu_tanh_mul_row)(float* y, const float* gate, const float* up, int64_t n);
   float (*max_row)(const float* x, int64_t n);
   // out[i] = exp((x[i] − max) · factor); returns Σ out over 16 lanes, folded. out may be null.
   float (*exp_row)(float* out, const float* x, int64_t n, float max, float factor);

@@ -1,0 +1,26 @@
+// Mistral: Llama's shape, and where the file says so every layer sees a window of the last keys only. (GGUF has no
+// architecture of this name: its Mistral files say llama, and llama.cc heeds a window as well.)
+#include "model/decoder.h"
+
+namespace quire {
+namespace {
+
+class Mistral final : public Decoder {
+ protected:
+  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
+    load_norms(load, layer);
+    load_attention(load, layer);
+    load_feed_forward(load, layer);
+  }
+};
+
+Status facts(HfFacts& hf) { return hf.require("hidden_act", {"silu"}); }
+
+QR_REGISTER(ArchEntry,
+            "mistral",
+            ArchEntry{.summary = "Mistral with or without a sliding window",
+                      .hf = {.model_types = {"mistral"}, .facts = facts},
+                      .load = &load_decoder<Mistral>});
+
+}  // namespace
+}  // namespace quire

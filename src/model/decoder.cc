@@ -1,0 +1,173 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+
+#include "base/bounded_reader.h"
+
+namespace quire {
+namespace {
+
+Tensor frequencies(const Rope& rope) {
+  return Tensor::dense(const_cast<int64_t*>(rope.freq.data()), DType::i64, {static_cast<int64_t>(rope.freq.size())});
+}
+
+}  // namespace
+
+AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
+  const DecoderConfig& c = config_;
+  const int64_t row_bytes = options.k_codec->row_bytes(c.head_dim) + options.v_codec->row_bytes(c.head_dim);
+  const KvClaim claim = info_.kv_layout.claim(KvGroup{}, c.n_kv_heads * row_bytes);
+  return AttnParams{.group = claim.group,
+                    .kv_offset = claim.offset,
+                    .k_codec = options.k_codec,
+                    .v_codec = options.v_codec,
+                    .n_heads = c.n_heads,
+                    .n_kv_heads = c.n_kv_heads,
+                    .k_dim = c.head_dim,
+                    .v_dim = c.head_dim,
+                    .scale = c.attn_scale,
+                    .soft_cap = c.attn_soft_cap,
+                    .window = is_local ? c.window : 0};
+}
+
+Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options) {
+  QR_TRY(config_, read_decoder_config(file, options));
+  QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
+  auto configured = configure(file, arch + ".", config_);
+  if (!configured) return error_within(file.path, std::move(configured).error());
+  info_ = make_model_info(file, config_, options);
+  WeightLoader load(file, ops, options);
+  for (int l = 0; l < config_.n_layers && load.status(); ++l) {
+    DecoderLayer& layer = layers_.emplace_back();
+    layer.is_local = !config_.is_local.empty() && config_.is_local[static_cast<size_t>(l)];
+    layer.attn = claim(options, layer.is_local);
+    load.enter("blk." + std::to_string(l) + ".");
+    load_layer(load, layer);
+  }
+  return load_ends(load);
+}
+
+Status Decoder::load_ends(WeightLoader& load) {
+  const DecoderConfig& c = config_;
+  load.enter("");
+  std::vector<Linear> embedding;
+  load.linear(embedding, "token_embd", c.n_vocab, c.n_embd);
+  load.vector(output_norm_, "output_norm.weight", c.n_embd);
+  if (load.has("output.weight")) load.linear(output_, "output", c.n_vocab, c.n_embd);
+  QR_TRY_VOID(load.status());
+  embedding_ = embedding[0];
+  if (output_.empty()) output_.push_back(embedding_);
+  return {};
+}
+
+void Decoder::load_attention(WeightLoader& load, DecoderLayer& layer) const {
+  load.linear(layer.qkv, "attn_q", q_dim(), config_.n_embd);
+  load.linear(layer.qkv, "attn_k", kv_dim(), config_.n_embd);
+  load.linear(layer.qkv, "attn_v", kv_dim(), config_.n_embd);
+  load.linear(layer.attn_out, "attn_output", config_.n_embd, q_dim());
+}
+
+void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
+  load.linear(layer.gate_up, "ffn_gate", config_.n_ff, config_.n_embd);
+  load.linear(layer.gate_up, "ffn_up", config_.n_ff, config_.n_embd);
+  load.linear(layer.down, "ffn_down", config_.n_embd, config_.n_ff);
+}
+
+void Decoder::load_norms(WeightLoader& load, DecoderLayer& layer) const {
+  load.vector(layer.attn_norm, "attn_norm.weight", config_.n_embd);
+  load.vector(layer.ffn_norm, "ffn_norm.weight", config_.n_embd);
+}
+
+int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
+  const DecoderConfig& c = config_;
+  const int64_t attn = 2 * q_dim() + 2 * kv_dim();  // q, k, v and the result
+  const int64_t widest = std::max(attn, 3 * int64_t{c.n_ff});
+  const int64_t per_token = 4 * int64_t{c.n_embd} + 2 * c.n_rope + widest;  // x, normed, two deltas, turns, a part's own
+  const int64_t per_out = 2 * int64_t{c.n_embd} + c.n_vocab;
+  return (n * per_token + n_out * per_out) * 4 + 16 * Arena::kAlign;
+}
+
+Tensor Decoder::embed(const Pass& pass) const {
+  const int64_t n = pass.batch->ids.dim(0);
+  Tensor x = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
+  pass.ops->embed(x, pass.batch->ids, embedding_);
+  if (config_.embed_scale != 1.0F) pass.ops->scale(x, config_.embed_scale);
+  return x;
+}
+
+Tensor Decoder::attention(const DecoderLayer& layer, Tensor normed, Tensor turn, const Pass& pass) const {
+  const int64_t n = normed.dim(0);
+  const int dim = config_.head_dim;
+  Ops& ops = *pass.ops;
+  Tensor delta = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
+  const int64_t mark = pass.arena->mark();
+  Tensor qkv = pass.arena->alloc(DType::f32, {n, q_dim() + 2 * kv_dim()});  // [n, q | k | v]
+  Tensor mixed = pass.arena->alloc(DType::f32, {n, q_dim()});               // [n, n_heads·head_dim]
+  ops.linear(qkv, normed, layer.qkv);
+  const Tensor q = qkv.columns(0, q_dim());                   // [n, n_heads·head_dim]
+  const Tensor k = qkv.columns(q_dim(), kv_dim());            // [n, n_kv_heads·head_dim]
+  const Tensor v = qkv.columns(q_dim() + kv_dim(), kv_dim());  // [n, n_kv_heads·head_dim]
+  if (!layer.q_norm.empty()) ops.head_norm(q, layer.q_norm, config_.norm_eps);
+  if (!layer.k_norm.empty()) ops.head_norm(k, layer.k_norm, config_.norm_eps);
+  ops.rope(qkv.columns(0, q_dim() + kv_dim()), turn, dim, config_.rope_pairs);  // q and k at once
+  ops.kv_write(k, v, pass.batch->slots, pass.kv, layer.attn);
+  ops.attend(mixed, q, pass.kv, pass.batch->attn, layer.attn);
+  ops.linear(delta, mixed, layer.attn_out);
+  pass.arena->release(mark);
+  return delta;
+}
+
+Tensor Decoder::feed_forward(const DecoderLayer& layer, Tensor normed, const Pass& pass) const {
+  const int64_t n = normed.dim(0);
+  Tensor delta = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
+  const int64_t mark = pass.arena->mark();
+  Tensor gate_up = pass.arena->alloc(DType::f32, {n, 2 * int64_t{config_.n_ff}});  // [n, gate | up]
+  Tensor hidden = pass.arena->alloc(DType::f32, {n, config_.n_ff});                // [n, n_ff]
+  pass.ops->linear(gate_up, normed, layer.gate_up);
+  pass.ops->gated(hidden, gate_up.columns(0, config_.n_ff), gate_up.columns(config_.n_ff, config_.n_ff),
+                  config_.activation);
+  pass.ops->linear(delta, hidden, layer.down);
+  pass.arena->release(mark);
+  return delta;
+}
+
+void Decoder::run_layer(const DecoderLayer& layer, Tensor x, Tensor normed, Tensor turn, const Pass& pass) const {
+  Ops& ops = *pass.ops;
+  ops.rms_norm(normed, x, layer.attn_norm, config_.norm_eps);
+  ops.add_rms_norm(normed, x, attention(layer, normed, turn, pass), layer.ffn_norm, config_.norm_eps);
+  ops.add(x, feed_forward(layer, normed, pass));
+}
+
+Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
+  const int64_t n = x.dim(0);
+  const int64_t n_freq = config_.n_rope / 2;
+  const bool two_kinds = config_.rope_local.freq != config_.rope.freq;
+  Tensor turn = pass.arena->alloc(DType::f32, {n, n_freq, 2});                                // cos, sin
+  Tensor turn_local = two_kinds ? pass.arena->alloc(DType::f32, {n, n_freq, 2}) : turn;      // cos, sin
+  Tensor normed = pass.arena->alloc(DType::f32, {n, config_.n_embd});                         // [n, n_embd]
+  const int64_t mark = pass.arena->mark();
+  pass.ops->rope_table(turn, pass.batch->pos, frequencies(config_.rope), config_.rope.magnitude);
+  if (two_kinds) {
+    pass.ops->rope_table(turn_local, pass.batch->pos, frequencies(config_.rope_local), config_.rope_local.magnitude);
+  }
+  for (int l = range.begin; l < range.end; ++l) {
+    const DecoderLayer& layer = layers_[static_cast<size_t>(l)];
+    run_layer(layer, x, normed, layer.is_local ? turn_local : turn, pass);
+    pass.arena->release(mark);
+  }
+  return x;
+}
+
+Tensor Decoder::head(Tensor x, const Pass& pass) const {
+  const int64_t n_out = pass.batch->out_rows.dim(0);
+  Tensor last = pass.arena->alloc(DType::f32, {n_out, config_.n_embd});     // [n_out, n_embd]
+  Tensor normed = pass.arena->alloc(DType::f32, {n_out, config_.n_embd});   // [n_out, n_embd]
+  Tensor logits = pass.arena->alloc(DType::f32, {n_out, config_.n_vocab});  // [n_out, n_vocab]
+  pass.ops->rows(last, x, pass.batch->out_rows);
+  pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);
+  pass.ops->linear(logits, normed, output_);
+  if (config_.logit_soft_cap > 0.0F) pass.ops->soft_cap(logits, config_.logit_soft_cap);
+  return logits;
+}
+
+}  // namespace quire

@@ -1,0 +1,75 @@
+// What decoder-only transformers share: the ends, the rotary table, an attention and a gated feed-forward part, memory.
+// An architecture derives from it, says what its layers load, and, where a layer is more than two parts behind a norm
+// each, how one runs. Const after load; used by the engine thread.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "model/config.h"
+#include "model/model.h"
+#include "model/weight_loader.h"
+
+namespace quire {
+
+struct DecoderLayer {
+  Tensor attn_norm, ffn_norm;            // [n_embd], before each part
+  Tensor post_attn_norm, post_ffn_norm;  // [n_embd], after each part; only some have them
+  Tensor q_norm, k_norm;                 // [head_dim]; only some have them
+  std::vector<Linear> qkv;               // n_embd → n_heads·head_dim | n_kv_heads·head_dim | n_kv_heads·head_dim
+  std::vector<Linear> attn_out;          // n_heads·head_dim → n_embd
+  std::vector<Linear> gate_up;           // n_embd → n_ff | n_ff
+  std::vector<Linear> down;              // n_ff → n_embd
+  AttnParams attn;
+  bool is_local = false;  // sees a window, turns by the local frequencies
+};
+
+class Decoder : public Model {
+ public:
+  int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override;
+  Tensor embed(const Pass& pass) const override;
+  Tensor layers(Tensor x, LayerRange range, const Pass& pass) const override;
+  Tensor head(Tensor x, const Pass& pass) const override;
+
+  // Reads the configuration, claims room in the cache, loads everything. All or nothing.
+  Status load(const ModelFile& file, Ops& ops, const LoadOptions& options);
+
+ protected:
+  // Changes what read_decoder_config() could not know. Errors name the key.
+  virtual Status configure(const ModelFile&, const std::string& /* "llama." */, DecoderConfig&) const { return {}; }
+  // Loads one layer's weights; the loader has entered "blk.<l>.".
+  virtual void load_layer(WeightLoader& load, DecoderLayer& layer) const = 0;
+  // x [n, n_embd] += both parts. `turn` is the layer's rotary table, `normed` scratch of x's shape.
+  virtual void run_layer(const DecoderLayer& layer, Tensor x, Tensor normed, Tensor turn, const Pass& pass) const;
+
+  // The common lists: q, k, v and the output; gate, up and down; the two norms in front.
+  void load_attention(WeightLoader& load, DecoderLayer& layer) const;
+  void load_feed_forward(WeightLoader& load, DecoderLayer& layer) const;
+  void load_norms(WeightLoader& load, DecoderLayer& layer) const;
+  // → [n, n_embd] in the arena
+  Tensor attention(const DecoderLayer& layer, Tensor normed, Tensor turn, const Pass& pass) const;
+  Tensor feed_forward(const DecoderLayer& layer, Tensor normed, const Pass& pass) const;
+
+  int64_t q_dim() const { return int64_t{config_.n_heads} * config_.head_dim; }
+  int64_t kv_dim() const { return int64_t{config_.n_kv_heads} * config_.head_dim; }
+  const DecoderConfig& config() const { return config_; }
+
+ private:
+  Status load_ends(WeightLoader& load);
+  AttnParams claim(const LoadOptions& options, bool is_local);
+
+  DecoderConfig config_;
+  std::vector<DecoderLayer> layers_;
+  Linear embedding_;            // [n_vocab, n_embd]
+  std::vector<Linear> output_;  // n_embd → n_vocab; the embedding itself where they are tied
+  Tensor output_norm_;          // [n_embd]
+};
+
+// ArchEntry::load of an architecture that is a Decoder.
+template <class T>
+Result<std::unique_ptr<Model>> load_decoder(const ModelFile& file, Ops& ops, const LoadOptions& options) {
+  auto model = std::make_unique<T>();
+  QR_TRY_VOID(model->load(file, ops, options));
+  return model;
+}
+
+}  // namespace quire

@@ -1,0 +1,276 @@
+#include "model/hf_names.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "base/bounded_reader.h"
+#include "base/log.h"
+#include "io/hf_config.h"
+#include "io/in_quotes.h"
+
+namespace quire {
+namespace {
+
+struct KeyRule {
+  std::string_view theirs, ours;
+};
+constexpr KeyRule kKeys[] = {
+    {"hidden_size", "embedding_length"},
+    {"num_hidden_layers", "block_count"},
+    {"intermediate_size", "feed_forward_length"},
+    {"max_position_embeddings", "context_length"},
+    {"num_attention_heads", "attention.head_count"},
+    {"num_key_value_heads", "attention.head_count_kv"},
+    {"head_dim", "attention.key_length"},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+    {"sliding_window", "attention.sliding_window"},
+};
+
+constexpr NameRule kTensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight"},
+    {"model.norm.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
+    {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
+    {"model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
+    {"model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"},
+    {"model.layers.{}.self_attn.q_proj.bias", "blk.{}.attn_q.bias"},
+    {"model.layers.{}.self_attn.k_proj.bias", "blk.{}.attn_k.bias"},
+    {"model.layers.{}.self_attn.v_proj.bias", "blk.{}.attn_v.bias"},
+    {"model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"},
+    {"model.layers.{}.self_attn.o_proj.bias", "blk.{}.attn_output.bias"},
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
+    {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
+    {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
+    {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
+    {"model.layers.{}.mlp.gate_proj.bias", "blk.{}.ffn_gate.bias"},
+    {"model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias"},
+    {"model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias"},
+};
+
+// Where a model with further parts keeps its text model.
+constexpr std::string_view kTextPrefixes[] = {"language_model.", "model.language_model."};
+
+// Our name for `name` by this rule, or nothing.
+std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name) {
+  const size_t hole = rule.theirs.find("{}");
+  if (hole == std::string_view::npos) {
+    return name == rule.theirs ? std::optional<std::string>(rule.ours) : std::nullopt;
+  }
+  const std::string_view before = rule.theirs.substr(0, hole);
+  const std::string_view after = rule.theirs.substr(hole + 2);
+  if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after)) return {};
+  const std::string_view number = name.substr(before.size(), name.size() - before.size() - after.size());
+  if (number.size() > 6 || number.find_first_not_of("0123456789") != std::string_view::npos) return {};
+  const size_t to = rule.ours.find("{}");
+  return std::string(rule.ours.substr(0, to)) + std::string(number) + std::string(rule.ours.substr(to + 2));
+}
+
+struct Renamed {
+  std::string name;
+  bool plus_one;
+};
+
+std::optional<Renamed> rename(std::string_view name, const HfRules& rules) {
+  std::string plain(name);
+  for (const std::string_view prefix : kTextPrefixes) {
+    if (!name.starts_with(prefix)) continue;
+    plain = std::string(name.substr(prefix.size()));
+    if (!plain.starts_with("model.") && !plain.starts_with("lm_head.")) plain.insert(0, "model.");
+  }
+  for (const NameRule& rule : rules.tensors) {
+    if (auto ours = renamed_by(rule, plain)) return Renamed{std::move(*ours), rule.plus_one};
+  }
+  for (const NameRule& rule : kTensors) {
+    if (auto ours = renamed_by(rule, plain)) return Renamed{std::move(*ours), rule.plus_one};
+  }
+  return std::nullopt;
+}
+
+// The same tensor with 1 added to every element, as F32 in the file's own memory.
+void add_one(HostWeight& weight, ModelFile& file) {
+  const auto n = static_cast<size_t>(weight.n_rows() * weight.n_cols());
+  const WeightFormat& f32 = *find_weight_format("f32");
+  auto bytes = std::make_shared<std::vector<std::byte>>(n * 4);
+  for (size_t i = 0; i < n; ++i) {
+    float value = 0;
+    weight.format->decode(weight.data.data() + i * static_cast<size_t>(weight.format->bytes), &value);
+    value += 1.0F;
+    f32.encode(&value, bytes->data() + i * 4);
+  }
+  weight.format = &f32;
+  weight.data = *bytes;
+  file.owned.push_back(std::move(bytes));
+}
+
+Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFile& out) {
+  int64_t n_left = 0;
+  std::string first_left;
+  for (const HostWeight& weight : folder.tensors) {
+    auto ours = rename(weight.name, rules);
+    if (!ours) {
+      if (n_left++ == 0) first_left = weight.name;
+      continue;
+    }
+    HostWeight& added = out.tensors.emplace_back(weight);
+    added.name = std::move(ours->name);
+    if (ours->plus_one) add_one(added, out);
+  }
+  std::sort(out.tensors.begin(), out.tensors.end(),
+            [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+  const auto twin = std::adjacent_find(out.tensors.begin(), out.tensors.end(),
+                                       [](const HostWeight& a, const HostWeight& b) { return a.name == b.name; });
+  if (twin != out.tensors.end()) return fail(Code::corrupt, "two tensors mean " + in_quotes(twin->name));
+  if (n_left > 0) {
+    log_warn(folder.path + ": " + std::to_string(n_left) + " tensors are not used, " + in_quotes(first_left) +
+             " is the first");
+  }
+  return {};
+}
+
+// The head of a tied model is its embedding, whatever else the folder holds.
+Status tie(const HfFacts& facts, ModelFile& out) {
+  const MetaValue* said = facts.find("tie_word_embeddings");
+  const bool* tied = said != nullptr ? std::get_if<bool>(said) : nullptr;
+  if (said != nullptr && tied == nullptr) return fail(Code::corrupt, "key \"tie_word_embeddings\": must be a bool");
+  if (tied == nullptr) return {};
+  if (*tied) std::erase_if(out.tensors, [](const HostWeight& w) { return w.name == "output.weight"; });
+  if (!*tied && out.find("output.weight") == nullptr) {
+    return fail(Code::not_found, "tensor \"lm_head.weight\": is missing, and tie_word_embeddings is false");
+  }
+  return {};
+}
+
+// How positions are scaled: "rope_parameters" (one, or one per kind of layer) or "rope_scaling".
+Status translate_rope(HfFacts& facts) {
+  const auto* theta = facts.first({"rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta",
+                                   "rope_theta"});
+  if (theta != nullptr) facts.set("rope.freq_base", *theta);
+  for (const std::string prefix : {"rope_parameters.full_attention.", "rope_parameters.", "rope_scaling."}) {
+    const MetaValue* type = facts.first({prefix + "rope_type", prefix + "type"});
+    if (type == nullptr) continue;
+    QR_TRY_VOID(facts.require(prefix + "rope_type",
+                              {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "su"}));
+    facts.set("rope.scaling.type", *type);
+    for (const KeyRule& rule : {KeyRule{"factor", "factor"},
+                                {"low_freq_factor", "low_freq_factor"},
+                                {"high_freq_factor", "high_freq_factor"},
+                                {"attention_factor", "magnitude"},
+                                {"beta_fast", "yarn_beta_fast"},
+                                {"beta_slow", "yarn_beta_slow"},
+                                {"mscale", "mscale"},
+                                {"mscale_all_dim", "mscale_all_dim"},
+                                {"truncate", "truncate"},
+                                {"short_factor", "short_factor"},
+                                {"long_factor", "long_factor"}}) {
+      facts.copy(prefix + std::string(rule.theirs), "rope.scaling." + std::string(rule.ours));
+    }
+    const std::string original = prefix + "original_max_position_embeddings";
+    const auto* length = facts.first({"original_max_position_embeddings", original, "max_position_embeddings"});
+    if (length != nullptr) facts.set("rope.scaling.original_context_length", *length);
+    break;
+  }
+  return {};
+}
+
+// The part of a head that turns; a factor, or a number of components.
+Status translate_partial(HfFacts& facts, const Metadata& ours, std::string_view arch) {
+  const std::string_view key = facts.find("partial_rotary_factor") != nullptr
+                                   ? "partial_rotary_factor"
+                                   : "rope_parameters.partial_rotary_factor";
+  if (facts.find(key) == nullptr) return {};
+  QR_TRY(const double factor, facts.get_double(key, 1e-3, 1.0));
+  const std::string prefix(arch);
+  QR_TRY(const int64_t n_embd, ours.get_int(prefix + ".embedding_length", 1, 1 << 20));
+  QR_TRY(const int64_t n_heads, ours.get_int(prefix + ".attention.head_count", 1, 4096));
+  QR_TRY(const int64_t dim, ours.get_int_or(prefix + ".attention.key_length", 1, 512, n_embd / n_heads));
+  facts.set("rope.dimension_count", static_cast<int64_t>(static_cast<double>(dim) * factor));
+  return {};
+}
+
+// Which layers see a window only: 1 and 0 in the layers' order.
+void translate_windows(HfFacts& facts) {
+  const MetaValue* types = facts.find("layer_types");
+  if (types == nullptr || std::get_if<std::vector<std::string>>(types) == nullptr) return;
+  std::vector<int64_t> local;
+  for (const std::string& type : std::get<std::vector<std::string>>(*types)) local.push_back(type == "sliding_attention");
+  facts.set("attention.sliding_window_pattern", std::move(local));
+}
+
+Status translate_facts(const ModelFile& folder, std::string_view arch, const HfRules& rules, ModelFile& out) {
+  HfFacts facts(folder.meta, out.meta, arch);
+  out.meta.values["general.architecture"] = std::string(arch);
+  out.meta.values["general.name"] =
+      (std::filesystem::path(folder.path) / "").parent_path().filename().string();
+  for (const KeyRule& rule : kKeys) facts.copy(rule.theirs, rule.ours);
+  facts.set("rope.halves", true);
+  QR_TRY_VOID(translate_rope(facts));
+  QR_TRY_VOID(translate_partial(facts, out.meta, arch));
+  translate_windows(facts);
+  if (rules.facts != nullptr) QR_TRY_VOID(rules.facts(facts));
+  return tie(facts, out);
+}
+
+}  // namespace
+
+const MetaValue* HfFacts::first(std::initializer_list<std::string_view> keys) const {
+  for (const std::string_view key : keys) {
+    if (const MetaValue* value = find(key)) return value;
+  }
+  return nullptr;
+}
+
+bool HfFacts::copy(std::string_view theirs, std::string_view ours) {
+  const MetaValue* value = find(theirs);
+  if (value != nullptr) set(ours, *value);
+  return value != nullptr;
+}
+
+Result<double> HfFacts::get_double(std::string_view key, double lo, double hi) const {
+  return theirs_.get_double(std::string(kHfPrefix) + std::string(key), lo, hi);
+}
+
+Result<bool> HfFacts::get_bool_or(std::string_view key, bool fallback) const {
+  return theirs_.get_bool_or(std::string(kHfPrefix) + std::string(key), fallback);
+}
+
+Status HfFacts::choose_windows() {
+  QR_TRY(const bool used, get_bool_or("use_sliding_window", false));
+  if (!used) set("attention.sliding_window", int64_t{0});
+  if (!used || find("layer_types") != nullptr) return {};
+  QR_TRY(const int64_t n_layers, theirs_.get_int("hf.num_hidden_layers", 1, 4096));
+  QR_TRY(const int64_t first, theirs_.get_int_or("hf.max_window_layers", 0, int64_t{1} << 30, n_layers));
+  std::vector<int64_t> local;
+  for (int64_t l = 0; l < n_layers; ++l) local.push_back(l >= first);
+  set("attention.sliding_window_pattern", std::move(local));
+  return {};
+}
+
+Status HfFacts::require(std::string_view key, std::initializer_list<std::string_view> values) const {
+  const MetaValue* value = find(key);
+  if (value == nullptr) return {};
+  const auto* text = std::get_if<std::string>(value);
+  if (text != nullptr && std::find(values.begin(), values.end(), *text) != values.end()) return {};
+  std::string known;
+  for (const std::string_view one : values) known += " " + std::string(one);
+  return fail(Code::unsupported, "key \"" + std::string(key) + "\": " +
+                                     (text != nullptr ? in_quotes(*text) + " is not supported" : "must be a string") +
+                                     "; known:" + known);
+}
+
+Result<ModelFile> translate_hf(const ModelFile& folder, std::string_view arch, const HfRules& rules) {
+  ModelFile out;
+  out.path = folder.path;
+  out.container = folder.container;
+  out.file_bytes = folder.file_bytes;
+  out.maps = folder.maps;
+  auto tensors = translate_tensors(folder, rules, out);
+  if (!tensors) return error_within(folder.path, std::move(tensors).error());
+  auto facts = translate_facts(folder, arch, rules, out);
+  if (!facts) return error_within(folder.path + ": config.json", std::move(facts).error());
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,57 @@
+// A Hugging Face folder in the vocabulary that architectures speak, GGUF's: an architecture lists what its tensors are
+// called there and which facts are its own; what all decoders share is listed once, in hf_names.cc. After translation
+// nothing can tell which kind of file a model came from, two things aside: "<arch>.rope.halves" says that the rows of q
+// and k lie as halves (GGUF's llama has them permuted into pairs), and tensors are stored as F32, F16 or BF16.
+// Pure functions; any thread.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "io/model_file.h"
+
+namespace quire {
+
+// "{}" in both stands for a layer's number.
+struct NameRule {
+  std::string_view theirs, ours;
+  bool plus_one = false;  // the stored value is the factor less one
+};
+
+// The facts of a folder while they are translated: theirs under "hf.", ours under the architecture's name.
+class HfFacts {
+ public:
+  HfFacts(const Metadata& theirs, Metadata& ours, std::string_view arch)
+      : theirs_(theirs), ours_(ours), prefix_(std::string(arch) + ".") {}
+
+  const MetaValue* find(std::string_view key) const { return theirs_.find("hf." + std::string(key)); }
+  // The first of these keys that is there and no null; nullptr when none is.
+  const MetaValue* first(std::initializer_list<std::string_view> keys) const;
+  void set(std::string_view key, MetaValue value) { ours_.values[prefix_ + std::string(key)] = std::move(value); }
+  // Copies a fact where it is there; false when not.
+  bool copy(std::string_view theirs, std::string_view ours);
+  Result<double> get_double(std::string_view key, double lo, double hi) const;
+  Result<bool> get_bool_or(std::string_view key, bool fallback) const;
+  // For configurations that name a window and switch it on elsewhere ("use_sliding_window"), from a layer on
+  // ("max_window_layers") where they do not list the kinds of layers.
+  Status choose_windows();
+  // Code::unsupported unless the fact is absent or one of these.
+  Status require(std::string_view key, std::initializer_list<std::string_view> values) const;
+
+ private:
+  const Metadata& theirs_;
+  Metadata& ours_;
+  std::string prefix_;
+};
+
+struct HfRules {
+  std::vector<std::string_view> model_types;   // config.json's "model_type"
+  std::vector<NameRule> tensors = {};          // before the common ones
+  Status (*facts)(HfFacts&) = nullptr;         // after the common ones
+};
+
+// The folder as `arch` wants it. Tensors without a rule are named in a warning and left out. Errors name folder and key.
+Result<ModelFile> translate_hf(const ModelFile& folder, std::string_view arch, const HfRules& rules);
+
+}  // namespace quire

@@ -1,0 +1,40 @@
+// The frequencies that rotary positions turn with, for every kind of context scaling. Everything is fixed when the model
+// is loaded: kinds whose reference changes frequencies as a sequence grows (dynamic, longrope) are taken for the context
+// that the engine serves, so that a token's rotation never depends on how long its sequence became.
+//   default   f_i = base^(−2i/d)
+//   linear    f_i / factor                                   (Chen et al. 2023, position interpolation)
+//   dynamic   base · (factor·n/original − (factor−1))^(d/(d−2)) where n, the context, exceeds the original one (NTK)
+//   yarn      between f_i and f_i / factor by how often i turns over the original context (Peng et al. 2023);
+//             magnitude 0.1·ln(factor) + 1
+//   llama3    the same by wavelength, between two factors of the original context
+//   longrope  f_i / short_i or f_i / long_i, the latter where n exceeds the original context (Ding et al. 2024);
+//             magnitude √(1 + ln(trained/original) / ln(original))
+// A tensor "rope_freqs.weight" divides the frequencies, whatever the kind (GGUF's way of storing llama3's).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "io/model_file.h"
+
+namespace quire {
+
+struct Rope {
+  std::vector<int64_t> freq;  // bits of the rotation per position, one f64 a pair
+  double magnitude = 1.0;     // of cos and sin
+};
+
+struct RopeQuery {
+  std::string prefix;  // "llama."; the facts are <prefix>rope.scaling.*
+  int n_rope = 0;      // rotated components of a head
+  double base = 10000.0;
+  int n_ctx = 0;          // positions that will be served
+  int n_ctx_trained = 0;  // the model's own
+};
+
+// Errors name key or tensor, range and value.
+Result<Rope> read_rope(const ModelFile& file, const RopeQuery& query);
+// Without any scaling.
+Rope plain_rope(int n_rope, double base);
+
+}  // namespace quire

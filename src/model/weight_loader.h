@@ -1,0 +1,54 @@
+// A file's tensors into a backend, so that a layer's loading reads as a list of names and shapes. Where another weight
+// format is wanted, a matrix is converted on its way, in parallel, through one buffer that is gone before the next:
+// loading needs the model's memory and its largest tensor's. One thread (the conversion forks and joins inside).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/model.h"
+
+namespace quire {
+
+// The format that a tensor will have: a vector's own; a matrix's as the options say where its rows are whole blocks of
+// that format, else its own.
+const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options);
+
+class WeightLoader {
+ public:
+  // All of them outlive the loader.
+  WeightLoader(const ModelFile& file, Ops& ops, const LoadOptions& options);
+
+  // Names that follow have this in front: "blk.3.".
+  void enter(std::string prefix) { prefix_ = std::move(prefix); }
+  bool has(const std::string& name) const { return file_.find(prefix_ + name) != nullptr; }
+  // The tensor `name`, f32 [n].
+  void vector(Tensor& out, const std::string& name, int64_t n);
+  // Appends `name`.weight [n_out, n_in] with `name`.bias [n_out] where the file has one.
+  void linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
+  // The same, and the bias must be there.
+  void biased_linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
+  // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
+  const Status& status() const { return status_; }
+
+ private:
+  const HostWeight* get(const std::string& name, const std::vector<int64_t>& shape);
+  Result<Linear> load(const HostWeight& weight, const HostWeight* bias);
+  void took(const HostWeight& weight);
+  template <class T>
+  void take(T& out, Result<T> loaded) {
+    if (loaded) {
+      out = std::move(*loaded);
+    } else {
+      status_ = tl::make_unexpected(std::move(loaded).error());
+    }
+  }
+
+  const ModelFile& file_;
+  Ops& ops_;
+  const LoadOptions& options_;
+  std::string prefix_;
+  int64_t done_bytes_ = 0, total_bytes_ = 0;
+  Status status_;
+};
+
+}  // namespace quire
