@@ -122,7 +122,8 @@ Status longrope(const Scaling& s, Frequencies& freq, double& magnitude) {
   QR_TRY(const auto by, divisors(s.file, s.prefix + (is_long ? "long_factor" : "short_factor"),
                                  is_long ? "rope_factors_long.weight" : "rope_factors_short.weight", freq.size()));
   for (size_t i = 0; i < freq.size(); ++i) freq[i] /= by[i];
-  const double grown = static_cast<double>(s.query.n_ctx_trained) / s.length();
+  const double ratio = static_cast<double>(s.query.n_ctx_trained) / s.length();
+  QR_TRY(const double grown, s.file.meta.get_double_or(s.prefix + "factor", 1e-3, 1e6, ratio));
   const double formula = grown <= 1 || s.original <= 1 ? 1.0 : std::sqrt(1 + std::log(grown) / std::log(s.length()));
   QR_TRY(magnitude, s.file.meta.get_double_or(s.prefix + "attn_factor", 1e-3, 1e3, formula));
   return {};

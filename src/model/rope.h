@@ -8,7 +8,7 @@
 //             magnitude 0.1·ln(factor) + 1
 //   llama3    the same by wavelength, between two factors of the original context
 //   longrope  f_i / short_i or f_i / long_i, the latter where n exceeds the original context (Ding et al. 2024);
-//             magnitude √(1 + ln(trained/original) / ln(original))
+//             magnitude √(1 + ln(factor) / ln(original)), the factor being trained/original where none is given
 // A tensor "rope_freqs.weight" divides the frequencies, whatever the kind (GGUF's way of storing llama3's).
 #pragma once
 #include <string>

@@ -1,0 +1,160 @@
+// Every architecture against the transformers package, on tiny random models (tests/golden/models, made by
+// tools/fixtures/make_model_fixtures.py): from a Hugging Face folder and from GGUF, on every backend and instruction
+// set, in one pass and in chunks. Exact keys and values; logprobs within 1e-3 and every greedy choice the same.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "app/forward.h"
+#include "app/wire.h"
+#include "backend/cpu/cpu_ops.h"
+#include "base/json.h"
+#include "io/hf_config.h"
+#include "model/rope.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kFolder = "tests/golden/models/";
+constexpr double kTolerance = 1e-3;  // of logprobs
+
+Json read_json(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  Result<Json> json = Json::parse(text.str());
+  EXPECT_TRUE(json) << path;
+  return json ? *json : Json();
+}
+
+std::vector<Token> tokens_of(const Json& list) {
+  std::vector<Token> out;
+  for (const Json& item : *list.as_array()) out.push_back(static_cast<Token>(*item.as_int()));
+  return out;
+}
+
+// Natural logarithms of the softmax of one row.
+std::vector<double> logprobs_of(std::span<const float> logits) {
+  const double max = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const float v : logits) sum += std::exp(static_cast<double>(v) - max);
+  std::vector<double> out;
+  for (const float v : logits) out.push_back(static_cast<double>(v) - max - std::log(sum));
+  return out;
+}
+
+Result<std::vector<float>> logits_of(const LoadedModel& loaded, std::span<const Token> ids, size_t chunk) {
+  QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, static_cast<int>(ids.size()),
+                                        static_cast<int>(std::min(chunk, ids.size()))));
+  std::vector<float> out;
+  for (size_t at = 0; at < ids.size(); at += chunk) {
+    const Tensor part = forward.run(ids.subspan(at, std::min(chunk, ids.size() - at)));
+    out.insert(out.end(), part.ptr<float>(), part.ptr<float>() + part.n_elements());
+  }
+  return out;
+}
+
+void check_run(const LoadedModel& loaded, const Json& run, size_t chunk) {
+  std::vector<Token> ids = tokens_of(*run.find("prompt_ids"));
+  const size_t n_prompt = ids.size();
+  const std::vector<Token> greedy = tokens_of(*run.find("greedy_ids"));
+  ids.insert(ids.end(), greedy.begin(), greedy.end());
+  const auto n_vocab = static_cast<size_t>(loaded.model->info().n_vocab);
+  const auto logits = logits_of(loaded, std::span(ids).first(ids.size() - 1), chunk);
+  ASSERT_TRUE(logits) << logits.error().message;
+  const Json::Array& chosen = *run.find("logprobs")->as_array();
+  const Json::Array& last = *run.find("last_logprobs")->as_array();
+  ASSERT_EQ(chosen.size() + 1, ids.size());
+  for (size_t i = 0; i + 1 < ids.size(); ++i) {
+    const std::vector<double> row = logprobs_of(std::span(*logits).subspan(i * n_vocab, n_vocab));
+    ASSERT_NEAR(row[static_cast<size_t>(ids[i + 1])], chosen[i].number(), kTolerance) << "position " << i;
+    if (i + 1 >= n_prompt) {
+      ASSERT_EQ(std::max_element(row.begin(), row.end()) - row.begin(), ids[i + 1]) << "position " << i;
+    }
+    for (size_t v = 0; i + 2 == ids.size() && v < n_vocab; ++v) {
+      ASSERT_NEAR(row[v], last[v].number(), kTolerance) << "token " << v;
+    }
+  }
+}
+
+class Architecture : public testing::TestWithParam<std::string> {};
+
+TEST_P(Architecture, MatchesTheReference) {
+  const std::string folder = kFolder + GetParam();
+  const Json expected = read_json(folder + "/expected.json");
+  std::vector<ModelOptions> ways = {{.backend = "ref", .threads = 1}};
+  for (const std::string& isa : cpu_isas()) ways.push_back({.backend = "cpu", .isa = isa, .threads = 2});
+  for (const std::string& path : {folder, folder + "/model.gguf"}) {
+    for (ModelOptions options : ways) {
+      for (const Json& run : *expected.find("runs")->as_array()) {
+        SCOPED_TRACE(path + " " + options.backend + " " + options.isa);
+        options.model = path;
+        options.kv_type = "f32";
+        options.ctx = static_cast<int>(*run.find("ctx")->as_int());
+        const Result<LoadedModel> loaded = load(options);
+        ASSERT_TRUE(loaded) << loaded.error().message;
+        check_run(*loaded, run, options.isa == "avx2" ? 7 : 256);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Conversion while loading gives the bits that the same format in a file gives, however many threads convert.
+TEST_P(Architecture, ConvertsWhileLoading) {
+  const std::string folder = kFolder + GetParam();
+  const Json expected = read_json(folder + "/expected.json");
+  const std::vector<Token> ids = tokens_of(*(*expected.find("runs")->as_array())[0].find("prompt_ids"));
+  const auto logits = [&](const std::string& weights, int threads) {
+    const Result<LoadedModel> loaded = load({.model = folder, .threads = threads, .kv_type = "f32", .weights = weights});
+    EXPECT_TRUE(loaded) << loaded.error().message;
+    return *logits_of(*loaded, ids, 256);
+  };
+  const std::vector<float> exact = logits("", 1);
+  EXPECT_EQ(logits("f32", 2), exact) << "wider is exact";
+  const std::vector<float> one = logits("q8_0", 1);
+  EXPECT_EQ(logits("q8_0", 3), one);
+  EXPECT_NE(one, exact);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry,
+                         Architecture,
+                         testing::ValuesIn(Registry<ArchEntry>::get().names()),
+                         [](const auto& each) { return each.param; });
+
+TEST(RopeScaling, EveryKindMatchesTheReference) {
+  const Json golden = read_json(std::string(kFolder) + "rope.json");
+  for (const Json& c : *golden.find("cases")->as_array()) {
+    SCOPED_TRACE(c.dump().substr(0, 60));
+    Json config;
+    config.set("model_type", "llama");
+    config.set("hidden_size", 128);
+    config.set("num_attention_heads", 4);
+    config.set("max_position_embeddings", *c.find("max_position_embeddings"));
+    config.set("rope_parameters", *c.find("rope_parameters"));
+    ModelFile folder;
+    folder.path = "folder";
+    folder.is_hugging_face = true;
+    folder.meta = *read_hf_config(config);
+    const Result<ModelFile> file = neutral_form(folder);
+    ASSERT_TRUE(file) << file.error().message;
+    const auto n_ctx = static_cast<int>(*c.find("n_ctx")->as_int());
+    const auto trained = static_cast<int>(*c.find("max_position_embeddings")->as_int());
+    const Result<Rope> rope = read_rope(*file, RopeQuery{"llama.", 32, 1e5, n_ctx, trained});
+    ASSERT_TRUE(rope) << rope.error().message;
+    EXPECT_NEAR(rope->magnitude, c.find("magnitude")->number(), 1e-6);
+    const Json::Array& freq = *c.find("freq")->as_array();
+    ASSERT_EQ(rope->freq.size(), freq.size());
+    for (size_t i = 0; i < freq.size(); ++i) {
+      const double truth = freq[i].number();
+      EXPECT_NEAR(std::bit_cast<double>(rope->freq[i]), truth, 2e-6 * truth) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
