@@ -7,14 +7,19 @@
 //   kBlock, kBytes             elements and bytes of a block along K
 //   kInteger                   products with int8 activations in groups of 32 (exact), else with f32
 //   decode(block, out)         kBlock floats of one stored block
-//   encode(in, block)          the block that decodes nearest to `in`
+//   encode(in, block)          a block that decodes near to `in`, by least squares where there is a choice of scales
 // and, for the CPU's panels of kPanelRows rows (docs/numerics.md):
-//   kPanelBytes, kPanelScaleBytes   bytes of 16 rows × 32 k, and of their scales
-//   pack(rows, panel, scales)       16 stored blocks (null: a row of zeros) into the panel; unpack is its inverse
-//   load_quad<V>(panel, j)          integer formats: 64 unsigned bytes, byte 4·r + i = row r, k = 4·j + i
-//   load_k<V>(panel, k)             float formats: the 16 rows' weights at k
-//   load_scale<V>(scales)           integer formats: 16 row scales
-//   kZero, kMax                     integer formats: stored byte = value + kZero, at most kMax
+//   kPanelBytes                bytes of 16 rows × 32 k
+//   load_k<V>(panel, k)        float formats: the 16 rows' weights at k
+// Integer formats: weight = scale · value, or scale · value + min; a scale belongs to a group of kGroup numbers of a
+// row.
+//   kGroup, kMins              32 or 16; whether groups have mins
+//   kSuper, kPanelScaleBytes   panel blocks whose scales lie together (a super-block), and those scales' bytes
+//   pack(rows, panel, scales)  16 stored blocks of kBlock = 32 · kSuper (null: a row of zeros); unpack is its inverse
+//   load_quad<V, J>(panel)     64 unsigned bytes, byte 4·r + i = row r, k = 4·J + i
+//   kZero, kMax                such a byte is value + kZero and at most kMax
+//   Scales<V>(scales)          a super-block's: scale(g), min(g) are 16 rows' of its group g
+// quant/block_format.h and quant/k_format.h have all of it for the usual kinds.
 #pragma once
 #include <cstddef>
 #include <cstdint>

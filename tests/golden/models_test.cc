@@ -104,7 +104,7 @@ TEST_P(GoldenModel, MatchesTheReference) {
   }
 }
 
-// The f32 path holds 1e-3 with exact keys and values, 0.03 with f16 ones; Q8_0 also quantises activations.
+// The f32 path holds 1e-3 with exact keys and values, 0.03 with f16 ones; the others also quantise activations.
 INSTANTIATE_TEST_SUITE_P(Shared,
                          GoldenModel,
                          testing::Values(Case{"stories260K", "f32", "stories260K.gguf", "f32", 1e-3, 0.01},
@@ -113,7 +113,8 @@ INSTANTIATE_TEST_SUITE_P(Shared,
                                          Case{"stories260K", "bf16", "stories260K-bf16.gguf", "f32", 1e-3, 0.01},
                                          Case{"babyllama-105", "f32", "babyllama-105-f32.gguf", "f32", 1e-3, 0.01},
                                          Case{"babyllama-105", "f32", "babyllama-105-f32.gguf", "f16", 0.03, 0.03},
-                                         Case{"babyllama-105", "q8_0", "babyllama-105-q8_0.gguf", "f32", 0.3, 0.3}),
+                                         Case{"babyllama-105", "q8_0", "babyllama-105-q8_0.gguf", "f32", 0.3, 0.3},
+                                         Case{"babyllama-105", "q4_0", "babyllama-105-q4_0.gguf", "f32", 0.3, 0.3}),
                          [](const testing::TestParamInfo<Case>& each) {
                            std::string name = each.param.file + "_kv_" + each.param.kv_type;
                            std::replace_if(

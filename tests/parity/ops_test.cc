@@ -44,6 +44,11 @@ Stored stored_weight(const WeightFormat& format, int64_t n_out, int64_t n_in, ui
   return out;
 }
 
+// n, or the next number of columns that the format can store.
+int64_t whole_blocks(const WeightFormat& format, int64_t n) {
+  return (n + format.block - 1) / format.block * format.block;
+}
+
 Tensor ints(std::vector<int32_t>& v) { return Tensor::dense(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
 
 // Runs `body` on ref and on every instruction set with 1 and 3 threads; each returns its result.
@@ -71,7 +76,7 @@ void compare(const std::string& what, double tolerance, const std::function<std:
 
 TEST(Parity, Linear) {
   for (const WeightFormat* format : weight_formats()) {
-    for (int64_t n_in : {32, 64, 172, 256, 352, 1024}) {
+    for (int64_t n_in : {32, 64, 172, 256, 352, 768, 2304}) {
       if (n_in % std::max(format->block, format->integer ? 32 : 1) != 0) continue;
       for (int64_t n_out : {1, 15, 16, 17, 105, 130}) {
         const Stored w = stored_weight(*format, n_out, n_in, 7);
@@ -140,11 +145,12 @@ TEST(Parity, ExtremeActivations) {
 
 TEST(Parity, NaNActivationsReachTheOutput) {
   for (const WeightFormat* format : weight_formats()) {
-    const Stored w = stored_weight(*format, 16, 64, 4);
+    const int64_t n_in = whole_blocks(*format, 64);
+    const Stored w = stored_weight(*format, 16, n_in, 4);
     for (const std::string& isa : cpu_isas()) {
       for (const float bad : {NAN, INFINITY, -INFINITY}) {
         const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
-        Matrix x(2, 64, 5);
+        Matrix x(2, n_in, 5);
         x.values[7] = bad;
         Matrix y(2, 16);
         const Linear linear = *(*ops)->load_linear(w.weight, nullptr, Shard{});
@@ -370,13 +376,14 @@ TEST(Parity, AttendRowsAreIndependent) {
 
 TEST(Parity, EmbedAndRows) {
   for (const WeightFormat* format : weight_formats()) {
-    const Stored w = stored_weight(*format, 21, 96, 3);
+    const int64_t n_in = whole_blocks(*format, 96);
+    const Stored w = stored_weight(*format, 21, n_in, 3);
     compare("embed", 0.0, [&](Ops& ops) {
       const Linear table = *ops.load_linear(w.weight, nullptr, Shard{});
       std::vector<int32_t> ids = {20, 0, 16, 15, 15};
       std::vector<int32_t> picked = {4, 1};
-      Matrix y(5, 96);
-      Matrix z(2, 96);
+      Matrix y(5, n_in);
+      Matrix z(2, n_in);
       ops.embed(y.tensor(), ints(ids), table);
       ops.rows(z.tensor(), y.tensor(), ints(picked));
       std::vector<float> out = y.values;

@@ -93,7 +93,8 @@ class CpuOps final : public Ops {
   WeightStore store_;
   std::vector<int8_t> quants_;
   std::vector<float> quant_scales_;
-  std::vector<int32_t> quant_sums_;
+  std::vector<int32_t> quant_sums_, quant_half_sums_;
+  std::vector<float> quant_scaled_sums_;
   std::vector<SampleScratch> scratch_;
 };
 
@@ -191,12 +192,16 @@ QuantRows CpuOps::quantize(const Tensor& x) {
     quants_.resize(n * kPanelDepth);
     quant_scales_.resize(n);
     quant_sums_.resize(n);
+    quant_half_sums_.resize(2 * n);
+    quant_scaled_sums_.resize(n);
   }
-  QuantRows out{quants_.data(), quant_scales_.data(), quant_sums_.data(), n_groups};
-  for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
-    const int64_t at = i * n_groups;
-    row_.quantize_row(x.row<float>(i), n_groups, out.q + at * kPanelDepth, out.scale + at, out.sum + at);
-  });
+  const QuantRows out{.q = quants_.data(),
+                      .scale = quant_scales_.data(),
+                      .sum = quant_sums_.data(),
+                      .half_sum = quant_half_sums_.data(),
+                      .scaled_sum = quant_scaled_sums_.data(),
+                      .n_groups = n_groups};
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) { row_.quantize_row(x.row<float>(i), out, i); });
   return out;
 }
 

@@ -14,6 +14,9 @@ struct Q8_0 {
   static constexpr int kBlock = 32;
   static constexpr int kBytes = 34;
   static constexpr bool kInteger = true;
+  static constexpr int kGroup = 32;
+  static constexpr int kSuper = 1;
+  static constexpr bool kMins = false;
   static constexpr int kPanelBytes = kPanelRows * kPanelDepth;
   static constexpr int kPanelScaleBytes = kPanelRows * 2;
   static constexpr int kZero = 128;  // stored unsigned, so that u8·s8 dot products apply
@@ -49,14 +52,17 @@ struct Q8_0 {
     store_as<uint16_t>(out, load_as<uint16_t>(scales + 2 * row));
     for (int k = 0; k < kPanelDepth; ++k) out[2 + k] = panel[k / 4 * 64 + 4 * row + k % 4] ^ std::byte{0x80};
   }
-  template <class V>
-  static QR_INLINE typename V::U load_quad(const std::byte* panel, int j) {
-    return V::load_bytes(panel + 64 * j);
+  template <class V, int J>
+  static QR_INLINE typename V::U load_quad(const std::byte* panel) {
+    return V::load_bytes(panel + 64 * J);
   }
   template <class V>
-  static QR_INLINE typename V::F load_scale(const std::byte* scales) {
-    return V::load_f16(reinterpret_cast<const uint16_t*>(scales));
-  }
+  struct Scales {
+    const std::byte* at;
+    Scales() = default;
+    explicit QR_INLINE Scales(const std::byte* scales) : at(scales) {}
+    QR_INLINE typename V::F scale(int /*group*/) const { return V::load_f16(reinterpret_cast<const uint16_t*>(at)); }
+  };
 };
 
 }  // namespace quire

@@ -12,8 +12,10 @@ template <class V>
 struct Elementwise {
   using F = typename V::F;
 
-  static void quantize_row(const float* x, int64_t n_groups, int8_t* q, float* scale, int32_t* sum) {
-    for (int64_t g = 0; g < n_groups; ++g) {
+  static void quantize_row(const float* x, const QuantRows& out, int64_t row) {
+    for (int64_t g = 0; g < out.n_groups; ++g) {
+      const int64_t at = row * out.n_groups + g;
+      int8_t* q = out.q + at * 32;
       const F lo = V::load(x + g * 32);
       const F hi = V::load(x + g * 32 + 16);
       const float amax = V::max_of(V::max(V::abs(lo), V::abs(hi)));
@@ -22,12 +24,15 @@ struct Elementwise {
       const float bad = V::sum(poison);
       const bool finite = bad == 0.0F;
       const float inverse = finite && amax > 0.0F ? 127.0F / amax : 0.0F;
-      scale[g] = amax / 127.0F + bad;
+      const float scale = amax / 127.0F + bad;
       const F factor = V::set1(inverse);
-      typename V::I total = V::zero_i();
-      total = V::round_store(finite ? V::mul(lo, factor) : V::zero(), q + g * 32, total);
-      total = V::round_store(finite ? V::mul(hi, factor) : V::zero(), q + g * 32 + 16, total);
-      sum[g] = V::sum_i(total);
+      const int32_t first = V::sum_i(V::round_store(finite ? V::mul(lo, factor) : V::zero(), q, V::zero_i()));
+      const int32_t last = V::sum_i(V::round_store(finite ? V::mul(hi, factor) : V::zero(), q + 16, V::zero_i()));
+      out.scale[at] = scale;
+      out.sum[at] = first + last;
+      out.half_sum[2 * at] = first;
+      out.half_sum[2 * at + 1] = last;
+      out.scaled_sum[at] = scale * static_cast<float>(first + last);
     }
   }
 

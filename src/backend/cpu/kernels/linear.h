@@ -1,8 +1,17 @@
 // y = x·Wᵀ over panels of 16 outputs: a lane is an output, so no dot product needs a horizontal sum and every row of x
 // is summed over K in the same order whatever stands beside it (docs/numerics.md, "Linear").
-//   panel, integer formats: quants of all blocks, then scales of all blocks; float formats: [k][16] elements.
+//   panel, integer formats: quants of all blocks of 32 k, then scales of all blocks; float formats: [k][16] elements.
 //   K is cut into 8 block-aligned segments; each sums from zero in block order; a binary tree joins them.
 // The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
+//
+// AVX-512 instructions per block of 32 k in a tile of 2 panels × 4 rows, beside its 64 VPDPBUSD (whose activations are
+// broadcast from memory, or once for both panels):
+//                     start    unpacking    scales    per panel and row (8 of them)          VPDPBUSD of all
+//   Q8_0              4        16 loads     2         convert, mul, fma                24    64 of 110
+//   Q4_0              4        24           2         the same                         24    64 of 118
+//   Q4_K              4        24           12        and an fma for the min           32    64 of 136
+//   Q6_K              8        84           12        twice, for two groups of 16      48    64 of 216
+// Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block.
 #pragma once
 #include "backend/cpu/kernels/tables.h"
 #include "quant/f16.h"
@@ -26,13 +35,31 @@ QR_INLINE typename V::F fold_segments(const typename V::F* parts, int stride) {
   return sums[0];
 }
 
+// fn(Index<kFrom>{}), …, fn(Index<kTo − 1>{}): a loop whose index is a constant inside.
+template <int kIndex>
+struct Index {
+  static constexpr int kValue = kIndex;
+};
+template <int kFrom, int kTo, class Fn>
+QR_INLINE void unrolled(const Fn& fn) {
+  if constexpr (kFrom < kTo) {
+    fn(Index<kFrom>{});
+    unrolled<kFrom + 1, kTo>(fn);
+  }
+}
+
 template <class V, class W>
 struct LinearKernel {
   using F = typename V::F;
 
   static int64_t n_blocks(int64_t n_in) { return (n_in + kPanelDepth - 1) / kPanelDepth; }
   static int64_t panel_bytes(int64_t n_in) {
-    return (n_blocks(n_in) * (W::kPanelBytes + W::kPanelScaleBytes) + 63) / 64 * 64;
+    return (n_blocks(n_in) * W::kPanelBytes + scales_at(n_blocks(n_in)) + 63) / 64 * 64;
+  }
+  // Where in its panel's scales a block's super-block begins.
+  static int64_t scales_at(int64_t block) {
+    if constexpr (W::kInteger) return block / W::kSuper * W::kPanelScaleBytes;
+    return 0;
   }
 
   static void pack(const std::byte* const* rows, int64_t n_in, std::byte* panel) {
@@ -45,7 +72,7 @@ struct LinearKernel {
       }
       const int64_t block = k / kPanelDepth;
       if constexpr (W::kInteger) {
-        W::pack(at, panel + block * W::kPanelBytes, scales + block * W::kPanelScaleBytes);
+        W::pack(at, panel + block * W::kPanelBytes, scales + scales_at(block));
       } else {
         const int64_t left = n_in - k;
         W::pack(at, left < kDepth ? static_cast<int>(left) : kDepth, panel + block * W::kPanelBytes);
@@ -60,7 +87,7 @@ struct LinearKernel {
     for (int64_t k = 0; k < n_in; k += kDepth) {
       const int64_t block = k / kPanelDepth;
       if constexpr (W::kInteger) {
-        W::unpack(panel + block * W::kPanelBytes, scales + block * W::kPanelScaleBytes, row, stored);
+        W::unpack(panel + block * W::kPanelBytes, scales + scales_at(block), row, stored);
         W::decode(stored, out + k);
       } else {
         const int depth = n_in - k < kDepth ? static_cast<int>(n_in - k) : kDepth;
@@ -76,37 +103,85 @@ struct LinearKernel {
     int64_t row, begin, end;
   };
 
+  // What a tile of P panels × M rows reads, from its first panel's block 0 and its first row's group 0 on.
+  struct Sources {
+    const std::byte* quants;
+    const std::byte* scales;
+    int64_t panel_stride;
+    QuantRows x;
+  };
+
+  // Group h of block b (the only one, or its first or last 16 numbers) onto the sums.
+  template <int P, int M, int kHalf, class Scales>
+  static QR_INLINE void add_group(const Sources& from, int64_t b, const Scales* scales, F* acc) {
+    constexpr int kQuads = W::kGroup / 4;
+    constexpr int kHalves = kPanelDepth / W::kGroup;
+    const int64_t n_groups = from.x.n_groups;
+    const int32_t* sums = kHalves == 1 ? from.x.sum : from.x.half_sum;
+    typename V::I dot[P * M];
+    for (int m = 0; m < M; ++m) {
+      const int32_t sum = sums[(m * n_groups + b) * kHalves + kHalf];
+      for (int p = 0; p < P; ++p) dot[p * M + m] = V::template start<W::kZero, W::kMax>(sum);
+    }
+    unrolled<kHalf * kQuads, (kHalf + 1) * kQuads>([&](auto j) __attribute__((always_inline)) {
+      typename V::U w[P];
+      for (int p = 0; p < P; ++p) {
+        w[p] = W::template load_quad<V, j.kValue>(from.quants + p * from.panel_stride + b * W::kPanelBytes);
+      }
+      for (int m = 0; m < M; ++m) {
+        int32_t quad;
+        __builtin_memcpy(&quad, from.x.q + (m * n_groups + b) * kPanelDepth + 4 * j.kValue, 4);
+        for (int p = 0; p < P; ++p) dot[p * M + m] = V::template dot4<W::kZero, W::kMax>(dot[p * M + m], w[p], quad);
+      }
+    });
+    const int group = static_cast<int>(b % W::kSuper) * kHalves + kHalf;
+    for (int p = 0; p < P; ++p) {
+      const F ws = scales[p].scale(group);
+      for (int m = 0; m < M; ++m) {
+        const F s = V::mul(ws, V::set1(from.x.scale[m * n_groups + b]));
+        acc[p * M + m] = V::fma(V::to_float(dot[p * M + m]), s, acc[p * M + m]);
+      }
+    }
+    if constexpr (W::kMins) {
+      for (int p = 0; p < P; ++p) {
+        const F min = scales[p].min(group);
+        for (int m = 0; m < M; ++m) {
+          const int64_t at = m * n_groups + b;
+          const float scaled_sum = kHalves == 1
+                                       ? from.x.scaled_sum[at]
+                                       : from.x.scale[at] * static_cast<float>(from.x.half_sum[2 * at + kHalf]);
+          acc[p * M + m] = V::fma(min, V::set1(scaled_sum), acc[p * M + m]);
+        }
+      }
+    }
+  }
+
   template <int P, int M>
   static QR_INLINE void integer_segment(const LinearTask& task, const Segment& at, F* out) {
+    using Scales = typename W::template Scales<V>;
     F acc[P * M];
     for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
-    const int64_t n_groups = task.xq.n_groups;
-    const int8_t* xq = task.xq.q + at.row * n_groups * kPanelDepth;
-    const float* xs = task.xq.scale + at.row * n_groups;
-    const int32_t* xsum = task.xq.sum + at.row * n_groups;
-    const std::byte* scales = at.panel + n_groups * W::kPanelBytes;
-    for (int64_t b = at.begin; b < at.end; ++b) {
-      typename V::I dot[P * M];
-      for (int p = 0; p < P; ++p) {
-        for (int m = 0; m < M; ++m) dot[p * M + m] = V::template start<W::kZero, W::kMax>(xsum[m * n_groups + b]);
+    const int64_t first = at.row * task.xq.n_groups;
+    const Sources from{.quants = at.panel,
+                       .scales = at.panel + task.xq.n_groups * W::kPanelBytes,
+                       .panel_stride = task.panel_stride,
+                       .x = {.q = task.xq.q + first * kPanelDepth,
+                             .scale = task.xq.scale + first,
+                             .sum = task.xq.sum + first,
+                             .half_sum = task.xq.half_sum + 2 * first,
+                             .scaled_sum = task.xq.scaled_sum + first,
+                             .n_groups = task.xq.n_groups}};
+    for (int64_t b = at.begin; b < at.end;) {
+      Scales scales[P];
+      for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride + scales_at(b));
+      int64_t stop = b + 1;
+      if constexpr (W::kSuper > 1) {
+        stop = (b / W::kSuper + 1) * W::kSuper;
+        stop = stop < at.end ? stop : at.end;
       }
-      for (int j = 0; j < kPanelDepth / 4; ++j) {
-        typename V::U w[P];
-        for (int p = 0; p < P; ++p) {
-          w[p] = W::template load_quad<V>(at.panel + p * task.panel_stride + b * W::kPanelBytes, j);
-        }
-        for (int m = 0; m < M; ++m) {
-          int32_t quad;
-          __builtin_memcpy(&quad, xq + (m * n_groups + b) * kPanelDepth + 4 * j, 4);
-          for (int p = 0; p < P; ++p) dot[p * M + m] = V::template dot4<W::kZero, W::kMax>(dot[p * M + m], w[p], quad);
-        }
-      }
-      for (int p = 0; p < P; ++p) {
-        const F ws = W::template load_scale<V>(scales + p * task.panel_stride + b * W::kPanelScaleBytes);
-        for (int m = 0; m < M; ++m) {
-          const F s = V::mul(ws, V::set1(xs[m * n_groups + b]));
-          acc[p * M + m] = V::fma(V::to_float(dot[p * M + m]), s, acc[p * M + m]);
-        }
+      for (; b < stop; ++b) {
+        add_group<P, M, 0>(from, b, scales, acc);
+        if constexpr (W::kGroup < kPanelDepth) add_group<P, M, 1>(from, b, scales, acc);
       }
     }
     for (int i = 0; i < P * M; ++i) out[i] = acc[i];

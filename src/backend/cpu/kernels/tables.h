@@ -9,11 +9,14 @@
 
 namespace quire {
 
-// Activation rows quantised in groups of 32: value = scale · q. Row r's data start at r · (n_groups · 32 | n_groups).
+// Activation rows quantised in groups of 32: value = scale · q. Row r's data start at r · n_groups times what a group
+// has.
 struct QuantRows {
-  int8_t* q = nullptr;
-  float* scale = nullptr;
-  int32_t* sum = nullptr;  // Σ q of each group
+  int8_t* q = nullptr;          // 32 a group
+  float* scale = nullptr;       // 1
+  int32_t* sum = nullptr;       // 1: Σ q
+  int32_t* half_sum = nullptr;  // 2: Σ q of its first and of its last 16
+  float* scaled_sum = nullptr;  // 1: scale · Σ q
   int64_t n_groups = 0;
 };
 
@@ -70,7 +73,7 @@ struct AttentionKernels {
 };
 
 struct ElementwiseKernels {
-  void (*quantize_row)(const float* x, int64_t n_groups, int8_t* q, float* scale, int32_t* sum);
+  void (*quantize_row)(const float* x, const QuantRows& out, int64_t row);
   void (*rms_norm_row)(float* y, const float* x, const float* w, int64_t n, float eps);
   void (*add_row)(float* x, const float* delta, int64_t n);
   void (*scale_row)(float* x, int64_t n, float factor);

@@ -101,6 +101,29 @@ struct Vec {
     return {_mm256_add_epi32(acc.a, dot_half<kZero, kMax>(weights.a, x)),
             _mm256_add_epi32(acc.b, dot_half<kZero, kMax>(weights.b, x))};
   }
+  template <int kShift, int kMask>
+  static U bits(U x) {
+    return {bits_of<kShift, kMask>(x.a), bits_of<kShift, kMask>(x.b)};
+  }
+  static U either(U x, U y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
+  template <uint64_t kLowWord, uint64_t kHighWord>
+  static U look_up(U x) {
+    const __m128i words = _mm_set_epi64x(static_cast<int64_t>(kHighWord), static_cast<int64_t>(kLowWord));
+    const __m256i table = _mm256_broadcastsi128_si256(words);
+    return {_mm256_shuffle_epi8(table, x.a), _mm256_shuffle_epi8(table, x.b)};
+  }
+  static F load_i8(const std::byte* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+  }
+  template <int kShift>
+  static F load_nibbles(const std::byte* p) {
+    const __m128i words = _mm_srli_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), kShift);
+    const __m128i bytes = _mm_and_si128(words, _mm_set1_epi8(15));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+  }
   static F to_float(I v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
   static I round_store(F v, int8_t* to, I acc) {
     const __m256i a = _mm256_cvtps_epi32(v.a);
@@ -119,6 +142,12 @@ struct Vec {
   }
 
  private:
+  template <int kShift, int kMask>
+  static __m256i bits_of(__m256i x) {
+    if constexpr (kShift > 0) x = _mm256_srli_epi16(x, kShift);
+    if constexpr (kShift < 0) x = _mm256_slli_epi16(x, -kShift);
+    return _mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(kMask)));
+  }
   static __m256i first(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }

@@ -68,6 +68,29 @@ struct Vec {
   static I dot4(I acc, U weights, int32_t quad) {
     return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(quad));
   }
+  // Each byte's (x >> kShift) & kMask, to the left where kShift is negative. The shift is one of 16-bit words: kMask
+  // must not take in bits that come from the neighbour.
+  template <int kShift, int kMask>
+  static U bits(U x) {
+    if constexpr (kShift > 0) x = _mm512_srli_epi16(x, kShift);
+    if constexpr (kShift < 0) x = _mm512_slli_epi16(x, -kShift);
+    return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(kMask)));
+  }
+  static U either(U a, U b) { return _mm512_or_si512(a, b); }
+  // Byte number i < 16 of the two words, for each byte i of x.
+  template <uint64_t kLowWord, uint64_t kHighWord>
+  static U look_up(U x) {
+    const __m128i table = _mm_set_epi64x(static_cast<int64_t>(kHighWord), static_cast<int64_t>(kLowWord));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x);
+  }
+  static F load_i8(const std::byte* p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  template <int kShift>
+  static F load_nibbles(const std::byte* p) {  // (16 bytes >> kShift) & 15
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(wide, kShift), _mm512_set1_epi32(15)));
+  }
   static F to_float(I v) { return _mm512_cvtepi32_ps(v); }
   // Rounds 16 floats to nearest even; stores the low byte of each and returns their int32 sum's lanes added to acc.
   static I round_store(F v, int8_t* to, I acc) {

@@ -116,6 +116,30 @@ struct Vec {
     }
     return acc;
   }
+  template <class Fn>
+  static U each_byte(Fn fn) {
+    U out;
+    for (int i = 0; i < 64; ++i) out.v[i] = static_cast<uint8_t>(fn(i));
+    return out;
+  }
+  template <int kShift, int kMask>
+  static U bits(U x) {
+    return each_byte([&](int i) { return (kShift > 0 ? x.v[i] >> kShift : x.v[i] << -kShift) & kMask; });
+  }
+  static U either(U x, U y) {
+    return each_byte([&](int i) { return x.v[i] | y.v[i]; });
+  }
+  template <uint64_t kLowWord, uint64_t kHighWord>
+  static U look_up(U x) {
+    return each_byte([&](int i) { return (x.v[i] < 8 ? kLowWord : kHighWord) >> (8 * (x.v[i] % 8)) & 0xff; });
+  }
+  static F load_i8(const std::byte* p) {
+    return each([&](int i) { return static_cast<float>(static_cast<int8_t>(p[i])); });
+  }
+  template <int kShift>
+  static F load_nibbles(const std::byte* p) {
+    return each([&](int i) { return static_cast<float>(static_cast<uint8_t>(p[i]) >> kShift & 15); });
+  }
   static F to_float(I x) {
     return each([&](int i) { return static_cast<float>(x.v[i]); });
   }

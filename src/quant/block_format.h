@@ -1,0 +1,123 @@
+// Integer formats whose file block is 32 numbers with one scale, and an offset where they have one:
+//   value = d · level(number) + m
+// A format derives from this and says how its file block is cut into parts (split, join) and how one is made (encode).
+#pragma once
+#include "quant/levels.h"
+#include "quant/panel.h"
+#include "quant/search.h"
+
+namespace quire {
+
+struct BlockParts {
+  uint8_t q[32];
+  uint16_t d;  // half precision, unless the format widens it otherwise
+  uint16_t m;  // half precision
+};
+
+template <class T, class LevelsOf, class NumbersOf, bool kHasMins>
+struct BlockFormat {
+  using Levels = LevelsOf;
+  using Numbers = NumbersOf;
+  static constexpr int kBlock = 32;
+  static constexpr bool kInteger = true;
+  static constexpr int kGroup = 32;
+  static constexpr int kSuper = 1;
+  static constexpr bool kMins = kHasMins;
+  static constexpr int kPanelBytes = Numbers::kBytes;
+  static constexpr int kPanelScaleBytes = kPanelRows * (kMins ? 4 : 2);
+  static constexpr int kZero = Levels::kZero;
+  static constexpr int kMax = Levels::kMax;
+
+  static QR_INLINE float widen(uint16_t d) { return f16_to_f32(d); }
+  template <class V>
+  static QR_INLINE typename V::F load_wide(const std::byte* from) {
+    return V::load_f16(reinterpret_cast<const uint16_t*>(from));
+  }
+
+  static QR_INLINE void decode(const std::byte* block, float* out) {
+    BlockParts parts;
+    T::split(block, parts);
+    const float d = T::widen(parts.d);
+    for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(Levels::value(parts.q[i]));
+    if constexpr (kMins) {
+      const float m = f16_to_f32(parts.m);
+      for (int i = 0; i < kBlock; ++i) out[i] += m;
+    }
+  }
+
+  // scales: 16 d, then 16 m.
+  static QR_INLINE void pack(const std::byte* const* rows, std::byte* panel, std::byte* scales) {
+    for (int r = 0; r < kPanelRows; ++r) {
+      BlockParts parts{};
+      if (rows[r] != nullptr) T::split(rows[r], parts);
+      Numbers::put(parts.q, r, panel);
+      store_as<uint16_t>(scales + 2 * r, parts.d);
+      if constexpr (kMins) store_as<uint16_t>(scales + 2 * kPanelRows + 2 * r, parts.m);
+    }
+  }
+  static QR_INLINE void unpack(const std::byte* panel, const std::byte* scales, int row, std::byte* out) {
+    BlockParts parts{};
+    Numbers::get(panel, row, parts.q);
+    parts.d = load_as<uint16_t>(scales + 2 * row);
+    if constexpr (kMins) parts.m = load_as<uint16_t>(scales + 2 * kPanelRows + 2 * row);
+    T::join(parts, out);
+  }
+
+  template <class V, int J>
+  static QR_INLINE typename V::U load_quad(const std::byte* panel) {
+    return Levels::template bytes<V>(Numbers::template quad<V, J>(panel));
+  }
+  template <class V>
+  struct Scales {
+    const std::byte* at;
+    Scales() = default;
+    explicit QR_INLINE Scales(const std::byte* scales) : at(scales) {}
+    QR_INLINE typename V::F scale(int /*group*/) const { return T::template load_wide<V>(at); }
+    QR_INLINE typename V::F min(int /*group*/) const {
+      return V::load_f16(reinterpret_cast<const uint16_t*>(at + 2 * kPanelRows));
+    }
+  };
+
+ protected:
+  // The numbers of x at the scale and offset that `parts` holds.
+  static void choose_numbers(const float* x, BlockParts& parts) {
+    const float d = T::widen(parts.d);
+    const float inverse = d != 0 ? 1.0F / d : 0.0F;
+    const float m = kMins ? f16_to_f32(parts.m) : 0.0F;
+    for (int i = 0; i < kBlock; ++i) parts.q[i] = Levels::number(Levels::nearest((x[i] - m) * inverse));
+  }
+  static void encode_block(const float* x, std::byte* block) {
+    BlockParts parts{};
+    if constexpr (kMins) {
+      const LineFit fit = fit_line<Levels>(x, kBlock, INFINITY);
+      parts.d = f32_to_f16(fit.scale);
+      parts.m = f32_to_f16(fit.min);
+    } else {
+      parts.d = f32_to_f16(fit_scale<Levels>(x, kBlock));
+    }
+    choose_numbers(x, parts);
+    T::join(parts, block);
+  }
+};
+
+// Low four bits of 32 numbers: byte i holds those of numbers i and 16 + i. Bits beyond them are left as they are.
+QR_INLINE void split_nibbles(const std::byte* from, uint8_t* q) {
+  for (int i = 0; i < 16; ++i) {
+    q[i] = static_cast<uint8_t>(from[i]) & 15;
+    q[16 + i] = static_cast<uint8_t>(from[i]) >> 4;
+  }
+}
+QR_INLINE void join_nibbles(const uint8_t* q, std::byte* to) {
+  for (int i = 0; i < 16; ++i) to[i] = static_cast<std::byte>((q[i] & 15) | (q[16 + i] & 15) << 4);
+}
+// The fifth bit of 32 numbers, bit i that of number i.
+QR_INLINE void split_fifth_bits(uint32_t bits, uint8_t* q) {
+  for (int i = 0; i < 32; ++i) q[i] = static_cast<uint8_t>(q[i] | (bits >> i & 1) << 4);
+}
+QR_INLINE uint32_t join_fifth_bits(const uint8_t* q) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 32; ++i) bits |= static_cast<uint32_t>(q[i] >> 4 & 1) << i;
+  return bits;
+}
+
+}  // namespace quire
