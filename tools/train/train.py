@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains a bundled model: makes tokenizer and text where they are missing, trains, resumes where it stopped.
 
-    tools/train/train.py --shape small --out build/train/small                    to the end, or until interrupted
-    tools/train/train.py --shape small --out build/train/small --minutes 150      ... or until the time is up
+    tools/train/train.py --shape small                    to the end, or until interrupted
+    tools/train/train.py --shape small --minutes 150      ... or until the time is up
 
 Run it again with the same --out and it goes on from the last checkpoint: same text, same order, same schedule. The text
 comes in three phases, most of it short, then longer, then up to the whole context, so that few steps pay for long
@@ -192,10 +192,22 @@ class Trainer:
         return self.phase == len(PHASES)
 
 
+def multiplies_bf16(device: str) -> bool:
+    """Without such units PyTorch emulates them, many times slower than f32."""
+    if device != 'cpu':
+        return True
+    try:
+        with open('/proc/cpuinfo', encoding='utf-8') as f:
+            flags = next((line for line in f if line.startswith('flags')), '').split()
+    except OSError:
+        return False
+    return 'avx512_bf16' in flags or 'amx_bf16' in flags
+
+
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('--shape', choices=sorted(SHAPES), default='small')
-    parser.add_argument('--out', required=True, help='folder of the checkpoint, the log and the curve')
+    parser.add_argument('--out', help='folder of the checkpoint, the log and the curve (default: build/train/SHAPE)')
     parser.add_argument('--data', help='folder of the generated text (default: data beside --out)')
     parser.add_argument('--tokenizer', help='tokenizer.json (default: beside --out, made when missing)')
     parser.add_argument('--tokens', type=lambda t: int(float(t)), help='to train on, all phases together')
@@ -209,10 +221,12 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument('--threads', type=int, default=os.cpu_count())
     parser.add_argument('--processes', type=int, default=os.cpu_count(), help='that make text')
     parser.add_argument('--device', default='cuda' if torch.cuda.is_available() else 'cpu')
-    parser.add_argument('--precision', choices=['bf16', 'f32'], default='bf16', help='of the products; weights stay f32')
+    parser.add_argument('--precision', choices=['bf16', 'f32'],
+                        help='of the products; weights stay f32 (default: bf16 where the device multiplies it)')
     parser.add_argument('--compile', action='store_true', help='torch.compile: worth its minute on a GPU')
     args = parser.parse_args(argv)
-    args.out = os.path.abspath(args.out)
+    args.out = os.path.abspath(args.out or os.path.join(HERE, '..', '..', 'build', 'train', args.shape))
+    args.precision = args.precision or ('bf16' if multiplies_bf16(args.device) else 'f32')
     beside = os.path.dirname(args.out)
     args.data = args.data or os.path.join(beside, 'data')
     args.tokenizer = args.tokenizer or os.path.join(beside, 'tokenizer.json')
