@@ -21,7 +21,7 @@ int64_t max_blocks(const Plan& plan) {
 
 int64_t batch_bytes(int64_t n_tokens, int64_t n_seqs, int64_t n_ctx, int block_tokens) {
   const int64_t table = n_seqs * (n_ctx / block_tokens + 2);
-  return (6 * n_tokens + n_seqs + 1 + table) * 4 + 16 * Arena::kAlign;
+  return (7 * n_tokens + n_seqs + 1 + table) * 4 + 16 * Arena::kAlign;
 }
 
 Batch build_batch(const Plan& plan, int block_tokens, Arena& arena) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <string>
@@ -13,6 +15,7 @@
 #include "engine/inbox.h"
 #include "engine/limits.h"
 #include "engine/scheduler.h"
+#include "sample/rules.h"
 
 namespace quire {
 namespace {
@@ -62,6 +65,9 @@ class LoopEngine final : public Engine {
  private:
   void drain(int64_t now_ns);
   void forward(const Plan& plan);
+  void find_prompt_rows(const Plan& plan);
+  void score_prompts(const Tensor& x, const Pass& pass);
+  void emit_scores();
   void emit(Sequence& seq, Sampled& sampled);
   void finish(Ended ended, int64_t now_ns);
   void record(EngineInput::Kind kind, SeqId seq, int64_t time_ns, const Request* request = nullptr) {
@@ -92,6 +98,13 @@ class LoopEngine final : public Engine {
   std::vector<Message> messages_;
   std::vector<SampleParams> params_;
   std::vector<Sampled> sampled_;
+  struct PromptRow {
+    Sequence* seq;
+    int32_t row;   // of the step; its logits are for
+    int position;  // this token of the prompt
+  };
+  std::vector<PromptRow> prompt_rows_;
+  std::vector<Sampled> scored_;  // of prompt_rows_
   std::vector<Ended> ended_;
   TokenEvent event_;
   EngineStats counts_;
@@ -108,6 +121,9 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
     --n_inbox_;
     return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
   }
+  auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
+  request.rules.insert(request.rules.begin(), std::make_move_iterator(rules.begin()),
+                       std::make_move_iterator(rules.end()));
   auto seq = std::make_unique<Sequence>();
   seq->submitted_ns = env_.clock->now_ns();
   seq->tokens = request.prompt;
@@ -178,6 +194,8 @@ void LoopEngine::forward(const Plan& plan) {
   const Batch batch = build_batch(plan, options_.block_tokens, arena_);
   Pass pass{&batch, cache_.view(), &arena_, &ops_};
   const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, model_.info().n_layers}, pass);
+  find_prompt_rows(plan);
+  if (!prompt_rows_.empty()) score_prompts(x, pass);
   sampled_.resize(static_cast<size_t>(plan.n_out));
   if (plan.n_out == 0) return;
   params_.clear();
@@ -188,8 +206,58 @@ void LoopEngine::forward(const Plan& plan) {
     seq.edits.sparse = seq.request.sampling.logit_bias;
     for (const auto& rule : seq.request.rules) rule->edits(seq.edits);
     params_.push_back(sample_params(seq.request.sampling, static_cast<int64_t>(seq.tokens.size()), &seq.edits));
+    for (const auto& rule : seq.request.rules) rule->shape(params_.back());
   }
   ops_.sample(sampled_, model_.head(x, pass), params_);
+}
+
+void LoopEngine::find_prompt_rows(const Plan& plan) {
+  prompt_rows_.clear();
+  int32_t first = 0;
+  for (const Grant& grant : plan.grants) {
+    Sequence& seq = *grant.seq;
+    for (int i = 0; i < grant.n_tokens && seq.wants_scores(); ++i) {
+      const int position = seq.n_computed + i + 1;
+      if (position >= seq.n_scored && position < seq.n_prompt) prompt_rows_.push_back({&seq, first + i, position});
+    }
+    first += grant.n_tokens;
+  }
+}
+
+// The logits of as many rows at a time as a step may have outputs: never a matrix of prompt × vocabulary.
+void LoopEngine::score_prompts(const Tensor& x, const Pass& pass) {
+  const auto most = static_cast<size_t>(std::min(options_.max_seqs, options_.step_tokens));
+  if (scored_.size() < prompt_rows_.size()) scored_.resize(prompt_rows_.size());
+  for (size_t at = 0; at < prompt_rows_.size(); at += most) {
+    const size_t n = std::min(most, prompt_rows_.size() - at);
+    const int64_t mark = arena_.mark();
+    Batch batch = *pass.batch;
+    batch.out_rows = arena_.alloc(DType::i32, {static_cast<int64_t>(n)});
+    params_.clear();
+    for (size_t i = 0; i < n; ++i) {
+      const PromptRow& row = prompt_rows_[at + i];
+      batch.out_rows.ptr<int32_t>()[i] = row.row;
+      SampleParams& params = params_.emplace_back();
+      params.forced = row.seq->tokens[static_cast<size_t>(row.position)];
+      params.n_top = row.seq->request.sampling.n_prompt_logprobs;
+    }
+    const Tensor logits = model_.head(x, Pass{&batch, pass.kv, &arena_, &ops_});
+    ops_.sample(std::span(scored_).subspan(at, n), logits, params_);
+    arena_.release(mark);
+  }
+}
+
+void LoopEngine::emit_scores() {
+  for (size_t i = 0; i < prompt_rows_.size(); ++i) {
+    const PromptRow& row = prompt_rows_[i];
+    event_.id = row.seq->tokens[static_cast<size_t>(row.position)];
+    event_.logprob = scored_[i].ok ? scored_[i].logprob : -std::numeric_limits<float>::infinity();
+    event_.prompt = true;
+    std::swap(event_.top, scored_[i].top);
+    row.seq->n_scored = row.position + 1;
+    row.seq->sink->on_token(row.seq->id, event_);
+  }
+  event_.prompt = false;
 }
 
 void LoopEngine::emit(Sequence& seq, Sampled& sampled) {
@@ -231,6 +299,7 @@ bool LoopEngine::step() {
     record(EngineInput::Kind::clock, 0, now);
     ++counts_.n_steps;
     ended_.clear();
+    emit_scores();
     scheduler_.commit(sampled_, now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
     for (Ended& ended : ended_) finish(std::move(ended), now);
     publish(now - start);

@@ -18,8 +18,16 @@ Status check_ids(const Request& request, int n_vocab) {
   for (const Token id : request.prompt) {
     if (outside(id)) return refuse("the prompt", id);
   }
-  for (const Edit& edit : request.sampling.logit_bias) {
+  const SamplingParams& sampling = request.sampling;
+  for (const Edit& edit : sampling.logit_bias) {
     if (outside(edit.id)) return refuse("logit_bias", edit.id);
+  }
+  for (const Token id : sampling.allowed_ids) {
+    if (outside(id)) return refuse("allowed_token_ids", id);
+  }
+  for (const std::vector<Token>& word : sampling.bad_words) {
+    const auto at = std::find_if(word.begin(), word.end(), outside);
+    if (at != word.end()) return refuse("bad_words", *at);
   }
   return {};
 }

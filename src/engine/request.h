@@ -16,13 +16,14 @@ namespace quire {
 struct Request {
   std::vector<Token> prompt;  // not empty, every id in the vocabulary
   SamplingParams sampling;
-  int max_tokens = 16;           // ≥ 1
-  std::vector<Token> stop_ids;   // end the sequence, are not part of the text
-  bool ignore_eos = false;       // serve puts the model's end tokens into stop_ids unless this is set
-  std::unique_ptr<EndRule> end;  // may be null
-  std::vector<std::unique_ptr<LogitsRule>> rules;
-  uint64_t cache_salt = 0;  // separates who may share cached prefixes; 0: everybody
+  int max_tokens = 16;                             // ≥ 1
+  std::vector<Token> stop_ids;                     // end the sequence, are not part of the text
+  bool ignore_eos = false;                         // serve puts the model's end tokens into stop_ids unless this is set
+  std::unique_ptr<EndRule> end;                    // may be null
+  std::vector<std::unique_ptr<LogitsRule>> rules;  // beside those that `sampling` asks for; act after them
+  uint64_t cache_salt = 0;                         // separates who may share cached prefixes; 0: everybody
   int priority = 0;
+  bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
 };
 
 // Why a token was computed; every computed row has exactly one.
@@ -58,6 +59,7 @@ struct TokenEvent {
   Token id = -1;
   float logprob = 0.0F;
   std::vector<TopLogprob> top;
+  bool prompt = false;  // a token of the prompt, where sampling.n_prompt_logprobs asks for them: all but the first
 };
 
 enum class Finish : uint8_t { stop, length, cancelled, error };
@@ -74,6 +76,7 @@ struct Usage {
 class EventSink {
  public:
   virtual ~EventSink() = default;
+  // The prompt's, where asked for, come first and in order.
   virtual void on_token(SeqId, const TokenEvent&) = 0;
   // Exactly once, last. `error` is empty unless finish is Finish::error; then it may be shown to the user.
   virtual void on_finish(SeqId, Finish, const Usage&, const std::string& error) = 0;

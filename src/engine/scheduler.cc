@@ -169,7 +169,7 @@ void Scheduler::admit(int64_t now_ns) {
 // Takes what is cached and grants the next of it, or lets it wait for a leader; false, with nothing changed, where
 // there is no room yet.
 bool Scheduler::admit_one(Sequence& seq, int budget) {
-  const int n_known = cache_.match(seq.kv, prefix_of(seq));
+  const int n_known = seq.may_match() ? cache_.match(seq.kv, prefix_of(seq)) : 0;
   // Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
   // preempted at once. Alone: what submit() found to fit.
   const int n_all = static_cast<int>(seq.tokens.size()) + (running_.empty() ? 0 : 1);
@@ -206,7 +206,7 @@ void Scheduler::take_known(Sequence& seq, int n_known) {
 // block more than what `seq` has. They compare from there on: below it equal pasts are equal blocks.
 void Scheduler::find_leader(Sequence& seq) {
   seq.leader = 0;
-  if (!options_.prefix_cache) return;
+  if (!options_.prefix_cache || !seq.may_match()) return;
   const int block = cache_.block_tokens();
   const int n_have = seq.n_computed;
   for (const auto& other : running_) {
@@ -305,7 +305,10 @@ bool Scheduler::take_token(
     return true;
   }
   seq.tokens.push_back(sampled.token);
-  for (const auto& rule : request.rules) rule->accept(sampled.token);
+  for (const auto& rule : request.rules) {
+    rule->observe(sampled);
+    rule->accept(sampled.token);
+  }
   const bool stopped = request.end != nullptr && request.end->accept(sampled.token);
   emit(seq, sampled);
   if (stopped) {

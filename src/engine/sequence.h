@@ -19,6 +19,7 @@ struct Sequence {
   int n_prompt = 0;
   int n_computed = 0;       // leading tokens whose keys and values are in the cache
   int n_ever_computed = 0;  // the most that n_computed ever was: below it a row is a recomputation
+  int n_scored = 1;  // leading prompt tokens whose logprob was told, where they are asked for; the first has none
   SeqKv kv;
   LogitEdits edits;
 
@@ -37,6 +38,9 @@ struct Sequence {
   int n_hit = 0;            // prompt tokens that the tree has, as of plan number probed_plan; a policy's hint
   int64_t probed_plan = 0;  // 0: never looked up
 
+  // Logits of prompt tokens are still wanted: cached rows have none, so nothing may be matched until then.
+  bool wants_scores() const { return request.sampling.n_prompt_logprobs >= 0 && n_scored < n_prompt; }
+  bool may_match() const { return !wants_scores() && (request.match_prefix || admitted); }
   int n_pending() const { return static_cast<int>(tokens.size() + draft.size()) - n_computed; }
   int n_generated() const { return static_cast<int>(tokens.size()) - n_prompt; }
 };

@@ -17,7 +17,7 @@
 #include "engine/engine.h"
 #include "model/model.h"
 #include "ops/sample_row.h"
-#include "sample/sampling_params.h"
+#include "sample/rules.h"
 
 namespace quire {
 
@@ -36,21 +36,8 @@ inline void test_logits(uint64_t state, bool poisoned, float* out) {
   if (!poisoned) out[kPoison] = -1e4F;  // only a prompt brings it in
 }
 
-inline void test_sample(const float* logits, const SampleParams& params, SampleScratch& scratch, Sampled& out) {
-  const SampleKernels kernels{[](const float* x, int64_t n) {
-                                float max = x[0];
-                                for (int64_t i = 0; i < n; ++i) max = std::isnan(x[i]) || x[i] > max ? x[i] : max;
-                                return max;
-                              },
-                              [](float* to, const float* x, int64_t n, float max, float factor) {
-                                float sum = 0;
-                                for (int64_t i = 0; i < n; ++i) {
-                                  const float p = std::exp((x[i] - max) * factor);
-                                  if (to != nullptr) to[i] = p;
-                                  sum += p;
-                                }
-                                return sum;
-                              }};
+inline void test_sample(float* logits, const SampleParams& params, SampleScratch& scratch, Sampled& out) {
+  static const SampleKernels kernels = plain_sample_kernels();
   sample_row({logits, kTestVocab}, params, kernels, scratch, out);
 }
 
@@ -201,14 +188,20 @@ inline Answer alone(const Request& request, int n_ctx) {
     poisoned |= id == kPoison;
   };
   for (const Token id : request.prompt) take(id);
+  const auto own = make_rules({request.sampling, request.prompt, request.stop_ids, kTestVocab});
+  std::vector<LogitsRule*> rules;
+  for (const auto& rule : own) rules.push_back(rule.get());
+  for (const auto& rule : request.rules) rules.push_back(rule.get());
   SampleScratch scratch;
   std::vector<float> logits(kTestVocab);
   for (size_t n = request.prompt.size();; ++n) {
     test_logits(state, poisoned, logits.data());
     LogitEdits edits{{}, request.sampling.logit_bias};
-    for (const auto& rule : request.rules) rule->edits(edits);
+    for (const LogitsRule* rule : rules) rule->edits(edits);
     Sampled sampled;
-    test_sample(logits.data(), sample_params(request.sampling, static_cast<int64_t>(n), &edits), scratch, sampled);
+    SampleParams params = sample_params(request.sampling, static_cast<int64_t>(n), &edits);
+    for (const LogitsRule* rule : rules) rule->shape(params);
+    test_sample(logits.data(), params, scratch, sampled);
     if (!sampled.ok) out.finish = Finish::error;
     if (!sampled.ok) return out;
     const auto& stops = request.stop_ids;
@@ -216,7 +209,10 @@ inline Answer alone(const Request& request, int n_ctx) {
     if (out.finish == Finish::stop) return out;
     out.tokens.push_back(sampled.token);
     out.logprobs.push_back(sampled.logprob);
-    for (const auto& rule : request.rules) rule->accept(sampled.token);
+    for (LogitsRule* rule : rules) {
+      rule->observe(sampled);
+      rule->accept(sampled.token);
+    }
     if (request.end != nullptr && request.end->accept(sampled.token)) out.finish = Finish::stop;
     const bool full = static_cast<int>(n) + 1 >= n_ctx || static_cast<int>(out.tokens.size()) >= request.max_tokens;
     if (out.finish == Finish::stop || full) return out;

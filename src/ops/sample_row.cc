@@ -4,123 +4,148 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/sample_filters.h"
+
 namespace quire {
 namespace {
 
-using Candidate = SampleScratch::Candidate;
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-bool larger(const Candidate& a, const Candidate& b) { return a.p != b.p ? a.p > b.p : a.id < b.id; }
-
-Token argmax(std::span<const float> x, float max) {
-  const auto at = std::find(x.begin(), x.end(), max);
-  return at == x.end() ? -1 : static_cast<Token>(at - x.begin());
+bool plain_block_max(float* out, const float* x, int64_t n) {
+  bool ok = true;
+  for (int64_t begin = 0; begin < n; begin += kSampleBlock) {
+    float max = kNone;
+    for (int64_t i = begin; i < std::min(n, begin + kSampleBlock); ++i) {
+      ok = ok && x[i] < std::numeric_limits<float>::infinity();
+      max = std::max(max, x[i]);
+    }
+    out[begin / kSampleBlock] = max;
+  }
+  return ok;
 }
 
-std::span<const float> apply_edits(std::span<const float> logits, const LogitEdits& edits, std::vector<float>& out) {
-  out.assign(logits.begin(), logits.end());
-  for (const Edit& edit : edits.sparse) {
-    float& x = out[static_cast<size_t>(edit.id)];
-    x = x * edit.mul + edit.add;
+float plain_exp_row(float* out, const float* x, int64_t n, float max, float factor) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto p = static_cast<float>(std::exp(static_cast<double>((x[i] - max) * factor)));
+    if (out != nullptr) out[i] = p;
+    sum += static_cast<double>(p);
   }
-  for (size_t i = 0; i < out.size() && !edits.bitmask.empty(); ++i) {
-    if ((edits.bitmask[i / 32] >> (i % 32) & 1U) == 0) out[i] = kNone;
-  }
-  return out;
+  return static_cast<float>(sum);
 }
 
-void report_top(std::span<const float> logits, float log_sum, int n_top, SampleScratch& scratch, Sampled& out) {
-  out.top.clear();
+// A row and the largest value of each of its blocks.
+class Row {
+ public:
+  Row(std::span<float> x, const SampleKernels& kernels, SampleScratch& scratch)
+      : x_(x), kernels_(kernels), scratch_(scratch) {}
+
+  bool scan() {
+    scratch_.block_max.resize((x_.size() + kSampleBlock - 1) / kSampleBlock);
+    return kernels_.block_max(scratch_.block_max.data(), x_.data(), static_cast<int64_t>(x_.size()));
+  }
+  float max() const { return *std::max_element(scratch_.block_max.begin(), scratch_.block_max.end()); }
+  Token argmax(float max) const {
+    const auto block = std::find(scratch_.block_max.begin(), scratch_.block_max.end(), max);
+    const auto from = x_.begin() + (block - scratch_.block_max.begin()) * kSampleBlock;
+    return static_cast<Token>(std::find(from, x_.end(), max) - x_.begin());
+  }
+  // In place; scratch.originals remembers what was there.
+  void edit(std::span<const Edit> edits) {
+    scratch_.originals.clear();
+    for (const Edit& edit : edits) {
+      float& x = x_[static_cast<size_t>(edit.id)];
+      scratch_.originals.push_back(x);
+      x = (x > 0.0F ? x / edit.mul : x * edit.mul) + edit.add;
+    }
+    // A block that a value left or entered is looked at again; many of them, and the whole row is.
+    if (edits.size() > scratch_.block_max.size()) return static_cast<void>(scan());
+    for (const Edit& edit : edits) {
+      const int64_t begin = edit.id - edit.id % kSampleBlock;
+      const int64_t n = std::min(kSampleBlock, static_cast<int64_t>(x_.size()) - begin);
+      kernels_.block_max(&scratch_.block_max[static_cast<size_t>(begin / kSampleBlock)], x_.data() + begin, n);
+    }
+  }
+  void undo(std::span<const Edit> edits) {
+    for (size_t i = edits.size(); i-- > 0;) x_[static_cast<size_t>(edits[i].id)] = scratch_.originals[i];
+  }
+  // A copy under the mask. Models pad their vocabulary: ids behind the mask are forbidden.
+  Row masked(std::span<const uint32_t> bitmask) const {
+    scratch_.edited.assign(x_.begin(), x_.end());
+    for (size_t i = 0; i < x_.size(); ++i) {
+      if (i / 32 >= bitmask.size() || (bitmask[i / 32] >> (i % 32) & 1U) == 0) scratch_.edited[i] = kNone;
+    }
+    Row out(scratch_.edited, kernels_, scratch_);
+    out.scan();
+    return out;
+  }
+  std::span<const float> values() const { return x_; }
+
+ private:
+  std::span<float> x_;
+  const SampleKernels& kernels_;
+  SampleScratch& scratch_;
+};
+
+// The logarithm of the softmax's denominator; not finite when the row has an infinity that the scan passed over.
+float log_denominator(std::span<const float> x, float max, const SampleKernels& kernels) {
+  const float sum = kernels.exp_row(nullptr, x.data(), static_cast<int64_t>(x.size()), max, 1.0F);
+  return max + static_cast<float>(std::log(static_cast<double>(sum)));
+}
+
+struct Scored {
+  std::span<const float> x;
+  float max, log_sum;
+};
+
+void report_top(const Scored& row, int n_top, const SampleKernels& kernels, SampleScratch& scratch, Sampled& out) {
   if (n_top <= 0) return;
-  auto& all = scratch.candidates;
-  all.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) all[i] = {logits[i], static_cast<Token>(i)};
-  const auto n = static_cast<std::ptrdiff_t>(std::min(static_cast<size_t>(n_top), all.size()));
-  std::partial_sort(all.begin(), all.begin() + n, all.end(), larger);
-  for (std::ptrdiff_t i = 0; i < n; ++i) {
-    const Candidate& c = all[static_cast<size_t>(i)];
-    out.top.push_back({c.id, c.p - log_sum});
-  }
+  SampleCandidates all(row.x, row.max, kernels, scratch);
+  all.largest(n_top);
+  for (const auto& c : scratch.ranked) out.top.push_back({c.id, c.key - row.log_sum});
 }
 
-// Candidates with p ≥ bound.
-void collect(std::span<const float> p, float bound, std::vector<Candidate>& out) {
-  out.clear();
-  for (size_t i = 0; i < p.size(); ++i) {
-    if (p[i] >= bound && p[i] > 0.0F) out.push_back({p[i], static_cast<Token>(i)});
-  }
-}
-
-double mass(std::span<const Candidate> candidates) {
-  double total = 0;
-  for (const Candidate& c : candidates) total += c.p;
-  return total;
-}
-
-void keep_top_k(int k, std::vector<Candidate>& candidates) {
-  const auto n = static_cast<std::ptrdiff_t>(std::min(static_cast<size_t>(k), candidates.size()));
-  if (static_cast<size_t>(n) < candidates.size()) {
-    std::nth_element(candidates.begin(), candidates.begin() + n, candidates.end(), larger);
-    candidates.resize(static_cast<size_t>(n));
-  }
-}
-
-void keep_top_p(float top_p, std::vector<Candidate>& candidates) {
-  const double wanted = static_cast<double>(top_p) * mass(candidates);
-  double reached = 0;
-  size_t n = 0;
-  while (n < candidates.size() && (n == 0 || reached < wanted)) reached += candidates[n++].p;
-  candidates.resize(n);
-}
-
-Token draw(std::span<const Candidate> candidates, double u) {
-  const double wanted = u * mass(candidates);
-  double reached = 0;
-  for (const Candidate& c : candidates) {
-    reached += c.p;
-    if (reached > wanted) return c.id;
-  }
-  return candidates.back().id;
-}
-
-// REQUIRES p's largest entry to be 1 (the exponent of the maximum).
-Token draw_filtered(std::span<const float> p, const SampleParams& params, std::vector<Candidate>& candidates) {
-  collect(p, params.min_p, candidates);
-  const bool sorted = params.top_k > 0 || params.top_p < 1.0F;
-  if (params.top_k > 0) keep_top_k(params.top_k, candidates);
-  if (sorted) std::sort(candidates.begin(), candidates.end(), larger);
-  if (params.top_p < 1.0F) keep_top_p(params.top_p, candidates);
-  return draw(candidates, params.draw);
+Token pick(
+    const Row& row, const SampleParams& params, const SampleKernels& kernels, SampleScratch& scratch, Sampled& out) {
+  const float max = row.max();
+  if (!std::isfinite(max)) return -1;  // nothing is allowed
+  if (params.temperature <= 0.0F) return row.argmax(max);
+  SampleCandidates candidates(row.values(), max, kernels, scratch);
+  for (const Filter filter : params.order) candidates.filter(filter, params);
+  return candidates.draw(params.draw, std::isfinite(params.mirostat_mu) ? &out.surprise : nullptr);
 }
 
 }  // namespace
 
-void sample_row(std::span<const float> logits,
+SampleKernels plain_sample_kernels() { return {plain_block_max, plain_exp_row}; }
+
+void sample_row(std::span<float> logits,
                 const SampleParams& params,
                 const SampleKernels& kernels,
                 SampleScratch& scratch,
                 Sampled& out) {
-  const auto n = static_cast<int64_t>(logits.size());
   out = Sampled{.top = std::move(out.top)};
   out.top.clear();
-  const float max = kernels.max_row(logits.data(), n);
-  const float sum = kernels.exp_row(nullptr, logits.data(), n, max, 1.0F);
-  if (!std::isfinite(max) || !std::isfinite(sum)) return;  // a NaN or an infinity somewhere in the row
-  const float log_sum = max + static_cast<float>(std::log(static_cast<double>(sum)));
-  report_top(logits, log_sum, params.n_top, scratch, out);
+  Row row(logits, kernels, scratch);
+  if (!row.scan()) return;
+  const float max = row.max();
+  if (!std::isfinite(max)) return;
+  const float log_sum = params.logprob ? log_denominator(logits, max, kernels) : 0.0F;
+  report_top({logits, max, log_sum}, params.n_top, kernels, scratch, out);
 
-  const bool edited = params.edits != nullptr && (!params.edits->sparse.empty() || !params.edits->bitmask.empty());
-  const std::span<const float> x = edited ? apply_edits(logits, *params.edits, scratch.edited) : logits;
-  const float top = edited ? kernels.max_row(x.data(), n) : max;
-  if (!std::isfinite(top)) return;  // nothing is allowed
-  if (params.temperature <= 0.0F) {
-    out.token = argmax(x, top);
-  } else {
-    scratch.probabilities.resize(logits.size());
-    kernels.exp_row(scratch.probabilities.data(), x.data(), n, top, 1.0F / params.temperature);
-    out.token = draw_filtered(scratch.probabilities, params, scratch.candidates);
+  if (params.forced >= 0) {
+    out.token = params.forced;
+    out.logprob = logits[static_cast<size_t>(out.token)] - log_sum;
+    out.ok = true;
+    return;
   }
-  out.logprob = logits[static_cast<size_t>(out.token)] - log_sum;
+  const std::span<const Edit> sparse = params.edits != nullptr ? params.edits->sparse : std::span<const Edit>();
+  if (!sparse.empty()) row.edit(sparse);
+  const bool masked = params.edits != nullptr && !params.edits->bitmask.empty();
+  out.token = pick(masked ? row.masked(params.edits->bitmask) : row, params, kernels, scratch, out);
+  if (!sparse.empty()) row.undo(sparse);
+  if (out.token < 0) return;
+  if (params.logprob) out.logprob = logits[static_cast<size_t>(out.token)] - log_sum;
   out.ok = true;
 }
 

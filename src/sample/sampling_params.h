@@ -1,6 +1,8 @@
-// What a request asks of the sampler. Every value is legal past Api::parse (see serve/limits.h for the ranges).
+// What a request asks of the sampler. Every value is legal past Api::parse (see serve/generation.cc for the ranges).
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/types.h"
@@ -8,17 +10,45 @@
 
 namespace quire {
 
+// Sources of the meanings: docs/sampling.md. The values here are "off".
 struct SamplingParams {
   float temperature = 1.0F;  // 0: greedy
-  int top_k = 0;             // 0: off
+  float dynatemp_range = 0.0F, dynatemp_exponent = 1.0F;
+  int top_k = 0;  // 0: off
   float top_p = 1.0F;
   float min_p = 0.0F;
-  uint64_t seed = 0;
-  int n_logprobs = -1;  // -1: none; n: the chosen token's and the n largest
+  float typical_p = 1.0F;
+  float top_n_sigma = 0.0F;
+  float xtc_probability = 0.0F, xtc_threshold = 0.1F;
+  int min_keep = 1;
+  std::vector<Filter> order{kDefaultOrder.begin(), kDefaultOrder.end()};
+
+  bool mirostat = false;  // version 2, in place of the filters that cut
+  float mirostat_tau = 5.0F, mirostat_eta = 0.1F;
+  float top_p_decay = 1.0F, top_p_min = 1e-6F;
+  std::optional<Token> top_p_reset_id;
+
+  float repetition_penalty = 1.0F, presence_penalty = 0.0F, frequency_penalty = 0.0F;
+  std::optional<int> repeat_last_n;  // tokens of prompt and answer that the penalties see
+  float dry_multiplier = 0.0F, dry_base = 1.75F;
+  int dry_allowed_length = 2, dry_last_n = -1;
+  std::vector<Token> dry_breakers;  // rising
+  int no_repeat_ngram_size = 0;
+
   std::vector<Edit> logit_bias;
+  std::vector<Token> allowed_ids;             // empty: all
+  std::vector<std::vector<Token>> bad_words;  // sequences that the answer must not hold, none of them empty
+  int min_tokens = 0;
+
+  uint64_t seed = 0;
+  int n_logprobs = -1;         // -1: none; n: the chosen token's and the n largest
+  int n_prompt_logprobs = -1;  // likewise, of the prompt's tokens
 };
 
-// The op's parameters for the token at `position`: the draw is a function of (seed, position) alone.
-SampleParams sample_params(const SamplingParams&, int64_t position, const LogitEdits* edits);
+// The filter that a list of samplers calls so: "top_k", …; nothing for mirostat, which is not for lists.
+std::optional<Filter> find_filter(std::string_view name);
+
+// The op's parameters for the token at `position`: the draws are functions of (seed, position) alone. Views `wanted`.
+SampleParams sample_params(const SamplingParams& wanted, int64_t position, const LogitEdits* edits);
 
 }  // namespace quire

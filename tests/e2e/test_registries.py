@@ -9,6 +9,7 @@ FOLDERS = {  # registry -> where its files lie, how they end
     'arch': ('src/model/arch', '.cc'),
     'policy': ('src/engine/policies', '.cc'),
     'api': ('src/serve/apis', '.cc'),
+    'rule': ('src/sample/rules', '.cc'),
     'proposer': ('src/spec/proposers', '.cc'),
     'command': ('src/app/commands', '.cc'),
     'weights': ('src/quant/weights', '.h'),
@@ -34,7 +35,7 @@ class Registries(unittest.TestCase):
                 self.assertEqual(sorted(registered[kind]), names_on_disk(folder, ending))
 
     def test_there_is_something_to_compare(self):
-        for kind in ('arch', 'policy', 'api', 'command', 'weights', 'kv'):
+        for kind in ('arch', 'policy', 'api', 'rule', 'command', 'weights', 'kv'):
             self.assertTrue(names_on_disk(*FOLDERS[kind]), kind)
 
 

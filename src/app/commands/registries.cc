@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
+#include "sample/rules.h"
 #include "serve/api.h"
 #include "spec/proposer.h"
 
@@ -31,6 +32,7 @@ int run() {
   out.set("arch", list(Registry<ArchEntry>::get().names()));
   out.set("policy", list(Registry<PolicyEntry>::get().names()));
   out.set("api", list(Registry<Api>::get().names()));
+  out.set("rule", list(Registry<LogitsRuleEntry>::get().names()));
   out.set("proposer", list(Registry<ProposerEntry>::get().names()));
   out.set("command", list(Registry<Command>::get().names()));
   out.set("weights", list(names_of(weight_formats())));

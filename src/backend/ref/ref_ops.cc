@@ -12,22 +12,6 @@
 namespace quire {
 namespace {
 
-float max_row(const float* x, int64_t n) {
-  float m = -INFINITY;
-  for (int64_t i = 0; i < n; ++i) m = x[i] > m ? x[i] : m;
-  return m;
-}
-
-float exp_row(float* out, const float* x, int64_t n, float max, float factor) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const auto p = static_cast<float>(std::exp(static_cast<double>((x[i] - max) * factor)));
-    if (out != nullptr) out[i] = p;
-    sum += p;
-  }
-  return static_cast<float>(sum);
-}
-
 double capped(double x, float cap) { return static_cast<double>(cap) * std::tanh(x / static_cast<double>(cap)); }
 
 double activated(double x, Activation act) {
@@ -231,9 +215,10 @@ class RefOps final : public Ops {
 
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {
     check_sample(logits, out.size(), params.size());
+    const SampleKernels kernels = plain_sample_kernels();
     for (size_t i = 0; i < out.size(); ++i) {
-      const std::span<const float> row(logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.dim(1)));
-      sample_row(row, params[i], SampleKernels{max_row, exp_row}, scratch_, out[i]);
+      const std::span<float> row(logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.dim(1)));
+      sample_row(row, params[i], kernels, scratch_, out[i]);
     }
   }
 

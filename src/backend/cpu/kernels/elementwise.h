@@ -99,14 +99,28 @@ struct Elementwise {
     if (tail > 0) V::store_n(y + i, V::mul(silu(V::load_n(gate + i, tail)), V::load_n(up + i, tail)), tail);
   }
 
-  // The largest; NaN is passed over (exp_row's sum shows it).
-  static float max_row(const float* x, int64_t n) {
-    F m = V::set1(-__builtin_inff());
+  static bool block_max(float* out, const float* x, int64_t n) {
+    const F none = V::set1(-__builtin_inff()), top = V::set1(__builtin_inff());
+    const F one = V::set1(1.0F);
+    F bad = V::zero();  // 1 where a value was not below infinity: that is, infinite or NaN
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) m = V::max(V::load(x + i), m);
-    const int tail = static_cast<int>(n - i);
-    if (tail > 0) m = V::max(V::inside(0, tail, V::load_n(x + i, tail), m), m);
-    return V::max_of(m);
+    for (; i + 64 <= n; i += 64) {
+      const F a = V::load(x + i), b = V::load(x + i + 16), c = V::load(x + i + 32), d = V::load(x + i + 48);
+      bad = V::select_lt(a, top, V::select_lt(b, top, bad, one), one);
+      bad = V::select_lt(c, top, V::select_lt(d, top, bad, one), one);
+      *out++ = V::max_of(V::max(V::max(a, b), V::max(c, d)));
+    }
+    if (i < n) {
+      F m = none;
+      for (; i < n; i += 16) {
+        const int tail = n - i < 16 ? static_cast<int>(n - i) : 16;
+        const F v = V::inside(0, tail, V::load_n(x + i, tail), none);
+        bad = V::select_lt(v, top, bad, one);
+        m = V::max(v, m);
+      }
+      *out = V::max_of(m);
+    }
+    return V::max_of(bad) == 0.0F;
   }
 
   static float exp_row(float* out, const float* x, int64_t n, float max, float factor) {
@@ -165,9 +179,8 @@ struct Elementwise {
 template <class V>
 constexpr ElementwiseKernels make_elementwise_kernels() {
   using E = Elementwise<V>;
-  return {&E::quantize_row, &E::rms_norm_row,      &E::add_row, &E::scale_row, &E::soft_cap_row,
-          &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::max_row, &E::exp_row,   &E::spin_int8,
-          &E::spin_f32};
+  return {&E::quantize_row,      &E::rms_norm_row, &E::add_row, &E::scale_row, &E::soft_cap_row, &E::silu_mul_row,
+          &E::gelu_tanh_mul_row, &E::block_max,    &E::exp_row, &E::spin_int8, &E::spin_f32};
 }
 
 }  // namespace

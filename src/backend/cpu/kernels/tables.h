@@ -80,7 +80,8 @@ struct ElementwiseKernels {
   void (*soft_cap_row)(float* x, int64_t n, float cap);
   void (*silu_mul_row)(float* y, const float* gate, const float* up, int64_t n);
   void (*gelu_tanh_mul_row)(float* y, const float* gate, const float* up, int64_t n);
-  float (*max_row)(const float* x, int64_t n);
+  // out[b] = the largest of x[64·b …]; false where a value is NaN or +inf (ops/sample_row.h).
+  bool (*block_max)(float* out, const float* x, int64_t n);
   // out[i] = exp((x[i] − max) · factor); returns Σ out over 16 lanes, folded. out may be null.
   float (*exp_row)(float* out, const float* x, int64_t n, float max, float factor);
   // Runs multiply-adds on registers only and returns how many operations that were: what the units can do at best.

@@ -1,0 +1,47 @@
+#include "sample/rules.h"
+
+#include <algorithm>
+
+namespace quire {
+
+std::vector<std::unique_ptr<LogitsRule>> make_rules(const RuleContext& context) {
+  std::vector<const LogitsRuleEntry*> entries;
+  const auto& registry = Registry<LogitsRuleEntry>::get();
+  for (const std::string& name : registry.names()) entries.push_back(registry.find(name));
+  std::stable_sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
+  std::vector<std::unique_ptr<LogitsRule>> out;
+  for (const LogitsRuleEntry* entry : entries) {
+    if (auto rule = entry->make(context)) out.push_back(std::move(rule));
+  }
+  return out;
+}
+
+void allow_only(std::span<const Token> ids, int n_vocab, LogitEdits& edits) {
+  std::vector<uint32_t> mask((static_cast<size_t>(n_vocab) + 31) / 32, 0U);
+  for (const Token id : ids) mask[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
+  if (edits.bitmask.empty()) {
+    edits.bitmask = std::move(mask);
+  } else {
+    for (size_t i = 0; i < mask.size(); ++i) edits.bitmask[i] &= mask[i];
+  }
+}
+
+void suffix_matches(std::span<const Token> history, int longest, std::vector<int>& out) {
+  const auto n = static_cast<int>(history.size());
+  out.assign(history.size(), 0);
+  const auto back = [&](int i) { return history[static_cast<size_t>(n - 1 - i)]; };
+  const auto z = [&](int i) -> int& { return out[static_cast<size_t>(n - 1 - i)]; };
+  // [lo, hi): the match that reaches furthest; inside it what was found at the front holds again.
+  int lo = 0, hi = 0;
+  for (int i = 1; i < n; ++i) {
+    int length = i < hi ? std::min(hi - i, z(i - lo)) : 0;
+    while (length < longest && i + length < n && back(length) == back(i + length)) ++length;
+    z(i) = length;
+    if (i + length > hi) {
+      lo = i;
+      hi = i + length;
+    }
+  }
+}
+
+}  // namespace quire

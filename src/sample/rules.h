@@ -1,0 +1,39 @@
+// The rules that requests name: one file each in rules/, registered by name. A rule knows the sequence's history and
+// turns it into edits or numbers; what acts on the distribution alone is a filter (ops/sample_filters.h).
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/registry.h"
+#include "sample/logits_rule.h"
+#include "sample/sampling_params.h"
+
+namespace quire {
+
+struct RuleContext {
+  const SamplingParams& sampling;
+  std::span<const Token> prompt;
+  std::span<const Token> end_ids;  // what ends the sequence: stop ids, the model's end tokens
+  int n_vocab = 0;
+};
+
+struct LogitsRuleEntry {
+  int rank;  // edits are made in this order, then by name
+  // Null where the request asks for nothing of it. The rule keeps copies of what it needs.
+  std::unique_ptr<LogitsRule> (*make)(const RuleContext&);
+};
+
+// The rules of a request, in their order.
+std::vector<std::unique_ptr<LogitsRule>> make_rules(const RuleContext& context);
+
+// Forbids every id that is not in `ids` (any order), beside what the mask forbids already.
+void allow_only(std::span<const Token> ids, int n_vocab, LogitEdits& edits);
+
+inline Edit forbid(Token id) { return {id, -std::numeric_limits<float>::infinity(), 1.0F}; }
+
+// out[i] = how many tokens before and at i equal those at the end of `history`, at most `longest`; out[last] is not of
+// interest. Linear time (Z-algorithm over the reversed history: Gusfield 1997).
+void suffix_matches(std::span<const Token> history, int longest, std::vector<int>& out);
+
+}  // namespace quire
