@@ -17,13 +17,15 @@ std::vector<std::unique_ptr<LogitsRule>> make_rules(const RuleContext& context) 
 }
 
 void allow_only(std::span<const Token> ids, int n_vocab, LogitEdits& edits) {
-  std::vector<uint32_t> mask((static_cast<size_t>(n_vocab) + 31) / 32, 0U);
-  for (const Token id : ids) mask[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
-  if (edits.bitmask.empty()) {
-    edits.bitmask = std::move(mask);
-  } else {
-    for (size_t i = 0; i < mask.size(); ++i) edits.bitmask[i] &= mask[i];
-  }
+  const auto allow = [&](std::vector<uint32_t>& mask) {
+    mask.assign((static_cast<size_t>(n_vocab) + 31) / 32, 0U);
+    for (const Token id : ids) mask[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
+  };
+  if (edits.bitmask.empty()) return allow(edits.bitmask);
+  std::vector<uint32_t> mask;
+  allow(mask);
+  edits.bitmask.resize(std::min(edits.bitmask.size(), mask.size()));
+  for (size_t i = 0; i < edits.bitmask.size(); ++i) edits.bitmask[i] &= mask[i];
 }
 
 void suffix_matches(std::span<const Token> history, int longest, std::vector<int>& out) {

@@ -60,6 +60,7 @@ struct Job {
   std::vector<std::string> echo;            // empty, or what to put before each prompt's choices
   std::string prompt_field;                 // named when a prompt does not fit the context
   Generation generation;
+  int n_echo_logprobs = -1;  // ≥ 0: the answer's tokens begin with the prompt's, with so many of the largest
   bool stream = false;
   bool include_cost = false;  // in the usage
   HttpHeaders headers;        // of the answer, beside the usual

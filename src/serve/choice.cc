@@ -7,6 +7,7 @@ Choice::Choice(const ChoiceSetup& setup)
       prompt(setup.prompt),
       reply_(*setup.reply),
       notify_every_(setup.notify_every),
+      prompt_only_(setup.prompt_only),
       channel_(setup.channel_bytes),
       text_(*setup.tokenizer, setup.text) {}
 
@@ -29,7 +30,11 @@ int64_t Choice::take_tokens() {
   const int64_t before = n_tokens_;
   TokenEvent event;
   while (channel_.pop(event)) {
-    if (text_.stopped()) continue;
+    if (event.prompt) {
+      prompt_tokens_.push_back(std::move(event));
+      continue;
+    }
+    if (prompt_only_ || text_.stopped()) continue;
     text_.push(event);
     logprob_sum_ += static_cast<double>(event.logprob);
     ++n_tokens_;

@@ -20,6 +20,7 @@ struct ChoiceSetup {
   int notify_every = 1;  // tokens
   int index = 0;         // prompt · best_of + candidate
   size_t prompt = 0;
+  bool prompt_only = false;  // what is generated is dropped
 };
 
 class Choice final : public EventSink {
@@ -44,6 +45,8 @@ class Choice final : public EventSink {
   // A stop string is complete and the engine goes on: true once.
   bool wants_cancel();
 
+  // The prompt's tokens behind the first, where their logprobs were asked for.
+  const std::vector<TokenEvent>& prompt_tokens() const { return prompt_tokens_; }
   TextStream& text() { return text_; }
   const TextStream& text() const { return text_; }
   int64_t n_tokens() const { return n_tokens_; }  // up to the one that completed a stop string
@@ -52,10 +55,11 @@ class Choice final : public EventSink {
   Finish finish() const { return finish_; }
   const Usage& usage() const { return usage_; }
   const std::string& error() const { return error_; }
-  int64_t n_generated() const { return text_.stopped() ? n_tokens_ : usage_.n_generated; }
+  int64_t n_generated() const { return prompt_only_ ? 0 : text_.stopped() ? n_tokens_ : usage_.n_generated; }
   Ending ending() const {
     if (text_.stopped()) return {FinishReason::stop, text_.stop_string()};
-    return {finish_ == Finish::length ? FinishReason::length : FinishReason::stop, {}};
+    const bool cut = prompt_only_ || finish_ == Finish::length;
+    return {cut ? FinishReason::length : FinishReason::stop, {}};
   }
 
   bool told = false;    // its end is written
@@ -64,6 +68,7 @@ class Choice final : public EventSink {
  private:
   Reply& reply_;
   const int notify_every_;
+  const bool prompt_only_;
   TokenChannel channel_;
   int n_pushed_ = 0;  // engine thread
 
@@ -77,6 +82,7 @@ class Choice final : public EventSink {
   bool ended_ = false, cancelled_ = false;
   int64_t n_tokens_ = 0;
   double logprob_sum_ = 0;
+  std::vector<TokenEvent> prompt_tokens_;
 };
 
 }  // namespace quire

@@ -293,6 +293,110 @@ TEST(Completions, SamplingReachesTheEngine) {
   EXPECT_EQ(seen.sampling.n_logprobs, -1);
 }
 
+TEST(Completions, EverySamplingFieldReachesTheEngine) {
+  TestServer s;
+  SamplingParams seen;
+  bool match = true;
+  s.engine.script = [&](const Request& r) {
+    seen = r.sampling;
+    match = r.match_prefix;
+    return byte_tokens("x");
+  };
+  s.start();
+  EXPECT_EQ(s.post(kPath, R"({"prompt":"x","typ_p":0.5,"top_n_sigma":1.5,"xtc_probability":0.25,"xtc_threshold":0.125,
+      "dynatemp_range":0.5,"dynatemp_exponent":2,"mirostat":2,"mirostat_tau":4,"mirostat_eta":0.25,"min_keep":3,
+      "repeat_penalty":1.5,"presence_penalty":-1,"frequency_penalty":0.5,"repeat_last_n":64,"dry_multiplier":0.75,
+      "dry_base":2,"dry_allowed_length":3,"dry_penalty_last_n":100,"dry_sequence_breakers":["b"],
+      "no_repeat_ngram_size":4,"top_p_decay":0.5,"top_p_min":0.25,"top_p_reset_ids":[9],"allowed_token_ids":[5,6],
+      "bad_words":["ab"],"bad_token_ids":[7],"min_tokens":3,"cache_prompt":false,
+      "samplers":["penalties","dry","top_k","typ_p","temperature"]})")
+                .status,
+            200);
+  EXPECT_EQ(seen.typical_p, 0.5F);
+  EXPECT_EQ(seen.top_n_sigma, 1.5F);
+  EXPECT_EQ(seen.xtc_probability, 0.25F);
+  EXPECT_EQ(seen.xtc_threshold, 0.125F);
+  EXPECT_EQ(seen.dynatemp_range, 0.5F);
+  EXPECT_EQ(seen.dynatemp_exponent, 2.0F);
+  EXPECT_TRUE(seen.mirostat);
+  EXPECT_EQ(seen.mirostat_tau, 4.0F);
+  EXPECT_EQ(seen.mirostat_eta, 0.25F);
+  EXPECT_EQ(seen.min_keep, 3);
+  EXPECT_EQ(seen.repetition_penalty, 1.5F);
+  EXPECT_EQ(seen.presence_penalty, -1.0F);
+  EXPECT_EQ(seen.frequency_penalty, 0.5F);
+  EXPECT_EQ(seen.repeat_last_n, 64);
+  EXPECT_EQ(seen.dry_multiplier, 0.75F);
+  EXPECT_EQ(seen.dry_base, 2.0F);
+  EXPECT_EQ(seen.dry_allowed_length, 3);
+  EXPECT_EQ(seen.dry_last_n, 100);
+  EXPECT_EQ(seen.dry_breakers, (std::vector<Token>{kFirstByte + 'b', kFirstWord + 4, kFirstWord + 5}));
+  EXPECT_EQ(seen.no_repeat_ngram_size, 4);
+  EXPECT_EQ(seen.top_p_decay, 0.5F);
+  EXPECT_EQ(seen.top_p_min, 0.25F);
+  EXPECT_EQ(seen.top_p_reset_id, 9);
+  EXPECT_EQ(seen.allowed_ids, (std::vector<Token>{5, 6}));
+  ASSERT_EQ(seen.bad_words.size(), 3U);
+  EXPECT_EQ(seen.bad_words[0], (std::vector<Token>{kFirstWord + 5}));
+  EXPECT_EQ(seen.bad_words[1].back(), kFirstWord + 5) << "with a space before it";
+  EXPECT_EQ(seen.bad_words[2], (std::vector<Token>{7}));
+  EXPECT_EQ(seen.min_tokens, 3);
+  EXPECT_FALSE(match);
+  EXPECT_EQ(seen.order, (std::vector<Filter>{Filter::top_k, Filter::typical_p, Filter::temperature}));
+
+  EXPECT_EQ(s.post(kPath, R"({"prompt":"x","samplers":["top_k"],"temperature":0,"repetition_penalty":2,
+      "dry_multiplier":1})")
+                .status,
+            200);
+  EXPECT_EQ(seen.temperature, 1.0F) << "what the list leaves out does not act";
+  EXPECT_EQ(seen.repetition_penalty, 1.0F);
+  EXPECT_EQ(seen.dry_multiplier, 0.0F);
+}
+
+TEST(Completions, PromptLogprobsStandInEachChoice) {
+  TestServer s;
+  answer_with(s, "yz");
+  s.start();
+  const Json j = parse_json(s.post(kPath, R"({"prompt":"abcc","n":2,"prompt_logprobs":1})").body);
+  for (const int c : {0, 1}) {
+    const Json list = json_at(j, "choices", c, "prompt_logprobs");
+    ASSERT_EQ(list.as_array()->size(), 3U);
+    EXPECT_TRUE(json_at(list, 0).is_null());
+    EXPECT_EQ(json_at(list, 2).dump(),
+              R"({"102":{"logprob":-1.0,"decoded_token":"c"},"68":{"logprob":-1.0,"decoded_token":"A"}})");
+  }
+}
+
+TEST(Completions, EchoWithLogprobsBeginsWithThePrompt) {
+  TestServer s;
+  answer_with(s, "yz");
+  s.start();
+  const std::string body = R"({"prompt":"abcc","echo":true,"logprobs":2,"max_tokens":)";
+  const Json j = parse_json(s.post(kPath, body + "2}").body);
+  EXPECT_EQ(text_at(json_at(j, "choices", 0, "text")), "abccyz");
+  const Json l = json_at(j, "choices", 0, "logprobs");
+  EXPECT_EQ(json_at(l, "tokens").dump(), R"(["<s>","abc","c","y","z"])");
+  EXPECT_EQ(json_at(l, "text_offset").dump(), "[0,0,3,4,5]");
+  EXPECT_TRUE(json_at(l, "token_logprobs", 0).is_null());
+  EXPECT_TRUE(json_at(l, "top_logprobs", 0).is_null());
+  EXPECT_EQ(json_at(l, "token_logprobs", 2).number(), -1.0);
+  EXPECT_EQ(json_at(l, "top_logprobs", 2).as_object()->size(), 3U);
+
+  const Json none = parse_json(s.post(kPath, body + "0}").body);
+  EXPECT_EQ(text_at(json_at(none, "choices", 0, "text")), "abcc");
+  EXPECT_EQ(json_at(none, "choices", 0, "logprobs", "tokens").as_array()->size(), 3U);
+  EXPECT_EQ(json_at(none, "usage", "completion_tokens").number(), 0.0);
+  EXPECT_EQ(text_at(json_at(none, "choices", 0, "finish_reason")), "length");
+}
+
+TEST(Completions, MinTokensAlsoHoldsForStopStrings) {
+  TestServer s;
+  answer_with(s, "ababab");
+  s.start();
+  const Json j = parse_json(s.post(kPath, R"({"prompt":"x","stop":"b","min_tokens":3})").body);
+  EXPECT_EQ(text_at(json_at(j, "choices", 0, "text")), "aba");
+}
+
 TEST(Completions, WarnsAboutUnknownFieldsAndNames) {
   TestServer s;
   s.start();

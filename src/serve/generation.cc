@@ -1,5 +1,6 @@
 #include "serve/generation.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/rng.h"
@@ -7,133 +8,31 @@
 namespace quire {
 namespace {
 
-constexpr double kMaxTemperature = 100.0;
 constexpr double kMinTemperature = 1e-4;  // below it 1 / temperature leaves float's useful range: greedy
 constexpr double kMinTopP = 1e-9;         // 0 keeps the most probable token, as a tiny value does
-constexpr double kMaxInt32 = 2147483647.0;
-constexpr double kTwo63 = 9223372036854775808.0;
-constexpr double kMaxPriority = 1000.0;
 
-constexpr Field kSampling[] = {
-    number_field("temperature", 0, kMaxTemperature),
-    number_field("top_p", 0, 1),
-    integer_field("top_k", -1, kMaxInt32),
-    number_field("min_p", 0, 1),
-    integer_field("seed", -kTwo63, kTwo63),
-    other_name("sampling_seed", "seed"),
-    other_name("random_seed", "seed"),
-    count_field("n", 1, &ServeLimits::n_choices),
-    other_name("n_cmpl", "n"),
-    integer_field("max_tokens", 1, kNoMax),
-    other_name("max_completion_tokens", "max_tokens"),
-    other_name("max_new_tokens", "max_tokens"),
-    other_name("n_predict", "max_tokens"),
-    field_of("stop", kString | kArray),
-    field_of("stop_token_ids", kArray, &ServeLimits::n_stop_ids),
-    flag_field("include_stop_str_in_output"),
-    flag_field("ignore_eos"),
-    flag_field("skip_special_tokens"),
-    field_of("logit_bias", kObject, &ServeLimits::n_logit_bias),
-    field_of("cache_salt", kString, &ServeLimits::name_bytes),
-    integer_field("priority", -kMaxPriority, kMaxPriority),
+float number(const Args& args, std::string_view name, double otherwise) {
+  return static_cast<float>(args.number(name, otherwise));
+}
+int count(const Args& args, std::string_view name, int otherwise) {
+  return static_cast<int>(std::clamp<int64_t>(args.integer(name, otherwise), -1, std::numeric_limits<int>::max()));
+}
 
-    unsupported("presence_penalty", "0"),
-    unsupported("frequency_penalty", "0"),
-    unsupported("repetition_penalty", "1"),
-    unsupported("repeat_penalty", "1"),
-    unsupported("typical_p", "1"),
-    unsupported("typ_p", "1"),
-    unsupported("top_n_sigma", "0", "-1"),
-    unsupported("xtc_probability", "0"),
-    unsupported("dynatemp_range", "0"),
-    unsupported("mirostat", "0"),
-    unsupported("adaptive_target", "-1"),
-    unsupported("top_p_decay", "1"),
-    unsupported("dry_multiplier", "0"),
-    unsupported("allowed_token_ids", "[]"),
-    unsupported("bad_words", "[]"),
-    unsupported("bad_token_ids", "[]"),
-    unsupported("beam_width", "1"),
-    unsupported("beam_width_array", "[]"),
-    unsupported("use_beam_search", "false"),
-    unsupported("beam_search_diversity_rate", "0"),
-    unsupported("no_repeat_ngram_size", "0"),
-    unsupported("min_tokens", "0"),
-    unsupported("min_new_tokens", "0"),
-    unsupported("min_keep", "0"),
-    unsupported("stop_regex", "[]"),
-    unsupported("stop_words_str", "[]"),
-    unsupported("stop_words_list", "[]"),
-    unsupported("no_stop_trim", "false"),
-    unsupported("prompt_logprobs", "0"),
-    unsupported("logprob_token_ids", "[]"),
-    unsupported("n_probs", "0"),
-    unsupported("post_sampling_probs", "false"),
-    unsupported("return_tokens", "false"),
-    unsupported("return_progress", "false"),
-    unsupported("timings_per_token", "false"),
-    unsupported("n_keep", "0"),
-    unsupported("n_discard", "0"),
-    unsupported("t_max_predict_ms", "0"),
-    unsupported("t_max_prompt_ms", "0"),
-    unsupported("samplers", "[]"),
-    unsupported("grammar", "\"\""),
-    unsupported("json_schema", "{}"),
-    unsupported("regex", "\"\""),
-    unsupported("ebnf", "\"\""),
-    unsupported("choice", "[]"),
-    unsupported("structural_tag", "\"\""),
-    unsupported("structured_outputs"),
-    unsupported("guided_json"),
-    unsupported("guided_regex"),
-    unsupported("guided_choice"),
-    unsupported("guided_grammar"),
-    unsupported("response_format", "{\"type\":\"text\"}"),
-    unsupported("thinking_token_budget"),
-    unsupported("repetition_detection"),
-    unsupported("repetition_ngram_size", "0"),
-    unsupported("logits_processors", "[]"),
-    unsupported("num_assistant_tokens"),
-    unsupported("assistant_confidence_threshold"),
-    unsupported("max_ngram_size"),
-    unsupported("stream_interval", "1"),
-    unsupported("skip_reading_prefix_cache", "false"),
-    unsupported("cache_prompt", "true"),
-    unsupported("lora", "[]"),
-
-    // These only tune something above; while that is off they change nothing.
-    ignored_field("xtc_threshold"),
-    ignored_field("dynatemp_exponent"),
-    ignored_field("mirostat_tau"),
-    ignored_field("mirostat_eta"),
-    ignored_field("adaptive_decay"),
-    ignored_field("top_p_min"),
-    ignored_field("top_p_reset_ids"),
-    ignored_field("dry_base"),
-    ignored_field("dry_allowed_length"),
-    ignored_field("dry_penalty_last_n"),
-    ignored_field("dry_sequence_breakers"),
-    ignored_field("repeat_last_n"),
-    ignored_field("prompt_ignore_length"),
-    ignored_field("length_penalty"),
-    ignored_field("early_stopping"),
-    ignored_field("spaces_between_special_tokens"),
-    ignored_field("repetition_threshold"),
-    ignored_field("id_slot"),
-};
-
-constexpr Field kOpenai[] = {
-    field_of("model", kString, &ServeLimits::name_bytes),
-    flag_field("stream"),
-    flag_field("include_cost"),
-    field_of("stream_options", kObject),
-    ignored_field("user"),
-    ignored_field("metadata"),
-    ignored_field("safety_identifier"),
-    ignored_field("service_tier"),
-    ignored_field("prompt_cache_key"),
-    ignored_field("prompt_cache_retention"),
-};
+// A list of strings, none of them empty or longer than max_bytes.
+ApiResult<std::vector<std::string>> read_strings(const Json& list, std::string_view path, int64_t max_bytes) {
+  std::vector<std::string> out;
+  const auto& items = *list.as_array();
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string at = at_index(path, static_cast<int64_t>(i));
+    const std::string* text = items[i].as_string();
+    if (text == nullptr) return refuse(bad_field(at, "must be a string", "invalid_type"));
+    if (text->empty()) return refuse(bad_field(at, "is empty"));
+    const auto n = static_cast<int64_t>(text->size());
+    if (n > max_bytes) return refuse(over_limit(at, "bytes", n, max_bytes));
+    out.push_back(*text);
+  }
+  return out;
+}
 
 ApiResult<void> read_stops(const Json& value, const ServeLimits& limits, std::vector<std::string>& out) {
   if (value.as_string() != nullptr) {
@@ -171,6 +70,141 @@ ApiResult<void> read_logit_bias(const Json& value, int n_vocab, std::vector<Edit
   return {};
 }
 
+// A word has the same text with and without a space before it, but other tokens: both are forbidden.
+ApiResult<void> read_bad_words(const Args& args,
+                               const ServeLimits& limits,
+                               const Tokenizer& tokenizer,
+                               std::vector<std::vector<Token>>& out) {
+  if (const Json* words = args.find("bad_words")) {
+    QR_TRY(const auto texts, read_strings(*words, "bad_words", limits.name_bytes));
+    for (const std::string& text : texts) {
+      for (const std::string& form : {text, " " + text}) {
+        std::vector<Token> ids;
+        tokenizer.encode(form, {.add_special = false, .parse_special = false}, ids);
+        if (!ids.empty() && std::find(out.begin(), out.end(), ids) == out.end()) out.push_back(std::move(ids));
+      }
+    }
+  }
+  if (const Json* list = args.find("bad_token_ids")) {
+    std::vector<Token> ids;
+    QR_TRY_VOID(read_token_ids(*list, "bad_token_ids", tokenizer.n_vocab(), ids));
+    for (const Token id : ids) out.push_back({id});
+  }
+  return {};
+}
+
+// The tokens whose text holds a breaker.
+std::vector<Token> breaker_ids(std::span<const std::string> breakers, const Tokenizer& tokenizer) {
+  std::vector<Token> out;
+  std::string text;
+  for (Token id = 0; id < tokenizer.n_vocab(); ++id) {
+    text.clear();
+    tokenizer.append_bytes(id, true, text);
+    const auto inside = [&](const std::string& b) { return text.find(b) != std::string::npos; };
+    if (std::any_of(breakers.begin(), breakers.end(), inside)) out.push_back(id);
+  }
+  return out;
+}
+
+ApiResult<void> read_penalties(const Args& args,
+                               const ServeLimits& limits,
+                               const Tokenizer& tokenizer,
+                               SamplingParams& s) {
+  s.repetition_penalty = number(args, "repetition_penalty", 1.0);
+  s.presence_penalty = number(args, "presence_penalty", 0.0);
+  s.frequency_penalty = number(args, "frequency_penalty", 0.0);
+  if (args.has("repeat_last_n")) s.repeat_last_n = count(args, "repeat_last_n", -1);
+  s.no_repeat_ngram_size = count(args, "no_repeat_ngram_size", 0);
+  s.dry_multiplier = number(args, "dry_multiplier", 0.0);
+  s.dry_base = number(args, "dry_base", 1.75);
+  s.dry_allowed_length = count(args, "dry_allowed_length", 2);
+  s.dry_last_n = count(args, "dry_penalty_last_n", -1);
+  std::vector<std::string> breakers = {"\n", ":", "\"", "*"};
+  if (const Json* list = args.find("dry_sequence_breakers")) {
+    QR_TRY(breakers, read_strings(*list, "dry_sequence_breakers", limits.name_bytes));
+  }
+  if (s.dry_multiplier > 0.0F) s.dry_breakers = breaker_ids(breakers, tokenizer);
+  return {};
+}
+
+// What the list leaves out does not act. Penalties are edits of the logits, so they can only stand in front.
+ApiResult<void> read_samplers(const Json& list, SamplingParams& s) {
+  const auto& items = *list.as_array();
+  if (items.empty()) return {};
+  s.order.clear();
+  bool penalties = false, dry = false;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string at = at_index("samplers", static_cast<int64_t>(i));
+    const std::string* name = items[i].as_string();
+    if (name == nullptr) return refuse(bad_field(at, "must be a string", "invalid_type"));
+    const auto filter = find_filter(*name);
+    const bool twice = filter ? std::find(s.order.begin(), s.order.end(), *filter) != s.order.end()
+                              : (*name == "penalties" && penalties) || (*name == "dry" && dry);
+    if (twice) return refuse(bad_field(at, "is '" + *name + "', which stands there already"));
+    if (filter) {
+      s.order.push_back(*filter);
+      continue;
+    }
+    if (*name != "penalties" && *name != "dry")
+      return refuse(bad_field(at, "is '" + shown(*name) +
+                                      "': it must be one of penalties, dry, temperature, top_n_sigma, min_p, top_k, "
+                                      "typ_p, top_p, xtc"));
+    if (!s.order.empty() || (*name == "penalties" && dry))
+      return refuse(bad_field(at, "is '" + *name + "': penalties, then dry, act before the others"));
+    (*name == "dry" ? dry : penalties) = true;
+  }
+  if (!penalties) {
+    s.repetition_penalty = 1.0F;
+    s.presence_penalty = s.frequency_penalty = 0.0F;
+  }
+  if (!dry) s.dry_multiplier = 0.0F;
+  if (std::find(s.order.begin(), s.order.end(), Filter::temperature) == s.order.end()) s.temperature = 1.0F;
+  return {};
+}
+
+ApiResult<void> read_filters(const Args& args, int n_vocab, SamplingParams& s) {
+  const double temperature = args.number("temperature", 1.0);
+  s.temperature = temperature < kMinTemperature ? 0.0F : static_cast<float>(temperature);
+  s.dynatemp_range = number(args, "dynatemp_range", 0.0);
+  s.dynatemp_exponent = number(args, "dynatemp_exponent", 1.0);
+  s.top_p = static_cast<float>(std::max(args.number("top_p", 1.0), kMinTopP));
+  s.top_k = std::max(count(args, "top_k", 0), 0);
+  s.min_p = number(args, "min_p", 0.0);
+  const double typical = args.number("typical_p", 1.0);
+  s.typical_p = typical <= 0.0 ? 1.0F : static_cast<float>(typical);
+  s.top_n_sigma = std::max(number(args, "top_n_sigma", 0.0), 0.0F);
+  s.xtc_probability = number(args, "xtc_probability", 0.0);
+  s.xtc_threshold = number(args, "xtc_threshold", 0.1);
+  s.min_keep = std::max(count(args, "min_keep", 1), 1);
+  if (args.integer("mirostat", 0) == 1) return refuse(unsupported_field("mirostat", "only versions 0 (off) and 2 are"));
+  s.mirostat = args.integer("mirostat", 0) == 2;
+  s.mirostat_tau = number(args, "mirostat_tau", 5.0);
+  s.mirostat_eta = number(args, "mirostat_eta", 0.1);
+  s.top_p_decay = number(args, "top_p_decay", 1.0);
+  s.top_p_min = number(args, "top_p_min", 1e-6);
+  if (const Json* reset = args.find("top_p_reset_ids")) {
+    const Json one = reset->as_array() != nullptr ? *reset : Json(Json::Array{*reset});
+    std::vector<Token> ids;
+    if (one.as_array()->size() > 1)
+      return refuse(over_limit("top_p_reset_ids", "entries", static_cast<int64_t>(one.as_array()->size()), 1));
+    QR_TRY_VOID(read_token_ids(one, "top_p_reset_ids", n_vocab, ids));
+    if (!ids.empty()) s.top_p_reset_id = ids[0];
+  }
+  if (const Json* samplers = args.find("samplers")) QR_TRY_VOID(read_samplers(*samplers, s));
+  return {};
+}
+
+ApiResult<void> read_lengths(const Args& args, Generation& g) {
+  g.max_tokens = args.integer("max_tokens", 0);
+  g.prompt_only = args.has("max_tokens") && g.max_tokens == 0;
+  const int64_t min_tokens = args.integer("min_tokens", 0);
+  if (min_tokens > 0 && args.has("max_tokens") && min_tokens > g.max_tokens)
+    return refuse(bad_field(
+        "min_tokens", "is " + std::to_string(min_tokens) + ": max_tokens is only " + std::to_string(g.max_tokens)));
+  g.sampling.min_tokens = static_cast<int>(std::min<int64_t>(min_tokens, std::numeric_limits<int>::max()));
+  return {};
+}
+
 // Tenants choose their salts; equal ones must agree in every process, so the hash has no secret.
 uint64_t hash_salt(std::string_view salt) {
   if (salt.empty()) return 0;
@@ -180,9 +214,6 @@ uint64_t hash_salt(std::string_view salt) {
 }
 
 }  // namespace
-
-std::span<const Field> sampling_fields() { return kSampling; }
-std::span<const Field> openai_fields() { return kOpenai; }
 
 ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vocab, std::vector<Token>& out) {
   const auto& items = *list.as_array();
@@ -199,28 +230,37 @@ ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vo
   return {};
 }
 
-ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limits, int n_vocab) {
+ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limits, const Tokenizer& tokenizer) {
   Generation g;
-  const double temperature = args.number("temperature", 1.0);
-  g.sampling.temperature = temperature < kMinTemperature ? 0.0F : static_cast<float>(temperature);
-  g.sampling.top_p = static_cast<float>(std::max(args.number("top_p", 1.0), kMinTopP));
-  g.sampling.top_k = static_cast<int>(std::max<int64_t>(args.integer("top_k", 0), 0));
-  g.sampling.min_p = static_cast<float>(args.number("min_p", 0.0));
+  const int n_vocab = tokenizer.n_vocab();
+  QR_TRY_VOID(read_penalties(args, limits, tokenizer, g.sampling));
+  QR_TRY_VOID(read_filters(args, n_vocab, g.sampling));
+  QR_TRY_VOID(read_lengths(args, g));
   g.seed_given = args.has("seed");
   g.sampling.seed = static_cast<uint64_t>(args.integer("seed", 0));
-  g.max_tokens = args.integer("max_tokens", 0);
   g.n = static_cast<int>(args.integer("n", 1));
   g.best_of = g.n;
   g.ignore_eos = args.flag("ignore_eos", false);
   g.include_stop = args.flag("include_stop_str_in_output", false);
   g.skip_special = args.flag("skip_special_tokens", true);
+  g.sampling.n_prompt_logprobs = count(args, "prompt_logprobs", -1);
   g.priority = static_cast<int>(args.integer("priority", 0));
   g.cache_salt = hash_salt(args.text("cache_salt"));
+  g.match_prefix = !args.flag("skip_reading_prefix_cache", false) && args.flag("cache_prompt", true);
   if (const Json* stop = args.find("stop")) QR_TRY_VOID(read_stops(*stop, limits, g.stops));
   if (const Json* ids = args.find("stop_token_ids"))
     QR_TRY_VOID(read_token_ids(*ids, "stop_token_ids", n_vocab, g.stop_ids));
   if (const Json* bias = args.find("logit_bias")) QR_TRY_VOID(read_logit_bias(*bias, n_vocab, g.sampling.logit_bias));
+  if (const Json* ids = args.find("allowed_token_ids"))
+    QR_TRY_VOID(read_token_ids(*ids, "allowed_token_ids", n_vocab, g.sampling.allowed_ids));
+  QR_TRY_VOID(read_bad_words(args, limits, tokenizer, g.sampling.bad_words));
   return g;
+}
+
+ApiResult<void> check_answer_only(const Generation& generation) {
+  if (generation.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
+  if (generation.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
+  return {};
 }
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 
 #include "sample/sampling_params.h"
 #include "serve/schema.h"
+#include "text/tokenizer.h"
 
 namespace quire {
 
@@ -13,6 +14,7 @@ struct Generation {
   SamplingParams sampling;  // the seed is that of the first choice; choice i gets seed + i
   bool seed_given = false;
   int64_t max_tokens = 0;          // 0: as many as the context has room for
+  bool prompt_only = false;        // max_tokens was given as 0: nothing of an answer is wanted
   std::vector<std::string> stops;  // none of them empty
   std::vector<Token> stop_ids;     // beside the model's end tokens
   bool ignore_eos = false;
@@ -21,6 +23,7 @@ struct Generation {
   int n = 1;                  // choices of each prompt in the answer
   int best_of = 1;            // ≥ n: sequences run for each prompt
   uint64_t cache_salt = 0;
+  bool match_prefix = true;  // may use cached prefixes
   int priority = 0;
 };
 
@@ -28,9 +31,12 @@ struct Generation {
 std::span<const Field> sampling_fields();
 std::span<const Field> openai_fields();
 
-// REQUIRES args checked by a schema with sampling_fields(). n_logprobs, and the seed where none was given, are left to
-// the caller.
-ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limits, int n_vocab);
+// REQUIRES args checked by a schema with sampling_fields(). n_logprobs, the seed where none was given, and whether
+// prompt_only makes sense, are left to the caller.
+ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limits, const Tokenizer& tokenizer);
+
+// For dialects whose answers have no place for a prompt's tokens: refuses max_tokens 0 and prompt_logprobs.
+ApiResult<void> check_answer_only(const Generation& generation);
 
 // A list of token ids, each in [0, n_vocab). Appends to `out`.
 ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vocab, std::vector<Token>& out);

@@ -14,6 +14,10 @@ struct ServeLimits {
   int64_t n_sequences = 1024;       // prompts × best_of of one request
   int64_t n_logprobs = 20;          // logprobs, top_logprobs
   int64_t n_logit_bias = 1024;      // entries of logit_bias
+  int64_t n_allowed_ids = 1 << 18;  // entries of allowed_token_ids
+  int64_t n_bad_words = 1024;       // entries of bad_words and of bad_token_ids
+  int64_t n_dry_breakers = 64;      // entries of dry_sequence_breakers
+  int64_t n_samplers = 16;          // entries of samplers
   int64_t n_stops = 16;             // entries of stop
   int64_t stop_bytes = 1024;        // each of them
   int64_t n_stop_ids = 128;         // entries of stop_token_ids

@@ -1,6 +1,7 @@
 #include "serve/logprobs.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "text/detok.h"
 
@@ -10,7 +11,13 @@ namespace {
 constexpr double kLowestLogprob = -9999.0;  // what OpenAI shows for "impossible"; JSON has no infinity
 
 // Adding 0 turns the -0 of a certain token into 0.
-void append_logprob(std::string& out, float v) { append_json_number(out, std::max<double>(v, kLowestLogprob) + 0.0); }
+void append_logprob(std::string& out, float v) {
+  if (std::isnan(v)) {
+    out += "null";
+  } else {
+    append_json_number(out, std::max<double>(v, kLowestLogprob) + 0.0);
+  }
+}
 
 void append_bytes_array(std::string& out, std::string_view bytes) {
   out += '[';
@@ -33,6 +40,10 @@ void append_entry(std::string& out, Token id, float logprob, const Tokenizer& to
 }
 
 void append_top_map(std::string& out, const TokenText& token, const Tokenizer& tokenizer) {
+  if (std::isnan(token.logprob)) {
+    out += "null";
+    return;
+  }
   std::vector<std::string> names;
   out += '{';
   const auto add = [&](Token id, float logprob) {
@@ -93,6 +104,33 @@ void append_completion_logprobs(std::string& out, std::span<const TokenText> tok
   }
   out += "{\"tokens\":[" + names + "],\"token_logprobs\":[" + logprobs + "],\"top_logprobs\":[" + tops +
          "],\"text_offset\":[" + offsets + "]}";
+}
+
+void append_prompt_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer) {
+  out += '[';
+  for (const TokenText& token : tokens) {
+    if (&token != tokens.data()) out += ',';
+    if (std::isnan(token.logprob)) {
+      out += "null";
+      continue;
+    }
+    const auto add = [&](Token id, float logprob) {
+      out += '"' + std::to_string(id) + "\":{\"logprob\":";
+      append_logprob(out, logprob);
+      out += ",\"decoded_token\":";
+      append_json_string(out, token_name(tokenizer, id));
+      out += '}';
+    };
+    out += '{';
+    add(token.id, token.logprob);
+    for (const TopLogprob& top : token.top) {
+      if (top.id == token.id) continue;
+      out += ',';
+      add(top.id, top.logprob);
+    }
+    out += '}';
+  }
+  out += ']';
 }
 
 }  // namespace quire

@@ -15,7 +15,11 @@ std::string token_name(const Tokenizer& tokenizer, Token id);
 void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
 
 // Completions: {"tokens":[],"token_logprobs":[],"top_logprobs":[{}],"text_offset":[]}. Each map holds the chosen token
-// and the largest ones, under distinct names.
+// and the largest ones, under distinct names. A logprob that is NaN is null, its map too.
 void append_completion_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
+
+// [null,{"15":{"logprob":-0.5,"decoded_token":" a"}},…]: per token of a prompt itself and the largest; null for the
+// first.
+void append_prompt_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "serve/logprobs.h"
 #include "serve/seeds.h"
 
 namespace quire {
@@ -42,9 +43,11 @@ ApiResult<std::string> check_model(std::string_view model, const ServeEnv& env) 
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job) {
   const Args& args = request.args;
   QR_TRY(const std::string model_warning, check_model(args.text("model"), env));
-  QR_TRY(job.generation, read_generation(args, env.limits, env.tokenizer->n_vocab()));
+  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   job.stream = args.flag("stream", false);
+  if (job.stream && job.generation.sampling.n_prompt_logprobs >= 0)
+    return refuse(unsupported_field("prompt_logprobs", "together with \"stream\": true"));
   job.include_cost = args.flag("include_cost", false);
   OpenaiCommon common;
   QR_TRY(common.include_usage, read_stream_options(args, env, job.stream));
@@ -86,7 +89,9 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool 
       n_choices_(static_cast<int>(job.prompts.size()) * job.generation.n),
       want_logprobs_(job.generation.sampling.n_logprobs >= 0),
       include_usage_(include_usage),
-      include_cost_(job.include_cost) {
+      include_cost_(job.include_cost),
+      want_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs >= 0),
+      prompt_logprobs_by_choice_(form.prompt_logprobs_by_choice) {
   std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
   append_json_string(rest, env.models[0]);
   rest += ",\"choices\":[";
@@ -142,6 +147,11 @@ void OpenaiWriter::error(const HttpError& error, std::string& out) {
   append_sse_event(out, "error", "", error_body(error));
 }
 
+void OpenaiWriter::append_prompt(std::span<const TokenText> tokens, std::string& out) const {
+  out += ",\"prompt_logprobs\":";
+  append_prompt_logprobs(out, tokens, *tokenizer_);
+}
+
 std::string OpenaiWriter::body(std::span<const ChoiceResult> choices, const UsageTotals& usage) {
   std::string out = head_;
   for (const ChoiceResult& choice : choices) {
@@ -150,10 +160,12 @@ std::string OpenaiWriter::body(std::span<const ChoiceResult> choices, const Usag
     append_whole(choice.index, choice.whole.text, out);
     out += ",\"logprobs\":";
     append_logprobs(choice.index, choice.whole.tokens, out);
+    if (want_prompt_logprobs_ && prompt_logprobs_by_choice_) append_prompt(choice.prompt, out);
     out += ",\"finish_reason\":\"" + std::string(finish_name(choice.ending.reason)) + "\"}";
   }
   out += "],\"usage\":";
   append_openai_usage(out, usage, include_cost_);
+  if (want_prompt_logprobs_ && !prompt_logprobs_by_choice_) append_prompt(choices[0].prompt, out);
   return out + "}";
 }
 

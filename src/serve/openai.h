@@ -23,6 +23,7 @@ class OpenaiWriter : public ReplyWriter {
  public:
   struct Form {
     std::string_view id_prefix, object, chunk_object;
+    bool prompt_logprobs_by_choice;  // where prompt_logprobs stands: in each choice, or once in the answer
   };
   OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool include_usage);
 
@@ -46,11 +47,12 @@ class OpenaiWriter : public ReplyWriter {
   bool want_logprobs() const { return want_logprobs_; }
 
  private:
+  void append_prompt(std::span<const TokenText> tokens, std::string& out) const;
   void close_chunk(std::string_view finish, std::string& out);
 
   const Tokenizer* tokenizer_;
   const int n_choices_;
-  const bool want_logprobs_, include_usage_, include_cost_;
+  const bool want_logprobs_, include_usage_, include_cost_, want_prompt_logprobs_, prompt_logprobs_by_choice_;
   std::string head_, chunk_head_;  // up to "choices":[
 };
 

@@ -72,7 +72,8 @@ std::vector<Refusal> bad_values() {
   for (int i = 0; i < 1025; ++i) bias += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
   bias += "}";
   return {
-      {kText, text(R"("max_tokens":-1)"), "max_tokens", "is -1: the minimum is 1"},
+      {kText, text(R"("max_tokens":-1)"), "max_tokens", "is -1: the minimum is 0"},
+      {kChat, chat(R"("max_tokens":0)"), "max_tokens", "is 0: the minimum is 1"},
       {kText, text(R"("max_tokens":0)"), "max_tokens", "is 0: the minimum is 1"},
       {kText, text(R"("max_tokens":1.5)"), "max_tokens", "must be an integer"},
       {kText, text(R"("max_tokens":"10")"), "max_tokens", "must be an integer"},
@@ -122,18 +123,65 @@ std::vector<Refusal> bad_values() {
   };
 }
 
+std::vector<Refusal> bad_sampling() {
+  return {
+      {kText, text(R"("presence_penalty":2.5)"), "presence_penalty", "is 2.5: the maximum is 2"},
+      {kText, text(R"("frequency_penalty":-1e9)"), "frequency_penalty", "the minimum is -2"},
+      {kText, text(R"("repetition_penalty":0)"), "repetition_penalty", "is 0: the minimum is 0.01"},
+      {kText, text(R"("repeat_penalty":1e9)"), "repeat_penalty", "the maximum is 100"},
+      {kText, text(R"("repeat_penalty":1.1,"repetition_penalty":1.2)"), "repetition_penalty", "differs from"},
+      {kText, text(R"("repeat_last_n":-2)"), "repeat_last_n", "is -2: the minimum is -1"},
+      {kText, text(R"("typical_p":1.5)"), "typical_p", "the maximum is 1"},
+      {kText, text(R"("typ_p":-0.5)"), "typ_p", "the minimum is 0"},
+      {kText, text(R"("top_n_sigma":-2)"), "top_n_sigma", "the minimum is -1"},
+      {kText, text(R"("xtc_probability":1.1)"), "xtc_probability", "the maximum is 1"},
+      {kText, text(R"("xtc_threshold":-1)"), "xtc_threshold", "the minimum is 0"},
+      {kText, text(R"("dynatemp_range":101)"), "dynatemp_range", "the maximum is 100"},
+      {kText, text(R"("dynatemp_exponent":1e308)"), "dynatemp_exponent", "the maximum is 100"},
+      {kText, text(R"("mirostat":3)"), "mirostat", "the maximum is 2"},
+      {kText, text(R"("mirostat_tau":-1)"), "mirostat_tau", "the minimum is 0"},
+      {kText, text(R"("mirostat_eta":2)"), "mirostat_eta", "the maximum is 1"},
+      {kText, text(R"("dry_multiplier":-1)"), "dry_multiplier", "the minimum is 0"},
+      {kText, text(R"("dry_base":0.5)"), "dry_base", "the minimum is 1"},
+      {kText, text(R"("dry_allowed_length":0)"), "dry_allowed_length", "the minimum is 1"},
+      {kText, text(R"("dry_penalty_last_n":-2)"), "dry_penalty_last_n", "the minimum is -1"},
+      {kText, text("\"dry_sequence_breakers\":" + list_of_n(65, "\"x\"")), "dry_sequence_breakers", "the limit is 64"},
+      {kText, text(R"("dry_sequence_breakers":[""])"), "dry_sequence_breakers[0]", "is empty"},
+      {kText, text(R"("no_repeat_ngram_size":-1)"), "no_repeat_ngram_size", "the minimum is 0"},
+      {kText, text(R"("top_p_decay":0)"), "top_p_decay", "the minimum is 0.01"},
+      {kText, text(R"("top_p_reset_ids":[1,2])"), "top_p_reset_ids", "has 2 entries: the limit is 1"},
+      {kText, text(R"("top_p_reset_ids":267)"), "top_p_reset_ids[0]", "is 267"},
+      {kText, text(R"("min_keep":-1)"), "min_keep", "the minimum is 0"},
+      {kText, text(R"("samplers":["top_q"])"), "samplers[0]", "is 'top_q': it must be one of penalties, dry,"},
+      {kText, text(R"("samplers":[5])"), "samplers[0]", "must be a string"},
+      {kText, text(R"("samplers":["top_k","typ_p","typical_p"])"), "samplers[2]", "stands there already"},
+      {kText, text(R"("samplers":["top_k","penalties"])"), "samplers[1]", "act before the others"},
+      {kText, text(R"("samplers":"kfypmt")"), "samplers", "must be an array"},
+      {kText, text(R"("allowed_token_ids":[267])"), "allowed_token_ids[0]", "is 267"},
+      {kText, text(R"("bad_words":["x",""])"), "bad_words[1]", "is empty"},
+      {kText, text(R"("bad_words":[5])"), "bad_words[0]", "must be a string"},
+      {kText, text("\"bad_words\":" + list_of_n(1025, "\"x\"")), "bad_words", "the limit is 1024"},
+      {kText, text(R"("bad_token_ids":[-1])"), "bad_token_ids[0]", "is -1"},
+      {kText, text(R"("min_tokens":-1)"), "min_tokens", "the minimum is 0"},
+      {kText, text(R"("min_tokens":5,"max_tokens":4)"), "min_tokens", "is 5: max_tokens is only 4"},
+      {kText, text(R"("prompt_logprobs":21)"), "prompt_logprobs", "the maximum is 20"},
+      {kText, text(R"("prompt_logprobs":-1)"), "prompt_logprobs", "the minimum is 0"},
+  };
+}
+
 std::vector<Refusal> unsupported_fields() {
   return {
       {kText, text(R"("suffix":"x")"), "suffix", "not supported yet"},
-      {kText, text(R"("echo":true,"logprobs":1)"), "echo", "together with logprobs"},
-      {kText, text(R"("presence_penalty":0.5)"), "presence_penalty", "not supported yet: only 0 is"},
-      {kText, text(R"("frequency_penalty":-0.5)"), "frequency_penalty", "not supported yet"},
-      {kText, text(R"("repetition_penalty":1.1)"), "repetition_penalty", "only 1 is"},
-      {kText, text(R"("prompt_logprobs":-1)"), "prompt_logprobs", "not supported yet"},
+      {kText, text(R"("echo":true,"logprobs":1,"stream":true)"), "echo", "together with logprobs"},
+      {kText, text(R"("prompt_logprobs":1,"stream":true)"), "prompt_logprobs", "together with"},
+      {kText, text(R"("mirostat":1)"), "mirostat", "only versions 0 (off) and 2 are"},
+      {kText, text(R"("adaptive_target":0.5)"), "adaptive_target", "not supported yet: only -1 is"},
+      {kText, text(R"("beam_width":4)"), "beam_width", "not supported yet: only 1 is"},
+      {kText, text(R"("stop_regex":"a+")"), "stop_regex", "not supported yet"},
+      {kText, text(R"("logprob_token_ids":[5])"), "logprob_token_ids", "not supported yet"},
       {kText, text(R"("n_keep":-5)"), "n_keep", "not supported yet"},
       {kText, text(R"("n_discard":-5)"), "n_discard", "not supported yet"},
       {kText, text(R"("grammar":"root ::= x")"), "grammar", "not supported yet"},
-      {kText, text(R"("min_tokens":5)"), "min_tokens", "not supported yet"},
       {kChat, chat(R"("tools":[{"type":"function"}])"), "tools", "not supported yet"},
       {kChat, chat(R"("tool_choice":"required")"), "tool_choice", "not supported yet"},
       {kChat, chat(R"("functions":[{}])"), "functions", "not supported yet"},
@@ -181,7 +229,7 @@ std::vector<Refusal> bad_messages() {
 
 std::vector<Refusal> refusals() {
   std::vector<Refusal> out;
-  for (auto* part : {&bad_bodies_and_prompts, &bad_values, &unsupported_fields, &bad_messages})
+  for (auto* part : {&bad_bodies_and_prompts, &bad_values, &bad_sampling, &unsupported_fields, &bad_messages})
     for (Refusal& r : part()) out.push_back(std::move(r));
   return out;
 }
@@ -233,6 +281,9 @@ TEST(Accepted, HarmlessValues) {
            text(R"("stop":[],"stop_token_ids":[],"logit_bias":{})"),
            text(R"("max_tokens":4,"max_completion_tokens":4)"),
            text(R"("xtc_probability":0,"xtc_threshold":0.1,"mirostat":0,"mirostat_tau":5)"),
+           text(R"("samplers":["penalties","dry","top_k","typ_p","top_p","min_p","xtc","temperature"])"),
+           text(R"("max_tokens":0,"echo":true)"),
+           text(R"("bad_words":[],"bad_token_ids":[],"allowed_token_ids":[],"top_p_reset_ids":[],"min_keep":0)"),
            text(R"("seed":-9223372036854775808)"),
            text(R"("temperature":0,"top_p":0)"),
        })

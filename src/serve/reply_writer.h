@@ -22,7 +22,7 @@ struct Ending {
 
 struct TokenText {  // for clients that asked for logprobs
   Token id = -1;
-  float logprob = 0.0F;
+  float logprob = 0.0F;         // NaN: the first of a prompt, which has none
   std::vector<TopLogprob> top;  // falling
   int64_t text_at = 0;          // code points of the choice's text before this token
 };
@@ -34,6 +34,7 @@ struct ChoiceResult {
   int index = 0;
   Delta whole;
   Ending ending;
+  std::vector<TokenText> prompt{};  // where prompt_logprobs asked for them: the first has none
 };
 struct UsageTotals {
   int64_t n_prompt = 0;  // each prompt once, however many choices it has

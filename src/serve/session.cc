@@ -2,8 +2,10 @@
 #include "serve/session.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "serve/stop_rule.h"
+#include "text/detok.h"
 
 namespace quire {
 namespace {
@@ -11,6 +13,10 @@ namespace {
 constexpr int kWholeEvery = 64;  // a whole answer is looked at once in so many tokens: no wake-up per step for it
 
 constexpr int kClientGone = 499;  // nginx's status for it; never sent
+
+int64_t count_points(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
@@ -54,14 +60,18 @@ Request Session::make_request(const Choice& choice) const {
   r.prompt = job_.prompts[choice.prompt];
   r.sampling = g.sampling;
   r.sampling.seed += i;
+  r.sampling.n_prompt_logprobs = i == 0 ? std::max(g.sampling.n_prompt_logprobs, job_.n_echo_logprobs) : -1;
+  if (g.best_of > g.n) r.sampling.n_logprobs = std::max(r.sampling.n_logprobs, 0);  // what they are ranked by
+  r.match_prefix = g.match_prefix;
   const int64_t room = context_.env->n_ctx - static_cast<int64_t>(r.prompt.size());
-  r.max_tokens = static_cast<int>(g.max_tokens > 0 ? std::min(g.max_tokens, room) : room);
+  r.max_tokens = static_cast<int>(g.prompt_only ? 1 : g.max_tokens > 0 ? std::min(g.max_tokens, room) : room);
   r.stop_ids = g.stop_ids;
   r.ignore_eos = g.ignore_eos;
   if (!g.ignore_eos) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
   r.cache_salt = g.cache_salt;
   r.priority = g.priority;
-  if (stops_ != nullptr) r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special);
+  if (stops_ != nullptr)
+    r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special, g.sampling.min_tokens);
   return r;
 }
 
@@ -76,13 +86,14 @@ void Session::start(Job&& job) {
   ChoiceSetup setup;
   setup.reply = reply_.get();
   setup.tokenizer = context_.env->tokenizer;
-  setup.text = {stops_, g.include_stop, !g.skip_special, g.sampling.n_logprobs >= 0};
-  setup.channel_bytes = context_.env->limits.channel_bytes;
+  setup.text = {stops_, g.include_stop, !g.skip_special, g.sampling.n_logprobs >= 0, g.sampling.min_tokens};
+  setup.prompt_only = g.prompt_only;
   setup.notify_every = job_.stream ? 1 : kWholeEvery;
   const size_t n = job_.prompts.size() * static_cast<size_t>(g.best_of);
   for (size_t i = 0; i < n; ++i) {
     setup.index = static_cast<int>(i);
     setup.prompt = i / static_cast<size_t>(g.best_of);
+    setup.channel_bytes = context_.env->limits.channel_bytes + prompt_channel_bytes(setup.prompt);
     choices_.push_back(std::make_unique<Choice>(setup));
     if (!job_.echo.empty()) choices_.back()->text().prepend(job_.echo[setup.prompt]);
   }
@@ -266,6 +277,7 @@ void Session::conclude(Reply& reply) {
 // Of each prompt's candidates the n with the highest mean logprob, best first; all of them in order where none is left
 // out.
 std::vector<ChoiceResult> Session::results() {
+  const Generation& g = job_.generation;
   const auto n = static_cast<size_t>(job_.generation.n), n_run = static_cast<size_t>(job_.generation.best_of);
   std::vector<ChoiceResult> out;
   for (size_t at = 0; at < choices_.size(); at += n_run) {
@@ -278,9 +290,46 @@ std::vector<ChoiceResult> Session::results() {
       result.index = static_cast<int>(out.size());
       ranked[i]->text().take(result.whole);
       result.ending = ranked[i]->ending();
+      const Choice& scored = *choices_[at];
+      if (g.sampling.n_prompt_logprobs >= 0) result.prompt = prompt_tokens(scored, g.sampling.n_prompt_logprobs);
+      if (job_.n_echo_logprobs >= 0) {
+        std::vector<TokenText> all = prompt_tokens(scored, job_.n_echo_logprobs);
+        all.insert(all.end(), result.whole.tokens.begin(), result.whole.tokens.end());
+        result.whole.tokens = std::move(all);
+      }
       out.push_back(std::move(result));
     }
   }
+  return out;
+}
+
+// Room for a prompt's logprobs, which come by the step: their number is known, and bounded by the context.
+int64_t Session::prompt_channel_bytes(size_t prompt) const {
+  const int n_top = std::max(job_.generation.sampling.n_prompt_logprobs, job_.n_echo_logprobs);
+  if (n_top < 0) return 0;
+  return static_cast<int64_t>(job_.prompts[prompt].size() *
+                              (sizeof(TokenEvent) + static_cast<size_t>(n_top) * sizeof(TopLogprob)));
+}
+
+std::vector<TokenText> Session::prompt_tokens(const Choice& scored, int n_top) const {
+  const std::vector<Token>& ids = job_.prompts[scored.prompt];
+  std::vector<TokenText> out;
+  out.push_back({ids[0], std::numeric_limits<float>::quiet_NaN(), {}, 0});
+  for (const TokenEvent& event : scored.prompt_tokens()) {
+    out.push_back({event.id, event.logprob, event.top, 0});
+    out.back().top.resize(std::min(out.back().top.size(), static_cast<size_t>(n_top)));
+  }
+  if (job_.echo.empty()) return out;
+  // Where each begins in the echoed text. What a special token or a leading space has in addition comes first.
+  Detok detok(*context_.env->tokenizer, true, false);
+  std::string text;
+  for (TokenText& token : out) {
+    token.text_at = count_points(text);
+    if (token.id < context_.env->tokenizer->n_vocab()) detok.push(token.id, text);
+  }
+  detok.flush(text);
+  const int64_t more = count_points(text) - count_points(job_.echo[scored.prompt]);
+  for (TokenText& token : out) token.text_at = std::max<int64_t>(0, token.text_at - more);
   return out;
 }
 

@@ -62,6 +62,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   void fail(Reply& reply, const HttpError& error);
   void conclude(Reply& reply);
   std::vector<ChoiceResult> results();
+  int64_t prompt_channel_bytes(size_t prompt) const;
+  std::vector<TokenText> prompt_tokens(const Choice& scored, int n_top) const;
   int64_t n_prompt_tokens() const;
   UsageTotals usage() const;
   void counted(int status);

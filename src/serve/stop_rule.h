@@ -10,9 +10,10 @@
 namespace quire {
 
 // `show_special`: control tokens count with their text. `tokenizer` outlives the rule. An id that the tokenizer does
-// not know has no text.
+// not know has no text. The first min_tokens tokens neither end nor begin a stop string.
 std::unique_ptr<EndRule> make_stop_rule(std::shared_ptr<const StopStrings> stops,
                                         const Tokenizer& tokenizer,
-                                        bool show_special);
+                                        bool show_special,
+                                        int min_tokens);
 
 }  // namespace quire

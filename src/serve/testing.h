@@ -177,9 +177,21 @@ class FakeEngine final : public Engine {
       if (step_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(step_us));
     }
   }
+  static void score_prompt(SeqId id, Seq& s) {
+    const int n_top = s.request.sampling.n_prompt_logprobs;
+    for (size_t i = 1; i < s.request.prompt.size() && n_top >= 0; ++i) {
+      TokenEvent event;
+      event.id = s.request.prompt[i];
+      event.logprob = -0.5F * static_cast<float>(i);
+      for (int k = 0; k < n_top; ++k) event.top.push_back({kFirstByte + 'A' + k, -1.0F});
+      event.prompt = true;
+      s.sink->on_token(id, event);
+    }
+  }
   void advance(Running::iterator it, Running& gone) {
     const SeqId id = it->first;
     Seq& s = it->second;
+    if (s.n_out == 0) score_prompt(id, s);
     for (int i = 0; i < tokens_per_step; ++i) {
       if (s.n_out >= static_cast<int>(s.tokens.size())) return finish(it, Finish::stop, gone);
       TokenEvent event;

@@ -24,15 +24,15 @@ void TextStream::push(const TokenEvent& event) {
   const int64_t begin = n_points_;
   fresh_.clear();
   if (event.id < tokenizer_.n_vocab()) detok_.push(event.id, fresh_);
-  add_text(fresh_);
+  add_text(fresh_, n_tokens_++ >= options_.min_tokens);
   // A token of which all text lies behind the cut is not part of the answer.
   const bool dropped = stopped_ && begin >= n_points_ && !fresh_.empty();
   if (options_.want_tokens && !dropped)
     entries_.push_back({{event.id, event.logprob, event.top, begin}, std::max(begin, n_points_)});
 }
 
-void TextStream::add_text(std::string_view text) {
-  if (options_.stops == nullptr) {
+void TextStream::add_text(std::string_view text, bool may_stop) {
+  if (options_.stops == nullptr || !may_stop) {
     buffer_ += text;
     n_points_ += count_points(text);
     return;
@@ -65,7 +65,7 @@ void TextStream::finish() {
   if (stopped_) return;
   fresh_.clear();
   detok_.flush(fresh_);
-  add_text(fresh_);
+  add_text(fresh_, n_tokens_ > options_.min_tokens);
 }
 
 bool TextStream::take(Delta& out) {

@@ -18,6 +18,7 @@ struct TextStreamOptions {
   bool include_stop = false;                 // the stop string stays in the text
   bool show_special = false;
   bool want_tokens = false;  // keep logprobs
+  int min_tokens = 0;        // so many tokens neither end nor begin a stop string
 };
 
 class TextStream {
@@ -40,7 +41,7 @@ class TextStream {
     TokenText token;
     int64_t end;  // code points of the text up to this token's end
   };
-  void add_text(std::string_view text);
+  void add_text(std::string_view text, bool may_stop);
   void cut(size_t n_bytes);
 
   const Tokenizer& tokenizer_;
@@ -49,8 +50,9 @@ class TextStream {
   StopStrings::State state_ = 0;
   bool stopped_ = false, finished_ = false;
   std::string stop_string_;
-  std::string fresh_;           // scratch: the text of one token
-  std::string buffer_;          // text that was not taken yet; its end may be held back
+  std::string fresh_;   // scratch: the text of one token
+  std::string buffer_;  // text that was not taken yet; its end may be held back
+  int64_t n_tokens_ = 0;
   int64_t n_points_ = 0;        // of all text so far, taken or not
   std::vector<Entry> entries_;  // not yet taken
 };

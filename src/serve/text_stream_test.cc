@@ -191,7 +191,7 @@ TEST(StopRule, EndsWithTheTokenThatCutsTheText) {
   const auto matcher = stops({"abca", "\u00e9"});
   const std::vector<Token> ids = {kFirstWord + 5, kFirstByte + 'c', kFirstByte + 'c', kFirstByte + 0xc3,
                                   kFirstByte + 0xa9};
-  const auto rule = make_stop_rule(matcher, *t, false);
+  const auto rule = make_stop_rule(matcher, *t, false, 0);
   std::vector<bool> ends;
   for (const Token id : ids) ends.push_back(rule->accept(id));
   EXPECT_EQ(ends, (std::vector<bool>{false, false, false, false, true}));

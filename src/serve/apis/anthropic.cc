@@ -165,7 +165,8 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   if (!warning.empty()) job.headers.push_back({std::string(kWarningHeader), warning});
   if (!args.has("max_tokens")) return refuse(missing_field("max_tokens"));
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
-  QR_TRY(job.generation, read_generation(args, env.limits, env.tokenizer->n_vocab()));
+  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
+  QR_TRY_VOID(check_answer_only(job.generation));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   QR_TRY(job.prompts.emplace_back(), read_prompt(args, env));
   std::string_view own_stop;

@@ -64,7 +64,7 @@ const Schema kOptionsSchema({kOptions, sampling_fields()});
 const Schema kShowSchema({kShow});
 
 constexpr float kTemperature = 0.8F, kTopP = 0.9F;
-constexpr int kTopK = 40;
+constexpr int kTopK = 40, kRepeatLastN = 64;
 
 std::string error_object(const HttpError& error) {
   std::string out = "{\"error\":";
@@ -146,7 +146,9 @@ ApiResult<Generation> read_options(const Json* options, const ServeEnv& env) {
   static const Json kNone{Json::Object{}};
   QR_TRY(const Args args, kOptionsSchema.check(options != nullptr ? *options : kNone, env.limits, "options"));
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
-  QR_TRY(Generation g, read_generation(args, env.limits, env.tokenizer->n_vocab()));
+  QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer));
+  QR_TRY_VOID(check_answer_only(g));
+  if (!args.has("repeat_last_n")) g.sampling.repeat_last_n = kRepeatLastN;
   if (!args.has("temperature")) g.sampling.temperature = kTemperature;
   if (!args.has("top_p")) g.sampling.top_p = kTopP;
   if (!args.has("top_k")) g.sampling.top_k = kTopK;

@@ -38,7 +38,7 @@ const Schema kSchema({kFields, sampling_fields(), openai_fields()});
 class Writer final : public OpenaiWriter {
  public:
   Writer(const ServeEnv& env, const Job& job, bool include_usage)
-      : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk"}, env, job, include_usage) {}
+      : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk", false}, env, job, include_usage) {}
 
   void begin(int64_t, std::string& out) override {
     for (int i = 0; i < n_choices(); ++i) append_chunk(i, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}", out);
@@ -78,6 +78,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   Job job;
   QR_TRY(const OpenaiCommon common, read_openai(request, env, job));
   QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
+  if (job.generation.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
   QR_TRY(Json messages, read_messages(args.find("messages"), env.limits));
   QR_TRY(job.prompts.emplace_back(), render_chat(std::move(messages), args.find("chat_template_kwargs"),
                                                  args.flag("add_generation_prompt", true), env));

@@ -23,7 +23,7 @@ const Schema kSchema({kFields, sampling_fields(), openai_fields()});
 class Writer final : public OpenaiWriter {
  public:
   Writer(const ServeEnv& env, const Job& job, bool include_usage)
-      : OpenaiWriter({"cmpl-", "text_completion", "text_completion"}, env, job, include_usage) {}
+      : OpenaiWriter({"cmpl-", "text_completion", "text_completion", true}, env, job, include_usage) {}
 
  private:
   void append_delta(int, std::string_view text, std::string& out) override {
@@ -97,11 +97,16 @@ ApiResult<void> read_best_of(const Args& args, Job& job) {
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   Job job;
   QR_TRY(const OpenaiCommon common, read_openai(request, env, job));
-  if (job.generation.max_tokens == 0) job.generation.max_tokens = kDefaultMaxTokens;
+  if (job.generation.max_tokens == 0 && !job.generation.prompt_only) job.generation.max_tokens = kDefaultMaxTokens;
   if (request.args.has("logprobs")) {
     job.generation.sampling.n_logprobs = static_cast<int>(request.args.integer("logprobs", 0));
-    if (request.args.flag("echo", false)) return refuse(unsupported_field("echo", "together with logprobs"));
+    if (request.args.flag("echo", false)) {
+      if (job.stream) return refuse(unsupported_field("echo", "together with logprobs and \"stream\": true"));
+      job.n_echo_logprobs = job.generation.sampling.n_logprobs;
+    }
   }
+  if (job.generation.prompt_only && !request.args.flag("echo", false) && job.generation.sampling.n_prompt_logprobs < 0)
+    return refuse(bad_field("max_tokens", "is 0: the minimum is 1 without echo and without prompt_logprobs"));
   QR_TRY_VOID(read_best_of(request.args, job));
   job.prompt_field = "prompt";
   QR_TRY_VOID(read_prompts(request.args, env, job));

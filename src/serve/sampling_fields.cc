@@ -1,0 +1,144 @@
+// The names of sampling and engine fields, of every server whose clients we know: what is used, what is ignored, and
+// what is a 400 because it would change the answer and is not supported. One table; generation.cc reads it.
+#include "serve/generation.h"
+
+namespace quire {
+namespace {
+
+constexpr double kMaxTemperature = 100.0;
+constexpr double kMaxInt32 = 2147483647.0;
+constexpr double kTwo63 = 9223372036854775808.0;
+constexpr double kMaxPriority = 1000.0;
+constexpr double kMaxDryLength = 65536.0;
+
+constexpr Field kSampling[] = {
+    number_field("temperature", 0, kMaxTemperature),
+    number_field("dynatemp_range", 0, kMaxTemperature),
+    number_field("dynatemp_exponent", 0, 100),
+    number_field("top_p", 0, 1),
+    integer_field("top_k", -1, kMaxInt32),
+    number_field("min_p", 0, 1),
+    number_field("typical_p", 0, 1),
+    other_name("typ_p", "typical_p"),
+    number_field("top_n_sigma", -1, 1000),
+    number_field("xtc_probability", 0, 1),
+    number_field("xtc_threshold", 0, 1),
+    integer_field("min_keep", 0, kMaxInt32),
+    field_of("samplers", kArray, &ServeLimits::n_samplers),
+    integer_field("mirostat", 0, 2),
+    number_field("mirostat_tau", 0, 100),
+    number_field("mirostat_eta", 0, 1),
+    number_field("top_p_decay", 0.01, 1),
+    number_field("top_p_min", 0, 1),
+    field_of("top_p_reset_ids", kInteger | kArray),
+
+    number_field("repetition_penalty", 0.01, 100),
+    other_name("repeat_penalty", "repetition_penalty"),
+    number_field("presence_penalty", -2, 2),
+    number_field("frequency_penalty", -2, 2),
+    integer_field("repeat_last_n", -1, kMaxInt32),
+    number_field("dry_multiplier", 0, 100),
+    number_field("dry_base", 1, 100),
+    integer_field("dry_allowed_length", 1, kMaxDryLength),
+    integer_field("dry_penalty_last_n", -1, kMaxInt32),
+    field_of("dry_sequence_breakers", kArray, &ServeLimits::n_dry_breakers),
+    integer_field("no_repeat_ngram_size", 0, kMaxInt32),
+
+    field_of("logit_bias", kObject, &ServeLimits::n_logit_bias),
+    field_of("allowed_token_ids", kArray, &ServeLimits::n_allowed_ids),
+    field_of("bad_words", kArray, &ServeLimits::n_bad_words),
+    field_of("bad_token_ids", kArray, &ServeLimits::n_bad_words),
+
+    integer_field("seed", -kTwo63, kTwo63),
+    other_name("sampling_seed", "seed"),
+    other_name("random_seed", "seed"),
+    count_field("n", 1, &ServeLimits::n_choices),
+    other_name("n_cmpl", "n"),
+    integer_field("max_tokens", 0, kNoMax),
+    other_name("max_completion_tokens", "max_tokens"),
+    other_name("max_new_tokens", "max_tokens"),
+    other_name("n_predict", "max_tokens"),
+    integer_field("min_tokens", 0, kNoMax),
+    other_name("min_new_tokens", "min_tokens"),
+    field_of("stop", kString | kArray),
+    other_name("stop_words_str", "stop"),
+    field_of("stop_token_ids", kArray, &ServeLimits::n_stop_ids),
+    flag_field("include_stop_str_in_output"),
+    other_name("no_stop_trim", "include_stop_str_in_output"),
+    flag_field("ignore_eos"),
+    flag_field("skip_special_tokens"),
+    count_field("prompt_logprobs", 0, &ServeLimits::n_logprobs),
+    field_of("cache_salt", kString, &ServeLimits::name_bytes),
+    flag_field("skip_reading_prefix_cache"),
+    flag_field("cache_prompt"),
+    integer_field("priority", -kMaxPriority, kMaxPriority),
+
+    unsupported("adaptive_target", "-1"),
+    unsupported("beam_width", "1"),
+    unsupported("beam_width_array", "[]"),
+    unsupported("use_beam_search", "false"),
+    unsupported("beam_search_diversity_rate", "0"),
+    unsupported("prompt_ignore_length", "0"),
+    unsupported("embedding_bias", "[]"),
+    unsupported("stop_regex", "[]"),
+    unsupported("stop_words_list", "[]"),
+    unsupported("logprob_token_ids", "[]"),
+    unsupported("n_probs", "0"),
+    unsupported("post_sampling_probs", "false"),
+    unsupported("return_tokens", "false"),
+    unsupported("return_progress", "false"),
+    unsupported("timings_per_token", "false"),
+    unsupported("n_keep", "0"),
+    unsupported("n_discard", "0"),
+    unsupported("t_max_predict_ms", "0"),
+    unsupported("t_max_prompt_ms", "0"),
+    unsupported("grammar", "\"\""),
+    unsupported("json_schema", "{}"),
+    unsupported("regex", "\"\""),
+    unsupported("ebnf", "\"\""),
+    unsupported("choice", "[]"),
+    unsupported("structural_tag", "\"\""),
+    unsupported("structured_outputs"),
+    unsupported("guided_json"),
+    unsupported("guided_regex"),
+    unsupported("guided_choice"),
+    unsupported("guided_grammar"),
+    unsupported("response_format", "{\"type\":\"text\"}"),
+    unsupported("thinking_token_budget"),
+    unsupported("repetition_detection"),
+    unsupported("repetition_ngram_size", "0"),
+    unsupported("logits_processors", "[]"),
+    unsupported("num_assistant_tokens"),
+    unsupported("assistant_confidence_threshold"),
+    unsupported("max_ngram_size"),
+    unsupported("stream_interval", "1"),
+    unsupported("lora", "[]"),
+
+    // These only tune something above; while that is off they change nothing.
+    ignored_field("adaptive_decay"),
+    ignored_field("length_penalty"),
+    ignored_field("early_stopping"),
+    ignored_field("spaces_between_special_tokens"),
+    ignored_field("repetition_threshold"),
+    ignored_field("id_slot"),
+};
+
+constexpr Field kOpenai[] = {
+    field_of("model", kString, &ServeLimits::name_bytes),
+    flag_field("stream"),
+    flag_field("include_cost"),
+    field_of("stream_options", kObject),
+    ignored_field("user"),
+    ignored_field("metadata"),
+    ignored_field("safety_identifier"),
+    ignored_field("service_tier"),
+    ignored_field("prompt_cache_key"),
+    ignored_field("prompt_cache_retention"),
+};
+
+}  // namespace
+
+std::span<const Field> sampling_fields() { return kSampling; }
+std::span<const Field> openai_fields() { return kOpenai; }
+
+}  // namespace quire
