@@ -70,6 +70,16 @@ Request request(int i) {
   out.sampling.top_p = i % 5 == 1 ? 0.9F : 1.0F;
   out.sampling.seed = static_cast<uint64_t>(i) * 77;
   out.sampling.n_logprobs = 3;
+  if (i % 4 == 2) {
+    out.sampling.repetition_penalty = 1.2F;
+    out.sampling.frequency_penalty = 0.2F;
+    out.sampling.dry_multiplier = 0.8F;
+  }
+  out.sampling.mirostat = i % 7 == 3;
+  out.sampling.xtc_probability = i % 6 == 1 ? 0.5F : 0.0F;
+  out.sampling.typical_p = i % 8 == 5 ? 0.8F : 1.0F;
+  out.sampling.dynatemp_range = i % 9 == 2 ? 0.4F : 0.0F;
+  out.sampling.n_prompt_logprobs = i % 9 == 4 ? 2 : -1;
   return out;
 }
 
