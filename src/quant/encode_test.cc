@@ -81,8 +81,14 @@ double plain_error(const Plain& plain, const std::vector<float>& x) {
 }
 
 const std::map<std::string, Plain> kPlain = {
+    {"q2_k", {16, 4, Plain::line_below_zero}},
+    {"q3_k", {16, 8, Plain::scale}},
     {"q4_0", {32, 16, Plain::scale}},
+    {"q4_1", {32, 16, Plain::line}},
     {"q4_k", {32, 16, Plain::line_below_zero}},
+    {"q5_0", {32, 32, Plain::scale}},
+    {"q5_1", {32, 32, Plain::line}},
+    {"q5_k", {32, 32, Plain::line_below_zero}},
     {"q6_k", {16, 64, Plain::scale}},
 };
 

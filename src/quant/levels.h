@@ -65,4 +65,7 @@ struct Table {
   }
 };
 
+// The levels of the IQ4 formats, denser near zero: −127 −104 −83 −65 −49 −35 −22 −10 1 13 25 38 53 69 89 113.
+using UnevenLevels = Table<0xf6eaddcfbfad9881, 0x7159453526190d01, 128>;
+
 }  // namespace quire
