@@ -2,7 +2,7 @@
 """Makes a GGUF model with random weights and a vocabulary of its own, for tests and for measuring speed.
 
     tools/make_model.py --shape tiny --type f32 --seed 1 --out tiny.gguf
-    tools/make_model.py --shape llama-3.2-1b --type q8_0 --out 1b.gguf
+    tools/make_model.py --shape llama-3.2-1b --type q8_0 --out 1b.gguf      other types: quire quantize
     tools/make_model.py --shape tiny --n-embd 256 --n-layers 8 --out mine.gguf
 
 The file is an ordinary Llama: tensor names and keys are the usual ones. What it says is noise, but finite noise: a

@@ -1,7 +1,8 @@
 // A Hugging Face folder's config.json and generation_config.json as facts: every value under "hf." and
 // "hf_generation.", members of objects joined by dots ("hf.rope_scaling.factor"). Of a model with several parts the
 // text's own configuration ("text_config") stands in for the whole. Which of these facts mean what is for the
-// architecture's table of names to say (model/hf_names.h). Nothing in a config is ever executed: "auto_map" is a string.
+// architecture's table of names to say (model/hf_names.h). Nothing in a config is ever executed: "auto_map" is a
+// string.
 #pragma once
 #include <string>
 

@@ -36,8 +36,8 @@ Result<Json> read_json(const fs::path& path, size_t max_bytes) {
   const uintmax_t size = fs::file_size(path, error);
   if (error) return fail(Code::not_found, name + ": cannot be read");
   if (size > max_bytes) {
-    return fail(Code::corrupt, name + ": has " + std::to_string(size) + " bytes, at most " +
-                                   std::to_string(max_bytes) + " are taken");
+    return fail(Code::corrupt,
+                name + ": has " + std::to_string(size) + " bytes, at most " + std::to_string(max_bytes) + " are taken");
   }
   std::string text(size, '\0');
   std::ifstream in(path, std::ios::binary);
@@ -115,9 +115,9 @@ Status add_shard(const fs::path& folder, const std::string& name, const Index* i
     if (index != nullptr) {
       const auto found = index->find(tensor.name);
       if (found == index->end() || found->second != name) {
-        return fail(Code::corrupt, name + ": tensor " + in_quotes(tensor.name) + ": the index " +
-                                       (found == index->end() ? "does not know it"
-                                                              : "expects it in " + in_quotes(found->second)));
+        return fail(Code::corrupt,
+                    name + ": tensor " + in_quotes(tensor.name) + ": the index " +
+                        (found == index->end() ? "does not know it" : "expects it in " + in_quotes(found->second)));
       }
     }
     auto weight = make_weight(tensor, map->bytes());
@@ -149,9 +149,8 @@ Status add_tensors(const fs::path& folder, ModelFile& out) {
     shards.insert(kWholeName);
   }
   if (shards.empty()) {
-    return fail(Code::not_found,
-                std::string("there is neither ") + kWholeName + " nor " + kIndexName +
-                    " with shards; weights in other files (.bin, .pt: pickled code) are not opened");
+    return fail(Code::not_found, std::string("there is neither ") + kWholeName + " nor " + kIndexName +
+                                     " with shards; weights in other files (.bin, .pt: pickled code) are not opened");
   }
   if (shards.size() > kMaxShards) {
     return fail(Code::unsupported, std::string(kIndexName) + ": names " + std::to_string(shards.size()) +

@@ -69,8 +69,9 @@ Result<ModelFile> open_parts(const std::string& path, GgufParts parts) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     if (is_hf_folder(path)) return parts == GgufParts::all ? open_hf_folder(path) : open_hf_metadata(path);
-    return fail(Code::unsupported, path + ": is a folder without config.json; a .gguf file or a Hugging Face folder "
-                                          "is wanted");
+    return fail(Code::unsupported, path +
+                                       ": is a folder without config.json; a .gguf file or a Hugging Face folder "
+                                       "is wanted");
   }
   QR_TRY(const auto map, MappedFile::open(path));
   if (!is_gguf(map->bytes())) {

@@ -54,7 +54,7 @@ struct ModelFile {
   std::vector<HostWeight> tensors;  // sorted by name
   TokenizerSpec tokenizer;
   bool has_tokenizer = false;
-  bool is_hugging_face = false;  // names and keys are those of the folder's own files
+  bool is_hugging_face = false;                         // names and keys are those of the folder's own files
   std::vector<std::shared_ptr<const MappedFile>> maps;  // what `tensors` point into
   std::vector<std::shared_ptr<const std::vector<std::byte>>> owned;  // or into these: tensors made from stored ones
 

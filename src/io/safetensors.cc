@@ -78,9 +78,9 @@ Result<SafeTensor> read_tensor(const std::string& name, const Json& json, uint64
   if (range == nullptr || range->as_array() == nullptr || range->as_array()->size() != 2 ||
       !get_count((*range->as_array())[0], begin) || !get_count((*range->as_array())[1], end) || begin > end ||
       end > data_bytes) {
-    return fail(Code::corrupt,
-                "data_offsets must be [begin, end] with begin ≤ end ≤ " + std::to_string(data_bytes) +
-                    ", the bytes after the header" + (range != nullptr ? "; found " + range->dump().substr(0, 80) : ""));
+    return fail(Code::corrupt, "data_offsets must be [begin, end] with begin ≤ end ≤ " + std::to_string(data_bytes) +
+                                   ", the bytes after the header" +
+                                   (range != nullptr ? "; found " + range->dump().substr(0, 80) : ""));
   }
   uint64_t wanted = 0;
   if (!checked_mul(n, each, wanted) || wanted != end - begin) {
@@ -95,8 +95,8 @@ Result<SafeTensor> read_tensor(const std::string& name, const Json& json, uint64
 Status check_metadata(const Json& json) {
   const Json::Object* members = json.as_object();
   const bool good = members != nullptr && std::all_of(members->begin(), members->end(), [](const Json::Member& m) {
-    return m.second.as_string() != nullptr;
-  });
+                      return m.second.as_string() != nullptr;
+                    });
   if (!good) return fail(Code::corrupt, "\"__metadata__\" must be an object of strings");
   return {};
 }
@@ -117,8 +117,8 @@ Status check_places(const std::vector<SafeTensor>& tensors, int64_t data_offset,
     at += tensor->bytes;
   }
   if (at != file_bytes) {
-    return fail(Code::corrupt, "byte " + std::to_string(at) + ": the tensors end here, the file at " +
-                                   std::to_string(file_bytes));
+    return fail(Code::corrupt,
+                "byte " + std::to_string(at) + ": the tensors end here, the file at " + std::to_string(file_bytes));
   }
   return {};
 }

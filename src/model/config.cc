@@ -112,8 +112,8 @@ Status read_all(const ModelFile& file, const LoadOptions& options, DecoderConfig
     return fail(Code::corrupt, "tensor token_embd.weight [n_vocab, n_embd] is missing");
   }
   if (embedding->shape[0] > 1 << 24) {
-    return fail(Code::unsupported, "vocabulary of " + std::to_string(embedding->shape[0]) + " tokens, at most " +
-                                       std::to_string(1 << 24));
+    return fail(Code::unsupported,
+                "vocabulary of " + std::to_string(embedding->shape[0]) + " tokens, at most " + std::to_string(1 << 24));
   }
   c.n_vocab = static_cast<int>(embedding->shape[0]);
   return {};

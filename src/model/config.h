@@ -21,12 +21,12 @@ struct DecoderConfig {
   RopePairs rope_pairs = RopePairs::halves;
   float norm_eps = 1e-5F;
   Activation activation = Activation::silu;
-  float embed_scale = 1.0F;       // of the embedding
-  float attn_scale = 0.0F;        // of scores: 1/√head_dim unless the model says otherwise
-  float attn_soft_cap = 0.0F;     // of scores, 0: none
-  float logit_soft_cap = 0.0F;    // 0: none
-  int window = 0;                 // keys that a layer with a window sees, 0: no layer has one
-  std::vector<bool> is_local;     // per layer: sees the window only; empty where window is 0
+  float embed_scale = 1.0F;     // of the embedding
+  float attn_scale = 0.0F;      // of scores: 1/√head_dim unless the model says otherwise
+  float attn_soft_cap = 0.0F;   // of scores, 0: none
+  float logit_soft_cap = 0.0F;  // 0: none
+  int window = 0;               // keys that a layer with a window sees, 0: no layer has one
+  std::vector<bool> is_local;   // per layer: sees the window only; empty where window is 0
 };
 
 // What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes

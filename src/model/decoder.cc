@@ -82,7 +82,8 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const DecoderConfig& c = config_;
   const int64_t attn = 2 * q_dim() + 2 * kv_dim();  // q, k, v and the result
   const int64_t widest = std::max(attn, 3 * int64_t{c.n_ff});
-  const int64_t per_token = 4 * int64_t{c.n_embd} + 2 * c.n_rope + widest;  // x, normed, two deltas, turns, a part's own
+  const int64_t per_token =
+      4 * int64_t{c.n_embd} + 2 * c.n_rope + widest;  // x, normed, two deltas, turns, a part's own
   const int64_t per_out = 2 * int64_t{c.n_embd} + c.n_vocab;
   return (n * per_token + n_out * per_out) * 4 + 16 * Arena::kAlign;
 }
@@ -104,8 +105,8 @@ Tensor Decoder::attention(const DecoderLayer& layer, Tensor normed, Tensor turn,
   Tensor qkv = pass.arena->alloc(DType::f32, {n, q_dim() + 2 * kv_dim()});  // [n, q | k | v]
   Tensor mixed = pass.arena->alloc(DType::f32, {n, q_dim()});               // [n, n_heads·head_dim]
   ops.linear(qkv, normed, layer.qkv);
-  const Tensor q = qkv.columns(0, q_dim());                   // [n, n_heads·head_dim]
-  const Tensor k = qkv.columns(q_dim(), kv_dim());            // [n, n_kv_heads·head_dim]
+  const Tensor q = qkv.columns(0, q_dim());                    // [n, n_heads·head_dim]
+  const Tensor k = qkv.columns(q_dim(), kv_dim());             // [n, n_kv_heads·head_dim]
   const Tensor v = qkv.columns(q_dim() + kv_dim(), kv_dim());  // [n, n_kv_heads·head_dim]
   if (!layer.q_norm.empty()) ops.head_norm(q, layer.q_norm, config_.norm_eps);
   if (!layer.k_norm.empty()) ops.head_norm(k, layer.k_norm, config_.norm_eps);
@@ -142,9 +143,9 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   const int64_t n = x.dim(0);
   const int64_t n_freq = config_.n_rope / 2;
   const bool two_kinds = config_.rope_local.freq != config_.rope.freq;
-  Tensor turn = pass.arena->alloc(DType::f32, {n, n_freq, 2});                                // cos, sin
-  Tensor turn_local = two_kinds ? pass.arena->alloc(DType::f32, {n, n_freq, 2}) : turn;      // cos, sin
-  Tensor normed = pass.arena->alloc(DType::f32, {n, config_.n_embd});                         // [n, n_embd]
+  Tensor turn = pass.arena->alloc(DType::f32, {n, n_freq, 2});                           // cos, sin
+  Tensor turn_local = two_kinds ? pass.arena->alloc(DType::f32, {n, n_freq, 2}) : turn;  // cos, sin
+  Tensor normed = pass.arena->alloc(DType::f32, {n, config_.n_embd});                    // [n, n_embd]
   const int64_t mark = pass.arena->mark();
   pass.ops->rope_table(turn, pass.batch->pos, frequencies(config_.rope), config_.rope.magnitude);
   if (two_kinds) {

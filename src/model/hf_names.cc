@@ -145,14 +145,14 @@ Status tie(const HfFacts& facts, ModelFile& out) {
 
 // How positions are scaled: "rope_parameters" (one, or one per kind of layer) or "rope_scaling".
 Status translate_rope(HfFacts& facts) {
-  const auto* theta = facts.first({"rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta",
-                                   "rope_theta"});
+  const auto* theta =
+      facts.first({"rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta", "rope_theta"});
   if (theta != nullptr) facts.set("rope.freq_base", *theta);
   for (const std::string prefix : {"rope_parameters.full_attention.", "rope_parameters.", "rope_scaling."}) {
     const MetaValue* type = facts.first({prefix + "rope_type", prefix + "type"});
     if (type == nullptr) continue;
-    QR_TRY_VOID(facts.require(prefix + "rope_type",
-                              {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "su"}));
+    QR_TRY_VOID(
+        facts.require(prefix + "rope_type", {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "su"}));
     facts.set("rope.scaling.type", *type);
     for (const KeyRule& rule : {KeyRule{"factor", "factor"},
                                 {"low_freq_factor", "low_freq_factor"},
@@ -177,9 +177,8 @@ Status translate_rope(HfFacts& facts) {
 
 // The part of a head that turns; a factor, or a number of components.
 Status translate_partial(HfFacts& facts, const Metadata& ours, std::string_view arch) {
-  const std::string_view key = facts.find("partial_rotary_factor") != nullptr
-                                   ? "partial_rotary_factor"
-                                   : "rope_parameters.partial_rotary_factor";
+  const std::string_view key = facts.find("partial_rotary_factor") != nullptr ? "partial_rotary_factor"
+                                                                              : "rope_parameters.partial_rotary_factor";
   if (facts.find(key) == nullptr) return {};
   QR_TRY(const double factor, facts.get_double(key, 1e-3, 1.0));
   const std::string prefix(arch);
@@ -195,15 +194,15 @@ void translate_windows(HfFacts& facts) {
   const MetaValue* types = facts.find("layer_types");
   if (types == nullptr || std::get_if<std::vector<std::string>>(types) == nullptr) return;
   std::vector<int64_t> local;
-  for (const std::string& type : std::get<std::vector<std::string>>(*types)) local.push_back(type == "sliding_attention");
+  for (const std::string& type : std::get<std::vector<std::string>>(*types))
+    local.push_back(type == "sliding_attention");
   facts.set("attention.sliding_window_pattern", std::move(local));
 }
 
 Status translate_facts(const ModelFile& folder, std::string_view arch, const HfRules& rules, ModelFile& out) {
   HfFacts facts(folder.meta, out.meta, arch);
   out.meta.values["general.architecture"] = std::string(arch);
-  out.meta.values["general.name"] =
-      (std::filesystem::path(folder.path) / "").parent_path().filename().string();
+  out.meta.values["general.name"] = (std::filesystem::path(folder.path) / "").parent_path().filename().string();
   for (const KeyRule& rule : kKeys) facts.copy(rule.theirs, rule.ours);
   facts.set("rope.halves", true);
   QR_TRY_VOID(translate_rope(facts));

@@ -46,12 +46,13 @@ class HfFacts {
 };
 
 struct HfRules {
-  std::vector<std::string_view> model_types;   // config.json's "model_type"
-  std::vector<NameRule> tensors = {};          // before the common ones
-  Status (*facts)(HfFacts&) = nullptr;         // after the common ones
+  std::vector<std::string_view> model_types;  // config.json's "model_type"
+  std::vector<NameRule> tensors = {};         // before the common ones
+  Status (*facts)(HfFacts&) = nullptr;        // after the common ones
 };
 
-// The folder as `arch` wants it. Tensors without a rule are named in a warning and left out. Errors name folder and key.
+// The folder as `arch` wants it. Tensors without a rule are named in a warning and left out. Errors name folder and
+// key.
 Result<ModelFile> translate_hf(const ModelFile& folder, std::string_view arch, const HfRules& rules);
 
 }  // namespace quire

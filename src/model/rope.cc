@@ -72,8 +72,9 @@ Status yarn(const Scaling& s, Frequencies& freq, double& magnitude) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     freq[i] = freq[i] / factor * ramp + freq[i] * (1 - ramp);
   }
-  magnitude = extra * (mscale > 0 && mscale_all > 0 ? yarn_magnitude(factor, mscale) / yarn_magnitude(factor, mscale_all)
-                                                    : yarn_magnitude(factor, 1.0));
+  magnitude =
+      extra * (mscale > 0 && mscale_all > 0 ? yarn_magnitude(factor, mscale) / yarn_magnitude(factor, mscale_all)
+                                            : yarn_magnitude(factor, 1.0));
   return {};
 }
 
@@ -109,7 +110,8 @@ Result<std::vector<double>> divisors(const ModelFile& file, const std::string& k
     if (const auto* numbers = std::get_if<std::vector<double>>(value)) out = *numbers;
     if (const auto* whole = std::get_if<std::vector<int64_t>>(value)) out.assign(whole->begin(), whole->end());
   }
-  const bool good = out.size() == n && std::all_of(out.begin(), out.end(), [](double v) { return v > 1e-6 && v < 1e9; });
+  const bool good =
+      out.size() == n && std::all_of(out.begin(), out.end(), [](double v) { return v > 1e-6 && v < 1e9; });
   if (!good) {
     return fail(Code::corrupt, "key \"" + key + "\" or tensor \"" + tensor + "\": must hold " + std::to_string(n) +
                                    " positive numbers, has " + std::to_string(out.size()));
@@ -135,9 +137,9 @@ struct Kind {
   std::string_view name;
   Status (*apply)(const Scaling&, Frequencies&, double& magnitude);
 };
-constexpr Kind kKinds[] = {{"none", none},     {"default", none},     {"linear", linear}, {"dynamic", dynamic},
-                           {"yarn", yarn},     {"llama3", llama3},    {"longrope", longrope},
-                           {"su", longrope}};  // "su": longrope's older name
+constexpr Kind kKinds[] = {{"none", none},         {"default", none}, {"linear", linear},
+                           {"dynamic", dynamic},   {"yarn", yarn},    {"llama3", llama3},
+                           {"longrope", longrope}, {"su", longrope}};  // "su": longrope's older name
 
 Rope as_bits(const Frequencies& freq, double magnitude) {
   Rope out;
@@ -161,8 +163,8 @@ Result<Rope> read_rope(const ModelFile& file, const RopeQuery& query) {
   if (kind == std::end(kKinds)) {
     return fail(Code::unsupported, "key \"" + scaling.prefix + "type\": " + in_quotes(type) + " is not supported");
   }
-  QR_TRY(scaling.original, file.meta.get_int_or(scaling.prefix + "original_context_length", 1, int64_t{1} << 28,
-                                                query.n_ctx_trained));
+  QR_TRY(scaling.original,
+         file.meta.get_int_or(scaling.prefix + "original_context_length", 1, int64_t{1} << 28, query.n_ctx_trained));
   QR_TRY_VOID(kind->apply(scaling, freq, magnitude));
   QR_TRY(magnitude, file.meta.get_double_or(scaling.prefix + "magnitude", 1e-3, 1e3, magnitude));
   if (file.find("rope_freqs.weight") != nullptr) {

@@ -1,6 +1,6 @@
-// The frequencies that rotary positions turn with, for every kind of context scaling. Everything is fixed when the model
-// is loaded: kinds whose reference changes frequencies as a sequence grows (dynamic, longrope) are taken for the context
-// that the engine serves, so that a token's rotation never depends on how long its sequence became.
+// The frequencies that rotary positions turn with, for every kind of context scaling. Everything is fixed when the
+// model is loaded: kinds whose reference changes frequencies as a sequence grows (dynamic, longrope) are taken for the
+// context that the engine serves, so that a token's rotation never depends on how long its sequence became.
 //   default   f_i = base^(−2i/d)
 //   linear    f_i / factor                                   (Chen et al. 2023, position interpolation)
 //   dynamic   base · (factor·n/original − (factor−1))^(d/(d−2)) where n, the context, exceeds the original one (NTK)

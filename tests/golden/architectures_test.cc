@@ -110,7 +110,8 @@ TEST_P(Architecture, ConvertsWhileLoading) {
   const Json expected = read_json(folder + "/expected.json");
   const std::vector<Token> ids = tokens_of(*(*expected.find("runs")->as_array())[0].find("prompt_ids"));
   const auto logits = [&](const std::string& weights, int threads) {
-    const Result<LoadedModel> loaded = load({.model = folder, .threads = threads, .kv_type = "f32", .weights = weights});
+    const Result<LoadedModel> loaded =
+        load({.model = folder, .threads = threads, .kv_type = "f32", .weights = weights});
     EXPECT_TRUE(loaded) << loaded.error().message;
     return *logits_of(*loaded, ids, 256);
   };

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <list>
 #include <memory>
 #include <string>
@@ -53,6 +54,21 @@ class TinyModel {
     }
     std::sort(file_.tensors.begin(), file_.tensors.end(),
               [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+  }
+
+  // The same numbers as f32.
+  void decode_weights() {
+    for (HostWeight& w : file_.tensors) {
+      const int64_t n = w.n_rows() * w.n_cols();
+      std::vector<std::byte>& bytes = bytes_.emplace_back(static_cast<size_t>(n) * sizeof(float));
+      std::vector<float> values(static_cast<size_t>(w.format->block));
+      for (int64_t i = 0; i < n; i += w.format->block) {
+        w.format->decode(w.data.data() + i / w.format->block * w.format->bytes, values.data());
+        std::memcpy(bytes.data() + i * 4, values.data(), values.size() * sizeof(float));
+      }
+      w.format = find_weight_format("f32");
+      w.data = bytes;
+    }
   }
 
   const ModelFile& file() const { return file_; }

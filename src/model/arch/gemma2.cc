@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-constexpr int kPeriod = 2;         // of local and global layers
-constexpr int kLayersOf27B = 46;   // GGUF leaves the scale of this one's scores to the reader
+constexpr int kPeriod = 2;        // of local and global layers
+constexpr int kLayersOf27B = 46;  // GGUF leaves the scale of this one's scores to the reader
 
 class Gemma2 final : public Decoder {
  protected:
@@ -57,18 +57,18 @@ Status facts(HfFacts& hf) {
 
 QR_REGISTER(ArchEntry,
             "gemma2",
-            ArchEntry{.summary = "Gemma 2: soft caps, every other layer behind a window",
-                      .hf = {.model_types = {"gemma2"},
-                             .tensors = {{"model.norm.weight", "output_norm.weight", true},
-                                         {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", true},
-                                         {"model.layers.{}.post_attention_layernorm.weight",
-                                          "blk.{}.post_attention_norm.weight", true},
-                                         {"model.layers.{}.pre_feedforward_layernorm.weight",
-                                          "blk.{}.ffn_norm.weight", true},
-                                         {"model.layers.{}.post_feedforward_layernorm.weight",
-                                          "blk.{}.post_ffw_norm.weight", true}},
-                             .facts = facts},
-                      .load = &load_decoder<Gemma2>});
+            ArchEntry{
+                .summary = "Gemma 2: soft caps, every other layer behind a window",
+                .hf = {.model_types = {"gemma2"},
+                       .tensors = {{"model.norm.weight", "output_norm.weight", true},
+                                   {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", true},
+                                   {"model.layers.{}.post_attention_layernorm.weight",
+                                    "blk.{}.post_attention_norm.weight", true},
+                                   {"model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", true},
+                                   {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight",
+                                    true}},
+                       .facts = facts},
+                .load = &load_decoder<Gemma2>});
 
 }  // namespace
 }  // namespace quire

@@ -64,20 +64,20 @@ Status facts(HfFacts& hf) {
 
 QR_REGISTER(ArchEntry,
             "gemma3",
-            ArchEntry{.summary = "Gemma 3, text: norms on heads, five layers of six behind a window",
-                      .hf = {.model_types = {"gemma3_text", "gemma3"},
-                             .tensors = {{"model.norm.weight", "output_norm.weight", true},
-                                         {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight", true},
-                                         {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight", true},
-                                         {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", true},
-                                         {"model.layers.{}.post_attention_layernorm.weight",
-                                          "blk.{}.post_attention_norm.weight", true},
-                                         {"model.layers.{}.pre_feedforward_layernorm.weight",
-                                          "blk.{}.ffn_norm.weight", true},
-                                         {"model.layers.{}.post_feedforward_layernorm.weight",
-                                          "blk.{}.post_ffw_norm.weight", true}},
-                             .facts = facts},
-                      .load = &load_decoder<Gemma3>});
+            ArchEntry{
+                .summary = "Gemma 3, text: norms on heads, five layers of six behind a window",
+                .hf = {.model_types = {"gemma3_text", "gemma3"},
+                       .tensors = {{"model.norm.weight", "output_norm.weight", true},
+                                   {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight", true},
+                                   {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight", true},
+                                   {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", true},
+                                   {"model.layers.{}.post_attention_layernorm.weight",
+                                    "blk.{}.post_attention_norm.weight", true},
+                                   {"model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", true},
+                                   {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight",
+                                    true}},
+                       .facts = facts},
+                .load = &load_decoder<Gemma3>});
 
 }  // namespace
 }  // namespace quire

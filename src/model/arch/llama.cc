@@ -1,6 +1,6 @@
 // Llama 2/3 and what shares its shape: RMS norm, rotary positions (llama3 and other scalings), grouped-query attention,
-// SiLU-gated feed forward, biases only where the file has them, output possibly tied to the embedding. GGUF stores q and
-// k permuted for interleaved pairs; Hugging Face folders have halves ("llama.rope.halves").
+// SiLU-gated feed forward, biases only where the file has them, output possibly tied to the embedding. GGUF stores q
+// and k permuted for interleaved pairs; Hugging Face folders have halves ("llama.rope.halves").
 #include "model/decoder.h"
 
 namespace quire {

@@ -1,5 +1,5 @@
-// Qwen 2 and 2.5: Llama's shape with biases on q, k and v. A window, where one is switched on, holds for the layers from
-// max_window_layers on.
+// Qwen 2 and 2.5: Llama's shape with biases on q, k and v. A window, where one is switched on, holds for the layers
+// from max_window_layers on.
 #include "model/decoder.h"
 
 namespace quire {

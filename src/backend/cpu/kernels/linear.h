@@ -4,13 +4,18 @@
 //   K is cut into 8 block-aligned segments; each sums from zero in block order; a binary tree joins them.
 // The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
 //
-// AVX-512 instructions per block of 32 k in a tile of 2 panels × 4 rows, beside its 64 VPDPBUSD (whose activations are
-// broadcast from memory, or once for both panels):
-//                     start    unpacking    scales    per panel and row (8 of them)          VPDPBUSD of all
-//   Q8_0              4        16 loads     2         convert, mul, fma                24    64 of 110
-//   Q4_0              4        24           2         the same                         24    64 of 118
-//   Q4_K              4        24           12        and an fma for the min           32    64 of 136
-//   Q6_K              8        84           12        twice, for two groups of 16      48    64 of 216
+// AVX-512 instructions per block of 32 k in a tile of 2 panels × 4 rows, counted in g++ 12's code. 64 of them are
+// VPDPBUSD; about 50 more (70 for Q8_0) only load or broadcast. The multiply pipes see VPDPBUSD, products and fmas:
+//            all    bit logic    conversions    products, fmas    VPDPBUSD's share of the multiply pipes
+//   Q8_0     160            0             10                16    0.80
+//   Q4_0     165           24             10                16    0.80
+//   IQ4_NL   177           40             10                16    0.80   (IQ4_XS 178, MXFP4 180)
+//   Q5_0     191           54             10                16    0.80
+//   Q4_K     182           24             16                28    0.70   (Q4_1 173)
+//   Q5_K     214           54             16                28    0.70   (Q5_1 205)
+//   Q6_K     232           52             24                36    0.64
+//   Q3_K     236           58             24                36    0.64
+//   Q2_K     270           40             36                64    0.50
 // Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block.
 #pragma once
 #include "backend/cpu/kernels/tables.h"

@@ -1,0 +1,100 @@
+#include "quant/convert.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+namespace quire {
+namespace {
+
+constexpr int64_t kRowsPerTask = 16;
+
+struct RowError {
+  double squared = 0, power = 0, largest = 0;
+  int64_t bad = -1;  // the first column that is not finite, or not after decoding
+};
+
+// Scratch of one thread.
+struct Rows {
+  explicit Rows(int64_t n) : was(static_cast<size_t>(n)), is(static_cast<size_t>(n)) {}
+  std::vector<float> was, is;
+};
+
+RowError convert_row(
+    const std::byte* stored, const WeightFormat& from, const WeightFormat& to, Rows& rows, std::byte* out) {
+  const auto n = static_cast<int64_t>(rows.was.size());
+  RowError error;
+  for (int64_t i = 0; i < n; i += from.block) from.decode(stored + i / from.block * from.bytes, rows.was.data() + i);
+  for (int64_t i = 0; i < n && error.bad < 0; ++i) {
+    if (!std::isfinite(rows.was[static_cast<size_t>(i)])) error.bad = i;
+  }
+  if (error.bad >= 0) return error;
+  for (int64_t i = 0; i < n; i += to.block) {
+    std::byte* block = out + i / to.block * to.bytes;
+    to.encode(rows.was.data() + i, block);
+    to.decode(block, rows.is.data() + i);
+  }
+  for (size_t i = 0; i < rows.was.size(); ++i) {
+    const double was = rows.was[i];
+    const double lost = std::fabs(static_cast<double>(rows.is[i]) - was);
+    if (!std::isfinite(lost) && error.bad < 0) error.bad = static_cast<int64_t>(i);
+    error.squared += lost * lost;
+    error.power += was * was;
+    error.largest = std::max(error.largest, lost);
+  }
+  return error;
+}
+
+}  // namespace
+
+const WeightFormat& fitting_format(const HostWeight& weight, const WeightFormat& wanted) {
+  if (weight.shape.size() < 2) return *weight.format;
+  const int64_t n = weight.n_cols();
+  if (n % wanted.block == 0) return wanted;
+  const double bits = 8.0 * wanted.bytes / wanted.block;
+  const char* name = bits < 4.5 ? "iq4_nl" : bits < 5 ? "q5_0" : bits < 6 ? "q5_1" : "q8_0";
+  const WeightFormat* next = find_weight_format(std::string_view(name));
+  return n % next->block == 0 ? *next : *find_weight_format(std::string_view("f16"));
+}
+
+Result<ConversionError> convert_weight(const HostWeight& weight,
+                                       const WeightFormat& to,
+                                       int n_threads,
+                                       std::byte* out) {
+  const int64_t n_rows = weight.n_rows();
+  const int64_t in_bytes = weight.format->row_bytes(weight.n_cols());
+  const int64_t out_bytes = to.row_bytes(weight.n_cols());
+  std::vector<RowError> errors(static_cast<size_t>(n_rows));
+  std::atomic<int64_t> next{0};
+  const auto work = [&] {
+    Rows rows(weight.n_cols());
+    for (int64_t at = next.fetch_add(kRowsPerTask); at < n_rows; at = next.fetch_add(kRowsPerTask)) {
+      for (int64_t r = at; r < std::min(n_rows, at + kRowsPerTask); ++r) {
+        errors[static_cast<size_t>(r)] =
+            convert_row(weight.data.data() + r * in_bytes, *weight.format, to, rows, out + r * out_bytes);
+      }
+    }
+  };
+  const int64_t n_tasks = (n_rows + kRowsPerTask - 1) / kRowsPerTask;
+  std::vector<std::thread> threads;
+  for (int64_t t = 1; t < std::min<int64_t>(n_threads, n_tasks); ++t) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+
+  RowError total;
+  for (size_t r = 0; r < errors.size(); ++r) {
+    if (errors[r].bad >= 0) {
+      return fail(Code::invalid, "tensor \"" + weight.name + "\": row " + std::to_string(r) + ", column " +
+                                     std::to_string(errors[r].bad) + ": not a finite number, or beyond what " +
+                                     std::string(to.name) + " can hold");
+    }
+    total.squared += errors[r].squared;
+    total.power += errors[r].power;
+    total.largest = std::max(total.largest, errors[r].largest);
+  }
+  return ConversionError{total.power > 0 ? std::sqrt(total.squared / total.power) : 0.0, total.largest};
+}
+
+}  // namespace quire

@@ -1,0 +1,26 @@
+// From one weight format to another, and how much that loses. Rows are converted in parallel; each depends on itself
+// alone, so the number of threads changes nothing.
+#pragma once
+#include <cstddef>
+
+#include "base/result.h"
+#include "quant/weight_format.h"
+
+namespace quire {
+
+struct ConversionError {
+  double relative = 0;  // √(Σ (new − old)² / Σ old²), 0 where all is zero
+  double largest = 0;   // max |new − old|
+};
+
+// The format that `weight` gets when `wanted` is asked for. A vector keeps its own. A matrix gets `wanted` where its
+// rows are whole blocks of it; else the next larger format of blocks of 32: iq4_nl for q2_k, q3_k and iq4_xs, q5_0 for
+// q4_k, q5_1 for q5_k, q8_0 for q6_k; f16 where not even those fit.
+const WeightFormat& fitting_format(const HostWeight& weight, const WeightFormat& wanted);
+
+// Writes weight.n_rows() rows of to.row_bytes(n_cols) bytes. REQUIRES that n_cols is whole blocks of `to`.
+// Code::invalid names tensor, row and column of a number that is not finite, or that `to` cannot hold; `out` is then
+// undefined.
+Result<ConversionError> convert_weight(const HostWeight& weight, const WeightFormat& to, int n_threads, std::byte* out);
+
+}  // namespace quire

@@ -1,0 +1,95 @@
+#include "quant/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+
+const WeightFormat& format(std::string_view name) { return *find_weight_format(name); }
+
+HostWeight matrix(std::vector<float>& values, int64_t n_cols) {
+  return HostWeight{
+      "m", &format("f32"), {static_cast<int64_t>(values.size()) / n_cols, n_cols}, std::as_bytes(std::span(values))};
+}
+
+std::vector<float> normal_values(int64_t n) {
+  Rng rng(3);
+  std::vector<float> out(static_cast<size_t>(n));
+  for (float& v : out) v = rng.normal();
+  return out;
+}
+
+TEST(Convert, EveryThreadCountGivesTheSameBytesAndError) {
+  std::vector<float> values = normal_values(50 * 256);
+  const HostWeight from = matrix(values, 256);
+  for (const WeightFormat* to : weight_formats()) {
+    std::vector<std::byte> one(static_cast<size_t>(50 * to->row_bytes(256)));
+    std::vector<std::byte> four(one.size());
+    const auto a = convert_weight(from, *to, 1, one.data());
+    const auto b = convert_weight(from, *to, 4, four.data());
+    ASSERT_TRUE(a && b) << to->name;
+    EXPECT_EQ(one, four) << to->name;
+    EXPECT_EQ(a->relative, b->relative) << to->name;
+    EXPECT_EQ(a->largest, b->largest) << to->name;
+    // What it reports is what the bytes decode to.
+    HostWeight back = from;
+    back.format = to;
+    back.data = one;
+    std::vector<float> decoded(values.size());
+    ASSERT_TRUE(convert_weight(back, format("f32"), 1, std::as_writable_bytes(std::span(decoded)).data()));
+    double largest = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::fabs(static_cast<double>(decoded[i]) - static_cast<double>(values[i])));
+    }
+    EXPECT_EQ(a->largest, largest) << to->name;
+  }
+}
+
+TEST(Convert, NumbersThatAreNotFiniteAreRefused) {
+  std::vector<float> values = normal_values(3 * 32);
+  values[2 * 32 + 5] = NAN;
+  std::vector<std::byte> out(3 * 64 * 4);
+  for (const WeightFormat* to : weight_formats()) {
+    if (32 % to->block != 0) continue;
+    const auto got = convert_weight(matrix(values, 32), *to, 1, out.data());
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().code, Code::invalid);
+    EXPECT_THAT(got.error().message, HasSubstr("tensor \"m\": row 2, column 5")) << to->name;
+  }
+  values[2 * 32 + 5] = 1e30F;
+  EXPECT_FALSE(convert_weight(matrix(values, 32), format("f16"), 1, out.data()));
+  EXPECT_FALSE(convert_weight(matrix(values, 32), format("q4_0"), 1, out.data()));
+  EXPECT_TRUE(convert_weight(matrix(values, 32), format("bf16"), 1, out.data()));
+}
+
+TEST(Convert, RowsThatAreNoWholeSuperBlocksGetTheNextLargerFormat) {
+  std::vector<float> values(static_cast<size_t>(7 * 256 * 32));
+  const auto fitting = [&](int64_t n_cols, std::string_view wanted) {
+    return fitting_format(matrix(values, n_cols), format(wanted)).name;
+  };
+  EXPECT_EQ(fitting(256, "q4_k"), "q4_k");
+  EXPECT_EQ(fitting(32, "q4_0"), "q4_0");
+  EXPECT_EQ(fitting(32, "q2_k"), "iq4_nl");
+  EXPECT_EQ(fitting(32, "q3_k"), "iq4_nl");
+  EXPECT_EQ(fitting(32, "iq4_xs"), "iq4_nl");
+  EXPECT_EQ(fitting(32, "q4_k"), "q5_0");
+  EXPECT_EQ(fitting(32, "q5_k"), "q5_1");
+  EXPECT_EQ(fitting(32, "q6_k"), "q8_0");
+  EXPECT_EQ(fitting(28, "q6_k"), "f16");
+  EXPECT_EQ(fitting(28, "q4_0"), "f16");
+  EXPECT_EQ(fitting(28, "bf16"), "bf16");
+  HostWeight vector{"v", &format("f32"), {256}, {}};
+  EXPECT_EQ(fitting_format(vector, format("q4_k")).name, "f32");
+}
+
+}  // namespace
+}  // namespace quire
