@@ -8,6 +8,8 @@
 #include "base/mmap.h"
 #include "io/ggml_types.h"
 #include "io/gguf.h"
+#include "io/hf_config.h"
+#include "io/hf_folder.h"
 #include "io/in_quotes.h"
 #include "io/tokenizer_meta.h"
 
@@ -31,37 +33,63 @@ Json fact_json(const MetaValue& value) {
   return length;
 }
 
-int64_t n_elements(const GgufTensor& tensor) {
+// A stored tensor, whatever the container.
+struct Stored {
+  std::string type;
+  bool supported = false;
+  int64_t n_params = 0, bytes = 0;
+};
+
+int64_t n_elements(const std::vector<int64_t>& shape) {
   int64_t n = 1;
-  for (const int64_t extent : tensor.shape) n *= extent;
+  for (const int64_t extent : shape) n *= extent;
   return n;
 }
 
+std::vector<Stored> stored(const std::vector<GgufTensor>& tensors) {
+  std::vector<Stored> out;
+  for (const GgufTensor& t : tensors) {
+    out.push_back({std::string(find_ggml_type(t.type)->name), find_weight_format(t.type) != nullptr,
+                   n_elements(t.shape), t.bytes});
+  }
+  return out;
+}
+
+std::vector<Stored> stored(const std::vector<SafeTensor>& tensors) {
+  std::vector<Stored> out;
+  for (const SafeTensor& t : tensors) {
+    out.push_back({t.dtype, t.dtype == "F32" || t.dtype == "F16" || t.dtype == "BF16", n_elements(t.shape), t.bytes});
+  }
+  return out;
+}
+
 struct Sum {
+  bool supported = false;
   int64_t n_tensors = 0, n_params = 0, bytes = 0;
 };
 
-Json sum_json(uint32_t type, const Sum& sum) {
+Json sum_json(const std::string& type, const Sum& sum) {
   Json json;
-  json.set("type", find_ggml_type(type)->name);
-  json.set("supported", find_weight_format(type) != nullptr);
+  json.set("type", type);
+  json.set("supported", sum.supported);
   json.set("n_tensors", sum.n_tensors);
   json.set("n_params", sum.n_params);
   json.set("bytes", sum.bytes);
   return json;
 }
 
-void describe_weights(const std::vector<GgufTensor>& tensors, Json& out) {
-  std::map<uint32_t, Sum> by_type;
+void describe_weights(const std::vector<Stored>& tensors, Json& out) {
+  std::map<std::string, Sum> by_type;
   Sum all;
-  for (const GgufTensor& tensor : tensors) {
+  for (const Stored& tensor : tensors) {
     for (Sum* sum : {&by_type[tensor.type], &all}) {
+      sum->supported = tensor.supported;
       sum->n_tensors += 1;
-      sum->n_params += n_elements(tensor);
+      sum->n_params += tensor.n_params;
       sum->bytes += tensor.bytes;
     }
   }
-  std::vector<std::pair<uint32_t, Sum>> sorted(by_type.begin(), by_type.end());
+  std::vector<std::pair<std::string, Sum>> sorted(by_type.begin(), by_type.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
   Json::Array types;
@@ -154,9 +182,36 @@ Json header_json(GgufHeader header, const MappedFile& map) {
   out.set("alignment", static_cast<int64_t>(header.alignment));
   if (!arch.empty()) out.set("arch", arch);
   if (!name.empty()) out.set("name", name);
-  describe_weights(header.tensors, out);
+  describe_weights(stored(header.tensors), out);
   describe_facts(header.meta, arch, out);
   describe_tokenizer(header.meta, out);
+  return out;
+}
+
+// config.json's members are the hyper-parameters, what else the folder says are facts.
+Result<Json> describe_hf(const std::string& path) {
+  QR_TRY(const ModelFile folder, open_hf_metadata(path));
+  QR_TRY(const std::vector<SafeTensor> tensors, list_hf_tensors(path));
+  int64_t file_bytes = 0;
+  for (const SafeTensor& tensor : tensors) file_bytes += tensor.bytes;
+  Json out;
+  out.set("path", path);
+  out.set("container", folder.container);
+  out.set("file_bytes", file_bytes);
+  const std::string arch = text_of(folder.meta, "hf.model_type");
+  if (!arch.empty()) out.set("arch", arch);
+  describe_weights(stored(tensors), out);
+  Json hyper(Json::Object{});
+  Json facts(Json::Object{});
+  for (const auto& [key, value] : folder.meta.values) {
+    if (key.starts_with(kHfPrefix)) {
+      hyper.set(key.substr(kHfPrefix.size()), fact_json(value));
+    } else {
+      facts.set("generation." + key.substr(kHfGenerationPrefix.size()), fact_json(value));
+    }
+  }
+  out.set("hyper", std::move(hyper));
+  out.set("facts", std::move(facts));
   return out;
 }
 
@@ -210,6 +265,7 @@ void append_weights(std::string& out, const Json& weights) {
 }  // namespace
 
 Result<Json> describe_model(const std::string& path) {
+  if (is_hf_folder(path)) return describe_hf(path);
   QR_TRY(const auto map, MappedFile::open(path));
   auto header = parse_gguf(map->bytes(), GgufParts::all);
   QR_TRY_VOID(map->check_unchanged());

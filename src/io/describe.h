@@ -18,6 +18,8 @@ namespace quire {
 //              add_bos, add_eos, add_space_prefix, chat_template_bytes} or {error}
 //   facts      every other key that is no tokenizer's
 // weights.bytes is what the weights take as they are stored; a backend's own layout may take more.
+// Of a Hugging Face folder: config.json's members are `hyper` ("rope_scaling.factor": 8), generation_config.json's are
+// `facts`; its tokenizer is text's to describe, and file_bytes are the tensors' alone.
 // Errors as open_model's, types without a weight format aside.
 Result<Json> describe_model(const std::string& path);
 

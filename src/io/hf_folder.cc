@@ -103,42 +103,47 @@ Result<HostWeight> make_weight(const SafeTensor& tensor, std::span<const std::by
   return weight;
 }
 
-// Adds the tensors of one shard. `index` is null where the folder has one file.
-Status add_shard(const fs::path& folder, const std::string& name, const Index* index, ModelFile& out) {
+// One shard, mapped and checked.
+struct Shard {
+  std::string name;
+  std::shared_ptr<const MappedFile> map;
+  std::vector<SafeTensor> tensors;
+};
+
+// `index` is null where the folder has one file.
+Result<Shard> open_shard(const fs::path& folder, const std::string& name, const Index* index) {
   QR_TRY_VOID(check_inside(folder, name));
   QR_TRY(const auto map, MappedFile::open((folder / name).string()));
   auto tensors = parse_safetensors(map->bytes());
   QR_TRY_VOID(map->check_unchanged());
   if (!tensors) return error_within(name, std::move(tensors).error());
   for (const SafeTensor& tensor : *tensors) {
-    if (is_leftover(tensor.name)) continue;
-    if (index != nullptr) {
-      const auto found = index->find(tensor.name);
-      if (found == index->end() || found->second != name) {
-        return fail(Code::corrupt,
-                    name + ": tensor " + in_quotes(tensor.name) + ": the index " +
-                        (found == index->end() ? "does not know it" : "expects it in " + in_quotes(found->second)));
-      }
+    if (index == nullptr || is_leftover(tensor.name)) continue;
+    const auto found = index->find(tensor.name);
+    if (found == index->end() || found->second != name) {
+      return fail(Code::corrupt,
+                  name + ": tensor " + in_quotes(tensor.name) + ": the index " +
+                      (found == index->end() ? "does not know it" : "expects it in " + in_quotes(found->second)));
     }
-    auto weight = make_weight(tensor, map->bytes());
-    if (!weight) return error_within(name, std::move(weight).error());
-    out.tensors.push_back(std::move(*weight));
   }
-  out.file_bytes += map->size();
-  out.maps.push_back(map);
-  return {};
+  return Shard{name, map, std::move(*tensors)};
 }
 
-Status check_complete(const Index& index, const ModelFile& model) {
+// Each tensor lies in the shard that the index says, so it is there when as many are there.
+Status check_complete(const Index& index, const std::vector<Shard>& shards) {
+  std::set<std::string_view> found;
+  for (const Shard& shard : shards) {
+    for (const SafeTensor& tensor : shard.tensors) found.insert(tensor.name);
+  }
   for (const auto& [tensor, shard] : index) {
-    if (!is_leftover(tensor) && model.find(tensor) == nullptr) {
+    if (!is_leftover(tensor) && !found.contains(tensor)) {
       return fail(Code::corrupt, shard + ": tensor " + in_quotes(tensor) + ": is in the index and not in the file");
     }
   }
   return {};
 }
 
-Status add_tensors(const fs::path& folder, ModelFile& out) {
+Result<std::vector<Shard>> open_shards(const fs::path& folder) {
   std::set<std::string> shards;
   Index index;
   const bool sharded = is_file(folder / kIndexName);
@@ -156,10 +161,29 @@ Status add_tensors(const fs::path& folder, ModelFile& out) {
     return fail(Code::unsupported, std::string(kIndexName) + ": names " + std::to_string(shards.size()) +
                                        " shards, at most " + std::to_string(kMaxShards) + " are taken");
   }
-  for (const std::string& shard : shards) QR_TRY_VOID(add_shard(folder, shard, sharded ? &index : nullptr, out));
+  std::vector<Shard> out;
+  for (const std::string& shard : shards) {
+    QR_TRY(out.emplace_back(), open_shard(folder, shard, sharded ? &index : nullptr));
+  }
+  QR_TRY_VOID(check_complete(index, out));
+  return out;
+}
+
+Status add_tensors(const fs::path& folder, ModelFile& out) {
+  QR_TRY(const std::vector<Shard> shards, open_shards(folder));
+  for (const Shard& shard : shards) {
+    for (const SafeTensor& tensor : shard.tensors) {
+      if (is_leftover(tensor.name)) continue;
+      auto weight = make_weight(tensor, shard.map->bytes());
+      if (!weight) return error_within(shard.name, std::move(weight).error());
+      out.tensors.push_back(std::move(*weight));
+    }
+    out.file_bytes += shard.map->size();
+    out.maps.push_back(shard.map);
+  }
   std::sort(out.tensors.begin(), out.tensors.end(),
             [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
-  return check_complete(index, out);
+  return {};
 }
 
 Result<Metadata> read_facts(const fs::path& folder) {
@@ -194,6 +218,14 @@ Result<ModelFile> open_parts(const std::string& path, bool tensors) {
 bool is_hf_folder(const std::string& path) { return is_file(fs::path(path) / "config.json"); }
 
 Result<ModelFile> open_hf_folder(const std::string& path) { return open_parts(path, true); }
+
+Result<std::vector<SafeTensor>> list_hf_tensors(const std::string& path) {
+  auto shards = open_shards(path);
+  if (!shards) return error_within(path, std::move(shards).error());
+  std::vector<SafeTensor> out;
+  for (Shard& shard : *shards) std::move(shard.tensors.begin(), shard.tensors.end(), std::back_inserter(out));
+  return out;
+}
 
 Result<ModelFile> open_hf_metadata(const std::string& path) { return open_parts(path, false); }
 

@@ -3,8 +3,10 @@
 // model/hf_names.h turns both into the vocabulary that architectures speak. The folder's tokenizer is text's to read.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "io/model_file.h"
+#include "io/safetensors.h"
 
 namespace quire {
 
@@ -16,5 +18,7 @@ bool is_hf_folder(const std::string& path);
 Result<ModelFile> open_hf_folder(const std::string& path);
 // The facts alone.
 Result<ModelFile> open_hf_metadata(const std::string& path);
+// The tensors as the headers have them, of any type, in no order; checked as above.
+Result<std::vector<SafeTensor>> list_hf_tensors(const std::string& path);
 
 }  // namespace quire

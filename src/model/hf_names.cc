@@ -137,7 +137,7 @@ Status tie(const HfFacts& facts, ModelFile& out) {
   if (said != nullptr && tied == nullptr) return fail(Code::corrupt, "key \"tie_word_embeddings\": must be a bool");
   if (tied == nullptr) return {};
   if (*tied) std::erase_if(out.tensors, [](const HostWeight& w) { return w.name == "output.weight"; });
-  if (!*tied && out.find("output.weight") == nullptr) {
+  if (!*tied && !out.tensors.empty() && out.find("output.weight") == nullptr) {
     return fail(Code::not_found, "tensor \"lm_head.weight\": is missing, and tie_word_embeddings is false");
   }
   return {};

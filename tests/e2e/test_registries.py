@@ -34,6 +34,17 @@ class Registries(unittest.TestCase):
             with self.subTest(kind):
                 self.assertEqual(sorted(registered[kind]), names_on_disk(folder, ending))
 
+    def test_the_page_of_architectures_is_theirs(self):
+        done = subprocess.run([os.environ['QUIRE_BIN'], 'architectures'], capture_output=True, text=True, check=True)
+        with open(os.path.join(ROOT, 'docs', 'architectures.md'), encoding='utf-8') as page:
+            self.assertEqual(page.read(), done.stdout, 'quire architectures > docs/architectures.md')
+
+    def test_every_architecture_has_golden_logits(self):
+        models = os.path.join(ROOT, 'tests', 'golden', 'models')
+        for name in names_on_disk(*FOLDERS['arch']):
+            for part in ('expected.json', 'config.json', 'model.gguf'):
+                self.assertTrue(os.path.isfile(os.path.join(models, name, part)), f'{name}/{part}')
+
     def test_there_is_something_to_compare(self):
         for kind in ('arch', 'policy', 'api', 'rule', 'command', 'weights', 'kv'):
             self.assertTrue(names_on_disk(*FOLDERS[kind]), kind)

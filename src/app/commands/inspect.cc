@@ -4,7 +4,9 @@
 #include "app/wire.h"
 #include "base/json.h"
 #include "io/describe.h"
+#include "io/hf_folder.h"
 #include "quant/kv_codec.h"
+#include "text/tokenizer_files.h"
 
 namespace quire {
 namespace {
@@ -20,9 +22,38 @@ int64_t int_of(const Json* hyper, std::string_view key, int64_t fallback) {
   return value != nullptr && value->as_int() != nullptr ? *value->as_int() : fallback;
 }
 
+// A Hugging Face folder's whole numbers under the names that cache_facts knows; empty where no architecture is found.
+Json neutral_hyper(const std::string& path) {
+  Json out(Json::Object{});
+  const Result<ModelFile> folder = open_model_metadata(path);
+  if (!folder) return out;
+  const Result<ModelFile> neutral = neutral_form(*folder);
+  if (!neutral) return out;
+  const std::string prefix = neutral->meta.get_string_or("general.architecture", "").value_or("") + ".";
+  for (const auto& [key, value] : neutral->meta.values) {
+    const auto* number = std::get_if<int64_t>(&value);
+    if (number != nullptr && key.starts_with(prefix)) out.set(key.substr(prefix.size()), *number);
+  }
+  return out;
+}
+
+// What a folder's tokenizer files make; the GGUF reader describes its own.
+void add_tokenizer(const std::string& path, Json& description) {
+  if (!has_tokenizer_files(path)) return;
+  const auto tokenizer = load_tokenizer(path);
+  Json out;
+  if (tokenizer) {
+    out.set("model", (*tokenizer)->spec().model);
+    out.set("n_tokens", (*tokenizer)->n_vocab());
+    out.set("chat_template_bytes", static_cast<int64_t>((*tokenizer)->spec().chat_template.size()));
+  } else {
+    out.set("error", tokenizer.error().message);
+  }
+  description.set("tokenizer", std::move(out));
+}
+
 // Memory of the cache for `ctx` tokens, as the engine would claim it; null where the file does not say enough.
-Json cache_facts(const Json& description, const KvCodec& codec, int64_t ctx) {
-  const Json* hyper = description.find("hyper");
+Json cache_facts(const Json* hyper, const KvCodec& codec, int64_t ctx) {
   const int64_t n_layers = int_of(hyper, "block_count", 0);
   const int64_t n_heads = int_of(hyper, "attention.head_count", 0);
   const int64_t n_embd = int_of(hyper, "embedding_length", 0);
@@ -41,12 +72,15 @@ Json cache_facts(const Json& description, const KvCodec& codec, int64_t ctx) {
 }
 
 Status run(const Args& args) {
-  if (args.model.empty()) return fail(Code::not_found, "no model given: name a GGUF file");
+  if (args.model.empty()) return fail(Code::not_found, "no model given: name a GGUF file or a Hugging Face folder");
   if (args.ctx < 0) return fail(Code::invalid, "--ctx must be at least 0, got " + std::to_string(args.ctx));
   const KvCodec* codec = find_kv_codec(args.kv_type);
   if (codec == nullptr) return fail(Code::invalid, "--kv-type \"" + args.kv_type + "\" is unknown");
   QR_TRY(Json description, describe_model(args.model));
-  Json cache = cache_facts(description, *codec, args.ctx);
+  const bool is_folder = is_hf_folder(args.model);
+  if (is_folder) add_tokenizer(args.model, description);
+  const Json neutral = is_folder ? neutral_hyper(args.model) : Json();
+  Json cache = cache_facts(is_folder ? &neutral : description.find("hyper"), *codec, args.ctx);
   if (args.json) {
     if (!cache.is_null()) description.set("cache", std::move(cache));
     std::printf("%s\n", description.dump().c_str());
@@ -65,7 +99,7 @@ QR_REGISTER(Command,
             "inspect",
             Command{"print what a model file says", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
-                      line.positional("MODEL", args->model, false, "a GGUF file");
+                      line.positional("MODEL", args->model, false, "a GGUF file or a Hugging Face folder");
                       line.option("--ctx", args->ctx,
                                   "tokens to size the cache for, 0 for what the model was trained for");
                       line.option("--kv-type", args->kv_type, "how keys and values would be cached");
