@@ -12,6 +12,8 @@
 #include <mutex>
 #include <system_error>
 
+#include "base/check.h"
+
 namespace quire {
 namespace {
 
@@ -118,6 +120,15 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
   if (slot_ >= 0) slots[static_cast<size_t>(slot_)].begin.store(0);
   if (fd_ >= 0) close(fd_);
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+  QR_CHECK(part.empty() ||
+           (part.data() >= bytes_.data() && part.data() + part.size() <= bytes_.data() + bytes_.size()));
+  const auto from = reinterpret_cast<uintptr_t>(part.data());
+  const uintptr_t begin = (from + page_bytes - 1) / page_bytes * page_bytes;
+  const uintptr_t end = (from + part.size()) / page_bytes * page_bytes;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // advice: may fail
 }
 
 Status MappedFile::check_unchanged() const {

@@ -29,6 +29,9 @@ class MappedFile {
   // Fails with Code::corrupt when the file was truncated, extended or written since open, or a page could not be read.
   // To be asked after the last read of what was taken from bytes().
   Status check_unchanged() const;
+  // Gives the memory of the whole pages in `part` back to the system; they are read from the file again when touched.
+  // A loader that has copied a tensor says so here, else its memory counts twice. REQUIRES a part of bytes().
+  void release(std::span<const std::byte> part) const;
 
  private:
   MappedFile() = default;

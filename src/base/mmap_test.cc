@@ -40,6 +40,22 @@ TEST_F(MappedFileTest, ShowsTheFilesBytes) {
   EXPECT_TRUE((*map)->check_unchanged());
 }
 
+TEST_F(MappedFileTest, ReleasedPagesComeBackFromTheFile) {
+  const auto map = MappedFile::open(file(50000));
+  ASSERT_TRUE(map) << map.error().message;
+  const auto bytes = (*map)->bytes();
+  const auto all_x = [](std::span<const std::byte> part) {
+    return std::all_of(part.begin(), part.end(), [](std::byte b) { return b == std::byte{'x'}; });
+  };
+  EXPECT_TRUE(all_x(bytes));
+  for (const auto part :
+       {bytes, bytes.subspan(100, 40000), bytes.subspan(4096, 4096), bytes.first(10), bytes.first(0)}) {
+    (*map)->release(part);
+    EXPECT_TRUE(all_x(bytes));
+  }
+  EXPECT_TRUE((*map)->check_unchanged());
+}
+
 TEST_F(MappedFileTest, AnEmptyFileIsAnEmptySpan) {
   const auto map = MappedFile::open(file(0));
   ASSERT_TRUE(map) << map.error().message;

@@ -7,6 +7,7 @@
 #include "base/mmap.h"
 #include "io/ggml_types.h"
 #include "io/gguf.h"
+#include "io/gguf_split.h"
 #include "io/hf_folder.h"
 #include "io/in_quotes.h"
 #include "io/tokenizer_meta.h"
@@ -18,13 +19,6 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   std::string out = "[";
   for (const int64_t extent : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(extent);
   return out + "]";
-}
-
-Status refuse_split(const Metadata& meta) {
-  QR_TRY(const int64_t n_parts, meta.get_int_or("split.count", 0, 65535, 0));
-  if (n_parts <= 1) return {};
-  return fail(Code::unsupported, "key \"split.count\": one of " + std::to_string(n_parts) +
-                                     " parts; models in parts are not supported yet, merge them into one file");
 }
 
 Result<HostWeight> make_weight(const GgufTensor& tensor, std::span<const std::byte> file) {
@@ -51,7 +45,6 @@ Result<ModelFile> from_gguf(const std::shared_ptr<const MappedFile>& map, GgufPa
   model.container = "GGUF v" + std::to_string(header.version);
   model.file_bytes = map->size();
   model.meta = std::move(header.meta);
-  if (parts == GgufParts::all) QR_TRY_VOID(refuse_split(model.meta));
   model.tensors.reserve(header.tensors.size());
   for (const GgufTensor& tensor : header.tensors) {
     QR_TRY(model.tensors.emplace_back(), make_weight(tensor, map->bytes()));
@@ -65,14 +58,7 @@ Result<ModelFile> from_gguf(const std::shared_ptr<const MappedFile>& map, GgufPa
   return model;
 }
 
-Result<ModelFile> open_parts(const std::string& path, GgufParts parts) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    if (is_hf_folder(path)) return parts == GgufParts::all ? open_hf_folder(path) : open_hf_metadata(path);
-    return fail(Code::unsupported, path +
-                                       ": is a folder without config.json; a .gguf file or a Hugging Face folder "
-                                       "is wanted");
-  }
+Result<ModelFile> open_gguf(const std::string& path, GgufParts parts) {
   QR_TRY(const auto map, MappedFile::open(path));
   if (!is_gguf(map->bytes())) {
     const auto start = map->bytes().first(std::min<size_t>(map->bytes().size(), 4));
@@ -86,6 +72,44 @@ Result<ModelFile> open_parts(const std::string& path, GgufParts parts) {
   return model;
 }
 
+// The model that `first` is the first file of, with the tensors of all files.
+Result<ModelFile> with_further_parts(ModelFile first, const std::string& path, const GgufSplit& split) {
+  for (int64_t no = 1; no < split.count; ++no) {
+    QR_TRY(const std::string next, gguf_part_path(path, split, no));
+    QR_TRY(ModelFile part, open_gguf(next, GgufParts::all));
+    auto added = add_gguf_part(first, no, std::move(part));
+    if (!added) return error_within(next, std::move(added).error());
+  }
+  if (static_cast<int64_t>(first.tensors.size()) == split.n_tensors) return first;
+  return fail(Code::corrupt, path + ": key \"split.tensors.count\": is " + std::to_string(split.n_tensors) +
+                                 ", the parts hold " + std::to_string(first.tensors.size()) + " tensors");
+}
+
+Result<ModelFile> open_parts(const std::string& path, GgufParts parts) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    if (is_hf_folder(path)) return parts == GgufParts::all ? open_hf_folder(path) : open_hf_metadata(path);
+    return fail(Code::unsupported, path +
+                                       ": is a folder without config.json; a .gguf file or a Hugging Face folder "
+                                       "is wanted");
+  }
+  QR_TRY(ModelFile named, open_gguf(path, parts));
+  const auto split = read_gguf_split(named.meta);
+  if (!split) return error_within(path, split.error());
+  if (split->count == 1) return named;
+  auto first = gguf_part_path(path, *split, 0);
+  if (!first) return error_within(path, std::move(first).error());
+  if (split->no != 0) {
+    QR_TRY(named, open_gguf(*first, parts));
+    const auto again = read_gguf_split(named.meta);
+    if (!again || again->no != 0 || again->count != split->count) {
+      return fail(Code::corrupt, *first + ": is not the first of " + std::to_string(split->count) + " parts");
+    }
+  }
+  if (parts == GgufParts::facts) return named;
+  return with_further_parts(std::move(named), *first, GgufSplit{0, split->count, split->n_tensors});
+}
+
 }  // namespace
 
 const HostWeight* ModelFile::find(std::string_view name) const {
@@ -97,6 +121,14 @@ const HostWeight* ModelFile::find(std::string_view name) const {
 Status ModelFile::check_unchanged() const {
   for (const auto& map : maps) QR_TRY_VOID(map->check_unchanged());
   return {};
+}
+
+void ModelFile::release(const HostWeight& weight) const {
+  for (const auto& map : maps) {
+    const std::span<const std::byte> all = map->bytes();
+    const bool inside = weight.data.data() >= all.data() && weight.data.data() < all.data() + all.size();
+    if (inside) map->release(weight.data);
+  }
 }
 
 Result<const HostWeight*> ModelFile::get(std::string_view name, const std::vector<int64_t>& shape) const {

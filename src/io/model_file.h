@@ -62,6 +62,8 @@ struct ModelFile {
   // Fails with Code::corrupt when a file was truncated or written since it was opened. To be asked after the last read
   // of tensor bytes: what was missing then has read as zeros (base/mmap.h).
   Status check_unchanged() const;
+  // Says that a tensor's bytes are not needed for now (MappedFile::release).
+  void release(const HostWeight& weight) const;
   // The tensor with exactly this shape. Errors name file, tensor, wanted and found shape.
   Result<const HostWeight*> get(std::string_view name, const std::vector<int64_t>& shape) const;
 };

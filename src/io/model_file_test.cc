@@ -142,13 +142,86 @@ TEST(OpenModel, NamesATensorTypeThatIsNotSupported) {
   EXPECT_TRUE(open_model_metadata(file.path()));
 }
 
-TEST(OpenModel, RefusesPartsOfASplitModel) {
+// One part of a model in several files: split.* and, in the first, the architecture; one tensor.
+std::string part_file(int no, int count, int n_tensors, const std::string& tensor, const std::string& arch = {}) {
   GgufBytes f;
-  f.head(3, 0, 1).key("split.count", gt_u16).put(uint16_t{3});
-  const TempFile file(f.text());
-  const auto model = open_model(file.path());
-  ASSERT_FALSE(model);
-  EXPECT_THAT(model.error().message, HasSubstr("key \"split.count\": one of 3 parts"));
+  f.head(3, 1, arch.empty() ? 3 : 4);
+  if (!arch.empty()) f.fact("general.architecture", arch);
+  f.key("split.no", gt_u16).put(static_cast<uint16_t>(no)).key("split.count", gt_u16).put(static_cast<uint16_t>(count));
+  f.key("split.tensors.count", gt_i32).put(static_cast<int32_t>(n_tensors));
+  f.tensor(tensor, {8}, 0, 0).pad(32).fill(32, 'x');
+  return f.text();
+}
+
+class SplitModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "quire_split_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    write(1, part_file(0, 3, 3, "c", "llama"));
+    write(2, part_file(1, 3, 3, "a"));
+    write(3, part_file(2, 3, 3, "b"));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path(int number) const { return folder_ + "/m-0000" + std::to_string(number) + "-of-00003.gguf"; }
+  void write(int number, const std::string& content) const {
+    std::ofstream(path(number), std::ios::binary | std::ios::trunc) << content;
+  }
+  std::string error() const {
+    const auto model = open_model(path(1));
+    return model ? "opened" : model.error().message;
+  }
+  std::string folder_;
+};
+
+TEST_F(SplitModel, OpensByAnyPart) {
+  for (const int number : {1, 2, 3}) {
+    const auto model = open_model(path(number));
+    ASSERT_TRUE(model) << model.error().message;
+    ASSERT_EQ(model->tensors.size(), 3U);
+    EXPECT_EQ(model->tensors[0].name, "a");
+    EXPECT_EQ(model->tensors[2].name, "c");
+    EXPECT_EQ(*model->meta.get_string("general.architecture"), "llama");
+    EXPECT_EQ(model->maps.size(), 3U);
+    EXPECT_TRUE(model->check_unchanged());
+    EXPECT_EQ(*open_model_metadata(path(number))->meta.get_string("general.architecture"), "llama");
+  }
+}
+
+TEST_F(SplitModel, RefusesPartsThatDoNotFit) {
+  write(2, part_file(2, 3, 3, "a"));
+  EXPECT_THAT(error(), HasSubstr("00002-of-00003.gguf: key \"split.no\": is 2, 1 wanted"));
+  write(2, part_file(1, 2, 3, "a"));
+  EXPECT_THAT(error(), HasSubstr("\"split.count\": is 2, 3 wanted"));
+  write(2, part_file(1, 3, 4, "a"));
+  EXPECT_THAT(error(), HasSubstr("\"split.tensors.count\": is 4, 3 wanted"));
+  write(2, part_file(1, 3, 3, "c"));
+  EXPECT_THAT(error(), HasSubstr("tensor \"c\": is in an earlier part too"));
+  write(2, part_file(1, 3, 3, "a", "qwen2"));
+  EXPECT_THAT(error(), HasSubstr("is \"qwen2\", the first part's is \"llama\""));
+  write(2, part_file(1, 3, 3, "a").substr(0, 60));
+  EXPECT_THAT(error(), HasSubstr("00002-of-00003.gguf: "));
+  std::filesystem::remove(path(2));
+  EXPECT_THAT(error(), HasSubstr("00002-of-00003.gguf: open: "));
+}
+
+TEST_F(SplitModel, RefusesWrongFirstParts) {
+  write(1, part_file(3, 3, 3, "c", "llama"));
+  EXPECT_THAT(error(), HasSubstr("split.no"));
+  write(1, part_file(0, 201, 3, "c", "llama"));
+  EXPECT_THAT(error(), HasSubstr("split.count"));
+  for (const int number : {1, 2, 3})
+    write(number, part_file(number - 1, 3, 4, std::string(1, "abc"[number - 1]), "llama"));
+  EXPECT_THAT(error(), HasSubstr("\"split.tensors.count\": is 4, the parts hold 3 tensors"));
+  write(1, part_file(1, 3, 3, "c", "llama"));
+  EXPECT_THAT(open_model(path(2)).error().message, HasSubstr("is not the first of 3 parts"));
+}
+
+TEST_F(SplitModel, RefusesPartsWithoutTheirName) {
+  const std::string other = folder_ + "/other.gguf";
+  std::filesystem::rename(path(1), other);
+  EXPECT_THAT(open_model(other).error().message, HasSubstr("must end with -00001-of-00003.gguf"));
 }
 
 TEST(OpenModel, RefusesWhatIsNoModelFile) {

@@ -23,6 +23,7 @@ const HostWeight* WeightLoader::get(const std::string& name, const std::vector<i
 }
 
 void WeightLoader::took(const HostWeight& weight) {
+  file_.release(weight);
   done_bytes_ += static_cast<int64_t>(weight.data.size());
   if (options_.on_progress) options_.on_progress(done_bytes_, total_bytes_);
 }

@@ -1,6 +1,7 @@
 // A file's tensors into a backend, so that a layer's loading reads as a list of names and shapes. Where another weight
 // format is wanted, a matrix is converted on its way, in parallel, through one buffer that is gone before the next:
-// loading needs the model's memory and its largest tensor's. One thread (the conversion forks and joins inside).
+// loading needs the model's memory and its largest tensor's (the file's pages are given back as tensors are done with).
+// One thread (the conversion forks and joins inside).
 #pragma once
 #include <string>
 #include <vector>

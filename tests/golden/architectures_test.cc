@@ -127,32 +127,54 @@ INSTANTIATE_TEST_SUITE_P(Registry,
                          testing::ValuesIn(Registry<ArchEntry>::get().names()),
                          [](const auto& each) { return each.param; });
 
+// A folder's facts with this rope, as newer configurations have it ("rope_parameters") or as older ones do.
+ModelFile folder_with(const Json& c, bool older) {
+  const Json& rope = *c.find("rope_parameters");
+  Json config;
+  config.set("model_type", "llama");
+  config.set("hidden_size", 128);
+  config.set("num_attention_heads", 4);
+  config.set("max_position_embeddings", *c.find("max_position_embeddings"));
+  if (older) {
+    Json scaling(Json::Object{});
+    for (const auto& [key, value] : *rope.as_object()) {
+      if (key != "rope_theta") scaling.set(key == "rope_type" ? "type" : key, value);
+    }
+    config.set("rope_theta", *rope.find("rope_theta"));
+    config.set("rope_scaling", std::move(scaling));
+  } else {
+    config.set("rope_parameters", rope);
+  }
+  ModelFile folder;
+  folder.path = "folder";
+  folder.is_hugging_face = true;
+  folder.meta = *read_hf_config(config);
+  return folder;
+}
+
+void check_rope(const Json& c, bool older) {
+  const Result<ModelFile> file = neutral_form(folder_with(c, older));
+  ASSERT_TRUE(file) << file.error().message;
+  const auto n_ctx = static_cast<int>(*c.find("n_ctx")->as_int());
+  const auto trained = static_cast<int>(*c.find("max_position_embeddings")->as_int());
+  EXPECT_EQ(*file->meta.get_double("llama.rope.freq_base", 0, 1e9), 1e5);
+  const Result<Rope> rope = read_rope(*file, RopeQuery{"llama.", 32, 1e5, n_ctx, trained});
+  ASSERT_TRUE(rope) << rope.error().message;
+  EXPECT_NEAR(rope->magnitude, c.find("magnitude")->number(), 1e-6);
+  const Json::Array& freq = *c.find("freq")->as_array();
+  ASSERT_EQ(rope->freq.size(), freq.size());
+  for (size_t i = 0; i < freq.size(); ++i) {
+    const double truth = freq[i].number();
+    EXPECT_NEAR(std::bit_cast<double>(rope->freq[i]), truth, 2e-6 * truth) << i;
+  }
+}
+
 TEST(RopeScaling, EveryKindMatchesTheReference) {
   const Json golden = read_json(std::string(kFolder) + "rope.json");
   for (const Json& c : *golden.find("cases")->as_array()) {
-    SCOPED_TRACE(c.dump().substr(0, 60));
-    Json config;
-    config.set("model_type", "llama");
-    config.set("hidden_size", 128);
-    config.set("num_attention_heads", 4);
-    config.set("max_position_embeddings", *c.find("max_position_embeddings"));
-    config.set("rope_parameters", *c.find("rope_parameters"));
-    ModelFile folder;
-    folder.path = "folder";
-    folder.is_hugging_face = true;
-    folder.meta = *read_hf_config(config);
-    const Result<ModelFile> file = neutral_form(folder);
-    ASSERT_TRUE(file) << file.error().message;
-    const auto n_ctx = static_cast<int>(*c.find("n_ctx")->as_int());
-    const auto trained = static_cast<int>(*c.find("max_position_embeddings")->as_int());
-    const Result<Rope> rope = read_rope(*file, RopeQuery{"llama.", 32, 1e5, n_ctx, trained});
-    ASSERT_TRUE(rope) << rope.error().message;
-    EXPECT_NEAR(rope->magnitude, c.find("magnitude")->number(), 1e-6);
-    const Json::Array& freq = *c.find("freq")->as_array();
-    ASSERT_EQ(rope->freq.size(), freq.size());
-    for (size_t i = 0; i < freq.size(); ++i) {
-      const double truth = freq[i].number();
-      EXPECT_NEAR(std::bit_cast<double>(rope->freq[i]), truth, 2e-6 * truth) << i;
+    for (const bool older : {false, true}) {
+      SCOPED_TRACE(c.dump().substr(0, 60) + (older ? " older" : " newer"));
+      check_rope(c, older);
     }
   }
 }

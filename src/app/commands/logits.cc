@@ -85,6 +85,8 @@ QR_REGISTER(Command,
                       declare_model_options(line, args->model);
                       line.option("--tokens", args->tokens, "token ids, separated by commas");
                       line.option("--out", args->out, "the .npy file to write");
+                      line.option("--ctx", args->model.ctx,
+                                  "positions to load the model for, 0 for what it was trained for");
                       line.option("--chunk", args->chunk, "tokens per forward pass");
                       return [args] {
                         const Status done = run(*args);

@@ -1,0 +1,195 @@
+// Hyper-parameters, windows and rope scaling out of untrusted facts: what is wrong is refused by key, before anything
+// is allocated.
+#include "model/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// Facts that are right, and an embedding of 105 tokens that nobody reads.
+ModelFile good_file() {
+  ModelFile file;
+  file.path = "m.gguf";
+  auto& meta = file.meta.values;
+  meta["general.architecture"] = std::string("llama");
+  meta["llama.block_count"] = int64_t{4};
+  meta["llama.embedding_length"] = int64_t{64};
+  meta["llama.feed_forward_length"] = int64_t{96};
+  meta["llama.context_length"] = int64_t{128};
+  meta["llama.attention.head_count"] = int64_t{4};
+  meta["llama.attention.head_count_kv"] = int64_t{2};
+  file.tensors.push_back({"token_embd.weight", find_weight_format("f32"), {105, 64}, {}});
+  return file;
+}
+
+std::string error_with(std::string_view key, MetaValue value) {
+  ModelFile file = good_file();
+  file.meta.values["llama." + std::string(key)] = std::move(value);
+  const auto config = read_decoder_config(file, LoadOptions{});
+  return config ? "read" : config.error().message;
+}
+
+TEST(DecoderConfig, ReadsAndFillsIn) {
+  const auto c = read_decoder_config(good_file(), LoadOptions{});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->n_layers, 4);
+  EXPECT_EQ(c->head_dim, 16);
+  EXPECT_EQ(c->n_rope, 16);
+  EXPECT_EQ(c->n_vocab, 105);
+  EXPECT_EQ(c->attn_scale, 0.25F);
+  EXPECT_EQ(c->window, 0);
+  EXPECT_TRUE(c->is_local.empty());
+  ASSERT_EQ(c->rope.freq.size(), 8U);
+  EXPECT_EQ(std::bit_cast<double>(c->rope.freq[1]), std::pow(10000.0, -2.0 / 16));
+  EXPECT_EQ(c->rope.magnitude, 1.0);
+}
+
+TEST(DecoderConfig, RefusesWhatIsOutOfRange) {
+  const std::pair<const char*, MetaValue> cases[] = {
+      {"block_count", int64_t{0}},
+      {"block_count", int64_t{1000000}},
+      {"block_count", std::string("4")},
+      {"embedding_length", int64_t{-1}},
+      {"feed_forward_length", int64_t{0}},
+      {"context_length", int64_t{0}},
+      {"attention.head_count", int64_t{0}},
+      {"attention.head_count_kv", int64_t{0}},
+      {"attention.head_count_kv", int64_t{5}},
+      {"attention.key_length", int64_t{0}},
+      {"attention.key_length", int64_t{513}},
+      {"rope.freq_base", 0.0},
+      {"rope.freq_base", kNaN},
+      {"rope.freq_base", kInf},
+      {"attention.layer_norm_rms_epsilon", kNaN},
+      {"attention.layer_norm_rms_epsilon", -1.0},
+      {"attention.sliding_window", int64_t{-1}},
+      {"attention.scale", 0.0},
+      {"rope.scaling.type", std::string("magic")},
+      {"rope.scaling.original_context_length", int64_t{0}},
+  };
+  for (const auto& [key, value] : cases) {
+    const std::string error = error_with(key, value);
+    EXPECT_THAT(error, HasSubstr("m.gguf: ")) << key;
+    EXPECT_THAT(error, HasSubstr(key)) << key;
+  }
+  EXPECT_THAT(error_with("attention.head_count_kv", int64_t{3}), HasSubstr("no multiple of head_count_kv 3"));
+  EXPECT_THAT(error_with("rope.dimension_count", int64_t{15}), HasSubstr("rope.dimension_count must be even"));
+  EXPECT_THAT(error_with("rope.dimension_count", int64_t{18}), HasSubstr("at most 16, got 18"));
+  EXPECT_THAT(error_with("attention.value_length", int64_t{8}), HasSubstr("differs from key_length 16"));
+}
+
+TEST(DecoderConfig, RefusesFilesWithoutAnEmbedding) {
+  ModelFile file = good_file();
+  file.tensors.clear();
+  EXPECT_THAT(read_decoder_config(file, LoadOptions{}).error().message, HasSubstr("token_embd.weight"));
+}
+
+std::string windows_of(const ModelFile& file, int period) {
+  auto config = read_decoder_config(file, LoadOptions{});
+  if (!config) return config.error().message;
+  const auto done = read_windows(file, period, *config);
+  if (!done) return done.error().message;
+  std::string out;
+  for (const bool local : config->is_local) out += local ? 'w' : '-';
+  return out;
+}
+
+TEST(DecoderConfig, WindowsFollowThePatternOrThePeriod) {
+  ModelFile file = good_file();
+  EXPECT_EQ(windows_of(file, 2), "");
+  file.meta.values["llama.attention.sliding_window"] = int64_t{16};
+  EXPECT_EQ(windows_of(file, 1), "wwww");
+  EXPECT_EQ(windows_of(file, 2), "w-w-");
+  EXPECT_EQ(windows_of(file, 6), "wwww");
+  file.meta.values["llama.attention.sliding_window_pattern"] = int64_t{3};
+  EXPECT_EQ(windows_of(file, 1), "ww-w");
+  file.meta.values["llama.attention.sliding_window_pattern"] = std::vector<int64_t>{0, 1, 1, 0};
+  EXPECT_EQ(windows_of(file, 1), "-ww-");
+  file.meta.values["llama.attention.sliding_window_pattern"] = std::vector<int64_t>{0, 1, 1};
+  EXPECT_THAT(windows_of(file, 1), HasSubstr("sliding_window_pattern\": must have 4 entries, has 3"));
+  file.meta.values["llama.attention.sliding_window_pattern"] = int64_t{0};
+  EXPECT_THAT(windows_of(file, 1), HasSubstr("sliding_window_pattern"));
+}
+
+ModelFile scaled(const std::string& type, std::vector<std::pair<std::string, MetaValue>> facts) {
+  ModelFile file = good_file();
+  file.meta.values["llama.rope.scaling.type"] = type;
+  for (auto& [key, value] : facts) file.meta.values["llama.rope.scaling." + key] = std::move(value);
+  return file;
+}
+
+std::string rope_error(const ModelFile& file) {
+  const auto config = read_decoder_config(file, LoadOptions{});
+  return config ? "read" : config.error().message;
+}
+
+TEST(RopeScaling, RefusesWrongFactors) {
+  for (const char* type : {"linear", "dynamic", "yarn", "llama3"}) {
+    EXPECT_THAT(rope_error(scaled(type, {})), HasSubstr("rope.scaling.factor")) << type;
+    for (const double factor : {0.0, -1.0, kNaN, kInf}) {
+      EXPECT_THAT(rope_error(scaled(type, {{"factor", factor}})), HasSubstr("rope.scaling.factor")) << type << factor;
+    }
+  }
+  EXPECT_THAT(rope_error(scaled("llama3", {{"factor", 8.0}, {"low_freq_factor", 4.0}, {"high_freq_factor", 4.0}})),
+              HasSubstr("high_freq_factor"));
+  EXPECT_THAT(rope_error(scaled("longrope", {})), HasSubstr("short_factor"));
+  EXPECT_THAT(rope_error(scaled("longrope", {{"short_factor", std::vector<double>(7, 1.0)}})),
+              HasSubstr("must hold 8 positive numbers, has 7"));
+  for (const double bad : {0.0, -1.0, kNaN, kInf}) {
+    EXPECT_THAT(rope_error(scaled("longrope", {{"short_factor", std::vector<double>(8, bad)}})),
+                HasSubstr("must hold 8 positive numbers"));
+  }
+}
+
+TEST(RopeScaling, StretchesTheContextWhereTheKindDoes) {
+  const auto n_ctx = [](const ModelFile& file) { return read_decoder_config(file, LoadOptions{})->n_ctx; };
+  EXPECT_EQ(n_ctx(scaled("linear", {{"factor", 4.0}})), 128);
+  EXPECT_EQ(n_ctx(scaled("yarn", {{"factor", 4.0}})), 512);
+  EXPECT_EQ(n_ctx(scaled("yarn", {{"factor", 4.0}, {"original_context_length", int64_t{32}}})), 128);
+  EXPECT_EQ(n_ctx(scaled("dynamic", {{"factor", 2.0}})), 256);
+}
+
+TEST(RopeScaling, LongropeChoosesByTheServedContext) {
+  const ModelFile file = scaled("longrope", {{"short_factor", std::vector<double>(8, 2.0)},
+                                             {"long_factor", std::vector<int64_t>(8, 4)},
+                                             {"original_context_length", int64_t{32}}});
+  const auto first = [&](int n_ctx) {
+    LoadOptions options;
+    options.n_ctx = n_ctx;
+    return std::bit_cast<double>(read_decoder_config(file, options)->rope.freq[0]);
+  };
+  EXPECT_EQ(first(32), 0.5);
+  EXPECT_EQ(first(33), 0.25);
+  EXPECT_EQ(first(0), 0.25);
+  EXPECT_EQ(read_decoder_config(file, LoadOptions{})->rope.magnitude, std::sqrt(1 + std::log(4.0) / std::log(32.0)));
+}
+
+TEST(RopeScaling, ATensorDividesTheFrequencies) {
+  ModelFile file = good_file();
+  const std::vector<float> by = {1, 2, 4, 8, 16, 32, 64, 128};
+  file.tensors.insert(file.tensors.begin(),
+                      {"rope_freqs.weight", find_weight_format("f32"), {8}, std::as_bytes(std::span(by))});
+  const auto config = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(config) << config.error().message;
+  const Rope plain = plain_rope(16, 10000.0);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(std::bit_cast<double>(config->rope.freq[i]),
+              std::bit_cast<double>(plain.freq[i]) / static_cast<double>(by[i]));
+  }
+  file.tensors[0].shape = {4};
+  EXPECT_THAT(rope_error(file), HasSubstr("rope_freqs.weight"));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,127 @@
+#include "model/hf_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "io/hf_config.h"
+#include "model/model.h"
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+
+const std::vector<float> kNumbers = {1.0F, -0.5F, 0.25F, 3.0F};
+
+ModelFile folder_of(std::string_view config, const std::vector<std::string>& names) {
+  ModelFile file;
+  file.path = "some/folder";
+  file.is_hugging_face = true;
+  file.meta = *read_hf_config(*Json::parse(config));
+  for (const std::string& name : names) {
+    file.tensors.push_back({name, find_weight_format("f32"), {4}, std::as_bytes(std::span(kNumbers))});
+  }
+  return file;
+}
+
+std::string names_of(const ModelFile& file) {
+  std::string out;
+  for (const HostWeight& weight : file.tensors) out += (out.empty() ? "" : " ") + weight.name;
+  return out;
+}
+
+std::string error_of(std::string_view config, const std::vector<std::string>& names) {
+  const auto file = neutral_form(folder_of(config, names));
+  return file ? "translated" : file.error().message;
+}
+
+TEST(HfNames, TensorsAndFactsGetTheirOwnNames) {
+  const auto file = neutral_form(
+      folder_of(R"({"model_type":"llama","hidden_size":64,"num_attention_heads":4,"rope_theta":5e5,"head_dim":null})",
+                {"model.embed_tokens.weight", "model.layers.12.self_attn.q_proj.weight",
+                 "model.layers.3.mlp.down_proj.weight", "model.norm.weight"}));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(names_of(*file), "blk.12.attn_q.weight blk.3.ffn_down.weight output_norm.weight token_embd.weight");
+  EXPECT_EQ(*file->meta.get_string("general.architecture"), "llama");
+  EXPECT_EQ(*file->meta.get_string("general.name"), "folder");
+  EXPECT_EQ(*file->meta.get_int("llama.embedding_length", 0, 100), 64);
+  EXPECT_EQ(*file->meta.get_double("llama.rope.freq_base", 0, 1e9), 5e5);
+  EXPECT_EQ(file->meta.find("llama.attention.key_length"), nullptr);
+  EXPECT_TRUE(*file->meta.get_bool_or("llama.rope.halves", false));
+}
+
+TEST(HfNames, TensorsWithoutARuleAreLeftOut) {
+  const auto file =
+      neutral_form(folder_of(R"({"model_type":"llama"})",
+                             {"model.layers.x.mlp.down_proj.weight", "model.layers..mlp.down_proj.weight",
+                              "model.layers.1234567.mlp.down_proj.weight", "vision.weight", "model.norm.weight"}));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(names_of(*file), "output_norm.weight");
+}
+
+TEST(HfNames, ATextModelInsideAnotherIsFound) {
+  const auto file = neutral_form(folder_of(
+      R"({"model_type":"gemma3","text_config":{"query_pre_attn_scalar":16,"sliding_window":512}})",
+      {"language_model.model.layers.0.mlp.up_proj.weight", "model.language_model.layers.1.mlp.up_proj.weight"}));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(names_of(*file), "blk.0.ffn_up.weight blk.1.ffn_up.weight");
+  EXPECT_EQ(*file->meta.get_double("gemma3.attention.scale", 0, 1), 0.25);
+  EXPECT_EQ(*file->meta.get_int("gemma3.attention.sliding_window", 0, 1000), 512);
+}
+
+TEST(HfNames, NormsStoredLessOneGetItBack) {
+  const auto file =
+      neutral_form(folder_of(R"({"model_type":"gemma2","query_pre_attn_scalar":16})",
+                             {"model.layers.0.post_attention_layernorm.weight", "model.layers.0.mlp.up_proj.weight"}));
+  ASSERT_TRUE(file) << file.error().message;
+  const HostWeight* norm = file->find("blk.0.post_attention_norm.weight");
+  ASSERT_NE(norm, nullptr);
+  for (size_t i = 0; i < kNumbers.size(); ++i) {
+    float value = 0;
+    norm->format->decode(norm->data.data() + i * 4, &value);
+    EXPECT_EQ(value, kNumbers[i] + 1.0F);
+  }
+  EXPECT_EQ(file->find("blk.0.ffn_up.weight")->data.data(), std::as_bytes(std::span(kNumbers)).data());
+}
+
+TEST(HfNames, ATiedHeadIsTheEmbedding) {
+  const std::vector<std::string> both = {"lm_head.weight", "model.embed_tokens.weight"};
+  EXPECT_EQ(names_of(*neutral_form(folder_of(R"({"model_type":"llama"})", both))), "output.weight token_embd.weight");
+  EXPECT_EQ(names_of(*neutral_form(folder_of(R"({"model_type":"llama","tie_word_embeddings":true})", both))),
+            "token_embd.weight");
+  EXPECT_THAT(error_of(R"({"model_type":"llama","tie_word_embeddings":false})", {"model.embed_tokens.weight"}),
+              HasSubstr("lm_head.weight"));
+  EXPECT_THAT(error_of(R"({"model_type":"llama","tie_word_embeddings":1})", both), HasSubstr("must be a bool"));
+}
+
+TEST(HfNames, RefusesByKeyAndValue) {
+  EXPECT_THAT(error_of("{}", {}), HasSubstr("some/folder: key \"hf.model_type\""));
+  EXPECT_THAT(error_of(R"({"model_type":"mamba"})", {}), HasSubstr("\"mamba\" is not supported; known:"));
+  EXPECT_THAT(error_of(R"({"model_type":"llama","hidden_act":"relu"})", {}), HasSubstr("\"relu\" is not supported"));
+  EXPECT_THAT(error_of(R"({"model_type":"llama","hidden_act":7})", {}), HasSubstr("must be a string"));
+  EXPECT_THAT(error_of(R"({"model_type":"llama","rope_scaling":{"rope_type":"mrope"}})", {}),
+              HasSubstr("\"mrope\" is not supported"));
+  EXPECT_THAT(error_of(R"({"model_type":"llama","partial_rotary_factor":0})", {}), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(error_of(R"({"model_type":"gemma2","query_pre_attn_scalar":0})", {}), HasSubstr("query_pre_attn_scalar"));
+  EXPECT_THAT(error_of(R"({"model_type":"llama"})", {"model.norm.weight", "language_model.model.norm.weight"}),
+              HasSubstr("two tensors mean \"output_norm.weight\""));
+}
+
+TEST(HfNames, WindowsThatAreSwitchedOffAreOff) {
+  const auto window = [](std::string_view config) {
+    return *neutral_form(folder_of(config, {}))->meta.get_int("qwen2.attention.sliding_window", 0, 1 << 20);
+  };
+  EXPECT_EQ(window(R"({"model_type":"qwen2","sliding_window":4096})"), 0);
+  EXPECT_EQ(window(R"({"model_type":"qwen2","sliding_window":4096,"use_sliding_window":false})"), 0);
+  const auto file = neutral_form(folder_of(
+      R"({"model_type":"qwen2","sliding_window":64,"use_sliding_window":true,"num_hidden_layers":3,"max_window_layers":2})",
+      {}));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(*file->meta.get_int("qwen2.attention.sliding_window", 0, 100), 64);
+  EXPECT_EQ(std::get<std::vector<int64_t>>(*file->meta.find("qwen2.attention.sliding_window_pattern")),
+            (std::vector<int64_t>{0, 0, 1}));
+}
+
+}  // namespace
+}  // namespace quire
