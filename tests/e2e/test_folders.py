@@ -1,0 +1,79 @@
+# Hugging Face folders through the program: the same answers as from GGUF, inspected, converted while loading, refused.
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODELS = os.path.join(ROOT, 'tests', 'golden', 'models')
+SHARED = os.path.join(os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared')), 'data', 'models', 'stories260K')
+
+
+def quire(*args):
+    return subprocess.run([os.environ['QUIRE_BIN'], *args], capture_output=True, text=True, timeout=60)
+
+
+def generate(model, *args):
+    done = quire('generate', model, '--json', '--max-tokens', '24', *args)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Folders(unittest.TestCase):
+    @unittest.skipUnless(os.path.isdir(SHARED), 'no shared data')
+    def test_a_folder_answers_as_its_gguf_does(self):
+        prompt = ['--raw', '--prompt', 'Once upon a time']
+        folder = generate(os.path.join(SHARED, 'hf'), *prompt)
+        self.assertEqual(folder['text'], generate(os.path.join(SHARED, 'stories260K.gguf'), *prompt)['text'])
+        self.assertIn('Lily', folder['text'])
+
+    def test_greedy_tokens_are_the_references(self):
+        for name in sorted(os.listdir(MODELS)):
+            if not os.path.isdir(os.path.join(MODELS, name)):
+                continue
+            with open(os.path.join(MODELS, name, 'expected.json'), encoding='utf-8') as file:
+                run = json.load(file)['runs'][0]
+            tokens = ','.join(map(str, run['prompt_ids']))
+            for model in (os.path.join(MODELS, name), os.path.join(MODELS, name, 'model.gguf')):
+                with self.subTest(model):
+                    self.assertEqual(generate(model, '--tokens', tokens, '--kv-type', 'f32')['tokens'],
+                                     run['greedy_ids'][:24])
+
+    def test_every_format_is_one_to_load_into(self):
+        done = quire('registries', '--json')
+        for weights in json.loads(done.stdout)['weights']:
+            with self.subTest(weights):
+                answer = generate(os.path.join(MODELS, 'qwen3'), '--tokens', '1,2,3', '--weights', weights)
+                self.assertEqual(len(answer['tokens']), 24)
+        done = quire('generate', os.path.join(MODELS, 'qwen3'), '--tokens', '1', '--weights', 'q9')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('--weights "q9" is unknown; there are: ', done.stderr)
+
+    def test_inspect_says_what_a_folder_holds(self):
+        done = quire('inspect', os.path.join(MODELS, 'llama'), '--json')
+        told = json.loads(done.stdout)
+        self.assertEqual(told['container'], 'safetensors')
+        self.assertEqual(told['hyper']['hidden_size'], 64)
+        self.assertEqual(told['weights']['types'][0]['type'], 'BF16')
+        self.assertEqual(told['cache']['bytes_per_token'], 2 * 2 * 2 * 16 * 2)  # layers, heads, k and v, dim, f16
+
+    def test_refusals_name_folder_and_key(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(os.path.join(MODELS, 'qwen3'), folder, dirs_exist_ok=True)
+            config = os.path.join(folder, 'config.json')
+            with open(config, encoding='utf-8') as file:
+                facts = json.load(file)
+            for key, value in (('model_type', 'mamba'), ('hidden_act', 'relu'), ('num_hidden_layers', 0),
+                               ('head_dim', 32)):
+                with open(config, 'w', encoding='utf-8') as file:
+                    json.dump({**facts, key: value}, file)
+                done = quire('logits', folder, '--tokens', '1', '--out', os.path.join(folder, 'x.npy'))
+                self.assertEqual(done.returncode, 1, key)
+                self.assertIn(folder, done.stderr)
+                self.assertFalse(os.path.exists(os.path.join(folder, 'x.npy')))
+
+
+if __name__ == '__main__':
+    unittest.main()
