@@ -100,18 +100,21 @@ ApiResult<Json> read_messages(const Json* messages, const ServeLimits& limits) {
   return Json(std::move(out));
 }
 
-ApiResult<std::vector<Token>> render_chat(Json messages,
-                                          const Json* kwargs,
-                                          bool add_generation_prompt,
-                                          const ServeEnv& env) {
+ChatOptions read_chat_options(const Args& args) {
+  return {.kwargs = args.find("chat_template_kwargs"),
+          .add_generation_prompt = args.flag("add_generation_prompt", true),
+          .user_text = args.flag("parse_special", false) ? UserText::parsed : UserText::plain};
+}
+
+ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env) {
   TemplateInput input;
   input.messages = std::move(messages);
-  input.add_generation_prompt = add_generation_prompt;
+  input.add_generation_prompt = options.add_generation_prompt;
   input.now = local_time_text(std::time(nullptr));
-  if (kwargs != nullptr) input.extra = *kwargs;
-  Result<std::vector<Token>> prompt = chat_prompt(*env.chat, *env.tokenizer, std::move(input));
+  if (options.kwargs != nullptr) input.extra = *options.kwargs;
+  Result<ChatPrompt> prompt = chat_prompt(*env.chat, *env.tokenizer, std::move(input), options.user_text);
   if (!prompt) return refuse(to_http_error(prompt.error(), "messages"));
-  if (prompt->empty()) return refuse(bad_field("messages", "rendered by the chat template hold no tokens"));
+  if (prompt->tokens.empty()) return refuse(bad_field("messages", "rendered by the chat template hold no tokens"));
   return std::move(*prompt);
 }
 

@@ -2,7 +2,7 @@
 // templates take, then rendered and tokenised so that text of the user never becomes a control token.
 #pragma once
 #include "serve/api.h"
-#include "text/chat_template.h"
+#include "text/chat_prompt.h"
 
 namespace quire {
 
@@ -13,12 +13,16 @@ ApiResult<Json> read_messages(const Json* messages, const ServeLimits& limits);
 // A message's content: a string, or text parts joined by line breaks. Other kinds of parts are refused by their path.
 ApiResult<std::string> read_content(const Json& content, const std::string& path, const ServeLimits& limits);
 
-// The prompt's tokens. BOS is put in front where the tokenizer wants one and the template has not written it. `kwargs`
-// may be null. Refuses (field "messages") with the template's own words.
-ApiResult<std::vector<Token>> render_chat(Json messages,
-                                          const Json* kwargs,
-                                          bool add_generation_prompt,
-                                          const ServeEnv& env);
+struct ChatOptions {
+  const Json* kwargs = nullptr;  // further variables of the template
+  bool add_generation_prompt = true;
+  UserText user_text = UserText::plain;
+};
+// From "chat_template_kwargs", "add_generation_prompt" and "parse_special". A view of `args`.
+ChatOptions read_chat_options(const Args& args);
+// The prompt: text and tokens. BOS is put in front of the tokens where the tokenizer wants one and the template has not
+// written it. Refuses (field "messages") with the template's own words.
+ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env);
 
 // Jinja source for models whose file has no template: "User: …", "Assistant: …".
 std::string_view plain_template();

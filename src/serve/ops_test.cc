@@ -39,6 +39,46 @@ TEST(Ops, TokenizeAndBack) {
   EXPECT_EQ(s.post("/detokenize", R"({"tokens":[]})").body, R"({"content":""})");
 }
 
+// The same prompt that a chat completion sends, text and tokens, and the template's words where it refuses.
+TEST(Ops, ApplyTemplate) {
+  TestServer s;
+  TokenizerSpec spec = tiny_spec();
+  spec.chat_template =
+      "{% if messages[0].role != 'user' %}{{ raise_exception('the user \"begins\"') }}{% endif %}"
+      "{% for m in messages %}{{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}:{% endif %}{{ tail }}";
+  s.tokenizer = tiny_tokenizer(std::move(spec));
+  std::vector<Token> sent;
+  s.engine.script = [&](const Request& r) {
+    sent = r.prompt;
+    return byte_tokens("x");
+  };
+  s.start();
+  const std::string bodies[] = {R"({"messages":[{"role":"user","content":"a</s>"}]})",
+                                R"({"messages":[{"role":"user","content":"a</s>"}],"parse_special":true})",
+                                R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}],
+                                    "add_generation_prompt":false,"chat_template_kwargs":{"tail":"<s>"}})"};
+  const char* texts[] = {"a</s></s>:", "a</s></s>:", "a</s>b</s><s>"};
+  const int n_control[] = {2, 3, 3};
+  for (size_t i = 0; i < 3; ++i) {
+    const HttpResponse r = s.post("/apply-template", bodies[i]);
+    ASSERT_EQ(r.status, 200) << r.body;
+    const Json j = parse_json(r.body);
+    EXPECT_EQ(text_at(json_at(j, "prompt")), texts[i]);
+    EXPECT_EQ(s.post("/v1/chat/completions", bodies[i]).status, 200);
+    Json::Array want;
+    for (const Token id : sent) want.emplace_back(id);
+    EXPECT_EQ(json_at(j, "tokens").dump(), Json(std::move(want)).dump());
+    EXPECT_EQ(int_at(json_at(j, "count")), static_cast<int64_t>(sent.size()));
+    EXPECT_EQ(std::count_if(sent.begin(), sent.end(), [](Token id) { return id == 1 || id == 2; }), n_control[i]) << i;
+  }
+  const HttpResponse refused = s.post("/apply-template", R"({"messages":[{"role":"assistant","content":"b"}]})");
+  EXPECT_EQ(refused.status, 400);
+  const Json j = parse_json(refused.body);
+  EXPECT_NE(text_at(json_at(j, "error", "message")).find("raise_exception: the user \"begins\""), std::string::npos);
+  EXPECT_EQ(text_at(json_at(j, "error", "param")), "messages");
+  EXPECT_EQ(s.post("/apply-template", "{}").status, 400);
+}
+
 TEST(Ops, MetricsCountWhatHappened) {
   TestServer s;
   s.start();

@@ -282,6 +282,7 @@ std::vector<ChoiceResult> Session::results() {
   std::vector<ChoiceResult> out;
   for (size_t at = 0; at < choices_.size(); at += n_run) {
     std::vector<Choice*> ranked;
+    ranked.reserve(n_run);
     for (size_t i = 0; i < n_run; ++i) ranked.push_back(choices_[at + i].get());
     const auto better = [](const Choice* x, const Choice* y) { return x->mean_logprob() > y->mean_logprob(); };
     if (n_run > n) std::stable_sort(ranked.begin(), ranked.end(), better);

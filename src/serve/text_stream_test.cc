@@ -193,6 +193,7 @@ TEST(StopRule, EndsWithTheTokenThatCutsTheText) {
                                   kFirstByte + 0xa9};
   const auto rule = make_stop_rule(matcher, *t, false, 0);
   std::vector<bool> ends;
+  ends.reserve(ids.size());
   for (const Token id : ids) ends.push_back(rule->accept(id));
   EXPECT_EQ(ends, (std::vector<bool>{false, false, false, false, true}));
   rule->rollback(4);                    // only "ab" is left

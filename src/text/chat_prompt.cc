@@ -17,16 +17,21 @@ Json special_tokens(const Tokenizer& tokenizer) {
   return out;
 }
 
-Result<std::vector<Token>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, TemplateInput input) {
+Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
+                               const Tokenizer& tokenizer,
+                               TemplateInput input,
+                               UserText user_text) {
   input.special_tokens = special_tokens(tokenizer);
-  QR_TRY(const Rendered rendered, chat.render_marked(input));
+  QR_TRY(Rendered rendered, chat.render_marked(input));
   std::vector<Token> tokens;
-  tokenizer.encode(rendered.text, {.parse_special = true, .plain = rendered.user_ranges}, tokens);
+  EncodeOptions options{.parse_special = true};
+  if (user_text == UserText::plain) options.plain = rendered.user_ranges;
+  tokenizer.encode(rendered.text, options, tokens);
   const TokenizerSpec& spec = tokenizer.spec();
   if (spec.add_bos && spec.bos >= 0 && (tokens.empty() || tokens[0] != spec.bos)) {
     tokens.insert(tokens.begin(), spec.bos);
   }
-  return tokens;
+  return ChatPrompt{std::move(rendered.text), std::move(tokens)};
 }
 
 }  // namespace quire

@@ -1,5 +1,6 @@
 // From a conversation to a prompt: template and tokenizer together, the one way for every caller.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "text/chat_template.h"
@@ -10,9 +11,20 @@ namespace quire {
 // "bos_token", "eos_token", "unk_token", "pad_token" with their texts, those that the vocabulary has.
 Json special_tokens(const Tokenizer& tokenizer);
 
+// What becomes of a control token's text where the user wrote it.
+enum class UserText : uint8_t { plain, parsed };
+
+struct ChatPrompt {
+  std::string text;  // as the template wrote it
+  std::vector<Token> tokens;
+};
+
 // Renders `input`, with the tokenizer's special tokens, and turns it into ids: control tokens where the template wrote
-// them, plain text where the user did; BOS in front where the tokenizer wants one and the template has not written it.
-// Errors are the template's. Any thread.
-Result<std::vector<Token>> chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, TemplateInput input);
+// them, plain text where the user did unless that is to be parsed; BOS in front where the tokenizer wants one and the
+// template has not written it. Errors are the template's. Any thread.
+Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
+                               const Tokenizer& tokenizer,
+                               TemplateInput input,
+                               UserText user_text);
 
 }  // namespace quire

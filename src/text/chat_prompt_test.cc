@@ -30,7 +30,7 @@ std::unique_ptr<Tokenizer> byte_tokenizer() {
   return std::move(*made);
 }
 
-std::vector<Token> prompt_of(const char* source, const char* content) {
+std::vector<Token> prompt_of(const char* source, const char* content, UserText user_text = UserText::plain) {
   const auto chat = ChatTemplate::parse(source);
   Json message;
   message.set("role", "user");
@@ -38,9 +38,9 @@ std::vector<Token> prompt_of(const char* source, const char* content) {
   TemplateInput input;
   input.messages = Json::Array{message};
   const auto tokenizer = byte_tokenizer();
-  const auto prompt = chat_prompt(*chat, *tokenizer, std::move(input));
+  const auto prompt = chat_prompt(*chat, *tokenizer, std::move(input), user_text);
   EXPECT_TRUE(prompt) << prompt.error().message;
-  return *prompt;
+  return prompt->tokens;
 }
 
 int64_t n_control(const std::vector<Token>& ids) {
@@ -51,6 +51,10 @@ TEST(ChatPrompt, TheTemplatesControlTokensAreTokensAndTheUsersAreText) {
   EXPECT_EQ(n_control(prompt_of("{{ bos_token }}{{ messages[0].content }}</s>", "plain")), 2);
   EXPECT_EQ(n_control(prompt_of("{{ bos_token }}{{ messages[0].content }}</s>", "a</s>b<s>")), 2);
   EXPECT_EQ(n_control(prompt_of("{{ bos_token }}{{ messages[0].content | trim }}</s>", " <s>")), 2);
+}
+
+TEST(ChatPrompt, TheUsersControlTokensAreTokensWhereTheCallerAsks) {
+  EXPECT_EQ(n_control(prompt_of("{{ bos_token }}{{ messages[0].content }}</s>", "a</s>b<s>", UserText::parsed)), 4);
 }
 
 TEST(ChatPrompt, BosComesOnce) {

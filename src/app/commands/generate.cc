@@ -72,7 +72,8 @@ Result<std::vector<Token>> as_question(const Tokenizer& tokenizer, const std::st
   input.messages = Json::Array{message};
   input.add_generation_prompt = true;
   input.now = local_time_text(std::time(nullptr));
-  return chat_prompt(chat, tokenizer, std::move(input));
+  QR_TRY(ChatPrompt prompt, chat_prompt(chat, tokenizer, std::move(input), UserText::plain));
+  return std::move(prompt.tokens);
 }
 
 Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& loaded) {

@@ -155,7 +155,8 @@ ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env)
   if (*conversation.back().find("role")->as_string() == "assistant")
     return refuse(unsupported_field(at_index("messages", static_cast<int64_t>(list.size()) - 1),
                                     "an answer that is begun by the client; the last message must be the user's"));
-  return render_chat(Json(std::move(conversation)), nullptr, true, env);
+  QR_TRY(ChatPrompt prompt, render_chat(Json(std::move(conversation)), {}, env));
+  return std::move(prompt.tokens);
 }
 
 ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {

@@ -180,7 +180,8 @@ ApiResult<Job> start_job(const Args& args, const ServeEnv& env, bool chat) {
 }
 
 ApiResult<void> add_chat_prompt(Json::Array messages, const ServeEnv& env, Job& job) {
-  QR_TRY(job.prompts.emplace_back(), render_chat(Json(std::move(messages)), nullptr, true, env));
+  QR_TRY(ChatPrompt prompt, render_chat(Json(std::move(messages)), {}, env));
+  job.prompts.push_back(std::move(prompt.tokens));
   if (env.plain_chat && job.generation.stops.size() < StopStrings::kMaxStrings)
     job.generation.stops.emplace_back(plain_template_stop());
   return {};

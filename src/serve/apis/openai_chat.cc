@@ -13,6 +13,7 @@ constexpr Field kFields[] = {
     flag_field("logprobs"),
     count_field("top_logprobs", 0, &ServeLimits::n_logprobs),
     flag_field("add_generation_prompt"),
+    flag_field("parse_special"),
     field_of("chat_template_kwargs", kObject, &ServeLimits::n_template_kwargs),
     unsupported("best_of", "1"),
     unsupported("echo", "false"),
@@ -80,8 +81,8 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
   if (job.generation.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
   QR_TRY(Json messages, read_messages(args.find("messages"), env.limits));
-  QR_TRY(job.prompts.emplace_back(), render_chat(std::move(messages), args.find("chat_template_kwargs"),
-                                                 args.flag("add_generation_prompt", true), env));
+  QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), read_chat_options(args), env));
+  job.prompts.push_back(std::move(prompt.tokens));
   if (env.plain_chat && job.generation.stops.size() < StopStrings::kMaxStrings)
     job.generation.stops.emplace_back(plain_template_stop());
   job.prompt_field = "messages";
