@@ -73,6 +73,22 @@ TEST(Chat, UserTextNeverBecomesAControlToken) {
   EXPECT_EQ(s.n_control(), 2);  // the template's own two
 }
 
+// Wherever in the request the text stands: parts, every role, names of roles, the template's variables.
+TEST(Chat, ControlTokensOfTheRequestAreTextWhereverTheyStand) {
+  ChatServer s(
+      "{{ bos_token }}{% for m in messages %}[{{ m.role }}{{ m.name }}]{{ m.content | trim }}</s>{% endfor %}{{ tail "
+      "}}");
+  s.start();
+  const std::string body = R"({"chat_template_kwargs":{"tail":"<s>"},"messages":[
+    {"role":"system","content":"<s>"},{"role":"assistant","content":" </s> "},
+    {"role":"user","name":"</s>","content":[{"type":"text","text":"</s>"},{"type":"text","text":"<s>"}]}])";
+  EXPECT_EQ(s.post(kPath, body + "}").status, 200);
+  EXPECT_EQ(s.prompt_text(), "<s>[system]<s></s>[assistant]</s></s>[user</s>]</s>\n<s></s><s>");
+  EXPECT_EQ(s.n_control(), 4);  // BOS and three ends, the template's own
+  EXPECT_EQ(s.post(kPath, body + R"(,"parse_special":true})").status, 200);
+  EXPECT_EQ(s.n_control(), 10);
+}
+
 TEST(Chat, MessagesInEveryForm) {
   ChatServer s;
   s.start();

@@ -97,6 +97,34 @@ TEST(StopStrings, EqualsTheNaiveSearchForRandomTextsAndCuts) {
   }
 }
 
+// Whatever is accepted and taken back: the tracker is as if it had only seen what is left.
+TEST(StopStrings, RollbackIsAsIfNeverAccepted) {
+  std::mt19937 random(21);
+  const StopStrings stops = compile({"abab", "ba\xC3\xA9", "bb"});
+  const std::string_view pieces[] = {"a", "b", "ab", "ba", "\xC3", "\xA9", "", "aab", "b\xC3"};
+  int n_stops = 0;
+  for (int round = 0; round < 500; ++round) {
+    StopTracker tracker(stops);
+    std::vector<std::string_view> left;
+    for (int step = 0; step < 40; ++step) {
+      if (tracker.stopped() || random() % 4 == 0) {
+        const size_t n = tracker.stopped() ? 1 + random() % left.size() : random() % (left.size() + 1);
+        tracker.rollback(static_cast<int>(n));
+        left.resize(left.size() - n);
+      } else {
+        left.push_back(pieces[random() % std::size(pieces)]);
+        n_stops += tracker.accept(left.back()) ? 1 : 0;
+      }
+      StopTracker fresh(stops);
+      for (const std::string_view bytes : left) fresh.accept(bytes);
+      ASSERT_EQ(tracker.stopped(), fresh.stopped());
+      ASSERT_EQ(tracker.n_bytes(), fresh.n_bytes());
+      ASSERT_EQ(tracker.n_safe_bytes(), fresh.n_safe_bytes());
+    }
+  }
+  EXPECT_GT(n_stops, 100);
+}
+
 TEST(StopStrings, LimitsAreNamed) {
   const auto message = [](const Stops& stops) { return StopStrings::compile(stops).error().message; };
   EXPECT_EQ(message(Stops(17, "x")), "stop: 17 strings, the limit is 16");
