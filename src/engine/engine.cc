@@ -74,6 +74,13 @@ class LoopEngine final : public Engine {
     if (env_.recorder != nullptr) env_.recorder->record({kind, seq, time_ns, request});
   }
   void publish(int64_t step_ns);
+  // What passed since the last lap was `stage`.
+  void lap(Stage stage) {
+    if (env_.stage_clock == nullptr) return;
+    const int64_t now = env_.stage_clock->now_ns();
+    counts_.stage_ns[static_cast<size_t>(stage)] += now - lap_ns_;
+    lap_ns_ = now;
+  }
   void cancel_all();
   // Nobody runs the loop, or this is the thread that does.
   bool on_engine_thread() const {
@@ -108,6 +115,7 @@ class LoopEngine final : public Engine {
   std::vector<Ended> ended_;
   TokenEvent event_;
   EngineStats counts_;
+  int64_t lap_ns_ = 0;
   Cost ended_cost_;
 
   mutable std::mutex stats_mutex_;
@@ -192,12 +200,15 @@ void LoopEngine::drain(int64_t now_ns) {
 void LoopEngine::forward(const Plan& plan) {
   arena_.reset();
   const Batch batch = build_batch(plan, options_.block_tokens, arena_);
+  lap(Stage::batch);
   Pass pass{&batch, cache_.view(), &arena_, &ops_};
   const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, model_.info().n_layers}, pass);
   find_prompt_rows(plan);
   if (!prompt_rows_.empty()) score_prompts(x, pass);
   sampled_.resize(static_cast<size_t>(plan.n_out));
-  if (plan.n_out == 0) return;
+  if (plan.n_out == 0) return lap(Stage::forward);
+  const Tensor logits = model_.head(x, pass);
+  lap(Stage::forward);
   params_.clear();
   for (const Grant& grant : plan.grants) {
     if (!grant.wants_output) continue;
@@ -208,7 +219,8 @@ void LoopEngine::forward(const Plan& plan) {
     params_.push_back(sample_params(seq.request.sampling, static_cast<int64_t>(seq.tokens.size()), &seq.edits));
     for (const auto& rule : seq.request.rules) rule->shape(params_.back());
   }
-  ops_.sample(sampled_, model_.head(x, pass), params_);
+  ops_.sample(sampled_, logits, params_);
+  lap(Stage::sample);
 }
 
 void LoopEngine::find_prompt_rows(const Plan& plan) {
@@ -289,11 +301,13 @@ bool LoopEngine::step() {
   QR_DCHECK(on_engine_thread());
   const int64_t start = env_.clock->now_ns();
   record(EngineInput::Kind::clock, 0, start);
+  if (env_.stage_clock != nullptr) lap_ns_ = env_.stage_clock->now_ns();
   drain(start);
   const Plan& plan = scheduler_.plan(start);
   n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
   const bool worked = !plan.grants.empty();
   if (worked) {
+    lap(Stage::plan);
     forward(plan);
     const int64_t now = env_.clock->now_ns();
     record(EngineInput::Kind::clock, 0, now);
@@ -302,6 +316,7 @@ bool LoopEngine::step() {
     emit_scores();
     scheduler_.commit(sampled_, now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
     for (Ended& ended : ended_) finish(std::move(ended), now);
+    lap(Stage::commit);
     publish(now - start);
   } else if (!messages_.empty()) {
     publish(0);
@@ -321,6 +336,8 @@ void LoopEngine::publish(int64_t step_ns) {
   counts_.n_reused_tokens = scheduler_.spent().n_reused;
   counts_.n_wasted_tokens = scheduler_.spent().n_wasted;
   counts_.block_ns = scheduler_.spent().block_ns;
+  counts_.n_slot_steps = scheduler_.n_slot_steps();
+  counts_.n_filled_slot_steps = scheduler_.n_filled_slot_steps();
   counts_.queue_ns = scheduler_.queue_ns();
   counts_.n_waiting = scheduler_.n_waiting();
   n_waiting_ = counts_.n_waiting;

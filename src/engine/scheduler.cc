@@ -157,6 +157,8 @@ void Scheduler::admit(int64_t now_ns) {
     if (!admit_one(seq, budget)) break;
     if (!seq.admitted) {
       seq.admitted = true;
+      // All that it may come to, so that no step allocates.
+      seq.tokens.reserve(seq.tokens.size() + static_cast<size_t>(seq.request.max_tokens));
       seq.started_ns = now_ns;
       seq.n_hit = seq.n_cached;
     }
@@ -169,12 +171,13 @@ void Scheduler::admit(int64_t now_ns) {
 // Takes what is cached and grants the next of it, or lets it wait for a leader; false, with nothing changed, where
 // there is no room yet.
 bool Scheduler::admit_one(Sequence& seq, int budget) {
+  const int block = cache_.block_tokens();
+  seq.kv.table.reserve(static_cast<size_t>((seq.n_prompt + seq.request.max_tokens) / block + 1));
   const int n_known = seq.may_match() ? cache_.match(seq.kv, prefix_of(seq)) : 0;
   // Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
   // preempted at once. Alone: what submit() found to fit.
   const int n_all = static_cast<int>(seq.tokens.size()) + (running_.empty() ? 0 : 1);
-  const int wanted =
-      (n_all + cache_.block_tokens() - 1) / cache_.block_tokens() - static_cast<int>(seq.kv.table.size());
+  const int wanted = (n_all + block - 1) / block - static_cast<int>(seq.kv.table.size());
   seq.n_computed = n_known;
   const bool fits = wanted + n_running() <= cache_.n_free_blocks() + cache_.n_cached_blocks();
   if (fits) find_leader(seq);
@@ -272,10 +275,13 @@ void Scheduler::charge(int64_t step_ns) {
     const bool decodes = grant.n_tokens == 1 && grant.wants_output && seq.n_generated() > 0;
     (decodes ? seq.cost.decode_ns : seq.cost.prefill_ns) += part;
   }
+  n_filled_slot_steps_ += plan_.n_tokens;
   for (const auto& seq : running_) {
-    const int64_t held = static_cast<int64_t>(seq->kv.table.size()) * step_ns;
-    seq->cost.block_ns += held;
-    spent_.block_ns += held;
+    const auto n_blocks = static_cast<int64_t>(seq->kv.table.size());
+    seq->cost.block_ns += n_blocks * step_ns;
+    spent_.block_ns += n_blocks * step_ns;
+    n_slot_steps_ += n_blocks * cache_.block_tokens();
+    n_filled_slot_steps_ += seq->n_computed;
   }
 }
 

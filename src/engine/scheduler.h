@@ -53,6 +53,8 @@ class Scheduler {
   const Cost& spent() const { return spent_; }  // by all sequences so far
   int64_t n_rows() const { return n_rows_; }
   int64_t busy_ns() const { return busy_ns_; }
+  int64_t n_slot_steps() const { return n_slot_steps_; }
+  int64_t n_filled_slot_steps() const { return n_filled_slot_steps_; }
   // Until what waits now will have been computed, as far as the steps so far tell; 0: not at all.
   int64_t queue_ns() const;
   int64_t n_cached_tokens() const { return n_cached_tokens_; }
@@ -97,7 +99,7 @@ class Scheduler {
   bool preempted_now_ = false;
   int64_t n_preempted_ = 0, n_cached_tokens_ = 0;
   Cost spent_;  // counted beside what sequences are charged
-  int64_t n_rows_ = 0, busy_ns_ = 0;
+  int64_t n_rows_ = 0, busy_ns_ = 0, n_slot_steps_ = 0, n_filled_slot_steps_ = 0;
   int64_t n_pending_waiting_ = 0;  // tokens of all that wait
   double mean_generated_ = 0;      // by those that ended
   int64_t n_plans_ = 0, planned_ns_ = 0;

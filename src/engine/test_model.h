@@ -42,7 +42,7 @@ inline void test_sample(float* logits, const SampleParams& params, SampleScratch
 }
 
 // Only memory and sampling; the scripted model asks for nothing else.
-class TestOps final : public Ops {
+class TestOps : public Ops {
  public:
   std::string describe() const override { return "test"; }
   Result<Buffer> allocate(int64_t bytes) override {

@@ -1,6 +1,7 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -22,16 +23,14 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
 int KvCache::match(SeqKv& seq, const Prefix& prefix) {
   QR_CHECK(seq.table.empty());
   if (!tree_ || prefix.tokens.empty()) return 0;
-  tree_->match(prefix, max_match(prefix), seq.table);
-  seq.n_indexed = static_cast<int>(seq.table.size());
-  return seq.n_indexed * options_.block_tokens;
+  return extend(seq, prefix);
 }
 
 int KvCache::extend(SeqKv& seq, const Prefix& prefix) {
   QR_DCHECK(static_cast<int>(seq.table.size()) == seq.n_indexed);
-  SeqKv known;
-  match(known, prefix);
-  if (known.n_indexed > seq.n_indexed) std::swap(seq, known);
+  if (!tree_) return 0;
+  tree_->match(prefix, max_match(prefix), seq.table);
+  seq.n_indexed = static_cast<int>(seq.table.size());
   return seq.n_indexed * options_.block_tokens;
 }
 
@@ -63,8 +62,8 @@ void KvCache::truncate(SeqKv& seq, int n_tokens) {
 int KvCache::index(SeqKv& seq, const Prefix& prefix, int n_computed) {
   const int n_full = n_computed / options_.block_tokens;
   if (!tree_ || n_full <= seq.n_indexed) return 0;
-  seq.n_indexed = n_full;
-  return tree_->insert(prefix, n_full, seq.table) * options_.block_tokens;
+  const int n_known = std::exchange(seq.n_indexed, n_full);
+  return tree_->insert(prefix, n_full, seq.table, n_known) * options_.block_tokens;
 }
 
 bool KvCache::exclusive(const SeqKv& seq, int begin, int end) const {

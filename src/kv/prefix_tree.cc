@@ -4,10 +4,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <bit>
 #include <random>
 #include <string>
-
-#include "base/check.h"
 
 namespace quire {
 namespace {
@@ -17,29 +16,34 @@ Hash128 xxh3(const void* data, size_t bytes, uint64_t seed) {
   return {h.low64, h.high64};
 }
 
-}  // namespace
+// Extras that reach into positions [begin, end).
+std::vector<Extra> extras_of(const Prefix& prefix, int begin, int end) {
+  std::vector<Extra> out;
+  for (const Extra& extra : prefix.extras) {
+    if (extra.pos < end && extra.pos + extra.len > begin) out.push_back(extra);
+  }
+  return out;
+}
 
-struct PrefixTree::Node {
-  Hash128 hash;
-  Node* parent = nullptr;  // null: a root's child
-  CacheKey key;
-  std::vector<Token> tokens;  // this block's
-  std::vector<Extra> extras;  // that reach into it
-  Blocks blocks;
-  uint64_t last_used = 0;
-  int n_children = 0;
-};
+}  // namespace
 
 PrefixTree::PrefixTree(std::vector<BlockPool*> pools, int block_tokens, HashFn hash)
     : pools_(std::move(pools)), block_tokens_(block_tokens), hash_(hash != nullptr ? hash : xxh3) {
+  QR_CHECK(!pools_.empty() && pools_.size() <= Blocks::kMaxGroups);
   std::random_device random;
   seed_ = (static_cast<uint64_t>(random()) << 32) | random();
-  if (!pools_.empty()) nodes_.reserve(static_cast<size_t>(pools_[0]->n_blocks()));  // never rehashed in a step
+  const auto n = static_cast<size_t>(pools_[0]->n_blocks());
+  nodes_.resize(n);
+  tokens_.resize(n * static_cast<size_t>(block_tokens));
+  slots_.assign(std::bit_ceil(2 * n + 2), kNone);
+  leaves_.reserve(n);
+  held_.reserve(n);
 }
 
 PrefixTree::~PrefixTree() {
-  for (auto& entry : nodes_) {
-    for (size_t g = 0; g < pools_.size(); ++g) pools_[g]->set_indexed(entry.second->blocks[g].id(), false);
+  for (const Node& node : nodes_) {
+    if (!node.used) continue;
+    for (size_t g = 0; g < pools_.size(); ++g) pools_[g]->set_indexed(node.blocks[g].id(), false);
   }
 }
 
@@ -48,21 +52,21 @@ Hash128 PrefixTree::root_hash(const CacheKey& key) const {
   return hash_(words, sizeof words, seed_);
 }
 
-// Extras that reach into positions [begin, end).
-static std::vector<Extra> extras_of(const Prefix& prefix, int begin, int end) {
-  std::vector<Extra> out;
-  for (const Extra& extra : prefix.extras) {
-    if (extra.pos < end && extra.pos + extra.len > begin) out.push_back(extra);
-  }
-  return out;
+std::span<const Token> PrefixTree::tokens_of(const Prefix& prefix, int block) const {
+  const auto n = static_cast<size_t>(block_tokens_);
+  return prefix.tokens.subspan(static_cast<size_t>(block) * n, n);
+}
+
+std::span<Token> PrefixTree::tokens_of(int32_t node) {
+  const auto n = static_cast<size_t>(block_tokens_);
+  return std::span(tokens_).subspan(static_cast<size_t>(node) * n, n);
 }
 
 Hash128 PrefixTree::block_hash(const Hash128& parent, const Prefix& prefix, int block) const {
-  const int begin = block * block_tokens_;
-  const std::span<const Token> tokens =
-      prefix.tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(block_tokens_));
+  const std::span<const Token> tokens = tokens_of(prefix, block);
   Hash128 hash = hash_(tokens.data(), tokens.size_bytes(), parent.lo ^ seed_);
   hash.hi ^= parent.hi;
+  const int begin = block * block_tokens_;
   for (const Extra& extra : extras_of(prefix, begin, begin + block_tokens_)) {
     const uint64_t words[] = {
         hash.lo,       hash.hi,      static_cast<uint64_t>(extra.pos), static_cast<uint64_t>(extra.len),
@@ -72,89 +76,176 @@ Hash128 PrefixTree::block_hash(const Hash128& parent, const Prefix& prefix, int 
   return hash;
 }
 
-PrefixTree::Node* PrefixTree::find(const Hash128& hash, const Node* parent, const Prefix& prefix, int block) const {
-  const auto at = nodes_.find(hash);
-  if (at == nodes_.end()) return nullptr;
-  Node& node = *at->second;
-  const auto begin = static_cast<size_t>(block * block_tokens_);
-  const auto tokens = prefix.tokens.subspan(begin, static_cast<size_t>(block_tokens_));
-  const bool same = node.parent == parent && node.key == prefix.key &&
-                    std::equal(tokens.begin(), tokens.end(), node.tokens.begin()) &&
-                    node.extras == extras_of(prefix, static_cast<int>(begin), static_cast<int>(begin) + block_tokens_);
-  return same ? &node : nullptr;
+// --- by hash: linear probing; whoever is removed leaves no gap behind, those after it move up ---
+
+size_t PrefixTree::slot_of(const Hash128& hash) const {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = hash.lo & mask;
+  while (slots_[slot] != kNone && at(slots_[slot]).hash != hash) slot = (slot + 1) & mask;
+  return slot;
 }
 
-void PrefixTree::touch(Node& node) {
-  if (node.n_children == 0) leaves_.erase({node.last_used, &node});
-  node.last_used = ++clock_;
-  if (node.n_children == 0) leaves_.insert({node.last_used, &node});
-}
+int32_t PrefixTree::look_up(const Hash128& hash) const { return slots_[slot_of(hash)]; }
 
-void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& out) {
-  Hash128 hash = root_hash(prefix.key);
-  path_.clear();
-  for (int b = 0; b < max_blocks; ++b) {
-    hash = block_hash(hash, prefix, b);
-    Node* node = find(hash, path_.empty() ? nullptr : path_.back(), prefix, b);
-    if (node == nullptr) break;
-    path_.push_back(node);
-    Blocks& blocks = out.emplace_back();
-    for (const BlockRef& block : node->blocks) blocks.push_back(block.share());
+void PrefixTree::index_slot(int32_t node) { slots_[slot_of(at(node).hash)] = node; }
+
+void PrefixTree::free_slot(int32_t node) {
+  const size_t mask = slots_.size() - 1;
+  size_t gap = slot_of(at(node).hash);
+  for (size_t next = (gap + 1) & mask; slots_[next] != kNone; next = (next + 1) & mask) {
+    const size_t home = at(slots_[next]).hash.lo & mask;
+    if (((next - home) & mask) < ((next - gap) & mask)) continue;  // the gap lies before its home
+    slots_[gap] = slots_[next];
+    gap = next;
   }
-  // Deepest first, so that a parent is always used later than its children.
-  for (auto node = path_.rbegin(); node != path_.rend(); ++node) touch(**node);
+  slots_[gap] = kNone;
+}
+
+int32_t PrefixTree::find(const Hash128& hash, int32_t parent, const Prefix& prefix, int block) const {
+  const int32_t node = look_up(hash);
+  if (node == kNone) return kNone;
+  const int begin = block * block_tokens_;
+  const auto tokens = tokens_of(prefix, block);
+  const bool same = at(node).parent == parent && at(node).key == prefix.key &&
+                    std::equal(tokens.begin(), tokens.end(), tokens_.begin() + std::ptrdiff_t{node} * block_tokens_) &&
+                    at(node).extras == extras_of(prefix, begin, begin + block_tokens_);
+  return same ? node : kNone;
+}
+
+// --- leaves: a binary heap in which every node knows its place ---
+
+void PrefixTree::put_leaf(size_t place, int32_t node) {
+  leaves_[place] = node;
+  at(node).place = static_cast<int32_t>(place);
+}
+
+// Restores the order around `place`.
+void PrefixTree::sift(size_t place) {
+  const auto exchange = [this](size_t a, size_t b) {
+    const int32_t node = leaves_[a];
+    put_leaf(a, leaves_[b]);
+    put_leaf(b, node);
+  };
+  while (place > 0 && older(place, (place - 1) / 2)) {
+    exchange(place, (place - 1) / 2);
+    place = (place - 1) / 2;
+  }
+  while (true) {
+    size_t least = place;
+    for (const size_t child : {2 * place + 1, 2 * place + 2}) {
+      if (child < leaves_.size() && older(child, least)) least = child;
+    }
+    if (least == place) return;
+    exchange(place, least);
+    place = least;
+  }
+}
+
+void PrefixTree::push_leaf(int32_t node) {
+  leaves_.push_back(node);
+  at(node).place = static_cast<int32_t>(leaves_.size()) - 1;
+  sift(leaves_.size() - 1);
+}
+
+void PrefixTree::drop_leaf(int32_t node) {
+  const auto place = static_cast<size_t>(at(node).place);
+  at(node).place = kNone;
+  const int32_t last = leaves_.back();
+  leaves_.pop_back();
+  if (last == node) return;
+  put_leaf(place, last);
+  sift(place);
+}
+
+// A use of a path, from its deepest node up, so that a parent is always used later than its children.
+void PrefixTree::touch(int32_t deepest) {
+  for (int32_t node = deepest; node != kNone; node = at(node).parent) {
+    at(node).last_used = ++clock_;
+    if (at(node).place != kNone) sift(static_cast<size_t>(at(node).place));
+  }
+}
+
+// --- walks ---
+
+bool PrefixTree::resume(
+    const Prefix& prefix, const std::vector<Blocks>& table, int n_known, int32_t& node, Hash128& hash) const {
+  node = kNone;
+  hash = root_hash(prefix.key);
+  if (n_known == 0) return true;
+  node = table[static_cast<size_t>(n_known) - 1][0].id();
+  hash = at(node).hash;
+  return at(node).used;
+}
+
+void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& table) {
+  int32_t node = kNone;
+  Hash128 hash;
+  if (!resume(prefix, table, static_cast<int>(table.size()), node, hash)) return;
+  for (auto b = static_cast<int>(table.size()); b < max_blocks; ++b) {
+    hash = block_hash(hash, prefix, b);
+    const int32_t next = find(hash, node, prefix, b);
+    if (next == kNone) break;
+    node = next;
+    Blocks& blocks = table.emplace_back();
+    for (const BlockRef& block : at(node).blocks) blocks.push_back(block.share());
+  }
+  touch(node);
 }
 
 int PrefixTree::peek(const Prefix& prefix, int max_blocks) const {
   Hash128 hash = root_hash(prefix.key);
-  const Node* parent = nullptr;
+  int32_t node = kNone;
   for (int b = 0; b < max_blocks; ++b) {
     hash = block_hash(hash, prefix, b);
-    const Node* node = find(hash, parent, prefix, b);
-    if (node == nullptr) return b;
-    parent = node;
+    node = find(hash, node, prefix, b);
+    if (node == kNone) return b;
   }
   return max_blocks;
 }
 
-PrefixTree::Node* PrefixTree::add(const Hash128& hash, Node* parent, const Prefix& prefix, int block) {
-  auto node = std::make_unique<Node>();
-  const int begin = block * block_tokens_;
-  const auto tokens = prefix.tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(block_tokens_));
-  node->hash = hash;
-  node->parent = parent;
-  node->key = prefix.key;
-  node->tokens.assign(tokens.begin(), tokens.end());
-  node->extras = extras_of(prefix, begin, begin + block_tokens_);
-  if (parent != nullptr && parent->n_children++ == 0) leaves_.erase({parent->last_used, parent});
-  leaves_.insert({0, node.get()});
-  return nodes_.emplace(hash, std::move(node)).first->second.get();
-}
-
-int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table) {
-  Hash128 hash = root_hash(prefix.key);
-  path_.clear();
+int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table, int n_known) {
+  int32_t parent = kNone;
+  Hash128 hash;
+  if (!resume(prefix, table, n_known, parent, hash)) return 0;  // private since a collision
   int n_replaced = 0;
-  for (int b = 0; b < n_blocks; ++b) {
+  for (int b = n_known; b < n_blocks; ++b) {
     hash = block_hash(hash, prefix, b);
-    Node* parent = path_.empty() ? nullptr : path_.back();
-    Node* node = find(hash, parent, prefix, b);
+    int32_t node = find(hash, parent, prefix, b);
     Blocks& mine = table[static_cast<size_t>(b)];
-    if (node == nullptr && nodes_.contains(hash)) break;  // a collision: the rest of this path stays private
-    if (node == nullptr) {
-      node = add(hash, parent, prefix, b);
+    if (node == kNone && look_up(hash) != kNone) break;  // a collision: the rest of this path stays private
+    if (node == kNone) {
+      node = mine[0].id();
+      add(node, hash, parent, prefix, b);
       for (size_t g = 0; g < mine.size(); ++g) {
-        node->blocks.push_back(mine[g].share());
+        at(node).blocks.push_back(mine[g].share());
         pools_[g]->set_indexed(mine[g].id(), true);
       }
-    } else if (node->blocks[0].id() != mine[0].id()) {
-      for (size_t g = 0; g < mine.size(); ++g) mine[g] = node->blocks[g].share();
+    } else if (node != mine[0].id()) {
+      for (size_t g = 0; g < mine.size(); ++g) mine[g] = at(node).blocks[g].share();
       ++n_replaced;
     }
-    path_.push_back(node);
+    parent = node;
   }
-  for (auto node = path_.rbegin(); node != path_.rend(); ++node) touch(**node);
+  touch(parent);
   return n_replaced;
+}
+
+void PrefixTree::add(int32_t id, const Hash128& hash, int32_t parent, const Prefix& prefix, int block) {
+  Node& node = at(id);
+  QR_DCHECK(!node.used);
+  node.used = true;
+  node.hash = hash;
+  node.parent = parent;
+  node.key = prefix.key;
+  node.last_used = ++clock_;
+  const int begin = block * block_tokens_;
+  node.extras = extras_of(prefix, begin, begin + block_tokens_);
+  const auto tokens = tokens_of(prefix, block);
+  std::copy(tokens.begin(), tokens.end(), tokens_of(id).begin());
+  if (parent != kNone && at(parent).n_children++ == 0) drop_leaf(parent);
+  push_leaf(id);
+  index_slot(id);
+  ++n_nodes_;
 }
 
 bool PrefixTree::held_elsewhere(const Node& node) const {
@@ -164,45 +255,58 @@ bool PrefixTree::held_elsewhere(const Node& node) const {
   return false;
 }
 
-void PrefixTree::remove(Node& node) {
-  leaves_.erase({node.last_used, &node});
-  if (node.parent != nullptr && --node.parent->n_children == 0) leaves_.insert({node.parent->last_used, node.parent});
-  for (size_t g = 0; g < pools_.size(); ++g) pools_[g]->set_indexed(node.blocks[g].id(), false);
-  nodes_.erase(Hash128(node.hash));
+// REQUIRES a leaf that is not in the heap any more.
+void PrefixTree::remove(int32_t id) {
+  free_slot(id);
+  const int32_t parent = at(id).parent;
+  if (parent != kNone && --at(parent).n_children == 0) push_leaf(parent);
+  for (size_t g = 0; g < pools_.size(); ++g) pools_[g]->set_indexed(at(id).blocks[g].id(), false);
+  at(id) = Node{};
+  --n_nodes_;
 }
 
 int PrefixTree::evict(int n_blocks) {
   int n_freed = 0;
-  for (auto at = leaves_.begin(); at != leaves_.end() && n_freed < n_blocks;) {
-    Node& node = *at->second;
-    ++at;
-    if (held_elsewhere(node)) continue;  // at most one such leaf per running sequence
-    // Where this was an only child its parent becomes a leaf, later in the order but perhaps before the next one.
-    Node* parent = node.parent != nullptr && node.parent->n_children == 1 ? node.parent : nullptr;
+  held_.clear();  // at most one leaf per running sequence
+  while (n_freed < n_blocks && !leaves_.empty()) {
+    const int32_t node = leaves_.front();
+    drop_leaf(node);
+    if (held_elsewhere(at(node))) {
+      held_.push_back(node);
+      continue;
+    }
     remove(node);
     ++n_freed;
-    if (parent == nullptr) continue;
-    const auto listed = leaves_.find({parent->last_used, parent});
-    if (at == leaves_.end() || *listed < *at) at = listed;
   }
+  for (const int32_t node : held_) push_leaf(node);
   return n_freed;
 }
 
 std::string PrefixTree::check() const {
+  std::vector<int32_t> n_children(nodes_.size());
+  int n_used = 0;
   size_t n_leaves = 0;
-  std::unordered_map<const Node*, int> children;
-  for (const auto& entry : nodes_) {
-    if (entry.second->parent != nullptr) ++children[entry.second->parent];
+  for (const Node& node : nodes_) {
+    if (node.used && node.parent != kNone) ++n_children[static_cast<size_t>(node.parent)];
   }
-  for (const auto& entry : nodes_) {
-    const Node& node = *entry.second;
-    const auto counted = children.find(&node);
-    if (node.n_children != (counted == children.end() ? 0 : counted->second)) return "a node's children are miscounted";
-    if (node.n_children == 0 && !leaves_.contains({node.last_used, entry.second.get()})) return "a leaf is not listed";
+  for (size_t id = 0; id < nodes_.size(); ++id) {
+    const Node& node = nodes_[id];
+    if (!node.used) continue;
+    ++n_used;
+    if (node.n_children != n_children[id]) return "a node's children are miscounted";
+    if (node.blocks.size() != pools_.size() || node.blocks[0].id() != static_cast<int32_t>(id))
+      return "a node lacks blocks";
+    if (look_up(node.hash) != static_cast<int32_t>(id)) return "a node is not found by its hash";
+    if (node.parent != kNone && !at(node.parent).used) return "a node's parent is gone";
+    if (node.parent != kNone && at(node.parent).last_used < node.last_used) return "a parent is older than its child";
+    const bool listed = node.place != kNone && leaves_[static_cast<size_t>(node.place)] == static_cast<int32_t>(id);
+    if (listed != (node.n_children == 0)) return listed ? "a parent is listed as a leaf" : "a leaf is not listed";
     n_leaves += node.n_children == 0 ? 1 : 0;
-    if (node.parent != nullptr && node.parent->last_used < node.last_used) return "a parent is older than its child";
-    if (node.blocks.size() != pools_.size()) return "a node lacks blocks";
   }
+  for (size_t place = 1; place < leaves_.size(); ++place) {
+    if (older(place, (place - 1) / 2)) return "the leaves are out of order";
+  }
+  if (n_used != n_nodes_) return "the nodes are miscounted";
   return n_leaves == leaves_.size() ? "" : "the list of leaves has strangers";
 }
 

@@ -5,18 +5,19 @@
 //                                    └─ [dog sleeps …]
 //
 // Nodes are found by a 128-bit hash chained along the path, so matching n tokens costs n / block_tokens lookups; the
-// tokens themselves are compared on every hit, so a collision is a miss and never a wrong answer. Leaves that nobody
-// else holds are evicted, least recently used first (a parent is used whenever its child is, so leaves go first).
-// Engine thread only. Source: radix attention (SGLang), hashed whole blocks (vLLM).
+// tokens themselves are compared on every hit, so a collision is a miss and never a wrong answer. A node's number is
+// that of its block in the first group: whoever holds an indexed block knows its node, and walks go on from there.
+// Leaves that nobody else holds are evicted, least recently used first (a parent is used whenever its child is, so
+// leaves go first). All memory is taken when the tree is made, but for extras. Engine thread only. Source: radix
+// attention (SGLang), hashed whole blocks (vLLM).
 #pragma once
+#include <array>
 #include <cstdint>
-#include <memory>
-#include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "base/check.h"
 #include "base/types.h"
 #include "kv/block_pool.h"
 
@@ -49,6 +50,26 @@ struct Prefix {
   std::span<const Extra> extras;  // ascending by position
 };
 
+// The references of one block of a sequence, one per KV group. In place: a table grows without allocating per block.
+class GroupBlocks {
+ public:
+  static constexpr size_t kMaxGroups = 4;
+
+  void push_back(BlockRef block) {
+    QR_CHECK(n_ < kMaxGroups);
+    blocks_[n_++] = std::move(block);
+  }
+  size_t size() const { return n_; }
+  BlockRef& operator[](size_t g) { return blocks_[g]; }
+  const BlockRef& operator[](size_t g) const { return blocks_[g]; }
+  const BlockRef* begin() const { return blocks_.data(); }
+  const BlockRef* end() const { return blocks_.data() + n_; }
+
+ private:
+  std::array<BlockRef, kMaxGroups> blocks_;
+  size_t n_ = 0;
+};
+
 class PrefixTree {
  public:
   // A hash function of its own for tests that force collisions; null: XXH3 seeded at random per process.
@@ -60,46 +81,77 @@ class PrefixTree {
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
 
-  using Blocks = std::vector<BlockRef>;  // one per group
+  using Blocks = GroupBlocks;
 
-  // The longest known prefix of at most max_blocks whole blocks: appends shared references, block by block.
-  void match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& out);
+  // The longest known prefix of at most max_blocks whole blocks: appends shared references, block by block, behind
+  // those that `table` has. REQUIRES these to come from match or insert with the same prefix.
+  void match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& table);
 
   // How many blocks match would find; takes nothing and counts as no use.
   int peek(const Prefix& prefix, int max_blocks) const;
 
   // Makes blocks [0, n_blocks) of `table` (table[b] = block b's references) findable. Where a block is known already,
-  // the table's own reference is replaced by the known one: equal tokens have equal bits. Returns how many were.
-  int insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table);
+  // the table's own reference is replaced by the known one: equal tokens have equal bits. Returns how many were. The
+  // first n_known are so already: REQUIRES that match or insert with the same prefix left them there.
+  int insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table, int n_known = 0);
 
   // Frees up to n_blocks blocks (of every group) that only the tree holds; returns how many.
   int evict(int n_blocks);
 
-  int n_nodes() const { return static_cast<int>(nodes_.size()); }
+  int n_nodes() const { return n_nodes_; }
   std::string check() const;  // empty when consistent
 
  private:
-  struct Node;
-  struct HashOf {
-    size_t operator()(const Hash128& h) const { return h.lo; }
+  static constexpr int32_t kNone = -1;
+  struct Node {
+    bool used = false;
+    Hash128 hash;
+    int32_t parent = kNone;  // kNone: a root's child
+    CacheKey key;
+    std::vector<Extra> extras;  // that reach into it
+    Blocks blocks;
+    uint64_t last_used = 0;
+    int32_t n_children = 0;
+    int32_t place = kNone;  // in leaves_
   };
 
   Hash128 root_hash(const CacheKey& key) const;
   Hash128 block_hash(const Hash128& parent, const Prefix& prefix, int block) const;
-  Node* find(const Hash128& hash, const Node* parent, const Prefix& prefix, int block) const;
-  Node* add(const Hash128& hash, Node* parent, const Prefix& prefix, int block);
-  void touch(Node& node);
+  std::span<const Token> tokens_of(const Prefix& prefix, int block) const;
+  std::span<Token> tokens_of(int32_t node);
+  Node& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
+  const Node& at(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
+  // The node of that hash, whatever it spells.
+  int32_t look_up(const Hash128& hash) const;
+  int32_t find(const Hash128& hash, int32_t parent, const Prefix& prefix, int block) const;
+  void add(int32_t node, const Hash128& hash, int32_t parent, const Prefix& prefix, int block);
+  void remove(int32_t node);
+  void touch(int32_t deepest);
   bool held_elsewhere(const Node& node) const;
-  void remove(Node& node);
+  // Where a walk that has `table` goes on: the last node and its hash; false when that block is in no node.
+  bool resume(const Prefix& prefix, const std::vector<Blocks>& table, int n_known, int32_t& node, Hash128& hash) const;
+
+  size_t slot_of(const Hash128& hash) const;
+  void index_slot(int32_t node);
+  void free_slot(int32_t node);
+
+  void push_leaf(int32_t node);
+  void drop_leaf(int32_t node);
+  void sift(size_t place);
+  void put_leaf(size_t place, int32_t node);
+  bool older(size_t a, size_t b) const { return at(leaves_[a]).last_used < at(leaves_[b]).last_used; }
 
   std::vector<BlockPool*> pools_;
   int block_tokens_;
   HashFn hash_;
   uint64_t seed_;
   uint64_t clock_ = 0;  // counts uses: a monotonic order that no clock change can upset
-  std::unordered_map<Hash128, std::unique_ptr<Node>, HashOf> nodes_;
-  std::set<std::pair<uint64_t, Node*>> leaves_;  // by last use
-  std::vector<Node*> path_;                      // scratch: the nodes that a walk from the root met
+  int n_nodes_ = 0;
+  std::vector<Node> nodes_;      // by block of the first group
+  std::vector<Token> tokens_;    // what each spells
+  std::vector<int32_t> slots_;   // open addressing by hash, half full at most; kNone: free
+  std::vector<int32_t> leaves_;  // a heap, least recently used first
+  std::vector<int32_t> held_;    // scratch of evict
 };
 
 }  // namespace quire

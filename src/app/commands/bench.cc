@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "app/bench_compare.h"
 #include "app/probe.h"
 #include "app/wire.h"
 #include "base/json.h"
@@ -17,6 +18,9 @@ struct Args {
   int n_prompt = 512, n_generate = 128, depth = 0, repeat = 5;
   std::vector<int> batch = {1};
   bool json = false;
+  bool no_cache = false;
+  std::string policy;
+  int n_requests = 64;
 };
 
 // When each of a sequence's tokens came.
@@ -98,7 +102,17 @@ struct Line {
   int n_prompt, n_generate, n_seqs;
   std::vector<double> tok_s;
   double bytes_per_token, ops_per_token;
+  double engine_share = 0;  // of the steps: everything but the model, sampling included
 };
+
+// What of the time between the two is not the model's.
+double engine_share(const EngineStats& before, const EngineStats& now) {
+  int64_t all = 0;
+  for (size_t i = 0; i < now.stage_ns.size(); ++i) all += now.stage_ns[i] - before.stage_ns[i];
+  const auto forward = static_cast<size_t>(Stage::forward);
+  const int64_t model = now.stage_ns[forward] - before.stage_ns[forward];
+  return all > 0 ? static_cast<double>(all - model) / static_cast<double>(all) : 0;
+}
 
 void print_line(const Args& args, const Line& line, const Limits& limits, int threads) {
   std::vector<double> sorted = line.tok_s;
@@ -109,9 +123,9 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
   if (!args.json) {
     std::printf(
         "%-8s prompt %5d  generate %4d  seqs %3d  depth %5d  %9.2f tok/s (%.2f … %.2f)  bandwidth %5.1f%% of %.1f GB/s"
-        "  peak %5.1f%% of %.0f Gop/s\n",
+        "  peak %5.1f%% of %.0f Gop/s  engine %.2f%%\n",
         line.test, line.n_prompt, line.n_generate, line.n_seqs, args.depth, median, sorted.front(), sorted.back(),
-        of_bandwidth * 100, limits.bandwidth * 1e-9, of_peak * 100, limits.peak * 1e-9);
+        of_bandwidth * 100, limits.bandwidth * 1e-9, of_peak * 100, limits.peak * 1e-9, line.engine_share * 100);
     std::fflush(stdout);
     return;
   }
@@ -131,6 +145,7 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
   out.set("of_peak", of_peak);
   out.set("bandwidth_gb_s", limits.bandwidth * 1e-9);
   out.set("peak_gop_s", limits.peak * 1e-9);
+  out.set("engine_share", line.engine_share);
   std::printf("%s\n", out.dump().c_str());
   std::fflush(stdout);
 }
@@ -141,12 +156,7 @@ class Bench {
 
   Status run() {
     threads_ = n_threads(args_.model);
-    for (int n_seqs : args_.batch) {
-      if (n_seqs < 1 || n_seqs > 1024) {
-        return fail(Code::invalid, "--batch must hold numbers from 1 to 1024, got " + std::to_string(n_seqs));
-      }
-      QR_TRY_VOID(run_batch(n_seqs));
-    }
+    for (const int n_seqs : args_.batch) QR_TRY_VOID(run_batch(n_seqs));
     return {};
   }
 
@@ -160,6 +170,7 @@ class Bench {
     options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes(0);
     EngineEnv env;
     env.clock = &clock_;
+    env.stage_clock = &clock_;
     QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded_.model, *loaded_.ops, options, env));
 
     const double head_free = static_cast<double>(info_.step_params) - static_cast<double>(info_.n_vocab) * info_.n_embd;
@@ -183,10 +194,12 @@ class Bench {
     QR_TRY_VOID(run_once(engine, clock_, warm_up));
     Limits limits;
     QR_TRY_VOID(probe(limits));
+    const EngineStats before = engine.stats();
     for (int i = 0; i < args_.repeat; ++i) {
       QR_TRY(const Timing timing, run_once(engine, clock_, work));
       line.tok_s.push_back(timing.*what);
     }
+    line.engine_share = engine_share(before, engine.stats());
     QR_TRY_VOID(probe(limits));
     print_line(args_, line, limits, threads_);
     return {};
@@ -211,9 +224,28 @@ Status run(const Args& args) {
   if (args.n_prompt < 1 || args.n_generate < 0 || args.depth < 0 || args.repeat < 1) {
     return fail(Code::invalid, "--prompt and --repeat must be at least 1, --generate and --depth at least 0");
   }
+  if ((args.no_cache || !args.policy.empty()) && args.n_generate < 1) {
+    return fail(Code::invalid, "--generate must be at least 1 for a comparison");
+  }
+  if (!args.policy.empty() && args.policy != "static") {
+    return fail(Code::invalid, "--policy of a bench must be static, got \"" + args.policy + "\"");
+  }
+  if (args.n_requests < 1 || args.n_requests > 1 << 16) {
+    return fail(Code::invalid, "--requests must be 1 to 65536, got " + std::to_string(args.n_requests));
+  }
+  for (const int n_seqs : args.batch) {
+    if (n_seqs < 1 || n_seqs > 1024) {
+      return fail(Code::invalid, "--batch must hold numbers from 1 to 1024, got " + std::to_string(n_seqs));
+    }
+  }
   QR_TRY(const LoadedModel loaded, load(args.model));
   std::fprintf(stderr, "%s: %s, loaded in %.2f s\n", args.model.model.c_str(), loaded.ops->describe().c_str(),
                loaded.load_seconds);
+  if (args.no_cache) return compare_cache(loaded, args.n_prompt, args.n_generate, args.json);
+  if (!args.policy.empty()) {
+    const int n_seqs = args.batch.empty() ? 8 : args.batch.front();
+    return compare_batching(loaded, {args.n_requests, n_seqs, args.n_prompt, args.n_generate}, args.json);
+  }
   return Bench(args, loaded).run();
 }
 
@@ -228,6 +260,11 @@ QR_REGISTER(Command,
                       line.option("--depth", args->depth, "tokens in the cache before decoding starts");
                       line.option("--batch", args->batch, "sequences that run together, several separated by commas");
                       line.option("--repeat", args->repeat, "repetitions; the median counts");
+                      line.flag("--no-cache", args->no_cache,
+                                "instead: one prompt with cached keys and values against computing its past anew");
+                      line.option("--policy", args->policy,
+                                  "static: instead, batches that start and end together against continuous ones");
+                      line.option("--requests", args->n_requests, "requests of mixed lengths for --policy static");
                       line.flag("--json", args->json, "one JSON object per line");
                       return [args] {
                         const Status done = run(*args);
