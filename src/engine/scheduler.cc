@@ -205,8 +205,8 @@ void Scheduler::take_known(Sequence& seq, int n_known) {
   n_cached_tokens_ += n;
 }
 
-// Among those that run and move in this step, the one that will have the longest common past, if that is at least a
-// block more than what `seq` has. They compare from there on: below it equal pasts are equal blocks.
+// Among those that run and move in this step, the one that will have the longest common past beyond what `seq` has:
+// whole blocks, or all but the last token. They compare from there on: below it equal pasts are equal blocks.
 void Scheduler::find_leader(Sequence& seq) {
   seq.leader = 0;
   if (!options_.prefix_cache || !seq.may_match()) return;
@@ -218,14 +218,25 @@ void Scheduler::find_leader(Sequence& seq) {
     const auto last = static_cast<size_t>(n_have / block) - 1;
     const bool same_past =
         n_have == 0 || (other->kv.table.size() > last && other->kv.table[last][0].id() == seq.kv.table[last][0].id());
-    if (!same_past || static_cast<int>(other->tokens.size()) < n_have + block) continue;
+    if (!same_past || static_cast<int>(other->tokens.size()) < n_have) continue;
     const auto differ = std::mismatch(seq.tokens.begin() + n_have, seq.tokens.end() - 1, other->tokens.begin() + n_have,
                                       other->tokens.end());
-    const int n_shared = static_cast<int>(differ.first - seq.tokens.begin()) / block * block;
+    const auto n_common = static_cast<int>(differ.first - seq.tokens.begin());
+    const bool all = differ.first == seq.tokens.end() - 1;
+    const int n_shared = all ? n_common : n_common / block * block;
     if (n_shared <= std::max({n_have, other->n_computed, seq.leader == 0 ? 0 : seq.n_shared})) continue;
     seq.leader = other->id;
     seq.n_shared = n_shared;
   }
+}
+
+// The end of a common past that is no whole block: a copy, for both will write behind it. Where there is no room the
+// tokens are computed.
+void Scheduler::take_from_leader(Sequence& seq, const Sequence& leader) {
+  seq.leader = 0;
+  const auto next = static_cast<size_t>(seq.n_computed / cache_.block_tokens());
+  const bool same_past = next == 0 || leader.kv.table[next - 1][0].id() == seq.kv.table[next - 1][0].id();
+  if (same_past && cache_.copy_next_block(seq.kv, leader.kv)) take_known(seq, seq.n_shared);
 }
 
 // Whether `seq` still waits. When its leader has what both need, or is gone, or does not move in this step, what is
@@ -238,7 +249,12 @@ bool Scheduler::waits_for_leader(Sequence& seq) {
   const bool moves = leader != running_.end() && (*leader)->moved_plan == n_plans_;
   if (!moves || (*leader)->n_computed >= seq.n_shared) {
     take_known(seq, cache_.extend(seq.kv, prefix_of(seq)));
-    find_leader(seq);
+    const bool has_more = leader != running_.end() && (*leader)->n_computed >= seq.n_shared;
+    if (has_more && seq.n_shared > seq.n_computed) {
+      take_from_leader(seq, **leader);
+    } else {
+      find_leader(seq);
+    }
   }
   if (seq.leader != 0) seq.moved_plan = n_plans_;
   return seq.leader != 0;

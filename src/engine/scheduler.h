@@ -80,6 +80,7 @@ class Scheduler {
   bool admit_one(Sequence& seq, int budget);
   void take_known(Sequence& seq, int n_known);
   void find_leader(Sequence& seq);
+  void take_from_leader(Sequence& seq, const Sequence& leader);
   bool waits_for_leader(Sequence& seq);
   void charge(int64_t step_ns);
   void index(Sequence& seq);

@@ -1,6 +1,7 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -48,6 +49,18 @@ bool KvCache::grow(SeqKv& seq, int n_tokens) {
   for (int i = 0; i < wanted; ++i) {
     PrefixTree::Blocks& blocks = seq.table.emplace_back();
     for (const auto& pool : pools_) blocks.push_back(pool->allocate());
+  }
+  return true;
+}
+
+bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
+  const size_t b = to.table.size();
+  QR_CHECK(b < from.table.size());
+  if (!grow(to, (static_cast<int>(b) + 1) * options_.block_tokens)) return false;
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    const BlockPool& pool = *pools_[g];
+    const auto address = [&](const SeqKv& seq) { return pool.base() + seq.table[b][g].id() * pool.block_bytes(); };
+    std::memcpy(address(to), address(from), static_cast<size_t>(pool.block_bytes()));
   }
   return true;
 }

@@ -41,6 +41,10 @@ class KvCache {
   int peek(const Prefix& prefix) const;
   // Room for n_tokens in all. Evicts what is needed; false, with nothing changed, when even that is not enough.
   bool grow(SeqKv& seq, int n_tokens);
+  // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
+  // sequence may part within a block. False, with nothing changed, when there is no room. REQUIRES memory that the host
+  // can copy, codecs that keep tokens apart (all that there are), and `from` to have that block.
+  bool copy_next_block(SeqKv& to, const SeqKv& from);
   // Gives back the blocks beyond n_tokens. REQUIRES n_tokens not to cut an indexed block: others may read all of it.
   void truncate(SeqKv& seq, int n_tokens);
   // Makes the full blocks of the first n_computed tokens findable. REQUIRES their keys and values to be computed.
