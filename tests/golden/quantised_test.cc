@@ -14,7 +14,7 @@ namespace quire {
 namespace {
 
 std::vector<float> logits_of(const TinyModel& tiny) {
-  const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .pin = false});
+  const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = "", .pin = false});
   const auto model = tiny.load(**ops, "f32");
   EXPECT_TRUE(model) << model.error().message;
   constexpr int kTokens = 64;
