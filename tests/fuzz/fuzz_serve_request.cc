@@ -101,7 +101,8 @@ void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
   auto compiled = StopStrings::compile(job.generation.stops);
   QR_CHECK(compiled.has_value());
   const auto stops = std::make_shared<const StopStrings>(std::move(*compiled));
-  TextStreamOptions options{stops, job.generation.include_stop, !job.generation.skip_special, want_tokens};
+  TextStreamOptions options{stops, job.generation.include_stop, !job.generation.skip_special, want_tokens,
+                            job.generation.sampling.min_tokens};
   TextStream cut_up(*w.tokenizer, options), whole(*w.tokenizer, options);
   std::string out;
   Delta delta;
