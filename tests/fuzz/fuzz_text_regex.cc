@@ -1,6 +1,5 @@
 // The linear-time regex engine against PCRE2: the input is a pattern, a NUL and a text. Where both engines take the
 // pattern they must find the same matches in the text's ASCII (their Unicode versions differ beyond).
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,9 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto pcre = make_pcre_matcher(pattern, {});
   if (!pcre || text.find('\x1c') < text.size()) return 0;
   (*pcre)->find_all(text, theirs);
-  // After an empty match engines go on differently, and a pre-tokenizer has none.
-  const auto empty = [](const ByteRange& r) { return r.begin == r.end; };
-  if (std::any_of(ours.begin(), ours.end(), empty) || std::any_of(theirs.begin(), theirs.end(), empty)) return 0;
+  // Both go on one code point behind an empty match. At the very end there is nothing to cut: ours does not look there.
+  std::erase_if(theirs, [&](const ByteRange& r) { return r.begin == text.size(); });
   QR_CHECK(ours == theirs, std::string(pattern));
   return 0;
 }
