@@ -1,4 +1,4 @@
-// Any bytes through the three kinds of models over small vocabularies: encoding is total, and decoding gives the text
+// Any bytes through the kinds of models over small vocabularies: encoding is total, and decoding gives the text
 // back. The first byte picks the model.
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +53,16 @@ TokenizerSpec byte_spec() {
   return spec;
 }
 
+// The pieces of spm_spec(), with the merges listed.
+TokenizerSpec character_spec() {
+  TokenizerSpec spec = spm_spec();
+  spec.model = "gpt2";
+  spec.pre = "gemma4";
+  spec.scores.clear();
+  spec.merges = {"a b", "\u2581 a", "a ab", "b b", "\u00E9 a", "\u2581 \u2581"};
+  return spec;
+}
+
 std::unique_ptr<Tokenizer> must(Result<std::unique_ptr<Tokenizer>> made) {
   QR_CHECK(made.has_value(), made ? "" : made.error().message);
   return std::move(*made);
@@ -67,7 +77,7 @@ void check(const Tokenizer& t, std::string_view text) {
     t.append_bytes(id, false, bytes);
   }
   std::string want(text);  // the symbol for a space is a space in these vocabularies
-  if (t.spec().model != "gpt2") {
+  if (t.spec().pre != "llama-bpe") {
     for (size_t at = want.find("\u2581"); at != std::string::npos; at = want.find("\u2581", at))
       want.replace(at, 3, " ");
   }
@@ -84,7 +94,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto bytes = must(make_tokenizer(byte_spec()));
   static const auto unigram = must(make_spm_unigram(spm_spec(), {.own_normalizer = true}));
   if (size == 0) return 0;
-  const Tokenizer* const all[] = {spm.get(), bytes.get(), unigram.get()};
-  check(*all[data[0] % 3], {reinterpret_cast<const char*>(data) + 1, size - 1});
+  static const auto characters = must(make_tokenizer(character_spec()));
+  const Tokenizer* const all[] = {spm.get(), bytes.get(), unigram.get(), characters.get()};
+  check(*all[data[0] % 4], {reinterpret_cast<const char*>(data) + 1, size - 1});
   return 0;
 }
