@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <numeric>
 
 #include "app/forward.h"
 #include "backend/cpu/cpu_ops.h"
@@ -52,7 +50,6 @@ TEST(Quantised, LogitsAreThoseOfTheDecodedWeightsWithin8BitActivations) {
     const double rms = std::sqrt(power / static_cast<double>(got.size()));
     EXPECT_LE(std::sqrt(squared / power), kRms) << format->name;
     EXPECT_LE(largest / rms, kLargest) << format->name;
-    std::printf("%s %.4f %.4f\n", format->name.data(), std::sqrt(squared / power), largest / rms);
   }
 }
 
