@@ -114,7 +114,8 @@ INSTANTIATE_TEST_SUITE_P(Shared,
                                          Case{"babyllama-105", "f32", "babyllama-105-f32.gguf", "f32", 1e-3, 0.01},
                                          Case{"babyllama-105", "f32", "babyllama-105-f32.gguf", "f16", 0.03, 0.03},
                                          Case{"babyllama-105", "q8_0", "babyllama-105-q8_0.gguf", "f32", 0.3, 0.3},
-                                         Case{"babyllama-105", "q4_0", "babyllama-105-q4_0.gguf", "f32", 0.3, 0.3}),
+                                         Case{"babyllama-105", "q4_0", "babyllama-105-q4_0.gguf", "f32", 0.3, 0.3},
+                                         Case{"babyllama-105", "q5_1", "babyllama-105-q5_1.gguf", "f32", 0.3, 0.3}),
                          [](const testing::TestParamInfo<Case>& each) {
                            std::string name = each.param.file + "_kv_" + each.param.kv_type;
                            std::replace_if(
