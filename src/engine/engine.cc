@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <iterator>
 #include <limits>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "engine/batcher.h"
@@ -64,15 +65,21 @@ class LoopEngine final : public Engine {
 
  private:
   void drain(int64_t now_ns);
+  bool run(const Plan& plan);
   void forward(const Plan& plan);
   void find_prompt_rows(const Plan& plan);
   void score_prompts(const Tensor& x, const Pass& pass);
   void emit_scores();
+  void add_params(Sequence& seq);
   void emit(Sequence& seq, Sampled& sampled);
   void finish(Ended ended, int64_t now_ns);
   void record(EngineInput::Kind kind, SeqId seq, int64_t time_ns, const Request* request = nullptr) {
     if (env_.recorder != nullptr) env_.recorder->record({kind, seq, time_ns, request});
   }
+  void decided(EngineDecision::Kind kind, SeqId seq, int64_t value) {
+    if (env_.recorder != nullptr) env_.recorder->decided({kind, seq, value});
+  }
+  void tell_plan(const Plan& plan);
   void publish(int64_t step_ns);
   // What passed since the last lap was `stage`.
   void lap(Stage stage) {
@@ -211,13 +218,7 @@ void LoopEngine::forward(const Plan& plan) {
   lap(Stage::forward);
   params_.clear();
   for (const Grant& grant : plan.grants) {
-    if (!grant.wants_output) continue;
-    Sequence& seq = *grant.seq;
-    seq.edits.bitmask.clear();
-    seq.edits.sparse = seq.request.sampling.logit_bias;
-    for (const auto& rule : seq.request.rules) rule->edits(seq.edits);
-    params_.push_back(sample_params(seq.request.sampling, static_cast<int64_t>(seq.tokens.size()), &seq.edits));
-    for (const auto& rule : seq.request.rules) rule->shape(params_.back());
+    if (grant.wants_output) add_params(*grant.seq);
   }
   ops_.sample(sampled_, logits, params_);
   lap(Stage::sample);
@@ -272,11 +273,48 @@ void LoopEngine::emit_scores() {
   event_.prompt = false;
 }
 
+// A rule is its request's own code: what it throws ends that request and nobody else's.
+void LoopEngine::add_params(Sequence& seq) {
+  seq.edits.bitmask.clear();
+  seq.edits.sparse = seq.request.sampling.logit_bias;
+  try {
+    for (const auto& rule : seq.request.rules) rule->edits(seq.edits);
+  } catch (const std::exception& error) {
+    seq.fault = error.what();
+  }
+  params_.push_back(sample_params(seq.request.sampling, static_cast<int64_t>(seq.tokens.size()), &seq.edits));
+  for (const auto& rule : seq.request.rules) rule->shape(params_.back());
+}
+
+// False when the pass threw, a failed allocation say. Nothing of it is committed then: the sequences that it was for
+// end with an error, all others go on.
+bool LoopEngine::run(const Plan& plan) {
+  std::string error;
+  try {
+    forward(plan);
+    return true;
+  } catch (const std::exception& thrown) {
+    error = thrown.what();
+  }
+  log_error("a step failed: " + error);
+  scheduler_.fail_step("the step failed: " + error, ended_);
+  return false;
+}
+
+void LoopEngine::tell_plan(const Plan& plan) {
+  if (env_.recorder == nullptr) return;
+  if (scheduler_.n_preempted() > counts_.n_preempted) {
+    decided(EngineDecision::Kind::preempt, 0, scheduler_.n_preempted() - counts_.n_preempted);
+  }
+  for (const Grant& grant : plan.grants) decided(EngineDecision::Kind::grant, grant.seq->id, grant.n_tokens);
+}
+
 void LoopEngine::emit(Sequence& seq, Sampled& sampled) {
   event_.id = sampled.token;
   event_.logprob = sampled.logprob;
   std::swap(event_.top, sampled.top);
   ++counts_.n_generated_tokens;
+  decided(EngineDecision::Kind::token, seq.id, event_.id);
   seq.sink->on_token(seq.id, event_);
 }
 
@@ -294,6 +332,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.total_ns = now_ns - seq.submitted_ns;
   usage.cost = seq.cost;
   ended_cost_ += seq.cost;
+  decided(EngineDecision::Kind::finish, seq.id, static_cast<int64_t>(ended.finish));
   seq.sink->on_finish(seq.id, ended.finish, usage, ended.error);
 }
 
@@ -308,13 +347,16 @@ bool LoopEngine::step() {
   const bool worked = !plan.grants.empty();
   if (worked) {
     lap(Stage::plan);
-    forward(plan);
+    tell_plan(plan);
+    ended_.clear();
+    const bool done = run(plan);
     const int64_t now = env_.clock->now_ns();
     record(EngineInput::Kind::clock, 0, now);
     ++counts_.n_steps;
-    ended_.clear();
-    emit_scores();
-    scheduler_.commit(sampled_, now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
+    if (done) {
+      emit_scores();
+      scheduler_.commit(sampled_, now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
+    }
     for (Ended& ended : ended_) finish(std::move(ended), now);
     lap(Stage::commit);
     publish(now - start);
@@ -354,18 +396,28 @@ Snapshot LoopEngine::snapshot() const {
   QR_DCHECK(on_engine_thread());
   Snapshot out;
   out.stats = stats();
-  std::set<int32_t> held;
   out.cost = ended_cost_;
-  for (const auto& seq : scheduler_.waiting()) out.cost += seq->cost;
-  for (const auto& seq : scheduler_.running()) {
-    out.cost += seq->cost;
-    for (const PrefixTree::Blocks& blocks : seq->kv.table) held.insert(blocks[0].id());
-    out.n_expected_refs += static_cast<int64_t>(seq->kv.table.size());
-  }
-  out.n_held_blocks = static_cast<int>(held.size());
+  std::vector<int> holders(static_cast<size_t>(cache_.n_blocks()));
+  const auto see = [&](const Sequence& seq, bool running) {
+    out.cost += seq.cost;
+    out.seqs.push_back({seq.id, running, seq.n_prompt, static_cast<int>(seq.tokens.size()), seq.n_computed,
+                        static_cast<int>(seq.kv.table.size())});
+    for (const PrefixTree::Blocks& blocks : seq.kv.table) ++holders[static_cast<size_t>(blocks[0].id())];
+  };
+  for (const auto& seq : scheduler_.running()) see(*seq, true);
+  for (const auto& seq : scheduler_.waiting()) see(*seq, false);
   out.n_indexed_blocks = cache_.n_indexed_blocks();
-  out.n_expected_refs += out.n_indexed_blocks;
-  for (int32_t b = 0; b < cache_.n_blocks(); ++b) out.n_refs += cache_.n_refs(b);
+  for (int32_t b = 0; b < cache_.n_blocks(); ++b) {
+    const int n_held = holders[static_cast<size_t>(b)];
+    const int expected = n_held + (cache_.indexed(b) ? 1 : 0);
+    out.n_held_blocks += n_held > 0 ? 1 : 0;
+    out.n_expected_refs += expected;
+    out.n_refs += cache_.n_refs(b);
+    if (cache_.n_refs(b) != expected && out.ref_error.empty()) {
+      out.ref_error = "block " + std::to_string(b) + " has " + std::to_string(cache_.n_refs(b)) + " references and " +
+                      std::to_string(expected) + " holders";
+    }
+  }
   out.tree_error = cache_.check();
   return out;
 }
@@ -376,7 +428,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_CHECK(env.clock != nullptr);
   const ModelInfo& info = model.info();
   if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
-  QR_TRY_VOID(check_options(options));
+  QR_TRY_VOID(check_options(options, info.kv_group));
   const PolicyEntry* policy = Registry<PolicyEntry>::get().find(options.policy);
   if (policy == nullptr) {
     std::string known;

@@ -36,10 +36,18 @@ struct EngineInput {
   int64_t time_ns;
   const Request* request;  // for submit, valid during the call
 };
+// What the engine made of them, in order: `value` is the grant's number of tokens, the committed token, the Finish; of
+// a preemption the number of sequences that the step's plan sent back (and seq is 0).
+struct EngineDecision {
+  enum class Kind : uint8_t { preempt, grant, token, finish } kind;
+  SeqId seq;
+  int64_t value;
+};
 class InputRecorder {
  public:
   virtual ~InputRecorder() = default;
   virtual void record(const EngineInput&) = 0;
+  virtual void decided(const EngineDecision&) {}
 };
 
 struct EngineEnv {

@@ -220,6 +220,71 @@ TEST(EngineEnd, ARowThatCannotBeSampledEndsItsOwnSequenceOnly) {
   EXPECT_EQ(t.engine->stats().n_failed, 2);
 }
 
+// Throws while the n-th token is chosen, or once it is accepted.
+struct Throwing final : LogitsRule {
+  Throwing(int tokens_until, bool in_accept) : n(tokens_until), on_accept(in_accept) {}
+  void edits(LogitEdits&) const override {
+    if (!on_accept && n == 0) throw std::runtime_error("no edits");
+  }
+  void accept(Token) override {
+    if (on_accept && n == 0) throw std::bad_alloc();
+    --n;
+  }
+  void rollback(int) override {}
+  int n;
+  bool on_accept;
+};
+
+TEST(EngineEnd, WhatARuleThrowsEndsItsOwnSequenceOnly) {
+  for (const bool on_accept : {false, true}) {
+    TestEngine t(options());
+    std::vector<std::shared_ptr<Heard>> heard;
+    for (uint64_t i = 0; i < 3; ++i) {
+      Request r = request(i, 40, 20);
+      if (i == 1) r.rules.push_back(std::make_unique<Throwing>(7, on_accept));
+      heard.push_back(t.submit(std::move(r)));
+    }
+    EXPECT_EQ(t.run(), "");
+    for (uint64_t i = 0; i < 3; ++i) {
+      Answer truth = alone(request(i, 40, 20), kCtx);
+      if (i == 1) {
+        truth.tokens.resize(7);
+        truth.logprobs.resize(7);
+        truth.finish = Finish::error;
+      }
+      EXPECT_EQ(heard[i]->answer, truth);
+      EXPECT_EQ(heard[i]->usage.n_generated, static_cast<int>(truth.tokens.size()));
+    }
+    EXPECT_NE(heard[1]->error.find(on_accept ? "bad_alloc" : "no edits"), std::string::npos) << heard[1]->error;
+  }
+}
+
+TEST(EngineEnd, AStepThatThrowsEndsThoseItWasForAndNobodyElse) {
+  EngineOptions two = options();
+  two.max_seqs = 2;
+  TestEngine t(two);
+  std::vector<std::shared_ptr<Heard>> heard;
+  for (uint64_t i = 0; i < 4; ++i) heard.push_back(t.submit(request(i % 2, 40, 20)));
+  int n_passes = 0;
+  t.model.on_pass = [&](const Batch&) {
+    if (++n_passes == 5) throw std::bad_alloc();
+  };
+  EXPECT_EQ(t.run(), "");
+  for (uint64_t i = 0; i < 4; ++i) {
+    const Answer truth = alone(request(i % 2, 40, 20), kCtx);
+    EXPECT_EQ(heard[i]->n_finish, 1);
+    if (i >= 2) {
+      EXPECT_EQ(heard[i]->answer, truth);
+      continue;
+    }
+    EXPECT_EQ(heard[i]->answer.finish, Finish::error);
+    EXPECT_NE(heard[i]->error.find("the step failed"), std::string::npos) << heard[i]->error;
+    EXPECT_TRUE(std::equal(heard[i]->answer.tokens.begin(), heard[i]->answer.tokens.end(), truth.tokens.begin()));
+  }
+  EXPECT_EQ(t.engine->stats().n_failed, 2);
+  EXPECT_EQ(t.engine->snapshot().n_held_blocks, 0);
+}
+
 TEST(EngineEnd, WhatLedToAnErrorIsNotShared) {
   TestEngine t(options());
   for (int turn = 0; turn < 2; ++turn) {

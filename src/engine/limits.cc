@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/memory.h"
-#include "kv/layout.h"
 
 namespace quire {
 namespace {
@@ -34,7 +33,7 @@ Status check_ids(const Request& request, int n_vocab) {
 
 }  // namespace
 
-Status check_options(const EngineOptions& o) {
+Status check_options(const EngineOptions& o, int kv_group) {
   const auto range = [](const char* name, int value, int lo, int hi) -> Status {
     if (value >= lo && value <= hi) return {};
     return fail(Code::invalid, std::string(name) + " must be " + std::to_string(lo) + " to " + std::to_string(hi) +
@@ -48,8 +47,8 @@ Status check_options(const EngineOptions& o) {
   if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
     return fail(Code::invalid, "itl_target_ms must be 0 to 60000, got " + std::to_string(o.itl_target_ms));
   }
-  if (o.block_tokens < kKvGroup || o.block_tokens > 4096 || o.block_tokens % kKvGroup != 0) {
-    return fail(Code::invalid, "block_tokens must be a multiple of " + std::to_string(kKvGroup) + " up to 4096, got " +
+  if (o.block_tokens < kv_group || o.block_tokens > 4096 || o.block_tokens % kv_group != 0) {
+    return fail(Code::invalid, "block_tokens must be a multiple of " + std::to_string(kv_group) + " up to 4096, got " +
                                    std::to_string(o.block_tokens));
   }
   return {};

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Ranges of the numbers; n_ctx must be filled in. Code::invalid names option, range and value.
-Status check_options(const EngineOptions& options);
+// Ranges of the numbers; n_ctx must be filled in, kv_group is the model's. Code::invalid names option, range and value.
+Status check_options(const EngineOptions& options, int kv_group);
 
 struct RequestLimits {
   int n_ctx = 0, n_vocab = 0;

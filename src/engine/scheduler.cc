@@ -1,6 +1,8 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <exception>
+#include <string>
 
 namespace quire {
 namespace {
@@ -312,8 +314,29 @@ int64_t Scheduler::queue_ns() const {
                               decode_ns * mean_generated_ * static_cast<double>(waiting_.size()));
 }
 
+// Whether the end rule ends it. What the request's own rules throw is its error, and the token is not part of the
+// answer.
+bool Scheduler::accept(Sequence& seq, const Sampled& sampled, Ended& end) {
+  try {
+    for (const auto& rule : seq.request.rules) {
+      rule->observe(sampled);
+      rule->accept(sampled.token);
+    }
+    return seq.request.end != nullptr && seq.request.end->accept(sampled.token);
+  } catch (const std::exception& error) {
+    end.finish = Finish::error;
+    end.error = std::string("a rule of the request failed: ") + error.what();
+    return true;
+  }
+}
+
 bool Scheduler::take_token(
     Sequence& seq, Sampled& sampled, int64_t now_ns, const std::function<void(Sequence&, Sampled&)>& emit, Ended& end) {
+  if (!seq.fault.empty()) {
+    end.finish = Finish::error;
+    end.error = "a rule of the request failed: " + seq.fault;
+    return true;
+  }
   if (!sampled.ok) {
     end.finish = Finish::error;
     end.error = "no token could be sampled at position " + std::to_string(seq.tokens.size()) +
@@ -326,12 +349,9 @@ bool Scheduler::take_token(
     end.finish = Finish::stop;
     return true;
   }
+  const bool stopped = accept(seq, sampled, end);
+  if (end.finish == Finish::error) return true;
   seq.tokens.push_back(sampled.token);
-  for (const auto& rule : request.rules) {
-    rule->observe(sampled);
-    rule->accept(sampled.token);
-  }
-  const bool stopped = request.end != nullptr && request.end->accept(sampled.token);
   emit(seq, sampled);
   if (stopped) {
     end.finish = Finish::stop;
@@ -339,6 +359,10 @@ bool Scheduler::take_token(
   }
   end.finish = Finish::length;
   return seq.n_generated() >= request.max_tokens || static_cast<int>(seq.tokens.size()) >= options_.n_ctx;
+}
+
+void Scheduler::fail_step(const std::string& error, std::vector<Ended>& ended) {
+  for (const Grant& grant : plan_.grants) ended.push_back({remove(grant.seq->id), Finish::error, error});
 }
 
 void Scheduler::commit(std::span<Sampled> sampled,

@@ -45,6 +45,9 @@ class Scheduler {
               const std::function<void(Sequence&, Sampled&)>& emit,
               std::vector<Ended>& ended);
 
+  // Instead of commit() when nothing could be computed: everyone with a grant ends with `error`.
+  void fail_step(const std::string& error, std::vector<Ended>& ended);
+
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   bool idle() const { return running_.empty() && waiting_.empty(); }
@@ -85,6 +88,7 @@ class Scheduler {
   void charge(int64_t step_ns);
   void index(Sequence& seq);
   void advance(const Grant& grant);
+  bool accept(Sequence& seq, const Sampled& sampled, Ended& end);
   bool take_token(Sequence& seq,
                   Sampled& sampled,
                   int64_t now_ns,

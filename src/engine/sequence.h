@@ -2,6 +2,7 @@
 // in order, be it a prompt, a resume after preemption, the last sampled token or a draft. Engine thread only.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/request.h"
@@ -22,6 +23,7 @@ struct Sequence {
   int n_scored = 1;  // leading prompt tokens whose logprob was told, where they are asked for; the first has none
   SeqKv kv;
   LogitEdits edits;
+  std::string fault;  // what the request's own rules threw: it ends the sequence at commit
 
   int n_cached = 0;       // prompt tokens found in the tree at first admission
   bool admitted = false;  // has run before (it may wait again after preemption)

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/request.h"
 
@@ -26,16 +27,25 @@ struct EngineStats {
   int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 
+// One sequence: running ones first, in their order, then those that wait.
+struct SequenceView {
+  SeqId id = 0;
+  bool running = false;
+  int n_prompt = 0, n_tokens = 0, n_computed = 0, n_blocks = 0;
+};
+
 struct Snapshot {
   EngineStats stats;
+  std::vector<SequenceView> seqs;
   int n_held_blocks = 0;                    // in some sequence's table (shared ones counted once)
   int n_indexed_blocks = 0;                 // in the tree
   int64_t n_refs = 0, n_expected_refs = 0;  // as the pool counts, as the holders do
   Cost cost;                                // of all sequences that ended or run or wait
+  std::string ref_error;                    // names the first block whose references are not its holders
   std::string tree_error;                   // of the prefix tree's own check
 
-  // Empty when consistent: free + (held ∪ indexed) = total, every reference has a holder, and what sequences were
-  // charged is what was spent.
+  // Empty when consistent: free + (held ∪ indexed) = total, every block has as many references as holders, and what
+  // sequences were charged is what was spent.
   std::string check() const;
 };
 

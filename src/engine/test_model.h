@@ -91,7 +91,9 @@ class TestModel final : public Model {
     uint64_t past;
   };
 
-  explicit TestModel(int n_ctx) {
+  // kv_group: blocks may have any multiple of it.
+  explicit TestModel(int n_ctx, int kv_group = kKvGroup) {
+    info_.kv_group = kv_group;
     info_.arch = info_.name = "test";
     info_.n_layers = 1;
     info_.n_vocab = kTestVocab;

@@ -58,6 +58,7 @@ class BlockPool {
   int n_free() const { return static_cast<int>(free_.size()); }
   int n_cached() const { return n_cached_; }  // held by the tree and by nobody else
   int n_refs(int32_t id) const { return refs_[static_cast<size_t>(id)]; }
+  bool indexed(int32_t id) const { return indexed_[static_cast<size_t>(id)] != 0; }
 
  private:
   friend class BlockRef;

@@ -61,6 +61,7 @@ class KvCache {
   int n_cached_blocks() const { return pools_[0]->n_cached(); }  // could be freed by eviction
   int n_indexed_blocks() const { return tree_ ? tree_->n_nodes() : 0; }
   int n_refs(int32_t block) const { return pools_[0]->n_refs(block); }
+  bool indexed(int32_t block) const { return pools_[0]->indexed(block); }
   std::string check() const { return tree_ ? tree_->check() : ""; }
 
  private:

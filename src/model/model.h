@@ -44,6 +44,7 @@ struct ModelInfo {
   int64_t step_params = 0, step_bytes = 0;  // of them, what one step over every layer and the head reads
   uint64_t fingerprint = 0;                 // of architecture, hyper-parameters and weights' sample; part of cache keys
   KvLayout kv_layout;
+  int kv_group = kKvGroup;  // tokens whose keys lie together: a block holds a multiple of them
 };
 
 class Model {

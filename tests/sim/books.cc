@@ -1,0 +1,162 @@
+#include "tests/sim/books.h"
+
+#include <algorithm>
+
+namespace quire::sim {
+
+void Books::submitted(const Stream& stream) {
+  live_.emplace(stream.seq, &stream);
+  for (const uint64_t path : paths(stream)) ++cached_[path];
+}
+
+std::vector<uint64_t> Books::paths(const Stream& stream) const {
+  std::vector<Token> tokens = prompt_of(*stream.script);
+  tokens.insert(tokens.end(), stream.truth.tokens.begin(), stream.truth.tokens.end());
+  std::vector<uint64_t> out;
+  uint64_t hash = mix64(stream.script->salt);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    hash = mix64(hash ^ static_cast<uint64_t>(tokens[i]));
+    if ((i + 1) % static_cast<size_t>(knobs_.block_tokens) == 0) out.push_back(hash);
+  }
+  return out;
+}
+
+void Books::before_step(Snapshot before) {
+  before_.clear();
+  for (const SequenceView& view : before.seqs) before_.emplace(view.id, view);
+  preempted_before_ = before.stats.n_preempted;
+  grants_.clear();
+}
+
+void Books::pass(const Batch& batch) {
+  const int64_t n_rows = batch.ids.dim(0);
+  const int64_t n_seqs = batch.attn.cu_q.dim(0) - 1;
+  int64_t granted = 0;
+  for (const auto& [id, n] : grants_) granted += n;
+  if (granted != n_rows)
+    fail(std::to_string(granted) + " tokens were granted, the batch has " + std::to_string(n_rows));
+  if (n_rows > knobs_.step_tokens) fail("the batch of " + std::to_string(n_rows) + " rows is over the budget");
+  if (n_seqs > knobs_.max_seqs) fail("the batch of " + std::to_string(n_seqs) + " sequences is over max_seqs");
+  if (n_seqs != static_cast<int64_t>(grants_.size())) fail("a sequence was granted twice");
+}
+
+void Books::after_step(const Snapshot& after, int64_t n_rows) {
+  if (const std::string error = after.check(); !error.empty()) fail(error);
+  int64_t computed = 0;
+  for (const int64_t n : after.stats.computed) computed += n;
+  if (computed != n_rows) {
+    fail("the engine counts " + std::to_string(computed) + " rows, the model saw " + std::to_string(n_rows));
+  }
+  if (after.stats.n_waiting > knobs_.max_queue + knobs_.max_seqs) {
+    fail(std::to_string(after.stats.n_waiting) + " wait: over max_queue and who was sent back");
+  }
+  Views views;
+  for (const SequenceView& view : after.seqs) views.emplace(view.id, view);
+  const bool preempted = after.stats.n_preempted > preempted_before_;
+  for (const auto& [id, n] : grants_) check_grant(id, n, views, preempted);
+  for (const auto& [id, was] : before_) {
+    const auto now = views.find(id);
+    if (!was.running || now == views.end() || !now->second.running) continue;
+    const bool decodes = was.n_tokens - was.n_computed == 1;
+    if (decodes && !grants_.contains(id))
+      fail("sequence " + std::to_string(id) + " had one token to compute and got none");
+  }
+  check_first();
+}
+
+void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempted) {
+  const std::string name = "sequence " + std::to_string(id);
+  const auto stream = live_.find(id);
+  if (stream == live_.end()) return fail(name + " was granted something and is unknown");
+  SequenceView was{id, false, 0, static_cast<int>(prompt_of(*stream->second->script).size()), 0, 0};
+  if (const auto at = before_.find(id); at != before_.end()) was = at->second;
+  const int pending = was.n_tokens - (was.running ? was.n_computed : 0);
+  if (n_tokens < 1 || n_tokens > pending || n_tokens > knobs_.max_chunk) {
+    fail(name + " was granted " + std::to_string(n_tokens) + " of " + std::to_string(pending) + " pending tokens");
+  }
+  const auto now = after.find(id);
+  if (now == after.end()) return;  // it ended
+  if (!now->second.running) return fail(name + " was granted something and does not run");
+  const int hit = now->second.n_computed - n_tokens;
+  const bool stays = was.running && hit == was.n_computed;
+  const bool enters = (!was.running || preempted) && hit >= 0 && hit % knobs_.block_tokens == 0;
+  if (!stays && !enters) {
+    fail(name + " had " + std::to_string(was.running ? was.n_computed : 0) + " tokens computed, was granted " +
+         std::to_string(n_tokens) + " and has " + std::to_string(now->second.n_computed));
+  }
+}
+
+// The first in line gets something in every step.
+void Books::check_first() const {
+  if (knobs_.policy != "fcfs") return;
+  for (const auto& [id, stream] : live_) {
+    if (stream->cancelled) continue;
+    if (!grants_.contains(id)) failure_.set(stream->name() + " is the oldest and got nothing");
+    return;
+  }
+}
+
+void Books::check_live(const Snapshot& now) {
+  if (now.seqs.size() != live_.size()) {
+    fail("the engine has " + std::to_string(now.seqs.size()) + " sequences, " + std::to_string(live_.size()) + " live");
+  }
+  int n_running = 0;
+  for (const SequenceView& view : now.seqs) {
+    const auto at = live_.find(view.id);
+    const std::string name = "sequence " + std::to_string(view.id);
+    if (at == live_.end()) return fail(name + " is in the engine and should not be");
+    n_running += view.running ? 1 : 0;
+    const int n_heard = view.n_tokens - view.n_prompt;
+    if (n_heard != static_cast<int>(at->second->n_heard)) fail(name + ": what it has and what was heard differ");
+    if (view.n_computed >= view.n_tokens) fail(name + " has nothing pending and has not ended");
+    const int least = (view.n_computed + knobs_.block_tokens - 1) / knobs_.block_tokens;
+    const int most = (view.n_tokens + knobs_.block_tokens - 1) / knobs_.block_tokens;
+    if (view.running ? view.n_blocks < least || view.n_blocks > most : view.n_blocks + view.n_computed > 0) {
+      fail(name + (view.running ? " runs with " : " waits with ") + std::to_string(view.n_blocks) + " blocks for " +
+           std::to_string(view.n_computed) + " tokens");
+    }
+  }
+  if (n_running > knobs_.max_seqs) fail(std::to_string(n_running) + " sequences run: over max_seqs");
+}
+
+void Books::ended(const Stream& stream) {
+  check_end(stream);
+  check_hit(stream);
+  live_.erase(stream.seq);
+}
+
+void Books::check_end(const Stream& stream) {
+  const bool complete = stream.n_heard == stream.truth.tokens.size();
+  const bool failed = stream.finish == Finish::error;
+  if (stream.cancelled != (stream.finish == Finish::cancelled)) fail(stream.name() + " was cancelled, or says so");
+  if (stream.step_threw != (failed && stream.error.starts_with("the step failed"))) {
+    fail(stream.name() + " is part of a step that threw, or says so: " + stream.error);
+  }
+  if (failed && stream.error.empty()) fail(stream.name() + " fails without a reason");
+  const bool by_itself = !stream.cancelled && !stream.step_threw;
+  if (by_itself && (stream.finish != stream.truth.finish || !complete)) {
+    fail(stream.name() + " ends as " + std::to_string(static_cast<int>(stream.finish)) + " after " +
+         std::to_string(stream.n_heard) + " tokens, its reference as " +
+         std::to_string(static_cast<int>(stream.truth.finish)) + " after " +
+         std::to_string(stream.truth.tokens.size()) + " " + stream.error);
+  }
+  if (stream.usage.n_generated != static_cast<int>(stream.n_heard)) fail(stream.name() + ": usage counts other tokens");
+}
+
+// What came from the cache must have been put there under the same salt.
+void Books::check_hit(const Stream& stream) {
+  const int n_cached = stream.usage.n_cached;
+  if (n_cached == 0) return;
+  const int n_prompt = stream.usage.n_prompt;
+  if (!knobs_.prefix_cache) fail(stream.name() + " has a prefix hit without a prefix cache");
+  if (n_cached % knobs_.block_tokens != 0 || n_cached >= n_prompt) {
+    return fail(stream.name() + " has " + std::to_string(n_cached) + " of " + std::to_string(n_prompt) +
+                " tokens cached");
+  }
+  const std::vector<uint64_t> known = paths(stream);
+  if (cached_[known[static_cast<size_t>(n_cached / knobs_.block_tokens) - 1]] < 2) {
+    fail(stream.name() + " found " + std::to_string(n_cached) + " tokens that nobody of its salt brought in");
+  }
+}
+
+}  // namespace quire::sim

@@ -1,0 +1,50 @@
+// The bookkeeper of a run: what must hold of the engine after every step, told from its snapshots, its grants and the
+// batches, against what the script says. The first thing that does not hold is set as the run's failure.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "tests/sim/stream.h"
+
+namespace quire::sim {
+
+class Books {
+ public:
+  Books(const Knobs& knobs, Failure& failure) : knobs_(knobs), failure_(failure) {}
+
+  // `stream` lives until ended().
+  void submitted(const Stream& stream);
+  void before_step(Snapshot before);
+  void grant(SeqId id, int n_tokens) { grants_[id] += n_tokens; }
+  void pass(const Batch& batch);
+  // `n_rows`: computed by all passes so far that did not throw.
+  void after_step(const Snapshot& after, int64_t n_rows);
+  void ended(const Stream& stream);
+  void check_live(const Snapshot& now);
+
+  const std::map<SeqId, int>& grants() const { return grants_; }
+
+ private:
+  using Views = std::unordered_map<SeqId, SequenceView>;
+
+  void fail(std::string text) { failure_.set(std::move(text)); }
+  void check_grant(SeqId id, int n_tokens, const Views& after, bool preempted);
+  void check_first() const;
+  void check_end(const Stream& stream);
+  void check_hit(const Stream& stream);
+  // Hashes of the whole blocks of what this stream makes cached: its prompt, then its answer.
+  std::vector<uint64_t> paths(const Stream& stream) const;
+
+  const Knobs& knobs_;
+  Failure& failure_;
+  std::map<SeqId, const Stream*> live_;
+  Views before_;
+  int64_t preempted_before_ = 0;
+  std::map<SeqId, int> grants_;
+  std::unordered_map<uint64_t, int> cached_;  // salted path → how many streams lead there
+};
+
+}  // namespace quire::sim

@@ -1,0 +1,140 @@
+#include "tests/sim/script.h"
+
+#include <algorithm>
+
+#include "engine/policy.h"
+#include "engine/test_model.h"
+
+namespace quire::sim {
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : rng_(seed) {}
+  int below(int n) { return static_cast<int>(rng_.between(0, n - 1)); }
+  int between(int lo, int hi) { return static_cast<int>(rng_.between(lo, hi)); }
+  bool one_in(int n) { return below(n) == 0; }
+  // Small numbers as often as large ones: the powers of two between lo and hi are equally likely.
+  int skewed(int lo, int hi) {
+    int n_doublings = 0;
+    while ((lo << n_doublings) < hi) ++n_doublings;
+    return between(lo, std::min(hi, lo << between(0, n_doublings)));
+  }
+  uint64_t bits() { return rng_.bits(); }
+  double unit() { return rng_.unit(); }
+
+ private:
+  Rng rng_;
+};
+
+Knobs random_knobs(Draw& draw) {
+  Knobs knobs;
+  knobs.max_seqs = draw.one_in(8) ? 1 : draw.skewed(2, 32);
+  knobs.step_tokens = draw.one_in(12) ? 8192 : draw.skewed(1, 256);
+  knobs.max_chunk = draw.one_in(3) ? 8192 : draw.skewed(1, 128);
+  knobs.n_ctx = 8 + draw.skewed(16, 320);
+  const int sizes[] = {1, 2, 3, 4, 7, 8, 16, 16, 32, 64};
+  knobs.block_tokens = sizes[draw.below(10)];
+  // From a pool that barely holds the longest request (or not even that) to one that holds many.
+  const int longest = (knobs.n_ctx + knobs.block_tokens - 1) / knobs.block_tokens;
+  knobs.n_blocks =
+      std::max(3, draw.one_in(2) ? draw.between(longest - 1, longest + 4) : draw.skewed(longest, 6 * longest));
+  knobs.max_queue = draw.one_in(4) ? draw.skewed(1, 16) : 64;
+  knobs.prefix_cache = !draw.one_in(5);
+  const std::vector<std::string> policies = Registry<PolicyEntry>::get().names();
+  knobs.policy = policies[static_cast<size_t>(draw.below(static_cast<int>(policies.size())))];
+  knobs.noise = draw.one_in(2) ? 0 : draw.between(1, 80);
+  return knobs;
+}
+
+// A shared text cut anywhere, often followed by something of its own.
+std::vector<Piece> random_prompt(Draw& draw, int n_ctx) {
+  const int n = draw.one_in(40)  ? draw.between(n_ctx, n_ctx + 3)
+                : draw.one_in(2) ? draw.between(1, n_ctx - 1)
+                                 : draw.skewed(1, n_ctx - 1);
+  const auto text = static_cast<uint64_t>(draw.below(3));
+  const int own = draw.one_in(3) ? draw.skewed(1, n) : 0;
+  std::vector<Piece> out;
+  if (n > own) out.push_back({text, n - own});
+  if (own > 0) out.push_back({1000 + static_cast<uint64_t>(draw.below(1 << 20)), own});
+  return out;
+}
+
+RequestScript random_request(Draw& draw, const Knobs& knobs) {
+  RequestScript r;
+  r.prompt = random_prompt(draw, knobs.n_ctx);
+  int n_prompt = 0;
+  for (const Piece& piece : r.prompt) n_prompt += piece.n;
+  if (draw.one_in(30)) r.poison = draw.below(n_prompt);
+  r.max_tokens = draw.skewed(1, 128);
+  if (draw.one_in(2)) r.temperature = 0.9F;
+  if (draw.one_in(4)) r.top_k = draw.between(1, 20);
+  r.seed = draw.bits() >> 1;
+  if (draw.one_in(2)) r.stop_id = static_cast<Token>(draw.below(kPoison));
+  if (draw.one_in(6)) r.end_after = draw.between(1, 30);
+  r.no_repeats = draw.one_in(5);
+  r.salt = draw.one_in(3) ? static_cast<uint64_t>(draw.below(3)) : 0;
+  r.priority = draw.one_in(3) ? draw.between(-2, 2) : 0;
+  if (draw.one_in(5)) r.cancel_ns = static_cast<int64_t>(draw.unit() * draw.unit() * 60e6);
+  if (draw.one_in(15)) {
+    r.fault = static_cast<RowFault>(draw.between(1, kNRowFaults - 1));
+    r.at = draw.skewed(1, 32) - 1;
+  }
+  return r;
+}
+
+std::vector<StepFault> random_faults(Draw& draw) {
+  std::vector<StepFault> out;
+  while (!draw.one_in(3)) {
+    StepFault fault;
+    const int kind = draw.below(5);
+    fault.kind = kind < 2 ? StepFault::Kind::slow : kind < 4 ? StepFault::Kind::jump : StepFault::Kind::throws;
+    fault.step = draw.skewed(1, 300);
+    if (fault.kind == StepFault::Kind::slow) fault.value = 100;
+    if (fault.kind == StepFault::Kind::throws) fault.value = draw.below(2);
+    if (fault.kind == StepFault::Kind::jump) fault.value = draw.one_in(2) ? kDayNs : -kDayNs;
+    out.push_back(fault);
+  }
+  return out;
+}
+
+// Arrivals: all at once, at a steady rate with exponential gaps, or in bursts.
+void set_arrivals(Draw& draw, std::vector<RequestScript>& requests) {
+  const int kind = draw.below(3);
+  const double mean_gap = 1e5 * std::pow(2.0, draw.below(6));
+  double now = 0;
+  for (RequestScript& r : requests) {
+    r.arrival_ns = kind == 0 ? 0 : static_cast<int64_t>(now);
+    const double gap = -std::log1p(-draw.unit()) * mean_gap;
+    now += kind == 2 && !draw.one_in(6) ? 0 : kind == 2 ? 6 * gap : gap;
+  }
+}
+
+}  // namespace
+
+Script random_script(uint64_t seed) {
+  Draw draw(seed);
+  Script script;
+  script.seed = seed;
+  script.knobs = random_knobs(draw);
+  const int n = draw.skewed(4, 64);
+  for (int i = 0; i < n; ++i) script.requests.push_back(random_request(draw, script.knobs));
+  set_arrivals(draw, script.requests);
+  script.faults = random_faults(draw);
+  script.no_memory = draw.one_in(200);
+  return script;
+}
+
+std::vector<Token> prompt_of(const RequestScript& request) {
+  std::vector<Token> out;
+  for (const Piece& piece : request.prompt) {
+    const std::vector<Token> text = random_tokens(piece.text, piece.n);
+    out.insert(out.end(), text.begin(), text.end());
+  }
+  if (request.poison >= 0 && request.poison < static_cast<int>(out.size())) {
+    out[static_cast<size_t>(request.poison)] = kPoison;
+  }
+  return out;
+}
+
+}  // namespace quire::sim

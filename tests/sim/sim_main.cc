@@ -1,0 +1,101 @@
+// The simulation by hand:  sim [N] [--seed S] [--jobs J]   N seeds from S on, over J processes (all cores)
+//                          sim --script JSON               one script, as a failure prints it
+// A failure prints the seed, what did not hold, the smallest script found that still fails, and the commands that run
+// both again. The last line is "N passed, N failed, 0 skipped".
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "tests/sim/shrink.h"
+#include "tests/sim/workers.h"
+
+namespace quire::sim {
+namespace {
+
+constexpr int kShrinkTries = 3000;
+
+struct Args {
+  uint64_t n = 0, seed = 1;
+  int jobs = static_cast<int>(std::thread::hardware_concurrency());
+  std::string script;
+};
+
+bool read_number(const char* text, uint64_t& out) {
+  char* end = nullptr;
+  out = std::strtoull(text, &end, 10);
+  return *text >= '0' && *text <= '9' && *end == '\0';
+}
+
+bool read_args(int argc, char** argv, Args& out) {
+  bool seeded = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool has_value = i + 1 < argc;
+    uint64_t number = 0;
+    if (word == "--script" && has_value) {
+      out.script = argv[++i];
+    } else if (word == "--seed" && has_value && read_number(argv[++i], out.seed)) {
+      seeded = true;
+    } else if (word == "--jobs" && has_value && read_number(argv[++i], number) && number > 0 && number < 1024) {
+      out.jobs = static_cast<int>(number);
+    } else if (!read_number(word.c_str(), out.n) || out.n == 0) {
+      return false;
+    }
+  }
+  if (out.n == 0) out.n = seeded ? 1 : 100'000;
+  return true;
+}
+
+void explain(const Script& script, const std::string& failure) {
+  std::printf("%s\n", failure.c_str());
+  std::fflush(stdout);
+  std::string smallest = failure;
+  const Script small = shrink(
+      script,
+      [&](const Script& next) {
+        const std::string text = failure_of(next);
+        if (!text.empty()) smallest = text;
+        return !text.empty();
+      },
+      kShrinkTries);
+  std::printf("smallest script that fails (%zu requests, %zu faults): %s\n  ./dev sim --script '%s'\n",
+              small.requests.size(), small.faults.size(), smallest.c_str(), to_json(small).c_str());
+}
+
+int run_script(const std::string& text) {
+  const Result<Script> script = script_from_json(text);
+  if (!script) {
+    std::fprintf(stderr, "sim: %s\n", script.error().message.c_str());
+    return 2;
+  }
+  const std::string failure = failure_of(*script);
+  std::printf("%s\n%d passed, %d failed, 0 skipped\n", failure.empty() ? "all held" : failure.c_str(),
+              failure.empty() ? 1 : 0, failure.empty() ? 0 : 1);
+  return failure.empty() ? 0 : 1;
+}
+
+int run_all(const Args& args) {
+  const Report report = run_seeds(args.seed, args.n, args.jobs);
+  std::printf("%s\n", report.counts.text().c_str());
+  if (report.failed) {
+    std::printf("seed %llu failed; again: ./dev sim --seed %llu\n", static_cast<unsigned long long>(report.seed),
+                static_cast<unsigned long long>(report.seed));
+    explain(random_script(report.seed), report.failure);
+  }
+  std::printf("%lld passed, %d failed, 0 skipped\n", static_cast<long long>(report.counts.runs), report.failed ? 1 : 0);
+  return report.failed ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace quire::sim
+
+int main(int argc, char** argv) {
+  quire::sim::Args args;
+  if (!quire::sim::read_args(argc, argv, args)) {
+    std::fprintf(stderr, "usage: sim [N] [--seed S] [--jobs J] | sim --script JSON\n");
+    return 2;
+  }
+  return args.script.empty() ? quire::sim::run_all(args) : quire::sim::run_script(args.script);
+}

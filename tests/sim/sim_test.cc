@@ -1,0 +1,125 @@
+// The part of the simulation that runs on every commit: thousands of seeds, and that seeds, scripts and the shrinker do
+// what a failure will need them for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "tests/sim/reference.h"
+#include "tests/sim/shrink.h"
+#include "tests/sim/workers.h"
+
+namespace quire::sim {
+namespace {
+
+#ifdef QR_DEBUG
+constexpr uint64_t kSeeds = 300;  // sanitizers are slower
+#else
+constexpr uint64_t kSeeds = 5000;
+#endif
+
+TEST(Sim, ThousandsOfSeedsHold) {
+  const int n_workers = static_cast<int>(std::thread::hardware_concurrency());
+  const Report report = run_seeds(1, kSeeds, n_workers);
+  ASSERT_FALSE(report.failed) << "seed " << report.seed << ": " << report.failure
+                              << "\nagain, and smaller: ./dev sim --seed " << report.seed;
+  const Counts& c = report.counts;
+  RecordProperty("reached", c.text());
+  // The runs reach everything that they are about.
+  const auto n = static_cast<int64_t>(kSeeds);
+  EXPECT_EQ(c.runs, n);
+  EXPECT_EQ(c.finished + c.cancelled + c.failed, c.submitted);
+  EXPECT_GT(c.finished, 4 * n);
+  EXPECT_GT(c.cancelled, n / 8);
+  EXPECT_GT(c.failed, n / 4);
+  EXPECT_GT(c.preempted, n / 4);
+  EXPECT_GT(c.recomputed, n / 4);
+  EXPECT_GT(c.cached, n);
+  for (const int64_t reached : {c.too_long, c.never_fits, c.queue_full, c.slow, c.jumps, c.throws}) {
+    EXPECT_GT(reached, n / 20) << c.text();
+  }
+  EXPECT_GT(c.no_memory, 0);
+  for (size_t kind = 1; kind < c.row_faults.size(); ++kind) EXPECT_GT(c.row_faults[kind], n / 200) << kind;
+}
+
+TEST(Sim, ASeedGivesTheSameRun) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const Outcome a = run(random_script(seed));
+    const Outcome b = run(random_script(seed));
+    EXPECT_EQ(a.decisions, b.decisions) << "seed " << seed;
+    EXPECT_EQ(a.counts.text(), b.counts.text());
+  }
+  EXPECT_NE(run(random_script(3)).decisions, run(random_script(4)).decisions);
+}
+
+TEST(Sim, AScriptSurvivesItsJson) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const Script script = random_script(seed);
+    const Result<Script> read = script_from_json(to_json(script));
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(to_json(*read), to_json(script));
+    if (seed <= 20) {
+      EXPECT_EQ(run(*read).decisions, run(script).decisions) << "seed " << seed;
+    }
+  }
+  EXPECT_FALSE(script_from_json("{\"requests\":7}"));
+  EXPECT_FALSE(script_from_json("{"));
+}
+
+// K11: neither a jump of the clock by a day nor a slow step changes what is decided, only when.
+TEST(Sim, TheClockDecidesNothingUnderFcfs) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Script script = random_script(seed);
+    script.knobs.policy = "fcfs";
+    script.faults.clear();
+    for (RequestScript& r : script.requests) {
+      r.arrival_ns = 0;
+      r.cancel_ns = -1;
+    }
+    const Outcome plain = run(script);
+    for (int64_t step = 1; step < 200; step += 7) {
+      script.faults.push_back({StepFault::Kind::jump, step, step % 2 == 0 ? kDayNs : -kDayNs});
+      script.faults.push_back({StepFault::Kind::slow, step + 3, 100});
+    }
+    const Outcome jumped = run(script);
+    EXPECT_EQ(jumped.failure, "");
+    EXPECT_EQ(jumped.decisions, plain.decisions) << "seed " << seed;
+    EXPECT_EQ(jumped.counts.cached, plain.counts.cached);
+  }
+}
+
+TEST(Sim, TheShrinkerKeepsWhatFails) {
+  // "Fails" when two requests of one salt come before a slow step: all else must go.
+  const auto fails = [](const Script& s) {
+    std::map<uint64_t, int> salts;
+    for (const RequestScript& r : s.requests) ++salts[r.salt];
+    const bool twice = std::any_of(salts.begin(), salts.end(), [](const auto& each) { return each.second >= 2; });
+    const bool slow = std::any_of(s.faults.begin(), s.faults.end(),
+                                  [](const StepFault& f) { return f.kind == StepFault::Kind::slow; });
+    return twice && slow;
+  };
+  Script script;
+  for (uint64_t seed = 1; !fails(script) || script.requests.size() < 20; ++seed) script = random_script(seed);
+  const Script small = shrink(script, fails, 2000);
+  EXPECT_TRUE(fails(small));
+  ASSERT_EQ(small.requests.size(), 2U);
+  EXPECT_EQ(small.faults.size(), 1U);
+  for (const RequestScript& r : small.requests) {
+    EXPECT_EQ(r.max_tokens, 1);
+    EXPECT_EQ(r.cancel_ns, -1);
+    ASSERT_EQ(r.prompt.size(), 1U);
+    EXPECT_EQ(r.prompt[0].n, 1);
+  }
+}
+
+TEST(Sim, ACrashAndAWrongAnswerAreToldWithTheirWords) {
+  Script script = random_script(5);
+  EXPECT_EQ(failure_of(script), "");
+  script.knobs.policy = "no such policy";
+  EXPECT_NE(failure_of(script).find("no such policy"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace quire::sim

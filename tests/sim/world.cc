@@ -1,0 +1,278 @@
+#include "tests/sim/world.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tests/sim/books.h"
+#include "tests/sim/stream.h"
+
+namespace quire::sim {
+namespace {
+
+// The engine's clock: virtual time, and by how much a fault moved the clock away from it.
+class SimClock final : public Clock {
+ public:
+  int64_t now_ns() override { return true_ns + offset_ns; }
+  int64_t true_ns = 0, offset_ns = 0;
+};
+
+class World final : public InputRecorder {
+ public:
+  explicit World(const Script& script)
+      : script_(script), model_(script.knobs.n_ctx, 1), noise_(script.seed), books_(script.knobs, failure_) {
+    model_.on_pass = [this](const Batch& batch) { pass(batch); };
+  }
+
+  Outcome run() {
+    if (make()) {
+      loop();
+      finish();
+    }
+    out_.failure = failure_.text();
+    return std::move(out_);
+  }
+
+  void record(const EngineInput&) override {}
+  void decided(const EngineDecision& d) override {
+    out_.decisions =
+        mix64(out_.decisions ^ mix64(d.seq * 4 + static_cast<uint64_t>(d.kind)) ^ static_cast<uint64_t>(d.value));
+    if (d.kind == EngineDecision::Kind::grant) books_.grant(d.seq, static_cast<int>(d.value));
+  }
+
+ private:
+  bool make();
+  void loop();
+  void finish();
+  void deliver();
+  void submit(const RequestScript& request);
+  std::string expected_refusal(const RequestScript& request) const;
+  void cancel_due();
+  bool step();
+  void pass(const Batch& batch);
+  void after_step();
+
+  const Script& script_;
+  Failure failure_;
+  SimClock clock_;
+  TestOps ops_;
+  TestModel model_;
+  Rng noise_;
+  Books books_;
+  std::unique_ptr<Engine> engine_;
+  std::map<SeqId, std::shared_ptr<Stream>> streams_;
+  size_t next_request_ = 0;
+  int n_in_inbox_ = 0;
+  int64_t n_passes_ = 0;
+  Outcome out_;
+};
+
+bool World::make() {
+  const Knobs& knobs = script_.knobs;
+  EngineOptions options;
+  options.max_seqs = knobs.max_seqs;
+  options.step_tokens = knobs.step_tokens;
+  options.max_chunk = knobs.max_chunk;
+  options.n_ctx = knobs.n_ctx;
+  options.block_tokens = knobs.block_tokens;
+  options.max_queue = knobs.max_queue;
+  options.prefix_cache = knobs.prefix_cache;
+  options.policy = knobs.policy;
+  options.kv_bytes = int64_t{knobs.n_blocks} * knobs.block_tokens * int64_t{sizeof(TestModel::Cell)};
+  if (script_.no_memory) ops_.max_allocation = options.kv_bytes - 1;
+  EngineEnv env;
+  env.clock = &clock_;
+  env.recorder = this;
+  auto made = make_engine(model_, ops_, options, env);
+  out_.counts.runs = 1;
+  out_.counts.no_memory = script_.no_memory ? 1 : 0;
+  if (made) engine_ = std::move(*made);
+  if (made && script_.no_memory) failure_.set("an engine was made though its cache could not be allocated");
+  if (!made && !script_.no_memory) failure_.set("no engine: " + made.error().message);
+  return engine_ != nullptr && !failure_.any();
+}
+
+void World::loop() {
+  int64_t work = 100;  // every step advances somebody by at least one token
+  for (const RequestScript& r : script_.requests) {
+    work += 4 * (r.max_tokens + 1);
+    for (const Piece& piece : r.prompt) work += 4 * piece.n;
+  }
+  while (!failure_.any()) {
+    deliver();
+    if (step()) {
+      if (++out_.counts.steps > work) failure_.set("still busy after " + std::to_string(work) + " steps");
+      continue;
+    }
+    if (next_request_ == script_.requests.size()) return;
+    clock_.true_ns = std::max(clock_.true_ns, script_.requests[next_request_].arrival_ns);
+  }
+}
+
+void World::deliver() {
+  while (next_request_ < script_.requests.size() && script_.requests[next_request_].arrival_ns <= clock_.true_ns &&
+         !failure_.any()) {
+    submit(script_.requests[next_request_++]);
+  }
+  cancel_due();
+}
+
+void World::cancel_due() {
+  for (auto& [id, stream] : streams_) {
+    if (stream->cancel_at_ns < 0 || stream->cancel_at_ns > clock_.true_ns || stream->cancelled) continue;
+    if (!stream->live()) continue;
+    engine_->cancel(id);
+    stream->cancelled = true;
+  }
+}
+
+// The words that must be in the refusal; empty when the request has to be taken.
+std::string World::expected_refusal(const RequestScript& request) const {
+  const Knobs& knobs = script_.knobs;
+  const auto n_prompt = static_cast<int>(prompt_of(request).size());
+  if (n_prompt >= knobs.n_ctx) return std::to_string(n_prompt);
+  const int n_tokens = n_prompt + std::min(request.max_tokens, knobs.n_ctx - n_prompt) - 1;
+  const int n_blocks = (n_tokens + knobs.block_tokens - 1) / knobs.block_tokens;
+  if (n_blocks > knobs.n_blocks) {
+    return "need " + std::to_string(n_blocks) + " cache blocks; there are " + std::to_string(knobs.n_blocks);
+  }
+  if (n_in_inbox_ + engine_->stats().n_waiting >= knobs.max_queue) return "the queue is full";
+  return "";
+}
+
+void World::submit(const RequestScript& request) {
+  const std::string refusal = expected_refusal(request);
+  auto stream = std::make_shared<Stream>(request, script_.knobs.n_ctx, failure_);
+  const auto id = engine_->submit(request_of(request), stream);
+  if (id.has_value() != refusal.empty()) {
+    failure_.set(id ? "taken, though: " + refusal : "refused for no reason: " + id.error().message);
+  }
+  if (!id) {
+    if (id.error().message.find(refusal) == std::string::npos) {
+      failure_.set("\"" + id.error().message + "\" does not say \"" + refusal + "\"");
+    }
+    out_.counts.too_long += id.error().code == Code::invalid ? 1 : 0;
+    out_.counts.queue_full += refusal == "the queue is full" ? 1 : 0;
+    out_.counts.never_fits += refusal.starts_with("need") ? 1 : 0;
+    return;
+  }
+  ++n_in_inbox_;
+  ++out_.counts.submitted;
+  stream->seq = *id;
+  if (request.cancel_ns >= 0) stream->cancel_at_ns = clock_.true_ns + request.cancel_ns;
+  books_.submitted(*stream);
+  streams_.emplace(*id, std::move(stream));
+}
+
+bool World::step() {
+  books_.before_step(engine_->snapshot());
+  const bool busy = engine_->step();
+  n_in_inbox_ = 0;
+  if (!failure_.any()) after_step();
+  return busy;
+}
+
+// What the pass costs, what befalls it.
+void World::pass(const Batch& batch) {
+  const Knobs& knobs = script_.knobs;
+  ++n_passes_;
+  const int64_t n_rows = batch.ids.dim(0);
+  books_.pass(batch);
+  int64_t context = 0;
+  for (const int32_t end : batch.attn.end_key.span<int32_t>()) context += end;
+  int64_t ns = knobs.base_ns + knobs.row_ns * n_rows + knobs.context_ns * context;
+  if (knobs.noise > 0) ns += ns * noise_.between(-knobs.noise, knobs.noise) / 100;
+  const StepFault* thrown = nullptr;
+  for (const StepFault& fault : script_.faults) {
+    if (fault.step != n_passes_) continue;
+    if (fault.kind == StepFault::Kind::slow) ns *= fault.value;
+    if (fault.kind == StepFault::Kind::jump) clock_.offset_ns += fault.value;
+    if (fault.kind == StepFault::Kind::throws) thrown = &fault;
+    out_.counts.slow += fault.kind == StepFault::Kind::slow ? 1 : 0;
+    out_.counts.jumps += fault.kind == StepFault::Kind::jump ? 1 : 0;
+  }
+  clock_.true_ns += ns;
+  if (thrown == nullptr) {
+    out_.counts.rows += n_rows;
+    return;
+  }
+  ++out_.counts.throws;
+  for (const auto& [id, n] : books_.grants()) streams_.at(id)->step_threw = true;
+  if (thrown->value == 0) throw std::bad_alloc();
+  throw std::runtime_error("a fault of the step");
+}
+
+void World::after_step() {
+  const Snapshot now = engine_->snapshot();
+  books_.after_step(now, out_.counts.rows);
+  for (auto at = streams_.begin(); at != streams_.end();) {
+    Stream& stream = *at->second;
+    if (stream.live()) {
+      if (stream.cancelled) failure_.set(stream.name() + " outlived its cancellation by a step");
+      ++at;
+      continue;
+    }
+    books_.ended(stream);
+    out_.counts.row_faults[static_cast<size_t>(stream.script->fault)] += stream.finish == Finish::error ? 1 : 0;
+    at = streams_.erase(at);
+  }
+  books_.check_live(now);
+}
+
+void World::finish() {
+  if (failure_.any()) return;
+  if (!streams_.empty()) failure_.set(streams_.begin()->second->name() + " never ends");
+  const Snapshot end = engine_->snapshot();
+  if (end.n_held_blocks != 0) failure_.set(std::to_string(end.n_held_blocks) + " blocks are held though all is over");
+  if (end.stats.n_submitted != out_.counts.submitted) failure_.set("submissions are miscounted");
+  if (end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed != out_.counts.submitted) {
+    failure_.set("not every submission has one end");
+  }
+  out_.counts.finished = end.stats.n_finished;
+  out_.counts.cancelled = end.stats.n_cancelled;
+  out_.counts.failed = end.stats.n_failed;
+  out_.counts.preempted = end.stats.n_preempted;
+  out_.counts.cached = end.stats.n_cached_tokens;
+  out_.counts.recomputed = end.stats.computed[static_cast<size_t>(Cause::recomputed)];
+  if (out_.counts.recomputed > 0 && out_.counts.preempted == 0) {
+    failure_.set("tokens were computed again though nobody was preempted");
+  }
+}
+
+}  // namespace
+
+void Counts::add(const Counts& o) {
+  runs += o.runs, steps += o.steps, rows += o.rows, submitted += o.submitted, finished += o.finished;
+  cancelled += o.cancelled, failed += o.failed, preempted += o.preempted, recomputed += o.recomputed;
+  cached += o.cached, too_long += o.too_long, never_fits += o.never_fits, queue_full += o.queue_full;
+  no_memory += o.no_memory, slow += o.slow, jumps += o.jumps, throws += o.throws;
+  for (size_t i = 0; i < row_faults.size(); ++i) row_faults[i] += o.row_faults[i];
+}
+
+std::string Counts::text() const {
+  const std::pair<const char*, int64_t> all[] = {{"runs", runs},
+                                                 {"steps", steps},
+                                                 {"rows", rows},
+                                                 {"requests", submitted},
+                                                 {"finished", finished},
+                                                 {"cancelled", cancelled},
+                                                 {"failed", failed},
+                                                 {"preempted", preempted},
+                                                 {"rows recomputed", recomputed},
+                                                 {"tokens cached", cached},
+                                                 {"too long", too_long},
+                                                 {"never fit", never_fits},
+                                                 {"queue full", queue_full},
+                                                 {"no memory", no_memory},
+                                                 {"slow steps", slow},
+                                                 {"clock jumps", jumps},
+                                                 {"steps that threw", throws}};
+  std::string out;
+  for (const auto& [name, n] : all) out += (out.empty() ? "" : ", ") + std::string(name) + " " + std::to_string(n);
+  out += ", row faults";
+  for (size_t i = 1; i < row_faults.size(); ++i) out += " " + std::to_string(row_faults[i]);
+  return out;
+}
+
+Outcome run(const Script& script) { return World(script).run(); }
+
+}  // namespace quire::sim

@@ -1,0 +1,32 @@
+// One script, run: an engine over the scripted model under a virtual clock, with the script's faults, and everything
+// that must hold checked after every step. One thread; the same script gives the same run.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "tests/sim/script.h"
+
+namespace quire::sim {
+
+// What the runs reached. A simulation that reaches nothing proves nothing: the tests ask for each of these.
+struct Counts {
+  int64_t runs = 0, steps = 0, rows = 0, submitted = 0, finished = 0, cancelled = 0, failed = 0;
+  int64_t preempted = 0, recomputed = 0, cached = 0;
+  int64_t too_long = 0, never_fits = 0, queue_full = 0, no_memory = 0;
+  int64_t slow = 0, jumps = 0, throws = 0;
+  std::array<int64_t, kNRowFaults> row_faults{};
+
+  void add(const Counts& other);
+  std::string text() const;
+};
+
+struct Outcome {
+  std::string failure;     // empty when all held
+  uint64_t decisions = 0;  // hash of everything that the engine decided, in order
+  Counts counts;
+};
+
+Outcome run(const Script& script);
+
+}  // namespace quire::sim
