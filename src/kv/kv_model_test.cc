@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "base/rng.h"
@@ -249,15 +250,23 @@ constexpr uint64_t kSlower = 10;  // sanitizers
 constexpr uint64_t kSlower = 1;
 #endif
 
+constexpr int kOps = 60;  // of one seed
+
+// What is run on every commit, or as many operations as QUIRE_TEST_OPS says (./dev sim: a million).
+uint64_t n_seeds_for(uint64_t n_wanted) {
+  const char* ops = std::getenv("QUIRE_TEST_OPS");
+  return ops != nullptr ? std::strtoull(ops, nullptr, 10) / kOps : n_wanted / kSlower;
+}
+
 void expect_all(int hash_bits, uint64_t n_wanted) {
-  const uint64_t n_seeds = n_wanted / kSlower;
+  const uint64_t n_seeds = n_seeds_for(n_wanted);
   int n_hits = 0;
   int n_evicted = 0;
   int n_refused = 0;
   for (uint64_t seed = 1; seed <= n_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Twin twin(random_knobs(seed, hash_bits));
-    twin.run(60);
+    twin.run(kOps);
     if (testing::Test::HasFailure()) return;
     n_hits += twin.n_hits;
     n_evicted += twin.n_evicted;
