@@ -32,7 +32,7 @@ class Books {
 
   void fail(std::string text) { failure_.set(std::move(text)); }
   void check_grant(SeqId id, int n_tokens, const Views& after, bool preempted);
-  void check_first() const;
+  void check_progress() const;
   void check_end(const Stream& stream);
   void check_hit(const Stream& stream);
   // Hashes of the whole blocks of what this stream makes cached: its prompt, then its answer.

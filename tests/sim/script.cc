@@ -43,6 +43,7 @@ Knobs random_knobs(Draw& draw) {
   knobs.prefix_cache = !draw.one_in(5);
   const std::vector<std::string> policies = Registry<PolicyEntry>::get().names();
   knobs.policy = policies[static_cast<size_t>(draw.below(static_cast<int>(policies.size())))];
+  if (draw.one_in(4)) knobs.itl_target_ms = draw.between(1, 20);
   knobs.noise = draw.one_in(2) ? 0 : draw.between(1, 80);
   return knobs;
 }

@@ -17,6 +17,7 @@ struct Knobs {
   int max_seqs = 8, step_tokens = 64, max_chunk = 64, n_ctx = 64;
   int block_tokens = 16, n_blocks = 64, max_queue = 64;
   bool prefix_cache = true;
+  int itl_target_ms = 0;
   std::string policy = "fcfs";
   // The time of a step: base + row · rows + context · Σ context, give or take `noise` percent.
   int64_t base_ns = 200'000, row_ns = 20'000, context_ns = 100;

@@ -18,6 +18,7 @@ void fields(Knobs& k, F&& f) {
   f("max_queue", k.max_queue);
   f("prefix_cache", k.prefix_cache);
   f("policy", k.policy);
+  f("itl_target_ms", k.itl_target_ms);
   f("base_ns", k.base_ns);
   f("row_ns", k.row_ns);
   f("context_ns", k.context_ns);

@@ -73,6 +73,7 @@ TEST(Sim, TheClockDecidesNothingUnderFcfs) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Script script = random_script(seed);
     script.knobs.policy = "fcfs";
+    script.knobs.itl_target_ms = 0;
     script.faults.clear();
     for (RequestScript& r : script.requests) {
       r.arrival_ns = 0;

@@ -77,6 +77,7 @@ bool World::make() {
   options.max_queue = knobs.max_queue;
   options.prefix_cache = knobs.prefix_cache;
   options.policy = knobs.policy;
+  options.itl_target_ms = knobs.itl_target_ms;
   options.kv_bytes = int64_t{knobs.n_blocks} * knobs.block_tokens * int64_t{sizeof(TestModel::Cell)};
   if (script_.no_memory) ops_.max_allocation = options.kv_bytes - 1;
   EngineEnv env;

@@ -11,6 +11,7 @@
 #include "app/wire.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "engine/recording.h"
 #include "io/describe.h"
 #include "serve/run.h"
 
@@ -21,14 +22,14 @@ struct Args {
   ModelOptions model;
   EngineOptions engine;
   ServeOptions serve;
-  std::string kv_memory = "auto";
+  std::string kv_memory = "auto", record, record_limit = "1G";
   std::vector<std::string> aliases;
   int drain_seconds = 30;
   bool no_prefix_cache = false;
 };
 
 // "auto" (0) or a number with K, M or G.
-Result<int64_t> parse_bytes(const std::string& text) {
+Result<int64_t> parse_bytes(const char* option, const std::string& text) {
   if (text == "auto") return 0;
   size_t used = 0;
   int64_t scale = 1;
@@ -44,7 +45,7 @@ Result<int64_t> parse_bytes(const std::string& text) {
   if (unit == "G" || unit == "GiB") scale = int64_t{1} << 30;
   const bool known = unit.empty() || scale > 1;
   if (used == 0 || !known || !(value > 0) || value * static_cast<double>(scale) > 1e15) {
-    return fail(Code::invalid, "--kv-memory must be auto or a size such as 4G, got \"" + text + "\"");
+    return fail(Code::invalid, std::string(option) + " must be auto or a size such as 4G, got \"" + text + "\"");
   }
   return static_cast<int64_t>(value * static_cast<double>(scale));
 }
@@ -109,12 +110,21 @@ void drain(Serving& serving, const sigset_t& set, int drain_seconds) {
   second.join();
 }
 
+// Null when none was asked for.
+Result<std::unique_ptr<RecordingWriter>> open_recording(const Args& args) {
+  if (args.record.empty()) return nullptr;
+  QR_TRY(const int64_t bytes, parse_bytes("--record-limit", args.record_limit));
+  if (bytes == 0)
+    return fail(Code::invalid, "--record-limit must be a size such as 1G, got \"" + args.record_limit + "\"");
+  return RecordingWriter::create(args.record, bytes);
+}
+
 Status run(Args& args) {
   const sigset_t signals = block_signals();
   if (args.drain_seconds < 0 || args.drain_seconds > 86400)
     return fail(Code::invalid, "--drain-timeout must be 0 to 86400 seconds");
   args.model.ctx = args.engine.n_ctx;
-  QR_TRY(args.engine.kv_bytes, parse_bytes(args.kv_memory));
+  QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY(const LoadedModel loaded, load(args.model));
   if (!loaded.tokenizer)
@@ -124,6 +134,8 @@ Status run(Args& args) {
   StepSignal signal;
   EngineEnv env;
   env.clock = &clock;
+  QR_TRY(const std::unique_ptr<RecordingWriter> recording, open_recording(args));
+  env.recorder = recording.get();
   env.on_step_end = [&signal] { signal.fire(); };
   QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, args.engine, env));
   const EngineStats stats = engine->stats();
@@ -134,6 +146,7 @@ Status run(Args& args) {
   args.serve.models = {model_name(loaded)};
   args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
   args.serve.card = model_card(loaded.path);
+  if (recording) recording->begin(*engine, loaded.model->info());
   engine->start();
   QR_TRY(const std::unique_ptr<Serving> serving,
          start_serving(args.serve, *engine, *loaded.tokenizer, metrics, signal));
@@ -142,7 +155,7 @@ Status run(Args& args) {
   wait_for_signal(signals);
   drain(*serving, signals, args.drain_seconds);
   engine->stop();
-  return {};
+  return recording ? recording->finish() : Status{};
 }
 
 QR_REGISTER(Command,
@@ -168,6 +181,10 @@ QR_REGISTER(Command,
                       line.option("--alias", args->aliases, "another name for the model, may be repeated");
                       line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
                       line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
+                      line.option("--record", args->record,
+                                  "write all that the engine takes in and decides to this file, for `quire replay`; "
+                                  "it holds prompts and answers as token ids");
+                      line.option("--record-limit", args->record_limit, "where the recording ends, such as 1G");
                       line.option("--drain-timeout", args->drain_seconds,
                                   "seconds that running requests get after SIGTERM");
                       return [args] {

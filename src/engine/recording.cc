@@ -1,0 +1,140 @@
+#include "engine/recording.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "engine/recording_json.h"
+
+namespace quire {
+namespace {
+
+const char* const kFinishNames[] = {"stop", "length", "cancelled", "error"};
+
+Json pair(SeqId id, Json second) { return Json::Array{Json(static_cast<int64_t>(id)), std::move(second)}; }
+
+Json line_of(const RecordedStep& step) {
+  Json out = Json::Object{};
+  Json::Array submits, cancels, grants, outputs;
+  int64_t n_preempted = 0;
+  for (const RecordedRequest& r : step.submits) submits.push_back(recording::write(r));
+  for (const SeqId id : step.cancels) cancels.emplace_back(static_cast<int64_t>(id));
+  for (const EngineDecision& d : step.decisions) {
+    switch (d.kind) {
+      case EngineDecision::Kind::preempt: n_preempted += d.value; break;
+      case EngineDecision::Kind::grant: grants.push_back(pair(d.seq, d.value)); break;
+      case EngineDecision::Kind::token: outputs.push_back(pair(d.seq, d.value)); break;
+      case EngineDecision::Kind::finish: outputs.push_back(pair(d.seq, kFinishNames[d.value])); break;
+    }
+  }
+  out.set("start", step.start_ns);
+  if (!submits.empty()) out.set("submit", std::move(submits));
+  if (!cancels.empty()) out.set("cancel", std::move(cancels));
+  if (n_preempted > 0) out.set("preempted", n_preempted);
+  if (!grants.empty()) out.set("grants", std::move(grants));
+  if (step.end_ns >= 0) out.set("end", step.end_ns);
+  if (!outputs.empty()) out.set("out", std::move(outputs));
+  return out;
+}
+
+}  // namespace
+
+void DecisionHash::add(const EngineDecision& d) {
+  value_ = mix64(value_ ^ mix64(d.seq * 4 + static_cast<uint64_t>(d.kind)) ^ static_cast<uint64_t>(d.value));
+}
+
+Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::string& path, int64_t max_bytes) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return fail(Code::io, path + ": cannot be written: " + std::strerror(errno));
+  return std::unique_ptr<RecordingWriter>(new RecordingWriter(path, file, max_bytes));
+}
+
+RecordingWriter::~RecordingWriter() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void RecordingWriter::begin(const Engine& engine, const ModelInfo& model) {
+  Json header = Json::Object{};
+  header.set("quire_recording", kRecordingVersion);
+  header.set("n_vocab", model.n_vocab);
+  header.set("fingerprint", std::to_string(model.fingerprint));
+  header.set("n_blocks", engine.stats().n_blocks);
+  header.set("options", recording::write(engine.options()));
+  write(header);
+}
+
+void RecordingWriter::record(const EngineInput& input) {
+  if (file_ == nullptr) return;
+  switch (input.kind) {
+    case EngineInput::Kind::clock:
+      if (stepping_ && step_.end_ns < 0 && !step_.decisions.empty() &&
+          step_.decisions.back().kind == EngineDecision::Kind::grant) {
+        step_.end_ns = input.time_ns;
+        return;
+      }
+      flush_step();
+      step_.start_ns = input.time_ns;
+      return;
+    case EngineInput::Kind::cancel: step_.cancels.push_back(input.seq); break;
+    case EngineInput::Kind::submit: {
+      RecordedRequest& r = step_.submits.emplace_back();
+      r.id = input.seq;
+      r.at_ns = input.time_ns;
+      r.request.prompt = input.request->prompt;
+      r.request.sampling = input.request->sampling;
+      r.request.max_tokens = input.request->max_tokens;
+      r.request.stop_ids = input.request->stop_ids;
+      r.request.ignore_eos = input.request->ignore_eos;
+      r.request.cache_salt = input.request->cache_salt;
+      r.request.priority = input.request->priority;
+      r.n_rules = static_cast<int>(input.request->rules.size());
+    }
+  }
+  stepping_ = true;
+}
+
+void RecordingWriter::decided(const EngineDecision& made) {
+  if (file_ == nullptr) return;
+  hash_.add(made);
+  step_.decisions.push_back(made);
+  stepping_ = true;
+}
+
+void RecordingWriter::flush_step() {
+  if (stepping_) {
+    write(line_of(step_));
+    ++n_steps_;
+  }
+  step_ = RecordedStep{};
+  stepping_ = false;
+  if (room_ >= 0 || file_ == nullptr) return;
+  log_warn(path_ + ": the recording has reached its limit and ends; the run goes on");
+  end();
+}
+
+void RecordingWriter::write(const Json& line) {
+  const std::string text = line.dump() + "\n";
+  room_ -= static_cast<int64_t>(text.size());
+  if (failed_ || file_ == nullptr || std::fwrite(text.data(), 1, text.size(), file_) == text.size()) return;
+  failed_ = true;
+  log_error(path_ + ": the recording cannot be written and ends: " + std::strerror(errno));
+}
+
+void RecordingWriter::end() {
+  Json last = Json::Object{};
+  last.set("steps", n_steps_);
+  last.set("hash", std::to_string(hash_.value()));
+  write(last);
+  if (std::fclose(file_) != 0) failed_ = true;
+  file_ = nullptr;
+}
+
+Status RecordingWriter::finish() {
+  flush_step();
+  if (file_ != nullptr) end();
+  if (failed_) return fail(Code::io, path_ + ": not everything could be written");
+  return {};
+}
+
+}  // namespace quire

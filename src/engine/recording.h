@@ -1,0 +1,95 @@
+// A run of the engine as a file: every input that is no function of the requests (arrivals, cancellations, clock, what
+// steps cost) and what the engine decided, one line of JSON a step. With it the run happens again (engine/replay.h),
+// with the model or without. The file holds prompts and answers as token ids.
+//
+//   {"quire_recording":1,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…}}
+//   {"start":ns,"submit":[{…}],"cancel":[id],"preempted":n,"grants":[[id,n]],"end":ns,"out":[[id,token]|[id,"stop"]]}
+//   {"steps":n,"hash":"…"}                                        last; absent where the program was killed
+//
+// Seeds, salts, fingerprints and hashes are text, since a JSON number does not hold 64 bits. Absent fields have their
+// defaults; a step that neither took something in nor computed anything has no line.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/engine.h"
+
+namespace quire {
+
+inline constexpr int kRecordingVersion = 1;
+
+// One number for all decisions of a run, in order.
+class DecisionHash {
+ public:
+  void add(const EngineDecision& decision);
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 0;
+};
+
+struct RecordedRequest {
+  SeqId id = 0;
+  int64_t at_ns = 0;  // submit
+  Request request;    // without rules: they are the caller's code
+  int n_rules = 0;    // that it had (the end rule not counted)
+};
+
+struct RecordedStep {
+  int64_t start_ns = 0, end_ns = -1;  // -1: nothing was computed
+  std::vector<RecordedRequest> submits;
+  std::vector<SeqId> cancels;
+  std::vector<EngineDecision> decisions;  // in order
+};
+
+struct Recording {
+  EngineOptions options;  // as resolved
+  int n_vocab = 0, n_blocks = 0;
+  uint64_t fingerprint = 0;  // of the model
+  std::vector<RecordedStep> steps;
+  bool complete = false;  // has its last line: ends where the run ended, or at the limit of its size
+  uint64_t hash = 0;      // of all decisions
+};
+
+// Reads a whole recording. Code::corrupt and Code::invalid name line and field; a last line that was cut off is left
+// out and the recording is not complete.
+Result<Recording> read_recording(const std::string& path);
+
+// Writes one. Errors while writing (a full disk) end the recording with a line in the log, never the run.
+class RecordingWriter final : public InputRecorder {
+ public:
+  // Ends the recording, complete, with the step that passes max_bytes.
+  static Result<std::unique_ptr<RecordingWriter>> create(const std::string& path, int64_t max_bytes);
+  ~RecordingWriter() override;
+  // The first line; before the engine's first step.
+  void begin(const Engine& engine, const ModelInfo& model);
+  // The last line; after the engine stopped. Says whether all was written.
+  Status finish();
+
+  void record(const EngineInput& input) override;     // engine thread
+  void decided(const EngineDecision& made) override;  // engine thread
+
+ private:
+  RecordingWriter(std::string path, std::FILE* file, int64_t max_bytes)
+      : path_(std::move(path)), file_(file), room_(max_bytes) {}
+  void flush_step();
+  void write(const Json& line);
+  void end();
+
+  std::string path_;
+  std::FILE* file_;  // null once it ended
+  int64_t room_;
+  bool failed_ = false;
+  RecordedStep step_;
+  bool stepping_ = false;  // step_ holds something
+  int64_t n_steps_ = 0;
+  DecisionHash hash_;
+};
+
+}  // namespace quire

@@ -1,0 +1,241 @@
+// A recording written by a run gives the same run again, and a file that is none is refused with line and field.
+#include "engine/recording.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "engine/replay.h"
+#include "engine/test_model.h"
+
+namespace quire {
+namespace {
+
+class RecordingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = (std::filesystem::temp_directory_path() / ("quire_recording_" + std::to_string(::getpid()) + "_" +
+                                                       testing::UnitTest::GetInstance()->current_test_info()->name()))
+                .string();
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  void write(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
+  std::string text() const {
+    std::ifstream in(path_, std::ios::binary);
+    std::stringstream all;
+    all << in.rdbuf();
+    return all.str();
+  }
+  std::string error_of(const std::string& text) const {
+    write(text);
+    const auto read = read_recording(path_);
+    return read ? "" : read.error().message.substr(path_.size() + 2);
+  }
+
+  std::string path_;
+};
+
+constexpr int kBlocks = 14;
+
+EngineOptions options() {
+  EngineOptions out;
+  out.n_ctx = 120;
+  out.max_seqs = 5;
+  out.step_tokens = 30;
+  out.max_chunk = 20;
+  return out;
+}
+
+struct EndAt final : EndRule {
+  explicit EndAt(int tokens) : n(tokens) {}
+  bool accept(Token) override { return --n == 0; }
+  void rollback(int undo) override { n += undo; }
+  int n;
+};
+
+// A busy run with preemption, cancellation, stop ids, end rules, errors and a stop in the middle.
+EngineStats record_run(const std::string& path, uint64_t seed, int64_t max_bytes = 1 << 30) {
+  auto writer = RecordingWriter::create(path, max_bytes);
+  EXPECT_TRUE(writer);
+  Rng rng(seed);
+  TestEngine t(options(), kBlocks, writer->get());
+  (*writer)->begin(*t.engine, t.model.info());
+  t.model.on_pass = [&](const Batch& batch) { t.clock.advance_ns(100'000 + batch.ids.dim(0) * 10'000); };
+  std::vector<SeqId> ids;
+  for (int i = 0; i < 40; ++i) {
+    t.clock.advance_ns(rng.between(0, 500'000));
+    Request r;
+    r.prompt = random_tokens(static_cast<uint64_t>(rng.between(0, 2)), static_cast<int>(rng.between(1, 70)));
+    if (rng.between(0, 9) == 0) r.prompt.back() = kPoison;
+    r.max_tokens = static_cast<int>(rng.between(1, 50));
+    r.sampling.temperature = 0.9F;
+    r.sampling.seed = rng.bits();
+    r.cache_salt = rng.bits() & 1;
+    if (rng.between(0, 2) == 0) r.stop_ids = {3, 4, 5, 6};
+    if (rng.between(0, 3) == 0) r.end = std::make_unique<EndAt>(5);
+    ids.push_back(t.submit(std::move(r))->seq);
+    if (rng.between(0, 4) == 0) t.engine->cancel(ids[static_cast<size_t>(rng.between(0, i))]);
+    for (int64_t n = rng.between(0, 8); n > 0; --n) EXPECT_EQ(t.step(), "");
+  }
+  t.engine->stop();
+  EXPECT_TRUE((*writer)->finish());
+  return t.engine->stats();
+}
+
+TEST_F(RecordingTest, ARunHappensAgainWithoutTheModel) {
+  int64_t n_preempted = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const EngineStats stats = record_run(path_, seed);
+    n_preempted += stats.n_preempted;
+    const auto recording = read_recording(path_);
+    ASSERT_TRUE(recording) << recording.error().message;
+    EXPECT_TRUE(recording->complete);
+    StepCost cost;
+    const auto again = replay_exactly(*recording, cost);
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(again->difference, "") << "seed " << seed;
+    EXPECT_EQ(again->hash, recording->hash);
+    EXPECT_EQ(again->stats.n_steps, stats.n_steps);
+    EXPECT_EQ(again->stats.n_preempted, stats.n_preempted);
+    EXPECT_EQ(again->stats.computed, stats.computed);
+    EXPECT_EQ(again->stats.n_cached_tokens, stats.n_cached_tokens);
+    EXPECT_EQ(again->n_invented, 0);
+    EXPECT_GT(cost.n_observed(), 0);
+  }
+  EXPECT_GT(n_preempted, 10);
+}
+
+TEST_F(RecordingTest, TheModelGivesTheRecordedAnswersAgain) {
+  record_run(path_, 5);
+  auto recording = read_recording(path_);
+  ASSERT_TRUE(recording);
+  TestOps ops;
+  const TestModel model(options().n_ctx);
+  const auto again = replay_with_model(*recording, model, ops);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->difference, "");
+  EXPECT_EQ(again->hash, recording->hash);
+
+  // Another seed is another answer, and it is told where.
+  for (RecordedStep& step : recording->steps) {
+    for (RecordedRequest& r : step.submits) r.request.sampling.seed += 1;
+  }
+  const auto other = replay_with_model(*recording, model, ops);
+  ASSERT_TRUE(other);
+  EXPECT_NE(other->difference.find("recorded: "), std::string::npos);
+  recording->fingerprint += 1;
+  const auto wrong = replay_with_model(*recording, model, ops);
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("fingerprint"), std::string::npos);
+}
+
+TEST_F(RecordingTest, OtherOptionsKeepTheAnswersAndChangeTheTimes) {
+  record_run(path_, 7);
+  const auto recording = read_recording(path_);
+  ASSERT_TRUE(recording);
+  StepCost cost;
+  const auto exact = replay_exactly(*recording, cost);
+  ASSERT_TRUE(exact);
+  const auto same = replay_under(*recording, recording->options, recording->n_blocks, cost);
+  ASSERT_TRUE(same) << same.error().message;
+  const auto roomy = replay_under(*recording, recording->options, 400, cost);
+  ASSERT_TRUE(roomy);
+  EXPECT_GT(exact->stats.n_preempted, 0);
+  EXPECT_EQ(roomy->stats.n_preempted, 0);
+  EXPECT_EQ(roomy->stats.n_submitted, exact->stats.n_submitted);
+  EngineOptions one = recording->options;
+  one.max_seqs = 1;
+  const auto alone = replay_under(*recording, one, recording->n_blocks, cost);
+  ASSERT_TRUE(alone);
+  EXPECT_GT(alone->stats.n_steps, same->stats.n_steps);
+  EXPECT_GT(at_rank(alone->ttft_ns, 0.9), at_rank(same->ttft_ns, 0.9));
+  const auto tiny = replay_under(*recording, recording->options, 2, cost);
+  ASSERT_TRUE(tiny);
+  EXPECT_GT(tiny->n_refused, 0);
+  EXPECT_FALSE(replay_under(*recording, recording->options, 1 << 30, cost));
+}
+
+TEST_F(RecordingTest, ALimitEndsTheRecordingAndNotTheRun) {
+  const EngineStats whole = record_run(path_, 3);
+  const EngineStats cut = record_run(path_, 3, 8000);
+  EXPECT_EQ(cut.n_steps, whole.n_steps);
+  EXPECT_LT(std::filesystem::file_size(path_), 12000U);
+  const auto recording = read_recording(path_);
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_TRUE(recording->complete);
+  StepCost cost;
+  const auto again = replay_exactly(*recording, cost);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->difference, "");
+  EXPECT_EQ(again->hash, recording->hash);
+}
+
+TEST_F(RecordingTest, WhatWasKilledWhileWritingIsReadUpToThere) {
+  record_run(path_, 4);
+  const std::string all = text();
+  for (const size_t left_out : {size_t{1}, size_t{10}, all.size() / 2}) {
+    write(all.substr(0, all.size() - left_out));
+    const auto recording = read_recording(path_);
+    ASSERT_TRUE(recording) << recording.error().message;
+    EXPECT_FALSE(recording->complete);
+    StepCost cost;
+    const auto again = replay_exactly(*recording, cost);
+    ASSERT_TRUE(again) << again.error().message;
+  }
+}
+
+TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
+  const std::string head =
+      R"({"quire_recording":1,"n_vocab":40,"fingerprint":"0","n_blocks":9,"options":{"n_ctx":100}})"
+      "\n";
+  EXPECT_EQ(error_of(""), "is empty");
+  EXPECT_EQ(error_of("{}\n"), "line 1: this is no recording: \"quire_recording\" is missing");
+  EXPECT_EQ(error_of("[1]\n"), "line 1: no object");
+  EXPECT_EQ(error_of("{\"quire_recording\":2}\n"), "the recording has version 2, this program reads 1");
+  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "line 1: \"n_vocab\" is missing");
+  EXPECT_EQ(error_of(head + "{}\n"), "line 2: \"start\" is missing");
+  EXPECT_EQ(error_of(head + "{\"start\":\"x\"}\n"), "line 2: \"start\" has a wrong value");
+  EXPECT_EQ(error_of(head + "{\"start\":1,\"grants\":[[1,4]]}\n"), "line 2: \"grants\" has a wrong entry");
+  EXPECT_EQ(error_of(head + "{\"start\":1,\"cancel\":[5]}\n"), "line 2: \"cancel\" names no sequence");
+  EXPECT_EQ(error_of(head + "{\"start\":1,\"submit\":[{\"id\":\"0\"}]}\n"),
+            "line 2: \"submit.id\" is 0, they must rise");
+  EXPECT_EQ(error_of(head + "{\"start\":1,\"submit\":[{\"id\":\"1\",\"prompt\":[1e99]}]}\n"),
+            "line 2: \"submit.prompt\" has a wrong value");
+  EXPECT_EQ(error_of(head + "{\"steps\":3,\"hash\":\"1\"}\n"), "line 2: \"steps\" is 3, there are 0");
+  EXPECT_EQ(error_of(head + "{\"steps\":0,\"hash\":\"1\"}\n{\"start\":1}\n"), "line 3: a line follows the last one");
+  EXPECT_EQ(error_of(head), "");
+  EXPECT_EQ(read_recording(path_ + ".absent").error().code, Code::io);
+}
+
+// What contradicts itself is an error or a difference, never a crash.
+TEST_F(RecordingTest, ARecordingThatLiesIsFoundOut) {
+  const std::string head =
+      R"({"quire_recording":1,"n_vocab":40,"fingerprint":"0","n_blocks":9,"options":{"n_ctx":100}})"
+      "\n";
+  const auto replayed = [&](const std::string& lines) -> std::string {
+    write(head + lines);
+    const auto recording = read_recording(path_);
+    if (!recording) return recording.error().message;
+    StepCost cost;
+    const auto again = replay_exactly(*recording, cost);
+    return again ? again->difference : again.error().message;
+  };
+  const std::string submit = R"("submit":[{"id":"1","prompt":[1,2],"max_tokens":2}])";
+  EXPECT_EQ(replayed("{\"start\":1," + submit + ",\"grants\":[[1,2]],\"end\":2,\"out\":[[1,7]]}\n"), "");
+  EXPECT_NE(replayed("{\"start\":1," + submit + ",\"grants\":[[1,1]],\"end\":2}\n"), "");
+  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"1","prompt":[99],"max_tokens":2}]})"
+                     "\n"),
+            "");
+  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"5","prompt":[1],"max_tokens":2}]})"
+                     "\n"),
+            "");
+  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"1","prompt":[],"max_tokens":2}]})"
+                     "\n"),
+            "");
+}
+
+}  // namespace
+}  // namespace quire
