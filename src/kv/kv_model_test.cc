@@ -77,7 +77,7 @@ class Twin {
     for (int op = 0; op < n_ops && !testing::Test::HasFailure(); ++op) {
       const int64_t what = rng_.between(0, 9);
       if (seqs_.empty() || (what == 0 && seqs_.size() < 4)) {
-        start();
+        start(seqs_.empty() || rng_.between(0, 2) > 0 ? nullptr : any());
         continue;
       }
       const auto i = static_cast<size_t>(rng_.between(0, static_cast<int64_t>(seqs_.size()) - 1));
@@ -116,8 +116,21 @@ class Twin {
     for (int b = n_blocks; b >= 1; --b) known_[seq.path(b, knobs_.block_tokens)] = ++clock_;
   }
 
-  void start() {
+  Seq* any() { return seqs_[static_cast<size_t>(rng_.between(0, static_cast<int64_t>(seqs_.size()) - 1))].get(); }
+
+  // A new sequence; of `parent` a second one with the same tokens and one of its own behind them, which shares its full
+  // blocks (n > 1).
+  void start(Seq* parent) {
     auto seq = std::make_unique<Seq>();
+    if (parent != nullptr) {
+      index(*parent);
+      seq->key = parent->key;
+      seq->tokens = parent->tokens;
+      seq->extras = parent->extras;
+      seq->tokens.push_back(token());
+      enter(std::move(seq));
+      return;
+    }
     seq->key.salt = static_cast<uint64_t>(rng_.between(0, knobs_.n_keys - 1));
     const auto n = static_cast<int>(rng_.between(1, 3 * knobs_.block_tokens + 2));
     for (int i = 0; i < n; ++i) seq->tokens.push_back(token());
@@ -126,6 +139,11 @@ class Twin {
       seq->extras.push_back(
           {pos, static_cast<int>(rng_.between(1, 2)), {static_cast<uint64_t>(rng_.between(1, 2)), 0}});
     }
+    enter(std::move(seq));
+  }
+
+  void enter(std::unique_ptr<Seq> seq) {
+    const auto n = static_cast<int>(seq->tokens.size());
     const int found = cache_->match(seq->kv, seq->prefix());
     ASSERT_EQ(found % knobs_.block_tokens, 0);
     ASSERT_LT(found, n);

@@ -91,6 +91,34 @@ TEST(Sim, TheClockDecidesNothingUnderFcfs) {
   }
 }
 
+// K4: who guesses another tenant's prompt waits exactly as long as who guesses wrong; only the tenant itself is faster.
+TEST(Sim, TheTimeToTheFirstTokenTellsNothingAcrossSalts) {
+  for (const char* policy : {"fcfs", "priority", "prefix"}) {
+    Script script;
+    script.knobs.n_ctx = 256;
+    script.knobs.policy = policy;
+    const auto ask = [&](uint64_t text, uint64_t salt) {
+      RequestScript r;
+      r.arrival_ns = static_cast<int64_t>(script.requests.size()) * 1'000'000'000;  // nobody beside it
+      r.prompt = {{text, 200}};
+      r.salt = salt;
+      script.requests.push_back(r);
+      return script.requests.size() - 1;
+    };
+    ask(1, 1);
+    const size_t again = ask(1, 1);
+    std::vector<size_t> right, wrong;
+    for (uint64_t i = 0; i < 40; ++i) {
+      right.push_back(ask(1, 100 + 2 * i));
+      wrong.push_back(ask(50 + i, 101 + 2 * i));
+    }
+    const Outcome out = run(script);
+    ASSERT_EQ(out.failure, "");
+    for (size_t i = 0; i < right.size(); ++i) EXPECT_EQ(out.ttft_ns[right[i]], out.ttft_ns[wrong[i]]) << policy;
+    EXPECT_LT(2 * out.ttft_ns[again], out.ttft_ns[right[0]]) << "the measure sees a hit";
+  }
+}
+
 TEST(Sim, TheShrinkerKeepsWhatFails) {
   // "Fails" when two requests of one salt come before a slow step: all else must go.
   const auto fails = [](const Script& s) {

@@ -85,6 +85,7 @@ bool World::make() {
   env.recorder = this;
   auto made = make_engine(model_, ops_, options, env);
   out_.counts.runs = 1;
+  out_.ttft_ns.resize(script_.requests.size());
   out_.counts.no_memory = script_.no_memory ? 1 : 0;
   if (made) engine_ = std::move(*made);
   if (made && script_.no_memory) failure_.set("an engine was made though its cache could not be allocated");
@@ -213,6 +214,7 @@ void World::after_step() {
       continue;
     }
     books_.ended(stream);
+    out_.ttft_ns[static_cast<size_t>(stream.script - script_.requests.data())] = stream.usage.first_token_ns;
     out_.counts.row_faults[static_cast<size_t>(stream.script->fault)] += stream.finish == Finish::error ? 1 : 0;
     at = streams_.erase(at);
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/sim/script.h"
 
@@ -25,6 +26,7 @@ struct Outcome {
   std::string failure;     // empty when all held
   uint64_t decisions = 0;  // hash of everything that the engine decided, in order
   Counts counts;
+  std::vector<int64_t> ttft_ns;  // of each request of the script; 0: it heard no token
 };
 
 Outcome run(const Script& script);
