@@ -1,10 +1,9 @@
 #include "engine/play.h"
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "base/check.h"
 #include "base/rng.h"
+#include "ops/no_ops.h"
 
 namespace quire {
 namespace {
@@ -45,7 +44,7 @@ class PlayEnd final : public EndRule {
   size_t n_ = 0;
 };
 
-class PlayOps final : public Ops {
+class PlayOps final : public NoOps {
  public:
   std::string describe() const override { return "replay"; }
   Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes); }
@@ -57,29 +56,6 @@ class PlayOps final : public Ops {
       out[i].token = edits->sparse.back().id;
       out[i].ok = out[i].token != kFails;
     }
-  }
-  Result<Linear> load_linear(const HostWeight&, const HostWeight*, Shard) override {
-    return fail(Code::unsupported, "a replay loads no weights");
-  }
-  Result<Tensor> load_vector(const HostWeight&) override {
-    return fail(Code::unsupported, "a replay loads no weights");
-  }
-  void embed(Tensor, Tensor, const Linear&) override { unused(); }
-  void rms_norm(Tensor, Tensor, Tensor, float) override { unused(); }
-  void add_rms_norm(Tensor, Tensor, Tensor, Tensor, float) override { unused(); }
-  void add(Tensor, Tensor) override { unused(); }
-  void linear(Tensor, Tensor, std::span<const Linear>) override { unused(); }
-  void gated(Tensor, Tensor, Tensor, Activation) override { unused(); }
-  void rope_table(Tensor, Tensor, Tensor) override { unused(); }
-  void rope(Tensor, Tensor, int, RopePairs) override { unused(); }
-  void kv_write(Tensor, Tensor, Tensor, const KvView&, const AttnParams&) override { unused(); }
-  void attend(Tensor, Tensor, const KvView&, const AttnMeta&, const AttnParams&) override { unused(); }
-  void rows(Tensor, Tensor, Tensor) override { unused(); }
-
- private:
-  [[noreturn]] static void unused() {
-    QR_CHECK(false, "a replay computes nothing");
-    std::abort();
   }
 };
 

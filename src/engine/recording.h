@@ -11,7 +11,7 @@
 #pragma once
 #include <cstdint>
 #include <cstdio>
-#include <map>
+#include <istream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,6 +60,7 @@ struct Recording {
 // Reads a whole recording. Code::corrupt and Code::invalid name line and field; a last line that was cut off is left
 // out and the recording is not complete.
 Result<Recording> read_recording(const std::string& path);
+Result<Recording> read_recording(std::istream& in);
 
 // Writes one. Errors while writing (a full disk) end the recording with a line in the log, never the run.
 class RecordingWriter final : public InputRecorder {

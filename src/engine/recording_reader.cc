@@ -10,6 +10,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{4} << 30;
+constexpr int64_t kMaxNs = int64_t{1} << 61;
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
 
 // One line without its end; false at the end of the file. A line over the limit comes back cut, and is refused then.
@@ -67,6 +68,13 @@ class Reader {
     return {};
   }
 
+  // A monotonic clock's reading, far from where sums would overflow.
+  Status time(const Json& json, const char* name, int64_t& out) const {
+    QR_TRY_VOID(field(json, name, out));
+    if (out < 0 || out > kMaxNs) return wrong(std::string("\"") + name + "\" is no time: " + std::to_string(out));
+    return {};
+  }
+
   Status header(const Json& json) {
     int version = 0;
     if (json.find("quire_recording") == nullptr) return wrong("this is no recording: \"quire_recording\" is missing");
@@ -96,8 +104,8 @@ class Reader {
 
   Status step(const Json& json) {
     RecordedStep& step = out_.steps.emplace_back();
-    QR_TRY_VOID(field(json, "start", step.start_ns));
-    if (json.find("end") != nullptr) QR_TRY_VOID(field(json, "end", step.end_ns));
+    QR_TRY_VOID(time(json, "start", step.start_ns));
+    if (json.find("end") != nullptr) QR_TRY_VOID(time(json, "end", step.end_ns));
     if (const Json* submits = json.find("submit")) QR_TRY_VOID(read_submits(*submits, step));
     if (const Json* cancels = json.find("cancel")) QR_TRY_VOID(read_cancels(*cancels, step));
     if (json.find("preempted") != nullptr) {
@@ -119,6 +127,7 @@ class Reader {
         return wrong("\"submit" + (inner.empty() ? "" : "." + inner) + "\" has a wrong value");
       }
       if (r.id <= last_id_) return wrong("\"submit.id\" is " + std::to_string(r.id) + ", they must rise");
+      QR_TRY_VOID(time(each, "at", r.at_ns));
       last_id_ = r.id;
     }
     return {};
@@ -180,15 +189,21 @@ Result<Recording> read_recording(const std::string& path) {
                 path + ": has " + std::to_string(bytes) + " bytes, at most " + std::to_string(kMaxBytes) + " are read");
   }
   in.seekg(0);
+  Result<Recording> out = read_recording(in);
+  if (!out) return fail(out.error().code, path + ": " + out.error().message);
+  return out;
+}
+
+Result<Recording> read_recording(std::istream& in) {
   Recording out;
   Reader reader(out);
   std::string line;
   int64_t n_lines = 0;
   for (bool whole = false; read_line(in, line, whole); ++n_lines) {
     if (!whole && n_lines > 0 && line.size() <= kMaxLineBytes) break;  // the program was killed while it wrote
-    if (Status read = reader.add(line); !read) return fail(read.error().code, path + ": " + read.error().message);
+    QR_TRY_VOID(reader.add(line));
   }
-  if (n_lines == 0) return fail(Code::corrupt, path + ": is empty");
+  if (n_lines == 0) return fail(Code::corrupt, "is empty");
   return out;
 }
 

@@ -204,6 +204,8 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
             "line 2: \"submit.id\" is 0, they must rise");
   EXPECT_EQ(error_of(head + "{\"start\":1,\"submit\":[{\"id\":\"1\",\"prompt\":[1e99]}]}\n"),
             "line 2: \"submit.prompt\" has a wrong value");
+  EXPECT_EQ(error_of(head + "{\"start\":-5}\n"), "line 2: \"start\" is no time: -5");
+  EXPECT_EQ(error_of(head + "{\"start\":1,\"submit\":[{\"id\":\"1\"}]}\n"), "line 2: \"at\" is missing");
   EXPECT_EQ(error_of(head + "{\"steps\":3,\"hash\":\"1\"}\n"), "line 2: \"steps\" is 3, there are 0");
   EXPECT_EQ(error_of(head + "{\"steps\":0,\"hash\":\"1\"}\n{\"start\":1}\n"), "line 3: a line follows the last one");
   EXPECT_EQ(error_of(head), "");
@@ -223,16 +225,16 @@ TEST_F(RecordingTest, ARecordingThatLiesIsFoundOut) {
     const auto again = replay_exactly(*recording, cost);
     return again ? again->difference : again.error().message;
   };
-  const std::string submit = R"("submit":[{"id":"1","prompt":[1,2],"max_tokens":2}])";
+  const std::string submit = R"("submit":[{"id":"1","at":1,"prompt":[1,2],"max_tokens":2}])";
   EXPECT_EQ(replayed("{\"start\":1," + submit + ",\"grants\":[[1,2]],\"end\":2,\"out\":[[1,7]]}\n"), "");
   EXPECT_NE(replayed("{\"start\":1," + submit + ",\"grants\":[[1,1]],\"end\":2}\n"), "");
-  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"1","prompt":[99],"max_tokens":2}]})"
+  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"1","at":1,"prompt":[99],"max_tokens":2}]})"
                      "\n"),
             "");
-  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"5","prompt":[1],"max_tokens":2}]})"
+  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"5","at":1,"prompt":[1],"max_tokens":2}]})"
                      "\n"),
             "");
-  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"1","prompt":[],"max_tokens":2}]})"
+  EXPECT_NE(replayed(R"({"start":1,"submit":[{"id":"1","at":1,"prompt":[],"max_tokens":2}]})"
                      "\n"),
             "");
 }

@@ -9,6 +9,7 @@ namespace quire {
 namespace {
 
 constexpr int kAnyQueue = 1 << 20;                     // who was taken then is taken now
+constexpr double kLongestStepNs = 3.6e12;              // of a recording that says more
 constexpr int64_t kMaxCacheTokens = int64_t{1} << 28;  // of a replay without the model, at 4 bytes each
 
 // The first reading is a step's start, all later ones its end.
@@ -169,6 +170,7 @@ class Replay final : public InputRecorder {
     Request request = copy_of(r.request);
     const PlayedAnswer& answer = answers_[r.id];
     if (with_model) {
+      if (request.sampling.n_logprobs > recording_.n_vocab) return fail(Code::corrupt, "n_logprobs is over n_vocab");
       request.end = played_end(answer);
     } else {
       play(request, answer, &out_.n_invented);
@@ -267,7 +269,7 @@ Result<ReplayOutcome> replay_under(const Recording& recording,
   ManualClock clock;
   Replay replay(recording);
   model.on_pass = [&](const StepShape& shape) {
-    clock.advance_ns(std::max<int64_t>(1, static_cast<int64_t>(cost.predict_ns(shape))));
+    clock.advance_ns(static_cast<int64_t>(std::clamp(cost.predict_ns(shape), 1.0, kLongestStepNs)));
     replay.set_now(clock.now_ns());
   };
   QR_TRY_VOID(replay.make(model, *ops, wanted, clock));

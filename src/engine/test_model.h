@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "model/model.h"
+#include "ops/no_ops.h"
 #include "ops/sample_row.h"
 #include "sample/rules.h"
 
@@ -42,7 +43,7 @@ inline void test_sample(float* logits, const SampleParams& params, SampleScratch
 }
 
 // Only memory and sampling; the scripted model asks for nothing else.
-class TestOps : public Ops {
+class TestOps : public NoOps {
  public:
   std::string describe() const override { return "test"; }
   Result<Buffer> allocate(int64_t bytes) override {
@@ -54,32 +55,9 @@ class TestOps : public Ops {
       test_sample(logits.row<float>(static_cast<int64_t>(i)), params[i], scratch_, out[i]);
     }
   }
-  Result<Linear> load_linear(const HostWeight&, const HostWeight*, Shard) override {
-    return fail(Code::unsupported, "");
-  }
-  Result<Tensor> load_vector(const HostWeight&) override { return fail(Code::unsupported, ""); }
-  void embed(Tensor, Tensor, const Linear&) override { unused(); }
-  void rms_norm(Tensor, Tensor, Tensor, float) override { unused(); }
-  void add_rms_norm(Tensor, Tensor, Tensor, Tensor, float) override { unused(); }
-  void head_norm(Tensor, Tensor, float) override { unused(); }
-  void scale(Tensor, float) override { unused(); }
-  void soft_cap(Tensor, float) override { unused(); }
-  void add(Tensor, Tensor) override { unused(); }
-  void linear(Tensor, Tensor, std::span<const Linear>) override { unused(); }
-  void gated(Tensor, Tensor, Tensor, Activation) override { unused(); }
-  void rope_table(Tensor, Tensor, Tensor, double) override { unused(); }
-  void rope(Tensor, Tensor, int, RopePairs) override { unused(); }
-  void kv_write(Tensor, Tensor, Tensor, const KvView&, const AttnParams&) override { unused(); }
-  void attend(Tensor, Tensor, const KvView&, const AttnMeta&, const AttnParams&) override { unused(); }
-  void rows(Tensor, Tensor, Tensor) override { unused(); }
-
   int64_t max_allocation = std::numeric_limits<int64_t>::max();
 
  private:
-  [[noreturn]] static void unused() {
-    QR_CHECK(false, "the scripted model does not use this op");
-    std::abort();
-  }
   SampleScratch scratch_;
 };
 

@@ -1,5 +1,6 @@
 // The simulation by hand:  sim [N] [--seed S] [--jobs J]   N seeds from S on, over J processes (all cores)
 //                          sim --script JSON               one script, as a failure prints it
+//                          sim --traces                    the real traces, whole, under every policy
 // A failure prints the seed, what did not hold, the smallest script found that still fails, and the commands that run
 // both again. The last line is "N passed, N failed, 0 skipped".
 #include <cstdio>
@@ -8,7 +9,9 @@
 #include <string>
 #include <thread>
 
+#include "engine/policy.h"
 #include "tests/sim/shrink.h"
+#include "tests/sim/traces.h"
 #include "tests/sim/workers.h"
 
 namespace quire::sim {
@@ -20,6 +23,7 @@ struct Args {
   uint64_t n = 0, seed = 1;
   int jobs = static_cast<int>(std::thread::hardware_concurrency());
   std::string script;
+  bool traces = false;
 };
 
 bool read_number(const char* text, uint64_t& out) {
@@ -34,7 +38,9 @@ bool read_args(int argc, char** argv, Args& out) {
     const std::string word = argv[i];
     const bool has_value = i + 1 < argc;
     uint64_t number = 0;
-    if (word == "--script" && has_value) {
+    if (word == "--traces") {
+      out.traces = true;
+    } else if (word == "--script" && has_value) {
       out.script = argv[++i];
     } else if (word == "--seed" && has_value && read_number(argv[++i], out.seed)) {
       seeded = true;
@@ -76,6 +82,31 @@ int run_script(const std::string& text) {
   return failure.empty() ? 0 : 1;
 }
 
+int run_traces() {
+  const std::string azure = trace_path("AzureLLMInferenceTrace_conv.csv");
+  const std::string mooncake = trace_path("mooncake_conversation_trace.jsonl");
+  int n_passed = 0, n_failed = 0;
+  for (const std::string& path : {azure, mooncake}) {
+    if (path.empty()) continue;
+    for (const std::string& policy : Registry<PolicyEntry>::get().names()) {
+      Result<Script> script = path == azure ? azure_script(path, {.length = 16, .time = 40})
+                                            : mooncake_script(path, {.length = 32, .time = 20});
+      std::string failure = script ? "" : script.error().message;
+      if (script) {
+        script->knobs.policy = policy;
+        script->knobs.n_blocks = 3 * script->knobs.n_ctx / 2 / script->knobs.block_tokens;
+        const Outcome out = run(*script);
+        failure = out.failure;
+        std::printf("%s %s: %s\n", path == azure ? "azure" : "mooncake", policy.c_str(), out.counts.text().c_str());
+      }
+      if (!failure.empty()) std::printf("FAILED: %s\n", failure.c_str());
+      ++(failure.empty() ? n_passed : n_failed);
+    }
+  }
+  std::printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, azure.empty() + mooncake.empty());
+  return n_failed == 0 ? 0 : 1;
+}
+
 int run_all(const Args& args) {
   const Report report = run_seeds(args.seed, args.n, args.jobs);
   std::printf("%s\n", report.counts.text().c_str());
@@ -94,8 +125,9 @@ int run_all(const Args& args) {
 int main(int argc, char** argv) {
   quire::sim::Args args;
   if (!quire::sim::read_args(argc, argv, args)) {
-    std::fprintf(stderr, "usage: sim [N] [--seed S] [--jobs J] | sim --script JSON\n");
+    std::fprintf(stderr, "usage: sim [N] [--seed S] [--jobs J] | sim --script JSON | sim --traces\n");
     return 2;
   }
+  if (args.traces) return quire::sim::run_traces();
   return args.script.empty() ? quire::sim::run_all(args) : quire::sim::run_script(args.script);
 }

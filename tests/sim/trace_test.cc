@@ -2,7 +2,6 @@
 // share blocks the cache finds them.
 #include <gtest/gtest.h>
 
-#include "engine/policy.h"
 #include "tests/sim/traces.h"
 #include "tests/sim/world.h"
 
@@ -35,26 +34,7 @@ TEST(Traces, MooncakeConversationsFindTheirPast) {
   const Outcome out = run(*script);
   EXPECT_EQ(out.failure, "");
   EXPECT_EQ(out.counts.finished + out.counts.too_long + out.counts.never_fits, kRequests);
-  EXPECT_GT(out.counts.cached, kRequests * 16);
-}
-
-// The whole of both, under each policy and little memory; ./dev sim runs them.
-TEST(Traces, DISABLED_AllOfBothUnderEveryPolicy) {
-  const std::string azure = trace_path("AzureLLMInferenceTrace_conv.csv");
-  const std::string mooncake = trace_path("mooncake_conversation_trace.jsonl");
-  if (azure.empty() || mooncake.empty()) GTEST_SKIP() << "no data/traces in QUIRE_SHARED";
-  for (const std::string& policy : Registry<PolicyEntry>::get().names()) {
-    for (const bool with_blocks : {false, true}) {
-      Result<Script> script = with_blocks ? mooncake_script(mooncake, {.length = 32, .time = 20})
-                                          : azure_script(azure, {.length = 16, .time = 40});
-      ASSERT_TRUE(script);
-      script->knobs.policy = policy;
-      script->knobs.n_blocks = 3 * script->knobs.n_ctx / 2 / script->knobs.block_tokens;
-      const Outcome out = run(*script);
-      EXPECT_EQ(out.failure, "") << policy;
-      std::printf("%s %s: %s\n", with_blocks ? "mooncake" : "azure", policy.c_str(), out.counts.text().c_str());
-    }
-  }
+  EXPECT_GT(out.counts.cached, kRequests * 8);
 }
 
 }  // namespace

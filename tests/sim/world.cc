@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/recording.h"
 #include "tests/sim/books.h"
 #include "tests/sim/stream.h"
 
@@ -29,13 +30,13 @@ class World final : public InputRecorder {
       finish();
     }
     out_.failure = failure_.text();
+    out_.decisions = hash_.value();
     return std::move(out_);
   }
 
   void record(const EngineInput&) override {}
   void decided(const EngineDecision& d) override {
-    out_.decisions =
-        mix64(out_.decisions ^ mix64(d.seq * 4 + static_cast<uint64_t>(d.kind)) ^ static_cast<uint64_t>(d.value));
+    hash_.add(d);
     if (d.kind == EngineDecision::Kind::grant) books_.grant(d.seq, static_cast<int>(d.value));
   }
 
@@ -63,6 +64,7 @@ class World final : public InputRecorder {
   size_t next_request_ = 0;
   int n_in_inbox_ = 0;
   int64_t n_passes_ = 0;
+  DecisionHash hash_;
   Outcome out_;
 };
 
