@@ -7,10 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "app/wire.h"
 #include "backend/cpu/cpu_ops.h"
+#include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/policy.h"
+#include "io/model_file.h"
 
 namespace quire {
 namespace {
