@@ -88,7 +88,7 @@ void RecordingWriter::record(const EngineInput& input) {
       r.request.ignore_eos = input.request->ignore_eos;
       r.request.cache_salt = input.request->cache_salt;
       r.request.priority = input.request->priority;
-      r.n_rules = static_cast<int>(input.request->rules.size());
+      r.request.match_prefix = input.request->match_prefix;
     }
   }
   stepping_ = true;

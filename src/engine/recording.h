@@ -37,8 +37,7 @@ class DecisionHash {
 struct RecordedRequest {
   SeqId id = 0;
   int64_t at_ns = 0;  // submit
-  Request request;    // without rules: they are the caller's code
-  int n_rules = 0;    // that it had (the end rule not counted)
+  Request request;    // without rules of its own: they are the caller's code
 };
 
 struct RecordedStep {

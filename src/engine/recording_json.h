@@ -28,12 +28,40 @@ void fields(EngineOptions& o, F&& f) {
 template <class F>
 void fields(SamplingParams& p, F&& f) {
   f("temperature", p.temperature);
+  f("dynatemp_range", p.dynatemp_range);
+  f("dynatemp_exponent", p.dynatemp_exponent);
   f("top_k", p.top_k);
   f("top_p", p.top_p);
   f("min_p", p.min_p);
+  f("typical_p", p.typical_p);
+  f("top_n_sigma", p.top_n_sigma);
+  f("xtc_probability", p.xtc_probability);
+  f("xtc_threshold", p.xtc_threshold);
+  f("min_keep", p.min_keep);
+  f("order", p.order);
+  f("mirostat", p.mirostat);
+  f("mirostat_tau", p.mirostat_tau);
+  f("mirostat_eta", p.mirostat_eta);
+  f("top_p_decay", p.top_p_decay);
+  f("top_p_min", p.top_p_min);
+  f("top_p_reset_id", p.top_p_reset_id);
+  f("repetition_penalty", p.repetition_penalty);
+  f("presence_penalty", p.presence_penalty);
+  f("frequency_penalty", p.frequency_penalty);
+  f("repeat_last_n", p.repeat_last_n);
+  f("dry_multiplier", p.dry_multiplier);
+  f("dry_base", p.dry_base);
+  f("dry_allowed_length", p.dry_allowed_length);
+  f("dry_last_n", p.dry_last_n);
+  f("dry_breakers", p.dry_breakers);
+  f("no_repeat_ngram_size", p.no_repeat_ngram_size);
   f("logit_bias", p.logit_bias);
+  f("allowed_ids", p.allowed_ids);
+  f("bad_words", p.bad_words);
+  f("min_tokens", p.min_tokens);
   f("seed", p.seed);
   f("n_logprobs", p.n_logprobs);
+  f("n_prompt_logprobs", p.n_prompt_logprobs);
 }
 
 template <class F>
@@ -54,7 +82,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("salt", r.request.cache_salt);
   f("priority", r.request.priority);
   f("sampling", r.request.sampling);
-  f("n_rules", r.n_rules);
+  f("match_prefix", r.request.match_prefix);
 }
 
 template <class T>

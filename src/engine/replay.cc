@@ -61,6 +61,7 @@ Request copy_of(const Request& r) {
   out.ignore_eos = r.ignore_eos;
   out.cache_salt = r.cache_salt;
   out.priority = r.priority;
+  out.match_prefix = r.match_prefix;
   return out;
 }
 
@@ -170,7 +171,8 @@ class Replay final : public InputRecorder {
     Request request = copy_of(r.request);
     const PlayedAnswer& answer = answers_[r.id];
     if (with_model) {
-      if (request.sampling.n_logprobs > recording_.n_vocab) return fail(Code::corrupt, "n_logprobs is over n_vocab");
+      if (std::max(request.sampling.n_logprobs, request.sampling.n_prompt_logprobs) > recording_.n_vocab)
+        return fail(Code::corrupt, "n_logprobs is over n_vocab");
       request.end = played_end(answer);
     } else {
       play(request, answer, &out_.n_invented);

@@ -16,7 +16,7 @@ std::vector<uint64_t> Books::paths(const Stream& stream) const {
   uint64_t hash = mix64(stream.script->salt);
   for (size_t i = 0; i < tokens.size(); ++i) {
     hash = mix64(hash ^ static_cast<uint64_t>(tokens[i]));
-    if ((i + 1) % static_cast<size_t>(knobs_.block_tokens) == 0) out.push_back(hash);
+    if ((i + 1) % static_cast<size_t>(grain()) == 0) out.push_back(hash);
   }
   return out;
 }
@@ -81,7 +81,8 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   const bool stays = was.running && hit == was.n_computed;
   // Who enters starts behind whole blocks that were found; so does who waited for another to compute them.
   const bool back = was.running && !preempted && hit < was.n_computed;
-  const bool enters = !back && hit >= 0 && hit % knobs_.block_tokens == 0;
+  const bool all_but_one = hit == was.n_tokens - 1;  // whole blocks, and a copy of the rest
+  const bool enters = !back && hit >= 0 && (hit % knobs_.block_tokens == 0 || all_but_one);
   if (!stays && !enters) {
     fail(name + " had " + std::to_string(was.running ? was.n_computed : 0) + " tokens computed, was granted " +
          std::to_string(n_tokens) + " and has " + std::to_string(now->second.n_computed));
@@ -158,12 +159,13 @@ void Books::check_hit(const Stream& stream) {
   if (n_cached == 0) return;
   const int n_prompt = stream.usage.n_prompt;
   if (!knobs_.prefix_cache) fail(stream.name() + " has a prefix hit without a prefix cache");
-  if (n_cached % knobs_.block_tokens != 0 || n_cached >= n_prompt) {
+  if ((n_cached % knobs_.block_tokens != 0 && n_cached != n_prompt - 1) || n_cached >= n_prompt) {
     return fail(stream.name() + " has " + std::to_string(n_cached) + " of " + std::to_string(n_prompt) +
                 " tokens cached");
   }
+  if (n_cached < grain()) return;
   const std::vector<uint64_t> known = paths(stream);
-  if (cached_[known[static_cast<size_t>(n_cached / knobs_.block_tokens) - 1]] < 2) {
+  if (cached_[known[static_cast<size_t>(n_cached / grain()) - 1]] < 2) {
     fail(stream.name() + " found " + std::to_string(n_cached) + " tokens that nobody of its salt brought in");
   }
 }

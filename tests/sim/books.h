@@ -35,7 +35,9 @@ class Books {
   void check_progress() const;
   void check_end(const Stream& stream);
   void check_hit(const Stream& stream);
-  // Hashes of the whole blocks of what this stream makes cached: its prompt, then its answer.
+  // Tokens from one path to the next: one, but whole blocks where contexts are long.
+  int grain() const { return knobs_.n_ctx <= 1024 ? 1 : knobs_.block_tokens; }
+  // Hashes of what this stream makes cached, its prompt and then its answer, up to every grain.
   std::vector<uint64_t> paths(const Stream& stream) const;
 
   const Knobs& knobs_;
