@@ -28,7 +28,7 @@ const Schema kPartSchema({kPart});
 constexpr std::string_view kPlainTemplate =
     "{% for message in messages %}"
     "{% if message['role'] == 'system' %}{{ message['content'] }}\n\n"
-    "{% else %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n{% endif %}"
+    "{% else %}{{ message['role'] | capitalize }}: {{ message['content'] | trim }}\n{% endif %}"
     "{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}";
 

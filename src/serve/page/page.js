@@ -6,6 +6,7 @@ const $ = (id) => document.getElementById(id);
 const kSettings = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed'];
 const kMostChats = 200;
 const kStore = 'quire';
+const kReadableMs = 50;
 
 let state = {chats: [], current: 0, settings: {}, key: '', theme: ''};
 let running = null;  // the AbortController of the answer under way
@@ -277,6 +278,8 @@ async function readEvents(response, each) {
 async function fetchAnswer(c, answer, signal, changed) {
   const sent = performance.now();
   let first = 0, nChunks = 0;
+  // Tokens that come all at once tell nothing by their distance: then the whole time counts.
+  const speedOf = (n, now) => 1000 * n / (now - first > kReadableMs ? now - first : now - sent);
   const response = await fetch('v1/chat/completions',
     {method: 'POST', headers: headers(), body: JSON.stringify(requestBody(c)), signal});
   if (!response.ok) {
@@ -290,12 +293,12 @@ async function fetchAnswer(c, answer, signal, changed) {
       first = now;
       answer.meta.first_ms = now - sent;
     } else if (text) {
-      answer.meta.speed = ++nChunks / ((now - first) / 1000);
+      answer.meta.speed = speedOf(++nChunks, now);
     }
     answer.content += text;
     if (chunk.usage) {
       const n = chunk.usage.completion_tokens;
-      if (n > 1) answer.meta.speed = (n - 1) / ((now - first) / 1000);
+      if (n > 1) answer.meta.speed = speedOf(n - 1, now);
       answer.meta.prompt = chunk.usage.prompt_tokens;
       answer.meta.cached = chunk.usage.prompt_tokens_details?.cached_tokens ?? 0;
     }
