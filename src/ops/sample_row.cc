@@ -50,21 +50,27 @@ class Row {
     const auto from = x_.begin() + (block - scratch_.block_max.begin()) * kSampleBlock;
     return static_cast<Token>(std::find(from, x_.end(), max) - x_.begin());
   }
-  // In place; scratch.originals remembers what was there.
-  void edit(std::span<const Edit> edits) {
+  // In place; scratch.originals remembers what was there. False when a logit is no number any more.
+  bool edit(std::span<const Edit> edits) {
     scratch_.originals.clear();
+    bool numbers = true;
     for (const Edit& edit : edits) {
       float& x = x_[static_cast<size_t>(edit.id)];
       scratch_.originals.push_back(x);
       x = (x > 0.0F ? x / edit.mul : x * edit.mul) + edit.add;
+      numbers = numbers && !std::isnan(x);
     }
     // A block that a value left or entered is looked at again; many of them, and the whole row is.
-    if (edits.size() > scratch_.block_max.size()) return static_cast<void>(scan());
+    if (edits.size() > scratch_.block_max.size()) {
+      scan();
+      return numbers;
+    }
     for (const Edit& edit : edits) {
       const int64_t begin = edit.id - edit.id % kSampleBlock;
       const int64_t n = std::min(kSampleBlock, static_cast<int64_t>(x_.size()) - begin);
       kernels_.block_max(&scratch_.block_max[static_cast<size_t>(begin / kSampleBlock)], x_.data() + begin, n);
     }
+    return numbers;
   }
   void undo(std::span<const Edit> edits) {
     for (size_t i = edits.size(); i-- > 0;) x_[static_cast<size_t>(edits[i].id)] = scratch_.originals[i];
@@ -140,7 +146,7 @@ void sample_row(std::span<float> logits,
     return;
   }
   const std::span<const Edit> sparse = params.edits != nullptr ? params.edits->sparse : std::span<const Edit>();
-  if (!sparse.empty()) row.edit(sparse);
+  if (!sparse.empty() && !row.edit(sparse)) return row.undo(sparse);
   const bool masked = params.edits != nullptr && !params.edits->bitmask.empty();
   out.token = pick(masked ? row.masked(params.edits->bitmask) : row, params, kernels, scratch, out);
   if (!sparse.empty()) row.undo(sparse);
