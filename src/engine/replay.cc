@@ -1,6 +1,7 @@
 #include "engine/replay.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -282,7 +283,7 @@ Result<ReplayOutcome> replay_under(const Recording& recording,
 int64_t at_rank(const std::vector<int64_t>& rising, double q) {
   if (rising.empty()) return 0;
   const auto last = static_cast<double>(rising.size() - 1);
-  return rising[static_cast<size_t>(q * last + 0.5)];
+  return rising[static_cast<size_t>(std::lround(q * last))];
 }
 
 }  // namespace quire
