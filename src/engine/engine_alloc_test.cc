@@ -20,14 +20,15 @@ void* counted(std::size_t bytes, std::size_t align) {
 }
 }  // namespace
 
-void* operator new(std::size_t bytes) { return counted(bytes, 1); }
-void* operator new(std::size_t bytes, std::align_val_t align) {
+// Not inlined: g++ would see one half of a pair and warn that the other does not match.
+[[gnu::noinline]] void* operator new(std::size_t bytes) { return counted(bytes, 1); }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align) {
   return counted(bytes, static_cast<std::size_t>(align));
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace quire {
 namespace {
