@@ -58,9 +58,9 @@ struct World {
   std::vector<const Endpoint*> endpoints;
 };
 
-void check_refusal(const HttpError& error) {
+void check_refusal(const Endpoint& endpoint, const HttpError& error) {
   QR_CHECK(error.status >= 400 && error.status < 500, std::to_string(error.status));
-  QR_CHECK(Json::parse(error_body(error)).has_value());
+  QR_CHECK(Json::parse(endpoint.error_text(error)).has_value());
   QR_CHECK(!error.message.empty() && !error.code.empty());
 }
 
@@ -78,22 +78,42 @@ void check_job(const Job& job, const World& w) {
   QR_CHECK(job.echo.empty() || job.echo.size() == job.prompts.size());
 }
 
-// The text of a stream, and that every event of it is JSON.
-std::string heard(const std::string& stream) {
-  std::string text;
-  SseReader reader;
-  reader.feed(stream, [&](SseEvent&& e) {
-    if (e.data == "[DONE]") return;
-    const auto json = Json::parse(e.data);
-    QR_CHECK(json.has_value(), e.data);
-    const Json* choices = json->find("choices");
-    if (choices == nullptr || choices->as_array()->empty()) return;
+// The text that one event of a stream adds, in whichever dialect it is.
+std::string heard_of(const Json& event) {
+  const auto text_at = [](const Json* from, std::initializer_list<const char*> path) -> std::string {
+    for (const char* key : path) from = from != nullptr ? from->find(key) : nullptr;
+    return from != nullptr && from->as_string() != nullptr ? *from->as_string() : "";
+  };
+  if (const Json* choices = event.find("choices")) {
+    if (choices->as_array()->empty()) return "";
     const Json& choice = (*choices->as_array())[0];
-    const Json* delta = choice.find("delta");
-    const Json* part = delta != nullptr ? delta->find("content") : choice.find("text");
-    if (part != nullptr) text += *part->as_string();
-  });
+    return text_at(&choice, {"delta", "content"}) + text_at(&choice, {"text"});
+  }
+  return text_at(&event, {"delta", "text"}) + text_at(&event, {"message", "content"}) + text_at(&event, {"response"});
+}
+
+// The text of a stream, of events or of lines, and that each of them is JSON.
+std::string heard(const std::string& stream, bool events) {
+  std::string text;
+  const auto add = [&](std::string_view data) {
+    if (data == "[DONE]") return;
+    const auto json = Json::parse(data);
+    QR_CHECK(json.has_value(), std::string(data));
+    text += heard_of(*json);
+  };
+  if (events) {
+    SseReader().feed(stream, [&](SseEvent&& e) { add(e.data); });
+    return text;
+  }
+  for (size_t at = 0, end = 0; (end = stream.find('\n', at)) != std::string::npos; at = end + 1)
+    add(std::string_view(stream).substr(at, end - at));
   return text;
+}
+
+bool streams_events(const ReplyWriter& writer) {
+  for (const HttpHeader& h : writer.stream_headers())
+    if (equal_no_case(h.name, "content-type")) return h.value.starts_with("text/event-stream");
+  return false;
 }
 
 void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
@@ -121,7 +141,7 @@ void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
   job.writer->end({}, out);
   ChoiceResult result;
   whole.take(result.whole);
-  QR_CHECK(heard(out) == result.whole.text, "the stream differs from the whole");
+  QR_CHECK(heard(out, streams_events(*job.writer)) == result.whole.text, "the stream differs from the whole");
   QR_CHECK(Json::parse(job.writer->body({&result, 1}, {})).has_value());
 }
 
@@ -136,9 +156,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!body) return 0;
   const Endpoint& endpoint = *w.endpoints[data[0] % w.endpoints.size()];
   const auto args = endpoint.schema->check(*body, w.env.limits, "");
-  if (!args) return check_refusal(args.error()), 0;
+  if (!args) return check_refusal(endpoint, args.error()), 0;
   auto call = endpoint.parse({http, *args}, w.env);
-  if (!call) return check_refusal(call.error()), 0;
+  if (!call) return check_refusal(endpoint, call.error()), 0;
   if (const auto* answer = std::get_if<Answer>(&*call)) {
     QR_CHECK(Json::parse(answer->body).has_value());
     return 0;

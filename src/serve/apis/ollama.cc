@@ -265,7 +265,8 @@ ApiResult<Call> show(const ApiRequest& request, const ServeEnv& env) {
   if (!request.args.has("model")) return refuse(missing_field("model"));
   QR_TRY(const std::string warning, check_name(request.args.text("model"), env));
   if (!warning.empty())
-    return refuse(HttpError{404, "model '" + shown(request.args.text("model")) + "' not found", "", "model", ""});
+    return refuse(HttpError{404, "model '" + shown(request.args.text("model")) + "' not found", "invalid_request_error",
+                            "model", "model_not_found"});
   std::string out = "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":";
   append_json_string(out, env.tokenizer->spec().chat_template);
   out += ',';
