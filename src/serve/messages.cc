@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "text/chat_prompt.h"
+#include "text/stop_strings.h"
 
 namespace quire {
 namespace {
@@ -86,7 +87,13 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
 }  // namespace
 
 std::string_view plain_template() { return kPlainTemplate; }
-std::string_view plain_template_stop() { return "\nUser:"; }
+
+std::string_view add_plain_stop(const ServeEnv& env, Generation& generation) {
+  constexpr std::string_view kStop = "\nUser:";
+  if (!env.plain_chat || generation.stops.size() >= StopStrings::kMaxStrings) return {};
+  generation.stops.emplace_back(kStop);
+  return kStop;
+}
 
 ApiResult<Json> read_messages(const Json* messages, const ServeLimits& limits) {
   if (messages == nullptr) return refuse(missing_field("messages"));

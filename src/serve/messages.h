@@ -26,7 +26,8 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
 
 // Jinja source for models whose file has no template: "User: …", "Assistant: …".
 std::string_view plain_template();
-// Ends an answer under the plain template, which has no token for it.
-std::string_view plain_template_stop();
+// An answer under the plain template ends before the user's next line, for which it has no token: adds that stop string
+// where one more fits. Returns it; empty where none was added.
+std::string_view add_plain_stop(const ServeEnv& env, Generation& generation);
 
 }  // namespace quire

@@ -4,7 +4,6 @@
 #include "serve/messages.h"
 #include "serve/openai.h"
 #include "serve/seeds.h"
-#include "text/stop_strings.h"
 
 namespace quire {
 namespace {
@@ -170,11 +169,7 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(check_answer_only(job.generation));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   QR_TRY(job.prompts.emplace_back(), read_prompt(args, env));
-  std::string_view own_stop;
-  if (env.plain_chat && job.generation.stops.size() < StopStrings::kMaxStrings) {
-    own_stop = plain_template_stop();
-    job.generation.stops.emplace_back(own_stop);
-  }
+  const std::string_view own_stop = add_plain_stop(env, job.generation);
   job.stream = args.flag("stream", false);
   job.prompt_field = "messages";
   job.writer = std::make_unique<Writer>(env, own_stop);

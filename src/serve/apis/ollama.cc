@@ -6,7 +6,6 @@
 #include "serve/messages.h"
 #include "serve/openai.h"
 #include "serve/seeds.h"
-#include "text/stop_strings.h"
 
 namespace quire {
 namespace {
@@ -182,8 +181,7 @@ ApiResult<Job> start_job(const Args& args, const ServeEnv& env, bool chat) {
 ApiResult<void> add_chat_prompt(Json::Array messages, const ServeEnv& env, Job& job) {
   QR_TRY(ChatPrompt prompt, render_chat(Json(std::move(messages)), {}, env));
   job.prompts.push_back(std::move(prompt.tokens));
-  if (env.plain_chat && job.generation.stops.size() < StopStrings::kMaxStrings)
-    job.generation.stops.emplace_back(plain_template_stop());
+  add_plain_stop(env, job.generation);
   return {};
 }
 

@@ -3,7 +3,6 @@
 #include "serve/logprobs.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
-#include "text/stop_strings.h"
 
 namespace quire {
 namespace {
@@ -83,8 +82,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Json messages, read_messages(args.find("messages"), env.limits));
   QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), read_chat_options(args), env));
   job.prompts.push_back(std::move(prompt.tokens));
-  if (env.plain_chat && job.generation.stops.size() < StopStrings::kMaxStrings)
-    job.generation.stops.emplace_back(plain_template_stop());
+  add_plain_stop(env, job.generation);
   job.prompt_field = "messages";
   job.writer = std::make_unique<Writer>(env, job, common.include_usage);
   return Call(std::move(job));
