@@ -73,9 +73,23 @@ void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
   load.linear(layer.down, "ffn_down", config_.n_embd, config_.n_ff);
 }
 
+void Decoder::load_layer(WeightLoader& load, DecoderLayer& layer) const {
+  load_norms(load, layer);
+  load_attention(load, layer);
+  load_feed_forward(load, layer);
+}
+
 void Decoder::load_norms(WeightLoader& load, DecoderLayer& layer) const {
   load.vector(layer.attn_norm, "attn_norm.weight", config_.n_embd);
   load.vector(layer.ffn_norm, "ffn_norm.weight", config_.n_embd);
+}
+void Decoder::load_post_norms(WeightLoader& load, DecoderLayer& layer) const {
+  load.vector(layer.post_attn_norm, "post_attention_norm.weight", config_.n_embd);
+  load.vector(layer.post_ffn_norm, "post_ffw_norm.weight", config_.n_embd);
+}
+void Decoder::load_head_norms(WeightLoader& load, DecoderLayer& layer) const {
+  load.vector(layer.q_norm, "attn_q_norm.weight", config_.head_dim);
+  load.vector(layer.k_norm, "attn_k_norm.weight", config_.head_dim);
 }
 
 int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
@@ -134,9 +148,14 @@ Tensor Decoder::feed_forward(const DecoderLayer& layer, Tensor normed, const Pas
 
 void Decoder::run_layer(const DecoderLayer& layer, Tensor x, Tensor normed, Tensor turn, const Pass& pass) const {
   Ops& ops = *pass.ops;
-  ops.rms_norm(normed, x, layer.attn_norm, config_.norm_eps);
-  ops.add_rms_norm(normed, x, attention(layer, normed, turn, pass), layer.ffn_norm, config_.norm_eps);
-  ops.add(x, feed_forward(layer, normed, pass));
+  const float eps = config_.norm_eps;
+  const auto after = [&](Tensor delta, Tensor norm) {  // [n, n_embd], normed where the layer has a norm there
+    if (!norm.empty()) ops.rms_norm(delta, delta, norm, eps);
+    return delta;
+  };
+  ops.rms_norm(normed, x, layer.attn_norm, eps);
+  ops.add_rms_norm(normed, x, after(attention(layer, normed, turn, pass), layer.post_attn_norm), layer.ffn_norm, eps);
+  ops.add(x, after(feed_forward(layer, normed, pass), layer.post_ffn_norm));
 }
 
 Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {

@@ -1,6 +1,6 @@
 // What decoder-only transformers share: the ends, the rotary table, an attention and a gated feed-forward part, memory.
-// An architecture derives from it, says what its layers load, and, where a layer is more than two parts behind a norm
-// each, how one runs. Const after load; used by the engine thread.
+// An architecture derives from it and says what its layers load; a norm that was not loaded is not applied. Const after
+// load; used by the engine thread.
 #pragma once
 #include <memory>
 #include <vector>
@@ -36,15 +36,15 @@ class Decoder : public Model {
  protected:
   // Changes what read_decoder_config() could not know. Errors name the key.
   virtual Status configure(const ModelFile&, const std::string& /* "llama." */, DecoderConfig&) const { return {}; }
-  // Loads one layer's weights; the loader has entered "blk.<l>.".
-  virtual void load_layer(WeightLoader& load, DecoderLayer& layer) const = 0;
-  // x [n, n_embd] += both parts. `turn` is the layer's rotary table, `normed` scratch of x's shape.
-  virtual void run_layer(const DecoderLayer& layer, Tensor x, Tensor normed, Tensor turn, const Pass& pass) const;
+  // Loads one layer's weights; the loader has entered "blk.<l>.". By default the norms in front and both parts.
+  virtual void load_layer(WeightLoader& load, DecoderLayer& layer) const;
 
-  // The common lists: q, k, v and the output; gate, up and down; the two norms in front.
+  // The common lists: q, k, v and the output; gate, up and down; the two norms in front, those behind, those of heads.
   void load_attention(WeightLoader& load, DecoderLayer& layer) const;
   void load_feed_forward(WeightLoader& load, DecoderLayer& layer) const;
   void load_norms(WeightLoader& load, DecoderLayer& layer) const;
+  void load_post_norms(WeightLoader& load, DecoderLayer& layer) const;
+  void load_head_norms(WeightLoader& load, DecoderLayer& layer) const;
   // → [n, n_embd] in the arena
   Tensor attention(const DecoderLayer& layer, Tensor normed, Tensor turn, const Pass& pass) const;
   Tensor feed_forward(const DecoderLayer& layer, Tensor normed, const Pass& pass) const;
@@ -56,6 +56,8 @@ class Decoder : public Model {
  private:
   Status load_ends(WeightLoader& load);
   AttnParams claim(const LoadOptions& options, bool is_local);
+  // x [n, n_embd] += both parts. `turn` is the layer's rotary table, `normed` scratch of x's shape.
+  void run_layer(const DecoderLayer& layer, Tensor x, Tensor normed, Tensor turn, const Pass& pass) const;
 
   DecoderConfig config_;
   std::vector<DecoderLayer> layers_;

@@ -30,23 +30,10 @@ class Gemma3 final : public Decoder {
   }
   void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
     load_norms(load, layer);
-    load.vector(layer.post_attn_norm, "post_attention_norm.weight", config().n_embd);
-    load.vector(layer.post_ffn_norm, "post_ffw_norm.weight", config().n_embd);
-    load.vector(layer.q_norm, "attn_q_norm.weight", config().head_dim);
-    load.vector(layer.k_norm, "attn_k_norm.weight", config().head_dim);
+    load_post_norms(load, layer);
+    load_head_norms(load, layer);
     load_attention(load, layer);
     load_feed_forward(load, layer);
-  }
-  void run_layer(const DecoderLayer& layer, Tensor x, Tensor normed, Tensor turn, const Pass& pass) const override {
-    const float eps = config().norm_eps;
-    Ops& ops = *pass.ops;
-    ops.rms_norm(normed, x, layer.attn_norm, eps);
-    Tensor delta = attention(layer, normed, turn, pass);  // [n, n_embd]
-    ops.rms_norm(delta, delta, layer.post_attn_norm, eps);
-    ops.add_rms_norm(normed, x, delta, layer.ffn_norm, eps);
-    delta = feed_forward(layer, normed, pass);
-    ops.rms_norm(delta, delta, layer.post_ffn_norm, eps);
-    ops.add(x, delta);
   }
 };
 

@@ -13,11 +13,6 @@ class Llama final : public Decoder {
     c.rope_pairs = halves ? RopePairs::halves : RopePairs::interleaved;
     return {};
   }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_attention(load, layer);
-    load_feed_forward(load, layer);
-  }
 };
 
 Status facts(HfFacts& hf) { return hf.require("hidden_act", {"silu"}); }

@@ -5,14 +5,7 @@
 namespace quire {
 namespace {
 
-class Mistral final : public Decoder {
- protected:
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_attention(load, layer);
-    load_feed_forward(load, layer);
-  }
-};
+class Mistral final : public Decoder {};
 
 Status facts(HfFacts& hf) { return hf.require("hidden_act", {"silu"}); }
 

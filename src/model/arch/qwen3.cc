@@ -8,8 +8,7 @@ class Qwen3 final : public Decoder {
  protected:
   void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
     load_norms(load, layer);
-    load.vector(layer.q_norm, "attn_q_norm.weight", config().head_dim);
-    load.vector(layer.k_norm, "attn_k_norm.weight", config().head_dim);
+    load_head_norms(load, layer);
     load_attention(load, layer);
     load_feed_forward(load, layer);
   }
