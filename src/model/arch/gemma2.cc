@@ -17,7 +17,7 @@ class Gemma2 final : public Decoder {
     c.activation = Activation::gelu_tanh;
     c.embed_scale = std::sqrt(static_cast<float>(c.n_embd));
     if (c.n_layers == kLayersOf27B && file.meta.find(prefix + "attention.scale") == nullptr) {
-      c.attn_scale = 1.0F / std::sqrt(static_cast<float>(c.n_embd / c.n_heads));
+      c.attn_scale = 1.0F / std::sqrt(static_cast<float>(c.n_embd) / static_cast<float>(c.n_heads));
     }
     QR_TRY(const double scores, file.meta.get_double_or(prefix + "attn_logit_softcapping", 0.0, 1e6, 50.0));
     QR_TRY(const double logits, file.meta.get_double_or(prefix + "final_logit_softcapping", 0.0, 1e6, 30.0));

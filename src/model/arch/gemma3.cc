@@ -18,7 +18,7 @@ class Gemma3 final : public Decoder {
     c.activation = Activation::gelu_tanh;
     c.embed_scale = std::sqrt(static_cast<float>(c.n_embd));
     if (c.n_layers == kLayersOf27B && meta.find(prefix + "attention.scale") == nullptr) {
-      c.attn_scale = 1.0F / std::sqrt(static_cast<float>(c.n_embd / c.n_heads));
+      c.attn_scale = 1.0F / std::sqrt(static_cast<float>(c.n_embd) / static_cast<float>(c.n_heads));
     }
     QR_TRY(const double scores, meta.get_double_or(prefix + "attn_logit_softcapping", 0.0, 1e6, 0.0));
     QR_TRY(const double logits, meta.get_double_or(prefix + "final_logit_softcapping", 0.0, 1e6, 0.0));
