@@ -24,7 +24,7 @@ class Config:
 # Widths are multiples of 256, so that every matrix can be stored in the 256-wide blocks of Q4_K.
 SHAPES = {
     'test': Config(n_embd=64, n_layers=2, n_heads=4, n_kv_heads=1, head_dim=16, n_ff=128),  # seconds, for trying the tools
-    'draft': Config(n_embd=256, n_layers=2, n_heads=4, n_kv_heads=1, n_ff=512),   # 2.2 M
+    'draft': Config(n_embd=256, n_layers=3, n_heads=4, n_kv_heads=1, n_ff=512),   # 2.7 M
     'small': Config(n_embd=256, n_layers=6, n_heads=8, n_kv_heads=2, n_ff=768),   # 6.6 M
     'medium': Config(n_embd=512, n_layers=6, n_heads=8, n_kv_heads=2, n_ff=1536),  # 20 M
 }

@@ -27,20 +27,22 @@ def orthogonalised(m: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Muon:
-    def __init__(self, parameters: list[nn.Parameter], weight_decay: float, momentum: float = 0.95):
+    """`dtype` of the orthogonalisation's products: bf16 is exact enough, and slow where it is emulated."""
+
+    def __init__(self, parameters: list[nn.Parameter], weight_decay: float, dtype: torch.dtype, momentum: float = 0.95):
         by_shape: dict[torch.Size, list[nn.Parameter]] = {}
         for p in parameters:
             by_shape.setdefault(p.shape, []).append(p)
         self.groups = list(by_shape.values())
         self.momenta = [torch.zeros(len(g), *g[0].shape, device=g[0].device) for g in self.groups]
-        self.weight_decay, self.momentum = weight_decay, momentum
+        self.weight_decay, self.momentum, self.dtype = weight_decay, momentum, dtype
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
         for group, m in zip(self.groups, self.momenta):
             grad = torch.stack([p.grad for p in group])
             m.mul_(self.momentum).add_(grad)
-            update = orthogonalised(grad + self.momentum * m, torch.bfloat16)
+            update = orthogonalised(grad + self.momentum * m, self.dtype)
             scale = 0.2 * max(m.shape[1:]) ** 0.5
             for p, u in zip(group, update):
                 p.mul_(1 - lr * self.weight_decay).add_(u, alpha=-lr * scale)
@@ -59,10 +61,10 @@ ADAM_PART = 0.3  # of the learning rate: the embedding is the output matrix too,
 class Optimizer:
     """Both, with one learning rate and one clip of the gradient's norm."""
 
-    def __init__(self, model: nn.Module, weight_decay: float = 0.05, clip: float = 1.0):
+    def __init__(self, model: nn.Module, dtype: torch.dtype, weight_decay: float = 0.05, clip: float = 1.0):
         named = list(model.named_parameters())
         self.all = [p for _, p in named]
-        self.muon = Muon([p for n, p in named if p.dim() == 2 and 'embed' not in n], weight_decay)
+        self.muon = Muon([p for n, p in named if p.dim() == 2 and 'embed' not in n], weight_decay, dtype)
         self.adam = torch.optim.AdamW([p for n, p in named if p.dim() != 2 or 'embed' in n], betas=(0.9, 0.95), weight_decay=0.0)
         self.clip = clip
 

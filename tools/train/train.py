@@ -44,7 +44,7 @@ class Phase:
 
 
 PHASES = [Phase('short', 0.78, 512), Phase('middle', 0.15, 2048), Phase('long', 0.07, 7800)]
-N_TOKENS = {'test': 200_000, 'draft': 40_000_000, 'small': 40_000_000, 'medium': 400_000_000}
+N_TOKENS = {'test': 200_000, 'draft': 16_000_000, 'small': 40_000_000, 'medium': 400_000_000}
 WARM_UP, FLOOR = 0.02, 0.05  # of the steps; of the learning rate
 HELD_OUT_SAMPLES = 4  # of each task and split, for the curve
 
@@ -62,7 +62,7 @@ class Trainer:
         self.tokenizer = Tokenizer.from_file(args.tokenizer)
         self.model = Model(SHAPES[args.shape]).to(self.device)
         self.loss = torch.compile(self.model.loss, dynamic=True) if args.compile else self.model.loss
-        self.optimizer = Optimizer(self.model)
+        self.optimizer = Optimizer(self.model, torch.float32 if args.precision == 'f32' else torch.bfloat16)
         self.tokens = self.step = self.phase = self.at = 0  # at: micro-batches done in this phase
         self.seconds, self.stopping = 0.0, False
         self.checkpoint, self.log_path = os.path.join(args.out, 'checkpoint.pt'), os.path.join(args.out, 'log.jsonl')
