@@ -1,6 +1,7 @@
 // Hostile and broken clients: every limit over real sockets, with short timeouts. After each case a bystander on the
 // same server must be served as if nothing had happened.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 
 #include <atomic>
@@ -18,6 +19,13 @@ HttpLimits tight() {
   l.body_timeout_ms = 60;
   l.body_bytes_per_s = 10'000;
   l.idle_timeout_ms = 150;
+  l.linger_ms = 100;
+  return l;
+}
+
+// Sizes are what is tested: no clock may answer first on a busy machine.
+HttpLimits small_bodies() {
+  HttpLimits l;
   l.linger_ms = 100;
   l.body_bytes = 1000;
   return l;
@@ -53,7 +61,7 @@ class ServerLimits : public testing::Test {
     expect_error(c, status);
   }
   void expect_error(RawClient& c, int status) {
-    const std::string answer = c.read_to_end(2000);
+    const std::string answer = c.read_to_end();
     EXPECT_FALSE(c.timed_out());
     EXPECT_EQ(answer.substr(0, 13), "HTTP/1.1 " + std::to_string(status) + " ");
     const size_t body = answer.find("\r\n\r\n");
@@ -77,7 +85,7 @@ class ServerLimits : public testing::Test {
 };
 
 TEST_F(ServerLimits, MalformedRequestsAreRefusedWithAnErrorObject) {
-  open(tight());
+  open(small_bodies());
   const std::string post = "POST / HTTP/1.1\r\nHost: h\r\n";
   expect_refusal("\x16\x03\x01\x02\x01\x01", 400);          // TLS on a plain port
   expect_refusal("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505);  // HTTP/2 preface
@@ -97,7 +105,7 @@ TEST_F(ServerLimits, MalformedRequestsAreRefusedWithAnErrorObject) {
 }
 
 TEST_F(ServerLimits, BodyOverTheLimitIsAnsweredWhileItIsStillComing) {
-  open(tight());
+  open(small_bodies());
   std::string chunks = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 300; ++i) chunks += "400\r\n" + std::string(1024, 'x') + "\r\n";
   expect_refusal(chunks, 413);
@@ -107,13 +115,14 @@ TEST_F(ServerLimits, BodyOverTheLimitIsAnsweredWhileItIsStillComing) {
 TEST_F(ServerLimits, SlowHeadTimesOut) {
   open(tight());
   RawClient c(server_->port());
-  const int64_t begin = test_now_ms();
-  for (const char byte : std::string("GET / HT")) {  // one byte every 20 ms does not buy time
-    c.send(std::string(1, byte));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  c.send("GET /");
+  for (int i = 0; i < 500; ++i) {  // ten seconds of one byte every 20 ms: that does not buy time
+    pollfd answered{c.fd(), POLLIN, 0};
+    if (::poll(&answered, 1, 20) == 1) break;
+    c.send("x");
+    ASSERT_LT(i, 499) << "still waiting for the head";
   }
   expect_error(c, 408);
-  EXPECT_LT(test_now_ms() - begin, 1000);
 }
 
 TEST_F(ServerLimits, StalledBodyTimesOut) {
@@ -156,7 +165,7 @@ TEST_F(ServerLimits, CutRequestsReachNobody) {
     else
       c.reset();
     if (c.fd() >= 0) {
-      EXPECT_EQ(c.read_to_end(2000), "");
+      EXPECT_EQ(c.read_to_end(), "");
     }
   }
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));

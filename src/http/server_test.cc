@@ -335,7 +335,7 @@ TEST(Server, ASecondStopCutsTheFirstShort) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   r.server->stop(0);
   stopper.join();
-  EXPECT_LT(test_now_ms() - begin, 5000);
+  EXPECT_LT(test_now_ms() - begin, 30'000);
   EXPECT_EQ(closed.get_future().get(), CloseReason::shutdown);
   EXPECT_TRUE(reply->closed());
   EXPECT_FALSE(reply->send(200, {}, "late"));  // also after the io threads are gone

@@ -22,6 +22,9 @@ namespace quire {
 
 inline int64_t test_now_ms() { return SystemClock().now_ns() / 1'000'000; }
 
+// How long a test waits for what must come: passed only where something is broken, however busy the machine is.
+inline constexpr int kPatienceMs = 30'000;
+
 class RawClient {
  public:
   explicit RawClient(int port, int receive_buffer = 0) {
@@ -60,7 +63,7 @@ class RawClient {
     close();
   }
   // What is there; waits for the first byte. Empty: end, error or timeout.
-  std::string read_some(int timeout_ms = 5000) {
+  std::string read_some(int timeout_ms = kPatienceMs) {
     pollfd p{fd_, POLLIN, 0};
     if (::poll(&p, 1, timeout_ms) != 1) {
       timed_out_ = true;
@@ -72,7 +75,7 @@ class RawClient {
     return out;
   }
   // Until `marker` has come, or the end.
-  std::string read_until(std::string_view marker, int timeout_ms = 5000) {
+  std::string read_until(std::string_view marker, int timeout_ms = kPatienceMs) {
     std::string out;
     while (out.find(marker) == std::string::npos) {
       const std::string part = read_some(timeout_ms);
@@ -81,7 +84,7 @@ class RawClient {
     }
     return out;
   }
-  std::string read_to_end(int timeout_ms = 5000) { return read_until("\xff\xfenever", timeout_ms); }
+  std::string read_to_end(int timeout_ms = kPatienceMs) { return read_until("\xff\xfenever", timeout_ms); }
   bool timed_out() const { return timed_out_; }
 
  private:
@@ -109,7 +112,7 @@ inline int count_fds() {
 
 // Whether `condition` holds within the time.
 template <class F>
-bool eventually(F condition, int timeout_ms = 5000) {
+bool eventually(F condition, int timeout_ms = kPatienceMs) {
   const int64_t end = test_now_ms() + timeout_ms;
   while (!condition()) {
     if (test_now_ms() > end) return false;

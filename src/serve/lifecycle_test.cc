@@ -270,7 +270,7 @@ TEST(Lifecycle, DrainEndsAtItsDeadlineAndSaysSo) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   s.serving->stop(100);  // cuts the first one short
   slow_stop.get();
-  EXPECT_LT(test_now_ms() - start, 5000);
+  EXPECT_LT(test_now_ms() - start, 30'000);
   const auto e = stream.get();
   ASSERT_FALSE(e.list.empty());
   EXPECT_EQ(e.list.back().event, "error");

@@ -197,10 +197,8 @@ class Stopping(unittest.TestCase):
         self.assertTrue(started.wait(30))
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.05)
-        begin = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        self.assertEqual(server.process.wait(10), 0)
-        self.assertLess(time.monotonic() - begin, 8)
+        self.assertEqual(server.process.wait(25), 0)  # the first signal alone would wait for 30 s
         thread.join(10)
         server.stop()
 
