@@ -357,6 +357,31 @@ TEST(Parity, WindowEqualsFirstKeys) {
   }
 }
 
+// Where there are more threads than tiles the keys are cut into spans, which changes no bit: long and short sequences
+// beside each other, windows that begin within a chunk, values whose size is no multiple of 16.
+TEST(Parity, SpansOfKeysMergeToTheSameBits) {
+  const AttendCase cases[] = {
+      {4, 1, 32, 64, {2300}, {1}},
+      {6, 2, 24, 16, {1500, 3, 700}, {2, 1, 8}},
+      {4, 2, 64, 32, {3000}, {8}, 1100, 3.0F, true},
+      {2, 1, 80, 16, {2559, 2560, 2561}, {1, 1, 1}, 700},
+  };
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto one = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+      for (const AttendCase& c : cases) {
+        const std::vector<float> whole = run_attend(**one, c, *codec);
+        for (int threads : {2, 3, 16}) {
+          const auto ops = make_cpu_ops(CpuOptions{.n_threads = threads, .isa = isa, .pin = false});
+          const std::vector<float> cut = run_attend(**ops, c, *codec);
+          ASSERT_EQ(std::memcmp(whole.data(), cut.data(), whole.size() * 4), 0)
+              << codec->name << ' ' << isa << ' ' << threads << " threads, past " << c.past[0];
+        }
+      }
+    }
+  }
+}
+
 // A row's attention is the same alone, in a chunk of any length, and beside other sequences.
 TEST(Parity, AttendRowsAreIndependent) {
   const KvCodec& codec = *find_kv_codec("f16");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/cpu/attention_tasks.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/weight_store.h"
@@ -96,6 +97,7 @@ class CpuOps final : public Ops {
   std::vector<int32_t> quant_sums_, quant_half_sums_;
   std::vector<float> quant_scaled_sums_;
   std::vector<SampleScratch> scratch_;
+  AttentionTasks attention_tasks_;
 };
 
 Result<Linear> CpuOps::load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) {
@@ -312,53 +314,58 @@ void CpuOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const 
   });
 }
 
-// Rows of one sequence that a task takes: enough to share loaded keys, few enough to spread a prompt over threads.
-constexpr int64_t kRowsPerTask = 8;
-
 void CpuOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {
   check_attend(out, q, meta, params);
   QR_CHECK(params.k_codec == params.v_codec, "one codec for K and V until mixed kernels exist");
   const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
   const AttentionKernels& kernels = by_name(isa_.attention, &AttentionKernels::codec, params.k_codec->name);
-  const int64_t n_seqs = meta.blocks.dim(0);
-  const auto* cu_q = meta.cu_q.ptr<int32_t>();
-  int64_t n_tiles = 0;
-  for (int64_t s = 0; s < n_seqs; ++s) n_tiles += (cu_q[s + 1] - cu_q[s] + kRowsPerTask - 1) / kRowsPerTask;
   const int n_group = params.n_heads / params.n_kv_heads;
+  attention_tasks_.cut(meta, params, pool_.n_threads());
 
-  pool_.run(n_tiles * params.n_kv_heads, [&](int64_t task) {
-    const int h = static_cast<int>(task % params.n_kv_heads);
-    int64_t tile = task / params.n_kv_heads;
-    int64_t s = 0;
-    for (;; ++s) {
-      const int64_t tiles = (cu_q[s + 1] - cu_q[s] + kRowsPerTask - 1) / kRowsPerTask;
-      if (tile < tiles) break;
-      tile -= tiles;
-    }
+  const auto task_of = [&](const AttentionTasks::Tile& tile, int h) {
     const HeadOffsets at = head_offsets(params, h, view.block_tokens);
-    AttentionTask mine{.kv = view.base + params.kv_offset * view.block_tokens,
-                       .block_bytes = view.block_bytes,
-                       .block_tokens = view.block_tokens,
-                       .blocks = meta.blocks.row<int32_t>(s),
-                       .k_offset = at.k,
-                       .v_offset = at.v,
-                       .k_row_bytes = params.k_codec->row_bytes(params.k_dim),
-                       .v_row_bytes = params.v_codec->row_bytes(params.v_dim),
-                       .q = q.ptr<float>() + int64_t{h} * n_group * params.k_dim,
-                       .q_stride = q.stride[0],
-                       .out = out.ptr<float>() + int64_t{h} * n_group * params.v_dim,
-                       .out_stride = out.stride[0],
-                       .first_key = meta.first_key.ptr<int32_t>(),
-                       .end_key = meta.end_key.ptr<int32_t>(),
-                       .row_begin = cu_q[s] + tile * kRowsPerTask,
-                       .row_end = std::min<int64_t>(cu_q[s + 1], cu_q[s] + (tile + 1) * kRowsPerTask),
-                       .n_group = n_group,
-                       .k_dim = params.k_dim,
-                       .v_dim = params.v_dim,
-                       .scale = params.scale,
-                       .soft_cap = params.soft_cap,
-                       .window = params.window};
-    kernels.run(mine);
+    return AttentionTask{.kv = view.base + params.kv_offset * view.block_tokens,
+                         .block_bytes = view.block_bytes,
+                         .block_tokens = view.block_tokens,
+                         .blocks = meta.blocks.row<int32_t>(tile.sequence),
+                         .k_offset = at.k,
+                         .v_offset = at.v,
+                         .k_row_bytes = params.k_codec->row_bytes(params.k_dim),
+                         .v_row_bytes = params.v_codec->row_bytes(params.v_dim),
+                         .q = q.ptr<float>() + int64_t{h} * n_group * params.k_dim,
+                         .q_stride = q.stride[0],
+                         .out = out.ptr<float>() + int64_t{h} * n_group * params.v_dim,
+                         .out_stride = out.stride[0],
+                         .first_key = meta.first_key.ptr<int32_t>(),
+                         .end_key = meta.end_key.ptr<int32_t>(),
+                         .row_begin = tile.row_begin,
+                         .row_end = tile.row_end,
+                         .n_group = n_group,
+                         .k_dim = params.k_dim,
+                         .v_dim = params.v_dim,
+                         .scale = params.scale,
+                         .soft_cap = params.soft_cap,
+                         .window = params.window,
+                         .first_chunk = tile.first_chunk,
+                         .end_chunk = tile.end_chunk,
+                         .states = attention_tasks_.states(tile, params, h),
+                         .n_states = tile.end_chunk - tile.first_chunk,
+                         .states_chunk = tile.first_chunk};
+  };
+  const auto spans = attention_tasks_.spans();
+  const auto tiles = attention_tasks_.tiles();
+  const int64_t n_heads = params.n_kv_heads;
+  pool_.run(static_cast<int64_t>(spans.size()) * n_heads, [&](int64_t i) {
+    const AttentionTasks::Span& span = spans[static_cast<size_t>(i / n_heads)];
+    AttentionTask task = task_of(tiles[static_cast<size_t>(span.tile)], static_cast<int>(i % n_heads));
+    task.first_chunk = span.first_chunk;
+    task.end_chunk = span.end_chunk;
+    kernels.run(task);
+  });
+  if (!attention_tasks_.any_cut()) return;
+  pool_.run(static_cast<int64_t>(tiles.size()) * n_heads, [&](int64_t i) {
+    const AttentionTask task = task_of(tiles[static_cast<size_t>(i / n_heads)], static_cast<int>(i % n_heads));
+    if (task.states != nullptr) kernels.join(task);
   });
 }
 

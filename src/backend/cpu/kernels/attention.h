@@ -4,7 +4,9 @@
 // position mod 16. A key that a row may not see is never multiplied: its lane is replaced before exp, and values are
 // summed over the row's own range only. Where v_dim is no multiple of 16 the last lanes hold a neighbour's components
 // and are dropped at the end (the pool ends with room for one such read, see CpuOps::allocate).
-// Reads K and V once per tile: bytes = keys · (k_row_bytes + v_row_bytes). Source: FlashDecoding's split over keys.
+// Reads K and V once per tile: bytes = keys · (k_row_bytes + v_row_bytes).
+// A task may take a span of the chunks only: it leaves each chunk's (m, l, o) in task.states, and join() merges them in
+// position order with the same operations, so the result has the same bits. Source: FlashDecoding's split over keys.
 #pragma once
 #include "backend/cpu/kernels/exp.h"
 #include "backend/cpu/kernels/tables.h"
@@ -13,7 +15,7 @@
 namespace quire {
 namespace {
 
-inline constexpr int kChunk = 256;
+inline constexpr int kChunk = kAttentionChunk;
 inline constexpr int kChunkGroups = kChunk / kKvGroup;
 inline constexpr int kMaxHeadDim = 512;
 
@@ -112,29 +114,46 @@ struct AttentionKernel {
     return acc;
   }
 
-  // Merges (chunk_m, chunk_l, o) of a chunk into the running state. The first chunk is taken as it is.
-  static QR_INLINE void merge(bool is_first, float a, float b, float* to, F o) {
-    V::store(to, is_first ? o : V::fma(V::load(to), V::set1(a), V::mul(o, V::set1(b))));
+  static float exp_one(float x) {
+    float out[16];
+    V::store(out, exp_lanes<V>(V::set1(x)));
+    return out[0];
   }
+
+  // What a chunk's (m, l) and the running ones become together, and what the two sums of values are worth in it. The
+  // first chunk is taken as it is.
+  struct Merge {
+    bool is_first = true;
+    float a = 0.0F, b = 1.0F;
+    Merge() = default;
+    QR_INLINE Merge(float& m, float& l, float chunk_m, float chunk_l) : is_first(l == 0.0F) {
+      if (is_first) {
+        m = chunk_m;
+        l = chunk_l;
+        return;
+      }
+      const float both = chunk_m > m ? chunk_m : m;
+      a = exp_one(m - both);
+      b = exp_one(chunk_m - both);
+      m = both;
+      l = __builtin_fmaf(l, a, chunk_l * b);
+    }
+    QR_INLINE void values(float* to, F o) const {
+      V::store(to, is_first ? o : V::fma(V::load(to), V::set1(a), V::mul(o, V::set1(b))));
+    }
+  };
 
   template <int M>
   static void values(const AttentionTask& task, Tile<M>& tile) {
     int lo = 0;
     int hi = kChunk;
-    float a[M] = {};
-    float b[M] = {};
-    bool is_first[M];
     for (int i = 0; i < M; ++i) {
-      is_first[i] = tile.l[i] == 0.0F;
-      const bool seen = tile.hi[i] > tile.lo[i];
       lo = tile.lo[i] > lo ? tile.lo[i] : lo;
       hi = tile.hi[i] < hi ? tile.hi[i] : hi;
-      if (!seen) continue;
-      const float m = is_first[i] || tile.chunk_m[i] > tile.m[i] ? tile.chunk_m[i] : tile.m[i];
-      a[i] = is_first[i] ? 0.0F : exp_one(tile.m[i] - m);
-      b[i] = is_first[i] ? 1.0F : exp_one(tile.chunk_m[i] - m);
-      tile.m[i] = m;
-      tile.l[i] = is_first[i] ? tile.chunk_l[i] : __builtin_fmaf(tile.l[i], a[i], tile.chunk_l[i] * b[i]);
+    }
+    Merge merge[M];
+    for (int i = 0; i < M; ++i) {
+      if (tile.hi[i] > tile.lo[i]) merge[i] = Merge(tile.m[i], tile.l[i], tile.chunk_m[i], tile.chunk_l[i]);
     }
     const bool common = hi > lo;  // keys that every row of the tile sees
     for (int d = 0; d < task.v_dim; d += 16) {
@@ -149,15 +168,9 @@ struct AttentionKernel {
       for (int i = 0; i < M; ++i) {
         if (tile.hi[i] <= tile.lo[i]) continue;
         if (common) acc[i] = one_row(tile, i, Range{hi, tile.hi[i]}, d, acc[i]);
-        merge(is_first[i], a[i], b[i], tile.o[i] + d, acc[i]);
+        merge[i].values(tile.o[i] + d, acc[i]);
       }
     }
-  }
-
-  static float exp_one(float x) {
-    float out[16];
-    V::store(out, exp_lanes<V>(V::set1(x)));
-    return out[0];
   }
 
   template <int M>
@@ -180,7 +193,11 @@ struct AttentionKernel {
       begin = tile.first[i] < begin ? tile.first[i] : begin;
       end = tile.end[i] > end ? tile.end[i] : end;
     }
-    for (int chunk = begin / kChunk * kChunk; chunk < end; chunk += kChunk) {
+    if (task.states != nullptr) clear_states(task, pair, M);
+    const int first_chunk = begin / kChunk > task.first_chunk ? begin / kChunk : task.first_chunk;
+    const int end_chunk = (end + kChunk - 1) / kChunk < task.end_chunk ? (end + kChunk - 1) / kChunk : task.end_chunk;
+    for (int c = first_chunk; c < end_chunk; ++c) {
+      const int chunk = c * kChunk;
       const int lo = begin > chunk ? begin - chunk : 0;
       const int hi = end - chunk < kChunk ? end - chunk : kChunk;
       locate(task, chunk, lo, hi, tile);
@@ -191,13 +208,62 @@ struct AttentionKernel {
         if (tile.hi[i] > tile.lo[i]) softmax(tile.score[i], tile.lo[i], tile.hi[i], tile.chunk_m[i], tile.chunk_l[i]);
       }
       values(task, tile);
+      if (task.states != nullptr) leave_states(task, pair, c, tile);
     }
+    if (task.states != nullptr) return;
+    for (int i = 0; i < M; ++i) finish(task, tile.out[i], tile.o[i], tile.l[i]);
+  }
+
+  static void finish(const AttentionTask& task, float* out, const float* o, float l) {
+    const F inverse = V::set1(1.0F / l);
+    for (int d = 0; d < task.v_dim; d += 16) {
+      const int n = task.v_dim - d < 16 ? task.v_dim - d : 16;
+      V::store_n(out + d, V::mul(V::load(o + d), inverse), n);
+    }
+  }
+
+  // The state of a chunk: o, v_dim rounded up to 16, then m and l. l is 0 where the row sees no key of the chunk.
+  static float* state_of(const AttentionTask& task, int64_t pair, int chunk) {
+    return task.states + (pair * task.n_states + chunk - task.states_chunk) * attention_state_floats(task.v_dim);
+  }
+
+  template <int M>
+  static void leave_states(const AttentionTask& task, int64_t pair, int chunk, Tile<M>& tile) {
+    const int n = attention_state_floats(task.v_dim);
     for (int i = 0; i < M; ++i) {
-      const F inverse = V::set1(1.0F / tile.l[i]);
-      for (int d = 0; d < task.v_dim; d += 16) {
-        const int n = task.v_dim - d < 16 ? task.v_dim - d : 16;
-        V::store_n(tile.out[i] + d, V::mul(V::load(tile.o[i] + d), inverse), n);
+      if (tile.l[i] == 0.0F) continue;
+      float* state = state_of(task, pair + i, chunk);
+      for (int d = 0; d < n - 16; d += 16) V::store(state + d, V::load(tile.o[i] + d));
+      state[n - 16] = tile.m[i];
+      state[n - 15] = tile.l[i];
+      tile.m[i] = -__builtin_inff();
+      tile.l[i] = 0.0F;
+    }
+  }
+
+  static void clear_states(const AttentionTask& task, int64_t pair, int n_pairs) {
+    const int n = attention_state_floats(task.v_dim);
+    for (int i = 0; i < n_pairs; ++i) {
+      for (int c = task.first_chunk; c < task.end_chunk; ++c) state_of(task, pair + i, c)[n - 15] = 0.0F;
+    }
+  }
+
+  // Merges the states of the task's chunks.
+  static void join(const AttentionTask& task) {
+    const int n = attention_state_floats(task.v_dim);
+    const int64_t n_pairs = (task.row_end - task.row_begin) * task.n_group;
+    float o[kMaxHeadDim];
+    for (int64_t pair = 0; pair < n_pairs; ++pair) {
+      float m = -__builtin_inff();
+      float l = 0.0F;
+      for (int c = task.first_chunk; c < task.end_chunk; ++c) {
+        const float* state = state_of(task, pair, c);
+        if (state[n - 15] == 0.0F) continue;
+        const Merge merge(m, l, state[n - 16], state[n - 15]);
+        for (int d = 0; d < n - 16; d += 16) merge.values(o + d, V::load(state + d));
       }
+      const int64_t row = task.row_begin + pair / task.n_group;
+      finish(task, task.out + row * task.out_stride + pair % task.n_group * task.v_dim, o, l);
     }
   }
 
@@ -219,7 +285,7 @@ struct AttentionKernel {
 
 template <class V, class C>
 constexpr AttentionKernels make_attention_kernels() {
-  return {C::kName, &AttentionKernel<V, C>::run};
+  return {C::kName, &AttentionKernel<V, C>::run, &AttentionKernel<V, C>::join};
 }
 
 }  // namespace

@@ -46,6 +46,12 @@ struct LinearKernels {
 };
 
 // Query rows [row_begin, row_end) of one sequence and one KV head, all query heads that share it.
+inline constexpr int kAttentionChunk = 256;  // keys; part of the numerics
+
+// Floats of a chunk's state: the sums of values in whole vectors, then the maximum and the sum of probabilities.
+constexpr int attention_state_floats(int v_dim) { return (v_dim + 15) / 16 * 16 + 16; }
+
+// Some rows of one sequence at one KV head: all their keys, or those of a span of chunks.
 struct AttentionTask {
   const std::byte* kv = nullptr;  // group base + layer claim: address of block 0's claim
   int64_t block_bytes = 0;
@@ -65,11 +71,18 @@ struct AttentionTask {
   float scale = 1.0F;
   float soft_cap = 0.0F;  // 0: none
   int window = 0;         // 0: none
+  int first_chunk = 0;    // of the keys that `run` takes, or whose states `join` merges
+  int end_chunk = INT32_MAX;
+  // Null: all keys at once, to `out`. Otherwise run leaves there the states of its chunks for join:
+  // [row · head][n_states], the first of them of chunk states_chunk.
+  float* states = nullptr;
+  int n_states = 0, states_chunk = 0;
 };
 
 struct AttentionKernels {
   std::string_view codec;
   void (*run)(const AttentionTask& task);
+  void (*join)(const AttentionTask& task);
 };
 
 struct ElementwiseKernels {

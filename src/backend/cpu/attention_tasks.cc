@@ -1,0 +1,66 @@
+#include "backend/cpu/attention_tasks.h"
+
+#include <algorithm>
+
+#include "backend/cpu/kernels/tables.h"
+
+namespace quire {
+
+namespace {
+
+// Rows of one sequence that a task takes: enough to share loaded keys, few enough to spread a prompt over threads.
+constexpr int64_t kRowsPerTask = 8;
+constexpr int64_t kTasksPerThread = 4;  // enough that a late thread holds up the others by a quarter at most
+constexpr int kMinChunks = 2;           // of a span: below, a task is no longer than its fork
+
+int64_t states_floats(const AttentionTasks::Tile& tile, const AttnParams& params) {
+  const int64_t pairs = (tile.row_end - tile.row_begin) * (params.n_heads / params.n_kv_heads);
+  return pairs * (tile.end_chunk - tile.first_chunk) * attention_state_floats(params.v_dim);
+}
+
+}  // namespace
+
+void AttentionTasks::cut(const AttnMeta& meta, const AttnParams& params, int n_threads) {
+  tiles_.clear();
+  spans_.clear();
+  const auto* cu_q = meta.cu_q.ptr<int32_t>();
+  const auto* first_key = meta.first_key.ptr<int32_t>();
+  const auto* end_key = meta.end_key.ptr<int32_t>();
+  for (int64_t s = 0; s < meta.blocks.dim(0); ++s) {
+    for (int64_t row = cu_q[s]; row < cu_q[s + 1]; row += kRowsPerTask) {
+      const int64_t row_end = std::min<int64_t>(cu_q[s + 1], row + kRowsPerTask);
+      int begin = INT32_MAX;
+      int end = 0;
+      for (int64_t r = row; r < row_end; ++r) {
+        begin = std::min(begin, std::max(first_key[r], params.window > 0 ? end_key[r] - params.window : 0));
+        end = std::max(end, end_key[r]);
+      }
+      const int end_chunk = (end + kAttentionChunk - 1) / kAttentionChunk;
+      tiles_.push_back({s, row, row_end, std::min(begin / kAttentionChunk, end_chunk), end_chunk, -1});
+    }
+  }
+  const int64_t n_tasks = std::max<int64_t>(1, static_cast<int64_t>(tiles_.size()) * params.n_kv_heads);
+  const int64_t pieces = n_threads == 1 ? 1 : (kTasksPerThread * n_threads + n_tasks - 1) / n_tasks;
+  int64_t n_floats = 0;
+  for (size_t t = 0; t < tiles_.size(); ++t) {
+    Tile& tile = tiles_[t];
+    const int n_chunks = tile.end_chunk - tile.first_chunk;
+    const int span = std::max(kMinChunks, static_cast<int>((n_chunks + pieces - 1) / pieces));
+    if (pieces == 1 || n_chunks <= span) {
+      spans_.push_back({static_cast<int64_t>(t), tile.first_chunk, tile.end_chunk});
+      continue;
+    }
+    tile.states = n_floats;
+    n_floats += states_floats(tile, params) * params.n_kv_heads;
+    for (int c = tile.first_chunk; c < tile.end_chunk; c += span) {
+      spans_.push_back({static_cast<int64_t>(t), c, std::min(c + span, tile.end_chunk)});
+    }
+  }
+  states_.resize(static_cast<size_t>(n_floats));
+}
+
+float* AttentionTasks::states(const Tile& tile, const AttnParams& params, int kv_head) {
+  return tile.states < 0 ? nullptr : states_.data() + tile.states + states_floats(tile, params) * kv_head;
+}
+
+}  // namespace quire
