@@ -2,6 +2,7 @@
 import json
 import os
 import subprocess
+import tempfile
 import unittest
 
 from quire_server import ROOT, binary
@@ -56,6 +57,49 @@ class Bench(unittest.TestCase):
                 done = bench(*arguments)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(words, done.stderr)
+
+
+FAKE_PEER = """#!/usr/bin/env python3
+import json, sys
+a = sys.argv[1:]
+of = lambda flag: int(a[a.index(flag) + 1])
+print('some banner')
+print(json.dumps([{'n_prompt': of('-p'), 'n_gen': of('-n'), 'samples_ts': [4.0, 2.0] if '--slow' in a else [9.0]}]))
+"""
+
+
+@unittest.skipUnless(os.path.exists(MODEL), 'no stories260K in QUIRE_SHARED')
+class Peers(unittest.TestCase):
+    def peers(self, *arguments):
+        return subprocess.run([os.path.join(ROOT, 'bench', 'peers'), MODEL, '--quire', binary(), '--threads', '1', '--repeat',
+                               '1', '--prompt', '16', '--generate', '4', *arguments], capture_output=True, text=True,
+                              timeout=300, check=False)
+
+    def test_programs_take_turns_and_one_table_has_their_medians(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fake, samples = os.path.join(folder, 'fake-bench'), os.path.join(folder, 'samples.json')
+            with open(fake, 'w', encoding='utf-8') as f:
+                f.write(FAKE_PEER)
+            os.chmod(fake, 0o755)
+            done = self.peers('--peer', f'fake={fake} --slow', '--rounds', '2', '--json', samples)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            turns = [line.split(', ')[1:] for line in done.stderr.splitlines() if 'prefill 16' in line]
+            self.assertEqual(turns, [['round 1', 'quire'], ['round 1', 'fake'], ['round 2', 'quire'], ['round 2', 'fake']])
+            with open(samples, encoding='utf-8') as f:
+                taken = {(s['program'], s['test']): s['tok_s'] for s in json.load(f)}
+            self.assertEqual(taken['fake', 'decode 1'], [4.0, 2.0, 4.0, 2.0])
+            self.assertEqual(len(taken['quire', 'prefill 16']), 2)
+            row = next(line for line in done.stdout.splitlines() if line.startswith('| decode 1'))
+            self.assertEqual(row.split('|')[4].strip(), '3.0')
+
+    def test_a_peer_that_fails_leaves_a_gap_and_one_that_is_missing_is_named(self):
+        done = self.peers('--peer', 'broken=/bin/false', '--rounds', '1')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('broken did not run: /bin/false', done.stderr)
+        self.assertIn('| - | - |', done.stdout)
+        done = self.peers('--peer', 'x=/no/such/llama-bench')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('"x=/no/such/llama-bench"', done.stderr)
 
 
 if __name__ == '__main__':
