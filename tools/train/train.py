@@ -3,6 +3,7 @@
 
     tools/train/train.py --shape small                    to the end, or until interrupted
     tools/train/train.py --shape small --minutes 150      ... or until the time is up
+    tools/train/train.py --shape small --init F --seed 2  a new run on other text that begins with an earlier one's weights
 
 Run it again with the same --out and it goes on from the last checkpoint: same text, same order, same schedule. The text
 comes in three phases, most of it short, then longer, then up to the whole context, so that few steps pay for long
@@ -68,6 +69,13 @@ class Trainer:
         self.checkpoint, self.log_path = os.path.join(args.out, 'checkpoint.pt'), os.path.join(args.out, 'log.jsonl')
 
     # ---- checkpoints
+    def begin_with(self, path: str) -> None:
+        """The weights of another run's checkpoint; its optimizer and schedule are left behind."""
+        state = torch.load(path, map_location=self.device, weights_only=True)
+        if state['config'] != self.model.c.as_dict():
+            raise SystemExit(f'train: {path} has the shape {state["config"]}, not {self.model.c.as_dict()}')
+        self.model.load_state_dict(state['model'])
+
     def save(self) -> None:
         state = {'shape': self.args.shape, 'config': self.model.c.as_dict(), 'model': self.model.state_dict(),
                  'optimizer': self.optimizer.state_dict(), 'tokens': self.tokens, 'step': self.step, 'phase': self.phase,
@@ -77,6 +85,8 @@ class Trainer:
 
     def resume(self) -> None:
         if not os.path.exists(self.checkpoint):
+            if self.args.init:
+                self.begin_with(self.args.init)
             return
         state = torch.load(self.checkpoint, map_location=self.device, weights_only=True)
         for key, mine in (('shape', self.args.shape), ('seed', self.args.seed), ('n_tokens', self.args.tokens)):
@@ -210,6 +220,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument('--out', help='folder of the checkpoint, the log and the curve (default: build/train/SHAPE)')
     parser.add_argument('--data', help='folder of the generated text (default: data beside --out)')
     parser.add_argument('--tokenizer', help='tokenizer.json (default: beside --out, made when missing)')
+    parser.add_argument('--init', help='checkpoint whose weights a new run begins with')
     parser.add_argument('--tokens', type=lambda t: int(float(t)), help='to train on, all phases together')
     parser.add_argument('--minutes', type=float, default=math.inf, help='stop after this long; run again to go on')
     parser.add_argument('--lr', type=float, default=2e-3)
