@@ -1,5 +1,6 @@
 #include "app/wire.h"
 
+#include "app/bundled.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/clock.h"
@@ -11,7 +12,7 @@
 namespace quire {
 
 void declare_model_options(CommandLine& line, ModelOptions& options) {
-  line.positional("MODEL", options.model, false, "a GGUF file or a Hugging Face folder");
+  line.positional("MODEL", options.model, false, "a GGUF file or a Hugging Face folder; none for the bundled model");
   line.option("--backend", options.backend, "auto, cpu or ref (plain loops, slow)");
   line.option("--isa", options.isa, "cpu kernels: scalar, avx2 or avx512; empty for the widest that runs here");
   line.option("--threads", options.threads, "compute threads, 0 for every usable CPU");
@@ -40,8 +41,6 @@ Result<double> probe_peak(const ModelOptions& options) {
 }
 
 namespace {
-
-constexpr const char* kNoModel = "no model given: name a GGUF file or a Hugging Face folder";
 
 Result<const WeightFormat*> wanted_weights(const ModelOptions& options) {
   if (options.weights.empty()) return nullptr;
@@ -97,8 +96,18 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_of(ModelFile& file) {
 
 }  // namespace
 
+Result<std::string> model_path(const std::string& named) {
+  if (!named.empty()) return named;
+  std::string bundled = bundled_model();
+  if (bundled.empty()) {
+    return fail(Code::not_found, "no model given and none bundled: name a GGUF file or a Hugging Face folder");
+  }
+  log_info("no model given: the bundled " + bundled);
+  return bundled;
+}
+
 Result<LoadedModel> load(const ModelOptions& options) {
-  if (options.model.empty()) return fail(Code::not_found, kNoModel);
+  QR_TRY(const std::string path, model_path(options.model));
   const KvCodec* codec = find_kv_codec(options.kv_type);
   if (codec == nullptr) {
     std::string known;
@@ -107,21 +116,21 @@ Result<LoadedModel> load(const ModelOptions& options) {
   }
   SystemClock clock;
   const int64_t start = clock.now_ns();
-  QR_TRY(ModelFile file, open_model(options.model));
+  QR_TRY(ModelFile file, open_model(path));
   LoadedModel out;
-  out.path = options.model;
+  out.path = path;
   QR_TRY(out.ops, make_ops(options));
   LoadOptions how{codec, codec};
   QR_TRY(how.weights, wanted_weights(options));
   how.n_ctx = options.ctx;
   how.n_threads = n_threads(options);
-  how.on_progress = LoadProgress(options.model);
+  how.on_progress = LoadProgress(path);
   QR_TRY(out.model, load_model(file, *out.ops, how));
   QR_TRY_VOID(file.check_unchanged());  // nothing reads the file from here on
   QR_TRY(out.tokenizer, tokenizer_of(file));
   if (out.tokenizer) {
     if (out.tokenizer->n_vocab() > out.model->info().n_vocab) {
-      return fail(Code::corrupt, options.model + ": the tokenizer has " + std::to_string(out.tokenizer->n_vocab()) +
+      return fail(Code::corrupt, path + ": the tokenizer has " + std::to_string(out.tokenizer->n_vocab()) +
                                      " tokens, the embedding only " + std::to_string(out.model->info().n_vocab));
     }
   }
@@ -129,8 +138,8 @@ Result<LoadedModel> load(const ModelOptions& options) {
   return out;
 }
 
-Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& path) {
-  if (path.empty()) return fail(Code::not_found, kNoModel);
+Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named) {
+  QR_TRY(const std::string path, model_path(named));
   if (has_tokenizer_files(path)) return load_tokenizer(path);
   QR_TRY(ModelFile file, open_model_metadata(path));
   if (!file.has_tokenizer) return fail(Code::not_found, path + ": the file has no tokenizer");

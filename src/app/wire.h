@@ -34,13 +34,15 @@ struct LoadedModel {
   double load_seconds = 0;
 };
 
-// The file must be named: `options.model` empty is Code::not_found (there is no bundled model yet).
+// `options.model`, or else the bundled model's file, said in the log; Code::not_found where there is neither.
+Result<std::string> model_path(const std::string& named);
+// `options.model` empty is the bundled model.
 Result<LoadedModel> load(const ModelOptions& options);
 Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options);
 int n_threads(const ModelOptions& options);
 // Operations per second of int8 multiply-adds, what Q8_0 products are limited by; 0 for the reference backend.
 Result<double> probe_peak(const ModelOptions& options);
-// The tokenizer alone, from anything that holds one.
-Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& path);
+// The tokenizer alone, from anything that holds one, or the bundled model's.
+Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named);
 
 }  // namespace quire

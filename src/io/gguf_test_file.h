@@ -1,4 +1,5 @@
-// For tests: builds GGUF files byte by byte, right or wrong in any field; and finds the shared test data.
+// For tests: builds GGUF files byte by byte, right or wrong in any field; and finds the real model and the shared test
+// data.
 #pragma once
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -122,8 +123,22 @@ inline std::string shared_path(std::string_view relative) {
   return std::filesystem::exists(path) ? path : std::string();
 }
 
+inline const char* const kBundledModelFile = "models/quill-small-q8_0.gguf";
+
+// The trained model that tests run on: QUIRE_TEST_MODEL, else the bundled one (tests run in the project's folder), else
+// a small one of the shared data, else empty: then the test must GTEST_SKIP.
+inline std::string real_model_path() {
+  if (const char* named = std::getenv("QUIRE_TEST_MODEL")) return named;
+  if (std::filesystem::exists(kBundledModelFile)) return kBundledModelFile;
+  return shared_path("data/models/stories260K/stories260K.gguf");
+}
+
 }  // namespace quire
 
 #define QR_SHARED_OR_SKIP(name, relative)                  \
   const std::string name = ::quire::shared_path(relative); \
   if (name.empty()) GTEST_SKIP() << "no shared data: " << (relative)
+
+#define QR_REAL_MODEL_OR_SKIP(name)                    \
+  const std::string name = ::quire::real_model_path(); \
+  if (name.empty()) GTEST_SKIP() << "no bundled model and no shared data"

@@ -11,6 +11,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHARED = os.environ.get('QUIRE_SHARED') or os.path.join(ROOT, '..', 'shared')
 STORIES = os.path.join(SHARED, 'data', 'models', 'stories260K')
+BUNDLED = os.path.join(ROOT, 'models', 'quill-small-q8_0.gguf')
 
 
 def binary():
@@ -18,18 +19,33 @@ def binary():
 
 
 def model():
-    """QUIRE_TEST_MODEL, else the small trained one where the data is, else one of random weights made on the spot."""
-    if os.environ.get('QUIRE_TEST_MODEL'):
-        return os.environ['QUIRE_TEST_MODEL']
-    trained = os.path.join(STORIES, 'stories260K.gguf')
-    if os.path.exists(trained):
-        return trained
+    """The model that tests run on: QUIRE_TEST_MODEL, else the bundled one, else a small trained one where the shared data
+    is, else one of random weights made on the spot."""
+    for path in (os.environ.get('QUIRE_TEST_MODEL'), BUNDLED, os.path.join(STORIES, 'stories260K.gguf')):
+        if path and os.path.exists(path):
+            return os.path.abspath(path)
     path = os.path.join(ROOT, 'build', 'models', 'tiny-random.gguf')
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         subprocess.run([sys.executable, os.path.join(ROOT, 'tools', 'make_model.py'), '--shape', 'tiny', '--seed', '1',
                         '--out', path], check=True)
     return path
+
+
+def prompt():
+    """One that the model answers at some length."""
+    is_quill = os.path.basename(model()).startswith('quill')
+    return '<|user|>Tell me a story about a fox.<|end|><|assistant|>' if is_quill else 'Once upon a time'
+
+
+def expected():
+    """What the model must say in float32 by a float64 reference: cases of expected.json beside it, [] where there is none."""
+    path = os.path.join(os.path.dirname(model()), 'expected.json')
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding='utf-8') as f:
+        variants = json.load(f)['variants']
+    return variants.get(os.path.basename(model()), variants.get('f32') if model().startswith(STORIES) else None) or []
 
 
 class Server:

@@ -1,18 +1,14 @@
 # quire bench's comparisons: what they count does not depend on the machine, so the counts are exact.
 import json
-import os
 import subprocess
 import tempfile
 import unittest
 
-from quire_server import ROOT, binary
-
-SHARED = os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared'))
-MODEL = os.path.join(SHARED, 'data', 'models', 'stories260K', 'stories260K.gguf')
+from quire_server import binary, model
 
 
 def bench(*arguments):
-    return subprocess.run([binary(), 'bench', MODEL, '--threads', '1', *arguments], capture_output=True, text=True,
+    return subprocess.run([binary(), 'bench', model(), '--threads', '1', *arguments], capture_output=True, text=True,
                           timeout=300, check=False)
 
 
@@ -22,7 +18,6 @@ def lines(*arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@unittest.skipUnless(os.path.exists(MODEL), 'no stories260K in QUIRE_SHARED')
 class Bench(unittest.TestCase):
     def test_ten_and_a_hundred_tokens_are_110_token_steps_with_the_cache_and_6050_without(self):
         without, with_cache, ratio = lines('--no-cache', '--prompt', '10', '--generate', '100')

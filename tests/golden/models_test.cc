@@ -1,6 +1,6 @@
 // Real trained models against a float64 reference (expected.json beside them): prompt ids, greedy continuations and
-// logits, on every backend and instruction set, in one pass and in chunks. The data are not part of the repository:
-// QUIRE_SHARED names their folder.
+// logits, on every backend and instruction set, in one pass and in chunks. The bundled model
+// and its expected.json are in models/; the other data are not part of the repository: QUIRE_SHARED names their folder.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,9 +26,15 @@ std::string shared_folder() {
 struct Case {
   std::string model, variant, file;
   std::string kv_type;
-  double tolerance;  // of logits
-  double margin;     // greedy choices closer than this may differ
+  double tolerance;          // of logits
+  double margin;             // greedy choices closer than this may differ
+  std::string weights = {};  // converted to while loading
 };
+
+// Of the model's file and its expected.json.
+std::string folder_of(const Case& c) {
+  return c.model == "bundled" ? "models" : shared_folder() + "/data/models/" + c.model;
+}
 
 std::vector<Token> tokens_of(const Json& list) {
   std::vector<Token> out;
@@ -42,7 +48,7 @@ void check_prompt(const LoadedModel& loaded, const Json& expected, const Case& c
   const std::vector<Token> prompt = tokens_of(*expected.find("prompt_ids"));
   const std::vector<Token> greedy = tokens_of(*expected.find("greedy_ids"));
   std::vector<Token> ids;
-  loaded.tokenizer->encode(*expected.find("prompt")->as_string(), {.add_special = true}, ids);
+  loaded.tokenizer->encode(*expected.find("prompt")->as_string(), {.add_special = true, .parse_special = true}, ids);
   EXPECT_EQ(ids, prompt);
   std::vector<Token> all = prompt;
   all.insert(all.end(), greedy.begin(), greedy.end() - 1);
@@ -83,8 +89,8 @@ class GoldenModel : public testing::TestWithParam<Case> {};
 
 TEST_P(GoldenModel, MatchesTheReference) {
   const Case& c = GetParam();
-  const std::string folder = shared_folder() + "/data/models/" + c.model;
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no test data at " << folder;
+  const std::string folder = folder_of(c);
+  if (!std::filesystem::exists(folder + "/" + c.file)) GTEST_SKIP() << "no " << c.file << " in " << folder;
   std::ifstream in(folder + "/expected.json");
   std::stringstream text;
   text << in.rdbuf();
@@ -95,13 +101,21 @@ TEST_P(GoldenModel, MatchesTheReference) {
   for (const Backend& b : backends) {
     SCOPED_TRACE(b.backend + " " + b.isa);
     const Result<LoadedModel> loaded =
-        load(ModelOptions{folder + "/" + c.file, b.backend, b.isa, b.isa == "scalar" ? 1 : 2, c.kv_type});
+        load(ModelOptions{folder + "/" + c.file, b.backend, b.isa, b.isa == "scalar" ? 1 : 2, c.kv_type, c.weights});
     ASSERT_TRUE(loaded) << loaded.error().message;
     for (const Json& prompt : *expected->find("variants")->find(c.variant)->as_array()) {
       SCOPED_TRACE(*prompt.find("prompt")->as_string());
       check_prompt(*loaded, prompt, c, b.isa == "avx2" ? 7 : 256);
     }
   }
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& each) {
+  std::string name = each.param.file + "_kv_" + each.param.kv_type;
+  if (!each.param.weights.empty()) name += "_as_" + each.param.weights;
+  std::replace_if(
+      name.begin(), name.end(), [](char ch) { return std::isalnum(static_cast<unsigned char>(ch)) == 0; }, '_');
+  return name;
 }
 
 // The f32 path holds 1e-3 with exact keys and values, 0.03 with f16 ones; the others also quantise activations.
@@ -116,13 +130,16 @@ INSTANTIATE_TEST_SUITE_P(Shared,
                                          Case{"babyllama-105", "q8_0", "babyllama-105-q8_0.gguf", "f32", 0.3, 0.3},
                                          Case{"babyllama-105", "q4_0", "babyllama-105-q4_0.gguf", "f32", 0.3, 0.3},
                                          Case{"babyllama-105", "q5_1", "babyllama-105-q5_1.gguf", "f32", 0.3, 0.3}),
-                         [](const testing::TestParamInfo<Case>& each) {
-                           std::string name = each.param.file + "_kv_" + each.param.kv_type;
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](char ch) { return std::isalnum(static_cast<unsigned char>(ch)) == 0; }, '_');
-                           return name;
-                         });
+                         name_of);
+
+// Logits of the bundled model have a spread of about 5. Its Q8_0 kernels also quantise activations.
+constexpr const char* kQuill = "quill-small-q8_0.gguf";
+INSTANTIATE_TEST_SUITE_P(Bundled,
+                         GoldenModel,
+                         testing::Values(Case{"bundled", kQuill, kQuill, "f32", 1e-3, 0.01, "f32"},
+                                         Case{"bundled", kQuill, kQuill, "f16", 0.05, 0.05, "f32"},
+                                         Case{"bundled", kQuill, kQuill, "f16", 0.5, 0.5}),
+                         name_of);
 
 }  // namespace
 }  // namespace quire

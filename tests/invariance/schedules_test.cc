@@ -1,26 +1,27 @@
-// One hash per request over a thousand random schedules of a real trained model: arrivals, preemption, cancellation,
-// several answers to one prompt, chunks, prefix hits, policies, block sizes, threads. QUIRE_SHARED names the folder
-// with the model.
+// One hash per request over many random schedules of a real trained model: arrivals, preemption, cancellation,
+// several answers to one prompt, chunks, prefix hits, policies, block sizes, threads. It is the bundled
+// model, or a smaller one of the shared data.
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cstdlib>
 #include <filesystem>
 
 #include "backend/cpu/cpu_ops.h"
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/policy.h"
+#include "io/gguf_test_file.h"
 #include "io/model_file.h"
 
 namespace quire {
 namespace {
 
 #ifdef QR_DEBUG
-constexpr uint64_t kSchedules = 30;  // sanitizers are slower
+constexpr uint64_t kSchedules = 36;  // sanitizers are slower
 #else
 constexpr uint64_t kSchedules = 1000;
 #endif
+constexpr uintmax_t kSmallBytes = 2 << 20;  // a larger model gets a twelfth of the schedules
 constexpr int kRequests = 14;
 constexpr int kCtx = 96;
 
@@ -71,10 +72,8 @@ struct Totals {
 class Schedules : public testing::Test {
  protected:
   void SetUp() override {
-    const char* named = std::getenv("QUIRE_SHARED");
-    const std::string path =
-        std::string(named != nullptr ? named : "../shared") + "/data/models/stories260K/stories260K.gguf";
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no data/models/stories260K in QUIRE_SHARED";
+    QR_REAL_MODEL_OR_SKIP(path);
+    n_schedules_ = std::filesystem::file_size(path) > kSmallBytes ? kSchedules / 12 : kSchedules;
     auto file = open_model(path);
     ASSERT_TRUE(file) << file.error().message;
     file_ = std::move(*file);
@@ -156,6 +155,7 @@ class Schedules : public testing::Test {
     totals.cancelled += stats.n_cancelled;
   }
 
+  uint64_t n_schedules_ = 0;
   SystemClock clock_;
   ModelFile file_;
   std::vector<Machine> machines_;
@@ -164,12 +164,12 @@ class Schedules : public testing::Test {
 
 TEST_F(Schedules, OneHashPerRequest) {
   Totals totals;
-  for (uint64_t seed = 1; seed <= kSchedules && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= n_schedules_ && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     run(seed, totals);
   }
   if (HasFailure()) return;
-  const auto n = static_cast<int64_t>(kSchedules);
+  const auto n = static_cast<int64_t>(n_schedules_);
   EXPECT_GT(totals.preempted, n / 8) << "the test would prove nothing without preemption";
   EXPECT_GT(totals.cached, 16 * n);
   EXPECT_GT(totals.cancelled, n / 4);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes a trained model as a Hugging Face folder and as GGUF files.
 
+    tools/train/export.py --checkpoint build/train/small/checkpoint.pt --bundle models       what the project ships
     tools/train/export.py --checkpoint build/train/small/checkpoint.pt --out build/train/export --gguf f32 f16 q8_0
     tools/train/export.py … --shard-mib 15 --dtype bf16       the folder in pieces, to be carried one by one
     tools/train/export.py --hf-in FOLDER --out …              from such a folder instead of a checkpoint
+    tools/train/export.py --gguf-in models/quill-small-q8_0.gguf --out … --gguf      the folder, from the file itself
 
 The folder is F32 (or BF16), config, tokenizer and chat template beside it. In GGUF the rows of q and k are turned from
-halves to pairs, which is how its llama rotates. Both are written here, with numpy alone, so that nothing else decides
-what is in them.
+halves to pairs, which is how its llama rotates. Q4_K is `quire quantize`'s, made from F32.
 """
 from __future__ import annotations
 
@@ -15,53 +16,95 @@ import argparse
 import json
 import os
 import struct
+import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass
 
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 from chat import BEGIN, CONTROL, END, PAD, TAGS, template  # noqa: E402
-from make_model import I32, STRING, TYPES, Facts, gguf_string, padding  # noqa: E402
-from config import Config  # noqa: E402
+from config import SHAPES, Config  # noqa: E402
+from make_model import I32, STRING, TYPES, Facts, gguf_string  # noqa: E402
+from tensor_files import GgufReader, Rows, read_safetensors, rows_of, write_gguf, write_safetensors  # noqa: E402
 
-BLOCK = 32
-CONTROL_TOKEN, NORMAL_TOKEN, USER_TOKEN = 3, 1, 4  # GGUF's token types
-MODEL_NAME = 'Quill'
+CONTROL_TOKEN, NORMAL_TOKEN, USER_TOKEN, UNUSED_TOKEN = 3, 1, 4, 5  # GGUF's token types
+MODEL_NAME, LICENCE = 'Quill', 'apache-2.0'
+DESCRIPTION = 'A small assistant of a closed world, trained on generated text; it comes with Quire'
+
+State = dict[str, np.ndarray]  # by Hugging Face's names without "model."
 
 
-def load(path: str) -> tuple[Config, dict[str, np.ndarray]]:
-    import torch  # a folder needs none
+@dataclass
+class Trained:
+    config: Config
+    state: State
+    tokenizer: dict
+
+    @property
+    def shape(self) -> str:
+        return next((name for name, c in SHAPES.items() if c == self.config), 'custom')
+
+    def n_parameters(self) -> int:
+        return sum(x.size for x in self.state.values())
+
+
+def load_checkpoint(path: str) -> tuple[Config, State]:
+    import torch  # folders and GGUF files need none
     state = torch.load(path, map_location='cpu', weights_only=True)
     return Config(**state['config']), {k: v.float().numpy() for k, v in state['model'].items()}
 
 
-def read_safetensors(path: str) -> dict[str, np.ndarray]:
-    """F32 and BF16, as f32."""
-    with open(path, 'rb') as f:
-        data = f.read()
-    n, = struct.unpack_from('<Q', data)
-    header, out = json.loads(data[8:8 + n]), {}
-    header.pop('__metadata__', None)
-    for name, entry in header.items():
-        first, last = (8 + n + at for at in entry['data_offsets'])
-        raw = np.frombuffer(data[first:last], dtype={'F32': '<f4', 'BF16': '<u2'}[entry['dtype']])
-        x = raw if entry['dtype'] == 'F32' else (raw.astype(np.uint32) << 16).view(np.float32)
-        out[name] = x.reshape(entry['shape'])
-    return out
-
-
-def load_hf(folder: str) -> tuple[Config, dict[str, np.ndarray]]:
+def load_hf(folder: str) -> tuple[Config, State]:
     with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
         h = json.load(f)
     c = Config(n_vocab=h['vocab_size'], n_embd=h['hidden_size'], n_layers=h['num_hidden_layers'], n_heads=h['num_attention_heads'],
                n_kv_heads=h['num_key_value_heads'], head_dim=h['head_dim'], n_ff=h['intermediate_size'],
                n_ctx=h['max_position_embeddings'], rope_theta=h['rope_theta'], norm_eps=h['rms_norm_eps'])
-    state: dict[str, np.ndarray] = {}
+    state: State = {}
     for name in sorted(n for n in os.listdir(folder) if n.endswith('.safetensors')):
         state |= read_safetensors(os.path.join(folder, name))
     return c, {k.removeprefix('model.'): v for k, v in state.items()}
+
+
+def load_gguf(path: str) -> tuple[Config, State]:
+    """A file that write_gguf wrote: the values that its blocks stand for, names and rows as in training."""
+    file = GgufReader(path)
+    fact = {k.removeprefix('llama.'): v for k, v in file.facts.items()}
+    # f32 in the file: the shortest decimal is what the configuration says
+    theta, eps = (float(str(np.float32(fact[k]))) for k in ('rope.freq_base', 'attention.layer_norm_rms_epsilon'))
+    c = Config(n_vocab=fact['vocab_size'], n_embd=fact['embedding_length'], n_layers=fact['block_count'],
+               n_heads=fact['attention.head_count'], n_kv_heads=fact['attention.head_count_kv'],
+               head_dim=fact['attention.key_length'], n_ff=fact['feed_forward_length'], n_ctx=fact['context_length'],
+               rope_theta=theta, norm_eps=eps)
+    state = {}
+    for name in state_names(c):
+        x = file.tensors[gguf_name(name)]
+        if name.endswith(('q_proj.weight', 'k_proj.weight')):
+            x = to_halves(x, c.n_heads if 'q_proj' in name else c.n_kv_heads)
+        state[name] = x
+    return c, state
+
+
+def state_names(c: Config) -> list[str]:
+    layers = [f'layers.{i}.{part}.weight' for i in range(c.n_layers) for part in GGUF_NAMES]
+    return ['embed_tokens.weight', *layers, 'norm.weight']
+
+
+def load(args: argparse.Namespace) -> Trained:
+    if args.checkpoint:
+        c, state = load_checkpoint(args.checkpoint)
+        beside = os.path.dirname(os.path.dirname(os.path.abspath(args.checkpoint)))
+    elif args.hf_in:
+        (c, state), beside = load_hf(args.hf_in), args.hf_in
+    else:
+        (c, state), beside = load_gguf(args.gguf_in), os.path.dirname(os.path.abspath(args.gguf_in))
+    with open(args.tokenizer or os.path.join(beside, 'tokenizer.json'), encoding='utf-8') as f:
+        return Trained(c, state, json.load(f))
 
 
 # ---- Hugging Face ------------------------------------------------------------------------------------------------
@@ -83,38 +126,15 @@ def tokenizer_config() -> dict:
             'chat_template': template()}
 
 
-def to_bf16(x: np.ndarray) -> np.ndarray:
-    """Rounded to nearest even, as 16-bit patterns."""
-    bits = x.astype(np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def write_safetensors(path: str, tensors: dict[str, np.ndarray], dtype: str) -> int:
-    header: dict = {'__metadata__': {'format': 'pt'}}
-    blobs, offset = [], 0
-    for name, x in tensors.items():
-        data = (to_bf16(x) if dtype == 'bf16' else x.astype(np.float32)).tobytes()
-        header[name] = {'dtype': dtype.upper(), 'shape': list(x.shape), 'data_offsets': [offset, offset + len(data)]}
-        blobs.append(data)
-        offset += len(data)
-    text = json.dumps(header).encode()
-    text += b' ' * (-len(text) % 8)
-    with open(path, 'wb') as f:
-        f.write(struct.pack('<Q', len(text)) + text)
-        for data in blobs:
-            f.write(data)
-    return offset
-
-
-def shards(tensors: dict[str, np.ndarray], dtype: str, limit: int) -> list[dict[str, np.ndarray]]:
-    out: list[dict[str, np.ndarray]] = [{}]
+def shards(tensors: dict[str, Rows], dtype: str, limit: int) -> list[dict[str, Rows]]:
+    out: list[dict[str, Rows]] = [{}]
     used, width = 0, 2 if dtype == 'bf16' else 4
     for name, x in tensors.items():
-        if out[-1] and used + x.size * width > limit:
+        if out[-1] and used + x.n_values() * width > limit:
             out.append({})
             used = 0
         out[-1][name] = x
-        used += x.size * width
+        used += x.n_values() * width
     return out
 
 
@@ -124,9 +144,14 @@ def write_json(path: str, value: object) -> None:
         f.write('\n')
 
 
-def write_hf(folder: str, c: Config, state: dict[str, np.ndarray], tokenizer: dict, dtype: str, shard_bytes: int) -> None:
+def write_hf(folder: str, config: dict, tensors: dict[str, Rows], tokenizer: dict, shard_bytes: int) -> None:
+    """Tensors by names without "model."; their type is the configuration's."""
     os.makedirs(folder, exist_ok=True)
-    parts = shards({'model.' + k: v for k, v in state.items()}, dtype, shard_bytes)
+    for old in os.listdir(folder):
+        if old.startswith('model') and '.safetensors' in old:  # of other shards
+            os.remove(os.path.join(folder, old))
+    dtype = {'float32': 'f32', 'bfloat16': 'bf16'}[config['torch_dtype']]
+    parts = shards({'model.' + k: v for k, v in tensors.items()}, dtype, shard_bytes)
     if len(parts) == 1:
         write_safetensors(os.path.join(folder, 'model.safetensors'), parts[0], dtype)
     else:
@@ -134,7 +159,7 @@ def write_hf(folder: str, c: Config, state: dict[str, np.ndarray], tokenizer: di
         total = sum(write_safetensors(os.path.join(folder, n), p, dtype) for n, p in zip(names, parts))
         where = {tensor: name for name, part in zip(names, parts) for tensor in part}
         write_json(os.path.join(folder, 'model.safetensors.index.json'), {'metadata': {'total_size': total}, 'weight_map': where})
-    write_json(os.path.join(folder, 'config.json'), hf_config(c, dtype))
+    write_json(os.path.join(folder, 'config.json'), config)
     write_json(os.path.join(folder, 'generation_config.json'), {'bos_token_id': 0, 'eos_token_id': 1, 'pad_token_id': 2})
     write_json(os.path.join(folder, 'tokenizer.json'), tokenizer)
     write_json(os.path.join(folder, 'tokenizer_config.json'), tokenizer_config())
@@ -161,31 +186,38 @@ def to_pairs(x: np.ndarray, n_heads: int) -> np.ndarray:
     return x.reshape(n_heads, 2, -1, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
 
 
-def q8_0(x: np.ndarray) -> bytes:
-    """Blocks of 32: a half scale = largest / 127, then whole numbers, halves rounded away from zero."""
-    blocks = x.astype(np.float32).reshape(-1, BLOCK)
-    scale = np.abs(blocks).max(axis=1) / np.float32(127)
-    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
-    scaled = blocks * inverse[:, None]
-    out = np.zeros(len(blocks), dtype=[('d', '<f2'), ('q', 'i1', BLOCK)])
-    out['d'], out['q'] = scale.astype(np.float16), np.trunc(scaled + np.copysign(np.float32(0.5), scaled))
-    return out.tobytes()
+def to_halves(x: np.ndarray, n_heads: int) -> np.ndarray:
+    """The inverse of to_pairs."""
+    return x.reshape(n_heads, -1, 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
 
 
-def tensor_bytes(x: np.ndarray, kind: str) -> tuple[str, bytes]:
-    """Norms stay f32 in every file."""
-    if x.ndim == 1 or kind == 'f32':
-        return 'f32', x.astype('<f4').tobytes()
-    if kind == 'q8_0':
-        return kind, q8_0(x)
-    return kind, (to_bf16(x) if kind == 'bf16' else x.astype('<f2')).tobytes()
+def gguf_tensors(c: Config, state: State) -> dict[str, Rows]:
+    out = {}
+    for name, x in state.items():
+        if name.endswith(('q_proj.weight', 'k_proj.weight')):
+            x = to_pairs(x, c.n_heads if 'q_proj' in name else c.n_kv_heads)
+        out[gguf_name(name)] = rows_of(x)
+    return out
 
 
-def model_facts(c: Config, kind: str, tokenizer: dict, name: str) -> Facts:
-    facts = Facts()
+def size_label(n: int) -> str:
+    return f'{n / 1e6:.1f}M' if n < 1e9 else f'{n / 1e9:.1f}B'
+
+
+def about_facts(facts: Facts, name: str, n_parameters: int) -> None:
     facts.text('general.architecture', 'llama')
     facts.text('general.type', 'model')
     facts.text('general.name', name)
+    facts.text('general.basename', MODEL_NAME.lower())
+    facts.text('general.size_label', size_label(n_parameters))
+    facts.text('general.description', DESCRIPTION)
+    facts.text('general.license', LICENCE)
+
+
+def model_facts(c: Config, kind: str, tokenizer: dict, name: str, n_parameters: int) -> Facts:
+    """Where the tokenizer has fewer tokens than the embedding has rows, the rest is named as unused."""
+    facts = Facts()
+    about_facts(facts, name, n_parameters)
     facts.u32('general.file_type', TYPES[kind][1])
     facts.u32('general.quantization_version', 2)
     for key, value in (('block_count', c.n_layers), ('context_length', c.n_ctx), ('embedding_length', c.n_embd),
@@ -195,12 +227,14 @@ def model_facts(c: Config, kind: str, tokenizer: dict, name: str) -> Facts:
         facts.u32('llama.' + key, value)
     facts.f32('llama.attention.layer_norm_rms_epsilon', c.norm_eps)
     facts.f32('llama.rope.freq_base', c.rope_theta)
-    by_id = sorted(tokenizer['model']['vocab'].items(), key=lambda item: item[1])
-    types = [CONTROL_TOKEN if t in CONTROL else USER_TOKEN if t in TAGS else NORMAL_TOKEN for t, _ in by_id]
+    by_id = [text for text, _ in sorted(tokenizer['model']['vocab'].items(), key=lambda item: item[1])]
+    types = [CONTROL_TOKEN if t in CONTROL else USER_TOKEN if t in TAGS else NORMAL_TOKEN for t in by_id]
+    types += [UNUSED_TOKEN] * (c.n_vocab - len(by_id))
+    by_id += [f'[PAD{i}]' for i in range(len(by_id), c.n_vocab)]
     merges = [m if isinstance(m, str) else ' '.join(m) for m in tokenizer['model']['merges']]
     facts.text('tokenizer.ggml.model', 'gpt2')
     facts.text('tokenizer.ggml.pre', 'llama-bpe')
-    facts.array('tokenizer.ggml.tokens', STRING, len(by_id), b''.join(gguf_string(t) for t, _ in by_id))
+    facts.array('tokenizer.ggml.tokens', STRING, len(by_id), b''.join(map(gguf_string, by_id)))
     facts.array('tokenizer.ggml.token_type', I32, len(types), struct.pack(f'<{len(types)}i', *types))
     facts.array('tokenizer.ggml.merges', STRING, len(merges), b''.join(map(gguf_string, merges)))
     for key, token in (('bos', BEGIN), ('eos', END), ('eot', END), ('padding', PAD)):
@@ -211,20 +245,24 @@ def model_facts(c: Config, kind: str, tokenizer: dict, name: str) -> Facts:
     return facts
 
 
-def write_gguf(path: str, facts: Facts, c: Config, state: dict[str, np.ndarray], kind: str) -> None:
-    entries, blobs, offset = [], [], 0
-    for name, x in state.items():
-        if name.endswith(('q_proj.weight', 'k_proj.weight')):
-            x = to_pairs(x, c.n_heads if 'q_proj' in name else c.n_kv_heads)
-        own, data = tensor_bytes(x, kind)
-        extents = x.shape[::-1]
-        entries.append(gguf_string(gguf_name(name)) + struct.pack(f'<I{len(extents)}QIQ', len(extents), *extents, TYPES[own][0], offset))
-        blobs.append(data + padding(len(data)))
-        offset += len(blobs[-1])
-    header = b'GGUF' + struct.pack('<IQQ', 3, len(entries), facts.count) + b''.join(facts.parts) + b''.join(entries)
-    with open(path + '.tmp', 'wb') as f:
-        f.write(header + padding(len(header)) + b''.join(blobs))
-    os.replace(path + '.tmp', path)
+def write_as(path: str, trained: Trained, kind: str, quire: str) -> None:
+    """One GGUF file, of a type that tensor_files writes or that `quire quantize` makes of F32."""
+    c, name = trained.config, f'{MODEL_NAME} {trained.shape}'
+    if kind in TYPES:
+        facts = model_facts(c, kind, trained.tokenizer, name, trained.n_parameters())
+        write_gguf(path, facts, gguf_tensors(c, trained.state), kind)
+    else:
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path))) as folder:
+            whole = os.path.join(folder, 'f32.gguf')
+            write_as(whole, trained, 'f32', quire)
+            done = subprocess.run([quire, 'quantize', whole, path, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            if done.returncode:
+                raise SystemExit(f'export: {done.stderr.strip()}')
+    print(f'{path}: {os.path.getsize(path)} bytes')
+
+
+def default_quire() -> str:
+    return os.environ.get('QUIRE_BIN') or os.path.join(ROOT, 'build', 'release', 'quire')
 
 
 def main(argv: list[str]) -> None:
@@ -232,22 +270,28 @@ def main(argv: list[str]) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument('--checkpoint')
     source.add_argument('--hf-in', help='a folder that this tool wrote')
-    parser.add_argument('--tokenizer', help='default: tokenizer.json beside the folder of the checkpoint, or in the folder')
-    parser.add_argument('--out', required=True, help='folder: the Hugging Face files in hf/, the GGUF files beside it')
-    parser.add_argument('--name', default='quill')
-    parser.add_argument('--gguf', nargs='*', choices=sorted(TYPES), default=['q8_0'])
+    source.add_argument('--gguf-in', help='a GGUF file that this tool wrote, of f32, f16, bf16 or q8_0')
+    parser.add_argument('--tokenizer', help='default: tokenizer.json beside the folder of the checkpoint, in the folder or beside the file')
+    to = parser.add_mutually_exclusive_group(required=True)
+    to.add_argument('--out', help='folder: the Hugging Face files in hf/, the GGUF files beside it')
+    to.add_argument('--bundle', help='folder: the Q8_0 and Q4_K files and the tokenizer, nothing else')
+    parser.add_argument('--name', help='of the GGUF files (default: quill-SHAPE)')
+    parser.add_argument('--gguf', nargs='*', metavar='TYPE', help='f32, f16, bf16, q8_0 or one that `quire quantize` knows (default: q8_0)')
     parser.add_argument('--dtype', choices=['f32', 'bf16'], default='f32', help='of the Hugging Face folder')
     parser.add_argument('--shard-mib', type=int, default=4096)
+    parser.add_argument('--quire', default=default_quire(), help='the program, for types such as q4_k (default: QUIRE_BIN, build/release/quire)')
     args = parser.parse_args(argv)
-    c, state = load(args.checkpoint) if args.checkpoint else load_hf(args.hf_in)
-    beside = args.hf_in or os.path.dirname(os.path.dirname(os.path.abspath(args.checkpoint)))
-    with open(args.tokenizer or os.path.join(beside, 'tokenizer.json'), encoding='utf-8') as f:
-        tokenizer = json.load(f)
-    write_hf(os.path.join(args.out, 'hf'), c, state, tokenizer, args.dtype, args.shard_mib << 20)
-    for kind in args.gguf:
-        path = os.path.join(args.out, f'{args.name}-{kind}.gguf')
-        write_gguf(path, model_facts(c, kind, tokenizer, MODEL_NAME), c, state, kind)
-        print(f'{path}: {os.path.getsize(path)} bytes')
+    trained = load(args)
+    folder = args.bundle or args.out
+    os.makedirs(folder, exist_ok=True)
+    kinds = ['q8_0', 'q4_k'] if args.bundle else ['q8_0'] if args.gguf is None else args.gguf
+    for kind in kinds:
+        write_as(os.path.join(folder, f'{args.name or "quill-" + trained.shape}-{kind}.gguf'), trained, kind, args.quire)
+    if args.bundle:
+        write_json(os.path.join(folder, 'tokenizer.json'), trained.tokenizer)
+    else:
+        tensors = {name: rows_of(x) for name, x in trained.state.items()}
+        write_hf(os.path.join(folder, 'hf'), hf_config(trained.config, args.dtype), tensors, trained.tokenizer, args.shard_mib << 20)
 
 
 if __name__ == '__main__':

@@ -239,7 +239,7 @@ Status run(const Args& args) {
     }
   }
   QR_TRY(const LoadedModel loaded, load(args.model));
-  std::fprintf(stderr, "%s: %s, loaded in %.2f s\n", args.model.model.c_str(), loaded.ops->describe().c_str(),
+  std::fprintf(stderr, "%s: %s, loaded in %.2f s\n", loaded.path.c_str(), loaded.ops->describe().c_str(),
                loaded.load_seconds);
   if (args.no_cache) return compare_cache(loaded, args.n_prompt, args.n_generate, args.json);
   if (!args.policy.empty()) {

@@ -72,14 +72,14 @@ Json cache_facts(const Json* hyper, const KvCodec& codec, int64_t ctx) {
 }
 
 Status run(const Args& args) {
-  if (args.model.empty()) return fail(Code::not_found, "no model given: name a GGUF file or a Hugging Face folder");
+  QR_TRY(const std::string path, model_path(args.model));
   if (args.ctx < 0) return fail(Code::invalid, "--ctx must be at least 0, got " + std::to_string(args.ctx));
   const KvCodec* codec = find_kv_codec(args.kv_type);
   if (codec == nullptr) return fail(Code::invalid, "--kv-type \"" + args.kv_type + "\" is unknown");
-  QR_TRY(Json description, describe_model(args.model));
-  const bool is_folder = is_hf_folder(args.model);
-  if (is_folder) add_tokenizer(args.model, description);
-  const Json neutral = is_folder ? neutral_hyper(args.model) : Json();
+  QR_TRY(Json description, describe_model(path));
+  const bool is_folder = is_hf_folder(path);
+  if (is_folder) add_tokenizer(path, description);
+  const Json neutral = is_folder ? neutral_hyper(path) : Json();
   Json cache = cache_facts(is_folder ? &neutral : description.find("hyper"), *codec, args.ctx);
   if (args.json) {
     if (!cache.is_null()) description.set("cache", std::move(cache));
@@ -99,7 +99,8 @@ QR_REGISTER(Command,
             "inspect",
             Command{"print what a model file says", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
-                      line.positional("MODEL", args->model, false, "a GGUF file or a Hugging Face folder");
+                      line.positional("MODEL", args->model, false,
+                                      "a GGUF file or a Hugging Face folder; none for the bundled model");
                       line.option("--ctx", args->ctx,
                                   "tokens to size the cache for, 0 for what the model was trained for");
                       line.option("--kv-type", args->kv_type, "how keys and values would be cached");
