@@ -24,12 +24,12 @@ from dataclasses import dataclass
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 from chat import BEGIN, CONTROL, END, PAD, TAGS, template  # noqa: E402
 from config import SHAPES, Config  # noqa: E402
 from make_model import I32, STRING, TYPES, Facts, gguf_string  # noqa: E402
+from serving import default_quire  # noqa: E402
 from tensor_files import GgufReader, Rows, read_safetensors, rows_of, write_gguf, write_safetensors  # noqa: E402
 
 CONTROL_TOKEN, NORMAL_TOKEN, USER_TOKEN, UNUSED_TOKEN = 3, 1, 4, 5  # GGUF's token types
@@ -95,6 +95,11 @@ def state_names(c: Config) -> list[str]:
     return ['embed_tokens.weight', *layers, 'norm.weight']
 
 
+def read_tokenizer(path: str) -> dict:
+    with open(path, encoding='utf-8') as f:
+        return json.load(f)
+
+
 def load(args: argparse.Namespace) -> Trained:
     if args.checkpoint:
         c, state = load_checkpoint(args.checkpoint)
@@ -103,8 +108,7 @@ def load(args: argparse.Namespace) -> Trained:
         (c, state), beside = load_hf(args.hf_in), args.hf_in
     else:
         (c, state), beside = load_gguf(args.gguf_in), os.path.dirname(os.path.abspath(args.gguf_in))
-    with open(args.tokenizer or os.path.join(beside, 'tokenizer.json'), encoding='utf-8') as f:
-        return Trained(c, state, json.load(f))
+    return Trained(c, state, read_tokenizer(args.tokenizer or os.path.join(beside, 'tokenizer.json')))
 
 
 # ---- Hugging Face ------------------------------------------------------------------------------------------------
@@ -259,10 +263,6 @@ def write_as(path: str, trained: Trained, kind: str, quire: str) -> None:
             if done.returncode:
                 raise SystemExit(f'export: {done.stderr.strip()}')
     print(f'{path}: {os.path.getsize(path)} bytes')
-
-
-def default_quire() -> str:
-    return os.environ.get('QUIRE_BIN') or os.path.join(ROOT, 'build', 'release', 'quire')
 
 
 def main(argv: list[str]) -> None:
