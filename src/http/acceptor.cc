@@ -31,6 +31,19 @@ std::string text_of(const sockaddr_storage& address) {
   return text.data();
 }
 
+// Whoever has one IPv6 address has its whole /64.
+Peer peer_of(const sockaddr_storage& address) {
+  Peer peer{text_of(address), {}};
+  peer.group = peer.address;
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  if (address.ss_family != AF_INET6 || IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) || IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr))
+    return peer;
+  sockaddr_storage network = address;
+  std::memset(reinterpret_cast<sockaddr_in6&>(network).sin6_addr.s6_addr + 8, 0, 8);
+  peer.group = text_of(network);
+  return peer;
+}
+
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
 }  // namespace
@@ -72,7 +85,8 @@ Status Acceptor::listen(const std::string& host, int port) {
 }
 
 std::string Acceptor::url() const {
-  return "http://" + (v6_ ? "[" + address_ + "]" : address_) + ":" + std::to_string(port_);
+  const std::string scheme = threads_.front()->shared().tls != nullptr ? "https://" : "http://";
+  return scheme + (v6_ ? "[" + address_ + "]" : address_) + ":" + std::to_string(port_);
 }
 
 void Acceptor::stop() {
@@ -121,7 +135,16 @@ bool Acceptor::accept_one() {
   const auto fewest = std::min_element(threads_.begin(), threads_.end(), [](const auto& a, const auto& b) {
     return a->n_connections() < b->n_connections();
   });
-  (*fewest)->adopt(fd, text_of(address), v6_, over >= 0);
+  Peer peer = peer_of(address);
+  const int n_of_address = shared.per_address.add(peer.group), limit = shared.limits.n_connections_per_address;
+  const bool over_of_address = limit > 0 && n_of_address > limit;
+  if (over_of_address && n_of_address > limit + kMaxRejecting) {
+    shared.per_address.remove(peer.group);
+    ::close(fd);
+    return true;
+  }
+  const Reject reject = over >= 0 ? Reject::all_in_use : over_of_address ? Reject::all_of_address : Reject::none;
+  (*fewest)->adopt(fd, std::move(peer), v6_, reject);
   return true;
 }
 

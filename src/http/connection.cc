@@ -28,10 +28,12 @@ void release(std::string& buffer) {
 
 }  // namespace
 
-Connection::Connection(IoThread& io, tcp::socket socket, std::string peer)
-    : io_(io), socket_(std::move(socket)), peer_(std::move(peer)), parser_(io.shared().limits) {}
+Connection::Connection(IoThread& io, tcp::socket socket, Peer peer)
+    : io_(io), socket_(std::move(socket)), peer_(std::move(peer)), parser_(io.shared().limits) {
+  if (io.shared().tls != nullptr) tls_ = std::make_unique<TlsSession>(*io.shared().tls);
+}
 
-void Connection::start(bool reject) {
+void Connection::start(Reject reject) {
   error_code ec;  // none of these is needed to serve
   socket_.non_blocking(true, ec);
   socket_.set_option(tcp::no_delay(true), ec);
@@ -41,10 +43,15 @@ void Connection::start(bool reject) {
   if (limits().send_buffer_bytes > 0)
     socket_.set_option(asio::socket_base::send_buffer_size(limits().send_buffer_bytes), ec);
   idle_since_ = IoThread::now_ns();
-  if (reject) {
+  if (reject == Reject::all_in_use) {
     const std::string limit = std::to_string(limits().n_connections);
-    refuse({503, "all " + limit + " connections are in use", "server_error", "", "too_many_connections"});
-    return;
+    return refuse(
+        {503, "all " + limit + " connections (n_connections) are in use", "server_error", "", "too_many_connections"});
+  }
+  if (reject == Reject::all_of_address) {
+    const std::string limit = std::to_string(limits().n_connections_per_address);
+    return refuse({429, "all " + limit + " connections of one address (n_connections_per_address) are in use",
+                   "rate_limit_error", "", "too_many_connections"});
   }
   arm_read();
 }
@@ -79,9 +86,22 @@ void Connection::on_readable() {
     close(CloseReason::client_gone);
   } else if (n > 0) {
     io_.shared().metrics->bytes_in.add(n);
-    on_bytes({scratch.data(), n});
+    if (tls_ != nullptr)
+      on_cipher({scratch.data(), n});
+    else
+      on_bytes({scratch.data(), n});
   }
   arm_read();
+}
+
+void Connection::on_cipher(std::string_view bytes) {
+  std::string plain;
+  const TlsSession::State state = tls_->receive(bytes, plain, out_);
+  if (state != TlsSession::State::failed && !plain.empty()) on_bytes(plain);
+  if (state_ != State::closed) flush_out();
+  if (state_ == State::closed || state == TlsSession::State::open) return;
+  if (state == TlsSession::State::closed && state_ != State::lingering) return on_eof();
+  close(CloseReason::client_gone);
 }
 
 void Connection::on_bytes(std::string_view bytes) {
@@ -121,14 +141,14 @@ void Connection::after_feed() {
   if (body_since_ != 0) return;
   body_since_ = body_last_;
   if (parser_.expects_continue() && parser_.body_bytes() == 0) {
-    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    reply_bytes() += "HTTP/1.1 100 Continue\r\n\r\n";
     flush_out();
   }
 }
 
 void Connection::dispatch() {
   HttpRequest request = std::move(parser_.request());
-  request.peer = peer_;
+  request.peer = peer_.address;
   request.arrived_ns = IoThread::now_ns();
   keep_alive_ = parser_.keep_alive() && !io_.shared().draining.load(std::memory_order_relaxed);
   head_request_ = request.method == "HEAD";
@@ -175,7 +195,7 @@ void Connection::append_reply_head(const StreamOutput& output) {
   head.chunked = chunked_;
   head.close = !keep_alive_;
   head.keep_alive_10 = version_ == 10;
-  append_head(out_, head);
+  append_head(reply_bytes(), head);
   io_.shared().metrics->count_response(output.status);
 }
 
@@ -183,14 +203,15 @@ void Connection::append_output(const StreamOutput& output) {
   if (output.head) append_reply_head(output);
   if (no_body_) return;
   if (chunked_)
-    append_chunk(out_, output.body);
+    append_chunk(reply_bytes(), output.body);
   else
-    out_ += output.body;
-  if (output.complete && chunked_) out_ += kLastChunk;
+    reply_bytes() += output.body;
+  if (output.complete && chunked_) reply_bytes() += kLastChunk;
 }
 
 void Connection::flush_out() {
   const int64_t now = IoThread::now_ns();
+  if (tls_ != nullptr) tls_->send(plain_, out_);
   if (!writing_) write_last_ = now;  // nothing was waiting until now
   while (out_at_ < out_.size()) {
     error_code ec;
@@ -212,8 +233,13 @@ void Connection::flush_out() {
     out_at_ = 0;
   }
   if (stream_) note_queued(now);
-  if (!out_.empty()) return;
+  if (!out_.empty() || !plain_.empty()) return;
   if (state_ == State::handling && complete_) return finish_reply();
+  if (state_ == State::lingering && tls_ != nullptr && !said_end_) {
+    said_end_ = true;
+    tls_->close(out_);
+    return flush_out();
+  }
   if (state_ == State::lingering && !sent_fin_) {
     sent_fin_ = true;
     error_code ec;
@@ -222,7 +248,7 @@ void Connection::flush_out() {
 }
 
 void Connection::note_queued(int64_t now_ns) {
-  stream_->set_queued(static_cast<int64_t>(out_.size() - out_at_));
+  stream_->set_queued(static_cast<int64_t>(out_.size() - out_at_ + plain_.size()));
   if (!stream_->full())
     full_since_ = 0;
   else if (full_since_ == 0)
@@ -259,8 +285,8 @@ void Connection::refuse(const HttpError& error) {
   head.date = io_.date();
   head.content_length = static_cast<int64_t>(body.size());
   head.close = true;
-  append_head(out_, head);
-  out_ += body;
+  append_head(reply_bytes(), head);
+  reply_bytes() += body;
   io_.shared().metrics->count_rejected(error.status);
   io_.shared().metrics->count_response(error.status);
   linger();
@@ -286,22 +312,26 @@ void Connection::tick(int64_t now) {
 void Connection::tick_reading(int64_t now) {
   const HttpLimits& l = limits();
   if (!parser_.started()) {
-    if (is_over(idle_since_, l.idle_timeout_ms, now)) close(CloseReason::client_gone);
+    const bool greeted = tls_ == nullptr || tls_->ready();
+    if (is_over(idle_since_, greeted ? l.idle_timeout_ms : l.header_timeout_ms, now)) close(CloseReason::client_gone);
     return;
   }
   if (parser_.state() == RequestParser::State::head) {
     if (!is_over(head_since_, l.header_timeout_ms, now)) return;
     const std::string limit = std::to_string(l.header_timeout_ms);
-    return refuse({408, "the head was not complete after " + limit + " ms", "invalid_request_error", "", "timeout"});
+    return refuse({408, "the head was not complete after " + limit + " ms (header_timeout_ms)", "invalid_request_error",
+                   "", "timeout"});
   }
   if (is_over(body_last_, l.body_timeout_ms, now)) {
     const std::string limit = std::to_string(l.body_timeout_ms);
-    return refuse({408, "no body bytes for " + limit + " ms", "invalid_request_error", "", "timeout"});
+    return refuse(
+        {408, "no body bytes for " + limit + " ms (body_timeout_ms)", "invalid_request_error", "", "timeout"});
   }
   const int64_t beyond_grace_ms = (now - body_since_) / kNsPerMs - l.body_timeout_ms;
   if (beyond_grace_ms > 0 && parser_.body_bytes() < beyond_grace_ms * l.body_bytes_per_s / 1000) {
     const std::string limit = std::to_string(l.body_bytes_per_s);
-    refuse({408, "the body came slower than " + limit + " bytes per second", "invalid_request_error", "", "timeout"});
+    refuse({408, "the body came slower than " + limit + " bytes per second (body_bytes_per_s)", "invalid_request_error",
+            "", "timeout"});
   }
 }
 

@@ -10,18 +10,20 @@
 #include "http/io_thread.h"
 #include "http/request_parser.h"
 #include "http/stream.h"
+#include "http/tls.h"
 
 namespace quire {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(IoThread& io, boost::asio::ip::tcp::socket socket, std::string peer);
+  Connection(IoThread& io, boost::asio::ip::tcp::socket socket, Peer peer);
 
-  void start(bool reject);  // `reject`: 503 and close
-  void sweep();             // REQUIRES a reply under way: sends what it has gathered
+  void start(Reject reject);
+  void sweep();  // REQUIRES a reply under way: sends what it has gathered
   void tick(int64_t now_ns);
   void drain();      // the server is stopping: close when idle, else after the reply
   void shut_down();  // close now
+  const Peer& peer() const { return peer_; }
 
   size_t index = 0;  // in the io thread's list
 
@@ -34,6 +36,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void arm_read();
   void arm_write();
   void on_readable();
+  void on_cipher(std::string_view bytes);
   void on_bytes(std::string_view bytes);
   void on_eof();
   void process(std::string_view bytes);
@@ -44,6 +47,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void flush_out();
   void note_queued(int64_t now_ns);
   void finish_reply();
+  std::string& reply_bytes() { return tls_ != nullptr ? plain_ : out_; }
   void refuse(const HttpError& error);
   void linger();
   void tick_reading(int64_t now_ns);
@@ -55,15 +59,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   IoThread& io_;
   boost::asio::ip::tcp::socket socket_;
-  const std::string peer_;
+  const Peer peer_;
   RequestParser parser_;
   State state_ = State::reading;
   bool reading_ = false, writing_ = false;  // a wait is under way
   bool processing_ = false;                 // inside process(): do not enter it again
-  bool peer_eof_ = false, sent_fin_ = false;
-  std::string in_;  // bytes that came ahead of their turn
-  std::string out_;
+  bool peer_eof_ = false, sent_fin_ = false, said_end_ = false;
+  std::string in_;     // bytes that came ahead of their turn
+  std::string out_;    // for the socket
   size_t out_at_ = 0;  // of out_, already sent
+  std::unique_ptr<TlsSession> tls_;
+  std::string plain_;  // under TLS: for out_, not yet encrypted
 
   // The current reply.
   std::shared_ptr<Stream> stream_;

@@ -58,6 +58,18 @@ void HttpMetrics::count_rejected(int status) {  // off the fast path: the lookup
       .add();
 }
 
+int AddressCounts::add(const std::string& address) {
+  std::lock_guard lock(mu_);
+  return ++counts_[address];
+}
+
+void AddressCounts::remove(const std::string& address) {
+  std::lock_guard lock(mu_);
+  const auto it = counts_.find(address);
+  QR_CHECK(it != counts_.end(), "an address that has no connection");
+  if (--it->second == 0) counts_.erase(it);
+}
+
 IoThread::IoThread(std::shared_ptr<ServerShared> shared, int index)
     : shared_(std::move(shared)),
       index_(index),
@@ -99,7 +111,7 @@ void IoThread::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void IoThread::adopt(int fd, std::string peer, bool v6, bool reject) {
+void IoThread::adopt(int fd, Peer peer, bool v6, Reject reject) {
   // Shared, because a task is copyable and may be dropped: the descriptor then closes with its last copy.
   auto owned = std::shared_ptr<int>(new int(fd), [](int* p) {
     if (*p >= 0) ::close(*p);
@@ -114,6 +126,7 @@ void IoThread::adopt(int fd, std::string peer, bool v6, bool reject) {
     if (stopping_ || ec) {
       n_connections_.fetch_sub(1, std::memory_order_relaxed);
       shared_->n_connections.fetch_sub(1);
+      shared_->per_address.remove(peer.group);
       return;
     }
     *owned = -1;  // the socket has it now
@@ -142,6 +155,7 @@ void IoThread::remove(Connection& connection) {
   connections_.pop_back();
   n_connections_.fetch_sub(1, std::memory_order_relaxed);
   shared_->n_connections.fetch_sub(1);
+  shared_->per_address.remove(connection.peer().group);
   shared_->metrics->connections.add(-1);
 }
 

@@ -5,9 +5,11 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "base/metrics.h"
@@ -17,6 +19,7 @@
 namespace quire {
 
 class Connection;
+class TlsContext;
 
 // The room's metrics, under their names in docs/http.md.
 class HttpMetrics {
@@ -35,6 +38,25 @@ class HttpMetrics {
   Counter* by_reason_[5];
 };
 
+// How many connections each address has. Any thread.
+class AddressCounts {
+ public:
+  int add(const std::string& address);  // how many it has now
+  void remove(const std::string& address);
+
+ private:
+  std::mutex mu_;
+  std::unordered_map<std::string, int> counts_;
+};
+
+struct Peer {
+  std::string address;  // as text
+  std::string group;    // what is counted as one: the address, of IPv6 its /64
+};
+
+// What a new connection is told instead of being served.
+enum class Reject : uint8_t { none, all_in_use, all_of_address };
+
 // What all io threads of one server share.
 struct ServerShared {
   HttpLimits limits;
@@ -42,6 +64,8 @@ struct ServerShared {
   std::unique_ptr<Metrics> own_metrics;  // when the caller gave none
   std::unique_ptr<HttpMetrics> metrics;
   std::atomic<int> n_connections{0};
+  AddressCounts per_address;
+  std::shared_ptr<const TlsContext> tls;  // null: plain HTTP
   std::atomic<bool> draining{false};
 };
 
@@ -53,8 +77,8 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   void start();
   // Any thread. Closes every connection with CloseReason::shutdown, ends the loop and joins.
   void stop();
-  // Any thread: a fresh, non-blocking socket; the thread owns it from here on. `reject`: answer 503 and close.
-  void adopt(int fd, std::string peer, bool v6, bool reject);
+  // Any thread: a fresh, non-blocking socket; the thread owns it from here on. `reject`: say so and close.
+  void adopt(int fd, Peer peer, bool v6, Reject reject);
   // Any thread: idle connections close, others after their reply.
   void drain();
   int n_connections() const { return n_connections_.load(std::memory_order_relaxed); }

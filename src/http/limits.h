@@ -2,7 +2,9 @@
 // names it and its value. Plain values, read-only once the server has started.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace quire {
@@ -23,10 +25,21 @@ struct HttpLimits {
   int idle_timeout_ms = 75'000;           // between requests, and before the first
   int linger_ms = 2'000;                  // after the last answer: time for the client to read it and close
   int n_connections = 8192;               // above: 503 and close
+  int n_connections_per_address = 4096;   // of them, from one IPv4 address or IPv6 /64; above: 429; 0: no limit
   int64_t out_bytes = 1 << 20;            // unsent bytes of one stream; above it is stalled
   int send_buffer_bytes = 256 << 10;      // the kernel's, per connection; 0: the system's own tuning
   int stall_timeout_ms = 10'000;          // stalled this long: closed
   int write_timeout_ms = 60'000;          // unsent bytes below out_bytes and no progress this long: closed
 };
+
+struct HttpLimitRow {
+  std::string_view name;
+  int64_t HttpLimits::* wide;  // one of the two is null
+  int HttpLimits::* narrow;
+  std::string_view what;
+  int64_t value(const HttpLimits& limits) const { return wide != nullptr ? limits.*wide : limits.*narrow; }
+};
+// One row per number above, in their order.
+std::span<const HttpLimitRow> http_limit_rows();
 
 }  // namespace quire

@@ -126,11 +126,11 @@ size_t RequestParser::feed_head(std::string_view bytes) {
     used += n;
     if (state_ != State::head || head_.size() < room) return used;
     if (head_.find("\r\n") == std::string::npos) {
-      refuse_limit(414, "URL bytes", limits_.url_bytes, 0);
+      refuse_limit(414, "URL bytes (url_bytes)", limits_.url_bytes, 0);
       return used;
     }
   }
-  refuse_limit(431, "header bytes", limits_.header_bytes, 0);
+  refuse_limit(431, "header bytes (header_bytes)", limits_.header_bytes, 0);
   return used;
 }
 
@@ -171,7 +171,7 @@ bool RequestParser::check_lines() {
                   "http_version");
   const size_t url_end = line.rfind(' ');
   const auto url_bytes = static_cast<int64_t>(url_end > method_end ? url_end - method_end - 1 : 0);
-  if (url_bytes > limits_.url_bytes) return refuse_limit(414, "URL bytes", limits_.url_bytes, url_bytes);
+  if (url_bytes > limits_.url_bytes) return refuse_limit(414, "URL bytes (url_bytes)", limits_.url_bytes, url_bytes);
 
   int64_t n_fields = -2;  // the request line and the blank line are none
   for (size_t at = head.find("\r\n"); at != std::string_view::npos; at = head.find("\r\n", at + 2)) {
@@ -179,7 +179,7 @@ bool RequestParser::check_lines() {
     if (at + 2 < head.size() && (head[at + 2] == ' ' || head[at + 2] == '\t'))
       return refuse(400, "a header field folded over two lines", "bad_request");
   }
-  if (n_fields > limits_.n_headers) return refuse_limit(431, "header fields", limits_.n_headers, n_fields);
+  if (n_fields > limits_.n_headers) return refuse_limit(431, "header fields (n_headers)", limits_.n_headers, n_fields);
   return true;
 }
 
@@ -243,7 +243,7 @@ bool RequestParser::check_length(const std::string* length, const std::string* c
     if (length->empty() || length->size() > kMaxLengthDigits || !std::all_of(length->begin(), length->end(), is_digit))
       return refuse(400, "content-length is not a number of bytes", "bad_request");
     const int64_t announced = std::stoll(*length);
-    if (announced > body_limit_) return refuse_limit(413, "body bytes", body_limit_, announced);
+    if (announced > body_limit_) return refuse_limit(413, "body bytes (body_bytes)", body_limit_, announced);
     body_left_ = announced;
     request_.body.reserve(std::min(static_cast<size_t>(announced), kFirstReserve));
   }
@@ -264,8 +264,10 @@ size_t RequestParser::feed_body(std::string_view bytes) {
   switch (chunks_.fault()) {
     case ChunkReader::Fault::none: break;
     case ChunkReader::Fault::malformed: refuse(400, "malformed chunk or trailer", "bad_request"); break;
-    case ChunkReader::Fault::body_too_large: refuse_limit(413, "body bytes", body_limit_, 0); break;
-    case ChunkReader::Fault::trailers_too_large: refuse_limit(431, "bytes of trailers", limits_.header_bytes, 0); break;
+    case ChunkReader::Fault::body_too_large: refuse_limit(413, "body bytes (body_bytes)", body_limit_, 0); break;
+    case ChunkReader::Fault::trailers_too_large:
+      refuse_limit(431, "bytes of trailers (header_bytes)", limits_.header_bytes, 0);
+      break;
   }
   if (chunks_.state() == ChunkReader::State::done) state_ = State::done;
   return used;

@@ -202,7 +202,7 @@ TEST(RequestParser, ErrorsNameLimitAndValue) {
   const HttpLimits limits = small_limits();
   RequestParser p(limits);
   feed(p, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n", 100);
-  EXPECT_EQ(p.error().message, "body bytes over the limit of 100: 101");
+  EXPECT_EQ(p.error().message, "body bytes (body_bytes) over the limit of 100: 101");
   EXPECT_EQ(p.error().code, "body_too_large");
 }
 

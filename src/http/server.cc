@@ -10,6 +10,7 @@
 
 #include "http/acceptor.h"
 #include "http/io_thread.h"
+#include "http/tls.h"
 
 namespace quire {
 namespace {
@@ -44,6 +45,11 @@ class ServerImpl final : public Server {
   }
   ~ServerImpl() override { stop(0); }
 
+  Status use_tls(const std::string& certificate, const std::string& key) {
+    if (certificate.empty() && key.empty()) return {};
+    QR_TRY(shared_->tls, TlsContext::load(certificate, key));
+    return {};
+  }
   Status listen(const std::string& host, int port) {
     QR_TRY_VOID(acceptor_->listen(host, port));
     raise_descriptor_limit(shared_->limits.n_connections);
@@ -98,6 +104,7 @@ void ServerImpl::stop(int drain_ms) {
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Handler& handler) {
   auto server = std::make_unique<ServerImpl>(options, handler);
+  QR_TRY_VOID(server->use_tls(options.tls_certificate, options.tls_key));
   QR_TRY_VOID(server->listen(options.host, options.port));
   return server;
 }

@@ -22,6 +22,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1";  // an address or a name
   int port = 0;                    // 0: any free one, see Server::port()
   int n_io_threads = 1;
+  std::string tls_certificate, tls_key;  // PEM files, see http/tls.h; both empty: plain HTTP
   HttpLimits limits;
   Metrics* metrics = nullptr;  // outlives the server; nullptr: not counted
 };
@@ -40,6 +41,9 @@ class Reply {
   using Producer = std::function<void(Reply&)>;
   virtual ~Reply() = default;
 
+  // A field of the answer's head beside those of send() or start_stream(), which come later. REQUIRES that a head
+  // may hold both: a name without controls, a value of a request's field or of ours.
+  virtual void add_header(std::string_view name, std::string_view value) = 0;
   // The whole answer; Content-Length, Date and Connection are added. Wakes the io thread itself, no flush() needed.
   virtual bool send(int status, HttpHeaders headers, std::string body) = 0;
   // Head of a streamed answer: chunked for HTTP/1.1, ended by close for 1.0. Goes out with the next flush().
@@ -85,7 +89,7 @@ class Handler {
 class Server {
  public:
   // Binds, listens and starts the io threads. Fails (Code::io) naming host and port: in use, no permission, no such
-  // host. `handler` outlives the server. SIGPIPE never reaches the process through these sockets.
+  // host; or a file of TLS. `handler` outlives the server. SIGPIPE never reaches the process through these sockets.
   static Result<std::unique_ptr<Server>> start(const ServerOptions&, Handler& handler);
   virtual ~Server() = default;  // stop(0) first if that was not done
 

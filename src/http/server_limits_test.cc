@@ -187,6 +187,24 @@ TEST_F(ServerLimits, ConnectionsOverTheLimitGet503) {
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
 }
 
+TEST_F(ServerLimits, ConnectionsOfOneAddressOverItsLimitGet429) {
+  HttpLimits l = tight();
+  l.idle_timeout_ms = 5000;
+  l.n_connections_per_address = 3;
+  open(l);
+  {
+    ASSERT_TRUE(bystander_->connect());
+    std::vector<RawClient> held;
+    for (int i = 0; i < 2; ++i) held.emplace_back(server_->port());
+    ASSERT_TRUE(eventually([&] { return server_->n_connections() == 3; }));
+    RawClient over(server_->port());
+    expect_error(over, 429);
+  }
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
+  RawClient again(server_->port());
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 2; })) << "places come back";
+}
+
 // The server's accepts run out of descriptors; clients wait in the backlog and are served once some are free.
 TEST_F(ServerLimits, RunningOutOfDescriptorsBacksOffAndRecovers) {
 #ifdef __SANITIZE_ADDRESS__

@@ -32,11 +32,17 @@ void Stream::mark_dirty() {
   if (!dirty_.exchange(true, std::memory_order_acq_rel)) io_->push(shared_from_this());
 }
 
+void Stream::add_header(std::string_view name, std::string_view value) {
+  std::lock_guard lock(mu_);
+  added_.push_back({std::string(name), std::string(value)});
+}
+
 bool Stream::send(int status, HttpHeaders headers, std::string body) {
   {
     std::lock_guard lock(mu_);
     if (phase_ != Phase::open || closed()) return false;
     phase_ = Phase::complete;
+    headers.insert(headers.end(), added_.begin(), added_.end());
     inbox_ = {true, true, status, std::move(headers), std::move(body), true, false};
   }
   mark_dirty();
@@ -51,6 +57,7 @@ bool Stream::start_stream(int status, HttpHeaders headers) {
     phase_ = Phase::streaming;
     inbox_.head = true;
     inbox_.status = status;
+    headers.insert(headers.end(), added_.begin(), added_.end());
     inbox_.headers = std::move(headers);
   }
   mark_dirty();

@@ -32,6 +32,7 @@ class Stream final : public Reply, public std::enable_shared_from_this<Stream> {
   // What the handler gets: when the last copy goes, an incomplete answer is abandoned.
   static ReplyPtr handle_for(const std::shared_ptr<Stream>& stream);
 
+  void add_header(std::string_view name, std::string_view value) override;
   bool send(int status, HttpHeaders headers, std::string body) override;
   bool start_stream(int status, HttpHeaders headers) override;
   bool write(std::string_view bytes) override;
@@ -70,6 +71,7 @@ class Stream final : public Reply, public std::enable_shared_from_this<Stream> {
   mutable std::mutex mu_;  // guards what follows, down to the io thread's
   Phase phase_ = Phase::open;
   bool refused_ = false;  // a write() found no room
+  HttpHeaders added_;     // for the head
   StreamOutput inbox_;
   Producer next_producer_;
   Closed on_close_;

@@ -102,7 +102,7 @@ TEST(Anthropic, SaysWhyItStopped) {
 
 TEST(Anthropic, RefusesInItsOwnShape) {
   AnthropicServer s;
-  s.options.api_key = "secret";
+  s.options.keys = {plain_key("key", "secret", true, false)};
   s.start();
   const auto ask = [&](const std::string& body, const std::string& key = "secret") {
     return s.post(kPath, body, {{"x-api-key", key}});

@@ -14,6 +14,7 @@
 #include "http/message.h"
 #include "serve/generation.h"
 #include "serve/reply_writer.h"
+#include "serve/request_log.h"
 #include "serve/schema.h"
 #include "text/tokenizer.h"
 
@@ -41,6 +42,7 @@ struct ServeEnv {
   int64_t n_ctx = 0;      // prompt and answer together
   int64_t started_s = 0;  // seconds since 1970
   ModelCard card;
+  RequestLog request_log = RequestLog::off;
   std::function<bool()> ready;
   std::function<std::string()> metrics_text;
   std::function<EngineStats()> engine_stats;
@@ -78,7 +80,8 @@ struct Endpoint {
   const Schema* schema = nullptr;  // null: no JSON body is read
   // `true`: runs on the io thread, which it must not hold up. Otherwise on a prep thread.
   bool quick = false;
-  bool open = false;  // answers without a key
+  bool open = false;   // answers without a key
+  bool admin = false;  // the operator's: answers at the admin address only, by default to this machine
   ApiResult<Call> (*parse)(const ApiRequest&, const ServeEnv&) = nullptr;
   std::string (*error_text)(const HttpError&) = &error_body;  // the body of a refusal, in the dialect's form
 };

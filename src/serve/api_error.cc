@@ -20,9 +20,10 @@ HttpError bad_field(std::string_view field, std::string message, std::string_vie
   return {400, quoted(field) + " " + message, "invalid_request_error", std::string(field), std::string(code)};
 }
 
-HttpError over_limit(std::string_view field, std::string_view what, int64_t got, int64_t limit) {
+HttpError over_limit(std::string_view field, std::string_view what, int64_t got, int64_t limit, std::string_view note) {
   return bad_field(field,
-                   "has " + std::to_string(got) + " " + std::string(what) + ": the limit is " + std::to_string(limit),
+                   "has " + std::to_string(got) + " " + std::string(what) + ": the limit is " + std::to_string(limit) +
+                       std::string(note),
                    "limit_exceeded");
 }
 

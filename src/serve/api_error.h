@@ -15,8 +15,9 @@ using ApiResult = tl::expected<T, HttpError>;
 
 // 400: `field` is a path such as "messages[2].content".
 HttpError bad_field(std::string_view field, std::string message, std::string_view code = "invalid_value");
-// 400 "'n' is 1000: the limit is 128 (n_choices)".
-HttpError over_limit(std::string_view field, std::string_view what, int64_t got, int64_t limit);
+// 400 "'stop' has 20 entries: the limit is 16 (n_stops)"; `note` is limit_note's, or empty.
+HttpError over_limit(
+    std::string_view field, std::string_view what, int64_t got, int64_t limit, std::string_view note = {});
 // 400 for a known field that cannot be honoured; `reason` may be empty.
 HttpError unsupported_field(std::string_view field, std::string_view reason);
 HttpError missing_field(std::string_view field);

@@ -1,11 +1,14 @@
 #include "serve/choice.h"
 
+#include "serve/keys.h"
+
 namespace quire {
 
 Choice::Choice(const ChoiceSetup& setup)
     : index(setup.index),
       prompt(setup.prompt),
       reply_(*setup.reply),
+      key_(setup.key),
       notify_every_(setup.notify_every),
       prompt_only_(setup.prompt_only),
       channel_(setup.channel_bytes),
@@ -18,6 +21,7 @@ void Choice::on_token(SeqId id, const TokenEvent& event) {
 }
 
 void Choice::on_finish(SeqId, Finish how, const Usage& usage, const std::string& error) {
+  if (key_ != nullptr) key_->charge_generated(usage.n_generated);
   finish_ = how;
   usage_ = usage;
   error_ = error;

@@ -2,6 +2,7 @@
 // takes them and keeps the choice's text. The two meet in the channel and in one flag.
 #pragma once
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "engine/request.h"
@@ -12,8 +13,11 @@
 
 namespace quire {
 
+class KeyHolder;
+
 struct ChoiceSetup {
-  Reply* reply = nullptr;  // notified when there is something to take; outlives the choice
+  Reply* reply = nullptr;          // notified when there is something to take; outlives the choice
+  std::shared_ptr<KeyHolder> key;  // pays for what is generated; null: nobody
   const Tokenizer* tokenizer = nullptr;
   TextStreamOptions text;
   int64_t channel_bytes = 0;
@@ -67,6 +71,7 @@ class Choice final : public EventSink {
 
  private:
   Reply& reply_;
+  const std::shared_ptr<KeyHolder> key_;
   const int notify_every_;
   const bool prompt_only_;
   TokenChannel channel_;

@@ -40,7 +40,8 @@ ApiResult<void> read_stops(const Json& value, const ServeLimits& limits, std::ve
   } else {
     const auto& list = *value.as_array();
     const auto n = static_cast<int64_t>(list.size());
-    if (n > limits.n_stops) return refuse(over_limit("stop", "entries", n, limits.n_stops));
+    if (n > limits.n_stops)
+      return refuse(over_limit("stop", "entries", n, limits.n_stops, limit_note(&ServeLimits::n_stops)));
     for (size_t i = 0; i < list.size(); ++i) {
       if (list[i].as_string() == nullptr)
         return refuse(bad_field(at_index("stop", static_cast<int64_t>(i)), "must be a string", "invalid_type"));
@@ -50,7 +51,9 @@ ApiResult<void> read_stops(const Json& value, const ServeLimits& limits, std::ve
   for (const std::string& s : out) {
     const auto n = static_cast<int64_t>(s.size());
     if (n == 0) return refuse(bad_field("stop", "holds an empty string"));
-    if (n > limits.stop_bytes) return refuse(over_limit("stop", "bytes in one string", n, limits.stop_bytes));
+    if (n > limits.stop_bytes)
+      return refuse(
+          over_limit("stop", "bytes in one string", n, limits.stop_bytes, limit_note(&ServeLimits::stop_bytes)));
   }
   return {};
 }

@@ -32,4 +32,10 @@ constexpr LimitRow kRows[] = {
 
 std::span<const LimitRow> limit_rows() { return kRows; }
 
+std::string limit_note(int64_t ServeLimits::* limit) {
+  for (const LimitRow& row : kRows)
+    if (row.value == limit) return " (" + std::string(row.name) + ")";
+  return "";
+}
+
 }  // namespace quire

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace quire {
@@ -40,5 +41,7 @@ struct LimitRow {
 };
 // One row per member, in their order.
 std::span<const LimitRow> limit_rows();
+// " (n_stops)", for the end of an error's message; empty for null.
+std::string limit_note(int64_t ServeLimits::* limit);
 
 }  // namespace quire

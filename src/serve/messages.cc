@@ -51,7 +51,8 @@ ApiResult<std::string> read_content(const Json& content, const std::string& path
   if (content.as_string() != nullptr) return *content.as_string();
   const Json::Array& parts = *content.as_array();
   const auto n = static_cast<int64_t>(parts.size());
-  if (n > limits.n_parts) return refuse(over_limit(path, "parts", n, limits.n_parts));
+  if (n > limits.n_parts)
+    return refuse(over_limit(path, "parts", n, limits.n_parts, limit_note(&ServeLimits::n_parts)));
   std::string text;
   for (int64_t i = 0; i < n; ++i) {
     const std::string at = at_index(path, i);

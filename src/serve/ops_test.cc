@@ -110,9 +110,9 @@ TEST(Apis, RegistryEqualsTheFiles) {
   EXPECT_EQ(Registry<Api>::get().names(), files);
 }
 
-// docs/serve.md lists every limit with its default.
+// docs/limits.md lists every limit with its default.
 TEST(Limits, TheDocumentAgrees) {
-  std::ifstream in("docs/serve.md");
+  std::ifstream in("docs/limits.md");
   if (!in) GTEST_SKIP() << "not in the repository root";
   std::ostringstream text;
   text << in.rdbuf();

@@ -14,7 +14,7 @@ const std::string* header_of(const HttpResponse& r, std::string_view name) {
 
 TEST(Page, IsServedWithAPolicyThatAllowsOnlyItself) {
   TestServer s;
-  s.options.api_key = "secret";  // the page itself is open: it asks for the key
+  s.options.keys = {plain_key("key", "secret", true, false)};  // the page itself is open: it asks for the key
   s.start();
   ASSERT_EQ(page_files().size(), 3u);
   const std::pair<const char*, const char*> files[] = {{"/", "text/html; charset=utf-8"},
@@ -35,7 +35,7 @@ TEST(Page, IsServedWithAPolicyThatAllowsOnlyItself) {
 
 TEST(Page, EngineViewCounts) {
   TestServer s;
-  s.options.api_key = "secret";
+  s.options.keys = {plain_key("key", "secret", true, false)};
   s.start();
   EXPECT_EQ(s.get("/engine").status, 401);
   const HttpHeaders key = {{"Authorization", "Bearer secret"}};

@@ -331,7 +331,7 @@ TEST(Refused, OtherModelsWhenStrict) {
 
 TEST(Refused, WithoutTheKey) {
   TestServer s;
-  s.options.api_key = "secret-1";
+  s.options.keys = {plain_key("key", "secret-1", true, false)};
   s.start();
   const auto status = [&](const std::string& path, const HttpHeaders& headers) { return s.get(path, headers).status; };
   EXPECT_EQ(status("/health", {}), 200);

@@ -55,21 +55,42 @@ class ServingImpl final : public Serving {
     env_.models = options.models;
     env_.strict_model = options.strict_model;
     env_.card = options.card;
+    env_.request_log = options.request_log;
     env_.started_s = std::time(nullptr);
   }
   ~ServingImpl() override { stop(0); }
 
   Status start(const ServeOptions& options, Engine& engine, Metrics& metrics) {
     env_.n_ctx = context_tokens(engine);
-    service_ = std::make_unique<Service>(engine, clock_, metrics,
-                                         ServiceOptions{env_, options.api_key, options.n_prep_threads});
+    ServiceOptions service;
+    service.env = env_;
+    service.keys = options.keys;
+    service.machine = options.machine;
+    service.id_seed = options.seed != 0 ? options.seed : system_seed();
+    service.guard = options.guard;
+    service.own_admin_address = options.admin_port >= 0;
+    service.n_prep_threads = options.n_prep_threads;
+    const std::string admin_host = options.admin_host.empty() ? "127.0.0.1" : options.admin_host;
+    service.guard.loopback = is_loopback(options.host);
+    service.admin_guard.hosts = options.guard.hosts;
+    service.admin_guard.loopback = is_loopback(admin_host);
+    service_ = std::make_unique<Service>(engine, clock_, metrics, std::move(service));
     ServerOptions server;
     server.host = options.host;
     server.port = options.port;
     server.n_io_threads = options.n_io_threads;
     server.limits = options.http;
     server.metrics = &metrics;
-    QR_TRY(server_, Server::start(server, *service_));
+    server.tls_certificate = options.tls_certificate;
+    server.tls_key = options.tls_key;
+    QR_TRY(server_, Server::start(server, service_->door()));
+    if (options.admin_port >= 0) {
+      server.host = admin_host;
+      server.port = options.admin_port;
+      server.n_io_threads = 1;
+      server.tls_certificate = server.tls_key = "";
+      QR_TRY(admin_, Server::start(server, service_->admin_door()));
+    }
     signal_.watch(server_.get());
     service_->set_ready();
     return {};
@@ -77,11 +98,13 @@ class ServingImpl final : public Serving {
 
   int port() const override { return server_->port(); }
   std::string url() const override { return server_->url(); }
+  std::string admin_url() const override { return admin_ != nullptr ? admin_->url() : ""; }
 
   void stop(int64_t drain_ms) override {
     if (service_ == nullptr || server_ == nullptr) return;
     service_->drain(drain_ms);
     server_->stop(kLastBytesMs);
+    if (admin_ != nullptr) admin_->stop(0);
     signal_.watch(nullptr);
   }
 
@@ -92,7 +115,7 @@ class ServingImpl final : public Serving {
   ServeEnv env_;
   StepSignal& signal_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<Server> server_;  // destroyed first: its threads call the service
+  std::unique_ptr<Server> server_, admin_;  // destroyed first: their threads call the service
 };
 
 void StepSignal::fire() {

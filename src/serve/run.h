@@ -9,7 +9,10 @@
 #include "engine/engine.h"
 #include "http/limits.h"
 #include "serve/api.h"
+#include "serve/guard.h"
+#include "serve/keys.h"
 #include "serve/limits.h"
+#include "serve/serve_metrics.h"
 #include "text/tokenizer.h"
 
 namespace quire {
@@ -35,10 +38,16 @@ struct ServeOptions {
   int port = 8080;  // 0: any free one
   int n_io_threads = 1;
   int n_prep_threads = 2;
-  std::string api_key;              // empty: none is asked for
-  std::vector<std::string> models;  // the model's name, then its other names; REQUIRES not empty
-  bool strict_model = false;        // other names are a 404
+  std::vector<ApiKey> keys;              // empty: none is asked for
+  std::string admin_host;                // of the operator's endpoints; empty with admin_port -1: those of this machine
+  int admin_port = -1;                   // may ask for them at the server's own address. 0: any free one
+  std::string tls_certificate, tls_key;  // PEM files; empty: plain HTTP. The operator's address is plain
+  GuardOptions guard;                    // `loopback` is filled in
+  std::vector<std::string> models;       // the model's name, then its other names; REQUIRES not empty
+  bool strict_model = false;             // other names are a 404
   ModelCard card;
+  MachineFacts machine;
+  RequestLog request_log = RequestLog::off;
   uint64_t seed = 0;  // of the source of seeds and ids; 0: from the system
   ServeLimits limits;
   HttpLimits http;
@@ -48,7 +57,8 @@ class Serving {
  public:
   virtual ~Serving() = default;  // stop(0) if that was not done
   virtual int port() const = 0;
-  virtual std::string url() const = 0;  // "http://127.0.0.1:8080"
+  virtual std::string url() const = 0;        // "http://127.0.0.1:8080"
+  virtual std::string admin_url() const = 0;  // empty where the operator has no address of their own
   // New requests get 503 with Retry-After; running ones may go on for `drain_ms`, then they are cancelled and told so;
   // then the sockets close and the threads join. Blocks; the engine must run meanwhile. A second call from another
   // thread with less time cuts the first one short.

@@ -60,14 +60,14 @@ ApiResult<void> check_range(const Field& f, const Json& v, const ServeLimits& li
   if (!v.is_number()) {
     const Size size = size_of(v);
     if (static_cast<double>(size.n) > max)
-      return refuse(over_limit(path, size.what, size.n, static_cast<int64_t>(max)));
+      return refuse(over_limit(path, size.what, size.n, static_cast<int64_t>(max), limit_note(f.limit)));
     return {};
   }
   const double got = v.number();
   if (got >= f.min && got <= max) return {};
   const bool low = !(got >= f.min);
-  return refuse(bad_field(
-      path, "is " + value_text(v) + ": the " + (low ? "minimum is " : "maximum is ") + number_text(low ? f.min : max)));
+  return refuse(bad_field(path, "is " + value_text(v) + ": the " + (low ? "minimum is " : "maximum is ") +
+                                    number_text(low ? f.min : max) + (low ? "" : limit_note(f.limit))));
 }
 
 bool is_neutral(const Field& f, const Json& v) {

@@ -48,6 +48,10 @@ ServeMetrics::ServeMetrics(Metrics& m)
       prefill_(
           m.histogram("quire_request_prefill_time_seconds", "From the first step to the first token.", long_times())),
       decode_(m.histogram("quire_request_decode_time_seconds", "From the first token to the last.", long_times())),
+      inference_(
+          m.histogram("quire_request_inference_time_seconds", "From the first step to the last token.", long_times())),
+      per_token_(m.histogram(
+          "quire_request_time_per_output_token_seconds", "Mean time between two tokens of a sequence.", short_times())),
       prompt_tokens_(m.histogram("quire_request_prompt_tokens", "Prompt tokens of a sequence.", token_counts())),
       generation_tokens_(
           m.histogram("quire_request_generation_tokens", "Tokens generated for a sequence.", token_counts())) {
@@ -63,7 +67,7 @@ void ServeMetrics::count_request(std::string_view endpoint, int status) {
       .add();
 }
 
-void ServeMetrics::count_rejected(std::string_view reason) {
+void ServeMetrics::count_rejected(std::string_view reason) const {
   metrics_
       .counter("quire_rejected_total", "Requests refused, by the code of the error.", {{"reason", std::string(reason)}})
       .add();
@@ -74,6 +78,9 @@ void ServeMetrics::count_finished(FinishReason reason, const Usage& usage) {
   queue_.observe(seconds(usage.queued_ns));
   prefill_.observe(seconds(std::max<int64_t>(usage.first_token_ns - usage.queued_ns, 0)));
   decode_.observe(seconds(std::max<int64_t>(usage.total_ns - usage.first_token_ns, 0)));
+  inference_.observe(seconds(std::max<int64_t>(usage.total_ns - usage.queued_ns, 0)));
+  if (usage.n_generated > 1)
+    per_token_.observe(seconds(std::max<int64_t>(usage.total_ns - usage.first_token_ns, 0)) / (usage.n_generated - 1));
   prompt_tokens_.observe(usage.n_prompt);
   generation_tokens_.observe(usage.n_generated);
 }
@@ -107,6 +114,8 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   count("quire_generation_tokens_total", "Tokens generated.", s.n_generated_tokens);
   count("quire_prefix_cache_queries_total", "Prompt tokens looked up in the prefix tree.", s.n_prompt_tokens);
   count("quire_prefix_cache_hits_total", "Prompt tokens that came from the prefix tree.", s.n_cached_tokens);
+  count("quire_prompt_tokens_cached_total", "Prompt tokens that were not computed for their sequence.",
+        s.n_cached_tokens);
   count("quire_reused_tokens_total", "Tokens that came from the prefix tree, on resuming too.", s.n_reused_tokens);
   count("quire_wasted_tokens_total", "Rows computed whose blocks were dropped for another's.", s.n_wasted_tokens);
   const int64_t n_recomputed = s.computed[static_cast<size_t>(Cause::recomputed)];
@@ -122,6 +131,39 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   count("quire_sequences_total", kSequences, s.n_finished, {{"end", "finished"}});
   count("quire_sequences_total", kSequences, s.n_cancelled, {{"end", "cancelled"}});
   count("quire_sequences_total", kSequences, s.n_failed, {{"end", "failed"}});
+}
+
+// Weights are read once a step, and the cached tokens of the sequences that run with it; a row costs its layers, a
+// token the head too.
+void ServeMetrics::refresh_machine(const EngineStats& s, const MachineFacts& f) {
+  if (f.step_bytes <= 0) return;
+  const double bytes =
+      static_cast<double>(s.n_steps) * f.step_bytes + static_cast<double>(s.n_filled_slot_steps) * f.kv_token_bytes;
+  const double ops = static_cast<double>(s.n_rows) * f.row_ops + static_cast<double>(s.n_generated_tokens) * f.head_ops;
+  const double busy_s = seconds(s.busy_ns);
+  std::lock_guard lock(mu_);
+  mirror(metrics_.counter("quire_memory_read_bytes_total", "Bytes of weights and cached tokens that steps have read."),
+         static_cast<int64_t>(bytes));
+  mirror(metrics_.counter("quire_operations_total", "Multiplications and additions of matrix products."),
+         static_cast<int64_t>(ops));
+  metrics_.gauge("quire_engine_busy_seconds", "Time spent in steps that computed something.").set(busy_s);
+  const double for_s = busy_s - last_busy_s_;
+  if (for_s > 0) {
+    const double read = (bytes - last_bytes_) / for_s, done = (ops - last_ops_) / for_s;
+    metrics_.gauge("quire_memory_bandwidth_bytes_per_second", "Read while the engine was busy, since the last scrape.")
+        .set(read);
+    metrics_.gauge("quire_operations_per_second", "Computed while the engine was busy, since the last scrape.")
+        .set(done);
+    if (f.bandwidth > 0)
+      metrics_.gauge("quire_memory_bandwidth_utilization", "Of the bandwidth probed at the start, 0 to 1.")
+          .set(read / f.bandwidth);
+    if (f.peak > 0)
+      metrics_.gauge("quire_operations_utilization", "Of the operations probed at the start, 0 to 1.")
+          .set(done / f.peak);
+    last_bytes_ = bytes;
+    last_ops_ = ops;
+    last_busy_s_ = busy_s;
+  }
 }
 
 }  // namespace quire

@@ -11,15 +11,24 @@
 
 namespace quire {
 
+// What a step moves and computes, and what the machine could: for the shares of both. 0: not known.
+struct MachineFacts {
+  double bandwidth = 0, peak = 0;             // bytes and operations per second, probed
+  double step_bytes = 0, kv_token_bytes = 0;  // read by a step: the weights, and a cached token
+  double row_ops = 0, head_ops = 0;           // of a row, without the head; of the head for one token
+};
+
 class ServeMetrics {
  public:
   explicit ServeMetrics(Metrics& metrics);
 
   void count_request(std::string_view endpoint, int status);
-  void count_rejected(std::string_view reason);
+  void count_rejected(std::string_view reason) const;
   void count_finished(FinishReason reason, const Usage& usage);
   // Sets what mirrors the engine's own counters; before each scrape.
   void refresh(const EngineStats& stats, int64_t n_preparing);
+  // What the engine has moved and computed, and how fast since the call before; before each scrape.
+  void refresh_machine(const EngineStats& stats, const MachineFacts& facts);
 
   Histogram &first_token, &inter_token, &request;  // seconds
   Counter &cancelled, &failed, &stalled;
@@ -28,9 +37,10 @@ class ServeMetrics {
   void mirror(Counter& counter, int64_t total);  // REQUIRES mu_
 
   Metrics& metrics_;
-  Histogram &queue_, &prefill_, &decode_, &prompt_tokens_, &generation_tokens_;
+  Histogram &queue_, &prefill_, &decode_, &inference_, &per_token_, &prompt_tokens_, &generation_tokens_;
   Counter* finished_[2];
   std::mutex mu_;
+  double last_bytes_ = 0, last_ops_ = 0, last_busy_s_ = 0;  // guarded by mu_
 };
 
 }  // namespace quire

@@ -4,17 +4,10 @@
 
 #include "base/rng.h"
 #include "base/thread.h"
+#include "serve/vllm_names.h"
 
 namespace quire {
 namespace {
-
-// Takes the same time whatever the first wrong byte is; only the length of what was sent shows.
-bool same_key(std::string_view sent, std::string_view key) {
-  unsigned difference = sent.size() == key.size() ? 0U : 1U;
-  for (size_t i = 0; i < sent.size(); ++i)
-    difference |= static_cast<unsigned char>(sent[i]) ^ static_cast<unsigned char>(key[i % key.size()]);
-  return difference == 0;
-}
 
 // As OpenAI's clients send it, or Anthropic's.
 std::string_view sent_key(const HttpRequest& request) {
@@ -67,26 +60,43 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
 
 }  // namespace
 
+void Door::handle(HttpRequest&& request, ReplyPtr reply) {
+  if (const auto error = guard_.check(request)) {
+    metrics_.count_rejected(error->code);
+    send_error(*reply, *error);
+    return;
+  }
+  if (guard_.answer_cors(request, *reply)) return;
+  router_.handle(std::move(request), std::move(reply));
+}
+
 Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions options)
     : engine_(engine),
       registry_(metrics),
       metrics_(metrics),
       env_(std::move(options.env)),
-      api_key_(std::move(options.api_key)),
+      machine_(options.machine),
+      ids_(options.id_seed),
+      keys_(std::move(options.keys), metrics),
+      door_(std::move(options.guard), metrics_),
+      admin_door_(std::move(options.admin_guard), metrics_),
       queue_(static_cast<size_t>(std::max<int64_t>(env_.limits.prep_queue, 1))) {
   env_.ready = [this] { return ready_.load() && !draining_.load(); };
   env_.metrics_text = [this] {
-    metrics_.refresh(engine_.stats(), static_cast<int64_t>(queue_.size()));
-    return registry_.expose();
+    const EngineStats stats = engine_.stats();
+    metrics_.refresh(stats, static_cast<int64_t>(queue_.size()));
+    metrics_.refresh_machine(stats, machine_);
+    const std::string ours = registry_.expose();
+    return ours + vllm_lines(ours, env_.models.front());
   };
   env_.engine_stats = [this] { return engine_.stats(); };
   context_ = {&engine_, &clock, &env_, &metrics_, &load_, end_ids(*env_.tokenizer)};
-  for (const std::string& name : Registry<Api>::get().names()) {
-    for (const Endpoint& endpoint : Registry<Api>::get().find(name)->endpoints)
-      router_.add(endpoint.method, endpoint.path, [this, &endpoint](HttpRequest&& request, ReplyPtr reply) {
-        admit(endpoint, std::move(request), std::move(reply));
-      });
-  }
+  add_routes(options.own_admin_address);
+  metrics
+      .gauge("quire_cache_config_info", "The cache's shape, as labels.",
+             {{"block_size", std::to_string(engine.options().block_tokens)},
+              {"num_gpu_blocks", std::to_string(engine.stats().n_blocks)}})
+      .set(1);
   for (int i = 0; i < std::max(1, options.n_prep_threads); ++i) prep_.emplace_back([this, i] { prepare_loop(i); });
 }
 
@@ -95,7 +105,25 @@ Service::~Service() {
   for (std::thread& thread : prep_) thread.join();
 }
 
-void Service::handle(HttpRequest&& request, ReplyPtr reply) { router_.handle(std::move(request), std::move(reply)); }
+void Service::add_routes(bool own_admin_address) {
+  for (const std::string& name : Registry<Api>::get().names()) {
+    for (const Endpoint& endpoint : Registry<Api>::get().find(name)->endpoints) {
+      const auto route = [this, &endpoint](HttpRequest&& request, ReplyPtr reply) {
+        admit(endpoint, std::move(request), std::move(reply));
+      };
+      if (endpoint.admin || endpoint.open) admin_door_.router().add(endpoint.method, endpoint.path, route);
+      if (!endpoint.admin) {
+        door_.router().add(endpoint.method, endpoint.path, route);
+      } else if (!own_admin_address) {
+        door_.router().add(endpoint.method, endpoint.path, [route](HttpRequest&& request, ReplyPtr reply) {
+          if (is_local_client(request)) return route(std::move(request), std::move(reply));
+          send_error(*reply, {403, request.path + " answers clients of this machine only (--admin-host, --admin-port)",
+                              "permission_error", "", "local_only"});
+        });
+      }
+    }
+  }
+}
 
 int64_t Service::n_sessions() const {
   std::lock_guard lock(mu_);
@@ -107,9 +135,6 @@ HttpError Service::shutdown_refusal() const {
 }
 
 std::optional<HttpError> Service::check_head(const Endpoint& endpoint, const HttpRequest& request) const {
-  if (!endpoint.open && !api_key_.empty() && !same_key(sent_key(request), api_key_))
-    return HttpError{401, "a valid key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
-                     "authentication_error", "", "invalid_api_key"};
   if (endpoint.schema != nullptr && !accepts_media(request))
     return HttpError{415, "Content-Type must be application/json", "invalid_request_error", "",
                      "unsupported_media_type"};
@@ -117,8 +142,29 @@ std::optional<HttpError> Service::check_head(const Endpoint& endpoint, const Htt
   return std::nullopt;
 }
 
+// Without keys everybody may do everything. Where no key is the operator's, any key is.
+std::optional<KeyRefusal> Service::check_key(const Endpoint& endpoint,
+                                             const HttpRequest& request,
+                                             Session& session) const {
+  if (endpoint.open || keys_.empty() || (!endpoint.admin && !keys_.has_inference())) return std::nullopt;
+  const auto key = keys_.find(sent_key(request));
+  if (key == nullptr)
+    return KeyRefusal{{401, "a valid key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
+                       "authentication_error", "", "invalid_api_key"}};
+  const bool needs_admin = endpoint.admin && keys_.has_admin();
+  if (needs_admin ? !key->key().admin : !key->key().inference && !endpoint.quick)
+    return KeyRefusal{{403, std::string("this key lacks the scope ") + (needs_admin ? "admin" : "inference"),
+                       "permission_error", "", "insufficient_scope"}};
+  KeyLease lease;
+  if (!endpoint.quick)
+    if (auto refused = key->enter(context_.clock->now_ns(), lease)) return refused;
+  session.set_key(key, std::move(lease));
+  return std::nullopt;
+}
+
 std::shared_ptr<Session> Service::open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply) {
   auto session = std::make_shared<Session>(context_, endpoint, reply, request.arrived_ns);
+  session->set_origin(hex64(ids_.next()), request.peer);
   {
     std::lock_guard lock(mu_);
     sessions_.emplace(session.get(), session);
@@ -141,6 +187,8 @@ void Service::close_session(const Session* session) {
 // Io thread.
 void Service::admit(const Endpoint& endpoint, HttpRequest&& request, ReplyPtr reply) {
   const auto session = open_session(endpoint, request, std::move(reply));
+  if (const auto error = check_key(endpoint, request, *session))
+    return session->refuse_with(error->error, error->retry_after_s);
   if (const auto error = check_head(endpoint, request)) return session->refuse_with(*error);
   if (endpoint.quick) return quick(endpoint, request, *session);
   if (const auto error = enqueue({&endpoint, std::move(request), session})) session->refuse_with(*error);

@@ -15,23 +15,46 @@
 
 #include "base/queue.h"
 #include "http/router.h"
+#include "serve/guard.h"
+#include "serve/keys.h"
+#include "serve/seeds.h"
 #include "serve/session.h"
 
 namespace quire {
 
 struct ServiceOptions {
-  ServeEnv env;         // ready and metrics_text are filled in by the service
-  std::string api_key;  // empty: none is asked for
+  ServeEnv env{};              // ready and metrics_text are filled in by the service
+  std::vector<ApiKey> keys{};  // empty: none is asked for
+  GuardOptions guard{}, admin_guard{};
+  MachineFacts machine{};
+  uint64_t id_seed = 0;            // of the ids in x-request-id
+  bool own_admin_address = false;  // the operator's endpoints answer in admin() only
   int n_prep_threads = 2;
 };
 
-class Service final : public Handler {
+// A listening address as its clients see it: what may not ask is refused, the rest is routed.
+class Door final : public Handler {
+ public:
+  Door(GuardOptions guard, const ServeMetrics& metrics) : guard_(std::move(guard)), metrics_(metrics) {}
+  void handle(HttpRequest&& request, ReplyPtr reply) override;
+  Router& router() { return router_; }
+
+ private:
+  const Guard guard_;
+  const ServeMetrics& metrics_;
+  Router router_;
+};
+
+class Service final {
  public:
   // `engine`, `clock`, `metrics` and what env points to outlive the service.
   Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions options);
-  ~Service() override;
+  ~Service();
 
-  void handle(HttpRequest&& request, ReplyPtr reply) override;
+  // What answers at the server's address.
+  Handler& door() { return door_; }
+  // What answers at an address of the operator's own: the admin endpoints and those that need no key.
+  Handler& admin_door() { return admin_door_; }
 
   // Until then /health and /ready answer 503.
   void set_ready() { ready_ = true; }
@@ -48,8 +71,10 @@ class Service final : public Handler {
     std::shared_ptr<Session> session;
   };
 
+  void add_routes(bool own_admin_address);
   void admit(const Endpoint& endpoint, HttpRequest&& request, ReplyPtr reply);
   std::optional<HttpError> check_head(const Endpoint& endpoint, const HttpRequest& request) const;
+  std::optional<KeyRefusal> check_key(const Endpoint& endpoint, const HttpRequest& request, Session& session) const;
   std::shared_ptr<Session> open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply);
   std::optional<HttpError> enqueue(Work&& work);
   void close_session(const Session* session);
@@ -65,9 +90,11 @@ class Service final : public Handler {
   ServeMetrics metrics_;
   LoadEstimate load_;
   ServeEnv env_;
-  const std::string api_key_;
+  const MachineFacts machine_;
+  SeedSource ids_;
+  const KeyRing keys_;
   SessionContext context_;
-  Router router_;
+  Door door_, admin_door_;
 
   std::atomic<bool> ready_{false}, draining_{false};
   mutable std::mutex mu_;

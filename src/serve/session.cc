@@ -29,7 +29,8 @@ Session::Session(const SessionContext& context, const Endpoint& endpoint, ReplyP
 Session::~Session() = default;
 
 void Session::counted(int status) {
-  if (!counted_.exchange(true)) context_.metrics->count_request(endpoint_.path, status);
+  int none = 0;
+  if (status_.compare_exchange_strong(none, status)) context_.metrics->count_request(endpoint_.path, status);
 }
 
 void Session::answer(const Answer& answer, HttpHeaders headers) {
@@ -39,15 +40,28 @@ void Session::answer(const Answer& answer, HttpHeaders headers) {
   reply_->send(answer.status, std::move(headers), answer.body);
 }
 
-void Session::refuse_with(const HttpError& error) {
+void Session::set_origin(std::string id, std::string peer) {
+  id_ = std::move(id);
+  peer_ = std::move(peer);
+  reply_->add_header("x-request-id", id_);
+}
+
+void Session::set_key(std::shared_ptr<KeyHolder> key, KeyLease lease) {
+  key_ = std::move(key);
+  lease_ = std::move(lease);
+}
+
+void Session::refuse_with(const HttpError& error, int64_t retry_after_s) {
   counted(error.status);
   context_.metrics->count_rejected(error.code);
   HttpHeaders extra;
   if (error.status == 429 || error.status == 503) {
-    const EngineStats stats = context_.engine->stats();
-    const int64_t wait_s =
-        context_.load->retry_after_s(stats.queue_ns, stats.n_waiting + 1, context_.env->limits.max_retry_after_s);
-    extra.push_back({"Retry-After", std::to_string(wait_s)});
+    if (retry_after_s == 0) {
+      const EngineStats stats = context_.engine->stats();
+      retry_after_s =
+          context_.load->retry_after_s(stats.queue_ns, stats.n_waiting + 1, context_.env->limits.max_retry_after_s);
+    }
+    extra.push_back({"Retry-After", std::to_string(retry_after_s)});
   }
   extra.push_back({"Content-Type", "application/json"});
   reply_->send(error.status, std::move(extra), endpoint_.error_text(error));
@@ -85,6 +99,7 @@ void Session::start(Job&& job) {
   }
   ChoiceSetup setup;
   setup.reply = reply_.get();
+  setup.key = key_;
   setup.tokenizer = context_.env->tokenizer;
   setup.text = {stops_, g.include_stop, !g.skip_special, g.sampling.n_logprobs >= 0, g.sampling.min_tokens};
   setup.prompt_only = g.prompt_only;
@@ -98,6 +113,7 @@ void Session::start(Job&& job) {
     if (!job_.echo.empty()) choices_.back()->text().prepend(job_.echo[setup.prompt]);
   }
   n_open_ = static_cast<int>(n);
+  if (key_ != nullptr) key_->charge_prompt(n_prompt_tokens());
   reply_->set_producer([weak = weak_from_this()](Reply& reply) {
     if (const auto self = weak.lock()) self->produce(reply);
   });
@@ -141,10 +157,35 @@ void Session::shut_down() {
 
 void Session::on_closed(CloseReason reason) {
   closed_ = true;
+  lease_ = {};
   if (started_) cancel_all();
   counted(kClientGone);  // unless it was answered
+  log(reason);
   if (reason == CloseReason::client_gone) context_.metrics->cancelled.add();
   if (reason == CloseReason::stalled) context_.metrics->stalled.add();
+}
+
+void Session::log(CloseReason reason) {
+  if (endpoint_.quick || context_.env->request_log == RequestLog::off) return;
+  RequestRecord r;
+  r.id = id_;
+  r.endpoint = endpoint_.path;
+  if (key_ != nullptr) r.key = key_->key().name;
+  r.peer = peer_;
+  r.status = status_;
+  r.end = close_reason_name(reason);
+  if (started_) {
+    const UsageTotals u = n_open_ == 0 ? usage() : UsageTotals{};
+    r.stream = job_.stream;
+    r.n_choices = static_cast<int64_t>(choices_.size());
+    r.n_prompt = n_prompt_tokens();
+    r.n_cached = u.n_cached;
+    for (const auto& c : choices_) r.n_generated += c->n_tokens();
+    r.queue_ns = u.queued_ns;
+    r.first_token_ns = first_token_ns_;
+  }
+  r.total_ns = context_.clock->now_ns() - arrived_ns_;
+  log_request(context_.env->request_log, r);
 }
 
 void Session::produce(Reply& reply) {
@@ -188,6 +229,7 @@ void Session::take(Choice& c, int64_t now_ns) {
 }
 
 void Session::observe_latency(int64_t n_tokens, int64_t last_ns, int64_t now_ns) {
+  if (first_token_ns_ == 0) first_token_ns_ = now_ns - arrived_ns_;
   if (last_ns == 0) return context_.metrics->first_token.observe(seconds(now_ns - arrived_ns_));
   if (!job_.stream) return;
   for (int64_t i = 0; i < n_tokens; ++i)

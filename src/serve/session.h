@@ -13,6 +13,7 @@
 #include "http/server.h"
 #include "serve/api.h"
 #include "serve/choice.h"
+#include "serve/keys.h"
 #include "serve/load_estimate.h"
 #include "serve/serve_metrics.h"
 
@@ -34,9 +35,15 @@ class Session final : public std::enable_shared_from_this<Session> {
   Session(const SessionContext& context, const Endpoint& endpoint, ReplyPtr reply, int64_t arrived_ns);
   ~Session();
 
+  // --- io thread, before the others ---
+  // Where it comes from; whose request it is, and its place among those that run.
+  void set_origin(std::string id, std::string peer);
+  void set_key(std::shared_ptr<KeyHolder> key, KeyLease lease);
+
   // --- prep thread, one of these once ---
   void answer(const Answer& answer, HttpHeaders headers);
-  void refuse_with(const HttpError& error);
+  // A Retry-After of 0 is predicted from the engine's load; it is sent with 429 and 503 only.
+  void refuse_with(const HttpError& error, int64_t retry_after_s = 0);
   // Submits every sequence, or none and refuses. REQUIRES the job's prompts fit the context.
   void start(Job&& job);
 
@@ -67,11 +74,14 @@ class Session final : public std::enable_shared_from_this<Session> {
   int64_t n_prompt_tokens() const;
   UsageTotals usage() const;
   void counted(int status);
+  void log(CloseReason reason);
 
   const SessionContext& context_;
   const Endpoint& endpoint_;
   const ReplyPtr reply_;
   const int64_t arrived_ns_;
+  std::string id_, peer_;
+  std::shared_ptr<KeyHolder> key_;  // null: nobody's
 
   // Written by the prep thread before started_, read-only afterwards.
   Job job_;
@@ -80,12 +90,15 @@ class Session final : public std::enable_shared_from_this<Session> {
 
   // Sequentially consistent: whoever sets closed_ or shutdown_ sees the ids that were stored before, and whoever stores
   // an id sees those flags.
-  std::atomic<bool> started_{false}, submitted_{false}, closed_{false}, shutdown_{false}, counted_{false};
+  std::atomic<bool> started_{false}, submitted_{false}, closed_{false}, shutdown_{false};
+  std::atomic<int> status_{0};  // 0: not counted yet
 
   // Io thread.
+  KeyLease lease_;
   bool head_sent_ = false, ending_ = false, over_ = false;
   int n_open_ = 0;
-  std::string pending_;  // made, not yet accepted by the reply
+  int64_t first_token_ns_ = 0;  // since the head
+  std::string pending_;         // made, not yet accepted by the reply
   std::optional<HttpError> failure_;
 };
 

@@ -240,6 +240,7 @@ class TestServer {
     options.port = 0;
     options.models = {"tiny"};
     options.seed = 1;
+    options.guard.hosts = {"x"};  // what raw clients say
   }
   ~TestServer() {
     serving.reset();

@@ -12,9 +12,9 @@ PYTHON = os.path.join(VENV, 'bin', 'python')
 INSTALL_SECONDS = 300
 
 
-def missing(wanted):
-    """None once `wanted` ('openai>=1.60') is installed, else why it is not."""
-    name = wanted.split('>')[0].replace('-', '_')
+def missing(wanted, module=None):
+    """None once `wanted` ('openai>=1.60') is installed, else why it is not; `module` where its name is another."""
+    name = module or wanted.split('>')[0].replace('-', '_')
     check = [PYTHON, '-c', f'import {name}']
     if os.path.exists(PYTHON) and subprocess.run(check, capture_output=True).returncode == 0:
         return None

@@ -61,7 +61,7 @@ class Server:
         killer.start()
         line = self.process.stdout.readline()
         killer.cancel()
-        if not line.startswith('listening on http://'):
+        if not line.startswith(('listening on http://', 'listening on https://')):
             self.process.kill()
             self.process.wait()
             raise RuntimeError(f'no server: {line!r}\n' + ''.join(self.log))

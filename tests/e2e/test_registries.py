@@ -39,6 +39,12 @@ class Registries(unittest.TestCase):
         with open(os.path.join(ROOT, 'docs', 'architectures.md'), encoding='utf-8') as page:
             self.assertEqual(page.read(), done.stdout, 'quire architectures > docs/architectures.md')
 
+    def test_the_pages_of_options_and_limits_are_theirs(self):
+        for name in ('options', 'limits'):
+            done = subprocess.run([os.environ['QUIRE_BIN'], name], capture_output=True, text=True, check=True)
+            with open(os.path.join(ROOT, 'docs', name + '.md'), encoding='utf-8') as page:
+                self.assertEqual(page.read(), done.stdout, f'quire {name} > docs/{name}.md')
+
     def test_every_architecture_has_golden_logits(self):
         models = os.path.join(ROOT, 'tests', 'golden', 'models')
         for name in names_on_disk(*FOLDERS['arch']):

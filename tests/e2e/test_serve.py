@@ -228,6 +228,29 @@ class Stopping(unittest.TestCase):
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
 
 
+    def test_no_memory_is_one_clear_line(self):
+        done = subprocess.run([binary(), 'serve', model(), '--port', '0', '--kv-memory', '900000G'], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stdout, '')
+        said = [line for line in done.stderr.splitlines() if line.startswith('quire: ')]
+        self.assertEqual(len(said), 1, done.stderr)
+        self.assertIn('memory', said[0])
+
+    def test_hanging_up_drains_too(self):
+        server = Server()
+        server.process.send_signal(signal.SIGHUP)
+        self.assertEqual(server.process.wait(60), 0)
+        server.stop()
+
+    def test_a_signal_at_the_start_ends_it(self):
+        process = subprocess.Popen([binary(), 'serve', model(), '--port', '0'], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        process.send_signal(signal.SIGTERM)  # whenever it comes: before, while or after loading
+        process.communicate(timeout=60)
+        self.assertIn(process.returncode, (0, -signal.SIGTERM))
+
+
 class Keys(unittest.TestCase):
     def test_api_key_and_strict_model(self):
         server = Server('--api-key', 'k-1', '--strict-model', '--alias', 'house/model')

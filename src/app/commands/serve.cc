@@ -1,13 +1,17 @@
-// quire serve: the server. Ready when it prints "listening on …"; SIGTERM or SIGINT drains, a second one stops at once.
+// quire serve: the server. Ready when it prints "listening on …"; SIGTERM, SIGINT or SIGHUP drains, a second one stops
+// at once.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <thread>
 
+#include "app/access_options.h"
+#include "app/probe.h"
 #include "app/wire.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -22,10 +26,11 @@ struct Args {
   ModelOptions model;
   EngineOptions engine;
   ServeOptions serve;
+  AccessOptions access;
   std::string kv_memory = "auto", record, record_limit = "1G";
   std::vector<std::string> aliases;
   int drain_seconds = 30;
-  bool no_prefix_cache = false;
+  bool no_prefix_cache = false, probe = false;
 };
 
 // "auto" (0) or a number with K, M or G.
@@ -77,12 +82,29 @@ ModelCard model_card(const std::string& path) {
   return card;
 }
 
+// What the metrics compare with. Probing reads and computes for a second, and only where it is asked for.
+Result<MachineFacts> machine_facts(const Args& args, const ModelInfo& info) {
+  MachineFacts out;
+  const double head = static_cast<double>(info.n_vocab) * info.n_embd;
+  out.step_bytes = static_cast<double>(info.step_bytes);
+  out.kv_token_bytes = static_cast<double>(info.kv_layout.token_bytes(0));
+  out.row_ops = 2 * (static_cast<double>(info.step_params) - head);
+  out.head_ops = 2 * head;
+  if (!args.probe) return out;
+  QR_TRY(out.bandwidth, probe_read_bandwidth(n_threads(args.model)));
+  QR_TRY(out.peak, probe_peak(args.model));
+  return out;
+}
+
 // Signals are taken by this thread alone; blocked before any other thread exists, so that all inherit it.
 sigset_t block_signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  struct sigaction hang_up = {};
+  sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);  // under nohup it stays without effect
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return set;
 }
@@ -91,6 +113,28 @@ void wait_for_signal(const sigset_t& set) {
   int signal = 0;
   sigwait(&set, &signal);
 }
+
+// Nothing is answered while the model loads, so a signal then ends the process at once.
+class LoadWatch {
+ public:
+  explicit LoadWatch(const sigset_t& set) : thread_([this, set] { watch(set); }) {}
+  ~LoadWatch() {
+    done_ = true;
+    thread_.join();
+  }
+
+ private:
+  void watch(const sigset_t& set) const {
+    const timespec tick{0, 50'000'000};
+    while (!done_) {
+      if (sigtimedwait(&set, nullptr, &tick) <= 0) continue;
+      log_info("stopped while loading");
+      _exit(kExitDone);
+    }
+  }
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
 
 // Drains; a second signal meanwhile cuts it short.
 void drain(Serving& serving, const sigset_t& set, int drain_seconds) {
@@ -123,10 +167,13 @@ Status run(Args& args) {
   const sigset_t signals = block_signals();
   if (args.drain_seconds < 0 || args.drain_seconds > 86400)
     return fail(Code::invalid, "--drain-timeout must be 0 to 86400 seconds");
+  QR_TRY_VOID(apply_access(args.access, args.serve));
   args.model.ctx = args.engine.n_ctx;
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
+  auto watch = std::make_unique<LoadWatch>(signals);
   QR_TRY(const LoadedModel loaded, load(args.model));
+  watch.reset();
   if (!loaded.tokenizer)
     return fail(Code::unsupported, loaded.path + " has no tokenizer, so there is nothing to serve");
   SystemClock clock;
@@ -146,10 +193,12 @@ Status run(Args& args) {
   args.serve.models = {model_name(loaded)};
   args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
   args.serve.card = model_card(loaded.path);
+  QR_TRY(args.serve.machine, machine_facts(args, loaded.model->info()));
   if (recording) recording->begin(*engine, loaded.model->info());
   engine->start();
   QR_TRY(const std::unique_ptr<Serving> serving,
          start_serving(args.serve, *engine, *loaded.tokenizer, metrics, signal));
+  if (!serving->admin_url().empty()) log_info("metrics on " + serving->admin_url());
   std::printf("listening on %s\n", serving->url().c_str());
   std::fflush(stdout);
   wait_for_signal(signals);
@@ -163,8 +212,7 @@ QR_REGISTER(Command,
             Command{"answer over HTTP", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
-                      line.option("--host", args->serve.host, "address to listen on");
-                      line.option("--port", args->serve.port, "port to listen on, 0 for any free one");
+                      declare_access_options(line, args->access, args->serve);
                       line.option("--ctx", args->engine.n_ctx,
                                   "prompt and answer together, 0 for what the model was trained for");
                       line.option("--kv-memory", args->kv_memory,
@@ -177,10 +225,11 @@ QR_REGISTER(Command,
                           "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
                       line.option("--max-queue", args->engine.max_queue, "requests that may wait; beyond it 429");
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
-                      line.option("--api-key", args->serve.api_key, "clients must send it as a bearer token");
                       line.option("--alias", args->aliases, "another name for the model, may be repeated");
                       line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
                       line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
+                      line.flag("--probe", args->probe,
+                                "measure memory bandwidth and operations first, so that metrics tell shares of them");
                       line.option("--record", args->record,
                                   "write all that the engine takes in and decides to this file, for `quire replay`; "
                                   "it holds prompts and answers as token ids");

@@ -64,10 +64,12 @@ ApiResult<void> read_prompts(const Args& args, const ServeEnv& env, Job& job) {
   if (list.empty()) return refuse(bad_field("prompt", "is empty"));
   if (list[0].is_number()) return add_ids(args, "prompt", *prompt, env, job);
   const auto n = static_cast<int64_t>(list.size());
-  if (n > env.limits.n_prompts) return refuse(over_limit("prompt", "entries", n, env.limits.n_prompts));
+  if (n > env.limits.n_prompts)
+    return refuse(over_limit("prompt", "entries", n, env.limits.n_prompts, limit_note(&ServeLimits::n_prompts)));
   const int64_t n_sequences = n * job.generation.best_of;
   if (n_sequences > env.limits.n_sequences)
-    return refuse(over_limit("prompt", "sequences (prompts times n or best_of)", n_sequences, env.limits.n_sequences));
+    return refuse(over_limit("prompt", "sequences (prompts times n or best_of)", n_sequences, env.limits.n_sequences,
+                             limit_note(&ServeLimits::n_sequences)));
   for (int64_t i = 0; i < n; ++i) {
     const Json& one = list[static_cast<size_t>(i)];
     const std::string path = at_index("prompt", i);

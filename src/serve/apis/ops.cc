@@ -91,7 +91,7 @@ ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
 const Api kApi{{{.method = "GET", .path = "/health", .quick = true, .open = true, .parse = &health},
                 {.method = "GET", .path = "/ready", .quick = true, .open = true, .parse = &health},
                 {.method = "GET", .path = "/version", .quick = true, .open = true, .parse = &version},
-                {.method = "GET", .path = "/metrics", .quick = true, .parse = &metrics},
+                {.method = "GET", .path = "/metrics", .quick = true, .admin = true, .parse = &metrics},
                 {.method = "POST", .path = "/tokenize", .schema = &kTokenize, .parse = &tokenize},
                 {.method = "POST", .path = "/detokenize", .schema = &kDetokenize, .parse = &detokenize},
                 {.method = "POST", .path = "/apply-template", .schema = &kApplyTemplate, .parse = &apply_template}}};

@@ -1,0 +1,125 @@
+#include "app/access_options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace quire {
+namespace {
+
+constexpr size_t kMaxKeyFileBytes = 8 << 20;
+
+Status add_plain(const std::vector<std::string>& texts, const char* option, bool admin, std::vector<ApiKey>& out) {
+  for (const std::string& text : texts) {
+    const std::string name =
+        std::string(admin ? "admin" : "key") + (texts.size() > 1 ? std::to_string(out.size()) : "");
+    if (text.empty()) return fail(Code::invalid, std::string(option) + " must not be empty");
+    ApiKey key = plain_key(name, text, !admin, admin);
+    for (const ApiKey& other : out)
+      if (same_digest(other.hash, key.hash)) return fail(Code::invalid, std::string(option) + ": a key is given twice");
+    out.push_back(std::move(key));
+  }
+  return {};
+}
+
+Status add_file(const std::string& path, std::vector<ApiKey>& out) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in) return fail(Code::io, "--api-keys: cannot read " + path);
+  if (text.str().size() > kMaxKeyFileBytes)
+    return fail(Code::invalid, "--api-keys: " + path + " has " + std::to_string(text.str().size()) +
+                                   " bytes: the limit is " + std::to_string(kMaxKeyFileBytes));
+  auto keys = read_keys(text.str());
+  if (!keys) return fail(keys.error().code, "--api-keys: " + path + ": " + keys.error().message);
+  for (ApiKey& key : *keys) {
+    for (const ApiKey& other : out)
+      if (other.name == key.name || same_digest(other.hash, key.hash))
+        return fail(Code::invalid, "--api-keys: " + path + ": the key " + key.name + " is given as an option too");
+    out.push_back(std::move(key));
+  }
+  return {};
+}
+
+template <class Rows, class Set>
+bool set_row(const Rows& rows, std::string_view name, const Set& set) {
+  for (const auto& row : rows)
+    if (row.name == name) {
+      set(row);
+      return true;
+    }
+  return false;
+}
+
+// "body_bytes=33554432", of the tables that `quire limits` prints.
+Status set_limit(const std::string& text, ServeOptions& serve) {
+  const size_t equals = std::min(text.find('='), text.size());
+  const std::string name = text.substr(0, equals), number = text.substr(std::min(equals + 1, text.size()));
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (number.empty() || error != std::errc() || end != number.data() + number.size() || value < 1 ||
+      value > std::numeric_limits<int>::max())
+    return fail(Code::invalid, "--limit must be NAME=VALUE with a value of 1 to " +
+                                   std::to_string(std::numeric_limits<int>::max()) + ", got \"" + text + "\"");
+  const bool known = set_row(limit_rows(), name, [&](const LimitRow& row) { serve.limits.*row.value = value; }) ||
+                     set_row(http_limit_rows(), name, [&](const HttpLimitRow& row) {
+                       if (row.wide != nullptr)
+                         serve.http.*row.wide = value;
+                       else
+                         serve.http.*row.narrow = static_cast<int>(value);
+                     });
+  return known ? Status{} : fail(Code::invalid, "--limit: there is no limit \"" + name + "\"; docs/limits.md has them");
+}
+
+}  // namespace
+
+void declare_access_options(CommandLine& line, AccessOptions& access, ServeOptions& serve) {
+  line.option("--host", serve.host, "address to listen on");
+  line.option("--port", serve.port, "port to listen on, 0 for any free one");
+  line.option("--admin-host", serve.admin_host, "address of what is the operator's, with --admin-port");
+  line.option("--admin-port", serve.admin_port,
+              "port for /metrics and what else is the operator's; -1: at --port, for clients of this machine only");
+  line.option("--api-key", access.keys, "clients must send one of these, may be repeated; better in QUIRE_API_KEY");
+  line.option("--admin-key", access.admin_keys, "/metrics and what else is the operator's need one of these");
+  line.option("--api-keys", access.key_file, "file of keys: names, SHA-256, scopes and limits");
+  line.option("--tls-cert", serve.tls_certificate, "PEM file of the certificate and its chain: answer over HTTPS");
+  line.option("--tls-key", serve.tls_key, "PEM file of its key, without a passphrase");
+  line.option("--allow-host", serve.guard.hosts,
+              "another name that a server on loopback is called by, may be repeated");
+  line.option("--cors-origin", serve.guard.origins,
+              "pages of this origin may ask from browsers, * for all; may be repeated");
+  line.option("--max-connections", serve.http.n_connections, "open connections, beyond it 503");
+  line.option("--max-connections-per-address", serve.http.n_connections_per_address,
+              "of them from one address (IPv6: one /64), beyond it 429; 0 for no limit");
+  line.option("--limit", access.limits, "NAME=VALUE: another value for a limit of docs/limits.md, may be repeated");
+  line.option("--log-requests", access.request_log, "a line for each request on stderr: off, text or json");
+}
+
+Status apply_access(const AccessOptions& access, ServeOptions& serve) {
+  for (const std::string& origin : serve.guard.origins) {
+    const Status ok = check_origin(origin);
+    if (!ok) return fail(Code::invalid, "--cors-origin: " + ok.error().message);
+  }
+  if (serve.admin_port < -1 || serve.admin_port > 65535)
+    return fail(Code::invalid, "--admin-port must be -1 to 65535, got " + std::to_string(serve.admin_port));
+  if (!serve.admin_host.empty() && serve.admin_port < 0) return fail(Code::invalid, "--admin-host needs --admin-port");
+  if (serve.tls_certificate.empty() != serve.tls_key.empty())
+    return fail(Code::invalid, "--tls-cert and --tls-key need each other");
+  if (serve.http.n_connections < 1 || serve.http.n_connections > 1'000'000)
+    return fail(Code::invalid,
+                "--max-connections must be 1 to 1000000, got " + std::to_string(serve.http.n_connections));
+  if (serve.http.n_connections_per_address < 0)
+    return fail(Code::invalid, "--max-connections-per-address must be 0 or more, got " +
+                                   std::to_string(serve.http.n_connections_per_address));
+  const auto log = parse_request_log(access.request_log);
+  if (!log) return fail(Code::invalid, "--log-requests " + log.error().message);
+  serve.request_log = *log;
+  for (const std::string& limit : access.limits) QR_TRY_VOID(set_limit(limit, serve));
+  QR_TRY_VOID(add_plain(access.keys, "--api-key", false, serve.keys));
+  QR_TRY_VOID(add_plain(access.admin_keys, "--admin-key", true, serve.keys));
+  return access.key_file.empty() ? Status{} : add_file(access.key_file, serve.keys);
+}
+
+}  // namespace quire

@@ -1,0 +1,119 @@
+#include "http/tls.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <array>
+
+#include "base/check.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kRecordBytes = 16 << 10;  // the largest that TLS has
+
+// The first reason in OpenSSL's queue, which is emptied.
+std::string reason() {
+  const char* text = ERR_reason_error_string(ERR_get_error());
+  std::string out = text != nullptr ? text : "unknown reason";
+  ERR_clear_error();
+  return out;
+}
+
+// A key that needs a passphrase is refused instead of asking the terminal for it.
+int no_passphrase(char*, int, int, void*) { return 0; }
+
+void offer_http11(SSL_CTX* context) {
+  const auto choose = [](SSL*, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in,
+                         unsigned in_bytes, void*) {
+    static constexpr unsigned char kHttp11[] = "\x08http/1.1";
+    unsigned char* chosen = nullptr;
+    const int made = SSL_select_next_proto(&chosen, out_bytes, kHttp11, sizeof kHttp11 - 1, in, in_bytes);
+    if (made != OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_NOACK;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+  };
+  SSL_CTX_set_alpn_select_cb(context, choose, nullptr);
+}
+
+}  // namespace
+
+void TlsContext::Free::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
+void TlsSession::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::load(const std::string& certificate, const std::string& key) {
+  auto out = std::make_shared<TlsContext>();
+  out->context_.reset(SSL_CTX_new(TLS_server_method()));
+  SSL_CTX* const c = out->context_.get();
+  if (c == nullptr) return fail(Code::internal, "TLS cannot be set up: " + reason());
+  SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION);
+  SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);  // an idle connection holds none
+  SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_default_passwd_cb(c, &no_passphrase);
+  offer_http11(c);
+  ERR_clear_error();
+  if (SSL_CTX_use_certificate_chain_file(c, certificate.c_str()) != 1)
+    return fail(Code::io, "cannot read the TLS certificate " + certificate + ": " + reason());
+  if (SSL_CTX_use_PrivateKey_file(c, key.c_str(), SSL_FILETYPE_PEM) != 1)
+    return fail(Code::io, "cannot read the TLS key " + key + ": " + reason());
+  if (SSL_CTX_check_private_key(c) != 1)
+    return fail(Code::invalid, "the TLS key " + key + " is not that of the certificate " + certificate);
+  return out;
+}
+
+TlsSession::TlsSession(const TlsContext& context) : ssl_(SSL_new(context.get())) {
+  QR_CHECK(ssl_ != nullptr, "out of memory for TLS");
+  BIO* const in = BIO_new(BIO_s_mem());
+  BIO* const out = BIO_new(BIO_s_mem());
+  QR_CHECK(in != nullptr && out != nullptr, "out of memory for TLS");
+  SSL_set_bio(ssl_.get(), in, out);  // which owns both from here on
+  SSL_set_accept_state(ssl_.get());
+}
+
+void TlsSession::drain(std::string& wire) {
+  BIO* const out = SSL_get_wbio(ssl_.get());
+  const size_t n = BIO_ctrl_pending(out), at = wire.size();
+  if (n == 0) return;
+  wire.resize(at + n);
+  size_t got = 0;
+  BIO_read_ex(out, wire.data() + at, n, &got);
+  wire.resize(at + got);
+}
+
+TlsSession::State TlsSession::receive(std::string_view bytes, std::string& plain, std::string& wire) {
+  size_t taken = 0;
+  if (BIO_write_ex(SSL_get_rbio(ssl_.get()), bytes.data(), bytes.size(), &taken) != 1) return State::failed;
+  std::array<char, kRecordBytes> record;
+  size_t n = 0;
+  ERR_clear_error();
+  while (SSL_read_ex(ssl_.get(), record.data(), record.size(), &n) == 1) plain.append(record.data(), n);
+  const int error = SSL_get_error(ssl_.get(), 0);
+  ERR_clear_error();
+  drain(wire);
+  if (error == SSL_ERROR_WANT_READ) return State::open;
+  return error == SSL_ERROR_ZERO_RETURN ? State::closed : State::failed;
+}
+
+void TlsSession::send(std::string& plain, std::string& wire) {
+  if (plain.empty() || !ready()) return;
+  size_t n = 0;
+  ERR_clear_error();
+  // Into memory: all or, on a broken session, nothing; the socket will say so.
+  SSL_write_ex(ssl_.get(), plain.data(), plain.size(), &n);
+  ERR_clear_error();
+  plain.clear();
+  drain(wire);
+}
+
+void TlsSession::close(std::string& wire) {
+  if (!ready()) return;
+  SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+  drain(wire);
+}
+
+bool TlsSession::ready() const { return SSL_is_init_finished(ssl_.get()) == 1; }
+
+}  // namespace quire

@@ -1,0 +1,103 @@
+#include "serve/guard.h"
+
+#include <algorithm>
+
+#include "serve/api_error.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kSchemes[] = {"http://", "https://"};
+
+// "a.example" of "a.example:80"; "::1" of "[::1]:80".
+std::string_view without_port(std::string_view authority) {
+  if (!authority.empty() && authority.front() == '[') {
+    const size_t end = authority.find(']');
+    return end == std::string_view::npos ? authority : authority.substr(1, end - 1);
+  }
+  const size_t colon = authority.rfind(':');
+  if (colon == std::string_view::npos || authority.find(':') != colon) return authority;  // an address without brackets
+  return authority.substr(0, colon);
+}
+
+// What stands behind the scheme; empty for anything that is no origin of the web.
+std::string_view authority_of(std::string_view origin) {
+  for (const std::string_view scheme : kSchemes)
+    if (origin.size() > scheme.size() && equal_no_case(origin.substr(0, scheme.size()), scheme))
+      return origin.substr(scheme.size());
+  return {};
+}
+
+HttpError forbidden(std::string message, std::string_view code) {
+  return {403, std::move(message), "permission_error", "", std::string(code)};
+}
+
+}  // namespace
+
+bool is_loopback(std::string_view host) {
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (equal_no_case(host, "localhost") || host == "::1") return true;
+  constexpr std::string_view kMapped = "::ffff:";
+  if (host.starts_with(kMapped)) host.remove_prefix(kMapped.size());
+  const auto is_of_address = [](char c) { return (c >= '0' && c <= '9') || c == '.'; };
+  return host.starts_with("127.") && std::all_of(host.begin(), host.end(), is_of_address);
+}
+
+bool is_local_client(const HttpRequest& request) {
+  return is_loopback(request.peer) && request.header("x-forwarded-for") == nullptr &&
+         request.header("forwarded") == nullptr;
+}
+
+Status check_origin(std::string_view origin) {
+  const std::string_view authority = authority_of(origin);
+  const bool plain = !authority.empty() && authority.find_first_of("/?#*@ ") == std::string_view::npos;
+  if (origin == "*" || plain) return {};
+  return fail(Code::invalid, "an origin is a scheme, a host and perhaps a port, as https://chat.example, or *; got \"" +
+                                 shown(origin) + "\"");
+}
+
+bool Guard::is_our_host(std::string_view host) const {
+  host = without_port(host);
+  constexpr std::string_view kBelow = ".localhost";  // always this machine (RFC 6761)
+  if (is_loopback(host)) return true;
+  if (host.size() > kBelow.size() && equal_no_case(host.substr(host.size() - kBelow.size()), kBelow)) return true;
+  return std::any_of(options_.hosts.begin(), options_.hosts.end(),
+                     [&](const std::string& name) { return equal_no_case(name, host); });
+}
+
+bool Guard::allows_origin(std::string_view origin) const {
+  return std::any_of(options_.origins.begin(), options_.origins.end(),
+                     [&](const std::string& one) { return one == "*" || equal_no_case(one, origin); });
+}
+
+std::optional<HttpError> Guard::check(const HttpRequest& request) const {
+  if (!options_.loopback) return std::nullopt;
+  const std::string* host = request.header("host");
+  if (host != nullptr && !is_our_host(*host))
+    return forbidden("this server listens on loopback and is not called '" + shown(*host) + "' (--allow-host)",
+                     "host_not_allowed");
+  const std::string* origin = request.header("origin");
+  if (origin == nullptr || allows_origin(*origin)) return std::nullopt;
+  const std::string_view authority = authority_of(*origin);
+  if (host != nullptr && !authority.empty() && equal_no_case(authority, *host)) return std::nullopt;
+  return forbidden("pages of '" + shown(*origin) + "' may not ask this server (--cors-origin)", "origin_not_allowed");
+}
+
+bool Guard::answer_cors(const HttpRequest& request, Reply& reply) const {
+  const std::string* origin = request.header("origin");
+  if (origin == nullptr || !allows_origin(*origin)) return false;
+  reply.add_header("Access-Control-Allow-Origin", *origin);
+  reply.add_header("Vary", "Origin");
+  if (request.method != "OPTIONS" || request.header("access-control-request-method") == nullptr) {
+    reply.add_header("Access-Control-Expose-Headers", "Retry-After, x-quire-warning, x-request-id");
+    return false;
+  }
+  HttpHeaders headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
+                         {"Access-Control-Max-Age", "600"}};
+  const std::string* asked = request.header("access-control-request-headers");
+  headers.push_back({"Access-Control-Allow-Headers", asked != nullptr ? *asked : "Authorization, Content-Type"});
+  reply.send(204, std::move(headers), "");
+  return true;
+}
+
+}  // namespace quire

@@ -1,0 +1,192 @@
+#include "serve/keys.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMaxNameBytes = 64;
+constexpr int64_t kMaxLimit = 1'000'000'000'000;
+constexpr double kNsPerMinute = 60e9;
+
+bool is_name(std::string_view name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-';
+  };
+  return !name.empty() && name.size() <= kMaxNameBytes && std::all_of(name.begin(), name.end(), plain);
+}
+
+Status read_scopes(const Json& value, ApiKey& key) {
+  if (value.as_array() == nullptr || value.as_array()->empty())
+    return fail(Code::invalid, "scopes must be a list of \"inference\" and \"admin\"");
+  key.inference = key.admin = false;
+  for (const Json& scope : *value.as_array()) {
+    const std::string* name = scope.as_string();
+    if (name != nullptr && *name == "inference")
+      key.inference = true;
+    else if (name != nullptr && *name == "admin")
+      key.admin = true;
+    else
+      return fail(Code::invalid, "scopes must be a list of \"inference\" and \"admin\", got " + shown(scope.dump()));
+  }
+  return {};
+}
+
+Status read_limit(const std::string& field, const Json& value, int64_t& out) {
+  const int64_t* n = value.as_int();
+  if (n == nullptr || *n < 1 || *n > kMaxLimit)
+    return fail(Code::invalid, field + " must be 1 to " + std::to_string(kMaxLimit) + ", got " + shown(value.dump()));
+  out = *n;
+  return {};
+}
+
+Status read_field(const std::string& field, const Json& value, ApiKey& key) {
+  const std::string* text = value.as_string();
+  if (field == "name") {
+    if (text == nullptr || !is_name(*text))
+      return fail(Code::invalid, "name must be 1 to 64 of letters, digits, _ . -, got " + shown(value.dump()));
+    key.name = *text;
+    return {};
+  }
+  if (field == "sha256") {
+    const auto hash = text != nullptr ? parse_sha256(*text) : std::nullopt;
+    if (!hash) return fail(Code::invalid, "sha256 must be 64 hexadecimal digits: the SHA-256 of the key");
+    key.hash = *hash;
+    return {};
+  }
+  if (field == "scopes") return read_scopes(value, key);
+  if (field == "requests_per_minute") return read_limit(field, value, key.limits.requests_per_minute);
+  if (field == "tokens_per_minute") return read_limit(field, value, key.limits.tokens_per_minute);
+  if (field == "concurrent") return read_limit(field, value, key.limits.concurrent);
+  return fail(Code::invalid, shown(field) + " is no field of a key");
+}
+
+Result<ApiKey> read_key(const Json& entry) {
+  if (entry.as_object() == nullptr) return fail(Code::invalid, "must be an object");
+  ApiKey key;
+  for (const auto& [field, value] : *entry.as_object()) QR_TRY_VOID(read_field(field, value, key));
+  if (key.name.empty()) return fail(Code::invalid, "name is missing");
+  if (entry.find("sha256") == nullptr) return fail(Code::invalid, "sha256 is missing");
+  return key;
+}
+
+}  // namespace
+
+ApiKey plain_key(std::string name, std::string_view text, bool inference, bool admin) {
+  return {std::move(name), sha256(text), inference, admin, {}};
+}
+
+Result<std::vector<ApiKey>> read_keys(std::string_view json) {
+  QR_TRY(const Json file, Json::parse(json));
+  const Json* list = file.find("keys");
+  if (list == nullptr || list->as_array() == nullptr || list->as_array()->empty())
+    return fail(Code::invalid, "a key file is an object with a list \"keys\" of at least one key");
+  std::vector<ApiKey> out;
+  for (const Json& entry : *list->as_array()) {
+    const std::string where = "keys[" + std::to_string(out.size()) + "]: ";
+    auto key = read_key(entry);
+    if (!key) return fail(Code::invalid, where + key.error().message);
+    for (const ApiKey& other : out)
+      if (other.name == key->name || same_digest(other.hash, key->hash))
+        return fail(Code::invalid, where + "has the name or the sha256 of another key");
+    out.push_back(std::move(*key));
+  }
+  return out;
+}
+
+KeyLease::~KeyLease() {
+  if (holder_ != nullptr) holder_->n_running_.fetch_sub(1);
+}
+
+KeyHolder::KeyHolder(ApiKey key, Metrics& m)
+    : key_(std::move(key)),
+      n_requests_(
+          m.counter("quire_key_requests_total", "Requests admitted, by the name of their key.", {{"key", key_.name}})),
+      n_prompt_(
+          m.counter("quire_key_tokens_total", "Tokens of a key's requests.", {{"key", key_.name}, {"kind", "prompt"}})),
+      n_generated_(m.counter("quire_key_tokens_total", "", {{"key", key_.name}, {"kind", "generation"}})),
+      limited_requests_(m.counter("quire_key_limited_total",
+                                  "Requests refused by a limit of their key.",
+                                  {{"key", key_.name}, {"limit", "requests_per_minute"}})),
+      limited_tokens_(m.counter("quire_key_limited_total", "", {{"key", key_.name}, {"limit", "tokens_per_minute"}})),
+      limited_concurrent_(m.counter("quire_key_limited_total", "", {{"key", key_.name}, {"limit", "concurrent"}})) {
+  requests_ = {key_.limits.requests_per_minute, static_cast<double>(key_.limits.requests_per_minute)};
+  tokens_ = {key_.limits.tokens_per_minute, static_cast<double>(key_.limits.tokens_per_minute)};
+}
+
+int64_t KeyHolder::Bucket::seconds_until_positive() const {
+  const double per_second = static_cast<double>(per_minute) / 60.0;
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil((1.0 - level) / per_second)));
+}
+
+void KeyHolder::fill(int64_t now_ns) {
+  const double minutes = filled_ns_ == 0 ? 0.0 : static_cast<double>(now_ns - filled_ns_) / kNsPerMinute;
+  filled_ns_ = now_ns;
+  tokens_.level -= static_cast<double>(unpaid_.exchange(0));
+  for (Bucket* b : {&requests_, &tokens_}) {
+    const auto full = static_cast<double>(b->per_minute);
+    b->level = std::min(full, b->level + std::max(0.0, minutes) * full);
+  }
+}
+
+KeyRefusal KeyHolder::refusal(std::string_view limit, int64_t value, std::string_view what, Counter& counter) const {
+  counter.add();
+  const std::string message = "this key's limit of " + std::to_string(value) + " " + std::string(what) + " (" +
+                              std::string(limit) + ") is reached";
+  return {{429, message, "rate_limit_error", "", "rate_limit_exceeded"}, 0};
+}
+
+std::optional<KeyRefusal> KeyHolder::enter(int64_t now_ns, KeyLease& lease) {
+  const KeyLimits& l = key_.limits;
+  std::lock_guard lock(mu_);
+  fill(now_ns);
+  if (l.concurrent > 0 && n_running_.load() >= l.concurrent)
+    return refusal("concurrent", l.concurrent, "requests at once", limited_concurrent_);
+  if (l.requests_per_minute > 0 && requests_.level < 1) {
+    KeyRefusal out = refusal("requests_per_minute", l.requests_per_minute, "requests per minute", limited_requests_);
+    out.retry_after_s = requests_.seconds_until_positive();
+    return out;
+  }
+  if (l.tokens_per_minute > 0 && tokens_.level < 1) {
+    KeyRefusal out = refusal("tokens_per_minute", l.tokens_per_minute, "tokens per minute", limited_tokens_);
+    out.retry_after_s = tokens_.seconds_until_positive();
+    return out;
+  }
+  requests_.level -= 1;
+  n_requests_.add();
+  n_running_.fetch_add(1);
+  lease = KeyLease(shared_from_this());
+  return std::nullopt;
+}
+
+void KeyHolder::charge_prompt(int64_t n) {
+  n_prompt_.add(static_cast<uint64_t>(n));
+  unpaid_.fetch_add(n, std::memory_order_relaxed);
+}
+
+void KeyHolder::charge_generated(int64_t n) {
+  n_generated_.add(static_cast<uint64_t>(n));
+  unpaid_.fetch_add(n, std::memory_order_relaxed);
+}
+
+KeyRing::KeyRing(std::vector<ApiKey> keys, Metrics& metrics) {
+  for (ApiKey& key : keys) {
+    has_admin_ |= key.admin;
+    has_inference_ |= key.inference;
+    holders_.push_back(std::make_shared<KeyHolder>(std::move(key), metrics));
+  }
+}
+
+std::shared_ptr<KeyHolder> KeyRing::find(std::string_view sent) const {
+  const Sha256 hash = sha256(sent);
+  std::shared_ptr<KeyHolder> found;
+  for (const auto& holder : holders_)
+    if (same_digest(holder->key().hash, hash)) found = holder;
+  return found;
+}
+
+}  // namespace quire

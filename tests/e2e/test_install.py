@@ -1,0 +1,104 @@
+# `cmake --install` into a folder of its own: the installed program runs, finds what belongs to it, and the files for
+# operators can be read by what they are for.
+import glob
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+import quire_server
+from client_packages import PYTHON, missing
+from quire_server import ROOT, Server, binary
+
+DEPLOY = os.path.join(ROOT, 'deploy')
+
+
+class Install(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        build = os.path.dirname(os.path.abspath(binary()))
+        if not os.path.exists(os.path.join(build, 'cmake_install.cmake')):
+            raise unittest.SkipTest(f'{build} is no build folder')
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.prefix = os.path.join(cls.folder.name, 'usr')
+        done = subprocess.run(['cmake', '--install', build, '--prefix', cls.prefix], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_the_installed_program_serves(self):
+        installed = os.path.join(self.prefix, 'bin', 'quire')
+        self.assertTrue(os.access(installed, os.X_OK))
+        was = os.environ.get('QUIRE_BIN')
+        os.environ['QUIRE_BIN'] = installed
+        try:
+            server = Server(path=os.path.abspath(quire_server.model()))
+        finally:
+            if was is None:
+                del os.environ['QUIRE_BIN']
+            else:
+                os.environ['QUIRE_BIN'] = was
+        self.addCleanup(server.stop)
+        self.assertEqual(server.post('/v1/completions', {'prompt': 'Once', 'max_tokens': 3})[0], 200)
+        self.assertEqual(server.get('/')[0], 200)
+
+    def test_documents_unit_and_models_are_there(self):
+        for path in ('share/doc/quire/README.md', 'share/doc/quire/deploy.md', 'share/doc/quire/options.md',
+                     'lib/systemd/system/quire.service', 'share/quire/models/README.md',
+                     'share/quire/deploy/grafana/quire.json', 'share/quire/deploy/kubernetes/deployment.yaml'):
+            self.assertTrue(os.path.isfile(os.path.join(self.prefix, path)), path)
+        with open(os.path.join(self.prefix, 'lib/systemd/system/quire.service'), encoding='utf-8') as f:
+            unit = f.read()
+        self.assertRegex(unit, r'ExecStart=/\S+/quire serve\n')
+        self.assertNotIn('@', unit)
+        stop = int(re.search(r'TimeoutStopSec=(\d+)', unit)[1])
+        self.assertGreater(stop, 30, 'longer than the drain')
+
+
+class Manifests(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        reason = missing('PyYAML>=6', module='yaml')
+        if reason:
+            raise unittest.SkipTest(reason)
+        script = 'import sys, json, yaml\nprint(json.dumps([d for p in sys.argv[1:] for d in yaml.safe_load_all(open(p))]))'
+        files = sorted(glob.glob(os.path.join(DEPLOY, 'kubernetes', '*.yaml')))
+        done = subprocess.run([PYTHON, '-c', script, *files], capture_output=True, text=True, check=True)
+        cls.documents = {d['kind']: d for d in json.loads(done.stdout)}
+
+    def test_the_pod_drains_and_is_probed(self):
+        pod = self.documents['Deployment']['spec']['template']['spec']
+        server = pod['containers'][0]
+        self.assertEqual(server['readinessProbe']['httpGet']['path'], '/ready')
+        self.assertEqual(server['startupProbe']['httpGet']['path'], '/ready')
+        self.assertEqual(server['livenessProbe']['httpGet']['path'], '/version')
+        pause = int(server['lifecycle']['preStop']['exec']['command'][1])
+        self.assertGreater(pod['terminationGracePeriodSeconds'], pause + 30)
+
+    def test_ports_and_labels_agree(self):
+        deployment, service, policy = (self.documents[k] for k in ('Deployment', 'Service', 'NetworkPolicy'))
+        labels = deployment['spec']['template']['metadata']['labels']
+        self.assertEqual(deployment['spec']['selector']['matchLabels'], labels)
+        self.assertEqual(service['spec']['selector'], labels)
+        self.assertEqual(policy['spec']['podSelector']['matchLabels'], labels)
+        names = {p['name'] for p in deployment['spec']['template']['spec']['containers'][0]['ports']}
+        self.assertEqual({p['targetPort'] for p in service['spec']['ports']} - names, set())
+
+    def test_options_that_are_named_exist(self):
+        with open(os.path.join(ROOT, 'docs', 'options.md'), encoding='utf-8') as f:
+            known = set(re.findall(r'`(--[a-z-]+)`', f.read()))
+        args = self.documents['Deployment']['spec']['template']['spec']['containers'][0]['args']
+        self.assertEqual({a for a in args if a.startswith('--')} - known, set())
+        with open(os.path.join(DEPLOY, 'Containerfile'), encoding='utf-8') as f:
+            variables = re.findall(r'QUIRE_([A-Z_]+)=', f.read())
+        self.assertEqual({'--' + v.lower().replace('_', '-') for v in variables} - known, set())
+        with open(os.path.join(DEPLOY, 'nginx.conf'), encoding='utf-8') as f:
+            self.assertIn('proxy_buffering off;', f.read())
+
+
+if __name__ == '__main__':
+    unittest.main()
