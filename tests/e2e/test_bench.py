@@ -1,10 +1,11 @@
 # quire bench's comparisons: what they count does not depend on the machine, so the counts are exact.
 import json
+import os
 import subprocess
 import tempfile
 import unittest
 
-from quire_server import binary, model
+from quire_server import ROOT, binary, model
 
 
 def bench(*arguments):
@@ -63,10 +64,9 @@ print(json.dumps([{'n_prompt': of('-p'), 'n_gen': of('-n'), 'samples_ts': [4.0, 
 """
 
 
-@unittest.skipUnless(os.path.exists(MODEL), 'no stories260K in QUIRE_SHARED')
 class Peers(unittest.TestCase):
     def peers(self, *arguments):
-        return subprocess.run([os.path.join(ROOT, 'bench', 'peers'), MODEL, '--quire', binary(), '--threads', '1', '--repeat',
+        return subprocess.run([os.path.join(ROOT, 'bench', 'peers'), model(), '--quire', binary(), '--threads', '1', '--repeat',
                                '1', '--prompt', '16', '--generate', '4', *arguments], capture_output=True, text=True,
                               timeout=300, check=False)
 
