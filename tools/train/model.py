@@ -52,7 +52,9 @@ class Attention(nn.Module):
             if past:
                 k, v = torch.cat((past[0], k), dim=2), torch.cat((past[1], v), dim=2)
             past[:] = [k, v]
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=n > 1, enable_gqa=True)
+        n_keys = k.shape[2]
+        mask = torch.ones(n, n_keys, dtype=torch.bool, device=x.device).tril(n_keys - n) if 1 < n < n_keys else None
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=1 < n == n_keys, enable_gqa=True)
         return self.o_proj(out.transpose(1, 2).reshape(rows, n, -1))
 
 
@@ -99,7 +101,7 @@ class Model(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def hidden(self, ids: Tensor, past: list[list[Tensor]] | None = None, start: int = 0) -> Tensor:
-        """ids [rows, n] at positions start…; out [rows, n, n_embd]. With `past`, more than one token only at start 0."""
+        """ids [rows, n] at positions start…; out [rows, n, n_embd]."""
         if self.tables is None or self.tables[0].device != ids.device:
             self.tables = rope_table(self.c, self.c.n_ctx, ids.device)
         cos, sin = (t[start:start + ids.shape[1]] for t in self.tables)
