@@ -100,12 +100,12 @@ class Model(nn.Module):
     def n_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
-    def hidden(self, ids: Tensor, past: list[list[Tensor]] | None = None, start: int = 0) -> Tensor:
-        """ids [rows, n] at positions start…; out [rows, n, n_embd]."""
+    def hidden(self, ids: Tensor, past: list[list[Tensor]] | None = None, start: int = 0, inputs: Tensor | None = None) -> Tensor:
+        """ids [rows, n] at positions start…; out [rows, n, n_embd]. `inputs` [rows, n, n_embd] stand for the embedding of ids."""
         if self.tables is None or self.tables[0].device != ids.device:
             self.tables = rope_table(self.c, self.c.n_ctx, ids.device)
         cos, sin = (t[start:start + ids.shape[1]] for t in self.tables)
-        x = self.embed_tokens(ids)
+        x = self.embed_tokens(ids) if inputs is None else inputs
         for i, layer in enumerate(self.layers):
             x = layer(x, cos, sin, None if past is None else past[i])
         return self.norm(x)
