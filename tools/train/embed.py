@@ -5,7 +5,7 @@
     tools/train/embed.py … --shape test --steps 50        to try the tool
 
 A text's vector is the model's last hidden state at its <|end|>, divided by its length. It learns from pairs (a question,
-the note that answers it) with the other notes of the batch as wrong ones; the last quarter of a batch speaks of the same
+the note that answers it: notes.py) with the other notes of the batch as wrong ones; the last quarter of a batch speaks of the same
 people, so names alone do not do. Retrieval: the right note among all, questions and contents held out as everywhere.
 (InfoNCE: van den Oord et al. 2018.)
 """
@@ -28,43 +28,12 @@ from chat import BEGIN, END  # noqa: E402
 from config import Config  # noqa: E402
 from export import hf_config, read_tokenizer, rows_of, write_hf, write_json  # noqa: E402
 from model import Model  # noqa: E402
-from tasks.core import SPLITS, Draw, Phrases  # noqa: E402
+from notes import pairs  # noqa: E402
+from tasks.core import SPLITS  # noqa: E402
 
 SHAPES = {'test': Config(n_embd=64, n_layers=1, n_heads=4, n_kv_heads=1, head_dim=16, n_ff=128, n_ctx=512),
           'embed': Config(n_embd=128, n_layers=3, n_heads=4, n_kv_heads=1, head_dim=32, n_ff=512, n_ctx=512)}
 TEMPERATURE = 0.05
-
-KEEPS = Phrases('embed.keeps', '{name} keeps the {thing} in {place}.\nIn {place} {name} has the {thing}.\nThe {thing} of {name} is in {place}.')
-SAW = Phrases('embed.saw', '{name} saw {beast} near {place}.\nNear {place} {name} met {beast}.\nIt was {name} who found {beast} at {place}.')
-WHERE_KEPT = Phrases('embed.where_kept', '''Where is the {thing} of {name}?
-    Where does {name} keep the {thing}?
-    In which place is the {thing} that {name} has?''', '''I look for the {thing}. {name} has it, but where?
-    Where would I find the {thing} belonging to {name}?''')
-WHO_SAW = Phrases('embed.who_saw', '''Who saw {beast} near {place}?
-    Who met {beast} at {place}?
-    Which person found {beast} close to {place}?''', '''Somebody saw {beast} by {place}. Who was it?
-    Tell me who came across {beast} around {place}.''')
-FILLER = Phrases('embed.filler', 'It was a quiet day.\nNobody else was there.\nThe sun was going down.\nIt had rained all morning.\nThe market was closed.')
-
-
-def pair(split: str, seed: str, name: str | None = None) -> tuple[str, str]:
-    """(question, note)"""
-    d = Draw(f'embed/{split}/{seed}', split)
-    what = {'name': name or d.name(), 'place': d.place()}
-    if d.chance(0.5):
-        what['thing'] = d.thing()
-        fact, question = d.say(KEEPS, **what), d.phrase(WHERE_KEPT, **what)
-    else:
-        what['beast'] = d.beast()
-        fact, question = d.say(SAW, **what), d.phrase(WHO_SAW, **what)
-    sentences = [fact] + [d.say(FILLER) for _ in range(d.number(0, 2))]
-    return question, ' '.join(d.shuffled(sentences))
-
-
-def pairs(split: str, seed: str, n: int) -> list[tuple[str, str]]:
-    """The last quarter is of few people."""
-    few = Draw(f'embed/people/{split}/{seed}', split).names(max(2, n // 16))
-    return [pair(split, f'{seed}/{i}', few[i % len(few)] if i >= n * 3 // 4 else None) for i in range(n)]
 
 
 class Embedder:

@@ -30,7 +30,7 @@ class Rows:
     make: Callable[[int, int], np.ndarray]
 
     def pieces(self) -> Iterator[np.ndarray]:
-        n_rows, width = (1, self.shape[0]) if len(self.shape) == 1 else self.shape
+        n_rows, width = (1, self.shape[0]) if len(self.shape) == 1 else (self.shape[0], int(np.prod(self.shape[1:])))
         step = max(1, PIECE_VALUES // width)
         for first in range(0, n_rows, step):
             yield self.make(first, min(first + step, n_rows)).reshape(-1, width)
