@@ -1,6 +1,8 @@
 #include "app/wire.h"
 
 #include "app/bundled.h"
+#include "app/memory_plan.h"
+#include "app/progress.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/clock.h"
@@ -50,11 +52,12 @@ Result<const WeightFormat*> wanted_weights(const ModelOptions& options) {
   return fail(Code::invalid, "--weights \"" + options.weights + "\" is unknown; there are:" + known);
 }
 
-// A line on stderr every second of a load that takes that long.
+// A line of the log every second of a load that takes that long; on a terminal a bar as well.
 class LoadProgress {
  public:
-  explicit LoadProgress(std::string path) : path_(std::move(path)) {}
+  explicit LoadProgress(const std::string& path) : path_(path), bar_(std::make_shared<Progress>(path, 0)) {}
   void operator()(int64_t done, int64_t total) {
+    bar_->update(done, total);
     const int64_t now = clock_.now_ns();
     if (next_ns_ == 0) next_ns_ = now + kEveryNs;
     if (now < next_ns_) return;
@@ -66,6 +69,7 @@ class LoadProgress {
   static constexpr int64_t kEveryNs = 1'000'000'000;
   SystemClock clock_;
   std::string path_;
+  std::shared_ptr<Progress> bar_;  // a std::function copies what it holds
   int64_t next_ns_ = 0;
 };
 
@@ -106,24 +110,30 @@ Result<std::string> model_path(const std::string& named) {
   return bundled;
 }
 
-Result<LoadedModel> load(const ModelOptions& options) {
-  QR_TRY(const std::string path, model_path(options.model));
+Result<LoadOptions> load_options(const ModelOptions& options) {
   const KvCodec* codec = find_kv_codec(options.kv_type);
   if (codec == nullptr) {
     std::string known;
     for (const KvCodec* c : kv_codecs()) known += " " + std::string(c->name);
     return fail(Code::invalid, "--kv-type \"" + options.kv_type + "\" is unknown; there are:" + known);
   }
-  SystemClock clock;
-  const int64_t start = clock.now_ns();
-  QR_TRY(ModelFile file, open_model(path));
-  LoadedModel out;
-  out.path = path;
-  QR_TRY(out.ops, make_ops(options));
   LoadOptions how{codec, codec};
   QR_TRY(how.weights, wanted_weights(options));
   how.n_ctx = options.ctx;
   how.n_threads = n_threads(options);
+  return how;
+}
+
+Result<LoadedModel> load(const ModelOptions& options) {
+  QR_TRY(const std::string path, model_path(options.model));
+  SystemClock clock;
+  const int64_t start = clock.now_ns();
+  QR_TRY(LoadOptions how, load_options(options));
+  QR_TRY(ModelFile file, open_model(path));
+  if (!options.fits) QR_TRY_VOID(check_weights_fit(file, options));
+  LoadedModel out;
+  out.path = path;
+  QR_TRY(out.ops, make_ops(options));
   how.on_progress = LoadProgress(path);
   QR_TRY(out.model, load_model(file, *out.ops, how));
   QR_TRY_VOID(file.check_unchanged());  // nothing reads the file from here on

@@ -22,6 +22,7 @@ struct ModelOptions {
   std::string kv_type = "f16";
   std::string weights = {};  // format that matrices are converted to while loading; empty: as stored
   int ctx = 0;               // set by commands with --ctx before load(): positions that will be served, 0 for all
+  bool fits = false;         // fit_memory() has looked: load() need not
 };
 void declare_model_options(CommandLine& line, ModelOptions& options);
 
@@ -34,9 +35,12 @@ struct LoadedModel {
   double load_seconds = 0;
 };
 
-// `options.model`, or else the bundled model's file, said in the log; Code::not_found where there is neither.
+// `named`, or else the bundled model's file, said in the log; Code::not_found where there is neither.
 Result<std::string> model_path(const std::string& named);
-// `options.model` empty is the bundled model.
+// Codec, format, threads as the options name them, without progress. Code::invalid lists what there is.
+Result<LoadOptions> load_options(const ModelOptions& options);
+// `options.model` empty is the bundled model. Weights that are larger than the memory that is left are Code::exhausted
+// before anything is read.
 Result<LoadedModel> load(const ModelOptions& options);
 Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options);
 int n_threads(const ModelOptions& options);

@@ -2,6 +2,8 @@
 // that has not been touched lately is dropped before anybody is killed, so it counts as available here.
 #include "base/memory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -68,11 +70,18 @@ int64_t left_in_cgroups() {
   return least;
 }
 
+int64_t left_in_address_space() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNoLimit;
+  const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(kNoLimit)));
+  return std::max(int64_t{0}, most - number_after("/proc/self/status", "VmSize:", 0) * 1024);
+}
+
 }  // namespace
 
 int64_t available_memory() {
   const int64_t system = number_after("/proc/meminfo", "MemAvailable:", 0) * 1024;
-  return std::min(system, left_in_cgroups());
+  return std::min({system, left_in_cgroups(), left_in_address_space()});
 }
 
 }  // namespace quire

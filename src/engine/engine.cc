@@ -449,9 +449,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
     const int64_t bytes = int64_t{memory.n_blocks} * layout.token_bytes(g) * options.block_tokens;
     QR_TRY(memory.blocks.emplace_back(), ops.allocate(bytes));
   }
-  const int64_t rows_out = std::min(options.max_seqs, options.step_tokens);
-  QR_TRY(memory.scratch, ops.allocate(model.arena_bytes(options.step_tokens, rows_out) +
-                                      batch_bytes(options.step_tokens, rows_out, options.n_ctx, options.block_tokens)));
+  QR_TRY(memory.scratch, ops.allocate(scratch_bytes(model, options)));
   return std::make_unique<LoopEngine>(EngineUses{model, ops, *policy->get()}, options, std::move(env),
                                       std::move(memory));
 }

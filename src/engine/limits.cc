@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/memory.h"
+#include "engine/batcher.h"
 
 namespace quire {
 namespace {
@@ -83,6 +84,12 @@ int64_t default_kv_bytes(int64_t context_bytes, int64_t block_bytes, int max_seq
   const int64_t available = available_memory();
   const int64_t room = std::max(available / 4, std::min(context_bytes, available / 2));
   return std::max(block_bytes, std::min(context_bytes * std::min(max_seqs, 8), room));
+}
+
+int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
+  const int64_t rows_out = std::min(options.max_seqs, options.step_tokens);
+  return model.arena_bytes(options.step_tokens, rows_out) +
+         batch_bytes(options.step_tokens, rows_out, options.n_ctx, options.block_tokens);
 }
 
 Result<int> count_blocks(const EngineOptions& options, int64_t block_bytes) {

@@ -21,6 +21,9 @@ Status check_request(Request& request, const RequestLimits& limits);
 // Cache memory when nothing was asked for. At least one block.
 int64_t default_kv_bytes(int64_t context_bytes, int64_t block_bytes, int max_seqs);
 
+// Memory of a step's batch and activations. REQUIRES n_ctx to be filled in.
+int64_t scratch_bytes(const Model& model, const EngineOptions& options);
+
 // Blocks of block_bytes that kv_bytes make. Code::invalid with both numbers when there are none or more than slots have
 // numbers.
 Result<int> count_blocks(const EngineOptions& options, int64_t block_bytes);

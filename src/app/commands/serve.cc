@@ -7,14 +7,16 @@
 
 #include <atomic>
 #include <cstdio>
-#include <filesystem>
 #include <thread>
 
 #include "app/access_options.h"
+#include "app/local_server.h"
+#include "app/memory_plan.h"
 #include "app/probe.h"
 #include "app/wire.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "engine/limits.h"
 #include "engine/recording.h"
 #include "io/describe.h"
 #include "serve/run.h"
@@ -53,15 +55,6 @@ Result<int64_t> parse_bytes(const char* option, const std::string& text) {
     return fail(Code::invalid, std::string(option) + " must be auto or a size such as 4G, got \"" + text + "\"");
   }
   return static_cast<int64_t>(value * static_cast<double>(scale));
-}
-
-// The name under which clients see the model: the file's, without its folder and ending, or the folder's.
-std::string model_name(const LoadedModel& loaded) {
-  const std::filesystem::path path(loaded.path);
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return path.stem().string();
-  const std::filesystem::path whole = std::filesystem::canonical(path, error);
-  return error ? "model" : whole.filename().string();
 }
 
 ModelCard model_card(const std::string& path) {
@@ -168,10 +161,10 @@ Status run(Args& args) {
   if (args.drain_seconds < 0 || args.drain_seconds > 86400)
     return fail(Code::invalid, "--drain-timeout must be 0 to 86400 seconds");
   QR_TRY_VOID(apply_access(args.access, args.serve));
-  args.model.ctx = args.engine.n_ctx;
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
   auto watch = std::make_unique<LoadWatch>(signals);
+  QR_TRY_VOID(fit_memory(args.model, args.engine));
   QR_TRY(const LoadedModel loaded, load(args.model));
   watch.reset();
   if (!loaded.tokenizer)
@@ -186,11 +179,14 @@ Status run(Args& args) {
   env.on_step_end = [&signal] { signal.fire(); };
   QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, args.engine, env));
   const EngineStats stats = engine->stats();
-  log_info(model_name(loaded) + ": " + loaded.ops->describe() + ", context " + std::to_string(engine->options().n_ctx) +
-           ", " + std::to_string(stats.n_blocks) + " cache blocks of " +
+  log_info(model_name(loaded.path) + ": " + loaded.ops->describe() + ", context " +
+           std::to_string(engine->options().n_ctx) + ", " + std::to_string(stats.n_blocks) + " cache blocks of " +
            std::to_string(engine->options().block_tokens) + " tokens (" +
            std::to_string(engine->options().kv_bytes >> 20) + " MiB)");
-  args.serve.models = {model_name(loaded)};
+  log_info("memory: " + std::to_string(loaded.model->info().weight_bytes) + " bytes of weights, " +
+           std::to_string(engine->options().kv_bytes) + " of cache, " +
+           std::to_string(scratch_bytes(*loaded.model, engine->options())) + " of scratch");
+  args.serve.models = {model_name(loaded.path)};
   args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
   args.serve.card = model_card(loaded.path);
   QR_TRY(args.serve.machine, machine_facts(args, loaded.model->info()));
@@ -214,7 +210,7 @@ QR_REGISTER(Command,
                       declare_model_options(line, args->model);
                       declare_access_options(line, args->access, args->serve);
                       line.option("--ctx", args->engine.n_ctx,
-                                  "prompt and answer together, 0 for what the model was trained for");
+                                  "prompt and answer together, 0 for what the model was trained for or what fits");
                       line.option("--kv-memory", args->kv_memory,
                                   "memory for cached keys and values: auto, or a size such as 4G");
                       line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");

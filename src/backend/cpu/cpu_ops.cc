@@ -389,6 +389,11 @@ void CpuOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Sampl
 
 }  // namespace
 
+int64_t cpu_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in) {
+  const LinearKernels& kernels = by_name(isa_tables().front().linear, &LinearKernels::format, format.name);
+  return (n_out + kPanel - 1) / kPanel * kernels.panel_bytes(n_in);
+}
+
 std::vector<std::string> cpu_isas() {
   std::vector<std::string> out;
   for (const IsaTable& table : isa_tables()) {

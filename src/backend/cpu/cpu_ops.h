@@ -19,6 +19,9 @@ std::vector<std::string> cpu_isas();
 // Code::unsupported when the named set is unknown or this machine lacks it, Code::invalid for a bad thread count.
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options);
 
+// Bytes that load_linear will take for a weight of this shape, without its bias. The same for every instruction set.
+int64_t cpu_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);
+
 // Operations per second of the instruction set's multiply-add units on n_threads threads, measured now.
 struct CpuPeak {
   double int8 = 0, f32 = 0;

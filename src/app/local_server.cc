@@ -1,0 +1,50 @@
+#include "app/local_server.h"
+
+#include <filesystem>
+#include <random>
+
+namespace quire {
+namespace {
+
+std::string random_key() {
+  std::random_device source;
+  std::string out;
+  for (int i = 0; i < 4; ++i) out += std::to_string(source());
+  return out;
+}
+
+}  // namespace
+
+std::string model_name(const std::string& path) {
+  const std::filesystem::path file(path);
+  std::error_code error;
+  if (!std::filesystem::is_directory(file, error)) return file.stem().string();
+  const std::filesystem::path whole = std::filesystem::canonical(file, error);
+  return error ? "model" : whole.filename().string();
+}
+
+Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model, EngineOptions engine) {
+  std::unique_ptr<LocalServer> out(new LocalServer);
+  QR_TRY_VOID(fit_memory(model, engine));
+  QR_TRY(out->loaded_, load(model));
+  if (!out->loaded_.tokenizer) return fail(Code::unsupported, model.model + " has no tokenizer");
+  EngineEnv env;
+  env.clock = &out->clock_;
+  env.on_step_end = [signal = &out->signal_] { signal->fire(); };
+  QR_TRY(out->engine_, make_engine(*out->loaded_.model, *out->loaded_.ops, engine, env));
+  ServeOptions serve;
+  serve.port = 0;
+  serve.api_key = random_key();
+  serve.models = {model_name(model.model)};
+  out->engine_->start();
+  QR_TRY(out->serving_, start_serving(serve, *out->engine_, *out->loaded_.tokenizer, out->metrics_, out->signal_));
+  out->remote_ = {serve.host, out->serving_->port(), "", serve.api_key};
+  return out;
+}
+
+LocalServer::~LocalServer() {
+  if (serving_) serving_->stop(0);
+  if (engine_) engine_->stop();
+}
+
+}  // namespace quire

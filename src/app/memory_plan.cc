@@ -1,0 +1,159 @@
+#include "app/memory_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "backend/cpu/cpu_ops.h"
+#include "base/bounded_reader.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "engine/limits.h"
+#include "model/weight_loader.h"
+#include "ops/no_ops.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kCtxStep = 256;  // a context that was not asked for is a multiple of it
+constexpr int64_t kLeastCtx = 512;
+// Measured: a server of a model without weights to speak of, and what vocabularies of 32,000 to 150,000 tokens add.
+constexpr int64_t kProcessBytes = int64_t{15} << 20;
+constexpr int64_t kVocabularyBytes = 350;
+
+// Takes weights by their shapes and keeps none.
+class CountingOps final : public NoOps {
+ public:
+  CountingOps(bool f32, const WeightFormat* convert) : f32_(f32), convert_(convert) {}
+  std::string describe() const override { return "counting"; }
+  Result<Buffer> allocate(int64_t) override { return fail(Code::unsupported, "this backend only counts"); }
+  void sample(std::span<Sampled>, Tensor, std::span<const SampleParams>) override {}
+
+  Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard) override {
+    LoadOptions how;
+    how.weights = convert_;
+    const WeightFormat& format = loaded_format(weight, how);
+    Linear out;
+    out.format = &format;
+    out.n_out = weight.n_rows();
+    out.n_in = weight.n_cols();
+    take(f32_ ? out.n_out * out.n_in * 4 : cpu_linear_bytes(format, out.n_out, out.n_in));
+    if (&format != weight.format) largest = std::max(largest, out.n_out * format.row_bytes(out.n_in));
+    if (bias != nullptr) {
+      QR_TRY(out.bias, load_vector(*bias));
+    }
+    return out;
+  }
+  Result<Tensor> load_vector(const HostWeight& weight) override {
+    const int64_t n = weight.n_rows() * weight.n_cols();
+    take(n * 4);
+    return Tensor::dense(&nowhere_, DType::f32, {n});
+  }
+
+  int64_t bytes = 0, largest = 0;
+
+ private:
+  void take(int64_t n) { bytes += (n + 63) / 64 * 64; }
+  std::byte nowhere_{};
+  bool f32_;
+  const WeightFormat* convert_;
+};
+
+Error does_not_fit(const std::string& what, int64_t needs, int64_t has, const std::string& advice) {
+  return {Code::exhausted,
+          what + " does not fit: needs " + memory_text(needs) + ", has " + memory_text(has) + "; try " + advice};
+}
+
+}  // namespace
+
+std::string memory_text(int64_t bytes) {
+  char text[64];
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  std::snprintf(text, sizeof text, mib < 1024 ? "%.1f MiB" : "%.2f GiB", mib < 1024 ? mib : mib / 1024);
+  return text;
+}
+
+Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& model, const EngineOptions& options) {
+  QR_TRY(LoadOptions how, load_options(model));
+  CountingOps ops(model.backend == "ref", how.weights);
+  how.weights = nullptr;  // counted above instead of converted
+  QR_TRY(const std::unique_ptr<Model> counted, load_model(file, ops, how));
+  const ModelInfo& info = counted->info();
+  MemoryNeeds out;
+  out.weights = ops.bytes;
+  out.largest = ops.largest;
+  out.process = kProcessBytes + kVocabularyBytes * info.n_vocab;
+  out.block_tokens = options.block_tokens;
+  out.n_ctx = info.n_ctx;
+  out.step_bytes = info.step_bytes;
+  out.step_params = info.step_params;
+  for (int g = 0; g < info.kv_layout.n_groups(); ++g) out.token_bytes += info.kv_layout.token_bytes(g);
+  EngineOptions resolved = options;
+  if (resolved.n_ctx == 0) resolved.n_ctx = info.n_ctx;
+  QR_TRY_VOID(check_options(resolved, info.kv_group));
+  out.scratch = scratch_bytes(*counted, resolved);
+  return out;
+}
+
+Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, const EngineOptions& wanted) {
+  const int64_t fixed = needs.weights + needs.scratch + needs.largest + needs.process;
+  const int64_t left = available - fixed;
+  const int64_t smallest = needs.kv_bytes(wanted.n_ctx > 0 ? wanted.n_ctx : std::min<int64_t>(needs.n_ctx, kLeastCtx));
+  if (left < needs.kv_bytes(1)) {
+    return tl::make_unexpected(does_not_fit("the model", fixed + smallest, available,
+                                            "--weights q8_0 or a smaller format, a smaller model, or more memory"));
+  }
+  const int64_t room_tokens = left / needs.token_bytes / kCtxStep * kCtxStep;
+  if (wanted.kv_bytes > 0) {
+    if (wanted.kv_bytes <= left) return MemoryPlan{wanted.n_ctx > 0 ? wanted.n_ctx : needs.n_ctx, wanted.kv_bytes};
+    return tl::make_unexpected(does_not_fit("--kv-memory " + memory_text(wanted.kv_bytes), fixed + wanted.kv_bytes,
+                                            available, "--kv-memory " + std::to_string(left >> 20) + "M or auto"));
+  }
+  if (smallest > left) {
+    const std::string advice = wanted.n_ctx > 0 && room_tokens > 0
+                                   ? "--ctx " + std::to_string(room_tokens) + ", or --weights q8_0 or a smaller format"
+                                   : "--weights q8_0 or a smaller format, or a smaller model";
+    const std::string what = wanted.n_ctx > 0 ? "--ctx " + std::to_string(wanted.n_ctx) : "the model with a context";
+    return tl::make_unexpected(does_not_fit(what, fixed + smallest, available, advice));
+  }
+  MemoryPlan out;
+  out.n_ctx = wanted.n_ctx;
+  if (out.n_ctx == 0) {
+    const bool whole = needs.kv_bytes(needs.n_ctx) <= left;
+    out.n_ctx =
+        whole ? needs.n_ctx : static_cast<int>(std::max(room_tokens, std::min<int64_t>(needs.n_ctx, kLeastCtx)));
+  }
+  const int64_t context = needs.kv_bytes(out.n_ctx);
+  const int64_t spare = needs.kv_bytes(1);  // a copy of a shared last block
+  const int64_t many = context * std::min(wanted.max_seqs, 8) + spare;
+  out.kv_bytes = std::clamp(many, context, std::max(context, left / 2));
+  return out;
+}
+
+Status fit_memory(ModelOptions& model, EngineOptions& options) {
+  QR_TRY(model.model, model_path(model.model));
+  QR_TRY(const ModelFile file, open_model(model.model));
+  QR_TRY(const MemoryNeeds needs, measure_needs(file, model, options));
+  Result<MemoryPlan> plan = plan_memory(needs, available_memory(), options);
+  if (!plan) return error_within(model.model, std::move(plan).error());
+  if (options.n_ctx == 0 && plan->n_ctx < needs.n_ctx) {
+    log_info(model.model + ": a context of " + std::to_string(plan->n_ctx) + " tokens fits; the model could take " +
+             std::to_string(needs.n_ctx));
+  }
+  model.ctx = options.n_ctx = plan->n_ctx;
+  options.kv_bytes = plan->kv_bytes;
+  model.fits = true;
+  return {};
+}
+
+Status check_weights_fit(const ModelFile& file, const ModelOptions& model) {
+  EngineOptions least;
+  least.step_tokens = least.max_chunk = least.max_seqs = 1;
+  least.n_ctx = 2;
+  QR_TRY(const MemoryNeeds needs, measure_needs(file, model, least));
+  least.kv_bytes = needs.kv_bytes(1);
+  const Result<MemoryPlan> plan = plan_memory(needs, available_memory(), least);
+  if (!plan) return error_within(file.path, plan.error());
+  return {};
+}
+
+}  // namespace quire

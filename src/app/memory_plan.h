@@ -1,0 +1,47 @@
+// How much memory a model needs, known before it is loaded, and how much of what is left the cache gets. The needs are
+// exact: the architecture's own loading code runs over the file's shapes with a backend that only counts.
+#pragma once
+#include <cstdint>
+
+#include "app/wire.h"
+#include "engine/engine.h"
+
+namespace quire {
+
+struct MemoryNeeds {
+  int64_t weights = 0;      // in the backend's layout
+  int64_t scratch = 0;      // of a step, with `n_ctx` positions
+  int64_t largest = 0;      // a matrix that is converted on its way: memory for the time of loading only
+  int64_t process = 0;      // the rest, roughly: program, vocabulary, threads, sockets
+  int64_t token_bytes = 0;  // of the cache
+  int64_t block_tokens = 0;
+  int n_ctx = 0;                              // what the model was trained for
+  int64_t step_bytes = 0, step_params = 0;    // ModelInfo's
+  int64_t kv_bytes(int64_t n_tokens) const {  // whole blocks
+    return (n_tokens + block_tokens - 1) / block_tokens * block_tokens * token_bytes;
+  }
+};
+// `file` was opened by open_model; `options.n_ctx` 0 counts as the model's. Fails as load() does where the model cannot
+// be loaded at all.
+Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& model, const EngineOptions& options);
+
+struct MemoryPlan {
+  int n_ctx = 0;
+  int64_t kv_bytes = 0;
+};
+// Chooses what `wanted` leaves open (n_ctx or kv_bytes of 0). The cache gets what eight full contexts need, at most
+// half of what the model leaves, but one context wherever that fits; an n_ctx that nobody asked for shrinks to what
+// fits. Code::exhausted "… does not fit: needs X, has Y, try …". Pure.
+Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, const EngineOptions& wanted);
+
+// Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Code::not_found without a
+// model.
+Status fit_memory(ModelOptions& model, EngineOptions& options);
+
+// What load() checks: one block of cache and one token a step, no more.
+Status check_weights_fit(const ModelFile& file, const ModelOptions& model);
+
+// "512.0 MiB", "3.2 GiB".
+std::string memory_text(int64_t bytes);
+
+}  // namespace quire

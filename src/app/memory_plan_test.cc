@@ -1,0 +1,91 @@
+#include "app/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// 1 MiB per 16 tokens.
+MemoryNeeds needs() {
+  MemoryNeeds out;
+  out.weights = 100 * kMiB;
+  out.scratch = 10 * kMiB;
+  out.process = 24 * kMiB;
+  out.token_bytes = kMiB / 16;
+  out.block_tokens = 16;
+  out.n_ctx = 4096;
+  return out;
+}
+constexpr int64_t kFixed = (110 + 24) * kMiB;
+
+EngineOptions wanted(int n_ctx, int64_t kv_bytes = 0) {
+  EngineOptions out;
+  out.n_ctx = n_ctx;
+  out.kv_bytes = kv_bytes;
+  return out;
+}
+
+TEST(MemoryPlan, EightContextsWhereThereIsPlenty) {
+  const auto plan = plan_memory(needs(), kFixed + 100'000 * kMiB, wanted(0));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->n_ctx, 4096);
+  EXPECT_EQ(plan->kv_bytes, (8 * 256 + 1) * kMiB);
+}
+
+TEST(MemoryPlan, HalfOfWhatIsLeftWhereThatIsLess) {
+  const auto plan = plan_memory(needs(), kFixed + 1000 * kMiB, wanted(0));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->n_ctx, 4096);
+  EXPECT_EQ(plan->kv_bytes, 500 * kMiB);
+}
+
+TEST(MemoryPlan, OneContextTakesAllThatIsLeft) {
+  const auto plan = plan_memory(needs(), kFixed + 256 * kMiB, wanted(0));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->n_ctx, 4096);
+  EXPECT_EQ(plan->kv_bytes, 256 * kMiB);
+}
+
+TEST(MemoryPlan, AContextThatNobodyAskedForShrinks) {
+  const auto plan = plan_memory(needs(), kFixed + 100 * kMiB, wanted(0));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->n_ctx, 1536);  // a multiple of 256
+  EXPECT_EQ(plan->kv_bytes, 96 * kMiB);
+}
+
+TEST(MemoryPlan, SaysWhatDoesNotFitAndWhatWould) {
+  const auto message = [](int64_t left, const EngineOptions& options) {
+    const auto plan = plan_memory(needs(), kFixed + left, options);
+    EXPECT_FALSE(plan);
+    EXPECT_EQ(plan.error().code, Code::exhausted);
+    return plan.error().message;
+  };
+  EXPECT_EQ(message(100 * kMiB, wanted(4096)),
+            "--ctx 4096 does not fit: needs 390.0 MiB, has 234.0 MiB; try --ctx 1536, or --weights q8_0 or a smaller "
+            "format");
+  EXPECT_EQ(message(100 * kMiB, wanted(0, 101 * kMiB)),
+            "--kv-memory 101.0 MiB does not fit: needs 235.0 MiB, has 234.0 MiB; try --kv-memory 100M or auto");
+  EXPECT_EQ(message(-50 * kMiB, wanted(0)),
+            "the model does not fit: needs 166.0 MiB, has 84.0 MiB; try --weights q8_0 or a smaller format, a smaller "
+            "model, or more memory");
+  EXPECT_EQ(message(20 * kMiB, wanted(0)),
+            "the model with a context does not fit: needs 166.0 MiB, has 154.0 MiB; try --weights q8_0 or a smaller "
+            "format, or a smaller model");
+}
+
+TEST(MemoryPlan, WhatWasAskedForIsTakenWhereItFits) {
+  const auto plan = plan_memory(needs(), kFixed + 300 * kMiB, wanted(1000, 300 * kMiB));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->n_ctx, 1000);
+  EXPECT_EQ(plan->kv_bytes, 300 * kMiB);
+}
+
+TEST(MemoryPlan, SizesReadWell) {
+  EXPECT_EQ(memory_text(1536 * 1024), "1.5 MiB");
+  EXPECT_EQ(memory_text(3 * 1024 * kMiB + 256 * kMiB), "3.25 GiB");
+}
+
+}  // namespace
+}  // namespace quire
