@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <sstream>
 
@@ -17,8 +18,8 @@ struct Args {
   ModelOptions model;
   std::string prompt, prompt_file;
   std::vector<int> tokens;
-  int max_tokens = 128, ctx = 0;
-  double temperature = 0;
+  int max_tokens = 128, ctx = 0, n = 1, top_k = 0;
+  double temperature = 0, top_p = 1, min_p = 0, repetition = 1, presence = 0, frequency = 0;
   uint64_t seed = 0;
   bool json = false, ignore_eos = false, raw = false;
 };
@@ -131,38 +132,74 @@ void print_json(const Printer& printer) {
   std::printf("%s\n", out.dump().c_str());
 }
 
-Status run(Args& args) {
-  args.model.ctx = args.ctx;
+Status check(const Args& args) {
+  const auto range = [](const char* name, double value, double lo, double hi) -> Status {
+    if (value >= lo && value <= hi) return {};
+    char text[160];
+    std::snprintf(text, sizeof text, "%s must be %g to %g, got %g", name, lo, hi, value);
+    return fail(Code::invalid, text);
+  };
   if (args.max_tokens < 1)
     return fail(Code::invalid, "--max-tokens must be at least 1, got " + std::to_string(args.max_tokens));
   if (!(args.temperature >= 0 && args.temperature <= 100)) return fail(Code::invalid, "--temperature must be 0 to 100");
-  QR_TRY(const LoadedModel loaded, load(args.model));
-  QR_TRY(std::vector<Token> prompt, prompt_tokens(args, loaded));
-  SystemClock clock;
-  EngineOptions options;
-  options.max_seqs = 1;
-  options.n_ctx = args.ctx;
-  EngineEnv env;
-  env.clock = &clock;
-  QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, options, env));
+  QR_TRY_VOID(range("--n", args.n, 1, 1024));
+  QR_TRY_VOID(range("--top-k", args.top_k, 0, std::numeric_limits<int>::max()));
+  QR_TRY_VOID(range("--top-p", args.top_p, 0, 1));
+  QR_TRY_VOID(range("--min-p", args.min_p, 0, 1));
+  QR_TRY_VOID(range("--repetition-penalty", args.repetition, 0.01, 100));
+  QR_TRY_VOID(range("--presence-penalty", args.presence, -100, 100));
+  return range("--frequency-penalty", args.frequency, -100, 100);
+}
+
+// Answer i draws with seed + i, as the server's n does.
+Request request_for(const Args& args, const LoadedModel& loaded, const std::vector<Token>& prompt, int i) {
   Request request;
-  request.prompt = std::move(prompt);
+  request.prompt = prompt;
   request.max_tokens = args.max_tokens;
-  request.sampling.temperature = static_cast<float>(args.temperature);
-  request.sampling.seed = args.seed;
+  SamplingParams& sampling = request.sampling;
+  sampling.temperature = static_cast<float>(args.temperature);
+  sampling.seed = args.seed + static_cast<uint64_t>(i);
+  sampling.top_k = args.top_k;
+  sampling.top_p = static_cast<float>(args.top_p);
+  sampling.min_p = static_cast<float>(args.min_p);
+  sampling.repetition_penalty = static_cast<float>(args.repetition);
+  sampling.presence_penalty = static_cast<float>(args.presence);
+  sampling.frequency_penalty = static_cast<float>(args.frequency);
   if (loaded.tokenizer && !args.ignore_eos) {
     for (Token id = 0; id < loaded.tokenizer->n_vocab(); ++id) {
       if (loaded.tokenizer->is_end(id)) request.stop_ids.push_back(id);
     }
   }
-  const auto printer = std::make_shared<Printer>(loaded.tokenizer.get(), !args.json);
-  QR_TRY([[maybe_unused]] const SeqId id, engine->submit(std::move(request), printer));
-  while (!printer->done) engine->step();
-  if (printer->finish == Finish::error) return fail(Code::internal, printer->error);
-  if (args.json) {
-    print_json(*printer);
-  } else {
-    std::printf("\n");
+  return request;
+}
+
+Status run(Args& args) {
+  args.model.ctx = args.ctx;
+  QR_TRY_VOID(check(args));
+  QR_TRY(const LoadedModel loaded, load(args.model));
+  QR_TRY(const std::vector<Token> prompt, prompt_tokens(args, loaded));
+  SystemClock clock;
+  EngineOptions options;
+  options.max_seqs = std::min(args.n, 64);
+  options.n_ctx = args.ctx;
+  EngineEnv env;
+  env.clock = &clock;
+  QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, options, env));
+  const bool streamed = !args.json && args.n == 1;
+  std::vector<std::shared_ptr<Printer>> printers;
+  for (int i = 0; i < args.n; ++i) {
+    printers.push_back(std::make_shared<Printer>(loaded.tokenizer.get(), streamed));
+    QR_TRY([[maybe_unused]] const SeqId id, engine->submit(request_for(args, loaded, prompt, i), printers.back()));
+  }
+  for (const auto& printer : printers) {
+    while (!printer->done) engine->step();
+    if (printer->finish == Finish::error) return fail(Code::internal, printer->error);
+    if (args.json) {
+      print_json(*printer);
+    } else {
+      std::printf("%s\n", streamed ? "" : printer->text.c_str());
+      if (args.n > 1 && printer != printers.back()) std::printf("---\n");
+    }
   }
   return {};
 }
@@ -179,10 +216,17 @@ QR_REGISTER(Command,
                       line.option("--ctx", args->ctx,
                                   "prompt and answer together, 0 for what the model was trained for");
                       line.option("--temperature", args->temperature, "0 always takes the likeliest token");
-                      line.option("--seed", args->seed, "of the random draws");
+                      line.option("--top-k", args->top_k, "draw from so many of the likeliest tokens, 0: from all");
+                      line.option("--top-p", args->top_p, "draw from the likeliest tokens of this share together");
+                      line.option("--min-p", args->min_p, "draw from tokens at least this share of the likeliest");
+                      line.option("--repetition-penalty", args->repetition, "divides what has come, 1: off");
+                      line.option("--presence-penalty", args->presence, "subtracted from what has come");
+                      line.option("--frequency-penalty", args->frequency, "subtracted for each time that it came");
+                      line.option("--seed", args->seed, "of the random draws; answer i has this + i");
+                      line.option("--n", args->n, "answers; several are separated by ---");
                       line.flag("--raw", args->raw, "the prompt as it is, without the model's chat template");
                       line.flag("--ignore-eos", args->ignore_eos, "go on past the model's end token");
-                      line.flag("--json", args->json, "print one JSON object instead of the text");
+                      line.flag("--json", args->json, "print a JSON object for each answer instead of the text");
                       return [args] {
                         const Status done = run(*args);
                         return done ? kExitDone : report(done.error());

@@ -1,0 +1,83 @@
+#include "app/doctor.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+MachineFacts healthy() {
+  MachineFacts out;
+  out.isas = {"scalar", "avx2", "avx512"};
+  out.n_cpus = out.n_allowed = out.n_threads = 4;
+  out.governor = "performance";
+  out.huge_pages = "madvise";
+  out.available = int64_t{8} << 30;
+  out.total = int64_t{16} << 30;
+  out.open_files = 65536;
+  return out;
+}
+
+const Finding& about(const std::vector<Finding>& findings, const std::string& subject) {
+  for (const Finding& f : findings) {
+    if (f.subject == subject) return f;
+  }
+  ADD_FAILURE() << subject;
+  return findings.front();
+}
+
+TEST(Doctor, AHealthyMachineGetsNoHints) {
+  for (const Finding& f : diagnose(healthy(), {})) {
+    EXPECT_EQ(f.severity, Severity::ok) << f.subject;
+    EXPECT_EQ(f.hint, "") << f.subject;
+  }
+}
+
+TEST(Doctor, EverythingInTheWayIsNamedWithAHint) {
+  MachineFacts m = healthy();
+  m.isas = {"scalar"};
+  m.cpu_quota = 1.5;
+  m.governor = "powersave";
+  m.huge_pages = "never";
+  m.swap_total = 100;
+  m.swap_used = 50;
+  m.open_files = 1024;
+  m.load = 4;
+  ModelFacts model;
+  model.needs = int64_t{9} << 30;
+  const std::vector<Finding> findings = diagnose(m, model);
+  for (const Finding& f : findings) {
+    EXPECT_NE(f.severity, Severity::ok) << f.subject;
+    EXPECT_NE(f.hint, "") << f.subject;
+  }
+  EXPECT_EQ(about(findings, "instruction set").severity, Severity::problem);
+  EXPECT_EQ(about(findings, "memory").severity, Severity::problem);
+  EXPECT_EQ(about(findings, "memory").says, "8.00 GiB of 16.00 GiB available, the model needs 9.00 GiB");
+  EXPECT_EQ(about(findings, "threads").says, "4 threads on 4 of 4 CPUs, quota 1.5 CPUs");
+  EXPECT_EQ(about(findings, "threads").hint,
+            "the cgroup stops threads in the middle of a step: use --threads 1 or raise cpu.max");
+}
+
+TEST(Doctor, TheCeilingIsBandwidthForDecodingAndOperationsForPrompts) {
+  MachineFacts m = healthy();
+  m.read_bytes_s = 50e9;
+  m.int8_ops_s = 1e12;
+  ModelFacts model;
+  model.step_bytes = 1'000'000'000;
+  model.step_params = 500'000'000;
+  EXPECT_DOUBLE_EQ(ceiling(m, model).decode, 50);
+  EXPECT_DOUBLE_EQ(ceiling(m, model).prefill, 1000);
+  EXPECT_EQ(ceiling(m, {}).decode, 0);
+}
+
+TEST(Doctor, LooksAtThisMachine) {
+  const MachineFacts m = gather_facts();
+  EXPECT_FALSE(m.isas.empty());
+  EXPECT_GE(m.n_cpus, 1);
+  EXPECT_GE(m.n_allowed, 1);
+  EXPECT_GT(m.total, 0);
+  EXPECT_LE(m.available, m.total);
+  EXPECT_GT(m.open_files, 0);
+}
+
+}  // namespace
+}  // namespace quire
