@@ -27,7 +27,7 @@ const std::string* string_at(const Json& object, std::string_view key) {
   return value != nullptr ? value->as_string() : nullptr;
 }
 
-void read_usage(const Json& usage, Answer& out) {
+void read_usage(const Json& usage, RemoteAnswer& out) {
   const auto number = [](const Json* value, int64_t& into) {
     if (value != nullptr && value->as_int() != nullptr) into = *value->as_int();
   };
@@ -39,7 +39,7 @@ void read_usage(const Json& usage, Answer& out) {
 // Reads one stream; `done` once [DONE] came.
 class StreamReader {
  public:
-  StreamReader(const Ask& ask, Answer& out) : ask_(ask), out_(out) {}
+  StreamReader(const Ask& ask, RemoteAnswer& out) : ask_(ask), out_(out) {}
   bool done() const { return done_; }
 
   bool take(const SseEvent& event, int64_t at_ns) {
@@ -84,7 +84,7 @@ class StreamReader {
   }
 
   const Ask& ask_;
-  Answer& out_;
+  RemoteAnswer& out_;
   bool done_ = false;
 };
 
@@ -138,8 +138,8 @@ HttpClient connect_to(const Remote& remote, int timeout_ms) {
   return HttpClient(options);
 }
 
-Answer ask(HttpClient& client, const Remote& remote, const Ask& ask) {
-  Answer out;
+RemoteAnswer ask(HttpClient& client, const Remote& remote, const Ask& ask) {
+  RemoteAnswer out;
   Json body = ask.body;
   body.set("stream", true);
   Json options;

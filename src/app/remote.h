@@ -35,7 +35,7 @@ struct Ask {
 
 // How an answer ended: `failure` is empty when it was complete, otherwise a word to count by: http_429 (any status),
 // timeout, connect, cut (the connection ended before the answer), stream (an error event), protocol (no JSON, no HTTP).
-struct Answer {
+struct RemoteAnswer {
   std::string failure, message;
   bool left = false;  // on_text said so; counts as no failure
   std::string text, finish;
@@ -45,7 +45,7 @@ struct Answer {
 };
 
 // Sends and hears to the end.
-Answer ask(HttpClient& client, const Remote& remote, const Ask& ask);
+RemoteAnswer ask(HttpClient& client, const Remote& remote, const Ask& ask);
 // The first name of /v1/models.
 Result<std::string> first_model(HttpClient& client, const Remote& remote);
 

@@ -101,7 +101,7 @@ class Generator {
       }
       int left = pieces_until_leaving(index, t, turn.max_tokens);
       if (left > 0) what.on_text = [&left](std::string_view) { return --left > 0; };
-      const Answer answer = ask(client, options_.remote, what);
+      const RemoteAnswer answer = ask(client, options_.remote, what);
       add(due_ns, answer);
       if (!answer.failure.empty() || answer.left || t + 1 == session.turns.size()) return;
       messages.push_back(message("assistant", answer.text));
@@ -126,7 +126,7 @@ class Generator {
     return out;
   }
 
-  void add(int64_t due_ns, const Answer& answer) {
+  void add(int64_t due_ns, const RemoteAnswer& answer) {
     const std::lock_guard lock(report_mu_);
     report_.add(due_ns, answer);
   }

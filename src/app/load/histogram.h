@@ -9,7 +9,7 @@
 
 namespace quire {
 
-class Histogram {
+class LatencyHistogram {
  public:
   // REQUIRES value ≥ 0.
   void record(int64_t value) {

@@ -10,8 +10,8 @@
 namespace quire {
 namespace {
 
-TEST(Histogram, SmallValuesAreExact) {
-  Histogram h;
+TEST(LatencyHistogram, SmallValuesAreExact) {
+  LatencyHistogram h;
   for (int64_t v = 0; v < 200; ++v) h.record(v);
   EXPECT_EQ(h.percentile(50), 99);
   EXPECT_EQ(h.percentile(100), 199);
@@ -19,9 +19,9 @@ TEST(Histogram, SmallValuesAreExact) {
   EXPECT_DOUBLE_EQ(h.mean(), 99.5);
 }
 
-TEST(Histogram, PercentilesAreAtMostOnePart128AboveTheTrueOnes) {
+TEST(LatencyHistogram, PercentilesAreAtMostOnePart128AboveTheTrueOnes) {
   Rng rng(3);
-  Histogram h;
+  LatencyHistogram h;
   std::vector<int64_t> values;
   for (int i = 0; i < 20'000; ++i) {
     values.push_back(static_cast<int64_t>(rng.bits() >> rng.between(2, 60)));
@@ -36,8 +36,8 @@ TEST(Histogram, PercentilesAreAtMostOnePart128AboveTheTrueOnes) {
   EXPECT_EQ(h.max(), values.back());
 }
 
-TEST(Histogram, IsZeroWhenEmpty) {
-  const Histogram h;
+TEST(LatencyHistogram, IsZeroWhenEmpty) {
+  const LatencyHistogram h;
   EXPECT_EQ(h.percentile(99), 0);
   EXPECT_EQ(h.mean(), 0);
 }

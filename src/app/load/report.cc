@@ -10,7 +10,7 @@ constexpr size_t kMaxSeconds = 1 << 20;
 
 double ms(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
 
-Json summary(const Histogram& h) {
+Json summary(const LatencyHistogram& h) {
   Json out;
   out.set("n", h.count());
   out.set("mean", h.mean() / kNsPerMs);
@@ -22,7 +22,7 @@ Json summary(const Histogram& h) {
   return out;
 }
 
-std::string row(const char* name, const Histogram& h) {
+std::string row(const char* name, const LatencyHistogram& h) {
   char line[160];
   std::snprintf(line, sizeof line, "%-14s %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f\n", name, h.mean() / kNsPerMs,
                 ms(h.percentile(50)), ms(h.percentile(90)), ms(h.percentile(95)), ms(h.percentile(99)), ms(h.max()));
@@ -37,7 +37,7 @@ LoadReport::Second& LoadReport::second_of(int64_t at_ns) {
   return timeline_[std::min(s, timeline_.size() - 1)];
 }
 
-bool LoadReport::is_good(int64_t due_ns, const Answer& a, int64_t n_tokens) const {
+bool LoadReport::is_good(int64_t due_ns, const RemoteAnswer& a, int64_t n_tokens) const {
   if (a.piece_ns.empty()) return false;
   const double n_gaps = static_cast<double>(std::max<int64_t>(n_tokens - 1, 1));
   return (slo_.ttft_ms <= 0 || ms(a.piece_ns.front() - due_ns) <= slo_.ttft_ms) &&
@@ -45,7 +45,7 @@ bool LoadReport::is_good(int64_t due_ns, const Answer& a, int64_t n_tokens) cons
          (slo_.e2e_ms <= 0 || ms(a.done_ns - due_ns) <= slo_.e2e_ms);
 }
 
-void LoadReport::add(int64_t due_ns, const Answer& a) {
+void LoadReport::add(int64_t due_ns, const RemoteAnswer& a) {
   end_ns_ = std::max(end_ns_, a.done_ns);
   ++second_of(due_ns).n_begun;
   ++second_of(a.done_ns).n_ended;

@@ -26,7 +26,7 @@ class LoadReport {
 
   // `due_ns`: when the request should have been sent. Every latency counts from there, whenever it was sent, so a
   // server (or a client) that falls behind cannot hide it.
-  void add(int64_t due_ns, const Answer& answer);
+  void add(int64_t due_ns, const RemoteAnswer& answer);
 
   // Rates are over the time from the start to the last answer.
   Json json() const;
@@ -41,7 +41,7 @@ class LoadReport {
     int64_t n_begun = 0, n_ended = 0, n_failed = 0, n_pieces = 0;
   };
   Second& second_of(int64_t at_ns);
-  bool is_good(int64_t due_ns, const Answer& answer, int64_t n_tokens) const;
+  bool is_good(int64_t due_ns, const RemoteAnswer& answer, int64_t n_tokens) const;
   double seconds() const { return static_cast<double>(end_ns_ - start_ns_) * 1e-9; }
 
   LoadSlo slo_;
@@ -50,7 +50,7 @@ class LoadReport {
   int64_t n_prompt_ = 0, n_cached_ = 0, n_tokens_ = 0;
   std::map<std::string, int64_t> failures_;
   std::map<std::string, std::string> examples_;  // the first message of each failure
-  Histogram ttft_, itl_, tpot_, e2e_, lag_, refusal_;
+  LatencyHistogram ttft_, itl_, tpot_, e2e_, lag_, refusal_;
   std::vector<Second> timeline_;
 };
 

@@ -1,0 +1,180 @@
+// quire batch: OpenAI batch lines, as fast as the engine takes them. Results are written as they come; a run that was
+// ended goes on where it was.
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "app/batch_file.h"
+#include "app/local_server.h"
+#include "app/progress.h"
+#include "base/log.h"
+
+namespace quire {
+namespace {
+
+constexpr int kTries = 8;
+constexpr int kTimeoutMs = 24 * 3600 * 1000;  // the engine may be busy with others first
+
+struct Args {
+  ModelOptions model;
+  EngineOptions engine;
+  std::string in, out, url, api_key;
+  int in_flight = 0;
+  bool restart = false;
+};
+
+// Lines of the input that are still to be done, handed out one by one; the results' file.
+class Batch {
+ public:
+  Batch(const Args& args, Remote remote, std::set<std::string> done)
+      : args_(args), remote_(std::move(remote)), done_(std::move(done)) {}
+
+  Status run() {
+    in_.open(args_.in, std::ios::binary);
+    if (!in_) return fail(Code::io, args_.in + ": cannot read");
+    out_ = std::fopen(args_.out.c_str(), "ab");
+    if (out_ == nullptr) return fail(Code::io, args_.out + ": cannot write");
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(args_.in, error);
+    progress_.emplace(args_.in, error ? 0 : static_cast<int64_t>(bytes));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < args_.in_flight; ++i) threads.emplace_back([this] { work(); });
+    for (std::thread& thread : threads) thread.join();
+    progress_.reset();
+    if (std::fclose(out_) != 0) write_failed_ = true;
+    if (write_failed_) return fail(Code::io, args_.out + ": cannot write");
+    log_info(std::to_string(n_done_) + " done, " + std::to_string(n_failed_) + " failed, " +
+             std::to_string(n_skipped_) + " were done before");
+    if (n_failed_ > 0) return fail(Code::invalid, std::to_string(n_failed_) + " lines failed: see " + args_.out);
+    return {};
+  }
+
+ private:
+  struct Work {
+    int64_t n_line = 0;
+    BatchLine line;
+  };
+
+  // The next line that is to be asked; false at the end.
+  bool next(Work& work) {
+    const std::lock_guard lock(mu_);
+    for (std::string text; !write_failed_ && std::getline(in_, text);) {
+      ++n_line_;
+      n_bytes_ += static_cast<int64_t>(text.size()) + 1;
+      progress_->update(n_bytes_);
+      if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+      Result<BatchLine> line = parse_batch_line(text);
+      if (!line) {
+        ++n_failed_;
+        write(batch_failure(n_line_, "", "invalid_line",
+                            "line " + std::to_string(n_line_) + ": " + line.error().message));
+      } else if (done_.contains(line->custom_id)) {
+        ++n_skipped_;
+      } else if (!seen_.insert(line->custom_id).second) {
+        ++n_failed_;
+        write(batch_failure(n_line_, line->custom_id, "duplicate_custom_id",
+                            "line " + std::to_string(n_line_) + ": an earlier line has the same custom_id"));
+      } else {
+        work = {n_line_, *std::move(line)};
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void work() {
+    HttpClient client = connect_to(remote_, kTimeoutMs);
+    for (Work work; next(work);) {
+      const Result<HttpResponse> response = post(client, work.line);
+      std::string result;
+      bool good = false;
+      if (!response) {
+        result = batch_failure(work.n_line, work.line.custom_id, "request_failed", response.error().message);
+      } else {
+        good = response->status < 400;
+        Result<Json> body = Json::parse(response->body);
+        result = batch_result(work.n_line, work.line.custom_id, response->status,
+                              body ? *std::move(body) : Json(response->body));
+      }
+      const std::lock_guard lock(mu_);
+      ++(good ? n_done_ : n_failed_);
+      write(result);
+    }
+  }
+
+  // A server that is full or not ready is asked again when it says.
+  Result<HttpResponse> post(HttpClient& client, const BatchLine& line) const {
+    ClientRequest request{"POST", remote_.base + line.url, {{"Content-Type", "application/json"}}, line.body.dump()};
+    if (!remote_.api_key.empty()) request.headers.push_back({"Authorization", "Bearer " + remote_.api_key});
+    for (int i = 1;; ++i) {
+      Result<HttpResponse> response = client.request(request);
+      const bool again = response && (response->status == 429 || response->status == 503);
+      if (!again || i == kTries) return response;
+      const std::string* after = response->header("retry-after");
+      const int seconds = after != nullptr ? std::atoi(after->c_str()) : 1;
+      std::this_thread::sleep_for(std::chrono::seconds(std::clamp(seconds, 1, 60)));
+    }
+  }
+
+  // Under the lock; whole lines, so that a run that is killed leaves at most one that is cut off.
+  void write(const std::string& line) {
+    if (std::fprintf(out_, "%s\n", line.c_str()) < 0 || std::fflush(out_) != 0) write_failed_ = true;
+  }
+
+  const Args& args_;
+  const Remote remote_;
+  const std::set<std::string> done_;
+  std::optional<Progress> progress_;
+  std::mutex mu_;
+  std::ifstream in_;
+  std::FILE* out_ = nullptr;
+  std::set<std::string> seen_;
+  int64_t n_line_ = 0, n_bytes_ = 0, n_done_ = 0, n_failed_ = 0, n_skipped_ = 0;
+  bool write_failed_ = false;
+};
+
+Status run(Args& args) {
+  if (args.in_flight < 0 || args.in_flight > 4096)
+    return fail(Code::invalid, "--in-flight must be 0 to 4096, got " + std::to_string(args.in_flight));
+  // A queue behind what runs keeps every step full.
+  if (args.in_flight == 0) args.in_flight = std::min(2 * args.engine.max_seqs, 4096);
+  args.engine.max_queue = std::max(args.engine.max_queue, args.in_flight);
+  if (args.restart && std::remove(args.out.c_str()) != 0 && std::filesystem::exists(args.out))
+    return fail(Code::io, args.out + ": cannot be removed");
+  QR_TRY(std::set<std::string> done, keep_done(args.out));
+  if (!args.url.empty()) {
+    QR_TRY(Remote remote, parse_remote(args.url));
+    remote.api_key = args.api_key;
+    return Batch(args, std::move(remote), std::move(done)).run();
+  }
+  QR_TRY(const std::unique_ptr<LocalServer> server, LocalServer::start(args.model, args.engine));
+  return Batch(args, server->remote(), std::move(done)).run();
+}
+
+QR_REGISTER(Command,
+            "batch",
+            Command{"answer the lines of an OpenAI batch file", false, [](CommandLine& line) -> std::function<int()> {
+                      auto args = std::make_shared<Args>();
+                      line.positional("IN", args->in, true, "requests, one JSON object a line");
+                      line.positional("OUT", args->out, true, "results, one JSON object a line; a run goes on with it");
+                      declare_model_options(line, args->model);
+                      line.option("--url", args->url, "ask this server instead of a MODEL in this process");
+                      line.option("--api-key", args->api_key, "of that server");
+                      line.option("--in-flight", args->in_flight, "requests at once, 0 for twice --max-seqs");
+                      line.option("--ctx", args->engine.n_ctx,
+                                  "prompt and answer together, 0 for what the model was trained for or what fits");
+                      line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
+                      line.flag("--restart", args->restart, "remove OUT first instead of going on with it");
+                      return [args] {
+                        const Status done = run(*args);
+                        return done ? kExitDone : report(done.error());
+                      };
+                    }});
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,292 @@
+# The subcommands beside the server, run as a person or a script runs them.
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from quire_server import ROOT, Server, binary, eventually, model
+
+
+def quire(*arguments, code=0, text=None, env=None):
+    done = subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, check=False, input=text,
+                          env={**os.environ, **(env or {})})
+    assert done.returncode == code, (done.returncode, done.stderr)
+    return done
+
+
+class Generate(unittest.TestCase):
+    def test_n_answers_draw_with_seeds_one_apart(self):
+        common = ('generate', model(), '--prompt', 'Once upon', '--raw', '--max-tokens', '8', '--temperature', '1',
+                  '--top-k', '40', '--json')
+        several = quire(*common, '--n', '3', '--seed', '5').stdout.splitlines()
+        alone = [quire(*common, '--seed', str(5 + i)).stdout.splitlines()[0] for i in range(3)]
+        self.assertEqual([json.loads(line)['tokens'] for line in several], [json.loads(line)['tokens'] for line in alone])
+
+    def test_ranges_are_named(self):
+        for arguments, words in ((('--n', '0'), '--n must be 1 to 1024, got 0'),
+                                 (('--top-p', '1.5'), '--top-p must be 0 to 1, got 1.5'),
+                                 (('--top-k', '-1'), '--top-k must be 0')):
+            self.assertIn(words, quire('generate', model(), '--prompt', 'x', *arguments, code=1).stderr)
+
+
+class Logits(unittest.TestCase):
+    def test_the_top_of_each_position_as_json(self):
+        lines = [json.loads(line) for line in
+                 quire('logits', model(), '--tokens', '1,5,9,2', '--top', '3', '--chunk', '2').stdout.splitlines()]
+        self.assertEqual([line['id'] for line in lines], [1, 5, 9, 2])
+        self.assertEqual([line['next']['id'] for line in lines[:-1]], [5, 9, 2])
+        self.assertNotIn('next', lines[-1])
+        for line in lines:
+            logprobs = [candidate['logprob'] for candidate in line['top']]
+            self.assertEqual(len(logprobs), 3)
+            self.assertEqual(logprobs, sorted(logprobs, reverse=True))
+            self.assertLessEqual(max(logprobs), 0)
+
+    def test_one_of_both_forms_is_needed(self):
+        self.assertIn('--out or --top', quire('logits', model(), '--tokens', '1', code=1).stderr)
+
+
+class Doctor(unittest.TestCase):
+    def test_json_names_every_check(self):
+        out = json.loads(quire('doctor', model(), '--no-probe', '--json').stdout)
+        subjects = [check['subject'] for check in out['checks']]
+        self.assertEqual(subjects, ['instruction set', 'threads', 'load', 'governor', 'huge pages', 'memory', 'swap',
+                                    'open files'])
+        for check in out['checks']:
+            self.assertEqual(check['severity'] != 'ok', 'hint' in check)
+
+    def test_a_model_that_does_not_fit_is_a_problem(self):
+        shell = f'ulimit -v 40000; exec {binary()} doctor {model()} --no-probe --json --threads 1'
+        done = subprocess.run(['bash', '-c', shell], capture_output=True, text=True, timeout=60, check=False)
+        if not done.stdout:
+            self.skipTest('the program itself does not start with so little')
+        self.assertEqual(done.returncode, 1)
+
+
+class Batch(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.input = os.path.join(self.folder.name, 'in.jsonl')
+        self.output = os.path.join(self.folder.name, 'out.jsonl')
+
+    def write(self, lines):
+        with open(self.input, 'w', encoding='utf-8') as file:
+            file.writelines((line if isinstance(line, str) else json.dumps(line)) + '\n' for line in lines)
+
+    def results(self):
+        with open(self.output, encoding='utf-8') as file:
+            return {line['custom_id']: line for line in map(json.loads, file)}
+
+    @staticmethod
+    def line(name, **body):
+        return {'custom_id': name, 'method': 'POST', 'url': '/v1/completions',
+                'body': {'prompt': f'Once {name}', 'max_tokens': 6, 'temperature': 0, **body}}
+
+    def test_each_line_is_answered_as_the_server_would_and_a_run_goes_on(self):
+        names = [f'r{i}' for i in range(20)]
+        self.write([self.line(name) for name in names[:12]])
+        quire('batch', self.input, self.output, model())
+        first = self.results()
+        self.assertEqual(sorted(first), sorted(names[:12]))
+        with open(self.output, 'a', encoding='utf-8') as file:
+            file.write('{"cut off')
+        self.write([self.line(name) for name in names])
+        log = quire('batch', self.input, self.output, model()).stderr
+        self.assertIn('8 done, 0 failed, 12 were done before', log)
+        second = self.results()
+        self.assertEqual(sorted(second), sorted(names))
+        self.assertEqual({name: second[name] for name in first}, first)
+        server = Server('--threads', '1')
+        try:
+            for name in names[::7]:
+                answer = server.post('/v1/completions', self.line(name)['body'])[2]
+                self.assertEqual(second[name]['response']['body']['choices'], answer['choices'])
+            os.remove(self.output)
+            quire('batch', self.input, self.output, '--url', server.url)
+        finally:
+            server.stop()
+        self.assertEqual({n: r['response']['body']['choices'] for n, r in self.results().items()},
+                         {n: r['response']['body']['choices'] for n, r in second.items()})
+
+    def test_bad_lines_fail_alone(self):
+        self.write([self.line('a'), 'nonsense', self.line('a'), self.line('b', max_tokens=-1), self.line('c', stream=True)])
+        self.assertIn('4 lines failed', quire('batch', self.input, self.output, model(), code=1).stderr)
+        with open(self.output, encoding='utf-8') as file:
+            results = [json.loads(line) for line in file]
+        self.assertEqual(sum(r['response'] is not None and r['response']['status_code'] == 200 for r in results), 1)
+        self.assertEqual(sorted(r['error']['code'] for r in results if r['error']),
+                         ['duplicate_custom_id', 'invalid_line', 'invalid_line'])
+        self.assertEqual([r['response']['status_code'] for r in results if r['custom_id'] == 'b'], [400])
+
+
+class Chat(unittest.TestCase):
+    def test_a_conversation_by_pipe(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'talk.json')
+            done = quire('chat', model(), '--temperature', '0', '--max-tokens', '8', '--system', 'Be brief.',
+                         text=f'One\\\ntwo\nthree\n/retry\n/save {path}\n')
+            with open(path, encoding='utf-8') as file:
+                messages = json.load(file)
+        self.assertEqual([m['role'] for m in messages], ['system', 'user', 'assistant', 'user', 'assistant'])
+        self.assertEqual(messages[1]['content'], 'One\ntwo')
+        self.assertEqual(messages[3]['content'], 'three')
+        stats = re.findall(r'\[(\d+) tokens, .* tok/s, first after .* (\d+) of (\d+) prompt tokens cached', done.stderr)
+        self.assertEqual(len(stats), 3)
+        self.assertEqual(stats[2][2], stats[1][2], 'a retry asks the same')
+        self.assertGreater(int(stats[2][1]), 0)
+
+    def test_what_fails_without_a_person_ends_with_one(self):
+        self.assertIn('no command /nope', quire('chat', model(), text='/nope\n', code=1).stderr)
+
+    def test_with_a_server(self):
+        server = Server('--threads', '1', '--api-key', 'k')
+        try:
+            done = quire('chat', '--url', server.url, '--api-key', 'k', '--max-tokens', '4', text='Hello\n')
+            self.assertIn('tokens', done.stderr)
+            self.assertIn('/v1/models answers 401', quire('chat', '--url', server.url, text='Hello\n', code=1).stderr)
+        finally:
+            server.stop()
+
+    def test_ctrl_c_stops_the_answer_and_not_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            history = os.path.join(folder, 'state', 'lines')
+            terminal = Terminal(binary(), 'chat', model(), '--history', history, '--temperature', '1', '--ctx', '400',
+                                '--threads', '1')
+            try:
+                terminal.wait_for('> ')
+                terminal.type('Once upon a time\n')
+                terminal.wait_for('tokens')  # the figures: the answer filled the context or was stopped
+                terminal.type('/reset\n')
+                terminal.wait_for('> ')
+                terminal.type('half a li\x03')
+                terminal.type('/help\n')
+                terminal.wait_for('begin anew')
+                terminal.type('\x04')
+                self.assertEqual(terminal.end(), 0)
+            finally:
+                terminal.kill()
+            with open(history, encoding='utf-8') as file:
+                self.assertIn('Once', file.read())
+            self.assertEqual(os.stat(history).st_mode & 0o077, 0)
+
+    def test_ctrl_c_within_an_answer(self):
+        server = Server('--threads', '1')
+        try:
+            process = subprocess.Popen([binary(), 'chat', '--url', server.url], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            # The context is full sooner or later, so it is asked until an answer was stopped in its middle.
+            for _ in range(50):
+                process.stdin.write('Tell me more\n/reset\n')
+                process.stdin.flush()
+                process.stdout.read(1)
+                process.send_signal(signal.SIGINT)
+                line = process.stderr.readline()
+                self.assertIn('tokens', line)
+                if 'stopped' in line:
+                    break
+            else:
+                self.fail('no answer was stopped')
+            process.stdin.close()
+            self.assertEqual(process.wait(60), 0)
+            self.assertTrue(eventually(lambda: server.metric('quire_num_requests_running') == 0))
+            process.stdout.close()
+            process.stderr.close()
+        finally:
+            server.stop()
+
+
+class Terminal:
+    """A program that believes a person is there."""
+
+    def __init__(self, *command):
+        self.output = ''
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ['TERM'] = 'xterm'
+            os.execv(command[0], command)
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait_for(self, text, timeout=120):
+        end = time.monotonic() + timeout
+        while text not in self.output:
+            if time.monotonic() > end or not select.select([self.fd], [], [], 1)[0] and self.gone():
+                raise AssertionError(f'{text!r} did not come: {self.output!r}')
+            if select.select([self.fd], [], [], 0)[0]:
+                self.output += os.read(self.fd, 1 << 16).decode('utf-8', 'replace')
+        self.output = self.output.split(text, 1)[1]
+
+    def gone(self):
+        return not os.path.exists(f'/proc/{self.pid}')
+
+    def end(self):
+        while True:
+            try:
+                if not os.read(self.fd, 1 << 16):
+                    break
+            except OSError:
+                break
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+    def kill(self):
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+class Memory(unittest.TestCase):
+    """What `quire inspect` says a server takes is what it takes."""
+
+    SLACK = 8 << 20  # threads' stacks, the allocator's arenas: what no model's size says
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = os.path.join(cls.folder.name, 'model.gguf')
+        subprocess.run([sys.executable, os.path.join(ROOT, 'tools', 'make_model.py'), '--shape', 'tiny', '--type', 'f32',
+                        '--n-embd', '512', '--n-layers', '4', '--n-ff', '1536', '--n-ctx', '1024', '--seed', '1', '--out',
+                        cls.path], check=True, stderr=subprocess.DEVNULL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_is_what_the_server_counts_and_what_the_system_counts(self):
+        facts = json.loads(quire('inspect', self.path, '--json', '--ctx', '512', '--step-tokens', '128').stdout)['memory']
+        server = Server('--ctx', '512', '--kv-memory', str(facts['cache']), '--threads', '2', '--step-tokens', '128',
+                        path=self.path)
+        try:
+            answer = server.post('/v1/completions', {'prompt': [5 + i % 90 for i in range(500)], 'max_tokens': 8})
+            self.assertEqual(answer[0], 200)
+            with open(f'/proc/{server.process.pid}/status', encoding='utf-8') as file:
+                resident = int(re.search(r'VmRSS:\s+(\d+) kB', file.read()).group(1)) * 1024
+        finally:
+            server.stop()
+        line = next(line for line in server.log if 'bytes of weights' in line)
+        counted = re.search(r'(\d+) bytes of weights, (\d+) of cache, (\d+) of scratch', line)
+        weights, cache, scratch = map(int, counted.groups())
+        self.assertEqual((cache, scratch), (facts['cache'], facts['scratch']))
+        self.assertLess(abs(weights - facts['weights']), 0.02 * facts['weights'])
+        self.assertLess(abs(resident - facts['total']), 0.02 * facts['total'] + self.SLACK)
+
+    def test_what_does_not_fit_is_refused_before_loading(self):
+        shell = f'ulimit -v 400000; exec {binary()} serve {self.path} --port 0 --threads 1 --kv-memory 1G'
+        done = subprocess.run(['bash', '-c', shell], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r'--kv-memory 1.00 GiB does not fit: needs .* has .* MiB; try --kv-memory \d+M or auto')
+
+
+if __name__ == '__main__':
+    unittest.main()
