@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <exception>
 
+#include "app/config_file.h"
+
 namespace quire {
 namespace {
 
@@ -34,10 +36,20 @@ class CliLine final : public CommandLine {
     app_.add_flag(std::string(name), v, std::string(help))->envname(environment_name(name));
   }
   void positional(std::string_view name, std::string& v, bool required, std::string_view help) override {
-    app_.add_option(std::string(name), v, std::string(help))
-        ->required(required)
-        ->envname(environment_name("--" + std::string(name)));
+    CLI::Option* option =
+        app_.add_option(std::string(name), v, std::string(help))->envname(environment_name("--" + std::string(name)));
+    if (required) required_.push_back(option);
   }
+
+  CLI::App& app() { return app_; }
+  // Asked after the config file, which may have named them.
+  Status check_required() const {
+    for (const CLI::Option* option : required_) {
+      if (option->count() == 0) return fail(Code::invalid, option->get_name() + " is required");
+    }
+    return {};
+  }
+  std::string config;  // the file that --config names
 
  private:
   template <class T>
@@ -47,12 +59,119 @@ class CliLine final : public CommandLine {
         ->capture_default_str();
   }
   CLI::App& app_;
+  std::vector<CLI::Option*> required_;
 };
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// Names of options as a config file has them: without dashes, positional ones in lower case.
+std::string config_key(const CLI::Option& option) {
+  std::string out = option.get_name();
+  out.erase(0, std::min(out.find_first_not_of('-'), out.size()));
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+bool is_setting(const CLI::Option& option) {
+  const std::string key = config_key(option);
+  return key != "help" && key != "config";
+}
+
+std::vector<std::string> keys_of(const CLI::App& command) {
+  std::vector<std::string> out;
+  for (const CLI::Option* option : command.get_options()) {
+    if (is_setting(*option)) out.push_back(config_key(*option));
+  }
+  return out;
+}
+
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& names, const char* dashes = "") {
+  const std::string near = nearest(name, names);
+  return near.empty() ? "" : "; did you mean " + (dashes + near) + "?";
+}
+
+Status bad_entry(const std::string& path, const ConfigEntry& entry, const std::string& what) {
+  return fail(Code::invalid, path + ": line " + std::to_string(entry.line) + ": " + what);
+}
+
+// A key must be an option of the entry's command, or, before any section, of some command.
+Status check_entry(const CLI::App& program, const std::string& path, const ConfigEntry& entry) {
+  std::vector<std::string> names, keys;
+  for (const CLI::App* command : commands_of(program)) {
+    names.push_back(command->get_name());
+    if (!entry.section.empty() && command->get_name() != entry.section) continue;
+    const std::vector<std::string> own = keys_of(*command);
+    keys.insert(keys.end(), own.begin(), own.end());
+  }
+  if (!entry.section.empty() && std::find(names.begin(), names.end(), entry.section) == names.end())
+    return bad_entry(path, entry, "no command [" + entry.section + "]" + did_you_mean(entry.section, names));
+  if (std::find(keys.begin(), keys.end(), entry.key) != keys.end()) return {};
+  return bad_entry(path, entry, "no option \"" + entry.key + "\"" + did_you_mean(entry.key, keys));
+}
+
+// Gives `option` what the file says; the command's own section goes before what is for every command.
+Status take_entries(CLI::Option& option, const std::string& path, const std::vector<ConfigEntry>& entries) {
+  const std::string key = config_key(option);
+  const auto own = [&](const ConfigEntry& e) { return e.key == key && !e.section.empty(); };
+  const bool has_own = std::any_of(entries.begin(), entries.end(), own);
+  const ConfigEntry* last = nullptr;
+  for (const ConfigEntry& entry : entries) {
+    if (entry.key != key || (has_own && entry.section.empty())) continue;
+    if (last != nullptr && option.get_items_expected_max() == 0) return bad_entry(path, entry, key + " again");
+    option.add_result(entry.value);
+    last = &entry;
+  }
+  if (last == nullptr) return {};
+  try {
+    option.run_callback();
+  } catch (const CLI::ParseError& error) {
+    return bad_entry(path, *last, key + ": " + error.what());
+  }
+  return {};
+}
+
+// What neither the command line nor the environment has said comes from the file.
+Status apply_config(const CLI::App& program, CliLine& line) {
+  if (line.config.empty()) return {};
+  QR_TRY(std::vector<ConfigEntry> entries, read_config(line.config));
+  for (const ConfigEntry& entry : entries) QR_TRY_VOID(check_entry(program, line.config, entry));
+  const std::string& name = line.app().get_name();
+  std::erase_if(entries, [&name](const ConfigEntry& e) { return !e.section.empty() && e.section != name; });
+  for (CLI::Option* option : line.app().get_options()) {
+    if (is_setting(*option) && option->count() == 0) QR_TRY_VOID(take_entries(*option, line.config, entries));
+  }
+  return {};
+}
+
+int wrong_usage(const std::string& message) {
+  std::fprintf(stderr, "quire: %s\n", message.c_str());
+  return kExitUsage;
+}
+
+// What is left over names no option or, without a command, no command.
+int report_extras(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (chosen.empty()) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : commands_of(app)) names.push_back(command->get_name());
+    const std::vector<std::string> left = app.remaining();
+    const std::string name = left.empty() ? "" : left.front();
+    return wrong_usage("no command \"" + name + "\"" + did_you_mean(name, names) + " (quire --help lists them)");
+  }
+  const CLI::App& command = *chosen.front();
+  const std::string about = "quire " + command.get_name();
+  const std::vector<std::string> left = command.remaining();
+  const auto at = std::find_if(left.begin(), left.end(), [](const std::string& s) { return s.starts_with("--"); });
+  if (at == left.end()) return wrong_usage(about + ": too much: \"" + (left.empty() ? "" : left.front()) + "\"");
+  const std::string name = at->substr(2, at->find('=') == std::string::npos ? at->npos : at->find('=') - 2);
+  return wrong_usage(about + " has no option --" + name + did_you_mean(name, keys_of(command), "--"));
+}
 
 void print_option_table(const CLI::App& app) {
   std::printf(
       "# Options\n\nGenerated by `quire options`. Every option `--some-name` also reads `QUIRE_SOME_NAME` and, "
-      "with\n`--config FILE`, the key `some-name`.\n");
+      "with\n`--config FILE`, the key `some-name`; the command line wins, then the environment, then the file.\n");
   for (const CLI::App* command : app.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) {
     std::printf("\n## quire %s\n\n%s\n\n| option | default | meaning |\n|---|---|---|\n", command->get_name().c_str(),
                 command->get_description().c_str());
@@ -64,34 +183,52 @@ void print_option_table(const CLI::App& app) {
   }
 }
 
-int parse_and_run(int argc, char** argv) {
-  CLI::App app("Quire: an LLM inference and serving engine", "quire");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("quire ") + QR_VERSION);
-  std::function<int()> chosen;
-  std::vector<std::unique_ptr<CliLine>> lines;
+// The command that was chosen, and what to run.
+struct Chosen {
+  CliLine* line = nullptr;
+  std::function<int()> body;
+};
+
+void add_commands(CLI::App& app, std::vector<std::unique_ptr<CliLine>>& lines, Chosen& chosen) {
   for (const std::string& name : Registry<Command>::get().names()) {
     const Command& command = *Registry<Command>::get().find(name);
     CLI::App* sub = app.add_subcommand(name, std::string(command.summary));
     if (command.hidden) sub->group("");
-    sub->set_config("--config", "", "read options from this file (key = value lines)");
-    lines.push_back(std::make_unique<CliLine>(*sub));
-    std::function<int()> body = command.declare(*lines.back());
-    sub->callback([&chosen, body] { chosen = body; });
+    CliLine* line = lines.emplace_back(std::make_unique<CliLine>(*sub)).get();
+    line->option("--config", line->config, "read options from this file (key = value lines, [command] sections)");
+    std::function<int()> body = command.declare(*line);
+    sub->callback([&chosen, line, body] { chosen = {line, body}; });
   }
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app("Quire: an LLM inference and serving engine", "quire");
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", std::string("quire ") + QR_VERSION);
+  Chosen chosen;
+  std::vector<std::unique_ptr<CliLine>> lines;
+  add_commands(app, lines, chosen);
   CLI::App* table = app.add_subcommand("options", "print the table of all options as Markdown")->group("");
   table->callback([&] {
-    chosen = [&app] {
+    chosen.body = [&app] {
       print_option_table(app);
       return kExitDone;
     };
   });
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    return report_extras(app);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;  // help and version are "errors" of code 0
   }
-  return chosen();
+  if (!chosen.body) return wrong_usage("no command: quire --help lists them");
+  if (chosen.line != nullptr) {
+    Status ready = apply_config(app, *chosen.line);
+    if (ready) ready = chosen.line->check_required();
+    if (!ready) return wrong_usage(ready.error().message);
+  }
+  return chosen.body();
 }
 
 }  // namespace

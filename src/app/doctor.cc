@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "app/memory_plan.h"
-#include "backend/cpu/cpu_ops.h"
+#include "app/wire.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
@@ -106,7 +106,7 @@ Finding memory(const MachineFacts& m, const ModelFacts& model) {
 
 MachineFacts gather_facts() {
   MachineFacts out;
-  out.isas = cpu_isas();
+  out.isas = usable_isas();
   out.n_cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   const std::vector<int> allowed = allowed_cpus();
   out.n_allowed = static_cast<int>(allowed.size());

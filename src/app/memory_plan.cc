@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "backend/cpu/cpu_ops.h"
 #include "base/bounded_reader.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -23,7 +22,7 @@ constexpr int64_t kVocabularyBytes = 350;
 // Takes weights by their shapes and keeps none.
 class CountingOps final : public NoOps {
  public:
-  CountingOps(bool f32, const WeightFormat* convert) : f32_(f32), convert_(convert) {}
+  CountingOps(const ModelOptions& options, const WeightFormat* convert) : options_(options), convert_(convert) {}
   std::string describe() const override { return "counting"; }
   Result<Buffer> allocate(int64_t) override { return fail(Code::unsupported, "this backend only counts"); }
   void sample(std::span<Sampled>, Tensor, std::span<const SampleParams>) override {}
@@ -36,7 +35,7 @@ class CountingOps final : public NoOps {
     out.format = &format;
     out.n_out = weight.n_rows();
     out.n_in = weight.n_cols();
-    take(f32_ ? out.n_out * out.n_in * 4 : cpu_linear_bytes(format, out.n_out, out.n_in));
+    take(linear_bytes(options_, format, out.n_out, out.n_in));
     if (&format != weight.format) largest = std::max(largest, out.n_out * format.row_bytes(out.n_in));
     if (bias != nullptr) {
       QR_TRY(out.bias, load_vector(*bias));
@@ -54,7 +53,7 @@ class CountingOps final : public NoOps {
  private:
   void take(int64_t n) { bytes += (n + 63) / 64 * 64; }
   std::byte nowhere_{};
-  bool f32_;
+  const ModelOptions& options_;
   const WeightFormat* convert_;
 };
 
@@ -74,7 +73,7 @@ std::string memory_text(int64_t bytes) {
 
 Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& model, const EngineOptions& options) {
   QR_TRY(LoadOptions how, load_options(model));
-  CountingOps ops(model.backend == "ref", how.weights);
+  CountingOps ops(model, how.weights);
   how.weights = nullptr;  // counted above instead of converted
   QR_TRY(const std::unique_ptr<Model> counted, load_model(file, ops, how));
   const ModelInfo& info = counted->info();

@@ -42,6 +42,12 @@ Result<double> probe_peak(const ModelOptions& options) {
   return peak.int8;
 }
 
+int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in) {
+  return options.backend == "ref" ? n_out * n_in * 4 : cpu_linear_bytes(format, n_out, n_in);
+}
+
+std::vector<std::string> usable_isas() { return cpu_isas(); }
+
 namespace {
 
 Result<const WeightFormat*> wanted_weights(const ModelOptions& options) {

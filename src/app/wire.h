@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/command.h"
 #include "base/result.h"
@@ -48,5 +49,11 @@ int n_threads(const ModelOptions& options);
 Result<double> probe_peak(const ModelOptions& options);
 // The tokenizer alone, from anything that holds one, or the bundled model's.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named);
+// Bytes that the chosen backend will take for a weight of this shape, without its bias.
+int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in);
+// Instruction sets of the cpu backend that run here, narrowest first.
+std::vector<std::string> usable_isas();
+// The tokenizer alone, from anything that holds one.
+Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& path);
 
 }  // namespace quire

@@ -1,0 +1,25 @@
+// A file of options: `key = value` lines under the options' names without dashes, # comments, values in quotes where
+// blanks at the ends matter. Lines before the first [section] are for every command, those of a [command] for that one.
+// Pure functions; any thread.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire {
+
+struct ConfigEntry {
+  int line = 0;
+  std::string section, key, value;  // section empty: for every command
+};
+// Code::invalid "line N: …".
+Result<std::vector<ConfigEntry>> parse_config(std::string_view text);
+Result<std::vector<ConfigEntry>> read_config(const std::string& path);  // Code::io; errors name the file
+
+// The name that is meant by a misspelt one: at most a third of its letters differ (an inserted, dropped or replaced one
+// counts as one). Empty when none is near; the first of several equally near.
+std::string nearest(std::string_view name, const std::vector<std::string>& names);
+
+}  // namespace quire
