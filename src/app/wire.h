@@ -53,7 +53,5 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named);
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in);
 // Instruction sets of the cpu backend that run here, narrowest first.
 std::vector<std::string> usable_isas();
-// The tokenizer alone, from anything that holds one.
-Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& path);
 
 }  // namespace quire

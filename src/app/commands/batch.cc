@@ -43,6 +43,7 @@ class Batch {
     const auto bytes = std::filesystem::file_size(args_.in, error);
     progress_.emplace(args_.in, error ? 0 : static_cast<int64_t>(bytes));
     std::vector<std::thread> threads;
+    threads.reserve(static_cast<size_t>(args_.in_flight));
     for (int i = 0; i < args_.in_flight; ++i) threads.emplace_back([this] { work(); });
     for (std::thread& thread : threads) thread.join();
     progress_.reset();
