@@ -56,6 +56,20 @@ void Scheduler::sort(Seqs& seqs) {
   std::swap(seqs, sorted_);
 }
 
+// What others wait for is as urgent as the first of them: a leader that stands behind goes on that one's place. A chain
+// of leaders is no longer than all that run.
+void Scheduler::lend_places() {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    for (size_t n = running_.size(); n > 0 && running_[i]->leader != 0; --n) {
+      const auto place = running_.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto leader =
+          std::find_if(place, running_.end(), [&](const auto& other) { return other->id == running_[i]->leader; });
+      if (leader == running_.end()) break;
+      std::rotate(place, leader, leader + 1);
+    }
+  }
+}
+
 // In the order of the queue, so that who is about to be admitted is known best.
 void Scheduler::look_up_hits() {
   int budget = kLookUpBlocks;
@@ -84,6 +98,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   planned_ns_ = now_ns;
   preempted_now_ = false;
   sort(running_);
+  lend_places();
   grant_running(true);
   grant_running(false);
   if (!preempted_now_) admit(now_ns);
@@ -109,30 +124,40 @@ void Scheduler::grant_running(bool decoding) {
     if ((seq.n_pending() == 1) != decoding || waits_for_leader(seq)) continue;
     const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
     if (n == 0) return;
-    if (make_room(seq, seq.n_computed + n)) give(seq, n);
+    if (make_room(i, seq.n_computed + n)) give(seq, n);
   }
 }
 
-bool Scheduler::make_room(Sequence& seq, int n_tokens) {
-  while (!cache_.grow(seq.kv, n_tokens)) {
-    Sequence& victim = *running_.back();
-    const bool itself = &victim == &seq;
+bool Scheduler::make_room(size_t i, int n_tokens) {
+  while (!cache_.grow(running_[i]->kv, n_tokens)) {
+    const size_t victim = victim_for(i);
     preempt(victim);
-    if (itself) return false;
+    if (victim == i) return false;
   }
   return true;
 }
 
-void Scheduler::preempt(Sequence& victim) {
+// The last behind number i; who waits for another only when nobody else is left, for it holds nothing that its leader
+// does not hold too. When nobody is, itself.
+size_t Scheduler::victim_for(size_t i) const {
+  for (size_t v = running_.size() - 1; v > i; --v) {
+    if (running_[v]->leader == 0) return v;
+  }
+  return running_.size() - 1;
+}
+
+void Scheduler::preempt(size_t i) {
+  Sequence& victim = *running_[i];
   drop_grant(victim);
   index(victim);
   cache_.release(victim.kv);
   victim.n_computed = 0;
   victim.leader = 0;
+  victim.n_copied = 0;
   victim.preempted = true;
   n_pending_waiting_ += static_cast<int64_t>(victim.tokens.size());
-  waiting_.push_back(std::move(running_.back()));
-  running_.pop_back();
+  waiting_.push_back(std::move(running_[i]));
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   ++n_preempted_;
   preempted_now_ = true;
 }
@@ -238,12 +263,14 @@ void Scheduler::take_from_leader(Sequence& seq, const Sequence& leader) {
   seq.leader = 0;
   const auto next = static_cast<size_t>(seq.n_computed / cache_.block_tokens());
   const bool same_past = next == 0 || leader.kv.table[next - 1][0].id() == seq.kv.table[next - 1][0].id();
-  if (same_past && cache_.copy_next_block(seq.kv, leader.kv)) take_known(seq, seq.n_shared);
+  if (!same_past || !cache_.copy_next_block(seq.kv, leader.kv)) return;
+  seq.n_copied = seq.n_shared - seq.n_computed;
+  take_known(seq, seq.n_shared);
 }
 
 // Whether `seq` still waits. When its leader has what both need, or is gone, or does not move in this step, what is
 // known is taken and perhaps another leader found. Leaders come before those who wait for them, so the first in the
-// policy's order never waits.
+// policy's order waits in no step but for one that moves in it.
 bool Scheduler::waits_for_leader(Sequence& seq) {
   if (seq.leader == 0) return false;
   const auto leader =
@@ -274,7 +301,10 @@ void Scheduler::advance(const Grant& grant) {
 }
 
 void Scheduler::index(Sequence& seq) {
-  const int n_known = cache_.index(seq.kv, prefix_of(seq), seq.n_computed);
+  const int n_before = seq.kv.n_indexed;
+  int n_known = cache_.index(seq.kv, prefix_of(seq), seq.n_computed);
+  if (n_known > 0) n_known -= seq.n_copied;  // not computed by it; the first that was not indexed is the one copied
+  if (seq.kv.n_indexed > n_before) seq.n_copied = 0;
   seq.cost.n_wasted += n_known;
   spent_.n_wasted += n_known;
 }

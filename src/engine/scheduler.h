@@ -36,7 +36,8 @@ class Scheduler {
   // The step's work within the token budget and, where sequences stream, the time that a step may take. Sequences with
   // one pending token come first (nobody's stream waits for another's prompt), then chunks in the policy's order, then
   // admissions. When blocks run out the last in the policy's order is preempted: its blocks go to the prefix tree and
-  // it waits at its old place. The first is never preempted, so it always advances.
+  // it waits at its old place. The first is never preempted, so it always advances, or one that computes what it needs
+  // too does so on its place.
   const Plan& plan(int64_t now_ns);
   // Takes in one result per grant that wanted output, in plan order. `emit(seq, event)` is called for every token that
   // is part of an answer; sequences that ended are appended to `ended`.
@@ -70,11 +71,14 @@ class Scheduler {
 
   Prefix prefix_of(const Sequence& seq) const;
   void sort(Seqs& seqs);
+  void lend_places();
   void look_up_hits();
   int affordable(const Sequence& seq, int n) const;
   void grant_running(bool decoding);
-  bool make_room(Sequence& seq, int n_tokens);
-  void preempt(Sequence& victim);
+  // Of running_, by number.
+  bool make_room(size_t i, int n_tokens);
+  size_t victim_for(size_t i) const;
+  void preempt(size_t i);
   // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
   int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
   void drop_grant(const Sequence& victim);

@@ -285,6 +285,38 @@ TEST(Scheduler, TheLongestCommonPastLeads) {
   EXPECT_EQ(w.step(), "1:1! 2:1! 3:1!");
 }
 
+// 1 is the least urgent, but 3 needs what it computes: it goes on the place of 3, before 2.
+TEST(Scheduler, ALeaderGoesOnThePlaceOfItsFirstFollower) {
+  World w({.step_tokens = 24, .max_chunk = 16, .policy = "priority"}, 40);
+  w.add(1, 64);
+  EXPECT_EQ(w.step(), "1:16");
+  w.add(2, 64).request.priority = -1;
+  Sequence& urgent = w.add(3, 64);
+  urgent.request.priority = -2;
+  urgent.tokens = random_tokens(1, 64);
+  EXPECT_EQ(w.step(), "1:16 2:8");
+  EXPECT_EQ(w.step(), "1:16 2:8");
+  EXPECT_EQ(w.running(), "1 3 2");
+  EXPECT_EQ(w.step(), "1:16! 2:8");
+  EXPECT_EQ(w.step(), "1:1! 3:1! 2:16");
+  EXPECT_EQ(w.scheduler->spent().n_wasted, 1) << "1 completes the block first; the rest of 3's was a copy";
+  w.step();
+  EXPECT_EQ(w.running(), "3 2 1") << "nobody waits for it any more";
+  EXPECT_EQ(w.scheduler->spent().n_reused, 63);
+}
+
+// 1 computes a prompt slowly, 5 waits for it and holds nothing else; room is made of those who answer meanwhile.
+TEST(Scheduler, WhoWaitsForALeaderIsNotSentBackInVain) {
+  World w({.step_tokens = 64, .max_chunk = 1}, 12);
+  w.add(1, 60);
+  for (SeqId id = 2; id <= 4; ++id) w.add(id, 2);
+  w.add(5, 60).tokens = random_tokens(1, 60);
+  for (int i = 0; i < 58 && w.scheduler->n_preempted() == 0; ++i) w.step();
+  EXPECT_EQ(w.scheduler->n_preempted(), 1);
+  EXPECT_EQ(w.running(), "1 2 3 5");
+  EXPECT_EQ(w.waiting(), "4");
+}
+
 TEST(Scheduler, AStepIsChargedToItsRowsAndBlocksToTheNanosecond) {
   World w({.step_tokens = 64, .max_chunk = 32}, 40);
   w.step_ns = 1000;

@@ -34,6 +34,7 @@ struct Sequence {
   // Another that computes the same past first: until it has n_shared tokens this one waits for them.
   SeqId leader = 0;  // 0: none
   int n_shared = 0;
+  int n_copied = 0;        // tokens of its first block that is not indexed: a copy of another's
   int64_t moved_plan = 0;  // number of the plan that last granted it something or let it wait for such a one
 
   Cost cost;

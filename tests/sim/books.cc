@@ -3,6 +3,21 @@
 #include <algorithm>
 
 namespace quire::sim {
+namespace {
+
+// The prompt and the whole answer.
+std::vector<Token> tokens_of(const Stream& stream) {
+  std::vector<Token> out = prompt_of(*stream.script);
+  out.insert(out.end(), stream.truth.tokens.begin(), stream.truth.tokens.end());
+  return out;
+}
+
+int n_common(const Stream& a, const Stream& b) {
+  const std::vector<Token> one = tokens_of(a), two = tokens_of(b);
+  return static_cast<int>(std::mismatch(one.begin(), one.end(), two.begin(), two.end()).first - one.begin());
+}
+
+}  // namespace
 
 void Books::submitted(const Stream& stream) {
   live_.emplace(stream.seq, &stream);
@@ -10,8 +25,7 @@ void Books::submitted(const Stream& stream) {
 }
 
 std::vector<uint64_t> Books::paths(const Stream& stream) const {
-  std::vector<Token> tokens = prompt_of(*stream.script);
-  tokens.insert(tokens.end(), stream.truth.tokens.begin(), stream.truth.tokens.end());
+  const std::vector<Token> tokens = tokens_of(stream);
   std::vector<uint64_t> out;
   uint64_t hash = mix64(stream.script->salt);
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -61,7 +75,7 @@ void Books::after_step(const Snapshot& after, int64_t n_rows) {
     if (decodes && !grants_.contains(id))
       fail("sequence " + std::to_string(id) + " had one token to compute and got none");
   }
-  check_progress();
+  check_progress(views);
 }
 
 void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempted) {
@@ -89,16 +103,36 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   }
 }
 
-// Somebody gets something in every step, and under fcfs that is the oldest. (Under priority an urgent newcomer may let
-// an older sequence that decodes finish what both need.)
-void Books::check_progress() const {
+// Somebody gets something in every step: under fcfs the oldest, under priority the most urgent of those that run, or
+// one that computes what it needs too.
+void Books::check_progress(const Views& after) const {
+  const Stream* first = nullptr;
   for (const auto& [id, stream] : live_) {
     if (stream->cancelled) continue;
     if (grants_.empty()) return failure_.set(stream->name() + " is there and nobody got anything");
-    if (knobs_.policy == "fcfs" && !grants_.contains(id))
-      failure_.set(stream->name() + " is the oldest and got nothing");
-    return;
+    const auto was = before_.find(id);
+    const bool running = was != before_.end() && was->second.running;
+    const bool goes_first = knobs_.policy == "fcfs"
+                                ? first == nullptr
+                                : knobs_.policy == "priority" && running &&
+                                      (first == nullptr || stream->script->priority < first->script->priority);
+    if (goes_first) first = stream;
   }
+  if (first == nullptr) return;
+  const auto now = after.find(first->seq);
+  if (now != after.end() && !now->second.running) failure_.set(first->name() + " is the first and was sent back");
+  if (!moves(*first)) failure_.set(first->name() + " is the first and got nothing");
+}
+
+bool Books::moves(const Stream& stream) const {
+  if (grants_.contains(stream.seq)) return true;
+  const auto was = before_.find(stream.seq);
+  const int n_had = was == before_.end() || !was->second.running ? 0 : was->second.n_computed;
+  return std::any_of(grants_.begin(), grants_.end(), [&](const auto& grant) {
+    const auto other = live_.find(grant.first);
+    return other != live_.end() && other->second->script->salt == stream.script->salt &&
+           n_common(*other->second, stream) > n_had;
+  });
 }
 
 void Books::check_live(const Snapshot& now) {

@@ -32,7 +32,9 @@ class Books {
 
   void fail(std::string text) { failure_.set(std::move(text)); }
   void check_grant(SeqId id, int n_tokens, const Views& after, bool preempted);
-  void check_progress() const;
+  void check_progress(const Views& after) const;
+  // Whether it was granted something, or another that shares more of its past than it has.
+  bool moves(const Stream& stream) const;
   void check_end(const Stream& stream);
   void check_hit(const Stream& stream);
   // Tokens from one path to the next: one, but whole blocks where contexts are long.
