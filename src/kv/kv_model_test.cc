@@ -96,7 +96,7 @@ class Twin {
       check();
     }
   }
-  int n_hits = 0, n_evicted = 0, n_refused = 0;
+  int n_hits = 0, n_evicted = 0, n_refused = 0, n_copied = 0;
 
  private:
   Token token() { return static_cast<Token>(rng_.between(0, knobs_.n_vocab - 1)); }
@@ -119,7 +119,7 @@ class Twin {
   Seq* any() { return seqs_[static_cast<size_t>(rng_.between(0, static_cast<int64_t>(seqs_.size()) - 1))].get(); }
 
   // A new sequence; of `parent` a second one with the same tokens and one of its own behind them, which shares its full
-  // blocks (n > 1).
+  // blocks (n > 1) and takes a copy of what follows them.
   void start(Seq* parent) {
     auto seq = std::make_unique<Seq>();
     if (parent != nullptr) {
@@ -129,6 +129,7 @@ class Twin {
       seq->extras = parent->extras;
       seq->tokens.push_back(token());
       enter(std::move(seq));
+      if (!testing::Test::HasFailure()) copy_next_block(*seqs_.back(), *parent);
       return;
     }
     seq->key.salt = static_cast<uint64_t>(rng_.between(0, knobs_.n_keys - 1));
@@ -162,6 +163,25 @@ class Twin {
     n_hits += n_found;
     seqs_.push_back(std::move(seq));
     check();
+  }
+
+  // REQUIRES `to` to begin with all tokens of `from` and to have what it found alone.
+  void copy_next_block(Seq& to, const Seq& from) {
+    const int n_had = to.n_computed;
+    const int n = std::min(from.n_computed, n_had + knobs_.block_tokens);
+    if (n <= n_had) return;
+    const int n_free = cache_->n_free_blocks();
+    const bool possible = n_free + cache_->n_cached_blocks() > 0;
+    ASSERT_EQ(cache_->copy_next_block(to.kv, from.kv), possible);
+    if (!possible) {
+      ++n_refused;
+      return;
+    }
+    if (exact()) evict_in_model(1 - n_free);
+    to.paths.resize(to.kv.table.size());
+    to.n_computed = n;
+    ++n_copied;
+    ASSERT_TRUE(cache_->exclusive(to.kv, n_had, n)) << "a copy is its owner's alone";
   }
 
   // Leaves that nobody holds, least recently used first.
@@ -281,6 +301,7 @@ void expect_all(int hash_bits, uint64_t n_wanted) {
   int n_hits = 0;
   int n_evicted = 0;
   int n_refused = 0;
+  int n_copied = 0;
   for (uint64_t seed = 1; seed <= n_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Twin twin(random_knobs(seed, hash_bits));
@@ -289,10 +310,12 @@ void expect_all(int hash_bits, uint64_t n_wanted) {
     n_hits += twin.n_hits;
     n_evicted += twin.n_evicted;
     n_refused += twin.n_refused;
+    n_copied += twin.n_copied;
   }
   const auto wanted = static_cast<int>(n_seeds);
   EXPECT_GT(n_hits, hash_bits == 1 ? 0 : wanted / 4) << "the test would prove nothing without hits";
   EXPECT_GT(n_refused, wanted / 4);
+  EXPECT_GT(n_copied, wanted / 4);
   if (hash_bits == 0) {
     EXPECT_GT(n_evicted, wanted / 2);
   }

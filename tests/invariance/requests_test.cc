@@ -80,6 +80,7 @@ Request request(int i) {
   out.sampling.typical_p = i % 8 == 5 ? 0.8F : 1.0F;
   out.sampling.dynatemp_range = i % 9 == 2 ? 0.4F : 0.0F;
   out.sampling.n_prompt_logprobs = i % 9 == 4 ? 2 : -1;
+  if (i % 7 == 1) out.sampling.logit_bias = {{static_cast<Token>(i % 90), 4.0F, 1.0F}};
   return out;
 }
 
@@ -191,6 +192,23 @@ INSTANTIATE_TEST_SUITE_P(Formats,
                          Invariance,
                          testing::ValuesIn(format_names()),
                          [](const testing::TestParamInfo<std::string>& each) { return each.param; });
+
+// K5 of the cache: what is cached under one model and codec is not for another.
+TEST(InvarianceKeys, ModelsAndCodecsHaveFingerprintsOfTheirOwn) {
+  const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = "", .pin = false});
+  const auto fingerprint = [&](const TinyModel& tiny, std::string_view codec) {
+    const auto model = tiny.load(**ops, codec);
+    EXPECT_TRUE(model);
+    return (*model)->info().fingerprint;
+  };
+  const TinyModel tiny(TinyShape{}, "q8_0", 5);
+  const uint64_t plain = fingerprint(tiny, "f16");
+  EXPECT_EQ(plain, fingerprint(TinyModel(TinyShape{}, "q8_0", 5), "f16"));
+  EXPECT_NE(plain, fingerprint(tiny, "f32"));
+  EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{}, "q8_0", 6), "f16"));
+  EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{}, "q4_0", 5), "f16"));
+  EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{.n_layers = 1}, "q8_0", 5), "f16"));
+}
 
 // The hash sees what it should: another seed, another model, another token change it.
 TEST(InvarianceHash, TellsRequestsApart) {
