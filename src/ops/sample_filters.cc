@@ -212,9 +212,20 @@ void SampleCandidates::top_p(float p, int min_keep) {
 void SampleCandidates::typical_p(float p, int min_keep) {
   int64_t n = 0;
   const double h = entropy(n);
-  const double log_sum = std::log(sum());
-  if (whole_) collect(kNone);
-  const double wanted = static_cast<double>(p) * static_cast<double>(weigh());
+  const double total = sum();
+  const double log_sum = std::log(total);
+  double wanted = 0;
+  if (whole_) {
+    wanted = static_cast<double>(p) * total * static_cast<double>(kMassOne);
+    // Where −ln p > 2 H the order is that of falling p, behind all others: of those the ones that together have less
+    // than half of 1 − p lie behind the run.
+    const double share = 0.5 * (1.0 - static_cast<double>(p)) / static_cast<double>(n);
+    const double log_p = std::min(std::log(share), -2.0 * h);
+    keep_from(static_cast<double>(max_) + (log_p + log_sum) / static_cast<double>(factor_), min_keep);
+    weigh();
+  } else {
+    wanted = static_cast<double>(p) * static_cast<double>(weigh());
+  }
   const auto key = [&](size_t i) {
     const double log_p = static_cast<double>(scratch_.logits[i] - max_) * static_cast<double>(factor_) - log_sum;
     return -static_cast<float>(std::abs(log_p + h));
