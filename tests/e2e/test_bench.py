@@ -40,9 +40,13 @@ class Bench(unittest.TestCase):
         self.assertLess(continuous['empty_slots'], 0.04)
 
     def test_what_the_engine_itself_takes_of_the_steps_is_told(self):
-        decode = lines('--prompt', '16', '--generate', '8', '--batch', '64', '--repeat', '1')[-1]
+        decode = lines('--prompt', '16', '--generate', '8', '--batch', '64', '--repeat', '1', '--sampled')[-1]
         self.assertEqual((decode['test'], decode['n_seqs']), ('decode', 64))
-        self.assertTrue(0 < decode['engine_share'] < 1)
+        for share, parts in (('engine_share', 'step_ms'), ('engine_cpu_share', 'step_cpu_ms')):
+            ms = decode[parts]
+            self.assertEqual(set(ms), {'plan', 'batch', 'forward', 'sample', 'commit'})
+            self.assertTrue(all(value > 0 for value in ms.values()), ms)
+            self.assertAlmostEqual(decode[share], 1 - ms['forward'] / sum(ms.values()))
 
     def test_wrong_arguments_are_named(self):
         for arguments, words in ((('--policy', 'fcfs'), '--policy of a bench must be static, got "fcfs"'),

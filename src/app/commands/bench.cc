@@ -1,12 +1,15 @@
 // quire bench: prefill and decode through the engine itself, each line held against what the machine was probed to do
 // right before and after it (docs/numbers.md says how to read the shares).
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <limits>
+#include <numeric>
 
 #include "app/bench_compare.h"
 #include "app/probe.h"
 #include "app/wire.h"
+#include "base/cpu_clock.h"
 #include "base/json.h"
 #include "base/rng.h"
 
@@ -18,6 +21,7 @@ struct Args {
   int n_prompt = 512, n_generate = 128, depth = 0, repeat = 5;
   std::vector<int> batch = {1};
   bool json = false;
+  bool sampled = false;
   bool no_cache = false;
   std::string policy;
   int n_requests = 64;
@@ -53,7 +57,18 @@ std::vector<Token> random_prompt(int n, int n_vocab, uint64_t seed) {
 
 struct Work {
   int n_vocab, n_seqs, n_prompt, n_generate;
+  bool sampled;
 };
+
+SamplingParams sampling_of(const Work& work, int s) {
+  SamplingParams out;
+  out.temperature = work.sampled ? 1.0F : 0.0F;
+  if (!work.sampled) return out;
+  out.top_k = 50;
+  out.top_p = 0.95F;
+  out.seed = static_cast<uint64_t>(s) + 1;
+  return out;
+}
 
 // All sequences start together; decode is counted from the moment when all have their first token to the moment when
 // the first one ends, so that the batch is full throughout.
@@ -63,7 +78,7 @@ Result<Timing> run_once(Engine& engine, Clock& clock, const Work& work) {
   for (int s = 0; s < work.n_seqs; ++s) {
     Request request;
     request.prompt = random_prompt(work.n_prompt, work.n_vocab, static_cast<uint64_t>(s) + 1);
-    request.sampling.temperature = 0;
+    request.sampling = sampling_of(work, s);
     request.max_tokens = work.n_generate + 1;
     watches.push_back(std::make_shared<Stopwatch>(clock));
     QR_TRY([[maybe_unused]] const SeqId id, engine.submit(std::move(request), watches.back()));
@@ -97,22 +112,47 @@ struct Limits {
   double bandwidth = 0, peak = 0;
 };
 
+// What the parts of a step took, on the mean, by some clock.
+struct Steps {
+  std::array<double, kNStages> ms{};
+
+  static Steps between(const EngineStats& before, const EngineStats& now) {
+    Steps out;
+    const auto n_steps = static_cast<double>(std::max<int64_t>(now.n_steps - before.n_steps, 1));
+    for (size_t i = 0; i < out.ms.size(); ++i)
+      out.ms[i] = static_cast<double>(now.stage_ns[i] - before.stage_ns[i]) * 1e-6 / n_steps;
+    return out;
+  }
+  double all_ms() const { return std::accumulate(ms.begin(), ms.end(), 0.0); }
+  // Everything but the model: scheduling, batching, sampling, emitting.
+  double engine_ms() const { return all_ms() - ms[static_cast<size_t>(Stage::forward)]; }
+  double engine_share() const { return all_ms() > 0 ? engine_ms() / all_ms() : 0; }
+  Json json() const {
+    constexpr std::array kNames{"plan", "batch", "forward", "sample", "commit"};
+    Json out;
+    for (size_t i = 0; i < ms.size(); ++i) out.set(kNames[i], ms[i]);
+    return out;
+  }
+};
+
+// One of two clocks at a time.
+class EitherClock final : public Clock {
+ public:
+  int64_t now_ns() override { return by_cpu ? cpu_.now_ns() : wall_.now_ns(); }
+  bool by_cpu = false;
+
+ private:
+  SystemClock wall_;
+  ProcessCpuClock cpu_;
+};
+
 struct Line {
   const char* test;
   int n_prompt, n_generate, n_seqs;
   std::vector<double> tok_s;
   double bytes_per_token, ops_per_token;
-  double engine_share = 0;  // of the steps: everything but the model, sampling included
+  Steps wall{}, cpu{};
 };
-
-// What of the time between the two is not the model's.
-double engine_share(const EngineStats& before, const EngineStats& now) {
-  int64_t all = 0;
-  for (size_t i = 0; i < now.stage_ns.size(); ++i) all += now.stage_ns[i] - before.stage_ns[i];
-  const auto forward = static_cast<size_t>(Stage::forward);
-  const int64_t model = now.stage_ns[forward] - before.stage_ns[forward];
-  return all > 0 ? static_cast<double>(all - model) / static_cast<double>(all) : 0;
-}
 
 void print_line(const Args& args, const Line& line, const Limits& limits, int threads) {
   std::vector<double> sorted = line.tok_s;
@@ -123,9 +163,10 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
   if (!args.json) {
     std::printf(
         "%-8s prompt %5d  generate %4d  seqs %3d  depth %5d  %9.2f tok/s (%.2f … %.2f)  bandwidth %5.1f%% of %.1f GB/s"
-        "  peak %5.1f%% of %.0f Gop/s  engine %.2f%%\n",
+        "  peak %5.1f%% of %.0f Gop/s  engine %.3f of %.3f ms a step (%.2f%%; of processor time %.3f ms, %.2f%%)\n",
         line.test, line.n_prompt, line.n_generate, line.n_seqs, args.depth, median, sorted.front(), sorted.back(),
-        of_bandwidth * 100, limits.bandwidth * 1e-9, of_peak * 100, limits.peak * 1e-9, line.engine_share * 100);
+        of_bandwidth * 100, limits.bandwidth * 1e-9, of_peak * 100, limits.peak * 1e-9, line.wall.engine_ms(),
+        line.wall.all_ms(), line.wall.engine_share() * 100, line.cpu.engine_ms(), line.cpu.engine_share() * 100);
     std::fflush(stdout);
     return;
   }
@@ -145,7 +186,10 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
   out.set("of_peak", of_peak);
   out.set("bandwidth_gb_s", limits.bandwidth * 1e-9);
   out.set("peak_gop_s", limits.peak * 1e-9);
-  out.set("engine_share", line.engine_share);
+  out.set("engine_share", line.wall.engine_share());
+  out.set("engine_cpu_share", line.cpu.engine_share());
+  out.set("step_ms", line.wall.json());
+  out.set("step_cpu_ms", line.cpu.json());
   std::printf("%s\n", out.dump().c_str());
   std::fflush(stdout);
 }
@@ -170,7 +214,7 @@ class Bench {
     options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes(0);
     EngineEnv env;
     env.clock = &clock_;
-    env.stage_clock = &clock_;
+    env.stage_clock = &stage_clock_;
     QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded_.model, *loaded_.ops, options, env));
 
     const double head_free = static_cast<double>(info_.step_params) - static_cast<double>(info_.n_vocab) * info_.n_embd;
@@ -187,10 +231,11 @@ class Bench {
     return measure(*engine, decode, depth, &Timing::decode_tok_s);
   }
 
-  // Probes before and after; the share is of the better of the two, which flatters least.
+  // Probes before and after; the share is of the better of the two, which flatters least. One more repetition is told
+  // by processor time.
   Status measure(Engine& engine, Line& line, int n_prompt, double Timing::* what) {
-    const Work work{info_.n_vocab, line.n_seqs, n_prompt, line.n_generate};
-    const Work warm_up{info_.n_vocab, line.n_seqs, std::min(n_prompt, 64), line.n_generate};
+    const Work work{info_.n_vocab, line.n_seqs, n_prompt, line.n_generate, args_.sampled};
+    const Work warm_up{info_.n_vocab, line.n_seqs, std::min(n_prompt, 64), line.n_generate, args_.sampled};
     QR_TRY_VOID(run_once(engine, clock_, warm_up));
     Limits limits;
     QR_TRY_VOID(probe(limits));
@@ -199,7 +244,13 @@ class Bench {
       QR_TRY(const Timing timing, run_once(engine, clock_, work));
       line.tok_s.push_back(timing.*what);
     }
-    line.engine_share = engine_share(before, engine.stats());
+    const EngineStats middle = engine.stats();
+    line.wall = Steps::between(before, middle);
+    stage_clock_.by_cpu = true;
+    const auto by_cpu = run_once(engine, clock_, work);
+    stage_clock_.by_cpu = false;
+    QR_TRY_VOID(by_cpu);
+    line.cpu = Steps::between(middle, engine.stats());
     QR_TRY_VOID(probe(limits));
     print_line(args_, line, limits, threads_);
     return {};
@@ -217,6 +268,7 @@ class Bench {
   const LoadedModel& loaded_;
   const ModelInfo& info_;
   SystemClock clock_;
+  EitherClock stage_clock_;
   int threads_ = 1;
 };
 
@@ -260,6 +312,9 @@ QR_REGISTER(Command,
                       line.option("--depth", args->depth, "tokens in the cache before decoding starts");
                       line.option("--batch", args->batch, "sequences that run together, several separated by commas");
                       line.option("--repeat", args->repeat, "repetitions; the median counts");
+                      line.flag(
+                          "--sampled", args->sampled,
+                          "draw the tokens (temperature 1, top-k 50, top-p 0.95) instead of taking the likeliest");
                       line.flag("--no-cache", args->no_cache,
                                 "instead: one prompt with cached keys and values against computing its past anew");
                       line.option("--policy", args->policy,
