@@ -86,6 +86,7 @@ class LoopEngine final : public Engine {
     if (env_.stage_clock == nullptr) return;
     const int64_t now = env_.stage_clock->now_ns();
     counts_.stage_ns[static_cast<size_t>(stage)] += now - lap_ns_;
+    step_stage_ns_[static_cast<size_t>(stage)] += now - lap_ns_;
     lap_ns_ = now;
   }
   void cancel_all();
@@ -123,6 +124,7 @@ class LoopEngine final : public Engine {
   TokenEvent event_;
   EngineStats counts_;
   int64_t lap_ns_ = 0;
+  StageTimes step_stage_ns_{};
   Cost ended_cost_;
 
   mutable std::mutex stats_mutex_;
@@ -341,6 +343,7 @@ bool LoopEngine::step() {
   const int64_t start = env_.clock->now_ns();
   record(EngineInput::Kind::clock, 0, start);
   if (env_.stage_clock != nullptr) lap_ns_ = env_.stage_clock->now_ns();
+  step_stage_ns_ = {};
   drain(start);
   const Plan& plan = scheduler_.plan(start);
   n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
@@ -355,6 +358,7 @@ bool LoopEngine::step() {
     ++counts_.n_steps;
     if (done) {
       emit_scores();
+      scheduler_.charge_stages(step_stage_ns_);
       scheduler_.commit(sampled_, now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
     }
     for (Ended& ended : ended_) finish(std::move(ended), now);
@@ -378,6 +382,7 @@ void LoopEngine::publish(int64_t step_ns) {
   counts_.n_reused_tokens = scheduler_.spent().n_reused;
   counts_.n_wasted_tokens = scheduler_.spent().n_wasted;
   counts_.block_ns = scheduler_.spent().block_ns;
+  counts_.charged_stage_ns = scheduler_.spent().stage_ns;
   counts_.n_slot_steps = scheduler_.n_slot_steps();
   counts_.n_filled_slot_steps = scheduler_.n_filled_slot_steps();
   counts_.queue_ns = scheduler_.queue_ns();

@@ -53,7 +53,9 @@ class InputRecorder {
 struct EngineEnv {
   Clock* clock = nullptr;             // REQUIRES non-null; asked by every thread that submits
   InputRecorder* recorder = nullptr;  // may be null
-  Clock* stage_clock = nullptr;       // measures what parts of a step take; decides nothing, so it is not recorded
+  // Measures what parts of a step take, in whatever it counts (the program's processor time, say); decides nothing, so
+  // it is not recorded. May be null.
+  Clock* stage_clock = nullptr;
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty
 };
 

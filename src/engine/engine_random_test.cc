@@ -75,6 +75,11 @@ class Storm {
     EXPECT_EQ(charged.n_wasted, end.stats.n_wasted_tokens);
     EXPECT_EQ(charged.block_ns, end.stats.block_ns);
     EXPECT_EQ(charged.prefill_ns + charged.decode_ns, end.stats.busy_ns);
+    EXPECT_EQ(charged.stage_ns, end.stats.charged_stage_ns);
+    // No step fails here, so the overhead is commit's alone.
+    StageTimes all = end.stats.stage_ns;
+    EXPECT_EQ(std::exchange(all[static_cast<size_t>(Stage::commit)], 0) > 0, end.stats.n_steps > 0);
+    EXPECT_EQ(charged.stage_ns, all);
     EXPECT_TRUE(end.stats.n_preempted > 0 || end.stats.computed[static_cast<size_t>(Cause::recomputed)] == 0);
     stats = end.stats;
   }

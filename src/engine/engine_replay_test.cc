@@ -43,6 +43,7 @@ Request copy(const Request& r) {
   out.max_tokens = r.max_tokens;
   out.stop_ids = r.stop_ids;
   out.cache_salt = r.cache_salt;
+  out.n_public = r.n_public;
   out.priority = r.priority;
   return out;
 }

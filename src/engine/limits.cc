@@ -67,6 +67,10 @@ Status check_request(Request& request, const RequestLimits& limits) {
   }
   QR_TRY_VOID(check_ids(request, limits.n_vocab));
   const auto n_prompt = static_cast<int>(request.prompt.size());
+  if (request.n_public < 0 || request.n_public > n_prompt) {
+    return fail(Code::invalid, "n_public must be 0 to the prompt's " + std::to_string(n_prompt) + " tokens, got " +
+                                   std::to_string(request.n_public));
+  }
   request.max_tokens = std::min(request.max_tokens, limits.n_ctx - n_prompt);
   const int n_tokens = n_prompt + request.max_tokens - 1;  // the last token's keys are never needed
   const int n_blocks = (n_tokens + limits.block_tokens - 1) / limits.block_tokens;

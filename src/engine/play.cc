@@ -64,7 +64,9 @@ class PlayOps final : public NoOps {
 void play(Request& request, const PlayedAnswer& answer, int64_t* n_invented) {
   const bool by_id = answer.finish == Finish::stop && !answer.by_rule && !request.stop_ids.empty();
   const Token stop = by_id ? request.stop_ids.front() : -1;
+  const int scored = std::min(request.sampling.n_prompt_logprobs, 0);  // such a request matches nothing
   request.sampling = SamplingParams{};
+  request.sampling.n_prompt_logprobs = scored;
   request.rules.clear();
   request.rules.push_back(std::make_unique<PlayRule>(answer, stop, n_invented));
   request.end = played_end(answer);
@@ -95,7 +97,7 @@ PlayModel::PlayModel(int n_ctx, int n_vocab, uint64_t fingerprint) {
 }
 
 int64_t PlayModel::arena_bytes(int64_t n_tokens, int64_t n_out) const {
-  return (n_tokens + n_out) * 4 + 4 * Arena::kAlign;
+  return (n_tokens + 3 * n_out) * 4 + 6 * Arena::kAlign;  // prompts that are scored have rows of output before
 }
 
 Tensor PlayModel::embed(const Pass& pass) const { return pass.arena->alloc(DType::f32, {pass.batch->ids.dim(0), 1}); }

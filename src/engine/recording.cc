@@ -87,6 +87,7 @@ void RecordingWriter::record(const EngineInput& input) {
       r.request.stop_ids = input.request->stop_ids;
       r.request.ignore_eos = input.request->ignore_eos;
       r.request.cache_salt = input.request->cache_salt;
+      r.request.n_public = input.request->n_public;
       r.request.priority = input.request->priority;
       r.request.match_prefix = input.request->match_prefix;
     }

@@ -80,6 +80,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("stop_ids", r.request.stop_ids);
   f("ignore_eos", r.request.ignore_eos);
   f("salt", r.request.cache_salt);
+  f("n_public", r.request.n_public);
   f("priority", r.request.priority);
   f("sampling", r.request.sampling);
   f("match_prefix", r.request.match_prefix);

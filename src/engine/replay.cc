@@ -61,6 +61,7 @@ Request copy_of(const Request& r) {
   out.stop_ids = r.stop_ids;
   out.ignore_eos = r.ignore_eos;
   out.cache_salt = r.cache_salt;
+  out.n_public = r.n_public;
   out.priority = r.priority;
   out.match_prefix = r.match_prefix;
   return out;
@@ -163,7 +164,9 @@ class Replay final : public InputRecorder {
  private:
   struct Ear final : EventSink {
     explicit Ear(Replay& r) : replay(r) {}
-    void on_token(SeqId id, const TokenEvent&) override { replay.hear_token(id); }
+    void on_token(SeqId id, const TokenEvent& event) override {
+      if (!event.prompt) replay.hear_token(id);
+    }
     void on_finish(SeqId id, Finish, const Usage&, const std::string&) override { replay.hear_end(id); }
     Replay& replay;
   };

@@ -22,6 +22,7 @@ struct Request {
   std::unique_ptr<EndRule> end;                    // may be null
   std::vector<std::unique_ptr<LogitsRule>> rules;  // beside those that `sampling` asks for; act after them
   uint64_t cache_salt = 0;                         // separates who may share cached prefixes; 0: everybody
+  int n_public = 0;  // leading prompt tokens that are no secret (an operator's text): shared whatever the salt
   int priority = 0;
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
 };
@@ -29,6 +30,11 @@ struct Request {
 // Why a token was computed; every computed row has exactly one.
 enum class Cause : uint8_t { fresh, recomputed, draft, warm_up };
 inline constexpr int kNCauses = 4;
+
+// The parts of a step, for measuring; nanoseconds by part.
+enum class Stage : uint8_t { plan, batch, forward, sample, commit };
+inline constexpr int kNStages = 5;
+using StageTimes = std::array<int64_t, kNStages>;
 
 // What a sequence took of the engine. Over all sequences these sum to the engine's totals, to the token and the
 // nanosecond: a step's duration is divided among its rows, a block counts for each sequence that holds it.
@@ -38,6 +44,7 @@ struct Cost {
   int64_t n_wasted = 0;                   // of the computed: dropped, because another had computed the same meanwhile
   int64_t block_ns = 0;                   // blocks held × duration, over its steps
   int64_t prefill_ns = 0, decode_ns = 0;  // share of the steps that computed its prompt, its answer
+  StageTimes stage_ns{};                  // share of the parts of its steps, by EngineEnv::stage_clock; none of commit
 
   int64_t n_computed() const {
     int64_t n = 0;
@@ -51,6 +58,7 @@ struct Cost {
     block_ns += o.block_ns;
     prefill_ns += o.prefill_ns;
     decode_ns += o.decode_ns;
+    for (size_t i = 0; i < stage_ns.size(); ++i) stage_ns[i] += o.stage_ns[i];
     return *this;
   }
 };

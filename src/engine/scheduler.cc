@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <string>
 
 namespace quire {
@@ -11,6 +12,18 @@ constexpr int kLeastChunk = 16;      // of a prompt in every step, whatever it t
 constexpr int kLookUpBlocks = 1024;  // of waiting prompts in one step: deep queues cost no more
 constexpr double kMeanStep = 1.0 / 16;
 constexpr int64_t kHitPlans = 32;  // for so many steps a look-up counts
+
+// Leading tokens that two requests of different salts may share.
+int n_public(const Request& a, const Request& b) {
+  const auto own = [](const Request& r) { return r.cache_salt == 0 ? std::numeric_limits<int>::max() : r.n_public; };
+  return std::min(own(a), own(b));
+}
+
+// Of ns that a step of n rows took, the share of rows [row, row + n_rows), rounded so that nothing is lost.
+int64_t share_of(int64_t ns, int64_t n, int64_t row, int64_t n_rows) {
+  const auto until = [&](int64_t r) { return ns / n * r + ns % n * r / n; };
+  return until(row + n_rows) - until(row);
+}
 
 }  // namespace
 
@@ -38,7 +51,7 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
 Prefix Scheduler::prefix_of(const Sequence& seq) const {
   CacheKey key = key_;
   key.salt = seq.request.cache_salt;
-  return {seq.tokens, key, {}};
+  return {seq.tokens, key, {}, seq.request.n_public};
 }
 
 void Scheduler::sort(Seqs& seqs) {
@@ -199,7 +212,8 @@ void Scheduler::admit(int64_t now_ns) {
 // there is no room yet.
 bool Scheduler::admit_one(Sequence& seq, int budget) {
   const int block = cache_.block_tokens();
-  seq.kv.table.reserve(static_cast<size_t>((seq.n_prompt + seq.request.max_tokens) / block + 1));
+  const int64_t most = int64_t{seq.n_prompt} + seq.request.max_tokens;
+  seq.kv.table.reserve(static_cast<size_t>(most / block + 1));
   const int n_known = seq.may_match() ? cache_.match(seq.kv, prefix_of(seq)) : 0;
   // Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
   // preempted at once. Alone: what submit() found to fit.
@@ -233,7 +247,8 @@ void Scheduler::take_known(Sequence& seq, int n_known) {
 }
 
 // Among those that run and move in this step, the one that will have the longest common past beyond what `seq` has:
-// whole blocks, or all but the last token. They compare from there on: below it equal pasts are equal blocks.
+// whole blocks, or all but the last token; whole blocks of what is public where the salts differ. They compare from
+// there on: below it equal pasts are equal blocks.
 void Scheduler::find_leader(Sequence& seq) {
   seq.leader = 0;
   if (!options_.prefix_cache || !seq.may_match()) return;
@@ -241,7 +256,6 @@ void Scheduler::find_leader(Sequence& seq) {
   const int n_have = seq.n_computed;
   for (const auto& other : running_) {
     if (other.get() == &seq || other->moved_plan != n_plans_) continue;
-    if (other->request.cache_salt != seq.request.cache_salt) continue;
     const auto last = static_cast<size_t>(n_have / block) - 1;
     const bool same_past =
         n_have == 0 || (other->kv.table.size() > last && other->kv.table[last][0].id() == seq.kv.table[last][0].id());
@@ -250,7 +264,10 @@ void Scheduler::find_leader(Sequence& seq) {
                                       other->tokens.end());
     const auto n_common = static_cast<int>(differ.first - seq.tokens.begin());
     const bool all = differ.first == seq.tokens.end() - 1;
-    const int n_shared = all ? n_common : n_common / block * block;
+    int n_shared = all ? n_common : n_common / block * block;
+    if (other->request.cache_salt != seq.request.cache_salt) {
+      n_shared = std::min(n_shared, n_public(seq.request, other->request)) / block * block;
+    }
     if (n_shared <= std::max({n_have, other->n_computed, seq.leader == 0 ? 0 : seq.n_shared})) continue;
     seq.leader = other->id;
     seq.n_shared = n_shared;
@@ -261,7 +278,9 @@ void Scheduler::find_leader(Sequence& seq) {
 // tokens are computed.
 void Scheduler::take_from_leader(Sequence& seq, const Sequence& leader) {
   seq.leader = 0;
-  const auto next = static_cast<size_t>(seq.n_computed / cache_.block_tokens());
+  const int block = cache_.block_tokens();
+  if (seq.n_shared / block > seq.n_computed / block) return;  // not even the whole blocks were found
+  const auto next = static_cast<size_t>(seq.n_computed / block);
   const bool same_past = next == 0 || leader.kv.table[next - 1][0].id() == seq.kv.table[next - 1][0].id();
   if (!same_past || !cache_.copy_next_block(seq.kv, leader.kv)) return;
   seq.n_copied = seq.n_shared - seq.n_computed;
@@ -309,16 +328,26 @@ void Scheduler::index(Sequence& seq) {
   spent_.n_wasted += n_known;
 }
 
-// The step's duration in proportion to rows, rounded so that nothing is lost; blocks to whoever holds them.
+void Scheduler::charge_stages(const StageTimes& ns) {
+  int64_t row = 0;
+  for (const Grant& grant : plan_.grants) {
+    for (size_t i = 0; i < ns.size(); ++i) {
+      const int64_t part = share_of(ns[i], plan_.n_tokens, row, grant.n_tokens);
+      grant.seq->cost.stage_ns[i] += part;
+      spent_.stage_ns[i] += part;
+    }
+    row += grant.n_tokens;
+  }
+}
+
+// The step's duration in proportion to rows; blocks to whoever holds them.
 void Scheduler::charge(int64_t step_ns) {
   n_rows_ += plan_.n_tokens;
   busy_ns_ += step_ns;
-  const int64_t n = plan_.n_tokens;
-  const auto until = [&](int64_t row) { return step_ns / n * row + step_ns % n * row / n; };
   int64_t row = 0;
   for (const Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
-    const int64_t part = until(row + grant.n_tokens) - until(row);
+    const int64_t part = share_of(step_ns, plan_.n_tokens, row, grant.n_tokens);
     row += grant.n_tokens;
     const bool decodes = grant.n_tokens == 1 && grant.wants_output && seq.n_generated() > 0;
     (decodes ? seq.cost.decode_ns : seq.cost.prefill_ns) += part;

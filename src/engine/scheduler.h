@@ -39,6 +39,9 @@ class Scheduler {
   // it waits at its old place. The first is never preempted, so it always advances, or one that computes what it needs
   // too does so on its place.
   const Plan& plan(int64_t now_ns);
+  // What the step's parts took so far: charged to those it is for, in proportion to rows. Before commit(), where it is
+  // measured.
+  void charge_stages(const StageTimes& ns);
   // Takes in one result per grant that wanted output, in plan order. `emit(seq, event)` is called for every token that
   // is part of an answer; sequences that ended are appended to `ended`.
   void commit(std::span<Sampled> sampled,

@@ -272,6 +272,19 @@ TEST(Scheduler, NobodyFollowsAcrossSaltsOrWithoutACache) {
   EXPECT_EQ(bare.step(), "1:32 2:32");
 }
 
+TEST(Scheduler, AFollowerOfAnotherSaltWaitsForWhatIsPublic) {
+  World w({.step_tokens = 64, .max_chunk = 32}, 40);
+  for (SeqId id = 1; id <= 2; ++id) {
+    Sequence& seq = w.add(id, 90);
+    seq.tokens = random_tokens(1, 90);
+    seq.request.cache_salt = id;
+    seq.request.n_public = 40;
+  }
+  EXPECT_EQ(w.step(), "1:32") << "two whole blocks are public";
+  EXPECT_EQ(w.step(), "1:32 2:32");
+  EXPECT_EQ(w.scheduler->spent().n_reused, 32);
+}
+
 TEST(Scheduler, TheLongestCommonPastLeads) {
   World w({.step_tokens = 200, .max_chunk = 32}, 60);
   w.add(1, 96);

@@ -21,6 +21,7 @@ std::string Snapshot::check() const {
   if (cost.block_ns != stats.block_ns) return differs("block time", cost.block_ns, stats.block_ns);
   const int64_t time_ns = cost.prefill_ns + cost.decode_ns;
   if (time_ns != stats.busy_ns) return differs("time", time_ns, stats.busy_ns);
+  if (cost.stage_ns != stats.charged_stage_ns) return "parts of steps: charged otherwise than spent";
   return ref_error.empty() ? tree_error : ref_error;
 }
 

@@ -9,10 +9,6 @@
 
 namespace quire {
 
-// The parts of a step, for measuring.
-enum class Stage : uint8_t { plan, batch, forward, sample, commit };
-inline constexpr int kNStages = 5;
-
 struct EngineStats {
   int64_t n_steps = 0, n_submitted = 0, n_finished = 0, n_cancelled = 0, n_failed = 0, n_preempted = 0;
   std::array<int64_t, kNCauses> computed{};  // rows by cause
@@ -23,7 +19,8 @@ struct EngineStats {
   int64_t n_rows = 0, busy_ns = 0;                                 // computed in all steps, and how long these took
   int64_t n_reused_tokens = 0, n_wasted_tokens = 0, block_ns = 0;  // see Cost
   int64_t n_slot_steps = 0, n_filled_slot_steps = 0;  // slots of the blocks that ran with each step, those with a token
-  std::array<int64_t, kNStages> stage_ns{};           // by Stage, where EngineEnv has a stage_clock
+  StageTimes stage_ns{};                              // of all steps, where EngineEnv has a stage_clock
+  StageTimes charged_stage_ns{};                      // of it what sequences were charged; the rest is overhead
   int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 

@@ -226,6 +226,15 @@ class Heard final : public EventSink {
   size_t n_top = 0;
 };
 
+// Every reading is later than the last.
+class TickClock final : public Clock {
+ public:
+  int64_t now_ns() override { return now_ns_ += 1'000'003; }
+
+ private:
+  int64_t now_ns_ = 0;
+};
+
 // An engine over the scripted model, stepped by hand under a clock moved by hand.
 struct TestEngine {
   static constexpr int kBlockTokens = 16;
@@ -237,6 +246,7 @@ struct TestEngine {
     EngineEnv env;
     env.clock = &clock;
     env.recorder = recorder;
+    env.stage_clock = &ticks;
     env.on_step_end = [this] { ++n_wakes; };
     auto made = make_engine(model, ops, wanted, env);
     QR_CHECK(made.has_value(), made ? "" : made.error().message);
@@ -265,6 +275,7 @@ struct TestEngine {
     return "still busy after " + std::to_string(limit) + " steps";
   }
 
+  TickClock ticks;
   ManualClock clock;
   TestOps ops;
   TestModel model;

@@ -62,7 +62,19 @@ std::span<Token> PrefixTree::tokens_of(int32_t node) {
   return std::span(tokens_).subspan(static_cast<size_t>(node) * n, n);
 }
 
-Hash128 PrefixTree::block_hash(const Hash128& parent, const Prefix& prefix, int block) const {
+CacheKey PrefixTree::key_of(const Prefix& prefix, int block) const {
+  CacheKey key = prefix.key;
+  if (block < n_public_blocks(prefix)) key.salt = 0;
+  return key;
+}
+
+// Behind public blocks the salt enters, so that equal tokens of two tenants are two nodes there.
+Hash128 PrefixTree::block_hash(const Hash128& above, const Prefix& prefix, int block) const {
+  Hash128 parent = above;
+  if (block > 0 && block == n_public_blocks(prefix)) {
+    const uint64_t words[] = {above.lo, above.hi, prefix.key.salt};
+    parent = hash_(words, sizeof words, seed_);
+  }
   const std::span<const Token> tokens = tokens_of(prefix, block);
   Hash128 hash = hash_(tokens.data(), tokens.size_bytes(), parent.lo ^ seed_);
   hash.hi ^= parent.hi;
@@ -106,7 +118,7 @@ int32_t PrefixTree::find(const Hash128& hash, int32_t parent, const Prefix& pref
   if (node == kNone) return kNone;
   const int begin = block * block_tokens_;
   const auto tokens = tokens_of(prefix, block);
-  const bool same = at(node).parent == parent && at(node).key == prefix.key &&
+  const bool same = at(node).parent == parent && at(node).key == key_of(prefix, block) &&
                     std::equal(tokens.begin(), tokens.end(), tokens_.begin() + std::ptrdiff_t{node} * block_tokens_) &&
                     at(node).extras == extras_of(prefix, begin, begin + block_tokens_);
   return same ? node : kNone;
@@ -170,7 +182,7 @@ void PrefixTree::touch(int32_t deepest) {
 bool PrefixTree::resume(
     const Prefix& prefix, const std::vector<Blocks>& table, int n_known, int32_t& node, Hash128& hash) const {
   node = kNone;
-  hash = root_hash(prefix.key);
+  hash = root_hash(key_of(prefix, 0));
   if (n_known == 0) return true;
   node = table[static_cast<size_t>(n_known) - 1][0].id();
   hash = at(node).hash;
@@ -193,7 +205,7 @@ void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>
 }
 
 int PrefixTree::peek(const Prefix& prefix, int max_blocks) const {
-  Hash128 hash = root_hash(prefix.key);
+  Hash128 hash = root_hash(key_of(prefix, 0));
   int32_t node = kNone;
   for (int b = 0; b < max_blocks; ++b) {
     hash = block_hash(hash, prefix, b);
@@ -236,7 +248,7 @@ void PrefixTree::add(int32_t id, const Hash128& hash, int32_t parent, const Pref
   node.used = true;
   node.hash = hash;
   node.parent = parent;
-  node.key = prefix.key;
+  node.key = key_of(prefix, block);
   node.last_used = ++clock_;
   const int begin = block * block_tokens_;
   node.extras = extras_of(prefix, begin, begin + block_tokens_);

@@ -48,6 +48,7 @@ struct Prefix {
   std::span<const Token> tokens;
   CacheKey key;
   std::span<const Extra> extras;  // ascending by position
+  int n_public = 0;               // leading tokens that are no secret: their whole blocks are under salt 0
 };
 
 // The references of one block of a sequence, one per KV group. In place: a table grows without allocating per block.
@@ -116,7 +117,9 @@ class PrefixTree {
   };
 
   Hash128 root_hash(const CacheKey& key) const;
-  Hash128 block_hash(const Hash128& parent, const Prefix& prefix, int block) const;
+  int n_public_blocks(const Prefix& prefix) const { return prefix.key.salt == 0 ? 0 : prefix.n_public / block_tokens_; }
+  CacheKey key_of(const Prefix& prefix, int block) const;
+  Hash128 block_hash(const Hash128& above, const Prefix& prefix, int block) const;
   std::span<const Token> tokens_of(const Prefix& prefix, int block) const;
   std::span<Token> tokens_of(int32_t node);
   Node& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }

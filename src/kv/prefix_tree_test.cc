@@ -38,6 +38,22 @@ struct Forest {
     EXPECT_EQ(tree->check(), "");
     return table;
   }
+  Table insert_prefix(const Prefix& prefix) {
+    Table table;
+    for (size_t b = 0; b < prefix.tokens.size() / kBlockTokens; ++b)
+      table.emplace_back().push_back(pools[0]->allocate());
+    tree->insert(prefix, static_cast<int>(table.size()), table);
+    EXPECT_EQ(tree->check(), "");
+    return table;
+  }
+  int n_found(const Prefix& prefix) {
+    const int n = tree->peek(prefix, static_cast<int>(prefix.tokens.size()) / kBlockTokens);
+    Table table;
+    tree->match(prefix, static_cast<int>(prefix.tokens.size()) / kBlockTokens, table);
+    EXPECT_EQ(static_cast<int>(table.size()), n);
+    EXPECT_EQ(tree->check(), "");
+    return n;
+  }
   Table match(const Tokens& tokens, const CacheKey& key = {}, std::span<const Extra> extras = {}) {
     Table table;
     tree->match({tokens, key, extras}, static_cast<int>(tokens.size()) / kBlockTokens, table);
@@ -234,6 +250,27 @@ TEST(PrefixTree, MayEndBeforeItsSequences) {
   EXPECT_EQ(f.pools[0]->n_free(), 2);
   held.clear();
   EXPECT_EQ(f.pools[0]->n_free(), 4);
+}
+
+// salt 0 ─ [1 2] ─ [3 4] ┬ salt 7 ─ [5 6]
+//                        └ salt 8 ─ [5 6]
+TEST(PrefixTree, WhatIsPublicIsSharedAcrossSaltsAndNothingBehindIt) {
+  Forest forest;
+  const Tokens tokens{1, 2, 3, 4, 5, 6};
+  const auto of = [&](uint64_t salt, int n_public) { return Prefix{tokens, {.salt = salt}, {}, n_public}; };
+  const auto one = forest.insert_prefix(of(7, 5));  // its third block is not public as a whole
+  EXPECT_EQ(forest.n_found(of(7, 5)), 3);
+  EXPECT_EQ(forest.n_found(of(8, 5)), 2);
+  EXPECT_EQ(forest.n_found(of(0, 0)), 2) << "salt 0 is everybody's";
+  EXPECT_EQ(forest.n_found(of(7, 0)), 0) << "who does not say that it is public keeps it to itself";
+  EXPECT_EQ(forest.n_found(of(7, 2)), 1);
+  const auto two = forest.insert_prefix(of(8, 5));
+  EXPECT_EQ(forest.tree->n_nodes(), 4);
+  EXPECT_EQ(ids(two)[1], ids(one)[1]);
+  EXPECT_NE(ids(two)[2], ids(one)[2]);
+  EXPECT_EQ(forest.n_found(of(8, 5)), 3);
+  const auto all = forest.insert_prefix(of(9, 6));
+  EXPECT_EQ(forest.n_found(of(10, 6)), 3) << "a prompt that is public to its end";
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 namespace quire {
 
 class ChatTemplate;
+class PublicPrompts;
 class SeedSource;
 
 // What is known of the model besides its names, for those who ask; empty and 0 where it is not known.
@@ -36,6 +37,7 @@ struct ServeEnv {
   const ChatTemplate* chat = nullptr;
   bool plain_chat = false;  // `chat` is our plain template: the model's file has none
   SeedSource* seeds = nullptr;
+  const PublicPrompts* public_prompts = nullptr;  // may be null
   ServeLimits limits;
   std::vector<std::string> models;  // the model's name, then its other names
   bool strict_model = false;

@@ -72,6 +72,12 @@ static void append_cost(std::string& out, const Cost& cost) {
   seconds(",\"block_seconds\":", cost.block_ns);
   seconds(",\"prefill_seconds\":", cost.prefill_ns);
   seconds(",\"decode_seconds\":", cost.decode_ns);
+  const auto cpu = [&](const char* name, Stage stage) { seconds(name, cost.stage_ns[static_cast<size_t>(stage)]); };
+  cpu(",\"cpu_seconds\":{\"plan\":", Stage::plan);
+  cpu(",\"batch\":", Stage::batch);
+  cpu(",\"forward\":", Stage::forward);
+  cpu(",\"sample\":", Stage::sample);
+  out += '}';
   out += '}';
 }
 

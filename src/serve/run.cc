@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "http/server.h"
 #include "serve/messages.h"
+#include "serve/public_prompts.h"
 #include "serve/seeds.h"
 #include "serve/service.h"
 
@@ -57,6 +58,8 @@ class ServingImpl final : public Serving {
     env_.card = options.card;
     env_.request_log = options.request_log;
     env_.started_s = std::time(nullptr);
+    public_prompts_ = PublicPrompts(options.public_prompts, env_);
+    env_.public_prompts = &public_prompts_;
   }
   ~ServingImpl() override { stop(0); }
 
@@ -112,6 +115,7 @@ class ServingImpl final : public Serving {
   SystemClock clock_;
   SeedSource seeds_;
   Chat chat_;
+  PublicPrompts public_prompts_;
   ServeEnv env_;
   StepSignal& signal_;
   std::unique_ptr<Service> service_;

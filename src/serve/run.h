@@ -48,7 +48,8 @@ struct ServeOptions {
   ModelCard card;
   MachineFacts machine;
   RequestLog request_log = RequestLog::off;
-  uint64_t seed = 0;  // of the source of seeds and ids; 0: from the system
+  std::vector<std::string> public_prompts;  // texts that requests begin with and may share across keys and salts
+  uint64_t seed = 0;                        // of the source of seeds and ids; 0: from the system
   ServeLimits limits;
   HttpLimits http;
 };

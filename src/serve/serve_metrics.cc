@@ -1,6 +1,7 @@
 #include "serve/serve_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace quire {
@@ -123,6 +124,10 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
       s.n_rows > 0 ? static_cast<double>(n_recomputed) / static_cast<double>(s.n_rows) : 0.0);
   set("quire_engine_queue_seconds", "Until what waits will have been computed, as the engine predicts it.",
       seconds(s.queue_ns));
+  constexpr std::array kStages{"plan", "batch", "forward", "sample", "commit"};
+  for (size_t i = 0; i < kStages.size(); ++i)
+    set("quire_engine_cpu_seconds", "Processor time of all threads while the engine was at this part of its steps.",
+        seconds(s.stage_ns[i]), {{"stage", kStages[i]}});
   count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
   for (int i = 0; i < kNCauses; ++i)
     count("quire_computed_tokens_total", "Rows computed, by cause.", s.computed[static_cast<size_t>(i)],

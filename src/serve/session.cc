@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "serve/public_prompts.h"
 #include "serve/stop_rule.h"
 #include "text/detok.h"
 
@@ -84,6 +85,7 @@ Request Session::make_request(const Choice& choice) const {
   if (!g.ignore_eos) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
   r.cache_salt = g.cache_salt;
   r.priority = g.priority;
+  if (context_.env->public_prompts != nullptr) r.n_public = context_.env->public_prompts->n_public(r.prompt);
   if (stops_ != nullptr)
     r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special, g.sampling.min_tokens);
   return r;

@@ -33,6 +33,41 @@ TEST(Tenant, AKeyIsPartOfTheSalt) {
   EXPECT_NE(salted_one, salt_of(s, salted, {}));
 }
 
+TEST(Tenant, OnlyTheOperatorsPromptIsPublic) {
+  TestServer s;
+  s.options.public_prompts = {"Be kind.", "Be kind and brief."};
+  s.start();
+  std::vector<Token> prompt;
+  int n_public = -1;
+  uint64_t salt = 0;
+  s.engine.script = [&](const Request& r) {
+    prompt = r.prompt;
+    n_public = r.n_public;
+    salt = r.cache_salt;
+    return byte_tokens("x");
+  };
+  const HttpHeaders key{{"Authorization", "Bearer one"}};
+  const auto ask = [&](const std::string& path, const std::string& body) {
+    EXPECT_EQ(s.post(path, body, key).status, 200);
+    EXPECT_NE(salt, 0U) << "what is not public stays the key's";
+    return n_public;
+  };
+  EXPECT_EQ(ask(kPath, R"({"prompt":"Be kind and quick"})"), 1 + 12) << "BOS and what both have";
+  EXPECT_EQ(ask(kPath, R"({"prompt":"Be kind and brief. Now?"})"), 1 + 18);
+  EXPECT_EQ(ask(kPath, R"({"prompt":"Hello"})"), 1) << "BOS alone";
+  const auto chat = [](const std::string& system, const std::string& user) {
+    return R"({"messages":[{"role":"system","content":")" + system + R"("},{"role":"user","content":")" + user +
+           R"("}]})";
+  };
+  const int n = ask("/v1/chat/completions", chat("Be kind.", "Secret"));
+  const std::vector<Token> first = prompt;
+  EXPECT_GT(n, 1 + 8);
+  EXPECT_EQ(ask("/v1/chat/completions", chat("Be kind.", "Other")), n);
+  ASSERT_GT(std::min(prompt.size(), first.size()), static_cast<size_t>(n));
+  EXPECT_NE(prompt[static_cast<size_t>(n)], first[static_cast<size_t>(n)]) << "up to where users' texts begin";
+  EXPECT_LT(ask("/v1/chat/completions", chat("Be cruel.", "Secret")), 1 + 8);
+}
+
 TEST(Tenant, TheUsageTellsTheCostOnRequestOnly) {
   TestServer s;
   s.engine.cost.computed = {7, 2, 1, 0};
@@ -41,6 +76,7 @@ TEST(Tenant, TheUsageTellsTheCostOnRequestOnly) {
   s.engine.cost.block_ns = 1'500'000'000;
   s.engine.cost.prefill_ns = 250'000'000;
   s.engine.cost.decode_ns = 1;
+  s.engine.cost.stage_ns = {1'000, 2'000, 500'000'000, 3'000, 0};
   s.start();
   const auto usage = [&](const std::string& body) { return json_at(parse_json(s.post(kPath, body).body), "usage"); };
   EXPECT_EQ(usage(R"({"prompt":"x"})").find("cost"), nullptr);
@@ -54,6 +90,10 @@ TEST(Tenant, TheUsageTellsTheCostOnRequestOnly) {
   EXPECT_EQ(json_at(cost, "block_seconds").number(), 3.0);
   EXPECT_EQ(json_at(cost, "prefill_seconds").number(), 0.5);
   EXPECT_EQ(json_at(cost, "decode_seconds").number(), 2e-9);
+  EXPECT_EQ(json_at(cost, "cpu_seconds", "plan").number(), 2e-6);
+  EXPECT_EQ(json_at(cost, "cpu_seconds", "batch").number(), 4e-6);
+  EXPECT_EQ(json_at(cost, "cpu_seconds", "forward").number(), 1.0);
+  EXPECT_EQ(json_at(cost, "cpu_seconds", "sample").number(), 6e-6);
   const auto events =
       s.stream(kPath, R"({"prompt":"x","stream":true,"include_cost":true,"stream_options":{"include_usage":true}})");
   ASSERT_GE(events.list.size(), 2U);

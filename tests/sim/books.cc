@@ -12,9 +12,13 @@ std::vector<Token> tokens_of(const Stream& stream) {
   return out;
 }
 
+// Leading tokens that one may take from the other.
 int n_common(const Stream& a, const Stream& b) {
   const std::vector<Token> one = tokens_of(a), two = tokens_of(b);
-  return static_cast<int>(std::mismatch(one.begin(), one.end(), two.begin(), two.end()).first - one.begin());
+  const auto n = static_cast<int>(std::mismatch(one.begin(), one.end(), two.begin(), two.end()).first - one.begin());
+  if (a.script->salt == b.script->salt) return n;
+  const auto open = [n](const Stream& s) { return s.script->salt == 0 ? n : n_public_of(*s.script); };
+  return std::min({n, open(a), open(b)});
 }
 
 }  // namespace
@@ -27,8 +31,11 @@ void Books::submitted(const Stream& stream) {
 std::vector<uint64_t> Books::paths(const Stream& stream) const {
   const std::vector<Token> tokens = tokens_of(stream);
   std::vector<uint64_t> out;
-  uint64_t hash = mix64(stream.script->salt);
+  const int n_public_blocks = n_public_of(*stream.script) / knobs_.block_tokens;
+  const auto n_public = static_cast<size_t>(n_public_blocks) * static_cast<size_t>(knobs_.block_tokens);
+  uint64_t hash = mix64(n_public > 0 ? 0 : stream.script->salt);
   for (size_t i = 0; i < tokens.size(); ++i) {
+    if (n_public > 0 && i == n_public && stream.script->salt != 0) hash = mix64(hash ^ mix64(stream.script->salt));
     hash = mix64(hash ^ static_cast<uint64_t>(tokens[i]));
     if ((i + 1) % static_cast<size_t>(grain()) == 0) out.push_back(hash);
   }
@@ -130,8 +137,7 @@ bool Books::moves(const Stream& stream) const {
   const int n_had = was == before_.end() || !was->second.running ? 0 : was->second.n_computed;
   return std::any_of(grants_.begin(), grants_.end(), [&](const auto& grant) {
     const auto other = live_.find(grant.first);
-    return other != live_.end() && other->second->script->salt == stream.script->salt &&
-           n_common(*other->second, stream) > n_had;
+    return other != live_.end() && n_common(*other->second, stream) > n_had;
   });
 }
 

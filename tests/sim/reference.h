@@ -68,6 +68,7 @@ inline Request request_of(const RequestScript& script) {
   if (script.end_after > 0 || script.fault == RowFault::throw_end) out.end = std::make_unique<ScriptEnd>(script);
   if (script.no_repeats || script.fault != RowFault::none) out.rules.push_back(std::make_unique<ScriptRule>(script));
   out.cache_salt = script.salt;
+  out.n_public = n_public_of(script);
   out.priority = script.priority;
   return out;
 }

@@ -120,6 +120,8 @@ Script random_script(uint64_t seed) {
   script.knobs = random_knobs(draw);
   const int n = draw.skewed(4, 64);
   for (int i = 0; i < n; ++i) script.requests.push_back(random_request(draw, script.knobs));
+  const int n_public = draw.one_in(2) ? draw.skewed(1, script.knobs.n_ctx) : 0;
+  for (RequestScript& r : script.requests) r.n_public = n_public;
   set_arrivals(draw, script.requests);
   script.faults = random_faults(draw);
   script.no_memory = draw.one_in(200);
@@ -136,6 +138,12 @@ std::vector<Token> prompt_of(const RequestScript& request) {
     out[static_cast<size_t>(request.poison)] = kPoison;
   }
   return out;
+}
+
+int n_public_of(const RequestScript& request) {
+  const std::vector<Token> prompt = prompt_of(request);
+  const std::vector<Token> text = random_tokens(0, request.n_public);
+  return static_cast<int>(std::mismatch(prompt.begin(), prompt.end(), text.begin(), text.end()).first - prompt.begin());
 }
 
 }  // namespace quire::sim

@@ -53,6 +53,7 @@ struct RequestScript {
   int end_after = 0;        // an end rule ends it with this token; 0: none
   bool no_repeats = false;  // a rule forbids the token before
   uint64_t salt = 0;
+  int n_public = 0;  // of text 0 these tokens are everybody's
   int priority = 0;
   int64_t cancel_ns = -1;  // after its arrival; -1: never
   RowFault fault = RowFault::none;
@@ -79,6 +80,8 @@ inline constexpr int64_t kDayNs = 86'400'000'000'000;
 Script random_script(uint64_t seed);
 
 std::vector<Token> prompt_of(const RequestScript& request);
+// Leading tokens of the prompt that are shared whatever the salt.
+int n_public_of(const RequestScript& request);
 
 std::string to_json(const Script& script);  // one line
 // Code::invalid for what is no script; ranges are the engine's to check.

@@ -42,6 +42,7 @@ void fields(RequestScript& r, F&& f) {
   f("end_after", r.end_after);
   f("no_repeats", r.no_repeats);
   f("salt", r.salt);
+  f("n_public", r.n_public);
   f("priority", r.priority);
   f("cancel_ns", r.cancel_ns);
   f("fault", r.fault);

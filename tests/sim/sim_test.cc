@@ -1,5 +1,21 @@
 // The part of the simulation that runs on every commit: thousands of seeds, and that seeds, scripts and the shrinker do
-// what a failure will need them for.
+// what a failure will need them for. States of the cache and of numbers that an engine may be brought into, and who
+// tests that it holds:
+//   K1  more blocks than there are           EngineSubmit.RefusesWhatCanNeverRun…, …WhatJustFits…;
+//   World::expected_refusal K2  all blocks in use                    Engine.PreemptedIsNotPreempted,
+//   Scheduler.TheFirstIsNeverPreempted; Books here K3  colliding hashes KvCacheModel.CollisionsAreMisses…,
+//   PrefixTree.ACollisionIsAMiss… K4  another tenant's prompt, guessed     TheTimeToTheFirstTokenTellsNothing… here,
+//   Engine.SaltsNeverShare,
+//                                            Engine.WhatIsPublicIsShared…, Tenant.* (serve)
+//   K5  equal tokens, another model, codec,  PrefixTree.KeysNeverShare, PrefixTree.Extras…,
+//       adapter, image                       InvarianceKeys.ModelsAndCodecs…
+//   K6  a prompt that is known as a whole    KvCache.AFullHitLeavesTheLastToken…; Books::check_hit
+//   K7  copies, a branch cancelled, eviction KvCacheModel.RandomOperations…, Engine.ChoicesShareTheBlocks…; Books
+//   N1  logits NaN, infinite, all forbidden  EngineEnd.ARowThatCannotBeSampled…, SampleRow.RefusesWhatIsNotANumber…,
+//                                            …ExtremeParameters…, …EqualLogits…; row faults here
+//   N2  large activations                    Parity.ExtremeActivations, Parity.GatedOverTheWholeRange
+//   P9  features together                    Invariance.* and Schedules.* (tests/invariance): penalties, bias, logprobs
+//                                            of prompts and answers, hits, chunks, preemption, several answers
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <fstream>
 #include <thread>
 
 #include "app/access_options.h"
@@ -14,6 +15,7 @@
 #include "app/memory_plan.h"
 #include "app/probe.h"
 #include "app/wire.h"
+#include "base/cpu_clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "engine/limits.h"
@@ -30,7 +32,7 @@ struct Args {
   ServeOptions serve;
   AccessOptions access;
   std::string kv_memory = "auto", record, record_limit = "1G";
-  std::vector<std::string> aliases;
+  std::vector<std::string> aliases, public_prompts;  // the latter: files
   int drain_seconds = 30;
   bool no_prefix_cache = false, probe = false;
 };
@@ -156,6 +158,23 @@ Result<std::unique_ptr<RecordingWriter>> open_recording(const Args& args) {
   return RecordingWriter::create(args.record, bytes);
 }
 
+// A line break at the end is the editor's and no part of the text.
+Result<std::string> read_prompt(const std::string& path) {
+  constexpr int64_t kMostBytes = 1 << 20;
+  std::ifstream in(path, std::ios::binary);
+  std::string text(static_cast<size_t>(kMostBytes) + 1, '\0');
+  in.read(text.data(), kMostBytes + 1);
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (!in.is_open() || in.bad()) return fail(Code::io, "--public-prompt: " + path + " cannot be read");
+  if (std::ssize(text) > kMostBytes) {
+    return fail(Code::invalid, "--public-prompt: " + path + " has more than " + std::to_string(kMostBytes) + " bytes");
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  if (text.empty()) return fail(Code::invalid, "--public-prompt: " + path + " is empty");
+  return text;
+}
+
 Status run(Args& args) {
   const sigset_t signals = block_signals();
   if (args.drain_seconds < 0 || args.drain_seconds > 86400)
@@ -163,6 +182,9 @@ Status run(Args& args) {
   QR_TRY_VOID(apply_access(args.access, args.serve));
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
+  for (const std::string& path : args.public_prompts) {
+    QR_TRY(args.serve.public_prompts.emplace_back(), read_prompt(path));
+  }
   auto watch = std::make_unique<LoadWatch>(signals);
   QR_TRY_VOID(fit_memory(args.model, args.engine));
   QR_TRY(const LoadedModel loaded, load(args.model));
@@ -176,6 +198,8 @@ Status run(Args& args) {
   env.clock = &clock;
   QR_TRY(const std::unique_ptr<RecordingWriter> recording, open_recording(args));
   env.recorder = recording.get();
+  ProcessCpuClock cpu_clock;
+  env.stage_clock = &cpu_clock;
   env.on_step_end = [&signal] { signal.fire(); };
   QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, args.engine, env));
   const EngineStats stats = engine->stats();
@@ -222,6 +246,9 @@ QR_REGISTER(Command,
                       line.option("--max-queue", args->engine.max_queue, "requests that may wait; beyond it 429");
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
                       line.option("--alias", args->aliases, "another name for the model, may be repeated");
+                      line.option("--public-prompt", args->public_prompts,
+                                  "a file with a system prompt that is no secret: requests share its cached past "
+                                  "whatever their keys and salts; may be repeated");
                       line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
                       line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
                       line.flag("--probe", args->probe,
