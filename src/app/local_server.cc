@@ -34,11 +34,12 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model, Engi
   QR_TRY(out->engine_, make_engine(*out->loaded_.model, *out->loaded_.ops, engine, env));
   ServeOptions serve;
   serve.port = 0;
-  serve.api_key = random_key();
+  const std::string key = random_key();
+  serve.keys = {plain_key("local", key, true, false)};
   serve.models = {model_name(model.model)};
   out->engine_->start();
   QR_TRY(out->serving_, start_serving(serve, *out->engine_, *out->loaded_.tokenizer, out->metrics_, out->signal_));
-  out->remote_ = {serve.host, out->serving_->port(), "", serve.api_key};
+  out->remote_ = {serve.host, out->serving_->port(), "", key};
   return out;
 }
 
