@@ -6,11 +6,11 @@
 //   Scheduler.TheFirstIsNeverPreempted; Books here K3  colliding hashes KvCacheModel.CollisionsAreMisses…,
 //   PrefixTree.ACollisionIsAMiss… K4  another tenant's prompt, guessed     TheTimeToTheFirstTokenTellsNothing… here,
 //   Engine.SaltsNeverShare,
-//                                            Engine.WhatIsPublicIsShared…, Tenant.* (serve)
+//                                            EngineSharing.WhatIsPublic…, Tenant.* (serve)
 //   K5  equal tokens, another model, codec,  PrefixTree.KeysNeverShare, PrefixTree.Extras…,
 //       adapter, image                       InvarianceKeys.ModelsAndCodecs…
 //   K6  a prompt that is known as a whole    KvCache.AFullHitLeavesTheLastToken…; Books::check_hit
-//   K7  copies, a branch cancelled, eviction KvCacheModel.RandomOperations…, Engine.ChoicesShareTheBlocks…; Books
+//   K7  copies, a branch cancelled, eviction KvCacheModel.RandomOperations…, EngineSharing.ChoicesShare…; Books
 //   N1  logits NaN, infinite, all forbidden  EngineEnd.ARowThatCannotBeSampled…, SampleRow.RefusesWhatIsNotANumber…,
 //                                            …ExtremeParameters…, …EqualLogits…; row faults here
 //   N2  large activations                    Parity.ExtremeActivations, Parity.GatedOverTheWholeRange
