@@ -27,7 +27,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model, Engi
   std::unique_ptr<LocalServer> out(new LocalServer);
   QR_TRY_VOID(fit_memory(model, engine));
   QR_TRY(out->loaded_, load(model));
-  if (!out->loaded_.tokenizer) return fail(Code::unsupported, model.model + " has no tokenizer");
+  if (!out->loaded_.tokenizer) return fail(Code::unsupported, out->loaded_.path + " has no tokenizer");
   EngineEnv env;
   env.clock = &out->clock_;
   env.on_step_end = [signal = &out->signal_] { signal->fire(); };
@@ -36,7 +36,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model, Engi
   serve.port = 0;
   const std::string key = random_key();
   serve.keys = {plain_key("local", key, true, false)};
-  serve.models = {model_name(model.model)};
+  serve.models = {out->model()};
   out->engine_->start();
   QR_TRY(out->serving_, start_serving(serve, *out->engine_, *out->loaded_.tokenizer, out->metrics_, out->signal_));
   out->remote_ = {serve.host, out->serving_->port(), "", key};

@@ -12,6 +12,9 @@
 
 namespace quire {
 
+// The name under which clients see a model: the file's, without its folder and ending, or the folder's.
+std::string model_name(const std::string& path);
+
 class LocalServer {
  public:
   // Fits the model into memory, loads it and listens. `engine.n_ctx` and `kv_bytes` of 0 are chosen.
@@ -19,6 +22,7 @@ class LocalServer {
   ~LocalServer();
 
   const Remote& remote() const { return remote_; }
+  std::string model() const { return model_name(loaded_.path); }
 
  private:
   LocalServer() = default;
@@ -32,8 +36,5 @@ class LocalServer {
   std::unique_ptr<Serving> serving_;
   Remote remote_;
 };
-
-// The name under which clients see a model: the file's, without its folder and ending, or the folder's.
-std::string model_name(const std::string& path);
 
 }  // namespace quire

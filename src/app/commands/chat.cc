@@ -212,7 +212,7 @@ Status run(const Args& args) {
     engine.max_seqs = 1;
     QR_TRY(const std::unique_ptr<LocalServer> server, LocalServer::start(args.model, engine));
     catch_interrupts();
-    return Chat(args, server->remote(), model_name(args.model.model)).run();
+    return Chat(args, server->remote(), server->model()).run();
   }
   QR_TRY(Remote remote, parse_remote(args.url));
   remote.api_key = args.api_key;

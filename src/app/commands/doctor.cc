@@ -16,7 +16,9 @@ struct Args {
 };
 
 Result<ModelFacts> model_facts(const Args& args) {
-  QR_TRY(const ModelFile file, open_model(args.model.model));
+  const Result<std::string> path = model_path(args.model.model);
+  if (!path) return ModelFacts();  // none named and none bundled
+  QR_TRY(const ModelFile file, open_model(*path));
   EngineOptions options;
   QR_TRY(const MemoryNeeds needs, measure_needs(file, args.model, options));
   ModelFacts out;
@@ -79,10 +81,7 @@ Status probe(const Args& args, MachineFacts& machine) {
 Result<bool> run(const Args& args) {
   MachineFacts machine = gather_facts();
   machine.n_threads = n_threads(args.model);
-  ModelFacts model;
-  if (!args.model.model.empty()) {
-    QR_TRY(model, model_facts(args));
-  }
+  QR_TRY(const ModelFacts model, model_facts(args));
   QR_TRY_VOID(probe(args, machine));
   const std::vector<Finding> findings = diagnose(machine, model);
   const Ceiling most = ceiling(machine, model);
