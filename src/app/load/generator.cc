@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/progress.h"
 #include "base/clock.h"
 #include "base/rng.h"
 
@@ -129,6 +130,7 @@ class Generator {
   void add(int64_t due_ns, const RemoteAnswer& answer) {
     const std::lock_guard lock(report_mu_);
     report_.add(due_ns, answer);
+    progress_.update(report_.n_ended());
   }
 
   const Workload& workload_;
@@ -142,6 +144,7 @@ class Generator {
   size_t n_joined_ = 0;
   std::mutex report_mu_;
   LoadReport report_;
+  Progress progress_{"requests", 0};
 };
 
 }  // namespace
