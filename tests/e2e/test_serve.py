@@ -156,7 +156,6 @@ class Exact(unittest.TestCase):
             choice = answer['choices'][0]
             ended = choice['finish_reason'] == 'stop'  # by a token that is not shown
             text = choice['text'].removeprefix(' ')  # the reference decodes without the prompt
-            self.assertEqual(answer['usage']['completion_tokens'], n)
             self.assertEqual(text, server.post('/detokenize', {'tokens': case['greedy_ids'][:n - ended]})[2]['content'])
             self.assertTrue(case['greedy_text'].startswith(text))
 
