@@ -2,7 +2,8 @@
 # models, which a program in PREFIX/bin looks for in PREFIX/share/quire/models.
 include(GNUInstallDirs)
 install(TARGETS quire RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/quire/models)
+install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/quire/models
+  FILES_MATCHING PATTERN "*.gguf" PATTERN "*.md" PATTERN "tokenizer.json")
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 configure_file(deploy/quire.service.in ${CMAKE_BINARY_DIR}/quire.service @ONLY)

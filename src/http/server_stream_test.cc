@@ -163,8 +163,8 @@ TEST_F(ServerStream, AClientThatReadsNothingIsCutAfterTheStallTimeout) {
   fine->start_stream(200, {});
   const std::string piece(1000, 'x');
   int64_t peak = 0;
-  size_t received = 0;
-  for (int step = 0; step < 2000 && !stuck->closed(); ++step) {
+  size_t received = 0, n_ticks = 0;
+  for (; n_ticks < 2000 && !stuck->closed(); ++n_ticks) {
     for (int i = 0; i < 10; ++i) stuck->write(piece);
     peak = std::max(peak, stuck->unsent_bytes());
     EXPECT_TRUE(fine->write("tick;"));
@@ -177,7 +177,7 @@ TEST_F(ServerStream, AClientThatReadsNothingIsCutAfterTheStallTimeout) {
   EXPECT_GE(peak, l.out_bytes);
   EXPECT_LE(peak, l.out_bytes + 11'000);  // the cap, one write, and the chunk frames
   EXPECT_FALSE(fine->closed());
-  EXPECT_GT(received, 500u);
+  EXPECT_GE(received + 5, 5 * n_ticks);  // the last may still be on its way
 }
 
 TEST_F(ServerStream, UnreadBytesBelowTheCapEndAtTheWriteTimeout) {

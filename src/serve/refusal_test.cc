@@ -297,6 +297,7 @@ TEST(Accepted, HarmlessValues) {
 
 TEST(Refused, PathsMethodsAndMedia) {
   TestServer s;
+  s.options.guard.origins = {"http://elsewhere"};
   s.start();
   EXPECT_EQ(s.get("/v1/nothing").status, 404);
   EXPECT_EQ(s.get("/v1/completions").status, 405);
