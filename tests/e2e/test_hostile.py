@@ -102,6 +102,45 @@ GOOD = [{'prompt': f'{i} little birds', 'seed': i, 'max_tokens': 12 + i % 7, 'te
         for i in range(20)]
 
 
+# limit of docs/limits.md -> a request over it, where it was set to 3 (heads and bodies: 2000)
+OVER = {
+    'n_choices': text(n=4),
+    'n_prompts': post(TEXT, {'prompt': ['x'] * 4}),
+    'n_sequences': post(TEXT, {'prompt': ['x'] * 2, 'n': 2}),
+    'n_logprobs': text(logprobs=4),
+    'n_logit_bias': text(logit_bias={'5': 1, '6': 1, '7': 1, '8': 1}),
+    'n_allowed_ids': text(allowed_token_ids=[5, 6, 7, 8]),
+    'n_bad_words': text(bad_words=['a', 'b', 'c', 'd']),
+    'n_dry_breakers': text(dry_sequence_breakers=['a', 'b', 'c', 'd']),
+    'n_samplers': text(samplers=['top_k', 'top_p', 'min_p', 'temperature']),
+    'n_stops': text(stop=['a', 'b', 'c', 'd']),
+    'stop_bytes': text(stop='abcd'),
+    'n_stop_ids': text(stop_token_ids=[5, 6, 7, 8]),
+    'n_messages': post(CHAT, {'messages': [{'role': 'user', 'content': 'x'}] * 4}),
+    'n_parts': post(CHAT, {'messages': [{'role': 'user', 'content': [{'type': 'text', 'text': 'x'}] * 4}]}),
+    'n_template_kwargs': chat(chat_template_kwargs={'a': 1, 'b': 1, 'c': 1, 'd': 1}),
+    'name_bytes': text(model='abcd'),
+    'n_detokenize': post('/detokenize', {'tokens': [5] * 4}),
+    'url_bytes': b'GET /' + b'a' * 2500 + b' HTTP/1.1\r\nHost: localhost\r\n\r\n',
+    'header_bytes': b'GET / HTTP/1.1\r\nHost: localhost\r\nA: ' + b'a' * 2500 + b'\r\n\r\n',
+    'body_bytes': post(TEXT, b'', **{'Content-Length': '2500'}),
+    'n_headers': b'GET / HTTP/1.1\r\nHost: localhost\r\n' + b'A: b\r\n' * 12 + b'\r\n',
+}
+
+
+def answer_to(port, data):
+    """All of the first answer, as text."""
+    with socket.create_connection(('127.0.0.1', port), timeout=60) as s:
+        s.sendall(data)
+        answer = b''
+        while b'"code"' not in answer:
+            part = s.recv(65536)
+            if not part:
+                break
+            answer += part
+    return answer.decode()
+
+
 def status_of(port, data):
     """The status of the first answer; the rest is read until the server closes or 64 KiB."""
     with socket.create_connection(('127.0.0.1', port), timeout=60) as s:
@@ -158,6 +197,22 @@ class Page(unittest.TestCase):
             page = f.read()
         for group in {name.split()[0] for name in BAD if name[0] in 'HPSR'}:
             self.assertRegex(page, rf'\b{group}\b')
+
+
+class Limits(unittest.TestCase):
+    def test_each_is_named_with_its_value(self):
+        values = {name: 2000 if name.endswith('bytes') and name not in ('stop_bytes', 'name_bytes') else 3 for name in OVER}
+        values.update(n_headers=10, n_choices=3)
+        for name, data in OVER.items():
+            with self.subTest(name):
+                server = Server('--limit', f'{name}={values[name]}')
+                try:
+                    answer = answer_to(server.port, data)
+                finally:
+                    server.stop()
+                self.assertRegex(answer.split('\r\n')[0], ' 4\\d\\d ')
+                self.assertIn(f'({name})', answer)
+                self.assertIn(str(values[name]), answer)
 
 
 class Hostile(unittest.TestCase):
