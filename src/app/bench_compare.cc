@@ -43,7 +43,7 @@ Result<std::unique_ptr<Engine>> engine_for(const LoadedModel& loaded, int n_seqs
   options.n_ctx = n_ctx;
   options.max_queue = 1 << 20;
   options.prefix_cache = false;
-  options.kv_bytes = int64_t{n_seqs} * (n_ctx / 16 + 2) * 16 * loaded.model->info().kv_layout.token_bytes(0);
+  options.kv_bytes = int64_t{n_seqs} * (n_ctx / 16 + 2) * 16 * loaded.model->info().kv_layout.token_bytes();
   EngineEnv env;
   env.clock = &clock;
   return make_engine(*loaded.model, *loaded.ops, options, env);

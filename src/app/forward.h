@@ -21,17 +21,15 @@ class Forward {
   void rewind(int n_past) { n_past_ = n_past; }
 
  private:
-  Forward(const Model& model, Ops& ops, Buffer blocks, Buffer scratch, int block_tokens)
-      : model_(&model),
-        ops_(&ops),
-        blocks_(std::move(blocks)),
-        arena_(std::move(scratch)),
-        block_tokens_(block_tokens) {}
+  Forward(const Model& model, Ops& ops, Buffer scratch, int block_tokens)
+      : model_(&model), ops_(&ops), arena_(std::move(scratch)), block_tokens_(block_tokens) {}
   Tensor ints(int64_t n);
+  void put_blocks(size_t group, Batch& batch);
 
   const Model* model_;
   Ops* ops_;
-  Buffer blocks_;
+  std::vector<Buffer> blocks_;  // by KV group
+  KvView kv_;
   Arena arena_;
   int block_tokens_;
   int n_past_ = 0, n_blocks_ = 0;

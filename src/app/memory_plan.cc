@@ -85,13 +85,31 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& mod
   out.n_ctx = info.n_ctx;
   out.step_bytes = info.step_bytes;
   out.step_params = info.step_params;
-  for (int g = 0; g < info.kv_layout.n_groups(); ++g) out.token_bytes += info.kv_layout.token_bytes(g);
+  out.token_bytes = info.kv_layout.token_bytes();
+  const int64_t step_blocks = (options.step_tokens + options.block_tokens - 1) / std::max(options.block_tokens, 1);
+  for (int g = 1; g < info.kv_layout.n_groups(); ++g) {
+    const int64_t blocks = info.kv_layout.group(g).most_blocks(1, std::max(options.block_tokens, 1)) + step_blocks;
+    out.window_tokens = std::max(out.window_tokens, blocks * options.block_tokens);
+    out.window_token_bytes += info.kv_layout.token_bytes(g);
+  }
   EngineOptions resolved = options;
   if (resolved.n_ctx == 0) resolved.n_ctx = info.n_ctx;
   QR_TRY_VOID(check_options(resolved, info.kv_group));
   out.scratch = scratch_bytes(*counted, resolved);
   return out;
 }
+
+namespace {
+
+// How long a context that memory holds, at most what the model has.
+int64_t tokens_in(const MemoryNeeds& needs, int64_t bytes) {
+  const int64_t beyond = bytes - needs.window_tokens * needs.token_bytes;
+  if (needs.window_tokens == 0 || beyond <= 0) return bytes / needs.token_bytes;
+  const int64_t full = needs.token_bytes - needs.window_token_bytes;
+  return full == 0 ? needs.n_ctx : needs.window_tokens + beyond / full;
+}
+
+}  // namespace
 
 Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, const EngineOptions& wanted) {
   const int64_t fixed = needs.weights + needs.scratch + needs.largest + needs.process;
@@ -101,7 +119,7 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
     return tl::make_unexpected(does_not_fit("the model", fixed + smallest, available,
                                             "--weights q8_0 or a smaller format, a smaller model, or more memory"));
   }
-  const int64_t room_tokens = left / needs.token_bytes / kCtxStep * kCtxStep;
+  const int64_t room_tokens = tokens_in(needs, left) / kCtxStep * kCtxStep;
   if (wanted.kv_bytes > 0) {
     if (wanted.kv_bytes <= left) return MemoryPlan{wanted.n_ctx > 0 ? wanted.n_ctx : needs.n_ctx, wanted.kv_bytes};
     return tl::make_unexpected(does_not_fit("--kv-memory " + memory_text(wanted.kv_bytes), fixed + wanted.kv_bytes,

@@ -1,6 +1,7 @@
 // How much memory a model needs, known before it is loaded, and how much of what is left the cache gets. The needs are
 // exact: the architecture's own loading code runs over the file's shapes with a backend that only counts.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "app/wire.h"
@@ -14,11 +15,13 @@ struct MemoryNeeds {
   int64_t largest = 0;      // a matrix that is converted on its way: memory for the time of loading only
   int64_t process = 0;      // the rest, roughly: program, vocabulary, threads, sockets
   int64_t token_bytes = 0;  // of the cache
+  int64_t window_token_bytes = 0, window_tokens = 0;  // of them by layers with a window, which keep so many tokens
   int64_t block_tokens = 0;
   int n_ctx = 0;                              // what the model was trained for
   int64_t step_bytes = 0, step_params = 0;    // ModelInfo's
   int64_t kv_bytes(int64_t n_tokens) const {  // whole blocks
-    return (n_tokens + block_tokens - 1) / block_tokens * block_tokens * token_bytes;
+    const int64_t n = (n_tokens + block_tokens - 1) / block_tokens * block_tokens;
+    return n * (token_bytes - window_token_bytes) + std::min(n, window_tokens) * window_token_bytes;
   }
 };
 // `file` was opened by open_model; `options.n_ctx` 0 counts as the model's. Fails as load() does where the model cannot

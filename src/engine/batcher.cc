@@ -17,11 +17,27 @@ int64_t max_blocks(const Plan& plan) {
   return static_cast<int64_t>(out);
 }
 
+// One group's block tables, and where the rows' keys and values go.
+void put_blocks(const Plan& plan, int block_tokens, size_t group, Batch& batch) {
+  auto* slot = batch.slots[group].ptr<int32_t>();
+  for (size_t s = 0; s < plan.grants.size(); ++s) {
+    const Grant& grant = plan.grants[s];
+    const std::vector<GroupBlocks>& table = grant.seq->kv.table;
+    auto* blocks = batch.attn.blocks[group].row<int32_t>(static_cast<int64_t>(s));
+    for (size_t b = 0; b < table.size(); ++b) blocks[b] = table[b][group] ? table[b][group].id() : 0;
+    for (int i = 0; i < grant.n_tokens; ++i) {
+      const int position = grant.seq->n_computed + i;
+      *slot++ = blocks[position / block_tokens] * block_tokens + position % block_tokens;
+    }
+  }
+}
+
 }  // namespace
 
-int64_t batch_bytes(int64_t n_tokens, int64_t n_seqs, int64_t n_ctx, int block_tokens) {
-  const int64_t table = n_seqs * (n_ctx / block_tokens + 2);
-  return (7 * n_tokens + n_seqs + 1 + table) * 4 + 16 * Arena::kAlign;
+int64_t batch_bytes(const BatchSize& most) {
+  const int64_t table = most.n_seqs * (most.n_ctx / most.block_tokens + 2);
+  const int64_t group = most.n_tokens + table;
+  return (6 * most.n_tokens + most.n_seqs + 1 + most.n_groups * group) * 4 + (14 + 2 * most.n_groups) * Arena::kAlign;
 }
 
 Batch build_batch(const Plan& plan, int block_tokens, Arena& arena) {
@@ -30,26 +46,27 @@ Batch build_batch(const Plan& plan, int block_tokens, Arena& arena) {
   Batch batch;
   batch.ids = ints(plan.n_tokens);
   batch.pos = ints(plan.n_tokens);
-  batch.slots = ints(plan.n_tokens);
   batch.out_rows = ints(plan.n_out);
   batch.attn.cu_q = ints(n_seqs + 1);
   batch.attn.first_key = ints(plan.n_tokens);
   batch.attn.end_key = ints(plan.n_tokens);
-  batch.attn.blocks = arena.alloc(DType::i32, {n_seqs, max_blocks(plan)});
-  std::fill_n(batch.attn.blocks.ptr<int32_t>(), batch.attn.blocks.n_elements(), 0);
+  const size_t n_groups = plan.grants.front().seq->kv.table.front().size();
+  for (size_t g = 0; g < n_groups; ++g) {
+    batch.slots[g] = ints(plan.n_tokens);
+    batch.attn.blocks[g] = arena.alloc(DType::i32, {n_seqs, max_blocks(plan)});
+    std::fill_n(batch.attn.blocks[g].ptr<int32_t>(), batch.attn.blocks[g].n_elements(), 0);
+    put_blocks(plan, block_tokens, g, batch);
+  }
   int32_t row = 0;
   int32_t n_out = 0;
   for (int64_t s = 0; s < n_seqs; ++s) {
     const Grant& grant = plan.grants[static_cast<size_t>(s)];
     const Sequence& seq = *grant.seq;
     batch.attn.cu_q.ptr<int32_t>()[s] = row;
-    auto* blocks = batch.attn.blocks.row<int32_t>(s);
-    for (size_t b = 0; b < seq.kv.table.size(); ++b) blocks[b] = seq.kv.table[b][0].id();
     for (int i = 0; i < grant.n_tokens; ++i, ++row) {
       const int position = seq.n_computed + i;
       batch.ids.ptr<int32_t>()[row] = token_at(seq, position);
       batch.pos.ptr<int32_t>()[row] = position;
-      batch.slots.ptr<int32_t>()[row] = blocks[position / block_tokens] * block_tokens + position % block_tokens;
       batch.attn.first_key.ptr<int32_t>()[row] = 0;
       batch.attn.end_key.ptr<int32_t>()[row] = position + 1;
     }

@@ -7,9 +7,13 @@
 namespace quire {
 
 // Bytes that build_batch takes from the arena at most.
-int64_t batch_bytes(int64_t n_tokens, int64_t n_seqs, int64_t n_ctx, int block_tokens);
+struct BatchSize {
+  int64_t n_tokens, n_seqs, n_ctx;
+  int block_tokens, n_groups;
+};
+int64_t batch_bytes(const BatchSize& most);
 
-// REQUIRES every granted sequence to hold blocks for its tokens.
+// REQUIRES a grant, and every granted sequence to hold blocks for its tokens and for what these read.
 Batch build_batch(const Plan& plan, int block_tokens, Arena& arena);
 
 }  // namespace quire

@@ -35,18 +35,18 @@ TEST(Batcher, LaysRowsOutInPlanOrder) {
   plan.n_tokens = 4;
   plan.n_out = 1;
 
-  Arena arena(std::move(*Buffer::allocate(batch_bytes(4, 2, 32, 16))));
+  Arena arena(std::move(*Buffer::allocate(batch_bytes({4, 2, 32, 16, 1}))));
   const Batch batch = build_batch(plan, 16, arena);
   EXPECT_EQ(ints(batch.ids), (std::vector<int32_t>{a.tokens[14], a.tokens[15], a.tokens[16], 33}));
   EXPECT_EQ(ints(batch.pos), (std::vector<int32_t>{14, 15, 16, 0}));
-  EXPECT_EQ(ints(batch.slots), (std::vector<int32_t>{46, 47, 0, 16}));
+  EXPECT_EQ(ints(batch.slots[0]), (std::vector<int32_t>{46, 47, 0, 16}));
   EXPECT_EQ(ints(batch.out_rows), (std::vector<int32_t>{3}));
   EXPECT_EQ(ints(batch.attn.cu_q), (std::vector<int32_t>{0, 3, 4}));
   EXPECT_EQ(ints(batch.attn.first_key), (std::vector<int32_t>{0, 0, 0, 0}));
   EXPECT_EQ(ints(batch.attn.end_key), (std::vector<int32_t>{15, 16, 17, 1}));
-  ASSERT_EQ(batch.attn.blocks.dim(0), 2);
-  ASSERT_EQ(batch.attn.blocks.dim(1), 2);
-  EXPECT_EQ(ints(batch.attn.blocks), (std::vector<int32_t>{2, 0, 1, 0})) << "rows are filled up with 0";
+  ASSERT_EQ(batch.attn.blocks[0].dim(0), 2);
+  ASSERT_EQ(batch.attn.blocks[0].dim(1), 2);
+  EXPECT_EQ(ints(batch.attn.blocks[0]), (std::vector<int32_t>{2, 0, 1, 0})) << "rows are filled up with 0";
 }
 
 TEST(Batcher, ADraftFollowsTheTokens) {
@@ -60,7 +60,7 @@ TEST(Batcher, ADraftFollowsTheTokens) {
   plan.grants = {{&a, 3, true}};
   plan.n_tokens = 3;
   plan.n_out = 1;
-  Arena arena(std::move(*Buffer::allocate(batch_bytes(3, 1, 16, 16))));
+  Arena arena(std::move(*Buffer::allocate(batch_bytes({3, 1, 16, 16, 1}))));
   EXPECT_EQ(ints(build_batch(plan, 16, arena).ids), (std::vector<int32_t>{6, 7, 8}));
 }
 
@@ -75,13 +75,17 @@ TEST(Batcher, BytesAreEnoughForTheWidestPlan) {
       Plan plan;
       for (Sequence& seq : seqs) {
         seq.tokens.assign(static_cast<size_t>(n_ctx), 0);
-        for (int b = 0; b < n_blocks; ++b) seq.kv.table.emplace_back().push_back(block.share());
+        for (int b = 0; b < n_blocks; ++b) {
+          GroupBlocks& blocks = seq.kv.table.emplace_back();
+          for (int g = 0; g < 2; ++g) blocks.push_back(block.share());
+        }
         plan.grants.push_back({&seq, 1, true});
       }
       plan.n_tokens = plan.n_out = n_seqs;
-      Arena arena(std::move(*Buffer::allocate(batch_bytes(n_seqs, n_seqs, n_ctx, 16))));
+      const BatchSize size{n_seqs, n_seqs, n_ctx, 16, 2};
+      Arena arena(std::move(*Buffer::allocate(batch_bytes(size))));
       build_batch(plan, 16, arena);
-      EXPECT_LE(arena.peak_bytes(), batch_bytes(n_seqs, n_seqs, n_ctx, 16));
+      EXPECT_LE(arena.peak_bytes(), batch_bytes(size));
     }
   }
 }

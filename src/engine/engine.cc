@@ -23,6 +23,14 @@ namespace {
 
 constexpr uint64_t kNumericsVersion = 1;  // docs/numerics.md
 
+int n_window_blocks(const Sequence& seq) {
+  int n = 0;
+  for (const PrefixTree::Blocks& blocks : seq.kv.table) {
+    for (size_t g = 1; g < blocks.size(); ++g) n += blocks[g] ? 1 : 0;
+  }
+  return n;
+}
+
 struct EngineUses {
   const Model& model;
   Ops& ops;
@@ -30,7 +38,7 @@ struct EngineUses {
 };
 struct EngineMemory {
   std::vector<Buffer> blocks;  // one per KV group
-  int n_blocks = 0;
+  BlockCounts counts;
   Buffer scratch;  // the step's arena
 };
 
@@ -40,12 +48,13 @@ class LoopEngine final : public Engine {
       : model_(uses.model),
         ops_(uses.ops),
         options_(options),
-        limits_{options.n_ctx, model_.info().n_vocab, memory.n_blocks, options.block_tokens},
+        limits_{options.n_ctx, model_.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
         env_(std::move(env)),
         arena_(std::move(memory.scratch)),
         cache_(model_.info().kv_layout,
                std::move(memory.blocks),
-               {options.block_tokens, memory.n_blocks, options.prefix_cache, nullptr}),
+               {options.block_tokens, memory.counts.n_blocks, options.prefix_cache, nullptr,
+                memory.counts.n_window_blocks}),
         scheduler_(options_, cache_, uses.policy, {mix64(model_.info().fingerprint ^ kNumericsVersion), 0, 0}) {
     publish(0);
   }
@@ -81,6 +90,7 @@ class LoopEngine final : public Engine {
   }
   void tell_plan(const Plan& plan);
   void publish(int64_t step_ns);
+  void count_holders(size_t group, Snapshot& out) const;
   // What passed since the last lap was `stage`.
   void lap(Stage stage) {
     if (env_.stage_clock == nullptr) return;
@@ -392,9 +402,39 @@ void LoopEngine::publish(int64_t step_ns) {
   counts_.n_blocks = cache_.n_blocks();
   counts_.n_free_blocks = cache_.n_free_blocks();
   counts_.n_cached_blocks = cache_.n_cached_blocks();
+  counts_.n_window_blocks = counts_.n_free_window_blocks = counts_.n_cached_window_blocks = 0;
+  for (int g = 1; g < cache_.n_groups(); ++g) {
+    counts_.n_window_blocks += cache_.pool(g).n_blocks();
+    counts_.n_free_window_blocks += cache_.pool(g).n_free();
+    counts_.n_cached_window_blocks += cache_.pool(g).n_cached();
+  }
   counts_.step_ns = step_ns;
   const std::lock_guard lock(stats_mutex_);
   stats_ = counts_;
+}
+
+// Whether every block of the group has as many references as holders.
+void LoopEngine::count_holders(size_t group, Snapshot& out) const {
+  const BlockPool& pool = cache_.pool(static_cast<int>(group));
+  std::vector<int> holders(static_cast<size_t>(pool.n_blocks()));
+  for (const auto seqs : {scheduler_.running(), scheduler_.waiting()}) {
+    for (const auto& seq : seqs) {
+      for (const PrefixTree::Blocks& blocks : seq->kv.table) {
+        if (blocks[group]) ++holders[static_cast<size_t>(blocks[group].id())];
+      }
+    }
+  }
+  for (int32_t b = 0; b < pool.n_blocks(); ++b) {
+    const int n_held = holders[static_cast<size_t>(b)];
+    const int expected = n_held + (pool.indexed(b) ? 1 : 0);
+    (group == 0 ? out.n_held_blocks : out.n_held_window_blocks) += n_held > 0 ? 1 : 0;
+    out.n_expected_refs += expected;
+    out.n_refs += pool.n_refs(b);
+    if (pool.n_refs(b) != expected && out.ref_error.empty()) {
+      out.ref_error = "block " + std::to_string(b) + " of group " + std::to_string(group) + " has " +
+                      std::to_string(pool.n_refs(b)) + " references and " + std::to_string(expected) + " holders";
+    }
+  }
 }
 
 Snapshot LoopEngine::snapshot() const {
@@ -402,27 +442,15 @@ Snapshot LoopEngine::snapshot() const {
   Snapshot out;
   out.stats = stats();
   out.cost = ended_cost_;
-  std::vector<int> holders(static_cast<size_t>(cache_.n_blocks()));
   const auto see = [&](const Sequence& seq, bool running) {
     out.cost += seq.cost;
     out.seqs.push_back({seq.id, running, seq.n_prompt, static_cast<int>(seq.tokens.size()), seq.n_computed,
-                        static_cast<int>(seq.kv.table.size())});
-    for (const PrefixTree::Blocks& blocks : seq.kv.table) ++holders[static_cast<size_t>(blocks[0].id())];
+                        static_cast<int>(seq.kv.table.size()), n_window_blocks(seq)});
   };
   for (const auto& seq : scheduler_.running()) see(*seq, true);
   for (const auto& seq : scheduler_.waiting()) see(*seq, false);
   out.n_indexed_blocks = cache_.n_indexed_blocks();
-  for (int32_t b = 0; b < cache_.n_blocks(); ++b) {
-    const int n_held = holders[static_cast<size_t>(b)];
-    const int expected = n_held + (cache_.indexed(b) ? 1 : 0);
-    out.n_held_blocks += n_held > 0 ? 1 : 0;
-    out.n_expected_refs += expected;
-    out.n_refs += cache_.n_refs(b);
-    if (cache_.n_refs(b) != expected && out.ref_error.empty()) {
-      out.ref_error = "block " + std::to_string(b) + " has " + std::to_string(cache_.n_refs(b)) + " references and " +
-                      std::to_string(expected) + " holders";
-    }
-  }
+  for (int g = 0; g < cache_.n_groups(); ++g) count_holders(static_cast<size_t>(g), out);
   out.tree_error = cache_.check();
   return out;
 }
@@ -441,18 +469,17 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
     return fail(Code::invalid, "policy \"" + options.policy + "\" is unknown; there are:" + known);
   }
   const KvLayout& layout = info.kv_layout;
-  QR_CHECK(layout.n_groups() == 1, "a batch has one block table");
-  int64_t token_bytes = 0;
-  for (int g = 0; g < layout.n_groups(); ++g) token_bytes += layout.token_bytes(g);
-  const int64_t block_bytes = token_bytes * options.block_tokens;
-  if (options.kv_bytes == 0) {
-    options.kv_bytes = default_kv_bytes(token_bytes * options.n_ctx + block_bytes, block_bytes, options.max_seqs);
-  }
+  if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, layout);
   EngineMemory memory;
-  QR_TRY(memory.n_blocks, count_blocks(options, block_bytes));
+  QR_TRY(memory.counts, count_blocks(options, layout));
   for (int g = 0; g < layout.n_groups(); ++g) {
-    const int64_t bytes = int64_t{memory.n_blocks} * layout.token_bytes(g) * options.block_tokens;
-    QR_TRY(memory.blocks.emplace_back(), ops.allocate(bytes));
+    const bool is_window = layout.group(g).kind == KvGroup::Kind::window;
+    const int64_t n_blocks = is_window ? memory.counts.n_window_blocks : memory.counts.n_blocks;
+    Buffer& blocks = memory.blocks.emplace_back();
+    const int64_t bytes = n_blocks * layout.token_bytes(g) * options.block_tokens;
+    if (bytes > 0) {
+      QR_TRY(blocks, ops.allocate(bytes));
+    }
   }
   QR_TRY(memory.scratch, ops.allocate(scratch_bytes(model, options)));
   return std::make_unique<LoopEngine>(EngineUses{model, ops, *policy->get()}, options, std::move(env),

@@ -21,7 +21,10 @@ struct EngineOptions {
   int n_ctx = 0;          // longest prompt + answer, 0: what the model was trained for
   int64_t kv_bytes = 0;   // memory for blocks; under one sequence of n_ctx tokens fewer fit. 0: from what is free
   int block_tokens = 16;  // a multiple of kKvGroup
-  int max_queue = 1024;   // waiting requests; beyond it submit fails
+  // Blocks for the layers that see a window, of kv_bytes. 0: the windows of all that may run, but half of the memory at
+  // most.
+  int n_window_blocks = 0;
+  int max_queue = 1024;  // waiting requests; beyond it submit fails
   bool prefix_cache = true;
   double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   std::string policy = "fcfs";

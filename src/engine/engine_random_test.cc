@@ -42,7 +42,12 @@ class Storm {
     options_.policy = std::array{"fcfs", "priority", "prefix"}[seed % 3];
     options_.itl_target_ms = below(3) == 0 ? 0.001 * below(20) : 0;
     n_blocks_ = 3 + below(6);
-    engine_ = std::make_unique<TestEngine>(options_, n_blocks_);
+    // As few blocks as a window and a step need, or more.
+    const int window = below(3) > 0 ? 0 : 1 + below(60);
+    const int n_step = std::min({options_.step_tokens, options_.max_chunk, options_.n_ctx});
+    const int least = (window + n_step + options_.block_tokens - 3) / options_.block_tokens + 1;
+    if (window > 0) options_.n_window_blocks = std::min(n_blocks_, least) + below(3);
+    engine_ = std::make_unique<TestEngine>(options_, n_blocks_, nullptr, window);
     engine_->model.on_pass = [this](const Batch& batch) {
       see(batch);
       if (options_.itl_target_ms > 0) engine_->clock.advance_ns(100 + 200 * batch.ids.dim(0) + below(300));
@@ -190,7 +195,7 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EXPECT_GT(sum.n_finished, 10 * static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.n_cancelled, static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.n_failed, static_cast<int64_t>(kSeeds) / 4);
-  EXPECT_GT(sum.n_preempted, static_cast<int64_t>(kSeeds) / 2);
+  EXPECT_GT(sum.n_preempted, static_cast<int64_t>(kSeeds) / 3);
   EXPECT_GT(sum.n_cached_tokens, 10 * static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.computed[static_cast<size_t>(Cause::recomputed)], static_cast<int64_t>(kSeeds) / 4);
   EXPECT_GT(sum.busy_ns, 0);

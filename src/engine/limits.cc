@@ -82,29 +82,113 @@ Status check_request(Request& request, const RequestLimits& limits) {
   return {};
 }
 
-// What eight full contexts need, but no more than a quarter of the memory that is available now; half of it where one
-// context takes that. Under one context the longest requests are refused, which is better than being killed later.
-int64_t default_kv_bytes(int64_t context_bytes, int64_t block_bytes, int max_seqs) {
-  const int64_t available = available_memory();
-  const int64_t room = std::max(available / 4, std::min(context_bytes, available / 2));
-  return std::max(block_bytes, std::min(context_bytes * std::min(max_seqs, 8), room));
+namespace {
+
+constexpr int kContexts = 8;  // that memory is taken for when nothing was asked for
+
+// Bytes of a block over the layers of each kind, and what bounds the blocks that windows need.
+struct Shape {
+  int64_t full_bytes = 0, window_bytes = 0;
+  int64_t for_one = 0;      // blocks that a window needs in a step with one sequence
+  int64_t between = 0;      // that it holds between steps
+  int64_t in_step = 0;      // that a whole step's tokens fill
+  int64_t for_context = 0;  // that n_ctx tokens fill
+};
+
+Shape shape_of(const EngineOptions& o, const KvLayout& layout) {
+  Shape out;
+  const auto blocks = [&](int64_t n_tokens) { return (n_tokens + o.block_tokens - 1) / o.block_tokens; };
+  for (int g = 0; g < layout.n_groups(); ++g) {
+    const KvGroup& group = layout.group(g);
+    const bool is_window = group.kind == KvGroup::Kind::window;
+    (is_window ? out.window_bytes : out.full_bytes) += layout.token_bytes(g) * o.block_tokens;
+    if (!is_window) continue;
+    out.for_one =
+        std::max(out.for_one, group.most_blocks(std::min({o.max_chunk, o.step_tokens, o.n_ctx}), o.block_tokens));
+    out.between = std::max(out.between, group.most_blocks(1, o.block_tokens));
+  }
+  out.in_step = blocks(o.step_tokens);
+  out.for_context = blocks(o.n_ctx);
+  return out;
 }
+
+int64_t running(const EngineOptions& o) { return std::min(o.max_seqs, o.step_tokens); }
+
+// Window blocks that `n` sequences can hold at most.
+int64_t for_windows(const Shape& s, int64_t n) {
+  return std::min(std::max(n * s.between + s.in_step, s.for_one), n * s.for_context);
+}
+
+}  // namespace
 
 int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
   const int64_t rows_out = std::min(options.max_seqs, options.step_tokens);
   return model.arena_bytes(options.step_tokens, rows_out) +
-         batch_bytes(options.step_tokens, rows_out, options.n_ctx, options.block_tokens);
+         batch_bytes(
+             {options.step_tokens, rows_out, options.n_ctx, options.block_tokens, model.info().kv_layout.n_groups()});
 }
 
-Result<int> count_blocks(const EngineOptions& options, int64_t block_bytes) {
-  const int64_t n_blocks = options.kv_bytes / block_bytes;
-  const int64_t most = (int64_t{1} << 31) / options.block_tokens - 1;  // a slot is an int32
-  if (n_blocks < 1 || n_blocks > most) {
-    return fail(Code::invalid, "kv memory of " + std::to_string(options.kv_bytes) + " bytes makes " +
-                                   std::to_string(n_blocks) + " blocks of " + std::to_string(block_bytes) +
-                                   " bytes; 1 to " + std::to_string(most) + " are possible");
+int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts) {
+  const Shape s = shape_of(options, layout);
+  return n_contexts * s.for_context * s.full_bytes + for_windows(s, n_contexts) * s.window_bytes;
+}
+
+// No more than a quarter of the memory that is available now; half of it where one context takes that. Under one
+// context the longest requests are refused, which is better than being killed later.
+int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout) {
+  const Shape s = shape_of(options, layout);
+  const int64_t available = available_memory();
+  const int64_t one = cache_bytes(options, layout, 1);
+  const int64_t room = std::max(available / 4, std::min(one, available / 2));
+  const int64_t all = cache_bytes(options, layout, std::min(options.max_seqs, kContexts));
+  return std::max(s.full_bytes + s.window_bytes, std::min(all, room));
+}
+
+namespace {
+
+// How many of kv_bytes' blocks are for windows.
+int64_t window_share(const EngineOptions& o, const Shape& s) {
+  if (s.window_bytes == 0) return 0;
+  const int64_t even = o.kv_bytes / (s.full_bytes + s.window_bytes);
+  if (s.full_bytes == 0) return even;
+  if (o.n_window_blocks > 0) return o.n_window_blocks;
+  const int64_t wanted = std::min(for_windows(s, running(o)), o.kv_bytes / 2 / s.window_bytes);
+  // One whole context comes first, as far as the memory holds one.
+  const int64_t beside_context = (o.kv_bytes - s.for_context * s.full_bytes) / s.window_bytes;
+  const int64_t n = std::max(beside_context >= s.for_one ? std::min(wanted, beside_context) : wanted, s.for_one);
+  // Where that leaves less to the other layers than it gives to windows, both have as many.
+  return n <= even ? n : even;
+}
+
+// The others. Where every layer has a window they hold no bytes and number the past of as many contexts as memory is
+// taken for by itself.
+int64_t full_blocks(const EngineOptions& o, const Shape& s, int64_t n_window) {
+  if (s.full_bytes > 0) return (o.kv_bytes - n_window * s.window_bytes) / s.full_bytes;
+  return std::max(n_window, std::min<int64_t>(o.max_seqs, kContexts) * s.for_context);
+}
+
+}  // namespace
+
+Result<BlockCounts> count_blocks(const EngineOptions& o, const KvLayout& layout) {
+  const Shape s = shape_of(o, layout);
+  const int64_t n_window = window_share(o, s);
+  int64_t n_blocks = full_blocks(o, s, n_window);
+  const int64_t most = (int64_t{1} << 31) / o.block_tokens - 1;  // a slot is an int32
+  if (n_window < std::min(s.for_one, n_blocks)) {
+    if (s.full_bytes > 0 && o.n_window_blocks > 0) {
+      return fail(Code::invalid, "n_window_blocks must be at least " + std::to_string(std::min(s.for_one, n_blocks)) +
+                                     " for a window and a step, got " + std::to_string(n_window));
+    }
+    n_blocks = n_window;  // a request that fits into these slides nowhere
   }
-  return static_cast<int>(n_blocks);
+  if (n_blocks < 1 || n_blocks > most) {
+    const int64_t block_bytes = s.full_bytes + s.window_bytes;
+    return fail(Code::invalid, "kv memory of " + std::to_string(o.kv_bytes) + " bytes makes " +
+                                   std::to_string(o.kv_bytes / block_bytes) + " blocks of " +
+                                   std::to_string(block_bytes) + " bytes; 1 to " + std::to_string(most) +
+                                   " are possible");
+  }
+  return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window)};
 }
 
 }  // namespace quire

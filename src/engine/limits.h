@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/engine.h"
+#include "kv/layout.h"
 
 namespace quire {
 
@@ -18,14 +19,23 @@ struct RequestLimits {
 // Refuses what can never run (Engine::submit lists it) and cuts max_tokens at the context.
 Status check_request(Request& request, const RequestLimits& limits);
 
-// Cache memory when nothing was asked for. At least one block.
-int64_t default_kv_bytes(int64_t context_bytes, int64_t block_bytes, int max_seqs);
+// What the cache takes for `n_contexts` sequences of n_ctx tokens that run together: of layers with a window what lies
+// in the windows and in a step. n_ctx must be filled in.
+int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts);
 
 // Memory of a step's batch and activations. REQUIRES n_ctx to be filled in.
 int64_t scratch_bytes(const Model& model, const EngineOptions& options);
 
-// Blocks of block_bytes that kv_bytes make. Code::invalid with both numbers when there are none or more than slots have
-// numbers.
-Result<int> count_blocks(const EngineOptions& options, int64_t block_bytes);
+// Cache memory when nothing was asked for: that of eight contexts (of max_seqs, where these are fewer), as far as there
+// is memory. At least a block for every layer.
+int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout);
+
+struct BlockCounts {
+  int n_blocks = 0;         // of every full group
+  int n_window_blocks = 0;  // of every group with a window; 0: there is none
+};
+// What kv_bytes make. Groups with a window have enough for one sequence, whatever its length, or as many blocks as the
+// others. Code::invalid with the numbers when there are none or more than slots have numbers.
+Result<BlockCounts> count_blocks(const EngineOptions& options, const KvLayout& layout);
 
 }  // namespace quire

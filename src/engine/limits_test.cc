@@ -61,18 +61,75 @@ TEST(EngineOptions, DefaultsAreFilledIn) {
   const auto engine = make_engine(m.model, m.ops, {.max_seqs = 2}, m.env);
   ASSERT_TRUE(engine);
   EXPECT_EQ((*engine)->options().n_ctx, 1000);
-  EXPECT_EQ((*engine)->options().kv_bytes, 2 * (1000 + 16) * kCell) << "as many contexts as can run";
-  EXPECT_EQ((*engine)->stats().n_blocks, 2 * 1016 / 16);
+  EXPECT_EQ((*engine)->options().kv_bytes, 2 * 63 * 16 * kCell) << "as many contexts as can run";
+  EXPECT_EQ((*engine)->stats().n_blocks, 2 * 63);
 }
 
 TEST(DefaultKvBytes, IsBoundedByContextsAndByMemory) {
-  EXPECT_EQ(default_kv_bytes(1 << 20, 1 << 10, 1), 1 << 20);
-  EXPECT_EQ(default_kv_bytes(1 << 20, 1 << 10, 64), 8 << 20);
-  const int64_t context = int64_t{1} << 50;  // more than there is
-  const int64_t room = default_kv_bytes(context, 1 << 10, 64);
+  const auto bytes = [](int n_ctx, int64_t token_bytes, int max_seqs) {
+    KvLayout layout;
+    layout.claim(KvGroup{}, token_bytes);
+    return default_kv_bytes({.max_seqs = max_seqs, .n_ctx = n_ctx}, layout);
+  };
+  EXPECT_EQ(bytes(1024, 1024, 1), 1 << 20);
+  EXPECT_EQ(bytes(1024, 1024, 64), 8 << 20);
+  const int64_t room = bytes(1 << 28, 1 << 22, 64);  // more than there is
   EXPECT_GT(room, 1 << 20);
-  EXPECT_LT(room, context);
-  EXPECT_EQ(default_kv_bytes(context, context / 2, 64), context / 2) << "one block at least";
+  EXPECT_LT(room, int64_t{1} << 50);
+  EXPECT_EQ(bytes(1 << 28, int64_t{1} << 45, 64), int64_t{1} << 49) << "one block at least";
+}
+
+// Two bytes of a token in full layers, ten in those with a window of 100: blocks of 32 and 160 bytes.
+KvLayout with_window() {
+  KvLayout layout;
+  layout.claim({KvGroup::Kind::window, 100}, 12);
+  layout.claim(KvGroup{}, 4);
+  return layout;
+}
+
+TEST(CountBlocks, WindowsGetWhatMayRunAndHalfOfTheMemoryAtMost) {
+  // 100 + 1 tokens touch 8 blocks at most, a step of 64 fills 4 more.
+  EngineOptions o{.max_seqs = 4, .step_tokens = 64, .max_chunk = 64, .n_ctx = 4096, .kv_bytes = 1 << 20};
+  auto counts = count_blocks(o, with_window());
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->n_window_blocks, 4 * 8 + 4);
+  EXPECT_EQ(counts->n_blocks, ((1 << 20) - 36 * 192) / 64);
+  o.max_seqs = 64;
+  o.kv_bytes = 64 * 192;  // a quarter of the blocks that windows take in all
+  counts = count_blocks(o, with_window());
+  EXPECT_EQ(counts->n_window_blocks, 32);
+  EXPECT_EQ(counts->n_blocks, 32 * 192 / 64);
+  o.kv_bytes = 10 * 256;  // under a window and a step: no request is longer than these
+  counts = count_blocks(o, with_window());
+  EXPECT_EQ(counts->n_window_blocks, 10);
+  EXPECT_EQ(counts->n_blocks, 10);
+  o.n_window_blocks = 3;
+  EXPECT_EQ(count_blocks(o, with_window()).error().message,
+            "n_window_blocks must be at least 12 for a window and a step, got 3");
+}
+
+TEST(CountBlocks, WindowsAloneTakeAllMemoryAndTheRestIsNumbers) {
+  KvLayout layout;
+  layout.claim({KvGroup::Kind::window, 100}, 12);
+  EngineOptions o{.max_seqs = 2, .step_tokens = 64, .max_chunk = 64, .n_ctx = 4096, .kv_bytes = 50 * 192};
+  auto counts = count_blocks(o, layout);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->n_window_blocks, 50);
+  EXPECT_EQ(counts->n_blocks, 2 * 256);
+  o.kv_bytes = 5 * 192;
+  EXPECT_EQ(count_blocks(o, layout)->n_blocks, 5);
+  o.kv_bytes = 191;
+  EXPECT_EQ(count_blocks(o, layout).error().code, Code::invalid);
+}
+
+TEST(CacheBytes, GrowByTheFullLayersAloneBehindTheWindow) {
+  EngineOptions o{.max_seqs = 1, .step_tokens = 64, .max_chunk = 64, .n_ctx = 64};
+  EXPECT_EQ(cache_bytes(o, with_window(), 1), 4 * (64 + 192));
+  o.n_ctx = 1024;
+  const int64_t short_context = cache_bytes(o, with_window(), 1);
+  EXPECT_EQ(short_context, 64 * 64 + 12 * 192);
+  o.n_ctx = 2048;
+  EXPECT_EQ(cache_bytes(o, with_window(), 1), short_context + 64 * 64);
 }
 
 }  // namespace

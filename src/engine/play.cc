@@ -86,14 +86,15 @@ StepShape shape_of(const Batch& batch) {
   return out;
 }
 
-PlayModel::PlayModel(int n_ctx, int n_vocab, uint64_t fingerprint) {
+PlayModel::PlayModel(int n_ctx, int n_vocab, uint64_t fingerprint, int window) {
   info_.arch = info_.name = "replay";
   info_.n_layers = 1;
   info_.n_vocab = n_vocab;
   info_.n_ctx = n_ctx;
   info_.fingerprint = fingerprint;
   info_.kv_group = 1;
-  info_.kv_layout.claim(KvGroup{}, 4);
+  info_.kv_layout.claim(KvGroup{}, kPlayTokenBytes);
+  if (window > 0) info_.kv_layout.claim({KvGroup::Kind::window, window}, kPlayTokenBytes);
 }
 
 int64_t PlayModel::arena_bytes(int64_t n_tokens, int64_t n_out) const {

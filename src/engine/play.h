@@ -29,10 +29,12 @@ std::unique_ptr<EndRule> played_end(const PlayedAnswer& answer);
 
 StepShape shape_of(const Batch& batch);
 
+inline constexpr int64_t kPlayTokenBytes = 4;  // of each of its groups
+
 class PlayModel final : public Model {
  public:
-  // REQUIRES n_ctx, n_vocab ≥ 1.
-  PlayModel(int n_ctx, int n_vocab, uint64_t fingerprint);
+  // REQUIRES n_ctx, n_vocab ≥ 1. window 0: none.
+  PlayModel(int n_ctx, int n_vocab, uint64_t fingerprint, int window = 0);
   int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override;
   Tensor embed(const Pass& pass) const override;
   Tensor layers(Tensor x, LayerRange range, const Pass& pass) const override;

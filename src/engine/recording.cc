@@ -60,6 +60,10 @@ void RecordingWriter::begin(const Engine& engine, const ModelInfo& model) {
   header.set("n_vocab", model.n_vocab);
   header.set("fingerprint", std::to_string(model.fingerprint));
   header.set("n_blocks", engine.stats().n_blocks);
+  for (int g = 1; g < model.kv_layout.n_groups(); ++g) {
+    header.set("window", model.kv_layout.group(g).window);
+    header.set("n_window_blocks", engine.stats().n_window_blocks);
+  }
   header.set("options", recording::write(engine.options()));
   write(header);
 }

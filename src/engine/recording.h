@@ -50,7 +50,8 @@ struct RecordedStep {
 struct Recording {
   EngineOptions options;  // as resolved
   int n_vocab = 0, n_blocks = 0;
-  uint64_t fingerprint = 0;  // of the model
+  int window = 0, n_window_blocks = 0;  // of the layers that see one; 0: there is none
+  uint64_t fingerprint = 0;             // of the model
   std::vector<RecordedStep> steps;
   bool complete = false;  // has its last line: ends where the run ended, or at the limit of its size
   uint64_t hash = 0;      // of all decisions

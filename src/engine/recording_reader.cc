@@ -87,6 +87,12 @@ class Reader {
     QR_TRY_VOID(field(json, "fingerprint", out_.fingerprint));
     QR_TRY_VOID(field(json, "n_blocks", out_.n_blocks));
     QR_TRY_VOID(field(json, "options", out_.options));
+    if (json.find("window") != nullptr) {
+      QR_TRY_VOID(field(json, "window", out_.window));
+      QR_TRY_VOID(field(json, "n_window_blocks", out_.n_window_blocks));
+      if (out_.window < 1 || out_.n_window_blocks < 1)
+        return wrong("\"window\" and \"n_window_blocks\" must be at least 1");
+    }
     if (out_.n_vocab < 1 || out_.n_blocks < 1) return wrong("\"n_vocab\" and \"n_blocks\" must be at least 1");
     return {};
   }

@@ -218,8 +218,14 @@ class Replay final : public InputRecorder {
   std::unique_ptr<Engine> engine_;  // destroyed first: its sequences' rules view answers_
 };
 
-Status check_size(int n_blocks, int block_tokens) {
-  const int64_t n_tokens = int64_t{n_blocks} * block_tokens;
+// Memory of the played model for n_blocks, and for windows as many as were recorded.
+void set_blocks(const Recording& recording, int n_blocks, EngineOptions& options) {
+  options.n_window_blocks = recording.n_window_blocks;
+  options.kv_bytes = (int64_t{n_blocks} + recording.n_window_blocks) * options.block_tokens * kPlayTokenBytes;
+}
+
+Status check_size(int64_t n_blocks, int block_tokens) {
+  const int64_t n_tokens = n_blocks * block_tokens;
   if (n_tokens <= kMaxCacheTokens) return {};
   return fail(Code::invalid, "a cache of " + std::to_string(n_tokens) + " tokens is over what a replay can have, " +
                                  std::to_string(kMaxCacheTokens));
@@ -234,10 +240,10 @@ Status check_context(const Recording& recording) {
 
 Result<ReplayOutcome> replay_exactly(const Recording& recording, StepCost& cost) {
   QR_TRY_VOID(check_context(recording));
-  QR_TRY_VOID(check_size(recording.n_blocks, recording.options.block_tokens));
+  QR_TRY_VOID(check_size(int64_t{recording.n_blocks} + recording.n_window_blocks, recording.options.block_tokens));
   EngineOptions options = recording.options;
-  options.kv_bytes = int64_t{recording.n_blocks} * options.block_tokens * 4;
-  PlayModel model(options.n_ctx, recording.n_vocab, recording.fingerprint);
+  set_blocks(recording, recording.n_blocks, options);
+  PlayModel model(options.n_ctx, recording.n_vocab, recording.fingerprint, recording.window);
   const std::unique_ptr<Ops> ops = make_play_ops();
   ReplayClock clock;
   Replay replay(recording);
@@ -267,10 +273,10 @@ Result<ReplayOutcome> replay_under(const Recording& recording,
                                    int n_blocks,
                                    const StepCost& cost) {
   QR_TRY_VOID(check_context(recording));
-  QR_TRY_VOID(check_size(n_blocks, options.block_tokens));
+  QR_TRY_VOID(check_size(int64_t{n_blocks} + recording.n_window_blocks, options.block_tokens));
   EngineOptions wanted = options;
-  wanted.kv_bytes = int64_t{n_blocks} * options.block_tokens * 4;
-  PlayModel model(options.n_ctx, recording.n_vocab, recording.fingerprint);
+  set_blocks(recording, n_blocks, wanted);
+  PlayModel model(options.n_ctx, recording.n_vocab, recording.fingerprint, recording.window);
   const std::unique_ptr<Ops> ops = make_play_ops();
   ManualClock clock;
   Replay replay(recording);

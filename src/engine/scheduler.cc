@@ -218,9 +218,9 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   // Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
   // preempted at once. Alone: what submit() found to fit.
   const int n_all = static_cast<int>(seq.tokens.size()) + (running_.empty() ? 0 : 1);
-  const int wanted = (n_all + block - 1) / block - static_cast<int>(seq.kv.table.size());
   seq.n_computed = n_known;
-  const bool fits = wanted + n_running() <= cache_.n_free_blocks() + cache_.n_cached_blocks();
+  const int n_step = std::min(options_.step_tokens, options_.max_chunk);
+  const bool fits = cache_.has_room(seq.kv, {n_all, n_step, n_running()});
   if (fits) find_leader(seq);
   const int n = seq.leader != 0 ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
   if (!fits || (seq.leader == 0 && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {
@@ -439,6 +439,7 @@ void Scheduler::commit(std::span<Sampled> sampled,
     const bool over = grant.wants_output && take_token(seq, sampled[row++], now_ns, emit, end);
     // What led to logits that are not finite is not for others to find.
     if (!over || end.finish != Finish::error) index(seq);
+    cache_.slide(seq.kv, seq.n_computed);
     if (!over) continue;
     mean_generated_ += (seq.n_generated() - mean_generated_) * (mean_generated_ == 0 ? 1 : kMeanStep);
     end.seq = remove(seq.id);

@@ -3,11 +3,16 @@
 namespace quire {
 
 std::string Snapshot::check() const {
-  const int in_use = n_held_blocks + stats.n_cached_blocks;
-  if (stats.n_free_blocks + in_use != stats.n_blocks) {
-    return "blocks: free " + std::to_string(stats.n_free_blocks) + " + held " + std::to_string(n_held_blocks) +
-           " + cached " + std::to_string(stats.n_cached_blocks) + " != " + std::to_string(stats.n_blocks);
-  }
+  const auto adds_up = [](const char* what, int n_free, int n_held, int n_cached, int n_all) -> std::string {
+    if (n_free + n_held + n_cached == n_all) return "";
+    return std::string(what) + ": free " + std::to_string(n_free) + " + held " + std::to_string(n_held) + " + cached " +
+           std::to_string(n_cached) + " != " + std::to_string(n_all);
+  };
+  std::string error = adds_up("blocks", stats.n_free_blocks, n_held_blocks, stats.n_cached_blocks, stats.n_blocks);
+  if (!error.empty()) return error;
+  error = adds_up("window blocks", stats.n_free_window_blocks, n_held_window_blocks, stats.n_cached_window_blocks,
+                  stats.n_window_blocks);
+  if (!error.empty()) return error;
   if (n_refs != n_expected_refs) {
     return "references: the pool counts " + std::to_string(n_refs) + ", the holders " + std::to_string(n_expected_refs);
   }

@@ -14,8 +14,9 @@ struct EngineStats {
   std::array<int64_t, kNCauses> computed{};  // rows by cause
   int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
   int n_waiting = 0, n_running = 0;
-  int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;        // cached: in the tree and held by nobody else
-  int64_t step_ns = 0;                                             // duration of the last step
+  int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
+  int n_window_blocks = 0, n_free_window_blocks = 0, n_cached_window_blocks = 0;  // of layers that see a window
+  int64_t step_ns = 0;                                                            // duration of the last step
   int64_t n_rows = 0, busy_ns = 0;                                 // computed in all steps, and how long these took
   int64_t n_reused_tokens = 0, n_wasted_tokens = 0, block_ns = 0;  // see Cost
   int64_t n_slot_steps = 0, n_filled_slot_steps = 0;  // slots of the blocks that ran with each step, those with a token
@@ -28,13 +29,14 @@ struct EngineStats {
 struct SequenceView {
   SeqId id = 0;
   bool running = false;
-  int n_prompt = 0, n_tokens = 0, n_computed = 0, n_blocks = 0;
+  int n_prompt = 0, n_tokens = 0, n_computed = 0, n_blocks = 0, n_window_blocks = 0;
 };
 
 struct Snapshot {
   EngineStats stats;
   std::vector<SequenceView> seqs;
   int n_held_blocks = 0;                    // in some sequence's table (shared ones counted once)
+  int n_held_window_blocks = 0;             // the same of layers that see a window
   int n_indexed_blocks = 0;                 // in the tree
   int64_t n_refs = 0, n_expected_refs = 0;  // as the pool counts, as the holders do
   Cost cost;                                // of all sequences that ended or run or wait

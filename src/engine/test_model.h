@@ -1,8 +1,9 @@
 // A scripted model for the engine's tests: the next token is a function of every token before it, and of nothing else.
 // layers() writes each row's token, position and a hash of its past into the KV bytes at its slot; head() reads the
 // whole context back through the block table. A block that is wrong, stale, shared by mistake or overwritten changes
-// the answer. alone() computes the same answer from plain values, without engine, blocks or batch: the truth of all
-// tests. Test code only.
+// the answer. With a window a second group has the same for the last tokens: every row must find there what the first
+// group has, as far as the window reaches. alone() computes the same answer from plain values, without engine, blocks
+// or batch: the truth of all tests. Test code only.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -69,14 +70,15 @@ class TestModel final : public Model {
     uint64_t past;
   };
 
-  // kv_group: blocks may have any multiple of it.
-  explicit TestModel(int n_ctx, int kv_group = kKvGroup) {
+  // kv_group: blocks may have any multiple of it. window 0: none.
+  explicit TestModel(int n_ctx, int kv_group = kKvGroup, int window = 0) : window_(window) {
     info_.kv_group = kv_group;
     info_.arch = info_.name = "test";
     info_.n_layers = 1;
     info_.n_vocab = kTestVocab;
     info_.n_ctx = n_ctx;
     info_.kv_layout.claim(KvGroup{}, sizeof(Cell));
+    if (window > 0) info_.kv_layout.claim({KvGroup::Kind::window, window}, sizeof(Cell));
   }
   int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override {
     return (n_tokens + n_out * kTestVocab) * 4 + 4 * Arena::kAlign;
@@ -89,11 +91,13 @@ class TestModel final : public Model {
       const auto pos = pass.batch->pos.ptr<int32_t>()[row];
       const Token id = pass.batch->ids.ptr<int32_t>()[row];
       Cell& cell = cell_at(pass, s, pos);
-      QR_CHECK(&cell == slot(pass, pass.batch->slots.ptr<int32_t>()[row]), "slot and block table disagree");
+      QR_CHECK(&cell == slot(pass, pass.batch->slots[0].ptr<int32_t>()[row]), "slot and block table disagree");
       QR_CHECK(pass.batch->attn.end_key.ptr<int32_t>()[row] == pos + 1 &&
                pass.batch->attn.first_key.ptr<int32_t>()[row] == 0);
       cell = {id + 1, pos, next_past(pos == 0 ? 0 : read(pass, s, pos - 1).past, id)};
+      if (window_ > 0) *slot(pass, pass.batch->slots[1].ptr<int32_t>()[row], 1) = cell;
     });
+    for_each_row(*pass.batch, [&](int64_t s, int64_t row) { check_window(pass, s, row); });
     return x;
   }
   Tensor head(Tensor, const Pass& pass) const override {
@@ -129,23 +133,36 @@ class TestModel final : public Model {
     }
   }
   static void check_slots(const Batch& batch) {
-    const auto slots = batch.slots.span<int32_t>();
-    QR_CHECK(std::set<int32_t>(slots.begin(), slots.end()).size() == slots.size(), "two rows write to one slot");
+    for (const Tensor& of_group : batch.slots) {
+      if (of_group.empty()) continue;
+      const auto slots = of_group.span<int32_t>();
+      QR_CHECK(std::set<int32_t>(slots.begin(), slots.end()).size() == slots.size(), "two rows write to one slot");
+    }
   }
-  static Cell* slot(const Pass& pass, int32_t slot) {
-    const KvGroupView& kv = pass.kv.groups[0];
+  static Cell* slot(const Pass& pass, int32_t slot, size_t group = 0) {
+    const KvGroupView& kv = pass.kv.groups[group];
     return reinterpret_cast<Cell*>(kv.base + slot / kv.block_tokens * kv.block_bytes) + slot % kv.block_tokens;
   }
-  static Cell& cell_at(const Pass& pass, int64_t s, int pos) {
-    const int block_tokens = pass.kv.groups[0].block_tokens;
-    const int32_t block = pass.batch->attn.blocks.row<int32_t>(s)[pos / block_tokens];
-    return *slot(pass, block * block_tokens + pos % block_tokens);
+  static Cell& cell_at(const Pass& pass, int64_t s, int pos, size_t group = 0) {
+    const int block_tokens = pass.kv.groups[group].block_tokens;
+    const int32_t block = pass.batch->attn.blocks[group].row<int32_t>(s)[pos / block_tokens];
+    return *slot(pass, block * block_tokens + pos % block_tokens, group);
+  }
+  void check_window(const Pass& pass, int64_t s, int64_t row) const {
+    const int pos = pass.batch->pos.ptr<int32_t>()[row];
+    for (int p = std::max(pos - window_ + 1, 0); window_ > 0 && p <= pos; ++p) {
+      const Cell& cell = cell_at(pass, s, p, 1);
+      QR_CHECK(cell.pos == p && cell.past == read(pass, s, p).past,
+               "position " + std::to_string(p) + " of the window holds another's past");
+    }
   }
   static const Cell& read(const Pass& pass, int64_t s, int pos) {
     const Cell& cell = cell_at(pass, s, pos);
     QR_CHECK(cell.token_plus_1 > 0 && cell.pos == pos, "position " + std::to_string(pos) + " holds another's past");
     return cell;
   }
+
+  int window_;
 };
 
 // What a request's sink heard, or what it should hear.
@@ -239,10 +256,12 @@ class TickClock final : public Clock {
 struct TestEngine {
   static constexpr int kBlockTokens = 16;
 
-  // n_blocks 0: plenty.
-  explicit TestEngine(EngineOptions wanted, int n_blocks = 0, InputRecorder* recorder = nullptr) : model(wanted.n_ctx) {
+  // n_blocks 0: plenty. With a window wanted.n_window_blocks says how many its group has.
+  explicit TestEngine(EngineOptions wanted, int n_blocks = 0, InputRecorder* recorder = nullptr, int window = 0)
+      : model(wanted.n_ctx, kKvGroup, window) {
     wanted.block_tokens = wanted.block_tokens == 0 ? kBlockTokens : wanted.block_tokens;
-    wanted.kv_bytes = int64_t{n_blocks == 0 ? 4096 : n_blocks} * wanted.block_tokens * int64_t{sizeof(TestModel::Cell)};
+    const int64_t n_all = int64_t{n_blocks == 0 ? 4096 : n_blocks} + (window > 0 ? wanted.n_window_blocks : 0);
+    wanted.kv_bytes = n_all * wanted.block_tokens * int64_t{sizeof(TestModel::Cell)};
     EngineEnv env;
     env.clock = &clock;
     env.recorder = recorder;

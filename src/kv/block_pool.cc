@@ -18,7 +18,8 @@ BlockPool::BlockPool(Buffer memory, int n_blocks, int64_t block_bytes)
     : memory_(std::move(memory)),
       block_bytes_(block_bytes),
       refs_(static_cast<size_t>(n_blocks)),
-      indexed_(static_cast<size_t>(n_blocks)) {
+      indexed_(static_cast<size_t>(n_blocks)),
+      cached_(static_cast<size_t>(n_blocks) + 1, Links{n_blocks, n_blocks}) {
   QR_CHECK(memory_.bytes() >= n_blocks * block_bytes);
   for (int id = n_blocks - 1; id >= 0; --id) free_.push_back(id);
 }
@@ -37,13 +38,33 @@ void BlockPool::set_indexed(int32_t id, bool indexed) {
   const auto i = static_cast<size_t>(id);
   QR_DCHECK(refs_[i] > 0 && (indexed_[i] != 0) != indexed);
   indexed_[i] = indexed ? 1 : 0;
-  if (refs_[i] == 1) n_cached_ += indexed ? 1 : -1;
+  if (refs_[i] == 1) indexed ? enter_cached(id) : leave_cached(id);
+}
+
+int32_t BlockPool::oldest_cached() const {
+  const int32_t id = cached_.back().after;
+  return id == n_blocks() ? -1 : id;
+}
+
+void BlockPool::enter_cached(int32_t id) {
+  const int32_t newest = cached_.back().before;
+  cached_[static_cast<size_t>(id)] = {newest, n_blocks()};
+  cached_[static_cast<size_t>(newest)].after = id;
+  cached_.back().before = id;
+  ++n_cached_;
+}
+
+void BlockPool::leave_cached(int32_t id) {
+  const auto [before, after] = cached_[static_cast<size_t>(id)];
+  cached_[static_cast<size_t>(before)].after = after;
+  cached_[static_cast<size_t>(after)].before = before;
+  --n_cached_;
 }
 
 void BlockPool::add_ref(int32_t id) {
   const auto i = static_cast<size_t>(id);
   QR_DCHECK(refs_[i] > 0);
-  if (refs_[i] == 1 && indexed_[i] != 0) --n_cached_;
+  if (refs_[i] == 1 && indexed_[i] != 0) leave_cached(id);
   ++refs_[i];
 }
 
@@ -54,7 +75,7 @@ void BlockPool::drop_ref(int32_t id) {
     QR_DCHECK(indexed_[i] == 0, "the tree forgets a block before it drops it");
     free_.push_back(id);
   } else if (refs_[i] == 1 && indexed_[i] != 0) {
-    ++n_cached_;
+    enter_cached(id);
   }
 }
 

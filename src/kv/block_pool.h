@@ -51,6 +51,8 @@ class BlockPool {
 
   // The prefix tree marks the blocks that it holds, so that the pool can tell what eviction could free.
   void set_indexed(int32_t id, bool indexed);
+  // Of the blocks that the tree alone holds the one whose last other holder left first; -1: none.
+  int32_t oldest_cached() const;
 
   std::byte* base() const { return memory_.data(); }
   int64_t block_bytes() const { return block_bytes_; }
@@ -64,12 +66,18 @@ class BlockPool {
   friend class BlockRef;
   void add_ref(int32_t id);
   void drop_ref(int32_t id);
+  void enter_cached(int32_t id);
+  void leave_cached(int32_t id);
 
   Buffer memory_;
   int64_t block_bytes_;
   std::vector<int32_t> refs_;     // holders of each block
   std::vector<uint8_t> indexed_;  // the tree is one of them
   std::vector<int32_t> free_;     // last freed, first used: still warm
+  struct Links {
+    int32_t before, after;
+  };
+  std::vector<Links> cached_;  // a ring of the cached blocks, oldest first, closed by entry n_blocks
   int n_cached_ = 0;
 };
 

@@ -11,14 +11,17 @@ namespace quire {
 KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCacheOptions& options)
     : options_(options) {
   QR_CHECK(static_cast<int>(memory.size()) == layout.n_groups() && layout.n_groups() <= KvView::kMaxGroups);
-  std::vector<BlockPool*> pools;
+  std::vector<PrefixTree::Group> pooled;
+  pooled.reserve(static_cast<size_t>(layout.n_groups()));
   for (int g = 0; g < layout.n_groups(); ++g) {
+    const bool fewer = layout.group(g).kind == KvGroup::Kind::window && options.n_window_blocks > 0;
+    const int n_blocks = fewer ? options.n_window_blocks : options.n_blocks;
     const int64_t block_bytes = layout.token_bytes(g) * options.block_tokens;
-    pools_.push_back(
-        std::make_unique<BlockPool>(std::move(memory[static_cast<size_t>(g)]), options.n_blocks, block_bytes));
-    pools.push_back(pools_.back().get());
+    groups_.push_back(layout.group(g));
+    pools_.push_back(std::make_unique<BlockPool>(std::move(memory[static_cast<size_t>(g)]), n_blocks, block_bytes));
+    pooled.push_back({layout.group(g), pools_.back().get()});
   }
-  if (options.prefix_cache) tree_ = std::make_unique<PrefixTree>(pools, options.block_tokens, options.hash);
+  if (options.prefix_cache) tree_ = std::make_unique<PrefixTree>(pooled, options.block_tokens, options.hash);
 }
 
 int KvCache::match(SeqKv& seq, const Prefix& prefix) {
@@ -28,11 +31,14 @@ int KvCache::match(SeqKv& seq, const Prefix& prefix) {
 }
 
 int KvCache::extend(SeqKv& seq, const Prefix& prefix) {
-  QR_DCHECK(static_cast<int>(seq.table.size()) == seq.n_indexed);
+  const auto n_had = static_cast<int>(seq.table.size());
+  QR_DCHECK(n_had == seq.n_indexed);
   if (!tree_) return 0;
   tree_->match(prefix, max_match(prefix), seq.table);
   seq.n_indexed = static_cast<int>(seq.table.size());
-  return seq.n_indexed * options_.block_tokens;
+  const int n_tokens = seq.n_indexed * options_.block_tokens;
+  for (size_t g = 1; g < pools_.size(); ++g) give_back(seq, g, std::min(first_block(g, n_tokens), n_had));
+  return n_tokens;
 }
 
 int KvCache::peek(const Prefix& prefix) const {
@@ -43,8 +49,13 @@ int KvCache::peek(const Prefix& prefix) const {
 bool KvCache::grow(SeqKv& seq, int n_tokens) {
   const int wanted = blocks_for(n_tokens) - static_cast<int>(seq.table.size());
   if (wanted <= 0) return true;
-  if (wanted > n_free_blocks() + n_cached_blocks()) return false;
+  for (const auto& pool : pools_) {
+    if (wanted > pool->n_free() + pool->n_cached()) return false;
+  }
   if (wanted > n_free_blocks()) tree_->evict(wanted - n_free_blocks());
+  for (int g = 1; g < n_groups(); ++g) {
+    if (wanted > pool(g).n_free()) tree_->evict_window(g, wanted - pool(g).n_free());
+  }
   QR_CHECK(wanted <= n_free_blocks(), "whoever holds a block holds those before it, so what is cached can be freed");
   for (int i = 0; i < wanted; ++i) {
     PrefixTree::Blocks& blocks = seq.table.emplace_back();
@@ -53,12 +64,50 @@ bool KvCache::grow(SeqKv& seq, int n_tokens) {
   return true;
 }
 
+// The blocks of a window that a sequence will still ask for are no more than fit into the window and a step, less those
+// that it has.
+bool KvCache::has_room(const SeqKv& seq, const Room& wanted) const {
+  const auto n_have = static_cast<int>(seq.table.size());
+  const int missing = std::max(blocks_for(wanted.n_tokens) - n_have, 0);
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    int n_held = 0;
+    while (n_held < n_have && seq.table[static_cast<size_t>(n_have - n_held) - 1][g]) ++n_held;
+    const int64_t most = groups_[g].most_blocks(wanted.n_step, options_.block_tokens) - n_held;
+    const int64_t n = std::min<int64_t>(missing, std::max<int64_t>(most, 0));
+    if (n + wanted.n_spare > pools_[g]->n_free() + pools_[g]->n_cached()) return false;
+  }
+  return true;
+}
+
+void KvCache::slide(SeqKv& seq, int n_computed) {
+  const auto n_have = static_cast<int>(seq.table.size());
+  for (size_t g = 1; g < pools_.size(); ++g) {
+    give_back(seq, g, std::min(first_block(g, n_computed), n_have));
+  }
+}
+
+void KvCache::give_back(SeqKv& seq, size_t g, int end) {
+  int b = end;
+  while (b > 0 && seq.table[static_cast<size_t>(b) - 1][g]) --b;
+  for (; b < end; ++b) seq.table[static_cast<size_t>(b)][g] = BlockRef();
+}
+
+// The deepest first: what comes before it serves other prefixes too, so it shall be cached for longer.
+void KvCache::release(SeqKv& seq) {
+  while (!seq.table.empty()) seq.table.pop_back();
+  seq = SeqKv{};
+}
+
 bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
   const size_t b = to.table.size();
   QR_CHECK(b < from.table.size());
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    if (!from.table[b][g]) return false;
+  }
   if (!grow(to, (static_cast<int>(b) + 1) * options_.block_tokens)) return false;
   for (size_t g = 0; g < pools_.size(); ++g) {
     const BlockPool& pool = *pools_[g];
+    if (pool.block_bytes() == 0) continue;
     const auto address = [&](const SeqKv& seq) { return pool.base() + seq.table[b][g].id() * pool.block_bytes(); };
     std::memcpy(address(to), address(from), static_cast<size_t>(pool.block_bytes()));
   }
@@ -67,8 +116,13 @@ bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
 
 void KvCache::truncate(SeqKv& seq, int n_tokens) {
   QR_CHECK(n_tokens % options_.block_tokens == 0 || n_tokens / options_.block_tokens >= seq.n_indexed);
+  const int n_left = std::min(blocks_for(n_tokens), static_cast<int>(seq.table.size()));
+  for (size_t g = 1; g < pools_.size(); ++g) {
+    const int first = first_block(g, n_tokens);
+    QR_CHECK(first >= n_left || seq.table[static_cast<size_t>(first)][g], "a window has slid past what is left");
+  }
   const auto keep = static_cast<size_t>(blocks_for(n_tokens));
-  if (seq.table.size() > keep) seq.table.resize(keep);
+  while (seq.table.size() > keep) seq.table.pop_back();
   seq.n_indexed = std::min(seq.n_indexed, n_tokens / options_.block_tokens);
 }
 
@@ -84,7 +138,7 @@ bool KvCache::exclusive(const SeqKv& seq, int begin, int end) const {
   for (int b = begin / options_.block_tokens; b < blocks_for(end); ++b) {
     const PrefixTree::Blocks& blocks = seq.table[static_cast<size_t>(b)];
     for (size_t g = 0; g < blocks.size(); ++g) {
-      if (pools_[g]->n_refs(blocks[g].id()) != 1) return false;
+      if (!blocks[g] || pools_[g]->n_refs(blocks[g].id()) != 1) return false;
     }
   }
   return true;

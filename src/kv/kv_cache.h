@@ -16,20 +16,21 @@ namespace quire {
 
 // What one sequence holds. Empty when the sequence holds nothing.
 struct SeqKv {
-  std::vector<PrefixTree::Blocks> table;  // [block][group]
+  std::vector<PrefixTree::Blocks> table;  // [block][group]; empty where a window has slid past
   int n_indexed = 0;                      // leading blocks that were put into the tree
 };
 
 struct KvCacheOptions {
   int block_tokens = 16;              // a multiple of kKvGroup
-  int n_blocks = 0;                   // of every group
+  int n_blocks = 0;                   // of every full group
   bool prefix_cache = true;           // false: match finds nothing, index keeps nothing
   PrefixTree::HashFn hash = nullptr;  // for tests that force collisions
+  int n_window_blocks = 0;            // of every group with a window; 0: n_blocks
 };
 
 class KvCache {
  public:
-  // memory[g] holds n_blocks blocks of group g.
+  // memory[g] holds the blocks of group g; it may be empty where these have no bytes.
   KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCacheOptions& options);
 
   // Takes the longest known prefix into an empty `seq`, always leaving the last token to compute; returns its tokens.
@@ -42,15 +43,25 @@ class KvCache {
   // Room for n_tokens in all. Evicts what is needed; false, with nothing changed, when even that is not enough.
   bool grow(SeqKv& seq, int n_tokens);
   // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
-  // sequence may part within a block. False, with nothing changed, when there is no room. REQUIRES memory that the host
-  // can copy, codecs that keep tokens apart (all that there are), and `from` to have that block.
+  // sequence may part within a block. False, with nothing changed, when there is no room or a window of `from` has slid
+  // past that block. REQUIRES memory that the host can copy, codecs that keep tokens apart (all that there are), and
+  // `from` to have that block.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
-  // Gives back the blocks beyond n_tokens. REQUIRES n_tokens not to cut an indexed block: others may read all of it.
+  // Whether n_tokens in all, computed at most n_step at a time, have room beside what others hold, and n_spare blocks
+  // of every group are left then.
+  struct Room {
+    int n_tokens, n_step, n_spare;
+  };
+  bool has_room(const SeqKv& seq, const Room& wanted) const;
+  // Gives back what no row at position n_computed or behind it reads: blocks that lie before every window.
+  void slide(SeqKv& seq, int n_computed);
+  // Gives back the blocks beyond n_tokens. REQUIRES n_tokens not to cut an indexed block (others may read all of it),
+  // and no window to have slid past what a row at n_tokens reads.
   void truncate(SeqKv& seq, int n_tokens);
   // Makes the full blocks of the first n_computed tokens findable. REQUIRES their keys and values to be computed.
   // Returns how many of the tokens were known already: of these the known blocks are kept, its own are given up.
   int index(SeqKv& seq, const Prefix& prefix, int n_computed);
-  void release(SeqKv& seq) { seq = SeqKv{}; }
+  void release(SeqKv& seq);
   // Whether `seq` has blocks for tokens [begin, end) that nobody else holds: only those may be written.
   bool exclusive(const SeqKv& seq, int begin, int end) const;
 
@@ -62,6 +73,8 @@ class KvCache {
   int n_indexed_blocks() const { return tree_ ? tree_->n_nodes() : 0; }
   int n_refs(int32_t block) const { return pools_[0]->n_refs(block); }
   bool indexed(int32_t block) const { return pools_[0]->indexed(block); }
+  int n_groups() const { return static_cast<int>(pools_.size()); }
+  const BlockPool& pool(int g) const { return *pools_[static_cast<size_t>(g)]; }
   std::string check() const { return tree_ ? tree_->check() : ""; }
 
  private:
@@ -69,9 +82,13 @@ class KvCache {
   int max_match(const Prefix& prefix) const {
     return (static_cast<int>(prefix.tokens.size()) - 1) / options_.block_tokens;
   }
+  // Of window g, what `seq` holds of the blocks that end with `end`.
+  static void give_back(SeqKv& seq, size_t g, int end);
+  int first_block(size_t g, int position) const { return groups_[g].first_block(position, options_.block_tokens); }
   int blocks_for(int n_tokens) const { return (n_tokens + options_.block_tokens - 1) / options_.block_tokens; }
 
   KvCacheOptions options_;
+  std::vector<KvGroup> groups_;
   std::vector<std::unique_ptr<BlockPool>> pools_;  // by group; address-stable, BlockRefs point to them
   std::unique_ptr<PrefixTree> tree_;               // null without a prefix cache; destroyed before the pools
 };

@@ -14,7 +14,7 @@ std::unique_ptr<KvCache> make_cache(const KvCacheOptions& options, int n_groups 
   KvLayout layout;
   std::vector<Buffer> memory;
   for (int g = 0; g < n_groups; ++g) {
-    layout.claim({g == 0 ? KvGroup::Kind::full : KvGroup::Kind::window, g}, kTokenBytes * (g + 1));
+    layout.claim(g == 0 ? KvGroup{} : KvGroup{KvGroup::Kind::window, 1000}, kTokenBytes * (g + 1));
     memory.push_back(std::move(*Buffer::allocate(kTokenBytes * (g + 1) * options.block_tokens * options.n_blocks)));
   }
   return std::make_unique<KvCache>(layout, std::move(memory), options);

@@ -1,7 +1,9 @@
 // How layers claim room in the cache. Each layer claims once while the model loads and keeps the offset; the cache
 // itself only ever sees bytes per token (after turbomind's cache registry). The one header of kv that a model includes.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/check.h"
@@ -12,7 +14,18 @@ namespace quire {
 // Layers of one group share a block table: same blocks, same lifetime.
 struct KvGroup {
   enum class Kind : uint8_t { full, window } kind = Kind::full;
-  int window = 0;  // tokens, for Kind::window
+  int window = 0;  // for Kind::window: a token sees itself and window − 1 tokens before it
+
+  // The first block that a row at `position` or behind it reads.
+  int first_block(int position, int block_tokens) const {
+    return kind == Kind::window ? std::max(position - window + 1, 0) / block_tokens : 0;
+  }
+  // Blocks that a sequence ever needs at once when at most n_step tokens are computed at a time: those that
+  // window − 1 + n_step tokens touch, wherever a block begins.
+  int64_t most_blocks(int n_step, int block_tokens) const {
+    if (kind != Kind::window) return std::numeric_limits<int64_t>::max();
+    return (int64_t{window} + n_step + block_tokens - 3) / block_tokens + 1;
+  }
 
   bool operator==(const KvGroup&) const = default;
 };
@@ -22,6 +35,8 @@ struct KvClaim {
   int64_t offset = 0;  // bytes per token before this claim; see KvGroupView for the address
 };
 
+// The first group is always a full one: its blocks number the past of a sequence. Where every layer has a window it
+// holds no bytes.
 class KvLayout {
  public:
   // REQUIRES bytes_per_token > 0 and a multiple of 4, so that claims stay aligned for 16-token groups.
@@ -40,13 +55,19 @@ class KvLayout {
   const KvGroup& group(int g) const { return groups_[static_cast<size_t>(g)].group; }
   // Bytes of one token over all layers of the group.
   int64_t token_bytes(int g) const { return groups_[static_cast<size_t>(g)].token_bytes; }
+  // Of one token that every layer keeps.
+  int64_t token_bytes() const {
+    int64_t sum = 0;
+    for (const Entry& entry : groups_) sum += entry.token_bytes;
+    return sum;
+  }
 
  private:
   struct Entry {
     KvGroup group;
     int64_t token_bytes;
   };
-  std::vector<Entry> groups_;
+  std::vector<Entry> groups_{{KvGroup{}, 0}};
 };
 
 }  // namespace quire

@@ -27,23 +27,28 @@ std::vector<Extra> extras_of(const Prefix& prefix, int begin, int end) {
 
 }  // namespace
 
-PrefixTree::PrefixTree(std::vector<BlockPool*> pools, int block_tokens, HashFn hash)
-    : pools_(std::move(pools)), block_tokens_(block_tokens), hash_(hash != nullptr ? hash : xxh3) {
-  QR_CHECK(!pools_.empty() && pools_.size() <= Blocks::kMaxGroups);
+PrefixTree::PrefixTree(std::vector<Group> groups, int block_tokens, HashFn hash)
+    : groups_(std::move(groups)), block_tokens_(block_tokens), hash_(hash != nullptr ? hash : xxh3) {
+  QR_CHECK(!groups_.empty() && groups_.size() <= Blocks::kMaxGroups && groups_[0].kind == KvGroup{});
   std::random_device random;
   seed_ = (static_cast<uint64_t>(random()) << 32) | random();
-  const auto n = static_cast<size_t>(pools_[0]->n_blocks());
+  const auto n = static_cast<size_t>(groups_[0].pool->n_blocks());
   nodes_.resize(n);
   tokens_.resize(n * static_cast<size_t>(block_tokens));
   slots_.assign(std::bit_ceil(2 * n + 2), kNone);
   leaves_.reserve(n);
   held_.reserve(n);
+  path_.reserve(n);
+  owners_.resize(groups_.size());
+  for (size_t g = 1; g < groups_.size(); ++g)
+    owners_[g].assign(static_cast<size_t>(groups_[g].pool->n_blocks()), kNone);
 }
 
 PrefixTree::~PrefixTree() {
   for (const Node& node : nodes_) {
-    if (!node.used) continue;
-    for (size_t g = 0; g < pools_.size(); ++g) pools_[g]->set_indexed(node.blocks[g].id(), false);
+    for (size_t g = 0; node.used && g < groups_.size(); ++g) {
+      if (node.blocks[g]) groups_[g].pool->set_indexed(node.blocks[g].id(), false);
+    }
   }
 }
 
@@ -189,30 +194,62 @@ bool PrefixTree::resume(
   return at(node).used;
 }
 
-void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& table) {
-  int32_t node = kNone;
-  Hash128 hash;
-  if (!resume(prefix, table, static_cast<int>(table.size()), node, hash)) return;
-  for (auto b = static_cast<int>(table.size()); b < max_blocks; ++b) {
-    hash = block_hash(hash, prefix, b);
-    const int32_t next = find(hash, node, prefix, b);
-    if (next == kNone) break;
-    node = next;
-    Blocks& blocks = table.emplace_back();
-    for (const BlockRef& block : at(node).blocks) blocks.push_back(block.share());
+bool PrefixTree::windows_whole(const Walk& at) const {
+  for (size_t g = 1; g < groups_.size(); ++g) {
+    if (at.first_whole[g] > groups_[g].kind.first_block(at.depth * block_tokens_, block_tokens_)) return false;
   }
-  touch(node);
+  return true;
+}
+
+bool PrefixTree::step(const Prefix& prefix, Walk& walk) const {
+  walk.hash = block_hash(walk.hash, prefix, walk.depth);
+  walk.node = find(walk.hash, walk.node, prefix, walk.depth);
+  if (walk.node == kNone) return false;
+  ++walk.depth;
+  for (size_t g = 1; g < groups_.size(); ++g) {
+    if (!at(walk.node).blocks[g]) walk.first_whole[g] = walk.depth;
+  }
+  return true;
+}
+
+void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& table) {
+  const size_t n_have = table.size();
+  Walk walk;
+  walk.depth = static_cast<int>(n_have);
+  if (!resume(prefix, table, walk.depth, walk.node, walk.hash)) return;
+  for (size_t g = 1; g < groups_.size(); ++g) {
+    size_t first = n_have;
+    while (first > 0 && table[first - 1][g]) --first;
+    walk.first_whole[g] = static_cast<int>(first);
+  }
+  int32_t deepest = walk.node;
+  size_t n_best = n_have;
+  path_.clear();
+  while (walk.depth < max_blocks && step(prefix, walk)) {
+    path_.push_back(walk.node);
+    if (!windows_whole(walk)) continue;
+    n_best = static_cast<size_t>(walk.depth);
+    deepest = walk.node;
+  }
+  for (size_t b = n_have; b < n_best; ++b) {
+    const Node& node = at(path_[b - n_have]);
+    Blocks& blocks = table.emplace_back();
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const int first = groups_[g].kind.first_block(static_cast<int>(n_best) * block_tokens_, block_tokens_);
+      blocks.push_back(static_cast<int>(b) >= first ? node.blocks[g].share() : BlockRef());
+    }
+  }
+  touch(deepest);
 }
 
 int PrefixTree::peek(const Prefix& prefix, int max_blocks) const {
-  Hash128 hash = root_hash(key_of(prefix, 0));
-  int32_t node = kNone;
-  for (int b = 0; b < max_blocks; ++b) {
-    hash = block_hash(hash, prefix, b);
-    node = find(hash, node, prefix, b);
-    if (node == kNone) return b;
+  Walk walk;
+  walk.hash = root_hash(key_of(prefix, 0));
+  int n_best = 0;
+  while (walk.depth < max_blocks && step(prefix, walk)) {
+    if (windows_whole(walk)) n_best = walk.depth;
   }
-  return max_blocks;
+  return n_best;
 }
 
 int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table, int n_known) {
@@ -228,18 +265,40 @@ int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& 
     if (node == kNone) {
       node = mine[0].id();
       add(node, hash, parent, prefix, b);
-      for (size_t g = 0; g < mine.size(); ++g) {
-        at(node).blocks.push_back(mine[g].share());
-        pools_[g]->set_indexed(mine[g].id(), true);
-      }
+      put_block(node, 0, mine[0]);
     } else if (node != mine[0].id()) {
-      for (size_t g = 0; g < mine.size(); ++g) mine[g] = at(node).blocks[g].share();
+      mine[0] = at(node).blocks[0].share();
       ++n_replaced;
     }
+    for (size_t g = 1; g < groups_.size(); ++g) share_window(node, g, mine[g]);
     parent = node;
   }
   touch(parent);
   return n_replaced;
+}
+
+void PrefixTree::put_block(int32_t node, size_t group, const BlockRef& block) {
+  at(node).blocks[group] = block.share();
+  groups_[group].pool->set_indexed(block.id(), true);
+  if (group > 0) owners_[group][static_cast<size_t>(block.id())] = node;
+}
+
+void PrefixTree::drop_block(int32_t node, size_t group) {
+  BlockRef& block = at(node).blocks[group];
+  groups_[group].pool->set_indexed(block.id(), false);
+  if (group > 0) owners_[group][static_cast<size_t>(block.id())] = kNone;
+  block = BlockRef();
+}
+
+// The node and a sequence on its path have one block between them, where either has any.
+void PrefixTree::share_window(int32_t node, size_t group, BlockRef& mine) {
+  if (!mine) return;
+  const BlockRef& known = at(node).blocks[group];
+  if (!known) {
+    put_block(node, group, mine);
+  } else if (known.id() != mine.id()) {
+    mine = known.share();
+  }
 }
 
 void PrefixTree::add(int32_t id, const Hash128& hash, int32_t parent, const Prefix& prefix, int block) {
@@ -249,6 +308,7 @@ void PrefixTree::add(int32_t id, const Hash128& hash, int32_t parent, const Pref
   node.hash = hash;
   node.parent = parent;
   node.key = key_of(prefix, block);
+  for (size_t g = 0; g < groups_.size(); ++g) node.blocks.push_back(BlockRef());
   node.last_used = ++clock_;
   const int begin = block * block_tokens_;
   node.extras = extras_of(prefix, begin, begin + block_tokens_);
@@ -261,8 +321,8 @@ void PrefixTree::add(int32_t id, const Hash128& hash, int32_t parent, const Pref
 }
 
 bool PrefixTree::held_elsewhere(const Node& node) const {
-  for (size_t g = 0; g < pools_.size(); ++g) {
-    if (pools_[g]->n_refs(node.blocks[g].id()) > 1) return true;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (node.blocks[g] && groups_[g].pool->n_refs(node.blocks[g].id()) > 1) return true;
   }
   return false;
 }
@@ -272,7 +332,9 @@ void PrefixTree::remove(int32_t id) {
   free_slot(id);
   const int32_t parent = at(id).parent;
   if (parent != kNone && --at(parent).n_children == 0) push_leaf(parent);
-  for (size_t g = 0; g < pools_.size(); ++g) pools_[g]->set_indexed(at(id).blocks[g].id(), false);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (at(id).blocks[g]) drop_block(id, g);
+  }
   at(id) = Node{};
   --n_nodes_;
 }
@@ -294,10 +356,22 @@ int PrefixTree::evict(int n_blocks) {
   return n_freed;
 }
 
+int PrefixTree::evict_window(int group, int n_blocks) {
+  const auto g = static_cast<size_t>(group);
+  int n_freed = 0;
+  for (; n_freed < n_blocks; ++n_freed) {
+    const int32_t block = groups_[g].pool->oldest_cached();
+    if (block < 0) break;
+    drop_block(owners_[g][static_cast<size_t>(block)], g);
+  }
+  return n_freed;
+}
+
 std::string PrefixTree::check() const {
   std::vector<int32_t> n_children(nodes_.size());
   int n_used = 0;
   size_t n_leaves = 0;
+  std::array<int64_t, Blocks::kMaxGroups> n_window{};
   for (const Node& node : nodes_) {
     if (node.used && node.parent != kNone) ++n_children[static_cast<size_t>(node.parent)];
   }
@@ -306,8 +380,14 @@ std::string PrefixTree::check() const {
     if (!node.used) continue;
     ++n_used;
     if (node.n_children != n_children[id]) return "a node's children are miscounted";
-    if (node.blocks.size() != pools_.size() || node.blocks[0].id() != static_cast<int32_t>(id))
+    if (node.blocks.size() != groups_.size() || node.blocks[0].id() != static_cast<int32_t>(id))
       return "a node lacks blocks";
+    for (size_t g = 1; g < groups_.size(); ++g) {
+      if (!node.blocks[g]) continue;
+      if (owners_[g][static_cast<size_t>(node.blocks[g].id())] != static_cast<int32_t>(id))
+        return "a window's block does not know its node";
+      ++n_window[g];
+    }
     if (look_up(node.hash) != static_cast<int32_t>(id)) return "a node is not found by its hash";
     if (node.parent != kNone && !at(node.parent).used) return "a node's parent is gone";
     if (node.parent != kNone && at(node.parent).last_used < node.last_used) return "a parent is older than its child";
@@ -317,6 +397,11 @@ std::string PrefixTree::check() const {
   }
   for (size_t place = 1; place < leaves_.size(); ++place) {
     if (older(place, (place - 1) / 2)) return "the leaves are out of order";
+  }
+  for (size_t g = 1; g < groups_.size(); ++g) {
+    const auto n_owned =
+        std::count_if(owners_[g].begin(), owners_[g].end(), [](int32_t node) { return node != kNone; });
+    if (n_owned != n_window[g]) return "a window's block has a node that is gone";
   }
   if (n_used != n_nodes_) return "the nodes are miscounted";
   return n_leaves == leaves_.size() ? "" : "the list of leaves has strangers";

@@ -15,10 +15,10 @@ Hash128 constant_hash(const void*, size_t, uint64_t) { return {7, 7}; }
 // A tree over `n_groups` pools, and what a sequence does with it.
 struct Forest {
   explicit Forest(int n_blocks = 16, int n_groups = 1, PrefixTree::HashFn hash = nullptr) {
-    std::vector<BlockPool*> raw;
+    std::vector<PrefixTree::Group> raw;
     for (int g = 0; g < n_groups; ++g) {
       pools.push_back(std::make_unique<BlockPool>(std::move(*Buffer::allocate(n_blocks * 8)), n_blocks, 8));
-      raw.push_back(pools.back().get());
+      raw.push_back({KvGroup{}, pools.back().get()});
     }
     tree = std::make_unique<PrefixTree>(raw, kBlockTokens, hash);
   }

@@ -16,7 +16,10 @@ Tensor frequencies(const Rope& rope) {
 AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   const DecoderConfig& c = config_;
   const int64_t row_bytes = options.k_codec->row_bytes(c.head_dim) + options.v_codec->row_bytes(c.head_dim);
-  const KvClaim claim = info_.kv_layout.claim(KvGroup{}, c.n_kv_heads * row_bytes);
+  // Where no position lies behind the window every key is kept anyway.
+  const bool slides = is_local && c.window < info_.n_ctx && (options.n_ctx == 0 || c.window < options.n_ctx);
+  const KvGroup group = slides ? KvGroup{KvGroup::Kind::window, c.window} : KvGroup{};
+  const KvClaim claim = info_.kv_layout.claim(group, c.n_kv_heads * row_bytes);
   return AttnParams{.group = claim.group,
                     .kv_offset = claim.offset,
                     .k_codec = options.k_codec,
@@ -30,19 +33,26 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
                     .window = is_local ? c.window : 0};
 }
 
-Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options) {
+Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   QR_TRY(config_, read_decoder_config(file, options));
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
   auto configured = configure(file, arch + ".", config_);
   if (!configured) return error_within(file.path, std::move(configured).error());
   info_ = make_model_info(file, config_, options);
-  WeightLoader load(file, ops, options);
-  for (int l = 0; l < config_.n_layers && load.status(); ++l) {
+  for (int l = 0; l < config_.n_layers; ++l) {
     DecoderLayer& layer = layers_.emplace_back();
     layer.is_local = !config_.is_local.empty() && config_.is_local[static_cast<size_t>(l)];
     layer.attn = claim(options, layer.is_local);
+  }
+  return {};
+}
+
+Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options) {
+  QR_TRY_VOID(claim_cache(file, options));
+  WeightLoader load(file, ops, options);
+  for (size_t l = 0; l < layers_.size() && load.status(); ++l) {
     load.enter("blk." + std::to_string(l) + ".");
-    load_layer(load, layer);
+    load_layer(load, layers_[l]);
   }
   return load_ends(load);
 }
@@ -125,7 +135,7 @@ Tensor Decoder::attention(const DecoderLayer& layer, Tensor normed, Tensor turn,
   if (!layer.q_norm.empty()) ops.head_norm(q, layer.q_norm, config_.norm_eps);
   if (!layer.k_norm.empty()) ops.head_norm(k, layer.k_norm, config_.norm_eps);
   ops.rope(qkv.columns(0, q_dim() + kv_dim()), turn, dim, config_.rope_pairs);  // q and k at once
-  ops.kv_write(k, v, pass.batch->slots, pass.kv, layer.attn);
+  ops.kv_write(k, v, pass.batch->slots[static_cast<size_t>(layer.attn.group)], pass.kv, layer.attn);
   ops.attend(mixed, q, pass.kv, pass.batch->attn, layer.attn);
   ops.linear(delta, mixed, layer.attn_out);
   pass.arena->release(mark);

@@ -32,6 +32,8 @@ class Decoder : public Model {
 
   // Reads the configuration, claims room in the cache, loads everything. All or nothing.
   Status load(const ModelFile& file, Ops& ops, const LoadOptions& options);
+  // The first two of these; info() is complete then.
+  Status claim_cache(const ModelFile& file, const LoadOptions& options);
 
  protected:
   // Changes what read_decoder_config() could not know. Errors name the key.
@@ -66,12 +68,18 @@ class Decoder : public Model {
   Tensor output_norm_;          // [n_embd]
 };
 
-// ArchEntry::load of an architecture that is a Decoder.
+// ArchEntry::load and ArchEntry::info of an architecture that is a Decoder.
 template <class T>
 Result<std::unique_ptr<Model>> load_decoder(const ModelFile& file, Ops& ops, const LoadOptions& options) {
   auto model = std::make_unique<T>();
   QR_TRY_VOID(model->load(file, ops, options));
   return model;
+}
+template <class T>
+Result<ModelInfo> decoder_info(const ModelFile& file, const LoadOptions& options) {
+  T model;
+  QR_TRY_VOID(model.claim_cache(file, options));
+  return model.info();
 }
 
 }  // namespace quire

@@ -57,4 +57,11 @@ Result<std::unique_ptr<Model>> load_model(const ModelFile& file, Ops& ops, const
   return found->entry->load(file, ops, options);
 }
 
+Result<ModelInfo> model_info(const ModelFile& file, const LoadOptions& options) {
+  QR_TRY(const ModelFile neutral, neutral_form(file));
+  auto found = find_by_name(neutral);
+  if (!found) return error_within(file.path, std::move(found).error());
+  return found->entry->info(neutral, options);
+}
+
 }  // namespace quire

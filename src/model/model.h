@@ -17,10 +17,10 @@ namespace quire {
 
 // One step's rows. All tensors live in the step's arena.
 struct Batch {
-  Tensor ids;       // i32 [n]
-  Tensor pos;       // i32 [n]
-  Tensor slots;     // i32 [n]: where each row's K and V go (group 0; further groups follow with the window issue)
-  Tensor out_rows;  // i32 [n_out]: rows whose logits are wanted, ascending
+  Tensor ids;                                    // i32 [n]
+  Tensor pos;                                    // i32 [n]
+  Tensor out_rows;                               // i32 [n_out]: rows whose logits are wanted, ascending
+  std::array<Tensor, KvView::kMaxGroups> slots;  // i32 [n] of every KV group: where each row's K and V go
   AttnMeta attn;
 };
 
@@ -73,11 +73,15 @@ struct ArchEntry {
   std::string_view summary;  // one line of docs/architectures.md
   HfRules hf;
   Result<std::unique_ptr<Model>> (*load)(const ModelFile&, Ops&, const LoadOptions&);
+  Result<ModelInfo> (*info)(const ModelFile&, const LoadOptions&);  // of what load would make
 };
 
 // Picks the architecture by "general.architecture", or by a Hugging Face folder's model_type. Code::unsupported lists
 // the known ones.
 Result<std::unique_ptr<Model>> load_model(const ModelFile&, Ops&, const LoadOptions&);
+// The info of the model that load_model would make, its claims in the cache with it; loads no weight. Errors as
+// load_model's.
+Result<ModelInfo> model_info(const ModelFile&, const LoadOptions&);
 // A Hugging Face folder's file in the architecture's own vocabulary; any other file as it is.
 Result<ModelFile> neutral_form(const ModelFile&);
 

@@ -90,8 +90,8 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0);
   QR_CHECK(q.dim(1) == int64_t{p.n_heads} * p.k_dim && out.dim(1) == int64_t{p.n_heads} * p.v_dim, shape_text(q));
   QR_CHECK(out.dim(0) == q.dim(0) && meta.first_key.dim(0) == q.dim(0) && meta.end_key.dim(0) == q.dim(0));
-  QR_CHECK(meta.blocks.rank == 2 && meta.blocks.dtype == DType::i32 && meta.blocks.dim(0) == meta.cu_q.dim(0) - 1,
-           shape_text(meta.blocks));
+  const Tensor& blocks = meta.blocks[static_cast<size_t>(p.group)];
+  QR_CHECK(blocks.rank == 2 && blocks.dtype == DType::i32 && blocks.dim(0) == meta.cu_q.dim(0) - 1, shape_text(blocks));
 }
 
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {

@@ -3,6 +3,7 @@
 // tensor. Every op obeys docs/numerics.md: a row's result depends on that row's inputs only.
 // Thread: the engine thread; a backend may fork to its workers inside an op and joins before it returns.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -39,8 +40,9 @@ enum class RopePairs : uint8_t { interleaved, halves };  // (0,1)(2,3)… or (0,
 
 // Who attends to what. Sequences' rows lie one after another; row r of sequence s is one token.
 struct AttnMeta {
-  Tensor cu_q;       // i32 [n_seqs + 1]: first row of each sequence
-  Tensor blocks;     // i32 [n_seqs, max_blocks]: each sequence's blocks in order (one table per KV group)
+  Tensor cu_q;  // i32 [n_seqs + 1]: first row of each sequence
+  // i32 [n_seqs, max_blocks] of every KV group: each sequence's blocks in order; before a window any number may stand.
+  std::array<Tensor, KvView::kMaxGroups> blocks;
   Tensor first_key;  // i32 [n]: a row sees keys first_key ≤ position < end_key of its sequence
   Tensor end_key;    // i32 [n]
 };

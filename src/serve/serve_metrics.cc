@@ -103,8 +103,16 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   set("quire_num_requests_waiting", "Sequences waiting in the engine.", s.n_waiting);
   set("quire_num_requests_running", "Sequences running in the engine.", s.n_running);
   const int n_used = s.n_blocks - s.n_free_blocks - s.n_cached_blocks;
-  set("quire_kv_cache_usage_perc", "Share of the blocks that running sequences hold, 0 to 1.",
-      s.n_blocks > 0 ? static_cast<double>(n_used) / s.n_blocks : 0.0);
+  const int n_window_used = s.n_window_blocks - s.n_free_window_blocks - s.n_cached_window_blocks;
+  const auto share = [](int n, int all) { return all > 0 ? static_cast<double>(n) / all : 0.0; };
+  set("quire_kv_cache_usage_perc", "Share of the blocks that running sequences hold, of the scarcer kind, 0 to 1.",
+      std::max(share(n_used, s.n_blocks), share(n_window_used, s.n_window_blocks)));
+  constexpr std::string_view kWindowBlocks = "Blocks of layers that see a window, by what they hold.";
+  if (s.n_window_blocks > 0) {
+    set("quire_kv_window_blocks", kWindowBlocks, n_window_used, {{"state", "used"}});
+    set("quire_kv_window_blocks", kWindowBlocks, s.n_cached_window_blocks, {{"state", "cached"}});
+    set("quire_kv_window_blocks", kWindowBlocks, s.n_free_window_blocks, {{"state", "free"}});
+  }
   constexpr std::string_view kBlocks = "Blocks by what they hold: used by sequences, cached for later ones, free.";
   set("quire_kv_blocks", kBlocks, n_used, {{"state", "used"}});
   set("quire_kv_blocks", kBlocks, s.n_cached_blocks, {{"state", "cached"}});

@@ -44,6 +44,8 @@ struct Conditions {
   std::string isa = cpu_isas().back();
   int threads = 1, max_seqs = 1, max_chunk = 512, step_tokens = 512, n_blocks = 2000;
   bool prefix_cache = false, reversed = false, twice = false;
+  int n_window_blocks = 0;  // 0: what the engine takes
+  int loaded_for = 0;  // positions, 0: all that the model has; a window of as many or more has no blocks of its own
 
   std::string text() const {
     return isa + " threads " + std::to_string(threads) + " seqs " + std::to_string(max_seqs) + " chunk " +
@@ -91,7 +93,7 @@ struct Outcome {
 
 Outcome run(const TinyModel& tiny, const Conditions& s) {
   const auto ops = make_cpu_ops(CpuOptions{.n_threads = s.threads, .isa = s.isa, .pin = false});
-  const auto model = tiny.load(**ops);
+  const auto model = tiny.load(**ops, "f16", s.loaded_for);
   SystemClock clock;
   EngineOptions options;
   options.max_seqs = s.max_seqs;
@@ -99,7 +101,12 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   options.step_tokens = s.step_tokens;
   options.prefix_cache = s.prefix_cache;
   options.n_ctx = 400;
-  options.kv_bytes = int64_t{s.n_blocks} * 16 * (*model)->info().kv_layout.token_bytes(0);
+  const KvLayout& layout = (*model)->info().kv_layout;
+  options.kv_bytes = int64_t{s.n_blocks} * 16 * layout.token_bytes();
+  options.n_window_blocks = s.n_window_blocks;
+  if (s.n_window_blocks > 0) {
+    options.kv_bytes = s.n_blocks * 16 * layout.token_bytes(0) + s.n_window_blocks * 16 * layout.token_bytes(1);
+  }
   EngineEnv env;
   env.clock = &clock;
   const auto engine = make_engine(**model, **ops, options, env);
@@ -208,6 +215,32 @@ TEST(InvarianceKeys, ModelsAndCodecsHaveFingerprintsOfTheirOwn) {
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{}, "q8_0", 6), "f16"));
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{}, "q4_0", 5), "f16"));
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{.n_layers = 1}, "q8_0", 5), "f16"));
+}
+
+// Layers that see a window, all or every other: the bits are those of a run in which every layer keeps every key.
+TEST(InvarianceWindow, GivenBackBlocksChangeNoBit) {
+  constexpr int kWindow = 50;
+  for (const int period : {1, 2}) {
+    SCOPED_TRACE("period " + std::to_string(period));
+    const TinyModel tiny(TinyShape{.window = kWindow, .window_period = period}, "q8_0", 8);
+    const std::vector<uint64_t> truth = run(tiny, Conditions{.loaded_for = kWindow}).hashes;
+    EXPECT_NE(truth, run(TinyModel(TinyShape{}, "q8_0", 8), Conditions{}).hashes) << "nobody looked beyond the window";
+    expect_same(tiny, truth, Conditions{});
+    expect_same(tiny, truth, Conditions{.max_seqs = 8, .max_chunk = 5});
+    for (const int n_window_blocks : {8, 14, 60}) {  // 8: what 49 and 64 tokens touch at most
+      const Conditions s{.max_seqs = 32,
+                         .max_chunk = 64,
+                         .n_blocks = 60,
+                         .prefix_cache = true,
+                         .twice = true,
+                         .n_window_blocks = n_window_blocks};
+      SCOPED_TRACE(s.text() + " windows " + std::to_string(n_window_blocks));
+      const Outcome got = run(tiny, s);
+      EXPECT_EQ(got.hashes, truth);
+      EXPECT_GT(got.stats.n_cached_tokens, 0);
+      EXPECT_GT(got.stats.n_window_blocks, 0);
+    }
+  }
 }
 
 // The hash sees what it should: another seed, another model, another token change it.

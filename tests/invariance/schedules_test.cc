@@ -91,7 +91,7 @@ class Schedules : public testing::Test {
 
   std::unique_ptr<Engine> make(Machine& machine, EngineOptions options, int n_blocks) {
     options.n_ctx = kCtx;
-    options.kv_bytes = int64_t{n_blocks} * options.block_tokens * machine.model->info().kv_layout.token_bytes(0);
+    options.kv_bytes = int64_t{n_blocks} * options.block_tokens * machine.model->info().kv_layout.token_bytes();
     EngineEnv env;
     env.clock = &clock_;
     auto engine = make_engine(*machine.model, *machine.ops, options, env);

@@ -318,7 +318,7 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
   }
   Matrix q(n_rows, c.n_heads * c.dim, 300);
   Matrix out(n_rows, c.n_heads * c.dim);
-  AttnMeta meta{ints(cu_q), Tensor::dense(blocks.data(), DType::i32, {n_seqs, max_blocks}), ints(first), ints(end)};
+  AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {n_seqs, max_blocks})}, ints(first), ints(end)};
   ops.attend(out.tensor(), q.tensor(), view, meta, params);
   return out.values;
 }

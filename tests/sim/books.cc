@@ -161,7 +161,20 @@ void Books::check_live(const Snapshot& now) {
            std::to_string(view.n_computed) + " tokens");
     }
   }
+  check_windows(now);
   if (n_running > knobs_.max_seqs) fail(std::to_string(n_running) + " sequences run: over max_seqs");
+}
+
+// Between steps a sequence has no more than the blocks that its next row reads, however long it is.
+void Books::check_windows(const Snapshot& now) {
+  const KvGroup window{KvGroup::Kind::window, knobs_.window};
+  for (const SequenceView& view : now.seqs) {
+    const int64_t most = knobs_.window > 0 ? window.most_blocks(1, knobs_.block_tokens) : 0;
+    if (view.n_window_blocks > most) {
+      fail("sequence " + std::to_string(view.id) + " has " + std::to_string(view.n_window_blocks) +
+           " blocks for a window of " + std::to_string(knobs_.window));
+    }
+  }
 }
 
 void Books::ended(const Stream& stream) {

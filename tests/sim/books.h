@@ -35,6 +35,7 @@ class Books {
   void check_progress(const Views& after) const;
   // Whether it was granted something, or another that shares more of its past than it has.
   bool moves(const Stream& stream) const;
+  void check_windows(const Snapshot& now);
   void check_end(const Stream& stream);
   void check_hit(const Stream& stream);
   // Tokens from one path to the next: one, but whole blocks where contexts are long.

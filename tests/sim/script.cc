@@ -39,6 +39,13 @@ Knobs random_knobs(Draw& draw) {
   const int longest = (knobs.n_ctx + knobs.block_tokens - 1) / knobs.block_tokens;
   knobs.n_blocks =
       std::max(3, draw.one_in(2) ? draw.between(longest - 1, longest + 4) : draw.skewed(longest, 6 * longest));
+  if (draw.one_in(2)) {
+    // From what a window and a step need to more.
+    knobs.window = draw.skewed(1, knobs.n_ctx);
+    const int n_step = std::min({knobs.max_chunk, knobs.step_tokens, knobs.n_ctx});
+    const int least = (knobs.window + n_step + knobs.block_tokens - 3) / knobs.block_tokens + 1;
+    knobs.n_window_blocks = std::min(least, knobs.n_blocks) + (draw.one_in(2) ? draw.below(4) : draw.skewed(1, 40));
+  }
   knobs.max_queue = draw.one_in(4) ? draw.skewed(1, 16) : 64;
   knobs.prefix_cache = !draw.one_in(5);
   const std::vector<std::string> policies = Registry<PolicyEntry>::get().names();

@@ -16,6 +16,7 @@ namespace quire::sim {
 struct Knobs {
   int max_seqs = 8, step_tokens = 64, max_chunk = 64, n_ctx = 64;
   int block_tokens = 16, n_blocks = 64, max_queue = 64;
+  int window = 0, n_window_blocks = 64;  // of layers that see a window; 0: there are none
   bool prefix_cache = true;
   int itl_target_ms = 0;
   std::string policy = "fcfs";

@@ -16,6 +16,8 @@ void fields(Knobs& k, F&& f) {
   f("block_tokens", k.block_tokens);
   f("n_blocks", k.n_blocks);
   f("max_queue", k.max_queue);
+  f("window", k.window);
+  f("n_window_blocks", k.n_window_blocks);
   f("prefix_cache", k.prefix_cache);
   f("policy", k.policy);
   f("itl_target_ms", k.itl_target_ms);

@@ -20,7 +20,10 @@ class SimClock final : public Clock {
 class World final : public InputRecorder {
  public:
   explicit World(const Script& script)
-      : script_(script), model_(script.knobs.n_ctx, 1), noise_(script.seed), books_(script.knobs, failure_) {
+      : script_(script),
+        model_(script.knobs.n_ctx, 1, script.knobs.window),
+        noise_(script.seed),
+        books_(script.knobs, failure_) {
     model_.on_pass = [this](const Batch& batch) { pass(batch); };
   }
 
@@ -80,8 +83,13 @@ bool World::make() {
   options.prefix_cache = knobs.prefix_cache;
   options.policy = knobs.policy;
   options.itl_target_ms = knobs.itl_target_ms;
-  options.kv_bytes = int64_t{knobs.n_blocks} * knobs.block_tokens * int64_t{sizeof(TestModel::Cell)};
+  const int64_t block_bytes = knobs.block_tokens * int64_t{sizeof(TestModel::Cell)};
+  options.kv_bytes = knobs.n_blocks * block_bytes;
   if (script_.no_memory) ops_.max_allocation = options.kv_bytes - 1;
+  if (knobs.window > 0) {
+    options.n_window_blocks = knobs.n_window_blocks;
+    options.kv_bytes += knobs.n_window_blocks * block_bytes;
+  }
   EngineEnv env;
   env.clock = &clock_;
   env.recorder = this;

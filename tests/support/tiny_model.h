@@ -18,6 +18,7 @@ namespace quire {
 
 struct TinyShape {
   int n_layers = 2, n_embd = 64, n_ff = 96, n_heads = 4, n_kv_heads = 2, n_vocab = 105, n_ctx = 2048;
+  int window = 0, window_period = 1;  // keys that layers see, all but the last of window_period; 0: every key
 };
 
 // Owns the bytes that its ModelFile points into.
@@ -34,6 +35,10 @@ class TinyModel {
     meta["llama.context_length"] = int64_t{shape.n_ctx};
     meta["llama.attention.head_count"] = int64_t{shape.n_heads};
     meta["llama.attention.head_count_kv"] = int64_t{shape.n_kv_heads};
+    if (shape.window > 0) {
+      meta["llama.attention.sliding_window"] = int64_t{shape.window};
+      meta["llama.attention.sliding_window_pattern"] = int64_t{shape.window_period};
+    }
     const int64_t head_dim = shape.n_embd / shape.n_heads;
     const int64_t kv_dim = shape.n_kv_heads * head_dim;
     add("token_embd.weight", format, {shape.n_vocab, shape.n_embd}, 1.0F);
@@ -72,9 +77,11 @@ class TinyModel {
   }
 
   const ModelFile& file() const { return file_; }
-  Result<std::unique_ptr<Model>> load(Ops& ops, std::string_view kv_codec = "f16") const {
-    const KvCodec* codec = find_kv_codec(kv_codec);
-    return load_model(file_, ops, LoadOptions{codec, codec});
+  Result<std::unique_ptr<Model>> load(Ops& ops, std::string_view kv_codec = "f16", int n_ctx = 0) const {
+    LoadOptions options;
+    options.k_codec = options.v_codec = find_kv_codec(kv_codec);
+    options.n_ctx = n_ctx;
+    return load_model(file_, ops, options);
   }
 
  private:

@@ -211,7 +211,7 @@ class Bench {
     options.prefix_cache = false;
     const int longest = std::max(args_.n_prompt, args_.depth + 1) + args_.n_generate + 1;
     options.n_ctx = longest;
-    options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes(0);
+    options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes();
     EngineEnv env;
     env.clock = &clock_;
     env.stage_clock = &stage_clock_;
@@ -227,7 +227,7 @@ class Bench {
     Line decode{"decode", depth, args_.n_generate, n_seqs, {}, 0, 2 * static_cast<double>(info_.step_params)};
     const double context = depth + args_.n_generate / 2.0;
     decode.bytes_per_token =
-        static_cast<double>(info_.step_bytes) / n_seqs + context * static_cast<double>(info_.kv_layout.token_bytes(0));
+        static_cast<double>(info_.step_bytes) / n_seqs + context * static_cast<double>(info_.kv_layout.token_bytes());
     return measure(*engine, decode, depth, &Timing::decode_tok_s);
   }
 

@@ -5,6 +5,7 @@
 #include "app/wire.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "engine/limits.h"
 #include "io/describe.h"
 #include "io/hf_folder.h"
 #include "quant/kv_codec.h"
@@ -18,26 +19,6 @@ struct Args {
   EngineOptions engine;
   bool json = false;
 };
-
-int64_t int_of(const Json* hyper, std::string_view key, int64_t fallback) {
-  const Json* value = hyper != nullptr ? hyper->find(key) : nullptr;
-  return value != nullptr && value->as_int() != nullptr ? *value->as_int() : fallback;
-}
-
-// A Hugging Face folder's whole numbers under the names that cache_facts knows; empty where no architecture is found.
-Json neutral_hyper(const std::string& path) {
-  Json out(Json::Object{});
-  const Result<ModelFile> folder = open_model_metadata(path);
-  if (!folder) return out;
-  const Result<ModelFile> neutral = neutral_form(*folder);
-  if (!neutral) return out;
-  const std::string prefix = neutral->meta.get_string_or("general.architecture", "").value_or("") + ".";
-  for (const auto& [key, value] : neutral->meta.values) {
-    const auto* number = std::get_if<int64_t>(&value);
-    if (number != nullptr && key.starts_with(prefix)) out.set(key.substr(prefix.size()), *number);
-  }
-  return out;
-}
 
 // What a folder's tokenizer files make; the GGUF reader describes its own.
 void add_tokenizer(const std::string& path, Json& description) {
@@ -54,22 +35,29 @@ void add_tokenizer(const std::string& path, Json& description) {
   description.set("tokenizer", std::move(out));
 }
 
-// Memory of the cache for `ctx` tokens, as the engine would claim it; null where the file does not say enough.
-Json cache_facts(const Json* hyper, const KvCodec& codec, int64_t ctx) {
-  const int64_t n_layers = int_of(hyper, "block_count", 0);
-  const int64_t n_heads = int_of(hyper, "attention.head_count", 0);
-  const int64_t n_embd = int_of(hyper, "embedding_length", 0);
-  const int64_t n_kv_heads = int_of(hyper, "attention.head_count_kv", n_heads);
-  if (ctx == 0) ctx = int_of(hyper, "context_length", 0);
-  if (n_layers <= 0 || n_heads <= 0 || n_kv_heads <= 0 || ctx <= 0) return {};
-  const int64_t dim = int_of(hyper, "attention.key_length", n_embd / n_heads);
-  if (n_layers > 4096 || n_kv_heads > 4096 || dim < 1 || dim > 512 || ctx > int64_t{1} << 28) return {};
-  const int64_t token_bytes = n_layers * n_kv_heads * 2 * codec.row_bytes(static_cast<int>(dim));
+// Memory of the cache for one sequence of `ctx` tokens, as the engine would claim it; null where there is no model in
+// the file that this program knows.
+Json cache_facts(const std::string& path, const KvCodec& codec, int ctx) {
+  const Result<ModelFile> file = open_model(path);
+  if (!file) return {};
+  LoadOptions load;
+  load.k_codec = load.v_codec = &codec;
+  load.n_ctx = ctx;
+  const Result<ModelInfo> info = model_info(*file, load);
+  if (!info) return {};
+  const KvLayout& layout = info->kv_layout;
+  EngineOptions options;
+  options.n_ctx = ctx > 0 ? ctx : info->n_ctx;
   Json out;
   out.set("kv_type", codec.name);
-  out.set("bytes_per_token", token_bytes);
-  out.set("n_ctx", ctx);
-  out.set("bytes", token_bytes * ctx);
+  out.set("bytes_per_token", layout.token_bytes(0));
+  for (int g = 1; g < layout.n_groups(); ++g) {
+    out.set("window", layout.group(g).window);
+    out.set("window_bytes_per_token", layout.token_bytes(g));
+  }
+  out.set("n_ctx", options.n_ctx);
+  out.set("bytes", cache_bytes(options, layout, 1));
+  out.set("bytes_without_windows", layout.token_bytes() * options.n_ctx);
   return out;
 }
 
@@ -99,29 +87,34 @@ void print_memory(const Json& memory) {
               text("cache").c_str(), text("scratch").c_str(), text("process").c_str(), text("available").c_str());
 }
 
+void print_cache(const Json& cache) {
+  const auto whole = [&](std::string_view key) { return static_cast<long>(*cache.find(key)->as_int()); };
+  const auto mib = [&](std::string_view key) { return cache.find(key)->number() / (1 << 20); };
+  std::printf("cache: %s, %ld bytes per token, %.1f MiB for %ld tokens\n",
+              std::string(*cache.find("kv_type")->as_string()).c_str(), whole("bytes_per_token"), mib("bytes"),
+              whole("n_ctx"));
+  if (cache.find("window") == nullptr) return;
+  std::printf("       with %ld bytes more for each of the last %ld tokens; %.1f MiB if these layers kept every token\n",
+              whole("window_bytes_per_token"), whole("window"), mib("bytes_without_windows"));
+}
+
 Status run(const Args& args) {
   QR_TRY(const std::string path, model_path(args.model.model));
   if (args.engine.n_ctx < 0)
     return fail(Code::invalid, "--ctx must be at least 0, got " + std::to_string(args.engine.n_ctx));
   QR_TRY(const LoadOptions how, load_options(args.model));
   QR_TRY(Json description, describe_model(path));
-  const bool is_folder = is_hf_folder(path);
-  if (is_folder) add_tokenizer(path, description);
-  const Json neutral = is_folder ? neutral_hyper(path) : Json();
-  Json cache = cache_facts(is_folder ? &neutral : description.find("hyper"), *how.k_codec, args.engine.n_ctx);
+  if (is_hf_folder(path)) add_tokenizer(path, description);
+  const Json cache = cache_facts(path, *how.k_codec, args.engine.n_ctx);
   Json memory = memory_facts(args, path);
   if (args.json) {
-    if (!cache.is_null()) description.set("cache", std::move(cache));
+    if (!cache.is_null()) description.set("cache", cache);
     if (!memory.is_null()) description.set("memory", std::move(memory));
     std::printf("%s\n", description.dump().c_str());
     return {};
   }
   std::printf("%s", describe_text(description).c_str());
-  if (!cache.is_null()) {
-    std::printf("cache: %s, %ld bytes per token, %.1f MiB for %ld tokens\n", args.model.kv_type.c_str(),
-                static_cast<long>(*cache.find("bytes_per_token")->as_int()), cache.find("bytes")->number() / (1 << 20),
-                static_cast<long>(*cache.find("n_ctx")->as_int()));
-  }
+  if (!cache.is_null()) print_cache(cache);
   if (!memory.is_null()) print_memory(memory);
   return {};
 }

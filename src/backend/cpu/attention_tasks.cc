@@ -26,7 +26,7 @@ void AttentionTasks::cut(const AttnMeta& meta, const AttnParams& params, int n_t
   const auto* cu_q = meta.cu_q.ptr<int32_t>();
   const auto* first_key = meta.first_key.ptr<int32_t>();
   const auto* end_key = meta.end_key.ptr<int32_t>();
-  for (int64_t s = 0; s < meta.blocks.dim(0); ++s) {
+  for (int64_t s = 0; s < meta.cu_q.dim(0) - 1; ++s) {
     for (int64_t row = cu_q[s]; row < cu_q[s + 1]; row += kRowsPerTask) {
       const int64_t row_end = std::min<int64_t>(cu_q[s + 1], row + kRowsPerTask);
       int begin = INT32_MAX;

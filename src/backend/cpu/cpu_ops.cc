@@ -327,7 +327,7 @@ void CpuOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta
     return AttentionTask{.kv = view.base + params.kv_offset * view.block_tokens,
                          .block_bytes = view.block_bytes,
                          .block_tokens = view.block_tokens,
-                         .blocks = meta.blocks.row<int32_t>(tile.sequence),
+                         .blocks = meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(tile.sequence),
                          .k_offset = at.k,
                          .v_offset = at.v,
                          .k_row_bytes = params.k_codec->row_bytes(params.k_dim),

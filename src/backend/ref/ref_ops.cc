@@ -197,7 +197,7 @@ class RefOps final : public Ops {
 
   void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override {
     check_attend(out, q, meta, params);
-    for (int64_t s = 0; s < meta.blocks.dim(0); ++s) {
+    for (int64_t s = 0; s < meta.cu_q.dim(0) - 1; ++s) {
       for (int64_t r = meta.cu_q.ptr<int32_t>()[s]; r < meta.cu_q.ptr<int32_t>()[s + 1]; ++r) {
         for (int h = 0; h < params.n_heads; ++h) {
           attend_row(out.row<float>(r), q.row<float>(r), Row{kv, meta, s, r, h}, params);
@@ -249,8 +249,9 @@ class RefOps final : public Ops {
     const int h = at.head;
     const int kv_head = h / (params.n_heads / params.n_kv_heads);
     const int block_tokens = kv.groups[static_cast<size_t>(params.group)].block_tokens;
+    const auto* blocks = at.meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(at.seq);
     const auto slot_of = [&](int position) {
-      const int64_t block = at.meta.blocks.row<int32_t>(at.seq)[position / block_tokens];
+      const int64_t block = blocks[position / block_tokens];
       return block * block_tokens + position % block_tokens;
     };
     const int end = at.meta.end_key.ptr<int32_t>()[at.row];

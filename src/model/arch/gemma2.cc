@@ -56,7 +56,8 @@ QR_REGISTER(ArchEntry,
                                    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight",
                                     true}},
                        .facts = facts},
-                .load = &load_decoder<Gemma2>});
+                .load = &load_decoder<Gemma2>,
+                .info = &decoder_info<Gemma2>});
 
 }  // namespace
 }  // namespace quire

@@ -64,7 +64,8 @@ QR_REGISTER(ArchEntry,
                                    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight",
                                     true}},
                        .facts = facts},
-                .load = &load_decoder<Gemma3>});
+                .load = &load_decoder<Gemma3>,
+                .info = &decoder_info<Gemma3>});
 
 }  // namespace
 }  // namespace quire

@@ -21,7 +21,8 @@ QR_REGISTER(ArchEntry,
             "llama",
             ArchEntry{.summary = "Llama 2, 3.x and their shape; GGUF files of Mistral too",
                       .hf = {.model_types = {"llama"}, .facts = facts},
-                      .load = &load_decoder<Llama>});
+                      .load = &load_decoder<Llama>,
+                      .info = &decoder_info<Llama>});
 
 }  // namespace
 }  // namespace quire

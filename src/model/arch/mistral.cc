@@ -13,7 +13,8 @@ QR_REGISTER(ArchEntry,
             "mistral",
             ArchEntry{.summary = "Mistral with or without a sliding window",
                       .hf = {.model_types = {"mistral"}, .facts = facts},
-                      .load = &load_decoder<Mistral>});
+                      .load = &load_decoder<Mistral>,
+                      .info = &decoder_info<Mistral>});
 
 }  // namespace
 }  // namespace quire

@@ -26,7 +26,8 @@ QR_REGISTER(ArchEntry,
                              .tensors = {{"model.layers.{}.self_attn.qkv_proj.weight", "blk.{}.attn_qkv.weight"},
                                          {"model.layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight"}},
                              .facts = facts},
-                      .load = &load_decoder<Phi3>});
+                      .load = &load_decoder<Phi3>,
+                      .info = &decoder_info<Phi3>});
 
 }  // namespace
 }  // namespace quire

@@ -27,7 +27,8 @@ QR_REGISTER(ArchEntry,
             "qwen2",
             ArchEntry{.summary = "Qwen 2 and 2.5: biases on q, k and v",
                       .hf = {.model_types = {"qwen2"}, .facts = facts},
-                      .load = &load_decoder<Qwen2>});
+                      .load = &load_decoder<Qwen2>,
+                      .info = &decoder_info<Qwen2>});
 
 }  // namespace
 }  // namespace quire

@@ -26,7 +26,8 @@ QR_REGISTER(ArchEntry,
                              .tensors = {{"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
                                          {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"}},
                              .facts = facts},
-                      .load = &load_decoder<Qwen3>});
+                      .load = &load_decoder<Qwen3>,
+                      .info = &decoder_info<Qwen3>});
 
 }  // namespace
 }  // namespace quire

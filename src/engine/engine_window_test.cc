@@ -1,0 +1,106 @@
+// Layers that see a window: their blocks are few, whatever the length of a sequence, and the answers are the same.
+#include <gtest/gtest.h>
+
+#include "engine/test_model.h"
+
+namespace quire {
+namespace {
+
+constexpr int kWindow = 100;
+constexpr int kChunk = 64;
+constexpr int kCtx = 4000;
+
+EngineOptions options(int max_seqs, int n_window_blocks) {
+  EngineOptions o;
+  o.n_ctx = kCtx;
+  o.max_seqs = max_seqs;
+  o.step_tokens = o.max_chunk = kChunk;
+  o.block_tokens = 16;
+  o.n_window_blocks = n_window_blocks;
+  return o;
+}
+
+const KvGroup kGroup{KvGroup::Kind::window, kWindow};
+
+Request request(uint64_t text, int n_prompt, int max_tokens = 20) {
+  Request r;
+  r.prompt = random_tokens(text, n_prompt);
+  r.max_tokens = max_tokens;
+  return r;
+}
+
+// 3,000 tokens of prompt and answer with as many blocks of the window as a window and a step take: 12 instead of 188.
+TEST(EngineWindow, ALongSequenceHoldsAWindowAndAStepAtMost) {
+  const auto least = static_cast<int>(kGroup.most_blocks(kChunk, 16));
+  ASSERT_EQ(least, 12);
+  for (const bool prefix_cache : {true, false}) {
+    EngineOptions o = options(1, least);
+    o.prefix_cache = prefix_cache;
+    TestEngine t(o, 0, nullptr, kWindow);
+    const auto heard = t.submit(request(1, 2500, 500));
+    int most = 0;
+    do {
+      ASSERT_EQ(t.step(), "");
+      const Snapshot now = t.engine->snapshot();
+      if (!now.seqs.empty()) most = std::max(most, now.seqs[0].n_window_blocks);
+    } while (t.busy);
+    EXPECT_EQ(heard->answer, alone(request(1, 2500, 500), kCtx));
+    EXPECT_EQ(most, kGroup.most_blocks(1, 16));
+    EXPECT_EQ(t.engine->stats().n_window_blocks, least);
+    EXPECT_EQ(t.engine->stats().n_preempted, 0);
+  }
+}
+
+// What lies before the window is gone from the tree and not missed: the last 100 tokens before a hit are enough.
+TEST(EngineWindow, AHitNeedsTheWindowBeforeItsEndAlone) {
+  TestEngine t(options(4, 30), 0, nullptr, kWindow);
+  (void)t.submit(request(1, 2000, 1));
+  ASSERT_EQ(t.run(), "");
+  ASSERT_LE(t.engine->stats().n_cached_window_blocks, 30);
+  const auto whole = t.submit(request(1, 2010));
+  ASSERT_EQ(t.run(), "");
+  EXPECT_EQ(whole->usage.n_cached, 2000);
+  EXPECT_EQ(whole->answer, alone(request(1, 2010), kCtx));
+  // A past that parts far before the end: its window was given up long ago, so it is computed.
+  Request parted = request(1, 800);
+  parted.prompt.push_back(7);
+  const auto early = t.submit(std::move(parted));
+  ASSERT_EQ(t.run(), "");
+  EXPECT_EQ(early->usage.n_cached, 0);
+  parted = request(1, 800);
+  parted.prompt.push_back(7);
+  EXPECT_EQ(early->answer, alone(parted, kCtx));
+}
+
+// Many long prompts push each other's windows out of the tree, not their full blocks; one that comes back computes what
+// it must and its nodes have blocks again.
+TEST(EngineWindow, WhatWasPushedOutIsComputedAndKnownAgain) {
+  TestEngine t(options(2, 30), 0, nullptr, kWindow);
+  for (uint64_t text = 1; text <= 6; ++text) (void)t.submit(request(text, 500, 1));
+  ASSERT_EQ(t.run(), "");
+  const int n_indexed = t.engine->snapshot().n_indexed_blocks;
+  const auto again = t.submit(request(1, 500));
+  ASSERT_EQ(t.run(), "");
+  EXPECT_EQ(again->usage.n_cached, 0);
+  EXPECT_EQ(again->answer, alone(request(1, 500), kCtx));
+  EXPECT_EQ(t.engine->snapshot().n_indexed_blocks, n_indexed + 1) << "the answer's block alone is new";
+  const auto known = t.submit(request(1, 500));
+  ASSERT_EQ(t.run(), "");
+  EXPECT_EQ(known->usage.n_cached, 496);
+  EXPECT_EQ(known->answer, again->answer);
+}
+
+// Two that start together on one prompt: the second waits for the first, whose window has left the common past by then.
+TEST(EngineWindow, SharedPastsAreComputedOnceOrMadeGood) {
+  for (const int n_window_blocks : {12, 20, 60}) {
+    TestEngine t(options(4, n_window_blocks), 0, nullptr, kWindow);
+    std::vector<std::shared_ptr<Heard>> heard;
+    heard.reserve(4);
+    for (int i = 0; i < 4; ++i) heard.push_back(t.submit(request(9, 700 + i, 30)));
+    ASSERT_EQ(t.run(), "");
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(heard[static_cast<size_t>(i)]->answer, alone(request(9, 700 + i, 30), kCtx));
+  }
+}
+
+}  // namespace
+}  // namespace quire
