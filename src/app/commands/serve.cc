@@ -82,7 +82,7 @@ Result<MachineFacts> machine_facts(const Args& args, const ModelInfo& info) {
   MachineFacts out;
   const double head = static_cast<double>(info.n_vocab) * info.n_embd;
   out.step_bytes = static_cast<double>(info.step_bytes);
-  out.kv_token_bytes = static_cast<double>(info.kv_layout.token_bytes(0));
+  out.kv_token_bytes = static_cast<double>(info.kv_layout.token_bytes());
   out.row_ops = 2 * (static_cast<double>(info.step_params) - head);
   out.head_ops = 2 * head;
   if (!args.probe) return out;

@@ -1,0 +1,192 @@
+// quire perplexity: how well a model foretells a text, and how far it lies from another model that read it before.
+#include "app/perplexity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "app/wire.h"
+#include "base/json.h"
+
+namespace quire {
+namespace {
+
+struct Args {
+  ModelOptions model;
+  std::string text, nll_out, kl_base, kl_base_out;
+  std::vector<int> tokens;
+  int ctx = 512, stride = 0;
+  bool json = false;
+};
+
+Result<std::vector<Token>> read_tokens(const Args& args, const LoadedModel& loaded) {
+  std::vector<Token> out(args.tokens.begin(), args.tokens.end());
+  if (!args.text.empty()) {
+    if (!loaded.tokenizer) return fail(Code::unsupported, loaded.path + " has no tokenizer: give --tokens");
+    std::ifstream in(args.text, std::ios::binary);
+    if (!in) return fail(Code::io, args.text + ": cannot be read: " + std::strerror(errno));
+    std::stringstream all;
+    all << in.rdbuf();
+    loaded.tokenizer->encode(all.str(), EncodeOptions{.add_special = true}, out);
+  }
+  const int n_vocab = loaded.model->info().n_vocab;
+  for (const Token id : out) {
+    if (id >= 0 && id < n_vocab) continue;
+    return fail(Code::invalid, "token id " + std::to_string(id) + " is not in 0 … " + std::to_string(n_vocab - 1));
+  }
+  if (out.size() < 2) {
+    return fail(Code::invalid, "the text has " + std::to_string(out.size()) + " tokens; 2 at least are needed");
+  }
+  return out;
+}
+
+Result<Windows> windows_of(const Args& args, const ModelInfo& info) {
+  const Windows out{args.ctx, args.stride == 0 ? args.ctx : args.stride};
+  if (out.ctx < 2 || out.ctx > info.n_ctx) {
+    return fail(Code::invalid,
+                "--ctx must be 2 to " + std::to_string(info.n_ctx) + " for this model, got " + std::to_string(out.ctx));
+  }
+  if (out.stride < 1 || out.stride > out.ctx) {
+    return fail(Code::invalid,
+                "--stride must be 1 to " + std::to_string(out.ctx) + ", got " + std::to_string(out.stride));
+  }
+  return out;
+}
+
+// What is gathered over a text.
+struct Tally {
+  std::vector<double> nll, base_nll, kl;
+  int64_t n_same_top = 0;
+};
+
+size_t top_of(const std::vector<double>& log_p) {
+  return static_cast<size_t>(std::max_element(log_p.begin(), log_p.end()) - log_p.begin());
+}
+
+class Scorer {
+ public:
+  Result<Tally> run(const Args& args, const LoadedModel& loaded, const std::vector<Token>& tokens, const Windows& w) {
+    const int n_vocab = loaded.model->info().n_vocab;
+    if (!args.nll_out.empty()) {
+      nll_file_.reset(std::fopen(args.nll_out.c_str(), "w"));
+      if (!nll_file_) return fail(Code::io, args.nll_out + ": cannot be written: " + std::strerror(errno));
+    }
+    if (!args.kl_base.empty()) {
+      QR_TRY(BaseReader reader, BaseReader::open(args.kl_base, tokens, w, n_vocab));
+      reader_ = std::make_unique<BaseReader>(std::move(reader));
+    }
+    if (!args.kl_base_out.empty()) {
+      QR_TRY(BaseWriter writer, BaseWriter::create(args.kl_base_out, tokens, w, n_vocab));
+      writer_ = std::make_unique<BaseWriter>(std::move(writer));
+    }
+    QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, w.ctx, w.ctx));
+    QR_TRY_VOID(score_text(forward, tokens, w, [this](const Scored& scored) { return see(scored); }));
+    if (writer_) QR_TRY_VOID(writer_->finish());
+    if (nll_file_ && std::fflush(nll_file_.get()) != 0) {
+      return fail(Code::io, args.nll_out + ": cannot be written: " + std::strerror(errno));
+    }
+    return std::move(tally_);
+  }
+
+ private:
+  Status see(const Scored& scored) {
+    log_softmax(scored.logits, log_p_);
+    const double nll = -log_p_[static_cast<size_t>(scored.token)];
+    if (!std::isfinite(nll)) {
+      return fail(Code::corrupt, "the logits for position " + std::to_string(scored.position) + " are not finite");
+    }
+    tally_.nll.push_back(nll);
+    if (nll_file_) {
+      std::fprintf(nll_file_.get(), "%ld\t%d\t%.6f\n", static_cast<long>(scored.position), scored.token, nll);
+    }
+    if (writer_) QR_TRY_VOID(writer_->add(log_p_));
+    if (!reader_) return {};
+    QR_TRY_VOID(reader_->next(base_));
+    tally_.base_nll.push_back(-base_[static_cast<size_t>(scored.token)]);
+    tally_.kl.push_back(kl_divergence(base_, log_p_));
+    tally_.n_same_top += top_of(base_) == top_of(log_p_) ? 1 : 0;
+    return {};
+  }
+
+  Tally tally_;
+  std::vector<double> log_p_, base_;
+  std::unique_ptr<BaseReader> reader_;
+  std::unique_ptr<BaseWriter> writer_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> nll_file_{nullptr, &std::fclose};
+};
+
+Json result_of(const Tally& tally, size_t n_tokens, const Windows& windows) {
+  const Perplexity ppl = perplexity_of(tally.nll);
+  Json out(Json::Object{});
+  out.set("tokens", static_cast<int64_t>(n_tokens));
+  out.set("scored", ppl.n);
+  out.set("ctx", windows.ctx);
+  out.set("stride", windows.stride);
+  out.set("nll", ppl.mean_nll);
+  out.set("perplexity", ppl.value());
+  out.set("perplexity_error", ppl.value() * ppl.error);
+  if (tally.kl.empty()) return out;
+  const Perplexity kl = perplexity_of(tally.kl);
+  out.set("base_perplexity", perplexity_of(tally.base_nll).value());
+  out.set("kl_mean", kl.mean_nll);
+  out.set("kl_mean_error", kl.error);
+  out.set("kl_median", quantile(tally.kl, 0.5));
+  out.set("kl_p99", quantile(tally.kl, 0.99));
+  out.set("kl_max", quantile(tally.kl, 1.0));
+  out.set("same_top", static_cast<double>(tally.n_same_top) / static_cast<double>(tally.kl.size()));
+  return out;
+}
+
+void print(const Json& result) {
+  const auto number = [&](std::string_view key) { return result.find(key)->number(); };
+  std::printf("perplexity %.4f ± %.4f over %.0f tokens\n", number("perplexity"), number("perplexity_error"),
+              number("scored"));
+  if (result.find("kl_mean") == nullptr) return;
+  std::printf("base       %.4f, ratio %.5f\n", number("base_perplexity"),
+              number("perplexity") / number("base_perplexity"));
+  std::printf("KL         mean %.6f ± %.6f, median %.6f, 99 %% %.6f, largest %.6f\n", number("kl_mean"),
+              number("kl_mean_error"), number("kl_median"), number("kl_p99"), number("kl_max"));
+  std::printf("same top   %.2f %%\n", 100 * number("same_top"));
+}
+
+Status run(Args& args) {
+  if (args.text.empty() == args.tokens.empty()) return fail(Code::invalid, "give either --text or --tokens");
+  args.model.ctx = args.ctx;
+  QR_TRY(const LoadedModel loaded, load(args.model));
+  QR_TRY(const Windows windows, windows_of(args, loaded.model->info()));
+  QR_TRY(const std::vector<Token> tokens, read_tokens(args, loaded));
+  QR_TRY(const Tally tally, Scorer().run(args, loaded, tokens, windows));
+  const Json result = result_of(tally, tokens.size(), windows);
+  if (args.json) {
+    std::printf("%s\n", result.dump().c_str());
+  } else {
+    print(result);
+  }
+  return {};
+}
+
+QR_REGISTER(Command,
+            "perplexity",
+            Command{"say how well a model foretells a text", false, [](CommandLine& line) -> std::function<int()> {
+                      auto args = std::make_shared<Args>();
+                      declare_model_options(line, args->model);
+                      line.option("--text", args->text, "the file with the text");
+                      line.option("--tokens", args->tokens, "token ids instead, separated by commas");
+                      line.option("--ctx", args->ctx, "tokens of a window");
+                      line.option("--stride", args->stride,
+                                  "tokens from one window to the next, 0 for --ctx; fewer give each token more past");
+                      line.option("--nll", args->nll_out, "write position, token and -ln p of each scored token");
+                      line.option("--kl-base-out", args->kl_base_out, "write every distribution, to compare with");
+                      line.option("--kl-base", args->kl_base, "compare with distributions that were written so");
+                      line.flag("--json", args->json, "print one JSON object");
+                      return [args] {
+                        const Status done = run(*args);
+                        return done ? kExitDone : report(done.error());
+                      };
+                    }});
+
+}  // namespace
+}  // namespace quire
