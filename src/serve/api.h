@@ -74,7 +74,9 @@ using Call = std::variant<Answer, Job>;
 
 struct ApiRequest {
   const HttpRequest& http;
-  const Args& args;  // empty for endpoints without a schema
+  const Args& args;        // empty for endpoints without a schema
+  const Reading& reading;  // for what lies deeper in the body
+  uint64_t tenant = 0;     // who asks: of equal keys the same; 0 without one
 };
 
 struct Endpoint {

@@ -69,7 +69,7 @@ std::string shown(std::string_view text) {
 void append_header_text(std::string& out, std::string_view text) {
   for (const char c : text.substr(0, kShownBytes)) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       std::string_view("_-.:/").find(c) != std::string_view::npos;
+                       std::string_view("_-.:/[]").find(c) != std::string_view::npos;
     out += plain ? c : '?';
   }
   if (text.size() > kShownBytes) out += "...";

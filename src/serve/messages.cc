@@ -47,12 +47,12 @@ ApiResult<std::string> read_role(const Args& message, const std::string& path) {
 
 }  // namespace
 
-ApiResult<std::string> read_content(const Json& content, const std::string& path, const ServeLimits& limits) {
+ApiResult<std::string> read_content(const Json& content, const std::string& path, const Reading& reading) {
   if (content.as_string() != nullptr) return *content.as_string();
   const Json::Array& parts = *content.as_array();
   const auto n = static_cast<int64_t>(parts.size());
-  if (n > limits.n_parts)
-    return refuse(over_limit(path, "parts", n, limits.n_parts, limit_note(&ServeLimits::n_parts)));
+  if (n > reading.limits.n_parts)
+    return refuse(over_limit(path, "parts", n, reading.limits.n_parts, limit_note(&ServeLimits::n_parts)));
   std::string text;
   for (int64_t i = 0; i < n; ++i) {
     const std::string at = at_index(path, i);
@@ -60,7 +60,7 @@ ApiResult<std::string> read_content(const Json& content, const std::string& path
     const Json* type = part.find("type");
     if (type != nullptr && type->as_string() != nullptr && *type->as_string() != "text")
       return refuse(unsupported_field(at_key(at, "type"), "'" + shown(*type->as_string()) + "'; only text is"));
-    QR_TRY(const Args args, kPartSchema.check(part, limits, at));
+    QR_TRY(const Args args, kPartSchema.check(part, reading, at));
     if (!args.has("type")) return refuse(missing_field(at_key(at, "type")));
     if (!args.has("text")) return refuse(missing_field(at_key(at, "text")));
     if (i > 0) text += '\n';
@@ -71,14 +71,14 @@ ApiResult<std::string> read_content(const Json& content, const std::string& path
 
 namespace {
 
-ApiResult<Json> read_message(const Json& message, const std::string& path, const ServeLimits& limits) {
-  QR_TRY(const Args args, kMessageSchema.check(message, limits, path));
+ApiResult<Json> read_message(const Json& message, const std::string& path, const Reading& reading) {
+  QR_TRY(const Args args, kMessageSchema.check(message, reading, path));
   QR_TRY(std::string role, read_role(args, path));
   const Json* content = args.find("content");
   if (content == nullptr) return refuse(missing_field(at_key(path, "content")));
   Json out;
   out.set("role", std::move(role));
-  QR_TRY(std::string text, read_content(*content, at_key(path, "content"), limits));
+  QR_TRY(std::string text, read_content(*content, at_key(path, "content"), reading));
   out.set("content", std::move(text));
   for (const std::string_view more : {"name", "reasoning_content"})
     if (args.has(more)) out.set(std::string(more), args.text(more));
@@ -96,13 +96,13 @@ std::string_view add_plain_stop(const ServeEnv& env, Generation& generation) {
   return kStop;
 }
 
-ApiResult<Json> read_messages(const Json* messages, const ServeLimits& limits) {
+ApiResult<Json> read_messages(const Json* messages, const Reading& reading) {
   if (messages == nullptr) return refuse(missing_field("messages"));
   const auto& list = *messages->as_array();
   if (list.empty()) return refuse(bad_field("messages", "is empty"));
   Json::Array out;
   for (size_t i = 0; i < list.size(); ++i) {
-    QR_TRY(Json message, read_message(list[i], at_index("messages", static_cast<int64_t>(i)), limits));
+    QR_TRY(Json message, read_message(list[i], at_index("messages", static_cast<int64_t>(i)), reading));
     out.push_back(std::move(message));
   }
   return Json(std::move(out));

@@ -8,10 +8,10 @@ namespace quire {
 
 // "messages": roles system, developer (becomes system), user, assistant; content a string or text parts, which are
 // joined by line breaks. What is not supported yet (tool calls, images, audio) is refused by its path.
-ApiResult<Json> read_messages(const Json* messages, const ServeLimits& limits);
+ApiResult<Json> read_messages(const Json* messages, const Reading& reading);
 
 // A message's content: a string, or text parts joined by line breaks. Other kinds of parts are refused by their path.
-ApiResult<std::string> read_content(const Json& content, const std::string& path, const ServeLimits& limits);
+ApiResult<std::string> read_content(const Json& content, const std::string& path, const Reading& reading);
 
 struct ChatOptions {
   const Json* kwargs = nullptr;  // further variables of the template

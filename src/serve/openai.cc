@@ -16,33 +16,34 @@ constexpr Field kStreamOptions[] = {
     unsupported("continuous_usage_stats", "false"),
 };
 
-ApiResult<bool> read_stream_options(const Args& args, const ServeEnv& env, bool stream) {
+ApiResult<bool> read_stream_options(const Args& args, const Reading& reading, bool stream) {
   const Json* options = args.find("stream_options");
   if (options == nullptr) return false;
   if (!stream) return refuse(bad_field("stream_options", "is only for requests with \"stream\": true"));
   static const Schema schema({kStreamOptions});
-  QR_TRY(const Args inner, schema.check(*options, env.limits, "stream_options"));
+  QR_TRY(const Args inner, schema.check(*options, reading, "stream_options"));
   return inner.flag("include_usage", false);
 }
 
 }  // namespace
 
-ApiResult<std::string> check_model(std::string_view model, const ServeEnv& env) {
-  if (std::find(env.models.begin(), env.models.end(), model) != env.models.end()) return std::string();
+ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings) {
+  if (std::find(env.models.begin(), env.models.end(), model) != env.models.end()) return {};
   if (env.strict_model)
     return refuse(HttpError{404, "the model '" + shown(model) + "' does not exist here: '" + env.models[0] + "' does",
                             "invalid_request_error", "model", "model_not_found"});
-  if (model.empty()) return std::string();
+  if (model.empty()) return {};
   std::string warning = "model ";
   append_header_text(warning, model);
   warning += " is not loaded; answered by ";
   append_header_text(warning, env.models[0]);
-  return warning;
+  warnings.add(std::move(warning));
+  return {};
 }
 
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job) {
   const Args& args = request.args;
-  QR_TRY(const std::string model_warning, check_model(args.text("model"), env));
+  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   job.stream = args.flag("stream", false);
@@ -50,8 +51,7 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
     return refuse(unsupported_field("prompt_logprobs", "together with \"stream\": true"));
   job.include_cost = args.flag("include_cost", false);
   OpenaiCommon common;
-  QR_TRY(common.include_usage, read_stream_options(args, env, job.stream));
-  if (!model_warning.empty()) job.headers.push_back({std::string(kWarningHeader), model_warning});
+  QR_TRY(common.include_usage, read_stream_options(args, request.reading, job.stream));
   return common;
 }
 

@@ -13,8 +13,8 @@ struct OpenaiCommon {
   bool include_usage = false;
 };
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job);
-// 404 for another model's name with strict_model; the warning otherwise, empty for our own.
-ApiResult<std::string> check_model(std::string_view model, const ServeEnv& env);
+// 404 for another model's name with strict_model, otherwise a warning; nothing for our own.
+ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings);
 // {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}; with "cost"
 // behind them, as docs/serve.md has it.
 void append_openai_usage(std::string& out, const UsageTotals& usage, bool include_cost);

@@ -146,7 +146,20 @@ Schema::Schema(std::initializer_list<std::span<const Field>> tables) {
     QR_CHECK(f->same_as.empty() || by_name_.contains(f->same_as), "no such field: " + std::string(f->same_as));
 }
 
-ApiResult<Args> Schema::check(const Json& object, const ServeLimits& limits, std::string_view path) const {
+std::string Warnings::text() const {
+  std::string out;
+  for (const std::string& path : unknown_) {
+    out += out.empty() ? "unknown fields were ignored: " : " ";
+    append_header_text(out, path);
+  }
+  for (const std::string& other : others_) {
+    if (!out.empty()) out += "; ";
+    out += other;
+  }
+  return out;
+}
+
+ApiResult<Args> Schema::check(const Json& object, const Reading& reading, std::string_view path) const {
   const Json::Object* members = object.as_object();
   if (members == nullptr) {
     if (!path.empty()) return refuse(bad_field(path, "must be an object", "invalid_type"));
@@ -156,12 +169,12 @@ ApiResult<Args> Schema::check(const Json& object, const ServeLimits& limits, std
   for (const auto& [name, value] : *members) {
     const auto it = by_name_.find(name);
     if (it == by_name_.end()) {
-      if (static_cast<int64_t>(args.unknown_.size()) < limits.n_warned) args.unknown_.push_back(name);
+      if (reading.warnings.n_unknown() < reading.limits.n_warned) reading.warnings.unknown_field(at_key(path, name));
       continue;
     }
     if (value.is_null()) continue;
     const Field& f = it->second->same_as.empty() ? *it->second : *by_name_.at(it->second->same_as);
-    QR_TRY_VOID(check_value(f, value, limits, at_key(path, name)));
+    QR_TRY_VOID(check_value(f, value, reading.limits, at_key(path, name)));
     if (f.use != Field::Use::used) continue;
     const auto same = std::find_if(args.entries_.begin(), args.entries_.end(),
                                    [&](const Args::Entry& e) { return e.name == f.name; });

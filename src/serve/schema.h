@@ -59,6 +59,26 @@ constexpr Field unsupported(std::string_view name, std::string_view neutral = {}
   return {.name = name, .use = Field::Use::unsupported, .neutral = {neutral, or_neutral}};
 }
 
+// What a client is told beside its answer: gathered while its request is read, sent in one header (kWarningHeader).
+// One thread at a time.
+class Warnings {
+ public:
+  void unknown_field(std::string path) { unknown_.push_back(std::move(path)); }
+  int64_t n_unknown() const { return static_cast<int64_t>(unknown_.size()); }
+  // REQUIRES text made by append_header_text where the client's words are in it.
+  void add(std::string text) { others_.push_back(std::move(text)); }
+  std::string text() const;  // empty where there are none
+
+ private:
+  std::vector<std::string> unknown_, others_;
+};
+
+// What a body is read against. Plain references: passed down while one request is read.
+struct Reading {
+  const ServeLimits& limits;
+  Warnings& warnings;
+};
+
 // The checked fields of one body: a view of it.
 class Args {
  public:
@@ -69,8 +89,6 @@ class Args {
   double number(std::string_view name, double otherwise) const;
   std::string_view text(std::string_view name) const;  // empty when absent
 
-  const std::vector<std::string>& unknown() const { return unknown_; }  // names as sent, the first n_warned
-
  private:
   friend class Schema;
   struct Entry {
@@ -79,7 +97,6 @@ class Args {
     const Json* value;
   };
   std::vector<Entry> entries_;
-  std::vector<std::string> unknown_;
 };
 
 class Schema {
@@ -87,8 +104,9 @@ class Schema {
   // REQUIRES names are unique over the tables, and every same_as is a name there; the tables outlive the schema.
   explicit Schema(std::initializer_list<std::span<const Field>> tables);
 
-  // `path` is put before names in errors, "" for the body itself. The result views `object`.
-  ApiResult<Args> check(const Json& object, const ServeLimits& limits, std::string_view path) const;
+  // `path` is put before names in errors, "" for the body itself. Fields that no table has are ignored; of one request
+  // the first n_warned become warnings. The result views `object`.
+  ApiResult<Args> check(const Json& object, const Reading& reading, std::string_view path) const;
   // Every field, for documentation.
   const std::vector<const Field*>& fields() const { return fields_; }
 

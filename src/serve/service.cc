@@ -31,15 +31,6 @@ bool accepts_media(const HttpRequest& request) {
   return equal_no_case(type, "application/x-www-form-urlencoded") && request.header("origin") == nullptr;
 }
 
-std::string unknown_warning(const std::vector<std::string>& names) {
-  std::string out = "unknown fields were ignored: ";
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) out += " ";
-    append_header_text(out, names[i]);
-  }
-  return out;
-}
-
 std::vector<Token> end_ids(const Tokenizer& tokenizer) {
   std::vector<Token> out;
   for (Token id = 0; id < tokenizer.n_vocab(); ++id)
@@ -56,6 +47,11 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
   for (const char c : key) h = mix64(h ^ static_cast<unsigned char>(c));
   h = mix64(mix64(h) + salt);
   return h == 0 ? 1 : h;
+}
+
+uint64_t tenant_of(const HttpRequest& request) {
+  const std::string_view key = sent_key(request);
+  return key.empty() ? 0 : tenant_salt(key, 0);
 }
 
 }  // namespace
@@ -209,7 +205,8 @@ std::optional<HttpError> Service::enqueue(Work&& work) {
 
 void Service::quick(const Endpoint& endpoint, const HttpRequest& request, Session& session) const {
   const Args none;
-  const auto call = endpoint.parse({request, none}, env_);
+  Warnings warnings;
+  const auto call = endpoint.parse({request, none, {env_.limits, warnings}, tenant_of(request)}, env_);
   if (!call) return session.refuse_with(call.error());
   QR_CHECK(std::holds_alternative<Answer>(*call), "a quick endpoint gives an answer");
   session.answer(std::get<Answer>(*call), {});
@@ -224,11 +221,20 @@ void Service::prepare_loop(int index) {
 }
 
 ApiResult<Call> Service::parse(const Endpoint& endpoint, const HttpRequest& request, HttpHeaders& headers) const {
-  const auto body = Json::parse(request.body);
-  if (!body) return refuse(json_error(body.error()));
-  QR_TRY(const Args args, endpoint.schema->check(*body, env_.limits, ""));
-  if (!args.unknown().empty()) headers.push_back({std::string(kWarningHeader), unknown_warning(args.unknown())});
-  return endpoint.parse({request, args}, env_);
+  Warnings warnings;
+  const Reading reading{env_.limits, warnings};
+  Json body;
+  Args args;
+  if (endpoint.schema != nullptr) {
+    auto parsed = Json::parse(request.body);
+    if (!parsed) return refuse(json_error(parsed.error()));
+    body = std::move(*parsed);
+    QR_TRY(args, endpoint.schema->check(body, reading, ""));
+  }
+  auto call = endpoint.parse({request, args, reading, tenant_of(request)}, env_);
+  if (std::string text = warnings.text(); !text.empty())
+    headers.push_back({std::string(kWarningHeader), std::move(text)});
+  return call;
 }
 
 // The answer may be at most what is left of the context; a prompt that leaves nothing is refused.

@@ -155,9 +155,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto body = Json::parse(http.body);
   if (!body) return 0;
   const Endpoint& endpoint = *w.endpoints[data[0] % w.endpoints.size()];
-  const auto args = endpoint.schema->check(*body, w.env.limits, "");
+  Warnings warnings;
+  const Reading reading{w.env.limits, warnings};
+  const auto args = endpoint.schema->check(*body, reading, "");
   if (!args) return check_refusal(endpoint, args.error()), 0;
-  auto call = endpoint.parse({http, *args}, w.env);
+  auto call = endpoint.parse({http, *args, reading}, w.env);
   if (!call) return check_refusal(endpoint, call.error()), 0;
   if (const auto* answer = std::get_if<Answer>(&*call)) {
     QR_CHECK(Json::parse(answer->body).has_value());

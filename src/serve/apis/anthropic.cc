@@ -120,15 +120,15 @@ class Writer final : public ReplyWriter {
   Ending ending_;
 };
 
-ApiResult<Json> read_message(const Json& message, const std::string& path, const ServeLimits& limits) {
-  QR_TRY(const Args args, kMessageSchema.check(message, limits, path));
+ApiResult<Json> read_message(const Json& message, const std::string& path, const Reading& reading) {
+  QR_TRY(const Args args, kMessageSchema.check(message, reading, path));
   const std::string_view role = args.text("role");
   if (!args.has("role")) return refuse(missing_field(at_key(path, "role")));
   if (role != "user" && role != "assistant")
     return refuse(bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be user or assistant"));
   const Json* content = args.find("content");
   if (content == nullptr) return refuse(missing_field(at_key(path, "content")));
-  QR_TRY(std::string text, read_content(*content, at_key(path, "content"), limits));
+  QR_TRY(std::string text, read_content(*content, at_key(path, "content"), reading));
   Json out;
   out.set("role", role);
   out.set("content", std::move(text));
@@ -136,7 +136,8 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
 }
 
 // The prompt's tokens of either endpoint.
-ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env) {
+ApiResult<std::vector<Token>> read_prompt(const ApiRequest& request, const ServeEnv& env) {
+  const Args& args = request.args;
   const Json* messages = args.find("messages");
   if (messages == nullptr) return refuse(missing_field("messages"));
   const auto& list = *messages->as_array();
@@ -144,11 +145,11 @@ ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env)
   Json::Array conversation;
   conversation.reserve(list.size() + 1);
   if (const Json* system = args.find("system")) {
-    QR_TRY(std::string text, read_content(*system, "system", env.limits));
+    QR_TRY(std::string text, read_content(*system, "system", request.reading));
     conversation.push_back(Json::Object{{"role", "system"}, {"content", std::move(text)}});
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    QR_TRY(Json message, read_message(list[i], at_index("messages", static_cast<int64_t>(i)), env.limits));
+    QR_TRY(Json message, read_message(list[i], at_index("messages", static_cast<int64_t>(i)), request.reading));
     conversation.push_back(std::move(message));
   }
   if (*conversation.back().find("role")->as_string() == "assistant")
@@ -161,14 +162,13 @@ ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env)
 ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   Job job;
-  QR_TRY(const std::string warning, check_model(args.text("model"), env));
-  if (!warning.empty()) job.headers.push_back({std::string(kWarningHeader), warning});
+  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
   if (!args.has("max_tokens")) return refuse(missing_field("max_tokens"));
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
   QR_TRY_VOID(check_answer_only(job.generation));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
-  QR_TRY(job.prompts.emplace_back(), read_prompt(args, env));
+  QR_TRY(job.prompts.emplace_back(), read_prompt(request, env));
   const std::string_view own_stop = add_plain_stop(env, job.generation);
   job.stream = args.flag("stream", false);
   job.prompt_field = "messages";
@@ -177,11 +177,9 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
 }
 
 ApiResult<Call> count_tokens(const ApiRequest& request, const ServeEnv& env) {
-  QR_TRY(const std::string warning, check_model(request.args.text("model"), env));
-  QR_TRY(const std::vector<Token> prompt, read_prompt(request.args, env));
-  Answer answer{.body = "{\"input_tokens\":" + std::to_string(prompt.size()) + "}"};
-  if (!warning.empty()) answer.headers.push_back({std::string(kWarningHeader), warning});
-  return Call(std::move(answer));
+  QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
+  QR_TRY(const std::vector<Token> prompt, read_prompt(request, env));
+  return Call(Answer{.body = "{\"input_tokens\":" + std::to_string(prompt.size()) + "}"});
 }
 
 const Api kApi{{

@@ -1,5 +1,6 @@
 // Ollama's dialect: /api/chat, /api/generate, /api/tags, /api/ps, /api/show, /api/version. Streams are lines of JSON
 // and on by default; defaults of sampling are Ollama's own (temperature 0.8, top_k 40, top_p 0.9).
+#include <algorithm>
 #include <ctime>
 
 #include "serve/api.h"
@@ -135,15 +136,16 @@ class Writer final : public ReplyWriter {
 };
 
 // "name" and "name:latest" are one model to this dialect's clients.
-ApiResult<std::string> check_name(std::string_view name, const ServeEnv& env) {
+std::string_view plain_name(std::string_view name) {
   constexpr std::string_view kLatest = ":latest";
   if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
-  return check_model(name, env);
+  return name;
 }
 
-ApiResult<Generation> read_options(const Json* options, const ServeEnv& env) {
+ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& env) {
   static const Json kNone{Json::Object{}};
-  QR_TRY(const Args args, kOptionsSchema.check(options != nullptr ? *options : kNone, env.limits, "options"));
+  const Json* options = request.args.find("options");
+  QR_TRY(const Args args, kOptionsSchema.check(options != nullptr ? *options : kNone, request.reading, "options"));
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
   QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer));
   QR_TRY_VOID(check_answer_only(g));
@@ -156,8 +158,8 @@ ApiResult<Generation> read_options(const Json* options, const ServeEnv& env) {
   return g;
 }
 
-ApiResult<Json> read_message(const Json& message, const std::string& path, const ServeLimits& limits) {
-  QR_TRY(const Args args, kMessageSchema.check(message, limits, path));
+ApiResult<Json> read_message(const Json& message, const std::string& path, const Reading& reading) {
+  QR_TRY(const Args args, kMessageSchema.check(message, reading, path));
   if (!args.has("role")) return refuse(missing_field(at_key(path, "role")));
   const std::string_view role = args.text("role");
   if (role == "tool") return refuse(unsupported_field(at_key(path, "role"), "tools are not"));
@@ -167,11 +169,11 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
 }
 
 // A call but for its prompt.
-ApiResult<Job> start_job(const Args& args, const ServeEnv& env, bool chat) {
+ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool chat) {
+  const Args& args = request.args;
   Job job;
-  QR_TRY(const std::string warning, check_name(args.text("model"), env));
-  if (!warning.empty()) job.headers.push_back({std::string(kWarningHeader), warning});
-  QR_TRY(job.generation, read_options(args.find("options"), env));
+  QR_TRY_VOID(check_model(plain_name(args.text("model")), env, request.reading.warnings));
+  QR_TRY(job.generation, read_options(request, env));
   job.stream = args.flag("stream", true);
   job.prompt_field = chat ? "messages" : "prompt";
   job.writer = std::make_unique<Writer>(env, chat);
@@ -186,14 +188,14 @@ ApiResult<void> add_chat_prompt(Json::Array messages, const ServeEnv& env, Job& 
 }
 
 ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
-  QR_TRY(Job job, start_job(request.args, env, true));
+  QR_TRY(Job job, start_job(request, env, true));
   const Json* messages = request.args.find("messages");
   if (messages == nullptr || messages->as_array()->empty()) return Call(Answer{.body = Writer(env, true).loaded()});
   Json::Array conversation;
   conversation.reserve(messages->as_array()->size());
   for (const Json& message : *messages->as_array()) {
     const std::string path = at_index("messages", static_cast<int64_t>(conversation.size()));
-    QR_TRY(Json read, read_message(message, path, env.limits));
+    QR_TRY(Json read, read_message(message, path, request.reading));
     conversation.push_back(std::move(read));
   }
   QR_TRY_VOID(add_chat_prompt(std::move(conversation), env, job));
@@ -202,7 +204,7 @@ ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
 
 ApiResult<Call> generate(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  QR_TRY(Job job, start_job(args, env, false));
+  QR_TRY(Job job, start_job(request, env, false));
   const std::string_view prompt = args.text("prompt");
   if (prompt.empty()) return Call(Answer{.body = Writer(env, false).loaded()});
   if (!args.flag("raw", false)) {
@@ -261,8 +263,8 @@ ApiResult<Call> tags(const ApiRequest&, const ServeEnv& env) { return Call(Answe
 
 ApiResult<Call> show(const ApiRequest& request, const ServeEnv& env) {
   if (!request.args.has("model")) return refuse(missing_field("model"));
-  QR_TRY(const std::string warning, check_name(request.args.text("model"), env));
-  if (!warning.empty())
+  const std::string_view name = plain_name(request.args.text("model"));
+  if (std::find(env.models.begin(), env.models.end(), name) == env.models.end())
     return refuse(HttpError{404, "model '" + shown(request.args.text("model")) + "' not found", "invalid_request_error",
                             "model", "model_not_found"});
   std::string out = "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":";

@@ -79,7 +79,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(const OpenaiCommon common, read_openai(request, env, job));
   QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
   if (job.generation.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
-  QR_TRY(Json messages, read_messages(args.find("messages"), env.limits));
+  QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
   QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), read_chat_options(args), env));
   job.prompts.push_back(std::move(prompt.tokens));
   add_plain_stop(env, job.generation);

@@ -79,7 +79,7 @@ ApiResult<Call> detokenize(const ApiRequest& request, const ServeEnv& env) {
 // What a chat completion of the same conversation would begin with, without running it.
 ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  QR_TRY(Json messages, read_messages(args.find("messages"), env.limits));
+  QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
   QR_TRY(const ChatPrompt prompt, render_chat(std::move(messages), read_chat_options(args), env));
   std::string out = "{\"prompt\":";
   append_json_string(out, prompt.text);
