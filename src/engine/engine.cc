@@ -15,6 +15,7 @@
 #include "engine/batcher.h"
 #include "engine/inbox.h"
 #include "engine/limits.h"
+#include "engine/pooling.h"
 #include "engine/scheduler.h"
 #include "sample/rules.h"
 
@@ -130,6 +131,7 @@ class LoopEngine final : public Engine {
   };
   std::vector<PromptRow> prompt_rows_;
   std::vector<Sampled> scored_;  // of prompt_rows_
+  Pooling pooling_;
   std::vector<Ended> ended_;
   TokenEvent event_;
   EngineStats counts_;
@@ -224,6 +226,7 @@ void LoopEngine::forward(const Plan& plan) {
   const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, model_.info().n_layers}, pass);
   find_prompt_rows(plan);
   if (!prompt_rows_.empty()) score_prompts(x, pass);
+  pooling_.take(plan, x, pass, model_, std::min(options_.max_seqs, options_.step_tokens));
   sampled_.resize(static_cast<size_t>(plan.n_out));
   if (plan.n_out == 0) return lap(Stage::forward);
   const Tensor logits = model_.head(x, pass);
@@ -369,6 +372,7 @@ bool LoopEngine::step() {
     if (done) {
       emit_scores();
       scheduler_.charge_stages(step_stage_ns_);
+      pooling_.emit();
       scheduler_.commit(sampled_, now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
     }
     for (Ended& ended : ended_) finish(std::move(ended), now);

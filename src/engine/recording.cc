@@ -94,6 +94,7 @@ void RecordingWriter::record(const EngineInput& input) {
       r.request.n_public = input.request->n_public;
       r.request.priority = input.request->priority;
       r.request.match_prefix = input.request->match_prefix;
+      r.request.pool = input.request->pool;
     }
   }
   stepping_ = true;

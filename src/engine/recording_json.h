@@ -84,6 +84,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("priority", r.request.priority);
   f("sampling", r.request.sampling);
   f("match_prefix", r.request.match_prefix);
+  f("pool", r.request.pool);
 }
 
 template <class T>

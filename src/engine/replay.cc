@@ -64,6 +64,7 @@ Request copy_of(const Request& r) {
   out.n_public = r.n_public;
   out.priority = r.priority;
   out.match_prefix = r.match_prefix;
+  out.pool = r.pool;
   return out;
 }
 

@@ -13,6 +13,9 @@
 
 namespace quire {
 
+// What is wanted of a prompt's hidden states (after the model's last norm): nothing, the last token's, or their mean.
+enum class Pool : uint8_t { none, last, mean };
+
 struct Request {
   std::vector<Token> prompt;  // not empty, every id in the vocabulary
   SamplingParams sampling;
@@ -25,6 +28,9 @@ struct Request {
   int n_public = 0;  // leading prompt tokens that are no secret (an operator's text): shared whatever the salt
   int priority = 0;
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
+  // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
+  // needs (max_tokens 1).
+  Pool pool = Pool::none;
 };
 
 // Why a token was computed; every computed row has exactly one.
@@ -86,6 +92,8 @@ class EventSink {
   virtual ~EventSink() = default;
   // The prompt's, where asked for, come first and in order.
   virtual void on_token(SeqId, const TokenEvent&) = 0;
+  // Of requests that asked for pooling, once, where the model has hidden states to give: n_embd values.
+  virtual void on_pooled(SeqId, std::span<const float>) {}
   // Exactly once, last. `error` is empty unless finish is Finish::error; then it may be shown to the user.
   virtual void on_finish(SeqId, Finish, const Usage&, const std::string& error) = 0;
 };

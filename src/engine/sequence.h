@@ -21,6 +21,8 @@ struct Sequence {
   int n_computed = 0;       // leading tokens whose keys and values are in the cache
   int n_ever_computed = 0;  // the most that n_computed ever was: below it a row is a recomputation
   int n_scored = 1;  // leading prompt tokens whose logprob was told, where they are asked for; the first has none
+  int n_pooled = 0;  // leading prompt tokens whose hidden state was taken in
+  std::vector<double> pooled;
   SeqKv kv;
   LogitEdits edits;
   std::string fault;  // what the request's own rules threw: it ends the sequence at commit
@@ -43,7 +45,10 @@ struct Sequence {
 
   // Logits of prompt tokens are still wanted: cached rows have none, so nothing may be matched until then.
   bool wants_scores() const { return request.sampling.n_prompt_logprobs >= 0 && n_scored < n_prompt; }
-  bool may_match() const { return !wants_scores() && (request.match_prefix || admitted); }
+  bool wants_pooling() const { return request.pool != Pool::none && n_pooled < n_prompt; }
+  // Cached rows have no hidden state either; the last row of a prompt is never taken from the cache.
+  bool wants_every_row() const { return wants_scores() || (request.pool == Pool::mean && wants_pooling()); }
+  bool may_match() const { return !wants_every_row() && (request.match_prefix || admitted); }
   int n_pending() const { return static_cast<int>(tokens.size() + draft.size()) - n_computed; }
   int n_generated() const { return static_cast<int>(tokens.size()) - n_prompt; }
 };

@@ -120,6 +120,20 @@ class TestModel final : public Model {
     return logits;
   }
 
+  // Two numbers of each row's past: hash and position.
+  Tensor hidden(Tensor, const Pass& pass) const override {
+    const Batch& batch = *pass.batch;
+    const Tensor out = pass.arena->alloc(DType::f32, {batch.out_rows.dim(0), 2});
+    int64_t n = 0;
+    for_each_row(batch, [&](int64_t s, int64_t row) {
+      if (n == out.dim(0) || batch.out_rows.ptr<int32_t>()[n] != row) return;
+      const auto pos = batch.pos.ptr<int32_t>()[row];
+      out.row<float>(n)[0] = static_cast<float>(read(pass, s, pos).past % 1000);
+      out.row<float>(n++)[1] = static_cast<float>(pos);
+    });
+    return out;
+  }
+
   std::function<void(const Batch&)> on_pass;  // sees every batch before it is computed
 
  private:

@@ -188,13 +188,18 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   return x;
 }
 
-Tensor Decoder::head(Tensor x, const Pass& pass) const {
+Tensor Decoder::hidden(Tensor x, const Pass& pass) const {
   const int64_t n_out = pass.batch->out_rows.dim(0);
-  Tensor last = pass.arena->alloc(DType::f32, {n_out, config_.n_embd});     // [n_out, n_embd]
-  Tensor normed = pass.arena->alloc(DType::f32, {n_out, config_.n_embd});   // [n_out, n_embd]
-  Tensor logits = pass.arena->alloc(DType::f32, {n_out, config_.n_vocab});  // [n_out, n_vocab]
+  Tensor last = pass.arena->alloc(DType::f32, {n_out, config_.n_embd});    // [n_out, n_embd]
+  Tensor normed = pass.arena->alloc(DType::f32, {n_out, config_.n_embd});  // [n_out, n_embd]
   pass.ops->rows(last, x, pass.batch->out_rows);
   pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);
+  return normed;
+}
+
+Tensor Decoder::head(Tensor x, const Pass& pass) const {
+  const Tensor normed = hidden(x, pass);                                                          // [n_out, n_embd]
+  Tensor logits = pass.arena->alloc(DType::f32, {pass.batch->out_rows.dim(0), config_.n_vocab});  // [n_out, n_vocab]
   pass.ops->linear(logits, normed, output_);
   if (config_.logit_soft_cap > 0.0F) pass.ops->soft_cap(logits, config_.logit_soft_cap);
   return logits;

@@ -29,6 +29,7 @@ class Decoder : public Model {
   Tensor embed(const Pass& pass) const override;
   Tensor layers(Tensor x, LayerRange range, const Pass& pass) const override;
   Tensor head(Tensor x, const Pass& pass) const override;
+  Tensor hidden(Tensor x, const Pass& pass) const override;
 
   // Reads the configuration, claims room in the cache, loads everything. All or nothing.
   Status load(const ModelFile& file, Ops& ops, const LoadOptions& options);

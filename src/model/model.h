@@ -56,6 +56,8 @@ class Model {
   virtual Tensor embed(const Pass&) const = 0;                               // → [n, n_embd]
   virtual Tensor layers(Tensor x, LayerRange range, const Pass&) const = 0;  // [n, n_embd] → same
   virtual Tensor head(Tensor x, const Pass&) const = 0;                      // → [n_out, n_vocab] logits
+  // What head() multiplies: → [n_out, n_embd] after the last norm. An empty tensor: there is no such thing.
+  virtual Tensor hidden(Tensor, const Pass&) const { return {}; }
 
  protected:
   ModelInfo info_;

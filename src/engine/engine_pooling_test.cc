@@ -1,0 +1,97 @@
+// Hidden states of prompts: the same bits however the prompt was cut, whatever was cached, preempted or not.
+#include <gtest/gtest.h>
+
+#include "engine/test_model.h"
+
+namespace quire {
+namespace {
+
+constexpr int kCtx = 512;
+
+class Pooled final : public EventSink {
+ public:
+  void on_token(SeqId, const TokenEvent&) override { EXPECT_EQ(n_pooled, 1) << "the states come first"; }
+  void on_pooled(SeqId, std::span<const float> values) override {
+    ++n_pooled;
+    hidden.assign(values.begin(), values.end());
+  }
+  void on_finish(SeqId, Finish finish, const Usage& used, const std::string&) override {
+    EXPECT_NE(finish, Finish::error);
+    usage = used;
+  }
+  std::vector<float> hidden;
+  Usage usage;
+  int n_pooled = 0;
+};
+
+Request pooled(uint64_t seed, int n, Pool pool) {
+  Request r;
+  r.prompt = random_tokens(seed, n);
+  r.max_tokens = 1;
+  r.pool = pool;
+  return r;
+}
+
+// As the scripted model's hidden() has it.
+std::vector<float> wanted(const Request& r) {
+  double sum[2] = {0, 0};
+  uint64_t past = 0;
+  for (size_t p = 0; p < r.prompt.size(); ++p) {
+    past = next_past(past, r.prompt[p]);
+    const bool counts = r.pool == Pool::mean || p + 1 == r.prompt.size();
+    sum[0] += counts ? static_cast<double>(past % 1000) : 0.0;
+    sum[1] += counts ? static_cast<double>(p) : 0.0;
+  }
+  const double n = r.pool == Pool::mean ? static_cast<double>(r.prompt.size()) : 1.0;
+  return {static_cast<float>(sum[0] / n), static_cast<float>(sum[1] / n)};
+}
+
+TEST(EnginePooling, IsThatOfTheDefinitionForAnyChunkCacheAndPreemption) {
+  int64_t n_preempted = 0;
+  for (const auto& [max_seqs, step_tokens, max_chunk, n_blocks] :
+       {std::array{8, 512, 512, 0}, std::array{3, 64, 7, 0}, std::array{8, 20, 20, 0}, std::array{4, 64, 16, 16}}) {
+    EngineOptions options;
+    options.max_seqs = max_seqs;
+    options.step_tokens = step_tokens;
+    options.max_chunk = max_chunk;
+    options.n_ctx = kCtx;
+    TestEngine t(options, n_blocks);
+    std::vector<std::shared_ptr<Pooled>> sinks;
+    std::vector<std::shared_ptr<Heard>> others;
+    for (uint64_t i = 0; i < 12; ++i) {
+      sinks.push_back(std::make_shared<Pooled>());
+      const int n = 60 + static_cast<int>(i % 4) * 30;
+      ASSERT_TRUE(t.engine->submit(pooled(i % 4, n, i % 3 == 0 ? Pool::last : Pool::mean), sinks.back()));
+      Request other = pooled(i % 4, n, Pool::none);
+      other.max_tokens = 40;
+      others.push_back(t.submit(std::move(other)));
+    }
+    EXPECT_EQ(t.run(), "");
+    n_preempted += t.engine->stats().n_preempted;
+    for (uint64_t i = 0; i < 12; ++i) {
+      const Request r = pooled(i % 4, 60 + static_cast<int>(i % 4) * 30, i % 3 == 0 ? Pool::last : Pool::mean);
+      EXPECT_EQ(sinks[i]->n_pooled, 1);
+      EXPECT_EQ(sinks[i]->hidden, wanted(r)) << i;
+      if (r.pool == Pool::mean) {
+        EXPECT_EQ(sinks[i]->usage.n_cached, 0) << "cached rows have no hidden state";
+      }
+    }
+  }
+  EXPECT_GT(n_preempted, 0);
+}
+
+TEST(EnginePooling, OfTheLastTokenTakesThePromptFromTheCache) {
+  EngineOptions options;
+  options.n_ctx = kCtx;
+  TestEngine t(options);
+  for (const int n_cached : {0, 96}) {
+    const auto sink = std::make_shared<Pooled>();
+    ASSERT_TRUE(t.engine->submit(pooled(1, 100, Pool::last), sink));
+    EXPECT_EQ(t.run(), "");
+    EXPECT_EQ(sink->usage.n_cached, n_cached);
+    EXPECT_EQ(sink->hidden, wanted(pooled(1, 100, Pool::last)));
+  }
+}
+
+}  // namespace
+}  // namespace quire
