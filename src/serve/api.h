@@ -16,19 +16,23 @@
 #include "serve/reply_writer.h"
 #include "serve/request_log.h"
 #include "serve/schema.h"
+#include "text/reasoning.h"
 #include "text/tokenizer.h"
 
 namespace quire {
 
 class ChatTemplate;
 class PublicPrompts;
+class ResponseStore;
 class SeedSource;
+struct EngineOptions;
 
 // What is known of the model besides its names, for those who ask; empty and 0 where it is not known.
 struct ModelCard {
   std::string architecture, quantization;  // "llama", "q8_0"
   int64_t n_parameters = 0, file_bytes = 0;
   int64_t modified_s = 0;  // of the file, seconds since 1970
+  int n_embd = 0;          // 0: the model gives no embeddings
 };
 
 // What every dialect may look at. Const while the server runs, but for the functions, which any thread may call.
@@ -38,6 +42,9 @@ struct ServeEnv {
   bool plain_chat = false;  // `chat` is our plain template: the model's file has none
   SeedSource* seeds = nullptr;
   const PublicPrompts* public_prompts = nullptr;  // may be null
+  ResponseStore* responses = nullptr;
+  const EngineOptions* engine = nullptr;  // as resolved
+  ReasoningForm reasoning;                // of this model
   ServeLimits limits;
   std::vector<std::string> models;  // the model's name, then its other names
   bool strict_model = false;
@@ -65,6 +72,10 @@ struct Job {
   std::string prompt_field;                 // named when a prompt does not fit the context
   Generation generation;
   int n_echo_logprobs = -1;  // ≥ 0: the answer's tokens begin with the prompt's, with so many of the largest
+  Pool pool = Pool::none;    // other: hidden states instead of an answer
+  bool want_ids = false;     // the writer is told the tokens, with or without logprobs
+  ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;  // taken out of the text
+  bool reasoning_open = false;                                // the prompts have begun it
   bool stream = false;
   bool include_cost = false;  // in the usage
   HttpHeaders headers;        // of the answer, beside the usual
@@ -88,6 +99,7 @@ struct Endpoint {
   bool admin = false;  // the operator's: answers at the admin address only, by default to this machine
   ApiResult<Call> (*parse)(const ApiRequest&, const ServeEnv&) = nullptr;
   std::string (*error_text)(const HttpError&) = &error_body;  // the body of a refusal, in the dialect's form
+  std::string_view summary{};                                 // for /openapi.json
 };
 
 // Registered under the name of its file: QR_REGISTER(Api, "openai_chat", Api{endpoints}).

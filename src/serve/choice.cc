@@ -12,6 +12,10 @@ Choice::Choice(const ChoiceSetup& setup)
       notify_every_(setup.notify_every),
       prompt_only_(setup.prompt_only),
       channel_(setup.channel_bytes),
+      tokenizer_(*setup.tokenizer),
+      splits_(setup.reasoning != ReasoningForm::Kind::none),
+      splitter_(setup.reasoning, setup.reasoning_open),
+      counter_(splitter_),
       text_(*setup.tokenizer, setup.text) {}
 
 void Choice::on_token(SeqId id, const TokenEvent& event) {
@@ -40,6 +44,7 @@ int64_t Choice::take_tokens() {
     }
     if (prompt_only_ || text_.stopped()) continue;
     text_.push(event);
+    if (splits_) count_reasoning(event.id);
     logprob_sum_ += static_cast<double>(event.logprob);
     ++n_tokens_;
   }
@@ -48,6 +53,28 @@ int64_t Choice::take_tokens() {
     ended_ = true;
   }
   return n_tokens_ - before;
+}
+
+void Choice::count_reasoning(Token id) {
+  scratch_.clear();
+  dropped_.clear();
+  if (id < tokenizer_.n_vocab()) tokenizer_.append_bytes(id, true, scratch_);
+  counter_.push(scratch_, dropped_, dropped_);
+  n_reasoning_ += counter_.thinking() ? 1 : 0;
+}
+
+bool Choice::take_text(Delta& out) {
+  const bool some = text_.take(out);
+  out.reasoning.clear();
+  if (!splits_) return some;
+  scratch_ = std::move(out.text);
+  out.text.clear();
+  splitter_.push(scratch_, out.reasoning, out.text);
+  if (ended_ && !split_ended_) {
+    split_ended_ = true;
+    splitter_.finish(out.reasoning, out.text);
+  }
+  return !out.text.empty() || !out.reasoning.empty() || !out.tokens.empty();
 }
 
 bool Choice::wants_cancel() {

@@ -25,6 +25,8 @@ struct ChoiceSetup {
   int index = 0;         // prompt · best_of + candidate
   size_t prompt = 0;
   bool prompt_only = false;  // what is generated is dropped
+  ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;
+  bool reasoning_open = false;
 };
 
 class Choice final : public EventSink {
@@ -33,6 +35,7 @@ class Choice final : public EventSink {
 
   // --- engine thread ---
   void on_token(SeqId id, const TokenEvent& event) override;
+  void on_pooled(SeqId, std::span<const float> values) override { pooled_.assign(values.begin(), values.end()); }
   void on_finish(SeqId id, Finish how, const Usage& usage, const std::string& error) override;
 
   // --- any thread ---
@@ -53,12 +56,16 @@ class Choice final : public EventSink {
   const std::vector<TokenEvent>& prompt_tokens() const { return prompt_tokens_; }
   TextStream& text() { return text_; }
   const TextStream& text() const { return text_; }
-  int64_t n_tokens() const { return n_tokens_; }  // up to the one that completed a stop string
+  // Moves out what is certain and not yet taken, reasoning apart. False when there is nothing.
+  bool take_text(Delta& out);
+  int64_t n_reasoning() const { return n_reasoning_; }  // tokens
+  int64_t n_tokens() const { return n_tokens_; }        // up to the one that completed a stop string
   double mean_logprob() const { return n_tokens_ > 0 ? logprob_sum_ / static_cast<double>(n_tokens_) : 0.0; }
   // REQUIRES ended().
   Finish finish() const { return finish_; }
   const Usage& usage() const { return usage_; }
   const std::string& error() const { return error_; }
+  const std::vector<float>& pooled() const { return pooled_; }
   int64_t n_generated() const { return prompt_only_ ? 0 : text_.stopped() ? n_tokens_ : usage_.n_generated; }
   Ending ending() const {
     if (text_.stopped()) return {FinishReason::stop, text_.stop_string()};
@@ -81,8 +88,17 @@ class Choice final : public EventSink {
   Finish finish_ = Finish::stop;
   Usage usage_;
   std::string error_;
+  std::vector<float> pooled_;
   std::atomic<bool> finished_{false};
 
+  void count_reasoning(Token id);
+
+  const Tokenizer& tokenizer_;
+  const bool splits_;
+  ReasoningSplitter splitter_, counter_;  // of the text that is told; of every token's
+  std::string scratch_, dropped_;
+  int64_t n_reasoning_ = 0;
+  bool split_ended_ = false;
   TextStream text_;
   bool ended_ = false, cancelled_ = false;
   int64_t n_tokens_ = 0;

@@ -406,7 +406,7 @@ TEST(Completions, WarnsAboutUnknownFieldsAndNames) {
   for (const HttpHeader& h : r.headers)
     if (h.name == "x-quire-warning") warnings += h.value + ";";
   EXPECT_EQ(warnings,
-            "model gpt-4o is not loaded; answered by tiny;unknown fields were ignored: frobnicate a?b??X:?y;");
+            "unknown fields were ignored: frobnicate a?b??X:?y; model gpt-4o is not loaded; answered by tiny;");
   EXPECT_EQ(text_at(json_at(parse_json(r.body), "model")), "tiny");
 }
 

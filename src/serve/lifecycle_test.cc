@@ -241,7 +241,8 @@ TEST(Lifecycle, DrainFinishesWhatRunsAndRefusesWhatComes) {
       std::async(std::launch::async, [&] { return s.stream(kPath, R"({"prompt":"x","max_tokens":9,"stream":true})"); });
   EXPECT_TRUE(eventually([&] { return s.engine.n_running() == 1; }));
   auto stopping = std::async(std::launch::async, [&] { s.serving->stop(20'000); });
-  EXPECT_TRUE(eventually([&] { return s.get("/health").status == 503; }));
+  EXPECT_TRUE(eventually([&] { return s.get("/ready").status == 503; }));
+  EXPECT_EQ(s.get("/health").body, R"({"status":"draining"})") << "alive, but not for new requests";
   const HttpResponse r = s.post(kPath, R"({"prompt":"x"})");
   EXPECT_EQ(r.status, 503);
   EXPECT_NE(r.header("retry-after"), nullptr);

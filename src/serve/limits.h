@@ -28,6 +28,9 @@ struct ServeLimits {
   int64_t name_bytes = 256;         // model, user, cache_salt and other short strings
   int64_t n_warned = 16;            // unknown fields named in x-quire-warning
   int64_t n_detokenize = 1 << 20;   // token ids to detokenise
+  int64_t n_metadata = 16;          // entries of a response's metadata
+  int64_t stored_bytes = 64 << 20;  // answers of /v1/responses that are kept; the oldest go first
+  int64_t stored_s = 3600;          // for so long
   int64_t channel_bytes = 1 << 20;  // tokens of one sequence that the client has not read; more cancels it
   int64_t prep_queue = 2048;        // requests waiting to be parsed and tokenised; more are refused
   int64_t prep_bytes = 256 << 20;   // of their bodies together

@@ -10,15 +10,6 @@ namespace {
 
 constexpr double kLowestLogprob = -9999.0;  // what OpenAI shows for "impossible"; JSON has no infinity
 
-// Adding 0 turns the -0 of a certain token into 0.
-void append_logprob(std::string& out, float v) {
-  if (std::isnan(v)) {
-    out += "null";
-  } else {
-    append_json_number(out, std::max<double>(v, kLowestLogprob) + 0.0);
-  }
-}
-
 void append_bytes_array(std::string& out, std::string_view bytes) {
   out += '[';
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -62,6 +53,15 @@ void append_top_map(std::string& out, const TokenText& token, const Tokenizer& t
 
 }  // namespace
 
+// Adding 0 turns the -0 of a certain token into 0.
+void append_logprob(std::string& out, float v) {
+  if (std::isnan(v)) {
+    out += "null";
+  } else {
+    append_json_number(out, std::max<double>(v, kLowestLogprob) + 0.0);
+  }
+}
+
 std::string token_name(const Tokenizer& tokenizer, Token id) {
   if (id >= tokenizer.n_vocab()) return "token:" + std::to_string(id);
   std::string bytes;
@@ -76,8 +76,8 @@ std::string token_name(const Tokenizer& tokenizer, Token id) {
   return out;
 }
 
-void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer) {
-  out += "{\"content\":[";
+void append_logprob_list(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer) {
+  out += '[';
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) out += ',';
     append_entry(out, tokens[i].id, tokens[i].logprob, tokenizer);
@@ -89,7 +89,13 @@ void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, c
     }
     out += "]}";
   }
-  out += "],\"refusal\":null}";
+  out += ']';
+}
+
+void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer) {
+  out += "{\"content\":";
+  append_logprob_list(out, tokens, tokenizer);
+  out += ",\"refusal\":null}";
 }
 
 void append_completion_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer) {

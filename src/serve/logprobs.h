@@ -11,7 +11,11 @@ namespace quire {
 // where the tokenizer does not know it.
 std::string token_name(const Tokenizer& tokenizer, Token id);
 
-// Chat: {"content":[{"token","logprob","bytes","top_logprobs":[…]}],"refusal":null}
+// A number that JSON has; null for NaN.
+void append_logprob(std::string& out, float logprob);
+// [{"token","logprob","bytes","top_logprobs":[…]}]
+void append_logprob_list(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
+// Chat: {"content":[…],"refusal":null}
 void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
 
 // Completions: {"tokens":[],"token_logprobs":[],"top_logprobs":[{}],"text_offset":[]}. Each map holds the chosen token

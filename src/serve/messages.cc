@@ -1,5 +1,6 @@
 #include "serve/messages.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -20,6 +21,15 @@ constexpr Field kMessage[] = {
     unsupported("audio"),
     ignored_field("refusal"),
     ignored_field("annotations"),
+};
+constexpr Field kChatFields[] = {
+    flag_field("add_generation_prompt"),
+    flag_field("parse_special"),
+    field_of("chat_template_kwargs", kObject, &ServeLimits::n_template_kwargs),
+    field_of("reasoning_effort", kString),
+    flag_field("separate_reasoning"),
+    other_name("include_reasoning", "separate_reasoning"),
+    field_of("reasoning_format", kString),
 };
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("cache_control"), ignored_field("citations")};
@@ -89,7 +99,8 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
 
 std::string_view plain_template() { return kPlainTemplate; }
 
-std::string_view add_plain_stop(const ServeEnv& env, Generation& generation) {
+// An answer under the plain template ends before the user's next line, for which it has no token.
+static std::string_view add_plain_stop(const ServeEnv& env, Generation& generation) {
   constexpr std::string_view kStop = "\nUser:";
   if (!env.plain_chat || generation.stops.size() >= StopStrings::kMaxStrings) return {};
   generation.stops.emplace_back(kStop);
@@ -108,10 +119,38 @@ ApiResult<Json> read_messages(const Json* messages, const Reading& reading) {
   return Json(std::move(out));
 }
 
-ChatOptions read_chat_options(const Args& args) {
-  return {.kwargs = args.find("chat_template_kwargs"),
-          .add_generation_prompt = args.flag("add_generation_prompt", true),
-          .user_text = args.flag("parse_special", false) ? UserText::parsed : UserText::plain};
+std::span<const Field> chat_fields() { return kChatFields; }
+
+ApiResult<void> read_effort(std::string_view effort, std::string_view path, ChatOptions& options) {
+  static constexpr std::array<std::string_view, 6> kEfforts{"none", "minimal", "low", "medium", "high", "xhigh"};
+  if (std::find(kEfforts.begin(), kEfforts.end(), effort) == kEfforts.end())
+    return refuse(bad_field(path, "is '" + shown(effort) + "': it must be none, minimal, low, medium, high or xhigh"));
+  if (effort == "none")
+    options.think = false;
+  else
+    options.effort = effort;
+  return {};
+}
+
+ApiResult<void> check_thinks(const ServeEnv& env, std::string_view path) {
+  if (env.reasoning.kind != ReasoningForm::Kind::none) return {};
+  return refuse(unsupported_field(path, "the model '" + env.models[0] + "' does not think"));
+}
+
+ApiResult<ChatOptions> read_chat_options(const Args& args) {
+  ChatOptions options;
+  options.kwargs = args.find("chat_template_kwargs");
+  options.add_generation_prompt = args.flag("add_generation_prompt", true);
+  options.user_text = args.flag("parse_special", false) ? UserText::parsed : UserText::plain;
+  if (args.has("reasoning_effort"))
+    QR_TRY_VOID(read_effort(args.text("reasoning_effort"), "reasoning_effort", options));
+  options.separate_reasoning = args.flag("separate_reasoning", true);
+  if (const std::string_view form = args.text("reasoning_format"); args.has("reasoning_format")) {
+    if (form != "none" && form != "auto" && form != "deepseek")
+      return refuse(bad_field("reasoning_format", "is '" + shown(form) + "': it must be none, auto or deepseek"));
+    options.separate_reasoning = options.separate_reasoning && form != "none";
+  }
+  return options;
 }
 
 ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env) {
@@ -120,10 +159,28 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
   input.add_generation_prompt = options.add_generation_prompt;
   input.now = local_time_text(std::time(nullptr));
   if (options.kwargs != nullptr) input.extra = *options.kwargs;
+  const auto preset = [&](const char* name, Json value) {
+    if (input.extra.find(name) == nullptr) input.extra.set(name, std::move(value));
+  };
+  for (const char* name : {"enable_thinking", "thinking"})
+    if (options.think) preset(name, *options.think);
+  if (!options.effort.empty()) preset("reasoning_effort", options.effort);
   Result<ChatPrompt> prompt = chat_prompt(*env.chat, *env.tokenizer, std::move(input), options.user_text);
   if (!prompt) return refuse(to_http_error(prompt.error(), "messages"));
   if (prompt->tokens.empty()) return refuse(bad_field("messages", "rendered by the chat template hold no tokens"));
   return std::move(*prompt);
+}
+
+ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, const ServeEnv& env, Job& job) {
+  QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), options, env));
+  if (options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
+    job.reasoning = env.reasoning.kind;
+    job.reasoning_open = opens_reasoning(env.reasoning.kind, prompt.text);
+    if (env.reasoning.hidden) job.generation.skip_special = false;
+  }
+  job.prompts.push_back(std::move(prompt.tokens));
+  job.prompt_field = "messages";
+  return add_plain_stop(env, job.generation);
 }
 
 }  // namespace quire

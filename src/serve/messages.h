@@ -1,6 +1,8 @@
 // A conversation as every chat dialect gives it to the model: messages checked and brought into the one form that
 // templates take, then rendered and tokenised so that text of the user never becomes a control token.
 #pragma once
+#include <optional>
+
 #include "serve/api.h"
 #include "text/chat_prompt.h"
 
@@ -17,17 +19,27 @@ struct ChatOptions {
   const Json* kwargs = nullptr;  // further variables of the template
   bool add_generation_prompt = true;
   UserText user_text = UserText::plain;
+  std::optional<bool> think;       // the template's enable_thinking and thinking
+  std::string_view effort{};       // its reasoning_effort; empty: not given
+  bool separate_reasoning = true;  // out of the answer's text
 };
-// From "chat_template_kwargs", "add_generation_prompt" and "parse_special". A view of `args`.
-ChatOptions read_chat_options(const Args& args);
+// From "chat_template_kwargs", "add_generation_prompt", "parse_special", "reasoning_effort", "separate_reasoning" and
+// "reasoning_format". A view of `args`. Refuses an effort or format that it does not know.
+ApiResult<ChatOptions> read_chat_options(const Args& args);
+std::span<const Field> chat_fields();
+// "none" turns thinking off; the others are for the template.
+ApiResult<void> read_effort(std::string_view effort, std::string_view path, ChatOptions& options);
+// Thinking was asked for: refuses where this model does none.
+ApiResult<void> check_thinks(const ServeEnv& env, std::string_view path);
 // The prompt: text and tokens. BOS is put in front of the tokens where the tokenizer wants one and the template has not
 // written it. Refuses (field "messages") with the template's own words.
 ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env);
 
+// render_chat into the job's next prompt, and what follows from it for reading the answer: reasoning is taken out, the
+// plain template's stop string added. Returns that string, empty where none was.
+ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, const ServeEnv& env, Job& job);
+
 // Jinja source for models whose file has no template: "User: …", "Assistant: …".
 std::string_view plain_template();
-// An answer under the plain template ends before the user's next line, for which it has no token: adds that stop string
-// where one more fits. Returns it; empty where none was added.
-std::string_view add_plain_stop(const ServeEnv& env, Generation& generation);
 
 }  // namespace quire

@@ -86,6 +86,8 @@ void append_openai_usage(std::string& out, const UsageTotals& usage, bool includ
          ",\"completion_tokens\":" + std::to_string(usage.n_generated) +
          ",\"total_tokens\":" + std::to_string(usage.n_prompt + usage.n_generated) +
          ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) + "}";
+  if (usage.n_reasoning > 0)
+    out += ",\"completion_tokens_details\":{\"reasoning_tokens\":" + std::to_string(usage.n_reasoning) + "}";
   if (include_cost) append_cost(out, usage.cost);
   out += '}';
 }
@@ -125,7 +127,7 @@ void OpenaiWriter::begin(int64_t, std::string&) {}
 void OpenaiWriter::delta(int choice, const Delta& delta, std::string& out) {
   out += chunk_head_;
   out += "{\"index\":" + std::to_string(choice) + ",";
-  append_delta(choice, delta.text, out);
+  append_delta(choice, delta, out);
   out += ",\"logprobs\":";
   append_logprobs(choice, delta.tokens, out);
   close_chunk("null", out);
@@ -134,7 +136,7 @@ void OpenaiWriter::delta(int choice, const Delta& delta, std::string& out) {
 void OpenaiWriter::finish(int choice, const Ending& ending, std::string& out) {
   out += chunk_head_;
   out += "{\"index\":" + std::to_string(choice) + ",";
-  append_delta(choice, {}, out);
+  append_delta(choice, Delta{}, out);
   out += ",\"logprobs\":null";
   close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", out);
 }
@@ -163,7 +165,7 @@ std::string OpenaiWriter::body(std::span<const ChoiceResult> choices, const Usag
   for (const ChoiceResult& choice : choices) {
     if (&choice != choices.data()) out += ',';
     out += "{\"index\":" + std::to_string(choice.index) + ",";
-    append_whole(choice.index, choice.whole.text, out);
+    append_whole(choice.index, choice.whole, out);
     out += ",\"logprobs\":";
     append_logprobs(choice.index, choice.whole.tokens, out);
     if (want_prompt_logprobs_ && prompt_logprobs_by_choice_) append_prompt(choice.prompt, out);

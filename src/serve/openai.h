@@ -36,8 +36,8 @@ class OpenaiWriter : public ReplyWriter {
 
  protected:
   // What a choice holds in a chunk, and in a whole answer: "text":"…" or "delta":{…}, without index and logprobs.
-  virtual void append_delta(int choice, std::string_view text, std::string& out) = 0;
-  virtual void append_whole(int choice, std::string_view text, std::string& out) = 0;
+  virtual void append_delta(int choice, const Delta& delta, std::string& out) = 0;
+  virtual void append_whole(int choice, const Delta& whole, std::string& out) = 0;
   // An object, or null.
   virtual void append_logprobs(int choice, std::span<const TokenText> tokens, std::string& out) = 0;
   // A chunk for what begins a choice's stream.

@@ -29,17 +29,20 @@ struct TokenText {  // for clients that asked for logprobs
 struct Delta {
   std::string text;  // whole code points
   std::vector<TokenText> tokens;
+  std::string reasoning{};  // likewise; comes before all text
 };
 struct ChoiceResult {
   int index = 0;
   Delta whole;
   Ending ending;
   std::vector<TokenText> prompt{};  // where prompt_logprobs asked for them: the first has none
+  std::vector<float> pooled{};      // where the job asked for it
 };
 struct UsageTotals {
   int64_t n_prompt = 0;  // each prompt once, however many choices it has
   int64_t n_generated = 0;
   int64_t n_cached = 0;
+  int64_t n_reasoning = 0;  // of the generated
   // Of the slowest sequence, since it was submitted: until it was first run, until its first token, until its end.
   int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;
   Cost cost{};  // of every sequence that ran

@@ -8,6 +8,7 @@
 #include "http/server.h"
 #include "serve/messages.h"
 #include "serve/public_prompts.h"
+#include "serve/response_store.h"
 #include "serve/seeds.h"
 #include "serve/service.h"
 
@@ -47,11 +48,16 @@ Result<Chat> make_chat(const std::string& source) {
 class ServingImpl final : public Serving {
  public:
   ServingImpl(const ServeOptions& options, const Tokenizer& tokenizer, Chat chat, StepSignal& signal)
-      : seeds_(options.seed != 0 ? options.seed : system_seed()), chat_(std::move(chat)), signal_(signal) {
+      : seeds_(options.seed != 0 ? options.seed : system_seed()),
+        chat_(std::move(chat)),
+        responses_(options.limits, clock_),
+        signal_(signal) {
     env_.tokenizer = &tokenizer;
     env_.chat = &chat_.chat;
     env_.plain_chat = chat_.plain;
     env_.seeds = &seeds_;
+    env_.responses = &responses_;
+    env_.reasoning = find_reasoning_form(tokenizer);
     env_.limits = options.limits;
     env_.models = options.models;
     env_.strict_model = options.strict_model;
@@ -65,6 +71,7 @@ class ServingImpl final : public Serving {
 
   Status start(const ServeOptions& options, Engine& engine, Metrics& metrics) {
     env_.n_ctx = context_tokens(engine);
+    env_.engine = &engine.options();
     ServiceOptions service;
     service.env = env_;
     service.keys = options.keys;
@@ -116,6 +123,7 @@ class ServingImpl final : public Serving {
   SeedSource seeds_;
   Chat chat_;
   PublicPrompts public_prompts_;
+  ResponseStore responses_;
   ServeEnv env_;
   StepSignal& signal_;
   std::unique_ptr<Service> service_;

@@ -17,6 +17,7 @@
 #include "http/router.h"
 #include "serve/guard.h"
 #include "serve/keys.h"
+#include "serve/resumable_stream.h"
 #include "serve/seeds.h"
 #include "serve/session.h"
 
@@ -56,7 +57,7 @@ class Service final {
   // What answers at an address of the operator's own: the admin endpoints and those that need no key.
   Handler& admin_door() { return admin_door_; }
 
-  // Until then /health and /ready answer 503.
+  // Until then /ready answers 503.
   void set_ready() { ready_ = true; }
   // From now on new requests get 503 with Retry-After; blocks until the running ones are over, or for `ms`; those that
   // are left are cancelled and told so. A second call with less time cuts the first one short. Not from an io or prep
@@ -81,6 +82,8 @@ class Service final {
   void prepare_loop(int index);
   void prepare(Work& work);
   ApiResult<Call> parse(const Endpoint& endpoint, const HttpRequest& request, HttpHeaders& headers) const;
+  ReplyPtr make_resumable(const HttpRequest& request, ReplyPtr reply);
+  void resume(const HttpRequest& request, const ReplyPtr& reply);
   void quick(const Endpoint& endpoint, const HttpRequest& request, Session& session) const;
   std::optional<HttpError> check_context(const Job& job) const;
   HttpError shutdown_refusal() const;
@@ -95,6 +98,7 @@ class Service final {
   const KeyRing keys_;
   SessionContext context_;
   Door door_, admin_door_;
+  StreamTable streams_;
 
   std::atomic<bool> ready_{false}, draining_{false};
   mutable std::mutex mu_;

@@ -78,6 +78,7 @@ Request Session::make_request(const Choice& choice) const {
   r.sampling.n_prompt_logprobs = i == 0 ? std::max(g.sampling.n_prompt_logprobs, job_.n_echo_logprobs) : -1;
   if (g.best_of > g.n) r.sampling.n_logprobs = std::max(r.sampling.n_logprobs, 0);  // what they are ranked by
   r.match_prefix = g.match_prefix;
+  r.pool = job_.pool;
   const int64_t room = context_.env->n_ctx - static_cast<int64_t>(r.prompt.size());
   r.max_tokens = static_cast<int>(g.prompt_only ? 1 : g.max_tokens > 0 ? std::min(g.max_tokens, room) : room);
   r.stop_ids = g.stop_ids;
@@ -103,8 +104,11 @@ void Session::start(Job&& job) {
   setup.reply = reply_.get();
   setup.key = key_;
   setup.tokenizer = context_.env->tokenizer;
-  setup.text = {stops_, g.include_stop, !g.skip_special, g.sampling.n_logprobs >= 0, g.sampling.min_tokens};
+  setup.text = {stops_, g.include_stop, !g.skip_special, g.sampling.n_logprobs >= 0 || job_.want_ids,
+                g.sampling.min_tokens};
   setup.prompt_only = g.prompt_only;
+  setup.reasoning = job_.reasoning;
+  setup.reasoning_open = job_.reasoning_open;
   setup.notify_every = job_.stream ? 1 : kWholeEvery;
   const size_t n = job_.prompts.size() * static_cast<size_t>(g.best_of);
   for (size_t i = 0; i < n; ++i) {
@@ -277,7 +281,7 @@ void Session::write_deltas(Reply& reply) {
   Delta delta;
   for (const auto& c : choices_) {
     if (c->told) continue;
-    if (c->text().take(delta)) {
+    if (c->take_text(delta)) {
       begin();
       job_.writer->delta(c->index, delta, pending_);
     }
@@ -333,7 +337,8 @@ std::vector<ChoiceResult> Session::results() {
     for (size_t i = 0; i < n; ++i) {
       ChoiceResult result;
       result.index = static_cast<int>(out.size());
-      ranked[i]->text().take(result.whole);
+      ranked[i]->take_text(result.whole);
+      result.pooled = ranked[i]->pooled();
       result.ending = ranked[i]->ending();
       const Choice& scored = *choices_[at];
       if (g.sampling.n_prompt_logprobs >= 0) result.prompt = prompt_tokens(scored, g.sampling.n_prompt_logprobs);
@@ -395,6 +400,7 @@ UsageTotals Session::usage() const {
       const Choice& c = *choices_[p * n_run + i];
       n_cached = std::min<int64_t>(n_cached, c.usage().n_cached);  // what its siblings had computed is no saving
       total.n_generated += c.n_generated();
+      total.n_reasoning += c.n_reasoning();
       total.cost += c.usage().cost;
       if (c.usage().total_ns >= total.total_ns) {
         total.queued_ns = c.usage().queued_ns;

@@ -188,10 +188,18 @@ class FakeEngine final : public Engine {
       s.sink->on_token(id, event);
     }
   }
+  // Number of tokens, which pooling, the last token, 0.
+  static void pool_prompt(SeqId id, Seq& s) {
+    const std::vector<float> values{static_cast<float>(s.request.prompt.size()),
+                                    s.request.pool == Pool::mean ? 1.0F : 2.0F,
+                                    static_cast<float>(s.request.prompt.back()), 0.0F};
+    s.sink->on_pooled(id, values);
+  }
   void advance(Running::iterator it, Running& gone) {
     const SeqId id = it->first;
     Seq& s = it->second;
     if (s.n_out == 0) score_prompt(id, s);
+    if (s.n_out == 0 && s.request.pool != Pool::none) pool_prompt(id, s);
     for (int i = 0; i < tokens_per_step; ++i) {
       if (s.n_out >= static_cast<int>(s.tokens.size())) return finish(it, Finish::stop, gone);
       TokenEvent event;

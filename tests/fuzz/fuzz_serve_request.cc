@@ -9,6 +9,7 @@
 #include "http/sse.h"
 #include "serve/api.h"
 #include "serve/messages.h"
+#include "serve/response_store.h"
 #include "serve/seeds.h"
 #include "serve/text_stream.h"
 
@@ -38,11 +39,14 @@ struct World {
   World()
       : tokenizer(std::move(*make_tokenizer(spec()))),
         chat(std::move(*ChatTemplate::parse(plain_template()))),
-        seeds(1) {
+        seeds(1),
+        responses(ServeLimits{}, clock) {
     env.tokenizer = tokenizer.get();
     env.chat = &chat;
     env.plain_chat = true;
     env.seeds = &seeds;
+    env.responses = &responses;
+    env.card.n_embd = 4;
     env.models = {"tiny"};
     env.n_ctx = 1 << 20;
     env.ready = [] { return true; };
@@ -54,6 +58,8 @@ struct World {
   std::unique_ptr<Tokenizer> tokenizer;
   ChatTemplate chat;
   SeedSource seeds;
+  ManualClock clock;
+  ResponseStore responses;
   ServeEnv env;
   std::vector<const Endpoint*> endpoints;
 };
@@ -89,7 +95,10 @@ std::string heard_of(const Json& event) {
     const Json& choice = (*choices->as_array())[0];
     return text_at(&choice, {"delta", "content"}) + text_at(&choice, {"text"});
   }
-  return text_at(&event, {"delta", "text"}) + text_at(&event, {"message", "content"}) + text_at(&event, {"response"});
+  if (text_at(&event, {"type"}) == "response.output_text.delta") return text_at(&event, {"delta"});
+  if (event.find("type") == nullptr && event.find("output_ids") != nullptr) return text_at(&event, {"text"});
+  return text_at(&event, {"content"}) + text_at(&event, {"delta", "text"}) + text_at(&event, {"message", "content"}) +
+         text_at(&event, {"response"});
 }
 
 // The text of a stream, of events or of lines, and that each of them is JSON.
@@ -117,7 +126,8 @@ bool streams_events(const ReplyWriter& writer) {
 }
 
 void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
-  const bool want_tokens = job.generation.sampling.n_logprobs >= 0;
+  if (job.pool != Pool::none) return;  // vectors, no text
+  const bool want_tokens = job.generation.sampling.n_logprobs >= 0 || job.want_ids;
   auto compiled = StopStrings::compile(job.generation.stops);
   QR_CHECK(compiled.has_value());
   const auto stops = std::make_shared<const StopStrings>(std::move(*compiled));

@@ -59,7 +59,6 @@ TEST_P(Embeddings, MatchTheReference) {
   const Json& prompt = *expected.find("prompt_ids");
   std::vector<ModelOptions> ways = {{.backend = "ref", .threads = 1}};
   for (const std::string& isa : cpu_isas()) ways.push_back({.backend = "cpu", .isa = isa, .threads = 2});
-  std::vector<float> first;
   for (ModelOptions options : ways) {
     SCOPED_TRACE(options.backend + " " + options.isa);
     options.model = folder;

@@ -214,6 +214,7 @@ Status run(Args& args) {
   args.serve.models = {model_name(loaded.path)};
   args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
   args.serve.card = model_card(loaded.path);
+  args.serve.card.n_embd = loaded.model->info().n_embd;
   QR_TRY(args.serve.machine, machine_facts(args, loaded.model->info()));
   if (recording) recording->begin(*engine, loaded.model->info());
   engine->start();

@@ -14,7 +14,7 @@ constexpr Field kPrompt[] = {
     field_of("system", kString | kArray),
     unsupported("tools", "[]"),
     unsupported("tool_choice", "{\"type\":\"none\"}", "{\"type\":\"auto\"}"),
-    unsupported("thinking", "{\"type\":\"disabled\"}"),
+    field_of("thinking", kObject),
     unsupported("mcp_servers", "[]"),
     unsupported("output_config", "{}"),
     ignored_field("cache_control"),
@@ -25,10 +25,13 @@ constexpr Field kCall[] = {
     ignored_field("metadata"),      ignored_field("service_tier"),
     ignored_field("inference_geo"),
 };
+// A budget is a wish of the client's: thinking ends when the model ends it.
+constexpr Field kThinking[] = {field_of("type", kString), ignored_field("budget_tokens"), ignored_field("display")};
 constexpr Field kMessage[] = {field_of("role", kString), field_of("content", kString | kArray)};
 const Schema kMessages({kPrompt, kCall, sampling_fields()});
 const Schema kCount({kPrompt});
 const Schema kMessageSchema({kMessage});
+const Schema kThinkingSchema({kThinking});
 
 std::string error_object(const HttpError& error) {
   std::string_view type = "invalid_request_error";
@@ -75,17 +78,15 @@ class Writer final : public ReplyWriter {
         "{\"type\":\"message_start\",\"message\":" + head_ + "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":";
     append_usage(data, {.n_prompt = n_prompt});
     append_sse_event(out, "message_start", "", data + "}}");
-    append_sse_event(out, "content_block_start", "",
-                     R"({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}})");
   }
   void delta(int, const Delta& delta, std::string& out) override {
-    if (delta.text.empty()) return;
-    std::string data = R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":)";
-    append_json_string(data, delta.text);
-    append_sse_event(out, "content_block_delta", "", data + "}}");
+    if (!delta.reasoning.empty())
+      append_delta(out, Block::thinking, R"({"type":"thinking_delta","thinking":)", delta.reasoning);
+    if (!delta.text.empty()) append_delta(out, Block::text, R"({"type":"text_delta","text":)", delta.text);
   }
   void finish(int, const Ending& ending, std::string& out) override {
-    append_sse_event(out, "content_block_stop", "", R"({"type":"content_block_stop","index":0})");
+    if (n_blocks_ == 0) open(Block::text, out);
+    close(out);
     ending_ = seen(ending);
   }
   void end(const UsageTotals& usage, std::string& out) override {
@@ -100,7 +101,13 @@ class Writer final : public ReplyWriter {
     append_sse_event(out, "error", "", error_object(error));
   }
   std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
-    std::string out = head_ + "{\"type\":\"text\",\"text\":";
+    std::string out = head_;
+    if (!choices[0].whole.reasoning.empty()) {
+      out += R"({"type":"thinking","thinking":)";
+      append_json_string(out, choices[0].whole.reasoning);
+      out += R"(,"signature":""},)";
+    }
+    out += "{\"type\":\"text\",\"text\":";
     append_json_string(out, choices[0].whole.text);
     out += "}],";
     append_stop(out, seen(choices[0].ending));
@@ -110,6 +117,29 @@ class Writer final : public ReplyWriter {
   }
 
  private:
+  enum class Block : uint8_t { none, thinking, text };
+
+  void open(Block block, std::string& out) {
+    if (block == block_) return;
+    if (n_blocks_ > 0) close(out);
+    block_ = block;
+    const std::string_view content =
+        block == Block::text ? R"({"type":"text","text":""})" : R"({"type":"thinking","thinking":"","signature":""})";
+    append_sse_event(out, "content_block_start", "",
+                     R"({"type":"content_block_start","index":)" + std::to_string(n_blocks_++) +
+                         R"(,"content_block":)" + std::string(content) + "}");
+  }
+  void close(std::string& out) const {
+    append_sse_event(out, "content_block_stop", "",
+                     R"({"type":"content_block_stop","index":)" + std::to_string(n_blocks_ - 1) + "}");
+  }
+  void append_delta(std::string& out, Block block, std::string_view form, std::string_view text) {
+    open(block, out);
+    std::string data = R"({"type":"content_block_delta","index":)" + std::to_string(n_blocks_ - 1) + R"(,"delta":)" +
+                       std::string(form);
+    append_json_string(data, text);
+    append_sse_event(out, "content_block_delta", "", data + "}}");
+  }
   Ending seen(Ending ending) const {
     if (ending.stop_string == own_stop_) ending.stop_string.clear();
     return ending;
@@ -118,6 +148,8 @@ class Writer final : public ReplyWriter {
   const std::string own_stop_;
   std::string head_;  // up to the content
   Ending ending_;
+  Block block_ = Block::none;  // that is open
+  int n_blocks_ = 0;
 };
 
 ApiResult<Json> read_message(const Json& message, const std::string& path, const Reading& reading) {
@@ -135,8 +167,23 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
   return out;
 }
 
-// The prompt's tokens of either endpoint.
-ApiResult<std::vector<Token>> read_prompt(const ApiRequest& request, const ServeEnv& env) {
+// Without the field a model does not think; one that cannot help it is heard all the same.
+ApiResult<ChatOptions> read_thinking(const ApiRequest& request, const ServeEnv& env) {
+  ChatOptions options;
+  options.think = false;
+  const Json* thinking = request.args.find("thinking");
+  if (thinking == nullptr) return options;
+  QR_TRY(const Args args, kThinkingSchema.check(*thinking, request.reading, "thinking"));
+  const std::string_view type = args.text("type");
+  if (type != "enabled" && type != "disabled" && type != "adaptive")
+    return refuse(bad_field("thinking.type", "is '" + shown(type) + "': it must be enabled, adaptive or disabled"));
+  options.think = type != "disabled";
+  if (*options.think) QR_TRY_VOID(check_thinks(env, "thinking"));
+  return options;
+}
+
+// The conversation of either endpoint.
+ApiResult<Json> read_conversation(const ApiRequest& request) {
   const Args& args = request.args;
   const Json* messages = args.find("messages");
   if (messages == nullptr) return refuse(missing_field("messages"));
@@ -155,8 +202,7 @@ ApiResult<std::vector<Token>> read_prompt(const ApiRequest& request, const Serve
   if (*conversation.back().find("role")->as_string() == "assistant")
     return refuse(unsupported_field(at_index("messages", static_cast<int64_t>(list.size()) - 1),
                                     "an answer that is begun by the client; the last message must be the user's"));
-  QR_TRY(ChatPrompt prompt, render_chat(Json(std::move(conversation)), {}, env));
-  return std::move(prompt.tokens);
+  return Json(std::move(conversation));
 }
 
 ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
@@ -168,27 +214,35 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
   QR_TRY_VOID(check_answer_only(job.generation));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
-  QR_TRY(job.prompts.emplace_back(), read_prompt(request, env));
-  const std::string_view own_stop = add_plain_stop(env, job.generation);
+  QR_TRY(Json conversation, read_conversation(request));
+  QR_TRY(const ChatOptions options, read_thinking(request, env));
+  QR_TRY(const std::string_view own_stop, add_chat(std::move(conversation), options, env, job));
   job.stream = args.flag("stream", false);
-  job.prompt_field = "messages";
   job.writer = std::make_unique<Writer>(env, own_stop);
   return Call(std::move(job));
 }
 
 ApiResult<Call> count_tokens(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
-  QR_TRY(const std::vector<Token> prompt, read_prompt(request, env));
-  return Call(Answer{.body = "{\"input_tokens\":" + std::to_string(prompt.size()) + "}"});
+  QR_TRY(Json conversation, read_conversation(request));
+  QR_TRY(const ChatOptions options, read_thinking(request, env));
+  QR_TRY(const ChatPrompt prompt, render_chat(std::move(conversation), options, env));
+  return Call(Answer{.body = "{\"input_tokens\":" + std::to_string(prompt.tokens.size()) + "}"});
 }
 
 const Api kApi{{
-    {.method = "POST", .path = "/v1/messages", .schema = &kMessages, .parse = &messages, .error_text = &error_object},
+    {.method = "POST",
+     .path = "/v1/messages",
+     .schema = &kMessages,
+     .parse = &messages,
+     .error_text = &error_object,
+     .summary = "Anthropic: the next message of a conversation"},
     {.method = "POST",
      .path = "/v1/messages/count_tokens",
      .schema = &kCount,
      .parse = &count_tokens,
-     .error_text = &error_object},
+     .error_text = &error_object,
+     .summary = "Anthropic: the tokens of a conversation"},
 }};
 QR_REGISTER(Api, "anthropic", kApi);
 

@@ -16,7 +16,7 @@ constexpr Field kCommon[] = {
     flag_field("stream"),
     field_of("options", kObject),
     unsupported("format", "\"\""),
-    unsupported("think", "false"),
+    field_of("think", kBool | kString),
     unsupported("logprobs", "false"),
     unsupported("top_logprobs", "0"),
     ignored_field("keep_alive"),
@@ -90,38 +90,42 @@ class Writer final : public ReplyWriter {
   HttpHeaders stream_headers() const override { return {{"Content-Type", "application/x-ndjson"}}; }
   void begin(int64_t, std::string&) override {}
   void delta(int, const Delta& delta, std::string& out) override {
-    if (delta.text.empty()) return;
-    append_text(out, delta.text);
+    if (delta.text.empty() && delta.reasoning.empty()) return;
+    append_text(out, delta);
     out += ",\"done\":false}\n";
   }
   void finish(int, const Ending& ending, std::string&) override { reason_ = ending.reason; }
   void end(const UsageTotals& usage, std::string& out) override {
-    append_last(out, "", usage);
+    append_last(out, {}, usage);
     out += '\n';
   }
   void error(const HttpError& error, std::string& out) override { out += error_object(error) + "\n"; }
   std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
     std::string out;
     reason_ = choices[0].ending.reason;
-    append_last(out, choices[0].whole.text, usage);
+    append_last(out, choices[0].whole, usage);
     return out;
   }
   // The answer to a request that only asks whether the model is there.
   std::string loaded() const {
     std::string out;
-    append_text(out, "");
+    append_text(out, {});
     return out + ",\"done\":true,\"done_reason\":\"load\"}";
   }
 
  private:
-  void append_text(std::string& out, std::string_view text) const {
+  void append_text(std::string& out, const Delta& delta) const {
     out += head_ + utc_time(std::time(nullptr)) + "\",";
     out += chat_ ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"response\":";
-    append_json_string(out, text);
+    append_json_string(out, delta.text);
+    if (!delta.reasoning.empty()) {
+      out += ",\"thinking\":";
+      append_json_string(out, delta.reasoning);
+    }
     if (chat_) out += '}';
   }
-  void append_last(std::string& out, std::string_view text, const UsageTotals& usage) const {
-    append_text(out, text);
+  void append_last(std::string& out, const Delta& whole, const UsageTotals& usage) const {
+    append_text(out, whole);
     out += ",\"done\":true,\"done_reason\":\"" + std::string(finish_name(reason_)) +
            "\",\"total_duration\":" + std::to_string(usage.total_ns) + ",\"load_duration\":0" +
            ",\"prompt_eval_count\":" + std::to_string(usage.n_prompt) +
@@ -175,15 +179,19 @@ ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool ch
   QR_TRY_VOID(check_model(plain_name(args.text("model")), env, request.reading.warnings));
   QR_TRY(job.generation, read_options(request, env));
   job.stream = args.flag("stream", true);
-  job.prompt_field = chat ? "messages" : "prompt";
+  job.prompt_field = "prompt";
   job.writer = std::make_unique<Writer>(env, chat);
   return job;
 }
 
-ApiResult<void> add_chat_prompt(Json::Array messages, const ServeEnv& env, Job& job) {
-  QR_TRY(ChatPrompt prompt, render_chat(Json(std::move(messages)), {}, env));
-  job.prompts.push_back(std::move(prompt.tokens));
-  add_plain_stop(env, job.generation);
+ApiResult<void> add_chat_prompt(Json::Array messages, const Args& args, const ServeEnv& env, Job& job) {
+  ChatOptions options;
+  if (const Json* think = args.find("think")) {
+    options.think = think->as_bool() == nullptr || *think->as_bool();
+    if (think->as_string() != nullptr) QR_TRY_VOID(read_effort(*think->as_string(), "think", options));
+    if (*options.think) QR_TRY_VOID(check_thinks(env, "think"));
+  }
+  QR_TRY_VOID(add_chat(Json(std::move(messages)), options, env, job));
   return {};
 }
 
@@ -198,7 +206,7 @@ ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
     QR_TRY(Json read, read_message(message, path, request.reading));
     conversation.push_back(std::move(read));
   }
-  QR_TRY_VOID(add_chat_prompt(std::move(conversation), env, job));
+  QR_TRY_VOID(add_chat_prompt(std::move(conversation), request.args, env, job));
   return Call(std::move(job));
 }
 
@@ -211,7 +219,8 @@ ApiResult<Call> generate(const ApiRequest& request, const ServeEnv& env) {
     Json::Array conversation;
     if (args.has("system")) conversation.push_back(Json::Object{{"role", "system"}, {"content", args.text("system")}});
     conversation.push_back(Json::Object{{"role", "user"}, {"content", prompt}});
-    QR_TRY_VOID(add_chat_prompt(std::move(conversation), env, job));
+    QR_TRY_VOID(add_chat_prompt(std::move(conversation), args, env, job));
+    job.prompt_field = "prompt";
     return Call(std::move(job));
   }
   env.tokenizer->encode(prompt, EncodeOptions{.add_special = true, .parse_special = true}, job.prompts.emplace_back());
@@ -285,16 +294,42 @@ ApiResult<Call> version(const ApiRequest&, const ServeEnv&) {
 }
 
 const Api kApi{{
-    {.method = "POST", .path = "/api/chat", .schema = &kChatSchema, .parse = &chat, .error_text = &error_object},
+    {.method = "POST",
+     .path = "/api/chat",
+     .schema = &kChatSchema,
+     .parse = &chat,
+     .error_text = &error_object,
+     .summary = "Ollama: the next message of a conversation"},
     {.method = "POST",
      .path = "/api/generate",
      .schema = &kGenerateSchema,
      .parse = &generate,
-     .error_text = &error_object},
-    {.method = "GET", .path = "/api/tags", .quick = true, .parse = &tags, .error_text = &error_object},
-    {.method = "GET", .path = "/api/ps", .quick = true, .parse = &tags, .error_text = &error_object},
-    {.method = "POST", .path = "/api/show", .schema = &kShowSchema, .parse = &show, .error_text = &error_object},
-    {.method = "GET", .path = "/api/version", .quick = true, .open = true, .parse = &version},
+     .error_text = &error_object,
+     .summary = "Ollama: the answer to a prompt"},
+    {.method = "GET",
+     .path = "/api/tags",
+     .quick = true,
+     .parse = &tags,
+     .error_text = &error_object,
+     .summary = "Ollama: the model and its names"},
+    {.method = "GET",
+     .path = "/api/ps",
+     .quick = true,
+     .parse = &tags,
+     .error_text = &error_object,
+     .summary = "Ollama: what is loaded"},
+    {.method = "POST",
+     .path = "/api/show",
+     .schema = &kShowSchema,
+     .parse = &show,
+     .error_text = &error_object,
+     .summary = "Ollama: facts about the model"},
+    {.method = "GET",
+     .path = "/api/version",
+     .quick = true,
+     .open = true,
+     .parse = &version,
+     .summary = "Ollama: the server's version"},
 }};
 QR_REGISTER(Api, "ollama", kApi);
 

@@ -11,9 +11,6 @@ constexpr Field kFields[] = {
     field_of("messages", kArray, &ServeLimits::n_messages),
     flag_field("logprobs"),
     count_field("top_logprobs", 0, &ServeLimits::n_logprobs),
-    flag_field("add_generation_prompt"),
-    flag_field("parse_special"),
-    field_of("chat_template_kwargs", kObject, &ServeLimits::n_template_kwargs),
     unsupported("best_of", "1"),
     unsupported("echo", "false"),
     unsupported("chat_template"),
@@ -28,12 +25,11 @@ constexpr Field kFields[] = {
     unsupported("audio"),
     unsupported("prediction"),
     unsupported("web_search_options"),
-    unsupported("reasoning_effort", "\"none\""),
     unsupported("verbosity", "\"medium\""),
     unsupported("store", "false"),
     ignored_field("parallel_tool_calls"),
 };
-const Schema kSchema({kFields, sampling_fields(), openai_fields()});
+const Schema kSchema({kFields, chat_fields(), sampling_fields(), openai_fields()});
 
 class Writer final : public OpenaiWriter {
  public:
@@ -45,17 +41,25 @@ class Writer final : public OpenaiWriter {
   }
 
  private:
-  void append_delta(int, std::string_view text, std::string& out) override {
+  void append_delta(int, const Delta& delta, std::string& out) override {
     out += "\"delta\":{";
-    if (!text.empty()) {
-      out += "\"content\":";
-      append_json_string(out, text);
+    if (!delta.reasoning.empty()) {
+      out += "\"reasoning_content\":";
+      append_json_string(out, delta.reasoning);
+    }
+    if (!delta.text.empty()) {
+      out += delta.reasoning.empty() ? "\"content\":" : ",\"content\":";
+      append_json_string(out, delta.text);
     }
     out += '}';
   }
-  void append_whole(int, std::string_view text, std::string& out) override {
+  void append_whole(int, const Delta& whole, std::string& out) override {
     out += "\"message\":{\"role\":\"assistant\",\"content\":";
-    append_json_string(out, text);
+    append_json_string(out, whole.text);
+    if (!whole.reasoning.empty()) {
+      out += ",\"reasoning_content\":";
+      append_json_string(out, whole.reasoning);
+    }
     out += ",\"refusal\":null}";
   }
   void append_logprobs(int, std::span<const TokenText> tokens, std::string& out) override {
@@ -80,15 +84,17 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
   if (job.generation.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
   QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
-  QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), read_chat_options(args), env));
-  job.prompts.push_back(std::move(prompt.tokens));
-  add_plain_stop(env, job.generation);
-  job.prompt_field = "messages";
+  QR_TRY(const ChatOptions options, read_chat_options(args));
+  QR_TRY_VOID(add_chat(std::move(messages), options, env, job));
   job.writer = std::make_unique<Writer>(env, job, common.include_usage);
   return Call(std::move(job));
 }
 
-const Api kApi{{{.method = "POST", .path = "/v1/chat/completions", .schema = &kSchema, .parse = &parse}}};
+const Api kApi{{{.method = "POST",
+                 .path = "/v1/chat/completions",
+                 .schema = &kSchema,
+                 .parse = &parse,
+                 .summary = "OpenAI: the next message of a conversation"}}};
 QR_REGISTER(Api, "openai_chat", kApi);
 
 }  // namespace

@@ -26,11 +26,11 @@ class Writer final : public OpenaiWriter {
       : OpenaiWriter({"cmpl-", "text_completion", "text_completion", true}, env, job, include_usage) {}
 
  private:
-  void append_delta(int, std::string_view text, std::string& out) override {
+  void append_delta(int, const Delta& delta, std::string& out) override {
     out += "\"text\":";
-    append_json_string(out, text);
+    append_json_string(out, delta.text);
   }
-  void append_whole(int choice, std::string_view text, std::string& out) override { append_delta(choice, text, out); }
+  void append_whole(int choice, const Delta& whole, std::string& out) override { append_delta(choice, whole, out); }
   void append_logprobs(int, std::span<const TokenText> tokens, std::string& out) override {
     if (!want_logprobs())
       out += "null";
@@ -116,7 +116,11 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   return Call(std::move(job));
 }
 
-const Api kApi{{{.method = "POST", .path = "/v1/completions", .schema = &kSchema, .parse = &parse}}};
+const Api kApi{{{.method = "POST",
+                 .path = "/v1/completions",
+                 .schema = &kSchema,
+                 .parse = &parse,
+                 .summary = "OpenAI: what follows a text"}}};
 QR_REGISTER(Api, "openai_completions", kApi);
 
 }  // namespace

@@ -33,8 +33,13 @@ ApiResult<Call> retrieve(const ApiRequest& request, const ServeEnv& env) {
   return Answer{.body = std::move(out)};
 }
 
-const Api kApi{{{.method = "GET", .path = "/v1/models", .quick = true, .parse = &list},
-                {.method = "GET", .path = "/v1/models/*", .quick = true, .parse = &retrieve}}};
+const Api kApi{
+    {{.method = "GET",
+      .path = "/v1/models",
+      .quick = true,
+      .parse = &list,
+      .summary = "OpenAI: the model and its names"},
+     {.method = "GET", .path = "/v1/models/*", .quick = true, .parse = &retrieve, .summary = "OpenAI: one of them"}}};
 QR_REGISTER(Api, "openai_models", kApi);
 
 }  // namespace

@@ -1,6 +1,8 @@
 // What operators and tools ask: is it up, which version, what does it count; the tokenizer and the chat template by
 // themselves.
+#include "engine/engine.h"
 #include "serve/api.h"
+#include "serve/logprobs.h"
 #include "serve/messages.h"
 #include "text/tokenizer.h"
 
@@ -23,18 +25,20 @@ constexpr Field kDetokenizeFields[] = {
 };
 constexpr Field kApplyTemplateFields[] = {
     field_of("messages", kArray, &ServeLimits::n_messages),
-    flag_field("add_generation_prompt"),
-    flag_field("parse_special"),
-    field_of("chat_template_kwargs", kObject, &ServeLimits::n_template_kwargs),
     unsupported("chat_template"),
     unsupported("tools", "[]"),
     field_of("model", kString, &ServeLimits::name_bytes),
 };
 const Schema kTokenize({kTokenizeFields});
 const Schema kDetokenize({kDetokenizeFields});
-const Schema kApplyTemplate({kApplyTemplateFields});
+const Schema kApplyTemplate({kApplyTemplateFields, chat_fields()});
 
+// Alive, whatever it is doing; /ready is for whoever sends requests.
 ApiResult<Call> health(const ApiRequest&, const ServeEnv& env) {
+  return Answer{.body = env.ready() ? "{\"status\":\"ok\"}" : "{\"status\":\"draining\"}"};
+}
+
+ApiResult<Call> ready(const ApiRequest&, const ServeEnv& env) {
   if (env.ready()) return Answer{.body = "{\"status\":\"ok\"}"};
   return Answer{.status = 503, .body = "{\"status\":\"not ready\"}"};
 }
@@ -45,6 +49,31 @@ ApiResult<Call> version(const ApiRequest&, const ServeEnv&) {
 
 ApiResult<Call> metrics(const ApiRequest&, const ServeEnv& env) {
   return Answer{.body = env.metrics_text(), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+}
+
+// What clients of llama.cpp's server ask about the model; limits are ours.
+ApiResult<Call> props(const ApiRequest&, const ServeEnv& env) {
+  const TokenizerSpec& spec = env.tokenizer->spec();
+  const auto text_of = [&](Token id) { return id >= 0 ? Json(token_name(*env.tokenizer, id)) : Json(); };
+  Json::Object limits;
+  limits.reserve(limit_rows().size());
+  for (const LimitRow& row : limit_rows()) limits.emplace_back(row.name, env.limits.*row.value);
+  Json out = Json::Object{{"model_alias", env.models[0]}, {"build_info", "quire-" QR_VERSION}};
+  out.set("default_generation_settings", Json::Object{{"n_ctx", env.n_ctx}});
+  out.set("total_slots", env.engine->max_seqs);
+  out.set("model", Json::Object{{"architecture", env.card.architecture},
+                                {"quantization", env.card.quantization},
+                                {"n_params", env.card.n_parameters},
+                                {"file_bytes", env.card.file_bytes},
+                                {"n_embd", env.card.n_embd},
+                                {"n_vocab", env.tokenizer->n_vocab()}});
+  out.set("modalities", Json::Object{{"vision", false}, {"audio", false}});
+  out.set("thinks", env.reasoning.kind != ReasoningForm::Kind::none);
+  out.set("bos_token", text_of(spec.bos));
+  out.set("eos_token", text_of(spec.eos));
+  out.set("chat_template", env.plain_chat ? std::string(plain_template()) : spec.chat_template);
+  out.set("limits", std::move(limits));
+  return Answer{.body = out.dump()};
 }
 
 void append_ids(const std::vector<Token>& ids, std::string& out) {
@@ -80,7 +109,8 @@ ApiResult<Call> detokenize(const ApiRequest& request, const ServeEnv& env) {
 ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
-  QR_TRY(const ChatPrompt prompt, render_chat(std::move(messages), read_chat_options(args), env));
+  QR_TRY(const ChatOptions options, read_chat_options(args));
+  QR_TRY(const ChatPrompt prompt, render_chat(std::move(messages), options, env));
   std::string out = "{\"prompt\":";
   append_json_string(out, prompt.text);
   out += ",\"count\":" + std::to_string(prompt.tokens.size()) + ",\"tokens\":[";
@@ -88,13 +118,29 @@ ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
   return Answer{.body = out + "]}"};
 }
 
-const Api kApi{{{.method = "GET", .path = "/health", .quick = true, .open = true, .parse = &health},
-                {.method = "GET", .path = "/ready", .quick = true, .open = true, .parse = &health},
-                {.method = "GET", .path = "/version", .quick = true, .open = true, .parse = &version},
-                {.method = "GET", .path = "/metrics", .quick = true, .admin = true, .parse = &metrics},
-                {.method = "POST", .path = "/tokenize", .schema = &kTokenize, .parse = &tokenize},
-                {.method = "POST", .path = "/detokenize", .schema = &kDetokenize, .parse = &detokenize},
-                {.method = "POST", .path = "/apply-template", .schema = &kApplyTemplate, .parse = &apply_template}}};
+const Api kApi{{
+    {.method = "GET", .path = "/health", .quick = true, .open = true, .parse = &health, .summary = "Is it alive"},
+    {.method = "GET",
+     .path = "/ready",
+     .quick = true,
+     .open = true,
+     .parse = &ready,
+     .summary = "Does it take requests"},
+    {.method = "GET", .path = "/version", .quick = true, .open = true, .parse = &version, .summary = "Quire's version"},
+    {.method = "GET", .path = "/props", .quick = true, .parse = &props, .summary = "Model, template and limits"},
+    {.method = "GET", .path = "/metrics", .quick = true, .admin = true, .parse = &metrics, .summary = "For Prometheus"},
+    {.method = "POST", .path = "/tokenize", .schema = &kTokenize, .parse = &tokenize, .summary = "Text to tokens"},
+    {.method = "POST",
+     .path = "/detokenize",
+     .schema = &kDetokenize,
+     .parse = &detokenize,
+     .summary = "Tokens to text"},
+    {.method = "POST",
+     .path = "/apply-template",
+     .schema = &kApplyTemplate,
+     .parse = &apply_template,
+     .summary = "What a conversation becomes before it is computed"},
+}};
 QR_REGISTER(Api, "ops", kApi);
 
 }  // namespace

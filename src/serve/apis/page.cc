@@ -58,10 +58,11 @@ ApiResult<Call> engine(const ApiRequest&, const ServeEnv& env) {
   return Call(Answer{.body = out + "}"});
 }
 
-const Api kApi{{{.method = "GET", .path = "/", .quick = true, .open = true, .parse = &index},
-                {.method = "GET", .path = "/page.css", .quick = true, .open = true, .parse = &style},
-                {.method = "GET", .path = "/page.js", .quick = true, .open = true, .parse = &script},
-                {.method = "GET", .path = "/engine", .quick = true, .parse = &engine}}};
+const Api kApi{
+    {{.method = "GET", .path = "/", .quick = true, .open = true, .parse = &index, .summary = "The chat page"},
+     {.method = "GET", .path = "/page.css", .quick = true, .open = true, .parse = &style, .summary = "Of the page"},
+     {.method = "GET", .path = "/page.js", .quick = true, .open = true, .parse = &script, .summary = "Of the page"},
+     {.method = "GET", .path = "/engine", .quick = true, .parse = &engine, .summary = "What the engine does now"}}};
 QR_REGISTER(Api, "page", kApi);
 
 }  // namespace

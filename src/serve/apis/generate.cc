@@ -1,0 +1,145 @@
+// POST /generate: tokens in, tokens out. For callers that have a tokenizer and a template of their own; ids, text and
+// logprobs of each token, streamed or whole.
+#include "serve/api.h"
+#include "serve/logprobs.h"
+#include "serve/openai.h"
+#include "serve/seeds.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kFields[] = {
+    field_of("input_ids", kArray),
+    field_of("text", kString),
+    flag_field("add_special_tokens"),
+    field_of("model", kString, &ServeLimits::name_bytes),
+    flag_field("stream"),
+    flag_field("include_cost"),
+    count_field("logprobs", 0, &ServeLimits::n_logprobs),
+};
+const Schema kSchema({kFields, sampling_fields()});
+
+class Writer final : public ReplyWriter {
+ public:
+  Writer(const ServeEnv& env, const Job& job)
+      : want_logprobs_(job.generation.sampling.n_logprobs >= 0), include_cost_(job.include_cost) {
+    head_ = "{\"id\":\"gen-" + hex64(env.seeds->next()) + "\",\"model\":";
+    append_json_string(head_, env.models[0]);
+    head_ += ',';
+  }
+
+  void begin(int64_t, std::string&) override {}
+  void delta(int choice, const Delta& delta, std::string& out) override {
+    std::string data = head_ + "\"index\":" + std::to_string(choice);
+    append_part(data, delta);
+    append_sse_data(out, data + ",\"finish_reason\":null}");
+  }
+  void finish(int choice, const Ending& ending, std::string& out) override {
+    std::string data = head_ + "\"index\":" + std::to_string(choice);
+    append_part(data, {});
+    append_end(data, ending);
+    append_sse_data(out, data + "}");
+  }
+  void end(const UsageTotals& usage, std::string& out) override {
+    std::string data = head_ + "\"usage\":";
+    append_openai_usage(data, usage, include_cost_);
+    append_sse_data(out, data + "}");
+    append_sse_data(out, "[DONE]");
+  }
+  void error(const HttpError& error, std::string& out) override {
+    append_sse_event(out, "error", "", error_body(error));
+  }
+  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
+    std::string out = head_ + "\"choices\":[";
+    for (const ChoiceResult& choice : choices) {
+      if (&choice != choices.data()) out += ',';
+      out += "{\"index\":" + std::to_string(choice.index);
+      append_part(out, choice.whole);
+      append_end(out, choice.ending);
+      out += '}';
+    }
+    out += "],\"usage\":";
+    append_openai_usage(out, usage, include_cost_);
+    return out + "}";
+  }
+
+ private:
+  void append_part(std::string& out, const Delta& delta) const {
+    out += ",\"text\":";
+    append_json_string(out, delta.text);
+    out += ",\"output_ids\":[";
+    for (const TokenText& token : delta.tokens) {
+      if (&token != delta.tokens.data()) out += ',';
+      out += std::to_string(token.id);
+    }
+    out += ']';
+    if (!want_logprobs_) return;
+    out += ",\"logprobs\":[";
+    for (const TokenText& token : delta.tokens) {
+      if (&token != delta.tokens.data()) out += ',';
+      append_token(out, token.id, token.logprob);
+      out += ",\"top_logprobs\":[";
+      for (const TopLogprob& top : token.top) {
+        if (&top != token.top.data()) out += ',';
+        append_token(out, top.id, top.logprob);
+        out += '}';
+      }
+      out += "]}";
+    }
+    out += ']';
+  }
+  static void append_token(std::string& out, Token id, float logprob) {
+    out += "{\"id\":" + std::to_string(id) + ",\"logprob\":";
+    append_logprob(out, logprob);
+  }
+  static void append_end(std::string& out, const Ending& ending) {
+    out += ",\"finish_reason\":\"" + std::string(finish_name(ending.reason)) + "\",\"stop_string\":";
+    if (ending.stop_string.empty())
+      out += "null";
+    else
+      append_json_string(out, ending.stop_string);
+  }
+
+  const bool want_logprobs_, include_cost_;
+  std::string head_;
+};
+
+ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env) {
+  std::vector<Token> out;
+  const Json* ids = args.find("input_ids");
+  if (ids != nullptr && args.has("text")) return refuse(bad_field("text", "is given beside 'input_ids'"));
+  if (ids != nullptr) {
+    if (ids->as_array()->empty()) return refuse(bad_field("input_ids", "is empty"));
+    QR_TRY_VOID(read_token_ids(*ids, "input_ids", env.tokenizer->n_vocab(), out));
+    return out;
+  }
+  if (!args.has("text")) return refuse(missing_field("input_ids"));
+  env.tokenizer->encode(args.text("text"),
+                        {.add_special = args.flag("add_special_tokens", true), .parse_special = true}, out);
+  if (out.empty()) return refuse(bad_field("text", "holds no tokens"));
+  return out;
+}
+
+ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
+  const Args& args = request.args;
+  Job job;
+  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
+  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
+  QR_TRY_VOID(check_answer_only(job.generation));
+  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
+  if (args.has("logprobs")) job.generation.sampling.n_logprobs = static_cast<int>(args.integer("logprobs", 0));
+  QR_TRY(job.prompts.emplace_back(), read_prompt(args, env));
+  job.prompt_field = args.has("text") ? "text" : "input_ids";
+  job.want_ids = true;
+  job.stream = args.flag("stream", false);
+  job.include_cost = args.flag("include_cost", false);
+  job.writer = std::make_unique<Writer>(env, job);
+  return Call(std::move(job));
+}
+
+const Api kApi{
+    {{.method = "POST", .path = "/generate", .schema = &kSchema, .parse = &parse, .summary = "Tokens in, tokens out"}}};
+QR_REGISTER(Api, "generate", kApi);
+
+}  // namespace
+}  // namespace quire

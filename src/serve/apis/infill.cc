@@ -1,0 +1,151 @@
+// POST /infill: what belongs between a prefix and a suffix, for models whose vocabulary has fill-in-the-middle tokens.
+// Fields and answers as llama.cpp's server has them; the prompt is prefix, suffix, middle.
+#include <array>
+
+#include "serve/api.h"
+#include "serve/openai.h"
+#include "serve/seeds.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kFields[] = {
+    field_of("input_prefix", kString),
+    field_of("input_suffix", kString),
+    field_of("prompt", kString),
+    field_of("input_extra", kArray, &ServeLimits::n_parts),
+    field_of("model", kString, &ServeLimits::name_bytes),
+    flag_field("stream"),
+};
+constexpr Field kExtra[] = {field_of("filename", kString), field_of("text", kString), ignored_field("time")};
+const Schema kSchema({kFields, sampling_fields()});
+const Schema kExtraSchema({kExtra});
+
+// -1: the vocabulary has none.
+struct FillTokens {
+  Token prefix = -1, suffix = -1, middle = -1, file = -1;
+};
+
+// The names that families of models give them: Qwen, StarCoder, SantaCoder, CodeGemma, CodeLlama, DeepSeek, Granite.
+FillTokens find_fill_tokens(const Tokenizer& tokenizer) {
+  using Names = std::array<std::string_view, 5>;
+  static constexpr Names kPrefix{"<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "\u2581<PRE>", "<｜fim▁begin｜>"};
+  static constexpr Names kSuffix{"<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "\u2581<SUF>", "<｜fim▁hole｜>"};
+  static constexpr Names kMiddle{"<|fim_middle|>", "<fim_middle>", "<fim-middle>", "\u2581<MID>", "<｜fim▁end｜>"};
+  static constexpr std::array<std::string_view, 2> kFile{"<|file_sep|>", "<file_sep>"};
+  FillTokens out;
+  const auto& tokens = tokenizer.spec().tokens;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::string& text = tokens[i];
+    const auto id = static_cast<Token>(i);
+    for (size_t k = 0; k < kPrefix.size(); ++k) {
+      if (text == kPrefix[k]) out.prefix = id;
+      if (text == kSuffix[k]) out.suffix = id;
+      if (text == kMiddle[k]) out.middle = id;
+    }
+    for (const std::string_view name : kFile)
+      if (text == name) out.file = id;
+  }
+  return out;
+}
+
+class Writer final : public ReplyWriter {
+ public:
+  explicit Writer(const ServeEnv& env) { append_json_string(model_, env.models[0]); }
+
+  void begin(int64_t, std::string&) override {}
+  void delta(int, const Delta& delta, std::string& out) override {
+    if (delta.text.empty()) return;
+    std::string data = "{\"content\":";
+    append_json_string(data, delta.text);
+    append_sse_data(out, data + ",\"stop\":false}");
+  }
+  void finish(int, const Ending& ending, std::string&) override { ending_ = ending; }
+  void end(const UsageTotals& usage, std::string& out) override { append_sse_data(out, last({}, usage)); }
+  void error(const HttpError& error, std::string& out) override {
+    append_sse_event(out, "error", "", error_body(error));
+  }
+  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
+    ending_ = choices[0].ending;
+    return last(choices[0].whole.text, usage);
+  }
+
+ private:
+  std::string last(std::string_view text, const UsageTotals& usage) const {
+    const bool by_word = !ending_.stop_string.empty();
+    std::string out = "{\"content\":";
+    append_json_string(out, text);
+    out += ",\"stop\":true,\"model\":" + model_ + ",\"stop_type\":";
+    out += ending_.reason == FinishReason::length ? "\"limit\"" : by_word ? "\"word\"" : "\"eos\"";
+    out += ",\"stopping_word\":";
+    append_json_string(out, ending_.stop_string);
+    return out + ",\"tokens_predicted\":" + std::to_string(usage.n_generated) +
+           ",\"tokens_evaluated\":" + std::to_string(usage.n_prompt) +
+           ",\"tokens_cached\":" + std::to_string(usage.n_cached) + "}";
+  }
+
+  std::string model_;
+  Ending ending_;
+};
+
+// Other files, in front of the one that is filled in.
+ApiResult<void> add_extra(const ApiRequest& request, const ServeEnv& env, Token mark, std::vector<Token>& out) {
+  const Json* extra = request.args.find("input_extra");
+  if (extra == nullptr) return {};
+  const auto& list = *extra->as_array();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string path = at_index("input_extra", static_cast<int64_t>(i));
+    QR_TRY(const Args args, kExtraSchema.check(list[i], request.reading, path));
+    if (!args.has("text")) return refuse(missing_field(at_key(path, "text")));
+    if (mark >= 0) out.push_back(mark);
+    env.tokenizer->encode(std::string(args.text("filename")) + "\n" + std::string(args.text("text")) + "\n", {}, out);
+  }
+  return {};
+}
+
+ApiResult<void> add_prompt(const ApiRequest& request, const ServeEnv& env, Job& job) {
+  const Args& args = request.args;
+  const FillTokens fill = find_fill_tokens(*env.tokenizer);
+  if (fill.prefix < 0 || fill.suffix < 0 || fill.middle < 0)
+    return refuse(HttpError{400, "the vocabulary of '" + env.models[0] + "' has no fill-in-the-middle tokens",
+                            "invalid_request_error", "", "unsupported_model"});
+  for (const char* name : {"input_prefix", "input_suffix"})
+    if (!args.has(name)) return refuse(missing_field(name));
+  std::vector<Token>& out = job.prompts.emplace_back();
+  const TokenizerSpec& spec = env.tokenizer->spec();
+  if (spec.add_bos && spec.bos >= 0) out.push_back(spec.bos);
+  QR_TRY_VOID(add_extra(request, env, fill.file, out));
+  if (args.has("input_extra") && fill.file >= 0) out.push_back(fill.file);
+  out.push_back(fill.prefix);
+  env.tokenizer->encode(std::string(args.text("input_prefix")) + std::string(args.text("prompt")), {}, out);
+  out.push_back(fill.suffix);
+  env.tokenizer->encode(args.text("input_suffix"), {}, out);
+  out.push_back(fill.middle);
+  for (const Token id : {fill.prefix, fill.suffix, fill.middle, fill.file})
+    if (id >= 0) job.generation.stop_ids.push_back(id);
+  return {};
+}
+
+ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
+  Job job;
+  QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
+  QR_TRY(job.generation, read_generation(request.args, env.limits, *env.tokenizer));
+  QR_TRY_VOID(check_answer_only(job.generation));
+  if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
+  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
+  QR_TRY_VOID(add_prompt(request, env, job));
+  job.prompt_field = "input_prefix";
+  job.stream = request.args.flag("stream", false);
+  job.writer = std::make_unique<Writer>(env);
+  return Call(std::move(job));
+}
+
+const Api kApi{{{.method = "POST",
+                 .path = "/infill",
+                 .schema = &kSchema,
+                 .parse = &parse,
+                 .summary = "What belongs between a prefix and a suffix"}}};
+QR_REGISTER(Api, "infill", kApi);
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,134 @@
+#include "text/reasoning.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace quire {
+namespace {
+
+using Kind = ReasoningForm::Kind;
+
+constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kStart = "<|start|>";
+constexpr std::array<std::string_view, 6> kChannelMarks{kChannel,  kMessage,     kStart,
+                                                        "<|end|>", "<|return|>", "<|call|>"};
+constexpr size_t kHeaderBytes = 256;
+
+bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+}  // namespace
+
+ReasoningForm find_reasoning_form(const Tokenizer& tokenizer) {
+  const TokenizerSpec& spec = tokenizer.spec();
+  int n_think = 0, n_channel = 0, n_control = 0;
+  for (size_t i = 0; i < spec.tokens.size(); ++i) {
+    const std::string& text = spec.tokens[i];
+    const bool think = text == kOpen || text == kClose, channel = text == kChannel || text == kMessage;
+    n_think += think ? 1 : 0;
+    n_channel += channel ? 1 : 0;
+    if ((think || channel) && i < spec.types.size() && spec.types[i] == TokenType::control) ++n_control;
+  }
+  if (n_channel == 2) return {Kind::channels, n_control > 0};
+  const auto in_template = [&](std::string_view mark) { return spec.chat_template.find(mark) != std::string::npos; };
+  if (n_think == 2 || (in_template(kOpen) && in_template(kClose))) return {Kind::think, n_control > 0};
+  return {};
+}
+
+bool opens_reasoning(Kind kind, std::string_view prompt) {
+  while (!prompt.empty() && is_space(prompt.back())) prompt.remove_suffix(1);
+  return kind == Kind::think && prompt.ends_with(kOpen);
+}
+
+ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside)
+    : kind_(kind),
+      at_(kind == Kind::none ? At::content
+          : inside           ? At::inside
+                             : At::start) {}
+
+bool ReasoningSplitter::may_be_mark(std::string_view text) const {
+  if (kind_ == Kind::channels)
+    return std::any_of(kChannelMarks.begin(), kChannelMarks.end(), [&](auto mark) { return mark.starts_with(text); });
+  return (at_ == At::start && kOpen.starts_with(text)) || (at_ == At::inside && kClose.starts_with(text));
+}
+
+void ReasoningSplitter::push(std::string_view text, std::string& reasoning, std::string& content) {
+  for (const char c : text) take(c, reasoning, content);
+}
+
+// Every mark begins with '<' and has no other, so what was held is given up as a whole.
+void ReasoningSplitter::take(char c, std::string& reasoning, std::string& content) {
+  held_ += c;
+  if (!may_be_mark(held_)) {
+    held_.pop_back();
+    const std::string given_up = std::move(held_);
+    held_.clear();
+    on_text(given_up, reasoning, content);
+    held_ = c;
+    if (may_be_mark(held_)) return;
+    held_.clear();
+    return on_text({&c, 1}, reasoning, content);
+  }
+  const bool whole = kind_ == Kind::channels
+                         ? std::find(kChannelMarks.begin(), kChannelMarks.end(), held_) != kChannelMarks.end()
+                         : held_ == (at_ == At::start ? kOpen : kClose);
+  if (!whole) return;
+  const std::string mark = std::move(held_);
+  held_.clear();
+  on_mark(mark);
+}
+
+void ReasoningSplitter::on_mark(std::string_view mark) {
+  spaces_.clear();
+  said_ = false;
+  if (kind_ == Kind::think) {
+    at_ = at_ == At::start ? At::inside : At::after;
+  } else if (mark == kMessage) {
+    end_header();
+  } else {
+    header_ = mark == kChannel ? mark : "";
+    at_ = At::header;
+  }
+}
+
+// "final" is said to the user; so is a message that names no channel.
+void ReasoningSplitter::end_header() {
+  std::string_view name = header_;
+  const bool named = name.starts_with(kChannel);
+  if (named) name.remove_prefix(kChannel.size());
+  at_ = !named || name.starts_with("final") ? At::content : At::inside;
+  header_.clear();
+}
+
+void ReasoningSplitter::on_text(std::string_view text, std::string& reasoning, std::string& content) {
+  for (const char c : text) {
+    if (at_ == At::header) {
+      if (header_.size() < kHeaderBytes) header_ += c;
+      continue;
+    }
+    if (at_ == At::content) {
+      content += c;
+      continue;
+    }
+    if (is_space(c)) {
+      if (at_ != At::after && (said_ || at_ == At::start)) spaces_ += c;
+      continue;
+    }
+    if (at_ != At::inside) at_ = At::content;
+    std::string& out = at_ == At::inside ? reasoning : content;
+    out += spaces_;
+    out += c;
+    spaces_.clear();
+    said_ = true;
+  }
+}
+
+void ReasoningSplitter::finish(std::string& reasoning, std::string& content) {
+  const std::string rest = std::move(held_);
+  held_.clear();
+  on_text(rest, reasoning, content);
+  if (at_ == At::start) content += spaces_;
+  spaces_.clear();
+}
+
+}  // namespace quire

@@ -1,0 +1,53 @@
+// What a model thought, taken apart from what it says: <think>…</think> before the answer, or channels as gpt-oss
+// writes them (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…). One byte at a
+// time, so what comes out, joined, does not depend on how the text was cut.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "text/tokenizer.h"
+
+namespace quire {
+
+struct ReasoningForm {
+  enum class Kind : uint8_t { none, think, channels };
+  Kind kind = Kind::none;
+  bool hidden = false;  // the marks are control tokens: they have to be shown to whoever splits
+};
+// By the marks in the vocabulary, or, of <think>, in the chat template.
+ReasoningForm find_reasoning_form(const Tokenizer& tokenizer);
+
+class ReasoningSplitter {
+ public:
+  ReasoningSplitter() = default;  // everything is content
+  // `inside`: the prompt has opened the thinking already.
+  ReasoningSplitter(ReasoningForm::Kind kind, bool inside);
+
+  // Appends what is certain. White space around the reasoning, and between it and the content, is dropped.
+  void push(std::string_view text, std::string& reasoning, std::string& content);
+  // No text follows: what may have been the beginning of a mark is text.
+  void finish(std::string& reasoning, std::string& content);
+  // What came last belongs to the reasoning, or to the marks around it.
+  bool thinking() const { return at_ != At::content && at_ != At::start; }
+
+ private:
+  enum class At : uint8_t { start, inside, after, header, content };
+  void take(char c, std::string& reasoning, std::string& content);
+  bool may_be_mark(std::string_view text) const;
+  void on_mark(std::string_view mark);
+  void on_text(std::string_view text, std::string& reasoning, std::string& content);
+  void end_header();
+
+  ReasoningForm::Kind kind_ = ReasoningForm::Kind::none;
+  At at_ = At::content;
+  bool said_ = false;   // something of the part that is running
+  std::string held_;    // may become a mark
+  std::string spaces_;  // white space that may be the last of the reasoning
+  std::string header_;  // of a channel's message, its first bytes
+};
+
+// Whether a rendered prompt ends within an opened <think>.
+bool opens_reasoning(ReasoningForm::Kind kind, std::string_view prompt);
+
+}  // namespace quire

@@ -1,0 +1,77 @@
+#include "text/reasoning.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace quire {
+namespace {
+
+using Kind = ReasoningForm::Kind;
+
+struct Parts {
+  std::string reasoning, content;
+  bool operator==(const Parts&) const = default;
+};
+
+Parts split(Kind kind, bool inside, std::string_view text, size_t cut) {
+  ReasoningSplitter splitter(kind, inside);
+  Parts out;
+  for (size_t at = 0; at < text.size(); at += cut) splitter.push(text.substr(at, cut), out.reasoning, out.content);
+  splitter.finish(out.reasoning, out.content);
+  return out;
+}
+
+void expect_parts(Kind kind, bool inside, std::string_view text, const Parts& wanted) {
+  for (size_t cut = 1; cut <= text.size() + 1; ++cut) {
+    const Parts got = split(kind, inside, text, cut);
+    EXPECT_EQ(got.reasoning, wanted.reasoning) << text << " cut at " << cut;
+    EXPECT_EQ(got.content, wanted.content) << text << " cut at " << cut;
+  }
+}
+
+TEST(ReasoningSplitter, TakesThinkingApart) {
+  expect_parts(Kind::think, false, "<think>\nHm, a<b.\n\n</think>\n\nYes.\n", {"Hm, a<b.", "Yes.\n"});
+  expect_parts(Kind::think, false, "\n<think></think>Yes", {"", "Yes"});
+  expect_parts(Kind::think, true, "one </thin two</think>  three <think>", {"one </thin two", "three <think>"});
+  expect_parts(Kind::think, true, "never closed </thi", {"never closed </thi", ""});
+  expect_parts(Kind::think, false, "No thought. <think>x</think>", {"", "No thought. <think>x</think>"});
+  expect_parts(Kind::think, false, "  <thinking>", {"", "  <thinking>"});
+  expect_parts(Kind::think, false, "  ", {"", "  "});
+  expect_parts(Kind::none, false, "<think>x</think>y", {"", "<think>x</think>y"});
+}
+
+TEST(ReasoningSplitter, TakesChannelsApart) {
+  expect_parts(Kind::channels, false,
+               "<|channel|>analysis<|message|>The user <asks>. <|end|><|start|>assistant<|channel|>final"
+               "<|message|> It is 4.<|return|>",
+               {"The user <asks>.", " It is 4."});
+  expect_parts(Kind::channels, false, "<|start|>assistant<|message|>plain", {"", "plain"});
+  expect_parts(Kind::channels, false, "just text", {"", "just text"});
+}
+
+TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
+  static constexpr std::string_view kPieces[] = {"<think>",     "</think>",    "<",        " ",         "\n",  "a",
+                                                 "<|channel|>", "<|message|>", "analysis", "<|start|>", "th<", "|>"};
+  Rng rng(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;
+    const int64_t n = rng.between(0, 14);
+    for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, 11))];
+    for (const Kind kind : {Kind::think, Kind::channels}) {
+      const bool inside = kind == Kind::think && rng.between(0, 1) == 1;
+      const Parts whole = split(kind, inside, text, text.size() + 1);
+      const auto cut = static_cast<size_t>(rng.between(1, 7));
+      EXPECT_EQ(split(kind, inside, text, cut), whole) << text << " cut at " << cut;
+    }
+  }
+}
+
+TEST(ReasoningForm, OpensWhereThePromptLeftIt) {
+  EXPECT_TRUE(opens_reasoning(Kind::think, "<|assistant|><think>\n"));
+  EXPECT_FALSE(opens_reasoning(Kind::think, "<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(opens_reasoning(Kind::none, "<think>"));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,54 @@
+# The server's description of itself: equal to the committed one, and schemathesis generates requests from it, good and
+# bad, none of which may end in a server error. The latter is for `./dev test --all`.
+import json
+import os
+import subprocess
+import unittest
+
+from client_packages import VENV, missing
+from quire_server import ROOT, Server
+
+SECONDS = 120
+
+
+class Openapi(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_the_committed_description_is_ours(self):
+        committed = os.path.join(ROOT, 'docs', 'openapi.json')
+        if not os.path.exists(committed):
+            self.skipTest('no docs/openapi.json')
+        with open(committed, encoding='utf-8') as file:
+            self.assertEqual(json.load(file), self.server.get('/openapi.json')[2],
+                             'curl …/openapi.json | python3 -m json.tool --indent 1 > docs/openapi.json')
+
+    def test_no_generated_request_ends_in_a_server_error(self):
+        if not os.environ.get('QUIRE_TEST_ALL'):
+            self.skipTest('only in ./dev test --all')
+        reason = missing('schemathesis>=4')
+        if reason:
+            self.skipTest(reason)
+        # The page and the metrics are no API; what is generated is seeded, so that a failure comes again.
+        command = [os.path.join(VENV, 'bin', 'schemathesis'), 'run', self.server.url + '/openapi.json',
+                   '--checks', 'not_a_server_error', '--mode', 'all', '--max-examples', '20', '--seed', '1',
+                   '--phases', 'examples,coverage,fuzzing', '--request-timeout', '30',
+                   '--generation-database', 'none', '--no-color']
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired as late:
+            output = (late.stdout or b'').decode(errors='replace')
+            self.assertNotIn('Server error', output)
+            self.assertEqual(self.server.get('/ready')[0], 200)
+            return
+        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-1000:])
+        self.assertEqual(self.server.get('/ready')[0], 200)
+
+
+if __name__ == '__main__':
+    unittest.main()
