@@ -61,7 +61,11 @@ void SampleCandidates::keep_from(double bound, int min_keep) {
   if (min_keep > 1) {
     int64_t n = 0;
     for (const float v : logits()) n += v >= at_least ? 1 : 0;
-    if (n < min_keep) return keep_largest(min_keep);
+    if (n < min_keep) {
+      keep_largest(min_keep);
+      if (whole_) collect(kNone);  // no more than min_keep in all: the list is wanted nevertheless
+      return;
+    }
   }
   if (whole_) return collect(at_least);
   keep_where(scratch_, [&](size_t i) { return scratch_.logits[i] >= at_least; });
