@@ -25,6 +25,7 @@ constexpr LimitRow kRows[] = {
     {"n_metadata", &ServeLimits::n_metadata, "entries of a response's metadata"},
     {"stored_bytes", &ServeLimits::stored_bytes, "bytes of the answers of /v1/responses that are kept"},
     {"stored_s", &ServeLimits::stored_s, "seconds that they are kept"},
+    {"resumable_bytes", &ServeLimits::resumable_bytes, "bytes of a resumable stream's newest events that are kept"},
     {"channel_bytes", &ServeLimits::channel_bytes, "unread tokens of one sequence before it is cancelled"},
     {"prep_queue", &ServeLimits::prep_queue, "requests waiting to be parsed and tokenised"},
     {"prep_bytes", &ServeLimits::prep_bytes, "bytes of their bodies together"},

@@ -88,7 +88,7 @@ TEST(Resumable, IsForWhoBeganIt) {
 
 TEST(Resumable, ForgetsOldEventsAndSaysSo) {
   TestServer s;
-  s.options.limits.channel_bytes = 2048;
+  s.options.limits.resumable_bytes = 100;  // room for [DONE] alone
   s.start();
   const Heard all = hear(s, 1000);
   EXPECT_EQ(all.events.back().data, "[DONE]");

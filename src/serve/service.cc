@@ -201,7 +201,7 @@ void Service::admit(const Endpoint& endpoint, HttpRequest&& request, ReplyPtr re
 
 ReplyPtr Service::make_resumable(const HttpRequest& request, ReplyPtr reply) {
   const auto stream = std::make_shared<ResumableStream>("strm_" + hex64(env_.seeds->next()), tenant_of(request),
-                                                        std::move(reply), env_.limits.channel_bytes);
+                                                        std::move(reply), env_.limits.resumable_bytes);
   stream->open();
   streams_.add(stream);
   return stream;

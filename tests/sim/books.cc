@@ -25,17 +25,23 @@ int n_common(const Stream& a, const Stream& b) {
 
 void Books::submitted(const Stream& stream) {
   live_.emplace(stream.seq, &stream);
-  for (const uint64_t path : paths(stream)) ++cached_[path];
+  const uint64_t salt = stream.script->salt;
+  for (const uint64_t path : paths(stream, salt)) ++cached_[path];
+  if (salt == 0) return;
+  const std::vector<uint64_t> open = paths(stream, 0);
+  for (size_t i = 0; i < n_public_grains(stream); ++i) ++cached_[open[i]];
 }
 
-std::vector<uint64_t> Books::paths(const Stream& stream) const {
+size_t Books::n_public_grains(const Stream& stream) const {
+  const int whole_blocks = n_public_of(*stream.script) / knobs_.block_tokens * knobs_.block_tokens;
+  return static_cast<size_t>(whole_blocks / grain());
+}
+
+std::vector<uint64_t> Books::paths(const Stream& stream, uint64_t salt) const {
   const std::vector<Token> tokens = tokens_of(stream);
   std::vector<uint64_t> out;
-  const int n_public_blocks = n_public_of(*stream.script) / knobs_.block_tokens;
-  const auto n_public = static_cast<size_t>(n_public_blocks) * static_cast<size_t>(knobs_.block_tokens);
-  uint64_t hash = mix64(n_public > 0 ? 0 : stream.script->salt);
+  uint64_t hash = mix64(salt);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (n_public > 0 && i == n_public && stream.script->salt != 0) hash = mix64(hash ^ mix64(stream.script->salt));
     hash = mix64(hash ^ static_cast<uint64_t>(tokens[i]));
     if ((i + 1) % static_cast<size_t>(grain()) == 0) out.push_back(hash);
   }
@@ -212,8 +218,9 @@ void Books::check_hit(const Stream& stream) {
                 " tokens cached");
   }
   if (n_cached < grain()) return;
-  const std::vector<uint64_t> known = paths(stream);
-  if (cached_[known[static_cast<size_t>(n_cached / grain()) - 1]] < 2) {
+  const auto last = static_cast<size_t>(n_cached / grain()) - 1;
+  const bool own = cached_[paths(stream, stream.script->salt)[last]] >= 2;
+  if (!own && (last >= n_public_grains(stream) || cached_[paths(stream, 0)[last]] < 2)) {
     fail(stream.name() + " found " + std::to_string(n_cached) + " tokens that nobody of its salt brought in");
   }
 }

@@ -40,8 +40,10 @@ class Books {
   void check_hit(const Stream& stream);
   // Tokens from one path to the next: one, but whole blocks where contexts are long.
   int grain() const { return knobs_.n_ctx <= 1024 ? 1 : knobs_.block_tokens; }
-  // Hashes of what this stream makes cached, its prompt and then its answer, up to every grain.
-  std::vector<uint64_t> paths(const Stream& stream) const;
+  // Hashes of what this stream makes cached, its prompt and then its answer, up to every grain, for a salt.
+  std::vector<uint64_t> paths(const Stream& stream, uint64_t salt) const;
+  // How many of them others may find whatever their salt: whole blocks of public tokens.
+  size_t n_public_grains(const Stream& stream) const;
 
   const Knobs& knobs_;
   Failure& failure_;
