@@ -2,7 +2,7 @@
 """Puts a bundled model into a checkpoint of a real shape that computes the same function: real text and real acceptance at
 the real cost of a 1B or 3B model, without its weights.
 
-    tools/inflate.py --gguf-in models/quill-small-q8_0.gguf --shape 1b --out big.gguf --type q8_0
+    tools/inflate.py --gguf-in models/quill-q8_0.gguf --shape 1b --out big.gguf --type q8_0
     tools/inflate.py --checkpoint build/train/small/checkpoint.pt --shape 3b --out folder --type bf16    Hugging Face
     tools/inflate.py … --n-embd 1024 --n-layers 12      any other shape; --own-vocab keeps the vocabulary
 

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-inline constexpr const char* kBundledModel = "quill-small-q8_0.gguf";
+inline constexpr const char* kBundledModel = "quill-q8_0.gguf";
 
 // Where it is for a program in the folder `bin`: ../share/quire/models of an installation, or models/ of the sources
 // for one in build/NAME of them. Empty where neither has it.

@@ -123,7 +123,7 @@ inline std::string shared_path(std::string_view relative) {
   return std::filesystem::exists(path) ? path : std::string();
 }
 
-inline const char* const kBundledModelFile = "models/quill-small-q8_0.gguf";
+inline const char* const kBundledModelFile = "models/quill-q8_0.gguf";
 
 // The trained model that tests run on: QUIRE_TEST_MODEL, else the bundled one (tests run in the project's folder), else
 // a small one of the shared data, else empty: then the test must GTEST_SKIP.

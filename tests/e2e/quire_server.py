@@ -11,7 +11,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHARED = os.environ.get('QUIRE_SHARED') or os.path.join(ROOT, '..', 'shared')
 STORIES = os.path.join(SHARED, 'data', 'models', 'stories260K')
-BUNDLED = os.path.join(ROOT, 'models', 'quill-small-q8_0.gguf')
+BUNDLED = os.path.join(ROOT, 'models', 'quill-q8_0.gguf')
 
 
 def binary():

@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Shared,
                          name_of);
 
 // Logits of the bundled model have a spread of about 5. Its Q8_0 kernels also quantise activations.
-constexpr const char* kQuill = "quill-small-q8_0.gguf";
+constexpr const char* kQuill = "quill-q8_0.gguf";
 INSTANTIATE_TEST_SUITE_P(Bundled,
                          GoldenModel,
                          testing::Values(Case{"bundled", kQuill, kQuill, "f32", 1e-3, 0.01, "f32"},

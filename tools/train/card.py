@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Evaluates the bundled model through `quire serve` and writes the tables into the model card: `./dev eval`.
 
-    tools/train/card.py                  serve models/quill-small-q8_0.gguf, ask, print, write the card's block
+    tools/train/card.py                  serve models/quill-q8_0.gguf, ask, print, write the card's block
     tools/train/card.py --training build/train/small       only what that run's log and curve say, into the card
     tools/train/card.py --check          besides: greedy answers equal to those of transformers, in float32
 
@@ -29,7 +29,7 @@ from evaluate import END_ID, EVAL_SPLITS, Question, by_server, questions, run, t
 from serving import ROOT, default_quire, served  # noqa: E402
 from tasks import TASKS  # noqa: E402
 
-MODEL = os.path.join(ROOT, 'models', 'quill-small-q8_0.gguf')
+MODEL = os.path.join(ROOT, 'models', 'quill-q8_0.gguf')
 CARD = os.path.join(ROOT, 'models', 'README.md')
 MARKS = '<!-- {name} begins: written by {by} -->', '<!-- {name} ends -->'
 TIE = 1e-3

@@ -5,7 +5,7 @@
     tools/train/export.py --checkpoint build/train/small/checkpoint.pt --out build/train/export --gguf f32 f16 q8_0
     tools/train/export.py … --shard-mib 15 --dtype bf16       the folder in pieces, to be carried one by one
     tools/train/export.py --hf-in FOLDER --out …              from such a folder instead of a checkpoint
-    tools/train/export.py --gguf-in models/quill-small-q8_0.gguf --out … --gguf      the folder, from the file itself
+    tools/train/export.py --gguf-in models/quill-q8_0.gguf --out … --gguf      the folder, from the file itself
 
 The folder is F32 (or BF16), config, tokenizer and chat template beside it. In GGUF the rows of q and k are turned from
 halves to pairs, which is how its llama rotates. Q4_K is `quire quantize`'s, made from F32.
@@ -275,7 +275,7 @@ def main(argv: list[str]) -> None:
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument('--out', help='folder: the Hugging Face files in hf/, the GGUF files beside it')
     to.add_argument('--bundle', help='folder: the Q8_0 and Q4_K files and the tokenizer, nothing else')
-    parser.add_argument('--name', help='of the GGUF files (default: quill-SHAPE)')
+    parser.add_argument('--name', help='of the GGUF files (default: quill in a bundle, else quill-SHAPE)')
     parser.add_argument('--gguf', nargs='*', metavar='TYPE', help='f32, f16, bf16, q8_0 or one that `quire quantize` knows (default: q8_0)')
     parser.add_argument('--dtype', choices=['f32', 'bf16'], default='f32', help='of the Hugging Face folder')
     parser.add_argument('--shard-mib', type=int, default=4096)
@@ -284,9 +284,10 @@ def main(argv: list[str]) -> None:
     trained = load(args)
     folder = args.bundle or args.out
     os.makedirs(folder, exist_ok=True)
+    name = args.name or ('quill' if args.bundle else 'quill-' + trained.shape)
     kinds = ['q8_0', 'q4_k'] if args.bundle else ['q8_0'] if args.gguf is None else args.gguf
     for kind in kinds:
-        write_as(os.path.join(folder, f'{args.name or "quill-" + trained.shape}-{kind}.gguf'), trained, kind, args.quire)
+        write_as(os.path.join(folder, f'{name}-{kind}.gguf'), trained, kind, args.quire)
     if args.bundle:
         write_json(os.path.join(folder, 'tokenizer.json'), trained.tokenizer)
     else:

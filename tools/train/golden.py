@@ -2,7 +2,7 @@
 """Writes what a bundled model must say: prompts, their ids, greedy continuations and logits, computed in float64 from the
 weights that the file stands for. Plain numpy, no line shared with the engine or with PyTorch's model.
 
-    tools/train/golden.py --model models/quill-small-q8_0.gguf --out models/expected.json
+    tools/train/golden.py --model models/quill-q8_0.gguf --out models/expected.json
 """
 from __future__ import annotations
 
