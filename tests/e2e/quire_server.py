@@ -32,10 +32,14 @@ def model():
     return path
 
 
+def quill():
+    """Whether tests run on the bundled model."""
+    return os.path.basename(model()).startswith('quill')
+
+
 def prompt():
     """One that the model answers at some length."""
-    is_quill = os.path.basename(model()).startswith('quill')
-    return '<|user|>Tell me a story about a fox.<|end|><|assistant|>' if is_quill else 'Once upon a time'
+    return '<|user|>Tell me a story about a fox.<|end|><|assistant|>' if quill() else 'Once upon a time'
 
 
 def expected():

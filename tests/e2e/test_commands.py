@@ -156,7 +156,8 @@ class Chat(unittest.TestCase):
             try:
                 terminal.wait_for('> ')
                 terminal.type('Once upon a time\n')
-                terminal.wait_for('tokens')  # the figures: the answer filled the context or was stopped
+                terminal.wait_for('tokens')  # the figures: the answer is over
+                terminal.wait_for('> ')
                 terminal.type('/reset\n')
                 terminal.wait_for('> ')
                 terminal.type('half a li\x03')

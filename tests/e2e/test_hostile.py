@@ -263,7 +263,9 @@ class Hostile(unittest.TestCase):
                 else:
                     self.assertIn(got, kinds[i][1][1], kinds[i][0])
         self.assertEqual(self.server.get('/ready')[0], 200)
-        self.assertTrue(eventually(lambda: self.held() == before), f'{before} before, {self.held()} now')
+        # The first look may have counted a connection that was just closing.
+        self.assertTrue(eventually(lambda: all(now <= then for now, then in zip(self.held(), before))),
+                        f'{before} before, {self.held()} now')
         self.assertLess(self.resident_kib(), before_kib + 64 * 1024)
         self.assertGreater(self.server.metric('quire_rejected_total'), 0)
 

@@ -35,10 +35,11 @@ class Metrics(unittest.TestCase):
         eventually(lambda: any('metrics on ' in line for line in cls.server.log))
         cls.admin = next(line.split()[-1] for line in cls.server.log if 'metrics on ' in line)
         key = {'Authorization': 'Bearer k-1'}
-        for body in ({'prompt': 'Once upon a time', 'max_tokens': 8, 'temperature': 0}, {'prompt': ''}):
+        for body in ({'prompt': 'Once upon a time', 'max_tokens': 8, 'temperature': 0, 'ignore_eos': True},
+                     {'prompt': ''}):
             cls.server.post(TEXT, body, key)
         connection = cls.server.connect()
-        connection.request('POST', TEXT, json.dumps({'prompt': 'Once', 'max_tokens': 20, 'stream': True}),
+        connection.request('POST', TEXT, json.dumps({'prompt': 'Once', 'max_tokens': 20, 'stream': True, 'ignore_eos': True}),
                            {'Content-Type': 'application/json', **key})
         connection.getresponse().read()
         connection.close()
@@ -152,8 +153,8 @@ class RequestLog(unittest.TestCase):
     def lines(self, form):
         server = Server('--log-requests', form)
         self.addCleanup(server.stop)
-        _, headers, _ = server.post(TEXT, {'prompt': 'a secret of mine', 'max_tokens': 5, 'temperature': 0})
-        server.events(TEXT, {'prompt': 'another secret', 'max_tokens': 6})
+        _, headers, _ = server.post(TEXT, {'prompt': 'a secret of mine', 'max_tokens': 5, 'temperature': 0, 'ignore_eos': True})
+        server.events(TEXT, {'prompt': 'another secret', 'max_tokens': 6, 'ignore_eos': True})
         server.post(TEXT, {'prompt': ''})
         server.get('/health')
         server.stop()

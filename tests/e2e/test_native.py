@@ -1,7 +1,7 @@
 # Quire's own endpoints on the real binary: tokens in and out, what the model is, filling in.
 import unittest
 
-from quire_server import Server
+from quire_server import Server, quill
 
 
 class Native(unittest.TestCase):
@@ -38,10 +38,14 @@ class Native(unittest.TestCase):
         self.assertEqual(self.server.get('/ready')[0], 200)
         self.assertIn('version', self.server.get('/version')[2])
 
-    def test_infill_says_where_it_cannot(self):
-        status, _, answer = self.server.post('/infill', {'input_prefix': 'a', 'input_suffix': 'b'})
-        self.assertEqual(status, 400)
-        self.assertIn('fill-in-the-middle', answer['error']['message'])
+    def test_infill_where_the_vocabulary_has_the_tokens(self):
+        status, _, answer = self.server.post('/infill', {'input_prefix': 'a', 'input_suffix': 'b', 'n_predict': 4})
+        if quill():
+            self.assertEqual(status, 200)
+            self.assertGreater(answer['tokens_evaluated'], 4)  # the two texts and the three marks
+        else:
+            self.assertEqual(status, 400)
+            self.assertIn('fill-in-the-middle', answer['error']['message'])
 
     def test_embeddings_do_not_depend_on_company_or_cache(self):
         inputs = ['Once upon a time there was a cat. ' * 8 + str(i) for i in range(6)]
