@@ -8,6 +8,7 @@ from client_packages import PYTHON, ClientCase
 HEAD = '''
 import json
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -19,7 +20,7 @@ options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "A
 page = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
 by = lambda selector: page.find_element(By.CSS_SELECTOR, selector)
 every = lambda selector: page.find_elements(By.CSS_SELECTOR, selector)
-wait = lambda condition: WebDriverWait(page, 30, 0.05).until(lambda _: condition())
+wait = lambda condition: WebDriverWait(page, 30, 0.05, [StaleElementReferenceException]).until(lambda _: condition())
 shown = lambda selector: by(selector).is_displayed()
 def ask(text):
     by("#input").send_keys(text + Keys.ENTER)

@@ -14,11 +14,13 @@
 namespace quire {
 namespace {
 
+constexpr int kDefaultWindow = 512;
+
 struct Args {
   ModelOptions model;
   std::string text, nll_out, kl_base, kl_base_out;
   std::vector<int> tokens;
-  int ctx = 512, stride = 0;
+  int ctx = 0, stride = 0;
   bool json = false;
 };
 
@@ -44,7 +46,8 @@ Result<std::vector<Token>> read_tokens(const Args& args, const LoadedModel& load
 }
 
 Result<Windows> windows_of(const Args& args, const ModelInfo& info) {
-  const Windows out{args.ctx, args.stride == 0 ? args.ctx : args.stride};
+  const int ctx = args.ctx != 0 ? args.ctx : std::min(kDefaultWindow, info.n_ctx);
+  const Windows out{ctx, args.stride == 0 ? ctx : args.stride};
   if (out.ctx < 2 || out.ctx > info.n_ctx) {
     return fail(Code::invalid,
                 "--ctx must be 2 to " + std::to_string(info.n_ctx) + " for this model, got " + std::to_string(out.ctx));
@@ -175,7 +178,7 @@ QR_REGISTER(Command,
                       declare_model_options(line, args->model);
                       line.option("--text", args->text, "the file with the text");
                       line.option("--tokens", args->tokens, "token ids instead, separated by commas");
-                      line.option("--ctx", args->ctx, "tokens of a window");
+                      line.option("--ctx", args->ctx, "tokens of a window, 0 for 512 or what the model has");
                       line.option("--stride", args->stride,
                                   "tokens from one window to the next, 0 for --ctx; fewer give each token more past");
                       line.option("--nll", args->nll_out, "write position, token and -ln p of each scored token");
