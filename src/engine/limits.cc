@@ -112,6 +112,13 @@ Shape shape_of(const EngineOptions& o, const KvLayout& layout) {
   return out;
 }
 
+// a · b of counts and bytes, held at what no machine has, so that two of them can be added.
+int64_t times(int64_t a, int64_t b) {
+  constexpr int64_t kMost = int64_t{1} << 61;
+  int64_t out = 0;
+  return __builtin_mul_overflow(a, b, &out) ? kMost : std::min(out, kMost);
+}
+
 int64_t running(const EngineOptions& o) { return std::min(o.max_seqs, o.step_tokens); }
 
 // Window blocks that `n` sequences can hold at most.
@@ -130,7 +137,7 @@ int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
 
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts) {
   const Shape s = shape_of(options, layout);
-  return n_contexts * s.for_context * s.full_bytes + for_windows(s, n_contexts) * s.window_bytes;
+  return times(n_contexts * s.for_context, s.full_bytes) + times(for_windows(s, n_contexts), s.window_bytes);
 }
 
 // No more than a quarter of the memory that is available now; half of it where one context takes that. Under one
@@ -154,7 +161,7 @@ int64_t window_share(const EngineOptions& o, const Shape& s) {
   if (o.n_window_blocks > 0) return o.n_window_blocks;
   const int64_t wanted = std::min(for_windows(s, running(o)), o.kv_bytes / 2 / s.window_bytes);
   // One whole context comes first, as far as the memory holds one.
-  const int64_t beside_context = (o.kv_bytes - s.for_context * s.full_bytes) / s.window_bytes;
+  const int64_t beside_context = (o.kv_bytes - times(s.for_context, s.full_bytes)) / s.window_bytes;
   const int64_t n = std::max(beside_context >= s.for_one ? std::min(wanted, beside_context) : wanted, s.for_one);
   // Where that leaves less to the other layers than it gives to windows, both have as many.
   return n <= even ? n : even;
