@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import zlib
 from dataclasses import dataclass
 from typing import Iterator
 
@@ -92,6 +93,26 @@ def jobs_until(seed: str, budget: int, n_tokens: int) -> Iterator[tuple[str, int
         if i * CHUNK * 20 > n_tokens + CHUNK * 40:
             return
         yield job
+
+
+def make_repeats(path: str, n_vocab: int, seed: str, repeats: dict[int, int], n_tokens: int) -> None:
+    """Writes path.bin and path.len: rows of random tokens, a segment again and again. `repeats`: how often, by a segment's
+    length; rows of one length are batched together, so give each its own. To be learned is all but the first round. Does
+    nothing where the files exist already."""
+    if os.path.exists(path + '.len'):
+        return
+    rng = np.random.default_rng(zlib.crc32(seed.encode()))
+    written, lengths, periods = 0, [], list(repeats)
+    with open(path + '.bin', 'wb') as out:
+        while written < n_tokens:
+            period = periods[len(lengths) % len(periods)]
+            row = np.tile(rng.integers(0, n_vocab, period).astype(np.uint16), repeats[period])
+            row[period:] |= LEARN
+            out.write(row.tobytes())
+            lengths.append(len(row))
+            written += len(row)
+    np.array(lengths, dtype=np.int32).tofile(path + '.tmp')
+    os.replace(path + '.tmp', path + '.len')
 
 
 @dataclass
