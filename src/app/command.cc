@@ -238,6 +238,20 @@ int report(const Error& error) {
   return kExitFailed;
 }
 
+int exit_code(const Status& done) { return done ? kExitDone : report(done.error()); }
+
+int exit_code(const Result<bool>& well) {
+  if (!well) return report(well.error());
+  return *well ? kExitDone : kExitFailed;
+}
+
+Status in_range(const char* name, double value, double lo, double hi) {
+  if (value >= lo && value <= hi) return {};
+  char text[160];
+  std::snprintf(text, sizeof text, "%s must be %g to %g, got %g", name, lo, hi, value);
+  return fail(Code::invalid, text);
+}
+
 int run_program(int argc, char** argv) {
   try {
     return parse_and_run(argc, argv);

@@ -45,4 +45,11 @@ int run_program(int argc, char** argv);
 // Prints "quire: message" to stderr; kExitFailed.
 int report(const Error& error);
 
+// What a command returns: an error is reported; a body that only finds out whether all is well says so in its bool.
+int exit_code(const Status& done);
+int exit_code(const Result<bool>& well);
+
+// Code::invalid, with option, range and value, unless lo ≤ value ≤ hi; NaN is in no range.
+Status in_range(const char* name, double value, double lo, double hi);
+
 }  // namespace quire

@@ -171,10 +171,7 @@ QR_REGISTER(Command,
                                   "prompt and answer together, 0 for what the model was trained for or what fits");
                       line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
                       line.flag("--restart", args->restart, "remove OUT first instead of going on with it");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

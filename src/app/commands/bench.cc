@@ -321,10 +321,7 @@ QR_REGISTER(Command,
                                   "static: instead, batches that start and end together against continuous ones");
                       line.option("--requests", args->n_requests, "requests of mixed lengths for --policy static");
                       line.flag("--json", args->json, "one JSON object per line");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

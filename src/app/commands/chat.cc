@@ -245,10 +245,7 @@ QR_REGISTER(Command,
                       "--history", args->history,
                       "file of the lines that were typed, or none; empty: quire/chat_history among the state files");
                   line.flag("--no-stats", args->no_stats, "no line of figures after an answer");
-                  return [args] {
-                    const Status done = run(*args);
-                    return done ? kExitDone : report(done.error());
-                  };
+                  return [args] { return exit_code(run(*args)); };
                 }});
 
 }  // namespace

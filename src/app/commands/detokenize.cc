@@ -53,10 +53,7 @@ QR_REGISTER(Command,
                       line.positional("MODEL", args->model, false, "a model or anything that holds its tokenizer");
                       line.option("--tokens", args->tokens, "token ids, separated by commas");
                       line.flag("--jsonl", args->jsonl, "read one JSON array per line, print {\"text\": …} lines");
-                      return [args] {
-                        const Status done = detokenize(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(detokenize(*args)); };
                     }});
 
 }  // namespace

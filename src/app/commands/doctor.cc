@@ -103,11 +103,7 @@ QR_REGISTER(Command,
                       declare_model_options(line, args->model);
                       line.flag("--no-probe", args->no_probe, "measure nothing, only look");
                       line.flag("--json", args->json, "print one JSON object");
-                      return [args] {
-                        const Result<bool> well = run(*args);
-                        if (!well) return report(well.error());
-                        return *well ? kExitDone : kExitFailed;
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

@@ -133,22 +133,16 @@ void print_json(const Printer& printer) {
 }
 
 Status check(const Args& args) {
-  const auto range = [](const char* name, double value, double lo, double hi) -> Status {
-    if (value >= lo && value <= hi) return {};
-    char text[160];
-    std::snprintf(text, sizeof text, "%s must be %g to %g, got %g", name, lo, hi, value);
-    return fail(Code::invalid, text);
-  };
   if (args.max_tokens < 1)
     return fail(Code::invalid, "--max-tokens must be at least 1, got " + std::to_string(args.max_tokens));
-  if (!(args.temperature >= 0 && args.temperature <= 100)) return fail(Code::invalid, "--temperature must be 0 to 100");
-  QR_TRY_VOID(range("--n", args.n, 1, 1024));
-  QR_TRY_VOID(range("--top-k", args.top_k, 0, std::numeric_limits<int>::max()));
-  QR_TRY_VOID(range("--top-p", args.top_p, 0, 1));
-  QR_TRY_VOID(range("--min-p", args.min_p, 0, 1));
-  QR_TRY_VOID(range("--repetition-penalty", args.repetition, 0.01, 100));
-  QR_TRY_VOID(range("--presence-penalty", args.presence, -100, 100));
-  return range("--frequency-penalty", args.frequency, -100, 100);
+  QR_TRY_VOID(in_range("--temperature", args.temperature, 0, 100));
+  QR_TRY_VOID(in_range("--n", args.n, 1, 1024));
+  QR_TRY_VOID(in_range("--top-k", args.top_k, 0, std::numeric_limits<int>::max()));
+  QR_TRY_VOID(in_range("--top-p", args.top_p, 0, 1));
+  QR_TRY_VOID(in_range("--min-p", args.min_p, 0, 1));
+  QR_TRY_VOID(in_range("--repetition-penalty", args.repetition, 0.01, 100));
+  QR_TRY_VOID(in_range("--presence-penalty", args.presence, -100, 100));
+  return in_range("--frequency-penalty", args.frequency, -100, 100);
 }
 
 // Answer i draws with seed + i, as the server's n does.
@@ -227,10 +221,7 @@ QR_REGISTER(Command,
                       line.flag("--raw", args->raw, "the prompt as it is, without the model's chat template");
                       line.flag("--ignore-eos", args->ignore_eos, "go on past the model's end token");
                       line.flag("--json", args->json, "print a JSON object for each answer instead of the text");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

@@ -135,10 +135,7 @@ QR_REGISTER(Command,
                       line.option("--step-tokens", args->engine.step_tokens,
                                   "as for the server: tokens computed in one step at most");
                       line.flag("--json", args->json, "print one JSON object");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

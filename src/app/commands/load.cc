@@ -17,13 +17,6 @@ struct Args {
   bool ignore_eos = false, json = false;
 };
 
-Status in_range(const char* name, double value, double lo, double hi) {
-  if (value >= lo && value <= hi) return {};
-  char text[160];
-  std::snprintf(text, sizeof text, "%s must be %g to %g, got %g", name, lo, hi, value);
-  return fail(Code::invalid, text);
-}
-
 Status check(const Args& args) {
   if (args.endpoint != "chat" && args.endpoint != "completions")
     return fail(Code::invalid, "--endpoint must be chat or completions, got \"" + args.endpoint + "\"");
@@ -146,10 +139,7 @@ QR_REGISTER(Command,
                       line.option("--slo-e2e", args->how.slo.e2e_ms, "goodput: milliseconds at most, 0: any");
                       line.option("--timeline", args->timeline, "write what happened in each second to this CSV file");
                       line.flag("--json", args->json, "print one JSON object");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

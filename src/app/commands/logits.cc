@@ -166,10 +166,7 @@ QR_REGISTER(Command,
                       line.option("--ctx", args->model.ctx,
                                   "positions to load the model for, 0 for what it was trained for");
                       line.option("--chunk", args->chunk, "tokens per forward pass");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

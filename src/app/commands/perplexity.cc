@@ -185,10 +185,7 @@ QR_REGISTER(Command,
                       line.option("--kl-base-out", args->kl_base_out, "write every distribution, to compare with");
                       line.option("--kl-base", args->kl_base, "compare with distributions that were written so");
                       line.flag("--json", args->json, "print one JSON object");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

@@ -111,10 +111,7 @@ QR_REGISTER(Command,
                       line.positional("OUT", args->out, true, "the file to write");
                       line.positional("TYPE", args->type, true, "the weight format, as `quire inspect` names it");
                       line.option("--threads", args->threads, "0 for all that can run");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

@@ -165,10 +165,7 @@ QR_REGISTER(Command,
                       line.option("--what-if", args->what_if,
                                   "KNOB=VALUE: the same arrivals under another option; may be repeated");
                       line.flag("--json", args->json, "print one JSON object");
-                      return [args] {
-                        const Result<bool> same = run(*args);
-                        return !same ? report(same.error()) : *same ? kExitDone : kExitFailed;
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

@@ -261,10 +261,7 @@ QR_REGISTER(Command,
                       line.option("--record-limit", args->record_limit, "where the recording ends, such as 1G");
                       line.option("--drain-timeout", args->drain_seconds,
                                   "seconds that running requests get after SIGTERM");
-                      return [args] {
-                        const Status done = run(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

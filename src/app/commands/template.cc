@@ -72,15 +72,15 @@ Status render_one(const Loaded& loaded) {
   return {};
 }
 
-Result<int> run(const Args& args) {
+Result<bool> run(const Args& args) {
   QR_TRY(const Loaded loaded, load_template(args));
   if (args.lint) {
     const TemplateLint lint = lint_template(loaded.chat, loaded.special_tokens);
     std::cout << (args.json ? lint_json(lint).dump() + "\n" : lint_text(lint));
-    return lint.appends_only() ? kExitDone : kExitFailed;
+    return lint.appends_only();
   }
   QR_TRY_VOID(args.jsonl ? render_lines(loaded) : render_one(loaded));
-  return kExitDone;
+  return true;
 }
 
 QR_REGISTER(Command,
@@ -93,10 +93,7 @@ QR_REGISTER(Command,
                                 "one request per line on stdin, one {\"text\"} or {\"error\"} per line");
                       line.flag("--lint", args->lint, "does it only append from turn to turn? Exit code 1 when not");
                       line.flag("--json", args->json, "the lint's answer as one JSON object");
-                      return [args] {
-                        const Result<int> done = run(*args);
-                        return done ? *done : report(done.error());
-                      };
+                      return [args] { return exit_code(run(*args)); };
                     }});
 
 }  // namespace

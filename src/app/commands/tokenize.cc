@@ -48,10 +48,7 @@ QR_REGISTER(Command,
                       line.flag("--jsonl", args->jsonl, "read one JSON string per line, print {\"tokens\": […]} lines");
                       line.flag("--add-special", args->encode.add_special, "add BOS/EOS as the model wants them");
                       line.flag("--parse-special", args->encode.parse_special, "let text name control tokens");
-                      return [args] {
-                        const Status done = tokenize(*args);
-                        return done ? kExitDone : report(done.error());
-                      };
+                      return [args] { return exit_code(tokenize(*args)); };
                     }});
 
 }  // namespace

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 
+#include "app/command.h"
 #include "base/json.h"
 #include "base/rng.h"
 
@@ -26,13 +26,6 @@ constexpr std::array<const char*, 64> kWords = {
     "room",   "mother",  "area",   "money",    "story",    "fact",    "month",   "lot",   "right", "study",   "book",
     "eye",    "job",     "word",   "business", "issue",    "side",    "kind",    "head",  "house", "service", "friend",
     "father", "power",   "hour",   "game",     "line",     "end",     "member",  "law",   "car"};
-
-Status in_range(const char* name, double value, double lo, double hi) {
-  if (value >= lo && value <= hi) return {};
-  char text[160];
-  std::snprintf(text, sizeof text, "%s must be %g to %g, got %g", name, lo, hi, value);
-  return fail(Code::invalid, text);
-}
 
 Status check(const WorkloadOptions& o) {
   QR_TRY_VOID(in_range("--rate", o.rate, 0, 1e6));
