@@ -54,6 +54,20 @@ class ServerLimits : public testing::Test {
     bystander_->close();
     EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
   }
+  // Under limits of three connections: the bystander's and two more stay, the fourth is refused, the places come back.
+  void expect_fourth_refused(HttpLimits limits, int status) {
+    limits.idle_timeout_ms = 5000;
+    open(limits);
+    {
+      ASSERT_TRUE(bystander_->connect());
+      std::vector<RawClient> held;
+      for (int i = 0; i < 2; ++i) held.emplace_back(server_->port());
+      ASSERT_TRUE(eventually([&] { return server_->n_connections() == 3; }));
+      RawClient over(server_->port());
+      expect_error(over, status);
+    }
+    EXPECT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
+  }
   // Sends, and checks that the whole answer is this status with an OpenAI error object, then the end.
   void expect_refusal(std::string_view bytes, int status) {
     RawClient c(server_->port());
@@ -173,34 +187,14 @@ TEST_F(ServerLimits, CutRequestsReachNobody) {
 
 TEST_F(ServerLimits, ConnectionsOverTheLimitGet503) {
   HttpLimits l = tight();
-  l.idle_timeout_ms = 5000;
   l.n_connections = 3;
-  open(l);
-  {
-    ASSERT_TRUE(bystander_->connect());
-    std::vector<RawClient> held;
-    for (int i = 0; i < 2; ++i) held.emplace_back(server_->port());
-    ASSERT_TRUE(eventually([&] { return server_->n_connections() == 3; }));
-    RawClient over(server_->port());
-    expect_error(over, 503);
-  }
-  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
+  expect_fourth_refused(l, 503);
 }
 
 TEST_F(ServerLimits, ConnectionsOfOneAddressOverItsLimitGet429) {
   HttpLimits l = tight();
-  l.idle_timeout_ms = 5000;
   l.n_connections_per_address = 3;
-  open(l);
-  {
-    ASSERT_TRUE(bystander_->connect());
-    std::vector<RawClient> held;
-    for (int i = 0; i < 2; ++i) held.emplace_back(server_->port());
-    ASSERT_TRUE(eventually([&] { return server_->n_connections() == 3; }));
-    RawClient over(server_->port());
-    expect_error(over, 429);
-  }
-  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
+  expect_fourth_refused(l, 429);
   RawClient again(server_->port());
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 2; })) << "places come back";
 }
