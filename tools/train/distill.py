@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import signal
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -93,16 +92,7 @@ def main(argv: list[str]) -> int:
         os.makedirs(folder, exist_ok=True)
     check_target(args)
     torch.set_num_threads(args.threads)
-    trainer = Distiller(args)
-
-    def stop(*_: object) -> None:
-        trainer.stopping = True
-
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
-    done = trainer.run()
-    print(f'distill: {trainer.model.n_parameters() / 1e6:.2f} M parameters, {trainer.tokens / 1e6:.2f} M tokens in '
-          f'{trainer.seconds / 60:.1f} min; {"done" if done else "stopped: run again to go on"}')
+    train.run_to_end('distill', Distiller(args))
     return 0
 
 

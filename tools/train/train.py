@@ -261,6 +261,18 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     return args
 
 
+def run_to_end(name: str, trainer: Trainer) -> None:
+    """Until it is done or a signal stops it; says which, as `name`."""
+    def stop(*_: object) -> None:
+        trainer.stopping = True
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    done = trainer.run()
+    print(f'{name}: {trainer.model.n_parameters() / 1e6:.2f} M parameters, {trainer.tokens / 1e6:.2f} M tokens in '
+          f'{trainer.seconds / 60:.1f} min; {"done" if done else "stopped: run again to go on"}')
+
+
 def main(argv: list[str]) -> int:
     args = parse_arguments(argv)
     os.makedirs(args.out, exist_ok=True)
@@ -269,16 +281,7 @@ def main(argv: list[str]) -> int:
     torch.set_float32_matmul_precision('high')
     if not os.path.exists(args.tokenizer):
         subprocess.run([sys.executable, os.path.join(HERE, 'tokenizer.py'), '--out', args.tokenizer], check=True)
-    trainer = Trainer(args)
-
-    def stop(*_: object) -> None:
-        trainer.stopping = True
-
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
-    done = trainer.run()
-    print(f'train: {trainer.model.n_parameters() / 1e6:.2f} M parameters, {trainer.tokens / 1e6:.2f} M tokens in '
-          f'{trainer.seconds / 60:.1f} min; {"done" if done else "stopped: run again to go on"}')
+    run_to_end('train', Trainer(args))
     return 0
 
 
