@@ -6,30 +6,19 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "app/forward.h"
 #include "app/wire.h"
 #include "backend/cpu/cpu_ops.h"
-#include "base/json.h"
 #include "io/hf_config.h"
 #include "model/rope.h"
+#include "tests/support/json_file.h"
 
 namespace quire {
 namespace {
 
 constexpr const char* kFolder = "tests/golden/models/";
 constexpr double kTolerance = 1e-3;  // of logprobs
-
-Json read_json(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  Result<Json> json = Json::parse(text.str());
-  EXPECT_TRUE(json) << path;
-  return json ? *json : Json();
-}
 
 std::vector<Token> tokens_of(const Json& list) {
   std::vector<Token> out;

@@ -4,29 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "app/wire.h"
 #include "backend/cpu/cpu_ops.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "engine/engine.h"
+#include "tests/support/json_file.h"
 
 namespace quire {
 namespace {
 
 constexpr const char* kFolder = "tests/golden/models/";
 constexpr double kTolerance = 2e-3;  // absolute; the values are of the order of 1
-
-Json read_json(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  Result<Json> json = Json::parse(text.str());
-  EXPECT_TRUE(json) << path;
-  return json ? *json : Json();
-}
 
 class Pooled final : public EventSink {
  public:

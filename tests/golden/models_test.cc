@@ -7,13 +7,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "app/forward.h"
 #include "app/wire.h"
 #include "backend/cpu/cpu_ops.h"
-#include "base/json.h"
+#include "tests/support/json_file.h"
 
 namespace quire {
 namespace {
@@ -91,11 +89,9 @@ TEST_P(GoldenModel, MatchesTheReference) {
   const Case& c = GetParam();
   const std::string folder = folder_of(c);
   if (!std::filesystem::exists(folder + "/" + c.file)) GTEST_SKIP() << "no " << c.file << " in " << folder;
-  std::ifstream in(folder + "/expected.json");
-  std::stringstream text;
-  text << in.rdbuf();
-  const Result<Json> expected = Json::parse(text.str());
-  ASSERT_TRUE(expected) << expected.error().message;
+  const Json expected = read_json(folder + "/expected.json");
+  const Json* variants = expected.find("variants");
+  ASSERT_NE(variants, nullptr);
   std::vector<Backend> backends = {{"ref", ""}};
   for (const std::string& isa : cpu_isas()) backends.push_back({"cpu", isa});
   for (const Backend& b : backends) {
@@ -103,7 +99,7 @@ TEST_P(GoldenModel, MatchesTheReference) {
     const Result<LoadedModel> loaded =
         load(ModelOptions{folder + "/" + c.file, b.backend, b.isa, b.isa == "scalar" ? 1 : 2, c.kv_type, c.weights});
     ASSERT_TRUE(loaded) << loaded.error().message;
-    for (const Json& prompt : *expected->find("variants")->find(c.variant)->as_array()) {
+    for (const Json& prompt : *variants->find(c.variant)->as_array()) {
       SCOPED_TRACE(*prompt.find("prompt")->as_string());
       check_prompt(*loaded, prompt, c, b.isa == "avx2" ? 7 : 256);
     }
