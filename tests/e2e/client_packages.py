@@ -5,7 +5,7 @@ import subprocess
 import sys
 import unittest
 
-from quire_server import ROOT, Server
+from quire_server import ROOT, ServerCase
 
 VENV = os.path.join(ROOT, 'build', 'venv-clients')
 PYTHON = os.path.join(VENV, 'bin', 'python')
@@ -31,7 +31,7 @@ def missing(wanted, module=None):
     return None if got.returncode == 0 else f'{wanted} could not be installed from PyPI: ' + got.stderr.strip()[-200:]
 
 
-class ClientCase(unittest.TestCase):
+class ClientCase(ServerCase):
     """One server for all tests of a class; run_script runs Python with the packages, after `head` with {url} filled in."""
     wanted = ''
     head = ''
@@ -41,11 +41,7 @@ class ClientCase(unittest.TestCase):
         reason = missing(cls.wanted)
         if reason:
             raise unittest.SkipTest(reason)
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
+        super().setUpClass()
 
     def run_script(self, script):
         done = subprocess.run([PYTHON, '-W', 'error', '-c', self.head.replace('{url}', self.server.url) + script],

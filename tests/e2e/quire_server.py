@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHARED = os.environ.get('QUIRE_SHARED') or os.path.join(ROOT, '..', 'shared')
@@ -135,6 +136,19 @@ class Server:
         values = [line.rsplit(' ', 1)[1] for line in text.splitlines()
                   if line.startswith(name) and line[len(name)] in ' {']
         return sum(float(v) for v in values)
+
+
+class ServerCase(unittest.TestCase):
+    """One server, started with `options`, for all tests of a class."""
+    options = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.options)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
 
 
 def eventually(condition, timeout=20):

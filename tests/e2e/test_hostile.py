@@ -10,7 +10,7 @@ import re
 import socket
 import unittest
 
-from quire_server import ROOT, Server, eventually
+from quire_server import ROOT, Server, ServerCase, eventually
 
 TEXT = '/v1/completions'
 CHAT = '/v1/chat/completions'
@@ -128,32 +128,22 @@ OVER = {
 }
 
 
-def answer_to(port, data):
-    """All of the first answer, as text."""
-    with socket.create_connection(('127.0.0.1', port), timeout=60) as s:
-        s.sendall(data)
-        answer = b''
-        while b'"code"' not in answer:
-            part = s.recv(65536)
-            if not part:
-                break
-            answer += part
-    return answer.decode()
-
-
-def status_of(port, data):
-    """The status of the first answer; the rest is read until the server closes or 64 KiB."""
+def answer_to(port, data, until=b'"code"'):
+    """What the server answers, up to the part that holds `until` or the end."""
     with socket.create_connection(('127.0.0.1', port), timeout=60) as s:
         try:
             s.sendall(data)
         except OSError:
             pass  # refused before all of it was sent
         answer = b''
-        while b'\r\n' not in answer:
-            part = s.recv(65536)
-            if not part:
-                break
+        while until not in answer and (part := s.recv(65536)):
             answer += part
+    return answer
+
+
+def status_of(port, data):
+    """The status of the first answer."""
+    answer = answer_to(port, data, b'\r\n')
     return int(answer.split()[1]) if answer.startswith(b'HTTP/') else None
 
 
@@ -207,7 +197,7 @@ class Limits(unittest.TestCase):
             with self.subTest(name):
                 server = Server('--limit', f'{name}={values[name]}')
                 try:
-                    answer = answer_to(server.port, data)
+                    answer = answer_to(server.port, data).decode()
                 finally:
                     server.stop()
                 self.assertRegex(answer.split('\r\n')[0], ' 4\\d\\d ')
@@ -215,14 +205,8 @@ class Limits(unittest.TestCase):
                 self.assertIn(str(values[name]), answer)
 
 
-class Hostile(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server('--max-seqs', '16')
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
+class Hostile(ServerCase):
+    options = ('--max-seqs', '16')
 
     def held(self):
         """Descriptors, sequences, blocks that sequences hold."""

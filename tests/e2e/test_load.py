@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from quire_server import SHARED, Server, binary, eventually
+from quire_server import SHARED, Server, ServerCase, binary, eventually
 
 TRACE = os.path.join(SHARED, 'data', 'traces', 'mooncake_conversation_trace.jsonl')
 
@@ -24,14 +24,8 @@ def used_blocks(server):
     return float(line.rsplit(' ', 1)[1])
 
 
-class Load(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server('--threads', '1')
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
+class Load(ServerCase):
+    options = ('--threads', '1')
 
     def test_its_counts_are_the_servers(self):
         before = self.server.metric('quire_generation_tokens_total')

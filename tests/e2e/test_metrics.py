@@ -12,7 +12,7 @@ import urllib.parse
 import urllib.request
 
 from client_packages import PYTHON, missing
-from quire_server import ROOT, Server, eventually
+from quire_server import ROOT, Server, ServerCase, eventually
 
 TEXT = '/v1/completions'
 DASHBOARD = os.path.join(ROOT, 'deploy', 'grafana', 'quire.json')
@@ -28,10 +28,12 @@ def expressions():
         return [target['expr'] for panel in json.load(f)['panels'] for target in panel.get('targets', [])]
 
 
-class Metrics(unittest.TestCase):
+class Metrics(ServerCase):
+    options = ('--api-key', 'k-1', '--admin-port', '0')
+
     @classmethod
     def setUpClass(cls):
-        cls.server = Server('--api-key', 'k-1', '--admin-port', '0')
+        super().setUpClass()
         eventually(lambda: any('metrics on ' in line for line in cls.server.log))
         cls.admin = next(line.split()[-1] for line in cls.server.log if 'metrics on ' in line)
         key = {'Authorization': 'Bearer k-1'}
@@ -43,10 +45,6 @@ class Metrics(unittest.TestCase):
                            {'Content-Type': 'application/json', **key})
         connection.getresponse().read()
         connection.close()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
 
     def text(self):
         request = urllib.request.Request(self.admin + '/metrics', headers={'Authorization': 'Bearer k-1'})

@@ -1,18 +1,10 @@
 # Quire's own endpoints on the real binary: tokens in and out, what the model is, filling in.
 import unittest
 
-from quire_server import Server, quill
+from quire_server import ServerCase, quill
 
 
-class Native(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
-
+class Native(ServerCase):
     def test_generate_agrees_with_completions(self):
         text = 'Once upon a time'
         ids = self.server.post('/tokenize', {'content': text, 'add_special': True})[2]['tokens']

@@ -6,20 +6,12 @@ import subprocess
 import unittest
 
 from client_packages import VENV, missing
-from quire_server import ROOT, Server
+from quire_server import ROOT, ServerCase
 
 SECONDS = 120
 
 
-class Openapi(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
-
+class Openapi(ServerCase):
     def test_the_committed_description_is_ours(self):
         committed = os.path.join(ROOT, 'docs', 'openapi.json')
         if not os.path.exists(committed):

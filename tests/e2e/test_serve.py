@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from quire_server import Server, binary, eventually, expected, joined, model, prompt
+from quire_server import Server, ServerCase, binary, eventually, expected, joined, model, prompt
 
 TEXT = '/v1/completions'
 CHAT = '/v1/chat/completions'
@@ -20,14 +20,8 @@ PROMPT = prompt()
 GREEDY = {'prompt': PROMPT, 'temperature': 0, 'max_tokens': 24}
 
 
-class Serve(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server('--max-seqs', '16')
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
+class Serve(ServerCase):
+    options = ('--max-seqs', '16')
 
     def test_is_ready_once_it_says_so(self):
         self.assertEqual(self.server.get('/health')[0], 200)
