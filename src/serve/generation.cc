@@ -260,10 +260,4 @@ ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limit
   return g;
 }
 
-ApiResult<void> check_answer_only(const Generation& generation) {
-  if (generation.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
-  if (generation.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
-  return {};
-}
-
 }  // namespace quire

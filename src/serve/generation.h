@@ -35,9 +35,6 @@ std::span<const Field> openai_fields();
 // prompt_only makes sense, are left to the caller.
 ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limits, const Tokenizer& tokenizer);
 
-// For dialects whose answers have no place for a prompt's tokens: refuses max_tokens 0 and prompt_logprobs.
-ApiResult<void> check_answer_only(const Generation& generation);
-
 // A list of token ids, each in [0, n_vocab). Appends to `out`.
 ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vocab, std::vector<Token>& out);
 

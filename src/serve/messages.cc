@@ -35,6 +35,8 @@ constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString),
                            ignored_field("cache_control"), ignored_field("citations")};
 const Schema kMessageSchema({kMessage});
 const Schema kPartSchema({kPart});
+constexpr std::string_view kPartTypes[] = {"text"};
+const TextParts kTextParts{kPartTypes, "only text is", kPartSchema};
 
 constexpr std::string_view kPlainTemplate =
     "{% for message in messages %}"
@@ -57,7 +59,10 @@ ApiResult<std::string> read_role(const Args& message, const std::string& path) {
 
 }  // namespace
 
-ApiResult<std::string> read_content(const Json& content, const std::string& path, const Reading& reading) {
+ApiResult<std::string> read_content(const Json& content,
+                                    const std::string& path,
+                                    const Reading& reading,
+                                    const TextParts& taken) {
   if (content.as_string() != nullptr) return *content.as_string();
   const Json::Array& parts = *content.as_array();
   const auto n = static_cast<int64_t>(parts.size());
@@ -68,15 +73,20 @@ ApiResult<std::string> read_content(const Json& content, const std::string& path
     const std::string at = at_index(path, i);
     const Json& part = parts[static_cast<size_t>(i)];
     const Json* type = part.find("type");
-    if (type != nullptr && type->as_string() != nullptr && *type->as_string() != "text")
-      return refuse(unsupported_field(at_key(at, "type"), "'" + shown(*type->as_string()) + "'; only text is"));
-    QR_TRY(const Args args, kPartSchema.check(part, reading, at));
+    const std::string* kind = type != nullptr ? type->as_string() : nullptr;
+    if (kind != nullptr && std::find(taken.types.begin(), taken.types.end(), *kind) == taken.types.end())
+      return refuse(unsupported_field(at_key(at, "type"), "'" + shown(*kind) + "'; " + std::string(taken.note)));
+    QR_TRY(const Args args, taken.schema.check(part, reading, at));
     if (!args.has("type")) return refuse(missing_field(at_key(at, "type")));
     if (!args.has("text")) return refuse(missing_field(at_key(at, "text")));
     if (i > 0) text += '\n';
     text += args.text("text");
   }
   return text;
+}
+
+ApiResult<std::string> read_content(const Json& content, const std::string& path, const Reading& reading) {
+  return read_content(content, path, reading, kTextParts);
 }
 
 namespace {

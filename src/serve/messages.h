@@ -12,7 +12,18 @@ namespace quire {
 // joined by line breaks. What is not supported yet (tool calls, images, audio) is refused by its path.
 ApiResult<Json> read_messages(const Json* messages, const Reading& reading);
 
+// The content parts of a dialect, each {"type": one of `types`, "text": …}.
+struct TextParts {
+  std::span<const std::string_view> types;
+  std::string_view note;  // ends the refusal of another type: "only text is"
+  const Schema& schema;   // of a part
+};
 // A message's content: a string, or text parts joined by line breaks. Other kinds of parts are refused by their path.
+ApiResult<std::string> read_content(const Json& content,
+                                    const std::string& path,
+                                    const Reading& reading,
+                                    const TextParts& taken);
+// With parts of type "text".
 ApiResult<std::string> read_content(const Json& content, const std::string& path, const Reading& reading);
 
 struct ChatOptions {

@@ -55,6 +55,22 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   return common;
 }
 
+ApiResult<Generation> read_answer(const Args& args, const ServeEnv& env) {
+  QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer));
+  if (g.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
+  if (g.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
+  if (!g.seed_given) g.sampling.seed = env.seeds->next();
+  return g;
+}
+
+ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env) {
+  Job job;
+  QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
+  QR_TRY(job.generation, read_answer(request.args, env));
+  job.stream = request.args.flag("stream", false);
+  return job;
+}
+
 static void append_cost(std::string& out, const Cost& cost) {
   const auto count = [&](const char* name, int64_t n) { out += name + std::to_string(n); };
   const auto rows = [&](Cause cause) { return cost.computed[static_cast<size_t>(cause)]; };

@@ -15,6 +15,11 @@ struct OpenaiCommon {
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job);
 // 404 for another model's name with strict_model, otherwise a warning; nothing for our own.
 ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings);
+// For dialects whose answers have no place for a prompt's tokens: read_generation without max_tokens 0 and
+// prompt_logprobs, with a seed.
+ApiResult<Generation> read_answer(const Args& args, const ServeEnv& env);
+// Their jobs' beginning: "model" is checked, generation and stream are read.
+ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env);
 // {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}; with "cost"
 // behind them, as docs/serve.md has it.
 void append_openai_usage(std::string& out, const UsageTotals& usage, bool include_cost);

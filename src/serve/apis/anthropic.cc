@@ -207,17 +207,12 @@ ApiResult<Json> read_conversation(const ApiRequest& request) {
 
 ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  Job job;
-  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
+  QR_TRY(Job job, begin_answer(request, env));
   if (!args.has("max_tokens")) return refuse(missing_field("max_tokens"));
-  if (args.integer("n", 1) != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
-  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
-  QR_TRY_VOID(check_answer_only(job.generation));
-  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
+  if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY(Json conversation, read_conversation(request));
   QR_TRY(const ChatOptions options, read_thinking(request, env));
   QR_TRY(const std::string_view own_stop, add_chat(std::move(conversation), options, env, job));
-  job.stream = args.flag("stream", false);
   job.writer = std::make_unique<Writer>(env, own_stop);
   return Call(std::move(job));
 }

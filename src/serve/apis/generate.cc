@@ -122,16 +122,11 @@ ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env)
 
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  Job job;
-  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
-  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
-  QR_TRY_VOID(check_answer_only(job.generation));
-  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
+  QR_TRY(Job job, begin_answer(request, env));
   if (args.has("logprobs")) job.generation.sampling.n_logprobs = static_cast<int>(args.integer("logprobs", 0));
   QR_TRY(job.prompts.emplace_back(), read_prompt(args, env));
   job.prompt_field = args.has("text") ? "text" : "input_ids";
   job.want_ids = true;
-  job.stream = args.flag("stream", false);
   job.include_cost = args.flag("include_cost", false);
   job.writer = std::make_unique<Writer>(env, job);
   return Call(std::move(job));

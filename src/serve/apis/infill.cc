@@ -4,7 +4,6 @@
 
 #include "serve/api.h"
 #include "serve/openai.h"
-#include "serve/seeds.h"
 
 namespace quire {
 namespace {
@@ -127,15 +126,10 @@ ApiResult<void> add_prompt(const ApiRequest& request, const ServeEnv& env, Job& 
 }
 
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
-  Job job;
-  QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
-  QR_TRY(job.generation, read_generation(request.args, env.limits, *env.tokenizer));
-  QR_TRY_VOID(check_answer_only(job.generation));
+  QR_TRY(Job job, begin_answer(request, env));
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
-  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   QR_TRY_VOID(add_prompt(request, env, job));
   job.prompt_field = "input_prefix";
-  job.stream = request.args.flag("stream", false);
   job.writer = std::make_unique<Writer>(env);
   return Call(std::move(job));
 }

@@ -6,7 +6,6 @@
 #include "serve/api.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
-#include "serve/seeds.h"
 
 namespace quire {
 namespace {
@@ -151,14 +150,12 @@ ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& en
   const Json* options = request.args.find("options");
   QR_TRY(const Args args, kOptionsSchema.check(options != nullptr ? *options : kNone, request.reading, "options"));
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
-  QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer));
-  QR_TRY_VOID(check_answer_only(g));
+  QR_TRY(Generation g, read_answer(args, env));
   if (!args.has("repeat_last_n")) g.sampling.repeat_last_n = kRepeatLastN;
   if (!args.has("temperature")) g.sampling.temperature = kTemperature;
   if (!args.has("top_p")) g.sampling.top_p = kTopP;
   if (!args.has("top_k")) g.sampling.top_k = kTopK;
   if (args.integer("num_predict", 0) > 0) g.max_tokens = args.integer("num_predict", 0);
-  if (!g.seed_given) g.sampling.seed = env.seeds->next();
   return g;
 }
 

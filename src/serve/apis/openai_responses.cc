@@ -64,6 +64,8 @@ const Schema kReasoningSchema({kReasoning});
 const Schema kTextSchema({kText});
 const Schema kItemSchema({kItem});
 const Schema kPartSchema({kPart});
+constexpr std::string_view kPartTypes[] = {"input_text", "output_text", "text"};
+const TextParts kTextParts{kPartTypes, "input_text and output_text are", kPartSchema};
 
 HttpError no_response(std::string_view id) {
   return {404, "no response '" + shown(id) + "' is kept here", "invalid_request_error", "response_id",
@@ -239,28 +241,6 @@ class Writer final : public ReplyWriter {
   FinishReason reason_ = FinishReason::stop;
 };
 
-ApiResult<std::string> read_parts(const Json& content, const std::string& path, const Reading& reading) {
-  if (content.as_string() != nullptr) return *content.as_string();
-  const Json::Array& parts = *content.as_array();
-  const auto n = static_cast<int64_t>(parts.size());
-  if (n > reading.limits.n_parts) return refuse(over_limit(path, "parts", n, reading.limits.n_parts));
-  std::string text;
-  for (int64_t i = 0; i < n; ++i) {
-    const std::string at = at_index(path, i);
-    const Json& part = parts[static_cast<size_t>(i)];
-    const Json* type = part.find("type");
-    const std::string* kind = type != nullptr ? type->as_string() : nullptr;
-    if (kind != nullptr && *kind != "input_text" && *kind != "output_text" && *kind != "text")
-      return refuse(unsupported_field(at_key(at, "type"), "'" + shown(*kind) + "'; input_text and output_text are"));
-    QR_TRY(const Args args, kPartSchema.check(part, reading, at));
-    if (!args.has("type")) return refuse(missing_field(at_key(at, "type")));
-    if (!args.has("text")) return refuse(missing_field(at_key(at, "text")));
-    if (i > 0) text += '\n';
-    text += args.text("text");
-  }
-  return text;
-}
-
 // Appends the item's message; reasoning that comes back is left out, as templates have it of earlier turns.
 ApiResult<void> read_item(const Json& item, const std::string& path, const Reading& reading, Json::Array& out) {
   const Json* kind = item.find("type");
@@ -276,7 +256,7 @@ ApiResult<void> read_item(const Json& item, const std::string& path, const Readi
         bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be system, developer, user or assistant"));
   const Json* content = args.find("content");
   if (content == nullptr) return refuse(missing_field(at_key(path, "content")));
-  QR_TRY(std::string text, read_parts(*content, at_key(path, "content"), reading));
+  QR_TRY(std::string text, read_content(*content, at_key(path, "content"), reading, kTextParts));
   out.push_back(Json::Object{{"role", role}, {"content", std::move(text)}});
   return {};
 }
@@ -367,12 +347,8 @@ Json::Object echo_of(const Args& args, const ServeEnv& env, const Generation& g)
 
 ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  Job job;
-  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
-  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
-  QR_TRY_VOID(check_answer_only(job.generation));
+  QR_TRY(Job job, begin_answer(request, env));
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
-  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   QR_TRY_VOID(read_logprobs(args, job.generation.sampling.n_logprobs));
   QR_TRY(const ChatOptions options, read_options(request));
   Keep keep;
@@ -384,7 +360,6 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
     messages.insert(messages.begin(), Json::Object{{"role", "system"}, {"content", args.text("instructions")}});
   QR_TRY_VOID(add_chat(Json(std::move(messages)), options, env, job));
   job.prompt_field = "input";
-  job.stream = args.flag("stream", false);
   keep.tenant = request.tenant;
   if (args.flag("store", true)) keep.store = env.responses;
   job.writer = std::make_unique<Writer>(env, echo_of(args, env, job.generation), std::move(keep));
