@@ -25,8 +25,8 @@ std::string model_name(const std::string& path) {
 
 Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model, EngineOptions engine) {
   std::unique_ptr<LocalServer> out(new LocalServer);
-  QR_TRY_VOID(fit_memory(model, engine));
-  QR_TRY(out->loaded_, load(model));
+  QR_TRY(ModelFile file, fit_memory(model, engine));
+  QR_TRY(out->loaded_, load(model, std::move(file)));
   if (!out->loaded_.tokenizer) return fail(Code::unsupported, out->loaded_.path + " has no tokenizer");
   EngineEnv env;
   env.clock = &out->clock_;

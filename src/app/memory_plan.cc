@@ -146,9 +146,9 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
   return out;
 }
 
-Status fit_memory(ModelOptions& model, EngineOptions& options) {
+Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options) {
   QR_TRY(model.model, model_path(model.model));
-  QR_TRY(const ModelFile file, open_model(model.model));
+  QR_TRY(ModelFile file, open_model(model.model));
   QR_TRY(const MemoryNeeds needs, measure_needs(file, model, options));
   Result<MemoryPlan> plan = plan_memory(needs, available_memory(), options);
   if (!plan) return error_within(model.model, std::move(plan).error());
@@ -158,8 +158,7 @@ Status fit_memory(ModelOptions& model, EngineOptions& options) {
   }
   model.ctx = options.n_ctx = plan->n_ctx;
   options.kv_bytes = plan->kv_bytes;
-  model.fits = true;
-  return {};
+  return file;
 }
 
 Status check_weights_fit(const ModelFile& file, const ModelOptions& model) {

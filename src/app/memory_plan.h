@@ -37,11 +37,11 @@ struct MemoryPlan {
 // fits. Code::exhausted "… does not fit: needs X, has Y, try …". Pure.
 Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, const EngineOptions& wanted);
 
-// Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Code::not_found without a
-// model.
-Status fit_memory(ModelOptions& model, EngineOptions& options);
+// Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Its file, opened, for load().
+// Code::not_found without a model.
+Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options);
 
-// What load() checks: one block of cache and one token a step, no more.
+// What load() checks of a model that was not fitted: one block of cache and one token a step, no more.
 Status check_weights_fit(const ModelFile& file, const ModelOptions& model);
 
 // "512.0 MiB", "3.2 GiB".

@@ -132,11 +132,15 @@ Result<LoadOptions> load_options(const ModelOptions& options) {
 
 Result<LoadedModel> load(const ModelOptions& options) {
   QR_TRY(const std::string path, model_path(options.model));
-  SystemClock clock;
-  const int64_t start = clock.now_ns();
-  QR_TRY(LoadOptions how, load_options(options));
+  QR_TRY_VOID(load_options(options));  // a wrong one is told before the file is opened
   QR_TRY(ModelFile file, open_model(path));
-  if (!options.fits) QR_TRY_VOID(check_weights_fit(file, options));
+  QR_TRY_VOID(check_weights_fit(file, options));
+  return load(options, std::move(file));
+}
+
+Result<LoadedModel> load(const ModelOptions& options, ModelFile file) {
+  QR_TRY(LoadOptions how, load_options(options));
+  const std::string path = file.path;
   LoadedModel out;
   out.path = path;
   QR_TRY(out.ops, make_ops(options));
@@ -150,7 +154,6 @@ Result<LoadedModel> load(const ModelOptions& options) {
                                      " tokens, the embedding only " + std::to_string(out.model->info().n_vocab));
     }
   }
-  out.load_seconds = static_cast<double>(clock.now_ns() - start) * 1e-9;
   return out;
 }
 

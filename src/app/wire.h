@@ -23,7 +23,6 @@ struct ModelOptions {
   std::string kv_type = "f16";
   std::string weights = {};  // format that matrices are converted to while loading; empty: as stored
   int ctx = 0;               // set by commands with --ctx before load(): positions that will be served, 0 for all
-  bool fits = false;         // fit_memory() has looked: load() need not
 };
 void declare_model_options(CommandLine& line, ModelOptions& options);
 
@@ -33,7 +32,6 @@ struct LoadedModel {
   std::unique_ptr<Ops> ops;
   std::unique_ptr<Model> model;
   std::unique_ptr<Tokenizer> tokenizer;  // null where the file has none
-  double load_seconds = 0;
 };
 
 // `named`, or else the bundled model's file, said in the log; Code::not_found where there is neither.
@@ -43,6 +41,8 @@ Result<LoadOptions> load_options(const ModelOptions& options);
 // `options.model` empty is the bundled model. Weights that are larger than the memory that is left are Code::exhausted
 // before anything is read.
 Result<LoadedModel> load(const ModelOptions& options);
+// Of a file that fit_memory() has opened; options.model is not looked at.
+Result<LoadedModel> load(const ModelOptions& options, ModelFile file);
 Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options);
 int n_threads(const ModelOptions& options);
 // Operations per second of int8 multiply-adds, what Q8_0 products are limited by; 0 for the reference backend.

@@ -186,8 +186,8 @@ Status run(Args& args) {
     QR_TRY(args.serve.public_prompts.emplace_back(), read_prompt(path));
   }
   auto watch = std::make_unique<LoadWatch>(signals);
-  QR_TRY_VOID(fit_memory(args.model, args.engine));
-  QR_TRY(const LoadedModel loaded, load(args.model));
+  QR_TRY(ModelFile file, fit_memory(args.model, args.engine));
+  QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
   watch.reset();
   if (!loaded.tokenizer)
     return fail(Code::unsupported, loaded.path + " has no tokenizer, so there is nothing to serve");
