@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/test_model.h"
+#include "engine/test_schedules.h"
 
 namespace quire {
 namespace {
@@ -66,14 +67,8 @@ void expect_scores(const Scores& got, const Request& request) {
 
 TEST(EnginePromptLogprobs, AreThoseOfTheDefinitionForAnyChunkCacheAndPreemption) {
   int64_t n_preempted = 0;
-  for (const auto& [max_seqs, step_tokens, max_chunk, n_blocks] :
-       {std::array{8, 512, 512, 0}, std::array{3, 64, 7, 0}, std::array{8, 20, 20, 0}, std::array{4, 64, 16, 16}}) {
-    EngineOptions options;
-    options.max_seqs = max_seqs;
-    options.step_tokens = step_tokens;
-    options.max_chunk = max_chunk;
-    options.n_ctx = kCtx;
-    TestEngine t(options, n_blocks);
+  for (const TestSchedule& schedule : kTestSchedules) {
+    TestEngine t(schedule.options(kCtx), schedule.n_blocks);
     std::vector<std::shared_ptr<Scores>> sinks;
     std::vector<Request> wanted;
     for (uint64_t i = 0; i < 10; ++i) {
