@@ -16,6 +16,7 @@
 #include "serve/reply_writer.h"
 #include "serve/request_log.h"
 #include "serve/schema.h"
+#include "text/fill_tokens.h"
 #include "text/reasoning.h"
 #include "text/tokenizer.h"
 
@@ -45,6 +46,7 @@ struct ServeEnv {
   ResponseStore* responses = nullptr;
   const EngineOptions* engine = nullptr;  // as resolved
   ReasoningForm reasoning;                // of this model
+  FillTokens fill;                        // likewise
   ServeLimits limits;
   std::vector<std::string> models;  // the model's name, then its other names
   bool strict_model = false;

@@ -58,6 +58,7 @@ class ServingImpl final : public Serving {
     env_.seeds = &seeds_;
     env_.responses = &responses_;
     env_.reasoning = find_reasoning_form(tokenizer);
+    env_.fill = find_fill_tokens(tokenizer);
     env_.limits = options.limits;
     env_.models = options.models;
     env_.strict_model = options.strict_model;

@@ -1,7 +1,5 @@
 // POST /infill: what belongs between a prefix and a suffix, for models whose vocabulary has fill-in-the-middle tokens.
 // Fields and answers as llama.cpp's server has them; the prompt is prefix, suffix, middle.
-#include <array>
-
 #include "serve/api.h"
 #include "serve/openai.h"
 
@@ -19,34 +17,6 @@ constexpr Field kFields[] = {
 constexpr Field kExtra[] = {field_of("filename", kString), field_of("text", kString), ignored_field("time")};
 const Schema kSchema({kFields, sampling_fields()});
 const Schema kExtraSchema({kExtra});
-
-// -1: the vocabulary has none.
-struct FillTokens {
-  Token prefix = -1, suffix = -1, middle = -1, file = -1;
-};
-
-// The names that families of models give them: Qwen, StarCoder, SantaCoder, CodeGemma, CodeLlama, DeepSeek, Granite.
-FillTokens find_fill_tokens(const Tokenizer& tokenizer) {
-  using Names = std::array<std::string_view, 5>;
-  static constexpr Names kPrefix{"<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "\u2581<PRE>", "<｜fim▁begin｜>"};
-  static constexpr Names kSuffix{"<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "\u2581<SUF>", "<｜fim▁hole｜>"};
-  static constexpr Names kMiddle{"<|fim_middle|>", "<fim_middle>", "<fim-middle>", "\u2581<MID>", "<｜fim▁end｜>"};
-  static constexpr std::array<std::string_view, 2> kFile{"<|file_sep|>", "<file_sep>"};
-  FillTokens out;
-  const auto& tokens = tokenizer.spec().tokens;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const std::string& text = tokens[i];
-    const auto id = static_cast<Token>(i);
-    for (size_t k = 0; k < kPrefix.size(); ++k) {
-      if (text == kPrefix[k]) out.prefix = id;
-      if (text == kSuffix[k]) out.suffix = id;
-      if (text == kMiddle[k]) out.middle = id;
-    }
-    for (const std::string_view name : kFile)
-      if (text == name) out.file = id;
-  }
-  return out;
-}
 
 class Writer final : public ReplyWriter {
  public:
@@ -104,8 +74,8 @@ ApiResult<void> add_extra(const ApiRequest& request, const ServeEnv& env, Token 
 
 ApiResult<void> add_prompt(const ApiRequest& request, const ServeEnv& env, Job& job) {
   const Args& args = request.args;
-  const FillTokens fill = find_fill_tokens(*env.tokenizer);
-  if (fill.prefix < 0 || fill.suffix < 0 || fill.middle < 0)
+  const FillTokens& fill = env.fill;
+  if (!fill.complete())
     return refuse(HttpError{400, "the vocabulary of '" + env.models[0] + "' has no fill-in-the-middle tokens",
                             "invalid_request_error", "", "unsupported_model"});
   for (const char* name : {"input_prefix", "input_suffix"})
