@@ -25,7 +25,9 @@ namespace quire {
 class ChatTemplate;
 class PublicPrompts;
 class ResponseStore;
+class ResumableStream;
 class SeedSource;
+class StreamTable;
 struct EngineOptions;
 
 // What is known of the model besides its names, for those who ask; empty and 0 where it is not known.
@@ -45,6 +47,7 @@ struct ServeEnv {
   const PublicPrompts* public_prompts = nullptr;  // may be null
   ResponseStore* responses = nullptr;
   const EngineOptions* engine = nullptr;  // as resolved
+  StreamTable* streams = nullptr;         // filled in by the service
   ReasoningForm reasoning;                // of this model
   FillTokens fill;                        // likewise
   ServeLimits limits;
@@ -83,7 +86,12 @@ struct Job {
   HttpHeaders headers;        // of the answer, beside the usual
   std::unique_ptr<ReplyWriter> writer;
 };
-using Call = std::variant<Answer, Job>;
+// A resumable stream goes on behind event `after` on the connection that asks. From quick endpoints only.
+struct TakeUp {
+  std::shared_ptr<ResumableStream> stream;
+  int64_t after = 0;
+};
+using Call = std::variant<Answer, Job, TakeUp>;
 
 struct ApiRequest {
   const HttpRequest& http;

@@ -26,6 +26,8 @@ constexpr LimitRow kRows[] = {
     {"stored_bytes", &ServeLimits::stored_bytes, "bytes of the answers of /v1/responses that are kept"},
     {"stored_s", &ServeLimits::stored_s, "seconds that they are kept"},
     {"resumable_bytes", &ServeLimits::resumable_bytes, "bytes of a resumable stream's newest events that are kept"},
+    {"resumable_s", &ServeLimits::resumable_s, "seconds that it waits for a client that was cut off"},
+    {"n_resumable", &ServeLimits::n_resumable, "resumable streams at once"},
     {"channel_bytes", &ServeLimits::channel_bytes, "unread tokens of one sequence before it is cancelled"},
     {"prep_queue", &ServeLimits::prep_queue, "requests waiting to be parsed and tokenised"},
     {"prep_bytes", &ServeLimits::prep_bytes, "bytes of their bodies together"},

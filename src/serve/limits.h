@@ -32,6 +32,8 @@ struct ServeLimits {
   int64_t stored_bytes = 64 << 20;    // answers of /v1/responses that are kept; the oldest go first
   int64_t stored_s = 3600;            // for so long
   int64_t resumable_bytes = 1 << 20;  // newest events of a resumable stream that are remembered
+  int64_t resumable_s = 60;           // it waits so long for a client that was cut off
+  int64_t n_resumable = 1024;         // such streams; the oldest are given up first
   int64_t channel_bytes = 1 << 20;    // tokens of one sequence that the client has not read; more cancels it
   int64_t prep_queue = 2048;          // requests waiting to be parsed and tokenised; more are refused
   int64_t prep_bytes = 256 << 20;     // of their bodies together

@@ -268,7 +268,7 @@ std::list<std::shared_ptr<ResumableStream>> StreamTable::take_old() {
     if (!detached) it->until_ns = 0;
     if (detached && it->until_ns == 0) it->until_ns = now + keep_ns_;
     const bool old = detached && it->until_ns <= now;
-    if (old || entries_.size() > max_streams_) {
+    if (old || static_cast<int64_t>(entries_.size()) > max_streams_) {
       out.push_back(it->stream);
       it = entries_.erase(it);
     } else {

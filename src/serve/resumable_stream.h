@@ -14,12 +14,12 @@
 #include "base/clock.h"
 #include "http/server.h"
 #include "serve/api_error.h"
+#include "serve/limits.h"
 
 namespace quire {
 
 inline constexpr std::string_view kResumableHeader = "x-quire-resumable";
 inline constexpr std::string_view kStreamHeader = "x-quire-stream";
-inline constexpr std::string_view kStreamsPath = "/v1/streams/";
 
 // Any thread may call what Reply has; the producer runs in one thread at a time.
 class ResumableStream final : public Reply, public std::enable_shared_from_this<ResumableStream> {
@@ -80,8 +80,8 @@ class ResumableStream final : public Reply, public std::enable_shared_from_this<
 // or taken up. Any thread.
 class StreamTable {
  public:
-  StreamTable(Clock& clock, int64_t keep_ns, size_t max_streams)
-      : clock_(clock), keep_ns_(keep_ns), max_streams_(max_streams) {}
+  StreamTable(Clock& clock, const ServeLimits& limits)
+      : clock_(clock), keep_ns_(limits.resumable_s * 1'000'000'000), max_streams_(limits.n_resumable) {}
 
   void add(std::shared_ptr<ResumableStream> stream);
   std::shared_ptr<ResumableStream> find(std::string_view id, uint64_t tenant);  // null where there is none
@@ -96,7 +96,7 @@ class StreamTable {
 
   Clock& clock_;
   const int64_t keep_ns_;
-  const size_t max_streams_;
+  const int64_t max_streams_;
   std::mutex mu_;
   std::list<Entry> entries_;  // the oldest first
   bool closing_ = false;

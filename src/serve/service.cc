@@ -1,7 +1,6 @@
 #include "serve/service.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/rng.h"
 #include "base/thread.h"
@@ -38,10 +37,6 @@ std::vector<Token> end_ids(const Tokenizer& tokenizer) {
     if (tokenizer.is_end(id)) out.push_back(id);
   return out;
 }
-
-// A stream whose client was cut off is kept for it so long; of so many streams.
-constexpr int64_t kKeepStreamNs = 60'000'000'000;
-constexpr size_t kMaxStreams = 1024;
 
 HttpError json_error(const Error& error) { return {400, error.message, "invalid_request_error", "", "invalid_json"}; }
 
@@ -81,7 +76,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
       keys_(std::move(options.keys), metrics),
       door_(std::move(options.guard), metrics_),
       admin_door_(std::move(options.admin_guard), metrics_),
-      streams_(clock, kKeepStreamNs, kMaxStreams),
+      streams_(clock, env_.limits),
       queue_(static_cast<size_t>(std::max<int64_t>(env_.limits.prep_queue, 1))) {
   env_.ready = [this] { return ready_.load() && !draining_.load(); };
   env_.metrics_text = [this] {
@@ -92,10 +87,9 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     return ours + vllm_lines(ours, env_.models.front());
   };
   env_.engine_stats = [this] { return engine_.stats(); };
+  env_.streams = &streams_;
   context_ = {&engine_, &clock, &env_, &metrics_, &load_, end_ids(*env_.tokenizer)};
   add_routes(options.own_admin_address);
-  door_.router().add("GET", std::string(kStreamsPath) + "*",
-                     [this](HttpRequest&& request, ReplyPtr reply) { resume(request, reply); });
   metrics
       .gauge("quire_cache_config_info", "The cache's shape, as labels.",
              {{"block_size", std::to_string(engine.options().block_tokens)},
@@ -191,11 +185,11 @@ void Service::close_session(const Session* session) {
 // Io thread.
 void Service::admit(const Endpoint& endpoint, HttpRequest&& request, ReplyPtr reply) {
   if (!endpoint.quick && request.header(kResumableHeader) != nullptr) reply = make_resumable(request, std::move(reply));
-  const auto session = open_session(endpoint, request, std::move(reply));
+  const auto session = open_session(endpoint, request, reply);
   if (const auto error = check_key(endpoint, request, *session))
     return session->refuse_with(error->error, error->retry_after_s);
   if (const auto error = check_head(endpoint, request)) return session->refuse_with(*error);
-  if (endpoint.quick) return quick(endpoint, request, *session);
+  if (endpoint.quick) return quick(endpoint, request, *session, reply);
   if (const auto error = enqueue({&endpoint, std::move(request), session})) session->refuse_with(*error);
 }
 
@@ -205,26 +199,6 @@ ReplyPtr Service::make_resumable(const HttpRequest& request, ReplyPtr reply) {
   stream->open();
   streams_.add(stream);
   return stream;
-}
-
-// Io thread. Goes on behind the event that Last-Event-ID, or the query's after, names; from the start without.
-void Service::resume(const HttpRequest& request, const ReplyPtr& reply) {
-  static constexpr Endpoint kEndpoint{.method = "GET", .path = "/v1/streams/*", .quick = true};
-  Session session(context_, kEndpoint, reply, request.arrived_ns);
-  if (const auto error = check_key(kEndpoint, request, session))
-    return session.refuse_with(error->error, error->retry_after_s);
-  const std::string* header = request.header("last-event-id");
-  const std::string number = header != nullptr ? *header : request.query_param("after").value_or("0");
-  int64_t after = -1;
-  const auto [end, ec] = std::from_chars(number.data(), number.data() + number.size(), after);
-  if (ec != std::errc() || end != number.data() + number.size() || after < 0)
-    return session.refuse_with(bad_field("last-event-id", "is '" + shown(number) + "': it must be an event's number"));
-  const std::string_view id = std::string_view(request.path).substr(kStreamsPath.size());
-  const auto stream = streams_.find(id, tenant_of(request));
-  if (stream == nullptr)
-    return session.refuse_with(
-        {404, "no stream '" + shown(id) + "' is kept here", "not_found_error", "", "stream_not_found"});
-  if (const auto error = stream->resume(after, reply)) session.refuse_with(*error);
 }
 
 // A body that is alone may be of any size that http lets through.
@@ -240,13 +214,21 @@ std::optional<HttpError> Service::enqueue(Work&& work) {
                    "queue_full"};
 }
 
-void Service::quick(const Endpoint& endpoint, const HttpRequest& request, Session& session) const {
+void Service::quick(const Endpoint& endpoint, const HttpRequest& request, Session& session, const ReplyPtr& reply) {
   const Args none;
   Warnings warnings;
   const auto call = endpoint.parse({request, none, {env_.limits, warnings}, tenant_of(request)}, env_);
   if (!call) return session.refuse_with(call.error());
+  if (const auto* taken = std::get_if<TakeUp>(&*call)) return take_up(*taken, session, reply);
   QR_CHECK(std::holds_alternative<Answer>(*call), "a quick endpoint gives an answer");
   session.answer(std::get<Answer>(*call), {});
+}
+
+// From here on the reply is the stream's: how it ends is for the session that the stream belongs to.
+void Service::take_up(const TakeUp& taken, Session& session, const ReplyPtr& reply) {
+  reply->on_close([](CloseReason) {});
+  if (const auto error = taken.stream->resume(taken.after, reply)) session.refuse_with(*error);
+  close_session(&session);
 }
 
 void Service::prepare_loop(int index) {

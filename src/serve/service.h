@@ -83,8 +83,8 @@ class Service final {
   void prepare(Work& work);
   ApiResult<Call> parse(const Endpoint& endpoint, const HttpRequest& request, HttpHeaders& headers) const;
   ReplyPtr make_resumable(const HttpRequest& request, ReplyPtr reply);
-  void resume(const HttpRequest& request, const ReplyPtr& reply);
-  void quick(const Endpoint& endpoint, const HttpRequest& request, Session& session) const;
+  void quick(const Endpoint& endpoint, const HttpRequest& request, Session& session, const ReplyPtr& reply);
+  void take_up(const TakeUp& taken, Session& session, const ReplyPtr& reply);
   std::optional<HttpError> check_context(const Job& job) const;
   HttpError shutdown_refusal() const;
 
