@@ -37,13 +37,11 @@ void add_tokenizer(const std::string& path, Json& description) {
 
 // Memory of the cache for one sequence of `ctx` tokens, as the engine would claim it; null where there is no model in
 // the file that this program knows.
-Json cache_facts(const std::string& path, const KvCodec& codec, int ctx) {
-  const Result<ModelFile> file = open_model(path);
-  if (!file) return {};
+Json cache_facts(const ModelFile& file, const KvCodec& codec, int ctx) {
   LoadOptions load;
   load.k_codec = load.v_codec = &codec;
   load.n_ctx = ctx;
-  const Result<ModelInfo> info = model_info(*file, load);
+  const Result<ModelInfo> info = model_info(file, load);
   if (!info) return {};
   const KvLayout& layout = info->kv_layout;
   EngineOptions options;
@@ -62,11 +60,9 @@ Json cache_facts(const std::string& path, const KvCodec& codec, int ctx) {
 }
 
 // What `quire serve` takes with a cache for that many tokens; null where the engine could not load the model.
-Json memory_facts(const Args& args, const std::string& path) {
-  const Result<ModelFile> file = open_model(path);
-  if (!file) return {};
+Json memory_facts(const Args& args, const ModelFile& file) {
   EngineOptions options = args.engine;
-  const Result<MemoryNeeds> needs = measure_needs(*file, args.model, options);
+  const Result<MemoryNeeds> needs = measure_needs(file, args.model, options);
   if (!needs) return {};
   const int64_t n_ctx = options.n_ctx > 0 ? options.n_ctx : needs->n_ctx;
   Json out;
@@ -105,8 +101,11 @@ Status run(const Args& args) {
   QR_TRY(const LoadOptions how, load_options(args.model));
   QR_TRY(Json description, describe_model(path));
   if (is_hf_folder(path)) add_tokenizer(path, description);
-  const Json cache = cache_facts(path, *how.k_codec, args.engine.n_ctx);
-  Json memory = memory_facts(args, path);
+  Json cache, memory;
+  if (const Result<ModelFile> file = open_model(path)) {
+    cache = cache_facts(*file, *how.k_codec, args.engine.n_ctx);
+    memory = memory_facts(args, *file);
+  }
   if (args.json) {
     if (!cache.is_null()) description.set("cache", cache);
     if (!memory.is_null()) description.set("memory", std::move(memory));
