@@ -115,6 +115,47 @@ def make_repeats(path: str, n_vocab: int, seed: str, repeats: dict[int, int], n_
     os.replace(path + '.tmp', path + '.len')
 
 
+N_CONTROL = 16  # the tokenizer's first ids are markers
+
+
+def echo_row(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Snatches of `text` in any order, most of them heard before in the same row: to be learned is how those go on."""
+    parts: list[np.ndarray] = []
+    left = int(rng.integers(64, 257))
+    while left > 0:
+        if parts and rng.random() < 0.6:
+            part = parts[rng.integers(len(parts))] & (LEARN - 1)
+            part[1:] |= LEARN
+        else:
+            start, n = int(rng.integers(len(text) - 16)), int(rng.integers(3, 17))
+            part = text[start:start + n] & (LEARN - 1)
+            if (part < N_CONTROL).any():
+                continue
+        parts.append(part)
+        left -= len(part)
+    return np.concatenate(parts)
+
+
+def add_echoes(path: str, seed: str, share: float) -> str:
+    """The path of a corpus with the rows of `path` and echoes of its text, `share` of all tokens. Made where it is missing."""
+    out = f'{path}-echoes'
+    if os.path.exists(out + '.len'):
+        return out
+    rng = np.random.default_rng(zlib.crc32(seed.encode()))
+    text, lengths = np.fromfile(path + '.bin', dtype=np.uint16), list(np.fromfile(path + '.len', dtype=np.int32))
+    written, n_tokens = 0, int(len(text) * share / (1 - share))
+    with open(out + '.bin', 'wb') as f:
+        f.write(text.tobytes())
+        while written < n_tokens:
+            row = echo_row(text, rng)
+            f.write(row.tobytes())
+            lengths.append(len(row))
+            written += len(row)
+    np.array(lengths, dtype=np.int32).tofile(out + '.tmp')
+    os.replace(out + '.tmp', out + '.len')
+    return out
+
+
 @dataclass
 class MicroBatch:
     ids: np.ndarray     # [rows, length] int64, padded with 0

@@ -31,7 +31,7 @@ from tokenizers import Tokenizer  # noqa: E402
 
 import curve  # noqa: E402
 from config import SHAPES  # noqa: E402
-from data import Corpus, MicroBatch, encode_dialog, make_corpus, make_repeats  # noqa: E402
+from data import Corpus, MicroBatch, add_echoes, encode_dialog, make_corpus, make_repeats  # noqa: E402
 from model import Model  # noqa: E402
 from optimizer import Optimizer  # noqa: E402
 from tasks import TASKS, sample_of  # noqa: E402
@@ -45,6 +45,7 @@ class Phase:
     share: float  # of all tokens
     budget: int = 0  # of a conversation, in tokens
     repeats: dict[int, int] = field(default_factory=dict)  # instead of conversations: random segments, see make_repeats
+    echoes: float = 0.0  # share of snatches of the text that come again, see echo_row
     step_tokens: int = 0  # where it is not the run's
 
 
@@ -52,7 +53,7 @@ class Phase:
 # second round stretches it over a usual conversation.
 PHASES = [Phase('repeat', 0.08, repeats={8: 8, 12: 6, 16: 5, 24: 4}, step_tokens=2048),
           Phase('repeat-far', 0.05, repeats={32: 12, 64: 7, 96: 5, 128: 4}, step_tokens=4096),
-          Phase('short', 0.69, 512), Phase('middle', 0.12, 2048), Phase('long', 0.06, 7800)]
+          Phase('short', 0.69, 512, echoes=0.2), Phase('middle', 0.12, 2048), Phase('long', 0.06, 7800)]
 N_TOKENS = {'test': 200_000, 'draft': 16_000_000, 'small': 40_000_000, 'medium': 400_000_000}
 WARM_UP, FLOOR = 0.005, 0.05  # of the steps; of the learning rate
 HELD_OUT_SAMPLES = 4  # of each task and split, for the curve
@@ -201,8 +202,8 @@ class Trainer:
         if phase.repeats:
             make_repeats(path, self.model.c.n_vocab, seed, phase.repeats, n_tokens)
             return Corpus(path, prompt_weight=0.0)  # what has not repeated yet cannot be known
-        make_corpus(path, self.args.tokenizer, seed, phase.budget, n_tokens, self.args.processes)
-        return Corpus(path, self.args.prompt_weight)
+        make_corpus(path, self.args.tokenizer, seed, phase.budget, int(n_tokens * (1 - phase.echoes)), self.args.processes)
+        return Corpus(add_echoes(path, seed, phase.echoes), self.args.prompt_weight)
 
     def run(self) -> bool:
         """True when all phases are done."""
