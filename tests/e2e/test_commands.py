@@ -1,4 +1,6 @@
 # The subcommands beside the server, run as a person or a script runs them.
+import fcntl
+import http.server
 import json
 import os
 import pty
@@ -8,6 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
 import unittest
 
@@ -148,28 +152,81 @@ class Chat(unittest.TestCase):
         finally:
             server.stop()
 
-    @unittest.skip('what is typed while the line editor takes over the terminal is lost now and then')
     def test_a_conversation_in_a_terminal(self):
         with tempfile.TemporaryDirectory() as folder:
             history = os.path.join(folder, 'state', 'lines')
             terminal = Terminal(binary(), 'chat', model(), '--history', history, '--temperature', '1', '--ctx', '400',
                                 '--threads', '1')
             try:
-                terminal.wait_for('> ')
+                terminal.wait_for('leaves.\r\n> ')
                 terminal.type('Once upon a time\n')
+                terminal.wait_for('[')
                 terminal.wait_for('tokens')  # the figures: the answer is over
-                terminal.wait_for('> ')
-                terminal.type('/reset\n')
-                terminal.wait_for('> ')
-                terminal.type('/help\n')
-                terminal.wait_for('begin anew')
+                terminal.wait_for('\r\n> ')
+                terminal.type('/reset\n/help\n')  # both at once
+                terminal.wait_for('begin anew\r\n/retry')
+                terminal.wait_for('\r\n> ')
+                terminal.type('/save ')  # Ctrl-C takes a line back at once, without another key
+                terminal.wait_for('/save ')
+                terminal.type('\x03')
+                terminal.wait_for('^C\r\n> ')
+                terminal.type('/naïve\n')
+                terminal.wait_for('no command /naïve')
+                terminal.wait_for('\r\n> ')
                 terminal.type('\x04')
                 self.assertEqual(terminal.end(), 0)
             finally:
                 terminal.kill()
             with open(history, encoding='utf-8') as file:
-                self.assertIn('Once', file.read())
+                lines = file.read()
+            self.assertIn('Once', lines)
+            self.assertNotIn('save', lines)
             self.assertEqual(os.stat(history).st_mode & 0o077, 0)
+
+    def test_what_is_typed_while_an_answer_comes_is_the_next_line(self):
+        with Answering() as server:
+            terminal = Terminal(binary(), 'chat', '--url', server.url, '--history', 'none')
+            try:
+                terminal.wait_for('leaves.\r\n> ')
+                terminal.type('Tell me\n')
+                terminal.wait_for('first piece')
+                terminal.type('/help\n\x04')
+                server.go_on.set()
+                terminal.wait_for('begin anew')
+                self.assertEqual(terminal.end(), 0)
+            finally:
+                terminal.kill()
+
+    def test_ctrl_c_stops_an_answer_in_a_terminal(self):
+        with Answering() as server:
+            terminal = Terminal(binary(), 'chat', '--url', server.url, '--history', 'none')
+            try:
+                terminal.wait_for('leaves.\r\n> ')
+                terminal.type('Tell me\n')
+                terminal.wait_for('first piece')
+                terminal.type('\x03')  # the server says nothing more
+                terminal.wait_for('stopped')
+                terminal.wait_for('\r\n> ')
+                terminal.type('\x04')
+                self.assertEqual(terminal.end(), 0)
+            finally:
+                terminal.kill()
+
+    def test_a_terminal_is_left_as_it_was_found(self):
+        with Answering() as server:
+            for end in (signal.SIGTERM, signal.SIGHUP, None):
+                terminal = Terminal(binary(), 'chat', '--url', server.url, '--history', 'none')
+                try:
+                    terminal.wait_for('leaves.\r\n> ')
+                    self.assertFalse(terminal.mode()[3] & (termios.ICANON | termios.ECHO))
+                    if end:
+                        os.kill(terminal.pid, end)
+                    else:
+                        terminal.type('\x04')
+                    self.assertEqual(terminal.end(), -end if end else 0)
+                    self.assertEqual(terminal.mode(), terminal.found)
+                finally:
+                    terminal.kill()
 
     def test_ctrl_c_within_an_answer(self):
         server = Server('--threads', '1')
@@ -197,15 +254,68 @@ class Chat(unittest.TestCase):
             server.stop()
 
 
+class Answering:
+    """A server with OpenAI's API that begins every answer and ends it when `go_on` is set."""
+
+    def __enter__(self):
+        self.go_on = threading.Event()
+        go_on = self.go_on
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.reply('application/json', json.dumps({'data': [{'id': 'slow'}]}).encode())
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers['Content-Length']))
+                self.reply('text/event-stream', self.event({'content': 'first piece'}, None))
+                go_on.wait()
+                try:
+                    self.wfile.write(self.event({'content': ' and last'}, 'stop') + b'data: [DONE]\n\n')
+                except OSError:
+                    pass  # whoever asked has left
+
+            @staticmethod
+            def event(delta, finish):
+                choice = {'index': 0, 'delta': delta, 'finish_reason': finish}
+                return f'data: {json.dumps({"choices": [choice]})}\n\n'.encode()
+
+            def reply(self, media_type, body):
+                self.send_response(200)
+                self.send_header('Content-Type', media_type)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        self.url = f'http://127.0.0.1:{self.server.server_port}'
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.go_on.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
 class Terminal:
     """A program that believes a person is there."""
 
     def __init__(self, *command):
         self.output = ''
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.environ['TERM'] = 'xterm'
-            os.execv(command[0], command)
+        self.fd, slave = pty.openpty()
+        self.slave = slave  # held, so that the mode can be asked for after the program's end
+        self.found = self.mode()
+        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                                        env={**os.environ, 'TERM': 'xterm'},
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        self.pid = self.process.pid
+
+    def mode(self):
+        return termios.tcgetattr(self.slave)
 
     def type(self, text):
         os.write(self.fd, text.encode())
@@ -213,31 +323,21 @@ class Terminal:
     def wait_for(self, text, timeout=120):
         end = time.monotonic() + timeout
         while text not in self.output:
-            if time.monotonic() > end or not select.select([self.fd], [], [], 1)[0] and self.gone():
-                raise AssertionError(f'{text!r} did not come: {self.output!r}')
-            if select.select([self.fd], [], [], 0)[0]:
+            ended = self.process.poll() is not None
+            if select.select([self.fd], [], [], 0.2)[0]:
                 self.output += os.read(self.fd, 1 << 16).decode('utf-8', 'replace')
+            elif ended or time.monotonic() > end:
+                raise AssertionError(f'{text!r} did not come: {self.output!r}')
         self.output = self.output.split(text, 1)[1]
 
-    def gone(self):
-        return not os.path.exists(f'/proc/{self.pid}')
-
     def end(self):
-        while True:
-            try:
-                if not os.read(self.fd, 1 << 16):
-                    break
-            except OSError:
-                break
-        _, status = os.waitpid(self.pid, 0)
-        self.pid = 0
-        return os.waitstatus_to_exitcode(status)
+        return self.process.wait(60)
 
     def kill(self):
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        self.process.kill()
+        self.process.wait()
         os.close(self.fd)
+        os.close(self.slave)
 
 
 class Memory(unittest.TestCase):

@@ -24,7 +24,7 @@ struct Args {
 };
 
 // What the handler of Ctrl-C may touch. While an answer comes, it shuts the answer's socket, which ends the wait for
-// it.
+// it; while a line is typed, it ends that line.
 std::atomic<int> answering_fd{-1};
 std::atomic<bool> interrupted{false};
 
@@ -32,9 +32,10 @@ void on_interrupt(int) {
   interrupted = true;
   const int fd = answering_fd;
   if (fd >= 0) ::shutdown(fd, SHUT_RDWR);
+  LineEditor::interrupt();
 }
 
-// Without SA_RESTART, so that a line that is being edited ends too.
+// Without SA_RESTART, so that waiting for a line from a pipe ends too.
 void catch_interrupts() {
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
@@ -69,10 +70,9 @@ class Chat {
   Status run() {
     if (editor_.interactive()) std::printf("%s. /help lists the commands, Ctrl-D leaves.\n", model_.c_str());
     while (true) {
-      interrupted = false;
       std::optional<std::string> line = read_question();
-      if (!line && interrupted) {
-        std::printf("\n");
+      if (!line && editor_.interrupted()) {
+        std::printf("^C\n");
         continue;
       }
       if (!line || *line == "/exit" || *line == "/quit") break;
@@ -94,6 +94,7 @@ class Chat {
     while (line && line->ends_with('\\')) {
       line->back() = '\n';
       const std::optional<std::string> more = editor_.read("… ");
+      if (!more && editor_.interrupted()) return std::nullopt;
       if (!more) break;
       *line += *more;
     }
@@ -145,6 +146,7 @@ class Chat {
   }
 
   Status question(const std::string& text) {
+    interrupted = false;
     last_question_ = text;
     before_last_ = messages_.size();
     add("user", text);
