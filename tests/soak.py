@@ -5,7 +5,7 @@
 #   overload  the most that the server finishes and ten times as many arrivals, in turn, so that both meet the same machine:
 #             how much of the peak is left, by the clock and by the processor time that the server got, and how soon the
 #             rest is refused
-#   crowd     1000 streams at once: none fails
+#   crowd     1000 streams at once: none fails; how far their events are behind the step
 # Exit code 1 when one of these does not hold. The curves are CSV and SVG files in build/soak (--out).
 import argparse
 import csv
@@ -40,6 +40,15 @@ def metrics(server):
     """{name with labels: value}"""
     lines = server.get('/metrics')[2].splitlines()
     return {line.rsplit(' ', 1)[0]: float(line.rsplit(' ', 1)[1]) for line in lines if line and line[0] != '#'}
+
+
+def percentile_ms(seen, name, share):
+    """The bound of the bucket in which that share of a histogram of seconds is reached."""
+    all_of = seen[f'{name}_count']
+    for key, n in seen.items():  # in the order of the bounds
+        if key.startswith(f'{name}_bucket') and n >= share * all_of:
+            return float(key.split('"')[1]) * 1e3
+    return 0.0
 
 
 class Sampler:
@@ -211,7 +220,8 @@ def overload(options, report):
 
 
 def crowd(options, report):
-    server = Server('--threads', str(options.threads), '--max-seqs', '256', '--max-queue', '2048', path=options.model)
+    server = Server('--threads', str(options.threads), '--max-seqs', str(options.crowd_seqs), '--max-queue', '2048',
+                    '--io-threads', str(options.io_threads), path=options.model)
     try:
         before = resident(server)
         sampler = Sampler(server)
@@ -226,6 +236,9 @@ def crowd(options, report):
                      f'crowd: {seen["requests"]["ok"]} of {options.crowd} streams complete {seen["failures"] or ""}, '
                      f'{seen["output_tok_s"]:.0f} tok/s, first text after {seen["ttft_ms"]["p99"]:.0f} ms (p99); '
                      f'memory {before >> 20} MiB before, {most:.0f} MiB at most')
+        ended, name = metrics(server), 'quire_http_delivery_seconds'
+        print(f'      crowd: an event is with the kernel within {percentile_ms(ended, name, 0.5):g} ms of the step\'s end (p50), '
+              f'{percentile_ms(ended, name, 0.99):g} ms (p99), {options.io_threads} io threads')
     finally:
         server.stop()
 
@@ -236,6 +249,8 @@ def main():
     parser.add_argument('--model', help='default: the one of the tests')
     parser.add_argument('--threads', type=int, default=0)
     parser.add_argument('--crowd', type=int, default=1000)
+    parser.add_argument('--crowd-seqs', type=int, default=256, help='how many of them run together')
+    parser.add_argument('--io-threads', type=int, default=1, help='of the crowd\'s server')
     parser.add_argument('--pairs', type=int, default=4, help='turns of peak and overload')
     parser.add_argument('--only', choices=('soak', 'overload', 'crowd'))
     parser.add_argument('--out', default=os.path.join('build', 'soak'))

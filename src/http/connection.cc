@@ -172,14 +172,19 @@ void Connection::dispatch() {
   sweep();
 }
 
-void Connection::sweep() {
-  if (state_ != State::handling) return;
+bool Connection::sweep() {
+  if (state_ != State::handling) return false;
   StreamOutput output;
   stream_->take(output);
-  if (output.aborted) return cut(CloseReason::aborted);
+  if (output.aborted) {
+    cut(CloseReason::aborted);
+    return false;
+  }
+  const bool some = output.head || output.complete || !output.body.empty();
   append_output(output);
   complete_ |= output.complete;
   flush_out();
+  return some && out_.empty() && plain_.empty();
 }
 
 void Connection::append_reply_head(const StreamOutput& output) {

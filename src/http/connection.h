@@ -19,7 +19,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(IoThread& io, boost::asio::ip::tcp::socket socket, Peer peer);
 
   void start(Reject reject);
-  void sweep();  // REQUIRES a reply under way: sends what it has gathered
+  // Sends what a reply that is under way has gathered. True: that was something, and all of it is with the kernel.
+  bool sweep();
   void tick(int64_t now_ns);
   void drain();      // the server is stopping: close when idle, else after the reply
   void shut_down();  // close now

@@ -2,12 +2,15 @@
 // is held for a push or a swap only, and the wake-up, of which at most one is under way.
 #pragma once
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace quire {
 
@@ -19,10 +22,12 @@ class IoQueue {
   struct Work {
     std::vector<std::shared_ptr<Stream>> dirty;
     std::vector<Task> tasks;
+    int64_t woken_ns = 0;  // the first wake() since there was work, 0: nobody called it yet
     bool empty() const { return dirty.empty() && tasks.empty(); }
     void clear() {
       dirty.clear();
       tasks.clear();
+      woken_ns = 0;
     }
   };
 
@@ -45,7 +50,12 @@ class IoQueue {
   // takes its work after each callback.
   void wake() {
     if (!has_work_.load(std::memory_order_acquire) || on_io_thread()) return;
-    if (!waking_.exchange(true, std::memory_order_acq_rel)) post_wake();
+    if (waking_.exchange(true, std::memory_order_acq_rel)) return;
+    {
+      std::lock_guard lock(mu_);
+      if (!work_.empty() && work_.woken_ns == 0) work_.woken_ns = SystemClock().now_ns();
+    }
+    post_wake();
   }
   bool on_io_thread() const { return io_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 

@@ -33,6 +33,7 @@ TEST(IoQueue, AStepWakesOnceHoweverMuchIsDirty) {
     IoQueue::Work work;
     queue->take(work);
     EXPECT_EQ(work.dirty.size(), streams.size());  // each once
+    EXPECT_GT(work.woken_ns, 0);
     for (const auto& stream : work.dirty) {
       StreamOutput output;
       stream->take(output);
@@ -48,6 +49,9 @@ TEST(IoQueue, TheIoThreadNeedsNoWake) {
   queue.wake();
   EXPECT_EQ(queue.n_wakes, 0);
   EXPECT_TRUE(queue.has_work());
+  IoQueue::Work work;
+  queue.take(work);
+  EXPECT_EQ(work.woken_ns, 0);
 }
 
 TEST(IoQueue, KeepsNothingOnceClosed) {

@@ -34,6 +34,10 @@ int tick_of(const HttpLimits& l) {
 
 HttpMetrics::HttpMetrics(Metrics& m)
     : connections(m.gauge("quire_http_connections", "Open connections.")),
+      delivery(
+          m.histogram("quire_http_delivery_seconds",
+                      "From the step's end, which wakes the io thread, until an event is with the kernel.",
+                      {1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 7.5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 1})),
       accepted(m.counter("quire_http_connections_total", "Connections accepted.")),
       accept_failed(m.counter("quire_http_accept_failures_total", "Accepts that failed for want of resources.")),
       requests(m.counter("quire_http_requests_total", "Complete requests handed to a handler.")),
@@ -168,10 +172,16 @@ void IoThread::run_work() {
     if (round == kMaxRounds) return post_wake();
     take(work_);
     for (const Task& task : work_.tasks) task();
-    for (const auto& stream : work_.dirty)
-      if (stream->connection != nullptr) stream->connection->shared_from_this()->sweep();
+    for (const auto& stream : work_.dirty) sweep(*stream, work_.woken_ns);
     work_.clear();
   }
+}
+
+// What was not woken for came before its step's end, or from this thread.
+void IoThread::sweep(const Stream& stream, int64_t woken_ns) const {
+  if (stream.connection == nullptr) return;
+  const bool sent = stream.connection->shared_from_this()->sweep();
+  if (sent && woken_ns != 0) shared_->metrics->delivery.observe(static_cast<double>(now_ns() - woken_ns) * 1e-9);
 }
 
 void IoThread::arm_tick() {

@@ -30,6 +30,7 @@ class HttpMetrics {
   void count_closed(CloseReason reason);
 
   Gauge& connections;
+  Histogram& delivery;  // seconds
   Counter &accepted, &accept_failed, &requests, &bytes_in, &bytes_out;
 
  private:
@@ -95,6 +96,7 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
  private:
   void post_wake() override;
   void run();
+  void sweep(const Stream& stream, int64_t woken_ns) const;
   void arm_tick();
 
   const std::shared_ptr<ServerShared> shared_;

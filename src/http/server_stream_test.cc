@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/metrics.h"
 #include "base/rng.h"
 #include "http/client.h"
 #include "http/testing.h"
@@ -47,6 +48,7 @@ class ServerStream : public testing::Test {
     ServerOptions o;
     o.limits = limits;
     o.n_io_threads = n_io_threads;
+    o.metrics = &metrics_;
     auto started = Server::start(o, handler_);
     ASSERT_TRUE(started);
     server_ = std::move(*started);
@@ -64,6 +66,13 @@ class ServerStream : public testing::Test {
   }
   RawClient client() { return RawClient(server_->port()); }
 
+  double n_delivered() const {
+    const std::string text = metrics_.expose();
+    const std::string name = "quire_http_delivery_seconds_count ";
+    return std::stod(text.substr(text.find(name) + name.size()));
+  }
+
+  Metrics metrics_;
   Ends ends_;
   std::mutex mu_;
   std::vector<ReplyPtr> replies_;
@@ -146,6 +155,24 @@ TEST_F(ServerStream, WritesGoOutWithTheNextFlush) {
   reply->end();
   reply->flush();
   EXPECT_EQ(c.read_until("0\r\n\r\n"), "0\r\n\r\n");
+}
+
+TEST_F(ServerStream, WhatAStepCausedIsTimedUntilTheKernelHasIt) {
+  open();
+  RawClient c = client();
+  c.send(kGet);
+  const ReplyPtr reply = wait_reply();
+  ASSERT_NE(reply, nullptr);
+  reply->start_stream(200, {});
+  server_->flush();
+  EXPECT_TRUE(eventually([&] { return n_delivered() == 1; }));
+  server_->flush();  // nothing is dirty
+  reply->write("event");
+  server_->flush();
+  EXPECT_TRUE(eventually([&] { return n_delivered() == 2; }));
+  reply->end();
+  server_->flush();
+  EXPECT_TRUE(eventually([&] { return n_delivered() == 3; }));
 }
 
 TEST_F(ServerStream, AClientThatReadsNothingIsCutAfterTheStallTimeout) {
