@@ -31,9 +31,11 @@ function(quire_generate_quant)
   set(includes "")
   set(weights "")
   set(codecs "")
+  set(encoders "")
   foreach(name type IN ZIP_LISTS names types)
     string(APPEND includes "#include \"quant/weights/${name}.h\"\n")
     string(APPEND weights "  &kWeightFormat<quire::${type}>,\n")
+    string(APPEND encoders "  &weighted::encode_as<quire::${type}>,\n")
   endforeach()
   foreach(name type IN ZIP_LISTS kv_names kv_types)
     string(APPEND includes "#include \"quant/kv/${name}.h\"\n")
@@ -47,12 +49,19 @@ namespace quire {
 namespace {
 const WeightFormat* const kWeights[] = {
 ${weights}};
+constexpr Encoder kEncoders[] = {
+${encoders}};
 const KvCodec* const kCodecs[] = {
 ${codecs}};
 }  // namespace
 
 std::span<const WeightFormat* const> weight_formats() { return kWeights; }
 std::span<const KvCodec* const> kv_codecs() { return kCodecs; }
+Encoder find_encoder(const WeightFormat& format) {
+  size_t i = 0;
+  while (kWeights[i] != &format) ++i;
+  return kEncoders[i];
+}
 }  // namespace quire
 ")
   set(QR_GENERATED_quant ${path} CACHE INTERNAL "")

@@ -1,6 +1,7 @@
 #include "app/wire.h"
 
 #include "app/bundled.h"
+#include "app/carried_tokenizer.h"
 #include "app/memory_plan.h"
 #include "app/progress.h"
 #include "backend/cpu/cpu_ops.h"
@@ -8,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "model/gguf_form.h"
 #include "quant/kv_codec.h"
 #include "text/tokenizer_files.h"
 
@@ -79,10 +81,13 @@ class LoadProgress {
   int64_t next_ns_ = 0;
 };
 
-// The ids that end a sequence by a folder's generation_config.json, or else its config.json.
+// The ids that end a sequence by a folder's generation_config.json, or else its config.json, or as carried along.
 std::vector<Token> end_ids(const Metadata& meta, int n_vocab) {
-  const MetaValue* value = meta.find("hf_generation.eos_token_id");
-  if (value == nullptr) value = meta.find("hf.eos_token_id");
+  const MetaValue* value = nullptr;
+  for (const std::string_view key :
+       {std::string_view("hf_generation.eos_token_id"), std::string_view("hf.eos_token_id"), kEndTokensKey}) {
+    value = value == nullptr ? meta.find(key) : value;
+  }
   std::vector<int64_t> ids;
   if (value != nullptr && std::get_if<int64_t>(value) != nullptr) ids = {std::get<int64_t>(*value)};
   if (value != nullptr && std::get_if<std::vector<int64_t>>(value) != nullptr) {
@@ -98,8 +103,12 @@ std::vector<Token> end_ids(const Metadata& meta, int n_vocab) {
 // Null where the file or folder has none.
 Result<std::unique_ptr<Tokenizer>> tokenizer_of(ModelFile& file) {
   if (file.has_tokenizer) return make_tokenizer(std::move(file.tokenizer));
-  if (!file.is_hugging_face || !has_tokenizer_files(file.path)) return nullptr;
-  QR_TRY(std::unique_ptr<Tokenizer> tokenizer, load_tokenizer(file.path));
+  TokenizerFiles files = tokenizer_files_in(file.meta);
+  if (file.is_hugging_face && has_tokenizer_files(file.path)) {
+    QR_TRY(files, read_tokenizer_files(file.path));
+  }
+  if (files.empty()) return nullptr;
+  QR_TRY(std::unique_ptr<Tokenizer> tokenizer, load_tokenizer(files));
   tokenizer->add_ends(end_ids(file.meta, tokenizer->n_vocab()));
   return tokenizer;
 }
@@ -161,8 +170,9 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named) {
   QR_TRY(const std::string path, model_path(named));
   if (has_tokenizer_files(path)) return load_tokenizer(path);
   QR_TRY(ModelFile file, open_model_metadata(path));
-  if (!file.has_tokenizer) return fail(Code::not_found, path + ": the file has no tokenizer");
-  return make_tokenizer(std::move(file.tokenizer));
+  QR_TRY(std::unique_ptr<Tokenizer> tokenizer, tokenizer_of(file));
+  if (!tokenizer) return fail(Code::not_found, path + ": the file has no tokenizer");
+  return tokenizer;
 }
 
 }  // namespace quire

@@ -5,9 +5,7 @@
 namespace quire {
 
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options) {
-  const bool fits =
-      options.weights != nullptr && weight.shape.size() == 2 && weight.n_cols() % options.weights->block == 0;
-  return fits ? *options.weights : *weight.format;
+  return options.weights != nullptr ? fitting_format(weight, *options.weights) : *weight.format;
 }
 
 WeightLoader::WeightLoader(const ModelFile& file, Ops& ops, const LoadOptions& options)
@@ -39,7 +37,7 @@ Result<Linear> WeightLoader::load(const HostWeight& weight, const HostWeight* bi
   const WeightFormat& format = loaded_format(weight, options_);
   if (&format == weight.format) return ops_.load_linear(weight, bias, Shard{});
   QR_TRY(const Buffer buffer, Buffer::allocate(weight.n_rows() * format.row_bytes(weight.n_cols())));
-  QR_TRY_VOID(convert_weight(weight, format, options_.n_threads, buffer.data()));
+  QR_TRY_VOID(convert_weight(weight, format, {.n_threads = options_.n_threads, .quick = true}, buffer.data()));
   HostWeight converted = weight;
   converted.format = &format;
   converted.data = {buffer.data(), static_cast<size_t>(weight.n_rows() * format.row_bytes(weight.n_cols()))};

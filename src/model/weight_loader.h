@@ -10,8 +10,7 @@
 
 namespace quire {
 
-// The format that a tensor will have: a vector's own; a matrix's as the options say where its rows are whole blocks of
-// that format, else its own.
+// The format that a tensor will have: the one that fits where the options want another (fitting_format), else its own.
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options);
 
 class WeightLoader {

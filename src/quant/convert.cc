@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "quant/encoding.h"
+
 namespace quire {
 namespace {
 
@@ -22,8 +24,30 @@ struct Rows {
   std::vector<float> was, is;
 };
 
-RowError convert_row(
-    const std::byte* stored, const WeightFormat& from, const WeightFormat& to, Rows& rows, std::byte* out) {
+// What the columns' errors count, 1 on the average. A column that the text of the importances never used counts a
+// little all the same: another text may use it. Empty: all the same.
+std::vector<float> relative_importance(std::span<const float> importance) {
+  constexpr float kLeast = 1e-3F;
+  double sum = 0;
+  for (const float v : importance) sum += static_cast<double>(v);
+  const auto mean = static_cast<float>(sum / static_cast<double>(std::max<size_t>(importance.size(), 1)));
+  std::vector<float> out;
+  if (!(mean > 0) || !std::isfinite(mean)) return out;
+  for (const float v : importance) out.push_back(std::max(v / mean, kLeast));
+  return out;
+}
+
+struct Task {
+  const WeightFormat& from;
+  const WeightFormat& to;
+  Encoder encode;
+  bool quick;
+  std::vector<float> importance;
+};
+
+RowError convert_row(const std::byte* stored, const Task& task, Rows& rows, std::byte* out) {
+  const WeightFormat& from = task.from;
+  const WeightFormat& to = task.to;
   const auto n = static_cast<int64_t>(rows.was.size());
   RowError error;
   for (int64_t i = 0; i < n; i += from.block) from.decode(stored + i / from.block * from.bytes, rows.was.data() + i);
@@ -33,7 +57,8 @@ RowError convert_row(
   if (error.bad >= 0) return error;
   for (int64_t i = 0; i < n; i += to.block) {
     std::byte* block = out + i / to.block * to.bytes;
-    to.encode(rows.was.data() + i, block);
+    const float* importance = task.importance.empty() ? nullptr : task.importance.data() + i;
+    task.encode(rows.was.data() + i, block, {importance, task.quick});
     to.decode(block, rows.is.data() + i);
   }
   for (size_t i = 0; i < rows.was.size(); ++i) {
@@ -50,36 +75,38 @@ RowError convert_row(
 }  // namespace
 
 const WeightFormat& fitting_format(const HostWeight& weight, const WeightFormat& wanted) {
-  if (weight.shape.size() < 2) return *weight.format;
+  if (weight.shape.size() < 2 || weight.name.find("ffn_gate_inp") != std::string::npos) return *weight.format;
   const int64_t n = weight.n_cols();
   if (n % wanted.block == 0) return wanted;
   const double bits = 8.0 * wanted.bytes / wanted.block;
   const char* name = bits < 4.5 ? "iq4_nl" : bits < 5 ? "q5_0" : bits < 6 ? "q5_1" : "q8_0";
   const WeightFormat* next = find_weight_format(std::string_view(name));
-  return n % next->block == 0 ? *next : *find_weight_format(std::string_view("f16"));
+  if (n % next->block != 0) next = find_weight_format(std::string_view("f16"));
+  return next->row_bytes(n) < weight.format->row_bytes(n) ? *next : *weight.format;
 }
 
 Result<ConversionError> convert_weight(const HostWeight& weight,
                                        const WeightFormat& to,
-                                       int n_threads,
+                                       const Conversion& how,
                                        std::byte* out) {
   const int64_t n_rows = weight.n_rows();
   const int64_t in_bytes = weight.format->row_bytes(weight.n_cols());
   const int64_t out_bytes = to.row_bytes(weight.n_cols());
   std::vector<RowError> errors(static_cast<size_t>(n_rows));
+  const Task task{*weight.format, to, find_encoder(to), how.quick, relative_importance(how.importance)};
   std::atomic<int64_t> next{0};
   const auto work = [&] {
     Rows rows(weight.n_cols());
     for (int64_t at = next.fetch_add(kRowsPerTask); at < n_rows; at = next.fetch_add(kRowsPerTask)) {
       for (int64_t r = at; r < std::min(n_rows, at + kRowsPerTask); ++r) {
         errors[static_cast<size_t>(r)] =
-            convert_row(weight.data.data() + r * in_bytes, *weight.format, to, rows, out + r * out_bytes);
+            convert_row(weight.data.data() + r * in_bytes, task, rows, out + r * out_bytes);
       }
     }
   };
   const int64_t n_tasks = (n_rows + kRowsPerTask - 1) / kRowsPerTask;
   std::vector<std::thread> threads;
-  for (int64_t t = 1; t < std::min<int64_t>(n_threads, n_tasks); ++t) threads.emplace_back(work);
+  for (int64_t t = 1; t < std::min<int64_t>(how.n_threads, n_tasks); ++t) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
 

@@ -2,6 +2,7 @@
 // alone, so the number of threads changes nothing.
 #pragma once
 #include <cstddef>
+#include <span>
 
 #include "base/result.h"
 #include "quant/weight_format.h"
@@ -13,14 +14,24 @@ struct ConversionError {
   double largest = 0;   // max |new − old|
 };
 
-// The format that `weight` gets when `wanted` is asked for. A vector keeps its own. A matrix gets `wanted` where its
-// rows are whole blocks of it; else the next larger format of blocks of 32: iq4_nl for q2_k, q3_k and iq4_xs, q5_0 for
-// q4_k, q5_1 for q5_k, q8_0 for q6_k; f16 where not even those fit.
+// The format that `weight` gets when `wanted` is asked for, in a file and at load alike. Vectors and the routers of
+// experts keep their own: these choose by small differences. A matrix gets `wanted` where its rows are whole blocks of
+// it; else the next larger format of blocks of 32 (iq4_nl for q2_k, q3_k and iq4_xs, q5_0 for q4_k, q5_1 for q5_k, q8_0
+// for q6_k), f16 where not even those fit; and its own where that is no smaller.
 const WeightFormat& fitting_format(const HostWeight& weight, const WeightFormat& wanted);
 
-// Writes weight.n_rows() rows of to.row_bytes(n_cols) bytes. REQUIRES that n_cols is whole blocks of `to`.
-// Code::invalid names tensor, row and column of a number that is not finite, or that `to` cannot hold; `out` is then
-// undefined.
-Result<ConversionError> convert_weight(const HostWeight& weight, const WeightFormat& to, int n_threads, std::byte* out);
+struct Conversion {
+  int n_threads = 1;
+  bool quick = false;                      // Encoding::quick
+  std::span<const float> importance = {};  // of each column, ≥ 0, on any scale; empty: all the same
+};
+
+// Writes weight.n_rows() rows of to.row_bytes(n_cols) bytes. REQUIRES that n_cols is whole blocks of `to`, and as many
+// numbers of importance as columns, or none. Code::invalid names tensor, row and column of a number that is not finite,
+// or that `to` cannot hold; `out` is then undefined.
+Result<ConversionError> convert_weight(const HostWeight& weight,
+                                       const WeightFormat& to,
+                                       const Conversion& how,
+                                       std::byte* out);
 
 }  // namespace quire

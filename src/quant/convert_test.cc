@@ -34,8 +34,8 @@ TEST(Convert, EveryThreadCountGivesTheSameBytesAndError) {
   for (const WeightFormat* to : weight_formats()) {
     std::vector<std::byte> one(static_cast<size_t>(50 * to->row_bytes(256)));
     std::vector<std::byte> four(one.size());
-    const auto a = convert_weight(from, *to, 1, one.data());
-    const auto b = convert_weight(from, *to, 4, four.data());
+    const auto a = convert_weight(from, *to, {.n_threads = 1}, one.data());
+    const auto b = convert_weight(from, *to, {.n_threads = 4}, four.data());
     ASSERT_TRUE(a && b) << to->name;
     EXPECT_EQ(one, four) << to->name;
     EXPECT_EQ(a->relative, b->relative) << to->name;
@@ -45,7 +45,8 @@ TEST(Convert, EveryThreadCountGivesTheSameBytesAndError) {
     back.format = to;
     back.data = one;
     std::vector<float> decoded(values.size());
-    ASSERT_TRUE(convert_weight(back, format("f32"), 1, std::as_writable_bytes(std::span(decoded)).data()));
+    ASSERT_TRUE(
+        convert_weight(back, format("f32"), {.n_threads = 1}, std::as_writable_bytes(std::span(decoded)).data()));
     double largest = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       largest = std::max(largest, std::fabs(static_cast<double>(decoded[i]) - static_cast<double>(values[i])));
@@ -60,15 +61,15 @@ TEST(Convert, NumbersThatAreNotFiniteAreRefused) {
   std::vector<std::byte> out(3 * 64 * 4);
   for (const WeightFormat* to : weight_formats()) {
     if (32 % to->block != 0) continue;
-    const auto got = convert_weight(matrix(values, 32), *to, 1, out.data());
+    const auto got = convert_weight(matrix(values, 32), *to, {.n_threads = 1}, out.data());
     ASSERT_FALSE(got);
     EXPECT_EQ(got.error().code, Code::invalid);
     EXPECT_THAT(got.error().message, HasSubstr("tensor \"m\": row 2, column 5")) << to->name;
   }
   values[2 * 32 + 5] = 1e30F;
-  EXPECT_FALSE(convert_weight(matrix(values, 32), format("f16"), 1, out.data()));
-  EXPECT_FALSE(convert_weight(matrix(values, 32), format("q4_0"), 1, out.data()));
-  EXPECT_TRUE(convert_weight(matrix(values, 32), format("bf16"), 1, out.data()));
+  EXPECT_FALSE(convert_weight(matrix(values, 32), format("f16"), {.n_threads = 1}, out.data()));
+  EXPECT_FALSE(convert_weight(matrix(values, 32), format("q4_0"), {.n_threads = 1}, out.data()));
+  EXPECT_TRUE(convert_weight(matrix(values, 32), format("bf16"), {.n_threads = 1}, out.data()));
 }
 
 TEST(Convert, RowsThatAreNoWholeSuperBlocksGetTheNextLargerFormat) {
@@ -89,6 +90,72 @@ TEST(Convert, RowsThatAreNoWholeSuperBlocksGetTheNextLargerFormat) {
   EXPECT_EQ(fitting(28, "bf16"), "bf16");
   HostWeight vector{"v", &format("f32"), {256}, {}};
   EXPECT_EQ(fitting_format(vector, format("q4_k")).name, "f32");
+  HostWeight router{"blk.0.ffn_gate_inp.weight", &format("f32"), {8, 256}, {}};
+  EXPECT_EQ(fitting_format(router, format("q4_k")).name, "f32");
+  // What takes the place of a format may not be larger than what is there.
+  HostWeight small{"m", &format("q4_0"), {2, 32}, {}};
+  EXPECT_EQ(fitting_format(small, format("q4_k")).name, "q4_0");
+  EXPECT_EQ(fitting_format(small, format("q2_k")).name, "q4_0");
+  EXPECT_EQ(fitting_format(small, format("q8_0")).name, "q8_0");
+  HostWeight odd{"m", &format("bf16"), {2, 28}, {}};
+  EXPECT_EQ(fitting_format(odd, format("q8_0")).name, "bf16");
+}
+
+double weighted_error(const std::vector<float>& was, const std::vector<float>& is, const std::vector<float>& weights) {
+  double sum = 0;
+  for (size_t i = 0; i < was.size(); ++i) {
+    const double lost = static_cast<double>(is[i]) - static_cast<double>(was[i]);
+    sum += static_cast<double>(weights[i % weights.size()]) * lost * lost;
+  }
+  return sum;
+}
+
+// `values` in `to` and back.
+std::vector<float> through(std::vector<float> values, const WeightFormat& to, const Conversion& how) {
+  std::vector<std::byte> bytes(static_cast<size_t>(static_cast<int64_t>(values.size()) / 256 * to.row_bytes(256)));
+  EXPECT_TRUE(convert_weight(matrix(values, 256), to, how, bytes.data())) << to.name;
+  std::vector<float> out(values.size());
+  for (size_t i = 0; i < out.size(); i += static_cast<size_t>(to.block)) {
+    to.decode(bytes.data() + i / static_cast<size_t>(to.block) * static_cast<size_t>(to.bytes), out.data() + i);
+  }
+  return out;
+}
+
+TEST(Convert, ImportantColumnsComeNearer) {
+  const std::vector<float> values = normal_values(16 * 256);
+  std::vector<float> importance = normal_values(256);
+  for (float& v : importance) v *= v * v * v;
+  importance[7] = 0;  // never used
+  for (const WeightFormat* to : weight_formats()) {
+    const double plain = weighted_error(values, through(values, *to, {}), importance);
+    const double weighted = weighted_error(values, through(values, *to, {.importance = importance}), importance);
+    if (to->block == 1 || to->name == "q8_0" || to->name == "mxfp4") {
+      EXPECT_EQ(weighted, plain) << to->name << " searches for nothing";
+    } else {
+      EXPECT_LT(weighted, 0.75 * plain) << to->name;
+    }
+  }
+}
+
+TEST(Convert, ImportancesOfNothingAreNone) {
+  const std::vector<float> values = normal_values(4 * 256);
+  const std::vector<float> zeros(256, 0.0F);
+  const std::vector<float> same(256, 2.5F);
+  const WeightFormat& to = format("q4_k");
+  const std::vector<float> plain = through(values, to, {});
+  EXPECT_EQ(through(values, to, {.importance = zeros}), plain);
+  EXPECT_EQ(through(values, to, {.importance = same}), plain);
+}
+
+// What docs/io.md says of the quick search.
+TEST(Convert, TheQuickSearchLosesLittle) {
+  const std::vector<float> values = normal_values(64 * 256);
+  const std::vector<float> ones(256, 1.0F);
+  for (const WeightFormat* to : weight_formats()) {
+    const double thorough = weighted_error(values, through(values, *to, {}), ones);
+    const double quick = weighted_error(values, through(values, *to, {.quick = true}), ones);
+    EXPECT_LE(std::sqrt(quick), 1.08 * std::sqrt(thorough)) << to->name;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
+#include "quant/weighted_search.h"
 
 namespace quire {
 

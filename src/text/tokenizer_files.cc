@@ -38,10 +38,17 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-Result<Json> read_json(const fs::path& path) {
-  QR_TRY(const std::string text, read_file(path));
-  auto json = Json::parse(text);
-  if (!json) return fail(Code::corrupt, path.filename().string() + ": " + json.error().message);
+// The first two stand beside vocab.json or another main file; each is optional, and a broken one is an error.
+constexpr const char* kConfig = "tokenizer_config.json";
+constexpr const char* kSpecialTokens = "special_tokens_map.json";
+constexpr const char* kTemplate = "chat_template.jinja";
+constexpr const char* kMerges = "merges.txt";
+
+Result<Json> parse_json(const TokenizerFiles& files, const std::string& name) {
+  const auto it = files.find(name);
+  if (it == files.end()) return fail(Code::not_found, name + ": cannot be read");
+  auto json = Json::parse(it->second);
+  if (!json) return fail(Code::corrupt, name + ": " + json.error().message);
   return json;
 }
 
@@ -64,19 +71,18 @@ std::string template_text(const Json& config) {
   return {};
 }
 
-// The files beside a tokenizer. Each is optional; a broken one is an error.
 struct Folder {
   Json config = Json(Json::Object{});
   Json map = Json(Json::Object{});
   HfContext context;
 
-  static Result<Folder> open(const fs::path& path) {
+  static Result<Folder> of(const TokenizerFiles& files) {
     Folder out;
-    if (is_file(path / "tokenizer_config.json")) {
-      QR_TRY(out.config, read_json(path / "tokenizer_config.json"));
+    if (files.count(kConfig) > 0) {
+      QR_TRY(out.config, parse_json(files, kConfig));
     }
-    if (is_file(path / "special_tokens_map.json")) {
-      QR_TRY(out.map, read_json(path / "special_tokens_map.json"));
+    if (files.count(kSpecialTokens) > 0) {
+      QR_TRY(out.map, parse_json(files, kSpecialTokens));
     }
     HfContext& c = out.context;
     for (const auto& [key, text] : {std::pair{"bos_token", &c.bos},
@@ -90,9 +96,7 @@ struct Folder {
       if (text->empty()) *text = token_text(out.map, key);
     }
     c.chat_template = template_text(out.config);
-    if (is_file(path / "chat_template.jinja")) {
-      QR_TRY(c.chat_template, read_file(path / "chat_template.jinja"));
-    }
+    if (const auto it = files.find(kTemplate); it != files.end()) c.chat_template = it->second;
     return out;
   }
 
@@ -123,8 +127,7 @@ bool is_llama_like(const Folder& folder) {
          name.starts_with("GemmaTokenizer");
 }
 
-Result<std::unique_ptr<Tokenizer>> from_json(const fs::path& path, Folder& folder) {
-  QR_TRY(const Json root, read_json(path));
+Result<std::unique_ptr<Tokenizer>> from_json(const Json& root, Folder& folder) {
   if (is_llama_like(folder)) {  // these classes put the frame on themselves, whatever tokenizer.json says
     folder.context.add_bos = folder.flag("add_bos_token");
     folder.context.add_eos = folder.flag("add_eos_token");
@@ -134,29 +137,28 @@ Result<std::unique_ptr<Tokenizer>> from_json(const fs::path& path, Folder& folde
 
 // A file that is no JSON: SentencePiece's message begins with the tag of a piece, ranks with base64, else it is a list
 // of words.
-Result<std::unique_ptr<Tokenizer>> from_other(const fs::path& path, const Folder& folder) {
-  QR_TRY(const std::string bytes, read_file(path));
+Result<std::unique_ptr<Tokenizer>> from_other(const std::string& name, const std::string& bytes, const Folder& folder) {
   if (bytes.starts_with('\n')) {
     return make_spm_model(bytes,
                           {folder.flag("add_bos_token"), folder.flag("add_eos_token"), folder.context.chat_template});
   }
   if (looks_like_tiktoken(bytes)) return make_tiktoken(bytes, {folder.added_tokens(), folder.context.chat_template});
-  if (path.filename() == "vocab.txt") return make_bert_vocab(bytes, folder.context, folder.flag("do_lower_case") != 0);
-  return fail(Code::unsupported, path.filename().string() + ": not a tokenizer file of a known kind");
+  if (name == "vocab.txt") return make_bert_vocab(bytes, folder.context, folder.flag("do_lower_case") != 0);
+  return fail(Code::unsupported, name + ": not a tokenizer file of a known kind");
 }
 
-Result<std::unique_ptr<Tokenizer>> from_vocab_and_merges(const fs::path& path, const Folder& folder) {
-  QR_TRY(Json vocab, read_json(path / "vocab.json"));
-  QR_TRY(const std::string merges, read_file(path / "merges.txt"));
-  const std::string family = token_text(folder.config, "tokenizer_class");  // files only points to it
+Result<std::unique_ptr<Tokenizer>> from_vocab_and_merges(Json vocab, const std::string& merges, const Folder& folder) {
+  const std::string family = token_text(folder.config, "tokenizer_class");  // `files` only points to it
   ByteLevelFiles files{std::move(vocab), merges, family, folder.flag("add_prefix_space") == 1, folder.added_tokens()};
   return make_byte_level_files(std::move(files), folder.context);
 }
 
+constexpr const char* kMainFiles[] = {"tokenizer.json", "tokenizer.model", "tiktoken.model",
+                                      "qwen.tiktoken",  "vocab.json",      "vocab.txt"};
+
 // The one file of a folder that holds the tokenizer, best first; empty: none.
 fs::path main_file(const fs::path& folder) {
-  for (const char* name :
-       {"tokenizer.json", "tokenizer.model", "tiktoken.model", "qwen.tiktoken", "vocab.json", "vocab.txt"}) {
+  for (const char* name : kMainFiles) {
     if (is_file(folder / name)) return folder / name;
   }
   std::error_code error;
@@ -167,6 +169,17 @@ fs::path main_file(const fs::path& folder) {
   }
   std::sort(found.begin(), found.end());
   return found.empty() ? fs::path() : found.front();
+}
+
+// The same among files that were read.
+std::string main_name(const TokenizerFiles& files) {
+  for (const char* name : kMainFiles) {
+    if (files.count(name) > 0) return name;
+  }
+  for (const auto& [name, bytes] : files) {
+    if (name != kConfig && name != kSpecialTokens && name != kTemplate) return name;
+  }
+  return {};
 }
 
 }  // namespace
@@ -180,17 +193,41 @@ bool has_tokenizer_files(const std::string& path) {
                            name.find(".model.") != std::string::npos || name == "vocab.txt");
 }
 
-Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& path) {
+Result<TokenizerFiles> read_tokenizer_files(const std::string& path) {
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
   const fs::path file = is_folder ? main_file(path) : fs::path(path);
   if (file.empty() || !is_file(file)) return fail(Code::not_found, path + ": no tokenizer found");
-  Folder folder;
+  const fs::path beside = file.parent_path();
+  std::vector<fs::path> wanted = {file};
+  if (file.filename() == "vocab.json") wanted.push_back(beside / kMerges);
   if (is_folder) {
-    QR_TRY(folder, Folder::open(path));
+    for (const char* name : {kConfig, kSpecialTokens, kTemplate}) {
+      if (is_file(beside / name)) wanted.push_back(beside / name);
+    }
   }
-  if (file.filename() == "vocab.json") return from_vocab_and_merges(file.parent_path(), folder);
-  return file.extension() == ".json" ? from_json(file, folder) : from_other(file, folder);
+  TokenizerFiles out;
+  for (const fs::path& one : wanted) {
+    QR_TRY(out[one.filename().string()], read_file(one));
+  }
+  return out;
+}
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const TokenizerFiles& files) {
+  const std::string name = main_name(files);
+  if (name.empty()) return fail(Code::not_found, "no tokenizer found");
+  QR_TRY(Folder folder, Folder::of(files));
+  if (!name.ends_with(".json")) return from_other(name, files.at(name), folder);
+  QR_TRY(Json root, parse_json(files, name));
+  if (name != "vocab.json") return from_json(root, folder);
+  const auto merges = files.find(kMerges);
+  if (merges == files.end()) return fail(Code::not_found, std::string(kMerges) + ": cannot be read");
+  return from_vocab_and_merges(std::move(root), merges->second, folder);
+}
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& path) {
+  QR_TRY(const TokenizerFiles files, read_tokenizer_files(path));
+  return load_tokenizer(files);
 }
 
 }  // namespace quire

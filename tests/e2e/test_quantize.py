@@ -2,6 +2,7 @@
 import io
 import json
 import os
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -10,6 +11,7 @@ import zipfile
 
 from quire_server import ROOT, binary
 
+GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models')
 SHARED = os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared'))
 SLICE = os.path.join(SHARED, 'data', 'models', 'quant-slice')
 TYPES = ('q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q2_k', 'q3_k', 'q4_k', 'q5_k', 'q6_k', 'iq4_nl', 'iq4_xs', 'mxfp4',
@@ -102,6 +104,55 @@ class Quantize(unittest.TestCase):
                 self.assertEqual('no whole blocks' in down, kind.endswith('_k') or kind == 'iq4_xs', down)
                 logits = quire('logits', out, *tokens, '--out', self.path('logits.npy'))
                 self.assertEqual(logits.returncode, 0, logits.stderr)
+
+    def test_a_folder_becomes_a_file_that_answers_the_same(self):
+        for name in sorted(os.listdir(GOLDEN)):
+            folder = os.path.join(GOLDEN, name)
+            if not os.path.isdir(folder):
+                continue
+            with self.subTest(name), open(os.path.join(folder, 'expected.json'), encoding='utf-8') as file:
+                run = json.load(file)['runs'][0]
+                out = self.path(name + '.gguf')
+                done = quire('quantize', folder, out, 'f32')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                told = describe(out)
+                self.assertEqual(told['arch'], 'llama' if name == 'mistral' else name)
+                self.assertEqual([entry['type'] for entry in told['weights']['types']], ['f32'])
+                done = quire('generate', out, '--json', '--max-tokens', '24', '--kv-type', 'f32', '--tokens',
+                             ','.join(map(str, run['prompt_ids'])))
+                self.assertEqual(json.loads(done.stdout)['tokens'], run['greedy_ids'][:24], done.stderr)
+                self.assertEqual(quire('quantize', folder, self.path('small.gguf'), 'q4_k').returncode, 0)
+
+    def test_a_folders_tokenizer_goes_along(self):
+        folder, out = self.path('folder'), self.path('folder.gguf')
+        shutil.copytree(os.path.join(GOLDEN, 'llama'), folder)
+        shutil.copy(os.path.join(ROOT, 'models', 'tokenizer.json'), folder)
+        with open(os.path.join(folder, 'tokenizer_config.json'), 'w', encoding='utf-8') as file:
+            json.dump({'bos_token': '<|begin|>', 'add_bos_token': True, 'tokenizer_class': 'LlamaTokenizer',
+                       'chat_template': '{{ messages[0].content }}!'}, file)
+        self.assertEqual(quire('quantize', folder, out, 'q8_0').returncode, 0)
+        arguments = ('--text', 'Grüße, <|end|> 12 Öfen', '--add-special')
+        whole = quire('tokenize', folder, *arguments)
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        self.assertEqual(quire('tokenize', out, *arguments).stdout, whole.stdout)
+        # And on into another type, as every GGUF file's facts do.
+        self.assertEqual(quire('quantize', out, self.path('again.gguf'), 'q4_0').returncode, 0)
+        self.assertEqual(quire('tokenize', self.path('again.gguf'), *arguments).stdout, whole.stdout)
+
+    def test_a_broken_folder_writes_nothing(self):
+        folder, out = self.path('broken'), self.path('broken.gguf')
+        shutil.copytree(os.path.join(GOLDEN, 'llama'), folder)
+        config = os.path.join(folder, 'config.json')
+        with open(config, encoding='utf-8') as file:
+            facts = json.load(file)
+        for change, message in (({'num_attention_heads': 3, 'num_key_value_heads': 3}, 'blk.0.attn_k.weight'),
+                                ({'model_type': 'mamba'}, '"mamba" is not supported')):
+            with open(config, 'w', encoding='utf-8') as file:
+                json.dump({**facts, **change}, file)
+            done = quire('quantize', folder, out, 'q8_0')
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(message, done.stderr)
+            self.assertFalse(os.path.exists(out))
 
     def test_what_it_refuses(self):
         for arguments, message in (

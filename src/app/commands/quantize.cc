@@ -1,15 +1,19 @@
-// quire quantize: a GGUF file with its matrices in another weight format. Facts and vectors are copied as they are.
+// quire quantize: a model with its matrices in another weight format, as a GGUF file. A GGUF file's facts and vectors
+// are copied as they are; a Hugging Face folder takes GGUF's form first.
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "app/carried_tokenizer.h"
 #include "app/command.h"
 #include "base/mmap.h"
 #include "base/thread.h"
 #include "io/gguf.h"
 #include "io/gguf_writer.h"
 #include "io/model_file.h"
+#include "model/gguf_form.h"
 #include "quant/convert.h"
 
 namespace quire {
@@ -26,9 +30,6 @@ std::string known_formats() {
   return out;
 }
 
-// Routers choose among experts by small differences: they stay as they are.
-bool stays(const std::string& name) { return name.find("ffn_gate_inp") != std::string::npos; }
-
 // The file's tensors in its own order, each with the format it will have.
 struct Job {
   const HostWeight* weight;
@@ -39,7 +40,7 @@ struct Job {
 std::vector<Job> plan(const ModelFile& model, const WeightFormat& wanted) {
   std::vector<Job> jobs;
   for (const HostWeight& weight : model.tensors) {
-    jobs.push_back({&weight, stays(weight.name) ? weight.format : &fitting_format(weight, wanted)});
+    jobs.push_back({&weight, &fitting_format(weight, wanted)});
   }
   std::sort(jobs.begin(), jobs.end(),
             [](const Job& a, const Job& b) { return a.weight->data.data() < b.weight->data.data(); });
@@ -57,6 +58,43 @@ void copy_facts(const GgufHeader& header, GgufWriter& writer) {
   if (!has_version) writer.add_u32("general.quantization_version", 2);
 }
 
+// A fact in the narrowest of the types that GGUF's readers expect.
+struct PutFact {
+  GgufWriter& writer;
+  const std::string& key;
+
+  void operator()(bool v) const { writer.add_bool(key, v); }
+  void operator()(int64_t v) const {
+    if (v < 0 && v >= std::numeric_limits<int32_t>::min()) {
+      writer.add_i32(key, static_cast<int32_t>(v));
+    } else if (v >= 0 && v <= std::numeric_limits<uint32_t>::max()) {
+      writer.add_u32(key, static_cast<uint32_t>(v));
+    } else {
+      writer.add_u64(key, static_cast<uint64_t>(v));
+    }
+  }
+  void operator()(uint64_t v) const { writer.add_u64(key, v); }
+  void operator()(double v) const { writer.add_f32(key, static_cast<float>(v)); }
+  void operator()(const std::string& v) const { writer.add_string(key, v); }
+  void operator()(const std::vector<int64_t>& v) const {
+    std::vector<int32_t> narrow;
+    for (const int64_t one : v) narrow.push_back(static_cast<int32_t>(one));
+    writer.add_i32s(key, narrow);
+  }
+  void operator()(const std::vector<double>& v) const { writer.add_f32s(key, std::vector<float>(v.begin(), v.end())); }
+  void operator()(const std::vector<std::string>& v) const { writer.add_strings(key, v); }
+};
+
+// Of a folder in GGUF's form, with its tokenizer's files.
+Status write_facts(const ModelFile& model, GgufWriter& writer) {
+  for (const auto& [key, value] : model.meta.values) std::visit(PutFact{writer, key}, value);
+  writer.add_u32("general.quantization_version", 2);
+  if (!has_tokenizer_files(model.path)) return {};
+  QR_TRY(const TokenizerFiles files, read_tokenizer_files(model.path));
+  put_tokenizer_files(files, writer);
+  return {};
+}
+
 Status write_tensor(const Job& job, const WeightFormat& wanted, int n_threads, GgufWriter& writer) {
   const HostWeight& weight = *job.weight;
   std::string shape;
@@ -67,7 +105,7 @@ Status write_tensor(const Job& job, const WeightFormat& wanted, int n_threads, G
     return writer.write(weight.data);
   }
   std::vector<std::byte> bytes(static_cast<size_t>(job.bytes()));
-  QR_TRY(const ConversionError error, convert_weight(weight, *job.to, n_threads, bytes.data()));
+  QR_TRY(const ConversionError error, convert_weight(weight, *job.to, {.n_threads = n_threads}, bytes.data()));
   std::printf(" to %-6s error %.5f, at most %.3g%s\n", std::string(job.to->name).c_str(), error.relative, error.largest,
               job.to == &wanted ? "" : ("; rows are no whole blocks of " + std::string(wanted.name)).c_str());
   return writer.write(bytes);
@@ -80,14 +118,16 @@ Status run(const Args& args) {
   }
   if (args.threads < 0) return fail(Code::invalid, "--threads must be at least 0, got " + std::to_string(args.threads));
   const int n_threads = args.threads == 0 ? n_usable_cpus() : args.threads;
-  QR_TRY(const ModelFile model, open_model(args.in));
-  const std::span<const std::byte> file = model.maps.front()->bytes();
-  if (!is_gguf(file)) return fail(Code::unsupported, args.in + ": only GGUF files can be written anew");
-  QR_TRY(const GgufHeader header, parse_gguf(file, GgufParts::all));
-  const std::vector<Job> jobs = plan(model, *wanted);
-
+  QR_TRY(ModelFile model, open_model(args.in));
   GgufWriter writer(args.out);
-  copy_facts(header, writer);
+  if (model.is_hugging_face) {
+    QR_TRY(model, gguf_form(model));
+    QR_TRY_VOID(write_facts(model, writer));
+  } else {
+    QR_TRY(const GgufHeader header, parse_gguf(model.maps.front()->bytes(), GgufParts::all));
+    copy_facts(header, writer);
+  }
+  const std::vector<Job> jobs = plan(model, *wanted);
   int64_t before = 0;
   int64_t after = 0;
   for (const Job& job : jobs) {
@@ -95,7 +135,10 @@ Status run(const Args& args) {
     before += static_cast<int64_t>(job.weight->data.size());
     after += job.bytes();
   }
-  for (const Job& job : jobs) QR_TRY_VOID(write_tensor(job, *wanted, n_threads, writer));
+  for (const Job& job : jobs) {
+    QR_TRY_VOID(write_tensor(job, *wanted, n_threads, writer));
+    model.release(*job.weight);
+  }
   QR_TRY_VOID(model.check_unchanged());
   QR_TRY_VOID(writer.finish());
   std::printf("%s: %zu tensors, %ld bytes of %ld\n", args.out.c_str(), jobs.size(), static_cast<long>(after),
@@ -107,7 +150,7 @@ QR_REGISTER(Command,
             "quantize",
             Command{"write a model in another weight format", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
-                      line.positional("IN", args->in, true, "a GGUF file");
+                      line.positional("IN", args->in, true, "a GGUF file or a Hugging Face folder");
                       line.positional("OUT", args->out, true, "the file to write");
                       line.positional("TYPE", args->type, true, "the weight format, as `quire inspect` names it");
                       line.option("--threads", args->threads, "0 for all that can run");

@@ -1,0 +1,18 @@
+// A Hugging Face folder's model as GGUF files hold it, so that it can be written as one: neutral_form() with what is
+// left to tell the two apart put right. Rows of q and k that lie as halves are permuted into pairs where GGUF's
+// architecture of that name has pairs (llama; mistral is llama there), llama3's scaling of positions becomes the tensor
+// "rope_freqs.weight", and vectors are F32. Other kinds of scaling keep the keys that model/rope.h reads.
+#pragma once
+#include "base/result.h"
+#include "io/model_file.h"
+
+namespace quire {
+
+// Ids that end a turn by the folder's generation_config.json or config.json, where GGUF has a single one.
+inline constexpr std::string_view kEndTokensKey = "tokenizer.quire_end_ids";
+
+// REQUIRES folder.is_hugging_face. What is changed lies in `owned`. Errors as neutral_form's, and Code::corrupt where a
+// tensor that must be permuted has another shape than the facts say.
+Result<ModelFile> gguf_form(const ModelFile& folder);
+
+}  // namespace quire

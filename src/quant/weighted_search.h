@@ -1,0 +1,445 @@
+// The encoders' search where numbers differ in importance, and the quick one: search.h's, with every sum weighted, and
+// with as many candidates as an Effort says. A block's common scales are refitted as there. The quick search tries few
+// candidates and no neighbours: a quarter of the time or less, and a little more error (docs/io.md has both).
+// Pure functions, any thread. Numbers that are not finite give some block, never undefined behaviour.
+#pragma once
+#include <type_traits>
+
+#include "quant/encoding.h"
+#include "quant/search.h"
+
+namespace quire::weighted {
+
+// Levels as search.h's; of a table whose levels ascend, the nearest is found by counting the middles that v lies above,
+// which vectorises. Other tables are kUsable no.
+template <class L>
+struct Ascending : L {
+  static constexpr bool kTable = requires { L::extreme(1); };
+  static constexpr bool kUsable = [] {
+    if constexpr (kTable) {
+      for (uint8_t i = 0; i < 15; ++i) {
+        if (L::value(i) >= L::value(i + 1)) return false;
+      }
+    }
+    return true;
+  }();
+  static constexpr float middle(int i) {
+    return 0.5F * static_cast<float>(L::value(static_cast<uint8_t>(i)) + L::value(static_cast<uint8_t>(i + 1)));
+  }
+  static constexpr float step(int i) {
+    return static_cast<float>(L::value(static_cast<uint8_t>(i + 1)) - L::value(static_cast<uint8_t>(i)));
+  }
+
+  static QR_INLINE float nearest(float v) {
+    if constexpr (!kTable) return L::nearest(v);
+    float level = L::kLowest;
+    for (int i = 0; i < 15; ++i) level += v > middle(i) ? step(i) : 0.0F;
+    return level;
+  }
+  static QR_INLINE uint8_t number(float level) {
+    if constexpr (!kTable) return L::number(level);
+    int above = 0;
+    for (int i = 0; i < 15; ++i) above += level > middle(i) ? 1 : 0;
+    return static_cast<uint8_t>(above);
+  }
+};
+
+// Numbers and what the square of each one's error counts.
+template <bool kWeighted>
+struct Numbers {
+  const float* x;
+  const float* weights;  // unused unless kWeighted
+  int n;
+
+  QR_INLINE float weight(int i) const {
+    if constexpr (kWeighted) return weights[i];
+    return 1.0F;
+  }
+  double total_weight() const {
+    if constexpr (!kWeighted) return n;
+    double sum = 0;
+    for (int i = 0; i < n; ++i) sum += static_cast<double>(weight(i));
+    return sum;
+  }
+  Numbers part(int from, int size) const { return {x + from, kWeighted ? weights + from : nullptr, size}; }
+};
+
+// How far a search goes.
+struct Effort {
+  float scale_step, line_step;  // between candidates, as shares of the scale that covers the numbers
+  int scale_from, scale_to;     // fit_scale's candidates: from … to steps
+  int line_from, line_to;       // fit_line's
+  int polish;                   // rounds
+  int near;                     // neighbours of a rounded scale on either side
+  int rounds;                   // of choosing groups' scales and refitting the block's
+};
+inline constexpr Effort kThorough{0.02F, 0.02F, -10, 14, -10, 6, search::kPolish, 1, 3};
+inline constexpr Effort kQuick{0.09F, 0.07F, -1, 1, -1, 0, 1, 0, 1};
+
+// The whole numbers that a block can hold as the scale of a group.
+struct ScaleRange {
+  float low, high;
+
+  QR_INLINE float nearest(float v) const {
+    const float above = v > low ? v : low;
+    const float inside = above < high ? above : high;
+    return inside + 12582912.0F - 12582912.0F;  // 1.5·2^23: the addition rounds to an integer
+  }
+};
+
+// Asked of the format itself: the widest range whose ends come back from a block.
+template <class T>
+ScaleRange scales_of() {
+  static const ScaleRange range = [] {
+    const auto comes_back = [](int scale) {
+      KParts in{};
+      KParts out{};
+      in.scale[0] = static_cast<int8_t>(scale);
+      std::byte block[T::kBytes];
+      T::join(in, block);
+      T::split(block, out);
+      return out.scale[0] == scale;
+    };
+    int high = 127;
+    while (!comes_back(high)) high /= 2;
+    return ScaleRange{comes_back(-high - 1) ? static_cast<float>(-high - 1) : 0, static_cast<float>(high)};
+  }();
+  return range;
+}
+
+// Σ over the levels nearest to (x − offset) · inverse, of x − offset. Eight partial sums, so that it vectorises.
+template <class Levels, class In>
+inline search::Sums sums_at(const In& in, float offset, float inverse) {
+  float q[8] = {};
+  float qq[8] = {};
+  float xq[8] = {};
+  for (int i = 0; i < in.n; i += 8) {
+    for (int l = 0; l < 8; ++l) {
+      const float v = in.x[i + l] - offset;
+      const float level = Levels::nearest(v * inverse);
+      const float weighted = in.weight(i + l) * level;
+      q[l] += weighted;
+      qq[l] += level * weighted;
+      xq[l] += v * weighted;
+    }
+  }
+  search::Sums out;
+  for (int l = 0; l < 8; ++l) {
+    out.q += static_cast<double>(q[l]);
+    out.qq += static_cast<double>(qq[l]);
+    out.xq += static_cast<double>(xq[l]);
+  }
+  return out;
+}
+
+// Σ (x − (scale · level + min))² with the nearest levels.
+template <class Levels, class In>
+inline double error_at(const In& in, LineFit fit) {
+  const float inverse = search::inverse_of(fit.scale);
+  float sum[8] = {};
+  for (int i = 0; i < in.n; i += 8) {
+    for (int l = 0; l < 8; ++l) {
+      const float v = in.x[i + l] - fit.min;
+      const float error = v - fit.scale * Levels::nearest(v * inverse);
+      sum[l] += in.weight(i + l) * (error * error);
+    }
+  }
+  double out = 0;
+  for (const float s : sum) out += static_cast<double>(s);
+  return out;
+}
+
+// The scale of x ≈ scale · level with the least squared error found. REQUIRES n % 8 == 0.
+template <class Levels, class In>
+inline float fit_scale(const In& in, const Effort& effort) {
+  float extreme = 0;
+  for (int i = 0; i < in.n; ++i) extreme = std::fabs(in.x[i]) > std::fabs(extreme) ? in.x[i] : extreme;
+  if (extreme == 0) return 0;
+  search::BestScale best;
+  for (const float side : {Levels::kLowest, Levels::kHighest}) {
+    for (int step = effort.scale_from; step <= effort.scale_to; ++step) {
+      best.offer(sums_at<Levels>(in, 0, side * (1.0F + effort.scale_step * static_cast<float>(step)) / extreme));
+    }
+  }
+  for (int i = 0; i < effort.polish; ++i) {
+    if (!best.offer(sums_at<Levels>(in, 0, search::inverse_of(best.scale)))) break;
+  }
+  return best.scale;
+}
+
+// The line x ≈ scale · level + min, scale ≥ 0 and min ≤ max_min, with the least squared error found.
+// REQUIRES levels from 0 on, n % 8 == 0.
+template <class Levels, class In>
+inline LineFit fit_line(const In& in, float max_min, const Effort& effort) {
+  static_assert(Levels::kLowest == 0);
+  float lo = in.x[0];
+  float hi = in.x[0];
+  for (int i = 1; i < in.n; ++i) {
+    lo = in.x[i] < lo ? in.x[i] : lo;
+    hi = in.x[i] > hi ? in.x[i] : hi;
+  }
+  lo = lo < max_min ? lo : max_min;
+  LineFit best{0, lo};
+  if (!(hi > lo)) return best;
+  const double n = in.total_weight();
+  double sum = 0;  // of x − lo, in which everything below is computed
+  for (int i = 0; i < in.n; ++i) sum += static_cast<double>(in.weight(i) * (in.x[i] - lo));
+  double least = INFINITY;
+  // The line through the levels chosen by `from`; true when it is the best so far.
+  const auto offer = [&](LineFit from) {
+    const search::Sums at = sums_at<Levels>(in, lo, search::inverse_of(from.scale));
+    const double determinant = n * at.qq - at.q * at.q;
+    if (!(determinant > 0)) return false;
+    double m = (at.qq * sum - at.q * at.xq) / determinant;
+    m = m < static_cast<double>(max_min - lo) ? m : static_cast<double>(max_min - lo);
+    const double s = (at.xq - m * at.q) / at.qq;
+    const double error = s * s * at.qq + 2 * s * m * at.q + n * m * m - 2 * (s * at.xq + m * sum);  // less Σxx
+    if (!(s > 0) || !(error < least)) return false;
+    least = error;
+    best = {static_cast<float>(s), lo + static_cast<float>(m)};
+    return true;
+  };
+  for (int step = effort.line_from; step <= effort.line_to; ++step) {
+    offer({(hi - lo) / (Levels::kHighest * (1.0F + effort.line_step * static_cast<float>(step))), lo});
+  }
+  for (int i = 0; i < effort.polish; ++i) {
+    LineFit polished = best;
+    const double error = error_at<Levels>(in, polished);
+    const search::Sums at = sums_at<Levels>(in, best.min, search::inverse_of(best.scale));
+    const double shifted = sum - n * static_cast<double>(best.min - lo);
+    const double determinant = n * at.qq - at.q * at.q;
+    if (!(determinant > 0)) break;
+    const double m = (at.qq * shifted - at.q * at.xq) / determinant;
+    polished.min = std::fmin(best.min + static_cast<float>(m), max_min);
+    polished.scale = static_cast<float>((at.xq - static_cast<double>(polished.min - best.min) * at.q) / at.qq);
+    if (!(polished.scale > 0) || !(error_at<Levels>(in, polished) < error)) break;
+    best = polished;
+  }
+  return best;
+}
+
+// A block of 256 in groups whose scales are whole multiples of one half-precision number.
+template <class Levels, int kGroup, class Parts, class In>
+class ScalesOfGroups {
+ public:
+  ScalesOfGroups(const In& in, ScaleRange range, const Effort& effort) : in_(in), range_(range), effort_(effort) {
+    for (int g = 0; g < kGroups; ++g) scale_[g] = fit_scale<Levels>(group(g), effort);
+  }
+  Parts fit() const {
+    float extreme = 0;
+    for (const float scale : scale_) extreme = std::fabs(scale) > std::fabs(extreme) ? scale : extreme;
+    Parts best{};
+    double least = INFINITY;
+    best.d = f32_to_f16(extreme / range_.low);
+    uint16_t half = best.d;
+    for (int round = 0; round < effort_.rounds; ++round) {
+      Parts parts{};
+      parts.d = half;
+      double error = 0;
+      double num = 0;
+      double den = 0;
+      for (int g = 0; g < kGroups; ++g) error += choose(g, parts, num, den);
+      if (error < least) best = parts;
+      if (!(error < least) || !(den > 0)) break;
+      least = error;
+      half = f32_to_f16(static_cast<float>(num / den));
+    }
+    return best;
+  }
+
+ private:
+  static constexpr int kGroups = 256 / kGroup;
+  In group(int g) const { return in_.part(g * kGroup, kGroup); }
+
+  // Scale and numbers of a group at the block's d; the squared error. Adds to the regression of x on scale · level.
+  double choose(int g, Parts& parts, double& num, double& den) const {
+    const In at = group(g);
+    const float d = f16_to_f32(parts.d);
+    const float middle = range_.nearest(scale_[g] * search::inverse_of(d));
+    const auto reach = static_cast<float>(effort_.near);
+    double least = INFINITY;
+    for (float near = middle - reach; near <= middle + reach; near += 1) {
+      const float multiple = range_.nearest(near);
+      const double here = error_at<Levels>(at, {d * multiple, 0});
+      if (!(here < least)) continue;
+      least = here;
+      parts.scale[g] = static_cast<int8_t>(multiple);
+    }
+    const auto multiple = static_cast<float>(parts.scale[g]);
+    search::write_numbers<Levels>(at.x, kGroup, {d * multiple, 0}, parts.q + g * kGroup);
+    for (int i = 0; i < kGroup; ++i) {
+      const auto a = static_cast<double>(multiple * static_cast<float>(Levels::value(parts.q[g * kGroup + i])));
+      const double weighted = static_cast<double>(at.weight(i)) * a;
+      num += weighted * static_cast<double>(at.x[i]);
+      den += weighted * a;
+    }
+    return least;
+  }
+
+  In in_;
+  ScaleRange range_;
+  const Effort& effort_;
+  float scale_[kGroups];
+};
+
+// A block of 256 in groups whose scales and mins are whole multiples of two half-precision numbers.
+template <class Levels, int kGroup, class Parts, class In>
+class LinesOfGroups {
+ public:
+  LinesOfGroups(const In& in, ScaleRange range, const Effort& effort) : in_(in), range_(range), effort_(effort) {
+    for (int g = 0; g < kGroups; ++g) lines_[g] = fit_line<Levels>(group(g), 0, effort);
+  }
+  Parts fit() const {
+    float scale = 0;
+    float min = 0;
+    for (const LineFit& line : lines_) {
+      scale = std::fmax(scale, line.scale);
+      min = std::fmax(min, -line.min);
+    }
+    Parts best{};
+    best.d = f32_to_f16(scale / range_.high);
+    best.dmin = f32_to_f16(min / range_.high);
+    double least = INFINITY;
+    uint16_t d = best.d;
+    uint16_t dmin = best.dmin;
+    for (int round = 0; round < effort_.rounds; ++round) {
+      Parts parts{};
+      parts.d = d;
+      parts.dmin = dmin;
+      double error = 0;
+      for (int g = 0; g < kGroups; ++g) error += choose(g, parts);
+      if (!(error < least)) break;
+      least = error;
+      best = parts;
+      if (!refit(parts, d, dmin)) break;
+    }
+    return best;
+  }
+
+ private:
+  static constexpr int kGroups = 256 / kGroup;
+  In group(int g) const { return in_.part(g * kGroup, kGroup); }
+
+  // Scale, min and numbers of a group at the block's d and dmin; the squared error.
+  double choose(int g, Parts& parts) const {
+    const In at = group(g);
+    const float d = f16_to_f32(parts.d);
+    const float dmin = f16_to_f32(parts.dmin);
+    const float s0 = range_.nearest(lines_[g].scale * search::inverse_of(d));
+    const float m0 = range_.nearest(-lines_[g].min * search::inverse_of(dmin));
+    double least = INFINITY;
+    for (int s_near = -effort_.near; s_near <= effort_.near; ++s_near) {
+      for (int m_near = -effort_.near; m_near <= effort_.near; ++m_near) {
+        const float s = range_.nearest(s0 + static_cast<float>(s_near));
+        const float m = range_.nearest(m0 + static_cast<float>(m_near));
+        const double error = error_at<Levels>(at, {d * s, -(dmin * m)});
+        if (!(error < least)) continue;
+        least = error;
+        parts.scale[g] = static_cast<int8_t>(s);
+        parts.min[g] = static_cast<uint8_t>(m);
+      }
+    }
+    const LineFit line{d * static_cast<float>(parts.scale[g]), -(dmin * static_cast<float>(parts.min[g]))};
+    search::write_numbers<Levels>(at.x, kGroup, line, parts.q + g * kGroup);
+    return least;
+  }
+
+  // Regression of x on a = scale · number and b = −min; false where it has no positive solution.
+  bool refit(const Parts& parts, uint16_t& d, uint16_t& dmin) const {
+    double aa = 0;
+    double ab = 0;
+    double bb = 0;
+    double xa = 0;
+    double xb = 0;
+    for (int i = 0; i < 256; ++i) {
+      const double a = int{parts.scale[i / kGroup]} * Levels::value(parts.q[i]);
+      const double b = -int{parts.min[i / kGroup]};
+      const auto x = static_cast<double>(in_.x[i]);
+      const auto weight = static_cast<double>(in_.weight(i));
+      aa += weight * a * a;
+      ab += weight * a * b;
+      bb += weight * b * b;
+      xa += weight * x * a;
+      xb += weight * x * b;
+    }
+    const double determinant = aa * bb - ab * ab;
+    const double new_d = (xa * bb - xb * ab) / determinant;
+    const double new_dmin = (xb * aa - xa * ab) / determinant;
+    if (!(determinant > 0) || !(new_d > 0) || !(new_dmin > 0)) return false;
+    d = f32_to_f16(static_cast<float>(new_d));
+    dmin = f32_to_f16(static_cast<float>(new_dmin));
+    return true;
+  }
+
+  In in_;
+  ScaleRange range_;
+  const Effort& effort_;
+  LineFit lines_[kGroups];
+};
+
+// Calls `fit` with the n numbers at x as `how` weighs them, and with how far to go.
+template <class Fit>
+inline auto with_numbers(const float* x, int n, const Encoding& how, const Fit& fit) {
+  const Effort& effort = how.quick ? kQuick : kThorough;
+  if (how.importance == nullptr) return fit(Numbers<false>{x, nullptr, n}, effort);
+  return fit(Numbers<true>{x, how.importance, n}, effort);
+}
+
+template <class T>
+concept Searched = requires { typename T::Levels; } && Ascending<typename T::Levels>::kUsable;
+template <class T>
+concept OfGroups = Searched<T> && T::kBlock == 256;
+
+// Blocks of 32 with one scale, or with a scale and an offset.
+template <class T>
+void encode_block(const float* x, std::byte* block, const Encoding& how) {
+  using Levels = Ascending<typename T::Levels>;
+  const LineFit fit = with_numbers(x, T::kBlock, how, [](const auto& in, const Effort& effort) {
+    if constexpr (T::kMins) {
+      return fit_line<Levels>(in, INFINITY, effort);
+    } else {
+      return LineFit{fit_scale<Levels>(in, effort), 0};
+    }
+  });
+  BlockParts parts{};
+  parts.d = f32_to_f16(fit.scale);
+  LineFit stored{f16_to_f32(parts.d), 0};
+  if constexpr (T::kMins) {
+    parts.m = f32_to_f16(fit.min);
+    stored.min = f16_to_f32(parts.m);
+  }
+  search::write_numbers<Levels>(x, T::kBlock, stored, parts.q);
+  T::join(parts, block);
+}
+
+// Blocks of 256 in groups.
+template <class T>
+void encode_groups(const float* x, std::byte* block, const Encoding& how) {
+  using Levels = Ascending<typename T::Levels>;
+  const KParts parts = with_numbers(x, T::kBlock, how, [](const auto& in, const Effort& effort) {
+    using In = std::decay_t<decltype(in)>;
+    if constexpr (T::kMins) {
+      return LinesOfGroups<Levels, T::kGroup, KParts, In>(in, scales_of<T>(), effort).fit();
+    } else {
+      return ScalesOfGroups<Levels, T::kGroup, KParts, In>(in, scales_of<T>(), effort).fit();
+    }
+  });
+  T::join(parts, block);
+}
+
+template <class T>
+void encode_as(const float* in, std::byte* block, const Encoding& how) {
+  if constexpr (Searched<T>) {
+    if (how.quick || how.importance != nullptr) {
+      if constexpr (OfGroups<T>) {
+        encode_groups<T>(in, block, how);
+      } else {
+        encode_block<T>(in, block, how);
+      }
+      return;
+    }
+  }
+  T::encode(in, block);
+}
+
+}  // namespace quire::weighted
