@@ -111,6 +111,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   planned_ns_ = now_ns;
   preempted_now_ = false;
   sort(running_);
+  for (size_t i = 0; i < running_.size(); ++i) running_[i]->place = static_cast<int>(i);
   lend_places();
   grant_running(true);
   grant_running(false);
@@ -129,34 +130,34 @@ void Scheduler::give(Sequence& seq, int n_tokens) {
 }
 
 void Scheduler::grant_running(bool decoding) {
-  // By index, looked up anew each turn: preemption takes sequences out behind the current one.
-  for (size_t i = 0; i < running_.size(); ++i) {
+  for (size_t i = 0; i < running_.size();) {
     Sequence& seq = *running_[i];
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0) return;
-    if ((seq.n_pending() == 1) != decoding || waits_for_leader(seq)) continue;
+    const bool granted = seq.leader == 0 && seq.moved_plan == n_plans_;
+    if (granted || (seq.n_pending() == 1) != decoding || waits_for_leader(seq)) {
+      ++i;
+      continue;
+    }
     const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
     if (n == 0) return;
-    if (make_room(i, seq.n_computed + n)) give(seq, n);
+    if (cache_.grow(seq.kv, seq.n_computed + n)) {
+      give(seq, n);
+      ++i;
+    } else {
+      // From the beginning: what is preempted may have been somebody's leader, in front or behind.
+      preempt(last());
+      i = 0;
+    }
   }
 }
 
-bool Scheduler::make_room(size_t i, int n_tokens) {
-  while (!cache_.grow(running_[i]->kv, n_tokens)) {
-    const size_t victim = victim_for(i);
-    preempt(victim);
-    if (victim == i) return false;
-  }
-  return true;
-}
-
-// The last behind number i; who waits for another only when nobody else is left, for it holds nothing that its leader
-// does not hold too. When nobody is, itself.
-size_t Scheduler::victim_for(size_t i) const {
-  for (size_t v = running_.size() - 1; v > i; --v) {
-    if (running_[v]->leader == 0) return v;
-  }
-  return running_.size() - 1;
+// By number. Of the policy's order, so that nobody waits while one that came behind runs: places that are lent count in
+// turns alone. A leader's past is in the tree then, where those who waited for it find it.
+size_t Scheduler::last() const {
+  const auto at = std::max_element(running_.begin(), running_.end(),
+                                   [](const auto& a, const auto& b) { return a->place < b->place; });
+  return static_cast<size_t>(at - running_.begin());
 }
 
 void Scheduler::preempt(size_t i) {
@@ -292,6 +293,7 @@ void Scheduler::take_from_leader(Sequence& seq, const Sequence& leader) {
 // policy's order waits in no step but for one that moves in it.
 bool Scheduler::waits_for_leader(Sequence& seq) {
   if (seq.leader == 0) return false;
+  seq.moved_plan = 0;
   const auto leader =
       std::find_if(running_.begin(), running_.end(), [&](const auto& other) { return other->id == seq.leader; });
   const bool moves = leader != running_.end() && (*leader)->moved_plan == n_plans_;

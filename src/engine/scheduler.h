@@ -79,8 +79,7 @@ class Scheduler {
   int affordable(const Sequence& seq, int n) const;
   void grant_running(bool decoding);
   // Of running_, by number.
-  bool make_room(size_t i, int n_tokens);
-  size_t victim_for(size_t i) const;
+  size_t last() const;
   void preempt(size_t i);
   // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
   int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }

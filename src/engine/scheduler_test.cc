@@ -318,16 +318,45 @@ TEST(Scheduler, ALeaderGoesOnThePlaceOfItsFirstFollower) {
   EXPECT_EQ(w.scheduler->spent().n_reused, 63);
 }
 
-// 1 computes a prompt slowly, 5 waits for it and holds nothing else; room is made of those who answer meanwhile.
-TEST(Scheduler, WhoWaitsForALeaderIsNotSentBackInVain) {
-  World w({.step_tokens = 64, .max_chunk = 1}, 12);
-  w.add(1, 60);
-  for (SeqId id = 2; id <= 4; ++id) w.add(id, 2);
-  w.add(5, 60).tokens = random_tokens(1, 60);
-  for (int i = 0; i < 58 && w.scheduler->n_preempted() == 0; ++i) w.step();
-  EXPECT_EQ(w.scheduler->n_preempted(), 1);
-  EXPECT_EQ(w.running(), "1 2 3 5");
-  EXPECT_EQ(w.waiting(), "4");
+// 3 waits for 1 and holds nothing else, yet it is sent back before 2: when 1 ends it would run while the older 2 waits.
+TEST(Scheduler, NobodyWaitsWhileOneThatCameLaterRuns) {
+  World w({.step_tokens = 64, .max_chunk = 1}, 19);
+  w.add(1, 160, 1);
+  w.add(2, 160, 1);
+  Sequence& follower = w.add(3, 161, 1);
+  follower.tokens = random_tokens(1, 160);
+  follower.tokens.push_back(7);
+  int n_steps = 0;
+  for (; !w.scheduler->idle() && n_steps < 1000; ++n_steps) {
+    w.step();
+    SeqId youngest = 0;
+    for (const auto& seq : w.scheduler->running()) youngest = std::max(youngest, seq->id);
+    for (const auto& seq : w.scheduler->waiting()) EXPECT_GT(seq->id, youngest) << "step " << n_steps;
+  }
+  EXPECT_TRUE(w.scheduler->idle());
+  EXPECT_EQ(w.scheduler->n_preempted(), 2);
+}
+
+// 1 computes what the urgent 2 waits for, on its place; when blocks run out it is the last all the same, and then 3. 2
+// goes on in that step behind what 1 has computed.
+TEST(Scheduler, ALeaderOnALentPlaceIsSentBackAsTheLast) {
+  World w({.step_tokens = 24, .max_chunk = 16, .policy = "priority"}, 20);
+  w.add(1, 240);
+  EXPECT_EQ(w.step(), "1:16");
+  Sequence& urgent = w.add(2, 240);
+  urgent.request.priority = -2;
+  urgent.tokens = random_tokens(1, 240);
+  w.add(3, 150).request.priority = -1;
+  std::string plan;
+  for (int i = 0; i < 20 && w.scheduler->n_preempted() == 0; ++i) {
+    EXPECT_EQ(w.scheduler->spent().n_reused, i < 1 ? 0 : 16) << "2 takes what 1 has when it comes, then it waits";
+    plan = w.step();
+  }
+  EXPECT_EQ(plan, "2:16");
+  EXPECT_EQ(w.running(), "2");
+  EXPECT_EQ(w.waiting(), "1 3");
+  EXPECT_EQ(urgent.n_computed, w.scheduler->spent().n_reused + 16) << "nothing of what 1 had was computed again";
+  EXPECT_GT(urgent.n_computed, 200);
 }
 
 TEST(Scheduler, AStepIsChargedToItsRowsAndBlocksToTheNanosecond) {

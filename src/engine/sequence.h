@@ -37,6 +37,7 @@ struct Sequence {
   SeqId leader = 0;  // 0: none
   int n_shared = 0;
   int n_copied = 0;        // tokens of its first block that is not indexed: a copy of another's
+  int place = 0;           // in the policy's order of those that run
   int64_t moved_plan = 0;  // number of the plan that last granted it something or let it wait for such a one
 
   Cost cost;

@@ -62,8 +62,9 @@ void explain(const Script& script, const std::string& failure) {
       script,
       [&](const Script& next) {
         const std::string text = failure_of(next);
-        if (!text.empty()) smallest = text;
-        return !text.empty();
+        const bool fails = !text.empty() && text.starts_with("no engine") == failure.starts_with("no engine");
+        if (fails) smallest = text;
+        return fails;
       },
       kShrinkTries);
   std::printf("smallest script that fails (%zu requests, %zu faults): %s\n  ./dev sim --script '%s'\n",
