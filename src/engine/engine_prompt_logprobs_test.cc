@@ -123,7 +123,7 @@ TEST(EngineRules, OfTheRequestsOwnNamesActAlsoAcrossPreemption) {
         s.repetition_penalty = 1.2F;
         s.frequency_penalty = 0.3F;
         s.dry_multiplier = i % 2 == 0 ? 0.8F : 0.0F;
-        s.mirostat = i % 3 == 0;
+        s.mirostat = static_cast<int>(i % 3);
         s.mirostat_tau = 2.0F;
         s.no_repeat_ngram_size = i % 2 == 0 ? 0 : 2;
         s.top_p = 0.9F;

@@ -2,7 +2,7 @@
 // steps cost) and what the engine decided, one line of JSON a step. With it the run happens again (engine/replay.h),
 // with the model or without. The file holds prompts and answers as token ids.
 //
-//   {"quire_recording":1,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…}}
+//   {"quire_recording":2,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…}}
 //   {"start":ns,"submit":[{…}],"cancel":[id],"preempted":n,"grants":[[id,n]],"end":ns,"out":[[id,token]|[id,"stop"]]}
 //   {"steps":n,"hash":"…"}                                        last; absent where the program was killed
 //
@@ -22,7 +22,7 @@
 
 namespace quire {
 
-inline constexpr int kRecordingVersion = 1;
+inline constexpr int kRecordingVersion = 2;
 
 // One number for all decisions of a run, in order.
 class DecisionHash {

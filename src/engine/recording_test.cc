@@ -192,13 +192,13 @@ TEST_F(RecordingTest, WhatWasKilledWhileWritingIsReadUpToThere) {
 
 TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
   const std::string head =
-      R"({"quire_recording":1,"n_vocab":40,"fingerprint":"0","n_blocks":9,"options":{"n_ctx":100}})"
+      R"({"quire_recording":2,"n_vocab":40,"fingerprint":"0","n_blocks":9,"options":{"n_ctx":100}})"
       "\n";
   EXPECT_EQ(error_of(""), "is empty");
   EXPECT_EQ(error_of("{}\n"), "line 1: this is no recording: \"quire_recording\" is missing");
   EXPECT_EQ(error_of("[1]\n"), "line 1: no object");
-  EXPECT_EQ(error_of("{\"quire_recording\":2}\n"), "the recording has version 2, this program reads 1");
-  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "line 1: \"n_vocab\" is missing");
+  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2");
+  EXPECT_EQ(error_of("{\"quire_recording\":2}\n"), "line 1: \"n_vocab\" is missing");
   EXPECT_EQ(error_of(head + "{}\n"), "line 2: \"start\" is missing");
   EXPECT_EQ(error_of(head + "{\"start\":\"x\"}\n"), "line 2: \"start\" has a wrong value");
   EXPECT_EQ(error_of(head + "{\"start\":1,\"grants\":[[1,4]]}\n"), "line 2: \"grants\" has a wrong entry");
@@ -218,7 +218,7 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
 // What contradicts itself is an error or a difference, never a crash.
 TEST_F(RecordingTest, ARecordingThatLiesIsFoundOut) {
   const std::string head =
-      R"({"quire_recording":1,"n_vocab":40,"fingerprint":"0","n_blocks":9,"options":{"n_ctx":100}})"
+      R"({"quire_recording":2,"n_vocab":40,"fingerprint":"0","n_blocks":9,"options":{"n_ctx":100}})"
       "\n";
   const auto replayed = [&](const std::string& lines) -> std::string {
     write(head + lines);

@@ -22,7 +22,7 @@ struct LogitEdits {
 };
 
 // What reshapes or cuts the distribution, one after the other in the order that is asked for (docs/sampling.md).
-enum class Filter : uint8_t { temperature, top_n_sigma, min_p, top_k, typical_p, top_p, xtc, mirostat };
+enum class Filter : uint8_t { temperature, top_n_sigma, min_p, top_k, typical_p, top_p, xtc, mirostat_2, mirostat_1 };
 inline constexpr std::array kDefaultOrder = {Filter::temperature, Filter::top_n_sigma, Filter::min_p, Filter::top_k,
                                              Filter::typical_p,   Filter::top_p,       Filter::xtc};
 

@@ -71,15 +71,17 @@ void SampleCandidates::keep_from(double bound, int min_keep) {
   keep_where(scratch_, [&](size_t i) { return scratch_.logits[i] >= at_least; });
 }
 
+// Of the whole vocabulary at least k are no smaller: k blocks hold at least one each.
+float SampleCandidates::block_bound(int64_t k) {
+  if (k > static_cast<int64_t>(scratch_.block_max.size())) return kNone;
+  scratch_.values = scratch_.block_max;
+  return kth_largest(scratch_.values, k);
+}
+
 void SampleCandidates::keep_largest(int64_t k) {
   if (k >= static_cast<int64_t>(logits().size())) return;
   if (whole_) {
-    float bound = kNone;
-    if (k <= static_cast<int64_t>(scratch_.block_max.size())) {
-      scratch_.values = scratch_.block_max;
-      bound = kth_largest(scratch_.values, k);  // k blocks hold at least one value each that is no smaller
-    }
-    collect(bound);
+    collect(block_bound(k));
     if (k >= static_cast<int64_t>(scratch_.ids.size())) return;
   }
   scratch_.values = scratch_.logits;
@@ -259,9 +261,41 @@ void SampleCandidates::xtc(const SampleParams& params) {
   max_ = *std::max_element(scratch_.logits.begin(), scratch_.logits.end());
 }
 
-void SampleCandidates::mirostat(float mu) {
+void SampleCandidates::mirostat_2(float mu) {
   const double bits = std::log2(sum()) - static_cast<double>(mu);
   keep_from(static_cast<double>(max_) + bits * std::log(2.0) / static_cast<double>(factor_), 1);
+}
+
+// Least squares through the origin of ln(p_i / p_i+1) over ln((i + 1) / i), i from 1 (Basu et al. 2020, equation 13
+// with m = 100).
+double SampleCandidates::zipf_exponent() {
+  constexpr int64_t kFitted = 100;
+  const bool whole = whole_;
+  if (whole) collect(block_bound(kFitted));
+  whole_ = whole;  // the list was for the fit
+  auto& top = scratch_.values;
+  top = scratch_.logits;
+  const size_t n = std::min<size_t>(kFitted, top.size());
+  std::partial_sort(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(n), top.end(), std::greater<>());
+  double products = 0, squares = 0;
+  for (size_t i = 0; i + 1 < n; ++i) {
+    const double t = std::log1p(1.0 / static_cast<double>(i + 1));
+    products += t * (static_cast<double>(top[i]) - static_cast<double>(top[i + 1])) * static_cast<double>(factor_);
+    squares += t * t;
+  }
+  return squares > 0.0 ? products / squares : 0.0;
+}
+
+void SampleCandidates::mirostat_1(float mu) {
+  const auto n = static_cast<double>(logits().size());
+  const double s = zipf_exponent(), epsilon = s - 1.0;
+  if (n < 2.0) return;
+  // At ε = 0 the quotient's limit. All of k's factors as logarithms: 2^mu may be beyond a double.
+  const double share = std::abs(epsilon) < 1e-9 ? 1.0 / std::log(n) : epsilon / -std::expm1(-epsilon * std::log(n));
+  const double log_k_s = static_cast<double>(mu) * std::log(2.0) + std::log(share);
+  // Where all are equally probable (s = 0) the law says nothing: all or one.
+  const double log_k = s > 0.0 ? log_k_s / s : log_k_s >= 0.0 ? std::log(n) : 0.0;
+  if (log_k < std::log(n)) keep_largest(std::max<int64_t>(1, static_cast<int64_t>(std::exp(log_k))));
 }
 
 void SampleCandidates::filter(Filter filter, const SampleParams& params) {
@@ -278,7 +312,8 @@ void SampleCandidates::filter(Filter filter, const SampleParams& params) {
     case Filter::typical_p: return params.typical_p < 1.0F ? typical_p(params.typical_p, min_keep) : void();
     case Filter::top_p: return params.top_p < 1.0F ? top_p(params.top_p, min_keep) : void();
     case Filter::xtc: return params.xtc_probability > 0.0F ? xtc(params) : void();
-    case Filter::mirostat: return mirostat(params.mirostat_mu);
+    case Filter::mirostat_2: return mirostat_2(params.mirostat_mu);
+    case Filter::mirostat_1: return mirostat_1(params.mirostat_mu);
   }
 }
 

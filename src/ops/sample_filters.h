@@ -9,7 +9,9 @@
 //   typical_p      keeps the shortest run in order of |−ln p − H| that reaches typical_p
 //   top_p          keeps the shortest run of the largest that reaches top_p
 //   xtc            with its probability: of those with p ≥ threshold, if two or more, keeps the least probable only
-//   mirostat       keeps −log2 p ≤ mu
+//   mirostat_2     keeps −log2 p ≤ mu
+//   mirostat_1     keeps the k largest, k = ⌊(ε · 2^mu / (1 − N^−ε))^(1/s)⌋, ε = s − 1: of N candidates distributed by
+//                  Zipf's law with exponent s, which is fitted to the 100 largest, those give a surprise of mu
 // A cut keeps min_keep at least, and one always. Masses are integers (2^40 for the largest logit), so their sums do not
 // depend on an order; only sums over a whole vocabulary are of floats, in chunks of 1024 added in order as doubles.
 #pragma once
@@ -38,7 +40,10 @@ class SampleCandidates {
   void typical_p(float p, int min_keep);
   void top_p(float p, int min_keep);
   void xtc(const SampleParams& params);
-  void mirostat(float mu);
+  void mirostat_2(float mu);
+  void mirostat_1(float mu);
+  double zipf_exponent();  // 0 where fewer than two are left
+  float block_bound(int64_t k);
 
   double sum();                // Σ exp((x − max) · f) of what is left
   uint64_t weigh();            // fills scratch.mass for the list; its sum. REQUIRES a list

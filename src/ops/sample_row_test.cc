@@ -90,6 +90,22 @@ void plain_xtc(Plains& list, const SampleParams& s) {
   if (n >= 2) list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(n - 1));
 }
 
+// As the paper has it: Zipf's exponent of the 100 largest by least squares, then as many as give a surprise of mu.
+void plain_mirostat_1(Plains& list, const SampleParams& s) {
+  const std::vector<double> p = softmax(list);
+  double products = 0, squares = 0;
+  for (size_t i = 0; i + 1 < std::min<size_t>(100, p.size()); ++i) {
+    const double t = std::log(static_cast<double>(i + 2) / static_cast<double>(i + 1));
+    products += t * std::log(p[i] / p[i + 1]);
+    squares += t * t;
+  }
+  if (p.size() < 2) return;
+  const double zipf = products / squares, epsilon = zipf - 1, mu = static_cast<double>(s.mirostat_mu);
+  const double n = static_cast<double>(p.size());
+  const double k = std::pow(epsilon * std::pow(2, mu) / (1 - std::pow(n, -epsilon)), 1 / zipf);
+  list.resize(static_cast<size_t>(std::clamp(std::floor(k), 1.0, n)));
+}
+
 // What is left of the distribution, by id.
 std::map<int, double> definition(const std::vector<float>& logits, const SampleParams& s) {
   Plains list;
@@ -108,7 +124,8 @@ std::map<int, double> definition(const std::vector<float>& logits, const SampleP
     if (filter == Filter::typical_p && s.typical_p < 1) plain_typical(list, s);
     if (filter == Filter::top_p && s.top_p < 1) list.resize(run_length(p, static_cast<double>(s.top_p)));
     if (filter == Filter::xtc && s.xtc_probability > 0) plain_xtc(list, s);
-    if (filter == Filter::mirostat) {
+    if (filter == Filter::mirostat_1) plain_mirostat_1(list, s);
+    if (filter == Filter::mirostat_2) {
       size_t n = 1;
       while (n < p.size() && -std::log2(p[n]) <= static_cast<double>(s.mirostat_mu)) ++n;
       list.resize(n);
@@ -205,10 +222,14 @@ TEST(SampleRow, FollowsTheDefinitionOfEachFilter) {
       s.dynatemp_exponent = 1.5F;
       if (n > 1) expect_follows(s, n, 2.0F);
       s = at(t);
-      constexpr std::array kMirostat = {Filter::temperature, Filter::mirostat};
-      s.order = kMirostat;
-      s.mirostat_mu = 4.5F;
-      expect_follows(s, n, 2.0F);
+      for (const Filter version : {Filter::mirostat_1, Filter::mirostat_2}) {
+        const std::array order = {Filter::temperature, version};
+        s.order = order;
+        for (const float mu : {1.5F, 4.5F, 30.0F}) {
+          s.mirostat_mu = mu;
+          expect_follows(s, n, 2.0F);
+        }
+      }
     }
   }
 }
@@ -364,8 +385,8 @@ TEST(SampleRow, ExtremeParametersAlwaysGiveAToken) {
     s.xtc_threshold = one_of({0.0F, 0.1F, 0.5F});
     s.mirostat_mu = one_of({-100.0F, 0.0F, 5.0F, 1e9F});
     s.min_keep = static_cast<int>(rng.between(1, 5));
-    constexpr std::array kMirostat = {Filter::temperature, Filter::mirostat};
-    if (rng.unit() < 0.3) s.order = kMirostat;
+    const std::array mirostat = {Filter::temperature, rng.unit() < 0.5 ? Filter::mirostat_1 : Filter::mirostat_2};
+    if (rng.unit() < 0.3) s.order = mirostat;
     s.draw = rng.unit() < 0.1 ? 1.0 - 0x1p-53 : rng.unit();
     Sampled out;
     sample_row(logits, s, plain_sample_kernels(), scratch, out);

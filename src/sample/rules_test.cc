@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/rng.h"
+#include "ops/sample_row.h"
 
 namespace quire {
 namespace {
@@ -47,7 +48,7 @@ void take(LogitsRule& rule, Token id) {
 
 SamplingParams everything() {
   SamplingParams s;
-  s.mirostat = true;
+  s.mirostat = 2;
   s.top_p = 0.9F;
   s.top_p_decay = 0.8F;
   s.top_p_min = 0.3F;
@@ -214,7 +215,7 @@ TEST(Rules, MasksMeet) {
 
 TEST(Rules, MirostatMovesTheBoundTowardsTau) {
   SamplingParams s;
-  s.mirostat = true;
+  s.mirostat = 2;
   s.mirostat_tau = 3.0F;
   s.mirostat_eta = 0.5F;
   auto rules = make_rules({s, {}, {}, kVocab});
@@ -224,6 +225,35 @@ TEST(Rules, MirostatMovesTheBoundTowardsTau) {
   rules[0]->observe(sampled);
   rules[0]->accept(0);
   EXPECT_EQ(state_of(*rules[0]).mu, 5.0F);
+}
+
+// What it is for: over a long answer the mean surprise is tau, whatever the distribution's own (8 bits here).
+TEST(Rules, MirostatKeepsTheMeanSurpriseAtTau) {
+  std::vector<float> logits(2000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = -1.05F * std::log(static_cast<float>(i + 1));
+  SampleScratch scratch;
+  for (const int version : {1, 2}) {
+    for (const float tau : {3.0F, 6.0F}) {
+      SamplingParams s;
+      s.mirostat = version;
+      s.mirostat_tau = tau;
+      auto rules = make_rules({s, {}, {}, static_cast<int>(logits.size())});
+      constexpr int kTokens = 2000;
+      double total = 0;
+      for (int64_t at = 0; at < kTokens; ++at) {
+        SampleParams params = sample_params(s, at, nullptr);
+        params.logprob = false;
+        rules[0]->shape(params);
+        Sampled sampled;
+        sample_row(logits, params, plain_sample_kernels(), scratch, sampled);
+        ASSERT_TRUE(sampled.ok);
+        total += static_cast<double>(sampled.surprise);
+        rules[0]->observe(sampled);
+        rules[0]->accept(sampled.token);
+      }
+      EXPECT_NEAR(total / kTokens, static_cast<double>(tau), 0.05) << "version " << version;
+    }
+  }
 }
 
 TEST(Rules, SuffixMatchesOfOneLetterAreLinear) {

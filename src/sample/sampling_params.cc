@@ -7,7 +7,8 @@
 namespace quire {
 namespace {
 
-constexpr std::array kMirostatOrder = {Filter::temperature, Filter::mirostat};
+constexpr std::array kMirostat1 = {Filter::temperature, Filter::mirostat_1};
+constexpr std::array kMirostat2 = {Filter::temperature, Filter::mirostat_2};
 constexpr uint64_t kXtcStream = 0x58c3a5d1f2b46e97;  // a second number per position, unrelated to the first
 
 constexpr std::pair<std::string_view, Filter> kNames[] = {
@@ -30,6 +31,11 @@ std::optional<Filter> find_filter(std::string_view name) {
   return std::nullopt;
 }
 
+static std::span<const Filter> order_of(const SamplingParams& wanted) {
+  if (wanted.mirostat == 0) return wanted.order;
+  return wanted.mirostat == 1 ? std::span<const Filter>(kMirostat1) : kMirostat2;
+}
+
 SampleParams sample_params(const SamplingParams& wanted, int64_t position, const LogitEdits* edits) {
   SampleParams out;
   out.temperature = wanted.temperature;
@@ -43,7 +49,7 @@ SampleParams sample_params(const SamplingParams& wanted, int64_t position, const
   out.xtc_probability = wanted.xtc_probability;
   out.xtc_threshold = wanted.xtc_threshold;
   out.min_keep = wanted.min_keep;
-  out.order = wanted.mirostat ? std::span<const Filter>(kMirostatOrder) : wanted.order;
+  out.order = order_of(wanted);
   out.draw = random_unit(wanted.seed, static_cast<uint64_t>(position));
   out.xtc_draw = random_unit(wanted.seed ^ kXtcStream, static_cast<uint64_t>(position));
   out.edits = edits;

@@ -23,7 +23,7 @@ struct SamplingParams {
   int min_keep = 1;
   std::vector<Filter> order{kDefaultOrder.begin(), kDefaultOrder.end()};
 
-  bool mirostat = false;  // version 2, in place of the filters that cut
+  int mirostat = 0;  // 1, 2: this version, in place of the filters that cut
   float mirostat_tau = 5.0F, mirostat_eta = 0.1F;
   float top_p_decay = 1.0F, top_p_min = 1e-6F;
   std::optional<Token> top_p_reset_id;

@@ -304,7 +304,7 @@ TEST(Completions, EverySamplingFieldReachesTheEngine) {
   };
   s.start();
   EXPECT_EQ(s.post(kPath, R"({"prompt":"x","typ_p":0.5,"top_n_sigma":1.5,"xtc_probability":0.25,"xtc_threshold":0.125,
-      "dynatemp_range":0.5,"dynatemp_exponent":2,"mirostat":2,"mirostat_tau":4,"mirostat_eta":0.25,"min_keep":3,
+      "dynatemp_range":0.5,"dynatemp_exponent":2,"mirostat":1,"mirostat_tau":4,"mirostat_eta":0.25,"min_keep":3,
       "repeat_penalty":1.5,"presence_penalty":-1,"frequency_penalty":0.5,"repeat_last_n":64,"dry_multiplier":0.75,
       "dry_base":2,"dry_allowed_length":3,"dry_penalty_last_n":100,"dry_sequence_breakers":["b"],
       "no_repeat_ngram_size":4,"top_p_decay":0.5,"top_p_min":0.25,"top_p_reset_ids":[9],"allowed_token_ids":[5,6],
@@ -318,7 +318,7 @@ TEST(Completions, EverySamplingFieldReachesTheEngine) {
   EXPECT_EQ(seen.xtc_threshold, 0.125F);
   EXPECT_EQ(seen.dynatemp_range, 0.5F);
   EXPECT_EQ(seen.dynatemp_exponent, 2.0F);
-  EXPECT_TRUE(seen.mirostat);
+  EXPECT_EQ(seen.mirostat, 1);
   EXPECT_EQ(seen.mirostat_tau, 4.0F);
   EXPECT_EQ(seen.mirostat_eta, 0.25F);
   EXPECT_EQ(seen.min_keep, 3);

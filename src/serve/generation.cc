@@ -179,8 +179,7 @@ ApiResult<void> read_filters(const Args& args, int n_vocab, SamplingParams& s) {
   s.xtc_probability = number(args, "xtc_probability", 0.0);
   s.xtc_threshold = number(args, "xtc_threshold", 0.1);
   s.min_keep = std::max(count(args, "min_keep", 1), 1);
-  if (args.integer("mirostat", 0) == 1) return refuse(unsupported_field("mirostat", "only versions 0 (off) and 2 are"));
-  s.mirostat = args.integer("mirostat", 0) == 2;
+  s.mirostat = static_cast<int>(args.integer("mirostat", 0));
   s.mirostat_tau = number(args, "mirostat_tau", 5.0);
   s.mirostat_eta = number(args, "mirostat_eta", 0.1);
   s.top_p_decay = number(args, "top_p_decay", 1.0);

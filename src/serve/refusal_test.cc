@@ -174,7 +174,6 @@ std::vector<Refusal> unsupported_fields() {
       {kText, text(R"("suffix":"x")"), "suffix", "not supported yet"},
       {kText, text(R"("echo":true,"logprobs":1,"stream":true)"), "echo", "together with logprobs"},
       {kText, text(R"("prompt_logprobs":1,"stream":true)"), "prompt_logprobs", "together with"},
-      {kText, text(R"("mirostat":1)"), "mirostat", "only versions 0 (off) and 2 are"},
       {kText, text(R"("adaptive_target":0.5)"), "adaptive_target", "not supported yet: only -1 is"},
       {kText, text(R"("beam_width":4)"), "beam_width", "not supported yet: only 1 is"},
       {kText, text(R"("stop_regex":"a+")"), "stop_regex", "not supported yet"},

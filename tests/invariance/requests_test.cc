@@ -77,7 +77,7 @@ Request request(int i) {
     out.sampling.frequency_penalty = 0.2F;
     out.sampling.dry_multiplier = 0.8F;
   }
-  out.sampling.mirostat = i % 7 == 3;
+  out.sampling.mirostat = i % 7 == 3 ? 1 + i % 2 : 0;
   out.sampling.xtc_probability = i % 6 == 1 ? 0.5F : 0.0F;
   out.sampling.typical_p = i % 8 == 5 ? 0.8F : 1.0F;
   out.sampling.dynatemp_range = i % 9 == 2 ? 0.4F : 0.0F;

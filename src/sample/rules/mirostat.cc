@@ -1,5 +1,6 @@
-// Mirostat version 2 (Basu et al. 2020): the bound mu on a token's surprise follows the surprise that was observed, so
-// that its mean stays at tau. mu is a function of the committed tokens: one value is kept for each.
+// Mirostat (Basu et al. 2020): the bound mu on a token's surprise follows the surprise that was observed, so that its
+// mean stays at tau. The versions differ in what they cut for a mu (ops/sample_filters.h). mu is a function of the
+// committed tokens: one value is kept for each.
 #include "sample/rules.h"
 
 namespace quire {
@@ -23,7 +24,7 @@ class Mirostat final : public LogitsRule {
 };
 
 std::unique_ptr<LogitsRule> make(const RuleContext& c) {
-  return c.sampling.mirostat ? std::make_unique<Mirostat>(c) : nullptr;
+  return c.sampling.mirostat != 0 ? std::make_unique<Mirostat>(c) : nullptr;
 }
 QR_REGISTER(LogitsRuleEntry, "mirostat", {4, make});
 
