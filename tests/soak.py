@@ -23,6 +23,7 @@ from quire_server import Server, binary  # noqa: E402
 
 EVERY_S = 1.0
 RSS_SLACK = 16 << 20  # what the allocator keeps
+FILLING_ROUNDS = 50
 
 
 def resident(server):
@@ -138,8 +139,13 @@ class Report:
 def soak(options, report):
     server = Server('--threads', str(options.threads), path=options.model)
     try:
-        # Warm: as many streams as will run, so that every buffer has been used once.
+        # Warm: as many streams as will run, so that every buffer has been used once; then long prompts until every block
+        # has, because the pool's pages come with their first use.
         load(server, '--users', 64, '--requests', 128, '--prompt-tokens', 40, '--max-tokens', 64, '--spread', 0.5)
+        for seed in range(FILLING_ROUNDS):
+            if metrics(server)['quire_kv_blocks{state="free"}'] == 0:
+                break
+            load(server, '--users', 4, '--requests', 16, '--prompt-tokens', 2000, '--max-tokens', 4, '--seed', 100 + seed)
         quiet(server)
         before = resident(server)
         sampler = Sampler(server)
