@@ -10,6 +10,7 @@ namespace {
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr float kMassOne = 0x1p40F;  // times 2^24 candidates: still below 2^64
 constexpr int64_t kChunk = 1024;
+constexpr size_t kLanes = 8;
 constexpr float kColdest = 1e-4F;  // below it 1 / temperature leaves float's useful range
 
 using Ranked = SampleScratch::Ranked;
@@ -118,27 +119,42 @@ uint64_t SampleCandidates::weigh() {
   return total;
 }
 
-double SampleCandidates::entropy(int64_t& n) {
-  const std::span<const float> all = logits();
-  scratch_.values.resize(all.size());
-  kernels_.exp_row(scratch_.values.data(), all.data(), static_cast<int64_t>(all.size()), max_, factor_);
-  double total = 0, weighted = 0;
-  n = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i] == kNone) continue;
-    ++n;
-    const auto p = static_cast<double>(scratch_.values[i]);
-    total += p;
-    weighted += p * static_cast<double>(all[i] - max_);
+// Σ p · (x − max) of one chunk, in eight lanes: an addition waits for the one before it. What has no share may be −inf.
+static double weigh_distances(const float* p, const float* x, size_t n, float max) {
+  constexpr float kFar = std::numeric_limits<float>::lowest();
+  float lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t l = 0; l < kLanes; ++l) lanes[l] += p[i + l] * std::max(x[i + l] - max, kFar);
   }
-  return std::log(total) - weighted * static_cast<double>(factor_) / total;
+  for (; i < n; ++i) lanes[i % kLanes] += p[i] * std::max(x[i] - max, kFar);
+  double sum = 0;
+  for (const float lane : lanes) sum += static_cast<double>(lane);
+  return sum;
+}
+
+SampleCandidates::Spread SampleCandidates::spread() {
+  const std::span<const float> all = logits();
+  scratch_.values.resize(kChunk);
+  Spread out;
+  double weighted = 0;
+  for (size_t at = 0; at < all.size(); at += kChunk) {
+    const size_t n = std::min<size_t>(kChunk, all.size() - at);
+    const float* x = all.data() + at;
+    out.sum += static_cast<double>(kernels_.exp_row(scratch_.values.data(), x, static_cast<int64_t>(n), max_, factor_));
+    weighted += weigh_distances(scratch_.values.data(), x, n, max_);
+    int32_t n_there = 0;
+    for (size_t i = 0; i < n; ++i) n_there += x[i] > kNone ? 1 : 0;
+    out.n += n_there;
+  }
+  out.entropy = std::log(out.sum) - weighted * static_cast<double>(factor_) / out.sum;
+  return out;
 }
 
 void SampleCandidates::set_temperature(const SampleParams& params) {
   float t = params.temperature;
   if (params.dynatemp_range > 0.0F) {
-    int64_t n = 0;
-    const double h = entropy(n);
+    const auto [sum, h, n] = spread();
     const double share = n > 1 ? std::clamp(h / std::log(static_cast<double>(n)), 0.0, 1.0) : 0.0;
     const float lo = std::max(0.0F, t - params.dynatemp_range), hi = t + params.dynatemp_range;
     const double shaped = std::pow(share, static_cast<double>(params.dynatemp_exponent));
@@ -148,8 +164,6 @@ void SampleCandidates::set_temperature(const SampleParams& params) {
 }
 
 void SampleCandidates::top_n_sigma(float n, int min_keep) {
-  // Eight sums side by side: an addition waits for the one before it.
-  constexpr size_t kLanes = 8;
   double sums[kLanes] = {}, squares[kLanes] = {}, counts[kLanes] = {};
   const std::span<const float> all = logits();
   for (size_t i = 0; i < all.size(); ++i) {
@@ -216,9 +230,7 @@ void SampleCandidates::top_p(float p, int min_keep) {
 }
 
 void SampleCandidates::typical_p(float p, int min_keep) {
-  int64_t n = 0;
-  const double h = entropy(n);
-  const double total = sum();
+  const auto [total, h, n] = spread();
   const double log_sum = std::log(total);
   double wanted = 0;
   if (whole_) {

@@ -45,9 +45,13 @@ class SampleCandidates {
   double zipf_exponent();  // 0 where fewer than two are left
   float block_bound(int64_t k);
 
-  double sum();                // Σ exp((x − max) · f) of what is left
-  uint64_t weigh();            // fills scratch.mass for the list; its sum. REQUIRES a list
-  double entropy(int64_t& n);  // nats, of what is left, and how many that are
+  double sum();      // Σ exp((x − max) · f) of what is left
+  uint64_t weigh();  // fills scratch.mass for the list; its sum. REQUIRES a list
+  struct Spread {
+    double sum = 0, entropy = 0;  // as sum() gives it; nats
+    int64_t n = 0;
+  };
+  Spread spread();  // of what is left
   // The last of the shortest run of scratch.ranked, by falling key and rising id, whose mass reaches `wanted`.
   SampleScratch::Ranked end_of_run(double wanted, int min_keep);
   Token draw_from_all(double u, float* surprise);
