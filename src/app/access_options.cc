@@ -6,6 +6,8 @@
 #include <limits>
 #include <sstream>
 
+#include "app/remote.h"
+
 namespace quire {
 namespace {
 
@@ -40,6 +42,16 @@ Status add_file(const std::string& path, std::vector<ApiKey>& out) {
         return fail(Code::invalid, "--api-keys: " + path + ": the key " + key.name + " is given as an option too");
     out.push_back(std::move(key));
   }
+  return {};
+}
+
+// The collector's base, as OTEL_EXPORTER_OTLP_ENDPOINT has it, or the whole path of its traces.
+Status set_collector(const std::string& url, TraceOptions& traces) {
+  auto remote = parse_remote(url);
+  if (!remote) return fail(Code::invalid, "--otlp-endpoint: " + remote.error().message);
+  traces.host = std::move(remote->host);
+  traces.port = remote->port;
+  traces.path = remote->base.ends_with("/v1/traces") ? remote->base : remote->base + "/v1/traces";
   return {};
 }
 
@@ -95,6 +107,8 @@ void declare_access_options(CommandLine& line, AccessOptions& access, ServeOptio
               "of them from one address (IPv6: one /64), beyond it 429; 0 for no limit");
   line.option("--limit", access.limits, "NAME=VALUE: another value for a limit of docs/limits.md, may be repeated");
   line.option("--log-requests", access.request_log, "a line for each request on stderr: off, text or json");
+  line.option("--otlp-endpoint", access.otlp_endpoint,
+              "send OpenTelemetry traces to this collector, such as http://127.0.0.1:4318; empty: none");
 }
 
 Status apply_access(const AccessOptions& access, ServeOptions& serve) {
@@ -116,6 +130,7 @@ Status apply_access(const AccessOptions& access, ServeOptions& serve) {
   const auto log = parse_request_log(access.request_log);
   if (!log) return fail(Code::invalid, "--log-requests " + log.error().message);
   serve.request_log = *log;
+  if (!access.otlp_endpoint.empty()) QR_TRY_VOID(set_collector(access.otlp_endpoint, serve.traces));
   for (const std::string& limit : access.limits) QR_TRY_VOID(set_limit(limit, serve));
   QR_TRY_VOID(add_plain(access.keys, "--api-key", false, serve.keys));
   QR_TRY_VOID(add_plain(access.admin_keys, "--admin-key", true, serve.keys));

@@ -1,4 +1,5 @@
-// The options of `quire serve` that say who may ask: addresses, keys, names, pages elsewhere, limits of sockets.
+// The options of `quire serve` that say who may ask: addresses, keys, names, pages elsewhere, limits of sockets; and
+// who is told of requests.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@ struct AccessOptions {
   std::vector<std::string> keys, admin_keys;  // as they are
   std::string key_file;
   std::vector<std::string> limits;  // NAME=VALUE
-  std::string request_log = "text";
+  std::string request_log = "text", otlp_endpoint;
 };
 
 // `serve` holds the defaults, and is what options without work of their own are written to; both live until the command

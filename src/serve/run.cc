@@ -73,7 +73,9 @@ class ServingImpl final : public Serving {
   Status start(const ServeOptions& options, Engine& engine, Metrics& metrics) {
     env_.n_ctx = context_tokens(engine);
     env_.engine = &engine.options();
+    if (!options.traces.host.empty()) tracer_ = std::make_unique<Tracer>(options.traces, system_seed(), metrics);
     ServiceOptions service;
+    service.tracer = tracer_.get();
     service.env = env_;
     service.keys = options.keys;
     service.machine = options.machine;
@@ -127,6 +129,7 @@ class ServingImpl final : public Serving {
   ResponseStore responses_;
   ServeEnv env_;
   StepSignal& signal_;
+  std::unique_ptr<Tracer> tracer_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<Server> server_, admin_;  // destroyed first: their threads call the service
 };

@@ -13,6 +13,7 @@
 #include "serve/keys.h"
 #include "serve/limits.h"
 #include "serve/serve_metrics.h"
+#include "serve/trace.h"
 #include "text/tokenizer.h"
 
 namespace quire {
@@ -48,6 +49,7 @@ struct ServeOptions {
   ModelCard card;
   MachineFacts machine;
   RequestLog request_log = RequestLog::off;
+  TraceOptions traces;                      // none unless it names a host
   std::vector<std::string> public_prompts;  // texts that requests begin with and may share across keys and salts
   uint64_t seed = 0;                        // of the source of seeds and ids; 0: from the system
   ServeLimits limits;

@@ -88,7 +88,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
   };
   env_.engine_stats = [this] { return engine_.stats(); };
   env_.streams = &streams_;
-  context_ = {&engine_, &clock, &env_, &metrics_, &load_, end_ids(*env_.tokenizer)};
+  context_ = {&engine_, &clock, &env_, &metrics_, &load_, options.tracer, end_ids(*env_.tokenizer)};
   add_routes(options.own_admin_address);
   metrics
       .gauge("quire_cache_config_info", "The cache's shape, as labels.",
@@ -163,6 +163,8 @@ std::optional<KeyRefusal> Service::check_key(const Endpoint& endpoint,
 std::shared_ptr<Session> Service::open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply) {
   auto session = std::make_shared<Session>(context_, endpoint, reply, request.arrived_ns);
   session->set_origin(hex64(ids_.next()), request.peer);
+  if (const std::string* parent = context_.tracer != nullptr ? request.header("traceparent") : nullptr)
+    session->set_trace_parent(parse_traceparent(*parent));
   {
     std::lock_guard lock(mu_);
     sessions_.emplace(session.get(), session);

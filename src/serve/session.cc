@@ -123,6 +123,7 @@ void Session::start(Job&& job) {
   reply_->set_producer([weak = weak_from_this()](Reply& reply) {
     if (const auto self = weak.lock()) self->produce(reply);
   });
+  submitted_ns_ = context_.clock->now_ns();
   started_ = true;
   if (!submit_all()) return;
   submitted_ = true;
@@ -166,13 +167,16 @@ void Session::on_closed(CloseReason reason) {
   lease_ = {};
   if (started_) cancel_all();
   counted(kClientGone);  // unless it was answered
-  log(reason);
+  if (!endpoint_.quick) {
+    RequestRecord what = record(reason);
+    log_request(context_.env->request_log, what);
+    if (context_.tracer != nullptr) trace(std::move(what));
+  }
   if (reason == CloseReason::client_gone) context_.metrics->cancelled.add();
   if (reason == CloseReason::stalled) context_.metrics->stalled.add();
 }
 
-void Session::log(CloseReason reason) {
-  if (endpoint_.quick || context_.env->request_log == RequestLog::off) return;
+RequestRecord Session::record(CloseReason reason) const {
   RequestRecord r;
   r.id = id_;
   r.endpoint = endpoint_.path;
@@ -191,7 +195,26 @@ void Session::log(CloseReason reason) {
     r.first_token_ns = first_token_ns_;
   }
   r.total_ns = context_.clock->now_ns() - arrived_ns_;
-  log_request(context_.env->request_log, r);
+  return r;
+}
+
+void Session::trace(RequestRecord&& record) const {
+  RequestTrace t;
+  t.parent = trace_parent_;
+  t.method = endpoint_.method;
+  t.model = context_.env->models.front();
+  t.arrived_ns = arrived_ns_;
+  t.ended_ns = arrived_ns_ + record.total_ns;
+  t.request = std::move(record);
+  if (started_) {
+    t.submitted_ns = submitted_ns_;
+    for (const auto& c : choices_) {
+      if (!c->ended()) continue;  // the engine has not said yet what it took
+      const Usage& u = c->usage();
+      t.sequences.push_back({u.queued_ns, u.first_token_ns, u.total_ns, u.n_prompt, u.n_cached, c->n_generated()});
+    }
+  }
+  context_.tracer->submit(std::move(t));
 }
 
 void Session::produce(Reply& reply) {

@@ -16,6 +16,7 @@
 #include "serve/keys.h"
 #include "serve/load_estimate.h"
 #include "serve/serve_metrics.h"
+#include "serve/trace.h"
 
 namespace quire {
 
@@ -26,6 +27,7 @@ struct SessionContext {
   const ServeEnv* env = nullptr;
   ServeMetrics* metrics = nullptr;
   LoadEstimate* load = nullptr;
+  Tracer* tracer = nullptr;    // null: no traces
   std::vector<Token> end_ids;  // the model's end tokens
 };
 
@@ -39,6 +41,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   // Where it comes from; whose request it is, and its place among those that run.
   void set_origin(std::string id, std::string peer);
   void set_key(std::shared_ptr<KeyHolder> key, KeyLease lease);
+  void set_trace_parent(std::optional<TraceParent> parent) { trace_parent_ = std::move(parent); }
 
   // --- prep thread, one of these once ---
   void answer(const Answer& answer, HttpHeaders headers);
@@ -74,7 +77,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   int64_t n_prompt_tokens() const;
   UsageTotals usage() const;
   void counted(int status);
-  void log(CloseReason reason);
+  RequestRecord record(CloseReason reason) const;
+  void trace(RequestRecord&& record) const;
 
   const SessionContext& context_;
   const Endpoint& endpoint_;
@@ -87,6 +91,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   Job job_;
   std::shared_ptr<const StopStrings> stops_;
   std::vector<std::unique_ptr<Choice>> choices_;
+  int64_t submitted_ns_ = 0;
 
   // Sequentially consistent: whoever sets closed_ or shutdown_ sees the ids that were stored before, and whoever stores
   // an id sees those flags.
@@ -95,6 +100,7 @@ class Session final : public std::enable_shared_from_this<Session> {
 
   // Io thread.
   KeyLease lease_;
+  std::optional<TraceParent> trace_parent_;
   bool head_sent_ = false, ending_ = false, over_ = false;
   int n_open_ = 0;
   int64_t first_token_ns_ = 0;  // since the head
