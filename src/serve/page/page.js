@@ -206,7 +206,8 @@ function show() {
   const log = $('log');
   log.replaceChildren(...chat().messages.map(showMessage));
   if (!chat().messages.length)
-    log.append(element('article', `You are talking to ${modelName || 'the model'}. Conversations stay in this browser.`, 'hello'));
+    log.append(element('article', `You are talking to ${modelName || 'the model'}. Conversations stay in this browser. ` +
+                                  'Another model answers when the server is started with it: quire serve FILE.gguf', 'hello'));
   log.scrollTop = log.scrollHeight;
   $('chats').replaceChildren(...state.chats.map((c, i) => {
     const li = element('li', undefined, i === state.current ? 'current' : '');
