@@ -139,20 +139,15 @@ Result<LoadOptions> load_options(const ModelOptions& options) {
   return how;
 }
 
-Result<LoadedModel> load(const ModelOptions& options) {
-  QR_TRY(const std::string path, model_path(options.model));
-  QR_TRY_VOID(load_options(options));  // a wrong one is told before the file is opened
-  QR_TRY(ModelFile file, open_model(path));
-  QR_TRY_VOID(check_weights_fit(file, options));
-  return load(options, std::move(file));
-}
+namespace {
 
-Result<LoadedModel> load(const ModelOptions& options, ModelFile file) {
+Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapOps wrap) {
   QR_TRY(LoadOptions how, load_options(options));
   const std::string path = file.path;
   LoadedModel out;
   out.path = path;
   QR_TRY(out.ops, make_ops(options));
+  if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
   how.on_progress = LoadProgress(path);
   QR_TRY(out.model, load_model(file, *out.ops, how));
   QR_TRY_VOID(file.check_unchanged());  // nothing reads the file from here on
@@ -164,6 +159,22 @@ Result<LoadedModel> load(const ModelOptions& options, ModelFile file) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+Result<LoadedModel> load(const ModelOptions& options, WrapOps wrap) {
+  QR_TRY(const std::string path, model_path(options.model));
+  QR_TRY_VOID(load_options(options));  // a wrong one is told before the file is opened
+  QR_TRY(ModelFile file, open_model(path));
+  QR_TRY_VOID(check_weights_fit(file, options));
+  return load_file(options, std::move(file), wrap);
+}
+
+Result<LoadedModel> load(const ModelOptions& options) { return load(options, nullptr); }
+
+Result<LoadedModel> load(const ModelOptions& options, ModelFile file) {
+  return load_file(options, std::move(file), nullptr);
 }
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named) {

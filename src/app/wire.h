@@ -43,6 +43,9 @@ Result<LoadOptions> load_options(const ModelOptions& options);
 Result<LoadedModel> load(const ModelOptions& options);
 // Of a file that fit_memory() has opened; options.model is not looked at.
 Result<LoadedModel> load(const ModelOptions& options, ModelFile file);
+// As the first, on what `wrap` makes of the backend.
+using WrapOps = std::unique_ptr<Ops> (*)(std::unique_ptr<Ops>);
+Result<LoadedModel> load(const ModelOptions& options, WrapOps wrap);
 Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options);
 int n_threads(const ModelOptions& options);
 // Operations per second of int8 multiply-adds, what Q8_0 products are limited by; 0 for the reference backend.

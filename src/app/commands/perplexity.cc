@@ -5,9 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
+#include "app/text_tokens.h"
 #include "app/wire.h"
 #include "base/json.h"
 
@@ -25,20 +24,9 @@ struct Args {
 };
 
 Result<std::vector<Token>> read_tokens(const Args& args, const LoadedModel& loaded) {
-  std::vector<Token> out(args.tokens.begin(), args.tokens.end());
-  if (!args.text.empty()) {
-    if (!loaded.tokenizer) return fail(Code::unsupported, loaded.path + " has no tokenizer: give --tokens");
-    std::ifstream in(args.text, std::ios::binary);
-    if (!in) return fail(Code::io, args.text + ": cannot be read: " + std::strerror(errno));
-    std::stringstream all;
-    all << in.rdbuf();
-    loaded.tokenizer->encode(all.str(), EncodeOptions{.add_special = true}, out);
-  }
-  const int n_vocab = loaded.model->info().n_vocab;
-  for (const Token id : out) {
-    if (id >= 0 && id < n_vocab) continue;
-    return fail(Code::invalid, "token id " + std::to_string(id) + " is not in 0 … " + std::to_string(n_vocab - 1));
-  }
+  QR_TRY(std::vector<Token> out, text_tokens(args.text, loaded));
+  out.insert(out.end(), args.tokens.begin(), args.tokens.end());
+  QR_TRY_VOID(check_ids(out, loaded));
   if (out.size() < 2) {
     return fail(Code::invalid, "the text has " + std::to_string(out.size()) + " tokens; 2 at least are needed");
   }

@@ -2,12 +2,14 @@
 // are copied as they are; a Hugging Face folder takes GGUF's form first.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "app/carried_tokenizer.h"
 #include "app/command.h"
+#include "app/imatrix.h"
 #include "base/mmap.h"
 #include "base/thread.h"
 #include "io/gguf.h"
@@ -20,7 +22,7 @@ namespace quire {
 namespace {
 
 struct Args {
-  std::string in, out, type;
+  std::string in, out, type, imatrix;
   int threads = 0;
 };
 
@@ -47,11 +49,14 @@ std::vector<Job> plan(const ModelFile& model, const WeightFormat& wanted) {
   return jobs;
 }
 
+constexpr std::string_view kImatrixFacts = "quantize.imatrix.";
+
 void copy_facts(const GgufHeader& header, GgufWriter& writer) {
   bool has_version = false;
   for (const GgufFact& fact : header.facts) {
     // The file type names the old format and the alignment is the writer's.
     if (fact.key == "general.file_type" || fact.key == "general.alignment") continue;
+    if (fact.key.starts_with(kImatrixFacts)) continue;  // of the conversion before
     has_version |= fact.key == "general.quantization_version";
     writer.add_raw(fact.key, fact.value);
   }
@@ -95,7 +100,25 @@ Status write_facts(const ModelFile& model, GgufWriter& writer) {
   return {};
 }
 
-Status write_tensor(const Job& job, const WeightFormat& wanted, int n_threads, GgufWriter& writer) {
+// How every tensor is converted.
+struct How {
+  const WeightFormat& wanted;
+  int n_threads;
+  Imatrix importance;  // empty: none
+};
+
+// Empty where the file names none for this tensor; its rows' length otherwise.
+Result<std::vector<float>> importance_of(const HostWeight& weight, const How& how) {
+  const auto it = how.importance.weights.find(weight.name);
+  if (it == how.importance.weights.end()) return std::vector<float>{};
+  std::vector<float> out = it->second.means();
+  if (out.size() == static_cast<size_t>(weight.n_cols())) return out;
+  return fail(Code::invalid, "tensor \"" + weight.name + "\": has rows of " + std::to_string(weight.n_cols()) +
+                                 ", the importance matrix " + std::to_string(out.size()) +
+                                 " numbers: it is of another model");
+}
+
+Status write_tensor(const Job& job, const How& how, GgufWriter& writer) {
   const HostWeight& weight = *job.weight;
   std::string shape;
   for (const int64_t extent : weight.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
@@ -104,10 +127,12 @@ Status write_tensor(const Job& job, const WeightFormat& wanted, int n_threads, G
     std::printf(" kept\n");
     return writer.write(weight.data);
   }
+  QR_TRY(const std::vector<float> importance, importance_of(weight, how));
   std::vector<std::byte> bytes(static_cast<size_t>(job.bytes()));
-  QR_TRY(const ConversionError error, convert_weight(weight, *job.to, {.n_threads = n_threads}, bytes.data()));
+  const Conversion conversion{.n_threads = how.n_threads, .importance = importance};
+  QR_TRY(const ConversionError error, convert_weight(weight, *job.to, conversion, bytes.data()));
   std::printf(" to %-6s error %.5f, at most %.3g%s\n", std::string(job.to->name).c_str(), error.relative, error.largest,
-              job.to == &wanted ? "" : ("; rows are no whole blocks of " + std::string(wanted.name)).c_str());
+              job.to == &how.wanted ? "" : ("; rows are no whole blocks of " + std::string(how.wanted.name)).c_str());
   return writer.write(bytes);
 }
 
@@ -118,6 +143,10 @@ Status run(const Args& args) {
   }
   if (args.threads < 0) return fail(Code::invalid, "--threads must be at least 0, got " + std::to_string(args.threads));
   const int n_threads = args.threads == 0 ? n_usable_cpus() : args.threads;
+  How how{*wanted, n_threads, {}};
+  if (!args.imatrix.empty()) {
+    QR_TRY(how.importance, Imatrix::open(args.imatrix));
+  }
   QR_TRY(ModelFile model, open_model(args.in));
   GgufWriter writer(args.out);
   if (model.is_hugging_face) {
@@ -126,6 +155,11 @@ Status run(const Args& args) {
   } else {
     QR_TRY(const GgufHeader header, parse_gguf(model.maps.front()->bytes(), GgufParts::all));
     copy_facts(header, writer);
+  }
+  if (!args.imatrix.empty()) {
+    const std::string prefix(kImatrixFacts);
+    writer.add_string(prefix + "file", std::filesystem::path(args.imatrix).filename().string());
+    writer.add_u32(prefix + "entries_count", static_cast<uint32_t>(how.importance.weights.size()));
   }
   const std::vector<Job> jobs = plan(model, *wanted);
   int64_t before = 0;
@@ -136,7 +170,7 @@ Status run(const Args& args) {
     after += job.bytes();
   }
   for (const Job& job : jobs) {
-    QR_TRY_VOID(write_tensor(job, *wanted, n_threads, writer));
+    QR_TRY_VOID(write_tensor(job, how, writer));
     model.release(*job.weight);
   }
   QR_TRY_VOID(model.check_unchanged());
@@ -153,6 +187,8 @@ QR_REGISTER(Command,
                       line.positional("IN", args->in, true, "a GGUF file or a Hugging Face folder");
                       line.positional("OUT", args->out, true, "the file to write");
                       line.positional("TYPE", args->type, true, "the weight format, as `quire inspect` names it");
+                      line.option("--imatrix", args->imatrix,
+                                  "an importance matrix by `quire imatrix` or llama.cpp: what matters comes nearer");
                       line.option("--threads", args->threads, "0 for all that can run");
                       return [args] { return exit_code(run(*args)); };
                     }});

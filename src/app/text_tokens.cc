@@ -1,0 +1,31 @@
+#include "app/text_tokens.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace quire {
+
+Result<std::vector<Token>> text_tokens(const std::string& path, const LoadedModel& loaded) {
+  std::vector<Token> out;
+  if (path.empty()) return out;
+  if (!loaded.tokenizer) return fail(Code::unsupported, loaded.path + " has no tokenizer: give --tokens");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return fail(Code::io, path + ": cannot be read: " + std::strerror(errno));
+  std::stringstream all;
+  all << in.rdbuf();
+  loaded.tokenizer->encode(all.str(), EncodeOptions{.add_special = true}, out);
+  return out;
+}
+
+Status check_ids(std::span<const Token> ids, const LoadedModel& loaded) {
+  const int n_vocab = loaded.model->info().n_vocab;
+  for (const Token id : ids) {
+    if (id >= 0 && id < n_vocab) continue;
+    return fail(Code::invalid, "token id " + std::to_string(id) + " is not in 0 … " + std::to_string(n_vocab - 1));
+  }
+  return {};
+}
+
+}  // namespace quire
