@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import struct
 import select
 import signal
 import subprocess
@@ -374,6 +375,39 @@ class Memory(unittest.TestCase):
         self.assertEqual((cache, scratch), (facts['cache'], facts['scratch']))
         self.assertLess(abs(weights - facts['weights']), 0.02 * facts['weights'])
         self.assertLess(abs(resident - facts['total']), 0.02 * facts['total'] + self.SLACK)
+
+    def test_loading_takes_little_more_than_what_stays(self):
+        path = os.path.join(self.folder.name, 'f16.gguf')
+        subprocess.run([sys.executable, os.path.join(ROOT, 'tools', 'make_model.py'), '--shape', 'custom', '--type', 'f16',
+                        '--n-embd', '1024', '--head-dim', '64', '--n-heads', '16', '--n-kv-heads', '4', '--n-ff', '2816',
+                        '--n-layers', '6', '--n-vocab', '2000', '--seed', '1', '--out', path], check=True,
+                       stderr=subprocess.DEVNULL)
+        for weights in ([], ['--weights', 'q8_0'], ['--weights', 'q4_k']):
+            with self.subTest(weights):
+                facts = json.loads(quire('inspect', path, '--json', '--ctx', '1024', *weights).stdout)['memory']
+                server = Server('--ctx', '1024', '--kv-memory', str(facts['cache']), '--threads', '2', *weights, path=path)
+                try:
+                    with open(f'/proc/{server.process.pid}/status', encoding='utf-8') as file:
+                        peak = int(re.search(r'VmHWM:\s+(\d+) kB', file.read()).group(1)) * 1024
+                finally:
+                    server.stop()
+                self.assertLess(peak, 1.1 * (facts['weights'] + facts['cache']) + facts['process'] + self.SLACK)
+        os.remove(path)
+
+    def test_verify_names_what_is_no_number(self):
+        done = quire('inspect', self.path, '--verify')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('every number is finite', done.stdout)
+        spoiled = os.path.join(self.folder.name, 'spoiled.gguf')
+        with open(self.path, 'rb') as file:
+            data = bytearray(file.read())
+        data[-4:] = struct.pack('<f', float('nan'))
+        with open(spoiled, 'wb') as file:
+            file.write(data)
+        done = quire('inspect', spoiled, '--verify', code=1)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r'^[a-z0-9_.]+: 1 of \d+ numbers are not finite; the first is nan in row \d+, column \d+\n')
+        self.assertIn('spoiled.gguf: 1 of ', done.stderr)
 
     def test_the_doctor_fails_where_it_does_not_fit(self):
         shell = f'ulimit -v 60000; exec {binary()} doctor {self.path} --no-probe --threads 1'

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "app/memory_plan.h"
+#include "app/progress.h"
 #include "app/wire.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -9,6 +10,7 @@
 #include "io/describe.h"
 #include "io/hf_folder.h"
 #include "quant/kv_codec.h"
+#include "quant/verify.h"
 #include "text/tokenizer_files.h"
 
 namespace quire {
@@ -17,7 +19,7 @@ namespace {
 struct Args {
   ModelOptions model;
   EngineOptions engine;
-  bool json = false;
+  bool json = false, verify = false;
 };
 
 // What a folder's tokenizer files make; the GGUF reader describes its own.
@@ -94,8 +96,36 @@ void print_cache(const Json& cache) {
               whole("window_bytes_per_token"), whole("window"), mib("bytes_without_windows"));
 }
 
+// Reads every number of every tensor; a line for each tensor that holds one that is none.
+Status verify(const std::string& path, int n_threads) {
+  QR_TRY(const ModelFile file, open_model(path));
+  int64_t bytes = 0;
+  int64_t n_bad = 0;
+  Progress progress(path, file.file_bytes);
+  for (const HostWeight& weight : file.tensors) {
+    const BadNumbers bad = find_bad_numbers(weight, n_threads);
+    file.release(weight);
+    bytes += static_cast<int64_t>(weight.data.size());
+    progress.update(bytes);
+    if (bad.count == 0) continue;
+    ++n_bad;
+    std::printf("%s: %ld of %ld numbers are not finite; the first is %g in row %ld, column %ld\n", weight.name.c_str(),
+                static_cast<long>(bad.count), static_cast<long>(weight.n_rows() * weight.n_cols()),
+                static_cast<double>(bad.value), static_cast<long>(bad.row), static_cast<long>(bad.column));
+  }
+  QR_TRY_VOID(file.check_unchanged());
+  if (n_bad > 0) {
+    return fail(Code::corrupt, path + ": " + std::to_string(n_bad) + " of " + std::to_string(file.tensors.size()) +
+                                   " tensors hold numbers that are not finite");
+  }
+  std::printf("%s: %zu tensors, %ld bytes, every number is finite\n", path.c_str(), file.tensors.size(),
+              static_cast<long>(bytes));
+  return {};
+}
+
 Status run(const Args& args) {
   QR_TRY(const std::string path, model_path(args.model.model));
+  if (args.verify) return verify(path, n_threads(args.model));
   if (args.engine.n_ctx < 0)
     return fail(Code::invalid, "--ctx must be at least 0, got " + std::to_string(args.engine.n_ctx));
   QR_TRY(const LoadOptions how, load_options(args.model));
@@ -133,6 +163,8 @@ QR_REGISTER(Command,
                                   "as for the server: sequences that run together");
                       line.option("--step-tokens", args->engine.step_tokens,
                                   "as for the server: tokens computed in one step at most");
+                      line.flag("--verify", args->verify,
+                                "read every tensor instead and name those with numbers that are not finite");
                       line.flag("--json", args->json, "print one JSON object");
                       return [args] { return exit_code(run(*args)); };
                     }});
