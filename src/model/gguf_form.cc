@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "model/config.h"
 #include "model/model.h"
@@ -31,8 +32,8 @@ std::vector<std::byte>& own(HostWeight& weight, ModelFile& file, size_t bytes) {
 // Row i of the first half of a head's turning rows becomes 2·i, of the second half 2·i + 1.
 Status permute_rows(HostWeight& weight, int n_heads, const DecoderConfig& c, ModelFile& file) {
   const bool is_bias = weight.shape.size() == 1;
-  const int64_t n_rows = weight.shape.front();
-  if (n_rows != int64_t{n_heads} * c.head_dim) {
+  const int64_t n_rows = weight.shape.empty() ? 0 : weight.shape.front();
+  if (weight.shape.size() > 2 || n_rows != int64_t{n_heads} * c.head_dim) {
     return fail(Code::corrupt, "tensor \"" + weight.name + "\": must have " +
                                    std::to_string(int64_t{n_heads} * c.head_dim) + " rows, has " +
                                    std::to_string(n_rows));
@@ -98,9 +99,13 @@ void add_rope_tensor(const DecoderConfig& c, const std::string& arch, ModelFile&
 void keep_end_ids(const ModelFile& folder, ModelFile& out) {
   const MetaValue* value = folder.meta.find("hf_generation.eos_token_id");
   if (value == nullptr) value = folder.meta.find("hf.eos_token_id");
-  if (value == nullptr) return;
-  if (const auto* one = std::get_if<int64_t>(value)) out.meta.values[std::string(kEndTokensKey)] = std::vector{*one};
-  if (std::get_if<std::vector<int64_t>>(value) != nullptr) out.meta.values[std::string(kEndTokensKey)] = *value;
+  std::vector<int64_t> ids;
+  if (value != nullptr && std::get_if<int64_t>(value) != nullptr) ids = {std::get<int64_t>(*value)};
+  if (value != nullptr && std::get_if<std::vector<int64_t>>(value) != nullptr) {
+    ids = std::get<std::vector<int64_t>>(*value);
+  }
+  std::erase_if(ids, [](int64_t id) { return id < 0 || id > std::numeric_limits<int32_t>::max(); });
+  if (!ids.empty()) out.meta.values[std::string(kEndTokensKey)] = std::move(ids);
 }
 
 }  // namespace

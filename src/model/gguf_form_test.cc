@@ -1,0 +1,121 @@
+#include "model/gguf_form.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+
+#include "base/json.h"
+#include "io/hf_config.h"
+#include "model/config.h"
+
+namespace quire {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::string_view kConfig = R"({"model_type":"%","hidden_size":4,"num_hidden_layers":1,"intermediate_size":8,
+    "num_attention_heads":2,"num_key_value_heads":1,"head_dim":4,"max_position_embeddings":64,"rope_theta":10000.0,
+    "hidden_act":"silu","eos_token_id":[5,-1,7,1099511627776],"tie_word_embeddings":true
+    %})";
+
+struct Folder {
+  explicit Folder(const std::string& type, const std::string& more = "") {
+    std::string config(kConfig);
+    config.replace(config.find('%'), 1, type);
+    config.replace(config.find('%'), 1, more);
+    file.path = "folder";
+    file.is_hugging_face = true;
+    file.meta = *read_hf_config(*Json::parse(config));
+    for (size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = static_cast<float>(i / 4);  // of 4 columns: the row's number
+    add("model.embed_tokens.weight", {8, 4});
+    add("model.layers.0.self_attn.k_proj.weight", {4, 4});
+    add("model.layers.0.self_attn.q_proj.weight", {8, 4});
+    add("model.norm.weight", {4});
+  }
+  void add(const std::string& name, std::vector<int64_t> shape) {
+    int64_t n = 1;
+    for (const int64_t extent : shape) n *= extent;
+    const auto bytes = std::as_bytes(std::span(numbers)).first(static_cast<size_t>(n) * 4);
+    file.tensors.push_back({name, find_weight_format(std::string_view("f32")), std::move(shape), bytes});
+  }
+  std::vector<float> numbers = std::vector<float>(64);
+  ModelFile file;
+};
+
+// The first number of each row.
+std::vector<float> rows_of(const ModelFile& file, std::string_view name) {
+  const HostWeight& weight = *file.find(name);
+  std::vector<float> out;
+  for (int64_t r = 0; r < weight.shape.front(); ++r) {
+    float value = 0;
+    std::memcpy(&value, weight.data.data() + r * weight.format->row_bytes(weight.n_cols()), sizeof value);
+    out.push_back(value);
+  }
+  return out;
+}
+
+TEST(GgufForm, HalvesOfLlamasHeadsBecomePairs) {
+  const Folder folder("llama");
+  const auto out = gguf_form(folder.file);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_THAT(rows_of(*out, "blk.0.attn_q.weight"), ElementsAre(0, 2, 1, 3, 4, 6, 5, 7));
+  EXPECT_THAT(rows_of(*out, "blk.0.attn_k.weight"), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(rows_of(*out, "token_embd.weight"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_EQ(out->meta.find("llama.rope.halves"), nullptr);
+}
+
+TEST(GgufForm, MistralIsLlamaThereAndOthersStayAsTheyAre) {
+  const Folder mistral_folder("mistral");
+  const auto mistral = gguf_form(mistral_folder.file);
+  ASSERT_TRUE(mistral) << mistral.error().message;
+  EXPECT_EQ(*mistral->meta.get_string("general.architecture"), "llama");
+  EXPECT_EQ(*mistral->meta.get_int("llama.block_count", 0, 9), 1);
+  EXPECT_THAT(rows_of(*mistral, "blk.0.attn_k.weight"), ElementsAre(0, 2, 1, 3));
+  const Folder qwen_folder("qwen2");
+  const auto qwen = gguf_form(qwen_folder.file);
+  ASSERT_TRUE(qwen) << qwen.error().message;
+  EXPECT_THAT(rows_of(*qwen, "blk.0.attn_k.weight"), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(GgufForm, Llama3ScalingIsATensorThatGivesTheSameFrequencies) {
+  const Folder folder("llama", R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,
+      "high_freq_factor":4.0,"original_max_position_embeddings":32})");
+  const auto wanted = read_decoder_config(*neutral_form(folder.file), {});
+  const auto out = gguf_form(folder.file);
+  ASSERT_TRUE(wanted && out);
+  EXPECT_EQ(out->meta.find("llama.rope.scaling.type"), nullptr);
+  const auto got = read_decoder_config(*out, {});
+  ASSERT_TRUE(got) << got.error().message;
+  ASSERT_EQ(got->rope.freq.size(), wanted->rope.freq.size());
+  for (size_t i = 0; i < got->rope.freq.size(); ++i) {
+    const auto a = std::bit_cast<double>(got->rope.freq[i]);
+    const auto b = std::bit_cast<double>(wanted->rope.freq[i]);
+    EXPECT_NEAR(a / b, 1.0, 1e-7);
+  }
+}
+
+TEST(GgufForm, EndsThatAreNoIdsAreLeftOut) {
+  const Folder folder("llama");
+  const auto out = gguf_form(folder.file);
+  ASSERT_TRUE(out);
+  const MetaValue* ends = out->meta.find(kEndTokensKey);
+  ASSERT_NE(ends, nullptr);
+  EXPECT_THAT(std::get<std::vector<int64_t>>(*ends), ElementsAre(5, 7));
+}
+
+TEST(GgufForm, RefusesRowsThatAreNoHeads) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {6, 4}, {2, 2, 4}}) {
+    Folder folder("llama");
+    folder.add("model.layers.1.self_attn.q_proj.weight", shape);
+    const auto out = gguf_form(folder.file);
+    ASSERT_FALSE(out);
+    EXPECT_THAT(out.error().message, HasSubstr("\"blk.1.attn_q.weight\": must have 8 rows"));
+  }
+}
+
+}  // namespace
+}  // namespace quire
