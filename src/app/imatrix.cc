@@ -132,6 +132,7 @@ Result<Imatrix> read(const ModelFile& file) {
 
 std::vector<float> Imatrix::Sums::means() const {
   std::vector<float> out;
+  out.reserve(squares.size());
   for (const double v : squares) out.push_back(n_rows > 0 ? static_cast<float>(v / n_rows) : 0.0F);
   return out;
 }

@@ -33,6 +33,7 @@ std::vector<float> relative_importance(std::span<const float> importance) {
   const auto mean = static_cast<float>(sum / static_cast<double>(std::max<size_t>(importance.size(), 1)));
   std::vector<float> out;
   if (!(mean > 0) || !std::isfinite(mean)) return out;
+  out.reserve(importance.size());
   for (const float v : importance) out.push_back(std::max(v / mean, kLeast));
   return out;
 }

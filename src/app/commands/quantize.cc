@@ -41,6 +41,7 @@ struct Job {
 
 std::vector<Job> plan(const ModelFile& model, const WeightFormat& wanted) {
   std::vector<Job> jobs;
+  jobs.reserve(model.tensors.size());
   for (const HostWeight& weight : model.tensors) {
     jobs.push_back({&weight, &fitting_format(weight, wanted)});
   }
@@ -83,6 +84,7 @@ struct PutFact {
   void operator()(const std::string& v) const { writer.add_string(key, v); }
   void operator()(const std::vector<int64_t>& v) const {
     std::vector<int32_t> narrow;
+    narrow.reserve(v.size());
     for (const int64_t one : v) narrow.push_back(static_cast<int32_t>(one));
     writer.add_i32s(key, narrow);
   }
