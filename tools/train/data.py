@@ -95,50 +95,51 @@ def jobs_until(seed: str, budget: int, n_tokens: int) -> Iterator[tuple[str, int
         yield job
 
 
-def make_repeats(path: str, n_vocab: int, seed: str, repeats: dict[int, int], n_tokens: int) -> None:
-    """Writes path.bin and path.len: rows of random tokens, a segment again and again. `repeats`: how often, by a segment's
-    length; rows of one length are batched together, so give each its own. To be learned is all but the first round. Does
-    nothing where the files exist already."""
-    if os.path.exists(path + '.len'):
-        return
-    rng = np.random.default_rng(zlib.crc32(seed.encode()))
-    written, lengths, periods = 0, [], list(repeats)
-    with open(path + '.bin', 'wb') as out:
-        while written < n_tokens:
-            period = periods[len(lengths) % len(periods)]
-            row = np.tile(rng.integers(0, n_vocab, period).astype(np.uint16), repeats[period])
-            row[period:] |= LEARN
-            out.write(row.tobytes())
-            lengths.append(len(row))
-            written += len(row)
-    np.array(lengths, dtype=np.int32).tofile(path + '.tmp')
-    os.replace(path + '.tmp', path + '.len')
-
-
 N_CONTROL = 16  # the tokenizer's first ids are markers
 
 
-def echo_row(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Snatches of `text` in any order, most of them heard before in the same row: to be learned is how those go on."""
+def snatch(text: np.ndarray, rng: np.random.Generator, least: int, most: int) -> np.ndarray:
+    """A piece of `text` without markers and without its marks."""
+    while True:
+        start, n = int(rng.integers(len(text) - most)), int(rng.integers(least, most + 1))
+        part = text[start:start + n] & (LEARN - 1)
+        if (part >= N_CONTROL).all():
+            return part
+
+
+def repeated_snatches(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Snatches in any order, most of them heard before in the same row: to be learned is how those go on."""
     parts: list[np.ndarray] = []
     left = int(rng.integers(64, 257))
     while left > 0:
+        part = snatch(text, rng, 3, 16)
         if parts and rng.random() < 0.6:
             part = parts[rng.integers(len(parts))] & (LEARN - 1)
             part[1:] |= LEARN
-        else:
-            start, n = int(rng.integers(len(text) - 16)), int(rng.integers(3, 17))
-            part = text[start:start + n] & (LEARN - 1)
-            if (part < N_CONTROL).any():
-                continue
         parts.append(part)
         left -= len(part)
     return np.concatenate(parts)
 
 
+def repeated_facts(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Facts of one form, then some of them again: lead, key, link, value, end, of which only key and value differ. To be
+    learned is the value, which the last token alone does not tell: the link stands in every fact."""
+    lead, link, end = (snatch(text, rng, *lengths) for lengths in ((1, 3), (1, 2), (1, 2)))
+    facts = [(snatch(text, rng, 1, 4), snatch(text, rng, 1, 5)) for _ in range(int(rng.integers(3, 16)))]
+    parts = [np.concatenate((lead, key, link, value, end)) for key, value in facts]
+    for at in rng.integers(len(facts), size=int(rng.integers(2, len(facts) + 3))):
+        key, value = facts[at]
+        parts += [lead, key, link, value | LEARN, end | LEARN]
+    return np.concatenate(parts)
+
+
+def echo_row(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return repeated_facts(text, rng) if rng.random() < 0.6 else repeated_snatches(text, rng)
+
+
 def add_echoes(path: str, seed: str, share: float) -> str:
     """The path of a corpus with the rows of `path` and echoes of its text, `share` of all tokens. Made where it is missing."""
-    out = f'{path}-echoes'
+    out = f'{path}-echoes' if share else path
     if os.path.exists(out + '.len'):
         return out
     rng = np.random.default_rng(zlib.crc32(seed.encode()))

@@ -5,11 +5,9 @@
     tools/train/train.py --shape small --minutes 150      ... or until the time is up
     tools/train/train.py --shape small --init F --seed 2  a new run on other text that begins with an earlier one's weights
 
-Run it again with the same --out and it goes on from the last checkpoint: same text, same order, same schedule. First come
-random tokens that repeat themselves, from which a small model learns in minutes to look back and copy: conversations alone
-had not taught it within 16 M tokens, and half of the tasks stand on it. The text then comes in three phases, most of it
-short, then longer, then up to the whole context, so that few steps pay for long attention. `log.jsonl` and `curve.svg` in
---out show how it goes.
+Run it again with the same --out and it goes on from the last checkpoint: same text, same order, same schedule. The text
+comes in three phases, most of it short, with pieces of it that come again among it, then longer, then up to the whole context,
+so that few steps pay for long attention. `log.jsonl` and `curve.svg` in --out show how it goes.
 """
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -31,7 +29,7 @@ from tokenizers import Tokenizer  # noqa: E402
 
 import curve  # noqa: E402
 from config import SHAPES  # noqa: E402
-from data import Corpus, MicroBatch, add_echoes, encode_dialog, make_corpus, make_repeats  # noqa: E402
+from data import Corpus, MicroBatch, add_echoes, encode_dialog, make_corpus  # noqa: E402
 from model import Model  # noqa: E402
 from optimizer import Optimizer  # noqa: E402
 from tasks import TASKS, sample_of  # noqa: E402
@@ -43,17 +41,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Phase:
     name: str
     share: float  # of all tokens
-    budget: int = 0  # of a conversation, in tokens
-    repeats: dict[int, int] = field(default_factory=dict)  # instead of conversations: random segments, see make_repeats
-    echoes: float = 0.0  # share of snatches of the text that come again, see echo_row
-    step_tokens: int = 0  # where it is not the run's
+    budget: int   # of a conversation, in tokens
+    echoes: float = 0.0  # share of pieces of the text that come again, see echo_row
 
 
-# Induction (Olsson et al. 2022, "In-context learning and induction heads") forms on short segments and small steps; the
-# second round stretches it over a usual conversation.
-PHASES = [Phase('repeat', 0.08, repeats={8: 8, 12: 6, 16: 5, 24: 4}, step_tokens=2048),
-          Phase('repeat-far', 0.05, repeats={32: 12, 64: 7, 96: 5, 128: 4}, step_tokens=4096),
-          Phase('short', 0.69, 512, echoes=0.2), Phase('middle', 0.12, 2048), Phase('long', 0.06, 7800)]
+PHASES = [Phase('short', 0.80, 512, echoes=0.25), Phase('middle', 0.14, 2048), Phase('long', 0.06, 7800)]
 N_TOKENS = {'test': 200_000, 'draft': 16_000_000, 'small': 40_000_000, 'medium': 400_000_000}
 WARM_UP, FLOOR = 0.005, 0.05  # of the steps; of the learning rate
 HELD_OUT_SAMPLES = 4  # of each task and split, for the curve
@@ -175,10 +167,8 @@ class Trainer:
         print('train: held out ' + ' '.join(f'{k} {v:.3f}' for k, v in losses.items()), file=sys.stderr)
 
     def run_phase(self, phase: Phase, corpus: Corpus, deadline: float) -> None:
-        step_tokens = phase.step_tokens or self.args.step_tokens
-        micro_tokens = min(step_tokens, self.args.micro_tokens)
-        plan = corpus.plan(self.args.seed * 100 + self.phase, micro_tokens)
-        n_micro = max(1, step_tokens // micro_tokens)
+        plan = corpus.plan(self.args.seed * 100 + self.phase, self.args.micro_tokens)
+        n_micro = max(1, self.args.step_tokens // self.args.micro_tokens)
         while self.at < len(plan) and not self.stopping:
             began, cpu = time.monotonic(), time.process_time()
             batches = [corpus.rows(rows) for rows in plan[self.at:self.at + n_micro]]
@@ -199,9 +189,6 @@ class Trainer:
     def corpus_of(self, phase: Phase) -> Corpus:
         path = os.path.join(self.args.data, f'{phase.name}-{self.args.seed}-{self.args.tokens}')
         n_tokens, seed = int(self.args.tokens * phase.share), f'train/{self.args.seed}/{phase.name}'
-        if phase.repeats:
-            make_repeats(path, self.model.c.n_vocab, seed, phase.repeats, n_tokens)
-            return Corpus(path, prompt_weight=0.0)  # what has not repeated yet cannot be known
         make_corpus(path, self.args.tokenizer, seed, phase.budget, int(n_tokens * (1 - phase.echoes)), self.args.processes)
         return Corpus(add_echoes(path, seed, phase.echoes), self.args.prompt_weight)
 
