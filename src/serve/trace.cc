@@ -36,29 +36,31 @@ Json attribute(const char* key, int64_t value) {  // 64-bit integers are strings
   return Json::Object{{"key", key}, {"value", Json::Object{{"intValue", std::to_string(value)}}}};
 }
 
+struct Span {
+  std::string parent, name;
+  int64_t start_ns, end_ns;
+  Json::Array attributes;
+  std::string failure = {};  // empty where it went well
+  int kind = kInternal;
+};
+
 // Appends spans of one trace, commas between them.
 class SpanWriter {
  public:
   SpanWriter(std::string trace_id, SeedSource& ids, int64_t unix_ns)
       : trace_id_(std::move(trace_id)), ids_(ids), unix_ns_(unix_ns) {}
 
-  // Gives the span's identifier. `failure` is empty where it went well.
-  std::string add(const std::string& parent,
-                  const std::string& name,
-                  int64_t start_ns,
-                  int64_t end_ns,
-                  Json::Array attributes,
-                  const std::string& failure = "",
-                  int kind = kInternal) {
+  // Gives the span's identifier.
+  std::string add(Span s) {
     const std::string id = hex64(ids_.next() | 1);  // never all zero
     Json span = Json::Object{{"traceId", trace_id_}, {"spanId", id}};
-    if (!parent.empty()) span.set("parentSpanId", parent);
-    span.set("name", name);
-    span.set("kind", kind);
-    span.set("startTimeUnixNano", std::to_string(unix_ns_ + start_ns));
-    span.set("endTimeUnixNano", std::to_string(unix_ns_ + std::max(start_ns, end_ns)));
-    span.set("attributes", std::move(attributes));
-    if (!failure.empty()) span.set("status", Json::Object{{"code", 2}, {"message", failure}});
+    if (!s.parent.empty()) span.set("parentSpanId", s.parent);
+    span.set("name", s.name);
+    span.set("kind", s.kind);
+    span.set("startTimeUnixNano", std::to_string(unix_ns_ + s.start_ns));
+    span.set("endTimeUnixNano", std::to_string(unix_ns_ + std::max(s.start_ns, s.end_ns)));
+    span.set("attributes", std::move(s.attributes));
+    if (!s.failure.empty()) span.set("status", Json::Object{{"code", 2}, {"message", s.failure}});
     if (!out.empty()) out += ',';
     out += span.dump();
     return id;
@@ -96,12 +98,18 @@ std::string failure_of(const RequestRecord& r) {
 
 void add_sequence(SpanWriter& spans, const std::string& root, int64_t from_ns, const SequenceTrace& s, int64_t choice) {
   const int64_t queued = from_ns + s.queued_ns, first = std::max(queued, from_ns + s.first_token_ns);
-  spans.add(root, "queue", from_ns, queued, {attribute("quire.choice", choice)});
-  spans.add(root, "prefill", queued, first,
-            {attribute("quire.choice", choice), attribute("quire.prompt_tokens", s.n_prompt),
-             attribute("quire.cached_tokens", s.n_cached)});
-  spans.add(root, "decode", first, from_ns + s.total_ns,
-            {attribute("quire.choice", choice), attribute("quire.generated_tokens", s.n_generated)});
+  spans.add({root, "queue", from_ns, queued, {attribute("quire.choice", choice)}});
+  spans.add({root,
+             "prefill",
+             queued,
+             first,
+             {attribute("quire.choice", choice), attribute("quire.prompt_tokens", s.n_prompt),
+              attribute("quire.cached_tokens", s.n_cached)}});
+  spans.add({root,
+             "decode",
+             first,
+             from_ns + s.total_ns,
+             {attribute("quire.choice", choice), attribute("quire.generated_tokens", s.n_generated)}});
 }
 
 uint64_t n_spans(const RequestTrace& t) {
@@ -134,9 +142,9 @@ std::string span_json(const RequestTrace& t, SeedSource& ids, int64_t unix_ns) {
   const std::string trace_id = t.parent ? t.parent->trace_id : hex64(ids.next() | 1) + hex64(ids.next());
   SpanWriter spans(trace_id, ids, unix_ns);
   const std::string name = std::string(t.method) + " " + std::string(t.request.endpoint);
-  const std::string root = spans.add(t.parent ? t.parent->span_id : "", name, t.arrived_ns, t.ended_ns,
-                                     request_attributes(t), failure_of(t.request), kServer);
-  if (t.submitted_ns != 0) spans.add(root, "prepare", t.arrived_ns, t.submitted_ns, {});
+  const std::string root = spans.add({t.parent ? t.parent->span_id : "", name, t.arrived_ns, t.ended_ns,
+                                      request_attributes(t), failure_of(t.request), kServer});
+  if (t.submitted_ns != 0) spans.add({root, "prepare", t.arrived_ns, t.submitted_ns, {}});
   for (size_t i = 0; i < std::min(t.sequences.size(), kSequences); ++i)
     add_sequence(spans, root, t.submitted_ns, t.sequences[i], static_cast<int64_t>(i));
   return std::move(spans.out);
