@@ -21,6 +21,7 @@ TEST(IoQueue, AStepWakesOnceHoweverMuchIsDirty) {
   queue->wake();
   EXPECT_EQ(queue->n_wakes, 0);  // nothing to do
   std::vector<std::shared_ptr<Stream>> streams;
+  streams.reserve(100);
   for (int i = 0; i < 100; ++i) streams.push_back(std::make_shared<Stream>(queue, 1000));
   for (int step = 1; step <= 3; ++step) {
     for (const auto& stream : streams) {

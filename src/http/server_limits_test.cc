@@ -61,6 +61,7 @@ class ServerLimits : public testing::Test {
     {
       ASSERT_TRUE(bystander_->connect());
       std::vector<RawClient> held;
+      held.reserve(2);
       for (int i = 0; i < 2; ++i) held.emplace_back(server_->port());
       ASSERT_TRUE(eventually([&] { return server_->n_connections() == 3; }));
       RawClient over(server_->port());

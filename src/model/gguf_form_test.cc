@@ -29,8 +29,10 @@ struct Folder {
     file.path = "folder";
     file.is_hugging_face = true;
     file.meta = *read_hf_config(*Json::parse(config));
-    for (size_t i = 0; i < numbers.size(); ++i)
-      numbers[i] = static_cast<float>(i / 4);  // of 4 columns: the row's number
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const size_t row = i / 4;
+      numbers[i] = static_cast<float>(row);
+    }
     add("model.embed_tokens.weight", {8, 4});
     add("model.layers.0.self_attn.k_proj.weight", {4, 4});
     add("model.layers.0.self_attn.q_proj.weight", {8, 4});

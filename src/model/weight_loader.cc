@@ -5,7 +5,7 @@
 namespace quire {
 
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options) {
-  return options.weights != nullptr ? fitting_format(weight, *options.weights) : *weight.format;
+  return options.weights != nullptr ? *fitting_format(weight, *options.weights) : *weight.format;
 }
 
 WeightLoader::WeightLoader(const ModelFile& file, Ops& ops, const LoadOptions& options)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "base/rng.h"
 
@@ -67,8 +68,8 @@ void plain_sigma(Plains& list, const SampleParams& s) {
 void plain_typical(Plains& list, const SampleParams& s) {
   const double h = entropy_of(list);
   const std::vector<double> p = softmax(list);
-  std::vector<size_t> order;
-  for (size_t i = 0; i < list.size(); ++i) order.push_back(i);
+  std::vector<size_t> order(list.size());
+  std::iota(order.begin(), order.end(), size_t{0});
   const auto shift = [&](size_t i) { return std::abs(-std::log(p[i]) - h); };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shift(a) < shift(b); });
   Plains kept;
@@ -139,8 +140,8 @@ std::map<int, double> definition(const std::vector<float>& logits, const SampleP
 
 std::vector<float> random_logits(uint64_t seed, int n, float spread) {
   Rng rng(seed);
-  std::vector<float> out;
-  for (int i = 0; i < n; ++i) out.push_back(spread * rng.normal());
+  std::vector<float> out(static_cast<size_t>(n));
+  for (float& x : out) x = spread * rng.normal();
   return out;
 }
 

@@ -75,15 +75,15 @@ RowError convert_row(const std::byte* stored, const Task& task, Rows& rows, std:
 
 }  // namespace
 
-const WeightFormat& fitting_format(const HostWeight& weight, const WeightFormat& wanted) {
-  if (weight.shape.size() < 2 || weight.name.find("ffn_gate_inp") != std::string::npos) return *weight.format;
+const WeightFormat* fitting_format(const HostWeight& weight, const WeightFormat& wanted) {
+  if (weight.shape.size() < 2 || weight.name.find("ffn_gate_inp") != std::string::npos) return weight.format;
   const int64_t n = weight.n_cols();
-  if (n % wanted.block == 0) return wanted;
+  if (n % wanted.block == 0) return &wanted;
   const double bits = 8.0 * wanted.bytes / wanted.block;
   const char* name = bits < 4.5 ? "iq4_nl" : bits < 5 ? "q5_0" : bits < 6 ? "q5_1" : "q8_0";
   const WeightFormat* next = find_weight_format(std::string_view(name));
   if (n % next->block != 0) next = find_weight_format(std::string_view("f16"));
-  return next->row_bytes(n) < weight.format->row_bytes(n) ? *next : *weight.format;
+  return next->row_bytes(n) < weight.format->row_bytes(n) ? next : weight.format;
 }
 
 Result<ConversionError> convert_weight(const HostWeight& weight,

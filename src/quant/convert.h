@@ -18,7 +18,7 @@ struct ConversionError {
 // experts keep their own: these choose by small differences. A matrix gets `wanted` where its rows are whole blocks of
 // it; else the next larger format of blocks of 32 (iq4_nl for q2_k, q3_k and iq4_xs, q5_0 for q4_k, q5_1 for q5_k, q8_0
 // for q6_k), f16 where not even those fit; and its own where that is no smaller.
-const WeightFormat& fitting_format(const HostWeight& weight, const WeightFormat& wanted);
+const WeightFormat* fitting_format(const HostWeight& weight, const WeightFormat& wanted);
 
 struct Conversion {
   int n_threads = 1;

@@ -75,7 +75,7 @@ TEST(Convert, NumbersThatAreNotFiniteAreRefused) {
 TEST(Convert, RowsThatAreNoWholeSuperBlocksGetTheNextLargerFormat) {
   std::vector<float> values(static_cast<size_t>(7 * 256 * 32));
   const auto fitting = [&](int64_t n_cols, std::string_view wanted) {
-    return fitting_format(matrix(values, n_cols), format(wanted)).name;
+    return fitting_format(matrix(values, n_cols), format(wanted))->name;
   };
   EXPECT_EQ(fitting(256, "q4_k"), "q4_k");
   EXPECT_EQ(fitting(32, "q4_0"), "q4_0");
@@ -89,16 +89,16 @@ TEST(Convert, RowsThatAreNoWholeSuperBlocksGetTheNextLargerFormat) {
   EXPECT_EQ(fitting(28, "q4_0"), "f16");
   EXPECT_EQ(fitting(28, "bf16"), "bf16");
   HostWeight vector{"v", &format("f32"), {256}, {}};
-  EXPECT_EQ(fitting_format(vector, format("q4_k")).name, "f32");
+  EXPECT_EQ(fitting_format(vector, format("q4_k"))->name, "f32");
   HostWeight router{"blk.0.ffn_gate_inp.weight", &format("f32"), {8, 256}, {}};
-  EXPECT_EQ(fitting_format(router, format("q4_k")).name, "f32");
+  EXPECT_EQ(fitting_format(router, format("q4_k"))->name, "f32");
   // What takes the place of a format may not be larger than what is there.
   HostWeight small{"m", &format("q4_0"), {2, 32}, {}};
-  EXPECT_EQ(fitting_format(small, format("q4_k")).name, "q4_0");
-  EXPECT_EQ(fitting_format(small, format("q2_k")).name, "q4_0");
-  EXPECT_EQ(fitting_format(small, format("q8_0")).name, "q8_0");
+  EXPECT_EQ(fitting_format(small, format("q4_k"))->name, "q4_0");
+  EXPECT_EQ(fitting_format(small, format("q2_k"))->name, "q4_0");
+  EXPECT_EQ(fitting_format(small, format("q8_0"))->name, "q8_0");
   HostWeight odd{"m", &format("bf16"), {2, 28}, {}};
-  EXPECT_EQ(fitting_format(odd, format("q8_0")).name, "bf16");
+  EXPECT_EQ(fitting_format(odd, format("q8_0"))->name, "bf16");
 }
 
 double weighted_error(const std::vector<float>& was, const std::vector<float>& is, const std::vector<float>& weights) {

@@ -32,8 +32,8 @@ State state_of(const LogitsRule& rule) {
 }
 
 std::vector<Token> random_tokens(Rng& rng, int n, int n_ids) {
-  std::vector<Token> out;
-  for (int i = 0; i < n; ++i) out.push_back(static_cast<Token>(rng.between(0, n_ids - 1)));
+  std::vector<Token> out(static_cast<size_t>(n));
+  for (Token& t : out) t = static_cast<Token>(rng.between(0, n_ids - 1));
   return out;
 }
 

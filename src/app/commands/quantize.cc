@@ -43,7 +43,7 @@ std::vector<Job> plan(const ModelFile& model, const WeightFormat& wanted) {
   std::vector<Job> jobs;
   jobs.reserve(model.tensors.size());
   for (const HostWeight& weight : model.tensors) {
-    jobs.push_back({&weight, &fitting_format(weight, wanted)});
+    jobs.push_back({&weight, fitting_format(weight, wanted)});
   }
   std::sort(jobs.begin(), jobs.end(),
             [](const Job& a, const Job& b) { return a.weight->data.data() < b.weight->data.data(); });

@@ -324,7 +324,8 @@ ApiResult<ChatOptions> read_options(const ApiRequest& request) {
 Json::Object echo_of(const Args& args, const ServeEnv& env, const Generation& g) {
   const auto given = [&](std::string_view name, Json otherwise) {
     const Json* v = args.find(name);
-    return v != nullptr ? *v : std::move(otherwise);
+    if (v != nullptr) return *v;
+    return otherwise;
   };
   const auto decimal = [](float v) { return Json(static_cast<double>(v)); };
   return {{"model", env.models[0]},
