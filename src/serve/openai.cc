@@ -20,8 +20,8 @@ ApiResult<bool> read_stream_options(const Args& args, const Reading& reading, bo
   const Json* options = args.find("stream_options");
   if (options == nullptr) return false;
   if (!stream) return refuse(bad_field("stream_options", "is only for requests with \"stream\": true"));
-  static const Schema schema({kStreamOptions});
-  QR_TRY(const Args inner, schema.check(*options, reading, "stream_options"));
+  static const Schema kSchema({kStreamOptions});
+  QR_TRY(const Args inner, kSchema.check(*options, reading, "stream_options"));
   return inner.flag("include_usage", false);
 }
 
