@@ -19,6 +19,11 @@ def binary():
     return os.environ.get('QUIRE_BIN') or os.path.join(ROOT, 'build', 'release', 'quire')
 
 
+def quire(*arguments):
+    """One command to its end."""
+    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, check=False)
+
+
 def model():
     """The model that tests run on: QUIRE_TEST_MODEL, else the bundled one, else a small trained one where the shared data
     is, else one of random weights made on the spot."""

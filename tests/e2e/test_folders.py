@@ -2,17 +2,13 @@
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 import unittest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from quire_server import ROOT, quire
+
 MODELS = os.path.join(ROOT, 'tests', 'golden', 'models')
 SHARED = os.path.join(os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared')), 'data', 'models', 'stories260K')
-
-
-def quire(*args):
-    return subprocess.run([os.environ['QUIRE_BIN'], *args], capture_output=True, text=True, timeout=60)
 
 
 def generate(model, *args):

@@ -1,60 +1,23 @@
 # quire imatrix: what it writes, adds up and refuses, and what quantize makes of it.
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from quire_server import ROOT, binary
+from gguf_reader import Gguf
+from quire_server import ROOT, quire
 
 MODEL = os.path.join(ROOT, 'models', 'quill-q8_0.gguf')
 GENERATE = os.path.join(ROOT, 'tools', 'train', 'generate.py')
 
 
-def quire(*arguments):
-    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, check=False)
-
-
 def sums_of(path):
     """name: numbers, of a file that quire imatrix wrote."""
-    with open(path, 'rb') as f:
-        data = f.read()
-    at = 8
-
-    def take(code):
-        nonlocal at
-        value, = struct.unpack_from('<' + code, data, at)
-        at += struct.calcsize('<' + code)
-        return value
-
-    def text():
-        nonlocal at
-        n = take('Q')
-        at += n
-        return data[at - n:at].decode()
-
-    n_tensors, n_facts = take('Q'), take('Q')
-    for _ in range(n_facts):
-        text()
-        kind = take('I')
-        if kind == 9:
-            assert take('I') == 8
-            for _ in range(take('Q')):
-                text()
-        elif kind == 8:
-            text()
-        else:
-            take('I')
-    entries = []
-    for _ in range(n_tensors):
-        name = text()
-        extents = [take('Q') for _ in range(take('I'))]
-        assert take('I') == 0
-        entries.append((name, extents[0], take('Q')))
-    start = (at + 31) // 32 * 32
-    return {name: struct.unpack_from(f'<{n}f', data, start + offset) for name, n, offset in entries}
+    file = Gguf(path)
+    assert all(kind == 0 for _, kind, _ in file.tensors.values())
+    return {name: file.values(name) for name in file.tensors}
 
 
 @unittest.skipUnless(os.path.exists(MODEL), 'no bundled model')

@@ -4,16 +4,12 @@ import json
 import math
 import os
 import struct
-import subprocess
 import tempfile
 import unittest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from quire_server import ROOT, quire
+
 MODELS = os.path.join(ROOT, 'tests', 'golden', 'models')
-
-
-def quire(*args):
-    return subprocess.run([os.environ['QUIRE_BIN'], *args], capture_output=True, text=True, timeout=60, check=False)
 
 
 def perplexity(model, tokens, *args):

@@ -9,7 +9,8 @@ import tempfile
 import unittest
 import zipfile
 
-from quire_server import ROOT, binary
+from gguf_reader import Gguf
+from quire_server import ROOT, quire
 
 GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models')
 SHARED = os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared'))
@@ -18,55 +19,8 @@ TYPES = ('q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q2_k', 'q3_k', 'q4_k', 'q5_k',
          'f16', 'bf16')
 
 
-def quire(*arguments):
-    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, check=False)
-
-
 def describe(path):
     return json.loads(quire('inspect', '--json', path).stdout)
-
-
-def tensor_bytes(path):
-    """name: (type, bytes) of a GGUF file without facts of nested arrays."""
-    with open(path, 'rb') as f:
-        data = f.read()
-    at = 8
-
-    def take(code):
-        nonlocal at
-        value, = struct.unpack_from('<' + code, data, at)
-        at += struct.calcsize('<' + code)
-        return value
-
-    def text():
-        nonlocal at
-        n = take('Q')
-        at += n
-        return data[at - n:at].decode()
-
-    def skip(kind):
-        if kind == 8:
-            text()
-        elif kind == 9:
-            element, count = take('I'), take('Q')
-            for _ in range(count):
-                skip(element)
-        else:
-            take({0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}[kind])
-
-    n_tensors, n_facts = take('Q'), take('Q')
-    for _ in range(n_facts):
-        text()
-        skip(take('I'))
-    entries = []
-    for _ in range(n_tensors):
-        name = text()
-        extents = [take('Q') for _ in range(take('I'))]
-        entries.append((name, extents, take('I'), take('Q')))
-    start = (at + 31) // 32 * 32
-    ends = sorted(offset for *_, offset in entries) + [len(data) - start]
-    return {name: (kind, data[start + offset:start + ends[ends.index(offset) + 1]], extents)
-            for name, extents, kind, offset in entries}
 
 
 class Quantize(unittest.TestCase):
@@ -170,7 +124,7 @@ class Quantize(unittest.TestCase):
         out = self.path('slice.gguf')
         done = quire('quantize', os.path.join(SLICE, 'slice.gguf'), out, 'f32')
         self.assertEqual(done.returncode, 0, done.stderr)
-        tensors = tensor_bytes(out)
+        file = Gguf(out)
         checked = 0
         with zipfile.ZipFile(os.path.join(SLICE, 'dequantized_truth.npz')) as archive:
             for entry in archive.namelist():
@@ -179,9 +133,9 @@ class Quantize(unittest.TestCase):
                 n_header, = struct.unpack('<H', npy.read(2))
                 self.assertIn("'<f4'", npy.read(n_header).decode())
                 wanted = npy.read()
-                kind, got, _ = tensors[entry[:-len('.npy')]]
-                self.assertEqual(kind, 0)
-                self.assertEqual(got[:len(wanted)], wanted, entry)
+                name = entry[:-len('.npy')]
+                self.assertEqual(file.tensors[name][1], 0)
+                self.assertEqual(file.stored(name)[:len(wanted)], wanted, entry)
                 checked += 1
         self.assertGreaterEqual(checked, 2)
 

@@ -1,7 +1,6 @@
 # tools/make_model.py: its files hold what they promise, the same in every type and on every run.
 import hashlib
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -9,67 +8,13 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOOL = os.path.join(ROOT, 'tools', 'make_model.py')
-SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
+sys.path.insert(0, os.path.join(ROOT, 'tests', 'e2e'))
+
+from gguf_reader import Gguf  # noqa: E402
 
 
 def make(out, *arguments):
     return subprocess.run([sys.executable, TOOL, '--out', out, *arguments], capture_output=True, text=True, check=False)
-
-
-class Gguf:
-    """Just enough of a reader, and none of the tool's code."""
-
-    def __init__(self, path):
-        with open(path, 'rb') as f:
-            self.data = f.read()
-        self.at = 4
-        self.magic, self.version = self.data[:4], self.number('I')
-        n_tensors, n_facts = self.number('Q'), self.number('Q')
-        self.facts, self.tensors = {}, {}
-        for _ in range(n_facts):
-            key = self.string()
-            self.facts[key] = self.value(self.number('I'))
-        for _ in range(n_tensors):
-            name = self.string()
-            dims = [self.number('Q') for _ in range(self.number('I'))]
-            self.tensors[name] = (dims, self.number('I'), self.number('Q'))
-        self.start = (self.at + 31) // 32 * 32
-
-    def number(self, code):
-        value, = struct.unpack_from('<' + code, self.data, self.at)
-        self.at += struct.calcsize('<' + code)
-        return value
-
-    def string(self):
-        n = self.number('Q')
-        self.at += n
-        return self.data[self.at - n:self.at].decode()
-
-    def value(self, kind):
-        if kind == 8:
-            return self.string()
-        if kind == 9:
-            element, count = self.number('I'), self.number('Q')
-            return [self.value(element) for _ in range(count)]
-        return self.number(SCALARS[kind])
-
-    def values(self, name):
-        dims, kind, offset = self.tensors[name]
-        n = 1
-        for extent in dims:
-            n *= extent
-        at = self.start + offset
-        if kind == 0:
-            return list(struct.unpack_from(f'<{n}f', self.data, at))
-        if kind == 1:
-            return list(struct.unpack_from(f'<{n}e', self.data, at))
-        if kind == 30:
-            return [struct.unpack('<f', b'\0\0' + self.data[i:i + 2])[0] for i in range(at, at + 2 * n, 2)]
-        values = []
-        for block in range(at, at + n // 32 * 34, 34):
-            scale, = struct.unpack_from('<e', self.data, block)
-            values += [scale * q for q in struct.unpack_from('<32b', self.data, block + 2)]
-        return values
 
 
 class MakeModel(unittest.TestCase):
