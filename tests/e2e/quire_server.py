@@ -1,5 +1,6 @@
 # A `quire serve` process for tests, and a small HTTP client of the standard library to talk to it.
 import http.client
+import http.server
 import json
 import os
 import signal
@@ -154,6 +155,23 @@ class ServerCase(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.server.stop()
+
+
+class LocalServer:
+    """What a program under test talks to, with a handler of the standard library; `url` is its address."""
+
+    def listen(self, handler):
+        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
+        self.server.daemon_threads = True
+        self.url = f'http://127.0.0.1:{self.server.server_port}'
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
 
 
 def eventually(condition, timeout=20):

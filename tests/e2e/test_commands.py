@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from quire_server import ROOT, Server, binary, eventually, model
+from quire_server import ROOT, LocalServer, Server, binary, eventually, model
 
 
 def quire(*arguments, code=0, text=None, env=None):
@@ -156,9 +156,8 @@ class Chat(unittest.TestCase):
     def test_a_conversation_in_a_terminal(self):
         with tempfile.TemporaryDirectory() as folder:
             history = os.path.join(folder, 'state', 'lines')
-            terminal = Terminal(binary(), 'chat', model(), '--history', history, '--temperature', '1', '--ctx', '400',
-                                '--threads', '1')
-            try:
+            with Terminal(binary(), 'chat', model(), '--history', history, '--temperature', '1', '--ctx', '400',
+                          '--threads', '1') as terminal:
                 terminal.wait_for('leaves.\r\n> ')
                 terminal.type('Once upon a time\n')
                 terminal.wait_for('[')
@@ -176,8 +175,6 @@ class Chat(unittest.TestCase):
                 terminal.wait_for('\r\n> ')
                 terminal.type('\x04')
                 self.assertEqual(terminal.end(), 0)
-            finally:
-                terminal.kill()
             with open(history, encoding='utf-8') as file:
                 lines = file.read()
             self.assertIn('Once', lines)
@@ -186,8 +183,7 @@ class Chat(unittest.TestCase):
 
     def test_what_is_typed_while_an_answer_comes_is_the_next_line(self):
         with Answering() as server:
-            terminal = Terminal(binary(), 'chat', '--url', server.url, '--history', 'none')
-            try:
+            with Terminal(binary(), 'chat', '--url', server.url, '--history', 'none') as terminal:
                 terminal.wait_for('leaves.\r\n> ')
                 terminal.type('Tell me\n')
                 terminal.wait_for('first piece')
@@ -195,13 +191,10 @@ class Chat(unittest.TestCase):
                 server.go_on.set()
                 terminal.wait_for('begin anew')
                 self.assertEqual(terminal.end(), 0)
-            finally:
-                terminal.kill()
 
     def test_ctrl_c_stops_an_answer_in_a_terminal(self):
         with Answering() as server:
-            terminal = Terminal(binary(), 'chat', '--url', server.url, '--history', 'none')
-            try:
+            with Terminal(binary(), 'chat', '--url', server.url, '--history', 'none') as terminal:
                 terminal.wait_for('leaves.\r\n> ')
                 terminal.type('Tell me\n')
                 terminal.wait_for('first piece')
@@ -210,14 +203,11 @@ class Chat(unittest.TestCase):
                 terminal.wait_for('\r\n> ')
                 terminal.type('\x04')
                 self.assertEqual(terminal.end(), 0)
-            finally:
-                terminal.kill()
 
     def test_a_terminal_is_left_as_it_was_found(self):
         with Answering() as server:
             for end in (signal.SIGTERM, signal.SIGHUP, None):
-                terminal = Terminal(binary(), 'chat', '--url', server.url, '--history', 'none')
-                try:
+                with Terminal(binary(), 'chat', '--url', server.url, '--history', 'none') as terminal:
                     terminal.wait_for('leaves.\r\n> ')
                     self.assertFalse(terminal.mode()[3] & (termios.ICANON | termios.ECHO))
                     if end:
@@ -226,8 +216,6 @@ class Chat(unittest.TestCase):
                         terminal.type('\x04')
                     self.assertEqual(terminal.end(), -end if end else 0)
                     self.assertEqual(terminal.mode(), terminal.found)
-                finally:
-                    terminal.kill()
 
     def test_ctrl_c_within_an_answer(self):
         server = Server('--threads', '1')
@@ -255,7 +243,7 @@ class Chat(unittest.TestCase):
             server.stop()
 
 
-class Answering:
+class Answering(LocalServer):
     """A server with OpenAI's API that begins every answer and ends it when `go_on` is set."""
 
     def __enter__(self):
@@ -289,17 +277,11 @@ class Answering:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.url = f'http://127.0.0.1:{self.server.server_port}'
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-        return self
+        return self.listen(Handler)
 
     def __exit__(self, *_):
         self.go_on.set()
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+        super().__exit__()
 
 
 class Terminal:
@@ -334,7 +316,10 @@ class Terminal:
     def end(self):
         return self.process.wait(60)
 
-    def kill(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
         os.close(self.fd)

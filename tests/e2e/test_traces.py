@@ -1,13 +1,12 @@
 # Traces as a collector gets them: OTLP over HTTP in JSON.
 import http.server
 import json
-import threading
 import unittest
 
-from quire_server import Server, eventually
+from quire_server import LocalServer, Server, eventually
 
 
-class Collector:
+class Collector(LocalServer):
     def __enter__(self):
         self.spans = spans = []
 
@@ -25,23 +24,13 @@ class Collector:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f'http://127.0.0.1:{self.server.server_port}/below'
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+        return self.listen(Handler)
 
 
 class Traces(unittest.TestCase):
     def test_a_request_is_one_tree(self):
         with Collector() as collector:
-            server = Server('--otlp-endpoint', collector.url)
+            server = Server('--otlp-endpoint', collector.url + '/below')
             try:
                 server.post('/v1/completions', {'prompt': 'Once upon', 'max_tokens': 5, 'n': 2, 'ignore_eos': True})
                 self.assertTrue(eventually(lambda: server.metric('quire_trace_spans_sent_total') == 8))
