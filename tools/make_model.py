@@ -38,6 +38,9 @@ SHAPES = {
                  rope_theta=10000.0, tied=False),
     'llama-3.2-1b': dict(n_embd=2048, n_layers=16, n_heads=32, n_kv_heads=8, head_dim=64, n_ff=8192, n_vocab=128256,
                          n_ctx=131072, rope_theta=500000.0, tied=True),
+    # Granite 3.0 1B-A400M's sizes: 32 experts, of which a token uses 8.
+    'moe-1b-a400m': dict(n_embd=1024, n_layers=24, n_heads=16, n_kv_heads=8, head_dim=64, n_ff=512, n_vocab=49152,
+                         n_ctx=4096, rope_theta=10000.0, tied=True, n_experts=32, n_experts_used=8),
 }
 SHAPES['custom'] = SHAPES['tiny']
 
@@ -144,6 +147,9 @@ def model_facts(shape, seed, file_type):
     facts.u32('llama.context_length', shape['n_ctx'])
     facts.u32('llama.embedding_length', shape['n_embd'])
     facts.u32('llama.feed_forward_length', shape['n_ff'])
+    if shape.get('n_experts'):
+        facts.u32('llama.expert_count', shape['n_experts'])
+        facts.u32('llama.expert_used_count', shape['n_experts_used'])
     facts.u32('llama.attention.head_count', shape['n_heads'])
     facts.u32('llama.attention.head_count_kv', shape['n_kv_heads'])
     facts.u32('llama.attention.key_length', shape['head_dim'])
@@ -170,7 +176,7 @@ def model_facts(shape, seed, file_type):
 
 
 def model_tensors(shape):
-    """(name, extents innermost first); a single extent is a norm, kept in f32."""
+    """(name, extents innermost first); a single extent is a norm, kept in f32, and so is a router."""
     embd, ff = shape['n_embd'], shape['n_ff']
     q, kv = shape['n_heads'] * shape['head_dim'], shape['n_kv_heads'] * shape['head_dim']
     tensors = [('token_embd.weight', (embd, shape['n_vocab']))]
@@ -179,9 +185,13 @@ def model_tensors(shape):
         tensors += [(block + 'attn_norm.weight', (embd,)),
                     (block + 'attn_q.weight', (embd, q)), (block + 'attn_k.weight', (embd, kv)),
                     (block + 'attn_v.weight', (embd, kv)), (block + 'attn_output.weight', (q, embd)),
-                    (block + 'ffn_norm.weight', (embd,)),
-                    (block + 'ffn_gate.weight', (embd, ff)), (block + 'ffn_up.weight', (embd, ff)),
-                    (block + 'ffn_down.weight', (ff, embd))]
+                    (block + 'ffn_norm.weight', (embd,))]
+        n_experts = shape.get('n_experts', 0)
+        kind, each = ('_exps', (n_experts,)) if n_experts else ('', ())
+        if n_experts:
+            tensors.append((block + 'ffn_gate_inp.weight', (embd, n_experts)))
+        tensors += [(f'{block}ffn_gate{kind}.weight', (embd, ff, *each)), (f'{block}ffn_up{kind}.weight', (embd, ff, *each)),
+                    (f'{block}ffn_down{kind}.weight', (ff, embd, *each))]
     tensors.append(('output_norm.weight', (embd,)))
     if not shape['tied']:
         tensors.append(('output.weight', (embd, shape['n_vocab'])))
@@ -271,12 +281,16 @@ def padding(n_bytes):
     return b'\0' * (-n_bytes % ALIGNMENT)
 
 
+def type_of(name, extents, kind):
+    return 'f32' if len(extents) == 1 or 'ffn_gate_inp' in name else kind
+
+
 def write_model(out, shape, kind, seed):
     facts = model_facts(shape, seed, TYPES[kind][1])
     tensors = model_tensors(shape)
     entries, offset = [], 0
     for name, extents in tensors:
-        own = 'f32' if len(extents) == 1 else kind
+        own = type_of(name, extents, kind)
         entries.append(gguf_string(name) + struct.pack(f'<I{len(extents)}QIQ', len(extents), *extents, TYPES[own][0], offset))
         offset += byte_count(own, extents)
         offset += len(padding(offset))
@@ -288,9 +302,10 @@ def write_model(out, shape, kind, seed):
             data = norm_weights(rng, extents[0])
             out.write(data + padding(len(data)))
             continue
-        for piece in tape.stretch(kind, extents[0], element_count(extents), rng.randrange(TAPE_BLOCKS)):
+        own = type_of(name, extents, kind)
+        for piece in tape.stretch(own, extents[0], element_count(extents), rng.randrange(TAPE_BLOCKS)):
             out.write(piece)
-        out.write(padding(byte_count(kind, extents)))
+        out.write(padding(byte_count(own, extents)))
 
 
 def check(shape):
@@ -315,7 +330,8 @@ def parse_arguments(argv):
     parser.add_argument('--type', choices=sorted(TYPES), default='f32', help='of the matrices; norms are always f32')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', required=True)
-    for key in ('n_embd', 'n_layers', 'n_heads', 'n_kv_heads', 'head_dim', 'n_ff', 'n_vocab', 'n_ctx'):
+    for key in ('n_embd', 'n_layers', 'n_heads', 'n_kv_heads', 'head_dim', 'n_ff', 'n_vocab', 'n_ctx', 'n_experts',
+                'n_experts_used'):
         parser.add_argument('--' + key.replace('_', '-'), type=int)
     parser.add_argument('--rope-theta', type=float)
     parser.add_argument('--tied', action=argparse.BooleanOptionalAction, help='use the embedding as the output matrix')

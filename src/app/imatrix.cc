@@ -7,6 +7,7 @@
 #include "app/forward.h"
 #include "app/progress.h"
 #include "io/gguf_writer.h"
+#include "ops/route.h"
 
 namespace quire {
 namespace {
@@ -40,6 +41,9 @@ class WatchingOps final : public Ops {
     ops_->linear(y, x, parts);
   }
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override { ops_->gated(y, gate, up, act); }
+  void moe(Tensor y, const MoeInput& in, const Experts& experts) override {
+    moe_by_expert(*this, y, in, experts);  // whose products come by linear()
+  }
   void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override {
     ops_->rope_table(out, pos, freq, magnitude);
   }

@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/bounded_reader.h"
@@ -22,6 +23,10 @@ uint64_t fingerprint(const ModelFile& file, const DecoderConfig& c, const LoadOp
   uint64_t hash = mix64(static_cast<uint64_t>(c.n_layers));
   for (const auto value : {c.n_embd, c.n_ff, c.n_heads, c.n_kv_heads, c.head_dim, c.n_rope, c.n_vocab}) {
     hash = mix64(hash ^ static_cast<uint64_t>(value));
+  }
+  if (c.n_experts > 0) {
+    hash = mix64(hash ^ static_cast<uint64_t>(c.routing.n_used));
+    hash = mix64(hash ^ std::bit_cast<uint32_t>(c.routing.normalised ? c.routing.scale : -c.routing.scale));
   }
   hash = mix_bytes(hash, std::as_bytes(std::span(c.rope.freq)));  // differs where the served context changes it
   hash = mix_bytes(hash, std::as_bytes(std::span(c.rope_local.freq)));
@@ -106,12 +111,27 @@ Status read_sizes(const Metadata& meta, const std::string& prefix, DecoderConfig
   return {};
 }
 
+Status read_experts(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  QR_TRY(const int64_t n_experts, meta.get_int_or(prefix + "expert_count", 0, 1 << 16, 0));
+  if (n_experts == 0) return {};
+  QR_TRY(const int64_t n_used, meta.get_int(prefix + "expert_used_count", 1, n_experts));
+  QR_TRY(const int64_t n_ff, meta.get_int_or(prefix + "expert_feed_forward_length", 1, 1 << 22, c.n_ff));
+  QR_TRY(c.routing.normalised, meta.get_bool_or(prefix + "expert_weights_norm", true));
+  QR_TRY(const double scale, meta.get_double_or(prefix + "expert_weights_scale", 0.0, 1e6, 1.0));
+  c.n_experts = static_cast<int>(n_experts);
+  c.routing.n_used = static_cast<int>(n_used);
+  c.n_ff_expert = static_cast<int>(n_ff);
+  c.routing.scale = scale == 0.0 ? 1.0F : static_cast<float>(scale);  // 0: not set
+  return {};
+}
+
 Status read_all(const ModelFile& file, const LoadOptions& options, DecoderConfig& c) {
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
   const std::string prefix = arch + ".";
   QR_TRY_VOID(read_sizes(file.meta, prefix, c));
   QR_TRY_VOID(read_attention(file.meta, prefix, c));
   QR_TRY_VOID(check_heads(file, prefix, c));
+  QR_TRY_VOID(read_experts(file.meta, prefix, c));
   QR_TRY_VOID(read_positions(file, prefix, options, c));
   QR_TRY_VOID(read_windows(file, 1, c));
   const HostWeight* embedding = file.find("token_embd.weight");
@@ -156,6 +176,15 @@ Status read_windows(const ModelFile& file, int period, DecoderConfig& c) {
   return {};
 }
 
+bool is_of_experts(std::string_view name) {
+  if (name.find("_exps.") != std::string_view::npos) return true;
+  for (const std::string_view part : {".ffn_gate.", ".ffn_up.", ".ffn_down."}) {
+    const size_t at = name.find(part);
+    if (at != std::string_view::npos) return name.substr(at + part.size()).find('.') != std::string_view::npos;
+  }
+  return false;
+}
+
 ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const LoadOptions& options) {
   ModelInfo info;
   info.arch = file.meta.get_string("general.architecture").value_or("");
@@ -174,8 +203,10 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
     info.weight_bytes += bytes;
     // An embedding that is not also the head is read a row at a time.
     if (w.name == "token_embd.weight" && file.find("output.weight") != nullptr) continue;
-    info.step_params += n;
-    info.step_bytes += bytes;
+    // Of experts a row's are read, of many rows' more.
+    const bool few = c.n_experts > 0 && is_of_experts(w.name);
+    info.step_params += few ? n / c.n_experts * c.routing.n_used : n;
+    info.step_bytes += few ? bytes / c.n_experts * c.routing.n_used : bytes;
   }
   info.fingerprint = fingerprint(file, c, options);
   return info;

@@ -12,6 +12,8 @@ namespace quire {
 
 struct DecoderConfig {
   int n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
+  int n_experts = 0, n_ff_expert = 0;  // of layers with a router; 0: none has one
+  Routing routing;
   int n_ctx = 0;  // positions the model was trained for, or stretched to by its kind of rope scaling
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
   int n_rope = 0;  // rotated components of a head
@@ -36,6 +38,10 @@ Result<DecoderConfig> read_decoder_config(const ModelFile& file, const LoadOptio
 // Sets is_local: from the file's pattern (one number a layer, or a period: all of p layers but the last), else by
 // `period`; 1: every layer. Code::corrupt names the key.
 Status read_windows(const ModelFile& file, int period, DecoderConfig& config);
+
+// Whether a tensor holds weights of experts: all of a layer ("blk.0.ffn_up_exps.weight") or one
+// ("blk.0.ffn_up.3.weight").
+bool is_of_experts(std::string_view name);
 
 // ModelInfo but for kv_layout: names, sizes, fingerprint.
 ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& config, const LoadOptions& options);

@@ -89,6 +89,32 @@ TEST(DecoderConfig, RefusesWhatIsOutOfRange) {
   EXPECT_THAT(error_with("attention.value_length", int64_t{8}), HasSubstr("differs from key_length 16"));
 }
 
+std::string error_with_experts(std::string_view key, MetaValue value) {
+  ModelFile file = good_file();
+  file.meta.values["llama.expert_count"] = int64_t{8};
+  file.meta.values["llama.expert_used_count"] = int64_t{2};
+  file.meta.values["llama." + std::string(key)] = std::move(value);
+  const auto config = read_decoder_config(file, LoadOptions{});
+  return config ? "read" : config.error().message;
+}
+
+TEST(DecoderConfig, Experts) {
+  EXPECT_EQ(error_with_experts("expert_used_count", int64_t{8}), "read");
+  EXPECT_EQ(error_with_experts("expert_weights_scale", 0.0), "read");
+  const std::pair<const char*, MetaValue> cases[] = {
+      {"expert_count", int64_t{-1}},     {"expert_count", int64_t{1} << 40},
+      {"expert_count", int64_t{1}},      {"expert_used_count", int64_t{0}},
+      {"expert_used_count", int64_t{9}}, {"expert_feed_forward_length", int64_t{0}},
+      {"expert_weights_scale", kNaN},    {"expert_weights_norm", std::string("yes")},
+      {"expert_weights_scale", -1.0},
+  };
+  for (const auto& [key, value] : cases) EXPECT_THAT(error_with_experts(key, value), HasSubstr("\"llama.expert_"));
+  EXPECT_TRUE(is_of_experts("blk.0.ffn_up_exps.weight"));
+  EXPECT_TRUE(is_of_experts("blk.0.ffn_down.12.weight"));
+  EXPECT_FALSE(is_of_experts("blk.0.ffn_down.weight"));
+  EXPECT_FALSE(is_of_experts("blk.0.ffn_gate_inp.weight"));
+}
+
 TEST(DecoderConfig, RefusesFilesWithoutAnEmbedding) {
   ModelFile file = good_file();
   file.tensors.clear();

@@ -77,7 +77,24 @@ void Decoder::load_attention(WeightLoader& load, DecoderLayer& layer) const {
   load.linear(layer.attn_out, "attn_output", config_.n_embd, q_dim());
 }
 
+void Decoder::load_experts(WeightLoader& load, DecoderLayer& layer) const {
+  const DecoderConfig& c = config_;
+  std::vector<Linear> gate, up;
+  load.linear(layer.router, "ffn_gate_inp", c.n_experts, c.n_embd);
+  load.experts(gate, "ffn_gate", {c.n_experts, c.n_ff_expert, c.n_embd});
+  load.experts(up, "ffn_up", {c.n_experts, c.n_ff_expert, c.n_embd});
+  load.experts(layer.experts.down, "ffn_down", {c.n_experts, c.n_embd, c.n_ff_expert});
+  if (!load.status()) return;
+  for (size_t e = 0; e < gate.size(); ++e) layer.experts.gate_up.push_back({gate[e], up[e]});
+  layer.experts.routing = c.routing;
+  layer.experts.activation = c.activation;
+}
+
 void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
+  if (config_.n_experts > 0 && load.has("ffn_gate_inp.weight")) {
+    load_experts(load, layer);
+    return;
+  }
   load.linear(layer.gate_up, "ffn_gate", config_.n_ff, config_.n_embd);
   load.linear(layer.gate_up, "ffn_up", config_.n_ff, config_.n_embd);
   load.linear(layer.down, "ffn_down", config_.n_embd, config_.n_ff);
@@ -105,7 +122,8 @@ void Decoder::load_head_norms(WeightLoader& load, DecoderLayer& layer) const {
 int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const DecoderConfig& c = config_;
   const int64_t attn = 2 * q_dim() + 2 * kv_dim();  // q, k, v and the result
-  const int64_t widest = std::max(attn, 3 * int64_t{c.n_ff});
+  const int64_t experts = c.n_experts + c.routing.n_used * (int64_t{c.n_embd} + 3 * int64_t{c.n_ff_expert});
+  const int64_t widest = std::max({attn, 3 * int64_t{c.n_ff}, experts});
   const int64_t per_token =
       4 * int64_t{c.n_embd} + 2 * c.n_rope + widest;  // x, normed, two deltas, turns, a part's own
   const int64_t per_out = 2 * int64_t{c.n_embd} + c.n_vocab;
@@ -143,6 +161,7 @@ Tensor Decoder::attention(const DecoderLayer& layer, Tensor normed, Tensor turn,
 }
 
 Tensor Decoder::feed_forward(const DecoderLayer& layer, Tensor normed, const Pass& pass) const {
+  if (!layer.router.empty()) return mixture(layer, normed, pass);
   const int64_t n = normed.dim(0);
   Tensor delta = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
   const int64_t mark = pass.arena->mark();
@@ -152,6 +171,19 @@ Tensor Decoder::feed_forward(const DecoderLayer& layer, Tensor normed, const Pas
   pass.ops->gated(hidden, gate_up.columns(0, config_.n_ff), gate_up.columns(config_.n_ff, config_.n_ff),
                   config_.activation);
   pass.ops->linear(delta, hidden, layer.down);
+  pass.arena->release(mark);
+  return delta;
+}
+
+Tensor Decoder::mixture(const DecoderLayer& layer, Tensor normed, const Pass& pass) const {
+  const int64_t n = normed.dim(0);
+  const DecoderConfig& c = config_;
+  Tensor delta = pass.arena->alloc(DType::f32, {n, c.n_embd});  // [n, n_embd]
+  const int64_t mark = pass.arena->mark();
+  Tensor scores = pass.arena->alloc(DType::f32, {n, c.n_experts});  // [n, n_experts]
+  Tensor scratch = pass.arena->alloc(DType::f32, {n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert}});
+  pass.ops->linear(scores, normed, layer.router);
+  pass.ops->moe(delta, MoeInput{normed, scores, scratch}, layer.experts);
   pass.arena->release(mark);
   return delta;
 }

@@ -19,6 +19,8 @@ struct DecoderLayer {
   std::vector<Linear> attn_out;          // n_heads·head_dim → n_embd
   std::vector<Linear> gate_up;           // n_embd → n_ff | n_ff
   std::vector<Linear> down;              // n_ff → n_embd
+  std::vector<Linear> router;  // n_embd → n_experts; a layer with one has experts in place of gate_up and down
+  Experts experts;
   AttnParams attn;
   bool is_local = false;  // sees a window, turns by the local frequencies
 };
@@ -42,7 +44,8 @@ class Decoder : public Model {
   // Loads one layer's weights; the loader has entered "blk.<l>.". By default the norms in front and both parts.
   virtual void load_layer(WeightLoader& load, DecoderLayer& layer) const;
 
-  // The common lists: q, k, v and the output; gate, up and down; the two norms in front, those behind, those of heads.
+  // The common lists: q, k, v and the output; gate, up and down, or a router and the same of experts where the file has
+  // one; the two norms in front, those behind, those of heads.
   void load_attention(WeightLoader& load, DecoderLayer& layer) const;
   void load_feed_forward(WeightLoader& load, DecoderLayer& layer) const;
   void load_norms(WeightLoader& load, DecoderLayer& layer) const;
@@ -51,12 +54,14 @@ class Decoder : public Model {
   // → [n, n_embd] in the arena
   Tensor attention(const DecoderLayer& layer, Tensor normed, Tensor turn, const Pass& pass) const;
   Tensor feed_forward(const DecoderLayer& layer, Tensor normed, const Pass& pass) const;
+  Tensor mixture(const DecoderLayer& layer, Tensor normed, const Pass& pass) const;
 
   int64_t q_dim() const { return int64_t{config_.n_heads} * config_.head_dim; }
   int64_t kv_dim() const { return int64_t{config_.n_kv_heads} * config_.head_dim; }
   const DecoderConfig& config() const { return config_; }
 
  private:
+  void load_experts(WeightLoader& load, DecoderLayer& layer) const;
   Status load_ends(WeightLoader& load);
   AttnParams claim(const LoadOptions& options, bool is_local);
   // x [n, n_embd] += both parts. `turn` is the layer's rotary table, `normed` scratch of x's shape.

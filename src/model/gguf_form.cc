@@ -29,6 +29,11 @@ std::vector<std::byte>& own(HostWeight& weight, ModelFile& file, size_t bytes) {
   return *owned;
 }
 
+void sort_by_name(ModelFile& file) {
+  std::sort(file.tensors.begin(), file.tensors.end(),
+            [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+}
+
 // Row i of the first half of a head's turning rows becomes 2·i, of the second half 2·i + 1.
 Status permute_rows(HostWeight& weight, int n_heads, const DecoderConfig& c, ModelFile& file) {
   const bool is_bias = weight.shape.size() == 1;
@@ -62,12 +67,14 @@ Status permute(const DecoderConfig& c, ModelFile& file) {
   return {};
 }
 
-void widen_vectors(ModelFile& file) {
+// Vectors, and the routers of experts.
+void widen_small(ModelFile& file) {
   const WeightFormat& f32 = *find_weight_format(std::string_view("f32"));
   for (HostWeight& weight : file.tensors) {
-    if (weight.shape.size() != 1 || weight.format == &f32) continue;
+    const bool router = weight.name.find(".ffn_gate_inp.") != std::string::npos;
+    if ((weight.shape.size() != 1 && !router) || weight.format == &f32) continue;
     const std::span<const std::byte> from = weight.data;
-    const auto n = static_cast<size_t>(weight.n_cols());
+    const auto n = static_cast<size_t>(weight.n_rows() * weight.n_cols());
     std::vector<std::byte>& to = own(weight, file, n * sizeof(float));
     for (size_t i = 0; i < n; ++i) {
       float value = 0;
@@ -91,9 +98,37 @@ void add_rope_tensor(const DecoderConfig& c, const std::string& arch, ModelFile&
     std::memcpy(bytes.data() + i * sizeof(float), &by, sizeof(float));
   }
   file.tensors.push_back(std::move(weight));
-  std::sort(file.tensors.begin(), file.tensors.end(),
-            [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+  sort_by_name(file);
   std::erase_if(file.meta.values, [&](const auto& fact) { return fact.first.starts_with(arch + ".rope.scaling."); });
+}
+
+// The experts' matrices that lie one by one, a layer's under one name: "blk.0.ffn_up.3.weight" into row 3 of
+// "blk.0.ffn_up_exps.weight".
+Status stack_experts(const DecoderConfig& c, ModelFile& file) {
+  for (const std::string_view part : {"ffn_gate", "ffn_up", "ffn_down"}) {
+    for (int l = 0; l < c.n_layers; ++l) {
+      const std::string name = "blk." + std::to_string(l) + "." + std::string(part);
+      const HostWeight* first = file.find(name + ".0.weight");
+      if (first == nullptr) continue;
+      HostWeight all = *first;
+      all.name = name + "_exps.weight";
+      all.shape.insert(all.shape.begin(), c.n_experts);
+      const size_t bytes = first->data.size();
+      std::vector<std::byte>& to = own(all, file, bytes * static_cast<size_t>(c.n_experts));
+      for (int e = 0; e < c.n_experts; ++e) {
+        QR_TRY(const HostWeight* one, file.get(name + "." + std::to_string(e) + ".weight", first->shape));
+        if (one->format != first->format) {
+          return fail(Code::unsupported,
+                      "tensor \"" + one->name + "\": its type is not that of the layer's first expert");
+        }
+        std::memcpy(to.data() + static_cast<size_t>(e) * bytes, one->data.data(), bytes);
+      }
+      std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.starts_with(name + "."); });
+      file.tensors.push_back(std::move(all));
+      sort_by_name(file);
+    }
+  }
+  return {};
 }
 
 void keep_end_ids(const ModelFile& folder, ModelFile& out) {
@@ -113,7 +148,7 @@ void keep_end_ids(const ModelFile& folder, ModelFile& out) {
 Result<ModelFile> gguf_form(const ModelFile& folder) {
   QR_TRY(ModelFile out, neutral_form(folder));
   QR_TRY(std::string arch, out.meta.get_string("general.architecture"));
-  if (arch == "mistral") {
+  if (arch == "mistral" || arch == "mixtral") {
     rename_arch(out, arch, "llama");
     arch = "llama";
   }
@@ -122,7 +157,8 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   out.meta.values.erase(arch + ".rope.halves");
   QR_TRY(const std::string scaling, out.meta.get_string_or(arch + ".rope.scaling.type", "none"));
   if (scaling == "llama3") add_rope_tensor(config, arch, out);
-  widen_vectors(out);
+  if (config.n_experts > 0) QR_TRY_VOID(stack_experts(config, out));
+  widen_small(out);
   keep_end_ids(folder, out);
   return out;
 }

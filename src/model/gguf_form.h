@@ -1,7 +1,8 @@
 // A Hugging Face folder's model as GGUF files hold it, so that it can be written as one: neutral_form() with what is
 // left to tell the two apart put right. Rows of q and k that lie as halves are permuted into pairs where GGUF's
 // architecture of that name has pairs (llama; mistral is llama there), llama3's scaling of positions becomes the tensor
-// "rope_freqs.weight", and vectors are F32. Other kinds of scaling keep the keys that model/rope.h reads.
+// "rope_freqs.weight", experts that lie one by one become one tensor a layer, and vectors and routers are F32. Other
+// kinds of scaling keep the keys that model/rope.h reads.
 #pragma once
 #include "base/result.h"
 #include "io/model_file.h"

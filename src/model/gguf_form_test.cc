@@ -100,6 +100,30 @@ TEST(GgufForm, Llama3ScalingIsATensorThatGivesTheSameFrequencies) {
   }
 }
 
+TEST(GgufForm, ExpertsBecomeOneTensorOfALayer) {
+  Folder folder("mixtral", R"(,"num_local_experts":2,"num_experts_per_tok":1)");
+  const std::vector<float> second(32, 7.0F);
+  folder.add("model.layers.0.block_sparse_moe.experts.0.w1.weight", {8, 4});
+  folder.add("model.layers.0.block_sparse_moe.experts.1.w1.weight", {8, 4});
+  folder.file.tensors.back().data = std::as_bytes(std::span(second));
+  const auto out = gguf_form(folder.file);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(*out->meta.get_string("general.architecture"), "llama");
+  const HostWeight* gate = out->find("blk.0.ffn_gate_exps.weight");
+  ASSERT_NE(gate, nullptr);
+  EXPECT_THAT(gate->shape, ElementsAre(2, 8, 4));
+  std::vector<float> values(64);
+  ASSERT_EQ(gate->data.size(), 64 * sizeof(float));
+  std::memcpy(values.data(), gate->data.data(), gate->data.size());
+  EXPECT_TRUE(std::equal(values.begin(), values.begin() + 32, folder.numbers.begin()));
+  EXPECT_TRUE(std::equal(values.begin() + 32, values.end(), second.begin()));
+  EXPECT_EQ(out->find("blk.0.ffn_gate.0.weight"), nullptr);
+  std::erase_if(folder.file.tensors, [](const HostWeight& w) { return w.name.find(".1.w1") != std::string::npos; });
+  const auto missing = gguf_form(folder.file);
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("blk.0.ffn_gate.1.weight"));
+}
+
 TEST(GgufForm, EndsThatAreNoIdsAreLeftOut) {
   const Folder folder("llama");
   const auto out = gguf_form(folder.file);

@@ -26,6 +26,11 @@ constexpr KeyRule kKeys[] = {
     {"head_dim", "attention.key_length"},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
     {"sliding_window", "attention.sliding_window"},
+    {"num_experts", "expert_count"},
+    {"num_local_experts", "expert_count"},
+    {"num_experts_per_tok", "expert_used_count"},
+    {"moe_intermediate_size", "expert_feed_forward_length"},
+    {"norm_topk_prob", "expert_weights_norm"},
 };
 
 constexpr NameRule kTensors[] = {
@@ -45,6 +50,10 @@ constexpr NameRule kTensors[] = {
     {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
     {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
     {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
+    {"model.layers.{}.mlp.gate.weight", "blk.{}.ffn_gate_inp.weight"},
+    {"model.layers.{}.mlp.experts.{}.gate_proj.weight", "blk.{}.ffn_gate.{}.weight"},
+    {"model.layers.{}.mlp.experts.{}.up_proj.weight", "blk.{}.ffn_up.{}.weight"},
+    {"model.layers.{}.mlp.experts.{}.down_proj.weight", "blk.{}.ffn_down.{}.weight"},
     {"model.layers.{}.mlp.gate_proj.bias", "blk.{}.ffn_gate.bias"},
     {"model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias"},
     {"model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias"},
@@ -53,19 +62,25 @@ constexpr NameRule kTensors[] = {
 // Where a model with further parts keeps its text model.
 constexpr std::string_view kTextPrefixes[] = {"language_model.", "model.language_model."};
 
+constexpr std::string_view kHole = "{}";
+
 // Our name for `name` by this rule, or nothing.
 std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name) {
-  const size_t hole = rule.theirs.find("{}");
-  if (hole == std::string_view::npos) {
-    return name == rule.theirs ? std::optional<std::string>(rule.ours) : std::nullopt;
+  std::string out;
+  std::string_view theirs = rule.theirs;
+  std::string_view ours = rule.ours;
+  for (size_t hole = theirs.find(kHole); hole != std::string_view::npos; hole = theirs.find(kHole)) {
+    if (!name.starts_with(theirs.substr(0, hole))) return {};
+    name.remove_prefix(hole);
+    const size_t n_digits = std::min(name.find_first_not_of("0123456789"), name.size());
+    if (n_digits == 0 || n_digits > 6) return {};
+    const size_t to = ours.find(kHole);
+    out += std::string(ours.substr(0, to)) + std::string(name.substr(0, n_digits));
+    name.remove_prefix(n_digits);
+    theirs.remove_prefix(hole + kHole.size());
+    ours.remove_prefix(to + kHole.size());
   }
-  const std::string_view before = rule.theirs.substr(0, hole);
-  const std::string_view after = rule.theirs.substr(hole + 2);
-  if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after)) return {};
-  const std::string_view number = name.substr(before.size(), name.size() - before.size() - after.size());
-  if (number.size() > 6 || number.find_first_not_of("0123456789") != std::string_view::npos) return {};
-  const size_t to = rule.ours.find("{}");
-  return std::string(rule.ours.substr(0, to)) + std::string(number) + std::string(rule.ours.substr(to + 2));
+  return name == theirs ? std::optional(out + std::string(ours)) : std::nullopt;
 }
 
 struct Renamed {
@@ -241,8 +256,8 @@ Status HfFacts::choose_windows() {
   if (!used || find("layer_types") != nullptr) return {};
   QR_TRY(const int64_t n_layers, theirs_.get_int("hf.num_hidden_layers", 1, 4096));
   QR_TRY(const int64_t first, theirs_.get_int_or("hf.max_window_layers", 0, int64_t{1} << 30, n_layers));
-  std::vector<int64_t> local;
-  for (int64_t l = 0; l < n_layers; ++l) local.push_back(l >= first);
+  std::vector<int64_t> local(static_cast<size_t>(n_layers), 1);
+  std::fill_n(local.begin(), std::min(first, n_layers), 0);
   set("attention.sliding_window_pattern", std::move(local));
   return {};
 }

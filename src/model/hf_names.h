@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// "{}" in both stands for a layer's number.
+// "{}" stands for a number, of a layer or of an expert, in both in the same order.
 struct NameRule {
   std::string_view theirs, ours;
   bool plus_one = false;  // the stored value is the factor less one

@@ -51,6 +51,22 @@ TEST(HfNames, TensorsAndFactsGetTheirOwnNames) {
   EXPECT_TRUE(*file->meta.get_bool_or("llama.rope.halves", false));
 }
 
+TEST(HfNames, ExpertsHaveTwoNumbers) {
+  const auto file = neutral_form(
+      folder_of(R"({"model_type":"qwen3_moe","num_experts":8,"num_experts_per_tok":3,"norm_topk_prob":false})",
+                {"model.layers.12.mlp.gate.weight", "model.layers.3.mlp.experts.7.down_proj.weight",
+                 "model.layers.3.mlp.experts..down_proj.weight", "model.layers.3.mlp.experts.7x.down_proj.weight"}));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(names_of(*file), "blk.12.ffn_gate_inp.weight blk.3.ffn_down.7.weight");
+  EXPECT_EQ(*file->meta.get_int("qwen3moe.expert_count", 0, 9), 8);
+  EXPECT_EQ(*file->meta.get_int("qwen3moe.expert_used_count", 0, 9), 3);
+  EXPECT_FALSE(*file->meta.get_bool_or("qwen3moe.expert_weights_norm", true));
+  const auto mixtral = neutral_form(folder_of(R"({"model_type":"mixtral","num_local_experts":8})",
+                                              {"model.layers.0.block_sparse_moe.experts.1.w2.weight"}));
+  ASSERT_TRUE(mixtral) << mixtral.error().message;
+  EXPECT_EQ(names_of(*mixtral), "blk.0.ffn_down.1.weight");
+}
+
 TEST(HfNames, TensorsWithoutARuleAreLeftOut) {
   const auto file =
       neutral_form(folder_of(R"({"model_type":"llama"})",

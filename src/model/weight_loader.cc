@@ -57,4 +57,22 @@ void WeightLoader::biased_linear(std::vector<Linear>& out, const std::string& na
   linear(out, name, n_out, n_in);
 }
 
+void WeightLoader::experts(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape) {
+  const auto [n_experts, n_out, n_in] = shape;
+  if (!has(name + "_exps.weight") && has(name + ".0.weight")) {
+    for (int64_t e = 0; e < n_experts; ++e) linear(out, name + "." + std::to_string(e), n_out, n_in);
+    return;
+  }
+  const HostWeight* all = get(name + "_exps.weight", {n_experts, n_out, n_in});
+  if (all == nullptr) return;
+  HostWeight one = *all;
+  one.shape = {n_out, n_in};
+  const auto bytes = static_cast<size_t>(n_out * all->format->row_bytes(n_in));
+  for (size_t e = 0; e < static_cast<size_t>(n_experts) && status_; ++e) {
+    one.data = all->data.subspan(e * bytes, bytes);
+    take(out.emplace_back(), load(one, nullptr));
+  }
+  took(*all);
+}
+
 }  // namespace quire

@@ -3,6 +3,7 @@
 // loading needs the model's memory and its largest tensor's (the file's pages are given back as tensors are done with).
 // One thread (the conversion forks and joins inside).
 #pragma once
+#include <array>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ class WeightLoader {
   void linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // The same, and the bias must be there.
   void biased_linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
+  // Appends `name`_exps.weight, matrix by matrix, or where the file has them one by one `name`.<e>.weight.
+  // shape [n_experts, n_out, n_in].
+  void experts(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
   // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
   const Status& status() const { return status_; }
 

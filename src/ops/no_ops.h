@@ -25,6 +25,7 @@ class NoOps : public Ops {
   void add(Tensor, Tensor) override { unused(); }
   void linear(Tensor, Tensor, std::span<const Linear>) override { unused(); }
   void gated(Tensor, Tensor, Tensor, Activation) override { unused(); }
+  void moe(Tensor, const MoeInput&, const Experts&) override { unused(); }
   void rope_table(Tensor, Tensor, Tensor, double) override { unused(); }
   void rope(Tensor, Tensor, int, RopePairs) override { unused(); }
   void kv_write(Tensor, Tensor, Tensor, const KvView&, const AttnParams&) override { unused(); }

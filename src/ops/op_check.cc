@@ -55,6 +55,24 @@ void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> part
   QR_CHECK(y.dim(1) == n_out, shape_text(y));
 }
 
+void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts) {
+  const auto& [x, router, scratch] = in;
+  check_same_shape(y, x);
+  check_matrix(router, DType::f32);
+  check_matrix(scratch, DType::f32);
+  const auto n_experts = static_cast<int64_t>(experts.down.size());
+  const int n_used = experts.routing.n_used;
+  QR_CHECK(n_experts > 0 && experts.gate_up.size() == experts.down.size());
+  QR_CHECK(router.dim(0) == x.dim(0) && router.dim(1) == n_experts, shape_text(router));
+  QR_CHECK(n_used > 0 && n_used <= n_experts, std::to_string(n_used));
+  const int64_t n_ff = experts.down.front().n_in;
+  QR_CHECK(scratch.dim(0) == x.dim(0) * n_used && scratch.dim(1) == x.dim(1) + 3 * n_ff, shape_text(scratch));
+  for (size_t e = 0; e < experts.down.size(); ++e) {
+    for (const Linear& part : experts.gate_up[e]) QR_CHECK(part.n_in == x.dim(1) && part.n_out == n_ff);
+    QR_CHECK(experts.down[e].n_in == n_ff && experts.down[e].n_out == x.dim(1));
+  }
+}
+
 void check_rope(const Tensor& x, const Tensor& table, int head_dim) {
   check_matrix(x, DType::f32);
   QR_CHECK(table.rank == 3 && table.dtype == DType::f32 && table.is_dense() && table.dim(2) == 2, shape_text(table));

@@ -13,6 +13,7 @@ void check_head_norm(const Tensor& x, const Tensor& w);
 void check_matrix_f32(const Tensor& x);
 void check_same_shape(const Tensor& a, const Tensor& b);
 void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
+void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts);
 void check_rope(const Tensor& x, const Tensor& table, int head_dim);
 void check_rope_table(const Tensor& out, const Tensor& pos, const Tensor& freq);
 void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const KvView& kv, const AttnParams& params);

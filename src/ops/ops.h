@@ -3,61 +3,21 @@
 // tensor. Every op obeys docs/numerics.md: a row's result depends on that row's inputs only.
 // Thread: the engine thread; a backend may fork to its workers inside an op and joins before it returns.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
+#include "ops/operands.h"
 #include "ops/sample.h"
-#include "quant/kv_codec.h"
 #include "quant/weight_format.h"
 #include "tensor/buffer.h"
 #include "tensor/kv_view.h"
 #include "tensor/tensor.h"
 
 namespace quire {
-
-// y = x·Wᵀ + b. `w` is in the backend's own layout.
-struct Linear {
-  Tensor w;
-  const WeightFormat* format = nullptr;
-  Tensor bias;  // f32 [n_out] or empty
-  int64_t n_out = 0, n_in = 0;
-};
-
-// Which part of a weight this rank holds: whole subtrees of the sum (cols) or ranges of outputs (rows).
-struct Shard {
-  enum class Axis : uint8_t { none, rows, cols } axis = Axis::none;
-  int rank = 0, n_ranks = 1;
-};
-
-enum class Activation : uint8_t { silu, gelu_tanh };
-enum class RopePairs : uint8_t { interleaved, halves };  // (0,1)(2,3)… or (0,d/2)(1,d/2+1)…
-
-// Who attends to what. Sequences' rows lie one after another; row r of sequence s is one token.
-struct AttnMeta {
-  Tensor cu_q;  // i32 [n_seqs + 1]: first row of each sequence
-  // i32 [n_seqs, max_blocks] of every KV group: each sequence's blocks in order; before a window any number may stand.
-  std::array<Tensor, KvView::kMaxGroups> blocks;
-  Tensor first_key;  // i32 [n]: a row sees keys first_key ≤ position < end_key of its sequence
-  Tensor end_key;    // i32 [n]
-};
-
-struct AttnParams {
-  int group = 0;          // KV group whose table and view are used
-  int64_t kv_offset = 0;  // this layer's claim
-  const KvCodec* k_codec = nullptr;
-  const KvCodec* v_codec = nullptr;
-  int n_heads = 0, n_kv_heads = 0;
-  int k_dim = 0, v_dim = 0;  // 1 … 512; multiples of 16 waste nothing
-  float scale = 1.0F;
-  float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
-  int window = 0;         // > 0: of the keys that a row may see only the last `window`
-};
 
 class Ops {
  public:
@@ -85,6 +45,8 @@ class Ops {
   virtual void linear(Tensor y, Tensor x, std::span<const Linear> parts) = 0;
   // y [n, d] = act(gate) · up;  gate and up [n, d].
   virtual void gated(Tensor y, Tensor gate, Tensor up, Activation act) = 0;
+  // y [n, n_embd] = Σ share_e · down_e(act(gate_e(x)) · up_e(x)) over each row's experts by falling share.
+  virtual void moe(Tensor y, const MoeInput& in, const Experts& experts) = 0;
   // out f32 [n, n_freq, 2] = magnitude · (cos, sin) of pos · freq.  pos i32 [n], freq f64 bits in i64 [n_freq].
   virtual void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) = 0;
   // Rotates the first 2·n_freq components of every head in place.  x [n, n_heads·head_dim].

@@ -70,6 +70,13 @@ struct Tensor {
     t.shape[1] = n;
     return t;
   }
+  // Rows [begin, begin + n) of a matrix.
+  Tensor rows(int64_t begin, int64_t n) const {
+    Tensor t = *this;
+    t.data += begin * stride[0] * dtype_bytes(dtype);
+    t.shape[0] = n;
+    return t;
+  }
   template <class T>
   std::span<T> span() const {
     return {ptr<T>(), static_cast<size_t>(n_elements())};

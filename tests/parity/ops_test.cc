@@ -6,73 +6,13 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <map>
 
-#include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/kernels/tables.h"
-#include "backend/ref/ref_ops.h"
-#include "base/rng.h"
+#include "tests/parity/op_corpus.h"
 
 namespace quire {
 namespace {
-
-struct Matrix {
-  Matrix(int64_t rows, int64_t cols) : n(rows), d(cols), values(static_cast<size_t>(rows * cols)) {}
-  Matrix(int64_t rows, int64_t cols, uint64_t seed, float spread = 1.0F) : Matrix(rows, cols) {
-    Rng rng(seed);
-    for (float& v : values) v = rng.normal() * spread;
-  }
-  Tensor tensor() { return Tensor::dense(values.data(), DType::f32, {n, d}); }
-  int64_t n, d;
-  std::vector<float> values;
-};
-
-struct Stored {
-  HostWeight weight;
-  std::vector<std::byte> bytes;
-};
-
-Stored stored_weight(const WeightFormat& format, int64_t n_out, int64_t n_in, uint64_t seed) {
-  Matrix plain(n_out, n_in, seed, 1.0F / std::sqrt(static_cast<float>(n_in)));
-  Stored out;
-  out.bytes.resize(static_cast<size_t>(n_out * format.row_bytes(n_in)));
-  for (int64_t i = 0; i < n_out * n_in; i += format.block) {
-    format.encode(plain.values.data() + i, out.bytes.data() + i / format.block * format.bytes);
-  }
-  out.weight = HostWeight{"w", &format, {n_out, n_in}, out.bytes};
-  return out;
-}
-
-// n, or the next number of columns that the format can store.
-int64_t whole_blocks(const WeightFormat& format, int64_t n) {
-  return (n + format.block - 1) / format.block * format.block;
-}
-
-Tensor ints(std::vector<int32_t>& v) { return Tensor::dense(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
-
-// Runs `body` on ref and on every instruction set with 1 and 3 threads; each returns its result.
-// ref must be within `tolerance` (relative to the largest |ref|), the others must be equal to each other in every bit.
-void compare(const std::string& what, double tolerance, const std::function<std::vector<float>(Ops&)>& body) {
-  const std::unique_ptr<Ops> ref = make_ref_ops();
-  const std::vector<float> truth = body(*ref);
-  double largest = 1e-30;
-  for (float v : truth) largest = std::max(largest, static_cast<double>(std::fabs(v)));
-  std::vector<float> first;
-  for (const std::string& isa : cpu_isas()) {
-    for (int threads : {1, 3}) {
-      const auto ops = make_cpu_ops(CpuOptions{.n_threads = threads, .isa = isa, .pin = false});
-      ASSERT_TRUE(ops) << ops.error().message;
-      const std::vector<float> got = body(**ops);
-      ASSERT_EQ(got.size(), truth.size());
-      for (size_t i = 0; i < got.size(); ++i) {
-        ASSERT_NEAR(got[i], truth[i], tolerance * largest) << what << ' ' << isa << " element " << i;
-      }
-      if (first.empty()) first = got;
-      ASSERT_EQ(std::memcmp(first.data(), got.data(), got.size() * 4), 0) << what << ' ' << isa << ' ' << threads;
-    }
-  }
-}
 
 TEST(Parity, Linear) {
   for (const WeightFormat* format : weight_formats()) {
@@ -125,7 +65,8 @@ TEST(Parity, LinearRowsAreIndependent) {
         Matrix one(1, 70);
         Tensor row = Tensor::dense(x.values.data() + i * 512, DType::f32, {1, 512});
         (*ops)->linear(one.tensor(), row, std::span(&linear, 1));
-        ASSERT_EQ(std::memcmp(one.values.data(), all.values.data() + i * 70, 70 * 4), 0) << format->name << isa << i;
+        ASSERT_TRUE(same_bits(one.values, std::span(all.values).subspan(static_cast<size_t>(i * 70), 70)))
+            << format->name << isa << i;
       }
     }
   }
@@ -242,8 +183,8 @@ TEST(Parity, Rope) {
   for (RopePairs pairs : {RopePairs::interleaved, RopePairs::halves}) {
     compare("rope", 1e-6, [&](Ops& ops) {
       std::vector<int32_t> pos = {0, 1, 4095};
-      std::vector<int64_t> freq;
-      for (int i = 0; i < 6; ++i) freq.push_back(std::bit_cast<int64_t>(std::pow(10000.0, -i / 6.0)));
+      std::vector<int64_t> freq(6);
+      for (size_t i = 0; i < 6; ++i) freq[i] = std::bit_cast<int64_t>(std::pow(10000.0, -static_cast<double>(i) / 6.0));
       Matrix x(3, 4 * 16, 1);
       Matrix table(3, 12);
       Tensor turn = Tensor::dense(table.values.data(), DType::f32, {3, 6, 2});
@@ -352,7 +293,7 @@ TEST(Parity, WindowEqualsFirstKeys) {
     for (int window : {1, 16, 300}) {
       const std::vector<float> rows = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window}, codec);
       const std::vector<float> op = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window, 0, true}, codec);
-      ASSERT_EQ(std::memcmp(rows.data(), op.data(), rows.size() * 4), 0) << isa << ' ' << window;
+      ASSERT_TRUE(same_bits(rows, op)) << isa << ' ' << window;
     }
   }
 }
@@ -374,7 +315,7 @@ TEST(Parity, SpansOfKeysMergeToTheSameBits) {
         for (int threads : {2, 3, 16}) {
           const auto ops = make_cpu_ops(CpuOptions{.n_threads = threads, .isa = isa, .pin = false});
           const std::vector<float> cut = run_attend(**ops, c, *codec);
-          ASSERT_EQ(std::memcmp(whole.data(), cut.data(), whole.size() * 4), 0)
+          ASSERT_TRUE(same_bits(whole, cut))
               << codec->name << ' ' << isa << ' ' << threads << " threads, past " << c.past[0];
         }
       }
@@ -390,11 +331,11 @@ TEST(Parity, AttendRowsAreIndependent) {
     // Both sequences get the seeds of their index, so sequence 0 is the same one everywhere.
     const std::vector<float> whole = run_attend(**ops, {4, 2, 32, 16, {240}, {40}}, codec);
     const std::vector<float> beside = run_attend(**ops, {4, 2, 32, 16, {240, 77}, {40, 5}}, codec);
-    ASSERT_EQ(std::memcmp(whole.data(), beside.data(), whole.size() * 4), 0) << isa;
+    ASSERT_TRUE(same_bits(whole, std::span(beside).first(whole.size()))) << isa;
     for (int row = 0; row < 40; ++row) {
       // q rows are drawn in order from one seed: compare row `row` of a chunk that ends there.
       const std::vector<float> chunk = run_attend(**ops, {4, 2, 32, 16, {240}, {row + 1}}, codec);
-      ASSERT_EQ(std::memcmp(whole.data(), chunk.data(), chunk.size() * 4), 0) << isa << " row " << row;
+      ASSERT_TRUE(same_bits(std::span(whole).first(chunk.size()), chunk)) << isa << " row " << row;
     }
   }
 }

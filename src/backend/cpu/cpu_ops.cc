@@ -1,7 +1,6 @@
 #include "backend/cpu/cpu_ops.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -10,11 +9,13 @@
 
 #include "backend/cpu/attention_tasks.h"
 #include "backend/cpu/kernels/tables.h"
+#include "backend/cpu/linear_work.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/weight_store.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "ops/op_check.h"
+#include "ops/route.h"
 #include "ops/sample_row.h"
 
 namespace quire {
@@ -42,6 +43,16 @@ const T& by_name(std::span<const T* const> table, std::string_view T::* name, st
   return **at;
 }
 
+QuantRows rows_from(const QuantRows& x, int64_t row) {
+  const int64_t first = row * x.n_groups;
+  return {.q = x.q + first * kPanelDepth,
+          .scale = x.scale + first,
+          .sum = x.sum + first,
+          .half_sum = x.half_sum + 2 * first,
+          .scaled_sum = x.scaled_sum + first,
+          .n_groups = x.n_groups};
+}
+
 class CpuOps final : public Ops {
  public:
   CpuOps(const IsaTable& isa, const CpuOptions& options)
@@ -65,6 +76,7 @@ class CpuOps final : public Ops {
   void add(Tensor x, Tensor delta) override;
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override;
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override;
+  void moe(Tensor y, const MoeInput& in, const Experts& experts) override;
   void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override;
   void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override;
   void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override;
@@ -84,6 +96,8 @@ class CpuOps final : public Ops {
     });
   }
   QuantRows quantize(const Tensor& x);
+  template <class Parts>
+  void run_experts(const Tensor& y, const Tensor& x, Parts&& parts_of);
   const LinearKernels& kernels_of(const Linear& linear) const {
     return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
   }
@@ -98,6 +112,8 @@ class CpuOps final : public Ops {
   std::vector<float> quant_scaled_sums_;
   std::vector<SampleScratch> scratch_;
   AttentionTasks attention_tasks_;
+  LinearWork work_;
+  Routes routes_;
 };
 
 Result<Linear> CpuOps::load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) {
@@ -207,53 +223,55 @@ QuantRows CpuOps::quantize(const Tensor& x) {
   return out;
 }
 
-// A task is a run of panels of about this many bytes: long enough for the prefetcher, short enough to share evenly.
-constexpr int64_t kTaskBytes = 128 << 10;
-
 void CpuOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
   if (x.dim(0) == 0) return;
-  constexpr size_t kMaxParts = 8;
-  QR_CHECK(parts.size() <= kMaxParts);
   const bool any_integer = std::any_of(parts.begin(), parts.end(), [](const Linear& p) { return p.format->integer; });
   const QuantRows xq = any_integer ? quantize(x) : QuantRows{};
-  struct Part {
-    LinearTask task;
-    void (*run)(const LinearTask&);
-    int64_t n_panels, per_task, first_task;
-  };
-  std::array<Part, kMaxParts> work;
-  int64_t n_tasks = 0;
+  work_.clear();
   int64_t column = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Linear& p = parts[i];
-    Part& part = work[i];
-    part.task = LinearTask{.panels = p.w.data,
-                           .panel_stride = p.w.stride[0],
-                           .n_in = p.n_in,
-                           .n_out = p.n_out,
-                           .x = x.ptr<float>(),
-                           .x_stride = x.stride[0],
-                           .xq = xq,
-                           .n = x.dim(0),
-                           .y = y.ptr<float>() + column,
-                           .y_stride = y.stride[0],
-                           .bias = p.bias.data == nullptr ? nullptr : p.bias.ptr<float>()};
-    part.run = kernels_of(p).run;
-    part.n_panels = p.w.dim(0);
-    part.per_task = std::max<int64_t>(2, kTaskBytes / p.w.stride[0] / 2 * 2);
-    part.first_task = n_tasks;
-    n_tasks += (part.n_panels + part.per_task - 1) / part.per_task;
-    column += p.n_out;
+  for (const Linear& part : parts) {
+    work_.add(part, kernels_of(part), x, xq, y.columns(column, part.n_out));
+    column += part.n_out;
   }
-  pool_.run(n_tasks, [&](int64_t task) {
-    size_t i = parts.size() - 1;
-    while (work[i].first_task > task) --i;
-    LinearTask mine = work[i].task;
-    mine.begin = (task - work[i].first_task) * work[i].per_task;
-    mine.end = std::min(work[i].n_panels, mine.begin + work[i].per_task);
-    work[i].run(mine);
-  });
+  work_.run(pool_);
+}
+
+// The products of each expert's gathered rows of x with parts_of(expert), in one fork.
+template <class Parts>
+void CpuOps::run_experts(const Tensor& y, const Tensor& x, Parts&& parts_of) {
+  bool any_integer = false;
+  for (size_t e = 0; e < routes_.n_experts(); ++e) {
+    for (const Linear& part : parts_of(e)) any_integer |= part.format->integer;
+  }
+  const QuantRows xq = any_integer ? quantize(x) : QuantRows{};
+  const LinearKernels* kernels = nullptr;
+  work_.clear();
+  for (size_t e = 0; e < routes_.n_experts(); ++e) {
+    if (routes_.count(e) == 0) continue;
+    const Tensor mine = x.rows(routes_.begin(e), routes_.count(e));
+    int64_t column = 0;
+    for (const Linear& part : parts_of(e)) {
+      if (kernels == nullptr || kernels->format != part.format->name) kernels = &kernels_of(part);
+      const Tensor out = y.rows(routes_.begin(e), routes_.count(e)).columns(column, part.n_out);
+      work_.add(part, *kernels, mine, rows_from(xq, routes_.begin(e)), out);
+      column += part.n_out;
+    }
+  }
+  work_.run(pool_);
+}
+
+void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
+  check_moe(y, in, experts);
+  if (y.dim(0) == 0) return;
+  routes_.make(in.router, experts.routing);
+  const int64_t row_elements = y.dim(1) * experts.routing.n_used;
+  const MoeScratch at(in.scratch, y.dim(1), experts.down.front().n_in);
+  for_rows(y.dim(0), row_elements, [&](int64_t i) { gather_row(routes_, i, in.x, at.x); });
+  run_experts(at.gate_up, at.x, [&](size_t e) { return std::span<const Linear>(experts.gate_up[e]); });
+  gated(at.hidden, at.gate, at.up, experts.activation);
+  run_experts(at.result, at.hidden, [&](size_t e) { return std::span(&experts.down[e], 1); });
+  for_rows(y.dim(0), row_elements, [&](int64_t i) { mix_row(routes_, i, at.result, y); });
 }
 
 void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {

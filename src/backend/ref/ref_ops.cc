@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/op_check.h"
+#include "ops/route.h"
 #include "ops/sample_row.h"
 
 namespace quire {
@@ -151,6 +152,8 @@ class RefOps final : public Ops {
       }
     }
   }
+
+  void moe(Tensor y, const MoeInput& in, const Experts& experts) override { moe_by_expert(*this, y, in, experts); }
 
   void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override {
     check_rope_table(out, pos, freq);

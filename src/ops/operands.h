@@ -1,0 +1,74 @@
+// What ops take beside plain tensors: loaded weights, a layer's experts, how a row attends. Values without behaviour.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "quant/kv_codec.h"
+#include "quant/weight_format.h"
+#include "tensor/kv_view.h"
+#include "tensor/tensor.h"
+
+namespace quire {
+
+// y = x·Wᵀ + b. `w` is in the backend's own layout.
+struct Linear {
+  Tensor w;
+  const WeightFormat* format = nullptr;
+  Tensor bias;  // f32 [n_out] or empty
+  int64_t n_out = 0, n_in = 0;
+};
+
+// Which part of a weight this rank holds: whole subtrees of the sum (cols) or ranges of outputs (rows).
+struct Shard {
+  enum class Axis : uint8_t { none, rows, cols } axis = Axis::none;
+  int rank = 0, n_ranks = 1;
+};
+
+enum class Activation : uint8_t { silu, gelu_tanh };
+
+// How a row's few experts follow from its scores (ops/route.h).
+struct Routing {
+  int n_used = 0;          // 1 … all
+  bool normalised = true;  // shares are of the row's experts, else of all
+  float scale = 1.0F;      // of the shares
+};
+
+// A layer's experts: gated units of which a router gives every row a few.
+struct Experts {
+  std::vector<std::array<Linear, 2>> gate_up;  // n_embd → n_ff | n_ff
+  std::vector<Linear> down;                    // n_ff → n_embd
+  Routing routing;
+  Activation activation = Activation::silu;
+};
+
+struct MoeInput {
+  Tensor x;        // [n, n_embd]
+  Tensor router;   // [n, n_experts]: scores
+  Tensor scratch;  // [n · n_used, n_embd + 3 · n_ff]: undefined before and after
+};
+
+enum class RopePairs : uint8_t { interleaved, halves };  // (0,1)(2,3)… or (0,d/2)(1,d/2+1)…
+
+// Who attends to what. Sequences' rows lie one after another; row r of sequence s is one token.
+struct AttnMeta {
+  Tensor cu_q;  // i32 [n_seqs + 1]: first row of each sequence
+  // i32 [n_seqs, max_blocks] of every KV group: each sequence's blocks in order; before a window any number may stand.
+  std::array<Tensor, KvView::kMaxGroups> blocks;
+  Tensor first_key;  // i32 [n]: a row sees keys first_key ≤ position < end_key of its sequence
+  Tensor end_key;    // i32 [n]
+};
+
+struct AttnParams {
+  int group = 0;          // KV group whose table and view are used
+  int64_t kv_offset = 0;  // this layer's claim
+  const KvCodec* k_codec = nullptr;
+  const KvCodec* v_codec = nullptr;
+  int n_heads = 0, n_kv_heads = 0;
+  int k_dim = 0, v_dim = 0;  // 1 … 512; multiples of 16 waste nothing
+  float scale = 1.0F;
+  float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
+  int window = 0;         // > 0: of the keys that a row may see only the last `window`
+};
+
+}  // namespace quire

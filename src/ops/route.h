@@ -1,0 +1,65 @@
+// Which experts a row's feed-forward part goes to, and the rows of each expert side by side, so that a product reads an
+// expert's weights once for all rows that want it, and no others. (Shazeer et al. 2017, "Outrageously large neural
+// networks"; chosen and weighted as Mixtral and Qwen 3 do.)
+// A row's choice depends on its scores only. One thread, the backend's caller.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace quire {
+
+// The routing.n_used experts of largest score, by falling score, equal scores by number; and their shares of the
+// softmax, in double, rounded once. A score that is no number, or +inf, makes every share NaN.
+void route_row(std::span<const float> scores, const Routing& routing, int32_t* experts, float* shares);
+
+// Rows sorted by expert. Kept from step to step, so that a steady state allocates nothing.
+class Routes {
+ public:
+  // router f32 [n, n_experts]
+  void make(const Tensor& router, const Routing& routing);
+
+  // Choice j of row i is gathered row place(i, j).
+  int64_t place(int64_t i, int j) const { return place_[static_cast<size_t>(i * n_used_ + j)]; }
+  float share(int64_t i, int j) const { return share_[static_cast<size_t>(i * n_used_ + j)]; }
+  // Gathered rows [begin(e), begin(e + 1)) are expert e's, in the order of the rows.
+  int64_t begin(size_t e) const { return begin_[e]; }
+  int64_t count(size_t e) const { return begin_[e + 1] - begin_[e]; }
+  size_t n_experts() const { return begin_.size() - 1; }
+  int n_used() const { return n_used_; }
+
+ private:
+  int n_used_ = 0;
+  std::vector<int32_t> expert_;  // [n · n_used]
+  std::vector<float> share_;     // [n · n_used]
+  std::vector<int64_t> place_;   // [n · n_used]
+  std::vector<int64_t> begin_;   // [n_experts + 1]
+};
+
+// The parts of moe()'s scratch. A gathered input is dead once gate and up are computed: the result takes its place.
+struct MoeScratch {
+  MoeScratch(const Tensor& scratch, int64_t n_embd, int64_t n_ff)
+      : x(scratch.columns(0, n_embd)),
+        gate(scratch.columns(n_embd, n_ff)),
+        up(scratch.columns(n_embd + n_ff, n_ff)),
+        gate_up(scratch.columns(n_embd, 2 * n_ff)),
+        hidden(scratch.columns(n_embd + 2 * n_ff, n_ff)),
+        result(x) {}
+  Tensor x;         // [n · n_used, n_embd]
+  Tensor gate, up;  // [n · n_used, n_ff]
+  Tensor gate_up;   // the two side by side
+  Tensor hidden;    // [n · n_used, n_ff]
+  Tensor result;    // [n · n_used, n_embd]
+};
+
+// gathered row place(i, j) = row i of x, for every j
+void gather_row(const Routes& routes, int64_t i, const Tensor& x, const Tensor& gathered);
+// row i of y = Σ share(i, j) · row place(i, j) of result, from zero, in the order of j
+void mix_row(const Routes& routes, int64_t i, const Tensor& result, const Tensor& y);
+
+// Ops::moe by the other ops, expert after expert.
+void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& experts);
+
+}  // namespace quire

@@ -1,0 +1,81 @@
+// What the op corpus is made of: random matrices and weights, and the comparison of one computation on backend/ref and
+// on every instruction set.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <span>
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/ref/ref_ops.h"
+#include "base/rng.h"
+
+namespace quire {
+
+struct Matrix {
+  Matrix(int64_t rows, int64_t cols) : n(rows), d(cols), values(static_cast<size_t>(rows * cols)) {}
+  Matrix(int64_t rows, int64_t cols, uint64_t seed, float spread = 1.0F) : Matrix(rows, cols) {
+    Rng rng(seed);
+    for (float& v : values) v = rng.normal() * spread;
+  }
+  Tensor tensor() { return Tensor::dense(values.data(), DType::f32, {n, d}); }
+  int64_t n, d;
+  std::vector<float> values;
+};
+
+struct Stored {
+  HostWeight weight;
+  std::vector<std::byte> bytes;
+};
+
+inline Stored stored_weight(const WeightFormat& format, int64_t n_out, int64_t n_in, uint64_t seed) {
+  Matrix plain(n_out, n_in, seed, 1.0F / std::sqrt(static_cast<float>(n_in)));
+  Stored out;
+  out.bytes.resize(static_cast<size_t>(n_out * format.row_bytes(n_in)));
+  for (int64_t i = 0; i < n_out * n_in; i += format.block) {
+    format.encode(plain.values.data() + i, out.bytes.data() + i / format.block * format.bytes);
+  }
+  out.weight = HostWeight{"w", &format, {n_out, n_in}, out.bytes};
+  return out;
+}
+
+// n, or the next number of columns that the format can store.
+inline int64_t whole_blocks(const WeightFormat& format, int64_t n) {
+  return (n + format.block - 1) / format.block * format.block;
+}
+
+inline Tensor ints(std::vector<int32_t>& v) {
+  return Tensor::dense(v.data(), DType::i32, {static_cast<int64_t>(v.size())});
+}
+
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return std::ranges::equal(a, b, {}, std::bit_cast<uint32_t, float>, std::bit_cast<uint32_t, float>);
+}
+
+// Runs `body` on ref and on every instruction set with 1 and 3 threads; each returns its result.
+// ref must be within `tolerance` (relative to the largest |ref|), the others must be equal to each other in every bit.
+inline void compare(const std::string& what, double tolerance, const std::function<std::vector<float>(Ops&)>& body) {
+  const std::unique_ptr<Ops> ref = make_ref_ops();
+  const std::vector<float> truth = body(*ref);
+  double largest = 1e-30;
+  for (float v : truth) largest = std::max(largest, static_cast<double>(std::fabs(v)));
+  std::vector<float> first;
+  for (const std::string& isa : cpu_isas()) {
+    for (int threads : {1, 3}) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = threads, .isa = isa, .pin = false});
+      ASSERT_TRUE(ops) << ops.error().message;
+      const std::vector<float> got = body(**ops);
+      ASSERT_EQ(got.size(), truth.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], truth[i], tolerance * largest) << what << ' ' << isa << " element " << i;
+      }
+      if (first.empty()) first = got;
+      ASSERT_TRUE(same_bits(first, got)) << what << ' ' << isa << ' ' << threads;
+    }
+  }
+}
+
+}  // namespace quire
