@@ -6,12 +6,14 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "hub/choice.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kEveryNs = 200'000'000;
 constexpr int64_t kWidth = 30;
+constexpr double kLongestLeftS = 360'000;  // 100 hours; beyond that a guess says nothing
 
 }  // namespace
 
@@ -25,8 +27,24 @@ std::string progress_line(const std::string& what, int64_t done, int64_t total) 
          std::to_string(static_cast<int>(share * 100)) + " %";
 }
 
-Progress::Progress(std::string what, int64_t total)
-    : shown_(isatty(STDERR_FILENO) != 0), what_(std::move(what)), total_(total) {}
+std::string byte_progress(int64_t done, int64_t total, double bytes_per_s) {
+  std::string out = "  " + size_text(done) + " of " + size_text(total);
+  if (!(bytes_per_s >= 1)) return out;
+  out += ", " + size_text(static_cast<int64_t>(bytes_per_s)) + "/s";
+  const double left_s = static_cast<double>(total - done) / bytes_per_s;
+  if (!(left_s < kLongestLeftS)) return out;
+  const auto s = static_cast<int>(left_s);
+  char text[32];
+  if (s < 3600) {
+    std::snprintf(text, sizeof text, ", %d:%02d left", s / 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof text, ", %d:%02d:%02d left", s / 3600, s / 60 % 60, s % 60);
+  }
+  return out + text;
+}
+
+Progress::Progress(std::string what, int64_t total, Unit unit)
+    : shown_(isatty(STDERR_FILENO) != 0), what_(std::move(what)), unit_(unit), total_(total) {}
 
 Progress::~Progress() {
   if (drawn_) std::fputs("\r\x1b[K", stderr);
@@ -39,10 +57,19 @@ void Progress::update(int64_t done, int64_t total) {
   const int64_t now = SystemClock().now_ns();
   const std::lock_guard lock(mu_);
   total_ = total;
+  if (first_ < 0) {
+    first_ = done;
+    first_ns_ = now;
+  }
   if (now < next_ns_) return;
   next_ns_ = now + kEveryNs;
   drawn_ = true;
-  std::fprintf(stderr, "\r%s\x1b[K", progress_line(what_, done, total).c_str());
+  std::string line = progress_line(what_, done, total);
+  if (unit_ == Unit::bytes) {
+    const double seconds = static_cast<double>(now - first_ns_) / 1e9;
+    line += byte_progress(done, total, seconds > 0 ? static_cast<double>(done - first_) / seconds : 0);
+  }
+  std::fprintf(stderr, "\r%s\x1b[K", line.c_str());
 }
 
 }  // namespace quire

@@ -9,8 +9,10 @@ namespace quire {
 
 class Progress {
  public:
+  enum class Unit { none, bytes };  // bytes: with how many, their rate and the time left
+
   // `what` stands before the bar: "model.gguf". `total` 0: unknown, only a count is shown.
-  Progress(std::string what, int64_t total);
+  Progress(std::string what, int64_t total, Unit unit = Unit::none);
   ~Progress();  // clears the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -21,12 +23,17 @@ class Progress {
  private:
   const bool shown_;
   const std::string what_;
+  const Unit unit_;
   std::mutex mu_;
   int64_t total_, next_ns_ = 0;
+  int64_t first_ns_ = 0, first_ = -1;  // what had been done when the first was told
   bool drawn_ = false;
 };
 
 // What the line says: "x [#####.....] 50 %", or "x 17" where the total is not known.
 std::string progress_line(const std::string& what, int64_t done, int64_t total);
+
+// What follows it where bytes are counted: "  1.2 GB of 2.4 GB, 60.0 MB/s, 0:20 left".
+std::string byte_progress(int64_t done, int64_t total, double bytes_per_s);
 
 }  // namespace quire

@@ -1,0 +1,181 @@
+#include "hub/transfer.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+
+#include "base/check.h"
+#include "io/in_quotes.h"
+
+namespace quire {
+namespace {
+
+constexpr long kMaxRedirects = 10, kConnectTimeoutS = 30;
+constexpr long kStallS = 60;  // without a byte: the connection is given up
+constexpr long kBufferBytes = 256 << 10;
+constexpr size_t kMaxDroppedBytes = 64 << 10;  // of an error's body
+constexpr size_t kMaxHeaderBytes = 4096;       // of those that are kept
+
+bool is_good(long status) { return status == 200 || status == 206; }
+
+std::optional<int64_t> parse_count(std::string_view text) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc() || end != text.data() + text.size() || n < 0 || text.empty()) return std::nullopt;
+  return n;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+bool equal_no_case(std::string_view a, std::string_view b) {
+  const auto low = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return low(x) == low(y); });
+}
+
+// "bytes 10-19/20".
+void read_range(std::string_view value, HubAnswer& answer) {
+  if (!value.starts_with("bytes ")) return;
+  value.remove_prefix(6);
+  const size_t dash = value.find('-'), slash = value.find('/');
+  if (dash == value.npos || slash == value.npos || dash > slash) return;
+  answer.range_from = parse_count(value.substr(0, dash)).value_or(-1);
+  answer.range_of = parse_count(value.substr(slash + 1)).value_or(-1);
+}
+
+void read_header(std::string_view line, HubAnswer& answer) {
+  if (line.starts_with("HTTP/")) {  // another hop
+    answer = {};
+    return;
+  }
+  const size_t colon = line.find(':');
+  if (colon == line.npos) return;
+  const std::string_view name = line.substr(0, colon),
+                         value = trimmed(line.substr(colon + 1)).substr(0, kMaxHeaderBytes);
+  if (equal_no_case(name, "Content-Length")) answer.content_bytes = parse_count(value).value_or(-1);
+  if (equal_no_case(name, "Content-Range")) read_range(value, answer);
+  if (equal_no_case(name, "Retry-After")) answer.retry_after_s = parse_count(value).value_or(-1);
+  if (equal_no_case(name, "Link")) answer.link = value;
+  if (equal_no_case(name, "X-Error-Message")) answer.error_message = value;
+}
+
+// Whether it could go another way the next time.
+Code code_of(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT: return Code::not_found;
+    case CURLE_OPERATION_TIMEDOUT: return Code::timeout;
+    case CURLE_PARTIAL_FILE:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM: return Code::io;
+    default: return Code::invalid;
+  }
+}
+
+}  // namespace
+
+struct HubTransfer::State {
+  CURL* curl = nullptr;
+  curl_slist* headers = nullptr;
+  HubSink* sink = nullptr;
+  HubAnswer answer;
+  bool begun = false, stopped = false;
+  size_t dropped_bytes = 0;
+
+  long status() const {
+    long out = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &out);
+    return out;
+  }
+  bool begin() {
+    answer.status = static_cast<int>(status());
+    begun = true;
+    return sink->begin(answer);
+  }
+  bool take(std::string_view bytes) {
+    if (!is_good(status())) return (dropped_bytes += bytes.size()) <= kMaxDroppedBytes;
+    stopped = (!begun && !begin()) || !sink->take(bytes);
+    return !stopped;
+  }
+
+  static size_t on_header(const char* data, size_t, size_t n, void* self) {
+    read_header({data, n}, static_cast<State*>(self)->answer);
+    return n;
+  }
+  static size_t on_bytes(const char* data, size_t, size_t n, void* self) {
+    return static_cast<State*>(self)->take({data, n}) ? n : 0;
+  }
+};
+
+HubTransfer::HubTransfer(std::string token) : token_(std::move(token)), state_(std::make_unique<State>()) {
+  static const CURLcode kReady = curl_global_init(CURL_GLOBAL_DEFAULT);
+  State& s = *state_;
+  s.curl = curl_easy_init();
+  QR_CHECK(kReady == CURLE_OK && s.curl != nullptr, "libcurl cannot be set up");
+  // Bytes count as they are stored: no compression on the way.
+  s.headers = curl_slist_append(nullptr, "Accept-Encoding: identity");
+  curl_easy_setopt(s.curl, CURLOPT_HTTPHEADER, s.headers);
+  curl_easy_setopt(s.curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(s.curl, CURLOPT_USERAGENT, "quire/" QR_VERSION);
+  curl_easy_setopt(s.curl, CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(s.curl, CURLOPT_MAXREDIRS, kMaxRedirects);
+  curl_easy_setopt(s.curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(s.curl, CURLOPT_CONNECTTIMEOUT, kConnectTimeoutS);
+  curl_easy_setopt(s.curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(s.curl, CURLOPT_LOW_SPEED_TIME, kStallS);
+  curl_easy_setopt(s.curl, CURLOPT_BUFFERSIZE, kBufferBytes);
+  curl_easy_setopt(s.curl, CURLOPT_HEADERFUNCTION, &State::on_header);
+  curl_easy_setopt(s.curl, CURLOPT_HEADERDATA, state_.get());
+  curl_easy_setopt(s.curl, CURLOPT_WRITEFUNCTION, &State::on_bytes);
+  curl_easy_setopt(s.curl, CURLOPT_WRITEDATA, state_.get());
+  if (const char* file = std::getenv("SSL_CERT_FILE"); file != nullptr && *file != '\0')
+    curl_easy_setopt(s.curl, CURLOPT_CAINFO, file);
+  if (token_.empty()) return;
+  // Not a header of our own: libcurl keeps this one from other hosts, ports and schemes.
+  curl_easy_setopt(s.curl, CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
+  curl_easy_setopt(s.curl, CURLOPT_XOAUTH2_BEARER, token_.c_str());
+}
+
+HubTransfer::~HubTransfer() {
+  curl_easy_cleanup(state_->curl);
+  curl_slist_free_all(state_->headers);
+}
+
+Result<HubAnswer> HubTransfer::get(const std::string& url, HubSink& sink) {
+  State& s = *state_;
+  s.sink = &sink;
+  s.answer = {};
+  s.begun = s.stopped = false;
+  s.dropped_bytes = 0;
+  const std::string range = sink.from() > 0 ? std::to_string(sink.from()) + "-" : "";
+  char detail[CURL_ERROR_SIZE] = "";
+  curl_easy_setopt(s.curl, CURLOPT_ERRORBUFFER, detail);
+  curl_easy_setopt(s.curl, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(s.curl, CURLOPT_REDIR_PROTOCOLS_STR, url.starts_with("https:") ? "https" : "http,https");
+  curl_easy_setopt(s.curl, CURLOPT_RANGE, range.empty() ? nullptr : range.c_str());
+  const CURLcode code = curl_easy_perform(s.curl);
+  curl_easy_setopt(s.curl, CURLOPT_ERRORBUFFER, nullptr);
+  s.answer.status = static_cast<int>(s.status());
+  if (s.stopped) return fail(Code::cancelled, "stopped");
+  // An error's body that was too long to be dropped whole makes no other answer of it.
+  if (code == CURLE_OK || (code == CURLE_WRITE_ERROR && !is_good(s.answer.status))) {
+    if (is_good(s.answer.status) && !s.begun && !s.begin()) return fail(Code::cancelled, "stopped");
+    return s.answer;
+  }
+  const std::string why = *detail != '\0' ? detail : curl_easy_strerror(code);
+  return fail(code_of(code), in_quotes(why));
+}
+
+}  // namespace quire
