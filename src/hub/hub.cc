@@ -45,7 +45,8 @@ class TextSink final : public HubSink {
 
 }  // namespace
 
-Hub::Hub(HubOptions options) : options_(std::move(options)), transfer_(std::make_unique<HubTransfer>(options_.token)) {}
+Hub::Hub(HubOptions options, std::unique_ptr<HubTransfer> transfer)
+    : options_(std::move(options)), transfer_(std::move(transfer)) {}
 
 Result<Hub> Hub::open(HubOptions options) {
   std::string& endpoint = options.endpoint;
@@ -56,7 +57,8 @@ Result<Hub> Hub::open(HubOptions options) {
       endpoint.find_first_of("?#@") != endpoint.npos)
     return fail(Code::invalid, "the hub's address " + in_quotes(endpoint) + ": must be http:// or https:// and a host");
   if (!is_printable(options.token)) return fail(Code::invalid, "the token has blanks or characters that no token has");
-  return Hub(std::move(options));
+  QR_TRY(auto transfer, HubTransfer::open(options.token));
+  return Hub(std::move(options), std::move(transfer));
 }
 
 // Answers that may be others the next time are asked for again, as are ends of a connection, each time after a longer

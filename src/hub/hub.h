@@ -2,6 +2,7 @@
 // says what to do where it does not. One thread.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct HubListing {
 
 class Hub {
  public:
-  // Code::invalid names the endpoint or the token where it cannot be meant.
+  // Code::invalid names the endpoint or the token where it cannot be meant; Code::unsupported: no libcurl.
   static Result<Hub> open(HubOptions options);
 
   // Asks which commit the revision is, and for that commit's files.
@@ -38,7 +39,7 @@ class Hub {
   Status fetch(const std::string& id, const std::string& commit, const HubFile& file, HubSink& sink);
 
  private:
-  explicit Hub(HubOptions options);
+  Hub(HubOptions options, std::unique_ptr<HubTransfer> transfer);
   Result<HubAnswer> get(const std::string& url, HubSink& sink);
   Result<HubAnswer> get_text(const std::string& url, std::string& text);
   Error refusal(const HubAnswer& answer, const std::string& id, const std::string& what) const;

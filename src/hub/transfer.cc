@@ -1,11 +1,13 @@
 #include "hub/transfer.h"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <type_traits>
 
 #include "base/check.h"
 #include "io/in_quotes.h"
@@ -66,6 +68,51 @@ void read_header(std::string_view line, HubAnswer& answer) {
   if (equal_no_case(name, "X-Error-Message")) answer.error_message = value;
 }
 
+// libcurl's functions. It is opened when it is first needed: with the two dozen libraries that it brings it would cost
+// every server 4 MiB and 10 ms, and be there for an attacker.
+struct Curl {
+  decltype(&curl_global_init) global_init = nullptr;
+  decltype(&curl_easy_init) easy_init = nullptr;
+  decltype(&curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&curl_easy_setopt) setopt = nullptr;
+  decltype(&curl_easy_getinfo) getinfo = nullptr;
+  decltype(&curl_easy_perform) perform = nullptr;
+  decltype(&curl_easy_strerror) strerror = nullptr;
+  decltype(&curl_slist_append) slist_append = nullptr;
+  decltype(&curl_slist_free_all) slist_free_all = nullptr;
+  std::string missing;  // why it cannot be used; empty: it can
+
+  static const Curl& get() {
+    static const Curl kCurl = open();
+    return kCurl;
+  }
+
+ private:
+  static Curl open() {
+    Curl out;
+    void* library = ::dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);  // for the rest of the process
+    if (library == nullptr) {
+      out.missing = ::dlerror();
+      return out;
+    }
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+      if (function == nullptr) out.missing = std::string("libcurl.so.4 has no ") + name;
+    };
+    find(out.global_init, "curl_global_init");
+    find(out.easy_init, "curl_easy_init");
+    find(out.easy_cleanup, "curl_easy_cleanup");
+    find(out.setopt, "curl_easy_setopt");
+    find(out.getinfo, "curl_easy_getinfo");
+    find(out.perform, "curl_easy_perform");
+    find(out.strerror, "curl_easy_strerror");
+    find(out.slist_append, "curl_slist_append");
+    find(out.slist_free_all, "curl_slist_free_all");
+    if (out.missing.empty() && out.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) out.missing = "libcurl cannot start";
+    return out;
+  }
+};
+
 // Whether it could go another way the next time.
 Code code_of(CURLcode code) {
   switch (code) {
@@ -96,7 +143,7 @@ struct HubTransfer::State {
 
   long status() const {
     long out = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &out);
+    Curl::get().getinfo(curl, CURLINFO_RESPONSE_CODE, &out);
     return out;
   }
   bool begin() {
@@ -119,41 +166,48 @@ struct HubTransfer::State {
   }
 };
 
+Result<std::unique_ptr<HubTransfer>> HubTransfer::open(std::string token) {
+  if (const std::string& missing = Curl::get().missing; !missing.empty())
+    return fail(Code::unsupported, "libcurl is needed and not there (Debian: libcurl4): " + missing);
+  return std::unique_ptr<HubTransfer>(new HubTransfer(std::move(token)));
+}
+
 HubTransfer::HubTransfer(std::string token) : token_(std::move(token)), state_(std::make_unique<State>()) {
-  static const CURLcode kReady = curl_global_init(CURL_GLOBAL_DEFAULT);
+  const Curl& c = Curl::get();
   State& s = *state_;
-  s.curl = curl_easy_init();
-  QR_CHECK(kReady == CURLE_OK && s.curl != nullptr, "libcurl cannot be set up");
+  s.curl = c.easy_init();
+  QR_CHECK(s.curl != nullptr, "no memory for a connection");
   // Bytes count as they are stored: no compression on the way.
-  s.headers = curl_slist_append(nullptr, "Accept-Encoding: identity");
-  curl_easy_setopt(s.curl, CURLOPT_HTTPHEADER, s.headers);
-  curl_easy_setopt(s.curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(s.curl, CURLOPT_USERAGENT, "quire/" QR_VERSION);
-  curl_easy_setopt(s.curl, CURLOPT_FOLLOWLOCATION, 1L);
-  curl_easy_setopt(s.curl, CURLOPT_MAXREDIRS, kMaxRedirects);
-  curl_easy_setopt(s.curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(s.curl, CURLOPT_CONNECTTIMEOUT, kConnectTimeoutS);
-  curl_easy_setopt(s.curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(s.curl, CURLOPT_LOW_SPEED_TIME, kStallS);
-  curl_easy_setopt(s.curl, CURLOPT_BUFFERSIZE, kBufferBytes);
-  curl_easy_setopt(s.curl, CURLOPT_HEADERFUNCTION, &State::on_header);
-  curl_easy_setopt(s.curl, CURLOPT_HEADERDATA, state_.get());
-  curl_easy_setopt(s.curl, CURLOPT_WRITEFUNCTION, &State::on_bytes);
-  curl_easy_setopt(s.curl, CURLOPT_WRITEDATA, state_.get());
+  s.headers = c.slist_append(nullptr, "Accept-Encoding: identity");
+  c.setopt(s.curl, CURLOPT_HTTPHEADER, s.headers);
+  c.setopt(s.curl, CURLOPT_NOSIGNAL, 1L);
+  c.setopt(s.curl, CURLOPT_USERAGENT, "quire/" QR_VERSION);
+  c.setopt(s.curl, CURLOPT_FOLLOWLOCATION, 1L);
+  c.setopt(s.curl, CURLOPT_MAXREDIRS, kMaxRedirects);
+  c.setopt(s.curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  c.setopt(s.curl, CURLOPT_CONNECTTIMEOUT, kConnectTimeoutS);
+  c.setopt(s.curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  c.setopt(s.curl, CURLOPT_LOW_SPEED_TIME, kStallS);
+  c.setopt(s.curl, CURLOPT_BUFFERSIZE, kBufferBytes);
+  c.setopt(s.curl, CURLOPT_HEADERFUNCTION, &State::on_header);
+  c.setopt(s.curl, CURLOPT_HEADERDATA, state_.get());
+  c.setopt(s.curl, CURLOPT_WRITEFUNCTION, &State::on_bytes);
+  c.setopt(s.curl, CURLOPT_WRITEDATA, state_.get());
   if (const char* file = std::getenv("SSL_CERT_FILE"); file != nullptr && *file != '\0')
-    curl_easy_setopt(s.curl, CURLOPT_CAINFO, file);
+    c.setopt(s.curl, CURLOPT_CAINFO, file);
   if (token_.empty()) return;
   // Not a header of our own: libcurl keeps this one from other hosts, ports and schemes.
-  curl_easy_setopt(s.curl, CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
-  curl_easy_setopt(s.curl, CURLOPT_XOAUTH2_BEARER, token_.c_str());
+  c.setopt(s.curl, CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
+  c.setopt(s.curl, CURLOPT_XOAUTH2_BEARER, token_.c_str());
 }
 
 HubTransfer::~HubTransfer() {
-  curl_easy_cleanup(state_->curl);
-  curl_slist_free_all(state_->headers);
+  Curl::get().easy_cleanup(state_->curl);
+  Curl::get().slist_free_all(state_->headers);
 }
 
 Result<HubAnswer> HubTransfer::get(const std::string& url, HubSink& sink) {
+  const Curl& c = Curl::get();
   State& s = *state_;
   s.sink = &sink;
   s.answer = {};
@@ -161,12 +215,12 @@ Result<HubAnswer> HubTransfer::get(const std::string& url, HubSink& sink) {
   s.dropped_bytes = 0;
   const std::string range = sink.from() > 0 ? std::to_string(sink.from()) + "-" : "";
   char detail[CURL_ERROR_SIZE] = "";
-  curl_easy_setopt(s.curl, CURLOPT_ERRORBUFFER, detail);
-  curl_easy_setopt(s.curl, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(s.curl, CURLOPT_REDIR_PROTOCOLS_STR, url.starts_with("https:") ? "https" : "http,https");
-  curl_easy_setopt(s.curl, CURLOPT_RANGE, range.empty() ? nullptr : range.c_str());
-  const CURLcode code = curl_easy_perform(s.curl);
-  curl_easy_setopt(s.curl, CURLOPT_ERRORBUFFER, nullptr);
+  c.setopt(s.curl, CURLOPT_ERRORBUFFER, detail);
+  c.setopt(s.curl, CURLOPT_URL, url.c_str());
+  c.setopt(s.curl, CURLOPT_REDIR_PROTOCOLS_STR, url.starts_with("https:") ? "https" : "http,https");
+  c.setopt(s.curl, CURLOPT_RANGE, range.empty() ? nullptr : range.c_str());
+  const CURLcode code = c.perform(s.curl);
+  c.setopt(s.curl, CURLOPT_ERRORBUFFER, nullptr);
   s.answer.status = static_cast<int>(s.status());
   if (s.stopped) return fail(Code::cancelled, "stopped");
   // An error's body that was too long to be dropped whole makes no other answer of it.
@@ -174,7 +228,7 @@ Result<HubAnswer> HubTransfer::get(const std::string& url, HubSink& sink) {
     if (is_good(s.answer.status) && !s.begun && !s.begin()) return fail(Code::cancelled, "stopped");
     return s.answer;
   }
-  const std::string why = *detail != '\0' ? detail : curl_easy_strerror(code);
+  const std::string why = *detail != '\0' ? detail : c.strerror(code);
   return fail(code_of(code), in_quotes(why));
 }
 

@@ -33,8 +33,8 @@ class HubSink {
 
 class HubTransfer {
  public:
-  // `token` empty: none is sent.
-  explicit HubTransfer(std::string token);
+  // `token` empty: none is sent. Code::unsupported where there is no libcurl.
+  static Result<std::unique_ptr<HubTransfer>> open(std::string token);
   ~HubTransfer();
   HubTransfer(const HubTransfer&) = delete;
   HubTransfer& operator=(const HubTransfer&) = delete;
@@ -46,6 +46,7 @@ class HubTransfer {
   bool has_token() const { return !token_.empty(); }
 
  private:
+  explicit HubTransfer(std::string token);
   struct State;
   const std::string token_;
   std::unique_ptr<State> state_;
