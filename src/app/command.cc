@@ -149,6 +149,20 @@ int wrong_usage(const std::string& message) {
   return kExitUsage;
 }
 
+// What is given without a name has no dashes: `--url` is not an option that was misspelt but one that is none.
+std::string meant_option(const CLI::App& command, const std::string& name) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    if (!is_setting(*option)) continue;
+    if (!option->get_positional()) {
+      options.push_back(config_key(*option));
+    } else if (config_key(*option) == name) {
+      return "; its " + option->get_name() + " is given without --" + name;
+    }
+  }
+  return did_you_mean(name, options, "--");
+}
+
 // What is left over names no option or, without a command, no command.
 int report_extras(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
@@ -165,7 +179,7 @@ int report_extras(const CLI::App& app) {
   const auto at = std::find_if(left.begin(), left.end(), [](const std::string& s) { return s.starts_with("--"); });
   if (at == left.end()) return wrong_usage(about + ": too much: \"" + (left.empty() ? "" : left.front()) + "\"");
   const std::string name = at->substr(2, at->find('=') == std::string::npos ? at->npos : at->find('=') - 2);
-  return wrong_usage(about + " has no option --" + name + did_you_mean(name, keys_of(command), "--"));
+  return wrong_usage(about + " has no option --" + name + meant_option(command, name));
 }
 
 void print_option_table(const CLI::App& app) {

@@ -239,6 +239,7 @@ TEST(Guard, PagesElsewhereAreAnsweredWhenAllowed) {
   EXPECT_EQ(r.status, 200);
   ASSERT_NE(r.header("access-control-allow-origin"), nullptr);
   EXPECT_EQ(*r.header("access-control-allow-origin"), "https://friend.example");
+  EXPECT_EQ(*r.header("access-control-expose-headers"), "Retry-After, x-quire-stream, x-quire-warning, x-request-id");
   EXPECT_NE(s.post(kPath, "{", friendly).header("access-control-allow-origin"), nullptr) << "refusals too";
   auto preflight = s.client().request({"OPTIONS",
                                        kPath,

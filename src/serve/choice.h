@@ -42,6 +42,7 @@ class Choice final : public EventSink {
   std::atomic<SeqId> seq{0};  // 0: not submitted yet
   const int index;
   const size_t prompt;
+  bool finished() const { return finished_.load(std::memory_order_acquire); }  // usage() and finish() may be asked
 
   // --- io thread ---
   // Takes what the engine left; returns how many tokens were new to the text. `ended` then says whether the sequence is
@@ -61,7 +62,7 @@ class Choice final : public EventSink {
   int64_t n_reasoning() const { return n_reasoning_; }  // tokens
   int64_t n_tokens() const { return n_tokens_; }        // up to the one that completed a stop string
   double mean_logprob() const { return n_tokens_ > 0 ? logprob_sum_ / static_cast<double>(n_tokens_) : 0.0; }
-  // REQUIRES ended().
+  // REQUIRES ended() or finished().
   Finish finish() const { return finish_; }
   const Usage& usage() const { return usage_; }
   const std::string& error() const { return error_; }

@@ -89,7 +89,7 @@ bool Guard::answer_cors(const HttpRequest& request, Reply& reply) const {
   reply.add_header("Access-Control-Allow-Origin", *origin);
   reply.add_header("Vary", "Origin");
   if (request.method != "OPTIONS" || request.header("access-control-request-method") == nullptr) {
-    reply.add_header("Access-Control-Expose-Headers", "Retry-After, x-quire-warning, x-request-id");
+    reply.add_header("Access-Control-Expose-Headers", "Retry-After, x-quire-stream, x-quire-warning, x-request-id");
     return false;
   }
   HttpHeaders headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},

@@ -73,9 +73,9 @@ class ServingImpl final : public Serving {
   Status start(const ServeOptions& options, Engine& engine, Metrics& metrics) {
     env_.n_ctx = context_tokens(engine);
     env_.engine = &engine.options();
-    if (!options.traces.host.empty()) tracer_ = std::make_unique<Tracer>(options.traces, system_seed(), metrics);
+    if (!options.traces.host.empty()) tracer_ = std::make_shared<Tracer>(options.traces, system_seed(), metrics);
     ServiceOptions service;
-    service.tracer = tracer_.get();
+    service.tracer = tracer_;
     service.env = env_;
     service.keys = options.keys;
     service.machine = options.machine;
@@ -129,7 +129,7 @@ class ServingImpl final : public Serving {
   ResponseStore responses_;
   ServeEnv env_;
   StepSignal& signal_;
-  std::unique_ptr<Tracer> tracer_;
+  std::shared_ptr<Tracer> tracer_;  // a session that the engine still holds looks for it
   std::unique_ptr<Service> service_;
   std::unique_ptr<Server> server_, admin_;  // destroyed first: their threads call the service
 };

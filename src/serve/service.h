@@ -28,7 +28,7 @@ struct ServiceOptions {
   std::vector<ApiKey> keys{};  // empty: none is asked for
   GuardOptions guard{}, admin_guard{};
   MachineFacts machine{};
-  Tracer* tracer = nullptr;        // null: no traces; outlives the service
+  std::shared_ptr<Tracer> tracer;  // null: no traces
   uint64_t id_seed = 0;            // of the ids in x-request-id
   bool own_admin_address = false;  // the operator's endpoints answer in admin() only
   int n_prep_threads = 2;

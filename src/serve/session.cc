@@ -27,7 +27,11 @@ HttpError shutdown_error() { return {503, "the server is shutting down", "server
 
 Session::Session(const SessionContext& context, const Endpoint& endpoint, ReplyPtr reply, int64_t arrived_ns)
     : context_(context), endpoint_(endpoint), reply_(std::move(reply)), arrived_ns_(arrived_ns) {}
-Session::~Session() = default;
+Session::~Session() {
+  if (!late_trace_) return;
+  add_sequences(*late_trace_);
+  if (const auto tracer = late_tracer_.lock()) tracer->submit(std::move(*late_trace_));
+}
 
 void Session::counted(int status) {
   int none = 0;
@@ -198,7 +202,7 @@ RequestRecord Session::record(CloseReason reason) const {
   return r;
 }
 
-void Session::trace(RequestRecord&& record) const {
+void Session::trace(RequestRecord&& record) {
   RequestTrace t;
   t.parent = trace_parent_;
   t.method = endpoint_.method;
@@ -206,15 +210,28 @@ void Session::trace(RequestRecord&& record) const {
   t.arrived_ns = arrived_ns_;
   t.ended_ns = arrived_ns_ + record.total_ns;
   t.request = std::move(record);
-  if (started_) {
-    t.submitted_ns = submitted_ns_;
-    for (const auto& c : choices_) {
-      if (!c->ended()) continue;  // the engine has not said yet what it took
-      const Usage& u = c->usage();
-      t.sequences.push_back({u.queued_ns, u.first_token_ns, u.total_ns, u.n_prompt, u.n_cached, c->n_generated()});
-    }
+  if (!started_) return context_.tracer->submit(std::move(t));
+  t.submitted_ns = submitted_ns_;
+  const auto runs = [](const auto& c) { return c->seq != 0 && !c->finished(); };
+  const bool waits = std::any_of(choices_.begin(), choices_.end(), runs);
+  if (waits && !shutdown_) {  // at the end of the server nobody would send it
+    late_trace_ = std::move(t);
+    late_tracer_ = context_.tracer;
+    return;
   }
+  add_sequences(t);
   context_.tracer->submit(std::move(t));
+}
+
+// Those that the engine has ended.
+void Session::add_sequences(RequestTrace& t) const {
+  for (const auto& c : choices_) {
+    if (!c->finished()) continue;
+    const Usage& u = c->usage();
+    const int64_t n_generated = c->ended() ? c->n_generated() : u.n_generated;
+    t.sequences.push_back({u.queued_ns, u.first_token_ns, u.total_ns, u.n_prompt, u.n_cached, n_generated,
+                           c->finish() == Finish::cancelled && !c->text().stopped()});
+  }
 }
 
 void Session::produce(Reply& reply) {

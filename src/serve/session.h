@@ -27,8 +27,8 @@ struct SessionContext {
   const ServeEnv* env = nullptr;
   ServeMetrics* metrics = nullptr;
   LoadEstimate* load = nullptr;
-  Tracer* tracer = nullptr;    // null: no traces
-  std::vector<Token> end_ids;  // the model's end tokens
+  std::shared_ptr<Tracer> tracer;  // null: no traces
+  std::vector<Token> end_ids;      // the model's end tokens
 };
 
 class Session final : public std::enable_shared_from_this<Session> {
@@ -78,7 +78,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   UsageTotals usage() const;
   void counted(int status);
   RequestRecord record(CloseReason reason) const;
-  void trace(RequestRecord&& record) const;
+  void trace(RequestRecord&& record);
+  void add_sequences(RequestTrace& trace) const;
 
   const SessionContext& context_;
   const Endpoint& endpoint_;
@@ -106,6 +107,11 @@ class Session final : public std::enable_shared_from_this<Session> {
   int64_t first_token_ns_ = 0;  // since the head
   std::string pending_;         // made, not yet accepted by the reply
   std::optional<HttpError> failure_;
+
+  // Of a reply that closed before the engine was through with its sequences: sent by the destructor, on whichever
+  // thread that is, when no sequence holds the session any more.
+  std::optional<RequestTrace> late_trace_;
+  std::weak_ptr<Tracer> late_tracer_;
 };
 
 }  // namespace quire

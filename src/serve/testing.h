@@ -225,6 +225,9 @@ class FakeEngine final : public Engine {
     usage.n_generated = s.n_out;
     usage.n_cached = n_cached;
     usage.cost = cost;
+    usage.queued_ns = 1;
+    usage.first_token_ns = s.n_out > 0 ? 2 : 0;
+    usage.total_ns = 3;
     ++(how == Finish::cancelled ? stats_.n_cancelled : stats_.n_finished);
     s.sink->on_finish(it->first, how, usage, how == Finish::error ? error : "");
     gone.insert(running_.extract(it));

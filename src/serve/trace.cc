@@ -96,24 +96,38 @@ std::string failure_of(const RequestRecord& r) {
   return r.end == "finished" ? "" : std::string(r.end);
 }
 
+// How far a sequence came: 1 queue, 2 prefill, 3 decode.
+int n_phases(const SequenceTrace& s) { return s.first_token_ns > 0 ? 3 : s.queued_ns < s.total_ns ? 2 : 1; }
+
 void add_sequence(SpanWriter& spans, const std::string& root, int64_t from_ns, const SequenceTrace& s, int64_t choice) {
-  const int64_t queued = from_ns + s.queued_ns, first = std::max(queued, from_ns + s.first_token_ns);
-  spans.add({root, "queue", from_ns, queued, {attribute("quire.choice", choice)}});
+  const int n = n_phases(s);
+  const int64_t end = from_ns + s.total_ns;
+  const int64_t queued = n > 1 ? from_ns + s.queued_ns : end;
+  const int64_t first = n > 2 ? std::max(queued, from_ns + s.first_token_ns) : end;
+  const auto failure = [&](int phase) { return s.cancelled && phase == n ? "cancelled" : ""; };
+  spans.add({root, "queue", from_ns, queued, {attribute("quire.choice", choice)}, failure(1)});
+  if (n < 2) return;
   spans.add({root,
              "prefill",
              queued,
              first,
              {attribute("quire.choice", choice), attribute("quire.prompt_tokens", s.n_prompt),
-              attribute("quire.cached_tokens", s.n_cached)}});
+              attribute("quire.cached_tokens", s.n_cached)},
+             failure(2)});
+  if (n < 3) return;
   spans.add({root,
              "decode",
              first,
-             from_ns + s.total_ns,
-             {attribute("quire.choice", choice), attribute("quire.generated_tokens", s.n_generated)}});
+             end,
+             {attribute("quire.choice", choice), attribute("quire.generated_tokens", s.n_generated)},
+             failure(3)});
 }
 
 uint64_t n_spans(const RequestTrace& t) {
-  return 1 + (t.submitted_ns != 0 ? 1 : 0) + 3 * std::min(t.sequences.size(), kSequences);
+  uint64_t n = 1 + (t.submitted_ns != 0 ? 1 : 0);
+  for (size_t i = 0; i < std::min(t.sequences.size(), kSequences); ++i)
+    n += static_cast<uint64_t>(n_phases(t.sequences[i]));
+  return n;
 }
 
 std::string resource_json() {

@@ -29,8 +29,9 @@ std::optional<TraceParent> parse_traceparent(std::string_view header);
 
 // A sequence's times since it was submitted.
 struct SequenceTrace {
-  int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;
-  int64_t n_prompt = 0, n_cached = 0, n_generated = 0;  // tokens
+  int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;  // first_token_ns 0: there was none
+  int64_t n_prompt = 0, n_cached = 0, n_generated = 0;      // tokens
+  bool cancelled = false;                                   // in the last of its phases
 };
 
 // A request that is over. Times are the steady clock's.
@@ -38,13 +39,13 @@ struct RequestTrace {
   std::optional<TraceParent> parent;
   RequestRecord request;
   std::string_view method;
-  std::string_view model;                                  // lives as long as the tracer
+  std::string model;
   int64_t arrived_ns = 0, submitted_ns = 0, ended_ns = 0;  // submitted_ns 0: it was refused before
   std::vector<SequenceTrace> sequences;
 };
 
 // The spans of a request as a JSON list without its brackets: the request, below it prepare and, for each sequence,
-// queue, prefill and decode. `unix_ns` is the time of day at 0 of the steady clock.
+// queue, prefill and decode, as far as it came. `unix_ns` is the time of day at 0 of the steady clock.
 std::string span_json(const RequestTrace& trace, SeedSource& ids, int64_t unix_ns);
 
 struct TraceOptions {

@@ -145,6 +145,65 @@ TEST(Trace, ARefusalIsASpanAloneAndWhatIsNotSampledIsNone) {
   EXPECT_NE(text_at(json_at(spans[0], "traceId")), kTrace);
 }
 
+TEST(Trace, AClientThatLeavesLeavesItsSpans) {
+  Collector collector;
+  TestServer s;
+  s.options.traces = collector.options();
+  s.engine.script = [](const Request&) { return std::vector<Token>(1'000'000, kFirstByte + 'x'); };
+  s.engine.options_.n_ctx = 2'000'000;
+  s.engine.step_us = 200;
+  s.start();
+  RawClient c(s.serving->port());
+  const std::string body = R"({"prompt":"a b","max_tokens":1000000,"stream":true})";
+  c.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body);
+  EXPECT_NE(c.read_until("data: {").find("200 OK"), std::string::npos);
+  c.close();
+  const Json::Array spans = collector.wait_for(5);
+  ASSERT_EQ(spans.size(), 5);
+  const Json root = named(spans, "POST /v1/completions");
+  EXPECT_EQ(text_at(attribute_of(root, "quire.end")), "client_gone");
+  EXPECT_EQ(text_at(json_at(root, "status", "message")), "client_gone");
+  EXPECT_TRUE(json_at(named(spans, "prefill"), "status").is_null()) << "that one went well";
+  const Json decode = named(spans, "decode");
+  EXPECT_EQ(json_at(decode, "parentSpanId"), json_at(root, "spanId"));
+  EXPECT_EQ(text_at(json_at(decode, "status", "message")), "cancelled");
+  EXPECT_GT(std::stoll(text_at(attribute_of(decode, "quire.generated_tokens"))), 0);
+}
+
+TEST(Trace, OfAClientThatLeavesBeforeItsFirstTokenThereIsNoDecode) {
+  Collector collector;
+  TestServer s;
+  s.options.traces = collector.options();
+  s.engine.pause(true);
+  s.start();
+  RawClient c(s.serving->port());
+  c.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n"
+      R"({"prompt":"x"})");
+  EXPECT_TRUE(eventually([&] { return s.engine.n_running() == 1; }));
+  c.close();
+  const Json::Array spans = collector.wait_for(4);
+  ASSERT_EQ(spans.size(), 4) << "the request, prepare, queue, prefill";
+  EXPECT_EQ(text_at(json_at(named(spans, "prefill"), "status", "message")), "cancelled");
+  EXPECT_TRUE(named(spans, "decode").is_null());
+}
+
+TEST(Trace, ASequenceHasThePhasesThatItReached) {
+  RequestTrace t;
+  t.method = "POST";
+  t.request.endpoint = "/x";
+  t.request.end = "client_gone";
+  t.submitted_ns = 1;
+  t.sequences.push_back({.queued_ns = 9, .total_ns = 9, .cancelled = true});  // never began
+  SeedSource ids(1);
+  const Json::Array spans = list_of(parse_json("[" + span_json(t, ids, 0) + "]"));
+  ASSERT_EQ(spans.size(), 3);
+  const Json queue = named(spans, "queue");
+  EXPECT_EQ(text_at(json_at(queue, "status", "message")), "cancelled");
+  EXPECT_EQ(time_at(queue, "endTimeUnixNano"), 10);
+}
+
 TEST(Trace, SpansThatTheCollectorRefusesAreCounted) {
   Collector collector(503);
   TestServer s;
@@ -161,7 +220,7 @@ TEST(Trace, AFullQueueDropsAndCounts) {
   Tracer tracer({.host = "127.0.0.1", .port = 1, .queue = 0}, 1, metrics);
   RequestTrace one;
   one.submitted_ns = 1;
-  one.sequences.resize(2);
+  one.sequences.resize(2, {.queued_ns = 1, .first_token_ns = 2, .total_ns = 3});
   tracer.submit(std::move(one));
   EXPECT_EQ(full.value(), 8);  // the request, prepare, three for each sequence
 }
@@ -171,7 +230,7 @@ TEST(Trace, OfManyChoicesTheFirstHaveSpans) {
   t.method = "POST";
   t.request.endpoint = "/x";
   t.submitted_ns = 1;
-  t.sequences.resize(100);
+  t.sequences.resize(100, {.queued_ns = 1, .first_token_ns = 2, .total_ns = 3});
   SeedSource ids(1);
   const Json spans = parse_json("[" + span_json(t, ids, 0) + "]");
   EXPECT_EQ(list_of(spans).size(), 2 + 3 * 32);

@@ -78,6 +78,9 @@ class Precedence(unittest.TestCase):
         for arguments, words in ((('generate', '--max-tokenz', '3'),
                                   'quire generate has no option --max-tokenz; did you mean --max-tokens?'),
                                  (('generate', '--max-tokenz=3'), 'did you mean --max-tokens?'),
+                                 (('load', '--url', 'http://x'),
+                                  'quire load has no option --url; its URL is given without --url'),
+                                 (('load', '--modl', 'x'), 'did you mean --model?'),
                                  (('generat',), 'no command "generat"; did you mean generate?'),
                                  (('load', '--users', '1'), 'URL is required'),
                                  ((), 'no command: quire --help lists them')):
