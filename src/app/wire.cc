@@ -1,5 +1,7 @@
 #include "app/wire.h"
 
+#include <filesystem>
+
 #include "app/bundled.h"
 #include "app/carried_tokenizer.h"
 #include "app/memory_plan.h"
@@ -9,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "hub/repo.h"
 #include "model/gguf_form.h"
 #include "quant/kv_codec.h"
 #include "text/tokenizer_files.h"
@@ -113,10 +116,22 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_of(ModelFile& file) {
   return tokenizer;
 }
 
+// Whether somebody meant a hub's model by a path that is none: "ORG/NAME", and there is no folder ORG.
+bool looks_like_repo(const std::string& named) {
+  std::error_code error;
+  const std::filesystem::path path = named;
+  return parse_repo_name(named).has_value() && path.extension() != ".gguf" && !std::filesystem::exists(path, error) &&
+         !std::filesystem::exists(path.parent_path(), error);
+}
+
 }  // namespace
 
 Result<std::string> model_path(const std::string& named) {
-  if (!named.empty()) return named;
+  if (!named.empty()) {
+    if (!looks_like_repo(named)) return named;
+    return fail(Code::not_found,
+                named + ": there is no such file or folder; if a hub's model is meant: quire pull " + named);
+  }
   std::string bundled = bundled_model();
   if (bundled.empty()) {
     return fail(Code::not_found, "no model given and none bundled: name a GGUF file or a Hugging Face folder");

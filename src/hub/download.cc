@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,7 +12,6 @@
 
 #include "base/bounded_reader.h"
 #include "base/digest.h"
-#include "hub/choice.h"
 
 namespace quire {
 namespace {
@@ -212,17 +210,15 @@ Result<bool> is_here(const Download& what, const DownloadProgress& progress) {
               what.target + ": is there with other bytes than the hub's: move it away, or say --replace");
 }
 
-Status check_room(const Download& what, int64_t wanted_bytes) {
-  struct statvfs disk{};
-  const std::string folder = fs::path(what.target).parent_path().string();
-  if (::statvfs(folder.c_str(), &disk) != 0) return {};  // the write itself will say
-  const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
-  if (static_cast<double>(wanted_bytes) <= free) return {};
-  return fail(Code::exhausted, what.target + ": does not fit on the disk: needs " + size_text(wanted_bytes) +
-                                   " more, has " + size_text(static_cast<int64_t>(free)));
-}
-
 }  // namespace
+
+int64_t missing_bytes(const Download& what) {
+  std::error_code error;
+  if (fs::exists(what.target, error)) return 0;
+  const uintmax_t part = fs::file_size(part_path(what), error);
+  return error || part > static_cast<uintmax_t>(what.file.size) ? what.file.size
+                                                                : what.file.size - static_cast<int64_t>(part);
+}
 
 Result<DownloadResult> download(Hub& hub, const Download& what, const DownloadProgress& progress) {
   QR_TRY(const bool here, is_here(what, progress));
@@ -233,7 +229,6 @@ Result<DownloadResult> download(Hub& hub, const Download& what, const DownloadPr
   if (error) return fail(Code::io, folder.string() + ": cannot be made: " + error.message());
   PartFile part(what, progress, part_path(what));
   QR_TRY_VOID(part.open());
-  QR_TRY_VOID(check_room(what, what.file.size - part.from()));
   Status fetched = hub.fetch(what.id, what.commit, what.file, part);
   if (part.error()) return error_within(what.file.path, *part.error());
   QR_TRY_VOID(fetched);

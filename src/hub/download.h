@@ -26,6 +26,9 @@ struct DownloadResult {
   bool was_here = false;  // whole and right
 };
 
+// What is not here yet, by the sizes of files alone.
+int64_t missing_bytes(const Download& what);
+
 // Code::exhausted: no room; Code::corrupt: whole and wrong, and kept as NAME.wrong; Code::invalid: another file has the
 // name. What has come stays in the part file whatever happens.
 Result<DownloadResult> download(Hub& hub, const Download& what, const DownloadProgress& progress);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,6 +34,18 @@ class FolderLock {
   const int fd_;
 };
 
+// All of it before the first byte comes.
+Status check_room(const std::string& folder, const std::vector<Download>& downloads) {
+  double wanted = 0;
+  for (const Download& one : downloads) wanted += static_cast<double>(missing_bytes(one));
+  struct statvfs disk{};
+  if (::statvfs(folder.c_str(), &disk) != 0) return {};  // the write itself will say
+  const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+  if (wanted <= free) return {};
+  return fail(Code::exhausted, folder + ": does not fit on the disk: needs " + size_text(static_cast<int64_t>(wanted)) +
+                                   " more, has " + size_text(static_cast<int64_t>(free)));
+}
+
 }  // namespace
 
 Result<Pulled> pull(const PullOptions& options,
@@ -50,11 +63,14 @@ Result<Pulled> pull(const PullOptions& options,
   if (!lock.take()) return fail(Code::exhausted, options.folder + ": another quire pull writes into this folder");
   Pulled out{.path = (folder / choice->entry).string(), .commit = listing.commit, .files = {}};
   if (choice->entry.empty()) out.path = folder.string();
-  for (const HubFile& file : choice->files) {
-    const std::string target = (folder / file.path).string();
-    QR_TRY(const DownloadResult how,
-           download(hub, {options.repo.id, listing.commit, file, target, options.replace}, progress));
-    done(out.files.emplace_back(PulledFile{file, target, how}));
+  std::vector<Download> downloads;
+  downloads.reserve(choice->files.size());
+  for (const HubFile& file : choice->files)
+    downloads.push_back({options.repo.id, listing.commit, file, (folder / file.path).string(), options.replace});
+  QR_TRY_VOID(check_room(options.folder, downloads));
+  for (const Download& one : downloads) {
+    QR_TRY(const DownloadResult how, download(hub, one, progress));
+    done(out.files.emplace_back(PulledFile{one.file, one.target, how}));
   }
   return out;
 }

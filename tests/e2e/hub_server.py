@@ -125,10 +125,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Hub:
     """`files`: path -> bytes of the repository `repo`. `answers`: path of the API or name of a file -> what is sent in
-    place of it, one after the other. `requests`: (to the second server?, path, headers) of all that came."""
+    place of it, one after the other. `requests`: (to the second server?, path, headers) of all that came. `tls`: an SSL
+    context for each of the two servers, or None."""
 
-    def __init__(self, files, repo='org/model'):
-        self.files, self.repo = files, repo
+    def __init__(self, files, repo='org/model', tls=(None, None)):
+        self.files, self.repo, self.tls = files, repo, tls
         self.ranges, self.private, self.gated, self.page = True, False, False, 2
         self.token, self.listing = 'hf_secret', None
         self.answers, self.requests, self.stored = {}, [], {}
@@ -139,11 +140,14 @@ class Hub:
             handler = type('HubHandler', (Handler,), {'hub': self, 'is_store': is_store})
             server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
             server.daemon_threads = True
+            if self.tls[is_store]:
+                server.socket = self.tls[is_store].wrap_socket(server.socket, server_side=True)
             server.handle_error = lambda *_: None  # clients that leave are what is tested
             thread = threading.Thread(target=server.serve_forever, args=(0.01,))
             thread.start()
             self.servers.append((server, thread))
-        self.url, self.store_url = (f'http://127.0.0.1:{server.server_port}' for server, _ in self.servers)
+        self.url, self.store_url = (f'http{"s" if tls else ""}://127.0.0.1:{server.server_port}'
+                                    for (server, _), tls in zip(self.servers, self.tls))
         return self
 
     def __exit__(self, *_):

@@ -3,8 +3,11 @@ import fcntl
 import hashlib
 import json
 import os
+import pty
 import random
+import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -353,6 +356,45 @@ class Pull(unittest.TestCase):
             self.assert_failed(self.pull(hub), 'redirects')
             hub.answers[where] = [Answer(302, headers={'Location': 'file:///etc/passwd'})]
             self.assert_failed(self.pull(hub), hub.url)
+
+    @unittest.skipUnless(shutil.which('openssl'), 'openssl is not installed: no certificate can be made')
+    def test_https(self):
+        cert, key = (os.path.join(os.path.dirname(self.folder), name) for name in ('cert.pem', 'key.pem'))
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
+                        '-keyout', key, '-out', cert, '-days', '2', '-subj', '/CN=localhost', '-addext',
+                        'subjectAltName=IP:127.0.0.1'], check=True, capture_output=True)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(cert, key)
+        with Hub({'m.gguf': BYTES}, tls=(tls, tls)) as hub:
+            self.assert_failed(self.pull(hub), 'certificate')
+            self.assertEqual(self.pull(hub, SSL_CERT_FILE=cert).returncode, 0)
+            self.assertEqual(read(self.folder, 'm.gguf'), BYTES)
+        with Hub({'other.gguf': BYTES}, tls=(tls, None)) as hub:
+            self.assert_failed(self.pull(hub, SSL_CERT_FILE=cert), 'other.gguf: ', 'rotocol')
+            self.assertFalse(any(is_store for is_store, _, _ in hub.requests), 'no redirect from HTTPS to HTTP')
+
+    def test_a_bar_on_a_terminal(self):
+        with Hub({'m.gguf': BYTES}) as hub:
+            terminal, inner = pty.openpty()
+            self.addCleanup(os.close, terminal)
+            process = subprocess.Popen([binary(), 'pull', 'org/model', '--to', self.folder], env=self.environment(hub),
+                                       stdout=subprocess.PIPE, stderr=inner)
+            os.close(inner)
+            shown = b''
+            try:
+                while data := os.read(terminal, 4096):
+                    shown += data
+            except OSError:  # how Linux says that the other end is closed
+                pass
+            process.communicate(timeout=30)
+            self.assertRegex(shown.decode(), r'\rm\.gguf \[[#.]{30}\] \d+ %  \d')
+            self.assertIn('of 300.0 kB', shown.decode())
+
+    def test_a_hubs_name_in_place_of_a_path(self):
+        done = quire('inspect', 'some-org/some-model')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('quire pull some-org/some-model', done.stderr)
+        self.assertNotIn('quire pull', quire('inspect', 'tests/no-such').stderr)
 
     def test_what_is_meant_by_nobody(self):
         for repo in ('model', '/model', 'org/', 'org/model/more', '../model', 'org/..', 'org/mo del',
