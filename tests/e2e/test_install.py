@@ -54,7 +54,7 @@ class Install(unittest.TestCase):
         with open(os.path.join(self.prefix, 'lib/systemd/system/quire.service'), encoding='utf-8') as f:
             unit = f.read()
         self.assertRegex(unit, r'ExecStart=/\S+/quire serve\n')
-        self.assertNotIn('@', unit)
+        self.assertNotRegex(unit, r'@\w+@')
         stop = int(re.search(r'TimeoutStopSec=(\d+)', unit)[1])
         self.assertGreater(stop, 30, 'longer than the drain')
 
