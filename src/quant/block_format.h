@@ -1,10 +1,9 @@
 // Integer formats whose file block is 32 numbers with one scale, and an offset where they have one:
 //   value = d · level(number) + m
-// A format derives from this and says how its file block is cut into parts (split, join) and how one is made (encode).
+// A format derives from this and says how its file block is cut into parts (split, join). quant/encode.h makes one.
 #pragma once
 #include "quant/levels.h"
 #include "quant/panel.h"
-#include "quant/search.h"
 
 namespace quire {
 
@@ -77,27 +76,6 @@ struct BlockFormat {
       return V::load_f16(reinterpret_cast<const uint16_t*>(at + 2 * kPanelRows));
     }
   };
-
- protected:
-  // The numbers of x at the scale and offset that `parts` holds.
-  static void choose_numbers(const float* x, BlockParts& parts) {
-    const float d = T::widen(parts.d);
-    const float inverse = d != 0 ? 1.0F / d : 0.0F;
-    const float m = kMins ? f16_to_f32(parts.m) : 0.0F;
-    for (int i = 0; i < kBlock; ++i) parts.q[i] = Levels::number(Levels::nearest((x[i] - m) * inverse));
-  }
-  static void encode_block(const float* x, std::byte* block) {
-    BlockParts parts{};
-    if constexpr (kMins) {
-      const LineFit fit = fit_line<Levels>(x, kBlock, INFINITY);
-      parts.d = f32_to_f16(fit.scale);
-      parts.m = f32_to_f16(fit.min);
-    } else {
-      parts.d = f32_to_f16(fit_scale<Levels>(x, kBlock));
-    }
-    choose_numbers(x, parts);
-    T::join(parts, block);
-  }
 };
 
 // Low four bits of 32 numbers: byte i holds those of numbers i and 16 + i. Bits beyond them are left as they are.

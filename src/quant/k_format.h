@@ -3,11 +3,11 @@
 //   value = d · scale[g] · level(number) − dmin · min[g]
 // The products of scales are exact in f32. In a panel each group's scale and min are widened to a byte, so that a
 // kernel gets 16 rows' scales by one widening load; d stays in a register over the super-block.
-// A format derives from this and says how its file block is cut into parts (split, join).
+// A format derives from this and says how its file block is cut into parts (split, join), and which scales of groups it
+// can hold (kLowScale, kHighScale). quant/encode.h makes one.
 #pragma once
 #include "quant/levels.h"
 #include "quant/panel.h"
-#include "quant/search.h"
 
 namespace quire {
 
@@ -114,19 +114,6 @@ struct KFormat {
       return V::mul(minus_dmin, V::load_i8(from + kPanelRows));
     }
   };
-
- protected:
-  // The parts that decode nearest to x. Scales lie in [kLowScale, kHighScale], mins in [0, kHighScale].
-  template <int kLowScale, int kHighScale>
-  static void encode_block(const float* x, std::byte* block) {
-    KParts parts{};
-    if constexpr (kMins) {
-      parts = fit_lines_of_groups<Levels, kGroup, kHighScale, KParts>(x);
-    } else {
-      parts = fit_scales_of_groups<Levels, kGroup, kLowScale, kHighScale, KParts>(x);
-    }
-    T::join(parts, block);
-  }
 };
 
 }  // namespace quire

@@ -1,8 +1,8 @@
 // Turns the struct of a format or codec into its runtime entry. Included by the generated registry only.
 #pragma once
+#include "quant/encode.h"
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
-#include "quant/weighted_search.h"
 
 namespace quire {
 
@@ -14,7 +14,7 @@ inline constexpr WeightFormat kWeightFormat{
     T::kBytes,
     T::kInteger,
     [](const std::byte* block, float* out) { T::decode(block, out); },
-    [](const float* in, std::byte* block) { T::encode(in, block); },
+    [](const float* in, std::byte* block) { encode_as<T>(in, block, {}); },
 };
 
 template <class T>

@@ -2,7 +2,9 @@
 // squared error, each judged at its own best fit. With levels q fixed, the best scale of x ≈ s·q is Σxq / Σqq and its
 // error Σxx − (Σxq)² / Σqq; the best line x ≈ s·q + m is the regression line. Choosing levels for a scale and a scale
 // for the levels in turn never gets worse (Lloyd 1982), so the best candidate is polished that way. Groups whose scales
-// are quantised too try the neighbours of each rounded scale, then refit the common one over all of them.
+// are quantised too try the neighbours of each rounded scale, then refit the common one over all of them. Every sum is
+// weighted where numbers differ in importance. How many candidates are tried is an Effort: the quick one tries few and
+// no neighbours, in a quarter of the time or less and with a little more error (docs/io.md has both).
 // Pure functions, any thread. Numbers that are not finite give some block, never undefined behaviour.
 #pragma once
 #include <cmath>
@@ -18,25 +20,90 @@ struct LineFit {
 
 namespace search {
 
-inline constexpr int kPolish = 4;  // rounds; more change nothing that can be seen
+// Levels; of a table whose levels ascend, the nearest is found by counting the middles that v lies above,
+// which vectorises. Other tables are kUsable no.
+template <class L>
+struct Ascending : L {
+  static constexpr bool kTable = requires { L::extreme(1); };
+  static constexpr bool kUsable = [] {
+    if constexpr (kTable) {
+      for (uint8_t i = 0; i < 15; ++i) {
+        if (L::value(i) >= L::value(i + 1)) return false;
+      }
+    }
+    return true;
+  }();
+  static constexpr float middle(int i) {
+    return 0.5F * static_cast<float>(L::value(static_cast<uint8_t>(i)) + L::value(static_cast<uint8_t>(i + 1)));
+  }
+  static constexpr float step(int i) {
+    return static_cast<float>(L::value(static_cast<uint8_t>(i + 1)) - L::value(static_cast<uint8_t>(i)));
+  }
+
+  static QR_INLINE float nearest(float v) {
+    if constexpr (!kTable) return L::nearest(v);
+    float level = L::kLowest;
+    for (int i = 0; i < 15; ++i) level += v > middle(i) ? step(i) : 0.0F;
+    return level;
+  }
+  static QR_INLINE uint8_t number(float level) {
+    if constexpr (!kTable) return L::number(level);
+    int above = 0;
+    for (int i = 0; i < 15; ++i) above += level > middle(i) ? 1 : 0;
+    return static_cast<uint8_t>(above);
+  }
+};
+
+// Numbers and what the square of each one's error counts.
+template <bool kWeighted>
+struct Numbers {
+  const float* x;
+  const float* weights;  // unused unless kWeighted
+  int n;
+
+  QR_INLINE float weight(int i) const {
+    if constexpr (kWeighted) return weights[i];
+    return 1.0F;
+  }
+  double total_weight() const {
+    if constexpr (!kWeighted) return n;
+    double sum = 0;
+    for (int i = 0; i < n; ++i) sum += static_cast<double>(weight(i));
+    return sum;
+  }
+  Numbers part(int from, int size) const { return {x + from, kWeighted ? weights + from : nullptr, size}; }
+};
+
+// How far a search goes.
+struct Effort {
+  float scale_step, line_step;  // between candidates, as shares of the scale that covers the numbers
+  int scale_from, scale_to;     // fit_scale's candidates: from … to steps
+  int line_from, line_to;       // fit_line's
+  int polish;                   // rounds
+  int near;                     // neighbours of a rounded scale on either side
+  int rounds;                   // of choosing groups' scales and refitting the block's
+};
+inline constexpr Effort kThorough{0.02F, 0.02F, -10, 14, -10, 6, 4, 1, 3};
+inline constexpr Effort kQuick{0.09F, 0.07F, -1, 1, -1, 0, 1, 0, 1};
 
 struct Sums {
   double q = 0, qq = 0, xq = 0;
 };
 
 // Σ over the levels nearest to (x − offset) · inverse, of x − offset. Eight partial sums, so that it vectorises.
-template <class Levels>
-inline Sums sums_at(const float* x, int n, float offset, float inverse) {
+template <class Levels, class In>
+inline Sums sums_at(const In& in, float offset, float inverse) {
   float q[8] = {};
   float qq[8] = {};
   float xq[8] = {};
-  for (int i = 0; i < n; i += 8) {
+  for (int i = 0; i < in.n; i += 8) {
     for (int l = 0; l < 8; ++l) {
-      const float v = x[i + l] - offset;
+      const float v = in.x[i + l] - offset;
       const float level = Levels::nearest(v * inverse);
-      q[l] += level;
-      qq[l] += level * level;
-      xq[l] += v * level;
+      const float weighted = in.weight(i + l) * level;
+      q[l] += weighted;
+      qq[l] += level * weighted;
+      xq[l] += v * weighted;
     }
   }
   Sums out;
@@ -51,15 +118,15 @@ inline Sums sums_at(const float* x, int n, float offset, float inverse) {
 inline float inverse_of(float scale) { return scale != 0 ? 1.0F / scale : 0.0F; }
 
 // Σ (x − (scale · level + min))² with the nearest levels.
-template <class Levels>
-inline double error_at(const float* x, int n, LineFit fit) {
+template <class Levels, class In>
+inline double error_at(const In& in, LineFit fit) {
   const float inverse = inverse_of(fit.scale);
   float sum[8] = {};
-  for (int i = 0; i < n; i += 8) {
+  for (int i = 0; i < in.n; i += 8) {
     for (int l = 0; l < 8; ++l) {
-      const float v = x[i + l] - fit.min;
+      const float v = in.x[i + l] - fit.min;
       const float error = v - fit.scale * Levels::nearest(v * inverse);
-      sum[l] += error * error;
+      sum[l] += in.weight(i + l) * (error * error);
     }
   }
   double out = 0;
@@ -86,46 +153,45 @@ struct BestScale {
   }
 };
 
-}  // namespace search
-
 // The scale of x ≈ scale · level with the least squared error found. REQUIRES n % 8 == 0.
-template <class Levels>
-inline float fit_scale(const float* x, int n) {
+template <class Levels, class In>
+inline float fit_scale(const In& in, const Effort& effort) {
   float extreme = 0;
-  for (int i = 0; i < n; ++i) extreme = std::fabs(x[i]) > std::fabs(extreme) ? x[i] : extreme;
+  for (int i = 0; i < in.n; ++i) extreme = std::fabs(in.x[i]) > std::fabs(extreme) ? in.x[i] : extreme;
   if (extreme == 0) return 0;
-  search::BestScale best;
+  BestScale best;
   for (const float side : {Levels::kLowest, Levels::kHighest}) {
-    for (int step = -10; step <= 14; ++step) {  // the extreme number at 0.8 … 1.28 of the last level
-      best.offer(search::sums_at<Levels>(x, n, 0, side * (1.0F + 0.02F * static_cast<float>(step)) / extreme));
+    for (int step = effort.scale_from; step <= effort.scale_to; ++step) {
+      best.offer(sums_at<Levels>(in, 0, side * (1.0F + effort.scale_step * static_cast<float>(step)) / extreme));
     }
   }
-  for (int i = 0; i < search::kPolish; ++i) {
-    if (!best.offer(search::sums_at<Levels>(x, n, 0, search::inverse_of(best.scale)))) break;
+  for (int i = 0; i < effort.polish; ++i) {
+    if (!best.offer(sums_at<Levels>(in, 0, inverse_of(best.scale)))) break;
   }
   return best.scale;
 }
 
 // The line x ≈ scale · level + min, scale ≥ 0 and min ≤ max_min, with the least squared error found.
 // REQUIRES levels from 0 on, n % 8 == 0.
-template <class Levels>
-inline LineFit fit_line(const float* x, int n, float max_min) {
+template <class Levels, class In>
+inline LineFit fit_line(const In& in, float max_min, const Effort& effort) {
   static_assert(Levels::kLowest == 0);
-  float lo = x[0];
-  float hi = x[0];
-  for (int i = 1; i < n; ++i) {
-    lo = x[i] < lo ? x[i] : lo;
-    hi = x[i] > hi ? x[i] : hi;
+  float lo = in.x[0];
+  float hi = in.x[0];
+  for (int i = 1; i < in.n; ++i) {
+    lo = in.x[i] < lo ? in.x[i] : lo;
+    hi = in.x[i] > hi ? in.x[i] : hi;
   }
   lo = lo < max_min ? lo : max_min;
   LineFit best{0, lo};
   if (!(hi > lo)) return best;
+  const double n = in.total_weight();
   double sum = 0;  // of x − lo, in which everything below is computed
-  for (int i = 0; i < n; ++i) sum += static_cast<double>(x[i] - lo);
+  for (int i = 0; i < in.n; ++i) sum += static_cast<double>(in.weight(i) * (in.x[i] - lo));
   double least = INFINITY;
   // The line through the levels chosen by `from`; true when it is the best so far.
   const auto offer = [&](LineFit from) {
-    const search::Sums at = search::sums_at<Levels>(x, n, lo, search::inverse_of(from.scale));
+    const Sums at = sums_at<Levels>(in, lo, inverse_of(from.scale));
     const double determinant = n * at.qq - at.q * at.q;
     if (!(determinant > 0)) return false;
     double m = (at.qq * sum - at.q * at.xq) / determinant;
@@ -137,83 +203,98 @@ inline LineFit fit_line(const float* x, int n, float max_min) {
     best = {static_cast<float>(s), lo + static_cast<float>(m)};
     return true;
   };
-  for (int step = -10; step <= 6; ++step) {
-    offer({(hi - lo) / (Levels::kHighest * (1.0F + 0.02F * static_cast<float>(step))), lo});
+  for (int step = effort.line_from; step <= effort.line_to; ++step) {
+    offer({(hi - lo) / (Levels::kHighest * (1.0F + effort.line_step * static_cast<float>(step))), lo});
   }
-  for (int i = 0; i < search::kPolish; ++i) {
+  for (int i = 0; i < effort.polish; ++i) {
     LineFit polished = best;
-    double error = search::error_at<Levels>(x, n, polished);
-    search::Sums at = search::sums_at<Levels>(x, n, best.min, search::inverse_of(best.scale));
+    const double error = error_at<Levels>(in, polished);
+    const Sums at = sums_at<Levels>(in, best.min, inverse_of(best.scale));
     const double shifted = sum - n * static_cast<double>(best.min - lo);
     const double determinant = n * at.qq - at.q * at.q;
     if (!(determinant > 0)) break;
     const double m = (at.qq * shifted - at.q * at.xq) / determinant;
     polished.min = std::fmin(best.min + static_cast<float>(m), max_min);
     polished.scale = static_cast<float>((at.xq - static_cast<double>(polished.min - best.min) * at.q) / at.qq);
-    if (!(polished.scale > 0) || !(search::error_at<Levels>(x, n, polished) < error)) break;
+    if (!(polished.scale > 0) || !(error_at<Levels>(in, polished) < error)) break;
     best = polished;
   }
   return best;
 }
 
-// A block of groups whose scales are whole multiples, kLow … kHigh, of one half-precision number.
-template <class Levels, int kGroup, int kLow, int kHigh, class Parts>
-inline Parts fit_scales_of_groups(const float* x) {
-  constexpr int kGroups = 256 / kGroup;
-  using Multiple = Whole<kLow, kHigh>;
-  float scale[kGroups];
-  float extreme = 0;
-  for (int g = 0; g < kGroups; ++g) {
-    scale[g] = fit_scale<Levels>(x + g * kGroup, kGroup);
-    extreme = std::fabs(scale[g]) > std::fabs(extreme) ? scale[g] : extreme;
+// A block of 256 in groups whose scales are whole multiples, Multiple::kLowest … kHighest, of one half-precision
+// number.
+template <class Levels, class Multiple, int kGroup, class Parts, class In>
+class ScalesOfGroups {
+ public:
+  ScalesOfGroups(const In& in, const Effort& effort) : in_(in), effort_(effort) {
+    for (int g = 0; g < kGroups; ++g) scale_[g] = fit_scale<Levels>(group(g), effort);
   }
-  Parts best{};
-  double least = INFINITY;
-  best.d = f32_to_f16(extreme / static_cast<float>(kLow));
-  uint16_t half = best.d;
-  for (int round = 0; round < 3; ++round) {
-    Parts parts{};
-    parts.d = half;
-    const float d = f16_to_f32(half);
-    double error = 0;
-    double num = 0;
-    double den = 0;
-    for (int g = 0; g < kGroups; ++g) {
-      const float* at = x + g * kGroup;
-      const float middle = Multiple::nearest(scale[g] * search::inverse_of(d));
-      double least_here = INFINITY;
-      for (float near = middle - 1; near <= middle + 1; near += 1) {
-        const float multiple = Multiple::nearest(near);
-        const double here = search::error_at<Levels>(at, kGroup, {d * multiple, 0});
-        if (!(here < least_here)) continue;
-        least_here = here;
-        parts.scale[g] = static_cast<int8_t>(multiple);
-      }
-      const auto multiple = static_cast<float>(parts.scale[g]);
-      search::write_numbers<Levels>(at, kGroup, {d * multiple, 0}, parts.q + g * kGroup);
-      for (int i = 0; i < kGroup; ++i) {
-        const auto a = static_cast<double>(multiple * static_cast<float>(Levels::value(parts.q[g * kGroup + i])));
-        num += a * static_cast<double>(at[i]);
-        den += a * a;
-      }
-      error += least_here;
+  Parts fit() const {
+    float extreme = 0;
+    for (const float scale : scale_) extreme = std::fabs(scale) > std::fabs(extreme) ? scale : extreme;
+    Parts best{};
+    double least = INFINITY;
+    best.d = f32_to_f16(extreme / Multiple::kLowest);
+    uint16_t half = best.d;
+    for (int round = 0; round < effort_.rounds; ++round) {
+      Parts parts{};
+      parts.d = half;
+      double error = 0;
+      double num = 0;
+      double den = 0;
+      for (int g = 0; g < kGroups; ++g) error += choose(g, parts, num, den);
+      if (error < least) best = parts;
+      if (!(error < least) || !(den > 0)) break;
+      least = error;
+      half = f32_to_f16(static_cast<float>(num / den));
     }
-    if (error < least) best = parts;
-    if (!(error < least) || !(den > 0)) break;
-    least = error;
-    half = f32_to_f16(static_cast<float>(num / den));
+    return best;
   }
-  return best;
-}
 
-// A block of groups whose scales and mins are whole multiples, 0 … kHigh, of two half-precision numbers.
-template <class Levels, int kGroup, int kHigh, class Parts>
+ private:
+  static constexpr int kGroups = 256 / kGroup;
+  In group(int g) const { return in_.part(g * kGroup, kGroup); }
+
+  // Scale and numbers of a group at the block's d; the squared error. Adds to the regression of x on scale · level.
+  double choose(int g, Parts& parts, double& num, double& den) const {
+    const In at = group(g);
+    const float d = f16_to_f32(parts.d);
+    const float middle = Multiple::nearest(scale_[g] * inverse_of(d));
+    const auto reach = static_cast<float>(effort_.near);
+    double least = INFINITY;
+    for (float near = middle - reach; near <= middle + reach; near += 1) {
+      const float multiple = Multiple::nearest(near);
+      const double here = error_at<Levels>(at, {d * multiple, 0});
+      if (!(here < least)) continue;
+      least = here;
+      parts.scale[g] = static_cast<int8_t>(multiple);
+    }
+    const auto multiple = static_cast<float>(parts.scale[g]);
+    write_numbers<Levels>(at.x, kGroup, {d * multiple, 0}, parts.q + g * kGroup);
+    for (int i = 0; i < kGroup; ++i) {
+      const auto a = static_cast<double>(multiple * static_cast<float>(Levels::value(parts.q[g * kGroup + i])));
+      const double weighted = static_cast<double>(at.weight(i)) * a;
+      num += weighted * static_cast<double>(at.x[i]);
+      den += weighted * a;
+    }
+    return least;
+  }
+
+  In in_;
+  const Effort& effort_;
+  float scale_[kGroups];
+};
+
+// A block of 256 in groups whose scales and mins are whole multiples, 0 … Multiple::kHighest, of two half-precision
+// numbers.
+template <class Levels, class Multiple, int kGroup, class Parts, class In>
 class LinesOfGroups {
  public:
-  explicit LinesOfGroups(const float* x) : x_(x) {
-    for (int g = 0; g < kGroups; ++g) lines_[g] = fit_line<Levels>(x + g * kGroup, kGroup, 0);
+  LinesOfGroups(const In& in, const Effort& effort) : in_(in), effort_(effort) {
+    for (int g = 0; g < kGroups; ++g) lines_[g] = fit_line<Levels>(group(g), 0, effort);
   }
-  Parts fit() {
+  Parts fit() const {
     float scale = 0;
     float min = 0;
     for (const LineFit& line : lines_) {
@@ -221,12 +302,12 @@ class LinesOfGroups {
       min = std::fmax(min, -line.min);
     }
     Parts best{};
-    best.d = f32_to_f16(scale / kHigh);
-    best.dmin = f32_to_f16(min / kHigh);
+    best.d = f32_to_f16(scale / Multiple::kHighest);
+    best.dmin = f32_to_f16(min / Multiple::kHighest);
     double least = INFINITY;
     uint16_t d = best.d;
     uint16_t dmin = best.dmin;
-    for (int round = 0; round < 3; ++round) {
+    for (int round = 0; round < effort_.rounds; ++round) {
       Parts parts{};
       parts.d = d;
       parts.dmin = dmin;
@@ -242,27 +323,29 @@ class LinesOfGroups {
 
  private:
   static constexpr int kGroups = 256 / kGroup;
-  using Multiple = Whole<0, kHigh>;
+  In group(int g) const { return in_.part(g * kGroup, kGroup); }
 
   // Scale, min and numbers of a group at the block's d and dmin; the squared error.
   double choose(int g, Parts& parts) const {
-    const float* at = x_ + g * kGroup;
+    const In at = group(g);
     const float d = f16_to_f32(parts.d);
     const float dmin = f16_to_f32(parts.dmin);
-    const float s0 = Multiple::nearest(lines_[g].scale * search::inverse_of(d));
-    const float m0 = Multiple::nearest(-lines_[g].min * search::inverse_of(dmin));
+    const float s0 = Multiple::nearest(lines_[g].scale * inverse_of(d));
+    const float m0 = Multiple::nearest(-lines_[g].min * inverse_of(dmin));
     double least = INFINITY;
-    for (int near = 0; near < 9; ++near) {
-      const float s = Multiple::nearest(s0 + static_cast<float>(near / 3 - 1));
-      const float m = Multiple::nearest(m0 + static_cast<float>(near % 3 - 1));
-      const double error = search::error_at<Levels>(at, kGroup, {d * s, -(dmin * m)});
-      if (!(error < least)) continue;
-      least = error;
-      parts.scale[g] = static_cast<int8_t>(s);
-      parts.min[g] = static_cast<uint8_t>(m);
+    for (int s_near = -effort_.near; s_near <= effort_.near; ++s_near) {
+      for (int m_near = -effort_.near; m_near <= effort_.near; ++m_near) {
+        const float s = Multiple::nearest(s0 + static_cast<float>(s_near));
+        const float m = Multiple::nearest(m0 + static_cast<float>(m_near));
+        const double error = error_at<Levels>(at, {d * s, -(dmin * m)});
+        if (!(error < least)) continue;
+        least = error;
+        parts.scale[g] = static_cast<int8_t>(s);
+        parts.min[g] = static_cast<uint8_t>(m);
+      }
     }
     const LineFit line{d * static_cast<float>(parts.scale[g]), -(dmin * static_cast<float>(parts.min[g]))};
-    search::write_numbers<Levels>(at, kGroup, line, parts.q + g * kGroup);
+    write_numbers<Levels>(at.x, kGroup, line, parts.q + g * kGroup);
     return least;
   }
 
@@ -276,12 +359,13 @@ class LinesOfGroups {
     for (int i = 0; i < 256; ++i) {
       const double a = int{parts.scale[i / kGroup]} * Levels::value(parts.q[i]);
       const double b = -int{parts.min[i / kGroup]};
-      const auto x = static_cast<double>(x_[i]);
-      aa += a * a;
-      ab += a * b;
-      bb += b * b;
-      xa += x * a;
-      xb += x * b;
+      const auto x = static_cast<double>(in_.x[i]);
+      const auto weight = static_cast<double>(in_.weight(i));
+      aa += weight * a * a;
+      ab += weight * a * b;
+      bb += weight * b * b;
+      xa += weight * x * a;
+      xb += weight * x * b;
     }
     const double determinant = aa * bb - ab * ab;
     const double new_d = (xa * bb - xb * ab) / determinant;
@@ -292,13 +376,11 @@ class LinesOfGroups {
     return true;
   }
 
-  const float* x_;
+  In in_;
+  const Effort& effort_;
   LineFit lines_[kGroups];
 };
 
-template <class Levels, int kGroup, int kHigh, class Parts>
-inline Parts fit_lines_of_groups(const float* x) {
-  return LinesOfGroups<Levels, kGroup, kHigh, Parts>(x).fit();
-}
+}  // namespace search
 
 }  // namespace quire

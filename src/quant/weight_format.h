@@ -7,7 +7,7 @@
 //   kBlock, kBytes             elements and bytes of a block along K
 //   kInteger                   products with int8 activations in groups of 32 (exact), else with f32
 //   decode(block, out)         kBlock floats of one stored block
-//   encode(in, block)          a block that decodes near to `in`, by least squares where there is a choice of scales
+//   encode(in, block)          a block that decodes near to `in`; none: quant/encode.h searches for scales
 // and, for the CPU's panels of kPanelRows rows (docs/numerics.md):
 //   kPanelBytes                bytes of 16 rows × 32 k
 //   load_k<V>(panel, k)        float formats: the 16 rows' weights at k

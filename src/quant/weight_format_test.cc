@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "quant/encode.h"
 #include "quant/weights/bf16.h"
 #include "quant/weights/f16.h"
 #include "quant/weights/f32.h"
@@ -75,7 +76,7 @@ class Format : public testing::Test {
     std::array<float, T::kBlock> values;
     for (int b = 0; b < n; ++b) {
       for (float& v : values) v = rng.normal();
-      T::encode(values.data(), out.data() + b * T::kBytes);
+      encode_as<T>(values.data(), out.data() + b * T::kBytes, {});
     }
     return out;
   }
@@ -99,7 +100,7 @@ TYPED_TEST(Format, TheRegistryCallsTheStruct) {
   std::vector<std::byte> again(block.size());
   std::vector<std::byte> wanted_again(block.size());
   format->encode(values.data(), again.data());
-  TypeParam::encode(values.data(), wanted_again.data());
+  encode_as<TypeParam>(values.data(), wanted_again.data(), {});
   EXPECT_EQ(again, wanted_again);
 }
 
@@ -114,7 +115,7 @@ TYPED_TEST(Format, DecodedBlocksEncodeToThemselves) {
     std::array<float, TypeParam::kBlock> values;
     TypeParam::decode(block, values.data());
     std::array<std::byte, TypeParam::kBytes> again;
-    TypeParam::encode(values.data(), again.data());
+    encode_as<TypeParam>(values.data(), again.data(), {});
     ASSERT_TRUE(std::equal(again.begin(), again.end(), block)) << b;
   }
 }
@@ -122,7 +123,7 @@ TYPED_TEST(Format, DecodedBlocksEncodeToThemselves) {
 TYPED_TEST(Format, ZerosStayZeros) {
   const std::array<float, TypeParam::kBlock> zeros{};
   std::array<std::byte, TypeParam::kBytes> block;
-  TypeParam::encode(zeros.data(), block.data());
+  encode_as<TypeParam>(zeros.data(), block.data(), {});
   std::array<float, TypeParam::kBlock> back;
   back.fill(1.0F);
   TypeParam::decode(block.data(), back.data());

@@ -18,7 +18,6 @@ struct IQ4_NL : BlockFormat<IQ4_NL, UnevenLevels, Numbers4, false> {
     store_as<uint16_t>(block, parts.d);
     join_nibbles(parts.q, block + 2);
   }
-  static void encode(const float* in, std::byte* block) { encode_block(in, block); }
 };
 
 }  // namespace quire

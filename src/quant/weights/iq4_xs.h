@@ -12,6 +12,7 @@ struct IQ4_XS : KFormat<IQ4_XS, UnevenLevels, Numbers4, 32, SubScale::only> {
   static constexpr std::string_view kName = "iq4_xs";
   static constexpr uint32_t kGgmlType = 23;
   static constexpr int kBytes = 136;
+  static constexpr int kLowScale = -32, kHighScale = 31;
 
   static QR_INLINE void split(const std::byte* block, KParts& parts) {
     parts.d = load_as<uint16_t>(block);
@@ -35,7 +36,6 @@ struct IQ4_XS : KFormat<IQ4_XS, UnevenLevels, Numbers4, 32, SubScale::only> {
     }
     store_as<uint16_t>(block + 2, static_cast<uint16_t>(high));
   }
-  static void encode(const float* in, std::byte* block) { encode_block<-32, 31>(in, block); }
 };
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 // bfloat16, which has all of them.
 #pragma once
 #include "quant/block_format.h"
+#include "quant/search.h"
 
 namespace quire {
 
@@ -37,12 +38,12 @@ struct MXFP4 : BlockFormat<MXFP4, Table<0x0c08060403020100, 0xf4f8fafcfdfeff00, 
     double least = INFINITY;
     for (int e = covering - 1; e <= covering + 1; ++e) {
       const uint16_t d = scale_of(static_cast<uint8_t>(e < 0 ? 0 : e > 254 ? 254 : e));
-      const double error = search::error_at<Levels>(in, kBlock, {widen(d), 0});
+      const double error = search::error_at<Levels>(search::Numbers<false>{in, nullptr, kBlock}, {widen(d), 0});
       if (!(error < least)) continue;
       least = error;
       parts.d = d;
     }
-    choose_numbers(in, parts);
+    search::write_numbers<Levels>(in, kBlock, {widen(parts.d), 0}, parts.q);
     join(parts, block);
   }
 

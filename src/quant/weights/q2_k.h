@@ -11,6 +11,7 @@ struct Q2_K : KFormat<Q2_K, Whole<0, 3>, Numbers2, 16, SubScale::nibbles> {
   static constexpr std::string_view kName = "q2_k";
   static constexpr uint32_t kGgmlType = 10;
   static constexpr int kBytes = 84;
+  static constexpr int kLowScale = 0, kHighScale = 15;
 
   static QR_INLINE void split(const std::byte* block, KParts& parts) {
     for (int g = 0; g < 16; ++g) {
@@ -27,7 +28,6 @@ struct Q2_K : KFormat<Q2_K, Whole<0, 3>, Numbers2, 16, SubScale::nibbles> {
     store_as<uint16_t>(block + 80, parts.d);
     store_as<uint16_t>(block + 82, parts.dmin);
   }
-  static void encode(const float* in, std::byte* block) { encode_block<0, 15>(in, block); }
 };
 
 }  // namespace quire

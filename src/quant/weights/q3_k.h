@@ -13,6 +13,7 @@ struct Q3_K : KFormat<Q3_K, Whole<-4, 3>, Numbers3, 16, SubScale::only> {
   static constexpr std::string_view kName = "q3_k";
   static constexpr uint32_t kGgmlType = 11;
   static constexpr int kBytes = 110;
+  static constexpr int kLowScale = -32, kHighScale = 31;
 
   static QR_INLINE void split(const std::byte* block, KParts& parts) {
     split_k_pairs(block + 32, parts.q);
@@ -45,7 +46,6 @@ struct Q3_K : KFormat<Q3_K, Whole<-4, 3>, Numbers3, 16, SubScale::only> {
     std::memcpy(block + 96, scales, sizeof scales);
     store_as<uint16_t>(block + 108, parts.d);
   }
-  static void encode(const float* in, std::byte* block) { encode_block<-32, 31>(in, block); }
 };
 
 }  // namespace quire

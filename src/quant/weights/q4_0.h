@@ -18,7 +18,6 @@ struct Q4_0 : BlockFormat<Q4_0, Whole<-8, 7>, Numbers4, false> {
     store_as<uint16_t>(block, parts.d);
     join_nibbles(parts.q, block + 2);
   }
-  static void encode(const float* in, std::byte* block) { encode_block(in, block); }
 };
 
 }  // namespace quire

@@ -20,7 +20,6 @@ struct Q4_1 : BlockFormat<Q4_1, Whole<0, 15>, Numbers4, true> {
     store_as<uint16_t>(block + 2, parts.m);
     join_nibbles(parts.q, block + 4);
   }
-  static void encode(const float* in, std::byte* block) { encode_block(in, block); }
 };
 
 }  // namespace quire

@@ -11,6 +11,7 @@ struct Q4_K : KFormat<Q4_K, Whole<0, 15>, Numbers4, 32, SubScale::bytes> {
   static constexpr std::string_view kName = "q4_k";
   static constexpr uint32_t kGgmlType = 12;
   static constexpr int kBytes = 144;
+  static constexpr int kLowScale = 0, kHighScale = 63;
 
   static QR_INLINE void split(const std::byte* block, KParts& parts) {
     parts.d = load_as<uint16_t>(block);
@@ -24,7 +25,6 @@ struct Q4_K : KFormat<Q4_K, Whole<0, 15>, Numbers4, 32, SubScale::bytes> {
     join_k_scales(parts.scale, parts.min, block + 4);
     join_k_nibbles(parts.q, block + 16);
   }
-  static void encode(const float* in, std::byte* block) { encode_block<0, 63>(in, block); }
 };
 
 }  // namespace quire

@@ -21,7 +21,6 @@ struct Q5_0 : BlockFormat<Q5_0, Whole<-16, 15>, Numbers5, false> {
     store_as<uint32_t>(block + 2, join_fifth_bits(parts.q));
     join_nibbles(parts.q, block + 6);
   }
-  static void encode(const float* in, std::byte* block) { encode_block(in, block); }
 };
 
 }  // namespace quire

@@ -23,7 +23,6 @@ struct Q5_1 : BlockFormat<Q5_1, Whole<0, 31>, Numbers5, true> {
     store_as<uint32_t>(block + 4, join_fifth_bits(parts.q));
     join_nibbles(parts.q, block + 8);
   }
-  static void encode(const float* in, std::byte* block) { encode_block(in, block); }
 };
 
 }  // namespace quire

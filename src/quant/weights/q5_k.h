@@ -11,6 +11,7 @@ struct Q5_K : KFormat<Q5_K, Whole<0, 31>, Numbers5, 32, SubScale::bytes> {
   static constexpr std::string_view kName = "q5_k";
   static constexpr uint32_t kGgmlType = 13;
   static constexpr int kBytes = 176;
+  static constexpr int kLowScale = 0, kHighScale = 63;
 
   static QR_INLINE void split(const std::byte* block, KParts& parts) {
     parts.d = load_as<uint16_t>(block);
@@ -35,7 +36,6 @@ struct Q5_K : KFormat<Q5_K, Whole<0, 31>, Numbers5, 32, SubScale::bytes> {
       block[16 + i] = static_cast<std::byte>(bits);
     }
   }
-  static void encode(const float* in, std::byte* block) { encode_block<0, 63>(in, block); }
 };
 
 }  // namespace quire

@@ -12,6 +12,7 @@ struct Q6_K : KFormat<Q6_K, Whole<-32, 31>, Numbers6, 16, SubScale::only> {
   static constexpr std::string_view kName = "q6_k";
   static constexpr uint32_t kGgmlType = 14;
   static constexpr int kBytes = 210;
+  static constexpr int kLowScale = -128, kHighScale = 127;
 
   static QR_INLINE void split(const std::byte* block, KParts& parts) {
     for (int h = 0; h < 2; ++h) {
@@ -44,7 +45,6 @@ struct Q6_K : KFormat<Q6_K, Whole<-32, 31>, Numbers6, 16, SubScale::only> {
     std::memcpy(block + 192, parts.scale, 16);
     store_as<uint16_t>(block + 208, parts.d);
   }
-  static void encode(const float* in, std::byte* block) { encode_block<-128, 127>(in, block); }
 };
 
 }  // namespace quire

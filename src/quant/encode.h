@@ -1,0 +1,70 @@
+// How a block is encoded: by the format's own `encode`, or by the search for scales where it has levels to choose.
+// Included where formats become runtime entries, not by kernels.
+#pragma once
+#include <type_traits>
+
+#include "quant/block_format.h"
+#include "quant/encoding.h"
+#include "quant/k_format.h"
+#include "quant/search.h"
+
+namespace quire {
+
+// Calls `fit` with the n numbers at x as `how` weighs them, and with how far to go.
+template <class Fit>
+inline auto with_numbers(const float* x, int n, const Encoding& how, const Fit& fit) {
+  const search::Effort& effort = how.quick ? search::kQuick : search::kThorough;
+  if (how.importance == nullptr) return fit(search::Numbers<false>{x, nullptr, n}, effort);
+  return fit(search::Numbers<true>{x, how.importance, n}, effort);
+}
+
+// Blocks of 32 with one scale, or with a scale and an offset.
+template <class T>
+void encode_block(const float* x, std::byte* block, const Encoding& how) {
+  using Levels = search::Ascending<typename T::Levels>;
+  const LineFit fit = with_numbers(x, T::kBlock, how, [](const auto& in, const search::Effort& effort) {
+    if constexpr (T::kMins) {
+      return search::fit_line<Levels>(in, INFINITY, effort);
+    } else {
+      return LineFit{search::fit_scale<Levels>(in, effort), 0};
+    }
+  });
+  BlockParts parts{};
+  parts.d = f32_to_f16(fit.scale);
+  LineFit stored{f16_to_f32(parts.d), 0};
+  if constexpr (T::kMins) {
+    parts.m = f32_to_f16(fit.min);
+    stored.min = f16_to_f32(parts.m);
+  }
+  search::write_numbers<Levels>(x, T::kBlock, stored, parts.q);
+  T::join(parts, block);
+}
+
+// Blocks of 256 in groups. Scales lie in [kLowScale, kHighScale], mins in [0, kHighScale].
+template <class T>
+void encode_groups(const float* x, std::byte* block, const Encoding& how) {
+  using Levels = search::Ascending<typename T::Levels>;
+  using Multiple = Whole<T::kLowScale, T::kHighScale>;
+  const KParts parts = with_numbers(x, T::kBlock, how, [](const auto& in, const search::Effort& effort) {
+    using In = std::decay_t<decltype(in)>;
+    if constexpr (T::kMins) {
+      return search::LinesOfGroups<Levels, Multiple, T::kGroup, KParts, In>(in, effort).fit();
+    } else {
+      return search::ScalesOfGroups<Levels, Multiple, T::kGroup, KParts, In>(in, effort).fit();
+    }
+  });
+  T::join(parts, block);
+}
+
+template <class T>
+void encode_as(const float* in, std::byte* block, const Encoding& how) {
+  if constexpr (requires { T::encode(in, block); }) {
+    T::encode(in, block);
+  } else if constexpr (T::kBlock == 256) {
+    encode_groups<T>(in, block, how);
+  } else {
+    encode_block<T>(in, block, how);
+  }
+}
+
+}  // namespace quire
