@@ -105,13 +105,19 @@ std::vector<Token> end_ids(const Metadata& meta, int n_vocab) {
 
 // Null where the file or folder has none.
 Result<std::unique_ptr<Tokenizer>> tokenizer_of(ModelFile& file) {
-  if (file.has_tokenizer) return make_tokenizer(std::move(file.tokenizer));
   TokenizerFiles files = tokenizer_files_in(file.meta);
+  const bool carried = files.size() > 1;  // a folder's, tokenizer.json and what stood beside it
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (file.has_tokenizer && !carried) {
+    QR_TRY(tokenizer, make_tokenizer(std::move(file.tokenizer)));
+    tokenizer->add_ends(end_ids(file.meta, tokenizer->n_vocab()));
+    return tokenizer;
+  }
   if (file.is_hugging_face && has_tokenizer_files(file.path)) {
     QR_TRY(files, read_tokenizer_files(file.path));
   }
   if (files.empty()) return nullptr;
-  QR_TRY(std::unique_ptr<Tokenizer> tokenizer, load_tokenizer(files));
+  QR_TRY(tokenizer, load_tokenizer(files));
   tokenizer->add_ends(end_ids(file.meta, tokenizer->n_vocab()));
   return tokenizer;
 }

@@ -159,7 +159,7 @@ const NamedPreTokenizer kTable[] = {
     {.names = "gpt-2 gpt2 phi-2 jais trillion granite-docling jina-es jina-de jina-v2-es jina-v2-de jina-v1-en "
               "jina-v2-code roberta-bpe gigachat a.x-4.0 mellum exaone4",
      .patterns = gpt2_alone},
-    {.names = "gpt-neox mpt olmo modern-bert", .patterns = gpt2_alone, .nfc = true},
+    {.names = "olmo gpt-neox mpt modern-bert", .patterns = gpt2_alone, .nfc = true},
     {.names = "starcoder refact smollm codeshell exaone minerva-7b mellum2", .patterns = digits_gpt2},
     {.names = "command-r", .patterns = digits_gpt2, .nfc = true},
     {.names = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",

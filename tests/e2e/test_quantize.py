@@ -23,6 +23,29 @@ def describe(path):
     return json.loads(quire('inspect', '--json', path).stdout)
 
 
+def blank_folder(path, n_vocab):
+    """A llama of one layer, all zeros."""
+    n = 32
+    shapes = {'model.embed_tokens': [n_vocab, n], 'model.norm': [n]}
+    for part, shape in (('self_attn.q_proj', [n, n]), ('self_attn.k_proj', [n, n]), ('self_attn.v_proj', [n, n]),
+                        ('self_attn.o_proj', [n, n]), ('mlp.gate_proj', [n, n]), ('mlp.up_proj', [n, n]),
+                        ('mlp.down_proj', [n, n]), ('input_layernorm', [n]), ('post_attention_layernorm', [n])):
+        shapes['model.layers.0.' + part] = shape
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        header[name + '.weight'] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    os.makedirs(path)
+    with open(os.path.join(path, 'model.safetensors'), 'wb') as file:
+        file.write(struct.pack('<Q', len(text)) + text + bytes(at))
+    with open(os.path.join(path, 'config.json'), 'w', encoding='utf-8') as file:
+        json.dump({'model_type': 'llama', 'hidden_size': n, 'num_hidden_layers': 1, 'intermediate_size': n,
+                   'num_attention_heads': 2, 'num_key_value_heads': 2, 'max_position_embeddings': 64, 'hidden_act': 'silu',
+                   'rms_norm_eps': 1e-5, 'vocab_size': n_vocab, 'tie_word_embeddings': True}, file)
+
+
 class Quantize(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -92,6 +115,25 @@ class Quantize(unittest.TestCase):
         # And on into another type, as every GGUF file's facts do.
         self.assertEqual(quire('quantize', out, self.path('again.gguf'), 'q4_0').returncode, 0)
         self.assertEqual(quire('tokenize', self.path('again.gguf'), *arguments).stdout, whole.stdout)
+
+    def test_a_folders_tokenizer_is_said_in_ggufs_tables_too(self):
+        folder, out = self.path('tables'), self.path('tables.gguf')
+        blank_folder(folder, 4100)  # four more rows than the tokenizer has tokens
+        shutil.copy(os.path.join(ROOT, 'models', 'tokenizer.json'), folder)
+        with open(os.path.join(folder, 'tokenizer_config.json'), 'w', encoding='utf-8') as file:
+            json.dump({'bos_token': '<|begin|>', 'eos_token': '<|end|>', 'add_bos_token': True,
+                       'tokenizer_class': 'LlamaTokenizer', 'chat_template': '{{ messages[0].content }}!'}, file)
+        done = quire('quantize', folder, out, 'q8_0')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        facts, ours = Gguf(out).facts, Gguf(os.path.join(ROOT, 'models', 'quill-q8_0.gguf')).facts
+        self.assertEqual((facts['tokenizer.ggml.model'], facts['tokenizer.ggml.pre']), ('gpt2', 'llama3'))
+        for key in ('tokens', 'token_type'):
+            self.assertEqual(facts['tokenizer.ggml.' + key][:4096], ours['tokenizer.ggml.' + key])
+        self.assertEqual(facts['tokenizer.ggml.merges'], ours['tokenizer.ggml.merges'])
+        self.assertEqual(facts['tokenizer.ggml.tokens'][4096:], [f'[PAD{i}]' for i in range(4096, 4100)])
+        for key in ('bos_token_id', 'eos_token_id', 'add_bos_token'):
+            self.assertEqual(facts['tokenizer.ggml.' + key], ours['tokenizer.ggml.' + key])
+        self.assertEqual(facts['tokenizer.chat_template'], '{{ messages[0].content }}!')
 
     def test_a_broken_folder_writes_nothing(self):
         folder, out = self.path('broken'), self.path('broken.gguf')

@@ -98,8 +98,8 @@ Status write_facts(const ModelFile& model, GgufWriter& writer) {
   writer.add_u32("general.quantization_version", 2);
   if (!has_tokenizer_files(model.path)) return {};
   QR_TRY(const TokenizerFiles files, read_tokenizer_files(model.path));
-  put_tokenizer_files(files, writer);
-  return {};
+  const HostWeight* embedding = model.find("token_embd.weight");
+  return put_tokenizer(files, embedding != nullptr ? static_cast<int>(embedding->n_rows()) : 0, writer);
 }
 
 // How every tensor is converted.
