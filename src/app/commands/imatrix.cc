@@ -19,6 +19,15 @@ struct Args {
   int ctx = 0;
 };
 
+// Every window begins as a text does: a model that knows texts with BOS alone computes something else without.
+void begin_windows(const LoadedModel& loaded, int window, std::vector<Token>& tokens) {
+  std::vector<Token> frame;
+  loaded.tokenizer->encode("", EncodeOptions{.add_special = true}, frame);
+  const Token bos = loaded.tokenizer->spec().bos;
+  if (frame.empty() || bos < 0 || frame.front() != bos) return;
+  for (size_t at = 0; at < tokens.size(); at += static_cast<size_t>(window)) tokens[at] = bos;
+}
+
 Status read_text(Args& args, Imatrix& sums) {
   args.model.ctx = args.ctx;
   QR_TRY(const LoadedModel loaded, load(args.model, watch_inputs));
@@ -32,6 +41,7 @@ Status read_text(Args& args, Imatrix& sums) {
     return fail(Code::invalid,
                 "--ctx must be 1 to " + std::to_string(n_ctx) + " for this model, got " + std::to_string(window));
   }
+  if (!args.text.empty()) begin_windows(loaded, window, tokens);
   QR_TRY_VOID(add_text(loaded, tokens, window, sums));
   if (!args.text.empty()) {
     Imatrix named;
