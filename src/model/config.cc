@@ -83,9 +83,11 @@ Status read_attention(const Metadata& meta, const std::string& prefix, DecoderCo
 Status read_positions(const ModelFile& file, const std::string& prefix, const LoadOptions& options, DecoderConfig& c) {
   const Metadata& meta = file.meta;
   QR_TRY(c.rope_theta, meta.get_double_or(prefix + "rope.freq_base", 1.0, 1e12, 10000.0));
-  QR_TRY(const std::string scaling, meta.get_string_or(prefix + "rope.scaling.type", "none"));
+  QR_TRY(const std::string scaling, rope_kind(file, prefix));
   if (scaling == "yarn" || scaling == "dynamic") {  // these stretch the context that the file names
-    QR_TRY(const double factor, meta.get_double(prefix + "rope.scaling.factor", 1e-3, 1e6));
+    const std::string own = prefix + "rope.scaling." + std::string(kDynamicFactor);
+    const std::string key = meta.find(own) != nullptr ? own : prefix + "rope.scaling.factor";
+    QR_TRY(const double factor, meta.get_double(key, 1e-3, 1e6));
     QR_TRY(const int64_t original,
            meta.get_int_or(prefix + "rope.scaling.original_context_length", 1, int64_t{1} << 28, c.n_ctx));
     const double stretched = std::min(static_cast<double>(original) * factor, 0x1p28);

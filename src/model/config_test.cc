@@ -55,6 +55,16 @@ TEST(DecoderConfig, ReadsAndFillsIn) {
   EXPECT_EQ(c->rope.magnitude, 1.0);
 }
 
+TEST(DecoderConfig, AFactorAloneIsLinear) {
+  for (const char* key : {"llama.rope.scale_linear", "llama.rope.scaling.factor"}) {
+    ModelFile file = good_file();
+    file.meta.values[key] = 4.0;
+    const auto c = read_decoder_config(file, LoadOptions{});
+    ASSERT_TRUE(c) << c.error().message;
+    EXPECT_EQ(std::bit_cast<double>(c->rope.freq[0]), 0.25) << key;
+  }
+}
+
 TEST(DecoderConfig, RefusesWhatIsOutOfRange) {
   const std::pair<const char*, MetaValue> cases[] = {
       {"block_count", int64_t{0}},

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "model/config.h"
 #include "model/model.h"
+#include "model/rope.h"
 
 namespace quire {
 namespace {
@@ -85,21 +87,105 @@ void widen_small(ModelFile& file) {
   }
 }
 
-// What llama3's scaling divides each pair's frequency by, as a tensor.
-void add_rope_tensor(const DecoderConfig& c, const std::string& arch, ModelFile& file) {
-  const Rope plain = plain_rope(c.n_rope, c.rope_theta);
+constexpr int64_t kMostPositions = int64_t{1} << 28;
+
+void add_vector(const char* name, const std::vector<double>& values, ModelFile& file) {
   HostWeight weight;
-  weight.name = "rope_freqs.weight";
+  weight.name = name;
   weight.format = find_weight_format(std::string_view("f32"));
-  weight.shape = {static_cast<int64_t>(plain.freq.size())};
-  std::vector<std::byte>& bytes = own(weight, file, plain.freq.size() * sizeof(float));
-  for (size_t i = 0; i < plain.freq.size(); ++i) {
-    const auto by = static_cast<float>(std::bit_cast<double>(plain.freq[i]) / std::bit_cast<double>(c.rope.freq[i]));
-    std::memcpy(bytes.data() + i * sizeof(float), &by, sizeof(float));
+  weight.shape = {static_cast<int64_t>(values.size())};
+  std::vector<std::byte>& bytes = own(weight, file, values.size() * sizeof(float));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto value = static_cast<float>(values[i]);
+    std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(float));
   }
   file.tensors.push_back(std::move(weight));
+}
+
+// The facts <arch>.rope.scaling.* of one file.
+class Scaling {
+ public:
+  Scaling(const std::string& arch, ModelFile& file) : file_(file), prefix_(arch + ".rope.scaling.") {}
+
+  void set(std::string_view name, MetaValue value) {
+    file_.meta.values[prefix_ + std::string(name)] = std::move(value);
+  }
+  const MetaValue* find(std::string_view name) const { return file_.meta.find(prefix_ + std::string(name)); }
+  void clear_but(std::initializer_list<std::string_view> kept) {
+    std::erase_if(file_.meta.values, [&](const auto& fact) {
+      if (!fact.first.starts_with(prefix_)) return false;
+      const std::string_view name = std::string_view(fact.first).substr(prefix_.size());
+      return std::find(kept.begin(), kept.end(), name) == kept.end();
+    });
+  }
+  // What GGUF multiplies the kind's own magnitude with; none is 1.
+  void set_magnitude(double by) {
+    if (std::fabs(by - 1) > 1e-9) set("attn_factor", by);
+  }
+  // What each pair's frequency is divided by.
+  void add_divisors(const char* tensor, const Rope& plain, const Rope& rope) {
+    std::vector<double> by;
+    for (size_t i = 0; i < plain.freq.size(); ++i) {
+      by.push_back(std::bit_cast<double>(plain.freq[i]) / std::bit_cast<double>(rope.freq[i]));
+    }
+    add_vector(tensor, by, file_);
+  }
+
+ private:
+  ModelFile& file_;
+  std::string prefix_;
+};
+
+// Whether other programs compute the same from yarn's facts: some read no other values of these.
+bool is_usual_yarn(const Scaling& scaling) {
+  const auto is = [&](const char* name, const MetaValue& usual) {
+    const MetaValue* value = scaling.find(name);
+    return value == nullptr || *value == usual;
+  };
+  return is("truncate", true) && is("yarn_beta_fast", 32.0) && is("yarn_beta_slow", 1.0);
+}
+
+// GGUF's way of saying how positions are scaled. The facts have been read once: what each kind needs is there.
+Status put_scaling(const DecoderConfig& c, const std::string& arch, ModelFile& file) {
+  const std::string prefix = arch + ".rope.scaling.";
+  QR_TRY(const std::string type, file.meta.get_string_or(prefix + "type", "none"));
+  QR_TRY(const double factor, file.meta.get_double_or(prefix + "factor", 1e-3, 1e6, 1.0));
+  Scaling scaling(arch, file);
+  const Rope plain = plain_rope(c.n_rope, c.rope_theta);
+  if (type == "llama3") {
+    scaling.add_divisors("rope_freqs.weight", plain, c.rope);
+    scaling.clear_but({});
+  } else if (type == "linear") {
+    scaling.clear_but({"type", "factor"});
+  } else if (type == "yarn" && arch == "llama" && !is_usual_yarn(scaling)) {
+    scaling.add_divisors("rope_freqs.weight", plain, c.rope);
+    scaling.clear_but({});
+    scaling.set_magnitude(c.rope.magnitude);
+    file.meta.values[arch + ".context_length"] = int64_t{c.n_ctx};  // yarn's is not the fact's
+  } else if (type == "yarn") {
+    scaling.clear_but({"type", "factor", "original_context_length", "yarn_beta_fast", "yarn_beta_slow", "truncate"});
+    scaling.set_magnitude(c.rope.magnitude / yarn_magnitude(factor, 1.0));
+  } else if (type == "dynamic") {  // which GGUF has not: others take the model within its original context
+    scaling.clear_but({"original_context_length"});
+    scaling.set("type", std::string("none"));
+    scaling.set(kDynamicFactor, factor);
+  } else if (type == "longrope" || type == "su") {
+    QR_TRY(const int64_t original, file.meta.get_int(prefix + "original_context_length", 1, kMostPositions));
+    LoadOptions served;
+    served.n_ctx = static_cast<int>(original);
+    QR_TRY(const DecoderConfig within, read_decoder_config(file, served));
+    served.n_ctx += 1;
+    QR_TRY(const DecoderConfig beyond, read_decoder_config(file, served));
+    scaling.add_divisors("rope_factors_short.weight", plain, within.rope);
+    scaling.add_divisors("rope_factors_long.weight", plain, beyond.rope);
+    scaling.clear_but({"original_context_length"});  // a factor would be linear's to others
+    scaling.set("type", std::string("longrope"));
+    scaling.set("attn_factor", c.rope.magnitude);
+  } else {
+    scaling.clear_but({});
+  }
   sort_by_name(file);
-  std::erase_if(file.meta.values, [&](const auto& fact) { return fact.first.starts_with(arch + ".rope.scaling."); });
+  return {};
 }
 
 // The experts' matrices that lie one by one, a layer's under one name: "blk.0.ffn_up.3.weight" into row 3 of
@@ -155,8 +241,10 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   QR_TRY(const DecoderConfig config, read_decoder_config(out, LoadOptions{}));
   if (arch == "llama") QR_TRY_VOID(permute(config, out));
   out.meta.values.erase(arch + ".rope.halves");
-  QR_TRY(const std::string scaling, out.meta.get_string_or(arch + ".rope.scaling.type", "none"));
-  if (scaling == "llama3") add_rope_tensor(config, arch, out);
+  // Readers that find no lengths of heads divide the embedding's.
+  out.meta.values[arch + ".attention.key_length"] = int64_t{config.head_dim};
+  out.meta.values[arch + ".attention.value_length"] = int64_t{config.head_dim};
+  QR_TRY_VOID(put_scaling(config, arch, out));
   if (config.n_experts > 0) QR_TRY_VOID(stack_experts(config, out));
   widen_small(out);
   keep_end_ids(folder, out);

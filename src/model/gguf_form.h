@@ -1,8 +1,10 @@
 // A Hugging Face folder's model as GGUF files hold it, so that it can be written as one: neutral_form() with what is
 // left to tell the two apart put right. Rows of q and k that lie as halves are permuted into pairs where GGUF's
-// architecture of that name has pairs (llama; mistral is llama there), llama3's scaling of positions becomes the tensor
-// "rope_freqs.weight", experts that lie one by one become one tensor a layer, and vectors and routers are F32. Other
-// kinds of scaling keep the keys that model/rope.h reads.
+// architecture of that name has pairs (llama; mistral is llama there), experts that lie one by one become one tensor a
+// layer, vectors and routers are F32, and the scaling of positions is said as GGUF says it: llama3's as the tensor
+// "rope_freqs.weight", longrope's factors as "rope_factors_long.weight" and "rope_factors_short.weight", magnitudes as
+// rope.scaling.attn_factor. What GGUF has no word for keeps keys that only model/rope.h reads: the factor of "dynamic",
+// and a yarn that does not round its range.
 #pragma once
 #include "base/result.h"
 #include "io/model_file.h"

@@ -68,6 +68,8 @@ TEST(GgufForm, HalvesOfLlamasHeadsBecomePairs) {
   EXPECT_THAT(rows_of(*out, "blk.0.attn_k.weight"), ElementsAre(0, 2, 1, 3));
   EXPECT_THAT(rows_of(*out, "token_embd.weight"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
   EXPECT_EQ(out->meta.find("llama.rope.halves"), nullptr);
+  EXPECT_EQ(*out->meta.get_int("llama.attention.key_length", 1, 512), 4);
+  EXPECT_EQ(*out->meta.get_int("llama.attention.value_length", 1, 512), 4);
 }
 
 TEST(GgufForm, MistralIsLlamaThereAndOthersStayAsTheyAre) {
@@ -122,6 +124,100 @@ TEST(GgufForm, ExpertsBecomeOneTensorOfALayer) {
   const auto missing = gguf_form(folder.file);
   ASSERT_FALSE(missing);
   EXPECT_THAT(missing.error().message, HasSubstr("blk.0.ffn_gate.1.weight"));
+}
+
+// Frequencies and magnitude at a served context, of a folder and of what is written of it.
+void expect_same_rope(const std::string& scaling, const std::string& arch, int n_ctx) {
+  const Folder folder(arch, ",\"rope_scaling\":" + scaling);
+  LoadOptions served;
+  served.n_ctx = n_ctx;
+  const auto wanted = read_decoder_config(*neutral_form(folder.file), served);
+  const auto form = gguf_form(folder.file);
+  ASSERT_TRUE(wanted && form) << (form ? wanted.error().message : form.error().message);
+  const auto got = read_decoder_config(*form, served);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->n_ctx, wanted->n_ctx);
+  EXPECT_NEAR(got->rope.magnitude, wanted->rope.magnitude, 1e-7);
+  ASSERT_EQ(got->rope.freq.size(), wanted->rope.freq.size());
+  for (size_t i = 0; i < got->rope.freq.size(); ++i) {
+    EXPECT_NEAR(std::bit_cast<double>(got->rope.freq[i]) / std::bit_cast<double>(wanted->rope.freq[i]), 1.0, 1e-7);
+  }
+}
+
+TEST(GgufForm, EveryScalingIsReadBackTheSameAtEveryContext) {
+  for (const int n_ctx : {16, 33, 64, 200}) {
+    expect_same_rope(R"({"rope_type":"default"})", "qwen2", n_ctx);
+    expect_same_rope(R"({"rope_type":"linear","factor":3.0})", "llama", n_ctx);
+    expect_same_rope(R"({"rope_type":"dynamic","factor":3.0})", "llama", n_ctx);
+    expect_same_rope(R"({"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32})", "qwen2", n_ctx);
+    expect_same_rope(R"({"rope_type":"yarn","factor":8.0,"original_max_position_embeddings":32,"mscale":1.5,
+        "mscale_all_dim":0.5,"beta_fast":16.0,"beta_slow":2.0})",
+                     "qwen3", n_ctx);
+    expect_same_rope(R"({"rope_type":"yarn","factor":8.0,"original_max_position_embeddings":32,"truncate":false,
+        "attention_factor":1.25})",
+                     "llama", n_ctx);
+    expect_same_rope(R"({"rope_type":"longrope","original_max_position_embeddings":32,"short_factor":[1,1.5],
+        "long_factor":[2.5,4.0]})",
+                     "phi3", n_ctx);
+    expect_same_rope(R"({"type":"su","factor":4.0,"attention_factor":1.5,"original_max_position_embeddings":32,
+        "short_factor":[1.25,1.5],"long_factor":[2,4]})",
+                     "phi3", n_ctx);
+  }
+}
+
+// The names under facts of `arch`.
+std::vector<std::string> scaling_facts(const ModelFile& file, const std::string& arch) {
+  std::vector<std::string> out;
+  const std::string prefix = arch + ".rope.scaling.";
+  for (const auto& [key, value] : file.meta.values) {
+    if (key.starts_with(prefix)) out.push_back(key.substr(prefix.size()));
+  }
+  return out;
+}
+
+std::vector<float> vector_of(const ModelFile& file, std::string_view name) {
+  const HostWeight& weight = *file.find(name);
+  std::vector<float> out(static_cast<size_t>(weight.n_cols()));
+  std::memcpy(out.data(), weight.data.data(), weight.data.size());
+  return out;
+}
+
+TEST(GgufForm, ScalingIsSaidInGgufsWords) {
+  const Folder plain("llama", R"(,"rope_scaling":{"rope_type":"default"})");
+  EXPECT_THAT(scaling_facts(*gguf_form(plain.file), "llama"), ElementsAre());
+  const Folder yarn("qwen2", R"(,"rope_scaling":{"rope_type":"yarn","factor":4.0,"attention_factor":1.5,
+      "original_max_position_embeddings":32})");
+  EXPECT_THAT(scaling_facts(*gguf_form(yarn.file), "qwen2"),
+              ElementsAre("attn_factor", "factor", "original_context_length", "type"));
+  for (const char* odd : {R"("truncate":false)", R"("beta_fast":16.0)"}) {
+    const Folder unusual("llama", R"(,"rope_scaling":{"rope_type":"yarn","factor":4.0,"attention_factor":1.5,)" +
+                                      std::string(odd) + R"(,"original_max_position_embeddings":32})");
+    const auto divided = gguf_form(unusual.file);
+    EXPECT_THAT(scaling_facts(*divided, "llama"), ElementsAre("attn_factor"));
+    EXPECT_NE(divided->find("rope_freqs.weight"), nullptr);
+    EXPECT_EQ(*divided->meta.get_int("llama.context_length", 1, 1 << 20), 128);
+  }
+  const Folder dynamic("llama", R"(,"rope_scaling":{"rope_type":"dynamic","factor":2.0})");
+  const auto form = gguf_form(dynamic.file);
+  EXPECT_EQ(*form->meta.get_string("llama.rope.scaling.type"), "none");
+  EXPECT_THAT(scaling_facts(*form, "llama"), ElementsAre("original_context_length", kDynamicFactor, "type"));
+  const Folder longrope("phi3", R"(,"rope_scaling":{"rope_type":"longrope","factor":4.0,"short_factor":[1,1.5],
+      "long_factor":[2.5,4.0],"original_max_position_embeddings":32})");
+  const auto factors = gguf_form(longrope.file);
+  EXPECT_THAT(scaling_facts(*factors, "phi3"), ElementsAre("attn_factor", "original_context_length", "type"));
+  EXPECT_THAT(vector_of(*factors, "rope_factors_long.weight"), ElementsAre(2.5F, 4.0F));
+  EXPECT_THAT(vector_of(*factors, "rope_factors_short.weight"), ElementsAre(1.0F, 1.5F));
+}
+
+TEST(GgufForm, FactorsOfTheWrongNumberAreRefusedBothShortAndLong) {
+  for (const char* factors :
+       {R"("short_factor":[1],"long_factor":[2,4])", R"("short_factor":[1,2],"long_factor":[])"}) {
+    const Folder folder("phi3", R"(,"rope_scaling":{"rope_type":"longrope","original_max_position_embeddings":32,)" +
+                                    std::string(factors) + "}");
+    const auto out = gguf_form(folder.file);
+    ASSERT_FALSE(out);
+    EXPECT_THAT(out.error().message, HasSubstr("must hold 2 positive numbers"));
+  }
 }
 
 TEST(GgufForm, EndsThatAreNoIdsAreLeftOut) {

@@ -11,13 +11,22 @@ namespace {
 
 using Frequencies = std::vector<double>;
 
+constexpr std::string_view kOldLinearFactor = "rope.scale_linear";  // what GGUF had before rope.scaling
+
 struct Scaling {
   const ModelFile& file;
   const RopeQuery& query;
   std::string prefix;  // of the facts, "llama.rope.scaling."
   int64_t original = 0;
 
-  Result<double> factor() const { return file.meta.get_double(prefix + "factor", 1e-3, 1e6); }
+  Result<double> factor() const {
+    const std::string old = query.prefix + std::string(kOldLinearFactor);
+    return file.meta.get_double(file.meta.find(old) != nullptr ? old : prefix + "factor", 1e-3, 1e6);
+  }
+  Result<double> dynamic_factor() const {
+    const std::string own = prefix + std::string(kDynamicFactor);
+    return file.meta.find(own) != nullptr ? file.meta.get_double(own, 1e-3, 1e6) : factor();
+  }
   double length() const { return static_cast<double>(original); }
 };
 
@@ -27,14 +36,20 @@ Frequencies plain(int n_rope, double base) {
   return out;
 }
 
-Status linear(const Scaling& s, Frequencies& freq, double&) {
+Status none(const Scaling& s, Frequencies&, double& magnitude) {
+  QR_TRY(magnitude, s.file.meta.get_double_or(s.prefix + "attn_factor", 1e-3, 1e3, 1.0));
+  return {};
+}
+
+Status linear(const Scaling& s, Frequencies& freq, double& magnitude) {
+  QR_TRY_VOID(none(s, freq, magnitude));
   QR_TRY(const double factor, s.factor());
   for (double& f : freq) f /= factor;
   return {};
 }
 
 Status dynamic(const Scaling& s, Frequencies& freq, double&) {
-  QR_TRY(const double factor, s.factor());
+  QR_TRY(const double factor, s.dynamic_factor());
   const int d = s.query.n_rope;
   const double n = std::max<double>(s.query.n_ctx, s.length());
   if (d <= 2) return {};
@@ -47,8 +62,6 @@ Status dynamic(const Scaling& s, Frequencies& freq, double&) {
 double turning_index(const Scaling& s, double n_turns) {
   return s.query.n_rope * std::log(s.length() / (n_turns * 2 * M_PI)) / (2 * std::log(s.query.base));
 }
-
-double yarn_magnitude(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1; }
 
 Status yarn(const Scaling& s, Frequencies& freq, double& magnitude) {
   const Metadata& meta = s.file.meta;
@@ -131,8 +144,6 @@ Status longrope(const Scaling& s, Frequencies& freq, double& magnitude) {
   return {};
 }
 
-Status none(const Scaling&, Frequencies&, double&) { return {}; }
-
 struct Kind {
   std::string_view name;
   Status (*apply)(const Scaling&, Frequencies&, double& magnitude);
@@ -150,15 +161,25 @@ Rope as_bits(const Frequencies& freq, double magnitude) {
 
 }  // namespace
 
+double yarn_magnitude(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1; }
+
+Result<std::string> rope_kind(const ModelFile& file, const std::string& prefix) {
+  const std::string scaling = prefix + "rope.scaling.";
+  if (file.meta.find(scaling + std::string(kDynamicFactor)) != nullptr) return std::string("dynamic");
+  // GGUF's phi3 does not name its kind: its factors' tensors do. A factor alone is linear.
+  const bool factors = file.find("rope_factors_long.weight") != nullptr;
+  const bool factor = file.meta.find(scaling + "factor") != nullptr ||
+                      file.meta.find(prefix + std::string(kOldLinearFactor)) != nullptr;
+  return file.meta.get_string_or(scaling + "type", factors ? "longrope" : factor ? "linear" : "none");
+}
+
 Rope plain_rope(int n_rope, double base) { return as_bits(plain(n_rope, base), 1.0); }
 
 Result<Rope> read_rope(const ModelFile& file, const RopeQuery& query) {
   Frequencies freq = plain(query.n_rope, query.base);
   double magnitude = 1.0;
   Scaling scaling{file, query, query.prefix + "rope.scaling."};
-  // GGUF's phi3 does not name its kind: its factors' tensors do.
-  const bool factors = file.find("rope_factors_long.weight") != nullptr;
-  QR_TRY(const std::string type, file.meta.get_string_or(scaling.prefix + "type", factors ? "longrope" : "none"));
+  QR_TRY(const std::string type, rope_kind(file, query.prefix));
   const Kind* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == type; });
   if (kind == std::end(kKinds)) {
     return fail(Code::unsupported, "key \"" + scaling.prefix + "type\": " + in_quotes(type) + " is not supported");

@@ -9,9 +9,13 @@
 //   llama3    the same by wavelength, between two factors of the original context
 //   longrope  f_i / short_i or f_i / long_i, the latter where n exceeds the original context (Ding et al. 2024);
 //             magnitude √(1 + ln(factor) / ln(original)), the factor being trained/original where none is given
+// GGUF has no "dynamic": its files say type "none" and rope.scaling.quire_dynamic_factor, so that others take the model
+// within its original context, which dynamic leaves alone.
+// rope.scaling.attn_factor multiplies the magnitude of every kind but longrope, whose magnitude it is.
 // A tensor "rope_freqs.weight" divides the frequencies, whatever the kind (GGUF's way of storing llama3's).
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -31,6 +35,14 @@ struct RopeQuery {
   int n_ctx = 0;          // positions that will be served
   int n_ctx_trained = 0;  // the model's own
 };
+
+inline constexpr std::string_view kDynamicFactor = "quire_dynamic_factor";
+
+// What yarn multiplies cos and sin with, where its facts say nothing else.
+double yarn_magnitude(double factor, double mscale);
+
+// The kind of scaling that the facts <prefix>rope.scaling.* name, "none" where there is none.
+Result<std::string> rope_kind(const ModelFile& file, const std::string& prefix);
 
 // Errors name key or tensor, range and value.
 Result<Rope> read_rope(const ModelFile& file, const RopeQuery& query);
