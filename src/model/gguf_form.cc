@@ -125,6 +125,7 @@ class Scaling {
   // What each pair's frequency is divided by.
   void add_divisors(const char* tensor, const Rope& plain, const Rope& rope) {
     std::vector<double> by;
+    by.reserve(plain.freq.size());
     for (size_t i = 0; i < plain.freq.size(); ++i) {
       by.push_back(std::bit_cast<double>(plain.freq[i]) / std::bit_cast<double>(rope.freq[i]));
     }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "app/forward.h"
 #include "app/wire.h"
@@ -29,6 +30,8 @@ struct Case {
   std::string weights = {};  // converted to while loading
 };
 
+using TokenSet = std::set<Token>;
+
 // Of the model's file and its expected.json.
 std::string folder_of(const Case& c) {
   return c.model == "bundled" ? "models" : shared_folder() + "/data/models/" + c.model;
@@ -41,8 +44,8 @@ std::vector<Token> tokens_of(const Json& list) {
 }
 
 // Feeds prompt and expected continuation; at every step the expected id must be our largest logit unless the two
-// largest are closer than `margin`.
-void check_prompt(const LoadedModel& loaded, const Json& expected, const Case& c, int chunk) {
+// largest are closer than `margin`. Banned ids are never chosen.
+void check_prompt(const LoadedModel& loaded, const Json& expected, const Case& c, const TokenSet& banned, int chunk) {
   const std::vector<Token> prompt = tokens_of(*expected.find("prompt_ids"));
   const std::vector<Token> greedy = tokens_of(*expected.find("greedy_ids"));
   std::vector<Token> ids;
@@ -68,7 +71,8 @@ void check_prompt(const LoadedModel& loaded, const Json& expected, const Case& c
   }
   EXPECT_LE(worst, c.tolerance);
   for (size_t step = 0; step < greedy.size(); ++step) {
-    const std::span<const float> row = std::span(logits).subspan((prompt.size() - 1 + step) * n_vocab, n_vocab);
+    const std::span<float> row = std::span(logits).subspan((prompt.size() - 1 + step) * n_vocab, n_vocab);
+    for (const Token id : banned) row[static_cast<size_t>(id)] = -INFINITY;
     const auto top = std::max_element(row.begin(), row.end());
     const float chosen = row[static_cast<size_t>(greedy[step])];
     if (static_cast<double>(*top - chosen) > c.margin) {
@@ -92,6 +96,10 @@ TEST_P(GoldenModel, MatchesTheReference) {
   const Json expected = read_json(folder + "/expected.json");
   const Json* variants = expected.find("variants");
   ASSERT_NE(variants, nullptr);
+  TokenSet banned;
+  if (const Json* ids = expected.find("banned_ids")) {
+    for (const Token id : tokens_of(*ids)) banned.insert(id);
+  }
   std::vector<Backend> backends = {{"ref", ""}};
   for (const std::string& isa : cpu_isas()) backends.push_back({"cpu", isa});
   for (const Backend& b : backends) {
@@ -101,13 +109,14 @@ TEST_P(GoldenModel, MatchesTheReference) {
     ASSERT_TRUE(loaded) << loaded.error().message;
     for (const Json& prompt : *variants->find(c.variant)->as_array()) {
       SCOPED_TRACE(*prompt.find("prompt")->as_string());
-      check_prompt(*loaded, prompt, c, b.isa == "avx2" ? 7 : 256);
+      check_prompt(*loaded, prompt, c, banned, b.isa == "avx2" ? 7 : 256);
     }
   }
 }
 
 std::string name_of(const testing::TestParamInfo<Case>& each) {
-  std::string name = each.param.file + "_kv_" + each.param.kv_type;
+  const bool is_folder = each.param.file == "hf";
+  std::string name = (is_folder ? each.param.model + "_" : "") + each.param.file + "_kv_" + each.param.kv_type;
   if (!each.param.weights.empty()) name += "_as_" + each.param.weights;
   std::replace_if(
       name.begin(), name.end(), [](char ch) { return std::isalnum(static_cast<unsigned char>(ch)) == 0; }, '_');
@@ -121,6 +130,10 @@ INSTANTIATE_TEST_SUITE_P(Shared,
                                          Case{"stories260K", "f32", "stories260K.gguf", "f16", 0.03, 0.03},
                                          Case{"stories260K", "f16", "stories260K-f16.gguf", "f32", 1e-3, 0.01},
                                          Case{"stories260K", "bf16", "stories260K-bf16.gguf", "f32", 1e-3, 0.01},
+                                         Case{"stories260K", "f32", "hf", "f32", 1e-3, 0.01},
+                                         Case{"poem-zh-2048", "f32", "poem-zh-2048-f32.gguf", "f32", 1e-3, 0.01},
+                                         Case{"poem-zh-2048", "q8_0", "poem-zh-2048-q8_0.gguf", "f32", 0.3, 0.3},
+                                         Case{"babyllama-105", "f32", "hf", "f32", 1e-3, 0.01},
                                          Case{"babyllama-105", "f32", "babyllama-105-f32.gguf", "f32", 1e-3, 0.01},
                                          Case{"babyllama-105", "f32", "babyllama-105-f32.gguf", "f16", 0.03, 0.03},
                                          Case{"babyllama-105", "q8_0", "babyllama-105-q8_0.gguf", "f32", 0.3, 0.3},
