@@ -146,20 +146,25 @@ struct Elementwise {
   static constexpr int kChains = 10;
 
   static int64_t spin_int8(int64_t rounds) {
-    std::byte ones[64];
+    using Part = typename V::Part;
+    std::byte ones[Part::kBytes];
     __builtin_memset(ones, 1, sizeof ones);
-    const typename V::U w = V::load_bytes(ones);
-    typename V::I acc[kChains];
-    for (auto& a : acc) a = V::template start<0, 127>(0);
+    const typename Part::U w = Part::load_bytes(ones);
+    typename Part::template Dot<0, 127> acc[kChains];
+    for (auto& a : acc) {
+      a.start(0);
+      a.template add<0, 2>(w, 0);
+    }
     for (int64_t r = 0; r < rounds; ++r) {
       int32_t quad = 0x01010101;
       asm volatile("" : "+r"(quad));  // not known to the compiler, so no product leaves the loop
-      for (auto& a : acc) a = V::template dot4<0, 127>(a, w, quad);
+      for (auto& a : acc) a.template add<1, 2>(w, quad);
     }
-    int32_t keep = 0;
-    for (auto& a : acc) keep += V::sum_i(a);
-    asm volatile("" : : "r"(keep));
-    return rounds * kChains * 64 * 2;
+    for (auto& a : acc) {
+      auto keep = a.total(0);
+      asm volatile("" : : "m"(keep));
+    }
+    return rounds * kChains * Part::kBytes * 2;
   }
 
   static int64_t spin_f32(int64_t rounds) {

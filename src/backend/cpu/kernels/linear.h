@@ -102,6 +102,14 @@ struct LinearKernel {
     }
   }
 
+  static constexpr int tile_rows() {
+    if constexpr (W::kInteger) {
+      return V::Part::template Dot<W::kZero, W::kMax>::kRows;
+    } else {
+      return V::kTileRows;
+    }
+  }
+
   // One segment of a tile: blocks [begin, end) of P panels × M rows.
   struct Segment {
     const std::byte* panel;
@@ -119,46 +127,51 @@ struct LinearKernel {
   // Group h of block b (the only one, or its first or last 16 numbers) onto the sums.
   template <int P, int M, int kHalf, class Scales>
   static QR_INLINE void add_group(const Sources& from, int64_t b, const Scales* scales, F* acc) {
+    using Part = typename V::Part;
+    using Dot = typename Part::template Dot<W::kZero, W::kMax>;
     constexpr int kQuads = W::kGroup / 4;
     constexpr int kHalves = kPanelDepth / W::kGroup;
     const int64_t n_groups = from.x.n_groups;
-    const int32_t* sums = kHalves == 1 ? from.x.sum : from.x.half_sum;
-    typename V::I dot[P * M];
-    for (int m = 0; m < M; ++m) {
-      const int32_t sum = sums[(m * n_groups + b) * kHalves + kHalf];
-      for (int p = 0; p < P; ++p) dot[p * M + m] = V::template start<W::kZero, W::kMax>(sum);
-    }
-    unrolled<kHalf * kQuads, (kHalf + 1) * kQuads>([&](auto j) __attribute__((always_inline)) {
-      typename V::U w[P];
-      for (int p = 0; p < P; ++p) {
-        w[p] = W::template load_quad<V, j.kValue>(from.quants + p * from.panel_stride + b * W::kPanelBytes);
-      }
-      for (int m = 0; m < M; ++m) {
-        int32_t quad;
-        __builtin_memcpy(&quad, from.x.q + (m * n_groups + b) * kPanelDepth + 4 * j.kValue, 4);
-        for (int p = 0; p < P; ++p) dot[p * M + m] = V::template dot4<W::kZero, W::kMax>(dot[p * M + m], w[p], quad);
-      }
-    });
+    const int32_t* sums = (kHalves == 1 ? from.x.sum : from.x.half_sum) + b * kHalves + kHalf;
     const int group = static_cast<int>(b % W::kSuper) * kHalves + kHalf;
+    F ws[P], mins[P];
     for (int p = 0; p < P; ++p) {
-      const F ws = scales[p].scale(group);
-      for (int m = 0; m < M; ++m) {
-        const F s = V::mul(ws, V::set1(from.x.scale[m * n_groups + b]));
-        acc[p * M + m] = V::fma(V::to_float(dot[p * M + m]), s, acc[p * M + m]);
-      }
+      ws[p] = scales[p].scale(group);
+      if constexpr (W::kMins) mins[p] = scales[p].min(group);
     }
-    if constexpr (W::kMins) {
-      for (int p = 0; p < P; ++p) {
-        const F min = scales[p].min(group);
+    unrolled<0, V::kParts>([&](auto part) __attribute__((always_inline)) {
+      // Each part broadcasts the activations anew: g++ would keep them all on the stack for the next part.
+      if constexpr (part.kValue > 0) asm volatile("" ::: "memory");
+      const std::byte* quants = from.quants + b * W::kPanelBytes + part.kValue * Part::kBytes;
+      Dot dot[P * M];
+      for (int m = 0; m < M; ++m) {
+        for (int p = 0; p < P; ++p) dot[p * M + m].start(sums[m * n_groups * kHalves]);
+      }
+      unrolled<0, kQuads>([&](auto j) __attribute__((always_inline)) {
+        constexpr int kQuad = kHalf * kQuads + j.kValue;
+        typename Part::U w[P];
+        for (int p = 0; p < P; ++p) w[p] = W::template load_quad<Part, kQuad>(quants + p * from.panel_stride);
         for (int m = 0; m < M; ++m) {
-          const int64_t at = m * n_groups + b;
-          const float scaled_sum = kHalves == 1
-                                       ? from.x.scaled_sum[at]
-                                       : from.x.scale[at] * static_cast<float>(from.x.half_sum[2 * at + kHalf]);
-          acc[p * M + m] = V::fma(min, V::set1(scaled_sum), acc[p * M + m]);
+          int32_t quad;
+          __builtin_memcpy(&quad, from.x.q + (m * n_groups + b) * kPanelDepth + 4 * kQuad, 4);
+          for (int p = 0; p < P; ++p) dot[p * M + m].template add<j.kValue, kQuads>(w[p], quad);
+        }
+      });
+      for (int m = 0; m < M; ++m) {
+        const int64_t at = m * n_groups + b;
+        for (int p = 0; p < P; ++p) {
+          auto& sum = V::template part<part.kValue>(acc[p * M + m]);
+          const auto s = Part::mul(V::template part<part.kValue>(ws[p]), Part::set1(from.x.scale[at]));
+          sum = Part::fma(Part::to_float(dot[p * M + m].total(sums[m * n_groups * kHalves])), s, sum);
+          if constexpr (W::kMins) {
+            const float scaled_sum = kHalves == 1
+                                         ? from.x.scaled_sum[at]
+                                         : from.x.scale[at] * static_cast<float>(from.x.half_sum[2 * at + kHalf]);
+            sum = Part::fma(V::template part<part.kValue>(mins[p]), Part::set1(scaled_sum), sum);
+          }
         }
       }
-    }
+    });
   }
 
   template <int P, int M>
@@ -241,10 +254,10 @@ struct LinearKernel {
   }
 
   static void run(const LinearTask& task) {
+    constexpr int kRows = tile_rows();
     int64_t panel = task.begin;
-    for (; panel + V::kTilePanels <= task.end; panel += V::kTilePanels)
-      rows<V::kTilePanels, V::kTileRows>(task, panel, 0);
-    for (; panel < task.end; ++panel) rows<1, V::kTileRows>(task, panel, 0);
+    for (; panel + V::kTilePanels <= task.end; panel += V::kTilePanels) rows<V::kTilePanels, kRows>(task, panel, 0);
+    for (; panel < task.end; ++panel) rows<1, kRows>(task, panel, 0);
   }
 };
 

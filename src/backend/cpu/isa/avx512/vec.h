@@ -16,6 +16,13 @@ struct Vec {
   using U = __m512i;  // 64 bytes: 16 lanes of 4
 
   static constexpr int kTilePanels = 2, kTileRows = 4;  // register tile of linear
+  // What bytes are taken by: kParts vectors of kBytes make a line of 16 lanes.
+  using Part = Vec;
+  static constexpr int kParts = 1, kBytes = 64;
+  template <int kPart>
+  static F& part(F& v) {
+    return v;
+  }
 
   static F zero() { return _mm512_setzero_ps(); }
   static F set1(float v) { return _mm512_set1_ps(v); }
@@ -60,14 +67,21 @@ struct Vec {
   static float max_of(F v) { return _mm512_reduce_max_ps(v); }
 
   static U load_bytes(const std::byte* p) { return _mm512_loadu_si512(p); }
+  // Exact dot products of weight bytes, at most kMax, with the zero at kZero, and activations in [−127, 127], quad
+  // after quad. start and total are both told the sum of the activations: one of them takes kZero times it away.
   template <int kZero, int kMax>
-  static I start(int32_t activation_sum) {
-    return _mm512_set1_epi32(-kZero * activation_sum);
-  }
-  template <int kZero, int kMax>
-  static I dot4(I acc, U weights, int32_t quad) {
-    return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(quad));
-  }
+  struct Dot {
+    static constexpr int kRows = kTileRows;  // of a tile of linear
+    void start(int32_t activation_sum) { sum = _mm512_set1_epi32(-kZero * activation_sum); }
+    template <int kQuad, int kQuads>
+    void add(U weights, int32_t quad) {
+      sum = _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(quad));
+    }
+    I total(int32_t /*activation_sum*/) const { return sum; }
+
+   private:
+    I sum;
+  };
   // Each byte's (x >> kShift) & kMask, to the left where kShift is negative. The shift is one of 16-bit words: kMask
   // must not take in bits that come from the neighbour.
   template <int kShift, int kMask>

@@ -30,6 +30,12 @@ struct Vec {
     return out;
   }
   static constexpr int kTilePanels = 1, kTileRows = 1;  // register tile of linear
+  using Part = Vec;
+  static constexpr int kParts = 1, kBytes = 64;
+  template <int kPart>
+  static F& part(F& v) {
+    return v;
+  }
 
   static F zero() { return set1(0.0F); }
   static F set1(float x) {
@@ -102,20 +108,24 @@ struct Vec {
     return out;
   }
   template <int kZero, int kMax>
-  static I start(int32_t activation_sum) {
-    I out;
-    for (int i = 0; i < 16; ++i) out.v[i] = -kZero * activation_sum;
-    return out;
-  }
-  template <int kZero, int kMax>
-  static I dot4(I acc, U w, int32_t quad) {
-    int8_t x[4];
-    std::memcpy(x, &quad, sizeof x);
-    for (int i = 0; i < 16; ++i) {
-      for (int j = 0; j < 4; ++j) acc.v[i] += w.v[4 * i + j] * x[j];
+  struct Dot {
+    static constexpr int kRows = kTileRows;
+    void start(int32_t activation_sum) {
+      for (int32_t& s : sum.v) s = -kZero * activation_sum;
     }
-    return acc;
-  }
+    template <int kQuad, int kQuads>
+    void add(const U& w, int32_t quad) {
+      int8_t x[4];
+      std::memcpy(x, &quad, sizeof x);
+      for (int i = 0; i < 16; ++i) {
+        for (int j = 0; j < 4; ++j) sum.v[i] += w.v[4 * i + j] * x[j];
+      }
+    }
+    I total(int32_t /*activation_sum*/) const { return sum; }
+
+   private:
+    I sum;
+  };
   template <class Fn>
   static U each_byte(Fn fn) {
     U out;
@@ -153,7 +163,7 @@ struct Vec {
     }
     return acc;
   }
-  static I zero_i() { return start<0, 0>(0); }
+  static I zero_i() { return {}; }
   static int32_t sum_i(I x) {
     int32_t total = 0;
     for (int i = 0; i < 16; ++i) total += x.v[i];
