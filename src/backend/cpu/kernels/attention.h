@@ -50,36 +50,46 @@ struct AttentionKernel {
     }
   }
 
-  // Scores of G neighbouring groups, so that enough products are in flight when M is small.
-  template <int M, int G>
-  static QR_INLINE void score_groups(const AttentionTask& task, int g, Tile<M>& tile) {
-    F acc[M * G];
-    for (int i = 0; i < M * G; ++i) acc[i] = V::zero();
+  // How many of a tile's rows are summed at once, so that their sums stay in registers; and how many vectors of each,
+  // so that enough products are in flight.
+  template <int M>
+  static constexpr int kTogether = M < V::kAttentionRows ? M : V::kAttentionRows;
+  template <int M>
+  static constexpr int kVectors = M >= 4 ? 1 : 4 / M;
+
+  // Scores of R rows from `first` on, in G neighbouring groups.
+  template <int R, int G, int M>
+  static QR_INLINE void score_groups(const AttentionTask& task, int first, int g, Tile<M>& tile) {
+    F acc[R * G];
+    for (int i = 0; i < R * G; ++i) acc[i] = V::zero();
     for (int d = 0; d < task.k_dim; ++d) {
-      F k[G];
-      for (int j = 0; j < G; ++j) k[j] = C::template load_k<V>(tile.k_group[g + j], d);
-      for (int i = 0; i < M; ++i) {
-        const F q = V::set1(tile.q[i][d]);
-        for (int j = 0; j < G; ++j) acc[i * G + j] = V::fma(k[j], q, acc[i * G + j]);
+      F q[R];
+      for (int i = 0; i < R; ++i) q[i] = V::set1(tile.q[first + i][d]);
+      for (int j = 0; j < G; ++j) {
+        const F k = C::template load_k<V>(tile.k_group[g + j], d);
+        for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(k, q[i], acc[i * G + j]);
       }
     }
     const F scale = V::set1(task.scale);
-    for (int i = 0; i < M; ++i) {
+    for (int i = 0; i < R; ++i) {
       for (int j = 0; j < G; ++j) {
         F s = V::mul(acc[i * G + j], scale);
         if (task.soft_cap > 0.0F) s = soft_cap_lanes<V>(s, task.soft_cap);
-        V::store(tile.score[i] + (g + j) * kKvGroup, s);
+        V::store(tile.score[first + i] + (g + j) * kKvGroup, s);
       }
     }
   }
 
   template <int M>
   static void scores(const AttentionTask& task, int lo, int hi, Tile<M>& tile) {
-    constexpr int kGroups = M >= 4 ? 1 : 4 / M;
-    int g = lo / kKvGroup;
+    constexpr int kRows = kTogether<M>;
+    constexpr int kGroups = kVectors<M>;
     const int end = (hi + kKvGroup - 1) / kKvGroup;
-    for (; g + kGroups <= end; g += kGroups) score_groups<M, kGroups>(task, g, tile);
-    for (; g < end; ++g) score_groups<M, 1>(task, g, tile);
+    for (int first = 0; first < M; first += kRows) {
+      int g = lo / kKvGroup;
+      for (; g + kGroups <= end; g += kGroups) score_groups<kRows, kGroups>(task, first, g, tile);
+      for (; g < end; ++g) score_groups<kRows, 1>(task, first, g, tile);
+    }
   }
 
   // Scores of one row's visible keys → probabilities against the chunk's own maximum.
@@ -155,20 +165,43 @@ struct AttentionKernel {
     for (int i = 0; i < M; ++i) {
       if (tile.hi[i] > tile.lo[i]) merge[i] = Merge(tile.m[i], tile.l[i], tile.chunk_m[i], tile.chunk_l[i]);
     }
-    const bool common = hi > lo;  // keys that every row of the tile sees
-    for (int d = 0; d < task.v_dim; d += 16) {
-      F acc[M];
-      for (int i = 0; i < M; ++i) {
-        acc[i] = one_row(tile, i, Range{tile.lo[i], common ? lo : tile.hi[i]}, d, V::zero());
+    constexpr int kRows = kTogether<M>;
+    constexpr int kWide = kVectors<M>;
+    for (int first = 0; first < M; first += kRows) {
+      int d = 0;
+      for (; d + 16 * kWide <= task.v_dim; d += 16 * kWide) {
+        add_values<kRows, kWide>(first, Range{lo, hi}, d, merge, tile);
       }
-      for (int t = lo; t < hi; ++t) {
-        const F v = C::template load_v<V>(tile.v_group[t / kKvGroup], t % kKvGroup, task.v_dim, d);
-        for (int i = 0; i < M; ++i) acc[i] = V::fma(v, V::set1(tile.score[i][t]), acc[i]);
+      for (; d < task.v_dim; d += 16) add_values<kRows, 1>(first, Range{lo, hi}, d, merge, tile);
+    }
+  }
+
+  // Values of the chunk's keys onto the sums of R rows from `first` on, G vectors of 16 components from d on. `seen`:
+  // the keys that every row of the tile sees.
+  template <int R, int G, int M>
+  static QR_INLINE void add_values(int first, Range seen, int d, const Merge* merge, Tile<M>& tile) {
+    const bool common = seen.t1 > seen.t0;
+    F acc[R * G];
+    for (int i = 0; i < R; ++i) {
+      const int row = first + i;
+      const Range before{tile.lo[row], common ? seen.t0 : tile.hi[row]};
+      for (int j = 0; j < G; ++j) acc[i * G + j] = one_row(tile, row, before, d + 16 * j, V::zero());
+    }
+    for (int t = seen.t0; t < seen.t1; ++t) {
+      F p[R];
+      for (int i = 0; i < R; ++i) p[i] = V::set1(tile.score[first + i][t]);
+      for (int j = 0; j < G; ++j) {
+        const F v = C::template load_v<V>(tile.v_group[t / kKvGroup], t % kKvGroup, tile.v_dim, d + 16 * j);
+        for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(v, p[i], acc[i * G + j]);
       }
-      for (int i = 0; i < M; ++i) {
-        if (tile.hi[i] <= tile.lo[i]) continue;
-        if (common) acc[i] = one_row(tile, i, Range{hi, tile.hi[i]}, d, acc[i]);
-        merge[i].values(tile.o[i] + d, acc[i]);
+    }
+    for (int i = 0; i < R; ++i) {
+      const int row = first + i;
+      if (tile.hi[row] <= tile.lo[row]) continue;
+      for (int j = 0; j < G; ++j) {
+        F& sum = acc[i * G + j];
+        if (common) sum = one_row(tile, row, Range{seen.t1, tile.hi[row]}, d + 16 * j, sum);
+        merge[row].values(tile.o[row] + d + 16 * j, sum);
       }
     }
   }

@@ -174,6 +174,16 @@ struct LinearKernel {
     });
   }
 
+  // Asks for what will be read soon of each of P panels: the machine's own prefetcher stops at every 4 KiB and starts
+  // anew at every panel's scales. Nothing is asked for where a vocabulary says kPrefetchBytes = 0.
+  template <int P>
+  static QR_INLINE void prefetch(const std::byte* from, int64_t panel_stride, int bytes) {
+    if constexpr (V::kPrefetchBytes == 0) return;
+    for (int p = 0; p < P; ++p) {
+      for (int i = 0; i < bytes; i += 64) __builtin_prefetch(from + p * panel_stride + i);
+    }
+  }
+
   template <int P, int M>
   static QR_INLINE void integer_segment(const LinearTask& task, const Segment& at, F* out) {
     using Scales = typename W::template Scales<V>;
@@ -192,12 +202,14 @@ struct LinearKernel {
     for (int64_t b = at.begin; b < at.end;) {
       Scales scales[P];
       for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride + scales_at(b));
+      prefetch<P>(from.scales + P * from.panel_stride + scales_at(b), from.panel_stride, W::kPanelScaleBytes);
       int64_t stop = b + 1;
       if constexpr (W::kSuper > 1) {
         stop = (b / W::kSuper + 1) * W::kSuper;
         stop = stop < at.end ? stop : at.end;
       }
       for (; b < stop; ++b) {
+        prefetch<P>(from.quants + b * W::kPanelBytes + V::kPrefetchBytes, from.panel_stride, W::kPanelBytes);
         add_group<P, M, 0>(from, b, scales, acc);
         if constexpr (W::kGroup < kPanelDepth) add_group<P, M, 1>(from, b, scales, acc);
       }
@@ -212,6 +224,8 @@ struct LinearKernel {
     const float* x = task.x + at.row * task.x_stride;
     const int64_t end = at.end * kPanelDepth < task.n_in ? at.end * kPanelDepth : task.n_in;
     for (int64_t k = at.begin * kPanelDepth; k < end; ++k) {
+      if constexpr (M <= 4)
+        prefetch<P>(at.panel + k * kPanelRows * W::kBytes + V::kPrefetchBytes, task.panel_stride, 1);
       F w[P];
       for (int p = 0; p < P; ++p) w[p] = W::template load_k<V>(at.panel + p * task.panel_stride, static_cast<int>(k));
       for (int m = 0; m < M; ++m) {
@@ -246,18 +260,27 @@ struct LinearKernel {
     }
   }
 
-  // All rows for P panels: full tiles, then halves.
-  template <int P, int M>
-  static void rows(const LinearTask& task, int64_t panel, int64_t row) {
+  // P panels times the rows from `row` on: tiles of M, then of half as many, down to kLeast. Returns the first row that
+  // is left.
+  template <int P, int M, int kLeast>
+  static int64_t rows(const LinearTask& task, int64_t panel, int64_t row) {
     for (; row + M <= task.n; row += M) tile<P, M>(task, panel, row);
-    if constexpr (M > 1) rows<P, M / 2>(task, panel, row);
+    if constexpr (M > kLeast) row = rows<P, M / 2, kLeast>(task, panel, row);
+    return row;
   }
 
   static void run(const LinearTask& task) {
     constexpr int kRows = tile_rows();
+    constexpr int kFew = V::kFewPanels > V::kTilePanels ? 2 : kRows;
     int64_t panel = task.begin;
-    for (; panel + V::kTilePanels <= task.end; panel += V::kTilePanels) rows<V::kTilePanels, kRows>(task, panel, 0);
-    for (; panel < task.end; ++panel) rows<1, kRows>(task, panel, 0);
+    for (; panel + V::kFewPanels <= task.end; panel += V::kFewPanels) {
+      int64_t row = 0;
+      if constexpr (kFew < kRows) {
+        for (int p = 0; p < V::kFewPanels; ++p) row = rows<V::kTilePanels, kRows, 2 * kFew>(task, panel + p, 0);
+      }
+      rows<V::kFewPanels, kFew, 1>(task, panel, row);
+    }
+    for (; panel < task.end; ++panel) rows<1, kRows, 1>(task, panel, 0);
   }
 };
 

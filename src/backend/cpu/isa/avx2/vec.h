@@ -87,6 +87,9 @@ struct Vec {
   using Part = Half;
 
   static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear in floats
+  static constexpr int kFewPanels = 2;
+  static constexpr int kPrefetchBytes = 2048;
+  static constexpr int kAttentionRows = 4;
   static constexpr int kParts = 2;
 
   template <int kPart>

@@ -16,6 +16,9 @@ struct Vec {
   using U = __m512i;  // 64 bytes: 16 lanes of 4
 
   static constexpr int kTilePanels = 2, kTileRows = 4;  // register tile of linear
+  static constexpr int kFewPanels = kTilePanels;        // of a tile of one or two rows
+  static constexpr int kAttentionRows = 8;              // that attention sums at once
+  static constexpr int kPrefetchBytes = 0;              // how far ahead linear asks for weights; 0: not at all
   // What bytes are taken by: kParts vectors of kBytes make a line of 16 lanes.
   using Part = Vec;
   static constexpr int kParts = 1, kBytes = 64;

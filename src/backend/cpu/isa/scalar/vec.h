@@ -30,6 +30,9 @@ struct Vec {
     return out;
   }
   static constexpr int kTilePanels = 1, kTileRows = 1;  // register tile of linear
+  static constexpr int kFewPanels = 1;
+  static constexpr int kPrefetchBytes = 0;
+  static constexpr int kAttentionRows = 8;
   using Part = Vec;
   static constexpr int kParts = 1, kBytes = 64;
   template <int kPart>
