@@ -23,12 +23,22 @@ class WeightStore {
     }
     std::byte* out = slabs_.back().data() + used_;
     used_ += wanted;
+    total_ += wanted;
     return out;
+  }
+  // What was asked for.
+  int64_t bytes() const { return total_; }
+  // What lies on 2 MiB pages now, the ends of slabs included.
+  int64_t huge_bytes() const {
+    int64_t total = 0;
+    for (const Buffer& slab : slabs_) total += slab.huge_bytes();
+    return total;
   }
 
  private:
   std::vector<Buffer> slabs_;
-  int64_t used_ = 0;
+  int64_t used_ = 0;  // of the last slab
+  int64_t total_ = 0;
 };
 
 }  // namespace quire

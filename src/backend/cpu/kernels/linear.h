@@ -269,7 +269,28 @@ struct LinearKernel {
     return row;
   }
 
+  // Rows are taken in blocks that stay in the second-level cache while the task's panels pass.
   static void run(const LinearTask& task) {
+    constexpr int64_t kBlockBytes = 192 << 10;
+    constexpr int64_t kGroupBytes = kPanelDepth + 2 * sizeof(float) + 3 * sizeof(int32_t);
+    const int64_t row_bytes = W::kInteger ? task.xq.n_groups * kGroupBytes : task.n_in * int64_t{sizeof(float)};
+    const int64_t fit = kBlockBytes / row_bytes / tile_rows() * tile_rows();
+    const int64_t step = fit > tile_rows() ? fit : tile_rows();
+    LinearTask block = task;
+    for (int64_t row = 0; row < task.n; row += step) {
+      block.n = task.n - row < step ? task.n - row : step;
+      run_block(block);
+      block.x += step * task.x_stride;
+      block.y += step * task.y_stride;
+      block.xq.q += step * task.xq.n_groups * kPanelDepth;
+      block.xq.scale += step * task.xq.n_groups;
+      block.xq.sum += step * task.xq.n_groups;
+      block.xq.half_sum += 2 * step * task.xq.n_groups;
+      block.xq.scaled_sum += step * task.xq.n_groups;
+    }
+  }
+
+  static void run_block(const LinearTask& task) {
     constexpr int kRows = tile_rows();
     constexpr int kFew = V::kFewPanels > V::kTilePanels ? 2 : kRows;
     int64_t panel = task.begin;
