@@ -41,10 +41,10 @@ int n_threads(const ModelOptions& options) {
   return options.threads > 0 ? options.threads : n_usable_cpus();
 }
 
-Result<double> probe_peak(const ModelOptions& options) {
-  if (options.backend == "ref") return 0.0;
+Result<UnitPeak> probe_peak(const ModelOptions& options) {
+  if (options.backend == "ref") return UnitPeak{};
   QR_TRY(const CpuPeak peak, measure_cpu_peak(CpuOptions{.n_threads = options.threads, .isa = options.isa}));
-  return peak.int8;
+  return UnitPeak{peak.int8, peak.f32, peak.fork_ns};
 }
 
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in) {

@@ -48,8 +48,12 @@ using WrapOps = std::unique_ptr<Ops> (*)(std::unique_ptr<Ops>);
 Result<LoadedModel> load(const ModelOptions& options, WrapOps wrap);
 Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options);
 int n_threads(const ModelOptions& options);
-// Operations per second of int8 multiply-adds, what Q8_0 products are limited by; 0 for the reference backend.
-Result<double> probe_peak(const ModelOptions& options);
+// What the backend's units do at best, measured now; zeros for the reference backend.
+struct UnitPeak {
+  double int8 = 0, f32 = 0;  // operations per second of multiply-adds: limits of integer and of float weights
+  double fork_ns = 0;        // one fork and join of all threads
+};
+Result<UnitPeak> probe_peak(const ModelOptions& options);
 // The tokenizer alone, from anything that holds one, or the bundled model's.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named);
 // Bytes that the chosen backend will take for a weight of this shape, without its bias.

@@ -48,9 +48,19 @@ class Bench(unittest.TestCase):
             self.assertTrue(all(value > 0 for value in ms.values()), ms)
             self.assertAlmostEqual(decode[share], 1 - ms['forward'] / sum(ms.values()))
 
+    def test_a_sweep_has_a_decode_line_for_each_batch_and_depth_and_a_prefill_line_for_each_batch(self):
+        sweep = lines('--prompt', '16', '--generate', '4', '--batch', '1,2', '--depth', '0,32', '--repeat', '1')
+        self.assertEqual([(x['test'], x['n_seqs'], x['depth']) for x in sweep],
+                         [(test, n, depth) for n in (1, 2) for test, depth in (('prefill', 0), ('decode', 0), ('decode', 32))])
+        one, two = sweep[1], sweep[4]
+        self.assertAlmostEqual(one['ops_per_token'], two['ops_per_token'])
+        self.assertLess(two['bytes_per_token'], 0.6 * one['bytes_per_token'])
+        self.assertGreater(sweep[2]['bytes_per_token'], one['bytes_per_token'])
+
     def test_wrong_arguments_are_named(self):
         for arguments, words in ((('--policy', 'fcfs'), '--policy of a bench must be static, got "fcfs"'),
                                  (('--policy', 'static', '--requests', '0'), '--requests must be 1 to 65536, got 0'),
+                                 (('--depth', '0,-1'), '--depth must hold numbers from 0 to 16777216, got -1'),
                                  (('--batch', '0'), '--batch must hold numbers from 1 to 1024, got 0'),
                                  (('--no-cache', '--generate', '0'), '--generate must be at least 1')):
             with self.subTest(arguments=arguments):

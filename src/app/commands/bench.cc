@@ -18,8 +18,8 @@ namespace {
 
 struct Args {
   ModelOptions model;
-  int n_prompt = 512, n_generate = 128, depth = 0, repeat = 5;
-  std::vector<int> batch = {1};
+  int n_prompt = 512, n_generate = 128, repeat = 5;
+  std::vector<int> batch = {1}, depth = {0};
   bool json = false;
   bool sampled = false;
   bool no_cache = false;
@@ -108,8 +108,9 @@ Result<Timing> run_once(Engine& engine, Clock& clock, const Work& work) {
   return out;
 }
 
+// bandwidth in bytes per second; peak in operations per second of the units that the weights' format uses.
 struct Limits {
-  double bandwidth = 0, peak = 0;
+  double bandwidth = 0, peak = 0, fork_ns = 0;
 };
 
 // What the parts of a step took, on the mean, by some clock.
@@ -148,9 +149,10 @@ class EitherClock final : public Clock {
 
 struct Line {
   const char* test;
-  int n_prompt, n_generate, n_seqs;
-  std::vector<double> tok_s;
+  int n_prompt, n_generate, n_seqs, depth;
   double bytes_per_token, ops_per_token;
+  bool by_bandwidth;  // a share of the bandwidth says something
+  std::vector<double> tok_s{};
   Steps wall{}, cpu{};
 };
 
@@ -158,15 +160,18 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
   std::vector<double> sorted = line.tok_s;
   std::sort(sorted.begin(), sorted.end());
   const double median = sorted[sorted.size() / 2];
-  const double of_bandwidth = limits.bandwidth > 0 ? median * line.bytes_per_token / limits.bandwidth : 0;
+  const bool read = line.by_bandwidth && limits.bandwidth > 0;
+  const double of_bandwidth = read ? median * line.bytes_per_token / limits.bandwidth : 0;
   const double of_peak = limits.peak > 0 ? median * line.ops_per_token / limits.peak : 0;
   if (!args.json) {
     std::printf(
         "%-8s prompt %5d  generate %4d  seqs %3d  depth %5d  %9.2f tok/s (%.2f … %.2f)  bandwidth %5.1f%% of %.1f GB/s"
-        "  peak %5.1f%% of %.0f Gop/s  engine %.3f of %.3f ms a step (%.2f%%; of processor time %.3f ms, %.2f%%)\n",
-        line.test, line.n_prompt, line.n_generate, line.n_seqs, args.depth, median, sorted.front(), sorted.back(),
+        "  peak %5.1f%% of %.0f Gop/s  engine %.3f of %.3f ms a step (%.2f%%; of processor time %.3f ms, %.2f%%)"
+        "  fork %.2f us\n",
+        line.test, line.n_prompt, line.n_generate, line.n_seqs, line.depth, median, sorted.front(), sorted.back(),
         of_bandwidth * 100, limits.bandwidth * 1e-9, of_peak * 100, limits.peak * 1e-9, line.wall.engine_ms(),
-        line.wall.all_ms(), line.wall.engine_share() * 100, line.cpu.engine_ms(), line.cpu.engine_share() * 100);
+        line.wall.all_ms(), line.wall.engine_share() * 100, line.cpu.engine_ms(), line.cpu.engine_share() * 100,
+        limits.fork_ns * 1e-3);
     std::fflush(stdout);
     return;
   }
@@ -179,13 +184,16 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
   out.set("n_prompt", line.n_prompt);
   out.set("n_generate", line.n_generate);
   out.set("n_seqs", line.n_seqs);
-  out.set("depth", args.depth);
+  out.set("depth", line.depth);
   out.set("threads", threads);
   out.set("tok_s", std::move(rate));
   out.set("of_bandwidth", of_bandwidth);
   out.set("of_peak", of_peak);
   out.set("bandwidth_gb_s", limits.bandwidth * 1e-9);
   out.set("peak_gop_s", limits.peak * 1e-9);
+  out.set("bytes_per_token", line.bytes_per_token);
+  out.set("ops_per_token", line.ops_per_token);
+  out.set("fork_us", limits.fork_ns * 1e-3);
   out.set("engine_share", line.wall.engine_share());
   out.set("engine_cpu_share", line.cpu.engine_share());
   out.set("step_ms", line.wall.json());
@@ -200,16 +208,19 @@ class Bench {
 
   Status run() {
     threads_ = n_threads(args_.model);
-    for (const int n_seqs : args_.batch) QR_TRY_VOID(run_batch(n_seqs));
+    for (const int n_seqs : args_.batch) {
+      for (const int depth : args_.depth) QR_TRY_VOID(run_batch(n_seqs, depth));
+    }
     return {};
   }
 
  private:
-  Status run_batch(int n_seqs) {
+  // Prefill is measured beside the first depth only.
+  Status run_batch(int n_seqs, int wanted_depth) {
     EngineOptions options;
     options.max_seqs = n_seqs;
     options.prefix_cache = false;
-    const int longest = std::max(args_.n_prompt, args_.depth + 1) + args_.n_generate + 1;
+    const int longest = std::max(args_.n_prompt, wanted_depth + 1) + args_.n_generate + 1;
     options.n_ctx = longest;
     options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes();
     EngineEnv env;
@@ -218,16 +229,20 @@ class Bench {
     QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded_.model, *loaded_.ops, options, env));
 
     const double head_free = static_cast<double>(info_.step_params) - static_cast<double>(info_.n_vocab) * info_.n_embd;
-    Line prefill{"prefill", args_.n_prompt, 0, n_seqs, {}, 0, 2 * head_free};
-    prefill.bytes_per_token = 0;  // one read of the weights serves a whole chunk: the limit is operations
-    QR_TRY_VOID(measure(*engine, prefill, args_.n_prompt, &Timing::prefill_tok_s));
+    const double rows = std::min<double>(static_cast<double>(args_.n_prompt) * n_seqs, options.step_tokens);
+    const double weights = static_cast<double>(info_.step_bytes);
+    if (wanted_depth == args_.depth.front()) {
+      // One read of the weights serves all rows of a step: the limit is operations.
+      Line prefill{"prefill", args_.n_prompt, 0, n_seqs, 0, weights / rows, 2 * head_free, false};
+      QR_TRY_VOID(measure(*engine, prefill, args_.n_prompt, &Timing::prefill_tok_s));
+    }
     if (args_.n_generate == 0) return {};
 
-    const int depth = std::max(1, args_.depth);
-    Line decode{"decode", depth, args_.n_generate, n_seqs, {}, 0, 2 * static_cast<double>(info_.step_params)};
+    const int depth = std::max(1, wanted_depth);
     const double context = depth + args_.n_generate / 2.0;
-    decode.bytes_per_token =
-        static_cast<double>(info_.step_bytes) / n_seqs + context * static_cast<double>(info_.kv_layout.token_bytes());
+    const double bytes = weights / n_seqs + context * static_cast<double>(info_.kv_layout.token_bytes());
+    const double ops = 2 * static_cast<double>(info_.step_params);
+    Line decode{"decode", depth, args_.n_generate, n_seqs, wanted_depth, bytes, ops, true};
     return measure(*engine, decode, depth, &Timing::decode_tok_s);
   }
 
@@ -258,9 +273,12 @@ class Bench {
 
   Status probe(Limits& limits) {
     QR_TRY(const double bandwidth, probe_read_bandwidth(threads_));
-    QR_TRY(const double peak, probe_peak(args_.model));
+    QR_TRY(const UnitPeak peak, probe_peak(args_.model));
+    // Weights of two bytes and more are multiplied as floats.
+    const bool floats = info_.step_bytes > info_.step_params * 3 / 2;
     limits.bandwidth = std::max(limits.bandwidth, bandwidth);
-    limits.peak = std::max(limits.peak, peak);
+    limits.peak = std::max(limits.peak, floats ? peak.f32 : peak.int8);
+    limits.fork_ns = limits.fork_ns > 0 ? std::min(limits.fork_ns, peak.fork_ns) : peak.fork_ns;
     return {};
   }
 
@@ -273,8 +291,13 @@ class Bench {
 };
 
 Status run(const Args& args) {
-  if (args.n_prompt < 1 || args.n_generate < 0 || args.depth < 0 || args.repeat < 1) {
-    return fail(Code::invalid, "--prompt and --repeat must be at least 1, --generate and --depth at least 0");
+  if (args.n_prompt < 1 || args.n_generate < 0 || args.repeat < 1) {
+    return fail(Code::invalid, "--prompt and --repeat must be at least 1, --generate at least 0");
+  }
+  for (const int depth : args.depth) {
+    if (depth < 0 || depth > 1 << 24) {
+      return fail(Code::invalid, "--depth must hold numbers from 0 to 16777216, got " + std::to_string(depth));
+    }
   }
   if ((args.no_cache || !args.policy.empty()) && args.n_generate < 1) {
     return fail(Code::invalid, "--generate must be at least 1 for a comparison");
@@ -311,7 +334,8 @@ QR_REGISTER(Command,
                       declare_model_options(line, args->model);
                       line.option("--prompt", args->n_prompt, "prompt tokens of the prefill test");
                       line.option("--generate", args->n_generate, "tokens to decode; 0 leaves the decode test out");
-                      line.option("--depth", args->depth, "tokens in the cache before decoding starts");
+                      line.option("--depth", args->depth,
+                                  "tokens in the cache before decoding starts, several separated by commas");
                       line.option("--batch", args->batch, "sequences that run together, several separated by commas");
                       line.option("--repeat", args->repeat, "repetitions; the median counts");
                       line.flag(

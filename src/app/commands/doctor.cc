@@ -74,7 +74,8 @@ void print(const MachineFacts& machine, const std::vector<Finding>& findings, co
 Status probe(const Args& args, MachineFacts& machine) {
   if (args.no_probe) return {};
   QR_TRY(machine.read_bytes_s, probe_read_bandwidth(machine.n_threads));
-  QR_TRY(machine.int8_ops_s, probe_peak(args.model));
+  QR_TRY(const UnitPeak peak, probe_peak(args.model));
+  machine.int8_ops_s = peak.int8;
   return {};
 }
 

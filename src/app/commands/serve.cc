@@ -87,7 +87,8 @@ Result<MachineFacts> machine_facts(const Args& args, const ModelInfo& info) {
   out.head_ops = 2 * head;
   if (!args.probe) return out;
   QR_TRY(out.bandwidth, probe_read_bandwidth(n_threads(args.model)));
-  QR_TRY(out.peak, probe_peak(args.model));
+  QR_TRY(const UnitPeak peak, probe_peak(args.model));
+  out.peak = peak.int8;
   return out;
 }
 

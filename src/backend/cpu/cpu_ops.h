@@ -22,9 +22,11 @@ Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options);
 // Bytes that load_linear will take for a weight of this shape, without its bias. The same for every instruction set.
 int64_t cpu_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);
 
-// Operations per second of the instruction set's multiply-add units on n_threads threads, measured now.
+// What the machine does at best on n_threads threads, measured now: operations per second of the instruction set's
+// multiply-add units, and what a fork and join of one empty task a thread takes (0 with one thread).
 struct CpuPeak {
   double int8 = 0, f32 = 0;
+  double fork_ns = 0;
 };
 Result<CpuPeak> measure_cpu_peak(const CpuOptions& options);
 
