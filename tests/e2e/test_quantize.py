@@ -93,7 +93,7 @@ class Quantize(unittest.TestCase):
                 done = quire('quantize', folder, out, 'f32')
                 self.assertEqual(done.returncode, 0, done.stderr)
                 told = describe(out)
-                self.assertEqual(told['arch'], 'llama' if name == 'mistral' else name)
+                self.assertEqual(told['arch'], 'llama' if name in ('mistral', 'mixtral') else name)
                 self.assertEqual([entry['type'] for entry in told['weights']['types']], ['f32'])
                 done = quire('generate', out, '--json', '--max-tokens', '24', '--kv-type', 'f32', '--tokens',
                              ','.join(map(str, run['prompt_ids'])))
