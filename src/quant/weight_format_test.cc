@@ -293,7 +293,7 @@ TEST(FormatQ8, EveryScaleAndNumberSurvives) {
     std::array<std::byte, Q8_0::kBytes> block;
     store_as<uint16_t>(block.data(), scale);
     for (int i = 0; i < Q8_0::kBlock; ++i) {
-      block[static_cast<size_t>(2 + i)] = static_cast<std::byte>(static_cast<int8_t>(rng.between(-127, 127)));
+      block[2 + static_cast<size_t>(i)] = static_cast<std::byte>(static_cast<int8_t>(rng.between(-127, 127)));
     }
     block[2 + scale % 32] = static_cast<std::byte>(static_cast<int8_t>(scale % 2 == 0 ? 127 : -127));
     std::array<float, Q8_0::kBlock> values;
@@ -344,7 +344,8 @@ TEST(FormatQ8, PanelLinesHoldFourDepthsOfSixteenRowsUnsigned) {
   for (int r = 0; r < kPanelRows; ++r) {
     EXPECT_EQ(load_as<uint16_t>(scales.data() + 2 * r), 0x3c00 + r);
     for (int k = 0; k < kPanelDepth; ++k) {
-      const int stored = static_cast<int>(panel[static_cast<size_t>(k / 4 * 64 + 4 * r + k % 4)]);
+      const int at = k / 4 * 64 + 4 * r + k % 4;
+      const int stored = static_cast<int>(panel[static_cast<size_t>(at)]);
       ASSERT_EQ(stored - Q8_0::kZero, r * 8 - k * 3) << r << " " << k;
       ASSERT_LE(stored, Q8_0::kMax);
     }

@@ -297,6 +297,7 @@ void Service::drain(int64_t ms) {
   no_sessions_.notify_all();
   while (!sessions_.empty() && Clk::now() < drain_until_) no_sessions_.wait_until(lock, drain_until_);
   std::vector<std::shared_ptr<Session>> left;
+  left.reserve(sessions_.size());
   for (const auto& entry : sessions_) left.push_back(entry.second);
   lock.unlock();
   for (const auto& session : left) session->shut_down();

@@ -73,10 +73,10 @@ class FakeEngine final : public Engine {
 
   // Lower-case letters by seed and prompt; 24 of them.
   static std::vector<Token> default_script(const Request& r) {
-    std::vector<Token> out;
+    std::vector<Token> out(24);
     uint64_t h = r.sampling.seed;
     for (const Token t : r.prompt) h = mix64(h ^ static_cast<uint64_t>(t));
-    for (uint64_t i = 0; i < 24; ++i) out.push_back(kFirstByte + 'a' + static_cast<Token>(random_bits(h, i) % 26));
+    for (size_t i = 0; i < out.size(); ++i) out[i] = kFirstByte + 'a' + static_cast<Token>(random_bits(h, i) % 26);
     return out;
   }
 
