@@ -4,6 +4,7 @@
 #pragma once
 #include "backend/cpu/kernels/exp.h"
 #include "backend/cpu/kernels/tables.h"
+#include "backend/cpu/kernels/unrolled.h"
 
 namespace quire {
 namespace {
@@ -151,19 +152,21 @@ struct Elementwise {
     __builtin_memset(ones, 1, sizeof ones);
     const typename Part::U w = Part::load_bytes(ones);
     typename Part::template Dot<0, 127> acc[kChains];
-    for (auto& a : acc) {
-      a.start(0);
-      a.template add<0, 2>(w, 0);
-    }
+    int32_t quads[kChains];
+    for (int32_t& quad : quads) quad = 0x01010101;
+    unrolled<0, kChains>([&](auto c) __attribute__((always_inline)) {
+      acc[c.kValue].start(0);
+      acc[c.kValue].template add<0, 2>(w, 0);
+    });
     for (int64_t r = 0; r < rounds; ++r) {
-      int32_t quad = 0x01010101;
-      asm volatile("" : "+r"(quad));  // not known to the compiler, so no product leaves the loop
-      for (auto& a : acc) a.template add<1, 2>(w, quad);
+      asm volatile("" : "+m"(quads));  // not known to the compiler, so no product is shared or leaves the loop
+      unrolled<0, kChains>(
+          [&](auto c) __attribute__((always_inline)) { acc[c.kValue].template add<1, 2>(w, quads[c.kValue]); });
     }
-    for (auto& a : acc) {
-      auto keep = a.total(0);
+    unrolled<0, kChains>([&](auto c) __attribute__((always_inline)) {
+      auto keep = acc[c.kValue].total(0);
       asm volatile("" : : "m"(keep));
-    }
+    });
     return rounds * kChains * Part::kBytes * 2;
   }
 

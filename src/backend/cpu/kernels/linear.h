@@ -19,6 +19,7 @@
 // Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block.
 #pragma once
 #include "backend/cpu/kernels/tables.h"
+#include "backend/cpu/kernels/unrolled.h"
 #include "quant/f16.h"
 #include "quant/weight_format.h"
 
@@ -38,19 +39,6 @@ QR_INLINE typename V::F fold_segments(const typename V::F* parts, int stride) {
     for (int s = 0; s < kSegments; s += 2 * half) sums[s] = V::add(sums[s], sums[s + half]);
   }
   return sums[0];
-}
-
-// fn(Index<kFrom>{}), …, fn(Index<kTo − 1>{}): a loop whose index is a constant inside.
-template <int kIndex>
-struct Index {
-  static constexpr int kValue = kIndex;
-};
-template <int kFrom, int kTo, class Fn>
-QR_INLINE void unrolled(const Fn& fn) {
-  if constexpr (kFrom < kTo) {
-    fn(Index<kFrom>{});
-    unrolled<kFrom + 1, kTo>(fn);
-  }
 }
 
 template <class V, class W>
