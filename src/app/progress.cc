@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "base/clock.h"
-#include "hub/choice.h"
+#include "base/size_text.h"
 
 namespace quire {
 namespace {

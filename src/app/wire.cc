@@ -110,14 +110,13 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_of(ModelFile& file) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (file.has_tokenizer && !carried) {
     QR_TRY(tokenizer, make_tokenizer(std::move(file.tokenizer)));
-    tokenizer->add_ends(end_ids(file.meta, tokenizer->n_vocab()));
-    return tokenizer;
+  } else {
+    if (file.is_hugging_face && has_tokenizer_files(file.path)) {
+      QR_TRY(files, read_tokenizer_files(file.path));
+    }
+    if (files.empty()) return nullptr;
+    QR_TRY(tokenizer, load_tokenizer(files));
   }
-  if (file.is_hugging_face && has_tokenizer_files(file.path)) {
-    QR_TRY(files, read_tokenizer_files(file.path));
-  }
-  if (files.empty()) return nullptr;
-  QR_TRY(tokenizer, load_tokenizer(files));
   tokenizer->add_ends(end_ids(file.meta, tokenizer->n_vocab()));
   return tokenizer;
 }

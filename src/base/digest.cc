@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include "base/check.h"
+#include "base/sha256.h"
 
 namespace quire {
 
@@ -23,16 +24,10 @@ void Digest::update(std::string_view bytes) {
 }
 
 std::string Digest::hex() {
-  static constexpr char kHex[] = "0123456789abcdef";
-  unsigned char bytes[EVP_MAX_MD_SIZE];
+  uint8_t bytes[EVP_MAX_MD_SIZE];
   unsigned n = 0;
   QR_CHECK(EVP_DigestFinal_ex(state_->context.get(), bytes, &n) == 1);
-  std::string out;
-  for (unsigned i = 0; i < n; ++i) {
-    out += kHex[bytes[i] >> 4];
-    out += kHex[bytes[i] & 15];
-  }
-  return out;
+  return hex_of({bytes, n});
 }
 
 }  // namespace quire

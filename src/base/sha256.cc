@@ -36,7 +36,7 @@ std::optional<Sha256> parse_sha256(std::string_view hex) {
   return out;
 }
 
-std::string hex_of(const Sha256& digest) {
+std::string hex_of(std::span<const uint8_t> digest) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out;
   for (const uint8_t byte : digest) {

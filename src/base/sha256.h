@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,6 @@ Sha256 sha256(std::string_view bytes);
 bool same_digest(const Sha256& a, const Sha256& b);
 // 64 hexadecimal digits, as sha256sum prints them; nullopt for anything else.
 std::optional<Sha256> parse_sha256(std::string_view hex);
-std::string hex_of(const Sha256& digest);
+std::string hex_of(std::span<const uint8_t> digest);
 
 }  // namespace quire

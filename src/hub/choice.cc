@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
 #include <map>
 #include <optional>
 
+#include "base/size_text.h"
 #include "io/in_quotes.h"
 
 namespace quire {
@@ -239,21 +239,6 @@ Result<HubChoice> choose_files(std::span<const HubFile> files, std::string_view 
   if (tagged.size() == 1) return take(*tagged.front());
   if (!tagged.empty()) return fail(Code::invalid, "several files are " + in_quotes(wanted) + ":" + list_ggufs(tagged));
   return fail(Code::not_found, "there is no file " + in_quotes(wanted) + "; what there is:" + list_files(files));
-}
-
-std::string size_text(int64_t bytes) {
-  char text[32];
-  const auto n = static_cast<double>(bytes);
-  if (bytes < 1000) {
-    std::snprintf(text, sizeof text, "%d B", static_cast<int>(bytes));
-  } else if (bytes < 1'000'000) {
-    std::snprintf(text, sizeof text, "%.1f kB", n / 1e3);
-  } else if (bytes < 1'000'000'000) {
-    std::snprintf(text, sizeof text, "%.1f MB", n / 1e6);
-  } else {
-    std::snprintf(text, sizeof text, "%.2f GB", n / 1e9);
-  }
-  return text;
 }
 
 }  // namespace quire

@@ -21,7 +21,4 @@ struct HubChoice {
 // root. Code::not_found or Code::invalid list what there is.
 Result<HubChoice> choose_files(std::span<const HubFile> files, std::string_view wanted);
 
-// "1.2 GB".
-std::string size_text(int64_t bytes);
-
 }  // namespace quire

@@ -31,7 +31,7 @@ Error system_error(const std::string& path, const char* what) {
 class Check {
  public:
   explicit Check(const HubFile& file)
-      : wanted_(!file.sha256.empty() ? file.sha256 : file.git_sha1),
+      : wanted_(file.digest()),
         // git hashes a header before the bytes.
         header_(file.sha256.empty() ? "blob " + std::to_string(file.size) + std::string(1, '\0') : ""),
         digest_(file.sha256.empty() ? Digest::Kind::sha1 : Digest::Kind::sha256) {
@@ -184,7 +184,7 @@ class PartFile final : public HubSink {
 };
 
 std::string part_path(const Download& what) {
-  const std::string& digest = !what.file.sha256.empty() ? what.file.sha256 : what.file.git_sha1;
+  const std::string& digest = what.file.digest();
   return what.target + (digest.empty() ? "" : "." + digest.substr(0, kNameDigits)) + ".part";
 }
 

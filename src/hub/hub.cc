@@ -16,7 +16,6 @@ constexpr int64_t kFirstWaitMs = 500, kLongestWaitMs = 16'000;
 constexpr int64_t kMaxRetryAfterS = 60;      // asked to wait longer, one comes back another time
 constexpr int64_t kProgressBytes = 1 << 20;  // of a try after which the count of tries begins anew
 
-bool is_good(int status) { return status == 200 || status == 206; }
 bool may_pass(int status) { return status == 408 || status == 429 || (status >= 500 && status != 501); }
 
 bool is_printable(std::string_view text) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/bounded_reader.h"
+#include "base/size_text.h"
 #include "hub/choice.h"
 
 namespace quire {

@@ -25,6 +25,8 @@ struct HubFile {
   std::string path;  // below the repository's root; passed check_hub_path
   int64_t size = 0;
   std::string sha256, git_sha1;  // lower-case hexadecimal; one of them may be empty, or both
+  // The better of the two, empty where there is none.
+  const std::string& digest() const { return !sha256.empty() ? sha256 : git_sha1; }
 };
 
 // Code::corrupt unless `path` names a file below the folder that it is appended to: no "..", no leading slash, no

@@ -21,8 +21,6 @@ constexpr long kBufferBytes = 256 << 10;
 constexpr size_t kMaxDroppedBytes = 64 << 10;  // of an error's body
 constexpr size_t kMaxHeaderBytes = 4096;       // of those that are kept
 
-bool is_good(long status) { return status == 200 || status == 206; }
-
 std::optional<int64_t> parse_count(std::string_view text) {
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);

@@ -11,6 +11,9 @@
 
 namespace quire {
 
+// Whether an answer of this status brings what was asked for.
+inline bool is_good(long status) { return status == 200 || status == 206; }
+
 // What a server said; of a chain of redirects the last.
 struct HubAnswer {
   int status = 0;

@@ -61,8 +61,7 @@ Status add_gguf_part(ModelFile& whole, int64_t no, ModelFile part) {
     }
   }
   std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(whole.tensors));
-  std::sort(whole.tensors.begin(), whole.tensors.end(),
-            [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+  whole.sort_tensors();
   whole.maps.insert(whole.maps.end(), part.maps.begin(), part.maps.end());
   whole.file_bytes += part.file_bytes;
   return {};

@@ -181,8 +181,7 @@ Status add_tensors(const fs::path& folder, ModelFile& out) {
     out.file_bytes += shard.map->size();
     out.maps.push_back(shard.map);
   }
-  std::sort(out.tensors.begin(), out.tensors.end(),
-            [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+  out.sort_tensors();
   return {};
 }
 

@@ -118,6 +118,10 @@ const HostWeight* ModelFile::find(std::string_view name) const {
   return it != tensors.end() && it->name == name ? &*it : nullptr;
 }
 
+void ModelFile::sort_tensors() {
+  std::sort(tensors.begin(), tensors.end(), [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+}
+
 Status ModelFile::check_unchanged() const {
   for (const auto& map : maps) QR_TRY_VOID(map->check_unchanged());
   return {};

@@ -59,6 +59,7 @@ struct ModelFile {
   std::vector<std::shared_ptr<const std::vector<std::byte>>> owned;  // or into these: tensors made from stored ones
 
   const HostWeight* find(std::string_view name) const;  // nullptr when absent
+  void sort_tensors();                                  // by name, as find() needs them
   // Fails with Code::corrupt when a file was truncated or written since it was opened. To be asked after the last read
   // of tensor bytes: what was missing then has read as zeros (base/mmap.h).
   Status check_unchanged() const;

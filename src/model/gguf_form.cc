@@ -31,11 +31,6 @@ std::vector<std::byte>& own(HostWeight& weight, ModelFile& file, size_t bytes) {
   return *owned;
 }
 
-void sort_by_name(ModelFile& file) {
-  std::sort(file.tensors.begin(), file.tensors.end(),
-            [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
-}
-
 // Row i of the first half of a head's turning rows becomes 2·i, of the second half 2·i + 1.
 Status permute_rows(HostWeight& weight, int n_heads, const DecoderConfig& c, ModelFile& file) {
   const bool is_bias = weight.shape.size() == 1;
@@ -185,13 +180,14 @@ Status put_scaling(const DecoderConfig& c, const std::string& arch, ModelFile& f
   } else {
     scaling.clear_but({});
   }
-  sort_by_name(file);
+  file.sort_tensors();
   return {};
 }
 
 // The experts' matrices that lie one by one, a layer's under one name: "blk.0.ffn_up.3.weight" into row 3 of
 // "blk.0.ffn_up_exps.weight".
 Status stack_experts(const DecoderConfig& c, ModelFile& file) {
+  std::vector<HostWeight> stacked;
   for (const std::string_view part : {"ffn_gate", "ffn_up", "ffn_down"}) {
     for (int l = 0; l < c.n_layers; ++l) {
       const std::string name = "blk." + std::to_string(l) + "." + std::string(part);
@@ -211,10 +207,11 @@ Status stack_experts(const DecoderConfig& c, ModelFile& file) {
         std::memcpy(to.data() + static_cast<size_t>(e) * bytes, one->data.data(), bytes);
       }
       std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.starts_with(name + "."); });
-      file.tensors.push_back(std::move(all));
-      sort_by_name(file);
+      stacked.push_back(std::move(all));
     }
   }
+  file.tensors.insert(file.tensors.end(), stacked.begin(), stacked.end());
+  file.sort_tensors();
   return {};
 }
 

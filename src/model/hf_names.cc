@@ -133,8 +133,7 @@ Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFil
     added.name = std::move(ours->name);
     if (ours->plus_one) add_one(added, out);
   }
-  std::sort(out.tensors.begin(), out.tensors.end(),
-            [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
+  out.sort_tensors();
   const auto twin = std::adjacent_find(out.tensors.begin(), out.tensors.end(),
                                        [](const HostWeight& a, const HostWeight& b) { return a.name == b.name; });
   if (twin != out.tensors.end()) return fail(Code::corrupt, "two tensors mean " + in_quotes(twin->name));

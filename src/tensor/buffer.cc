@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -72,26 +73,32 @@ Buffer::~Buffer() {
   if (data_ != nullptr) munmap(data_, static_cast<size_t>(mapped_));
 }
 
-int64_t Buffer::huge_bytes() const {
-  if (kind_ == PageKind::huge_explicit) return mapped_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/smaps", "r"), &std::fclose);
-  if (!file) return 0;
-  const auto begin = reinterpret_cast<uintptr_t>(data_);
-  const uintptr_t end = begin + static_cast<uintptr_t>(mapped_);
-  bool inside = false;
+int64_t Buffer::huge_bytes(std::span<const Buffer> buffers) {
   int64_t total = 0;
+  for (const Buffer& buffer : buffers) total += buffer.kind_ == PageKind::huge_explicit ? buffer.mapped_ : 0;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/smaps", "r"), &std::fclose);
+  if (!file) return total;
+  int64_t inside = 0;  // bytes of the mapping that are the buffers'
   char line[512];
   while (std::fgets(line, sizeof line, file.get()) != nullptr) {
     uintptr_t lo = 0;
     uintptr_t hi = 0;
     int64_t kib = 0;
     if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &lo, &hi) == 2) {
-      inside = lo < end && hi > begin;  // the kernel merges neighbours, so a mapping may hold more than this buffer
-    } else if (inside && std::sscanf(line, "AnonHugePages: %" SCNd64 " kB", &kib) == 1) {
-      total += kib * 1024;
+      inside = 0;  // the kernel merges neighbours, so a mapping may hold several buffers, and more
+      for (const Buffer& buffer : buffers) inside += buffer.advised_bytes_within(lo, hi);
+    } else if (inside > 0 && std::sscanf(line, "AnonHugePages: %" SCNd64 " kB", &kib) == 1) {
+      total += std::min(kib * 1024, inside);
     }
   }
-  return total < mapped_ ? total : mapped_;
+  return total;
+}
+
+int64_t Buffer::advised_bytes_within(uintptr_t lo, uintptr_t hi) const {
+  if (kind_ == PageKind::huge_explicit) return 0;
+  const auto begin = reinterpret_cast<uintptr_t>(data_);
+  const uintptr_t end = begin + static_cast<uintptr_t>(mapped_);
+  return lo < end && hi > begin ? static_cast<int64_t>(std::min(end, hi) - std::max(begin, lo)) : 0;
 }
 
 }  // namespace quire

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -29,10 +30,13 @@ class Buffer {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   PageKind page_kind() const { return kind_; }
-  // How many of its bytes the kernel backs with 2 MiB pages now (reads /proc/self/smaps); for start-up reports.
-  int64_t huge_bytes() const;
+  // How many of these buffers' bytes the kernel backs with 2 MiB pages now; for start-up reports. Reads
+  // /proc/self/smaps once, for which the kernel looks at every page of the process.
+  static int64_t huge_bytes(std::span<const Buffer> buffers);
 
  private:
+  // Of addresses [lo, hi), those of this buffer, unless its pages are explicit ones.
+  int64_t advised_bytes_within(uintptr_t lo, uintptr_t hi) const;
   void swap(Buffer& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "text/hf/json_fields.h"
 #include "text/pretoken_names.h"
+#include "text/spm_pieces.h"
 
 namespace quire {
 namespace {
@@ -77,9 +78,7 @@ void score_by_rank(const std::vector<std::string>& merges, TokenizerSpec& spec) 
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     const auto it = scores.find(spec.tokens[id]);
     spec.scores.push_back(it != scores.end() ? it->second : last);
-    const std::string& text = spec.tokens[id];
-    const bool byte = text.size() == 6 && text.starts_with("<0x") && text.ends_with(">");
-    if (byte && spec.types[id] == TokenType::normal) spec.types[id] = TokenType::byte;
+    if (byte_of_piece(spec.tokens[id]) >= 0 && spec.types[id] == TokenType::normal) spec.types[id] = TokenType::byte;
   }
   if (spec.unk >= 0) spec.types[static_cast<size_t>(spec.unk)] = TokenType::unknown;
 }

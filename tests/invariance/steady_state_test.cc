@@ -2,34 +2,10 @@
 // first steps left. Counted by an operator new of this program's own, on all threads.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "backend/cpu/cpu_ops.h"
+#include "base/count_news.h"
 #include "engine/engine.h"
 #include "tests/support/tiny_model.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define QR_COUNTS_NEWS 0  // the sanitizer's own operators stay: they check what every test here allocates
-#else
-#define QR_COUNTS_NEWS 1
-#endif
-
-namespace {
-std::atomic<int64_t> n_news = 0;
-}  // namespace
-
-#if QR_COUNTS_NEWS
-void* operator new(std::size_t bytes) {
-  n_news.fetch_add(1, std::memory_order_relaxed);
-  void* out = std::malloc(bytes == 0 ? 1 : bytes);
-  if (out == nullptr) std::abort();
-  return out;
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-#endif
 
 namespace quire {
 namespace {

@@ -12,6 +12,7 @@
 #include "app/progress.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/size_text.h"
 #include "hub/choice.h"
 
 namespace quire {

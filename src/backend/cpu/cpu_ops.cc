@@ -43,16 +43,6 @@ const T& by_name(std::span<const T* const> table, std::string_view T::* name, st
   return **at;
 }
 
-QuantRows rows_from(const QuantRows& x, int64_t row) {
-  const int64_t first = row * x.n_groups;
-  return {.q = x.q + first * kPanelDepth,
-          .scale = x.scale + first,
-          .sum = x.sum + first,
-          .half_sum = x.half_sum + 2 * first,
-          .scaled_sum = x.scaled_sum + first,
-          .n_groups = x.n_groups};
-}
-
 class CpuOps final : public Ops {
  public:
   CpuOps(const IsaTable& isa, const CpuOptions& options)
@@ -247,6 +237,7 @@ template <class Parts>
 void CpuOps::run_experts(const Tensor& y, const Tensor& x, Parts&& parts_of) {
   bool any_integer = false;
   for (size_t e = 0; e < routes_.n_experts(); ++e) {
+    if (routes_.count(e) == 0) continue;
     for (const Linear& part : parts_of(e)) any_integer |= part.format->integer;
   }
   const QuantRows xq = any_integer ? quantize(x) : QuantRows{};
@@ -259,7 +250,7 @@ void CpuOps::run_experts(const Tensor& y, const Tensor& x, Parts&& parts_of) {
     for (const Linear& part : parts_of(e)) {
       if (kernels == nullptr || kernels->format != part.format->name) kernels = &kernels_of(part);
       const Tensor out = y.rows(routes_.begin(e), routes_.count(e)).columns(column, part.n_out);
-      work_.add(part, *kernels, mine, rows_from(xq, routes_.begin(e)), out);
+      work_.add(part, *kernels, mine, xq.from(routes_.begin(e)), out);
       column += part.n_out;
     }
   }

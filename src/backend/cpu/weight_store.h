@@ -29,11 +29,7 @@ class WeightStore {
   // What was asked for.
   int64_t bytes() const { return total_; }
   // What lies on 2 MiB pages now, the ends of slabs included.
-  int64_t huge_bytes() const {
-    int64_t total = 0;
-    for (const Buffer& slab : slabs_) total += slab.huge_bytes();
-    return total;
-  }
+  int64_t huge_bytes() const { return Buffer::huge_bytes(slabs_); }
 
  private:
   std::vector<Buffer> slabs_;

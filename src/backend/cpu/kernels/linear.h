@@ -177,16 +177,10 @@ struct LinearKernel {
     using Scales = typename W::template Scales<V>;
     F acc[P * M];
     for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
-    const int64_t first = at.row * task.xq.n_groups;
     const Sources from{.quants = at.panel,
                        .scales = at.panel + task.xq.n_groups * W::kPanelBytes,
                        .panel_stride = task.panel_stride,
-                       .x = {.q = task.xq.q + first * kPanelDepth,
-                             .scale = task.xq.scale + first,
-                             .sum = task.xq.sum + first,
-                             .half_sum = task.xq.half_sum + 2 * first,
-                             .scaled_sum = task.xq.scaled_sum + first,
-                             .n_groups = task.xq.n_groups}};
+                       .x = task.xq.from(at.row)};
     for (int64_t b = at.begin; b < at.end;) {
       Scales scales[P];
       for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride + scales_at(b));

@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "quant/f16.h"
+
 namespace quire {
 
 // Activation rows quantised in groups of 32: value = scale · q. Row r's data start at r · n_groups times what a group
@@ -18,6 +20,17 @@ struct QuantRows {
   int32_t* half_sum = nullptr;  // 2: Σ q of its first and of its last 16
   float* scaled_sum = nullptr;  // 1: scale · Σ q
   int64_t n_groups = 0;
+
+  // The same without the rows before `row`.
+  QR_INLINE QuantRows from(int64_t row) const {
+    const int64_t first = row * n_groups;
+    return {.q = q + 32 * first,
+            .scale = scale + first,
+            .sum = sum + first,
+            .half_sum = half_sum + 2 * first,
+            .scaled_sum = scaled_sum + first,
+            .n_groups = n_groups};
+  }
 };
 
 // Panels [begin, end) of one weight times rows of x, into y. A panel holds 16 outputs.

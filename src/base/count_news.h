@@ -1,0 +1,39 @@
+// For tests that show that nothing is taken from the heap: replaces the program's operator new by one that counts, on
+// all threads. To be included by one file of a program.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define QR_COUNTS_NEWS 0  // the sanitizer's own operators stay: they check what every test here allocates
+#else
+#define QR_COUNTS_NEWS 1
+#endif
+
+namespace {
+std::atomic<int64_t> n_news = 0;
+
+#if QR_COUNTS_NEWS
+void* counted(std::size_t bytes, std::size_t align) {
+  n_news.fetch_add(1, std::memory_order_relaxed);
+  void* out = align <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
+                                                 : std::aligned_alloc(align, (bytes + align - 1) / align * align);
+  if (out == nullptr) std::abort();
+  return out;
+}
+#endif
+}  // namespace
+
+#if QR_COUNTS_NEWS
+void* operator new(std::size_t bytes) { return counted(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t align) {
+  return counted(bytes, static_cast<std::size_t>(align));
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#endif
