@@ -78,11 +78,16 @@ struct BlockFormat {
   };
 };
 
-// Low four bits of 32 numbers: byte i holds those of numbers i and 16 + i. Bits beyond them are left as they are.
+// Low four bits of 32 numbers: byte i holds those of numbers i and 16 + i. Eight bytes at a time: g++ takes the plain
+// loop apart byte by byte, which made packing five times as slow.
 QR_INLINE void split_nibbles(const std::byte* from, uint8_t* q) {
-  for (int i = 0; i < 16; ++i) {
-    q[i] = static_cast<uint8_t>(from[i]) & 15;
-    q[16 + i] = static_cast<uint8_t>(from[i]) >> 4;
+  constexpr uint64_t kLow = 0x0f0f0f0f0f0f0f0fU;
+  for (int i = 0; i < 16; i += 8) {
+    const auto bytes = load_as<uint64_t>(from + i);
+    const uint64_t low = bytes & kLow;
+    const uint64_t high = bytes >> 4 & kLow;
+    std::memcpy(q + i, &low, 8);
+    std::memcpy(q + 16 + i, &high, 8);
   }
 }
 QR_INLINE void join_nibbles(const uint8_t* q, std::byte* to) {
@@ -90,7 +95,14 @@ QR_INLINE void join_nibbles(const uint8_t* q, std::byte* to) {
 }
 // The fifth bit of 32 numbers, bit i that of number i.
 QR_INLINE void split_fifth_bits(uint32_t bits, uint8_t* q) {
-  for (int i = 0; i < 32; ++i) q[i] = static_cast<uint8_t>(q[i] | (bits >> i & 1) << 4);
+  constexpr uint64_t kEach = 0x0101010101010101U, kOwn = 0x8040201008040201U;
+  for (int i = 0; i < 32; i += 8) {
+    const uint64_t own = (bits >> i & 0xffU) * kEach & kOwn;  // of byte j only bit j
+    uint64_t numbers;
+    std::memcpy(&numbers, q + i, 8);
+    numbers |= ((own + 0x7f * kEach) >> 7 & kEach) << 4;
+    std::memcpy(q + i, &numbers, 8);
+  }
 }
 QR_INLINE uint32_t join_fifth_bits(const uint8_t* q) {
   uint32_t bits = 0;

@@ -42,9 +42,9 @@ struct Q8_0 {
     for (int r = 0; r < kPanelRows; ++r) {
       const std::byte* row = rows[r];
       store_as<uint16_t>(scales + 2 * r, row != nullptr ? load_as<uint16_t>(row) : uint16_t{0});
-      for (int k = 0; k < kPanelDepth; ++k) {
-        const std::byte q = row != nullptr ? row[2 + k] : std::byte{0};
-        panel[k / 4 * 64 + 4 * r + k % 4] = q ^ std::byte{0x80};
+      for (int j = 0; j < kPanelDepth / 4; ++j) {
+        const uint32_t quad = row != nullptr ? load_as<uint32_t>(row + 2 + 4 * j) : 0U;
+        store_as<uint32_t>(panel + 64 * j + 4 * r, quad ^ 0x80808080U);
       }
     }
   }
