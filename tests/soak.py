@@ -255,7 +255,7 @@ def main():
     parser.add_argument('--model', help='default: the one of the tests')
     parser.add_argument('--threads', type=int, default=0)
     parser.add_argument('--crowd', type=int, default=1000)
-    parser.add_argument('--crowd-seqs', type=int, default=256, help='how many of them run together')
+    parser.add_argument('--crowd-seqs', type=int, default=64, help='how many of them run together; 64 is the server\'s default')
     parser.add_argument('--io-threads', type=int, default=1, help='of the crowd\'s server')
     parser.add_argument('--pairs', type=int, default=4, help='turns of peak and overload')
     parser.add_argument('--only', choices=('soak', 'overload', 'crowd'))
