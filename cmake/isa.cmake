@@ -4,6 +4,10 @@
 set(QR_ISA_FLAGS_scalar "")
 set(QR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(QR_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c -mprefer-vector-width=512)
+if(QR_EMULATE_AVX512)
+  set(QR_ISA_FLAGS_avx512 ${QR_ISA_FLAGS_avx2} -Wno-ignored-attributes -include ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa/avx512/emulated.h)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/cpu_ops.cc PROPERTIES COMPILE_DEFINITIONS QR_EMULATE_AVX512)
+endif()
 
 # "q8_0.h" → Q8_0 for weights, "f16.h" → KvF16 for codecs: the struct is the file's name in capitals.
 function(quire_formats out_names out_types folder prefix)

@@ -25,6 +25,9 @@ constexpr int64_t kPanel = kPanelRows;
 
 bool cpu_supports(std::string_view isa) {
   __builtin_cpu_init();
+#ifdef QR_EMULATE_AVX512
+  if (isa == "avx512") return cpu_supports("avx2");
+#endif
   if (isa == "avx512") {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&

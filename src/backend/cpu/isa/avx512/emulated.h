@@ -1,0 +1,138 @@
+// AVX-512's instructions as functions that need AVX2 only, so that the kernels for AVX-512 can be held against the
+// others on machines without it (QR_EMULATE_AVX512, docs/backend-cpu.md). Most are SIMDe's; those that it lacks are
+// written out here after Intel's description of them. Included before isa/avx512/vec.h, by a flag of the compiler.
+// Never in a product: slow.
+#pragma once
+#include <immintrin.h>
+#include <simde/x86/avx512.h>
+
+#include <cstdint>
+#include <cstring>
+
+#define __m512 simde__m512
+#define __m512i simde__m512i
+#define __mmask16 simde__mmask16
+#define _mm512_set1_epi32 simde_mm512_set1_epi32
+#define _mm512_slli_epi32 simde_mm512_slli_epi32
+#define _mm512_mask_blend_ps simde_mm512_mask_blend_ps
+#define _mm512_castsi512_ps simde_mm512_castsi512_ps
+#define _mm512_and_si512 simde_mm512_and_si512
+#define _mm512_add_epi32 simde_mm512_add_epi32
+#define _mm512_sub_ps simde_mm512_sub_ps
+#define _mm512_storeu_ps simde_mm512_storeu_ps
+#define _mm512_srli_epi32 simde_mm512_srli_epi32
+#define _mm512_srli_epi16 simde_mm512_srli_epi16
+#define _mm512_slli_epi16 simde_mm512_slli_epi16
+#define _mm512_shuffle_epi8 simde_mm512_shuffle_epi8
+#define _mm512_setzero_si512 simde_mm512_setzero_si512
+#define _mm512_setzero_ps simde_mm512_setzero_ps
+#define _mm512_set1_ps simde_mm512_set1_ps
+#define _mm512_set1_epi8 simde_mm512_set1_epi8
+#define _mm512_or_si512 simde_mm512_or_si512
+#define _mm512_mul_ps simde_mm512_mul_ps
+#define _mm512_min_ps simde_mm512_min_ps
+#define _mm512_max_ps simde_mm512_max_ps
+#define _mm512_loadu_si512 simde_mm512_loadu_si512
+#define _mm512_loadu_ps simde_mm512_loadu_ps
+#define _mm512_fmadd_ps simde_mm512_fmadd_ps
+#define _mm512_dpbusd_epi32 simde_mm512_dpbusd_epi32
+#define _mm512_div_ps simde_mm512_div_ps
+#define _mm512_cmp_ps_mask simde_mm512_cmp_ps_mask
+#define _mm512_castps_si512 simde_mm512_castps_si512
+#define _mm512_castps512_ps256 simde_mm512_castps512_ps256
+#define _mm512_broadcast_i32x4 simde_mm512_broadcast_i32x4
+#define _mm512_add_ps simde_mm512_add_ps
+#define _mm512_abs_ps simde_mm512_abs_ps
+
+namespace quire {
+namespace {
+namespace emulated {
+
+// A vector as an array of its lanes.
+template <class Lane, class Vector>
+struct Lanes {
+  static constexpr int kLanes = sizeof(Vector) / sizeof(Lane);
+  Lane at[kLanes];
+  explicit Lanes(Vector v) { std::memcpy(at, &v, sizeof v); }
+  Lanes() = default;
+  Vector vector() const {
+    Vector v;
+    std::memcpy(&v, at, sizeof v);
+    return v;
+  }
+};
+
+template <class From, class Vector>
+inline __m512i widen(Vector v) {
+  const Lanes<From, Vector> from(v);
+  Lanes<int32_t, __m512i> to;
+  for (int i = 0; i < to.kLanes; ++i) to.at[i] = from.at[i];
+  return to.vector();
+}
+
+inline __m512 join(__m256 low, __m256 high) {
+  Lanes<__m256, __m512> both;
+  both.at[0] = low;
+  both.at[1] = high;
+  return both.vector();
+}
+inline __m256 half(__m512 v, int i) { return Lanes<__m256, __m512>(v).at[i]; }
+inline __m256i half(__m512i v, int i) { return Lanes<__m256i, __m512i>(v).at[i]; }
+
+inline __m512 convert(__m512i v) { return join(_mm256_cvtepi32_ps(half(v, 0)), _mm256_cvtepi32_ps(half(v, 1))); }
+inline __m512i round(__m512 v) {
+  Lanes<__m256i, __m512i> both;
+  for (int i = 0; i < 2; ++i) both.at[i] = _mm256_cvtps_epi32(half(v, i));
+  return both.vector();
+}
+inline __m512 widen_halves(__m256i v) {
+  return join(_mm256_cvtph_ps(_mm256_castsi256_si128(v)), _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1)));
+}
+inline __m128i low_bytes(__m512i v) {
+  const Lanes<int32_t, __m512i> from(v);
+  Lanes<int8_t, __m128i> to;
+  for (int i = 0; i < to.kLanes; ++i) to.at[i] = static_cast<int8_t>(from.at[i]);
+  return to.vector();
+}
+// Lanes whose bit is not set are not read, and not written.
+inline __m512 load(__mmask16 mask, const float* p) {
+  Lanes<float, __m512> to;
+  for (int i = 0; i < to.kLanes; ++i) to.at[i] = (mask >> i & 1) != 0 ? p[i] : 0.0F;
+  return to.vector();
+}
+inline void store(float* p, __mmask16 mask, __m512 v) {
+  const Lanes<float, __m512> from(v);
+  for (int i = 0; i < from.kLanes; ++i) {
+    if ((mask >> i & 1) != 0) p[i] = from.at[i];
+  }
+}
+inline float greatest(__m512 v) {
+  Lanes<float, __m512> from(v);
+  for (int n = from.kLanes / 2; n > 0; n /= 2) {
+    for (int i = 0; i < n; ++i) from.at[i] = from.at[i] > from.at[n + i] ? from.at[i] : from.at[n + i];
+  }
+  return from.at[0];
+}
+inline int32_t sum(__m512i v) {
+  const Lanes<int32_t, __m512i> from(v);
+  uint32_t total = 0;
+  for (int32_t lane : from.at) total += static_cast<uint32_t>(lane);
+  return static_cast<int32_t>(total);
+}
+
+}  // namespace emulated
+}  // namespace
+}  // namespace quire
+
+#define _mm512_cvtepi32_ps quire::emulated::convert
+#define _mm512_cvtps_epi32 quire::emulated::round
+#define _mm512_cvtph_ps quire::emulated::widen_halves
+#define _mm512_cvtepu8_epi32 quire::emulated::widen<uint8_t>
+#define _mm512_cvtepi8_epi32 quire::emulated::widen<int8_t>
+#define _mm512_cvtepu16_epi32 quire::emulated::widen<uint16_t>
+#define _mm512_cvtepi32_epi8 quire::emulated::low_bytes
+#define _mm512_maskz_loadu_ps quire::emulated::load
+#define _mm512_mask_storeu_ps quire::emulated::store
+#define _mm512_reduce_max_ps quire::emulated::greatest
+#define _mm512_reduce_add_epi32 quire::emulated::sum
+#define _mm512_extractf32x8_ps quire::emulated::half
