@@ -5,17 +5,17 @@
 // The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
 //
 // AVX-512 instructions per block of 32 k in a tile of 2 panels × 4 rows, counted in g++ 12's code. 64 of them are
-// VPDPBUSD; about 50 more (70 for Q8_0) only load or broadcast. The multiply pipes see VPDPBUSD, products and fmas:
+// VPDPBUSD; about 45 more (60 for Q8_0) only load or broadcast. The multiply pipes see VPDPBUSD, products and fmas:
 //            all    bit logic    conversions    products, fmas    VPDPBUSD's share of the multiply pipes
-//   Q8_0     160            0             10                16    0.80
-//   Q4_0     165           24             10                16    0.80
-//   IQ4_NL   177           40             10                16    0.80   (IQ4_XS 178, MXFP4 180)
-//   Q5_0     191           54             10                16    0.80
-//   Q4_K     182           24             16                28    0.70   (Q4_1 173)
-//   Q5_K     214           54             16                28    0.70   (Q5_1 205)
-//   Q6_K     232           52             24                36    0.64
-//   Q3_K     236           58             24                36    0.64
-//   Q2_K     270           40             36                64    0.50
+//   Q8_0     181            0             10                16    0.80
+//   Q4_0     188           24             10                16    0.80
+//   IQ4_NL   204           40             10                16    0.80   (MXFP4 210; IQ4_XS 212, 0.78)
+//   Q5_0     225           54             10                16    0.80
+//   Q4_K     207           24             16                28    0.70   (Q4_1 191, 0.73)
+//   Q5_K     242           54             16                28    0.70   (Q5_1 225, 0.73)
+//   Q6_K     284           52             24                36    0.64
+//   Q3_K     287           58             24                36    0.64
+//   Q2_K     302           40             36                56    0.53
 // Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block.
 #pragma once
 #include "backend/cpu/kernels/tables.h"
