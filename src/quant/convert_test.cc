@@ -137,6 +137,26 @@ TEST(Convert, ImportantColumnsComeNearer) {
   }
 }
 
+// The error's part along the numbers, as a share of them: least squares leaves the error's own share, negative.
+TEST(Convert, WithImportancesALoneScaleShrinksNothing) {
+  const std::vector<float> values = normal_values(16 * 256);
+  std::vector<float> importance = normal_values(256);
+  for (float& v : importance) v = 0.1F + v * v;
+  for (const char* name : {"q4_0", "q5_0", "iq4_nl"}) {
+    const std::vector<float> back = through(values, format(name), {.importance = importance});
+    double along = 0;
+    double power = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto was = static_cast<double>(values[i]);
+      const auto weight = static_cast<double>(importance[i % importance.size()]);
+      along += weight * (static_cast<double>(back[i]) - was) * was;
+      power += weight * was * was;
+    }
+    const double share = weighted_error(values, back, importance) / power;
+    EXPECT_LT(std::fabs(along / power), 0.2 * share) << name << ": " << along / power << " of " << share;
+  }
+}
+
 TEST(Convert, ImportancesOfNothingAreNone) {
   const std::vector<float> values = normal_values(4 * 256);
   const std::vector<float> zeros(256, 0.0F);

@@ -1,6 +1,7 @@
 // How a block is encoded: by the format's own `encode`, or by the search for scales where it has levels to choose.
 // Included where formats become runtime entries, not by kernels.
 #pragma once
+#include <cmath>
 #include <type_traits>
 
 #include "quant/block_format.h"
@@ -18,15 +19,24 @@ inline auto with_numbers(const float* x, int n, const Encoding& how, const Fit& 
   return fit(search::Numbers<true>{x, how.importance, n}, effort);
 }
 
-// Blocks of 32 with one scale, or with a scale and an offset.
+// Blocks of 32 with one scale, or with a scale and an offset. Measured with importances (docs/io.md): a lone scale does
+// best that shrinks nothing; a line does best with importances to the power of 3/4, which trusts their text a little
+// less.
 template <class T>
 void encode_block(const float* x, std::byte* block, const Encoding& how) {
   using Levels = search::Ascending<typename T::Levels>;
-  const LineFit fit = with_numbers(x, T::kBlock, how, [](const auto& in, const search::Effort& effort) {
+  Encoding tempered = how;
+  float weights[T::kBlock];
+  if (T::kMins && how.importance != nullptr) {
+    for (int i = 0; i < T::kBlock; ++i) weights[i] = std::sqrt(how.importance[i] * std::sqrt(how.importance[i]));
+    tempered.importance = weights;
+  }
+  const LineFit fit = with_numbers(x, T::kBlock, tempered, [](const auto& in, const search::Effort& effort) {
     if constexpr (T::kMins) {
       return search::fit_line<Levels>(in, INFINITY, effort);
     } else {
-      return LineFit{search::fit_scale<Levels>(in, effort), 0};
+      const float scale = search::fit_scale<Levels>(in, effort);
+      return LineFit{in.kHasWeights ? search::unshrunk<Levels>(in, scale) : scale, 0};
     }
   });
   BlockParts parts{};

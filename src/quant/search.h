@@ -57,6 +57,7 @@ struct Ascending : L {
 // Numbers and what the square of each one's error counts.
 template <bool kWeighted>
 struct Numbers {
+  static constexpr bool kHasWeights = kWeighted;
   const float* x;
   const float* weights;  // unused unless kWeighted
   int n;
@@ -169,6 +170,18 @@ inline float fit_scale(const In& in, const Effort& effort) {
     if (!best.offer(sums_at<Levels>(in, 0, inverse_of(best.scale)))) break;
   }
   return best.scale;
+}
+
+// The scale with the levels of `scale` at which the error has no part along the numbers. The best fit shrinks them all
+// by the share that its error has, which adds up where an input resembles the row; undoing it costs the square of that
+// share.
+template <class Levels, class In>
+inline float unshrunk(const In& in, float scale) {
+  const Sums at = sums_at<Levels>(in, 0, inverse_of(scale));
+  double xx = 0;
+  for (int i = 0; i < in.n; ++i) xx += static_cast<double>(in.weight(i) * (in.x[i] * in.x[i]));
+  const double out = xx / at.xq;
+  return at.xq != 0 && std::isfinite(out) ? static_cast<float>(out) : scale;
 }
 
 // The line x ≈ scale · level + min, scale ≥ 0 and min ≤ max_min, with the least squared error found.
