@@ -85,7 +85,8 @@ Result<SafeTensor> read_tensor(const std::string& name, const Json& json, uint64
   uint64_t wanted = 0;
   if (!checked_mul(n, each, wanted) || wanted != end - begin) {
     return fail(Code::corrupt, std::to_string(n) + " elements of " + out.dtype + " do not take " +
-                                   std::to_string(end - begin) + " bytes");
+                                   std::to_string(end - begin) + " bytes, from byte " +
+                                   std::to_string(data_offset + begin) + " on");
   }
   out.offset = static_cast<int64_t>(data_offset + begin);
   out.bytes = static_cast<int64_t>(end - begin);
