@@ -370,8 +370,9 @@ class LinesOfGroups {
     double xa = 0;
     double xb = 0;
     for (int i = 0; i < 256; ++i) {
-      const double a = int{parts.scale[i / kGroup]} * Levels::value(parts.q[i]);
-      const double b = -int{parts.min[i / kGroup]};
+      const int g = i / kGroup;
+      const double a = int{parts.scale[g]} * Levels::value(parts.q[i]);
+      const double b = -int{parts.min[g]};
       const auto x = static_cast<double>(in_.x[i]);
       const auto weight = static_cast<double>(in_.weight(i));
       aa += weight * a * a;
