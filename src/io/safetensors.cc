@@ -105,6 +105,7 @@ Status check_metadata(const Json& json) {
 // Side by side, from the header's end to the file's.
 Status check_places(const std::vector<SafeTensor>& tensors, int64_t data_offset, int64_t file_bytes) {
   std::vector<const SafeTensor*> by_place;
+  by_place.reserve(tensors.size());
   for (const SafeTensor& tensor : tensors) by_place.push_back(&tensor);
   std::sort(by_place.begin(), by_place.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
   int64_t at = data_offset;
