@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import zlib
 from dataclasses import dataclass
 from typing import Iterator
 
@@ -95,68 +94,6 @@ def jobs_until(seed: str, budget: int, n_tokens: int) -> Iterator[tuple[str, int
         yield job
 
 
-N_CONTROL = 16  # the tokenizer's first ids are markers
-
-
-def snatch(text: np.ndarray, rng: np.random.Generator, least: int, most: int) -> np.ndarray:
-    """A piece of `text` without markers and without its marks."""
-    while True:
-        start, n = int(rng.integers(len(text) - most)), int(rng.integers(least, most + 1))
-        part = text[start:start + n] & (LEARN - 1)
-        if (part >= N_CONTROL).all():
-            return part
-
-
-def repeated_snatches(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Snatches in any order, most of them heard before in the same row: to be learned is how those go on."""
-    parts: list[np.ndarray] = []
-    left = int(rng.integers(64, 257))
-    while left > 0:
-        part = snatch(text, rng, 3, 16)
-        if parts and rng.random() < 0.6:
-            part = parts[rng.integers(len(parts))] & (LEARN - 1)
-            part[1:] |= LEARN
-        parts.append(part)
-        left -= len(part)
-    return np.concatenate(parts)
-
-
-def repeated_facts(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Facts of one form, then some of them again: lead, key, link, value, end, of which only key and value differ. To be
-    learned is the value, which the last token alone does not tell: the link stands in every fact."""
-    lead, link, end = (snatch(text, rng, *lengths) for lengths in ((1, 3), (1, 2), (1, 2)))
-    facts = [(snatch(text, rng, 1, 4), snatch(text, rng, 1, 5)) for _ in range(int(rng.integers(3, 16)))]
-    parts = [np.concatenate((lead, key, link, value, end)) for key, value in facts]
-    for at in rng.integers(len(facts), size=int(rng.integers(2, len(facts) + 3))):
-        key, value = facts[at]
-        parts += [lead, key, link, value | LEARN, end | LEARN]
-    return np.concatenate(parts)
-
-
-def echo_row(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return repeated_facts(text, rng) if rng.random() < 0.6 else repeated_snatches(text, rng)
-
-
-def add_echoes(path: str, seed: str, share: float) -> str:
-    """The path of a corpus with the rows of `path` and echoes of its text, `share` of all tokens. Made where it is missing."""
-    out = f'{path}-echoes' if share else path
-    if os.path.exists(out + '.len'):
-        return out
-    rng = np.random.default_rng(zlib.crc32(seed.encode()))
-    text, lengths = np.fromfile(path + '.bin', dtype=np.uint16), list(np.fromfile(path + '.len', dtype=np.int32))
-    written, n_tokens = 0, int(len(text) * share / (1 - share))
-    with open(out + '.bin', 'wb') as f:
-        f.write(text.tobytes())
-        while written < n_tokens:
-            row = echo_row(text, rng)
-            f.write(row.tobytes())
-            lengths.append(len(row))
-            written += len(row)
-    np.array(lengths, dtype=np.int32).tofile(out + '.tmp')
-    os.replace(out + '.tmp', out + '.len')
-    return out
-
-
 @dataclass
 class MicroBatch:
     ids: np.ndarray     # [rows, length] int64, padded with 0
@@ -165,7 +102,8 @@ class MicroBatch:
 
 
 class Corpus:
-    """Reads what make_corpus wrote, in an order that a seed decides."""
+    """Reads what make_corpus wrote, in an order that a seed decides. Of the tokens that the assistant did not write, a part of
+    `prompt_weight` is learned in place of all with that weight: the same on average, and the output matrix is spared the rest."""
 
     def __init__(self, path: str, prompt_weight: float):
         self.lengths = np.fromfile(path + '.len', dtype=np.int32).astype(np.int64)
@@ -182,7 +120,8 @@ class Corpus:
             raw = np.asarray(self.tokens[self.starts[i]:self.starts[i + 1]])
             n = len(raw)
             ids[row, :n] = raw & (LEARN - 1)
-            weight[row, 1:n] = np.where(raw[1:] & LEARN, 1.0, self.prompt_weight)
+            drawn = np.random.default_rng(int(i)).random(n - 1) < self.prompt_weight
+            weight[row, 1:n] = drawn | (raw[1:] >= LEARN)
         return MicroBatch(ids, weight, int(self.lengths[which].sum()))
 
     def plan(self, seed: int, micro_tokens: int) -> list[np.ndarray]:

@@ -1,0 +1,98 @@
+# Growing a trained model (tools/train/grow.py), the schedule whose end is chosen late and the rows that teach looking back
+# (echoes.py), each in a shape of seconds. Needs PyTorch, which no test installs: skipped where `./dev train` never ran.
+import os
+import subprocess
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TRAIN = os.path.join(ROOT, 'tools', 'train')
+PYTHON = os.path.join(ROOT, 'build', 'train', 'venv', 'bin', 'python')
+HEAD = f'''
+import sys
+sys.path.insert(0, {TRAIN!r})
+import torch
+torch.set_num_threads(1)
+torch.manual_seed(1)
+'''
+
+GROWN = '''
+from config import Config
+from grow import check_growth, grown, places
+from model import Model
+c = Config(n_vocab=64, n_embd=32, n_layers=3, n_heads=4, n_kv_heads=1, head_dim=8, n_ff=48, n_ctx=64)
+small = Model(c)
+for p in small.parameters():  # as far from the start as training goes: nothing near 0 or 1
+    torch.nn.init.normal_(p, std=0.3)
+ids = torch.randint(64, (2, 40))
+for changed in ({}, {'n_ff': 64}, {'n_heads': 8, 'n_kv_heads': 2}, {'n_layers': 6}, {'n_layers': 4, 'n_heads': 8, 'n_kv_heads': 2, 'n_ff': 96}):
+    large = Model(Config(**{**c.as_dict(), **changed}))
+    large.load_state_dict(grown(small.state_dict(), c, large.c, large.state_dict()))
+    with torch.no_grad():
+        a, b = small.logits(small.hidden(ids)), large.logits(large.hidden(ids))
+    assert (a - b).abs().max() <= 1e-6 * a.abs().max(), (changed, (a - b).abs().max(), a.abs().max())
+    large.loss(ids, torch.ones(2, 40).index_fill(1, torch.tensor(0), 0)).backward()
+    still = [n for n, p in large.named_parameters() if ('o_proj' in n or 'down_proj' in n) and not (p.grad != 0).any(0).all()]
+    assert not still, still  # every added column learns at the first step
+assert places(3, 6) == [(0, True), (0, False), (1, True), (1, False), (2, True), (2, False)]
+assert places(3, 4) == [(0, True), (1, True), (2, True), (2, False)], places(3, 4)
+for wrong in ({'n_embd': 64}, {'n_heads': 8}, {'n_ff': 32}, {'n_layers': 2}):
+    try:
+        check_growth(c, Config(**{**c.as_dict(), **wrong}))
+    except ValueError as e:
+        assert str(e).startswith('grow: '), e
+    else:
+        raise AssertionError(wrong)
+'''
+
+SCHEDULE = '''
+from train import DECAY, WARM_UP, learning_rate
+at = [learning_rate('wsd', 2.0, i / 1000) for i in range(1001)]
+start, decay = int(1000 * WARM_UP), int(1000 * (1 - DECAY))
+assert at[0] < 0.5 * 2.0 and set(at[start:decay]) == {2.0}
+assert all(a >= b for a, b in zip(at[start:], at[start + 1:])) and 0 < at[-1] < 0.05
+assert learning_rate("cosine", 2.0, 0.5) < 1.1
+'''
+
+DRILLS = '''
+from tokenizers import Tokenizer, models, pre_tokenizers, decoders
+from data import LEARN
+from echoes import drill, said_again
+from tasks import recall
+from tasks.core import Draw
+vocab = {c: i for i, c in enumerate(['<|begin|>', '<|end|>', '<|user|>', '<|assistant|>', *sorted(pre_tokenizers.ByteLevel.alphabet())])}
+tok = Tokenizer(models.BPE(vocab, []))
+tok.pre_tokenizer, tok.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+for form in ('short', *recall.FORMS):
+    d = Draw(f'test/{form}', 'train', 512)
+    facts = recall.keys_and_values(d, form, 7)
+    row = said_again(tok, d, form, facts)
+    text = tok.decode((row & (LEARN - 1)).tolist())
+    learned = ''.join(tok.decode([int(t & (LEARN - 1))]) if t >= LEARN else '|' for t in row)
+    values = [v.strip() for v in learned.split('|') if v]
+    assert sorted(values) == sorted(v for _, v in facts), (form, values, facts)  # each value once, and nothing else
+    assert all(text.lower().count(k.lower()) >= 2 for k, _ in facts), text
+assert (drill(tok, 'a', 200) == drill(tok, 'a', 200)).all()
+'''
+
+
+class Training(unittest.TestCase):
+    def run_script(self, script):
+        check = [PYTHON, '-c', 'import torch, tokenizers, numpy']
+        if not os.path.exists(PYTHON) or subprocess.run(check, capture_output=True).returncode != 0:
+            self.skipTest('no PyTorch in build/train/venv: ./dev train makes it')
+        done = subprocess.run([PYTHON, '-c', HEAD + script], capture_output=True, text=True, timeout=300,
+                              env=dict(os.environ, OMP_NUM_THREADS='1', CUDA_VISIBLE_DEVICES=''))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_grown_model_says_what_the_small_one_says_and_learns_everywhere(self):
+        self.run_script(GROWN)
+
+    def test_a_constant_learning_rate_that_goes_down_at_the_end(self):
+        self.run_script(SCHEDULE)
+
+    def test_drills_teach_the_values_and_nothing_else(self):
+        self.run_script(DRILLS)
+
+
+if __name__ == '__main__':
+    unittest.main()
