@@ -1,5 +1,5 @@
-# Growing a trained model (tools/train/grow.py), the schedule whose end is chosen late and the rows that teach looking back
-# (echoes.py), each in a shape of seconds. Needs PyTorch, which no test installs: skipped where `./dev train` never ran.
+# Growing a trained model (tools/train/grow.py), the schedule whose end is chosen late, the rows that teach looking back
+# (echoes.py) and words in pieces (unmerge.py), each in a shape of seconds. Needs PyTorch, which no test installs: skipped where `./dev train` never ran.
 import os
 import subprocess
 import unittest
@@ -75,6 +75,37 @@ assert (drill(tok, 'a', 200) == drill(tok, 'a', 200)).all()
 '''
 
 
+UNMERGED = '''
+import json, tempfile
+import numpy as np
+from unmerge import FLAG, Unmerger, parents
+vocab = {t: i for i, t in enumerate(['<|end|>', 'a', 'b', 'c', 'ab', 'abc', 'bc'])}
+with tempfile.NamedTemporaryFile('w', suffix='.json') as f:
+    json.dump({'model': {'vocab': vocab, 'merges': ['a b', 'ab c', 'b c', 'a bc']}}, f)
+    f.flush()
+    assert parents(f.name).tolist() == [[-1, -1]] * 4 + [[1, 2], [4, 3], [2, 3]]  # of abc the first merge
+    corpus = np.array([1] * 10000 + [4, 5, 6], dtype=np.uint16)
+    apart = Unmerger(f.name, corpus)
+    assert apart.may.tolist() == [False] * 4 + [True] * 3
+    assert not Unmerger(f.name, np.array([4, 5, 6], dtype=np.uint16)).may.any()  # too frequent
+text = {i: t for t, i in vocab.items()}
+read = lambda row: ''.join(text[int(t) & (FLAG - 1)] for t in row)
+learned = lambda row: ''.join(text[int(t) & (FLAG - 1)] for t in row if t & FLAG)
+row = np.array([0, 5, 1, 5 | FLAG, 4, 6 | FLAG, 0], dtype=np.uint16)
+assert apart.once(row, 1.0, np.random.default_rng(0)).tolist() == [0, 4, 3, 1, 4 | FLAG, 3 | FLAG, 1, 2, 2 | FLAG, 3 | FLAG, 0]
+assert apart.once(row, 0.0, np.random.default_rng(0)).tolist() == row.tolist()
+seen = set()
+for seed in range(200):
+    out = apart.row(row, np.random.default_rng(seed))
+    assert (read(out), learned(out)) == (read(row), learned(row))
+    whole = [t & (FLAG - 1) for t in out.tolist()].count(5)
+    assert whole in (0, 2)  # everywhere or nowhere
+    seen.add(tuple(out.tolist()))
+    assert out.tolist() == apart.row(row, np.random.default_rng(seed)).tolist()
+assert len(seen) > 5
+'''
+
+
 class Training(unittest.TestCase):
     def run_script(self, script):
         check = [PYTHON, '-c', 'import torch, tokenizers, numpy']
@@ -92,6 +123,9 @@ class Training(unittest.TestCase):
 
     def test_drills_teach_the_values_and_nothing_else(self):
         self.run_script(DRILLS)
+
+    def test_words_are_taken_apart_in_a_whole_row_or_not_at_all(self):
+        self.run_script(UNMERGED)
 
 
 if __name__ == '__main__':

@@ -30,7 +30,7 @@ from serving import ROOT, default_quire, served  # noqa: E402
 from tasks import TASKS  # noqa: E402
 
 MODEL = os.path.join(ROOT, 'models', 'quill-q8_0.gguf')
-CARD = os.path.join(ROOT, 'models', 'README.md')
+CARD = os.path.join(ROOT, 'models', 'README.md')  # where the siblings' tables stand
 MARKS = '<!-- {name} begins: written by {by} -->', '<!-- {name} ends -->'
 TIE = 1e-3
 CHECKED_TOKENS = 1024  # longer prompts take transformers too long
@@ -140,10 +140,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument('--json', help='file for every answer')
     parser.add_argument('--check', action='store_true', help='compare with transformers, too')
     parser.add_argument('--check-n', type=int, default=60, help='about how many answers to compare')
-    parser.add_argument('--card', default=CARD)
+    parser.add_argument('--card', help='default: README.md beside the model')
     parser.add_argument('--quire', default=default_quire())
     parser.add_argument('--training', metavar='FOLDER', help='of train.py: write its figures and curve into the card, nothing else')
     args = parser.parse_args(argv)
+    args.card = args.card or os.path.join(os.path.dirname(os.path.abspath(args.model)), 'README.md')
     if args.training:
         write_training(args)
         return 0
@@ -154,7 +155,7 @@ def main(argv: list[str]) -> int:
     text = evaluated(args)
     print(text)
     print(f'eval: {time.monotonic() - began:.0f} s', file=sys.stderr)
-    if not args.task and os.path.abspath(args.model) == MODEL:
+    if not args.task and os.path.exists(args.card):
         about = f'`{os.path.basename(args.model)}` (sha256 {digest(args.model)}…), {args.n} samples of each task and split, greedy:'
         write_block(args.card, 'accuracy', './dev eval', f'{about}\n\n{text}')
     return 0 if not args.check or check(args) else 1

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from chat import segments
 from tasks import mixed_dialog
+from unmerge import Unmerger
 
 LEARN = 1 << 15
 N_CONTEXT = 8192
@@ -105,24 +106,30 @@ class Corpus:
     """Reads what make_corpus wrote, in an order that a seed decides. Of the tokens that the assistant did not write, a part of
     `prompt_weight` is learned in place of all with that weight: the same on average, and the output matrix is spared the rest."""
 
-    def __init__(self, path: str, prompt_weight: float):
+    def __init__(self, path: str, prompt_weight: float, tokenizer_path: str | None = None):
+        """With a tokenizer, words are taken apart as unmerge.py says."""
         self.lengths = np.fromfile(path + '.len', dtype=np.int32).astype(np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         self.tokens = np.memmap(path + '.bin', dtype=np.uint16, mode='r')
         self.prompt_weight = prompt_weight
+        self.unmerger = Unmerger(tokenizer_path, self.tokens) if tokenizer_path else None
+
+    def row(self, i: int, rng: np.random.Generator) -> np.ndarray:
+        raw = np.asarray(self.tokens[self.starts[i]:self.starts[i + 1]])
+        return raw if self.unmerger is None else self.unmerger.row(raw, rng)[:N_CONTEXT]
 
     def rows(self, which: np.ndarray) -> MicroBatch:
-        length = int(self.lengths[which].max())
+        rngs = [np.random.default_rng(int(i)) for i in which]
+        rows = [self.row(int(i), rng) for i, rng in zip(which, rngs)]
+        length = max(map(len, rows))
         length += -length % PAD_TO
-        ids = np.zeros((len(which), length), dtype=np.int64)
-        weight = np.zeros((len(which), length), dtype=np.float32)
-        for row, i in enumerate(which):
-            raw = np.asarray(self.tokens[self.starts[i]:self.starts[i + 1]])
+        ids = np.zeros((len(rows), length), dtype=np.int64)
+        weight = np.zeros((len(rows), length), dtype=np.float32)
+        for at, (raw, rng) in enumerate(zip(rows, rngs)):
             n = len(raw)
-            ids[row, :n] = raw & (LEARN - 1)
-            drawn = np.random.default_rng(int(i)).random(n - 1) < self.prompt_weight
-            weight[row, 1:n] = drawn | (raw[1:] >= LEARN)
-        return MicroBatch(ids, weight, int(self.lengths[which].sum()))
+            ids[at, :n] = raw & (LEARN - 1)
+            weight[at, 1:n] = (rng.random(n - 1) < self.prompt_weight) | (raw[1:] >= LEARN)
+        return MicroBatch(ids, weight, sum(map(len, rows)))
 
     def plan(self, seed: int, micro_tokens: int) -> list[np.ndarray]:
         """The rows of each micro-batch of one pass: of like lengths, about micro_tokens with padding, in mixed order."""

@@ -223,10 +223,11 @@ class Trainer:
     def corpus_of(self, phase: Phase) -> Corpus:
         path = os.path.join(self.args.data, f'{phase.name}-{self.args.seed}-{self.args.tokens}')
         n_tokens, seed = int(self.args.tokens * phase.share), f'train/{self.args.seed}/{phase.name}'
+        apart = self.args.tokenizer if self.args.unmerge else None
         if phase.echoes == 1:
-            return Corpus(make_drills(path, self.args.tokenizer, seed, phase.budget, n_tokens), self.args.prompt_weight)
+            return Corpus(make_drills(path, self.args.tokenizer, seed, phase.budget, n_tokens), self.args.prompt_weight, apart)
         make_corpus(path, self.args.tokenizer, seed, phase.budget, int(n_tokens * (1 - phase.echoes)), self.args.processes)
-        return Corpus(add_echoes(path, self.args.tokenizer, seed, phase.echoes, phase.budget), self.args.prompt_weight)
+        return Corpus(add_echoes(path, self.args.tokenizer, seed, phase.echoes, phase.budget), self.args.prompt_weight, apart)
 
     def run(self) -> bool:
         """True when all phases are done."""
@@ -263,6 +264,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument('--tokenizer', help='tokenizer.json (default: beside --out, made when missing)')
     parser.add_argument('--init', help='checkpoint whose weights a new run begins with')
     parser.add_argument('--drills', action='store_true', help='nothing but drills of recall (echoes.py) in place of the text')
+    parser.add_argument('--unmerge', action='store_true', help='take words apart in some rows (unmerge.py)')
     parser.add_argument('--tokens', type=lambda t: int(float(t)), help='to train on, all phases together')
     parser.add_argument('--minutes', type=float, default=math.inf, help='stop after this long; run again to go on')
     parser.add_argument('--schedule', choices=['cosine', 'wsd'], default='cosine')
