@@ -79,20 +79,20 @@ UNMERGED = '''
 import json, tempfile
 import numpy as np
 from unmerge import FLAG, Unmerger, parents
-vocab = {t: i for i, t in enumerate(['<|end|>', 'a', 'b', 'c', 'ab', 'abc', 'bc'])}
+vocab = {t: i for i, t in enumerate(['<|end|>', 'A', 'b', 'c', 'Ab', 'Abc', 'bc', 'bcb'])}
 with tempfile.NamedTemporaryFile('w', suffix='.json') as f:
-    json.dump({'model': {'vocab': vocab, 'merges': ['a b', 'ab c', 'b c', 'a bc']}}, f)
+    json.dump({'model': {'vocab': vocab, 'merges': ['A b', 'Ab c', 'b c', 'A bc', 'bc b']}}, f)
     f.flush()
-    assert parents(f.name).tolist() == [[-1, -1]] * 4 + [[1, 2], [4, 3], [2, 3]]  # of abc the first merge
-    corpus = np.array([1] * 10000 + [4, 5, 6], dtype=np.uint16)
+    assert parents(f.name).tolist() == [[-1, -1]] * 4 + [[1, 2], [4, 3], [-1, -1], [-1, -1]]  # of Abc the first merge
+    corpus = np.array([1] * 10000 + [4, 5, 6, 7], dtype=np.uint16)
     apart = Unmerger(f.name, corpus)
-    assert apart.may.tolist() == [False] * 4 + [True] * 3
+    assert apart.may.tolist() == [False] * 4 + [True] * 2 + [False] * 2
     assert not Unmerger(f.name, np.array([4, 5, 6], dtype=np.uint16)).may.any()  # too frequent
 text = {i: t for t, i in vocab.items()}
 read = lambda row: ''.join(text[int(t) & (FLAG - 1)] for t in row)
 learned = lambda row: ''.join(text[int(t) & (FLAG - 1)] for t in row if t & FLAG)
-row = np.array([0, 5, 1, 5 | FLAG, 4, 6 | FLAG, 0], dtype=np.uint16)
-assert apart.once(row, 1.0, np.random.default_rng(0)).tolist() == [0, 4, 3, 1, 4 | FLAG, 3 | FLAG, 1, 2, 2 | FLAG, 3 | FLAG, 0]
+row = np.array([0, 5, 6, 5 | FLAG, 4, 4 | FLAG, 0], dtype=np.uint16)
+assert apart.once(row, 1.0, np.random.default_rng(0)).tolist() == [0, 4, 3, 6, 4 | FLAG, 3 | FLAG, 1, 2, 1 | FLAG, 2 | FLAG, 0]
 assert apart.once(row, 0.0, np.random.default_rng(0)).tolist() == row.tolist()
 seen = set()
 for seed in range(200):
@@ -102,7 +102,7 @@ for seed in range(200):
     assert whole in (0, 2)  # everywhere or nowhere
     seen.add(tuple(out.tolist()))
     assert out.tolist() == apart.row(row, np.random.default_rng(seed)).tolist()
-assert len(seen) > 5
+assert len(seen) > 3
 '''
 
 

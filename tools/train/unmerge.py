@@ -17,14 +17,15 @@ FLAG = 1 << 15   # of a token that is learned
 
 
 def parents(tokenizer_path: str) -> np.ndarray:
-    """[n_vocab, 2]: what each token was merged of, -1 where it was not."""
+    """[n_vocab, 2]: what each token with a capital letter was merged of, -1 where it was not or has none. New words are names."""
     with open(tokenizer_path, encoding='utf-8') as f:
         model = json.load(f)['model']
     vocab = model['vocab']
     out = np.full((max(vocab.values()) + 1, 2), -1, dtype=np.int64)
     for merge in reversed(model['merges']):  # the first merge that makes a token counts
         left, right = merge if isinstance(merge, list) else merge.split(' ')
-        out[vocab[left + right]] = vocab[left], vocab[right]
+        if any('A' <= c <= 'Z' for c in left + right):
+            out[vocab[left + right]] = vocab[left], vocab[right]
     return out
 
 
