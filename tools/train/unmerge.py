@@ -49,6 +49,6 @@ class Unmerger:
         return out
 
     def row(self, row: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """`row` with between none and nearly all of its rarer tokens apart, most often few."""
-        share = float(rng.random()) ** 2
+        """`row` with between none and nearly all of its rarer tokens apart."""
+        share = float(rng.random())
         return self.once(self.once(row, share, rng), AGAIN * share, rng)

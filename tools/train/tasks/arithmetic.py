@@ -9,7 +9,7 @@ from . import checks, words
 from .core import Dialog, Draw, Phrases
 
 NAME = 'arithmetic'
-WEIGHT = 1.6
+WEIGHT = 2.2
 
 ADD = Phrases('arithmetic.add', '''What is {a} + {b}?
     What is {a} plus {b}?

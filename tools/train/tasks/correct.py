@@ -10,7 +10,7 @@ from .core import Dialog, Draw, Phrases, a_or_an
 from .rewrite import sentences
 
 NAME = 'correct'
-WEIGHT = 1.0
+WEIGHT = 2.5
 
 FIX = Phrases('correct.fix', '''Correct this: {x}
     Correct the mistakes: {x}

@@ -13,7 +13,7 @@ from . import checks, words
 from .core import Dialog, Draw, Phrases, listed
 
 NAME = 'json'
-WEIGHT = 1.4
+WEIGHT = 1.6
 
 ASK = Phrases('json.ask', '''Write this as JSON by the schema {s}¶¶{x}
     {x}¶¶Answer in JSON by this schema: {s}

@@ -10,7 +10,7 @@ from . import checks, words
 from .core import Dialog, Draw, Phrases
 
 NAME = 'lists'
-WEIGHT = 1.4
+WEIGHT = 3.5
 
 SORT = Phrases('lists.sort', '''Sort these words: {l}
     Sort by the alphabet: {l}

@@ -9,7 +9,7 @@ from . import checks, words
 from .core import Dialog, Draw, Phrases, listed
 
 NAME = 'reading'
-WEIGHT = 1.6
+WEIGHT = 3.0
 
 READ = Phrases('reading.read', '''Here is a {w}.
     Read this {w}.

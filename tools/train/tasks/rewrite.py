@@ -9,7 +9,7 @@ from . import checks
 from .core import Dialog, Draw, Phrases
 
 NAME = 'rewrite'
-WEIGHT = 1.2
+WEIGHT = 2.5
 
 # present form, past form of what people do
 VERBS = [line.split(' / ') for line in '''goes to / went to

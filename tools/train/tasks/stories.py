@@ -10,7 +10,7 @@ from . import checks, words
 from .core import Dialog, Draw, Phrases, capital, lines
 
 NAME = 'stories'
-WEIGHT = 2.0
+WEIGHT = 1.2
 
 # style: openings, closings. {h} hero, {H} hero at the start of a sentence, {p} place, {t} thing, {s} she/he, {o} her/his
 STYLES: dict[str, tuple[str, str]] = {

@@ -8,7 +8,7 @@ from . import checks, words
 from .core import Dialog, Draw, Phrases
 
 NAME = 'summarise'
-WEIGHT = 1.0
+WEIGHT = 1.5
 
 ASK = Phrases('summarise.ask', '''Sum this up in one sentence:¶¶{x}
     Summarise this text:¶¶{x}

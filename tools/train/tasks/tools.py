@@ -14,7 +14,7 @@ from . import checks, words
 from .core import Dialog, Draw, Json, Phrases
 
 NAME = 'tools'
-WEIGHT = 1.8
+WEIGHT = 1.3
 
 VERBS = {'get': 'get find look_up read fetch query check'.split(), 'do': 'make create add put send set start book'.split()}
 

@@ -10,7 +10,7 @@ from .core import Dialog, Draw, Phrases, listed
 from .town_data import EVENTS, PEOPLE, PLACES, SHE, TOWN
 
 NAME = 'town'
-WEIGHT = 1.6
+WEIGHT = 2.5
 
 # relation: (wordings with {n} the name, or {she} after it was named), held out ..., the answer
 PERSON = {

@@ -10,7 +10,7 @@ from .core import Dialog, Draw, Phrases
 from .arithmetic import ADD, add_steps, pair
 
 NAME = 'unknown'
-WEIGHT = 0.9
+WEIGHT = 1.0
 
 WORLD = Phrases('unknown.world', '''Who won the football match in {p} yesterday?
     What is the capital of {p}?
