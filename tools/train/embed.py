@@ -17,6 +17,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
@@ -30,6 +31,7 @@ from export import hf_config, read_tokenizer, rows_of, write_hf, write_json  # n
 from model import Model  # noqa: E402
 from notes import pairs  # noqa: E402
 from tasks.core import SPLITS  # noqa: E402
+from unmerge import Unmerger  # noqa: E402
 
 SHAPES = {'test': Config(n_embd=64, n_layers=1, n_heads=4, n_kv_heads=1, head_dim=16, n_ff=128, n_ctx=512),
           'embed': Config(n_embd=128, n_layers=3, n_heads=4, n_kv_heads=1, head_dim=32, n_ff=512, n_ctx=512)}
@@ -41,24 +43,31 @@ class Embedder:
         self.model, self.tokenizer = model, tokenizer
         self.begin, self.end = tokenizer.token_to_id(BEGIN), tokenizer.token_to_id(END)
 
-    def vectors(self, texts: list[str]) -> Tensor:
-        """[len(texts), n_embd], each of length 1. Attention is causal, so what pads behind the end changes nothing."""
-        rows = [[self.begin, *self.tokenizer.encode(t, add_special_tokens=False).ids, self.end] for t in texts]
+    def rows(self, texts: list[str]) -> list[list[int]]:
+        return [[self.begin, *self.tokenizer.encode(t, add_special_tokens=False).ids, self.end] for t in texts]
+
+    def vectors(self, rows: list[list[int]]) -> Tensor:
+        """[len(rows), n_embd], each of length 1. Attention is causal, so what pads behind the end changes nothing."""
         ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
         for i, row in enumerate(rows):
             ids[i, :len(row)] = torch.tensor(row)
         last = torch.tensor([len(row) - 1 for row in rows])
         return F.normalize(self.model.hidden(ids)[torch.arange(len(rows)), last].float(), dim=-1)
 
-    def loss(self, both: list[tuple[str, str]]) -> Tensor:
-        q, notes = self.vectors([a for a, _ in both]), self.vectors([b for _, b in both])
+    def loss(self, both: list[tuple[str, str]], unmerger: Unmerger, seed: int) -> Tensor:
+        """Names are in pieces as unmerge.py says, in the whole batch alike: a question and its note write a name the same way."""
+        rows = self.rows([a for a, _ in both] + [b for _, b in both])
+        whole = unmerger.row(np.array(sum(rows, []), dtype=np.uint16), np.random.default_rng(seed))
+        ends = np.flatnonzero(whole == self.end) + 1
+        rows = [part.tolist() for part in np.split(whole, ends[:-1])]
+        q, notes = self.vectors(rows).chunk(2)
         scores, right = q @ notes.T / TEMPERATURE, torch.arange(len(both))
         return (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
 
     @torch.no_grad()
     def found(self, both: list[tuple[str, str]]) -> tuple[float, float]:
         """(the right note first, the right note among the first five)"""
-        q, notes = self.vectors([a for a, _ in both]), self.vectors([b for _, b in both])
+        q, notes = self.vectors(self.rows([a for a, _ in both])), self.vectors(self.rows([b for _, b in both]))
         scores = q @ notes.T
         rank = (scores > scores.diagonal()[:, None]).sum(1)
         return float((rank == 0).float().mean()), float((rank < 5).float().mean())
@@ -88,7 +97,9 @@ def main(argv: list[str]) -> None:
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     embedder = Embedder(Model(SHAPES[args.shape]), Tokenizer.from_file(args.tokenizer))
-    done = loop.fit(embedder.model, lambda i: embedder.loss(pairs('train', f'{args.seed}/{i}', args.rows)), args)
+    seen = sum(embedder.rows([text for pair in pairs('train', 'count', 1024) for text in pair]), [])
+    unmerger = Unmerger(args.tokenizer, np.array(seen, dtype=np.uint16))
+    done = loop.fit(embedder.model, lambda i: embedder.loss(pairs('train', f'{args.seed}/{i}', args.rows), unmerger, i), args)
     write(os.path.join(args.out, 'hf'), embedder.model, args.tokenizer)
     rows = []
     for split in SPLITS[1:]:

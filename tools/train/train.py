@@ -56,7 +56,7 @@ PHASES = [Phase('short', 0.83, 512, echoes=0.25), Phase('middle', 0.14, 2048, ec
 DRILLS = [Phase('drills', 1.0, 160, echoes=1.0)]
 N_TOKENS = {'test': 200_000, 'draft': 16_000_000, 'small': 40_000_000, 'medium': 400_000_000}
 WARM_UP, FLOOR = 0.005, 0.05  # of the steps; of the learning rate
-DECAY = 0.35  # of the tokens up to the stop, with the schedule wsd
+DECAY = 0.5   # of the tokens up to the stop, with the schedule wsd
 HELD_OUT_SAMPLES = 4  # of each task and split, for the curve
 
 
