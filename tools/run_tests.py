@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -219,6 +220,8 @@ def report_all(outcomes):
 
 
 def main():
+    # A shell starts what it puts into the background with SIGINT ignored, which every program under test would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.argv[1:2] == ['--child']:
         return python_child(*sys.argv[2:4])
     parser = argparse.ArgumentParser(description='runs the tests of a build folder and adds them up')
