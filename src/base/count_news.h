@@ -28,6 +28,7 @@ void* counted(std::size_t bytes, std::size_t align) {
 }  // namespace
 
 #if QR_COUNTS_NEWS
+// NOLINTBEGIN(misc-definitions-in-headers): what replaces the library's may not be inline
 void* operator new(std::size_t bytes) { return counted(bytes, 1); }
 void* operator new(std::size_t bytes, std::align_val_t align) {
   return counted(bytes, static_cast<std::size_t>(align));
@@ -36,4 +37,5 @@ void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+// NOLINTEND(misc-definitions-in-headers)
 #endif
