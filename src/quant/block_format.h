@@ -79,7 +79,7 @@ struct BlockFormat {
 };
 
 // Low four bits of 32 numbers: byte i holds those of numbers i and 16 + i. Eight bytes at a time: g++ takes the plain
-// loop apart byte by byte, which made packing five times as slow.
+// loop apart byte by byte, which made packing seven times as slow.
 QR_INLINE void split_nibbles(const std::byte* from, uint8_t* q) {
   constexpr uint64_t kLow = 0x0f0f0f0f0f0f0f0fU;
   for (int i = 0; i < 16; i += 8) {

@@ -181,7 +181,7 @@ inline float unshrunk(const In& in, float scale) {
   double xx = 0;
   for (int i = 0; i < in.n; ++i) xx += static_cast<double>(in.weight(i) * (in.x[i] * in.x[i]));
   const double out = xx / at.xq;
-  return at.xq != 0 && std::isfinite(out) ? static_cast<float>(out) : scale;
+  return std::isfinite(out) ? static_cast<float>(out) : scale;
 }
 
 // The line x ≈ scale · level + min, scale ≥ 0 and min ≤ max_min, with the least squared error found.

@@ -55,7 +55,7 @@ assert learning_rate("cosine", 2.0, 0.5) < 1.1
 
 DRILLS = '''
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders
-from data import LEARN
+from config import LEARN
 from echoes import drill, said_again
 from tasks import recall
 from tasks.core import Draw
@@ -78,7 +78,8 @@ assert (drill(tok, 'a', 200) == drill(tok, 'a', 200)).all()
 UNMERGED = '''
 import json, tempfile
 import numpy as np
-from unmerge import FLAG, Unmerger, parents
+from config import LEARN
+from unmerge import Unmerger, parents
 vocab = {t: i for i, t in enumerate(['<|end|>', 'A', 'b', 'c', 'Ab', 'Abc', 'bc', 'bcb'])}
 with tempfile.NamedTemporaryFile('w', suffix='.json') as f:
     json.dump({'model': {'vocab': vocab, 'merges': ['A b', 'Ab c', 'b c', 'A bc', 'bc b']}}, f)
@@ -89,16 +90,16 @@ with tempfile.NamedTemporaryFile('w', suffix='.json') as f:
     assert apart.may.tolist() == [False] * 4 + [True] * 2 + [False] * 2
     assert not Unmerger(f.name, np.array([4, 5, 6], dtype=np.uint16)).may.any()  # too frequent
 text = {i: t for t, i in vocab.items()}
-read = lambda row: ''.join(text[int(t) & (FLAG - 1)] for t in row)
-learned = lambda row: ''.join(text[int(t) & (FLAG - 1)] for t in row if t & FLAG)
-row = np.array([0, 5, 6, 5 | FLAG, 4, 4 | FLAG, 0], dtype=np.uint16)
-assert apart.once(row, 1.0, np.random.default_rng(0)).tolist() == [0, 4, 3, 6, 4 | FLAG, 3 | FLAG, 1, 2, 1 | FLAG, 2 | FLAG, 0]
+read = lambda row: ''.join(text[int(t) & (LEARN - 1)] for t in row)
+learned = lambda row: ''.join(text[int(t) & (LEARN - 1)] for t in row if t & LEARN)
+row = np.array([0, 5, 6, 5 | LEARN, 4, 4 | LEARN, 0], dtype=np.uint16)
+assert apart.once(row, 1.0, np.random.default_rng(0)).tolist() == [0, 4, 3, 6, 4 | LEARN, 3 | LEARN, 1, 2, 1 | LEARN, 2 | LEARN, 0]
 assert apart.once(row, 0.0, np.random.default_rng(0)).tolist() == row.tolist()
 seen = set()
 for seed in range(200):
     out = apart.row(row, np.random.default_rng(seed))
     assert (read(out), learned(out)) == (read(row), learned(row))
-    whole = [t & (FLAG - 1) for t in out.tolist()].count(5)
+    whole = [t & (LEARN - 1) for t in out.tolist()].count(5)
     assert whole in (0, 2)  # everywhere or nowhere
     seen.add(tuple(out.tolist()))
     assert out.tolist() == apart.row(row, np.random.default_rng(seed)).tolist()

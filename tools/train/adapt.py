@@ -28,7 +28,8 @@ from tokenizers import Tokenizer  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from card import CARD, write_block  # noqa: E402
-from data import LEARN, encode_dialog  # noqa: E402
+from config import LEARN  # noqa: E402
+from data import encode_dialog  # noqa: E402
 from distill import load_model  # noqa: E402
 from evaluate import END_ID, prompt_ids  # noqa: E402
 from export import hf_config, read_tokenizer, rows_of, write_hf, write_json  # noqa: E402

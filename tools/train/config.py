@@ -1,7 +1,9 @@
-"""The shapes of the bundled models."""
+"""The shapes of the bundled models, and what a token of their text looks like in the files."""
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+
+LEARN = 1 << 15  # the top bit of a token's 16: the assistant wrote it, so the model learns to
 
 
 @dataclass

@@ -6,21 +6,22 @@ attends across conversations, positions are those of real use, and causal attent
 """
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
 import sys
 from dataclasses import dataclass
-from typing import Iterator
+from typing import Iterable, Iterator
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from chat import segments
+from config import LEARN
 from tasks import mixed_dialog
 from unmerge import Unmerger
 
-LEARN = 1 << 15
 N_CONTEXT = 8192
 CHUNK = 128
 PAD_TO = 32
@@ -65,26 +66,30 @@ def jobs(seed: str, budget: int) -> Iterator[tuple[str, int, int]]:
         start += CHUNK
 
 
-def make_corpus(path: str, tokenizer_path: str, seed: str, budget: int, n_tokens: int, processes: int) -> None:
-    """Writes path.bin and path.len with at least n_tokens tokens. Does nothing where they exist already."""
-    if os.path.exists(path + '.len'):
-        return
+def write_rows(path: str, rows: Iterable[np.ndarray], n_tokens: int) -> None:
+    """Writes the first of `rows` that have at least n_tokens tokens together; path.len comes last, so where it is all is."""
     written, lengths = 0, []
-    with multiprocessing.Pool(processes, start_worker, (tokenizer_path,)) as pool, open(path + '.bin', 'wb') as out:
-        for chunk in pool.imap(encode_chunk, jobs_until(seed, budget, n_tokens), chunksize=1):
-            for ids in chunk:
-                if written < n_tokens:
-                    out.write(ids.tobytes())
-                    lengths.append(len(ids))
-                    written += len(ids)
-            if len(lengths) % (64 * CHUNK) < CHUNK or written >= n_tokens:
+    with open(path + '.bin', 'wb') as out:
+        for row in rows:
+            out.write(row.tobytes())
+            lengths.append(len(row))
+            written += len(row)
+            if len(lengths) % (64 * CHUNK) == 0 or written >= n_tokens:
                 print(f'\r{path}: {written / 1e6:.1f} of {n_tokens / 1e6:.1f} M tokens', end='', file=sys.stderr)
             if written >= n_tokens:
-                pool.terminate()
                 break
     print(file=sys.stderr)
     np.array(lengths, dtype=np.int32).tofile(path + '.tmp')
     os.replace(path + '.tmp', path + '.len')
+
+
+def make_corpus(path: str, tokenizer_path: str, seed: str, budget: int, n_tokens: int, processes: int) -> None:
+    """Writes path.bin and path.len with at least n_tokens tokens. Does nothing where they exist already."""
+    if os.path.exists(path + '.len'):
+        return
+    with multiprocessing.Pool(processes, start_worker, (tokenizer_path,)) as pool:
+        chunks = pool.imap(encode_chunk, jobs_until(seed, budget, n_tokens), chunksize=1)
+        write_rows(path, itertools.chain.from_iterable(chunks), n_tokens)
 
 
 def jobs_until(seed: str, budget: int, n_tokens: int) -> Iterator[tuple[str, int, int]]:

@@ -6,13 +6,16 @@ hundred thousand tokens to find a fact by its key, which never came of them amon
 """
 from __future__ import annotations
 
+import itertools
 import os
 import zlib
+from typing import Iterator
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from data import LEARN, encode_dialog
+from config import LEARN
+from data import encode_dialog, write_rows
 from tasks import recall
 from tasks.core import Dialog, Draw
 
@@ -93,15 +96,22 @@ def drill(tokenizer: Tokenizer, seed: str, budget: int) -> np.ndarray:
 def make_drills(path: str, tokenizer_path: str, seed: str, budget: int, n_tokens: int) -> str:
     """A corpus of nothing but drills, every second one of up to twice the budget. Made where it is missing; its path."""
     if not os.path.exists(path + '.len'):
-        tokenizer, lengths = Tokenizer.from_file(tokenizer_path), []
-        with open(path + '.bin', 'wb') as f:
-            while sum(lengths) < n_tokens:
-                row = drill(tokenizer, f'{seed}/{len(lengths)}', budget * (1 + len(lengths) % 2))
-                f.write(row.tobytes())
-                lengths.append(len(row))
-        np.array(lengths, dtype=np.int32).tofile(path + '.tmp')
-        os.replace(path + '.tmp', path + '.len')
+        tokenizer = Tokenizer.from_file(tokenizer_path)
+        write_rows(path, (drill(tokenizer, f'{seed}/{i}', budget * (1 + i % 2)) for i in itertools.count()), n_tokens)
     return path
+
+
+def echoes(text: np.ndarray, tokenizer: Tokenizer, seed: str, budget: int, start: int) -> Iterator[np.ndarray]:
+    """Rows numbered from `start` on, without end."""
+    rng = np.random.default_rng(zlib.crc32(seed.encode()))
+    for i in itertools.count(start):
+        kind = rng.random()
+        if kind < SNATCHES:
+            yield repeated_snatches(text, rng)
+        elif kind < SNATCHES + SNATCHED_FACTS:
+            yield repeated_facts(text, rng)
+        else:
+            yield drill(tokenizer, f'{seed}/drill/{i}', budget)
 
 
 def add_echoes(path: str, tokenizer_path: str, seed: str, share: float, budget: int) -> str:
@@ -109,22 +119,8 @@ def add_echoes(path: str, tokenizer_path: str, seed: str, share: float, budget: 
     out = f'{path}-echoes' if share else path
     if os.path.exists(out + '.len'):
         return out
-    rng, tokenizer = np.random.default_rng(zlib.crc32(seed.encode())), Tokenizer.from_file(tokenizer_path)
-    text, lengths = np.fromfile(path + '.bin', dtype=np.uint16), list(np.fromfile(path + '.len', dtype=np.int32))
-    written, n_tokens = 0, int(len(text) * share / (1 - share))
-    with open(out + '.bin', 'wb') as f:
-        f.write(text.tobytes())
-        while written < n_tokens:
-            kind = rng.random()
-            if kind < SNATCHES:
-                row = repeated_snatches(text, rng)
-            elif kind < SNATCHES + SNATCHED_FACTS:
-                row = repeated_facts(text, rng)
-            else:
-                row = drill(tokenizer, f'{seed}/drill/{len(lengths)}', budget)
-            f.write(row.tobytes())
-            lengths.append(len(row))
-            written += len(row)
-    np.array(lengths, dtype=np.int32).tofile(out + '.tmp')
-    os.replace(out + '.tmp', out + '.len')
+    text, lengths = np.fromfile(path + '.bin', dtype=np.uint16), np.fromfile(path + '.len', dtype=np.int32)
+    rows = np.split(text, np.cumsum(lengths)[:-1])
+    more = echoes(text, Tokenizer.from_file(tokenizer_path), seed, budget, len(rows))
+    write_rows(out, itertools.chain(rows, more), len(text) + int(len(text) * share / (1 - share)))
     return out

@@ -11,9 +11,10 @@ import json
 
 import numpy as np
 
+from config import LEARN
+
 FREQUENT = 5e-4  # of all tokens: words as common as this are never new
 AGAIN = 0.3      # of the share, for the parts
-FLAG = 1 << 15   # of a token that is learned
 
 
 def parents(tokenizer_path: str) -> np.ndarray:
@@ -33,11 +34,11 @@ class Unmerger:
     def __init__(self, tokenizer_path: str, tokens: np.ndarray):
         """`tokens` say how frequent each is."""
         self.parents = parents(tokenizer_path)
-        counts = np.bincount(tokens & (FLAG - 1), minlength=len(self.parents))
+        counts = np.bincount(tokens & (LEARN - 1), minlength=len(self.parents))
         self.may = (self.parents[:, 0] >= 0) & (counts < FREQUENT * len(tokens))
 
     def once(self, row: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-        ids = row & (FLAG - 1)
+        ids = row & (LEARN - 1)
         distinct = np.unique(ids)
         chosen = np.zeros(len(self.parents), dtype=bool)
         chosen[distinct] = self.may[distinct] & (rng.random(len(distinct)) < share)
@@ -45,7 +46,7 @@ class Unmerger:
         out = np.repeat(row, 1 + apart)
         first = (np.cumsum(1 + apart) - 2)[apart]
         for i in range(2):
-            out[first + i] = self.parents[ids[apart], i].astype(np.uint16) | (row[apart] & FLAG)
+            out[first + i] = self.parents[ids[apart], i].astype(np.uint16) | (row[apart] & LEARN)
         return out
 
     def row(self, row: np.ndarray, rng: np.random.Generator) -> np.ndarray:
