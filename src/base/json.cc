@@ -1,7 +1,7 @@
 // Parsing: simdjson's DOM checks the text and builds its tape, then one loop with an explicit stack turns the tape into
 // Json values. What simdjson 3.0 lets pass and we refuse (halves of surrogate pairs, duplicate keys) is checked here;
 // integers beyond 64 bits, which it refuses and we take, are rewritten as floats and parsed once more.
-// Writing: one loop with an explicit stack. Error texts are ours: a fixed sentence per kind, an offset where known.
+// Writing: one loop with an explicit stack. Error texts are ours: a fixed sentence per kind, and where (json_fault.h).
 #include "base/json.h"
 
 #include <simdjson.h>
@@ -11,9 +11,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "base/check.h"
+#include "base/json_fault.h"
 
 namespace quire {
 namespace {
@@ -26,20 +28,29 @@ constexpr size_t kShownKeyBytes = 64;  // of a duplicate key in an error
 constexpr size_t kTapeDepth = kMaxJsonDepth + 1;  // simdjson counts [] and {} as no level; convert() counts exactly
 constexpr size_t kMinBigDigits = 19;              // fewer digits always fit int64
 
-Error syntax_error(simdjson::error_code code) {
+// For what the text as a whole is refused.
+Error refusal(simdjson::error_code code) {
   switch (code) {
     case simdjson::MEMALLOC: return {Code::exhausted, "JSON: out of memory"};
     case simdjson::CAPACITY: return {Code::invalid, "JSON: the text is larger than 4 GiB"};
     case simdjson::DEPTH_ERROR:
       return {Code::invalid, "JSON: nested deeper than the limit of " + std::to_string(kMaxJsonDepth)};
-    case simdjson::UTF8_ERROR: return {Code::invalid, "JSON: the text is not valid UTF-8"};
     case simdjson::EMPTY: return {Code::invalid, "JSON: the text is empty"};
+    case simdjson::UTF8_ERROR: return {Code::invalid, "JSON: the text is not valid UTF-8"};
     case simdjson::STRING_ERROR: return {Code::invalid, "JSON: a string has an invalid escape"};
     case simdjson::UNESCAPED_CHARS: return {Code::invalid, "JSON: a string has an unescaped control character"};
     case simdjson::UNCLOSED_STRING: return {Code::invalid, "JSON: a string is not closed"};
     case simdjson::NUMBER_ERROR: return {Code::invalid, "JSON: a number is malformed or out of range"};
     default: return {Code::invalid, "JSON: the text is malformed"};
   }
+}
+
+Error syntax_error(simdjson::error_code code, std::string_view text) {
+  Error error = refusal(code);
+  const bool has_place = code != simdjson::MEMALLOC && code != simdjson::CAPACITY && code != simdjson::DEPTH_ERROR;
+  const std::optional<size_t> at = has_place ? json_fault(text) : std::nullopt;
+  if (at) error.message += *at < text.size() ? " at byte " + std::to_string(*at) : ": it ends too early";
+  return error;
 }
 
 bool is_hex4(std::string_view s) {
@@ -209,7 +220,7 @@ Result<Json> convert(const dom::element& root) {
     dom::element e;
     Json* child = next_child(frame, e);
     if (e.is_object() || e.is_array()) {
-      if (stack.size() == size_t{kMaxJsonDepth}) return tl::make_unexpected(syntax_error(simdjson::DEPTH_ERROR));
+      if (stack.size() == size_t{kMaxJsonDepth}) return tl::make_unexpected(refusal(simdjson::DEPTH_ERROR));
       stack.push_back(open_frame(e, child));
     } else {
       *child = scalar(e);
@@ -222,7 +233,7 @@ Result<Json> parse_with(dom::parser& parser, std::string_view text) {
   const size_t capacity = std::max<size_t>(text.size(), 1);
   if (parser.capacity() < capacity || parser.max_depth() != kTapeDepth) {
     const auto error = parser.allocate(capacity, kTapeDepth);
-    if (error) return tl::make_unexpected(syntax_error(error));
+    if (error) return tl::make_unexpected(refusal(error));
   }
   dom::element root;
   auto error = parser.parse(text.data(), text.size(), true).get(root);
@@ -231,7 +242,7 @@ Result<Json> parse_with(dom::parser& parser, std::string_view text) {
     if (rewritten.size() != text.size()) error = parser.parse(rewritten.data(), rewritten.size(), true).get(root);
   }
   if (!error || error == simdjson::STRING_ERROR) QR_TRY_VOID(check_surrogates(text));
-  if (error) return tl::make_unexpected(syntax_error(error));
+  if (error) return tl::make_unexpected(syntax_error(error, text));
   return convert(root);
 }
 
@@ -309,7 +320,7 @@ const Json* dump_step(std::string& out, DumpFrame& frame) {
 }  // namespace
 
 Result<Json> Json::parse(std::string_view text) {
-  if (text.empty()) return tl::make_unexpected(syntax_error(simdjson::EMPTY));  // may have no address at all
+  if (text.empty()) return tl::make_unexpected(refusal(simdjson::EMPTY));  // may have no address at all
   if (text.starts_with("\xEF\xBB\xBF")) return fail(Code::invalid, "JSON: the text starts with a byte order mark");
   if (text.size() <= kKeptParserBytes) {
     static thread_local dom::parser kept;

@@ -130,6 +130,26 @@ TEST(JsonParse, WorksAcrossTheKeptParserSize) {
   }
 }
 
+// Bytes before the first that is wrong; a text that ends too early is told so.
+TEST(JsonParse, FaultsHaveAPlace) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"a": 1, "b" 2})", "malformed at byte 13"},
+      {R"({"a": 1,})", "malformed at byte 8"},
+      {R"([1, 2 3])", "malformed at byte 6"},
+      {R"([tru])", "malformed at byte 1"},
+      {R"({} x)", "malformed at byte 3"},
+      {R"(["a\qb"])", "invalid escape at byte 4"},
+      {"[\"a\nb\"]", "control character at byte 3"},
+      {R"([1, -])", "number is malformed or out of range at byte 5"},
+      {"[\"\xff\"]", "UTF-8 at byte 2"},
+      {R"({"a": [1, 2)", "malformed: it ends too early"},
+      {R"({"a": "b)", "not closed: it ends too early"},
+  };
+  for (const auto& [text, wanted] : cases) EXPECT_THAT(refusal(text), HasSubstr(wanted)) << text;
+  const std::string deep(1000000, '[');
+  EXPECT_THAT(refusal(deep), HasSubstr("JSON: "));
+}
+
 TEST(Json, FindAndSetKeepOrder) {
   Json value;
   value.set("b", 1);

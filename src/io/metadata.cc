@@ -1,6 +1,7 @@
 // Metadata's typed look-ups: one place that says which value was wrong and what was wanted.
 #include <cmath>
 
+#include "io/hf_config.h"
 #include "io/in_quotes.h"
 #include "io/model_file.h"
 
@@ -20,12 +21,12 @@ std::string describe(const MetaValue& value) {
   return "an array of " + std::to_string(std::get<std::vector<std::string>>(value).size()) + " strings";
 }
 
-tl::unexpected<Error> missing(std::string_view key) {
-  return fail(Code::not_found, "key " + in_quotes(key) + ": is missing");
+tl::unexpected<Error> missing(const std::string& shown) {
+  return fail(Code::not_found, "key " + shown + ": is missing");
 }
 
-tl::unexpected<Error> wrong(std::string_view key, const std::string& wanted, const MetaValue& found) {
-  return fail(Code::corrupt, "key " + in_quotes(key) + ": must be " + wanted + ", is " + describe(found));
+tl::unexpected<Error> wrong(const std::string& shown, const std::string& wanted, const MetaValue& found) {
+  return fail(Code::corrupt, "key " + shown + ": must be " + wanted + ", is " + describe(found));
 }
 
 template <class T>
@@ -40,29 +41,35 @@ const MetaValue* Metadata::find(std::string_view key) const {
   return it == values.end() ? nullptr : &it->second;
 }
 
+std::string Metadata::shown(std::string_view key) const {
+  const auto it = spelled.find(key);
+  if (it != spelled.end()) return in_quotes(it->second);
+  return in_quotes(key.starts_with(kHfPrefix) ? key.substr(kHfPrefix.size()) : key);
+}
+
 Result<int64_t> Metadata::get_int(std::string_view key, int64_t lo, int64_t hi) const {
   const MetaValue* value = find(key);
-  if (value == nullptr) return missing(key);
+  if (value == nullptr) return missing(shown(key));
   const auto* number = std::get_if<int64_t>(value);
-  if (number == nullptr || *number < lo || *number > hi) return wrong(key, "an integer" + range(lo, hi), *value);
+  if (number == nullptr || *number < lo || *number > hi) return wrong(shown(key), "an integer" + range(lo, hi), *value);
   return *number;
 }
 
 Result<double> Metadata::get_double(std::string_view key, double lo, double hi) const {
   const MetaValue* value = find(key);
-  if (value == nullptr) return missing(key);
+  if (value == nullptr) return missing(shown(key));
   double number = NAN;
   if (const auto* d = std::get_if<double>(value)) number = *d;
   if (const auto* i = std::get_if<int64_t>(value)) number = static_cast<double>(*i);
-  if (!(number >= lo && number <= hi)) return wrong(key, "a number" + range(lo, hi), *value);
+  if (!(number >= lo && number <= hi)) return wrong(shown(key), "a number" + range(lo, hi), *value);
   return number;
 }
 
 Result<std::string> Metadata::get_string(std::string_view key) const {
   const MetaValue* value = find(key);
-  if (value == nullptr) return missing(key);
+  if (value == nullptr) return missing(shown(key));
   const auto* text = std::get_if<std::string>(value);
-  if (text == nullptr) return wrong(key, "a string", *value);
+  if (text == nullptr) return wrong(shown(key), "a string", *value);
   return *text;
 }
 
@@ -80,7 +87,7 @@ Result<bool> Metadata::get_bool_or(std::string_view key, bool fallback) const {
   const MetaValue* value = find(key);
   if (value == nullptr) return fallback;
   const auto* flag = std::get_if<bool>(value);
-  if (flag == nullptr) return wrong(key, "true or false", *value);
+  if (flag == nullptr) return wrong(shown(key), "true or false", *value);
   return *flag;
 }
 

@@ -118,6 +118,8 @@ const HostWeight* ModelFile::find(std::string_view name) const {
   return it != tensors.end() && it->name == name ? &*it : nullptr;
 }
 
+std::string ModelFile::shown(std::string_view tensor) const { return in_quotes(spelling ? spelling(tensor) : tensor); }
+
 void ModelFile::sort_tensors() {
   std::sort(tensors.begin(), tensors.end(), [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
 }
@@ -139,11 +141,11 @@ Result<const HostWeight*> ModelFile::get(std::string_view name, const std::vecto
   const HostWeight* weight = find(name);
   if (weight == nullptr) {
     return fail(Code::not_found,
-                path + ": tensor " + in_quotes(name) + ": is missing, shape " + shape_text(shape) + " wanted");
+                path + ": tensor " + shown(name) + ": is missing, shape " + shape_text(shape) + " wanted");
   }
   if (weight->shape != shape) {
-    return fail(Code::corrupt, path + ": tensor " + in_quotes(name) + ": has shape " + shape_text(weight->shape) +
-                                   ", " + shape_text(shape) + " wanted");
+    return fail(Code::corrupt, path + ": tensor " + shown(name) + ": has shape " + shape_text(weight->shape) + ", " +
+                                   shape_text(shape) + " wanted");
   }
   return weight;
 }

@@ -4,6 +4,7 @@
 // Immutable after load; any thread.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,7 +33,10 @@ using MetaValue = std::variant<bool,
 class Metadata {
  public:
   std::map<std::string, MetaValue, std::less<>> values;
+  // Keys that the file itself spells otherwise, and how ("llama.embedding_length": "hidden_size").
+  std::map<std::string, std::string, std::less<>> spelled;
 
+  std::string shown(std::string_view key) const;  // as errors name it: in the file's own spelling, in quotes
   const MetaValue* find(std::string_view key) const;
   // The value as the wanted type. Errors: Code::not_found names the key; Code::corrupt names key, wanted type or range
   // [lo, hi] and the value found.
@@ -58,7 +62,10 @@ struct ModelFile {
   std::vector<std::shared_ptr<const MappedFile>> maps;  // what `tensors` point into
   std::vector<std::shared_ptr<const std::vector<std::byte>>> owned;  // or into these: tensors made from stored ones
 
+  std::function<std::string(std::string_view)> spelling;  // of a tensor in the file itself; empty: the same
+
   const HostWeight* find(std::string_view name) const;  // nullptr when absent
+  std::string shown(std::string_view tensor) const;     // as errors name it: in the file's own spelling, in quotes
   void sort_tensors();                                  // by name, as find() needs them
   // Fails with Code::corrupt when a file was truncated or written since it was opened. To be asked after the last read
   // of tensor bytes: what was missing then has read as zeros (base/mmap.h).

@@ -44,21 +44,24 @@ uint64_t fingerprint(const ModelFile& file, const DecoderConfig& c, const LoadOp
 }
 
 Status check_heads(const ModelFile& file, const std::string& prefix, const DecoderConfig& c) {
+  const auto key = [&](const char* name) { return file.meta.shown(prefix + name); };
+  const std::string n_heads = "key " + key("attention.head_count") + ": " + std::to_string(c.n_heads);
   if (c.n_heads % c.n_kv_heads != 0) {
-    return fail(Code::corrupt, "head_count " + std::to_string(c.n_heads) + " is no multiple of head_count_kv " +
+    return fail(Code::corrupt, n_heads + " is no multiple of " + key("attention.head_count_kv") + ", which is " +
                                    std::to_string(c.n_kv_heads));
   }
   if (c.head_dim < 1) {
-    return fail(Code::corrupt, "head_count " + std::to_string(c.n_heads) + " is more than embedding_length " +
-                                   std::to_string(c.n_embd));
+    return fail(Code::corrupt,
+                n_heads + " is more than " + key("embedding_length") + ", which is " + std::to_string(c.n_embd));
   }
   if (c.n_rope < 2 || c.n_rope % 2 != 0 || c.n_rope > c.head_dim) {
-    return fail(Code::corrupt, "rope.dimension_count must be even, at least 2 and at most " +
-                                   std::to_string(c.head_dim) + ", got " + std::to_string(c.n_rope));
+    return fail(Code::corrupt, "key " + key("rope.dimension_count") + ": must be even, at least 2 and at most " +
+                                   std::to_string(c.head_dim) + ", is " + std::to_string(c.n_rope));
   }
   QR_TRY(const int64_t v_dim, file.meta.get_int_or(prefix + "attention.value_length", 1, 512, c.head_dim));
   if (v_dim == c.head_dim) return {};
-  return fail(Code::unsupported, "attention.value_length " + std::to_string(v_dim) + " differs from key_length " +
+  return fail(Code::unsupported, "key " + key("attention.value_length") + ": " + std::to_string(v_dim) +
+                                     " differs from " + key("attention.key_length") + ", which is " +
                                      std::to_string(c.head_dim));
 }
 
@@ -138,7 +141,7 @@ Status read_all(const ModelFile& file, const LoadOptions& options, DecoderConfig
   QR_TRY_VOID(read_windows(file, 1, c));
   const HostWeight* embedding = file.find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
-    return fail(Code::corrupt, "tensor token_embd.weight [n_vocab, n_embd] is missing");
+    return fail(Code::corrupt, "tensor " + file.shown("token_embd.weight") + " [n_vocab, n_embd] is missing");
   }
   if (embedding->shape[0] > 1 << 24) {
     return fail(Code::unsupported,
@@ -168,8 +171,8 @@ Status read_windows(const ModelFile& file, int period, DecoderConfig& c) {
     QR_TRY(const int64_t every, file.meta.get_int_or(key, 1, 4096, period));
     period = static_cast<int>(every);
   } else if (list->size() != static_cast<size_t>(c.n_layers)) {
-    return fail(Code::corrupt, "key \"" + key + "\": must have " + std::to_string(c.n_layers) + " entries, has " +
-                                   std::to_string(list->size()));
+    return fail(Code::corrupt, "key " + file.meta.shown(key) + ": must have " + std::to_string(c.n_layers) +
+                                   " entries, has " + std::to_string(list->size()));
   }
   for (int l = 0; l < c.n_layers; ++l) {
     const bool by_period = period == 1 || l % period < period - 1;

@@ -93,10 +93,13 @@ TEST(DecoderConfig, RefusesWhatIsOutOfRange) {
     EXPECT_THAT(error, HasSubstr("m.gguf: ")) << key;
     EXPECT_THAT(error, HasSubstr(key)) << key;
   }
-  EXPECT_THAT(error_with("attention.head_count_kv", int64_t{3}), HasSubstr("no multiple of head_count_kv 3"));
-  EXPECT_THAT(error_with("rope.dimension_count", int64_t{15}), HasSubstr("rope.dimension_count must be even"));
-  EXPECT_THAT(error_with("rope.dimension_count", int64_t{18}), HasSubstr("at most 16, got 18"));
-  EXPECT_THAT(error_with("attention.value_length", int64_t{8}), HasSubstr("differs from key_length 16"));
+  EXPECT_THAT(
+      error_with("attention.head_count_kv", int64_t{3}),
+      HasSubstr("\"llama.attention.head_count\": 4 is no multiple of \"llama.attention.head_count_kv\", which is 3"));
+  EXPECT_THAT(error_with("rope.dimension_count", int64_t{15}), HasSubstr("rope.dimension_count\": must be even"));
+  EXPECT_THAT(error_with("rope.dimension_count", int64_t{18}), HasSubstr("at most 16, is 18"));
+  EXPECT_THAT(error_with("attention.value_length", int64_t{8}),
+              HasSubstr("differs from \"llama.attention.key_length\", which is 16"));
 }
 
 std::string error_with_experts(std::string_view key, MetaValue value) {

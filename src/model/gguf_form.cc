@@ -15,12 +15,16 @@ namespace {
 
 // The same facts under another architecture's name.
 void rename_arch(ModelFile& file, const std::string& from, const std::string& to) {
-  std::map<std::string, MetaValue, std::less<>> values;
-  for (auto& [key, value] : file.meta.values) {
-    const bool own = key.starts_with(from + ".");
-    values[own ? to + key.substr(from.size()) : key] = std::move(value);
-  }
-  file.meta.values = std::move(values);
+  const auto rename = [&](auto& map) {
+    std::remove_reference_t<decltype(map)> renamed;
+    for (auto& [key, value] : map) {
+      const bool own = key.starts_with(from + ".");
+      renamed[own ? to + key.substr(from.size()) : key] = std::move(value);
+    }
+    map = std::move(renamed);
+  };
+  rename(file.meta.values);
+  rename(file.meta.spelled);
   file.meta.values["general.architecture"] = to;
 }
 
@@ -36,7 +40,7 @@ Status permute_rows(HostWeight& weight, int n_heads, const DecoderConfig& c, Mod
   const bool is_bias = weight.shape.size() == 1;
   const int64_t n_rows = weight.shape.empty() ? 0 : weight.shape.front();
   if (weight.shape.size() > 2 || n_rows != int64_t{n_heads} * c.head_dim) {
-    return fail(Code::corrupt, "tensor \"" + weight.name + "\": must have " +
+    return fail(Code::corrupt, "tensor " + file.shown(weight.name) + ": must have " +
                                    std::to_string(int64_t{n_heads} * c.head_dim) + " rows, has " +
                                    std::to_string(n_rows));
   }
@@ -202,7 +206,7 @@ Status stack_experts(const DecoderConfig& c, ModelFile& file) {
         QR_TRY(const HostWeight* one, file.get(name + "." + std::to_string(e) + ".weight", first->shape));
         if (one->format != first->format) {
           return fail(Code::unsupported,
-                      "tensor \"" + one->name + "\": its type is not that of the layer's first expert");
+                      "tensor " + file.shown(one->name) + ": its type is not that of the layer's first expert");
         }
         std::memcpy(to.data() + static_cast<size_t>(e) * bytes, one->data.data(), bytes);
       }

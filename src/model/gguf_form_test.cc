@@ -123,7 +123,7 @@ TEST(GgufForm, ExpertsBecomeOneTensorOfALayer) {
   std::erase_if(folder.file.tensors, [](const HostWeight& w) { return w.name.find(".1.w1") != std::string::npos; });
   const auto missing = gguf_form(folder.file);
   ASSERT_FALSE(missing);
-  EXPECT_THAT(missing.error().message, HasSubstr("blk.0.ffn_gate.1.weight"));
+  EXPECT_THAT(missing.error().message, HasSubstr("model.layers.0.block_sparse_moe.experts.1.w1.weight"));
 }
 
 // Frequencies and magnitude at a served context, of a folder and of what is written of it.
@@ -235,7 +235,7 @@ TEST(GgufForm, RefusesRowsThatAreNoHeads) {
     folder.add("model.layers.1.self_attn.q_proj.weight", shape);
     const auto out = gguf_form(folder.file);
     ASSERT_FALSE(out);
-    EXPECT_THAT(out.error().message, HasSubstr("\"blk.1.attn_q.weight\": must have 8 rows"));
+    EXPECT_THAT(out.error().message, HasSubstr("\"model.layers.1.self_attn.q_proj.weight\": must have 8 rows"));
   }
 }
 

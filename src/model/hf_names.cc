@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include "base/bounded_reader.h"
 #include "base/log.h"
@@ -83,6 +84,9 @@ std::optional<std::string> renamed_by(const NameRule& rule, std::string_view nam
   return name == theirs ? std::optional(out + std::string(ours)) : std::nullopt;
 }
 
+// In the order in which they are tried.
+std::array<std::span<const NameRule>, 2> lists(const HfRules& rules) { return {rules.tensors, kTensors}; }
+
 struct Renamed {
   std::string name;
   bool plus_one;
@@ -95,13 +99,25 @@ std::optional<Renamed> rename(std::string_view name, const HfRules& rules) {
     plain = std::string(name.substr(prefix.size()));
     if (!plain.starts_with("model.") && !plain.starts_with("lm_head.")) plain.insert(0, "model.");
   }
-  for (const NameRule& rule : rules.tensors) {
-    if (auto ours = renamed_by(rule, plain)) return Renamed{std::move(*ours), rule.plus_one};
-  }
-  for (const NameRule& rule : kTensors) {
-    if (auto ours = renamed_by(rule, plain)) return Renamed{std::move(*ours), rule.plus_one};
+  for (const auto list : lists(rules)) {
+    for (const NameRule& rule : list) {
+      if (auto ours = renamed_by(rule, plain)) return Renamed{std::move(*ours), rule.plus_one};
+    }
   }
   return std::nullopt;
+}
+
+// Their name for our `name`; ours where no rule has one. Experts that lie one by one are named by the first.
+std::string spelling_of(std::string_view name, const HfRules& rules) {
+  constexpr std::string_view kStacked = "_exps.weight";
+  std::string plain(name);
+  if (name.ends_with(kStacked)) plain = std::string(name.substr(0, name.size() - kStacked.size())) + ".0.weight";
+  for (const auto list : lists(rules)) {
+    for (const NameRule& rule : list) {
+      if (auto theirs = renamed_by({rule.ours, rule.theirs}, plain)) return std::move(*theirs);
+    }
+  }
+  return std::string(name);
 }
 
 // The same tensor with 1 added to every element, as F32 in the file's own memory.
@@ -136,7 +152,7 @@ Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFil
   out.sort_tensors();
   const auto twin = std::adjacent_find(out.tensors.begin(), out.tensors.end(),
                                        [](const HostWeight& a, const HostWeight& b) { return a.name == b.name; });
-  if (twin != out.tensors.end()) return fail(Code::corrupt, "two tensors mean " + in_quotes(twin->name));
+  if (twin != out.tensors.end()) return fail(Code::corrupt, "two tensors mean " + out.shown(twin->name));
   if (n_left > 0) {
     log_warn(folder.path + ": " + std::to_string(n_left) + " tensors are not used, " + in_quotes(first_left) +
              " is the first");
@@ -159,15 +175,12 @@ Status tie(const HfFacts& facts, ModelFile& out) {
 
 // How positions are scaled: "rope_parameters" (one, or one per kind of layer) or "rope_scaling".
 Status translate_rope(HfFacts& facts) {
-  const auto* theta =
-      facts.first({"rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta", "rope_theta"});
-  if (theta != nullptr) facts.set("rope.freq_base", *theta);
+  facts.copy({"rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta", "rope_theta"},
+             "rope.freq_base");
   for (const std::string prefix : {"rope_parameters.full_attention.", "rope_parameters.", "rope_scaling."}) {
-    const MetaValue* type = facts.first({prefix + "rope_type", prefix + "type"});
-    if (type == nullptr) continue;
+    if (!facts.copy({prefix + "rope_type", prefix + "type"}, "rope.scaling.type")) continue;
     QR_TRY_VOID(
         facts.require(prefix + "rope_type", {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "su"}));
-    facts.set("rope.scaling.type", *type);
     for (const KeyRule& rule : {KeyRule{"factor", "factor"},
                                 {"low_freq_factor", "low_freq_factor"},
                                 {"high_freq_factor", "high_freq_factor"},
@@ -179,11 +192,11 @@ Status translate_rope(HfFacts& facts) {
                                 {"truncate", "truncate"},
                                 {"short_factor", "short_factor"},
                                 {"long_factor", "long_factor"}}) {
-      facts.copy(prefix + std::string(rule.theirs), "rope.scaling." + std::string(rule.ours));
+      facts.copy({prefix + std::string(rule.theirs)}, "rope.scaling." + std::string(rule.ours));
     }
-    const std::string original = prefix + "original_max_position_embeddings";
-    const auto* length = facts.first({"original_max_position_embeddings", original, "max_position_embeddings"});
-    if (length != nullptr) facts.set("rope.scaling.original_context_length", *length);
+    facts.copy(
+        {"original_max_position_embeddings", prefix + "original_max_position_embeddings", "max_position_embeddings"},
+        "rope.scaling.original_context_length");
     break;
   }
   return {};
@@ -199,7 +212,7 @@ Status translate_partial(HfFacts& facts, const Metadata& ours, std::string_view 
   QR_TRY(const int64_t n_embd, ours.get_int(prefix + ".embedding_length", 1, 1 << 20));
   QR_TRY(const int64_t n_heads, ours.get_int(prefix + ".attention.head_count", 1, 4096));
   QR_TRY(const int64_t dim, ours.get_int_or(prefix + ".attention.key_length", 1, 512, n_embd / n_heads));
-  facts.set("rope.dimension_count", static_cast<int64_t>(static_cast<double>(dim) * factor));
+  facts.set("rope.dimension_count", static_cast<int64_t>(static_cast<double>(dim) * factor), key);
   return {};
 }
 
@@ -210,15 +223,15 @@ void translate_windows(HfFacts& facts) {
   std::vector<int64_t> local;
   for (const std::string& type : std::get<std::vector<std::string>>(*types))
     local.push_back(type == "sliding_attention");
-  facts.set("attention.sliding_window_pattern", std::move(local));
+  facts.set("attention.sliding_window_pattern", std::move(local), "layer_types");
 }
 
 Status translate_facts(const ModelFile& folder, std::string_view arch, const HfRules& rules, ModelFile& out) {
   HfFacts facts(folder.meta, out.meta, arch);
   out.meta.values["general.architecture"] = std::string(arch);
   out.meta.values["general.name"] = (std::filesystem::path(folder.path) / "").parent_path().filename().string();
-  for (const KeyRule& rule : kKeys) facts.copy(rule.theirs, rule.ours);
-  facts.set("rope.halves", true);
+  for (const KeyRule& rule : kKeys) facts.copy({rule.theirs}, rule.ours);
+  out.meta.values[std::string(arch) + ".rope.halves"] = true;
   QR_TRY_VOID(translate_rope(facts));
   QR_TRY_VOID(translate_partial(facts, out.meta, arch));
   translate_windows(facts);
@@ -228,17 +241,21 @@ Status translate_facts(const ModelFile& folder, std::string_view arch, const HfR
 
 }  // namespace
 
-const MetaValue* HfFacts::first(std::initializer_list<std::string_view> keys) const {
-  for (const std::string_view key : keys) {
-    if (const MetaValue* value = find(key)) return value;
-  }
-  return nullptr;
+void HfFacts::set(std::string_view ours, MetaValue value, std::string_view theirs) {
+  const std::string key = prefix_ + std::string(ours);
+  ours_.values[key] = std::move(value);
+  ours_.spelled[key] = theirs;
 }
 
-bool HfFacts::copy(std::string_view theirs, std::string_view ours) {
-  const MetaValue* value = find(theirs);
-  if (value != nullptr) set(ours, *value);
-  return value != nullptr;
+bool HfFacts::copy(std::initializer_list<std::string_view> theirs, std::string_view ours) {
+  for (const std::string_view one : theirs) {
+    const MetaValue* value = find(one);
+    if (value == nullptr) continue;
+    set(ours, *value, one);
+    return true;
+  }
+  ours_.spelled.emplace(prefix_ + std::string(ours), *theirs.begin());
+  return false;
 }
 
 Result<double> HfFacts::get_double(std::string_view key, double lo, double hi) const {
@@ -251,13 +268,13 @@ Result<bool> HfFacts::get_bool_or(std::string_view key, bool fallback) const {
 
 Status HfFacts::choose_windows() {
   QR_TRY(const bool used, get_bool_or("use_sliding_window", false));
-  if (!used) set("attention.sliding_window", int64_t{0});
+  if (!used) set("attention.sliding_window", int64_t{0}, "use_sliding_window");
   if (!used || find("layer_types") != nullptr) return {};
   QR_TRY(const int64_t n_layers, theirs_.get_int("hf.num_hidden_layers", 1, 4096));
   QR_TRY(const int64_t first, theirs_.get_int_or("hf.max_window_layers", 0, int64_t{1} << 30, n_layers));
   std::vector<int64_t> local(static_cast<size_t>(n_layers), 1);
   std::fill_n(local.begin(), std::min(first, n_layers), 0);
-  set("attention.sliding_window_pattern", std::move(local));
+  set("attention.sliding_window_pattern", std::move(local), "max_window_layers");
   return {};
 }
 
@@ -279,6 +296,7 @@ Result<ModelFile> translate_hf(const ModelFile& folder, std::string_view arch, c
   out.container = folder.container;
   out.file_bytes = folder.file_bytes;
   out.maps = folder.maps;
+  out.spelling = [rules](std::string_view name) { return spelling_of(name, rules); };
   auto tensors = translate_tensors(folder, rules, out);
   if (!tensors) return error_within(folder.path, std::move(tensors).error());
   auto facts = translate_facts(folder, arch, rules, out);

@@ -26,11 +26,10 @@ class HfFacts {
       : theirs_(theirs), ours_(ours), prefix_(std::string(arch) + ".") {}
 
   const MetaValue* find(std::string_view key) const { return theirs_.find("hf." + std::string(key)); }
-  // The first of these keys that is there and no null; nullptr when none is.
-  const MetaValue* first(std::initializer_list<std::string_view> keys) const;
-  void set(std::string_view key, MetaValue value) { ours_.values[prefix_ + std::string(key)] = std::move(value); }
-  // Copies a fact where it is there; false when not.
-  bool copy(std::string_view theirs, std::string_view ours);
+  // Errors about it name the fact that it comes from.
+  void set(std::string_view ours, MetaValue value, std::string_view theirs);
+  // Copies the first of these facts that is there; false when none is. Errors about `ours` name it (or the first).
+  bool copy(std::initializer_list<std::string_view> theirs, std::string_view ours);
   Result<double> get_double(std::string_view key, double lo, double hi) const;
   Result<bool> get_bool_or(std::string_view key, bool fallback) const;
   // For configurations that name a window and switch it on elsewhere ("use_sliding_window"), from a layer on

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "io/hf_config.h"
+#include "model/config.h"
 #include "model/model.h"
 
 namespace quire {
@@ -112,7 +113,7 @@ TEST(HfNames, ATiedHeadIsTheEmbedding) {
 }
 
 TEST(HfNames, RefusesByKeyAndValue) {
-  EXPECT_THAT(error_of("{}", {}), HasSubstr("some/folder: key \"hf.model_type\""));
+  EXPECT_THAT(error_of("{}", {}), HasSubstr("some/folder: key \"model_type\": is missing"));
   EXPECT_THAT(error_of(R"({"model_type":"mamba"})", {}), HasSubstr("\"mamba\" is not supported; known:"));
   EXPECT_THAT(error_of(R"({"model_type":"llama","hidden_act":"relu"})", {}), HasSubstr("\"relu\" is not supported"));
   EXPECT_THAT(error_of(R"({"model_type":"llama","hidden_act":7})", {}), HasSubstr("must be a string"));
@@ -121,7 +122,43 @@ TEST(HfNames, RefusesByKeyAndValue) {
   EXPECT_THAT(error_of(R"({"model_type":"llama","partial_rotary_factor":0})", {}), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(error_of(R"({"model_type":"gemma2","query_pre_attn_scalar":0})", {}), HasSubstr("query_pre_attn_scalar"));
   EXPECT_THAT(error_of(R"({"model_type":"llama"})", {"model.norm.weight", "language_model.model.norm.weight"}),
-              HasSubstr("two tensors mean \"output_norm.weight\""));
+              HasSubstr("two tensors mean \"model.norm.weight\""));
+}
+
+// What the architecture finds missing or wrong is told in the folder's words, by key and by tensor.
+TEST(HfNames, ErrorsSpeakOfTheFolder) {
+  const auto error_of_config = [](std::string_view config) {
+    const auto read = read_decoder_config(*neutral_form(folder_of(config, {})), LoadOptions{});
+    return read ? "read" : read.error().message;
+  };
+  const std::string sizes =
+      R"("model_type":"llama","num_hidden_layers":2,"intermediate_size":96,"max_position_embeddings":128)";
+  EXPECT_THAT(error_of_config("{" + sizes + "}"), HasSubstr("some/folder: key \"hidden_size\": is missing"));
+  EXPECT_THAT(error_of_config("{" + sizes + R"(,"hidden_size":"64"})"),
+              HasSubstr("key \"hidden_size\": must be an integer in [1, 1048576], is the string \"64\""));
+  const std::string heads = "{" + sizes + R"(,"hidden_size":64,"num_attention_heads":4,)";
+  EXPECT_THAT(error_of_config(heads + R"("num_key_value_heads":3})"),
+              HasSubstr("\"num_attention_heads\": 4 is no multiple of \"num_key_value_heads\", which is 3"));
+  EXPECT_THAT(error_of_config(heads + R"("rope_parameters":{"rope_theta":-1}})"),
+              HasSubstr("key \"rope_parameters.rope_theta\": must be a number"));
+  EXPECT_THAT(error_of_config(heads + R"("rope_scaling":{"type":"linear"}})"),
+              HasSubstr("key \"rope_scaling.factor\": is missing"));
+  EXPECT_THAT(error_of_config(heads + R"("sliding_window":8,"layer_types":["sliding_attention"]})"),
+              HasSubstr("key \"layer_types\": must have 2 entries, has 1"));
+  EXPECT_THAT(error_of_config(heads + R"("rope_theta":1e4})"), HasSubstr("tensor \"model.embed_tokens.weight\""));
+
+  const auto error_of_tensor = [](const char* type, std::string_view tensor) {
+    const auto file =
+        neutral_form(folder_of(std::string(R"({"query_pre_attn_scalar":16,"model_type":")") + type + "\"}", {}));
+    return file ? file->get(tensor, {4, 4}).error().message : file.error().message;
+  };
+  EXPECT_THAT(error_of_tensor("llama", "blk.12.attn_q.weight"),
+              HasSubstr("some/folder: tensor \"model.layers.12.self_attn.q_proj.weight\": is missing, shape [4, 4]"));
+  EXPECT_THAT(error_of_tensor("mixtral", "blk.1.ffn_down_exps.weight"),
+              HasSubstr("\"model.layers.1.block_sparse_moe.experts.0.w2.weight\""));
+  EXPECT_THAT(error_of_tensor("gemma2", "blk.0.ffn_norm.weight"),
+              HasSubstr("\"model.layers.0.pre_feedforward_layernorm.weight\""));
+  EXPECT_THAT(error_of_tensor("llama", "blk.0.nothing"), HasSubstr("tensor \"blk.0.nothing\""));
 }
 
 TEST(HfNames, WindowsThatAreSwitchedOffAreOff) {

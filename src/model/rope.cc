@@ -96,8 +96,9 @@ Status llama3(const Scaling& s, Frequencies& freq, double&) {
   QR_TRY(const double low, s.file.meta.get_double_or(s.prefix + "low_freq_factor", 1e-3, 1e6, 1.0));
   QR_TRY(const double high, s.file.meta.get_double_or(s.prefix + "high_freq_factor", 1e-3, 1e6, 4.0));
   if (high <= low) {
-    return fail(Code::corrupt, "key \"" + s.prefix + "high_freq_factor\": must be above low_freq_factor " +
-                                   std::to_string(low) + ", is " + std::to_string(high));
+    return fail(Code::corrupt, "key " + s.file.meta.shown(s.prefix + "high_freq_factor") +
+                                   ": must be above low_freq_factor " + std::to_string(low) + ", is " +
+                                   std::to_string(high));
   }
   for (double& f : freq) {
     const double turns = s.length() * f / (2 * M_PI);  // over the original context
@@ -115,7 +116,7 @@ Result<std::vector<double>> divisors(const ModelFile& file, const std::string& k
     if (!found) return tl::make_unexpected(found.error());
     for (size_t i = 0; i < n; ++i) {
       float value = 0;
-      if (weight->format->block != 1) return fail(Code::corrupt, std::string("tensor ") + tensor + ": must be F32");
+      if (weight->format->block != 1) return fail(Code::corrupt, "tensor " + file.shown(tensor) + ": must be F32");
       weight->format->decode(weight->data.data() + i * static_cast<size_t>(weight->format->bytes), &value);
       out.push_back(static_cast<double>(value));
     }
@@ -126,8 +127,8 @@ Result<std::vector<double>> divisors(const ModelFile& file, const std::string& k
   const bool good =
       out.size() == n && std::all_of(out.begin(), out.end(), [](double v) { return v > 1e-6 && v < 1e9; });
   if (!good) {
-    return fail(Code::corrupt, "key \"" + key + "\" or tensor \"" + tensor + "\": must hold " + std::to_string(n) +
-                                   " positive numbers, has " + std::to_string(out.size()));
+    return fail(Code::corrupt, "key " + file.meta.shown(key) + " or tensor " + file.shown(tensor) + ": must hold " +
+                                   std::to_string(n) + " positive numbers, has " + std::to_string(out.size()));
   }
   return out;
 }
@@ -182,7 +183,8 @@ Result<Rope> read_rope(const ModelFile& file, const RopeQuery& query) {
   QR_TRY(const std::string type, rope_kind(file, query.prefix));
   const Kind* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == type; });
   if (kind == std::end(kKinds)) {
-    return fail(Code::unsupported, "key \"" + scaling.prefix + "type\": " + in_quotes(type) + " is not supported");
+    return fail(Code::unsupported,
+                "key " + file.meta.shown(scaling.prefix + "type") + ": " + in_quotes(type) + " is not supported");
   }
   QR_TRY(scaling.original,
          file.meta.get_int_or(scaling.prefix + "original_context_length", 1, int64_t{1} << 28, query.n_ctx_trained));

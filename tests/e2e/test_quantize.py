@@ -141,7 +141,8 @@ class Quantize(unittest.TestCase):
         config = os.path.join(folder, 'config.json')
         with open(config, encoding='utf-8') as file:
             facts = json.load(file)
-        for change, message in (({'num_attention_heads': 3, 'num_key_value_heads': 3}, 'blk.0.attn_k.weight'),
+        for change, message in (({'num_attention_heads': 3, 'num_key_value_heads': 3},
+                                 'model.layers.0.self_attn.k_proj.weight'),
                                 ({'model_type': 'mamba'}, '"mamba" is not supported')):
             with open(config, 'w', encoding='utf-8') as file:
                 json.dump({**facts, **change}, file)

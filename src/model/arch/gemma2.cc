@@ -36,10 +36,10 @@ class Gemma2 final : public Decoder {
 Status facts(HfFacts& hf) {
   QR_TRY_VOID(hf.require("hidden_activation", {"gelu_pytorch_tanh"}));
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (!hf.copy(key, key)) hf.set(key, 0.0);  // null: none
+    if (!hf.copy({key}, key)) hf.set(key, 0.0, key);  // null: none
   }
   QR_TRY(const double scalar, hf.get_double("query_pre_attn_scalar", 1e-6, 1e9));
-  hf.set("attention.scale", 1.0 / std::sqrt(scalar));
+  hf.set("attention.scale", 1.0 / std::sqrt(scalar), "query_pre_attn_scalar");
   return {};
 }
 

@@ -39,13 +39,12 @@ class Gemma3 final : public Decoder {
 
 Status facts(HfFacts& hf) {
   QR_TRY_VOID(hf.require("hidden_activation", {"gelu_pytorch_tanh"}));
-  hf.copy("attn_logit_softcapping", "attn_logit_softcapping");
-  hf.copy("final_logit_softcapping", "final_logit_softcapping");
+  hf.copy({"attn_logit_softcapping"}, "attn_logit_softcapping");
+  hf.copy({"final_logit_softcapping"}, "final_logit_softcapping");
   QR_TRY(const double scalar, hf.get_double("query_pre_attn_scalar", 1e-6, 1e9));
-  hf.set("attention.scale", 1.0 / std::sqrt(scalar));
-  const MetaValue* local = hf.first({"rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq"});
-  if (local != nullptr) hf.set("rope.freq_base_swa", *local);
-  if (hf.find("layer_types") == nullptr) hf.copy("sliding_window_pattern", "attention.sliding_window_pattern");
+  hf.set("attention.scale", 1.0 / std::sqrt(scalar), "query_pre_attn_scalar");
+  hf.copy({"rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq"}, "rope.freq_base_swa");
+  if (hf.find("layer_types") == nullptr) hf.copy({"sliding_window_pattern"}, "attention.sliding_window_pattern");
   return {};
 }
 
