@@ -124,10 +124,10 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const int64_t attn = 2 * q_dim() + 2 * kv_dim();  // q, k, v and the result
   const int64_t experts = c.n_experts + c.routing.n_used * (int64_t{c.n_embd} + 3 * int64_t{c.n_ff_expert});
   const int64_t widest = std::max({attn, 3 * int64_t{c.n_ff}, experts});
-  const int64_t per_token =
-      4 * int64_t{c.n_embd} + 2 * c.n_rope + widest;  // x, normed, two deltas, turns, a part's own
-  const int64_t per_out = 2 * int64_t{c.n_embd} + c.n_vocab;
-  return (n * per_token + n_out * per_out) * 4 + 16 * Arena::kAlign;
+  const int64_t kept = n * (2 * int64_t{c.n_embd} + 2 * c.n_rope);      // x, normed and turns, to the end of the step
+  const int64_t layer = n * (2 * int64_t{c.n_embd} + widest);           // two deltas and a part's own
+  const int64_t out = n_out * (1 + 2 * int64_t{c.n_embd} + c.n_vocab);  // the row's number, its state twice, its logits
+  return (kept + std::max(layer, out)) * 4 + 16 * Arena::kAlign;
 }
 
 Tensor Decoder::embed(const Pass& pass) const {

@@ -63,8 +63,9 @@ Result<Buffer> Buffer::allocate(int64_t bytes) {
     return fail(Code::exhausted,
                 "cannot allocate " + std::to_string(bytes) + " bytes of memory: " + std::strerror(errno));
   }
-  // Small buffers would waste most of a huge page each.
-  const bool advised = bytes >= kHugePage && madvise(out.data_, mapped, MADV_HUGEPAGE) == 0;
+  // What does not fill a huge page would waste the rest of it.
+  const int64_t whole = bytes / kHugePage * kHugePage;
+  const bool advised = whole > 0 && madvise(out.data_, static_cast<size_t>(whole), MADV_HUGEPAGE) == 0;
   out.kind_ = advised ? PageKind::huge_advised : PageKind::small;
   return out;
 }
