@@ -29,32 +29,34 @@ def norm(x: np.ndarray, gain: np.ndarray, eps: float) -> np.ndarray:
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * gain
 
 
-def rotated(x: np.ndarray, c: Config) -> np.ndarray:
-    """x [n, heads, head_dim], in halves"""
+def rotated(x: np.ndarray, start: int, c: Config) -> np.ndarray:
+    """x [n, heads, head_dim] of positions from start on, in halves"""
     half = c.head_dim // 2
-    angle = np.arange(len(x))[:, None] * c.rope_theta ** (-np.arange(half) / half)
+    angle = (start + np.arange(len(x)))[:, None] * c.rope_theta ** (-np.arange(half) / half)
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
     a, b = x[..., :half], x[..., half:]
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def attention(x: np.ndarray, w: State, c: Config) -> np.ndarray:
-    n = len(x)
+def attention(x: np.ndarray, w: State, past: np.ndarray, c: Config) -> np.ndarray:
+    n, before = len(x), past.shape[1]
     q, k, v = ((x @ w[f'self_attn.{p}_proj'].T).reshape(n, -1, c.head_dim) for p in 'qkv')
-    q, k = rotated(q, c), rotated(k, c)
-    k, v = (np.repeat(part, c.n_heads // c.n_kv_heads, axis=1) for part in (k, v))
-    scores = np.einsum('ihd,jhd->hij', q, k) / np.sqrt(c.head_dim) + np.triu(np.full((n, n), -np.inf), 1)
+    q, k = rotated(q, before, c), rotated(k, before, c)
+    k, v = (np.repeat(np.concatenate(both), c.n_heads // c.n_kv_heads, axis=1) for both in zip(past, (k, v)))
+    scores = np.einsum('ihd,jhd->hij', q, k) / np.sqrt(c.head_dim) + np.triu(np.full((n, before + n), -np.inf), before + 1)
     p = np.exp(scores - scores.max(-1, keepdims=True))
     return np.einsum('hij,jhd->ihd', p / p.sum(-1, keepdims=True), v).reshape(n, -1) @ w['self_attn.o_proj'].T
 
 
-def logits(ids: list[int], state: State, c: Config) -> np.ndarray:
-    """Of the token after the last."""
+def logits(ids: list[int], state: State, c: Config, prefix: np.ndarray | None = None) -> np.ndarray:
+    """Of the token after the last. `prefix` [n_layers, k and v, n, n_kv_heads, head_dim] stands before the first."""
+    if prefix is None:
+        prefix = np.zeros((c.n_layers, 2, 0, c.n_kv_heads, c.head_dim))
     x = state['embed_tokens.weight'][ids]
     for i in range(c.n_layers):
         start = f'layers.{i}.'
         w = {k.removeprefix(start).removesuffix('.weight'): v for k, v in state.items() if k.startswith(start)}
-        x = x + attention(norm(x, w['input_layernorm'], c.norm_eps), w, c)
+        x = x + attention(norm(x, w['input_layernorm'], c.norm_eps), w, prefix[i], c)
         y = norm(x, w['post_attention_layernorm'], c.norm_eps)
         gate = y @ w['mlp.gate_proj'].T
         x = x + (gate / (1 + np.exp(-gate)) * (y @ w['mlp.up_proj'].T)) @ w['mlp.down_proj'].T
