@@ -83,7 +83,7 @@ class Overload(unittest.TestCase):
             self.assertEqual(list(report['failures']), ['http_429'])
             self.assertEqual(requests['ok'] + requests['failed'], 100)
             self.assertEqual(report['failures']['http_429']['n'], requests['failed'])
-            self.assertGreaterEqual(requests['ok'], 4)
+            self.assertGreaterEqual(requests['ok'], 2)  # the queue's; more where a step came in between
             self.assertEqual(report['output_tokens'], 400 * requests['ok'])
             self.assertTrue(eventually(lambda: used_blocks(server) == 0))
         finally:
