@@ -8,6 +8,8 @@
 // A task may take a span of the chunks only: it leaves each chunk's (m, l, o) in task.states, and join() merges them in
 // position order with the same operations, so the result has the same bits. Source: FlashDecoding's split over keys.
 #pragma once
+#include <type_traits>
+
 #include "backend/cpu/kernels/exp.h"
 #include "backend/cpu/kernels/tables.h"
 #include "quant/kv_codec.h"
@@ -57,14 +59,24 @@ struct AttentionKernel {
   template <int M>
   static constexpr int kVectors = M >= 4 ? 1 : 4 / M;
 
-  // Scores of R rows from `first` on, in G neighbouring groups.
-  template <int R, int G, int M>
-  static QR_INLINE void score_groups(const AttentionTask& task, int first, int g, Tile<M>& tile) {
+  // Scores of R rows from `first` on, in G neighbouring groups of those before `end`. The first rows ask for what will
+  // be read soon: the keys of the groups behind, the values of these. A group of a head is a run of a few KiB somewhere
+  // in the pool, over before the machine's own prefetcher has seen it begin. Nothing is asked for where a vocabulary
+  // says kPrefetchBytes = 0.
+  template <int R, int G, bool kAsk, int M>
+  static QR_INLINE void score_groups(const AttentionTask& task, int first, int g, int end, Tile<M>& tile) {
+    const int64_t k_step = kKvGroup * task.k_row_bytes / task.k_dim;
+    const int64_t v_step = kKvGroup * task.v_row_bytes / task.k_dim;
     F acc[R * G];
     for (int i = 0; i < R * G; ++i) acc[i] = V::zero();
     for (int d = 0; d < task.k_dim; ++d) {
       F q[R];
       for (int i = 0; i < R; ++i) q[i] = V::set1(tile.q[first + i][d]);
+      for (int j = 0; kAsk && j < G; ++j) {
+        const int behind = g + G + j < end ? g + G + j : end - 1;
+        __builtin_prefetch(tile.k_group[behind] + d * k_step);
+        __builtin_prefetch(tile.v_group[g + j] + d * v_step);
+      }
       for (int j = 0; j < G; ++j) {
         const F k = C::template load_k<V>(tile.k_group[g + j], d);
         for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(k, q[i], acc[i * G + j]);
@@ -85,11 +97,13 @@ struct AttentionKernel {
     constexpr int kRows = kTogether<M>;
     constexpr int kGroups = kVectors<M>;
     const int end = (hi + kKvGroup - 1) / kKvGroup;
-    for (int first = 0; first < M; first += kRows) {
+    const auto rows = [&]<bool kAsk>(int first, std::bool_constant<kAsk>) {
       int g = lo / kKvGroup;
-      for (; g + kGroups <= end; g += kGroups) score_groups<kRows, kGroups>(task, first, g, tile);
-      for (; g < end; ++g) score_groups<kRows, 1>(task, first, g, tile);
-    }
+      for (; g + kGroups <= end; g += kGroups) score_groups<kRows, kGroups, kAsk>(task, first, g, end, tile);
+      for (; g < end; ++g) score_groups<kRows, 1, kAsk>(task, first, g, end, tile);
+    };
+    rows(0, std::bool_constant<(V::kPrefetchBytes > 0)>());
+    for (int first = kRows; first < M; first += kRows) rows(first, std::false_type());
   }
 
   // Scores of one row's visible keys → probabilities against the chunk's own maximum.
