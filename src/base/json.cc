@@ -28,15 +28,15 @@ constexpr size_t kShownKeyBytes = 64;  // of a duplicate key in an error
 constexpr size_t kTapeDepth = kMaxJsonDepth + 1;  // simdjson counts [] and {} as no level; convert() counts exactly
 constexpr size_t kMinBigDigits = 19;              // fewer digits always fit int64
 
-// For what the text as a whole is refused.
+// What is wrong.
 Error refusal(simdjson::error_code code) {
   switch (code) {
     case simdjson::MEMALLOC: return {Code::exhausted, "JSON: out of memory"};
     case simdjson::CAPACITY: return {Code::invalid, "JSON: the text is larger than 4 GiB"};
     case simdjson::DEPTH_ERROR:
       return {Code::invalid, "JSON: nested deeper than the limit of " + std::to_string(kMaxJsonDepth)};
-    case simdjson::EMPTY: return {Code::invalid, "JSON: the text is empty"};
     case simdjson::UTF8_ERROR: return {Code::invalid, "JSON: the text is not valid UTF-8"};
+    case simdjson::EMPTY: return {Code::invalid, "JSON: the text is empty"};
     case simdjson::STRING_ERROR: return {Code::invalid, "JSON: a string has an invalid escape"};
     case simdjson::UNESCAPED_CHARS: return {Code::invalid, "JSON: a string has an unescaped control character"};
     case simdjson::UNCLOSED_STRING: return {Code::invalid, "JSON: a string is not closed"};
@@ -45,6 +45,7 @@ Error refusal(simdjson::error_code code) {
   }
 }
 
+// What is wrong, and where.
 Error syntax_error(simdjson::error_code code, std::string_view text) {
   Error error = refusal(code);
   const bool has_place = code != simdjson::MEMALLOC && code != simdjson::CAPACITY && code != simdjson::DEPTH_ERROR;

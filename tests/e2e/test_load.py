@@ -77,13 +77,13 @@ class Overload(unittest.TestCase):
     def test_what_does_not_fit_the_queue_is_refused_and_the_rest_is_answered(self):
         server = Server('--threads', '1', '--max-seqs', '2', '--max-queue', '2')
         try:
-            report = load(server.url, '--rate', '10000', '--arrivals', 'fixed', '--requests', '100', '--prompt-tokens', '20',
+            report = load(server.url, '--rate', '500', '--arrivals', 'fixed', '--requests', '100', '--prompt-tokens', '20',
                           '--max-tokens', '400', '--ignore-eos')
             requests = report['requests']
             self.assertEqual(list(report['failures']), ['http_429'])
             self.assertEqual(requests['ok'] + requests['failed'], 100)
             self.assertEqual(report['failures']['http_429']['n'], requests['failed'])
-            self.assertGreaterEqual(requests['ok'], 2)  # the queue's; more where a step came in between
+            self.assertGreaterEqual(requests['ok'], 4)
             self.assertEqual(report['output_tokens'], 400 * requests['ok'])
             self.assertTrue(eventually(lambda: used_blocks(server) == 0))
         finally:

@@ -38,6 +38,7 @@ struct AttentionKernel {
     float o[M][kMaxHeadDim];  // running output
     const std::byte* k_group[kChunkGroups];
     const std::byte* v_group[kChunkGroups];
+    int64_t k_step, v_step;  // a group's bytes for each component of a key: what is asked for with it
   };
 
   template <int M>
@@ -65,8 +66,6 @@ struct AttentionKernel {
   // says kPrefetchBytes = 0.
   template <int R, int G, bool kAsk, int M>
   static QR_INLINE void score_groups(const AttentionTask& task, int first, int g, int end, Tile<M>& tile) {
-    const int64_t k_step = kKvGroup * task.k_row_bytes / task.k_dim;
-    const int64_t v_step = kKvGroup * task.v_row_bytes / task.k_dim;
     F acc[R * G];
     for (int i = 0; i < R * G; ++i) acc[i] = V::zero();
     for (int d = 0; d < task.k_dim; ++d) {
@@ -74,8 +73,8 @@ struct AttentionKernel {
       for (int i = 0; i < R; ++i) q[i] = V::set1(tile.q[first + i][d]);
       for (int j = 0; kAsk && j < G; ++j) {
         const int behind = g + G + j < end ? g + G + j : end - 1;
-        __builtin_prefetch(tile.k_group[behind] + d * k_step);
-        __builtin_prefetch(tile.v_group[g + j] + d * v_step);
+        __builtin_prefetch(tile.k_group[behind] + d * tile.k_step);
+        __builtin_prefetch(tile.v_group[g + j] + d * tile.v_step);
       }
       for (int j = 0; j < G; ++j) {
         const F k = C::template load_k<V>(tile.k_group[g + j], d);
@@ -224,6 +223,8 @@ struct AttentionKernel {
   static void run_tile(const AttentionTask& task, int64_t pair) {
     Tile<M> tile;
     tile.v_dim = task.v_dim;
+    tile.k_step = kKvGroup * task.k_row_bytes / task.k_dim;
+    tile.v_step = kKvGroup * task.v_row_bytes / task.k_dim;
     int begin = INT32_MAX;
     int end = 0;
     for (int i = 0; i < M; ++i) {
