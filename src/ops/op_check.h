@@ -28,7 +28,8 @@ struct HeadOffsets {
 inline HeadOffsets head_offsets(const AttnParams& params, int head, int block_tokens) {
   const int64_t k_head = params.k_codec->row_bytes(params.k_dim) * block_tokens;
   const int64_t v_head = params.v_codec->row_bytes(params.v_dim) * block_tokens;
-  return {head * k_head, params.n_kv_heads * k_head + head * v_head};
+  const int64_t k = head * (k_head + v_head);
+  return {k, k + k_head};
 }
 
 }  // namespace quire

@@ -8,7 +8,7 @@ namespace quire {
 
 // Cached keys and values are addressed as
 //   base + block · block_bytes + kv_offset · block_tokens          where a layer's claim starts (KvLayout::claim)
-// inside it K of all heads first, then V, each head's rows in the layout of its KvCodec.
+// inside it head after head, of each its K, then its V, in the layout of their KvCodec (ops/op_check.h, head_offsets).
 struct KvGroupView {
   std::byte* base = nullptr;
   int64_t block_bytes = 0;

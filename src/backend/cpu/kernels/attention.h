@@ -25,6 +25,17 @@ template <class V, class C>
 struct AttentionKernel {
   using F = typename V::F;
 
+  // Addresses of a chunk's groups.
+  struct Groups {
+    const std::byte* k[kChunkGroups];
+    const std::byte* v[kChunkGroups];
+  };
+
+  // The machine is asked for what comes soon, since its own prefetcher does not see where a group's run of a few KiB
+  // begins: with the scores for the chunk's values, with the sum of values for the next chunk's keys, so that reading
+  // goes on evenly. Nothing is asked for where a vocabulary says kPrefetchBytes = 0.
+  static constexpr bool kAsks = V::kPrefetchBytes > 0;
+
   template <int M>
   struct Tile {
     const float* q[M];
@@ -36,20 +47,20 @@ struct AttentionKernel {
     float chunk_m[M], chunk_l[M];
     float score[M][kChunk];   // then probabilities
     float o[M][kMaxHeadDim];  // running output
-    const std::byte* k_group[kChunkGroups];
-    const std::byte* v_group[kChunkGroups];
-    int64_t k_step, v_step;  // a group's bytes for each component of a key: what is asked for with it
+    Groups at, next;          // of this chunk and of the next one
+    int next_end;             // keys of the next chunk; 0: there is none
+    int64_t k_step, v_step;   // bytes of a group of keys per component of a value; of values per component of a key
   };
 
-  template <int M>
-  static void locate(const AttentionTask& task, int chunk, int lo, int hi, Tile<M>& tile) {
+  // The groups that keys [lo, hi) of a chunk lie in.
+  static void locate(const AttentionTask& task, int chunk, int lo, int hi, Groups& groups) {
     for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
       const int position = chunk + g * kKvGroup;
       const int64_t block = task.blocks[position / task.block_tokens];
       const int64_t group = position % task.block_tokens / kKvGroup;
       const std::byte* base = task.kv + block * task.block_bytes;
-      tile.k_group[g] = base + task.k_offset + group * kKvGroup * task.k_row_bytes;
-      tile.v_group[g] = base + task.v_offset + group * kKvGroup * task.v_row_bytes;
+      groups.k[g] = base + task.k_offset + group * kKvGroup * task.k_row_bytes;
+      groups.v[g] = base + task.v_offset + group * kKvGroup * task.v_row_bytes;
     }
   }
 
@@ -60,24 +71,17 @@ struct AttentionKernel {
   template <int M>
   static constexpr int kVectors = M >= 4 ? 1 : 4 / M;
 
-  // Scores of R rows from `first` on, in G neighbouring groups of those before `end`. The first rows ask for what will
-  // be read soon: the keys of the groups behind, the values of these. A group of a head is a run of a few KiB somewhere
-  // in the pool, over before the machine's own prefetcher has seen it begin. Nothing is asked for where a vocabulary
-  // says kPrefetchBytes = 0.
+  // Scores of R rows from `first` on, in G neighbouring groups from g on.
   template <int R, int G, bool kAsk, int M>
-  static QR_INLINE void score_groups(const AttentionTask& task, int first, int g, int end, Tile<M>& tile) {
+  static QR_INLINE void score_groups(const AttentionTask& task, int first, int g, Tile<M>& tile) {
     F acc[R * G];
     for (int i = 0; i < R * G; ++i) acc[i] = V::zero();
     for (int d = 0; d < task.k_dim; ++d) {
       F q[R];
       for (int i = 0; i < R; ++i) q[i] = V::set1(tile.q[first + i][d]);
-      for (int j = 0; kAsk && j < G; ++j) {
-        const int behind = g + G + j < end ? g + G + j : end - 1;
-        __builtin_prefetch(tile.k_group[behind] + d * tile.k_step);
-        __builtin_prefetch(tile.v_group[g + j] + d * tile.v_step);
-      }
+      for (int j = 0; kAsk && j < G; ++j) __builtin_prefetch(tile.at.v[g + j] + d * tile.v_step);
       for (int j = 0; j < G; ++j) {
-        const F k = C::template load_k<V>(tile.k_group[g + j], d);
+        const F k = C::template load_k<V>(tile.at.k[g + j], d);
         for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(k, q[i], acc[i * G + j]);
       }
     }
@@ -98,26 +102,28 @@ struct AttentionKernel {
     const int end = (hi + kKvGroup - 1) / kKvGroup;
     const auto rows = [&]<bool kAsk>(int first, std::bool_constant<kAsk>) {
       int g = lo / kKvGroup;
-      for (; g + kGroups <= end; g += kGroups) score_groups<kRows, kGroups, kAsk>(task, first, g, end, tile);
-      for (; g < end; ++g) score_groups<kRows, 1, kAsk>(task, first, g, end, tile);
+      for (; g + kGroups <= end; g += kGroups) score_groups<kRows, kGroups, kAsk>(task, first, g, tile);
+      for (; g < end; ++g) score_groups<kRows, 1, kAsk>(task, first, g, tile);
     };
-    rows(0, std::bool_constant<(V::kPrefetchBytes > 0)>());
+    rows(0, std::bool_constant<kAsks>());
     for (int first = kRows; first < M; first += kRows) rows(first, std::false_type());
   }
 
   // Scores of one row's visible keys → probabilities against the chunk's own maximum.
   static void softmax(float* score, int lo, int hi, float& max, float& sum) {
     const F none = V::set1(-__builtin_inff());
+    const int whole = lo % kKvGroup == 0 ? hi / kKvGroup : 0;  // end of the groups that are visible as a whole
     F m = none;
     for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
-      m = V::max(V::inside(lo - g * kKvGroup, hi - g * kKvGroup, V::load(score + g * kKvGroup), none), m);
+      const F s = V::load(score + g * kKvGroup);
+      m = V::max(g < whole ? s : V::inside(lo - g * kKvGroup, hi - g * kKvGroup, s, none), m);
     }
     max = V::max_of(m);
     const F shift = V::set1(max);
     F l = V::zero();
     for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
       const F p = exp_lanes<V>(V::sub(V::load(score + g * kKvGroup), shift));
-      const F seen = V::inside(lo - g * kKvGroup, hi - g * kKvGroup, p, V::zero());
+      const F seen = g < whole ? p : V::inside(lo - g * kKvGroup, hi - g * kKvGroup, p, V::zero());
       V::store(score + g * kKvGroup, seen);
       l = V::add(l, seen);
     }
@@ -131,7 +137,7 @@ struct AttentionKernel {
   template <int M>
   static QR_INLINE F one_row(const Tile<M>& tile, int i, Range keys, int d, F acc) {
     for (int t = keys.t0; t < keys.t1; ++t) {
-      const F v = C::template load_v<V>(tile.v_group[t / kKvGroup], t % kKvGroup, tile.v_dim, d);
+      const F v = C::template load_v<V>(tile.at.v[t / kKvGroup], t % kKvGroup, tile.v_dim, d);
       acc = V::fma(v, V::set1(tile.score[i][t]), acc);
     }
     return acc;
@@ -200,12 +206,29 @@ struct AttentionKernel {
       const Range before{tile.lo[row], common ? seen.t0 : tile.hi[row]};
       for (int j = 0; j < G; ++j) acc[i * G + j] = one_row(tile, row, before, d + 16 * j, V::zero());
     }
-    for (int t = seen.t0; t < seen.t1; ++t) {
-      F p[R];
-      for (int i = 0; i < R; ++i) p[i] = V::set1(tile.score[first + i][t]);
-      for (int j = 0; j < G; ++j) {
-        const F v = C::template load_v<V>(tile.v_group[t / kKvGroup], t % kKvGroup, tile.v_dim, d + 16 * j);
-        for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(v, p[i], acc[i * G + j]);
+    const auto add = [&](int g, int begin, int end) {
+      const std::byte* group = tile.at.v[g];
+      const bool asks = kAsks && first == 0 && g * kKvGroup < tile.next_end;
+      const std::byte* soon = asks ? tile.next.k[g] + d * tile.k_step : group;
+      const float* score[R];
+      for (int i = 0; i < R; ++i) score[i] = tile.score[first + i] + g * kKvGroup;
+      for (int t = begin; t < end; ++t) {
+        for (int j = 0; kAsks && j < G; ++j) __builtin_prefetch(soon + (t + 16 * j) * tile.k_step);
+        F p[R];
+        for (int i = 0; i < R; ++i) p[i] = V::set1(score[i][t]);
+        for (int j = 0; j < G; ++j) {
+          const F v = C::template load_v<V>(group, t, tile.v_dim, d + 16 * j);
+          for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(v, p[i], acc[i * G + j]);
+        }
+      }
+    };
+    for (int g = seen.t0 / kKvGroup; g * kKvGroup < seen.t1; ++g) {
+      const int begin = seen.t0 - g * kKvGroup;
+      const int end = seen.t1 - g * kKvGroup;
+      if (begin <= 0 && end >= kKvGroup) {
+        add(g, 0, kKvGroup);  // a number of rounds that the compiler knows
+      } else {
+        add(g, begin > 0 ? begin : 0, end < kKvGroup ? end : kKvGroup);
       }
     }
     for (int i = 0; i < R; ++i) {
@@ -223,7 +246,7 @@ struct AttentionKernel {
   static void run_tile(const AttentionTask& task, int64_t pair) {
     Tile<M> tile;
     tile.v_dim = task.v_dim;
-    tile.k_step = kKvGroup * task.k_row_bytes / task.k_dim;
+    tile.k_step = kKvGroup * task.k_row_bytes / task.v_dim;
     tile.v_step = kKvGroup * task.v_row_bytes / task.k_dim;
     int begin = INT32_MAX;
     int end = 0;
@@ -248,7 +271,9 @@ struct AttentionKernel {
       const int chunk = c * kChunk;
       const int lo = begin > chunk ? begin - chunk : 0;
       const int hi = end - chunk < kChunk ? end - chunk : kChunk;
-      locate(task, chunk, lo, hi, tile);
+      locate(task, chunk, lo, hi, tile.at);
+      tile.next_end = c + 1 < end_chunk ? (end - chunk - kChunk < kChunk ? end - chunk - kChunk : kChunk) : 0;
+      if (kAsks) locate(task, chunk + kChunk, 0, tile.next_end, tile.next);
       scores(task, lo, hi, tile);
       for (int i = 0; i < M; ++i) {
         tile.lo[i] = tile.first[i] > chunk ? tile.first[i] - chunk : 0;
