@@ -133,11 +133,11 @@ std::vector<Finding> diagnose(const MachineFacts& m, const ModelFacts& model) {
   return {processor(m), threads(m), load(m), governor(m), huge_pages(m), memory(m, model), swap(m), files(m)};
 }
 
-// A token reads every weight of a step once; it takes a multiplication and an addition for each of them.
 Ceiling ceiling(const MachineFacts& m, const ModelFacts& model) {
   Ceiling out;
-  if (model.step_bytes > 0) out.decode = m.read_bytes_s / static_cast<double>(model.step_bytes);
-  if (model.step_params > 0) out.prefill = m.int8_ops_s / (2.0 * static_cast<double>(model.step_params));
+  const double prompt_ops = model.step.ops(0, kCeilingPrompt, 1);
+  if (model.step.weight_bytes > 0) out.decode = m.read_bytes_s / model.step.weight_bytes;
+  if (prompt_ops > 0) out.prefill = (model.step.floats ? m.f32_ops_s : m.int8_ops_s) * kCeilingPrompt / prompt_ops;
   return out;
 }
 

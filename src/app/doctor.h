@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/step_needs.h"
 #include "base/json.h"
 #include "base/result.h"
 
@@ -18,15 +19,16 @@ struct MachineFacts {
   std::string huge_pages;            // always, madvise or never; empty: the kernel does not say
   int64_t available = 0, total = 0;  // bytes of memory
   int64_t swap_total = 0, swap_used = 0;
-  int64_t open_files = 0;                   // soft limit
-  double load = 0;                          // runnable threads, one-minute mean
-  double read_bytes_s = 0, int8_ops_s = 0;  // measured; 0: not measured
+  int64_t open_files = 0;  // soft limit
+  double load = 0;         // runnable threads, one-minute mean
+  // Measured; 0: not measured.
+  double read_bytes_s = 0, int8_ops_s = 0, f32_ops_s = 0;
 };
 
 // A model's part of it; zeros where none was named.
 struct ModelFacts {
   int64_t weights = 0, needs = 0;  // bytes; of the smallest useful server
-  int64_t step_bytes = 0, step_params = 0;
+  StepNeeds step;
 };
 
 enum class Severity : uint8_t { ok, hint, problem };
@@ -36,11 +38,13 @@ struct Finding {
   std::string says, hint;  // what is; what would help (empty when ok)
 };
 
-// The processor's numbers but for read_bytes_s and int8_ops_s.
+// The processor's numbers but for what is measured.
 MachineFacts gather_facts();
 std::vector<Finding> diagnose(const MachineFacts& machine, const ModelFacts& model);
 
-// What decoding one sequence and a long prompt cannot exceed, in tokens per second; 0 where nothing was measured.
+// What decoding one short sequence and a prompt of kCeilingPrompt tokens cannot exceed, in tokens per second, by the
+// same counts as the shares of `quire bench`; 0 where nothing was measured.
+inline constexpr int kCeilingPrompt = 512;
 struct Ceiling {
   double decode = 0, prefill = 0;
 };

@@ -61,11 +61,16 @@ TEST(Doctor, TheCeilingIsBandwidthForDecodingAndOperationsForPrompts) {
   MachineFacts m = healthy();
   m.read_bytes_s = 50e9;
   m.int8_ops_s = 1e12;
+  m.f32_ops_s = 1e11;
   ModelFacts model;
-  model.step_bytes = 1'000'000'000;
-  model.step_params = 500'000'000;
+  model.step.weight_bytes = 1e9;
+  model.step.row_ops = 1e9;
   EXPECT_DOUBLE_EQ(ceiling(m, model).decode, 50);
   EXPECT_DOUBLE_EQ(ceiling(m, model).prefill, 1000);
+  model.step.head_ops = 512e9;  // of the prompt's last row, as much as all of its rows without it
+  EXPECT_DOUBLE_EQ(ceiling(m, model).prefill, 500);
+  model.step.floats = true;
+  EXPECT_DOUBLE_EQ(ceiling(m, model).prefill, 50);
   EXPECT_EQ(ceiling(m, {}).decode, 0);
 }
 

@@ -83,8 +83,7 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& mod
   out.process = kProcessBytes + kVocabularyBytes * info.n_vocab;
   out.block_tokens = options.block_tokens;
   out.n_ctx = info.n_ctx;
-  out.step_bytes = info.step_bytes;
-  out.step_params = info.step_params;
+  out.step = StepNeeds(info);
   out.token_bytes = info.kv_layout.token_bytes();
   const int64_t step_blocks = (options.step_tokens + options.block_tokens - 1) / std::max(options.block_tokens, 1);
   for (int g = 1; g < info.kv_layout.n_groups(); ++g) {

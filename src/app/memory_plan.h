@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "app/step_needs.h"
 #include "app/wire.h"
 #include "engine/engine.h"
 
@@ -18,7 +19,7 @@ struct MemoryNeeds {
   int64_t window_token_bytes = 0, window_tokens = 0;  // of them by layers with a window, which keep so many tokens
   int64_t block_tokens = 0;
   int n_ctx = 0;                              // what the model was trained for
-  int64_t step_bytes = 0, step_params = 0;    // ModelInfo's
+  StepNeeds step;                             // not of memory: what its tokens need
   int64_t kv_bytes(int64_t n_tokens) const {  // whole blocks
     const int64_t n = (n_tokens + block_tokens - 1) / block_tokens * block_tokens;
     return n * (token_bytes - window_token_bytes) + std::min(n, window_tokens) * window_token_bytes;

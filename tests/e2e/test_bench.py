@@ -54,13 +54,47 @@ class Bench(unittest.TestCase):
                          [(test, n, depth) for n in (1, 2) for test, depth in (('prefill', 0), ('decode', 0), ('decode', 32))])
         one, two = sweep[1], sweep[4]
         self.assertAlmostEqual(one['ops_per_token'], two['ops_per_token'])
+        self.assertGreater(sweep[2]['ops_per_token'], one['ops_per_token'])
         self.assertLess(two['bytes_per_token'], 0.6 * one['bytes_per_token'])
         self.assertGreater(sweep[2]['bytes_per_token'], one['bytes_per_token'])
+
+    def test_operations_are_those_of_matrices_head_and_visible_keys(self):
+        short, long, decode = lines('--prompt', '16,48', '--generate', '4', '--depth', '0', '--repeat', '1')
+        self.assertEqual([(x['test'], x['n_prompt']) for x in (short, long, decode)],
+                         [('prefill', 16), ('prefill', 48), ('decode', 1)])
+        for line in (short, long):
+            self.assertAlmostEqual(line['of_peak'], line['tok_s']['median'] * line['ops_per_token'] * 1e-9 / line['peak_gop_s'])
+        # A row: matrices + per_key · keys it sees; the head once a prompt. From 16 to 48 tokens a row sees 16 keys more on
+        # the mean and the head's part shrinks by two thirds; a decode step pays it whole and sees 2 to 5 keys.
+        facts = json.loads(subprocess.run([binary(), 'inspect', '--json', model()], capture_output=True, text=True,
+                                          timeout=60, check=True).stdout)
+        hyper = facts['hyper']
+        head = 2 * facts['tokenizer']['n_tokens'] * hyper['embedding_length']
+        width = hyper['attention.head_count'] * hyper.get('attention.key_length',
+                                                          hyper['embedding_length'] // hyper['attention.head_count'])
+        per_key = (long['ops_per_token'] - short['ops_per_token'] + head * (1 / 16 - 1 / 48)) / 16
+        self.assertAlmostEqual(decode['ops_per_token'],
+                               short['ops_per_token'] - head / 16 + head + per_key * (3.5 - 8.5), delta=1)
+        self.assertAlmostEqual(per_key, 4 * width * hyper['block_count'], delta=1e-3)
+
+    def test_a_deeper_line_tells_what_keys_and_values_cost_beyond_depth_0(self):
+        _, flat, deep = lines('--prompt', '16', '--generate', '4', '--batch', '2', '--depth', '256,0', '--repeat', '1')
+        self.assertEqual((flat['depth'], deep['depth']), (0, 256))
+        # Two sequences; a step sees 2 to 5 keys, and 257 to 260.
+        self.assertAlmostEqual(deep['kv_bytes_per_step'] / flat['kv_bytes_per_step'], 258.5 / 3.5)
+        self.assertNotIn('extra_ms', flat)
+        self.assertAlmostEqual(deep['extra_kv_bytes'], deep['kv_bytes_per_step'] - flat['kv_bytes_per_step'])
+        ms = [2e3 / line['tok_s']['median'] for line in (flat, deep)]
+        self.assertAlmostEqual(deep['extra_ms'], ms[1] - ms[0])
+        if deep['extra_ms'] > 0:
+            self.assertAlmostEqual(deep['extra_gb_s'], deep['extra_kv_bytes'] / deep['extra_ms'] * 1e-6)
+            self.assertAlmostEqual(deep['extra_of_bandwidth'], deep['extra_gb_s'] / deep['bandwidth_gb_s'])
 
     def test_wrong_arguments_are_named(self):
         for arguments, words in ((('--policy', 'fcfs'), '--policy of a bench must be static, got "fcfs"'),
                                  (('--policy', 'static', '--requests', '0'), '--requests must be 1 to 65536, got 0'),
                                  (('--depth', '0,-1'), '--depth must hold numbers from 0 to 16777216, got -1'),
+                                 (('--prompt', '16,0'), '--prompt must hold numbers from 1 to 16777216, got 0'),
                                  (('--batch', '0'), '--batch must hold numbers from 1 to 1024, got 0'),
                                  (('--no-cache', '--generate', '0'), '--generate must be at least 1')):
             with self.subTest(arguments=arguments):

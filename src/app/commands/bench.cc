@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "app/bench_compare.h"
 #include "app/probe.h"
+#include "app/step_needs.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
 #include "base/json.h"
@@ -18,8 +20,8 @@ namespace {
 
 struct Args {
   ModelOptions model;
-  int n_prompt = 512, n_generate = 128, repeat = 5;
-  std::vector<int> batch = {1}, depth = {0};
+  int n_generate = 128, repeat = 5;
+  std::vector<int> prompt = {512}, batch = {1}, depth = {0};
   bool json = false;
   bool sampled = false;
   bool no_cache = false;
@@ -147,19 +149,60 @@ class EitherClock final : public Clock {
   ProcessCpuClock cpu_;
 };
 
+// A decode step's keys and values, and its time: what attention takes is the difference to a line of depth 0.
+struct Step {
+  double kv_bytes = 0, ms = 0;
+};
+
 struct Line {
   const char* test;
   int n_prompt, n_generate, n_seqs, depth;
   double bytes_per_token, ops_per_token;
-  bool by_bandwidth;  // a share of the bandwidth says something
+  bool by_bandwidth;              // a share of the bandwidth says something
+  double kv_bytes = 0;            // that a step reads; of decode lines
+  std::optional<Step> shallow{};  // of depth 0, beside a deeper line
   std::vector<double> tok_s{};
   Steps wall{}, cpu{};
+
+  double median() const {
+    std::vector<double> sorted = tok_s;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+  Step step() const { return {kv_bytes, median() > 0 ? 1e3 * n_seqs / median() : 0}; }
+  // What a step reads and takes beyond one of depth 0. REQUIRES shallow.
+  Step extra() const { return {kv_bytes - shallow->kv_bytes, step().ms - shallow->ms}; }
 };
 
+// Bytes per second at which the extra keys and values went by; 0 where noise hides them.
+double rate_of(const Step& extra) { return extra.ms > 0 ? extra.kv_bytes / (extra.ms * 1e-3) : 0; }
+
+// "K/V 134.2 MB a step, 6.214 ms more than at depth 0: 21.6 GB/s, 58.1% of the bandwidth"
+void print_kv(const Line& line, const Limits& limits) {
+  if (line.kv_bytes <= 0) return;
+  std::printf("  K/V %.2f MB a step", line.kv_bytes * 1e-6);
+  if (!line.shallow) return;
+  const Step extra = line.extra();
+  std::printf(", %.3f ms more than at depth 0", extra.ms);
+  if (extra.ms <= 0 || limits.bandwidth <= 0) return;
+  const double rate = rate_of(extra);
+  std::printf(": %.2f GB/s, %.1f%% of the bandwidth", rate * 1e-9, rate / limits.bandwidth * 100);
+}
+
+void set_kv(Json& out, const Line& line, const Limits& limits) {
+  if (line.kv_bytes <= 0) return;
+  out.set("kv_bytes_per_step", line.kv_bytes);
+  if (!line.shallow) return;
+  const Step extra = line.extra();
+  out.set("extra_kv_bytes", extra.kv_bytes);
+  out.set("extra_ms", extra.ms);
+  out.set("extra_gb_s", rate_of(extra) * 1e-9);
+  out.set("extra_of_bandwidth", limits.bandwidth > 0 ? rate_of(extra) / limits.bandwidth : 0);
+}
+
 void print_line(const Args& args, const Line& line, const Limits& limits, int threads) {
-  std::vector<double> sorted = line.tok_s;
-  std::sort(sorted.begin(), sorted.end());
-  const double median = sorted[sorted.size() / 2];
+  const auto [least, most] = std::minmax_element(line.tok_s.begin(), line.tok_s.end());
+  const double median = line.median();
   const bool read = line.by_bandwidth && limits.bandwidth > 0;
   const double of_bandwidth = read ? median * line.bytes_per_token / limits.bandwidth : 0;
   const double of_peak = limits.peak > 0 ? median * line.ops_per_token / limits.peak : 0;
@@ -167,18 +210,19 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
     std::printf(
         "%-8s prompt %5d  generate %4d  seqs %3d  depth %5d  %9.2f tok/s (%.2f … %.2f)  bandwidth %5.1f%% of %.1f GB/s"
         "  peak %5.1f%% of %.0f Gop/s  engine %.3f of %.3f ms a step (%.2f%%; of processor time %.3f ms, %.2f%%)"
-        "  fork %.2f us\n",
-        line.test, line.n_prompt, line.n_generate, line.n_seqs, line.depth, median, sorted.front(), sorted.back(),
-        of_bandwidth * 100, limits.bandwidth * 1e-9, of_peak * 100, limits.peak * 1e-9, line.wall.engine_ms(),
-        line.wall.all_ms(), line.wall.engine_share() * 100, line.cpu.engine_ms(), line.cpu.engine_share() * 100,
-        limits.fork_ns * 1e-3);
+        "  fork %.2f us",
+        line.test, line.n_prompt, line.n_generate, line.n_seqs, line.depth, median, *least, *most, of_bandwidth * 100,
+        limits.bandwidth * 1e-9, of_peak * 100, limits.peak * 1e-9, line.wall.engine_ms(), line.wall.all_ms(),
+        line.wall.engine_share() * 100, line.cpu.engine_ms(), line.cpu.engine_share() * 100, limits.fork_ns * 1e-3);
+    print_kv(line, limits);
+    std::printf("\n");
     std::fflush(stdout);
     return;
   }
   Json rate;
-  rate.set("min", sorted.front());
+  rate.set("min", *least);
   rate.set("median", median);
-  rate.set("max", sorted.back());
+  rate.set("max", *most);
   Json out;
   out.set("test", line.test);
   out.set("n_prompt", line.n_prompt);
@@ -193,6 +237,7 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
   out.set("peak_gop_s", limits.peak * 1e-9);
   out.set("bytes_per_token", line.bytes_per_token);
   out.set("ops_per_token", line.ops_per_token);
+  set_kv(out, line, limits);
   out.set("fork_us", limits.fork_ns * 1e-3);
   out.set("engine_share", line.wall.engine_share());
   out.set("engine_cpu_share", line.cpu.engine_share());
@@ -204,46 +249,60 @@ void print_line(const Args& args, const Line& line, const Limits& limits, int th
 
 class Bench {
  public:
-  Bench(const Args& args, const LoadedModel& loaded) : args_(args), loaded_(loaded), info_(loaded.model->info()) {}
+  Bench(const Args& args, const LoadedModel& loaded)
+      : args_(args), loaded_(loaded), info_(loaded.model->info()), needs_(info_) {}
 
+  // Depths ascend, so that one of 0 is there for the others to be compared with.
   Status run() {
     threads_ = n_threads(args_.model);
+    std::vector<int> depths = args_.depth;
+    std::sort(depths.begin(), depths.end());
     for (const int n_seqs : args_.batch) {
-      for (const int depth : args_.depth) QR_TRY_VOID(run_batch(n_seqs, depth));
+      shallow_.reset();
+      for (const int n_prompt : args_.prompt) QR_TRY_VOID(run_prefill(n_seqs, n_prompt));
+      for (const int depth : depths) {
+        if (args_.n_generate > 0) QR_TRY_VOID(run_decode(n_seqs, depth));
+      }
     }
     return {};
   }
 
  private:
-  // Prefill is measured beside the first depth only.
-  Status run_batch(int n_seqs, int wanted_depth) {
+  Result<std::unique_ptr<Engine>> engine_for(int n_seqs, int n_prompt) {
     EngineOptions options;
     options.max_seqs = n_seqs;
     options.prefix_cache = false;
-    const int longest = std::max(args_.n_prompt, wanted_depth + 1) + args_.n_generate + 1;
+    const int longest = n_prompt + args_.n_generate + 1;
     options.n_ctx = longest;
     options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes();
     EngineEnv env;
     env.clock = &clock_;
     env.stage_clock = &stage_clock_;
-    QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded_.model, *loaded_.ops, options, env));
+    return make_engine(*loaded_.model, *loaded_.ops, options, env);
+  }
 
-    const double head_free = static_cast<double>(info_.step_params) - static_cast<double>(info_.n_vocab) * info_.n_embd;
-    const double rows = std::min<double>(static_cast<double>(args_.n_prompt) * n_seqs, options.step_tokens);
-    const double weights = static_cast<double>(info_.step_bytes);
-    if (wanted_depth == args_.depth.front()) {
-      // One read of the weights serves all rows of a step: the limit is operations.
-      Line prefill{"prefill", args_.n_prompt, 0, n_seqs, 0, weights / rows, 2 * head_free, false};
-      QR_TRY_VOID(measure(*engine, prefill, args_.n_prompt, &Timing::prefill_tok_s));
-    }
-    if (args_.n_generate == 0) return {};
+  // One read of the weights serves all rows of a step: the limit is operations. A prompt's last row wants logits.
+  Status run_prefill(int n_seqs, int n_prompt) {
+    QR_TRY(const std::unique_ptr<Engine> engine, engine_for(n_seqs, n_prompt));
+    const double rows = std::min<double>(static_cast<double>(n_prompt) * n_seqs, engine->options().step_tokens);
+    const double ops = needs_.ops(0, n_prompt, 1) / n_prompt;
+    Line prefill{"prefill", n_prompt, 0, n_seqs, 0, needs_.weight_bytes / rows, ops, false};
+    return measure(*engine, prefill, n_prompt, &Timing::prefill_tok_s);
+  }
 
-    const int depth = std::max(1, wanted_depth);
-    const double context = depth + args_.n_generate / 2.0;
-    const double bytes = weights / n_seqs + context * static_cast<double>(info_.kv_layout.token_bytes());
-    const double ops = 2 * static_cast<double>(info_.step_params);
-    Line decode{"decode", depth, args_.n_generate, n_seqs, wanted_depth, bytes, ops, true};
-    return measure(*engine, decode, depth, &Timing::decode_tok_s);
+  // Every row wants logits and sees keys and values of its own; the weights serve all rows of a step. Means over the
+  // tokens that are generated.
+  Status run_decode(int n_seqs, int wanted_depth) {
+    const int depth = std::max(1, wanted_depth), n = args_.n_generate;
+    QR_TRY(const std::unique_ptr<Engine> engine, engine_for(n_seqs, depth));
+    const double kv_bytes = needs_.kv_bytes(depth, depth + n) / n;
+    const double ops = needs_.ops(depth, depth + n, n) / n;
+    Line decode{"decode", depth, n, n_seqs, wanted_depth, needs_.weight_bytes / n_seqs + kv_bytes, ops, true};
+    decode.kv_bytes = kv_bytes * n_seqs;
+    if (wanted_depth > 0) decode.shallow = shallow_;
+    QR_TRY_VOID(measure(*engine, decode, depth, &Timing::decode_tok_s));
+    if (wanted_depth == 0) shallow_ = decode.step();
+    return {};
   }
 
   // Probes before and after; the share is of the better of the two, which flatters least. One more repetition is told
@@ -274,10 +333,8 @@ class Bench {
   Status probe(Limits& limits) {
     QR_TRY(const double bandwidth, probe_read_bandwidth(threads_));
     QR_TRY(const UnitPeak peak, probe_peak(args_.model));
-    // Weights of two bytes and more are multiplied as floats.
-    const bool floats = info_.step_bytes > info_.step_params * 3 / 2;
     limits.bandwidth = std::max(limits.bandwidth, bandwidth);
-    limits.peak = std::max(limits.peak, floats ? peak.f32 : peak.int8);
+    limits.peak = std::max(limits.peak, needs_.floats ? peak.f32 : peak.int8);
     limits.fork_ns = limits.fork_ns > 0 ? std::min(limits.fork_ns, peak.fork_ns) : peak.fork_ns;
     return {};
   }
@@ -285,14 +342,21 @@ class Bench {
   const Args& args_;
   const LoadedModel& loaded_;
   const ModelInfo& info_;
+  const StepNeeds needs_;
+  std::optional<Step> shallow_;  // of the sequences that run together now
   SystemClock clock_;
   EitherClock stage_clock_;
   int threads_ = 1;
 };
 
 Status run(const Args& args) {
-  if (args.n_prompt < 1 || args.n_generate < 0 || args.repeat < 1) {
-    return fail(Code::invalid, "--prompt and --repeat must be at least 1, --generate at least 0");
+  if (args.n_generate < 0 || args.repeat < 1) {
+    return fail(Code::invalid, "--repeat must be at least 1, --generate at least 0");
+  }
+  for (const int n_prompt : args.prompt) {
+    if (n_prompt < 1 || n_prompt > 1 << 24) {
+      return fail(Code::invalid, "--prompt must hold numbers from 1 to 16777216, got " + std::to_string(n_prompt));
+    }
   }
   for (const int depth : args.depth) {
     if (depth < 0 || depth > 1 << 24) {
@@ -318,10 +382,11 @@ Status run(const Args& args) {
   QR_TRY(const LoadedModel loaded, load(args.model));
   std::fprintf(stderr, "%s: %s, loaded in %.2f s\n", loaded.path.c_str(), loaded.ops->describe().c_str(),
                static_cast<double>(clock.now_ns() - start) * 1e-9);
-  if (args.no_cache) return compare_cache(loaded, args.n_prompt, args.n_generate, args.json);
+  const int n_prompt = args.prompt.empty() ? 512 : args.prompt.front();
+  if (args.no_cache) return compare_cache(loaded, n_prompt, args.n_generate, args.json);
   if (!args.policy.empty()) {
     const int n_seqs = args.batch.empty() ? 8 : args.batch.front();
-    return compare_batching(loaded, {args.n_requests, n_seqs, args.n_prompt, args.n_generate}, args.json);
+    return compare_batching(loaded, {args.n_requests, n_seqs, n_prompt, args.n_generate}, args.json);
   }
   return Bench(args, loaded).run();
 }
@@ -332,7 +397,8 @@ QR_REGISTER(Command,
                     [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
-                      line.option("--prompt", args->n_prompt, "prompt tokens of the prefill test");
+                      line.option("--prompt", args->prompt,
+                                  "prompt tokens of the prefill test, several separated by commas");
                       line.option("--generate", args->n_generate, "tokens to decode; 0 leaves the decode test out");
                       line.option("--depth", args->depth,
                                   "tokens in the cache before decoding starts, several separated by commas");

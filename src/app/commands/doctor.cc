@@ -25,8 +25,7 @@ Result<ModelFacts> model_facts(const Args& args) {
   out.weights = needs.weights;
   out.needs =
       needs.weights + needs.scratch + needs.largest + needs.process + needs.kv_bytes(std::min(needs.n_ctx, 512));
-  out.step_bytes = needs.step_bytes;
-  out.step_params = needs.step_params;
+  out.step = needs.step;
   return out;
 }
 
@@ -53,6 +52,7 @@ Json as_json(const MachineFacts& machine, const std::vector<Finding>& findings, 
   out.set("checks", std::move(checks));
   if (machine.read_bytes_s > 0) out.set("read_bytes_s", machine.read_bytes_s);
   if (machine.int8_ops_s > 0) out.set("int8_ops_s", machine.int8_ops_s);
+  if (machine.f32_ops_s > 0) out.set("f32_ops_s", machine.f32_ops_s);
   if (most.decode > 0) out.set("decode_tok_s", most.decode);
   if (most.prefill > 0) out.set("prefill_tok_s", most.prefill);
   return out;
@@ -65,9 +65,10 @@ void print(const MachineFacts& machine, const std::vector<Finding>& findings, co
   }
   if (machine.read_bytes_s > 0) std::printf("memory is read at %.1f GB/s", machine.read_bytes_s * 1e-9);
   if (machine.int8_ops_s > 0) std::printf(", int8 multiply-adds run at %.0f GOP/s", machine.int8_ops_s * 1e-9);
+  if (machine.f32_ops_s > 0) std::printf(", f32 ones at %.0f", machine.f32_ops_s * 1e-9);
   if (machine.read_bytes_s > 0) std::printf("\n");
   if (most.decode > 0) std::printf("one sequence decodes at most %.1f tok/s here", most.decode);
-  if (most.prefill > 0) std::printf(", a prompt at most %.0f tok/s", most.prefill);
+  if (most.prefill > 0) std::printf(", a prompt of %d tokens at most %.0f tok/s", kCeilingPrompt, most.prefill);
   if (most.decode > 0) std::printf("; `quire bench` measures what it does\n");
 }
 
@@ -76,6 +77,7 @@ Status probe(const Args& args, MachineFacts& machine) {
   QR_TRY(machine.read_bytes_s, probe_read_bandwidth(machine.n_threads));
   QR_TRY(const UnitPeak peak, probe_peak(args.model));
   machine.int8_ops_s = peak.int8;
+  machine.f32_ops_s = peak.f32;
   return {};
 }
 

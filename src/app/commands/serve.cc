@@ -14,6 +14,7 @@
 #include "app/local_server.h"
 #include "app/memory_plan.h"
 #include "app/probe.h"
+#include "app/step_needs.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
 #include "base/log.h"
@@ -80,11 +81,11 @@ ModelCard model_card(const std::string& path) {
 // What the metrics compare with. Probing reads and computes for a second, and only where it is asked for.
 Result<MachineFacts> machine_facts(const Args& args, const ModelInfo& info) {
   MachineFacts out;
-  const double head = static_cast<double>(info.n_vocab) * info.n_embd;
-  out.step_bytes = static_cast<double>(info.step_bytes);
+  const StepNeeds needs(info);
+  out.step_bytes = needs.weight_bytes;
   out.kv_token_bytes = static_cast<double>(info.kv_layout.token_bytes());
-  out.row_ops = 2 * (static_cast<double>(info.step_params) - head);
-  out.head_ops = 2 * head;
+  out.row_ops = needs.row_ops;
+  out.head_ops = needs.head_ops;
   if (!args.probe) return out;
   QR_TRY(out.bandwidth, probe_read_bandwidth(n_threads(args.model)));
   QR_TRY(const UnitPeak peak, probe_peak(args.model));
