@@ -3,11 +3,12 @@
 
     tools/make_model.py --shape tiny --type f32 --seed 1 --out tiny.gguf
     tools/make_model.py --shape llama-3.2-1b --type q8_0 --out 1b.gguf      other types: quire quantize
+    tools/make_model.py --shape qwen3-0.6b --type bf16 --out 0.6b.gguf
     tools/make_model.py --shape tiny --n-embd 256 --n-layers 8 --out mine.gguf
 
-The file is an ordinary Llama: tensor names and keys are the usual ones. What it says is noise, but finite noise: a
-weight is about N(0, 1/n_in), so activations keep their size through the layers. The vocabulary is SentencePiece-like
-with the 256 byte tokens, so any text can be tokenised.
+The file is an ordinary Llama (qwen3-0.6b: a Qwen 3): tensor names and keys are the usual ones. What it says is noise,
+but finite noise: a weight is about N(0, 1/n_in), so activations keep their size through the layers. The vocabulary is
+SentencePiece-like with the 256 byte tokens, so any text can be tokenised.
 
 The idea that makes it fast: one tape of random whole numbers in [-127, 127], normally distributed, is made from the
 seed; every tensor is a stretch of the tape, which is a loop with a prime number of blocks, so that no two rows of a
@@ -38,6 +39,9 @@ SHAPES = {
                  rope_theta=10000.0, tied=False),
     'llama-3.2-1b': dict(n_embd=2048, n_layers=16, n_heads=32, n_kv_heads=8, head_dim=64, n_ff=8192, n_vocab=128256,
                          n_ctx=131072, rope_theta=500000.0, tied=True),
+    # Qwen3-0.6B's sizes: heads wider than n_embd / n_heads, with norms of their own on q and k.
+    'qwen3-0.6b': dict(arch='qwen3', n_embd=1024, n_layers=28, n_heads=16, n_kv_heads=8, head_dim=128, n_ff=3072,
+                       n_vocab=151936, n_ctx=40960, rope_theta=1000000.0, tied=True, head_norms=True),
     # Granite 3.0 1B-A400M's sizes: 32 experts, of which a token uses 8.
     'moe-1b-a400m': dict(n_embd=1024, n_layers=24, n_heads=16, n_kv_heads=8, head_dim=64, n_ff=512, n_vocab=49152,
                          n_ctx=4096, rope_theta=10000.0, tied=True, n_experts=32, n_experts_used=8),
@@ -138,26 +142,27 @@ class Facts:
 
 def model_facts(shape, seed, file_type):
     facts = Facts()
-    facts.text('general.architecture', 'llama')
+    arch = shape.get('arch', 'llama')
+    facts.text('general.architecture', arch)
     facts.text('general.type', 'model')
     facts.text('general.name', f'random (seed {seed})')
     facts.u32('general.file_type', file_type)
     facts.u32('general.quantization_version', 2)
-    facts.u32('llama.block_count', shape['n_layers'])
-    facts.u32('llama.context_length', shape['n_ctx'])
-    facts.u32('llama.embedding_length', shape['n_embd'])
-    facts.u32('llama.feed_forward_length', shape['n_ff'])
+    facts.u32(arch + '.block_count', shape['n_layers'])
+    facts.u32(arch + '.context_length', shape['n_ctx'])
+    facts.u32(arch + '.embedding_length', shape['n_embd'])
+    facts.u32(arch + '.feed_forward_length', shape['n_ff'])
     if shape.get('n_experts'):
-        facts.u32('llama.expert_count', shape['n_experts'])
-        facts.u32('llama.expert_used_count', shape['n_experts_used'])
-    facts.u32('llama.attention.head_count', shape['n_heads'])
-    facts.u32('llama.attention.head_count_kv', shape['n_kv_heads'])
-    facts.u32('llama.attention.key_length', shape['head_dim'])
-    facts.u32('llama.attention.value_length', shape['head_dim'])
-    facts.f32('llama.attention.layer_norm_rms_epsilon', 1e-5)
-    facts.u32('llama.rope.dimension_count', shape['head_dim'])
-    facts.f32('llama.rope.freq_base', shape['rope_theta'])
-    facts.u32('llama.vocab_size', shape['n_vocab'])
+        facts.u32(arch + '.expert_count', shape['n_experts'])
+        facts.u32(arch + '.expert_used_count', shape['n_experts_used'])
+    facts.u32(arch + '.attention.head_count', shape['n_heads'])
+    facts.u32(arch + '.attention.head_count_kv', shape['n_kv_heads'])
+    facts.u32(arch + '.attention.key_length', shape['head_dim'])
+    facts.u32(arch + '.attention.value_length', shape['head_dim'])
+    facts.f32(arch + '.attention.layer_norm_rms_epsilon', 1e-6 if shape.get('head_norms') else 1e-5)
+    facts.u32(arch + '.rope.dimension_count', shape['head_dim'])
+    facts.f32(arch + '.rope.freq_base', shape['rope_theta'])
+    facts.u32(arch + '.vocab_size', shape['n_vocab'])
     tokens = make_vocabulary(shape['n_vocab'])
     texts, scores, types = zip(*tokens)
     facts.text('tokenizer.ggml.model', 'llama')
@@ -186,6 +191,8 @@ def model_tensors(shape):
                     (block + 'attn_q.weight', (embd, q)), (block + 'attn_k.weight', (embd, kv)),
                     (block + 'attn_v.weight', (embd, kv)), (block + 'attn_output.weight', (q, embd)),
                     (block + 'ffn_norm.weight', (embd,))]
+        if shape.get('head_norms'):
+            tensors += [(block + f'attn_{x}_norm.weight', (shape['head_dim'],)) for x in 'qk']
         n_experts = shape.get('n_experts', 0)
         kind, each = ('_exps', (n_experts,)) if n_experts else ('', ())
         if n_experts:
@@ -310,7 +317,7 @@ def write_model(out, shape, kind, seed):
 
 def check(shape):
     problems = [f'--{key.replace("_", "-")} must be positive, is {value}' for key, value in shape.items()
-                if key != 'tied' and value <= 0]
+                if key not in ('arch', 'tied', 'head_norms') and value <= 0]
     if not problems:
         if shape['n_heads'] % shape['n_kv_heads']:
             problems.append(f'--n-heads {shape["n_heads"]} must be a multiple of --n-kv-heads {shape["n_kv_heads"]}')
@@ -341,7 +348,7 @@ def parse_arguments(argv):
 def main(argv):
     args = parse_arguments(argv)
     shape = dict(SHAPES[args.shape])
-    shape.update({key: getattr(args, key) for key in shape if getattr(args, key) is not None})
+    shape.update({key: getattr(args, key) for key in shape if getattr(args, key, None) is not None})
     check(shape)
     temporary = f'{args.out}.{os.getpid()}.tmp'
     try:

@@ -1,5 +1,6 @@
 # tools/make_model.py: its files hold what they promise, the same in every type and on every run.
 import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -11,6 +12,10 @@ TOOL = os.path.join(ROOT, 'tools', 'make_model.py')
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'e2e'))
 
 from gguf_reader import Gguf  # noqa: E402
+
+sys.path.insert(0, os.path.join(ROOT, 'tools'))
+
+import make_model  # noqa: E402
 
 
 def make(out, *arguments):
@@ -93,6 +98,20 @@ class MakeModel(unittest.TestCase):
         self.assertEqual(model.tensors['token_embd.weight'][0], [96, 2000])
         self.assertEqual(model.tensors['blk.2.attn_v.weight'][0], [96, 48])
         self.assertNotIn('output.weight', model.tensors)
+
+    def test_a_qwen3_has_its_norms_on_heads_and_its_number_of_parameters(self):
+        path = os.path.join(self.folder.name, 'qwen3.gguf')
+        done = make(path, '--shape', 'qwen3-0.6b', '--n-layers', '2', '--n-vocab', '1000', '--type', 'q8_0')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        model = Gguf(path)
+        self.assertEqual(model.facts['general.architecture'], 'qwen3')
+        self.assertEqual(model.facts['qwen3.rope.freq_base'], 1e6)
+        self.assertEqual(model.facts['qwen3.attention.key_length'], 128)
+        self.assertEqual(model.tensors['blk.1.attn_q.weight'][0], [1024, 2048])
+        self.assertEqual(model.tensors['blk.1.attn_k_norm.weight'][0], [128])
+        self.assertNotIn('output.weight', model.tensors)
+        whole = make_model.model_tensors(make_model.SHAPES['qwen3-0.6b'])
+        self.assertEqual(sum(math.prod(dims) for _, dims in whole), 596_049_920)
 
     def test_impossible_shapes_are_refused(self):
         path = os.path.join(self.folder.name, 'none.gguf')
