@@ -49,13 +49,17 @@ Finding processor(const MachineFacts& m) {
 }
 
 Finding threads(const MachineFacts& m) {
-  std::string says = std::to_string(m.n_threads) + " threads on " + std::to_string(m.n_allowed) + " of " +
-                     std::to_string(m.n_cpus) + " CPUs";
+  std::string says = std::to_string(m.n_threads) + " threads on " + std::to_string(m.n_cores) + " cores, " +
+                     std::to_string(m.n_allowed) + " of " + std::to_string(m.n_cpus) + " CPUs";
   if (m.cpu_quota > 0) says += ", quota " + number(m.cpu_quota, "CPUs");
   if (m.cpu_quota > 0 && m.cpu_quota < m.n_threads) {
     return {"threads", Severity::hint, says,
             "the cgroup stops threads in the middle of a step: use --threads " +
                 std::to_string(std::max(1, static_cast<int>(m.cpu_quota))) + " or raise cpu.max"};
+  }
+  if (m.n_threads > m.n_cores) {
+    return {"threads", Severity::hint, says,
+            "threads of one core share its multipliers: --threads " + std::to_string(m.n_cores) + " is often as fast"};
   }
   if (m.n_allowed < m.n_cpus)
     return {"threads", Severity::hint, says, "the affinity mask (taskset, cpuset) leaves CPUs out"};
@@ -111,7 +115,8 @@ MachineFacts gather_facts() {
   const std::vector<int> allowed = allowed_cpus();
   out.n_allowed = static_cast<int>(allowed.size());
   out.cpu_quota = cgroup_cpu_quota();
-  out.n_threads = n_usable_cpus();
+  out.n_cores = order_by_core(allowed).n_cores;
+  out.n_threads = n_usable_cores();
   out.governor =
       first_line("/sys/devices/system/cpu/cpu" + std::to_string(allowed.front()) + "/cpufreq/scaling_governor");
   out.huge_pages = chosen(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));

@@ -8,7 +8,8 @@ namespace {
 MachineFacts healthy() {
   MachineFacts out;
   out.isas = {"scalar", "avx2", "avx512"};
-  out.n_cpus = out.n_allowed = out.n_threads = 4;
+  out.n_cpus = out.n_allowed = 8;
+  out.n_cores = out.n_threads = 4;
   out.governor = "performance";
   out.huge_pages = "madvise";
   out.available = int64_t{8} << 30;
@@ -41,7 +42,7 @@ TEST(Doctor, EverythingInTheWayIsNamedWithAHint) {
   m.swap_total = 100;
   m.swap_used = 50;
   m.open_files = 1024;
-  m.load = 4;
+  m.load = 8;
   ModelFacts model;
   model.needs = int64_t{9} << 30;
   const std::vector<Finding> findings = diagnose(m, model);
@@ -52,9 +53,17 @@ TEST(Doctor, EverythingInTheWayIsNamedWithAHint) {
   EXPECT_EQ(about(findings, "instruction set").severity, Severity::problem);
   EXPECT_EQ(about(findings, "memory").severity, Severity::problem);
   EXPECT_EQ(about(findings, "memory").says, "8.00 GiB of 16.00 GiB available, the model needs 9.00 GiB");
-  EXPECT_EQ(about(findings, "threads").says, "4 threads on 4 of 4 CPUs, quota 1.5 CPUs");
+  EXPECT_EQ(about(findings, "threads").says, "4 threads on 4 cores, 8 of 8 CPUs, quota 1.5 CPUs");
   EXPECT_EQ(about(findings, "threads").hint,
             "the cgroup stops threads in the middle of a step: use --threads 1 or raise cpu.max");
+}
+
+TEST(Doctor, MoreThreadsThanCoresAreNamed) {
+  MachineFacts m = healthy();
+  m.n_threads = 8;
+  const std::vector<Finding> findings = diagnose(m, {});
+  EXPECT_EQ(about(findings, "threads").severity, Severity::hint);
+  EXPECT_EQ(about(findings, "threads").says, "8 threads on 4 cores, 8 of 8 CPUs");
 }
 
 TEST(Doctor, TheCeilingIsBandwidthForDecodingAndOperationsForPrompts) {
@@ -79,6 +88,7 @@ TEST(Doctor, LooksAtThisMachine) {
   EXPECT_FALSE(m.isas.empty());
   EXPECT_GE(m.n_cpus, 1);
   EXPECT_GE(m.n_allowed, 1);
+  EXPECT_GE(m.n_cores, m.n_threads);
   EXPECT_GT(m.total, 0);
   EXPECT_LE(m.available, m.total);
   EXPECT_GT(m.open_files, 0);

@@ -22,7 +22,8 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
   line.positional("MODEL", options.model, false, "a GGUF file or a Hugging Face folder; none for the bundled model");
   line.option("--backend", options.backend, "auto, cpu or ref (plain loops, slow)");
   line.option("--isa", options.isa, "cpu kernels: scalar, avx2 or avx512; empty for the widest that runs here");
-  line.option("--threads", options.threads, "compute threads, 0 for every usable CPU");
+  line.option("--threads", options.threads,
+              "compute threads, 0 for one on each physical core that this process may use");
   line.option("--kv-type", options.kv_type, "how keys and values are cached: f16 or f32");
   line.option("--weights", options.weights,
               "convert matrices to this format while loading, such as q8_0 or bf16; empty: as stored");
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options) {
 
 int n_threads(const ModelOptions& options) {
   if (options.backend == "ref") return 1;
-  return options.threads > 0 ? options.threads : n_usable_cpus();
+  return options.threads > 0 ? options.threads : n_usable_cores();
 }
 
 Result<UnitPeak> probe_peak(const ModelOptions& options) {

@@ -19,7 +19,7 @@ struct ModelOptions {
   std::string model = {};
   std::string backend = "auto";  // auto, cpu, ref
   std::string isa = {};          // cpu: empty = the widest
-  int threads = 0;               // 0: every usable CPU
+  int threads = 0;               // 0: one for each usable core
   std::string kv_type = "f16";
   std::string weights = {};  // format that matrices are converted to while loading; empty: as stored
   int ctx = 0;               // set by commands with --ctx before load(): positions that will be served, 0 for all

@@ -11,7 +11,9 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -123,12 +125,36 @@ double cgroup_cpu_quota() {
   return best;
 }
 
-int n_usable_cpus() {
-  const int n = static_cast<int>(allowed_cpus().size());
+namespace {
+
+int cut_to_quota(int n) {
   const double quota = cgroup_cpu_quota();
   if (quota <= 0) return n;
   return std::max(1, std::min(n, static_cast<int>(std::ceil(quota))));
 }
+
+}  // namespace
+
+int n_usable_cpus() { return cut_to_quota(static_cast<int>(allowed_cpus().size())); }
+
+CpuOrder order_by_core(const std::vector<int>& cpus, const std::string& topology) {
+  std::vector<std::pair<int, int>> rounds;  // the how manieth of its core, CPU
+  std::map<std::string, int> seen;          // CPUs of a core so far; siblings have the same list
+  for (const int cpu : cpus) {
+    const std::string name = "/cpu" + std::to_string(cpu);
+    const auto siblings = read_text(topology + name + "/topology/thread_siblings_list");
+    rounds.emplace_back(seen[siblings.value_or(name)]++, cpu);
+  }
+  std::stable_sort(rounds.begin(), rounds.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  CpuOrder out;
+  for (const auto& [round, cpu] : rounds) {
+    out.cpus.push_back(cpu);
+    out.n_cores += round == 0 ? 1 : 0;
+  }
+  return out;
+}
+
+int n_usable_cores() { return cut_to_quota(order_by_core(allowed_cpus()).n_cores); }
 
 Status pin_thread(int cpu) {
   const std::vector<int> allowed = allowed_cpus();

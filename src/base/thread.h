@@ -22,6 +22,19 @@ double cgroup_cpu_quota();
 // How many threads can run at once: the allowed CPUs, cut to the quota rounded up; at least 1.
 int n_usable_cpus();
 
+// CPUs in the order in which threads should take them: the first of every physical core, then the second of those that
+// have one, and so on; within a round as given.
+struct CpuOrder {
+  std::vector<int> cpus;
+  int n_cores = 0;  // how many of them come first
+};
+// Of `cpus` by the files <topology>/cpu<N>/topology/thread_siblings_list; a CPU without such a file is a core of its
+// own.
+CpuOrder order_by_core(const std::vector<int>& cpus, const std::string& topology = "/sys/devices/system/cpu");
+// How many threads that compute all the time are worth having: physical cores with an allowed CPU, cut to the quota
+// rounded up; at least 1. (Two threads of one core share its multipliers and its way to memory.)
+int n_usable_cores();
+
 // Pins the calling thread to one CPU of allowed_cpus(). Otherwise fails (Code::invalid) and leaves it where it was.
 Status pin_thread(int cpu);
 

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 namespace quire {
@@ -29,6 +32,63 @@ TEST(Thread, UsableIsAtLeastOneAndAtMostTheMask) {
   EXPECT_GE(n_usable_cpus(), 1);
   EXPECT_LE(n_usable_cpus(), static_cast<int>(allowed_cpus().size()));
   EXPECT_GE(cgroup_cpu_quota(), 0.0);
+}
+
+// A topology of nothing but lists of siblings.
+class Topology : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() / ("quire-topology-" + std::to_string(getpid()));
+    std::filesystem::remove_all(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void put(const std::vector<int>& cpus, const std::string& siblings) const {
+    for (const int cpu : cpus) {
+      const auto folder = root_ / ("cpu" + std::to_string(cpu)) / "topology";
+      std::filesystem::create_directories(folder);
+      std::ofstream(folder / "thread_siblings_list") << siblings << "\n";
+    }
+  }
+  std::filesystem::path root_;
+};
+
+TEST_F(Topology, OneCpuOfEachCoreComesFirst) {
+  put({0, 4}, "0,4");
+  put({1, 5}, "1,5");
+  put({2, 6}, "2,6");
+  put({3, 7}, "3,7");
+  const CpuOrder whole = order_by_core({0, 1, 2, 3, 4, 5, 6, 7}, root_);
+  EXPECT_EQ(whole.n_cores, 4);
+  EXPECT_EQ(whole.cpus, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+  // A mask that leaves a core one CPU, another none.
+  const CpuOrder part = order_by_core({0, 3, 4, 5, 7}, root_);
+  EXPECT_EQ(part.n_cores, 3);
+  EXPECT_EQ(part.cpus, (std::vector<int>{0, 3, 5, 4, 7}));
+}
+
+TEST_F(Topology, SiblingsMayBeNeighboursAndCoresOfDifferentWidth) {
+  put({0, 1}, "0-1");
+  put({2, 3, 4, 5}, "2-5");
+  put({6}, "6");
+  const CpuOrder order = order_by_core({0, 1, 2, 3, 4, 5, 6}, root_);
+  EXPECT_EQ(order.n_cores, 3);
+  EXPECT_EQ(order.cpus, (std::vector<int>{0, 2, 6, 1, 3, 4, 5}));
+}
+
+TEST_F(Topology, ACpuThatSaysNothingIsACoreOfItsOwn) {
+  put({0, 1}, "0-1");
+  const CpuOrder order = order_by_core({0, 1, 2, 3}, root_);
+  EXPECT_EQ(order.n_cores, 3);
+  EXPECT_EQ(order.cpus, (std::vector<int>{0, 2, 3, 1}));
+  EXPECT_EQ(order_by_core({5, 9}, "/nowhere").n_cores, 2);
+}
+
+TEST(Thread, UsableCoresAreAtLeastOneAndAtMostTheCpus) {
+  EXPECT_GE(n_usable_cores(), 1);
+  EXPECT_LE(n_usable_cores(), n_usable_cpus());
+  std::vector<int> cpus = order_by_core(allowed_cpus()).cpus;
+  std::sort(cpus.begin(), cpus.end());
+  EXPECT_EQ(cpus, allowed_cpus());
 }
 
 TEST(Thread, PinsToAnAllowedCpuOnly) {

@@ -429,7 +429,7 @@ struct Resolved {
 Result<Resolved> resolve(CpuOptions options) {
   const std::vector<std::string> isas = cpu_isas();
   if (options.isa.empty()) options.isa = isas.back();
-  if (options.n_threads == 0) options.n_threads = n_usable_cpus();
+  if (options.n_threads == 0) options.n_threads = n_usable_cores();
   if (options.n_threads < 1 || options.n_threads > 512) {
     return fail(Code::invalid, "threads must be 1 to 512, got " + std::to_string(options.n_threads));
   }

@@ -9,7 +9,7 @@
 namespace quire {
 
 struct CpuOptions {
-  int n_threads = 0;  // 0: every usable CPU
+  int n_threads = 0;  // 0: one for each usable core
   std::string isa;    // "scalar", "avx2", "avx512"; empty: the widest
   bool pin = true;    // workers to CPUs
 };

@@ -68,7 +68,7 @@ void WorkerPool::fork_join(int64_t n_tasks, Call call, void* context) {
 void WorkerPool::worker(int index, bool pin) {
   set_thread_name("qr-worker-" + std::to_string(index));
   if (pin) {
-    const std::vector<int> cpus = allowed_cpus();
+    const std::vector<int> cpus = order_by_core(allowed_cpus()).cpus;
     // Pinning is an optimisation: where it is refused the thread simply stays movable.
     if (static_cast<size_t>(index) < cpus.size()) static_cast<void>(pin_thread(cpus[static_cast<size_t>(index)]));
   }

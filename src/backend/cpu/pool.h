@@ -12,8 +12,8 @@ namespace quire {
 
 class WorkerPool {
  public:
-  // n_threads ≥ 1 counts the caller. With `pin`, worker i sits on the i-th allowed CPU where there are enough of them;
-  // the caller is left where it is.
+  // n_threads ≥ 1 counts the caller. With `pin`, worker i sits on the i-th of the allowed CPUs where there are enough
+  // of them, counted through the physical cores first (order_by_core); the caller is left where it is.
   WorkerPool(int n_threads, bool pin);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
