@@ -36,9 +36,9 @@ std::byte* map_aligned(int64_t bytes) {
 
 std::string_view page_kind_name(PageKind kind) {
   switch (kind) {
-    case PageKind::huge_explicit: return "explicit 2 MiB pages";
-    case PageKind::huge_advised: return "2 MiB pages where the kernel has them";
-    case PageKind::small: return "4 KiB pages";
+    case PageKind::huge_explicit: return "explicit";
+    case PageKind::huge_advised: return "advised";
+    case PageKind::small: return "refused";
   }
   return "?";
 }

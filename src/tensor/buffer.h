@@ -12,7 +12,7 @@
 namespace quire {
 
 enum class PageKind : uint8_t { huge_explicit, huge_advised, small };
-std::string_view page_kind_name(PageKind);
+std::string_view page_kind_name(PageKind);  // how 2 MiB pages were come by: "explicit", "advised" or "refused"
 
 class Buffer {
  public:

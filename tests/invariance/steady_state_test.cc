@@ -1,8 +1,10 @@
-// Decoding with the CPU backend takes no memory from the heap: norms, products, attention and sampling work in what the
-// first steps left. Counted by an operator new of this program's own, on all threads.
+// Steps with the CPU backend take no memory from the heap, be it prompts or decoding: norms, products, experts,
+// attention and sampling work in what the first steps left. Counted by an operator new of this program's own, on all
+// threads.
 #include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_ops.h"
+#include "base/check.h"
 #include "base/count_news.h"
 #include "engine/engine.h"
 #include "tests/support/tiny_model.h"
@@ -17,46 +19,108 @@ class CountingSink final : public EventSink {
   int n_tokens = 0;
 };
 
+struct Work {
+  int n_threads = 1;
+  float temperature = 0;
+  TinyShape shape{};
+  int n_seqs = 4, n_prompt = 300, n_generate = 250;
+  int step_tokens = 512;
+};
+
+// An engine with all of its sequences submitted.
+class Running {
+ public:
+  explicit Running(const Work& work)
+      : ops_(*make_cpu_ops(CpuOptions{.n_threads = work.n_threads, .isa = "", .pin = false})),
+        tiny_(work.shape, "q4_0", 7),
+        model_(*tiny_.load(*ops_, "f16")) {
+    EngineOptions options;
+    options.max_seqs = work.n_seqs;
+    options.n_ctx = work.n_prompt + work.n_generate;
+    options.step_tokens = options.max_chunk = work.step_tokens;
+    options.prefix_cache = false;
+    options.kv_bytes = int64_t{work.n_seqs} * (options.n_ctx + 40) * model_->info().kv_layout.token_bytes();
+    EngineEnv env;
+    env.clock = &clock_;
+    engine_ = *make_engine(*model_, *ops_, options, env);
+    for (int s = 0; s < work.n_seqs; ++s) submit(work, s);
+  }
+
+  // The first `warm` steps may take memory. How often the `counted` ones after them did.
+  int64_t news(int warm, int counted) {
+    for (int i = 0; i < warm; ++i) engine_->step();
+    n_before_ = sink_->n_tokens;
+    const int64_t before = n_news;
+    for (int i = 0; i < counted; ++i) engine_->step();
+    return n_news - before;
+  }
+  int n_tokens() const { return sink_->n_tokens - n_before_; }  // of the counted steps
+
+ private:
+  void submit(const Work& work, int s) {
+    Request request;
+    for (int t = 0; t < work.n_prompt; ++t) request.prompt.push_back((t * 7 + s) % 105);
+    request.max_tokens = work.n_generate;
+    request.sampling.temperature = work.temperature;
+    request.sampling.top_k = work.temperature > 0 ? 20 : 0;
+    request.sampling.top_p = work.temperature > 0 ? 0.9F : 1.0F;
+    request.sampling.seed = 1;
+    QR_CHECK(engine_->submit(std::move(request), sink_).has_value());
+  }
+
+  std::unique_ptr<Ops> ops_;
+  TinyModel tiny_;
+  std::unique_ptr<Model> model_;
+  SystemClock clock_;
+  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<CountingSink> sink_ = std::make_shared<CountingSink>();
+  int n_before_ = 0;
+};
+
+class SteadyState : public testing::TestWithParam<int> {  // threads
+ protected:
+  void SetUp() override {
+    if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
+  }
+};
+
 // From position 300 on, so that attention cuts the keys of a row into chunks, and up to 500, within the second chunk.
-TEST(SteadyState, DecodingTakesNoMemory) {
-  if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
-  for (const int n_threads : {1, 2}) {
-    for (const float temperature : {0.0F, 0.9F}) {
-      const auto ops = make_cpu_ops(CpuOptions{.n_threads = n_threads, .isa = "", .pin = false});
-      ASSERT_TRUE(ops);
-      const TinyModel tiny({}, "q4_0", 7);
-      const auto model = tiny.load(**ops, "f16");
-      ASSERT_TRUE(model);
-      SystemClock clock;
-      EngineOptions options;
-      options.max_seqs = 4;
-      options.n_ctx = 600;
-      options.prefix_cache = false;
-      options.kv_bytes = int64_t{4} * 640 * (*model)->info().kv_layout.token_bytes();
-      EngineEnv env;
-      env.clock = &clock;
-      const auto engine = make_engine(**model, **ops, options, env);
-      ASSERT_TRUE(engine);
-      const auto sink = std::make_shared<CountingSink>();
-      for (int s = 0; s < 4; ++s) {
-        Request request;
-        for (int t = 0; t < 300; ++t) request.prompt.push_back((t * 7 + s) % 105);
-        request.max_tokens = 250;
-        request.sampling.temperature = temperature;
-        request.sampling.top_k = temperature > 0 ? 20 : 0;
-        request.sampling.top_p = temperature > 0 ? 0.9F : 1.0F;
-        request.sampling.seed = 1;
-        ASSERT_TRUE((*engine)->submit(std::move(request), sink));
-      }
-      while (sink->n_tokens < 4 * 40) (*engine)->step();
-      const int n_tokens = sink->n_tokens;
-      const int64_t before = n_news;
-      for (int i = 0; i < 150; ++i) (*engine)->step();
-      EXPECT_EQ(n_news - before, 0) << n_threads << " threads, temperature " << temperature;
-      EXPECT_EQ(sink->n_tokens - n_tokens, 4 * 150);
-    }
+TEST_P(SteadyState, DecodingTakesNoMemory) {
+  for (const float temperature : {0.0F, 0.9F}) {
+    Running running({.n_threads = GetParam(), .temperature = temperature});
+    EXPECT_EQ(running.news(44, 150), 0) << "temperature " << temperature;
+    EXPECT_EQ(running.n_tokens(), 4 * 150);
   }
 }
+
+// One sequence is cut into spans of chunks where there are two threads, from position 512 on.
+TEST_P(SteadyState, ALongSequenceTakesNoMemoryWhereItIsCutForTheThreads) {
+  Running running({.n_threads = GetParam(), .n_seqs = 1, .n_generate = 800});
+  EXPECT_EQ(running.news(44, 700), 0);
+  EXPECT_EQ(running.n_tokens(), 700);
+}
+
+// Which experts rows want changes from step to step.
+TEST_P(SteadyState, ExpertsTakeNoMemory) {
+  Running running({.n_threads = GetParam(), .shape = {.n_experts = 16, .n_experts_used = 2}});
+  EXPECT_EQ(running.news(44, 150), 0);
+  EXPECT_EQ(running.n_tokens(), 4 * 150);
+}
+
+// 24 rows a step: few enough to be cut for the threads once the past is long.
+TEST_P(SteadyState, APromptTakesNoMemory) {
+  for (const int n_experts : {0, 16}) {
+    Running running({.n_threads = GetParam(),
+                     .shape = {.n_experts = n_experts, .n_experts_used = 2},
+                     .n_seqs = 1,
+                     .n_prompt = 1500,
+                     .step_tokens = 24});
+    EXPECT_EQ(running.news(8, 50), 0) << n_experts << " experts";
+    EXPECT_EQ(running.n_tokens(), 0);  // 58 steps of the 63 that the prompt takes
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, SteadyState, testing::Values(1, 2));
 
 }  // namespace
 }  // namespace quire

@@ -18,7 +18,8 @@ namespace quire {
 
 struct TinyShape {
   int n_layers = 2, n_embd = 64, n_ff = 96, n_heads = 4, n_kv_heads = 2, n_vocab = 105, n_ctx = 2048;
-  int window = 0, window_period = 1;  // keys that layers see, all but the last of window_period; 0: every key
+  int n_experts = 0, n_experts_used = 0;  // 0: every layer is dense
+  int window = 0, window_period = 1;      // keys that layers see, all but the last of window_period; 0: every key
 };
 
 // Owns the bytes that its ModelFile points into.
@@ -35,6 +36,10 @@ class TinyModel {
     meta["llama.context_length"] = int64_t{shape.n_ctx};
     meta["llama.attention.head_count"] = int64_t{shape.n_heads};
     meta["llama.attention.head_count_kv"] = int64_t{shape.n_kv_heads};
+    if (shape.n_experts > 0) {
+      meta["llama.expert_count"] = int64_t{shape.n_experts};
+      meta["llama.expert_used_count"] = int64_t{shape.n_experts_used};
+    }
     if (shape.window > 0) {
       meta["llama.attention.sliding_window"] = int64_t{shape.window};
       meta["llama.attention.sliding_window_pattern"] = int64_t{shape.window_period};
@@ -53,9 +58,7 @@ class TinyModel {
       add(p + "attn_k.weight", format, {kv_dim, shape.n_embd}, 2 * in);
       add(p + "attn_v.weight", format, {kv_dim, shape.n_embd}, in);
       add(p + "attn_output.weight", format, {shape.n_embd, shape.n_embd}, in);
-      add(p + "ffn_gate.weight", format, {shape.n_ff, shape.n_embd}, in);
-      add(p + "ffn_up.weight", format, {shape.n_ff, shape.n_embd}, in);
-      add(p + "ffn_down.weight", format, {shape.n_embd, shape.n_ff}, 1.0F / std::sqrt(static_cast<float>(shape.n_ff)));
+      add_feed_forward(p, shape, format);
     }
     std::sort(file_.tensors.begin(), file_.tensors.end(),
               [](const HostWeight& a, const HostWeight& b) { return a.name < b.name; });
@@ -85,6 +88,21 @@ class TinyModel {
   }
 
  private:
+  void add_feed_forward(const std::string& p, const TinyShape& shape, std::string_view format) {
+    const float in = 1.0F / std::sqrt(static_cast<float>(shape.n_embd));
+    const float back = 1.0F / std::sqrt(static_cast<float>(shape.n_ff));
+    const std::string kind = shape.n_experts > 0 ? "_exps.weight" : ".weight";
+    const auto each = [&](int64_t n_out, int64_t n_in) {
+      std::vector<int64_t> out{n_out, n_in};
+      if (shape.n_experts > 0) out.insert(out.begin(), shape.n_experts);
+      return out;
+    };
+    if (shape.n_experts > 0) add(p + "ffn_gate_inp.weight", "f32", {shape.n_experts, shape.n_embd}, 4 * in);
+    add(p + "ffn_gate" + kind, format, each(shape.n_ff, shape.n_embd), in);
+    add(p + "ffn_up" + kind, format, each(shape.n_ff, shape.n_embd), in);
+    add(p + "ffn_down" + kind, format, each(shape.n_embd, shape.n_ff), back);
+  }
+
   // spread 0: a norm's weights, near 1.
   void add(std::string name, std::string_view format_name, std::vector<int64_t> shape, float spread) {
     const WeightFormat& format = *find_weight_format(format_name);

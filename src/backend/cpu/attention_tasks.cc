@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kRowsPerTask = 8;
 constexpr int64_t kTasksPerThread = 4;  // enough that a late thread holds up the others by a quarter at most
 constexpr int kMinChunks = 2;           // of a span: below, a task is no longer than its fork
+constexpr int kLeastRoom = 64;          // chunks of a row that there is room for from the beginning: 16,384 keys
 
 int64_t states_floats(const AttentionTasks::Tile& tile, const AttnParams& params) {
   const int64_t pairs = (tile.row_end - tile.row_begin) * (params.n_heads / params.n_kv_heads);
@@ -40,6 +41,7 @@ void AttentionTasks::cut(const AttnMeta& meta, const AttnParams& params, int n_t
     }
   }
   const int64_t n_tasks = std::max<int64_t>(1, static_cast<int64_t>(tiles_.size()) * params.n_kv_heads);
+  if (n_threads > 1) make_room(params, n_threads);
   const int64_t pieces = n_threads == 1 ? 1 : (kTasksPerThread * n_threads + n_tasks - 1) / n_tasks;
   int64_t n_floats = 0;
   for (size_t t = 0; t < tiles_.size(); ++t) {
@@ -57,6 +59,24 @@ void AttentionTasks::cut(const AttnMeta& meta, const AttnParams& params, int n_t
     }
   }
   states_.resize(static_cast<size_t>(n_floats));
+}
+
+// Tiles are cut only while they and the KV heads make fewer tasks than threads want, so what their states take at most
+// does not depend on how many there are. Grown ahead and by doubling: a sequence that crosses from chunk to chunk takes
+// no memory, but for the few times in an engine's life that one is twice as long as any before.
+void AttentionTasks::make_room(const AttnParams& params, int n_threads) {
+  int64_t rows = 0;
+  int n_chunks = 0;
+  for (const Tile& tile : tiles_) {
+    rows = std::max(rows, tile.row_end - tile.row_begin);
+    n_chunks = std::max(n_chunks, tile.end_chunk - tile.first_chunk);
+  }
+  const int64_t n_tasks = kTasksPerThread * n_threads;
+  spans_.reserve(static_cast<size_t>(static_cast<int64_t>(tiles_.size()) + n_tasks));
+  const int64_t chunk_floats =
+      n_tasks * rows * (params.n_heads / params.n_kv_heads) * attention_state_floats(params.v_dim);
+  if (static_cast<int64_t>(states_.capacity()) >= chunk_floats * n_chunks) return;
+  states_.reserve(static_cast<size_t>(chunk_floats * std::max(2 * n_chunks, kLeastRoom)));
 }
 
 float* AttentionTasks::states(const Tile& tile, const AttnParams& params, int kv_head) {

@@ -33,6 +33,9 @@ class AttentionTasks {
   float* states(const Tile& tile, const AttnParams& params, int kv_head);
 
  private:
+  // For the tiles that there are, and as many keys again. REQUIRES tiles_.
+  void make_room(const AttnParams& params, int n_threads);
+
   std::vector<Tile> tiles_;
   std::vector<Span> spans_;
   std::vector<float> states_;

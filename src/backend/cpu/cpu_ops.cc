@@ -54,11 +54,8 @@ class CpuOps final : public Ops {
   std::string describe() const override {
     std::string out = "cpu " + std::string(isa_.isa) + ", " + std::to_string(pool_.n_threads()) +
                       (pool_.n_threads() == 1 ? " thread" : " threads");
-    const int64_t huge = store_.huge_bytes();
-    if (huge < store_.bytes() / 10 * 9) {
-      out += ", only " + std::to_string(huge * 100 / store_.bytes()) + " % of the weights on 2 MiB pages";
-    }
-    return out;
+    const std::string pages = store_.describe_pages();
+    return pages.empty() ? out : out + ", " + pages;
   }
   // One vector more than asked for: attention may read past the last value row when its size is no multiple of 16.
   Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes + 64); }

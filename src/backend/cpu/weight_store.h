@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -26,10 +27,20 @@ class WeightStore {
     total_ += wanted;
     return out;
   }
-  // What was asked for.
-  int64_t bytes() const { return total_; }
-  // What lies on 2 MiB pages now, the ends of slabs included.
-  int64_t huge_bytes() const { return Buffer::huge_bytes(slabs_); }
+  // For the line at start: what share of this lies on 2 MiB pages now, and how they were come by (the worst of the
+  // slabs); empty while nothing was allocated.
+  std::string describe_pages() const {
+    if (total_ == 0) return "";
+    PageKind kind = PageKind::huge_explicit;
+    for (const Buffer& slab : slabs_) kind = std::max(kind, slab.page_kind());
+    return pages_text(total_, Buffer::huge_bytes(slabs_), kind);
+  }
+  // Of `bytes`, `huge` (the ends of slabs included) on 2 MiB pages; below nine tenths it is said how many.
+  static std::string pages_text(int64_t bytes, int64_t huge, PageKind kind) {
+    const std::string how = " (" + std::string(page_kind_name(kind)) + ")";
+    if (huge >= bytes / 10 * 9) return "weights on 2 MiB pages" + how;
+    return "only " + std::to_string(huge * 100 / bytes) + " % of the weights on 2 MiB pages" + how;
+  }
 
  private:
   std::vector<Buffer> slabs_;

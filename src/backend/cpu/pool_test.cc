@@ -1,0 +1,109 @@
+#include "backend/cpu/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/thread.h"
+
+namespace quire {
+namespace {
+
+// Each task counts itself; nobody but its own runner writes there.
+std::vector<int> times_run(WorkerPool& pool, int64_t n_tasks) {
+  std::vector<int> out(static_cast<size_t>(n_tasks));
+  pool.run(n_tasks, [&](int64_t task) { ++out[static_cast<size_t>(task)]; });
+  return out;
+}
+
+class PoolOf : public testing::TestWithParam<int> {};  // threads
+
+TEST_P(PoolOf, RunsEveryTaskOnce) {
+  WorkerPool pool(GetParam(), false);
+  EXPECT_EQ(pool.n_threads(), GetParam());
+  for (const int64_t n_tasks : {0, 1, 2, 3, 7, 64, 1000, 100'000}) {
+    EXPECT_EQ(times_run(pool, n_tasks), std::vector<int>(static_cast<size_t>(n_tasks), 1)) << n_tasks;
+  }
+}
+
+// What tasks wrote is there when run() returns, round after round: a worker that comes late to a round does no harm.
+TEST_P(PoolOf, JoinsBeforeItReturnsThroughManyForks) {
+  WorkerPool pool(GetParam(), false);
+  std::vector<int64_t> sums(7);
+  for (int64_t round = 0; round < 20'000; ++round) {
+    const int64_t n_tasks = 1 + round % 7;
+    pool.run(n_tasks, [&](int64_t task) { sums[static_cast<size_t>(task)] += round; });
+  }
+  for (int64_t task = 0; task < 7; ++task) {
+    int64_t expected = 0;
+    for (int64_t round = 0; round < 20'000; ++round) expected += task < 1 + round % 7 ? round : 0;
+    EXPECT_EQ(sums[static_cast<size_t>(task)], expected) << task;
+  }
+}
+
+// More threads than CPUs never spin: each fork finds them asleep and wakes them.
+TEST(Pool, WakesWorkersThatSleep) {
+  const int n = n_usable_cpus() + 1;
+  WorkerPool pool(n, false);
+  for (int round = 0; round < 10; ++round) {
+    std::atomic<int> n_there{0};
+    pool.run(n, [&](int64_t) {
+      ++n_there;
+      while (n_there < n) std::this_thread::yield();
+    });
+    EXPECT_EQ(n_there, n);
+  }
+}
+
+TEST_P(PoolOf, EndsWithoutEverHavingRun) {
+  for (int i = 0; i < 20; ++i) WorkerPool(GetParam(), false);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, PoolOf, testing::Values(1, 2, 5));
+
+TEST(Pool, WithOneTaskOrOneThreadTheCallerDoesIt) {
+  const auto caller = std::this_thread::get_id();
+  WorkerPool two(2, false);
+  two.run(1, [&](int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
+  WorkerPool one(1, false);
+  std::vector<int64_t> order;
+  one.run(4, [&](int64_t task) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    order.push_back(task);
+  });
+  EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+// Every task waits for the others, so each is run by a thread of its own.
+TEST(Pool, WorkersAreNamedAndPinnedToDifferentCores) {
+  const CpuOrder order = order_by_core(allowed_cpus());
+  const int n = std::min(n_usable_cpus(), 4);
+  if (n < 2) GTEST_SKIP() << "one CPU";
+  WorkerPool pool(n, true);
+  std::vector<std::string> names(static_cast<size_t>(n));
+  std::vector<std::vector<int>> masks(static_cast<size_t>(n));
+  std::atomic<int> n_there{0};
+  pool.run(n, [&](int64_t task) {
+    ++n_there;
+    while (n_there < n) std::this_thread::yield();
+    names[static_cast<size_t>(task)] = thread_name();
+    masks[static_cast<size_t>(task)] = allowed_cpus();
+  });
+  std::set<int> cpus;
+  for (size_t t = 0; t < names.size(); ++t) {
+    if (names[t] == thread_name()) continue;  // the caller, which stays movable
+    const int index = std::stoi(names[t].substr(names[t].rfind('-') + 1));
+    EXPECT_EQ(names[t], "qr-worker-" + std::to_string(index));
+    EXPECT_EQ(masks[t], std::vector<int>{order.cpus[static_cast<size_t>(index)]});
+    cpus.insert(masks[t].front());
+  }
+  EXPECT_EQ(cpus.size(), static_cast<size_t>(n) - 1);
+}
+
+}  // namespace
+}  // namespace quire
