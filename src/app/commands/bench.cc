@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "app/bench_compare.h"
-#include "app/probe.h"
 #include "app/step_needs.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "tensor/probe.h"
 
 namespace quire {
 namespace {

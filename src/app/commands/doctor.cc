@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "app/memory_plan.h"
-#include "app/probe.h"
 #include "app/wire.h"
+#include "tensor/probe.h"
 
 namespace quire {
 namespace {

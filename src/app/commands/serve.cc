@@ -13,7 +13,6 @@
 #include "app/access_options.h"
 #include "app/local_server.h"
 #include "app/memory_plan.h"
-#include "app/probe.h"
 #include "app/step_needs.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
@@ -23,6 +22,7 @@
 #include "engine/recording.h"
 #include "io/describe.h"
 #include "serve/run.h"
+#include "tensor/probe.h"
 
 namespace quire {
 namespace {

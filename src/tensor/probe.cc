@@ -1,4 +1,4 @@
-#include "app/probe.h"
+#include "tensor/probe.h"
 
 #include <algorithm>
 #include <atomic>
