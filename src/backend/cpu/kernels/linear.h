@@ -4,18 +4,18 @@
 //   K is cut into 8 block-aligned segments; each sums from zero in block order; a binary tree joins them.
 // The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
 //
-// AVX-512 instructions per block of 32 k in a tile of 2 panels × 4 rows, counted in g++ 12's code. 64 of them are
-// VPDPBUSD; about 45 more (60 for Q8_0) only load or broadcast. The multiply pipes see VPDPBUSD, products and fmas:
-//            all    bit logic    conversions    products, fmas    VPDPBUSD's share of the multiply pipes
-//   Q8_0     181            0             10                16    0.80
-//   Q4_0     188           24             10                16    0.80
-//   IQ4_NL   204           40             10                16    0.80   (MXFP4 210; IQ4_XS 212, 0.78)
-//   Q5_0     225           54             10                16    0.80
-//   Q4_K     207           24             16                28    0.70   (Q4_1 191, 0.73)
-//   Q5_K     242           54             16                28    0.70   (Q5_1 225, 0.73)
-//   Q6_K     284           52             24                36    0.64
-//   Q3_K     287           58             24                36    0.64
-//   Q2_K     302           40             36                56    0.53
+// Instructions per block of 32 k in g++ 12's code. AVX-512: tiles of 2 panels × 4 rows, 64 are VPDPBUSD, 45 (Q8_0: 60)
+// only load or broadcast; AVX2: of 1 panel × 8 rows (4 where *), 128 (64) are maddubs. Share: theirs of multiplications
+//   AVX-512:  all  bit logic  conversions  products, fmas  share     AVX2:  all  madd  products, fmas  share
+//   Q8_0      181          0           10              16   0.80            779   128              32   0.44
+//   Q4_0      188         24           10              16   0.80            609    16              32   0.73
+//   IQ4_NL    204         40           10              16   0.80            821   128              32   0.44
+//   Q5_0      225         54           10              16   0.80            368*   16              16   0.67
+//   Q4_K      207         24           16              28   0.70            598    16              52   0.65
+//   Q5_K      242         54           16              28   0.70            379*   16              28   0.59
+//   Q6_K      284         52           24              36   0.64            479*   32              36   0.48
+//   Q3_K      287         58           24              36   0.64            846    32              68   0.56
+//   Q2_K      302         40           36              56   0.53            895    32             136   0.43
 // Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block.
 #pragma once
 #include "backend/cpu/kernels/tables.h"
