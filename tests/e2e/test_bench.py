@@ -90,6 +90,14 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(deep['extra_gb_s'], deep['extra_kv_bytes'] / deep['extra_ms'] * 1e-6)
             self.assertAlmostEqual(deep['extra_of_bandwidth'], deep['extra_gb_s'] / deep['bandwidth_gb_s'])
 
+    def test_prompts_that_do_not_fit_a_step_are_decoded_together_all_the_same(self):
+        _, decode = lines('--prompt', '16', '--generate', '4', '--batch', '4', '--depth', '400', '--repeat', '1')
+        self.assertGreater(decode['tok_s']['median'], 0)
+        one = lines('--prompt', '16', '--generate', '4', '--depth', '400', '--repeat', '1')[-1]
+        # The first ones are some tokens ahead when the last one starts.
+        self.assertGreater(decode['kv_bytes_per_step'], 4 * one['kv_bytes_per_step'])
+        self.assertLess(decode['kv_bytes_per_step'], 4.1 * one['kv_bytes_per_step'])
+
     def test_wrong_arguments_are_named(self):
         for arguments, words in ((('--policy', 'fcfs'), '--policy of a bench must be static, got "fcfs"'),
                                  (('--policy', 'static', '--requests', '0'), '--requests must be 1 to 65536, got 0'),

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <limits>
+#include <iterator>
 #include <numeric>
 #include <optional>
 
@@ -47,7 +47,11 @@ class Stopwatch final : public EventSink {
 };
 
 struct Timing {
+  struct Rows {  // positions of one sequence
+    int64_t begin, end;
+  };
   double prefill_tok_s = 0, decode_tok_s = 0;
+  std::vector<Rows> decoded;  // whose time decode_tok_s is
 };
 
 std::vector<Token> random_prompt(int n, int n_vocab, uint64_t seed) {
@@ -60,7 +64,24 @@ std::vector<Token> random_prompt(int n, int n_vocab, uint64_t seed) {
 struct Work {
   int n_vocab, n_seqs, n_prompt, n_generate;
   bool sampled;
+  std::vector<int>
+      leads{};  // by sequence: tokens that it generates before the last one starts; none: they start at once
+  int n_tokens(int s) const { return n_generate + 1 + (leads.empty() ? 0 : leads[static_cast<size_t>(s)]); }
 };
+
+// Prompts that do not fit into one step start one after the other, in steps that decode those before them as well. One
+// token more than that takes, where they do.
+std::vector<int> leads_of(int n_seqs, int n_prompt, int step_tokens) {
+  std::vector<int> starts;  // step of each one's first token
+  int64_t n_done = 0;       // of all prompts' tokens
+  for (int step = 0; std::ssize(starts) < n_seqs; ++step) {
+    n_done += std::max<int64_t>(1, step_tokens - std::ssize(starts));
+    while (std::ssize(starts) < n_seqs && (std::ssize(starts) + 1) * n_prompt <= n_done) starts.push_back(step);
+  }
+  std::vector<int> out;
+  for (const int start : starts) out.push_back(start < starts.back() ? starts.back() - start + 1 : 0);
+  return out;
+}
 
 SamplingParams sampling_of(const Work& work, int s) {
   SamplingParams out;
@@ -72,8 +93,30 @@ SamplingParams sampling_of(const Work& work, int s) {
   return out;
 }
 
-// All sequences start together; decode is counted from the moment when all have their first token to the moment when
-// the first one ends, so that the batch is full throughout.
+// What was decoded between the moment when all sequences have their first token and the one when the last to start has
+// n_generate more: the batch is full throughout. (Should one have ended before, that is the end.)
+void count_decoded(const std::vector<std::shared_ptr<Stopwatch>>& watches, const Work& work, Timing& timing) {
+  const auto starts_before = [](const auto& a, const auto& b) { return a->times_ns.front() < b->times_ns.front(); };
+  const auto& last = **std::max_element(watches.begin(), watches.end(), starts_before);
+  const int64_t start = last.times_ns.front();
+  int64_t end = last.times_ns[std::min(static_cast<size_t>(work.n_generate), last.times_ns.size() - 1)];
+  for (const auto& w : watches) {
+    const auto n = std::count_if(w->times_ns.begin(), w->times_ns.end(), [&](int64_t t) { return t > start; });
+    if (n < work.n_generate) end = std::min(end, w->times_ns.back());
+  }
+  int64_t n_decoded = 0;
+  for (const auto& w : watches) {
+    const auto count = [&](int64_t until) {
+      return std::upper_bound(w->times_ns.begin(), w->times_ns.end(), until) - w->times_ns.begin();
+    };
+    const int64_t first = count(start), stop = std::max(count(end), first);
+    // A prompt's last row gives token 0, so the row at the prompt's length gives token 1.
+    timing.decoded.push_back({work.n_prompt + first - 1, work.n_prompt + stop - 1});
+    n_decoded += stop - first;
+  }
+  if (end > start) timing.decode_tok_s = static_cast<double>(n_decoded) / (static_cast<double>(end - start) * 1e-9);
+}
+
 Result<Timing> run_once(Engine& engine, Clock& clock, const Work& work) {
   std::vector<std::shared_ptr<Stopwatch>> watches;
   const int64_t start = clock.now_ns();
@@ -81,7 +124,7 @@ Result<Timing> run_once(Engine& engine, Clock& clock, const Work& work) {
     Request request;
     request.prompt = random_prompt(work.n_prompt, work.n_vocab, static_cast<uint64_t>(s) + 1);
     request.sampling = sampling_of(work, s);
-    request.max_tokens = work.n_generate + 1;
+    request.max_tokens = work.n_tokens(s);
     watches.push_back(std::make_shared<Stopwatch>(clock));
     QR_TRY([[maybe_unused]] const SeqId id, engine.submit(std::move(request), watches.back()));
   }
@@ -90,23 +133,14 @@ Result<Timing> run_once(Engine& engine, Clock& clock, const Work& work) {
   };
   while (running()) engine.step();
   int64_t all_started = 0;
-  int64_t first_end = std::numeric_limits<int64_t>::max();
   for (const auto& w : watches) {
     if (!w->error.empty() || w->times_ns.empty()) return fail(Code::internal, "a sequence failed: " + w->error);
     all_started = std::max(all_started, w->times_ns.front());
-    first_end = std::min(first_end, w->times_ns.back());
-  }
-  int64_t n_decoded = 0;
-  for (const auto& w : watches) {
-    n_decoded += std::count_if(w->times_ns.begin(), w->times_ns.end(),
-                               [&](int64_t t) { return t > all_started && t <= first_end; });
   }
   Timing out;
   out.prefill_tok_s =
       static_cast<double>(work.n_seqs) * work.n_prompt / (static_cast<double>(all_started - start) * 1e-9);
-  if (first_end > all_started) {
-    out.decode_tok_s = static_cast<double>(n_decoded) / (static_cast<double>(first_end - all_started) * 1e-9);
-  }
+  count_decoded(watches, work, out);
   return out;
 }
 
@@ -272,7 +306,7 @@ class Bench {
     EngineOptions options;
     options.max_seqs = n_seqs;
     options.prefix_cache = false;
-    const int longest = n_prompt + args_.n_generate + 1;
+    const int longest = n_prompt + args_.n_generate + 1 + leads_of(n_seqs, n_prompt, options.step_tokens).front();
     options.n_ctx = longest;
     options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes();
     EngineEnv env;
@@ -290,25 +324,39 @@ class Bench {
     return measure(*engine, prefill, n_prompt, &Timing::prefill_tok_s);
   }
 
-  // Every row wants logits and sees keys and values of its own; the weights serve all rows of a step. Means over the
-  // tokens that are generated.
   Status run_decode(int n_seqs, int wanted_depth) {
     const int depth = std::max(1, wanted_depth), n = args_.n_generate;
     QR_TRY(const std::unique_ptr<Engine> engine, engine_for(n_seqs, depth));
-    const double kv_bytes = needs_.kv_bytes(depth, depth + n) / n;
-    const double ops = needs_.ops(depth, depth + n, n) / n;
-    Line decode{"decode", depth, n, n_seqs, wanted_depth, needs_.weight_bytes / n_seqs + kv_bytes, ops, true};
-    decode.kv_bytes = kv_bytes * n_seqs;
+    Line decode{"decode", depth, n, n_seqs, wanted_depth, 0, 0, true};
     if (wanted_depth > 0) decode.shallow = shallow_;
     QR_TRY_VOID(measure(*engine, decode, depth, &Timing::decode_tok_s));
     if (wanted_depth == 0) shallow_ = decode.step();
     return {};
   }
 
+  // Every row wants logits and sees keys and values of its own; the weights serve all rows of a step. Means over the
+  // tokens that were counted.
+  Status set_decode_needs(Line& line, const Timing& timing) const {
+    double kv_bytes = 0, ops = 0;
+    int64_t n = 0;
+    for (const auto& [begin, end] : timing.decoded) {
+      kv_bytes += needs_.kv_bytes(begin, end);
+      ops += needs_.ops(begin, end, end - begin);
+      n += end - begin;
+    }
+    if (n == 0) return fail(Code::internal, "no step decoded all sequences together");
+    const auto per_token = 1 / static_cast<double>(n);
+    line.bytes_per_token = needs_.weight_bytes / line.n_seqs + kv_bytes * per_token;
+    line.ops_per_token = ops * per_token;
+    line.kv_bytes = kv_bytes * per_token * line.n_seqs;
+    return {};
+  }
+
   // Probes before and after; the share is of the better of the two, which flatters least. One more repetition is told
   // by processor time.
   Status measure(Engine& engine, Line& line, int n_prompt, double Timing::* what) {
-    const Work work{info_.n_vocab, line.n_seqs, n_prompt, line.n_generate, args_.sampled};
+    Work work{info_.n_vocab, line.n_seqs, n_prompt, line.n_generate, args_.sampled};
+    if (line.n_generate > 0) work.leads = leads_of(line.n_seqs, n_prompt, engine.options().step_tokens);
     const Work warm_up{info_.n_vocab, line.n_seqs, std::min(n_prompt, 64), line.n_generate, args_.sampled};
     QR_TRY_VOID(run_once(engine, clock_, warm_up));
     Limits limits;
@@ -317,6 +365,7 @@ class Bench {
     for (int i = 0; i < args_.repeat; ++i) {
       QR_TRY(const Timing timing, run_once(engine, clock_, work));
       line.tok_s.push_back(timing.*what);
+      if (i == 0 && line.n_generate > 0) QR_TRY_VOID(set_decode_needs(line, timing));
     }
     const EngineStats middle = engine.stats();
     line.wall = Steps::between(before, middle);

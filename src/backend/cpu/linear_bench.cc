@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_ops.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "tensor/probe.h"
@@ -126,15 +127,17 @@ void bench_linear(benchmark::State& state, const Key& key) {
   if (!wrong.empty()) return state.SkipWithError(wrong.c_str());
   Limits limits;
   limits.probe(key);
+  SystemClock clock;
+  const int64_t start = clock.now_ns();
   for (auto _ : state) multiply();
+  const double seconds = static_cast<double>(clock.now_ns() - start) * 1e-9;
   limits.probe(key);
   const auto times = static_cast<double>(state.iterations());
   const double ops = 2.0 * static_cast<double>(n * kIn * kOut);
-  const auto rate = [&](double each) { return benchmark::Counter(each * times, benchmark::Counter::kIsRate); };
-  state.SetBytesProcessed(static_cast<int64_t>(times * w.bytes));
-  state.counters["Gop/s"] = rate(ops * 1e-9);
-  state.counters["of_bandwidth"] = rate(w.bytes / limits.bandwidth);
-  state.counters["of_peak"] = rate(ops / limits.peak);
+  state.counters["GB/s"] = w.bytes * times / seconds * 1e-9;
+  state.counters["Gop/s"] = ops * times / seconds * 1e-9;
+  state.counters["of_bandwidth"] = w.bytes * times / seconds / limits.bandwidth;
+  state.counters["of_peak"] = ops * times / seconds / limits.peak;
 }
 
 // The number of iterations is given, so that each is called once, with one pair of probes.
