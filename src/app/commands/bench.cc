@@ -78,8 +78,8 @@ std::vector<int> leads_of(int n_seqs, int n_prompt, int step_tokens) {
     n_done += std::max<int64_t>(1, step_tokens - std::ssize(starts));
     while (std::ssize(starts) < n_seqs && (std::ssize(starts) + 1) * n_prompt <= n_done) starts.push_back(step);
   }
-  std::vector<int> out;
-  for (const int start : starts) out.push_back(start < starts.back() ? starts.back() - start + 1 : 0);
+  std::vector<int> out(starts);
+  for (int& start : out) start = start < starts.back() ? starts.back() - start + 1 : 0;
   return out;
 }
 

@@ -129,7 +129,7 @@ void bench_linear(benchmark::State& state, const Key& key) {
   limits.probe(key);
   SystemClock clock;
   const int64_t start = clock.now_ns();
-  for (auto _ : state) multiply();
+  while (state.KeepRunning()) multiply();
   const double seconds = static_cast<double>(clock.now_ns() - start) * 1e-9;
   limits.probe(key);
   const auto times = static_cast<double>(state.iterations());
@@ -141,7 +141,7 @@ void bench_linear(benchmark::State& state, const Key& key) {
 }
 
 // The number of iterations is given, so that each is called once, with one pair of probes.
-const bool registered = [] {
+const bool kRegistered = [] {
   for (const WeightFormat* format : weight_formats()) {
     std::vector<int> threads{1};
     if (n_usable_cores() > 1) threads.push_back(n_usable_cores());
