@@ -24,7 +24,7 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
   line.option("--isa", options.isa, "cpu kernels: scalar, avx2 or avx512; empty for the widest that runs here");
   line.option("--threads", options.threads,
               "compute threads, 0 for one on each physical core that this process may use");
-  line.option("--kv-type", options.kv_type, "how keys and values are cached: f16 or f32");
+  line.option("--kv-type", options.kv_type, "how keys and values are cached: f16, q8 (half of it) or f32");
   line.option("--weights", options.weights,
               "convert matrices to this format while loading, such as q8_0 or bf16; empty: as stored");
 }

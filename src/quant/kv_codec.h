@@ -8,6 +8,10 @@
 //   put_k/get_k/put_v/get_v    one row to and from a group, t = position within the group
 //   load_k<V>(group, d)        component d of the group's 16 keys
 //   load_v<V>(group, t, dim, d)   components d … d+15 of value t
+//   scale_k<V>(group, dots)    the group's 16 dot products of what load_k gives, made those of its keys
+//   scale_v<V>(group, p)       weights of the group's 16 values, made those of what load_v gives
+// The last two are where a codec applies what a row has once: they return what they got where there is no such thing.
+// Neither may disturb another lane: those of tokens that are not stored yet hold anything.
 #pragma once
 #include <cstddef>
 #include <cstdint>

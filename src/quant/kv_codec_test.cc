@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -14,8 +18,16 @@
 namespace quire {
 namespace {
 
-// What a codec may make of a value. A new codec fails EveryCodecHasItsRounding until it is added.
-float as_stored(std::string_view codec, float x) { return codec == "f16" ? f16_to_f32(f32_to_f16(x)) : x; }
+// What a codec may make of a row. A new codec fails EveryCodecHasItsRounding until it is added.
+std::vector<float> as_stored(std::string_view codec, std::vector<float> row) {
+  float amax = 0.0F;
+  for (const float x : row) amax = std::max(amax, std::fabs(x));
+  for (float& x : row) {
+    if (codec == "f16") x = f16_to_f32(f32_to_f16(x));
+    if (codec == "q8") x = amax / 127.0F * std::nearbyint(x * (127.0F / amax));
+  }
+  return row;
+}
 
 TEST(KvCodecs, EveryCodecHasItsRounding) {
   std::set<std::string> registered;
@@ -23,7 +35,7 @@ TEST(KvCodecs, EveryCodecHasItsRounding) {
     EXPECT_TRUE(registered.insert(std::string(codec->name)).second) << codec->name;
     EXPECT_EQ(find_kv_codec(codec->name), codec);
   }
-  EXPECT_EQ(registered, (std::set<std::string>{"f16", "f32"}));
+  EXPECT_EQ(registered, (std::set<std::string>{"f16", "f32", "q8"}));
   EXPECT_EQ(find_kv_codec("f99"), nullptr);
   if (!std::filesystem::exists("src/quant/kv")) GTEST_SKIP() << "not run from the repository's root";
   std::set<std::string> on_disk;
@@ -54,9 +66,7 @@ class Codec : public testing::TestWithParam<const KvCodec*> {
     }
     for (int t = 0; t < kKvGroup; ++t) {
       get(group, t, dim, back.data());
-      for (size_t d = 0; d < back.size(); ++d) {
-        ASSERT_EQ(back[d], as_stored(codec.name, rows[static_cast<size_t>(t)][d])) << "t " << t << " d " << d;
-      }
+      ASSERT_EQ(back, as_stored(codec.name, rows[static_cast<size_t>(t)])) << "t " << t << " dim " << dim;
     }
     for (size_t i = 0; i < kGuard; ++i) {
       ASSERT_EQ(memory[i], std::byte{0xa5});
@@ -66,11 +76,47 @@ class Codec : public testing::TestWithParam<const KvCodec*> {
 };
 
 TEST_P(Codec, KeysComeBack) {
-  for (const int dim : {16, 32, 48, 64, 80, 128, 256}) check_rows(dim, GetParam()->put_k, GetParam()->get_k);
+  for (const int dim : {1, 2, 3, 7, 16, 17, 32, 48, 64, 80, 105, 128, 256, 511, 512})
+    check_rows(dim, GetParam()->put_k, GetParam()->get_k);
 }
 
 TEST_P(Codec, ValuesComeBack) {
-  for (const int dim : {16, 32, 48, 64, 80, 128, 256}) check_rows(dim, GetParam()->put_v, GetParam()->get_v);
+  for (const int dim : {1, 2, 3, 7, 16, 17, 32, 48, 64, 80, 105, 128, 256, 511, 512})
+    check_rows(dim, GetParam()->put_v, GetParam()->get_v);
+}
+
+// A layer claims bytes in multiples of 4 (kv/layout.h), so that groups of 16 tokens begin on a line of 64 bytes.
+TEST_P(Codec, AKeyAndItsValueFillWholeWords) {
+  const KvCodec& codec = *GetParam();
+  for (int dim = 1; dim <= 512; ++dim) EXPECT_EQ(2 * codec.row_bytes(dim) % 4, 0) << dim;
+}
+
+// What is not finite stays so in its whole row or where it stood, and in no other row; zeros are zeros.
+TEST_P(Codec, ARowThatIsNotFiniteIsNoOtherRowsMatter) {
+  const KvCodec& codec = *GetParam();
+  constexpr int kDim = 24;
+  for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
+    for (const int at : {0, 5, kDim - 1}) {
+      std::vector<float> group(static_cast<size_t>(codec.row_bytes(kDim) * kKvGroup) / sizeof(float), NAN);
+      auto* bytes = reinterpret_cast<std::byte*>(group.data());
+      std::vector<float> row(kDim, 0.5F);
+      std::vector<float> back(kDim);
+      for (const auto& [put, get] : {std::pair(codec.put_k, codec.get_k), std::pair(codec.put_v, codec.get_v)}) {
+        row.assign(kDim, 0.0F);
+        for (int t = 0; t < kKvGroup; ++t) put(bytes, t, kDim, row.data());
+        row[static_cast<size_t>(at)] = bad;
+        put(bytes, 7, kDim, row.data());
+        for (int t = 0; t < kKvGroup; ++t) {
+          get(bytes, t, kDim, back.data());
+          if (t == 7) {
+            EXPECT_FALSE(std::isfinite(back[static_cast<size_t>(at)])) << bad << " at " << at;
+          } else {
+            EXPECT_EQ(back, std::vector<float>(kDim, 0.0F)) << bad << " at " << at << ", row " << t;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_P(Codec, ARowsBytesGrowWithItsWidth) {
@@ -99,6 +145,64 @@ TEST(KvF16, KeysLieTransposedAndValuesInRows) {
   codec.put_v(bytes, 5, kDim, row.data());
   for (int d = 0; d < kDim; ++d)
     EXPECT_EQ(group[static_cast<size_t>(5 * kDim + d)], f32_to_f16(static_cast<float>(d + 1)));
+}
+
+TEST(KvQ8, ScalesLieBeforeTransposedKeysAndRowsOfValues) {
+  const KvCodec& codec = *find_kv_codec("q8");
+  constexpr int kDim = 32;
+  EXPECT_EQ(codec.row_bytes(kDim), kDim + 4);
+  constexpr auto kScales = static_cast<size_t>(kKvGroup) * sizeof(float);
+  std::vector<std::byte> group(static_cast<size_t>((kDim + 4) * kKvGroup));
+  const auto scale = [&group](int t) {
+    float value = 0.0F;
+    std::memcpy(&value, group.data() + static_cast<size_t>(t) * sizeof value, sizeof value);
+    return value;
+  };
+  std::vector<float> row(kDim);
+  for (int d = 0; d < kDim; ++d) row[static_cast<size_t>(d)] = static_cast<float>(d - 31) * 0.5F;
+  codec.put_k(group.data(), 5, kDim, row.data());
+  EXPECT_EQ(scale(5), 15.5F / 127.0F);
+  EXPECT_EQ(static_cast<int8_t>(group[kScales + 5]), -127);
+  EXPECT_EQ(static_cast<int8_t>(group[kScales + 30 * kKvGroup + 5]), -4);  // −0.5 · 127 / 15.5 = −4.1
+  group.assign(group.size(), std::byte{0});
+  codec.put_v(group.data(), 5, kDim, row.data());
+  EXPECT_EQ(scale(5), 15.5F / 127.0F);
+  EXPECT_EQ(static_cast<int8_t>(group[kScales + 5 * kDim]), -127);
+  EXPECT_EQ(static_cast<int8_t>(group[kScales + 5 * kDim + 30]), -4);
+}
+
+TEST(KvQ8, ErrorIsHalfAStepAtMost) {
+  const KvCodec& codec = *find_kv_codec("q8");
+  constexpr int kDim = 64;
+  std::vector<std::byte> group(static_cast<size_t>(codec.row_bytes(kDim) * kKvGroup));
+  std::vector<float> row(kDim);
+  std::vector<float> back(kDim);
+  Rng rng(3);
+  for (const float spread : {1e-30F, 1e-3F, 1.0F, 1e5F, 1e36F}) {
+    for (int i = 0; i < 200; ++i) {
+      float amax = 0.0F;
+      for (float& x : row) amax = std::max(amax, std::fabs(x = rng.normal() * spread));
+      codec.put_v(group.data(), i % kKvGroup, kDim, row.data());
+      codec.get_v(group.data(), i % kKvGroup, kDim, back.data());
+      // Half a step, and what rounding the product and the scale adds to it.
+      const float most = amax / 127.0F * (0.5F + 1e-4F);
+      for (size_t d = 0; d < back.size(); ++d) ASSERT_LE(std::fabs(back[d] - row[d]), most) << spread;
+    }
+  }
+}
+
+// 127 / amax is finite down to 2^-120; what is smaller counts as nothing, and is never multiplied by infinity.
+TEST(KvQ8, TinyRowsBecomeZeros) {
+  const KvCodec& codec = *find_kv_codec("q8");
+  std::vector<std::byte> group(static_cast<size_t>(codec.row_bytes(2) * kKvGroup));
+  const auto stored = [&](std::vector<float> row) {
+    codec.put_k(group.data(), 3, 2, row.data());
+    codec.get_k(group.data(), 3, 2, row.data());
+    return row;
+  };
+  EXPECT_EQ(stored({0x1p-120F, 0.0F}), (std::vector<float>{0x1p-120F / 127.0F * 127.0F, 0.0F}));
+  EXPECT_EQ(stored({-0x1p-121F, 1e-45F}), (std::vector<float>{0.0F, 0.0F}));
+  EXPECT_EQ(stored({3.4e38F, -3.4e38F}), (std::vector<float>{3.4e38F / 127.0F * 127.0F, 3.4e38F / 127.0F * -127.0F}));
 }
 
 }  // namespace

@@ -147,6 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Bundled,
                          GoldenModel,
                          testing::Values(Case{"bundled", kQuill, kQuill, "f32", 1e-3, 0.01, "f32"},
                                          Case{"bundled", kQuill, kQuill, "f16", 0.05, 0.05, "f32"},
+                                         Case{"bundled", kQuill, kQuill, "q8", 0.2, 0.2, "f32"},
                                          Case{"bundled", kQuill, kQuill, "f16", 0.5, 0.5}),
                          name_of);
 

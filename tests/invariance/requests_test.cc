@@ -45,6 +45,7 @@ struct Conditions {
   int threads = 1, max_seqs = 1, max_chunk = 512, step_tokens = 512, n_blocks = 2000;
   bool prefix_cache = false, reversed = false, twice = false;
   int n_window_blocks = 0;  // 0: what the engine takes
+  std::string_view codec = "f16";
   int loaded_for = 0;  // positions, 0: all that the model has; a window of as many or more has no blocks of its own
 
   std::string text() const {
@@ -93,7 +94,7 @@ struct Outcome {
 
 Outcome run(const TinyModel& tiny, const Conditions& s) {
   const auto ops = make_cpu_ops(CpuOptions{.n_threads = s.threads, .isa = s.isa, .pin = false});
-  const auto model = tiny.load(**ops, "f16", s.loaded_for);
+  const auto model = tiny.load(**ops, s.codec, s.loaded_for);
   SystemClock clock;
   EngineOptions options;
   options.max_seqs = s.max_seqs;
@@ -212,10 +213,43 @@ TEST(InvarianceKeys, ModelsAndCodecsHaveFingerprintsOfTheirOwn) {
   const uint64_t plain = fingerprint(tiny, "f16");
   EXPECT_EQ(plain, fingerprint(TinyModel(TinyShape{}, "q8_0", 5), "f16"));
   EXPECT_NE(plain, fingerprint(tiny, "f32"));
+  EXPECT_NE(plain, fingerprint(tiny, "q8"));
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{}, "q8_0", 6), "f16"));
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{}, "q4_0", 5), "f16"));
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{.n_layers = 1}, "q8_0", 5), "f16"));
 }
+
+class InvarianceCodec : public testing::TestWithParam<const KvCodec*> {};
+
+// What is read back from the cache is the same whoever wrote it: a chunk, a step, another sequence.
+TEST_P(InvarianceCodec, BatchChunkThreadsCacheAndInstructionSets) {
+  const TinyModel tiny(TinyShape{}, "q8_0", 9);
+  const std::string_view codec = GetParam()->name;
+  const std::vector<uint64_t> truth = run(tiny, Conditions{.codec = codec}).hashes;
+  for (const int max_chunk : {1, 5, 100}) {
+    expect_same(tiny, truth, Conditions{.max_seqs = 8, .max_chunk = max_chunk, .codec = codec});
+  }
+  for (const std::string& isa : cpu_isas()) {
+    expect_same(tiny, truth, Conditions{.isa = isa, .threads = 3, .max_seqs = 9, .reversed = true, .codec = codec});
+  }
+  for (const int n_blocks : {26, 2000}) {
+    const Conditions s{
+        .max_seqs = 32, .max_chunk = 64, .n_blocks = n_blocks, .prefix_cache = true, .twice = true, .codec = codec};
+    SCOPED_TRACE(s.text());
+    const Outcome got = run(tiny, s);
+    EXPECT_EQ(got.hashes, truth);
+    if (n_blocks < 2000) {
+      EXPECT_GT(got.stats.n_preempted, 0) << "the test would prove nothing without preemption";
+    } else {
+      EXPECT_GT(got.stats.n_cached_tokens, 1000) << "the test would prove nothing without hits";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs,
+                         InvarianceCodec,
+                         testing::ValuesIn(kv_codecs().begin(), kv_codecs().end()),
+                         [](const auto& each) { return std::string(each.param->name); });
 
 // Layers that see a window, all or every other: the bits are those of a run in which every layer keeps every key.
 TEST(InvarianceWindow, GivenBackBlocksChangeNoBit) {

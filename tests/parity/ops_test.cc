@@ -202,6 +202,9 @@ struct AttendCase {
   int window = 0;                // 0: everything before
   float soft_cap = 0;            // 0: none
   bool by_op = false;            // the window is the op's parameter, not the rows' first keys
+  int spoiled = -1;              // a position whose first key, or value, of sequence 0 has a component that is `bad`
+  bool spoils_key = false;
+  float bad = 0;
 };
 
 // Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
@@ -244,6 +247,7 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
     const int total = c.past[static_cast<size_t>(s)] + c.fresh[static_cast<size_t>(s)];
     Matrix k(total, c.n_kv_heads * c.dim, 100 + static_cast<uint64_t>(s));
     Matrix v(total, c.n_kv_heads * c.dim, 200 + static_cast<uint64_t>(s));
+    if (s == 0 && c.spoiled >= 0) (c.spoils_key ? k : v).tensor().row<float>(c.spoiled)[c.dim - 1] = c.bad;
     std::vector<int32_t> slots;
     slots.reserve(static_cast<size_t>(total));
     for (int t = 0; t < total; ++t) {
@@ -287,13 +291,41 @@ TEST(Parity, Attend) {
 
 // A window as the op's parameter sees what rows with later first keys see.
 TEST(Parity, WindowEqualsFirstKeys) {
-  const KvCodec& codec = *find_kv_codec("f16");
-  for (const std::string& isa : cpu_isas()) {
-    const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
-    for (int window : {1, 16, 300}) {
-      const std::vector<float> rows = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window}, codec);
-      const std::vector<float> op = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window, 0, true}, codec);
-      ASSERT_TRUE(same_bits(rows, op)) << isa << ' ' << window;
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+      for (int window : {1, 16, 300}) {
+        const std::vector<float> rows = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window}, *codec);
+        const std::vector<float> op = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window, 0, true}, *codec);
+        ASSERT_TRUE(same_bits(rows, op)) << codec->name << ' ' << isa << ' ' << window;
+      }
+    }
+  }
+}
+
+// A key or value that is not finite shows in every row that sees it, and in no other bit.
+TEST(Parity, AttendShowsWhatIsNotFinite) {
+  constexpr size_t kRow = 4 * 32;  // heads of a row, two to each key
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+      AttendCase c{4, 2, 32, 16, {300}, {9}};
+      const std::vector<float> clean = run_attend(**ops, c, *codec);
+      for (const auto& [spoils_key, bad] : {std::pair(true, NAN), {false, NAN}, {false, INFINITY}}) {
+        c.spoiled = 304;
+        c.spoils_key = spoils_key;
+        c.bad = bad;
+        const std::vector<float> got = run_attend(**ops, c, *codec);
+        for (int row = 0; row < 9; ++row) {
+          const size_t at = static_cast<size_t>(row) * kRow;
+          const std::span<const float> all = std::span(got).subspan(at, kRow);
+          const size_t touched = row < 4 ? 0 : kRow / 2;
+          for (size_t h = 0; h < touched; h += 32)
+            EXPECT_FALSE(std::isfinite(all[h + 31])) << codec->name << isa << row;
+          ASSERT_TRUE(same_bits(all.subspan(touched), std::span(clean).subspan(at + touched, kRow - touched)))
+              << codec->name << ' ' << isa << ' ' << row;
+        }
+      }
     }
   }
 }
@@ -325,17 +357,18 @@ TEST(Parity, SpansOfKeysMergeToTheSameBits) {
 
 // A row's attention is the same alone, in a chunk of any length, and beside other sequences.
 TEST(Parity, AttendRowsAreIndependent) {
-  const KvCodec& codec = *find_kv_codec("f16");
-  for (const std::string& isa : cpu_isas()) {
-    const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
-    // Both sequences get the seeds of their index, so sequence 0 is the same one everywhere.
-    const std::vector<float> whole = run_attend(**ops, {4, 2, 32, 16, {240}, {40}}, codec);
-    const std::vector<float> beside = run_attend(**ops, {4, 2, 32, 16, {240, 77}, {40, 5}}, codec);
-    ASSERT_TRUE(same_bits(whole, std::span(beside).first(whole.size()))) << isa;
-    for (int row = 0; row < 40; ++row) {
-      // q rows are drawn in order from one seed: compare row `row` of a chunk that ends there.
-      const std::vector<float> chunk = run_attend(**ops, {4, 2, 32, 16, {240}, {row + 1}}, codec);
-      ASSERT_TRUE(same_bits(std::span(whole).first(chunk.size()), chunk)) << isa << " row " << row;
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+      // Both sequences get the seeds of their index, so sequence 0 is the same one everywhere.
+      const std::vector<float> whole = run_attend(**ops, {4, 2, 32, 16, {240}, {40}}, *codec);
+      const std::vector<float> beside = run_attend(**ops, {4, 2, 32, 16, {240, 77}, {40, 5}}, *codec);
+      ASSERT_TRUE(same_bits(whole, std::span(beside).first(whole.size()))) << codec->name << isa;
+      for (int row = 0; row < 40; ++row) {
+        // q rows are drawn in order from one seed: compare row `row` of a chunk that ends there.
+        const std::vector<float> chunk = run_attend(**ops, {4, 2, 32, 16, {240}, {row + 1}}, *codec);
+        ASSERT_TRUE(same_bits(std::span(whole).first(chunk.size()), chunk)) << codec->name << isa << " row " << row;
+      }
     }
   }
 }

@@ -31,6 +31,14 @@ struct KvF32 {
   static QR_INLINE typename V::F load_v(const std::byte* group, int t, int dim, int d) {
     return V::load(reinterpret_cast<const float*>(group) + t * dim + d);
   }
+  template <class V>
+  static QR_INLINE typename V::F scale_k(const std::byte* /*group*/, typename V::F dots) {
+    return dots;
+  }
+  template <class V>
+  static QR_INLINE typename V::F scale_v(const std::byte* /*group*/, typename V::F weights) {
+    return weights;
+  }
 };
 
 }  // namespace quire

@@ -45,7 +45,7 @@ struct AttentionKernel {
     int lo[M], hi[M];      // the same within the chunk; empty where hi ≤ lo
     float m[M], l[M];      // running maximum and sum
     float chunk_m[M], chunk_l[M];
-    float score[M][kChunk];   // then probabilities
+    float score[M][kChunk];   // then weights of the values
     float o[M][kMaxHeadDim];  // running output
     Groups at, next;          // of this chunk and of the next one
     int next_end;             // keys of the next chunk; 0: there is none
@@ -88,7 +88,7 @@ struct AttentionKernel {
     const F scale = V::set1(task.scale);
     for (int i = 0; i < R; ++i) {
       for (int j = 0; j < G; ++j) {
-        F s = V::mul(acc[i * G + j], scale);
+        F s = V::mul(C::template scale_k<V>(tile.at.k[g + j], acc[i * G + j]), scale);
         if (task.soft_cap > 0.0F) s = soft_cap_lanes<V>(s, task.soft_cap);
         V::store(tile.score[first + i] + (g + j) * kKvGroup, s);
       }
@@ -109,8 +109,12 @@ struct AttentionKernel {
     for (int first = kRows; first < M; first += kRows) rows(first, std::false_type());
   }
 
-  // Scores of one row's visible keys → probabilities against the chunk's own maximum.
-  static void softmax(float* score, int lo, int hi, float& max, float& sum) {
+  // Scores of row i's visible keys → probabilities against the chunk's own maximum, as the codec weighs its values.
+  template <int M>
+  static void softmax(Tile<M>& tile, int i) {
+    float* score = tile.score[i];
+    const int lo = tile.lo[i];
+    const int hi = tile.hi[i];
     const F none = V::set1(-__builtin_inff());
     const int whole = lo % kKvGroup == 0 ? hi / kKvGroup : 0;  // end of the groups that are visible as a whole
     F m = none;
@@ -118,16 +122,16 @@ struct AttentionKernel {
       const F s = V::load(score + g * kKvGroup);
       m = V::max(g < whole ? s : V::inside(lo - g * kKvGroup, hi - g * kKvGroup, s, none), m);
     }
-    max = V::max_of(m);
-    const F shift = V::set1(max);
+    tile.chunk_m[i] = V::max_of(m);
+    const F shift = V::set1(tile.chunk_m[i]);
     F l = V::zero();
     for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
       const F p = exp_lanes<V>(V::sub(V::load(score + g * kKvGroup), shift));
       const F seen = g < whole ? p : V::inside(lo - g * kKvGroup, hi - g * kKvGroup, p, V::zero());
-      V::store(score + g * kKvGroup, seen);
+      V::store(score + g * kKvGroup, C::template scale_v<V>(tile.at.v[g], seen));
       l = V::add(l, seen);
     }
-    sum = V::sum(l);
+    tile.chunk_l[i] = V::sum(l);
   }
 
   // Adds values [t0, t1) of the chunk, components d … d+15, to row i's sum.
@@ -278,7 +282,7 @@ struct AttentionKernel {
       for (int i = 0; i < M; ++i) {
         tile.lo[i] = tile.first[i] > chunk ? tile.first[i] - chunk : 0;
         tile.hi[i] = tile.end[i] - chunk < kChunk ? tile.end[i] - chunk : kChunk;
-        if (tile.hi[i] > tile.lo[i]) softmax(tile.score[i], tile.lo[i], tile.hi[i], tile.chunk_m[i], tile.chunk_l[i]);
+        if (tile.hi[i] > tile.lo[i]) softmax(tile, i);
       }
       values(task, tile);
       if (task.states != nullptr) leave_states(task, pair, c, tile);
