@@ -167,9 +167,9 @@ struct Vec {
   }
 
   static F load_i8(const std::byte* p) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
-            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+    const auto* from = reinterpret_cast<const __m128i*>(p);  // two loads that widen: no shift between
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from))),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadu_si64(p + 8)))};
   }
   template <int kShift>
   static F load_nibbles(const std::byte* p) {
