@@ -57,6 +57,7 @@ class CpuOps final : public Ops {
     const std::string pages = store_.describe_pages();
     return pages.empty() ? out : out + ", " + pages;
   }
+  int64_t n_forks() const { return pool_.n_forks(); }
   // One vector more than asked for: attention may read past the last value row when its size is no multiple of 16.
   Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes + 64); }
 
@@ -402,6 +403,12 @@ void CpuOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Sampl
 }
 
 }  // namespace
+
+int64_t cpu_forks(const Ops& ops) {
+  const auto* cpu = dynamic_cast<const CpuOps*>(&ops);
+  QR_CHECK(cpu != nullptr);
+  return cpu->n_forks();
+}
 
 int64_t cpu_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in) {
   const LinearKernels& kernels = by_name(isa_tables().front().linear, &LinearKernels::format, format.name);

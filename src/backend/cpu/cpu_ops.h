@@ -19,6 +19,9 @@ std::vector<std::string> cpu_isas();
 // Code::unsupported when the named set is unknown or this machine lacks it, Code::invalid for a bad thread count.
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options);
 
+// Times that `ops`, of make_cpu_ops, has handed work to its threads and waited for them: each is one barrier.
+int64_t cpu_forks(const Ops& ops);
+
 // Bytes that load_linear will take for a weight of this shape, without its bias. The same for every instruction set.
 int64_t cpu_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);
 

@@ -45,6 +45,7 @@ bool WorkerPool::take_and_run() {
 void WorkerPool::fork_join(int64_t n_tasks, Call call, void* context) {
   QR_DCHECK(n_tasks < int64_t{1} << 20);
   if (n_tasks <= 0) return;
+  ++n_forks_;
   call_ = call;
   context_ = context;
   n_done_.store(0, std::memory_order_relaxed);

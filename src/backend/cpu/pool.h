@@ -20,6 +20,8 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   int n_threads() const { return static_cast<int>(workers_.size()) + 1; }
+  // Times that work was handed out to workers and waited for, since the pool was made. The owner's.
+  int64_t n_forks() const { return n_forks_; }
 
   // fn(task) for every task in [0, n_tasks). REQUIRES n_tasks < 2^20; fn must not call run().
   template <class Fn>
@@ -49,6 +51,7 @@ class WorkerPool {
   std::atomic<bool> stop_{false};
   Call call_ = nullptr;
   void* context_ = nullptr;
+  int64_t n_forks_ = 0;
   int spins_ = 0;
   std::vector<std::thread> workers_;
 };
