@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bounded_reader.h"
+#include "ops/parts.h"
 
 namespace quire {
 namespace {
@@ -123,9 +124,9 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const DecoderConfig& c = config_;
   const int64_t attn = 2 * q_dim() + 2 * kv_dim();  // q, k, v and the result
   const int64_t experts = c.n_experts + c.routing.n_used * (int64_t{c.n_embd} + 3 * int64_t{c.n_ff_expert});
-  const int64_t widest = std::max({attn, 3 * int64_t{c.n_ff}, experts});
-  const int64_t kept = n * (2 * int64_t{c.n_embd} + 2 * c.n_rope);      // x, normed and turns, to the end of the step
-  const int64_t layer = n * (2 * int64_t{c.n_embd} + widest);           // two deltas and a part's own
+  const int64_t widest = std::max({attn, 2 * int64_t{c.n_ff}, experts});
+  const int64_t kept = n * (int64_t{c.n_embd} + 2 * c.n_rope);          // x and turns, to the end of the step
+  const int64_t layer = n * (2 * int64_t{c.n_embd} + widest);           // normed, delta and a part's own
   const int64_t out = n_out * (1 + 2 * int64_t{c.n_embd} + c.n_vocab);  // the row's number, its state twice, its logits
   return (kept + std::max(layer, out)) * 4 + 16 * Arena::kAlign;
 }
@@ -138,66 +139,62 @@ Tensor Decoder::embed(const Pass& pass) const {
   return x;
 }
 
-Tensor Decoder::attention(const DecoderLayer& layer, Tensor normed, Tensor turn, const Pass& pass) const {
-  const int64_t n = normed.dim(0);
-  const int dim = config_.head_dim;
-  Ops& ops = *pass.ops;
-  Tensor delta = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
+void Decoder::attention(
+    Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor turn, const Pass& pass) const {
   const int64_t mark = pass.arena->mark();
-  Tensor qkv = pass.arena->alloc(DType::f32, {n, q_dim() + 2 * kv_dim()});  // [n, q | k | v]
-  Tensor mixed = pass.arena->alloc(DType::f32, {n, q_dim()});               // [n, n_heads·head_dim]
-  ops.linear(qkv, normed, layer.qkv);
-  const Tensor q = qkv.columns(0, q_dim());                    // [n, n_heads·head_dim]
-  const Tensor k = qkv.columns(q_dim(), kv_dim());             // [n, n_kv_heads·head_dim]
-  const Tensor v = qkv.columns(q_dim() + kv_dim(), kv_dim());  // [n, n_kv_heads·head_dim]
-  if (!layer.q_norm.empty()) ops.head_norm(q, layer.q_norm, config_.norm_eps);
-  if (!layer.k_norm.empty()) ops.head_norm(k, layer.k_norm, config_.norm_eps);
-  ops.rope(qkv.columns(0, q_dim() + kv_dim()), turn, dim, config_.rope_pairs);  // q and k at once
-  ops.kv_write(k, v, pass.batch->slots[static_cast<size_t>(layer.attn.group)], pass.kv, layer.attn);
-  ops.attend(mixed, q, pass.kv, pass.batch->attn, layer.attn);
-  ops.linear(delta, mixed, layer.attn_out);
+  const AttentionPart part{
+      .qkv = layer.qkv,
+      .q_norm = layer.q_norm,
+      .k_norm = layer.k_norm,
+      .turn = turn,
+      .pairs = config_.rope_pairs,
+      .slots = pass.batch->slots[static_cast<size_t>(layer.attn.group)],
+      .kv = &pass.kv,
+      .meta = &pass.batch->attn,
+      .params = &layer.attn,
+      .out = layer.attn_out,
+      .scratch = pass.arena->alloc(DType::f32, {in.x.dim(0), 2 * (q_dim() + kv_dim())}),  // [n, q | k | v | mixed]
+  };
+  pass.ops->attention(out, in, part);
   pass.arena->release(mark);
-  return delta;
 }
 
-Tensor Decoder::feed_forward(const DecoderLayer& layer, Tensor normed, const Pass& pass) const {
-  if (!layer.router.empty()) return mixture(layer, normed, pass);
-  const int64_t n = normed.dim(0);
-  Tensor delta = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
+void Decoder::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  if (!layer.router.empty()) {
+    mixture(out, layer, in, pass);
+    return;
+  }
   const int64_t mark = pass.arena->mark();
-  Tensor gate_up = pass.arena->alloc(DType::f32, {n, 2 * int64_t{config_.n_ff}});  // [n, gate | up]
-  Tensor hidden = pass.arena->alloc(DType::f32, {n, config_.n_ff});                // [n, n_ff]
-  pass.ops->linear(gate_up, normed, layer.gate_up);
-  pass.ops->gated(hidden, gate_up.columns(0, config_.n_ff), gate_up.columns(config_.n_ff, config_.n_ff),
-                  config_.activation);
-  pass.ops->linear(delta, hidden, layer.down);
+  const FeedForwardPart part{
+      .gate_up = layer.gate_up,
+      .activation = config_.activation,
+      .down = layer.down,
+      .scratch = pass.arena->alloc(DType::f32, {in.x.dim(0), 2 * int64_t{config_.n_ff}}),  // [n, gate | up]
+  };
+  pass.ops->feed_forward(out, in, part);
   pass.arena->release(mark);
-  return delta;
 }
 
-Tensor Decoder::mixture(const DecoderLayer& layer, Tensor normed, const Pass& pass) const {
-  const int64_t n = normed.dim(0);
+void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  const int64_t n = in.x.dim(0);
   const DecoderConfig& c = config_;
-  Tensor delta = pass.arena->alloc(DType::f32, {n, c.n_embd});  // [n, n_embd]
   const int64_t mark = pass.arena->mark();
   Tensor scores = pass.arena->alloc(DType::f32, {n, c.n_experts});  // [n, n_experts]
   Tensor scratch = pass.arena->alloc(DType::f32, {n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert}});
-  pass.ops->linear(scores, normed, layer.router);
-  pass.ops->moe(delta, MoeInput{normed, scores, scratch}, layer.experts);
+  norm_rows(*pass.ops, in);
+  pass.ops->linear(scores, in.normed, layer.router);
+  pass.ops->moe(out, MoeInput{in.normed, scores, scratch}, layer.experts);
   pass.arena->release(mark);
-  return delta;
 }
 
-void Decoder::run_layer(const DecoderLayer& layer, Tensor x, Tensor normed, Tensor turn, const Pass& pass) const {
-  Ops& ops = *pass.ops;
-  const float eps = config_.norm_eps;
-  const auto after = [&](Tensor delta, Tensor norm) {  // [n, n_embd], normed where the layer has a norm there
-    if (!norm.empty()) ops.rms_norm(delta, delta, norm, eps);
-    return delta;
-  };
-  ops.rms_norm(normed, x, layer.attn_norm, eps);
-  ops.add_rms_norm(normed, x, after(attention(layer, normed, turn, pass), layer.post_attn_norm), layer.ffn_norm, eps);
-  ops.add(x, after(feed_forward(layer, normed, pass), layer.post_ffn_norm));
+void Decoder::run_layer(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor turn, const Pass& pass) const {
+  in.w = layer.attn_norm;
+  attention(delta, layer, in, turn, pass);
+  in.delta = delta;
+  in.delta_w = layer.post_attn_norm;
+  in.w = layer.ffn_norm;
+  feed_forward(delta, layer, in, pass);
+  in.delta_w = layer.post_ffn_norm;
 }
 
 Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
@@ -206,17 +203,23 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   const bool two_kinds = config_.rope_local.freq != config_.rope.freq;
   Tensor turn = pass.arena->alloc(DType::f32, {n, n_freq, 2});                           // cos, sin
   Tensor turn_local = two_kinds ? pass.arena->alloc(DType::f32, {n, n_freq, 2}) : turn;  // cos, sin
-  Tensor normed = pass.arena->alloc(DType::f32, {n, config_.n_embd});                    // [n, n_embd]
   const int64_t mark = pass.arena->mark();
+  NormedRows in;
+  in.x = x;
+  in.eps = config_.norm_eps;
+  in.normed = pass.arena->alloc(DType::f32, {n, config_.n_embd});     // [n, n_embd]
+  Tensor delta = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
   pass.ops->rope_table(turn, pass.batch->pos, frequencies(config_.rope), config_.rope.magnitude);
   if (two_kinds) {
     pass.ops->rope_table(turn_local, pass.batch->pos, frequencies(config_.rope_local), config_.rope_local.magnitude);
   }
   for (int l = range.begin; l < range.end; ++l) {
     const DecoderLayer& layer = layers_[static_cast<size_t>(l)];
-    run_layer(layer, x, normed, layer.is_local ? turn_local : turn, pass);
-    pass.arena->release(mark);
+    run_layer(layer, in, delta, layer.is_local ? turn_local : turn, pass);
   }
+  if (!in.delta_w.empty()) pass.ops->rms_norm(delta, delta, in.delta_w, in.eps);
+  if (!in.delta.empty()) pass.ops->add(x, delta);
+  pass.arena->release(mark);
   return x;
 }
 

@@ -51,10 +51,10 @@ class Decoder : public Model {
   void load_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_post_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_head_norms(WeightLoader& load, DecoderLayer& layer) const;
-  // → [n, n_embd] in the arena
-  Tensor attention(const DecoderLayer& layer, Tensor normed, Tensor turn, const Pass& pass) const;
-  Tensor feed_forward(const DecoderLayer& layer, Tensor normed, const Pass& pass) const;
-  Tensor mixture(const DecoderLayer& layer, Tensor normed, const Pass& pass) const;
+  // The parts of a layer: out [n, n_embd] is what to add to the residual stream. `turn` is the layer's rotary table.
+  void attention(Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor turn, const Pass& pass) const;
+  void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
+  void mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
 
   int64_t q_dim() const { return int64_t{config_.n_heads} * config_.head_dim; }
   int64_t kv_dim() const { return int64_t{config_.n_kv_heads} * config_.head_dim; }
@@ -64,8 +64,8 @@ class Decoder : public Model {
   void load_experts(WeightLoader& load, DecoderLayer& layer) const;
   Status load_ends(WeightLoader& load);
   AttnParams claim(const LoadOptions& options, bool is_local);
-  // x [n, n_embd] += both parts. `turn` is the layer's rotary table, `normed` scratch of x's shape.
-  void run_layer(const DecoderLayer& layer, Tensor x, Tensor normed, Tensor turn, const Pass& pass) const;
+  // Both parts. What the second finds stands in `delta` [n, n_embd], and `in` says that it is still to be added.
+  void run_layer(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor turn, const Pass& pass) const;
 
   DecoderConfig config_;
   std::vector<DecoderLayer> layers_;

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "ops/parts.h"
+
 namespace quire {
 namespace {
 
@@ -110,6 +112,42 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   QR_CHECK(out.dim(0) == q.dim(0) && meta.first_key.dim(0) == q.dim(0) && meta.end_key.dim(0) == q.dim(0));
   const Tensor& blocks = meta.blocks[static_cast<size_t>(p.group)];
   QR_CHECK(blocks.rank == 2 && blocks.dtype == DType::i32 && blocks.dim(0) == meta.cu_q.dim(0) - 1, shape_text(blocks));
+}
+
+namespace {
+
+void check_normed_rows(const NormedRows& in) {
+  check_norm(in.normed, in.x, in.w);
+  if (!in.delta.empty()) check_same_shape(in.x, in.delta);
+  if (!in.delta_w.empty()) check_norm(in.delta, in.delta, in.delta_w);
+}
+
+}  // namespace
+
+void check_attention(const Tensor& out, const NormedRows& in, const AttentionPart& part) {
+  check_normed_rows(in);
+  check_same_shape(out, in.x);
+  check_matrix(part.scratch, DType::f32);
+  const AttnParams& params = *part.params;
+  const AttentionScratch at(part.scratch, params);
+  QR_CHECK(part.scratch.dim(0) == in.x.dim(0) && part.scratch.dim(1) == at.n_columns(), shape_text(part.scratch));
+  check_linear(at.qkv, in.normed, part.qkv);
+  if (!part.q_norm.empty()) check_head_norm(at.q, part.q_norm);
+  if (!part.k_norm.empty()) check_head_norm(at.k, part.k_norm);
+  QR_CHECK(part.q_norm.empty() || part.q_norm.dim(0) == params.k_dim, shape_text(part.q_norm));
+  QR_CHECK(part.k_norm.empty() || part.k_norm.dim(0) == params.k_dim, shape_text(part.k_norm));
+  check_rope(at.qk, part.turn, params.k_dim);
+  check_kv_write(at.k, at.v, part.slots, *part.kv, params);
+  check_attend(at.mixed, at.q, *part.meta, params);
+  check_linear(out, at.mixed, part.out);
+}
+
+void check_feed_forward(const Tensor& out, const NormedRows& in, const FeedForwardPart& part) {
+  check_normed_rows(in);
+  check_same_shape(out, in.x);
+  check_linear(part.scratch, in.normed, part.gate_up);
+  QR_CHECK(part.scratch.dim(1) % 2 == 0, shape_text(part.scratch));
+  check_linear(out, FeedForwardScratch(part.scratch).hidden, part.down);
 }
 
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {

@@ -18,6 +18,8 @@ void check_rope(const Tensor& x, const Tensor& table, int head_dim);
 void check_rope_table(const Tensor& out, const Tensor& pos, const Tensor& freq);
 void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const KvView& kv, const AttnParams& params);
 void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, const AttnParams& params);
+void check_attention(const Tensor& out, const NormedRows& in, const AttentionPart& part);
+void check_feed_forward(const Tensor& out, const NormedRows& in, const FeedForwardPart& part);
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids);
 void check_sample(const Tensor& logits, size_t n_out, size_t n_params);
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "quant/kv_codec.h"
@@ -69,6 +70,38 @@ struct AttnParams {
   float scale = 1.0F;
   float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
   int window = 0;         // > 0: of the keys that a row may see only the last `window`
+};
+
+// The residual stream on its way into a part of a layer: x += delta, then normed = x / rms(x) · w.
+struct NormedRows {
+  Tensor x;        // [n, d]
+  Tensor delta;    // [n, d]: what the part before it found, undefined after; empty: nothing to add
+  Tensor delta_w;  // [d]: delta / rms(delta) · delta_w is added instead; empty: delta as it is
+  Tensor w;        // [d]
+  float eps = 0.0F;
+  Tensor normed;  // [n, d]: the result
+};
+
+// Attention between two residual additions.
+struct AttentionPart {
+  std::span<const Linear> qkv;  // d → q | k | v, in any number of matrices
+  Tensor q_norm, k_norm;        // [k_dim]: norms of single heads; empty: none
+  Tensor turn;                  // f32 [n, n_freq, 2], of rope_table
+  RopePairs pairs = RopePairs::halves;
+  Tensor slots;  // i32 [n]
+  const KvView* kv = nullptr;
+  const AttnMeta* meta = nullptr;
+  const AttnParams* params = nullptr;
+  std::span<const Linear> out;  // n_heads·v_dim → d
+  Tensor scratch;               // [n, q | k | v | mixed values]: undefined before and after
+};
+
+// A gated unit between two residual additions.
+struct FeedForwardPart {
+  std::span<const Linear> gate_up;  // d → n_ff | n_ff, in any number of matrices
+  Activation activation = Activation::silu;
+  std::span<const Linear> down;  // n_ff → d
+  Tensor scratch;                // [n, 2 · n_ff]: undefined before and after
 };
 
 }  // namespace quire

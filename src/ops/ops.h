@@ -55,6 +55,11 @@ class Ops {
   virtual void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) = 0;
   // out [n, n_heads·v_dim]. A row sees its keys only after kv_write of this step put them there.
   virtual void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) = 0;
+  // The two parts of a decoder's layer, from the residual stream to what is to be added to it, out [n, d], which may be
+  // in.delta itself. They are what the ops above give one after the other (ops/parts.h), bit for bit, and that is what
+  // a backend does which knows no better way.
+  virtual void attention(Tensor out, const NormedRows& in, const AttentionPart& part);
+  virtual void feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part);
   // y [m, d] = x[ids].  ids i32 [m].
   virtual void rows(Tensor y, Tensor x, Tensor ids) = 0;
   // One token per row of logits f32 [n, n_vocab]; params and out have n entries.

@@ -28,7 +28,6 @@ class AttentionTasks {
 
   std::span<const Tile> tiles() const { return tiles_; }
   std::span<const Span> spans() const { return spans_; }
-  bool any_cut() const { return !states_.empty(); }
   // States of a cut tile at a KV head, [row · head of the group][chunk].
   float* states(const Tile& tile, const AttnParams& params, int kv_head);
 

@@ -1,0 +1,200 @@
+// Heads: turned by their positions, put into the cache, attended.
+#include "backend/cpu/cpu_backend.h"
+#include "ops/op_check.h"
+
+namespace quire {
+namespace {
+
+void turn_head(float* head, const float* turn, int64_t n_freq, RopePairs pairs) {
+  const int64_t step = pairs == RopePairs::interleaved ? 2 : 1;
+  const int64_t apart = pairs == RopePairs::interleaved ? 1 : n_freq;
+  for (int64_t f = 0; f < n_freq; ++f) {
+    const float a = head[f * step];
+    const float b = head[f * step + apart];
+    head[f * step] = a * turn[2 * f] - b * turn[2 * f + 1];
+    head[f * step + apart] = a * turn[2 * f + 1] + b * turn[2 * f];
+  }
+}
+
+// Where a row's keys and values go.
+class Place {
+ public:
+  Place(const KvView& kv, const AttnParams& params, int64_t slot)
+      : params_(params), block_tokens_(kv.groups[static_cast<size_t>(params.group)].block_tokens) {
+    const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
+    const int64_t in_block = slot % block_tokens_;
+    claim_ = view.base + slot / block_tokens_ * view.block_bytes + params.kv_offset * block_tokens_;
+    t_ = static_cast<int>(in_block % kKvGroup);
+    first_ = in_block - t_;
+  }
+  void put_k(int head, const float* k) const {
+    std::byte* at = claim_ + head_offsets(params_, head, block_tokens_).k;
+    params_.k_codec->put_k(at + first_ * params_.k_codec->row_bytes(params_.k_dim), t_, params_.k_dim, k);
+  }
+  void put_v(int head, const float* v) const {
+    std::byte* at = claim_ + head_offsets(params_, head, block_tokens_).v;
+    params_.v_codec->put_v(at + first_ * params_.v_codec->row_bytes(params_.v_dim), t_, params_.v_dim, v);
+  }
+
+ private:
+  const AttnParams& params_;
+  int block_tokens_;
+  std::byte* claim_;
+  int64_t first_;  // token of the block: the first of its group
+  int t_;          // within the group
+};
+
+// The heads that stand side by side in q | k | v.
+struct Heads {
+  explicit Heads(const AttnParams& p) : n_q(p.n_heads), n_qk(n_q + p.n_kv_heads), k_dim(p.k_dim), v_dim(p.v_dim) {}
+  int64_t of(int64_t column) const {
+    return column < n_qk * k_dim ? column / k_dim : n_qk + (column - n_qk * k_dim) / v_dim;
+  }
+  int64_t begin(int64_t head) const { return std::min(head, n_qk) * k_dim + std::max<int64_t>(0, head - n_qk) * v_dim; }
+  int64_t n_q, n_qk, k_dim, v_dim;
+};
+
+}  // namespace
+
+void CpuOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
+  check_rope(x, table, head_dim);
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
+    for (int64_t h = 0; h < x.dim(1); h += head_dim) {
+      turn_head(x.row<float>(i) + h, table.row<float>(i), table.dim(1), pairs);
+    }
+  });
+}
+
+void CpuOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) {
+  check_kv_write(k, v, slots, kv, params);
+  for_rows(k.dim(0), k.dim(1) * 4, [&](int64_t i) {
+    const Place place(kv, params, slots.ptr<int32_t>()[i]);
+    for (int h = 0; h < params.n_kv_heads; ++h) {
+      place.put_k(h, k.row<float>(i) + int64_t{h} * params.k_dim);
+      place.put_v(h, v.row<float>(i) + int64_t{h} * params.v_dim);
+    }
+  });
+}
+
+void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const AttentionPart& part, float eps) {
+  const AttnParams& params = *part.params;
+  const Heads heads(params);
+  const bool is_q = head < heads.n_q;
+  const bool is_v = head >= heads.n_qk;
+  const Tensor& norm = is_q ? part.q_norm : part.k_norm;
+  for (int64_t i = 0; i < at.qkv.dim(0); ++i) {
+    float* x = at.qkv.row<float>(i) + heads.begin(head);
+    if (!is_v) {
+      if (!norm.empty()) row_.rms_norm_row(x, x, norm.ptr<float>(), params.k_dim, eps);
+      turn_head(x, part.turn.row<float>(i), part.turn.dim(1), part.pairs);
+    }
+    if (is_q) continue;
+    const Place place(*part.kv, params, part.slots.ptr<int32_t>()[i]);
+    if (is_v) {
+      place.put_v(static_cast<int>(head - heads.n_qk), x);
+    } else {
+      place.put_k(static_cast<int>(head - heads.n_q), x);
+    }
+  }
+}
+
+void CpuOps::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
+  check_attention(out, in, part);
+  const int64_t n = in.x.dim(0);
+  if (n == 0) return;
+  const AttentionScratch at(part.scratch, *part.params);
+  const Heads heads(*part.params);
+  set_work(at.qkv, in.normed, norm_and_quantize(in, part.qkv), part.qkv);
+  units_.reset(heads.n_qk + part.params->n_kv_heads);
+  work_.run(pool_, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t head = heads.of(begin);
+      const int64_t next = std::min(end, heads.begin(head + 1));
+      if (units_.completes(head, next - begin, heads.begin(head + 1) - heads.begin(head))) {
+        finish_head(head, at, part, in.eps);
+      }
+      begin = next;
+    }
+  });
+  const QuantRows mixed = any_integer(part.out) ? inner_quants_.rows(n, at.mixed.dim(1)) : QuantRows{};
+  attend(at.mixed, at.q, part, mixed);
+  set_work(out, at.mixed, mixed, part.out);
+  work_.run(pool_);
+}
+
+void CpuOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {
+  check_attend(out, q, meta, params);
+  AttentionPart part;
+  part.kv = &kv;
+  part.meta = &meta;
+  part.params = &params;
+  attend(out, q, part, QuantRows{});
+}
+
+void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& part, const QuantRows& xq) {
+  const AttnMeta& meta = *part.meta;
+  const AttnParams& params = *part.params;
+  QR_CHECK(params.k_codec == params.v_codec, "one codec for K and V until mixed kernels exist");
+  const KvGroupView& view = part.kv->groups[static_cast<size_t>(params.group)];
+  const AttentionKernels& kernels = by_name(isa_.attention, &AttentionKernels::codec, params.k_codec->name);
+  const int n_group = params.n_heads / params.n_kv_heads;
+  attention_tasks_.cut(meta, params, pool_.n_threads());
+
+  const auto task_of = [&](const AttentionTasks::Tile& tile, int h) {
+    const HeadOffsets at = head_offsets(params, h, view.block_tokens);
+    return AttentionTask{.kv = view.base + params.kv_offset * view.block_tokens,
+                         .block_bytes = view.block_bytes,
+                         .block_tokens = view.block_tokens,
+                         .blocks = meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(tile.sequence),
+                         .k_offset = at.k,
+                         .v_offset = at.v,
+                         .k_row_bytes = params.k_codec->row_bytes(params.k_dim),
+                         .v_row_bytes = params.v_codec->row_bytes(params.v_dim),
+                         .q = q.ptr<float>() + int64_t{h} * n_group * params.k_dim,
+                         .q_stride = q.stride[0],
+                         .out = out.ptr<float>() + int64_t{h} * n_group * params.v_dim,
+                         .out_stride = out.stride[0],
+                         .first_key = meta.first_key.ptr<int32_t>(),
+                         .end_key = meta.end_key.ptr<int32_t>(),
+                         .row_begin = tile.row_begin,
+                         .row_end = tile.row_end,
+                         .n_group = n_group,
+                         .k_dim = params.k_dim,
+                         .v_dim = params.v_dim,
+                         .scale = params.scale,
+                         .soft_cap = params.soft_cap,
+                         .window = params.window,
+                         .first_chunk = tile.first_chunk,
+                         .end_chunk = tile.end_chunk,
+                         .states = attention_tasks_.states(tile, params, h),
+                         .n_states = tile.end_chunk - tile.first_chunk,
+                         .states_chunk = tile.first_chunk};
+  };
+  const auto spans = attention_tasks_.spans();
+  const auto tiles = attention_tasks_.tiles();
+  const int64_t n_heads = params.n_kv_heads;
+  const int64_t width = int64_t{n_group} * params.v_dim;  // of a KV head in the result
+  const bool whole_groups = width % kPanelDepth == 0;
+  units_.reset(static_cast<int64_t>(tiles.size()) * n_heads);
+  pool_.run(static_cast<int64_t>(spans.size()) * n_heads, [&](int64_t i) {
+    const AttentionTasks::Span& span = spans[static_cast<size_t>(i / n_heads)];
+    const AttentionTasks::Tile& tile = tiles[static_cast<size_t>(span.tile)];
+    const int64_t head = i % n_heads;
+    const AttentionTask whole = task_of(tile, static_cast<int>(head));
+    AttentionTask task = whole;
+    task.first_chunk = span.first_chunk;
+    task.end_chunk = span.end_chunk;
+    kernels.run(task);
+    if (!units_.completes(span.tile * n_heads + head, span.end_chunk - span.first_chunk,
+                          tile.end_chunk - tile.first_chunk))
+      return;
+    if (whole.states != nullptr) kernels.join(whole);
+    if (xq.q == nullptr || !whole_groups) return;
+    for (int64_t r = tile.row_begin; r < tile.row_end; ++r) {
+      row_.quantize_row(out.row<float>(r) + head * width, quant_columns(xq, r, head * width, width), 0);
+    }
+  });
+  if (xq.q != nullptr && !whole_groups) quantize(out, xq);
+}
+
+}  // namespace quire

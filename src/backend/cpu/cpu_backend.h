@@ -1,0 +1,109 @@
+// The class behind make_cpu_ops(): every op of the seam as tasks of one fork or of few. Split over files by what an op
+// computes: cpu_ops.cc (rows, loading, making), cpu_products.cc (products and what stands between two of them),
+// cpu_attention.cc (heads and the cache).
+// Owner: the backend's caller; kernels run on the pool's threads between fork and join.
+#pragma once
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/attention_tasks.h"
+#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/kernels/tables.h"
+#include "backend/cpu/linear_work.h"
+#include "backend/cpu/pool.h"
+#include "backend/cpu/quant_buffer.h"
+#include "backend/cpu/unit_counts.h"
+#include "backend/cpu/weight_store.h"
+#include "ops/parts.h"
+#include "ops/route.h"
+#include "ops/sample_row.h"
+
+namespace quire {
+
+template <class T>
+const T& by_name(std::span<const T* const> table, std::string_view T::* name, std::string_view wanted) {
+  const auto at = std::find_if(table.begin(), table.end(), [&](const T* entry) { return entry->*name == wanted; });
+  QR_CHECK(at != table.end(), std::string(wanted));
+  return **at;
+}
+
+inline bool any_integer(std::span<const Linear> parts) {
+  return std::any_of(parts.begin(), parts.end(), [](const Linear& part) { return part.format->integer; });
+}
+
+class CpuOps final : public Ops {
+ public:
+  CpuOps(const IsaTable& isa, const CpuOptions& options)
+      : isa_(isa), row_(*isa.elementwise), pool_(options.n_threads, options.pin), scratch_(1) {}
+
+  std::string describe() const override;
+  int64_t n_forks() const { return pool_.n_forks(); }
+  // One vector more than asked for: attention may read past the last value row when its size is no multiple of 16.
+  Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes + 64); }
+
+  Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override;
+  Result<Tensor> load_vector(const HostWeight& weight) override;
+  void embed(Tensor y, Tensor ids, const Linear& table) override;
+  void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override;
+  void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override;
+  void head_norm(Tensor x, Tensor w, float eps) override;
+  void scale(Tensor x, float factor) override;
+  void soft_cap(Tensor x, float cap) override;
+  void add(Tensor x, Tensor delta) override;
+  void linear(Tensor y, Tensor x, std::span<const Linear> parts) override;
+  void gated(Tensor y, Tensor gate, Tensor up, Activation act) override;
+  void moe(Tensor y, const MoeInput& in, const Experts& experts) override;
+  void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override;
+  void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override;
+  void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override;
+  void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override;
+  void attention(Tensor out, const NormedRows& in, const AttentionPart& part) override;
+  void feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) override;
+  void rows(Tensor y, Tensor x, Tensor ids) override;
+  void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
+
+ private:
+  // fn(row) over n rows, in runs long enough to be worth a fork.
+  template <class Fn>
+  void for_rows(int64_t n, int64_t row_elements, Fn&& fn) {
+    const int64_t per_task = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row_elements));
+    const int64_t n_tasks = (n + per_task - 1) / per_task;
+    pool_.run(n_tasks, [&](int64_t task) {
+      const int64_t end = std::min(n, (task + 1) * per_task);
+      for (int64_t i = task * per_task; i < end; ++i) fn(i);
+    });
+  }
+  // Of a part's input; quantised too where one of the products that follow wants that.
+  QuantRows norm_and_quantize(const NormedRows& in, std::span<const Linear> products);
+  QuantRows quantize(const Tensor& x);
+  void quantize(const Tensor& x, const QuantRows& out);
+  // The products of x with all parts, ready to run; xq: x quantised, where any_integer(parts).
+  void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
+  template <class Parts>
+  void run_experts(const Tensor& y, const Tensor& x, Parts&& parts_of);
+  // Attention, whose results are quantised as well where xq has room for that.
+  void attend(const Tensor& out, const Tensor& q, const AttentionPart& part, const QuantRows& xq);
+  // A head of q, k or v whose columns are all there: its norm, its turn, its way into the cache.
+  void finish_head(int64_t head, const AttentionScratch& at, const AttentionPart& part, float eps);
+  // Columns [begin, begin + n) of gate and up, which are all there, become act(gate) · up in the gate's place,
+  // quantised as well where xq has room for that.
+  void finish_gate(int64_t begin, int64_t n, const FeedForwardPart& part, const QuantRows& xq);
+  const LinearKernels& kernels_of(const Linear& linear) const {
+    return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
+  }
+
+  const IsaTable& isa_;
+  const ElementwiseKernels& row_;
+  WorkerPool pool_;
+  WeightStore store_;
+  QuantBuffer input_quants_, inner_quants_;  // of an op's input, and of what a fused op hands on to its last product
+  std::vector<SampleScratch> scratch_;
+  AttentionTasks attention_tasks_;
+  LinearWork work_;
+  UnitCounts units_;
+  Routes routes_;
+};
+
+}  // namespace quire

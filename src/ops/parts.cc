@@ -1,0 +1,38 @@
+#include "ops/parts.h"
+
+#include "ops/op_check.h"
+
+namespace quire {
+
+void norm_rows(Ops& ops, const NormedRows& in) {
+  if (in.delta.empty()) {
+    ops.rms_norm(in.normed, in.x, in.w, in.eps);
+    return;
+  }
+  if (!in.delta_w.empty()) ops.rms_norm(in.delta, in.delta, in.delta_w, in.eps);
+  ops.add_rms_norm(in.normed, in.x, in.delta, in.w, in.eps);
+}
+
+void Ops::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
+  check_attention(out, in, part);
+  const AttentionScratch at(part.scratch, *part.params);
+  norm_rows(*this, in);
+  linear(at.qkv, in.normed, part.qkv);
+  if (!part.q_norm.empty()) head_norm(at.q, part.q_norm, in.eps);
+  if (!part.k_norm.empty()) head_norm(at.k, part.k_norm, in.eps);
+  rope(at.qk, part.turn, part.params->k_dim, part.pairs);
+  kv_write(at.k, at.v, part.slots, *part.kv, *part.params);
+  attend(at.mixed, at.q, *part.kv, *part.meta, *part.params);
+  linear(out, at.mixed, part.out);
+}
+
+void Ops::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
+  check_feed_forward(out, in, part);
+  const FeedForwardScratch at(part.scratch);
+  norm_rows(*this, in);
+  linear(part.scratch, in.normed, part.gate_up);
+  gated(at.hidden, at.gate, at.up, part.activation);
+  linear(out, at.hidden, part.down);
+}
+
+}  // namespace quire

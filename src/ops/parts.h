@@ -1,0 +1,30 @@
+// The parts of a decoder's layer by the other ops, and how they divide their scratch.
+#pragma once
+#include "ops/ops.h"
+
+namespace quire {
+
+struct AttentionScratch {
+  AttentionScratch(const Tensor& scratch, const AttnParams& p)
+      : q(scratch.columns(0, int64_t{p.n_heads} * p.k_dim)),
+        k(scratch.columns(q.dim(1), int64_t{p.n_kv_heads} * p.k_dim)),
+        v(scratch.columns(q.dim(1) + k.dim(1), int64_t{p.n_kv_heads} * p.v_dim)),
+        qk(scratch.columns(0, q.dim(1) + k.dim(1))),
+        qkv(scratch.columns(0, qk.dim(1) + v.dim(1))),
+        mixed(scratch.columns(qkv.dim(1), int64_t{p.n_heads} * p.v_dim)) {}
+  Tensor q, k, v;  // [n, heads · dim] each
+  Tensor qk, qkv;  // side by side
+  Tensor mixed;    // [n, n_heads · v_dim]: values, mixed by attention
+  int64_t n_columns() const { return qkv.dim(1) + mixed.dim(1); }
+};
+
+// What the unit hides takes the gate's place.
+struct FeedForwardScratch {
+  explicit FeedForwardScratch(const Tensor& scratch)
+      : gate(scratch.columns(0, scratch.dim(1) / 2)), up(scratch.columns(gate.dim(1), gate.dim(1))), hidden(gate) {}
+  Tensor gate, up, hidden;  // [n, n_ff] each
+};
+
+void norm_rows(Ops& ops, const NormedRows& in);
+
+}  // namespace quire

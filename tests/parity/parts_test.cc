@@ -1,0 +1,189 @@
+// The parts of a decoder's layer, which a backend may fuse, against the ops that they are made of: the same bits on
+// every instruction set and number of threads.
+#include "ops/parts.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "tests/parity/op_corpus.h"
+
+namespace quire {
+namespace {
+
+Linear load(Ops& ops, std::string_view format, int64_t n_out, int64_t n_in, uint64_t seed) {
+  const Stored stored = stored_weight(*find_weight_format(format), n_out, n_in, seed);
+  return *ops.load_linear(stored.weight, nullptr, Shard{});
+}
+
+Tensor vector(Matrix& m) { return Tensor::dense(m.values.data(), DType::f32, {m.n * m.d}); }
+
+// Rows of the residual stream, with what is still to be added to them.
+struct Stream {
+  Stream(int64_t n, int64_t d, bool any_delta, bool any_delta_norm)
+      : x(n, d, 1), delta(n, d, 2), w(1, d, 3), delta_w(1, d, 4), normed(n, d) {
+    in.x = x.tensor();
+    if (any_delta) in.delta = delta.tensor();
+    if (any_delta_norm) in.delta_w = vector(delta_w);
+    in.w = vector(w);
+    in.eps = 1e-5F;
+    in.normed = normed.tensor();
+  }
+  // x and what is to be added to it next, which takes delta's place.
+  std::vector<float> result() const {
+    std::vector<float> out = x.values;
+    out.insert(out.end(), delta.values.begin(), delta.values.end());
+    return out;
+  }
+  Matrix x, delta, w, delta_w, normed;
+  NormedRows in;
+};
+
+void for_each_cpu(const std::function<void(Ops&)>& body) {
+  for (const std::string& isa : cpu_isas()) {
+    for (const int n_threads : {1, 3}) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = n_threads, .isa = isa, .pin = false});
+      ASSERT_TRUE(ops);
+      SCOPED_TRACE((*ops)->describe());
+      body(**ops);
+    }
+  }
+}
+
+struct FeedForwardCase {
+  std::string_view gate, up, down;  // formats; no `up`: gate and up are one matrix
+  int64_t d, n_ff;
+};
+
+TEST(Parts, FeedForwardIsItsOps) {
+  const FeedForwardCase cases[] = {
+      {"q8_0", "q8_0", "q8_0", 64, 96}, {"q4_0", "", "q8_0", 96, 160},    {"f32", "f32", "f32", 40, 41},
+      {"f32", "", "f32", 40, 41},       {"q8_0", "bf16", "f16", 64, 100}, {"f16", "q4_k", "q6_k", 256, 768},
+      {"q8_0", "", "f32", 512, 9},
+  };
+  for_each_cpu([&](Ops& ops) {
+    for (const FeedForwardCase& c : cases) {
+      const int64_t n_gate = c.up.empty() ? 2 * c.n_ff : c.n_ff;
+      std::vector<Linear> gate_up = {load(ops, c.gate, n_gate, c.d, 5)};
+      if (!c.up.empty()) gate_up.push_back(load(ops, c.up, c.n_ff, c.d, 6));
+      const Linear down = load(ops, c.down, c.d, c.n_ff, 7);
+      for (const int64_t n : {1, 3, 70}) {
+        const auto run = [&](bool fused) {
+          Stream stream(n, c.d, n != 3, n == 70);
+          Matrix scratch(n, 2 * c.n_ff, 8);
+          FeedForwardPart part;
+          part.gate_up = gate_up;
+          part.down = std::span(&down, 1);
+          part.activation = n == 3 ? Activation::gelu_tanh : Activation::silu;
+          part.scratch = scratch.tensor();
+          if (fused) ops.feed_forward(stream.delta.tensor(), stream.in, part);
+          if (!fused) ops.Ops::feed_forward(stream.delta.tensor(), stream.in, part);
+          return stream.result();
+        };
+        ASSERT_TRUE(same_bits(run(true), run(false))) << c.gate << ' ' << c.d << ' ' << c.n_ff << ' ' << n;
+      }
+    }
+  });
+}
+
+struct AttentionCase {
+  std::string_view qkv, out;  // formats
+  int n_heads, n_kv_heads, k_dim, v_dim;
+  bool one_matrix, head_norms;
+  int past, n;
+};
+
+// What the part leaves: the stream, and the cache.
+std::vector<float> run_attention(Ops& ops, const AttentionCase& c, bool fused) {
+  constexpr int64_t kD = 64;
+  constexpr int kBlockTokens = 16;
+  const KvCodec& codec = *find_kv_codec("f32");
+  AttnParams params;
+  params.k_codec = params.v_codec = &codec;
+  params.n_heads = c.n_heads;
+  params.n_kv_heads = c.n_kv_heads;
+  params.k_dim = c.k_dim;
+  params.v_dim = c.v_dim;
+  params.scale = 0.3F;
+  const int n_blocks = (c.past + c.n + kBlockTokens - 1) / kBlockTokens;
+  const int64_t block_bytes = c.n_kv_heads * (codec.row_bytes(c.k_dim) + codec.row_bytes(c.v_dim)) * kBlockTokens;
+  Matrix pool(n_blocks + 1, block_bytes / 4, 9);  // the last for what attention reads past its values
+  KvView view;
+  view.n_groups = 1;
+  view.groups[0] = {pool.tensor().data, block_bytes, kBlockTokens};
+  std::vector<int32_t> blocks, slots, first, end, pos, cu_q = {0, c.n};
+  for (int b = 0; b < n_blocks; ++b) blocks.push_back(n_blocks - 1 - b);
+  for (int t = c.past; t < c.past + c.n; ++t) {
+    slots.push_back(blocks[static_cast<size_t>(t / kBlockTokens)] * kBlockTokens + t % kBlockTokens);
+    first.push_back(0);
+    end.push_back(t + 1);
+    pos.push_back(t);
+  }
+  AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {1, n_blocks})}, ints(first), ints(end)};
+
+  const int64_t q = int64_t{c.n_heads} * c.k_dim, k = int64_t{c.n_kv_heads} * c.k_dim;
+  const int64_t v = int64_t{c.n_kv_heads} * c.v_dim, mixed = int64_t{c.n_heads} * c.v_dim;
+  std::vector<Linear> qkv;
+  if (c.one_matrix) qkv.push_back(load(ops, c.qkv, q + k + v, kD, 5));
+  if (!c.one_matrix) qkv = {load(ops, c.qkv, q, kD, 5), load(ops, c.qkv, k, kD, 6), load(ops, c.qkv, v, kD, 7)};
+  const Linear out = load(ops, c.out, kD, mixed, 8);
+  Matrix q_norm(1, c.k_dim, 10), k_norm(1, c.k_dim, 11), turn(c.n, c.k_dim / 2), scratch(c.n, q + k + v + mixed, 12);
+  std::vector<int64_t> freq(static_cast<size_t>(c.k_dim / 4));
+  for (size_t f = 0; f < freq.size(); ++f) freq[f] = std::bit_cast<int64_t>(1.0 / (1.0 + static_cast<double>(f)));
+  AttentionPart part;
+  part.turn = Tensor::dense(turn.values.data(), DType::f32, {c.n, c.k_dim / 4, 2});
+  ops.rope_table(part.turn, ints(pos), Tensor::dense(freq.data(), DType::i64, {c.k_dim / 4}), 1.0);
+  part.qkv = qkv;
+  if (c.head_norms) part.q_norm = vector(q_norm);
+  if (c.head_norms) part.k_norm = vector(k_norm);
+  part.pairs = c.one_matrix ? RopePairs::interleaved : RopePairs::halves;
+  part.slots = ints(slots);
+  part.kv = &view;
+  part.meta = &meta;
+  part.params = &params;
+  part.out = std::span(&out, 1);
+  part.scratch = scratch.tensor();
+  Stream stream(c.n, kD, c.n != 3, c.head_norms && c.n != 3);
+  if (fused) ops.attention(stream.delta.tensor(), stream.in, part);
+  if (!fused) ops.Ops::attention(stream.delta.tensor(), stream.in, part);
+  std::vector<float> result = stream.result();
+  result.insert(result.end(), pool.values.begin(), pool.values.end());
+  return result;
+}
+
+TEST(Parts, AttentionIsItsOps) {
+  const AttentionCase cases[] = {
+      {"q8_0", "q8_0", 4, 2, 16, 16, false, false, 0, 1},     // a KV head's values are a group of the last product
+      {"q8_0", "q8_0", 4, 4, 8, 8, true, true, 0, 3},         // four are; a panel holds two heads
+      {"q8_0", "f32", 3, 1, 24, 24, true, false, 20, 40},     // heads begin within panels
+      {"f32", "q4_0", 4, 1, 32, 16, false, true, 0, 70},      // keys and values of different sizes
+      {"bf16", "q8_0", 2, 1, 16, 16, false, false, 1500, 1},  // keys cut into spans
+      {"q8_0", "q8_0", 4, 2, 64, 64, false, true, 1300, 9},
+  };
+  for_each_cpu([&](Ops& ops) {
+    for (const AttentionCase& c : cases) {
+      ASSERT_TRUE(same_bits(run_attention(ops, c, true), run_attention(ops, c, false)))
+          << c.qkv << ' ' << c.n_heads << " heads of " << c.k_dim << ", rows " << c.n;
+    }
+  });
+}
+
+// The truth of the ops has no fused forms: fused ones are near it because their ops are.
+TEST(Parts, ReferenceTakesThemApart) {
+  compare("feed forward", 1e-4, [](Ops& ops) {
+    Stream stream(3, 64, true, true);
+    Matrix scratch(3, 192);
+    const Linear gate_up = load(ops, "f32", 192, 64, 5), down = load(ops, "f32", 64, 96, 6);
+    FeedForwardPart part;
+    part.gate_up = std::span(&gate_up, 1);
+    part.down = std::span(&down, 1);
+    part.scratch = scratch.tensor();
+    ops.feed_forward(stream.delta.tensor(), stream.in, part);
+    return stream.result();
+  });
+  compare("attention", 1e-4,
+          [](Ops& ops) { return run_attention(ops, {"f32", "f32", 4, 2, 16, 16, false, true, 0, 20}, true); });
+}
+
+}  // namespace
+}  // namespace quire
