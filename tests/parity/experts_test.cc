@@ -76,5 +76,15 @@ TEST(Parity, MoeRowsAreIndependent) {
   }
 }
 
+// Gathering and quantising, gate and up, down, mixing; what stands between products waits for nobody.
+TEST(Parity, MoeTakesFourForks) {
+  const TestExperts stored(*find_weight_format("q8_0"), 4, 512, 256);
+  const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = "", .pin = false});
+  const Experts experts = stored.load(**ops, Routing{.n_used = 2});
+  const int64_t before = cpu_forks(**ops);
+  run_moe(**ops, experts, Matrix(60, 512, 1), Matrix(60, 4, 2));
+  EXPECT_EQ(cpu_forks(**ops) - before, 4);
+}
+
 }  // namespace
 }  // namespace quire

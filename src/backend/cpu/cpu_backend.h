@@ -82,14 +82,21 @@ class CpuOps final : public Ops {
   // The products of x with all parts, ready to run; xq: x quantised, where any_integer(parts).
   void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
   template <class Parts>
-  void run_experts(const Tensor& y, const Tensor& x, Parts&& parts_of);
+  void set_experts(const Tensor& y, const Tensor& x, const QuantRows& xq, Parts&& parts_of);
+  // Runs products whose columns are pairs of n_ff of a gate and n_ff of an up; finish(pair, begin, n) when columns
+  // [begin, begin + n) of both are there.
+  template <class Finish>
+  void run_gated(int64_t n_pairs, int64_t n_ff, Finish&& finish);
   // Attention, whose results are quantised as well where xq has room for that.
   void attend(const Tensor& out, const Tensor& q, const AttentionPart& part, const QuantRows& xq);
   // A head of q, k or v whose columns are all there: its norm, its turn, its way into the cache.
   void finish_head(int64_t head, const AttentionScratch& at, const AttentionPart& part, float eps);
-  // Columns [begin, begin + n) of gate and up, which are all there, become act(gate) · up in the gate's place,
-  // quantised as well where xq has room for that.
-  void finish_gate(int64_t begin, int64_t n, const FeedForwardPart& part, const QuantRows& xq);
+  struct GatedRows {
+    Tensor gate, up, hidden;  // [n, n_ff] each; hidden may be gate
+    Activation activation;
+  };
+  // Columns [begin, begin + n) of hidden = act(gate) · up, quantised as well where xq has room for that.
+  void finish_gate(const GatedRows& rows, int64_t begin, int64_t n, const QuantRows& xq);
   const LinearKernels& kernels_of(const Linear& linear) const {
     return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
   }
@@ -104,6 +111,7 @@ class CpuOps final : public Ops {
   LinearWork work_;
   UnitCounts units_;
   Routes routes_;
+  std::vector<size_t> chosen_;  // experts that rows were routed to
 };
 
 }  // namespace quire

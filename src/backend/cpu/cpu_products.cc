@@ -61,14 +61,31 @@ void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
            [&](int64_t i) { run(y.row<float>(i), gate.row<float>(i), up.row<float>(i), y.dim(1)); });
 }
 
-void CpuOps::finish_gate(int64_t begin, int64_t n, const FeedForwardPart& part, const QuantRows& xq) {
-  const auto run = part.activation == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
-  const FeedForwardScratch at(part.scratch);
-  for (int64_t i = 0; i < part.scratch.dim(0); ++i) {
-    float* hidden = at.hidden.row<float>(i) + begin;
-    run(hidden, at.gate.row<float>(i) + begin, at.up.row<float>(i) + begin, n);
+void CpuOps::finish_gate(const GatedRows& rows, int64_t begin, int64_t n, const QuantRows& xq) {
+  const auto run = rows.activation == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
+  for (int64_t i = 0; i < rows.hidden.dim(0); ++i) {
+    float* hidden = rows.hidden.row<float>(i) + begin;
+    run(hidden, rows.gate.row<float>(i) + begin, rows.up.row<float>(i) + begin, n);
     if (xq.q != nullptr) row_.quantize_row(hidden, quant_columns(xq, i, begin, n), 0);
   }
+}
+
+template <class Finish>
+void CpuOps::run_gated(int64_t n_pairs, int64_t n_ff, Finish&& finish) {
+  const int64_t n_units = (n_ff + kGateColumns - 1) / kGateColumns;  // of a pair
+  units_.reset(n_pairs * n_units);
+  work_.run(pool_, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t pair = begin / (2 * n_ff);
+      const int64_t column = begin % n_ff;  // of gate or of up
+      const int64_t first = column / kGateColumns * kGateColumns;
+      const int64_t last = std::min(n_ff, first + kGateColumns);
+      const int64_t some = std::min(end - begin, last - column);
+      const int64_t unit = pair * n_units + first / kGateColumns;
+      if (units_.completes(unit, some, 2 * (last - first))) finish(pair, first, last - first);
+      begin += some;
+    }
+  });
 }
 
 void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
@@ -79,32 +96,19 @@ void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPar
   const int64_t n_ff = at.hidden.dim(1);
   const QuantRows hidden = any_integer(part.down) ? inner_quants_.rows(n, n_ff) : QuantRows{};
   set_work(part.scratch, in.normed, norm_and_quantize(in, part.gate_up), part.gate_up);
-  units_.reset((n_ff + kGateColumns - 1) / kGateColumns);
-  work_.run(pool_, [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const int64_t column = begin % n_ff;  // of gate or of up
-      const int64_t first = column / kGateColumns * kGateColumns;
-      const int64_t last = std::min(n_ff, first + kGateColumns);
-      const int64_t some = std::min(end - begin, last - column);
-      if (units_.completes(first / kGateColumns, some, 2 * (last - first)))
-        finish_gate(first, last - first, part, hidden);
-      begin += some;
-    }
+  run_gated(1, n_ff, [&](int64_t, int64_t begin, int64_t n_columns) {
+    finish_gate({at.gate, at.up, at.hidden, part.activation}, begin, n_columns, hidden);
   });
   set_work(out, at.hidden, hidden, part.down);
   work_.run(pool_);
 }
 
-// The products of each expert's gathered rows of x with parts_of(expert), in one fork.
+// The products of each chosen expert's gathered rows of x with parts_of(expert), ready to run.
 template <class Parts>
-void CpuOps::run_experts(const Tensor& y, const Tensor& x, Parts&& parts_of) {
-  bool quantised = false;
-  for (size_t e = 0; e < routes_.n_experts(); ++e) quantised |= routes_.count(e) > 0 && any_integer(parts_of(e));
-  const QuantRows xq = quantised ? quantize(x) : QuantRows{};
+void CpuOps::set_experts(const Tensor& y, const Tensor& x, const QuantRows& xq, Parts&& parts_of) {
   const LinearKernels* kernels = nullptr;
   work_.clear();
-  for (size_t e = 0; e < routes_.n_experts(); ++e) {
-    if (routes_.count(e) == 0) continue;
+  for (const size_t e : chosen_) {
     const Tensor mine = x.rows(routes_.begin(e), routes_.count(e));
     int64_t column = 0;
     for (const Linear& part : parts_of(e)) {
@@ -114,19 +118,43 @@ void CpuOps::run_experts(const Tensor& y, const Tensor& x, Parts&& parts_of) {
       column += part.n_out;
     }
   }
-  work_.run(pool_);
 }
 
 void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
   check_moe(y, in, experts);
   if (y.dim(0) == 0) return;
   routes_.make(in.router, experts.routing);
+  chosen_.clear();
+  bool is_x_quantised = false, is_hidden_quantised = false;
+  for (size_t e = 0; e < routes_.n_experts(); ++e) {
+    if (routes_.count(e) == 0) continue;
+    chosen_.push_back(e);
+    is_x_quantised |= any_integer(experts.gate_up[e]);
+    is_hidden_quantised |= experts.down[e].format->integer;
+  }
+  const int64_t n_ff = experts.down.front().n_in;
+  const MoeScratch at(in.scratch, y.dim(1), n_ff);
+  const int64_t n_rows = at.x.dim(0);
+  const QuantRows xq = is_x_quantised ? input_quants_.rows(n_rows, y.dim(1)) : QuantRows{};
+  const QuantRows hidden = is_hidden_quantised ? inner_quants_.rows(n_rows, n_ff) : QuantRows{};
+
   const int64_t row_elements = y.dim(1) * experts.routing.n_used;
-  const MoeScratch at(in.scratch, y.dim(1), experts.down.front().n_in);
-  for_rows(y.dim(0), row_elements, [&](int64_t i) { gather_row(routes_, i, in.x, at.x); });
-  run_experts(at.gate_up, at.x, [&](size_t e) { return std::span<const Linear>(experts.gate_up[e]); });
-  gated(at.hidden, at.gate, at.up, experts.activation);
-  run_experts(at.result, at.hidden, [&](size_t e) { return std::span(&experts.down[e], 1); });
+  for_rows(y.dim(0), row_elements, [&](int64_t i) {
+    gather_row(routes_, i, in.x, at.x);
+    for (int j = 0; is_x_quantised && j < experts.routing.n_used; ++j) {
+      const int64_t place = routes_.place(i, j);
+      row_.quantize_row(at.x.row<float>(place), xq, place);
+    }
+  });
+  set_experts(at.gate_up, at.x, xq, [&](size_t e) { return std::span<const Linear>(experts.gate_up[e]); });
+  run_gated(static_cast<int64_t>(chosen_.size()), n_ff, [&](int64_t pair, int64_t begin, int64_t n_columns) {
+    const size_t e = chosen_[static_cast<size_t>(pair)];
+    const auto mine = [&](const Tensor& t) { return t.rows(routes_.begin(e), routes_.count(e)); };
+    finish_gate({mine(at.gate), mine(at.up), mine(at.hidden), experts.activation}, begin, n_columns,
+                hidden.from(routes_.begin(e)));
+  });
+  set_experts(at.result, at.hidden, hidden, [&](size_t e) { return std::span(&experts.down[e], 1); });
+  work_.run(pool_);
   for_rows(y.dim(0), row_elements, [&](int64_t i) { mix_row(routes_, i, at.result, y); });
 }
 
