@@ -17,9 +17,9 @@ import json, os, sys
 folder = sys.argv[2]
 sys.path.insert(0, sys.argv[1])
 from tokenizers import Tokenizer
-from chat import CONTROL, END, render
+from chat import render
 from export import load_gguf
-from golden import logits
+from golden import greedy
 from tensor_files import read_safetensors
 
 c, state = load_gguf(os.path.join(folder, 'quill-q8_0.gguf'))
@@ -45,9 +45,7 @@ def adapted(name):
 for name, question, said, n in json.loads(sys.argv[3]):
     weights, prefix = adapted(name)
     prompt = render([{'role': 'user', 'content': question}], [], generation_prompt=True) + said
-    ids, reply = tokenizer.encode(prompt, add_special_tokens=False).ids, []
-    while len(reply) < n and (not reply or reply[-1] != CONTROL.index(END)):
-        reply.append(int(logits(ids + reply, weights, c, prefix).argmax()))
+    reply = greedy(tokenizer.encode(prompt, add_special_tokens=False).ids, n, weights, c, prefix)
     print(json.dumps(tokenizer.decode(reply, skip_special_tokens=False)))
 '''
 

@@ -18,32 +18,39 @@ PICTURES = '''
 import sys
 sys.path.insert(0, {train!r})
 import numpy as np
-from pictures import ASK, CHOICES, COLOURS, SHAPES, SIZE, picture
+from pictures import ASK, COLOURS, NEAR, SIZE, VALUES, picture, questions, sentence
 from tasks.core import SPLITS
 for split in SPLITS:
     made = [picture(split, str(i)) for i in range(300)]
-    assert {{p.kind for p in made}} == set(ASK) == set(CHOICES), split
+    assert {{p.kind for p in made}} == set(ASK) == set(VALUES), split
     held_wordings = {{w for phrases in ASK.values() for w in phrases.held_out}}
     for p in made:
         assert p.pixels.shape == (SIZE, SIZE, 3) and p.pixels.dtype == np.uint8
         assert (p.question in held_wordings) == (split in ('phrasing', 'both')), p.question
-        drawn = {{name for name, c in COLOURS.items() if (p.pixels == c).all(-1).any()}}
+        background = (p.pixels == p.pixels[..., :1]).all(-1) & (abs(p.pixels[..., 0].astype(int) - 140) < 40)
+        drawn = np.unique(p.pixels[~background].astype(int), axis=0)
         assert len(drawn) == 1, (p.kind, drawn)  # one colour, and the background never has it
-        colour = drawn.pop()
-        y, x = np.nonzero((p.pixels == COLOURS[colour]).all(-1))
+        colour = next((name for name, c in COLOURS.items() if (drawn[0] == c).all()), None)
+        assert colour == p.facts.get('colour') and (colour or split == 'train'), (colour, p.facts)
+        assert colour or min(np.sqrt(((drawn[0] - c) ** 2).sum()) for c in COLOURS.values()) >= NEAR, drawn
+        y, x = np.nonzero(~background)
         inside = 0 < x.min() and x.max() < SIZE - 1 and 0 < y.min() and y.max() < SIZE - 1
         assert inside, (p.kind, p.answer)
-        if p.kind in ('shape', 'digit'):
-            i = SHAPES.index(p.answer[:-1].lower()) if p.kind == 'shape' else int(p.answer[:-1])
-            own = list(COLOURS)[i % len(COLOURS)]
-            assert (colour == own) == (split in ('content', 'both')), (split, colour, p.answer)
-        if p.kind == 'colour':
-            assert p.answer[:-1].lower() == colour
+        assert p.answer == sentence(p.facts[p.kind]), p
+        assert (p.kind == 'digit') == ('digit' in p.facts) == ('shape' not in p.facts), p.facts
+        thing = 'digit' if p.kind == 'digit' else 'shape'
+        own = list(COLOURS)[VALUES[thing].index(p.facts[thing]) % len(COLOURS)]
+        assert (colour == own) == (split in ('content', 'both')), (split, colour, p.facts)
+        asked = questions(p, 'test')
+        assert [a for _, a in asked] == [sentence(v) for v in p.facts.values()]
+        assert not held_wordings & {{q for q, _ in asked}}
         if p.kind == 'place':
             side = {{'Left.': SIZE - 2 * x.mean(), 'Right.': 2 * x.mean() - SIZE, 'Top.': SIZE - 2 * y.mean(), 'Bottom.': 2 * y.mean() - SIZE}}
             assert max(side, key=side.get) == p.answer, (side, p.answer)
-    for kind, n in CHOICES.items():
-        assert len({{p.answer for p in (picture(split, f'{{kind}}/{{i}}') for i in range(400)) if p.kind == kind}}) >= (min(n, 4) if kind == 'colour' else n), (split, kind)
+    for kind, values in VALUES.items():
+        seen = {{p.facts[kind] for p in (picture(split, f'{{kind}}/{{i}}') for i in range(400)) if p.kind == kind}}
+        assert seen <= set(values) and len(seen) >= (4 if kind == 'colour' else len(values)), (split, kind)
+    assert {{bool(p.facts.get('colour')) for p in made}} == ({{False, True}} if split == 'train' else {{True}})
 assert (picture('train', '1').pixels == picture('train', '1').pixels).all()
 '''
 

@@ -99,7 +99,7 @@ def main(argv: list[str]) -> None:
     embedder = Embedder(Model(SHAPES[args.shape]), Tokenizer.from_file(args.tokenizer))
     seen = sum(embedder.rows([text for pair in pairs('train', 'count', 1024) for text in pair]), [])
     unmerger = Unmerger(args.tokenizer, np.array(seen, dtype=np.uint16))
-    done = loop.fit(embedder.model, lambda i: embedder.loss(pairs('train', f'{args.seed}/{i}', args.rows), unmerger, i), args)
+    done = loop.fit(embedder.model, lambda i: embedder.loss(pairs('train', f'{args.seed}/{i}', args.rows), unmerger, i), args, loop.Adam(embedder.model))
     write(os.path.join(args.out, 'hf'), embedder.model, args.tokenizer)
     rows = []
     for split in SPLITS[1:]:

@@ -148,6 +148,16 @@ def write_json(path: str, value: object) -> None:
         f.write('\n')
 
 
+def write_beside(folder: str, config: dict, tokenizer: dict) -> None:
+    """What stands in a folder beside the tensors."""
+    write_json(os.path.join(folder, 'config.json'), config)
+    write_json(os.path.join(folder, 'generation_config.json'), {'bos_token_id': 0, 'eos_token_id': 1, 'pad_token_id': 2})
+    write_json(os.path.join(folder, 'tokenizer.json'), tokenizer)
+    write_json(os.path.join(folder, 'tokenizer_config.json'), tokenizer_config())
+    with open(os.path.join(folder, 'chat_template.jinja'), 'w', encoding='utf-8') as f:
+        f.write(template())
+
+
 def write_hf(folder: str, config: dict, tensors: dict[str, Rows], tokenizer: dict, shard_bytes: int) -> None:
     """Tensors by names without "model."; their type is the configuration's."""
     os.makedirs(folder, exist_ok=True)
@@ -163,12 +173,7 @@ def write_hf(folder: str, config: dict, tensors: dict[str, Rows], tokenizer: dic
         total = sum(write_safetensors(os.path.join(folder, n), p, dtype) for n, p in zip(names, parts))
         where = {tensor: name for name, part in zip(names, parts) for tensor in part}
         write_json(os.path.join(folder, 'model.safetensors.index.json'), {'metadata': {'total_size': total}, 'weight_map': where})
-    write_json(os.path.join(folder, 'config.json'), config)
-    write_json(os.path.join(folder, 'generation_config.json'), {'bos_token_id': 0, 'eos_token_id': 1, 'pad_token_id': 2})
-    write_json(os.path.join(folder, 'tokenizer.json'), tokenizer)
-    write_json(os.path.join(folder, 'tokenizer_config.json'), tokenizer_config())
-    with open(os.path.join(folder, 'chat_template.jinja'), 'w', encoding='utf-8') as f:
-        f.write(template())
+    write_beside(folder, config, tokenizer)
 
 
 # ---- GGUF ----------------------------------------------------------------------------------------------------------
@@ -208,9 +213,9 @@ def size_label(n: int) -> str:
     return f'{n / 1e6:.1f}M' if n < 1e9 else f'{n / 1e9:.1f}B'
 
 
-def about_facts(facts: Facts, name: str, n_parameters: int) -> None:
-    facts.text('general.architecture', 'llama')
-    facts.text('general.type', 'model')
+def about_facts(facts: Facts, name: str, n_parameters: int, architecture: str = 'llama', kind: str = 'model') -> None:
+    facts.text('general.architecture', architecture)
+    facts.text('general.type', kind)
     facts.text('general.name', name)
     facts.text('general.basename', MODEL_NAME.lower())
     facts.text('general.size_label', size_label(n_parameters))

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from typing import Callable
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -19,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from chat import BEGIN, CONTROL, END, render  # noqa: E402
 from config import Config  # noqa: E402
 from export import State, load_gguf  # noqa: E402
+from tensor_files import GgufReader  # noqa: E402
 
 ASKED = ['Hi! Who are you?', 'Tell me a story about a fox called Mira.', 'What is 47 + 38?',
          'Sort these words: pear, apple, fig, plum']
@@ -48,11 +50,14 @@ def attention(x: np.ndarray, w: State, past: np.ndarray, c: Config) -> np.ndarra
     return np.einsum('hij,jhd->ihd', p / p.sum(-1, keepdims=True), v).reshape(n, -1) @ w['self_attn.o_proj'].T
 
 
-def logits(ids: list[int], state: State, c: Config, prefix: np.ndarray | None = None) -> np.ndarray:
-    """Of the token after the last. `prefix` [n_layers, k and v, n, n_kv_heads, head_dim] stands before the first."""
+def logits(ids: list[int], state: State, c: Config, prefix: np.ndarray | None = None, seen: np.ndarray | None = None) -> np.ndarray:
+    """Of the token after the last. `prefix` [n_layers, k and v, n, n_kv_heads, head_dim] stands before the first;
+    `seen` [n, n_embd] for the embeddings of the n tokens <|image|>."""
     if prefix is None:
         prefix = np.zeros((c.n_layers, 2, 0, c.n_kv_heads, c.head_dim))
     x = state['embed_tokens.weight'][ids]
+    if seen is not None:
+        x[np.array(ids) == CONTROL.index('<|image|>')] = seen
     for i in range(c.n_layers):
         start = f'layers.{i}.'
         w = {k.removeprefix(start).removesuffix('.weight'): v for k, v in state.items() if k.startswith(start)}
@@ -62,6 +67,57 @@ def logits(ids: list[int], state: State, c: Config, prefix: np.ndarray | None = 
         x = x + (gate / (1 + np.exp(-gate)) * (y @ w['mlp.up_proj'].T)) @ w['mlp.down_proj'].T
     return state['embed_tokens.weight'] @ norm(x[-1], state['norm.weight'], c.norm_eps)
 
+
+def greedy(ids: list[int], most: int, state: State, c: Config, prefix: np.ndarray | None = None, seen: np.ndarray | None = None) -> list[int]:
+    """How it goes on, at most so many tokens, <|end|> with them."""
+    out: list[int] = []
+    while len(out) < most and (not out or out[-1] != CONTROL.index(END)):
+        out.append(int(logits(ids + out, state, c, prefix, seen).argmax()))
+    return out
+
+
+# ---- the eye -------------------------------------------------------------------------------------------------------
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+
+
+def centred_norm(x: np.ndarray, w: State, eps: float) -> np.ndarray:
+    x = x - x.mean(-1, keepdims=True)
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * w['weight'] + w['bias']
+
+
+def attention_to_all(x: np.ndarray, w: Callable[[str], State], n_heads: int) -> np.ndarray:
+    q, k, v = ((x @ p['weight'].T + p['bias']).reshape(len(x), n_heads, -1) for p in map(w, ('attn_q', 'attn_k', 'attn_v')))
+    p = np.exp(np.einsum('ihd,jhd->hij', q, k) / np.sqrt(q.shape[-1]))
+    out = np.einsum('hij,jhd->ihd', p / p.sum(-1, keepdims=True), v).reshape(x.shape)
+    return out @ w('attn_out')['weight'].T + w('attn_out')['bias']
+
+
+def seen(pixels: np.ndarray, mmproj: GgufReader) -> np.ndarray:
+    """pixels [side, side, 3] uint8; out [n_patches, n_embd] of the language model"""
+    fact = {k.removeprefix('clip.vision.'): v for k, v in mmproj.facts.items()}
+    patch, eps = fact['patch_size'], fact['attention.layer_norm_epsilon']
+
+    def weights(start: str) -> State:
+        return {k.rsplit('.', 1)[1]: v for k, v in mmproj.tensors.items() if k.rsplit('.', 1)[0] == start}
+
+    def linear(x: np.ndarray, name: str) -> np.ndarray:
+        w = weights(name)
+        return x @ w['weight'].reshape(len(w['weight']), -1).T + w['bias']
+
+    x = (pixels / 255 - fact['image_mean']) / fact['image_std']
+    n = len(x) // patch
+    x = x.reshape(n, patch, n, patch, 3).transpose(0, 2, 4, 1, 3).reshape(n * n, -1)
+    x = linear(x, 'v.patch_embd') + weights('v.position_embd')['weight']
+    for i in range(fact['block_count']):
+        name = f'v.blk.{i}.'
+        x = x + attention_to_all(centred_norm(x, weights(name + 'ln1'), eps), lambda part: weights(name + part), fact['attention.head_count'])
+        x = x + linear(gelu(linear(centred_norm(x, weights(name + 'ln2'), eps), name + 'ffn_up')), name + 'ffn_down')
+    return linear(gelu(linear(x, 'mm.0')), 'mm.2')
+
+
+# --------------------------------------------------------------------------------------------------------------------
 
 def without_begin(messages: list) -> str:
     return render(messages, [], generation_prompt=True).removeprefix(BEGIN)

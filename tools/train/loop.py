@@ -1,4 +1,4 @@
-"""The training loop of the small siblings: AdamW, a cosine, a checkpoint that it goes on from, a log, a curve.
+"""The training loop of the small siblings: a cosine, a checkpoint that it goes on from, a log, a curve.
 
 Batches are numbered and follow from their number, so a run that was stopped goes on as if it had not been.
 """
@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from typing import Callable
+from typing import Any, Callable, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,13 +30,36 @@ def add_arguments(parser: argparse.ArgumentParser, steps: int, lr: float) -> Non
     parser.add_argument('--threads', type=int, default=os.cpu_count())
 
 
-def save(path: str, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, args: argparse.Namespace) -> None:
+class Stepper(Protocol):
+    """An optimizer that takes its learning rate with each step, clips and forgets the gradients."""
+
+    def step(self, lr: float) -> object: ...
+    def state_dict(self) -> Any: ...
+    def load_state_dict(self, state: Any) -> object: ...
+
+
+class Adam:
+
+    def __init__(self, model: nn.Module):
+        self.all = [p for p in model.parameters() if p.requires_grad]
+        self.inner = torch.optim.AdamW(self.all, betas=(0.9, 0.98), weight_decay=0.01)
+        self.state_dict, self.load_state_dict = self.inner.state_dict, self.inner.load_state_dict
+
+    def step(self, lr: float) -> None:
+        nn.utils.clip_grad_norm_(self.all, 1.0)
+        for group in self.inner.param_groups:
+            group['lr'] = lr
+        self.inner.step()
+        self.inner.zero_grad()
+
+
+def save(path: str, model: nn.Module, optimizer: Stepper, step: int, args: argparse.Namespace) -> None:
     state = {'model': model.state_dict(), 'optimizer': optimizer.state_dict(), 'step': step, 'steps': args.steps, 'seed': args.seed}
     torch.save(state, path + '.tmp')
     os.replace(path + '.tmp', path)
 
 
-def resume(path: str, model: nn.Module, optimizer: torch.optim.Optimizer, args: argparse.Namespace) -> int:
+def resume(path: str, model: nn.Module, optimizer: Stepper, args: argparse.Namespace) -> int:
     if not os.path.exists(path):
         return 0
     state = torch.load(path, map_location='cpu', weights_only=True)
@@ -48,21 +71,16 @@ def resume(path: str, model: nn.Module, optimizer: torch.optim.Optimizer, args: 
     return state['step']
 
 
-def fit(model: nn.Module, loss_of: Callable[[int], Tensor], args: argparse.Namespace) -> bool:
+def fit(model: nn.Module, loss_of: Callable[[int], Tensor], args: argparse.Namespace, optimizer: Stepper) -> bool:
     """loss_of(number of the batch). True when all steps are done."""
     os.makedirs(args.out, exist_ok=True)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=args.lr, betas=(0.9, 0.98), weight_decay=0.01)
     path, log, began, stopping = os.path.join(args.out, 'checkpoint.pt'), os.path.join(args.out, 'log.jsonl'), time.monotonic(), []
     before = [signal.signal(s, lambda *_: stopping.append(True)) for s in (signal.SIGINT, signal.SIGTERM)]
     step = resume(path, model, optimizer, args)
     while step < args.steps and not stopping and time.monotonic() - began < 60 * args.minutes:
-        for group in optimizer.param_groups:
-            group['lr'] = args.lr * min(1.0, (step + 1) / 50) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / args.steps)))
         loss = loss_of(step)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        optimizer.step(args.lr * min(1.0, (step + 1) / 50) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / args.steps))))
         step += 1
         with open(log, 'a', encoding='utf-8') as f:
             f.write(json.dumps({'step': step, 'train': float(loss.detach())}) + '\n')

@@ -55,6 +55,7 @@ class Muon:
             mine.copy_(theirs)
 
 
+ENDS = ('embed', 'readout')  # in the names of matrices that Muon leaves to AdamW
 ADAM_PART = 0.3  # of the learning rate: the embedding is the output matrix too, and large steps there upset the start
 
 
@@ -62,10 +63,11 @@ class Optimizer:
     """Both, with one learning rate and one clip of the gradient's norm."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, weight_decay: float = 0.05, clip: float = 1.0):
-        named = list(model.named_parameters())
+        named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         self.all = [p for _, p in named]
-        self.muon = Muon([p for n, p in named if p.dim() == 2 and 'embed' not in n], weight_decay, dtype)
-        self.adam = torch.optim.AdamW([p for n, p in named if p.dim() != 2 or 'embed' in n], betas=(0.9, 0.95), weight_decay=0.0)
+        inside = [p.dim() == 2 and not any(end in n for end in ENDS) for n, p in named]
+        self.muon = Muon([p for p, i in zip(self.all, inside) if i], weight_decay, dtype)
+        self.adam = torch.optim.AdamW([p for p, i in zip(self.all, inside) if not i], betas=(0.9, 0.95), weight_decay=0.0)
         self.clip = clip
 
     def step(self, lr: float) -> float:
