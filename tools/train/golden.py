@@ -79,7 +79,7 @@ def greedy(ids: list[int], most: int, state: State, c: Config, prefix: np.ndarra
 # ---- the eye -------------------------------------------------------------------------------------------------------
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    return x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
 
 
 def centred_norm(x: np.ndarray, w: State, eps: float) -> np.ndarray:
