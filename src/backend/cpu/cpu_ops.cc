@@ -36,7 +36,7 @@ bool cpu_supports(std::string_view isa) {
 }  // namespace
 
 std::string CpuOps::describe() const {
-  const std::string out = "cpu " + std::string(isa_.isa) + ", " + std::to_string(pool_.n_threads()) +
+  std::string out = "cpu " + std::string(isa_.isa) + ", " + std::to_string(pool_.n_threads()) +
                     (pool_.n_threads() == 1 ? " thread" : " threads");
   const std::string pages = store_.describe_pages();
   return pages.empty() ? out : out + ", " + pages;
