@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "backend/cpu/cpu_ops.h"
 #include "base/rng.h"
@@ -34,14 +35,14 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
   view.n_groups = 1;
   view.groups[0] = {pool.data(), block_bytes, kBlockTokens};
 
-  std::vector<int32_t> blocks;
-  for (int b = 0; b < n_blocks; ++b) blocks.push_back(b);
+  std::vector<int32_t> blocks(static_cast<size_t>(n_blocks));
+  std::iota(blocks.begin(), blocks.end(), 0);
   std::vector<int32_t> slots(static_cast<size_t>(shape.depth));
-  for (int t = 0; t < shape.depth; ++t) slots[static_cast<size_t>(t)] = t;
+  std::iota(slots.begin(), slots.end(), 0);
   std::vector<int32_t> cu_q = {0, shape.n_rows};
   std::vector<int32_t> first(static_cast<size_t>(shape.n_rows), 0);
-  std::vector<int32_t> end;
-  for (int row = 0; row < shape.n_rows; ++row) end.push_back(shape.depth - shape.n_rows + row + 1);
+  std::vector<int32_t> end(static_cast<size_t>(shape.n_rows));
+  std::iota(end.begin(), end.end(), shape.depth - shape.n_rows + 1);
   const AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {1, n_blocks})}, ints(first), ints(end)};
   AttnParams params{.k_codec = codec,
                     .v_codec = codec,
@@ -65,7 +66,7 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
   const auto q_rows = [&](std::vector<float>& x) {
     return Tensor::dense(x.data(), DType::f32, {shape.n_rows, int64_t{kHeads} * kHeadDim});
   };
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     for (int layer = 0; layer < shape.n_layers; ++layer) {
       params.kv_offset = layer * token_bytes;
       ops->attend(q_rows(out), q_rows(q), view, meta, params);
@@ -80,7 +81,7 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
       benchmark::Counter(4e-9 * steps * static_cast<double>(n_keys) * kHeads * kHeadDim, benchmark::Counter::kIsRate);
 }
 
-const bool registered = [] {
+const bool kRegistered = [] {
   const Shape shapes[] = {
       {"decode/depth:512/cached", 1, 512, 1},
       {"decode/depth:4096", 1, 4096, 16},  // 128 MiB at f16: no cache here holds a useful part of it
