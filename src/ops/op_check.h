@@ -34,4 +34,20 @@ inline HeadOffsets head_offsets(const AttnParams& params, int head, int block_to
   return {k, k + k_head};
 }
 
+// Where one token's K and V of a head go: the groups of its slot, and the position within them (quant/kv_codec.h).
+struct KvPlace {
+  std::byte* k;
+  std::byte* v;
+  int t;
+};
+inline KvPlace kv_place(const KvView& kv, const AttnParams& params, int64_t slot, int head) {
+  const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
+  const int64_t in_block = slot % view.block_tokens;
+  const int t = static_cast<int>(in_block % kKvGroup);
+  const HeadOffsets at = head_offsets(params, head, view.block_tokens);
+  std::byte* claim = view.base + slot / view.block_tokens * view.block_bytes + params.kv_offset * view.block_tokens;
+  return {claim + at.k + (in_block - t) * params.k_codec->row_bytes(params.k_dim),
+          claim + at.v + (in_block - t) * params.v_codec->row_bytes(params.v_dim), t};
+}
+
 }  // namespace quire

@@ -64,8 +64,8 @@ std::vector<Token> random_prompt(int n, int n_vocab, uint64_t seed) {
 struct Work {
   int n_vocab, n_seqs, n_prompt, n_generate;
   bool sampled;
-  std::vector<int>
-      leads{};  // by sequence: tokens that it generates before the last one starts; none: they start at once
+  // By sequence: tokens that it generates before the last one starts; none: they start at once.
+  std::vector<int> leads{};
   int n_tokens(int s) const { return n_generate + 1 + (leads.empty() ? 0 : leads[static_cast<size_t>(s)]); }
 };
 

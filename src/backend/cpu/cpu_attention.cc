@@ -16,34 +16,6 @@ void turn_head(float* head, const float* turn, int64_t n_freq, RopePairs pairs) 
   }
 }
 
-// Where a row's keys and values go.
-class Place {
- public:
-  Place(const KvView& kv, const AttnParams& params, int64_t slot)
-      : params_(params), block_tokens_(kv.groups[static_cast<size_t>(params.group)].block_tokens) {
-    const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
-    const int64_t in_block = slot % block_tokens_;
-    claim_ = view.base + slot / block_tokens_ * view.block_bytes + params.kv_offset * block_tokens_;
-    t_ = static_cast<int>(in_block % kKvGroup);
-    first_ = in_block - t_;
-  }
-  void put_k(int head, const float* k) const {
-    std::byte* at = claim_ + head_offsets(params_, head, block_tokens_).k;
-    params_.k_codec->put_k(at + first_ * params_.k_codec->row_bytes(params_.k_dim), t_, params_.k_dim, k);
-  }
-  void put_v(int head, const float* v) const {
-    std::byte* at = claim_ + head_offsets(params_, head, block_tokens_).v;
-    params_.v_codec->put_v(at + first_ * params_.v_codec->row_bytes(params_.v_dim), t_, params_.v_dim, v);
-  }
-
- private:
-  const AttnParams& params_;
-  int block_tokens_;
-  std::byte* claim_;
-  int64_t first_;  // token of the block: the first of its group
-  int t_;          // within the group
-};
-
 // The heads that stand side by side in q | k | v.
 struct Heads {
   explicit Heads(const AttnParams& p) : n_q(p.n_heads), n_qk(n_q + p.n_kv_heads), k_dim(p.k_dim), v_dim(p.v_dim) {}
@@ -68,10 +40,10 @@ void CpuOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
 void CpuOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) {
   check_kv_write(k, v, slots, kv, params);
   for_rows(k.dim(0), k.dim(1) * 4, [&](int64_t i) {
-    const Place place(kv, params, slots.ptr<int32_t>()[i]);
     for (int h = 0; h < params.n_kv_heads; ++h) {
-      place.put_k(h, k.row<float>(i) + int64_t{h} * params.k_dim);
-      place.put_v(h, v.row<float>(i) + int64_t{h} * params.v_dim);
+      const KvPlace at = kv_place(kv, params, slots.ptr<int32_t>()[i], h);
+      params.k_codec->put_k(at.k, at.t, params.k_dim, k.row<float>(i) + int64_t{h} * params.k_dim);
+      params.v_codec->put_v(at.v, at.t, params.v_dim, v.row<float>(i) + int64_t{h} * params.v_dim);
     }
   });
 }
@@ -89,11 +61,12 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
       turn_head(x, part.turn.row<float>(i), part.turn.dim(1), part.pairs);
     }
     if (is_q) continue;
-    const Place place(*part.kv, params, part.slots.ptr<int32_t>()[i]);
+    const auto kv_head = static_cast<int>(head - (is_v ? heads.n_qk : heads.n_q));
+    const KvPlace to = kv_place(*part.kv, params, part.slots.ptr<int32_t>()[i], kv_head);
     if (is_v) {
-      place.put_v(static_cast<int>(head - heads.n_qk), x);
+      params.v_codec->put_v(to.v, to.t, params.v_dim, x);
     } else {
-      place.put_k(static_cast<int>(head - heads.n_q), x);
+      params.k_codec->put_k(to.k, to.t, params.k_dim, x);
     }
   }
 }

@@ -18,9 +18,12 @@ constexpr int kSpins = 4000;
 WorkerPool::WorkerPool(int n_threads, bool pin) {
   QR_CHECK(n_threads >= 1);
   // Spinning on a core that another thread of ours needs only delays the join.
-  spins_ = n_threads <= n_usable_cpus() ? kSpins : 0;
+  const bool is_room = n_threads <= n_usable_cpus();
+  spins_ = is_room ? kSpins : 0;
+  const std::vector<int> cpus = pin && is_room ? order_by_core(allowed_cpus()).cpus : std::vector<int>();
   for (int i = 1; i < n_threads; ++i) {
-    workers_.emplace_back([this, i, pin, n_threads] { worker(i, pin && n_threads <= n_usable_cpus()); });
+    const int cpu = static_cast<size_t>(i) < cpus.size() ? cpus[static_cast<size_t>(i)] : -1;
+    workers_.emplace_back([this, i, cpu] { worker(i, cpu); });
   }
 }
 
@@ -66,13 +69,10 @@ void WorkerPool::fork_join(int64_t n_tasks, Call call, void* context) {
   }
 }
 
-void WorkerPool::worker(int index, bool pin) {
+void WorkerPool::worker(int index, int cpu) {
   set_thread_name("qr-worker-" + std::to_string(index));
-  if (pin) {
-    const std::vector<int> cpus = order_by_core(allowed_cpus()).cpus;
-    // Pinning is an optimisation: where it is refused the thread simply stays movable.
-    if (static_cast<size_t>(index) < cpus.size()) static_cast<void>(pin_thread(cpus[static_cast<size_t>(index)]));
-  }
+  // Pinning is an optimisation: where it is refused the thread simply stays movable.
+  if (cpu >= 0) static_cast<void>(pin_thread(cpu));
   int idle = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
     if (take_and_run()) {

@@ -41,8 +41,8 @@ class WorkerPool {
   static constexpr int kCountShift = 32;
 
   void fork_join(int64_t n_tasks, Call call, void* context);
-  bool take_and_run();  // false when no task was left
-  void worker(int index, bool pin);
+  bool take_and_run();              // false when no task was left
+  void worker(int index, int cpu);  // cpu: to sit on; -1: any
 
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<int64_t> n_done_{0};

@@ -191,7 +191,7 @@ class RefOps final : public Ops {
     for (int64_t i = 0; i < k.dim(0); ++i) {
       const int32_t slot = slots.ptr<int32_t>()[i];
       for (int h = 0; h < params.n_kv_heads; ++h) {
-        const Place at = place(kv, params, slot, h);
+        const KvPlace at = kv_place(kv, params, slot, h);
         params.k_codec->put_k(at.k, at.t, params.k_dim, k.row<float>(i) + int64_t{h} * params.k_dim);
         params.v_codec->put_v(at.v, at.t, params.v_dim, v.row<float>(i) + int64_t{h} * params.v_dim);
       }
@@ -226,21 +226,6 @@ class RefOps final : public Ops {
   }
 
  private:
-  struct Place {
-    std::byte* k;
-    std::byte* v;
-    int t;
-  };
-  static Place place(const KvView& kv, const AttnParams& params, int64_t slot, int head) {
-    const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
-    const int64_t in_block = slot % view.block_tokens;
-    const int t = static_cast<int>(in_block % kKvGroup);
-    const HeadOffsets at = head_offsets(params, head, view.block_tokens);
-    std::byte* claim = view.base + slot / view.block_tokens * view.block_bytes + params.kv_offset * view.block_tokens;
-    return {claim + at.k + (in_block - t) * params.k_codec->row_bytes(params.k_dim),
-            claim + at.v + (in_block - t) * params.v_codec->row_bytes(params.v_dim), t};
-  }
-
   struct Row {
     const KvView& kv;
     const AttnMeta& meta;
@@ -264,7 +249,7 @@ class RefOps final : public Ops {
     std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
     double max = -INFINITY;
     for (int t = first; t < end; ++t) {
-      const Place where = place(kv, params, slot_of(t), kv_head);
+      const KvPlace where = kv_place(kv, params, slot_of(t), kv_head);
       params.k_codec->get_k(where.k, where.t, params.k_dim, row.data());
       double dot = 0;
       for (int d = 0; d < params.k_dim; ++d) {
@@ -277,7 +262,7 @@ class RefOps final : public Ops {
     std::vector<double> sum(static_cast<size_t>(params.v_dim));
     double total = 0;
     for (int t = first; t < end; ++t) {
-      const Place where = place(kv, params, slot_of(t), kv_head);
+      const KvPlace where = kv_place(kv, params, slot_of(t), kv_head);
       params.v_codec->get_v(where.v, where.t, params.v_dim, row.data());
       const double p = std::exp(scores[static_cast<size_t>(t - first)] - max);
       total += p;
