@@ -2,10 +2,11 @@
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"
+#include "quant/kv_unscaled.h"
 
 namespace quire {
 
-struct KvF16 {
+struct KvF16 : KvUnscaled {
   static constexpr std::string_view kName = "f16";
   static constexpr int64_t row_bytes(int dim) { return int64_t{dim} * 2; }
 
@@ -32,14 +33,6 @@ struct KvF16 {
   template <class V>
   static QR_INLINE typename V::F load_v(const std::byte* group, int t, int dim, int d) {
     return V::load_f16(reinterpret_cast<const uint16_t*>(group) + t * dim + d);
-  }
-  template <class V>
-  static QR_INLINE typename V::F scale_k(const std::byte* /*group*/, typename V::F dots) {
-    return dots;
-  }
-  template <class V>
-  static QR_INLINE typename V::F scale_v(const std::byte* /*group*/, typename V::F weights) {
-    return weights;
   }
 };
 

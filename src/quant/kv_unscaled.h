@@ -1,0 +1,21 @@
+// The base of a KV codec whose rows have nothing that is applied once for a whole row (quant/kv_codec.h, scale_k and
+// scale_v).
+#pragma once
+#include <cstddef>
+
+#include "quant/f16.h"
+
+namespace quire {
+
+struct KvUnscaled {
+  template <class V>
+  static QR_INLINE typename V::F scale_k(const std::byte* /*group*/, typename V::F dots) {
+    return dots;
+  }
+  template <class V>
+  static QR_INLINE typename V::F scale_v(const std::byte* /*group*/, typename V::F weights) {
+    return weights;
+  }
+};
+
+}  // namespace quire
