@@ -143,15 +143,15 @@ struct Elementwise {
     return V::sum(acc);
   }
 
-  // Ten independent chains hide the latency (4 to 5 cycles at one or two instructions a cycle).
-  static constexpr int kChains = 10;
+  // Independent sums: ten registers hide the latency (4 to 5 cycles at one or two instructions a cycle), and have to be
+  // registers, or it is the stack that is probed.
+  static constexpr int kChains = V::kChains;
 
   static int64_t spin_int8(int64_t rounds) {
-    using Part = typename V::Part;
-    std::byte ones[Part::kBytes];
+    std::byte ones[sizeof(typename V::U)];
     __builtin_memset(ones, 1, sizeof ones);
-    const typename Part::U w = Part::load_bytes(ones);
-    typename Part::template Dot<0, 127> acc[kChains];
+    const typename V::U w = V::load_bytes(ones);
+    typename V::template Dot<0, 127> acc[kChains];
     int32_t quads[kChains];
     for (int32_t& quad : quads) quad = 0x01010101;
     unrolled<0, kChains>([&](auto c) __attribute__((always_inline)) {
@@ -167,7 +167,7 @@ struct Elementwise {
       auto keep = acc[c.kValue].total(0);
       asm volatile("" : : "m"(keep));
     });
-    return rounds * kChains * Part::kBytes * 2;
+    return rounds * kChains * static_cast<int64_t>(sizeof ones) * 2;
   }
 
   static int64_t spin_f32(int64_t rounds) {
@@ -175,7 +175,7 @@ struct Elementwise {
     F acc[kChains];
     for (auto& a : acc) a = V::zero();
     for (int64_t r = 0; r < rounds; ++r) {
-      for (auto& a : acc) a = V::fma(a, w, w);
+      unrolled<0, kChains>([&](auto c) __attribute__((always_inline)) { acc[c.kValue] = V::fma(acc[c.kValue], w, w); });
     }
     float keep = 0;
     for (auto& a : acc) keep += V::sum(a);

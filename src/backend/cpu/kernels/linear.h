@@ -5,17 +5,17 @@
 // The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
 //
 // Instructions per block of 32 k in g++ 12's code. AVX-512: tiles of 2 panels × 4 rows, 64 are VPDPBUSD, 45 (Q8_0: 60)
-// only load or broadcast; AVX2: of 1 panel × 8 rows (4 where *), 128 (64) are maddubs. Share: theirs of multiplications
+// only load or broadcast; AVX2: of 1 panel × 4 rows, 64 are maddubs. Share: theirs of multiplications
 //   AVX-512:  all  bit logic  conversions  products, fmas  share     AVX2:  all  madd  products, fmas  share
-//   Q8_0      181          0           10              16   0.80            779   128              32   0.44
-//   Q4_0      188         24           10              16   0.80            609    16              32   0.73
-//   IQ4_NL    204         40           10              16   0.80            821   128              32   0.44
-//   Q5_0      225         54           10              16   0.80            368*   16              16   0.67
-//   Q4_K      207         24           16              28   0.70            598    16              52   0.65
-//   Q5_K      242         54           16              28   0.70            379*   16              28   0.59
-//   Q6_K      284         52           24              36   0.64            479*   32              36   0.48
-//   Q3_K      287         58           24              36   0.64            846    32              68   0.56
-//   Q2_K      302         40           36              56   0.53            895    32             136   0.43
+//   Q8_0      181          0           10              16   0.80            368    64              16   0.44
+//   Q4_0      188         24           10              16   0.80            260     8              16   0.73
+//   IQ4_NL    204         40           10              16   0.80            427    64              16   0.44
+//   Q5_0      225         54           10              16   0.80            344    16              16   0.67
+//   Q4_K      207         24           16              28   0.70            274     8              28   0.64
+//   Q5_K      242         54           16              28   0.70            353    16              28   0.59
+//   Q6_K      284         52           24              36   0.64            445    32              36   0.48
+//   Q3_K      287         58           24              36   0.64            413    16              36   0.55
+//   Q2_K      302         40           36              56   0.53            389    16              56   0.47
 // Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block.
 #pragma once
 #include "backend/cpu/kernels/tables.h"
@@ -33,12 +33,9 @@ QR_INLINE int64_t segment_begin(int64_t n_blocks, int s) { return n_blocks * s /
 // ((0+1)+(2+3)) + ((4+5)+(6+7)) of parts[s · stride].
 template <class V>
 QR_INLINE typename V::F fold_segments(const typename V::F* parts, int stride) {
-  typename V::F sums[kSegments];
-  for (int s = 0; s < kSegments; ++s) sums[s] = parts[s * stride];
-  for (int half = 1; half < kSegments; half *= 2) {
-    for (int s = 0; s < kSegments; s += 2 * half) sums[s] = V::add(sums[s], sums[s + half]);
-  }
-  return sums[0];
+  static_assert(kSegments == 8);
+  const auto two = [&](int s) { return V::add(parts[s * stride], parts[(s + 1) * stride]); };
+  return V::add(V::add(two(0), two(2)), V::add(two(4), two(6)));
 }
 
 template <class V, class W>
@@ -90,14 +87,6 @@ struct LinearKernel {
     }
   }
 
-  static constexpr int tile_rows() {
-    if constexpr (W::kInteger) {
-      return V::Part::template Dot<W::kZero, W::kMax>::kRows;
-    } else {
-      return V::kTileRows;
-    }
-  }
-
   // One segment of a tile: blocks [begin, end) of P panels × M rows.
   struct Segment {
     const std::byte* panel;
@@ -115,51 +104,46 @@ struct LinearKernel {
   // Group h of block b (the only one, or its first or last 16 numbers) onto the sums.
   template <int P, int M, int kHalf, class Scales>
   static QR_INLINE void add_group(const Sources& from, int64_t b, const Scales* scales, F* acc) {
-    using Part = typename V::Part;
-    using Dot = typename Part::template Dot<W::kZero, W::kMax>;
+    using Dot = typename V::template Dot<W::kZero, W::kMax>;
     constexpr int kQuads = W::kGroup / 4;
     constexpr int kHalves = kPanelDepth / W::kGroup;
     const int64_t n_groups = from.x.n_groups;
     const int32_t* sums = (kHalves == 1 ? from.x.sum : from.x.half_sum) + b * kHalves + kHalf;
+    const std::byte* quants = from.quants + b * W::kPanelBytes;
+    Dot dot[P * M];
+    for (int m = 0; m < M; ++m) {
+      for (int p = 0; p < P; ++p) dot[p * M + m].start(sums[m * n_groups * kHalves]);
+    }
+    unrolled<0, kQuads>([&](auto j) __attribute__((always_inline)) {
+      constexpr int kQuad = kHalf * kQuads + j.kValue;
+      typename V::U w[P];
+      for (int p = 0; p < P; ++p) w[p] = W::template load_quad<V, kQuad>(quants + p * from.panel_stride);
+      for (int m = 0; m < M; ++m) {
+        int32_t quad;
+        __builtin_memcpy(&quad, from.x.q + (m * n_groups + b) * kPanelDepth + 4 * kQuad, 4);
+        for (int p = 0; p < P; ++p) dot[p * M + m].template add<j.kValue, kQuads>(w[p], quad);
+      }
+    });
     const int group = static_cast<int>(b % W::kSuper) * kHalves + kHalf;
     F ws[P], mins[P];
     for (int p = 0; p < P; ++p) {
       ws[p] = scales[p].scale(group);
       if constexpr (W::kMins) mins[p] = scales[p].min(group);
     }
-    unrolled<0, V::kParts>([&](auto part) __attribute__((always_inline)) {
-      // Each part broadcasts the activations anew: g++ would keep them all on the stack for the next part.
-      if constexpr (part.kValue > 0) asm volatile("" ::: "memory");
-      const std::byte* quants = from.quants + b * W::kPanelBytes + part.kValue * Part::kBytes;
-      Dot dot[P * M];
-      for (int m = 0; m < M; ++m) {
-        for (int p = 0; p < P; ++p) dot[p * M + m].start(sums[m * n_groups * kHalves]);
-      }
-      unrolled<0, kQuads>([&](auto j) __attribute__((always_inline)) {
-        constexpr int kQuad = kHalf * kQuads + j.kValue;
-        typename Part::U w[P];
-        for (int p = 0; p < P; ++p) w[p] = W::template load_quad<Part, kQuad>(quants + p * from.panel_stride);
-        for (int m = 0; m < M; ++m) {
-          int32_t quad;
-          __builtin_memcpy(&quad, from.x.q + (m * n_groups + b) * kPanelDepth + 4 * kQuad, 4);
-          for (int p = 0; p < P; ++p) dot[p * M + m].template add<j.kValue, kQuads>(w[p], quad);
-        }
-      });
-      for (int m = 0; m < M; ++m) {
-        const int64_t at = m * n_groups + b;
-        for (int p = 0; p < P; ++p) {
-          auto& sum = V::template part<part.kValue>(acc[p * M + m]);
-          const auto s = Part::mul(V::template part<part.kValue>(ws[p]), Part::set1(from.x.scale[at]));
-          sum = Part::fma(Part::to_float(dot[p * M + m].total(sums[m * n_groups * kHalves])), s, sum);
-          if constexpr (W::kMins) {
-            const float scaled_sum = kHalves == 1
-                                         ? from.x.scaled_sum[at]
-                                         : from.x.scale[at] * static_cast<float>(from.x.half_sum[2 * at + kHalf]);
-            sum = Part::fma(V::template part<part.kValue>(mins[p]), Part::set1(scaled_sum), sum);
-          }
+    for (int m = 0; m < M; ++m) {
+      const int64_t at = m * n_groups + b;
+      for (int p = 0; p < P; ++p) {
+        F& sum = acc[p * M + m];
+        const F s = V::mul(ws[p], V::set1(from.x.scale[at]));
+        sum = V::fma(V::to_float(dot[p * M + m].total(sums[m * n_groups * kHalves])), s, sum);
+        if constexpr (W::kMins) {
+          const float scaled_sum = kHalves == 1
+                                       ? from.x.scaled_sum[at]
+                                       : from.x.scale[at] * static_cast<float>(from.x.half_sum[2 * at + kHalf]);
+          sum = V::fma(mins[p], V::set1(scaled_sum), sum);
         }
       }
-    });
+    }
   }
 
   // Asks for what will be read soon of each of P panels: the machine's own prefetcher stops at every 4 KiB and starts
@@ -222,6 +206,9 @@ struct LinearKernel {
   static void tile(const LinearTask& task, int64_t panel_index, int64_t row) {
     F parts[kSegments * P * M];
     const std::byte* panel = task.panels + panel_index * task.panel_stride;
+    float* y = task.y + row * task.y_stride + panel_index * kPanelRows;
+    // A store that misses the cache would hold up all those behind it: the sums of the next tile.
+    for (int m = 0; m < M; ++m) __builtin_prefetch(y + m * task.y_stride, 1);
     const int64_t blocks = n_blocks(task.n_in);
     for (int s = 0; s < kSegments; ++s) {
       const Segment at{panel, row, segment_begin(blocks, s), segment_begin(blocks, s + 1)};
@@ -235,9 +222,9 @@ struct LinearKernel {
       const int64_t o = (panel_index + p) * kPanelRows;
       const int n = task.n_out - o < kPanelRows ? static_cast<int>(task.n_out - o) : kPanelRows;
       for (int m = 0; m < M; ++m) {
-        F y = fold_segments<V>(parts + p * M + m, P * M);
-        if (task.bias != nullptr) y = V::add(y, V::load_n(task.bias + o, n));
-        V::store_n(task.y + (row + m) * task.y_stride + o, y, n);
+        F sum = fold_segments<V>(parts + p * M + m, P * M);
+        if (task.bias != nullptr) sum = V::add(sum, V::load_n(task.bias + o, n));
+        V::store_n(y + m * task.y_stride + p * kPanelRows, sum, n);
       }
     }
   }
@@ -256,8 +243,8 @@ struct LinearKernel {
     constexpr int64_t kBlockBytes = 192 << 10;
     constexpr int64_t kGroupBytes = kPanelDepth + 2 * sizeof(float) + 3 * sizeof(int32_t);
     const int64_t row_bytes = W::kInteger ? task.xq.n_groups * kGroupBytes : task.n_in * int64_t{sizeof(float)};
-    const int64_t fit = kBlockBytes / row_bytes / tile_rows() * tile_rows();
-    const int64_t step = fit > tile_rows() ? fit : tile_rows();
+    const int64_t fit = kBlockBytes / row_bytes / V::kTileRows * V::kTileRows;
+    const int64_t step = fit > V::kTileRows ? fit : V::kTileRows;
     LinearTask block = task;
     for (int64_t row = 0; row < task.n; row += step) {
       block.n = task.n - row < step ? task.n - row : step;
@@ -273,7 +260,7 @@ struct LinearKernel {
   }
 
   static void run_block(const LinearTask& task) {
-    constexpr int kRows = tile_rows();
+    constexpr int kRows = V::kTileRows;
     constexpr int kFew = V::kFewPanels > V::kTilePanels ? 2 : kRows;
     int64_t panel = task.begin;
     for (; panel + V::kFewPanels <= task.end; panel += V::kFewPanels) {

@@ -1,6 +1,4 @@
 // The vector vocabulary on AVX2 + FMA + F16C: 16 lanes are two registers. See isa/avx512/vec.h.
-// Bytes are taken a register at a time (Part), because sixteen registers hold the sums of eight rows for eight lanes
-// but not for sixteen.
 #pragma once
 #include <immintrin.h>
 
@@ -10,73 +8,6 @@
 namespace quire {
 namespace {
 
-// Eight lanes: half of a vector.
-struct Half {
-  using F = __m256;
-  using U = __m256i;
-  static constexpr int kBytes = 32;
-
-  static F set1(float v) { return _mm256_set1_ps(v); }
-  static F mul(F x, F y) { return _mm256_mul_ps(x, y); }
-  static F fma(F x, F y, F z) { return _mm256_fmadd_ps(x, y, z); }
-  static F to_float(__m256i v) { return _mm256_cvtepi32_ps(v); }
-  static U load_bytes(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-  template <int kShift, int kMask>
-  static U bits(U x) {
-    if constexpr (kShift > 0) x = _mm256_srli_epi16(x, kShift);
-    if constexpr (kShift < 0) x = _mm256_slli_epi16(x, -kShift);
-    return _mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(kMask)));
-  }
-  static U either(U x, U y) { return _mm256_or_si256(x, y); }
-  template <uint64_t kLowWord, uint64_t kHighWord>
-  static U look_up(U x) {
-    const __m128i words = _mm_set_epi64x(static_cast<int64_t>(kHighWord), static_cast<int64_t>(kLowWord));
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(words), x);
-  }
-
-  // maddubs leaves sums of two products in 16 bits. Those of narrow weights have room for kFit quads, so that most
-  // quads cost a maddubs and an addition; then neighbours are added into 32 bits. Bytes that use the eighth bit would
-  // saturate, so they become signed and lend their sign to the activation (|w| ≤ 128, 2·128·127 < 2^15).
-  template <int kZero, int kMax>
-  struct Dot {
-    static constexpr bool kSigned = kMax > 127;
-    static constexpr int kFit = kSigned ? 1 : 32767 / (2 * kMax * 127);
-    static_assert(!kSigned || kZero == 128);
-    // Rows of a tile: eight, or four where both sums are kept for long.
-    static constexpr int kRows = kFit == 1 || kFit >= 8 ? 8 : 4;
-
-    void start(int32_t /*activation_sum*/) {}
-    template <int kQuad, int kQuads>
-    void add(U weights, int32_t quad) {
-      const __m256i x = _mm256_set1_epi32(quad);
-      __m256i pairs;
-      if constexpr (kSigned) {
-        const __m256i value = _mm256_xor_si256(weights, _mm256_set1_epi8(static_cast<char>(0x80)));
-        pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(value), _mm256_sign_epi8(x, value));
-      } else {
-        pairs = _mm256_maddubs_epi16(weights, x);
-      }
-      narrow = kQuad % kFit == 0 ? pairs : _mm256_add_epi16(narrow, pairs);
-      keep_order(narrow);
-      if constexpr (kQuad % kFit == kFit - 1 || kQuad == kQuads - 1) {
-        const __m256i sums = _mm256_madd_epi16(narrow, _mm256_set1_epi16(1));
-        wide = kQuad < kFit ? sums : _mm256_add_epi32(wide, sums);
-        keep_order(wide);
-      }
-    }
-    __m256i total(int32_t activation_sum) const {
-      if constexpr (kSigned || kZero == 0) return wide;
-      return _mm256_sub_epi32(wide, _mm256_mullo_epi32(_mm256_set1_epi32(activation_sum), _mm256_set1_epi32(kZero)));
-    }
-
-   private:
-    // g++ would add in a tree, which keeps all products of a block at once, most of them on the stack.
-    static void keep_order(__m256i& sum) { asm("" : "+x"(sum)); }
-
-    __m256i wide, narrow;
-  };
-};
-
 struct Vec {
   struct F {
     __m256 a, b;
@@ -84,22 +15,13 @@ struct Vec {
   struct I {
     __m256i a, b;
   };
-  using Part = Half;
+  using U = I;  // 64 bytes: 16 lanes of 4
 
   static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear in floats
   static constexpr int kFewPanels = 2;
   static constexpr int kPrefetchBytes = 2048;
+  static constexpr int kChains = 5;
   static constexpr int kAttentionRows = 4;
-  static constexpr int kParts = 2;
-
-  template <int kPart>
-  static __m256& part(F& v) {
-    if constexpr (kPart == 0) {
-      return v.a;
-    } else {
-      return v.b;
-    }
-  }
 
   static F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static F set1(float v) { return {_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
@@ -112,6 +34,7 @@ struct Vec {
     _mm256_storeu_ps(p + 8, v.b);
   }
   static void store_n(float* p, F v, int n) {
+    if (n >= 16) return store(p, v);  // a masked store takes a dozen cycles
     _mm256_maskstore_ps(p, first(n), v.a);
     if (n > 8) _mm256_maskstore_ps(p + 8, first(n - 8), v.b);
   }
@@ -166,6 +89,68 @@ struct Vec {
     return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
   }
 
+  static U load_bytes(const std::byte* p) {
+    const auto* from = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)};
+  }
+  template <int kShift, int kMask>
+  static U bits(U x) {
+    return {bits_of<kShift, kMask>(x.a), bits_of<kShift, kMask>(x.b)};
+  }
+  static U either(U x, U y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
+  template <uint64_t kLowWord, uint64_t kHighWord>
+  static U look_up(U x) {
+    const __m128i words = _mm_set_epi64x(static_cast<int64_t>(kHighWord), static_cast<int64_t>(kLowWord));
+    const __m256i table = _mm256_broadcastsi128_si256(words);
+    return {_mm256_shuffle_epi8(table, x.a), _mm256_shuffle_epi8(table, x.b)};
+  }
+
+  // maddubs leaves sums of two products in 16 bits. Those of narrow weights have room for kFit quads, so that most
+  // quads cost a maddubs and an addition; then neighbours are added into 32 bits. Bytes that use the eighth bit would
+  // saturate, so they become signed and lend their sign to the activation (|w| ≤ 128, 2·128·127 < 2^15).
+  template <int kZero, int kMax>
+  struct Dot {
+    static constexpr bool kSigned = kMax > 127;
+    static constexpr int kFit = kSigned ? 1 : 32767 / (2 * kMax * 127);
+    static_assert(!kSigned || kZero == 128);
+
+    void start(int32_t /*activation_sum*/) {}
+    template <int kQuad, int kQuads>
+    void add(U weights, int32_t quad) {
+      const __m256i x = _mm256_set1_epi32(quad);
+      add_half<kQuad, kQuads>(weights.a, x, narrow.a, wide.a);
+      add_half<kQuad, kQuads>(weights.b, x, narrow.b, wide.b);
+    }
+    I total(int32_t activation_sum) const {
+      if constexpr (kSigned || kZero == 0) return wide;
+      // As a product of vectors: g++ makes a shift of it. A scalar one would have to travel to the vector registers.
+      const __m256i zero = _mm256_mullo_epi32(_mm256_set1_epi32(activation_sum), _mm256_set1_epi32(kZero));
+      return {_mm256_sub_epi32(wide.a, zero), _mm256_sub_epi32(wide.b, zero)};
+    }
+
+   private:
+    template <int kQuad, int kQuads>
+    static void add_half(__m256i weights, __m256i x, __m256i& narrow, __m256i& wide) {
+      __m256i pairs;
+      if constexpr (kSigned) {
+        const __m256i value = _mm256_xor_si256(weights, _mm256_set1_epi8(static_cast<char>(0x80)));
+        pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(value), _mm256_sign_epi8(x, value));
+      } else {
+        pairs = _mm256_maddubs_epi16(weights, x);
+      }
+      narrow = kQuad % kFit == 0 ? pairs : _mm256_add_epi16(narrow, pairs);
+      keep_order(narrow);
+      if constexpr (kQuad % kFit == kFit - 1 || kQuad == kQuads - 1) {
+        const __m256i sums = _mm256_madd_epi16(narrow, _mm256_set1_epi16(1));
+        wide = kQuad < kFit ? sums : _mm256_add_epi32(wide, sums);
+        keep_order(wide);
+      }
+    }
+    // g++ would add in a tree, which keeps all products of a block at once, most of them on the stack.
+    static void keep_order(__m256i& sum) { asm("" : "+x"(sum)); }
+
+    I wide, narrow;
+  };
   static F load_i8(const std::byte* p) {
     const auto* from = reinterpret_cast<const __m128i*>(p);  // two loads that widen: no shift between
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from))),
@@ -196,6 +181,12 @@ struct Vec {
   }
 
  private:
+  template <int kShift, int kMask>
+  static __m256i bits_of(__m256i x) {
+    if constexpr (kShift > 0) x = _mm256_srli_epi16(x, kShift);
+    if constexpr (kShift < 0) x = _mm256_slli_epi16(x, -kShift);
+    return _mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(kMask)));
+  }
   static __m256i first(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }

@@ -17,15 +17,9 @@ struct Vec {
 
   static constexpr int kTilePanels = 2, kTileRows = 4;  // register tile of linear
   static constexpr int kFewPanels = kTilePanels;        // of a tile of one or two rows
+  static constexpr int kChains = 10;                    // independent sums that the probes of the units keep going
   static constexpr int kAttentionRows = 8;              // that attention sums at once
   static constexpr int kPrefetchBytes = 0;              // how far ahead linear asks for weights; 0: not at all
-  // What bytes are taken by: kParts vectors of kBytes make a line of 16 lanes.
-  using Part = Vec;
-  static constexpr int kParts = 1, kBytes = 64;
-  template <int kPart>
-  static F& part(F& v) {
-    return v;
-  }
 
   static F zero() { return _mm512_setzero_ps(); }
   static F set1(float v) { return _mm512_set1_ps(v); }
@@ -74,7 +68,6 @@ struct Vec {
   // after quad. start and total are both told the sum of the activations: one of them takes kZero times it away.
   template <int kZero, int kMax>
   struct Dot {
-    static constexpr int kRows = kTileRows;  // of a tile of linear
     void start(int32_t activation_sum) { sum = _mm512_set1_epi32(-kZero * activation_sum); }
     template <int kQuad, int kQuads>
     void add(U weights, int32_t quad) {

@@ -32,13 +32,8 @@ struct Vec {
   static constexpr int kTilePanels = 1, kTileRows = 1;  // register tile of linear
   static constexpr int kFewPanels = 1;
   static constexpr int kPrefetchBytes = 0;
+  static constexpr int kChains = 1;
   static constexpr int kAttentionRows = 8;
-  using Part = Vec;
-  static constexpr int kParts = 1, kBytes = 64;
-  template <int kPart>
-  static F& part(F& v) {
-    return v;
-  }
 
   static F zero() { return set1(0.0F); }
   static F set1(float x) {
@@ -112,7 +107,6 @@ struct Vec {
   }
   template <int kZero, int kMax>
   struct Dot {
-    static constexpr int kRows = kTileRows;
     void start(int32_t activation_sum) {
       for (int32_t& s : sum.v) s = -kZero * activation_sum;
     }
