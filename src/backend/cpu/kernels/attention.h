@@ -100,13 +100,13 @@ struct AttentionKernel {
     constexpr int kRows = kTogether<M>;
     constexpr int kGroups = kVectors<M>;
     const int end = (hi + kKvGroup - 1) / kKvGroup;
-    const auto rows = [&]<bool kAsk>(int first, std::bool_constant<kAsk>) {
-      int g = lo / kKvGroup;
-      for (; g + kGroups <= end; g += kGroups) score_groups<kRows, kGroups, kAsk>(task, first, g, tile);
-      for (; g < end; ++g) score_groups<kRows, 1, kAsk>(task, first, g, tile);
+    const auto groups = [&]<int G>(int g, std::integral_constant<int, G>) {
+      score_groups<kRows, G, kAsks>(task, 0, g, tile);
+      for (int first = kRows; first < M; first += kRows) score_groups<kRows, G, false>(task, first, g, tile);
     };
-    rows(0, std::bool_constant<kAsks>());
-    for (int first = kRows; first < M; first += kRows) rows(first, std::false_type());
+    int g = lo / kKvGroup;
+    for (; g + kGroups <= end; g += kGroups) groups(g, std::integral_constant<int, kGroups>());
+    for (; g < end; ++g) groups(g, std::integral_constant<int, 1>());
   }
 
   // Scores of row i's visible keys → probabilities against the chunk's own maximum, as the codec weighs its values.
