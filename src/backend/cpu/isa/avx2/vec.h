@@ -19,7 +19,7 @@ struct Vec {
 
   static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear in floats
   static constexpr int kFewPanels = 2;
-  static constexpr int kPrefetchBytes = 2048;
+  static constexpr int kPrefetchBytes = 1024;
   static constexpr int kChains = 5;
   static constexpr int kAttentionRows = 4;
 
