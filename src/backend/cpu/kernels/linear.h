@@ -245,17 +245,13 @@ struct LinearKernel {
     const int64_t row_bytes = W::kInteger ? task.xq.n_groups * kGroupBytes : task.n_in * int64_t{sizeof(float)};
     const int64_t fit = kBlockBytes / row_bytes / V::kTileRows * V::kTileRows;
     const int64_t step = fit > V::kTileRows ? fit : V::kTileRows;
-    LinearTask block = task;
     for (int64_t row = 0; row < task.n; row += step) {
+      LinearTask block = task;
       block.n = task.n - row < step ? task.n - row : step;
+      block.x += row * task.x_stride;
+      block.y += row * task.y_stride;
+      block.xq = task.xq.from(row);
       run_block(block);
-      block.x += step * task.x_stride;
-      block.y += step * task.y_stride;
-      block.xq.q += step * task.xq.n_groups * kPanelDepth;
-      block.xq.scale += step * task.xq.n_groups;
-      block.xq.sum += step * task.xq.n_groups;
-      block.xq.half_sum += 2 * step * task.xq.n_groups;
-      block.xq.scaled_sum += step * task.xq.n_groups;
     }
   }
 

@@ -17,7 +17,7 @@ struct Vec {
   };
   using U = I;  // 64 bytes: 16 lanes of 4
 
-  static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear in floats
+  static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear
   static constexpr int kFewPanels = 2;
   static constexpr int kPrefetchBytes = 1024;
   static constexpr int kChains = 5;
@@ -151,6 +151,7 @@ struct Vec {
 
     I wide, narrow;
   };
+
   static F load_i8(const std::byte* p) {
     const auto* from = reinterpret_cast<const __m128i*>(p);  // two loads that widen: no shift between
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from))),
