@@ -15,13 +15,14 @@ namespace {
 class PointMatcher final : public Matcher {
  public:
   explicit PointMatcher(bool (*member)(char32_t)) : member_(member) {}
-  void find_all(std::string_view text, std::vector<ByteRange>& out) const override {
+  bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {
     for (size_t i = 0; i < text.size();) {
       const CodePoint c = utf8_at(text, i);
       const size_t end = i + static_cast<size_t>(c.len);
       if (member_(c.value)) out.push_back({i, end});
       i = end;
     }
+    return true;
   }
 
  private:

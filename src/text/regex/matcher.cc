@@ -11,7 +11,10 @@ namespace {
 class DfaMatcher final : public Matcher {
  public:
   explicit DfaMatcher(Dfa dfa) : dfa_(std::move(dfa)) {}
-  void find_all(std::string_view text, std::vector<ByteRange>& out) const override { dfa_.find_all(text, out); }
+  bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {
+    dfa_.find_all(text, out);
+    return true;
+  }
 
  private:
   Dfa dfa_;
@@ -20,10 +23,11 @@ class DfaMatcher final : public Matcher {
 class LiteralMatcher final : public Matcher {
  public:
   explicit LiteralMatcher(std::string text) : text_(std::move(text)) {}
-  void find_all(std::string_view text, std::vector<ByteRange>& out) const override {
+  bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {
     for (size_t at = text.find(text_); at != std::string_view::npos; at = text.find(text_, at + text_.size())) {
       out.push_back({at, at + text_.size()});
     }
+    return true;
   }
 
  private:
@@ -41,7 +45,7 @@ class ThreesMatcher final : public Matcher {
   };
   explicit ThreesMatcher(Kind kind) : kind_(kind) {}
 
-  void find_all(std::string_view text, std::vector<ByteRange>& out) const override {
+  bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {
     std::vector<size_t> digits;  // where each digit of the run begins, and its end
     for (size_t i = 0; i < text.size();) {
       digits.clear();
@@ -56,6 +60,7 @@ class ThreesMatcher final : public Matcher {
       if (kind_ != Kind::groups_at_words || !word_follows) add_run(digits, out);
       if (i < text.size()) i += static_cast<size_t>(c.len);
     }
+    return true;
   }
 
  private:

@@ -31,19 +31,24 @@ class PcreMatcher final : public Matcher {
  public:
   PcreMatcher(Code8 code, Context8 context) : code_(std::move(code)), context_(std::move(context)) {}
 
-  void find_all(std::string_view text, std::vector<ByteRange>& out) const override {
+  bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {
     const Data8 data(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
-    if (data == nullptr) return;
+    if (data == nullptr) return false;
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     for (size_t at = 0; at < text.size();) {
-      const int rc = pcre2_match(code_.get(), subject, text.size(), at, 0, data.get(), context_.get());
-      if (rc < 0) return;  // no match, or the limit: what is left stays one piece
+      const auto match = [&](uint32_t options) {
+        return pcre2_match(code_.get(), subject, text.size(), at, options, data.get(), context_.get());
+      };
+      int rc = match(0);
+      if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);  // the interpreter keeps its stack on the heap
+      if (rc < 0) return rc == PCRE2_ERROR_NOMATCH;
       const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
       const size_t begin = range[0], end = range[1];
-      if (begin > end || end < at) return;  // \K in a lookbehind can do this
+      if (begin > end || end < at) return false;  // \K in a lookbehind can do this
       out.push_back({begin, end});
       at = end > begin ? end : end < text.size() ? end + static_cast<size_t>(utf8_at(text, end).len) : text.size();
     }
+    return true;
   }
 
  private:

@@ -147,9 +147,22 @@ TEST(Regex, MalformedTextNeverMatchesALetter) {
 }
 
 TEST(Regex, CatastrophicPatternEndsOnPcre2) {
-  // Backreferences are PCRE2's alone; the limit ends the search and the text stays whole.
-  const std::string text(2000, 'a');
-  EXPECT_EQ(matches(R"((a+)+\1b)", text), "");
+  // Backreferences are PCRE2's alone; the limit ends the search and the rest of the text stays whole.
+  const auto matcher = make_matcher(R"((a+)+\1b)", {});
+  ASSERT_TRUE(matcher) << matcher.error().message;
+  std::vector<ByteRange> found;
+  EXPECT_FALSE((*matcher)->find_all("aab " + std::string(2000, 'a') + " b", found));
+  EXPECT_EQ(found, (std::vector<ByteRange>{{0, 3}}));
+  EXPECT_EQ(matches(R"((a+)+\1b)", std::string(2000, 'a')), "");  // without a b there is nothing to search
+}
+
+TEST(Regex, LongMatchOnPcre2OutgrowsTheJitStack) {
+  const std::string text(200'000, 'a');
+  const auto matcher = make_matcher(R"((?:(a|b)\1)+)", {});
+  ASSERT_TRUE(matcher) << matcher.error().message;
+  std::vector<ByteRange> found;
+  EXPECT_TRUE((*matcher)->find_all(text, found));
+  EXPECT_EQ(found, (std::vector<ByteRange>{{0, text.size()}}));
 }
 
 }  // namespace
