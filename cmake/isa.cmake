@@ -4,8 +4,11 @@
 set(QR_ISA_FLAGS_scalar "")
 set(QR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(QR_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c -mprefer-vector-width=512)
+set(QR_ISA_FLAGS_amx ${QR_ISA_FLAGS_avx512} -mamx-tile -mamx-int8)
+set(QR_ISA_ATTENTION_amx avx512) # whose attention is taken: this set adds nothing to it
 if(QR_EMULATE_AVX512)
   set(QR_ISA_FLAGS_avx512 ${QR_ISA_FLAGS_avx2} -Wno-ignored-attributes -include ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa/avx512/emulated.h)
+  set(QR_ISA_FLAGS_amx ${QR_ISA_FLAGS_avx512})
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/cpu_ops.cc PROPERTIES COMPILE_DEFINITIONS QR_EMULATE_AVX512)
 endif()
 
@@ -99,7 +102,15 @@ const LinearKernels kernels_linear_${name}_${isa} = make_linear_kernels<Vec, ${t
       string(APPEND externs "extern const LinearKernels kernels_linear_${name}_${isa};\n")
       string(APPEND linear "&kernels_linear_${name}_${isa}, ")
     endforeach()
+    set(attention_isa ${isa})
+    if(QR_ISA_ATTENTION_${isa})
+      set(attention_isa ${QR_ISA_ATTENTION_${isa}})
+    endif()
     foreach(name type IN ZIP_LISTS kv_names kv_types)
+      string(APPEND attention "&kernels_attention_${name}_${attention_isa}, ")
+      if(NOT attention_isa STREQUAL isa)
+        continue()
+      endif()
       set(path ${dir}/attention_${name}_${isa}.cc)
       quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
 #include \"backend/cpu/kernels/attention.h\"
@@ -112,7 +123,6 @@ const AttentionKernels kernels_attention_${name}_${isa} = make_attention_kernels
 ")
       list(APPEND files ${path})
       string(APPEND externs "extern const AttentionKernels kernels_attention_${name}_${isa};\n")
-      string(APPEND attention "&kernels_attention_${name}_${isa}, ")
     endforeach()
     set(path ${dir}/elementwise_${isa}.cc)
     quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"

@@ -2,12 +2,12 @@
 # Proves on a build folder that wider instructions cannot leak into code that every CPU runs.
 #   tools/check_isa.sh BUILD_DIR
 # Common objects hold no instruction in VEX or EVEX form (AVX and later, BMI, FMA). Objects made for an instruction set
-# (their name ends in _scalar, _avx2 or _avx512, or they lie in a folder of that name) export only kernel tables, hold
+# (their name ends in _scalar, _avx2, _avx512 or _amx, or they lie in a folder of that name) export only kernel tables, hold
 # no weak symbol (the linker might choose that copy for common code), and run nothing before main.
 set -euo pipefail
 
 build=${1:?usage: tools/check_isa.sh BUILD_DIR}
-isa_object='(_|/)(scalar|avx2|avx512[a-z_]*)(/[^/]*)?\.cc\.o$|/isa/(scalar|avx2|avx512[a-z_]*)/'
+isa_object='(_|/)(scalar|avx2|avx512[a-z_]*|amx)(/[^/]*)?\.cc\.o$|/isa/(scalar|avx2|avx512[a-z_]*|amx)/'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

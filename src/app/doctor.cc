@@ -39,7 +39,7 @@ std::string number(double value, const char* unit) {
 
 Finding processor(const MachineFacts& m) {
   const std::string widest = m.isas.empty() ? "none" : m.isas.back();
-  if (widest == "avx512") return {"instruction set", Severity::ok, widest, ""};
+  if (widest == "avx512" || widest == "amx") return {"instruction set", Severity::ok, widest, ""};
   if (widest == "avx2") {
     return {"instruction set", Severity::hint, widest,
             "AVX-512 with VNNI multiplies prompts faster; decoding is bound by memory either way"};

@@ -18,6 +18,7 @@ constexpr int64_t kLeastCtx = 512;
 // Measured: a server of a model without weights to speak of, and what vocabularies of 32,000 to 150,000 tokens add.
 constexpr int64_t kProcessBytes = int64_t{15} << 20;
 constexpr int64_t kVocabularyBytes = 350;
+constexpr int64_t kHugePage = int64_t{2} << 20;  // weights lie on such pages: the last one is taken whole
 
 // Takes weights by their shapes and keeps none.
 class CountingOps final : public NoOps {
@@ -80,7 +81,8 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& mod
   MemoryNeeds out;
   out.weights = ops.bytes;
   out.largest = ops.largest;
-  out.process = kProcessBytes + kVocabularyBytes * info.n_vocab;
+  const int64_t behind_weights = (kHugePage - ops.bytes % kHugePage) % kHugePage;
+  out.process = kProcessBytes + kVocabularyBytes * info.n_vocab + behind_weights;
   out.block_tokens = options.block_tokens;
   out.n_ctx = info.n_ctx;
   out.step = StepNeeds(info);

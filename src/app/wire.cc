@@ -21,7 +21,7 @@ namespace quire {
 void declare_model_options(CommandLine& line, ModelOptions& options) {
   line.positional("MODEL", options.model, false, "a GGUF file or a Hugging Face folder; none for the bundled model");
   line.option("--backend", options.backend, "auto, cpu or ref (plain loops, slow)");
-  line.option("--isa", options.isa, "cpu kernels: scalar, avx2 or avx512; empty for the widest that runs here");
+  line.option("--isa", options.isa, "cpu kernels: scalar, avx2, avx512 or amx; empty for the widest that runs here");
   line.option("--threads", options.threads,
               "compute threads, 0 for one on each physical core that this process may use");
   line.option("--kv-type", options.kv_type, "how keys and values are cached: f16, q8 (half of it) or f32");

@@ -122,18 +122,20 @@ void Decoder::load_head_norms(WeightLoader& load, DecoderLayer& layer) const {
 
 int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const DecoderConfig& c = config_;
-  const int64_t attn = 2 * q_dim() + 2 * kv_dim();  // q, k, v and the result
-  const int64_t experts = c.n_experts + c.routing.n_used * (int64_t{c.n_embd} + 3 * int64_t{c.n_ff_expert});
-  const int64_t widest = std::max({attn, 2 * int64_t{c.n_ff}, experts});
-  const int64_t kept = n * (int64_t{c.n_embd} + 2 * c.n_rope);          // x and turns, to the end of the step
-  const int64_t layer = n * (2 * int64_t{c.n_embd} + widest);           // normed, delta and a part's own
-  const int64_t out = n_out * (1 + 2 * int64_t{c.n_embd} + c.n_vocab);  // the row's number, its state twice, its logits
+  const int64_t embd = Arena::row_stride(c.n_embd);
+  const int64_t attn = Arena::row_stride(2 * (q_dim() + kv_dim()));  // q, k, v and the result
+  const int64_t expert = Arena::row_stride(c.n_embd + 3 * int64_t{c.n_ff_expert});
+  const int64_t widest =
+      std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}), c.n_experts + c.routing.n_used * expert});
+  const int64_t kept = n * (embd + 2 * c.n_rope);          // x and turns, to the end of the step
+  const int64_t layer = n * (2 * embd + widest);           // normed, delta and a part's own
+  const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);  // the row's number, its state twice, its logits
   return (kept + std::max(layer, out)) * 4 + 16 * Arena::kAlign;
 }
 
 Tensor Decoder::embed(const Pass& pass) const {
   const int64_t n = pass.batch->ids.dim(0);
-  Tensor x = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
+  Tensor x = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
   pass.ops->embed(x, pass.batch->ids, embedding_);
   if (config_.embed_scale != 1.0F) pass.ops->scale(x, config_.embed_scale);
   return x;
@@ -153,7 +155,7 @@ void Decoder::attention(
       .meta = &pass.batch->attn,
       .params = &layer.attn,
       .out = layer.attn_out,
-      .scratch = pass.arena->alloc(DType::f32, {in.x.dim(0), 2 * (q_dim() + kv_dim())}),  // [n, q | k | v | mixed]
+      .scratch = pass.arena->alloc_rows(in.x.dim(0), 2 * (q_dim() + kv_dim())),  // [n, q | k | v | mixed]
   };
   pass.ops->attention(out, in, part);
   pass.arena->release(mark);
@@ -169,7 +171,7 @@ void Decoder::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRo
       .gate_up = layer.gate_up,
       .activation = config_.activation,
       .down = layer.down,
-      .scratch = pass.arena->alloc(DType::f32, {in.x.dim(0), 2 * int64_t{config_.n_ff}}),  // [n, gate | up]
+      .scratch = pass.arena->alloc_rows(in.x.dim(0), 2 * int64_t{config_.n_ff}),  // [n, gate | up]
   };
   pass.ops->feed_forward(out, in, part);
   pass.arena->release(mark);
@@ -180,7 +182,7 @@ void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& i
   const DecoderConfig& c = config_;
   const int64_t mark = pass.arena->mark();
   Tensor scores = pass.arena->alloc(DType::f32, {n, c.n_experts});  // [n, n_experts]
-  Tensor scratch = pass.arena->alloc(DType::f32, {n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert}});
+  Tensor scratch = pass.arena->alloc_rows(n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert});
   norm_rows(*pass.ops, in);
   pass.ops->linear(scores, in.normed, layer.router);
   pass.ops->moe(out, MoeInput{in.normed, scores, scratch}, layer.experts);
@@ -207,8 +209,8 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   NormedRows in;
   in.x = x;
   in.eps = config_.norm_eps;
-  in.normed = pass.arena->alloc(DType::f32, {n, config_.n_embd});     // [n, n_embd]
-  Tensor delta = pass.arena->alloc(DType::f32, {n, config_.n_embd});  // [n, n_embd]
+  in.normed = pass.arena->alloc_rows(n, config_.n_embd);     // [n, n_embd]
+  Tensor delta = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
   pass.ops->rope_table(turn, pass.batch->pos, frequencies(config_.rope), config_.rope.magnitude);
   if (two_kinds) {
     pass.ops->rope_table(turn_local, pass.batch->pos, frequencies(config_.rope_local), config_.rope_local.magnitude);
@@ -225,8 +227,8 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
 
 Tensor Decoder::hidden(Tensor x, const Pass& pass) const {
   const int64_t n_out = pass.batch->out_rows.dim(0);
-  Tensor last = pass.arena->alloc(DType::f32, {n_out, config_.n_embd});    // [n_out, n_embd]
-  Tensor normed = pass.arena->alloc(DType::f32, {n_out, config_.n_embd});  // [n_out, n_embd]
+  Tensor last = pass.arena->alloc_rows(n_out, config_.n_embd);    // [n_out, n_embd]
+  Tensor normed = pass.arena->alloc_rows(n_out, config_.n_embd);  // [n_out, n_embd]
   pass.ops->rows(last, x, pass.batch->out_rows);
   pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);
   return normed;

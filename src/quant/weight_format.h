@@ -10,7 +10,7 @@
 //   encode(in, block)          a block that decodes near to `in`; none: quant/encode.h searches for scales
 // and, for the CPU's panels of kPanelRows rows (docs/numerics.md):
 //   kPanelBytes                bytes of 16 rows × 32 k
-//   load_k<V>(panel, k)        float formats: the 16 rows' weights at k
+//   load_two<V>(panel, k, out) float formats: the 16 rows' weights at k, which is even, and at k + 1
 // Integer formats: weight = scale · value, or scale · value + min; a scale belongs to a group of kGroup numbers of a
 // row.
 //   kGroup, kMins              32 or 16; whether groups have mins
@@ -19,7 +19,7 @@
 //   load_quad<V, J>(panel)     64 unsigned bytes, byte 4·r + i = row r, k = 4·J + i
 //   kZero, kMax                such a byte is value + kZero and at most kMax
 //   Scales<V>(scales)          a super-block's: scale(g), min(g) are 16 rows' of its group g
-// quant/block_format.h and quant/k_format.h have all of it for the usual kinds.
+// quant/float_format.h, quant/block_format.h and quant/k_format.h have all of it for the usual kinds.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -130,31 +130,8 @@ TYPED_TEST(Format, ZerosStayZeros) {
   EXPECT_EQ(back, zeros);
 }
 
-// The float formats' panels: rows beyond the matrix and columns beyond its depth are zeros.
-template <class T>
-void check_float_panel(int depth, int n_rows, const std::vector<std::byte>& source) {
-  std::array<const std::byte*, kPanelRows> rows{};
-  for (int r = 0; r < n_rows; ++r) rows[static_cast<size_t>(r)] = source.data() + r * kPanelDepth * T::kBytes;
-  alignas(64) std::array<std::byte, T::kPanelBytes> panel;
-  panel.fill(std::byte{0xee});
-  T::pack(rows.data(), depth, panel.data());
-  const auto* elements = reinterpret_cast<const typename T::Element*>(panel.data());
-  std::vector<std::byte> row(kPanelDepth * T::kBytes);
-  for (int r = 0; r < kPanelRows; ++r) {
-    T::unpack(panel.data(), r, kPanelDepth, row.data());
-    const auto kept = static_cast<size_t>(r < n_rows ? depth * T::kBytes : 0);
-    ASSERT_TRUE(std::equal(row.begin(), row.begin() + static_cast<ptrdiff_t>(kept),
-                           source.begin() + r * kPanelDepth * T::kBytes));
-    ASSERT_TRUE(std::all_of(row.begin() + static_cast<ptrdiff_t>(kept), row.end(),
-                            [](std::byte b) { return b == std::byte{0}; }));
-    for (int k = 0; k < depth && r < n_rows; ++k) {  // the documented place: [k][row]
-      ASSERT_EQ(elements[k * kPanelRows + r],
-                load_as<typename T::Element>(rows[static_cast<size_t>(r)] + k * T::kBytes));
-    }
-  }
-}
-
-// The bytes that the kernels multiply, without vectors: value + kZero of row r, k = 4·J + i in byte 4·r + i.
+// What a panel is read with, without vectors. Of integer formats the bytes that the kernels multiply: value + kZero of
+// row r, k = 4·J + i in byte 4·r + i.
 struct PlainVec {
   using F = std::array<float, kPanelRows>;
   using U = std::array<uint8_t, 64>;
@@ -182,11 +159,17 @@ struct PlainVec {
     for (size_t i = 0; i < out.size(); ++i) out[i] = fn(i);
     return out;
   }
+  static F load(const float* p) {
+    return each([&](size_t i) { return p[i]; });
+  }
   static F load_f16(const uint16_t* p) {
     return each([&](size_t i) { return f16_to_f32(p[i]); });
   }
   static F load_bf16(const uint16_t* p) {
     return each([&](size_t i) { return bf16_to_f32(p[i]); });
+  }
+  static void load_bf16_pairs(const uint16_t* p, F* two) {
+    for (size_t odd = 0; odd < 2; ++odd) two[odd] = each([&](size_t i) { return bf16_to_f32(p[2 * i + odd]); });
   }
   static F load_i8(const std::byte* p) {
     return each([&](size_t i) { return static_cast<float>(static_cast<int8_t>(p[i])); });
@@ -199,6 +182,35 @@ struct PlainVec {
     return each([&](size_t i) { return a[i] * b[i]; });
   }
 };
+
+// The float formats' panels: rows beyond the matrix and columns beyond its depth are zeros.
+template <class T>
+void check_float_panel(int depth, int n_rows, const std::vector<std::byte>& source) {
+  std::array<const std::byte*, kPanelRows> rows{};
+  for (int r = 0; r < n_rows; ++r) rows[static_cast<size_t>(r)] = source.data() + r * kPanelDepth * T::kBytes;
+  alignas(64) std::array<std::byte, T::kPanelBytes> panel;
+  panel.fill(std::byte{0xee});
+  T::pack(rows.data(), depth, panel.data());
+  std::vector<std::byte> row(kPanelDepth * T::kBytes);
+  for (int r = 0; r < kPanelRows; ++r) {
+    T::unpack(panel.data(), r, kPanelDepth, row.data());
+    const auto kept = static_cast<size_t>(r < n_rows ? depth * T::kBytes : 0);
+    ASSERT_TRUE(std::equal(row.begin(), row.begin() + static_cast<ptrdiff_t>(kept),
+                           source.begin() + r * kPanelDepth * T::kBytes));
+    ASSERT_TRUE(std::all_of(row.begin() + static_cast<ptrdiff_t>(kept), row.end(),
+                            [](std::byte b) { return b == std::byte{0}; }));
+  }
+  for (int k = 0; k < kPanelDepth; k += 2) {
+    std::array<PlainVec::F, 2> two;
+    T::template load_two<PlainVec>(panel.data(), k, two.data());
+    for (int i = 0; i < 2 * kPanelRows; ++i) {
+      const int r = i / 2, at = k + i % 2;
+      float wanted = 0;
+      if (r < n_rows && at < depth) T::decode(rows[static_cast<size_t>(r)] + at * T::kBytes, &wanted);
+      ASSERT_EQ(two[static_cast<size_t>(i % 2)][static_cast<size_t>(r)], wanted) << "row " << r << " k " << at;
+    }
+  }
+}
 
 template <class T, int J>
 void put_values(const std::byte* panel, std::array<std::array<float, kPanelDepth>, kPanelRows>& out) {

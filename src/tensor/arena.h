@@ -25,6 +25,16 @@ class Arena {
     peak_ = used_ > peak_ ? used_ : peak_;
     return t;
   }
+  // A matrix of f32 whose rows lie row_stride(n_columns) apart.
+  Tensor alloc_rows(int64_t n, int64_t n_columns) {
+    return alloc(DType::f32, {n, row_stride(n_columns)}).columns(0, n_columns);
+  }
+  // An odd number of cache lines where rows are whole ones: pages apart, all of a column would fall into the same few
+  // sets of a cache.
+  static constexpr int64_t row_stride(int64_t n_columns) {
+    constexpr int64_t kLine = kAlign / int64_t{sizeof(float)};
+    return n_columns % (2 * kLine) == 0 ? n_columns + kLine : n_columns;
+  }
   void reset() { used_ = 0; }
   // Everything allocated after mark() is freed by release(mark).
   int64_t mark() const { return used_; }

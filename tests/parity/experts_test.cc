@@ -42,7 +42,7 @@ TEST(Parity, Moe) {
     const int64_t n_ff = whole_blocks(format, 64);
     for (const int n_experts : {1, 5}) {
       const TestExperts stored(format, n_experts, n_embd, n_ff);
-      for (const int64_t n : {1, 4, 40}) {
+      for (const int64_t n : {1, 4, 40, 100}) {
         for (const int n_used : {1, std::min(3, n_experts)}) {
           const Routing routing{.n_used = n_used, .normalised = n % 2 == 0, .scale = 1.5F};
           compare(std::string(name) + " experts " + std::to_string(n_experts) + " rows " + std::to_string(n), 1e-4,

@@ -21,7 +21,7 @@ TEST(Parity, Linear) {
       for (int64_t n_out : {1, 15, 16, 17, 105, 130}) {
         const Stored w = stored_weight(*format, n_out, n_in, 7);
         const Stored bias = stored_weight(*find_weight_format("f32"), 1, n_out, 8);
-        for (int64_t n : {1, 2, 5, 9, 33}) {
+        for (int64_t n : {1, 2, 5, 9, 33, 80}) {
           compare(std::string(format->name) + " " + std::to_string(n) + "x" + std::to_string(n_in) + "x" +
                       std::to_string(n_out),
                   2e-6 * std::sqrt(static_cast<double>(n_in)), [&](Ops& ops) {
@@ -36,6 +36,21 @@ TEST(Parity, Linear) {
         }
       }
     }
+  }
+}
+
+// More than kernels that unpack weights take at a time.
+TEST(Parity, LinearOfLongRows) {
+  for (const WeightFormat* format : weight_formats()) {
+    constexpr int64_t kIn = 16384 + 1024;
+    const Stored w = stored_weight(*format, 40, kIn, 11);
+    compare(std::string(format->name) + " long rows", 2e-6 * std::sqrt(static_cast<double>(kIn)), [&](Ops& ops) {
+      Matrix x(90, kIn, 12);
+      Matrix y(90, 40);
+      const Linear linear = *ops.load_linear(w.weight, nullptr, Shard{});
+      ops.linear(y.tensor(), x.tensor(), std::span(&linear, 1));
+      return y.values;
+    });
   }
 }
 

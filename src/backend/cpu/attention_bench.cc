@@ -83,10 +83,9 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
 
 const bool kRegistered = [] {
   const Shape shapes[] = {
-      {"decode/depth:512/cached", 1, 512, 1},
-      {"decode/depth:4096", 1, 4096, 16},  // 128 MiB at f16: no cache here holds a useful part of it
-      {"verify:4/depth:4096", 4, 4096, 16},
-      {"prefill:512/depth:4096", 512, 4096, 1},
+      {"decode/depth:512/cached", 1, 512, 1}, {"decode/depth:4096", 1, 4096, 16},  // 128 MiB at f16
+      {"decode/depth:16384", 1, 16384, 16},  // 512 MiB: more than most third-level caches hold
+      {"verify:4/depth:4096", 4, 4096, 16},   {"prefill:512/depth:4096", 512, 4096, 1},
   };
   for (const KvCodec* codec : kv_codecs()) {
     for (const Shape& shape : shapes) {

@@ -44,18 +44,25 @@ void AttentionTasks::cut(const AttnMeta& meta, const AttnParams& params, int n_t
   if (n_threads > 1) make_room(params, n_threads);
   const int64_t pieces = n_threads == 1 ? 1 : (kTasksPerThread * n_threads + n_tasks - 1) / n_tasks;
   int64_t n_floats = 0;
-  for (size_t t = 0; t < tiles_.size(); ++t) {
-    Tile& tile = tiles_[t];
-    const int n_chunks = tile.end_chunk - tile.first_chunk;
-    const int span = std::max(kMinChunks, static_cast<int>((n_chunks + pieces - 1) / pieces));
-    if (pieces == 1 || n_chunks <= span) {
-      spans_.push_back({static_cast<int64_t>(t), tile.first_chunk, tile.end_chunk});
-      continue;
-    }
-    tile.states = n_floats;
-    n_floats += states_floats(tile, params) * params.n_kv_heads;
-    for (int c = tile.first_chunk; c < tile.end_chunk; c += span) {
-      spans_.push_back({static_cast<int64_t>(t), c, std::min(c + span, tile.end_chunk)});
+  for (size_t begin = 0, end = 0; begin < tiles_.size(); begin = end) {
+    while (end < tiles_.size() && tiles_[end].sequence == tiles_[begin].sequence) ++end;
+    for (int head = 0; head < params.n_kv_heads; ++head) {
+      for (size_t t = begin; t < end; ++t) {
+        Tile& tile = tiles_[t];
+        const int n_chunks = tile.end_chunk - tile.first_chunk;
+        const int span = std::max(kMinChunks, static_cast<int>((n_chunks + pieces - 1) / pieces));
+        const bool is_cut = pieces > 1 && n_chunks > span;
+        if (is_cut && head == 0) {
+          tile.states = n_floats;
+          n_floats += states_floats(tile, params) * params.n_kv_heads;
+        }
+        int chunk = tile.first_chunk;
+        do {
+          const int next = is_cut ? std::min(chunk + span, tile.end_chunk) : tile.end_chunk;
+          spans_.push_back({static_cast<int32_t>(t), head, chunk, next});
+          chunk = next;
+        } while (chunk < tile.end_chunk);
+      }
     }
   }
   states_.resize(static_cast<size_t>(n_floats));
@@ -72,7 +79,7 @@ void AttentionTasks::make_room(const AttnParams& params, int n_threads) {
     n_chunks = std::max(n_chunks, tile.end_chunk - tile.first_chunk);
   }
   const int64_t n_tasks = kTasksPerThread * n_threads;
-  spans_.reserve(static_cast<size_t>(static_cast<int64_t>(tiles_.size()) + n_tasks));
+  spans_.reserve(tiles_.size() * static_cast<size_t>(params.n_kv_heads) + static_cast<size_t>(n_tasks));
   const int64_t chunk_floats =
       n_tasks * rows * (params.n_heads / params.n_kv_heads) * attention_state_floats(params.v_dim);
   if (static_cast<int64_t>(states_.capacity()) >= chunk_floats * n_chunks) return;

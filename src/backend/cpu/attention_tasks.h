@@ -18,9 +18,11 @@ class AttentionTasks {
     int first_chunk, end_chunk;  // of the keys that its rows see
     int64_t states;              // offset in floats of its states, of all KV heads; below 0: not cut
   };
+  // A task: a tile's chunks of keys, or some of them, of one KV head. All of a sequence's tiles at one head follow each
+  // other, since they read the same keys and values.
   struct Span {
-    int64_t tile;
-    int first_chunk, end_chunk;
+    int32_t tile, kv_head;
+    int32_t first_chunk, end_chunk;
   };
 
   // Caller's thread; meta in host memory. The spans refer to storage that the next call reuses.

@@ -89,7 +89,7 @@ void CpuOps::attention(Tensor out, const NormedRows& in, const AttentionPart& pa
       begin = next;
     }
   });
-  const QuantRows mixed = any_integer(part.out) ? inner_quants_.rows(n, at.mixed.dim(1)) : QuantRows{};
+  const QuantRows mixed = quant_rows(inner_quants_, n, part.out);
   attend(at.mixed, at.q, part, mixed);
   set_work(out, at.mixed, mixed, part.out);
   work_.run(pool_);
@@ -149,11 +149,11 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
   const int64_t width = int64_t{n_group} * params.v_dim;  // of a KV head in the result
   const bool whole_groups = width % kPanelDepth == 0;
   units_.reset(static_cast<int64_t>(tiles.size()) * n_heads);
-  pool_.run(static_cast<int64_t>(spans.size()) * n_heads, [&](int64_t i) {
-    const AttentionTasks::Span& span = spans[static_cast<size_t>(i / n_heads)];
+  pool_.run(static_cast<int64_t>(spans.size()), [&](int64_t i) {
+    const AttentionTasks::Span& span = spans[static_cast<size_t>(i)];
     const AttentionTasks::Tile& tile = tiles[static_cast<size_t>(span.tile)];
-    const int64_t head = i % n_heads;
-    const AttentionTask whole = task_of(tile, static_cast<int>(head));
+    const int64_t head = span.kv_head;
+    const AttentionTask whole = task_of(tile, span.kv_head);
     AttentionTask task = whole;
     task.first_chunk = span.first_chunk;
     task.end_chunk = span.end_chunk;
@@ -164,7 +164,8 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
     if (whole.states != nullptr) kernels.join(whole);
     if (xq.q == nullptr || !whole_groups) return;
     for (int64_t r = tile.row_begin; r < tile.row_end; ++r) {
-      row_.quantize_row(out.row<float>(r) + head * width, quant_columns(xq, r, head * width, width), 0);
+      row_.quantize_row(out.row<float>(r) + head * width,
+                        xq.columns(r, head * width / kPanelDepth, width / kPanelDepth), 0);
     }
   });
   if (xq.q != nullptr && !whole_groups) quantize(out, xq);

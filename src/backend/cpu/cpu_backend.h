@@ -33,10 +33,19 @@ inline bool any_integer(std::span<const Linear> parts) {
   return std::any_of(parts.begin(), parts.end(), [](const Linear& part) { return part.format->integer; });
 }
 
+inline bool reads_tiles(const IsaTable& isa) {
+  return std::any_of(isa.linear.begin(), isa.linear.end(), [](const auto* kernels) { return kernels->most_tiled > 0; });
+}
+
 class CpuOps final : public Ops {
  public:
   CpuOps(const IsaTable& isa, const CpuOptions& options)
-      : isa_(isa), row_(*isa.elementwise), pool_(options.n_threads, options.pin), scratch_(1) {}
+      : isa_(isa),
+        row_(*isa.elementwise),
+        pool_(options.n_threads, options.pin),
+        input_quants_(reads_tiles(isa)),
+        inner_quants_(reads_tiles(isa)),
+        scratch_(1) {}
 
   std::string describe() const override;
   int64_t n_forks() const { return pool_.n_forks(); }
@@ -77,8 +86,9 @@ class CpuOps final : public Ops {
   }
   // Of a part's input; quantised too where one of the products that follow wants that.
   QuantRows norm_and_quantize(const NormedRows& in, std::span<const Linear> products);
-  QuantRows quantize(const Tensor& x);
   void quantize(const Tensor& x, const QuantRows& out);
+  // Room for n rows that are input of all these products; none where no format is an integer one.
+  QuantRows quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const;
   // The products of x with all parts, ready to run; xq: x quantised, where any_integer(parts).
   void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
   template <class Parts>

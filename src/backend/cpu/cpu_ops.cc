@@ -1,5 +1,9 @@
 #include "backend/cpu/cpu_ops.h"
 
+#include <asm/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -17,10 +21,28 @@ namespace {
 
 constexpr int64_t kPanel = kPanelRows;
 
+#ifndef QR_EMULATE_AVX512
+// Linux lets a process use tile registers once it has asked for them: every thread's state grows by 8 KiB.
+bool may_use_tiles() {
+  constexpr int kTileData = 18;  // among the states of XCR0
+#ifdef ARCH_REQ_XCOMP_PERM
+  static const bool kMay = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
+  return kMay;
+#else
+  return false;
+#endif
+}
+#endif
+
 bool cpu_supports(std::string_view isa) {
   __builtin_cpu_init();
 #ifdef QR_EMULATE_AVX512
-  if (isa == "avx512") return cpu_supports("avx2");
+  if (isa == "avx512" || isa == "amx") return cpu_supports("avx2");
+#else
+  if (isa == "amx") {
+    return __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-int8") && cpu_supports("avx512") &&
+           may_use_tiles();
+  }
 #endif
   if (isa == "avx512") {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

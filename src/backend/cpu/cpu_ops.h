@@ -10,7 +10,7 @@ namespace quire {
 
 struct CpuOptions {
   int n_threads = 0;  // 0: one for each usable core
-  std::string isa;    // "scalar", "avx2", "avx512"; empty: the widest
+  std::string isa;    // "scalar", "avx2", "avx512", "amx"; empty: the widest
   bool pin = true;    // workers to CPUs
 };
 

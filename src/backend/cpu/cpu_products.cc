@@ -7,13 +7,16 @@ namespace {
 
 // Columns of a gated unit that go on together: whole groups, few enough that the last of them are never far behind.
 constexpr int64_t kGateColumns = 2 * kPanelDepth;
+constexpr int64_t kRowsAhead = 4;  // that are asked for
 
 }  // namespace
 
-QuantRows CpuOps::quantize(const Tensor& x) {
-  const QuantRows out = input_quants_.rows(x.dim(0), x.dim(1));
-  quantize(x, out);
-  return out;
+QuantRows CpuOps::quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const {
+  if (!any_integer(products)) return {};
+  const bool only_tiles = std::all_of(products.begin(), products.end(), [this](const Linear& part) {
+    return !part.format->integer || part.n_in <= kernels_of(part).most_tiled;
+  });
+  return buffer.rows(n, products.front().n_in, only_tiles);
 }
 
 void CpuOps::quantize(const Tensor& x, const QuantRows& out) {
@@ -22,8 +25,7 @@ void CpuOps::quantize(const Tensor& x, const QuantRows& out) {
 
 QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear> products) {
   const int64_t d = in.x.dim(1);
-  const bool quantised = any_integer(products);
-  const QuantRows out = quantised ? input_quants_.rows(in.x.dim(0), d) : QuantRows{};
+  const QuantRows out = quant_rows(input_quants_, in.x.dim(0), products);
   for_rows(in.x.dim(0), d, [&](int64_t i) {
     float* x = in.x.row<float>(i);
     if (!in.delta.empty()) {
@@ -32,7 +34,7 @@ QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear
       row_.add_row(x, delta, d);
     }
     row_.rms_norm_row(in.normed.row<float>(i), x, in.w.ptr<float>(), d, in.eps);
-    if (quantised) row_.quantize_row(in.normed.row<float>(i), out, i);
+    if (out.q != nullptr) row_.quantize_row(in.normed.row<float>(i), out, i);
   });
   return out;
 }
@@ -49,7 +51,9 @@ void CpuOps::set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std
 void CpuOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
   if (x.dim(0) == 0) return;
-  set_work(y, x, any_integer(parts) ? quantize(x) : QuantRows{}, parts);
+  const QuantRows xq = quant_rows(input_quants_, x.dim(0), parts);
+  if (xq.q != nullptr) quantize(x, xq);
+  set_work(y, x, xq, parts);
   work_.run(pool_);
 }
 
@@ -63,10 +67,16 @@ void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
 
 void CpuOps::finish_gate(const GatedRows& rows, int64_t begin, int64_t n, const QuantRows& xq) {
   const auto run = rows.activation == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
-  for (int64_t i = 0; i < rows.hidden.dim(0); ++i) {
+  const int64_t n_rows = rows.hidden.dim(0);
+  for (int64_t i = 0; i < n_rows; ++i) {
+    // Rows are pages apart, where the machine's own prefetcher sees no sequence.
+    for (int64_t k = 0; i + kRowsAhead < n_rows && k < n; k += 16) {
+      __builtin_prefetch(rows.gate.row<float>(i + kRowsAhead) + begin + k, 1);
+      __builtin_prefetch(rows.up.row<float>(i + kRowsAhead) + begin + k);
+    }
     float* hidden = rows.hidden.row<float>(i) + begin;
     run(hidden, rows.gate.row<float>(i) + begin, rows.up.row<float>(i) + begin, n);
-    if (xq.q != nullptr) row_.quantize_row(hidden, quant_columns(xq, i, begin, n), 0);
+    if (xq.q != nullptr) row_.quantize_row(hidden, xq.columns(i, begin / kPanelDepth, n / kPanelDepth), 0);
   }
 }
 
@@ -94,7 +104,7 @@ void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPar
   if (n == 0) return;
   const FeedForwardScratch at(part.scratch);
   const int64_t n_ff = at.hidden.dim(1);
-  const QuantRows hidden = any_integer(part.down) ? inner_quants_.rows(n, n_ff) : QuantRows{};
+  const QuantRows hidden = quant_rows(inner_quants_, n, part.down);
   set_work(part.scratch, in.normed, norm_and_quantize(in, part.gate_up), part.gate_up);
   run_gated(1, n_ff, [&](int64_t, int64_t begin, int64_t n_columns) {
     finish_gate({at.gate, at.up, at.hidden, part.activation}, begin, n_columns, hidden);

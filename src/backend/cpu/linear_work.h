@@ -15,7 +15,7 @@ class LinearWork {
  public:
   void clear() {
     parts_.clear();
-    n_tasks_ = n_columns_ = 0;
+    n_columns_ = n_bytes_ = 0;
   }
 
   // y [n, n_out] of w times x [n, n_in]; xq: x quantised, for an integer format.
@@ -34,43 +34,62 @@ class LinearWork {
                            .bias = w.bias.data == nullptr ? nullptr : w.bias.ptr<float>()};
     part.run = kernels.run;
     part.n_panels = w.w.dim(0);
-    part.per_task = std::max<int64_t>(2, kTaskBytes / w.w.stride[0] / 2 * 2);
-    part.first_task = n_tasks_;
     part.first_column = n_columns_;
     n_columns_ += w.n_out;
-    n_tasks_ += (part.n_panels + part.per_task - 1) / part.per_task;
+    n_bytes_ += part.n_panels * w.w.stride[0];
   }
 
-  void run(WorkerPool& pool) const {
+  void run(WorkerPool& pool) {
     run(pool, [](int64_t, int64_t) {});
   }
   // Each task calls done(begin, end) when all rows have columns [begin, end), of the parts' outputs side by side.
   template <class Done>
-  void run(WorkerPool& pool, Done&& done) const {
-    pool.run(n_tasks_, [this, &done](int64_t task) {
-      const auto after = std::upper_bound(parts_.begin(), parts_.end(), task,
-                                          [](int64_t t, const Part& part) { return t < part.first_task; });
-      const Part& part = *(after - 1);
-      LinearTask mine = part.task;
-      mine.begin = (task - part.first_task) * part.per_task;
-      mine.end = std::min(part.n_panels, mine.begin + part.per_task);
-      part.run(mine);
-      done(part.first_column + mine.begin * kPanelRows,
-           part.first_column + std::min(mine.n_out, mine.end * kPanelRows));
+  void run(WorkerPool& pool, Done&& done) {
+    share_out(pool.n_threads());
+    pool.run(static_cast<int64_t>(tasks_.size()), [this, &done](int64_t task) {
+      const Task& mine = tasks_[static_cast<size_t>(task)];
+      const Part& part = parts_[mine.part];
+      LinearTask some = part.task;
+      some.begin = mine.begin;
+      some.end = mine.end;
+      part.run(some);
+      done(part.first_column + some.begin * kPanelRows,
+           part.first_column + std::min(some.n_out, some.end * kPanelRows));
     });
   }
 
  private:
-  // A task is a run of panels of about this many bytes: long enough for the prefetcher, short enough to share evenly.
-  static constexpr int64_t kTaskBytes = 128 << 10;
-
   struct Part {
     LinearTask task;
     void (*run)(const LinearTask&) = nullptr;
-    int64_t n_panels = 0, per_task = 0, first_task = 0, first_column = 0;
+    int64_t n_panels = 0, first_column = 0;
   };
+  struct Task {
+    size_t part;
+    int64_t begin, end;  // panels
+  };
+
+  // Guided self-scheduling (Polychronopoulos and Kuck, 1987): a task is its thread's half of an equal share of what is
+  // left, so that few of them begin, each of which waits for memory, and all threads end together.
+  void share_out(int n_threads) {
+    constexpr int64_t kLeastBytes = 64 << 10;
+    tasks_.clear();
+    int64_t left = n_bytes_;
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      const int64_t stride = parts_[p].task.panel_stride;
+      for (int64_t begin = 0; begin < parts_[p].n_panels;) {
+        const int64_t bytes = std::max(kLeastBytes, left / (2 * n_threads));
+        const int64_t n = std::min(parts_[p].n_panels - begin, std::max<int64_t>(2, bytes / stride / 2 * 2));
+        tasks_.push_back({p, begin, begin + n});
+        begin += n;
+        left -= n * stride;
+      }
+    }
+  }
+
   std::vector<Part> parts_;
-  int64_t n_tasks_ = 0, n_columns_ = 0;
+  std::vector<Task> tasks_;
+  int64_t n_columns_ = 0, n_bytes_ = 0;
 };
 
 }  // namespace quire

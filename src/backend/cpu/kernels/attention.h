@@ -1,9 +1,9 @@
 // Attention of new rows over the paged cache, online softmax in f32 (docs/numerics.md, "Attention").
-// A tile is up to 8 (row, query head) pairs of one KV head: each loaded key or value serves all of them. Keys are cut
-// at absolute multiples of 256; every chunk makes its own (m, l, o) and chunks merge in position order. A lane is a
-// position mod 16. A key that a row may not see is never multiplied: its lane is replaced before exp, and values are
-// summed over the row's own range only. Where v_dim is no multiple of 16 the last lanes hold a neighbour's components
-// and are dropped at the end (the pool ends with room for one such read, see CpuOps::allocate).
+// A tile is up to 8 (with 32 registers 16) (row, query head) pairs of one KV head: each loaded key or value serves all
+// of them. Keys are cut at absolute multiples of 256; every chunk makes its own (m, l, o) and chunks merge in position
+// order. A lane is a position mod 16. A key that a row may not see is never multiplied: its lane is replaced before
+// exp, and values are summed over the row's own range only. Where v_dim is no multiple of 16 the last lanes hold a
+// neighbour's components and are dropped at the end (the pool ends with room for one such read, see CpuOps::allocate).
 // Reads K and V once per tile: bytes = keys · (k_row_bytes + v_row_bytes).
 // A task may take a span of the chunks only: it leaves each chunk's (m, l, o) in task.states, and join() merges them in
 // position order with the same operations, so the result has the same bits. Source: FlashDecoding's split over keys.
@@ -33,18 +33,20 @@ struct AttentionKernel {
 
   // The machine is asked for what comes soon, since its own prefetcher does not see where a group's run of a few KiB
   // begins: with the scores for the chunk's values, with the sum of values for the next chunk's keys, so that reading
-  // goes on evenly. Nothing is asked for where a vocabulary says kPrefetchBytes = 0.
+  // goes on evenly. Into the second-level cache: all of it in the first would drive each other out. Nothing is asked
+  // for where a vocabulary says kPrefetchBytes = 0.
   static constexpr bool kAsks = V::kPrefetchBytes > 0;
+  static constexpr int kNear = 2;  // of __builtin_prefetch: the second level
 
   template <int M>
   struct Tile {
-    const float* q[M];
     float* out[M];
     int v_dim;
     int first[M], end[M];  // visible keys, absolute
     int lo[M], hi[M];      // the same within the chunk; empty where hi ≤ lo
     float m[M], l[M];      // running maximum and sum
     float chunk_m[M], chunk_l[M];
+    float q[kMaxHeadDim][M];  // component after component, so that rows need no pointer each
     float score[M][kChunk];   // then weights of the values
     float o[M][kMaxHeadDim];  // running output
     Groups at, next;          // of this chunk and of the next one
@@ -69,7 +71,7 @@ struct AttentionKernel {
   template <int M>
   static constexpr int kTogether = M < V::kAttentionRows ? M : V::kAttentionRows;
   template <int M>
-  static constexpr int kVectors = M >= 4 ? 1 : 4 / M;
+  static constexpr int kVectors = M >= V::kAttentionSums ? 1 : V::kAttentionSums / M;
 
   // Scores of R rows from `first` on, in G neighbouring groups from g on.
   template <int R, int G, bool kAsk, int M>
@@ -78,8 +80,8 @@ struct AttentionKernel {
     for (int i = 0; i < R * G; ++i) acc[i] = V::zero();
     for (int d = 0; d < task.k_dim; ++d) {
       F q[R];
-      for (int i = 0; i < R; ++i) q[i] = V::set1(tile.q[first + i][d]);
-      for (int j = 0; kAsk && j < G; ++j) __builtin_prefetch(tile.at.v[g + j] + d * tile.v_step);
+      for (int i = 0; i < R; ++i) q[i] = V::set1(tile.q[d][first + i]);
+      for (int j = 0; kAsk && j < G; ++j) __builtin_prefetch(tile.at.v[g + j] + d * tile.v_step, 0, kNear);
       for (int j = 0; j < G; ++j) {
         const F k = C::template load_k<V>(tile.at.k[g + j], d);
         for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(k, q[i], acc[i * G + j]);
@@ -218,7 +220,7 @@ struct AttentionKernel {
       const float* score[R];
       for (int i = 0; i < R; ++i) score[i] = tile.score[first + i] + g * kKvGroup;
       for (int t = begin; t < end; ++t) {
-        for (int j = 0; kAsks && j < G; ++j) __builtin_prefetch(soon + (t + 16 * j) * tile.k_step);
+        for (int j = 0; kAsks && j < G; ++j) __builtin_prefetch(soon + (t + 16 * j) * tile.k_step, 0, kNear);
         F p[R];
         for (int i = 0; i < R; ++i) p[i] = V::set1(score[i][t]);
         for (int j = 0; j < G; ++j) {
@@ -258,7 +260,8 @@ struct AttentionKernel {
     for (int i = 0; i < M; ++i) {
       const int64_t row = task.row_begin + (pair + i) / task.n_group;
       const int64_t head = (pair + i) % task.n_group;
-      tile.q[i] = task.q + row * task.q_stride + head * task.k_dim;
+      const float* q = task.q + row * task.q_stride + head * task.k_dim;
+      for (int d = 0; d < task.k_dim; ++d) tile.q[d][i] = q[d];
       tile.out[i] = task.out + row * task.out_stride + head * task.v_dim;
       tile.first[i] = task.first_key[row];
       tile.end[i] = task.end_key[row];
@@ -348,6 +351,9 @@ struct AttentionKernel {
   static void run(const AttentionTask& task) {
     const int64_t n_pairs = (task.row_end - task.row_begin) * task.n_group;
     int64_t pair = 0;
+    if constexpr (V::kAttentionRows >= 16) {
+      for (; pair + 16 <= n_pairs; pair += 16) run_tile<16>(task, pair);
+    }
     for (; pair + 8 <= n_pairs; pair += 8) run_tile<8>(task, pair);
     if (n_pairs - pair >= 4) {
       run_tile<4>(task, pair);

@@ -3,6 +3,7 @@
 // another row.
 #pragma once
 #include "backend/cpu/kernels/exp.h"
+#include "backend/cpu/kernels/linear_tiles.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/kernels/unrolled.h"
 
@@ -14,9 +15,14 @@ struct Elementwise {
   using F = typename V::F;
 
   static void quantize_row(const float* x, const QuantRows& out, int64_t row) {
+    const int64_t tile_row = out.first_row + row;
+    QuantTile* tiles = nullptr;
+    if (out.tiles != nullptr) tiles = out.tiles + tile_row / QuantTile::kRows * out.tile_stride;
+    const int64_t r = tile_row % QuantTile::kRows;
+    const bool only_tiles = tile_row < out.only_tiles;
     for (int64_t g = 0; g < out.n_groups; ++g) {
       const int64_t at = row * out.n_groups + g;
-      int8_t* q = out.q + at * 32;
+      int8_t* q = only_tiles ? tiles[g].q[r] : out.q + at * 32;
       const F lo = V::load(x + g * 32);
       const F hi = V::load(x + g * 32 + 16);
       const float amax = V::max_of(V::max(V::abs(lo), V::abs(hi)));
@@ -29,11 +35,18 @@ struct Elementwise {
       const F factor = V::set1(inverse);
       const int32_t first = V::sum_i(V::round_store(finite ? V::mul(lo, factor) : V::zero(), q, V::zero_i()));
       const int32_t last = V::sum_i(V::round_store(finite ? V::mul(hi, factor) : V::zero(), q + 16, V::zero_i()));
+      const float scaled_sum = scale * static_cast<float>(first + last);
+      if (tiles != nullptr) {
+        if (!only_tiles) __builtin_memcpy(tiles[g].q[r], q, sizeof tiles[g].q[r]);
+        tiles[g].scale[r] = scale;
+        tiles[g].scaled_sum[r] = scaled_sum;
+        if (only_tiles) continue;
+      }
       out.scale[at] = scale;
       out.sum[at] = first + last;
       out.half_sum[2 * at] = first;
       out.half_sum[2 * at + 1] = last;
-      out.scaled_sum[at] = scale * static_cast<float>(first + last);
+      out.scaled_sum[at] = scaled_sum;
     }
   }
 
@@ -148,6 +161,14 @@ struct Elementwise {
   static constexpr int kChains = V::kChains;
 
   static int64_t spin_int8(int64_t rounds) {
+    if constexpr (kHasTiles<V>) {
+      return V::template Tiles<kPanelDepth>::spin(rounds);
+    } else {
+      return spin_dot(rounds);
+    }
+  }
+
+  static int64_t spin_dot(int64_t rounds) {
     std::byte ones[sizeof(typename V::U)];
     __builtin_memset(ones, 1, sizeof ones);
     const typename V::U w = V::load_bytes(ones);

@@ -1,7 +1,7 @@
 // y = x·Wᵀ over panels of 16 outputs: a lane is an output, so no dot product needs a horizontal sum and every row of x
 // is summed over K in the same order whatever stands beside it (docs/numerics.md, "Linear").
 //   panel, integer formats: quants of all blocks of 32 k, then scales of all blocks; float formats: [k][16] elements.
-//   K is cut into 8 block-aligned segments; each sums from zero in block order; a binary tree joins them.
+//   K is cut into segments (kernels/segments.h).
 // The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
 //
 // Instructions per block of 32 k in g++ 12's code. AVX-512: tiles of 2 panels × 4 rows, 64 are VPDPBUSD, 45 (Q8_0: 60)
@@ -17,7 +17,11 @@
 //   Q3_K      287         58           24              36   0.64            413    16              36   0.55
 //   Q2_K      302         40           36              56   0.53            389    16              56   0.47
 // Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block.
+// Float formats, tiles of 2 panels × 12 rows on AVX-512: for two k of BF16 48 are fmas of 52 that the two ports of them
+// take (4 shifts and masks), 26 load.
 #pragma once
+#include "backend/cpu/kernels/linear_tiles.h"
+#include "backend/cpu/kernels/segments.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/kernels/unrolled.h"
 #include "quant/f16.h"
@@ -26,21 +30,10 @@
 namespace quire {
 namespace {
 
-inline constexpr int kSegments = 8;
-
-QR_INLINE int64_t segment_begin(int64_t n_blocks, int s) { return n_blocks * s / kSegments; }
-
-// ((0+1)+(2+3)) + ((4+5)+(6+7)) of parts[s · stride].
-template <class V>
-QR_INLINE typename V::F fold_segments(const typename V::F* parts, int stride) {
-  static_assert(kSegments == 8);
-  const auto two = [&](int s) { return V::add(parts[s * stride], parts[(s + 1) * stride]); };
-  return V::add(V::add(two(0), two(2)), V::add(two(4), two(6)));
-}
-
 template <class V, class W>
 struct LinearKernel {
   using F = typename V::F;
+  static constexpr int kRows = W::kInteger ? V::kTileRows : V::kFloatTileRows;  // of a register tile
 
   static int64_t n_blocks(int64_t n_in) { return (n_in + kPanelDepth - 1) / kPanelDepth; }
   static int64_t panel_bytes(int64_t n_in) {
@@ -165,6 +158,8 @@ struct LinearKernel {
                        .scales = at.panel + task.xq.n_groups * W::kPanelBytes,
                        .panel_stride = task.panel_stride,
                        .x = task.xq.from(at.row)};
+    const int64_t quant_bytes = task.xq.n_groups * W::kPanelBytes;  // of a panel; behind them those of the next tile's
+    const int64_t to_next = P * from.panel_stride - quant_bytes;
     for (int64_t b = at.begin; b < at.end;) {
       Scales scales[P];
       for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride + scales_at(b));
@@ -175,7 +170,9 @@ struct LinearKernel {
         stop = stop < at.end ? stop : at.end;
       }
       for (; b < stop; ++b) {
-        prefetch<P>(from.quants + b * W::kPanelBytes + V::kPrefetchBytes, from.panel_stride, W::kPanelBytes);
+        int64_t soon = b * W::kPanelBytes + V::kPrefetchBytes;
+        if (soon >= quant_bytes) soon += to_next;
+        prefetch<P>(from.quants + soon, from.panel_stride, W::kPanelBytes);
         add_group<P, M, 0>(from, b, scales, acc);
         if constexpr (W::kGroup < kPanelDepth) add_group<P, M, 1>(from, b, scales, acc);
       }
@@ -187,17 +184,30 @@ struct LinearKernel {
   static QR_INLINE void float_segment(const LinearTask& task, const Segment& at, F* out) {
     F acc[P * M];
     for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
-    const float* x = task.x + at.row * task.x_stride;
+    const int64_t begin = at.begin * kPanelDepth;
     const int64_t end = at.end * kPanelDepth < task.n_in ? at.end * kPanelDepth : task.n_in;
-    for (int64_t k = at.begin * kPanelDepth; k < end; ++k) {
-      if constexpr (M <= 4)
-        prefetch<P>(at.panel + k * kPanelRows * W::kBytes + V::kPrefetchBytes, task.panel_stride, 1);
-      F w[P];
-      for (int p = 0; p < P; ++p) w[p] = W::template load_k<V>(at.panel + p * task.panel_stride, static_cast<int>(k));
-      for (int m = 0; m < M; ++m) {
-        const F v = V::set1(x[m * task.x_stride + k]);
-        for (int p = 0; p < P; ++p) acc[p * M + m] = V::fma(w[p], v, acc[p * M + m]);
+    // Row 3 · i is at x[i], and the two behind it one and two strides on: no row needs a register of its own.
+    constexpr int kBases = (M + 2) / 3;
+    const int64_t stride = task.x_stride;
+    const float* x[kBases];
+    for (int i = 0; i < kBases; ++i) x[i] = task.x + (at.row + 3 * i) * stride + begin;
+    for (int64_t k = begin; k < end; k += 2) {
+      if constexpr (M <= 4) {
+        prefetch<P>(at.panel + k * kPanelRows * W::kBytes + V::kPrefetchBytes, task.panel_stride,
+                    2 * kPanelRows * W::kBytes);
       }
+      F w[P][2];
+      for (int p = 0; p < P; ++p) W::template load_two<V>(at.panel + p * task.panel_stride, k, w[p]);
+      for (int i = 0; i < kBases; ++i) asm volatile("" : "+r"(x[i]));  // or the compiler makes M pointers of them
+      const auto add = [&](int j) __attribute__((always_inline)) {
+        for (int m = 0; m < M; ++m) {
+          const F v = V::set1(x[m / 3][m % 3 * stride + j]);
+          for (int p = 0; p < P; ++p) acc[p * M + m] = V::fma(w[p][j], v, acc[p * M + m]);
+        }
+      };
+      add(0);
+      if (k + 1 < end) add(1);
+      for (int i = 0; i < kBases; ++i) x[i] += 2;
     }
     for (int i = 0; i < P * M; ++i) out[i] = acc[i];
   }
@@ -229,34 +239,54 @@ struct LinearKernel {
     }
   }
 
-  // P panels times the rows from `row` on: tiles of M, then of half as many, down to kLeast. Returns the first row that
-  // is left.
+  // P panels times the rows from `row` on: tiles of M, then of the next smaller power of two, down to kLeast. Returns
+  // the first row that is left.
   template <int P, int M, int kLeast>
   static int64_t rows(const LinearTask& task, int64_t panel, int64_t row) {
     for (; row + M <= task.n; row += M) tile<P, M>(task, panel, row);
-    if constexpr (M > kLeast) row = rows<P, M / 2, kLeast>(task, panel, row);
+    if constexpr (M > kLeast) row = rows < P, M == 12 ? 8 : M / 2, kLeast > (task, panel, row);
     return row;
   }
 
-  // Rows are taken in blocks that stay in the second-level cache while the task's panels pass.
+  // Panels are taken in runs that stay in the second-level cache while all rows pass.
   static void run(const LinearTask& task) {
+    constexpr int64_t kRunBytes = 128 << 10;
+    const int64_t fit = kRunBytes / task.panel_stride / 2 * 2;
+    const int64_t step = fit > 2 ? fit : 2;
+    for (int64_t panel = task.begin; panel < task.end; panel += step) {
+      LinearTask some = task;
+      some.begin = panel;
+      if (task.end - panel > step) some.end = panel + step;
+      run_panels(some);
+    }
+  }
+
+  static void run_panels(const LinearTask& task) {
+    if constexpr (is_tiled<V, W>()) {
+      using Tiled = TiledLinear<V, W>;
+      const typename Tiled::Whole whole = Tiled::whole_tiles(task);
+      if (whole.begin < whole.end) {
+        Tiled::run(task.rows(whole.begin, whole.end));
+        run_rows(task.rows(0, whole.begin));
+        return run_rows(task.rows(whole.end, task.n));
+      }
+    }
+    run_rows(task);
+  }
+
+  // Rows are taken in blocks that stay in the second-level cache while the panels pass.
+  static void run_rows(const LinearTask& task) {
     constexpr int64_t kBlockBytes = 192 << 10;
     constexpr int64_t kGroupBytes = kPanelDepth + 2 * sizeof(float) + 3 * sizeof(int32_t);
     const int64_t row_bytes = W::kInteger ? task.xq.n_groups * kGroupBytes : task.n_in * int64_t{sizeof(float)};
-    const int64_t fit = kBlockBytes / row_bytes / V::kTileRows * V::kTileRows;
-    const int64_t step = fit > V::kTileRows ? fit : V::kTileRows;
+    const int64_t fit = kBlockBytes / row_bytes / kRows * kRows;
+    const int64_t step = fit > kRows ? fit : kRows;
     for (int64_t row = 0; row < task.n; row += step) {
-      LinearTask block = task;
-      block.n = task.n - row < step ? task.n - row : step;
-      block.x += row * task.x_stride;
-      block.y += row * task.y_stride;
-      block.xq = task.xq.from(row);
-      run_block(block);
+      run_block(task.rows(row, task.n - row < step ? task.n : row + step));
     }
   }
 
   static void run_block(const LinearTask& task) {
-    constexpr int kRows = V::kTileRows;
     constexpr int kFew = V::kFewPanels > V::kTilePanels ? 2 : kRows;
     int64_t panel = task.begin;
     for (; panel + V::kFewPanels <= task.end; panel += V::kFewPanels) {
@@ -273,7 +303,9 @@ struct LinearKernel {
 template <class V, class W>
 constexpr LinearKernels make_linear_kernels() {
   using K = LinearKernel<V, W>;
-  return {W::kName, W::kInteger, &K::panel_bytes, &K::pack, &K::unpack_row, &K::run};
+  int64_t most_tiled = 0;
+  if constexpr (is_tiled<V, W>()) most_tiled = TiledLinear<V, W>::kMostIn;
+  return {W::kName, W::kInteger, most_tiled, &K::panel_bytes, &K::pack, &K::unpack_row, &K::run};
 }
 
 }  // namespace

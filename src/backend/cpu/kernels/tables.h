@@ -11,6 +11,15 @@
 
 namespace quire {
 
+// A group of 16 rows of quantised activations, as a unit that multiplies whole tiles reads it.
+struct alignas(64) QuantTile {
+  static constexpr int kRows = 16;
+  static constexpr int kBehind = 4;  // so many groups behind the last may be read
+  int8_t q[kRows][32];
+  float scale[kRows];
+  float scaled_sum[kRows];  // scale · Σ q
+};
+
 // Activation rows quantised in groups of 32: value = scale · q. Row r's data start at r · n_groups times what a group
 // has.
 struct QuantRows {
@@ -20,6 +29,10 @@ struct QuantRows {
   int32_t* half_sum = nullptr;  // 2: Σ q of its first and of its last 16
   float* scaled_sum = nullptr;  // 1: scale · Σ q
   int64_t n_groups = 0;
+  // The same values where somebody reads tiles: of rows 16·t … 16·t + 15 at tiles[t · tile_stride + group], counted
+  // from a first row of which row 0 here is number `first_row`. Rows below `only_tiles` are nowhere else.
+  QuantTile* tiles = nullptr;
+  int64_t tile_stride = 0, first_row = 0, only_tiles = 0;
 
   // The same without the rows before `row`.
   QR_INLINE QuantRows from(int64_t row) const {
@@ -29,7 +42,21 @@ struct QuantRows {
             .sum = sum + first,
             .half_sum = half_sum + 2 * first,
             .scaled_sum = scaled_sum + first,
-            .n_groups = n_groups};
+            .n_groups = n_groups,
+            .tiles = tiles,
+            .tile_stride = tile_stride,
+            .first_row = first_row + row,
+            .only_tiles = only_tiles};
+  }
+  // Columns of row i, those of groups [group, group + n), as a row of their own.
+  QR_INLINE QuantRows columns(int64_t i, int64_t group, int64_t n) const {
+    QuantRows out = *this;
+    out.n_groups = 1;  // so that from() counts groups
+    out = out.from(i * n_groups + group);
+    out.n_groups = n;
+    out.first_row = first_row + i;
+    if (tiles != nullptr) out.tiles += group;
+    return out;
   }
 };
 
@@ -46,11 +73,22 @@ struct LinearTask {
   float* y = nullptr;  // output o of row r at y[r · y_stride + o]
   int64_t y_stride = 0;
   const float* bias = nullptr;
+
+  // The same for rows [first, last) alone.
+  QR_INLINE LinearTask rows(int64_t first, int64_t last) const {
+    LinearTask some = *this;
+    some.x += first * x_stride;
+    some.xq = xq.from(first);
+    some.n = last - first;
+    some.y += first * y_stride;
+    return some;
+  }
 };
 
 struct LinearKernels {
   std::string_view format;
   bool integer = false;
+  int64_t most_tiled = 0;  // K up to which of whole tiles of rows it reads QuantRows::tiles alone; 0: never
   int64_t (*panel_bytes)(int64_t n_in);
   // rows: 16 pointers to stored rows (null: zeros), each n_in elements.
   void (*pack)(const std::byte* const* rows, int64_t n_in, std::byte* panel);

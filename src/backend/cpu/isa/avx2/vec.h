@@ -18,10 +18,12 @@ struct Vec {
   using U = I;  // 64 bytes: 16 lanes of 4
 
   static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear
+  static constexpr int kFloatTileRows = kTileRows;
   static constexpr int kFewPanels = 2;
   static constexpr int kPrefetchBytes = 1024;
   static constexpr int kChains = 5;
   static constexpr int kAttentionRows = 4;
+  static constexpr int kAttentionSums = 4;
 
   static F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static F set1(float v) { return {_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
@@ -47,6 +49,13 @@ struct Vec {
     const __m256i a = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from)), 16);
     const __m256i b = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from + 1)), 16);
     return {_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)};
+  }
+  static void load_bf16_pairs(const uint16_t* p, F* two) {
+    const auto* from = reinterpret_cast<const __m256i*>(p);
+    const __m256i a = _mm256_loadu_si256(from), b = _mm256_loadu_si256(from + 1);
+    const __m256i high = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
+    two[0] = {_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 16))};
+    two[1] = {_mm256_castsi256_ps(_mm256_and_si256(a, high)), _mm256_castsi256_ps(_mm256_and_si256(b, high))};
   }
 
   static F add(F x, F y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }

@@ -19,6 +19,8 @@
 #define _mm512_and_si512 simde_mm512_and_si512
 #define _mm512_add_epi32 simde_mm512_add_epi32
 #define _mm512_sub_ps simde_mm512_sub_ps
+#define _mm512_sub_epi8 simde_mm512_sub_epi8
+#define _mm512_storeu_si512 simde_mm512_storeu_si512
 #define _mm512_storeu_ps simde_mm512_storeu_ps
 #define _mm512_srli_epi32 simde_mm512_srli_epi32
 #define _mm512_srli_epi16 simde_mm512_srli_epi16

@@ -30,10 +30,12 @@ struct Vec {
     return out;
   }
   static constexpr int kTilePanels = 1, kTileRows = 1;  // register tile of linear
+  static constexpr int kFloatTileRows = kTileRows;
   static constexpr int kFewPanels = 1;
   static constexpr int kPrefetchBytes = 0;
   static constexpr int kChains = 1;
   static constexpr int kAttentionRows = 8;
+  static constexpr int kAttentionSums = 8;
 
   static F zero() { return set1(0.0F); }
   static F set1(float x) {
@@ -52,6 +54,9 @@ struct Vec {
   }
   static F load_bf16(const uint16_t* p) {
     return each([&](int i) { return bf16_to_f32(p[i]); });
+  }
+  static void load_bf16_pairs(const uint16_t* p, F* two) {
+    for (int odd = 0; odd < 2; ++odd) two[odd] = each([&](int i) { return bf16_to_f32(p[2 * i + odd]); });
   }
 
   static F add(F a, F b) {

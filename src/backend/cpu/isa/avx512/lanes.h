@@ -1,0 +1,132 @@
+// The vector vocabulary on AVX-512 (F, BW, VL, DQ, VNNI). What the names mean is said in docs/backend-cpu.md. Every
+// operation is exact or correctly rounded, so all instruction sets give the same bits.
+// Internal linkage throughout: no symbol of this file may be shared with code compiled for an older machine.
+#pragma once
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+namespace {
+
+struct Avx512Lanes {
+  using F = __m512;   // 16 floats
+  using I = __m512i;  // 16 int32
+  using U = __m512i;  // 64 bytes: 16 lanes of 4
+
+  static constexpr int kTilePanels = 2, kTileRows = 4;  // register tile of linear
+  static constexpr int kFloatTileRows = 12;             // rows of a tile of float weights
+  static constexpr int kFewPanels = kTilePanels;        // of a tile of one or two rows
+  static constexpr int kChains = 10;                    // independent sums that the probes of the units keep going
+  static constexpr int kAttentionRows = 16;             // that attention sums at once
+  static constexpr int kAttentionSums = 8;              // that it has in flight at least, where there are fewer rows
+  static constexpr int kPrefetchBytes = 1024;           // how far ahead linear asks for weights; 0: not at all
+
+  static F zero() { return _mm512_setzero_ps(); }
+  static F set1(float v) { return _mm512_set1_ps(v); }
+  static F load(const float* p) { return _mm512_loadu_ps(p); }
+  static F load_n(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
+  static void store(float* p, F v) { _mm512_storeu_ps(p, v); }
+  static void store_n(float* p, F v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
+  static F load_f16(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static F load_bf16(const uint16_t* p) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+  }
+  // Numbers 2 · i to lane i of the first, 2 · i + 1 to that of the second.
+  static void load_bf16_pairs(const uint16_t* p, F* two) {
+    const __m512i both = _mm512_loadu_si512(p);
+    two[0] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+    two[1] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xFFFF0000U))));
+  }
+
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm512_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F max(F a, F b) { return _mm512_max_ps(a, b); }  // a > b ? a : b
+  static F min(F a, F b) { return _mm512_min_ps(a, b); }  // a < b ? a : b
+  static F abs(F a) { return _mm512_abs_ps(a); }
+  static F select_lt(F x, F bound, F yes, F no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, bound, _CMP_LT_OQ), no, yes);
+  }
+  // Lanes lo ≤ i < hi of a, the others of b; lo and hi may lie outside 0 … 16.
+  static F inside(int lo, int hi, F a, F b) {
+    return _mm512_mask_blend_ps(static_cast<__mmask16>(first(hi) & ~first(lo)), b, a);
+  }
+  // 2^n where t = n + 1.5·2^23.
+  static F exp2_of_magic(F t) {
+    const __m512i biased = _mm512_add_epi32(_mm512_castps_si512(t), _mm512_set1_epi32(127));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
+  }
+  static float sum(F v) {
+    const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+  }
+  static float max_of(F v) { return _mm512_reduce_max_ps(v); }
+
+  static U load_bytes(const std::byte* p) { return _mm512_loadu_si512(p); }
+  static void store_bytes(std::byte* p, U v) { _mm512_storeu_si512(p, v); }
+  template <int kValue>
+  static U minus(U x) {  // each byte, modulo 256
+    return _mm512_sub_epi8(x, _mm512_set1_epi8(static_cast<char>(kValue)));
+  }
+  // Exact dot products of weight bytes, at most kMax, with the zero at kZero, and activations in [−127, 127], quad
+  // after quad. start and total are both told the sum of the activations: one of them takes kZero times it away.
+  template <int kZero, int kMax>
+  struct Dot {
+    void start(int32_t activation_sum) { sum = _mm512_set1_epi32(-kZero * activation_sum); }
+    template <int kQuad, int kQuads>
+    void add(U weights, int32_t quad) {
+      sum = _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(quad));
+    }
+    I total(int32_t /*activation_sum*/) const { return sum; }
+
+   private:
+    I sum;
+  };
+  // Each byte's (x >> kShift) & kMask, to the left where kShift is negative. The shift is one of 16-bit words: kMask
+  // must not take in bits that come from the neighbour.
+  template <int kShift, int kMask>
+  static U bits(U x) {
+    if constexpr (kShift > 0) x = _mm512_srli_epi16(x, kShift);
+    if constexpr (kShift < 0) x = _mm512_slli_epi16(x, -kShift);
+    return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(kMask)));
+  }
+  static U either(U a, U b) { return _mm512_or_si512(a, b); }
+  // Byte number i < 16 of the two words, for each byte i of x.
+  template <uint64_t kLowWord, uint64_t kHighWord>
+  static U look_up(U x) {
+    const __m128i table = _mm_set_epi64x(static_cast<int64_t>(kHighWord), static_cast<int64_t>(kLowWord));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x);
+  }
+  static F load_i8(const std::byte* p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  template <int kShift>
+  static F load_nibbles(const std::byte* p) {  // (16 bytes >> kShift) & 15
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(wide, kShift), _mm512_set1_epi32(15)));
+  }
+  static F to_float(I v) { return _mm512_cvtepi32_ps(v); }
+  // Rounds 16 floats to nearest even; stores the low byte of each and returns their int32 sum's lanes added to acc.
+  static I round_store(F v, int8_t* to, I acc) {
+    const __m512i q = _mm512_cvtps_epi32(v);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(q));
+    return _mm512_add_epi32(acc, q);
+  }
+  static I zero_i() { return _mm512_setzero_si512(); }
+  static int32_t sum_i(I v) { return _mm512_reduce_add_epi32(v); }
+
+ private:
+  static __mmask16 first(int n) { return static_cast<__mmask16>(n <= 0 ? 0U : n >= 16 ? 0xffffU : (1U << n) - 1); }
+};
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,264 @@
+// Integer products of whole tiles of 16 rows where a vocabulary has them (V::Tiles): a panel's weights are unpacked to
+// int8 and multiplied with 16 rows of x at once. What a group's sums go through then is what kernels/linear.h does with
+// them, in the same order, so the bits are the same.
+#pragma once
+#include "backend/cpu/kernels/segments.h"
+#include "backend/cpu/kernels/tables.h"
+#include "backend/cpu/kernels/unrolled.h"
+#include "quant/weight_format.h"
+
+namespace quire {
+namespace {
+
+template <class V>
+inline constexpr bool kHasTiles = requires { typename V::template Tiles<kPanelDepth>; };
+
+// Formats whose groups of 16 have mins need more sums of x than a tile holds.
+template <class V, class W>
+constexpr bool is_tiled() {
+  if constexpr (W::kInteger) return kHasTiles<V> && (W::kGroup == kPanelDepth || !W::kMins);
+  return false;
+}
+
+template <class V, class W>
+struct TiledLinear {
+  using F = typename V::F;
+  using Tiles = typename V::template Tiles<W::kGroup>;
+
+  static constexpr int kTileRows = QuantTile::kRows;
+  static constexpr int kTileFloats = kTileRows * kPanelRows;
+  static constexpr int kHalves = kPanelDepth / W::kGroup;
+  static constexpr int kInFlight = Tiles::kInFlight;
+  static_assert(kInFlight <= QuantTile::kBehind);
+  static constexpr int kLine = 64;
+  // That are multiplied with each other while they stay in the first-level cache.
+  static constexpr int kMaxPanels = 2, kMaxTiles = 4;
+
+  // At most kInFlight groups of a segment, counted from a chunk's first one; none where a segment is empty.
+  struct Round {
+    int16_t first;
+    int8_t n, segment;
+    bool begins, ends;  // the segment
+  };
+
+  // Whole segments, from `segment` on to `end_segment`, of all that panels have: as many as fit.
+  struct Chunk {
+    static constexpr int kMaxGroups = 512 * kHalves;
+    static constexpr int kMaxRounds = kMaxGroups / kInFlight + kSegments;
+    int64_t first = 0;  // group
+    int n = 0, n_rounds = 0;
+    int segment = 0, end_segment = 0;
+    Round rounds[kMaxRounds];
+
+    Chunk(int64_t n_blocks, int begin_segment) : segment(begin_segment), end_segment(begin_segment) {
+      first = segment_begin(n_blocks, segment) * kHalves;
+      for (; end_segment < kSegments; ++end_segment) {
+        const int64_t end = segment_begin(n_blocks, end_segment + 1) * kHalves - first;
+        if (end > kMaxGroups) break;
+        bool begins = true;
+        do {
+          const int64_t left = end - n;
+          const auto some = static_cast<int8_t>(left < kInFlight ? left : kInFlight);
+          rounds[n_rounds++] = {.first = static_cast<int16_t>(n),
+                                .n = some,
+                                .segment = static_cast<int8_t>(end_segment),
+                                .begins = begins,
+                                .ends = n + some == end};
+          n += some;
+          begins = false;
+        } while (n < end);
+      }
+    }
+  };
+
+  // A panel's weights of a chunk.
+  struct Unpacked {
+    // As many groups more may be read as products are in flight.
+    alignas(64) std::byte w[(Chunk::kMaxGroups + kInFlight) * W::kGroup * kPanelRows];
+    alignas(64) float scale[Chunk::kMaxGroups * kPanelRows];
+    alignas(64) float min[W::kMins ? Chunk::kMaxGroups * kPanelRows : 1];
+
+    void unpack(const Chunk& chunk, const std::byte* panel, int64_t n_blocks) {
+      const std::byte* scales = panel + n_blocks * W::kPanelBytes;
+      for (int g = 0; g < chunk.n; g += kHalves) {
+        const int64_t block = (chunk.first + g) / kHalves;
+        std::byte* to = w + g * W::kGroup * kPanelRows;
+        const std::byte* quants = panel + block * W::kPanelBytes;
+        unrolled<0, kPanelDepth / 4>([&](auto j) __attribute__((always_inline)) {
+          V::store_bytes(to + j.kValue * kLine,
+                         V::template minus<W::kZero>(W::template load_quad<V, j.kValue>(quants)));
+        });
+        const typename W::template Scales<V> of(scales + block / W::kSuper * W::kPanelScaleBytes);
+        for (int h = 0; h < kHalves; ++h) {
+          const int in_super = static_cast<int>(block % W::kSuper) * kHalves + h;
+          V::store(scale + (g + h) * kPanelRows, of.scale(in_super));
+          if constexpr (W::kMins) V::store(min + (g + h) * kPanelRows, of.min(in_super));
+        }
+      }
+    }
+  };
+
+  // Some panels times some tiles of rows, and the sums of each of them: of a segment that is unfinished, and of those
+  // that wait for partners.
+  struct Block {
+    const LinearTask* task;
+    int64_t panel;
+    int n_panels;
+    const QuantTile* x;  // of the first tile's group 0
+    int64_t row;
+    int n_tiles;
+    const Unpacked* w;
+    float* sums;  // [level][panel][tile]; level 0: unfinished
+
+    float* at(int level, int p, int t) const { return sums + ((level * kMaxPanels + p) * kMaxTiles + t) * kTileFloats; }
+  };
+
+  static QR_INLINE void add_group(const Unpacked& w, int g, const QuantTile& x, const float* results, F* acc) {
+    const F ws = V::load(w.scale + g * kPanelRows);
+    unrolled<0, kTileRows>([&](auto r) __attribute__((always_inline)) {
+      const F s = V::mul(ws, V::set1(x.scale[r.kValue]));
+      acc[r.kValue] = V::fma(Tiles::sums(results + r.kValue * kPanelRows), s, acc[r.kValue]);
+      if constexpr (W::kMins) {
+        acc[r.kValue] = V::fma(V::load(w.min + g * kPanelRows), V::set1(x.scaled_sum[r.kValue]), acc[r.kValue]);
+      }
+    });
+  }
+
+  // A segment has its sums: joined with their partners they wait for others, or are the result.
+  static QR_INLINE void finish(const Block& block, int p, int t, int segment, F* acc) {
+    int level = waiting_before(segment);
+    for (int s = segment; (s & 1) != 0; s >>= 1, --level) {
+      const float* partner = block.at(level, p, t);
+      unrolled<0, kTileRows>([&](auto r) __attribute__((always_inline)) {
+        acc[r.kValue] = V::add(V::load(partner + r.kValue * kPanelRows), acc[r.kValue]);
+      });
+    }
+    const LinearTask& task = *block.task;
+    const int64_t o = (block.panel + p) * kPanelRows;
+    float* y = task.y + (block.row + t * kTileRows) * task.y_stride + o;
+    if (segment + 1 < kSegments) {
+      keep(block.at(level + 1, p, t), acc);
+      // Lines that miss the cache, of as many pages: asked for while the last segment is multiplied.
+      for (int r = 0; segment + 2 == kSegments && r < kTileRows; ++r) __builtin_prefetch(y + r * task.y_stride, 1);
+      return;
+    }
+    const int n = task.n_out - o < kPanelRows ? static_cast<int>(task.n_out - o) : kPanelRows;
+    unrolled<0, kTileRows>([&](auto r) __attribute__((always_inline)) {
+      F& sum = acc[r.kValue];
+      if (task.bias != nullptr) sum = V::add(sum, V::load_n(task.bias + o, n));
+      V::store_n(y + r.kValue * task.y_stride, sum, n);
+    });
+  }
+
+  static QR_INLINE void keep(float* to, const F* acc) {
+    unrolled<0, kTileRows>([&](auto r)
+                               __attribute__((always_inline)) { V::store(to + r.kValue * kPanelRows, acc[r.kValue]); });
+  }
+
+  // Round after round, each with all panels and tiles, whose data stay in the first-level cache meanwhile. While the
+  // sums of one are added up, those of the next are stored and products of the one after begin: an addition that waited
+  // for a store would hold up all behind it.
+  static void multiply(const Block& block, const Chunk& chunk) {
+    alignas(64) float results[2 * kInFlight * Tiles::kFloats];
+    float* ready = results;
+    float* next = results + kInFlight * Tiles::kFloats;
+    const int64_t x_stride = block.task->xq.tile_stride;
+    const QuantTile* first_x = block.x + chunk.first / kHalves;
+    // What begins next; after the last one it begins once more, for nothing.
+    int round = 0, panel = 0, tile = 0;
+    const auto begin = [&](auto i) __attribute__((always_inline)) {
+      const int first = chunk.rounds[round].first;
+      const QuantTile* x = first_x + tile * x_stride + first / kHalves;
+      // Beyond its groups a round multiplies others, of the next tile where x has no more; not used.
+      Tiles::template multiply<i.kValue>(x[i.kValue / kHalves].q[0] + (first + i.kValue) % kHalves * W::kGroup,
+                                         kPanelDepth, block.w[panel].w + (first + i.kValue) * W::kGroup * kPanelRows);
+    };
+    const auto advance = [&]() __attribute__((always_inline)) {
+      if (++tile < block.n_tiles) return;
+      tile = 0;
+      if (++panel < block.n_panels) return;
+      panel = 0;
+      if (round + 1 < chunk.n_rounds) ++round;
+    };
+    unrolled<0, kInFlight>(begin);
+    advance();
+    unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) {
+      Tiles::template store<i.kValue>(ready);
+      begin(i);
+    });
+    for (int r = 0; r < chunk.n_rounds; ++r) {
+      const Round& now = chunk.rounds[r];
+      for (int p = 0; p < block.n_panels; ++p) {
+        const Unpacked& w = block.w[p];
+        for (int t = 0; t < block.n_tiles; ++t) {
+          const QuantTile* x = first_x + t * x_stride + now.first / kHalves;
+          float* unfinished = block.at(0, p, t);
+          F acc[kTileRows];
+          unrolled<0, kTileRows>([&](auto i) __attribute__((always_inline)) {
+            acc[i.kValue] = now.begins ? V::zero() : V::load(unfinished + i.kValue * kPanelRows);
+          });
+          advance();
+          unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) {
+            Tiles::template store<i.kValue>(next);
+            begin(i);
+            if (i.kValue < now.n) {
+              add_group(w, now.first + i.kValue, x[i.kValue / kHalves], ready + i.kValue * Tiles::kFloats, acc);
+            }
+          });
+          now.ends ? finish(block, p, t, now.segment, acc) : keep(unfinished, acc);
+          float* used = ready;
+          ready = next;
+          next = used;
+        }
+      }
+    }
+  }
+
+  static constexpr int64_t kMostIn = int64_t{Chunk::kMaxGroups} * W::kGroup * kSegments;  // a segment fits into a chunk
+
+  // Rows that are whole tiles among those of a task: [begin, end).
+  struct Whole {
+    int64_t begin = 0, end = 0;
+  };
+  static Whole whole_tiles(const LinearTask& task) {
+    if (task.xq.tiles == nullptr || task.n_in > kMostIn) return {};
+    const int64_t begin = (kTileRows - task.xq.first_row % kTileRows) % kTileRows;
+    if (begin + kTileRows > task.n) return {};
+    return {begin, begin + (task.n - begin) / kTileRows * kTileRows};
+  }
+
+  // REQUIRES whole tiles.
+  static void run(const LinearTask& task) {
+    const int64_t n_blocks = task.xq.n_groups;
+    Unpacked w[kMaxPanels];
+    alignas(64) float sums[(kLevels + 1) * kMaxPanels * kMaxTiles * kTileFloats];
+    Tiles::begin();
+    Chunk chunk(n_blocks, 0);
+    const bool is_whole = chunk.end_segment == kSegments;  // the weights then stay unpacked for all rows
+    for (int64_t panel = task.begin; panel < task.end; panel += kMaxPanels) {
+      const int n_panels = task.end - panel < kMaxPanels ? static_cast<int>(task.end - panel) : kMaxPanels;
+      for (int64_t row = 0; row < task.n; row += kMaxTiles * kTileRows) {
+        const int64_t n_tiles = (task.n - row) / kTileRows;
+        const Block block{.task = &task,
+                          .panel = panel,
+                          .n_panels = n_panels,
+                          .x = task.xq.tiles + (task.xq.first_row + row) / kTileRows * task.xq.tile_stride,
+                          .row = row,
+                          .n_tiles = static_cast<int>(n_tiles < kMaxTiles ? n_tiles : kMaxTiles),
+                          .w = w,
+                          .sums = sums};
+        for (int segment = 0; segment < kSegments; segment = chunk.end_segment) {
+          if (!is_whole) chunk = Chunk(n_blocks, segment);
+          for (int p = 0; p < n_panels && (row == 0 || !is_whole); ++p) {
+            w[p].unpack(chunk, task.panels + (panel + p) * task.panel_stride, n_blocks);
+          }
+          multiply(block, chunk);
+        }
+      }
+    }
+    Tiles::end();
+  }
+};
+
+}  // namespace
+}  // namespace quire
