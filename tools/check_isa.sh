@@ -7,7 +7,7 @@
 set -euo pipefail
 
 build=${1:?usage: tools/check_isa.sh BUILD_DIR}
-isa_object='(_|/)(scalar|avx2|avx512[a-z_]*|amx)(/[^/]*)?\.cc\.o$|/isa/(scalar|avx2|avx512[a-z_]*|amx)/'
+isa_object='(_|/)(scalar|avx2|avx512[a-z0-9_]*|amx)(/[^/]*)?\.cc\.o$|/isa/(scalar|avx2|avx512[a-z0-9_]*|amx)/'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

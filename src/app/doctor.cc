@@ -39,7 +39,7 @@ std::string number(double value, const char* unit) {
 
 Finding processor(const MachineFacts& m) {
   const std::string widest = m.isas.empty() ? "none" : m.isas.back();
-  if (widest == "avx512" || widest == "amx") return {"instruction set", Severity::ok, widest, ""};
+  if (widest.starts_with("avx512") || widest == "amx") return {"instruction set", Severity::ok, widest, ""};
   if (widest == "avx2") {
     return {"instruction set", Severity::hint, widest,
             "AVX-512 with VNNI multiplies prompts faster; decoding is bound by memory either way"};
@@ -142,7 +142,7 @@ Ceiling ceiling(const MachineFacts& m, const ModelFacts& model) {
   Ceiling out;
   const double prompt_ops = model.step.ops(0, kCeilingPrompt, 1);
   if (model.step.weight_bytes > 0) out.decode = m.read_bytes_s / model.step.weight_bytes;
-  if (prompt_ops > 0) out.prefill = (model.step.floats ? m.f32_ops_s : m.int8_ops_s) * kCeilingPrompt / prompt_ops;
+  if (prompt_ops > 0) out.prefill = model.step.limit(m.peak) * kCeilingPrompt / prompt_ops;
   return out;
 }
 

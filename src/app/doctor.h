@@ -23,7 +23,8 @@ struct MachineFacts {
   int64_t open_files = 0;  // soft limit
   double load = 0;         // runnable threads, one-minute mean
   // Measured; 0: not measured.
-  double read_bytes_s = 0, int8_ops_s = 0, f32_ops_s = 0;
+  double read_bytes_s = 0;
+  UnitPeak peak;
 };
 
 // A model's part of it; zeros where none was named.

@@ -69,8 +69,7 @@ TEST(Doctor, MoreThreadsThanCoresAreNamed) {
 TEST(Doctor, TheCeilingIsBandwidthForDecodingAndOperationsForPrompts) {
   MachineFacts m = healthy();
   m.read_bytes_s = 50e9;
-  m.int8_ops_s = 1e12;
-  m.f32_ops_s = 1e11;
+  m.peak = {.int8 = 1e12, .f32 = 1e11, .bf16 = 2e11};
   ModelFacts model;
   model.step.weight_bytes = 1e9;
   model.step.row_ops = 1e9;
@@ -80,6 +79,8 @@ TEST(Doctor, TheCeilingIsBandwidthForDecodingAndOperationsForPrompts) {
   EXPECT_DOUBLE_EQ(ceiling(m, model).prefill, 500);
   model.step.floats = true;
   EXPECT_DOUBLE_EQ(ceiling(m, model).prefill, 50);
+  model.step.bf16 = true;
+  EXPECT_DOUBLE_EQ(ceiling(m, model).prefill, 100);
   EXPECT_EQ(ceiling(m, {}).decode, 0);
 }
 

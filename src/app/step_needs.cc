@@ -18,7 +18,8 @@ StepNeeds::StepNeeds(const ModelInfo& info) : weight_bytes(static_cast<double>(i
   const double head = static_cast<double>(info.n_vocab) * info.n_embd;
   head_ops = 2 * head;
   row_ops = 2 * (static_cast<double>(info.step_params) - head);
-  floats = info.step_bytes > info.step_params * 3 / 2;
+  floats = 2 * info.step_floats > info.step_params;
+  bf16 = 2 * info.step_bf16 > info.step_params;
   const KvLayout& layout = info.kv_layout;
   for (int g = 0; g < layout.n_groups(); ++g) {
     if (layout.token_bytes(g) == 0) continue;
@@ -36,6 +37,8 @@ double StepNeeds::ops(int64_t begin, int64_t end, int64_t n_out) const {
   for (const Layers& layers : layers_) sum += layers.ops_per_key * keys_seen(begin, end, layers.window);
   return sum;
 }
+
+double StepNeeds::limit(const UnitPeak& peak) const { return bf16 ? peak.bf16 : floats ? peak.f32 : peak.int8; }
 
 double StepNeeds::kv_bytes(int64_t begin, int64_t end) const {
   double sum = 0;

@@ -11,6 +11,12 @@
 
 namespace quire {
 
+// What a backend's units do at best.
+struct UnitPeak {
+  double int8 = 0, f32 = 0, bf16 = 0;  // operations per second of multiply-adds, by the weights: integer, float, BF16
+  double fork_ns = 0;                  // one fork and join of all threads
+};
+
 struct StepNeeds {
   StepNeeds() = default;
   explicit StepNeeds(const ModelInfo& info);
@@ -20,10 +26,12 @@ struct StepNeeds {
   double ops(int64_t begin, int64_t end, int64_t n_out) const;
   // Bytes of keys and values that these rows see, summed over the rows: what reading them one row at a time takes.
   double kv_bytes(int64_t begin, int64_t end) const;
+  // Operations per second at best of the units that most of the weights are multiplied by.
+  double limit(const UnitPeak& peak) const;
 
-  double row_ops = 0, head_ops = 0;  // of a row without attention and head; of the head for a row that wants logits
-  double weight_bytes = 0;           // read once by a step, however many rows it has
-  bool floats = false;               // weights of two bytes and more, which are multiplied as floats
+  double row_ops = 0, head_ops = 0;   // of a row without attention and head; of the head for a row that wants logits
+  double weight_bytes = 0;            // read once by a step, however many rows it has
+  bool floats = false, bf16 = false;  // most weights are multiplied as floats, and those as BF16
 
  private:
   struct Layers {

@@ -71,11 +71,14 @@ TEST(StepNeeds, KeysAndValuesOutsideOfAWindowAreNotRead) {
   EXPECT_EQ(needs.kv_bytes(99, 100), 2 * 128 * 100 + 4 * 128 * kWindow);
 }
 
-TEST(StepNeeds, WeightsOfTwoBytesAreFloats) {
+TEST(StepNeeds, TheLimitIsThatOfTheUnitsThatMostWeightsUse) {
+  const UnitPeak peak{.int8 = 400, .f32 = 100, .bf16 = 200};
   ModelInfo info = model();
-  EXPECT_FALSE(StepNeeds(info).floats);
-  info.step_bytes = 2 * info.step_params;
-  EXPECT_TRUE(StepNeeds(info).floats);
+  EXPECT_EQ(StepNeeds(info).limit(peak), 400);
+  info.step_floats = info.step_params;
+  EXPECT_EQ(StepNeeds(info).limit(peak), 100);
+  info.step_bf16 = info.step_params / 2 + 1;
+  EXPECT_EQ(StepNeeds(info).limit(peak), 200);
 }
 
 TEST(StepNeeds, AModelWithoutACacheNeedsItsMatricesOnly) {

@@ -21,7 +21,8 @@ namespace quire {
 void declare_model_options(CommandLine& line, ModelOptions& options) {
   line.positional("MODEL", options.model, false, "a GGUF file or a Hugging Face folder; none for the bundled model");
   line.option("--backend", options.backend, "auto, cpu or ref (plain loops, slow)");
-  line.option("--isa", options.isa, "cpu kernels: scalar, avx2, avx512 or amx; empty for the widest that runs here");
+  line.option("--isa", options.isa,
+              "cpu kernels: scalar, avx2, avx512, avx512_bf16 or amx; empty for the fastest that run here");
   line.option("--threads", options.threads,
               "compute threads, 0 for one on each physical core that this process may use");
   line.option("--kv-type", options.kv_type, "how keys and values are cached: f16, q8 (half of it) or f32");
@@ -45,7 +46,7 @@ int n_threads(const ModelOptions& options) {
 Result<UnitPeak> probe_peak(const ModelOptions& options) {
   if (options.backend == "ref") return UnitPeak{};
   QR_TRY(const CpuPeak peak, measure_cpu_peak(CpuOptions{.n_threads = options.threads, .isa = options.isa}));
-  return UnitPeak{peak.int8, peak.f32, peak.fork_ns};
+  return UnitPeak{peak.int8, peak.f32, peak.bf16, peak.fork_ns};
 }
 
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/step_needs.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "io/model_file.h"
@@ -18,7 +19,7 @@ namespace quire {
 struct ModelOptions {
   std::string model = {};
   std::string backend = "auto";  // auto, cpu, ref
-  std::string isa = {};          // cpu: empty = the widest
+  std::string isa = {};          // cpu: empty = the fastest
   int threads = 0;               // 0: one for each usable core
   std::string kv_type = "f16";
   std::string weights = {};  // format that matrices are converted to while loading; empty: as stored
@@ -48,17 +49,13 @@ using WrapOps = std::unique_ptr<Ops> (*)(std::unique_ptr<Ops>);
 Result<LoadedModel> load(const ModelOptions& options, WrapOps wrap);
 Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options);
 int n_threads(const ModelOptions& options);
-// What the backend's units do at best, measured now; zeros for the reference backend.
-struct UnitPeak {
-  double int8 = 0, f32 = 0;  // operations per second of multiply-adds: limits of integer and of float weights
-  double fork_ns = 0;        // one fork and join of all threads
-};
+// Measured now; zeros for the reference backend.
 Result<UnitPeak> probe_peak(const ModelOptions& options);
 // The tokenizer alone, from anything that holds one, or the bundled model's.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named);
 // Bytes that the chosen backend will take for a weight of this shape, without its bias.
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in);
-// Instruction sets of the cpu backend that run here, narrowest first.
+// Instruction sets of the cpu backend that run here, the fastest last.
 std::vector<std::string> usable_isas();
 
 }  // namespace quire

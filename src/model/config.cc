@@ -203,14 +203,18 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
   info.head_dim = c.head_dim;
   for (const HostWeight& w : file.tensors) {
     const int64_t n = w.n_rows() * w.n_cols();
-    const int64_t bytes = loaded_format(w, options).row_bytes(n);
+    const WeightFormat& format = loaded_format(w, options);
+    const int64_t bytes = format.row_bytes(n);
     info.n_params += n;
     info.weight_bytes += bytes;
     // An embedding that is not also the head is read a row at a time.
     if (w.name == "token_embd.weight" && file.find("output.weight") != nullptr) continue;
     // Of experts a row's are read, of many rows' more.
     const bool few = c.n_experts > 0 && is_of_experts(w.name);
-    info.step_params += few ? n / c.n_experts * c.routing.n_used : n;
+    const int64_t used = few ? n / c.n_experts * c.routing.n_used : n;
+    info.step_params += used;
+    if (!format.integer) info.step_floats += used;
+    if (format.rounded) info.step_bf16 += used;
     info.step_bytes += few ? bytes / c.n_experts * c.routing.n_used : bytes;
   }
   info.fingerprint = fingerprint(file, c, options);

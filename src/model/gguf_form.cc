@@ -9,6 +9,7 @@
 #include "model/config.h"
 #include "model/model.h"
 #include "model/rope.h"
+#include "quant/convert.h"
 
 namespace quire {
 namespace {
@@ -72,7 +73,7 @@ Status permute(const DecoderConfig& c, ModelFile& file) {
 void widen_small(ModelFile& file) {
   const WeightFormat& f32 = *find_weight_format(std::string_view("f32"));
   for (HostWeight& weight : file.tensors) {
-    const bool router = weight.name.find(".ffn_gate_inp.") != std::string::npos;
+    const bool router = is_router(weight.name);
     if ((weight.shape.size() != 1 && !router) || weight.format == &f32) continue;
     const std::span<const std::byte> from = weight.data;
     const auto n = static_cast<size_t>(weight.n_rows() * weight.n_cols());

@@ -42,6 +42,7 @@ struct ModelInfo {
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
   int64_t n_params = 0, weight_bytes = 0;   // weight_bytes: in the formats that were loaded
   int64_t step_params = 0, step_bytes = 0;  // of them, what one step over every layer and the head reads
+  int64_t step_floats = 0, step_bf16 = 0;   // of step_params those in float formats, and of these those in BF16
   uint64_t fingerprint = 0;                 // of architecture, hyper-parameters and weights' sample; part of cache keys
   KvLayout kv_layout;
   int kv_group = kKvGroup;  // tokens whose keys lie together: a block holds a multiple of them

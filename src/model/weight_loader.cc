@@ -5,7 +5,8 @@
 namespace quire {
 
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options) {
-  return options.weights != nullptr ? *fitting_format(weight, *options.weights) : *weight.format;
+  const WeightFormat& format = options.weights != nullptr ? *fitting_format(weight, *options.weights) : *weight.format;
+  return format.rounded && is_router(weight.name) ? *find_weight_format("f32") : format;
 }
 
 WeightLoader::WeightLoader(const ModelFile& file, Ops& ops, const LoadOptions& options)

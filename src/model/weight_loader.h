@@ -12,6 +12,7 @@
 namespace quire {
 
 // The format that a tensor will have: the one that fits where the options want another (fitting_format), else its own.
+// Routers whose products would round the rows that they choose for become f32.
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options);
 
 class WeightLoader {

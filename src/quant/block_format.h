@@ -19,6 +19,7 @@ struct BlockFormat {
   using Numbers = NumbersOf;
   static constexpr int kBlock = 32;
   static constexpr bool kInteger = true;
+  static constexpr bool kRounded = false;
   static constexpr int kGroup = 32;
   static constexpr int kSuper = 1;
   static constexpr bool kMins = kHasMins;

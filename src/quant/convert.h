@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "base/result.h"
 #include "quant/weight_format.h"
@@ -13,6 +14,9 @@ struct ConversionError {
   double relative = 0;  // √(Σ (new − old)² / Σ old²), 0 where all is zero
   double largest = 0;   // max |new − old|
 };
+
+// Of a tensor's name: it chooses the experts of a row.
+bool is_router(std::string_view name);
 
 // The format that `weight` gets when `wanted` is asked for, in a file and at load alike. Vectors and the routers of
 // experts keep their own: these choose by small differences. A matrix gets `wanted` where its rows are whole blocks of

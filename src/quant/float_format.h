@@ -12,6 +12,7 @@ struct FloatFormat {
   static constexpr int kBlock = 1;
   static constexpr int kBytes = sizeof(E);
   static constexpr bool kInteger = false;
+  static constexpr bool kRounded = false;
   static constexpr int kPanelBytes = kPanelRows * kPanelDepth * kBytes;
   static constexpr int kPanelScaleBytes = 0;
 

@@ -27,6 +27,7 @@ struct KFormat {
   using Numbers = NumbersOf;
   static constexpr int kBlock = 256;
   static constexpr bool kInteger = true;
+  static constexpr bool kRounded = false;
   static constexpr int kGroup = kGroupOf;
   static constexpr int kSuper = kBlock / kPanelDepth;
   static constexpr int kGroups = kBlock / kGroup;

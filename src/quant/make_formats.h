@@ -13,6 +13,7 @@ inline constexpr WeightFormat kWeightFormat{
     T::kBlock,
     T::kBytes,
     T::kInteger,
+    T::kRounded,
     [](const std::byte* block, float* out) { T::decode(block, out); },
     [](const float* in, std::byte* block) { encode_as<T>(in, block, {}); },
 };

@@ -6,6 +6,7 @@
 //   kName, kGgmlType           its name on the command line, its number in GGUF
 //   kBlock, kBytes             elements and bytes of a block along K
 //   kInteger                   products with int8 activations in groups of 32 (exact), else with f32
+//   kRounded                   those are rounded to BF16 before
 //   decode(block, out)         kBlock floats of one stored block
 //   encode(in, block)          a block that decodes near to `in`; none: quant/encode.h searches for scales
 // and, for the CPU's panels of kPanelRows rows (docs/numerics.md):
@@ -38,7 +39,7 @@ struct WeightFormat {
   uint32_t ggml_type;
   int block;
   int bytes;
-  bool integer;
+  bool integer, rounded;
   void (*decode)(const std::byte* block, float* out);
   void (*encode)(const float* in, std::byte* block);
 

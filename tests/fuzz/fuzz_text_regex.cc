@@ -1,6 +1,6 @@
 // The linear-time regex engine against PCRE2: the input is a pattern, a NUL and a text. Where both engines take the
-// pattern, and PCRE2 does not give up, they must find the same matches in the text's ASCII (their Unicode versions differ
-// beyond).
+// pattern, and PCRE2 does not give up, they must find the same matches in the text's ASCII (their Unicode versions
+// differ beyond).
 #include <cstddef>
 #include <cstdint>
 

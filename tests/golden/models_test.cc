@@ -123,13 +123,14 @@ std::string name_of(const testing::TestParamInfo<Case>& each) {
   return name;
 }
 
-// The f32 path holds 1e-3 with exact keys and values, 0.03 with f16 ones; the others also quantise activations.
+// The f32 path holds 1e-3 with exact keys and values, 0.03 with f16 ones; the others also round or quantise
+// activations.
 INSTANTIATE_TEST_SUITE_P(Shared,
                          GoldenModel,
                          testing::Values(Case{"stories260K", "f32", "stories260K.gguf", "f32", 1e-3, 0.01},
                                          Case{"stories260K", "f32", "stories260K.gguf", "f16", 0.03, 0.03},
                                          Case{"stories260K", "f16", "stories260K-f16.gguf", "f32", 1e-3, 0.01},
-                                         Case{"stories260K", "bf16", "stories260K-bf16.gguf", "f32", 1e-3, 0.01},
+                                         Case{"stories260K", "bf16", "stories260K-bf16.gguf", "f32", 0.1, 0.1},
                                          Case{"stories260K", "f32", "hf", "f32", 1e-3, 0.01},
                                          Case{"poem-zh-2048", "f32", "poem-zh-2048-f32.gguf", "f32", 1e-3, 0.01},
                                          Case{"poem-zh-2048", "q8_0", "poem-zh-2048-q8_0.gguf", "f32", 0.3, 0.3},

@@ -45,8 +45,9 @@ TEST(Parity, Moe) {
       for (const int64_t n : {1, 4, 40, 100}) {
         for (const int n_used : {1, std::min(3, n_experts)}) {
           const Routing routing{.n_used = n_used, .normalised = n % 2 == 0, .scale = 1.5F};
-          compare(std::string(name) + " experts " + std::to_string(n_experts) + " rows " + std::to_string(n), 1e-4,
-                  [&](Ops& ops) {
+          // What lies close to halfway between two BF16 may be rounded the other way.
+          compare(std::string(name) + " experts " + std::to_string(n_experts) + " rows " + std::to_string(n),
+                  format.rounded ? 5e-4 : 1e-4, [&](Ops& ops) {
                     return run_moe(ops, stored.load(ops, routing), Matrix(n, n_embd, 11), Matrix(n, n_experts, 12));
                   });
         }

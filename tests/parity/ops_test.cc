@@ -9,6 +9,7 @@
 #include <map>
 
 #include "backend/cpu/kernels/tables.h"
+#include "quant/f16.h"
 #include "tests/parity/op_corpus.h"
 
 namespace quire {
@@ -97,6 +98,38 @@ TEST(Parity, ExtremeActivations) {
     ops.linear(y.tensor(), x.tensor(), std::span(&linear, 1));
     return y.values;
   });
+}
+
+// Products and sums on both sides of the least normal number, where VDPBF16PS rounds to zero.
+TEST(Parity, TinyNumbersOfBf16AreZeroEverywhere) {
+  for (int64_t n_in : {31, 64, 300}) {
+    Stored w = stored_weight(*find_weight_format("bf16"), 33, n_in, 4);
+    Rng rng(5);
+    for (size_t i = 0; i < w.bytes.size(); i += 2) {
+      uint16_t stored;
+      std::memcpy(&stored, w.bytes.data() + i, 2);
+      stored = f32_to_bf16(std::ldexp(bf16_to_f32(stored), -static_cast<int>(rng.between(0, 129))));
+      std::memcpy(w.bytes.data() + i, &stored, 2);
+    }
+    size_t n_zeros = 0;
+    compare("tiny " + std::to_string(n_in), 1e-5, [&](Ops& ops) {
+      Matrix x(30, n_in, 6);
+      for (int64_t i = 0; i < x.n; ++i) {
+        Rng per_row(static_cast<uint64_t>(i));
+        for (int64_t k = 0; k < n_in; ++k) {
+          x.values[static_cast<size_t>(i * n_in + k)] *=
+              std::ldexp(1.0F, -static_cast<int>(per_row.between(0, 19) + 5 * i));
+        }
+      }
+      Matrix y(x.n, 33);
+      const Linear linear = *ops.load_linear(w.weight, nullptr, Shard{});
+      ops.linear(y.tensor(), x.tensor(), std::span(&linear, 1));
+      n_zeros = static_cast<size_t>(std::ranges::count(y.values, 0.0F));
+      return y.values;
+    });
+    EXPECT_GT(n_zeros, 0U);
+    EXPECT_LT(n_zeros, 30U * 33U);
+  }
 }
 
 TEST(Parity, NaNActivationsReachTheOutput) {

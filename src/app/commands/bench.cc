@@ -383,7 +383,7 @@ class Bench {
     QR_TRY(const double bandwidth, probe_read_bandwidth(threads_));
     QR_TRY(const UnitPeak peak, probe_peak(args_.model));
     limits.bandwidth = std::max(limits.bandwidth, bandwidth);
-    limits.peak = std::max(limits.peak, needs_.floats ? peak.f32 : peak.int8);
+    limits.peak = std::max(limits.peak, needs_.limit(peak));
     limits.fork_ns = limits.fork_ns > 0 ? std::min(limits.fork_ns, peak.fork_ns) : peak.fork_ns;
     return {};
   }

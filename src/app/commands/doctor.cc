@@ -51,8 +51,9 @@ Json as_json(const MachineFacts& machine, const std::vector<Finding>& findings, 
   Json out;
   out.set("checks", std::move(checks));
   if (machine.read_bytes_s > 0) out.set("read_bytes_s", machine.read_bytes_s);
-  if (machine.int8_ops_s > 0) out.set("int8_ops_s", machine.int8_ops_s);
-  if (machine.f32_ops_s > 0) out.set("f32_ops_s", machine.f32_ops_s);
+  if (machine.peak.int8 > 0) out.set("int8_ops_s", machine.peak.int8);
+  if (machine.peak.f32 > 0) out.set("f32_ops_s", machine.peak.f32);
+  if (machine.peak.bf16 > 0) out.set("bf16_ops_s", machine.peak.bf16);
   if (most.decode > 0) out.set("decode_tok_s", most.decode);
   if (most.prefill > 0) out.set("prefill_tok_s", most.prefill);
   return out;
@@ -64,8 +65,10 @@ void print(const MachineFacts& machine, const std::vector<Finding>& findings, co
     if (!f.hint.empty()) std::printf("%-8s %-16s → %s\n", "", "", f.hint.c_str());
   }
   if (machine.read_bytes_s > 0) std::printf("memory is read at %.1f GB/s", machine.read_bytes_s * 1e-9);
-  if (machine.int8_ops_s > 0) std::printf(", int8 multiply-adds run at %.0f GOP/s", machine.int8_ops_s * 1e-9);
-  if (machine.f32_ops_s > 0) std::printf(", f32 ones at %.0f", machine.f32_ops_s * 1e-9);
+  if (machine.peak.int8 > 0) {
+    std::printf(", int8 multiply-adds run at %.0f GOP/s, f32 ones at %.0f, bf16 ones at %.0f", machine.peak.int8 * 1e-9,
+                machine.peak.f32 * 1e-9, machine.peak.bf16 * 1e-9);
+  }
   if (machine.read_bytes_s > 0) std::printf("\n");
   if (most.decode > 0) std::printf("one sequence decodes at most %.1f tok/s here", most.decode);
   if (most.prefill > 0) std::printf(", a prompt of %d tokens at most %.0f tok/s", kCeilingPrompt, most.prefill);
@@ -75,9 +78,7 @@ void print(const MachineFacts& machine, const std::vector<Finding>& findings, co
 Status probe(const Args& args, MachineFacts& machine) {
   if (args.no_probe) return {};
   QR_TRY(machine.read_bytes_s, probe_read_bandwidth(machine.n_threads));
-  QR_TRY(const UnitPeak peak, probe_peak(args.model));
-  machine.int8_ops_s = peak.int8;
-  machine.f32_ops_s = peak.f32;
+  QR_TRY(machine.peak, probe_peak(args.model));
   return {};
 }
 

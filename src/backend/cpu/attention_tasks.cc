@@ -43,29 +43,33 @@ void AttentionTasks::cut(const AttnMeta& meta, const AttnParams& params, int n_t
   const int64_t n_tasks = std::max<int64_t>(1, static_cast<int64_t>(tiles_.size()) * params.n_kv_heads);
   if (n_threads > 1) make_room(params, n_threads);
   const int64_t pieces = n_threads == 1 ? 1 : (kTasksPerThread * n_threads + n_tasks - 1) / n_tasks;
+  const auto span_chunks = [pieces](const Tile& tile) {
+    const int n_chunks = tile.end_chunk - tile.first_chunk;
+    return std::min(n_chunks, std::max(kMinChunks, static_cast<int>((n_chunks + pieces - 1) / pieces)));
+  };
   int64_t n_floats = 0;
+  for (Tile& tile : tiles_) {
+    if (span_chunks(tile) == tile.end_chunk - tile.first_chunk) continue;
+    tile.states = n_floats;
+    n_floats += states_floats(tile, params) * params.n_kv_heads;
+  }
+  states_.resize(static_cast<size_t>(n_floats));
   for (size_t begin = 0, end = 0; begin < tiles_.size(); begin = end) {
     while (end < tiles_.size() && tiles_[end].sequence == tiles_[begin].sequence) ++end;
     for (int head = 0; head < params.n_kv_heads; ++head) {
-      for (size_t t = begin; t < end; ++t) {
-        Tile& tile = tiles_[t];
-        const int n_chunks = tile.end_chunk - tile.first_chunk;
-        const int span = std::max(kMinChunks, static_cast<int>((n_chunks + pieces - 1) / pieces));
-        const bool is_cut = pieces > 1 && n_chunks > span;
-        if (is_cut && head == 0) {
-          tile.states = n_floats;
-          n_floats += states_floats(tile, params) * params.n_kv_heads;
-        }
-        int chunk = tile.first_chunk;
-        do {
-          const int next = is_cut ? std::min(chunk + span, tile.end_chunk) : tile.end_chunk;
-          spans_.push_back({static_cast<int32_t>(t), head, chunk, next});
-          chunk = next;
-        } while (chunk < tile.end_chunk);
-      }
+      for (size_t t = begin; t < end; ++t) add_spans(static_cast<int32_t>(t), head, span_chunks(tiles_[t]));
     }
   }
-  states_.resize(static_cast<size_t>(n_floats));
+}
+
+void AttentionTasks::add_spans(int32_t tile, int32_t kv_head, int n_chunks) {
+  const Tile& whole = tiles_[static_cast<size_t>(tile)];
+  int chunk = whole.first_chunk;
+  do {
+    const int next = std::min(chunk + n_chunks, whole.end_chunk);
+    spans_.push_back({tile, kv_head, chunk, next});
+    chunk = next;
+  } while (chunk < whole.end_chunk);
 }
 
 // Tiles are cut only while they and the KV heads make fewer tasks than threads want, so what their states take at most

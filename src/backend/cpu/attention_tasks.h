@@ -36,6 +36,8 @@ class AttentionTasks {
  private:
   // For the tiles that there are, and as many keys again. REQUIRES tiles_.
   void make_room(const AttnParams& params, int n_threads);
+  // A tile's at a KV head, of n_chunks each; one where it has no chunks.
+  void add_spans(int32_t tile, int32_t kv_head, int n_chunks);
 
   std::vector<Tile> tiles_;
   std::vector<Span> spans_;

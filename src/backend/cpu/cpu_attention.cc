@@ -162,13 +162,12 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
                           tile.end_chunk - tile.first_chunk))
       return;
     if (whole.states != nullptr) kernels.join(whole);
-    if (xq.q == nullptr || !whole_groups) return;
+    if (xq.empty() || !whole_groups) return;
     for (int64_t r = tile.row_begin; r < tile.row_end; ++r) {
-      row_.quantize_row(out.row<float>(r) + head * width,
-                        xq.columns(r, head * width / kPanelDepth, width / kPanelDepth), 0);
+      row_.quantize_row(out.row<float>(r) + head * width, width, xq.columns(r, head * width, width), 0);
     }
   });
-  if (xq.q != nullptr && !whole_groups) quantize(out, xq);
+  if (!xq.empty() && !whole_groups) quantize(out, xq);
 }
 
 }  // namespace quire

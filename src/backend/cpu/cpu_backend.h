@@ -29,22 +29,14 @@ const T& by_name(std::span<const T* const> table, std::string_view T::* name, st
   return **at;
 }
 
-inline bool any_integer(std::span<const Linear> parts) {
-  return std::any_of(parts.begin(), parts.end(), [](const Linear& part) { return part.format->integer; });
-}
-
-inline bool reads_tiles(const IsaTable& isa) {
-  return std::any_of(isa.linear.begin(), isa.linear.end(), [](const auto* kernels) { return kernels->most_tiled > 0; });
-}
-
 class CpuOps final : public Ops {
  public:
   CpuOps(const IsaTable& isa, const CpuOptions& options)
       : isa_(isa),
         row_(*isa.elementwise),
         pool_(options.n_threads, options.pin),
-        input_quants_(reads_tiles(isa)),
-        inner_quants_(reads_tiles(isa)),
+        input_quants_(isa),
+        inner_quants_(isa),
         scratch_(1) {}
 
   std::string describe() const override;
@@ -84,12 +76,12 @@ class CpuOps final : public Ops {
       for (int64_t i = task * per_task; i < end; ++i) fn(i);
     });
   }
-  // Of a part's input; quantised too where one of the products that follow wants that.
+  // Of a part's input; quantised or rounded too where one of the products that follow wants that.
   QuantRows norm_and_quantize(const NormedRows& in, std::span<const Linear> products);
   void quantize(const Tensor& x, const QuantRows& out);
-  // Room for n rows that are input of all these products; none where no format is an integer one.
+  // Room for n rows that are input of all these products, in the forms that they want.
   QuantRows quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const;
-  // The products of x with all parts, ready to run; xq: x quantised, where any_integer(parts).
+  // The products of x with all parts, ready to run; xq: x in the forms that they want.
   void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
   template <class Parts>
   void set_experts(const Tensor& y, const Tensor& x, const QuantRows& xq, Parts&& parts_of);
@@ -97,7 +89,7 @@ class CpuOps final : public Ops {
   // [begin, begin + n) of both are there.
   template <class Finish>
   void run_gated(int64_t n_pairs, int64_t n_ff, Finish&& finish);
-  // Attention, whose results are quantised as well where xq has room for that.
+  // Attention, whose results are quantised or rounded as well where xq has room for that.
   void attend(const Tensor& out, const Tensor& q, const AttentionPart& part, const QuantRows& xq);
   // A head of q, k or v whose columns are all there: its norm, its turn, its way into the cache.
   void finish_head(int64_t head, const AttentionScratch& at, const AttentionPart& part, float eps);
@@ -105,7 +97,7 @@ class CpuOps final : public Ops {
     Tensor gate, up, hidden;  // [n, n_ff] each; hidden may be gate
     Activation activation;
   };
-  // Columns [begin, begin + n) of hidden = act(gate) · up, quantised as well where xq has room for that.
+  // Columns [begin, begin + n) of hidden = act(gate) · up, quantised or rounded as well where xq has room for that.
   void finish_gate(const GatedRows& rows, int64_t begin, int64_t n, const QuantRows& xq);
   const LinearKernels& kernels_of(const Linear& linear) const {
     return by_name(isa_.linear, &LinearKernels::format, linear.format->name);

@@ -10,11 +10,12 @@ namespace quire {
 
 struct CpuOptions {
   int n_threads = 0;  // 0: one for each usable core
-  std::string isa;    // "scalar", "avx2", "avx512", "amx"; empty: the widest
+  std::string isa;    // one of cpu_isas(); empty: the last of them
   bool pin = true;    // workers to CPUs
 };
 
-// Instruction sets that were compiled and run here, narrowest first.
+// Sets of kernels that were compiled and run here, of "scalar", "avx2", "avx512", "avx512_bf16", "amx"; the fastest
+// last.
 std::vector<std::string> cpu_isas();
 // Code::unsupported when the named set is unknown or this machine lacks it, Code::invalid for a bad thread count.
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options);
@@ -26,9 +27,10 @@ int64_t cpu_forks(const Ops& ops);
 int64_t cpu_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);
 
 // What the machine does at best on n_threads threads, measured now: operations per second of the instruction set's
-// multiply-add units, and what a fork and join of one empty task a thread takes (0 with one thread).
+// multiply-add units (bf16: of weights in BF16 with rows rounded to it), and what a fork and join of one empty task a
+// thread takes (0 with one thread).
 struct CpuPeak {
-  double int8 = 0, f32 = 0;
+  double int8 = 0, f32 = 0, bf16 = 0;
   double fork_ns = 0;
 };
 Result<CpuPeak> measure_cpu_peak(const CpuOptions& options);

@@ -12,15 +12,16 @@ constexpr int64_t kRowsAhead = 4;  // that are asked for
 }  // namespace
 
 QuantRows CpuOps::quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const {
-  if (!any_integer(products)) return {};
-  const bool only_tiles = std::all_of(products.begin(), products.end(), [this](const Linear& part) {
-    return !part.format->integer || part.n_in <= kernels_of(part).most_tiled;
-  });
-  return buffer.rows(n, products.front().n_in, only_tiles);
+  QuantBuffer::Forms forms{.only_tiles = true};
+  for (const Linear& part : products) {
+    forms.add(*part.format);
+    forms.only_tiles &= !part.format->integer || part.n_in <= kernels_of(part).most_tiled;
+  }
+  return buffer.rows(n, products.front().n_in, forms);
 }
 
 void CpuOps::quantize(const Tensor& x, const QuantRows& out) {
-  for_rows(x.dim(0), x.dim(1), [&](int64_t i) { row_.quantize_row(x.row<float>(i), out, i); });
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) { row_.quantize_row(x.row<float>(i), x.dim(1), out, i); });
 }
 
 QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear> products) {
@@ -34,7 +35,7 @@ QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear
       row_.add_row(x, delta, d);
     }
     row_.rms_norm_row(in.normed.row<float>(i), x, in.w.ptr<float>(), d, in.eps);
-    if (out.q != nullptr) row_.quantize_row(in.normed.row<float>(i), out, i);
+    if (!out.empty()) row_.quantize_row(in.normed.row<float>(i), d, out, i);
   });
   return out;
 }
@@ -52,7 +53,7 @@ void CpuOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
   if (x.dim(0) == 0) return;
   const QuantRows xq = quant_rows(input_quants_, x.dim(0), parts);
-  if (xq.q != nullptr) quantize(x, xq);
+  if (!xq.empty()) quantize(x, xq);
   set_work(y, x, xq, parts);
   work_.run(pool_);
 }
@@ -76,7 +77,7 @@ void CpuOps::finish_gate(const GatedRows& rows, int64_t begin, int64_t n, const 
     }
     float* hidden = rows.hidden.row<float>(i) + begin;
     run(hidden, rows.gate.row<float>(i) + begin, rows.up.row<float>(i) + begin, n);
-    if (xq.q != nullptr) row_.quantize_row(hidden, xq.columns(i, begin / kPanelDepth, n / kPanelDepth), 0);
+    if (!xq.empty()) row_.quantize_row(hidden, n, xq.columns(i, begin, n), 0);
   }
 }
 
@@ -135,25 +136,25 @@ void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
   if (y.dim(0) == 0) return;
   routes_.make(in.router, experts.routing);
   chosen_.clear();
-  bool is_x_quantised = false, is_hidden_quantised = false;
+  QuantBuffer::Forms x_forms, hidden_forms;
   for (size_t e = 0; e < routes_.n_experts(); ++e) {
     if (routes_.count(e) == 0) continue;
     chosen_.push_back(e);
-    is_x_quantised |= any_integer(experts.gate_up[e]);
-    is_hidden_quantised |= experts.down[e].format->integer;
+    for (const Linear& part : experts.gate_up[e]) x_forms.add(*part.format);
+    hidden_forms.add(*experts.down[e].format);
   }
   const int64_t n_ff = experts.down.front().n_in;
   const MoeScratch at(in.scratch, y.dim(1), n_ff);
   const int64_t n_rows = at.x.dim(0);
-  const QuantRows xq = is_x_quantised ? input_quants_.rows(n_rows, y.dim(1)) : QuantRows{};
-  const QuantRows hidden = is_hidden_quantised ? inner_quants_.rows(n_rows, n_ff) : QuantRows{};
+  const QuantRows xq = input_quants_.rows(n_rows, y.dim(1), x_forms);
+  const QuantRows hidden = inner_quants_.rows(n_rows, n_ff, hidden_forms);
 
   const int64_t row_elements = y.dim(1) * experts.routing.n_used;
   for_rows(y.dim(0), row_elements, [&](int64_t i) {
     gather_row(routes_, i, in.x, at.x);
-    for (int j = 0; is_x_quantised && j < experts.routing.n_used; ++j) {
+    for (int j = 0; !xq.empty() && j < experts.routing.n_used; ++j) {
       const int64_t place = routes_.place(i, j);
-      row_.quantize_row(at.x.row<float>(place), xq, place);
+      row_.quantize_row(at.x.row<float>(place), y.dim(1), xq, place);
     }
   });
   set_experts(at.gate_up, at.x, xq, [&](size_t e) { return std::span<const Linear>(experts.gate_up[e]); });

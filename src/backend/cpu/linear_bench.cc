@@ -109,7 +109,7 @@ struct Limits {
   void probe(const Key& key) {
     const CpuPeak peaks = *measure_cpu_peak(CpuOptions{.n_threads = key.threads, .isa = cpu_isas().back()});
     bandwidth = std::max(bandwidth, *probe_read_bandwidth(key.threads));
-    peak = std::max(peak, key.format->integer ? peaks.int8 : peaks.f32);
+    peak = std::max(peak, key.format->integer ? peaks.int8 : key.format->rounded ? peaks.bf16 : peaks.f32);
   }
 };
 

@@ -18,15 +18,15 @@ class LinearWork {
     n_columns_ = n_bytes_ = 0;
   }
 
-  // y [n, n_out] of w times x [n, n_in]; xq: x quantised, for an integer format.
+  // y [n, n_out] of w times x [n, n_in]; xq: x in the form that w's format wants.
   void add(const Linear& w, const LinearKernels& kernels, const Tensor& x, const QuantRows& xq, const Tensor& y) {
     Part& part = parts_.emplace_back();
     part.task = LinearTask{.panels = w.w.data,
                            .panel_stride = w.w.stride[0],
                            .n_in = w.n_in,
                            .n_out = w.n_out,
-                           .x = x.ptr<float>(),
-                           .x_stride = x.stride[0],
+                           .x = kernels.rounded ? xq.rounded : x.ptr<float>(),
+                           .x_stride = kernels.rounded ? xq.rounded_stride : x.stride[0],
                            .xq = xq,
                            .n = x.dim(0),
                            .y = y.ptr<float>(),

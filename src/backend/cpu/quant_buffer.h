@@ -1,21 +1,47 @@
-// Rows of activations quantised for products. The memory is kept from op to op, so that a steady state allocates
-// nothing. Owner: the backend's caller; workers write rows and groups of their own.
+// Rows of activations quantised or rounded for products. The memory is kept from op to op, so that a steady state
+// allocates nothing. Owner: the backend's caller; workers write rows and groups of their own.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "backend/cpu/kernels/tables.h"
 #include "quant/weight_format.h"
+#include "tensor/arena.h"
 
 namespace quire {
 
 class QuantBuffer {
  public:
-  explicit QuantBuffer(bool has_tiles) : has_tiles_(has_tiles) {}
+  explicit QuantBuffer(const IsaTable& isa)
+      : has_tiles_(std::any_of(isa.linear.begin(), isa.linear.end(), [](const auto* k) { return k->most_tiled > 0; })),
+        bf16_per_float_(isa.elementwise->bf16_per_float) {}
 
-  // Room for n_rows rows of n_in numbers; what was there before is lost. only_tiles: nobody will read whole tiles of
-  // rows from anywhere else.
-  QuantRows rows(int64_t n_rows, int64_t n_in, bool only_tiles = false) {
+  // What products want of their input. only_tiles: whole tiles of quantised rows will be read from nowhere else.
+  struct Forms {
+    bool quantised = false, rounded = false, only_tiles = false;
+    void add(const WeightFormat& format) {
+      quantised |= format.integer;
+      rounded |= format.rounded;
+    }
+  };
+  // Room for n_rows rows of n_in numbers; what was there before is lost.
+  QuantRows rows(int64_t n_rows, int64_t n_in, const Forms& forms) {
+    QuantRows out;
+    if (forms.quantised) out = quantised(n_rows, n_in, forms.only_tiles);
+    if (forms.rounded) {
+      // Whole vectors, and rows at different places of a page.
+      out.rounded_stride = Arena::row_stride((n_in + kPanelRows - 1) / kPanelRows * kPanelRows / bf16_per_float_);
+      out.rounded_per_float = bf16_per_float_;
+      const auto n = static_cast<size_t>(n_rows * out.rounded_stride);
+      if (rounded_.size() < n) rounded_.resize(n);
+      out.rounded = rounded_.data();
+    }
+    return out;
+  }
+
+ private:
+  QuantRows quantised(int64_t n_rows, int64_t n_in, bool only_tiles) {
     const int64_t n_groups = n_in / kPanelDepth;
     const auto n = static_cast<size_t>(n_rows * n_groups);
     if (scales_.size() < n) {
@@ -44,15 +70,15 @@ class QuantBuffer {
     return out;
   }
 
- private:
   // Below, products without tiles are faster: a step of 16 sequences 175 against 157 tok/s, of 24 208 against 158.
   static constexpr int64_t kLeastTiled = 2 * QuantTile::kRows;
 
   const bool has_tiles_;
+  const int64_t bf16_per_float_;
   std::vector<int8_t> quants_;
   std::vector<float> scales_;
   std::vector<int32_t> sums_, half_sums_;
-  std::vector<float> scaled_sums_;
+  std::vector<float> scaled_sums_, rounded_;
   std::vector<QuantTile> tiles_;
 };
 

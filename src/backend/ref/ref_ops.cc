@@ -9,6 +9,7 @@
 #include "ops/op_check.h"
 #include "ops/route.h"
 #include "ops/sample_row.h"
+#include "quant/f16.h"
 
 namespace quire {
 namespace {
@@ -33,6 +34,11 @@ void quantize_like(const float* x, int64_t n, std::vector<double>& out) {
       out[static_cast<size_t>(i)] = q * static_cast<double>(scale);
     }
   }
+}
+
+// The activation as a format sees it that rounds it to BF16.
+void round_like(std::vector<double>& x) {
+  for (double& v : x) v = static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(v))));
 }
 
 class RefOps final : public Ops {
@@ -132,6 +138,7 @@ class RefOps final : public Ops {
         } else {
           in.assign(x.row<float>(r), x.row<float>(r) + part.n_in);
         }
+        if (part.format->rounded) round_like(in);
         for (int64_t o = 0; o < part.n_out; ++o) {
           double sum = part.bias.data != nullptr ? static_cast<double>(part.bias.ptr<float>()[o]) : 0.0;
           for (int64_t i = 0; i < part.n_in; ++i) sum += in[static_cast<size_t>(i)] * part.w.row<float>(o)[i];

@@ -14,6 +14,7 @@ struct Q8_0 {
   static constexpr int kBlock = 32;
   static constexpr int kBytes = 34;
   static constexpr bool kInteger = true;
+  static constexpr bool kRounded = false;
   static constexpr int kGroup = 32;
   static constexpr int kSuper = 1;
   static constexpr bool kMins = false;

@@ -14,7 +14,13 @@ template <class V>
 struct Elementwise {
   using F = typename V::F;
 
-  static void quantize_row(const float* x, const QuantRows& out, int64_t row) {
+  static void quantize_row(const float* x, int64_t n, const QuantRows& out, int64_t row) {
+    if (out.rounded != nullptr) {
+      float* to = out.rounded + row * out.rounded_stride;
+      int64_t i = 0;
+      for (; i + 16 <= n; i += 16) V::store_bf16(to + i / V::kBf16PerFloat, V::load(x + i));
+      if (i < n) V::store_bf16(to + i / V::kBf16PerFloat, V::load_n(x + i, static_cast<int>(n - i)));
+    }
     const int64_t tile_row = out.first_row + row;
     QuantTile* tiles = nullptr;
     if (out.tiles != nullptr) tiles = out.tiles + tile_row / QuantTile::kRows * out.tile_stride;
@@ -203,13 +209,34 @@ struct Elementwise {
     asm volatile("" : : "r"(keep));
     return rounds * kChains * 16 * 2;
   }
+
+  static int64_t spin_bf16(int64_t rounds) {
+    if constexpr (V::kBf16PerFloat == 1) {
+      return spin_f32(rounds);
+    } else {
+      constexpr int kSums = 2 * kChains;  // its latency is longer
+      const F x = V::set1(0.5F);
+      const auto w = V::load_bytes(reinterpret_cast<const std::byte*>(&x));
+      F acc[kSums];
+      for (auto& a : acc) a = V::zero();
+      for (int64_t r = 0; r < rounds; ++r) {
+        unrolled<0, kSums>([&](auto c)
+                               __attribute__((always_inline)) { acc[c.kValue] = V::dot_bf16(w, x, acc[c.kValue]); });
+      }
+      float keep = 0;
+      for (auto& a : acc) keep += V::sum(a);
+      asm volatile("" : : "r"(keep));
+      return rounds * kSums * 16 * 4;
+    }
+  }
 };
 
 template <class V>
 constexpr ElementwiseKernels make_elementwise_kernels() {
   using E = Elementwise<V>;
-  return {&E::quantize_row,      &E::rms_norm_row, &E::add_row, &E::scale_row, &E::soft_cap_row, &E::silu_mul_row,
-          &E::gelu_tanh_mul_row, &E::block_max,    &E::exp_row, &E::spin_int8, &E::spin_f32};
+  return {V::kBf16PerFloat, &E::quantize_row, &E::rms_norm_row,      &E::add_row,   &E::scale_row,
+          &E::soft_cap_row, &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::block_max, &E::exp_row,
+          &E::spin_int8,    &E::spin_f32,     &E::spin_bf16};
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 // Float formats, tiles of 2 panels × 12 rows on AVX-512: for two k of BF16 48 are fmas of 52 that the two ports of them
 // take (4 shifts and masks), 26 load.
 #pragma once
+#include "backend/cpu/kernels/flush.h"
 #include "backend/cpu/kernels/linear_tiles.h"
 #include "backend/cpu/kernels/segments.h"
 #include "backend/cpu/kernels/tables.h"
@@ -34,6 +35,7 @@ template <class V, class W>
 struct LinearKernel {
   using F = typename V::F;
   static constexpr int kRows = W::kInteger ? V::kTileRows : V::kFloatTileRows;  // of a register tile
+  static constexpr int kPerFloat = W::kRounded ? V::kBf16PerFloat : 1;          // numbers of x in a float's place
 
   static int64_t n_blocks(int64_t n_in) { return (n_in + kPanelDepth - 1) / kPanelDepth; }
   static int64_t panel_bytes(int64_t n_in) {
@@ -190,24 +192,36 @@ struct LinearKernel {
     constexpr int kBases = (M + 2) / 3;
     const int64_t stride = task.x_stride;
     const float* x[kBases];
-    for (int i = 0; i < kBases; ++i) x[i] = task.x + (at.row + 3 * i) * stride + begin;
+    for (int i = 0; i < kBases; ++i) x[i] = task.x + (at.row + 3 * i) * stride + begin / kPerFloat;
     for (int64_t k = begin; k < end; k += 2) {
       if constexpr (M <= 4) {
         prefetch<P>(at.panel + k * kPanelRows * W::kBytes + V::kPrefetchBytes, task.panel_stride,
                     2 * kPanelRows * W::kBytes);
       }
-      F w[P][2];
-      for (int p = 0; p < P; ++p) W::template load_two<V>(at.panel + p * task.panel_stride, k, w[p]);
       for (int i = 0; i < kBases; ++i) asm volatile("" : "+r"(x[i]));  // or the compiler makes M pointers of them
-      const auto add = [&](int j) __attribute__((always_inline)) {
+      // Number j of each row's two times `product`'s weights.
+      const auto add = [&](int j, auto product) __attribute__((always_inline)) {
         for (int m = 0; m < M; ++m) {
           const F v = V::set1(x[m / 3][m % 3 * stride + j]);
-          for (int p = 0; p < P; ++p) acc[p * M + m] = V::fma(w[p][j], v, acc[p * M + m]);
+          for (int p = 0; p < P; ++p) acc[p * M + m] = product(p, v, acc[p * M + m]);
         }
       };
-      add(0);
-      if (k + 1 < end) add(1);
-      for (int i = 0; i < kBases; ++i) x[i] += 2;
+      if constexpr (kPerFloat == 2) {
+        typename V::U w[P];
+        for (int p = 0; p < P; ++p) w[p] = V::load_bytes(at.panel + p * task.panel_stride + k * kPanelRows * W::kBytes);
+        add(0, [&](int p, F v, F sum) __attribute__((always_inline)) { return V::dot_bf16(w[p], v, sum); });
+      } else {
+        F w[P][2];
+        for (int p = 0; p < P; ++p) W::template load_two<V>(at.panel + p * task.panel_stride, k, w[p]);
+        // As VDPBF16PS goes: the odd one first, which behind an odd end is zero in both.
+        const auto fma = [&](int j) __attribute__((always_inline)) {
+          add(j, [&](int p, F v, F sum) __attribute__((always_inline)) { return V::fma(w[p][j], v, sum); });
+        };
+        if constexpr (W::kRounded) fma(1);
+        fma(0);
+        if (!W::kRounded && k + 1 < end) fma(1);
+      }
+      for (int i = 0; i < kBases; ++i) x[i] += 2 / kPerFloat;
     }
     for (int i = 0; i < P * M; ++i) out[i] = acc[i];
   }
@@ -244,12 +258,23 @@ struct LinearKernel {
   template <int P, int M, int kLeast>
   static int64_t rows(const LinearTask& task, int64_t panel, int64_t row) {
     for (; row + M <= task.n; row += M) tile<P, M>(task, panel, row);
-    if constexpr (M > kLeast) row = rows < P, M == 12 ? 8 : M / 2, kLeast > (task, panel, row);
+    if constexpr (M > kLeast) {
+      constexpr int kNext = M == 12 ? 8 : M / 2;
+      row = rows<P, kNext, kLeast>(task, panel, row);
+    }
     return row;
   }
 
   // Panels are taken in runs that stay in the second-level cache while all rows pass.
   static void run(const LinearTask& task) {
+    if constexpr (W::kRounded) {
+      const FlushSubnormals flush;
+      return run_all(task);
+    }
+    run_all(task);
+  }
+
+  static void run_all(const LinearTask& task) {
     constexpr int64_t kRunBytes = 128 << 10;
     const int64_t fit = kRunBytes / task.panel_stride / 2 * 2;
     const int64_t step = fit > 2 ? fit : 2;
@@ -278,7 +303,8 @@ struct LinearKernel {
   static void run_rows(const LinearTask& task) {
     constexpr int64_t kBlockBytes = 192 << 10;
     constexpr int64_t kGroupBytes = kPanelDepth + 2 * sizeof(float) + 3 * sizeof(int32_t);
-    const int64_t row_bytes = W::kInteger ? task.xq.n_groups * kGroupBytes : task.n_in * int64_t{sizeof(float)};
+    const int64_t row_bytes =
+        W::kInteger ? task.xq.n_groups * kGroupBytes : task.n_in * int64_t{sizeof(float)} / kPerFloat;
     const int64_t fit = kBlockBytes / row_bytes / kRows * kRows;
     const int64_t step = fit > kRows ? fit : kRows;
     for (int64_t row = 0; row < task.n; row += step) {
@@ -305,7 +331,7 @@ constexpr LinearKernels make_linear_kernels() {
   using K = LinearKernel<V, W>;
   int64_t most_tiled = 0;
   if constexpr (is_tiled<V, W>()) most_tiled = TiledLinear<V, W>::kMostIn;
-  return {W::kName, W::kInteger, most_tiled, &K::panel_bytes, &K::pack, &K::unpack_row, &K::run};
+  return {W::kName, W::kInteger, W::kRounded, most_tiled, &K::panel_bytes, &K::pack, &K::unpack_row, &K::run};
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ struct alignas(64) QuantTile {
   float scaled_sum[kRows];  // scale · Σ q
 };
 
-// Activation rows quantised in groups of 32: value = scale · q. Row r's data start at r · n_groups times what a group
-// has.
+// Activation rows as products want them, each form where there is room for it. Quantised in groups of 32: value =
+// scale · q; row r's data start at r · n_groups times what a group has. And rounded to BF16.
 struct QuantRows {
   int8_t* q = nullptr;          // 32 a group
   float* scale = nullptr;       // 1
@@ -33,30 +33,38 @@ struct QuantRows {
   // from a first row of which row 0 here is number `first_row`. Rows below `only_tiles` are nowhere else.
   QuantTile* tiles = nullptr;
   int64_t tile_stride = 0, first_row = 0, only_tiles = 0;
+  // Rounded: row r at rounded + r · rounded_stride, `rounded_per_float` numbers in a float's place, as f32 or as BF16;
+  // zeros up to a whole vector.
+  float* rounded = nullptr;
+  int64_t rounded_stride = 0, rounded_per_float = 1;
 
+  QR_INLINE bool empty() const { return q == nullptr && rounded == nullptr; }
   // The same without the rows before `row`.
   QR_INLINE QuantRows from(int64_t row) const {
-    const int64_t first = row * n_groups;
-    return {.q = q + 32 * first,
-            .scale = scale + first,
-            .sum = sum + first,
-            .half_sum = half_sum + 2 * first,
-            .scaled_sum = scaled_sum + first,
-            .n_groups = n_groups,
-            .tiles = tiles,
-            .tile_stride = tile_stride,
-            .first_row = first_row + row,
-            .only_tiles = only_tiles};
-  }
-  // Columns of row i, those of groups [group, group + n), as a row of their own.
-  QR_INLINE QuantRows columns(int64_t i, int64_t group, int64_t n) const {
     QuantRows out = *this;
-    out.n_groups = 1;  // so that from() counts groups
-    out = out.from(i * n_groups + group);
-    out.n_groups = n;
-    out.first_row = first_row + i;
-    if (tiles != nullptr) out.tiles += group;
+    out.skip_groups(row * n_groups);
+    out.first_row += row;
+    if (rounded != nullptr) out.rounded += row * rounded_stride;
     return out;
+  }
+  // Columns [begin, begin + n) of row i as a row of their own. REQUIRES begin % 32 == 0.
+  QR_INLINE QuantRows columns(int64_t i, int64_t begin, int64_t n) const {
+    QuantRows out = from(i);
+    out.skip_groups(begin / 32);
+    if (q != nullptr) out.n_groups = n / 32;
+    if (tiles != nullptr) out.tiles += begin / 32;
+    if (rounded != nullptr) out.rounded += begin / rounded_per_float;
+    return out;
+  }
+
+ private:
+  QR_INLINE void skip_groups(int64_t n) {
+    if (q == nullptr) return;
+    q += 32 * n;
+    scale += n;
+    sum += n;
+    half_sum += 2 * n;
+    scaled_sum += n;
   }
 };
 
@@ -66,7 +74,7 @@ struct LinearTask {
   int64_t panel_stride = 0;  // bytes
   int64_t begin = 0, end = 0;
   int64_t n_in = 0, n_out = 0;
-  const float* x = nullptr;  // float formats: [n, n_in] with x_stride
+  const float* x = nullptr;  // float formats: [n, n_in] with x_stride; of a rounded one QuantRows::rounded
   int64_t x_stride = 0;
   QuantRows xq;  // integer formats
   int64_t n = 0;
@@ -87,7 +95,7 @@ struct LinearTask {
 
 struct LinearKernels {
   std::string_view format;
-  bool integer = false;
+  bool integer = false, rounded = false;
   int64_t most_tiled = 0;  // K up to which of whole tiles of rows it reads QuantRows::tiles alone; 0: never
   int64_t (*panel_bytes)(int64_t n_in);
   // rows: 16 pointers to stored rows (null: zeros), each n_in elements.
@@ -137,7 +145,9 @@ struct AttentionKernels {
 };
 
 struct ElementwiseKernels {
-  void (*quantize_row)(const float* x, const QuantRows& out, int64_t row);
+  int bf16_per_float;  // how products want rows that are rounded to BF16: QuantRows::rounded_per_float
+  // Row `row` of out, of n numbers, in all forms that out has room for.
+  void (*quantize_row)(const float* x, int64_t n, const QuantRows& out, int64_t row);
   void (*rms_norm_row)(float* y, const float* x, const float* w, int64_t n, float eps);
   void (*add_row)(float* x, const float* delta, int64_t n);
   void (*scale_row)(float* x, int64_t n, float factor);
@@ -151,6 +161,7 @@ struct ElementwiseKernels {
   // Runs multiply-adds on registers only and returns how many operations that were: what the units can do at best.
   int64_t (*spin_int8)(int64_t rounds);
   int64_t (*spin_f32)(int64_t rounds);
+  int64_t (*spin_bf16)(int64_t rounds);
 };
 
 struct IsaTable {

@@ -57,6 +57,8 @@ struct Vec {
     two[0] = {_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 16))};
     two[1] = {_mm256_castsi256_ps(_mm256_and_si256(a, high)), _mm256_castsi256_ps(_mm256_and_si256(b, high))};
   }
+  static constexpr int kBf16PerFloat = 1;
+  static void store_bf16(float* p, F v) { store(p, {rounded_to_bf16(v.a), rounded_to_bf16(v.b)}); }
 
   static F add(F x, F y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
   static F sub(F x, F y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
@@ -196,6 +198,15 @@ struct Vec {
     if constexpr (kShift > 0) x = _mm256_srli_epi16(x, kShift);
     if constexpr (kShift < 0) x = _mm256_slli_epi16(x, -kShift);
     return _mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(kMask)));
+  }
+  static __m256 rounded_to_bf16(__m256 v) {
+    const __m256i bits = _mm256_castps_si256(v);
+    const __m256i high = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i near = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    return _mm256_blendv_ps(_mm256_castsi256_ps(_mm256_and_si256(near, high)),
+                            _mm256_castsi256_ps(_mm256_and_si256(quiet, high)), _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
   }
   static __m256i first(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

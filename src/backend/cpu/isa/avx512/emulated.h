@@ -9,9 +9,13 @@
 #include <cstdint>
 #include <cstring>
 
+#include "quant/f16.h"
+
 #define __m512 simde__m512
 #define __m512i simde__m512i
 #define __mmask16 simde__mmask16
+#define __m512bh simde__m512i
+#define __m256bh __m256i
 #define _mm512_set1_epi32 simde_mm512_set1_epi32
 #define _mm512_slli_epi32 simde_mm512_slli_epi32
 #define _mm512_mask_blend_ps simde_mm512_mask_blend_ps
@@ -96,6 +100,25 @@ inline __m128i low_bytes(__m512i v) {
   for (int i = 0; i < to.kLanes; ++i) to.at[i] = static_cast<int8_t>(from.at[i]);
   return to.vector();
 }
+inline __m256i narrow(__m512 v) {
+  const Lanes<float, __m512> from(v);
+  Lanes<uint16_t, __m256i> to;
+  for (int i = 0; i < to.kLanes; ++i) to.at[i] = f32_to_bf16(from.at[i]);
+  return to.vector();
+}
+// Both fmas in the mode that the thread is in: that of FlushSubnormals.
+inline __m512 dot_pairs(__m512 sum, __m512i a, __m512i b) {
+  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
+  Lanes<__m256, __m512> to(sum);
+  for (int i = 0; i < 2; ++i) {
+    const __m256i x = half(a, i), y = half(b, i);
+    to.at[i] = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_and_si256(x, high)),
+                               _mm256_castsi256_ps(_mm256_and_si256(y, high)), to.at[i]);
+    to.at[i] = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_slli_epi32(x, 16)),
+                               _mm256_castsi256_ps(_mm256_slli_epi32(y, 16)), to.at[i]);
+  }
+  return to.vector();
+}
 // Lanes whose bit is not set are not read, and not written.
 inline __m512 load(__mmask16 mask, const float* p) {
   Lanes<float, __m512> to;
@@ -126,6 +149,8 @@ inline int32_t sum(__m512i v) {
 }  // namespace
 }  // namespace quire
 
+#define _mm512_cvtneps_pbh quire::emulated::narrow
+#define _mm512_dpbf16_ps quire::emulated::dot_pairs
 #define _mm512_cvtepi32_ps quire::emulated::convert
 #define _mm512_cvtps_epi32 quire::emulated::round
 #define _mm512_cvtph_ps quire::emulated::widen_halves

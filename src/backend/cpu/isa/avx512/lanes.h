@@ -42,6 +42,18 @@ struct Avx512Lanes {
     two[0] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
     two[1] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xFFFF0000U))));
   }
+  // How many numbers stand in a float's place where a row is rounded to BF16 for products; 16 of them, to nearest even.
+  static constexpr int kBf16PerFloat = 1;
+  static void store_bf16(float* p, F v) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i high = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i near = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    store(p, _mm512_mask_blend_ps(nan, _mm512_castsi512_ps(_mm512_and_si512(near, high)),
+                                  _mm512_castsi512_ps(_mm512_and_si512(quiet, high))));
+  }
 
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F sub(F a, F b) { return _mm512_sub_ps(a, b); }

@@ -58,6 +58,10 @@ struct Vec {
   static void load_bf16_pairs(const uint16_t* p, F* two) {
     for (int odd = 0; odd < 2; ++odd) two[odd] = each([&](int i) { return bf16_to_f32(p[2 * i + odd]); });
   }
+  static constexpr int kBf16PerFloat = 1;
+  static void store_bf16(float* p, F x) {
+    for (int i = 0; i < 16; ++i) p[i] = bf16_to_f32(f32_to_bf16(x.v[i]));
+  }
 
   static F add(F a, F b) {
     return each([&](int i) { return a.v[i] + b.v[i]; });
