@@ -30,14 +30,14 @@ const char* const kPatterns[] = {
 
 std::string random_text(std::mt19937& random) {
   // Letters with and without case, marks, digits, punctuation, spaces of all kinds, newlines, long s, emoji.
-  static const std::u32string alphabet =
+  static const std::u32string kAlphabet =
       U"abcdexyzABCDsStTrReEvVmMlLdD''''012345.,/!?-_$   \t\n\n\r\r\u00A0\u0085\u2028\u3000éßſǅʰ\u0301\u0300一龥あアก"
       U"٣Ⅷ½€😀\U00010400\u0903";
   std::string out;
   const auto n = random() % 40;
   char32_t last = 'a';
   for (unsigned i = 0; i < n; ++i) {
-    if (random() % 3 != 0) last = alphabet[random() % alphabet.size()];  // runs are where the patterns differ
+    if (random() % 3 != 0) last = kAlphabet[random() % kAlphabet.size()];  // runs are where the patterns differ
     append_utf8(out, last);
   }
   return out;
