@@ -1,5 +1,6 @@
 // The PCRE2 side of matcher.h. PCRE2's \s differs from every reference's (it takes U+180E), so the pattern's \s and \S
-// are spelled out; class intersections (&&) mean something else in PCRE2 and are refused.
+// are spelled out, and so is \v, one character to them and a class to PCRE2; class intersections (&&) mean something
+// else in PCRE2 and are refused.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -56,7 +57,7 @@ class PcreMatcher final : public Matcher {
   Context8 context_;
 };
 
-// \s and \S as explicit classes; an error for what PCRE2 would silently read otherwise.
+// \s, \S and \v spelled out; an error for what PCRE2 would silently read otherwise.
 Result<std::string> translate(std::string_view pattern) {
   std::string out;
   bool in_class = false;
@@ -69,6 +70,8 @@ Result<std::string> translate(std::string_view pattern) {
         out += in_class ? std::string(kSpaceRanges) : "[" + std::string(kSpaceRanges) + "]";
       } else if (next == 'S' && !in_class) {
         out += "[^" + std::string(kSpaceRanges) + "]";
+      } else if (next == 'v') {
+        out += "\\x0B";
       } else {
         out += c;
         if (next != '\0') out += next;

@@ -156,6 +156,11 @@ TEST(Regex, CatastrophicPatternEndsOnPcre2) {
   EXPECT_EQ(matches(R"((a+)+\1b)", std::string(2000, 'a')), "");  // without a b there is nothing to search
 }
 
+TEST(Regex, VerticalTabIsOneCharacterOnBothEngines) {
+  EXPECT_EQ(matches(R"([a\v]+)", "a\v\na"), "<a\v><a>");
+  EXPECT_EQ(matches(R"((a)\1[a\v]\v)", "aa\v\v aa\n\v"), "<aa\v\v>");  // a backreference: PCRE2
+}
+
 TEST(Regex, LongMatchOnPcre2OutgrowsTheJitStack) {
   const std::string text(200'000, 'a');
   const auto matcher = make_matcher(R"((?:(a|b)\1)+)", {});
