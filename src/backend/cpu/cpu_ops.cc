@@ -261,10 +261,11 @@ Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options) {
 Result<CpuPeak> measure_cpu_peak(const CpuOptions& options) {
   QR_TRY(const Resolved resolved, resolve(options));
   WorkerPool pool(resolved.options.n_threads, resolved.options.pin);
-  return CpuPeak{.int8 = rate(pool, resolved.table->elementwise->spin_int8),
-                 .f32 = rate(pool, resolved.table->elementwise->spin_f32),
-                 .bf16 = rate(pool, resolved.table->elementwise->spin_bf16),
-                 .fork_ns = fork_ns(pool)};
+  const ElementwiseKernels& row = *resolved.table->elementwise;
+  CpuPeak peak{.int8 = rate(pool, row.spin_int8), .f32 = rate(pool, row.spin_f32)};
+  peak.bf16 = row.spin_bf16 == row.spin_f32 ? peak.f32 : rate(pool, row.spin_bf16);
+  peak.fork_ns = fork_ns(pool);
+  return peak;
 }
 
 }  // namespace quire

@@ -15,7 +15,7 @@ namespace quire {
 class Matcher {
  public:
   virtual ~Matcher() = default;
-  // Appends all matches, left to right, not overlapping; empty ones too. False when PCRE2 reached its limit on steps:
+  // Appends all matches, left to right, not overlapping; empty ones too. False when PCRE2 gave up (steps, memory):
   // what it had found until then is there, the rest of the text counts as one piece. Thread-safe.
   virtual bool find_all(std::string_view text, std::vector<ByteRange>& out) const = 0;
 };

@@ -197,46 +197,41 @@ struct Elementwise {
     return rounds * kChains * static_cast<int64_t>(sizeof ones) * 2;
   }
 
-  static int64_t spin_f32(int64_t rounds) {
-    const F w = V::set1(0.5F);
-    F acc[kChains];
+  // kSums independent sums that go through `add` again and again; returns how many numbers were added.
+  template <int kSums, class Add>
+  static QR_INLINE int64_t spin_floats(int64_t rounds, Add add) {
+    F acc[kSums];
     for (auto& a : acc) a = V::zero();
     for (int64_t r = 0; r < rounds; ++r) {
-      unrolled<0, kChains>([&](auto c) __attribute__((always_inline)) { acc[c.kValue] = V::fma(acc[c.kValue], w, w); });
+      unrolled<0, kSums>([&](auto c) __attribute__((always_inline)) { acc[c.kValue] = add(acc[c.kValue]); });
     }
     float keep = 0;
     for (auto& a : acc) keep += V::sum(a);
     asm volatile("" : : "r"(keep));
-    return rounds * kChains * 16 * 2;
+    return rounds * kSums * 16;
+  }
+
+  static int64_t spin_f32(int64_t rounds) {
+    const F w = V::set1(0.5F);
+    return 2 * spin_floats<kChains>(rounds, [&](F sum) __attribute__((always_inline)) { return V::fma(sum, w, w); });
   }
 
   static int64_t spin_bf16(int64_t rounds) {
-    if constexpr (V::kBf16PerFloat == 1) {
-      return spin_f32(rounds);
-    } else {
-      constexpr int kSums = 2 * kChains;  // its latency is longer
-      const F x = V::set1(0.5F);
-      const auto w = V::load_bytes(reinterpret_cast<const std::byte*>(&x));
-      F acc[kSums];
-      for (auto& a : acc) a = V::zero();
-      for (int64_t r = 0; r < rounds; ++r) {
-        unrolled<0, kSums>([&](auto c)
-                               __attribute__((always_inline)) { acc[c.kValue] = V::dot_bf16(w, x, acc[c.kValue]); });
-      }
-      float keep = 0;
-      for (auto& a : acc) keep += V::sum(a);
-      asm volatile("" : : "r"(keep));
-      return rounds * kSums * 16 * 4;
-    }
+    const F x = V::set1(0.5F);
+    const auto w = V::load_bytes(reinterpret_cast<const std::byte*>(&x));
+    const auto add = [&](F sum) __attribute__((always_inline)) { return V::dot_bf16(w, x, sum); };
+    return 4 * spin_floats<2 * kChains>(rounds, add);  // more sums: its latency is longer
   }
 };
 
 template <class V>
 constexpr ElementwiseKernels make_elementwise_kernels() {
   using E = Elementwise<V>;
-  return {V::kBf16PerFloat, &E::quantize_row, &E::rms_norm_row,      &E::add_row,   &E::scale_row,
-          &E::soft_cap_row, &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::block_max, &E::exp_row,
-          &E::spin_int8,    &E::spin_f32,     &E::spin_bf16};
+  int64_t (*spin_bf16)(int64_t) = &E::spin_f32;
+  if constexpr (V::kBf16PerFloat == 2) spin_bf16 = &E::spin_bf16;
+  return {V::kBf16PerFloat, &E::quantize_row,      &E::rms_norm_row, &E::add_row, &E::scale_row, &E::soft_cap_row,
+          &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::block_max,    &E::exp_row, &E::spin_int8, &E::spin_f32,
+          spin_bf16};
 }
 
 }  // namespace

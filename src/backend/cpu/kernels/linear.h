@@ -332,7 +332,7 @@ constexpr LinearKernels make_linear_kernels() {
   using K = LinearKernel<V, W>;
   int64_t most_tiled = 0;
   if constexpr (is_tiled<V, W>()) most_tiled = TiledLinear<V, W>::kMostIn;
-  return {W::kName, W::kInteger, W::kRounded, most_tiled, &K::panel_bytes, &K::pack, &K::unpack_row, &K::run};
+  return {W::kName, most_tiled, &K::panel_bytes, &K::pack, &K::unpack_row, &K::run};
 }
 
 }  // namespace

@@ -95,7 +95,6 @@ struct LinearTask {
 
 struct LinearKernels {
   std::string_view format;
-  bool integer = false, rounded = false;
   int64_t most_tiled = 0;  // K up to which of whole tiles of rows it reads QuantRows::tiles alone; 0: never
   int64_t (*panel_bytes)(int64_t n_in);
   // rows: 16 pointers to stored rows (null: zeros), each n_in elements.
@@ -161,7 +160,7 @@ struct ElementwiseKernels {
   // Runs multiply-adds on registers only and returns how many operations that were: what the units can do at best.
   int64_t (*spin_int8)(int64_t rounds);
   int64_t (*spin_f32)(int64_t rounds);
-  int64_t (*spin_bf16)(int64_t rounds);
+  int64_t (*spin_bf16)(int64_t rounds);  // spin_f32 where BF16 is multiplied as f32
 };
 
 struct IsaTable {
