@@ -44,19 +44,8 @@ class QuantBuffer {
   QuantRows quantised(int64_t n_rows, int64_t n_in, bool only_tiles) {
     const int64_t n_groups = n_in / kPanelDepth;
     const auto n = static_cast<size_t>(n_rows * n_groups);
-    if (scales_.size() < n) {
-      quants_.resize(n * kPanelDepth);
-      scales_.resize(n);
-      sums_.resize(n);
-      half_sums_.resize(2 * n);
-      scaled_sums_.resize(n);
-    }
-    QuantRows out{.q = quants_.data(),
-                  .scale = scales_.data(),
-                  .sum = sums_.data(),
-                  .half_sum = half_sums_.data(),
-                  .scaled_sum = scaled_sums_.data(),
-                  .n_groups = n_groups};
+    if (groups_.size() < n) groups_.resize(n);
+    QuantRows out{.groups = groups_.data(), .n_groups = n_groups};
     if (has_tiles_ && n_rows >= kLeastTiled) {
       // One group more: tiles next to each other never begin at the same place of a page, where a few of the
       // first-level cache's lines would have to hold all of them.
@@ -75,10 +64,8 @@ class QuantBuffer {
 
   const bool has_tiles_;
   const int64_t bf16_per_float_;
-  std::vector<int8_t> quants_;
-  std::vector<float> scales_;
-  std::vector<int32_t> sums_, half_sums_;
-  std::vector<float> scaled_sums_, rounded_;
+  std::vector<QuantGroup> groups_;
+  std::vector<float> rounded_;
   std::vector<QuantTile> tiles_;
 };
 

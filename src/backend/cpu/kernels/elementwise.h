@@ -27,8 +27,8 @@ struct Elementwise {
     const int64_t r = tile_row % QuantTile::kRows;
     const bool only_tiles = tile_row < out.only_tiles;
     for (int64_t g = 0; g < out.n_groups; ++g) {
-      const int64_t at = row * out.n_groups + g;
-      int8_t* q = only_tiles ? tiles[g].q[r] : out.q + at * 32;
+      QuantGroup* group = out.groups + row * out.n_groups + g;
+      int8_t* q = only_tiles ? tiles[g].q[r] : group->q;
       const F lo = V::load(x + g * 32);
       const F hi = V::load(x + g * 32 + 16);
       const float amax = V::max_of(V::max(V::abs(lo), V::abs(hi)));
@@ -48,11 +48,10 @@ struct Elementwise {
         tiles[g].scaled_sum[r] = scaled_sum;
         if (only_tiles) continue;
       }
-      out.scale[at] = scale;
-      out.sum[at] = first + last;
-      out.half_sum[2 * at] = first;
-      out.half_sum[2 * at + 1] = last;
-      out.scaled_sum[at] = scaled_sum;
+      group->scale = scale;
+      group->sum = first + last;
+      group->first_sum = first;
+      group->scaled_sum = scaled_sum;
     }
   }
 

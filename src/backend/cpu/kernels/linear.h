@@ -89,53 +89,72 @@ struct LinearKernel {
     int64_t row, begin, end;
   };
 
-  // What a tile of P panels × M rows reads, from its first panel's block 0 and its first row's group 0 on.
+  // Pointers to what some rows have at one place of K. Row 3 · i is at at[i], and the two behind it one and two strides
+  // on, so that no row needs a register of its own.
+  template <class T, int M>
+  struct RowPointers {
+    static constexpr int kBases = (M + 2) / 3;
+    const T* at[kBases];
+    int64_t stride;
+
+    QR_INLINE RowPointers(const T* first, int64_t row_stride) : stride(row_stride) {
+      for (int i = 0; i < kBases; ++i) at[i] = first + 3 * i * stride;
+    }
+    QR_INLINE const T& operator[](int m) const { return at[m / 3][m % 3 * stride]; }
+    QR_INLINE void advance(int64_t n) {
+      for (int i = 0; i < kBases; ++i) {
+        at[i] += n;
+        asm volatile("" : "+r"(at[i]));  // or the compiler makes M pointers of them
+      }
+    }
+  };
+
+  // What a tile of P panels × M rows reads, at the block that is next.
+  template <int M>
   struct Sources {
     const std::byte* quants;
     const std::byte* scales;
     int64_t panel_stride;
-    QuantRows x;
+    RowPointers<QuantGroup, M> x;
   };
 
-  // Group h of block b (the only one, or its first or last 16 numbers) onto the sums.
+  // A group of the block (the only one, or its first or last 16 numbers), number `group` of its super-block, onto the
+  // sums.
   template <int P, int M, int kHalf, class Scales>
-  static QR_INLINE void add_group(const Sources& from, int64_t b, const Scales* scales, F* acc) {
+  static QR_INLINE void add_group(const Sources<M>& from, int group, const Scales* scales, F* acc) {
     using Dot = typename V::template Dot<W::kZero, W::kMax>;
     constexpr int kQuads = W::kGroup / 4;
-    constexpr int kHalves = kPanelDepth / W::kGroup;
-    const int64_t n_groups = from.x.n_groups;
-    const int32_t* sums = (kHalves == 1 ? from.x.sum : from.x.half_sum) + b * kHalves + kHalf;
-    const std::byte* quants = from.quants + b * W::kPanelBytes;
+    const auto sum_of = [&](int m) __attribute__((always_inline)) {
+      if constexpr (W::kGroup == kPanelDepth) return from.x[m].sum;
+      return kHalf == 0 ? from.x[m].first_sum : from.x[m].sum - from.x[m].first_sum;
+    };
     Dot dot[P * M];
     for (int m = 0; m < M; ++m) {
-      for (int p = 0; p < P; ++p) dot[p * M + m].start(sums[m * n_groups * kHalves]);
+      for (int p = 0; p < P; ++p) dot[p * M + m].start(sum_of(m));
     }
     unrolled<0, kQuads>([&](auto j) __attribute__((always_inline)) {
       constexpr int kQuad = kHalf * kQuads + j.kValue;
       typename V::U w[P];
-      for (int p = 0; p < P; ++p) w[p] = W::template load_quad<V, kQuad>(quants + p * from.panel_stride);
+      for (int p = 0; p < P; ++p) w[p] = W::template load_quad<V, kQuad>(from.quants + p * from.panel_stride);
       for (int m = 0; m < M; ++m) {
         int32_t quad;
-        __builtin_memcpy(&quad, from.x.q + (m * n_groups + b) * kPanelDepth + 4 * kQuad, 4);
+        __builtin_memcpy(&quad, from.x[m].q + 4 * kQuad, 4);
         for (int p = 0; p < P; ++p) dot[p * M + m].template add<j.kValue, kQuads>(w[p], quad);
       }
     });
-    const int group = static_cast<int>(b % W::kSuper) * kHalves + kHalf;
     F ws[P], mins[P];
     for (int p = 0; p < P; ++p) {
       ws[p] = scales[p].scale(group);
       if constexpr (W::kMins) mins[p] = scales[p].min(group);
     }
     for (int m = 0; m < M; ++m) {
-      const int64_t at = m * n_groups + b;
+      const QuantGroup& x = from.x[m];
       for (int p = 0; p < P; ++p) {
         F& sum = acc[p * M + m];
-        const F s = V::mul(ws[p], V::set1(from.x.scale[at]));
-        sum = V::fma(V::to_float(dot[p * M + m].total(sums[m * n_groups * kHalves])), s, sum);
+        const F s = V::mul(ws[p], V::set1(x.scale));
+        sum = V::fma(V::to_float(dot[p * M + m].total(sum_of(m))), s, sum);
         if constexpr (W::kMins) {
-          const float scaled_sum = kHalves == 1
-                                       ? from.x.scaled_sum[at]
-                                       : from.x.scale[at] * static_cast<float>(from.x.half_sum[2 * at + kHalf]);
+          const float scaled_sum = W::kGroup == kPanelDepth ? x.scaled_sum : x.scale * static_cast<float>(sum_of(m));
           sum = V::fma(mins[p], V::set1(scaled_sum), sum);
         }
       }
@@ -152,35 +171,53 @@ struct LinearKernel {
     }
   }
 
-  template <int P, int M>
-  static QR_INLINE void integer_segment(const LinearTask& task, const Segment& at, F* out) {
+  // All segments of a tile, into parts[segment][panel][row]. kAhead: asks for weights that will be read soon.
+  template <int P, int M, bool kAhead>
+  static QR_INLINE void integer_segments(const LinearTask& task, const std::byte* panel, int64_t row, F* parts) {
     using Scales = typename W::template Scales<V>;
-    F acc[P * M];
-    for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
-    const Sources from{.quants = at.panel,
-                       .scales = at.panel + task.xq.n_groups * W::kPanelBytes,
-                       .panel_stride = task.panel_stride,
-                       .x = task.xq.from(at.row)};
-    const int64_t quant_bytes = task.xq.n_groups * W::kPanelBytes;  // of a panel; behind them those of the next tile's
-    const int64_t to_next = P * from.panel_stride - quant_bytes;
-    for (int64_t b = at.begin; b < at.end;) {
-      Scales scales[P];
-      for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride + scales_at(b));
-      prefetch<P>(from.scales + P * from.panel_stride + scales_at(b), from.panel_stride, W::kPanelScaleBytes);
-      int64_t stop = b + 1;
-      if constexpr (W::kSuper > 1) {
-        stop = (b / W::kSuper + 1) * W::kSuper;
-        stop = stop < at.end ? stop : at.end;
+    const int64_t blocks = task.xq.n_groups;
+    const int64_t quant_bytes = blocks * W::kPanelBytes;  // of a panel; behind them those of the next tile's
+    Sources<M> from{.quants = panel,
+                    .scales = panel + quant_bytes,
+                    .panel_stride = task.panel_stride,
+                    .x = {task.xq.groups + row * blocks, blocks}};
+    const std::byte* soon = panel + V::kPrefetchBytes;
+    const std::byte* soon_end = panel + quant_bytes;
+    int64_t b = 0;
+    for (int s = 0; s < kSegments; ++s) {
+      F acc[P * M];
+      for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
+      const int64_t end = segment_begin(blocks, s + 1);
+      while (b < end) {
+        Scales scales[P];
+        for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride);
+        if constexpr (kAhead) prefetch<P>(from.scales + P * from.panel_stride, from.panel_stride, W::kPanelScaleBytes);
+        int64_t super_end = b + 1, stop = super_end;
+        if constexpr (W::kSuper > 1) {
+          super_end = (b / W::kSuper + 1) * W::kSuper;
+          stop = super_end < end ? super_end : end;
+        }
+        if (stop == super_end) from.scales += W::kPanelScaleBytes;
+        for (; b < stop; ++b) {
+          if constexpr (kAhead) {
+            if (soon >= soon_end) {
+              soon += P * from.panel_stride - quant_bytes;
+              soon_end += P * from.panel_stride;
+            }
+            prefetch<P>(soon, from.panel_stride, W::kPanelBytes);
+            soon += W::kPanelBytes;
+          }
+          constexpr int kHalves = kPanelDepth / W::kGroup;
+          const int group = static_cast<int>(b % W::kSuper) * kHalves;  // in its super-block
+          add_group<P, M, 0>(from, group, scales, acc);
+          if constexpr (kHalves == 2) add_group<P, M, 1>(from, group + 1, scales, acc);
+          from.quants += W::kPanelBytes;
+          asm volatile("" : "+r"(from.quants));
+          from.x.advance(1);
+        }
       }
-      for (; b < stop; ++b) {
-        int64_t soon = b * W::kPanelBytes + V::kPrefetchBytes;
-        if (soon >= quant_bytes) soon += to_next;
-        prefetch<P>(from.quants + soon, from.panel_stride, W::kPanelBytes);
-        add_group<P, M, 0>(from, b, scales, acc);
-        if constexpr (W::kGroup < kPanelDepth) add_group<P, M, 1>(from, b, scales, acc);
-      }
+      for (int i = 0; i < P * M; ++i) parts[s * P * M + i] = acc[i];
     }
-    for (int i = 0; i < P * M; ++i) out[i] = acc[i];
   }
 
   template <int P, int M>
@@ -189,21 +226,16 @@ struct LinearKernel {
     for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
     const int64_t begin = at.begin * kPanelDepth;
     const int64_t end = at.end * kPanelDepth < task.n_in ? at.end * kPanelDepth : task.n_in;
-    // Row 3 · i is at x[i], and the two behind it one and two strides on: no row needs a register of its own.
-    constexpr int kBases = (M + 2) / 3;
-    const int64_t stride = task.x_stride;
-    const float* x[kBases];
-    for (int i = 0; i < kBases; ++i) x[i] = task.x + (at.row + 3 * i) * stride + begin / kPerFloat;
+    RowPointers<float, M> x(task.x + at.row * task.x_stride + begin / kPerFloat, task.x_stride);
     for (int64_t k = begin; k < end; k += 2) {
       if constexpr (M <= 4) {
         prefetch<P>(at.panel + k * kPanelRows * W::kBytes + V::kPrefetchBytes, task.panel_stride,
                     2 * kPanelRows * W::kBytes);
       }
-      for (int i = 0; i < kBases; ++i) asm volatile("" : "+r"(x[i]));  // or the compiler makes M pointers of them
       // Number j of each row's two times `product`'s weights.
       const auto add = [&](int j, auto product) __attribute__((always_inline)) {
         for (int m = 0; m < M; ++m) {
-          const F v = V::set1(x[m / 3][m % 3 * stride + j]);
+          const F v = V::set1((&x[m])[j]);
           for (int p = 0; p < P; ++p) acc[p * M + m] = product(p, v, acc[p * M + m]);
         }
       };
@@ -222,24 +254,24 @@ struct LinearKernel {
         fma(0);
         if (!W::kRounded && k + 1 < end) fma(1);
       }
-      for (int i = 0; i < kBases; ++i) x[i] += 2 / kPerFloat;
+      x.advance(2 / kPerFloat);
     }
     for (int i = 0; i < P * M; ++i) out[i] = acc[i];
   }
 
-  template <int P, int M>
+  template <int P, int M, bool kAhead = true>
   static void tile(const LinearTask& task, int64_t panel_index, int64_t row) {
     F parts[kSegments * P * M];
     const std::byte* panel = task.panels + panel_index * task.panel_stride;
     float* y = task.y + row * task.y_stride + panel_index * kPanelRows;
     // A store that misses the cache would hold up all those behind it: the sums of the next tile.
     for (int m = 0; m < M; ++m) __builtin_prefetch(y + m * task.y_stride, 1);
-    const int64_t blocks = n_blocks(task.n_in);
-    for (int s = 0; s < kSegments; ++s) {
-      const Segment at{panel, row, segment_begin(blocks, s), segment_begin(blocks, s + 1)};
-      if constexpr (W::kInteger) {
-        integer_segment<P, M>(task, at, parts + s * P * M);
-      } else {
+    if constexpr (W::kInteger) {
+      integer_segments<P, M, kAhead>(task, panel, row, parts);
+    } else {
+      const int64_t blocks = n_blocks(task.n_in);
+      for (int s = 0; s < kSegments; ++s) {
+        const Segment at{panel, row, segment_begin(blocks, s), segment_begin(blocks, s + 1)};
         float_segment<P, M>(task, at, parts + s * P * M);
       }
     }
@@ -258,7 +290,10 @@ struct LinearKernel {
   // the first row that is left.
   template <int P, int M, int kLeast>
   static int64_t rows(const LinearTask& task, int64_t panel, int64_t row) {
-    for (; row + M <= task.n; row += M) tile<P, M>(task, panel, row);
+    if (row + M <= task.n) {
+      tile<P, M>(task, panel, row);
+      for (row += M; row + M <= task.n; row += M) tile<P, M, false>(task, panel, row);
+    }
     if constexpr (M > kLeast) {
       constexpr int kNext = M == 12 ? 8 : M / 2;
       row = rows<P, kNext, kLeast>(task, panel, row);
@@ -303,9 +338,8 @@ struct LinearKernel {
   // Rows are taken in blocks that stay in the second-level cache while the panels pass.
   static void run_rows(const LinearTask& task) {
     constexpr int64_t kBlockBytes = 192 << 10;
-    constexpr int64_t kGroupBytes = kPanelDepth + 2 * sizeof(float) + 3 * sizeof(int32_t);
     const int64_t row_bytes =
-        W::kInteger ? task.xq.n_groups * kGroupBytes : task.n_in * int64_t{sizeof(float)} / kPerFloat;
+        W::kInteger ? task.xq.n_groups * int64_t{sizeof(QuantGroup)} : task.n_in * int64_t{sizeof(float)} / kPerFloat;
     const int64_t fit = kBlockBytes / row_bytes / kRows * kRows;
     const int64_t step = fit > kRows ? fit : kRows;
     for (int64_t row = 0; row < task.n; row += step) {

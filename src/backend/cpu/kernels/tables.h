@@ -20,15 +20,19 @@ struct alignas(64) QuantTile {
   float scaled_sum[kRows];  // scale · Σ q
 };
 
-// Activation rows as products want them, each form where there is room for it. Quantised in groups of 32: value =
-// scale · q; row r's data start at r · n_groups times what a group has. And rounded to BF16.
+// 32 quantised activations: value = scale · q.
+struct alignas(16) QuantGroup {
+  int8_t q[32];
+  float scale;
+  int32_t sum, first_sum;  // Σ q: of all, of the first 16
+  float scaled_sum;        // scale · Σ q
+};
+
+// Activation rows as products want them, each form where there is room for it. Quantised: row r's groups start at
+// r · n_groups. And rounded to BF16.
 struct QuantRows {
-  int8_t* q = nullptr;          // 32 a group
-  float* scale = nullptr;       // 1
-  int32_t* sum = nullptr;       // 1: Σ q
-  int32_t* half_sum = nullptr;  // 2: Σ q of its first and of its last 16
-  float* scaled_sum = nullptr;  // 1: scale · Σ q
-  int64_t n_groups = 0;
+  QuantGroup* groups = nullptr;
+  int64_t n_groups = 0;  // of a row
   // The same values where somebody reads tiles: of rows 16·t … 16·t + 15 at tiles[t · tile_stride + group], counted
   // from a first row of which row 0 here is number `first_row`. Rows below `only_tiles` are nowhere else.
   QuantTile* tiles = nullptr;
@@ -38,11 +42,11 @@ struct QuantRows {
   float* rounded = nullptr;
   int64_t rounded_stride = 0, rounded_per_float = 1;
 
-  QR_INLINE bool empty() const { return q == nullptr && rounded == nullptr; }
+  QR_INLINE bool empty() const { return groups == nullptr && rounded == nullptr; }
   // The same without the rows before `row`.
   QR_INLINE QuantRows from(int64_t row) const {
     QuantRows out = *this;
-    out.skip_groups(row * n_groups);
+    if (groups != nullptr) out.groups += row * n_groups;
     out.first_row += row;
     if (rounded != nullptr) out.rounded += row * rounded_stride;
     return out;
@@ -50,21 +54,13 @@ struct QuantRows {
   // Columns [begin, begin + n) of row i as a row of their own. REQUIRES begin % 32 == 0.
   QR_INLINE QuantRows columns(int64_t i, int64_t begin, int64_t n) const {
     QuantRows out = from(i);
-    out.skip_groups(begin / 32);
-    if (q != nullptr) out.n_groups = n / 32;
+    if (groups != nullptr) {
+      out.groups += begin / 32;
+      out.n_groups = n / 32;
+    }
     if (tiles != nullptr) out.tiles += begin / 32;
     if (rounded != nullptr) out.rounded += begin / rounded_per_float;
     return out;
-  }
-
- private:
-  QR_INLINE void skip_groups(int64_t n) {
-    if (q == nullptr) return;
-    q += 32 * n;
-    scale += n;
-    sum += n;
-    half_sum += 2 * n;
-    scaled_sum += n;
   }
 };
 
