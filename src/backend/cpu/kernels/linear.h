@@ -186,7 +186,7 @@ struct LinearKernel {
     int64_t b = 0;
     for (int s = 0; s < kSegments; ++s) {
       F acc[P * M];
-      for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
+      unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { acc[i.kValue] = V::zero(); });
       const int64_t end = segment_begin(blocks, s + 1);
       while (b < end) {
         Scales scales[P];
@@ -216,14 +216,15 @@ struct LinearKernel {
           from.x.advance(1);
         }
       }
-      for (int i = 0; i < P * M; ++i) parts[s * P * M + i] = acc[i];
+      F* out = parts + s * P * M;
+      unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { out[i.kValue] = acc[i.kValue]; });
     }
   }
 
   template <int P, int M>
   static QR_INLINE void float_segment(const LinearTask& task, const Segment& at, F* out) {
     F acc[P * M];
-    for (int i = 0; i < P * M; ++i) acc[i] = V::zero();
+    unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { acc[i.kValue] = V::zero(); });
     const int64_t begin = at.begin * kPanelDepth;
     const int64_t end = at.end * kPanelDepth < task.n_in ? at.end * kPanelDepth : task.n_in;
     RowPointers<float, M> x(task.x + at.row * task.x_stride + begin / kPerFloat, task.x_stride);
@@ -256,7 +257,8 @@ struct LinearKernel {
       }
       x.advance(2 / kPerFloat);
     }
-    for (int i = 0; i < P * M; ++i) out[i] = acc[i];
+    // A loop would become a copy in memory, which waits for all of the sums.
+    unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { out[i.kValue] = acc[i.kValue]; });
   }
 
   template <int P, int M, bool kAhead = true>
