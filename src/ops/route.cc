@@ -8,6 +8,21 @@
 #include "ops/op_check.h"
 
 namespace quire {
+namespace {
+
+// row i of y = Σ shares(i)[j] · row place(i, j) of result, from zero, in the order of j
+void mix_row(const Routes& routes, int64_t i, const Tensor& result, const Tensor& y) {
+  float* out = y.row<float>(i);
+  std::fill_n(out, y.dim(1), 0.0F);
+  for (int j = 0; j < routes.n_used(); ++j) {
+    const float* one = result.row<float>(routes.place(i, j));
+    const float share = routes.shares(i)[j];
+    for (int64_t c = 0; c < y.dim(1); ++c) out[c] += share * one[c];
+  }
+}
+
+}  // namespace
+
 void route_row(std::span<const float> scores, const Routing& routing, int32_t* experts, float* shares) {
   const int n_used = routing.n_used;
   int n = 0;
@@ -57,16 +72,6 @@ void gather_row(const Routes& routes, int64_t i, const Tensor& x, const Tensor& 
   for (int j = 0; j < routes.n_used(); ++j) {
     std::memcpy(gathered.row<float>(routes.place(i, j)), x.row<float>(i),
                 static_cast<size_t>(x.dim(1)) * sizeof(float));
-  }
-}
-
-void mix_row(const Routes& routes, int64_t i, const Tensor& result, const Tensor& y) {
-  float* out = y.row<float>(i);
-  std::fill_n(out, y.dim(1), 0.0F);
-  for (int j = 0; j < routes.n_used(); ++j) {
-    const float* one = result.row<float>(routes.place(i, j));
-    const float share = routes.share(i, j);
-    for (int64_t c = 0; c < y.dim(1); ++c) out[c] += share * one[c];
   }
 }
 

@@ -22,8 +22,10 @@ class Routes {
   void make(const Tensor& router, const Routing& routing);
 
   // Choice j of row i is gathered row place(i, j).
-  int64_t place(int64_t i, int j) const { return place_[static_cast<size_t>(i * n_used_ + j)]; }
-  float share(int64_t i, int j) const { return share_[static_cast<size_t>(i * n_used_ + j)]; }
+  int64_t place(int64_t i, int j) const { return places(i)[j]; }
+  // Of row i's n_used() choices, one after the other.
+  const int64_t* places(int64_t i) const { return place_.data() + i * n_used_; }
+  const float* shares(int64_t i) const { return share_.data() + i * n_used_; }
   // Gathered rows [begin(e), begin(e + 1)) are expert e's, in the order of the rows.
   int64_t begin(size_t e) const { return begin_[e]; }
   int64_t count(size_t e) const { return begin_[e + 1] - begin_[e]; }
@@ -56,8 +58,6 @@ struct MoeScratch {
 
 // gathered row place(i, j) = row i of x, for every j
 void gather_row(const Routes& routes, int64_t i, const Tensor& x, const Tensor& gathered);
-// row i of y = Σ share(i, j) · row place(i, j) of result, from zero, in the order of j
-void mix_row(const Routes& routes, int64_t i, const Tensor& result, const Tensor& y);
 
 // Ops::moe by the other ops, expert after expert.
 void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& experts);

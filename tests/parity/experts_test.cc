@@ -38,7 +38,7 @@ std::vector<float> run_moe(Ops& ops, const Experts& experts, Matrix x, Matrix ro
 TEST(Parity, Moe) {
   for (const char* name : {"f32", "bf16", "q8_0", "q4_k"}) {
     const WeightFormat& format = *find_weight_format(std::string_view(name));
-    const int64_t n_embd = whole_blocks(format, 96);
+    const int64_t n_embd = whole_blocks(format, 90);
     const int64_t n_ff = whole_blocks(format, 64);
     for (const int n_experts : {1, 5}) {
       const TestExperts stored(format, n_experts, n_embd, n_ff);

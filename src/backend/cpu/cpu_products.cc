@@ -151,11 +151,11 @@ void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
 
   const int64_t row_elements = y.dim(1) * experts.routing.n_used;
   for_rows(y.dim(0), row_elements, [&](int64_t i) {
-    gather_row(routes_, i, in.x, at.x);
-    for (int j = 0; !xq.empty() && j < experts.routing.n_used; ++j) {
-      const int64_t place = routes_.place(i, j);
-      row_.quantize_row(at.x.row<float>(place), y.dim(1), xq, place);
-    }
+    if (x_forms.itself) gather_row(routes_, i, in.x, at.x);
+    if (xq.empty()) return;
+    const int64_t first = routes_.place(i, 0);
+    row_.quantize_row(in.x.row<float>(i), y.dim(1), xq, first);
+    for (int j = 1; j < experts.routing.n_used; ++j) xq.copy_row(first, routes_.place(i, j));
   });
   set_experts(at.gate_up, at.x, xq, [&](size_t e) { return std::span<const Linear>(experts.gate_up[e]); });
   run_gated(static_cast<int64_t>(chosen_.size()), n_ff, [&](int64_t pair, int64_t begin, int64_t n_columns) {
@@ -166,7 +166,14 @@ void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
   });
   set_experts(at.result, at.hidden, hidden, [&](size_t e) { return std::span(&experts.down[e], 1); });
   work_.run(pool_);
-  for_rows(y.dim(0), row_elements, [&](int64_t i) { mix_row(routes_, i, at.result, y); });
+  for_rows(y.dim(0), row_elements, [&](int64_t i) {
+    row_.mix_row(y.row<float>(i), y.dim(1),
+                 {.rows = at.result.ptr<float>(),
+                  .stride = at.result.stride[0],
+                  .places = routes_.places(i),
+                  .shares = routes_.shares(i),
+                  .n = routes_.n_used()});
+  });
 }
 
 }  // namespace quire

@@ -17,10 +17,12 @@ class QuantBuffer {
       : has_tiles_(std::any_of(isa.linear.begin(), isa.linear.end(), [](const auto* k) { return k->most_tiled > 0; })),
         bf16_per_float_(isa.elementwise->bf16_per_float) {}
 
-  // What products want of their input. only_tiles: whole tiles of quantised rows will be read from nowhere else.
+  // What products want of their input: itself, or these forms. only_tiles: whole tiles of quantised rows will be read
+  // from nowhere else.
   struct Forms {
-    bool quantised = false, rounded = false, only_tiles = false;
+    bool itself = false, quantised = false, rounded = false, only_tiles = false;
     void add(const WeightFormat& format) {
+      itself |= !format.integer && !format.rounded;
       quantised |= format.integer;
       rounded |= format.rounded;
     }

@@ -22,8 +22,7 @@ struct Elementwise {
       if (i < n) V::store_bf16(to + i / V::kBf16PerFloat, V::load_n(x + i, static_cast<int>(n - i)));
     }
     const int64_t tile_row = out.first_row + row;
-    QuantTile* tiles = nullptr;
-    if (out.tiles != nullptr) tiles = out.tiles + tile_row / QuantTile::kRows * out.tile_stride;
+    QuantTile* tiles = out.tiles != nullptr ? out.tile_of(row) : nullptr;
     const int64_t r = tile_row % QuantTile::kRows;
     const bool only_tiles = tile_row < out.only_tiles;
     for (int64_t g = 0; g < out.n_groups; ++g) {
@@ -86,6 +85,24 @@ struct Elementwise {
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) V::store(x + i, V::mul(V::load(x + i), by));
     for (; i < n; ++i) x[i] *= factor;
+  }
+
+  static void mix_row(float* y, int64_t n, const WeighedRows& in) {
+    const auto sum = [&](auto load) __attribute__((always_inline)) {
+      F acc = V::zero();
+      for (int j = 0; j < in.n; ++j) {
+        acc = V::add(acc, V::mul(V::set1(in.shares[j]), load(in.rows + in.places[j] * in.stride)));
+      }
+      return acc;
+    };
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      V::store(y + i, sum([i](const float* row) __attribute__((always_inline)) { return V::load(row + i); }));
+    }
+    const int tail = static_cast<int>(n - i);
+    if (tail == 0) return;
+    const auto some = [=](const float* row) __attribute__((always_inline)) { return V::load_n(row + i, tail); };
+    V::store_n(y + i, sum(some), tail);
   }
 
   static void soft_cap_row(float* x, int64_t n, float cap) {
@@ -228,9 +245,9 @@ constexpr ElementwiseKernels make_elementwise_kernels() {
   using E = Elementwise<V>;
   int64_t (*spin_bf16)(int64_t) = &E::spin_f32;
   if constexpr (V::kBf16PerFloat == 2) spin_bf16 = &E::spin_bf16;
-  return {V::kBf16PerFloat, &E::quantize_row,      &E::rms_norm_row, &E::add_row, &E::scale_row, &E::soft_cap_row,
-          &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::block_max,    &E::exp_row, &E::spin_int8, &E::spin_f32,
-          spin_bf16};
+  return {V::kBf16PerFloat, &E::quantize_row, &E::rms_norm_row,      &E::add_row,   &E::scale_row, &E::mix_row,
+          &E::soft_cap_row, &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::block_max, &E::exp_row,   &E::spin_int8,
+          &E::spin_f32,     spin_bf16};
 }
 
 }  // namespace

@@ -11,21 +11,27 @@
 
 namespace quire {
 
-// A group of 16 rows of quantised activations, as a unit that multiplies whole tiles reads it.
-struct alignas(64) QuantTile {
-  static constexpr int kRows = 16;
-  static constexpr int kBehind = 4;  // so many groups behind the last may be read
-  int8_t q[kRows][32];
-  float scale[kRows];
-  float scaled_sum[kRows];  // scale · Σ q
-};
-
 // 32 quantised activations: value = scale · q.
 struct alignas(16) QuantGroup {
   int8_t q[32];
   float scale;
   int32_t sum, first_sum;  // Σ q: of all, of the first 16
   float scaled_sum;        // scale · Σ q
+};
+
+// A group of 16 rows of them, as a unit that multiplies whole tiles reads it.
+struct alignas(64) QuantTile {
+  static constexpr int kRows = 16;
+  static constexpr int kBehind = 4;  // so many groups behind the last may be read
+  int8_t q[kRows][32];
+  float scale[kRows];
+  float scaled_sum[kRows];
+
+  QR_INLINE void put(int64_t r, const QuantGroup& group) {
+    __builtin_memcpy(q[r], group.q, sizeof q[r]);
+    scale[r] = group.scale;
+    scaled_sum[r] = group.scaled_sum;
+  }
 };
 
 // Activation rows as products want them, each form where there is room for it. Quantised: row r's groups start at
@@ -62,6 +68,20 @@ struct QuantRows {
     if (rounded != nullptr) out.rounded += begin / rounded_per_float;
     return out;
   }
+  // Row `to` becomes what row `from` is. REQUIRES only_tiles == 0.
+  QR_INLINE void copy_row(int64_t from, int64_t to) const {
+    if (rounded != nullptr) {
+      __builtin_memcpy(rounded + to * rounded_stride, rounded + from * rounded_stride,
+                       static_cast<size_t>(rounded_stride) * sizeof(float));
+    }
+    for (int64_t g = 0; groups != nullptr && g < n_groups; ++g) {
+      const QuantGroup& group = groups[from * n_groups + g];
+      groups[to * n_groups + g] = group;
+      if (tiles != nullptr) tile_of(to)[g].put((first_row + to) % QuantTile::kRows, group);
+    }
+  }
+  // Of the tile that row `row` is in, group 0.
+  QR_INLINE QuantTile* tile_of(int64_t row) const { return tiles + (first_row + row) / QuantTile::kRows * tile_stride; }
 };
 
 // Panels [begin, end) of one weight times rows of x, into y. A panel holds 16 outputs.
@@ -139,6 +159,15 @@ struct AttentionKernels {
   void (*join)(const AttentionTask& task);
 };
 
+// Some rows that lie `stride` floats apart, and what each of them counts.
+struct WeighedRows {
+  const float* rows;
+  int64_t stride;
+  const int64_t* places;  // which rows, in order
+  const float* shares;    // of each
+  int n;                  // of them
+};
+
 struct ElementwiseKernels {
   int bf16_per_float;  // how products want rows that are rounded to BF16: QuantRows::rounded_per_float
   // Row `row` of out, of n numbers, in all forms that out has room for.
@@ -146,6 +175,8 @@ struct ElementwiseKernels {
   void (*rms_norm_row)(float* y, const float* x, const float* w, int64_t n, float eps);
   void (*add_row)(float* x, const float* delta, int64_t n);
   void (*scale_row)(float* x, int64_t n, float factor);
+  // y[i] = Σ share · row[i], from zero in order of the rows, each operation rounded on its own.
+  void (*mix_row)(float* y, int64_t n, const WeighedRows& in);
   void (*soft_cap_row)(float* x, int64_t n, float cap);
   void (*silu_mul_row)(float* y, const float* gate, const float* up, int64_t n);
   void (*gelu_tanh_mul_row)(float* y, const float* gate, const float* up, int64_t n);
