@@ -41,16 +41,16 @@ struct Elementwise {
       const int32_t first = V::sum_i(V::round_store(finite ? V::mul(lo, factor) : V::zero(), q, V::zero_i()));
       const int32_t last = V::sum_i(V::round_store(finite ? V::mul(hi, factor) : V::zero(), q + 16, V::zero_i()));
       const float scaled_sum = scale * static_cast<float>(first + last);
-      if (tiles != nullptr) {
-        if (!only_tiles) __builtin_memcpy(tiles[g].q[r], q, sizeof tiles[g].q[r]);
+      if (only_tiles) {
         tiles[g].scale[r] = scale;
         tiles[g].scaled_sum[r] = scaled_sum;
-        if (only_tiles) continue;
+        continue;
       }
       group->scale = scale;
       group->sum = first + last;
       group->first_sum = first;
       group->scaled_sum = scaled_sum;
+      if (tiles != nullptr) tiles[g].put(r, *group);
     }
   }
 

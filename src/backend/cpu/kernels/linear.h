@@ -261,7 +261,7 @@ struct LinearKernel {
     unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { out[i.kValue] = acc[i.kValue]; });
   }
 
-  template <int P, int M, bool kAhead = true>
+  template <int P, int M, bool kAhead>
   static void tile(const LinearTask& task, int64_t panel_index, int64_t row) {
     F parts[kSegments * P * M];
     const std::byte* panel = task.panels + panel_index * task.panel_stride;
@@ -293,8 +293,9 @@ struct LinearKernel {
   template <int P, int M, int kLeast>
   static int64_t rows(const LinearTask& task, int64_t panel, int64_t row) {
     if (row + M <= task.n) {
-      tile<P, M>(task, panel, row);
-      for (row += M; row + M <= task.n; row += M) tile<P, M, false>(task, panel, row);
+      tile<P, M, true>(task, panel, row);
+      // Float formats' tiles all ask: they are the same function.
+      for (row += M; row + M <= task.n; row += M) tile<P, M, !W::kInteger>(task, panel, row);
     }
     if constexpr (M > kLeast) {
       constexpr int kNext = M == 12 ? 8 : M / 2;
@@ -303,7 +304,6 @@ struct LinearKernel {
     return row;
   }
 
-  // Panels are taken in runs that stay in the second-level cache while all rows pass.
   static void run(const LinearTask& task) {
     if constexpr (W::kRounded) {
       const FlushSubnormals flush;
@@ -312,6 +312,7 @@ struct LinearKernel {
     run_all(task);
   }
 
+  // Panels are taken in runs that stay in the second-level cache while all rows pass.
   static void run_all(const LinearTask& task) {
     constexpr int64_t kRunBytes = 128 << 10;
     const int64_t fit = kRunBytes / task.panel_stride / 2 * 2;
