@@ -9,9 +9,9 @@ namespace {
 constexpr const char* kPath = "/v1/responses";
 
 struct ResponsesServer : TestServer {
-  ResponsesServer() {
+  explicit ResponsesServer(const std::string& before = "") {
     TokenizerSpec spec = tiny_spec();
-    spec.chat_template = "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}";
+    spec.chat_template = before + "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}";
     tokenizer = tiny_tokenizer(std::move(spec));
     engine.script = [this](const Request& r) {
       prompt.clear();
@@ -100,6 +100,27 @@ TEST(Responses, AreKeptGoneOnFromAndForgotten) {
   const HttpResponse gone = s.post(kPath, R"({"input":"y","previous_response_id":")" + id + "\"}");
   EXPECT_EQ(gone.status, 400);
   EXPECT_EQ(text_at(json_at(parse_json(gone.body), "error", "code")), "previous_response_not_found");
+}
+
+// A template has an assistant's turn there, whether the client names the answer or sends its items.
+TEST(Responses, CutInReasoningHoldAnEmptyMessage) {
+  ResponsesServer s("{# <think></think> #}");
+  s.start();
+  s.reply = "<think>Hm, let me see";
+  const HttpResponse first = s.post(kPath, R"({"input":"One","max_output_tokens":12})");
+  const Json j = parse_json(first.body);
+  EXPECT_EQ(text_at(json_at(j, "output", 0, "type")), "reasoning");
+  EXPECT_EQ(text_at(json_at(j, "output", 0, "status")), "incomplete");
+  EXPECT_EQ(text_at(json_at(j, "output", 1, "type")), "message");
+  EXPECT_EQ(text_at(json_at(j, "output", 1, "content", 0, "text")), "");
+  const std::string more = R"({"role":"user","content":"More"}]})";
+  s.post(kPath, R"({"previous_response_id":")" + text_at(json_at(j, "id")) + R"(","input":[)" + more);
+  EXPECT_EQ(s.prompt, "[user]One[assistant][user]More");
+  s.post(kPath, R"({"input":[{"role":"user","content":"One"},)" + json_at(j, "output", 0).dump() + "," +
+                    json_at(j, "output", 1).dump() + "," + more);
+  EXPECT_EQ(s.prompt, "[user]One[assistant][user]More");
+  const auto e = s.stream(kPath, R"({"input":"One","stream":true,"max_output_tokens":12})");
+  EXPECT_EQ(list_of(json_at(parse_json(e.list.back().data), "response", "output")).size(), 2u);
 }
 
 TEST(Responses, BelongToWhoMadeThem) {

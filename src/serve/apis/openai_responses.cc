@@ -102,8 +102,8 @@ class Writer final : public ReplyWriter {
     append_delta(delta.text, delta.tokens, out);
   }
   void finish(int, const Ending& ending, std::string& out) override {
-    if (items_.empty() && kind_ == Kind::none) open(Kind::message, out);
     reason_ = ending.reason;
+    open(Kind::message, out);  // even where nothing was said: whoever sends the items back sends the turn that is kept
     close(out);
   }
   void end(const UsageTotals& usage, std::string& out) override {
