@@ -6,10 +6,11 @@ set(QR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(QR_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c -mprefer-vector-width=512)
 set(QR_ISA_FLAGS_avx512_bf16 ${QR_ISA_FLAGS_avx512} -mavx512bf16)
 set(QR_ISA_FLAGS_amx ${QR_ISA_FLAGS_avx512} -mamx-tile -mamx-int8)
-# Sets that only add to another: whose kernels they take for what they add nothing to, attention and, where it is given,
-# all but some weight formats.
+# Sets that only add to another: whose kernels they take for what they add nothing to, attention but for some codecs and,
+# where it is given, all but some weight formats.
 set(QR_ISA_BASE_avx512_bf16 avx512)
 set(QR_ISA_LINEAR_avx512_bf16 bf16)
+set(QR_ISA_ATTENTION_avx512_bf16 bf16)
 set(QR_ISA_BASE_amx avx512)
 if(QR_EMULATE_AVX512)
   set(QR_ISA_FLAGS_avx512 ${QR_ISA_FLAGS_avx2} -Wno-ignored-attributes -include ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa/avx512/emulated.h)
@@ -112,15 +113,12 @@ const LinearKernels kernels_linear_${name}_${isa} = make_linear_kernels<Vec, ${t
       string(APPEND externs "extern const LinearKernels kernels_linear_${name}_${isa};\n")
       string(APPEND linear "&kernels_linear_${name}_${isa}, ")
     endforeach()
-    set(attention_isa ${isa})
-    if(QR_ISA_BASE_${isa})
-      set(attention_isa ${QR_ISA_BASE_${isa}})
-    endif()
     foreach(name type IN ZIP_LISTS kv_names kv_types)
-      string(APPEND attention "&kernels_attention_${name}_${attention_isa}, ")
-      if(NOT attention_isa STREQUAL isa)
+      if(QR_ISA_BASE_${isa} AND NOT name IN_LIST QR_ISA_ATTENTION_${isa})
+        string(APPEND attention "&kernels_attention_${name}_${QR_ISA_BASE_${isa}}, ")
         continue()
       endif()
+      string(APPEND attention "&kernels_attention_${name}_${isa}, ")
       set(path ${dir}/attention_${name}_${isa}.cc)
       quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
 #include \"backend/cpu/kernels/attention.h\"

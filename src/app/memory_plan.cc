@@ -73,7 +73,7 @@ std::string memory_text(int64_t bytes) {
 }
 
 Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& model, const EngineOptions& options) {
-  QR_TRY(LoadOptions how, load_options(model));
+  QR_TRY(LoadOptions how, load_options(model, &file));
   CountingOps ops(model, how.weights);
   how.weights = nullptr;  // counted above instead of converted
   QR_TRY(const std::unique_ptr<Model> counted, load_model(file, ops, how));

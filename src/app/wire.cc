@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "hub/repo.h"
 #include "model/gguf_form.h"
+#include "model/weight_loader.h"
 #include "quant/kv_codec.h"
 #include "text/tokenizer_files.h"
 
@@ -25,7 +26,9 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
               "cpu kernels: scalar, avx2, avx512, avx512_bf16 or amx; empty for the fastest that run here");
   line.option("--threads", options.threads,
               "compute threads, 0 for one on each physical core that this process may use");
-  line.option("--kv-type", options.kv_type, "how keys and values are cached: f16, q8 (half of it) or f32");
+  line.option(
+      "--kv-type", options.kv_type,
+      "how keys and values are cached: f16, bf16, q8 (half of it), f32, or auto: bf16 for BF16 weights, else f16");
   line.option("--weights", options.weights,
               "convert matrices to this format while loading, such as q8_0 or bf16; empty: as stored");
 }
@@ -147,10 +150,25 @@ Result<std::string> model_path(const std::string& named) {
   return bundled;
 }
 
-Result<LoadOptions> load_options(const ModelOptions& options) {
+namespace {
+
+// What rounds no more than the products of the weights do.
+const KvCodec* codec_for(const ModelFile& file, const LoadOptions& how) {
+  int64_t balance = 0;
+  for (const HostWeight& weight : file.tensors) {
+    const int64_t n = weight.n_rows() * weight.n_cols();
+    balance += loaded_format(weight, how).rounded ? n : -n;
+  }
+  return find_kv_codec(balance > 0 ? "bf16" : "f16");
+}
+
+}  // namespace
+
+Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* file) {
+  const bool is_auto = options.kv_type == "auto";
   const KvCodec* codec = find_kv_codec(options.kv_type);
-  if (codec == nullptr) {
-    std::string known;
+  if (codec == nullptr && !is_auto) {
+    std::string known = " auto";
     for (const KvCodec* c : kv_codecs()) known += " " + std::string(c->name);
     return fail(Code::invalid, "--kv-type \"" + options.kv_type + "\" is unknown; there are:" + known);
   }
@@ -158,13 +176,14 @@ Result<LoadOptions> load_options(const ModelOptions& options) {
   QR_TRY(how.weights, wanted_weights(options));
   how.n_ctx = options.ctx;
   how.n_threads = n_threads(options);
+  if (is_auto && file != nullptr) how.k_codec = how.v_codec = codec_for(*file, how);
   return how;
 }
 
 namespace {
 
 Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapOps wrap) {
-  QR_TRY(LoadOptions how, load_options(options));
+  QR_TRY(LoadOptions how, load_options(options, &file));
   const std::string path = file.path;
   LoadedModel out;
   out.path = path;
@@ -187,7 +206,7 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
 
 Result<LoadedModel> load(const ModelOptions& options, WrapOps wrap) {
   QR_TRY(const std::string path, model_path(options.model));
-  QR_TRY_VOID(load_options(options));  // a wrong one is told before the file is opened
+  QR_TRY_VOID(load_options(options, nullptr));  // a wrong one is told before the file is opened
   QR_TRY(ModelFile file, open_model(path));
   QR_TRY_VOID(check_weights_fit(file, options));
   return load_file(options, std::move(file), wrap);

@@ -21,9 +21,9 @@ struct ModelOptions {
   std::string backend = "auto";  // auto, cpu, ref
   std::string isa = {};          // cpu: empty = the fastest
   int threads = 0;               // 0: one for each usable core
-  std::string kv_type = "f16";
-  std::string weights = {};  // format that matrices are converted to while loading; empty: as stored
-  int ctx = 0;               // set by commands with --ctx before load(): positions that will be served, 0 for all
+  std::string kv_type = "auto";  // a codec, or auto: bf16 where most weights are BF16, else f16
+  std::string weights = {};      // format that matrices are converted to while loading; empty: as stored
+  int ctx = 0;                   // set by commands with --ctx before load(): positions that will be served, 0 for all
 };
 void declare_model_options(CommandLine& line, ModelOptions& options);
 
@@ -37,8 +37,9 @@ struct LoadedModel {
 
 // `named`, or else the bundled model's file, said in the log; Code::not_found where there is neither.
 Result<std::string> model_path(const std::string& named);
-// Codec, format, threads as the options name them, without progress. Code::invalid lists what there is.
-Result<LoadOptions> load_options(const ModelOptions& options);
+// Codec, format, threads as the options name them, without progress. Code::invalid lists what there is. Without a file
+// an automatic codec stays null.
+Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* file);
 // `options.model` empty is the bundled model. Weights that are larger than the memory that is left are Code::exhausted
 // before anything is read.
 Result<LoadedModel> load(const ModelOptions& options);

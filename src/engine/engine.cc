@@ -22,7 +22,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kNumericsVersion = 2;  // docs/numerics.md
+constexpr uint64_t kNumericsVersion = 3;  // docs/numerics.md
 
 int n_window_blocks(const Sequence& seq) {
   int n = 0;

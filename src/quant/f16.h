@@ -1,5 +1,5 @@
 // Half and bfloat16 conversions, round to nearest even, bit-equal to the hardware's (vcvtps2ph, vcvtneps2bf16 apart
-// from its denormal flush, which we never use). Always inlined: kernel files compiled for wider instruction sets must
+// from its zeros for subnormal numbers). Always inlined: kernel files compiled for wider instruction sets must
 // leave no shared copy of them behind.
 #pragma once
 #include <bit>

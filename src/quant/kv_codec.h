@@ -6,10 +6,13 @@
 //   kName                      its name on the command line
 //   row_bytes(dim)             bytes per token and head
 //   put_k/get_k/put_v/get_v    one row to and from a group, t = position within the group
+//   kTogether                  1, or 2 where numbers are BF16 and multiplied as pairs that lie side by side
 //   load_k<V>(group, d)        component d of the group's 16 keys
 //   load_v<V>(group, t, dim, d)   components d … d+15 of value t
-//   scale_k<V>(group, dots)    the group's 16 dot products of what load_k gives, made those of its keys
-//   scale_v<V>(group, p)       weights of the group's 16 values, made those of what load_v gives
+//   key(group, d)              of pairs, instead: components d and d+1 of 16 keys, d even; a component behind the last
+//   is 0 value(group, t, dim, d)    components d … d+15 of values t and t+1, t even scale_k<V>(group, dots)    the
+//   group's 16 dot products of what load_k gives, made those of its keys scale_v<V>(group, p)       weights of the
+//   group's 16 values, made those of what load_v gives
 // The last two are where a codec applies what a row has once: they return what they got where there is no such thing.
 // Neither may disturb another lane: those of tokens that are not stored yet hold anything.
 #pragma once
@@ -24,6 +27,7 @@ inline constexpr int kKvGroup = 16;
 
 struct KvCodec {
   std::string_view name;
+  bool rounded;  // queries and weights of values are rounded to BF16 as well
   int64_t (*row_bytes)(int dim);
   void (*put_k)(std::byte* group, int t, int dim, const float* row);
   void (*get_k)(const std::byte* group, int t, int dim, float* row);

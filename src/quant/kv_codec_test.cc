@@ -23,6 +23,7 @@ std::vector<float> as_stored(std::string_view codec, std::vector<float> row) {
   float amax = 0.0F;
   for (const float x : row) amax = std::max(amax, std::fabs(x));
   for (float& x : row) {
+    if (codec == "bf16") x = bf16_to_f32(f32_to_bf16(x));
     if (codec == "f16") x = f16_to_f32(f32_to_f16(x));
     if (codec == "q8") x = amax / 127.0F * std::nearbyint(x * (127.0F / amax));
   }
@@ -35,7 +36,7 @@ TEST(KvCodecs, EveryCodecHasItsRounding) {
     EXPECT_TRUE(registered.insert(std::string(codec->name)).second) << codec->name;
     EXPECT_EQ(find_kv_codec(codec->name), codec);
   }
-  EXPECT_EQ(registered, (std::set<std::string>{"f16", "f32", "q8"}));
+  EXPECT_EQ(registered, (std::set<std::string>{"bf16", "f16", "f32", "q8"}));
   EXPECT_EQ(find_kv_codec("f99"), nullptr);
   if (!std::filesystem::exists("src/quant/kv")) GTEST_SKIP() << "not run from the repository's root";
   std::set<std::string> on_disk;
@@ -145,6 +146,23 @@ TEST(KvF16, KeysLieTransposedAndValuesInRows) {
   codec.put_v(bytes, 5, kDim, row.data());
   for (int d = 0; d < kDim; ++d)
     EXPECT_EQ(group[static_cast<size_t>(5 * kDim + d)], f32_to_f16(static_cast<float>(d + 1)));
+}
+
+TEST(KvBF16, ComponentsOfKeysAndTokensOfValuesLieInPairs) {
+  const KvCodec& codec = *find_kv_codec("bf16");
+  constexpr int kDim = 7;
+  EXPECT_EQ(codec.row_bytes(kDim), 16);
+  std::vector<uint16_t> group(8 * kKvGroup, 0xffff);
+  auto* bytes = reinterpret_cast<std::byte*>(group.data());
+  std::vector<float> row(kDim);
+  for (int d = 0; d < kDim; ++d) row[static_cast<size_t>(d)] = static_cast<float>(d + 1);
+  const auto component = [&](int d) { return f32_to_bf16(static_cast<float>(d + 1)); };
+  codec.put_k(bytes, 5, kDim, row.data());
+  for (int d = 0; d < kDim; ++d)
+    EXPECT_EQ(group[static_cast<size_t>((d / 2 * kKvGroup + 5) * 2 + d % 2)], component(d));
+  EXPECT_EQ(group[(3 * kKvGroup + 5) * 2 + 1], 0) << "the last one's partner";
+  codec.put_v(bytes, 5, kDim, row.data());
+  for (int d = 0; d < kDim; ++d) EXPECT_EQ(group[static_cast<size_t>((2 * kDim + d) * 2 + 1)], component(d));
 }
 
 TEST(KvQ8, ScalesLieBeforeTransposedKeysAndRowsOfValues) {

@@ -8,6 +8,8 @@
 namespace quire {
 
 struct KvUnscaled {
+  static constexpr int kTogether = 1;
+
   template <class V>
   static QR_INLINE typename V::F scale_k(const std::byte* /*group*/, typename V::F dots) {
     return dots;

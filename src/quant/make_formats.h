@@ -21,6 +21,7 @@ inline constexpr WeightFormat kWeightFormat{
 template <class T>
 inline constexpr KvCodec kKvCodec{
     T::kName,
+    T::kTogether == 2,
     [](int dim) { return T::row_bytes(dim); },
     [](std::byte* group, int t, int dim, const float* row) { T::put_k(group, t, dim, row); },
     [](const std::byte* group, int t, int dim, float* row) { T::get_k(group, t, dim, row); },

@@ -53,7 +53,17 @@ class Folders(unittest.TestCase):
         self.assertEqual(told['container'], 'safetensors')
         self.assertEqual(told['hyper']['hidden_size'], 64)
         self.assertEqual(told['weights']['types'][0]['type'], 'BF16')
-        self.assertEqual(told['cache']['bytes_per_token'], 2 * 2 * 2 * 16 * 2)  # layers, heads, k and v, dim, f16
+        self.assertEqual(told['cache']['bytes_per_token'], 2 * 2 * 2 * 16 * 2)  # layers, heads, k and v, dim, bytes of bf16
+
+    def test_the_cache_is_of_the_weights_type(self):
+        for options, kept in (((), 'bf16'), (('--weights', 'q8_0'), 'f16'), (('--weights', 'f16'), 'f16'),
+                              (('--kv-type', 'q8'), 'q8'), (('--kv-type', 'bf16', '--weights', 'q4_0'), 'bf16')):
+            with self.subTest(options):
+                done = quire('inspect', os.path.join(MODELS, 'llama'), '--json', *options)
+                self.assertEqual(json.loads(done.stdout)['cache']['kv_type'], kept)
+        done = quire('inspect', os.path.join(MODELS, 'llama'), '--kv-type', 'f17')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('--kv-type "f17" is unknown; there are: auto bf16 f16 f32 q8', done.stderr)
 
     def test_refusals_name_folder_and_key(self):
         with tempfile.TemporaryDirectory() as folder:

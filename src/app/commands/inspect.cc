@@ -128,11 +128,12 @@ Status run(const Args& args) {
   if (args.verify) return verify(path, n_threads(args.model));
   if (args.engine.n_ctx < 0)
     return fail(Code::invalid, "--ctx must be at least 0, got " + std::to_string(args.engine.n_ctx));
-  QR_TRY(const LoadOptions how, load_options(args.model));
+  QR_TRY_VOID(load_options(args.model, nullptr));  // a wrong one is told before the file is opened
   QR_TRY(Json description, describe_model(path));
   if (is_hf_folder(path)) add_tokenizer(path, description);
   Json cache, memory;
   if (const Result<ModelFile> file = open_model(path)) {
+    QR_TRY(const LoadOptions how, load_options(args.model, &*file));
     cache = cache_facts(*file, *how.k_codec, args.engine.n_ctx);
     memory = memory_facts(args, *file);
   }

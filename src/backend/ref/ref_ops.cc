@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "ops/op_check.h"
@@ -36,10 +37,9 @@ void quantize_like(const float* x, int64_t n, std::vector<double>& out) {
   }
 }
 
-// The activation as a format sees it that rounds it to BF16.
-void round_like(std::vector<double>& x) {
-  for (double& v : x) v = static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(v))));
-}
+double as_bf16(double x) { return static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(x)))); }
+
+constexpr int kChunk = 256;  // keys whose largest score their weights are taken from before they are rounded
 
 class RefOps final : public Ops {
  public:
@@ -138,7 +138,7 @@ class RefOps final : public Ops {
         } else {
           in.assign(x.row<float>(r), x.row<float>(r) + part.n_in);
         }
-        if (part.format->rounded) round_like(in);
+        if (part.format->rounded) std::ranges::transform(in, in.begin(), as_bf16);
         for (int64_t o = 0; o < part.n_out; ++o) {
           double sum = part.bias.data != nullptr ? static_cast<double>(part.bias.ptr<float>()[o]) : 0.0;
           for (int64_t i = 0; i < part.n_in; ++i) sum += in[static_cast<size_t>(i)] * part.w.row<float>(o)[i];
@@ -252,6 +252,8 @@ class RefOps final : public Ops {
     const int end = at.meta.end_key.ptr<int32_t>()[at.row];
     const int seen_from = at.meta.first_key.ptr<int32_t>()[at.row];
     const int first = params.window > 0 ? std::max(seen_from, end - params.window) : seen_from;
+    std::vector<double> query(q + h * params.k_dim, q + (h + 1) * params.k_dim);
+    if (params.k_codec->rounded) std::ranges::transform(query, query.begin(), as_bf16);
     std::vector<double> scores;
     std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
     double max = -INFINITY;
@@ -259,21 +261,27 @@ class RefOps final : public Ops {
       const KvPlace where = kv_place(kv, params, slot_of(t), kv_head);
       params.k_codec->get_k(where.k, where.t, params.k_dim, row.data());
       double dot = 0;
-      for (int d = 0; d < params.k_dim; ++d) {
-        dot += static_cast<double>(q[h * params.k_dim + d]) * static_cast<double>(row[static_cast<size_t>(d)]);
-      }
+      for (size_t d = 0; d < query.size(); ++d) dot += query[d] * static_cast<double>(row[d]);
       dot *= static_cast<double>(params.scale);
       scores.push_back(params.soft_cap > 0 ? capped(dot, params.soft_cap) : dot);
       max = std::max(max, scores.back());
     }
     std::vector<double> sum(static_cast<size_t>(params.v_dim));
     double total = 0;
+    double chunk_max = max;
     for (int t = first; t < end; ++t) {
+      if (t == first || t % kChunk == 0) {
+        const auto chunk = std::span(scores).subspan(static_cast<size_t>(t - first));
+        const auto n = std::min<size_t>(chunk.size(), static_cast<size_t>(kChunk - t % kChunk));
+        chunk_max = std::ranges::max(chunk.first(n));
+      }
       const KvPlace where = kv_place(kv, params, slot_of(t), kv_head);
       params.v_codec->get_v(where.v, where.t, params.v_dim, row.data());
-      const double p = std::exp(scores[static_cast<size_t>(t - first)] - max);
-      total += p;
-      for (size_t d = 0; d < sum.size(); ++d) sum[d] += p * static_cast<double>(row[d]);
+      const double share = std::exp(chunk_max - max);
+      double p = std::exp(scores[static_cast<size_t>(t - first)] - chunk_max);
+      total += share * p;
+      if (params.v_codec->rounded) p = as_bf16(p);
+      for (size_t d = 0; d < sum.size(); ++d) sum[d] += share * p * static_cast<double>(row[d]);
     }
     for (size_t d = 0; d < sum.size(); ++d)
       out[static_cast<size_t>(h * params.v_dim) + d] = static_cast<float>(sum[d] / total);

@@ -11,6 +11,8 @@
 #include <type_traits>
 
 #include "backend/cpu/kernels/exp.h"
+#include "backend/cpu/kernels/factors.h"
+#include "backend/cpu/kernels/flush.h"
 #include "backend/cpu/kernels/tables.h"
 #include "quant/kv_codec.h"
 
@@ -24,6 +26,8 @@ inline constexpr int kMaxHeadDim = 512;
 template <class V, class C>
 struct AttentionKernel {
   using F = typename V::F;
+  using Step = Factors<V, C>;
+  static constexpr int kStep = C::kTogether;  // components of keys, or values, of one step of a sum
 
   // Addresses of a chunk's groups.
   struct Groups {
@@ -33,9 +37,9 @@ struct AttentionKernel {
 
   // The machine is asked for what comes soon, since its own prefetcher does not see where a group's run of a few KiB
   // begins: with the scores for the chunk's values, with the sum of values for the next chunk's keys, so that reading
-  // goes on evenly. Into the second-level cache: all of it in the first would drive each other out. Nothing is asked
-  // for where a vocabulary says kPrefetchBytes = 0.
-  static constexpr bool kAsks = V::kPrefetchBytes > 0;
+  // goes on evenly. Into the second-level cache: all of it in the first would drive each other out. Only a task's first
+  // tile asks, and nobody where a vocabulary says kPrefetchBytes = 0.
+  static constexpr bool kCanAsk = V::kPrefetchBytes > 0;
   static constexpr int kNear = 2;  // of __builtin_prefetch: the second level
 
   template <int M>
@@ -46,12 +50,12 @@ struct AttentionKernel {
     int lo[M], hi[M];      // the same within the chunk; empty where hi ≤ lo
     float m[M], l[M];      // running maximum and sum
     float chunk_m[M], chunk_l[M];
-    float q[kMaxHeadDim][M];  // component after component, so that rows need no pointer each
-    float score[M][kChunk];   // then weights of the values
-    float o[M][kMaxHeadDim];  // running output
-    Groups at, next;          // of this chunk and of the next one
-    int next_end;             // keys of the next chunk; 0: there is none
-    int64_t k_step, v_step;   // bytes of a group of keys per component of a value; of values per component of a key
+    alignas(64) float q[kMaxHeadDim][M];  // as steps take it, component after component: so rows need no pointer each
+    alignas(64) float score[M][kChunk];   // then weights of the values, as steps take them
+    alignas(64) float o[M][kMaxHeadDim];  // running output
+    Groups at, next;                      // of this chunk and of the next one
+    int next_end;                         // keys of the next chunk; 0: there is none
+    int64_t k_step, v_step;  // bytes of a group of keys per component of a value; of values per component of a key
   };
 
   // The groups that keys [lo, hi) of a chunk lie in.
@@ -69,22 +73,25 @@ struct AttentionKernel {
   // How many of a tile's rows are summed at once, so that their sums stay in registers; and how many vectors of each,
   // so that enough products are in flight.
   template <int M>
-  static constexpr int kTogether = M < V::kAttentionRows ? M : V::kAttentionRows;
+  static constexpr int kTogether = M < Step::kRows ? M : Step::kRows;
   template <int M>
-  static constexpr int kVectors = M >= V::kAttentionSums ? 1 : V::kAttentionSums / M;
+  static constexpr int kVectors = kTogether<M> >= Step::kSums ? 1 : Step::kSums / kTogether<M>;
 
   // Scores of R rows from `first` on, in G neighbouring groups from g on.
   template <int R, int G, bool kAsk, int M>
   static QR_INLINE void score_groups(const AttentionTask& task, int first, int g, Tile<M>& tile) {
     F acc[R * G];
     for (int i = 0; i < R * G; ++i) acc[i] = V::zero();
-    for (int d = 0; d < task.k_dim; ++d) {
-      F q[R];
-      for (int i = 0; i < R; ++i) q[i] = V::set1(tile.q[d][first + i]);
+    const float* q_at = &tile.q[0][first];
+    for (int d = 0; d < task.k_dim; d += kStep, q_at += M * kStep / Step::kPerFloat) {
       for (int j = 0; kAsk && j < G; ++j) __builtin_prefetch(tile.at.v[g + j] + d * tile.v_step, 0, kNear);
-      for (int j = 0; j < G; ++j) {
-        const F k = C::template load_k<V>(tile.at.k[g + j], d);
-        for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(k, q[i], acc[i * G + j]);
+      for (int part = 0; part < Step::kParts; ++part) {
+        F q[R];
+        for (int i = 0; i < R; ++i) q[i] = Step::shared(q_at + i, M, part);
+        for (int j = 0; j < G; ++j) {
+          const auto k = Step::key(tile.at.k[g + j], d, part);
+          for (int i = 0; i < R; ++i) acc[i * G + j] = Step::add(k, q[i], acc[i * G + j]);
+        }
       }
     }
     const F scale = V::set1(task.scale);
@@ -97,7 +104,7 @@ struct AttentionKernel {
     }
   }
 
-  template <int M>
+  template <bool kAsks, int M>
   static void scores(const AttentionTask& task, int lo, int hi, Tile<M>& tile) {
     constexpr int kRows = kTogether<M>;
     constexpr int kGroups = kVectors<M>;
@@ -130,21 +137,30 @@ struct AttentionKernel {
     for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
       const F p = exp_lanes<V>(V::sub(V::load(score + g * kKvGroup), shift));
       const F seen = g < whole ? p : V::inside(lo - g * kKvGroup, hi - g * kKvGroup, p, V::zero());
-      V::store(score + g * kKvGroup, C::template scale_v<V>(tile.at.v[g], seen));
+      Step::store_shared(score + g * kKvGroup / Step::kPerFloat, C::template scale_v<V>(tile.at.v[g], seen));
       l = V::add(l, seen);
     }
     tile.chunk_l[i] = V::sum(l);
   }
 
-  // Adds values [t0, t1) of the chunk, components d … d+15, to row i's sum.
+  // Adds values [t0, t1) of the chunk, components d … d+15, to row i's sum. Where t0 or t1 cuts a pair its other half
+  // is zeros.
   struct Range {
     int t0, t1;
   };
   template <int M>
   static QR_INLINE F one_row(const Tile<M>& tile, int i, Range keys, int d, F acc) {
-    for (int t = keys.t0; t < keys.t1; ++t) {
-      const F v = C::template load_v<V>(tile.at.v[t / kKvGroup], t % kKvGroup, tile.v_dim, d);
-      acc = V::fma(v, V::set1(tile.score[i][t]), acc);
+    if (keys.t0 >= keys.t1) return acc;
+    for (int t = keys.t0 / kStep * kStep; t < keys.t1; t += kStep) {
+      const std::byte* group = tile.at.v[t / kKvGroup];
+      for (int part = 0; part < Step::kParts; ++part) {
+        auto v = Step::value(group, t % kKvGroup, tile.v_dim, d, part);
+        if constexpr (kStep == 2) {
+          const bool is_cut = t < keys.t0 || t + 1 == keys.t1;
+          if (is_cut) v = Step::half_value(C::value(group, t % kKvGroup, tile.v_dim, d), t < keys.t0 ? 1 : 0, part);
+        }
+        acc = Step::add(v, Step::shared(&tile.score[i][t / Step::kPerFloat], 1, part), acc);
+      }
     }
     return acc;
   }
@@ -178,32 +194,37 @@ struct AttentionKernel {
     }
   };
 
-  template <int M>
-  static void values(const AttentionTask& task, Tile<M>& tile) {
+  template <bool kAsks, int M>
+  static void values(Tile<M>& tile) {
     int lo = 0;
     int hi = kChunk;
     for (int i = 0; i < M; ++i) {
       lo = tile.lo[i] > lo ? tile.lo[i] : lo;
       hi = tile.hi[i] < hi ? tile.hi[i] : hi;
     }
+    lo = (lo + kStep - 1) / kStep * kStep;
+    hi = hi / kStep * kStep;
     Merge merge[M];
     for (int i = 0; i < M; ++i) {
       if (tile.hi[i] > tile.lo[i]) merge[i] = Merge(tile.m[i], tile.l[i], tile.chunk_m[i], tile.chunk_l[i]);
     }
+    all_values<kAsks, kVectors<M>>(Range{lo, hi}, 0, merge, tile);
+  }
+
+  // Components from d on: G vectors of 16 at once, then half as many.
+  template <bool kAsks, int G, int M>
+  static void all_values(Range seen, int d, const Merge* merge, Tile<M>& tile) {
     constexpr int kRows = kTogether<M>;
-    constexpr int kWide = kVectors<M>;
-    for (int first = 0; first < M; first += kRows) {
-      int d = 0;
-      for (; d + 16 * kWide <= task.v_dim; d += 16 * kWide) {
-        add_values<kRows, kWide>(first, Range{lo, hi}, d, merge, tile);
-      }
-      for (; d < task.v_dim; d += 16) add_values<kRows, 1>(first, Range{lo, hi}, d, merge, tile);
+    for (; d + 16 * (G - 1) < tile.v_dim; d += 16 * G) {
+      add_values<kAsks, kRows, G>(0, seen, d, merge, tile);
+      for (int first = kRows; first < M; first += kRows) add_values<false, kRows, G>(first, seen, d, merge, tile);
     }
+    if constexpr (G > 1) all_values<kAsks, G / 2>(seen, d, merge, tile);
   }
 
   // Values of the chunk's keys onto the sums of R rows from `first` on, G vectors of 16 components from d on. `seen`:
-  // the keys that every row of the tile sees.
-  template <int R, int G, int M>
+  // the keys that every row of the tile sees, in whole steps.
+  template <bool kAsks, int R, int G, int M>
   static QR_INLINE void add_values(int first, Range seen, int d, const Merge* merge, Tile<M>& tile) {
     const bool common = seen.t1 > seen.t0;
     F acc[R * G];
@@ -215,17 +236,19 @@ struct AttentionKernel {
     const auto add = [&](int g, int begin, int end) {
       const std::byte* group = tile.at.v[g];
       // Where there is nothing to ask for, these values are: a loop without the instruction was slower (8 rows, AVX2).
-      const bool asks = kAsks && first == 0 && g * kKvGroup < tile.next_end;
+      const bool asks = kAsks && g * kKvGroup < tile.next_end;
       const std::byte* soon = asks ? tile.next.k[g] + d * tile.k_step : group;
-      const float* score[R];
-      for (int i = 0; i < R; ++i) score[i] = tile.score[first + i] + g * kKvGroup;
-      for (int t = begin; t < end; ++t) {
+      const float* score = tile.score[first] + (g * kKvGroup + begin) / Step::kPerFloat;
+      for (int t = begin; t < end; t += kStep, score += kStep / Step::kPerFloat) {
+        asm volatile("" : "+r"(score));  // or g++ keeps a pointer for each row, more than there are registers
         for (int j = 0; kAsks && j < G; ++j) __builtin_prefetch(soon + (t + 16 * j) * tile.k_step, 0, kNear);
-        F p[R];
-        for (int i = 0; i < R; ++i) p[i] = V::set1(score[i][t]);
-        for (int j = 0; j < G; ++j) {
-          const F v = C::template load_v<V>(group, t, tile.v_dim, d + 16 * j);
-          for (int i = 0; i < R; ++i) acc[i * G + j] = V::fma(v, p[i], acc[i * G + j]);
+        for (int part = 0; part < Step::kParts; ++part) {
+          F p[R];
+          for (int i = 0; i < R; ++i) p[i] = Step::shared(score + i * kChunk, 1, part);
+          for (int j = 0; j < G; ++j) {
+            const auto v = Step::value(group, t, tile.v_dim, d + 16 * j, part);
+            for (int i = 0; i < R; ++i) acc[i * G + j] = Step::add(v, p[i], acc[i * G + j]);
+          }
         }
       }
     };
@@ -249,7 +272,7 @@ struct AttentionKernel {
     }
   }
 
-  template <int M>
+  template <int M, bool kAsks = kCanAsk>
   static void run_tile(const AttentionTask& task, int64_t pair) {
     Tile<M> tile;
     tile.v_dim = task.v_dim;
@@ -261,7 +284,12 @@ struct AttentionKernel {
       const int64_t row = task.row_begin + (pair + i) / task.n_group;
       const int64_t head = (pair + i) % task.n_group;
       const float* q = task.q + row * task.q_stride + head * task.k_dim;
-      for (int d = 0; d < task.k_dim; ++d) tile.q[d][i] = q[d];
+      float shared[kMaxHeadDim];
+      for (int d = 0; d < task.k_dim; d += 16) {
+        Step::store_shared(shared + d / Step::kPerFloat, V::load_n(q + d, task.k_dim - d));
+      }
+      const int n_floats = (task.k_dim + kStep - 1) / kStep * kStep / Step::kPerFloat;
+      for (int x = 0; x < n_floats; ++x) tile.q[x][i] = shared[x];
       tile.out[i] = task.out + row * task.out_stride + head * task.v_dim;
       tile.first[i] = task.first_key[row];
       tile.end[i] = task.end_key[row];
@@ -282,13 +310,13 @@ struct AttentionKernel {
       locate(task, chunk, lo, hi, tile.at);
       tile.next_end = c + 1 < end_chunk ? (end - chunk - kChunk < kChunk ? end - chunk - kChunk : kChunk) : 0;
       if (kAsks) locate(task, chunk + kChunk, 0, tile.next_end, tile.next);
-      scores(task, lo, hi, tile);
+      scores<kAsks>(task, lo, hi, tile);
       for (int i = 0; i < M; ++i) {
         tile.lo[i] = tile.first[i] > chunk ? tile.first[i] - chunk : 0;
         tile.hi[i] = tile.end[i] - chunk < kChunk ? tile.end[i] - chunk : kChunk;
         if (tile.hi[i] > tile.lo[i]) softmax(tile, i);
       }
-      values(task, tile);
+      values<kAsks>(tile);
       if (task.states != nullptr) leave_states(task, pair, c, tile);
     }
     if (task.states != nullptr) return;
@@ -352,7 +380,8 @@ struct AttentionKernel {
     const int64_t n_pairs = (task.row_end - task.row_begin) * task.n_group;
     int64_t pair = 0;
     if constexpr (V::kAttentionRows >= 16) {
-      for (; pair + 16 <= n_pairs; pair += 16) run_tile<16>(task, pair);
+      if (n_pairs >= 16) run_tile<16>(task, 0);
+      for (pair = n_pairs >= 16 ? 16 : 0; pair + 16 <= n_pairs; pair += 16) run_tile<16, false>(task, pair);
     }
     for (; pair + 8 <= n_pairs; pair += 8) run_tile<8>(task, pair);
     if (n_pairs - pair >= 4) {
@@ -365,11 +394,22 @@ struct AttentionKernel {
     }
     if (pair < n_pairs) run_tile<1>(task, pair);
   }
+
+  // kPart in the mode that products of pairs want.
+  template <void (*kPart)(const AttentionTask&)>
+  static void flushing(const AttentionTask& task) {
+    if constexpr (kStep == 2) {
+      const FlushSubnormals flush;
+      return kPart(task);
+    }
+    kPart(task);
+  }
 };
 
 template <class V, class C>
 constexpr AttentionKernels make_attention_kernels() {
-  return {C::kName, &AttentionKernel<V, C>::run, &AttentionKernel<V, C>::join};
+  using Kernel = AttentionKernel<V, C>;
+  return {C::kName, &Kernel::template flushing<&Kernel::run>, &Kernel::template flushing<&Kernel::join>};
 }
 
 }  // namespace

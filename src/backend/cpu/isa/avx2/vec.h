@@ -58,7 +58,10 @@ struct Vec {
     two[1] = {_mm256_castsi256_ps(_mm256_and_si256(a, high)), _mm256_castsi256_ps(_mm256_and_si256(b, high))};
   }
   static constexpr int kBf16PerFloat = 1;
-  static void store_bf16(float* p, F v) { store(p, {rounded_to_bf16(v.a), rounded_to_bf16(v.b)}); }
+  static void store_bf16(float* p, F v) {
+    v = select_lt(abs(v), set1(0x1p-126F), mul(v, zero()), v);
+    store(p, {rounded_to_bf16(v.a), rounded_to_bf16(v.b)});
+  }
 
   static F add(F x, F y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
   static F sub(F x, F y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }

@@ -42,9 +42,11 @@ struct Avx512Lanes {
     two[0] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
     two[1] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xFFFF0000U))));
   }
-  // How many numbers stand in a float's place where a row is rounded to BF16 for products; 16 of them, to nearest even.
+  // How many numbers stand in a float's place where they are rounded to BF16 for products; 16 of them, to nearest even,
+  // zeros of their sign for those below the least normal one.
   static constexpr int kBf16PerFloat = 1;
   static void store_bf16(float* p, F v) {
+    v = select_lt(abs(v), set1(0x1p-126F), mul(v, zero()), v);
     const __m512i bits = _mm512_castps_si512(v);
     const __m512i high = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

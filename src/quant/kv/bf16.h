@@ -1,0 +1,45 @@
+// KV codec bf16: rows of bfloat16, which are multiplied as BF16 (docs/numerics.md, "Attention"): at twice the rate of
+// f16's where the CPU has VDPBF16PS, whose pairs lie side by side. Of keys two components, [dim / 2][16][2], of values
+// two tokens, [8][dim][2]. Beyond an odd number of components stands a zero.
+#pragma once
+#include "quant/f16.h"
+#include "quant/kv_codec.h"
+#include "quant/kv_unscaled.h"
+
+namespace quire {
+
+struct KvBF16 : KvUnscaled {
+  static constexpr std::string_view kName = "bf16";
+  static constexpr int kTogether = 2;
+  static constexpr int64_t row_bytes(int dim) { return (int64_t{dim} + 1) / 2 * 4; }
+
+  static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
+    auto* k = reinterpret_cast<uint16_t*>(group);
+    for (int d = 0; d < dim; ++d) k[k_place(d, t)] = f32_to_bf16(row[d]);
+    if (dim % 2 != 0) k[k_place(dim, t)] = 0;
+  }
+  static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
+    const auto* k = reinterpret_cast<const uint16_t*>(group);
+    for (int d = 0; d < dim; ++d) row[d] = bf16_to_f32(k[k_place(d, t)]);
+  }
+  static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
+    auto* v = reinterpret_cast<uint16_t*>(group) + v_place(t, dim, 0);
+    for (int d = 0; d < dim; ++d) v[2 * d] = f32_to_bf16(row[d]);
+  }
+  static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
+    const auto* v = reinterpret_cast<const uint16_t*>(group) + v_place(t, dim, 0);
+    for (int d = 0; d < dim; ++d) row[d] = bf16_to_f32(v[2 * d]);
+  }
+  static QR_INLINE const uint16_t* key(const std::byte* group, int d) {
+    return reinterpret_cast<const uint16_t*>(group) + int64_t{d} * kKvGroup;
+  }
+  static QR_INLINE const uint16_t* value(const std::byte* group, int t, int dim, int d) {
+    return reinterpret_cast<const uint16_t*>(group) + int64_t{t} * dim + 2 * d;
+  }
+
+ private:
+  static constexpr int k_place(int d, int t) { return (d / 2 * kKvGroup + t) * 2 + d % 2; }
+  static constexpr int v_place(int t, int dim, int d) { return (t / 2 * dim + d) * 2 + t % 2; }
+};
+
+}  // namespace quire

@@ -1,0 +1,216 @@
+// Attention over the paged cache: every codec and instruction set equal bit for bit, near plain loops, whatever the
+// shape of a step.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "quant/kv_codec.h"
+#include "tests/parity/op_corpus.h"
+
+namespace quire {
+namespace {
+
+struct AttendCase {
+  int n_heads, n_kv_heads, dim, block_tokens;
+  std::vector<int> past, fresh;  // per sequence
+  int window = 0;                // 0: everything before
+  float soft_cap = 0;            // 0: none
+  bool by_op = false;            // the window is the op's parameter, not the rows' first keys
+  int spoiled = -1;              // a position whose first key, or value, of sequence 0 has a component that is `bad`
+  bool spoils_key = false;
+  float bad = 0;
+  float v_size = 1;
+};
+
+// Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
+// anything read beyond a row's range shows.
+std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& codec) {
+  const int64_t token_bytes = c.n_kv_heads * 2 * codec.row_bytes(c.dim);
+  const int64_t offset = 64;  // a claim before this one
+  const int64_t block_bytes = (offset + token_bytes) * c.block_tokens;
+  const auto n_seqs = static_cast<int64_t>(c.past.size());
+  int64_t max_blocks = 1;
+  int64_t n_rows = 0;
+  for (size_t s = 0; s < c.past.size(); ++s) {
+    max_blocks = std::max<int64_t>(max_blocks, (c.past[s] + c.fresh[s] + c.block_tokens - 1) / c.block_tokens);
+    n_rows += c.fresh[s];
+  }
+  Result<Buffer> pool = ops.allocate(n_seqs * max_blocks * block_bytes);
+  std::memset(pool->data(), 0xff, static_cast<size_t>(pool->bytes()));
+  KvView view;
+  view.n_groups = 1;
+  view.groups[0] = {pool->data(), block_bytes, c.block_tokens};
+  AttnParams params{.kv_offset = offset,
+                    .k_codec = &codec,
+                    .v_codec = &codec,
+                    .n_heads = c.n_heads,
+                    .n_kv_heads = c.n_kv_heads,
+                    .k_dim = c.dim,
+                    .v_dim = c.dim,
+                    .scale = 1.0F / std::sqrt(static_cast<float>(c.dim)),
+                    .soft_cap = c.soft_cap,
+                    .window = c.by_op ? c.window : 0};
+  std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * max_blocks));
+  // Blocks interleaved and descending: position order is not memory order.
+  for (int64_t i = 0; i < n_seqs * max_blocks; ++i) {
+    blocks[static_cast<size_t>(i)] = static_cast<int32_t>((max_blocks - 1 - i % max_blocks) * n_seqs + i / max_blocks);
+  }
+  std::vector<int32_t> cu_q = {0};
+  std::vector<int32_t> first;
+  std::vector<int32_t> end;
+  for (int64_t s = 0; s < n_seqs; ++s) {
+    const int total = c.past[static_cast<size_t>(s)] + c.fresh[static_cast<size_t>(s)];
+    Matrix k(total, c.n_kv_heads * c.dim, 100 + static_cast<uint64_t>(s));
+    Matrix v(total, c.n_kv_heads * c.dim, 200 + static_cast<uint64_t>(s), c.v_size);
+    if (s == 0 && c.spoiled >= 0) (c.spoils_key ? k : v).tensor().row<float>(c.spoiled)[c.dim - 1] = c.bad;
+    std::vector<int32_t> slots;
+    slots.reserve(static_cast<size_t>(total));
+    for (int t = 0; t < total; ++t) {
+      slots.push_back(blocks[static_cast<size_t>(s * max_blocks + t / c.block_tokens)] * c.block_tokens +
+                      t % c.block_tokens);
+    }
+    ops.kv_write(k.tensor(), v.tensor(), ints(slots), view, params);
+    for (int t = c.past[static_cast<size_t>(s)]; t < total; ++t) {
+      end.push_back(t + 1);
+      first.push_back(c.window > 0 && !c.by_op ? std::max(0, t + 1 - c.window) : 0);
+    }
+    cu_q.push_back(static_cast<int32_t>(end.size()));
+  }
+  Matrix q(n_rows, c.n_heads * c.dim, 300);
+  Matrix out(n_rows, c.n_heads * c.dim);
+  AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {n_seqs, max_blocks})}, ints(first), ints(end)};
+  ops.attend(out.tensor(), q.tensor(), view, meta, params);
+  return out.values;
+}
+
+TEST(Parity, Attend) {
+  const AttendCase cases[] = {
+      {1, 1, 16, 16, {0}, {1}},
+      {4, 2, 8, 16, {0, 3}, {5, 1}},
+      {8, 4, 16, 32, {15, 16, 17}, {1, 2, 3}},
+      {6, 2, 64, 16, {250, 0}, {12, 20}},
+      {4, 1, 32, 64, {511, 255, 256}, {2, 1, 1}},
+      {7, 1, 80, 16, {300}, {9}},
+      {8, 8, 24, 16, {600}, {3}},
+      {2, 1, 16, 16, {40, 500}, {30, 20}, 20},
+      {2, 1, 16, 16, {40, 500}, {30, 20}, 20, 0.5F, true},
+      {8, 4, 24, 16, {300}, {9}, 0, 2.0F},
+      {4, 2, 15, 16, {30, 270}, {7, 2}, 5},
+  };
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const AttendCase& c : cases) {
+      // A weight that is nearly halfway between two of BF16 may be rounded to the other one.
+      const double tolerance = codec->rounded ? 5e-4 : 3e-6;
+      compare(std::string(codec->name) + " dim " + std::to_string(c.dim) + " past " + std::to_string(c.past[0]),
+              tolerance, [&](Ops& ops) { return run_attend(ops, c, *codec); });
+    }
+  }
+}
+
+// A window as the op's parameter sees what rows with later first keys see.
+TEST(Parity, WindowEqualsFirstKeys) {
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+      for (int window : {1, 16, 300}) {
+        const std::vector<float> rows = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window}, *codec);
+        const std::vector<float> op = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window, 0, true}, *codec);
+        ASSERT_TRUE(same_bits(rows, op)) << codec->name << ' ' << isa << ' ' << window;
+      }
+    }
+  }
+}
+
+// A key or value that is not finite shows in every row that sees it, and in no other bit.
+TEST(Parity, AttendShowsWhatIsNotFinite) {
+  constexpr size_t kRow = 4 * 32;  // heads of a row, two to each key
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+      AttendCase c{4, 2, 32, 16, {300}, {9}};
+      const std::vector<float> clean = run_attend(**ops, c, *codec);
+      for (const auto& [spoils_key, bad] : {std::pair(true, NAN), {false, NAN}, {false, INFINITY}}) {
+        c.spoiled = 304;
+        c.spoils_key = spoils_key;
+        c.bad = bad;
+        const std::vector<float> got = run_attend(**ops, c, *codec);
+        for (int row = 0; row < 9; ++row) {
+          const size_t at = static_cast<size_t>(row) * kRow;
+          const std::span<const float> all = std::span(got).subspan(at, kRow);
+          const size_t touched = row < 4 ? 0 : kRow / 2;
+          for (size_t h = 0; h < touched; h += 32)
+            EXPECT_FALSE(std::isfinite(all[h + 31])) << codec->name << isa << row;
+          ASSERT_TRUE(same_bits(all.subspan(touched), std::span(clean).subspan(at + touched, kRow - touched)))
+              << codec->name << ' ' << isa << ' ' << row;
+        }
+      }
+    }
+  }
+}
+
+// Sums of values on both sides of the least normal number, which a codec of BF16 makes zeros.
+TEST(Parity, TinyValuesAreTheSameEverywhere) {
+  for (const KvCodec* codec : kv_codecs()) {
+    std::vector<float> first;
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+      AttendCase c{4, 2, 32, 16, {600}, {9}};
+      c.v_size = 0x1p-123F;
+      const std::vector<float> got = run_attend(**ops, c, *codec);
+      if (first.empty()) first = got;
+      ASSERT_TRUE(same_bits(first, got)) << codec->name << ' ' << isa;
+      const auto is_subnormal = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; };
+      EXPECT_EQ(std::ranges::any_of(got, is_subnormal), codec->name == "f32") << codec->name;
+      const bool keeps_some = codec->rounded || codec->name == "f32";  // the others have no numbers as small as these
+      EXPECT_EQ(std::ranges::count(got, 0.0F) < std::ssize(got), keeps_some) << codec->name;
+    }
+  }
+}
+
+// Where there are more threads than tiles the keys are cut into spans, which changes no bit: long and short sequences
+// beside each other, windows that begin within a chunk, values whose size is no multiple of 16.
+TEST(Parity, SpansOfKeysMergeToTheSameBits) {
+  const AttendCase cases[] = {
+      {4, 1, 32, 64, {2300}, {1}},
+      {6, 2, 24, 16, {1500, 3, 700}, {2, 1, 8}},
+      {4, 2, 64, 32, {3000}, {8}, 1100, 3.0F, true},
+      {2, 1, 80, 16, {2559, 2560, 2561}, {1, 1, 1}, 700},
+  };
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto one = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+      for (const AttendCase& c : cases) {
+        const std::vector<float> whole = run_attend(**one, c, *codec);
+        for (int threads : {2, 3, 16}) {
+          const auto ops = make_cpu_ops(CpuOptions{.n_threads = threads, .isa = isa, .pin = false});
+          const std::vector<float> cut = run_attend(**ops, c, *codec);
+          ASSERT_TRUE(same_bits(whole, cut))
+              << codec->name << ' ' << isa << ' ' << threads << " threads, past " << c.past[0];
+        }
+      }
+    }
+  }
+}
+
+// A row's attention is the same alone, in a chunk of any length, and beside other sequences.
+TEST(Parity, AttendRowsAreIndependent) {
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+      // Both sequences get the seeds of their index, so sequence 0 is the same one everywhere.
+      const std::vector<float> whole = run_attend(**ops, {4, 2, 32, 16, {240}, {40}}, *codec);
+      const std::vector<float> beside = run_attend(**ops, {4, 2, 32, 16, {240, 77}, {40, 5}}, *codec);
+      ASSERT_TRUE(same_bits(whole, std::span(beside).first(whole.size()))) << codec->name << isa;
+      for (int row = 0; row < 40; ++row) {
+        // q rows are drawn in order from one seed: compare row `row` of a chunk that ends there.
+        const std::vector<float> chunk = run_attend(**ops, {4, 2, 32, 16, {240}, {row + 1}}, *codec);
+        ASSERT_TRUE(same_bits(std::span(whole).first(chunk.size()), chunk)) << codec->name << isa << " row " << row;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
