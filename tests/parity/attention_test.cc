@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/kernels/tables.h"
 #include "quant/kv_codec.h"
 #include "tests/parity/op_corpus.h"
 
@@ -165,6 +166,38 @@ TEST(Parity, TinyValuesAreTheSameEverywhere) {
       EXPECT_EQ(std::ranges::any_of(got, is_subnormal), codec->name == "f32") << codec->name;
       const bool keeps_some = codec->rounded || codec->name == "f32";  // the others have no numbers as small as these
       EXPECT_EQ(std::ranges::count(got, 0.0F) < std::ssize(got), keeps_some) << codec->name;
+    }
+  }
+}
+
+// Rows go into the cache as the codec has them, whatever their numbers: every power of two, both zeros, what is not
+// finite.
+TEST(Parity, RowsAreStoredAsTheCodecStoresThem) {
+  constexpr int kFinite = 4;  // of these the first that is
+  std::vector<float> numbers = {NAN,   -NAN,     INFINITY, -INFINITY,     0.0F,
+                                -0.0F, 65504.0F, 65520.0F, 0x1.fffp-127F, 1.0039F};
+  for (int e = -149; e < 128; ++e) {
+    for (const float x : {1.0F, -1.003F, 1.00390625F, 1.99999F}) numbers.push_back(std::ldexp(x, e));
+  }
+  Rng rng(7);
+  for (const IsaTable& isa : isa_tables()) {
+    if (std::ranges::count(cpu_isas(), isa.isa) == 0) continue;
+    for (const AttentionKernels* kernels : isa.attention) {
+      const KvCodec& codec = *find_kv_codec(kernels->codec);
+      for (int dim = 1; dim < 80; ++dim) {
+        std::vector<float> row(static_cast<size_t>(dim));
+        const int64_t first = dim % 2 == 0 ? 0 : kFinite;
+        for (float& x : row) x = numbers[static_cast<size_t>(rng.between(first, std::ssize(numbers) - 1))];
+        const auto bytes = static_cast<size_t>(codec.row_bytes(dim) * kKvGroup);
+        std::vector<std::byte> expected(bytes), got(bytes);
+        for (const bool is_key : {true, false}) {
+          for (int t = 0; t < kKvGroup; t += 5) {
+            (is_key ? codec.put_k : codec.put_v)(expected.data(), t, dim, row.data());
+            (is_key ? kernels->put_k : kernels->put_v)(got.data(), t, dim, row.data());
+          }
+          ASSERT_EQ(expected, got) << isa.isa << ' ' << codec.name << ' ' << dim << (is_key ? " key" : " value");
+        }
+      }
     }
   }
 }

@@ -39,11 +39,13 @@ void CpuOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
 
 void CpuOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) {
   check_kv_write(k, v, slots, kv, params);
+  const AttentionKernels& k_kernels = kernels_of(params.k_codec);
+  const AttentionKernels& v_kernels = kernels_of(params.v_codec);
   for_rows(k.dim(0), k.dim(1) * 4, [&](int64_t i) {
     for (int h = 0; h < params.n_kv_heads; ++h) {
       const KvPlace at = kv_place(kv, params, slots.ptr<int32_t>()[i], h);
-      params.k_codec->put_k(at.k, at.t, params.k_dim, k.row<float>(i) + int64_t{h} * params.k_dim);
-      params.v_codec->put_v(at.v, at.t, params.v_dim, v.row<float>(i) + int64_t{h} * params.v_dim);
+      k_kernels.put_k(at.k, at.t, params.k_dim, k.row<float>(i) + int64_t{h} * params.k_dim);
+      v_kernels.put_v(at.v, at.t, params.v_dim, v.row<float>(i) + int64_t{h} * params.v_dim);
     }
   });
 }
@@ -53,6 +55,7 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
   const Heads heads(params);
   const bool is_q = head < heads.n_q;
   const bool is_v = head >= heads.n_qk;
+  const AttentionKernels& kernels = kernels_of(is_v ? params.v_codec : params.k_codec);
   const Tensor& norm = is_q ? part.q_norm : part.k_norm;
   for (int64_t i = 0; i < at.qkv.dim(0); ++i) {
     float* x = at.qkv.row<float>(i) + heads.begin(head);
@@ -64,9 +67,9 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
     const auto kv_head = static_cast<int>(head - (is_v ? heads.n_qk : heads.n_q));
     const KvPlace to = kv_place(*part.kv, params, part.slots.ptr<int32_t>()[i], kv_head);
     if (is_v) {
-      params.v_codec->put_v(to.v, to.t, params.v_dim, x);
+      kernels.put_v(to.v, to.t, params.v_dim, x);
     } else {
-      params.k_codec->put_k(to.k, to.t, params.k_dim, x);
+      kernels.put_k(to.k, to.t, params.k_dim, x);
     }
   }
 }
@@ -109,7 +112,7 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
   const AttnParams& params = *part.params;
   QR_CHECK(params.k_codec == params.v_codec, "one codec for K and V until mixed kernels exist");
   const KvGroupView& view = part.kv->groups[static_cast<size_t>(params.group)];
-  const AttentionKernels& kernels = by_name(isa_.attention, &AttentionKernels::codec, params.k_codec->name);
+  const AttentionKernels& kernels = kernels_of(params.k_codec);
   const int n_group = params.n_heads / params.n_kv_heads;
   attention_tasks_.cut(meta, params, pool_.n_threads());
 

@@ -102,6 +102,9 @@ class CpuOps final : public Ops {
   const LinearKernels& kernels_of(const Linear& linear) const {
     return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
   }
+  const AttentionKernels& kernels_of(const KvCodec* codec) const {
+    return by_name(isa_.attention, &AttentionKernels::codec, codec->name);
+  }
 
   const IsaTable& isa_;
   const ElementwiseKernels& row_;

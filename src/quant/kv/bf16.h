@@ -14,9 +14,15 @@ struct KvBF16 : KvUnscaled {
   static constexpr int64_t row_bytes(int dim) { return (int64_t{dim} + 1) / 2 * 4; }
 
   static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
-    auto* k = reinterpret_cast<uint16_t*>(group);
-    for (int d = 0; d < dim; ++d) k[k_place(d, t)] = f32_to_bf16(row[d]);
-    if (dim % 2 != 0) k[k_place(dim, t)] = 0;
+    constexpr int kSome = 32;  // converted side by side before pairs go where they belong
+    for (int begin = 0; begin < dim; begin += kSome) {
+      const int n = dim - begin < kSome ? dim - begin : kSome;
+      uint16_t rounded[kSome + 1];
+      for (int d = 0; d < n; ++d) rounded[d] = f32_to_bf16(row[begin + d]);
+      rounded[n] = 0;
+      std::byte* to = group + (begin / 2 * kKvGroup + t) * int64_t{4};
+      for (int d = 0; d < n; d += 2) std::memcpy(to + d / 2 * kKvGroup * 4, rounded + d, 4);
+    }
   }
   static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
     const auto* k = reinterpret_cast<const uint16_t*>(group);

@@ -1,4 +1,4 @@
-// KV codec f16: half precision rows, the default.
+// KV codec f16: half precision rows, the default but for BF16 weights (app/wire.cc).
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"

@@ -37,8 +37,8 @@ struct AttentionKernel {
 
   // The machine is asked for what comes soon, since its own prefetcher does not see where a group's run of a few KiB
   // begins: with the scores for the chunk's values, with the sum of values for the next chunk's keys, so that reading
-  // goes on evenly. Into the second-level cache: all of it in the first would drive each other out. Only a task's first
-  // tile asks, and nobody where a vocabulary says kPrefetchBytes = 0.
+  // goes on evenly. Into the second-level cache: all of it in the first would drive each other out. Of tiles of 16
+  // rows only a task's first asks, and nobody where a vocabulary says kPrefetchBytes = 0.
   static constexpr bool kCanAsk = V::kPrefetchBytes > 0;
   static constexpr int kNear = 2;  // of __builtin_prefetch: the second level
 
@@ -395,6 +395,9 @@ struct AttentionKernel {
     if (pair < n_pairs) run_tile<1>(task, pair);
   }
 
+  static void put_k(std::byte* group, int t, int dim, const float* row) { C::put_k(group, t, dim, row); }
+  static void put_v(std::byte* group, int t, int dim, const float* row) { C::put_v(group, t, dim, row); }
+
   // kPart in the mode that products of pairs want.
   template <void (*kPart)(const AttentionTask&)>
   static void flushing(const AttentionTask& task) {
@@ -409,7 +412,11 @@ struct AttentionKernel {
 template <class V, class C>
 constexpr AttentionKernels make_attention_kernels() {
   using Kernel = AttentionKernel<V, C>;
-  return {C::kName, &Kernel::template flushing<&Kernel::run>, &Kernel::template flushing<&Kernel::join>};
+  return {.codec = C::kName,
+          .put_k = &Kernel::put_k,
+          .put_v = &Kernel::put_v,
+          .run = &Kernel::template flushing<&Kernel::run>,
+          .join = &Kernel::template flushing<&Kernel::join>};
 }
 
 }  // namespace
