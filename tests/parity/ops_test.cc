@@ -100,6 +100,27 @@ TEST(Parity, ExtremeActivations) {
   });
 }
 
+// Rows down to the least number there is, beside others in the same product: their groups count as zero before 127 /
+// amax would be infinite.
+TEST(Parity, TinyGroupsAreZeroEverywhere) {
+  for (const char* format : {"q8_0", "q4_0", "q6_k", "q4_k"}) {
+    const Stored w = stored_weight(*find_weight_format(format), 33, 256, 4);
+    compare(format, 1e-5, [&](Ops& ops) {
+      Matrix x(60, 256, 6);
+      for (int64_t i = 0; i < x.n; ++i) {
+        for (int64_t k = 0; k < 256; ++k) {
+          float& value = x.values[static_cast<size_t>(i * 256 + k)];
+          value = std::ldexp(value, -90 - static_cast<int>(i));
+        }
+      }
+      Matrix y(x.n, 33);
+      const Linear linear = *ops.load_linear(w.weight, nullptr, Shard{});
+      ops.linear(y.tensor(), x.tensor(), std::span(&linear, 1));
+      return y.values;
+    });
+  }
+}
+
 // Products and sums on both sides of the least normal number, where VDPBF16PS rounds to zero.
 TEST(Parity, TinyNumbersOfBf16AreZeroEverywhere) {
   for (int64_t n_in : {31, 64, 300}) {

@@ -28,8 +28,9 @@ void quantize_like(const float* x, int64_t n, std::vector<double>& out) {
   for (int64_t g = 0; g < n; g += kPanelDepth) {
     float amax = 0;
     for (int64_t i = g; i < g + kPanelDepth; ++i) amax = std::max(amax, std::fabs(x[i]));
-    const float inverse = amax > 0 ? 127.0F / amax : 0.0F;
-    const float scale = amax / 127.0F;
+    const bool counts = amax >= 0x1p-120F;
+    const float inverse = counts ? 127.0F / amax : 0.0F;
+    const float scale = counts ? amax / 127.0F : 0.0F;
     for (int64_t i = g; i < g + kPanelDepth; ++i) {
       const double q = std::nearbyint(static_cast<double>(x[i] * inverse));
       out[static_cast<size_t>(i)] = q * static_cast<double>(scale);

@@ -35,8 +35,9 @@ struct Elementwise {
       const F poison = V::fma(hi, V::zero(), V::mul(lo, V::zero()));
       const float bad = V::sum(poison);
       const bool finite = bad == 0.0F;
-      const float inverse = finite && amax > 0.0F ? 127.0F / amax : 0.0F;
-      const float scale = amax / 127.0F + bad;
+      const bool counts = amax >= 0x1p-120F;  // below, 127 / amax may be infinite
+      const float inverse = finite && counts ? 127.0F / amax : 0.0F;
+      const float scale = (counts ? amax / 127.0F : 0.0F) + bad;
       const F factor = V::set1(inverse);
       const int32_t first = V::sum_i(V::round_store(finite ? V::mul(lo, factor) : V::zero(), q, V::zero_i()));
       const int32_t last = V::sum_i(V::round_store(finite ? V::mul(hi, factor) : V::zero(), q + 16, V::zero_i()));
