@@ -46,6 +46,13 @@ QR_INLINE uint16_t f32_to_bf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
+// With zeros of their sign for numbers below the least normal one, as vcvtneps2bf16 has them.
+QR_INLINE uint16_t f32_to_bf16_flushed(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7f800000U) == 0) return static_cast<uint16_t>((bits >> 16) & 0x8000U);
+  return f32_to_bf16(value);
+}
+
 // Unaligned access to file bytes.
 template <class T>
 QR_INLINE T load_as(const std::byte* from) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/rng.h"
@@ -141,6 +142,21 @@ TEST(F16, AgreesWithTheHardwareBitForBit) {
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 257) {
     const float x = std::bit_cast<float>(static_cast<uint32_t>(bits));
     ASSERT_EQ(f32_to_f16(x), hardware_f32_to_f16(x)) << bits;
+  }
+}
+
+__attribute__((target("avx512bf16,avx512vl"))) uint16_t hardware_f32_to_bf16(float x) {
+  uint16_t out;
+  const auto rounded = _mm_cvtneps_pbh(_mm_set1_ps(x));
+  std::memcpy(&out, &rounded, sizeof out);
+  return out;
+}
+
+TEST(F16, Bf16AgreesWithTheHardwareBitForBit) {
+  if (!__builtin_cpu_supports("avx512bf16")) GTEST_SKIP() << "this CPU has no AVX512-BF16";
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 257) {
+    const float x = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    ASSERT_EQ(f32_to_bf16_flushed(x), hardware_f32_to_bf16(x)) << bits;
   }
 }
 #endif

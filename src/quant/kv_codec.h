@@ -9,10 +9,10 @@
 //   kTogether                  1, or 2 where numbers are BF16 and multiplied as pairs that lie side by side
 //   load_k<V>(group, d)        component d of the group's 16 keys
 //   load_v<V>(group, t, dim, d)   components d … d+15 of value t
-//   key(group, d)              of pairs, instead: components d and d+1 of 16 keys, d even; a component behind the last
-//   is 0 value(group, t, dim, d)    components d … d+15 of values t and t+1, t even scale_k<V>(group, dots)    the
-//   group's 16 dot products of what load_k gives, made those of its keys scale_v<V>(group, p)       weights of the
-//   group's 16 values, made those of what load_v gives
+//   key(group, d)              instead, of pairs: components d and d+1 of 16 keys, d even; 0 behind the last one
+//   value(group, t, dim, d)    instead, of pairs: components d … d+15 of values t and t+1, t even
+//   scale_k<V>(group, dots)    the group's 16 dot products of what load_k gives, made those of its keys
+//   scale_v<V>(group, p)       weights of the group's 16 values, made those of what load_v gives
 // The last two are where a codec applies what a row has once: they return what they got where there is no such thing.
 // Neither may disturb another lane: those of tokens that are not stored yet hold anything.
 #pragma once

@@ -25,15 +25,14 @@ struct KvBF16 : KvUnscaled {
     }
   }
   static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
-    const auto* k = reinterpret_cast<const uint16_t*>(group);
-    for (int d = 0; d < dim; ++d) row[d] = bf16_to_f32(k[k_place(d, t)]);
+    for (int d = 0; d < dim; ++d) row[d] = bf16_to_f32(key(group, d / 2 * 2)[2 * t + d % 2]);
   }
   static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
-    auto* v = reinterpret_cast<uint16_t*>(group) + v_place(t, dim, 0);
+    auto* v = reinterpret_cast<uint16_t*>(group) + int64_t{t / 2 * 2} * dim + t % 2;
     for (int d = 0; d < dim; ++d) v[2 * d] = f32_to_bf16(row[d]);
   }
   static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
-    const auto* v = reinterpret_cast<const uint16_t*>(group) + v_place(t, dim, 0);
+    const uint16_t* v = value(group, t / 2 * 2, dim, 0) + t % 2;
     for (int d = 0; d < dim; ++d) row[d] = bf16_to_f32(v[2 * d]);
   }
   static QR_INLINE const uint16_t* key(const std::byte* group, int d) {
@@ -42,10 +41,6 @@ struct KvBF16 : KvUnscaled {
   static QR_INLINE const uint16_t* value(const std::byte* group, int t, int dim, int d) {
     return reinterpret_cast<const uint16_t*>(group) + int64_t{t} * dim + 2 * d;
   }
-
- private:
-  static constexpr int k_place(int d, int t) { return (d / 2 * kKvGroup + t) * 2 + d % 2; }
-  static constexpr int v_place(int t, int dim, int d) { return (t / 2 * dim + d) * 2 + t % 2; }
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// KV codec f16: half precision rows, the default but for BF16 weights (app/wire.cc).
+// KV codec f16: half precision rows, the default but for BF16 weights (docs/kv.md).
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"

@@ -100,14 +100,10 @@ inline __m128i low_bytes(__m512i v) {
   for (int i = 0; i < to.kLanes; ++i) to.at[i] = static_cast<int8_t>(from.at[i]);
   return to.vector();
 }
-// What is below the least normal number becomes a zero of its sign.
 inline __m256i narrow(__m512 v) {
   const Lanes<float, __m512> from(v);
   Lanes<uint16_t, __m256i> to;
-  for (int i = 0; i < to.kLanes; ++i) {
-    const float x = from.at[i];
-    to.at[i] = f32_to_bf16(__builtin_fabsf(x) < 0x1p-126F ? __builtin_copysignf(0.0F, x) : x);
-  }
+  for (int i = 0; i < to.kLanes; ++i) to.at[i] = f32_to_bf16_flushed(from.at[i]);
   return to.vector();
 }
 // Both fmas in the mode that the thread is in: that of FlushSubnormals.

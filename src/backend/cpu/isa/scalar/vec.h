@@ -60,10 +60,7 @@ struct Vec {
   }
   static constexpr int kBf16PerFloat = 1;
   static void store_bf16(float* p, F x) {
-    for (int i = 0; i < 16; ++i) {
-      const bool is_tiny = std::fabs(x.v[i]) < 0x1p-126F;
-      p[i] = bf16_to_f32(f32_to_bf16(is_tiny ? std::copysign(0.0F, x.v[i]) : x.v[i]));
-    }
+    for (int i = 0; i < 16; ++i) p[i] = bf16_to_f32(f32_to_bf16_flushed(x.v[i]));
   }
 
   static F add(F a, F b) {
