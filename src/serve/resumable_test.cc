@@ -11,7 +11,14 @@ struct Heard {
   std::string stream;  // its id
 };
 
-// Reads at most n events of a resumable stream, then cuts the connection.
+std::string text_of(const std::vector<SseEvent>& events) {
+  TestServer::Events all;
+  all.list = events;
+  return joined_text(all);
+}
+
+// Reads a resumable stream until it heard n letters of text, then cuts the connection: before its end, however many
+// letters an event brings, for the end comes in an event of its own.
 Heard hear(const TestServer& s, size_t n) {
   Heard out;
   auto c = s.client();
@@ -19,7 +26,7 @@ Heard hear(const TestServer& s, size_t n) {
       c.events({"POST", "/v1/completions", {{"Content-Type", "application/json"}, {"x-quire-resumable", "1"}}, kBody},
                [&](SseEvent&& e, int64_t) {
                  out.events.push_back(std::move(e));
-                 return out.events.size() < n;
+                 return text_of(out.events).size() < n;
                });
   EXPECT_TRUE(r);
   if (r && r->header("x-quire-stream") != nullptr) out.stream = *r->header("x-quire-stream");
@@ -39,12 +46,6 @@ Heard go_on(const TestServer& s, const std::string& stream, const std::string& a
   return out;
 }
 
-std::string text_of(const std::vector<SseEvent>& events) {
-  TestServer::Events all;
-  all.list = events;
-  return joined_text(all);
-}
-
 TEST(Resumable, GoesOnWhereTheClientWasCutOff) {
   TestServer s;
   s.engine.step_us = 200;
@@ -53,12 +54,13 @@ TEST(Resumable, GoesOnWhereTheClientWasCutOff) {
   ASSERT_EQ(whole.size(), 20u);
   for (const size_t n : {size_t{1}, size_t{5}, size_t{12}}) {
     Heard first = hear(s, n);
-    ASSERT_EQ(first.events.size(), n);
+    ASSERT_GE(text_of(first.events).size(), n);
     ASSERT_FALSE(first.stream.empty());
-    EXPECT_EQ(first.events.back().id, std::to_string(n));
+    const size_t n_heard = first.events.size();
+    EXPECT_EQ(first.events.back().id, std::to_string(n_heard));
     const Heard second = go_on(s, first.stream, first.events.back().id);
     ASSERT_FALSE(second.events.empty()) << second.stream;
-    EXPECT_EQ(second.events.front().id, std::to_string(n + 1));
+    EXPECT_EQ(second.events.front().id, std::to_string(n_heard + 1));
     EXPECT_EQ(second.events.back().data, "[DONE]");
     first.events.insert(first.events.end(), second.events.begin(), second.events.end());
     EXPECT_EQ(text_of(first.events), whole);
