@@ -21,8 +21,8 @@ def binary():
 
 
 def quire(*arguments):
-    """One command to its end."""
-    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, check=False)
+    """One command to its end, in the project's folder."""
+    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
 
 
 def model():
