@@ -171,9 +171,35 @@ struct LinearKernel {
     }
   }
 
-  // All segments of a tile, into parts[segment][panel][row]. kAhead: asks for weights that will be read soon.
+  // Weights that a tile asks for while it multiplies others: as many in each of its steps.
+  struct Later {
+    const std::byte* next;
+    const std::byte* until;  // in this step
+    int64_t step;            // bytes
+
+    QR_INLINE void ask() {
+      until += step;
+      for (; next < until; next += 64) __builtin_prefetch(next);
+    }
+  };
+
+  // The bytes behind some panels, which all tiles of n_rows rows together ask for, or nothing; rows counted from here
+  // are those from first_row on.
+  struct Behind {
+    int64_t bytes = 0, first_row = 0, n_rows = 1;
+
+    template <int P, int M>
+    QR_INLINE Later share(const LinearTask& task, int64_t panel, int64_t row) const {
+      const int64_t n_steps = W::kInteger ? n_blocks(task.n_in) : (task.n_in + 1) / 2;
+      const std::byte* begin = task.panels + (panel + P) * task.panel_stride + bytes * (first_row + row) / n_rows;
+      return {begin, begin, (bytes * M / n_rows + n_steps - 1) / n_steps};
+    }
+  };
+
+  // All segments of a tile, into parts[segment][panel][row]. kAhead: asks for its own weights before it reads them.
   template <int P, int M, bool kAhead>
-  static QR_INLINE void integer_segments(const LinearTask& task, const std::byte* panel, int64_t row, F* parts) {
+  static QR_INLINE void integer_segments(
+      const LinearTask& task, const std::byte* panel, int64_t row, Later& later, F* parts) {
     using Scales = typename W::template Scales<V>;
     const int64_t blocks = task.xq.n_groups;
     const int64_t quant_bytes = blocks * W::kPanelBytes;  // of a panel; behind them those of the next tile's
@@ -207,6 +233,7 @@ struct LinearKernel {
             prefetch<P>(soon, from.panel_stride, W::kPanelBytes);
             soon += W::kPanelBytes;
           }
+          later.ask();
           constexpr int kHalves = kPanelDepth / W::kGroup;
           const int group = static_cast<int>(b % W::kSuper) * kHalves;  // in its super-block
           add_group<P, M, 0>(from, group, scales, acc);
@@ -222,7 +249,7 @@ struct LinearKernel {
   }
 
   template <int P, int M>
-  static QR_INLINE void float_segment(const LinearTask& task, const Segment& at, F* out) {
+  static QR_INLINE void float_segment(const LinearTask& task, const Segment& at, Later& later, F* out) {
     F acc[P * M];
     unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { acc[i.kValue] = V::zero(); });
     const int64_t begin = at.begin * kPanelDepth;
@@ -233,6 +260,7 @@ struct LinearKernel {
         prefetch<P>(at.panel + k * kPanelRows * W::kBytes + V::kPrefetchBytes, task.panel_stride,
                     2 * kPanelRows * W::kBytes);
       }
+      later.ask();
       // Number j of each row's two times `product`'s weights.
       const auto add = [&](int j, auto product) __attribute__((always_inline)) {
         for (int m = 0; m < M; ++m) {
@@ -262,19 +290,19 @@ struct LinearKernel {
   }
 
   template <int P, int M, bool kAhead>
-  static void tile(const LinearTask& task, int64_t panel_index, int64_t row) {
+  static void tile(const LinearTask& task, int64_t panel_index, int64_t row, Later later) {
     F parts[kSegments * P * M];
     const std::byte* panel = task.panels + panel_index * task.panel_stride;
     float* y = task.y + row * task.y_stride + panel_index * kPanelRows;
     // A store that misses the cache would hold up all those behind it: the sums of the next tile.
     for (int m = 0; m < M; ++m) __builtin_prefetch(y + m * task.y_stride, 1);
     if constexpr (W::kInteger) {
-      integer_segments<P, M, kAhead>(task, panel, row, parts);
+      integer_segments<P, M, kAhead>(task, panel, row, later, parts);
     } else {
       const int64_t blocks = n_blocks(task.n_in);
       for (int s = 0; s < kSegments; ++s) {
         const Segment at{panel, row, segment_begin(blocks, s), segment_begin(blocks, s + 1)};
-        float_segment<P, M>(task, at, parts + s * P * M);
+        float_segment<P, M>(task, at, later, parts + s * P * M);
       }
     }
     for (int p = 0; p < P; ++p) {
@@ -289,17 +317,20 @@ struct LinearKernel {
   }
 
   // P panels times the rows from `row` on: tiles of M, then of the next smaller power of two, down to kLeast. Returns
-  // the first row that is left.
+  // the first row that is left. Meanwhile what is behind these panels is asked for, by all tiles alike: memory would
+  // stand still while all but the first multiply.
   template <int P, int M, int kLeast>
-  static int64_t rows(const LinearTask& task, int64_t panel, int64_t row) {
+  static int64_t rows(const LinearTask& task, int64_t panel, int64_t row, const Behind& behind) {
     if (row + M <= task.n) {
-      tile<P, M, true>(task, panel, row);
+      tile<P, M, true>(task, panel, row, behind.template share<P, M>(task, panel, row));
       // Float formats' tiles all ask: they are the same function.
-      for (row += M; row + M <= task.n; row += M) tile<P, M, !W::kInteger>(task, panel, row);
+      for (row += M; row + M <= task.n; row += M) {
+        tile<P, M, !W::kInteger>(task, panel, row, behind.template share<P, M>(task, panel, row));
+      }
     }
     if constexpr (M > kLeast) {
       constexpr int kNext = M == 12 ? 8 : M / 2;
-      row = rows<P, kNext, kLeast>(task, panel, row);
+      row = rows<P, kNext, kLeast>(task, panel, row, behind);
     }
     return row;
   }
@@ -321,46 +352,69 @@ struct LinearKernel {
       LinearTask some = task;
       some.begin = panel;
       if (task.end - panel > step) some.end = panel + step;
-      run_panels(some);
+      run_panels(some, task.end);
     }
   }
 
-  static void run_panels(const LinearTask& task) {
+  // panels_end: where the panels end that follow.
+  static void run_panels(const LinearTask& task, int64_t panels_end) {
     if constexpr (is_tiled<V, W>()) {
       using Tiled = TiledLinear<V, W>;
       const typename Tiled::Whole whole = Tiled::whole_tiles(task);
       if (whole.begin < whole.end) {
         Tiled::run(task.rows(whole.begin, whole.end));
-        run_rows(task.rows(0, whole.begin));
-        return run_rows(task.rows(whole.end, task.n));
+        run_rows(task.rows(0, whole.begin), task.end);
+        return run_rows(task.rows(whole.end, task.n), task.end);
       }
     }
-    run_rows(task);
+    run_rows(task, panels_end);
   }
 
+  // Where a block of rows of some panels stands: the first of n_rows rows, and where the panels end that follow.
+  struct Place {
+    int64_t first_row, n_rows, panels_end;
+  };
+
   // Rows are taken in blocks that stay in the second-level cache while the panels pass.
-  static void run_rows(const LinearTask& task) {
+  static void run_rows(const LinearTask& task, int64_t panels_end) {
     constexpr int64_t kBlockBytes = 192 << 10;
     const int64_t row_bytes =
         W::kInteger ? task.xq.n_groups * int64_t{sizeof(QuantGroup)} : task.n_in * int64_t{sizeof(float)} / kPerFloat;
     const int64_t fit = kBlockBytes / row_bytes / kRows * kRows;
     const int64_t step = fit > kRows ? fit : kRows;
     for (int64_t row = 0; row < task.n; row += step) {
-      run_block(task.rows(row, task.n - row < step ? task.n : row + step));
+      run_block(task.rows(row, task.n - row < step ? task.n : row + step), {row, task.n, panels_end});
     }
   }
 
-  static void run_block(const LinearTask& task) {
+  // What P panels ask for: the next ones of their task while its first rows pass; the last ones, all the while, for
+  // those of the task behind. Few rows are one tile, which asks for weights as it reads them.
+  template <int P>
+  static Behind behind(const LinearTask& task, const Place& at, int64_t panel) {
+    constexpr int64_t kFewRows = 4;
+    const int64_t left = at.panels_end - (panel + P);
+    const bool is_last = panel + P >= task.end;
+    if (at.n_rows <= kFewRows || left <= 0 || (!is_last && at.first_row > 0)) return {};
+    const int64_t bytes = (left < P ? left : P) * task.panel_stride;
+    return is_last ? Behind{bytes, at.first_row, at.n_rows} : Behind{bytes, 0, task.n};
+  }
+
+  static void run_block(const LinearTask& task, const Place& at) {
     constexpr int kFew = V::kFewPanels > V::kTilePanels ? 2 : kRows;
+    constexpr int kTile = V::kTilePanels;
     int64_t panel = task.begin;
     for (; panel + V::kFewPanels <= task.end; panel += V::kFewPanels) {
       int64_t row = 0;
       if constexpr (kFew < kRows) {
-        for (int p = 0; p < V::kFewPanels; ++p) row = rows<V::kTilePanels, kRows, 2 * kFew>(task, panel + p, 0);
+        for (int p = 0; p < V::kFewPanels; ++p) {
+          row = rows<kTile, kRows, 2 * kFew>(task, panel + p, 0, behind<kTile>(task, at, panel + p));
+        }
+        rows<V::kFewPanels, kFew, 1>(task, panel, row, {});
+      } else {
+        rows<kTile, kRows, 1>(task, panel, 0, behind<kTile>(task, at, panel));
       }
-      rows<V::kFewPanels, kFew, 1>(task, panel, row);
     }
-    for (; panel < task.end; ++panel) rows<1, kRows, 1>(task, panel, 0);
+    for (; panel < task.end; ++panel) rows<1, kRows, 1>(task, panel, 0, behind<1>(task, at, panel));
   }
 };
 
