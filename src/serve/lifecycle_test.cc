@@ -189,10 +189,12 @@ TEST(Lifecycle, ManyStreamsAtOnce) {
     return R"({"prompt":"p)" + std::to_string(i % 7) + R"(","seed":)" + std::to_string(i % 11) + R"(,"max_tokens":24)";
   };
   std::vector<std::string> alone;
+  alone.reserve(77);
   for (int i = 0; i < 77; ++i)
     alone.push_back(text_at(json_at(parse_json(s.post(kPath, body(i) + "}").body), "choices", 0, "text")));
   std::atomic<int> n_wrong{0}, n_done{0};
   std::vector<std::thread> clients;
+  clients.reserve(16);
   for (int c = 0; c < 16; ++c) {
     clients.emplace_back([&, c] {
       for (int k = 0; k < 25; ++k) {
@@ -216,6 +218,7 @@ TEST(Lifecycle, CancelStormLeavesNothing) {
   s.engine.step_us = 50;
   s.start();
   std::vector<std::thread> clients;
+  clients.reserve(8);
   for (int c = 0; c < 8; ++c) {
     clients.emplace_back([&, c] {
       Rng rng(static_cast<uint64_t>(c));
