@@ -42,10 +42,10 @@ TEST(Completions, StreamsChunksThatJoinToTheWholeText) {
   TestServer s;
   const std::string text = "caf\u00e9 \u4e2d\u6587 \U0001F600 end";
   answer_with(s, text);
-  s.engine.step_us = 5000;
+  s.engine.step_us = 10'000;  // so long that few tokens wait for each other, which then go out together
   s.start();
   const auto e = s.stream(kPath, R"({"prompt":"x","max_tokens":100,"stream":true})");
-  ASSERT_GT(e.list.size(), 4u) << "tokens that wait on a busy machine go out together, but not all of them";
+  ASSERT_GT(e.list.size(), 10u);
   EXPECT_EQ(joined_text(e), text);
   EXPECT_EQ(e.list.back().data, "[DONE]");
   const Json last = parse_json(e.list[e.list.size() - 2].data);

@@ -224,7 +224,7 @@ class Chat(unittest.TestCase):
             process = subprocess.Popen([binary(), 'chat', '--url', server.url], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             # An answer may still be of a few words: it is asked until one was stopped in its middle.
-            for _ in range(20):
+            for _ in range(50):
                 process.stdin.write('Tell me more\n/reset\n')
                 process.stdin.flush()
                 process.stdout.read(1)

@@ -173,9 +173,9 @@ struct LinearKernel {
 
   // Weights that a tile asks for while it multiplies others: as many in each of its steps.
   struct Later {
-    const std::byte* next;
-    const std::byte* until;  // in this step
-    int64_t step;            // bytes
+    const std::byte* next = nullptr;
+    const std::byte* until = nullptr;  // in this step
+    int64_t step = 0;                  // bytes
 
     QR_INLINE void ask() {
       until += step;
@@ -190,6 +190,7 @@ struct LinearKernel {
 
     template <int P, int M>
     QR_INLINE Later share(const LinearTask& task, int64_t panel, int64_t row) const {
+      if (bytes == 0) return {};
       const int64_t n_steps = W::kInteger ? n_blocks(task.n_in) : (task.n_in + 1) / 2;
       const std::byte* begin = task.panels + (panel + P) * task.panel_stride + bytes * (first_row + row) / n_rows;
       return {begin, begin, (bytes * M / n_rows + n_steps - 1) / n_steps};
