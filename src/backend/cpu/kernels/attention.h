@@ -118,28 +118,55 @@ struct AttentionKernel {
     for (; g < end; ++g) groups(g, std::integral_constant<int, 1>());
   }
 
-  // Scores of row i's visible keys → probabilities against the chunk's own maximum, as the codec weighs its values.
+  // The end of the groups of row i's keys, from its first on, that it sees as a whole.
   template <int M>
-  static void softmax(Tile<M>& tile, int i) {
-    float* score = tile.score[i];
+  static int whole_groups(const Tile<M>& tile, int i) {
+    return tile.lo[i] % kKvGroup == 0 ? tile.hi[i] / kKvGroup : 0;
+  }
+
+  // The largest score of row i's visible keys. Of all rows before any exp: it takes a row's time to fold a vector, and
+  // nothing else could begin.
+  template <int M>
+  static void maximum(Tile<M>& tile, int i) {
+    const float* score = tile.score[i];
     const int lo = tile.lo[i];
     const int hi = tile.hi[i];
     const F none = V::set1(-__builtin_inff());
-    const int whole = lo % kKvGroup == 0 ? hi / kKvGroup : 0;  // end of the groups that are visible as a whole
+    const int whole = whole_groups(tile, i);
     F m = none;
-    for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
-      const F s = V::load(score + g * kKvGroup);
-      m = V::max(g < whole ? s : V::inside(lo - g * kKvGroup, hi - g * kKvGroup, s, none), m);
+    int g = lo / kKvGroup;
+    for (; g < whole; ++g) m = V::max(V::load(score + g * kKvGroup), m);
+    for (; g * kKvGroup < hi; ++g) {
+      m = V::max(V::inside(lo - g * kKvGroup, hi - g * kKvGroup, V::load(score + g * kKvGroup), none), m);
     }
     tile.chunk_m[i] = V::max_of(m);
+  }
+
+  // Scores of row i's visible keys → probabilities against the chunk's own maximum, as the codec weighs its values.
+  template <int M>
+  static void softmax(Tile<M>& tile, int i) {
+    constexpr int kSome = V::kSideBySide;
+    float* score = tile.score[i];
+    const int lo = tile.lo[i];
+    const int hi = tile.hi[i];
+    const int whole = whole_groups(tile, i);
     const F shift = V::set1(tile.chunk_m[i]);
     F l = V::zero();
-    for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
-      const F p = exp_lanes<V>(V::sub(V::load(score + g * kKvGroup), shift));
-      const F seen = g < whole ? p : V::inside(lo - g * kKvGroup, hi - g * kKvGroup, p, V::zero());
-      Step::store_shared(score + g * kKvGroup / Step::kPerFloat, C::template scale_v<V>(tile.at.v[g], seen));
-      l = V::add(l, seen);
-    }
+    const auto groups = [&]<int N>(int g, std::integral_constant<int, N>,
+                                   bool is_whole) __attribute__((always_inline)) {
+      F p[N];
+      for (int j = 0; j < N; ++j) p[j] = V::sub(V::load(score + (g + j) * kKvGroup), shift);
+      exp_some<V, N, false>(p);
+      for (int j = 0; j < N; ++j) {
+        const int first = (g + j) * kKvGroup;
+        if (!is_whole) p[j] = V::inside(lo - first, hi - first, p[j], V::zero());
+        Step::store_shared(score + first / Step::kPerFloat, C::template scale_v<V>(tile.at.v[g + j], p[j]));
+        l = V::add(l, p[j]);
+      }
+    };
+    int g = lo / kKvGroup;
+    for (; g + kSome <= whole; g += kSome) groups(g, std::integral_constant<int, kSome>(), true);
+    for (; g * kKvGroup < hi; ++g) groups(g, std::integral_constant<int, 1>(), false);
     tile.chunk_l[i] = V::sum(l);
   }
 
@@ -147,10 +174,10 @@ struct AttentionKernel {
   // is zeros.
   struct Range {
     int t0, t1;
+    bool is_empty() const { return t0 >= t1; }
   };
   template <int M>
   static QR_INLINE F one_row(const Tile<M>& tile, int i, Range keys, int d, F acc) {
-    if (keys.t0 >= keys.t1) return acc;
     for (int t = keys.t0 / kStep * kStep; t < keys.t1; t += kStep) {
       const std::byte* group = tile.at.v[t / kKvGroup];
       for (int part = 0; part < Step::kParts; ++part) {
@@ -165,32 +192,31 @@ struct AttentionKernel {
     return acc;
   }
 
-  static float exp_one(float x) {
-    float out[16];
-    V::store(out, exp_lanes<V>(V::set1(x)));
-    return out[0];
-  }
-
-  // What a chunk's (m, l) and the running ones become together, and what the two sums of values are worth in it. The
-  // first chunk is taken as it is.
-  struct Merge {
-    bool is_first = true;
-    float a = 0.0F, b = 1.0F;
-    Merge() = default;
-    QR_INLINE Merge(float& m, float& l, float chunk_m, float chunk_l) : is_first(l == 0.0F) {
-      if (is_first) {
-        m = chunk_m;
-        l = chunk_l;
-        return;
+  // What the running (m, l) of M rows and a chunk's become together, and what the two sums of values are worth in it.
+  // The first chunk is taken as it is; one of which a row sees nothing (−∞, 0) changes nothing.
+  template <int M>
+  struct Merges {
+    bool is_first[M];
+    alignas(64) float a[16] = {}, b[16] = {};
+    QR_INLINE Merges(float* m, float* l, const float* chunk_m, const float* chunk_l) {
+      float both[M];
+      for (int i = 0; i < M; ++i) {
+        is_first[i] = l[i] == 0.0F;
+        both[i] = chunk_m[i] > m[i] ? chunk_m[i] : m[i];
+        a[i] = m[i] - both[i];
+        b[i] = chunk_m[i] - both[i];
       }
-      const float both = chunk_m > m ? chunk_m : m;
-      a = exp_one(m - both);
-      b = exp_one(chunk_m - both);
-      m = both;
-      l = __builtin_fmaf(l, a, chunk_l * b);
+      F worth[2] = {V::load(a), V::load(b)};
+      exp_some<V, 2, false>(worth);
+      V::store(a, worth[0]);
+      V::store(b, worth[1]);
+      for (int i = 0; i < M; ++i) {
+        m[i] = is_first[i] ? chunk_m[i] : both[i];
+        l[i] = is_first[i] ? chunk_l[i] : __builtin_fmaf(l[i], a[i], chunk_l[i] * b[i]);
+      }
     }
-    QR_INLINE void values(float* to, F o) const {
-      V::store(to, is_first ? o : V::fma(V::load(to), V::set1(a), V::mul(o, V::set1(b))));
+    QR_INLINE void values(int i, float* to, F o) const {
+      V::store(to, is_first[i] ? o : V::fma(V::load(to), V::set1(a[i]), V::mul(o, V::set1(b[i]))));
     }
   };
 
@@ -204,34 +230,34 @@ struct AttentionKernel {
     }
     lo = (lo + kStep - 1) / kStep * kStep;
     hi = hi / kStep * kStep;
-    Merge merge[M];
-    for (int i = 0; i < M; ++i) {
-      if (tile.hi[i] > tile.lo[i]) merge[i] = Merge(tile.m[i], tile.l[i], tile.chunk_m[i], tile.chunk_l[i]);
-    }
-    all_values<kAsks, kVectors<M>>(Range{lo, hi}, 0, merge, tile);
+    const Merges<M> merges(tile.m, tile.l, tile.chunk_m, tile.chunk_l);
+    all_values<kAsks, kVectors<M>>(Range{lo, hi}, 0, merges, tile);
   }
 
   // Components from d on: G vectors of 16 at once, then half as many.
   template <bool kAsks, int G, int M>
-  static void all_values(Range seen, int d, const Merge* merge, Tile<M>& tile) {
+  static void all_values(Range seen, int d, const Merges<M>& merges, Tile<M>& tile) {
     constexpr int kRows = kTogether<M>;
     for (; d + 16 * (G - 1) < tile.v_dim; d += 16 * G) {
-      add_values<kAsks, kRows, G>(0, seen, d, merge, tile);
-      for (int first = kRows; first < M; first += kRows) add_values<false, kRows, G>(first, seen, d, merge, tile);
+      add_values<kAsks, kRows, G>(0, seen, d, merges, tile);
+      for (int first = kRows; first < M; first += kRows) add_values<false, kRows, G>(first, seen, d, merges, tile);
     }
-    if constexpr (G > 1) all_values<kAsks, G / 2>(seen, d, merge, tile);
+    if constexpr (G > 1) all_values<kAsks, G / 2>(seen, d, merges, tile);
   }
 
   // Values of the chunk's keys onto the sums of R rows from `first` on, G vectors of 16 components from d on. `seen`:
   // the keys that every row of the tile sees, in whole steps.
   template <bool kAsks, int R, int G, int M>
-  static QR_INLINE void add_values(int first, Range seen, int d, const Merge* merge, Tile<M>& tile) {
+  static QR_INLINE void add_values(int first, Range seen, int d, const Merges<M>& merges, Tile<M>& tile) {
     const bool common = seen.t1 > seen.t0;
     F acc[R * G];
     for (int i = 0; i < R; ++i) {
       const int row = first + i;
       const Range before{tile.lo[row], common ? seen.t0 : tile.hi[row]};
-      for (int j = 0; j < G; ++j) acc[i * G + j] = one_row(tile, row, before, d + 16 * j, V::zero());
+      for (int j = 0; j < G; ++j) {
+        acc[i * G + j] = V::zero();
+        if (!before.is_empty()) acc[i * G + j] = one_row(tile, row, before, d + 16 * j, acc[i * G + j]);
+      }
     }
     const auto add = [&](int g, int begin, int end) {
       const std::byte* group = tile.at.v[g];
@@ -266,8 +292,8 @@ struct AttentionKernel {
       if (tile.hi[row] <= tile.lo[row]) continue;
       for (int j = 0; j < G; ++j) {
         F& sum = acc[i * G + j];
-        if (common) sum = one_row(tile, row, Range{seen.t1, tile.hi[row]}, d + 16 * j, sum);
-        merge[row].values(tile.o[row] + d + 16 * j, sum);
+        if (common && seen.t1 < tile.hi[row]) sum = one_row(tile, row, Range{seen.t1, tile.hi[row]}, d + 16 * j, sum);
+        merges.values(row, tile.o[row] + d + 16 * j, sum);
       }
     }
   }
@@ -314,6 +340,11 @@ struct AttentionKernel {
       for (int i = 0; i < M; ++i) {
         tile.lo[i] = tile.first[i] > chunk ? tile.first[i] - chunk : 0;
         tile.hi[i] = tile.end[i] - chunk < kChunk ? tile.end[i] - chunk : kChunk;
+        tile.chunk_m[i] = -__builtin_inff();
+        tile.chunk_l[i] = 0.0F;
+        if (tile.hi[i] > tile.lo[i]) maximum(tile, i);
+      }
+      for (int i = 0; i < M; ++i) {
         if (tile.hi[i] > tile.lo[i]) softmax(tile, i);
       }
       values<kAsks>(tile);
@@ -368,8 +399,8 @@ struct AttentionKernel {
       for (int c = task.first_chunk; c < task.end_chunk; ++c) {
         const float* state = state_of(task, pair, c);
         if (state[n - 15] == 0.0F) continue;
-        const Merge merge(m, l, state[n - 16], state[n - 15]);
-        for (int d = 0; d < n - 16; d += 16) merge.values(o + d, V::load(state + d));
+        const Merges<1> merge(&m, &l, state + n - 16, state + n - 15);
+        for (int d = 0; d < n - 16; d += 16) merge.values(0, o + d, V::load(state + d));
       }
       const int64_t row = task.row_begin + pair / task.n_group;
       finish(task, task.out + row * task.out_stride + pair % task.n_group * task.v_dim, o, l);

@@ -25,33 +25,66 @@ struct Elementwise {
     QuantTile* tiles = out.tiles != nullptr ? out.tile_of(row) : nullptr;
     const int64_t r = tile_row % QuantTile::kRows;
     const bool only_tiles = tile_row < out.only_tiles;
-    for (int64_t g = 0; g < out.n_groups; ++g) {
-      QuantGroup* group = out.groups + row * out.n_groups + g;
-      int8_t* q = only_tiles ? tiles[g].q[r] : group->q;
-      const F lo = V::load(x + g * 32);
-      const F hi = V::load(x + g * 32 + 16);
-      const float amax = V::max_of(V::max(V::abs(lo), V::abs(hi)));
-      // 0·x is NaN where x is infinite or NaN: the scale then carries it on instead of hiding it.
-      const F poison = V::fma(hi, V::zero(), V::mul(lo, V::zero()));
-      const float bad = V::sum(poison);
-      const bool finite = bad == 0.0F;
-      const bool counts = amax >= 0x1p-120F;  // below, 127 / amax may be infinite
-      const float inverse = finite && counts ? 127.0F / amax : 0.0F;
-      const float scale = (counts ? amax / 127.0F : 0.0F) + bad;
-      const F factor = V::set1(inverse);
-      const int32_t first = V::sum_i(V::round_store(finite ? V::mul(lo, factor) : V::zero(), q, V::zero_i()));
-      const int32_t last = V::sum_i(V::round_store(finite ? V::mul(hi, factor) : V::zero(), q + 16, V::zero_i()));
-      const float scaled_sum = scale * static_cast<float>(first + last);
-      if (only_tiles) {
-        tiles[g].scale[r] = scale;
-        tiles[g].scaled_sum[r] = scaled_sum;
-        continue;
+    const auto some = [&]<int N>(int64_t g, std::integral_constant<int, N>) __attribute__((always_inline)) {
+      QuantGroup* groups = out.groups + row * out.n_groups + g;
+      int8_t* q[N];
+      for (int i = 0; i < N; ++i) q[i] = only_tiles ? tiles[g + i].q[r] : groups[i].q;
+      GroupScale of[N];
+      quantize_groups<N>(x + g * kPanelDepth, q, of);
+      for (int i = 0; i < N; ++i) {
+        const auto& [scale, sums] = of[i];
+        const int32_t sum = sums.first + sums.last;
+        const float scaled_sum = scale * static_cast<float>(sum);
+        if (only_tiles) {
+          tiles[g + i].scale[r] = scale;
+          tiles[g + i].scaled_sum[r] = scaled_sum;
+          continue;
+        }
+        groups[i].scale = scale;
+        groups[i].sum = sum;
+        groups[i].first_sum = sums.first;
+        groups[i].scaled_sum = scaled_sum;
+        if (tiles != nullptr) tiles[g + i].put(r, groups[i]);
       }
-      group->scale = scale;
-      group->sum = first + last;
-      group->first_sum = first;
-      group->scaled_sum = scaled_sum;
-      if (tiles != nullptr) tiles[g].put(r, *group);
+    };
+    constexpr int kSome = V::kSideBySide;
+    int64_t g = 0;
+    for (; g + kSome <= out.n_groups; g += kSome) some(g, std::integral_constant<int, kSome>());
+    for (; g < out.n_groups; ++g) some(g, std::integral_constant<int, 1>());
+  }
+
+  struct GroupScale {
+    float scale;
+    typename V::Sums sums;
+  };
+
+  // N groups that lie one behind the other, operation after operation (see exp_some).
+  template <int N>
+  static QR_INLINE void quantize_groups(const float* x, int8_t* const* q, GroupScale* out) {
+    F lo[N], hi[N], most[N];
+    float inverse[N];
+    for (int i = 0; i < N; ++i) {
+      lo[i] = V::load(x + i * kPanelDepth);
+      hi[i] = V::load(x + i * kPanelDepth + 16);
+      most[i] = V::max(V::abs(lo[i]), V::abs(hi[i]));
+    }
+    for (int i = 0; i < N; ++i) {
+      const float amax = V::max_of(most[i]);
+      const bool counts = amax >= 0x1p-120F;  // below, 127 / amax may be infinite
+      inverse[i] = counts ? 127.0F / amax : 0.0F;
+      out[i].scale = counts ? amax / 127.0F : 0.0F;
+    }
+    for (int i = 0; i < N; ++i) {
+      // 0·x is NaN where x is infinite or NaN: the scale then carries it on instead of hiding it.
+      if (V::has_nan(V::fma(hi[i], V::zero(), V::mul(lo[i], V::zero())))) {
+        lo[i] = hi[i] = V::zero();
+        inverse[i] = 0.0F;
+        out[i].scale = __builtin_nanf("");
+      }
+    }
+    for (int i = 0; i < N; ++i) {
+      const F factor = V::set1(inverse[i]);
+      out[i].sums = V::round_store(V::mul(lo[i], factor), V::mul(hi[i], factor), q[i]);
     }
   }
 

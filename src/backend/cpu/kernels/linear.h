@@ -118,19 +118,46 @@ struct LinearKernel {
     RowPointers<QuantGroup, M> x;
   };
 
+  // A group of quants' products with each row, before they are scaled, and what scales them.
+  template <int P, int M>
+  struct Products {
+    F dots[P * M], scales[P], mins[P];
+  };
+
+  // The sum of a row's activations over a group: the only one of its block, or number kHalf.
+  template <int kHalf>
+  static QR_INLINE int32_t sum_of(const QuantGroup& x) {
+    if constexpr (W::kGroup == kPanelDepth) return x.sum;
+    return kHalf == 0 ? x.first_sum : x.sum - x.first_sum;
+  }
+
+  // Adds number i, of panel i / M and row i % M, whose group of activations is x.
+  template <int P, int M, int kHalf>
+  static QR_INLINE void add_scaled(const Products<P, M>& of, const QuantGroup& x, int i, F* acc) {
+    const F s = V::mul(of.scales[i / M], V::set1(x.scale));
+    acc[i] = V::fma(of.dots[i], s, acc[i]);
+    if constexpr (W::kMins) {
+      const float scaled_sum = W::kGroup == kPanelDepth ? x.scaled_sum : x.scale * static_cast<float>(sum_of<kHalf>(x));
+      acc[i] = V::fma(of.mins[i / M], V::set1(scaled_sum), acc[i]);
+    }
+  }
+
+  // Where registers suffice a block's products wait, and are scaled while the next block is multiplied: at once they
+  // would stand in the unit's scheduler until the chains of products end, and keep the next block's out of it.
+  template <int P, int M>
+  static constexpr bool kWaits =
+      V::kSumsWait && P * M == V::kTilePanels * V::kTileRows && W::kGroup == kPanelDepth && W::kSuper == 1 && !W::kMins;
+
   // A group of the block (the only one, or its first or last 16 numbers), number `group` of its super-block, onto the
-  // sums.
-  template <int P, int M, int kHalf, class Scales>
-  static QR_INLINE void add_group(const Sources<M>& from, int group, const Scales* scales, F* acc) {
+  // sums, or into `waiting`. kScales: what waits there, of the block before, onto the sums meanwhile.
+  template <int P, int M, int kHalf, bool kScales, class Scales>
+  static QR_INLINE void add_group(
+      const Sources<M>& from, int group, const Scales* scales, Products<P, M>& waiting, F* acc) {
     using Dot = typename V::template Dot<W::kZero, W::kMax>;
     constexpr int kQuads = W::kGroup / 4;
-    const auto sum_of = [&](int m) __attribute__((always_inline)) {
-      if constexpr (W::kGroup == kPanelDepth) return from.x[m].sum;
-      return kHalf == 0 ? from.x[m].first_sum : from.x[m].sum - from.x[m].first_sum;
-    };
     Dot dot[P * M];
     for (int m = 0; m < M; ++m) {
-      for (int p = 0; p < P; ++p) dot[p * M + m].start(sum_of(m));
+      for (int p = 0; p < P; ++p) dot[p * M + m].start(sum_of<kHalf>(from.x[m]));
     }
     unrolled<0, kQuads>([&](auto j) __attribute__((always_inline)) {
       constexpr int kQuad = kHalf * kQuads + j.kValue;
@@ -141,23 +168,19 @@ struct LinearKernel {
         __builtin_memcpy(&quad, from.x[m].q + 4 * kQuad, 4);
         for (int p = 0; p < P; ++p) dot[p * M + m].template add<j.kValue, kQuads>(w[p], quad);
       }
-    });
-    F ws[P], mins[P];
-    for (int p = 0; p < P; ++p) {
-      ws[p] = scales[p].scale(group);
-      if constexpr (W::kMins) mins[p] = scales[p].min(group);
-    }
-    for (int m = 0; m < M; ++m) {
-      const QuantGroup& x = from.x[m];
-      for (int p = 0; p < P; ++p) {
-        F& sum = acc[p * M + m];
-        const F s = V::mul(ws[p], V::set1(x.scale));
-        sum = V::fma(V::to_float(dot[p * M + m].total(sum_of(m))), s, sum);
-        if constexpr (W::kMins) {
-          const float scaled_sum = W::kGroup == kPanelDepth ? x.scaled_sum : x.scale * static_cast<float>(sum_of(m));
-          sum = V::fma(mins[p], V::set1(scaled_sum), sum);
+      if constexpr (kScales) {
+        for (int i = P * M * j.kValue / kQuads; i < P * M * (j.kValue + 1) / kQuads; ++i) {
+          add_scaled<P, M, kHalf>(waiting, (&from.x[i % M])[-1], i, acc);
         }
       }
+    });
+    for (int i = 0; i < P * M; ++i) waiting.dots[i] = V::to_float(dot[i].total(sum_of<kHalf>(from.x[i % M])));
+    for (int p = 0; p < P; ++p) {
+      waiting.scales[p] = scales[p].scale(group);
+      if constexpr (W::kMins) waiting.mins[p] = scales[p].min(group);
+    }
+    if constexpr (!kWaits<P, M>) {
+      for (int i = 0; i < P * M; ++i) add_scaled<P, M, kHalf>(waiting, from.x[i % M], i, acc);
     }
   }
 
@@ -202,6 +225,7 @@ struct LinearKernel {
   static QR_INLINE void integer_segments(
       const LinearTask& task, const std::byte* panel, int64_t row, Later& later, F* parts) {
     using Scales = typename W::template Scales<V>;
+    constexpr int kHalves = kPanelDepth / W::kGroup;
     const int64_t blocks = task.xq.n_groups;
     const int64_t quant_bytes = blocks * W::kPanelBytes;  // of a panel; behind them those of the next tile's
     Sources<M> from{.quants = panel,
@@ -214,8 +238,29 @@ struct LinearKernel {
     for (int s = 0; s < kSegments; ++s) {
       F acc[P * M];
       unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { acc[i.kValue] = V::zero(); });
+      Products<P, M> waiting;
+      const int64_t begin = b;
       const int64_t end = segment_begin(blocks, s + 1);
-      while (b < end) {
+      // Number b of the segment, which has to be the first where nothing waits yet.
+      const auto add_block = [&](const Scales* scales, auto waits) __attribute__((always_inline)) {
+        if constexpr (kAhead) {
+          if (soon >= soon_end) {
+            soon += P * from.panel_stride - quant_bytes;
+            soon_end += P * from.panel_stride;
+          }
+          prefetch<P>(soon, from.panel_stride, W::kPanelBytes);
+          soon += W::kPanelBytes;
+        }
+        later.ask();
+        const int group = static_cast<int>(b % W::kSuper) * kHalves;  // in its super-block
+        add_group<P, M, 0, waits.value>(from, group, scales, waiting, acc);
+        if constexpr (kHalves == 2) add_group<P, M, 1, waits.value>(from, group + 1, scales, waiting, acc);
+        from.quants += W::kPanelBytes;
+        asm volatile("" : "+r"(from.quants));
+        from.x.advance(1);
+      };
+      // The blocks of a super-block that lie in the segment.
+      const auto add_super = [&](auto waits) __attribute__((always_inline)) {
         Scales scales[P];
         for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride);
         if constexpr (kAhead) prefetch<P>(from.scales + P * from.panel_stride, from.panel_stride, W::kPanelScaleBytes);
@@ -225,24 +270,14 @@ struct LinearKernel {
           stop = super_end < end ? super_end : end;
         }
         if (stop == super_end) from.scales += W::kPanelScaleBytes;
-        for (; b < stop; ++b) {
-          if constexpr (kAhead) {
-            if (soon >= soon_end) {
-              soon += P * from.panel_stride - quant_bytes;
-              soon_end += P * from.panel_stride;
-            }
-            prefetch<P>(soon, from.panel_stride, W::kPanelBytes);
-            soon += W::kPanelBytes;
-          }
-          later.ask();
-          constexpr int kHalves = kPanelDepth / W::kGroup;
-          const int group = static_cast<int>(b % W::kSuper) * kHalves;  // in its super-block
-          add_group<P, M, 0>(from, group, scales, acc);
-          if constexpr (kHalves == 2) add_group<P, M, 1>(from, group + 1, scales, acc);
-          from.quants += W::kPanelBytes;
-          asm volatile("" : "+r"(from.quants));
-          from.x.advance(1);
-        }
+        for (; b < stop; ++b) add_block(scales, waits);
+      };
+      if constexpr (kWaits<P, M>) {
+        if (b < end) add_super(std::false_type());
+      }
+      while (b < end) add_super(std::bool_constant<kWaits<P, M>>());
+      if constexpr (kWaits<P, M>) {
+        for (int i = 0; begin < end && i < P * M; ++i) add_scaled<P, M, 0>(waiting, (&from.x[i % M])[-1], i, acc);
       }
       F* out = parts + s * P * M;
       unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { out[i.kValue] = acc[i.kValue]; });

@@ -20,9 +20,11 @@ struct Vec {
   static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear
   static constexpr int kFloatTileRows = kTileRows;
   static constexpr int kFewPanels = 2;
+  static constexpr bool kSumsWait = false;
   static constexpr int kPrefetchBytes = 1024;
   static constexpr int kChains = 5;
   static constexpr int kAttentionRows = 4;
+  static constexpr int kSideBySide = 1;
   static constexpr int kAttentionSums = 4;
 
   static F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -84,11 +86,15 @@ struct Vec {
     return {_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(in_a)),
             _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(in_b))};
   }
-  static F exp2_of_magic(F t) {
+  static F zero_if_lt(F x, F bound, F y) {
+    return {_mm256_andnot_ps(_mm256_cmp_ps(x.a, bound.a, _CMP_LT_OQ), y.a),
+            _mm256_andnot_ps(_mm256_cmp_ps(x.b, bound.b, _CMP_LT_OQ), y.b)};
+  }
+  static F times_exp2(F x, F /*n*/, F t) {
     const __m256i bias = _mm256_set1_epi32(127);
     const __m256i a = _mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t.a), bias), 23);
     const __m256i b = _mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t.b), bias), 23);
-    return {_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)};
+    return mul(x, {_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)});
   }
   static float sum(F v) {
     const __m256 a = _mm256_add_ps(v.a, v.b);
@@ -179,20 +185,25 @@ struct Vec {
             _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
   }
   static F to_float(I v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
-  static I round_store(F v, int8_t* to, I acc) {
-    const __m256i a = _mm256_cvtps_epi32(v.a);
-    const __m256i b = _mm256_cvtps_epi32(v.b);
-    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
-    const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
-    return {_mm256_add_epi32(acc.a, a), _mm256_add_epi32(acc.b, b)};
+  static bool has_nan(F v) {
+    return _mm256_movemask_ps(
+               _mm256_or_ps(_mm256_cmp_ps(v.a, v.a, _CMP_UNORD_Q), _mm256_cmp_ps(v.b, v.b, _CMP_UNORD_Q))) != 0;
   }
-  static I zero_i() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-  static int32_t sum_i(I v) {
-    const __m256i a = _mm256_add_epi32(v.a, v.b);
-    __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    b = _mm_add_epi32(b, _mm_shuffle_epi32(b, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(b, _mm_shuffle_epi32(b, 0xb1)));
+  struct Sums {
+    int32_t first, last;
+  };
+  static Sums round_store(F low, F high, int8_t* to) {
+    const __m256i words_low = _mm256_packs_epi32(_mm256_cvtps_epi32(low.a), _mm256_cvtps_epi32(low.b));
+    const __m256i words_high = _mm256_packs_epi32(_mm256_cvtps_epi32(high.a), _mm256_cvtps_epi32(high.b));
+    // Quads of bytes lie as a0 b0 c0 d0 a1 b1 c1 d1, where a to d are the vectors and 0, 1 their halves.
+    const __m256i mixed = _mm256_packs_epi16(words_low, words_high);
+    const __m256i q = _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), q);
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
+    const __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    const __m128i some = _mm_hadd_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
+    const __m128i both = _mm_hadd_epi32(some, some);
+    return {_mm_cvtsi128_si32(both), _mm_extract_epi32(both, 1)};
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #include <simde/x86/avx512.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -44,6 +45,7 @@
 #define _mm512_dpbusd_epi32 simde_mm512_dpbusd_epi32
 #define _mm512_div_ps simde_mm512_div_ps
 #define _mm512_cmp_ps_mask simde_mm512_cmp_ps_mask
+#define _mm512_maskz_mov_ps simde_mm512_maskz_mov_ps
 #define _mm512_castps_si512 simde_mm512_castps_si512
 #define _mm512_castps512_ps256 simde_mm512_castps512_ps256
 #define _mm512_broadcast_i32x4 simde_mm512_broadcast_i32x4
@@ -131,18 +133,20 @@ inline void store(float* p, __mmask16 mask, __m512 v) {
     if ((mask >> i & 1) != 0) p[i] = from.at[i];
   }
 }
+inline __m512 scale(__m512 a, __m512 n) {
+  Lanes<float, __m512> to(a);
+  const Lanes<float, __m512> by(n);
+  for (int i = 0; i < to.kLanes; ++i) {
+    to.at[i] = by.at[i] == by.at[i] ? std::ldexp(to.at[i], static_cast<int>(std::floor(by.at[i]))) : by.at[i];
+  }
+  return to.vector();
+}
 inline float greatest(__m512 v) {
   Lanes<float, __m512> from(v);
   for (int n = from.kLanes / 2; n > 0; n /= 2) {
     for (int i = 0; i < n; ++i) from.at[i] = from.at[i] > from.at[n + i] ? from.at[i] : from.at[n + i];
   }
   return from.at[0];
-}
-inline int32_t sum(__m512i v) {
-  const Lanes<int32_t, __m512i> from(v);
-  uint32_t total = 0;
-  for (int32_t lane : from.at) total += static_cast<uint32_t>(lane);
-  return static_cast<int32_t>(total);
 }
 
 }  // namespace emulated
@@ -160,6 +164,6 @@ inline int32_t sum(__m512i v) {
 #define _mm512_cvtepi32_epi8 quire::emulated::low_bytes
 #define _mm512_maskz_loadu_ps quire::emulated::load
 #define _mm512_mask_storeu_ps quire::emulated::store
+#define _mm512_scalef_ps quire::emulated::scale
 #define _mm512_reduce_max_ps quire::emulated::greatest
-#define _mm512_reduce_add_epi32 quire::emulated::sum
 #define _mm512_extractf32x8_ps quire::emulated::half

@@ -18,8 +18,10 @@ struct Avx512Lanes {
   static constexpr int kTilePanels = 2, kTileRows = 4;  // register tile of linear
   static constexpr int kFloatTileRows = 12;             // rows of a tile of float weights
   static constexpr int kFewPanels = kTilePanels;        // of a tile of one or two rows
+  static constexpr bool kSumsWait = true;               // there are registers for a block's sums beside the next one's
   static constexpr int kChains = 10;                    // independent sums that the probes of the units keep going
   static constexpr int kAttentionRows = 16;             // that attention sums at once
+  static constexpr int kSideBySide = 4;                 // long chains of operations that are taken at once
   static constexpr int kAttentionSums = 8;              // that it has in flight at least, where there are fewer rows
   static constexpr int kPrefetchBytes = 2048;           // how far ahead linear asks for weights; 0: not at all
 
@@ -72,11 +74,9 @@ struct Avx512Lanes {
   static F inside(int lo, int hi, F a, F b) {
     return _mm512_mask_blend_ps(static_cast<__mmask16>(first(hi) & ~first(lo)), b, a);
   }
-  // 2^n where t = n + 1.5·2^23.
-  static F exp2_of_magic(F t) {
-    const __m512i biased = _mm512_add_epi32(_mm512_castps_si512(t), _mm512_set1_epi32(127));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
-  }
+  static F zero_if_lt(F x, F bound, F a) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), a); }
+  // a · 2^n, for whole n in [−126, 127] where neither is subnormal; t is n + 1.5·2^23.
+  static F times_exp2(F a, F n, F /*t*/) { return _mm512_scalef_ps(a, n); }
   static float sum(F v) {
     const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -129,14 +129,21 @@ struct Avx512Lanes {
     return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(wide, kShift), _mm512_set1_epi32(15)));
   }
   static F to_float(I v) { return _mm512_cvtepi32_ps(v); }
-  // Rounds 16 floats to nearest even; stores the low byte of each and returns their int32 sum's lanes added to acc.
-  static I round_store(F v, int8_t* to, I acc) {
-    const __m512i q = _mm512_cvtps_epi32(v);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(q));
-    return _mm512_add_epi32(acc, q);
+  static bool has_nan(F v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+  // Rounds 32 floats in [−127, 127] to nearest even and stores them; the sums of the first 16 and of the others.
+  struct Sums {
+    int32_t first, last;
+  };
+  static Sums round_store(F low, F high, int8_t* to) {
+    const __m256i q =
+        _mm256_set_m128i(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(high)), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(low)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), q);
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
+    const __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    const __m128i some = _mm_hadd_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
+    const __m128i both = _mm_hadd_epi32(some, some);
+    return {_mm_cvtsi128_si32(both), _mm_extract_epi32(both, 1)};
   }
-  static I zero_i() { return _mm512_setzero_si512(); }
-  static int32_t sum_i(I v) { return _mm512_reduce_add_epi32(v); }
 
  private:
   static __mmask16 first(int n) { return static_cast<__mmask16>(n <= 0 ? 0U : n >= 16 ? 0xffffU : (1U << n) - 1); }

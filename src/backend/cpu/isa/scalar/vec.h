@@ -32,9 +32,11 @@ struct Vec {
   static constexpr int kTilePanels = 1, kTileRows = 1;  // register tile of linear
   static constexpr int kFloatTileRows = kTileRows;
   static constexpr int kFewPanels = 1;
+  static constexpr bool kSumsWait = false;
   static constexpr int kPrefetchBytes = 0;
   static constexpr int kChains = 1;
   static constexpr int kAttentionRows = 8;
+  static constexpr int kSideBySide = 1;
   static constexpr int kAttentionSums = 8;
 
   static F zero() { return set1(0.0F); }
@@ -93,8 +95,11 @@ struct Vec {
   static F inside(int lo, int hi, F a, F b) {
     return each([&](int i) { return i >= lo && i < hi ? a.v[i] : b.v[i]; });
   }
-  static F exp2_of_magic(F t) {
-    return each([&](int i) { return std::bit_cast<float>((std::bit_cast<uint32_t>(t.v[i]) + 127U) << 23); });
+  static F zero_if_lt(F x, F bound, F a) {
+    return each([&](int i) { return x.v[i] < bound.v[i] ? 0.0F : a.v[i]; });
+  }
+  static F times_exp2(F a, F /*n*/, F t) {
+    return each([&](int i) { return a.v[i] * std::bit_cast<float>((std::bit_cast<uint32_t>(t.v[i]) + 127U) << 23); });
   }
   static float sum(F x) {
     for (int half = 8; half >= 1; half /= 2) {
@@ -159,20 +164,26 @@ struct Vec {
   static F to_float(I x) {
     return each([&](int i) { return static_cast<float>(x.v[i]); });
   }
-  static I round_store(F x, int8_t* to, I acc) {
+  static bool has_nan(F x) {
+    bool any = false;
+    for (const float v : x.v) any |= v != v;
+    return any;
+  }
+  struct Sums {
+    int32_t first, last;
+  };
+  static Sums round_store(F low, F high, int8_t* to) { return {round_some(low, to), round_some(high, to + 16)}; }
+
+ private:
+  static int32_t round_some(F x, int8_t* to) {
+    int32_t total = 0;
     for (int i = 0; i < 16; ++i) {
       // |x| ≤ 127, so adding 1.5·2^23 rounds to an integer, ties to even.
       const float magic = x.v[i] + 12582912.0F;
       const int32_t q = static_cast<int32_t>(std::bit_cast<uint32_t>(magic) - 0x4b400000U);
       to[i] = static_cast<int8_t>(q);
-      acc.v[i] += q;
+      total += q;
     }
-    return acc;
-  }
-  static I zero_i() { return {}; }
-  static int32_t sum_i(I x) {
-    int32_t total = 0;
-    for (int i = 0; i < 16; ++i) total += x.v[i];
     return total;
   }
 };
