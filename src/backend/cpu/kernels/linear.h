@@ -4,19 +4,21 @@
 //   K is cut into segments (kernels/segments.h).
 // The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
 //
-// Instructions per block of 32 k in g++ 12's code. AVX-512: tiles of 2 panels × 4 rows, 64 are VPDPBUSD, 44 to 63
+// Instructions per block of 32 k in g++ 12's code. AVX-512: tiles of 2 panels × 4 rows, 64 are VPDPBUSD, 45 to 60
 // only load or broadcast; AVX2: of 1 panel × 4 rows, 64 are maddubs. Share: theirs of multiplications
 //   AVX-512:  all  bit logic  conversions  products, fmas  share     AVX2:  all  madd  products, fmas  share
-//   Q8_0      174          0           10              16   0.80            357    64              16   0.44
-//   Q4_0      183         24           10              16   0.80            251     8              16   0.73
-//   IQ4_NL    195         40           10              16   0.80            420    64              16   0.44
-//   Q5_0      213         54           10              16   0.80            335    16              16   0.67
-//   Q4_K      189         24           16              28   0.70            262     8              28   0.64
-//   Q5_K      229         54           16              28   0.70            340    16              28   0.59
-//   Q6_K      272         52           24              36   0.64            447    32              36   0.48
-//   Q3_K      276         58           24              36   0.64            416    16              36   0.55
-//   Q2_K      294         40           36              56   0.53            390    16              56   0.47
-// Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block.
+//   Q8_0      192          0           10              16   0.80            370    64              16   0.44
+//   Q4_0      196         24           10              16   0.80            264     8              16   0.73
+//   IQ4_NL    212         40           10              16   0.80            433    64              16   0.44
+//   Q5_0      228         54           10              16   0.80            346    16              16   0.67
+//   Q4_K      203         24           16              28   0.70            275     8              28   0.64
+//   Q5_K      239         54           16              28   0.70            354    16              28   0.59
+//   Q6_K      286         52           24              36   0.64            456    32              36   0.48
+//   Q3_K      289         58           24              36   0.64            427    16              36   0.55
+//   Q2_K      315         40           36              56   0.53            405    16              56   0.47
+// Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block. Eight
+// chains of eight VPDPBUSD fill the units only while blocks overlap: so of formats without super-blocks a block's sums
+// are scaled among the products of the next (kWaits; 2 to 3 % on Zen 5).
 // Float formats, tiles of 2 panels × 12 rows on AVX-512: for two k of BF16 48 are fmas of 52 that the two ports of them
 // take (4 shifts and masks), 26 load. With VDPBF16PS those two k are 24 of 24 and 14 load: on Zen 5 0.88 to 0.95 of its
 // peak (K of 1024 to 8192).
