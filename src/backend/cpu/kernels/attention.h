@@ -196,6 +196,7 @@ struct AttentionKernel {
   // The first chunk is taken as it is; one of which a row sees nothing (−∞, 0) changes nothing.
   template <int M>
   struct Merges {
+    static_assert(M <= 16);
     bool is_first[M];
     alignas(64) float a[16] = {}, b[16] = {};
     QR_INLINE Merges(float* m, float* l, const float* chunk_m, const float* chunk_l) {
@@ -290,9 +291,10 @@ struct AttentionKernel {
     for (int i = 0; i < R; ++i) {
       const int row = first + i;
       if (tile.hi[row] <= tile.lo[row]) continue;
+      const Range after{common ? seen.t1 : tile.hi[row], tile.hi[row]};
       for (int j = 0; j < G; ++j) {
         F& sum = acc[i * G + j];
-        if (common && seen.t1 < tile.hi[row]) sum = one_row(tile, row, Range{seen.t1, tile.hi[row]}, d + 16 * j, sum);
+        if (!after.is_empty()) sum = one_row(tile, row, after, d + 16 * j, sum);
         merges.values(row, tile.o[row] + d + 16 * j, sum);
       }
     }
