@@ -2,6 +2,8 @@
 // (element i belongs to lane i mod 16) and fold as a fixed tree (V::sum). One row at a time: no result depends on
 // another row.
 #pragma once
+#include <type_traits>
+
 #include "backend/cpu/kernels/exp.h"
 #include "backend/cpu/kernels/linear_tiles.h"
 #include "backend/cpu/kernels/tables.h"

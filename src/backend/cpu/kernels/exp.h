@@ -23,7 +23,8 @@ QR_INLINE void exp_some(typename V::F* x) {
   for (int i = 0; i < N; ++i) r[i] = V::fma(n[i], V::set1(-0.693359375F), r[i]);
   for (int i = 0; i < N; ++i) r[i] = V::fma(n[i], V::set1(2.12194440e-4F), r[i]);
   for (int i = 0; i < N; ++i) p[i] = V::set1(1.0F / 5040.0F);
-  for (const float c : {1.0F / 720.0F, 1.0F / 120.0F, 1.0F / 24.0F, 1.0F / 6.0F, 0.5F, 1.0F, 1.0F}) {
+  constexpr float kFactors[] = {1.0F / 720.0F, 1.0F / 120.0F, 1.0F / 24.0F, 1.0F / 6.0F, 0.5F, 1.0F, 1.0F};
+  for (const float c : kFactors) {
     for (int i = 0; i < N; ++i) p[i] = V::fma(p[i], r[i], V::set1(c));
   }
   for (int i = 0; i < N; ++i) x[i] = V::zero_if_lt(x[i], low, V::times_exp2(p[i], n[i], t[i]));

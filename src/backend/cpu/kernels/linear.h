@@ -23,6 +23,8 @@
 // take (4 shifts and masks), 26 load. With VDPBF16PS those two k are 24 of 24 and 14 load: on Zen 5 0.88 to 0.95 of its
 // peak (K of 1024 to 8192).
 #pragma once
+#include <type_traits>
+
 #include "backend/cpu/kernels/flush.h"
 #include "backend/cpu/kernels/linear_tiles.h"
 #include "backend/cpu/kernels/segments.h"
