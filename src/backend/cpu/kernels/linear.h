@@ -149,8 +149,8 @@ struct LinearKernel {
   // Where registers suffice a block's products wait, and are scaled while the next block is multiplied: at once they
   // would stand in the unit's scheduler until the chains of products end, and keep the next block's out of it.
   template <int P, int M>
-  static constexpr bool kWaits =
-      V::kSumsWait && P * M == V::kTilePanels * V::kTileRows && W::kGroup == kPanelDepth && W::kSuper == 1 && !W::kMins;
+  static constexpr bool kWaits = (V::kSideBySide > 1) && P * M == V::kTilePanels * V::kTileRows &&
+                                 W::kGroup == kPanelDepth && W::kSuper == 1 && !W::kMins;
 
   // A group of the block (the only one, or its first or last 16 numbers), number `group` of its super-block, onto the
   // sums, or into `waiting`. kScales: what waits there, of the block before, onto the sums meanwhile.
@@ -245,7 +245,7 @@ struct LinearKernel {
       Products<P, M> waiting;
       const int64_t begin = b;
       const int64_t end = segment_begin(blocks, s + 1);
-      // Number b of the segment, which has to be the first where nothing waits yet.
+      // Block b; `waits` is false for the first of the segment, behind which nothing waits yet.
       const auto add_block = [&](const Scales* scales, auto waits) __attribute__((always_inline)) {
         if constexpr (kAhead) {
           if (soon >= soon_end) {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cpu/isa/sums.h"
+
 namespace quire {
 namespace {
 
@@ -20,7 +22,6 @@ struct Vec {
   static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear
   static constexpr int kFloatTileRows = kTileRows;
   static constexpr int kFewPanels = 2;
-  static constexpr bool kSumsWait = false;
   static constexpr int kPrefetchBytes = 1024;
   static constexpr int kChains = 5;
   static constexpr int kAttentionRows = 4;
@@ -189,9 +190,7 @@ struct Vec {
     return _mm256_movemask_ps(
                _mm256_or_ps(_mm256_cmp_ps(v.a, v.a, _CMP_UNORD_Q), _mm256_cmp_ps(v.b, v.b, _CMP_UNORD_Q))) != 0;
   }
-  struct Sums {
-    int32_t first, last;
-  };
+  using Sums = QuantSums;
   static Sums round_store(F low, F high, int8_t* to) {
     const __m256i words_low = _mm256_packs_epi32(_mm256_cvtps_epi32(low.a), _mm256_cvtps_epi32(low.b));
     const __m256i words_high = _mm256_packs_epi32(_mm256_cvtps_epi32(high.a), _mm256_cvtps_epi32(high.b));
@@ -199,11 +198,7 @@ struct Vec {
     const __m256i mixed = _mm256_packs_epi16(words_low, words_high);
     const __m256i q = _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), q);
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
-    const __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-    const __m128i some = _mm_hadd_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
-    const __m128i both = _mm_hadd_epi32(some, some);
-    return {_mm_cvtsi128_si32(both), _mm_extract_epi32(both, 1)};
+    return sums_of(q);
   }
 
  private:

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cpu/isa/sums.h"
+
 namespace quire {
 namespace {
 
@@ -18,7 +20,6 @@ struct Avx512Lanes {
   static constexpr int kTilePanels = 2, kTileRows = 4;  // register tile of linear
   static constexpr int kFloatTileRows = 12;             // rows of a tile of float weights
   static constexpr int kFewPanels = kTilePanels;        // of a tile of one or two rows
-  static constexpr bool kSumsWait = true;               // there are registers for a block's sums beside the next one's
   static constexpr int kChains = 10;                    // independent sums that the probes of the units keep going
   static constexpr int kAttentionRows = 16;             // that attention sums at once
   static constexpr int kSideBySide = 4;                 // long chains of operations that are taken at once
@@ -131,18 +132,12 @@ struct Avx512Lanes {
   static F to_float(I v) { return _mm512_cvtepi32_ps(v); }
   static bool has_nan(F v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
   // Rounds 32 floats in [−127, 127] to nearest even and stores them; the sums of the first 16 and of the others.
-  struct Sums {
-    int32_t first, last;
-  };
+  using Sums = QuantSums;
   static Sums round_store(F low, F high, int8_t* to) {
     const __m256i q =
         _mm256_set_m128i(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(high)), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(low)));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), q);
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
-    const __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-    const __m128i some = _mm_hadd_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
-    const __m128i both = _mm_hadd_epi32(some, some);
-    return {_mm_cvtsi128_si32(both), _mm_extract_epi32(both, 1)};
+    return sums_of(q);
   }
 
  private:
