@@ -9,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -152,6 +153,26 @@ CpuOrder order_by_core(const std::vector<int>& cpus, const std::string& topology
     out.n_cores += round == 0 ? 1 : 0;
   }
   return out;
+}
+
+int node_of(int cpu, const std::string& topology) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(topology + "/cpu" + std::to_string(cpu), error)) {
+    const std::string name = entry.path().filename();
+    int node = 0;
+    if (!name.starts_with("node")) continue;
+    const char* end = name.data() + name.size();
+    const auto [rest, failed] = std::from_chars(name.data() + 4, end, node);
+    if (failed == std::errc{} && rest == end && node >= 0) return node;
+  }
+  return 0;
+}
+
+std::vector<int> cpus_for(int n_threads) {
+  if (n_threads > n_usable_cpus()) return {};
+  std::vector<int> cpus = order_by_core(allowed_cpus()).cpus;
+  cpus.resize(static_cast<size_t>(n_threads));
+  return cpus;
 }
 
 int n_usable_cores() { return cut_to_quota(order_by_core(allowed_cpus()).n_cores); }

@@ -31,6 +31,11 @@ struct CpuOrder {
 // Of `cpus` by the files <topology>/cpu<N>/topology/thread_siblings_list; a CPU without such a file is a core of its
 // own.
 CpuOrder order_by_core(const std::vector<int>& cpus, const std::string& topology = "/sys/devices/system/cpu");
+// The memory node next to a CPU: K of <topology>/cpu<N>/node<K>; 0 where the system names none.
+int node_of(int cpu, const std::string& topology = "/sys/devices/system/cpu");
+// The allowed CPUs that n_threads should sit on, one each, by order_by_core; empty where there are fewer CPUs' worth
+// of time than threads.
+std::vector<int> cpus_for(int n_threads);
 // How many threads that compute all the time are worth having: physical cores with an allowed CPU, cut to the quota
 // rounded up; at least 1. (Two threads of one core share its multipliers and its way to memory.)
 int n_usable_cores();

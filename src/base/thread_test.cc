@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -81,6 +82,28 @@ TEST_F(Topology, ACpuThatSaysNothingIsACoreOfItsOwn) {
   EXPECT_EQ(order.n_cores, 3);
   EXPECT_EQ(order.cpus, (std::vector<int>{0, 2, 3, 1}));
   EXPECT_EQ(order_by_core({5, 9}, "/nowhere").n_cores, 2);
+}
+
+TEST_F(Topology, ACpuIsNextToTheNodeThatItNames) {
+  put({0, 1, 2, 3}, "0-3");
+  for (const auto& [cpu, entry] : {std::pair{0, "node0"}, {1, "node12"}, {2, "nodes"}, {3, "node-1"}}) {
+    std::filesystem::create_directories(root_ / ("cpu" + std::to_string(cpu)) / entry);
+  }
+  EXPECT_EQ(node_of(0, root_), 0);
+  EXPECT_EQ(node_of(1, root_), 12);
+  EXPECT_EQ(node_of(2, root_), 0);
+  EXPECT_EQ(node_of(3, root_), 0);
+  EXPECT_EQ(node_of(4, root_), 0);  // no such CPU
+  EXPECT_EQ(node_of(4, "/nowhere"), 0);
+}
+
+TEST(Thread, ThreadsGetCpusInTheOrderOfCoresWhereThereAreEnough) {
+  const int n = n_usable_cpus();
+  const std::vector<int> cpus = cpus_for(n);
+  const std::vector<int> order = order_by_core(allowed_cpus()).cpus;
+  EXPECT_EQ(cpus, std::vector<int>(order.begin(), order.begin() + n));
+  EXPECT_EQ(cpus_for(1), std::vector<int>{order.front()});
+  EXPECT_EQ(cpus_for(n + 1), std::vector<int>());
 }
 
 TEST(Thread, UsableCoresAreAtLeastOneAndAtMostTheCpus) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "tensor/buffer.h"
 
 namespace quire {
@@ -30,19 +31,27 @@ uint64_t read_all(const std::byte* data, int64_t bytes) {
 
 Result<double> probe_read_bandwidth(int n_threads) {
   QR_TRY(const Buffer buffer, Buffer::allocate(kBytes));
-  std::memset(buffer.data(), 1, static_cast<size_t>(kBytes));
+  const std::vector<int> cpus = cpus_for(n_threads);
+  const auto in_shares = [&](auto&& fn) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < n_threads; ++t) {
+      const int64_t begin = kBytes / 64 * t / n_threads * 64;
+      const int64_t end = kBytes / 64 * (t + 1) / n_threads * 64;
+      threads.emplace_back([&, t, begin, end] {
+        if (!cpus.empty()) static_cast<void>(pin_thread(cpus[static_cast<size_t>(t)]));
+        fn(buffer.data() + begin, end - begin);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+  // A share lies on the memory node of the thread that writes it first, which reads it too.
+  in_shares([](std::byte* data, int64_t bytes) { std::memset(data, 1, static_cast<size_t>(bytes)); });
   SystemClock clock;
   double best = 0;
   std::atomic<uint64_t> sink{0};
   for (int pass = 0; pass < kPasses; ++pass) {
     const int64_t start = clock.now_ns();
-    std::vector<std::thread> threads;
-    for (int t = 0; t < n_threads; ++t) {
-      const int64_t begin = kBytes / 64 * t / n_threads * 64;
-      const int64_t end = kBytes / 64 * (t + 1) / n_threads * 64;
-      threads.emplace_back([&, begin, end] { sink += read_all(buffer.data() + begin, end - begin); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    in_shares([&](const std::byte* data, int64_t bytes) { sink += read_all(data, bytes); });
     best = std::max(best, static_cast<double>(kBytes) / (static_cast<double>(clock.now_ns() - start) * 1e-9));
   }
   return best;

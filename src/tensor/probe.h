@@ -5,8 +5,8 @@
 
 namespace quire {
 
-// Bytes per second that n_threads read together from one buffer on 2 MiB pages, far larger than the caches;
-// the best of a few passes. Code::exhausted when there is no memory for the buffer.
+// Bytes per second that n_threads, one a core, read together from 2 MiB pages of their own memory nodes, far more than
+// caches hold; the best of a few passes. Code::exhausted when there is no memory for the buffer.
 Result<double> probe_read_bandwidth(int n_threads);
 
 }  // namespace quire

@@ -42,16 +42,17 @@ class HashSink final : public EventSink {
 
 struct Conditions {
   std::string isa = cpu_isas().back();
-  int threads = 1, max_seqs = 1, max_chunk = 512, step_tokens = 512, n_blocks = 2000;
+  int threads = 1, nodes = 1, max_seqs = 1, max_chunk = 512, step_tokens = 512, n_blocks = 2000;
   bool prefix_cache = false, reversed = false, twice = false;
   int n_window_blocks = 0;  // 0: what the engine takes
   std::string_view codec = "f16";
   int loaded_for = 0;  // positions, 0: all that the model has; a window of as many or more has no blocks of its own
 
   std::string text() const {
-    return isa + " threads " + std::to_string(threads) + " seqs " + std::to_string(max_seqs) + " chunk " +
-           std::to_string(max_chunk) + " step " + std::to_string(step_tokens) + " blocks " + std::to_string(n_blocks) +
-           (prefix_cache ? " cached" : "") + (reversed ? " reversed" : "") + (twice ? " twice" : "");
+    return isa + " threads " + std::to_string(threads) + " nodes " + std::to_string(nodes) + " seqs " +
+           std::to_string(max_seqs) + " chunk " + std::to_string(max_chunk) + " step " + std::to_string(step_tokens) +
+           " blocks " + std::to_string(n_blocks) + (prefix_cache ? " cached" : "") + (reversed ? " reversed" : "") +
+           (twice ? " twice" : "");
   }
 };
 
@@ -93,7 +94,8 @@ struct Outcome {
 };
 
 Outcome run(const TinyModel& tiny, const Conditions& s) {
-  const auto ops = make_cpu_ops(CpuOptions{.n_threads = s.threads, .isa = s.isa, .pin = false});
+  const CpuOptions cpu{.n_threads = s.threads, .isa = s.isa, .pin = false, .n_nodes = s.nodes};
+  const auto ops = make_cpu_ops(cpu);
   const auto model = tiny.load(**ops, s.codec, s.loaded_for);
   SystemClock clock;
   EngineOptions options;
@@ -165,6 +167,7 @@ TEST_P(Invariance, BatchChunkThreadsOrder) {
   for (int max_chunk : {1, 5, 16, 100}) expect_same(tiny, truth, Conditions{.max_seqs = 8, .max_chunk = max_chunk});
   for (int step_tokens : {33, 70}) expect_same(tiny, truth, Conditions{.max_seqs = 32, .step_tokens = step_tokens});
   for (int threads : {2, 3, 4}) expect_same(tiny, truth, Conditions{.threads = threads, .max_seqs = 8});
+  for (int nodes : {2, 4}) expect_same(tiny, truth, Conditions{.threads = 4, .nodes = nodes, .max_seqs = 8});
   expect_same(tiny, truth, Conditions{.threads = 2, .max_seqs = 16, .max_chunk = 40, .reversed = true});
 }
 

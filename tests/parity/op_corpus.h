@@ -55,7 +55,13 @@ inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return std::ranges::equal(a, b, {}, std::bit_cast<uint32_t, float>, std::bit_cast<uint32_t, float>);
 }
 
-// Runs `body` on ref and on every instruction set with 1 and 3 threads; each returns its result.
+// Threads and the memory nodes that they sit on, of which no result may depend.
+struct Seating {
+  int n_threads, n_nodes;
+};
+inline constexpr Seating kSeatings[] = {{1, 1}, {3, 2}};
+
+// Runs `body` on ref and on every instruction set with each seating; each returns its result.
 // ref must be within `tolerance` (relative to the largest |ref|), the others must be equal to each other in every bit.
 inline void compare(const std::string& what, double tolerance, const std::function<std::vector<float>(Ops&)>& body) {
   const std::unique_ptr<Ops> ref = make_ref_ops();
@@ -64,8 +70,9 @@ inline void compare(const std::string& what, double tolerance, const std::functi
   for (float v : truth) largest = std::max(largest, static_cast<double>(std::fabs(v)));
   std::vector<float> first;
   for (const std::string& isa : cpu_isas()) {
-    for (int threads : {1, 3}) {
-      const auto ops = make_cpu_ops(CpuOptions{.n_threads = threads, .isa = isa, .pin = false});
+    for (const auto& [n_threads, n_nodes] : kSeatings) {
+      const CpuOptions options{.n_threads = n_threads, .isa = isa, .pin = false, .n_nodes = n_nodes};
+      const auto ops = make_cpu_ops(options);
       ASSERT_TRUE(ops) << ops.error().message;
       const std::vector<float> got = body(**ops);
       ASSERT_EQ(got.size(), truth.size());
@@ -73,7 +80,7 @@ inline void compare(const std::string& what, double tolerance, const std::functi
         ASSERT_NEAR(got[i], truth[i], tolerance * largest) << what << ' ' << isa << " element " << i;
       }
       if (first.empty()) first = got;
-      ASSERT_TRUE(same_bits(first, got)) << what << ' ' << isa << ' ' << threads;
+      ASSERT_TRUE(same_bits(first, got)) << what << ' ' << (*ops)->describe();
     }
   }
 }

@@ -41,8 +41,9 @@ struct Stream {
 
 void for_each_cpu(const std::function<void(Ops&)>& body) {
   for (const std::string& isa : cpu_isas()) {
-    for (const int n_threads : {1, 3}) {
-      const auto ops = make_cpu_ops(CpuOptions{.n_threads = n_threads, .isa = isa, .pin = false});
+    for (const auto& [n_threads, n_nodes] : kSeatings) {
+      const CpuOptions options{.n_threads = n_threads, .isa = isa, .pin = false, .n_nodes = n_nodes};
+      const auto ops = make_cpu_ops(options);
       ASSERT_TRUE(ops);
       SCOPED_TRACE((*ops)->describe());
       body(**ops);

@@ -29,12 +29,16 @@ const T& by_name(std::span<const T* const> table, std::string_view T::* name, st
   return **at;
 }
 
+// Where the threads that options ask for sit.
+std::vector<Seat> seats_of(const CpuOptions& options);
+
 class CpuOps final : public Ops {
  public:
   CpuOps(const IsaTable& isa, const CpuOptions& options)
       : isa_(isa),
         row_(*isa.elementwise),
-        pool_(options.n_threads, options.pin),
+        pool_(seats_of(options)),
+        store_(pool_.n_nodes()),
         input_quants_(isa),
         inner_quants_(isa),
         scratch_(1) {}

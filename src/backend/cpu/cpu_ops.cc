@@ -56,11 +56,23 @@ bool cpu_supports(std::string_view isa) {
   return isa == "scalar";
 }
 
+// Panel p of w, [nodes, panels on a node, bytes].
+std::byte* panel_at(const Linear& w, int64_t p) {
+  return w.w.data + p / w.w.dim(1) * w.w.stride[0] + p % w.w.dim(1) * w.w.stride[1];
+}
+
 }  // namespace
+
+std::vector<Seat> seats_of(const CpuOptions& options) {
+  std::vector<Seat> out = choose_seats(options.n_threads, options.pin);
+  for (size_t i = 0; options.n_nodes > 0 && i < out.size(); ++i) out[i].node = static_cast<int>(i) % options.n_nodes;
+  return out;
+}
 
 std::string CpuOps::describe() const {
   std::string out = "cpu " + std::string(isa_.isa) + ", " + std::to_string(pool_.n_threads()) +
-                    (pool_.n_threads() == 1 ? " thread" : " threads");
+                    (pool_.n_threads() == 1 ? " thread" : " threads") +
+                    (pool_.n_nodes() == 1 ? "" : " on " + std::to_string(pool_.n_nodes()) + " memory nodes");
   const std::string pages = store_.describe_pages();
   return pages.empty() ? out : out + ", " + pages;
 }
@@ -74,17 +86,22 @@ Result<Linear> CpuOps::load_linear(const HostWeight& weight, const HostWeight* b
   const LinearKernels& kernels = kernels_of(out);
   const int64_t panel_bytes = kernels.panel_bytes(out.n_in);
   const int64_t n_panels = (out.n_out + kPanel - 1) / kPanel;
-  QR_TRY(std::byte * panels, store_.allocate(n_panels * panel_bytes));
+  const int64_t n_nodes = pool_.n_nodes();
+  const int64_t on_node = n_nodes == 1 ? n_panels : (n_panels + 2 * n_nodes - 1) / (2 * n_nodes) * 2;
+  QR_TRY(const WeightStore::Room room, store_.allocate(on_node * panel_bytes));
+  out.w = Tensor::dense(room.data, DType::u8, {n_nodes, on_node, panel_bytes});
+  out.w.stride[0] = room.stride;
+  std::vector<int64_t> ends;
+  for (int64_t node = 1; node <= n_nodes; ++node) ends.push_back(std::min(n_panels, node * on_node));
   const int64_t row_bytes = weight.format->row_bytes(out.n_in);
-  pool_.run(n_panels, [&](int64_t p) {
+  pool_.run(ends, true, [&](int64_t p) {
     const std::byte* rows[kPanelRows];
     for (int64_t r = 0; r < kPanel; ++r) {
       const int64_t row = p * kPanel + r;
       rows[r] = row < out.n_out ? weight.data.data() + row * row_bytes : nullptr;
     }
-    kernels.pack(rows, out.n_in, panels + p * panel_bytes);
+    kernels.pack(rows, out.n_in, panel_at(out, p));
   });
-  out.w = Tensor::dense(panels, DType::u8, {n_panels, panel_bytes});
   if (bias != nullptr) {
     QR_TRY(out.bias, load_vector(*bias));
   }
@@ -93,8 +110,8 @@ Result<Linear> CpuOps::load_linear(const HostWeight& weight, const HostWeight* b
 
 Result<Tensor> CpuOps::load_vector(const HostWeight& weight) {
   const int64_t n = weight.n_rows() * weight.n_cols();
-  QR_TRY(std::byte * data, store_.allocate(n * 4));
-  Tensor out = Tensor::dense(data, DType::f32, {n});
+  QR_TRY(const WeightStore::Room room, store_.allocate(n * 4));
+  Tensor out = Tensor::dense(room.data, DType::f32, {n});
   for (int64_t i = 0; i < n; i += weight.format->block) {
     weight.format->decode(weight.data.data() + i / weight.format->block * weight.format->bytes, out.ptr<float>() + i);
   }
@@ -106,8 +123,7 @@ void CpuOps::embed(Tensor y, Tensor ids, const Linear& table) {
   const LinearKernels& kernels = kernels_of(table);
   for_rows(y.dim(0), y.dim(1), [&](int64_t i) {
     const int64_t id = ids.ptr<int32_t>()[i];
-    const std::byte* panel = table.w.data + id / kPanel * table.w.stride[0];
-    kernels.unpack_row(panel, static_cast<int>(id % kPanel), table.n_in, y.row<float>(i));
+    kernels.unpack_row(panel_at(table, id / kPanel), static_cast<int>(id % kPanel), table.n_in, y.row<float>(i));
   });
 }
 
@@ -217,6 +233,10 @@ Result<Resolved> resolve(CpuOptions options) {
   if (options.n_threads < 1 || options.n_threads > 512) {
     return fail(Code::invalid, "threads must be 1 to 512, got " + std::to_string(options.n_threads));
   }
+  if (options.n_nodes < 0 || options.n_nodes > options.n_threads) {
+    return fail(Code::invalid, "memory nodes must be at most the " + std::to_string(options.n_threads) +
+                                   " threads, got " + std::to_string(options.n_nodes));
+  }
   for (const IsaTable& table : isa_tables()) {
     if (table.isa == options.isa && cpu_supports(table.isa)) return Resolved{&table, options};
   }
@@ -260,7 +280,7 @@ Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options) {
 
 Result<CpuPeak> measure_cpu_peak(const CpuOptions& options) {
   QR_TRY(const Resolved resolved, resolve(options));
-  WorkerPool pool(resolved.options.n_threads, resolved.options.pin);
+  WorkerPool pool(seats_of(resolved.options));
   const ElementwiseKernels& row = *resolved.table->elementwise;
   CpuPeak peak{.int8 = rate(pool, row.spin_int8), .f32 = rate(pool, row.spin_f32)};
   peak.bf16 = row.spin_bf16 == row.spin_f32 ? peak.f32 : rate(pool, row.spin_bf16);

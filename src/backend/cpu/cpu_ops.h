@@ -12,12 +12,14 @@ struct CpuOptions {
   int n_threads = 0;  // 0: one for each usable core
   std::string isa;    // one of cpu_isas(); empty: the last of them
   bool pin = true;    // workers to CPUs
+  int n_nodes = 0;    // of memory, over which threads and weights are spread; 0: those that the threads sit on
 };
 
 // Sets of kernels that were compiled and run here, of "scalar", "avx2", "avx512", "avx512_bf16", "amx"; the fastest
 // last.
 std::vector<std::string> cpu_isas();
-// Code::unsupported when the named set is unknown or this machine lacks it, Code::invalid for a bad thread count.
+// Code::unsupported when the named set is unknown or this machine lacks it, Code::invalid for a bad count of threads
+// or nodes.
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options);
 
 // Times that `ops`, of make_cpu_ops, has handed work to its threads and waited for them: each is one barrier.

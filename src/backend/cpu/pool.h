@@ -1,25 +1,41 @@
 // Fork and join for one op: the caller publishes a task count and a function, workers and caller take task numbers from
 // one counter, the caller returns when all are done. Workers spin for a moment between ops (a decode step is a hundred
-// forks a few microseconds apart), then park. Which worker runs which task never changes a result.
+// forks a few microseconds apart), then park. On a machine of several memory nodes there is a counter for each: tasks
+// that read what lies on a node are taken by its threads first. Which worker runs which task never changes a result.
 // Owner: the thread that calls run(); one at a time.
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace quire {
 
+// Where a thread sits: the CPU that it is pinned to (-1: none), and the memory node whose tasks it takes first.
+struct Seat {
+  int cpu = -1;
+  int node = 0;
+};
+// Those of n_threads, the caller's first. With `pin`, on cpus_for(n_threads), where there are enough, and on their
+// nodes, numbered from 0 as they come; else anywhere, on one node. The caller's seat is the first's: it is not pinned,
+// but the others leave that CPU to it.
+std::vector<Seat> choose_seats(int n_threads, bool pin);
+
 class WorkerPool {
  public:
-  // n_threads ≥ 1 counts the caller. With `pin`, worker i sits on the i-th of the allowed CPUs where there are enough
-  // of them, counted through the physical cores first (order_by_core); the caller is left where it is.
-  WorkerPool(int n_threads, bool pin);
+  // One thread for each seat, the first the caller. REQUIRES nodes numbered from 0, the caller's, a seat on each.
+  explicit WorkerPool(const std::vector<Seat>& seats);
+  WorkerPool(int n_threads, bool pin) : WorkerPool(choose_seats(n_threads, pin)) {}
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   int n_threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int n_nodes() const { return static_cast<int>(n_threads_of_.size()); }
+  int n_threads_of(int node) const { return n_threads_of_[static_cast<size_t>(node)]; }
   // Times that work was handed out to workers and waited for, since the pool was made. The owner's.
   int64_t n_forks() const { return n_forks_; }
 
@@ -30,27 +46,49 @@ class WorkerPool {
       for (int64_t task = 0; task < n_tasks; ++task) fn(task);
       return;
     }
-    fork_join(
-        n_tasks, [](void* context, int64_t task) { (*static_cast<std::remove_reference_t<Fn>*>(context))(task); }, &fn);
+    fork_join({&n_tasks, 1}, call_of(fn));
+  }
+  // The same where tasks have a node: [ends[k − 1], ends[k]) are node k's, whose threads take them first. With
+  // `at_home` no others do (memory that a task is the first to write lies on its writer's node), else whoever has none
+  // left. REQUIRES ends.size() == n_nodes().
+  template <class Fn>
+  void run(std::span<const int64_t> ends, bool at_home, Fn&& fn) {
+    if (workers_.empty() || n_nodes() == 1) return run(ends.back(), fn);
+    fork_join(ends, call_of(fn), at_home);
   }
 
  private:
-  using Call = void (*)(void* context, int64_t task);
-  // next task | number of tasks, in one word: a worker that comes late takes a number beyond the count, or a task of
-  // the round that is on now, and either is right.
-  static constexpr int kCountShift = 32;
+  struct Call {
+    void (*run)(void* fn, int64_t task) = nullptr;
+    void* fn = nullptr;
+  };
+  template <class Fn>
+  static Call call_of(Fn& fn) {
+    return {[](void* of, int64_t task) { (*static_cast<Fn*>(of))(task); }, &fn};
+  }
+  struct alignas(64) Queue {  // of a node
+    // Next task, number of tasks and whether only its own threads may take one, in one word: a worker that comes late
+    // takes a number beyond the count, or a task of the round that is on now, and either is right.
+    std::atomic<uint64_t> state{0};
+    int64_t first = 0;  // the round's task that this queue counts as 0
+    bool has_tasks() const;
+    // The next task's number in the round; -1 when there is none.
+    int64_t take();
+    int64_t take_for_other_node();
+  };
 
-  void fork_join(int64_t n_tasks, Call call, void* context);
-  bool take_and_run();              // false when no task was left
-  void worker(int index, int cpu);  // cpu: to sit on; -1: any
+  void fork_join(std::span<const int64_t> ends, Call call, bool at_home = false);
+  bool take_and_run(size_t node);  // one of that node's tasks, or of another's; false when none was left
+  bool has_work() const;
+  void worker(int index, Seat seat);
 
-  alignas(64) std::atomic<uint64_t> state_{0};
+  std::vector<int> n_threads_of_;    // a node
+  std::unique_ptr<Queue[]> queues_;  // one for each
   alignas(64) std::atomic<int64_t> n_done_{0};
   alignas(64) std::atomic<uint32_t> epoch_{0};  // what parked workers wait on
   std::atomic<int> n_parked_{0};
   std::atomic<bool> stop_{false};
-  Call call_ = nullptr;
-  void* context_ = nullptr;
+  Call call_;
   int64_t n_forks_ = 0;
   int spins_ = 0;
   std::vector<std::thread> workers_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -65,6 +66,66 @@ TEST_P(PoolOf, EndsWithoutEverHavingRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, PoolOf, testing::Values(1, 2, 5));
+
+// Seats on two nodes: the caller's and two workers' on the first, one worker's on the second.
+const std::vector<Seat> kTwoNodes = {{-1, 0}, {-1, 0}, {-1, 1}, {-1, 0}};
+constexpr std::string_view kSecondNodes = "qr-worker-2";
+
+TEST(Pool, RunsEveryNodesTasksOnce) {
+  WorkerPool pool(kTwoNodes);
+  EXPECT_EQ(pool.n_nodes(), 2);
+  EXPECT_EQ(pool.n_threads_of(0), 3);
+  EXPECT_EQ(pool.n_threads_of(1), 1);
+  for (int round = 0; round < 2000; ++round) {
+    const int64_t first = round % 5, second = round % 7;
+    const int64_t ends[] = {first, first + second};
+    std::vector<int> n_times(static_cast<size_t>(first + second));
+    pool.run(ends, round % 3 == 0, [&](int64_t task) { ++n_times[static_cast<size_t>(task)]; });
+    ASSERT_EQ(n_times, std::vector<int>(n_times.size(), 1)) << round;
+    ASSERT_EQ(times_run(pool, first), std::vector<int>(static_cast<size_t>(first), 1)) << round;
+  }
+}
+
+TEST(Pool, AtHomeATaskIsRunByAThreadOfItsNode) {
+  WorkerPool pool(kTwoNodes);
+  for (int round = 0; round < 200; ++round) {
+    const int64_t ends[] = {20, 30};
+    std::vector<std::string> names(30);
+    pool.run(ends, true, [&](int64_t task) { names[static_cast<size_t>(task)] = thread_name(); });
+    for (size_t task = 0; task < names.size(); ++task) {
+      ASSERT_EQ(names[task] == kSecondNodes, task >= 20) << names[task] << ' ' << task;
+    }
+  }
+}
+
+// Every task waits for the others, so each is run by a thread of its own, though all are the second node's.
+TEST(Pool, ThreadsHelpANodeThatHasMoreToDo) {
+  WorkerPool pool(kTwoNodes);
+  std::atomic<int> n_there{0};
+  const int64_t ends[] = {0, 4};
+  pool.run(ends, false, [&](int64_t) {
+    ++n_there;
+    while (n_there < 4) std::this_thread::yield();
+  });
+  EXPECT_EQ(n_there, 4);
+}
+
+TEST(Pool, SeatsAreTheCpusOfThreadsAndTheirNodes) {
+  const int n = n_usable_cpus();
+  const std::vector<int> cpus = cpus_for(n);
+  const std::vector<Seat> seats = choose_seats(n, true);
+  ASSERT_EQ(seats.size(), static_cast<size_t>(n));
+  EXPECT_EQ(seats.front().cpu, -1);
+  EXPECT_EQ(seats.front().node, 0);
+  for (size_t i = 1; i < seats.size(); ++i) {
+    EXPECT_EQ(seats[i].cpu, cpus[i]);
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_EQ(seats[i].node == seats[j].node, node_of(cpus[i]) == node_of(cpus[j])) << i << ' ' << j;
+    }
+  }
+  for (const Seat& seat : choose_seats(n + 1, true)) EXPECT_EQ(seat.cpu, -1);
+  for (const Seat& seat : choose_seats(n, false)) EXPECT_EQ(seat.node, 0);
+}
 
 TEST(Pool, WithOneTaskOrOneThreadTheCallerDoesIt) {
   const auto caller = std::this_thread::get_id();

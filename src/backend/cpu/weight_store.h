@@ -1,5 +1,6 @@
 // Memory of repacked weights: a few large slabs on 2 MiB pages instead of a mapping per tensor, so that small tensors
-// do not waste a page each. Freed all at once with the backend. Loading thread only.
+// do not waste a page each. Every slab has a region for each memory node, whole pages: a page lies on the node of the
+// thread that writes it first. Freed all at once with the backend. Loading thread only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,18 +14,26 @@ namespace quire {
 
 class WeightStore {
  public:
-  // 64-byte aligned, zero-filled. Code::exhausted when the system gives no memory.
-  Result<std::byte*> allocate(int64_t bytes) {
-    constexpr int64_t kSlab = int64_t{64} << 20;
+  explicit WeightStore(int n_nodes) : n_nodes_(n_nodes) {}
+
+  struct Room {
+    std::byte* data = nullptr;  // node 0's; node k's is k · stride bytes further
+    int64_t stride = 0;
+  };
+  // `bytes` in each node's region; 64-byte aligned, zero-filled. Code::exhausted when the system gives no memory.
+  Result<Room> allocate(int64_t bytes) {
+    constexpr int64_t kSlab = int64_t{64} << 20, kPage = int64_t{2} << 20;
     const int64_t wanted = (bytes + 63) / 64 * 64;
-    if (slabs_.empty() || used_ + wanted > slabs_.back().bytes()) {
-      QR_TRY(Buffer slab, Buffer::allocate(std::max(wanted, kSlab)));
-      slabs_.push_back(std::move(slab));
+    if (used_ + wanted > region_) {
+      const int64_t region = std::max(wanted, kSlab);
+      region_ = n_nodes_ == 1 ? region : (region + kPage - 1) / kPage * kPage;
       used_ = 0;
+      QR_TRY(Buffer slab, Buffer::allocate(n_nodes_ * region_));
+      slabs_.push_back(std::move(slab));
     }
-    std::byte* out = slabs_.back().data() + used_;
+    const Room out{slabs_.back().data() + used_, region_};
     used_ += wanted;
-    total_ += wanted;
+    total_ += n_nodes_ * wanted;
     return out;
   }
   // For the line at start: what share of this lies on 2 MiB pages now, and how they were come by (the worst of the
@@ -43,8 +52,10 @@ class WeightStore {
   }
 
  private:
+  int n_nodes_;
   std::vector<Buffer> slabs_;
-  int64_t used_ = 0;  // of the last slab
+  int64_t region_ = 0;  // bytes of each of the last slab's
+  int64_t used_ = 0;    // of each
   int64_t total_ = 0;
 };
 
