@@ -29,6 +29,8 @@ const T& by_name(std::span<const T* const> table, std::string_view T::* name, st
   return **at;
 }
 
+// How far ahead products ask for weights, on this machine.
+int64_t prefetch_bytes(const IsaTable& isa);
 // Where the threads that options ask for sit.
 std::vector<Seat> seats_of(const CpuOptions& options);
 
@@ -41,7 +43,8 @@ class CpuOps final : public Ops {
         store_(pool_.n_nodes()),
         input_quants_(isa),
         inner_quants_(isa),
-        scratch_(1) {}
+        scratch_(1),
+        work_(prefetch_bytes(isa)) {}
 
   std::string describe() const override;
   int64_t n_forks() const { return pool_.n_forks(); }

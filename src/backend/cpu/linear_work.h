@@ -13,6 +13,9 @@ namespace quire {
 
 class LinearWork {
  public:
+  // prefetch_bytes: how far ahead weights are asked for.
+  explicit LinearWork(int64_t prefetch_bytes) : prefetch_bytes_(prefetch_bytes) {}
+
   void clear() {
     parts_.clear();
     n_columns_ = 0;
@@ -34,7 +37,8 @@ class LinearWork {
                              .n = x.dim(0),
                              .y = y.ptr<float>() + first,
                              .y_stride = y.stride[0],
-                             .bias = w.bias.data == nullptr ? nullptr : w.bias.ptr<float>() + first};
+                             .bias = w.bias.data == nullptr ? nullptr : w.bias.ptr<float>() + first,
+                             .prefetch_bytes = prefetch_bytes_};
       part.run = kernels.run;
       part.n_panels = (part.task.n_out + kPanelRows - 1) / kPanelRows;
       part.first_column = n_columns_ + first;
@@ -98,6 +102,7 @@ class LinearWork {
     }
   }
 
+  int64_t prefetch_bytes_;
   std::vector<Part> parts_;
   std::vector<Task> tasks_;    // a node's behind the other's
   std::vector<int64_t> ends_;  // of each node's tasks

@@ -38,8 +38,8 @@ struct AttentionKernel {
   // The machine is asked for what comes soon, since its own prefetcher does not see where a group's run of a few KiB
   // begins: with the scores for the chunk's values, with the sum of values for the next chunk's keys, so that reading
   // goes on evenly. Into the second-level cache: all of it in the first would drive each other out. Of tiles of 16
-  // rows only a task's first asks, and nobody where a vocabulary says kPrefetchBytes = 0.
-  static constexpr bool kCanAsk = V::kPrefetchBytes > 0;
+  // rows only a task's first asks, and nobody where a vocabulary says kPrefetches = false.
+  static constexpr bool kCanAsk = V::kPrefetches;
   static constexpr int kNear = 2;  // of __builtin_prefetch: the second level
 
   template <int M>

@@ -189,10 +189,10 @@ struct LinearKernel {
   }
 
   // Asks for what will be read soon of each of P panels: the machine's own prefetcher stops at every 4 KiB and starts
-  // anew at every panel's scales. Nothing is asked for where a vocabulary says kPrefetchBytes = 0.
+  // anew at every panel's scales. Nothing is asked for where a vocabulary says kPrefetches = false.
   template <int P>
   static QR_INLINE void prefetch(const std::byte* from, int64_t panel_stride, int bytes) {
-    if constexpr (V::kPrefetchBytes == 0) return;
+    if constexpr (!V::kPrefetches) return;
     for (int p = 0; p < P; ++p) {
       for (int i = 0; i < bytes; i += 64) __builtin_prefetch(from + p * panel_stride + i);
     }
@@ -236,7 +236,7 @@ struct LinearKernel {
                     .scales = panel + quant_bytes,
                     .panel_stride = task.panel_stride,
                     .x = {task.xq.groups + row * blocks, blocks}};
-    const std::byte* soon = panel + V::kPrefetchBytes;
+    const std::byte* soon = panel + task.prefetch_bytes;
     const std::byte* soon_end = panel + quant_bytes;
     int64_t b = 0;
     for (int s = 0; s < kSegments; ++s) {
@@ -297,7 +297,7 @@ struct LinearKernel {
     RowPointers<float, M> x(task.x + at.row * task.x_stride + begin / kPerFloat, task.x_stride);
     for (int64_t k = begin; k < end; k += 2) {
       if constexpr (M <= 4) {
-        prefetch<P>(at.panel + k * kPanelRows * W::kBytes + V::kPrefetchBytes, task.panel_stride,
+        prefetch<P>(at.panel + k * kPanelRows * W::kBytes + task.prefetch_bytes, task.panel_stride,
                     2 * kPanelRows * W::kBytes);
       }
       later.ask();

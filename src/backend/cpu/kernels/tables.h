@@ -97,6 +97,7 @@ struct LinearTask {
   float* y = nullptr;  // output o of row r at y[r · y_stride + o]
   int64_t y_stride = 0;
   const float* bias = nullptr;
+  int64_t prefetch_bytes = 2048;  // how far ahead weights are asked for
 
   // The same for rows [first, last) alone.
   QR_INLINE LinearTask rows(int64_t first, int64_t last) const {

@@ -7,8 +7,6 @@ namespace quire {
 namespace {
 
 struct Vec : Avx512Lanes {
-  static constexpr int kPrefetchBytes = 1024;  // as measured on Granite Rapids; AVX-512's on Zen 5
-
   // Sums of 16 rows × 16 outputs over kDepth k, of int8 values, exact. Four of them, numbers 0 … 3, are under way at a
   // time. begin() before the first product, end() after the last, on the same thread.
   template <int kDepth>

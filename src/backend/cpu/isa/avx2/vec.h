@@ -22,7 +22,7 @@ struct Vec {
   static constexpr int kTilePanels = 1, kTileRows = 4;  // register tile of linear
   static constexpr int kFloatTileRows = kTileRows;
   static constexpr int kFewPanels = 2;
-  static constexpr int kPrefetchBytes = 1024;
+  static constexpr bool kPrefetches = true;  // whether kernels ask for what they read soon
   static constexpr int kChains = 5;
   static constexpr int kAttentionRows = 4;
   static constexpr int kSideBySide = 1;

@@ -24,7 +24,7 @@ struct Avx512Lanes {
   static constexpr int kAttentionRows = 16;             // that attention sums at once
   static constexpr int kSideBySide = 4;                 // long chains of operations that are taken at once
   static constexpr int kAttentionSums = 8;              // that it has in flight at least, where there are fewer rows
-  static constexpr int kPrefetchBytes = 2048;           // how far ahead linear asks for weights; 0: not at all
+  static constexpr bool kPrefetches = true;             // whether kernels ask for what they read soon
 
   static F zero() { return _mm512_setzero_ps(); }
   static F set1(float v) { return _mm512_set1_ps(v); }

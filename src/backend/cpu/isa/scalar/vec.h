@@ -32,7 +32,7 @@ struct Vec {
   static constexpr int kTilePanels = 1, kTileRows = 1;  // register tile of linear
   static constexpr int kFloatTileRows = kTileRows;
   static constexpr int kFewPanels = 1;
-  static constexpr int kPrefetchBytes = 0;
+  static constexpr bool kPrefetches = false;
   static constexpr int kChains = 1;
   static constexpr int kAttentionRows = 8;
   static constexpr int kSideBySide = 1;
