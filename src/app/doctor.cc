@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 
 #include "app/memory_plan.h"
 #include "app/wire.h"
@@ -51,6 +52,7 @@ Finding processor(const MachineFacts& m) {
 Finding threads(const MachineFacts& m) {
   std::string says = std::to_string(m.n_threads) + " threads on " + std::to_string(m.n_cores) + " cores, " +
                      std::to_string(m.n_allowed) + " of " + std::to_string(m.n_cpus) + " CPUs";
+  if (m.n_nodes > 1) says += ", " + std::to_string(m.n_nodes) + " memory nodes";
   if (m.cpu_quota > 0) says += ", quota " + number(m.cpu_quota, "CPUs");
   if (m.cpu_quota > 0 && m.cpu_quota < m.n_threads) {
     return {"threads", Severity::hint, says,
@@ -116,6 +118,9 @@ MachineFacts gather_facts() {
   out.n_allowed = static_cast<int>(allowed.size());
   out.cpu_quota = cgroup_cpu_quota();
   out.n_cores = order_by_core(allowed).n_cores;
+  std::set<int> nodes;
+  for (const int cpu : allowed) nodes.insert(node_of(cpu));
+  out.n_nodes = static_cast<int>(nodes.size());
   out.n_threads = n_usable_cores();
   out.governor =
       first_line("/sys/devices/system/cpu/cpu" + std::to_string(allowed.front()) + "/cpufreq/scaling_governor");

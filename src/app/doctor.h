@@ -14,6 +14,7 @@ struct MachineFacts {
   std::vector<std::string> isas;     // that run here, narrowest first
   int n_cpus = 1, n_allowed = 1;     // online; in the affinity mask
   int n_cores = 1;                   // physical ones with a CPU in the mask
+  int n_nodes = 1;                   // of memory, next to the CPUs in the mask
   double cpu_quota = 0;              // CPUs' worth of time by the cgroup, 0: no limit
   int n_threads = 1;                 // that the engine would use
   std::string governor;              // of the first allowed CPU; empty: the kernel does not say

@@ -66,6 +66,12 @@ TEST(Doctor, MoreThreadsThanCoresAreNamed) {
   EXPECT_EQ(about(findings, "threads").says, "8 threads on 4 cores, 8 of 8 CPUs");
 }
 
+TEST(Doctor, MemoryNodesAreNamedWhereThereAreSeveral) {
+  MachineFacts m = healthy();
+  m.n_nodes = 2;
+  EXPECT_EQ(about(diagnose(m, {}), "threads").says, "4 threads on 4 cores, 8 of 8 CPUs, 2 memory nodes");
+}
+
 TEST(Doctor, TheCeilingIsBandwidthForDecodingAndOperationsForPrompts) {
   MachineFacts m = healthy();
   m.read_bytes_s = 50e9;
@@ -90,6 +96,8 @@ TEST(Doctor, LooksAtThisMachine) {
   EXPECT_GE(m.n_cpus, 1);
   EXPECT_GE(m.n_allowed, 1);
   EXPECT_GE(m.n_cores, m.n_threads);
+  EXPECT_GE(m.n_nodes, 1);
+  EXPECT_LE(m.n_nodes, m.n_allowed);
   EXPECT_GT(m.total, 0);
   EXPECT_LE(m.available, m.total);
   EXPECT_GT(m.open_files, 0);
