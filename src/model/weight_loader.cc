@@ -66,14 +66,32 @@ void WeightLoader::experts(std::vector<Linear>& out, const std::string& name, co
   }
   const HostWeight* all = get(name + "_exps.weight", {n_experts, n_out, n_in});
   if (all == nullptr) return;
-  HostWeight one = *all;
-  one.shape = {n_out, n_in};
-  const auto bytes = static_cast<size_t>(n_out * all->format->row_bytes(n_in));
-  for (size_t e = 0; e < static_cast<size_t>(n_experts) && status_; ++e) {
-    one.data = all->data.subspan(e * bytes, bytes);
-    take(out.emplace_back(), load(one, nullptr));
+  slices(out, *all, nullptr, n_experts);
+}
+
+void WeightLoader::halves(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in) {
+  const HostWeight* both = get(name + ".weight", {2 * n_out, n_in});
+  const HostWeight* bias = has(name + ".bias") ? get(name + ".bias", {2 * n_out}) : nullptr;
+  if (status_) slices(out, *both, bias, 2);
+}
+
+void WeightLoader::slices(std::vector<Linear>& out, const HostWeight& all, const HostWeight* bias, int64_t n) {
+  HostWeight one = all, its_bias;
+  one.shape = {all.n_rows() / n, all.n_cols()};
+  if (bias != nullptr) {
+    its_bias = *bias;
+    its_bias.shape = {bias->n_cols() / n};
   }
-  took(*all);
+  const auto part = [n](const HostWeight& whole, int64_t i) {
+    const size_t bytes = whole.data.size() / static_cast<size_t>(n);
+    return whole.data.subspan(static_cast<size_t>(i) * bytes, bytes);
+  };
+  for (int64_t i = 0; i < n && status_; ++i) {
+    one.data = part(all, i);
+    if (bias != nullptr) its_bias.data = part(*bias, i);
+    take(out.emplace_back(), load(one, bias != nullptr ? &its_bias : nullptr));
+  }
+  took(all);
 }
 
 }  // namespace quire

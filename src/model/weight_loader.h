@@ -29,6 +29,8 @@ class WeightLoader {
   void linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // The same, and the bias must be there.
   void biased_linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
+  // Appends two: the first and the last n_out rows of `name`.weight [2 · n_out, n_in], likewise.
+  void halves(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // Appends `name`_exps.weight, matrix by matrix, or where the file has them one by one `name`.<e>.weight.
   // shape [n_experts, n_out, n_in].
   void experts(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
@@ -36,6 +38,8 @@ class WeightLoader {
   const Status& status() const { return status_; }
 
  private:
+  // Appends the n matrices that `all` has one behind the other; bias: theirs, or null.
+  void slices(std::vector<Linear>& out, const HostWeight& all, const HostWeight* bias, int64_t n);
   const HostWeight* get(const std::string& name, const std::vector<int64_t>& shape);
   Result<Linear> load(const HostWeight& weight, const HostWeight* bias);
   void took(const HostWeight& weight);

@@ -98,7 +98,7 @@ struct AttentionPart {
 
 // A gated unit between two residual additions.
 struct FeedForwardPart {
-  std::span<const Linear> gate_up;  // d → n_ff | n_ff, in any number of matrices
+  std::span<const Linear> gate_up;  // two, each d → n_ff
   Activation activation = Activation::silu;
   std::span<const Linear> down;  // n_ff → d
   Tensor scratch;                // [n, 2 · n_ff]: undefined before and after

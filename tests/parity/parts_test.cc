@@ -52,21 +52,19 @@ void for_each_cpu(const std::function<void(Ops&)>& body) {
 }
 
 struct FeedForwardCase {
-  std::string_view gate, up, down;  // formats; no `up`: gate and up are one matrix
+  std::string_view gate, up, down;  // formats
   int64_t d, n_ff;
 };
 
 TEST(Parts, FeedForwardIsItsOps) {
   const FeedForwardCase cases[] = {
-      {"q8_0", "q8_0", "q8_0", 64, 96}, {"q4_0", "", "q8_0", 96, 160},    {"f32", "f32", "f32", 40, 41},
-      {"f32", "", "f32", 40, 41},       {"q8_0", "bf16", "f16", 64, 100}, {"f16", "q4_k", "q6_k", 256, 768},
-      {"q8_0", "", "f32", 512, 9},
+      {"q8_0", "q8_0", "q8_0", 64, 96},   {"q4_0", "q4_0", "q8_0", 96, 160},    {"f32", "f32", "f32", 40, 41},
+      {"q8_0", "bf16", "f16", 64, 100},   {"f16", "q4_k", "q6_k", 256, 768},    {"q8_0", "q8_0", "f32", 512, 9},
+      {"q4_0", "q8_0", "bf16", 64, 1000}, {"q8_0", "q8_0", "q8_0", 32, 12'000},
   };
   for_each_cpu([&](Ops& ops) {
     for (const FeedForwardCase& c : cases) {
-      const int64_t n_gate = c.up.empty() ? 2 * c.n_ff : c.n_ff;
-      std::vector<Linear> gate_up = {load(ops, c.gate, n_gate, c.d, 5)};
-      if (!c.up.empty()) gate_up.push_back(load(ops, c.up, c.n_ff, c.d, 6));
+      const Linear gate_up[] = {load(ops, c.gate, c.n_ff, c.d, 5), load(ops, c.up, c.n_ff, c.d, 6)};
       const Linear down = load(ops, c.down, c.d, c.n_ff, 7);
       for (const int64_t n : {1, 3, 70}) {
         const auto run = [&](bool fused) {
@@ -174,9 +172,10 @@ TEST(Parts, ReferenceTakesThemApart) {
   compare("feed forward", 1e-4, [](Ops& ops) {
     Stream stream(3, 64, true, true);
     Matrix scratch(3, 192);
-    const Linear gate_up = load(ops, "f32", 192, 64, 5), down = load(ops, "f32", 64, 96, 6);
+    const Linear gate_up[] = {load(ops, "f32", 96, 64, 5), load(ops, "f32", 96, 64, 7)};
+    const Linear down = load(ops, "f32", 64, 96, 6);
     FeedForwardPart part;
-    part.gate_up = std::span(&gate_up, 1);
+    part.gate_up = gate_up;
     part.down = std::span(&down, 1);
     part.scratch = scratch.tensor();
     ops.feed_forward(stream.delta.tensor(), stream.in, part);

@@ -10,6 +10,7 @@
 
 #include "backend/cpu/attention_tasks.h"
 #include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/gated_work.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/linear_work.h"
 #include "backend/cpu/pool.h"
@@ -44,7 +45,8 @@ class CpuOps final : public Ops {
         input_quants_(isa),
         inner_quants_(isa),
         scratch_(1),
-        work_(prefetch_bytes(isa)) {}
+        work_(prefetch_bytes(isa)),
+        gated_work_(prefetch_bytes(isa)) {}
 
   std::string describe() const override;
   int64_t n_forks() const { return pool_.n_forks(); }
@@ -90,22 +92,18 @@ class CpuOps final : public Ops {
   QuantRows quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const;
   // The products of x with all parts, ready to run; xq: x in the forms that they want.
   void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
-  template <class Parts>
-  void set_experts(const Tensor& y, const Tensor& x, const QuantRows& xq, Parts&& parts_of);
-  // Runs products whose columns are pairs of n_ff of a gate and n_ff of an up; finish(pair, begin, n) when columns
-  // [begin, begin + n) of both are there.
-  template <class Finish>
-  void run_gated(int64_t n_pairs, int64_t n_ff, Finish&& finish);
   // Attention, whose results are quantised or rounded as well where xq has room for that.
   void attend(const Tensor& out, const Tensor& q, const AttentionPart& part, const QuantRows& xq);
   // A head of q, k or v whose columns are all there: its norm, its turn, its way into the cache.
   void finish_head(int64_t head, const AttentionScratch& at, const AttentionPart& part, float eps);
-  struct GatedRows {
-    Tensor gate, up, hidden;  // [n, n_ff] each; hidden may be gate
-    Activation activation;
+  // What a gated unit makes, [n, n_ff]: itself where a product reads that, and in the forms that others want.
+  struct Hidden {
+    Tensor rows;
+    bool is_kept;
+    QuantRows quants;
   };
-  // Columns [begin, begin + n) of hidden = act(gate) · up, quantised or rounded as well where xq has room for that.
-  void finish_gate(const GatedRows& rows, int64_t begin, int64_t n, const QuantRows& xq);
+  // A unit's columns of hidden = act(gate) · up.
+  void finish_gate(const GatedUnit& unit, Activation activation, const Hidden& to);
   const LinearKernels& kernels_of(const Linear& linear) const {
     return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
   }
@@ -121,6 +119,7 @@ class CpuOps final : public Ops {
   std::vector<SampleScratch> scratch_;
   AttentionTasks attention_tasks_;
   LinearWork work_;
+  GatedWork gated_work_;
   UnitCounts units_;
   Routes routes_;
   std::vector<size_t> chosen_;  // experts that rows were routed to

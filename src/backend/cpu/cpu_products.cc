@@ -1,13 +1,16 @@
 // Products, and what stands between two of them: norms, quantising, gates, experts.
+#include <algorithm>
+
 #include "backend/cpu/cpu_backend.h"
 #include "ops/op_check.h"
 
 namespace quire {
 namespace {
 
-// Columns of a gated unit that go on together: whole groups, few enough that the last of them are never far behind.
-constexpr int64_t kGateColumns = 2 * kPanelDepth;
-constexpr int64_t kRowsAhead = 4;  // that are asked for
+bool is_read_itself(std::span<const Linear> products) {
+  return std::any_of(products.begin(), products.end(),
+                     [](const Linear& w) { return !w.format->integer && !w.format->rounded; });
+}
 
 }  // namespace
 
@@ -44,7 +47,7 @@ void CpuOps::set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std
   work_.clear();
   int64_t column = 0;
   for (const Linear& part : parts) {
-    work_.add(part, kernels_of(part), x, xq, y.columns(column, part.n_out));
+    work_.add(part, kernels_of(part), {x, xq}, y.columns(column, part.n_out));
     column += part.n_out;
   }
 }
@@ -66,69 +69,29 @@ void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
            [&](int64_t i) { run(y.row<float>(i), gate.row<float>(i), up.row<float>(i), y.dim(1)); });
 }
 
-void CpuOps::finish_gate(const GatedRows& rows, int64_t begin, int64_t n, const QuantRows& xq) {
-  const auto run = rows.activation == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
-  const int64_t n_rows = rows.hidden.dim(0);
-  for (int64_t i = 0; i < n_rows; ++i) {
-    // Rows are pages apart, where the machine's own prefetcher sees no sequence.
-    for (int64_t k = 0; i + kRowsAhead < n_rows && k < n; k += 16) {
-      __builtin_prefetch(rows.gate.row<float>(i + kRowsAhead) + begin + k, 1);
-      __builtin_prefetch(rows.up.row<float>(i + kRowsAhead) + begin + k);
+void CpuOps::finish_gate(const GatedUnit& unit, Activation activation, const Hidden& to) {
+  const auto run = activation == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
+  for (int64_t i = 0; i < unit.n_rows; ++i) {
+    float* hidden = to.is_kept ? to.rows.row<float>(i) + unit.begin : unit.gate(i);
+    run(hidden, unit.gate(i), unit.up(i), unit.n_columns);
+    if (!to.quants.empty()) {
+      row_.quantize_row(hidden, unit.n_columns, to.quants.columns(i, unit.begin, unit.n_columns), 0);
     }
-    float* hidden = rows.hidden.row<float>(i) + begin;
-    run(hidden, rows.gate.row<float>(i) + begin, rows.up.row<float>(i) + begin, n);
-    if (!xq.empty()) row_.quantize_row(hidden, n, xq.columns(i, begin, n), 0);
   }
-}
-
-template <class Finish>
-void CpuOps::run_gated(int64_t n_pairs, int64_t n_ff, Finish&& finish) {
-  const int64_t n_units = (n_ff + kGateColumns - 1) / kGateColumns;  // of a pair
-  units_.reset(n_pairs * n_units);
-  work_.run(pool_, [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const int64_t pair = begin / (2 * n_ff);
-      const int64_t column = begin % n_ff;  // of gate or of up
-      const int64_t first = column / kGateColumns * kGateColumns;
-      const int64_t last = std::min(n_ff, first + kGateColumns);
-      const int64_t some = std::min(end - begin, last - column);
-      const int64_t unit = pair * n_units + first / kGateColumns;
-      if (units_.completes(unit, some, 2 * (last - first))) finish(pair, first, last - first);
-      begin += some;
-    }
-  });
 }
 
 void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
   check_feed_forward(out, in, part);
   const int64_t n = in.x.dim(0);
   if (n == 0) return;
-  const FeedForwardScratch at(part.scratch);
-  const int64_t n_ff = at.hidden.dim(1);
-  const QuantRows hidden = quant_rows(inner_quants_, n, part.down);
-  set_work(part.scratch, in.normed, norm_and_quantize(in, part.gate_up), part.gate_up);
-  run_gated(1, n_ff, [&](int64_t, int64_t begin, int64_t n_columns) {
-    finish_gate({at.gate, at.up, at.hidden, part.activation}, begin, n_columns, hidden);
-  });
-  set_work(out, at.hidden, hidden, part.down);
+  const Linear &gate = part.gate_up[0], &up = part.gate_up[1];
+  const Tensor rows = FeedForwardScratch(part.scratch).hidden;
+  const Hidden hidden{rows, is_read_itself(part.down), quant_rows(inner_quants_, n, part.down)};
+  gated_work_.clear();
+  gated_work_.add(gate, kernels_of(gate), up, kernels_of(up), {in.normed, norm_and_quantize(in, part.gate_up)});
+  gated_work_.run(pool_, [&](const GatedUnit& unit) { finish_gate(unit, part.activation, hidden); });
+  set_work(out, rows, hidden.quants, part.down);
   work_.run(pool_);
-}
-
-// The products of each chosen expert's gathered rows of x with parts_of(expert), ready to run.
-template <class Parts>
-void CpuOps::set_experts(const Tensor& y, const Tensor& x, const QuantRows& xq, Parts&& parts_of) {
-  const LinearKernels* kernels = nullptr;
-  work_.clear();
-  for (const size_t e : chosen_) {
-    const Tensor mine = x.rows(routes_.begin(e), routes_.count(e));
-    int64_t column = 0;
-    for (const Linear& part : parts_of(e)) {
-      if (kernels == nullptr || kernels->format != part.format->name) kernels = &kernels_of(part);
-      const Tensor out = y.rows(routes_.begin(e), routes_.count(e)).columns(column, part.n_out);
-      work_.add(part, *kernels, mine, xq.from(routes_.begin(e)), out);
-      column += part.n_out;
-    }
-  }
 }
 
 void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
@@ -157,14 +120,21 @@ void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
     row_.quantize_row(in.x.row<float>(i), y.dim(1), xq, first);
     for (int j = 1; j < experts.routing.n_used; ++j) xq.copy_row(first, routes_.place(i, j));
   });
-  set_experts(at.gate_up, at.x, xq, [&](size_t e) { return std::span<const Linear>(experts.gate_up[e]); });
-  run_gated(static_cast<int64_t>(chosen_.size()), n_ff, [&](int64_t pair, int64_t begin, int64_t n_columns) {
-    const size_t e = chosen_[static_cast<size_t>(pair)];
-    const auto mine = [&](const Tensor& t) { return t.rows(routes_.begin(e), routes_.count(e)); };
-    finish_gate({mine(at.gate), mine(at.up), mine(at.hidden), experts.activation}, begin, n_columns,
-                hidden.from(routes_.begin(e)));
+  const auto mine = [&](const Tensor& t, size_t e) { return t.rows(routes_.begin(e), routes_.count(e)); };
+  gated_work_.clear();
+  for (const size_t e : chosen_) {
+    const auto& [gate, up] = experts.gate_up[e];
+    gated_work_.add(gate, kernels_of(gate), up, kernels_of(up), {mine(at.x, e), xq.from(routes_.begin(e))});
+  }
+  gated_work_.run(pool_, [&](const GatedUnit& unit) {
+    const size_t e = chosen_[static_cast<size_t>(unit.pair)];
+    finish_gate(unit, experts.activation, {mine(at.hidden, e), hidden_forms.itself, hidden.from(routes_.begin(e))});
   });
-  set_experts(at.result, at.hidden, hidden, [&](size_t e) { return std::span(&experts.down[e], 1); });
+  work_.clear();
+  for (const size_t e : chosen_) {
+    const Linear& down = experts.down[e];
+    work_.add(down, kernels_of(down), {mine(at.hidden, e), hidden.from(routes_.begin(e))}, mine(at.result, e));
+  }
   work_.run(pool_);
   for_rows(y.dim(0), row_elements, [&](int64_t i) {
     row_.mix_row(y.row<float>(i), y.dim(1),

@@ -11,9 +11,88 @@
 
 namespace quire {
 
+// Rows that products multiply, [n, n_in]: themselves, and in the forms that formats want.
+struct ProductRows {
+  const Tensor& x;
+  const QuantRows& xq;
+};
+
+// A node's share of a weight's product with rows of x; y is the caller's to set.
+struct Product {
+  LinearTask task;
+  void (*run)(const LinearTask&) = nullptr;
+  int node = 0;
+  int64_t first_column = 0;  // of the weight's
+  int64_t n_panels() const { return (task.n_out + kPanelRows - 1) / kPanelRows; }
+};
+
+// take(product) for each node's share of w times rows; prefetch_bytes: how far ahead weights are asked for.
+template <class Take>
+void for_each_node(
+    const Linear& w, const LinearKernels& kernels, const ProductRows& rows, int64_t prefetch_bytes, Take&& take) {
+  const int64_t columns = w.w.dim(1) * kPanelRows;  // on a node
+  for (int64_t first = 0; first < w.n_out; first += columns) {
+    const auto node = static_cast<int>(first / columns);
+    take(Product{.task = {.panels = w.w.data + node * w.w.stride[0],
+                          .panel_stride = w.w.stride[1],
+                          .n_in = w.n_in,
+                          .n_out = std::min(columns, w.n_out - first),
+                          .x = w.format->rounded ? rows.xq.rounded : rows.x.ptr<float>(),
+                          .x_stride = w.format->rounded ? rows.xq.rounded_stride : rows.x.stride[0],
+                          .xq = rows.xq,
+                          .n = rows.x.dim(0),
+                          .bias = w.bias.data == nullptr ? nullptr : w.bias.ptr<float>() + first,
+                          .prefetch_bytes = prefetch_bytes},
+                 .run = kernels.run,
+                 .node = node,
+                 .first_column = first});
+  }
+}
+
+// Tasks of one fork, each some panels of a part, a node's behind the other's.
+struct PanelTasks {
+  struct Task {
+    size_t part;
+    int64_t begin, end;  // panels
+  };
+  std::vector<Task> tasks;
+  std::vector<int64_t> ends;  // of each node's
+
+  // Part: node, n_panels, panel_bytes.
+  template <class Part>
+  void share_out(const std::vector<Part>& parts, const WorkerPool& pool) {
+    tasks.clear();
+    ends.clear();
+    for (int node = 0; node < pool.n_nodes(); ++node) {
+      share_out(parts, node, pool.n_threads_of(node));
+      ends.push_back(static_cast<int64_t>(tasks.size()));
+    }
+  }
+
+ private:
+  // Guided self-scheduling (Polychronopoulos and Kuck, 1987): a task is its thread's half of an equal share of what is
+  // left, so that few of them begin, each of which waits for memory, and all threads end together.
+  template <class Part>
+  void share_out(const std::vector<Part>& parts, int node, int n_threads) {
+    constexpr int64_t kLeastBytes = 64 << 10;
+    int64_t left = 0;
+    for (const Part& part : parts) left += part.node == node ? part.n_panels * part.panel_bytes : 0;
+    for (size_t p = 0; p < parts.size(); ++p) {
+      if (parts[p].node != node) continue;
+      for (int64_t begin = 0; begin < parts[p].n_panels;) {
+        const int64_t bytes = std::max(kLeastBytes, left / (2 * n_threads));
+        const int64_t n =
+            std::min(parts[p].n_panels - begin, std::max<int64_t>(2, bytes / parts[p].panel_bytes / 2 * 2));
+        tasks.push_back({p, begin, begin + n});
+        begin += n;
+        left -= n * parts[p].panel_bytes;
+      }
+    }
+  }
+};
+
 class LinearWork {
  public:
-  // prefetch_bytes: how far ahead weights are asked for.
   explicit LinearWork(int64_t prefetch_bytes) : prefetch_bytes_(prefetch_bytes) {}
 
   void clear() {
@@ -21,28 +100,14 @@ class LinearWork {
     n_columns_ = 0;
   }
 
-  // y [n, n_out] of w times x [n, n_in]; xq: x in the form that w's format wants.
-  void add(const Linear& w, const LinearKernels& kernels, const Tensor& x, const QuantRows& xq, const Tensor& y) {
-    const int64_t columns = w.w.dim(1) * kPanelRows;  // on a node
-    for (int64_t first = 0; first < w.n_out; first += columns) {
-      Part& part = parts_.emplace_back();
-      part.node = static_cast<int>(first / columns);
-      part.task = LinearTask{.panels = w.w.data + part.node * w.w.stride[0],
-                             .panel_stride = w.w.stride[1],
-                             .n_in = w.n_in,
-                             .n_out = std::min(columns, w.n_out - first),
-                             .x = w.format->rounded ? xq.rounded : x.ptr<float>(),
-                             .x_stride = w.format->rounded ? xq.rounded_stride : x.stride[0],
-                             .xq = xq,
-                             .n = x.dim(0),
-                             .y = y.ptr<float>() + first,
-                             .y_stride = y.stride[0],
-                             .bias = w.bias.data == nullptr ? nullptr : w.bias.ptr<float>() + first,
-                             .prefetch_bytes = prefetch_bytes_};
-      part.run = kernels.run;
-      part.n_panels = (part.task.n_out + kPanelRows - 1) / kPanelRows;
-      part.first_column = n_columns_ + first;
-    }
+  // y [n, n_out] of w times rows.
+  void add(const Linear& w, const LinearKernels& kernels, const ProductRows& rows, const Tensor& y) {
+    for_each_node(w, kernels, rows, prefetch_bytes_, [&](Product product) {
+      product.task.y = y.ptr<float>() + product.first_column;
+      product.task.y_stride = y.stride[0];
+      product.first_column += n_columns_;
+      parts_.push_back({product, product.node, product.n_panels(), product.task.panel_stride});
+    });
     n_columns_ += w.n_out;
   }
 
@@ -52,60 +117,29 @@ class LinearWork {
   // Each task calls done(begin, end) when all rows have columns [begin, end), of the parts' outputs side by side.
   template <class Done>
   void run(WorkerPool& pool, Done&& done) {
-    tasks_.clear();
-    ends_.clear();
-    for (int node = 0; node < pool.n_nodes(); ++node) {
-      share_out(node, pool.n_threads_of(node));
-      ends_.push_back(static_cast<int64_t>(tasks_.size()));
-    }
-    pool.run(ends_, false, [this, &done](int64_t task) {
-      const Task& mine = tasks_[static_cast<size_t>(task)];
-      const Part& part = parts_[mine.part];
-      LinearTask some = part.task;
+    tasks_.share_out(parts_, pool);
+    pool.run(tasks_.ends, false, [this, &done](int64_t task) {
+      const PanelTasks::Task& mine = tasks_.tasks[static_cast<size_t>(task)];
+      const Product& product = parts_[mine.part].product;
+      LinearTask some = product.task;
       some.begin = mine.begin;
       some.end = mine.end;
-      part.run(some);
-      done(part.first_column + some.begin * kPanelRows,
-           part.first_column + std::min(some.n_out, some.end * kPanelRows));
+      product.run(some);
+      done(product.first_column + some.begin * kPanelRows,
+           product.first_column + std::min(some.n_out, some.end * kPanelRows));
     });
   }
 
  private:
-  struct Part {  // a node's share of a weight
-    LinearTask task;
-    void (*run)(const LinearTask&) = nullptr;
-    int64_t n_panels = 0, first_column = 0;
-    int node = 0;
-    int64_t bytes() const { return n_panels * task.panel_stride; }
+  struct Part {
+    Product product;
+    int node;
+    int64_t n_panels, panel_bytes;
   };
-  struct Task {
-    size_t part;
-    int64_t begin, end;  // panels
-  };
-
-  // Guided self-scheduling (Polychronopoulos and Kuck, 1987): a task is its thread's half of an equal share of what is
-  // left, so that few of them begin, each of which waits for memory, and all threads end together.
-  void share_out(int node, int n_threads) {
-    constexpr int64_t kLeastBytes = 64 << 10;
-    int64_t left = 0;
-    for (const Part& part : parts_) left += part.node == node ? part.bytes() : 0;
-    for (size_t p = 0; p < parts_.size(); ++p) {
-      if (parts_[p].node != node) continue;
-      const int64_t stride = parts_[p].task.panel_stride;
-      for (int64_t begin = 0; begin < parts_[p].n_panels;) {
-        const int64_t bytes = std::max(kLeastBytes, left / (2 * n_threads));
-        const int64_t n = std::min(parts_[p].n_panels - begin, std::max<int64_t>(2, bytes / stride / 2 * 2));
-        tasks_.push_back({p, begin, begin + n});
-        begin += n;
-        left -= n * stride;
-      }
-    }
-  }
 
   int64_t prefetch_bytes_;
   std::vector<Part> parts_;
-  std::vector<Task> tasks_;    // a node's behind the other's
-  std::vector<int64_t> ends_;  // of each node's tasks
+  PanelTasks tasks_;
   int64_t n_columns_ = 0;
 };
 

@@ -79,12 +79,12 @@ int64_t WorkerPool::Queue::take_for_other_node() {
   return -1;
 }
 
-bool WorkerPool::take_and_run(size_t node) {
+bool WorkerPool::take_and_run(size_t node, int thread) {
   const size_t n = n_threads_of_.size();
   int64_t task = queues_[node].take();
   for (size_t other = node + 1; task < 0 && other < node + n; ++other) task = queues_[other % n].take_for_other_node();
   if (task < 0) return false;
-  call_.run(call_.fn, task);
+  call_.run(call_.fn, task, thread);
   n_done_.fetch_add(1, std::memory_order_release);
   return true;
 }
@@ -111,7 +111,7 @@ void WorkerPool::fork_join(std::span<const int64_t> ends, Call call, bool at_hom
     ++epoch_;
     epoch_.notify_all();
   }
-  while (take_and_run(0)) {
+  while (take_and_run(0, 0)) {
   }
   int spins = 0;
   while (n_done_.load(std::memory_order_acquire) < n_tasks) {
@@ -130,7 +130,7 @@ void WorkerPool::worker(int index, Seat seat) {
   const auto node = static_cast<size_t>(seat.node);
   int idle = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
-    if (take_and_run(node)) {
+    if (take_and_run(node, index)) {
       idle = 0;
     } else if (++idle < spins_) {
       pause_cpu();

@@ -39,11 +39,12 @@ class WorkerPool {
   // Times that work was handed out to workers and waited for, since the pool was made. The owner's.
   int64_t n_forks() const { return n_forks_; }
 
-  // fn(task) for every task in [0, n_tasks). REQUIRES n_tasks < 2^20; fn must not call run().
+  // fn(task), or fn(task, thread) with the number of the thread that runs it, the caller's 0, for every task in
+  // [0, n_tasks). REQUIRES n_tasks < 2^20; fn must not call run().
   template <class Fn>
   void run(int64_t n_tasks, Fn&& fn) {
     if (n_tasks == 1 || workers_.empty()) {
-      for (int64_t task = 0; task < n_tasks; ++task) fn(task);
+      for (int64_t task = 0; task < n_tasks; ++task) call(fn, task, 0);
       return;
     }
     fork_join({&n_tasks, 1}, call_of(fn));
@@ -59,12 +60,20 @@ class WorkerPool {
 
  private:
   struct Call {
-    void (*run)(void* fn, int64_t task) = nullptr;
+    void (*run)(void* fn, int64_t task, int thread) = nullptr;
     void* fn = nullptr;
   };
   template <class Fn>
+  static void call(Fn& fn, int64_t task, int thread) {
+    if constexpr (std::is_invocable_v<Fn&, int64_t, int>) {
+      fn(task, thread);
+    } else {
+      fn(task);
+    }
+  }
+  template <class Fn>
   static Call call_of(Fn& fn) {
-    return {[](void* of, int64_t task) { (*static_cast<Fn*>(of))(task); }, &fn};
+    return {[](void* of, int64_t task, int thread) { call(*static_cast<Fn*>(of), task, thread); }, &fn};
   }
   struct alignas(64) Queue {  // of a node
     // Next task, number of tasks and whether only its own threads may take one, in one word: a worker that comes late
@@ -78,7 +87,7 @@ class WorkerPool {
   };
 
   void fork_join(std::span<const int64_t> ends, Call call, bool at_home = false);
-  bool take_and_run(size_t node);  // one of that node's tasks, or of another's; false when none was left
+  bool take_and_run(size_t node, int thread);  // one of that node's tasks, or of another's; false: none was left
   bool has_work() const;
   void worker(int index, Seat seat);
 

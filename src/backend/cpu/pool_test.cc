@@ -47,6 +47,29 @@ TEST_P(PoolOf, JoinsBeforeItReturnsThroughManyForks) {
   }
 }
 
+// What a thread keeps under its number nobody else touches.
+TEST_P(PoolOf, TellsTasksTheirThread) {
+  WorkerPool pool(GetParam(), false);
+  std::vector<std::set<std::thread::id>> ids(static_cast<size_t>(GetParam()));
+  std::vector<int64_t> n_run(static_cast<size_t>(GetParam()));
+  for (int round = 0; round < 1000; ++round) {
+    pool.run(7, [&](int64_t, int thread) {
+      ids.at(static_cast<size_t>(thread)).insert(std::this_thread::get_id());
+      ++n_run.at(static_cast<size_t>(thread));
+    });
+  }
+  EXPECT_EQ(ids[0], std::set{std::this_thread::get_id()});
+  std::set<std::thread::id> all;
+  int64_t n_all = 0;
+  for (size_t t = 0; t < ids.size(); ++t) {
+    EXPECT_LE(ids[t].size(), 1U) << t;
+    all.insert(ids[t].begin(), ids[t].end());
+    n_all += n_run[t];
+  }
+  EXPECT_EQ(all.size(), static_cast<size_t>(std::count_if(ids.begin(), ids.end(), [](auto& s) { return !s.empty(); })));
+  EXPECT_EQ(n_all, 7000);
+}
+
 // More threads than CPUs never spin: each fork finds them asleep and wakes them.
 TEST(Pool, WakesWorkersThatSleep) {
   const int n = n_usable_cpus() + 1;

@@ -12,7 +12,7 @@ class Phi3 final : public Decoder {
     load_norms(load, layer);
     load.linear(layer.qkv, "attn_qkv", q_dim() + 2 * kv_dim(), c.n_embd);
     load.linear(layer.attn_out, "attn_output", c.n_embd, q_dim());
-    load.linear(layer.gate_up, "ffn_up", 2 * int64_t{c.n_ff}, c.n_embd);
+    load.halves(layer.gate_up, "ffn_up", c.n_ff, c.n_embd);
     load.linear(layer.down, "ffn_down", c.n_embd, c.n_ff);
   }
 };

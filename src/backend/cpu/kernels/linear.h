@@ -210,34 +210,45 @@ struct LinearKernel {
     }
   };
 
-  // The bytes behind some panels, which all tiles of n_rows rows together ask for, or nothing; rows counted from here
-  // are those from first_row on.
+  // Panels that are read next, which all tiles of the rows from the first on ask for together: each for its rows'
+  // share; or nothing.
   struct Behind {
-    int64_t bytes = 0, first_row = 0, n_rows = 1;
+    const std::byte* begin = nullptr;
+    int64_t row_bytes = 0;
 
-    template <int P, int M>
-    QR_INLINE Later share(const LinearTask& task, int64_t panel, int64_t row) const {
-      if (bytes == 0) return {};
-      const int64_t n_steps = W::kInteger ? n_blocks(task.n_in) : (task.n_in + 1) / 2;
-      const std::byte* begin = task.panels + (panel + P) * task.panel_stride + bytes * (first_row + row) / n_rows;
-      return {begin, begin, (bytes * M / n_rows + n_steps - 1) / n_steps};
+    // Of a tile of M rows, in each of its steps.
+    template <int M>
+    QR_INLINE int64_t step(int64_t n_in) const {
+      const int64_t n_steps = W::kInteger ? n_blocks(n_in) : (n_in + 1) / 2;
+      return row_bytes == 0 ? 0 : (row_bytes * M + n_steps - 1) / n_steps;
+    }
+    QR_INLINE Later later(int64_t row, int64_t step) const {
+      const std::byte* at = begin + row_bytes * row;
+      return {at, at, step};
     }
   };
 
-  // All segments of a tile, into parts[segment][panel][row]. kAhead: asks for its own weights before it reads them.
+  // A tile's panels and what is read behind them.
+  struct Panels {
+    const std::byte* first;
+    const std::byte* next;
+  };
+
+  // All segments of a tile, into parts[segment][panel][row]. kAhead: asks for its own weights before it reads them, and
+  // at the end for the next ones.
   template <int P, int M, bool kAhead>
   static QR_INLINE void integer_segments(
-      const LinearTask& task, const std::byte* panel, int64_t row, Later& later, F* parts) {
+      const LinearTask& task, const Panels& panels, int64_t row, Later& later, F* parts) {
     using Scales = typename W::template Scales<V>;
     constexpr int kHalves = kPanelDepth / W::kGroup;
     const int64_t blocks = task.xq.n_groups;
     const int64_t quant_bytes = blocks * W::kPanelBytes;  // of a panel; behind them those of the next tile's
-    Sources<M> from{.quants = panel,
-                    .scales = panel + quant_bytes,
+    Sources<M> from{.quants = panels.first,
+                    .scales = panels.first + quant_bytes,
                     .panel_stride = task.panel_stride,
                     .x = {task.xq.groups + row * blocks, blocks}};
-    const std::byte* soon = panel + task.prefetch_bytes;
-    const std::byte* soon_end = panel + quant_bytes;
+    const std::byte* soon = panels.first + task.prefetch_bytes;
+    const std::byte* soon_end = panels.first + quant_bytes;
     int64_t b = 0;
     for (int s = 0; s < kSegments; ++s) {
       F acc[P * M];
@@ -249,8 +260,8 @@ struct LinearKernel {
       const auto add_block = [&](const Scales* scales, auto waits) __attribute__((always_inline)) {
         if constexpr (kAhead) {
           if (soon >= soon_end) {
-            soon += P * from.panel_stride - quant_bytes;
-            soon_end += P * from.panel_stride;
+            soon += panels.next - soon_end;
+            soon_end = panels.next + quant_bytes;
           }
           prefetch<P>(soon, from.panel_stride, W::kPanelBytes);
           soon += W::kPanelBytes;
@@ -333,11 +344,13 @@ struct LinearKernel {
   static void tile(const LinearTask& task, int64_t panel_index, int64_t row, Later later) {
     F parts[kSegments * P * M];
     const std::byte* panel = task.panels + panel_index * task.panel_stride;
+    const std::byte* next = panel + P * task.panel_stride;
+    if (panel_index + P >= task.end && task.after != nullptr) next = task.after;
     float* y = task.y + row * task.y_stride + panel_index * kPanelRows;
     // A store that misses the cache would hold up all those behind it: the sums of the next tile.
     for (int m = 0; m < M; ++m) __builtin_prefetch(y + m * task.y_stride, 1);
     if constexpr (W::kInteger) {
-      integer_segments<P, M, kAhead>(task, panel, row, later, parts);
+      integer_segments<P, M, kAhead>(task, {panel, next}, row, later, parts);
     } else {
       const int64_t blocks = n_blocks(task.n_in);
       for (int s = 0; s < kSegments; ++s) {
@@ -356,21 +369,25 @@ struct LinearKernel {
     }
   }
 
-  // P panels times the rows from `row` on: tiles of M, then of the next smaller power of two, down to kLeast. Returns
-  // the first row that is left. Meanwhile what is behind these panels is asked for, by all tiles alike: memory would
-  // stand still while all but the first multiply.
+  // What is multiplied while it stays in the second-level cache.
+  struct Block {
+    int64_t panel, panel_end, row, row_end;
+  };
+
+  // P panels times rows [row, end): tiles of M, then of the next smaller power of two, down to kLeast. Returns the
+  // first row that is left. Meanwhile what is behind these panels is asked for, by all tiles alike: memory would stand
+  // still while all but the first multiply.
   template <int P, int M, int kLeast>
-  static int64_t rows(const LinearTask& task, int64_t panel, int64_t row, const Behind& behind) {
-    if (row + M <= task.n) {
-      tile<P, M, true>(task, panel, row, behind.template share<P, M>(task, panel, row));
+  static int64_t rows(const LinearTask& task, int64_t panel, int64_t row, int64_t end, const Behind& behind) {
+    if (row + M <= end) {
+      const int64_t step = behind.template step<M>(task.n_in);
+      tile<P, M, true>(task, panel, row, behind.later(row, step));
       // Float formats' tiles all ask: they are the same function.
-      for (row += M; row + M <= task.n; row += M) {
-        tile<P, M, !W::kInteger>(task, panel, row, behind.template share<P, M>(task, panel, row));
-      }
+      for (row += M; row + M <= end; row += M) tile<P, M, !W::kInteger>(task, panel, row, behind.later(row, step));
     }
     if constexpr (M > kLeast) {
       constexpr int kNext = M == 12 ? 8 : M / 2;
-      row = rows<P, kNext, kLeast>(task, panel, row, behind);
+      row = rows<P, kNext, kLeast>(task, panel, row, end, behind);
     }
     return row;
   }
@@ -389,72 +406,75 @@ struct LinearKernel {
     const int64_t fit = kRunBytes / task.panel_stride / 2 * 2;
     const int64_t step = fit > 2 ? fit : 2;
     for (int64_t panel = task.begin; panel < task.end; panel += step) {
-      LinearTask some = task;
-      some.begin = panel;
-      if (task.end - panel > step) some.end = panel + step;
-      run_panels(some, task.end);
+      run_panels(task, panel, task.end - panel > step ? panel + step : task.end);
     }
   }
 
-  // panels_end: where the panels end that follow.
-  static void run_panels(const LinearTask& task, int64_t panels_end) {
+  static void run_panels(const LinearTask& task, int64_t begin, int64_t end) {
     if constexpr (is_tiled<V, W>()) {
       using Tiled = TiledLinear<V, W>;
       const typename Tiled::Whole whole = Tiled::whole_tiles(task);
       if (whole.begin < whole.end) {
-        Tiled::run(task.rows(whole.begin, whole.end));
-        run_rows(task.rows(0, whole.begin), task.end);
-        return run_rows(task.rows(whole.end, task.n), task.end);
+        LinearTask some = task.rows(whole.begin, whole.end);
+        some.begin = begin;
+        some.end = end;
+        Tiled::run(some);
+        run_rows(task.rows(0, whole.begin), begin, end);
+        return run_rows(task.rows(whole.end, task.n), begin, end);
       }
     }
-    run_rows(task, panels_end);
+    run_rows(task, begin, end);
   }
 
-  // Where a block of rows of some panels stands: the first of n_rows rows, and where the panels end that follow.
-  struct Place {
-    int64_t first_row, n_rows, panels_end;
-  };
-
   // Rows are taken in blocks that stay in the second-level cache while the panels pass.
-  static void run_rows(const LinearTask& task, int64_t panels_end) {
+  static void run_rows(const LinearTask& task, int64_t begin, int64_t end) {
     constexpr int64_t kBlockBytes = 192 << 10;
     const int64_t row_bytes =
         W::kInteger ? task.xq.n_groups * int64_t{sizeof(QuantGroup)} : task.n_in * int64_t{sizeof(float)} / kPerFloat;
     const int64_t fit = kBlockBytes / row_bytes / kRows * kRows;
     const int64_t step = fit > kRows ? fit : kRows;
     for (int64_t row = 0; row < task.n; row += step) {
-      run_block(task.rows(row, task.n - row < step ? task.n : row + step), {row, task.n, panels_end});
+      run_block(task, {begin, end, row, task.n - row < step ? task.n : row + step});
     }
   }
 
-  // What P panels ask for: the next ones of their task while its first rows pass; the last ones, all the while, for
-  // those of the task behind. Few rows are one tile, which asks for weights as it reads them.
+  // What P panels ask for: the next ones of their run while its first rows pass; the last ones, all the while, for
+  // those of the run behind. Few rows are one tile, which asks for weights as it reads them.
   template <int P>
-  static Behind behind(const LinearTask& task, const Place& at, int64_t panel) {
+  static Behind behind(const LinearTask& task, const Block& at, int64_t panel) {
     constexpr int64_t kFewRows = 4;
-    const int64_t left = at.panels_end - (panel + P);
-    const bool is_last = panel + P >= task.end;
-    if (at.n_rows <= kFewRows || left <= 0 || (!is_last && at.first_row > 0)) return {};
+    const bool is_last = panel + P >= at.panel_end;
+    if (task.n <= kFewRows || (!is_last && at.row > 0)) return {};
+    int64_t left = task.end - (panel + P);
+    const std::byte* begin = task.panels + (panel + P) * task.panel_stride;
+    if (left <= 0 && task.after != nullptr) {
+      left = P;
+      begin = task.after;
+    }
+    if (left <= 0) return {};
     const int64_t bytes = (left < P ? left : P) * task.panel_stride;
-    return is_last ? Behind{bytes, at.first_row, at.n_rows} : Behind{bytes, 0, task.n};
+    const int64_t n_rows = is_last ? task.n : at.row_end;
+    return {begin, (bytes + n_rows - 1) / n_rows};
   }
 
-  static void run_block(const LinearTask& task, const Place& at) {
+  static void run_block(const LinearTask& task, const Block& at) {
     constexpr int kFew = V::kFewPanels > V::kTilePanels ? 2 : kRows;
     constexpr int kTile = V::kTilePanels;
-    int64_t panel = task.begin;
-    for (; panel + V::kFewPanels <= task.end; panel += V::kFewPanels) {
-      int64_t row = 0;
+    int64_t panel = at.panel;
+    for (; panel + V::kFewPanels <= at.panel_end; panel += V::kFewPanels) {
       if constexpr (kFew < kRows) {
+        int64_t row = at.row;
         for (int p = 0; p < V::kFewPanels; ++p) {
-          row = rows<kTile, kRows, 2 * kFew>(task, panel + p, 0, behind<kTile>(task, at, panel + p));
+          row = rows<kTile, kRows, 2 * kFew>(task, panel + p, at.row, at.row_end, behind<kTile>(task, at, panel + p));
         }
-        rows<V::kFewPanels, kFew, 1>(task, panel, row, {});
+        rows<V::kFewPanels, kFew, 1>(task, panel, row, at.row_end, {});
       } else {
-        rows<kTile, kRows, 1>(task, panel, 0, behind<kTile>(task, at, panel));
+        rows<kTile, kRows, 1>(task, panel, at.row, at.row_end, behind<kTile>(task, at, panel));
       }
     }
-    for (; panel < task.end; ++panel) rows<1, kRows, 1>(task, panel, 0, behind<1>(task, at, panel));
+    for (; panel < at.panel_end; ++panel) {
+      rows<1, kRows, 1>(task, panel, at.row, at.row_end, behind<1>(task, at, panel));
+    }
   }
 };
 

@@ -97,7 +97,8 @@ struct LinearTask {
   float* y = nullptr;  // output o of row r at y[r · y_stride + o]
   int64_t y_stride = 0;
   const float* bias = nullptr;
-  int64_t prefetch_bytes = 2048;  // how far ahead weights are asked for
+  int64_t prefetch_bytes = 2048;     // how far ahead weights are asked for
+  const std::byte* after = nullptr;  // panels that the caller reads next, asked for at the end; null: not known
 
   // The same for rows [first, last) alone.
   QR_INLINE LinearTask rows(int64_t first, int64_t last) const {
@@ -106,6 +107,18 @@ struct LinearTask {
     some.xq = xq.from(first);
     some.n = last - first;
     some.y += first * y_stride;
+    return some;
+  }
+  // The same for panels [first, last) alone, of which the first is now 0, into `to`.
+  QR_INLINE LinearTask columns(int64_t first, int64_t last, float* to, int64_t to_stride) const {
+    LinearTask some = *this;
+    some.panels += first * panel_stride;
+    some.begin = 0;
+    some.end = last - first;
+    some.n_out = (n_out < last * 16 ? n_out : last * 16) - first * 16;
+    if (bias != nullptr) some.bias += first * 16;
+    some.y = to;
+    some.y_stride = to_stride;
     return some;
   }
 };
