@@ -249,20 +249,26 @@ TEST(Parity, SoftCapKeepsNaN) {
   }
 }
 
+// Of every head a part: as many pairs as a vector holds, fewer, and some left over.
 TEST(Parity, Rope) {
   for (RopePairs pairs : {RopePairs::interleaved, RopePairs::halves}) {
-    compare("rope", 1e-6, [&](Ops& ops) {
-      std::vector<int32_t> pos = {0, 1, 4095};
-      std::vector<int64_t> freq(6);
-      for (size_t i = 0; i < 6; ++i) freq[i] = std::bit_cast<int64_t>(std::pow(10000.0, -static_cast<double>(i) / 6.0));
-      Matrix x(3, 4 * 16, 1);
-      Matrix table(3, 12);
-      Tensor turn = Tensor::dense(table.values.data(), DType::f32, {3, 6, 2});
-      ops.rope_table(turn, ints(pos), Tensor::dense(freq.data(), DType::i64, {6}),
-                     pairs == RopePairs::halves ? 1.25 : 1.0);
-      ops.rope(x.tensor(), turn, 16, pairs);
-      return x.values;
-    });
+    for (int64_t n_freq : {6, 16, 37}) {
+      compare("rope of " + std::to_string(n_freq), 1e-6, [&](Ops& ops) {
+        std::vector<int32_t> pos = {0, 1, 4095};
+        std::vector<int64_t> freq(static_cast<size_t>(n_freq));
+        for (size_t i = 0; i < freq.size(); ++i) {
+          freq[i] = std::bit_cast<int64_t>(std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(n_freq)));
+        }
+        const int64_t head_dim = 2 * n_freq + 4;
+        Matrix x(3, 4 * head_dim, 1);
+        Matrix table(3, 2 * n_freq);
+        Tensor turn = Tensor::dense(table.values.data(), DType::f32, {3, n_freq, 2});
+        ops.rope_table(turn, ints(pos), Tensor::dense(freq.data(), DType::i64, {n_freq}),
+                       pairs == RopePairs::halves ? 1.25 : 1.0);
+        ops.rope(x.tensor(), turn, static_cast<int>(head_dim), pairs);
+        return x.values;
+      });
+    }
   }
 }
 

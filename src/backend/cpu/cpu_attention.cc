@@ -5,16 +5,7 @@
 namespace quire {
 namespace {
 
-void turn_head(float* head, const float* turn, int64_t n_freq, RopePairs pairs) {
-  const int64_t step = pairs == RopePairs::interleaved ? 2 : 1;
-  const int64_t apart = pairs == RopePairs::interleaved ? 1 : n_freq;
-  for (int64_t f = 0; f < n_freq; ++f) {
-    const float a = head[f * step];
-    const float b = head[f * step + apart];
-    head[f * step] = a * turn[2 * f] - b * turn[2 * f + 1];
-    head[f * step + apart] = a * turn[2 * f + 1] + b * turn[2 * f];
-  }
-}
+constexpr int64_t kRowsAhead = 4;  // that are asked for
 
 // The heads that stand side by side in q | k | v.
 struct Heads {
@@ -30,9 +21,10 @@ struct Heads {
 
 void CpuOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
   check_rope(x, table, head_dim);
+  const bool interleaved = pairs == RopePairs::interleaved;
   for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
     for (int64_t h = 0; h < x.dim(1); h += head_dim) {
-      turn_head(x.row<float>(i) + h, table.row<float>(i), table.dim(1), pairs);
+      row_.turn_head(x.row<float>(i) + h, table.row<float>(i), table.dim(1), interleaved);
     }
   });
 }
@@ -57,11 +49,16 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
   const bool is_v = head >= heads.n_qk;
   const AttentionKernels& kernels = kernels_of(is_v ? params.v_codec : params.k_codec);
   const Tensor& norm = is_q ? part.q_norm : part.k_norm;
-  for (int64_t i = 0; i < at.qkv.dim(0); ++i) {
+  const int64_t n = at.qkv.dim(0);
+  for (int64_t i = 0; i < n; ++i) {
     float* x = at.qkv.row<float>(i) + heads.begin(head);
+    // Rows are pages apart, where the machine's own prefetcher sees no sequence.
+    for (int64_t k = 0; i + kRowsAhead < n && k < (is_v ? heads.v_dim : heads.k_dim); k += 16) {
+      __builtin_prefetch(x + kRowsAhead * at.qkv.stride[0] + k, 1);
+    }
     if (!is_v) {
       if (!norm.empty()) row_.rms_norm_row(x, x, norm.ptr<float>(), params.k_dim, eps);
-      turn_head(x, part.turn.row<float>(i), part.turn.dim(1), part.pairs);
+      row_.turn_head(x, part.turn.row<float>(i), part.turn.dim(1), part.pairs == RopePairs::interleaved);
     }
     if (is_q) continue;
     const auto kv_head = static_cast<int>(head - (is_v ? heads.n_qk : heads.n_q));
@@ -82,11 +79,11 @@ void CpuOps::attention(Tensor out, const NormedRows& in, const AttentionPart& pa
   const Heads heads(*part.params);
   set_work(at.qkv, in.normed, norm_and_quantize(in, part.qkv), part.qkv);
   units_.reset(heads.n_qk + part.params->n_kv_heads);
-  work_.run(pool_, [&](int64_t begin, int64_t end) {
+  work_.run(pool_, [&](int64_t begin, int64_t end, int64_t n_rows) {
     while (begin < end) {
       const int64_t head = heads.of(begin);
       const int64_t next = std::min(end, heads.begin(head + 1));
-      if (units_.completes(head, next - begin, heads.begin(head + 1) - heads.begin(head))) {
+      if (units_.completes(head, (next - begin) * n_rows, (heads.begin(head + 1) - heads.begin(head)) * n)) {
         finish_head(head, at, part, in.eps);
       }
       begin = next;

@@ -72,10 +72,11 @@ void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
 void CpuOps::finish_gate(const GatedUnit& unit, Activation activation, const Hidden& to) {
   const auto run = activation == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
   for (int64_t i = 0; i < unit.n_rows; ++i) {
-    float* hidden = to.is_kept ? to.rows.row<float>(i) + unit.begin : unit.gate(i);
+    const int64_t row = unit.first_row + i;
+    float* hidden = to.is_kept ? to.rows.row<float>(row) + unit.begin : unit.gate(i);
     run(hidden, unit.gate(i), unit.up(i), unit.n_columns);
     if (!to.quants.empty()) {
-      row_.quantize_row(hidden, unit.n_columns, to.quants.columns(i, unit.begin, unit.n_columns), 0);
+      row_.quantize_row(hidden, unit.n_columns, to.quants.columns(row, unit.begin, unit.n_columns), 0);
     }
   }
 }

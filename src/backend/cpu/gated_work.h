@@ -10,14 +10,14 @@
 
 namespace quire {
 
-// Columns [begin, begin + n_columns) of a pair, for all its rows; the caller of finish() may overwrite them.
+// Columns [begin, begin + n_columns) of rows [first_row, first_row + n_rows) of a pair; finish() may overwrite them.
 struct GatedUnit {
-  int64_t pair, begin, n_columns, n_rows;
+  int64_t pair, begin, n_columns, first_row, n_rows;
   float* first_gate;
   float* first_up;
   int64_t stride;
-  float* gate(int64_t row) const { return first_gate + row * stride; }
-  float* up(int64_t row) const { return first_up + row * stride; }
+  float* gate(int64_t i) const { return first_gate + i * stride; }  // of row first_row + i
+  float* up(int64_t i) const { return first_up + i * stride; }
 };
 
 class GatedWork {
@@ -37,7 +37,8 @@ class GatedWork {
            const ProductRows& rows) {
     size_t next = parts_.size();
     for_each_node(gate, gate_kernels, rows, prefetch_bytes_, [&](const Product& product) {
-      parts_.push_back({n_pairs_, {product, {}}, product.node, product.n_panels(), product.task.panel_stride});
+      parts_.push_back(
+          {n_pairs_, {product, {}}, product.node, product.n_panels(), product.task.panel_stride, product.task.n});
     });
     for_each_node(up, up_kernels, rows, prefetch_bytes_, [&](const Product& product) {
       parts_[next].both[1] = product;
@@ -61,8 +62,8 @@ class GatedWork {
       const Part& part = parts_[mine.part];
       for (int64_t panel = mine.begin; panel < mine.end; panel += part.unit_panels()) {
         const int64_t end = std::min(mine.end, panel + part.unit_panels());
-        run_unit(part, {.part = mine.part, .begin = panel, .end = end}, end == mine.end, local_.data() + room * thread,
-                 finish);
+        run_unit(part, {mine.part, panel, end, mine.first_row, mine.end_row}, end == mine.end,
+                 local_.data() + room * thread, finish);
       }
     });
   }
@@ -75,11 +76,11 @@ class GatedWork {
     int64_t pair;
     Product both[2];
     int node;
-    int64_t n_panels, panel_bytes;  // bytes: of both
+    int64_t n_panels, panel_bytes, n_rows;  // bytes: of both
 
     // For few rows more than a task has, whose weights are then read in longer runs.
     int64_t unit_panels() const {
-      const int64_t fit = kUnitFloats / (2 * both[0].task.n * kPanelRows);
+      const int64_t fit = kUnitFloats / (2 * n_rows * kPanelRows);
       return std::max(kLeastPanels, fit / kLeastPanels * kLeastPanels);
     }
     int64_t unit_columns() const { return std::min(unit_panels(), n_panels) * kPanelRows; }
@@ -92,7 +93,7 @@ class GatedWork {
     const int64_t stride = part.stride();
     for (int i = 0; i < 2; ++i) {
       const LinearTask& task = part.both[i].task;
-      LinearTask some = task.columns(at.begin, at.end, to[i], stride);
+      LinearTask some = task.rows(at.first_row, at.end_row).columns(at.begin, at.end, to[i], stride);
       const LinearTask& next = part.both[1 - i].task;
       if (i == 0) some.after = next.panels + at.begin * next.panel_stride;
       if (i == 1 && !is_last) some.after = next.panels + at.end * next.panel_stride;
@@ -102,7 +103,8 @@ class GatedWork {
     finish(GatedUnit{.pair = part.pair,
                      .begin = part.both[0].first_column + begin,
                      .n_columns = std::min(part.both[0].task.n_out, at.end * kPanelRows) - begin,
-                     .n_rows = part.both[0].task.n,
+                     .first_row = at.first_row,
+                     .n_rows = at.end_row - at.first_row,
                      .first_gate = to[0],
                      .first_up = to[1],
                      .stride = stride});

@@ -49,16 +49,17 @@ void for_each_node(
   }
 }
 
-// Tasks of one fork, each some panels of a part, a node's behind the other's.
+// Tasks of one fork, each some panels of a part times its rows or some of them, a node's behind the other's.
 struct PanelTasks {
   struct Task {
     size_t part;
     int64_t begin, end;  // panels
+    int64_t first_row, end_row;
   };
   std::vector<Task> tasks;
   std::vector<int64_t> ends;  // of each node's
 
-  // Part: node, n_panels, panel_bytes.
+  // Part: node, n_panels, panel_bytes, n_rows.
   template <class Part>
   void share_out(const std::vector<Part>& parts, const WorkerPool& pool) {
     tasks.clear();
@@ -71,19 +72,24 @@ struct PanelTasks {
 
  private:
   // Guided self-scheduling (Polychronopoulos and Kuck, 1987): a task is its thread's half of an equal share of what is
-  // left, so that few of them begin, each of which waits for memory, and all threads end together.
+  // left, so that few of them begin, each of which waits for memory, and all threads end together. The least ones are
+  // cut once more, by rows, where those are many.
   template <class Part>
   void share_out(const std::vector<Part>& parts, int node, int n_threads) {
-    constexpr int64_t kLeastBytes = 64 << 10;
+    constexpr int64_t kLeastBytes = 64 << 10, kLeastPanels = 2, kCutRows = 128;
     int64_t left = 0;
     for (const Part& part : parts) left += part.node == node ? part.n_panels * part.panel_bytes : 0;
     for (size_t p = 0; p < parts.size(); ++p) {
       if (parts[p].node != node) continue;
       for (int64_t begin = 0; begin < parts[p].n_panels;) {
         const int64_t bytes = std::max(kLeastBytes, left / (2 * n_threads));
-        const int64_t n =
-            std::min(parts[p].n_panels - begin, std::max<int64_t>(2, bytes / parts[p].panel_bytes / 2 * 2));
-        tasks.push_back({p, begin, begin + n});
+        const int64_t fit = bytes / parts[p].panel_bytes / kLeastPanels * kLeastPanels;
+        const int64_t n = std::min(parts[p].n_panels - begin, std::max(kLeastPanels, fit));
+        const int64_t rows = parts[p].n_rows;
+        const int64_t cut = n <= kLeastPanels && rows >= 2 * kCutRows ? kCutRows : rows;
+        for (int64_t row = 0; row < rows; row += cut) {
+          tasks.push_back({p, begin, begin + n, row, std::min(rows, row + cut)});
+        }
         begin += n;
         left -= n * parts[p].panel_bytes;
       }
@@ -106,27 +112,28 @@ class LinearWork {
       product.task.y = y.ptr<float>() + product.first_column;
       product.task.y_stride = y.stride[0];
       product.first_column += n_columns_;
-      parts_.push_back({product, product.node, product.n_panels(), product.task.panel_stride});
+      parts_.push_back({product, product.node, product.n_panels(), product.task.panel_stride, product.task.n});
     });
     n_columns_ += w.n_out;
   }
 
   void run(WorkerPool& pool) {
-    run(pool, [](int64_t, int64_t) {});
+    run(pool, [](int64_t, int64_t, int64_t) {});
   }
-  // Each task calls done(begin, end) when all rows have columns [begin, end), of the parts' outputs side by side.
+  // Each task calls done(begin, end, n) when n of the rows have columns [begin, end), of the parts' outputs side by
+  // side.
   template <class Done>
   void run(WorkerPool& pool, Done&& done) {
     tasks_.share_out(parts_, pool);
     pool.run(tasks_.ends, false, [this, &done](int64_t task) {
       const PanelTasks::Task& mine = tasks_.tasks[static_cast<size_t>(task)];
       const Product& product = parts_[mine.part].product;
-      LinearTask some = product.task;
+      LinearTask some = product.task.rows(mine.first_row, mine.end_row);
       some.begin = mine.begin;
       some.end = mine.end;
       product.run(some);
       done(product.first_column + some.begin * kPanelRows,
-           product.first_column + std::min(some.n_out, some.end * kPanelRows));
+           product.first_column + std::min(some.n_out, some.end * kPanelRows), some.n);
     });
   }
 
@@ -134,7 +141,7 @@ class LinearWork {
   struct Part {
     Product product;
     int node;
-    int64_t n_panels, panel_bytes;
+    int64_t n_panels, panel_bytes, n_rows;
   };
 
   int64_t prefetch_bytes_;

@@ -171,6 +171,34 @@ struct Elementwise {
     if (tail > 0) V::store_n(y + i, V::mul(silu(V::load_n(gate + i, tail)), V::load_n(up + i, tail)), tail);
   }
 
+  static void turn_head(float* x, const float* turn, int64_t n, bool interleaved) {
+    const int64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : n;
+    int64_t f = 0;
+    for (; f + 16 <= n; f += 16) {
+      F at[2], by[2];
+      if (interleaved) {
+        V::load_pairs(x + 2 * f, at);
+      } else {
+        at[0] = V::load(x + f);
+        at[1] = V::load(x + f + n);
+      }
+      V::load_pairs(turn + 2 * f, by);
+      const F turned[2] = {V::sub(V::mul(at[0], by[0]), V::mul(at[1], by[1])),
+                           V::add(V::mul(at[0], by[1]), V::mul(at[1], by[0]))};
+      if (interleaved) {
+        V::store_pairs(x + 2 * f, turned);
+      } else {
+        V::store(x + f, turned[0]);
+        V::store(x + f + n, turned[1]);
+      }
+    }
+    for (; f < n; ++f) {
+      const float a = x[f * step], b = x[f * step + apart];
+      x[f * step] = a * turn[2 * f] - b * turn[2 * f + 1];
+      x[f * step + apart] = a * turn[2 * f + 1] + b * turn[2 * f];
+    }
+  }
+
   static bool block_max(float* out, const float* x, int64_t n) {
     const F none = V::set1(-__builtin_inff()), top = V::set1(__builtin_inff());
     const F one = V::set1(1.0F);
@@ -281,9 +309,9 @@ constexpr ElementwiseKernels make_elementwise_kernels() {
   using E = Elementwise<V>;
   int64_t (*spin_bf16)(int64_t) = &E::spin_f32;
   if constexpr (V::kBf16PerFloat == 2) spin_bf16 = &E::spin_bf16;
-  return {V::kBf16PerFloat, &E::quantize_row, &E::rms_norm_row,      &E::add_row,   &E::scale_row, &E::mix_row,
-          &E::soft_cap_row, &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::block_max, &E::exp_row,   &E::spin_int8,
-          &E::spin_f32,     spin_bf16};
+  return {V::kBf16PerFloat, &E::quantize_row, &E::rms_norm_row, &E::add_row,           &E::scale_row,
+          &E::mix_row,      &E::soft_cap_row, &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::turn_head,
+          &E::block_max,    &E::exp_row,      &E::spin_int8,    &E::spin_f32,          spin_bf16};
 }
 
 }  // namespace

@@ -197,6 +197,9 @@ struct ElementwiseKernels {
   void (*soft_cap_row)(float* x, int64_t n, float cap);
   void (*silu_mul_row)(float* y, const float* gate, const float* up, int64_t n);
   void (*gelu_tanh_mul_row)(float* y, const float* gate, const float* up, int64_t n);
+  // Pairs (a, b) number f of n, x[2·f] and x[2·f + 1] or x[f] and x[n + f], become (a·c − b·s, a·s + b·c) of (c, s) =
+  // turn[2·f], turn[2·f + 1]; each operation rounded on its own.
+  void (*turn_head)(float* x, const float* turn, int64_t n, bool interleaved);
   // out[b] = the largest of x[64·b …]; false where a value is NaN or +inf (ops/sample_row.h).
   bool (*block_max)(float* out, const float* x, int64_t n);
   // out[i] = exp((x[i] − max) · factor); returns Σ out over 16 lanes, folded. out may be null.

@@ -53,6 +53,15 @@ struct Vec {
     const __m256i b = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from + 1)), 16);
     return {_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)};
   }
+  static void load_pairs(const float* p, F* two) {
+    const F low = load(p), high = load(p + 16);
+    two[0] = {in_order<0x88>(low.a, low.b), in_order<0x88>(high.a, high.b)};
+    two[1] = {in_order<0xDD>(low.a, low.b), in_order<0xDD>(high.a, high.b)};
+  }
+  static void store_pairs(float* p, const F* two) {
+    store(p, interleaved(two[0].a, two[1].a));
+    store(p + 16, interleaved(two[0].b, two[1].b));
+  }
   static void load_bf16_pairs(const uint16_t* p, F* two) {
     const auto* from = reinterpret_cast<const __m256i*>(p);
     const __m256i a = _mm256_loadu_si256(from), b = _mm256_loadu_si256(from + 1);
@@ -202,6 +211,16 @@ struct Vec {
   }
 
  private:
+  // Every other one of a's lanes and b's, which _mm256_shuffle_ps picks from halves of 128 bits.
+  template <int kPicked>
+  static __m256 in_order(__m256 a, __m256 b) {
+    const __m256d halves = _mm256_castps_pd(_mm256_shuffle_ps(a, b, kPicked));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(halves, 0xD8));
+  }
+  static F interleaved(__m256 a, __m256 b) {
+    const __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+    return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
+  }
   template <int kShift, int kMask>
   static __m256i bits_of(__m256i x) {
     if constexpr (kShift > 0) x = _mm256_srli_epi16(x, kShift);

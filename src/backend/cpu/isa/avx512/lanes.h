@@ -32,6 +32,15 @@ struct Avx512Lanes {
   static F load_n(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
   static void store(float* p, F v) { _mm512_storeu_ps(p, v); }
   static void store_n(float* p, F v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
+  // Numbers 2 · i to lane i of the first, 2 · i + 1 to that of the second; and back.
+  static void load_pairs(const float* p, F* two) {
+    two[0] = _mm512_permutex2var_ps(load(p), indices(kEven), load(p + 16));
+    two[1] = _mm512_permutex2var_ps(load(p), indices(kOdd), load(p + 16));
+  }
+  static void store_pairs(float* p, const F* two) {
+    store(p, _mm512_permutex2var_ps(two[0], indices(kLow), two[1]));
+    store(p + 16, _mm512_permutex2var_ps(two[0], indices(kHigh), two[1]));
+  }
   static F load_f16(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
@@ -39,7 +48,6 @@ struct Avx512Lanes {
     const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
   }
-  // Numbers 2 · i to lane i of the first, 2 · i + 1 to that of the second.
   static void load_bf16_pairs(const uint16_t* p, F* two) {
     const __m512i both = _mm512_loadu_si512(p);
     two[0] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
@@ -141,6 +149,12 @@ struct Avx512Lanes {
   }
 
  private:
+  // Which of 32 lanes, the second vector's behind the first's.
+  static constexpr int32_t kEven[] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+  static constexpr int32_t kOdd[] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+  static constexpr int32_t kLow[] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  static constexpr int32_t kHigh[] = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  static __m512i indices(const int32_t (&of)[16]) { return _mm512_loadu_si512(of); }
   static __mmask16 first(int n) { return static_cast<__mmask16>(n <= 0 ? 0U : n >= 16 ? 0xffffU : (1U << n) - 1); }
 };
 

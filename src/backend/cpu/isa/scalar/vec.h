@@ -56,6 +56,12 @@ struct Vec {
   static F load_bf16(const uint16_t* p) {
     return each([&](int i) { return bf16_to_f32(p[i]); });
   }
+  static void load_pairs(const float* p, F* two) {
+    for (int odd = 0; odd < 2; ++odd) two[odd] = each([&](int i) { return p[2 * i + odd]; });
+  }
+  static void store_pairs(float* p, const F* two) {
+    for (int i = 0; i < 32; ++i) p[i] = two[i % 2].v[i / 2];
+  }
   static void load_bf16_pairs(const uint16_t* p, F* two) {
     for (int odd = 0; odd < 2; ++odd) two[odd] = each([&](int i) { return bf16_to_f32(p[2 * i + odd]); });
   }
