@@ -248,7 +248,7 @@ struct Elementwise {
 
   static int64_t spin_int8(int64_t rounds) {
     if constexpr (kHasTiles<V>) {
-      return V::template Tiles<kPanelDepth>::spin(rounds);
+      return V::template Tiles<kPanelDepth, false>::spin(rounds);
     } else {
       return spin_dot(rounds);
     }

@@ -415,10 +415,7 @@ struct LinearKernel {
       using Tiled = TiledLinear<V, W>;
       const typename Tiled::Whole whole = Tiled::whole_tiles(task);
       if (whole.begin < whole.end) {
-        LinearTask some = task.rows(whole.begin, whole.end);
-        some.begin = begin;
-        some.end = end;
-        Tiled::run(some);
+        Tiled::run(task.rows(whole.begin, whole.end), begin, end);
         run_rows(task.rows(0, whole.begin), begin, end);
         return run_rows(task.rows(whole.end, task.n), begin, end);
       }

@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 template <class V>
-inline constexpr bool kHasTiles = requires { typename V::template Tiles<kPanelDepth>; };
+inline constexpr bool kHasTiles = requires { typename V::template Tiles<kPanelDepth, false>; };
 
 // Formats whose groups of 16 have mins need more sums of x than a tile holds.
 template <class V, class W>
@@ -23,7 +23,7 @@ constexpr bool is_tiled() {
 template <class V, class W>
 struct TiledLinear {
   using F = typename V::F;
-  using Tiles = typename V::template Tiles<W::kGroup>;
+  using Tiles = typename V::template Tiles<W::kGroup, W::kMins>;
 
   static constexpr int kTileRows = QuantTile::kRows;
   static constexpr int kTileFloats = kTileRows * kPanelRows;
@@ -32,38 +32,51 @@ struct TiledLinear {
   static_assert(kInFlight <= QuantTile::kBehind);
   static constexpr int kLine = 64;
   // That are multiplied with each other while they stay in the first-level cache.
-  static constexpr int kMaxPanels = 2, kMaxTiles = 4;
+  static constexpr int kMaxPanels = 2, kMaxTiles = 2;
 
-  // At most kInFlight groups of a segment, counted from a chunk's first one; none where a segment is empty.
+  // Groups of a segment, counted from a chunk's first one; none where a segment is empty.
   struct Round {
     int16_t first;
     int8_t n, segment;
     bool begins, ends;  // the segment
   };
+  // Rounds [begin, end), which a panel and a tile of rows go through before the next: at most kMostOfPass groups.
+  struct Pass {
+    int16_t begin, end;
+  };
+  static constexpr int kMostOfPass = 8 * kHalves;
 
   // Whole segments, from `segment` on to `end_segment`, of all that panels have: as many as fit.
   struct Chunk {
     static constexpr int kMaxGroups = 512 * kHalves;
-    static constexpr int kMaxRounds = kMaxGroups / kInFlight + kSegments;
+    static constexpr int kMaxRounds = kMaxGroups / kMostOfPass + kSegments;
     int64_t first = 0;  // group
-    int n = 0, n_rounds = 0;
+    int n = 0, n_rounds = 0, n_passes = 0;
     int segment = 0, end_segment = 0;
     Round rounds[kMaxRounds];
+    Pass passes[kMaxRounds];
 
     Chunk(int64_t n_blocks, int begin_segment) : segment(begin_segment), end_segment(begin_segment) {
       first = segment_begin(n_blocks, segment) * kHalves;
+      int in_pass = 0;  // groups of the last one
       for (; end_segment < kSegments; ++end_segment) {
         const int64_t end = segment_begin(n_blocks, end_segment + 1) * kHalves - first;
         if (end > kMaxGroups) break;
         bool begins = true;
         do {
           const int64_t left = end - n;
-          const auto some = static_cast<int8_t>(left < kInFlight ? left : kInFlight);
+          const auto some = static_cast<int8_t>(left < kMostOfPass ? left : kMostOfPass);
+          if (n_passes == 0 || in_pass + some > kMostOfPass) {
+            passes[n_passes++].begin = static_cast<int16_t>(n_rounds);
+            in_pass = 0;
+          }
+          in_pass += some;
           rounds[n_rounds++] = {.first = static_cast<int16_t>(n),
                                 .n = some,
                                 .segment = static_cast<int8_t>(end_segment),
                                 .begins = begins,
                                 .ends = n + some == end};
+          passes[n_passes - 1].end = static_cast<int16_t>(n_rounds);
           n += some;
           begins = false;
         } while (n < end);
@@ -109,17 +122,21 @@ struct TiledLinear {
     int n_tiles;
     const Unpacked* w;
     float* sums;  // [level][panel][tile]; level 0: unfinished
+    // What is read after these panels: so many bytes are asked for with each pass of a panel and a tile.
+    const std::byte* next;
+    int64_t next_step;
 
     float* at(int level, int p, int t) const { return sums + ((level * kMaxPanels + p) * kMaxTiles + t) * kTileFloats; }
   };
 
-  static QR_INLINE void add_group(const Unpacked& w, int g, const QuantTile& x, const float* results, F* acc) {
-    const F ws = V::load(w.scale + g * kPanelRows);
+  static QR_INLINE void add_group(
+      const float* w_scale, const float* w_min, const QuantTile& x, const float* results, F* acc) {
+    const F ws = V::load(w_scale);
     unrolled<0, kTileRows>([&](auto r) __attribute__((always_inline)) {
       const F s = V::mul(ws, V::set1(x.scale[r.kValue]));
       acc[r.kValue] = V::fma(Tiles::sums(results + r.kValue * kPanelRows), s, acc[r.kValue]);
       if constexpr (W::kMins) {
-        acc[r.kValue] = V::fma(V::load(w.min + g * kPanelRows), V::set1(x.scaled_sum[r.kValue]), acc[r.kValue]);
+        acc[r.kValue] = V::fma(V::load(w_min), V::set1(x.scaled_sum[r.kValue]), acc[r.kValue]);
       }
     });
   }
@@ -150,65 +167,107 @@ struct TiledLinear {
     });
   }
 
+  static QR_INLINE void fetch(const float* from, F* acc) {
+    unrolled<0, kTileRows>(
+        [&](auto r) __attribute__((always_inline)) { acc[r.kValue] = V::load(from + r.kValue * kPanelRows); });
+  }
   static QR_INLINE void keep(float* to, const F* acc) {
     unrolled<0, kTileRows>([&](auto r)
                                __attribute__((always_inline)) { V::store(to + r.kValue * kPanelRows, acc[r.kValue]); });
   }
 
-  // Round after round, each with all panels and tiles, whose data stay in the first-level cache meanwhile. While the
-  // sums of one are added up, those of the next are stored and products of the one after begin: an addition that waited
-  // for a store would hold up all behind it.
+  template <int kNumber>
+  static QR_INLINE void begin(const int8_t* x, const std::byte* w) {
+    Tiles::template multiply<kNumber, kNumber / kHalves* int{sizeof(QuantTile)} + kNumber % kHalves * W::kGroup,
+                             kNumber * W::kGroup * kPanelRows>(x, kPanelDepth, w);
+  }
+
+  // Pass after pass, each with all panels and tiles, whose data mostly stay in the first-level cache meanwhile; sums
+  // are in registers. While those of kInFlight groups are added up, those of the next are stored and products of the
+  // ones after begin: an addition that waited for a store would hold up all behind it.
   static void multiply(const Block& block, const Chunk& chunk) {
     alignas(64) float results[2 * kInFlight * Tiles::kFloats];
     float* ready = results;
     float* next = results + kInFlight * Tiles::kFloats;
     const int64_t x_stride = block.task->xq.tile_stride;
     const QuantTile* first_x = block.x + chunk.first / kHalves;
-    // What begins next; after the last one it begins once more, for nothing.
-    int round = 0, panel = 0, tile = 0;
-    const auto begin = [&](auto i) __attribute__((always_inline)) {
-      const int first = chunk.rounds[round].first;
-      const QuantTile* x = first_x + tile * x_stride + first / kHalves;
-      // Beyond its groups a round multiplies others, of the next tile where x has no more; not used.
-      Tiles::template multiply<i.kValue>(x[i.kValue / kHalves].q[0] + (first + i.kValue) % kHalves * W::kGroup,
-                                         kPanelDepth, block.w[panel].w + (first + i.kValue) * W::kGroup * kPanelRows);
+    // What begins next; after the last one it begins once more, for nothing. Beyond its groups a round multiplies
+    // others, of the next tile where x has no more; not used.
+    int pass = 0, round = 0, panel = 0, tile = 0, begin_left = 0;
+    const int8_t* begin_x = nullptr;
+    const std::byte* begin_w = nullptr;
+    const auto aim = [&]() __attribute__((always_inline)) {
+      const Round& next_round = chunk.rounds[round];
+      begin_left = next_round.n;
+      begin_x = first_x[tile * x_stride + next_round.first / kHalves].q[0];
+      begin_w = block.w[panel].w + next_round.first * W::kGroup * kPanelRows;
     };
     const auto advance = [&]() __attribute__((always_inline)) {
-      if (++tile < block.n_tiles) return;
-      tile = 0;
-      if (++panel < block.n_panels) return;
-      panel = 0;
-      if (round + 1 < chunk.n_rounds) ++round;
+      begin_left -= kInFlight;
+      if (begin_left > 0) {
+        begin_x += kInFlight / kHalves * sizeof(QuantTile);
+        begin_w += kInFlight * W::kGroup * kPanelRows;
+        return;
+      }
+      if (++round == chunk.passes[pass].end) {
+        if (++tile == block.n_tiles) {
+          tile = 0;
+          if (++panel == block.n_panels) {
+            panel = 0;
+            if (pass + 1 < chunk.n_passes) ++pass;
+          }
+        }
+        round = chunk.passes[pass].begin;
+      }
+      aim();
     };
-    unrolled<0, kInFlight>(begin);
+    aim();
+    unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) { begin<i.kValue>(begin_x, begin_w); });
     advance();
     unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) {
       Tiles::template store<i.kValue>(ready);
-      begin(i);
+      begin<i.kValue>(begin_x, begin_w);
     });
-    for (int r = 0; r < chunk.n_rounds; ++r) {
-      const Round& now = chunk.rounds[r];
+    const std::byte* asked = block.next;
+    const std::byte* ask_until = asked;
+    for (int i = 0; i < chunk.n_passes; ++i) {
+      const Round* end_round = chunk.rounds + chunk.passes[i].end;
       for (int p = 0; p < block.n_panels; ++p) {
-        const Unpacked& w = block.w[p];
         for (int t = 0; t < block.n_tiles; ++t) {
-          const QuantTile* x = first_x + t * x_stride + now.first / kHalves;
+          const Round* now = chunk.rounds + chunk.passes[i].begin;
           float* unfinished = block.at(0, p, t);
+          for (ask_until += block.next_step; asked < ask_until; asked += kLine) __builtin_prefetch(asked, 0, 2);
           F acc[kTileRows];
-          unrolled<0, kTileRows>([&](auto i) __attribute__((always_inline)) {
-            acc[i.kValue] = now.begins ? V::zero() : V::load(unfinished + i.kValue * kPanelRows);
-          });
-          advance();
-          unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) {
-            Tiles::template store<i.kValue>(next);
-            begin(i);
-            if (i.kValue < now.n) {
-              add_group(w, now.first + i.kValue, x[i.kValue / kHalves], ready + i.kValue * Tiles::kFloats, acc);
+          if (!now->begins) fetch(unfinished, acc);
+          for (; now < end_round; ++now) {
+            if (now->begins) {
+              unrolled<0, kTileRows>([&](auto j) __attribute__((always_inline)) { acc[j.kValue] = V::zero(); });
             }
-          });
-          now.ends ? finish(block, p, t, now.segment, acc) : keep(unfinished, acc);
-          float* used = ready;
-          ready = next;
-          next = used;
+            const QuantTile* x = first_x + t * x_stride + now->first / kHalves;
+            const float* ws = block.w[p].scale + now->first * kPanelRows;
+            const float* wm = block.w[p].min + (W::kMins ? now->first * kPanelRows : 0);
+            int left = now->n;
+            do {
+              advance();
+              unrolled<0, kInFlight>([&](auto j) __attribute__((always_inline)) {
+                Tiles::template store<j.kValue>(next);
+                begin<j.kValue>(begin_x, begin_w);
+                if (j.kValue < left) {
+                  add_group(ws + j.kValue * kPanelRows, wm + (W::kMins ? j.kValue * kPanelRows : 0),
+                            x[j.kValue / kHalves], ready + j.kValue * Tiles::kFloats, acc);
+                }
+              });
+              x += kInFlight / kHalves;
+              ws += kInFlight * kPanelRows;
+              if constexpr (W::kMins) wm += kInFlight * kPanelRows;
+              float* used = ready;
+              ready = next;
+              next = used;
+              left -= kInFlight;
+            } while (left > 0);
+            if (now->ends) finish(block, p, t, now->segment, acc);
+          }
+          if (!now[-1].ends) keep(unfinished, acc);
         }
       }
     }
@@ -227,33 +286,43 @@ struct TiledLinear {
     return {begin, begin + (task.n - begin) / kTileRows * kTileRows};
   }
 
-  // REQUIRES whole tiles.
-  static void run(const LinearTask& task) {
+  // Panels [begin, end) of the task's. REQUIRES whole tiles.
+  static void run(const LinearTask& task, int64_t begin, int64_t end) {
     const int64_t n_blocks = task.xq.n_groups;
     Unpacked w[kMaxPanels];
     alignas(64) float sums[(kLevels + 1) * kMaxPanels * kMaxTiles * kTileFloats];
     Tiles::begin();
     Chunk chunk(n_blocks, 0);
     const bool is_whole = chunk.end_segment == kSegments;  // the weights then stay unpacked for all rows
-    for (int64_t panel = task.begin; panel < task.end; panel += kMaxPanels) {
-      const int n_panels = task.end - panel < kMaxPanels ? static_cast<int>(task.end - panel) : kMaxPanels;
+    for (int64_t panel = begin; panel < end; panel += kMaxPanels) {
+      const int n_panels = end - panel < kMaxPanels ? static_cast<int>(end - panel) : kMaxPanels;
+      const bool is_last = panel + kMaxPanels >= task.end;
+      const std::byte* next = is_last ? task.after : task.panels + (panel + kMaxPanels) * task.panel_stride;
+      // All passes ask for as much.
+      const int64_t n_passes = is_whole ? int64_t{chunk.n_passes} : n_blocks * kHalves / kMostOfPass;
+      const int64_t step =
+          next == nullptr ? 0 : kMaxPanels * task.panel_stride * kTileRows / (task.n * n_panels * n_passes) + 1;
       for (int64_t row = 0; row < task.n; row += kMaxTiles * kTileRows) {
         const int64_t n_tiles = (task.n - row) / kTileRows;
-        const Block block{.task = &task,
-                          .panel = panel,
-                          .n_panels = n_panels,
-                          .x = task.xq.tiles + (task.xq.first_row + row) / kTileRows * task.xq.tile_stride,
-                          .row = row,
-                          .n_tiles = static_cast<int>(n_tiles < kMaxTiles ? n_tiles : kMaxTiles),
-                          .w = w,
-                          .sums = sums};
+        Block block{.task = &task,
+                    .panel = panel,
+                    .n_panels = n_panels,
+                    .x = task.xq.tiles + (task.xq.first_row + row) / kTileRows * task.xq.tile_stride,
+                    .row = row,
+                    .n_tiles = static_cast<int>(n_tiles < kMaxTiles ? n_tiles : kMaxTiles),
+                    .w = w,
+                    .sums = sums,
+                    .next = next,
+                    .next_step = step};
         for (int segment = 0; segment < kSegments; segment = chunk.end_segment) {
           if (!is_whole) chunk = Chunk(n_blocks, segment);
           for (int p = 0; p < n_panels && (row == 0 || !is_whole); ++p) {
             w[p].unpack(chunk, task.panels + (panel + p) * task.panel_stride, n_blocks);
           }
           multiply(block, chunk);
+          block.next += int64_t{chunk.n_passes} * n_panels * block.n_tiles * step;
         }
+        next = block.next;
       }
     }
     Tiles::end();

@@ -8,13 +8,25 @@ namespace {
 
 struct Vec : Avx512Lanes {
   // Sums of 16 rows × 16 outputs over kDepth k, of int8 values, exact. Four of them, numbers 0 … 3, are under way at a
-  // time. begin() before the first product, end() after the last, on the same thread.
-  template <int kDepth>
+  // time. begin() before the first product, end() after the last, on the same thread. Sums that are not converted begin
+  // at the bits of kMagic, whose last bit is worth 1: as a float it is then larger by the sum, and taking it away again
+  // is exact. While tiles are in use a subtraction has a port that conversions and products have not; but loading
+  // kMagic costs loads.
+  template <int kDepth, bool kConverts>
   struct Tiles {
     static constexpr int kInFlight = 4;
     static constexpr int kFloats = 256;  // of a product's results
 
 #ifdef __AMX_INT8__
+    static constexpr float kMagic = 0x1.8p23F;
+    struct alignas(64) Start {
+      float sums[kFloats];
+      constexpr Start() : sums{} {
+        for (float& sum : sums) sum = kMagic;
+      }
+    };
+    static constexpr Start kStart{};
+
     static void begin() {
       struct alignas(64) {
         uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -26,17 +38,23 @@ struct Vec : Avx512Lanes {
     static void end() { _tile_release(); }
 
     // Begins product number kNumber: 16 rows of x, x_stride bytes apart, times kDepth / 4 lines of 64 bytes, byte 4·o +
-    // i of line j being output o, k = 4·j + i.
-    template <int kNumber>
+    // i of line j being output o, k = 4·j + i; both so many bytes behind x and w.
+    template <int kNumber, int kXOffset, int kWOffset>
     static QR_INLINE void multiply(const int8_t* x, int64_t x_stride, const std::byte* w) {
+      if constexpr (kConverts) {
+        asm volatile("tilezero %%tmm%c[sums]" : : [sums] "i"(kNumber));
+      } else {
+        asm volatile("tileloadd (%[start],%[line],1), %%tmm%c[sums]"
+                     :
+                     : [start] "r"(kStart.sums), [line] "r"(int64_t{64}), [sums] "i"(kNumber), "m"(kStart));
+      }
       asm volatile(
-          "tileloadd (%[x],%[x_stride],1), %%tmm%c[x_tile]\n\t"
-          "tileloadd (%[w],%[line],1), %%tmm%c[w_tile]\n\t"
-          "tilezero %%tmm%c[sums]\n\t"
+          "tileloadd %c[x_offset](%[x],%[x_stride],1), %%tmm%c[x_tile]\n\t"
+          "tileloadd %c[w_offset](%[w],%[line],1), %%tmm%c[w_tile]\n\t"
           "tdpbssd %%tmm%c[w_tile], %%tmm%c[x_tile], %%tmm%c[sums]"
           :
-          : [x] "r"(x), [x_stride] "r"(x_stride), [w] "r"(w), [line] "r"(int64_t{64}), [sums] "i"(kNumber),
-            [x_tile] "i"(4 + kNumber % 2), [w_tile] "i"(6 + kNumber % 2)
+          : [x] "r"(x), [x_stride] "r"(x_stride), [w] "r"(w), [line] "r"(int64_t{64}), [x_offset] "i"(kXOffset),
+            [w_offset] "i"(kWOffset), [sums] "i"(kNumber), [x_tile] "i"(4 + kNumber % 2), [w_tile] "i"(6 + kNumber % 2)
           : "memory");
     }
     // Row r's 16 sums go to results[kFloats · kNumber + 16 · r …], as sums() reads them.
@@ -64,11 +82,17 @@ struct Vec : Avx512Lanes {
       end();
       return rounds * kInFlight * kFloats * kDepth * 2;
     }
+    static QR_INLINE F sums(const float* from) {
+      if constexpr (!kConverts) return sub(load(from), set1(kMagic));
+      return to_float(_mm512_loadu_si512(from));
+    }
 #else  // plain loops, for tests on machines without (docs/backend-cpu.md)
     static void begin() {}
     static void end() {}
-    template <int kNumber>
+    template <int kNumber, int kXOffset, int kWOffset>
     static void multiply(const int8_t* x, int64_t x_stride, const std::byte* w) {
+      x += kXOffset;
+      w += kWOffset;
       for (int i = 0; i < kFloats; ++i) {
         int32_t sum = 0;
         for (int k = 0; k < kDepth; ++k) {
@@ -82,13 +106,13 @@ struct Vec : Avx512Lanes {
       __builtin_memcpy(results + kNumber * kFloats, tiles[kNumber], sizeof tiles[kNumber]);
     }
     static int64_t spin(int64_t /*rounds*/) { return 0; }
+    static QR_INLINE F sums(const float* from) { return to_float(_mm512_loadu_si512(from)); }
 
    private:
     static inline thread_local int32_t tiles[kInFlight][kFloats];
 
    public:
 #endif
-    static QR_INLINE F sums(const float* from) { return to_float(_mm512_loadu_si512(from)); }
   };
 };
 
