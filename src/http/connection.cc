@@ -21,6 +21,8 @@ constexpr int64_t kNsPerMs = 1'000'000;
 
 bool is_over(int64_t since, int timeout_ms, int64_t now) { return now - since > int64_t{timeout_ms} * kNsPerMs; }
 
+HttpError handler_threw() { return {500, "the request could not be handled", "server_error", "", "internal"}; }
+
 void release(std::string& buffer) {
   buffer.clear();
   if (buffer.capacity() > kKeepBuffer) std::string().swap(buffer);
@@ -107,9 +109,9 @@ void Connection::on_cipher(std::string_view bytes) {
 void Connection::on_bytes(std::string_view bytes) {
   if (state_ == State::reading)
     process(bytes);
-  else if (state_ == State::handling)
+  else if (state_ == State::handling && !deaf_)
     in_ += bytes;
-  // lingering: thrown away
+  // lingering, or deaf: thrown away
 }
 
 void Connection::on_eof() {
@@ -127,30 +129,48 @@ void Connection::process(std::string_view bytes) {
   while (!bytes.empty() && state_ == State::reading) {
     if (!parser_.started()) head_since_ = IoThread::now_ns();
     bytes.remove_prefix(parser_.feed(bytes));
-    after_feed();
+    after_feed(!bytes.empty());
   }
   processing_ = false;
-  if (state_ == State::handling) in_ += bytes;
+  if (state_ == State::handling && !deaf_) in_ += bytes;
 }
 
-void Connection::after_feed() {
+// `more`: bytes of the body are already here.
+void Connection::after_feed(bool more) {
   if (parser_.state() == RequestParser::State::failed) return refuse(parser_.error());
+  if (parser_.state() == RequestParser::State::head) return;
+  if (!judged_) judge();
   if (parser_.state() == RequestParser::State::done) return dispatch();
-  if (parser_.state() != RequestParser::State::body) return;
   body_last_ = IoThread::now_ns();
+  if (!verdict_.reads_body) {
+    deaf_ = true;
+    return dispatch();
+  }
   if (body_since_ != 0) return;
   body_since_ = body_last_;
-  if (parser_.expects_continue() && parser_.body_bytes() == 0) {
-    reply_bytes() += "HTTP/1.1 100 Continue\r\n\r\n";
-    flush_out();
+  if (!parser_.expects_continue() || more) return;
+  reply_bytes() += "HTTP/1.1 100 Continue\r\n\r\n";
+  flush_out();
+}
+
+void Connection::judge() {
+  judged_ = true;
+  parser_.request().peer = peer_.address;
+  try {
+    verdict_ = io_.shared().handler->judge(parser_.request());
+  } catch (const std::exception& e) {
+    log_error(std::string("http: a handler threw: ") + e.what());
+    verdict_ = {[](HttpRequest&&, const ReplyPtr& reply) { send_error(*reply, handler_threw()); }, false};
   }
 }
 
 void Connection::dispatch() {
   HttpRequest request = std::move(parser_.request());
-  request.peer = peer_.address;
+  const Verdict verdict = std::move(verdict_);
+  verdict_ = {};
+  judged_ = false;
   request.arrived_ns = IoThread::now_ns();
-  keep_alive_ = parser_.keep_alive() && !io_.shared().draining.load(std::memory_order_relaxed);
+  keep_alive_ = parser_.keep_alive() && !deaf_ && !io_.shared().draining.load(std::memory_order_relaxed);
   head_request_ = request.method == "HEAD";
   version_ = request.version;
   no_body_ = chunked_ = complete_ = false;
@@ -163,11 +183,11 @@ void Connection::dispatch() {
   stream->connection = this;
   stream_ = stream;
   try {
-    io_.shared().handler->handle(std::move(request), Stream::handle_for(stream));
+    verdict.answer(std::move(request), Stream::handle_for(stream));
   } catch (const std::exception& e) {
     log_error(std::string("http: a handler threw: ") + e.what());
     // No effect when it was answered, or when the handler's last ReplyPtr went while the exception passed.
-    send_error(*stream, {500, "the request could not be handled", "server_error", "", "internal"});
+    send_error(*stream, handler_threw());
   }
   sweep();
 }
@@ -377,6 +397,7 @@ void Connection::close(CloseReason reason) {
   error_code ec;
   socket_.close(ec);
   io_.remove(*this);
+  verdict_ = {};
   const auto stream = std::move(stream_);
   stream_ = nullptr;
   if (!stream) return;

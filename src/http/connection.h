@@ -41,7 +41,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_bytes(std::string_view bytes);
   void on_eof();
   void process(std::string_view bytes);
-  void after_feed();
+  void after_feed(bool more);
+  void judge();
   void dispatch();
   void append_output(const StreamOutput& output);
   void append_reply_head(const StreamOutput& output);
@@ -65,12 +66,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   State state_ = State::reading;
   bool reading_ = false, writing_ = false;  // a wait is under way
   bool processing_ = false;                 // inside process(): do not enter it again
+  bool judged_ = false;                     // verdict_ is the handler's on this request's head
+  bool deaf_ = false;                       // what follows the head that is being answered is nobody's
   bool peer_eof_ = false, sent_fin_ = false, said_end_ = false;
   std::string in_;     // bytes that came ahead of their turn
   std::string out_;    // for the socket
   size_t out_at_ = 0;  // of out_, already sent
   std::unique_ptr<TlsSession> tls_;
   std::string plain_;  // under TLS: for out_, not yet encrypted
+
+  Verdict verdict_;  // until the request is whole
 
   // The current reply.
   std::shared_ptr<Stream> stream_;

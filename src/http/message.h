@@ -27,7 +27,7 @@ struct HttpRequest {
   HttpHeaders headers;  // in order; names in lower case; values without surrounding blanks
   std::string body;
   std::string peer;        // the client's address without port, as text
-  int64_t arrived_ns = 0;  // steady clock, when the head was complete
+  int64_t arrived_ns = 0;  // steady clock, when it was complete
 
   // First field of that name, nullptr when absent. REQUIRES a lower-case name.
   const std::string* header(std::string_view name) const;

@@ -96,10 +96,8 @@ bool RequestParser::refuse_limit(int status, std::string_view what, int64_t limi
 }
 
 size_t RequestParser::feed(std::string_view bytes) {
-  size_t used = 0;
-  if (state_ == State::head) used = feed_head(bytes);
-  if (state_ == State::body) used += feed_body(bytes.substr(used));
-  return used;
+  if (state_ == State::head) return feed_head(bytes);
+  return state_ == State::body ? feed_body(bytes) : 0;
 }
 
 size_t RequestParser::feed_head(std::string_view bytes) {

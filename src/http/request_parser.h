@@ -21,8 +21,8 @@ class RequestParser {
   RequestParser(const RequestParser&) = delete;
   RequestParser& operator=(const RequestParser&) = delete;
 
-  // Uses bytes up to the end of the request, at most; returns how many. What is left belongs to the next request. After
-  // `done` or `failed` it uses none until reset().
+  // Uses bytes up to the end of the head, at most, then up to the end of the request; returns how many. What is left
+  // belongs to the body, or to the next request. After `done` or `failed` it uses none until reset().
   size_t feed(std::string_view bytes);
   void reset();
 

@@ -20,7 +20,7 @@ HttpLimits small_limits() {
 }
 
 // Feeds in pieces of `cut` bytes; returns how many bytes were used.
-size_t feed(RequestParser& p, std::string_view bytes, size_t cut) {
+size_t feed(RequestParser& p, std::string_view bytes, size_t cut = std::string_view::npos) {
   size_t used = 0;
   while (used < bytes.size() && (p.state() == State::head || p.state() == State::body))
     used += p.feed(bytes.substr(used, cut));
@@ -48,8 +48,8 @@ TEST(RequestParser, ReadsARequestSplitAtEveryByte) {
   const HttpLimits limits = small_limits();
   for (size_t at = 0; at <= bytes.size(); ++at) {
     RequestParser p(limits);
-    size_t used = p.feed(std::string_view(bytes).substr(0, at));
-    used += p.feed(std::string_view(bytes).substr(used));
+    size_t used = feed(p, std::string_view(bytes).substr(0, at));
+    used += feed(p, std::string_view(bytes).substr(used));
     ASSERT_EQ(p.state(), State::done) << at;
     ASSERT_EQ(used, first.size()) << at;
     const HttpRequest& r = p.request();
@@ -70,14 +70,25 @@ TEST(RequestParser, ReadsAChunkedBodySplitAtEveryByte) {
   const HttpLimits limits = small_limits();
   for (size_t at = 0; at <= bytes.size(); ++at) {
     RequestParser p(limits);
-    size_t used = p.feed(std::string_view(bytes).substr(0, at));
-    if (p.state() != State::done) used += p.feed(std::string_view(bytes).substr(used));
+    size_t used = feed(p, std::string_view(bytes).substr(0, at));
+    used += feed(p, std::string_view(bytes).substr(used));
     ASSERT_EQ(p.state(), State::done) << at << " " << p.error().message;
     ASSERT_EQ(used, first.size()) << at;
     ASSERT_EQ(p.request().body, "hello world");
     ASSERT_EQ(p.request().header("x-trailer"), nullptr);  // trailers are dropped
     ASSERT_EQ(p.request().header("content-type"), nullptr);
   }
+}
+
+TEST(RequestParser, StopsBehindTheHead) {
+  const HttpLimits limits = small_limits();
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n";
+  RequestParser p(limits);
+  EXPECT_EQ(p.feed(head + "hi"), head.size());
+  EXPECT_EQ(p.state(), State::body);
+  EXPECT_EQ(p.body_bytes(), 0);
+  EXPECT_EQ(p.feed("hi"), 2U);
+  EXPECT_EQ(p.state(), State::done);
 }
 
 TEST(RequestParser, IsReusableAfterReset) {

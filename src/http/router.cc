@@ -13,6 +13,19 @@ std::string allowed(const std::map<std::string, Router::Route, std::less<>>& met
   return out;
 }
 
+constexpr const char* kInvalid = "invalid_request_error";
+
+Verdict refuse(HttpError error, HttpHeaders extra = {}) {
+  return {[error = std::move(error), extra = std::move(extra)](HttpRequest&&, const ReplyPtr& reply) {
+            send_error(*reply, error, extra);
+          },
+          false};
+}
+
+Verdict just_allow(const std::string& allow) {
+  return {[allow](HttpRequest&&, const ReplyPtr& reply) { reply->send(204, {{"Allow", allow}}, ""); }, false};
+}
+
 }  // namespace
 
 void Router::add(std::string_view method, std::string_view path, Route route) {
@@ -34,28 +47,22 @@ const Router::Methods* Router::find(std::string_view path) const {
   return nullptr;
 }
 
-void Router::handle(HttpRequest&& request, ReplyPtr reply) {
-  if (request.path == "*") {
-    reply->send(204, {{"Allow", "GET, HEAD, POST, OPTIONS"}}, "");
-    return;
-  }
-  const Methods* methods = find(request.path);
-  if (methods == nullptr) {
-    send_error(*reply, {404, "no such path: " + request.path, "invalid_request_error", "", "unknown_path"});
-    return;
-  }
-  auto route = methods->find(request.method);
-  if (route == methods->end() && request.method == "HEAD") route = methods->find("GET");
-  if (route != methods->end()) return route->second(std::move(request), std::move(reply));
-  if (request.method == "OPTIONS") {
-    reply->send(204, {{"Allow", allowed(*methods)}}, "");
-    return;
-  }
-  send_error(
-      *reply,
-      {405, "method " + request.method + " is not allowed for " + request.path + "; allowed: " + allowed(*methods),
-       "invalid_request_error", "", "method_not_allowed"},
-      {{"Allow", allowed(*methods)}});
+void Router::answer(std::string_view method, std::string_view path, Verdict::Answer answer) {
+  add(method, path, [answer = std::move(answer)](const HttpRequest&) { return Verdict{answer}; });
+}
+
+Verdict Router::judge(const HttpRequest& head) {
+  if (head.path == "*") return just_allow("GET, HEAD, POST, OPTIONS");
+  const Methods* methods = find(head.path);
+  if (methods == nullptr) return refuse({404, "no such path: " + head.path, kInvalid, "", "unknown_path"});
+  auto route = methods->find(head.method);
+  if (route == methods->end() && head.method == "HEAD") route = methods->find("GET");
+  if (route != methods->end()) return route->second(head);
+  const std::string allow = allowed(*methods);
+  if (head.method == "OPTIONS") return just_allow(allow);
+  return refuse({405, "method " + head.method + " is not allowed for " + head.path + "; allowed: " + allow, kInvalid,
+                 "", "method_not_allowed"},
+                {{"Allow", allow}});
 }
 
 }  // namespace quire

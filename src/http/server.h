@@ -78,12 +78,22 @@ using ReplyPtr = std::shared_ptr<Reply>;
 // JSON error answer in OpenAI's form; `extra` headers (Retry-After, Allow) are added.
 bool send_error(Reply&, const HttpError&, HttpHeaders extra = {});
 
+// What becomes of a request, as decided on its head: before a byte of its body is kept, or 100 Continue is said.
+struct Verdict {
+  // Called once, on the connection's io thread: must not block. Answer now, or keep `reply` and answer later from any
+  // thread. Calls made here and in producers need no flush(). An exception becomes a 500. Destroyed uncalled when the
+  // client leaves before its body is complete: what was reserved for the request goes with it.
+  using Answer = std::function<void(HttpRequest&& request, ReplyPtr reply)>;
+  Answer answer;
+  // False: `answer` gets the head at once. If a body was to follow, nobody reads it and the connection ends.
+  bool reads_body = true;
+};
+
 class Handler {
  public:
   virtual ~Handler() = default;
-  // On the connection's io thread: must not block. Answer now, or keep `reply` and answer later from any thread.
-  // Calls made here and in producers need no flush(). An exception becomes a 500.
-  virtual void handle(HttpRequest&& request, ReplyPtr reply) = 0;
+  // On the connection's io thread, once per request: must not block. `head` has no body. An exception becomes a 500.
+  virtual Verdict judge(const HttpRequest& head) = 0;
 };
 
 class Server {

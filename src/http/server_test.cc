@@ -255,10 +255,11 @@ TEST(Server, PortIsFreeAgainAfterStop) {
 
 TEST(Server, RouterAnswers404And405AndOptions) {
   Router router;
-  router.add("GET", "/health", [](HttpRequest&&, ReplyPtr reply) { reply->send(200, {}, "ok"); });
-  router.add("POST", "/v1/x", [](HttpRequest&&, ReplyPtr reply) { reply->send(200, {}, "x"); });
-  router.add("GET", "/v1/models/*", [](HttpRequest&& q, ReplyPtr reply) { reply->send(200, {}, q.path.substr(11)); });
-  router.add("GET", "/*", [](HttpRequest&&, ReplyPtr reply) { reply->send(200, {}, "page"); });
+  router.answer("GET", "/health", [](HttpRequest&&, ReplyPtr reply) { reply->send(200, {}, "ok"); });
+  router.answer("POST", "/v1/x", [](HttpRequest&&, ReplyPtr reply) { reply->send(200, {}, "x"); });
+  router.answer("GET", "/v1/models/*",
+                [](HttpRequest&& q, ReplyPtr reply) { reply->send(200, {}, q.path.substr(11)); });
+  router.answer("GET", "/*", [](HttpRequest&&, ReplyPtr reply) { reply->send(200, {}, "page"); });
   auto server = Server::start({}, router);
   ASSERT_TRUE(server);
   ClientOptions o;

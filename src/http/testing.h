@@ -94,12 +94,22 @@ class RawClient {
 
 class FunctionHandler final : public Handler {
  public:
-  using Function = std::function<void(HttpRequest&&, ReplyPtr)>;
+  using Function = Verdict::Answer;
   explicit FunctionHandler(Function fn) : fn_(std::move(fn)) {}
-  void handle(HttpRequest&& request, ReplyPtr reply) override { fn_(std::move(request), std::move(reply)); }
+  Verdict judge(const HttpRequest&) override { return {fn_}; }
 
  private:
   Function fn_;
+};
+
+// Judges with a function.
+class JudgingHandler final : public Handler {
+ public:
+  explicit JudgingHandler(std::function<Verdict(const HttpRequest&)> fn) : fn_(std::move(fn)) {}
+  Verdict judge(const HttpRequest& head) override { return fn_(head); }
+
+ private:
+  std::function<Verdict(const HttpRequest&)> fn_;
 };
 
 inline int count_fds() {

@@ -137,6 +137,43 @@ TEST(Access, ALimitIsA429InTheDialectsShape) {
   EXPECT_EQ(s.metrics.counter("quire_key_tokens_total", "", {{"key", "alice"}, {"kind", "generation"}}).value(), 8U);
 }
 
+// The head alone says that nobody will read the body: the answer comes before it, and no 100 Continue.
+TEST(Access, WhatIsRefusedIsRefusedBeforeItsBody) {
+  TestServer s;
+  s.options.keys = {limited({.requests_per_minute = 1})};
+  s.start();
+  const auto status = [&](const std::string& line, const std::string& fields) {
+    RawClient c(s.serving->port());
+    c.send(line + " HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 8000000\r\n" + fields + "\r\n");
+    return c.read_until("\r\n").substr(9, 3);
+  };
+  const std::string post = std::string("POST ") + kPath, host = "Host: x\r\n", key = "Authorization: Bearer a-1\r\n";
+  EXPECT_EQ(status(post, "Host: evil.example\r\n" + key), "403");
+  EXPECT_EQ(status(post, host + key + "Origin: https://evil.example\r\n"), "403");
+  EXPECT_EQ(status("POST /nothing", host + key), "404");
+  EXPECT_EQ(status(std::string("PUT ") + kPath, host + key), "405");
+  EXPECT_EQ(status(post, host), "401");
+  EXPECT_EQ(status(post, host + "x-api-key: a-2\r\n"), "401");
+  EXPECT_EQ(status(post, host + key + "Content-Type: text/plain\r\n"), "415");
+  EXPECT_EQ(status("GET /health", host), "200") << "an answer that needs no body does not wait for it";
+  EXPECT_EQ(s.metrics.counter("quire_key_requests_total", "", {{"key", "alice"}}).value(), 0U)
+      << "what is refused is not charged";
+  EXPECT_EQ(s.post(kPath, kBody, bearer("a-1")).status, 200);
+  EXPECT_EQ(status(post, host + key), "429");
+  EXPECT_EQ(s.metrics.counter("quire_key_requests_total", "", {{"key", "alice"}}).value(), 1U);
+}
+
+TEST(Access, ABodyHoldsItsPlaceUntilItsClientLeaves) {
+  TestServer s;
+  s.options.keys = {limited({.concurrent = 1})};
+  s.start();
+  RawClient c(s.serving->port());
+  c.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-1\r\nContent-Length: 100\r\n\r\n{");
+  EXPECT_TRUE(eventually([&] { return s.post(kPath, kBody, bearer("a-1")).status == 429; }));
+  c.close();
+  EXPECT_TRUE(eventually([&] { return s.post(kPath, kBody, bearer("a-1")).status == 200; }));
+}
+
 TEST(Access, AStreamHoldsItsPlaceUntilItsClientLeaves) {
   TestServer s;
   s.options.keys = {limited({.concurrent = 1})};

@@ -83,21 +83,31 @@ std::optional<HttpError> Guard::check(const HttpRequest& request) const {
   return forbidden("pages of '" + shown(*origin) + "' may not ask this server (--cors-origin)", "origin_not_allowed");
 }
 
-bool Guard::answer_cors(const HttpRequest& request, Reply& reply) const {
+bool Guard::names_allowed_origin(const HttpRequest& request) const {
   const std::string* origin = request.header("origin");
-  if (origin == nullptr || !allows_origin(*origin)) return false;
-  reply.add_header("Access-Control-Allow-Origin", *origin);
+  return origin != nullptr && allows_origin(*origin);
+}
+
+bool Guard::is_preflight(const HttpRequest& request) const {
+  return request.method == "OPTIONS" && request.header("access-control-request-method") != nullptr &&
+         names_allowed_origin(request);
+}
+
+void Guard::add_cors(const HttpRequest& request, Reply& reply) const {
+  reply.add_header("Access-Control-Allow-Origin", *request.header("origin"));
   reply.add_header("Vary", "Origin");
-  if (request.method != "OPTIONS" || request.header("access-control-request-method") == nullptr) {
-    reply.add_header("Access-Control-Expose-Headers", "Retry-After, x-quire-stream, x-quire-warning, x-request-id");
-    return false;
-  }
-  HttpHeaders headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
-                         {"Access-Control-Max-Age", "600"}};
+  reply.add_header("Access-Control-Expose-Headers", "Retry-After, x-quire-stream, x-quire-warning, x-request-id");
+}
+
+void Guard::answer_preflight(const HttpRequest& request, Reply& reply) const {
   const std::string* asked = request.header("access-control-request-headers");
-  headers.push_back({"Access-Control-Allow-Headers", asked != nullptr ? *asked : "Authorization, Content-Type"});
-  reply.send(204, std::move(headers), "");
-  return true;
+  reply.send(204,
+             {{"Access-Control-Allow-Origin", *request.header("origin")},
+              {"Vary", "Origin"},
+              {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
+              {"Access-Control-Max-Age", "600"},
+              {"Access-Control-Allow-Headers", asked != nullptr ? *asked : "Authorization, Content-Type"}},
+             "");
 }
 
 }  // namespace quire

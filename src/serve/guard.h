@@ -25,8 +25,12 @@ class Guard {
 
   // 403 with the code host_not_allowed or origin_not_allowed; nullopt: go on.
   std::optional<HttpError> check(const HttpRequest& request) const;
-  // Puts the fields of CORS on the answer of an allowed page. True: the request was its preflight and is answered.
-  bool answer_cors(const HttpRequest& request, Reply& reply) const;
+  // Whether a page that is allowed asks, and whether it asks only if it may.
+  bool names_allowed_origin(const HttpRequest& request) const;
+  bool is_preflight(const HttpRequest& request) const;
+  // For these pages: the fields of CORS on an answer, and the whole answer to a preflight.
+  void add_cors(const HttpRequest& request, Reply& reply) const;
+  void answer_preflight(const HttpRequest& request, Reply& reply) const;
 
  private:
   bool is_our_host(std::string_view host) const;

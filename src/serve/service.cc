@@ -54,16 +54,29 @@ uint64_t tenant_of(const HttpRequest& request) {
   return key.empty() ? 0 : tenant_salt(key, 0);
 }
 
+void refuse_from_elsewhere(HttpRequest&& request, const ReplyPtr& reply) {
+  send_error(*reply, {403, request.path + " answers clients of this machine only (--admin-host, --admin-port)",
+                      "permission_error", "", "local_only"});
+}
+
 }  // namespace
 
-void Door::handle(HttpRequest&& request, ReplyPtr reply) {
-  if (const auto error = guard_.check(request)) {
-    metrics_.count_rejected(error->code);
-    send_error(*reply, *error);
-    return;
-  }
-  if (guard_.answer_cors(request, *reply)) return;
-  router_.handle(std::move(request), std::move(reply));
+Verdict Door::judge(const HttpRequest& head) {
+  if (const auto error = guard_.check(head))
+    return {[this, error = *error](HttpRequest&&, const ReplyPtr& reply) {
+              metrics_.count_rejected(error.code);
+              send_error(*reply, error);
+            },
+            false};
+  if (guard_.is_preflight(head))
+    return {[this](HttpRequest&& request, const ReplyPtr& reply) { guard_.answer_preflight(request, *reply); }, false};
+  Verdict verdict = router_.judge(head);
+  if (!guard_.names_allowed_origin(head)) return verdict;
+  return {[this, answer = std::move(verdict.answer)](HttpRequest&& request, ReplyPtr reply) {
+            guard_.add_cors(request, *reply);
+            answer(std::move(request), std::move(reply));
+          },
+          verdict.reads_body};
 }
 
 Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions options)
@@ -106,17 +119,13 @@ Service::~Service() {
 void Service::add_routes(bool own_admin_address) {
   for (const std::string& name : Registry<Api>::get().names()) {
     for (const Endpoint& endpoint : Registry<Api>::get().find(name)->endpoints) {
-      const auto route = [this, &endpoint](HttpRequest&& request, ReplyPtr reply) {
-        admit(endpoint, std::move(request), std::move(reply));
-      };
+      const auto route = [this, &endpoint](const HttpRequest& head) { return judge(endpoint, head); };
       if (endpoint.admin || endpoint.open) admin_door_.router().add(endpoint.method, endpoint.path, route);
       if (!endpoint.admin) {
         door_.router().add(endpoint.method, endpoint.path, route);
       } else if (!own_admin_address) {
-        door_.router().add(endpoint.method, endpoint.path, [route](HttpRequest&& request, ReplyPtr reply) {
-          if (is_local_client(request)) return route(std::move(request), std::move(reply));
-          send_error(*reply, {403, request.path + " answers clients of this machine only (--admin-host, --admin-port)",
-                              "permission_error", "", "local_only"});
+        door_.router().add(endpoint.method, endpoint.path, [route](const HttpRequest& head) {
+          return is_local_client(head) ? route(head) : Verdict{&refuse_from_elsewhere, false};
         });
       }
     }
@@ -132,20 +141,37 @@ HttpError Service::shutdown_refusal() const {
   return {503, "the server is shutting down", "server_error", "", "shutting_down"};
 }
 
-std::optional<HttpError> Service::check_head(const Endpoint& endpoint, const HttpRequest& request) const {
-  if (endpoint.schema != nullptr && !accepts_media(request))
-    return HttpError{415, "Content-Type must be application/json", "invalid_request_error", "",
-                     "unsupported_media_type"};
-  if (!endpoint.quick && draining_) return shutdown_refusal();
-  return std::nullopt;
+// An endpoint without a schema has no use for a body.
+Verdict Service::judge(const Endpoint& endpoint, const HttpRequest& head) {
+  const auto admission = std::make_shared<Admission>();
+  admission->refusal = check(endpoint, head, *admission);
+  const bool reads_body = endpoint.schema != nullptr && !admission->refusal;
+  return {[this, &endpoint, admission](HttpRequest&& request, ReplyPtr reply) {
+            admit(endpoint, *admission, std::move(request), std::move(reply));
+          },
+          reads_body};
+}
+
+// The order of checks behind the path's; the limits of the key come last, so that only what may run is charged.
+std::optional<KeyRefusal> Service::check(const Endpoint& endpoint,
+                                         const HttpRequest& head,
+                                         Admission& admission) const {
+  if (auto refusal = check_key(endpoint, head, admission)) return refusal;
+  if (endpoint.schema != nullptr && !accepts_media(head))
+    return KeyRefusal{
+        {415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"}};
+  if (endpoint.quick) return std::nullopt;
+  if (draining_) return KeyRefusal{shutdown_refusal()};
+  if (admission.key == nullptr) return std::nullopt;
+  return admission.key->enter(context_.clock->now_ns(), admission.lease);
 }
 
 // Without keys everybody may do everything. Where no key is the operator's, any key is.
 std::optional<KeyRefusal> Service::check_key(const Endpoint& endpoint,
-                                             const HttpRequest& request,
-                                             Session& session) const {
+                                             const HttpRequest& head,
+                                             Admission& admission) const {
   if (endpoint.open || keys_.empty() || (!endpoint.admin && !keys_.has_inference())) return std::nullopt;
-  const auto key = keys_.find(sent_key(request));
+  const auto key = keys_.find(sent_key(head));
   if (key == nullptr)
     return KeyRefusal{{401, "a valid key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
                        "authentication_error", "", "invalid_api_key"}};
@@ -153,10 +179,7 @@ std::optional<KeyRefusal> Service::check_key(const Endpoint& endpoint,
   if (needs_admin ? !key->key().admin : !key->key().inference && !endpoint.quick)
     return KeyRefusal{{403, std::string("this key lacks the scope ") + (needs_admin ? "admin" : "inference"),
                        "permission_error", "", "insufficient_scope"}};
-  KeyLease lease;
-  if (!endpoint.quick)
-    if (auto refused = key->enter(context_.clock->now_ns(), lease)) return refused;
-  session.set_key(key, std::move(lease));
+  admission.key = key;
   return std::nullopt;
 }
 
@@ -184,13 +207,14 @@ void Service::close_session(const Session* session) {
   if (sessions_.empty()) no_sessions_.notify_all();
 }
 
-// Io thread.
-void Service::admit(const Endpoint& endpoint, HttpRequest&& request, ReplyPtr reply) {
-  if (!endpoint.quick && request.header(kResumableHeader) != nullptr) reply = make_resumable(request, std::move(reply));
+// Io thread. The server may have begun to stop while the body came.
+void Service::admit(const Endpoint& endpoint, Admission& admission, HttpRequest&& request, ReplyPtr reply) {
+  if (!admission.refusal && !endpoint.quick && draining_) admission.refusal = KeyRefusal{shutdown_refusal()};
+  const bool resumable = !admission.refusal && !endpoint.quick && request.header(kResumableHeader) != nullptr;
+  if (resumable) reply = make_resumable(request, std::move(reply));
   const auto session = open_session(endpoint, request, reply);
-  if (const auto error = check_key(endpoint, request, *session))
-    return session->refuse_with(error->error, error->retry_after_s);
-  if (const auto error = check_head(endpoint, request)) return session->refuse_with(*error);
+  if (admission.key != nullptr) session->set_key(std::move(admission.key), std::move(admission.lease));
+  if (const auto& refusal = admission.refusal) return session->refuse_with(refusal->error, refusal->retry_after_s);
   if (endpoint.quick) return quick(endpoint, request, *session, reply);
   if (const auto error = enqueue({&endpoint, std::move(request), session})) session->refuse_with(*error);
 }

@@ -38,7 +38,7 @@ struct ServiceOptions {
 class Door final : public Handler {
  public:
   Door(GuardOptions guard, const ServeMetrics& metrics) : guard_(std::move(guard)), metrics_(metrics) {}
-  void handle(HttpRequest&& request, ReplyPtr reply) override;
+  Verdict judge(const HttpRequest& head) override;
   Router& router() { return router_; }
 
  private:
@@ -73,10 +73,19 @@ class Service final {
     std::shared_ptr<Session> session;
   };
 
+  // What a request was found to be on its head: whose, and with what place among those of its key, or why it is
+  // refused.
+  struct Admission {
+    std::shared_ptr<KeyHolder> key;  // null: nobody's
+    KeyLease lease;
+    std::optional<KeyRefusal> refusal;
+  };
+
   void add_routes(bool own_admin_address);
-  void admit(const Endpoint& endpoint, HttpRequest&& request, ReplyPtr reply);
-  std::optional<HttpError> check_head(const Endpoint& endpoint, const HttpRequest& request) const;
-  std::optional<KeyRefusal> check_key(const Endpoint& endpoint, const HttpRequest& request, Session& session) const;
+  Verdict judge(const Endpoint& endpoint, const HttpRequest& head);
+  std::optional<KeyRefusal> check(const Endpoint& endpoint, const HttpRequest& head, Admission& admission) const;
+  std::optional<KeyRefusal> check_key(const Endpoint& endpoint, const HttpRequest& head, Admission& admission) const;
+  void admit(const Endpoint& endpoint, Admission& admission, HttpRequest&& request, ReplyPtr reply);
   std::shared_ptr<Session> open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply);
   std::optional<HttpError> enqueue(Work&& work);
   void close_session(const Session* session);
