@@ -115,6 +115,7 @@ class LoopEngine final : public Engine {
   Arena arena_;
   KvCache cache_;
   Scheduler scheduler_;
+  Counters& counts_ = scheduler_.counters();
   Inbox inbox_;
   std::thread thread_;
   std::atomic<std::thread::id> owner_{};        // of the loop, while it runs in its own thread
@@ -134,7 +135,7 @@ class LoopEngine final : public Engine {
   Pooling pooling_;
   std::vector<Ended> ended_;
   TokenEvent event_;
-  EngineStats counts_;
+  int64_t n_preempted_told_ = 0;
   int64_t lap_ns_ = 0;
   StageTimes step_stage_ns_{};
   Cost ended_cost_;
@@ -318,9 +319,8 @@ bool LoopEngine::run(const Plan& plan) {
 
 void LoopEngine::tell_plan(const Plan& plan) {
   if (env_.recorder == nullptr) return;
-  if (scheduler_.n_preempted() > counts_.n_preempted) {
-    decided(EngineDecision::Kind::preempt, 0, scheduler_.n_preempted() - counts_.n_preempted);
-  }
+  const int64_t n_preempted = counts_.n_preempted - std::exchange(n_preempted_told_, counts_.n_preempted);
+  if (n_preempted > 0) decided(EngineDecision::Kind::preempt, 0, n_preempted);
   for (const Grant& grant : plan.grants) decided(EngineDecision::Kind::grant, grant.seq->id, grant.n_tokens);
 }
 
@@ -388,33 +388,22 @@ bool LoopEngine::step() {
 }
 
 void LoopEngine::publish(int64_t step_ns) {
-  counts_.n_preempted = scheduler_.n_preempted();
-  counts_.computed = scheduler_.computed();
-  counts_.n_cached_tokens = scheduler_.n_cached_tokens();
-  counts_.n_rows = scheduler_.n_rows();
-  counts_.busy_ns = scheduler_.busy_ns();
-  counts_.n_reused_tokens = scheduler_.spent().n_reused;
-  counts_.n_wasted_tokens = scheduler_.spent().n_wasted;
-  counts_.block_ns = scheduler_.spent().block_ns;
-  counts_.charged_stage_ns = scheduler_.spent().stage_ns;
-  counts_.n_slot_steps = scheduler_.n_slot_steps();
-  counts_.n_filled_slot_steps = scheduler_.n_filled_slot_steps();
-  counts_.queue_ns = scheduler_.queue_ns();
-  counts_.n_waiting = scheduler_.n_waiting();
-  n_waiting_ = counts_.n_waiting;
-  counts_.n_running = scheduler_.n_running();
-  counts_.n_blocks = cache_.n_blocks();
-  counts_.n_free_blocks = cache_.n_free_blocks();
-  counts_.n_cached_blocks = cache_.n_cached_blocks();
-  counts_.n_window_blocks = counts_.n_free_window_blocks = counts_.n_cached_window_blocks = 0;
+  EngineStats out{scheduler_.counters()};
+  out.queue_ns = scheduler_.queue_ns();
+  out.n_waiting = scheduler_.n_waiting();
+  n_waiting_ = out.n_waiting;
+  out.n_running = scheduler_.n_running();
+  out.n_blocks = cache_.n_blocks();
+  out.n_free_blocks = cache_.n_free_blocks();
+  out.n_cached_blocks = cache_.n_cached_blocks();
   for (int g = 1; g < cache_.n_groups(); ++g) {
-    counts_.n_window_blocks += cache_.pool(g).n_blocks();
-    counts_.n_free_window_blocks += cache_.pool(g).n_free();
-    counts_.n_cached_window_blocks += cache_.pool(g).n_cached();
+    out.n_window_blocks += cache_.pool(g).n_blocks();
+    out.n_free_window_blocks += cache_.pool(g).n_free();
+    out.n_cached_window_blocks += cache_.pool(g).n_cached();
   }
-  counts_.step_ns = step_ns;
+  out.step_ns = step_ns;
   const std::lock_guard lock(stats_mutex_);
-  stats_ = counts_;
+  stats_ = out;
 }
 
 // Whether every block of the group has as many references as holders.

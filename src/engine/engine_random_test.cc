@@ -71,21 +71,21 @@ class Storm {
     EXPECT_EQ(end.stats.n_free_blocks + end.stats.n_cached_blocks, end.stats.n_blocks);
     EXPECT_EQ(end.stats.n_submitted, static_cast<int64_t>(streams_.size()));
     EXPECT_EQ(end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed, end.stats.n_submitted);
-    EXPECT_EQ(end.stats.computed[0] + end.stats.computed[1], n_rows_);
+    EXPECT_EQ(end.stats.spent.computed[0] + end.stats.spent.computed[1], n_rows_);
     Cost charged;
     for (const Stream& stream : streams_) charged += stream.heard->usage.cost;
     EXPECT_EQ(charged.n_computed(), n_rows_) << "what the requests were told they cost is what was computed";
-    EXPECT_EQ(charged.computed, end.stats.computed);
-    EXPECT_EQ(charged.n_reused, end.stats.n_reused_tokens);
-    EXPECT_EQ(charged.n_wasted, end.stats.n_wasted_tokens);
-    EXPECT_EQ(charged.block_ns, end.stats.block_ns);
+    EXPECT_EQ(charged.computed, end.stats.spent.computed);
+    EXPECT_EQ(charged.n_reused, end.stats.spent.n_reused);
+    EXPECT_EQ(charged.n_wasted, end.stats.spent.n_wasted);
+    EXPECT_EQ(charged.block_ns, end.stats.spent.block_ns);
     EXPECT_EQ(charged.prefill_ns + charged.decode_ns, end.stats.busy_ns);
-    EXPECT_EQ(charged.stage_ns, end.stats.charged_stage_ns);
+    EXPECT_EQ(charged.stage_ns, end.stats.spent.stage_ns);
     // No step fails here, so the overhead is commit's alone.
     StageTimes all = end.stats.stage_ns;
     EXPECT_EQ(std::exchange(all[static_cast<size_t>(Stage::commit)], 0) > 0, end.stats.n_steps > 0);
     EXPECT_EQ(charged.stage_ns, all);
-    EXPECT_TRUE(end.stats.n_preempted > 0 || end.stats.computed[static_cast<size_t>(Cause::recomputed)] == 0);
+    EXPECT_TRUE(end.stats.n_preempted > 0 || end.stats.spent.computed[static_cast<size_t>(Cause::recomputed)] == 0);
     stats = end.stats;
   }
   EngineStats stats;
@@ -187,9 +187,9 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
     sum.n_failed += storm.stats.n_failed;
     sum.n_preempted += storm.stats.n_preempted;
     sum.n_cached_tokens += storm.stats.n_cached_tokens;
-    sum.n_wasted_tokens += storm.stats.n_wasted_tokens;
+    sum.spent.n_wasted += storm.stats.spent.n_wasted;
     sum.busy_ns += storm.stats.busy_ns;
-    sum.computed[1] += storm.stats.computed[1];
+    sum.spent.computed[1] += storm.stats.spent.computed[1];
   }
   // The storms reach everything that they are about.
   EXPECT_GT(sum.n_finished, 10 * static_cast<int64_t>(kSeeds));
@@ -197,9 +197,9 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EXPECT_GT(sum.n_failed, static_cast<int64_t>(kSeeds) / 4);
   EXPECT_GT(sum.n_preempted, static_cast<int64_t>(kSeeds) / 3);
   EXPECT_GT(sum.n_cached_tokens, 10 * static_cast<int64_t>(kSeeds));
-  EXPECT_GT(sum.computed[static_cast<size_t>(Cause::recomputed)], static_cast<int64_t>(kSeeds) / 4);
+  EXPECT_GT(sum.spent.computed[static_cast<size_t>(Cause::recomputed)], static_cast<int64_t>(kSeeds) / 4);
   EXPECT_GT(sum.busy_ns, 0);
-  EXPECT_GT(sum.n_wasted_tokens, 0);
+  EXPECT_GT(sum.spent.n_wasted, 0);
 }
 
 }  // namespace

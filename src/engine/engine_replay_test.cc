@@ -117,7 +117,7 @@ void expect_same(const Log& log, const EngineStats& stats, const Recorder& recor
   EXPECT_EQ(stats_again.n_steps, stats.n_steps);
   EXPECT_EQ(stats_again.n_preempted, stats.n_preempted);
   EXPECT_EQ(stats_again.n_cached_tokens, stats.n_cached_tokens);
-  EXPECT_EQ(stats_again.computed, stats.computed);
+  EXPECT_EQ(stats_again.spent.computed, stats.spent.computed);
   EXPECT_EQ(stats_again.n_cancelled, stats.n_cancelled);
   EXPECT_EQ(stats_again.n_free_blocks, stats.n_free_blocks);
 }

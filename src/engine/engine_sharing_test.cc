@@ -50,8 +50,8 @@ TEST(EngineSharing, ChoicesShareTheBlocksOfTheirPrompt) {
   EXPECT_EQ(held(), 0);
   EXPECT_EQ(t.engine->stats().n_cached_blocks, 4);
   const EngineStats stats = t.engine->stats();
-  EXPECT_EQ(stats.n_reused_tokens, 3 * 69) << "of the prompt each computes its last token";
-  EXPECT_EQ(stats.computed[static_cast<size_t>(Cause::recomputed)], 0);
+  EXPECT_EQ(stats.spent.n_reused, 3 * 69) << "of the prompt each computes its last token";
+  EXPECT_EQ(stats.spent.computed[static_cast<size_t>(Cause::recomputed)], 0);
   for (uint64_t i = 0; i < kChoices; ++i) {
     if (i == 2) continue;  // cancelled
     EXPECT_EQ(choices[i]->answer, alone(choice(i), kCtx));

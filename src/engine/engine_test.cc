@@ -221,7 +221,7 @@ TEST(Engine, CausesAddUpToTheRowsComputed) {
         n_fresh += h->usage.n_prompt + h->usage.n_generated - (by_stop_id ? 0 : 1);
       }
       const EngineStats stats = t.engine->stats();
-      const auto cause = [&](Cause c) { return stats.computed[static_cast<size_t>(c)]; };
+      const auto cause = [&](Cause c) { return stats.spent.computed[static_cast<size_t>(c)]; };
       EXPECT_EQ(cause(Cause::fresh) + cause(Cause::recomputed), n_rows);
       EXPECT_EQ(cause(Cause::draft) + cause(Cause::warm_up), 0);
       EXPECT_EQ(cause(Cause::recomputed) > 0, stats.n_preempted > 0);

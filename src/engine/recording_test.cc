@@ -102,7 +102,7 @@ TEST_F(RecordingTest, ARunHappensAgainWithoutTheModel) {
     EXPECT_EQ(again->hash, recording->hash);
     EXPECT_EQ(again->stats.n_steps, stats.n_steps);
     EXPECT_EQ(again->stats.n_preempted, stats.n_preempted);
-    EXPECT_EQ(again->stats.computed, stats.computed);
+    EXPECT_EQ(again->stats.spent.computed, stats.spent.computed);
     EXPECT_EQ(again->stats.n_cached_tokens, stats.n_cached_tokens);
     EXPECT_EQ(again->n_invented, 0);
     EXPECT_GT(cost.n_observed(), 0);

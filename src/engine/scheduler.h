@@ -1,28 +1,25 @@
 // Decides and advances: plan() says who gets how many tokens and holds the blocks for them, commit() takes the results
 // in. There is one kind of work, "grant the next n pending tokens"; decode, a chunk of a prompt and a resume after
-// preemption are the same line. Nothing else changes a sequence. Engine thread only.
+// preemption are the same line. It alone says who runs and how far a sequence is, with the help of what knows one thing
+// each: who pays (accounts.h), what is cached (pasts.h), who computes for others (leaders.h), what a token means
+// (answer.h). Engine thread only.
 #pragma once
 #include <algorithm>
-#include <array>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "engine/accounts.h"
+#include "engine/answer.h"
 #include "engine/engine.h"
+#include "engine/leaders.h"
+#include "engine/pasts.h"
 #include "engine/plan.h"
 #include "engine/policy.h"
 #include "engine/step_cost.h"
 #include "kv/kv_cache.h"
 
 namespace quire {
-
-// A sequence that left the engine, and why.
-struct Ended {
-  std::unique_ptr<Sequence> seq;
-  Finish finish = Finish::stop;
-  std::string error;
-};
 
 class Scheduler {
  public:
@@ -41,13 +38,9 @@ class Scheduler {
   const Plan& plan(int64_t now_ns);
   // What the step's parts took so far: charged to those it is for, in proportion to rows. Before commit(), where it is
   // measured.
-  void charge_stages(const StageTimes& ns);
-  // Takes in one result per grant that wanted output, in plan order. `emit(seq, event)` is called for every token that
-  // is part of an answer; sequences that ended are appended to `ended`.
-  void commit(std::span<Sampled> sampled,
-              int64_t now_ns,
-              const std::function<void(Sequence&, Sampled&)>& emit,
-              std::vector<Ended>& ended);
+  void charge_stages(const StageTimes& ns) { accounts_.stages(plan_, ns); }
+  // Takes in one result per grant that wanted output, in plan order. Sequences that ended are appended to `ended`.
+  void commit(std::span<Sampled> sampled, int64_t now_ns, const EmitToken& emit, std::vector<Ended>& ended);
 
   // Instead of commit() when nothing could be computed: everyone with a grant ends with `error`.
   void fail_step(const std::string& error, std::vector<Ended>& ended);
@@ -55,16 +48,10 @@ class Scheduler {
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   bool idle() const { return running_.empty() && waiting_.empty(); }
-  int64_t n_preempted() const { return n_preempted_; }
-  const std::array<int64_t, kNCauses>& computed() const { return spent_.computed; }
-  const Cost& spent() const { return spent_; }  // by all sequences so far
-  int64_t n_rows() const { return n_rows_; }
-  int64_t busy_ns() const { return busy_ns_; }
-  int64_t n_slot_steps() const { return n_slot_steps_; }
-  int64_t n_filled_slot_steps() const { return n_filled_slot_steps_; }
+  Counters& counters() { return accounts_.counters(); }
+  const Counters& counters() const { return accounts_.counters(); }
   // Until what waits now will have been computed, as far as the steps so far tell; 0: not at all.
   int64_t queue_ns() const;
-  int64_t n_cached_tokens() const { return n_cached_tokens_; }
   const StepCost& step_cost() const { return step_cost_; }
   std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
   std::span<const std::unique_ptr<Sequence>> waiting() const { return waiting_; }
@@ -72,9 +59,7 @@ class Scheduler {
  private:
   using Seqs = std::vector<std::unique_ptr<Sequence>>;
 
-  Prefix prefix_of(const Sequence& seq) const;
   void sort(Seqs& seqs);
-  void lend_places();
   void look_up_hits();
   int affordable(const Sequence& seq, int n) const;
   void grant_running(bool decoding);
@@ -87,30 +72,17 @@ class Scheduler {
   void give(Sequence& seq, int n_tokens);
   void admit(int64_t now_ns);
   bool admit_one(Sequence& seq, int budget);
-  void take_known(Sequence& seq, int n_known);
-  void find_leader(Sequence& seq);
-  void take_from_leader(Sequence& seq, const Sequence& leader);
-  bool waits_for_leader(Sequence& seq);
-  void charge(int64_t step_ns);
-  void index(Sequence& seq);
   void advance(const Grant& grant);
-  bool accept(Sequence& seq, const Sampled& sampled, Ended& end);
-  bool take_token(Sequence& seq,
-                  Sampled& sampled,
-                  int64_t now_ns,
-                  const std::function<void(Sequence&, Sampled&)>& emit,
-                  Ended& end);
 
   const EngineOptions& options_;
   KvCache& cache_;
   const Policy& policy_;
-  CacheKey key_;
+  Accounts accounts_;
+  Pasts pasts_;
+  Leaders leaders_;
   Seqs running_, waiting_;
   Plan plan_;
   bool preempted_now_ = false;
-  int64_t n_preempted_ = 0, n_cached_tokens_ = 0;
-  Cost spent_;  // counted beside what sequences are charged
-  int64_t n_rows_ = 0, busy_ns_ = 0, n_slot_steps_ = 0, n_filled_slot_steps_ = 0;
   int64_t n_pending_waiting_ = 0;  // tokens of all that wait
   double mean_generated_ = 0;      // by those that ended
   int64_t n_plans_ = 0, planned_ns_ = 0;

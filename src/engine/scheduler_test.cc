@@ -136,7 +136,7 @@ TEST(Scheduler, AdmissionLeavesABlockForEachThatRuns) {
   w.add(5, 15);
   EXPECT_EQ(w.step(), "4:30! 5:15!");
   EXPECT_EQ(w.step(), "4:1! 5:1!");
-  EXPECT_EQ(w.scheduler->n_preempted(), 0);
+  EXPECT_EQ(w.scheduler->counters().n_preempted, 0);
 }
 
 TEST(Scheduler, RunsAtMostMaxSeqs) {
@@ -160,7 +160,7 @@ TEST(Scheduler, PreemptsTheLastAndResumesItAtItsPlaceAsAHit) {
   EXPECT_EQ(w.step(), "1:1! 2:1!");
   EXPECT_EQ(w.step(), "1:1!") << "both are at 32: the fifth block goes to the first";
   EXPECT_EQ(w.running(), "1");
-  EXPECT_EQ(w.scheduler->n_preempted(), 1);
+  EXPECT_EQ(w.scheduler->counters().n_preempted, 1);
   const auto waiting = w.scheduler->waiting();
   ASSERT_EQ(w.who(waiting), "3 2") << "put in order when somebody can be admitted";
   EXPECT_TRUE(waiting[1]->kv.table.empty());
@@ -168,7 +168,7 @@ TEST(Scheduler, PreemptsTheLastAndResumesItAtItsPlaceAsAHit) {
   EXPECT_EQ(w.cache->n_cached_blocks(), 2) << "its past is in the tree";
   w.scheduler->remove(1);
   EXPECT_EQ(w.step(), "2:1!") << "everything but the last token is a hit, and nobody behind it was taken first";
-  EXPECT_EQ(w.scheduler->computed()[static_cast<size_t>(Cause::recomputed)], 0);
+  EXPECT_EQ(w.scheduler->counters().spent.computed[static_cast<size_t>(Cause::recomputed)], 0);
 }
 
 TEST(Scheduler, TheFirstIsNeverPreempted) {
@@ -210,10 +210,10 @@ TEST(Scheduler, AFollowerWaitsForTheBlocksOfItsLeader) {
   EXPECT_EQ(w.step(), "1:32");
   EXPECT_EQ(w.step(), "1:6!");
   EXPECT_EQ(w.step(), "1:1! 2:1! 3:1!") << "four blocks are shared, the part of the fifth is copied";
-  EXPECT_EQ(w.scheduler->spent().n_reused, 2 * 69);
-  EXPECT_EQ(w.scheduler->spent().n_wasted, 0);
-  EXPECT_EQ(w.scheduler->spent().n_computed(), 70 + 1 + 2);
-  EXPECT_EQ(w.scheduler->n_cached_tokens(), 2 * 69);
+  EXPECT_EQ(w.scheduler->counters().spent.n_reused, 2 * 69);
+  EXPECT_EQ(w.scheduler->counters().spent.n_wasted, 0);
+  EXPECT_EQ(w.scheduler->counters().spent.n_computed(), 70 + 1 + 2);
+  EXPECT_EQ(w.scheduler->counters().n_cached_tokens, 2 * 69);
   EXPECT_EQ(w.cache->n_blocks() - w.cache->n_free_blocks(), 4 + 3);
 }
 
@@ -222,7 +222,7 @@ TEST(Scheduler, ChoicesOfAShortPromptAreCopiedToo) {
   for (SeqId id = 1; id <= 4; ++id) w.add(id, 10).tokens = random_tokens(1, 10);
   EXPECT_EQ(w.step(), "1:10!");
   EXPECT_EQ(w.step(), "1:1! 2:1! 3:1! 4:1!");
-  EXPECT_EQ(w.scheduler->spent().n_computed(), 10 + 3 + 1);
+  EXPECT_EQ(w.scheduler->counters().spent.n_computed(), 10 + 3 + 1);
 }
 
 TEST(Scheduler, AFollowerComputesTheRestWhereThereIsNoRoomForACopy) {
@@ -233,7 +233,7 @@ TEST(Scheduler, AFollowerComputesTheRestWhereThereIsNoRoomForACopy) {
     w.step();
     ASSERT_LT(i, 30);
   }
-  EXPECT_LE(w.scheduler->spent().n_computed(), 2 * 24);
+  EXPECT_LE(w.scheduler->counters().spent.n_computed(), 2 * 24);
 }
 
 TEST(Scheduler, AFollowerComputesItselfWhereThePastsPart) {
@@ -282,7 +282,7 @@ TEST(Scheduler, AFollowerOfAnotherSaltWaitsForWhatIsPublic) {
   }
   EXPECT_EQ(w.step(), "1:32") << "two whole blocks are public";
   EXPECT_EQ(w.step(), "1:32 2:32");
-  EXPECT_EQ(w.scheduler->spent().n_reused, 32);
+  EXPECT_EQ(w.scheduler->counters().spent.n_reused, 32);
 }
 
 TEST(Scheduler, TheLongestCommonPastLeads) {
@@ -312,10 +312,10 @@ TEST(Scheduler, ALeaderGoesOnThePlaceOfItsFirstFollower) {
   EXPECT_EQ(w.running(), "1 3 2");
   EXPECT_EQ(w.step(), "1:16! 2:8");
   EXPECT_EQ(w.step(), "1:1! 3:1! 2:16");
-  EXPECT_EQ(w.scheduler->spent().n_wasted, 1) << "1 completes the block first; the rest of 3's was a copy";
+  EXPECT_EQ(w.scheduler->counters().spent.n_wasted, 1) << "1 completes the block first; the rest of 3's was a copy";
   w.step();
   EXPECT_EQ(w.running(), "3 2 1") << "nobody waits for it any more";
-  EXPECT_EQ(w.scheduler->spent().n_reused, 63);
+  EXPECT_EQ(w.scheduler->counters().spent.n_reused, 63);
 }
 
 // 3 waits for 1 and holds nothing else, yet it is sent back before 2: when 1 ends it would run while the older 2 waits.
@@ -334,7 +334,7 @@ TEST(Scheduler, NobodyWaitsWhileOneThatCameLaterRuns) {
     for (const auto& seq : w.scheduler->waiting()) EXPECT_GT(seq->id, youngest) << "step " << n_steps;
   }
   EXPECT_TRUE(w.scheduler->idle());
-  EXPECT_EQ(w.scheduler->n_preempted(), 2);
+  EXPECT_EQ(w.scheduler->counters().n_preempted, 2);
 }
 
 // 1 computes what the urgent 2 waits for, on its place; when blocks run out it is the last all the same, and then 3. 2
@@ -348,14 +348,16 @@ TEST(Scheduler, ALeaderOnALentPlaceIsSentBackAsTheLast) {
   urgent.tokens = random_tokens(1, 240);
   w.add(3, 150).request.priority = -1;
   std::string plan;
-  for (int i = 0; i < 20 && w.scheduler->n_preempted() == 0; ++i) {
-    EXPECT_EQ(w.scheduler->spent().n_reused, i < 1 ? 0 : 16) << "2 takes what 1 has when it comes, then it waits";
+  for (int i = 0; i < 20 && w.scheduler->counters().n_preempted == 0; ++i) {
+    EXPECT_EQ(w.scheduler->counters().spent.n_reused, i < 1 ? 0 : 16)
+        << "2 takes what 1 has when it comes, then it waits";
     plan = w.step();
   }
   EXPECT_EQ(plan, "2:16");
   EXPECT_EQ(w.running(), "2");
   EXPECT_EQ(w.waiting(), "1 3");
-  EXPECT_EQ(urgent.n_computed, w.scheduler->spent().n_reused + 16) << "nothing of what 1 had was computed again";
+  EXPECT_EQ(urgent.n_computed, w.scheduler->counters().spent.n_reused + 16)
+      << "nothing of what 1 had was computed again";
   EXPECT_GT(urgent.n_computed, 200);
 }
 
@@ -373,8 +375,8 @@ TEST(Scheduler, AStepIsChargedToItsRowsAndBlocksToTheNanosecond) {
   EXPECT_EQ(one.decode_ns + two.decode_ns, 1000);
   EXPECT_EQ(one.block_ns, 2 * 2000);
   EXPECT_EQ(two.block_ns, 2000);
-  EXPECT_EQ(w.scheduler->busy_ns(), 2000);
-  EXPECT_EQ(w.scheduler->spent().block_ns, 6000);
+  EXPECT_EQ(w.scheduler->counters().busy_ns, 2000);
+  EXPECT_EQ(w.scheduler->counters().spent.block_ns, 6000);
 }
 
 TEST(Scheduler, WhatWaitsIsPredictedFromTheStepsSoFar) {
@@ -404,8 +406,8 @@ TEST(Scheduler, UnderFourPercentOfTheSlotsAreEmptyUnderAMixedTrace) {
   };
   for (SeqId id = 1; id <= 200; ++id) w.add(id, length(16, 1500), length(1, 300));
   while (!w.scheduler->idle()) w.step();
-  const auto filled = static_cast<double>(w.scheduler->n_filled_slot_steps());
-  const double empty = 1 - filled / static_cast<double>(w.scheduler->n_slot_steps());
+  const auto filled = static_cast<double>(w.scheduler->counters().n_filled_slot_steps);
+  const double empty = 1 - filled / static_cast<double>(w.scheduler->counters().n_slot_steps);
   RecordProperty("empty_slots", std::to_string(empty));
   EXPECT_GT(empty, 0);
   EXPECT_LT(empty, 0.04);
@@ -431,7 +433,7 @@ TEST(Scheduler, TheMoreUrgentIsAdmittedFirstAndPreemptedLast) {
   w.add(2, 16, 40).request.priority = 1;
   w.add(3, 16, 40).request.priority = -1;
   EXPECT_EQ(w.step(), "3:16! 2:16!");
-  for (int i = 0; i < 60 && w.scheduler->n_preempted() == 0; ++i) w.step();
+  for (int i = 0; i < 60 && w.scheduler->counters().n_preempted == 0; ++i) w.step();
   EXPECT_EQ(w.running(), "3");
   EXPECT_EQ(w.waiting(), "1 2");
 }

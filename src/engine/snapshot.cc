@@ -19,14 +19,15 @@ std::string Snapshot::check() const {
   const auto differs = [](const char* what, int64_t charged, int64_t spent) {
     return std::string(what) + ": charged " + std::to_string(charged) + ", spent " + std::to_string(spent);
   };
+  const Cost& spent = stats.spent;
   if (cost.n_computed() != stats.n_rows) return differs("rows", cost.n_computed(), stats.n_rows);
-  if (cost.computed != stats.computed) return "rows by cause: charged otherwise than spent";
-  if (cost.n_reused != stats.n_reused_tokens) return differs("reused", cost.n_reused, stats.n_reused_tokens);
-  if (cost.n_wasted != stats.n_wasted_tokens) return differs("wasted", cost.n_wasted, stats.n_wasted_tokens);
-  if (cost.block_ns != stats.block_ns) return differs("block time", cost.block_ns, stats.block_ns);
+  if (cost.computed != spent.computed) return "rows by cause: charged otherwise than spent";
+  if (cost.n_reused != spent.n_reused) return differs("reused", cost.n_reused, spent.n_reused);
+  if (cost.n_wasted != spent.n_wasted) return differs("wasted", cost.n_wasted, spent.n_wasted);
+  if (cost.block_ns != spent.block_ns) return differs("block time", cost.block_ns, spent.block_ns);
   const int64_t time_ns = cost.prefill_ns + cost.decode_ns;
   if (time_ns != stats.busy_ns) return differs("time", time_ns, stats.busy_ns);
-  if (cost.stage_ns != stats.charged_stage_ns) return "parts of steps: charged otherwise than spent";
+  if (cost.stage_ns != spent.stage_ns) return "parts of steps: charged otherwise than spent";
   return ref_error.empty() ? tree_error : ref_error;
 }
 

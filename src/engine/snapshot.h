@@ -1,27 +1,19 @@
 // What the engine holds, as plain numbers: for tests after every step, for metrics, for debugging.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "engine/request.h"
+#include "engine/counters.h"
 
 namespace quire {
 
-struct EngineStats {
-  int64_t n_steps = 0, n_submitted = 0, n_finished = 0, n_cancelled = 0, n_failed = 0, n_preempted = 0;
-  std::array<int64_t, kNCauses> computed{};  // rows by cause
-  int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
+// Counters as of the last step, and what is there now.
+struct EngineStats : Counters {
   int n_waiting = 0, n_running = 0;
   int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
   int n_window_blocks = 0, n_free_window_blocks = 0, n_cached_window_blocks = 0;  // of layers that see a window
   int64_t step_ns = 0;                                                            // duration of the last step
-  int64_t n_rows = 0, busy_ns = 0;                                 // computed in all steps, and how long these took
-  int64_t n_reused_tokens = 0, n_wasted_tokens = 0, block_ns = 0;  // see Cost
-  int64_t n_slot_steps = 0, n_filled_slot_steps = 0;  // slots of the blocks that ran with each step, those with a token
-  StageTimes stage_ns{};                              // of all steps, where EngineEnv has a stage_clock
-  StageTimes charged_stage_ns{};                      // of it what sequences were charged; the rest is overhead
   int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 

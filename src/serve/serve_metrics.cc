@@ -125,9 +125,9 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   count("quire_prefix_cache_hits_total", "Prompt tokens that came from the prefix tree.", s.n_cached_tokens);
   count("quire_prompt_tokens_cached_total", "Prompt tokens that were not computed for their sequence.",
         s.n_cached_tokens);
-  count("quire_reused_tokens_total", "Tokens that came from the prefix tree, on resuming too.", s.n_reused_tokens);
-  count("quire_wasted_tokens_total", "Rows computed whose blocks were dropped for another's.", s.n_wasted_tokens);
-  const int64_t n_recomputed = s.computed[static_cast<size_t>(Cause::recomputed)];
+  count("quire_reused_tokens_total", "Tokens that came from the prefix tree, on resuming too.", s.spent.n_reused);
+  count("quire_wasted_tokens_total", "Rows computed whose blocks were dropped for another's.", s.spent.n_wasted);
+  const int64_t n_recomputed = s.spent.computed[static_cast<size_t>(Cause::recomputed)];
   set("quire_recomputed_share", "Of all rows computed, those that preemption had cost before, 0 to 1.",
       s.n_rows > 0 ? static_cast<double>(n_recomputed) / static_cast<double>(s.n_rows) : 0.0);
   set("quire_engine_queue_seconds", "Until what waits will have been computed, as the engine predicts it.",
@@ -138,7 +138,7 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
         seconds(s.stage_ns[i]), {{"stage", kStages[i]}});
   count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
   for (int i = 0; i < kNCauses; ++i)
-    count("quire_computed_tokens_total", "Rows computed, by cause.", s.computed[static_cast<size_t>(i)],
+    count("quire_computed_tokens_total", "Rows computed, by cause.", s.spent.computed[static_cast<size_t>(i)],
           {{"cause", std::string(cause_name(i))}});
   constexpr std::string_view kSequences = "Sequences by how they left the engine.";
   count("quire_sequences_total", kSequences, s.n_finished, {{"end", "finished"}});

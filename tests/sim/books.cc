@@ -70,7 +70,7 @@ void Books::pass(const Batch& batch) {
 void Books::after_step(const Snapshot& after, int64_t n_rows) {
   if (const std::string error = after.check(); !error.empty()) fail(error);
   int64_t computed = 0;
-  for (const int64_t n : after.stats.computed) computed += n;
+  for (const int64_t n : after.stats.spent.computed) computed += n;
   if (computed != n_rows) {
     fail("the engine counts " + std::to_string(computed) + " rows, the model saw " + std::to_string(n_rows));
   }

@@ -67,7 +67,8 @@ double empty_share(const Script& trace, int block_tokens) {
     scheduler.commit(sampled, 0, [](Sequence&, Sampled&) {}, ended);
     ended.clear();
   }
-  return 1 - static_cast<double>(scheduler.n_filled_slot_steps()) / static_cast<double>(scheduler.n_slot_steps());
+  return 1 - static_cast<double>(scheduler.counters().n_filled_slot_steps) /
+                 static_cast<double>(scheduler.counters().n_slot_steps);
 }
 
 TEST(Traces, UnderFourPercentOfTheSlotsAreEmptyAtTheirRealLengths) {

@@ -245,7 +245,7 @@ void World::finish() {
   out_.counts.failed = end.stats.n_failed;
   out_.counts.preempted = end.stats.n_preempted;
   out_.counts.cached = end.stats.n_cached_tokens;
-  out_.counts.recomputed = end.stats.computed[static_cast<size_t>(Cause::recomputed)];
+  out_.counts.recomputed = end.stats.spent.computed[static_cast<size_t>(Cause::recomputed)];
   if (out_.counts.recomputed > 0 && out_.counts.preempted == 0) {
     failure_.set("tokens were computed again though nobody was preempted");
   }

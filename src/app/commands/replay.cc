@@ -74,7 +74,7 @@ std::vector<Figure> figures(const ReplayOutcome& o) {
           {"cancelled", count(o.stats.n_cancelled)},
           {"refused", count(o.n_refused)},
           {"preemptions", count(o.stats.n_preempted)},
-          {"rows_recomputed", count(o.stats.computed[static_cast<size_t>(Cause::recomputed)])},
+          {"rows_recomputed", count(o.stats.spent.computed[static_cast<size_t>(Cause::recomputed)])},
           {"tokens_cached", count(o.stats.n_cached_tokens)},
           {"tokens_invented", count(o.n_invented)},
           {"duration_ms", ms(o.duration_ns)},

@@ -33,7 +33,7 @@ ApiResult<Call> script(const ApiRequest&, const ServeEnv&) { return file("page.j
 ApiResult<Call> engine(const ApiRequest&, const ServeEnv& env) {
   const EngineStats s = env.engine_stats();
   int64_t computed = 0;
-  for (const int64_t n : s.computed) computed += n;
+  for (const int64_t n : s.spent.computed) computed += n;
   const std::pair<const char*, int64_t> counts[] = {
       {"running", s.n_running},
       {"waiting", s.n_waiting},

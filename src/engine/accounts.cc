@@ -1,0 +1,74 @@
+#include "engine/accounts.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+// Of ns that a step of n rows took, the share of rows [row, row + n_rows), rounded so that nothing is lost.
+int64_t share_of(int64_t ns, int64_t n, int64_t row, int64_t n_rows) {
+  const auto until = [&](int64_t r) { return ns / n * r + ns % n * r / n; };
+  return until(row + n_rows) - until(row);
+}
+
+}  // namespace
+
+void Accounts::reused(Sequence& seq, int n) {
+  seq.cost.n_reused += n;
+  counters_.spent.n_reused += n;
+  if (seq.preempted) return;
+  seq.n_cached += n;
+  counters_.n_cached_tokens += n;
+}
+
+void Accounts::wasted(Sequence& seq, int n) {
+  seq.cost.n_wasted += n;
+  counters_.spent.n_wasted += n;
+}
+
+void Accounts::computed(const Grant& grant) {
+  Sequence& seq = *grant.seq;
+  const int recomputed = std::clamp(seq.n_ever_computed - seq.n_computed, 0, grant.n_tokens);
+  for (Cost* cost : {&seq.cost, &counters_.spent}) {
+    cost->computed[static_cast<size_t>(Cause::recomputed)] += recomputed;
+    cost->computed[static_cast<size_t>(Cause::fresh)] += grant.n_tokens - recomputed;
+  }
+}
+
+void Accounts::stages(const Plan& plan, const StageTimes& ns) {
+  int64_t row = 0;
+  for (const Grant& grant : plan.grants) {
+    for (size_t i = 0; i < ns.size(); ++i) {
+      const int64_t part = share_of(ns[i], plan.n_tokens, row, grant.n_tokens);
+      grant.seq->cost.stage_ns[i] += part;
+      counters_.spent.stage_ns[i] += part;
+    }
+    row += grant.n_tokens;
+  }
+}
+
+void Accounts::step(const Plan& plan,
+                    std::span<const std::unique_ptr<Sequence>> running,
+                    int block_tokens,
+                    int64_t step_ns) {
+  Cost& spent = counters_.spent;
+  counters_.n_rows += plan.n_tokens;
+  counters_.busy_ns += step_ns;
+  int64_t row = 0;
+  for (const Grant& grant : plan.grants) {
+    Sequence& seq = *grant.seq;
+    const int64_t part = share_of(step_ns, plan.n_tokens, row, grant.n_tokens);
+    row += grant.n_tokens;
+    const bool decodes = grant.n_tokens == 1 && grant.wants_output && seq.n_generated() > 0;
+    for (Cost* cost : {&seq.cost, &spent}) (decodes ? cost->decode_ns : cost->prefill_ns) += part;
+  }
+  counters_.n_filled_slot_steps += plan.n_tokens;
+  for (const auto& seq : running) {
+    const auto n_blocks = static_cast<int64_t>(seq->kv.table.size());
+    for (Cost* cost : {&seq->cost, &spent}) cost->block_ns += n_blocks * step_ns;
+    counters_.n_slot_steps += n_blocks * block_tokens;
+    counters_.n_filled_slot_steps += seq->n_computed;
+  }
+}
+
+}  // namespace quire

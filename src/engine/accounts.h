@@ -1,0 +1,33 @@
+// Who pays: every row, block and nanosecond of a step is charged to the sequence that took it and counted in the
+// engine's totals in the same line, so that the two agree (Snapshot::check). docs/engine.md has the rules. Engine
+// thread only.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "engine/counters.h"
+#include "engine/plan.h"
+
+namespace quire {
+
+class Accounts {
+ public:
+  // n tokens are in its table that it did not compute now.
+  void reused(Sequence& seq, int n);
+  // n tokens that it computed were given up for another's.
+  void wasted(Sequence& seq, int n);
+  // The grant's rows were computed; before n_computed moves on.
+  void computed(const Grant& grant);
+  // What the step's parts took, divided by rows.
+  void stages(const Plan& plan, const StageTimes& ns);
+  // The step's duration by rows; blocks of block_tokens to whoever holds them.
+  void step(const Plan& plan, std::span<const std::unique_ptr<Sequence>> running, int block_tokens, int64_t step_ns);
+
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  Counters counters_;
+};
+
+}  // namespace quire

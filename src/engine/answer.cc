@@ -1,0 +1,55 @@
+#include "engine/answer.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace quire {
+namespace {
+
+// Whether the end rule ends it. What a rule throws is the error, and the token is not part of the answer.
+bool accept(Sequence& seq, const Sampled& sampled, Ended& end) {
+  try {
+    for (const auto& rule : seq.request.rules) {
+      rule->observe(sampled);
+      rule->accept(sampled.token);
+    }
+    return seq.request.end != nullptr && seq.request.end->accept(sampled.token);
+  } catch (const std::exception& error) {
+    end.finish = Finish::error;
+    end.error = std::string("a rule of the request failed: ") + error.what();
+    return true;
+  }
+}
+
+bool fails(const Sequence& seq, const Sampled& sampled, Ended& end) {
+  if (seq.fault.empty() && sampled.ok) return false;
+  end.finish = Finish::error;
+  end.error = !seq.fault.empty() ? "a rule of the request failed: " + seq.fault
+                                 : "no token could be sampled at position " + std::to_string(seq.tokens.size()) +
+                                       ": the model's logits are not finite, or everything is forbidden";
+  return true;
+}
+
+}  // namespace
+
+bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end) {
+  if (fails(seq, sampled, end)) return true;
+  if (seq.first_token_ns < 0) seq.first_token_ns = how.now_ns;
+  const Request& request = seq.request;
+  if (std::find(request.stop_ids.begin(), request.stop_ids.end(), sampled.token) != request.stop_ids.end()) {
+    end.finish = Finish::stop;
+    return true;
+  }
+  const bool stopped = accept(seq, sampled, end);
+  if (end.finish == Finish::error) return true;
+  seq.tokens.push_back(sampled.token);
+  how.emit(seq, sampled);
+  if (stopped) {
+    end.finish = Finish::stop;
+    return true;
+  }
+  end.finish = Finish::length;
+  return seq.n_generated() >= request.max_tokens || static_cast<int>(seq.tokens.size()) >= how.n_ctx;
+}
+
+}  // namespace quire

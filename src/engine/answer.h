@@ -1,0 +1,32 @@
+// What a sampled token means to its sequence: its rules are told, it joins the answer, and the sequence may end with
+// it.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/sequence.h"
+
+namespace quire {
+
+// A sequence that left the engine, and why.
+struct Ended {
+  std::unique_ptr<Sequence> seq;
+  Finish finish = Finish::stop;
+  std::string error;
+};
+
+// Is told every token that is part of an answer.
+using EmitToken = std::function<void(Sequence&, Sampled&)>;
+
+struct Taking {
+  int n_ctx;  // tokens that a sequence may come to
+  int64_t now_ns;
+  const EmitToken& emit;
+};
+
+// Takes the next token of `seq`. True when the sequence ends: `end` says how, and the token is part of the answer
+// unless it is a stop id or an error's. What the request's own rules throw is its error.
+bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end);
+
+}  // namespace quire

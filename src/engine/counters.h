@@ -1,0 +1,18 @@
+// What only ever grows, in one piece: whoever counts something counts it here, whoever reads takes a copy.
+#pragma once
+#include <cstdint>
+
+#include "engine/request.h"
+
+namespace quire {
+
+struct Counters {
+  int64_t n_steps = 0, n_submitted = 0, n_finished = 0, n_cancelled = 0, n_failed = 0, n_preempted = 0;
+  int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
+  int64_t n_rows = 0, busy_ns = 0;                    // computed in all steps, and how long these took
+  int64_t n_slot_steps = 0, n_filled_slot_steps = 0;  // slots of the blocks that ran with each step, those with a token
+  StageTimes stage_ns{};                              // of all steps, where EngineEnv has a stage_clock
+  Cost spent;  // what all sequences so far were charged; of stage_ns the rest is overhead
+};
+
+}  // namespace quire

@@ -1,0 +1,88 @@
+#include "engine/leaders.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace quire {
+namespace {
+
+// Leading tokens that two requests of different salts may share.
+int n_public(const Request& a, const Request& b) {
+  const auto own = [](const Request& r) { return r.cache_salt == 0 ? std::numeric_limits<int>::max() : r.n_public; };
+  return std::min(own(a), own(b));
+}
+
+}  // namespace
+
+// A chain of leaders is no longer than all that run.
+void Leaders::lend_places(std::vector<std::unique_ptr<Sequence>>& running) {
+  for (size_t i = 0; i < running.size(); ++i) {
+    for (size_t n = running.size(); n > 0 && running[i]->leader != 0; --n) {
+      const auto place = running.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto leader =
+          std::find_if(place, running.end(), [&](const auto& other) { return other->id == running[i]->leader; });
+      if (leader == running.end()) break;
+      std::rotate(place, leader, leader + 1);
+    }
+  }
+}
+
+// They compare from what `seq` has on: below it equal pasts are equal blocks.
+void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> running, int64_t n_plan) const {
+  seq.leader = 0;
+  if (!sharing_ || !seq.may_match()) return;
+  const int block = pasts_.cache().block_tokens();
+  const int n_have = seq.n_computed;
+  for (const auto& other : running) {
+    if (other.get() == &seq || other->moved_plan != n_plan) continue;
+    const auto last = static_cast<size_t>(n_have / block) - 1;
+    const bool same_past =
+        n_have == 0 || (other->kv.table.size() > last && other->kv.table[last][0].id() == seq.kv.table[last][0].id());
+    if (!same_past || static_cast<int>(other->tokens.size()) < n_have) continue;
+    const auto differ = std::mismatch(seq.tokens.begin() + n_have, seq.tokens.end() - 1, other->tokens.begin() + n_have,
+                                      other->tokens.end());
+    const auto n_common = static_cast<int>(differ.first - seq.tokens.begin());
+    const bool all = differ.first == seq.tokens.end() - 1;
+    int n_shared = all ? n_common : n_common / block * block;
+    if (other->request.cache_salt != seq.request.cache_salt) {
+      n_shared = std::min(n_shared, n_public(seq.request, other->request)) / block * block;
+    }
+    if (n_shared <= std::max({n_have, other->n_computed, seq.leader == 0 ? 0 : seq.n_shared})) continue;
+    seq.leader = other->id;
+    seq.n_shared = n_shared;
+  }
+}
+
+// The end of a common past that is no whole block: a copy, for both will write behind it. Where there is no room the
+// tokens are computed.
+void Leaders::take_from(Sequence& seq, const Sequence& leader) {
+  seq.leader = 0;
+  const int block = pasts_.cache().block_tokens();
+  if (seq.n_shared / block > seq.n_computed / block) return;  // not even the whole blocks were found
+  const auto next = static_cast<size_t>(seq.n_computed / block);
+  const bool same_past = next == 0 || leader.kv.table[next - 1][0].id() == seq.kv.table[next - 1][0].id();
+  if (!same_past || !pasts_.cache().copy_next_block(seq.kv, leader.kv)) return;
+  seq.n_copied = seq.n_shared - seq.n_computed;
+  pasts_.take(seq, seq.n_shared);
+}
+
+bool Leaders::waits(Sequence& seq, std::span<const std::unique_ptr<Sequence>> running, int64_t n_plan) {
+  if (seq.leader == 0) return false;
+  seq.moved_plan = 0;
+  const auto leader =
+      std::find_if(running.begin(), running.end(), [&](const auto& other) { return other->id == seq.leader; });
+  const bool moves = leader != running.end() && (*leader)->moved_plan == n_plan;
+  if (!moves || (*leader)->n_computed >= seq.n_shared) {
+    pasts_.extend(seq);
+    const bool has_more = leader != running.end() && (*leader)->n_computed >= seq.n_shared;
+    if (has_more && seq.n_shared > seq.n_computed) {
+      take_from(seq, **leader);
+    } else {
+      find(seq, running, n_plan);
+    }
+  }
+  if (seq.leader != 0) seq.moved_plan = n_plan;
+  return seq.leader != 0;
+}
+
+}  // namespace quire
