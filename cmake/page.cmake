@@ -22,3 +22,19 @@ std::span<const PageFile> page_files() { return kFiles; }
 ")
   set(QR_GENERATED_serve ${path} CACHE INTERNAL "")
 endfunction()
+
+# src/hub/package.py likewise.
+function(quire_generate_package_script)
+  set(file ${CMAKE_SOURCE_DIR}/src/hub/package.py)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} text)
+  set(path ${CMAKE_BINARY_DIR}/generated/hub/package_script.cc)
+  quire_write(${path} "// Generated from src/hub/package.py.
+#include \"hub/package_script.h\"
+
+namespace quire {
+std::string_view package_script() { return R\"QUIRESCRIPT(${text})QUIRESCRIPT\"; }
+}  // namespace quire
+")
+  set(QR_GENERATED_hub ${path} CACHE INTERNAL "")
+endfunction()

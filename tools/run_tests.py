@@ -128,7 +128,7 @@ def run_gtest(command, cwd, timeout_s):
 # ---- Python ------------------------------------------------------------------------------------------------------
 
 def python_files():
-    return [f for folder in ('e2e', 'tools') for f in sorted(glob.glob(os.path.join(ROOT, 'tests', folder, 'test_*.py')))]
+    return [f for folder in ('e2e', 'real', 'tools') for f in sorted(glob.glob(os.path.join(ROOT, 'tests', folder, 'test_*.py')))]
 
 
 class CountingResult(unittest.TestResult):
@@ -171,8 +171,10 @@ def python_child(path, out):
 
 
 def run_python(path, build, timeout_s):
-    env = dict(os.environ, QUIRE_BIN=os.path.join(os.path.abspath(build), 'quire'), PYTHONDONTWRITEBYTECODE='1')
     with tempfile.TemporaryDirectory() as folder:
+        # What a user has pulled changes no test; those of real models find it through QUIRE_REAL_MODELS.
+        env = dict(os.environ, QUIRE_BIN=os.path.join(os.path.abspath(build), 'quire'), PYTHONDONTWRITEBYTECODE='1',
+                   QUIRE_MODELS=os.path.join(folder, 'models'), QUIRE_REAL_MODELS=os.environ.get('QUIRE_MODELS', ''))
         out = os.path.join(folder, 'result.json')
         command = [sys.executable, os.path.abspath(__file__), '--child', path, out]
         code, output = run_program(command, ROOT, env, timeout_s)

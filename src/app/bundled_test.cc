@@ -28,23 +28,23 @@ class Bundled : public testing::Test {
 
 TEST_F(Bundled, IsInTheSharedFolderOfAnInstallation) {
   const std::string path = put("share/quire/models");
-  EXPECT_EQ(bundled_model_from(root_ / "bin"), path);
+  EXPECT_EQ(bundled_model_from(root_ / "bin", kBundledModel), path);
 }
 
 TEST_F(Bundled, IsInTheSourcesOfABuild) {
   const std::string path = put("models");
-  EXPECT_EQ(bundled_model_from(root_ / "build" / "release"), path);
+  EXPECT_EQ(bundled_model_from(root_ / "build" / "release", kBundledModel), path);
 }
 
 TEST_F(Bundled, AnInstallationComesFirst) {
   put("models");
   const std::string path = put("a/share/quire/models");
-  EXPECT_EQ(bundled_model_from(root_ / "a" / "bin"), path);
+  EXPECT_EQ(bundled_model_from(root_ / "a" / "bin", kBundledModel), path);
 }
 
 TEST_F(Bundled, NoFileIsNoName) {
   fs::create_directories(root_ / "share/quire/models" / kBundledModel);
-  EXPECT_EQ(bundled_model_from(root_ / "bin"), "");
+  EXPECT_EQ(bundled_model_from(root_ / "bin", kBundledModel), "");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "app/local_server.h"
 
-#include <filesystem>
 #include <random>
 
 namespace quire {
@@ -14,14 +13,6 @@ std::string random_key() {
 }
 
 }  // namespace
-
-std::string model_name(const std::string& path) {
-  const std::filesystem::path file(path);
-  std::error_code error;
-  if (!std::filesystem::is_directory(file, error)) return file.stem().string();
-  const std::filesystem::path whole = std::filesystem::canonical(file, error);
-  return error ? "model" : whole.filename().string();
-}
 
 Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model, EngineOptions engine) {
   std::unique_ptr<LocalServer> out(new LocalServer);

@@ -12,9 +12,6 @@
 
 namespace quire {
 
-// The name under which clients see a model: the file's, without its folder and ending, or the folder's.
-std::string model_name(const std::string& path);
-
 class LocalServer {
  public:
   // Fits the model into memory, loads it and listens. `engine.n_ctx` and `kv_bytes` of 0 are chosen.

@@ -1,8 +1,5 @@
 #include "app/wire.h"
 
-#include <filesystem>
-
-#include "app/bundled.h"
 #include "app/carried_tokenizer.h"
 #include "app/memory_plan.h"
 #include "app/progress.h"
@@ -11,7 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "hub/repo.h"
 #include "model/gguf_form.h"
 #include "model/weight_loader.h"
 #include "quant/kv_codec.h"
@@ -20,7 +16,9 @@
 namespace quire {
 
 void declare_model_options(CommandLine& line, ModelOptions& options) {
-  line.positional("MODEL", options.model, false, "a GGUF file or a Hugging Face folder; none for the bundled model");
+  line.positional(
+      "MODEL", options.model, false,
+      "a GGUF file, a Hugging Face folder, or ORG/NAME[:TAG] of a hub, which is pulled; none: SmolLM2-135M");
   line.option("--backend", options.backend, "auto, cpu or ref (plain loops, slow)");
   line.option("--isa", options.isa,
               "cpu kernels: scalar, avx2, avx512, avx512_bf16 or amx; empty for the fastest that run here");
@@ -125,32 +123,6 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_of(ModelFile& file) {
   tokenizer->add_ends(end_ids(file.meta, tokenizer->n_vocab()));
   return tokenizer;
 }
-
-// Whether somebody meant a hub's model by a path that is none: "ORG/NAME", and there is no folder ORG.
-bool looks_like_repo(const std::string& named) {
-  std::error_code error;
-  const std::filesystem::path path = named;
-  return parse_repo_name(named).has_value() && path.extension() != ".gguf" && !std::filesystem::exists(path, error) &&
-         !std::filesystem::exists(path.parent_path(), error);
-}
-
-}  // namespace
-
-Result<std::string> model_path(const std::string& named) {
-  if (!named.empty()) {
-    if (!looks_like_repo(named)) return named;
-    return fail(Code::not_found,
-                named + ": there is no such file or folder; if a hub's model is meant: quire pull " + named);
-  }
-  std::string bundled = bundled_model();
-  if (bundled.empty()) {
-    return fail(Code::not_found, "no model given and none bundled: name a GGUF file or a Hugging Face folder");
-  }
-  log_info("no model given: the bundled " + bundled);
-  return bundled;
-}
-
-namespace {
 
 // What rounds no more than the products of the weights do.
 const KvCodec* codec_for(const ModelFile& file, const LoadOptions& how) {

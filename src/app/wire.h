@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/model_name.h"
 #include "app/step_needs.h"
 #include "base/result.h"
 #include "engine/engine.h"
@@ -35,12 +36,10 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null where the file has none
 };
 
-// `named`, or else the bundled model's file, said in the log; Code::not_found where there is neither.
-Result<std::string> model_path(const std::string& named);
 // Codec, format, threads as the options name them, without progress. Code::invalid lists what there is. Without a file
 // an automatic codec stays null.
 Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* file);
-// `options.model` empty is the bundled model. Weights that are larger than the memory that is left are Code::exhausted
+// `options.model` as model_path() takes it. Weights that are larger than the memory that is left are Code::exhausted
 // before anything is read.
 Result<LoadedModel> load(const ModelOptions& options);
 // Of a file that fit_memory() has opened; options.model is not looked at.
@@ -52,7 +51,7 @@ Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options);
 int n_threads(const ModelOptions& options);
 // Measured now; zeros for the reference backend.
 Result<UnitPeak> probe_peak(const ModelOptions& options);
-// The tokenizer alone, from anything that holds one, or the bundled model's.
+// The tokenizer alone, from anything that holds one.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named);
 // Bytes that the chosen backend will take for a weight of this shape, without its bias.
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in);

@@ -241,4 +241,14 @@ Result<HubChoice> choose_files(std::span<const HubFile> files, std::string_view 
   return fail(Code::not_found, "there is no file " + in_quotes(wanted) + "; what there is:" + list_files(files));
 }
 
+std::vector<HubChoice> all_models(std::span<const HubFile> files) {
+  std::vector<HubChoice> out;
+  for (const Gguf& gguf : find_ggufs(files)) {
+    if (auto whole = take(gguf)) out.push_back(std::move(*whole));
+  }
+  if (!out.empty()) return out;
+  if (auto folder = choose_folder(files)) out.push_back(std::move(*folder));
+  return out;
+}
+
 }  // namespace quire

@@ -21,4 +21,7 @@ struct HubChoice {
 // root. Code::not_found or Code::invalid list what there is.
 Result<HubChoice> choose_files(std::span<const HubFile> files, std::string_view wanted);
 
+// Every GGUF model of which all parts are there, or else the folder that choose_files would take.
+std::vector<HubChoice> all_models(std::span<const HubFile> files);
+
 }  // namespace quire

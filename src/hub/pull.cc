@@ -1,39 +1,22 @@
 #include "hub/pull.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <filesystem>
 
 #include "base/bounded_reader.h"
+#include "base/json.h"
+#include "base/mmap.h"
 #include "base/size_text.h"
-#include "hub/choice.h"
+#include "hub/folder_lock.h"
 
 namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Held while a pull writes into a folder; the kernel drops it with the process. The folder itself is locked: no file
-// stays behind.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
-  ~FolderLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
-  // True where the file system knows no locks: then nothing can be said.
-  bool take() const { return fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
-
- private:
-  const int fd_;
-};
+constexpr int64_t kMaxIndexBytes = int64_t{64} << 20;
 
 // All of it before the first byte comes.
 Status check_room(const std::string& folder, const std::vector<Download>& downloads) {
@@ -47,7 +30,52 @@ Status check_room(const std::string& folder, const std::vector<Download>& downlo
                                    " more, has " + size_text(static_cast<int64_t>(free)));
 }
 
+// Whether all files are there that the index of a model in shards names.
+bool has_shards(const fs::path& folder) {
+  const fs::path index = folder / "model.safetensors.index.json";
+  std::error_code error;
+  if (!fs::exists(index, error)) return true;
+  const auto file = MappedFile::open(index.string());
+  if (!file || (*file)->size() > kMaxIndexBytes) return false;
+  const auto facts = Json::parse({reinterpret_cast<const char*>((*file)->bytes().data()), (*file)->bytes().size()});
+  const Json* map = facts ? facts->find("weight_map") : nullptr;
+  if (map == nullptr || map->as_object() == nullptr) return false;
+  return std::all_of(map->as_object()->begin(), map->as_object()->end(), [&](const auto& entry) {
+    const std::string* name = entry.second.as_string();
+    return name != nullptr && fs::exists(folder / *name, error);
+  });
+}
+
 }  // namespace
+
+std::vector<HubFile> files_in(const std::string& folder) {
+  std::vector<HubFile> out;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, error)) {
+    std::error_code gone;
+    const uintmax_t bytes = entry.is_regular_file(gone) ? entry.file_size(gone) : 0;
+    if (gone || !entry.is_regular_file(gone)) continue;
+    HubFile& file = out.emplace_back();
+    file.path = entry.path().lexically_relative(folder).string();
+    file.size = static_cast<int64_t>(bytes);
+  }
+  return out;
+}
+
+std::vector<HubChoice> whole_models(const std::string& folder) {
+  std::vector<HubChoice> out = all_models(files_in(folder));
+  std::erase_if(out, [&](const HubChoice& choice) { return choice.entry.empty() && !has_shards(folder); });
+  return out;
+}
+
+std::string pulled_before(const std::string& folder, const std::string& file) {
+  std::vector<HubFile> whole;
+  for (const HubChoice& choice : whole_models(folder))
+    whole.insert(whole.end(), choice.files.begin(), choice.files.end());
+  const auto choice = choose_files(whole, file);
+  if (!choice) return {};
+  return choice->entry.empty() ? folder : (fs::path(folder) / choice->entry).string();
+}
 
 Result<Pulled> pull(const PullOptions& options,
                     const DownloadProgress& progress,

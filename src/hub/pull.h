@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "hub/choice.h"
 #include "hub/download.h"
 #include "hub/hub.h"
 
@@ -33,5 +34,12 @@ struct Pulled {
 Result<Pulled> pull(const PullOptions& options,
                     const DownloadProgress& progress,
                     const std::function<void(const PulledFile&)>& done);
+
+// What a folder holds, below it, as a listing without digests; half-fetched files among them.
+std::vector<HubFile> files_in(const std::string& folder);
+// The models in a folder that earlier pulls have fetched whole.
+std::vector<HubChoice> whole_models(const std::string& folder);
+// What pull() would return as the path of `file`, chosen among whole_models(); empty where that is none. Asks no hub.
+std::string pulled_before(const std::string& folder, const std::string& file);
 
 }  // namespace quire

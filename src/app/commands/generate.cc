@@ -16,7 +16,7 @@ namespace {
 
 struct Args {
   ModelOptions model;
-  std::string prompt, prompt_file;
+  std::string text, prompt, prompt_file;
   std::vector<int> tokens;
   int max_tokens = 128, ctx = 0, n = 1, top_k = 0;
   double temperature = 0, top_p = 1, min_p = 0, repetition = 1, presence = 0, frequency = 0;
@@ -88,7 +88,7 @@ Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& lo
     return std::vector<Token>(args.tokens.begin(), args.tokens.end());
   }
   if (!loaded.tokenizer) return fail(Code::not_found, loaded.path + " has no tokenizer: give --tokens");
-  std::string text = args.prompt;
+  std::string text = args.prompt.empty() ? args.text : args.prompt;
   if (!args.prompt_file.empty()) {
     std::ifstream in(args.prompt_file, std::ios::binary);
     if (!in) return fail(Code::io, args.prompt_file + ": cannot read");
@@ -132,7 +132,18 @@ void print_json(const Printer& printer) {
   std::printf("%s\n", out.dump().c_str());
 }
 
+// One prompt, of one of the places that it may come from.
+Status check_prompt(const Args& args) {
+  const int n_given =
+      int{!args.text.empty()} + int{!args.prompt.empty()} + int{!args.prompt_file.empty()} + int{!args.tokens.empty()};
+  if (n_given == 0)
+    return fail(Code::invalid, "no prompt: quire generate MODEL \"TEXT\", or --prompt, --prompt-file or --tokens");
+  if (n_given > 1) return fail(Code::invalid, "more than one of TEXT, --prompt, --prompt-file and --tokens");
+  return {};
+}
+
 Status check(const Args& args) {
+  QR_TRY_VOID(check_prompt(args));
   if (args.max_tokens < 1)
     return fail(Code::invalid, "--max-tokens must be at least 1, got " + std::to_string(args.max_tokens));
   QR_TRY_VOID(in_range("--temperature", args.temperature, 0, 100));
@@ -203,7 +214,8 @@ QR_REGISTER(Command,
             Command{"complete one prompt", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
-                      line.option("--prompt", args->prompt, "the prompt");
+                      line.positional("TEXT", args->text, false, "the prompt");
+                      line.option("--prompt", args->prompt, "the same");
                       line.option("--prompt-file", args->prompt_file, "read the prompt from this file");
                       line.option("--tokens", args->tokens, "the prompt as token ids, separated by commas");
                       line.option("--max-tokens", args->max_tokens, "tokens to generate at most");

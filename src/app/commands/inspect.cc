@@ -149,26 +149,27 @@ Status run(const Args& args) {
   return {};
 }
 
-QR_REGISTER(Command,
-            "inspect",
-            Command{"print what a model file says", false, [](CommandLine& line) -> std::function<int()> {
-                      auto args = std::make_shared<Args>();
-                      line.positional("MODEL", args->model.model, false,
-                                      "a GGUF file or a Hugging Face folder; none for the bundled model");
-                      line.option("--ctx", args->engine.n_ctx,
-                                  "tokens to size the cache for, 0 for what the model was trained for");
-                      line.option("--kv-type", args->model.kv_type, "how keys and values would be cached");
-                      line.option("--weights", args->model.weights,
-                                  "matrices would be converted to this format; empty: as stored");
-                      line.option("--max-seqs", args->engine.max_seqs,
-                                  "as for the server: sequences that run together");
-                      line.option("--step-tokens", args->engine.step_tokens,
-                                  "as for the server: tokens computed in one step at most");
-                      line.flag("--verify", args->verify,
-                                "read every tensor instead and name those with numbers that are not finite");
-                      line.flag("--json", args->json, "print one JSON object");
-                      return [args] { return exit_code(run(*args)); };
-                    }});
+QR_REGISTER(
+    Command,
+    "inspect",
+    Command{
+        "print what a model file says", false, [](CommandLine& line) -> std::function<int()> {
+          auto args = std::make_shared<Args>();
+          line.positional(
+              "MODEL", args->model.model, false,
+              "a GGUF file, a Hugging Face folder, or ORG/NAME[:TAG] of a hub, which is pulled; none: SmolLM2-135M");
+          line.option("--ctx", args->engine.n_ctx,
+                      "tokens to size the cache for, 0 for what the model was trained for");
+          line.option("--kv-type", args->model.kv_type, "how keys and values would be cached");
+          line.option("--weights", args->model.weights, "matrices would be converted to this format; empty: as stored");
+          line.option("--max-seqs", args->engine.max_seqs, "as for the server: sequences that run together");
+          line.option("--step-tokens", args->engine.step_tokens,
+                      "as for the server: tokens computed in one step at most");
+          line.flag("--verify", args->verify,
+                    "read every tensor instead and name those with numbers that are not finite");
+          line.flag("--json", args->json, "print one JSON object");
+          return [args] { return exit_code(run(*args)); };
+        }});
 
 }  // namespace
 }  // namespace quire

