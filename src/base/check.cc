@@ -1,14 +1,14 @@
 #include "base/check.h"
 
-#include <cstdio>
 #include <cstdlib>
 
+#include "base/log.h"
 #include "base/result.h"
 
 namespace quire {
 
 void check_failed(const char* file, int line, const char* expr, const std::string& detail) {
-  std::fprintf(stderr, "%s:%d: check failed: %s %s\n", file, line, expr, detail.c_str());
+  log_last(std::string(file) + ":" + std::to_string(line) + ": check failed: " + expr + " " + detail);
   std::abort();
 }
 

@@ -1,36 +1,57 @@
-// spdlog behind log.h: one synchronous, locked stderr sink. A message is made printable first, so that no text from
-// outside can forge a second line or drive the terminal (control characters, C1 controls and broken UTF-8 are escaped).
+// A line is made printable before it is written, so that no text from outside can forge a second one or drive the
+// terminal: control characters, C1 controls and broken UTF-8 are escaped.
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
 #include <memory>
-#include <string>
+#include <mutex>
+#include <new>
+
+#include "base/check.h"
 
 namespace quire {
 namespace {
 
-spdlog::level::level_enum library_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::debug: return spdlog::level::debug;
-    case LogLevel::info: return spdlog::level::info;
-    case LogLevel::warn: return spdlog::level::warn;
-    case LogLevel::error: return spdlog::level::err;
-  }
-  return spdlog::level::err;
+struct LogState {
+  std::atomic<LogLevel> level{LogLevel::info};
+  std::atomic<uint64_t> n_dropped{0};  // by writers that have ended, and without one
+  std::mutex mu;
+  std::unique_ptr<LineWriter> writer;  // guarded by mu
+};
+
+LogState& state() {
+  // Never destroyed: threads that outlive main may still log.
+  static LogState* const instance = new LogState;
+  return *instance;
 }
 
-spdlog::logger& logger() {
-  // Never destroyed: threads that outlive main may still log.
-  static spdlog::logger* const instance = [] {
-    auto* made = new spdlog::logger("quire", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
-    made->flush_on(spdlog::level::debug);
-    return made;
-  }();
-  return *instance;
+std::string_view level_name(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug: return "debug";
+    case LogLevel::info: return "info";
+    case LogLevel::warn: return "warning";
+    case LogLevel::error: return "error";
+  }
+  return "error";
+}
+
+// 2026-01-31T12:34:56.789Z
+std::string time_text() {
+  const auto now = std::chrono::system_clock::now();
+  const time_t seconds = std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(now));
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  tm utc = {};
+  gmtime_r(&seconds, &utc);
+  char text[64];
+  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900, utc.tm_mon + 1,
+                utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, static_cast<int>(ms));
+  return text;
 }
 
 void append_hex(std::string& out, unsigned char c) {
@@ -81,13 +102,67 @@ std::string printable(std::string_view message) {
   return out;
 }
 
+std::string head(LogLevel level) { return time_text() + " " + std::string(level_name(level)) + " "; }
+
+std::string missing_notice(uint64_t n) {
+  return head(LogLevel::warn) + "log: " + std::to_string(n) + " lines dropped here: stderr was not read";
+}
+
 }  // namespace
 
-void set_log_level(LogLevel level) { logger().set_level(library_level(level)); }
+void set_log_level(LogLevel level) { state().level = level; }
 
 void log(LogLevel level, std::string_view message) {
-  spdlog::logger& target = logger();
-  if (target.should_log(library_level(level))) target.log(library_level(level), "{}", printable(message));
+  if (level < state().level.load()) return;
+  try {
+    log_line(head(level) + printable(message));
+  } catch (const std::bad_alloc&) {
+    ++state().n_dropped;
+  }
+}
+
+void log_line(std::string_view line) {
+  LogState& s = state();
+  std::lock_guard lock(s.mu);
+  if (s.writer) return s.writer->write(line);
+  const std::string whole = std::string(line) + "\n";
+  if (write_within(STDERR_FILENO, whole, -1) < whole.size()) ++s.n_dropped;
+}
+
+uint64_t n_log_lines_dropped() {
+  LogState& s = state();
+  std::lock_guard lock(s.mu);
+  return s.n_dropped + (s.writer ? s.writer->n_dropped() : 0);
+}
+
+void flush_log() {
+  LogState& s = state();
+  std::lock_guard lock(s.mu);
+  if (s.writer) s.writer->flush(LineLimits().patience_ms);
+}
+
+void log_last(std::string_view line) {
+  flush_log();
+  write_within(STDERR_FILENO, std::string(line) + "\n", LineLimits().patience_ms);
+}
+
+LogThread::LogThread() {
+  auto writer = std::make_unique<LineWriter>(STDERR_FILENO, LineLimits(), missing_notice);
+  {
+    std::lock_guard lock(state().mu);
+    writer.swap(state().writer);
+  }
+  QR_CHECK(writer == nullptr, "two LogThreads");
+}
+
+LogThread::~LogThread() {
+  LogState& s = state();
+  std::unique_ptr<LineWriter> writer;
+  {
+    std::lock_guard lock(s.mu);
+    writer = std::move(s.writer);
+  }
+  s.n_dropped += writer->n_dropped();
 }
 
 }  // namespace quire

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+
+#include "base/check.h"
 
 namespace quire {
 namespace {
@@ -33,6 +36,27 @@ TEST(Log, LevelHidesWhatIsBelow) {
   EXPECT_EQ(logged(LogLevel::warn, "quiet"), "");
   set_log_level(LogLevel::info);
   EXPECT_THAT(logged(LogLevel::info, "loud"), testing::HasSubstr("loud"));
+}
+
+TEST(Log, AThreadOfItsOwnLosesNothingAtTheEnd) {
+  testing::internal::CaptureStderr();
+  {
+    const LogThread thread;
+    for (int i = 0; i < 1000; ++i) log_info("line " + std::to_string(i));
+    log_line("{\"as\": \"it is\"}");
+  }
+  const std::string got = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(got.begin(), got.end(), '\n'), 1001);
+  EXPECT_THAT(got, testing::EndsWith("info line 999\n{\"as\": \"it is\"}\n"));
+}
+
+TEST(LogDeathTest, ACheckSaysItsLastWordsBehindWhatIsQueued) {
+  const auto die = [] {
+    const LogThread thread;
+    log_info("before");
+    QR_CHECK(1 + 1 == 3, "numbers");
+  };
+  EXPECT_DEATH(die(), "info before\n.*log_test.cc:[0-9]+: check failed: 1 . 1 == 3 numbers");
 }
 
 }  // namespace
