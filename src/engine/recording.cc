@@ -122,9 +122,11 @@ void RecordingWriter::flush_step() {
 void RecordingWriter::write(const Json& line) {
   const std::string text = line.dump() + "\n";
   room_ -= static_cast<int64_t>(text.size());
-  if (failed_ || file_ == nullptr || std::fwrite(text.data(), 1, text.size(), file_) == text.size()) return;
+  if (file_ == nullptr || std::fwrite(text.data(), 1, text.size(), file_) == text.size()) return;
   failed_ = true;
-  log_error(path_ + ": the recording cannot be written and ends: " + std::strerror(errno));
+  log_warn(path_ + ": the recording cannot be written and ends: " + std::strerror(errno) + "; the run goes on");
+  std::fclose(file_);
+  file_ = nullptr;
 }
 
 void RecordingWriter::end() {
@@ -132,7 +134,7 @@ void RecordingWriter::end() {
   last.set("steps", n_steps_);
   last.set("hash", std::to_string(hash_.value()));
   write(last);
-  if (std::fclose(file_) != 0) failed_ = true;
+  if (file_ != nullptr && std::fclose(file_) != 0) failed_ = true;
   file_ = nullptr;
 }
 
