@@ -7,6 +7,8 @@
 #include <exception>
 
 #include "app/config_file.h"
+#include "base/log.h"
+#include "base/process.h"
 
 namespace quire {
 namespace {
@@ -145,7 +147,7 @@ Status apply_config(const CLI::App& program, CliLine& line) {
 }
 
 int wrong_usage(const std::string& message) {
-  std::fprintf(stderr, "quire: %s\n", message.c_str());
+  log_last("quire: " + message);
   return kExitUsage;
 }
 
@@ -248,7 +250,7 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace
 
 int report(const Error& error) {
-  std::fprintf(stderr, "quire: %s\n", error.message.c_str());
+  log_last("quire: " + error.message);
   return kExitFailed;
 }
 
@@ -267,10 +269,11 @@ Status in_range(const char* name, double value, double lo, double hi) {
 }
 
 int run_program(int argc, char** argv) {
+  settle_process();
   try {
     return parse_and_run(argc, argv);
   } catch (const std::exception& error) {  // out of memory and the like; ours are Results
-    std::fprintf(stderr, "quire: %s\n", error.what());
+    log_last(std::string("quire: ") + error.what());
     return kExitFailed;
   }
 }

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -79,8 +78,7 @@ void log_request(RequestLog form, const RequestRecord& record) {
   if (form == RequestLog::off) return;
   if (form == RequestLog::text) return log_info(request_text(record));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const std::string line = request_json(record, std::chrono::duration<double>(now).count()) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  log_line(request_json(record, std::chrono::duration<double>(now).count()));
 }
 
 }  // namespace quire

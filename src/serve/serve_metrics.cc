@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "base/log.h"
+
 namespace quire {
 namespace {
 
@@ -99,6 +101,8 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   const auto count = [this](std::string_view name, std::string_view help, int64_t v, const MetricLabels& labels = {}) {
     mirror(metrics_.counter(name, help, labels), v);
   };
+  count("quire_log_lines_dropped_total", "Lines of the log that were dropped because stderr was not read.",
+        static_cast<int64_t>(n_log_lines_dropped()));
   set("quire_num_requests_preparing", "Requests waiting to be parsed and tokenised.", static_cast<double>(n_preparing));
   set("quire_num_requests_waiting", "Sequences waiting in the engine.", s.n_waiting);
   set("quire_num_requests_running", "Sequences running in the engine.", s.n_running);

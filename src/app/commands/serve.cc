@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <fstream>
 #include <thread>
 
@@ -18,6 +17,7 @@
 #include "base/cpu_clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/process.h"
 #include "engine/limits.h"
 #include "engine/recording.h"
 #include "io/describe.h"
@@ -126,6 +126,7 @@ class LoadWatch {
     while (!done_) {
       if (sigtimedwait(&set, nullptr, &tick) <= 0) continue;
       log_info("stopped while loading");
+      flush_log();
       _exit(kExitDone);
     }
   }
@@ -179,6 +180,8 @@ Result<std::string> read_prompt(const std::string& path) {
 
 Status run(Args& args) {
   const sigset_t signals = block_signals();
+  outlive_readers();
+  const LogThread log_thread;
   if (args.drain_seconds < 0 || args.drain_seconds > 86400)
     return fail(Code::invalid, "--drain-timeout must be 0 to 86400 seconds");
   QR_TRY_VOID(apply_access(args.access, args.serve));
@@ -223,8 +226,8 @@ Status run(Args& args) {
   QR_TRY(const std::unique_ptr<Serving> serving,
          start_serving(args.serve, *engine, *loaded.tokenizer, metrics, signal));
   if (!serving->admin_url().empty()) log_info("metrics on " + serving->admin_url());
-  std::printf("listening on %s\n", serving->url().c_str());
-  std::fflush(stdout);
+  LineWriter out(STDOUT_FILENO, {.bytes = 4096, .lines = 1}, [](uint64_t) { return std::string(); });
+  out.write("listening on " + serving->url());  // whether somebody reads it or not
   wait_for_signal(signals);
   drain(*serving, signals, args.drain_seconds);
   engine->stop();
