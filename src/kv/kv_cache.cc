@@ -21,7 +21,10 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
     pools_.push_back(std::make_unique<BlockPool>(std::move(memory[static_cast<size_t>(g)]), n_blocks, block_bytes));
     pooled.push_back({layout.group(g), pools_.back().get()});
   }
-  if (options.prefix_cache) tree_ = std::make_unique<PrefixTree>(pooled, options.block_tokens, options.hash);
+  if (options.prefix_cache) {
+    tree_ = std::make_unique<PrefixTree>(pooled, options.block_tokens,
+                                         PrefixTreeOptions{options.hash, options.keep, options.n_elsewhere});
+  }
 }
 
 int KvCache::match(SeqKv& seq, const Prefix& prefix) {
@@ -46,22 +49,74 @@ int KvCache::peek(const Prefix& prefix) const {
   return tree_->peek(prefix, max_match(prefix)) * options_.block_tokens;
 }
 
+bool KvCache::make_room(const Counts& wanted) {
+  for (int g = 0; g < n_groups(); ++g) {
+    if (wanted[static_cast<size_t>(g)] > pool(g).n_free() + pool(g).n_cached()) return false;
+  }
+  if (wanted[0] > n_free_blocks()) tree_->evict(wanted[0] - n_free_blocks());
+  for (int g = 1; g < n_groups(); ++g) {
+    const int n = wanted[static_cast<size_t>(g)];
+    if (n > pool(g).n_free()) tree_->evict_window(g, n - pool(g).n_free());
+  }
+  QR_CHECK(wanted[0] <= n_free_blocks(), "whoever holds a block holds those before it, so what is cached can be freed");
+  return true;
+}
+
 bool KvCache::grow(SeqKv& seq, int n_tokens) {
   const int wanted = blocks_for(n_tokens) - static_cast<int>(seq.table.size());
   if (wanted <= 0) return true;
-  for (const auto& pool : pools_) {
-    if (wanted > pool->n_free() + pool->n_cached()) return false;
-  }
-  if (wanted > n_free_blocks()) tree_->evict(wanted - n_free_blocks());
-  for (int g = 1; g < n_groups(); ++g) {
-    if (wanted > pool(g).n_free()) tree_->evict_window(g, wanted - pool(g).n_free());
-  }
-  QR_CHECK(wanted <= n_free_blocks(), "whoever holds a block holds those before it, so what is cached can be freed");
+  Counts counts;
+  counts.fill(wanted);
+  if (!make_room(counts)) return false;
   for (int i = 0; i < wanted; ++i) {
     PrefixTree::Blocks& blocks = seq.table.emplace_back();
     for (const auto& pool : pools_) blocks.push_back(pool->allocate());
   }
   return true;
+}
+
+KvCache::Counts KvCache::wanted_of_run(int n_before, int n) const {
+  Counts out{};
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    const int first = first_block(g, (n_before + n) * options_.block_tokens);
+    out[g] = n_before + n - std::max(first, n_before);
+  }
+  return out;
+}
+
+// Making room may cost nodes that are elsewhere, so what is missing is asked again behind it.
+KvCache::Below KvCache::fetch(const SeqKv& seq, const Prefix& prefix, Fetch& out) {
+  out = Fetch();
+  if (!tree_ || prefix.tokens.empty()) return Below::nothing;
+  PrefixTree::Missing missing = tree_->missing(prefix, max_match(prefix), seq.table);
+  if (missing.loading) return Below::loading;
+  if (missing.nodes.empty()) return Below::nothing;
+  Fetch run(*tree_, seq.table);
+  for (const int32_t node : missing.between) run.hold(node);
+  const int n_before = run.n_before();
+  if (!make_room(wanted_of_run(n_before, static_cast<int>(missing.nodes.size())))) return Below::no_room;
+  missing = tree_->missing(prefix, max_match(prefix), seq.table);
+  const auto n = static_cast<int>(missing.nodes.size());
+  if (n == 0) return Below::nothing;
+  for (int i = 0; i < n; ++i) {
+    GroupBlocks blocks;
+    for (size_t g = 0; g < pools_.size(); ++g) {
+      const bool wanted = n_before + i >= first_block(g, (n_before + n) * options_.block_tokens);
+      blocks.push_back(wanted ? pools_[g]->allocate() : BlockRef());
+    }
+    run.add(missing.nodes[static_cast<size_t>(i)], std::move(blocks));
+  }
+  out = std::move(run);
+  return Below::begun;
+}
+
+int KvCache::learn(const Prefix& prefix, int begin, std::span<const uint8_t> groups) {
+  return tree_ ? tree_->learn(prefix, begin, groups) : 0;
+}
+
+std::vector<Hash128> KvCache::names(const Prefix& prefix) const {
+  return tree_ ? tree_->names(prefix, static_cast<int>(prefix.tokens.size()) / options_.block_tokens)
+               : std::vector<Hash128>();
 }
 
 // The blocks of a window that a sequence will still ask for are no more than fit into the window and a step, less those

@@ -1,13 +1,16 @@
 // The only door through which the scheduler reaches cached keys and values: block tables of sequences, backed by the
 // pools and the prefix tree. Knows tokens and bytes, neither layers nor ops. Engine thread only.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "kv/block_pool.h"
+#include "kv/fetch.h"
 #include "kv/layout.h"
 #include "kv/prefix_tree.h"
 #include "tensor/kv_view.h"
@@ -21,11 +24,14 @@ struct SeqKv {
 };
 
 struct KvCacheOptions {
-  int block_tokens = 16;              // a multiple of kKvGroup
-  int n_blocks = 0;                   // of every full group
-  bool prefix_cache = true;           // false: match finds nothing, index keeps nothing
-  PrefixTree::HashFn hash = nullptr;  // for tests that force collisions
-  int n_window_blocks = 0;            // of every group with a window; 0: n_blocks
+  int block_tokens = 16;          // a multiple of kKvGroup
+  int n_blocks = 0;               // of every full group
+  bool prefix_cache = true;       // false: match finds nothing, index keeps nothing
+  PathHasher::Fn hash = nullptr;  // for tests that force collisions
+  int n_window_blocks = 0;        // of every group with a window; 0: n_blocks
+  // What a tier below memory needs (PrefixTreeOptions): none has one.
+  std::function<bool(const LeavingBlock&)> keep = {};
+  int n_elsewhere = 0;
 };
 
 class KvCache {
@@ -40,6 +46,15 @@ class KvCache {
   int extend(SeqKv& seq, const Prefix& prefix);
   // How many tokens match would find; changes nothing.
   int peek(const Prefix& prefix) const;
+  // Takes room for what a tier has of `prefix` behind the blocks of `seq`, all up to where a match would end then, into
+  // `out`. REQUIRES nothing in `seq` but what match and extend found; the cache outlives `out`.
+  enum class Below : uint8_t { nothing, loading, no_room, begun };  // loading: somebody fetches the next block already
+  Below fetch(const SeqKv& seq, const Prefix& prefix, Fetch& out);
+  // A tier says what it has of the blocks of `prefix` from `begin` on, of which groups, and asks for their names
+  // (PrefixTree).
+  int learn(const Prefix& prefix, int begin, std::span<const uint8_t> groups);
+  std::vector<Hash128> names(const Prefix& prefix) const;
+
   // Room for n_tokens in all. Evicts what is needed; false, with nothing changed, when even that is not enough.
   bool grow(SeqKv& seq, int n_tokens);
   // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
@@ -70,7 +85,8 @@ class KvCache {
   int n_blocks() const { return options_.n_blocks; }
   int n_free_blocks() const { return pools_[0]->n_free(); }
   int n_cached_blocks() const { return pools_[0]->n_cached(); }  // could be freed by eviction
-  int n_indexed_blocks() const { return tree_ ? tree_->n_nodes() : 0; }
+  int n_indexed_blocks() const { return tree_ ? tree_->n_in_memory() : 0; }
+  int n_blocks_elsewhere() const { return tree_ ? tree_->n_elsewhere() : 0; }
   int n_refs(int32_t block) const { return pools_[0]->n_refs(block); }
   bool indexed(int32_t block) const { return pools_[0]->indexed(block); }
   int n_groups() const { return static_cast<int>(pools_.size()); }
@@ -82,6 +98,12 @@ class KvCache {
   int max_match(const Prefix& prefix) const {
     return (static_cast<int>(prefix.tokens.size()) - 1) / options_.block_tokens;
   }
+  // Free blocks of every group, as many as `wanted` says; false, with nothing changed, when there is not that much
+  // room.
+  using Counts = std::array<int, GroupBlocks::kMaxGroups>;
+  bool make_room(const Counts& wanted);
+  // Blocks of each group that a run of n behind n_before blocks takes: of windows those that a row behind it reads.
+  Counts wanted_of_run(int n_before, int n) const;
   // Of window g, what `seq` holds of the blocks that end with `end`.
   static void give_back(SeqKv& seq, size_t g, int end);
   int first_block(size_t g, int position) const { return groups_[g].first_block(position, options_.block_tokens); }

@@ -1,197 +1,77 @@
 #include "kv/prefix_tree.h"
 
-#define XXH_INLINE_ALL  // the header only, no library to link
-#include <xxhash.h>
-
 #include <algorithm>
-#include <bit>
-#include <random>
-#include <string>
 
 namespace quire {
+
 namespace {
 
-Hash128 xxh3(const void* data, size_t bytes, uint64_t seed) {
-  const XXH128_hash_t h = XXH3_128bits_withSeed(data, bytes, seed);
-  return {h.low64, h.high64};
-}
-
-// Extras that reach into positions [begin, end).
-std::vector<Extra> extras_of(const Prefix& prefix, int begin, int end) {
-  std::vector<Extra> out;
-  for (const Extra& extra : prefix.extras) {
-    if (extra.pos < end && extra.pos + extra.len > begin) out.push_back(extra);
-  }
-  return out;
+std::vector<PrefixTree::Group> checked(std::vector<PrefixTree::Group> groups) {
+  QR_CHECK(!groups.empty() && groups.size() <= GroupBlocks::kMaxGroups && groups[0].kind == KvGroup{});
+  return groups;
 }
 
 }  // namespace
 
-PrefixTree::PrefixTree(std::vector<Group> groups, int block_tokens, HashFn hash)
-    : groups_(std::move(groups)), block_tokens_(block_tokens), hash_(hash != nullptr ? hash : xxh3) {
-  QR_CHECK(!groups_.empty() && groups_.size() <= Blocks::kMaxGroups && groups_[0].kind == KvGroup{});
-  std::random_device random;
-  seed_ = (static_cast<uint64_t>(random()) << 32) | random();
+PrefixTree::PrefixTree(std::vector<Group> groups, int block_tokens, PrefixTreeOptions options)
+    : groups_(checked(std::move(groups))),
+      block_tokens_(block_tokens),
+      options_(std::move(options)),
+      hasher_(PathHasher::of_process(options_.hash)),
+      names_(PathHasher::of_names()),
+      nodes_(groups_[0].pool->n_blocks() + options_.n_elsewhere, block_tokens),
+      leaves_(nodes_, groups_[0].pool->n_blocks()),
+      far_leaves_(nodes_, options_.n_elsewhere + 1) {
   const auto n = static_cast<size_t>(groups_[0].pool->n_blocks());
-  nodes_.resize(n);
-  tokens_.resize(n * static_cast<size_t>(block_tokens));
-  slots_.assign(std::bit_ceil(2 * n + 2), kNone);
-  leaves_.reserve(n);
   held_.reserve(n);
   path_.reserve(n);
   owners_.resize(groups_.size());
-  for (size_t g = 1; g < groups_.size(); ++g)
+  for (size_t g = 0; g < groups_.size(); ++g)
     owners_[g].assign(static_cast<size_t>(groups_[g].pool->n_blocks()), kNone);
 }
 
 PrefixTree::~PrefixTree() {
-  for (const Node& node : nodes_) {
-    for (size_t g = 0; node.used && g < groups_.size(); ++g) {
-      if (node.blocks[g]) groups_[g].pool->set_indexed(node.blocks[g].id(), false);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t block = 0; block < owners_[g].size(); ++block) {
+      if (owners_[g][block] != kNone) groups_[g].pool->set_indexed(static_cast<int32_t>(block), false);
     }
   }
-}
-
-Hash128 PrefixTree::root_hash(const CacheKey& key) const {
-  const uint64_t words[] = {key.model, key.adapter, key.salt};
-  return hash_(words, sizeof words, seed_);
-}
-
-std::span<const Token> PrefixTree::tokens_of(const Prefix& prefix, int block) const {
-  const auto n = static_cast<size_t>(block_tokens_);
-  return prefix.tokens.subspan(static_cast<size_t>(block) * n, n);
-}
-
-std::span<Token> PrefixTree::tokens_of(int32_t node) {
-  const auto n = static_cast<size_t>(block_tokens_);
-  return std::span(tokens_).subspan(static_cast<size_t>(node) * n, n);
-}
-
-CacheKey PrefixTree::key_of(const Prefix& prefix, int block) const {
-  CacheKey key = prefix.key;
-  if (block < n_public_blocks(prefix)) key.salt = 0;
-  return key;
-}
-
-// Behind public blocks the salt enters, so that equal tokens of two tenants are two nodes there.
-Hash128 PrefixTree::block_hash(const Hash128& above, const Prefix& prefix, int block) const {
-  Hash128 parent = above;
-  if (block > 0 && block == n_public_blocks(prefix)) {
-    const uint64_t words[] = {above.lo, above.hi, prefix.key.salt};
-    parent = hash_(words, sizeof words, seed_);
-  }
-  const std::span<const Token> tokens = tokens_of(prefix, block);
-  Hash128 hash = hash_(tokens.data(), tokens.size_bytes(), parent.lo ^ seed_);
-  hash.hi ^= parent.hi;
-  const int begin = block * block_tokens_;
-  for (const Extra& extra : extras_of(prefix, begin, begin + block_tokens_)) {
-    const uint64_t words[] = {
-        hash.lo,       hash.hi,      static_cast<uint64_t>(extra.pos), static_cast<uint64_t>(extra.len),
-        extra.hash.lo, extra.hash.hi};
-    hash = hash_(words, sizeof words, seed_);
-  }
-  return hash;
-}
-
-// --- by hash: linear probing; whoever is removed leaves no gap behind, those after it move up ---
-
-size_t PrefixTree::slot_of(const Hash128& hash) const {
-  const size_t mask = slots_.size() - 1;
-  size_t slot = hash.lo & mask;
-  while (slots_[slot] != kNone && at(slots_[slot]).hash != hash) slot = (slot + 1) & mask;
-  return slot;
-}
-
-int32_t PrefixTree::look_up(const Hash128& hash) const { return slots_[slot_of(hash)]; }
-
-void PrefixTree::index_slot(int32_t node) { slots_[slot_of(at(node).hash)] = node; }
-
-void PrefixTree::free_slot(int32_t node) {
-  const size_t mask = slots_.size() - 1;
-  size_t gap = slot_of(at(node).hash);
-  for (size_t next = (gap + 1) & mask; slots_[next] != kNone; next = (next + 1) & mask) {
-    const size_t home = at(slots_[next]).hash.lo & mask;
-    if (((next - home) & mask) < ((next - gap) & mask)) continue;  // the gap lies before its home
-    slots_[gap] = slots_[next];
-    gap = next;
-  }
-  slots_[gap] = kNone;
 }
 
 int32_t PrefixTree::find(const Hash128& hash, int32_t parent, const Prefix& prefix, int block) const {
-  const int32_t node = look_up(hash);
-  if (node == kNone) return kNone;
-  const int begin = block * block_tokens_;
-  const auto tokens = tokens_of(prefix, block);
-  const bool same = at(node).parent == parent && at(node).key == key_of(prefix, block) &&
-                    std::equal(tokens.begin(), tokens.end(), tokens_.begin() + std::ptrdiff_t{node} * block_tokens_) &&
-                    at(node).extras == extras_of(prefix, begin, begin + block_tokens_);
-  return same ? node : kNone;
-}
-
-// --- leaves: a binary heap in which every node knows its place ---
-
-void PrefixTree::put_leaf(size_t place, int32_t node) {
-  leaves_[place] = node;
-  at(node).place = static_cast<int32_t>(place);
-}
-
-// Restores the order around `place`.
-void PrefixTree::sift(size_t place) {
-  const auto exchange = [this](size_t a, size_t b) {
-    const int32_t node = leaves_[a];
-    put_leaf(a, leaves_[b]);
-    put_leaf(b, node);
-  };
-  while (place > 0 && older(place, (place - 1) / 2)) {
-    exchange(place, (place - 1) / 2);
-    place = (place - 1) / 2;
-  }
-  while (true) {
-    size_t least = place;
-    for (const size_t child : {2 * place + 1, 2 * place + 2}) {
-      if (child < leaves_.size() && older(child, least)) least = child;
-    }
-    if (least == place) return;
-    exchange(place, least);
-    place = least;
-  }
-}
-
-void PrefixTree::push_leaf(int32_t node) {
-  leaves_.push_back(node);
-  at(node).place = static_cast<int32_t>(leaves_.size()) - 1;
-  sift(leaves_.size() - 1);
-}
-
-void PrefixTree::drop_leaf(int32_t node) {
-  const auto place = static_cast<size_t>(at(node).place);
-  at(node).place = kNone;
-  const int32_t last = leaves_.back();
-  leaves_.pop_back();
-  if (last == node) return;
-  put_leaf(place, last);
-  sift(place);
+  const int32_t id = nodes_.look_up(hash);
+  if (id == kNone) return kNone;
+  const Node& node = nodes_[id];
+  const PrefixBlocks blocks = cut(prefix);
+  const bool same = node.parent == parent && node.key == blocks.key(block) &&
+                    std::ranges::equal(blocks.tokens(block), nodes_.tokens(id)) && node.extras == blocks.extras(block);
+  return same ? id : kNone;
 }
 
 // A use of a path, from its deepest node up, so that a parent is always used later than its children.
 void PrefixTree::touch(int32_t deepest) {
-  for (int32_t node = deepest; node != kNone; node = at(node).parent) {
-    at(node).last_used = ++clock_;
-    if (at(node).place != kNone) sift(static_cast<size_t>(at(node).place));
+  for (int32_t id = deepest; id != kNone; id = nodes_[id].parent) {
+    Node& node = nodes_[id];
+    node.last_used = ++clock_;
+    if (node.place != kNone) (node.state == NodeState::elsewhere ? far_leaves_ : leaves_).was_used(id);
   }
 }
 
 // --- walks ---
 
-bool PrefixTree::resume(
-    const Prefix& prefix, const std::vector<Blocks>& table, int n_known, int32_t& node, Hash128& hash) const {
-  node = kNone;
-  hash = root_hash(key_of(prefix, 0));
+bool PrefixTree::resume(const Prefix& prefix, const std::vector<Blocks>& table, int n_known, Walk& walk) const {
+  walk.depth = n_known;
+  walk.hash = hasher_.root(cut(prefix).key(0));
   if (n_known == 0) return true;
-  node = table[static_cast<size_t>(n_known) - 1][0].id();
-  hash = at(node).hash;
-  return at(node).used;
+  walk.node = owner(table[static_cast<size_t>(n_known) - 1][0].id());
+  if (walk.node == kNone) return false;
+  walk.hash = nodes_[walk.node].hash;
+  for (size_t g = 1; g < groups_.size(); ++g) {
+    int first = n_known;
+    while (first > 0 && table[static_cast<size_t>(first) - 1][g]) --first;
+    walk.first_whole[g] = first;
+  }
+  return true;
 }
 
 bool PrefixTree::windows_whole(const Walk& at) const {
@@ -201,13 +81,15 @@ bool PrefixTree::windows_whole(const Walk& at) const {
   return true;
 }
 
-bool PrefixTree::step(const Prefix& prefix, Walk& walk) const {
-  walk.hash = block_hash(walk.hash, prefix, walk.depth);
+bool PrefixTree::step(const Prefix& prefix, Walk& walk, bool beyond) const {
+  walk.hash = hasher_.block(walk.hash, cut(prefix), walk.depth);
   walk.node = find(walk.hash, walk.node, prefix, walk.depth);
   if (walk.node == kNone) return false;
+  const Node& node = nodes_[walk.node];
+  if (!beyond && node.state != NodeState::resident) return false;
   ++walk.depth;
   for (size_t g = 1; g < groups_.size(); ++g) {
-    if (!at(walk.node).blocks[g]) walk.first_whole[g] = walk.depth;
+    if (!has(node, g)) walk.first_whole[g] = walk.depth;
   }
   return true;
 }
@@ -215,24 +97,18 @@ bool PrefixTree::step(const Prefix& prefix, Walk& walk) const {
 void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& table) {
   const size_t n_have = table.size();
   Walk walk;
-  walk.depth = static_cast<int>(n_have);
-  if (!resume(prefix, table, walk.depth, walk.node, walk.hash)) return;
-  for (size_t g = 1; g < groups_.size(); ++g) {
-    size_t first = n_have;
-    while (first > 0 && table[first - 1][g]) --first;
-    walk.first_whole[g] = static_cast<int>(first);
-  }
+  if (!resume(prefix, table, static_cast<int>(n_have), walk)) return;
   int32_t deepest = walk.node;
   size_t n_best = n_have;
   path_.clear();
-  while (walk.depth < max_blocks && step(prefix, walk)) {
+  while (walk.depth < max_blocks && step(prefix, walk, false)) {
     path_.push_back(walk.node);
     if (!windows_whole(walk)) continue;
     n_best = static_cast<size_t>(walk.depth);
     deepest = walk.node;
   }
   for (size_t b = n_have; b < n_best; ++b) {
-    const Node& node = at(path_[b - n_have]);
+    const Node& node = nodes_[path_[b - n_have]];
     Blocks& blocks = table.emplace_back();
     for (size_t g = 0; g < groups_.size(); ++g) {
       const int first = groups_[g].kind.first_block(static_cast<int>(n_best) * block_tokens_, block_tokens_);
@@ -244,56 +120,108 @@ void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>
 
 int PrefixTree::peek(const Prefix& prefix, int max_blocks) const {
   Walk walk;
-  walk.hash = root_hash(key_of(prefix, 0));
+  walk.hash = hasher_.root(cut(prefix).key(0));
   int n_best = 0;
-  while (walk.depth < max_blocks && step(prefix, walk)) {
+  while (walk.depth < max_blocks && step(prefix, walk, false)) {
     if (windows_whole(walk)) n_best = walk.depth;
   }
   return n_best;
 }
 
 int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table, int n_known) {
-  int32_t parent = kNone;
-  Hash128 hash;
-  if (!resume(prefix, table, n_known, parent, hash)) return 0;  // private since a collision
+  Walk walk;
+  if (!resume(prefix, table, n_known, walk)) return 0;  // private since a collision
   int n_replaced = 0;
   for (int b = n_known; b < n_blocks; ++b) {
-    hash = block_hash(hash, prefix, b);
-    int32_t node = find(hash, parent, prefix, b);
+    walk.hash = hasher_.block(walk.hash, cut(prefix), b);
+    int32_t node = find(walk.hash, walk.node, prefix, b);
     Blocks& mine = table[static_cast<size_t>(b)];
-    if (node == kNone && look_up(hash) != kNone) break;  // a collision: the rest of this path stays private
-    if (node == kNone) {
-      node = mine[0].id();
-      add(node, hash, parent, prefix, b);
+    if (node == kNone && nodes_.look_up(walk.hash) != kNone) break;  // a collision: the rest of this path stays private
+    if (node == kNone || nodes_[node].state != NodeState::resident) {
+      node = ready_for_blocks(node, walk.hash, walk.node, prefix, b);
+      enter_memory(node, NodeState::resident);
+      leaves_.push(node);
       put_block(node, 0, mine[0]);
-    } else if (node != mine[0].id()) {
-      mine[0] = at(node).blocks[0].share();
+    } else if (owner(mine[0].id()) != node) {
+      mine[0] = nodes_[node].blocks[0].share();
       ++n_replaced;
     }
     for (size_t g = 1; g < groups_.size(); ++g) share_window(node, g, mine[g]);
-    parent = node;
+    walk.node = node;
   }
-  touch(parent);
+  touch(walk.node);
   return n_replaced;
 }
 
+// A node without blocks for what was computed: a new one, or one whose own were elsewhere or on their way.
+int32_t PrefixTree::ready_for_blocks(
+    int32_t node, const Hash128& hash, int32_t parent, const Prefix& prefix, int block) {
+  if (node != kNone && nodes_[node].state == NodeState::loading) {
+    go_elsewhere(node);
+    node = find(hash, parent, prefix, block);  // it may have been forgotten at once
+  }
+  if (node == kNone) node = add(hash, parent, prefix, block);
+  return node;
+}
+
+// --- nodes ---
+
+// A node in no state yet.
+int32_t PrefixTree::add(const Hash128& hash, int32_t parent, const Prefix& prefix, int block) {
+  const PrefixBlocks blocks = cut(prefix);
+  if (parent != kNone && far_leaves_.lists(parent)) far_leaves_.drop(parent);
+  const int32_t id = nodes_.add(hash, parent);
+  Node& node = nodes_[id];
+  node.key = blocks.key(block);
+  node.name = names_.block(parent == kNone ? names_.root(node.key) : nodes_[parent].name, blocks, block);
+  node.extras = blocks.extras(block);
+  for (size_t g = 0; g < groups_.size(); ++g) node.blocks.push_back(BlockRef());
+  node.last_used = ++clock_;
+  std::ranges::copy(blocks.tokens(block), nodes_.tokens(id).begin());
+  return id;
+}
+
+void PrefixTree::enter_memory(int32_t id, NodeState state) {
+  Node& node = nodes_[id];
+  if (node.state == NodeState::elsewhere) {
+    --n_elsewhere_;
+    if (node.place != kNone) far_leaves_.drop(id);
+  }
+  node.state = state;
+  if (node.parent != kNone && nodes_[node.parent].n_in_memory++ == 0 && leaves_.lists(node.parent))
+    leaves_.drop(node.parent);
+}
+
+// What in_memory() said of the node holds no more; the parent may be a leaf now.
+void PrefixTree::leave_memory(int32_t id) {
+  const int32_t parent = nodes_[id].parent;
+  if (parent == kNone || --nodes_[parent].n_in_memory > 0) return;
+  if (nodes_[parent].state == NodeState::resident) leaves_.push(parent);
+}
+
 void PrefixTree::put_block(int32_t node, size_t group, const BlockRef& block) {
-  at(node).blocks[group] = block.share();
+  nodes_[node].blocks[group] = block.share();
   groups_[group].pool->set_indexed(block.id(), true);
-  if (group > 0) owners_[group][static_cast<size_t>(block.id())] = node;
+  owners_[group][static_cast<size_t>(block.id())] = node;
 }
 
 void PrefixTree::drop_block(int32_t node, size_t group) {
-  BlockRef& block = at(node).blocks[group];
+  BlockRef& block = nodes_[node].blocks[group];
   groups_[group].pool->set_indexed(block.id(), false);
-  if (group > 0) owners_[group][static_cast<size_t>(block.id())] = kNone;
+  owners_[group][static_cast<size_t>(block.id())] = kNone;
   block = BlockRef();
+}
+
+void PrefixTree::drop_blocks(int32_t node) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (nodes_[node].blocks[g]) drop_block(node, g);
+  }
 }
 
 // The node and a sequence on its path have one block between them, where either has any.
 void PrefixTree::share_window(int32_t node, size_t group, BlockRef& mine) {
   if (!mine) return;
-  const BlockRef& known = at(node).blocks[group];
+  const BlockRef& known = nodes_[node].blocks[group];
   if (!known) {
     put_block(node, group, mine);
   } else if (known.id() != mine.id()) {
@@ -301,42 +229,43 @@ void PrefixTree::share_window(int32_t node, size_t group, BlockRef& mine) {
   }
 }
 
-void PrefixTree::add(int32_t id, const Hash128& hash, int32_t parent, const Prefix& prefix, int block) {
-  Node& node = at(id);
-  QR_DCHECK(!node.used);
-  node.used = true;
-  node.hash = hash;
-  node.parent = parent;
-  node.key = key_of(prefix, block);
-  for (size_t g = 0; g < groups_.size(); ++g) node.blocks.push_back(BlockRef());
-  node.last_used = ++clock_;
-  const int begin = block * block_tokens_;
-  node.extras = extras_of(prefix, begin, begin + block_tokens_);
-  const auto tokens = tokens_of(prefix, block);
-  std::copy(tokens.begin(), tokens.end(), tokens_of(id).begin());
-  if (parent != kNone && at(parent).n_children++ == 0) drop_leaf(parent);
-  push_leaf(id);
-  index_slot(id);
-  ++n_nodes_;
+// REQUIRES no children, and a node that is in no heap.
+void PrefixTree::remove(int32_t id) {
+  const int32_t parent = nodes_[id].parent;
+  if (in_memory(nodes_[id])) leave_memory(id);
+  n_elsewhere_ -= nodes_[id].state == NodeState::elsewhere ? 1 : 0;
+  n_loading_ -= nodes_[id].state == NodeState::loading ? 1 : 0;
+  drop_blocks(id);
+  nodes_.remove(id);
+  if (parent == kNone || nodes_[parent].first_child != kNone) return;
+  if (nodes_[parent].state == NodeState::elsewhere) far_leaves_.push(parent);
 }
 
-bool PrefixTree::held_elsewhere(const Node& node) const {
+// With all below it, leaf by leaf. REQUIRES none of it to be held by a sequence.
+void PrefixTree::remove_tree(int32_t top) {
+  while (true) {
+    int32_t id = top;
+    while (nodes_[id].first_child != kNone) id = nodes_[id].first_child;
+    if (nodes_[id].place != kNone) (nodes_[id].state == NodeState::elsewhere ? far_leaves_ : leaves_).drop(id);
+    remove(id);
+    if (id == top) return;
+  }
+}
+
+// --- what leaves ---
+
+bool PrefixTree::held_by_others(const Node& node) const {
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (node.blocks[g] && groups_[g].pool->n_refs(node.blocks[g].id()) > 1) return true;
   }
   return false;
 }
 
-// REQUIRES a leaf that is not in the heap any more.
-void PrefixTree::remove(int32_t id) {
-  free_slot(id);
-  const int32_t parent = at(id).parent;
-  if (parent != kNone && --at(parent).n_children == 0) push_leaf(parent);
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    if (at(id).blocks[g]) drop_block(id, g);
-  }
-  at(id) = Node{};
-  --n_nodes_;
+bool PrefixTree::keep(int32_t id) const {
+  if (!options_.keep || options_.n_elsewhere == 0) return false;
+  const Node& node = nodes_[id];
+  const Hash128 parent = node.parent == kNone ? Hash128{} : nodes_[node.parent].name;
+  return options_.keep({node.name, node.key, parent, nodes_.tokens(id), node.extras, node.blocks});
 }
 
 int PrefixTree::evict(int n_blocks) {
@@ -344,15 +273,15 @@ int PrefixTree::evict(int n_blocks) {
   held_.clear();  // at most one leaf per running sequence
   while (n_freed < n_blocks && !leaves_.empty()) {
     const int32_t node = leaves_.front();
-    drop_leaf(node);
-    if (held_elsewhere(at(node))) {
+    leaves_.drop(node);
+    if (held_by_others(nodes_[node])) {
       held_.push_back(node);
       continue;
     }
-    remove(node);
+    keep(node) ? go_elsewhere(node) : remove_tree(node);
     ++n_freed;
   }
-  for (const int32_t node : held_) push_leaf(node);
+  for (const int32_t node : held_) leaves_.push(node);
   return n_freed;
 }
 
@@ -365,46 +294,6 @@ int PrefixTree::evict_window(int group, int n_blocks) {
     drop_block(owners_[g][static_cast<size_t>(block)], g);
   }
   return n_freed;
-}
-
-std::string PrefixTree::check() const {
-  std::vector<int32_t> n_children(nodes_.size());
-  int n_used = 0;
-  size_t n_leaves = 0;
-  std::array<int64_t, Blocks::kMaxGroups> n_window{};
-  for (const Node& node : nodes_) {
-    if (node.used && node.parent != kNone) ++n_children[static_cast<size_t>(node.parent)];
-  }
-  for (size_t id = 0; id < nodes_.size(); ++id) {
-    const Node& node = nodes_[id];
-    if (!node.used) continue;
-    ++n_used;
-    if (node.n_children != n_children[id]) return "a node's children are miscounted";
-    if (node.blocks.size() != groups_.size() || node.blocks[0].id() != static_cast<int32_t>(id))
-      return "a node lacks blocks";
-    for (size_t g = 1; g < groups_.size(); ++g) {
-      if (!node.blocks[g]) continue;
-      if (owners_[g][static_cast<size_t>(node.blocks[g].id())] != static_cast<int32_t>(id))
-        return "a window's block does not know its node";
-      ++n_window[g];
-    }
-    if (look_up(node.hash) != static_cast<int32_t>(id)) return "a node is not found by its hash";
-    if (node.parent != kNone && !at(node.parent).used) return "a node's parent is gone";
-    if (node.parent != kNone && at(node.parent).last_used < node.last_used) return "a parent is older than its child";
-    const bool listed = node.place != kNone && leaves_[static_cast<size_t>(node.place)] == static_cast<int32_t>(id);
-    if (listed != (node.n_children == 0)) return listed ? "a parent is listed as a leaf" : "a leaf is not listed";
-    n_leaves += node.n_children == 0 ? 1 : 0;
-  }
-  for (size_t place = 1; place < leaves_.size(); ++place) {
-    if (older(place, (place - 1) / 2)) return "the leaves are out of order";
-  }
-  for (size_t g = 1; g < groups_.size(); ++g) {
-    const auto n_owned =
-        std::count_if(owners_[g].begin(), owners_[g].end(), [](int32_t node) { return node != kNone; });
-    if (n_owned != n_window[g]) return "a window's block has a node that is gone";
-  }
-  if (n_used != n_nodes_) return "the nodes are miscounted";
-  return n_leaves == leaves_.size() ? "" : "the list of leaves has strangers";
 }
 
 }  // namespace quire

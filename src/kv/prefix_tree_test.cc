@@ -14,13 +14,13 @@ Hash128 constant_hash(const void*, size_t, uint64_t) { return {7, 7}; }
 
 // A tree over `n_groups` pools, and what a sequence does with it.
 struct Forest {
-  explicit Forest(int n_blocks = 16, int n_groups = 1, PrefixTree::HashFn hash = nullptr) {
+  explicit Forest(int n_blocks = 16, int n_groups = 1, PathHasher::Fn hash = nullptr) {
     std::vector<PrefixTree::Group> raw;
     for (int g = 0; g < n_groups; ++g) {
       pools.push_back(std::make_unique<BlockPool>(std::move(*Buffer::allocate(n_blocks * 8)), n_blocks, 8));
       raw.push_back({KvGroup{}, pools.back().get()});
     }
-    tree = std::make_unique<PrefixTree>(raw, kBlockTokens, hash);
+    tree = std::make_unique<PrefixTree>(raw, kBlockTokens, PrefixTreeOptions{.hash = hash});
   }
 
   using Table = std::vector<PrefixTree::Blocks>;
@@ -271,6 +271,139 @@ TEST(PrefixTree, WhatIsPublicIsSharedAcrossSaltsAndNothingBehindIt) {
   EXPECT_EQ(forest.n_found(of(8, 5)), 3);
   const auto all = forest.insert_prefix(of(9, 6));
   EXPECT_EQ(forest.n_found(of(10, 6)), 3) << "a prompt that is public to its end";
+}
+
+// --- what is known without being in memory: (a b) is elsewhere, <a b> loading ---
+
+// A forest with a tier that keeps everything, and the names of what it has kept, in order.
+struct Kept {
+  explicit Kept(int n_elsewhere = 4) {
+    forest.tree = std::make_unique<PrefixTree>(
+        std::vector<PrefixTree::Group>{{KvGroup{}, forest.pools[0].get()}}, kBlockTokens,
+        PrefixTreeOptions{.keep =
+                              [this](const LeavingBlock& block) {
+                                names.push_back(block.name);
+                                spelled.emplace_back(block.tokens.begin(), block.tokens.end());
+                                return keeps;
+                              },
+                          .n_elsewhere = n_elsewhere});
+  }
+  std::vector<int32_t> missing(const Tokens& tokens, const Forest::Table& table = {}) {
+    return forest.tree->missing({tokens, {}, {}}, static_cast<int>(tokens.size()) / kBlockTokens, table).nodes;
+  }
+  Forest forest;
+  std::vector<Hash128> names;
+  std::vector<Tokens> spelled;
+  bool keeps = true;
+};
+
+//  root ─ [1 2] ─ [3 4]   →   [1 2] ─ (3 4)   →   (1 2) ─ (3 4)
+TEST(PrefixTreeTier, WhatIsKeptStaysKnownAndIsNotFound) {
+  Kept k;
+  k.forest.insert({1, 2, 3, 4});
+  EXPECT_EQ(k.forest.tree->evict(1), 1);
+  EXPECT_EQ(k.forest.tree->check(), "");
+  EXPECT_EQ(k.spelled, (std::vector<Tokens>{{3, 4}}));
+  EXPECT_EQ(k.forest.n_known({1, 2, 3, 4}), 1U);
+  EXPECT_EQ(k.missing({1, 2, 3, 4}).size(), 1U);
+  EXPECT_EQ(k.missing({1, 2, 3, 5}).size(), 0U);
+  EXPECT_EQ(k.forest.tree->evict(1), 1);
+  EXPECT_EQ(k.forest.pools[0]->n_free(), 16);
+  EXPECT_EQ(k.forest.tree->n_elsewhere(), 2);
+  EXPECT_EQ(k.missing({1, 2, 3, 4}).size(), 2U);
+  EXPECT_EQ(k.names[1], k.forest.tree->names({Tokens{1, 2}, {}, {}}, 1)[0]);
+}
+
+//  [1 2] ─ (3 4)   →   [1 2] ─ <3 4>   →   [1 2] ─ [3 4]
+TEST(PrefixTreeTier, WhatIsLoadingIsFoundWhenItHasArrived) {
+  Kept k;
+  k.forest.insert({1, 2, 3, 4});
+  k.forest.tree->evict(1);
+  const Forest::Table held = k.forest.match({1, 2});
+  PrefixTree::Blocks room;
+  room.push_back(k.forest.pools[0]->allocate());
+  k.forest.tree->load(k.missing({1, 2, 3, 4}).at(0), room);
+  EXPECT_EQ(k.forest.tree->check(), "");
+  EXPECT_EQ(k.forest.n_known({1, 2, 3, 4}), 1U);
+  const Tokens tokens{1, 2, 3, 4};
+  EXPECT_TRUE(k.forest.tree->missing({tokens, {}, {}}, 2, held).loading);
+  EXPECT_EQ(k.forest.tree->evict(9), 0);
+  k.forest.tree->arrived(room[0].id());
+  EXPECT_EQ(k.forest.tree->check(), "");
+  EXPECT_EQ(ids(k.forest.match(tokens))[1], room[0].id());
+}
+
+//  [1 2] ─ <3 4>, and somebody computes [3 4]: theirs is found, and the room is the loader's alone
+TEST(PrefixTreeTier, WhoComputesOvertakesWhoLoads) {
+  Kept k;
+  k.forest.insert({1, 2, 3, 4});
+  k.forest.tree->evict(1);
+  PrefixTree::Blocks room;
+  room.push_back(k.forest.pools[0]->allocate());
+  k.forest.tree->load(k.missing({1, 2, 3, 4}).at(0), room);
+  const Forest::Table mine = k.forest.insert({1, 2, 3, 4});
+  EXPECT_EQ(k.forest.pools[0]->n_refs(room[0].id()), 1);
+  k.forest.tree->arrived(room[0].id());
+  k.forest.tree->lost(room[0].id());
+  EXPECT_EQ(k.forest.tree->check(), "");
+  EXPECT_EQ(ids(k.forest.match({1, 2, 3, 4})), ids(mine));
+}
+
+//  [1 2] ┬ (3 4) ─ (5 6)     the tier keeps [1 2] no more: nobody could come by (3 4)
+//        └ (7 8)
+TEST(PrefixTreeTier, WhatIsNotKeptTakesWhatIsKnownBelowIt) {
+  Kept k;
+  k.forest.insert({1, 2, 3, 4, 5, 6});
+  k.forest.insert({1, 2, 7, 8});
+  k.forest.tree->evict(3);
+  EXPECT_EQ(k.forest.tree->n_elsewhere(), 3);
+  k.keeps = false;
+  k.forest.tree->evict(1);
+  EXPECT_EQ(k.forest.tree->check(), "");
+  EXPECT_EQ(k.forest.tree->n_nodes(), 0);
+}
+
+TEST(PrefixTreeTier, TheLongestUnusedIsForgottenWhereTooMuchIsElsewhere) {
+  Kept k(2);
+  for (const Token t : {1, 3, 5}) k.forest.insert({t, t});
+  k.forest.tree->evict(3);
+  EXPECT_EQ(k.forest.tree->check(), "");
+  EXPECT_EQ(k.forest.tree->n_elsewhere(), 2);
+  EXPECT_EQ(k.missing({1, 1}).size(), 0U);
+  EXPECT_EQ(k.missing({5, 5}).size(), 1U);
+}
+
+// After a restart: the names are the same, so a tier that has lasted says what it has.
+TEST(PrefixTreeTier, NamesAreTheSameInEveryTreeAndATierCanTeachThem) {
+  Kept before, after;
+  before.forest.insert({1, 2, 3, 4});
+  before.forest.tree->evict(2);
+  const Tokens tokens{1, 2, 3, 4, 5, 6};
+  const std::vector<Hash128> names = after.forest.tree->names({tokens, {}, {}}, 3);
+  EXPECT_EQ(names[1], before.names[0]);
+  EXPECT_EQ(names[0], before.names[1]);
+  const uint8_t groups[] = {1, 1};
+  EXPECT_EQ(after.forest.tree->learn({tokens, {}, {}}, 0, groups), 2);
+  EXPECT_EQ(after.forest.tree->check(), "");
+  EXPECT_EQ(after.missing(tokens).size(), 2U);
+  const auto with = [&](const CacheKey& key, std::span<const Extra> extras, int n_public) {
+    return after.forest.tree->names({tokens, key, extras, n_public}, 3)[2];
+  };
+  const std::vector<Extra> image = {{2, 3, {5, 5}}};
+  for (const Hash128& other : {with({1, 0, 0}, {}, 0), with({0, 1, 0}, {}, 0), with({0, 0, 1}, {}, 0),
+                               with({}, image, 0), with({0, 0, 1}, {}, 4)}) {
+    EXPECT_NE(other, names[2]);
+  }
+}
+
+// What is stored under a name is found under it by every later version, or is lost: a change here is a new format.
+TEST(PrefixTreeTier, NamesNeverChange) {
+  Kept k;
+  const Tokens tokens{1, 2, 3, 4};
+  const std::vector<Extra> image = {{2, 1, {5, 6}}};
+  const auto names = k.forest.tree->names({tokens, {7, 8, 9}, image, 2}, 2);
+  EXPECT_EQ(to_hex(names[0]), "a4cae5f9b1881d19fc47b29a0a22360c");
+  EXPECT_EQ(to_hex(names[1]), "925fb092628c3dfaa3f4179057716e21");
 }
 
 }  // namespace

@@ -1,0 +1,84 @@
+// For tests: a tier below memory that keeps blocks, or does not, by chance, and believes no name that spells something
+// else. In memory itself, without a clock.
+#pragma once
+#include <cstring>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "base/rng.h"
+#include "kv/kv_cache.h"
+
+namespace quire {
+
+class TestTier {
+ public:
+  struct Stored {
+    CacheKey key;
+    Hash128 parent;
+    std::vector<Token> tokens;
+    std::vector<Extra> extras;
+    std::vector<std::vector<std::byte>> bytes;  // by group; empty: had none
+    uint8_t groups() const {
+      uint8_t out = 0;
+      for (size_t g = 0; g < bytes.size(); ++g) out = static_cast<uint8_t>(out | (bytes[g].empty() ? 0U : 1U << g));
+      return out;
+    }
+  };
+
+  explicit TestTier(uint64_t seed) : rng_(seed) {}
+
+  // For KvCacheOptions::keep.
+  bool keep(const LeavingBlock& block, const KvView& memory) {
+    decisions.push_back(rng_.between(0, 3) > 0);
+    if (!decisions.back()) return false;
+    Stored& out = stored[block.name];
+    out = {block.key, block.parent, {block.tokens.begin(), block.tokens.end()}, {}, {}};
+    out.extras.assign(block.extras.begin(), block.extras.end());
+    for (size_t g = 0; g < block.blocks.size(); ++g) {
+      out.bytes.emplace_back();
+      if (!block.blocks[g]) continue;
+      const std::byte* from = memory.groups[g].base + block.blocks[g].id() * memory.groups[g].block_bytes;
+      out.bytes.back().assign(from, from + memory.groups[g].block_bytes);
+    }
+    return true;
+  }
+  // Puts the bytes of the run's next block in their place.
+  void deliver(const Fetch& run, const KvView& memory) const {
+    const Stored& from = stored.at(run.name(run.n_arrived()));
+    const GroupBlocks& to = run.blocks(run.n_arrived());
+    for (size_t g = 0; g < to.size(); ++g) {
+      if (!to[g]) continue;
+      std::memcpy(memory.groups[g].base + to[g].id() * memory.groups[g].block_bytes, from.bytes[g].data(),
+                  from.bytes[g].size());
+    }
+  }
+  // Of which groups it has the blocks [begin, …) of this prefix, as far as they follow one another.
+  std::vector<uint8_t> groups_of(const Prefix& prefix,
+                                 const std::vector<Hash128>& names,
+                                 size_t begin,
+                                 int block_tokens) const {
+    std::vector<uint8_t> out;
+    const PrefixBlocks blocks{prefix, block_tokens};
+    for (size_t b = begin; b < names.size(); ++b) {
+      const auto at = stored.find(names[b]);
+      if (at == stored.end()) break;
+      const Stored& found = at->second;
+      const auto tokens = blocks.tokens(static_cast<int>(b));
+      const bool same = found.parent == (b == 0 ? Hash128{} : names[b - 1]) &&
+                        found.key == blocks.key(static_cast<int>(b)) && std::ranges::equal(found.tokens, tokens) &&
+                        found.extras == blocks.extras(static_cast<int>(b));
+      if (!same) break;
+      out.push_back(found.groups());
+    }
+    return out;
+  }
+
+  std::map<Hash128, Stored> stored;
+  std::deque<bool> decisions;  // what keep said, in order; whoever checks them takes them out
+
+ private:
+  Rng rng_;
+};
+
+}  // namespace quire
