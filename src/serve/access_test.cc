@@ -252,11 +252,31 @@ TEST(Guard, OnLoopbackOnlyOwnNamesAndOwnPages) {
     const auto error = guard.check(asking(host, origin));
     return error ? error->code : "";
   };
-  for (const char* host : {"localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.9.9.9", "[::1]:8080", "::1",
-                           "[::ffff:127.0.0.1]:1", "a.localhost:3", "chat.example", "Chat.Example:443", ""})
+  for (const char* host :
+       {"localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.9.9.9", "[::1]:8080", "::1", "[::ffff:127.0.0.1]:1",
+        "a.localhost:3", "[::1]", "localhost:", "chat.example", "Chat.Example:443", ""})
     EXPECT_EQ(code(host, ""), "") << host;
-  for (const char* host : {"evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example",
-                           "192.168.1.2", "[fe80::1]:8080", "[", "notlocalhost", "127.evil"})
+  for (const char* host : {"evil.example",
+                           "evil.example:8080",
+                           "127.0.0.1.evil.example",
+                           "localhost.evil.example",
+                           "192.168.1.2",
+                           "[fe80::1]:8080",
+                           "[",
+                           "notlocalhost",
+                           "127.evil",
+                           "[::1]evil",
+                           "[::1]:evil",
+                           "[::1",
+                           "localhost:evil",
+                           "localhost:80evil",
+                           "127.0.0.1:8080:1",
+                           "[localhost]",
+                           "[127.0.0.1]",
+                           ":80",
+                           "[]",
+                           "localhost:80@evil.example",
+                           "::1:evil"})
     EXPECT_EQ(code(host, ""), "host_not_allowed") << host;
   EXPECT_EQ(code("localhost:8080", "http://localhost:8080"), "");
   EXPECT_EQ(code("chat.example", "https://chat.example"), "");

@@ -9,15 +9,23 @@ namespace {
 
 constexpr std::string_view kSchemes[] = {"http://", "https://"};
 
-// "a.example" of "a.example:80"; "::1" of "[::1]:80".
-std::string_view without_port(std::string_view authority) {
-  if (!authority.empty() && authority.front() == '[') {
+// Nothing, or a colon and digits.
+bool is_port(std::string_view text) {
+  return text.empty() || (text.front() == ':' && text.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
+// "a.example" of "a.example:80"; "::1" of "[::1]:80" and of "::1". Empty for what is no host with perhaps a port.
+std::string_view host_of(std::string_view authority) {
+  if (authority.starts_with('[')) {
     const size_t end = authority.find(']');
-    return end == std::string_view::npos ? authority : authority.substr(1, end - 1);
+    if (end == std::string_view::npos || !is_port(authority.substr(end + 1))) return {};
+    const std::string_view address = authority.substr(1, end - 1);
+    return address.find(':') != std::string_view::npos ? address : std::string_view{};  // brackets are for IPv6 only
   }
-  const size_t colon = authority.rfind(':');
-  if (colon == std::string_view::npos || authority.find(':') != colon) return authority;  // an address without brackets
-  return authority.substr(0, colon);
+  const size_t colon = authority.find(':');
+  if (colon == std::string_view::npos) return authority;
+  if (authority.find(':', colon + 1) != std::string_view::npos) return authority;  // an address without brackets
+  return is_port(authority.substr(colon)) ? authority.substr(0, colon) : std::string_view{};
 }
 
 // What stands behind the scheme; empty for anything that is no origin of the web.
@@ -57,7 +65,7 @@ Status check_origin(std::string_view origin) {
 }
 
 bool Guard::is_our_host(std::string_view host) const {
-  host = without_port(host);
+  host = host_of(host);
   constexpr std::string_view kBelow = ".localhost";  // always this machine (RFC 6761)
   if (is_loopback(host)) return true;
   if (host.size() > kBelow.size() && equal_no_case(host.substr(host.size() - kBelow.size()), kBelow)) return true;
