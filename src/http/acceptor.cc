@@ -31,25 +31,25 @@ std::string text_of(const sockaddr_storage& address) {
   return text.data();
 }
 
-// Whoever has one IPv6 address has its whole /64.
-Peer peer_of(const sockaddr_storage& address) {
-  Peer peer{text_of(address), {}};
-  peer.group = peer.address;
+// What is counted as one client. Whoever has one IPv6 address has its whole /64.
+std::string name_of(const sockaddr_storage& address) {
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
   if (address.ss_family != AF_INET6 || IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) || IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr))
-    return peer;
+    return text_of(address);
   sockaddr_storage network = address;
   std::memset(reinterpret_cast<sockaddr_in6&>(network).sin6_addr.s6_addr + 8, 0, 8);
-  peer.group = text_of(network);
-  return peer;
+  return text_of(network);
 }
 
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
 }  // namespace
 
-Acceptor::Acceptor(std::vector<std::shared_ptr<IoThread>> threads)
-    : threads_(std::move(threads)), acceptor_(threads_.front()->context()), pause_(threads_.front()->context()) {}
+Acceptor::Acceptor(std::shared_ptr<ServerShared> shared, std::vector<std::shared_ptr<IoThread>> threads)
+    : shared_(std::move(shared)),
+      threads_(std::move(threads)),
+      acceptor_(threads_.front()->context()),
+      pause_(threads_.front()->context()) {}
 
 bool Acceptor::try_listen(const tcp::endpoint& at, error_code& ec) {
   error_code ignored;
@@ -126,7 +126,7 @@ bool Acceptor::accept_one() {
     }
     return true;  // that one client has gone already
   }
-  ServerShared& shared = threads_.front()->shared();
+  ServerShared& shared = *shared_;
   const int over = shared.n_connections.load() - shared.limits.n_connections;
   if (over >= kMaxRejecting) {
     ::close(fd);
@@ -135,16 +135,18 @@ bool Acceptor::accept_one() {
   const auto fewest = std::min_element(threads_.begin(), threads_.end(), [](const auto& a, const auto& b) {
     return a->n_connections() < b->n_connections();
   });
-  Peer peer = peer_of(address);
-  const int n_of_address = shared.per_address.add(peer.group), limit = shared.limits.n_connections_per_address;
+  int n_of_address = 0;
+  Place place(shared_, shared_->addresses.enter(name_of(address), n_of_address), (*fewest)->n_connections());
+  const auto arrival = std::make_shared<Arrival>(fd, text_of(address), std::move(place));
+  const int limit = shared.limits.n_connections_per_address;
   const bool over_of_address = limit > 0 && n_of_address > limit;
-  if (over_of_address && n_of_address > limit + kMaxRejecting) {
-    shared.per_address.remove(peer.group);
-    ::close(fd);
-    return true;
-  }
-  const Reject reject = over >= 0 ? Reject::all_in_use : over_of_address ? Reject::all_of_address : Reject::none;
-  (*fewest)->adopt(fd, std::move(peer), v6_, reject);
+  if (over_of_address && n_of_address > limit + kMaxRejecting) return true;
+  arrival->v6 = v6_;
+  if (over >= 0)
+    arrival->reject = Reject::all_in_use;
+  else if (over_of_address)
+    arrival->reject = Reject::all_of_address;
+  (*fewest)->adopt(arrival);
   return true;
 }
 

@@ -16,7 +16,7 @@ namespace quire {
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
   // REQUIRES threads not empty; they outlive the acceptor's last callback.
-  explicit Acceptor(std::vector<std::shared_ptr<IoThread>> threads);
+  Acceptor(std::shared_ptr<ServerShared> shared, std::vector<std::shared_ptr<IoThread>> threads);
 
   // Before the threads start. Fails (Code::io, Code::invalid) naming host and port.
   Status listen(const std::string& host, int port);
@@ -34,6 +34,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   bool accept_one();
   void back_off(int error);
 
+  const std::shared_ptr<ServerShared> shared_;
   std::vector<std::shared_ptr<IoThread>> threads_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer pause_;

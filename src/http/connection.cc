@@ -17,7 +17,8 @@ using asio::ip::tcp;
 
 constexpr size_t kMaxAhead = 64 << 10;    // pipelined bytes kept while a reply is under way; then reading pauses
 constexpr size_t kKeepBuffer = 16 << 10;  // an idle connection keeps no larger buffer
-constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int kRequestsPerTurn = 16;
+constexpr int64_t kNsPerMs = 1'000'000, kNsPerSecond = 1'000'000'000;
 
 bool is_over(int64_t since, int timeout_ms, int64_t now) { return now - since > int64_t{timeout_ms} * kNsPerMs; }
 
@@ -30,8 +31,14 @@ void release(std::string& buffer) {
 
 }  // namespace
 
-Connection::Connection(IoThread& io, tcp::socket socket, Peer peer)
-    : io_(io), socket_(std::move(socket)), peer_(std::move(peer)), parser_(io.shared().limits) {
+Connection::Connection(IoThread& io, tcp::socket socket, Arrival& arrival)
+    : io_(io),
+      socket_(std::move(socket)),
+      place_(std::move(arrival.place)),
+      peer_(std::move(arrival.peer)),
+      parser_(io.shared().limits),
+      received_(place_.address()->received),
+      ahead_(place_.address()->received) {
   if (io.shared().tls != nullptr) tls_ = std::make_unique<TlsSession>(*io.shared().tls);
 }
 
@@ -59,7 +66,7 @@ void Connection::start(Reject reject) {
 }
 
 void Connection::arm_read() {
-  if (reading_ || state_ == State::closed || peer_eof_ || in_.size() >= kMaxAhead) return;
+  if (reading_ || state_ == State::closed || peer_eof_ || paused_) return;
   reading_ = true;
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code) {
     self->reading_ = false;
@@ -73,7 +80,7 @@ void Connection::arm_write() {
   writing_ = true;
   socket_.async_wait(tcp::socket::wait_write, [self = shared_from_this()](error_code) {
     self->writing_ = false;
-    if (self->state_ != State::closed) self->flush_out();
+    if (self->state_ != State::closed) self->on_writable();
     self->io_.run_work();
   });
 }
@@ -81,7 +88,10 @@ void Connection::arm_write() {
 void Connection::on_readable() {
   error_code ec;
   auto& scratch = io_.scratch();
-  const size_t n = socket_.read_some(asio::buffer(scratch), ec);
+  const size_t room = read_room();
+  paused_ = room == 0;
+  if (paused_) return;
+  const size_t n = socket_.read_some(asio::buffer(scratch.data(), room), ec);
   if (ec == asio::error::eof) {
     on_eof();
   } else if (ec && ec != asio::error::would_block && ec != asio::error::interrupted) {
@@ -106,12 +116,34 @@ void Connection::on_cipher(std::string_view bytes) {
   close(CloseReason::client_gone);
 }
 
+void Connection::on_writable() {
+  flush_out();
+  if (state_ == State::reading && !processing_) process_ahead();
+}
+
+// How much may be read now: what has to wait for its turn needs a place.
+size_t Connection::read_room() {
+  const size_t all = io_.scratch().size();
+  if (state_ == State::lingering || deaf_ || (state_ == State::reading && in_.empty())) return all;
+  const size_t held = in_.size() - in_at_;
+  if (held >= kMaxAhead) return 0;
+  const size_t most = std::min(kMaxAhead - held, all);
+  if (ahead_.resize(static_cast<int64_t>(std::max(in_.capacity(), held + most)))) return most;
+  return kFreeBytes - std::min<size_t>(kFreeBytes, held);
+}
+
+void Connection::keep_ahead(std::string_view bytes) {
+  if (in_at_ > 0) in_.erase(0, in_at_);
+  in_at_ = 0;
+  grow_to(in_, grown_capacity(in_, bytes.size(), kMaxAhead));
+  in_ += bytes;
+  ahead_.set(static_cast<int64_t>(in_.capacity()));
+}
+
 void Connection::on_bytes(std::string_view bytes) {
-  if (state_ == State::reading)
-    process(bytes);
-  else if (state_ == State::handling && !deaf_)
-    in_ += bytes;
-  // lingering, or deaf: thrown away
+  if (state_ == State::lingering || deaf_) return;  // thrown away
+  if (state_ == State::reading && in_.empty()) bytes.remove_prefix(process(bytes));
+  if ((state_ == State::reading || state_ == State::handling) && !deaf_ && !bytes.empty()) keep_ahead(bytes);
 }
 
 void Connection::on_eof() {
@@ -123,16 +155,42 @@ void Connection::on_eof() {
   close(CloseReason::client_gone);
 }
 
-// Requests are handled one at a time; `bytes` beyond an unanswered one wait in in_.
-void Connection::process(std::string_view bytes) {
+// Uses bytes up to a request that is not answered at once, or up to kRequestsPerTurn of them: then the other
+// connections of this thread get their turn. Returns how many.
+size_t Connection::process(std::string_view bytes) {
+  const size_t all = bytes.size();
   processing_ = true;
-  while (!bytes.empty() && state_ == State::reading) {
-    if (!parser_.started()) head_since_ = IoThread::now_ns();
-    bytes.remove_prefix(parser_.feed(bytes));
-    after_feed(!bytes.empty());
-  }
+  int n_left = kRequestsPerTurn;
+  while (!bytes.empty() && state_ == State::reading && n_left > 0)
+    if (take_some(bytes)) --n_left;
   processing_ = false;
-  if (state_ == State::handling && !deaf_) in_ += bytes;
+  if (n_left == 0 && !bytes.empty() && state_ == State::reading) arm_write();  // a turn that comes at once
+  return all - bytes.size();
+}
+
+// True: a request was complete.
+bool Connection::take_some(std::string_view& bytes) {
+  const bool fresh = !parser_.started();
+  if (fresh) head_since_ = IoThread::now_ns();
+  if (!received_.resize(parser_.bytes_to_take(bytes.size()))) return refuse_for_room(), true;
+  bytes.remove_prefix(parser_.feed(bytes));
+  if (!received_.resize(parser_.held_bytes())) return refuse_for_room(), true;
+  after_feed(!bytes.empty());
+  return !parser_.started();
+}
+
+void Connection::process_ahead() {
+  std::string ahead = std::move(in_);
+  const size_t at = in_at_;
+  in_.clear();
+  in_at_ = 0;
+  const size_t used = at + process(std::string_view(ahead).substr(at));
+  if (used < ahead.size() && !deaf_ && (state_ == State::reading || state_ == State::handling)) {
+    in_ = std::move(ahead);
+    in_at_ = used;
+  }
+  ahead_.set(static_cast<int64_t>(in_.capacity()));
+  arm_read();
 }
 
 // `more`: bytes of the body are already here.
@@ -141,21 +199,32 @@ void Connection::after_feed(bool more) {
   if (parser_.state() == RequestParser::State::head) return;
   if (!judged_) judge();
   if (parser_.state() == RequestParser::State::done) return dispatch();
-  body_last_ = IoThread::now_ns();
   if (!verdict_.reads_body) {
     deaf_ = true;
     return dispatch();
   }
-  if (body_since_ != 0) return;
-  body_since_ = body_last_;
-  if (!parser_.expects_continue() || more) return;
+  note_body();
+  if (parser_.body_bytes() > 0 || !parser_.expects_continue() || more) return;
   reply_bytes() += "HTTP/1.1 100 Continue\r\n\r\n";
   flush_out();
 }
 
+// Each byte of a body buys the time that it takes at the least rate, but never more than body_timeout_ms ahead.
+void Connection::note_body() {
+  const HttpLimits& l = limits();
+  const int64_t now = IoThread::now_ns(), most = now + int64_t{l.body_timeout_ms} * kNsPerMs;
+  const int64_t n = parser_.body_bytes() - body_seen_;
+  if (body_until_ == 0)
+    body_until_ = most;
+  else
+    body_until_ = std::min(most, body_until_ + n * kNsPerSecond / std::max<int64_t>(1, l.body_bytes_per_s));
+  if (n > 0 || body_last_ == 0) body_last_ = now;
+  body_seen_ = parser_.body_bytes();
+}
+
 void Connection::judge() {
   judged_ = true;
-  parser_.request().peer = peer_.address;
+  parser_.request().peer = peer_;
   try {
     verdict_ = io_.shared().handler->judge(parser_.request());
   } catch (const std::exception& e) {
@@ -174,7 +243,9 @@ void Connection::dispatch() {
   head_request_ = request.method == "HEAD";
   version_ = request.version;
   no_body_ = chunked_ = complete_ = false;
-  body_since_ = 0;
+  body_until_ = body_last_ = body_seen_ = 0;
+  request.lease = std::move(received_);
+  received_ = ByteLease(place_.address()->received);
   parser_.reset();
 
   state_ = State::handling;
@@ -294,15 +365,18 @@ void Connection::finish_reply() {
     idle_since_ = IoThread::now_ns();
   }
   stream->close(CloseReason::finished);
-  if (state_ != State::reading || processing_) return;
-  const std::string ahead = std::move(in_);
-  in_.clear();
-  process(ahead);
-  arm_read();
+  if (state_ == State::reading && !processing_) process_ahead();
 }
 
-void Connection::refuse(const HttpError& error) {
-  const HttpHeaders headers = {{"Content-Type", "application/json"}};
+void Connection::refuse_for_room() {
+  const std::string limit = std::to_string(limits().all_body_bytes);
+  refuse({503, "no room for this request beside the others: all together may have " + limit + " bytes (all_body_bytes)",
+          "server_error", "", "no_room"},
+         {{"Retry-After", "1"}});
+}
+
+void Connection::refuse(const HttpError& error, HttpHeaders headers) {
+  headers.push_back({"Content-Type", "application/json"});
   const std::string body = error_body(error);
   ResponseHead head;
   head.status = error.status;
@@ -317,15 +391,30 @@ void Connection::refuse(const HttpError& error) {
   linger();
 }
 
+// Nobody will read what came, or what was reserved for it.
+void Connection::drop_input() {
+  verdict_ = {};
+  parser_.reset();
+  received_.resize(0);
+  std::string().swap(in_);
+  in_at_ = 0;
+  ahead_.resize(0);
+}
+
 void Connection::linger() {
   state_ = State::lingering;
   linger_since_ = IoThread::now_ns();
-  release(in_);
+  drop_input();
   flush_out();
   arm_read();
 }
 
 void Connection::tick(int64_t now) {
+  if (paused_) {
+    if (peer_is_gone()) return close(CloseReason::client_gone);
+    paused_ = false;
+    arm_read();
+  }
   if (state_ == State::reading)
     tick_reading(now);
   else if (state_ == State::handling)
@@ -352,8 +441,7 @@ void Connection::tick_reading(int64_t now) {
     return refuse(
         {408, "no body bytes for " + limit + " ms (body_timeout_ms)", "invalid_request_error", "", "timeout"});
   }
-  const int64_t beyond_grace_ms = (now - body_since_) / kNsPerMs - l.body_timeout_ms;
-  if (beyond_grace_ms > 0 && parser_.body_bytes() < beyond_grace_ms * l.body_bytes_per_s / 1000) {
+  if (now > body_until_) {
     const std::string limit = std::to_string(l.body_bytes_per_s);
     refuse({408, "the body came slower than " + limit + " bytes per second (body_bytes_per_s)", "invalid_request_error",
             "", "timeout"});
@@ -363,7 +451,6 @@ void Connection::tick_reading(int64_t now) {
 void Connection::tick_handling(int64_t now) {
   if (full_since_ != 0 && is_over(full_since_, limits().stall_timeout_ms, now)) return cut(CloseReason::stalled);
   if (!out_.empty() && is_over(write_last_, limits().write_timeout_ms, now)) return cut(CloseReason::stalled);
-  if (in_.size() >= kMaxAhead && peer_is_gone()) close(CloseReason::client_gone);
 }
 
 // For a connection whose reading is paused, where the end of the stream hides behind unread bytes.
@@ -397,7 +484,8 @@ void Connection::close(CloseReason reason) {
   error_code ec;
   socket_.close(ec);
   io_.remove(*this);
-  verdict_ = {};
+  drop_input();
+  place_.leave();
   const auto stream = std::move(stream_);
   stream_ = nullptr;
   if (!stream) return;

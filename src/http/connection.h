@@ -16,7 +16,8 @@ namespace quire {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(IoThread& io, boost::asio::ip::tcp::socket socket, Peer peer);
+  // Takes the arrival's place.
+  Connection(IoThread& io, boost::asio::ip::tcp::socket socket, Arrival& arrival);
 
   void start(Reject reject);
   // Sends what a reply that is under way has gathered. True: that was something, and all of it is with the kernel.
@@ -24,7 +25,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void tick(int64_t now_ns);
   void drain();      // the server is stopping: close when idle, else after the reply
   void shut_down();  // close now
-  const Peer& peer() const { return peer_; }
 
   size_t index = 0;  // in the io thread's list
 
@@ -37,12 +37,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void arm_read();
   void arm_write();
   void on_readable();
+  void on_writable();
   void on_cipher(std::string_view bytes);
   void on_bytes(std::string_view bytes);
+  size_t read_room();
+  void keep_ahead(std::string_view bytes);
+  void process_ahead();
   void on_eof();
-  void process(std::string_view bytes);
+  size_t process(std::string_view bytes);
+  bool take_some(std::string_view& bytes);
   void after_feed(bool more);
   void judge();
+  void note_body();
   void dispatch();
   void append_output(const StreamOutput& output);
   void append_reply_head(const StreamOutput& output);
@@ -50,7 +56,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void note_queued(int64_t now_ns);
   void finish_reply();
   std::string& reply_bytes() { return tls_ != nullptr ? plain_ : out_; }
-  void refuse(const HttpError& error);
+  void refuse(const HttpError& error, HttpHeaders extra = {});
+  void refuse_for_room();
+  void drop_input();
   void linger();
   void tick_reading(int64_t now_ns);
   void tick_handling(int64_t now_ns);
@@ -61,7 +69,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   IoThread& io_;
   boost::asio::ip::tcp::socket socket_;
-  const Peer peer_;
+  Place place_;
+  const std::string peer_;
   RequestParser parser_;
   State state_ = State::reading;
   bool reading_ = false, writing_ = false;  // a wait is under way
@@ -69,9 +78,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool judged_ = false;                     // verdict_ is the handler's on this request's head
   bool deaf_ = false;                       // what follows the head that is being answered is nobody's
   bool peer_eof_ = false, sent_fin_ = false, said_end_ = false;
-  std::string in_;     // bytes that came ahead of their turn
-  std::string out_;    // for the socket
-  size_t out_at_ = 0;  // of out_, already sent
+  bool paused_ = false;         // no room to read ahead: the tick looks again
+  std::string in_;              // bytes that came ahead of their turn
+  size_t in_at_ = 0;            // of in_, already used
+  ByteLease received_, ahead_;  // for what parser_ holds, for in_
+  std::string out_;             // for the socket
+  size_t out_at_ = 0;           // of out_, already sent
   std::unique_ptr<TlsSession> tls_;
   std::string plain_;  // under TLS: for out_, not yet encrypted
 
@@ -83,7 +95,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int version_ = 11;
 
   // Steady clock, nanoseconds.
-  int64_t idle_since_ = 0, head_since_ = 0, body_since_ = 0, body_last_ = 0;
+  int64_t idle_since_ = 0, head_since_ = 0, body_last_ = 0, body_until_ = 0;
+  int64_t body_seen_ = 0;  // bytes of it
+
   int64_t write_last_ = 0, full_since_ = 0, linger_since_ = 0;
 };
 

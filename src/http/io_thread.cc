@@ -34,6 +34,7 @@ int tick_of(const HttpLimits& l) {
 
 HttpMetrics::HttpMetrics(Metrics& m)
     : connections(m.gauge("quire_http_connections", "Open connections.")),
+      received(m.gauge("quire_http_received_held_bytes", "Of all_body_bytes, in use.")),
       delivery(
           m.histogram("quire_http_delivery_seconds",
                       "From the step's end, which wakes the io thread, until an event is with the kernel.",
@@ -62,16 +63,42 @@ void HttpMetrics::count_rejected(int status) {  // off the fast path: the lookup
       .add();
 }
 
-int AddressCounts::add(const std::string& address) {
+std::shared_ptr<Address> Addresses::enter(const std::string& name, int& n) {
   std::lock_guard lock(mu_);
-  return ++counts_[address];
+  const auto found = all_.find(name);
+  std::shared_ptr<Address> address = found != all_.end() ? found->second : nullptr;
+  if (address == nullptr) {
+    address = std::make_shared<Address>();
+    address->name = name;
+    address->received = std::make_shared<ByteAccount>(received_);
+    all_.emplace(name, address);
+  }
+  n = ++address->n_connections;
+  return address;
 }
 
-void AddressCounts::remove(const std::string& address) {
+void Addresses::leave(Address& address) {
   std::lock_guard lock(mu_);
-  const auto it = counts_.find(address);
-  QR_CHECK(it != counts_.end(), "an address that has no connection");
-  if (--it->second == 0) counts_.erase(it);
+  QR_CHECK(address.n_connections > 0, "an address that has no connection");
+  if (--address.n_connections == 0) all_.erase(address.name);
+}
+
+Place::Place(std::shared_ptr<ServerShared> shared, std::shared_ptr<Address> address, std::atomic<int>& of_thread)
+    : shared_(std::move(shared)), address_(std::move(address)), of_thread_(&of_thread) {
+  of_thread_->fetch_add(1, std::memory_order_relaxed);
+  shared_->n_connections.fetch_add(1);
+}
+
+void Place::leave() {
+  if (address_ == nullptr) return;
+  of_thread_->fetch_sub(1, std::memory_order_relaxed);
+  shared_->addresses.leave(*address_);
+  address_ = nullptr;
+  shared_->n_connections.fetch_sub(1);
+}
+
+Arrival::~Arrival() {
+  if (fd >= 0) ::close(fd);
 }
 
 IoThread::IoThread(std::shared_ptr<ServerShared> shared, int index)
@@ -115,33 +142,25 @@ void IoThread::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void IoThread::adopt(int fd, Peer peer, bool v6, Reject reject) {
-  // Shared, because a task is copyable and may be dropped: the descriptor then closes with its last copy.
-  auto owned = std::shared_ptr<int>(new int(fd), [](int* p) {
-    if (*p >= 0) ::close(*p);
-    delete p;
-  });
-  n_connections_.fetch_add(1, std::memory_order_relaxed);
-  shared_->n_connections.fetch_add(1);
-  push([this, owned, peer = std::move(peer), v6, reject] {
-    asio::ip::tcp::socket socket(context_);
-    boost::system::error_code ec;
-    if (!stopping_) socket.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), *owned, ec);
-    if (stopping_ || ec) {
-      n_connections_.fetch_sub(1, std::memory_order_relaxed);
-      shared_->n_connections.fetch_sub(1);
-      shared_->per_address.remove(peer.group);
-      return;
-    }
-    *owned = -1;  // the socket has it now
-    auto connection = std::make_shared<Connection>(*this, std::move(socket), peer);
-    connection->index = connections_.size();
-    connections_.push_back(connection);
-    shared_->metrics->accepted.add();
-    shared_->metrics->connections.add(1);
-    connection->start(reject);
-  });
+// Shared, because a task is copyable and may be dropped.
+void IoThread::adopt(std::shared_ptr<Arrival> arrival) {
+  push([this, arrival = std::move(arrival)] { take_in(*arrival); });
   wake();
+}
+
+void IoThread::take_in(Arrival& arrival) {
+  if (stopping_) return;
+  asio::ip::tcp::socket socket(context_);
+  boost::system::error_code ec;
+  socket.assign(arrival.v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), arrival.fd, ec);
+  if (ec) return;
+  arrival.fd = -1;  // the socket has it now
+  auto connection = std::make_shared<Connection>(*this, std::move(socket), arrival);
+  connection->index = connections_.size();
+  connections_.push_back(connection);
+  shared_->metrics->accepted.add();
+  shared_->metrics->connections.add(1);
+  connection->start(arrival.reject);
 }
 
 void IoThread::drain() {
@@ -157,9 +176,6 @@ void IoThread::remove(Connection& connection) {
   connections_[i] = std::move(connections_.back());
   connections_[i]->index = i;
   connections_.pop_back();
-  n_connections_.fetch_sub(1, std::memory_order_relaxed);
-  shared_->n_connections.fetch_sub(1);
-  shared_->per_address.remove(connection.peer().group);
   shared_->metrics->connections.add(-1);
 }
 
@@ -189,6 +205,7 @@ void IoThread::arm_tick() {
   tick_.async_wait([this](boost::system::error_code ec) {
     if (ec || stopping_) return;
     const int64_t now = now_ns();
+    shared_->metrics->received.set(static_cast<double>(shared_->received->used()));
     // From the back: a connection that closes is replaced by the last one, which has had its turn. The copy keeps it
     // alive until its call returns.
     for (size_t i = connections_.size(); i-- > 0;) std::shared_ptr(connections_[i])->tick(now);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "http/byte_budget.h"
 #include "http/io_queue.h"
 #include "http/server.h"
 
@@ -29,7 +30,7 @@ class HttpMetrics {
   void count_rejected(int status);
   void count_closed(CloseReason reason);
 
-  Gauge& connections;
+  Gauge &connections, &received;
   Histogram& delivery;  // seconds
   Counter &accepted, &accept_failed, &requests, &bytes_in, &bytes_out;
 
@@ -39,33 +40,72 @@ class HttpMetrics {
   Counter* by_reason_[5];
 };
 
-// How many connections each address has. Any thread.
-class AddressCounts {
- public:
-  int add(const std::string& address);  // how many it has now
-  void remove(const std::string& address);
-
- private:
-  std::mutex mu_;
-  std::unordered_map<std::string, int> counts_;
+// What is counted as one client: how many connections it has, and what they make the server hold.
+struct Address {
+  std::string name;
+  int n_connections = 0;  // guarded by Addresses
+  std::shared_ptr<ByteAccount> received;
 };
 
-struct Peer {
-  std::string address;  // as text
-  std::string group;    // what is counted as one: the address, of IPv6 its /64
+// Those that have connections. Any thread.
+class Addresses {
+ public:
+  explicit Addresses(std::shared_ptr<ByteBudget> received) : received_(std::move(received)) {}
+  // One connection more; `n` is set to how many it has now.
+  std::shared_ptr<Address> enter(const std::string& name, int& n);
+  void leave(Address& address);
+
+ private:
+  const std::shared_ptr<ByteBudget> received_;
+  std::mutex mu_;
+  std::unordered_map<std::string, std::shared_ptr<Address>> all_;
 };
 
 // What a new connection is told instead of being served.
 enum class Reject : uint8_t { none, all_in_use, all_of_address };
 
+struct ServerShared;
+
+// A connection's place among all, among those of its io thread and of its address, until it leaves.
+class Place {
+ public:
+  Place(std::shared_ptr<ServerShared> shared, std::shared_ptr<Address> address, std::atomic<int>& of_thread);
+  Place(Place&& other) noexcept = default;
+  Place& operator=(Place&&) = delete;
+  ~Place() { leave(); }
+  void leave();
+  const std::shared_ptr<Address>& address() const { return address_; }
+
+ private:
+  std::shared_ptr<ServerShared> shared_;
+  std::shared_ptr<Address> address_;  // null: it has left
+  std::atomic<int>* of_thread_;
+};
+
+// A fresh, non-blocking socket on its way to an io thread.
+struct Arrival {
+  Arrival(int socket, std::string from, Place&& at) : fd(socket), peer(std::move(from)), place(std::move(at)) {}
+  Arrival(const Arrival&) = delete;
+  Arrival& operator=(const Arrival&) = delete;
+  ~Arrival();  // closes what nobody took
+  int fd;
+  std::string peer;  // the address as text
+  Place place;
+  bool v6 = false;
+  Reject reject = Reject::none;
+};
+
 // What all io threads of one server share.
 struct ServerShared {
-  HttpLimits limits;
+  explicit ServerShared(const HttpLimits& l)
+      : limits(l), received(std::make_shared<ByteBudget>(l.all_body_bytes)), addresses(received) {}
+  const HttpLimits limits;
+  const std::shared_ptr<ByteBudget> received;
   Handler* handler = nullptr;
   std::unique_ptr<Metrics> own_metrics;  // when the caller gave none
   std::unique_ptr<HttpMetrics> metrics;
   std::atomic<int> n_connections{0};
-  AddressCounts per_address;
+  Addresses addresses;
   std::shared_ptr<const TlsContext> tls;  // null: plain HTTP
   std::atomic<bool> draining{false};
 };
@@ -78,11 +118,11 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   void start();
   // Any thread. Closes every connection with CloseReason::shutdown, ends the loop and joins.
   void stop();
-  // Any thread: a fresh, non-blocking socket; the thread owns it from here on. `reject`: say so and close.
-  void adopt(int fd, Peer peer, bool v6, Reject reject);
+  // Any thread: a fresh connection; the thread owns it from here on.
+  void adopt(std::shared_ptr<Arrival> arrival);
   // Any thread: idle connections close, others after their reply.
   void drain();
-  int n_connections() const { return n_connections_.load(std::memory_order_relaxed); }
+  std::atomic<int>& n_connections() { return n_connections_; }
 
   // --- io thread only ---
   boost::asio::io_context& context() { return context_; }
@@ -96,6 +136,7 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
  private:
   void post_wake() override;
   void run();
+  void take_in(Arrival& arrival);
   void sweep(const Stream& stream, int64_t woken_ns) const;
   void arm_tick();
 

@@ -1,5 +1,7 @@
 #include "http/limits.h"
 
+#include <algorithm>
+
 namespace quire {
 namespace {
 
@@ -11,7 +13,10 @@ constexpr HttpLimitRow kRows[] = {
     {"header_timeout_ms", nullptr, &HttpLimits::header_timeout_ms,
      "from a request's first byte to the end of its head"},
     {"body_timeout_ms", nullptr, &HttpLimits::body_timeout_ms, "without a byte of the body"},
-    {"body_bytes_per_s", &HttpLimits::body_bytes_per_s, nullptr, "slowest body, after body_timeout_ms"},
+    {"body_bytes_per_s", &HttpLimits::body_bytes_per_s, nullptr, "slowest body, over body_timeout_ms"},
+    {"all_body_bytes", &HttpLimits::all_body_bytes, nullptr,
+     "bodies, heads and pipelined requests that are being received or wait to be read, of all connections; one address "
+     "may have as much of it as is left"},
     {"idle_timeout_ms", nullptr, &HttpLimits::idle_timeout_ms, "between requests of a connection"},
     {"linger_ms", nullptr, &HttpLimits::linger_ms, "for the client to read the last answer"},
     {"n_connections", nullptr, &HttpLimits::n_connections, "open connections; `--max-connections`"},
@@ -26,5 +31,15 @@ constexpr HttpLimitRow kRows[] = {
 }  // namespace
 
 std::span<const HttpLimitRow> http_limit_rows() { return kRows; }
+
+// A body that grows is there twice for a moment, and one address gets half of the budget.
+Status check_limits(const HttpLimits& l) {
+  int64_t largest = l.body_bytes;
+  for (const auto& over : l.path_body_bytes) largest = std::max(largest, over.bytes);
+  if (l.all_body_bytes / 4 >= largest) return {};
+  return fail(Code::invalid, "all_body_bytes is " + std::to_string(l.all_body_bytes) +
+                                 ": it must be at least four times the largest body_bytes, which is " +
+                                 std::to_string(largest));
+}
 
 }  // namespace quire

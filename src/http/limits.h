@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
+
 namespace quire {
 
 struct HttpLimits {
@@ -21,7 +23,8 @@ struct HttpLimits {
   std::vector<PathBody> path_body_bytes;  // overrides of body_bytes
   int header_timeout_ms = 10'000;         // from the first byte of a request to the end of its head
   int body_timeout_ms = 10'000;           // without a single body byte
-  int64_t body_bytes_per_s = 4 << 10;     // slower than this on average, after body_timeout_ms of grace: 408
+  int64_t body_bytes_per_s = 4 << 10;     // slower than this over body_timeout_ms: 408
+  int64_t all_body_bytes = 256 << 20;     // of all connections: bodies, heads and pipelined bytes that are held
   int idle_timeout_ms = 75'000;           // between requests, and before the first
   int linger_ms = 2'000;                  // after the last answer: time for the client to read it and close
   int n_connections = 8192;               // above: 503 and close
@@ -41,5 +44,7 @@ struct HttpLimitRow {
 };
 // One row per number above, in their order.
 std::span<const HttpLimitRow> http_limit_rows();
+// Whether they fit together. Fails (Code::invalid) naming two that do not.
+Status check_limits(const HttpLimits& limits);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
 // What travels over HTTP, as plain values: a parsed request, header fields, and the error object that every refusal
-// carries (OpenAI's form). No sockets here; any thread may use these on its own copies.
+// carries (OpenAI's form). No sockets here; any thread may use these on its own.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "http/byte_budget.h"
 
 namespace quire {
 
@@ -26,6 +27,7 @@ struct HttpRequest {
   int version = 11;     // 10 or 11
   HttpHeaders headers;  // in order; names in lower case; values without surrounding blanks
   std::string body;
+  ByteLease lease;         // of the server's budget, for all of this
   std::string peer;        // the client's address without port, as text
   int64_t arrived_ns = 0;  // steady clock, when it was complete
 

@@ -12,9 +12,9 @@ using beast::http::error;
 
 constexpr size_t kMaxMethodBytes = 32;
 constexpr size_t kVersionBytes = sizeof(" HTTP/1.1") - 1;
-constexpr int kMaxBlankBytes = 4;          // RFC 9112 2.2: ignore an empty line before the request line; we take two
-constexpr size_t kMaxLengthDigits = 18;    // fits int64
-constexpr size_t kFirstReserve = 1 << 20;  // of a body: what is announced is not yet believed
+constexpr int kMaxBlankBytes = 4;        // RFC 9112 2.2: ignore an empty line before the request line; we take two
+constexpr size_t kMaxLengthDigits = 18;  // fits int64
+constexpr size_t kKeepHead = 1 << 10;    // between requests no larger buffer is kept
 
 // Fields of which two would be two meanings.
 constexpr std::array<std::string_view, 7> kSingle = {
@@ -72,9 +72,10 @@ void RequestParser::reset() {
   keep_alive_ = true;
   expects_continue_ = false;
   blank_bytes_ = 0;
+  if (head_.capacity() > kKeepHead) std::string().swap(head_);
   head_.clear();
   chunked_ = false;
-  body_limit_ = body_left_ = 0;
+  body_limit_ = body_left_ = head_bytes_ = 0;
   request_ = {};
   error_ = {};
 }
@@ -140,8 +141,25 @@ size_t RequestParser::append_head(std::string_view bytes) {
   if (end != std::string::npos) head_.resize(end + 4);
   const size_t used = head_.size() - old;
   if (!scan(std::string_view(head_).substr(old)) || end == std::string::npos) return used;
-  if (finish_head()) head_.clear();
+  if (finish_head()) std::string().swap(head_);
   return used;
+}
+
+int64_t RequestParser::held_bytes() const {
+  return static_cast<int64_t>(head_.capacity() + request_.body.capacity()) + head_bytes_;
+}
+
+int64_t RequestParser::bytes_to_take(size_t n) const {
+  if (state_ != State::body) return held_bytes();
+  const size_t next = body_capacity(n);
+  return held_bytes() + (next > request_.body.capacity() ? static_cast<int64_t>(next) : 0);
+}
+
+// What is announced is not believed: a body gets room as it comes.
+size_t RequestParser::body_capacity(size_t more) const {
+  const auto most =
+      chunked_ ? static_cast<size_t>(body_limit_) : request_.body.size() + static_cast<size_t>(body_left_);
+  return grown_capacity(request_.body, std::min(more, most - std::min(most, request_.body.size())), most);
 }
 
 // `fresh` is the tail of head_ that has just come: control characters and bare CR or LF are refused at the first one,
@@ -190,6 +208,9 @@ bool RequestParser::finish_head() {
   if (ec && ec != error::need_more) return refuse(400, "malformed head: " + ec.message(), "bad_request");
   if (used != head_.size() || !machine.is_done()) return refuse(400, "malformed head", "bad_request");
   if (!check_fields()) return false;
+  head_bytes_ = static_cast<int64_t>(request_.target.size() + request_.path.size() + request_.query.size());
+  for (const HttpHeader& h : request_.headers)
+    head_bytes_ += static_cast<int64_t>(h.name.size() + h.value.size() + sizeof h);
   state_ = chunked_ || body_left_ > 0 ? State::body : State::done;
   return true;
 }
@@ -243,7 +264,6 @@ bool RequestParser::check_length(const std::string* length, const std::string* c
     const int64_t announced = std::stoll(*length);
     if (announced > body_limit_) return refuse_limit(413, "body bytes (body_bytes)", body_limit_, announced);
     body_left_ = announced;
-    request_.body.reserve(std::min(static_cast<size_t>(announced), kFirstReserve));
   }
   chunked_ = coding != nullptr;
   if (chunked_) chunks_ = ChunkReader(body_limit_, limits_.header_bytes);
@@ -251,6 +271,7 @@ bool RequestParser::check_length(const std::string* length, const std::string* c
 }
 
 size_t RequestParser::feed_body(std::string_view bytes) {
+  grow_to(request_.body, body_capacity(bytes.size()));
   if (!chunked_) {
     const size_t n = std::min(bytes.size(), static_cast<size_t>(body_left_));
     request_.body.append(bytes.substr(0, n));

@@ -31,6 +31,9 @@ class RequestParser {
   const HttpError& error() const { return error_; }  // REQUIRES state failed
   HttpRequest& request() { return request_; }        // complete in state done; without its body in state body
   int64_t body_bytes() const { return static_cast<int64_t>(request_.body.size()); }  // received so far
+  // The memory that the request takes, and what it takes at most while `n` more bytes of its body come.
+  int64_t held_bytes() const;
+  int64_t bytes_to_take(size_t n) const;
   // From state body on:
   bool keep_alive() const { return keep_alive_; }              // what the client's version and Connection ask for
   bool expects_continue() const { return expects_continue_; }  // Expect: 100-continue
@@ -42,6 +45,7 @@ class RequestParser {
   bool scan(std::string_view fresh);  // false: failed
   bool check_lines();                 // field count, folds, method, URL length, version
   bool finish_head();
+  size_t body_capacity(size_t more) const;
   bool check_fields();
   bool check_length(const std::string* length, const std::string* coding);
   bool refuse(int status, std::string message, std::string code);
@@ -55,7 +59,8 @@ class RequestParser {
   bool chunked_ = false;
   ChunkReader chunks_;
   int64_t body_limit_ = 0;
-  int64_t body_left_ = 0;  // of Content-Length
+  int64_t body_left_ = 0;   // of Content-Length
+  int64_t head_bytes_ = 0;  // memory of the head as parsed
   HttpRequest request_;
   HttpError error_;
 };

@@ -33,15 +33,14 @@ void raise_descriptor_limit(int n_connections) {
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(const ServerOptions& options, Handler& handler) : shared_(std::make_shared<ServerShared>()) {
-    shared_->limits = options.limits;
+  ServerImpl(const ServerOptions& options, Handler& handler) : shared_(std::make_shared<ServerShared>(options.limits)) {
     shared_->handler = &handler;
     if (options.metrics == nullptr) shared_->own_metrics = std::make_unique<Metrics>();
     shared_->metrics =
         std::make_unique<HttpMetrics>(options.metrics != nullptr ? *options.metrics : *shared_->own_metrics);
     for (int i = 0; i < std::max(1, options.n_io_threads); ++i)
       threads_.push_back(std::make_shared<IoThread>(shared_, i));
-    acceptor_ = std::make_shared<Acceptor>(threads_);
+    acceptor_ = std::make_shared<Acceptor>(shared_, threads_);
   }
   ~ServerImpl() override { stop(0); }
 
@@ -103,6 +102,7 @@ void ServerImpl::stop(int drain_ms) {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Handler& handler) {
+  QR_TRY_VOID(check_limits(options.limits));
   auto server = std::make_unique<ServerImpl>(options, handler);
   QR_TRY_VOID(server->use_tls(options.tls_certificate, options.tls_key));
   QR_TRY_VOID(server->listen(options.host, options.port));

@@ -99,7 +99,8 @@ class Handler {
 class Server {
  public:
   // Binds, listens and starts the io threads. Fails (Code::io) naming host and port: in use, no permission, no such
-  // host; or a file of TLS. `handler` outlives the server. SIGPIPE never reaches the process through these sockets.
+  // host; or a file of TLS; (Code::invalid) limits that do not fit together. `handler` outlives the server. SIGPIPE
+  // never reaches the process through these sockets.
   static Result<std::unique_ptr<Server>> start(const ServerOptions&, Handler& handler);
   virtual ~Server() = default;  // stop(0) first if that was not done
 
