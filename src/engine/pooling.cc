@@ -1,7 +1,5 @@
 #include "engine/pooling.h"
 
-#include <algorithm>
-
 namespace quire {
 namespace {
 
@@ -14,37 +12,18 @@ void add_row(Sequence& seq, int position, std::span<const float> hidden) {
 
 }  // namespace
 
-void Pooling::take(const Plan& plan, const Tensor& x, const Pass& pass, const Model& model, int most) {
-  rows_.clear();
-  int32_t first = 0;
-  for (const Grant& grant : plan.grants) {
-    Sequence& seq = *grant.seq;
-    for (int i = 0; i < grant.n_tokens && seq.wants_pooling(); ++i) {
-      const int position = seq.n_computed + i;
-      const bool wanted = seq.request.pool == Pool::mean ? position >= seq.n_pooled : position == seq.n_prompt - 1;
-      if (wanted && position < seq.n_prompt) rows_.push_back({&seq, first + i, position});
-    }
-    first += grant.n_tokens;
-  }
-  for (size_t at = 0; at < rows_.size(); at += static_cast<size_t>(most)) {
-    const size_t n = std::min(static_cast<size_t>(most), rows_.size() - at);
-    const int64_t mark = pass.arena->mark();
-    Batch batch = *pass.batch;
-    batch.out_rows = pass.arena->alloc(DType::i32, {static_cast<int64_t>(n)});
-    for (size_t i = 0; i < n; ++i) batch.out_rows.ptr<int32_t>()[i] = rows_[at + i].row;
-    Pass rows_pass = pass;
-    rows_pass.batch = &batch;
-    const Tensor hidden = model.hidden(x, rows_pass);  // [n, n_embd]
-    for (size_t i = 0; i < n && hidden.data != nullptr; ++i) {
+void Pooling::take(std::span<const PromptRow> rows, const Tensor& x, const Pass& pass, const Model& model, int most) {
+  in_portions(rows, most, pass, [&](std::span<const PromptRow> portion, const Pass& of_portion) {
+    const Tensor hidden = model.hidden(x, of_portion);  // [n, n_embd]
+    for (size_t i = 0; i < portion.size() && hidden.data != nullptr; ++i) {
       const float* row = hidden.row<float>(static_cast<int64_t>(i));
-      add_row(*rows_[at + i].seq, rows_[at + i].position, {row, static_cast<size_t>(hidden.dim(1))});
+      add_row(*portion[i].seq, portion[i].position, {row, static_cast<size_t>(hidden.dim(1))});
     }
-    pass.arena->release(mark);
-  }
+  });
 }
 
-void Pooling::emit() {
-  for (const Row& row : rows_) {
+void Pooling::emit(std::span<const PromptRow> rows) {
+  for (const PromptRow& row : rows) {
     Sequence& seq = *row.seq;
     if (row.position != seq.n_prompt - 1 || seq.pooled.empty()) continue;
     const double n = seq.request.pool == Pool::mean ? seq.n_prompt : 1;

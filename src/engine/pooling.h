@@ -5,26 +5,19 @@
 #include <span>
 #include <vector>
 
-#include "engine/plan.h"
-#include "model/model.h"
+#include "engine/prompt_rows.h"
 
 namespace quire {
 
 class Pooling {
  public:
-  // Takes in the step's rows of sequences that want it; `x` as layers() gave it. Asks the model for the hidden states
-  // of at most `most` rows at a time. A model that gives none leaves everything as it is.
-  void take(const Plan& plan, const Tensor& x, const Pass& pass, const Model& model, int most);
+  // Takes in the rows' hidden states; `x` as layers() gave it. Asks the model for at most `most` rows at a time. A
+  // model that gives none leaves everything as it is.
+  static void take(std::span<const PromptRow> rows, const Tensor& x, const Pass& pass, const Model& model, int most);
   // Tells the sinks of those whose prompt is now complete.
-  void emit();
+  void emit(std::span<const PromptRow> rows);
 
  private:
-  struct Row {
-    Sequence* seq;
-    int32_t row;  // of the step
-    int position;
-  };
-  std::vector<Row> rows_;
   std::vector<float> out_;
 };
 

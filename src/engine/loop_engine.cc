@@ -1,0 +1,224 @@
+#include "engine/loop_engine.h"
+
+#include <exception>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "engine/audit.h"
+#include "sample/rules.h"
+
+namespace quire {
+namespace {
+
+constexpr uint64_t kNumericsVersion = 3;  // docs/numerics.md
+
+}  // namespace
+
+LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, EngineEnv env, EngineMemory memory)
+    : options_(options),
+      limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
+      env_(std::move(env)),
+      cache_(
+          uses.model.info().kv_layout,
+          std::move(memory.blocks),
+          {options.block_tokens, memory.counts.n_blocks, options.prefix_cache, nullptr, memory.counts.n_window_blocks}),
+      scheduler_(options_, cache_, uses.policy, {mix64(uses.model.info().fingerprint ^ kNumericsVersion), 0, 0}),
+      pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
+      laps_(env_.stage_clock, counts_.stage_ns) {
+  publish(0);
+}
+
+Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sink) {
+  QR_CHECK(sink != nullptr);
+  QR_TRY_VOID(check_request(request, limits_));
+  if (n_inbox_.fetch_add(1) + n_waiting_.load() >= options_.max_queue) {
+    --n_inbox_;
+    return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
+  }
+  auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
+  request.rules.insert(request.rules.begin(), std::make_move_iterator(rules.begin()),
+                       std::make_move_iterator(rules.end()));
+  auto seq = std::make_unique<Sequence>();
+  seq->submitted_ns = env_.clock->now_ns();
+  seq->tokens = request.prompt;
+  seq->n_prompt = static_cast<int>(request.prompt.size());
+  seq->request = std::move(request);
+  seq->sink = std::move(sink);
+  const SeqId id = inbox_.submit(std::move(seq));
+  if (id != 0) return id;
+  --n_inbox_;
+  return fail(Code::cancelled, "the engine has stopped");
+}
+
+void LoopEngine::start() {
+  QR_CHECK(!thread_.joinable() && !inbox_.closed());
+  thread_ = std::thread([this] {
+    owner_ = std::this_thread::get_id();
+    set_thread_name("qr-engine");
+    while (!inbox_.closed()) {
+      if (!step()) inbox_.wait();
+    }
+    owner_ = std::thread::id();
+  });
+}
+
+void LoopEngine::stop() {
+  const bool first = !inbox_.closed();
+  inbox_.close();
+  if (thread_.joinable()) thread_.join();
+  if (first) cancel_all();
+}
+
+// REQUIRES a closed inbox and that nobody runs the loop.
+void LoopEngine::cancel_all() {
+  const int64_t now = env_.clock->now_ns();
+  record(EngineInput::Kind::clock, 0, now);
+  drain(now);
+  std::vector<SeqId> ids;
+  for (const auto& seq : scheduler_.running()) ids.push_back(seq->id);
+  for (const auto& seq : scheduler_.waiting()) ids.push_back(seq->id);
+  for (const SeqId id : ids) {
+    record(EngineInput::Kind::cancel, id, now);
+    finish({scheduler_.remove(id), Finish::cancelled, ""}, now);
+  }
+  publish(0);
+  if (!ids.empty() && env_.on_step_end) env_.on_step_end();
+}
+
+void LoopEngine::drain(int64_t now_ns) {
+  messages_.clear();
+  inbox_.drain(messages_);
+  for (Message& message : messages_) {
+    if (message.submit != nullptr) {
+      record(EngineInput::Kind::submit, message.submit->id, message.submit->submitted_ns, &message.submit->request);
+      ++counts_.n_submitted;
+      counts_.n_prompt_tokens += message.submit->n_prompt;
+      scheduler_.add(std::move(message.submit));
+      n_waiting_ = scheduler_.n_waiting();
+      --n_inbox_;
+    } else if (std::unique_ptr<Sequence> seq = scheduler_.remove(message.cancel)) {
+      record(EngineInput::Kind::cancel, message.cancel, now_ns);
+      finish({std::move(seq), Finish::cancelled, ""}, now_ns);
+    }
+  }
+}
+
+// False when the pass threw, a failed allocation say. Nothing of it is committed then: the sequences that it was for
+// end with an error, all others go on.
+bool LoopEngine::run(const Plan& plan) {
+  std::string error;
+  try {
+    pass_.run(plan, cache_.view(), laps_);
+    return true;
+  } catch (const std::exception& thrown) {
+    error = thrown.what();
+  }
+  log_error("a step failed: " + error);
+  scheduler_.fail_step("the step failed: " + error, ended_);
+  return false;
+}
+
+void LoopEngine::tell_plan(const Plan& plan) {
+  if (env_.recorder == nullptr) return;
+  const int64_t n_preempted = counts_.n_preempted - std::exchange(n_preempted_told_, counts_.n_preempted);
+  if (n_preempted > 0) decided(EngineDecision::Kind::preempt, 0, n_preempted);
+  for (const Grant& grant : plan.grants) decided(EngineDecision::Kind::grant, grant.seq->id, grant.n_tokens);
+}
+
+void LoopEngine::emit(Sequence& seq, Sampled& sampled) {
+  event_.id = sampled.token;
+  event_.logprob = sampled.logprob;
+  std::swap(event_.top, sampled.top);
+  ++counts_.n_generated_tokens;
+  decided(EngineDecision::Kind::token, seq.id, event_.id);
+  seq.sink->on_token(seq.id, event_);
+}
+
+void LoopEngine::finish(Ended ended, int64_t now_ns) {
+  const Sequence& seq = *ended.seq;
+  counts_.n_finished += ended.finish == Finish::stop || ended.finish == Finish::length ? 1 : 0;
+  counts_.n_cancelled += ended.finish == Finish::cancelled ? 1 : 0;
+  counts_.n_failed += ended.finish == Finish::error ? 1 : 0;
+  Usage usage;
+  usage.n_prompt = seq.n_prompt;
+  usage.n_generated = seq.n_generated();
+  usage.n_cached = seq.n_cached;
+  usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
+  usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;
+  usage.total_ns = now_ns - seq.submitted_ns;
+  usage.cost = seq.cost;
+  ended_cost_ += seq.cost;
+  decided(EngineDecision::Kind::finish, seq.id, static_cast<int64_t>(ended.finish));
+  seq.sink->on_finish(seq.id, ended.finish, usage, ended.error);
+}
+
+bool LoopEngine::step() {
+  QR_DCHECK(on_engine_thread());
+  const int64_t start = env_.clock->now_ns();
+  record(EngineInput::Kind::clock, 0, start);
+  laps_.begin_step();
+  drain(start);
+  const Plan& plan = scheduler_.plan(start);
+  n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
+  const bool worked = !plan.grants.empty();
+  if (worked) {
+    work(plan, start);
+  } else if (!messages_.empty()) {
+    publish(0);
+  }
+  QR_CHECK(worked || scheduler_.idle(),
+           "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
+  if ((worked || !messages_.empty()) && env_.on_step_end) env_.on_step_end();
+  return worked || !messages_.empty();
+}
+
+// A step that has something to compute.
+void LoopEngine::work(const Plan& plan, int64_t start_ns) {
+  laps_.lap(Stage::plan);
+  tell_plan(plan);
+  ended_.clear();
+  const bool done = run(plan);
+  const int64_t now = env_.clock->now_ns();
+  record(EngineInput::Kind::clock, 0, now);
+  ++counts_.n_steps;
+  if (done) {
+    scheduler_.charge_stages(laps_.step());
+    pass_.emit_prompts();
+    scheduler_.commit(pass_.sampled(), now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
+  }
+  for (Ended& ended : ended_) finish(std::move(ended), now);
+  laps_.lap(Stage::commit);
+  publish(now - start_ns);
+}
+
+void LoopEngine::publish(int64_t step_ns) {
+  EngineStats out{scheduler_.counters()};
+  out.queue_ns = scheduler_.queue_ns();
+  out.n_waiting = scheduler_.n_waiting();
+  n_waiting_ = out.n_waiting;
+  out.n_running = scheduler_.n_running();
+  out.n_blocks = cache_.n_blocks();
+  out.n_free_blocks = cache_.n_free_blocks();
+  out.n_cached_blocks = cache_.n_cached_blocks();
+  for (int g = 1; g < cache_.n_groups(); ++g) {
+    out.n_window_blocks += cache_.pool(g).n_blocks();
+    out.n_free_window_blocks += cache_.pool(g).n_free();
+    out.n_cached_window_blocks += cache_.pool(g).n_cached();
+  }
+  out.step_ns = step_ns;
+  const std::lock_guard lock(stats_mutex_);
+  stats_ = out;
+}
+
+Snapshot LoopEngine::snapshot() const {
+  QR_DCHECK(on_engine_thread());
+  Snapshot out = audit(scheduler_, cache_);
+  out.stats = stats();
+  out.cost += ended_cost_;
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,94 @@
+// The engine's loop and its doors: other threads' requests come in through the inbox, steps are planned, run and
+// committed, events go out. What each of these does stands in scheduler.h and step_pass.h; here is their order.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/inbox.h"
+#include "engine/laps.h"
+#include "engine/limits.h"
+#include "engine/scheduler.h"
+#include "engine/step_pass.h"
+
+namespace quire {
+
+struct EngineUses {
+  const Model& model;
+  Ops& ops;
+  const Policy& policy;
+};
+struct EngineMemory {
+  std::vector<Buffer> blocks;  // one per KV group
+  BlockCounts counts;
+  Buffer scratch;  // the step's arena
+};
+
+class LoopEngine final : public Engine {
+ public:
+  // `options` as resolved; `memory` as they say.
+  LoopEngine(const EngineUses& uses, const EngineOptions& options, EngineEnv env, EngineMemory memory);
+  ~LoopEngine() override { stop(); }
+
+  Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override;
+  void cancel(SeqId id) override { inbox_.cancel(id); }
+  void start() override;
+  void stop() override;
+  bool step() override;
+  EngineStats stats() const override {
+    const std::lock_guard lock(stats_mutex_);
+    return stats_;
+  }
+  Snapshot snapshot() const override;
+  const EngineOptions& options() const override { return options_; }
+
+ private:
+  void drain(int64_t now_ns);
+  void work(const Plan& plan, int64_t start_ns);
+  bool run(const Plan& plan);
+  void emit(Sequence& seq, Sampled& sampled);
+  void finish(Ended ended, int64_t now_ns);
+  void record(EngineInput::Kind kind, SeqId seq, int64_t time_ns, const Request* request = nullptr) {
+    if (env_.recorder != nullptr) env_.recorder->record({kind, seq, time_ns, request});
+  }
+  void decided(EngineDecision::Kind kind, SeqId seq, int64_t value) {
+    if (env_.recorder != nullptr) env_.recorder->decided({kind, seq, value});
+  }
+  void tell_plan(const Plan& plan);
+  void publish(int64_t step_ns);
+  void cancel_all();
+  // Nobody runs the loop, or this is the thread that does.
+  bool on_engine_thread() const {
+    const std::thread::id owner = owner_.load();
+    return owner == std::thread::id() || owner == std::this_thread::get_id();
+  }
+
+  const EngineOptions options_;
+  const RequestLimits limits_;
+  EngineEnv env_;
+  KvCache cache_;
+  Scheduler scheduler_;
+  Counters& counts_ = scheduler_.counters();
+  StepPass pass_;
+  Laps laps_;
+  Inbox inbox_;
+  std::thread thread_;
+  std::atomic<std::thread::id> owner_{};        // of the loop, while it runs in its own thread
+  std::atomic<int> n_inbox_{0}, n_waiting_{0};  // together: submitted and not yet running
+
+  // Engine thread, reused from step to step.
+  std::vector<Message> messages_;
+  std::vector<Ended> ended_;
+  TokenEvent event_;
+  Cost ended_cost_;               // of all that ended
+  int64_t n_preempted_told_ = 0;  // to the recorder
+
+  mutable std::mutex stats_mutex_;
+  EngineStats stats_;
+};
+
+}  // namespace quire

@@ -1,0 +1,48 @@
+// A step's pass over the model: the plan as a batch, through embedding, layers and head to one sampled token per row of
+// output, and what prompts want beside. It decides nothing and advances nobody. Owns the step's arena. One engine's;
+// engine thread.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/laps.h"
+#include "engine/plan.h"
+#include "engine/pooling.h"
+#include "engine/prompt_scores.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+class StepPass {
+ public:
+  // `model`, `ops` and `options` outlive it. `scratch`: as scratch_bytes says.
+  StepPass(const Model& model, Ops& ops, const EngineOptions& options, Buffer scratch)
+      : model_(model), ops_(ops), options_(options), arena_(std::move(scratch)) {}
+
+  // Throws what the pass throws (no memory, say); nothing of it counts then.
+  void run(const Plan& plan, const KvView& kv, Laps& laps);
+  // One for each row of output of the last run, in plan order.
+  std::span<Sampled> sampled() { return sampled_; }
+  // Tells the sinks what the prompts' rows gave; before their answers' tokens.
+  void emit_prompts() {
+    scores_.emit(prompt_rows_.scored);
+    pooling_.emit(prompt_rows_.pooled);
+  }
+
+ private:
+  void add_params(Sequence& seq);
+
+  const Model& model_;
+  Ops& ops_;
+  const EngineOptions& options_;
+  Arena arena_;
+  // Reused from step to step.
+  std::vector<SampleParams> params_;
+  std::vector<Sampled> sampled_;
+  PromptRows prompt_rows_;
+  PromptScores scores_;
+  Pooling pooling_;
+};
+
+}  // namespace quire
