@@ -14,22 +14,22 @@ int64_t share_of(int64_t ns, int64_t n, int64_t row, int64_t n_rows) {
 }  // namespace
 
 void Accounts::reused(Sequence& seq, int n) {
-  seq.cost.n_reused += n;
+  seq.account.cost.n_reused += n;
   counters_.spent.n_reused += n;
   if (seq.preempted) return;
-  seq.n_cached += n;
+  seq.account.n_cached += n;
   counters_.n_cached_tokens += n;
 }
 
 void Accounts::wasted(Sequence& seq, int n) {
-  seq.cost.n_wasted += n;
+  seq.account.cost.n_wasted += n;
   counters_.spent.n_wasted += n;
 }
 
 void Accounts::computed(const Grant& grant) {
   Sequence& seq = *grant.seq;
-  const int recomputed = std::clamp(seq.n_ever_computed - seq.n_computed, 0, grant.n_tokens);
-  for (Cost* cost : {&seq.cost, &counters_.spent}) {
+  const int recomputed = std::clamp(seq.account.n_ever_computed - seq.n_computed, 0, grant.n_tokens);
+  for (Cost* cost : {&seq.account.cost, &counters_.spent}) {
     cost->computed[static_cast<size_t>(Cause::recomputed)] += recomputed;
     cost->computed[static_cast<size_t>(Cause::fresh)] += grant.n_tokens - recomputed;
   }
@@ -40,7 +40,7 @@ void Accounts::stages(const Plan& plan, const StageTimes& ns) {
   for (const Grant& grant : plan.grants) {
     for (size_t i = 0; i < ns.size(); ++i) {
       const int64_t part = share_of(ns[i], plan.n_tokens, row, grant.n_tokens);
-      grant.seq->cost.stage_ns[i] += part;
+      grant.seq->account.cost.stage_ns[i] += part;
       counters_.spent.stage_ns[i] += part;
     }
     row += grant.n_tokens;
@@ -60,12 +60,12 @@ void Accounts::step(const Plan& plan,
     const int64_t part = share_of(step_ns, plan.n_tokens, row, grant.n_tokens);
     row += grant.n_tokens;
     const bool decodes = grant.n_tokens == 1 && grant.wants_output && seq.n_generated() > 0;
-    for (Cost* cost : {&seq.cost, &spent}) (decodes ? cost->decode_ns : cost->prefill_ns) += part;
+    for (Cost* cost : {&seq.account.cost, &spent}) (decodes ? cost->decode_ns : cost->prefill_ns) += part;
   }
   counters_.n_filled_slot_steps += plan.n_tokens;
   for (const auto& seq : running) {
     const auto n_blocks = static_cast<int64_t>(seq->kv.table.size());
-    for (Cost* cost : {&seq->cost, &spent}) cost->block_ns += n_blocks * step_ns;
+    for (Cost* cost : {&seq->account.cost, &spent}) cost->block_ns += n_blocks * step_ns;
     counters_.n_slot_steps += n_blocks * block_tokens;
     counters_.n_filled_slot_steps += seq->n_computed;
   }

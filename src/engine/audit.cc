@@ -39,7 +39,7 @@ void count_holders(const Scheduler& scheduler, const BlockPool& pool, size_t gro
 Snapshot audit(const Scheduler& scheduler, const KvCache& cache) {
   Snapshot out;
   const auto see = [&](const Sequence& seq, bool running) {
-    out.cost += seq.cost;
+    out.cost += seq.account.cost;
     out.seqs.push_back({seq.id, running, seq.n_prompt, static_cast<int>(seq.tokens.size()), seq.n_computed,
                         static_cast<int>(seq.kv.table.size()), n_window_blocks(seq)});
   };

@@ -17,10 +17,10 @@ int n_public(const Request& a, const Request& b) {
 // A chain of leaders is no longer than all that run.
 void Leaders::lend_places(std::vector<std::unique_ptr<Sequence>>& running) {
   for (size_t i = 0; i < running.size(); ++i) {
-    for (size_t n = running.size(); n > 0 && running[i]->leader != 0; --n) {
+    for (size_t n = running.size(); n > 0 && running[i]->follows.leader != 0; --n) {
       const auto place = running.begin() + static_cast<std::ptrdiff_t>(i);
-      const auto leader =
-          std::find_if(place, running.end(), [&](const auto& other) { return other->id == running[i]->leader; });
+      const auto leader = std::find_if(place, running.end(),
+                                       [&](const auto& other) { return other->id == running[i]->follows.leader; });
       if (leader == running.end()) break;
       std::rotate(place, leader, leader + 1);
     }
@@ -29,7 +29,7 @@ void Leaders::lend_places(std::vector<std::unique_ptr<Sequence>>& running) {
 
 // They compare from what `seq` has on: below it equal pasts are equal blocks.
 void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> running, int64_t n_plan) const {
-  seq.leader = 0;
+  seq.follows.leader = 0;
   if (!sharing_ || !seq.may_match()) return;
   const int block = pasts_.cache().block_tokens();
   const int n_have = seq.n_computed;
@@ -47,42 +47,42 @@ void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> run
     if (other->request.cache_salt != seq.request.cache_salt) {
       n_shared = std::min(n_shared, n_public(seq.request, other->request)) / block * block;
     }
-    if (n_shared <= std::max({n_have, other->n_computed, seq.leader == 0 ? 0 : seq.n_shared})) continue;
-    seq.leader = other->id;
-    seq.n_shared = n_shared;
+    if (n_shared <= std::max({n_have, other->n_computed, seq.follows.leader == 0 ? 0 : seq.follows.n_shared})) continue;
+    seq.follows.leader = other->id;
+    seq.follows.n_shared = n_shared;
   }
 }
 
 // The end of a common past that is no whole block: a copy, for both will write behind it. Where there is no room the
 // tokens are computed.
 void Leaders::take_from(Sequence& seq, const Sequence& leader) {
-  seq.leader = 0;
+  seq.follows.leader = 0;
   const int block = pasts_.cache().block_tokens();
-  if (seq.n_shared / block > seq.n_computed / block) return;  // not even the whole blocks were found
+  if (seq.follows.n_shared / block > seq.n_computed / block) return;  // not even the whole blocks were found
   const auto next = static_cast<size_t>(seq.n_computed / block);
   const bool same_past = next == 0 || leader.kv.table[next - 1][0].id() == seq.kv.table[next - 1][0].id();
   if (!same_past || !pasts_.cache().copy_next_block(seq.kv, leader.kv)) return;
-  seq.n_copied = seq.n_shared - seq.n_computed;
-  pasts_.take(seq, seq.n_shared);
+  seq.follows.n_copied = seq.follows.n_shared - seq.n_computed;
+  pasts_.take(seq, seq.follows.n_shared);
 }
 
 bool Leaders::waits(Sequence& seq, std::span<const std::unique_ptr<Sequence>> running, int64_t n_plan) {
-  if (seq.leader == 0) return false;
+  if (seq.follows.leader == 0) return false;
   seq.moved_plan = 0;
   const auto leader =
-      std::find_if(running.begin(), running.end(), [&](const auto& other) { return other->id == seq.leader; });
+      std::find_if(running.begin(), running.end(), [&](const auto& other) { return other->id == seq.follows.leader; });
   const bool moves = leader != running.end() && (*leader)->moved_plan == n_plan;
-  if (!moves || (*leader)->n_computed >= seq.n_shared) {
+  if (!moves || (*leader)->n_computed >= seq.follows.n_shared) {
     pasts_.extend(seq);
-    const bool has_more = leader != running.end() && (*leader)->n_computed >= seq.n_shared;
-    if (has_more && seq.n_shared > seq.n_computed) {
+    const bool has_more = leader != running.end() && (*leader)->n_computed >= seq.follows.n_shared;
+    if (has_more && seq.follows.n_shared > seq.n_computed) {
       take_from(seq, **leader);
     } else {
       find(seq, running, n_plan);
     }
   }
-  if (seq.leader != 0) seq.moved_plan = n_plan;
-  return seq.leader != 0;
+  if (seq.follows.leader != 0) seq.moved_plan = n_plan;
+  return seq.follows.leader != 0;
 }
 
 }  // namespace quire

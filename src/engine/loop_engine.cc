@@ -145,12 +145,12 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   Usage usage;
   usage.n_prompt = seq.n_prompt;
   usage.n_generated = seq.n_generated();
-  usage.n_cached = seq.n_cached;
+  usage.n_cached = seq.account.n_cached;
   usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
   usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;
   usage.total_ns = now_ns - seq.submitted_ns;
-  usage.cost = seq.cost;
-  ended_cost_ += seq.cost;
+  usage.cost = seq.account.cost;
+  ended_cost_ += seq.account.cost;
   decided(EngineDecision::Kind::finish, seq.id, static_cast<int64_t>(ended.finish));
   seq.sink->on_finish(seq.id, ended.finish, usage, ended.error);
 }

@@ -1,4 +1,5 @@
-// What one step does: who gets how many of its next pending tokens. Plain values, remade each step.
+// What one step does: who gets how many of its next pending tokens. Remade each step; the sequences it names stay where
+// they are until it is committed.
 #pragma once
 #include <vector>
 

@@ -4,10 +4,11 @@ namespace quire {
 namespace {
 
 void add_row(Sequence& seq, int position, std::span<const float> hidden) {
-  seq.pooled.resize(hidden.size());
+  seq.of_prompt.pooled.resize(hidden.size());
   const bool sums = seq.request.pool == Pool::mean && position > 0;
-  for (size_t i = 0; i < hidden.size(); ++i) seq.pooled[i] = (sums ? seq.pooled[i] : 0.0) + hidden[i];
-  seq.n_pooled = position + 1;
+  for (size_t i = 0; i < hidden.size(); ++i)
+    seq.of_prompt.pooled[i] = (sums ? seq.of_prompt.pooled[i] : 0.0) + hidden[i];
+  seq.of_prompt.n_pooled = position + 1;
 }
 
 }  // namespace
@@ -25,10 +26,10 @@ void Pooling::take(std::span<const PromptRow> rows, const Tensor& x, const Pass&
 void Pooling::emit(std::span<const PromptRow> rows) {
   for (const PromptRow& row : rows) {
     Sequence& seq = *row.seq;
-    if (row.position != seq.n_prompt - 1 || seq.pooled.empty()) continue;
+    if (row.position != seq.n_prompt - 1 || seq.of_prompt.pooled.empty()) continue;
     const double n = seq.request.pool == Pool::mean ? seq.n_prompt : 1;
     out_.clear();
-    for (const double v : seq.pooled) out_.push_back(static_cast<float>(v / n));
+    for (const double v : seq.of_prompt.pooled) out_.push_back(static_cast<float>(v / n));
     seq.sink->on_pooled(seq.id, out_);
   }
 }

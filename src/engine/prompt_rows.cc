@@ -4,12 +4,12 @@ namespace quire {
 namespace {
 
 bool wants_score(const Sequence& seq, int position) {
-  return seq.wants_scores() && position + 1 >= seq.n_scored && position + 1 < seq.n_prompt;
+  return seq.wants_scores() && position + 1 >= seq.of_prompt.n_scored && position + 1 < seq.n_prompt;
 }
 
 bool wants_hidden(const Sequence& seq, int position) {
   if (!seq.wants_pooling() || position >= seq.n_prompt) return false;
-  return seq.request.pool == Pool::mean ? position >= seq.n_pooled : position == seq.n_prompt - 1;
+  return seq.request.pool == Pool::mean ? position >= seq.of_prompt.n_pooled : position == seq.n_prompt - 1;
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void PromptScores::emit(std::span<const PromptRow> rows) {
     event_.id = scored_token(row);
     event_.logprob = scored_[i].ok ? scored_[i].logprob : -std::numeric_limits<float>::infinity();
     std::swap(event_.top, scored_[i].top);
-    row.seq->n_scored = row.position + 2;
+    row.seq->of_prompt.n_scored = row.position + 2;
     row.seq->sink->on_token(row.seq->id, event_);
   }
 }

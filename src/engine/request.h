@@ -1,4 +1,5 @@
-// What comes into the engine and what goes out: plain values, already validated, no strings of the user's.
+// What comes into the engine and what goes out: values that are validated already, none of the user's strings. A
+// request's rules are its caller's code; a recording leaves them out.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -104,7 +104,7 @@ void Scheduler::grant_running(bool decoding) {
     Sequence& seq = *running_[i];
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0) return;
-    const bool granted = seq.leader == 0 && seq.moved_plan == n_plans_;
+    const bool granted = seq.follows.leader == 0 && seq.moved_plan == n_plans_;
     if (granted || (seq.n_pending() == 1) != decoding || leaders_.waits(seq, running_, n_plans_)) {
       ++i;
       continue;
@@ -135,7 +135,7 @@ void Scheduler::preempt(size_t i) {
   drop_grant(victim);
   pasts_.index(victim);
   pasts_.give_back(victim);
-  victim.leader = 0;
+  victim.follows.leader = 0;
   victim.preempted = true;
   n_pending_waiting_ += static_cast<int64_t>(victim.tokens.size());
   waiting_.push_back(std::move(running_[i]));
@@ -169,7 +169,7 @@ void Scheduler::admit(int64_t now_ns) {
       // All that it may come to, so that no step allocates.
       seq.tokens.reserve(seq.tokens.size() + static_cast<size_t>(seq.request.max_tokens));
       seq.started_ns = now_ns;
-      seq.n_hit = seq.n_cached;
+      seq.n_hit = seq.account.n_cached;
     }
     n_pending_waiting_ -= static_cast<int64_t>(seq.tokens.size());
     running_.push_back(std::move(waiting_[n_admitted]));
@@ -191,8 +191,8 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   const int n_step = std::min(options_.step_tokens, options_.max_chunk);
   const bool fits = cache_.has_room(seq.kv, {n_all, n_step, n_running()});
   if (fits) leaders_.find(seq, running_, n_plans_);
-  const int n = seq.leader != 0 ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
-  if (!fits || (seq.leader == 0 && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {
+  const int n = seq.follows.leader != 0 ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+  if (!fits || (seq.follows.leader == 0 && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {
     cache_.release(seq.kv);
     seq.n_computed = 0;
     return false;
@@ -208,7 +208,7 @@ void Scheduler::advance(const Grant& grant) {
   Sequence& seq = *grant.seq;
   accounts_.computed(grant);
   seq.n_computed += grant.n_tokens;
-  seq.n_ever_computed = std::max(seq.n_ever_computed, seq.n_computed);
+  seq.account.n_ever_computed = std::max(seq.account.n_ever_computed, seq.n_computed);
 }
 
 int64_t Scheduler::queue_ns() const {

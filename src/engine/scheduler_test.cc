@@ -368,8 +368,8 @@ TEST(Scheduler, AStepIsChargedToItsRowsAndBlocksToTheNanosecond) {
   w.add(2, 10);
   EXPECT_EQ(w.step(), "1:20! 2:10!");
   EXPECT_EQ(w.step(), "1:1! 2:1!");
-  const Cost& one = w.scheduler->running()[0]->cost;
-  const Cost& two = w.scheduler->running()[1]->cost;
+  const Cost& one = w.scheduler->running()[0]->account.cost;
+  const Cost& two = w.scheduler->running()[1]->account.cost;
   EXPECT_EQ(one.prefill_ns, 666);
   EXPECT_EQ(two.prefill_ns, 334);
   EXPECT_EQ(one.decode_ns + two.decode_ns, 1000);

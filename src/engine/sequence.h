@@ -1,5 +1,6 @@
-// A running request. `tokens`, `draft` and `n_computed` are the whole scheduling state: whatever is pending is granted
-// in order, be it a prompt, a resume after preemption, the last sampled token or a draft. Engine thread only.
+// What runs: a request, how far it is, and what each part of the engine keeps of it. What is not yet computed of its
+// tokens and its draft is granted in order, be it a prompt, a resume after preemption, the last sampled token or a
+// guess. Engine thread only, once it was submitted.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,42 +12,54 @@
 namespace quire {
 
 struct Sequence {
+  // Whoever submits it; constant from then on.
   SeqId id = 0;
   Request request;
   std::shared_ptr<EventSink> sink;
+  int n_prompt = 0;
+  int64_t submitted_ns = 0;
 
+  // Scheduler: what there is, how much of it is computed, and where that lies.
   std::vector<Token> tokens;  // prompt, then what was sampled
   std::vector<Token> draft;   // guesses behind them, not yet verified
-  int n_prompt = 0;
-  int n_computed = 0;       // leading tokens whose keys and values are in the cache
-  int n_ever_computed = 0;  // the most that n_computed ever was: below it a row is a recomputation
-  int n_scored = 1;  // leading prompt tokens whose logprob was told, where they are asked for; the first has none
-  int n_pooled = 0;  // leading prompt tokens whose hidden state was taken in
-  std::vector<double> pooled;
+  int n_computed = 0;         // leading tokens whose keys and values are in the cache
   SeqKv kv;
+  // Scheduler: whose turn it is.
+  bool admitted = false;  // has run before (it may wait again after preemption)
+  bool preempted = false;
+  int place = 0;            // in the policy's order of those that run
+  int64_t moved_plan = 0;   // number of the plan that last granted it something or let it wait for such a one
+  int n_hit = 0;            // prompt tokens that the tree has, as of plan number probed_plan; a policy's hint
+  int64_t probed_plan = 0;  // 0: never looked up
+  int64_t started_ns = 0;
+  int64_t first_token_ns = -1;  // -1: none yet
+
+  // Leaders: another that computes the same past first. Until that has n_shared tokens this one waits.
+  struct Follows {
+    SeqId leader = 0;  // 0: none
+    int n_shared = 0;
+    int n_copied = 0;  // tokens of its first block that is not indexed: a copy of another's
+  } follows;
+
+  // StepPass: what is told and taken of the prompt's own rows.
+  struct OfPrompt {
+    int n_scored = 1;  // leading tokens whose logprob was told, where they are asked for; the first has none
+    int n_pooled = 0;  // leading tokens whose hidden state was taken in
+    std::vector<double> pooled;
+  } of_prompt;
   LogitEdits edits;
   std::string fault;  // what the request's own rules threw: it ends the sequence at commit
 
-  int n_cached = 0;       // prompt tokens found in the tree at first admission
-  bool admitted = false;  // has run before (it may wait again after preemption)
-  bool preempted = false;
-  int64_t submitted_ns = 0, started_ns = 0;
-  int64_t first_token_ns = -1;  // -1: none yet
-
-  // Another that computes the same past first: until it has n_shared tokens this one waits for them.
-  SeqId leader = 0;  // 0: none
-  int n_shared = 0;
-  int n_copied = 0;        // tokens of its first block that is not indexed: a copy of another's
-  int place = 0;           // in the policy's order of those that run
-  int64_t moved_plan = 0;  // number of the plan that last granted it something or let it wait for such a one
-
-  Cost cost;
-  int n_hit = 0;            // prompt tokens that the tree has, as of plan number probed_plan; a policy's hint
-  int64_t probed_plan = 0;  // 0: never looked up
+  // Accounts.
+  struct Account {
+    int n_ever_computed = 0;  // the most that n_computed ever was: below it a row is a recomputation
+    int n_cached = 0;         // prompt tokens found in the tree at first admission
+    Cost cost;
+  } account;
 
   // Logits of prompt tokens are still wanted: cached rows have none, so nothing may be matched until then.
-  bool wants_scores() const { return request.sampling.n_prompt_logprobs >= 0 && n_scored < n_prompt; }
-  bool wants_pooling() const { return request.pool != Pool::none && n_pooled < n_prompt; }
+  bool wants_scores() const { return request.sampling.n_prompt_logprobs >= 0 && of_prompt.n_scored < n_prompt; }
+  bool wants_pooling() const { return request.pool != Pool::none && of_prompt.n_pooled < n_prompt; }
   // Cached rows have no hidden state either; the last row of a prompt is never taken from the cache.
   bool wants_every_row() const { return wants_scores() || (request.pool == Pool::mean && wants_pooling()); }
   bool may_match() const { return !wants_every_row() && (request.match_prefix || admitted); }
