@@ -188,6 +188,10 @@ Tracer::~Tracer() {
 void Tracer::submit(RequestTrace&& trace) {
   if (trace.parent && !trace.parent->sampled) return;
   const uint64_t n = n_spans(trace);
+  if (trace.sequences.size() > kSequences) {  // what waits in the queue is bounded in bytes too
+    trace.sequences.resize(kSequences);
+    trace.sequences.shrink_to_fit();
+  }
   if (!queue_.try_push(std::move(trace))) full_.add(n);
 }
 

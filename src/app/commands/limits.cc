@@ -4,7 +4,10 @@
 #include <cstdio>
 
 #include "app/command.h"
+#include "base/held_memory.h"
 #include "base/json.h"
+#include "base/line_writer.h"
+#include "base/size_text.h"
 #include "serve/limits.h"
 #include "text/jinja/limits.h"
 
@@ -17,6 +20,39 @@ void row(std::string_view name, int64_t value, std::string_view what) {
 }
 
 void head(const char* title) { std::printf("\n## %s\n\n| limit | default | of |\n|---|---|---|\n", title); }
+
+void cell(const HeldBound& bound) {
+  if (bound.from.empty()) {
+    std::printf(" |");
+  } else if (bound.bytes == 0) {
+    std::printf(" %.*s |", static_cast<int>(bound.from.size()), bound.from.data());
+  } else {
+    std::printf(" %s: %.*s |", size_text(bound.bytes).c_str(), static_cast<int>(bound.from.size()), bound.from.data());
+  }
+}
+
+// What is held, room by room from the sockets to the engine.
+void print_held() {
+  std::printf(
+      "\n## What clients can make the server hold\n\nAt the default limits. Every row must have a bound over the whole "
+      "server, whoever and however many its clients\nare: `HeldMemory.EveryRowIsBoundedOverTheWholeServer` refuses one "
+      "without.\n\n"
+      "| what | of a request | of a connection | of a key | in all | filled by |\n|---|---|---|---|---|---|\n");
+  int64_t total = 0;
+  for (const std::string_view room : {"http", "serve", "text", "engine", "base"}) {
+    const HeldRows* rows = Registry<HeldRows>::get().find(room);
+    if (rows == nullptr) continue;
+    for (const HeldRow& row : (*rows)()) {
+      std::printf("| %.*s |", static_cast<int>(row.what.size()), row.what.data());
+      for (const HeldBound* bound : {&row.of_request, &row.of_connection, &row.of_key}) cell(*bound);
+      row.in_all.from.empty() ? (void)std::printf(" **none** |") : cell(row.in_all);
+      std::printf(row.test.empty() ? " |\n" : " `%.*s` |\n", static_cast<int>(row.test.size()), row.test.data());
+      total += row.in_all.bytes;
+    }
+  }
+  std::printf("\nTogether at most %s, beside weights, cache and scratch, which are taken before the first request.\n",
+              size_text(total).c_str());
+}
 
 int print() {
   std::printf(
@@ -37,6 +73,10 @@ int print() {
   row("template_fuel", chat.fuel, "steps of one rendering");
   row("template_output_bytes", static_cast<int64_t>(chat.output_bytes), "bytes that it may write");
   row("template_memory_bytes", static_cast<int64_t>(chat.memory_bytes), "values and intermediate text of it");
+  const LineLimits log;
+  row("log_bytes", static_cast<int64_t>(log.bytes), "lines of the log that wait for whoever reads stderr");
+  row("log_lines", static_cast<int64_t>(log.lines), "of them");
+  print_held();
   return kExitDone;
 }
 

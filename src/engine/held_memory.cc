@@ -1,0 +1,30 @@
+// What this room holds for clients. Keys and values lie in blocks that are taken from the system before the first
+// request comes: no request changes how much that is.
+#include "base/held_memory.h"
+
+#include "engine/engine.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kContext = 32'768;  // for the numbers of this table; the model and --ctx say it
+
+std::vector<HeldRow> rows() {
+  const EngineOptions o;
+  // The request's prompt and the sequence's own tokens, which grow to the context.
+  const int64_t sequence = int64_t{2} * 4 * kContext;
+  return {
+      {.what = "tokens of sequences that wait or run, in a context of 32768",
+       .of_request = {"n_sequences × 8 × ctx", 1024 * sequence},
+       .in_all = {"(max_queue + max_seqs) × 8 × ctx", (o.max_queue + o.max_seqs) * sequence},
+       .test = "EngineSubmit.RefusesWhatCanNeverRunWithLimitAndValue"},
+      {.what = "cached keys and values",
+       .in_all = {"--kv-memory, taken at the start", 0},
+       .test = "EngineSubmit.WhatJustFitsRunsToItsEnd"},
+  };
+}
+
+QR_REGISTER(HeldRows, "engine", rows);
+
+}  // namespace
+}  // namespace quire

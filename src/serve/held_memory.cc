@@ -1,0 +1,51 @@
+// What this room holds for clients.
+#include "base/held_memory.h"
+
+#include "engine/engine.h"
+#include "http/limits.h"
+#include "serve/limits.h"
+#include "serve/run.h"
+#include "text/jinja/limits.h"
+
+namespace quire {
+namespace {
+
+std::vector<HeldRow> rows() {
+  const ServeLimits l;
+  const HttpLimits http;
+  const ServeOptions serve;
+  const TemplateLimits chat;
+  const auto rendering = static_cast<int64_t>(chat.memory_bytes + chat.output_bytes);
+  constexpr auto trace = static_cast<int64_t>(sizeof(RequestTrace) + 32 * sizeof(SequenceTrace));
+  return {
+      {.what = "bodies waiting to be parsed and tokenised",
+       .of_request = {"body_bytes", http.body_bytes},
+       .in_all = {"prep_bytes", l.prep_bytes},
+       .test = "Lifecycle.TooManyWaitingBytesAre429"},
+      {.what = "values and text of the chat templates being rendered",
+       .of_request = {"template_memory_bytes + template_output_bytes", rendering},
+       .in_all = {"… × prep threads", rendering * serve.n_prep_threads},
+       .test = "ChatTemplateLimits.StopBombs"},
+      {.what = "answers that are made before they are sent"},
+      {.what = "streamed tokens that the client has not read",
+       .of_request = {"channel_bytes × n_sequences", l.channel_bytes * l.n_sequences},
+       .test = "Lifecycle.ASlowReaderIsCancelledAndHarmsNobody"},
+      {.what = "answers of /v1/responses that are kept",
+       .of_request = {"stored_bytes", l.stored_bytes},
+       .in_all = {"stored_bytes", l.stored_bytes},
+       .test = "ResponseStore.ForgetsByTimeAndByBytes"},
+      {.what = "newest events of resumable streams",
+       .of_request = {"resumable_bytes", l.resumable_bytes},
+       .in_all = {"resumable_bytes × n_resumable", l.resumable_bytes * l.n_resumable},
+       .test = "Resumable.ForgetsOldEventsAndSaysSo"},
+      {.what = "requests whose trace is not sent yet",
+       .of_request = {"sequences that have spans", trace},
+       .in_all = {"… × 4096", trace * static_cast<int64_t>(TraceOptions().queue)},
+       .test = "Trace.AFullQueueDropsAndCounts"},
+  };
+}
+
+QR_REGISTER(HeldRows, "serve", rows);
+
+}  // namespace
+}  // namespace quire
