@@ -43,7 +43,7 @@ def main() -> None:
         print(f'{args.model}: perplexity {told["perplexity"]:.4f} over {told["scored"]} tokens', flush=True)
         print('format   KL ours   theirs     perplexity ours   theirs     same first token ours   theirs')
         for name in args.formats.split(','):
-            run(args.quire, 'quantize', args.model, ours, name, *weigh)
+            run(args.quire, 'quantize', args.model, ours, name, '--force', *weigh)
             run(args.theirs, *weigh, '--pure', args.model, theirs, THEIRS[name])
             a, b = (json.loads(run(args.quire, 'perplexity', path, *text, '--kl-base', base)) for path in (ours, theirs))
             print(f'{name:7s}  {a["kl_mean"]:.5f}   {b["kl_mean"]:.5f}    {a["perplexity"]:15.4f}   {b["perplexity"]:.4f}    '

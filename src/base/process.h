@@ -1,5 +1,7 @@
-// What a process does about its standard streams and the signals of writing, before it opens a file. Main thread, once.
+// What a process does about its standard streams and about signals. The functions: main thread, once, before a file is
+// opened.
 #pragma once
+#include <string>
 
 namespace quire {
 
@@ -10,5 +12,19 @@ void settle_process();
 // A reader of our output who has gone is an error of the write (EPIPE). For what serves: a command in a pipe of the
 // shell's ends quietly by the signal.
 void outlive_readers();
+
+// While it lives, a signal that would end the process (INT, TERM, HUP, PIPE) first removes the file: an unfinished one.
+// Signals that are ignored or handled by others stay so. Of several that live at once the first alone does something.
+class RemoveOnSignal {
+ public:
+  explicit RemoveOnSignal(std::string path);
+  ~RemoveOnSignal();
+  RemoveOnSignal(const RemoveOnSignal&) = delete;
+  RemoveOnSignal& operator=(const RemoveOnSignal&) = delete;
+
+ private:
+  const std::string path_;
+  bool is_first_ = false;
+};
 
 }  // namespace quire

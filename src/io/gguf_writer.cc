@@ -70,7 +70,7 @@ int64_t padding(int64_t bytes) { return (kAlignment - bytes % kAlignment) % kAli
 
 }  // namespace
 
-GgufWriter::GgufWriter(std::string path) : path_(std::move(path)) {
+GgufWriter::GgufWriter(std::string path, Existing existing) : path_(std::move(path)), existing_(existing) {
   temporary_ = path_ + "." + std::to_string(getpid()) + ".tmp";
 }
 
@@ -161,6 +161,7 @@ Status GgufWriter::put(std::span<const std::byte> bytes) {
 }
 
 Status GgufWriter::open() {
+  unfinished_.emplace(temporary_);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) return system_error("create");
   std::string head = "GGUF";
@@ -189,6 +190,15 @@ Status GgufWriter::write(std::span<const std::byte> piece) {
   return {};
 }
 
+Status GgufWriter::take_name() {
+  const unsigned flags = existing_ == Existing::kept ? RENAME_NOREPLACE : 0;
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), flags) == 0) return {};
+  // A file system without such a rename: whoever makes the file in this very moment loses it.
+  const bool may_plainly = errno == EINVAL && ::access(path_.c_str(), F_OK) != 0;
+  if (may_plainly && std::rename(temporary_.c_str(), path_.c_str()) == 0) return {};
+  return system_error("rename");
+}
+
 Status GgufWriter::finish() {
   QR_CHECK(!finished_, "finished twice");
   if (fd_ < 0) QR_TRY_VOID(open());
@@ -198,8 +208,9 @@ Status GgufWriter::finish() {
                                    " bytes were written");
   }
   if (fsync(fd_) != 0) return system_error("fsync");
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return system_error("rename");
+  QR_TRY_VOID(take_name());
   finished_ = true;
+  unfinished_.reset();
   const std::string folder = std::filesystem::path(path_).parent_path().string();
   const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_fd < 0) return system_error("open the folder");

@@ -1,23 +1,28 @@
 // Writes GGUF version 3: facts and tensor entries first, then the tensors' bytes as they come, so that a model of any
 // size needs no more memory than its largest piece. Everything goes to a file beside the target that takes its name
-// only in finish(), after fsync: a reader meets the old file or the whole new one, never a part.
+// only in finish(), after fsync: a reader meets the old file or the whole new one, never a part. Nothing of it stays
+// where the writer, or a signal that ends the process, comes before.
 // One thread. Calling out of order is a bug (QR_CHECK).
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/process.h"
 #include "base/result.h"
 
 namespace quire {
 
 class GgufWriter {
  public:
+  enum class Existing : uint8_t { replaced, kept };  // kept: finish() fails where the path has come to name something
+
   // Nothing is written yet. A path that cannot be written is found by write() or finish().
-  explicit GgufWriter(std::string path);
+  explicit GgufWriter(std::string path, Existing existing = Existing::replaced);
   GgufWriter(const GgufWriter&) = delete;
   GgufWriter& operator=(const GgufWriter&) = delete;
   ~GgufWriter();  // removes what was written unless finish() succeeded
@@ -52,10 +57,13 @@ class GgufWriter {
   };
   std::string& begin_fact(std::string_view key, uint32_t type);
   Status open();
+  Status take_name();
   Status put(std::span<const std::byte> bytes);
   Status system_error(const char* step) const;
 
   std::string path_, temporary_;
+  const Existing existing_;
+  std::optional<RemoveOnSignal> unfinished_;
   std::string facts_, table_;  // as they will stand in the file
   std::vector<std::string> keys_;
   std::vector<Entry> tensors_;

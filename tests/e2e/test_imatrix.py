@@ -72,7 +72,7 @@ class Imatrix(unittest.TestCase):
         self.assertEqual(quire('perplexity', MODEL, '--text', self.path('test.txt'), '--kl-base-out', base).returncode, 0)
         kl = []
         for extra in ([], ['--imatrix', self.path('a.gguf')]):
-            done = quire('quantize', MODEL, self.path('q.gguf'), 'q2_k', *extra)
+            done = quire('quantize', MODEL, self.path('q.gguf'), 'q2_k', '--force', *extra)
             self.assertEqual(done.returncode, 0, done.stderr)
             done = quire('perplexity', self.path('q.gguf'), '--text', self.path('test.txt'), '--kl-base', base, '--json')
             kl.append(json.loads(done.stdout)['kl_mean'])

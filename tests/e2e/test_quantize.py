@@ -3,6 +3,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -10,7 +11,7 @@ import unittest
 import zipfile
 
 from gguf_reader import Gguf
-from quire_server import ROOT, quire
+from quire_server import ROOT, binary, eventually, quire
 
 GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models')
 SHARED = os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared'))
@@ -98,7 +99,7 @@ class Quantize(unittest.TestCase):
                 done = quire('generate', out, '--json', '--max-tokens', '24', '--kv-type', 'f32', '--tokens',
                              ','.join(map(str, run['prompt_ids'])))
                 self.assertEqual(json.loads(done.stdout)['tokens'], run['greedy_ids'][:24], done.stderr)
-                self.assertEqual(quire('quantize', folder, self.path('small.gguf'), 'q4_k').returncode, 0)
+                self.assertEqual(quire('quantize', folder, self.path('small.gguf'), 'q4_k', '--force').returncode, 0)
 
     def test_a_folders_tokenizer_goes_along(self):
         folder, out = self.path('folder'), self.path('folder.gguf')
@@ -161,6 +162,60 @@ class Quantize(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertIn(message, done.stderr)
             self.assertFalse(os.path.exists(self.path('x')))
+
+    def bytes_of(self, path):
+        with open(path, 'rb') as file:
+            return file.read()
+
+    def test_what_is_read_is_never_written(self):
+        model, folder = self.path('own.gguf'), self.path('own')
+        shutil.copy(self.model, model)
+        blank_folder(folder, 400)
+        os.symlink(model, self.path('own-link.gguf'))
+        os.link(model, self.path('own-hard.gguf'))
+        weights = os.path.join(folder, 'model.safetensors')
+        os.symlink(weights, self.path('weights'))
+        before = self.bytes_of(model), self.bytes_of(weights)
+        for source, out in ((model, model), (model, self.path('own-link.gguf')), (model, self.path('own-hard.gguf')),
+                            (self.path('own-link.gguf'), model), (folder, weights), (folder, self.path('weights')),
+                            (folder, os.path.join(folder, 'config.json')), (folder, folder)):
+            for more in ((), ('--force',)):
+                with self.subTest(source=source, out=out, more=more):
+                    done = quire('quantize', source, out, 'q4_0', *more)
+                    self.assertEqual(done.returncode, 1)
+                    self.assertIn('OUT ' + out, done.stderr)
+        self.assertEqual((self.bytes_of(model), self.bytes_of(weights)), before)
+        self.assertTrue(os.path.islink(self.path('own-link.gguf')))
+
+    def test_a_file_that_is_there_is_replaced_only_where_that_is_said(self):
+        out = self.path('there.gguf')
+        with open(out, 'w', encoding='utf-8') as file:
+            file.write('mine')
+        done = quire('quantize', self.model, out, 'q4_0')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('--force', done.stderr)
+        self.assertEqual(self.bytes_of(out), b'mine')
+        done = quire('quantize', self.model, out, 'q4_0', '--force')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.bytes_of(out)[:4], b'GGUF')
+        self.assertEqual(quire('quantize', self.model, '/dev/null', 'q4_0', '--force').returncode, 1)
+
+    def test_a_signal_leaves_nothing_behind(self):
+        big = self.path('big.gguf')
+        subprocess.run(['python3', os.path.join(ROOT, 'tools', 'make_model.py'), '--shape', 'custom', '--n-embd', '1024',
+                        '--head-dim', '64', '--n-heads', '16', '--n-kv-heads', '4', '--n-ff', '4096', '--n-layers', '6',
+                        '--n-vocab', '2000', '--out', big], check=True, capture_output=True)
+        folder = self.path('signals')
+        os.makedirs(folder)
+        for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            with self.subTest(sent=sent):
+                with subprocess.Popen([binary(), 'quantize', big, os.path.join(folder, 'out.gguf'), 'q2_k', '--threads', '1'],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                      preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)) as process:
+                    self.assertTrue(eventually(lambda: os.listdir(folder)))
+                    process.send_signal(sent)
+                    self.assertEqual(process.wait(60), -sent)
+                self.assertEqual(os.listdir(folder), [])
 
     @unittest.skipUnless(os.path.exists(SLICE), f'no test data at {SLICE}')
     def test_real_rows_decode_to_their_truth(self):

@@ -24,6 +24,7 @@ namespace {
 struct Args {
   std::string in, out, type, imatrix;
   int threads = 0;
+  bool force = false;
 };
 
 std::string known_formats() {
@@ -138,19 +139,47 @@ Status write_tensor(const Job& job, const How& how, GgufWriter& writer) {
   return writer.write(bytes);
 }
 
+// Whether OUT may be written: never in place of what is read, and of another file only where --force says so.
+Status check_out(const Args& args) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path out(args.out), in(args.in);
+  if (!fs::exists(fs::symlink_status(out, error))) return {};
+  const fs::path folder = out.has_parent_path() ? out.parent_path() : fs::path(".");
+  const bool is_of_model = fs::equivalent(in, out, error) || fs::equivalent(in, folder, error);
+  if (is_of_model || (!args.imatrix.empty() && fs::equivalent(args.imatrix, out, error))) {
+    return fail(Code::invalid, "OUT " + args.out + " is what is read, under this name or another; name a new file");
+  }
+  if (!fs::is_regular_file(out, error)) return fail(Code::invalid, "OUT " + args.out + " is there and is no file");
+  if (!args.force) return fail(Code::invalid, "OUT " + args.out + " is there; --force replaces it");
+  return {};
+}
+
+// The other parts of a model in several files.
+Status check_parts(const Args& args, const ModelFile& model) {
+  std::error_code error;
+  for (const auto& map : model.maps) {
+    if (!std::filesystem::equivalent(map->path(), args.out, error)) continue;
+    return fail(Code::invalid, "OUT " + args.out + " is a part of what is read; name a new file");
+  }
+  return {};
+}
+
 Status run(const Args& args) {
   const WeightFormat* wanted = find_weight_format(std::string_view(args.type));
   if (wanted == nullptr) {
     return fail(Code::invalid, "TYPE \"" + args.type + "\" is unknown (known: " + known_formats() + ")");
   }
   if (args.threads < 0) return fail(Code::invalid, "--threads must be at least 0, got " + std::to_string(args.threads));
+  QR_TRY_VOID(check_out(args));
   const int n_threads = args.threads == 0 ? n_usable_cpus() : args.threads;
   How how{*wanted, n_threads, {}};
   if (!args.imatrix.empty()) {
     QR_TRY(how.importance, Imatrix::open(args.imatrix));
   }
   QR_TRY(ModelFile model, open_model(args.in));
-  GgufWriter writer(args.out);
+  QR_TRY_VOID(check_parts(args, model));
+  GgufWriter writer(args.out, args.force ? GgufWriter::Existing::replaced : GgufWriter::Existing::kept);
   if (model.is_hugging_face) {
     QR_TRY(model, gguf_form(model));
     QR_TRY_VOID(write_facts(model, writer));
@@ -192,6 +221,7 @@ QR_REGISTER(Command,
                       line.option("--imatrix", args->imatrix,
                                   "an importance matrix by `quire imatrix` or llama.cpp: what matters comes nearer");
                       line.option("--threads", args->threads, "0 for all that can run");
+                      line.flag("--force", args->force, "replace OUT where it is there; never what is read");
                       return [args] { return exit_code(run(*args)); };
                     }});
 
