@@ -29,6 +29,7 @@ class DfaBuilder {
     }
     for (uint32_t k = 0; k < dfa_.n_classes_; ++k)
       dfa_.may_start_.push_back(dfa_.next_[dfa_.cell(dfa_.start_, k)] != 0);
+    dfa_.two_pass_ = TwoPass(std::move(program_), std::move(members_));
     return std::move(dfa_);
   }
 
@@ -167,7 +168,7 @@ Result<Dfa> Dfa::compile(const RegexTree& tree) {
   return DfaBuilder(tree, std::move(program)).run();
 }
 
-size_t Dfa::match_at(std::string_view text, size_t from) const {
+Dfa::Attempt Dfa::match_at(std::string_view text, size_t from) const {
   size_t end = kNoMatch;
   uint32_t state = start_;
   for (size_t i = from; i < text.size();) {
@@ -184,19 +185,42 @@ size_t Dfa::match_at(std::string_view text, size_t from) const {
     const uint32_t entry = next_[cell(state, klass)];
     if ((entry & 1) != 0) end = i;
     state = entry >> 1;
-    if (state == 0) return end;
+    if (state == 0) return {end, i - from};
     i += len;
   }
-  return (next_[cell(state, n_classes_ - 1)] & 1) != 0 ? text.size() : end;
+  return {(next_[cell(state, n_classes_ - 1)] & 1) != 0 ? text.size() : end, text.size() - from};
 }
 
-void Dfa::find_all(std::string_view text, std::vector<ByteRange>& out) const {
+bool Dfa::find_all(std::string_view text, std::vector<ByteRange>& out) const {
+  // The patterns of real tokenizers read a few code points behind a match; so much is a sign of the other kind.
+  const size_t n_vain_at_most = 8 * text.size() + 4096;
+  size_t n_vain = 0;
   for (size_t i = 0; i < text.size();) {
     const CodePoint c = utf8_at(text, i);
-    const size_t end = may_start_[class_of(c.value)] ? match_at(text, i) : kNoMatch;
-    if (end != kNoMatch) out.push_back({i, end});
-    i = end == kNoMatch || end == i ? i + static_cast<size_t>(c.len) : end;
+    size_t next = i + static_cast<size_t>(c.len);
+    if (may_start_[class_of(c.value)]) {
+      const Attempt attempt = match_at(text, i);
+      if (attempt.end != kNoMatch) {
+        out.push_back({i, attempt.end});
+        if (attempt.end > i) next = attempt.end;
+      }
+      n_vain += attempt.n_read - std::min(attempt.n_read, next - i);
+    }
+    i = next;
+    if (n_vain > n_vain_at_most) return search_from(i, text, out);
   }
+  return true;
+}
+
+bool Dfa::search_from(size_t from, std::string_view text, std::vector<ByteRange>& out) const {
+  TwoPass::Decoded decoded;
+  for (size_t i = from; i < text.size();) {
+    const CodePoint c = utf8_at(text, i);
+    decoded.classes.push_back(static_cast<uint8_t>(class_of(c.value)));
+    decoded.lengths.push_back(static_cast<uint8_t>(c.len));
+    i += static_cast<size_t>(c.len);
+  }
+  return two_pass_.find_all(decoded, from, out);
 }
 
 }  // namespace quire

@@ -11,10 +11,7 @@ namespace {
 class DfaMatcher final : public Matcher {
  public:
   explicit DfaMatcher(Dfa dfa) : dfa_(std::move(dfa)) {}
-  bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {
-    dfa_.find_all(text, out);
-    return true;
-  }
+  bool find_all(std::string_view text, std::vector<ByteRange>& out) const override { return dfa_.find_all(text, out); }
 
  private:
   Dfa dfa_;

@@ -15,8 +15,8 @@ namespace quire {
 class Matcher {
  public:
   virtual ~Matcher() = default;
-  // Appends all matches, left to right, not overlapping; empty ones too. False when PCRE2 gave up (steps, memory):
-  // what it had found until then is there, the rest of the text counts as one piece. Thread-safe.
+  // Appends all matches, left to right, not overlapping; empty ones too. Linear in the text. False when an engine gave
+  // up (steps, memory): what it had found until then is there, the rest of the text counts as one piece. Thread-safe.
   virtual bool find_all(std::string_view text, std::vector<ByteRange>& out) const = 0;
 };
 

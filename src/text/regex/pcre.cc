@@ -13,6 +13,9 @@ namespace {
 
 // Steps of one match: a thousand times what the known patterns take for a long word.
 constexpr uint32_t kMatchLimit = 10'000'000;
+// Steps of all matches in a text, and bytes that they pass, for each of its bytes; PCRE2 counts those of a match from
+// its beginning anew.
+constexpr int64_t kStepsPerByte = 256, kStepsAtLeast = 16'384;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 constexpr std::string_view kSpaceRanges =
     R"(\x09-\x0D\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
@@ -28,17 +31,34 @@ using Code8 = std::unique_ptr<pcre2_code, Free<pcre2_code_free>>;
 using Data8 = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
 using Context8 = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
 
+// Counts what a search does, by PCRE2's calls before each part of the pattern.
+struct Fuel {
+  int64_t left;
+  PCRE2_SIZE at = 0;
+
+  static int burn(pcre2_callout_block* call, void* data) {
+    auto& fuel = *static_cast<Fuel*>(data);
+    const PCRE2_SIZE now = call->current_position;
+    fuel.left -= 1 + static_cast<int64_t>(now > fuel.at ? now - fuel.at : fuel.at - now);
+    fuel.at = now;
+    return fuel.left < 0 ? PCRE2_ERROR_CALLOUT : 0;
+  }
+};
+
 class PcreMatcher final : public Matcher {
  public:
   PcreMatcher(Code8 code, Context8 context) : code_(std::move(code)), context_(std::move(context)) {}
 
   bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {
     const Data8 data(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
-    if (data == nullptr) return false;
+    const Context8 context(pcre2_match_context_copy(context_.get()));
+    if (data == nullptr || context == nullptr) return false;
+    Fuel fuel{kStepsAtLeast + kStepsPerByte * static_cast<int64_t>(text.size())};
+    pcre2_set_callout(context.get(), &Fuel::burn, &fuel);
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     for (size_t at = 0; at < text.size();) {
       const auto match = [&](uint32_t options) {
-        return pcre2_match(code_.get(), subject, text.size(), at, options, data.get(), context_.get());
+        return pcre2_match(code_.get(), subject, text.size(), at, options, data.get(), context.get());
       };
       int rc = match(0);
       if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);  // the interpreter keeps its stack on the heap
@@ -99,6 +119,7 @@ Result<std::string> translate(std::string_view pattern) {
 Result<std::unique_ptr<Matcher>> make_pcre_matcher(std::string_view pattern, RegexDialect dialect) {
   QR_TRY(const std::string translated, translate(pattern));
   const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C |
+                           PCRE2_AUTO_CALLOUT |
                            (dialect.dollar_before_newline ? PCRE2_MULTILINE : PCRE2_DOLLAR_ENDONLY);
   int error = 0;
   PCRE2_SIZE offset = 0;

@@ -62,10 +62,12 @@ TEST_P(EveryPattern, MatchesAsPcre2OnRandomText) {
   std::mt19937 random(11);
   for (int i = 0; i < 20000; ++i) {
     const std::string text = random_text(random);
-    std::vector<ByteRange> got, want;
-    dfa->find_all(text, got);
+    std::vector<ByteRange> got, want, in_two_passes;
+    ASSERT_TRUE(dfa->find_all(text, got));
     (*pcre)->find_all(text, want);
     ASSERT_EQ(show(got), show(want)) << text;
+    ASSERT_TRUE(dfa->find_all_in_two_passes(text, in_two_passes));
+    ASSERT_EQ(show(in_two_passes), show(want)) << text;
   }
 }
 
@@ -168,6 +170,54 @@ TEST(Regex, LongMatchOnPcre2OutgrowsTheJitStack) {
   std::vector<ByteRange> found;
   EXPECT_TRUE((*matcher)->find_all(text, found));
   EXPECT_EQ(found, (std::vector<ByteRange>{{0, text.size()}}));
+}
+
+// Patterns whose matches fail, or end, far before what they had to read.
+TEST(HostilePatterns, TakeLinearTime) {
+  constexpr size_t kLetters = 300'000;
+  const std::string letters(kLetters, 'a');
+  struct Case {
+    const char* pattern;
+    size_t n_matches;
+  };
+  for (const Case& c : {Case{"a*b", 0},
+                        {"a(?:a*b)?", kLetters},
+                        {"(?:a|aa)*b|a", kLetters},
+                        {"a+?a+?a*?b", 0},
+                        {"(?:a{1,40}){1,3}b", 0}}) {
+    const auto tree = parse_regex(c.pattern, {});
+    const auto dfa = Dfa::compile(*tree);
+    ASSERT_TRUE(dfa) << c.pattern;
+    std::vector<ByteRange> got;
+    ASSERT_TRUE(dfa->find_all(letters, got));  // by one attempt for each place: minutes
+    EXPECT_EQ(got.size(), c.n_matches) << c.pattern;
+  }
+}
+
+TEST(HostilePatterns, MatchBothWaysAlike) {
+  // The text is long enough that the table gives up in its middle.
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += std::string(static_cast<size_t>(i), 'a') + (i % 7 == 0 ? "b" : "c");
+  for (const char* const pattern : {"a*b", "a(?:a*b)?", "(?:a|aa)*?b|a"}) {
+    const auto tree = parse_regex(pattern, {});
+    const auto dfa = Dfa::compile(*tree);
+    ASSERT_TRUE(dfa);
+    std::vector<ByteRange> got, in_two_passes;
+    ASSERT_TRUE(dfa->find_all(text, got));
+    ASSERT_TRUE(dfa->find_all_in_two_passes(text, in_two_passes));
+    EXPECT_EQ(show(got), show(in_two_passes)) << pattern;
+    EXPECT_GT(got.size(), 10u);
+  }
+}
+
+TEST(HostilePatterns, OfPcre2sEndBySteps) {
+  const std::string letters(300'000, 'a');
+  for (const char* const pattern : {"(?<!x)a*[bc]", R"((a*)*[bc]\1)", "(?<!x)a*a*a*[bc]", "(?=(?:aa)*[bc])a"}) {
+    const auto matcher = make_matcher(pattern, {});
+    ASSERT_TRUE(matcher) << pattern;
+    std::vector<ByteRange> got;
+    EXPECT_FALSE((*matcher)->find_all(letters, got)) << pattern;  // by time: half a minute and more
+  }
 }
 
 }  // namespace
