@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kNumericsVersion = 3;  // docs/numerics.md
+constexpr uint64_t kNumericsVersion = 4;  // docs/numerics.md
 
 }  // namespace
 

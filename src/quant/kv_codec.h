@@ -7,6 +7,7 @@
 //   row_bytes(dim)             bytes per token and head
 //   put_k/get_k/put_v/get_v    one row to and from a group, t = position within the group
 //   kTogether                  1, or 2 where numbers are BF16 and multiplied as pairs that lie side by side
+//   kRotatesKeys               what load_k gives is of keys that were rotated (quant/rotation.h): queries are too
 //   load_k<V>(group, d)        component d of the group's 16 keys
 //   load_v<V>(group, t, dim, d)   components d … d+15 of value t
 //   key(group, d)              instead, of pairs: components d and d+1 of 16 keys, d even; 0 behind the last one

@@ -9,6 +9,7 @@ namespace quire {
 
 struct KvUnscaled {
   static constexpr int kTogether = 1;
+  static constexpr bool kRotatesKeys = false;
 
   template <class V>
   static QR_INLINE typename V::F scale_k(const std::byte* /*group*/, typename V::F dots) {

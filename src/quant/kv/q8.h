@@ -3,25 +3,32 @@
 //   group of keys    [16] scales, [dim][16] bytes, padding to row_bytes
 //   group of values  [16] scales, [16][dim] bytes, padding to row_bytes
 // One scale for the whole row, not one for every 32 components as in Q8_0: so it multiplies a finished score, or a
-// probability, once per key instead of once per block, and the products stay those of f16. docs/kv.md has the cost.
+// probability, once per key instead of once per block, and the products stay those of f16. Keys are rotated first
+// (quant/rotation.h), and queries with them: else a key with a few very large components would lose the others.
+// docs/kv.md has what it costs.
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"
+#include "quant/rotation.h"
 
 namespace quire {
 
 struct KvQ8 {
   static constexpr std::string_view kName = "q8";
   static constexpr int kTogether = 1;
+  static constexpr bool kRotatesKeys = true;
   static constexpr int64_t kScales = kKvGroup * sizeof(float);  // bytes before the rows of a group
   // Whole lines of 64 bytes a group, whatever the width.
   static constexpr int64_t row_bytes(int dim) { return (int64_t{dim} + 3) / 4 * 4 + int64_t{sizeof(float)}; }
 
   static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
-    put(scale_at(group, t), dim, row, group + kScales + t, kKvGroup);
+    float rotated[kMaxRotated];
+    rotate_key(row, dim, rotated);
+    put(scale_at(group, t), dim, rotated, group + kScales + t, kKvGroup);
   }
   static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
     get(scale_at(group, t), dim, row, group + kScales + t, kKvGroup);
+    unrotate_key(row, dim);
   }
   static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
     put(scale_at(group, t), dim, row, group + kScales + int64_t{t} * dim, 1);

@@ -15,6 +15,7 @@
 #include "backend/cpu/kernels/flush.h"
 #include "backend/cpu/kernels/tables.h"
 #include "quant/kv_codec.h"
+#include "quant/rotation.h"
 
 namespace quire {
 namespace {
@@ -312,6 +313,11 @@ struct AttentionKernel {
       const int64_t row = task.row_begin + (pair + i) / task.n_group;
       const int64_t head = (pair + i) % task.n_group;
       const float* q = task.q + row * task.q_stride + head * task.k_dim;
+      float rotated[C::kRotatesKeys ? kMaxHeadDim : 1];
+      if constexpr (C::kRotatesKeys) {
+        rotate_query(q, task.k_dim, rotated);
+        q = rotated;
+      }
       float shared[kMaxHeadDim];
       for (int d = 0; d < task.k_dim; d += 16) {
         Step::store_shared(shared + d / Step::kPerFloat, V::load_n(q + d, task.k_dim - d));
