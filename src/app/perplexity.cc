@@ -18,11 +18,12 @@ constexpr std::array<char, 8> kMagic = {'Q', 'R', 'K', 'L', 'B', 'A', 'S', 'E'};
 
 struct BaseHeader {
   std::array<char, 8> magic = kMagic;
-  uint32_t version = 1;
-  int32_t n_vocab = 0, ctx = 0, stride = 0;
+  uint32_t version = 2;
+  int32_t n_vocab = 0, ctx = 0, stride = 0, bos = -1, unused = 0;
   int64_t n_tokens = 0;
 };
-static_assert(sizeof(BaseHeader) == 32);
+static_assert(sizeof(BaseHeader) == 40);
+const uint32_t kVersion = BaseHeader().version;
 
 Status write_all(const std::string& path, std::FILE* file, const void* data, size_t bytes) {
   if (std::fwrite(data, 1, bytes, file) == bytes) return {};
@@ -37,10 +38,12 @@ Status score_text(Forward& forward,
                   const std::function<Status(const Scored&)>& see) {
   const auto n = static_cast<int64_t>(tokens.size());
   int64_t scored_until = 1;  // nothing stands before the first
+  std::vector<Token> window;
   for (int64_t begin = 0; scored_until < n; begin += windows.stride) {
     const int64_t end = std::min<int64_t>(begin + windows.ctx, n);
     forward.rewind(0);
-    const auto window = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    window.assign(tokens.begin() + begin, tokens.begin() + end);
+    if (windows.bos >= 0) window.front() = windows.bos;
     const Tensor logits = forward.run(window);  // [n_window, n_vocab]
     // A window's first token has no past in it.
     for (int64_t at = std::max(scored_until, begin + 1); at < end; ++at) {
@@ -74,6 +77,7 @@ Result<BaseWriter> BaseWriter::create(const std::string& path,
   header.n_vocab = n_vocab;
   header.ctx = windows.ctx;
   header.stride = windows.stride;
+  header.bos = windows.bos;
   header.n_tokens = static_cast<int64_t>(tokens.size());
   QR_TRY_VOID(write_all(path, out.file_.get(), &header, sizeof header));
   QR_TRY_VOID(write_all(path, out.file_.get(), tokens.data(), tokens.size_bytes()));
@@ -106,8 +110,12 @@ Result<BaseReader> BaseReader::open(const std::string& path,
   out.file_.reset(std::fopen(path.c_str(), "rb"));
   if (!out.file_) return fail(Code::io, path + ": cannot be read: " + std::strerror(errno));
   BaseHeader header;
-  if (std::fread(&header, sizeof header, 1, out.file_.get()) != 1 || header.magic != kMagic || header.version != 1) {
+  if (std::fread(&header, sizeof header, 1, out.file_.get()) != 1 || header.magic != kMagic) {
     return fail(Code::corrupt, path + ": no file of base distributions");
+  }
+  if (header.version != kVersion) {
+    return fail(Code::unsupported, path + ": version " + std::to_string(header.version) + " of such files; version " +
+                                       std::to_string(kVersion) + " is read: write it again with --kl-base-out");
   }
   const auto same = [&](const char* what, int64_t theirs, int64_t ours) -> Status {
     if (theirs == ours) return {};
@@ -117,6 +125,7 @@ Result<BaseReader> BaseReader::open(const std::string& path,
   QR_TRY_VOID(same("the vocabulary", header.n_vocab, n_vocab));
   QR_TRY_VOID(same("--ctx", header.ctx, windows.ctx));
   QR_TRY_VOID(same("--stride", header.stride, windows.stride));
+  QR_TRY_VOID(same("the token that begins a window (-1: the text's own)", header.bos, windows.bos));
   QR_TRY_VOID(same("the number of tokens", header.n_tokens, static_cast<int64_t>(tokens.size())));
   std::vector<Token> theirs(tokens.size());
   if (std::fread(theirs.data(), sizeof(Token), theirs.size(), out.file_.get()) != theirs.size()) {

@@ -1,7 +1,8 @@
 // How well a model foretells a text: the surprise of each token, and how far the distributions of two models lie apart.
 // Long texts are read in windows of `ctx` tokens that begin every `stride` tokens; a token is scored in the first
 // window that has it, so it has at least ctx − stride tokens before it but in the first. (The strided evaluation of
-// Hugging Face's documentation; with stride = ctx the windows share nothing.) One thread.
+// Hugging Face's documentation; with stride = ctx the windows share nothing.) A model that knows only texts that begin
+// with BOS gets it in place of every window's first token, which is never scored. One thread.
 #pragma once
 #include <cstdio>
 #include <functional>
@@ -17,6 +18,7 @@ namespace quire {
 
 struct Windows {
   int ctx = 512, stride = 512;
+  Token bos = -1;  // stands for the first token of every window; -1: that token itself
 };
 
 // A scored token: its place in the text, and the logits for it [n_vocab].
@@ -27,7 +29,7 @@ struct Scored {
 };
 
 // Calls `see` for each scored token in order; an error of it ends the pass. REQUIRES 2 ≤ ctx, 1 ≤ stride ≤ ctx, a
-// Forward with room for ctx tokens and for as many in one pass, ids in range.
+// Forward with room for ctx tokens and for as many in one pass, ids (bos among them) in range.
 Status score_text(Forward& forward,
                   std::span<const Token> tokens,
                   const Windows& windows,

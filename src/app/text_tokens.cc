@@ -19,6 +19,14 @@ Result<std::vector<Token>> text_tokens(const std::string& path, const LoadedMode
   return out;
 }
 
+Token begin_of_text(const LoadedModel& loaded) {
+  if (!loaded.tokenizer) return -1;
+  std::vector<Token> frame;
+  loaded.tokenizer->encode("", EncodeOptions{.add_special = true}, frame);
+  const Token bos = loaded.tokenizer->spec().bos;
+  return !frame.empty() && bos >= 0 && frame.front() == bos ? bos : -1;
+}
+
 Status check_ids(std::span<const Token> ids, const LoadedModel& loaded) {
   const int n_vocab = loaded.model->info().n_vocab;
   for (const Token id : ids) {

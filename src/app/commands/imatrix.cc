@@ -21,11 +21,8 @@ struct Args {
 
 // Every window begins as a text does: a model that knows texts with BOS alone computes something else without.
 void begin_windows(const LoadedModel& loaded, int window, std::vector<Token>& tokens) {
-  std::vector<Token> frame;
-  loaded.tokenizer->encode("", EncodeOptions{.add_special = true}, frame);
-  const Token bos = loaded.tokenizer->spec().bos;
-  if (frame.empty() || bos < 0 || frame.front() != bos) return;
-  for (size_t at = 0; at < tokens.size(); at += static_cast<size_t>(window)) tokens[at] = bos;
+  const Token bos = begin_of_text(loaded);
+  for (size_t at = 0; bos >= 0 && at < tokens.size(); at += static_cast<size_t>(window)) tokens[at] = bos;
 }
 
 Status read_text(Args& args, Imatrix& sums) {

@@ -33,9 +33,12 @@ Result<std::vector<Token>> read_tokens(const Args& args, const LoadedModel& load
   return out;
 }
 
-Result<Windows> windows_of(const Args& args, const ModelInfo& info) {
+// Windows begin with BOS where the text does and the model's tokenizer has it so.
+Result<Windows> windows_of(const Args& args, const LoadedModel& loaded, const std::vector<Token>& tokens) {
+  const ModelInfo& info = loaded.model->info();
   const int ctx = args.ctx != 0 ? args.ctx : std::min(kDefaultWindow, info.n_ctx);
-  const Windows out{ctx, args.stride == 0 ? ctx : args.stride};
+  const Token bos = begin_of_text(loaded);
+  const Windows out{ctx, args.stride == 0 ? ctx : args.stride, tokens.front() == bos ? bos : -1};
   if (out.ctx < 2 || out.ctx > info.n_ctx) {
     return fail(Code::invalid,
                 "--ctx must be 2 to " + std::to_string(info.n_ctx) + " for this model, got " + std::to_string(out.ctx));
@@ -116,6 +119,7 @@ Json result_of(const Tally& tally, size_t n_tokens, const Windows& windows) {
   out.set("scored", ppl.n);
   out.set("ctx", windows.ctx);
   out.set("stride", windows.stride);
+  out.set("windows_begin_with_bos", windows.bos >= 0);
   out.set("nll", ppl.mean_nll);
   out.set("perplexity", ppl.value());
   out.set("perplexity_error", ppl.value() * ppl.error);
@@ -135,6 +139,8 @@ void print(const Json& result) {
   const auto number = [&](std::string_view key) { return result.find(key)->number(); };
   std::printf("perplexity %.4f ± %.4f over %.0f tokens\n", number("perplexity"), number("perplexity_error"),
               number("scored"));
+  std::printf("windows    of %.0f tokens, every %.0f, %s\n", number("ctx"), number("stride"),
+              *result.find("windows_begin_with_bos")->as_bool() ? "each begins with BOS" : "no BOS but the text's own");
   if (result.find("kl_mean") == nullptr) return;
   std::printf("base       %.4f, ratio %.5f\n", number("base_perplexity"),
               number("perplexity") / number("base_perplexity"));
@@ -147,8 +153,8 @@ Status run(Args& args) {
   if (args.text.empty() == args.tokens.empty()) return fail(Code::invalid, "give either --text or --tokens");
   args.model.ctx = args.ctx;
   QR_TRY(const LoadedModel loaded, load(args.model));
-  QR_TRY(const Windows windows, windows_of(args, loaded.model->info()));
   QR_TRY(const std::vector<Token> tokens, read_tokens(args, loaded));
+  QR_TRY(const Windows windows, windows_of(args, loaded, tokens));
   QR_TRY(const Tally tally, Scorer().run(args, loaded, tokens, windows));
   const Json result = result_of(tally, tokens.size(), windows);
   if (args.json) {
