@@ -7,6 +7,7 @@
 #include "app/forward.h"
 #include "app/progress.h"
 #include "io/gguf_writer.h"
+#include "ops/forwarding_ops.h"
 #include "ops/route.h"
 
 namespace quire {
@@ -14,49 +15,22 @@ namespace {
 
 constexpr std::string_view kSquares = ".in_sum2", kCounts = ".counts";
 
-class WatchingOps final : public Ops {
+class WatchingOps final : public WrappedOps {
  public:
-  explicit WatchingOps(std::unique_ptr<Ops> ops) : ops_(std::move(ops)) {}
+  using WrappedOps::WrappedOps;
   std::map<std::string, Imatrix::Sums, std::less<>> take() { return std::exchange(sums_, {}); }
 
-  std::string describe() const override { return ops_->describe(); }
-  Result<Buffer> allocate(int64_t bytes) override { return ops_->allocate(bytes); }
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override {
-    QR_TRY(Linear out, ops_->load_linear(weight, bias, shard));
+    QR_TRY(Linear out, WrappedOps::load_linear(weight, bias, shard));
     names_[out.w.data] = weight.name;
     return out;
   }
-  Result<Tensor> load_vector(const HostWeight& weight) override { return ops_->load_vector(weight); }
-  void embed(Tensor y, Tensor ids, const Linear& table) override { ops_->embed(y, ids, table); }
-  void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override { ops_->rms_norm(y, x, w, eps); }
-  void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override {
-    ops_->add_rms_norm(y, x, delta, w, eps);
-  }
-  void add(Tensor x, Tensor delta) override { ops_->add(x, delta); }
-  void head_norm(Tensor x, Tensor w, float eps) override { ops_->head_norm(x, w, eps); }
-  void scale(Tensor x, float factor) override { ops_->scale(x, factor); }
-  void soft_cap(Tensor x, float cap) override { ops_->soft_cap(x, cap); }
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override {
     watch(x, parts);
-    ops_->linear(y, x, parts);
+    WrappedOps::linear(y, x, parts);
   }
-  void gated(Tensor y, Tensor gate, Tensor up, Activation act) override { ops_->gated(y, gate, up, act); }
   void moe(Tensor y, const MoeInput& in, const Experts& experts) override {
     moe_by_expert(*this, y, in, experts);  // whose products come by linear()
-  }
-  void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override {
-    ops_->rope_table(out, pos, freq, magnitude);
-  }
-  void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override { ops_->rope(x, table, head_dim, pairs); }
-  void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override {
-    ops_->kv_write(k, v, slots, kv, params);
-  }
-  void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override {
-    ops_->attend(out, q, kv, meta, params);
-  }
-  void rows(Tensor y, Tensor x, Tensor ids) override { ops_->rows(y, x, ids); }
-  void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {
-    ops_->sample(out, logits, params);
   }
 
  private:
@@ -76,7 +50,6 @@ class WatchingOps final : public Ops {
     }
   }
 
-  std::unique_ptr<Ops> ops_;
   std::map<const std::byte*, std::string> names_;  // of the backend's weights
   std::map<std::string, Imatrix::Sums, std::less<>> sums_;
   std::vector<double> squares_;

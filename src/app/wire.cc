@@ -31,27 +31,66 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
               "convert matrices to this format while loading, such as q8_0 or bf16; empty: as stored");
 }
 
-Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options) {
-  if (options.backend == "ref") return make_ref_ops();
-  if (options.backend == "auto" || options.backend == "cpu") {
-    return make_cpu_ops(CpuOptions{.n_threads = options.threads, .isa = options.isa});
-  }
-  return fail(Code::invalid, "--backend must be auto, cpu or ref, got \"" + options.backend + "\"");
-}
+namespace {
 
-int n_threads(const ModelOptions& options) {
-  if (options.backend == "ref") return 1;
-  return options.threads > 0 ? options.threads : n_usable_cores();
-}
+// What this program has to know of a backend; the first one is what "auto" means.
+struct Backend {
+  std::string_view name;
+  Result<std::unique_ptr<Ops>> (*make)(const ModelOptions& options);
+  int (*n_threads)(const ModelOptions& options);
+  Result<UnitPeak> (*probe)(const ModelOptions& options);
+  int64_t (*linear_bytes)(const WeightFormat& format, int64_t n_out, int64_t n_in);
+};
 
-Result<UnitPeak> probe_peak(const ModelOptions& options) {
-  if (options.backend == "ref") return UnitPeak{};
-  QR_TRY(const CpuPeak peak, measure_cpu_peak(CpuOptions{.n_threads = options.threads, .isa = options.isa}));
+CpuOptions cpu_options(const ModelOptions& options) { return {.n_threads = options.threads, .isa = options.isa}; }
+
+Result<UnitPeak> probe_cpu(const ModelOptions& options) {
+  QR_TRY(const CpuPeak peak, measure_cpu_peak(cpu_options(options)));
   return UnitPeak{peak.int8, peak.f32, peak.bf16, peak.fork_ns};
 }
 
+constexpr Backend kBackends[] = {
+    {.name = "cpu",
+     .make = [](const ModelOptions& options) { return make_cpu_ops(cpu_options(options)); },
+     .n_threads = [](const ModelOptions& options) { return options.threads > 0 ? options.threads : n_usable_cores(); },
+     .probe = probe_cpu,
+     .linear_bytes = cpu_linear_bytes},
+    {.name = "ref",
+     .make = [](const ModelOptions&) -> Result<std::unique_ptr<Ops>> { return make_ref_ops(); },
+     .n_threads = [](const ModelOptions&) { return 1; },
+     .probe = [](const ModelOptions&) -> Result<UnitPeak> { return UnitPeak{}; },
+     .linear_bytes = [](const WeightFormat&, int64_t n_out, int64_t n_in) { return n_out * n_in * 4; }},
+};
+
+const Backend* find_backend(std::string_view name) {
+  if (name == "auto") return kBackends;
+  const auto* found = std::ranges::find(kBackends, name, &Backend::name);
+  return found != std::end(kBackends) ? found : nullptr;
+}
+
+// Of options that make_ops() may have refused, or will.
+const Backend& backend_of(const ModelOptions& options) {
+  const Backend* found = find_backend(options.backend);
+  return found != nullptr ? *found : *kBackends;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options) {
+  if (const Backend* backend = find_backend(options.backend)) return backend->make(options);
+  std::string known = "auto";
+  for (const Backend& backend : kBackends) {
+    known += (&backend == std::end(kBackends) - 1 ? " or " : ", ") + std::string(backend.name);
+  }
+  return fail(Code::invalid, "--backend must be " + known + ", got \"" + options.backend + "\"");
+}
+
+int n_threads(const ModelOptions& options) { return backend_of(options).n_threads(options); }
+
+Result<UnitPeak> probe_peak(const ModelOptions& options) { return backend_of(options).probe(options); }
+
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in) {
-  return options.backend == "ref" ? n_out * n_in * 4 : cpu_linear_bytes(format, n_out, n_in);
+  return backend_of(options).linear_bytes(format, n_out, n_in);
 }
 
 std::vector<std::string> usable_isas() { return cpu_isas(); }

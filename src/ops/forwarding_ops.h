@@ -1,0 +1,66 @@
+// The one list of ops for those that stand before a backend: who watches some of them, and who forbids them all
+// (no_ops.h). Each op goes on to target(); whoever derives overrides those that it has something to say to. The parts
+// of a layer are taken apart into ops, so that a watcher sees every one. A new op is a line here and nowhere else.
+#pragma once
+#include <memory>
+#include <utility>
+
+#include "ops/ops.h"
+
+namespace quire {
+
+class ForwardingOps : public Ops {
+ public:
+  std::string describe() const override { return target().describe(); }
+  Result<Buffer> allocate(int64_t bytes) override { return target().allocate(bytes); }
+  Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override {
+    return target().load_linear(weight, bias, shard);
+  }
+  Result<Tensor> load_vector(const HostWeight& weight) override { return target().load_vector(weight); }
+  void embed(Tensor y, Tensor ids, const Linear& table) override { target().embed(y, ids, table); }
+  void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override { target().rms_norm(y, x, w, eps); }
+  void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override {
+    target().add_rms_norm(y, x, delta, w, eps);
+  }
+  void add(Tensor x, Tensor delta) override { target().add(x, delta); }
+  void head_norm(Tensor x, Tensor w, float eps) override { target().head_norm(x, w, eps); }
+  void scale(Tensor x, float factor) override { target().scale(x, factor); }
+  void soft_cap(Tensor x, float cap) override { target().soft_cap(x, cap); }
+  void linear(Tensor y, Tensor x, std::span<const Linear> parts) override { target().linear(y, x, parts); }
+  void gated(Tensor y, Tensor gate, Tensor up, Activation act) override { target().gated(y, gate, up, act); }
+  void moe(Tensor y, const MoeInput& in, const Experts& experts) override { target().moe(y, in, experts); }
+  void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override {
+    target().rope_table(out, pos, freq, magnitude);
+  }
+  void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override {
+    target().rope(x, table, head_dim, pairs);
+  }
+  void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override {
+    target().kv_write(k, v, slots, kv, params);
+  }
+  void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override {
+    target().attend(out, q, kv, meta, params);
+  }
+  void rows(Tensor y, Tensor x, Tensor ids) override { target().rows(y, x, ids); }
+  void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {
+    target().sample(out, logits, params);
+  }
+
+ protected:
+  // Who answers what is not overridden.
+  virtual Ops& target() const = 0;
+};
+
+// Before one backend, which it owns.
+class WrappedOps : public ForwardingOps {
+ public:
+  explicit WrappedOps(std::unique_ptr<Ops> ops) : ops_(std::move(ops)) {}
+
+ protected:
+  Ops& target() const override { return *ops_; }
+
+ private:
+  std::unique_ptr<Ops> ops_;
+};
+
+}  // namespace quire
