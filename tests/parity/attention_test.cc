@@ -88,17 +88,31 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
 
 TEST(Parity, Attend) {
   const AttendCase cases[] = {
-      {1, 1, 16, 16, {0}, {1}},
-      {4, 2, 8, 16, {0, 3}, {5, 1}},
-      {8, 4, 16, 32, {15, 16, 17}, {1, 2, 3}},
-      {6, 2, 64, 16, {250, 0}, {12, 20}},
-      {4, 1, 32, 64, {511, 255, 256}, {2, 1, 1}},
-      {7, 1, 80, 16, {300}, {9}},
-      {8, 8, 24, 16, {600}, {3}},
-      {2, 1, 16, 16, {40, 500}, {30, 20}, 20},
-      {2, 1, 16, 16, {40, 500}, {30, 20}, 20, 0.5F, true},
-      {8, 4, 24, 16, {300}, {9}, 0, 2.0F},
-      {4, 2, 15, 16, {30, 270}, {7, 2}, 5},
+      {.n_heads = 1, .n_kv_heads = 1, .dim = 16, .block_tokens = 16, .past = {0}, .fresh = {1}},
+      {.n_heads = 4, .n_kv_heads = 2, .dim = 8, .block_tokens = 16, .past = {0, 3}, .fresh = {5, 1}},
+      {.n_heads = 8, .n_kv_heads = 4, .dim = 16, .block_tokens = 32, .past = {15, 16, 17}, .fresh = {1, 2, 3}},
+      {.n_heads = 6, .n_kv_heads = 2, .dim = 64, .block_tokens = 16, .past = {250, 0}, .fresh = {12, 20}},
+      {.n_heads = 4, .n_kv_heads = 1, .dim = 32, .block_tokens = 64, .past = {511, 255, 256}, .fresh = {2, 1, 1}},
+      {.n_heads = 7, .n_kv_heads = 1, .dim = 80, .block_tokens = 16, .past = {300}, .fresh = {9}},
+      {.n_heads = 8, .n_kv_heads = 8, .dim = 24, .block_tokens = 16, .past = {600}, .fresh = {3}},
+      {.n_heads = 2,
+       .n_kv_heads = 1,
+       .dim = 16,
+       .block_tokens = 16,
+       .past = {40, 500},
+       .fresh = {30, 20},
+       .window = 20},
+      {.n_heads = 2,
+       .n_kv_heads = 1,
+       .dim = 16,
+       .block_tokens = 16,
+       .past = {40, 500},
+       .fresh = {30, 20},
+       .window = 20,
+       .soft_cap = 0.5F,
+       .by_op = true},
+      {.n_heads = 8, .n_kv_heads = 4, .dim = 24, .block_tokens = 16, .past = {300}, .fresh = {9}, .soft_cap = 2.0F},
+      {.n_heads = 4, .n_kv_heads = 2, .dim = 15, .block_tokens = 16, .past = {30, 270}, .fresh = {7, 2}, .window = 5},
   };
   for (const KvCodec* codec : kv_codecs()) {
     for (const AttendCase& c : cases) {
@@ -130,7 +144,7 @@ TEST(Parity, AttendShowsWhatIsNotFinite) {
   for (const KvCodec* codec : kv_codecs()) {
     for (const std::string& isa : cpu_isas()) {
       const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
-      AttendCase c{4, 2, 32, 16, {300}, {9}};
+      AttendCase c{.n_heads = 4, .n_kv_heads = 2, .dim = 32, .block_tokens = 16, .past = {300}, .fresh = {9}};
       const std::vector<float> clean = run_attend(**ops, c, *codec);
       for (const auto& [spoils_key, bad] : {std::pair(true, NAN), {false, NAN}, {false, INFINITY}}) {
         c.spoiled = 304;
@@ -157,7 +171,7 @@ TEST(Parity, TinyValuesAreTheSameEverywhere) {
     std::vector<float> first;
     for (const std::string& isa : cpu_isas()) {
       const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
-      AttendCase c{4, 2, 32, 16, {600}, {9}};
+      AttendCase c{.n_heads = 4, .n_kv_heads = 2, .dim = 32, .block_tokens = 16, .past = {600}, .fresh = {9}};
       c.v_size = 0x1p-123F;
       const std::vector<float> got = run_attend(**ops, c, *codec);
       if (first.empty()) first = got;
@@ -206,10 +220,24 @@ TEST(Parity, RowsAreStoredAsTheCodecStoresThem) {
 // beside each other, windows that begin within a chunk, values whose size is no multiple of 16.
 TEST(Parity, SpansOfKeysMergeToTheSameBits) {
   const AttendCase cases[] = {
-      {4, 1, 32, 64, {2300}, {1}},
-      {6, 2, 24, 16, {1500, 3, 700}, {2, 1, 8}},
-      {4, 2, 64, 32, {3000}, {8}, 1100, 3.0F, true},
-      {2, 1, 80, 16, {2559, 2560, 2561}, {1, 1, 1}, 700},
+      {.n_heads = 4, .n_kv_heads = 1, .dim = 32, .block_tokens = 64, .past = {2300}, .fresh = {1}},
+      {.n_heads = 6, .n_kv_heads = 2, .dim = 24, .block_tokens = 16, .past = {1500, 3, 700}, .fresh = {2, 1, 8}},
+      {.n_heads = 4,
+       .n_kv_heads = 2,
+       .dim = 64,
+       .block_tokens = 32,
+       .past = {3000},
+       .fresh = {8},
+       .window = 1100,
+       .soft_cap = 3.0F,
+       .by_op = true},
+      {.n_heads = 2,
+       .n_kv_heads = 1,
+       .dim = 80,
+       .block_tokens = 16,
+       .past = {2559, 2560, 2561},
+       .fresh = {1, 1, 1},
+       .window = 700},
   };
   for (const KvCodec* codec : kv_codecs()) {
     for (const std::string& isa : cpu_isas()) {

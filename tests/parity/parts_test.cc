@@ -58,9 +58,14 @@ struct FeedForwardCase {
 
 TEST(Parts, FeedForwardIsItsOps) {
   const FeedForwardCase cases[] = {
-      {"q8_0", "q8_0", "q8_0", 64, 96},   {"q4_0", "q4_0", "q8_0", 96, 160},    {"f32", "f32", "f32", 40, 41},
-      {"q8_0", "bf16", "f16", 64, 100},   {"f16", "q4_k", "q6_k", 256, 768},    {"q8_0", "q8_0", "f32", 512, 9},
-      {"q4_0", "q8_0", "bf16", 64, 1000}, {"q8_0", "q8_0", "q8_0", 32, 12'000},
+      {.gate = "q8_0", .up = "q8_0", .down = "q8_0", .d = 64, .n_ff = 96},
+      {.gate = "q4_0", .up = "q4_0", .down = "q8_0", .d = 96, .n_ff = 160},
+      {.gate = "f32", .up = "f32", .down = "f32", .d = 40, .n_ff = 41},
+      {.gate = "q8_0", .up = "bf16", .down = "f16", .d = 64, .n_ff = 100},
+      {.gate = "f16", .up = "q4_k", .down = "q6_k", .d = 256, .n_ff = 768},
+      {.gate = "q8_0", .up = "q8_0", .down = "f32", .d = 512, .n_ff = 9},
+      {.gate = "q4_0", .up = "q8_0", .down = "bf16", .d = 64, .n_ff = 1000},
+      {.gate = "q8_0", .up = "q8_0", .down = "q8_0", .d = 32, .n_ff = 12'000},
   };
   for_each_cpu([&](Ops& ops) {
     for (const FeedForwardCase& c : cases) {
@@ -152,12 +157,66 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c, bool fused) {
 
 TEST(Parts, AttentionIsItsOps) {
   const AttentionCase cases[] = {
-      {"q8_0", "q8_0", 4, 2, 16, 16, false, false, 0, 1},     // a KV head's values are a group of the last product
-      {"q8_0", "q8_0", 4, 4, 8, 8, true, true, 0, 3},         // four are; a panel holds two heads
-      {"q8_0", "f32", 3, 1, 24, 24, true, false, 20, 40},     // heads begin within panels
-      {"f32", "q4_0", 4, 1, 32, 16, false, true, 0, 70},      // keys and values of different sizes
-      {"bf16", "q8_0", 2, 1, 16, 16, false, false, 1500, 1},  // keys cut into spans
-      {"q8_0", "q8_0", 4, 2, 64, 64, false, true, 1300, 9},
+      {.qkv = "q8_0",
+       .out = "q8_0",
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .k_dim = 16,
+       .v_dim = 16,
+       .one_matrix = false,
+       .head_norms = false,
+       .past = 0,
+       .n = 1},  // a KV head's values are a group of the last product
+      {.qkv = "q8_0",
+       .out = "q8_0",
+       .n_heads = 4,
+       .n_kv_heads = 4,
+       .k_dim = 8,
+       .v_dim = 8,
+       .one_matrix = true,
+       .head_norms = true,
+       .past = 0,
+       .n = 3},  // four are; a panel holds two heads
+      {.qkv = "q8_0",
+       .out = "f32",
+       .n_heads = 3,
+       .n_kv_heads = 1,
+       .k_dim = 24,
+       .v_dim = 24,
+       .one_matrix = true,
+       .head_norms = false,
+       .past = 20,
+       .n = 40},  // heads begin within panels
+      {.qkv = "f32",
+       .out = "q4_0",
+       .n_heads = 4,
+       .n_kv_heads = 1,
+       .k_dim = 32,
+       .v_dim = 16,
+       .one_matrix = false,
+       .head_norms = true,
+       .past = 0,
+       .n = 70},  // keys and values of different sizes
+      {.qkv = "bf16",
+       .out = "q8_0",
+       .n_heads = 2,
+       .n_kv_heads = 1,
+       .k_dim = 16,
+       .v_dim = 16,
+       .one_matrix = false,
+       .head_norms = false,
+       .past = 1500,
+       .n = 1},  // keys cut into spans
+      {.qkv = "q8_0",
+       .out = "q8_0",
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .k_dim = 64,
+       .v_dim = 64,
+       .one_matrix = false,
+       .head_norms = true,
+       .past = 1300,
+       .n = 9},
   };
   for_each_cpu([&](Ops& ops) {
     for (const AttentionCase& c : cases) {
