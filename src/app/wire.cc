@@ -3,6 +3,7 @@
 #include "app/carried_tokenizer.h"
 #include "app/memory_plan.h"
 #include "app/progress.h"
+#include "app/tokenizer_hash.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/clock.h"
@@ -145,22 +146,42 @@ std::vector<Token> end_ids(const Metadata& meta, int n_vocab) {
   return out;
 }
 
-// Null where the file or folder has none.
-Result<std::unique_ptr<Tokenizer>> tokenizer_of(ModelFile& file) {
-  TokenizerFiles files = tokenizer_files_in(file.meta);
-  const bool carried = files.size() > 1;  // a folder's, tokenizer.json and what stood beside it
+// Where a tokenizer comes from: a folder's files, tokenizer.json and what stands beside it, or as carried along by a
+// file; without any, the file's own facts, where it has some.
+struct TokenizerSource {
+  TokenizerFiles files;
+  bool is_spec = false;
+};
+
+Result<TokenizerSource> tokenizer_source(const ModelFile& file) {
+  TokenizerSource source{.files = tokenizer_files_in(file.meta)};
+  const bool carried = source.files.size() > 1;
+  source.is_spec = file.has_tokenizer && !carried;
+  if (source.is_spec) {
+    source.files.clear();
+  } else if (file.is_hugging_face && has_tokenizer_files(file.path)) {
+    QR_TRY(source.files, read_tokenizer_files(file.path));
+  }
+  return source;
+}
+
+// Null where the file or folder has none. Takes the file's facts.
+Result<std::unique_ptr<Tokenizer>> make_tokenizer_of(ModelFile& file, const TokenizerSource& source) {
+  if (!source.is_spec && source.files.empty()) return nullptr;
   std::unique_ptr<Tokenizer> tokenizer;
-  if (file.has_tokenizer && !carried) {
+  if (source.is_spec) {
     QR_TRY(tokenizer, make_tokenizer(std::move(file.tokenizer)));
   } else {
-    if (file.is_hugging_face && has_tokenizer_files(file.path)) {
-      QR_TRY(files, read_tokenizer_files(file.path));
-    }
-    if (files.empty()) return nullptr;
-    QR_TRY(tokenizer, load_tokenizer(files));
+    QR_TRY(tokenizer, load_tokenizer(source.files));
   }
   tokenizer->add_ends(end_ids(file.meta, tokenizer->n_vocab()));
   return tokenizer;
+}
+
+Hash128 hash_of_tokenizer(const ModelFile& file, const TokenizerSource& source) {
+  const std::vector<Token> ends = end_ids(file.meta, std::numeric_limits<int>::max());
+  if (source.is_spec) return tokenizer_hash(file.tokenizer, ends);
+  return source.files.empty() ? Hash128{} : tokenizer_hash(source.files, ends);
 }
 
 // What rounds no more than the products of the weights do.
@@ -171,6 +192,14 @@ const KvCodec* codec_for(const ModelFile& file, const LoadOptions& how) {
     balance += loaded_format(weight, how).rounded ? n : -n;
   }
   return find_kv_codec(balance > 0 ? "bf16" : "f16");
+}
+
+// Of what can be made again; empty where the environment names none.
+std::string cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/quire";
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/quire" : "";
 }
 
 }  // namespace
@@ -201,9 +230,12 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   QR_TRY(out.ops, make_ops(options));
   if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
   how.on_progress = LoadProgress(path);
+  QR_TRY(const TokenizerSource source, tokenizer_source(file));
+  how.tokenizer = hash_of_tokenizer(file, source);
+  how.hash_folder = cache_folder();
   QR_TRY(out.model, load_model(file, *out.ops, how));
   QR_TRY_VOID(file.check_unchanged());  // nothing reads the file from here on
-  QR_TRY(out.tokenizer, tokenizer_of(file));
+  QR_TRY(out.tokenizer, make_tokenizer_of(file, source));
   if (out.tokenizer) {
     if (out.tokenizer->n_vocab() > out.model->info().n_vocab) {
       return fail(Code::corrupt, path + ": the tokenizer has " + std::to_string(out.tokenizer->n_vocab()) +
@@ -233,7 +265,8 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named) {
   QR_TRY(const std::string path, model_path(named));
   if (has_tokenizer_files(path)) return load_tokenizer(path);
   QR_TRY(ModelFile file, open_model_metadata(path));
-  QR_TRY(std::unique_ptr<Tokenizer> tokenizer, tokenizer_of(file));
+  QR_TRY(const TokenizerSource source, tokenizer_source(file));
+  QR_TRY(std::unique_ptr<Tokenizer> tokenizer, make_tokenizer_of(file, source));
   if (!tokenizer) return fail(Code::not_found, path + ": the file has no tokenizer");
   return tokenizer;
 }

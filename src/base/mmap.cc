@@ -83,8 +83,13 @@ tl::unexpected<Error> system_error(const std::string& path, const char* step) {
   return fail(code, path + ": " + step + ": " + std::generic_category().message(number));
 }
 
-int64_t modified_ns(const struct stat& status) {
-  return int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+int64_t nanoseconds(const struct timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+FileIdentity identity_of(const struct stat& status) {
+  return {.device = status.st_dev,
+          .inode = status.st_ino,
+          .modified_ns = nanoseconds(status.st_mtim),
+          .changed_ns = nanoseconds(status.st_ctim)};
 }
 
 }  // namespace
@@ -97,7 +102,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   struct stat status{};
   if (fstat(file->fd_, &status) != 0) return system_error(path, "stat");
   if (!S_ISREG(status.st_mode)) return fail(Code::invalid, path + ": is no regular file");
-  file->modified_ns_ = modified_ns(status);
+  file->identity_ = identity_of(status);
   const auto size = static_cast<size_t>(status.st_size);
   if (size == 0) return file;
 
@@ -141,7 +146,8 @@ Status MappedFile::check_unchanged() const {
     return fail(Code::corrupt, path_ + ": changed while it was read: " + std::to_string(size()) + " bytes at first, " +
                                    std::to_string(status.st_size) + " now");
   }
-  if (modified_ns(status) != modified_ns_) return fail(Code::corrupt, path_ + ": was written while it was read");
+  if (nanoseconds(status.st_mtim) != identity_.modified_ns)
+    return fail(Code::corrupt, path_ + ": was written while it was read");
   return {};
 }
 

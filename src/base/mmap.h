@@ -14,6 +14,12 @@
 
 namespace quire {
 
+// Which file it is and as of when: another one, or a later one, differs.
+struct FileIdentity {
+  uint64_t device = 0, inode = 0;
+  int64_t modified_ns = 0, changed_ns = 0;
+};
+
 class MappedFile {
  public:
   // A regular file. Code::not_found when there is none; Code::invalid when it is a directory, pipe or device; Code::io
@@ -26,6 +32,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   std::span<const std::byte> bytes() const { return bytes_; }
+  FileIdentity identity() const { return identity_; }  // when it was opened
   // Fails with Code::corrupt when the file was truncated, extended or written since open, or a page could not be read.
   // To be asked after the last read of what was taken from bytes().
   Status check_unchanged() const;
@@ -39,7 +46,7 @@ class MappedFile {
   std::span<const std::byte> bytes_;
   int fd_ = -1;
   int slot_ = -1;  // in the handler's table, -1 for an empty file
-  int64_t modified_ns_ = 0;
+  FileIdentity identity_;
 };
 
 }  // namespace quire

@@ -5,18 +5,11 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/rng.h"
 #include "base/thread.h"
 #include "engine/audit.h"
 #include "sample/rules.h"
 
 namespace quire {
-namespace {
-
-constexpr uint64_t kNumericsVersion = 4;  // docs/numerics.md
-
-}  // namespace
-
 LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, EngineEnv env, EngineMemory memory)
     : options_(options),
       limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
@@ -25,7 +18,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
           uses.model.info().kv_layout,
           std::move(memory.blocks),
           {options.block_tokens, memory.counts.n_blocks, options.prefix_cache, nullptr, memory.counts.n_window_blocks}),
-      scheduler_(options_, cache_, uses.policy, {mix64(uses.model.info().fingerprint ^ kNumericsVersion), 0, 0}),
+      scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
       pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
       laps_(env_.stage_clock, counts_.stage_ns) {
   publish(0);

@@ -1,47 +1,14 @@
 #include "model/config.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "base/bounded_reader.h"
-#include "base/rng.h"
 #include "model/weight_loader.h"
 #include "quant/kv_codec.h"
 
 namespace quire {
 namespace {
-
-uint64_t mix_bytes(uint64_t hash, std::span<const std::byte> bytes) {
-  for (const std::byte b : bytes) hash = mix64(hash ^ static_cast<uint64_t>(b));
-  return hash;
-}
-
-// Hyper-parameters, codecs, and names, shapes, formats and the first kilobyte of every tensor: two models that differ
-// anywhere but deep inside one tensor get different fingerprints, at no cost per start.
-uint64_t fingerprint(const ModelFile& file, const DecoderConfig& c, const LoadOptions& options) {
-  uint64_t hash = mix64(static_cast<uint64_t>(c.n_layers));
-  for (const auto value : {c.n_embd, c.n_ff, c.n_heads, c.n_kv_heads, c.head_dim, c.n_rope, c.n_vocab}) {
-    hash = mix64(hash ^ static_cast<uint64_t>(value));
-  }
-  if (c.n_experts > 0) {
-    hash = mix64(hash ^ static_cast<uint64_t>(c.routing.n_used));
-    hash = mix64(hash ^ std::bit_cast<uint32_t>(c.routing.normalised ? c.routing.scale : -c.routing.scale));
-  }
-  hash = mix_bytes(hash, std::as_bytes(std::span(c.rope.freq)));  // differs where the served context changes it
-  hash = mix_bytes(hash, std::as_bytes(std::span(c.rope_local.freq)));
-  const float numbers[] = {c.norm_eps, c.embed_scale, c.attn_scale, c.attn_soft_cap, static_cast<float>(c.window)};
-  hash = mix_bytes(hash, std::as_bytes(std::span(numbers)));
-  for (const KvCodec* codec : {options.k_codec, options.v_codec}) {
-    if (codec != nullptr) hash = mix_bytes(hash, std::as_bytes(std::span(codec->name)));
-  }
-  for (const HostWeight& w : file.tensors) {
-    hash = mix_bytes(hash, std::as_bytes(std::span(w.name)));
-    hash = mix_bytes(hash, w.data.first(std::min<size_t>(w.data.size(), 1024)));
-    hash = mix64(hash ^ loaded_format(w, options).ggml_type);
-  }
-  return hash;
-}
 
 Status check_heads(const ModelFile& file, const std::string& prefix, const DecoderConfig& c) {
   const auto key = [&](const char* name) { return file.meta.shown(prefix + name); };
@@ -217,7 +184,6 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
     if (format.rounded) info.step_bf16 += used;
     info.step_bytes += few ? bytes / c.n_experts * c.routing.n_used : bytes;
   }
-  info.fingerprint = fingerprint(file, c, options);
   return info;
 }
 

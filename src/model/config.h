@@ -43,7 +43,7 @@ Status read_windows(const ModelFile& file, int period, DecoderConfig& config);
 // ("blk.0.ffn_up.3.weight").
 bool is_of_experts(std::string_view name);
 
-// ModelInfo but for kv_layout: names, sizes, fingerprint.
+// ModelInfo but for kv_layout and fingerprint: names, sizes.
 ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& config, const LoadOptions& options);
 
 }  // namespace quire

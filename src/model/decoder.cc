@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bounded_reader.h"
+#include "model/fingerprint.h"
 #include "ops/parts.h"
 
 namespace quire {
@@ -55,7 +56,9 @@ Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options
     load.enter("blk." + std::to_string(l) + ".");
     load_layer(load, layers_[l]);
   }
-  return load_ends(load);
+  QR_TRY_VOID(load_ends(load));
+  info_.fingerprint = fingerprint(fingerprint_parts(file, config_, options, load.content()));
+  return {};
 }
 
 Status Decoder::load_ends(WeightLoader& load) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/hash128.h"
 #include "base/registry.h"
 #include "base/result.h"
 #include "io/model_file.h"
@@ -43,7 +44,7 @@ struct ModelInfo {
   int64_t n_params = 0, weight_bytes = 0;   // weight_bytes: in the formats that were loaded
   int64_t step_params = 0, step_bytes = 0;  // of them, what one step over every layer and the head reads
   int64_t step_floats = 0, step_bf16 = 0;   // of step_params those in float formats, and of these those in BF16
-  uint64_t fingerprint = 0;                 // of architecture, hyper-parameters and weights' sample; part of cache keys
+  uint64_t fingerprint = 0;                 // of all that numbers depend on (model/fingerprint.h); 0: not loaded
   KvLayout kv_layout;
   int kv_group = kKvGroup;  // tokens whose keys lie together: a block holds a multiple of them
 };
@@ -69,7 +70,9 @@ struct LoadOptions {
   const KvCodec* v_codec = nullptr;
   const WeightFormat* weights = nullptr;  // matrices are converted to it on the way; null: as stored
   int n_ctx = 0;                          // positions that will be served, 0 for all that the model has
-  int n_threads = 1;                      // that convert
+  int n_threads = 1;                      // that convert and hash
+  Hash128 tokenizer = {};                 // hash of what text becomes tokens by; part of the fingerprint
+  std::string hash_folder = {};           // that remembers the hashes of files (io/content_hash.h); empty: none
   std::function<void(int64_t done, int64_t total)> on_progress = {};  // stored bytes taken in; the loading thread
 };
 struct ArchEntry {

@@ -10,7 +10,7 @@ const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& o
 }
 
 WeightLoader::WeightLoader(const ModelFile& file, Ops& ops, const LoadOptions& options)
-    : file_(file), ops_(ops), options_(options) {
+    : file_(file), ops_(ops), options_(options), content_(file, options.hash_folder, options.n_threads) {
   for (const HostWeight& weight : file.tensors) total_bytes_ += static_cast<int64_t>(weight.data.size());
 }
 
@@ -22,6 +22,7 @@ const HostWeight* WeightLoader::get(const std::string& name, const std::vector<i
 }
 
 void WeightLoader::took(const HostWeight& weight) {
+  content_.add(weight);  // while its bytes are at hand
   file_.release(weight);
   done_bytes_ += static_cast<int64_t>(weight.data.size());
   if (options_.on_progress) options_.on_progress(done_bytes_, total_bytes_);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "io/content_hash.h"
 #include "model/model.h"
 
 namespace quire {
@@ -36,6 +37,8 @@ class WeightLoader {
   void experts(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
   // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
   const Status& status() const { return status_; }
+  // Of all tensors of the file, whether loaded or not.
+  Hash128 content() { return content_.finish(); }
 
  private:
   // Appends the n matrices that `all` has one behind the other; bias: theirs, or null.
@@ -56,6 +59,7 @@ class WeightLoader {
   Ops& ops_;
   const LoadOptions& options_;
   std::string prefix_;
+  ContentHash content_;
   int64_t done_bytes_ = 0, total_bytes_ = 0;
   Status status_;
 };

@@ -220,6 +220,17 @@ TEST(InvarianceKeys, ModelsAndCodecsHaveFingerprintsOfTheirOwn) {
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{}, "q8_0", 6), "f16"));
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{}, "q4_0", 5), "f16"));
   EXPECT_NE(plain, fingerprint(TinyModel(TinyShape{.n_layers = 1}, "q8_0", 5), "f16"));
+  for (const size_t t : {size_t{0}, tiny.file().tensors.size() - 1}) {  // the last bit of a tensor
+    ModelFile file = tiny.file();
+    std::vector<std::byte> bytes(file.tensors[t].data.begin(), file.tensors[t].data.end());
+    bytes.back() ^= std::byte{1};
+    file.tensors[t].data = bytes;
+    LoadOptions options;
+    options.k_codec = options.v_codec = find_kv_codec("f16");
+    const auto model = load_model(file, **ops, options);
+    ASSERT_TRUE(model);
+    EXPECT_NE(plain, (*model)->info().fingerprint) << file.tensors[t].name;
+  }
 }
 
 class InvarianceCodec : public testing::TestWithParam<const KvCodec*> {};

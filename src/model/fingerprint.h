@@ -1,0 +1,47 @@
+// The hash of all that a model's numbers depend on: architecture, every hyper-parameter, all bytes of all tensors and
+// the formats that they are loaded in, the cache's codecs, the version of the numerics; and the tokenizer, on which an
+// answer depends besides. Equal in every process and on every machine, so it may stand in names that last.
+// Hyper-parameters are taken from the struct itself: one that is added to it and not here does not compile.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/hash128.h"
+#include "model/config.h"
+
+namespace quire {
+
+// fn of every field of a DecoderConfig, in order, those of nested structs too; Config may be const.
+template <class Config, class Fn>
+void each_field(Config& config, Fn fn) {
+  auto& [n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, routing, n_ctx, n_heads, n_kv_heads, head_dim, n_rope,
+         rope_theta, rope, rope_local, rope_pairs, norm_eps, activation, embed_scale, attn_scale, attn_soft_cap,
+         logit_soft_cap, window, is_local] = config;
+  auto& [n_used, normalised, scale] = routing;
+  auto& [freq, magnitude] = rope;
+  auto& [local_freq, local_magnitude] = rope_local;
+  const auto all = [&fn](auto&... fields) { (fn(fields), ...); };
+  all(n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_used, normalised, scale, n_ctx, n_heads, n_kv_heads);
+  all(head_dim, n_rope, rope_theta, freq, magnitude, local_freq, local_magnitude, rope_pairs, norm_eps, activation);
+  all(embed_scale, attn_scale, attn_soft_cap, logit_soft_cap, window, is_local);
+}
+
+struct FingerprintParts {
+  std::string arch;
+  DecoderConfig config;
+  std::vector<std::string> formats;  // of the tensors as they are loaded, in the file's order
+  std::string k_codec, v_codec;
+  Hash128 content;    // of the tensors' bytes (io/content_hash.h)
+  Hash128 tokenizer;  // zeros: there is none
+  uint64_t numerics = 0;
+};
+
+uint64_t fingerprint(const FingerprintParts& parts);
+// What a file loaded with these options has; `content`: of its tensors.
+FingerprintParts fingerprint_parts(const ModelFile& file,
+                                   const DecoderConfig& config,
+                                   const LoadOptions& options,
+                                   const Hash128& content);
+
+}  // namespace quire

@@ -1,0 +1,84 @@
+#include "model/fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <type_traits>
+
+namespace quire {
+namespace {
+
+FingerprintParts some_parts() {
+  FingerprintParts parts;
+  parts.arch = "llama";
+  parts.formats = {"q8_0", "f32"};
+  parts.k_codec = parts.v_codec = "f16";
+  parts.content = {1, 2};
+  parts.tokenizer = {3, 4};
+  parts.numerics = 3;
+  parts.config.rope.freq = {7, 8};
+  parts.config.is_local = {true, false};
+  return parts;
+}
+
+template <class T>
+void change(T& field) {
+  if constexpr (std::is_enum_v<T>) {
+    field = static_cast<T>(static_cast<int>(field) + 1);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    field = !field;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    field += 1;
+  } else {
+    field.push_back({});
+  }
+}
+
+TEST(Fingerprint, EveryHyperParameterCounts) {
+  std::set<uint64_t> seen = {fingerprint(some_parts())};
+  int n_fields = 0;
+  const FingerprintParts plain = some_parts();
+  each_field(plain.config, [&](const auto&) { ++n_fields; });
+  EXPECT_GE(n_fields, 28);
+  for (int wanted = 0; wanted < n_fields; ++wanted) {
+    FingerprintParts parts = some_parts();
+    int i = 0;
+    each_field(parts.config, [&](auto& field) {
+      if (i++ == wanted) change(field);
+    });
+    EXPECT_TRUE(seen.insert(fingerprint(parts)).second) << "field " << wanted;
+  }
+}
+
+TEST(Fingerprint, WhatListsHoldCounts) {
+  FingerprintParts parts = some_parts();
+  const uint64_t plain = fingerprint(parts);
+  parts.config.rope.freq[1] += 1;
+  EXPECT_NE(fingerprint(parts), plain);
+  parts = some_parts();
+  parts.config.is_local = {false, true};
+  EXPECT_NE(fingerprint(parts), plain);
+}
+
+TEST(Fingerprint, EveryOtherInputCounts) {
+  std::set<uint64_t> seen = {fingerprint(some_parts())};
+  const auto expect_another = [&](auto edit, const char* what) {
+    FingerprintParts parts = some_parts();
+    edit(parts);
+    EXPECT_TRUE(seen.insert(fingerprint(parts)).second) << what;
+  };
+  expect_another([](auto& p) { p.arch = "qwen2"; }, "architecture");
+  expect_another([](auto& p) { p.formats[1] = "bf16"; }, "a tensor's format");
+  expect_another([](auto& p) { p.k_codec = "q8"; }, "codec of keys");
+  expect_another([](auto& p) { p.v_codec = "q8"; }, "codec of values");
+  expect_another([](auto& p) { p.content.lo += 1; }, "the tensors' bytes");
+  expect_another([](auto& p) { p.content.hi += 1; }, "the tensors' bytes");
+  expect_another([](auto& p) { p.tokenizer.hi += 1; }, "tokenizer");
+  expect_another([](auto& p) { p.numerics += 1; }, "numerics");
+}
+
+// It stands in names that last: a change here makes everything that was stored under them unknown.
+TEST(Fingerprint, IsTheSameInEveryProcess) { EXPECT_EQ(fingerprint(some_parts()), 637358947502651962U); }
+
+}  // namespace
+}  // namespace quire
