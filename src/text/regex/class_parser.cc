@@ -96,10 +96,64 @@ Result<CharSet> ClassParser::property(bool negated) {  // after "\p" or "\P"
   return unsupported("property " + std::string(name));
 }
 
+bool ClassParser::at_count() const {
+  size_t i = at_ + 1, n_digits = 0;
+  bool comma = false;
+  for (; i < pattern_.size(); ++i) {
+    const char c = pattern_[i];
+    if (c == '}') return n_digits > 0;
+    if (c == ',' && !comma && n_digits > 0) {
+      comma = true;
+    } else if (c >= '0' && c <= '9') {
+      ++n_digits;
+    } else {
+      return false;
+    }
+  }
+  return false;
+}
+
+// Behind "\uD83D": its other half.
+Result<char32_t> ClassParser::ecma_escape_pair(char32_t high) {
+  if (!accept("\\u")) return unsupported("half a character");
+  QR_TRY(const char32_t low, hex_escape());
+  if (low < 0xDC00 || low > 0xDFFF) return unsupported("half a character");
+  return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+}
+
+// What an escape means in the dialect of JSON Schema where that is not what it means elsewhere; an empty set where it
+// is. Behind the backslash and c.
+Result<CharSet> ClassParser::ecma_escape(char c) {
+  switch (c) {
+    case 'd': return CharSet{{'0', '9'}};
+    case 'D': return CharSet{{'0', '9'}}.negated();
+    case 'w': return CharSet{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    case 'W': return CharSet{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}.negated();
+    case 's':
+    case 'S': {
+      const CharSet space{{9, 13},          {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+                          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+      return c == 's' ? space : space.negated();
+    }
+    case '0': return CharSet{{0, 0}};
+    case 'c': {
+      if (done() || !is_ascii_letter(static_cast<unsigned char>(peek()))) return invalid("\\c without a letter");
+      const auto value = static_cast<char32_t>(pattern_[at_++] & 0x1F);
+      return CharSet{{value, value}};
+    }
+    case 'b': return CharSet{{'\b', '\b'}};  // in a class; elsewhere the parser has refused it
+    default: return CharSet{};
+  }
+}
+
 Result<CharSet> ClassParser::escape(bool caseless) {
   ++at_;
   if (done()) return invalid("\\ at the end");
   const char c = pattern_[at_++];
+  if (ecma_) {
+    QR_TRY(CharSet set, ecma_escape(c));
+    if (!set.empty()) return set;
+  }
   switch (c) {
     case 's': return CharSet::space();
     case 'S': return CharSet::space().negated();
@@ -116,7 +170,10 @@ Result<CharSet> ClassParser::escape(bool caseless) {
     case 'P': return property(c == 'P');
     case 'x':
     case 'u': {
-      QR_TRY(const char32_t cp, hex_escape());
+      QR_TRY(char32_t cp, hex_escape());
+      if (ecma_ && cp >= 0xD800 && cp <= 0xDBFF) {
+        QR_TRY(cp, ecma_escape_pair(cp));
+      }
       if (caseless && (unicode_class(cp) & unicode_bits::kLetter)) return unsupported("a caseless escape");
       return CharSet{{cp, cp}};
     }
@@ -134,8 +191,9 @@ Result<CharSet> ClassParser::class_item(bool caseless) {
   const size_t start = at_;
   QR_TRY(CharSet set, peek() == '\\' ? escape(caseless) : literal(caseless));
   const bool range =
-      looking_at("-") && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']' && pattern_[at_ + 1] != '[';
-  if (!range) return set;
+      looking_at("-") && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']' && (ecma_ || pattern_[at_ + 1] != '[');
+  const bool single = set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].second;
+  if (!range || (ecma_ && !single)) return set;
   // A range: both ends must be single code points as they are written.
   at_ = start;
   QR_TRY(const CharSet low, peek() == '\\' ? escape(false) : literal(false));
@@ -164,13 +222,13 @@ CharSet ClassParser::close(Class& c) {
 Result<CharSet> ClassParser::bracket(bool caseless) {
   std::vector<Class> open;
   while (!done()) {
-    if (accept("[")) {
-      if (looking_at(":")) return unsupported("a POSIX class");
+    if ((!ecma_ || open.empty()) && accept("[")) {
+      if (!ecma_ && looking_at(":")) return unsupported("a POSIX class");
       if (open.size() == kMaxRegexDepth)
         return unsupported("classes nested deeper than " + std::to_string(kMaxRegexDepth));
       open.emplace_back();
       open.back().negated = accept("^");
-      if (looking_at("]")) return unsupported("] at the start of a class");
+      if (!ecma_ && looking_at("]")) return unsupported("] at the start of a class");
       continue;
     }
     if (accept("]")) {
@@ -180,7 +238,7 @@ Result<CharSet> ClassParser::bracket(bool caseless) {
       open.back().now.add(set);
       continue;
     }
-    if (accept("&&")) {
+    if (!ecma_ && accept("&&")) {
       Class& c = open.back();
       c.left = c.has_left ? c.left.intersected(c.now) : c.now;
       c.now = {};

@@ -10,7 +10,7 @@ namespace quire {
 
 class ClassParser {
  public:
-  explicit ClassParser(std::string_view pattern) : pattern_(pattern) {}
+  ClassParser(std::string_view pattern, bool ecma) : pattern_(pattern), ecma_(ecma) {}
 
   bool done() const { return at_ >= pattern_.size(); }
   char peek() const { return pattern_[at_]; }
@@ -21,6 +21,8 @@ class ClassParser {
     return true;
   }
   void skip() { ++at_; }
+  // Whether {m}, {m,} or {m,n} is next; any other { stands for itself in the dialect of JSON Schema.
+  bool at_count() const;
 
   // REQUIRES peek() == '\\'.
   Result<CharSet> escape(bool caseless);
@@ -39,10 +41,13 @@ class ClassParser {
   };
   Result<CharSet> property(bool negated);
   Result<char32_t> hex_escape();
+  Result<char32_t> ecma_escape_pair(char32_t high);
+  Result<CharSet> ecma_escape(char c);
   Result<CharSet> class_item(bool caseless);
   static CharSet close(Class& c);
 
   std::string_view pattern_;
+  bool ecma_ = false;
   size_t at_ = 0;
 };
 

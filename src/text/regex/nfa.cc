@@ -50,6 +50,8 @@ class Emitter {
       case Kind::repeat:
         if (n.possessive && !is_match(next)) return possessive();
         return emit_repeat(n, next);
+      case Kind::begin:
+      case Kind::ahead: return fail(Code::unsupported, "regex: a part of the dialect of JSON Schema");
     }
     return fail(Code::internal, "regex: node kind");
   }
@@ -100,7 +102,9 @@ class Emitter {
     const RegexNode& n = node(index);
     switch (n.kind) {
       case Kind::set: return false;
-      case Kind::look: return true;
+      case Kind::look:
+      case Kind::begin:
+      case Kind::ahead: return true;
       case Kind::repeat: return n.min == 0 || can_be_empty(n.children[0]);
       case Kind::concat:
         for (const int c : n.children) {

@@ -20,13 +20,13 @@ struct Frame {
 
 class Parser {
  public:
-  Parser(std::string_view pattern, RegexDialect dialect) : in_(pattern), dialect_(dialect), frames_(1) {}
+  Parser(std::string_view pattern, RegexDialect dialect) : in_(pattern, dialect.ecma), dialect_(dialect), frames_(1) {}
 
   Result<RegexTree> run() {
     while (!in_.done()) {
       QR_TRY_VOID(step());
-      if (tree_.sets.size() > kMaxRegexSets)
-        return in_.unsupported("more than " + std::to_string(kMaxRegexSets) + " parts");
+      const size_t max_sets = dialect_.ecma ? kMaxEcmaSets : kMaxRegexSets;
+      if (tree_.sets.size() > max_sets) return in_.unsupported("more than " + std::to_string(max_sets) + " parts");
     }
     if (frames_.size() != 1) return in_.invalid("( without )");
     tree_.root = close(frames_.back());
@@ -49,12 +49,22 @@ class Parser {
       push(look(std::move(set), true));
       return {};
     }
-    if (in_.looking_at("^")) return in_.unsupported("^");
+    if (in_.looking_at("^")) {
+      if (!dialect_.ecma) return in_.unsupported("^");
+      in_.accept("^");
+      RegexNode node;
+      node.kind = Kind::begin;
+      push(add(std::move(node)));
+      return {};
+    }
     if (in_.looking_at("*") || in_.looking_at("+") || in_.looking_at("?")) return in_.invalid("nothing to repeat");
     if (in_.accept(".")) {
-      push(set(CharSet{{'\n', '\n'}}.negated()));
+      CharSet line_ends{{'\n', '\n'}};
+      if (dialect_.ecma) line_ends = CharSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+      push(set(line_ends.negated()));
       return repeat();
     }
+    if (dialect_.ecma && (in_.looking_at("\\b") || in_.looking_at("\\B"))) return in_.unsupported("a word boundary");
     const bool caseless = frames_.back().caseless;
     QR_TRY(CharSet chars, in_.looking_at("[")    ? in_.bracket(caseless)
                           : in_.looking_at("\\") ? in_.escape(caseless)
@@ -79,6 +89,9 @@ class Parser {
       } else if (in_.accept("i)")) {
         frames_.back().caseless = true;
         return {};
+      } else if (dialect_.ecma && in_.looking_at("<") && !in_.looking_at("<=") && !in_.looking_at("<!")) {
+        while (!in_.done() && !in_.looking_at(">")) in_.skip();  // a name says nothing about what matches
+        if (!in_.accept(">")) return in_.invalid("(?< without >");
       } else if (!in_.accept(":")) {
         return in_.unsupported("this kind of group");
       }
@@ -96,6 +109,15 @@ class Parser {
       in_.accept(")");
       push(body);
       return repeat();
+    }
+    if (dialect_.ecma) {
+      RegexNode ahead;
+      ahead.kind = Kind::ahead;
+      ahead.negative = frame.type == Frame::Type::look_ahead_not;
+      ahead.children.push_back(body);
+      push(add(std::move(ahead)));
+      in_.accept(")");
+      return {};
     }
     const RegexNode& node = tree_.nodes[static_cast<size_t>(body)];
     if (node.kind != Kind::set) return in_.unsupported("a lookahead for more than one class");
@@ -116,14 +138,15 @@ class Parser {
       node.min = 0, node.max = -1;
     } else if (in_.accept("+")) {
       node.min = 1, node.max = -1;
-    } else if (in_.looking_at("{")) {
+    } else if (in_.looking_at("{") && (!dialect_.ecma || in_.at_count())) {
       QR_TRY_VOID(counts(node));
     } else {
       return {};
     }
     node.lazy = in_.accept("?");
     node.possessive = !node.lazy && in_.accept("+");
-    if (in_.looking_at("*") || in_.looking_at("+") || in_.looking_at("?") || in_.looking_at("{")) {
+    if (in_.looking_at("*") || in_.looking_at("+") || in_.looking_at("?") ||
+        (in_.looking_at("{") && (!dialect_.ecma || in_.at_count()))) {
       return in_.unsupported("a count of a count");
     }
     std::vector<int>& sequence = frames_.back().sequence;
@@ -151,8 +174,9 @@ class Parser {
   Result<int> number() {
     int value = -1;
     for (; !in_.done() && in_.peek() >= '0' && in_.peek() <= '9'; in_.skip()) {
-      value = std::max(value, 0) * 10 + (in_.peek() - '0');
-      if (value > kMaxRegexCount) return in_.unsupported("a count above " + std::to_string(kMaxRegexCount));
+      const int digit = in_.peek() - '0', most = dialect_.ecma ? kMaxEcmaCount : kMaxRegexCount;
+      if (std::max(value, 0) > (most - digit) / 10) return in_.unsupported("a count above " + std::to_string(most));
+      value = std::max(value, 0) * 10 + digit;
     }
     if (value < 0) return in_.unsupported("a { that is no count");
     return value;
