@@ -1,0 +1,26 @@
+// JSON Schema (draft 7 and 2020-12) to a grammar. What an accepted schema says is kept by every text of the grammar;
+// what cannot be kept is refused with its JSON pointer, never left out. Unknown keywords and formats are annotations,
+// as the standard has it, and formats among the warnings of the grammar. The texts are JSON with properties in the
+// schema's order, further ones behind them, white space bounded, characters escaped only where they must be or are
+// beyond ASCII, bounded numbers without exponents.
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "base/result.h"
+#include "text/grammar/grammar.h"
+
+namespace quire {
+
+struct JsonSchemaOptions {
+  bool draft7 = false;  // what a schema without $schema is; otherwise 2020-12
+};
+
+// Errors: Code::invalid (no schema), Code::unsupported (cannot be kept), Code::exhausted (larger than `limits`).
+Result<std::shared_ptr<const Grammar>> compile_json_schema(std::string_view schema,
+                                                           JsonSchemaOptions options,
+                                                           const GrammarLimits& limits);
+// Any JSON object.
+Result<std::shared_ptr<const Grammar>> compile_json_object(const GrammarLimits& limits);
+
+}  // namespace quire
