@@ -65,8 +65,7 @@ std::byte* panel_at(const Linear& w, int64_t p) {
 }  // namespace
 
 // Cores of later years look further ahead by themselves (those with AVX-512 or AVX-VNNI: Zen 4, Alder Lake and since),
-// so that what is asked for must be further still: Zen 5 reads weights of 4 bits by 10 to 30 % faster at 2 KiB than at
-// 1, Zen 3 by 5 to 25 % slower. AMX was measured at 1 (Granite Rapids).
+// so that what is asked for must be further still. Measured: docs/backend-cpu.md.
 int64_t prefetch_bytes(const IsaTable& isa) {
   const bool is_late = cpu_supports("avx512") || __builtin_cpu_supports("avxvnni");
   return is_late && isa.isa != "amx" ? 2048 : 1024;

@@ -7,8 +7,8 @@
 namespace quire {
 
 // Of N vectors, operation after operation: a scheduler that holds 100 of them sees five chains of 17 behind each other,
-// which wait for themselves (Zen 5, 16 numbers: 11.7 cycles, with N = 4 it takes 9). Where nothing is above 0
-// (kMayRise = false) only one end is clamped.
+// which wait for themselves (cycles: docs/backend-cpu.md). Where nothing is above 0 (kMayRise = false) only one end is
+// clamped.
 template <class V, int N, bool kMayRise>
 QR_INLINE void exp_some(typename V::F* x) {
   using F = typename V::F;

@@ -63,8 +63,8 @@ struct PairsAsFloats {
   static QR_INLINE F add(F lanes, F shared, F sum) { return V::fma(lanes, shared, sum); }
 };
 
-// Nothing is converted that many rows could share, so few rows of two vectors need fewer loads. VDPBF16PS takes 6
-// cycles where an fma takes 4 (Zen 5).
+// Nothing is converted that many rows could share, so few rows of two vectors need fewer loads; VDPBF16PS takes longer
+// than an fma (docs/backend-cpu.md).
 template <class V>
 struct WholePairs {
   using F = typename V::F;

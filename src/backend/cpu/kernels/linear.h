@@ -18,10 +18,10 @@
 //   Q2_K      315         40           36              56   0.53            405    16              56   0.47
 // Starting at −zero · Σx makes the zero points free; a K format's d stays in a register over its super-block. Eight
 // chains of eight VPDPBUSD fill the units only while blocks overlap: so of formats without super-blocks a block's sums
-// are scaled among the products of the next (kWaits; 2 to 3 % on Zen 5).
+// are scaled among the products of the next (kWaits).
 // Float formats, tiles of 2 panels × 12 rows on AVX-512: for two k of BF16 48 are fmas of 52 that the two ports of them
-// take (4 shifts and masks), 26 load. With VDPBF16PS those two k are 24 of 24 and 14 load: on Zen 5 0.88 to 0.95 of its
-// peak (K of 1024 to 8192).
+// take (4 shifts and masks), 26 load. With VDPBF16PS those two k are 24 of 24 and 14 load. What that measures to:
+// docs/backend-cpu.md.
 #pragma once
 #include <type_traits>
 
