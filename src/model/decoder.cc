@@ -130,7 +130,7 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const int64_t expert = Arena::row_stride(c.n_embd + 3 * int64_t{c.n_ff_expert});
   const int64_t widest =
       std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}), c.n_experts + c.routing.n_used * expert});
-  const int64_t kept = n * (embd + 2 * c.n_rope);          // x and turns, to the end of the step
+  const int64_t kept = n * (embd + 2 * c.n_rope);          // x and rotations, to the end of the step
   const int64_t layer = n * (2 * embd + widest);           // normed, delta and a part's own
   const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);  // the row's number, its state twice, its logits
   return (kept + std::max(layer, out)) * 4 + 16 * Arena::kAlign;
@@ -145,13 +145,13 @@ Tensor Decoder::embed(const Pass& pass) const {
 }
 
 void Decoder::attention(
-    Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor turn, const Pass& pass) const {
+    Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor rotation, const Pass& pass) const {
   const int64_t mark = pass.arena->mark();
   const AttentionPart part{
       .qkv = layer.qkv,
       .q_norm = layer.q_norm,
       .k_norm = layer.k_norm,
-      .turn = turn,
+      .rotation = rotation,
       .pairs = config_.rope_pairs,
       .slots = pass.batch->slots[static_cast<size_t>(layer.attn.group)],
       .kv = &pass.kv,
@@ -192,9 +192,10 @@ void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& i
   pass.arena->release(mark);
 }
 
-void Decoder::run_layer(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor turn, const Pass& pass) const {
+void Decoder::run_layer(
+    const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const {
   in.w = layer.attn_norm;
-  attention(delta, layer, in, turn, pass);
+  attention(delta, layer, in, rotation, pass);
   in.delta = delta;
   in.delta_w = layer.post_attn_norm;
   in.w = layer.ffn_norm;
@@ -206,21 +207,22 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   const int64_t n = x.dim(0);
   const int64_t n_freq = config_.n_rope / 2;
   const bool two_kinds = config_.rope_local.freq != config_.rope.freq;
-  Tensor turn = pass.arena->alloc(DType::f32, {n, n_freq, 2});                           // cos, sin
-  Tensor turn_local = two_kinds ? pass.arena->alloc(DType::f32, {n, n_freq, 2}) : turn;  // cos, sin
+  Tensor rotation = pass.arena->alloc(DType::f32, {n, n_freq, 2});                               // cos, sin
+  Tensor rotation_local = two_kinds ? pass.arena->alloc(DType::f32, {n, n_freq, 2}) : rotation;  // cos, sin
   const int64_t mark = pass.arena->mark();
   NormedRows in;
   in.x = x;
   in.eps = config_.norm_eps;
   in.normed = pass.arena->alloc_rows(n, config_.n_embd);     // [n, n_embd]
   Tensor delta = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
-  pass.ops->rope_table(turn, pass.batch->pos, frequencies(config_.rope), config_.rope.magnitude);
+  pass.ops->rope_table(rotation, pass.batch->pos, frequencies(config_.rope), config_.rope.magnitude);
   if (two_kinds) {
-    pass.ops->rope_table(turn_local, pass.batch->pos, frequencies(config_.rope_local), config_.rope_local.magnitude);
+    pass.ops->rope_table(rotation_local, pass.batch->pos, frequencies(config_.rope_local),
+                         config_.rope_local.magnitude);
   }
   for (int l = range.begin; l < range.end; ++l) {
     const DecoderLayer& layer = layers_[static_cast<size_t>(l)];
-    run_layer(layer, in, delta, layer.is_local ? turn_local : turn, pass);
+    run_layer(layer, in, delta, layer.is_local ? rotation_local : rotation, pass);
   }
   if (!in.delta_w.empty()) pass.ops->rms_norm(delta, delta, in.delta_w, in.eps);
   if (!in.delta.empty()) pass.ops->add(x, delta);

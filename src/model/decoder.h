@@ -22,7 +22,7 @@ struct DecoderLayer {
   std::vector<Linear> router;  // n_embd → n_experts; a layer with one has experts in place of gate_up and down
   Experts experts;
   AttnParams attn;
-  bool is_local = false;  // sees a window, turns by the local frequencies
+  bool is_local = false;  // sees a window, rotates by the local frequencies
 };
 
 class Decoder : public Model {
@@ -51,8 +51,9 @@ class Decoder : public Model {
   void load_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_post_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_head_norms(WeightLoader& load, DecoderLayer& layer) const;
-  // The parts of a layer: out [n, n_embd] is what to add to the residual stream. `turn` is the layer's rotary table.
-  void attention(Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor turn, const Pass& pass) const;
+  // The parts of a layer: out [n, n_embd] is what to add to the residual stream. `rotation` is the layer's rotary
+  // table.
+  void attention(Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor rotation, const Pass& pass) const;
   void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   void mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
 
@@ -65,7 +66,7 @@ class Decoder : public Model {
   Status load_ends(WeightLoader& load);
   AttnParams claim(const LoadOptions& options, bool is_local);
   // Both parts. What the second finds stands in `delta` [n, n_embd], and `in` says that it is still to be added.
-  void run_layer(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor turn, const Pass& pass) const;
+  void run_layer(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const;
 
   DecoderConfig config_;
   std::vector<DecoderLayer> layers_;

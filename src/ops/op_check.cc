@@ -136,7 +136,7 @@ void check_attention(const Tensor& out, const NormedRows& in, const AttentionPar
   if (!part.k_norm.empty()) check_head_norm(at.k, part.k_norm);
   QR_CHECK(part.q_norm.empty() || part.q_norm.dim(0) == params.k_dim, shape_text(part.q_norm));
   QR_CHECK(part.k_norm.empty() || part.k_norm.dim(0) == params.k_dim, shape_text(part.k_norm));
-  check_rope(at.qk, part.turn, params.k_dim);
+  check_rope(at.qk, part.rotation, params.k_dim);
   check_kv_write(at.k, at.v, part.slots, *part.kv, params);
   check_attend(at.mixed, at.q, *part.meta, params);
   check_linear(out, at.mixed, part.out);

@@ -86,7 +86,7 @@ struct NormedRows {
 struct AttentionPart {
   std::span<const Linear> qkv;  // d → q | k | v, in any number of matrices
   Tensor q_norm, k_norm;        // [k_dim]: norms of single heads; empty: none
-  Tensor turn;                  // f32 [n, n_freq, 2], of rope_table
+  Tensor rotation;              // f32 [n, n_freq, 2], of rope_table
   RopePairs pairs = RopePairs::halves;
   Tensor slots;  // i32 [n]
   const KvView* kv = nullptr;

@@ -20,7 +20,7 @@ void Ops::attention(Tensor out, const NormedRows& in, const AttentionPart& part)
   linear(at.qkv, in.normed, part.qkv);
   if (!part.q_norm.empty()) head_norm(at.q, part.q_norm, in.eps);
   if (!part.k_norm.empty()) head_norm(at.k, part.k_norm, in.eps);
-  rope(at.qk, part.turn, part.params->k_dim, part.pairs);
+  rope(at.qk, part.rotation, part.params->k_dim, part.pairs);
   kv_write(at.k, at.v, part.slots, *part.kv, *part.params);
   attend(at.mixed, at.q, *part.kv, *part.meta, *part.params);
   linear(out, at.mixed, part.out);

@@ -262,10 +262,10 @@ TEST(Parity, Rope) {
         const int64_t head_dim = 2 * n_freq + 4;
         Matrix x(3, 4 * head_dim, 1);
         Matrix table(3, 2 * n_freq);
-        Tensor turn = Tensor::dense(table.values.data(), DType::f32, {3, n_freq, 2});
-        ops.rope_table(turn, ints(pos), Tensor::dense(freq.data(), DType::i64, {n_freq}),
+        Tensor rotation = Tensor::dense(table.values.data(), DType::f32, {3, n_freq, 2});
+        ops.rope_table(rotation, ints(pos), Tensor::dense(freq.data(), DType::i64, {n_freq}),
                        pairs == RopePairs::halves ? 1.25 : 1.0);
-        ops.rope(x.tensor(), turn, static_cast<int>(head_dim), pairs);
+        ops.rope(x.tensor(), rotation, static_cast<int>(head_dim), pairs);
         return x.values;
       });
     }

@@ -131,12 +131,13 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c, bool fused) {
   if (c.one_matrix) qkv.push_back(load(ops, c.qkv, q + k + v, kD, 5));
   if (!c.one_matrix) qkv = {load(ops, c.qkv, q, kD, 5), load(ops, c.qkv, k, kD, 6), load(ops, c.qkv, v, kD, 7)};
   const Linear out = load(ops, c.out, kD, mixed, 8);
-  Matrix q_norm(1, c.k_dim, 10), k_norm(1, c.k_dim, 11), turn(c.n, c.k_dim / 2), scratch(c.n, q + k + v + mixed, 12);
+  Matrix q_norm(1, c.k_dim, 10), k_norm(1, c.k_dim, 11), rotation(c.n, c.k_dim / 2),
+      scratch(c.n, q + k + v + mixed, 12);
   std::vector<int64_t> freq(static_cast<size_t>(c.k_dim / 4));
   for (size_t f = 0; f < freq.size(); ++f) freq[f] = std::bit_cast<int64_t>(1.0 / (1.0 + static_cast<double>(f)));
   AttentionPart part;
-  part.turn = Tensor::dense(turn.values.data(), DType::f32, {c.n, c.k_dim / 4, 2});
-  ops.rope_table(part.turn, ints(pos), Tensor::dense(freq.data(), DType::i64, {c.k_dim / 4}), 1.0);
+  part.rotation = Tensor::dense(rotation.values.data(), DType::f32, {c.n, c.k_dim / 4, 2});
+  ops.rope_table(part.rotation, ints(pos), Tensor::dense(freq.data(), DType::i64, {c.k_dim / 4}), 1.0);
   part.qkv = qkv;
   if (c.head_norms) part.q_norm = vector(q_norm);
   if (c.head_norms) part.k_norm = vector(k_norm);

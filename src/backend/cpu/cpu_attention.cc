@@ -1,4 +1,4 @@
-// Heads: turned by their positions, put into the cache, attended.
+// Heads: rotated by their positions, put into the cache, attended.
 #include "backend/cpu/cpu_backend.h"
 #include "ops/op_check.h"
 
@@ -58,7 +58,7 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
     }
     if (!is_v) {
       if (!norm.empty()) row_.rms_norm_row(x, x, norm.ptr<float>(), params.k_dim, eps);
-      row_.turn_head(x, part.turn.row<float>(i), part.turn.dim(1), part.pairs == RopePairs::interleaved);
+      row_.turn_head(x, part.rotation.row<float>(i), part.rotation.dim(1), part.pairs == RopePairs::interleaved);
     }
     if (is_q) continue;
     const auto kv_head = static_cast<int>(head - (is_v ? heads.n_qk : heads.n_q));

@@ -94,7 +94,7 @@ class CpuOps final : public Ops {
   void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
   // Attention, whose results are quantised or rounded as well where xq has room for that.
   void attend(const Tensor& out, const Tensor& q, const AttentionPart& part, const QuantRows& xq);
-  // A head of q, k or v whose columns are all there: its norm, its turn, its way into the cache.
+  // A head of q, k or v whose columns are all there: its norm, its rotation, its way into the cache.
   void finish_head(int64_t head, const AttentionScratch& at, const AttentionPart& part, float eps);
   // What a gated unit makes, [n, n_ff]: itself where a product reads that, and in the forms that others want.
   struct Hidden {
