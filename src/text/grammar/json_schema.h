@@ -5,10 +5,14 @@
 // beyond ASCII, bounded numbers without exponents.
 #pragma once
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/network.h"
 
 namespace quire {
 
@@ -22,5 +26,16 @@ Result<std::shared_ptr<const Grammar>> compile_json_schema(std::string_view sche
                                                            const GrammarLimits& limits);
 // Any JSON object.
 Result<std::shared_ptr<const Grammar>> compile_json_object(const GrammarLimits& limits);
+
+namespace grammar {
+
+// The same as a rule of a larger network, from JSON that is parsed. Warnings are added to `warnings`.
+Result<Rule> json_schema_rule(const Json& schema,
+                              JsonSchemaOptions options,
+                              size_t fuel,
+                              NetworkBuilder& net,
+                              std::vector<std::string>& warnings);
+
+}  // namespace grammar
 
 }  // namespace quire

@@ -81,11 +81,9 @@ Draft named_draft(const Json& root, Draft fallback) {
 
 }  // namespace
 
-Result<std::unique_ptr<SchemaDocument>> SchemaDocument::read(std::string_view text, Draft fallback) {
-  auto parsed = Json::parse(text);
-  if (!parsed) return fail(parsed.error().code, "json_schema: " + parsed.error().message);
+std::unique_ptr<SchemaDocument> SchemaDocument::of(Json schema, Draft fallback) {
   auto out = std::make_unique<SchemaDocument>();
-  out->root_ = std::move(*parsed);
+  out->root_ = std::move(schema);
   out->draft_ = named_draft(out->root_, fallback);
   out->index();
   return out;

@@ -17,10 +17,8 @@ enum class Draft : uint8_t { draft7, draft2020 };
 
 class SchemaDocument {
  public:
-  static constexpr int kMaxDepth = 64;
-
-  // `fallback` is the draft of schemas that name none. Code::invalid for what is no JSON or too deep.
-  static Result<std::unique_ptr<SchemaDocument>> read(std::string_view text, Draft fallback);
+  // `fallback` is the draft of schemas that name none.
+  static std::unique_ptr<SchemaDocument> of(Json schema, Draft fallback);
 
   const Json& root() const { return root_; }
   Draft draft() const { return draft_; }

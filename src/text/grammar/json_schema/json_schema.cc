@@ -15,15 +15,28 @@ Result<std::shared_ptr<const Grammar>> compile_json_schema(std::string_view sche
     return fail(Code::invalid, "json_schema: " + std::to_string(schema.size()) + " bytes, the limit is " +
                                    std::to_string(limits.source_bytes));
   }
-  QR_TRY(const auto document, SchemaDocument::read(schema, options.draft7 ? Draft::draft7 : Draft::draft2020));
+  auto parsed = Json::parse(schema);
+  if (!parsed) return fail(parsed.error().code, "json_schema: " + parsed.error().message);
   RxStore rx(limits.memory_bytes);
   NetworkBuilder net(rx, {});
-  SchemaContext context(*document, rx, limits.fuel);
-  Emitter emitter(context, net);
-  QR_TRY(const Rule root, emitter.emit({context.sign(&document->root(), false)}));
-  auto made = finish(net, rx, root, std::move(context.warnings));
+  std::vector<std::string> warnings;
+  QR_TRY(const Rule root, json_schema_rule(*parsed, options, limits.fuel, net, warnings));
+  auto made = finish(net, rx, root, std::move(warnings));
   if (!made) return fail(made.error().code, "json_schema: #: " + made.error().message);
   return made;
+}
+
+Result<Rule> grammar::json_schema_rule(const Json& schema,
+                                       JsonSchemaOptions options,
+                                       size_t fuel,
+                                       NetworkBuilder& net,
+                                       std::vector<std::string>& warnings) {
+  const auto document = SchemaDocument::of(schema, options.draft7 ? Draft::draft7 : Draft::draft2020);
+  SchemaContext context(*document, net.rx(), fuel);
+  Emitter emitter(context, net);
+  QR_TRY(const Rule root, emitter.emit({context.sign(&document->root(), false)}));
+  warnings.insert(warnings.end(), context.warnings.begin(), context.warnings.end());
+  return root;
 }
 
 Result<std::shared_ptr<const Grammar>> compile_json_object(const GrammarLimits& limits) {

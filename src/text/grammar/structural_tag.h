@@ -1,0 +1,19 @@
+// Structural tags: free text in which certain marks begin what must follow a grammar. Both forms in use: the older
+// {"structures": [{begin, schema, end}], "triggers": […]}, and {"format": …} with formats inside formats: const_string,
+// json_schema, regex, grammar, any_text, sequence, or, tag, triggered_tags, tags_with_separator.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "text/grammar/composer.h"
+
+namespace quire {
+
+// Errors name the part: "structural_tag: #/format/tags/0: …"; those of schemas and patterns in it are quoted.
+Result<std::shared_ptr<const Grammar>> compile_structural_tag(const Json& tag,
+                                                              std::vector<GrammarComposer::Control> controls,
+                                                              const GrammarLimits& limits);
+
+}  // namespace quire
