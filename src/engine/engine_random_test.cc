@@ -42,6 +42,7 @@ class Storm {
     options_.policy = std::array{"fcfs", "priority", "prefix"}[seed % 3];
     options_.itl_target_ms = below(3) == 0 ? 0.001 * below(20) : 0;
     n_blocks_ = 3 + below(6);
+    tenants_ = below(2) == 0;
     // As few blocks as a window and a step need, or more.
     const int window = below(3) > 0 ? 0 : 1 + below(60);
     const int n_step = std::min({options_.step_tokens, options_.max_chunk, options_.n_ctx});
@@ -105,6 +106,7 @@ class Storm {
     r.stop_ids.assign(1, static_cast<Token>(below(kPoison)));
     r.cache_salt = static_cast<uint64_t>(below(2));
     r.priority = below(3);
+    if (tenants_) r.tenant = static_cast<uint64_t>(below(4) == 0 ? 1 + below(3) : 0);
     Stream stream{copy(r), std::make_shared<Heard>()};
     const auto id = engine_->engine->submit(std::move(r), stream.heard);
     if (!id) {
@@ -134,7 +136,7 @@ class Storm {
     // Something of the oldest is computed in every step, so it ends after as many as it has tokens.
     n_steps_of_oldest_ = oldest == oldest_ ? n_steps_of_oldest_ + 1 : 1;
     oldest_ = oldest;
-    if (options_.policy != "fcfs") return;
+    if (options_.policy != "fcfs" || tenants_) return;
     if (oldest == nullptr || oldest->heard->done()) return;
     ASSERT_LE(n_steps_of_oldest_, static_cast<int>(oldest->request.prompt.size()) + oldest->request.max_tokens);
   }
@@ -162,6 +164,7 @@ class Storm {
   Rng rng_;
   EngineOptions options_;
   int n_blocks_ = 0;
+  bool tenants_ = false;  // more than one: then the oldest of all may stand behind others' oldest (tests/sim)
   int64_t n_rows_ = 0;
   std::unique_ptr<TestEngine> engine_;
   std::deque<Stream> streams_;  // by age; addresses stay

@@ -45,6 +45,7 @@ Request copy(const Request& r) {
   out.cache_salt = r.cache_salt;
   out.n_public = r.n_public;
   out.priority = r.priority;
+  out.tenant = r.tenant;
   return out;
 }
 
@@ -78,6 +79,7 @@ Request random_request(Rng& rng) {
   r.max_tokens = static_cast<int>(rng.between(1, 50));
   r.sampling.temperature = 0.9F;
   r.sampling.seed = rng.bits();
+  r.tenant = static_cast<uint64_t>(rng.between(0, 2));
   return r;
 }
 

@@ -1,6 +1,7 @@
 // Who goes first. A policy orders plain views of sequences; it decides nothing else, keeps no state and allocates
 // nothing. One file each in engine/policies/, registered by name.
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <span>
 
@@ -9,6 +10,16 @@
 
 namespace quire {
 
+// Where a sequence stands among those of all tenants when these take turns: the oldest of each tenant comes before the
+// second of any, and of those the one that has been it for longest. It moves forward only, and where there is one
+// tenant it is the order of arrival. Compared as a whole.
+struct Turn {
+  int n_ahead = 0;         // of its own tenant: those that came before it and are here
+  int64_t ahead_plan = 0;  // number of the plan before which that number became what it is
+  SeqId id = 0;
+  auto operator<=>(const Turn&) const = default;
+};
+
 struct Candidate {
   SeqId id = 0;
   int64_t submitted_ns = 0;
@@ -16,6 +27,7 @@ struct Candidate {
   int n_pending = 0;
   int n_prompt = 1;  // ≥ 1
   int n_hit = 0;     // prompt tokens that are cached: an estimate while it waits, what was found once it runs
+  Turn turn{};
 };
 
 class Policy {

@@ -28,12 +28,29 @@ Candidate waiting(SeqId id, int64_t submitted_ns, int n_prompt, int n_hit) {
   return {.id = id, .submitted_ns = submitted_ns, .n_pending = n_prompt, .n_prompt = n_prompt, .n_hit = n_hit};
 }
 
-TEST(Policy, FcfsGoesByIdAlone) {
-  EXPECT_EQ(order("fcfs", {{.id = 3}, {.id = 1, .priority = 9}, waiting(2, 0, 10, 9)}), "1 2 3");
+// The n-th of its tenant, since the plan with this number.
+Candidate in_turn(SeqId id, int n_ahead, int64_t ahead_plan, int priority = 0) {
+  return {.id = id, .priority = priority, .turn = {n_ahead, ahead_plan, id}};
 }
 
-TEST(Policy, PriorityGoesByNumberThenById) {
-  EXPECT_EQ(order("priority", {{.id = 1}, {.id = 2, .priority = -1}, {.id = 3, .priority = 5}, {.id = 4}}), "2 1 4 3");
+TEST(Policy, FcfsGoesByArrivalWhereThereIsOneTenant) {
+  EXPECT_EQ(order("fcfs", {in_turn(3, 2, 0), in_turn(1, 0, 0, 9), in_turn(2, 1, 0)}), "1 2 3");
+}
+
+TEST(Policy, FcfsLetsTenantsTakeTurns) {
+  // 1, 2 and 3 are of one tenant, 4 and 5 of another, 6 of a third.
+  EXPECT_EQ(order("fcfs", {in_turn(1, 0, 0), in_turn(2, 1, 0), in_turn(3, 2, 0), in_turn(4, 0, 7), in_turn(5, 1, 7),
+                           in_turn(6, 0, 8)}),
+            "1 4 6 2 5 3");
+  // 1 has ended before plan 9: 2 is its tenant's oldest, but others were theirs before.
+  EXPECT_EQ(order("fcfs", {in_turn(2, 0, 9), in_turn(3, 1, 9), in_turn(4, 0, 7), in_turn(5, 1, 7), in_turn(6, 0, 8)}),
+            "4 6 2 5 3");
+}
+
+TEST(Policy, PriorityGoesByNumberThenInTurns) {
+  EXPECT_EQ(order("priority", {in_turn(1, 0, 0), in_turn(2, 1, 0, -1), in_turn(3, 2, 0, 5), in_turn(4, 3, 0)}),
+            "2 1 4 3");
+  EXPECT_EQ(order("priority", {in_turn(1, 0, 0), in_turn(2, 1, 0), in_turn(3, 0, 5), in_turn(4, 1, 5, -1)}), "4 1 3 2");
 }
 
 TEST(Policy, PrefixPutsTheLargerCachedShareFirst) {
@@ -53,8 +70,13 @@ TEST(Policy, EachOrdersEveryQueueTotallyAndTheSameWhicheverWayItStood) {
     std::vector<Candidate> queue;
     for (SeqId id = 1; id <= 200; ++id) {
       const int n = static_cast<int>(rng.between(1, 1 << 20));
-      queue.push_back({id, rng.between(0, int64_t{1} << 60), static_cast<int>(rng.between(-3, 3)), n, n,
-                       static_cast<int>(rng.between(0, n))});
+      queue.push_back({id,
+                       rng.between(0, int64_t{1} << 60),
+                       static_cast<int>(rng.between(-3, 3)),
+                       n,
+                       n,
+                       static_cast<int>(rng.between(0, n)),
+                       {static_cast<int>(rng.between(0, 20)), rng.between(0, 5), id}});
     }
     const std::string before = order(name.c_str(), queue);
     std::reverse(queue.begin(), queue.end());

@@ -93,6 +93,7 @@ void RecordingWriter::record(const EngineInput& input) {
       r.request.cache_salt = input.request->cache_salt;
       r.request.n_public = input.request->n_public;
       r.request.priority = input.request->priority;
+      r.request.tenant = input.request->tenant;
       r.request.match_prefix = input.request->match_prefix;
       r.request.pool = input.request->pool;
     }

@@ -82,6 +82,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("salt", r.request.cache_salt);
   f("n_public", r.request.n_public);
   f("priority", r.request.priority);
+  f("tenant", r.request.tenant);
   f("sampling", r.request.sampling);
   f("match_prefix", r.request.match_prefix);
   f("pool", r.request.pool);

@@ -75,6 +75,7 @@ EngineStats record_run(const std::string& path, uint64_t seed, int64_t max_bytes
     r.sampling.seed = rng.bits();
     r.sampling.n_prompt_logprobs = i % 10 == 2 ? i / 10 : -1;
     r.cache_salt = rng.bits() & 1;
+    r.tenant = rng.bits() << (i % 2 * 62);  // 0 and 2^62 … 2^64 among others
     r.n_public = static_cast<int>(r.prompt.size()) * (i % 3) / 2;
     if (rng.between(0, 2) == 0) r.stop_ids = {3, 4, 5, 6};
     if (rng.between(0, 3) == 0) r.end = std::make_unique<EndAt>(5);

@@ -63,6 +63,7 @@ Request copy_of(const Request& r) {
   out.cache_salt = r.cache_salt;
   out.n_public = r.n_public;
   out.priority = r.priority;
+  out.tenant = r.tenant;
   out.match_prefix = r.match_prefix;
   out.pool = r.pool;
   return out;

@@ -28,6 +28,7 @@ struct Request {
   uint64_t cache_salt = 0;                         // separates who may share cached prefixes; 0: everybody
   int n_public = 0;  // leading prompt tokens that are no secret (an operator's text): shared whatever the salt
   int priority = 0;
+  uint64_t tenant = 0;       // who asks, as an opaque number: tenants take turns, whatever each sends; 0 is one too
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
   // needs (max_tokens 1).

@@ -21,6 +21,7 @@ Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy&
       leaders_(pasts_, options.prefix_cache) {}
 
 void Scheduler::add(std::unique_ptr<Sequence> seq) {
+  enter(*seq);
   n_pending_waiting_ += static_cast<int64_t>(seq->tokens.size());
   waiting_.push_back(std::move(seq));
 }
@@ -33,9 +34,16 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
     seqs->erase(at);
     if (seqs == &waiting_) n_pending_waiting_ -= static_cast<int64_t>(out->tokens.size());
     cache_.release(out->kv);
+    leave(*out);
     return out;
   }
   return nullptr;
+}
+
+Candidate Scheduler::candidate(const Sequence& seq) {
+  return {seq.id,          seq.submitted_ns, seq.request.priority,
+          seq.n_pending(), seq.n_prompt,     std::min(seq.n_hit, seq.n_prompt),
+          turn(seq)};
 }
 
 void Scheduler::sort(Seqs& seqs) {
@@ -43,8 +51,7 @@ void Scheduler::sort(Seqs& seqs) {
   order_.clear();
   for (const auto& seq : seqs) {
     order_.push_back(static_cast<int>(candidates_.size()));
-    candidates_.push_back({seq->id, seq->submitted_ns, seq->request.priority, seq->n_pending(), seq->n_prompt,
-                           std::min(seq->n_hit, seq->n_prompt)});
+    candidates_.push_back(candidate(*seq));
   }
   policy_.order(candidates_, order_);
   if (std::is_sorted(order_.begin(), order_.end())) return;
@@ -79,13 +86,14 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   plan_.shape = {};
   ++n_plans_;
   planned_ns_ = now_ns;
-  preempted_now_ = false;
+  preempted_now_ = waiting_sorted_ = false;
   sort(running_);
   for (size_t i = 0; i < running_.size(); ++i) running_[i]->place = static_cast<int>(i);
+  make_way();
   Leaders::lend_places(running_);
   grant_running(true);
   grant_running(false);
-  if (!preempted_now_) admit(now_ns);
+  admit(nullptr);
   return plan_;
 }
 
@@ -102,13 +110,15 @@ void Scheduler::give(Sequence& seq, int n_tokens) {
 void Scheduler::grant_running(bool decoding) {
   for (size_t i = 0; i < running_.size();) {
     Sequence& seq = *running_[i];
-    const int budget = options_.step_tokens - plan_.n_tokens;
-    if (budget <= 0) return;
+    if (plan_.n_tokens >= options_.step_tokens) return;
     const bool granted = seq.follows.leader == 0 && seq.moved_plan == n_plans_;
     if (granted || (seq.n_pending() == 1) != decoding || leaders_.waits(seq, running_, n_plans_)) {
       ++i;
       continue;
     }
+    if (!decoding) admit_before(i);
+    const int budget = options_.step_tokens - plan_.n_tokens;
+    if (budget <= 0) return;
     const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
     if (n == 0) return;
     if (cache_.grow(seq.kv, seq.n_computed + n)) {
@@ -139,6 +149,7 @@ void Scheduler::preempt(size_t i) {
   victim.preempted = true;
   n_pending_waiting_ += static_cast<int64_t>(victim.tokens.size());
   waiting_.push_back(std::move(running_[i]));
+  waiting_sorted_ = false;
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   ++accounts_.counters().n_preempted;
   preempted_now_ = true;
@@ -154,27 +165,45 @@ void Scheduler::drop_grant(const Sequence& victim) {
   plan_.grants.erase(at);
 }
 
-void Scheduler::admit(int64_t now_ns) {
-  if (waiting_.empty() || n_running() >= max_running() || plan_.n_tokens >= options_.step_tokens) return;
+void Scheduler::sort_waiting() {
+  if (waiting_sorted_) return;
   if (policy_.wants_hits()) look_up_hits();
   sort(waiting_);
+  waiting_sorted_ = true;
+}
+
+// Those that go before `other`, which runs; null: all. Nobody in a step in which blocks ran out.
+void Scheduler::admit(const Sequence* other) {
+  if (preempted_now_ || waiting_.empty() || n_running() >= max_running() || plan_.n_tokens >= options_.step_tokens)
+    return;
+  sort_waiting();
   size_t n_admitted = 0;
   for (; n_admitted < waiting_.size(); ++n_admitted) {
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0 || n_running() >= max_running()) break;
     Sequence& seq = *waiting_[n_admitted];
+    if (other != nullptr && !passes(seq, *other)) break;
     if (!admit_one(seq, budget)) break;
+    seq.place = other != nullptr ? other->place : n_running();
     if (!seq.admitted) {
       seq.admitted = true;
       // All that it may come to, so that no step allocates.
       seq.tokens.reserve(seq.tokens.size() + static_cast<size_t>(seq.request.max_tokens));
-      seq.started_ns = now_ns;
+      seq.started_ns = planned_ns_;
       seq.n_hit = seq.account.n_cached;
     }
     n_pending_waiting_ -= static_cast<int64_t>(seq.tokens.size());
     running_.push_back(std::move(waiting_[n_admitted]));
   }
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(n_admitted));
+}
+
+// Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
+// preempted at once. Alone: what submit() found to fit.
+bool Scheduler::has_room(const Sequence& seq) const {
+  const int n_all = static_cast<int>(seq.tokens.size()) + (running_.empty() ? 0 : 1);
+  const int n_step = std::min(options_.step_tokens, options_.max_chunk);
+  return cache_.has_room(seq.kv, {n_all, n_step, n_running()});
 }
 
 // Takes what is cached and grants the next of it, or lets it wait for a leader; false, with nothing changed, where
@@ -184,12 +213,8 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   const int64_t most = int64_t{seq.n_prompt} + seq.request.max_tokens;
   seq.kv.table.reserve(static_cast<size_t>(most / block + 1));
   const int n_known = seq.may_match() ? cache_.match(seq.kv, pasts_.prefix_of(seq)) : 0;
-  // Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
-  // preempted at once. Alone: what submit() found to fit.
-  const int n_all = static_cast<int>(seq.tokens.size()) + (running_.empty() ? 0 : 1);
   seq.n_computed = n_known;
-  const int n_step = std::min(options_.step_tokens, options_.max_chunk);
-  const bool fits = cache_.has_room(seq.kv, {n_all, n_step, n_running()});
+  const bool fits = has_room(seq);
   if (fits) leaders_.find(seq, running_, n_plans_);
   const int n = seq.follows.leader != 0 ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
   if (!fits || (seq.follows.leader == 0 && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {

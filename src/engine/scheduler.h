@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/accounts.h"
@@ -34,7 +35,8 @@ class Scheduler {
   // one pending token come first (nobody's stream waits for another's prompt), then chunks in the policy's order, then
   // admissions. When blocks run out the last in the policy's order is preempted: its blocks go to the prefix tree and
   // it waits at its old place. The first is never preempted, so it always advances, or one that computes what it needs
-  // too does so on its place.
+  // too does so on its place. Where sequences of several tenants are here, one that waits takes place and blocks of
+  // those of other tenants that stand behind it, and goes before their prompts.
   const Plan& plan(int64_t now_ns);
   // What the step's parts took so far: charged to those it is for, in proportion to rows. Before commit(), where it is
   // measured.
@@ -70,8 +72,20 @@ class Scheduler {
   int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
   void drop_grant(const Sequence& victim);
   void give(Sequence& seq, int n_tokens);
-  void admit(int64_t now_ns);
+  void sort_waiting();
+  void admit(const Sequence* other);
+  bool has_room(const Sequence& seq) const;
   bool admit_one(Sequence& seq, int budget);
+  // Turns of tenants (turns.cc).
+  static Turn turn(const Sequence& seq) { return {seq.n_ahead, seq.ahead_plan, seq.id}; }
+  static Candidate candidate(const Sequence& seq);
+  void enter(Sequence& seq);
+  void leave(const Sequence& seq);
+  bool passes(const Sequence& waiting, const Sequence& running);
+  bool could_fit(const Sequence& first);
+  bool fits(Sequence& first);
+  void make_way();
+  void admit_before(size_t i);
   void advance(const Grant& grant);
 
   const EngineOptions& options_;
@@ -82,9 +96,10 @@ class Scheduler {
   Leaders leaders_;
   Seqs running_, waiting_;
   Plan plan_;
-  bool preempted_now_ = false;
-  int64_t n_pending_waiting_ = 0;  // tokens of all that wait
-  double mean_generated_ = 0;      // by those that ended
+  bool preempted_now_ = false, waiting_sorted_ = false;
+  std::unordered_map<uint64_t, int> n_of_tenant_;  // sequences that are here
+  int64_t n_pending_waiting_ = 0;                  // tokens of all that wait
+  double mean_generated_ = 0;                      // by those that ended
   int64_t n_plans_ = 0, planned_ns_ = 0;
   StepCost step_cost_;
   std::vector<Candidate> candidates_;  // scratch of sort

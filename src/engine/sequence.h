@@ -28,6 +28,8 @@ struct Sequence {
   bool admitted = false;  // has run before (it may wait again after preemption)
   bool preempted = false;
   int place = 0;            // in the policy's order of those that run
+  int n_ahead = 0;          // of its own tenant: those that came before it and are here
+  int64_t ahead_plan = 0;   // number of the plan before which that number became what it is
   int64_t moved_plan = 0;   // number of the plan that last granted it something or let it wait for such a one
   int n_hit = 0;            // prompt tokens that the tree has, as of plan number probed_plan; a policy's hint
   int64_t probed_plan = 0;  // 0: never looked up

@@ -25,6 +25,9 @@ int n_common(const Stream& a, const Stream& b) {
 
 void Books::submitted(const Stream& stream) {
   live_.emplace(stream.seq, &stream);
+  int n_ahead = 0;
+  for (const auto& [id, turn] : turns_) n_ahead += live_.at(id)->script->tenant == stream.script->tenant ? 1 : 0;
+  turns_.emplace(stream.seq, Turn{n_ahead, n_steps_, stream.seq});
   const uint64_t salt = stream.script->salt;
   for (const uint64_t path : paths(stream, salt)) ++cached_[path];
   if (salt == 0) return;
@@ -48,7 +51,20 @@ std::vector<uint64_t> Books::paths(const Stream& stream, uint64_t salt) const {
   return out;
 }
 
+// The younger ones of its tenant move up.
+void Books::left(const Stream& gone) {
+  if (turns_.erase(gone.seq) == 0) return;
+  // What was cancelled left before the step's plan, what ended did so after it.
+  const int64_t since = gone.finish == Finish::cancelled ? n_steps_ - 1 : n_steps_;
+  for (auto& [id, turn] : turns_) {
+    if (id < gone.seq || live_.at(id)->script->tenant != gone.script->tenant) continue;
+    --turn.n_ahead;
+    turn.ahead_plan = since;
+  }
+}
+
 void Books::before_step(Snapshot before) {
+  ++n_steps_;
   before_.clear();
   for (const SequenceView& view : before.seqs) before_.emplace(view.id, view);
   preempted_before_ = before.stats.n_preempted;
@@ -97,7 +113,8 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   if (stream == live_.end()) return fail(name + " was granted something and is unknown");
   SequenceView was{id, false, 0, static_cast<int>(prompt_of(*stream->second->script).size()), 0, 0};
   if (const auto at = before_.find(id); at != before_.end()) was = at->second;
-  const int pending = was.n_tokens - (was.running ? was.n_computed : 0);
+  // Who was sent back may find room again in the same step.
+  const int pending = was.n_tokens - (was.running && !preempted ? was.n_computed : 0);
   if (n_tokens < 1 || n_tokens > pending || n_tokens > knobs_.max_chunk) {
     fail(name + " was granted " + std::to_string(n_tokens) + " of " + std::to_string(pending) + " pending tokens");
   }
@@ -116,22 +133,38 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   }
 }
 
-// Somebody gets something in every step: under fcfs the oldest, under priority the most urgent of those that run, or
-// one that computes what it needs too.
-void Books::check_progress(const Views& after) const {
+// Under fcfs: of the tenants' oldest the one that has been it for longest. Under priority, with one tenant: the most
+// urgent of those that run. Null: nobody, or no promise is given.
+const Stream* Books::first() const {
   const Stream* first = nullptr;
-  for (const auto& [id, stream] : live_) {
-    if (stream->cancelled) continue;
-    if (grants_.empty()) return failure_.set(stream->name() + " is there and nobody got anything");
-    const auto was = before_.find(id);
-    const bool running = was != before_.end() && was->second.running;
-    const bool goes_first = knobs_.policy == "fcfs"
-                                ? first == nullptr
-                                : knobs_.policy == "priority" && running &&
-                                      (first == nullptr || stream->script->priority < first->script->priority);
-    if (goes_first) first = stream;
+  bool alone = true;
+  for (const auto& [id, turn] : turns_) {
+    const Stream& stream = *live_.at(id);
+    alone &= stream.script->tenant == live_.at(turns_.begin()->first)->script->tenant;
+    const bool before =
+        first == nullptr ||
+        (knobs_.policy == "fcfs" ? turn < turns_.at(first->seq) : stream.script->priority < first->script->priority);
+    if (before && (knobs_.policy == "fcfs" || ran(id))) first = &stream;
   }
-  if (first == nullptr) return;
+  return knobs_.policy == "fcfs" || (knobs_.policy == "priority" && alone) ? first : nullptr;
+}
+
+bool Books::ran(SeqId id) const {
+  const auto was = before_.find(id);
+  return was != before_.end() && was->second.running;
+}
+
+// Somebody gets something in every step: the first, or one that computes what it needs too.
+void Books::check_progress(const Views& after) {
+  // Who was cancelled left before the step's plan.
+  for (auto& [id, stream] : live_) {
+    if (stream->cancelled && stream->finish == Finish::cancelled) left(*stream);
+  }
+  for (const auto& [id, stream] : live_) {
+    if (!stream->cancelled && grants_.empty()) fail(stream->name() + " is there and nobody got anything");
+  }
+  const Stream* first = this->first();
+  if (first == nullptr || first->cancelled) return;
   const auto now = after.find(first->seq);
   if (now != after.end() && !now->second.running) failure_.set(first->name() + " is the first and was sent back");
   if (!moves(*first)) failure_.set(first->name() + " is the first and got nothing");
@@ -186,6 +219,7 @@ void Books::check_windows(const Snapshot& now) {
 void Books::ended(const Stream& stream) {
   check_end(stream);
   check_hit(stream);
+  left(stream);
   live_.erase(stream.seq);
 }
 

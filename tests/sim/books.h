@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/policy.h"
 #include "tests/sim/stream.h"
 
 namespace quire::sim {
@@ -32,7 +33,10 @@ class Books {
 
   void fail(std::string text) { failure_.set(std::move(text)); }
   void check_grant(SeqId id, int n_tokens, const Views& after, bool preempted);
-  void check_progress(const Views& after) const;
+  const Stream* first() const;
+  void left(const Stream& gone);
+  bool ran(SeqId id) const;
+  void check_progress(const Views& after);
   // Whether it was granted something, or another that shares more of its past than it has.
   bool moves(const Stream& stream) const;
   void check_windows(const Snapshot& now);
@@ -48,6 +52,8 @@ class Books {
   const Knobs& knobs_;
   Failure& failure_;
   std::map<SeqId, const Stream*> live_;
+  std::map<SeqId, Turn> turns_;  // of those that have not left
+  int64_t n_steps_ = 0;
   Views before_;
   int64_t preempted_before_ = 0;
   std::map<SeqId, int> grants_;

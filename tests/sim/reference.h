@@ -70,6 +70,7 @@ inline Request request_of(const RequestScript& script) {
   out.cache_salt = script.salt;
   out.n_public = n_public_of(script);
   out.priority = script.priority;
+  out.tenant = script.tenant;
   return out;
 }
 

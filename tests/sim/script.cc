@@ -118,6 +118,18 @@ void set_arrivals(Draw& draw, std::vector<RequestScript>& requests) {
   }
 }
 
+// Drawn by themselves, so that a seed's other draws do not depend on them: one tenant, a few alike, or one that sends
+// nearly everything.
+void set_tenants(uint64_t seed, std::vector<RequestScript>& requests) {
+  Draw draw(mix64(seed));
+  const int kind = draw.below(3);
+  const int n = draw.between(2, 5);
+  for (RequestScript& r : requests) {
+    if (kind == 1) r.tenant = static_cast<uint64_t>(draw.below(n));
+    if (kind == 2 && draw.one_in(8)) r.tenant = static_cast<uint64_t>(draw.between(1, n));
+  }
+}
+
 }  // namespace
 
 Script random_script(uint64_t seed) {
@@ -132,6 +144,7 @@ Script random_script(uint64_t seed) {
   set_arrivals(draw, script.requests);
   script.faults = random_faults(draw);
   script.no_memory = draw.one_in(200);
+  set_tenants(seed, script.requests);
   return script;
 }
 

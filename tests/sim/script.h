@@ -56,6 +56,7 @@ struct RequestScript {
   uint64_t salt = 0;
   int n_public = 0;  // of text 0 these tokens are everybody's
   int priority = 0;
+  uint64_t tenant = 0;
   int64_t cancel_ns = -1;  // after its arrival; -1: never
   RowFault fault = RowFault::none;
   int at = 0;

@@ -46,6 +46,7 @@ void fields(RequestScript& r, F&& f) {
   f("salt", r.salt);
   f("n_public", r.n_public);
   f("priority", r.priority);
+  f("tenant", r.tenant);
   f("cancel_ns", r.cancel_ns);
   f("fault", r.fault);
   f("at", r.at);

@@ -137,6 +137,37 @@ TEST(Sim, TheTimeToTheFirstTokenTellsNothingAcrossSalts) {
   }
 }
 
+// One tenant asks for everything at once, with long prompts and long answers; one request of another comes later. It
+// waits for steps that all the others are part of, but not for any of them to end.
+TEST(Sim, ANewTenantWaitsForNoOtherTenantsEnd) {
+  for (const char* policy : {"fcfs", "priority"}) {
+    for (const int n_blocks : {4096, 40}) {  // places are short, or blocks
+      Script script;
+      script.knobs.n_ctx = 320;
+      script.knobs.policy = policy;
+      script.knobs.n_blocks = n_blocks;
+      script.knobs.max_queue = 1000;
+      const auto ask = [&](uint64_t text, uint64_t tenant, int64_t at_ns, int n_prompt, int max_tokens) {
+        RequestScript r;
+        r.arrival_ns = at_ns;
+        r.prompt = {{text, n_prompt}};
+        r.max_tokens = max_tokens;
+        r.tenant = tenant;
+        script.requests.push_back(r);
+        return script.requests.size() - 1;
+      };
+      for (uint64_t i = 0; i < 40; ++i) ask(10 + i, 1, 0, 200, 60);
+      const size_t newcomer = ask(1, 2, 30'000'000, 20, 4);
+      const Outcome out = run(script);
+      ASSERT_EQ(out.failure, "");
+      const int64_t longest_step = 200'000 + 64 * 20'000 + 64 * 300 * 100;
+      EXPECT_LE(out.ttft_ns[newcomer], 3 * longest_step) << policy << ", " << n_blocks << " blocks";
+      script.requests[newcomer].tenant = 1;
+      EXPECT_GT(run(script).ttft_ns[newcomer], 20 * longest_step) << "the measure sees a queue";
+    }
+  }
+}
+
 TEST(Sim, TheShrinkerKeepsWhatFails) {
   // "Fails" when two requests of one salt come before a slow step: all else must go.
   const auto fails = [](const Script& s) {

@@ -1,4 +1,5 @@
-// First come, first served: ids are given out at submit, so their order is the order of arrival.
+// First come, first served, in turns: the oldest of each tenant, then the second of each, and so on. Ids are given out
+// at submit, so where there is one tenant this is the order of arrival.
 #include <algorithm>
 
 #include "engine/policy.h"
@@ -10,7 +11,7 @@ class Fcfs final : public Policy {
  public:
   void order(std::span<const Candidate> candidates, std::span<int> order) const override {
     std::sort(order.begin(), order.end(), [&](int a, int b) {
-      return candidates[static_cast<size_t>(a)].id < candidates[static_cast<size_t>(b)].id;
+      return candidates[static_cast<size_t>(a)].turn < candidates[static_cast<size_t>(b)].turn;
     });
   }
 };

@@ -1,0 +1,84 @@
+// How tenants take turns: one that waits goes before those of other tenants that run behind it, in the policy's order
+// and by their turns. Both must say so, and a turn moves forward only when another of its tenant ends: so who was sent
+// back for another never sends that one back in turn, and there are at most as many such preemptions as arrivals and
+// ends for each place. Within a tenant nothing of this happens; where there is one tenant the scheduler is without it.
+#include <algorithm>
+
+#include "engine/scheduler.h"
+
+namespace quire {
+
+void Scheduler::enter(Sequence& seq) {
+  seq.n_ahead = n_of_tenant_[seq.request.tenant]++;
+  seq.ahead_plan = n_plans_;
+}
+
+void Scheduler::leave(const Sequence& seq) {
+  const auto n = n_of_tenant_.find(seq.request.tenant);
+  if (--n->second == 0) n_of_tenant_.erase(n);
+  for (Seqs* seqs : {&running_, &waiting_}) {
+    for (const auto& other : *seqs) {
+      if (other->request.tenant != seq.request.tenant || other->id < seq.id) continue;
+      --other->n_ahead;
+      other->ahead_plan = n_plans_;
+    }
+  }
+}
+
+bool Scheduler::passes(const Sequence& waiting, const Sequence& running) {
+  if (waiting.request.tenant == running.request.tenant || turn(waiting) > turn(running)) return false;
+  candidates_ = {candidate(running), candidate(waiting)};
+  order_ = {0, 1};
+  policy_.order(candidates_, order_);
+  return order_.front() == 1;
+}
+
+// Whether it may, once all that it passes have given back what they hold. Blocks that several hold count for each, so
+// this may be wrong, and then some are sent back for nothing.
+bool Scheduler::could_fit(const Sequence& first) {
+  int64_t n = cache_.n_free_blocks() + cache_.n_cached_blocks();
+  int n_stay = 0;
+  for (const auto& other : running_) {
+    if (passes(first, *other))
+      n += static_cast<int64_t>(other->kv.table.size());
+    else
+      ++n_stay;
+  }
+  const int64_t n_tokens = static_cast<int64_t>(first.tokens.size()) + (n_stay > 0 ? 1 : 0);
+  const int block = cache_.block_tokens();
+  return n_stay < max_running() && (n_tokens + block - 1) / block + n_stay <= n;
+}
+
+// As admit_one will find it.
+bool Scheduler::fits(Sequence& first) {
+  if (n_running() >= max_running()) return false;
+  if (first.may_match()) cache_.match(first.kv, pasts_.prefix_of(first));
+  const bool out = has_room(first);
+  cache_.release(first.kv);
+  return out;
+}
+
+// For the first that waits: sends back from the end whom it passes, until it has a place and room. What they have
+// computed goes to the tree, so they resume as hits.
+void Scheduler::make_way() {
+  if (n_of_tenant_.size() < 2 || waiting_.empty() || running_.empty()) return;
+  sort_waiting();
+  Sequence& first = *waiting_.front();
+  if (!passes(first, *running_[last()]) || !could_fit(first)) return;
+  while (!running_.empty() && !fits(first)) {
+    const size_t victim = last();
+    if (!passes(first, *running_[victim])) break;
+    preempt(victim);
+  }
+  preempted_now_ = false;  // blocks did not run out: it is admitted in this step
+}
+
+// Before running_[i] and all behind it, one of which may have lent it its place, have their prompts computed.
+void Scheduler::admit_before(size_t i) {
+  if (n_of_tenant_.size() < 2 || waiting_.empty()) return;
+  const auto first = std::min_element(running_.begin() + static_cast<std::ptrdiff_t>(i), running_.end(),
+                                      [](const auto& a, const auto& b) { return a->place < b->place; });
+  admit(first->get());
+}
+
+}  // namespace quire
