@@ -234,6 +234,22 @@ struct LinearKernel {
     const std::byte* next;
   };
 
+  template <int N>
+  static QR_INLINE void clear(F* acc) {
+    unrolled<0, N>([&](auto i) __attribute__((always_inline)) { acc[i.kValue] = V::zero(); });
+  }
+  // A loop would become a copy in memory, which waits for all of the sums.
+  template <int N>
+  static QR_INLINE void copy(F* out, const F* acc) {
+    unrolled<0, N>([&](auto i) __attribute__((always_inline)) { out[i.kValue] = acc[i.kValue]; });
+  }
+
+  // Of the super-block that is next.
+  template <int P, int M, class Scales>
+  static QR_INLINE void load_scales(const Sources<M>& from, Scales (&scales)[P]) {
+    for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride);
+  }
+
   // All segments of a tile, into parts[segment][panel][row]. kAhead: asks for its own weights before it reads them, and
   // at the end for the next ones.
   template <int P, int M, bool kAhead>
@@ -252,7 +268,7 @@ struct LinearKernel {
     int64_t b = 0;
     for (int s = 0; s < kSegments; ++s) {
       F acc[P * M];
-      unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { acc[i.kValue] = V::zero(); });
+      clear<P * M>(acc);
       Products<P, M> waiting;
       const int64_t begin = b;
       const int64_t end = segment_begin(blocks, s + 1);
@@ -277,7 +293,7 @@ struct LinearKernel {
       // The blocks of a super-block that lie in the segment.
       const auto add_super = [&](auto waits) __attribute__((always_inline)) {
         Scales scales[P];
-        for (int p = 0; p < P; ++p) scales[p] = Scales(from.scales + p * from.panel_stride);
+        load_scales(from, scales);
         if constexpr (kAhead) prefetch<P>(from.scales + P * from.panel_stride, from.panel_stride, W::kPanelScaleBytes);
         int64_t super_end = b + 1, stop = super_end;
         if constexpr (W::kSuper > 1) {
@@ -294,8 +310,7 @@ struct LinearKernel {
       if constexpr (kWaits<P, M>) {
         for (int i = 0; begin < end && i < P * M; ++i) add_scaled<P, M, 0>(waiting, (&from.x[i % M])[-1], i, acc);
       }
-      F* out = parts + s * P * M;
-      unrolled<0, P * M>([&](auto i) __attribute__((always_inline)) { out[i.kValue] = acc[i.kValue]; });
+      copy<P * M>(parts + s * P * M, acc);
     }
   }
 

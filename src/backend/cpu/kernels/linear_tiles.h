@@ -176,10 +176,31 @@ struct TiledLinear {
                                __attribute__((always_inline)) { V::store(to + r.kValue * kPanelRows, acc[r.kValue]); });
   }
 
+  static QR_INLINE void exchange(float*& a, float*& b) {
+    float* was = a;
+    a = b;
+    b = was;
+  }
+  static QR_INLINE void clear(F* acc) {
+    unrolled<0, kTileRows>([&](auto r) __attribute__((always_inline)) { acc[r.kValue] = V::zero(); });
+  }
+
   template <int kNumber>
   static QR_INLINE void begin(const int8_t* x, const std::byte* w) {
     Tiles::template multiply<kNumber, kNumber / kHalves* int{sizeof(QuantTile)} + kNumber % kHalves * W::kGroup,
                              kNumber * W::kGroup * kPanelRows>(x, kPanelDepth, w);
+  }
+
+  // Products of kInFlight groups.
+  static QR_INLINE void begin_some(const int8_t* x, const std::byte* w) {
+    unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) { begin<i.kValue>(x, w); });
+  }
+  // What has begun before is stored, group by group, and others begin.
+  static QR_INLINE void store_and_begin_some(float* results, const int8_t* x, const std::byte* w) {
+    unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) {
+      Tiles::template store<i.kValue>(results);
+      begin<i.kValue>(x, w);
+    });
   }
 
   // Pass after pass, each with all panels and tiles, whose data mostly stay in the first-level cache meanwhile; sums
@@ -222,12 +243,9 @@ struct TiledLinear {
       aim();
     };
     aim();
-    unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) { begin<i.kValue>(begin_x, begin_w); });
+    begin_some(begin_x, begin_w);
     advance();
-    unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) {
-      Tiles::template store<i.kValue>(ready);
-      begin<i.kValue>(begin_x, begin_w);
-    });
+    store_and_begin_some(ready, begin_x, begin_w);
     const std::byte* asked = block.next;
     const std::byte* ask_until = asked;
     for (int i = 0; i < chunk.n_passes; ++i) {
@@ -240,9 +258,7 @@ struct TiledLinear {
           F acc[kTileRows];
           if (!now->begins) fetch(unfinished, acc);
           for (; now < end_round; ++now) {
-            if (now->begins) {
-              unrolled<0, kTileRows>([&](auto j) __attribute__((always_inline)) { acc[j.kValue] = V::zero(); });
-            }
+            if (now->begins) clear(acc);
             const QuantTile* x = first_x + t * x_stride + now->first / kHalves;
             const float* ws = block.w[p].scale + now->first * kPanelRows;
             const float* wm = block.w[p].min + (W::kMins ? now->first * kPanelRows : 0);
@@ -260,9 +276,7 @@ struct TiledLinear {
               x += kInFlight / kHalves;
               ws += kInFlight * kPanelRows;
               if constexpr (W::kMins) wm += kInFlight * kPanelRows;
-              float* used = ready;
-              ready = next;
-              next = used;
+              exchange(ready, next);
               left -= kInFlight;
             } while (left > 0);
             if (now->ends) finish(block, p, t, now->segment, acc);
