@@ -11,7 +11,7 @@ namespace quire::grammar {
 namespace {
 
 constexpr size_t kRxBytes = size_t{40} << 20;
-constexpr size_t kMaxFreeStates = 2000;  // looked at to find how many free characters may follow
+constexpr size_t kMaxFreeStates = 256;  // looked at to find how many free characters may follow
 
 // Where in a character a byte stands: 0 at its start, 1..3 that many plain continuation bytes to come, 4..7 behind a
 // lead byte whose second byte has a range of its own. What a JSON string holds unescaped.
@@ -143,37 +143,57 @@ int Automaton::free_chars(Config c) {
   return most;
 }
 
-// Breadth first over what characters lead to: the first dead end found has the fewest characters before it.
+// What the shape shows; where it shows nothing, breadth first over what characters lead to: the first dead end found
+// has the fewest characters before it.
 int Automaton::free_chars_of(LexState s) {
   if (s < free_.size() && free_[s] >= 0) return free_[s];
+  const int shown = shown_free_chars(s);
+  const int answer = shown > 0 ? shown : searched_free_chars(s);
+  if (free_.size() <= s) free_.resize(lexer_.size(), -1);
+  free_[s] = static_cast<int8_t>(answer);
+  return answer;
+}
+
+int Automaton::shown_free_chars(LexState s) const {
+  int most = 0;
+  const std::span<const uint32_t> pairs = lexer_.pairs(s);
+  for (size_t i = 1; i < pairs.size(); i += 2) {
+    most = std::max(most, rx_.free_chars(pairs[i], program_->net.wide, kMaxFreeChars));
+  }
+  return most;
+}
+
+int Automaton::searched_free_chars(LexState s) {
   struct Node {
     LexState state;
     int phase, chars;
   };
-  const auto answer = [&]() -> int {
-    for (const uint8_t b : phase_bytes_[0]) {
-      if (!lexer_.first(s).has(b)) return 0;
-    }
-    std::vector<Node> queue{{s, 0, 0}};
-    std::unordered_set<uint64_t> seen{s * uint64_t{kPhases}};
-    for (size_t i = 0; i < queue.size(); ++i) {
-      const Node at = queue[i];
-      if (at.chars >= kMaxFreeChars) return kMaxFreeChars;
-      if (queue.size() > kMaxFreeStates) return 0;
-      for (const uint8_t b : phase_bytes_[at.phase]) {
-        const LexState to = lexer_.step(at.state, program_->classes.of_byte[b]);
-        if (to == Lexer::kDead) return at.chars;
-        const int phase = next_phase(at.phase, b);
-        const uint64_t key = to * uint64_t{kPhases} + static_cast<uint64_t>(phase);
-        if (!seen.insert(key).second) continue;
-        queue.push_back({to, phase, at.chars + (phase == 0 ? 1 : 0)});
+  for (const uint8_t b : phase_bytes_[0]) {
+    if (!lexer_.first(s).has(b)) return 0;
+  }
+  std::vector<Node> queue{{s, 0, 0}};
+  std::unordered_set<uint64_t> seen{s * uint64_t{kPhases}};
+  int most = kMaxFreeChars;
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const Node at = queue[i];
+    if (at.chars >= most) return most;
+    if (queue.size() > kMaxFreeStates) return 0;
+    if (at.phase == 0 && i > 0) {
+      const int more = shown_free_chars(at.state);
+      if (more > 0) {  // no need to go there
+        most = std::min(most, at.chars + more);
+        continue;
       }
     }
-    return kMaxFreeChars;
-  }();
-  if (free_.size() <= s) free_.resize(lexer_.size(), -1);
-  free_[s] = static_cast<int8_t>(answer);
-  return answer;
+    for (const uint8_t b : phase_bytes_[at.phase]) {
+      const LexState to = lexer_.step(at.state, program_->classes.of_byte[b]);
+      if (to == Lexer::kDead) return at.chars;
+      const int phase = next_phase(at.phase, b);
+      const uint64_t key = to * uint64_t{kPhases} + static_cast<uint64_t>(phase);
+      if (seen.insert(key).second) queue.push_back({to, phase, at.chars + (phase == 0 ? 1 : 0)});
+    }
+  }
+  return most;
 }
 
 }  // namespace quire::grammar

@@ -71,6 +71,8 @@ class Automaton {
   Config intern(std::vector<uint32_t>& entries, bool may_end, uint32_t row_cost);
   Config make_step(Config c, uint32_t symbol_class);
   int free_chars_of(LexState s);
+  int shown_free_chars(LexState s) const;
+  int searched_free_chars(LexState s);
   void find_phase_classes();
 
   std::shared_ptr<const Program> program_;

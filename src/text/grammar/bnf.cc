@@ -23,6 +23,7 @@ class BnfParser {
         ebnf_(ebnf) {}
 
   Result<Rule> run() {
+    net_.wide(chars_.any());
     QR_TRY_VOID(blank());
     while (!in_.done()) {
       const size_t offset = in_.at();

@@ -15,7 +15,9 @@ using namespace grammar;
 GrammarComposer::GrammarComposer(const GrammarLimits& limits, std::vector<Control> controls)
     : limits_(limits), controls_(std::move(controls)), rx_(limits.memory_bytes), net_(rx_, {}) {
   std::erase_if(controls_, [](const Control& c) { return c.first.empty(); });
-  text_ = rx_.star(CharCoder(rx_, Spelling::utf8).any());
+  const Rx any = CharCoder(rx_, Spelling::utf8).any();
+  net_.wide(any);
+  text_ = rx_.star(any);
 }
 
 // The longest control token that `text` begins with.

@@ -40,6 +40,8 @@ class Lexer {
   bool goes_on(LexState s) const { return info_[s].goes_on; }        // something but the end may follow
   const ByteSet& first(LexState s) const { return info_[s].first; }  // none that may follow is missing
   bool has_controls(LexState s) const { return info_[s].has_controls; }
+  // What is left of each lexeme: lexeme, expression, lexeme, expression, …
+  std::span<const uint32_t> pairs(LexState s) const { return states_[s]; }
   uint32_t width(LexState s) const { return static_cast<uint32_t>(states_[s].size() / 2); }
 
   size_t size() const { return info_.size(); }

@@ -162,6 +162,7 @@ Result<Network> NetworkBuilder::finish(Rule root) {
   net.root = root;
   net.lexemes = lexemes_;
   net.controls = controls_;
+  net.wide = wide_;
   const auto keep = [&](const Edge& e) {
     return good.states[e.to] && (e.kind != Edge::Kind::rule || good.rules[e.label]);
   };

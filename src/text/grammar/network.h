@@ -43,6 +43,7 @@ struct Network {
   std::vector<State> start_of;  // by rule
   std::vector<bool> nullable;   // by rule
   std::vector<Rx> lexemes;      // none of them matches the empty string or nothing
+  std::vector<Rx> wide;         // of one character: each matches all that JSON strings hold unescaped
   std::vector<Token> controls;  // control tokens that lexemes name, by index
   Rule root = 0;
 
@@ -69,6 +70,8 @@ class NetworkBuilder {
   Rule loop(Rule body, uint32_t min, uint32_t max);
   // A lexeme that is this control token and nothing else.
   Rx control(Token id);
+  // Notes an expression for Network::wide.
+  void wide(Rx one_character) { wide_.push_back(one_character); }
   // A rule of one lexeme.
   Rule rule_of(Rx lexeme);
 
@@ -102,6 +105,7 @@ class NetworkBuilder {
   std::vector<Rx> lexemes_;
   std::unordered_map<Rx, Lexeme> lexeme_of_;
   std::vector<Token> controls_;
+  std::vector<Rx> wide_;
   bool full_ = false;
 };
 

@@ -15,6 +15,7 @@ Result<std::shared_ptr<const Grammar>> compile_regex(std::string_view pattern, c
   RxStore rx(limits.memory_bytes);
   NetworkBuilder builder(rx, {});
   CharCoder coder(rx, Spelling::utf8);
+  builder.wide(coder.any());
   QR_TRY(const Rx whole, compile_pattern(pattern, PatternMeans::whole_text, coder));
   return finish(builder, rx, builder.rule_of(whole), {});
 }

@@ -17,11 +17,13 @@ RxStore::RxStore(size_t max_bytes) : max_bytes_(max_bytes) {
   const Rx any_byte = static_cast<Rx>(nodes_.size()) + 1;  // what `set` will give: kAny must be node 2
   const uint32_t key[] = {static_cast<uint32_t>(Kind::repeat), any_byte, 0, kNoLimit};
   keys_.add(key);
-  nodes_.push_back({Kind::repeat, kNullable, 1});
+  nodes_.push_back({Kind::repeat, kNullable | kEndless, 1});
   set(ByteSet::all());
 }
 
-size_t RxStore::bytes() const { return nodes_.size() * kNodeBytes + keys_.bytes() + derived_.size() * 48; }
+size_t RxStore::bytes() const {
+  return nodes_.size() * kNodeBytes + keys_.bytes() + derived_.size() * 48 + sets_.size() * 96;
+}
 
 uint32_t RxStore::set_id(const ByteSet& bytes) {
   uint32_t run[8];
@@ -41,7 +43,7 @@ RxStore::Node RxStore::describe_sum(Kind kind, std::span<const uint32_t> args) {
   for (const uint32_t a : args) {
     const Node& part = nodes_[a];
     first = any_of ? first | sets_[part.first] : first & sets_[part.first];
-    flags |= part.flags & (kControls | kBoolean);
+    flags |= part.flags & (kControls | kBoolean | kEndless);
     if (any_of) flags |= part.flags & kNullable;
     if (!any_of && (part.flags & kNullable) == 0) flags &= static_cast<uint8_t>(~kNullable);
   }
@@ -49,7 +51,7 @@ RxStore::Node RxStore::describe_sum(Kind kind, std::span<const uint32_t> args) {
 }
 
 RxStore::Node RxStore::describe(Kind kind, std::span<const uint32_t> args) {
-  const auto inherit = [&](Rx a) { return static_cast<uint8_t>(nodes_[a].flags & (kControls | kBoolean)); };
+  const auto inherit = [&](Rx a) { return static_cast<uint8_t>(nodes_[a].flags & (kControls | kBoolean | kEndless)); };
   switch (kind) {
     case Kind::never: return {kind, kDead, 0};
     case Kind::empty: return {kind, kNullable, 0};
@@ -64,11 +66,12 @@ RxStore::Node RxStore::describe(Kind kind, std::span<const uint32_t> args) {
     case Kind::alt:
     case Kind::both: return describe_sum(kind, args);
     case Kind::negate: {
-      const auto flags = static_cast<uint8_t>(kBoolean | (nullable(args[0]) ? 0 : kNullable));
+      const auto flags = static_cast<uint8_t>(kBoolean | kEndless | (nullable(args[0]) ? 0 : kNullable));
       return {kind, flags, 1};
     }
     case Kind::repeat: {
-      const auto flags = static_cast<uint8_t>(inherit(args[0]) | (args[1] == 0 ? kNullable : 0));
+      const auto flags = static_cast<uint8_t>(inherit(args[0]) | (args[1] == 0 ? kNullable : 0) |
+                                              (args[2] == kNoLimit ? kEndless : 0));
       return {kind, flags, nodes_[args[0]].first};
     }
     case Kind::multiple: {
@@ -77,7 +80,7 @@ RxStore::Node RxStore::describe(Kind kind, std::span<const uint32_t> args) {
       ByteSet first = ByteSet::range('0', '9');
       first.add('-');
       first.add('.');
-      return {kind, static_cast<uint8_t>(kBoolean | (rest == 0 ? kNullable : 0)), set_id(first)};
+      return {kind, static_cast<uint8_t>(kBoolean | kEndless | (rest == 0 ? kNullable : 0)), set_id(first)};
     }
   }
   return {};
@@ -214,6 +217,39 @@ Rx RxStore::multiple_of(uint32_t modulus, uint32_t scale) {
   has_multiples_ = true;
   const uint32_t key[] = {modulus, 0, scale, 0};
   return add(Kind::multiple, key);
+}
+
+// Whether any number of wide characters may come, and the end behind them is never forced: a repetition without limit,
+// with or without something behind it.
+bool RxStore::is_endless(Rx a, std::span<const Rx> wide) const {
+  while (nodes_[a].kind == Kind::cat) a = args(a)[0];
+  return nodes_[a].kind == Kind::repeat && args(a)[2] == kNoLimit &&
+         std::find(wide.begin(), wide.end(), args(a)[0]) != wide.end();
+}
+
+int RxStore::free_chars(Rx a, std::span<const Rx> wide, int most) const {
+  while (nodes_[a].kind == Kind::cat) a = args(a)[0];
+  const std::span<const uint32_t> p = args(a);
+  switch (nodes_[a].kind) {
+    case Kind::repeat: {
+      if (std::find(wide.begin(), wide.end(), p[0]) == wide.end()) return 0;
+      return p[2] >= static_cast<uint32_t>(most) ? most : static_cast<int>(p[2]);
+    }
+    case Kind::alt: {
+      bool endless = false;
+      for (const uint32_t part : p) endless = endless || is_endless(part, wide);
+      return endless ? most : 0;
+    }
+    case Kind::both: {
+      // All texts but a finite number: whatever came, something may follow.
+      for (const uint32_t part : p) {
+        const bool few_out = nodes_[part].kind == Kind::negate && (nodes_[args(part)[0]].flags & kEndless) == 0;
+        if (!few_out && !(nodes_[part].kind == Kind::repeat && is_endless(part, wide))) return 0;
+      }
+      return most;
+    }
+    default: return 0;
+  }
 }
 
 std::vector<uint8_t> RxStore::byte_classes() const {

@@ -64,6 +64,10 @@ class RxStore {
   }
   static constexpr size_t kAliveFuel = size_t{1} << 16;
 
+  // How many characters may surely follow, of those that each of `wide` matches, whatever they are; as far as the shape
+  // of `a` shows it at once, at most `most`.
+  int free_chars(Rx a, std::span<const Rx> wide, int most) const;
+
   // A map from bytes to classes that no expression made so far, nor any derivative of one, tells apart.
   std::vector<uint8_t> byte_classes() const;
 
@@ -78,7 +82,7 @@ class RxStore {
 
  private:
   enum class Kind : uint8_t { never, empty, set, control, cat, alt, both, negate, repeat, multiple };
-  enum Flags : uint8_t { kNullable = 1, kBoolean = 2, kControls = 4, kAlive = 8, kDead = 16 };
+  enum Flags : uint8_t { kNullable = 1, kBoolean = 2, kControls = 4, kAlive = 8, kDead = 16, kEndless = 32 };
   struct Node {
     Kind kind;
     uint8_t flags;
@@ -90,6 +94,7 @@ class RxStore {
   Node describe(Kind kind, std::span<const uint32_t> args);
   Node describe_sum(Kind kind, std::span<const uint32_t> args);
   uint32_t set_id(const ByteSet& bytes);
+  bool is_endless(Rx a, std::span<const Rx> wide) const;
   void gather(Kind kind, std::vector<Rx>& parts);
   bool known(Rx a, Symbol s, Rx& out) const;
   bool push_needed(Rx a, Symbol s, std::vector<Rx>& todo) const;

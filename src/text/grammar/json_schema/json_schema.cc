@@ -33,6 +33,7 @@ Result<Rule> grammar::json_schema_rule(const Json& schema,
                                        std::vector<std::string>& warnings) {
   const auto document = SchemaDocument::of(schema, options.draft7 ? Draft::draft7 : Draft::draft2020);
   SchemaContext context(*document, net.rx(), fuel);
+  net.wide(context.chars.any());
   Emitter emitter(context, net);
   QR_TRY(const Rule root, emitter.emit({context.sign(&document->root(), false)}));
   warnings.insert(warnings.end(), context.warnings.begin(), context.warnings.end());

@@ -1,0 +1,79 @@
+#include "text/grammar/lark.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+bool takes(std::string_view source, std::string_view text) {
+  const auto g = compile_lark(source, {});
+  EXPECT_TRUE(g.has_value()) << source << ": " << (g ? "" : g.error().message);
+  if (!g) return false;
+  static const auto trie = std::make_shared<const TokenTrie>(std::vector<std::string>{"a"}, std::vector<Token>{}, 1);
+  Matcher m(*g, trie);
+  return m.accept_text(text).has_value() && m.may_end();
+}
+std::string error_of(std::string_view source) {
+  const auto g = compile_lark(source, {});
+  return g ? "compiled" : g.error().message;
+}
+
+constexpr const char* kSums = R"L(
+// sums of products
+?start: sum
+?sum: product
+    | sum "+" product   -> add
+    | sum "-" product   -> sub
+?product: atom
+    | product "*" atom  -> mul
+?atom: NUMBER           -> number
+     | "-" atom         -> neg
+     | "(" sum ")"
+%import common.NUMBER
+%import common.WS_INLINE
+%ignore WS_INLINE
+)L";
+
+TEST(Lark, ReadsAGrammarOfSums) {
+  EXPECT_TRUE(takes(kSums, "1+2*(3 - 4.5)"));
+  EXPECT_TRUE(takes(kSums, "  1 +  2 "));
+  EXPECT_TRUE(takes(kSums, "--1e5"));
+  EXPECT_FALSE(takes(kSums, "1+"));
+  EXPECT_FALSE(takes(kSums, "1 2"));
+  EXPECT_FALSE(takes(kSums, "(1"));
+}
+
+TEST(Lark, HasRangesCountsOptionsAndFlags) {
+  EXPECT_TRUE(takes("start: A~2 [B] \"x\"..\"z\"\nA: \"a\"\nB: \"b\"i", "aaBy"));
+  EXPECT_TRUE(takes("start: A~2 [B] \"x\"..\"z\"\nA: \"a\"\nB: \"b\"i", "aaz"));
+  EXPECT_FALSE(takes("start: A~2..3\nA: \"a\"", "a"));
+  EXPECT_TRUE(takes("start: A~2..3\nA: \"a\"", "aaa"));
+  EXPECT_TRUE(takes("start: /a.b/s", "a\nb"));
+  EXPECT_FALSE(takes("start: /a.b/", "a\nb"));
+  EXPECT_TRUE(takes("start: /ab[/]\\/c/i", "AB//C"));
+  EXPECT_TRUE(takes("start: (\"a\"\n | \"b\"\n)+", "abba"));
+  EXPECT_TRUE(takes("start.2: X\nX.10: (\"a\" | \"b\")*\n", "ab"));
+}
+
+// What is ignored stands between terminals, never inside one.
+TEST(Lark, IgnoresBetweenTerminalsOnly) {
+  constexpr const char* kWords = "start: WORD+\nWORD: \"a\" \"b\"\n%ignore \" \"\n%ignore /#[^\\n]*/";
+  EXPECT_TRUE(takes(kWords, " ab  ab#x"));
+  EXPECT_TRUE(takes(kWords, "abab"));
+  EXPECT_FALSE(takes(kWords, "a b"));
+}
+
+TEST(Lark, ErrorsNameTheOffset) {
+  EXPECT_EQ(error_of("start: foo"), "lark: there is no rule \"foo\" at offset 7");
+  EXPECT_EQ(error_of("a: \"x\""), "lark: there is no rule \"start\" at offset 0");
+  EXPECT_EQ(error_of("start: (\"a\""), "lark: a group without its end at offset 11");
+  EXPECT_EQ(error_of("start: x{y}"), "lark: a template at offset 8");
+  EXPECT_EQ(error_of("%declare X"), "lark: this directive at offset 1");
+  EXPECT_EQ(error_of("start: /(?<=x)a/"), "lark: /(?<=x)a/: regex: this kind of group at offset 2");
+  EXPECT_EQ(error_of("start: /a/m"), "lark: flags but i and s at offset 11");
+  EXPECT_EQ(error_of("start: \"a\"\nstart: \"b\""), "lark: rule \"start\" is there twice at offset 11");
+  EXPECT_EQ(error_of("%import common.NOPE"), "lark: there is no common terminal \"NOPE\" at offset 19");
+}
+
+}  // namespace
+}  // namespace quire
