@@ -2,12 +2,14 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <boost/asio/ip/v6_only.hpp>
 #include <chrono>
 #include <cstring>
+#include <exception>
 
 #include "base/log.h"
 
@@ -40,6 +42,13 @@ std::string name_of(const sockaddr_storage& address) {
   std::memset(reinterpret_cast<sockaddr_in6&>(network).sin6_addr.s6_addr + 8, 0, 8);
   return text_of(network);
 }
+
+struct OwnedFd {
+  ~OwnedFd() {
+    if (fd >= 0) ::close(fd);
+  }
+  int fd;
+};
 
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
@@ -89,6 +98,13 @@ std::string Acceptor::url() const {
   return scheme + (v6_ ? "[" + address_ + "]" : address_) + ":" + std::to_string(port_);
 }
 
+// The second clock of its thread is set once now, so that Asio's list of clocks has its place when there is no memory.
+void Acceptor::start() {
+  wait();
+  pause_.expires_after(std::chrono::milliseconds(0));
+  pause_.async_wait([self = shared_from_this()](error_code) {});
+}
+
 void Acceptor::stop() {
   error_code ec;
   acceptor_.close(ec);
@@ -96,11 +112,11 @@ void Acceptor::stop() {
 }
 
 void Acceptor::wait() {
-  acceptor_.async_wait(tcp::acceptor::wait_read, [self = shared_from_this()](error_code ec) {
+  acceptor_.async_wait(tcp::acceptor::wait_read, accept_slot_.bind([self = shared_from_this()](error_code ec) {
     if (ec || !self->acceptor_.is_open()) return;
     self->accept_some();
     self->threads_.front()->run_work();
-  });
+  }));
 }
 
 void Acceptor::accept_some() {
@@ -126,28 +142,38 @@ bool Acceptor::accept_one() {
     }
     return true;  // that one client has gone already
   }
+  try {
+    hand_over(fd, address);
+    return true;
+  } catch (const std::exception&) {  // and the socket was closed
+    back_off(ENOMEM);
+    return false;
+  }
+}
+
+// Gives the socket to a thread, or closes it.
+void Acceptor::hand_over(int fd, const sockaddr_storage& address) {
+  OwnedFd owned{fd};
   ServerShared& shared = *shared_;
   const int over = shared.n_connections.load() - shared.limits.n_connections;
-  if (over >= kMaxRejecting) {
-    ::close(fd);
-    return true;
-  }
-  const auto fewest = std::min_element(threads_.begin(), threads_.end(), [](const auto& a, const auto& b) {
-    return a->n_connections() < b->n_connections();
+  if (over >= kMaxRejecting) return;
+  const auto fewest = std::min_element(threads_.begin(), threads_.end(), [](const auto& x, const auto& y) {
+    return x->n_connections() < y->n_connections();
   });
+  std::string peer = text_of(address);
   int n_of_address = 0;
-  Place place(shared_, shared_->addresses.enter(name_of(address), n_of_address), (*fewest)->n_connections());
-  const auto arrival = std::make_shared<Arrival>(fd, text_of(address), std::move(place));
+  Place place(shared_, shared.addresses.enter(name_of(address), n_of_address), (*fewest)->n_connections());
+  const auto arrival = std::make_shared<Arrival>(fd, std::move(peer), std::move(place));
+  owned.fd = -1;  // the arrival's
   const int limit = shared.limits.n_connections_per_address;
   const bool over_of_address = limit > 0 && n_of_address > limit;
-  if (over_of_address && n_of_address > limit + kMaxRejecting) return true;
+  if (over_of_address && n_of_address > limit + kMaxRejecting) return;
   arrival->v6 = v6_;
   if (over >= 0)
     arrival->reject = Reject::all_in_use;
   else if (over_of_address)
     arrival->reject = Reject::all_of_address;
   (*fewest)->adopt(arrival);
-  return true;
 }
 
 // Waiting clients stay in the kernel's backlog until something is free again.
@@ -156,12 +182,15 @@ void Acceptor::back_off(int error) {
   const int64_t now = IoThread::now_ns();
   if (logged_ns_ == 0 || now - logged_ns_ >= kNsPerSecond) {
     logged_ns_ = now;
-    log_warn(std::string("http: cannot accept connections: ") + std::strerror(error));
+    try {
+      log_warn(std::string("http: cannot accept connections: ") + std::strerror(error));
+    } catch (const std::exception&) {  // then without a line
+    }
   }
   pause_.expires_after(std::chrono::milliseconds(kBackOffMs));
-  pause_.async_wait([self = shared_from_this()](error_code ec) {
+  pause_.async_wait(pause_slot_.bind([self = shared_from_this()](error_code ec) {
     if (!ec && self->acceptor_.is_open()) self->wait();
-  });
+  }));
 }
 
 }  // namespace quire

@@ -2,6 +2,8 @@
 // connections. Not SO_REUSEPORT: with it a second server on the same port would start silently and steal half the
 // clients, and the kernel's hashing spreads few connections badly.
 #pragma once
+#include <sys/socket.h>
+
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
@@ -24,7 +26,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   std::string url() const;
 
   // The first io thread, or before it starts.
-  void start() { wait(); }
+  void start();
   void stop();
 
  private:
@@ -32,12 +34,14 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   void wait();
   void accept_some();
   bool accept_one();
+  void hand_over(int fd, const sockaddr_storage& address);
   void back_off(int error);
 
   const std::shared_ptr<ServerShared> shared_;
   std::vector<std::shared_ptr<IoThread>> threads_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer pause_;
+  OpSlot accept_slot_, pause_slot_;
   std::string address_;
   int port_ = 0;
   bool v6_ = false;

@@ -4,7 +4,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <exception>
+#include <new>
 
 #include "base/log.h"
 #include "http/response_head.h"
@@ -15,19 +17,13 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-constexpr size_t kMaxAhead = 64 << 10;    // pipelined bytes kept while a reply is under way; then reading pauses
-constexpr size_t kKeepBuffer = 16 << 10;  // an idle connection keeps no larger buffer
+constexpr size_t kMaxAhead = 64 << 10;  // pipelined bytes kept while a reply is under way; then reading pauses
 constexpr int kRequestsPerTurn = 16;
 constexpr int64_t kNsPerMs = 1'000'000, kNsPerSecond = 1'000'000'000;
 
 bool is_over(int64_t since, int timeout_ms, int64_t now) { return now - since > int64_t{timeout_ms} * kNsPerMs; }
 
 HttpError handler_threw() { return {500, "the request could not be handled", "server_error", "", "internal"}; }
-
-void release(std::string& buffer) {
-  buffer.clear();
-  if (buffer.capacity() > kKeepBuffer) std::string().swap(buffer);
-}
 
 }  // namespace
 
@@ -38,11 +34,12 @@ Connection::Connection(IoThread& io, tcp::socket socket, Arrival& arrival)
       peer_(std::move(arrival.peer)),
       parser_(io.shared().limits),
       received_(place_.address()->received),
-      ahead_(place_.address()->received) {
-  if (io.shared().tls != nullptr) tls_ = std::make_unique<TlsSession>(*io.shared().tls);
-}
+      ahead_(place_.address()->received),
+      tls_(io.shared().tls != nullptr ? TlsSession::open(*io.shared().tls) : nullptr),
+      outbox_(tls_.get()) {}
 
 void Connection::start(Reject reject) {
+  if (io_.shared().tls != nullptr && tls_ == nullptr) return close(CloseReason::aborted);  // no memory
   error_code ec;  // none of these is needed to serve
   socket_.non_blocking(true, ec);
   socket_.set_option(tcp::no_delay(true), ec);
@@ -68,47 +65,47 @@ void Connection::start(Reject reject) {
 void Connection::arm_read() {
   if (reading_ || state_ == State::closed || peer_eof_ || paused_) return;
   reading_ = true;
-  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code) {
+  socket_.async_wait(tcp::socket::wait_read, read_slot_.bind([self = shared_from_this()](error_code) {
     self->reading_ = false;
-    if (self->state_ != State::closed) self->on_readable();
+    self->guarded(&Connection::on_readable);
     self->io_.run_work();
-  });
+  }));
 }
 
 void Connection::arm_write() {
   if (writing_ || state_ == State::closed) return;
   writing_ = true;
-  socket_.async_wait(tcp::socket::wait_write, [self = shared_from_this()](error_code) {
+  socket_.async_wait(tcp::socket::wait_write, write_slot_.bind([self = shared_from_this()](error_code) {
     self->writing_ = false;
-    if (self->state_ != State::closed) self->on_writable();
+    self->guarded(&Connection::on_writable);
     self->io_.run_work();
-  });
+  }));
 }
 
 void Connection::on_readable() {
-  error_code ec;
   auto& scratch = io_.scratch();
   const size_t room = read_room();
   paused_ = room == 0;
   if (paused_) return;
-  const size_t n = socket_.read_some(asio::buffer(scratch.data(), room), ec);
-  if (ec == asio::error::eof) {
+  const ssize_t n = ::recv(socket_.native_handle(), scratch.data(), room, MSG_DONTWAIT);
+  if (n == 0) {
     on_eof();
-  } else if (ec && ec != asio::error::would_block && ec != asio::error::interrupted) {
-    close(CloseReason::client_gone);
-  } else if (n > 0) {
-    io_.shared().metrics->bytes_in.add(n);
+  } else if (n < 0) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) close(CloseReason::client_gone);
+  } else {
+    io_.shared().metrics->bytes_in.add(static_cast<size_t>(n));
+    const std::string_view bytes(scratch.data(), static_cast<size_t>(n));
     if (tls_ != nullptr)
-      on_cipher({scratch.data(), n});
+      on_cipher(bytes);
     else
-      on_bytes({scratch.data(), n});
+      on_bytes(bytes);
   }
   arm_read();
 }
 
 void Connection::on_cipher(std::string_view bytes) {
   std::string plain;
-  const TlsSession::State state = tls_->receive(bytes, plain, out_);
+  const TlsSession::State state = tls_->receive(bytes, plain, outbox_.wire());
   if (state != TlsSession::State::failed && !plain.empty()) on_bytes(plain);
   if (state_ != State::closed) flush_out();
   if (state_ == State::closed || state == TlsSession::State::open) return;
@@ -147,7 +144,7 @@ void Connection::on_bytes(std::string_view bytes) {
 }
 
 void Connection::on_eof() {
-  if (state_ == State::handling) sweep();  // an answer that is already there still counts
+  if (state_ == State::handling) sweep(0);  // an answer that is already there still counts
   if (state_ == State::handling && complete_) {
     peer_eof_ = true;
     return;
@@ -171,7 +168,10 @@ size_t Connection::process(std::string_view bytes) {
 // True: a request was complete.
 bool Connection::take_some(std::string_view& bytes) {
   const bool fresh = !parser_.started();
-  if (fresh) head_since_ = IoThread::now_ns();
+  if (fresh) {
+    head_since_ = IoThread::now_ns();
+    answered_ = false;
+  }
   if (!received_.resize(parser_.bytes_to_take(bytes.size()))) return refuse_for_room(), true;
   bytes.remove_prefix(parser_.feed(bytes));
   if (!received_.resize(parser_.held_bytes())) return refuse_for_room(), true;
@@ -205,7 +205,7 @@ void Connection::after_feed(bool more) {
   }
   note_body();
   if (parser_.body_bytes() > 0 || !parser_.expects_continue() || more) return;
-  reply_bytes() += "HTTP/1.1 100 Continue\r\n\r\n";
+  outbox_.append(std::string_view("HTTP/1.1 100 Continue\r\n\r\n"));
   flush_out();
 }
 
@@ -227,6 +227,8 @@ void Connection::judge() {
   parser_.request().peer = peer_;
   try {
     verdict_ = io_.shared().handler->judge(parser_.request());
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
     log_error(std::string("http: a handler threw: ") + e.what());
     verdict_ = {[](HttpRequest&&, const ReplyPtr& reply) { send_error(*reply, handler_threw()); }, false};
@@ -242,7 +244,7 @@ void Connection::dispatch() {
   keep_alive_ = parser_.keep_alive() && !deaf_ && !io_.shared().draining.load(std::memory_order_relaxed);
   head_request_ = request.method == "HEAD";
   version_ = request.version;
-  no_body_ = chunked_ = complete_ = false;
+  no_body_ = chunked_ = complete_ = answered_ = false;
   body_until_ = body_last_ = body_seen_ = 0;
   request.lease = std::move(received_);
   received_ = ByteLease(place_.address()->received);
@@ -250,122 +252,19 @@ void Connection::dispatch() {
 
   state_ = State::handling;
   io_.shared().metrics->requests.add();
-  const auto stream = std::make_shared<Stream>(io_.shared_from_this(), limits().out_bytes);
+  const auto stream = std::make_shared<Stream>(io_.shared_from_this(), limits().out_bytes, place_.address()->unsent);
   stream->connection = this;
   stream_ = stream;
   try {
     verdict.answer(std::move(request), Stream::handle_for(stream));
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
     log_error(std::string("http: a handler threw: ") + e.what());
     // No effect when it was answered, or when the handler's last ReplyPtr went while the exception passed.
     send_error(*stream, handler_threw());
   }
-  sweep();
-}
-
-bool Connection::sweep() {
-  if (state_ != State::handling) return false;
-  StreamOutput output;
-  stream_->take(output);
-  if (output.aborted) {
-    cut(CloseReason::aborted);
-    return false;
-  }
-  const bool some = output.head || output.complete || !output.body.empty();
-  append_output(output);
-  complete_ |= output.complete;
-  flush_out();
-  return some && out_.empty() && plain_.empty();
-}
-
-void Connection::append_reply_head(const StreamOutput& output) {
-  no_body_ = head_request_ || output.status == 204 || output.status == 304;
-  if (!output.whole && version_ == 10) keep_alive_ = false;  // its end is the connection's
-  chunked_ = !output.whole && version_ == 11 && !no_body_;
-  ResponseHead head;
-  head.status = output.status;
-  head.headers = &output.headers;
-  head.date = io_.date();
-  if (output.whole && output.status != 204 && output.status != 304)
-    head.content_length = static_cast<int64_t>(output.body.size());
-  head.chunked = chunked_;
-  head.close = !keep_alive_;
-  head.keep_alive_10 = version_ == 10;
-  append_head(reply_bytes(), head);
-  io_.shared().metrics->count_response(output.status);
-}
-
-void Connection::append_output(const StreamOutput& output) {
-  if (output.head) append_reply_head(output);
-  if (no_body_) return;
-  if (chunked_)
-    append_chunk(reply_bytes(), output.body);
-  else
-    reply_bytes() += output.body;
-  if (output.complete && chunked_) reply_bytes() += kLastChunk;
-}
-
-void Connection::flush_out() {
-  const int64_t now = IoThread::now_ns();
-  if (tls_ != nullptr) tls_->send(plain_, out_);
-  if (!writing_) write_last_ = now;  // nothing was waiting until now
-  while (out_at_ < out_.size()) {
-    error_code ec;
-    const size_t n = socket_.write_some(asio::buffer(out_.data() + out_at_, out_.size() - out_at_), ec);
-    if (ec == asio::error::would_block) {
-      arm_write();
-      break;
-    }
-    if (ec) return close(CloseReason::client_gone);
-    out_at_ += n;
-    write_last_ = now;
-    io_.shared().metrics->bytes_out.add(n);
-  }
-  if (out_at_ == out_.size()) {
-    release(out_);
-    out_at_ = 0;
-  } else if (out_at_ > kMaxAhead && out_at_ > out_.size() / 2) {
-    out_.erase(0, out_at_);
-    out_at_ = 0;
-  }
-  if (stream_) note_queued(now);
-  if (!out_.empty() || !plain_.empty()) return;
-  if (state_ == State::handling && complete_) return finish_reply();
-  if (state_ == State::lingering && tls_ != nullptr && !said_end_) {
-    said_end_ = true;
-    tls_->close(out_);
-    return flush_out();
-  }
-  if (state_ == State::lingering && !sent_fin_) {
-    sent_fin_ = true;
-    error_code ec;
-    socket_.shutdown(tcp::socket::shutdown_send, ec);
-  }
-}
-
-void Connection::note_queued(int64_t now_ns) {
-  stream_->set_queued(static_cast<int64_t>(out_.size() - out_at_ + plain_.size()));
-  if (!stream_->full())
-    full_since_ = 0;
-  else if (full_since_ == 0)
-    full_since_ = now_ns;
-}
-
-void Connection::finish_reply() {
-  io_.shared().metrics->count_closed(CloseReason::finished);
-  const auto stream = std::move(stream_);
-  stream_ = nullptr;
-  complete_ = false;
-  if (peer_eof_) {
-    close(CloseReason::finished);
-  } else if (!keep_alive_) {
-    linger();
-  } else {
-    state_ = State::reading;
-    idle_since_ = IoThread::now_ns();
-  }
-  stream->close(CloseReason::finished);
-  if (state_ == State::reading && !processing_) process_ahead();
+  sweep(0);
 }
 
 void Connection::refuse_for_room() {
@@ -384,8 +283,10 @@ void Connection::refuse(const HttpError& error, HttpHeaders headers) {
   head.date = io_.date();
   head.content_length = static_cast<int64_t>(body.size());
   head.close = true;
-  append_head(reply_bytes(), head);
-  reply_bytes() += body;
+  std::string bytes;
+  append_head(bytes, head);
+  answered_ = true;
+  outbox_.append(bytes + body);
   io_.shared().metrics->count_rejected(error.status);
   io_.shared().metrics->count_response(error.status);
   linger();
@@ -449,8 +350,9 @@ void Connection::tick_reading(int64_t now) {
 }
 
 void Connection::tick_handling(int64_t now) {
-  if (full_since_ != 0 && is_over(full_since_, limits().stall_timeout_ms, now)) return cut(CloseReason::stalled);
-  if (!out_.empty() && is_over(write_last_, limits().write_timeout_ms, now)) return cut(CloseReason::stalled);
+  if (stall_until_ != 0 && now > stall_until_) return cut(CloseReason::stalled);
+  stream_->retry();
+  if (!outbox_.empty() && is_over(write_last_, limits().write_timeout_ms, now)) return cut(CloseReason::stalled);
 }
 
 // For a connection whose reading is paused, where the end of the stream hides behind unread bytes.

@@ -3,11 +3,14 @@
 // seen while nothing is being written. Io thread only.
 #pragma once
 #include <boost/asio/ip/tcp.hpp>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "http/io_thread.h"
+#include "http/op_slot.h"
+#include "http/outbox.h"
 #include "http/request_parser.h"
 #include "http/stream.h"
 #include "http/tls.h"
@@ -20,9 +23,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(IoThread& io, boost::asio::ip::tcp::socket socket, Arrival& arrival);
 
   void start(Reject reject);
-  // Sends what a reply that is under way has gathered. True: that was something, and all of it is with the kernel.
-  bool sweep();
+  // Sends what a reply that is under way has gathered. If that was something of the step that woke the thread, and all
+  // of it is with the kernel, its delivery is timed.
+  void sweep(int64_t woken_ns);
   void tick(int64_t now_ns);
+  // Calls a member. What it throws, most likely for want of memory, ends this connection and nothing else.
+  template <class... Args, class... Given>
+  void guarded(void (Connection::*member)(Args...), Given... given) noexcept {
+    try {
+      if (state_ != State::closed) (this->*member)(given...);
+    } catch (const std::exception& e) {
+      fail(e.what());
+    }
+  }
   void drain();      // the server is stopping: close when idle, else after the reply
   void shut_down();  // close now
 
@@ -50,14 +63,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void judge();
   void note_body();
   void dispatch();
-  void append_output(const StreamOutput& output);
+  void append_output(StreamOutput& output);
   void append_reply_head(const StreamOutput& output);
   void flush_out();
-  void note_queued(int64_t now_ns);
+  void note_queued(int64_t now_ns, size_t n_sent);
+  void say_end();
   void finish_reply();
-  std::string& reply_bytes() { return tls_ != nullptr ? plain_ : out_; }
   void refuse(const HttpError& error, HttpHeaders extra = {});
   void refuse_for_room();
+  void fail(const char* what) noexcept;
+  bool say_no_memory() noexcept;
   void drop_input();
   void linger();
   void tick_reading(int64_t now_ns);
@@ -73,6 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string peer_;
   RequestParser parser_;
   State state_ = State::reading;
+  OpSlot read_slot_, write_slot_;
   bool reading_ = false, writing_ = false;  // a wait is under way
   bool processing_ = false;                 // inside process(): do not enter it again
   bool judged_ = false;                     // verdict_ is the handler's on this request's head
@@ -82,23 +98,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string in_;              // bytes that came ahead of their turn
   size_t in_at_ = 0;            // of in_, already used
   ByteLease received_, ahead_;  // for what parser_ holds, for in_
-  std::string out_;             // for the socket
-  size_t out_at_ = 0;           // of out_, already sent
   std::unique_ptr<TlsSession> tls_;
-  std::string plain_;  // under TLS: for out_, not yet encrypted
+  Outbox outbox_;
 
   Verdict verdict_;  // until the request is whole
 
   // The current reply.
   std::shared_ptr<Stream> stream_;
   bool keep_alive_ = true, head_request_ = false, no_body_ = false, chunked_ = false, complete_ = false;
+  bool answered_ = false;  // the head of an answer has been put into the outbox
   int version_ = 11;
 
   // Steady clock, nanoseconds.
   int64_t idle_since_ = 0, head_since_ = 0, body_last_ = 0, body_until_ = 0;
-  int64_t body_seen_ = 0;  // bytes of it
-
-  int64_t write_last_ = 0, full_since_ = 0, linger_since_ = 0;
+  int64_t write_last_ = 0, stall_until_ = 0, linger_since_ = 0;
+  int64_t body_seen_ = 0;  // bytes of the body, by the last look
 };
 
 }  // namespace quire

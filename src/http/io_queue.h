@@ -14,13 +14,56 @@
 
 namespace quire {
 
-class Stream;
+// What can be on an io thread's list of dirty ones. The list is made of its own members, so that nobody who marks one,
+// an engine in its step above all, ever needs memory for it.
+class Dirty {
+ protected:
+  ~Dirty() = default;
+
+ private:
+  friend class DirtyList;
+  std::shared_ptr<Dirty> next_;  // guarded by whoever guards the list
+};
+
+class DirtyList {
+ public:
+  DirtyList() = default;
+  DirtyList(DirtyList&& other) noexcept : first_(std::move(other.first_)), last_(std::exchange(other.last_, nullptr)) {}
+  DirtyList& operator=(DirtyList&& other) noexcept {
+    std::swap(first_, other.first_);
+    std::swap(last_, other.last_);
+    return *this;
+  }
+  ~DirtyList() { clear(); }
+  bool empty() const { return first_ == nullptr; }
+  // REQUIRES it is on no list.
+  void push(std::shared_ptr<Dirty> one) {
+    Dirty* const last = one.get();
+    (last_ != nullptr ? last_->next_ : first_) = std::move(one);
+    last_ = last;
+  }
+  std::shared_ptr<Dirty> pop() {  // the oldest; null: none
+    std::shared_ptr<Dirty> one = std::move(first_);
+    if (one == nullptr) return one;
+    first_ = std::move(one->next_);
+    if (first_ == nullptr) last_ = nullptr;
+    return one;
+  }
+  void clear() {
+    while (pop() != nullptr) {
+    }
+  }
+
+ private:
+  std::shared_ptr<Dirty> first_;
+  Dirty* last_ = nullptr;
+};
 
 class IoQueue {
  public:
   using Task = std::function<void()>;
   struct Work {
-    std::vector<std::shared_ptr<Stream>> dirty;
+    DirtyList dirty;
     std::vector<Task> tasks;
     int64_t woken_ns = 0;  // the first wake() since there was work, 0: nobody called it yet
     bool empty() const { return dirty.empty() && tasks.empty(); }
@@ -33,11 +76,11 @@ class IoQueue {
 
   virtual ~IoQueue() = default;
 
-  // Any thread. Nothing is kept once the queue is closed.
-  void push(std::shared_ptr<Stream> stream) {
+  // Any thread. Nothing is kept once the queue is closed. REQUIRES it is not on the list.
+  void push(std::shared_ptr<Dirty> one) {
     std::lock_guard lock(mu_);
     if (closed_) return;
-    work_.dirty.push_back(std::move(stream));
+    work_.dirty.push(std::move(one));
     has_work_.store(true, std::memory_order_release);
   }
   void push(Task task) {

@@ -33,13 +33,16 @@ TEST(IoQueue, AStepWakesOnceHoweverMuchIsDirty) {
     EXPECT_EQ(queue->n_wakes, step);
     IoQueue::Work work;
     queue->take(work);
-    EXPECT_EQ(work.dirty.size(), streams.size());  // each once
     EXPECT_GT(work.woken_ns, 0);
-    for (const auto& stream : work.dirty) {
+    size_t n = 0;
+    while (const auto one = work.dirty.pop()) {
+      ASSERT_LT(n, streams.size());
+      EXPECT_EQ(one, streams[n++]) << "each once, in order";
       StreamOutput output;
-      stream->take(output);
+      std::static_pointer_cast<Stream>(one)->take(output);
       EXPECT_FALSE(output.head || output.complete || output.aborted);
     }
+    EXPECT_EQ(n, streams.size());
   }
 }
 
@@ -82,10 +85,10 @@ TEST(Stream, RefusesAboveTheCapAndCallsTheProducerWhenThereIsRoom) {
   stream->take(output);
   EXPECT_EQ(n_calls, 1);
   EXPECT_EQ(output.body.size(), 198u);
-  stream->set_queued(51);  // above half: not yet
+  stream->set_queued(51, 51);  // above half: not yet
   stream->take(output);
   EXPECT_EQ(n_calls, 1);
-  stream->set_queued(50);
+  stream->set_queued(50, 50);
   stream->take(output);
   EXPECT_EQ(n_calls, 2);
   stream->close(CloseReason::stalled);

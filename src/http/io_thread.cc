@@ -1,10 +1,10 @@
 #include "http/io_thread.h"
 
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
 #include <chrono>
 #include <exception>
 
@@ -35,6 +35,7 @@ int tick_of(const HttpLimits& l) {
 HttpMetrics::HttpMetrics(Metrics& m)
     : connections(m.gauge("quire_http_connections", "Open connections.")),
       received(m.gauge("quire_http_received_held_bytes", "Of all_body_bytes, in use.")),
+      unsent(m.gauge("quire_http_unsent_held_bytes", "Of all_out_bytes, in use.")),
       delivery(
           m.histogram("quire_http_delivery_seconds",
                       "From the step's end, which wakes the io thread, until an event is with the kernel.",
@@ -44,6 +45,7 @@ HttpMetrics::HttpMetrics(Metrics& m)
       requests(m.counter("quire_http_requests_total", "Complete requests handed to a handler.")),
       bytes_in(m.counter("quire_http_received_bytes_total", "Bytes read from clients.")),
       bytes_out(m.counter("quire_http_sent_bytes_total", "Bytes written to clients.")),
+      failed(m.counter("quire_http_failures_total", "Connections and tasks that ended by an exception.")),
       metrics_(m) {
   for (int i = 1; i < 6; ++i)
     by_class_[i] =
@@ -71,6 +73,7 @@ std::shared_ptr<Address> Addresses::enter(const std::string& name, int& n) {
     address = std::make_shared<Address>();
     address->name = name;
     address->received = std::make_shared<ByteAccount>(received_);
+    address->unsent = std::make_shared<ByteAccount>(unsent_);
     all_.emplace(name, address);
   }
   n = ++address->n_connections;
@@ -105,29 +108,29 @@ IoThread::IoThread(std::shared_ptr<ServerShared> shared, int index)
     : shared_(std::move(shared)),
       index_(index),
       guard_(asio::make_work_guard(context_)),
+      wake_(context_),
       tick_(context_),
       tick_ms_(tick_of(shared_->limits)),
-      scratch_(kScratchBytes) {}
+      scratch_(kScratchBytes) {
+  const int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  QR_CHECK(fd >= 0, "no descriptor left to start with");
+  wake_.assign(fd);
+}
 
 IoThread::~IoThread() = default;
 
 int64_t IoThread::now_ns() { return SystemClock().now_ns(); }
 
 void IoThread::start() {
+  arm_wake();
   arm_tick();
-  thread_ = std::thread([this] {
-    try {
-      run();
-    } catch (const std::exception& e) {
-      QR_CHECK(false, std::string("exception in an io thread: ") + e.what());
-    }
-  });
+  thread_ = std::thread([this] { run(); });
 }
 
 void IoThread::run() {
   set_thread_name("quire-io-" + std::to_string(index_));
   enter_io_thread();
-  context_.run();
+  context_.run();  // nothing that it calls throws
   close();
 }
 
@@ -136,6 +139,7 @@ void IoThread::stop() {
     stopping_ = true;
     while (!connections_.empty()) std::shared_ptr(connections_.back())->shut_down();
     tick_.cancel();
+    wake_.cancel();
     guard_.reset();
   });
   wake();
@@ -160,7 +164,7 @@ void IoThread::take_in(Arrival& arrival) {
   connections_.push_back(connection);
   shared_->metrics->accepted.add();
   shared_->metrics->connections.add(1);
-  connection->start(arrival.reject);
+  connection->guarded(&Connection::start, arrival.reject);
 }
 
 void IoThread::drain() {
@@ -180,38 +184,62 @@ void IoThread::remove(Connection& connection) {
 }
 
 void IoThread::post_wake() {
-  asio::post(context_, [this] { run_work(); });
+  const uint64_t one = 1;
+  static_cast<void>(::write(wake_.native_handle(), &one, sizeof one));
 }
 
-void IoThread::run_work() {
+void IoThread::arm_wake() {
+  wake_.async_wait(asio::posix::stream_descriptor::wait_read, wake_slot_.bind([this](boost::system::error_code ec) {
+    if (ec || stopping_) return;
+    uint64_t n = 0;
+    static_cast<void>(::read(wake_.native_handle(), &n, sizeof n));
+    arm_wake();
+    run_work();
+  }));
+}
+
+void IoThread::run_work() noexcept {
   for (int round = 0; has_work(); ++round) {
     if (round == kMaxRounds) return post_wake();
     take(work_);
-    for (const Task& task : work_.tasks) task();
-    for (const auto& stream : work_.dirty) sweep(*stream, work_.woken_ns);
+    for (const Task& task : work_.tasks) {
+      try {
+        task();
+      } catch (const std::exception&) {
+        shared_->metrics->failed.add();
+      }
+    }
+    // What was not woken for came before its step's end, or from this thread.
+    while (const auto one = work_.dirty.pop()) {
+      const auto stream = std::static_pointer_cast<Stream>(one);
+      if (stream->connection == nullptr) continue;
+      const auto connection = stream->connection->shared_from_this();
+      connection->guarded(&Connection::sweep, work_.woken_ns);
+    }
     work_.clear();
   }
 }
 
-// What was not woken for came before its step's end, or from this thread.
-void IoThread::sweep(const Stream& stream, int64_t woken_ns) const {
-  if (stream.connection == nullptr) return;
-  const bool sent = stream.connection->shared_from_this()->sweep();
-  if (sent && woken_ns != 0) shared_->metrics->delivery.observe(static_cast<double>(now_ns() - woken_ns) * 1e-9);
-}
-
 void IoThread::arm_tick() {
   tick_.expires_after(std::chrono::milliseconds(tick_ms_));
-  tick_.async_wait([this](boost::system::error_code ec) {
+  tick_.async_wait(tick_slot_.bind([this](boost::system::error_code ec) {
     if (ec || stopping_) return;
-    const int64_t now = now_ns();
-    shared_->metrics->received.set(static_cast<double>(shared_->received->used()));
-    // From the back: a connection that closes is replaced by the last one, which has had its turn. The copy keeps it
-    // alive until its call returns.
-    for (size_t i = connections_.size(); i-- > 0;) std::shared_ptr(connections_[i])->tick(now);
+    on_tick();
     run_work();
     arm_tick();
-  });
+  }));
+}
+
+void IoThread::on_tick() {
+  const int64_t now = now_ns();
+  shared_->metrics->received.set(static_cast<double>(shared_->received->used()));
+  shared_->metrics->unsent.set(static_cast<double>(shared_->unsent->used()));
+  // From the back: a connection that closes is replaced by the last one, which has had its turn. The copy keeps it
+  // alive until its call returns.
+  for (size_t i = connections_.size(); i-- > 0;) {
+    const std::shared_ptr<Connection> connection = connections_[i];
+    connection->guarded(&Connection::tick, now);
+  }
 }
 
 std::string_view IoThread::date() {

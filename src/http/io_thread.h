@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include "base/metrics.h"
 #include "http/byte_budget.h"
 #include "http/io_queue.h"
+#include "http/op_slot.h"
 #include "http/server.h"
 
 namespace quire {
@@ -30,9 +32,9 @@ class HttpMetrics {
   void count_rejected(int status);
   void count_closed(CloseReason reason);
 
-  Gauge &connections, &received;
+  Gauge &connections, &received, &unsent;
   Histogram& delivery;  // seconds
-  Counter &accepted, &accept_failed, &requests, &bytes_in, &bytes_out;
+  Counter &accepted, &accept_failed, &requests, &bytes_in, &bytes_out, &failed;
 
  private:
   Metrics& metrics_;
@@ -44,19 +46,20 @@ class HttpMetrics {
 struct Address {
   std::string name;
   int n_connections = 0;  // guarded by Addresses
-  std::shared_ptr<ByteAccount> received;
+  std::shared_ptr<ByteAccount> received, unsent;
 };
 
 // Those that have connections. Any thread.
 class Addresses {
  public:
-  explicit Addresses(std::shared_ptr<ByteBudget> received) : received_(std::move(received)) {}
+  Addresses(std::shared_ptr<ByteBudget> received, std::shared_ptr<ByteBudget> unsent)
+      : received_(std::move(received)), unsent_(std::move(unsent)) {}
   // One connection more; `n` is set to how many it has now.
   std::shared_ptr<Address> enter(const std::string& name, int& n);
   void leave(Address& address);
 
  private:
-  const std::shared_ptr<ByteBudget> received_;
+  const std::shared_ptr<ByteBudget> received_, unsent_;
   std::mutex mu_;
   std::unordered_map<std::string, std::shared_ptr<Address>> all_;
 };
@@ -98,9 +101,12 @@ struct Arrival {
 // What all io threads of one server share.
 struct ServerShared {
   explicit ServerShared(const HttpLimits& l)
-      : limits(l), received(std::make_shared<ByteBudget>(l.all_body_bytes)), addresses(received) {}
+      : limits(l),
+        received(std::make_shared<ByteBudget>(l.all_body_bytes)),
+        unsent(std::make_shared<ByteBudget>(l.all_out_bytes)),
+        addresses(received, unsent) {}
   const HttpLimits limits;
-  const std::shared_ptr<ByteBudget> received;
+  const std::shared_ptr<ByteBudget> received, unsent;
   Handler* handler = nullptr;
   std::unique_ptr<Metrics> own_metrics;  // when the caller gave none
   std::unique_ptr<HttpMetrics> metrics;
@@ -127,7 +133,8 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   // --- io thread only ---
   boost::asio::io_context& context() { return context_; }
   ServerShared& shared() { return *shared_; }
-  void run_work();  // after each callback: tasks and dirty streams
+  // After each callback: tasks and dirty streams. What a task throws ends that task alone.
+  void run_work() noexcept;
   void remove(Connection& connection);
   std::vector<char>& scratch() { return scratch_; }
   std::string_view date();
@@ -137,14 +144,17 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   void post_wake() override;
   void run();
   void take_in(Arrival& arrival);
-  void sweep(const Stream& stream, int64_t woken_ns) const;
+  void arm_wake();
   void arm_tick();
+  void on_tick();
 
   const std::shared_ptr<ServerShared> shared_;
   const int index_;
   boost::asio::io_context context_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_;
+  boost::asio::posix::stream_descriptor wake_;  // an eventfd
   boost::asio::steady_timer tick_;
+  OpSlot wake_slot_, tick_slot_;
   int tick_ms_;
   std::thread thread_;
   std::atomic<int> n_connections_{0};

@@ -23,8 +23,12 @@ constexpr HttpLimitRow kRows[] = {
     {"n_connections_per_address", nullptr, &HttpLimits::n_connections_per_address,
      "of them from one IPv4 address or IPv6 /64, 0 for no limit; `--max-connections-per-address`"},
     {"out_bytes", &HttpLimits::out_bytes, nullptr, "unsent bytes of one stream before it counts as stalled"},
+    {"all_out_bytes", &HttpLimits::all_out_bytes, nullptr,
+     "unsent bytes of the answers of all connections; those of one address may have as much of it as is left"},
+    {"out_bytes_per_s", &HttpLimits::out_bytes_per_s, nullptr,
+     "slowest reading of a stalled stream, over stall_timeout_ms"},
     {"send_buffer_bytes", nullptr, &HttpLimits::send_buffer_bytes, "the kernel's, of one connection"},
-    {"stall_timeout_ms", nullptr, &HttpLimits::stall_timeout_ms, "a stalled stream"},
+    {"stall_timeout_ms", nullptr, &HttpLimits::stall_timeout_ms, "a stalled stream of which nothing is read"},
     {"write_timeout_ms", nullptr, &HttpLimits::write_timeout_ms, "unsent bytes without progress"},
 };
 

@@ -30,9 +30,11 @@ struct HttpLimits {
   int n_connections = 8192;               // above: 503 and close
   int n_connections_per_address = 4096;   // of them, from one IPv4 address or IPv6 /64; above: 429; 0: no limit
   int64_t out_bytes = 1 << 20;            // unsent bytes of one stream; above it is stalled
-  int send_buffer_bytes = 256 << 10;      // the kernel's, per connection; 0: the system's own tuning
-  int stall_timeout_ms = 10'000;          // stalled this long: closed
-  int write_timeout_ms = 60'000;          // unsent bytes below out_bytes and no progress this long: closed
+  int64_t all_out_bytes = 256 << 20;      // of all connections
+  int64_t out_bytes_per_s = 1 << 10;  // a stalled stream that is read slower than this over stall_timeout_ms: closed
+  int send_buffer_bytes = 256 << 10;  // the kernel's, per connection; 0: the system's own tuning
+  int stall_timeout_ms = 10'000;      // stalled, and nothing read: closed
+  int write_timeout_ms = 60'000;      // unsent bytes below out_bytes and no progress this long: closed
 };
 
 struct HttpLimitRow {

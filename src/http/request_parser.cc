@@ -76,8 +76,7 @@ void RequestParser::reset() {
   head_.clear();
   chunked_ = false;
   body_limit_ = body_left_ = head_bytes_ = 0;
-  request_ = {};
-  error_ = {};
+  request_ = {};  // the error stays: nobody asks for it before the next, and a fresh one needs memory
 }
 
 bool RequestParser::refuse(int status, std::string message, std::string code) {

@@ -24,7 +24,7 @@ class RequestParser {
   // Uses bytes up to the end of the head, at most, then up to the end of the request; returns how many. What is left
   // belongs to the body, or to the next request. After `done` or `failed` it uses none until reset().
   size_t feed(std::string_view bytes);
-  void reset();
+  void reset();  // needs no memory
 
   State state() const { return state_; }
   bool started() const { return started_; }          // a byte of the request has come

@@ -47,11 +47,11 @@ void append_head(std::string& out, const ResponseHead& head) {
   out += "\r\n";
 }
 
-void append_chunk(std::string& out, std::string_view bytes) {
-  if (bytes.empty()) return;
-  char size[16];
-  out.append(size, std::to_chars(size, size + sizeof size, bytes.size(), 16).ptr);
-  out.append("\r\n").append(bytes).append("\r\n");
+std::string_view chunk_head(ChunkHead& buffer, size_t n_bytes) {
+  char* end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), n_bytes, 16).ptr;
+  *end++ = '\r';
+  *end++ = '\n';
+  return {buffer.data(), static_cast<size_t>(end - buffer.data())};
 }
 
 // By hand: strftime would follow the process's locale.

@@ -1,5 +1,6 @@
 // The head of a response as bytes, and the frames of a chunked body. Pure functions.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,8 +21,10 @@ struct ResponseHead {
 
 // Line breaks and NUL in header values become blanks, so that no value can forge a header.
 void append_head(std::string& out, const ResponseHead& head);
-// One chunk; nothing for empty bytes, which would end the body.
-void append_chunk(std::string& out, std::string_view bytes);
+// What stands before `n_bytes` > 0 of a chunk, written into `buffer`, and what stands behind.
+using ChunkHead = std::array<char, 20>;
+std::string_view chunk_head(ChunkHead& buffer, size_t n_bytes);
+inline constexpr std::string_view kChunkEnd = "\r\n";
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 // "Sun, 06 Nov 1994 08:49:37 GMT" of seconds since 1970.
 std::string http_date(int64_t seconds);

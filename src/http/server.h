@@ -44,12 +44,14 @@ class Reply {
   // A field of the answer's head beside those of send() or start_stream(), which come later. REQUIRES that a head
   // may hold both: a name without controls, a value of a request's field or of ours.
   virtual void add_header(std::string_view name, std::string_view value) = 0;
-  // The whole answer; Content-Length, Date and Connection are added. Wakes the io thread itself, no flush() needed.
+  // The whole answer; Content-Length, Date and Connection are added. Wakes the io thread itself, no flush() needed. A
+  // body for which all_out_bytes have no room becomes a 503 that says so.
   virtual bool send(int status, HttpHeaders headers, std::string body) = 0;
   // Head of a streamed answer: chunked for HTTP/1.1, ended by close for 1.0. Goes out with the next flush().
   virtual bool start_stream(int status, HttpHeaders headers) = 0;
-  // Appends to the stream, all or nothing. False: not streaming, closed, or out_bytes are already unsent (keep the
-  // bytes; the producer is called again when there is room). Goes out with the next flush().
+  // Appends to the stream, all or nothing. False: not streaming, closed, out_bytes are already unsent or all_out_bytes
+  // of all have no room for it (keep the bytes; the producer is called again when there is). Goes out with the next
+  // flush().
   virtual bool write(std::string_view bytes) = 0;
   // The stream is complete. Goes out with the next flush().
   virtual void end() = 0;

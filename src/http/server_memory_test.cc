@@ -185,6 +185,103 @@ TEST_F(ServerMemory, AFastBeginningBuysNoTimeForABody) {
   EXPECT_TRUE(c.read_to_end().starts_with("HTTP/1.1 408 "));
 }
 
+// 8 MB in a buffer of 64 KiB, taken at some 10 MB/s with a stall_timeout_ms that is a tenth of the whole: progress buys
+// time.
+TEST_F(ServerMemory, ALargeAnswerThatIsReadSteadilyIsNotStalled) {
+  HttpLimits l = narrow();
+  l.out_bytes = 64 << 10;
+  l.send_buffer_bytes = 16 << 10;
+  l.stall_timeout_ms = 400;
+  open(l);
+  const std::string whole(8 << 20, 'w');
+  FunctionHandler large([&](HttpRequest&&, const ReplyPtr& reply) { reply->send(200, {}, whole); });
+  ServerOptions o;
+  o.limits = l;
+  auto other = Server::start(o, large);
+  ASSERT_TRUE(other);
+  RawClient c((*other)->port(), 16 << 10);
+  c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  const int64_t begin = test_now_ms();
+  size_t n = 0;
+  while (n < whole.size()) {
+    const std::string part = c.read_some();
+    ASSERT_NE(part, "") << "cut after " << n << " bytes";
+    n += part.size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  }
+  EXPECT_GT(test_now_ms() - begin, 2 * l.stall_timeout_ms) << "too fast to prove anything";
+}
+
+// One client takes a large answer as fast as it comes; what else the thread has to do is not behind all of it.
+TEST_F(ServerMemory, ALargeAnswerGivesOthersTheirTurn) {
+  ServerOptions o;
+  o.limits.send_buffer_bytes = 4 << 20;
+  std::atomic<int64_t> unsent{-1};
+  FunctionHandler large([&](HttpRequest&&, const ReplyPtr& reply) {
+    reply->send(200, {}, std::string(16 << 20, 'w'));
+    reply->post([&, reply] { unsent = reply->unsent_bytes(); });  // after this callback, and what it could send
+  });
+  auto other = Server::start(o, large);
+  ASSERT_TRUE(other);
+  RawClient c((*other)->port(), 4 << 20);
+  c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  size_t n = 0;
+  while (n < (16 << 20)) {
+    const std::string part = c.read_some();
+    ASSERT_NE(part, "");
+    n += part.size();
+  }
+  EXPECT_GE(unsent, (16 << 20) - (512 << 10)) << "a turn sends 256 KiB";
+  open(narrow());
+}
+
+// Answers for which there is no room beside those that nobody reads are refused, small ones are not, and streams wait.
+TEST_F(ServerMemory, UnsentAnswersAreBoundedInAll) {
+  HttpLimits l = narrow();
+  l.all_out_bytes = 4 * kMiB;
+  l.send_buffer_bytes = 16 << 10;
+  open(l);
+  const auto unsent = [&] { return static_cast<int64_t>(metrics_.gauge("quire_http_unsent_held_bytes", "").value()); };
+  const auto take_one = [&] {
+    EXPECT_TRUE(eventually([&] {
+      const std::lock_guard lock(mu_);
+      return !held_.empty();
+    }));
+    const std::lock_guard lock(mu_);
+    const ReplyPtr reply = std::move(held_.back().second);
+    held_.clear();
+    return reply;
+  };
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 6; ++i) {
+    clients.emplace_back(server_->port(), 4096);
+    clients.back().send("GET /hold HTTP/1.1\r\nHost: h\r\n\r\n");
+    take_one()->send(200, {}, std::string(kMiB, 'w'));
+  }
+  EXPECT_TRUE(eventually([&] { return unsent() > kMiB; }));
+  EXPECT_LE(unsent(), 2 * kMiB) << "one address gets half";
+  const std::string refused = clients[5].read_some();
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 503 ")) << refused;
+  EXPECT_NE(refused.find("4194304 unsent bytes (all_out_bytes)"), std::string::npos) << refused;
+  expect_small_ones_are_served();
+
+  RawClient streaming = client();
+  streaming.send("GET /hold HTTP/1.1\r\nHost: h\r\n\r\n");
+  const ReplyPtr stream = take_one();
+  stream->start_stream(200, {});
+  EXPECT_TRUE(stream->write("a small event"));
+  EXPECT_FALSE(stream->write(std::string(kMiB, 'x')));
+  stream->set_producer([](Reply& r) {
+    if (r.write(std::string(kMiB, 'x') + "!")) r.end();
+  });
+  stream->flush();
+  EXPECT_NE(streaming.read_until("a small event"), "");
+  clients.clear();
+  EXPECT_NE(streaming.read_until("!\r\n").find('!'), std::string::npos) << "once there is room it goes on";
+  streaming.close();
+  EXPECT_TRUE(eventually([&] { return unsent() == 0; }));
+}
+
 TEST_F(ServerMemory, PipelinedRequestsGiveOthersTheirTurn) {
   open(narrow());
   int n_before = -1, n = 0;  // io thread

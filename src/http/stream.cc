@@ -3,10 +3,22 @@
 #include "http/stream.h"
 
 #include <exception>
+#include <limits>
 
 #include "base/log.h"
 
 namespace quire {
+
+namespace {
+
+void log_thrown(const char* where, const std::exception& e) noexcept {
+  try {
+    log_error(std::string("http: ") + where + " threw: " + e.what());
+  } catch (const std::exception&) {  // then without a line
+  }
+}
+
+}  // namespace
 
 std::string_view close_reason_name(CloseReason reason) {
   switch (reason) {
@@ -37,13 +49,20 @@ void Stream::add_header(std::string_view name, std::string_view value) {
   added_.push_back({std::string(name), std::string(value)});
 }
 
+// An answer for which there is no room becomes one that says so.
 bool Stream::send(int status, HttpHeaders headers, std::string body) {
   {
     std::lock_guard lock(mu_);
     if (phase_ != Phase::open || closed()) return false;
-    phase_ = Phase::complete;
+    if (!lease_.resize(static_cast<int64_t>(body.capacity()))) {
+      const HttpError error = no_room(body.size());
+      status = error.status;
+      headers = {{"Content-Type", "application/json"}, {"Retry-After", "1"}};
+      body = error_body(error);
+    }
     headers.insert(headers.end(), added_.begin(), added_.end());
     inbox_ = {true, true, status, std::move(headers), std::move(body), true, false};
+    phase_ = Phase::complete;
   }
   mark_dirty();
   io_->wake();
@@ -54,10 +73,10 @@ bool Stream::start_stream(int status, HttpHeaders headers) {
   {
     std::lock_guard lock(mu_);
     if (phase_ != Phase::open || closed()) return false;
+    headers.insert(headers.end(), added_.begin(), added_.end());
     phase_ = Phase::streaming;
     inbox_.head = true;
     inbox_.status = status;
-    headers.insert(headers.end(), added_.begin(), added_.end());
     inbox_.headers = std::move(headers);
   }
   mark_dirty();
@@ -73,6 +92,12 @@ bool Stream::write(std::string_view bytes) {
       refused_ = true;
       return false;
     }
+    const size_t capacity = grown_capacity(inbox_.body, bytes.size(), std::numeric_limits<size_t>::max());
+    if (!lease_.resize(static_cast<int64_t>(capacity) + queued_held_)) {
+      waits_for_room_.store(true);
+      return false;
+    }
+    grow_to(inbox_.body, capacity);
     inbox_.body += bytes;
   }
   mark_dirty();
@@ -100,15 +125,20 @@ void Stream::abort() {
   io_->wake();
 }
 
-void Stream::abandon() {
+// Runs where the last ReplyPtr goes: whatever happens, no exception may leave.
+void Stream::abandon() noexcept {
   Phase phase;
   {
     std::lock_guard lock(mu_);
     phase = phase_;
   }
-  if (phase == Phase::open)
-    send_error(*this, {500, "the request was dropped unanswered", "server_error", "", "dropped"});
-  if (phase == Phase::streaming) abort();
+  try {
+    if (phase == Phase::open)
+      send_error(*this, {500, "the request was dropped unanswered", "server_error", "", "dropped"});
+    if (phase == Phase::streaming) abort();
+  } catch (const std::exception&) {
+    abort();  // needs no memory
+  }
 }
 
 void Stream::set_producer(Producer fn) {
@@ -159,8 +189,8 @@ void Stream::run_producer() {
   try {
     producer_(*this);
   } catch (const std::exception& e) {
-    log_error(std::string("http: a producer threw: ") + e.what());
     abort();
+    log_thrown("a producer", e);
   }
 }
 
@@ -173,18 +203,30 @@ void Stream::take(StreamOutput& out) {
   inbox_ = {};
 }
 
-void Stream::set_queued(int64_t bytes) {
+void Stream::set_queued(int64_t bytes, int64_t held_bytes) {
   queued_.store(bytes, std::memory_order_relaxed);
-  if (bytes > out_bytes_ / 2) return;
   {
     std::lock_guard lock(mu_);
-    if (!refused_) return;
+    queued_held_ = held_bytes;
+    lease_.set(static_cast<int64_t>(inbox_.body.capacity()) + held_bytes);
+    if (bytes > out_bytes_ / 2 || !refused_) return;
     refused_ = false;
   }
   notify();
 }
 
-void Stream::close(CloseReason reason) {
+void Stream::retry() {
+  if (waits_for_room_.exchange(false)) notify();
+}
+
+HttpError Stream::no_room(size_t n_bytes) const {
+  return {503,
+          "no room for an answer of " + std::to_string(n_bytes) + " bytes beside the others: all together may have " +
+              std::to_string(account_->budget().limit()) + " unsent bytes (all_out_bytes)",
+          "server_error", "", "no_room"};
+}
+
+void Stream::close(CloseReason reason) noexcept {
   Closed fn;
   Producer dropped, dropped_next;
   {
@@ -198,9 +240,15 @@ void Stream::close(CloseReason reason) {
     dropped_next = std::move(next_producer_);
     producer_ = next_producer_ = nullptr;
     inbox_ = {};
+    lease_.resize(0);
   }
   connection = nullptr;
-  if (fn) fn(reason);
+  if (!fn) return;
+  try {
+    fn(reason);
+  } catch (const std::exception& e) {
+    log_thrown("the end of a reply", e);
+  }
 }
 
 }  // namespace quire

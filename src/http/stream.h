@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "http/byte_budget.h"
 #include "http/io_queue.h"
 #include "http/server.h"
 
@@ -25,9 +26,11 @@ struct StreamOutput {
   bool aborted = false;
 };
 
-class Stream final : public Reply, public std::enable_shared_from_this<Stream> {
+class Stream final : public Reply, public Dirty, public std::enable_shared_from_this<Stream> {
  public:
-  Stream(std::shared_ptr<IoQueue> io, int64_t out_bytes) : io_(std::move(io)), out_bytes_(out_bytes) {}
+  // `unsent` (may be null): what the bytes that wait are counted in.
+  Stream(std::shared_ptr<IoQueue> io, int64_t out_bytes, std::shared_ptr<ByteAccount> unsent = nullptr)
+      : io_(std::move(io)), out_bytes_(out_bytes), account_(std::move(unsent)), lease_(account_) {}
 
   // What the handler gets: when the last copy goes, an incomplete answer is abandoned.
   static ReplyPtr handle_for(const std::shared_ptr<Stream>& stream);
@@ -49,29 +52,38 @@ class Stream final : public Reply, public std::enable_shared_from_this<Stream> {
   // --- the connection, io thread only ---
   // Runs the producer if it was notified, then moves out what has gathered. A producer that throws aborts the stream.
   void take(StreamOutput& out);
-  // How many bytes the connection holds for this stream; a writer that was refused is called again below half.
-  void set_queued(int64_t bytes);
-  bool full() const { return queued_.load(std::memory_order_relaxed) >= out_bytes_; }
-  // Over: the later of two calls is a no-op. Runs on_close's callback.
-  void close(CloseReason reason);
+  // How many bytes the connection holds for this stream, and in how much memory; a writer that was refused is called
+  // again below half.
+  void set_queued(int64_t bytes, int64_t held_bytes);
+  // Its client reads slower than it writes, or there is no room for its bytes beside those of others.
+  bool stalled() const { return queued_.load(std::memory_order_relaxed) >= out_bytes_ || waits_for_room_.load(); }
+  // Calls a writer again that found no room beside others.
+  void retry();
+  // Over: the later of two calls is a no-op. Runs on_close's callback; what that throws is logged.
+  void close(CloseReason reason) noexcept;
   // The connection to sweep, nullptr once it is gone. Io thread only.
   Connection* connection = nullptr;
 
  private:
   enum class Phase : uint8_t { open, streaming, complete, aborted };
   void mark_dirty();
-  void abandon();
+  HttpError no_room(size_t n_bytes) const;
+  void abandon() noexcept;
   void run_producer();
 
   const std::shared_ptr<IoQueue> io_;
   const int64_t out_bytes_;
+  const std::shared_ptr<ByteAccount> account_;
   std::atomic<bool> dirty_{false}, notified_{false}, closed_{false};
-  std::atomic<int64_t> queued_{0};  // written by the connection
+  std::atomic<bool> waits_for_room_{false};  // a write() found none in the budget
+  std::atomic<int64_t> queued_{0};           // written by the connection
 
   mutable std::mutex mu_;  // guards what follows, down to the io thread's
   Phase phase_ = Phase::open;
-  bool refused_ = false;  // a write() found no room
-  HttpHeaders added_;     // for the head
+  bool refused_ = false;     // a write() found no room in out_bytes
+  ByteLease lease_;          // for the inbox and what the connection holds
+  int64_t queued_held_ = 0;  // of that, the connection's
+  HttpHeaders added_;        // for the head
   StreamOutput inbox_;
   Producer next_producer_;
   Closed on_close_;

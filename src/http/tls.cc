@@ -6,8 +6,6 @@
 
 #include <array>
 
-#include "base/check.h"
-
 namespace quire {
 namespace {
 
@@ -63,13 +61,20 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::load(const std::string& ce
   return out;
 }
 
-TlsSession::TlsSession(const TlsContext& context) : ssl_(SSL_new(context.get())) {
-  QR_CHECK(ssl_ != nullptr, "out of memory for TLS");
-  BIO* const in = BIO_new(BIO_s_mem());
-  BIO* const out = BIO_new(BIO_s_mem());
-  QR_CHECK(in != nullptr && out != nullptr, "out of memory for TLS");
-  SSL_set_bio(ssl_.get(), in, out);  // which owns both from here on
-  SSL_set_accept_state(ssl_.get());
+std::unique_ptr<TlsSession> TlsSession::open(const TlsContext& context) {
+  std::unique_ptr<ssl_st, Free> ssl(SSL_new(context.get()));
+  BIO* const in = ssl != nullptr ? BIO_new(BIO_s_mem()) : nullptr;
+  BIO* const out = in != nullptr ? BIO_new(BIO_s_mem()) : nullptr;
+  if (out == nullptr) {
+    BIO_free(in);
+    ERR_clear_error();
+    return nullptr;
+  }
+  SSL_set_bio(ssl.get(), in, out);  // which owns both from here on
+  SSL_set_accept_state(ssl.get());
+  std::unique_ptr<TlsSession> session(new TlsSession(ssl.get()));
+  static_cast<void>(ssl.release());
+  return session;
 }
 
 void TlsSession::drain(std::string& wire) {
@@ -96,15 +101,14 @@ TlsSession::State TlsSession::receive(std::string_view bytes, std::string& plain
   return error == SSL_ERROR_ZERO_RETURN ? State::closed : State::failed;
 }
 
-void TlsSession::send(std::string& plain, std::string& wire) {
-  if (plain.empty() || !ready()) return;
+// Into memory: all or, on a broken session, nothing.
+bool TlsSession::send(std::string_view plain, std::string& wire) {
   size_t n = 0;
   ERR_clear_error();
-  // Into memory: all or, on a broken session, nothing; the socket will say so.
-  SSL_write_ex(ssl_.get(), plain.data(), plain.size(), &n);
+  const bool written = SSL_write_ex(ssl_.get(), plain.data(), plain.size(), &n) == 1 && n == plain.size();
   ERR_clear_error();
-  plain.clear();
   drain(wire);
+  return written;
 }
 
 void TlsSession::close(std::string& wire) {

@@ -33,12 +33,13 @@ class TlsSession {
  public:
   enum class State : uint8_t { open, closed, failed };  // closed: the client said that nothing follows
 
-  explicit TlsSession(const TlsContext& context);
+  // Null: no memory.
+  static std::unique_ptr<TlsSession> open(const TlsContext& context);
   // What came from the network. Appends what the client says to `plain` and what must be answered to `wire`. After
   // `failed` only `wire` may still be sent.
   State receive(std::string_view bytes, std::string& plain, std::string& wire);
-  // Moves `plain` to `wire`, encrypted; all of it stays where it is until the handshake is complete.
-  void send(std::string& plain, std::string& wire);
+  // Appends `plain` to `wire`, encrypted. False: the session is broken. REQUIRES ready().
+  bool send(std::string_view plain, std::string& wire);
   // Appends the word that nothing follows.
   void close(std::string& wire);
   bool ready() const;  // the handshake is complete
@@ -47,6 +48,7 @@ class TlsSession {
   struct Free {
     void operator()(ssl_st* ssl) const;
   };
+  explicit TlsSession(ssl_st* ssl) : ssl_(ssl) {}
   void drain(std::string& wire);
   std::unique_ptr<ssl_st, Free> ssl_;
 };

@@ -188,16 +188,14 @@ std::shared_ptr<Session> Service::open_session(const Endpoint& endpoint, const H
   session->set_origin(hex64(ids_.next()), request.peer);
   if (const std::string* parent = context_.tracer != nullptr ? request.header("traceparent") : nullptr)
     session->set_trace_parent(parse_traceparent(*parent));
-  {
-    std::lock_guard lock(mu_);
-    sessions_.emplace(session.get(), session);
-  }
   reply->on_close([this, weak = std::weak_ptr(session)](CloseReason reason) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->on_closed(reason);
     close_session(self.get());
   });
+  std::lock_guard lock(mu_);
+  sessions_.emplace(session.get(), session);  // last: if it throws, nothing keeps the session
   return session;
 }
 
