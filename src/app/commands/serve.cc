@@ -1,5 +1,6 @@
 // quire serve: the server. Ready when it prints "listening on …"; SIGTERM, SIGINT or SIGHUP drains, a second one stops
 // at once.
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -178,9 +179,14 @@ Result<std::string> read_prompt(const std::string& path) {
   return text;
 }
 
+// What clients sent in large blocks goes back to the system when they leave. Left to itself the allocator moves this
+// bound up with the first such block that is freed, and keeps those that follow, in pieces.
+void return_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
+
 Status run(Args& args) {
   const sigset_t signals = block_signals();
   outlive_readers();
+  return_large_blocks();
   const LogThread log_thread;
   if (args.drain_seconds < 0 || args.drain_seconds > 86400)
     return fail(Code::invalid, "--drain-timeout must be 0 to 86400 seconds");
