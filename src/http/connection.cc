@@ -296,7 +296,7 @@ void Connection::refuse(const HttpError& error, HttpHeaders headers) {
 void Connection::drop_input() {
   verdict_ = {};
   parser_.reset();
-  received_.resize(0);
+  received_.set(parser_.held_bytes());
   std::string().swap(in_);
   in_at_ = 0;
   ahead_.resize(0);

@@ -76,7 +76,10 @@ void RequestParser::reset() {
   head_.clear();
   chunked_ = false;
   body_limit_ = body_left_ = head_bytes_ = 0;
-  request_ = {};  // the error stays: nobody asks for it before the next, and a fresh one needs memory
+  // Moved out first: assignment alone would keep the memory of its strings. The error stays: nobody asks for it before
+  // the next one, and a fresh one needs memory.
+  const HttpRequest old = std::move(request_);
+  request_ = {};
 }
 
 bool RequestParser::refuse(int status, std::string message, std::string code) {

@@ -91,6 +91,25 @@ TEST(RequestParser, StopsBehindTheHead) {
   EXPECT_EQ(p.state(), State::done);
 }
 
+TEST(RequestParser, KeepsNoMemoryOfWhatItForgets) {
+  HttpLimits limits = small_limits();
+  limits.body_bytes = limits.header_bytes = 1 << 20;
+  RequestParser p(limits);
+  EXPECT_LT(p.held_bytes(), 100);
+  feed(p, "POST / HTTP/1.1\r\nHost: h\r\nX: " + std::string(9000, 'x') + "\r\nContent-Length: 500000\r\n\r\n");
+  EXPECT_GT(p.held_bytes(), 9000);
+  feed(p, std::string(400'000, 'b'), 1000);
+  EXPECT_EQ(p.state(), State::body);
+  EXPECT_GT(p.held_bytes(), 409'000);
+  p.reset();
+  EXPECT_LT(p.held_bytes(), 100);
+  EXPECT_LT(p.request().body.capacity(), 100U);
+  feed(p, "POST / HTTP/1.1\r\nX: " + std::string(9000, 'x'));
+  EXPECT_GT(p.held_bytes(), 9000);
+  p.reset();
+  EXPECT_LT(p.held_bytes(), 1100);
+}
+
 TEST(RequestParser, IsReusableAfterReset) {
   const HttpLimits limits = small_limits();
   RequestParser p(limits);
