@@ -200,9 +200,9 @@ TEST(EngineEnd, ARowThatCannotBeSampledEndsItsOwnSequenceOnly) {
     Request r = request(i, 40, 20);
     if (i == 2) r.prompt[35] = kPoison;  // NaN logits
     if (i == 4) {                        // nothing allowed
-      for (Token id = 0; id < kTestVocab; ++id) {
-        r.sampling.logit_bias.push_back({id, -std::numeric_limits<float>::infinity(), 1.0F});
-      }
+      std::vector<Edit> none;
+      for (Token id = 0; id < kTestVocab; ++id) none.push_back({id, -std::numeric_limits<float>::infinity(), 1.0F});
+      r.sampling.logit_bias = std::move(none);
     }
     heard.push_back(t.submit(std::move(r)));
   }

@@ -98,6 +98,8 @@ Json write(const T& value);
 template <class T>
 Json write(const std::vector<T>& values);
 template <class T>
+Json write(const SharedList<T>& values);
+template <class T>
 Json write(const std::optional<T>& value) {
   return value ? write(*value) : Json();
 }
@@ -131,6 +133,11 @@ Json write(const std::vector<T>& values) {
   out.reserve(values.size());
   for (const T& v : values) out.push_back(write(v));
   return out;
+}
+
+template <class T>
+Json write(const SharedList<T>& values) {
+  return write(std::vector<T>(values.begin(), values.end()));
 }
 
 // All readers: false when the value is of another kind or outside the type's range. `wrong` then names the field.
@@ -173,6 +180,13 @@ bool read(const Json& json, std::vector<T>& out, std::string& wrong) {
   for (const Json& each : *json.as_array()) {
     if (!read(each, out.emplace_back(), wrong)) return false;
   }
+  return true;
+}
+template <class T>
+bool read(const Json& json, SharedList<T>& out, std::string& wrong) {
+  std::vector<T> values;
+  if (!read(json, values, wrong)) return false;
+  out = std::move(values);
   return true;
 }
 template <class T>

@@ -32,7 +32,8 @@ void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
 // A rule is its request's own code: what it throws ends that request and nobody else's.
 void StepPass::add_params(Sequence& seq) {
   seq.edits.bitmask.clear();
-  seq.edits.sparse = seq.request.sampling.logit_bias;
+  const SharedList<Edit>& bias = seq.request.sampling.logit_bias;
+  seq.edits.sparse.assign(bias.begin(), bias.end());
   try {
     for (const auto& rule : seq.request.rules) rule->edits(seq.edits);
   } catch (const std::exception& error) {

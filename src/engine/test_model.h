@@ -207,7 +207,7 @@ inline Answer alone(const Request& request, int n_ctx) {
   std::vector<float> logits(kTestVocab);
   for (size_t n = request.prompt.size();; ++n) {
     test_logits(state, poisoned, logits.data());
-    LogitEdits edits{{}, request.sampling.logit_bias};
+    LogitEdits edits{{}, {request.sampling.logit_bias.begin(), request.sampling.logit_bias.end()}};
     for (const LogitsRule* rule : rules) rule->edits(edits);
     Sampled sampled;
     SampleParams params = sample_params(request.sampling, static_cast<int64_t>(n), &edits);

@@ -20,7 +20,7 @@ struct RuleContext {
 
 struct LogitsRuleEntry {
   int rank;  // edits are made in this order, then by name
-  // Null where the request asks for nothing of it. The rule keeps copies of what it needs.
+  // Null where the request asks for nothing of it. The rule keeps what it needs, the long of it shared.
   std::unique_ptr<LogitsRule> (*make)(const RuleContext&);
 };
 

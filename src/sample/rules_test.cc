@@ -1,6 +1,7 @@
 #include "sample/rules.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
@@ -63,6 +64,16 @@ SamplingParams everything() {
   s.bad_words = {{1}, {2, 1}, {1, 2, 3}};
   s.min_tokens = 12;
   return s;
+}
+
+TEST(Rules, ManySequencesHoldALongListOnce) {
+  SamplingParams s;
+  s.allowed_ids = std::vector<Token>(size_t{1} << 18, 1);
+  const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+  std::vector<std::vector<std::unique_ptr<LogitsRule>>> rules;
+  for (int i = 0; i < 256; ++i) rules.push_back(make_rules({s, {}, {}, 1 << 18}));
+  EXPECT_LT(mallinfo2().uordblks + mallinfo2().hblkhd - before, size_t{4} << 20) << "not 256 times one MiB";
+  ASSERT_EQ(rules.back().size(), 1U);
 }
 
 TEST(Rules, RollbackIsExact) {

@@ -1,10 +1,12 @@
 // What a request asks of the sampler. Every value is legal past Api::parse (see serve/generation.cc for the ranges).
+// Each of its sequences has a copy, so what may be long is shared by the copies.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/shared_list.h"
 #include "base/types.h"
 #include "ops/ops.h"
 
@@ -32,12 +34,12 @@ struct SamplingParams {
   std::optional<int> repeat_last_n;  // tokens of prompt and answer that the penalties see
   float dry_multiplier = 0.0F, dry_base = 1.75F;
   int dry_allowed_length = 2, dry_last_n = -1;
-  std::vector<Token> dry_breakers;  // rising
+  SharedList<Token> dry_breakers;  // rising
   int no_repeat_ngram_size = 0;
 
-  std::vector<Edit> logit_bias;
-  std::vector<Token> allowed_ids;             // empty: all
-  std::vector<std::vector<Token>> bad_words;  // sequences that the answer must not hold, none of them empty
+  SharedList<Edit> logit_bias;
+  SharedList<Token> allowed_ids;             // empty: all
+  SharedList<std::vector<Token>> bad_words;  // sequences that the answer must not hold, none of them empty
   int min_tokens = 0;
 
   uint64_t seed = 0;

@@ -58,7 +58,8 @@ ApiResult<void> read_stops(const Json& value, const ServeLimits& limits, std::ve
   return {};
 }
 
-ApiResult<void> read_logit_bias(const Json& value, int n_vocab, std::vector<Edit>& out) {
+ApiResult<void> read_logit_bias(const Json& value, int n_vocab, SharedList<Edit>& list) {
+  std::vector<Edit> out;
   for (const auto& [key, bias] : *value.as_object()) {
     const std::string path = at_key("logit_bias", shown(key));
     Token id = -1;
@@ -70,6 +71,7 @@ ApiResult<void> read_logit_bias(const Json& value, int n_vocab, std::vector<Edit
     if (!(v >= -100.0 && v <= 100.0)) return refuse(bad_field(path, "must be from -100 to 100"));
     out.push_back({id, static_cast<float>(v), 1.0F});
   }
+  list = std::move(out);
   return {};
 }
 
@@ -77,7 +79,8 @@ ApiResult<void> read_logit_bias(const Json& value, int n_vocab, std::vector<Edit
 ApiResult<void> read_bad_words(const Args& args,
                                const ServeLimits& limits,
                                const Tokenizer& tokenizer,
-                               std::vector<std::vector<Token>>& out) {
+                               SharedList<std::vector<Token>>& list) {
+  std::vector<std::vector<Token>> out;
   if (const Json* words = args.find("bad_words")) {
     QR_TRY(const auto texts, read_strings(*words, "bad_words", limits.name_bytes));
     for (const std::string& text : texts) {
@@ -88,11 +91,12 @@ ApiResult<void> read_bad_words(const Args& args,
       }
     }
   }
-  if (const Json* list = args.find("bad_token_ids")) {
+  if (const Json* given = args.find("bad_token_ids")) {
     std::vector<Token> ids;
-    QR_TRY_VOID(read_token_ids(*list, "bad_token_ids", tokenizer.n_vocab(), ids));
+    QR_TRY_VOID(read_token_ids(*given, "bad_token_ids", tokenizer.n_vocab(), ids));
     for (const Token id : ids) out.push_back({id});
   }
+  list = std::move(out);
   return {};
 }
 
@@ -253,8 +257,11 @@ ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limit
   if (const Json* ids = args.find("stop_token_ids"))
     QR_TRY_VOID(read_token_ids(*ids, "stop_token_ids", n_vocab, g.stop_ids));
   if (const Json* bias = args.find("logit_bias")) QR_TRY_VOID(read_logit_bias(*bias, n_vocab, g.sampling.logit_bias));
-  if (const Json* ids = args.find("allowed_token_ids"))
-    QR_TRY_VOID(read_token_ids(*ids, "allowed_token_ids", n_vocab, g.sampling.allowed_ids));
+  if (const Json* ids = args.find("allowed_token_ids")) {
+    std::vector<Token> allowed;
+    QR_TRY_VOID(read_token_ids(*ids, "allowed_token_ids", n_vocab, allowed));
+    g.sampling.allowed_ids = std::move(allowed);
+  }
   QR_TRY_VOID(read_bad_words(args, limits, tokenizer, g.sampling.bad_words));
   return g;
 }

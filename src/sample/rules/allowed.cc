@@ -12,7 +12,7 @@ class Allowed final : public LogitsRule {
   void rollback(int) override {}
 
  private:
-  const std::vector<Token> ids_;
+  const SharedList<Token> ids_;
   const int n_vocab_;
 };
 

@@ -23,7 +23,7 @@ class BadWords final : public LogitsRule {
   void rollback(int n) override { answer_.resize(answer_.size() - static_cast<size_t>(n)); }
 
  private:
-  const std::vector<std::vector<Token>> words_;
+  const SharedList<std::vector<Token>> words_;
   std::vector<Token> answer_;
 };
 

@@ -52,7 +52,7 @@ class Dry final : public LogitsRule {
   const float multiplier_, base_;
   const int allowed_length_;
   const size_t window_;
-  const std::vector<Token> breakers_;
+  const SharedList<Token> breakers_;
   std::vector<Token> history_;
   mutable std::vector<int> matches_;                // scratch
   mutable std::unordered_map<Token, int> longest_;  // scratch
