@@ -73,16 +73,41 @@ TEST(Keys, RequestsAtOnceAreCountedUntilTheirEnd) {
   EXPECT_EQ(h.enter(kSecond), 0);
 }
 
+TEST(Keys, SequencesAndTokensUnderWayCountUntilTheirEnd) {
+  Holder h({.concurrent = 4, .tokens_under_way = 1000});
+  KeyLease one, two;
+  ASSERT_FALSE(h.holder->enter(kSecond, one));
+  const auto many = h.holder->take(128, 128, one);
+  ASSERT_TRUE(many);
+  EXPECT_EQ(many->error.status, 429);
+  EXPECT_EQ(many->error.message,
+            "this key's limit of 4 sequences under way (concurrent) is reached: 0 are, the request asks for 128");
+  EXPECT_FALSE(h.holder->take(3, 600, one));
+  ASSERT_FALSE(h.holder->enter(kSecond, two));
+  EXPECT_TRUE(h.holder->take(2, 10, two));
+  const auto long_one = h.holder->take(1, 401, two);
+  ASSERT_TRUE(long_one);
+  EXPECT_EQ(
+      long_one->error.message,
+      "this key's limit of 1000 tokens under way (tokens_under_way) is reached: 600 are, the request asks for 401");
+  EXPECT_FALSE(h.holder->take(1, 400, two));
+  EXPECT_EQ(h.enter(kSecond), -1) << "four are under way";
+  one = {};
+  EXPECT_EQ(h.enter(kSecond), 0);
+}
+
 TEST(KeyFile, ReadsWhatItDocuments) {
   const std::string hash = hex_of(sha256("a-1"));
-  const auto keys = read_keys(R"({"keys":[{"name":"alice","sha256":")" + hash +
-                              R"(","scopes":["inference","admin"],"requests_per_minute":60,"concurrent":2},)"
-                              R"({"name":"bob","sha256":")" +
-                              std::string(64, '0') + R"("}]})");
+  const auto keys =
+      read_keys(R"({"keys":[{"name":"alice","sha256":")" + hash +
+                R"(","scopes":["inference","admin"],"requests_per_minute":60,"concurrent":2,"tokens_under_way":9},)"
+                R"({"name":"bob","sha256":")" +
+                std::string(64, '0') + R"("}]})");
   ASSERT_TRUE(keys) << keys.error().message;
   EXPECT_TRUE((*keys)[0].admin);
   EXPECT_EQ((*keys)[0].limits.requests_per_minute, 60);
   EXPECT_EQ((*keys)[0].limits.tokens_per_minute, 0);
+  EXPECT_EQ((*keys)[0].limits.tokens_under_way, 9);
   EXPECT_TRUE((*keys)[1].inference);
   EXPECT_FALSE((*keys)[1].admin);
 }
@@ -191,6 +216,25 @@ TEST(Access, AStreamHoldsItsPlaceUntilItsClientLeaves) {
   EXPECT_EQ(s.post(kPath, kBody, bearer("a-1")).status, 200);
 }
 
+TEST(Access, TheSequencesOfARequestCountForItsKey) {
+  TestServer s;
+  s.options.keys = {limited({.concurrent = 8, .tokens_under_way = 5000})};
+  s.start();
+  const auto body = [](const std::string& more) { return R"({"prompt":["x","y"],"max_tokens":4)" + more + "}"; };
+  const HttpResponse many = s.post(kPath, body(R"(,"n":64)"), bearer("a-1"));
+  EXPECT_EQ(many.status, 429);
+  EXPECT_NE(many.body.find("8 sequences under way (concurrent) is reached: 0 are, the request asks for 128"),
+            std::string::npos)
+      << many.body;
+  EXPECT_EQ(s.engine.stats().n_submitted, 0) << "none of them ran";
+  EXPECT_EQ(s.post(kPath, body(R"(,"n":4)"), bearer("a-1")).status, 200);
+  EXPECT_EQ(s.post(kPath, body(R"(,"n":1,"best_of":5)"), bearer("a-1")).status, 429);
+  const HttpResponse full = s.post(kPath, R"({"prompt":["x","y"],"max_tokens":3000})", bearer("a-1"));
+  EXPECT_EQ(full.status, 429) << "what answers may come to counts";
+  EXPECT_NE(full.body.find("5000 tokens under way (tokens_under_way)"), std::string::npos) << full.body;
+  EXPECT_EQ(s.post(kPath, body(R"(,"n":4)"), bearer("a-1")).status, 200) << "what is over counts no more";
+}
+
 TEST(Access, ScopesAreKeptApart) {
   TestServer s;
   s.options.keys = {plain_key("user", "u", true, false), plain_key("root", "r", false, true)};
@@ -296,7 +340,8 @@ TEST(Guard, PagesElsewhereAreAnsweredWhenAllowed) {
   EXPECT_EQ(r.status, 200);
   ASSERT_NE(r.header("access-control-allow-origin"), nullptr);
   EXPECT_EQ(*r.header("access-control-allow-origin"), "https://friend.example");
-  EXPECT_EQ(*r.header("access-control-expose-headers"), "Retry-After, x-quire-stream, x-quire-warning, x-request-id");
+  EXPECT_EQ(*r.header("access-control-expose-headers"),
+            "Retry-After, x-quire-resumable, x-quire-stream, x-quire-stream-secret, x-quire-warning, x-request-id");
   EXPECT_NE(s.post(kPath, "{", friendly).header("access-control-allow-origin"), nullptr) << "refusals too";
   auto preflight = s.client().request({"OPTIONS",
                                        kPath,

@@ -12,6 +12,7 @@
 #include "base/registry.h"
 #include "engine/snapshot.h"
 #include "http/message.h"
+#include "serve/asker.h"
 #include "serve/generation.h"
 #include "serve/reply_writer.h"
 #include "serve/request_log.h"
@@ -78,6 +79,7 @@ struct Job {
   Generation generation;
   int n_echo_logprobs = -1;  // ≥ 0: the answer's tokens begin with the prompt's, with so many of the largest
   Pool pool = Pool::none;    // other: hidden states instead of an answer
+  uint64_t tenant = 0;       // whose turn it is in the engine
   bool want_ids = false;     // the writer is told the tokens, with or without logprobs
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;  // taken out of the text
   bool reasoning_open = false;                                // the prompts have begun it
@@ -97,7 +99,7 @@ struct ApiRequest {
   const HttpRequest& http;
   const Args& args;        // empty for endpoints without a schema
   const Reading& reading;  // for what lies deeper in the body
-  uint64_t tenant = 0;     // who asks: of equal keys the same; 0 without one
+  Asker asker{};
 };
 
 struct Endpoint {

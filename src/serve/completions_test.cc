@@ -242,7 +242,7 @@ TEST(Completions, Logprobs) {
 TEST(Completions, SeedsAreDrawnFromTheProcessSource) {
   const auto three = [](uint64_t source) {
     TestServer s;
-    s.options.seed = source;
+    s.options.random = counted_random(source);
     s.start();
     std::string out;
     for (int i = 0; i < 3; ++i)
@@ -253,6 +253,29 @@ TEST(Completions, SeedsAreDrawnFromTheProcessSource) {
   EXPECT_EQ(one, three(7));
   EXPECT_NE(one, three(8));
   EXPECT_NE(one.substr(0, 16), one.substr(17, 16));
+}
+
+// 1,024 sequences with 262,144 ids each would be a gigabyte.
+TEST(Completions, TheSequencesOfARequestShareWhatItSays) {
+  TestServer s;
+  std::vector<SamplingParams> seen;
+  s.engine.script = [&](const Request& r) {
+    seen.push_back(r.sampling);
+    return byte_tokens("x");
+  };
+  s.start();
+  EXPECT_EQ(s.post(kPath, R"({"prompt":["x","y"],"n":3,"allowed_token_ids":[1,2,3],"bad_token_ids":[5],)"
+                          R"("logit_bias":{"7":1},"dry_multiplier":1})")
+                .status,
+            200);
+  ASSERT_EQ(seen.size(), 6U);
+  for (const SamplingParams& p : seen) {
+    EXPECT_EQ(p.allowed_ids.size(), 3U);
+    EXPECT_EQ(p.allowed_ids.data(), seen[0].allowed_ids.data());
+    EXPECT_EQ(p.bad_words.data(), seen[0].bad_words.data());
+    EXPECT_EQ(p.logit_bias.data(), seen[0].logit_bias.data());
+    EXPECT_EQ(p.dry_breakers.data(), seen[0].dry_breakers.data());
+  }
 }
 
 TEST(Completions, SamplingReachesTheEngine) {

@@ -104,7 +104,9 @@ bool Guard::is_preflight(const HttpRequest& request) const {
 void Guard::add_cors(const HttpRequest& request, Reply& reply) const {
   reply.add_header("Access-Control-Allow-Origin", *request.header("origin"));
   reply.add_header("Vary", "Origin");
-  reply.add_header("Access-Control-Expose-Headers", "Retry-After, x-quire-stream, x-quire-warning, x-request-id");
+  reply.add_header("Access-Control-Expose-Headers",
+                   "Retry-After, x-quire-resumable, x-quire-stream, "
+                   "x-quire-stream-secret, x-quire-warning, x-request-id");
 }
 
 void Guard::answer_preflight(const HttpRequest& request, Reply& reply) const {

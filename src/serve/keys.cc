@@ -62,6 +62,7 @@ Status read_field(const std::string& field, const Json& value, ApiKey& key) {
   if (field == "requests_per_minute") return read_limit(field, value, key.limits.requests_per_minute);
   if (field == "tokens_per_minute") return read_limit(field, value, key.limits.tokens_per_minute);
   if (field == "concurrent") return read_limit(field, value, key.limits.concurrent);
+  if (field == "tokens_under_way") return read_limit(field, value, key.limits.tokens_under_way);
   return fail(Code::invalid, shown(field) + " is no field of a key");
 }
 
@@ -99,11 +100,14 @@ Result<std::vector<ApiKey>> read_keys(std::string_view json) {
 }
 
 KeyLease::~KeyLease() {
-  if (holder_ != nullptr) holder_->n_running_.fetch_sub(1);
+  if (holder_ == nullptr) return;
+  holder_->n_sequences_.fetch_sub(n_sequences_);
+  holder_->n_tokens_.fetch_sub(n_tokens_);
 }
 
-KeyHolder::KeyHolder(ApiKey key, Metrics& m)
+KeyHolder::KeyHolder(ApiKey key, uint64_t number, Metrics& m)
     : key_(std::move(key)),
+      number_(number),
       n_requests_(
           m.counter("quire_key_requests_total", "Requests admitted, by the name of their key.", {{"key", key_.name}})),
       n_prompt_(
@@ -113,7 +117,9 @@ KeyHolder::KeyHolder(ApiKey key, Metrics& m)
                                   "Requests refused by a limit of their key.",
                                   {{"key", key_.name}, {"limit", "requests_per_minute"}})),
       limited_tokens_(m.counter("quire_key_limited_total", "", {{"key", key_.name}, {"limit", "tokens_per_minute"}})),
-      limited_concurrent_(m.counter("quire_key_limited_total", "", {{"key", key_.name}, {"limit", "concurrent"}})) {
+      limited_concurrent_(m.counter("quire_key_limited_total", "", {{"key", key_.name}, {"limit", "concurrent"}})),
+      limited_under_way_(
+          m.counter("quire_key_limited_total", "", {{"key", key_.name}, {"limit", "tokens_under_way"}})) {
   requests_ = {key_.limits.requests_per_minute, static_cast<double>(key_.limits.requests_per_minute)};
   tokens_ = {key_.limits.tokens_per_minute, static_cast<double>(key_.limits.tokens_per_minute)};
 }
@@ -140,12 +146,38 @@ KeyRefusal KeyHolder::refusal(std::string_view limit, int64_t value, std::string
   return {{429, message, "rate_limit_error", "", "rate_limit_exceeded"}, 0};
 }
 
+KeyRefusal KeyHolder::under_way(
+    std::string_view limit, int64_t value, int64_t n_others, int64_t n_asked, Counter& counter) const {
+  counter.add();
+  const std::string what = limit == "concurrent" ? "sequences" : "tokens";
+  const std::string message = "this key's limit of " + std::to_string(value) + " " + what + " under way (" +
+                              std::string(limit) + ") is reached: " + std::to_string(n_others) +
+                              " are, the request asks for " + std::to_string(n_asked);
+  return {{429, message, "rate_limit_error", "", "rate_limit_exceeded"}, 0};
+}
+
+std::optional<KeyRefusal> KeyHolder::take(int64_t n_sequences, int64_t n_tokens, KeyLease& lease) {
+  const KeyLimits& l = key_.limits;
+  const std::lock_guard lock(mu_);
+  const int64_t n_others = n_sequences_.load() - lease.n_sequences_,
+                n_other_tokens = n_tokens_.load() - lease.n_tokens_;
+  if (l.concurrent > 0 && n_others + n_sequences > l.concurrent)
+    return under_way("concurrent", l.concurrent, n_others, n_sequences, limited_concurrent_);
+  if (l.tokens_under_way > 0 && n_other_tokens + n_tokens > l.tokens_under_way)
+    return under_way("tokens_under_way", l.tokens_under_way, n_other_tokens, n_tokens, limited_under_way_);
+  n_sequences_.fetch_add(n_sequences - lease.n_sequences_);
+  n_tokens_.fetch_add(n_tokens - lease.n_tokens_);
+  lease.n_sequences_ = n_sequences;
+  lease.n_tokens_ = n_tokens;
+  return std::nullopt;
+}
+
 std::optional<KeyRefusal> KeyHolder::enter(int64_t now_ns, KeyLease& lease) {
   const KeyLimits& l = key_.limits;
   std::lock_guard lock(mu_);
   fill(now_ns);
-  if (l.concurrent > 0 && n_running_.load() >= l.concurrent)
-    return refusal("concurrent", l.concurrent, "requests at once", limited_concurrent_);
+  if (const int64_t n = n_sequences_.load(); l.concurrent > 0 && n >= l.concurrent)
+    return under_way("concurrent", l.concurrent, n, 1, limited_concurrent_);
   if (l.requests_per_minute > 0 && requests_.level < 1) {
     KeyRefusal out = refusal("requests_per_minute", l.requests_per_minute, "requests per minute", limited_requests_);
     out.retry_after_s = requests_.seconds_until_positive();
@@ -158,7 +190,7 @@ std::optional<KeyRefusal> KeyHolder::enter(int64_t now_ns, KeyLease& lease) {
   }
   requests_.level -= 1;
   n_requests_.add();
-  n_running_.fetch_add(1);
+  n_sequences_.fetch_add(1);
   lease = KeyLease(shared_from_this());
   return std::nullopt;
 }
@@ -177,7 +209,7 @@ KeyRing::KeyRing(std::vector<ApiKey> keys, Metrics& metrics) {
   for (ApiKey& key : keys) {
     has_admin_ |= key.admin;
     has_inference_ |= key.inference;
-    holders_.push_back(std::make_shared<KeyHolder>(std::move(key), metrics));
+    holders_.push_back(std::make_shared<KeyHolder>(std::move(key), holders_.size() + 1, metrics));
   }
 }
 

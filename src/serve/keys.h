@@ -1,5 +1,5 @@
 // Who may ask, and how much. A key is known by its name and its SHA-256, never by its text; what it may do are scopes,
-// how much are limits per minute and at once. The one idea: a limit is a bucket that fills evenly, and what a request
+// how much are limits per minute and under way. The one idea: a limit is a bucket that fills evenly, and what a request
 // used is taken out when it is known, so a bucket may be in debt and nothing has to be guessed beforehand.
 #pragma once
 #include <atomic>
@@ -20,7 +20,9 @@
 namespace quire {
 
 struct KeyLimits {  // 0: none
-  int64_t requests_per_minute = 0, tokens_per_minute = 0, concurrent = 0;
+  int64_t requests_per_minute = 0, tokens_per_minute = 0;
+  int64_t concurrent = 0;        // sequences under way: each prompt's candidates; a request whose body comes is one
+  int64_t tokens_under_way = 0;  // over these, prompts and what answers may come to
 };
 struct ApiKey {
   std::string name;  // for logs and metrics: 1 to 64 of [A-Za-z0-9_.-]
@@ -32,7 +34,7 @@ struct ApiKey {
 // A key given as it is, without limits.
 ApiKey plain_key(std::string name, std::string_view text, bool inference, bool admin);
 // A key file: {"keys":[{"name","sha256","scopes":["inference","admin"],"requests_per_minute","tokens_per_minute",
-// "concurrent"}]}. Fails (Code::invalid) naming the entry and the field.
+// "concurrent","tokens_under_way"}]}. Fails (Code::invalid) naming the entry and the field.
 Result<std::vector<ApiKey>> read_keys(std::string_view json);
 
 // What is refused because of a key's limit.
@@ -43,30 +45,42 @@ struct KeyRefusal {
 
 class KeyHolder;
 
-// One request of a key, from its admission to the end of its reply.
+// One request of a key, from its admission to the end of its reply, and what it has under way.
 class KeyLease {
  public:
   KeyLease() = default;
-  explicit KeyLease(std::shared_ptr<KeyHolder> holder) : holder_(std::move(holder)) {}
-  KeyLease(KeyLease&& other) noexcept = default;
+  explicit KeyLease(std::shared_ptr<KeyHolder> holder) : holder_(std::move(holder)), n_sequences_(1) {}
+  KeyLease(KeyLease&& other) noexcept { swap(other); }
   KeyLease& operator=(KeyLease&& other) noexcept {
-    std::swap(holder_, other.holder_);
+    swap(other);
     return *this;
   }
   ~KeyLease();
 
  private:
+  friend class KeyHolder;
+  void swap(KeyLease& other) noexcept {
+    std::swap(holder_, other.holder_);
+    std::swap(n_sequences_, other.n_sequences_);
+    std::swap(n_tokens_, other.n_tokens_);
+  }
+
   std::shared_ptr<KeyHolder> holder_;
+  int64_t n_sequences_ = 0, n_tokens_ = 0;
 };
 
 // A key in use: shared with the sequences that it pays for, which may outlive the server. Any thread.
 class KeyHolder : public std::enable_shared_from_this<KeyHolder> {
  public:
-  KeyHolder(ApiKey key, Metrics& metrics);
+  KeyHolder(ApiKey key, uint64_t number, Metrics& metrics);
 
   const ApiKey& key() const { return key_; }
+  uint64_t number() const { return number_; }  // its own of the ring, from 1
   // Admits one request, or says which limit is reached. A refused request counts for nothing.
   std::optional<KeyRefusal> enter(int64_t now_ns, KeyLease& lease);
+  // What an admitted request was found to ask for takes the place of the one sequence that it counted as; or says which
+  // limit would be passed, and changes nothing.
+  std::optional<KeyRefusal> take(int64_t n_sequences, int64_t n_tokens, KeyLease& lease);
   // Tokens that a request was found to have, or has generated. Waits for nobody.
   void charge_prompt(int64_t n);
   void charge_generated(int64_t n);
@@ -81,9 +95,14 @@ class KeyHolder : public std::enable_shared_from_this<KeyHolder> {
   void fill(int64_t now_ns);  // REQUIRES mu_
   KeyRefusal refusal(std::string_view limit, int64_t value, std::string_view what, Counter& counter) const;
 
+  KeyRefusal under_way(
+      std::string_view limit, int64_t value, int64_t n_others, int64_t n_asked, Counter& counter) const;
+
   const ApiKey key_;
-  Counter &n_requests_, &n_prompt_, &n_generated_, &limited_requests_, &limited_tokens_, &limited_concurrent_;
-  std::atomic<int64_t> unpaid_{0}, n_running_{0};
+  const uint64_t number_;
+  Counter &n_requests_, &n_prompt_, &n_generated_, &limited_requests_, &limited_tokens_, &limited_concurrent_,
+      &limited_under_way_;
+  std::atomic<int64_t> unpaid_{0}, n_sequences_{0}, n_tokens_{0};
   std::mutex mu_;  // guards what follows; never held by the engine thread
   Bucket requests_, tokens_;
   int64_t filled_ns_ = 0;

@@ -119,7 +119,7 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool 
   std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
   append_json_string(rest, env.models[0]);
   rest += ",\"choices\":[";
-  const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + hex64(env.seeds->next()) + "\",\"object\":\"";
+  const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + env.seeds->id() + "\",\"object\":\"";
   head_ = id + std::string(form.object) + rest;
   chunk_head_ = "data: " + id + std::string(form.chunk_object) + rest;
 }

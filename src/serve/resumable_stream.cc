@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/sha256.h"
 #include "http/sse.h"
 
 namespace quire {
@@ -17,8 +18,8 @@ bool is_event_stream(const HttpHeaders& headers) {
 
 }  // namespace
 
-ResumableStream::ResumableStream(std::string id, uint64_t tenant, ReplyPtr first, int64_t kept_bytes)
-    : id_(std::move(id)), tenant_(tenant), kept_bytes_(kept_bytes), inner_(std::move(first)) {}
+ResumableStream::ResumableStream(StreamName name, ReplyPtr first, int64_t kept_bytes)
+    : name_(std::move(name)), kept_bytes_(kept_bytes), inner_(std::move(first)) {}
 
 void ResumableStream::open() { attach(current()); }
 
@@ -93,7 +94,10 @@ bool ResumableStream::start_stream(int status, HttpHeaders headers) {
     streams_ = is_event_stream(headers);
     inner = inner_;
   }
-  if (is_event_stream(headers)) headers.push_back({std::string(kStreamHeader), id_});
+  if (is_event_stream(headers)) {
+    headers.push_back({std::string(kStreamHeader), name_.id});
+    if (!name_.secret.empty()) headers.push_back({std::string(kStreamSecretHeader), name_.secret});
+  }
   return inner != nullptr && inner->start_stream(status, std::move(headers));
 }
 
@@ -192,6 +196,11 @@ bool ResumableStream::detached() const {
   return inner_ == nullptr;
 }
 
+bool ResumableStream::over() const {
+  const std::lock_guard lock(mu_);
+  return complete_ || aborted_ || told_;
+}
+
 void ResumableStream::give_up() {
   {
     const std::lock_guard lock(mu_);
@@ -223,7 +232,7 @@ std::optional<HttpError> ResumableStream::resume(int64_t after, const ReplyPtr& 
   }
   if (before != nullptr) before->abort();
   HttpHeaders headers = sse_headers();
-  headers.push_back({std::string(kStreamHeader), id_});
+  headers.push_back({std::string(kStreamHeader), name_.id});
   next->start_stream(200, std::move(headers));
   next->write(missed);
   if (over) {
@@ -234,31 +243,53 @@ std::optional<HttpError> ResumableStream::resume(int64_t after, const ReplyPtr& 
   return std::nullopt;
 }
 
-void StreamTable::add(std::shared_ptr<ResumableStream> stream) {
-  auto old = take_old();
-  {
-    const std::lock_guard lock(mu_);
-    if (closing_)
-      old.push_back(std::move(stream));
-    else
-      entries_.push_back({std::move(stream), 0});
-  }
-  for (const auto& one : old) one->give_up();
+bool StreamTable::add(const std::shared_ptr<ResumableStream>& stream) {
+  expire();
+  const std::lock_guard lock(mu_);
+  if (closing_ || !has_room(stream->name().asker.tenant)) return false;
+  entries_.push_back({stream, 0});
+  return true;
 }
 
-std::shared_ptr<ResumableStream> StreamTable::find(std::string_view id, uint64_t tenant) {
-  const auto old = take_old();
-  for (const auto& one : old) one->give_up();
+// Those that are over are dropped, which nobody hears: their sessions have ended.
+bool StreamTable::has_room(uint64_t tenant) {
+  const auto is_own = [&](const Entry& e) { return e.stream->name().asker.tenant == tenant; };
+  auto n_own = static_cast<int64_t>(std::count_if(entries_.begin(), entries_.end(), is_own));
+  const auto full = [&] { return n_own >= max_each_ || static_cast<int64_t>(entries_.size()) >= max_streams_; };
+  for (auto it = entries_.begin(); it != entries_.end() && full();) {
+    if (is_own(*it) && it->stream->over()) {
+      it = entries_.erase(it);
+      --n_own;
+    } else {
+      ++it;
+    }
+  }
+  return !full();
+}
+
+std::shared_ptr<ResumableStream> StreamTable::find(std::string_view id, const Asker& asker, std::string_view secret) {
+  expire();
   const std::lock_guard lock(mu_);
   for (Entry& entry : entries_) {
-    if (entry.stream->id() != id || entry.stream->tenant() != tenant) continue;
+    const StreamName& name = entry.stream->name();
+    if (name.id != id || name.asker.owner != asker.owner) continue;
+    if (!asker.origin.empty() && asker.origin != name.asker.origin) continue;
+    if (!name.secret.empty() && !same_digest(sha256(secret), sha256(name.secret))) continue;
     entry.until_ns = 0;
     return entry.stream;
   }
   return nullptr;
 }
 
-// Those whose time is up, and the oldest where there are too many.
+void StreamTable::expire() {
+  for (const auto& one : take_old()) one->give_up();
+}
+
+int64_t StreamTable::size() const {
+  const std::lock_guard lock(mu_);
+  return static_cast<int64_t>(entries_.size());
+}
+
 std::list<std::shared_ptr<ResumableStream>> StreamTable::take_old() {
   std::list<std::shared_ptr<ResumableStream>> out;
   const std::lock_guard lock(mu_);
@@ -267,8 +298,7 @@ std::list<std::shared_ptr<ResumableStream>> StreamTable::take_old() {
     const bool detached = it->stream->detached();
     if (!detached) it->until_ns = 0;
     if (detached && it->until_ns == 0) it->until_ns = now + keep_ns_;
-    const bool old = detached && it->until_ns <= now;
-    if (old || static_cast<int64_t>(entries_.size()) > max_streams_) {
+    if (detached && it->until_ns <= now) {
       out.push_back(it->stream);
       it = entries_.erase(it);
     } else {

@@ -14,18 +14,27 @@
 #include "base/clock.h"
 #include "http/server.h"
 #include "serve/api_error.h"
+#include "serve/asker.h"
 #include "serve/limits.h"
 
 namespace quire {
 
 inline constexpr std::string_view kResumableHeader = "x-quire-resumable";
 inline constexpr std::string_view kStreamHeader = "x-quire-stream";
+inline constexpr std::string_view kStreamSecretHeader = "x-quire-stream-secret";
+
+// What a stream is called, and who may take it up.
+struct StreamName {
+  std::string id;
+  Asker asker;         // who began it
+  std::string secret;  // of a stream whose owner is no proof: told with the answer and asked for; empty: none is needed
+};
 
 // Any thread may call what Reply has; the producer runs in one thread at a time.
 class ResumableStream final : public Reply, public std::enable_shared_from_this<ResumableStream> {
  public:
   // `kept_bytes` of events are remembered. Nothing changes for an answer that is no event stream.
-  ResumableStream(std::string id, uint64_t tenant, ReplyPtr first, int64_t kept_bytes);
+  ResumableStream(StreamName name, ReplyPtr first, int64_t kept_bytes);
   void open();  // once, when a shared_ptr owns it
 
   void add_header(std::string_view name, std::string_view value) override;
@@ -42,12 +51,12 @@ class ResumableStream final : public Reply, public std::enable_shared_from_this<
   bool closed() const override;
   int64_t unsent_bytes() const override;
 
-  const std::string& id() const { return id_; }
-  uint64_t tenant() const { return tenant_; }
+  const StreamName& name() const { return name_; }
   // Goes on with the event behind number `after` on `next`, from whatever connection had it. Refuses where that event
   // is not remembered any more, or does not exist yet.
   std::optional<HttpError> resume(int64_t after, const ReplyPtr& next);
   bool detached() const;  // a stream that no connection has
+  bool over() const;      // its events are complete, or there are and will be none
   // Nobody may come back any more: once no connection has it, which may be now, the session hears that its client is
   // gone.
   void give_up();
@@ -60,8 +69,7 @@ class ResumableStream final : public Reply, public std::enable_shared_from_this<
   void tell_closed(CloseReason reason);
   std::string number(std::string_view bytes);
 
-  const std::string id_;
-  const uint64_t tenant_;
+  const StreamName name_;
   const int64_t kept_bytes_;
   std::mutex running_;  // held while the producer runs; taken before mu_
 
@@ -76,16 +84,25 @@ class ResumableStream final : public Reply, public std::enable_shared_from_this<
   int64_t n_events_ = 0, log_bytes_ = 0;
 };
 
-// The streams of a service by id, and when to give up those that nobody came back for: looked at whenever one is added
-// or taken up. Any thread.
+// The streams of a service by id, and when to give up those that nobody came back for. What is full makes room at the
+// cost of streams of the same tenant that are over, and of no other: one that is under way is never pushed out. Any
+// thread.
 class StreamTable {
  public:
   StreamTable(Clock& clock, const ServeLimits& limits)
-      : clock_(clock), keep_ns_(limits.resumable_s * 1'000'000'000), max_streams_(limits.n_resumable) {}
+      : clock_(clock),
+        keep_ns_(limits.resumable_s * 1'000'000'000),
+        max_streams_(limits.n_resumable),
+        max_each_(limits.n_resumable_each) {}
 
-  void add(std::shared_ptr<ResumableStream> stream);
-  std::shared_ptr<ResumableStream> find(std::string_view id, uint64_t tenant);  // null where there is none
-  void give_up_all();                                                           // and whatever is added from then on
+  // False where there is no room for it, or no more streams are kept: it is not resumable then.
+  bool add(const std::shared_ptr<ResumableStream>& stream);
+  // Null where there is none that this one, who knows this secret, may have: its owner, and no page of another origin.
+  std::shared_ptr<ResumableStream> find(std::string_view id, const Asker& asker, std::string_view secret);
+  // Gives up those whose time is up; to be called now and then.
+  void expire();
+  void give_up_all();  // and keeps no more
+  int64_t size() const;
 
  private:
   struct Entry {
@@ -93,11 +110,12 @@ class StreamTable {
     int64_t until_ns = 0;  // 0: has a connection
   };
   std::list<std::shared_ptr<ResumableStream>> take_old();
+  bool has_room(uint64_t tenant);  // REQUIRES mu_
 
   Clock& clock_;
   const int64_t keep_ns_;
-  const int64_t max_streams_;
-  std::mutex mu_;
+  const int64_t max_streams_, max_each_;
+  mutable std::mutex mu_;
   std::list<Entry> entries_;  // the oldest first
   bool closing_ = false;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <random>
 
 #include "base/log.h"
 #include "http/server.h"
@@ -16,11 +15,6 @@ namespace quire {
 namespace {
 
 constexpr int kLastBytesMs = 2'000;  // for what is already written, once no request runs any more
-
-uint64_t system_seed() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) ^ device();
-}
 
 // What one sequence can hold: the model's context, or all blocks where these are fewer.
 int64_t context_tokens(const Engine& engine) {
@@ -48,10 +42,7 @@ Result<Chat> make_chat(const std::string& source) {
 class ServingImpl final : public Serving {
  public:
   ServingImpl(const ServeOptions& options, const Tokenizer& tokenizer, Chat chat, StepSignal& signal)
-      : seeds_(options.seed != 0 ? options.seed : system_seed()),
-        chat_(std::move(chat)),
-        responses_(options.limits, clock_),
-        signal_(signal) {
+      : seeds_(options.random), chat_(std::move(chat)), responses_(options.limits, clock_), signal_(signal) {
     env_.tokenizer = &tokenizer;
     env_.chat = &chat_.chat;
     env_.plain_chat = chat_.plain;
@@ -73,13 +64,12 @@ class ServingImpl final : public Serving {
   Status start(const ServeOptions& options, Engine& engine, Metrics& metrics) {
     env_.n_ctx = context_tokens(engine);
     env_.engine = &engine.options();
-    if (!options.traces.host.empty()) tracer_ = std::make_shared<Tracer>(options.traces, system_seed(), metrics);
+    if (!options.traces.host.empty()) tracer_ = std::make_shared<Tracer>(options.traces, metrics);
     ServiceOptions service;
     service.tracer = tracer_;
     service.env = env_;
     service.keys = options.keys;
     service.machine = options.machine;
-    service.id_seed = options.seed != 0 ? options.seed : system_seed();
     service.guard = options.guard;
     service.own_admin_address = options.admin_port >= 0;
     service.n_prep_threads = options.n_prep_threads;

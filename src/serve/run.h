@@ -12,6 +12,7 @@
 #include "serve/guard.h"
 #include "serve/keys.h"
 #include "serve/limits.h"
+#include "serve/seeds.h"
 #include "serve/serve_metrics.h"
 #include "serve/trace.h"
 #include "text/tokenizer.h"
@@ -51,7 +52,7 @@ struct ServeOptions {
   RequestLog request_log = RequestLog::off;
   TraceOptions traces;                      // none unless it names a host
   std::vector<std::string> public_prompts;  // texts that requests begin with and may share across keys and salts
-  uint64_t seed = 0;                        // of the source of seeds and ids; 0: from the system
+  RandomSource random;                      // of seeds and ids; empty: the system's generator
   ServeLimits limits;
   HttpLimits http;
 };

@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "base/secure_random.h"
 #include "base/thread.h"
+#include "serve/address.h"
+#include "serve/response_store.h"
 #include "serve/vllm_names.h"
 
 namespace quire {
@@ -38,6 +41,8 @@ std::vector<Token> end_ids(const Tokenizer& tokenizer) {
   return out;
 }
 
+constexpr std::chrono::milliseconds kSweepEvery{500};
+
 HttpError json_error(const Error& error) { return {400, error.message, "invalid_request_error", "", "invalid_json"}; }
 
 // Whoever comes with another key shares no cached past, unknown keys of a server without one included: how soon the
@@ -47,11 +52,6 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
   for (const char c : key) h = mix64(h ^ static_cast<unsigned char>(c));
   h = mix64(mix64(h) + salt);
   return h == 0 ? 1 : h;
-}
-
-uint64_t tenant_of(const HttpRequest& request) {
-  const std::string_view key = sent_key(request);
-  return key.empty() ? 0 : tenant_salt(key, 0);
 }
 
 void refuse_from_elsewhere(HttpRequest&& request, const ReplyPtr& reply) {
@@ -85,12 +85,16 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
       metrics_(metrics),
       env_(std::move(options.env)),
       machine_(options.machine),
-      ids_(options.id_seed),
       keys_(std::move(options.keys), metrics),
       door_(std::move(options.guard), metrics_),
       admin_door_(std::move(options.admin_guard), metrics_),
       streams_(clock, env_.limits),
-      queue_(static_cast<size_t>(std::max<int64_t>(env_.limits.prep_queue, 1))) {
+      address_secret_(secure_random_bits()),
+      queue_(static_cast<size_t>(std::max<int64_t>(env_.limits.prep_queue, 1))),
+      sweeper_(kSweepEvery, [this] {
+        streams_.expire();
+        if (env_.responses != nullptr) env_.responses->expire();
+      }) {
   env_.ready = [this] { return ready_.load() && !draining_.load(); };
   env_.metrics_text = [this] {
     const EngineStats stats = engine_.stats();
@@ -185,7 +189,7 @@ std::optional<KeyRefusal> Service::check_key(const Endpoint& endpoint,
 
 std::shared_ptr<Session> Service::open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply) {
   auto session = std::make_shared<Session>(context_, endpoint, reply, request.arrived_ns);
-  session->set_origin(hex64(ids_.next()), request.peer);
+  session->set_origin(env_.seeds->id(), request.peer);
   if (const std::string* parent = context_.tracer != nullptr ? request.header("traceparent") : nullptr)
     session->set_trace_parent(parse_traceparent(*parent));
   reply->on_close([this, weak = std::weak_ptr(session)](CloseReason reason) {
@@ -208,20 +212,34 @@ void Service::close_session(const Session* session) {
 // Io thread. The server may have begun to stop while the body came.
 void Service::admit(const Endpoint& endpoint, Admission& admission, HttpRequest&& request, ReplyPtr reply) {
   if (!admission.refusal && !endpoint.quick && draining_) admission.refusal = KeyRefusal{shutdown_refusal()};
+  const Asker who = asker(request, admission.key.get());
   const bool resumable = !admission.refusal && !endpoint.quick && request.header(kResumableHeader) != nullptr;
-  if (resumable) reply = make_resumable(request, std::move(reply));
+  if (resumable) reply = make_resumable(who, std::move(reply));
   const auto session = open_session(endpoint, request, reply);
   if (admission.key != nullptr) session->set_key(std::move(admission.key), std::move(admission.lease));
   if (const auto& refusal = admission.refusal) return session->refuse_with(refusal->error, refusal->retry_after_s);
-  if (endpoint.quick) return quick(endpoint, request, *session, reply);
-  if (const auto error = enqueue({&endpoint, std::move(request), session})) session->refuse_with(*error);
+  Work work{&endpoint, std::move(request), who, session};
+  if (endpoint.quick) return quick(endpoint, work, reply);
+  if (const auto error = enqueue(std::move(work))) session->refuse_with(*error);
 }
 
-ReplyPtr Service::make_resumable(const HttpRequest& request, ReplyPtr reply) {
-  const auto stream = std::make_shared<ResumableStream>("strm_" + hex64(env_.seeds->next()), tenant_of(request),
-                                                        std::move(reply), env_.limits.resumable_bytes);
+// A key that was checked is who it is. Otherwise whatever key was sent separates, but proves nothing.
+Asker Service::asker(const HttpRequest& request, const KeyHolder* key) const {
+  const std::string* origin = request.header("origin");
+  const std::string page = origin != nullptr ? *origin : "";
+  if (key != nullptr) return {key->number(), key->number(), page, false};
+  const std::string_view sent = sent_key(request);
+  return {sent.empty() ? 0 : tenant_salt(sent, 0), address_number(request.peer, address_secret_), page, true};
+}
+
+ReplyPtr Service::make_resumable(const Asker& asker, ReplyPtr reply) {
+  StreamName name{"strm_" + env_.seeds->id(), asker, asker.asks_secret ? env_.seeds->id() : ""};
+  const auto stream = std::make_shared<ResumableStream>(std::move(name), reply, env_.limits.resumable_bytes);
+  if (!streams_.add(stream)) {
+    reply->add_header(kResumableHeader, "0");
+    return reply;
+  }
   stream->open();
-  streams_.add(stream);
   return stream;
 }
 
@@ -238,10 +256,11 @@ std::optional<HttpError> Service::enqueue(Work&& work) {
                    "queue_full"};
 }
 
-void Service::quick(const Endpoint& endpoint, const HttpRequest& request, Session& session, const ReplyPtr& reply) {
+void Service::quick(const Endpoint& endpoint, const Work& work, const ReplyPtr& reply) {
+  Session& session = *work.session;
   const Args none;
   Warnings warnings;
-  const auto call = endpoint.parse({request, none, {env_.limits, warnings}, tenant_of(request)}, env_);
+  const auto call = endpoint.parse({work.request, none, {env_.limits, warnings}, work.asker}, env_);
   if (!call) return session.refuse_with(call.error());
   if (const auto* taken = std::get_if<TakeUp>(&*call)) return take_up(*taken, session, reply);
   QR_CHECK(std::holds_alternative<Answer>(*call), "a quick endpoint gives an answer");
@@ -263,18 +282,19 @@ void Service::prepare_loop(int index) {
   }
 }
 
-ApiResult<Call> Service::parse(const Endpoint& endpoint, const HttpRequest& request, HttpHeaders& headers) const {
+ApiResult<Call> Service::parse(const Work& work, HttpHeaders& headers) const {
+  const Endpoint& endpoint = *work.endpoint;
   Warnings warnings;
   const Reading reading{env_.limits, warnings};
   Json body;
   Args args;
   if (endpoint.schema != nullptr) {
-    auto parsed = Json::parse(request.body);
+    auto parsed = Json::parse(work.request.body);
     if (!parsed) return refuse(json_error(parsed.error()));
     body = std::move(*parsed);
     QR_TRY(args, endpoint.schema->check(body, reading, ""));
   }
-  auto call = endpoint.parse({request, args, reading, tenant_of(request)}, env_);
+  auto call = endpoint.parse({work.request, args, reading, work.asker}, env_);
   if (std::string text = warnings.text(); !text.empty())
     headers.push_back({std::string(kWarningHeader), std::move(text)});
   return call;
@@ -299,7 +319,7 @@ void Service::prepare(Work& work) {
   Session& session = *work.session;
   if (session.closed()) return;
   HttpHeaders headers;
-  auto call = parse(*work.endpoint, work.request, headers);
+  auto call = parse(work, headers);
   if (!call) return session.refuse_with(call.error());
   if (const auto* answer = std::get_if<Answer>(&*call)) return session.answer(*answer, std::move(headers));
   Job& job = std::get<Job>(*call);
@@ -307,6 +327,7 @@ void Service::prepare(Work& work) {
   if (const auto error = check_context(job)) return session.refuse_with(*error);
   if (const auto key = sent_key(work.request); !key.empty())
     job.generation.cache_salt = tenant_salt(key, job.generation.cache_salt);
+  job.tenant = work.asker.tenant;
   session.start(std::move(job));
 }
 

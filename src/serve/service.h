@@ -20,6 +20,7 @@
 #include "serve/resumable_stream.h"
 #include "serve/seeds.h"
 #include "serve/session.h"
+#include "serve/sweeper.h"
 
 namespace quire {
 
@@ -29,7 +30,6 @@ struct ServiceOptions {
   GuardOptions guard{}, admin_guard{};
   MachineFacts machine{};
   std::shared_ptr<Tracer> tracer;  // null: no traces
-  uint64_t id_seed = 0;            // of the ids in x-request-id
   bool own_admin_address = false;  // the operator's endpoints answer in admin() only
   int n_prep_threads = 2;
 };
@@ -70,6 +70,7 @@ class Service final {
   struct Work {
     const Endpoint* endpoint;
     HttpRequest request;
+    Asker asker;
     std::shared_ptr<Session> session;
   };
 
@@ -91,9 +92,10 @@ class Service final {
   void close_session(const Session* session);
   void prepare_loop(int index);
   void prepare(Work& work);
-  ApiResult<Call> parse(const Endpoint& endpoint, const HttpRequest& request, HttpHeaders& headers) const;
-  ReplyPtr make_resumable(const HttpRequest& request, ReplyPtr reply);
-  void quick(const Endpoint& endpoint, const HttpRequest& request, Session& session, const ReplyPtr& reply);
+  ApiResult<Call> parse(const Work& work, HttpHeaders& headers) const;
+  Asker asker(const HttpRequest& request, const KeyHolder* key) const;
+  ReplyPtr make_resumable(const Asker& asker, ReplyPtr reply);
+  void quick(const Endpoint& endpoint, const Work& work, const ReplyPtr& reply);
   void take_up(const TakeUp& taken, Session& session, const ReplyPtr& reply);
   std::optional<HttpError> check_context(const Job& job) const;
   HttpError shutdown_refusal() const;
@@ -104,11 +106,11 @@ class Service final {
   LoadEstimate load_;
   ServeEnv env_;
   const MachineFacts machine_;
-  SeedSource ids_;
   const KeyRing keys_;
   SessionContext context_;
   Door door_, admin_door_;
   StreamTable streams_;
+  const uint64_t address_secret_;  // of addresses' numbers: nobody chooses to be another's
 
   std::atomic<bool> ready_{false}, draining_{false};
   mutable std::mutex mu_;
@@ -119,6 +121,7 @@ class Service final {
   std::atomic<int64_t> waiting_bytes_{0};  // bodies in queue_
   Queue<Work> queue_;
   std::vector<std::thread> prep_;
+  Sweeper sweeper_;  // last: it uses the tables
 };
 
 }  // namespace quire

@@ -72,6 +72,24 @@ void Session::refuse_with(const HttpError& error, int64_t retry_after_s) {
   reply_->send(error.status, std::move(extra), endpoint_.error_text(error));
 }
 
+int Session::max_tokens(size_t prompt) const {
+  const Generation& g = job_.generation;
+  const int64_t room = context_.env->n_ctx - static_cast<int64_t>(job_.prompts[prompt].size());
+  return static_cast<int>(g.prompt_only ? 1 : g.max_tokens > 0 ? std::min(g.max_tokens, room) : room);
+}
+
+// What it asks for counts for its key until the reply ends.
+std::optional<KeyRefusal> Session::take_from_key() {
+  if (key_ == nullptr) return std::nullopt;
+  const int64_t n_run = job_.generation.best_of;
+  int64_t n_tokens = 0;
+  for (size_t p = 0; p < job_.prompts.size(); ++p)
+    n_tokens += n_run * (static_cast<int64_t>(job_.prompts[p].size()) + max_tokens(p));
+  const std::lock_guard lock(lease_mu_);
+  if (closed_) return std::nullopt;  // it counts for nothing any more
+  return key_->take(static_cast<int64_t>(job_.prompts.size()) * n_run, n_tokens, lease_);
+}
+
 Request Session::make_request(const Choice& choice) const {
   const Generation& g = job_.generation;
   const size_t i = static_cast<size_t>(choice.index) % static_cast<size_t>(g.best_of);
@@ -83,13 +101,13 @@ Request Session::make_request(const Choice& choice) const {
   if (g.best_of > g.n) r.sampling.n_logprobs = std::max(r.sampling.n_logprobs, 0);  // what they are ranked by
   r.match_prefix = g.match_prefix;
   r.pool = job_.pool;
-  const int64_t room = context_.env->n_ctx - static_cast<int64_t>(r.prompt.size());
-  r.max_tokens = static_cast<int>(g.prompt_only ? 1 : g.max_tokens > 0 ? std::min(g.max_tokens, room) : room);
+  r.max_tokens = max_tokens(choice.prompt);
   r.stop_ids = g.stop_ids;
   r.ignore_eos = g.ignore_eos;
   if (!g.ignore_eos) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
   r.cache_salt = g.cache_salt;
   r.priority = g.priority;
+  r.tenant = job_.tenant;
   if (context_.env->public_prompts != nullptr) r.n_public = context_.env->public_prompts->n_public(r.prompt);
   if (stops_ != nullptr)
     r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special, g.sampling.min_tokens);
@@ -99,6 +117,7 @@ Request Session::make_request(const Choice& choice) const {
 void Session::start(Job&& job) {
   job_ = std::move(job);
   const Generation& g = job_.generation;
+  if (const auto refusal = take_from_key()) return refuse_with(refusal->error, refusal->retry_after_s);
   if (!g.stops.empty()) {
     auto stops = StopStrings::compile(g.stops);
     if (!stops) return refuse_with(to_http_error(stops.error(), "stop"));
@@ -168,7 +187,10 @@ void Session::shut_down() {
 
 void Session::on_closed(CloseReason reason) {
   closed_ = true;
-  lease_ = {};
+  {
+    const std::lock_guard lock(lease_mu_);
+    const KeyLease gone = std::move(lease_);
+  }
   if (started_) cancel_all();
   counted(kClientGone);  // unless it was answered
   if (!endpoint_.quick) {

@@ -5,6 +5,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -59,6 +60,8 @@ class Session final : public std::enable_shared_from_this<Session> {
 
  private:
   Request make_request(const Choice& choice) const;
+  int max_tokens(size_t prompt) const;
+  std::optional<KeyRefusal> take_from_key();
   bool submit_all();
   void cancel_all();
   // The producer: everything below runs in it, on the io thread.
@@ -87,6 +90,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   const int64_t arrived_ns_;
   std::string id_, peer_;
   std::shared_ptr<KeyHolder> key_;  // null: nobody's
+  std::mutex lease_mu_;
+  KeyLease lease_;  // guarded by lease_mu_
 
   // Written by the prep thread before started_, read-only afterwards.
   Job job_;
@@ -100,7 +105,6 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::atomic<int> status_{0};  // 0: not counted yet
 
   // Io thread.
-  KeyLease lease_;
   std::optional<TraceParent> trace_parent_;
   bool head_sent_ = false, ending_ = false, over_ = false;
   int n_open_ = 0;

@@ -33,6 +33,31 @@ TEST(Tenant, AKeyIsPartOfTheSalt) {
   EXPECT_NE(salted_one, salt_of(s, salted, {}));
 }
 
+TEST(Tenant, TurnsAreAKeysOrWithoutKeysAnAddresss) {
+  const HttpHeaders one{{"Authorization", "Bearer one"}}, two{{"Authorization", "Bearer two"}};
+  const auto tenant_of = [](TestServer& s, const HttpHeaders& headers) {
+    uint64_t out = 0;
+    s.engine.script = [&](const Request& r) {
+      out = r.tenant;
+      return byte_tokens("x");
+    };
+    EXPECT_EQ(s.post(kPath, R"({"prompt":"x"})", headers).status, 200);
+    return out;
+  };
+  TestServer keyed;
+  keyed.options.keys = {plain_key("a", "one", true, false), plain_key("b", "two", true, false)};
+  keyed.start();
+  const uint64_t first = tenant_of(keyed, one);
+  EXPECT_NE(first, 0U);
+  EXPECT_EQ(tenant_of(keyed, one), first);
+  EXPECT_NE(tenant_of(keyed, two), first);
+  TestServer open;
+  open.start();
+  const uint64_t here = tenant_of(open, {});
+  EXPECT_NE(here, 0U);
+  EXPECT_EQ(tenant_of(open, one), here) << "a key that nobody asked for is worth no turn of its own";
+}
+
 TEST(Tenant, OnlyTheOperatorsPromptIsPublic) {
   TestServer s;
   s.options.public_prompts = {"Be kind.", "Be kind and brief."};

@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -244,13 +245,19 @@ class FakeEngine final : public Engine {
   std::thread thread_;
 };
 
+// What a server draws, from a seed.
+inline RandomSource counted_random(uint64_t seed) {
+  const auto n = std::make_shared<std::atomic<uint64_t>>(0);
+  return [seed, n] { return random_bits(seed, n->fetch_add(1)); };
+}
+
 // A server around a FakeEngine. Set the engine and the options, then start().
 class TestServer {
  public:
   TestServer() : tokenizer(tiny_tokenizer()), engine(signal) {
     options.port = 0;
     options.models = {"tiny"};
-    options.seed = 1;
+    options.random = counted_random(1);
     options.guard.hosts = {"x"};  // what raw clients say
   }
   ~TestServer() {

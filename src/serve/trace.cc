@@ -164,9 +164,8 @@ std::string span_json(const RequestTrace& t, SeedSource& ids, int64_t unix_ns) {
   return std::move(spans.out);
 }
 
-Tracer::Tracer(TraceOptions options, uint64_t id_seed, Metrics& m)
+Tracer::Tracer(TraceOptions options, Metrics& m)
     : options_(std::move(options)),
-      ids_(id_seed),
       unix_ns_(unix_at_zero()),
       sent_(m.counter("quire_trace_spans_sent_total", "Spans that the collector took.")),
       full_(m.counter(

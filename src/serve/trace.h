@@ -59,7 +59,7 @@ struct TraceOptions {
 class Tracer {
  public:
   // `metrics` outlives it.
-  Tracer(TraceOptions options, uint64_t id_seed, Metrics& metrics);
+  Tracer(TraceOptions options, Metrics& metrics);
   // Sends what is left; at the first batch that is not taken it gives up.
   ~Tracer();
   Tracer(const Tracer&) = delete;

@@ -196,7 +196,7 @@ TEST(Trace, ASequenceHasThePhasesThatItReached) {
   t.request.end = "client_gone";
   t.submitted_ns = 1;
   t.sequences.push_back({.queued_ns = 9, .total_ns = 9, .cancelled = true});  // never began
-  SeedSource ids(1);
+  SeedSource ids;
   const Json::Array spans = list_of(parse_json("[" + span_json(t, ids, 0) + "]"));
   ASSERT_EQ(spans.size(), 3);
   const Json queue = named(spans, "queue");
@@ -217,7 +217,7 @@ TEST(Trace, SpansThatTheCollectorRefusesAreCounted) {
 TEST(Trace, AFullQueueDropsAndCounts) {
   Metrics metrics;
   const Counter& full = metrics.counter("quire_trace_spans_dropped_total", "", {{"reason", "queue_full"}});
-  Tracer tracer({.host = "127.0.0.1", .port = 1, .queue = 0}, 1, metrics);
+  Tracer tracer({.host = "127.0.0.1", .port = 1, .queue = 0}, metrics);
   RequestTrace one;
   one.submitted_ns = 1;
   one.sequences.resize(2, {.queued_ns = 1, .first_token_ns = 2, .total_ns = 3});
@@ -231,7 +231,7 @@ TEST(Trace, OfManyChoicesTheFirstHaveSpans) {
   t.request.endpoint = "/x";
   t.submitted_ns = 1;
   t.sequences.resize(100, {.queued_ns = 1, .first_token_ns = 2, .total_ns = 3});
-  SeedSource ids(1);
+  SeedSource ids;
   const Json spans = parse_json("[" + span_json(t, ids, 0) + "]");
   EXPECT_EQ(list_of(spans).size(), 2 + 3 * 32);
 }

@@ -68,7 +68,7 @@ class Writer final : public ReplyWriter {
  public:
   // `own_stop`: a stop string that the server added and the client knows nothing of.
   Writer(const ServeEnv& env, std::string_view own_stop) : own_stop_(own_stop) {
-    head_ = "{\"id\":\"msg_" + hex64(env.seeds->next()) + "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":";
+    head_ = "{\"id\":\"msg_" + env.seeds->id() + "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":";
     append_json_string(head_, env.models[0]);
     head_ += ",\"content\":[";
   }

@@ -23,7 +23,7 @@ class Writer final : public ReplyWriter {
  public:
   Writer(const ServeEnv& env, const Job& job)
       : want_logprobs_(job.generation.sampling.n_logprobs >= 0), include_cost_(job.include_cost) {
-    head_ = "{\"id\":\"gen-" + hex64(env.seeds->next()) + "\",\"model\":";
+    head_ = "{\"id\":\"gen-" + env.seeds->id() + "\",\"model\":";
     append_json_string(head_, env.models[0]);
     head_ += ',';
   }

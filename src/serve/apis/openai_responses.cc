@@ -74,7 +74,7 @@ HttpError no_response(std::string_view id) {
 
 struct Keep {  // null store: the answer is not kept
   ResponseStore* store = nullptr;
-  uint64_t tenant = 0;
+  Asker asker{};
   Json::Array input, conversation;
 };
 
@@ -85,7 +85,7 @@ class Writer final : public ReplyWriter {
       : tokenizer_(*env.tokenizer),
         echo_(std::move(echo)),
         keep_(std::move(keep)),
-        number_(hex64(env.seeds->next())),
+        number_(env.seeds->id()),
         created_(std::time(nullptr)) {}
 
   void begin(int64_t, std::string& out) override {
@@ -222,7 +222,7 @@ class Writer final : public ReplyWriter {
     std::string body = response(cut ? "incomplete" : "completed", std::move(why), usage_object(usage)).dump();
     if (keep_.store == nullptr) return body;
     keep_.conversation.push_back(Json::Object{{"role", "assistant"}, {"content", std::move(answer_)}});
-    keep_.store->put("resp_" + number_, keep_.tenant,
+    keep_.store->put("resp_" + number_, {keep_.asker.owner, keep_.asker.tenant},
                      {body, Json(std::move(keep_.input)).dump(), Json(std::move(keep_.conversation)).dump()});
     return body;
   }
@@ -283,7 +283,7 @@ ApiResult<Json::Array> read_input(const Args& args, const Reading& reading) {
 ApiResult<Json::Array> read_previous(const ApiRequest& request, const ServeEnv& env) {
   if (!request.args.has("previous_response_id")) return Json::Array{};
   const std::string_view id = request.args.text("previous_response_id");
-  const auto found = env.responses->find(id, request.tenant);
+  const auto found = env.responses->find(id, request.asker.owner);
   if (found == nullptr)
     return refuse(bad_field("previous_response_id", "is '" + shown(id) + "': no such response is kept here",
                             "previous_response_not_found"));
@@ -361,7 +361,7 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
     messages.insert(messages.begin(), Json::Object{{"role", "system"}, {"content", args.text("instructions")}});
   QR_TRY_VOID(add_chat(Json(std::move(messages)), options, env, job));
   job.prompt_field = "input";
-  keep.tenant = request.tenant;
+  keep.asker = request.asker;
   if (args.flag("store", true)) keep.store = env.responses;
   job.writer = std::make_unique<Writer>(env, echo_of(args, env, job.generation), std::move(keep));
   return Call(std::move(job));
@@ -395,14 +395,14 @@ ApiResult<Call> retrieve(const ApiRequest& request, const ServeEnv& env) {
   if (items) id.remove_suffix(kInputItems.size());
   if (request.http.query_param("stream").value_or("false") != "false")
     return refuse(unsupported_field("stream", "of an answer that is kept"));
-  const auto found = env.responses->find(id, request.tenant);
+  const auto found = env.responses->find(id, request.asker.owner);
   if (found == nullptr) return refuse(no_response(id));
   return Call(Answer{.body = items ? input_items(*found) : found->body});
 }
 
 ApiResult<Call> erase(const ApiRequest& request, const ServeEnv& env) {
   const std::string_view id = std::string_view(request.http.path).substr(kPath.size());
-  if (!env.responses->erase(id, request.tenant)) return refuse(no_response(id));
+  if (!env.responses->erase(id, request.asker.owner)) return refuse(no_response(id));
   std::string out = "{\"id\":";
   append_json_string(out, id);
   return Call(Answer{.body = out + ",\"object\":\"response\",\"deleted\":true}"});

@@ -1,5 +1,6 @@
 // GET /v1/streams/{name}: a client that was cut off takes up its stream again, behind the event that Last-Event-ID, or
-// the query's "after", names; from the start without.
+// the query's "after", names; from the start without. Where no key proves who it is, the secret that came with the
+// stream does.
 #include <charconv>
 
 #include "serve/api.h"
@@ -18,7 +19,8 @@ ApiResult<Call> take_up(const ApiRequest& request, const ServeEnv& env) {
   if (ec != std::errc() || end != number.data() + number.size() || after < 0)
     return refuse(bad_field("last-event-id", "is '" + shown(number) + "': it must be an event's number"));
   const std::string_view id = std::string_view(request.http.path).substr(kPath.size());
-  auto stream = env.streams->find(id, request.tenant);
+  const std::string* secret = request.http.header(kStreamSecretHeader);
+  auto stream = env.streams->find(id, request.asker, secret != nullptr ? *secret : "");
   if (stream == nullptr)
     return refuse(
         HttpError{404, "no stream '" + shown(id) + "' is kept here", "not_found_error", "", "stream_not_found"});
