@@ -1,7 +1,5 @@
 #include "engine/accounts.h"
 
-#include <algorithm>
-
 namespace quire {
 namespace {
 
@@ -27,12 +25,15 @@ void Accounts::wasted(Sequence& seq, int n) {
 }
 
 void Accounts::computed(const Grant& grant) {
-  Sequence& seq = *grant.seq;
-  const int recomputed = std::clamp(seq.account.n_ever_computed - seq.n_computed, 0, grant.n_tokens);
-  for (Cost* cost : {&seq.account.cost, &counters_.spent}) {
-    cost->computed[static_cast<size_t>(Cause::recomputed)] += recomputed;
-    cost->computed[static_cast<size_t>(Cause::fresh)] += grant.n_tokens - recomputed;
+  for (Cost* cost : {&grant.seq->account.cost, &counters_.spent}) {
+    cost->computed[static_cast<size_t>(Cause::recomputed)] += grant.n_recomputed;
+    cost->computed[static_cast<size_t>(Cause::draft)] += grant.n_drafted;
+    cost->computed[static_cast<size_t>(Cause::fresh)] += grant.n_tokens - grant.n_recomputed - grant.n_drafted;
   }
+}
+
+void Accounts::verified(const Grant& grant, int n_accepted) {
+  for (Cost* cost : {&grant.seq->account.cost, &counters_.spent}) cost->n_accepted += n_accepted;
 }
 
 void Accounts::stages(const Plan& plan, const StageTimes& ns) {
@@ -59,10 +60,9 @@ void Accounts::step(const Plan& plan,
     Sequence& seq = *grant.seq;
     const int64_t part = share_of(step_ns, plan.n_tokens, row, grant.n_tokens);
     row += grant.n_tokens;
-    const bool decodes = grant.n_tokens == 1 && grant.wants_output && seq.n_generated() > 0;
+    const bool decodes = grant.n_out > 0 && grant.n_tokens == 1 + grant.n_drafted && seq.n_generated() > 0;
     for (Cost* cost : {&seq.account.cost, &spent}) (decodes ? cost->decode_ns : cost->prefill_ns) += part;
   }
-  counters_.n_filled_slot_steps += plan.n_tokens;
   for (const auto& seq : running) {
     const auto n_blocks = static_cast<int64_t>(seq->kv.table.size());
     for (Cost* cost : {&seq->account.cost, &spent}) cost->block_ns += n_blocks * step_ns;

@@ -16,11 +16,13 @@ class Accounts {
   void reused(Sequence& seq, int n);
   // n tokens that it computed were given up for another's.
   void wasted(Sequence& seq, int n);
-  // The grant's rows were computed; before n_computed moves on.
+  // The grant's rows were computed, each for the cause that the plan knows.
   void computed(const Grant& grant);
+  // n_accepted of the grant's guesses came true.
+  void verified(const Grant& grant, int n_accepted);
   // What the step's parts took, divided by rows.
   void stages(const Plan& plan, const StageTimes& ns);
-  // The step's duration by rows; blocks of block_tokens to whoever holds them.
+  // The step's duration by rows; blocks of block_tokens to whoever holds them. When everyone is as far as the step got.
   void step(const Plan& plan, std::span<const std::unique_ptr<Sequence>> running, int block_tokens, int64_t step_ns);
 
   Counters& counters() { return counters_; }

@@ -52,4 +52,18 @@ bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end) 
   return seq.n_generated() >= request.max_tokens || static_cast<int>(seq.tokens.size()) >= how.n_ctx;
 }
 
+Taken take_tokens(const Grant& grant, std::span<Sampled> rows, const Taking& how, Ended& end) {
+  Sequence& seq = *grant.seq;
+  Taken out;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const size_t n_before = seq.tokens.size();
+    out.over = take_token(seq, rows[i], how, end);
+    const bool next_counts = i + 1 < rows.size() && static_cast<int>(i) + 1 < seq.n_checked;
+    if (seq.tokens.size() == n_before || !next_counts || rows[i].token != seq.draft[i]) break;
+    ++out.n_accepted;
+    if (out.over) break;
+  }
+  return out;
+}
+
 }  // namespace quire

@@ -3,9 +3,10 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
-#include "engine/sequence.h"
+#include "engine/plan.h"
 
 namespace quire {
 
@@ -28,5 +29,13 @@ struct Taking {
 // Takes the next token of `seq`. True when the sequence ends: `end` says how, and the token is part of the answer
 // unless it is a stop id or an error's. What the request's own rules throw is its error.
 bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end);
+
+struct Taken {
+  int n_accepted = 0;  // of the grant's guesses
+  bool over = false;
+};
+
+// Takes the tokens of a grant's rows of output, in order, for as long as each is what the next row was computed for.
+Taken take_tokens(const Grant& grant, std::span<Sampled> rows, const Taking& how, Ended& end);
 
 }  // namespace quire

@@ -70,7 +70,7 @@ Batch build_batch(const Plan& plan, int block_tokens, Arena& arena) {
       batch.attn.first_key.ptr<int32_t>()[row] = 0;
       batch.attn.end_key.ptr<int32_t>()[row] = position + 1;
     }
-    if (grant.wants_output) batch.out_rows.ptr<int32_t>()[n_out++] = row - 1;
+    for (int32_t i = row - grant.n_out; i < row; ++i) batch.out_rows.ptr<int32_t>()[n_out++] = i;
   }
   batch.attn.cu_q.ptr<int32_t>()[n_seqs] = row;
   return batch;

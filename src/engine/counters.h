@@ -8,6 +8,7 @@ namespace quire {
 
 struct Counters {
   int64_t n_steps = 0, n_submitted = 0, n_finished = 0, n_cancelled = 0, n_failed = 0, n_preempted = 0;
+  int64_t n_bad_drafts = 0;  // calls of a proposer that threw, and drafts that cannot be
   int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
   int64_t n_rows = 0, busy_ns = 0;                    // computed in all steps, and how long these took
   int64_t n_slot_steps = 0, n_filled_slot_steps = 0;  // slots of the blocks that ran with each step, those with a token

@@ -1,12 +1,16 @@
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <string>
 
 #include "engine/limits.h"
 #include "engine/loop_engine.h"
+#include "spec/proposer.h"
 
 namespace quire {
 namespace {
+
+constexpr int kUsualDraft = 4;
 
 Result<const Policy*> find_policy(const std::string& name) {
   const PolicyEntry* policy = Registry<PolicyEntry>::get().find(name);
@@ -14,6 +18,22 @@ Result<const Policy*> find_policy(const std::string& name) {
   std::string known;
   for (const std::string& each : Registry<PolicyEntry>::get().names()) known += " " + each;
   return fail(Code::invalid, "policy \"" + name + "\" is unknown; there are:" + known);
+}
+
+// Puts the proposer that the options name into `env`, unless it has one, and settles how much it may guess.
+Status find_proposer(const ProposerEnv& uses, EngineOptions& options, EngineEnv& env) {
+  const int wanted = options.max_draft == 0 ? kUsualDraft : options.max_draft;
+  if (env.proposer == nullptr && !options.proposer.empty()) {
+    const ProposerEntry* entry = Registry<ProposerEntry>::get().find(options.proposer);
+    if (entry == nullptr) {
+      std::string known;
+      for (const std::string& each : Registry<ProposerEntry>::get().names()) known += " " + each;
+      return fail(Code::invalid, "proposer \"" + options.proposer + "\" is unknown; there are:" + known);
+    }
+    QR_TRY(env.proposer, entry->make({wanted}, uses));
+  }
+  options.max_draft = env.proposer == nullptr ? 0 : std::min(wanted, env.proposer->max_draft());
+  return {};
 }
 
 Result<EngineMemory> take_memory(const Model& model, Ops& ops, const EngineOptions& options) {
@@ -42,6 +62,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY_VOID(check_options(options, info.kv_group));
   QR_TRY(const Policy* policy, find_policy(options.policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);
+  QR_TRY_VOID(find_proposer({&model, &ops, options.n_ctx, options.max_seqs}, options, env));
   QR_TRY(EngineMemory memory, take_memory(model, ops, options));
   return std::make_unique<LoopEngine>(EngineUses{model, ops, *policy}, options, std::move(env), std::move(memory));
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,16 +29,21 @@ struct EngineOptions {
   bool prefix_cache = true;
   double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   std::string policy = "fcfs";
+  std::string proposer{};  // who guesses ahead (spec/proposer.h); "": nobody, unless EngineEnv has one
+  int max_draft = 0;       // tokens of a guess at most; 0: four where somebody guesses
 };
 
+class Proposer;
+
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
-// records the time of its start, the submissions and cancellations that it took in, and, when it computed something,
-// the time of its end. stop() records the same way what it cancels. Engine thread only.
+// records the time of its start, the submissions and cancellations that it took in, what was guessed, and, when it
+// computed something, the time of its end. stop() records the same way what it cancels. Engine thread only.
 struct EngineInput {
-  enum class Kind : uint8_t { submit, cancel, clock } kind;
+  enum class Kind : uint8_t { submit, cancel, clock, draft } kind;
   SeqId seq;
   int64_t time_ns;
-  const Request* request;  // for submit, valid during the call
+  const Request* request;          // for submit, valid during the call
+  std::span<const Token> draft{};  // for draft, likewise: what was guessed to follow the sequence
 };
 // What the engine made of them, in order: `value` is the grant's number of tokens, the committed token, the Finish; of
 // a preemption the number of sequences that the step's plan sent back (and seq is 0).
@@ -59,6 +65,7 @@ struct EngineEnv {
   // Measures what parts of a step take, in whatever it counts (the program's processor time, say); decides nothing, so
   // it is not recorded. May be null.
   Clock* stage_clock = nullptr;
+  std::shared_ptr<Proposer> proposer;  // in place of the one that the options name; may be null
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty
 };
 

@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/test_model.h"
+#include "engine/test_proposer.h"
 
 namespace quire {
 namespace {
@@ -15,6 +16,7 @@ constexpr int kBlock = 16;
 
 struct Stream {
   Request request;  // what alone() is asked
+  Answer truth;     // and says, once anybody wants to know
   std::shared_ptr<Heard> heard;
   bool cancelled = false;
 };
@@ -48,7 +50,14 @@ class Storm {
     const int n_step = std::min({options_.step_tokens, options_.max_chunk, options_.n_ctx});
     const int least = (window + n_step + options_.block_tokens - 3) / options_.block_tokens + 1;
     if (window > 0) options_.n_window_blocks = std::min(n_blocks_, least) + below(3);
-    engine_ = std::make_unique<TestEngine>(options_, n_blocks_, nullptr, window);
+    // Half of the storms guess ahead, knowing the answers and making every use of that.
+    std::shared_ptr<Proposer> proposer;
+    if (below(2) == 0) {
+      options_.max_draft = 1 + below(8);
+      proposer = std::make_shared<ScriptedProposer>(options_.max_draft, kTestVocab, seed,
+                                                    [this](SeqId id) { return truth_of(id); });
+    }
+    engine_ = std::make_unique<TestEngine>(options_, n_blocks_, nullptr, window, std::move(proposer));
     engine_->model.on_pass = [this](const Batch& batch) {
       see(batch);
       if (options_.itl_target_ms > 0) engine_->clock.advance_ns(100 + 200 * batch.ids.dim(0) + below(300));
@@ -72,7 +81,8 @@ class Storm {
     EXPECT_EQ(end.stats.n_free_blocks + end.stats.n_cached_blocks, end.stats.n_blocks);
     EXPECT_EQ(end.stats.n_submitted, static_cast<int64_t>(streams_.size()));
     EXPECT_EQ(end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed, end.stats.n_submitted);
-    EXPECT_EQ(end.stats.spent.computed[0] + end.stats.spent.computed[1], n_rows_);
+    EXPECT_EQ(end.stats.spent.n_computed(), n_rows_);
+    EXPECT_EQ(charged_by(Cause::draft) > 0, end.stats.spent.computed[static_cast<size_t>(Cause::draft)] > 0);
     Cost charged;
     for (const Stream& stream : streams_) charged += stream.heard->usage.cost;
     EXPECT_EQ(charged.n_computed(), n_rows_) << "what the requests were told they cost is what was computed";
@@ -107,7 +117,7 @@ class Storm {
     r.cache_salt = static_cast<uint64_t>(below(2));
     r.priority = below(3);
     if (tenants_) r.tenant = static_cast<uint64_t>(below(4) == 0 ? 1 + below(3) : 0);
-    Stream stream{copy(r), std::make_shared<Heard>()};
+    Stream stream{copy(r), {}, std::make_shared<Heard>()};
     const auto id = engine_->engine->submit(std::move(r), stream.heard);
     if (!id) {
       EXPECT_EQ(id.error().code, Code::exhausted) << id.error().message;
@@ -121,6 +131,20 @@ class Storm {
     Stream& victim = streams_[static_cast<size_t>(below(static_cast<int>(streams_.size())))];
     engine_->engine->cancel(victim.heard->seq);
     if (!victim.heard->done()) victim.cancelled = true;
+  }
+
+  std::span<const Token> truth_of(SeqId id) {
+    for (Stream& stream : streams_) {
+      if (stream.heard->seq != id) continue;
+      if (stream.truth.tokens.empty()) stream.truth = alone(stream.request, options_.n_ctx);
+      return stream.truth.tokens;
+    }
+    return {};
+  }
+  int64_t charged_by(Cause cause) const {
+    int64_t n = 0;
+    for (const Stream& stream : streams_) n += stream.heard->usage.cost.computed[static_cast<size_t>(cause)];
+    return n;
   }
 
   void step() {
@@ -190,9 +214,9 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
     sum.n_failed += storm.stats.n_failed;
     sum.n_preempted += storm.stats.n_preempted;
     sum.n_cached_tokens += storm.stats.n_cached_tokens;
-    sum.spent.n_wasted += storm.stats.spent.n_wasted;
     sum.busy_ns += storm.stats.busy_ns;
-    sum.spent.computed[1] += storm.stats.spent.computed[1];
+    sum.spent += storm.stats.spent;
+    sum.n_bad_drafts += storm.stats.n_bad_drafts;
   }
   // The storms reach everything that they are about.
   EXPECT_GT(sum.n_finished, 10 * static_cast<int64_t>(kSeeds));
@@ -202,6 +226,8 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EXPECT_GT(sum.n_cached_tokens, 10 * static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.spent.computed[static_cast<size_t>(Cause::recomputed)], static_cast<int64_t>(kSeeds) / 4);
   EXPECT_GT(sum.busy_ns, 0);
+  EXPECT_GT(sum.spent.n_accepted, 10 * static_cast<int64_t>(kSeeds));
+  EXPECT_GT(sum.n_bad_drafts, static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.spent.n_wasted, 0);
 }
 

@@ -44,6 +44,7 @@ Status check_options(const EngineOptions& o, int kv_group) {
   QR_TRY_VOID(range("step_tokens", o.step_tokens, 1, 1 << 16));
   QR_TRY_VOID(range("max_chunk", o.max_chunk, 1, 1 << 16));
   QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, 1 << 28));
+  QR_TRY_VOID(range("max_draft", o.max_draft, 0, 64));
   QR_TRY_VOID(range("max_queue", o.max_queue, 1, 1 << 20));
   if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
     return fail(Code::invalid, "itl_target_ms must be 0 to 60000, got " + std::to_string(o.itl_target_ms));
@@ -128,11 +129,14 @@ int64_t for_windows(const Shape& s, int64_t n) {
 
 }  // namespace
 
+int max_out_rows(const EngineOptions& options) {
+  return static_cast<int>(std::min<int64_t>(running(options) * (1 + options.max_draft), options.step_tokens));
+}
+
 int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
-  const int64_t rows_out = std::min(options.max_seqs, options.step_tokens);
-  return model.arena_bytes(options.step_tokens, rows_out) +
-         batch_bytes(
-             {options.step_tokens, rows_out, options.n_ctx, options.block_tokens, model.info().kv_layout.n_groups()});
+  return model.arena_bytes(options.step_tokens, max_out_rows(options)) +
+         batch_bytes({options.step_tokens, running(options), options.n_ctx, options.block_tokens,
+                      model.info().kv_layout.n_groups()});
 }
 
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts) {

@@ -23,6 +23,9 @@ Status check_request(Request& request, const RequestLimits& limits);
 // in the windows and in a step. n_ctx must be filled in.
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts);
 
+// Rows of a step whose logits are wanted at most: one of each that runs, and its guesses.
+int max_out_rows(const EngineOptions& options);
+
 // Memory of a step's batch and activations. REQUIRES n_ctx to be filled in.
 int64_t scratch_bytes(const Model& model, const EngineOptions& options);
 

@@ -1,5 +1,6 @@
 #include "engine/loop_engine.h"
 
+#include <algorithm>
 #include <exception>
 #include <iterator>
 #include <utility>
@@ -21,6 +22,11 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
       scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
       pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
       laps_(env_.stage_clock, counts_.stage_ns) {
+  if (env_.proposer != nullptr) {
+    scheduler_.draft_with(env_.proposer,
+                          {std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab},
+                          env_.recorder);
+  }
   publish(0);
 }
 
@@ -178,6 +184,7 @@ void LoopEngine::work(const Plan& plan, int64_t start_ns) {
   record(EngineInput::Kind::clock, 0, now);
   ++counts_.n_steps;
   if (done) {
+    scheduler_.advance();
     scheduler_.charge_stages(laps_.step());
     pass_.emit_prompts();
     scheduler_.commit(pass_.sampled(), now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);

@@ -8,16 +8,32 @@
 
 namespace quire {
 
+// Rows of one sequence, for its next pending tokens. Why each is computed is known now, whatever comes of it.
 struct Grant {
   Sequence* seq = nullptr;
-  int n_tokens = 0;
-  bool wants_output = false;  // the grant reaches the last pending token, so the next one can be sampled
+  int n_tokens = 0;   // rows
+  int n_out = 0;      // the last n_out of them give a token each
+  int n_drafted = 0;  // the last n_drafted of them compute guesses; then each of these and the one before gives a token
+  int n_recomputed = 0;  // the first n_recomputed of them were computed before
+
+  // Before the sequence moves on.
+  StepShape shape() const { return StepShape::rows(seq->n_computed, n_tokens, n_drafted); }
 };
 
 struct Plan {
   std::vector<Grant> grants;
-  int n_tokens = 0, n_out = 0;
+  int n_tokens = 0, n_out = 0, n_drafted = 0;
   StepShape shape;
+
+  void clear();
+  void add(const Grant& grant);
+  // Its grant, where it has one, is given to nobody.
+  void drop(const Sequence& seq);
+  // One of its grants has n drafted rows now. REQUIRES a grant of one row and its drafts.
+  void set_drafted(Grant& grant, int n);
+
+ private:
+  void count(const Grant& grant, int sign);
 };
 
 }  // namespace quire

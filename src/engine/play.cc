@@ -18,7 +18,11 @@ class PlayRule final : public LogitsRule {
   void accept(Token) override {
     if (n_++ >= answer_.tokens.size()) ++*n_invented_;
   }
-  void rollback(int n) override { n_ -= static_cast<size_t>(n); }
+  void rollback(int n) override {
+    for (; n > 0; --n) {
+      if (--n_ >= answer_.tokens.size()) --*n_invented_;
+    }
+  }
 
  private:
   Token next() const {
@@ -80,8 +84,13 @@ std::unique_ptr<Ops> make_play_ops() { return std::make_unique<PlayOps>(); }
 StepShape shape_of(const Batch& batch) {
   StepShape out;
   const auto* cu_q = batch.attn.cu_q.ptr<int32_t>();
+  const std::span<const int32_t> out_rows = batch.out_rows.span<int32_t>();
+  size_t n_out = 0;
   for (int64_t s = 0; s + 1 < batch.attn.cu_q.dim(0); ++s) {
-    out += StepShape::rows(batch.pos.ptr<int32_t>()[cu_q[s]], cu_q[s + 1] - cu_q[s]);
+    const size_t before = n_out;
+    while (n_out < out_rows.size() && out_rows[n_out] < cu_q[s + 1]) ++n_out;
+    const int n_drafted = std::max(static_cast<int>(n_out - before) - 1, 0);
+    out += StepShape::rows(batch.pos.ptr<int32_t>()[cu_q[s]], cu_q[s + 1] - cu_q[s], n_drafted);
   }
   return out;
 }

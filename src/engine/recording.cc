@@ -16,10 +16,11 @@ Json pair(SeqId id, Json second) { return Json::Array{Json(static_cast<int64_t>(
 
 Json line_of(const RecordedStep& step) {
   Json out = Json::Object{};
-  Json::Array submits, cancels, grants, outputs;
+  Json::Array submits, cancels, drafts, grants, outputs;
   int64_t n_preempted = 0;
   for (const RecordedRequest& r : step.submits) submits.push_back(recording::write(r));
   for (const SeqId id : step.cancels) cancels.emplace_back(static_cast<int64_t>(id));
+  for (const RecordedDraft& d : step.drafts) drafts.push_back(pair(d.seq, recording::write(d.tokens)));
   for (const EngineDecision& d : step.decisions) {
     switch (d.kind) {
       case EngineDecision::Kind::preempt: n_preempted += d.value; break;
@@ -31,6 +32,7 @@ Json line_of(const RecordedStep& step) {
   out.set("start", step.start_ns);
   if (!submits.empty()) out.set("submit", std::move(submits));
   if (!cancels.empty()) out.set("cancel", std::move(cancels));
+  if (!drafts.empty()) out.set("drafts", std::move(drafts));
   if (n_preempted > 0) out.set("preempted", n_preempted);
   if (!grants.empty()) out.set("grants", std::move(grants));
   if (step.end_ns >= 0) out.set("end", step.end_ns);
@@ -81,6 +83,7 @@ void RecordingWriter::record(const EngineInput& input) {
       step_.start_ns = input.time_ns;
       return;
     case EngineInput::Kind::cancel: step_.cancels.push_back(input.seq); break;
+    case EngineInput::Kind::draft: step_.drafts.push_back({input.seq, {input.draft.begin(), input.draft.end()}}); break;
     case EngineInput::Kind::submit: {
       RecordedRequest& r = step_.submits.emplace_back();
       r.id = input.seq;

@@ -2,8 +2,9 @@
 // steps cost) and what the engine decided, one line of JSON a step. With it the run happens again (engine/replay.h),
 // with the model or without. The file holds prompts and answers as token ids.
 //
-//   {"quire_recording":2,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…}}
-//   {"start":ns,"submit":[{…}],"cancel":[id],"preempted":n,"grants":[[id,n]],"end":ns,"out":[[id,token]|[id,"stop"]]}
+//   {"quire_recording":3,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…}}
+//   {"start":ns,"submit":[{…}],"cancel":[id],"drafts":[[id,[token]]],"preempted":n,"grants":[[id,n]],"end":ns,
+//    "out":[[id,token]|[id,"stop"]]}
 //   {"steps":n,"hash":"…"}                                        last; absent where the program was killed
 //
 // Seeds, salts, fingerprints and hashes are text, since a JSON number does not hold 64 bits. Absent fields have their
@@ -22,7 +23,8 @@
 
 namespace quire {
 
-inline constexpr int kRecordingVersion = 2;
+inline constexpr int kRecordingVersion = 3;        // 2 had no drafts
+inline constexpr int kOldestRecordingVersion = 2;  // that is still read
 
 // One number for all decisions of a run, in order.
 class DecisionHash {
@@ -40,10 +42,16 @@ struct RecordedRequest {
   Request request;    // without rules of its own: they are the caller's code
 };
 
+struct RecordedDraft {
+  SeqId seq = 0;
+  std::vector<Token> tokens;
+};
+
 struct RecordedStep {
   int64_t start_ns = 0, end_ns = -1;  // -1: nothing was computed
   std::vector<RecordedRequest> submits;
   std::vector<SeqId> cancels;
+  std::vector<RecordedDraft> drafts;      // in the order of their grants
   std::vector<EngineDecision> decisions;  // in order
 };
 

@@ -23,6 +23,8 @@ void fields(EngineOptions& o, F&& f) {
   f("prefix_cache", o.prefix_cache);
   f("itl_target_ms", o.itl_target_ms);
   f("policy", o.policy);
+  f("proposer", o.proposer);
+  f("max_draft", o.max_draft);
 }
 
 template <class F>

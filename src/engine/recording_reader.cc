@@ -79,8 +79,9 @@ class Reader {
     int version = 0;
     if (json.find("quire_recording") == nullptr) return wrong("this is no recording: \"quire_recording\" is missing");
     QR_TRY_VOID(field(json, "quire_recording", version));
-    if (version != kRecordingVersion) {
+    if (version < kOldestRecordingVersion || version > kRecordingVersion) {
       return fail(Code::unsupported, "the recording has version " + std::to_string(version) + ", this program reads " +
+                                         std::to_string(kOldestRecordingVersion) + " to " +
                                          std::to_string(kRecordingVersion));
     }
     QR_TRY_VOID(field(json, "n_vocab", out_.n_vocab));
@@ -114,6 +115,7 @@ class Reader {
     if (json.find("end") != nullptr) QR_TRY_VOID(time(json, "end", step.end_ns));
     if (const Json* submits = json.find("submit")) QR_TRY_VOID(read_submits(*submits, step));
     if (const Json* cancels = json.find("cancel")) QR_TRY_VOID(read_cancels(*cancels, step));
+    if (const Json* drafts = json.find("drafts")) QR_TRY_VOID(read_drafts(*drafts, step));
     if (json.find("preempted") != nullptr) {
       int64_t n = 0;
       QR_TRY_VOID(field(json, "preempted", n));
@@ -150,6 +152,22 @@ class Reader {
     if (json.as_array() == nullptr) return wrong("\"cancel\" is no list");
     for (const Json& each : *json.as_array()) {
       if (!read_id(each, step.cancels.emplace_back())) return wrong("\"cancel\" names no sequence");
+    }
+    return {};
+  }
+
+  Status read_drafts(const Json& json, RecordedStep& step) const {
+    if (json.as_array() == nullptr) return wrong("\"drafts\" is no list");
+    std::string inner;
+    for (const Json& each : *json.as_array()) {
+      const Json::Array* two = each.as_array();
+      RecordedDraft& draft = step.drafts.emplace_back();
+      const bool read = two != nullptr && two->size() == 2 && read_id((*two)[0], draft.seq) &&
+                        recording::read((*two)[1], draft.tokens, inner);
+      const auto outside = [&](Token id) { return id < 0 || id >= out_.n_vocab; };
+      if (!read || std::any_of(draft.tokens.begin(), draft.tokens.end(), outside)) {
+        return wrong("\"drafts\" has a wrong entry");
+      }
     }
     return {};
   }

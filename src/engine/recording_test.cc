@@ -5,10 +5,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
 
 #include "engine/replay.h"
 #include "engine/test_model.h"
+#include "engine/test_proposer.h"
 
 namespace quire {
 namespace {
@@ -56,12 +59,28 @@ struct EndAt final : EndRule {
   int n;
 };
 
-// A busy run with preemption, cancellation, stop ids, end rules, errors and a stop in the middle.
-EngineStats record_run(const std::string& path, uint64_t seed, int64_t max_bytes = 1 << 30) {
+using Answers = std::map<SeqId, std::vector<Token>>;
+
+// A busy run with preemption, cancellation, stop ids, end rules, errors and a stop in the middle. Where `known` has
+// answers, who guesses knows them. `heard`: what was answered.
+EngineStats record_run(const std::string& path,
+                       uint64_t seed,
+                       int64_t max_bytes = 1 << 30,
+                       const Answers* known = nullptr,
+                       Answers* heard = nullptr) {
   auto writer = RecordingWriter::create(path, max_bytes);
   EXPECT_TRUE(writer);
   Rng rng(seed);
-  TestEngine t(options(), kBlocks, writer->get());
+  EngineOptions wanted = options();
+  std::shared_ptr<Proposer> proposer;
+  if (known != nullptr) {
+    wanted.max_draft = 1 + static_cast<int>(seed % 7);
+    proposer = std::make_shared<ScriptedProposer>(
+        wanted.max_draft, kTestVocab, seed, [known](SeqId id) -> std::span<const Token> { return known->at(id); });
+  }
+  TestEngine t(wanted, kBlocks, writer->get(), 0, proposer);
+  std::vector<std::shared_ptr<Heard>> sinks;
+  std::set<SeqId> scored;
   (*writer)->begin(*t.engine, t.model.info());
   t.model.on_pass = [&](const Batch& batch) { t.clock.advance_ns(100'000 + batch.ids.dim(0) * 10'000); };
   std::vector<SeqId> ids;
@@ -79,12 +98,19 @@ EngineStats record_run(const std::string& path, uint64_t seed, int64_t max_bytes
     r.n_public = static_cast<int>(r.prompt.size()) * (i % 3) / 2;
     if (rng.between(0, 2) == 0) r.stop_ids = {3, 4, 5, 6};
     if (rng.between(0, 3) == 0) r.end = std::make_unique<EndAt>(5);
-    ids.push_back(t.submit(std::move(r))->seq);
+    const bool scores = r.sampling.n_prompt_logprobs >= 0;
+    sinks.push_back(t.submit(std::move(r)));
+    if (scores) scored.insert(sinks.back()->seq);
+    ids.push_back(sinks.back()->seq);
     if (rng.between(0, 4) == 0) t.engine->cancel(ids[static_cast<size_t>(rng.between(0, i))]);
     for (int64_t n = rng.between(0, 8); n > 0; --n) EXPECT_EQ(t.step(), "");
   }
   t.engine->stop();
   EXPECT_TRUE((*writer)->finish());
+  for (const auto& sink : sinks) {
+    // What was heard of a prompt stands before the answer: who scores one is not known.
+    if (heard != nullptr) (*heard)[sink->seq] = scored.contains(sink->seq) ? std::vector<Token>() : sink->answer.tokens;
+  }
   return t.engine->stats();
 }
 
@@ -109,6 +135,36 @@ TEST_F(RecordingTest, ARunHappensAgainWithoutTheModel) {
     EXPECT_GT(cost.n_observed(), 0);
   }
   EXPECT_GT(n_preempted, 10);
+}
+
+// What was guessed is an input: without the proposer the run happens again, guess by guess.
+TEST_F(RecordingTest, ARunWithGuessesHappensAgain) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Answers answers;
+    record_run(path_, seed, 1 << 30, nullptr, &answers);
+    const EngineStats stats = record_run(path_, seed, 1 << 30, &answers);
+    EXPECT_GT(stats.spent.n_accepted, 0);
+    const auto recording = read_recording(path_);
+    ASSERT_TRUE(recording) << recording.error().message;
+    StepCost cost;
+    const auto again = replay_exactly(*recording, cost);
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(again->difference, "");
+    EXPECT_EQ(again->hash, recording->hash);
+    EXPECT_EQ(again->stats.spent.computed, stats.spent.computed);
+    EXPECT_EQ(again->stats.spent.n_accepted, stats.spent.n_accepted);
+    EXPECT_EQ(again->n_invented, 0);
+    TestOps ops;
+    const TestModel model(options().n_ctx);
+    const auto with_model = replay_with_model(*recording, model, ops);
+    ASSERT_TRUE(with_model) << with_model.error().message;
+    EXPECT_EQ(with_model->difference, "");
+    const auto plain = replay_under(*recording, recording->options, recording->n_blocks, cost);
+    ASSERT_TRUE(plain) << plain.error().message;
+    EXPECT_EQ(plain->stats.spent.computed[static_cast<size_t>(Cause::draft)], 0)
+        << "nobody guesses under other options";
+  }
 }
 
 TEST_F(RecordingTest, TheModelGivesTheRecordedAnswersAgain) {
@@ -198,9 +254,17 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
   EXPECT_EQ(error_of(""), "is empty");
   EXPECT_EQ(error_of("{}\n"), "line 1: this is no recording: \"quire_recording\" is missing");
   EXPECT_EQ(error_of("[1]\n"), "line 1: no object");
-  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2");
+  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 3");
   EXPECT_EQ(error_of("{\"quire_recording\":2}\n"), "line 1: \"n_vocab\" is missing");
   EXPECT_EQ(error_of(head + "{}\n"), "line 2: \"start\" is missing");
+  const auto with_drafts = [&](const std::string& drafts) {
+    return error_of(head + R"({"start":1,"submit":[{"id":"1","at":1,"prompt":[1]}],"drafts":)" + drafts + "}\n");
+  };
+  EXPECT_EQ(with_drafts("[[1,[3]]]"), "");
+  EXPECT_EQ(with_drafts("7"), "line 2: \"drafts\" is no list");
+  EXPECT_EQ(with_drafts("[[1]]"), "line 2: \"drafts\" has a wrong entry");
+  EXPECT_EQ(with_drafts("[[1,[40]]]"), "line 2: \"drafts\" has a wrong entry");
+  EXPECT_EQ(error_of(head + "{\"start\":1,\"drafts\":[[1,[3]]]}\n"), "line 2: \"drafts\" has a wrong entry");
   EXPECT_EQ(error_of(head + "{\"start\":\"x\"}\n"), "line 2: \"start\" has a wrong value");
   EXPECT_EQ(error_of(head + "{\"start\":1,\"grants\":[[1,4]]}\n"), "line 2: \"grants\" has a wrong entry");
   EXPECT_EQ(error_of(head + "{\"start\":1,\"cancel\":[5]}\n"), "line 2: \"cancel\" names no sequence");

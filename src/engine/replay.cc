@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <unordered_map>
+
+#include "spec/proposer.h"
 
 namespace quire {
 namespace {
@@ -80,16 +83,32 @@ std::string text_of(const std::vector<EngineDecision>& decisions) {
   return decisions.size() > 12 ? out + ", …" : out.empty() ? "nothing" : out;
 }
 
+// Guesses what was guessed.
+class PlayedProposer final : public Proposer {
+ public:
+  int max_draft() const override { return std::numeric_limits<int>::max(); }
+  void propose(std::span<Draft> drafts) override {
+    for (const RecordedDraft& recorded : step->drafts) {
+      for (Draft& draft : drafts) {
+        if (draft.seq == recorded.seq) draft.tokens = recorded.tokens;
+      }
+    }
+  }
+  const RecordedStep* step = nullptr;
+};
+
 // One replay: the engine, who listens to it, and what came of it.
 class Replay final : public InputRecorder {
  public:
-  explicit Replay(const Recording& recording) : recording_(recording), answers_(answers_of(recording)) {}
+  Replay(const Recording& recording, bool guesses)
+      : recording_(recording), answers_(answers_of(recording)), guesses_(guesses && recording.options.max_draft > 0) {}
 
   Status make(const Model& model, Ops& ops, EngineOptions options, Clock& clock) {
     options.max_queue = kAnyQueue;
     EngineEnv env;
     env.clock = &clock;
     env.recorder = this;
+    if (guesses_) env.proposer = proposer_;
     QR_TRY(engine_, make_engine(model, ops, options, env));
     return {};
   }
@@ -122,7 +141,7 @@ class Replay final : public InputRecorder {
       for (const SeqId id : step.cancels) engine_->cancel(id);
       clock.set(step.start_ns, step.end_ns);
       now_ = std::max(step.start_ns, step.end_ns);
-      step_ = &step;
+      step_ = proposer_->step = &step;
       made_.clear();
       engine_->step();
       compare(i, step.decisions);
@@ -210,6 +229,8 @@ class Replay final : public InputRecorder {
 
   const Recording& recording_;
   Answers answers_;
+  const bool guesses_;  // as was recorded
+  std::shared_ptr<PlayedProposer> proposer_ = std::make_shared<PlayedProposer>();
   int64_t now_ = 0, first_ns_ = -1;
   const RecordedStep* step_ = nullptr;
   std::vector<EngineDecision> made_;
@@ -248,7 +269,7 @@ Result<ReplayOutcome> replay_exactly(const Recording& recording, StepCost& cost)
   PlayModel model(options.n_ctx, recording.n_vocab, recording.fingerprint, recording.window);
   const std::unique_ptr<Ops> ops = make_play_ops();
   ReplayClock clock;
-  Replay replay(recording);
+  Replay replay(recording, true);
   model.on_pass = [&](const StepShape& shape) {
     if (replay.step()->end_ns >= 0) cost.observe(shape, replay.step()->end_ns - replay.step()->start_ns);
   };
@@ -264,7 +285,7 @@ Result<ReplayOutcome> replay_with_model(const Recording& recording, const Model&
                                    ", this one has " + std::to_string(model.info().fingerprint));
   }
   ReplayClock clock;
-  Replay replay(recording);
+  Replay replay(recording, true);
   QR_TRY_VOID(replay.make(model, ops, recording.options, clock));
   QR_TRY_VOID(replay.run_exactly(clock, true));
   return replay.finish();
@@ -277,11 +298,13 @@ Result<ReplayOutcome> replay_under(const Recording& recording,
   QR_TRY_VOID(check_context(recording));
   QR_TRY_VOID(check_size(int64_t{n_blocks} + recording.n_window_blocks, options.block_tokens));
   EngineOptions wanted = options;
+  wanted.proposer.clear();
+  wanted.max_draft = 0;  // what would have been guessed at other times is not known
   set_blocks(recording, n_blocks, wanted);
   PlayModel model(options.n_ctx, recording.n_vocab, recording.fingerprint, recording.window);
   const std::unique_ptr<Ops> ops = make_play_ops();
   ManualClock clock;
-  Replay replay(recording);
+  Replay replay(recording, false);
   model.on_pass = [&](const StepShape& shape) {
     clock.advance_ns(static_cast<int64_t>(std::clamp(cost.predict_ns(shape), 1.0, kLongestStepNs)));
     replay.set_now(clock.now_ns());

@@ -48,6 +48,7 @@ using StageTimes = std::array<int64_t, kNStages>;
 // nanosecond: a step's duration is divided among its rows, a block counts for each sequence that holds it.
 struct Cost {
   std::array<int64_t, kNCauses> computed{};  // rows by cause
+  int64_t n_accepted = 0;                    // of the rows that computed a guess: those of which it came true
   int64_t n_reused = 0;                      // tokens taken from the prefix tree instead of being computed
   int64_t n_wasted = 0;                   // of the computed: dropped, because another had computed the same meanwhile
   int64_t block_ns = 0;                   // blocks held × duration, over its steps
@@ -61,6 +62,7 @@ struct Cost {
   }
   Cost& operator+=(const Cost& o) {
     for (size_t i = 0; i < computed.size(); ++i) computed[i] += o.computed[i];
+    n_accepted += o.n_accepted;
     n_reused += o.n_reused;
     n_wasted += o.n_wasted;
     block_ns += o.block_ns;

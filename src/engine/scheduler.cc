@@ -20,6 +20,10 @@ Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy&
       pasts_(cache, key, accounts_),
       leaders_(pasts_, options.prefix_cache) {}
 
+void Scheduler::draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder) {
+  drafting_ = std::make_unique<Drafting>(std::move(proposer), limits, accounts_, recorder);
+}
+
 void Scheduler::add(std::unique_ptr<Sequence> seq) {
   enter(*seq);
   n_pending_waiting_ += static_cast<int64_t>(seq->tokens.size());
@@ -35,6 +39,7 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
     if (seqs == &waiting_) n_pending_waiting_ -= static_cast<int64_t>(out->tokens.size());
     cache_.release(out->kv);
     leave(*out);
+    if (drafting_ != nullptr) drafting_->forget(id);
     return out;
   }
   return nullptr;
@@ -80,10 +85,7 @@ int Scheduler::affordable(const Sequence& seq, int n) const {
 }
 
 const Plan& Scheduler::plan(int64_t now_ns) {
-  plan_.grants.clear();
-  plan_.n_tokens = 0;
-  plan_.n_out = 0;
-  plan_.shape = {};
+  plan_.clear();
   ++n_plans_;
   planned_ns_ = now_ns;
   preempted_now_ = waiting_sorted_ = false;
@@ -92,6 +94,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   make_way();
   Leaders::lend_places(running_);
   grant_running(true);
+  if (drafting_ != nullptr) grant_drafts();
   grant_running(false);
   admit(nullptr);
   return plan_;
@@ -99,12 +102,9 @@ const Plan& Scheduler::plan(int64_t now_ns) {
 
 void Scheduler::give(Sequence& seq, int n_tokens) {
   QR_DCHECK(cache_.exclusive(seq.kv, seq.n_computed, seq.n_computed + n_tokens), "a block has two writers");
-  const bool wants_output = n_tokens == seq.n_pending();
   seq.moved_plan = n_plans_;
-  plan_.grants.push_back({&seq, n_tokens, wants_output});
-  plan_.n_tokens += n_tokens;
-  plan_.shape += StepShape::rows(seq.n_computed, n_tokens);
-  plan_.n_out += wants_output ? 1 : 0;
+  const int n_recomputed = std::clamp(seq.account.n_ever_computed - seq.n_computed, 0, n_tokens);
+  plan_.add({&seq, n_tokens, n_tokens == seq.n_pending() ? 1 : 0, 0, n_recomputed});
 }
 
 void Scheduler::grant_running(bool decoding) {
@@ -124,12 +124,43 @@ void Scheduler::grant_running(bool decoding) {
     if (cache_.grow(seq.kv, seq.n_computed + n)) {
       give(seq, n);
       ++i;
-    } else {
+    } else if (!take_back_drafts()) {
       // From the beginning: what is preempted may have been somebody's leader, in front or behind.
       preempt(last());
       i = 0;
     }
   }
+}
+
+// Guesses for those that stream, as far as there is room that nobody else needs: everyone that runs finds a token of
+// the budget, and prompts half of what is left then; where others wait, a guess takes no block that they could have.
+void Scheduler::grant_drafts() {
+  const int n_others = n_running() - static_cast<int>(plan_.grants.size());
+  int room = options_.step_tokens - plan_.n_tokens - n_others;
+  if (n_others > 0 || !waiting_.empty()) room /= 2;
+  if (room <= 0 || plan_.grants.empty()) return;
+  drafting_->propose(plan_.grants, room);
+  for (Grant& grant : plan_.grants) {
+    Sequence& seq = *grant.seq;
+    const int n_held = static_cast<int>(seq.kv.table.size()) * cache_.block_tokens() - seq.n_computed - 1;
+    auto n = static_cast<int>(seq.draft.size());
+    if (!waiting_.empty()) n = std::min(n, n_held);
+    if (n > 0 && !cache_.grow(seq.kv, seq.n_computed + 1 + n)) n = 0;
+    seq.draft.resize(static_cast<size_t>(n));
+    if (n > 0) plan_.set_drafted(grant, n);
+  }
+}
+
+// Nobody is preempted for a guess. False: there was none.
+bool Scheduler::take_back_drafts() {
+  if (plan_.n_drafted == 0) return false;
+  for (Grant& grant : plan_.grants) {
+    if (grant.n_drafted == 0) continue;
+    plan_.set_drafted(grant, 0);
+    grant.seq->draft.clear();
+    cache_.truncate(grant.seq->kv, grant.seq->n_computed + 1);
+  }
+  return true;
 }
 
 // By number. Of the policy's order, so that nobody waits while one that came behind runs: places that are lent count in
@@ -142,7 +173,8 @@ size_t Scheduler::last() const {
 
 void Scheduler::preempt(size_t i) {
   Sequence& victim = *running_[i];
-  drop_grant(victim);
+  plan_.drop(victim);
+  victim.draft.clear();
   pasts_.index(victim);
   pasts_.give_back(victim);
   victim.follows.leader = 0;
@@ -153,16 +185,6 @@ void Scheduler::preempt(size_t i) {
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   ++accounts_.counters().n_preempted;
   preempted_now_ = true;
-}
-
-void Scheduler::drop_grant(const Sequence& victim) {
-  const auto at =
-      std::find_if(plan_.grants.begin(), plan_.grants.end(), [&](const Grant& g) { return g.seq == &victim; });
-  if (at == plan_.grants.end()) return;
-  plan_.n_tokens -= at->n_tokens;
-  plan_.shape -= StepShape::rows(victim.n_computed, at->n_tokens);
-  plan_.n_out -= at->wants_output ? 1 : 0;
-  plan_.grants.erase(at);
 }
 
 void Scheduler::sort_waiting() {
@@ -229,10 +251,23 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   return true;
 }
 
-void Scheduler::advance(const Grant& grant) {
+void Scheduler::advance() {
+  for (const Grant& grant : plan_.grants) {
+    accounts_.computed(grant);
+    grant.seq->n_computed += grant.n_tokens;
+  }
+}
+
+// Of the grant's guesses n_accepted came true; of the others nothing is left. Windows slide after that: what they leave
+// behind cannot come back.
+void Scheduler::settle(const Grant& grant, int n_accepted) {
   Sequence& seq = *grant.seq;
-  accounts_.computed(grant);
-  seq.n_computed += grant.n_tokens;
+  if (grant.n_drafted > 0) {
+    drafting_->verified(grant, n_accepted);
+    seq.draft.clear();
+    seq.n_computed -= grant.n_drafted - n_accepted;
+    cache_.truncate(seq.kv, seq.n_computed);
+  }
   seq.account.n_ever_computed = std::max(seq.account.n_ever_computed, seq.n_computed);
 }
 
@@ -259,9 +294,11 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
   size_t row = 0;
   for (const Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
-    advance(grant);
     Ended end;
-    const bool over = grant.wants_output && take_token(seq, sampled[row++], how, end);
+    const auto rows = sampled.subspan(row, static_cast<size_t>(grant.n_out));
+    row += rows.size();
+    const auto [n_accepted, over] = take_tokens(grant, rows, how, end);
+    settle(grant, n_accepted);
     // What led to logits that are not finite is not for others to find.
     if (!over || end.finish != Finish::error) pasts_.index(seq);
     cache_.slide(seq.kv, seq.n_computed);
@@ -270,6 +307,7 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
     end.seq = remove(seq.id);
     ended.push_back(std::move(end));
   }
+  if (drafting_ != nullptr) drafting_->end_step();
 }
 
 }  // namespace quire

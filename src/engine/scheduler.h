@@ -12,6 +12,7 @@
 
 #include "engine/accounts.h"
 #include "engine/answer.h"
+#include "engine/drafting.h"
 #include "engine/engine.h"
 #include "engine/leaders.h"
 #include "engine/pasts.h"
@@ -27,6 +28,9 @@ class Scheduler {
   // `cache` and `policy` outlive the scheduler. `key`: what every sequence's prefix key has in common.
   Scheduler(const EngineOptions& options, KvCache& cache, const Policy& policy, const CacheKey& key);
 
+  // From now on `proposer` drafts for those that stream. `recorder` may be null.
+  void draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder);
+
   void add(std::unique_ptr<Sequence> seq);
   // Takes the sequence out, wherever it is; null when it is unknown.
   std::unique_ptr<Sequence> remove(SeqId id);
@@ -38,10 +42,14 @@ class Scheduler {
   // too does so on its place. Where sequences of several tenants are here, one that waits takes place and blocks of
   // those of other tenants that stand behind it, and goes before their prompts.
   const Plan& plan(int64_t now_ns);
+  // What is known before a value of the step is: how far everyone will be, and why each row was computed. After the
+  // pass.
+  void advance();
   // What the step's parts took so far: charged to those it is for, in proportion to rows. Before commit(), where it is
   // measured.
   void charge_stages(const StageTimes& ns) { accounts_.stages(plan_, ns); }
-  // Takes in one result per grant that wanted output, in plan order. Sequences that ended are appended to `ended`.
+  // Takes in one result for each row of output, in plan order: tokens, rules, ends, and of drafts what came true; the
+  // rest of these is given back. Sequences that ended are appended to `ended`. After advance().
   void commit(std::span<Sampled> sampled, int64_t now_ns, const EmitToken& emit, std::vector<Ended>& ended);
 
   // Instead of commit() when nothing could be computed: everyone with a grant ends with `error`.
@@ -70,7 +78,6 @@ class Scheduler {
   void preempt(size_t i);
   // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
   int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
-  void drop_grant(const Sequence& victim);
   void give(Sequence& seq, int n_tokens);
   void sort_waiting();
   void admit(const Sequence* other);
@@ -86,7 +93,9 @@ class Scheduler {
   bool fits(Sequence& first);
   void make_way();
   void admit_before(size_t i);
-  void advance(const Grant& grant);
+  void grant_drafts();
+  bool take_back_drafts();
+  void settle(const Grant& grant, int n_accepted);
 
   const EngineOptions& options_;
   KvCache& cache_;
@@ -94,6 +103,7 @@ class Scheduler {
   Accounts accounts_;
   Pasts pasts_;
   Leaders leaders_;
+  std::unique_ptr<Drafting> drafting_;  // null: nobody guesses
   Seqs running_, waiting_;
   Plan plan_;
   bool preempted_now_ = false, waiting_sorted_ = false;

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "engine/test_model.h"
+#include "engine/test_proposer.h"
 
 namespace quire {
 namespace {
 
 constexpr int kBlock = 16;
+constexpr Token kSampled = 1;
 
 struct World {
   explicit World(EngineOptions wanted, int n_blocks) : options(wanted) {
@@ -42,14 +44,16 @@ struct World {
     int n_tokens = 0;
     for (const Grant& grant : plan.grants) {
       out += (out.empty() ? "" : " ") + std::to_string(grant.seq->id) + ":" + std::to_string(grant.n_tokens);
-      if (grant.wants_output) out += "!";
-      if (grant.wants_output) sampled.push_back({1, 0.0F, true, {}});
+      if (grant.n_out > 0) out += "!";
+      for (int i = 0; i < grant.n_out; ++i) sampled.push_back({kSampled, 0.0F, true, {}});
+      grant.seq->n_checked = grant.n_out;
       n_tokens += grant.n_tokens;
     }
     EXPECT_EQ(plan.n_tokens, n_tokens);
     EXPECT_EQ(plan.n_out, static_cast<int>(sampled.size()));
     EXPECT_LE(n_tokens, options.step_tokens);
     std::vector<Ended> ended;
+    if (!plan.grants.empty()) scheduler->advance();
     scheduler->commit(sampled, step_ns, [](Sequence&, Sampled&) {}, ended);
     return out;
   }
@@ -66,6 +70,43 @@ struct World {
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Scheduler> scheduler;
 };
+
+// Forty guesses for everyone that streams; no sequence ever samples what is guessed.
+void guess_forty(World& w) {
+  const auto nothing_known = [](SeqId) { return std::span<const Token>(); };
+  w.scheduler->draft_with(
+      std::make_shared<ScriptedProposer>(40, kTestVocab, 1, nothing_known, std::vector{Guess::right}),
+      {40, 1000, kTestVocab}, nullptr);
+}
+
+TEST(Scheduler, ADraftedStreamIsAStream) {
+  World w({.step_tokens = 200, .max_chunk = 50}, 50);
+  guess_forty(w);
+  w.add(1, 8);
+  EXPECT_EQ(w.step(), "1:8!");
+  EXPECT_EQ(w.step(), "1:41!");
+  w.add(2, 300);
+  EXPECT_EQ(w.step(), "1:6! 2:50") << "who waits finds what a guess would have taken: the rest of one block is left";
+  EXPECT_EQ(w.step(), "1:41! 2:50");
+  World narrow({.step_tokens = 20, .max_chunk = 50}, 50);
+  guess_forty(narrow);
+  narrow.add(1, 8);
+  narrow.add(2, 100);
+  EXPECT_EQ(narrow.step(), "1:8! 2:12");
+  EXPECT_EQ(narrow.step(), "1:10! 2:10");
+}
+
+TEST(Scheduler, NobodyIsPreemptedForADraft) {
+  World w({.step_tokens = 200, .max_chunk = 16}, 5);
+  guess_forty(w);
+  w.add(1, 8);
+  w.add(2, 33);
+  EXPECT_EQ(w.step(), "1:8! 2:16");
+  EXPECT_EQ(w.step(), "1:1! 2:16") << "the guesses had taken all blocks and gave them back";
+  EXPECT_EQ(w.step(), "1:1! 2:1!") << "no room for guesses";
+  EXPECT_EQ(w.scheduler->counters().n_preempted, 0);
+  EXPECT_EQ(w.scheduler->counters().spent.computed[static_cast<size_t>(Cause::draft)], 0);
+}
 
 TEST(Scheduler, CutsAPromptIntoChunksAndThenDecodes) {
   World w({.step_tokens = 64, .max_chunk = 20}, 10);

@@ -49,7 +49,7 @@ struct Sequence {
     int n_pooled = 0;  // leading tokens whose hidden state was taken in
     std::vector<double> pooled;
   } of_prompt;
-  LogitEdits edits;
+  int n_checked = 0;  // rows of output of this step that its rules have followed
   std::string fault;  // what the request's own rules threw: it ends the sequence at commit
 
   // Accounts.

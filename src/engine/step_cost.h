@@ -12,13 +12,14 @@ namespace quire {
 
 // What a step computes. A row with one token costs the same whether it decodes or ends a prompt.
 struct StepShape {
-  int n_decode = 0;    // sequences with one row
+  int n_decode = 0;    // rows of sequences that stream: one each, and their guesses
   int n_prefill = 0;   // rows of all others
   int64_t n_keys = 0;  // keys attended, over all rows
 
-  // n rows at positions [begin, begin + n).
-  static StepShape rows(int begin, int n) {
-    return {n == 1 ? 1 : 0, n == 1 ? 0 : n, int64_t{n} * begin + int64_t{n} * (n + 1) / 2};
+  // n rows at positions [begin, begin + n), the last n_drafted of them guesses.
+  static StepShape rows(int begin, int n, int n_drafted = 0) {
+    const bool streams = n - n_drafted == 1;
+    return {streams ? n : 0, streams ? 0 : n, int64_t{n} * begin + int64_t{n} * (n + 1) / 2};
   }
   StepShape& operator+=(const StepShape& o) { return add(o, 1); }
   StepShape& operator-=(const StepShape& o) { return add(o, -1); }

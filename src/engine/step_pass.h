@@ -10,6 +10,7 @@
 #include "engine/plan.h"
 #include "engine/pooling.h"
 #include "engine/prompt_scores.h"
+#include "engine/row_params.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -31,14 +32,12 @@ class StepPass {
   }
 
  private:
-  void add_params(Sequence& seq);
-
   const Model& model_;
   Ops& ops_;
   const EngineOptions& options_;
   Arena arena_;
   // Reused from step to step.
-  std::vector<SampleParams> params_;
+  RowParams params_;
   std::vector<Sampled> sampled_;
   PromptRows prompt_rows_;
   PromptScores scores_;

@@ -271,7 +271,11 @@ struct TestEngine {
   static constexpr int kBlockTokens = 16;
 
   // n_blocks 0: plenty. With a window wanted.n_window_blocks says how many its group has.
-  explicit TestEngine(EngineOptions wanted, int n_blocks = 0, InputRecorder* recorder = nullptr, int window = 0)
+  explicit TestEngine(EngineOptions wanted,
+                      int n_blocks = 0,
+                      InputRecorder* recorder = nullptr,
+                      int window = 0,
+                      std::shared_ptr<Proposer> proposer = nullptr)
       : model(wanted.n_ctx, kKvGroup, window) {
     wanted.block_tokens = wanted.block_tokens == 0 ? kBlockTokens : wanted.block_tokens;
     const int64_t n_all = int64_t{n_blocks == 0 ? 4096 : n_blocks} + (window > 0 ? wanted.n_window_blocks : 0);
@@ -279,6 +283,7 @@ struct TestEngine {
     EngineEnv env;
     env.clock = &clock;
     env.recorder = recorder;
+    env.proposer = std::move(proposer);
     env.stage_clock = &ticks;
     env.on_step_end = [this] { ++n_wakes; };
     auto made = make_engine(model, ops, wanted, env);

@@ -48,9 +48,10 @@ struct World {
     std::vector<Sampled> sampled;
     for (const Grant& grant : plan.grants) {
       out[grant.seq->id] = grant.n_tokens;
-      if (grant.wants_output) sampled.push_back({1, 0.0F, true, {}});
+      if (grant.n_out > 0) sampled.push_back({1, 0.0F, true, {}});
     }
     std::vector<Ended> ended;
+    scheduler->advance();
     scheduler->commit(sampled, 0, [](Sequence&, Sampled&) {}, ended);
     for (const Ended& e : ended) order_of_ends.push_back(e.seq->id);
     return out;

@@ -1,5 +1,7 @@
-// What may shape the next token, and what may end a sequence. Rules are stepped by the engine thread, once per
-// committed token; rollback undoes the last n accepts (drafts that were rejected), exactly.
+// What may shape the next token, and what may end a sequence. Stepped by the engine thread, once per committed token. A
+// LogitsRule is led along guesses too, to ask for its edits behind each, and back before the step is over: rollback
+// undoes the last n accepts, exactly, and an accept that throws leaves the rule as it was. An EndRule hears committed
+// tokens alone.
 #pragma once
 #include "base/types.h"
 #include "ops/ops.h"
@@ -12,8 +14,10 @@ class LogitsRule {
   virtual void edits(LogitEdits& out) const = 0;  // adds its edits for the next token
   virtual void shape(SampleParams&) const {}      // changes numbers of the filters for the next token
   virtual void observe(const Sampled&) {}         // how the token came about that accept() is told of next
+  // Whether accept() needs what observe() was told: then it cannot follow guesses, and its request has none.
+  virtual bool needs_samples() const { return false; }
   virtual void accept(Token) = 0;
-  virtual void rollback(int n) = 0;
+  virtual void rollback(int n) = 0;  // throws nothing
 };
 
 class EndRule {

@@ -1,22 +1,36 @@
-// Guess ahead: a proposer drafts tokens that the next step verifies as ordinary pending tokens. One file per proposer
-// in spec/proposers/, registered by name; there is none yet. Engine thread.
+// Guess ahead: a proposer drafts tokens, and the next step computes them beside the token that is due. What the model
+// would have written itself stays, the rest is dropped: a draft changes how many steps an answer takes and nothing of
+// the answer. One file per proposer in spec/proposers/, registered by name. Engine thread.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "base/registry.h"
-#include "base/types.h"
+#include "base/result.h"
+#include "model/model.h"
 
 namespace quire {
 
+// What is asked for one sequence, and the answer to it.
 struct Draft {
   SeqId seq = 0;
-  std::span<const Token> context;  // every committed token of the sequence
-  int max_tokens = 0;
-  std::vector<Token>* out = nullptr;  // the proposer appends at most max_tokens guesses
+  std::span<const Token> context;  // every token that the sequence has; the last one is due
+  int n_prompt = 0;                // leading tokens that are its prompt
+  int max_tokens = 0;              // ≥ 1
+
+  // The answer: empty when it is asked for, and the vectors keep their room from step to step. More than max_tokens, an
+  // id outside of the vocabulary, lists of other lengths: then there is no draft, and it is counted.
+  std::vector<Token> tokens;
+  // Of each token which of `tokens` it follows, −1: the context. Empty: each follows the one before. Of a tree that
+  // part is verified in which each follows the one before.
+  std::vector<int32_t> parents;
+  std::vector<float> probs;  // with which each was drawn, for those who verify by them; empty: not known
+  int n_sure = 0;            // leading tokens beside which nothing is allowed (a grammar says so)
 };
 
+// What became of a draft.
 struct Verified {
   SeqId seq = 0;
   int n_drafted = 0, n_accepted = 0;
@@ -25,14 +39,28 @@ struct Verified {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  virtual int max_draft() const = 0;
-  virtual void propose(std::span<Draft>) = 0;
+  virtual int max_draft() const = 0;  // tokens of one draft at most
+  // Answers all of the drafts, or leaves them empty. What it throws is counted, and this step has no drafts.
+  virtual void propose(std::span<Draft> drafts) = 0;
+  // After the step: of those that were computed. Throws nothing.
   virtual void observe(std::span<const Verified>) {}
+  // The sequence has ended. Throws nothing.
   virtual void forget(SeqId) {}
 };
 
+struct ProposerOptions {
+  int max_draft = 0;  // tokens of a draft at most, ≥ 1
+};
+
+// What proposers are made of; it all outlives them.
+struct ProposerEnv {
+  const Model* target = nullptr;  // whose tokens are guessed
+  Ops* ops = nullptr;
+  int n_ctx = 0, max_seqs = 0;  // of the engine
+};
+
 struct ProposerEntry {
-  std::unique_ptr<Proposer> (*make)();
+  Result<std::unique_ptr<Proposer>> (*make)(const ProposerOptions&, const ProposerEnv&);
 };
 
 }  // namespace quire

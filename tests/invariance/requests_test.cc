@@ -2,12 +2,14 @@
 // cut, wherever its prefix comes from, on however many threads, on every instruction set (docs/numerics.md).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <numeric>
 
 #include "backend/cpu/cpu_ops.h"
 #include "engine/engine.h"
+#include "engine/test_proposer.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire {
@@ -17,6 +19,7 @@ class HashSink final : public EventSink {
  public:
   void on_token(SeqId, const TokenEvent& event) override {
     mix(static_cast<uint64_t>(event.id));
+    if (!event.prompt) answer.push_back(event.id);
     mix(std::bit_cast<uint32_t>(event.logprob));
     for (const TopLogprob& top : event.top) {
       mix(static_cast<uint64_t>(top.id));
@@ -32,6 +35,7 @@ class HashSink final : public EventSink {
   }
   uint64_t hash = 1;
   int n_tokens = 0;
+  std::vector<Token> answer;
   bool done = false;
   std::string error;
   Usage usage;
@@ -46,13 +50,15 @@ struct Conditions {
   bool prefix_cache = false, reversed = false, twice = false;
   int n_window_blocks = 0;  // 0: what the engine takes
   std::string_view codec = "f16";
+  int max_draft = 0;  // tokens that are guessed ahead, from `answers`, in every way (engine/test_proposer.h)
+  const std::vector<std::vector<Token>>* answers = nullptr;
   int loaded_for = 0;  // positions, 0: all that the model has; a window of as many or more has no blocks of its own
 
   std::string text() const {
     return isa + " threads " + std::to_string(threads) + " nodes " + std::to_string(nodes) + " seqs " +
            std::to_string(max_seqs) + " chunk " + std::to_string(max_chunk) + " step " + std::to_string(step_tokens) +
            " blocks " + std::to_string(n_blocks) + (prefix_cache ? " cached" : "") + (reversed ? " reversed" : "") +
-           (twice ? " twice" : "");
+           (twice ? " twice" : "") + (max_draft > 0 ? " drafts of " + std::to_string(max_draft) : "");
   }
 };
 
@@ -90,6 +96,7 @@ Request request(int i) {
 
 struct Outcome {
   std::vector<uint64_t> hashes;
+  std::vector<std::vector<Token>> answers;
   EngineStats stats;
 };
 
@@ -112,6 +119,15 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   }
   EngineEnv env;
   env.clock = &clock;
+  std::vector<SeqId> ids(kRequests);
+  if (s.max_draft > 0) {
+    options.max_draft = s.max_draft;
+    const auto answer_of = [&](SeqId id) -> std::span<const Token> {
+      const auto at = std::find(ids.begin(), ids.end(), id);
+      return (*s.answers)[static_cast<size_t>(at - ids.begin())];
+    };
+    env.proposer = std::make_shared<ScriptedProposer>(s.max_draft, (*model)->info().n_vocab, 3, answer_of);
+  }
   const auto engine = make_engine(**model, **ops, options, env);
   EXPECT_TRUE(engine) << engine.error().message;
   Outcome out;
@@ -122,14 +138,17 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
       sinks[i] = std::make_shared<HashSink>();
       const auto id = (*engine)->submit(request(static_cast<int>(i)), sinks[i]);
       EXPECT_TRUE(id) << id.error().message;
+      ids[i] = *id;
     }
     while ((*engine)->step()) EXPECT_EQ((*engine)->snapshot().check(), "");
     out.hashes.clear();
+    out.answers.clear();
     for (const auto& sink : sinks) {
       EXPECT_TRUE(sink->done);
       EXPECT_EQ(sink->error, "");
       EXPECT_GT(sink->n_tokens, 0);
       out.hashes.push_back(sink->hash);
+      out.answers.push_back(sink->answer);
     }
   }
   out.stats = (*engine)->stats();
@@ -265,6 +284,32 @@ INSTANTIATE_TEST_SUITE_P(Codecs,
                          testing::ValuesIn(kv_codecs().begin(), kv_codecs().end()),
                          [](const auto& each) { return std::string(each.param->name); });
 
+// What is guessed ahead, right or wrong, changes no bit: over everything that changes none without it.
+TEST_P(InvarianceCodec, GuessesAheadChangeNoBit) {
+  const TinyModel tiny(TinyShape{}, "q8_0", 9);
+  Conditions plain;
+  plain.codec = GetParam()->name;
+  const Outcome truth = run(tiny, plain);
+  const auto drafted = [&](Conditions s) {
+    s.codec = plain.codec;
+    s.answers = &truth.answers;
+    SCOPED_TRACE(s.text());
+    const Outcome got = run(tiny, s);
+    EXPECT_EQ(got.hashes, truth.hashes);
+    EXPECT_GT(got.stats.spent.n_accepted, 50);
+    EXPECT_GT(got.stats.spent.computed[static_cast<size_t>(Cause::draft)], got.stats.spent.n_accepted);
+    return got.stats;
+  };
+  drafted({.max_draft = 4});
+  drafted({.threads = 2, .max_seqs = 7, .max_draft = 1});
+  drafted({.max_seqs = 8, .max_chunk = 5, .max_draft = 8});
+  drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15});
+  EXPECT_GT(drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 6}).n_cached_tokens, 1000);
+  const EngineStats tight =
+      drafted({.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true, .max_draft = 6});
+  EXPECT_GT(tight.n_preempted, 0);
+}
+
 // Layers that see a window, all or every other: the bits are those of a run in which every layer keeps every key.
 TEST(InvarianceWindow, GivenBackBlocksChangeNoBit) {
   constexpr int kWindow = 50;
@@ -275,6 +320,15 @@ TEST(InvarianceWindow, GivenBackBlocksChangeNoBit) {
     EXPECT_NE(truth, run(TinyModel(TinyShape{}, "q8_0", 8), Conditions{}).hashes) << "nobody looked beyond the window";
     expect_same(tiny, truth, Conditions{});
     expect_same(tiny, truth, Conditions{.max_seqs = 8, .max_chunk = 5});
+    const std::vector<std::vector<Token>> answers = run(tiny, Conditions{.loaded_for = kWindow}).answers;
+    expect_same(tiny, truth,
+                Conditions{.max_seqs = 8,
+                           .max_chunk = 20,
+                           .n_blocks = 60,
+                           .prefix_cache = true,
+                           .n_window_blocks = 14,
+                           .max_draft = 7,
+                           .answers = &answers});
     for (const int n_window_blocks : {8, 14, 60}) {  // 8: what 49 and 64 tokens touch at most
       const Conditions s{.max_seqs = 32,
                          .max_chunk = 64,

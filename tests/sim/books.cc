@@ -114,7 +114,12 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   SequenceView was{id, false, 0, static_cast<int>(prompt_of(*stream->second->script).size()), 0, 0};
   if (const auto at = before_.find(id); at != before_.end()) was = at->second;
   // Who was sent back may find room again in the same step.
-  const int pending = was.n_tokens - (was.running && !preempted ? was.n_computed : 0);
+  const int due = was.n_tokens - (was.running && !preempted ? was.n_computed : 0);
+  // Who streams may have guesses computed too, of which none goes past its end.
+  const bool streams = was.running && was.n_tokens - was.n_computed == 1;
+  const int left = was.n_prompt + stream->second->script->max_tokens - was.n_tokens;
+  const int guesses = std::max(0, std::min({knobs_.max_draft, left - 1, knobs_.n_ctx - was.n_tokens - 1}));
+  const int pending = streams ? std::max(due, 1 + guesses) : due;
   if (n_tokens < 1 || n_tokens > pending || n_tokens > knobs_.max_chunk) {
     fail(name + " was granted " + std::to_string(n_tokens) + " of " + std::to_string(pending) + " pending tokens");
   }
@@ -122,7 +127,11 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   if (now == after.end()) return;  // it ended
   if (!now->second.running) return fail(name + " was granted something and does not run");
   const int hit = now->second.n_computed - n_tokens;
-  const bool stays = was.running && hit == was.n_computed;
+  // Of a stream's rows those stay that gave a token.
+  const int n_heard = now->second.n_tokens - was.n_tokens;
+  const bool streams_on = streams && n_heard >= 1 && n_heard <= n_tokens && n_tokens <= 1 + guesses &&
+                          now->second.n_computed == was.n_computed + n_heard;
+  const bool stays = streams_on || (was.running && !streams && hit == was.n_computed);
   // Who enters starts behind whole blocks that were found; so does who waited for another to compute them.
   const bool back = was.running && !preempted && hit < was.n_computed;
   const bool all_but_one = hit == was.n_tokens - 1;  // whole blocks, and a copy of the rest

@@ -27,10 +27,16 @@ class ScriptRule final : public LogitsRule {
   }
   void accept(Token id) override {
     if (fault_ == RowFault::throw_accept && n_ == at_) throw std::bad_alloc();
+    before_.push_back(last_);
     last_ = id;
     ++n_;
   }
-  void rollback(int) override {}
+  void rollback(int n) override {
+    for (n_ -= n; n > 0; --n) {
+      last_ = before_.back();
+      before_.pop_back();
+    }
+  }
 
  private:
   bool no_repeats_;
@@ -38,6 +44,7 @@ class ScriptRule final : public LogitsRule {
   int at_;
   int n_ = 0;
   Token last_ = -1;
+  std::vector<Token> before_;  // what last_ was
 };
 
 class ScriptEnd final : public EndRule {
@@ -48,7 +55,7 @@ class ScriptEnd final : public EndRule {
     if (fault_ == RowFault::throw_end && n_ == at_) throw std::runtime_error("end");
     return ++n_ == end_after_;
   }
-  void rollback(int) override {}
+  void rollback(int) override { QR_CHECK(false, "an end rule hears committed tokens alone"); }
 
  private:
   int end_after_;

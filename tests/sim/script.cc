@@ -52,6 +52,8 @@ Knobs random_knobs(Draw& draw) {
   knobs.policy = policies[static_cast<size_t>(draw.below(static_cast<int>(policies.size())))];
   if (draw.one_in(4)) knobs.itl_target_ms = draw.between(1, 20);
   knobs.noise = draw.one_in(2) ? 0 : draw.between(1, 80);
+  if (draw.one_in(2)) knobs.max_draft = draw.skewed(1, 16);
+  knobs.guess = draw.bits() >> 1;
   return knobs;
 }
 

@@ -20,6 +20,8 @@ struct Knobs {
   bool prefix_cache = true;
   int itl_target_ms = 0;
   std::string policy = "fcfs";
+  int max_draft = 0;   // tokens that are guessed ahead at most; 0: nobody guesses
+  uint64_t guess = 0;  // how, as ScriptedProposer's seed
   // The time of a step: base + row · rows + context · Σ context, give or take `noise` percent.
   int64_t base_ns = 200'000, row_ns = 20'000, context_ns = 100;
   int noise = 0;

@@ -20,6 +20,8 @@ void fields(Knobs& k, F&& f) {
   f("n_window_blocks", k.n_window_blocks);
   f("prefix_cache", k.prefix_cache);
   f("policy", k.policy);
+  f("max_draft", k.max_draft);
+  f("guess", k.guess);
   f("itl_target_ms", k.itl_target_ms);
   f("base_ns", k.base_ns);
   f("row_ns", k.row_ns);

@@ -104,7 +104,7 @@ class Shrinker {
     };
     reset(&Knobs::max_seqs), reset(&Knobs::step_tokens), reset(&Knobs::max_chunk), reset(&Knobs::n_ctx);
     reset(&Knobs::block_tokens), reset(&Knobs::n_blocks), reset(&Knobs::max_queue);
-    reset(&Knobs::window);
+    reset(&Knobs::window), reset(&Knobs::max_draft);
     reset(&Knobs::policy), reset(&Knobs::noise), reset(&Knobs::itl_target_ms);
     better |= change([](Script& s) { s.knobs.prefix_cache = false; });
     better |= change([](Script& s) { s.no_memory = false; });

@@ -14,6 +14,7 @@
 //   N1  logits NaN, infinite, all forbidden  EngineEnd.ARowThatCannotBeSampled…, SampleRow.RefusesWhatIsNotANumber…,
 //                                            …ExtremeParameters…, …EqualLogits…; row faults here
 //   N2  large activations                    Parity.ExtremeActivations, Parity.GatedOverTheWholeRange
+//   guesses of every kind, and lies          half of the seeds here, EngineDrafting.*, EngineRandom.*
 //   P9  features together                    Invariance.* and Schedules.* (tests/invariance): penalties, bias, logprobs
 //                                            of prompts and answers, hits, chunks, preemption, several answers
 #include <gtest/gtest.h>
@@ -53,6 +54,9 @@ TEST(Sim, ThousandsOfSeedsHold) {
   EXPECT_GT(c.preempted, n / 4);
   EXPECT_GT(c.recomputed, n / 4);
   EXPECT_GT(c.cached, n);
+  EXPECT_GT(c.drafted, c.accepted);
+  EXPECT_GT(c.accepted, n);
+  EXPECT_GT(c.bad_drafts, n);
   for (const int64_t reached : {c.too_long, c.never_fits, c.queue_full, c.slow, c.jumps, c.throws}) {
     EXPECT_GT(reached, n / 20) << c.text();
   }

@@ -64,6 +64,7 @@ double empty_share(const Script& trace, int block_tokens) {
   std::vector<Ended> ended;
   while (!scheduler.idle()) {
     std::vector<Sampled> sampled(static_cast<size_t>(scheduler.plan(0).n_out), Sampled{1, 0.0F, true, {}});
+    scheduler.advance();
     scheduler.commit(sampled, 0, [](Sequence&, Sampled&) {}, ended);
     ended.clear();
   }

@@ -20,5 +20,9 @@ Report run_seeds(uint64_t first, uint64_t n, int n_workers);
 
 // One script; empty when all held.
 std::string failure_of(const Script& script);
+// Whether that is the engine's failure, and not one of a script that no engine can be made of.
+inline bool fails_by_itself(const std::string& failure) {
+  return !failure.empty() && !failure.starts_with("no engine");
+}
 
 }  // namespace quire::sim

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/recording.h"
+#include "engine/test_proposer.h"
 #include "tests/sim/books.h"
 #include "tests/sim/stream.h"
 
@@ -83,6 +84,7 @@ bool World::make() {
   options.prefix_cache = knobs.prefix_cache;
   options.policy = knobs.policy;
   options.itl_target_ms = knobs.itl_target_ms;
+  options.max_draft = knobs.max_draft;
   const int64_t block_bytes = knobs.block_tokens * int64_t{sizeof(TestModel::Cell)};
   options.kv_bytes = knobs.n_blocks * block_bytes;
   if (script_.no_memory) ops_.max_allocation = options.kv_bytes - 1;
@@ -93,6 +95,11 @@ bool World::make() {
   EngineEnv env;
   env.clock = &clock_;
   env.recorder = this;
+  if (knobs.max_draft > 0) {
+    env.proposer = std::make_shared<ScriptedProposer>(
+        knobs.max_draft, kTestVocab, knobs.guess,
+        [this](SeqId id) -> std::span<const Token> { return streams_.at(id)->truth.tokens; });
+  }
   auto made = make_engine(model_, ops_, options, env);
   out_.counts.runs = 1;
   out_.ttft_ns.resize(script_.requests.size());
@@ -245,6 +252,9 @@ void World::finish() {
   out_.counts.failed = end.stats.n_failed;
   out_.counts.preempted = end.stats.n_preempted;
   out_.counts.cached = end.stats.n_cached_tokens;
+  out_.counts.drafted = end.stats.spent.computed[static_cast<size_t>(Cause::draft)];
+  out_.counts.accepted = end.stats.spent.n_accepted;
+  out_.counts.bad_drafts = end.stats.n_bad_drafts;
   out_.counts.recomputed = end.stats.spent.computed[static_cast<size_t>(Cause::recomputed)];
   if (out_.counts.recomputed > 0 && out_.counts.preempted == 0) {
     failure_.set("tokens were computed again though nobody was preempted");
@@ -256,6 +266,7 @@ void World::finish() {
 void Counts::add(const Counts& o) {
   runs += o.runs, steps += o.steps, rows += o.rows, submitted += o.submitted, finished += o.finished;
   cancelled += o.cancelled, failed += o.failed, preempted += o.preempted, recomputed += o.recomputed;
+  drafted += o.drafted, accepted += o.accepted, bad_drafts += o.bad_drafts;
   cached += o.cached, too_long += o.too_long, never_fits += o.never_fits, queue_full += o.queue_full;
   no_memory += o.no_memory, slow += o.slow, jumps += o.jumps, throws += o.throws;
   for (size_t i = 0; i < row_faults.size(); ++i) row_faults[i] += o.row_faults[i];
@@ -272,6 +283,9 @@ std::string Counts::text() const {
                                                  {"preempted", preempted},
                                                  {"rows recomputed", recomputed},
                                                  {"tokens cached", cached},
+                                                 {"drafted", drafted},
+                                                 {"accepted", accepted},
+                                                 {"bad drafts", bad_drafts},
                                                  {"too long", too_long},
                                                  {"never fit", never_fits},
                                                  {"queue full", queue_full},

@@ -14,6 +14,7 @@ namespace quire::sim {
 struct Counts {
   int64_t runs = 0, steps = 0, rows = 0, submitted = 0, finished = 0, cancelled = 0, failed = 0;
   int64_t preempted = 0, recomputed = 0, cached = 0;
+  int64_t drafted = 0, accepted = 0, bad_drafts = 0;
   int64_t too_long = 0, never_fits = 0, queue_full = 0, no_memory = 0;
   int64_t slow = 0, jumps = 0, throws = 0;
   std::array<int64_t, kNRowFaults> row_faults{};

@@ -13,6 +13,7 @@ class Mirostat final : public LogitsRule {
 
   void edits(LogitEdits&) const override {}
   void shape(SampleParams& out) const override { out.mirostat_mu = mu_.back(); }
+  bool needs_samples() const override { return true; }
   void observe(const Sampled& sampled) override { surprise_ = sampled.surprise; }
   void accept(Token) override { mu_.push_back(mu_.back() - eta_ * (surprise_ - tau_)); }
   void rollback(int n) override { mu_.resize(mu_.size() - static_cast<size_t>(n)); }

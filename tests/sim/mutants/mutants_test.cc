@@ -50,7 +50,7 @@ TEST(Shrink, ABugEndsAsAShortScript) {
     const Report report = run_seeds(1, kSeeds, 1);
     ASSERT_TRUE(report.failed);
     const Script small =
-        shrink(random_script(report.seed), [](const Script& next) { return !failure_of(next).empty(); }, 1000);
+        shrink(random_script(report.seed), [](const Script& next) { return fails_by_itself(failure_of(next)); }, 1000);
     EXPECT_LE(small.requests.size(), 3U) << to_json(small);
     EXPECT_TRUE(small.faults.empty());
     const Result<Script> read = script_from_json(to_json(small));

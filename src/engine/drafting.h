@@ -1,0 +1,52 @@
+// Asks a proposer for drafts and keeps it honest: what it throws, or says too much or wrong of, is no draft and one
+// counter. Knows no blocks and no budget. One scheduler's; engine thread.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/accounts.h"
+#include "engine/engine.h"
+#include "engine/plan.h"
+#include "spec/proposer.h"
+
+namespace quire {
+
+struct DraftLimits {
+  int max_draft = 0;  // tokens of one draft; 0: there are no drafts
+  int n_ctx = 0, n_vocab = 0;
+};
+
+class Drafting {
+ public:
+  // `recorder` may be null; it hears every draft as an input. All outlive it.
+  Drafting(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, Accounts& accounts, InputRecorder* recorder)
+      : proposer_(std::move(proposer)), limits_(limits), accounts_(accounts), recorder_(recorder) {}
+
+  // Puts drafts of `room` tokens at most in all into the sequences of `streams`, grants of one due token each.
+  void propose(std::span<const Grant> streams, int room);
+  // n_accepted of the grant's drafted tokens are part of the answer now.
+  void verified(const Grant& grant, int n_accepted);
+  // The step is over: the proposer hears what became of its drafts.
+  void end_step();
+  void forget(SeqId id);
+
+ private:
+  int most_for(const Sequence& seq) const;
+  // Whether the proposer did what was asked of it and threw nothing.
+  template <class F>
+  bool ask(const F& f);
+  bool is_true(const Draft& draft) const;
+
+  std::shared_ptr<Proposer> proposer_;
+  const DraftLimits limits_;
+  Accounts& accounts_;
+  InputRecorder* recorder_;
+  // Reused from step to step; the first n_asked_ are of this one.
+  std::vector<Draft> drafts_;
+  std::vector<Sequence*> seqs_;
+  size_t n_asked_ = 0;
+  std::vector<Verified> verified_;
+};
+
+}  // namespace quire

@@ -1,0 +1,66 @@
+#include "engine/row_params.h"
+
+#include <exception>
+
+namespace quire {
+namespace {
+
+// All rules, or none: what throws has not taken the token, and those before it give it back.
+void accept_guess(Sequence& seq, Token id) {
+  size_t n = 0;
+  try {
+    for (; n < seq.request.rules.size(); ++n) seq.request.rules[n]->accept(id);
+  } catch (...) {
+    while (n > 0) seq.request.rules[--n]->rollback(1);
+    throw;
+  }
+}
+
+}  // namespace
+
+std::span<const SampleParams> RowParams::make(const Plan& plan) {
+  const auto n = static_cast<size_t>(plan.n_out);
+  if (edits_.size() < n) edits_.resize(n);
+  params_.clear();
+  for (const Grant& grant : plan.grants) {
+    if (grant.n_out > 0) add_rows(grant);
+  }
+  return params_;
+}
+
+// A rule is its request's own code: what it throws ends that request and nobody else's. That holds for the token that
+// is due; whether a guess comes true is not known yet, so where the rules cannot follow one, the rows behind do not
+// count.
+void RowParams::add_rows(const Grant& grant) {
+  Sequence& seq = *grant.seq;
+  const size_t begin = params_.size();
+  int n_guessed = 0;
+  try {
+    add_row(seq, 0);
+    while (n_guessed < grant.n_drafted) {
+      accept_guess(seq, seq.draft[static_cast<size_t>(n_guessed)]);
+      add_row(seq, ++n_guessed);
+    }
+  } catch (const std::exception& error) {
+    if (params_.size() == begin) seq.fault = error.what();
+  }
+  seq.n_checked = static_cast<int>(params_.size() - begin);
+  if (n_guessed > 0) {
+    for (const auto& rule : seq.request.rules) rule->rollback(n_guessed);
+  }
+  params_.resize(begin + static_cast<size_t>(grant.n_out));
+}
+
+void RowParams::add_row(Sequence& seq, int n_guessed) {
+  LogitEdits& edits = edits_[params_.size()];
+  edits.bitmask.clear();
+  const SharedList<Edit>& bias = seq.request.sampling.logit_bias;
+  edits.sparse.assign(bias.begin(), bias.end());
+  for (const auto& rule : seq.request.rules) rule->edits(edits);
+  const int64_t position = static_cast<int64_t>(seq.tokens.size()) + n_guessed;
+  SampleParams params = sample_params(seq.request.sampling, position, &edits);
+  for (const auto& rule : seq.request.rules) rule->shape(params);
+  params_.push_back(params);
+}
+
+}  // namespace quire

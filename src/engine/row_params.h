@@ -1,0 +1,25 @@
+// What each row of output asks of the sampler: its own edits and numbers, from the rules as they stand behind the
+// tokens before it. Of drafted rows these are the sequence's and the guesses before them; the rules are rolled back
+// behind it, so that they only ever keep what was committed. One engine's; engine thread.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "engine/plan.h"
+
+namespace quire {
+
+class RowParams {
+ public:
+  // Of all rows of output of the plan, in its order. Views what the sequences have and what this object keeps.
+  std::span<const SampleParams> make(const Plan& plan);
+
+ private:
+  void add_rows(const Grant& grant);
+  void add_row(Sequence& seq, int n_guessed);
+
+  std::vector<LogitEdits> edits_;  // by row, each with the room that it once needed
+  std::vector<SampleParams> params_;
+};
+
+}  // namespace quire
