@@ -1,45 +1,108 @@
 #include "serve/choice.h"
 
+#include <new>
+
+#include "serve/code_points.h"
 #include "serve/keys.h"
 
 namespace quire {
+namespace {
+
+constexpr int kTakenAtOnce = 1024;  // tokens of a choice, before another's
+
+int64_t bytes_of(const Delta& delta) {
+  auto n = static_cast<int64_t>(delta.text.size() + delta.reasoning.size());
+  for (const TokenText& token : delta.tokens)
+    n += static_cast<int64_t>(sizeof token + token.top.size() * sizeof(TopLogprob));
+  return n;
+}
+
+}  // namespace
+
+// A choice stands in at most one place, so its own link is all that the list needs. Whoever takes the chain marks each
+// as not ready before reading its channel: what comes later puts it on the list again.
+void ReadyChoices::push(Choice& choice) {
+  if (choice.is_ready_.exchange(true)) return;
+  Choice* head = head_.load(std::memory_order_relaxed);
+  do {
+    choice.next_ready = head;
+  } while (!head_.compare_exchange_weak(head, &choice, std::memory_order_release, std::memory_order_relaxed));
+}
+
+Choice* ReadyChoices::take() { return head_.exchange(nullptr, std::memory_order_acquire); }
 
 Choice::Choice(const ChoiceSetup& setup)
     : index(setup.index),
       prompt(setup.prompt),
       reply_(*setup.reply),
+      held_(*setup.held),
+      ready_(*setup.ready),
       key_(setup.key),
       notify_every_(setup.notify_every),
       prompt_only_(setup.prompt_only),
-      channel_(setup.channel_bytes),
+      gathers_(setup.gathers),
+      channel_(setup.channel_bytes, *setup.held),
       tokenizer_(*setup.tokenizer),
       splits_(setup.reasoning != ReasoningForm::Kind::none),
       splitter_(setup.reasoning, setup.reasoning_open),
       counter_(splitter_),
-      text_(*setup.tokenizer, setup.text) {}
+      text_(*setup.tokenizer, setup.text),
+      echo_(setup.echo) {
+  if (echo_ != nullptr) text_.begin_behind(count_points(*echo_));
+}
 
 void Choice::on_token(SeqId id, const TokenEvent& event) {
   seq.store(id, std::memory_order_relaxed);  // start() stores it too, perhaps later
   const bool fits = channel_.push(event);
-  if (++n_pushed_ % notify_every_ == 0 || !fits) reply_.notify();
+  tell(++n_pushed_ % notify_every_ == 0 || !fits);
+}
+
+void Choice::on_pooled(SeqId, std::span<const float> values) {
+  if (!hold(static_cast<int64_t>(values.size_bytes()))) return;
+  try {
+    pooled_.assign(values.begin(), values.end());
+  } catch (const std::bad_alloc&) {
+    lose(Overflow::no_memory);
+  }
 }
 
 void Choice::on_finish(SeqId, Finish how, const Usage& usage, const std::string& error) {
   if (key_ != nullptr) key_->charge_generated(usage.n_generated);
   finish_ = how;
   usage_ = usage;
-  error_ = error;
+  try {
+    error_ = error;
+  } catch (const std::bad_alloc&) {
+    lose(Overflow::no_memory);
+  }
   finished_.store(true, std::memory_order_release);
-  reply_.notify();
+  tell(true);
+}
+
+void Choice::tell(bool now) {
+  ready_.push(*this);
+  if (now) reply_.notify();
+}
+
+bool Choice::hold(int64_t n_bytes) {
+  const auto taken = held_.take(n_bytes);
+  if (taken == HeldBytes::Taken::yes) return true;
+  lose(taken == HeldBytes::Taken::all_full ? Overflow::all_full : Overflow::too_large);
+  return false;
 }
 
 int64_t Choice::take_tokens() {
+  is_ready_.exchange(false);  // reads what the engine wrote, and so sees the tokens before it
   const bool finished = finished_.load(std::memory_order_acquire);  // before popping: then every token is seen
   const int64_t before = n_tokens_;
   TokenEvent event;
-  while (channel_.pop(event)) {
+  behind_ = true;
+  for (int i = 0; i < kTakenAtOnce && behind_; ++i) {
+    behind_ = channel_.pop(event);
+    if (!behind_) break;
     if (event.prompt) {
-      prompt_tokens_.push_back(std::move(event));
+      if (hold(static_cast<int64_t>(sizeof event + event.top.size() * sizeof(TopLogprob))))
+        prompt_tokens_.push_back(std::move(event));
       continue;
     }
     if (prompt_only_ || text_.stopped()) continue;
@@ -48,10 +111,11 @@ int64_t Choice::take_tokens() {
     logprob_sum_ += static_cast<double>(event.logprob);
     ++n_tokens_;
   }
-  if (finished) {
+  if (finished && !behind_) {
     text_.finish();
     ended_ = true;
   }
+  if (gathers_) gather();
   return n_tokens_ - before;
 }
 
@@ -64,6 +128,22 @@ void Choice::count_reasoning(Token id) {
 }
 
 bool Choice::take_text(Delta& out) {
+  const bool some = next_text(out);
+  if (echo_ == nullptr || echoed_) return some;
+  echoed_ = true;
+  out.text.insert(0, *echo_);
+  return true;
+}
+
+void Choice::gather() {
+  if (!next_text(fresh_)) return;
+  if (!hold(bytes_of(fresh_))) return;
+  whole_.text += fresh_.text;
+  whole_.reasoning += fresh_.reasoning;
+  for (TokenText& token : fresh_.tokens) whole_.tokens.push_back(std::move(token));
+}
+
+bool Choice::next_text(Delta& out) {
   const bool some = text_.take(out);
   out.reasoning.clear();
   if (!splits_) return some;

@@ -14,17 +14,32 @@
 namespace quire {
 
 class KeyHolder;
+class Choice;
+
+// The choices of a request that have something to take. Each is in it once.
+class ReadyChoices {
+ public:
+  void push(Choice& choice);  // engine thread
+  Choice* take();             // io thread: a chain by Choice::next_ready, the newest first
+
+ private:
+  std::atomic<Choice*> head_{nullptr};
+};
 
 struct ChoiceSetup {
   Reply* reply = nullptr;          // notified when there is something to take; outlives the choice
   std::shared_ptr<KeyHolder> key;  // pays for what is generated; null: nobody
+  HeldBytes* held = nullptr;       // of the request
+  ReadyChoices* ready = nullptr;   // likewise
   const Tokenizer* tokenizer = nullptr;
+  std::shared_ptr<const std::string> echo;  // comes before the text; may be null
   TextStreamOptions text;
   int64_t channel_bytes = 0;
   int notify_every = 1;  // tokens
   int index = 0;         // prompt · best_of + candidate
   size_t prompt = 0;
   bool prompt_only = false;  // what is generated is dropped
+  bool gathers = false;      // the text is told as a whole
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;
   bool reasoning_open = false;
 };
@@ -35,7 +50,7 @@ class Choice final : public EventSink {
 
   // --- engine thread ---
   void on_token(SeqId id, const TokenEvent& event) override;
-  void on_pooled(SeqId, std::span<const float> values) override { pooled_.assign(values.begin(), values.end()); }
+  void on_pooled(SeqId, std::span<const float> values) override;
   void on_finish(SeqId id, Finish how, const Usage& usage, const std::string& error) override;
 
   // --- any thread ---
@@ -45,20 +60,26 @@ class Choice final : public EventSink {
   bool finished() const { return finished_.load(std::memory_order_acquire); }  // usage() and finish() may be asked
 
   // --- io thread ---
-  // Takes what the engine left; returns how many tokens were new to the text. `ended` then says whether the sequence is
-  // over and all of it was taken.
+  // Takes some of what the engine left; returns how many tokens were new to the text. `ended` then says whether the
+  // sequence is over and all of it was taken, `behind` whether there may be more.
   int64_t take_tokens();
   bool ended() const { return ended_; }
-  bool overflowed() const { return channel_.overflowed(); }
+  bool behind() const { return behind_; }
+  Overflow overflow() const {
+    const Overflow own = overflow_.load(std::memory_order_acquire);
+    return own != Overflow::none ? own : channel_.overflow();
+  }
   // A stop string is complete and the engine goes on: true once.
   bool wants_cancel();
 
   // The prompt's tokens behind the first, where their logprobs were asked for.
-  const std::vector<TokenEvent>& prompt_tokens() const { return prompt_tokens_; }
-  TextStream& text() { return text_; }
+  std::vector<TokenEvent> give_prompt_tokens() { return std::move(prompt_tokens_); }
   const TextStream& text() const { return text_; }
-  // Moves out what is certain and not yet taken, reasoning apart. False when there is nothing.
+  // Moves out what is certain and not yet taken, reasoning apart; the echo first. False when there is nothing. REQUIRES
+  // a choice that does not gather.
   bool take_text(Delta& out);
+  // All of it, without the echo. REQUIRES that the choice gathers and has ended.
+  Delta give_whole() { return std::move(whole_); }
   int64_t n_reasoning() const { return n_reasoning_; }  // tokens
   int64_t n_tokens() const { return n_tokens_; }        // up to the one that completed a stop string
   double mean_logprob() const { return n_tokens_ > 0 ? logprob_sum_ / static_cast<double>(n_tokens_) : 0.0; }
@@ -66,7 +87,8 @@ class Choice final : public EventSink {
   Finish finish() const { return finish_; }
   const Usage& usage() const { return usage_; }
   const std::string& error() const { return error_; }
-  const std::vector<float>& pooled() const { return pooled_; }
+  std::vector<float> give_pooled() { return std::move(pooled_); }
+  const std::shared_ptr<const std::string>& echo() const { return echo_; }
   int64_t n_generated() const { return prompt_only_ ? 0 : text_.stopped() ? n_tokens_ : usage_.n_generated; }
   Ending ending() const {
     if (text_.stopped()) return {FinishReason::stop, text_.stop_string()};
@@ -74,14 +96,27 @@ class Choice final : public EventSink {
     return {cut ? FinishReason::length : FinishReason::stop, {}};
   }
 
-  bool told = false;    // its end is written
-  int64_t last_ns = 0;  // of the last tokens, 0: none yet
+  bool told = false;      // its end is written
+  bool in_hand = false;   // the session has it from the ready ones
+  int64_t last_ns = 0;    // of the last tokens, 0: none yet
+  Choice* next_ready = nullptr;
 
  private:
+  friend class ReadyChoices;
+  void tell(bool now);
+  bool next_text(Delta& out);
+  void gather();
+  bool hold(int64_t n_bytes);
+  void lose(Overflow why) { overflow_.store(why, std::memory_order_release); }
+
   Reply& reply_;
+  HeldBytes& held_;
+  ReadyChoices& ready_;
+  std::atomic<bool> is_ready_{false};
+  std::atomic<Overflow> overflow_{Overflow::none};  // beside the channel's
   const std::shared_ptr<KeyHolder> key_;
   const int notify_every_;
-  const bool prompt_only_;
+  const bool prompt_only_, gathers_;
   TokenChannel channel_;
   int n_pushed_ = 0;  // engine thread
 
@@ -101,7 +136,10 @@ class Choice final : public EventSink {
   int64_t n_reasoning_ = 0;
   bool split_ended_ = false;
   TextStream text_;
-  bool ended_ = false, cancelled_ = false;
+  const std::shared_ptr<const std::string> echo_;
+  bool echoed_ = false;
+  Delta whole_, fresh_;
+  bool ended_ = false, behind_ = false, cancelled_ = false;
   int64_t n_tokens_ = 0;
   double logprob_sum_ = 0;
   std::vector<TokenEvent> prompt_tokens_;

@@ -36,7 +36,10 @@ struct ServeLimits {
   int64_t resumable_s = 60;              // it waits so long for a client that was cut off
   int64_t n_resumable = 256;             // such streams; beyond it a stream is none
   int64_t n_resumable_each = 32;         // of one tenant; its oldest that are over go first
-  int64_t channel_bytes = 1 << 20;       // tokens of one sequence that the client has not read; more cancels it
+  int64_t answer_bytes = 128 << 20;      // of an answer that is made before it is sent, as its fields foretell
+  int64_t answers_bytes = 512 << 20;     // of all answers together that are held until their clients have them
+  int64_t unread_bytes = 16 << 20;       // tokens of one streamed answer that the client has not read; more cancels it
+  int64_t channel_bytes = 1 << 20;       // of one of its sequences
   int64_t prep_queue = 2048;             // requests waiting to be parsed and tokenised; more are refused
   int64_t prep_bytes = 256 << 20;        // of their bodies together
   int64_t max_retry_after_s = 60;        // bound of the Retry-After that is predicted

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "serve/prompt_tokens.h"
 #include "text/detok.h"
 
 namespace quire {
 namespace {
 
+constexpr size_t kAllTop = std::numeric_limits<size_t>::max();
 constexpr double kLowestLogprob = -9999.0;  // what OpenAI shows for "impossible"; JSON has no infinity
 
 void append_bytes_array(std::string& out, std::string_view bytes) {
@@ -30,7 +33,12 @@ void append_entry(std::string& out, Token id, float logprob, const Tokenizer& to
   append_bytes_array(out, bytes);
 }
 
-void append_top_map(std::string& out, const TokenText& token, const Tokenizer& tokenizer) {
+// The largest n_top of those that are there.
+std::span<const TopLogprob> first_of(const std::vector<TopLogprob>& top, size_t n_top) {
+  return std::span(top).first(std::min(top.size(), n_top));
+}
+
+void append_top_map(std::string& out, const TokenText& token, size_t n_top, const Tokenizer& tokenizer) {
   if (std::isnan(token.logprob)) {
     out += "null";
     return;
@@ -47,8 +55,72 @@ void append_top_map(std::string& out, const TokenText& token, const Tokenizer& t
     names.push_back(std::move(name));
   };
   add(token.id, token.logprob);
-  for (const TopLogprob& top : token.top) add(top.id, top.logprob);
+  for (const TopLogprob& top : first_of(token.top, n_top)) add(top.id, top.logprob);
   out += '}';
+}
+
+void append_listed(std::string& out, const TokenText& token, size_t n_top, const Tokenizer& tokenizer) {
+  append_entry(out, token.id, token.logprob, tokenizer);
+  out += ",\"top_logprobs\":[";
+  const auto tops = first_of(token.top, n_top);
+  for (size_t k = 0; k < tops.size(); ++k) {
+    if (k > 0) out += ',';
+    append_entry(out, tops[k].id, tops[k].logprob, tokenizer);
+    out += '}';
+  }
+  out += "]}";
+}
+
+// Of a prompt: itself and the largest.
+void append_scored(std::string& out, const TokenText& token, size_t n_top, const Tokenizer& tokenizer) {
+  if (std::isnan(token.logprob)) {
+    out += "null";
+    return;
+  }
+  const auto add = [&](Token id, float logprob) {
+    out += '"' + std::to_string(id) + "\":{\"logprob\":";
+    append_logprob(out, logprob);
+    out += ",\"decoded_token\":";
+    append_json_string(out, token_name(tokenizer, id));
+    out += '}';
+  };
+  out += '{';
+  add(token.id, token.logprob);
+  for (const TopLogprob& top : first_of(token.top, n_top)) {
+    if (top.id == token.id) continue;
+    out += ',';
+    add(top.id, top.logprob);
+  }
+  out += '}';
+}
+
+// The four lists of completions, by what each says of a token.
+using AppendToken = void (*)(std::string& out, const TokenText& token, size_t n_top, const Tokenizer& tokenizer);
+struct TokenColumn {
+  std::string_view name;
+  AppendToken append;
+};
+constexpr TokenColumn kColumns[] = {
+    {"{\"tokens\":[",
+     [](std::string& out, const TokenText& t, size_t, const Tokenizer& tokenizer) {
+       append_json_string(out, token_name(tokenizer, t.id));
+     }},
+    {"],\"token_logprobs\":[",
+     [](std::string& out, const TokenText& t, size_t, const Tokenizer&) { append_logprob(out, t.logprob); }},
+    {"],\"top_logprobs\":[", &append_top_map},
+    {"],\"text_offset\":[",
+     [](std::string& out, const TokenText& t, size_t, const Tokenizer&) { out += std::to_string(t.text_at); }},
+};
+
+void add_told(Pieces& out, const ToldTokens& told, AppendToken append, const Tokenizer& tokenizer) {
+  const size_t n_prompt = told.prompt != nullptr ? told.prompt->size() : 0;
+  out.add_list(n_prompt + told.choice->whole.tokens.size(),
+               [told, n_prompt, append, &tokenizer](size_t i, std::string& text) {
+                 if (i < n_prompt)
+                   append(text, told.prompt->tokens()[i], static_cast<size_t>(told.n_prompt_top), tokenizer);
+                 else
+                   append(text, told.choice->whole.tokens[i - n_prompt], kAllTop, tokenizer);
+               });
 }
 
 }  // namespace
@@ -80,14 +152,7 @@ void append_logprob_list(std::string& out, std::span<const TokenText> tokens, co
   out += '[';
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) out += ',';
-    append_entry(out, tokens[i].id, tokens[i].logprob, tokenizer);
-    out += ",\"top_logprobs\":[";
-    for (size_t k = 0; k < tokens[i].top.size(); ++k) {
-      if (k > 0) out += ',';
-      append_entry(out, tokens[i].top[k].id, tokens[i].top[k].logprob, tokenizer);
-      out += '}';
-    }
-    out += "]}";
+    append_listed(out, tokens[i], kAllTop, tokenizer);
   }
   out += ']';
 }
@@ -99,44 +164,41 @@ void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, c
 }
 
 void append_completion_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer) {
-  std::string names, logprobs, tops, offsets;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0)
-      for (std::string* s : {&names, &logprobs, &tops, &offsets}) *s += ',';
-    append_json_string(names, token_name(tokenizer, tokens[i].id));
-    append_logprob(logprobs, tokens[i].logprob);
-    append_top_map(tops, tokens[i], tokenizer);
-    offsets += std::to_string(tokens[i].text_at);
+  for (const TokenColumn& column : kColumns) {
+    out += column.name;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i > 0) out += ',';
+      column.append(out, tokens[i], kAllTop, tokenizer);
+    }
   }
-  out += "{\"tokens\":[" + names + "],\"token_logprobs\":[" + logprobs + "],\"top_logprobs\":[" + tops +
-         "],\"text_offset\":[" + offsets + "]}";
+  out += "]}";
 }
 
-void append_prompt_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer) {
-  out += '[';
-  for (const TokenText& token : tokens) {
-    if (&token != tokens.data()) out += ',';
-    if (std::isnan(token.logprob)) {
-      out += "null";
-      continue;
-    }
-    const auto add = [&](Token id, float logprob) {
-      out += '"' + std::to_string(id) + "\":{\"logprob\":";
-      append_logprob(out, logprob);
-      out += ",\"decoded_token\":";
-      append_json_string(out, token_name(tokenizer, id));
-      out += '}';
-    };
-    out += '{';
-    add(token.id, token.logprob);
-    for (const TopLogprob& top : token.top) {
-      if (top.id == token.id) continue;
-      out += ',';
-      add(top.id, top.logprob);
-    }
-    out += '}';
+void add_logprob_list(Pieces& out, std::shared_ptr<const ChoiceResult> choice, const Tokenizer& tokenizer) {
+  add_told(out, {nullptr, 0, std::move(choice)}, &append_listed, tokenizer);
+}
+
+void add_chat_logprobs(Pieces& out, std::shared_ptr<const ChoiceResult> choice, const Tokenizer& tokenizer) {
+  out.add("{\"content\":[");
+  add_logprob_list(out, std::move(choice), tokenizer);
+  out.add("],\"refusal\":null}");
+}
+
+void add_completion_logprobs(Pieces& out, const ToldTokens& told, const Tokenizer& tokenizer) {
+  for (const TokenColumn& column : kColumns) {
+    out.add(column.name);
+    add_told(out, told, column.append, tokenizer);
   }
-  out += ']';
+  out.add("]}");
+}
+
+void add_prompt_logprobs(Pieces& out, std::shared_ptr<PromptTokens> prompt, int n_top, const Tokenizer& tokenizer) {
+  out.add("[");
+  const size_t n = prompt->size();
+  out.add_list(n, [prompt = std::move(prompt), n_top, &tokenizer](size_t i, std::string& text) {
+    append_scored(text, prompt->tokens()[i], static_cast<size_t>(n_top), tokenizer);
+  });
+  out.add("]");
 }
 
 }  // namespace quire

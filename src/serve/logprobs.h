@@ -1,5 +1,6 @@
-// Logprobs in the two forms that OpenAI gives them. Pure functions.
+// Logprobs in the forms that clients know.
 #pragma once
+#include <memory>
 #include <span>
 #include <string>
 
@@ -22,8 +23,20 @@ void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, c
 // and the largest ones, under distinct names. A logprob that is NaN is null, its map too.
 void append_completion_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
 
-// [null,{"15":{"logprob":-0.5,"decoded_token":" a"}},…]: per token of a prompt itself and the largest; null for the
-// first.
-void append_prompt_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
+// --- of whole answers, made as they are written ---
+
+// The tokens of a choice: those of its prompt where they are told with it, then its own.
+struct ToldTokens {
+  std::shared_ptr<PromptTokens> prompt;  // null: they are not
+  int n_prompt_top = 0;                  // of the largest of the prompt's
+  std::shared_ptr<const ChoiceResult> choice;
+};
+// What append_logprob_list and append_chat_logprobs say of a choice's own, the former without brackets.
+void add_logprob_list(Pieces& out, std::shared_ptr<const ChoiceResult> choice, const Tokenizer& tokenizer);
+void add_chat_logprobs(Pieces& out, std::shared_ptr<const ChoiceResult> choice, const Tokenizer& tokenizer);
+void add_completion_logprobs(Pieces& out, const ToldTokens& told, const Tokenizer& tokenizer);
+// [null,{"15":{"logprob":-0.5,"decoded_token":" a"}},…]: per token of a prompt itself and the n_top largest; null for
+// the first.
+void add_prompt_logprobs(Pieces& out, std::shared_ptr<PromptTokens> prompt, int n_top, const Tokenizer& tokenizer);
 
 }  // namespace quire

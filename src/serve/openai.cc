@@ -114,8 +114,8 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool 
       want_logprobs_(job.generation.sampling.n_logprobs >= 0),
       include_usage_(include_usage),
       include_cost_(job.include_cost),
-      want_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs >= 0),
-      prompt_logprobs_by_choice_(form.prompt_logprobs_by_choice) {
+      prompt_logprobs_by_choice_(form.prompt_logprobs_by_choice),
+      n_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs) {
   std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
   append_json_string(rest, env.models[0]);
   rest += ",\"choices\":[";
@@ -171,26 +171,32 @@ void OpenaiWriter::error(const HttpError& error, std::string& out) {
   append_sse_event(out, "error", "", error_body(error));
 }
 
-void OpenaiWriter::append_prompt(std::span<const TokenText> tokens, std::string& out) const {
-  out += ",\"prompt_logprobs\":";
-  append_prompt_logprobs(out, tokens, *tokenizer_);
+void OpenaiWriter::add_prompt(const Shared& choice, Pieces& out) const {
+  out.add(",\"prompt_logprobs\":");
+  add_prompt_logprobs(out, choice->prompt, n_prompt_logprobs_, *tokenizer_);
 }
 
-std::string OpenaiWriter::body(std::span<const ChoiceResult> choices, const UsageTotals& usage) {
-  std::string out = head_;
-  for (const ChoiceResult& choice : choices) {
-    if (&choice != choices.data()) out += ',';
-    out += "{\"index\":" + std::to_string(choice.index) + ",";
-    append_whole(choice.index, choice.whole, out);
-    out += ",\"logprobs\":";
-    append_logprobs(choice.index, choice.whole.tokens, out);
-    if (want_prompt_logprobs_ && prompt_logprobs_by_choice_) append_prompt(choice.prompt, out);
-    out += ",\"finish_reason\":\"" + std::string(finish_name(choice.ending.reason)) + "\"}";
+Pieces OpenaiWriter::body(std::vector<ChoiceResult> choices, const UsageTotals& usage) {
+  Pieces out;
+  out.add(head_);
+  Shared first;
+  for (ChoiceResult& one : choices) {
+    const auto choice = std::make_shared<const ChoiceResult>(std::move(one));
+    if (first == nullptr) first = choice;
+    if (choice != first) out.add(",");
+    out.add("{\"index\":" + std::to_string(choice->index) + ",");
+    add_whole(choice, out);
+    out.add(",\"logprobs\":");
+    add_logprobs(choice, out);
+    if (n_prompt_logprobs_ >= 0 && prompt_logprobs_by_choice_) add_prompt(choice, out);
+    out.add(",\"finish_reason\":\"" + std::string(finish_name(choice->ending.reason)) + "\"}");
   }
-  out += "],\"usage\":";
-  append_openai_usage(out, usage, include_cost_);
-  if (want_prompt_logprobs_ && !prompt_logprobs_by_choice_) append_prompt(choices[0].prompt, out);
-  return out + "}";
+  std::string tail = "],\"usage\":";
+  append_openai_usage(tail, usage, include_cost_);
+  out.add(tail);
+  if (n_prompt_logprobs_ >= 0 && !prompt_logprobs_by_choice_) add_prompt(first, out);
+  out.add("}");
+  return out;
 }
 
 }  // namespace quire

@@ -1,6 +1,8 @@
 // What OpenAI's generating endpoints share: reading the common fields, and writing chunks and whole answers around the
 // part in which they differ. A chunk is a prefix built once per request, the delta, and a fixed tail.
 #pragma once
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -37,14 +39,17 @@ class OpenaiWriter : public ReplyWriter {
   void finish(int choice, const Ending& ending, std::string& out) override;
   void end(const UsageTotals& usage, std::string& out) override;
   void error(const HttpError& error, std::string& out) override;
-  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override;
+  bool repeats_prompts() const override { return prompt_logprobs_by_choice_; }
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override;
 
  protected:
+  using Shared = std::shared_ptr<const ChoiceResult>;
   // What a choice holds in a chunk, and in a whole answer: "text":"…" or "delta":{…}, without index and logprobs.
   virtual void append_delta(int choice, const Delta& delta, std::string& out) = 0;
-  virtual void append_whole(int choice, const Delta& whole, std::string& out) = 0;
+  virtual void add_whole(const Shared& choice, Pieces& out) = 0;
   // An object, or null.
   virtual void append_logprobs(int choice, std::span<const TokenText> tokens, std::string& out) = 0;
+  virtual void add_logprobs(const Shared& choice, Pieces& out) = 0;
   // A chunk for what begins a choice's stream.
   void append_chunk(int choice, std::string_view content, std::string& out);
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -52,12 +57,13 @@ class OpenaiWriter : public ReplyWriter {
   bool want_logprobs() const { return want_logprobs_; }
 
  private:
-  void append_prompt(std::span<const TokenText> tokens, std::string& out) const;
+  void add_prompt(const Shared& choice, Pieces& out) const;
   void close_chunk(std::string_view finish, std::string& out);
 
   const Tokenizer* tokenizer_;
   const int n_choices_;
-  const bool want_logprobs_, include_usage_, include_cost_, want_prompt_logprobs_, prompt_logprobs_by_choice_;
+  const bool want_logprobs_, include_usage_, include_cost_, prompt_logprobs_by_choice_;
+  const int n_prompt_logprobs_;
   std::string head_, chunk_head_;  // up to "choices":[
 };
 

@@ -1,7 +1,7 @@
 // What comes of a request's sequences, and who turns it into a dialect's bytes.
 #pragma once
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,8 +9,11 @@
 #include "engine/request.h"
 #include "http/message.h"
 #include "http/sse.h"
+#include "serve/pieces.h"
 
 namespace quire {
+
+class PromptTokens;
 
 enum class FinishReason : uint8_t { stop, length };
 std::string_view finish_name(FinishReason);  // "stop", "length"
@@ -35,8 +38,9 @@ struct ChoiceResult {
   int index = 0;
   Delta whole;
   Ending ending;
-  std::vector<TokenText> prompt{};  // where prompt_logprobs asked for them: the first has none
-  std::vector<float> pooled{};      // where the job asked for it
+  std::shared_ptr<const std::string> echo{};  // comes before the text; null: nothing does
+  std::shared_ptr<PromptTokens> prompt{};     // where their logprobs were asked for; of all choices of a prompt
+  std::vector<float> pooled{};                // where the job asked for it
 };
 struct UsageTotals {
   int64_t n_prompt = 0;  // each prompt once, however many choices it has
@@ -59,7 +63,11 @@ class ReplyWriter {
   virtual void finish(int choice, const Ending& ending, std::string& out) = 0;
   virtual void end(const UsageTotals& usage, std::string& out) = 0;
   virtual void error(const HttpError& error, std::string& out) = 0;
-  virtual std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) = 0;
+  // Whether a prompt's logprobs stand in each of its choices, and whether a streamed answer is kept until its end.
+  virtual bool repeats_prompts() const { return true; }
+  virtual bool keeps_all() const { return false; }
+  // Written while the writer lives.
+  virtual Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) = 0;
 };
 
 }  // namespace quire

@@ -44,6 +44,7 @@ class ResponseStore {
   // Forgets those whose time is up; to be called now and then.
   void expire();
   int64_t bytes() const;
+  int64_t max_bytes() const { return max_bytes_; }
 
  private:
   struct Entry;

@@ -1,11 +1,13 @@
 #include "serve/service.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/rng.h"
 #include "base/secure_random.h"
 #include "base/thread.h"
 #include "serve/address.h"
+#include "serve/answer_size.h"
 #include "serve/response_store.h"
 #include "serve/vllm_names.h"
 
@@ -43,7 +45,10 @@ std::vector<Token> end_ids(const Tokenizer& tokenizer) {
 
 constexpr std::chrono::milliseconds kSweepEvery{500};
 
-HttpError json_error(const Error& error) { return {400, error.message, "invalid_request_error", "", "invalid_json"}; }
+HttpError json_error(const Error& error) {
+  if (error.code == Code::exhausted) return out_of_memory();
+  return {400, error.message, "invalid_request_error", "", "invalid_json"};
+}
 
 // Whoever comes with another key shares no cached past, unknown keys of a server without one included: how soon the
 // first token comes would tell what others asked. Never 0, which is everybody's.
@@ -105,7 +110,10 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
   };
   env_.engine_stats = [this] { return engine_.stats(); };
   env_.streams = &streams_;
-  context_ = {&engine_, &clock, &env_, &metrics_, &load_, options.tracer, end_ids(*env_.tokenizer)};
+  context_ = {&engine_,       &clock,
+              &env_,          &metrics_,
+              &load_,         std::make_shared<AnswerBudget>(env_.limits.answers_bytes),
+              options.tracer, end_ids(*env_.tokenizer)};
   add_routes(options.own_admin_address);
   metrics
       .gauge("quire_cache_config_info", "The cache's shape, as labels.",
@@ -282,6 +290,23 @@ void Service::prepare_loop(int index) {
   }
 }
 
+// What is thrown here is memory that is not there: it ends this request and nobody else's.
+void Service::prepare(Work& work) {
+  HttpError error;
+  try {
+    return try_prepare(work);
+  } catch (const std::bad_alloc&) {
+    error = out_of_memory();
+  } catch (const std::exception&) {
+    error = internal_error();
+  }
+  try {
+    work.session->fail_early(error);
+  } catch (const std::exception&) {
+    work.session->cut();
+  }
+}
+
 ApiResult<Call> Service::parse(const Work& work, HttpHeaders& headers) const {
   const Endpoint& endpoint = *work.endpoint;
   Warnings warnings;
@@ -315,7 +340,7 @@ std::optional<HttpError> Service::check_context(const Job& job) const {
   return std::nullopt;
 }
 
-void Service::prepare(Work& work) {
+void Service::try_prepare(Work& work) {
   Session& session = *work.session;
   if (session.closed()) return;
   HttpHeaders headers;
@@ -325,6 +350,7 @@ void Service::prepare(Work& work) {
   Job& job = std::get<Job>(*call);
   job.headers.insert(job.headers.end(), headers.begin(), headers.end());
   if (const auto error = check_context(job)) return session.refuse_with(*error);
+  if (const auto error = bound_answer(env_, job)) return session.refuse_with(*error);
   if (const auto key = sent_key(work.request); !key.empty())
     job.generation.cache_salt = tenant_salt(key, job.generation.cache_salt);
   job.tenant = work.asker.tenant;

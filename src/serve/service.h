@@ -92,6 +92,7 @@ class Service final {
   void close_session(const Session* session);
   void prepare_loop(int index);
   void prepare(Work& work);
+  void try_prepare(Work& work);
   ApiResult<Call> parse(const Work& work, HttpHeaders& headers) const;
   Asker asker(const HttpRequest& request, const KeyHolder* key) const;
   ReplyPtr make_resumable(const Asker& asker, ReplyPtr reply);

@@ -2,28 +2,39 @@
 #include "serve/session.h"
 
 #include <algorithm>
-#include <limits>
+#include <new>
 
+#include "serve/outcome.h"
 #include "serve/public_prompts.h"
 #include "serve/stop_rule.h"
-#include "text/detok.h"
 
 namespace quire {
 namespace {
 
 constexpr int kWholeEvery = 64;  // a whole answer is looked at once in so many tokens: no wake-up per step for it
 
-constexpr int kClientGone = 499;  // nginx's status for it; never sent
+// What one turn of the io thread does for a request, before the others have theirs: bytes of its answer, tokens taken,
+// and the answer that is small enough to be sent with its length.
+constexpr size_t kTurnBytes = 32 << 10, kWholeBytes = 256 << 10;
+constexpr int64_t kTurnTokens = 4096;
 
-int64_t count_points(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-}
+constexpr int kClientGone = 499;  // nginx's status for it; never sent
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 HttpError shutdown_error() { return {503, "the server is shutting down", "server_error", "", "shutting_down"}; }
 
+HttpError too_many_answers(const AnswerBudget& answers) {
+  return {503,
+          "the answers that are being made hold " + std::to_string(answers.max_bytes()) +
+              " bytes, which is the limit (answers_bytes)",
+          "server_error", "", "answers_full"};
+}
+
 }  // namespace
+
+HttpError internal_error() { return {500, "internal error", "server_error", "", "internal"}; }
+HttpError out_of_memory() { return {503, "out of memory", "server_error", "", "out_of_memory"}; }
 
 Session::Session(const SessionContext& context, const Endpoint& endpoint, ReplyPtr reply, int64_t arrived_ns)
     : context_(context), endpoint_(endpoint), reply_(std::move(reply)), arrived_ns_(arrived_ns) {}
@@ -123,7 +134,13 @@ void Session::start(Job&& job) {
     if (!stops) return refuse_with(to_http_error(stops.error(), "stop"));
     stops_ = std::make_shared<const StopStrings>(std::move(*stops));
   }
+  if (context_.answers->full()) return refuse_with(too_many_answers(*context_.answers));
+  const ServeLimits& limits = context_.env->limits;
+  held_.emplace(context_.answers, job_.stream ? limits.unread_bytes : limits.answer_bytes);
   ChoiceSetup setup;
+  setup.held = &*held_;
+  setup.ready = &ready_;
+  setup.gathers = !job_.stream;
   setup.reply = reply_.get();
   setup.key = key_;
   setup.tokenizer = context_.env->tokenizer;
@@ -137,12 +154,13 @@ void Session::start(Job&& job) {
   for (size_t i = 0; i < n; ++i) {
     setup.index = static_cast<int>(i);
     setup.prompt = i / static_cast<size_t>(g.best_of);
-    setup.channel_bytes = context_.env->limits.channel_bytes + prompt_channel_bytes(setup.prompt);
+    setup.channel_bytes = limits.channel_bytes + prompt_channel_bytes(setup.prompt);
+    if (!job_.echo.empty()) setup.echo = job_.echo[setup.prompt];
     choices_.push_back(std::make_unique<Choice>(setup));
-    if (!job_.echo.empty()) choices_.back()->text().prepend(job_.echo[setup.prompt]);
+    ready_.push(*choices_.back());  // of an echo there is something to tell already
   }
   n_open_ = static_cast<int>(n);
-  if (key_ != nullptr) key_->charge_prompt(n_prompt_tokens());
+  if (key_ != nullptr) key_->charge_prompt(n_prompt_tokens(job_));
   reply_->set_producer([weak = weak_from_this()](Reply& reply) {
     if (const auto self = weak.lock()) self->produce(reply);
   });
@@ -171,6 +189,11 @@ bool Session::submit_all() {
     if (closed_ || shutdown_) context_.engine->cancel(*id);
   }
   return true;
+}
+
+void Session::fail_early(const HttpError& error) {
+  if (started_) cancel_all();
+  refuse_with(error);
 }
 
 void Session::cancel_all() {
@@ -211,10 +234,10 @@ RequestRecord Session::record(CloseReason reason) const {
   r.status = status_;
   r.end = close_reason_name(reason);
   if (started_) {
-    const UsageTotals u = n_open_ == 0 ? usage() : UsageTotals{};
+    const UsageTotals u = n_open_ == 0 ? usage_of(job_, choices_) : UsageTotals{};
     r.stream = job_.stream;
     r.n_choices = static_cast<int64_t>(choices_.size());
-    r.n_prompt = n_prompt_tokens();
+    r.n_prompt = n_prompt_tokens(job_);
     r.n_cached = u.n_cached;
     for (const auto& c : choices_) r.n_generated += c->n_tokens();
     r.queue_ns = u.queued_ns;
@@ -256,10 +279,21 @@ void Session::add_sequences(RequestTrace& t) const {
   }
 }
 
+// What is thrown here is memory that is not there: it ends this request and nobody else's.
 void Session::produce(Reply& reply) {
+  try {
+    go_on(reply);
+  } catch (const std::bad_alloc&) {
+    if (!over_) fail(reply, out_of_memory());
+  } catch (const std::exception&) {
+    if (!over_) fail(reply, internal_error());
+  }
+}
+
+void Session::go_on(Reply& reply) {
   if (!submitted_ || over_) return;
   if (!flush_pending(reply)) {
-    if (any_overflow()) {
+    if (overflow() != Overflow::none) {
       context_.metrics->stalled.add();
       cancel_all();
       over_ = true;
@@ -271,29 +305,77 @@ void Session::produce(Reply& reply) {
     over_ = true;
     return reply.end();
   }
-  const int64_t now = context_.clock->now_ns();
-  for (const auto& choice : choices_)
-    if (!choice->ended()) take(*choice, now);
+  if (whole_) return write_whole(reply);
+  take_ready();
+  take_some(reply);
   if (shutdown_ && n_open_ > 0) failure_ = shutdown_error();
   if (failure_) return fail(reply, *failure_);
-  if (job_.stream) write_deltas(reply);
-  if (n_open_ == 0 && !over_) conclude(reply);
+  if (!hand_.empty()) return reply.notify();
+  if (n_open_ == 0 && !over_ && pending_.empty()) conclude(reply);
 }
 
-// Takes what the engine left for one choice.
-void Session::take(Choice& c, int64_t now_ns) {
+Overflow Session::overflow() const {
+  for (const auto& c : choices_)
+    if (const Overflow why = c->overflow(); why != Overflow::none) return why;
+  return Overflow::none;
+}
+
+// By index, so that what one step has brought comes in that order.
+void Session::take_ready() {
+  const size_t n = hand_.size();
+  for (Choice* c = ready_.take(); c != nullptr; c = c->next_ready) {
+    if (std::exchange(c->in_hand, true)) continue;
+    hand_.push_back(c);
+  }
+  const auto before = [](const Choice* x, const Choice* y) { return x->index < y->index; };
+  std::sort(hand_.begin() + static_cast<std::ptrdiff_t>(n), hand_.end(), before);
+}
+
+// What fits a turn; the rest stays in hand.
+void Session::take_some(Reply& reply) {
+  const int64_t now = context_.clock->now_ns();
+  size_t n_done = 0;
+  int64_t n_tokens = 0;
+  while (n_done < hand_.size() && !failure_ && pending_.size() < kTurnBytes && n_tokens < kTurnTokens) {
+    Choice& c = *hand_[n_done];
+    c.in_hand = false;
+    if (!c.ended()) n_tokens += take(c, now);
+    if (!failure_ && job_.stream) write_delta(reply, c);
+    if (c.behind())
+      c.in_hand = true;
+    else
+      ++n_done;
+  }
+  hand_.erase(hand_.begin(), hand_.begin() + static_cast<std::ptrdiff_t>(n_done));
+  if (!failure_) flush_pending(reply);
+}
+
+// Takes some of what the engine left for one choice; returns how much work it was, in tokens.
+int64_t Session::take(Choice& c, int64_t now_ns) {
   const int64_t n = c.take_tokens();
   if (n > 0) {
     observe_latency(n, c.last_ns, now_ns);
     c.last_ns = now_ns;
   }
   if (c.wants_cancel()) context_.engine->cancel(c.seq);
-  if (c.overflowed()) {
-    context_.metrics->stalled.add();
-    failure_ = HttpError{500, "the answer was made faster than it was read", "server_error", "", "stalled"};
-  } else if (c.ended()) {
-    settle(c, now_ns);
+  switch (c.overflow()) {
+    case Overflow::none:
+      if (c.ended()) settle(c, now_ns);
+      break;
+    case Overflow::behind:
+      context_.metrics->stalled.add();
+      failure_ = HttpError{500, "the answer was made faster than it was read", "server_error", "", "stalled"};
+      break;
+    case Overflow::too_large:
+      failure_ = HttpError{500,
+                           "the answer holds more than " + std::to_string(held_->max_bytes()) +
+                               " bytes, which is the limit (answer_bytes)",
+                           "server_error", "", "answer_too_large"};
+      break;
+    case Overflow::all_full: failure_ = too_many_answers(*context_.answers); break;
+    case Overflow::no_memory: failure_ = out_of_memory(); break;
   }
+  return std::max<int64_t>(n, c.behind() ? kTurnTokens / 4 : 1);
 }
 
 void Session::observe_latency(int64_t n_tokens, int64_t last_ns, int64_t now_ns) {
@@ -326,11 +408,8 @@ bool Session::flush_pending(Reply& reply) {
   return true;
 }
 
-bool Session::any_overflow() const {
-  return std::any_of(choices_.begin(), choices_.end(), [](const auto& c) { return c->overflowed(); });
-}
-
-void Session::write_deltas(Reply& reply) {
+void Session::write_delta(Reply& reply, Choice& c) {
+  if (c.told) return;
   const auto begin = [&] {
     if (head_sent_) return;
     head_sent_ = true;
@@ -338,27 +417,24 @@ void Session::write_deltas(Reply& reply) {
     HttpHeaders headers = job_.writer->stream_headers();
     headers.insert(headers.end(), job_.headers.begin(), job_.headers.end());
     reply.start_stream(200, std::move(headers));
-    job_.writer->begin(n_prompt_tokens(), pending_);
+    job_.writer->begin(n_prompt_tokens(job_), pending_);
   };
   Delta delta;
-  for (const auto& c : choices_) {
-    if (c->told) continue;
-    if (c->take_text(delta)) {
-      begin();
-      job_.writer->delta(c->index, delta, pending_);
-    }
-    if (!c->ended()) continue;
+  if (c.take_text(delta)) {
     begin();
-    job_.writer->finish(c->index, c->ending(), pending_);
-    c->told = true;
+    job_.writer->delta(c.index, delta, pending_);
   }
-  flush_pending(reply);
+  if (!c.ended()) return;
+  begin();
+  job_.writer->finish(c.index, c.ending(), pending_);
+  c.told = true;
 }
 
 void Session::fail(Reply& reply, const HttpError& error) {
   over_ = true;
   cancel_all();
   if (!head_sent_) return refuse_with(error);
+  if (!job_.stream) return reply.abort();  // in the middle of one JSON text
   job_.writer->error(error, pending_);
   if (flush_pending(reply))
     reply.end();
@@ -368,51 +444,38 @@ void Session::fail(Reply& reply, const HttpError& error) {
 
 void Session::conclude(Reply& reply) {
   context_.metrics->request.observe(seconds(context_.clock->now_ns() - arrived_ns_));
+  const UsageTotals usage = usage_of(job_, choices_);
   if (!job_.stream) {
-    over_ = true;
-    counted(200);
-    HttpHeaders headers = job_.headers;
-    headers.push_back({"Content-Type", "application/json"});
-    const auto whole = results();
-    reply.send(200, std::move(headers), job_.writer->body(whole, usage()));
-    return;
+    whole_ = job_.writer->body(take_results(job_, choices_, *context_.env->tokenizer), usage);
+    return write_whole(reply);
   }
-  job_.writer->end(usage(), pending_);
+  job_.writer->end(usage, pending_);
   ending_ = true;
   if (!flush_pending(reply)) return;  // called again when there is room
   over_ = true;
   reply.end();
 }
 
-// Of each prompt's candidates the n with the highest mean logprob, best first; all of them in order where none is left
-// out.
-std::vector<ChoiceResult> Session::results() {
-  const Generation& g = job_.generation;
-  const auto n = static_cast<size_t>(job_.generation.n), n_run = static_cast<size_t>(job_.generation.best_of);
-  std::vector<ChoiceResult> out;
-  for (size_t at = 0; at < choices_.size(); at += n_run) {
-    std::vector<Choice*> ranked;
-    ranked.reserve(n_run);
-    for (size_t i = 0; i < n_run; ++i) ranked.push_back(choices_[at + i].get());
-    const auto better = [](const Choice* x, const Choice* y) { return x->mean_logprob() > y->mean_logprob(); };
-    if (n_run > n) std::stable_sort(ranked.begin(), ranked.end(), better);
-    for (size_t i = 0; i < n; ++i) {
-      ChoiceResult result;
-      result.index = static_cast<int>(out.size());
-      ranked[i]->take_text(result.whole);
-      result.pooled = ranked[i]->pooled();
-      result.ending = ranked[i]->ending();
-      const Choice& scored = *choices_[at];
-      if (g.sampling.n_prompt_logprobs >= 0) result.prompt = prompt_tokens(scored, g.sampling.n_prompt_logprobs);
-      if (job_.n_echo_logprobs >= 0) {
-        std::vector<TokenText> all = prompt_tokens(scored, job_.n_echo_logprobs);
-        all.insert(all.end(), result.whole.tokens.begin(), result.whole.tokens.end());
-        result.whole.tokens = std::move(all);
-      }
-      out.push_back(std::move(result));
+// A piece a turn; a small answer at once.
+void Session::write_whole(Reply& reply) {
+  whole_->write(head_sent_ ? kTurnBytes : kWholeBytes, pending_);
+  if (!head_sent_) {
+    HttpHeaders headers = job_.headers;
+    headers.push_back({"Content-Type", "application/json"});
+    counted(200);
+    if (whole_->done()) {
+      reply.send(200, std::move(headers), std::move(pending_));
+      over_ = true;
+      return;
     }
+    head_sent_ = true;
+    reply.start_stream(200, std::move(headers));
   }
-  return out;
+  ending_ = whole_->done();
+  if (!flush_pending(reply)) return;
+  if (!ending_) return reply.notify();
+  over_ = true;
+  reply.end();
 }
 
 // Room for a prompt's logprobs, which come by the step: their number is known, and bounded by the context.
@@ -421,58 +484,6 @@ int64_t Session::prompt_channel_bytes(size_t prompt) const {
   if (n_top < 0) return 0;
   return static_cast<int64_t>(job_.prompts[prompt].size() *
                               (sizeof(TokenEvent) + static_cast<size_t>(n_top) * sizeof(TopLogprob)));
-}
-
-std::vector<TokenText> Session::prompt_tokens(const Choice& scored, int n_top) const {
-  const std::vector<Token>& ids = job_.prompts[scored.prompt];
-  std::vector<TokenText> out;
-  out.push_back({ids[0], std::numeric_limits<float>::quiet_NaN(), {}, 0});
-  for (const TokenEvent& event : scored.prompt_tokens()) {
-    out.push_back({event.id, event.logprob, event.top, 0});
-    out.back().top.resize(std::min(out.back().top.size(), static_cast<size_t>(n_top)));
-  }
-  if (job_.echo.empty()) return out;
-  // Where each begins in the echoed text. What a special token or a leading space has in addition comes first.
-  Detok detok(*context_.env->tokenizer, true, false);
-  std::string text;
-  for (TokenText& token : out) {
-    token.text_at = count_points(text);
-    if (token.id < context_.env->tokenizer->n_vocab()) detok.push(token.id, text);
-  }
-  detok.flush(text);
-  const int64_t more = count_points(text) - count_points(job_.echo[scored.prompt]);
-  for (TokenText& token : out) token.text_at = std::max<int64_t>(0, token.text_at - more);
-  return out;
-}
-
-int64_t Session::n_prompt_tokens() const {
-  int64_t n = 0;
-  for (const auto& prompt : job_.prompts) n += static_cast<int64_t>(prompt.size());
-  return n;
-}
-
-// REQUIRES every choice settled.
-UsageTotals Session::usage() const {
-  UsageTotals total;
-  total.n_prompt = n_prompt_tokens();
-  const auto n_run = static_cast<size_t>(job_.generation.best_of);
-  for (size_t p = 0; p < job_.prompts.size(); ++p) {
-    int64_t n_cached = choices_[p * n_run]->usage().n_cached;
-    for (size_t i = 0; i < n_run; ++i) {
-      const Choice& c = *choices_[p * n_run + i];
-      n_cached = std::min<int64_t>(n_cached, c.usage().n_cached);  // what its siblings had computed is no saving
-      total.n_generated += c.n_generated();
-      total.n_reasoning += c.n_reasoning();
-      total.cost += c.usage().cost;
-      if (c.usage().total_ns >= total.total_ns) {
-        total.queued_ns = c.usage().queued_ns;
-        total.first_token_ns = c.usage().first_token_ns;
-        total.total_ns = c.usage().total_ns;
-      }
-    }
-    total.n_cached += n_cached;
-  }
-  return total;
 }
 
 }  // namespace quire

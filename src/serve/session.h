@@ -28,9 +28,14 @@ struct SessionContext {
   const ServeEnv* env = nullptr;
   ServeMetrics* metrics = nullptr;
   LoadEstimate* load = nullptr;
+  std::shared_ptr<AnswerBudget> answers;
   std::shared_ptr<Tracer> tracer;  // null: no traces
   std::vector<Token> end_ids;      // the model's end tokens
 };
+
+// 503 and 500, made without memory.
+HttpError out_of_memory();
+HttpError internal_error();
 
 class Session final : public std::enable_shared_from_this<Session> {
  public:
@@ -50,6 +55,9 @@ class Session final : public std::enable_shared_from_this<Session> {
   void refuse_with(const HttpError& error, int64_t retry_after_s = 0);
   // Submits every sequence, or none and refuses. REQUIRES the job's prompts fit the context.
   void start(Job&& job);
+  // What the others threw: the request is over, whatever of it has begun.
+  void fail_early(const HttpError& error);
+  void cut() { reply_->abort(); }  // where not even that can be said
 
   // --- any thread ---
   bool closed() const { return closed_.load(); }
@@ -64,21 +72,21 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::optional<KeyRefusal> take_from_key();
   bool submit_all();
   void cancel_all();
+  Overflow overflow() const;
   // The producer: everything below runs in it, on the io thread.
   void produce(Reply& reply);
-  void take(Choice& choice, int64_t now_ns);
+  void go_on(Reply& reply);
+  void take_ready();
+  void take_some(Reply& reply);
+  int64_t take(Choice& choice, int64_t now_ns);
   void observe_latency(int64_t n_tokens, int64_t last_ns, int64_t now_ns);
   void settle(Choice& choice, int64_t now_ns);
-  void write_deltas(Reply& reply);
+  void write_delta(Reply& reply, Choice& choice);
   bool flush_pending(Reply& reply);
-  bool any_overflow() const;
   void fail(Reply& reply, const HttpError& error);
   void conclude(Reply& reply);
-  std::vector<ChoiceResult> results();
+  void write_whole(Reply& reply);
   int64_t prompt_channel_bytes(size_t prompt) const;
-  std::vector<TokenText> prompt_tokens(const Choice& scored, int n_top) const;
-  int64_t n_prompt_tokens() const;
-  UsageTotals usage() const;
   void counted(int status);
   RequestRecord record(CloseReason reason) const;
   void trace(RequestRecord&& record);
@@ -96,6 +104,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   // Written by the prep thread before started_, read-only afterwards.
   Job job_;
   std::shared_ptr<const StopStrings> stops_;
+  std::optional<HeldBytes> held_;
+  ReadyChoices ready_;
   std::vector<std::unique_ptr<Choice>> choices_;
   int64_t submitted_ns_ = 0;
 
@@ -109,7 +119,9 @@ class Session final : public std::enable_shared_from_this<Session> {
   bool head_sent_ = false, ending_ = false, over_ = false;
   int n_open_ = 0;
   int64_t first_token_ns_ = 0;  // since the head
-  std::string pending_;         // made, not yet accepted by the reply
+  std::vector<Choice*> hand_;   // taken from the ready ones, by index
+  std::optional<Pieces> whole_;
+  std::string pending_;  // made, not yet accepted by the reply
   std::optional<HttpError> failure_;
 
   // Of a reply that closed before the engine was through with its sequences: sent by the destructor, on whichever

@@ -2,23 +2,13 @@
 
 #include <algorithm>
 
+#include "serve/code_points.h"
+
 namespace quire {
-namespace {
-
-int64_t count_points(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-}
-
-}  // namespace
-
 // The tokens continue a prompt, so the first one's leading space is part of the text.
 TextStream::TextStream(const Tokenizer& tokenizer, TextStreamOptions options)
     : tokenizer_(tokenizer), options_(std::move(options)), detok_(tokenizer, options_.show_special, false) {}
 
-void TextStream::prepend(std::string_view text) {
-  buffer_ += text;
-  n_points_ += count_points(text);
-}
 
 void TextStream::push(const TokenEvent& event) {
   const int64_t begin = n_points_;

@@ -25,8 +25,8 @@ class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, TextStreamOptions options);
 
-  // Text that comes before the first token's (echo); no stop string is looked for in it.
-  void prepend(std::string_view text);
+  // So many code points of the choice's text are told before the first token's, by somebody else (echo).
+  void begin_behind(int64_t n_points) { n_points_ += n_points; }
   // REQUIRES !stopped(). An id that the tokenizer does not know (models pad their vocabulary) has no text.
   void push(const TokenEvent& event);
   void finish();  // no token follows: nothing is held back any more

@@ -100,20 +100,21 @@ class Writer final : public ReplyWriter {
   void error(const HttpError& error, std::string& out) override {
     append_sse_event(out, "error", "", error_object(error));
   }
-  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
-    std::string out = head_;
-    if (!choices[0].whole.reasoning.empty()) {
-      out += R"({"type":"thinking","thinking":)";
-      append_json_string(out, choices[0].whole.reasoning);
-      out += R"(,"signature":""},)";
-    }
-    out += "{\"type\":\"text\",\"text\":";
-    append_json_string(out, choices[0].whole.text);
-    out += "}],";
-    append_stop(out, seen(choices[0].ending));
-    out += ",\"usage\":";
-    append_usage(out, usage);
-    return out + "}";
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
+    const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
+    Pieces out;
+    out.add(head_);
+    if (!choice->whole.reasoning.empty())
+      out.add(R"({"type":"thinking","thinking":)")
+          .add_json_string(choice->whole.reasoning, choice)
+          .add(R"(,"signature":""},)");
+    out.add("{\"type\":\"text\",\"text\":").add_json_string(choice->whole.text, choice);
+    std::string tail = "}],";
+    append_stop(tail, seen(choice->ending));
+    tail += ",\"usage\":";
+    append_usage(tail, usage);
+    out.add(tail + "}");
+    return out;
   }
 
  private:

@@ -49,18 +49,21 @@ class Writer final : public ReplyWriter {
   void error(const HttpError& error, std::string& out) override {
     append_sse_event(out, "error", "", error_body(error));
   }
-  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
-    std::string out = head_ + "\"choices\":[";
-    for (const ChoiceResult& choice : choices) {
-      if (&choice != choices.data()) out += ',';
-      out += "{\"index\":" + std::to_string(choice.index);
-      append_part(out, choice.whole);
-      append_end(out, choice.ending);
-      out += '}';
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
+    Pieces out;
+    out.add(head_ + "\"choices\":[");
+    for (ChoiceResult& one : choices) {
+      const auto choice = std::make_shared<const ChoiceResult>(std::move(one));
+      out.add((choice->index > 0 ? ",{\"index\":" : "{\"index\":") + std::to_string(choice->index));
+      add_whole(choice, out);
+      std::string end;
+      append_end(end, choice->ending);
+      out.add(end + "}");
     }
-    out += "],\"usage\":";
-    append_openai_usage(out, usage, include_cost_);
-    return out + "}";
+    std::string tail = "],\"usage\":";
+    append_openai_usage(tail, usage, include_cost_);
+    out.add(tail + "}");
+    return out;
   }
 
  private:
@@ -77,16 +80,29 @@ class Writer final : public ReplyWriter {
     out += ",\"logprobs\":[";
     for (const TokenText& token : delta.tokens) {
       if (&token != delta.tokens.data()) out += ',';
-      append_token(out, token.id, token.logprob);
-      out += ",\"top_logprobs\":[";
-      for (const TopLogprob& top : token.top) {
-        if (&top != token.top.data()) out += ',';
-        append_token(out, top.id, top.logprob);
-        out += '}';
-      }
-      out += "]}";
+      append_logprobs(out, token);
     }
     out += ']';
+  }
+  void add_whole(const std::shared_ptr<const ChoiceResult>& choice, Pieces& out) const {
+    const size_t n = choice->whole.tokens.size();
+    out.add(",\"text\":").add_json_string(choice->whole.text, choice).add(",\"output_ids\":[");
+    out.add_list(n, [choice](size_t i, std::string& text) { text += std::to_string(choice->whole.tokens[i].id); });
+    out.add("]");
+    if (!want_logprobs_) return;
+    out.add(",\"logprobs\":[");
+    out.add_list(n, [choice](size_t i, std::string& text) { append_logprobs(text, choice->whole.tokens[i]); });
+    out.add("]");
+  }
+  static void append_logprobs(std::string& out, const TokenText& token) {
+    append_token(out, token.id, token.logprob);
+    out += ",\"top_logprobs\":[";
+    for (const TopLogprob& top : token.top) {
+      if (&top != token.top.data()) out += ',';
+      append_token(out, top.id, top.logprob);
+      out += '}';
+    }
+    out += "]}";
   }
   static void append_token(std::string& out, Token id, float logprob) {
     out += "{\"id\":" + std::to_string(id) + ",\"logprob\":";

@@ -30,21 +30,22 @@ class Writer final : public ReplyWriter {
     append_sse_data(out, data + ",\"stop\":false}");
   }
   void finish(int, const Ending& ending, std::string&) override { ending_ = ending; }
-  void end(const UsageTotals& usage, std::string& out) override { append_sse_data(out, last({}, usage)); }
+  void end(const UsageTotals& usage, std::string& out) override { append_sse_data(out, "{\"content\":\"\"" + tail(usage)); }
   void error(const HttpError& error, std::string& out) override {
     append_sse_event(out, "error", "", error_body(error));
   }
-  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
     ending_ = choices[0].ending;
-    return last(choices[0].whole.text, usage);
+    const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
+    Pieces out;
+    out.add("{\"content\":").add_json_string(choice->whole.text, choice).add(tail(usage));
+    return out;
   }
 
  private:
-  std::string last(std::string_view text, const UsageTotals& usage) const {
+  std::string tail(const UsageTotals& usage) const {
     const bool by_word = !ending_.stop_string.empty();
-    std::string out = "{\"content\":";
-    append_json_string(out, text);
-    out += ",\"stop\":true,\"model\":" + model_ + ",\"stop_type\":";
+    std::string out = ",\"stop\":true,\"model\":" + model_ + ",\"stop_type\":";
     out += ending_.reason == FinishReason::length ? "\"limit\"" : by_word ? "\"word\"" : "\"eos\"";
     out += ",\"stopping_word\":";
     append_json_string(out, ending_.stop_string);

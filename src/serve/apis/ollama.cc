@@ -95,14 +95,17 @@ class Writer final : public ReplyWriter {
   }
   void finish(int, const Ending& ending, std::string&) override { reason_ = ending.reason; }
   void end(const UsageTotals& usage, std::string& out) override {
-    append_last(out, {}, usage);
-    out += '\n';
+    append_text(out, {});
+    out += tail(usage) + "\n";
   }
   void error(const HttpError& error, std::string& out) override { out += error_object(error) + "\n"; }
-  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
-    std::string out;
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
     reason_ = choices[0].ending.reason;
-    append_last(out, choices[0].whole, usage);
+    const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
+    Pieces out;
+    out.add(begin_text()).add_json_string(choice->whole.text, choice);
+    if (!choice->whole.reasoning.empty()) out.add(",\"thinking\":").add_json_string(choice->whole.reasoning, choice);
+    out.add((chat_ ? "}" : "") + tail(usage));
     return out;
   }
   // The answer to a request that only asks whether the model is there.
@@ -113,9 +116,12 @@ class Writer final : public ReplyWriter {
   }
 
  private:
+  std::string begin_text() const {
+    return head_ + utc_time(std::time(nullptr)) + "\"," +
+           (chat_ ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"response\":");
+  }
   void append_text(std::string& out, const Delta& delta) const {
-    out += head_ + utc_time(std::time(nullptr)) + "\",";
-    out += chat_ ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"response\":";
+    out += begin_text();
     append_json_string(out, delta.text);
     if (!delta.reasoning.empty()) {
       out += ",\"thinking\":";
@@ -123,9 +129,8 @@ class Writer final : public ReplyWriter {
     }
     if (chat_) out += '}';
   }
-  void append_last(std::string& out, const Delta& whole, const UsageTotals& usage) const {
-    append_text(out, whole);
-    out += ",\"done\":true,\"done_reason\":\"" + std::string(finish_name(reason_)) +
+  std::string tail(const UsageTotals& usage) const {
+    return ",\"done\":true,\"done_reason\":\"" + std::string(finish_name(reason_)) +
            "\",\"total_duration\":" + std::to_string(usage.total_ns) + ",\"load_duration\":0" +
            ",\"prompt_eval_count\":" + std::to_string(usage.n_prompt) +
            ",\"prompt_eval_duration\":" + std::to_string(usage.first_token_ns - usage.queued_ns) +

@@ -53,20 +53,23 @@ class Writer final : public OpenaiWriter {
     }
     out += '}';
   }
-  void append_whole(int, const Delta& whole, std::string& out) override {
-    out += "\"message\":{\"role\":\"assistant\",\"content\":";
-    append_json_string(out, whole.text);
-    if (!whole.reasoning.empty()) {
-      out += ",\"reasoning_content\":";
-      append_json_string(out, whole.reasoning);
-    }
-    out += ",\"refusal\":null}";
+  void add_whole(const Shared& choice, Pieces& out) override {
+    out.add("\"message\":{\"role\":\"assistant\",\"content\":").add_json_string(choice->whole.text, choice);
+    if (!choice->whole.reasoning.empty())
+      out.add(",\"reasoning_content\":").add_json_string(choice->whole.reasoning, choice);
+    out.add(",\"refusal\":null}");
   }
   void append_logprobs(int, std::span<const TokenText> tokens, std::string& out) override {
     if (!want_logprobs())
       out += "null";
     else
       append_chat_logprobs(out, tokens, tokenizer());
+  }
+  void add_logprobs(const Shared& choice, Pieces& out) override {
+    if (!want_logprobs())
+      out.add("null");
+    else
+      add_chat_logprobs(out, choice, tokenizer());
   }
 };
 

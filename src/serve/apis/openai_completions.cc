@@ -23,20 +23,34 @@ const Schema kSchema({kFields, sampling_fields(), openai_fields()});
 class Writer final : public OpenaiWriter {
  public:
   Writer(const ServeEnv& env, const Job& job, bool include_usage)
-      : OpenaiWriter({"cmpl-", "text_completion", "text_completion", true}, env, job, include_usage) {}
+      : OpenaiWriter({"cmpl-", "text_completion", "text_completion", true}, env, job, include_usage),
+        n_echo_logprobs_(job.n_echo_logprobs) {}
 
  private:
   void append_delta(int, const Delta& delta, std::string& out) override {
     out += "\"text\":";
     append_json_string(out, delta.text);
   }
-  void append_whole(int choice, const Delta& whole, std::string& out) override { append_delta(choice, whole, out); }
+  void add_whole(const Shared& choice, Pieces& out) override {
+    out.add("\"text\":\"");
+    if (choice->echo != nullptr) out.add_json_text(*choice->echo, choice);
+    out.add_json_text(choice->whole.text, choice).add("\"");
+  }
   void append_logprobs(int, std::span<const TokenText> tokens, std::string& out) override {
     if (!want_logprobs())
       out += "null";
     else
       append_completion_logprobs(out, tokens, tokenizer());
   }
+  void add_logprobs(const Shared& choice, Pieces& out) override {
+    if (!want_logprobs())
+      out.add("null");
+    else
+      add_completion_logprobs(out, {n_echo_logprobs_ >= 0 ? choice->prompt : nullptr, n_echo_logprobs_, choice},
+                              tokenizer());
+  }
+
+  const int n_echo_logprobs_;
 };
 
 ApiResult<void> add_text(
@@ -45,14 +59,15 @@ ApiResult<void> add_text(
   const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = true};
   env.tokenizer->encode(text, options, job.prompts.emplace_back());
   if (job.prompts.back().empty()) return refuse(bad_field(path, "holds no tokens"));
-  if (args.flag("echo", false)) job.echo.push_back(text);
+  if (args.flag("echo", false)) job.echo.push_back(std::make_shared<const std::string>(text));
   return {};
 }
 
 ApiResult<void> add_ids(const Args& args, std::string_view path, const Json& ids, const ServeEnv& env, Job& job) {
   if (ids.as_array()->empty()) return refuse(bad_field(path, "is empty"));
   QR_TRY_VOID(read_token_ids(ids, path, env.tokenizer->n_vocab(), job.prompts.emplace_back()));
-  if (args.flag("echo", false)) job.echo.push_back(env.tokenizer->decode(job.prompts.back(), true));
+  if (args.flag("echo", false)) 
+    job.echo.push_back(std::make_shared<const std::string>(env.tokenizer->decode(job.prompts.back(), true)));
   return {};
 }
 

@@ -46,16 +46,19 @@ class Writer final : public ReplyWriter {
   void finish(int, const Ending&, std::string&) override {}
   void end(const UsageTotals&, std::string&) override {}
   void error(const HttpError& error, std::string& out) override { out += error_body(error); }
-  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
-    std::string out = "{\"object\":\"list\",\"data\":[";
-    for (const ChoiceResult& choice : choices) {
-      if (&choice != choices.data()) out += ',';
-      out += "{\"object\":\"embedding\",\"index\":" + std::to_string(choice.index) + ",\"embedding\":";
-      append_vector(out, choice.pooled);
-      out += '}';
-    }
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
+    Pieces out;
+    out.add("{\"object\":\"list\",\"data\":[");
+    const size_t n_choices = choices.size();
+    const auto all = std::make_shared<std::vector<ChoiceResult>>(std::move(choices));
+    out.add_list(n_choices, [this, all](size_t i, std::string& text) {
+      text += "{\"object\":\"embedding\",\"index\":" + std::to_string((*all)[i].index) + ",\"embedding\":";
+      append_vector(text, std::move((*all)[i].pooled));
+      text += '}';
+    });
     const std::string n = std::to_string(usage.n_prompt);
-    return out + "],\"model\":" + model_ + ",\"usage\":{\"prompt_tokens\":" + n + ",\"total_tokens\":" + n + "}}";
+    out.add("],\"model\":" + model_ + ",\"usage\":{\"prompt_tokens\":" + n + ",\"total_tokens\":" + n + "}}");
+    return out;
   }
 
  private:

@@ -90,7 +90,7 @@ class Writer final : public ReplyWriter {
 
   void begin(int64_t, std::string& out) override {
     for (const char* type : {"response.created", "response.in_progress"})
-      event(out, type, ",\"response\":" + response("in_progress", nullptr, nullptr).dump());
+      event(out, type, ",\"response\":" + begin_response("in_progress") + end_response(nullptr));
   }
   void delta(int, const Delta& delta, std::string& out) override {
     if (!delta.reasoning.empty()) {
@@ -107,8 +107,9 @@ class Writer final : public ReplyWriter {
     close(out);
   }
   void end(const UsageTotals& usage, std::string& out) override {
-    const std::string body = finished(usage);
-    event(out, reason_ == FinishReason::length ? "response.incomplete" : "response.completed", ",\"response\":" + body);
+    std::string body = begin_response(end_status()) + items_ + end_response(usage_object(usage));
+    event(out, "response." + std::string(end_status()), ",\"response\":" + body);
+    if (keep_.store != nullptr) keep(std::move(body));
   }
   void error(const HttpError& error, std::string& out) override {
     const std::string body = error_body(error);
@@ -119,12 +120,27 @@ class Writer final : public ReplyWriter {
     rest += ",\"param\":null,";
     event(out, "error", rest + body.substr(1, body.size() - 2));
   }
-  std::string body(std::span<const ChoiceResult> choices, const UsageTotals& usage) override {
-    std::string unheard;
-    reason_ = choices[0].ending.reason;
-    delta(0, choices[0].whole, unheard);
-    finish(0, choices[0].ending, unheard);
-    return finished(usage);
+  bool keeps_all() const override { return true; }
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
+    const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
+    reason_ = choice->ending.reason;
+    Pieces out;
+    out.add(begin_response(end_status()));
+    if (!choice->whole.reasoning.empty()) {
+      kind_ = Kind::reasoning;
+      out.add(begin_item(end_status()) + begin_part()).add_json_string(choice->whole.reasoning, choice).add("}]},");
+    }
+    kind_ = Kind::message;
+    out.add(begin_item(end_status()) + begin_part()).add_json_string(choice->whole.text, choice);
+    out.add(",\"annotations\":[],\"logprobs\":[");
+    add_logprob_list(out, choice, tokenizer_);
+    out.add("]}]}" + end_response(usage_object(usage)));
+    if (keep_.store == nullptr) return out;
+    out.when_written(keep_.store->max_bytes(), [this, choice](std::string body) {
+      answer_ = choice->whole.text;
+      keep(std::move(body));
+    });
+    return out;
   }
 
  private:
@@ -136,27 +152,25 @@ class Writer final : public ReplyWriter {
                          std::string(rest) + "}");
   }
   std::string at_item() const {
-    return ",\"item_id\":\"" + item_id() + "\",\"output_index\":" + std::to_string(items_.size());
+    return ",\"item_id\":\"" + item_id() + "\",\"output_index\":" + std::to_string(n_items_);
   }
   std::string item_id() const { return (kind_ == Kind::message ? "msg_" : "rs_") + number_; }
+  std::string_view end_status() const { return reason_ == FinishReason::length ? "incomplete" : "completed"; }
 
-  Json part() const {
-    if (kind_ == Kind::reasoning) return Json::Object{{"type", "reasoning_text"}, {"text", text_}};
-    Json out = Json::Object{{"type", "output_text"}, {"text", text_}, {"annotations", Json::Array{}}};
-    std::string logprobs;
-    append_logprob_list(logprobs, tokens_, tokenizer_);
-    if (auto list = Json::parse(logprobs)) out.set("logprobs", std::move(*list));
-    return out;
+  // Of the item that is open: up to its content, up to its part's text, and the part as far as it came.
+  std::string begin_item(std::string_view status) const {
+    const bool message = kind_ == Kind::message;
+    return "{\"id\":\"" + item_id() + "\",\"type\":\"" + (message ? "message" : "reasoning") + "\",\"status\":\"" +
+           std::string(status) + (message ? "\",\"role\":\"assistant\"" : "\",\"summary\":[]") + ",\"content\":[";
   }
-  Json item(const char* status, Json::Array content) const {
-    Json out = Json::Object{{"id", item_id()}, {"type", kind_ == Kind::message ? "message" : "reasoning"}};
-    out.set("status", status);
-    if (kind_ == Kind::message)
-      out.set("role", "assistant");
-    else
-      out.set("summary", Json::Array{});
-    out.set("content", std::move(content));
-    return out;
+  std::string begin_part() const {
+    return std::string("{\"type\":\"") + (kind_ == Kind::message ? "output_text" : "reasoning_text") + "\",\"text\":";
+  }
+  std::string part() const {
+    std::string out = begin_part();
+    append_json_string(out, text_);
+    if (kind_ == Kind::message) out += ",\"annotations\":[],\"logprobs\":[" + logprobs_ + "]";
+    return out + "}";
   }
 
   void open(Kind kind, std::string& out) {
@@ -164,17 +178,19 @@ class Writer final : public ReplyWriter {
     close(out);
     kind_ = kind;
     event(out, "response.output_item.added",
-          ",\"output_index\":" + std::to_string(items_.size()) + ",\"item\":" + item("in_progress", {}).dump());
-    event(out, "response.content_part.added", at_item() + ",\"content_index\":0,\"part\":" + part().dump());
+          ",\"output_index\":" + std::to_string(n_items_) + ",\"item\":" + begin_item("in_progress") + "]}");
+    event(out, "response.content_part.added", at_item() + ",\"content_index\":0,\"part\":" + part());
   }
   void append_delta(const std::string& text, const std::vector<TokenText>& tokens, std::string& out) {
     text_ += text;
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     std::string rest = at_item() + ",\"content_index\":0,\"delta\":";
     append_json_string(rest, text);
     if (kind_ == Kind::message) {
-      rest += ",\"logprobs\":";
-      append_logprob_list(rest, tokens, tokenizer_);
+      std::string list;
+      append_logprob_list(list, tokens, tokenizer_);
+      rest += ",\"logprobs\":" + list;
+      if (!logprobs_.empty() && !tokens.empty()) logprobs_ += ',';
+      logprobs_ += std::string_view(list).substr(1, list.size() - 2);
     }
     event(out, kind_ == Kind::message ? "response.output_text.delta" : "response.reasoning_text.delta", rest);
   }
@@ -182,31 +198,35 @@ class Writer final : public ReplyWriter {
     if (kind_ == Kind::none) return;
     std::string rest = at_item() + ",\"content_index\":0,\"text\":";
     append_json_string(rest, text_);
-    if (kind_ == Kind::message) {
-      rest += ",\"logprobs\":";
-      append_logprob_list(rest, tokens_, tokenizer_);
-    }
+    if (kind_ == Kind::message) rest += ",\"logprobs\":[" + logprobs_ + "]";
     event(out, kind_ == Kind::message ? "response.output_text.done" : "response.reasoning_text.done", rest);
-    event(out, "response.content_part.done", at_item() + ",\"content_index\":0,\"part\":" + part().dump());
-    Json whole = item(reason_ == FinishReason::length ? "incomplete" : "completed", {part()});
-    event(out, "response.output_item.done",
-          ",\"output_index\":" + std::to_string(items_.size()) + ",\"item\":" + whole.dump());
-    items_.push_back(std::move(whole));
+    const std::string whole_part = part();
+    event(out, "response.content_part.done", at_item() + ",\"content_index\":0,\"part\":" + whole_part);
+    const std::string whole = begin_item(end_status()) + whole_part + "]}";
+    event(out, "response.output_item.done", ",\"output_index\":" + std::to_string(n_items_) + ",\"item\":" + whole);
+    if (n_items_++ > 0) items_ += ',';
+    items_ += whole;
     if (kind_ == Kind::message) answer_ = std::move(text_);
     text_.clear();
-    tokens_.clear();
+    logprobs_.clear();
     kind_ = Kind::none;
   }
 
-  Json response(const char* status, Json incomplete, Json usage) const {
+  // The response up to its items, and what comes behind them.
+  std::string begin_response(std::string_view status) const {
     Json out = Json::Object{{"id", "resp_" + number_}, {"object", "response"}, {"created_at", created_}};
     out.set("status", status);
     out.set("error", nullptr);
-    out.set("incomplete_details", std::move(incomplete));
-    out.set("output", items_);
-    for (const auto& [name, value] : echo_) out.set(name, value);
+    const bool cut = status == "incomplete";
+    out.set("incomplete_details", cut ? Json(Json::Object{{"reason", "max_output_tokens"}}) : Json());
+    std::string text = out.dump();
+    text.pop_back();
+    return text + ",\"output\":[";
+  }
+  std::string end_response(Json usage) const {
+    Json out = echo_;
     out.set("usage", std::move(usage));
-    return out;
+    return "]," + out.dump().substr(1);
   }
   static Json usage_object(const UsageTotals& u) {
     return Json::Object{{"input_tokens", u.n_prompt},
@@ -215,16 +235,12 @@ class Writer final : public ReplyWriter {
                         {"output_tokens_details", Json::Object{{"reasoning_tokens", u.n_reasoning}}},
                         {"total_tokens", u.n_prompt + u.n_generated}};
   }
-  // The whole answer, kept where that was asked for.
-  std::string finished(const UsageTotals& usage) {
-    const bool cut = reason_ == FinishReason::length;
-    Json why = cut ? Json(Json::Object{{"reason", "max_output_tokens"}}) : Json();
-    std::string body = response(cut ? "incomplete" : "completed", std::move(why), usage_object(usage)).dump();
-    if (keep_.store == nullptr) return body;
+  // REQUIRES answer_.
+  void keep(std::string body) {
     keep_.conversation.push_back(Json::Object{{"role", "assistant"}, {"content", std::move(answer_)}});
-    keep_.store->put("resp_" + number_, {keep_.asker.owner, keep_.asker.tenant},
-                     {body, Json(std::move(keep_.input)).dump(), Json(std::move(keep_.conversation)).dump()});
-    return body;
+    keep_.store->put(
+        "resp_" + number_, {keep_.asker.owner, keep_.asker.tenant},
+        {std::move(body), Json(std::move(keep_.input)).dump(), Json(std::move(keep_.conversation)).dump()});
   }
 
   const Tokenizer& tokenizer_;
@@ -233,10 +249,10 @@ class Writer final : public ReplyWriter {
   const std::string number_;
   const int64_t created_;
   int64_t n_events_ = 0;
-  Kind kind_ = Kind::none;  // of the item that is open
-  std::string text_;        // its text
-  std::vector<TokenText> tokens_;
-  Json::Array items_;
+  Kind kind_ = Kind::none;       // of the item that is open
+  std::string text_, logprobs_;  // of it; the entries of a list
+  std::string items_;            // that are closed, likewise
+  int n_items_ = 0;
   std::string answer_;
   FinishReason reason_ = FinishReason::stop;
 };

@@ -1,0 +1,70 @@
+#include "serve/outcome.h"
+
+#include <algorithm>
+
+#include "serve/prompt_tokens.h"
+
+namespace quire {
+
+std::vector<ChoiceResult> take_results(const Job& job,
+                                       std::span<const std::unique_ptr<Choice>> choices,
+                                       const Tokenizer& tokenizer) {
+  const Generation& g = job.generation;
+  const auto n = static_cast<size_t>(g.n), n_run = static_cast<size_t>(g.best_of);
+  const bool scored = g.sampling.n_prompt_logprobs >= 0 || job.n_echo_logprobs >= 0;
+  std::vector<ChoiceResult> out;
+  out.reserve(choices.size() / n_run * n);
+  std::vector<Choice*> ranked;
+  for (size_t at = 0; at < choices.size(); at += n_run) {
+    ranked.clear();
+    for (size_t i = 0; i < n_run; ++i) ranked.push_back(choices[at + i].get());
+    const auto better = [](const Choice* x, const Choice* y) { return x->mean_logprob() > y->mean_logprob(); };
+    if (n_run > n) std::stable_sort(ranked.begin(), ranked.end(), better);
+    std::shared_ptr<PromptTokens> prompt;
+    Choice& first = *choices[at];
+    if (scored)
+      prompt = std::make_shared<PromptTokens>(tokenizer, job.prompts[first.prompt][0], first.give_prompt_tokens(),
+                                              first.echo());
+    for (size_t i = 0; i < n; ++i) {
+      ChoiceResult& result = out.emplace_back();
+      result.index = static_cast<int>(out.size()) - 1;
+      result.whole = ranked[i]->give_whole();
+      result.ending = ranked[i]->ending();
+      result.echo = ranked[i]->echo();
+      result.prompt = prompt;
+      result.pooled = ranked[i]->give_pooled();
+    }
+  }
+  return out;
+}
+
+int64_t n_prompt_tokens(const Job& job) {
+  int64_t n = 0;
+  for (const auto& prompt : job.prompts) n += static_cast<int64_t>(prompt.size());
+  return n;
+}
+
+UsageTotals usage_of(const Job& job, std::span<const std::unique_ptr<Choice>> choices) {
+  UsageTotals total;
+  total.n_prompt = n_prompt_tokens(job);
+  const auto n_run = static_cast<size_t>(job.generation.best_of);
+  for (size_t p = 0; p < job.prompts.size(); ++p) {
+    int64_t n_cached = choices[p * n_run]->usage().n_cached;
+    for (size_t i = 0; i < n_run; ++i) {
+      const Choice& c = *choices[p * n_run + i];
+      n_cached = std::min<int64_t>(n_cached, c.usage().n_cached);  // what its siblings had computed is no saving
+      total.n_generated += c.n_generated();
+      total.n_reasoning += c.n_reasoning();
+      total.cost += c.usage().cost;
+      if (c.usage().total_ns >= total.total_ns) {
+        total.queued_ns = c.usage().queued_ns;
+        total.first_token_ns = c.usage().first_token_ns;
+        total.total_ns = c.usage().total_ns;
+      }
+    }
+    total.n_cached += n_cached;
+  }
+  return total;
+}
+
+}  // namespace quire

@@ -1,0 +1,20 @@
+// What the sequences of a request came to, once all of them are settled. Io thread.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "serve/api.h"
+#include "serve/choice.h"
+
+namespace quire {
+
+// Of each prompt's candidates the n with the highest mean logprob, best first; all of them in order where none is left
+// out. Moves out of the choices.
+std::vector<ChoiceResult> take_results(const Job& job,
+                                       std::span<const std::unique_ptr<Choice>> choices,
+                                       const Tokenizer& tokenizer);
+UsageTotals usage_of(const Job& job, std::span<const std::unique_ptr<Choice>> choices);
+int64_t n_prompt_tokens(const Job& job);
+
+}  // namespace quire
