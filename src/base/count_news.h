@@ -15,10 +15,34 @@
 
 namespace {
 std::atomic<int64_t> n_news = 0;
+// Above 0: the so many-th from now on throws, and where news_stay_failed is set all that follow. On the threads that
+// are not spared.
+std::atomic<int64_t> news_until_failure = 0;
+std::atomic<bool> news_stay_failed = false;
+thread_local int news_spared = 0;
+
+// What is allocated while it lives is not what a test fails.
+struct [[maybe_unused]] SpareNews {
+  SpareNews() { ++news_spared; }
+  ~SpareNews() { --news_spared; }
+  SpareNews(const SpareNews&) = delete;
+  SpareNews& operator=(const SpareNews&) = delete;
+};
 
 #if QR_COUNTS_NEWS
+bool fails_now() {
+  if (news_spared > 0) return false;
+  int64_t left = news_until_failure.load(std::memory_order_relaxed);
+  while (left > 0) {
+    if (left == 1 && news_stay_failed) return true;
+    if (news_until_failure.compare_exchange_weak(left, left - 1)) return left == 1;
+  }
+  return false;
+}
+
 void* counted(std::size_t bytes, std::size_t align) {
   n_news.fetch_add(1, std::memory_order_relaxed);
+  if (fails_now()) throw std::bad_alloc();
   void* out = align <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
                                                  : std::aligned_alloc(align, (bytes + align - 1) / align * align);
   if (out == nullptr) std::abort();

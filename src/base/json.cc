@@ -320,6 +320,24 @@ const Json* dump_step(std::string& out, DumpFrame& frame) {
 
 }  // namespace
 
+// What is copied first cannot fail any more when it is moved into its place.
+Json::Json(const Json& other) {
+  if (const std::string* text = other.as_string()) {
+    value_ = std::string(*text);
+  } else if (const Array* items = other.as_array()) {
+    value_ = Array(*items);
+  } else if (const Object* members = other.as_object()) {
+    value_ = Object(*members);
+  } else {
+    value_ = other.value_;
+  }
+}
+
+Json& Json::operator=(const Json& other) {
+  Json copy(other);
+  return *this = std::move(copy);
+}
+
 Result<Json> Json::parse(std::string_view text) {
   if (text.empty()) return tl::make_unexpected(refusal(simdjson::EMPTY));  // may have no address at all
   if (text.starts_with("\xEF\xBB\xBF")) return fail(Code::invalid, "JSON: the text starts with a byte order mark");

@@ -34,6 +34,13 @@ class Json {
   Json(Object v) : value_(std::move(v)) {}
   template <class T>
   Json(const T*) = delete;  // a pointer would become a bool
+  // A copy that there is no memory for throws std::bad_alloc, and nothing else happens: written by hand, because that
+  // of std::variant (libstdc++ 12, alternatives that are never valueless) then destroys what was not made.
+  Json(const Json& other);
+  Json& operator=(const Json& other);
+  Json(Json&&) noexcept = default;
+  Json& operator=(Json&&) noexcept = default;
+  ~Json() = default;
 
   // Integers beyond int64 become doubles. Errors (Code::invalid) name the byte offset where known.
   static Result<Json> parse(std::string_view text);

@@ -80,5 +80,70 @@ TEST(EngineAlloc, AStepOfARunningBatchTakesNoMemory) {
   EXPECT_EQ(sink->n_tokens - before, 200 * 64) << "over twelve new blocks for each";
 }
 
+// An engine of which nothing runs yet, with room for two that wait.
+struct Waiting {
+  Waiting() : model(1000) {
+    EngineOptions options;
+    options.kv_bytes = 64 * 16 * 4;
+    options.max_queue = 2;
+    EngineEnv env;
+    env.clock = &clock;
+    engine = std::move(*make_engine(model, ops, options, env));
+  }
+  Result<SeqId> submit(const std::shared_ptr<EventSink>& sink) {
+    Request r;
+    r.prompt = random_tokens(1, 20);
+    r.sampling.repetition_penalty = 1.5F;  // a rule
+    return engine->submit(std::move(r), sink);
+  }
+  QuietOps ops;
+  QuietModel model;
+  ManualClock clock;
+  std::unique_ptr<Engine> engine;
+};
+
+TEST(EngineAlloc, ASubmissionThatThrowsTakesNoPlaceInTheQueue) {
+  if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
+  Waiting w;
+  const auto sink = std::make_shared<QuietSink>();
+  int n_thrown = 0;
+  for (int64_t n = 1;; ++n) {
+    news_until_failure = n;
+    bool thrown = false, taken = false;
+    try {
+      taken = w.submit(sink).has_value();
+    } catch (const std::bad_alloc&) {
+      thrown = true;
+    }
+    news_until_failure = 0;
+    if (!thrown) {
+      EXPECT_TRUE(taken) << "after " << n_thrown << " that threw";
+      break;
+    }
+    ++n_thrown;
+  }
+  EXPECT_GT(n_thrown, 5);
+  EXPECT_TRUE(w.submit(sink));
+  EXPECT_FALSE(w.submit(sink)) << "two wait";
+}
+
+TEST(EngineAlloc, ASequenceThatThereIsNoMemoryForHearsItsEnd) {
+  if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
+  Waiting w;
+  const auto sink = std::make_shared<Heard>();
+  ASSERT_TRUE(w.submit(sink));
+  news_until_failure = 1;
+  w.engine->step();
+  news_until_failure = 0;
+  EXPECT_EQ(sink->n_finish, 1);
+  EXPECT_EQ(sink->answer.finish, Finish::error);
+  EXPECT_EQ(sink->error, "out of memory");
+  EXPECT_EQ(w.engine->stats().n_failed, 1);
+  const auto next = std::make_shared<QuietSink>();
+  ASSERT_TRUE(w.submit(next));
+  while (w.engine->step()) continue;
+  EXPECT_EQ(next->n_tokens, 16);
+}
+
 }  // namespace
 }  // namespace quire

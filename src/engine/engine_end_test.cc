@@ -259,6 +259,31 @@ TEST(EngineEnd, WhatARuleThrowsEndsItsOwnSequenceOnly) {
   }
 }
 
+TEST(EngineEnd, WhatASinkThrowsEndsItsOwnSequenceOnly) {
+  struct ThrowingSink final : EventSink {
+    void on_token(SeqId, const TokenEvent&) override {
+      if (++n_tokens == 7) throw std::bad_alloc();
+    }
+    void on_finish(SeqId, Finish how, const Usage&, const std::string&) override {
+      finish = how;
+      throw std::runtime_error("and again");
+    }
+    int n_tokens = 0;
+    Finish finish = Finish::stop;
+  };
+  TestEngine t(options());
+  const auto first = t.submit(request(0, 40, 20));
+  const auto sink = std::make_shared<ThrowingSink>();
+  ASSERT_TRUE(t.engine->submit(request(1, 40, 20), sink));
+  const auto last = t.submit(request(2, 40, 20));
+  EXPECT_EQ(t.run(), "");
+  EXPECT_EQ(sink->n_tokens, 7);
+  EXPECT_EQ(sink->finish, Finish::error);
+  EXPECT_EQ(first->answer, alone(request(0, 40, 20), kCtx));
+  EXPECT_EQ(last->answer, alone(request(2, 40, 20), kCtx));
+  EXPECT_EQ(t.engine->stats().n_failed, 1);
+}
+
 TEST(EngineEnd, AStepThatThrowsEndsThoseItWasForAndNobodyElse) {
   EngineOptions two = options();
   two.max_seqs = 2;

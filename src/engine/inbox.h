@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -31,11 +32,14 @@ class Inbox {
     ready_.notify_one();
     return id;
   }
+  // Throws nothing: where there is no memory for it, the sequence goes to its own end.
   void cancel(SeqId id) {
-    {
+    try {
       const std::lock_guard lock(mutex_);
       if (closed_) return;
       messages_.push_back({nullptr, id});
+    } catch (const std::bad_alloc&) {
+      return;
     }
     ready_.notify_one();
   }

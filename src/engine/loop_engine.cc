@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -11,6 +12,24 @@
 #include "sample/rules.h"
 
 namespace quire {
+namespace {
+
+// One of those that wait, unless what was to wait is refused or throws.
+struct Place {
+  explicit Place(std::atomic<int>& n) : n_before(n.fetch_add(1)), count(n) {}
+  ~Place() {
+    if (!kept) --count;
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  const int n_before;
+  std::atomic<int>& count;
+  bool kept = false;
+};
+
+}  // namespace
+
 LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, EngineEnv env, EngineMemory memory)
     : options_(options),
       limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
@@ -33,8 +52,8 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
 Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sink) {
   QR_CHECK(sink != nullptr);
   QR_TRY_VOID(check_request(request, limits_));
-  if (n_inbox_.fetch_add(1) + n_waiting_.load() >= options_.max_queue) {
-    --n_inbox_;
+  Place place(n_inbox_);
+  if (place.n_before + n_waiting_.load() >= options_.max_queue) {
     return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
   }
   auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
@@ -47,8 +66,8 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   seq->request = std::move(request);
   seq->sink = std::move(sink);
   const SeqId id = inbox_.submit(std::move(seq));
+  place.kept = id != 0;
   if (id != 0) return id;
-  --n_inbox_;
   return fail(Code::cancelled, "the engine has stopped");
 }
 
@@ -95,7 +114,7 @@ void LoopEngine::drain(int64_t now_ns) {
       record(EngineInput::Kind::submit, message.submit->id, message.submit->submitted_ns, &message.submit->request);
       ++counts_.n_submitted;
       counts_.n_prompt_tokens += message.submit->n_prompt;
-      scheduler_.add(std::move(message.submit));
+      take_in(std::move(message.submit), now_ns);
       n_waiting_ = scheduler_.n_waiting();
       --n_inbox_;
     } else if (std::unique_ptr<Sequence> seq = scheduler_.remove(message.cancel)) {
@@ -103,6 +122,15 @@ void LoopEngine::drain(int64_t now_ns) {
       finish({std::move(seq), Finish::cancelled, ""}, now_ns);
     }
   }
+}
+
+void LoopEngine::take_in(std::unique_ptr<Sequence> seq, int64_t now_ns) {
+  try {
+    scheduler_.make_room();
+  } catch (const std::bad_alloc&) {
+    return finish({std::move(seq), Finish::error, "out of memory"}, now_ns);
+  }
+  scheduler_.add(std::move(seq));
 }
 
 // False when the pass threw, a failed allocation say. Nothing of it is committed then: the sequences that it was for
@@ -133,11 +161,11 @@ void LoopEngine::emit(Sequence& seq, Sampled& sampled) {
   std::swap(event_.top, sampled.top);
   ++counts_.n_generated_tokens;
   decided(EngineDecision::Kind::token, seq.id, event_.id);
-  seq.sink->on_token(seq.id, event_);
+  seq.tell_sink([&](EventSink& sink) { sink.on_token(seq.id, event_); });
 }
 
 void LoopEngine::finish(Ended ended, int64_t now_ns) {
-  const Sequence& seq = *ended.seq;
+  Sequence& seq = *ended.seq;
   counts_.n_finished += ended.finish == Finish::stop || ended.finish == Finish::length ? 1 : 0;
   counts_.n_cancelled += ended.finish == Finish::cancelled ? 1 : 0;
   counts_.n_failed += ended.finish == Finish::error ? 1 : 0;
@@ -151,7 +179,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.cost = seq.account.cost;
   ended_cost_ += seq.account.cost;
   decided(EngineDecision::Kind::finish, seq.id, static_cast<int64_t>(ended.finish));
-  seq.sink->on_finish(seq.id, ended.finish, usage, ended.error);
+  seq.tell_sink([&](EventSink& sink) { sink.on_finish(seq.id, ended.finish, usage, ended.error); });
 }
 
 bool LoopEngine::step() {

@@ -48,6 +48,7 @@ class LoopEngine final : public Engine {
 
  private:
   void drain(int64_t now_ns);
+  void take_in(std::unique_ptr<Sequence> seq, int64_t now_ns);
   void work(const Plan& plan, int64_t start_ns);
   bool run(const Plan& plan);
   void emit(Sequence& seq, Sampled& sampled);

@@ -35,7 +35,7 @@ void PromptScores::emit(std::span<const PromptRow> rows) {
     event_.logprob = scored_[i].ok ? scored_[i].logprob : -std::numeric_limits<float>::infinity();
     std::swap(event_.top, scored_[i].top);
     row.seq->of_prompt.n_scored = row.position + 2;
-    row.seq->sink->on_token(row.seq->id, event_);
+    row.seq->tell_sink([&](EventSink& sink) { sink.on_token(row.seq->id, event_); });
   }
 }
 

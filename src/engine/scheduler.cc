@@ -24,6 +24,11 @@ void Scheduler::draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits
   drafting_ = std::make_unique<Drafting>(std::move(proposer), limits, accounts_, recorder);
 }
 
+void Scheduler::make_room() {
+  constexpr size_t kFirst = 16;
+  if (waiting_.size() == waiting_.capacity()) waiting_.reserve(std::max(kFirst, 2 * waiting_.size()));
+}
+
 void Scheduler::add(std::unique_ptr<Sequence> seq) {
   enter(*seq);
   n_pending_waiting_ += static_cast<int64_t>(seq->tokens.size());

@@ -31,6 +31,7 @@ class Scheduler {
   // From now on `proposer` drafts for those that stream. `recorder` may be null.
   void draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder);
 
+  void make_room();  // for one more: add then allocates nothing
   void add(std::unique_ptr<Sequence> seq);
   // Takes the sequence out, wherever it is; null when it is unknown.
   std::unique_ptr<Sequence> remove(SeqId id);

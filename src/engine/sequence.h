@@ -2,6 +2,7 @@
 // tokens and its draft is granted in order, be it a prompt, a resume after preemption, the last sampled token or a
 // guess. Engine thread only, once it was submitted.
 #pragma once
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,6 +60,15 @@ struct Sequence {
     Cost cost;
   } account;
 
+  // Calls `tell` with the sink. One that throws all the same breaks its promise: its own sequence ends with an error.
+  template <class Tell>
+  void tell_sink(Tell&& tell) {
+    try {
+      tell(*sink);
+    } catch (const std::exception&) {
+      fault = "its sink threw";  // short enough to need no memory
+    }
+  }
   // Logits of prompt tokens are still wanted: cached rows have none, so nothing may be matched until then.
   bool wants_scores() const { return request.sampling.n_prompt_logprobs >= 0 && of_prompt.n_scored < n_prompt; }
   bool wants_pooling() const { return request.pool != Pool::none && of_prompt.n_pooled < n_prompt; }

@@ -17,8 +17,8 @@ struct Share {
 // n_times (1 + n_top) entries for each of n_tokens.
 Share entries(int64_t n_times, std::string_view tokens, int64_t n_tokens, std::string_view field, int n_top) {
   return {n_times * n_tokens * (1 + n_top) * kEntryBytes, field,
-          std::to_string(n_times) + " choices × " + times(tokens, n_tokens) + " × (1 + " + times(field, n_top) + ") × " +
-              std::to_string(kEntryBytes) + " bytes"};
+          std::to_string(n_times) + " choices × " + times(tokens, n_tokens) + " × (1 + " + times(field, n_top) +
+              ") × " + std::to_string(kEntryBytes) + " bytes"};
 }
 
 // What does not depend on how long the answers become.
@@ -37,8 +37,7 @@ std::vector<Share> fixed_shares(const ServeEnv& env, const Job& job) {
   if (g.sampling.n_prompt_logprobs >= 0)
     out.push_back(entries(job.writer->repeats_prompts() ? g.n : 1, "prompt tokens", n_tokens, "prompt_logprobs",
                           g.sampling.n_prompt_logprobs));
-  if (job.n_echo_logprobs >= 0)
-    out.push_back(entries(g.n, "prompt tokens", n_tokens, "logprobs", job.n_echo_logprobs));
+  if (job.n_echo_logprobs >= 0) out.push_back(entries(g.n, "prompt tokens", n_tokens, "logprobs", job.n_echo_logprobs));
   if (!job.stream && n_echo > 0)
     out.push_back({g.n * n_echo, "echo", std::to_string(g.n) + " choices × " + times("echo", n_echo) + " bytes"});
   return out;
@@ -71,8 +70,7 @@ std::optional<HttpError> bound_answer(const ServeEnv& env, Job& job) {
   for (const Share& share : shares) fixed += share.bytes;
   if (per_token > 0) {
     int64_t room = 0;  // of the prompt that leaves most
-    for (const auto& prompt : job.prompts)
-      room = std::max(room, env.n_ctx - static_cast<int64_t>(prompt.size()));
+    for (const auto& prompt : job.prompts) room = std::max(room, env.n_ctx - static_cast<int64_t>(prompt.size()));
     const int64_t most = std::max<int64_t>((limit - fixed) / per_token, 1);
     const bool open = g.max_tokens <= 0;
     if (open && most < room) g.max_tokens = most;
@@ -88,8 +86,8 @@ std::optional<HttpError> bound_answer(const ServeEnv& env, Job& job) {
     products += (products.empty() ? "" : " + ") + share.product;
   }
   return bad_field(largest->field,
-                   "asks for an answer of up to " + std::to_string(fixed) + " bytes (" + products +
-                       "): the limit is " + std::to_string(limit) + limit_note(&ServeLimits::answer_bytes),
+                   "asks for an answer of up to " + std::to_string(fixed) + " bytes (" + products + "): the limit is " +
+                       std::to_string(limit) + limit_note(&ServeLimits::answer_bytes),
                    "limit_exceeded");
 }
 

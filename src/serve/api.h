@@ -73,9 +73,9 @@ struct Answer {
 
 // Work for the engine. Choice c of prompt p has index p · n + c.
 struct Job {
-  std::vector<std::vector<Token>> prompts;  // every id in range
+  std::vector<std::vector<Token>> prompts;               // every id in range
   std::vector<std::shared_ptr<const std::string>> echo;  // empty, or what comes before each prompt's choices
-  std::string prompt_field;                 // named when a prompt does not fit the context
+  std::string prompt_field;                              // named when a prompt does not fit the context
   Generation generation;
   int n_echo_logprobs = -1;  // ≥ 0: the answer's tokens begin with the prompt's, with so many of the largest
   Pool pool = Pool::none;    // other: hidden states instead of an answer

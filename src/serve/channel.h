@@ -1,7 +1,7 @@
 // The tokens of one sequence on their way from the engine thread to an io thread: a chain of small blocks with one
-// writer and one reader, so neither ever waits for the other. Bounded by bytes, its own and its request's: a client that
-// reads too slowly makes it overflow, which the reader sees and answers by cancelling the sequence; the writer just drops
-// what follows. So it does where there is no memory.
+// writer and one reader, so neither ever waits for the other. Bounded by bytes, its own and its request's: a client
+// that reads too slowly makes it overflow, which the reader sees and answers by cancelling the sequence; the writer
+// just drops what follows. So it does where there is no memory.
 #pragma once
 #include <array>
 #include <atomic>

@@ -96,9 +96,9 @@ class Choice final : public EventSink {
     return {cut ? FinishReason::length : FinishReason::stop, {}};
   }
 
-  bool told = false;      // its end is written
-  bool in_hand = false;   // the session has it from the ready ones
-  int64_t last_ns = 0;    // of the last tokens, 0: none yet
+  bool told = false;     // its end is written
+  bool in_hand = false;  // the session has it from the ready ones
+  int64_t last_ns = 0;   // of the last tokens, 0: none yet
   Choice* next_ready = nullptr;
 
  private:

@@ -3,6 +3,7 @@
 
 #include "engine/engine.h"
 #include "http/limits.h"
+#include "serve/held_bytes.h"
 #include "serve/limits.h"
 #include "serve/run.h"
 #include "text/jinja/limits.h"
@@ -26,10 +27,11 @@ std::vector<HeldRow> rows() {
        .of_request = {"template_memory_bytes + template_output_bytes", rendering},
        .in_all = {"… × prep threads", rendering * serve.n_prep_threads},
        .test = "ChatTemplateLimits.StopBombs"},
-      {.what = "answers that are made before they are sent"},
-      {.what = "streamed tokens that the client has not read",
-       .of_request = {"channel_bytes × n_sequences", l.channel_bytes * l.n_sequences},
-       .test = "Lifecycle.ASlowReaderIsCancelledAndHarmsNobody"},
+      {.what = "tokens that are not read yet, answers that are made before they are sent, replies that need no engine",
+       .of_request = {"answer_bytes + unread_bytes", l.answer_bytes + l.unread_bytes},
+       .in_all = {"answers_bytes + 64 KiB × (n_connections + n_resumable)",
+                  l.answers_bytes + HeldBytes::kFreeBytes * (http.n_connections + l.n_resumable)},
+       .test = "LargeAnswers.AllTogetherHaveABound"},
       {.what = "answers of /v1/responses that are kept",
        .of_request = {"stored_bytes_each", l.stored_bytes_each},
        .of_key = {"stored_bytes_each", l.stored_bytes_each},

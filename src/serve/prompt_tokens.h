@@ -1,5 +1,5 @@
-// A prompt's tokens with their logprobs: computed once by the engine, kept once, and shared by all choices of the prompt
-// that tell them. Io thread only.
+// A prompt's tokens with their logprobs: computed once by the engine, kept once, and shared by all choices of the
+// prompt that tell them. Io thread only.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,18 +13,22 @@ namespace quire {
 
 class PromptTokens {
  public:
-  // `first`: the prompt's first token, which has no logprob; `scored`: those behind it. `echo`: the text that the prompt
-  // is told as, null where it is not told.
+  // `first`: the prompt's first token, which has no logprob; `scored`: those behind it. `echo`: the text that the
+  // prompt is told as, null where it is not told.
   PromptTokens(const Tokenizer& tokenizer,
                Token first,
                std::vector<TokenEvent> scored,
                std::shared_ptr<const std::string> echo)
-      : tokenizer_(tokenizer), first_(first), scored_(std::move(scored)), echo_(std::move(echo)), n_(scored_.size() + 1) {}
+      : tokenizer_(tokenizer),
+        first_(first),
+        scored_(std::move(scored)),
+        echo_(std::move(echo)),
+        n_(scored_.size() + 1) {}
 
   size_t size() const { return n_; }
-  // The first one's logprob is NaN. Made when first asked for: in the piece of an answer that needs it. Where the prompt
-  // is told each has its place in that text, what a special token or a leading space has in addition coming first.
-  // Linear in the prompt.
+  // The first one's logprob is NaN. Made when first asked for: in the piece of an answer that needs it. Where the
+  // prompt is told each has its place in that text, what a special token or a leading space has in addition coming
+  // first. Linear in the prompt.
   const std::vector<TokenText>& tokens();
 
  private:

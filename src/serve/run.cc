@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <new>
 
 #include "base/log.h"
 #include "http/server.h"
@@ -124,9 +125,15 @@ class ServingImpl final : public Serving {
   std::unique_ptr<Server> server_, admin_;  // destroyed first: their threads call the service
 };
 
+// A wake-up that there is no memory for is not the engine's to fail by: the io threads look for work by themselves, in
+// the tick of their timeouts.
 void StepSignal::fire() {
   std::lock_guard lock(mu_);
-  if (server_ != nullptr) server_->flush();
+  try {
+    if (server_ != nullptr) server_->flush();
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 void StepSignal::watch(Server* server) {

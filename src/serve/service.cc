@@ -105,6 +105,8 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     const EngineStats stats = engine_.stats();
     metrics_.refresh(stats, static_cast<int64_t>(queue_.size()));
     metrics_.refresh_machine(stats, machine_);
+    registry_.gauge("quire_answers_held_bytes", "Of answers_bytes, in use.")
+        .set(static_cast<double>(context_.answers->held()));
     const std::string ours = registry_.expose();
     return ours + vllm_lines(ours, env_.models.front());
   };
@@ -217,8 +219,25 @@ void Service::close_session(const Session* session) {
   if (sessions_.empty()) no_sessions_.notify_all();
 }
 
-// Io thread. The server may have begun to stop while the body came.
+// Io thread. What is thrown is memory that is not there: this request's error.
 void Service::admit(const Endpoint& endpoint, Admission& admission, HttpRequest&& request, ReplyPtr reply) {
+  bool no_memory = false;
+  try {
+    return try_admit(endpoint, admission, std::move(request), reply);
+  } catch (const std::bad_alloc&) {
+    no_memory = true;
+  } catch (const std::exception&) {
+    no_memory = false;
+  }
+  try {
+    send_error(*reply, no_memory ? out_of_memory() : internal_error(), {{"Retry-After", "1"}});
+  } catch (const std::exception&) {
+    reply->abort();
+  }
+}
+
+// The server may have begun to stop while the body came.
+void Service::try_admit(const Endpoint& endpoint, Admission& admission, HttpRequest&& request, ReplyPtr reply) {
   if (!admission.refusal && !endpoint.quick && draining_) admission.refusal = KeyRefusal{shutdown_refusal()};
   const Asker who = asker(request, admission.key.get());
   const bool resumable = !admission.refusal && !endpoint.quick && request.header(kResumableHeader) != nullptr;
@@ -256,7 +275,12 @@ std::optional<HttpError> Service::enqueue(Work&& work) {
   const auto bytes = static_cast<int64_t>(work.request.body.size());
   const int64_t waiting = waiting_bytes_.fetch_add(bytes);
   const bool fits = waiting == 0 || waiting + bytes <= env_.limits.prep_bytes;
-  if (fits && queue_.try_push(std::move(work))) return std::nullopt;
+  try {
+    if (fits && queue_.try_push(std::move(work))) return std::nullopt;
+  } catch (const std::bad_alloc&) {
+    waiting_bytes_ -= bytes;
+    return out_of_memory();
+  }
   waiting_bytes_ -= bytes;
   const std::string limit = fits ? std::to_string(queue_.capacity()) + " requests (prep_queue)"
                                  : std::to_string(env_.limits.prep_bytes) + " bytes of requests (prep_bytes)";
@@ -292,16 +316,16 @@ void Service::prepare_loop(int index) {
 
 // What is thrown here is memory that is not there: it ends this request and nobody else's.
 void Service::prepare(Work& work) {
-  HttpError error;
+  bool no_memory = false;
   try {
     return try_prepare(work);
   } catch (const std::bad_alloc&) {
-    error = out_of_memory();
+    no_memory = true;
   } catch (const std::exception&) {
-    error = internal_error();
+    no_memory = false;
   }
   try {
-    work.session->fail_early(error);
+    work.session->fail_early(no_memory ? out_of_memory() : internal_error());
   } catch (const std::exception&) {
     work.session->cut();
   }

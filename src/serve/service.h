@@ -87,6 +87,7 @@ class Service final {
   std::optional<KeyRefusal> check(const Endpoint& endpoint, const HttpRequest& head, Admission& admission) const;
   std::optional<KeyRefusal> check_key(const Endpoint& endpoint, const HttpRequest& head, Admission& admission) const;
   void admit(const Endpoint& endpoint, Admission& admission, HttpRequest&& request, ReplyPtr reply);
+  void try_admit(const Endpoint& endpoint, Admission& admission, HttpRequest&& request, ReplyPtr reply);
   std::shared_ptr<Session> open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply);
   std::optional<HttpError> enqueue(Work&& work);
   void close_session(const Session* session);

@@ -2,6 +2,7 @@
 #include "serve/session.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 
 #include "serve/outcome.h"
@@ -40,8 +41,12 @@ Session::Session(const SessionContext& context, const Endpoint& endpoint, ReplyP
     : context_(context), endpoint_(endpoint), reply_(std::move(reply)), arrived_ns_(arrived_ns) {}
 Session::~Session() {
   if (!late_trace_) return;
-  add_sequences(*late_trace_);
-  if (const auto tracer = late_tracer_.lock()) tracer->submit(std::move(*late_trace_));
+  try {
+    add_sequences(*late_trace_);
+    if (const auto tracer = late_tracer_.lock()) tracer->submit(std::move(*late_trace_));
+  } catch (const std::bad_alloc&) {
+    return;  // a trace less
+  }
 }
 
 void Session::counted(int status) {
@@ -50,6 +55,10 @@ void Session::counted(int status) {
 }
 
 void Session::answer(const Answer& answer, HttpHeaders headers) {
+  held_.emplace(context_.answers, std::numeric_limits<int64_t>::max());  // its sizes have limits of their own
+  const bool counts = !endpoint_.admin && !endpoint_.open;               // an operator hears about a full server
+  if (counts && held_->take(static_cast<int64_t>(answer.body.size())) != HeldBytes::Taken::yes)
+    return refuse_with(too_many_answers(*context_.answers));
   counted(answer.status);
   headers.insert(headers.end(), answer.headers.begin(), answer.headers.end());
   headers.push_back({"Content-Type", answer.content_type});
@@ -136,7 +145,7 @@ void Session::start(Job&& job) {
   }
   if (context_.answers->full()) return refuse_with(too_many_answers(*context_.answers));
   const ServeLimits& limits = context_.env->limits;
-  held_.emplace(context_.answers, job_.stream ? limits.unread_bytes : limits.answer_bytes);
+  held_.emplace(context_.answers, limits.unread_bytes + (job_.stream ? 0 : limits.answer_bytes));
   ChoiceSetup setup;
   setup.held = &*held_;
   setup.ready = &ready_;
@@ -215,14 +224,21 @@ void Session::on_closed(CloseReason reason) {
     const KeyLease gone = std::move(lease_);
   }
   if (started_) cancel_all();
-  counted(kClientGone);  // unless it was answered
-  if (!endpoint_.quick) {
-    RequestRecord what = record(reason);
-    log_request(context_.env->request_log, what);
-    if (context_.tracer != nullptr) trace(std::move(what));
-  }
   if (reason == CloseReason::client_gone) context_.metrics->cancelled.add();
   if (reason == CloseReason::stalled) context_.metrics->stalled.add();
+  try {
+    tell_end(reason);
+  } catch (const std::bad_alloc&) {
+    return;  // a line of the log less
+  }
+}
+
+void Session::tell_end(CloseReason reason) {
+  counted(kClientGone);  // unless it was answered
+  if (endpoint_.quick) return;
+  RequestRecord what = record(reason);
+  log_request(context_.env->request_log, what);
+  if (context_.tracer != nullptr) trace(std::move(what));
 }
 
 RequestRecord Session::record(CloseReason reason) const {
@@ -284,10 +300,17 @@ void Session::produce(Reply& reply) {
   try {
     go_on(reply);
   } catch (const std::bad_alloc&) {
-    if (!over_) fail(reply, out_of_memory());
+    fail_late(reply, out_of_memory());
   } catch (const std::exception&) {
-    if (!over_) fail(reply, internal_error());
+    fail_late(reply, internal_error());
   }
+}
+
+// What was being written when it came is half an event.
+void Session::fail_late(Reply& reply, const HttpError& error) {
+  if (over_) return;
+  pending_.resize(std::min(n_sound_, pending_.size()));
+  fail(reply, error);
 }
 
 void Session::go_on(Reply& reply) {
@@ -369,7 +392,7 @@ int64_t Session::take(Choice& c, int64_t now_ns) {
     case Overflow::too_large:
       failure_ = HttpError{500,
                            "the answer holds more than " + std::to_string(held_->max_bytes()) +
-                               " bytes, which is the limit (answer_bytes)",
+                               " bytes, which is the limit (answer_bytes and unread_bytes)",
                            "server_error", "", "answer_too_large"};
       break;
     case Overflow::all_full: failure_ = too_many_answers(*context_.answers); break;
@@ -405,6 +428,7 @@ bool Session::flush_pending(Reply& reply) {
   if (pending_.empty()) return true;
   if (!reply.write(pending_)) return false;
   pending_.clear();
+  n_sound_ = 0;
   return true;
 }
 
@@ -423,10 +447,12 @@ void Session::write_delta(Reply& reply, Choice& c) {
   if (c.take_text(delta)) {
     begin();
     job_.writer->delta(c.index, delta, pending_);
+    n_sound_ = pending_.size();
   }
   if (!c.ended()) return;
   begin();
   job_.writer->finish(c.index, c.ending(), pending_);
+  n_sound_ = pending_.size();
   c.told = true;
 }
 

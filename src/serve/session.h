@@ -84,10 +84,12 @@ class Session final : public std::enable_shared_from_this<Session> {
   void write_delta(Reply& reply, Choice& choice);
   bool flush_pending(Reply& reply);
   void fail(Reply& reply, const HttpError& error);
+  void fail_late(Reply& reply, const HttpError& error);
   void conclude(Reply& reply);
   void write_whole(Reply& reply);
   int64_t prompt_channel_bytes(size_t prompt) const;
   void counted(int status);
+  void tell_end(CloseReason reason);
   RequestRecord record(CloseReason reason) const;
   void trace(RequestRecord&& record);
   void add_sequences(RequestTrace& trace) const;
@@ -122,6 +124,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::vector<Choice*> hand_;   // taken from the ready ones, by index
   std::optional<Pieces> whole_;
   std::string pending_;  // made, not yet accepted by the reply
+  size_t n_sound_ = 0;   // bytes of it that are whole events
   std::optional<HttpError> failure_;
 
   // Of a reply that closed before the engine was through with its sequences: sent by the destructor, on whichever

@@ -9,7 +9,6 @@ namespace quire {
 TextStream::TextStream(const Tokenizer& tokenizer, TextStreamOptions options)
     : tokenizer_(tokenizer), options_(std::move(options)), detok_(tokenizer, options_.show_special, false) {}
 
-
 void TextStream::push(const TokenEvent& event) {
   const int64_t begin = n_points_;
   fresh_.clear();

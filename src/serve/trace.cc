@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -194,20 +195,31 @@ void Tracer::submit(RequestTrace&& trace) {
   if (!queue_.try_push(std::move(trace))) full_.add(n);
 }
 
+// What there is no memory for is dropped.
 void Tracer::run() {
   set_thread_name("quire-trace");
   while (auto first = queue_.pop()) {
-    std::string spans = span_json(*first, ids_, unix_ns_);
-    uint64_t n = n_spans(*first);
-    for (int i = 1; i < kBatch; ++i) {
-      const auto more = queue_.try_pop();
-      if (!more) break;
-      spans += ',';
-      spans += span_json(*more, ids_, unix_ns_);
-      n += n_spans(*more);
+    uint64_t n = 0;
+    try {
+      const std::string spans = batch(*first, n);
+      send(spans, n);
+    } catch (const std::bad_alloc&) {
+      failed_.add(n);
     }
-    send(spans, n);
   }
+}
+
+std::string Tracer::batch(const RequestTrace& first, uint64_t& n) {
+  n = n_spans(first);
+  std::string spans = span_json(first, ids_, unix_ns_);
+  for (int i = 1; i < kBatch; ++i) {
+    const auto more = queue_.try_pop();
+    if (!more) break;
+    n += n_spans(*more);
+    spans += ',';
+    spans += span_json(*more, ids_, unix_ns_);
+  }
+  return spans;
 }
 
 void Tracer::send(const std::string& spans, uint64_t n) {

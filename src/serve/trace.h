@@ -70,6 +70,7 @@ class Tracer {
 
  private:
   void run();
+  std::string batch(const RequestTrace& first, uint64_t& n);  // spans of what has gathered; n: how many
   void send(const std::string& spans, uint64_t n);
 
   const TraceOptions options_;

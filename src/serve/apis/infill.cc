@@ -30,7 +30,9 @@ class Writer final : public ReplyWriter {
     append_sse_data(out, data + ",\"stop\":false}");
   }
   void finish(int, const Ending& ending, std::string&) override { ending_ = ending; }
-  void end(const UsageTotals& usage, std::string& out) override { append_sse_data(out, "{\"content\":\"\"" + tail(usage)); }
+  void end(const UsageTotals& usage, std::string& out) override {
+    append_sse_data(out, "{\"content\":\"\"" + tail(usage));
+  }
   void error(const HttpError& error, std::string& out) override {
     append_sse_event(out, "error", "", error_body(error));
   }

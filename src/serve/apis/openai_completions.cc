@@ -66,7 +66,7 @@ ApiResult<void> add_text(
 ApiResult<void> add_ids(const Args& args, std::string_view path, const Json& ids, const ServeEnv& env, Job& job) {
   if (ids.as_array()->empty()) return refuse(bad_field(path, "is empty"));
   QR_TRY_VOID(read_token_ids(ids, path, env.tokenizer->n_vocab(), job.prompts.emplace_back()));
-  if (args.flag("echo", false)) 
+  if (args.flag("echo", false))
     job.echo.push_back(std::make_shared<const std::string>(env.tokenizer->decode(job.prompts.back(), true)));
   return {};
 }
