@@ -82,6 +82,31 @@ class Perplexity(unittest.TestCase):
                             self.assertEqual((int(position), int(token)), (at, tokens[at]))
                             self.assertAlmostEqual(float(value), nll[at], places=3)
 
+    def test_every_window_begins_as_a_text_does(self):
+        model = os.path.join(ROOT, 'models', 'quill-q8_0.gguf')
+        text = 'The lighthouse keeper counted the ships that passed. ' * 8
+        tokens = json.loads(quire('tokenize', model, '--add-special', '--text', text).stdout)
+        bos = tokens[0]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'text')
+            with open(path, 'w', encoding='utf-8') as file:
+                file.write(text)
+            nll = []
+            for begin in range(0, len(tokens), 40):
+                window = tokens[begin:begin + 40]
+                rows = log_p(model, [bos] + window[1:], folder, '--ctx', '40')
+                nll += [-rows[at - 1][window[at]] for at in range(1, len(window))]
+            for text_args in (['--text', path], ['--tokens', ','.join(map(str, tokens))]):
+                done = quire('perplexity', model, *text_args, '--ctx', '40', '--kv-type', 'f32', '--json')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                told = json.loads(done.stdout)
+                self.assertTrue(told['windows_begin_with_bos'])
+                self.assertEqual(told['scored'], len(nll))
+                self.assertAlmostEqual(told['nll'], sum(nll) / len(nll), places=4)
+            # Ids that do not begin with it are read as they are.
+            raw = perplexity(model, tokens[1:], '--ctx', '40')
+            self.assertFalse(raw['windows_begin_with_bos'])
+
     def test_a_base_tells_how_far_a_format_lies(self):
         tokens, _ = expected('llama')
         model = os.path.join(MODELS, 'llama')
