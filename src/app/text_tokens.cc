@@ -15,7 +15,7 @@ Result<std::vector<Token>> text_tokens(const std::string& path, const LoadedMode
   if (!in) return fail(Code::io, path + ": cannot be read: " + std::strerror(errno));
   std::stringstream all;
   all << in.rdbuf();
-  loaded.tokenizer->encode(all.str(), EncodeOptions{.add_special = true}, out);
+  QR_TRY_VOID(loaded.tokenizer->encode(all.str(), EncodeOptions{.add_special = true}, out));
   return out;
 }
 

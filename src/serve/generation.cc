@@ -86,7 +86,8 @@ ApiResult<void> read_bad_words(const Args& args,
     for (const std::string& text : texts) {
       for (const std::string& form : {text, " " + text}) {
         std::vector<Token> ids;
-        tokenizer.encode(form, {.add_special = false, .parse_special = false}, ids);
+        if (const Status done = tokenizer.encode(form, {}, ids); !done)
+          return refuse(to_http_error(done.error(), "bad_words"));
         if (!ids.empty() && std::find(out.begin(), out.end(), ids) == out.end()) out.push_back(std::move(ids));
       }
     }

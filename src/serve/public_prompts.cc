@@ -25,7 +25,12 @@ ApiResult<std::vector<Token>> chat_tokens(const std::string& system, const char*
 // Of a chat all is public that two users' prompts have in common: the template's own words around the text too.
 PublicPrompts::PublicPrompts(std::span<const std::string> texts, const ServeEnv& env) {
   for (const std::string& text : texts) {
-    env.tokenizer->encode(text, {.add_special = true, .parse_special = true}, beginnings_.emplace_back());
+    const EncodeOptions options{.add_special = true, .parse_special = true};
+    if (const Status done = env.tokenizer->encode(text, options, beginnings_.emplace_back()); !done) {
+      log_warn("a public prompt cannot be shared: " + done.error().message);
+      beginnings_.pop_back();
+      continue;
+    }
     auto one = chat_tokens(text, "1", env);
     const auto other = chat_tokens(text, "A", env);
     if (!one || !other) {

@@ -54,7 +54,7 @@ std::string clean_up_spaces(std::string text) {
   std::string out;
   for (const auto& [from, to] : kRules) {
     if (text.find(from) == std::string::npos) continue;
-    make_replace(std::string(from), std::string(to))->apply(text, out);
+    make_replace(std::string(from), std::string(to))->apply(text, std::string::npos, out);
     text.swap(out);
   }
   return text;

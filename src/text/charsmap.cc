@@ -4,6 +4,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "text/spm_pieces.h"
@@ -22,9 +23,9 @@ class Precompiled final : public Normalizer {
  public:
   explicit Precompiled(CharsMap map) : map_(std::move(map)) {}
 
-  void apply(std::string_view in, std::string& out) const override {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
-    for (size_t i = 0; i < in.size();) {
+    for (size_t i = 0; i < in.size() && out.size() <= max_bytes;) {
       const std::string_view cluster = in.substr(i, cluster_length(in, i));
       i += cluster.size();
       if (cluster.size() < 6) {
@@ -33,13 +34,14 @@ class Precompiled final : public Normalizer {
           continue;
         }
       }
-      for (size_t k = 0; k < cluster.size();) {
+      for (size_t k = 0; k < cluster.size() && out.size() <= max_bytes;) {
         const std::string_view one = cluster.substr(k, static_cast<size_t>(utf8_at(cluster, k).len));
         const CharsMap::Match m = map_.shortest(one);
         out += m.len > 0 ? m.replacement : one;
         k += one.size();
       }
     }
+    return out.size() <= max_bytes;
   }
 
  private:
@@ -68,7 +70,7 @@ class SentencePiece final : public Normalizer {
  public:
   explicit SentencePiece(SentencePieceRules rules) : rules_(std::move(rules)) {}
 
-  void apply(std::string_view in, std::string& out) const override {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
     const bool squeeze = rules_.remove_extra_whitespaces;
     size_t i = 0;
@@ -77,10 +79,10 @@ class SentencePiece final : public Normalizer {
       if (unit_at(in.substr(i), len) != " ") break;
       i += len;
     }
-    if (i == in.size()) return;
+    if (i == in.size()) return true;
     if (rules_.add_dummy_prefix && !rules_.prefix_is_suffix) add_space(out);
     bool after_space = squeeze;
-    while (i < in.size()) {
+    while (i < in.size() && out.size() <= max_bytes) {
       size_t len = 0;
       std::string_view unit = unit_at(in.substr(i), len);
       i += len;
@@ -98,6 +100,7 @@ class SentencePiece final : public Normalizer {
     const std::string_view space = rules_.escape_whitespaces ? kSpaceSymbol : " ";
     while (squeeze && std::string_view(out).ends_with(space)) out.resize(out.size() - space.size());
     if (rules_.add_dummy_prefix && rules_.prefix_is_suffix) add_space(out);
+    return i == in.size() && out.size() <= max_bytes;
   }
 
  private:
@@ -150,7 +153,8 @@ CharsMap::Match CharsMap::find(std::string_view text, bool longest) const {
   Match best;
   if (units_.empty()) return best;
   size_t node = offset_of(units_[0]);
-  for (size_t i = 0; i < text.size(); ++i) {
+  const size_t n_at_most = std::min(text.size(), kMaxKeyBytes);
+  for (size_t i = 0; i < n_at_most; ++i) {
     const auto byte = static_cast<uint8_t>(text[i]);
     node ^= byte;
     if (node >= units_.size() || label_of(units_[node]) != byte) break;

@@ -24,7 +24,9 @@ class CharsMap {
     size_t len = 0;  // of the key, 0: nothing found
     std::string_view replacement;
   };
-  // The longest key (or the shortest) that `text` starts with.
+  // Real keys are a handful of characters. A table from a file may lead round and round in itself.
+  static constexpr size_t kMaxKeyBytes = 256;
+  // The longest key (or the shortest) that `text` starts with, of kMaxKeyBytes at most.
   Match longest(std::string_view text) const { return find(text, true); }
   Match shortest(std::string_view text) const { return find(text, false); }
   bool empty() const { return units_.empty(); }

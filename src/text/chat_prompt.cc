@@ -26,7 +26,7 @@ Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
   std::vector<Token> tokens;
   EncodeOptions options{.parse_special = true};
   if (user_text == UserText::plain) options.plain = rendered.user_ranges;
-  tokenizer.encode(rendered.text, options, tokens);
+  QR_TRY_VOID(tokenizer.encode(rendered.text, options, tokens));
   const TokenizerSpec& spec = tokenizer.spec();
   if (spec.add_bos && spec.bos >= 0 && (tokens.empty() || tokens[0] != spec.bos)) {
     tokens.insert(tokens.begin(), spec.bos);

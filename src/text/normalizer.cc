@@ -16,9 +16,11 @@ namespace {
 class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
-  void apply(std::string_view in, std::string& out) const override {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
+    if (!in.empty() && prefix_.size() + in.size() > max_bytes) return false;
     if (!in.empty()) out.append(prefix_).append(in);
+    return true;
   }
 
  private:
@@ -28,21 +30,24 @@ class Prepend final : public Normalizer {
 class Replace final : public Normalizer {
  public:
   Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
-  void apply(std::string_view in, std::string& out) const override {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
-    if (from_.size() == 1) return replace_byte(in, out);
+    if (from_.size() == 1) return replace_byte(in, max_bytes, out);
     size_t done = 0;
     for (size_t at = in.find(from_); at != std::string_view::npos; at = in.find(from_, done)) {
       out.append(in, done, at - done).append(to_);
+      if (out.size() > max_bytes) return false;
       done = at + from_.size();
     }
     out.append(in, done);
+    return out.size() <= max_bytes;
   }
 
  private:
   // Spaces, nearly always: a text may be nothing else, so no search for each.
-  void replace_byte(std::string_view in, std::string& out) const {
+  bool replace_byte(std::string_view in, size_t max_bytes, std::string& out) const {
     const auto n = static_cast<size_t>(std::count(in.begin(), in.end(), from_[0]));
+    if (in.size() - n + n * to_.size() > max_bytes) return false;
     out.resize(in.size() - n + n * to_.size());
     char* at = out.data();
     for (const char c : in) {
@@ -52,6 +57,7 @@ class Replace final : public Normalizer {
         *at++ = c;
       }
     }
+    return true;
   }
 
   std::string from_, to_;
@@ -60,16 +66,18 @@ class Replace final : public Normalizer {
 class RegexReplace final : public Normalizer {
  public:
   RegexReplace(std::unique_ptr<Matcher> matcher, std::string to) : matcher_(std::move(matcher)), to_(std::move(to)) {}
-  void apply(std::string_view in, std::string& out) const override {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
     std::vector<ByteRange> matches;
     matcher_->find_all(in, matches);
     size_t done = 0;
     for (const ByteRange& m : matches) {
       out.append(in, done, m.begin - done).append(to_);
+      if (out.size() > max_bytes) return false;
       done = m.end;
     }
     out.append(in, done);
+    return out.size() <= max_bytes;
   }
 
  private:
@@ -80,7 +88,7 @@ class RegexReplace final : public Normalizer {
 class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string_view in, std::string& out) const override {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     size_t begin = 0, end = 0;  // end: after the last code point that is no space
     bool leading = true;
     for (size_t i = 0; i < in.size();) {
@@ -96,6 +104,7 @@ class Strip final : public Normalizer {
     if (!left_) begin = 0;
     if (!right_) end = in.size();
     out.assign(in, begin, end > begin ? end - begin : 0);
+    return out.size() <= max_bytes;
   }
 
  private:
@@ -106,10 +115,10 @@ class Strip final : public Normalizer {
 template <class Self>
 class PerCodePoint : public Normalizer {
  public:
-  void apply(std::string_view in, std::string& out) const final {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const final {
     out.clear();
-    out.reserve(in.size());
-    for (size_t i = 0; i < in.size();) {
+    out.reserve(std::min(in.size(), max_bytes));
+    for (size_t i = 0; i < in.size() && out.size() <= max_bytes;) {
       const CodePoint c = utf8_at(in, i);
       if (c.valid) {
         Self::put(c.value, out);
@@ -118,6 +127,7 @@ class PerCodePoint : public Normalizer {
       }
       i += static_cast<size_t>(c.len);
     }
+    return out.size() <= max_bytes;
   }
 };
 
@@ -145,9 +155,10 @@ struct Nmt final : PerCodePoint<Nmt> {
 
 class ByteCharacters final : public Normalizer {
  public:
-  void apply(std::string_view in, std::string& out) const override {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
-    append_byte_chars(in, out);
+    append_byte_chars(in, out);  // twice as much at most
+    return out.size() <= max_bytes;
   }
 };
 
@@ -186,9 +197,14 @@ struct StripBertAccents final : PerCodePoint<StripBertAccents> {
 class Chain final : public Normalizer {
  public:
   explicit Chain(NormalizerChain steps) : steps_(std::move(steps)) {}
-  void apply(std::string_view in, std::string& out) const override {
-    std::string scratch;
-    out.assign(normalize(steps_, in, scratch));
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
+    out.assign(in);
+    std::string next;
+    for (const auto& step : steps_) {
+      if (!step->apply(out, max_bytes, next)) return false;
+      out.swap(next);
+    }
+    return true;
   }
 
  private:
@@ -225,11 +241,15 @@ std::unique_ptr<Normalizer> make_replace(std::string from, std::string to) {
   return std::make_unique<Replace>(std::move(from), std::move(to));
 }
 
-std::string_view normalize(const NormalizerChain& chain, std::string_view text, std::string& scratch) {
+std::optional<std::string_view> normalize(const NormalizerChain& chain,
+                                          std::string_view text,
+                                          TextBudget& budget,
+                                          std::string& scratch) {
   std::string other;
   std::string_view now = text;
   for (const auto& step : chain) {
-    step->apply(now, other);
+    if (!step->apply(now, budget.room(), other)) return std::nullopt;
+    budget.take(other.size());
     scratch.swap(other);
     now = scratch;
   }

@@ -2,19 +2,22 @@
 // Immutable; any thread may call apply().
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/regex/matcher.h"
+#include "text/text_budget.h"
 
 namespace quire {
 
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // Writes the rewritten text to `out` (cleared first). Total; linear in in.size().
-  virtual void apply(std::string_view in, std::string& out) const = 0;
+  // Writes the rewritten text to `out` (cleared first). Linear in in.size() and the result. False where that would have
+  // more than max_bytes: then `out` holds not much more, and nothing of use.
+  virtual bool apply(std::string_view in, size_t max_bytes, std::string& out) const = 0;
 };
 using NormalizerChain = std::vector<std::unique_ptr<Normalizer>>;
 
@@ -42,7 +45,10 @@ struct BertRules {
 };
 std::unique_ptr<Normalizer> make_bert(BertRules rules);
 
-// Runs the chain. The result views `text` (empty chain) or `scratch`.
-std::string_view normalize(const NormalizerChain& chain, std::string_view text, std::string& scratch);
+// Runs the chain. The result views `text` (empty chain) or `scratch`; nothing where the budget did not suffice.
+std::optional<std::string_view> normalize(const NormalizerChain& chain,
+                                          std::string_view text,
+                                          TextBudget& budget,
+                                          std::string& scratch);
 
 }  // namespace quire

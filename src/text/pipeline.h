@@ -30,14 +30,20 @@ struct PipelineSpec {
 class Pipeline final : public Tokenizer {
  public:
   Pipeline(TokenizerSpec spec, PipelineSpec parts);
-  void encode(std::string_view text, EncodeOptions options, std::vector<Token>& out) const override;
+  Status encode(std::string_view text, EncodeOptions options, std::vector<Token>& out) const override;
   void append_bytes(Token id, bool special, std::string& out) const override;
   std::string decode(std::span<const Token> ids, bool special) const override;
   bool strips_leading_space() const override { return parts_.strips_leading_space; }
 
  private:
-  void encode_fragment(std::string_view text, bool at_start, bool parse_special, std::vector<Token>& out) const;
-  void encode_normal(std::string_view text, bool at_start, std::vector<Token>& out) const;
+  // A stretch of the text. False where the budget did not suffice.
+  struct Stretch {
+    std::string_view text;
+    bool at_start = false;
+    TextBudget& budget;
+  };
+  bool encode_fragment(const Stretch& raw, bool parse_special, std::vector<Token>& out) const;
+  bool encode_normal(const Stretch& normal, std::vector<Token>& out) const;
 
   PipelineSpec parts_;
 };

@@ -148,11 +148,14 @@ class Rewrite : public PreTokenStep {
   void apply(Pieces& pieces) const final {
     std::string text;
     std::vector<ByteRange> ranges;
-    for (size_t i = 0; i < pieces.ranges.size(); ++i) {
+    const size_t max_bytes = pieces.budget != nullptr ? pieces.budget->room() : std::string::npos;
+    for (size_t i = 0; i < pieces.ranges.size() && text.size() <= max_bytes; ++i) {
       const size_t begin = text.size();
-      rewrite(pieces[i], pieces.at_start && pieces.ranges[i].begin == 0, text);
+      rewrite(pieces[i], pieces.at_start && pieces.ranges[i].begin == 0, max_bytes, text);
       ranges.push_back({begin, text.size()});
     }
+    pieces.too_large |= text.size() > max_bytes;
+    if (pieces.budget != nullptr) pieces.budget->take(text.size());
     pieces.owned = std::move(text);
     pieces.text = pieces.owned;
     pieces.ranges = std::move(ranges);
@@ -161,18 +164,19 @@ class Rewrite : public PreTokenStep {
 
  private:
   virtual bool writes_byte_chars() const { return false; }
-  virtual void rewrite(std::string_view piece, bool first, std::string& out) const = 0;
+  // May stop once `out` has more than max_bytes.
+  virtual void rewrite(std::string_view piece, bool first, size_t max_bytes, std::string& out) const = 0;
 };
 
 class AddPrefixSpace final : public Rewrite {
-  void rewrite(std::string_view piece, bool, std::string& out) const override {
+  void rewrite(std::string_view piece, bool, size_t, std::string& out) const override {
     if (!piece.starts_with(' ')) out.push_back(' ');
     out.append(piece);
   }
 };
 
 class ToByteChars final : public Rewrite {
-  void rewrite(std::string_view piece, bool, std::string& out) const override { append_byte_chars(piece, out); }
+  void rewrite(std::string_view piece, bool, size_t, std::string& out) const override { append_byte_chars(piece, out); }
   bool writes_byte_chars() const override { return true; }
 };
 
@@ -181,11 +185,12 @@ class Metaspace final : public Rewrite {
   Metaspace(std::string replacement, PrependScheme scheme) : replacement_(std::move(replacement)), scheme_(scheme) {}
 
  private:
-  void rewrite(std::string_view piece, bool first, std::string& out) const override {
+  void rewrite(std::string_view piece, bool first, size_t max_bytes, std::string& out) const override {
     const bool has = piece.starts_with(' ') || piece.starts_with(replacement_);
     const bool wanted = scheme_ == PrependScheme::always || (scheme_ == PrependScheme::first && first);
     if (wanted && !has) out += replacement_;
     for (const char c : piece) {
+      if (out.size() > max_bytes) return;
       if (c == ' ') {
         out += replacement_;
       } else {

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "text/byte_range.h"
 #include "text/regex/matcher.h"
+#include "text/text_budget.h"
 
 namespace quire {
 
@@ -16,9 +17,11 @@ namespace quire {
 struct Pieces {
   std::string_view text;
   std::vector<ByteRange> ranges;
-  bool at_start = false;       // the text begins the whole input
-  bool in_byte_chars = false;  // the text is in GPT-2's byte characters (byte_chars.h)
-  std::string owned;           // what `text` views once a step has rewritten it
+  bool at_start = false;         // the text begins the whole input
+  bool in_byte_chars = false;    // the text is in GPT-2's byte characters (byte_chars.h)
+  std::string owned;             // what `text` views once a step has rewritten it
+  TextBudget* budget = nullptr;  // of what steps may write; null: no limit
+  bool too_large = false;        // a step would have written more: nothing here is of use
 
   std::string_view operator[](size_t i) const { return text.substr(ranges[i].begin, ranges[i].end - ranges[i].begin); }
 };

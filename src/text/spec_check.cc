@@ -14,6 +14,8 @@ constexpr size_t kMaxVocab = size_t{1} << 24;  // sixty times the largest known;
 constexpr size_t kMaxVocabBytes = size_t{1} << 31;
 // Builders try every cut of every token: this bounds their work (real vocabularies stay below 2^27).
 constexpr size_t kMaxSquares = size_t{1} << 31;
+// At each place of a text as much is looked at as the longest token has (the longest of real ones have hundreds).
+constexpr size_t kMaxTokenBytes = 4096;
 
 Status check_id(const char* name, Token id, size_t n_vocab) {
   if (id >= -1 && id < static_cast<int64_t>(n_vocab)) return {};
@@ -33,8 +35,10 @@ Status check_token_lengths(const std::vector<std::string>& tokens) {
   size_t n_squares = 0;
   for (const std::string& t : tokens) {
     n_squares += std::min(t.size(), size_t{1} << 31) * t.size();
-    if (n_squares > kMaxSquares) {
-      return fail(Code::corrupt, "tokenizer: its tokens are too long, one has " + std::to_string(t.size()) + " bytes");
+    if (n_squares > kMaxSquares || t.size() > kMaxTokenBytes) {
+      return fail(Code::corrupt, "tokenizer: its tokens are too long, one has " + std::to_string(t.size()) +
+                                     " bytes: the limit is " + std::to_string(kMaxTokenBytes) + ", and " +
+                                     std::to_string(kMaxSquares) + " for the squares of all");
     }
   }
   return {};

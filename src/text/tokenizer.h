@@ -25,8 +25,10 @@ struct EncodeOptions {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  // Appends the ids of `text` to `out`. Total: any bytes, valid UTF-8 or not. Linear time in text.size().
-  virtual void encode(std::string_view text, EncodeOptions, std::vector<Token>& out) const = 0;
+  // Appends the ids of `text` to `out`: any bytes, valid UTF-8 or not. Linear time in text.size(). Fails
+  // (Code::invalid, naming the limit) only where the rules of a hostile file make the text larger than TextBudget
+  // allows.
+  virtual Status encode(std::string_view text, EncodeOptions, std::vector<Token>& out) const = 0;
   // Appends the bytes that `id` stands for in running text (may be part of a code point; empty for control tokens
   // unless `special`). REQUIRES 0 ≤ id < n_vocab().
   virtual void append_bytes(Token id, bool special, std::string& out) const = 0;

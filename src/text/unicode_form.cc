@@ -124,12 +124,14 @@ void append_stretch(UnicodeForm form, CodePoints& text, std::string& out) {
   for (utf8proc_ssize_t i = 0; i < n; ++i) append_utf8(out, static_cast<char32_t>(text[static_cast<size_t>(i)]));
 }
 
+bool append_form(UnicodeForm form, std::string_view in, size_t max_bytes, std::string& out);
+
 class Form final : public Normalizer {
  public:
   explicit Form(UnicodeForm form) : form_(form) { suspects(form); }  // the table is made now, not with the first text
-  void apply(std::string_view in, std::string& out) const override {
+  bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
-    append_unicode_form(form_, in, out);
+    return append_form(form_, in, max_bytes, out);
   }
 
  private:
@@ -139,6 +141,12 @@ class Form final : public Normalizer {
 }  // namespace
 
 void append_unicode_form(UnicodeForm form, std::string_view in, std::string& out) {
+  append_form(form, in, std::string::npos, out);
+}
+
+namespace {
+
+bool append_form(UnicodeForm form, std::string_view in, size_t max_bytes, std::string& out) {
   const Suspects& suspect = suspects(form);
   CodePoints stretch;
   size_t done = 0, last = 0;  // copied up to here; start of the code point before i
@@ -160,10 +168,14 @@ void append_unicode_form(UnicodeForm form, std::string_view in, std::string& out
       decompose(c.value, form, stretch);
     }
     append_stretch(form, stretch, out);
+    if (out.size() > max_bytes) return false;
     done = last = i;
   }
   out.append(in, done);
+  return out.size() <= max_bytes;
 }
+
+}  // namespace
 
 void append_lower(char32_t cp, std::string& out) {
   if (cp < 0x80) {

@@ -98,7 +98,7 @@ Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& lo
   }
   std::vector<Token> ids;
   if (args.raw || loaded.tokenizer->spec().chat_template.empty()) {
-    loaded.tokenizer->encode(text, EncodeOptions{.add_special = true}, ids);
+    QR_TRY_VOID(loaded.tokenizer->encode(text, EncodeOptions{.add_special = true}, ids));
   } else {
     QR_TRY(ids, as_question(*loaded.tokenizer, text));
   }

@@ -140,7 +140,7 @@ Status run(Args& args) {
   QR_TRY(const LoadedModel loaded, load(args.model));
   if (!args.text.empty() && args.tokens.empty()) {
     if (!loaded.tokenizer) return fail(Code::not_found, loaded.path + " has no tokenizer: give --tokens");
-    loaded.tokenizer->encode(args.text, EncodeOptions{.add_special = true}, args.tokens);
+    QR_TRY_VOID(loaded.tokenizer->encode(args.text, EncodeOptions{.add_special = true}, args.tokens));
   }
   QR_TRY_VOID(check_tokens(args, loaded.model->info()));
   if (args.top > 0) QR_TRY_VOID(print_top(args, loaded));

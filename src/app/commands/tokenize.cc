@@ -13,9 +13,9 @@ struct Args {
   EncodeOptions encode;
 };
 
-Json ids_of(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
+Result<Json> ids_of(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
   std::vector<Token> ids;
-  tokenizer.encode(text, options, ids);
+  QR_TRY_VOID(tokenizer.encode(text, options, ids));
   Json::Array out;
   for (Token id : ids) out.emplace_back(id);
   return Json(std::move(out));
@@ -24,7 +24,8 @@ Json ids_of(const Tokenizer& tokenizer, std::string_view text, EncodeOptions opt
 Status tokenize(const Args& args) {
   QR_TRY(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer_of(args.model));
   if (!args.jsonl) {
-    std::cout << ids_of(*tokenizer, args.text, args.encode).dump() << '\n';
+    QR_TRY(const Json ids, ids_of(*tokenizer, args.text, args.encode));
+    std::cout << ids.dump() << '\n';
     return {};
   }
   each_line([&](const Json& line) {
@@ -32,7 +33,8 @@ Status tokenize(const Args& args) {
     if (line.as_string() == nullptr) {
       out.set("error", "the line is not a JSON string");
     } else {
-      out.set("tokens", ids_of(*tokenizer, *line.as_string(), args.encode));
+      Result<Json> ids = ids_of(*tokenizer, *line.as_string(), args.encode);
+      ids ? out.set("tokens", std::move(*ids)) : out.set("error", ids.error().message);
     }
     return out;
   });

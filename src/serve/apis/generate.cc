@@ -130,8 +130,9 @@ ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env)
     return out;
   }
   if (!args.has("text")) return refuse(missing_field("input_ids"));
-  env.tokenizer->encode(args.text("text"),
-                        {.add_special = args.flag("add_special_tokens", true), .parse_special = true}, out);
+  const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = true};
+  if (const Status done = env.tokenizer->encode(args.text("text"), options, out); !done)
+    return refuse(to_http_error(done.error(), "text"));
   if (out.empty()) return refuse(bad_field("text", "holds no tokens"));
   return out;
 }

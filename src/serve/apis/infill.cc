@@ -70,7 +70,9 @@ ApiResult<void> add_extra(const ApiRequest& request, const ServeEnv& env, Token 
     QR_TRY(const Args args, kExtraSchema.check(list[i], request.reading, path));
     if (!args.has("text")) return refuse(missing_field(at_key(path, "text")));
     if (mark >= 0) out.push_back(mark);
-    env.tokenizer->encode(std::string(args.text("filename")) + "\n" + std::string(args.text("text")) + "\n", {}, out);
+    const std::string file = std::string(args.text("filename")) + "\n" + std::string(args.text("text")) + "\n";
+    if (const Status done = env.tokenizer->encode(file, {}, out); !done)
+      return refuse(to_http_error(done.error(), at_key(path, "text")));
   }
   return {};
 }
@@ -89,9 +91,12 @@ ApiResult<void> add_prompt(const ApiRequest& request, const ServeEnv& env, Job& 
   QR_TRY_VOID(add_extra(request, env, fill.file, out));
   if (args.has("input_extra") && fill.file >= 0) out.push_back(fill.file);
   out.push_back(fill.prefix);
-  env.tokenizer->encode(std::string(args.text("input_prefix")) + std::string(args.text("prompt")), {}, out);
+  const std::string before = std::string(args.text("input_prefix")) + std::string(args.text("prompt"));
+  if (const Status done = env.tokenizer->encode(before, {}, out); !done)
+    return refuse(to_http_error(done.error(), "input_prefix"));
   out.push_back(fill.suffix);
-  env.tokenizer->encode(args.text("input_suffix"), {}, out);
+  if (const Status done = env.tokenizer->encode(args.text("input_suffix"), {}, out); !done)
+    return refuse(to_http_error(done.error(), "input_suffix"));
   out.push_back(fill.middle);
   for (const Token id : {fill.prefix, fill.suffix, fill.middle, fill.file})
     if (id >= 0) job.generation.stop_ids.push_back(id);

@@ -225,7 +225,9 @@ ApiResult<Call> generate(const ApiRequest& request, const ServeEnv& env) {
     job.prompt_field = "prompt";
     return Call(std::move(job));
   }
-  env.tokenizer->encode(prompt, EncodeOptions{.add_special = true, .parse_special = true}, job.prompts.emplace_back());
+  const EncodeOptions options{.add_special = true, .parse_special = true};
+  if (const Status done = env.tokenizer->encode(prompt, options, job.prompts.emplace_back()); !done)
+    return refuse(to_http_error(done.error(), "prompt"));
   if (job.prompts.back().empty()) return refuse(bad_field("prompt", "holds no tokens"));
   return Call(std::move(job));
 }

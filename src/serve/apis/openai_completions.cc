@@ -57,7 +57,8 @@ ApiResult<void> add_text(
     const Args& args, std::string_view path, const std::string& text, const ServeEnv& env, Job& job) {
   if (text.empty()) return refuse(bad_field(path, "is empty"));
   const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = true};
-  env.tokenizer->encode(text, options, job.prompts.emplace_back());
+  if (const Status done = env.tokenizer->encode(text, options, job.prompts.emplace_back()); !done)
+    return refuse(to_http_error(done.error(), path));
   if (job.prompts.back().empty()) return refuse(bad_field(path, "holds no tokens"));
   if (args.flag("echo", false)) job.echo.push_back(std::make_shared<const std::string>(text));
   return {};

@@ -91,7 +91,9 @@ ApiResult<void> add_input(const Json& one, const std::string& path, const Args& 
   std::vector<Token>& out = job.prompts.emplace_back();
   if (const std::string* text = one.as_string()) {
     if (text->empty()) return refuse(bad_field(path, "is empty"));
-    env.tokenizer->encode(*text, {.add_special = args.flag("add_special_tokens", true), .parse_special = false}, out);
+    const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = false};
+    if (const Status done = env.tokenizer->encode(*text, options, out); !done)
+      return refuse(to_http_error(done.error(), path));
     if (out.empty()) return refuse(bad_field(path, "holds no tokens"));
     return {};
   }

@@ -88,7 +88,8 @@ ApiResult<Call> tokenize(const ApiRequest& request, const ServeEnv& env) {
   const EncodeOptions options{.add_special = request.args.flag("add_special", false),
                               .parse_special = request.args.flag("parse_special", true)};
   std::vector<Token> ids;
-  env.tokenizer->encode(request.args.text("content"), options, ids);
+  if (const Status done = env.tokenizer->encode(request.args.text("content"), options, ids); !done)
+    return refuse(to_http_error(done.error(), "content"));
   std::string out =
       "{\"count\":" + std::to_string(ids.size()) + ",\"max_model_len\":" + std::to_string(env.n_ctx) + ",\"tokens\":[";
   append_ids(ids, out);

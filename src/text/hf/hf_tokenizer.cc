@@ -39,13 +39,18 @@ Result<AddedLists> read_added_tokens(const Json* section, const NormalizerChain&
     QR_TRY(token.strip_left, bool_field(item, kWhere, "lstrip", false));
     QR_TRY(token.strip_right, bool_field(item, kWhere, "rstrip", false));
     QR_TRY(token.single_word, bool_field(item, kWhere, "single_word", false));
+    QR_TRY_VOID(check_token_lengths({token.text}));
     QR_TRY_VOID(vocab.put(id, token.text, false));
     if (token.text.empty()) continue;
     token.id = static_cast<Token>(id);
     vocab.special[static_cast<size_t>(id)] = token.special;
     if (token.normalized) {
       std::string scratch;
-      token.text = std::string(normalize(normalizer, token.text, scratch));
+      TextBudget budget(token.text.size());
+      const auto normal = normalize(normalizer, token.text, budget, scratch);
+      if (!normal) return budget.exceeded();
+      token.text = std::string(*normal);
+      QR_TRY_VOID(check_token_lengths({token.text}));
       vocab.shown[static_cast<size_t>(id)] = token.text;
     }
     if (!token.text.empty()) (token.normalized ? out.normalized : out.raw).push_back(std::move(token));
@@ -127,6 +132,7 @@ Result<std::unique_ptr<Tokenizer>> make_hf_tokenizer(const Json& root, const HfC
   vocab.limit =
       std::min(entries_of(field(*model, "vocab")) + entries_of(field(root, "added_tokens")) + kMaxGaps, kMaxTokens);
   QR_TRY_VOID(read_model_vocab(*model, vocab));
+  QR_TRY_VOID(check_token_lengths(vocab.texts));
   QR_TRY(HfNormalizer normalizer, read_normalizer(field(root, "normalizer")));
   QR_TRY(const AddedLists added, read_added_tokens(field(root, "added_tokens"), normalizer.chain, vocab));
   QR_TRY(HfPreTokenizer pre, read_pre_tokenizer(field(root, "pre_tokenizer")));

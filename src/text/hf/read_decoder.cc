@@ -11,11 +11,14 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kWhere = "decoder";
+constexpr size_t kMaxShownBytes = 16'384;     // of one token's text
+constexpr size_t kMaxShownInAll = 256 << 20;  // of a vocabulary's
 
 // One step on the text of one token.
 class TokenStep {
  public:
   virtual ~TokenStep() = default;
+  // What is longer than kMaxShownBytes may have any text.
   virtual std::string apply(std::string text, bool in_model) const = 0;
 };
 
@@ -24,7 +27,8 @@ class ReplaceStep final : public TokenStep {
   explicit ReplaceStep(std::unique_ptr<Normalizer> rule) : rule_(std::move(rule)) {}
   std::string apply(std::string text, bool) const override {
     std::string out;
-    rule_->apply(text, out);
+    if (!rule_->apply(text, kMaxShownBytes, out))
+      out.assign(kMaxShownBytes + 1, ' ');  // too long: read_decoder refuses it
     return out;
   }
 
@@ -125,10 +129,20 @@ Status read_decoder(const Json* section, const HfVocab& vocab, PipelineSpec& par
     decoder.steps.push_back(std::make_unique<WordPieceStep>("", false));
     decoder.strips = true;
   }
+  size_t n_bytes = 0;
   for (size_t id = 0; id < vocab.texts.size(); ++id) {
     std::string text = vocab.shown[id].empty() ? vocab.texts[id] : vocab.shown[id];
     if (!text.empty()) {
-      for (const auto& step : decoder.steps) text = step->apply(std::move(text), vocab.in_model[id]);
+      for (const auto& step : decoder.steps) {
+        text = step->apply(std::move(text), vocab.in_model[id]);
+        if (text.size() > kMaxShownBytes) break;
+      }
+    }
+    n_bytes += text.size();
+    if (text.size() > kMaxShownBytes || n_bytes > kMaxShownInAll) {
+      return fail(Code::corrupt, "tokenizer.json: decoder makes the text of token " + std::to_string(id) +
+                                     " longer than " + std::to_string(kMaxShownBytes) +
+                                     " bytes, or all together than " + std::to_string(kMaxShownInAll));
     }
     parts.token_bytes.push_back(std::move(text));
     parts.hidden.push_back(vocab.special[id]);

@@ -5,6 +5,8 @@ namespace quire {
 
 namespace {
 
+constexpr size_t kMaxFrame = 256;  // tokens that every text gets beside its own
+
 Result<Token> id_of(const Json* value, std::string_view where) {
   if (value == nullptr || value->as_int() == nullptr || *value->as_int() < 0 || *value->as_int() > INT32_MAX) {
     return bad_field(where, "id", "a token id");
@@ -39,6 +41,8 @@ Status read_template(const Json& part, std::vector<Token>& prefix, std::vector<T
     for (const Json& id : *ids->as_array()) {
       QR_TRY(const Token value, id_of(&id, "post_processor.special_tokens"));
       (before ? prefix : suffix).push_back(value);
+      if (prefix.size() + suffix.size() > kMaxFrame)
+        return bad_field("post_processor", "single", "at most " + std::to_string(kMaxFrame) + " tokens");
     }
   }
   return {};
