@@ -15,7 +15,7 @@ namespace {
 
 std::string environment_name(std::string_view option) {
   std::string out = "QUIRE_";
-  for (char c : option.substr(2))
+  for (char c : option.substr(2, option.find(',') - 2))  // the first of its names
     out += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return out;
 }

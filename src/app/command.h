@@ -19,6 +19,7 @@ namespace quire {
 class CommandLine {
  public:
   virtual ~CommandLine() = default;
+  // `name` is "--one", or "--one,--other" with a second name that counts on the command line alone.
   virtual void option(std::string_view name, std::string& value, std::string_view help) = 0;
   virtual void option(std::string_view name, int& value, std::string_view help) = 0;
   virtual void option(std::string_view name, int64_t& value, std::string_view help) = 0;

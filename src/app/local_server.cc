@@ -28,6 +28,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model, Engi
   const std::string key = random_key();
   serve.keys = {plain_key("local", key, true, false)};
   serve.models = {out->model()};
+  serve.sampling = out->loaded_.sampling;
   out->engine_->start();
   QR_TRY(out->serving_, start_serving(serve, *out->engine_, *out->loaded_.tokenizer, out->metrics_, out->signal_));
   out->remote_ = {serve.host, out->serving_->port(), "", key};

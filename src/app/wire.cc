@@ -227,6 +227,7 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   const std::string path = file.path;
   LoadedModel out;
   out.path = path;
+  out.sampling = model_sampling(file.meta);
   QR_TRY(out.ops, make_ops(options));
   if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
   how.on_progress = LoadProgress(path);

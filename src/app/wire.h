@@ -6,6 +6,7 @@
 
 #include "app/command.h"
 #include "app/model_name.h"
+#include "app/sampling_options.h"
 #include "app/step_needs.h"
 #include "base/result.h"
 #include "engine/engine.h"
@@ -34,6 +35,7 @@ struct LoadedModel {
   std::unique_ptr<Ops> ops;
   std::unique_ptr<Model> model;
   std::unique_ptr<Tokenizer> tokenizer;  // null where the file has none
+  SamplingDefaults sampling;             // as model_sampling() reads it
 };
 
 // Codec, format, threads as the options name them, without progress. Code::invalid lists what there is. Without a file

@@ -16,7 +16,6 @@
 #include "serve/generation.h"
 #include "serve/reply_writer.h"
 #include "serve/request_log.h"
-#include "serve/schema.h"
 #include "text/fill_tokens.h"
 #include "text/reasoning.h"
 #include "text/tokenizer.h"
@@ -54,6 +53,7 @@ struct ServeEnv {
   ServeLimits limits;
   std::vector<std::string> models;  // the model's name, then its other names
   bool strict_model = false;
+  SamplingDefaults sampling;
   int64_t n_ctx = 0;      // prompt and answer together
   int64_t started_s = 0;  // seconds since 1970
   ModelCard card;

@@ -117,8 +117,9 @@ std::vector<Token> breaker_ids(std::span<const std::string> breakers, const Toke
 ApiResult<void> read_penalties(const Args& args,
                                const ServeLimits& limits,
                                const Tokenizer& tokenizer,
+                               const SamplingDefaults& defaults,
                                SamplingParams& s) {
-  s.repetition_penalty = number(args, "repetition_penalty", 1.0);
+  s.repetition_penalty = number(args, "repetition_penalty", defaults.get("repetition_penalty", 1.0));
   s.presence_penalty = number(args, "presence_penalty", 0.0);
   s.frequency_penalty = number(args, "frequency_penalty", 0.0);
   if (args.has("repeat_last_n")) s.repeat_last_n = count(args, "repeat_last_n", -1);
@@ -170,14 +171,14 @@ ApiResult<void> read_samplers(const Json& list, SamplingParams& s) {
   return {};
 }
 
-ApiResult<void> read_filters(const Args& args, int n_vocab, SamplingParams& s) {
-  const double temperature = args.number("temperature", 1.0);
+ApiResult<void> read_filters(const Args& args, int n_vocab, const SamplingDefaults& defaults, SamplingParams& s) {
+  const double temperature = args.number("temperature", defaults.get("temperature", 1.0));
   s.temperature = temperature < kMinTemperature ? 0.0F : static_cast<float>(temperature);
   s.dynatemp_range = number(args, "dynatemp_range", 0.0);
   s.dynatemp_exponent = number(args, "dynatemp_exponent", 1.0);
-  s.top_p = static_cast<float>(std::max(args.number("top_p", 1.0), kMinTopP));
-  s.top_k = std::max(count(args, "top_k", 0), 0);
-  s.min_p = number(args, "min_p", 0.0);
+  s.top_p = static_cast<float>(std::max(args.number("top_p", defaults.get("top_p", 1.0)), kMinTopP));
+  s.top_k = std::max(count(args, "top_k", static_cast<int>(defaults.get("top_k", 0))), 0);
+  s.min_p = number(args, "min_p", defaults.get("min_p", 0.0));
   const double typical = args.number("typical_p", 1.0);
   s.typical_p = typical <= 0.0 ? 1.0F : static_cast<float>(typical);
   s.top_n_sigma = std::max(number(args, "top_n_sigma", 0.0), 0.0F);
@@ -201,8 +202,8 @@ ApiResult<void> read_filters(const Args& args, int n_vocab, SamplingParams& s) {
   return {};
 }
 
-ApiResult<void> read_lengths(const Args& args, Generation& g) {
-  g.max_tokens = args.integer("max_tokens", 0);
+ApiResult<void> read_lengths(const Args& args, const SamplingDefaults& defaults, Generation& g) {
+  g.max_tokens = args.integer("max_tokens", static_cast<int64_t>(defaults.get("max_tokens", 0)));
   g.prompt_only = args.has("max_tokens") && g.max_tokens == 0;
   const int64_t min_tokens = args.integer("min_tokens", 0);
   if (min_tokens > 0 && args.has("max_tokens") && min_tokens > g.max_tokens)
@@ -237,14 +238,18 @@ ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vo
   return {};
 }
 
-ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limits, const Tokenizer& tokenizer) {
+ApiResult<Generation> read_generation(const Args& args,
+                                      const ServeLimits& limits,
+                                      const Tokenizer& tokenizer,
+                                      const SamplingDefaults& defaults) {
   Generation g;
   const int n_vocab = tokenizer.n_vocab();
-  QR_TRY_VOID(read_penalties(args, limits, tokenizer, g.sampling));
-  QR_TRY_VOID(read_filters(args, n_vocab, g.sampling));
-  QR_TRY_VOID(read_lengths(args, g));
-  g.seed_given = args.has("seed");
-  g.sampling.seed = static_cast<uint64_t>(args.integer("seed", 0));
+  QR_TRY_VOID(read_penalties(args, limits, tokenizer, defaults, g.sampling));
+  QR_TRY_VOID(read_filters(args, n_vocab, defaults, g.sampling));
+  QR_TRY_VOID(read_lengths(args, defaults, g));
+  g.seed_given = args.has("seed") || defaults.seed.has_value();
+  g.sampling.seed =
+      args.has("seed") ? static_cast<uint64_t>(args.integer("seed", 0)) : defaults.seed.value_or(uint64_t{0});
   g.n = static_cast<int>(args.integer("n", 1));
   g.best_of = g.n;
   g.ignore_eos = args.flag("ignore_eos", false);

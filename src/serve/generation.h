@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sample/sampling_params.h"
+#include "serve/sampling_defaults.h"
 #include "serve/schema.h"
 #include "text/tokenizer.h"
 
@@ -32,8 +33,11 @@ std::span<const Field> sampling_fields();
 std::span<const Field> openai_fields();
 
 // REQUIRES args checked by a schema with sampling_fields(). n_logprobs, the seed where none was given, and whether
-// prompt_only makes sense, are left to the caller.
-ApiResult<Generation> read_generation(const Args& args, const ServeLimits& limits, const Tokenizer& tokenizer);
+// prompt_only makes sense, are left to the caller. `defaults` stand for what the request does not say.
+ApiResult<Generation> read_generation(const Args& args,
+                                      const ServeLimits& limits,
+                                      const Tokenizer& tokenizer,
+                                      const SamplingDefaults& defaults);
 
 // A list of token ids, each in [0, n_vocab). Appends to `out`.
 ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vocab, std::vector<Token>& out);

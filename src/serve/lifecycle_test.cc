@@ -284,6 +284,29 @@ TEST(Lifecycle, DrainEndsAtItsDeadlineAndSaysSo) {
       << "the engine takes a cancellation at its next step";
 }
 
+TEST(Lifecycle, ListensBeforeThereIsAModel) {
+  TestServer s;
+  auto listening = Listening::start(s.options, s.metrics);
+  ASSERT_TRUE(listening) << listening.error().message;
+  const std::string url = (*listening)->url();
+  ClientOptions where;
+  where.port = std::stoi(url.substr(url.rfind(':') + 1));
+  for (const char* path : {"/health", "/ready", "/v1/models", "/none"}) {
+    const auto early = HttpClient(where).request({"GET", path, {}, ""});
+    ASSERT_TRUE(early) << early.error().message;
+    EXPECT_EQ(early->status, 503);
+    EXPECT_EQ(text_at(json_at(parse_json(early->body), "error", "message")), "Loading model");
+  }
+  EXPECT_EQ(HttpClient(where).request({"POST", "/v1/completions", {}, std::string(100'000, 'x')})->status, 503);
+  auto serving = (*listening)->serve(s.options, s.engine, *s.tokenizer, s.signal);
+  ASSERT_TRUE(serving) << serving.error().message;
+  s.serving = std::move(*serving);
+  s.engine.start();
+  EXPECT_EQ(s.serving->url(), url);
+  EXPECT_EQ(s.get("/health").status, 200);
+  EXPECT_EQ(s.get("/none").status, 404);
+}
+
 TEST(Lifecycle, AnEngineThatStopsTellsItsClients) {
   TestServer s;
   s.engine.script = [](const Request&) { return letters(1'000'000); };

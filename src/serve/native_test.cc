@@ -122,6 +122,55 @@ TEST(Infill, SaysWhereTheVocabularyHasNoMarks) {
   EXPECT_NE(r.body.find("has no fill-in-the-middle tokens"), std::string::npos) << r.body;
 }
 
+TEST(Defaults, StandForWhatARequestDoesNotSayInEveryDialect) {
+  TestServer s;
+  s.options.sampling.set("temperature", 0.6, "generation_config.json");
+  s.options.sampling.set("top_k", 40, "table");
+  s.options.sampling.set("repetition_penalty", 1.1, "option");
+  s.options.sampling.set("max_tokens", 5, "option");
+  s.options.sampling.seed = 7;
+  std::mutex mu;
+  struct Seen {
+    SamplingParams sampling;
+    int64_t max_tokens;
+  };
+  std::vector<Seen> seen;
+  s.engine.script = [&](const Request& request) {
+    const std::lock_guard lock(mu);
+    seen.push_back({request.sampling, request.max_tokens});
+    return std::vector<Token>(3, kFirstByte + 'a');
+  };
+  s.start();
+  const std::pair<const char*, const char*> silent[] = {
+      {"/v1/completions", R"({"prompt":"a"})"},
+      {"/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}]})"},
+      {"/v1/responses", R"({"input":"a"})"},
+      {"/api/chat", R"({"messages":[{"role":"user","content":"a"}],"stream":false})"},
+      {"/generate", R"({"input_ids":[3]})"},
+  };
+  for (const auto& [path, body] : silent) {
+    const HttpResponse r = s.post(path, body);
+    ASSERT_EQ(r.status, 200) << path << r.body;
+    const Seen& got = seen.back();
+    EXPECT_FLOAT_EQ(got.sampling.temperature, 0.6F) << path;
+    EXPECT_EQ(got.sampling.top_k, 40) << path;
+    EXPECT_FLOAT_EQ(got.sampling.repetition_penalty, 1.1F) << path;
+    EXPECT_EQ(got.sampling.seed, 7U) << path;
+    EXPECT_EQ(got.max_tokens, 5) << path;
+  }
+  EXPECT_EQ(s.post("/v1/completions", R"({"prompt":"a","temperature":0,"top_k":0,"max_tokens":2,"seed":9})").status,
+            200);
+  EXPECT_EQ(seen.back().sampling.temperature, 0.0F);
+  EXPECT_EQ(seen.back().sampling.top_k, 0);
+  EXPECT_EQ(seen.back().sampling.seed, 9U);
+  EXPECT_EQ(seen.back().max_tokens, 2);
+
+  const Json props = parse_json(s.get("/props").body);
+  EXPECT_EQ(json_at(props, "default_generation_settings", "params").dump(),
+            R"({"temperature":0.6,"top_k":40,"repetition_penalty":1.1,"max_tokens":5})");
+  EXPECT_EQ(text_at(json_at(props, "default_generation_from", "temperature")), "generation_config.json");
+}
+
 TEST(Props, TellModelTemplateSlotsAndLimits) {
   TestServer s;
   s.options.card.architecture = "llama";

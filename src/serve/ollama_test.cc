@@ -65,8 +65,11 @@ TEST(Ollama, ChatStreamsLinesUnlessToldNotTo) {
   EXPECT_EQ(text_at(json_at(whole[0], "message", "content")), "Hi you");
 }
 
-TEST(Ollama, OptionsHaveTheReferencesDefaults) {
+TEST(Ollama, OptionsHaveTheServersDefaults) {
   OllamaServer s;
+  s.options.sampling.set("temperature", 0.8, "table");
+  s.options.sampling.set("top_k", 40, "table");
+  s.options.sampling.set("top_p", 0.9, "table");
   s.start();
   s.lines("/api/generate", R"({"model":"tiny","prompt":"x"})");
   EXPECT_EQ(s.sampling.temperature, 0.8F);

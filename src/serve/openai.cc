@@ -44,7 +44,7 @@ ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warning
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job) {
   const Args& args = request.args;
   QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
-  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
+  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   job.stream = args.flag("stream", false);
   if (job.stream && job.generation.sampling.n_prompt_logprobs >= 0)
@@ -56,7 +56,7 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
 }
 
 ApiResult<Generation> read_answer(const Args& args, const ServeEnv& env) {
-  QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer));
+  QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   if (g.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
   if (g.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!g.seed_given) g.sampling.seed = env.seeds->next();

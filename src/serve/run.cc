@@ -1,6 +1,7 @@
 #include "serve/run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <new>
 
@@ -38,6 +39,33 @@ Result<Chat> make_chat(const std::string& source) {
   return Chat{std::move(plain), true};
 }
 
+// Who answers at an address: nobody yet, then the service.
+class Gate final : public Handler {
+ public:
+  Verdict judge(const HttpRequest& head) override {
+    Handler* const open = target_.load(std::memory_order_acquire);
+    if (open != nullptr) return open->judge(head);
+    return {[](HttpRequest&&, const ReplyPtr& reply) {
+              send_error(*reply, {503, "Loading model", "unavailable_error", "", "loading_model"},
+                         {{"Retry-After", "1"}});
+            },
+            false};
+  }
+  void open(Handler& handler) { target_.store(&handler, std::memory_order_release); }
+
+ private:
+  std::atomic<Handler*> target_{nullptr};
+};
+
+struct Address {
+  Gate gate;
+  std::unique_ptr<Server> server;  // destroyed first: its threads ask the gate
+};
+
+std::string admin_host(const ServeOptions& options) {
+  return options.admin_host.empty() ? "127.0.0.1" : options.admin_host;
+}
+
 }  // namespace
 
 class ServingImpl final : public Serving {
@@ -55,6 +83,7 @@ class ServingImpl final : public Serving {
     env_.models = options.models;
     env_.strict_model = options.strict_model;
     env_.card = options.card;
+    env_.sampling = options.sampling;
     env_.request_log = options.request_log;
     env_.started_s = std::time(nullptr);
     public_prompts_ = PublicPrompts(options.public_prompts, env_);
@@ -62,7 +91,11 @@ class ServingImpl final : public Serving {
   }
   ~ServingImpl() override { stop(0); }
 
-  Status start(const ServeOptions& options, Engine& engine, Metrics& metrics) {
+  Status start(const ServeOptions& options,
+               Engine& engine,
+               Metrics& metrics,
+               std::unique_ptr<Address> door,
+               std::unique_ptr<Address> admin) {
     env_.n_ctx = context_tokens(engine);
     env_.engine = &engine.options();
     if (!options.traces.host.empty()) tracer_ = std::make_shared<Tracer>(options.traces, metrics);
@@ -74,41 +107,28 @@ class ServingImpl final : public Serving {
     service.guard = options.guard;
     service.own_admin_address = options.admin_port >= 0;
     service.n_prep_threads = options.n_prep_threads;
-    const std::string admin_host = options.admin_host.empty() ? "127.0.0.1" : options.admin_host;
     service.guard.loopback = is_loopback(options.host);
     service.admin_guard.hosts = options.guard.hosts;
-    service.admin_guard.loopback = is_loopback(admin_host);
+    service.admin_guard.loopback = is_loopback(admin_host(options));
     service_ = std::make_unique<Service>(engine, clock_, metrics, std::move(service));
-    ServerOptions server;
-    server.host = options.host;
-    server.port = options.port;
-    server.n_io_threads = options.n_io_threads;
-    server.limits = options.http;
-    server.metrics = &metrics;
-    server.tls_certificate = options.tls_certificate;
-    server.tls_key = options.tls_key;
-    QR_TRY(server_, Server::start(server, service_->door()));
-    if (options.admin_port >= 0) {
-      server.host = admin_host;
-      server.port = options.admin_port;
-      server.n_io_threads = 1;
-      server.tls_certificate = server.tls_key = "";
-      QR_TRY(admin_, Server::start(server, service_->admin_door()));
-    }
-    signal_.watch(server_.get());
+    door_ = std::move(door);
+    admin_ = std::move(admin);
+    door_->gate.open(service_->door());
+    if (admin_ != nullptr) admin_->gate.open(service_->admin_door());
+    signal_.watch(door_->server.get());
     service_->set_ready();
     return {};
   }
 
-  int port() const override { return server_->port(); }
-  std::string url() const override { return server_->url(); }
-  std::string admin_url() const override { return admin_ != nullptr ? admin_->url() : ""; }
+  int port() const override { return door_->server->port(); }
+  std::string url() const override { return door_->server->url(); }
+  std::string admin_url() const override { return admin_ != nullptr ? admin_->server->url() : ""; }
 
   void stop(int64_t drain_ms) override {
-    if (service_ == nullptr || server_ == nullptr) return;
+    if (service_ == nullptr || door_ == nullptr) return;
     service_->drain(drain_ms);
-    server_->stop(kLastBytesMs);
-    if (admin_ != nullptr) admin_->stop(0);
+    door_->server->stop(kLastBytesMs);
+    if (admin_ != nullptr) admin_->server->stop(0);
     signal_.watch(nullptr);
   }
 
@@ -122,7 +142,7 @@ class ServingImpl final : public Serving {
   StepSignal& signal_;
   std::shared_ptr<Tracer> tracer_;  // a session that the engine still holds looks for it
   std::unique_ptr<Service> service_;
-  std::unique_ptr<Server> server_, admin_;  // destroyed first: their threads call the service
+  std::unique_ptr<Address> door_, admin_;  // destroyed first: their threads call the service
 };
 
 // A wake-up that there is no memory for is not the engine's to fail by: the io threads look for work by themselves, in
@@ -141,13 +161,61 @@ void StepSignal::watch(Server* server) {
   server_ = server;
 }
 
+namespace {
+
+class ListeningImpl final : public Listening {
+ public:
+  Status start(const ServeOptions& options) {
+    ServerOptions server;
+    server.host = options.host;
+    server.port = options.port;
+    server.n_io_threads = options.n_io_threads;
+    server.limits = options.http;
+    server.metrics = &metrics_;
+    server.tls_certificate = options.tls_certificate;
+    server.tls_key = options.tls_key;
+    door_ = std::make_unique<Address>();
+    QR_TRY(door_->server, Server::start(server, door_->gate));
+    if (options.admin_port < 0) return {};
+    server.host = admin_host(options);
+    server.port = options.admin_port;
+    server.n_io_threads = 1;
+    server.tls_certificate = server.tls_key = "";
+    admin_ = std::make_unique<Address>();
+    QR_TRY(admin_->server, Server::start(server, admin_->gate));
+    return {};
+  }
+  explicit ListeningImpl(Metrics& metrics) : metrics_(metrics) {}
+  std::string url() const override { return door_->server->url(); }
+
+  Result<std::unique_ptr<Serving>> serve(const ServeOptions& options,
+                                         Engine& engine,
+                                         const Tokenizer& tokenizer,
+                                         StepSignal& signal) override {
+    QR_CHECK(!options.models.empty() && door_ != nullptr);
+    QR_TRY(Chat chat, make_chat(tokenizer.spec().chat_template));
+    auto serving = std::make_unique<ServingImpl>(options, tokenizer, std::move(chat), signal);
+    QR_TRY_VOID(serving->start(options, engine, metrics_, std::move(door_), std::move(admin_)));
+    return serving;
+  }
+
+ private:
+  Metrics& metrics_;
+  std::unique_ptr<Address> door_, admin_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Listening>> Listening::start(const ServeOptions& options, Metrics& metrics) {
+  auto out = std::make_unique<ListeningImpl>(metrics);
+  QR_TRY_VOID(out->start(options));
+  return out;
+}
+
 Result<std::unique_ptr<Serving>> start_serving(
     const ServeOptions& options, Engine& engine, const Tokenizer& tokenizer, Metrics& metrics, StepSignal& signal) {
-  QR_CHECK(!options.models.empty());
-  QR_TRY(Chat chat, make_chat(tokenizer.spec().chat_template));
-  auto serving = std::make_unique<ServingImpl>(options, tokenizer, std::move(chat), signal);
-  QR_TRY_VOID(serving->start(options, engine, metrics));
-  return serving;
+  QR_TRY(const std::unique_ptr<Listening> listening, Listening::start(options, metrics));
+  return listening->serve(options, engine, tokenizer, signal);
 }
 
 }  // namespace quire

@@ -47,6 +47,7 @@ struct ServeOptions {
   GuardOptions guard;                    // `loopback` is filled in
   std::vector<std::string> models;       // the model's name, then its other names; REQUIRES not empty
   bool strict_model = false;             // other names are a 404
+  SamplingDefaults sampling;             // what requests get that do not say
   ModelCard card;
   MachineFacts machine;
   RequestLog request_log = RequestLog::off;
@@ -55,6 +56,23 @@ struct ServeOptions {
   RandomSource random;                      // of seeds and ids; empty: the system's generator
   ServeLimits limits;
   HttpLimits http;
+};
+
+class Serving;
+
+// The addresses of a server, bound and listening while there is no model yet: what cannot be bound is known at once.
+// Until serve() every request is a 503 "Loading model". Ends with what it has served.
+class Listening {
+ public:
+  // Fails (Code::io, Code::invalid) naming host and port. `metrics` outlives the result and what serve() returns.
+  static Result<std::unique_ptr<Listening>> start(const ServeOptions& options, Metrics& metrics);
+  virtual ~Listening() = default;
+  virtual std::string url() const = 0;
+  // As start_serving(), with the same addresses. Once; afterwards this object is empty.
+  virtual Result<std::unique_ptr<Serving>> serve(const ServeOptions& options,
+                                                 Engine& engine,
+                                                 const Tokenizer& tokenizer,
+                                                 StepSignal& signal) = 0;
 };
 
 class Serving {

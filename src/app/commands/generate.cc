@@ -18,8 +18,9 @@ struct Args {
   ModelOptions model;
   std::string text, prompt, prompt_file;
   std::vector<int> tokens;
-  int max_tokens = 128, ctx = 0, n = 1, top_k = 0;
-  double temperature = 0, top_p = 1, min_p = 0, repetition = 1, presence = 0, frequency = 0;
+  SamplingChoice sampling;
+  int max_tokens = 128, ctx = 0, n = 1;
+  double repetition = -1, presence = 0, frequency = 0;
   uint64_t seed = 0;
   bool json = false, ignore_eos = false, raw = false;
 };
@@ -146,12 +147,9 @@ Status check(const Args& args) {
   QR_TRY_VOID(check_prompt(args));
   if (args.max_tokens < 1)
     return fail(Code::invalid, "--max-tokens must be at least 1, got " + std::to_string(args.max_tokens));
-  QR_TRY_VOID(in_range("--temperature", args.temperature, 0, 100));
+  QR_TRY_VOID(check(args.sampling));
   QR_TRY_VOID(in_range("--n", args.n, 1, 1024));
-  QR_TRY_VOID(in_range("--top-k", args.top_k, 0, std::numeric_limits<int>::max()));
-  QR_TRY_VOID(in_range("--top-p", args.top_p, 0, 1));
-  QR_TRY_VOID(in_range("--min-p", args.min_p, 0, 1));
-  QR_TRY_VOID(in_range("--repetition-penalty", args.repetition, 0.01, 100));
+  if (args.repetition != -1) QR_TRY_VOID(in_range("--repetition-penalty", args.repetition, 0.01, 100));
   QR_TRY_VOID(in_range("--presence-penalty", args.presence, -100, 100));
   return in_range("--frequency-penalty", args.frequency, -100, 100);
 }
@@ -161,13 +159,11 @@ Request request_for(const Args& args, const LoadedModel& loaded, const std::vect
   Request request;
   request.prompt = prompt;
   request.max_tokens = args.max_tokens;
-  SamplingParams& sampling = request.sampling;
-  sampling.temperature = static_cast<float>(args.temperature);
+  SamplingDefaults defaults = loaded.sampling;
+  apply(args.sampling, defaults);
+  SamplingParams& sampling = request.sampling = sampling_params(defaults);
   sampling.seed = args.seed + static_cast<uint64_t>(i);
-  sampling.top_k = args.top_k;
-  sampling.top_p = static_cast<float>(args.top_p);
-  sampling.min_p = static_cast<float>(args.min_p);
-  sampling.repetition_penalty = static_cast<float>(args.repetition);
+  if (args.repetition != -1) sampling.repetition_penalty = static_cast<float>(args.repetition);
   sampling.presence_penalty = static_cast<float>(args.presence);
   sampling.frequency_penalty = static_cast<float>(args.frequency);
   if (loaded.tokenizer && !args.ignore_eos) {
@@ -221,11 +217,9 @@ QR_REGISTER(Command,
                       line.option("--max-tokens", args->max_tokens, "tokens to generate at most");
                       line.option("--ctx", args->ctx,
                                   "prompt and answer together, 0 for what the model was trained for");
-                      line.option("--temperature", args->temperature, "0 always takes the likeliest token");
-                      line.option("--top-k", args->top_k, "draw from so many of the likeliest tokens, 0: from all");
-                      line.option("--top-p", args->top_p, "draw from the likeliest tokens of this share together");
-                      line.option("--min-p", args->min_p, "draw from tokens at least this share of the likeliest");
-                      line.option("--repetition-penalty", args->repetition, "divides what has come, 1: off");
+                      declare_sampling_options(line, args->sampling);
+                      line.option("--repetition-penalty", args->repetition,
+                                  "divides what has come, 1: off, -1: as the model recommends, else off");
                       line.option("--presence-penalty", args->presence, "subtracted from what has come");
                       line.option("--frequency-penalty", args->frequency, "subtracted for each time that it came");
                       line.option("--seed", args->seed, "of the random draws; answer i has this + i");

@@ -35,6 +35,9 @@ struct Args {
   AccessOptions access;
   std::string kv_memory = "auto", record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
+  SamplingChoice sampling;
+  int64_t seed = -1;
+  int max_tokens = 0;
   int drain_seconds = 30;
   bool no_prefix_cache = false, probe = false;
 };
@@ -112,7 +115,7 @@ void wait_for_signal(const sigset_t& set) {
   sigwait(&set, &signal);
 }
 
-// Nothing is answered while the model loads, so a signal then ends the process at once.
+// Nothing but refusals is answered while the model loads, so a signal then ends the process at once.
 class LoadWatch {
  public:
   explicit LoadWatch(const sigset_t& set) : thread_([this, set] { watch(set); }) {}
@@ -183,19 +186,37 @@ Result<std::string> read_prompt(const std::string& path) {
 // bound up with the first such block that is freed, and keeps those that follow, in pieces.
 void return_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
 
-Status run(Args& args) {
-  const sigset_t signals = block_signals();
-  outlive_readers();
-  return_large_blocks();
-  const LogThread log_thread;
-  if (args.drain_seconds < 0 || args.drain_seconds > 86400)
-    return fail(Code::invalid, "--drain-timeout must be 0 to 86400 seconds");
+// What can be known to be wrong before there is a model.
+Status check(Args& args) {
+  QR_TRY_VOID(in_range("--drain-timeout", args.drain_seconds, 0, 86400));
+  QR_TRY_VOID(in_range("--max-tokens", args.max_tokens, 0, 1e9));
+  QR_TRY_VOID(check(args.sampling));
+  QR_TRY_VOID(load_options(args.model, nullptr));
   QR_TRY_VOID(apply_access(args.access, args.serve));
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
   for (const std::string& path : args.public_prompts) {
     QR_TRY(args.serve.public_prompts.emplace_back(), read_prompt(path));
   }
+  return {};
+}
+
+void apply_sampling(const Args& args, const LoadedModel& loaded, ServeOptions& serve) {
+  serve.sampling = loaded.sampling;
+  apply(args.sampling, serve.sampling);
+  if (args.max_tokens > 0) serve.sampling.set("max_tokens", args.max_tokens, "option");
+  if (args.seed >= 0) serve.sampling.seed = static_cast<uint64_t>(args.seed);
+}
+
+Status run(Args& args) {
+  const sigset_t signals = block_signals();
+  outlive_readers();
+  return_large_blocks();
+  const LogThread log_thread;
+  QR_TRY_VOID(check(args));
+  Metrics metrics;
+  StepSignal signal;
+  QR_TRY(const std::unique_ptr<Listening> listening, Listening::start(args.serve, metrics));
   auto watch = std::make_unique<LoadWatch>(signals);
   QR_TRY(ModelFile file, fit_memory(args.model, args.engine));
   QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
@@ -203,8 +224,6 @@ Status run(Args& args) {
   if (!loaded.tokenizer)
     return fail(Code::unsupported, loaded.path + " has no tokenizer, so there is nothing to serve");
   SystemClock clock;
-  Metrics metrics;
-  StepSignal signal;
   EngineEnv env;
   env.clock = &clock;
   QR_TRY(const std::unique_ptr<RecordingWriter> recording, open_recording(args));
@@ -222,6 +241,7 @@ Status run(Args& args) {
   log_info("memory: " + std::to_string(loaded.model->info().weight_bytes) + " bytes of weights, " +
            std::to_string(engine->options().kv_bytes) + " of cache, " +
            std::to_string(scratch_bytes(*loaded.model, engine->options())) + " of scratch");
+  apply_sampling(args, loaded, args.serve);
   args.serve.models = {model_name(loaded.path)};
   args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
   args.serve.card = model_card(loaded.path);
@@ -229,8 +249,7 @@ Status run(Args& args) {
   QR_TRY(args.serve.machine, machine_facts(args, loaded.model->info()));
   if (recording) recording->begin(*engine, loaded.model->info());
   engine->start();
-  QR_TRY(const std::unique_ptr<Serving> serving,
-         start_serving(args.serve, *engine, *loaded.tokenizer, metrics, signal));
+  QR_TRY(const std::unique_ptr<Serving> serving, listening->serve(args.serve, *engine, *loaded.tokenizer, signal));
   if (!serving->admin_url().empty()) log_info("metrics on " + serving->admin_url());
   LineWriter out(STDOUT_FILENO, {.bytes = 4096, .lines = 1}, [](uint64_t) { return std::string(); });
   out.write("listening on " + serving->url());  // whether somebody reads it or not
@@ -252,6 +271,10 @@ QR_REGISTER(Command,
                                   "memory for cached keys and values: auto, or a size such as 4G");
                       line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
                       line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
+                      declare_sampling_options(line, args->sampling);
+                      line.option("--seed", args->seed, "of requests that name none; -1: another one for each");
+                      line.option("--max-tokens", args->max_tokens,
+                                  "of an answer whose request does not say, 0: until the context is full");
                       line.option("--policy", args->engine.policy, "who goes first: fcfs, priority or prefix");
                       line.option(
                           "--itl-target", args->engine.itl_target_ms,

@@ -1,5 +1,5 @@
 // Ollama's dialect: /api/chat, /api/generate, /api/tags, /api/ps, /api/show, /api/version. Streams are lines of JSON
-// and on by default; defaults of sampling are Ollama's own (temperature 0.8, top_k 40, top_p 0.9).
+// and on by default.
 #include <algorithm>
 #include <ctime>
 
@@ -62,8 +62,7 @@ const Schema kMessageSchema({kMessage});
 const Schema kOptionsSchema({kOptions, sampling_fields()});
 const Schema kShowSchema({kShow});
 
-constexpr float kTemperature = 0.8F, kTopP = 0.9F;
-constexpr int kTopK = 40, kRepeatLastN = 64;
+constexpr int kRepeatLastN = 64;
 
 std::string error_object(const HttpError& error) {
   std::string out = "{\"error\":";
@@ -157,9 +156,6 @@ ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& en
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
   QR_TRY(Generation g, read_answer(args, env));
   if (!args.has("repeat_last_n")) g.sampling.repeat_last_n = kRepeatLastN;
-  if (!args.has("temperature")) g.sampling.temperature = kTemperature;
-  if (!args.has("top_p")) g.sampling.top_p = kTopP;
-  if (!args.has("top_k")) g.sampling.top_k = kTopK;
   if (args.integer("num_predict", 0) > 0) g.max_tokens = args.integer("num_predict", 0);
   return g;
 }

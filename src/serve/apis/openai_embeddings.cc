@@ -140,7 +140,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(check_dimensions(args, env));
   QR_TRY(const std::string_view format, read_word(args, "encoding_format", "float", "base64"));
   QR_TRY(const std::string_view pooling, read_word(args, "pooling", "last", "mean"));
-  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer));
+  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY_VOID(read_inputs(args, env, job));
   job.pool = pooling == "mean" ? Pool::mean : Pool::last;
   job.generation.prompt_only = true;

@@ -59,7 +59,14 @@ ApiResult<Call> props(const ApiRequest&, const ServeEnv& env) {
   limits.reserve(limit_rows().size());
   for (const LimitRow& row : limit_rows()) limits.emplace_back(row.name, env.limits.*row.value);
   Json out = Json::Object{{"model_alias", env.models[0]}, {"build_info", "quire-" QR_VERSION}};
-  out.set("default_generation_settings", Json::Object{{"n_ctx", env.n_ctx}});
+  Json::Object values, from;
+  for (const SamplingDefault& row : env.sampling.rows()) {
+    const auto whole = static_cast<int64_t>(row.value);
+    values.emplace_back(row.field, static_cast<double>(whole) == row.value ? Json(whole) : Json(row.value));
+    from.emplace_back(row.field, row.from);
+  }
+  out.set("default_generation_settings", Json::Object{{"n_ctx", env.n_ctx}, {"params", std::move(values)}});
+  out.set("default_generation_from", std::move(from));
   out.set("total_slots", env.engine->max_seqs);
   out.set("model", Json::Object{{"architecture", env.card.architecture},
                                 {"quantization", env.card.quantization},

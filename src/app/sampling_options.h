@@ -1,0 +1,32 @@
+// How tokens are drawn where nobody says otherwise: an option of the command line, else what the model's own files
+// recommend, else one table for all commands and dialects.
+#pragma once
+#include <cstdint>
+
+#include "app/command.h"
+#include "io/model_file.h"
+#include "sample/sampling_params.h"
+#include "serve/sampling_defaults.h"
+
+namespace quire {
+
+// Of the command line; below 0: not given.
+struct SamplingChoice {
+  double temperature = -1, top_p = -1, min_p = -1;
+  int top_k = -1;
+};
+// --temperature, --top-k, --top-p, --min-p.
+void declare_sampling_options(CommandLine& line, SamplingChoice& choice);
+Status check(const SamplingChoice& choice);
+
+// The table, and over it what the file recommends: generation_config.json of a folder, general.sampling.* of a GGUF
+// file. A value there that is none is left out.
+SamplingDefaults model_sampling(const Metadata& meta);
+
+// Over these what the command line says.
+void apply(const SamplingChoice& choice, SamplingDefaults& defaults);
+
+// For requests that are made here instead of read.
+SamplingParams sampling_params(const SamplingDefaults& defaults);
+
+}  // namespace quire
