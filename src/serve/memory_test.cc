@@ -205,6 +205,7 @@ class MemoryServer {
       const Verdict verdict = service->door().judge(request);
       verdict.answer(std::move(request), reply);
     } catch (const std::bad_alloc&) {  // what http makes of it
+      const SpareNews spare;
       reply->send(503, {{"Retry-After", "1"}}, "out of memory");
     }
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -226,7 +227,7 @@ class MemoryServer {
   ChatTemplate chat;
   SystemClock clock;
   Metrics metrics;
-  SeedSource seeds{1};
+  SeedSource seeds;
   std::unique_ptr<ResponseStore> responses;
   std::unique_ptr<Service> service;
   int64_t n_left = 0;  // of the last ask: above 0, the failure did not come

@@ -306,9 +306,9 @@ void Session::produce(Reply& reply) {
   }
 }
 
-// What was being written when it came is half an event.
+// What was being written when it came is half an event. Where the end itself could not be said the connection is cut.
 void Session::fail_late(Reply& reply, const HttpError& error) {
-  if (over_) return;
+  if (over_) return reply.abort();
   pending_.resize(std::min(n_sound_, pending_.size()));
   fail(reply, error);
 }
