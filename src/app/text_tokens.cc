@@ -22,7 +22,7 @@ Result<std::vector<Token>> text_tokens(const std::string& path, const LoadedMode
 Token begin_of_text(const LoadedModel& loaded) {
   if (!loaded.tokenizer) return -1;
   std::vector<Token> frame;
-  loaded.tokenizer->encode("", EncodeOptions{.add_special = true}, frame);
+  if (!loaded.tokenizer->encode("", EncodeOptions{.add_special = true}, frame)) return -1;
   const Token bos = loaded.tokenizer->spec().bos;
   return !frame.empty() && bos >= 0 && frame.front() == bos ? bos : -1;
 }

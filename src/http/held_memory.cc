@@ -1,6 +1,7 @@
 // What this room holds for clients.
 #include "base/held_memory.h"
 
+#include "http/byte_budget.h"
 #include "http/limits.h"
 
 namespace quire {
@@ -10,14 +11,11 @@ std::vector<HeldRow> rows() {
   const HttpLimits l;
   const int64_t n = l.n_connections;
   return {
-      {.what = "heads being read, and what was sent behind a request that is being answered",
-       .of_connection = {"header_bytes", l.header_bytes},
-       .in_all = {"header_bytes × n_connections", l.header_bytes * n},
-       .test = "RequestParser.KeepsTheLimits"},
-      {.what = "bodies being read",
+      {.what = "heads, bodies and pipelined bytes being read, and bodies of requests that wait",
        .of_request = {"body_bytes", l.body_bytes},
-       .of_connection = {"body_bytes", l.body_bytes},
-       .test = "ServerLimits.BodyOverTheLimitIsAnsweredWhileItIsStillComing"},
+       .of_connection = {"body_bytes + 64 KiB ahead", l.body_bytes + (64 << 10)},
+       .in_all = {"all_body_bytes + 3 × 4 KiB × n_connections", l.all_body_bytes + 3 * kFreeBytes * n},
+       .test = "ServerMemory.BodiesBeyondTheBudgetAreRefusedAndSmallOnesServed"},
       {.what = "events of streams that are not with the kernel yet",
        .of_request = {"out_bytes", l.out_bytes},
        .of_connection = {"out_bytes", l.out_bytes},

@@ -21,7 +21,7 @@ std::vector<HeldRow> rows() {
   return {
       {.what = "bodies waiting to be parsed and tokenised",
        .of_request = {"body_bytes", http.body_bytes},
-       .in_all = {"prep_bytes", l.prep_bytes},
+       .in_all = {"prep_bytes, of all_body_bytes too", l.prep_bytes},
        .test = "Lifecycle.TooManyWaitingBytesAre429"},
       {.what = "values and text of the chat templates being rendered",
        .of_request = {"template_memory_bytes + template_output_bytes", rendering},

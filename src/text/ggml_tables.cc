@@ -29,7 +29,7 @@ constexpr size_t kMostNames = 16;  // added tokens whose texts are probed
 
 std::vector<Token> ids_of(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
   std::vector<Token> out;
-  tokenizer.encode(text, options, out);
+  if (!tokenizer.encode(text, options, out)) out.clear();
   return out;
 }
 

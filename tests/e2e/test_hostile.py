@@ -176,7 +176,7 @@ class Page(unittest.TestCase):
                         for part in re.split(r'^class ', f.read(), flags=re.M)[1:]:
                             there |= {part.split('(')[0] + '.' + name for name in re.findall(r'def (test_\w+)', part)}
         named = []
-        for page, n_at_least in (('hostile.md', 30), ('limits.md', 8)):
+        for page, n_at_least in (('hostile.md', 30), ('limits.md', 8), ('threat-model.md', 8)):
             with open(os.path.join(ROOT, 'docs', page), encoding='utf-8') as f:
                 on_it = re.findall(r'`([A-Z]\w+\.[\w*]+)`', f.read())
             self.assertGreater(len(on_it), n_at_least, page)

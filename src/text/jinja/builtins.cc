@@ -24,7 +24,10 @@ Index make_index(std::initializer_list<std::span<const Builtin>> tables) {
   return index;
 }
 
+constexpr size_t kMaxName = 64;  // of a builtin: longer ones are not even hashed
+
 const Builtin* find_in(const Index& index, std::string_view name) {
+  if (name.size() > kMaxName) return nullptr;
   const auto it = index.find(name);
   return it == index.end() ? nullptr : it->second;
 }
@@ -103,6 +106,7 @@ const Builtin* find_global(std::string_view name) {
 
 const MethodSet* find_methods(std::string_view name) {
   static const MethodIndex index = make_method_index();
+  if (name.size() > kMaxName) return nullptr;  // a key of any length may be asked for
   const auto it = index.find(name);
   return it == index.end() ? nullptr : &it->second;
 }

@@ -136,8 +136,9 @@ bool lookup(Context& in, const Dict& dict, const Value& key, Value*& out) {
   out = nullptr;
   if (!in.step(static_cast<int64_t>(dict.size / kScanPerStep))) return false;
   if (key.is_text()) {
-    out = find_key(dict, key.s->text);
-    return true;
+    size_t n_bytes = 0;
+    out = find_key(dict, key.s->text, n_bytes);
+    return in.scan(n_bytes);
   }
   if (!check_hashable(in, key)) return false;
   for (size_t i = 0; i < dict.size; ++i) {
@@ -298,6 +299,7 @@ bool escape_html(Context& in, const Str& s, const Str*& out) {
   for (size_t at = 0; at < s.text.size(); ++at) {
     const size_t which = std::string_view("&<>'\"").find(s.text[at]);
     if (which == std::string_view::npos) continue;
+    if (!in.step()) return false;  // the pieces take memory too
     constexpr std::string_view kNames[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     text.add(*slice_str(in.arena(), s, run, at));
     const bool user = has_user(*slice_str(in.arena(), s, at, at + 1));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "text/jinja/ops.h"
 #include "text/jinja/print.h"
 #include "text/jinja/unicode.h"
 
@@ -163,7 +164,8 @@ class Formatter {
       const Str* key = copy_str(in_.arena(), format_.substr(at_ + 1, close - at_ - 1), false);
       at_ = std::min(close + 1, format_.size());
       if (!values.is(Kind::dict)) return in_.fail("% format: a named field needs a dict");
-      Value* slot = find_key(*values.dict, key->text);
+      Value* slot = nullptr;
+      if (!lookup(in_, *values.dict, make_string(key), slot)) return false;
       if (!slot) return in_.fail("% format: there is no key '" + excerpt(key->text, 100) + "'");
       named = *slot;
     }

@@ -74,7 +74,7 @@ bool join_filter(const Call& call, Value& out) {
     Seq* picked = new_seq(call.in.arena(), SeqKind::list, items->size);
     for (size_t i = 0; i < items->size; ++i) {
       Value v;
-      if (!key_of(call.in, key, items->items[i], v)) return false;
+      if (!call.in.step() || !key_of(call.in, key, items->items[i], v)) return false;
       push(call.in.arena(), *picked, v);
     }
     items = picked;
@@ -184,7 +184,8 @@ bool sum_filter(const Call& call, Value& out) {
   Value total = call.given(1) ? call[1] : make_int(int64_t{0});
   for (size_t i = 0; i < items->size; ++i) {
     Value v, next;
-    if (!key_of(call.in, key, items->items[i], v) || !binary(call.in, Operator::add, total, v, next)) return false;
+    if (!call.in.step() || !key_of(call.in, key, items->items[i], v)) return false;
+    if (!binary(call.in, Operator::add, total, v, next)) return false;
     total = next;
   }
   out = total;

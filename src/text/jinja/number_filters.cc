@@ -15,9 +15,12 @@ namespace {
 
 // "12", " -3 ", "1_000": what int(text, base) reads. False when it reads none.
 bool read_whole(std::string_view text, int base, int64_t& out) {
-  std::string digits(strip_space(text, {}));
-  for (size_t i = 1; i + 1 < digits.size(); ++i) {
-    if (digits[i] == '_' && digits[i - 1] != '_' && digits[i + 1] != '_') digits.erase(i, 1);
+  const std::string_view given = strip_space(text, {});
+  std::string digits;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const bool inside = i > 0 && i + 1 < given.size();
+    const bool joins = inside && given[i] == '_' && given[i - 1] != '_' && given[i + 1] != '_';
+    if (!joins) digits += given[i];
   }
   const bool negative = digits.starts_with('-');
   if (negative || digits.starts_with('+')) digits.erase(0, 1);
@@ -73,6 +76,7 @@ bool int_filter(const Call& call, Value& out) {
 bool float_filter(const Call& call, Value& out) {
   if (call.self.is(Kind::undefined)) return call.in.fail_undefined(call.self);
   double v = 0;
+  if (call.self.is_text() && !call.in.scan(call.self.s->text.size())) return false;
   const bool ok = call.self.is_number() || (call.self.is_text() && read_real(call.self.s->text, v));
   if (call.self.is_number()) v = call.self.number();
   out = ok ? make_real(v) : call.given(0) ? call[0] : make_real(0.0);

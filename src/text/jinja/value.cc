@@ -89,10 +89,12 @@ void append_entry(Arena& arena, Dict& dict, Value key, Value value) {
   dict.entries[dict.size++] = {key, value};
 }
 
-Value* find_key(const Dict& dict, std::string_view key) {
+Value* find_key(const Dict& dict, std::string_view key, size_t& n_bytes) {
   for (size_t i = 0; i < dict.size; ++i) {
     Entry& e = dict.entries[i];
-    if (e.key.is_text() && e.key.s->text == key) return &e.value;
+    if (!e.key.is_text() || e.key.s->text.size() != key.size()) continue;
+    n_bytes += key.size();
+    if (e.key.s->text == key) return &e.value;
   }
   return nullptr;
 }

@@ -161,7 +161,8 @@ Seq* new_seq(Arena& arena, SeqKind kind, size_t capacity);
 void push(Arena& arena, Seq& seq, Value v);
 Dict* new_dict(Arena& arena, size_t capacity);
 void append_entry(Arena& arena, Dict& dict, Value key, Value value);  // REQUIRES key not there yet
-Value* find_key(const Dict& dict, std::string_view key);              // a string key; nullptr when absent
+// A string key; nullptr when absent. Adds to n_bytes what it was compared with, beyond the lengths.
+Value* find_key(const Dict& dict, std::string_view key, size_t& n_bytes);
 
 // Builds a string out of pieces with and without provenance.
 class TextBuilder {
