@@ -4,76 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/test_model.h"
-#include "engine/test_proposer.h"
+#include "engine/scheduler_world.h"
 
 namespace quire {
 namespace {
 
-constexpr int kBlock = 16;
-constexpr Token kSampled = 1;
-
-struct World {
-  explicit World(EngineOptions wanted, int n_blocks) : options(wanted) {
-    options.n_ctx = 1000;
-    KvLayout layout;
-    layout.claim(KvGroup{}, 4);
-    std::vector<Buffer> memory;
-    memory.push_back(std::move(*Buffer::allocate(int64_t{4} * kBlock * n_blocks)));
-    cache = std::make_unique<KvCache>(layout, std::move(memory),
-                                      KvCacheOptions{kBlock, n_blocks, options.prefix_cache, nullptr});
-    scheduler = std::make_unique<Scheduler>(options, *cache, *Registry<PolicyEntry>::get().find(options.policy)->get(),
-                                            CacheKey{});
-  }
-
-  Sequence& add(SeqId id, int n_prompt, int max_tokens = 100) {
-    auto seq = std::make_unique<Sequence>();
-    seq->id = id;
-    seq->request.max_tokens = max_tokens;
-    seq->tokens = random_tokens(id, n_prompt);
-    seq->n_prompt = n_prompt;
-    Sequence& out = *seq;
-    scheduler->add(std::move(seq));
-    return out;
-  }
-  // One step: the plan, as text. Every sequence that wants a token gets token 1.
-  std::string step() {
-    const Plan& plan = scheduler->plan(0);
-    std::string out;
-    std::vector<Sampled> sampled;
-    int n_tokens = 0;
-    for (const Grant& grant : plan.grants) {
-      out += (out.empty() ? "" : " ") + std::to_string(grant.seq->id) + ":" + std::to_string(grant.n_tokens);
-      if (grant.n_out > 0) out += "!";
-      for (int i = 0; i < grant.n_out; ++i) sampled.push_back({kSampled, 0.0F, true, {}});
-      grant.seq->n_checked = grant.n_out;
-      n_tokens += grant.n_tokens;
-    }
-    EXPECT_EQ(plan.n_tokens, n_tokens);
-    EXPECT_EQ(plan.n_out, static_cast<int>(sampled.size()));
-    EXPECT_LE(n_tokens, options.step_tokens);
-    std::vector<Ended> ended;
-    if (!plan.grants.empty()) scheduler->advance();
-    scheduler->commit(sampled, step_ns, [](Sequence&, Sampled&) {}, ended);
-    return out;
-  }
-  std::string who(std::span<const std::unique_ptr<Sequence>> seqs) const {
-    std::string out;
-    for (const auto& seq : seqs) out += (out.empty() ? "" : " ") + std::to_string(seq->id);
-    return out;
-  }
-  std::string running() const { return who(scheduler->running()); }
-  std::string waiting() const { return who(scheduler->waiting()); }
-
-  int64_t step_ns = 0;
-  EngineOptions options;
-  std::unique_ptr<KvCache> cache;
-  std::unique_ptr<Scheduler> scheduler;
-};
-
 // Forty guesses for everyone that streams; no sequence ever samples what is guessed.
 void guess_forty(World& w) {
   const auto nothing_known = [](SeqId) { return std::span<const Token>(); };
+
   w.scheduler->draft_with(
       std::make_shared<ScriptedProposer>(40, kTestVocab, 1, nothing_known, std::vector{Guess::right}),
       {40, 1000, kTestVocab}, nullptr);

@@ -14,6 +14,7 @@
 #include "http/message.h"
 #include "serve/asker.h"
 #include "serve/generation.h"
+#include "serve/model_card.h"
 #include "serve/reply_writer.h"
 #include "serve/request_log.h"
 #include "text/fill_tokens.h"
@@ -29,14 +30,6 @@ class ResumableStream;
 class SeedSource;
 class StreamTable;
 struct EngineOptions;
-
-// What is known of the model besides its names, for those who ask; empty and 0 where it is not known.
-struct ModelCard {
-  std::string architecture, quantization;  // "llama", "q8_0"
-  int64_t n_parameters = 0, file_bytes = 0;
-  int64_t modified_s = 0;  // of the file, seconds since 1970
-  int n_embd = 0;          // 0: the model gives no embeddings
-};
 
 // What every dialect may look at. Const while the server runs, but for the functions, which any thread may call.
 struct ServeEnv {

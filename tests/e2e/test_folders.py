@@ -12,7 +12,7 @@ SHARED = os.path.join(os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 's
 
 
 def generate(model, *args):
-    done = quire('generate', model, '--json', '--max-tokens', '24', *args)
+    done = quire('generate', model, '--json', '--temp', '0', '--max-tokens', '24', *args)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

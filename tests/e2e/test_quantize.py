@@ -96,7 +96,7 @@ class Quantize(unittest.TestCase):
                 told = describe(out)
                 self.assertEqual(told['arch'], 'llama' if name in ('mistral', 'mixtral') else name)
                 self.assertEqual([entry['type'] for entry in told['weights']['types']], ['f32'])
-                done = quire('generate', out, '--json', '--max-tokens', '24', '--kv-type', 'f32', '--tokens',
+                done = quire('generate', out, '--json', '--temp', '0', '--max-tokens', '24', '--kv-type', 'f32', '--tokens',
                              ','.join(map(str, run['prompt_ids'])))
                 self.assertEqual(json.loads(done.stdout)['tokens'], run['greedy_ids'][:24], done.stderr)
                 self.assertEqual(quire('quantize', folder, self.path('small.gguf'), 'q4_k', '--force').returncode, 0)

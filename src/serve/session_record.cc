@@ -1,0 +1,60 @@
+// What is told of a request when it is over: its line in the log, its trace. See session.h.
+#include "serve/outcome.h"
+#include "serve/session.h"
+
+namespace quire {
+RequestRecord Session::record(CloseReason reason) const {
+  RequestRecord r;
+  r.id = id_;
+  r.endpoint = endpoint_.path;
+  if (key_ != nullptr) r.key = key_->key().name;
+  r.peer = peer_;
+  r.status = status_;
+  r.end = close_reason_name(reason);
+  if (started_) {
+    const UsageTotals u = n_open_ == 0 ? usage_of(job_, choices_) : UsageTotals{};
+    r.stream = job_.stream;
+    r.n_choices = static_cast<int64_t>(choices_.size());
+    r.n_prompt = n_prompt_tokens(job_);
+    r.n_cached = u.n_cached;
+    for (const auto& c : choices_) r.n_generated += c->n_tokens();
+    r.queue_ns = u.queued_ns;
+    r.first_token_ns = first_token_ns_;
+  }
+  r.total_ns = context_.clock->now_ns() - arrived_ns_;
+  return r;
+}
+
+void Session::trace(RequestRecord&& record) {
+  RequestTrace t;
+  t.parent = trace_parent_;
+  t.method = endpoint_.method;
+  t.model = context_.env->models.front();
+  t.arrived_ns = arrived_ns_;
+  t.ended_ns = arrived_ns_ + record.total_ns;
+  t.request = std::move(record);
+  if (!started_) return context_.tracer->submit(std::move(t));
+  t.submitted_ns = submitted_ns_;
+  const auto runs = [](const auto& c) { return c->seq != 0 && !c->finished(); };
+  const bool waits = std::any_of(choices_.begin(), choices_.end(), runs);
+  if (waits && !shutdown_) {  // at the end of the server nobody would send it
+    late_trace_ = std::move(t);
+    late_tracer_ = context_.tracer;
+    return;
+  }
+  add_sequences(t);
+  context_.tracer->submit(std::move(t));
+}
+
+// Those that the engine has ended.
+void Session::add_sequences(RequestTrace& t) const {
+  for (const auto& c : choices_) {
+    if (!c->finished()) continue;
+    const Usage& u = c->usage();
+    const int64_t n_generated = c->ended() ? c->n_generated() : u.n_generated;
+    t.sequences.push_back({u.queued_ns, u.first_token_ns, u.total_ns, u.n_prompt, u.n_cached, n_generated,
+                           c->finish() == Finish::cancelled && !c->text().stopped()});
+  }
+}
+
+}  // namespace quire
