@@ -160,8 +160,8 @@ TEST(Resumable, WhereAllIsFullANewStreamIsNotResumable) {
     under_way.back()->send(head);
   }
   ASSERT_TRUE(eventually([&] { return s.engine.n_running() == 2; }));
+  s.engine.step_us = 150'000;
   s.engine.pause(false);
-  s.engine.step_us = 50'000;
   const Heard third = hear(s, 1000, key("one"));
   EXPECT_EQ(third.resumable + third.stream, "0") << "said in a header, and answered all the same";
   EXPECT_EQ(third.events.back().data, "[DONE]");

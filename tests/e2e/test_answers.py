@@ -87,7 +87,7 @@ class OutOfMemory(unittest.TestCase):
         with open(f'/proc/{server.process.pid}/statm', encoding='ascii') as f:
             in_use = int(f.read().split()[0]) * os.sysconf('SC_PAGE_SIZE')
         limit = in_use + (64 << 20)
-        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (limit, limit))
+        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         stop, statuses = threading.Event(), {}
 
         def storm(number):
@@ -128,6 +128,8 @@ class OutOfMemory(unittest.TestCase):
         self.assertIsNone(server.process.poll(), 'the process is gone')
         self.assertLessEqual(set(statuses) - {0}, {200, 400, 429, 500, 503})
         self.assertEqual(self.stream(server, quiet), wanted)
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(server.process.pid, resource.RLIMIT_AS, unlimited)  # stopping starts a thread
         self.assertEqual(server.stop(), 0)
 
     @staticmethod
