@@ -39,7 +39,7 @@ struct World {
   World()
       : tokenizer(std::move(*make_tokenizer(spec()))),
         chat(std::move(*ChatTemplate::parse(plain_template()))),
-        seeds(1),
+        seeds([] { return uint64_t{1}; }),
         responses(ServeLimits{}, clock) {
     env.tokenizer = tokenizer.get();
     env.chat = &chat;
@@ -152,7 +152,12 @@ void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
   ChoiceResult result;
   whole.take(result.whole);
   QR_CHECK(heard(out, streams_events(*job.writer)) == result.whole.text, "the stream differs from the whole");
-  QR_CHECK(Json::parse(job.writer->body({&result, 1}, {})).has_value());
+  std::vector<ChoiceResult> results;
+  results.push_back(std::move(result));
+  Pieces pieces = job.writer->body(std::move(results), {});
+  std::string body;
+  while (!pieces.done()) pieces.write(1 << 16, body);
+  QR_CHECK(Json::parse(body).has_value());
 }
 
 }  // namespace
