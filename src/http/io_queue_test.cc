@@ -39,11 +39,36 @@ TEST(IoQueue, AStepWakesOnceHoweverMuchIsDirty) {
       ASSERT_LT(n, streams.size());
       EXPECT_EQ(one, streams[n++]) << "each once, in order";
       StreamOutput output;
+      std::static_pointer_cast<Stream>(one)->popped();
       std::static_pointer_cast<Stream>(one)->take(output);
       EXPECT_FALSE(output.head || output.complete || output.aborted);
     }
     EXPECT_EQ(n, streams.size());
   }
+}
+
+// A connection looks at its stream between, when its request is complete or its client has said the last: the stream
+// stays where it is on the list, and whoever marks it then does not put it there a second time, which cut off the rest.
+TEST(IoQueue, ALookBetweenLosesNobody) {
+  const auto queue = std::make_shared<CountingQueue>();
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(std::make_shared<Stream>(queue, 1000));
+  for (int i = 0; i < 3; ++i) streams[static_cast<size_t>(i)]->notify();
+  StreamOutput output;
+  streams[0]->take(output);
+  streams[0]->notify();
+  streams[3]->notify();
+  IoQueue::Work work;
+  queue->take(work);
+  for (const auto& stream : streams) EXPECT_EQ(work.dirty.pop(), stream) << "each once, in order";
+  EXPECT_TRUE(work.dirty.empty());
+  for (const auto& stream : streams) {
+    stream->popped();
+    stream->take(output);
+    stream->notify();
+  }
+  queue->take(work);
+  for (const auto& stream : streams) EXPECT_EQ(work.dirty.pop(), stream) << "and again";
 }
 
 TEST(IoQueue, TheIoThreadNeedsNoWake) {

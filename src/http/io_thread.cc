@@ -212,6 +212,7 @@ void IoThread::run_work() noexcept {
     // What was not woken for came before its step's end, or from this thread.
     while (const auto one = work_.dirty.pop()) {
       const auto stream = std::static_pointer_cast<Stream>(one);
+      stream->popped();
       if (stream->connection == nullptr) continue;
       const auto connection = stream->connection->shared_from_this();
       connection->guarded(&Connection::sweep, work_.woken_ns);

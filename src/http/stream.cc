@@ -1,9 +1,11 @@
 // Flags: `dirty_` is true while the stream is in its io thread's list; `notified_` asks for a call of the producer.
 // take() clears dirty_ first and reads the rest after, so what a thread adds later puts the stream on the list again.
+// It clears it for a stream that has left the list only: one that is on it twice would take those between along.
 #include "http/stream.h"
 
 #include <exception>
 #include <limits>
+#include <utility>
 
 #include "base/log.h"
 
@@ -196,7 +198,7 @@ void Stream::run_producer() {
 
 void Stream::take(StreamOutput& out) {
   run_producer();  // while dirty_ is still set: its writes need no place in the list
-  dirty_.exchange(false, std::memory_order_acq_rel);
+  if (std::exchange(popped_, false)) dirty_.exchange(false, std::memory_order_acq_rel);
   run_producer();  // a notify() that came in between
   std::lock_guard lock(mu_);
   out = std::move(inbox_);

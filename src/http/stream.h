@@ -52,6 +52,9 @@ class Stream final : public Reply, public Dirty, public std::enable_shared_from_
   // --- the connection, io thread only ---
   // Runs the producer if it was notified, then moves out what has gathered. A producer that throws aborts the stream.
   void take(StreamOutput& out);
+  // It was taken off the list of dirty ones: the take() that follows is for that. One without is between, and leaves it
+  // where it is.
+  void popped() { popped_ = true; }
   // How many bytes the connection holds for this stream, and in how much memory; a writer that was refused is called
   // again below half.
   void set_queued(int64_t bytes, int64_t held_bytes);
@@ -89,7 +92,9 @@ class Stream final : public Reply, public Dirty, public std::enable_shared_from_
   Closed on_close_;
   CloseReason reason_ = CloseReason::finished;
 
-  Producer producer_;  // io thread
+  // Io thread.
+  Producer producer_;
+  bool popped_ = false;
 };
 
 }  // namespace quire
