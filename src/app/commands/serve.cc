@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <system_error>
 #include <thread>
 
 #include "app/access_options.h"
@@ -138,11 +139,11 @@ class LoadWatch {
   std::thread thread_;
 };
 
-// Drains; a second signal meanwhile cuts it short.
+// Drains; a second signal meanwhile cuts it short, if there is a thread to be had that waits for it.
 void drain(Serving& serving, const sigset_t& set, int drain_seconds) {
   log_info("draining: new requests are refused; a second signal stops at once");
   std::atomic<bool> done{false};
-  std::thread second([&] {
+  const auto wait = [&] {
     const timespec tick{0, 100'000'000};
     while (!done) {
       if (sigtimedwait(&set, nullptr, &tick) > 0) {
@@ -150,10 +151,16 @@ void drain(Serving& serving, const sigset_t& set, int drain_seconds) {
         return;
       }
     }
-  });
+  };
+  std::thread second;
+  try {
+    second = std::thread(wait);
+  } catch (const std::system_error& error) {
+    log_warn(std::string("a second signal will not be heard: ") + error.what());
+  }
   serving.stop(int64_t{drain_seconds} * 1000);
   done = true;
-  second.join();
+  if (second.joinable()) second.join();
 }
 
 // Null when none was asked for.
