@@ -10,7 +10,6 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr size_t kRxBytes = size_t{40} << 20;
 constexpr size_t kMaxFreeStates = 256;  // looked at to find how many free characters may follow
 
 // Where in a character a byte stands: 0 at its start, 1..3 that many plain continuation bytes to come, 4..7 behind a
@@ -40,7 +39,7 @@ Automaton::Automaton(std::shared_ptr<const Program> program)
       lexer_(rx_, program_->net, program_->classes),
       rows_(program_->net, lexer_),
       n_classes_(program_->classes.size()) {
-  rx_.set_max_bytes(program_->rx.bytes() + kRxBytes);
+  rx_.set_limits(program_->rx.bytes() + kHardBytes, ~uint64_t{0});
   find_phase_classes();
   clear();
 }
@@ -59,6 +58,7 @@ void Automaton::find_phase_classes() {
 }
 
 void Automaton::clear() {
+  overfull_ = false;
   rx_.truncate(program_->rx.size());
   lexer_.clear();
   rows_.clear();
@@ -126,6 +126,7 @@ Config Automaton::make_step(Config c, uint32_t symbol_class) {
     entries.insert(entries.end(), {row, rows_.start(row)});
   }
   const Config to = intern(entries, may_end, row_cost);
+  overfull_ |= bytes() > kHardBytes;
   next_[size_t{c} * n_classes_ + symbol_class] = static_cast<int32_t>(to);
   return to;
 }

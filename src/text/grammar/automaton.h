@@ -31,7 +31,8 @@ using Config = uint32_t;
 class Automaton {
  public:
   static constexpr Config kDead = 0;
-  static constexpr size_t kMaxBytes = size_t{48} << 20;
+  static constexpr size_t kMaxBytes = size_t{24} << 20;   // full: to be emptied before the next token
+  static constexpr size_t kHardBytes = size_t{72} << 20;  // failed: one token or mask took all that
 
   explicit Automaton(std::shared_ptr<const Program> program);
   Automaton(const Automaton&) = delete;
@@ -58,8 +59,9 @@ class Automaton {
   size_t n_configs() const { return info_.size(); }
   size_t bytes() const;
   bool full() const { return bytes() > kMaxBytes; }
-  // A row or an expression outgrew its bounds: what step() said since is not to be trusted. Until clear().
-  bool failed() const { return rows_.exhausted() || rx_.exhausted(); }
+  // A row, an expression or all together outgrew its bounds: what step() said since is not to be trusted. Until
+  // clear().
+  bool failed() const { return overfull_ || rows_.exhausted() || rx_.exhausted(); }
   void clear();
 
  private:
@@ -87,6 +89,7 @@ class Automaton {
   std::vector<uint8_t> phase_bytes_[kPhases];  // one byte of each class that may come in this part of a character
   uint32_t n_classes_;
   Config start_ = 0;
+  bool overfull_ = false;
 };
 
 }  // namespace quire::grammar

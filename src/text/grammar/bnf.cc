@@ -194,7 +194,7 @@ Result<std::shared_ptr<const Grammar>> compile(std::string_view source,
     return fail(Code::invalid, std::string(notation) + ": " + std::to_string(source.size()) + " bytes, the limit is " +
                                    std::to_string(limits.source_bytes));
   }
-  RxStore rx(limits.memory_bytes);
+  RxStore rx(limits.memory_bytes, limits.derivatives);
   NetworkBuilder net(rx, {});
   QR_TRY(const Rule root, bnf_rule(source, notation, net));
   return finish(net, rx, root, {});

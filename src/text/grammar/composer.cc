@@ -13,7 +13,7 @@ namespace quire {
 using namespace grammar;
 
 GrammarComposer::GrammarComposer(const GrammarLimits& limits, std::vector<Control> controls)
-    : limits_(limits), controls_(std::move(controls)), rx_(limits.memory_bytes), net_(rx_, {}) {
+    : limits_(limits), controls_(std::move(controls)), rx_(limits.memory_bytes, limits.derivatives), net_(rx_, {}) {
   std::erase_if(controls_, [](const Control& c) { return c.first.empty(); });
   const Rx any = CharCoder(rx_, Spelling::utf8).any();
   net_.wide(any);

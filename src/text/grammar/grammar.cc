@@ -98,14 +98,16 @@ Result<uint32_t> Matcher::walk(uint32_t from, Token id, std::string_view bytes) 
 }
 
 // Caches that are full are emptied, and the way up to here is walked again.
-Status Matcher::make_room() {
-  if (!work_->automaton.full()) return {};
+Status Matcher::make_room() { return work_->automaton.full() ? replay() : Status{}; }
+
+// From where the matcher is; where the automaton fails, once more with empty caches, so that what they held decides
+// nothing.
+Result<uint32_t> Matcher::walk_again(Token id, std::string_view bytes) {
+  QR_TRY_VOID(make_room());
+  auto to = walk(now(), id, bytes);
+  if (to || to.error().code != Code::exhausted) return to;
   QR_TRY_VOID(replay());
-  if (work_->automaton.bytes() > Automaton::kMaxBytes / 2) {
-    return fail(Code::exhausted, "grammar: what came so far takes more than " +
-                                     std::to_string(Automaton::kMaxBytes >> 21) + " MiB to follow");
-  }
-  return {};
+  return walk(now(), id, bytes);
 }
 
 Status Matcher::replay() {
@@ -126,15 +128,13 @@ Status Matcher::replay() {
 
 Status Matcher::accept(Token id) {
   if (!vocabulary_->known(id)) return fail(Code::invalid, "grammar: there is no token " + std::to_string(id));
-  QR_TRY_VOID(make_room());
-  QR_TRY(const uint32_t to, walk(now(), id, vocabulary_->bytes(id)));
+  QR_TRY(const uint32_t to, walk_again(id, vocabulary_->bytes(id)));
   steps_.push_back({id, text_.size(), to});
   return {};
 }
 
 Status Matcher::accept_text(std::string_view bytes) {
-  QR_TRY_VOID(make_room());
-  QR_TRY(const uint32_t to, walk(now(), -1, bytes));
+  QR_TRY(const uint32_t to, walk_again(-1, bytes));
   steps_.push_back({-1, text_.size(), to});
   text_ += bytes;
   return {};
@@ -163,12 +163,19 @@ std::string Matcher::forced_bytes(size_t max_bytes) {
 
 Status Matcher::fill(std::span<uint32_t> words) {
   QR_TRY_VOID(make_room());
-  const uint32_t at = now();
+  uint32_t at = now();
   if (const std::vector<uint32_t>* known = work_->masks.find(at)) {
     std::copy(known->begin(), known->end(), words.begin());
     return {};
   }
-  if (!work_->mask(at, *vocabulary_, words, kMaskFuel)) {
+  bool done = work_->mask(at, *vocabulary_, words, kMaskFuel);
+  if (!done && work_->automaton.failed()) {  // once more with empty caches, so that what they held decides nothing
+    QR_TRY_VOID(replay());
+    at = now();
+    std::fill(words.begin(), words.end(), 0);
+    done = work_->mask(at, *vocabulary_, words, kMaskFuel);
+  }
+  if (!done) {
     return fail(Code::exhausted, "grammar: too ambiguous: a mask takes more than " + std::to_string(kMaskFuel) +
                                      " steps, or a state more than its bounds");
   }

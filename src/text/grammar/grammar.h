@@ -26,6 +26,7 @@ struct Workspace;
 struct GrammarLimits {
   size_t source_bytes = 256 << 10;
   size_t fuel = 400'000;           // steps of a front end: schemas looked at, branches, states
+  size_t derivatives = 100'000;    // to see which expressions match anything
   size_t memory_bytes = 64 << 20;  // expressions and states
 };
 
@@ -93,6 +94,7 @@ class Matcher {
   uint32_t now() const;
   Result<uint32_t> walk(uint32_t from, Token id, std::string_view bytes);
   Status make_room();
+  Result<uint32_t> walk_again(Token id, std::string_view bytes);
   Status replay();
   Status fill(std::span<uint32_t> words);
 

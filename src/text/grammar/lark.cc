@@ -309,7 +309,7 @@ Result<std::shared_ptr<const Grammar>> compile_lark(std::string_view source, con
     return fail(Code::invalid, "lark: " + std::to_string(source.size()) + " bytes, the limit is " +
                                    std::to_string(limits.source_bytes));
   }
-  RxStore rx(limits.memory_bytes);
+  RxStore rx(limits.memory_bytes, limits.derivatives);
   NetworkBuilder net(rx, {});
   QR_TRY(const Rule root, lark_rule(source, net));
   return finish(net, rx, root, {});

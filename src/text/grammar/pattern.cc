@@ -55,7 +55,8 @@ class PatternCompiler {
       case Kind::begin: return at_begin ? after : RxStore::kNever;
       case Kind::look: return rx_.nullable(after) ? RxStore::kEmpty : RxStore::kNever;  // $ alone makes this node
       case Kind::ahead: {
-        QR_TRY(const Rx ahead, rest(n.children[0], rx_.star(coder_.any()), at_begin));
+        // Any bytes behind it: `after` sees to it that they are text, and what is settled is settled at once.
+        QR_TRY(const Rx ahead, rest(n.children[0], RxStore::kAny, at_begin));
         return rx_.both({after, n.negative ? rx_.negate(ahead) : ahead});
       }
       case Kind::alternate: {

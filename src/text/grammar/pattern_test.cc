@@ -123,6 +123,8 @@ TEST(GrammarRx, CombinesAsSetsDo) {
   EXPECT_TRUE(rx.alive(rx.both({even, rx.repeat(rx.byte('a'), 5, 7)})));
   EXPECT_FALSE(rx.alive(rx.both({even, rx.repeat(rx.byte('a'), 5, 5)})));
   EXPECT_EQ(rx.negate(rx.negate(even)), even);
+  EXPECT_EQ(rx.both({even, rx.negate(even), a_star}), RxStore::kNever);
+  EXPECT_EQ(rx.both({rx.repeat(rx.byte('a'), 2, 9), rx.negate(a_star)}), RxStore::kNever);
   EXPECT_EQ(rx.negate(RxStore::kNever), RxStore::kAny);
   EXPECT_TRUE(rx.matches(rx.negate(RxStore::kEmpty), "x"));
   const Rx third = rx.multiple_of(3, 1);  // of 0.3

@@ -12,7 +12,7 @@ namespace quire {
 using namespace grammar;
 
 Result<std::shared_ptr<const Grammar>> compile_regex(std::string_view pattern, const GrammarLimits& limits) {
-  RxStore rx(limits.memory_bytes);
+  RxStore rx(limits.memory_bytes, limits.derivatives);
   NetworkBuilder builder(rx, {});
   CharCoder coder(rx, Spelling::utf8);
   builder.wide(coder.any());
@@ -29,7 +29,7 @@ Result<std::shared_ptr<const Grammar>> compile_choice(std::span<const std::strin
     return fail(Code::invalid,
                 "choice: " + std::to_string(n_bytes) + " bytes, the limit is " + std::to_string(limits.source_bytes));
   }
-  RxStore rx(limits.memory_bytes);
+  RxStore rx(limits.memory_bytes, limits.derivatives);
   NetworkBuilder builder(rx, {});
   const Rx whole = one_of_texts(rx, {choices.begin(), choices.end()});
   return finish(builder, rx, builder.rule_of(whole), {});

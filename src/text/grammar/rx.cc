@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kNodeBytes = 64;  // of a node with its key and its place in tables, about
 }
 
-RxStore::RxStore(size_t max_bytes) : max_bytes_(max_bytes) {
+RxStore::RxStore(size_t max_bytes, uint64_t max_work) : max_bytes_(max_bytes), max_work_(max_work) {
   set_id({});
   set_id(ByteSet::all());
   add(Kind::never, {});
@@ -166,6 +166,19 @@ Rx RxStore::alt(std::vector<Rx> parts) {
   return parts.size() == 1 ? parts[0] : add(Kind::alt, parts);
 }
 
+// Whether one part is *not* another, or *not* any number of what another has some number of: nothing is left then,
+// which would else take a search to see.
+bool RxStore::contradicts(const std::vector<Rx>& parts) const {
+  return std::any_of(parts.begin(), parts.end(), [&](Rx a) {
+    if (nodes_[a].kind != Kind::negate) return false;
+    const Rx out = args(a)[0];
+    const bool any_number = nodes_[out].kind == Kind::repeat && args(out)[1] == 0 && args(out)[2] == kNoLimit;
+    return std::any_of(parts.begin(), parts.end(), [&](Rx b) {
+      return b == out || (any_number && nodes_[b].kind == Kind::repeat && args(b)[0] == args(out)[0]);
+    });
+  });
+}
+
 Rx RxStore::both(std::vector<Rx> parts) {
   gather(Kind::both, parts);
   std::erase(parts, kAny);
@@ -180,6 +193,7 @@ Rx RxStore::both(std::vector<Rx> parts) {
     }
     if (nodes_[a].kind == Kind::set) bytes = bytes & sets_[nodes_[a].first], has_set = true;
   }
+  if (contradicts(parts)) return kNever;
   if (has_set) {
     std::erase_if(parts, [&](Rx a) { return nodes_[a].kind == Kind::set; });
     if (bytes.empty()) return kNever;

@@ -26,8 +26,9 @@ class RxStore {
   static constexpr Rx kEmpty = 1;  // matches the empty string
   static constexpr Rx kAny = 2;    // matches every string of bytes
 
-  // `max_bytes` bounds what is kept; beyond it exhausted() is true and results mean nothing.
-  explicit RxStore(size_t max_bytes);
+  // `max_bytes` bounds what is kept, `max_work` the derivatives worked out; beyond them exhausted() is true and results
+  // mean nothing.
+  explicit RxStore(size_t max_bytes, uint64_t max_work = ~uint64_t{0});
 
   Rx set(const ByteSet& bytes);
   Rx byte(uint8_t b) { return set(ByteSet::range(b, b)); }
@@ -74,11 +75,13 @@ class RxStore {
   size_t size() const { return nodes_.size(); }
   size_t bytes() const;
   bool exhausted() const { return exhausted_; }
-  void set_max_bytes(size_t n) { max_bytes_ = n; }
+  void set_limits(size_t max_bytes, uint64_t max_work) {
+    max_bytes_ = max_bytes;
+    max_work_ = max_work;
+  }
   void forget_derivatives() { derived_ = {}; }
   // Forgets every expression from n on and all derivatives.
   void truncate(size_t n);
-  uint64_t work() const { return work_; }  // derivatives worked out so far
 
  private:
   enum class Kind : uint8_t { never, empty, set, control, cat, alt, both, negate, repeat, multiple };
@@ -95,12 +98,13 @@ class RxStore {
   Node describe_sum(Kind kind, std::span<const uint32_t> args);
   uint32_t set_id(const ByteSet& bytes);
   bool is_endless(Rx a, std::span<const Rx> wide) const;
+  bool contradicts(const std::vector<Rx>& parts) const;
   void gather(Kind kind, std::vector<Rx>& parts);
   bool known(Rx a, Symbol s, Rx& out) const;
   bool push_needed(Rx a, Symbol s, std::vector<Rx>& todo) const;
   Rx derive_one(Rx a, Symbol s);
   Rx derive_multiple(Rx a, Symbol s);
-  void mark_alive(Rx found, Rx from, const std::unordered_map<Rx, Rx>& parent);
+  void mark_alive(Rx found, const std::vector<std::pair<Rx, Rx>>& steps);
   const std::vector<uint8_t>& probe_bytes();
 
   std::vector<Node> nodes_;
@@ -111,6 +115,7 @@ class RxStore {
   std::vector<uint8_t> probes_;               // one byte of each class, while probes_for_ sets are known
   size_t probes_for_ = 0;
   size_t max_bytes_;
+  uint64_t max_work_;
   uint64_t work_ = 0;
   bool exhausted_ = false;
   bool has_multiples_ = false;

@@ -1,6 +1,7 @@
 // See rx.h: derivatives and whether anything is left. Both walk with stacks of their own, so that no expression,
 // however deep, reaches the machine's.
 #include <algorithm>
+#include <unordered_set>
 
 #include "text/grammar/rx.h"
 
@@ -113,7 +114,7 @@ Rx RxStore::derive(Rx a, Symbol s) {
     } else if (!push_needed(next, s, todo)) {
       out = derive_one(next, s);
       derived_.emplace(memo_key(next, s), out);
-      ++work_;
+      if (++work_ > max_work_) exhausted_ = true;
       todo.pop_back();
     }
     if (exhausted_) return kNever;
@@ -139,10 +140,19 @@ const std::vector<uint8_t>& RxStore::probe_bytes() {
   return probes_;
 }
 
-void RxStore::mark_alive(Rx found, Rx from, const std::unordered_map<Rx, Rx>& parent) {
-  for (Rx at = found;; at = parent.at(at)) {
-    nodes_[at].flags |= kAlive;
-    if (at == from) return;
+// Whatever led to what is alive is alive: all of the search, against its steps, so that the next search ends sooner.
+void RxStore::mark_alive(Rx found, const std::vector<std::pair<Rx, Rx>>& steps) {
+  std::unordered_map<Rx, std::vector<Rx>> before;
+  for (const auto& [from, to] : steps) before[to].push_back(from);
+  std::vector<Rx> todo{found};
+  while (!todo.empty()) {
+    const Rx at = todo.back();
+    todo.pop_back();
+    for (const Rx from : before[at]) {
+      if ((nodes_[from].flags & kAlive) != 0) continue;
+      nodes_[from].flags |= kAlive;
+      todo.push_back(from);
+    }
   }
 }
 
@@ -153,7 +163,8 @@ bool RxStore::alive(Rx a, size_t fuel, bool& unknown) {
   };
   if (settled(a)) return true;
   if ((nodes_[a].flags & kDead) != 0) return false;
-  std::unordered_map<Rx, Rx> parent{{a, a}};
+  std::unordered_set<Rx> seen{a};
+  std::vector<std::pair<Rx, Rx>> steps;
   std::vector<Rx> queue{a};
   const std::vector<uint8_t> probes = probe_bytes();
   for (size_t i = 0; i < queue.size(); ++i) {
@@ -165,12 +176,13 @@ bool RxStore::alive(Rx a, size_t fuel, bool& unknown) {
         return true;
       }
       const Rx next = derive(at, b);
-      if ((nodes_[next].flags & kDead) != 0 || !parent.emplace(next, at).second) continue;
+      if ((nodes_[next].flags & kDead) != 0) continue;
+      steps.emplace_back(at, next);
       if (settled(next)) {
-        mark_alive(next, a, parent);
+        mark_alive(next, steps);
         return true;
       }
-      queue.push_back(next);
+      if (seen.insert(next).second) queue.push_back(next);
     }
   }
   if (has_controls(a)) return true;  // control tokens stand alone in a lexeme, never under *and* or *not*

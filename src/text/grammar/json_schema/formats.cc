@@ -63,7 +63,7 @@ constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
     {"iri-reference", "^(?:" QR_ABS(QR_WIDE) "|" QR_REL(QR_WIDE) ")$"},
     {"uri-template",
      "^(?:[!#$&()*+,\\-./0-9:;=?@A-Z\\[\\]_a-z~\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF]|%[0-9A-Fa-f]{2}|"
-     "\\{[+#./;?&=,!@|]?" QR_VARSPEC "(?:," QR_VARSPEC ")*\\})*$"},
+     "\\{[+#./;?&]?" QR_VARSPEC "(?:," QR_VARSPEC ")*\\})*$"},
     {"json-pointer", "^(?:/(?:[^~/]|~[01])*)*$"},
     {"relative-json-pointer", "^(?:0|[1-9][0-9]{0,9})(?:#|(?:/(?:[^~/]|~[01])*)*)$"},
 };

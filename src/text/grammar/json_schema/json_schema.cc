@@ -17,7 +17,7 @@ Result<std::shared_ptr<const Grammar>> compile_json_schema(std::string_view sche
   }
   auto parsed = Json::parse(schema);
   if (!parsed) return fail(parsed.error().code, "json_schema: " + parsed.error().message);
-  RxStore rx(limits.memory_bytes);
+  RxStore rx(limits.memory_bytes, limits.derivatives);
   NetworkBuilder net(rx, {});
   std::vector<std::string> warnings;
   QR_TRY(const Rule root, json_schema_rule(*parsed, options, limits.fuel, net, warnings));

@@ -115,6 +115,7 @@ Status Tableau::multiple_of(const Todo& todo, const Json& value, Branch& branch,
     return c_.document.error(Code::unsupported, todo.schema, todo.keyword, "has too many digits to count with");
   }
   if (todo.broken) branch.only(kNumber);
+  branch.shape.multiple_at = todo.schema;
   NumberRules& rules = branch.shape.number;
   (todo.broken ? rules.not_multiples : rules.multiples).push_back(of);
   return {};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 namespace quire::grammar {
 
@@ -66,14 +67,21 @@ Rx beyond(RxStore& rx, Bound bound, bool mirrored) {
   return rx.alt({rx.cat(own_sign, digits), rx.cat(other_sign, rx.both({digits, rx.negate(too_far)}))});
 }
 
-std::optional<Rx> multiple_rx(RxStore& rx, const Decimal& of) {
+// The number without its point.
+std::optional<uint32_t> modulus_of(const Decimal& of) {
   const std::string digits = (of.whole == "0" ? "" : of.whole) + of.fraction;
   const size_t start = digits.find_first_not_of('0');
   if (start == std::string::npos || digits.size() - start > 10 || of.fraction.size() > 30) return std::nullopt;
   uint64_t modulus = 0;
   for (const char c : digits.substr(start)) modulus = modulus * 10 + static_cast<uint64_t>(c - '0');
   if (modulus >= uint64_t{1} << 31) return std::nullopt;
-  return rx.multiple_of(static_cast<uint32_t>(modulus), static_cast<uint32_t>(of.fraction.size()));
+  return static_cast<uint32_t>(modulus);
+}
+
+std::optional<Rx> multiple_rx(RxStore& rx, const Decimal& of) {
+  const auto modulus = modulus_of(of);
+  if (!modulus) return std::nullopt;
+  return rx.multiple_of(*modulus, static_cast<uint32_t>(of.fraction.size()));
 }
 
 void expand_exponent(std::string& whole, std::string& fraction, int exponent) {
@@ -136,6 +144,19 @@ void NumberRules::at_most(const Bound& b) {
   if (order < 0 || (order == 0 && b.open)) high = b;
 }
 
+bool countable(const NumberRules& rules) {
+  uint64_t rests = 1;
+  for (const auto* list : {&rules.multiples, &rules.not_multiples}) {
+    for (const Decimal& m : *list) {
+      const auto modulus = modulus_of(m);
+      if (!modulus) return false;
+      rests = std::lcm(rests, uint64_t{*modulus});
+      if (rests > kMaxRests) return false;
+    }
+  }
+  return true;
+}
+
 Rx value_rx(RxStore& rx, const Decimal& value) {
   const Rx zeros = rx.star(rx.byte('0'));
   const Rx fraction = value.fraction.empty() ? rx.optional(rx.cat({rx.byte('.'), rx.byte('0'), zeros}))
@@ -157,6 +178,12 @@ std::optional<Rx> number_rx(RxStore& rx, const NumberRules& rules) {
   std::vector<Rx> all{rules.whole ? whole : rx.cat(whole, rx.optional(some_fraction(rx)))};
   if (rules.low) all.push_back(beyond(rx, *rules.low, false));
   if (rules.high) all.push_back(beyond(rx, *rules.high, true));
+  if (rules.not_whole || !rules.multiples.empty() || !rules.not_multiples.empty() || !rules.excluded.empty()) {
+    const Rx digits = rx.repeat(digit(rx), 1, kMaxDigits);
+    const Rx both_sides = rx.repeat(rx.set(ByteSet::range('0', '9') | ByteSet::range('.', '.')), 1, kMaxDigits + 1);
+    all.push_back(
+        rx.cat(sign, rx.alt({digits, rx.both({both_sides, rx.cat({RxStore::kAny, rx.byte('.'), RxStore::kAny})})})));
+  }
   if (rules.not_whole) {
     const Rx zeros = rx.optional(rx.cat(rx.byte('.'), rx.star(rx.byte('0'))));
     all.push_back(rx.negate(rx.cat(whole, zeros)));

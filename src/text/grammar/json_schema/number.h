@@ -45,6 +45,12 @@ struct NumberRules {
   }
 };
 
+// Whether rests of division by all multiples together are few enough to be told apart (kMaxRests).
+bool countable(const NumberRules& rules);
+inline constexpr uint64_t kMaxRests = 4096;
+// Digits, both sides of the point together, of numbers whose last digit matters: as many as every reader of JSON keeps.
+inline constexpr uint32_t kMaxDigits = 15;
+
 // kNever where nothing is left; nothing where a multiple is beyond what can be counted with (2^31 after taking out the
 // decimal point).
 std::optional<Rx> number_rx(RxStore& rx, const NumberRules& rules);

@@ -229,6 +229,45 @@ TEST(JsonSchemaBounds, ManyPartsAreTakenInOneGo) {
   EXPECT_FALSE(takes(optional, R"({"p77":1,"p3":2})"));
 }
 
+// What a mask finds dead it must find so without a long search, whatever counts are around it.
+TEST(JsonSchemaBounds, DeadEndsOfFormatsAreSeenAtOnce) {
+  for (const char* format : {"hostname", "email", "uri", "ipv6", "date-time"}) {
+    const auto g = compile("{\"type\":\"string\",\"format\":\"" + std::string(format) + "\"}");
+    ASSERT_TRUE(g.has_value());
+    Matcher m(*g, bytes());
+    std::vector<uint32_t> mask(m.n_words());
+    for (const char c : std::string("\"4E-x.ab-")) {
+      ASSERT_TRUE(m.mask(mask).has_value()) << format;
+      if (!m.accept(c)) break;
+    }
+    EXPECT_TRUE(m.mask(mask).has_value()) << format;
+  }
+}
+
+TEST(JsonSchemaBounds, MultiplesAreCountedOrRefused) {
+  for (const char* s :
+       {R"({"multipleOf":4093})", R"({"type":"integer","multipleOf":997,"minimum":5,"maximum":1000000000})"}) {
+    const auto g = compile(s);
+    ASSERT_TRUE(g.has_value()) << g.error().message;
+    Matcher m(*g, bytes());
+    std::vector<uint32_t> mask(m.n_words());
+    for (const char c : std::string("993039")) {
+      ASSERT_TRUE(m.mask(mask).has_value()) << s;
+      if (!m.accept(c)) break;
+    }
+  }
+  EXPECT_NE(error_of(R"({"allOf":[{"multipleOf":97},{"multipleOf":89}]})").find("more than 4096 rests"),
+            std::string::npos);
+}
+
+// Readers keep 15 digits, so where the last digit decides no more are written.
+TEST(JsonSchema, DigitsThatDecideAreKeptByEveryReader) {
+  EXPECT_TRUE(takes(R"({"multipleOf":3})", "999999999999999"));
+  EXPECT_FALSE(takes(R"({"multipleOf":3})", "9999999999999999"));
+  EXPECT_FALSE(takes(R"({"type":"number","not":{"type":"integer"}})", "2954553409801403.8"));
+  EXPECT_TRUE(takes(R"({"type":"number","not":{"type":"integer"}})", "29545534098014.5"));
+}
+
 TEST(JsonSchemaBounds, ReferencesInCirclesEnd) {
   EXPECT_TRUE(takes(R"({"$ref":"#"})", "7"));
   EXPECT_TRUE(takes(

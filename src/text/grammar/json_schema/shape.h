@@ -25,6 +25,7 @@ struct Shape {
   Types types = kAllTypes;
 
   NumberRules number;
+  const Json* multiple_at = nullptr;  // the last schema that says multipleOf
 
   std::vector<Rx> texts;  // spellings of the string, without quotes
   uint64_t min_chars = 0, max_chars = kUnbounded;

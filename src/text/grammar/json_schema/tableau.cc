@@ -205,6 +205,11 @@ Status Tableau::finish(Branch& branch, std::vector<Shape>& out) {
   Shape& s = branch.shape;
   if (!s.values) {
     QR_TRY_VOID(settle_not_values(branch));
+    if ((s.types & kNumber) != 0 && !countable(s.number)) {
+      return c_.document.error(
+          Code::unsupported, s.multiple_at, "multipleOf",
+          "all such numbers together have more than " + std::to_string(kMaxRests) + " rests to count");
+    }
     if (s.min_chars > s.max_chars) s.types &= static_cast<Types>(~kString);
     if (s.min_items > s.max_items) s.types &= static_cast<Types>(~kArray);
     if (s.min_properties > s.max_properties) s.types &= static_cast<Types>(~kObject);
