@@ -1,5 +1,6 @@
 // Reading a notation character by character: what the parsers of grammars share.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@ class Scanner {
 
   bool done() const { return at_ >= text_.size(); }
   size_t at() const { return at_; }
-  void go_to(size_t at) { at_ = at; }
+  void go_to(size_t at) { at_ = std::min(at, text_.size()); }
   char peek() const { return done() ? '\0' : text_[at_]; }
   bool looking_at(std::string_view s) const { return text_.substr(at_).starts_with(s); }
   bool accept(std::string_view s) {
