@@ -15,7 +15,8 @@ namespace quire {
 inline constexpr int kMaxRotated = 1024;  // components of a head, at most
 
 namespace rotation_detail {
-inline constexpr uint32_t kSigns[kMaxRotated / 32] = {
+// Not inline: what is compiled for one instruction set exports nothing that others could take.
+constexpr uint32_t kSigns[kMaxRotated / 32] = {
     0xa3c59ac2, 0x1b873593, 0xe6546b64, 0x4cf5ad43, 0x2745937f, 0xc2b2ae35, 0x85ebca6b, 0x38b34ae5,
     0xab0e9789, 0x9e3779b9, 0x7f4a7c15, 0xbf58476d, 0x1ce4e5b9, 0x94d049bb, 0x133111eb, 0xd6e8feb8,
     0x6659fd93, 0x5851f42d, 0x4c957f2d, 0x14057b7e, 0xf767814f, 0x2127599b, 0xf4325c37, 0x880355f2,

@@ -9,8 +9,8 @@ bool takes(std::string_view source, std::string_view text) {
   const auto g = compile_lark(source, {});
   EXPECT_TRUE(g.has_value()) << source << ": " << (g ? "" : g.error().message);
   if (!g) return false;
-  static const auto trie = std::make_shared<const TokenTrie>(std::vector<std::string>{"a"}, std::vector<Token>{}, 1);
-  Matcher m(*g, trie);
+  static const auto kTrie = std::make_shared<const TokenTrie>(std::vector<std::string>{"a"}, std::vector<Token>{}, 1);
+  Matcher m(*g, kTrie);
   return m.accept_text(text).has_value() && m.may_end();
 }
 std::string error_of(std::string_view source) {
