@@ -105,7 +105,7 @@ Finding memory(const MachineFacts& m, const ModelFacts& model) {
   const std::string says = memory_text(m.available) + " of " + memory_text(m.total) + " available";
   if (model.needs <= m.available) return {"memory", Severity::ok, says, ""};
   return {"memory", Severity::problem, says + ", the model needs " + memory_text(model.needs),
-          "--weights q8_0 or a smaller format, a smaller model, or a higher memory limit"};
+          "a smaller format (--weights), a smaller model, or a higher memory limit"};
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ class CountingOps final : public NoOps {
     out.n_out = weight.n_rows();
     out.n_in = weight.n_cols();
     take(linear_bytes(options_, format, out.n_out, out.n_in));
+    elements += out.n_out * out.n_in;
     if (&format != weight.format) largest = std::max(largest, out.n_out * format.row_bytes(out.n_in));
     if (bias != nullptr) {
       QR_TRY(out.bias, load_vector(*bias));
@@ -49,7 +50,7 @@ class CountingOps final : public NoOps {
     return Tensor::dense(&nowhere_, DType::f32, {n});
   }
 
-  int64_t bytes = 0, largest = 0;
+  int64_t bytes = 0, largest = 0, elements = 0;
 
  private:
   void take(int64_t n) { bytes += (n + 63) / 64 * 64; }
@@ -80,6 +81,7 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& mod
   const ModelInfo& info = counted->info();
   MemoryNeeds out;
   out.weights = ops.bytes;
+  out.matrix_elements = ops.elements;
   out.largest = ops.largest;
   const int64_t behind_weights = (kHugePage - ops.bytes % kHugePage) % kHugePage;
   out.process = kProcessBytes + kVocabularyBytes * info.n_vocab + behind_weights;
@@ -102,6 +104,17 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& mod
 
 namespace {
 
+// "a, b or c" of those that are not empty.
+std::string one_of(const std::vector<std::string>& ways) {
+  std::string out;
+  for (size_t i = ways.size(); i-- > 0;) {
+    if (ways[i].empty()) continue;
+    const bool last = out.empty(), only_two = out.find(" or ") == std::string::npos;
+    out = ways[i] + (last ? "" : only_two ? " or " : ", ") + out;
+  }
+  return out;
+}
+
 // How long a context that memory holds, at most what the model has.
 int64_t tokens_in(const MemoryNeeds& needs, int64_t bytes) {
   const int64_t beyond = bytes - needs.window_tokens * needs.token_bytes;
@@ -112,13 +125,19 @@ int64_t tokens_in(const MemoryNeeds& needs, int64_t bytes) {
 
 }  // namespace
 
+std::string smaller_weights(const MemoryNeeds& needs) {
+  if (needs.matrix_elements <= 0) return "--weights q8_0";
+  const double bits = 8.0 * static_cast<double>(needs.weights) / static_cast<double>(needs.matrix_elements);
+  return bits > 9.5 ? "--weights q8_0" : bits > 6 ? "--weights q4_k" : "";
+}
+
 Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, const EngineOptions& wanted) {
   const int64_t fixed = needs.weights + needs.scratch + needs.largest + needs.process;
   const int64_t left = available - fixed;
   const int64_t smallest = needs.kv_bytes(wanted.n_ctx > 0 ? wanted.n_ctx : std::min<int64_t>(needs.n_ctx, kLeastCtx));
   if (left < needs.kv_bytes(1)) {
     return tl::make_unexpected(does_not_fit("the model", fixed + smallest, available,
-                                            "--weights q8_0 or a smaller format, a smaller model, or more memory"));
+                                            one_of({smaller_weights(needs), "a smaller model", "more memory"})));
   }
   const int64_t room_tokens = tokens_in(needs, left) / kCtxStep * kCtxStep;
   if (wanted.kv_bytes > 0) {
@@ -127,9 +146,8 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
                                             available, "--kv-memory " + std::to_string(left >> 20) + "M or auto"));
   }
   if (smallest > left) {
-    const std::string advice = wanted.n_ctx > 0 && room_tokens > 0
-                                   ? "--ctx " + std::to_string(room_tokens) + ", or --weights q8_0 or a smaller format"
-                                   : "--weights q8_0 or a smaller format, or a smaller model";
+    const std::string ctx = wanted.n_ctx > 0 && room_tokens > 0 ? "--ctx " + std::to_string(room_tokens) : "";
+    const std::string advice = one_of({ctx, smaller_weights(needs), "a smaller model"});
     const std::string what = wanted.n_ctx > 0 ? "--ctx " + std::to_string(wanted.n_ctx) : "the model with a context";
     return tl::make_unexpected(does_not_fit(what, fixed + smallest, available, advice));
   }

@@ -11,11 +11,12 @@
 namespace quire {
 
 struct MemoryNeeds {
-  int64_t weights = 0;      // in the backend's layout
-  int64_t scratch = 0;      // of a step, with `n_ctx` positions
-  int64_t largest = 0;      // a matrix that is converted on its way: memory for the time of loading only
-  int64_t process = 0;      // the rest, roughly: program, vocabulary, threads, sockets
-  int64_t token_bytes = 0;  // of the cache
+  int64_t weights = 0;          // in the backend's layout
+  int64_t matrix_elements = 0;  // numbers in matrices, 0: not known
+  int64_t scratch = 0;          // of a step, with `n_ctx` positions
+  int64_t largest = 0;          // a matrix that is converted on its way: memory for the time of loading only
+  int64_t process = 0;          // the rest, roughly: program, vocabulary, threads, sockets
+  int64_t token_bytes = 0;      // of the cache
   int64_t window_token_bytes = 0, window_tokens = 0;  // of them by layers with a window, which keep so many tokens
   int64_t block_tokens = 0;
   int n_ctx = 0;                              // what the model was trained for
@@ -37,6 +38,9 @@ struct MemoryPlan {
 // half of what the model leaves, but one context wherever that fits; an n_ctx that nobody asked for shrinks to what
 // fits. Code::exhausted "… does not fit: needs X, has Y, try …". Pure.
 Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, const EngineOptions& wanted);
+
+// The conversion that would make the weights smaller than they are: "--weights q8_0", "--weights q4_k", or empty.
+std::string smaller_weights(const MemoryNeeds& needs);
 
 // Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Its file, opened, for load().
 // Code::not_found without a model.

@@ -62,17 +62,30 @@ TEST(MemoryPlan, SaysWhatDoesNotFitAndWhatWould) {
     EXPECT_EQ(plan.error().code, Code::exhausted);
     return plan.error().message;
   };
-  EXPECT_EQ(message(100 * kMiB, wanted(4096)),
-            "--ctx 4096 does not fit: needs 390.0 MiB, has 234.0 MiB; try --ctx 1536, or --weights q8_0 or a smaller "
-            "format");
+  EXPECT_EQ(
+      message(100 * kMiB, wanted(4096)),
+      "--ctx 4096 does not fit: needs 390.0 MiB, has 234.0 MiB; try --ctx 1536, --weights q8_0 or a smaller model");
   EXPECT_EQ(message(100 * kMiB, wanted(0, 101 * kMiB)),
             "--kv-memory 101.0 MiB does not fit: needs 235.0 MiB, has 234.0 MiB; try --kv-memory 100M or auto");
-  EXPECT_EQ(message(-50 * kMiB, wanted(0)),
-            "the model does not fit: needs 166.0 MiB, has 84.0 MiB; try --weights q8_0 or a smaller format, a smaller "
-            "model, or more memory");
+  EXPECT_EQ(
+      message(-50 * kMiB, wanted(0)),
+      "the model does not fit: needs 166.0 MiB, has 84.0 MiB; try --weights q8_0, a smaller model or more memory");
   EXPECT_EQ(message(20 * kMiB, wanted(0)),
-            "the model with a context does not fit: needs 166.0 MiB, has 154.0 MiB; try --weights q8_0 or a smaller "
-            "format, or a smaller model");
+            "the model with a context does not fit: needs 166.0 MiB, has 154.0 MiB; try --weights q8_0 or a "
+            "smaller model");
+}
+
+TEST(MemoryPlan, NobodyIsToldToTakeAFormatThatIsNoSmaller) {
+  MemoryNeeds of = needs();
+  const std::pair<double, const char*> formats[] = {
+      {16, "--weights q8_0"}, {8.5, "--weights q4_k"}, {6.6, "--weights q4_k"}, {5, ""}, {4.5, ""}};
+  for (const auto& [bits, advice] : formats) {
+    of.matrix_elements = static_cast<int64_t>(static_cast<double>(of.weights) * 8 / bits);
+    EXPECT_EQ(smaller_weights(of), advice) << bits;
+  }
+  const auto plan = plan_memory(of, kFixed - 50 * kMiB, wanted(0));
+  ASSERT_FALSE(plan);
+  EXPECT_NE(plan.error().message.find("try a smaller model or more memory"), std::string::npos) << plan.error().message;
 }
 
 TEST(MemoryPlan, WhatWasAskedForIsTakenWhereItFits) {

@@ -1,5 +1,5 @@
-// One line on stderr that tells how far long work is, rewritten a few times a second. Nothing is printed unless stderr
-// is a terminal. Any thread.
+// One line on stderr that tells how far long work is: on a terminal rewritten a few times a second, elsewhere a line of
+// the log every ten seconds. Any thread.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -9,11 +9,11 @@ namespace quire {
 
 class Progress {
  public:
-  enum class Unit { none, bytes };  // bytes: with how many, their rate and the time left
+  enum class Unit { none, bytes };
 
   // `what` stands before the bar: "model.gguf". `total` 0: unknown, only a count is shown.
   Progress(std::string what, int64_t total, Unit unit = Unit::none);
-  ~Progress();  // clears the line
+  ~Progress();  // clears a terminal's line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -21,7 +21,7 @@ class Progress {
   void update(int64_t done, int64_t total);
 
  private:
-  const bool shown_;
+  const bool terminal_;
   const std::string what_;
   const Unit unit_;
   std::mutex mu_;
@@ -33,7 +33,8 @@ class Progress {
 // What the line says: "x [#####.....] 50 %", or "x 17" where the total is not known.
 std::string progress_line(const std::string& what, int64_t done, int64_t total);
 
-// What follows it where bytes are counted: "  1.2 GB of 2.4 GB, 60.0 MB/s, 0:20 left".
-std::string byte_progress(int64_t done, int64_t total, double bytes_per_s);
+// What follows it: "  1.2 GB of 2.4 GB, 60.0 MB/s, 0:20 left" where bytes are counted, "  17 of 272, 0:20 left"
+// otherwise. `per_s` below 1e-9: not known yet.
+std::string amount_progress(Progress::Unit unit, int64_t done, int64_t total, double per_s);
 
 }  // namespace quire

@@ -14,10 +14,23 @@ TEST(Progress, TheLineSaysHowFar) {
 }
 
 TEST(Progress, BytesHaveARateAndATimeLeft) {
-  EXPECT_EQ(byte_progress(1'000'000'000, 2'200'000'000, 60e6), "  1.00 GB of 2.20 GB, 60.0 MB/s, 0:20 left");
-  EXPECT_EQ(byte_progress(0, 36'610'000'000, 1e7), "  0 B of 36.61 GB, 10.0 MB/s, 1:01:01 left");
-  EXPECT_EQ(byte_progress(5, 10, 0), "  5 B of 10 B");
-  EXPECT_EQ(byte_progress(0, int64_t{1} << 50, 1), "  0 B of 1125899.91 GB, 1 B/s");
+  const auto bytes = [](int64_t done, int64_t total, double per_s) {
+    return amount_progress(Progress::Unit::bytes, done, total, per_s);
+  };
+  EXPECT_EQ(bytes(1'000'000'000, 2'200'000'000, 60e6), "  1.00 GB of 2.20 GB, 60.0 MB/s, 0:20 left");
+  EXPECT_EQ(bytes(0, 36'610'000'000, 1e7), "  0 B of 36.61 GB, 10.0 MB/s, 1:01:01 left");
+  EXPECT_EQ(bytes(5, 10, 0), "  5 B of 10 B");
+  EXPECT_EQ(bytes(5, 0, 1), "  5 B, 1 B/s") << "nobody knows how many there are";
+  EXPECT_EQ(bytes(0, int64_t{1} << 50, 1), "  0 B of 1125899.91 GB, 1 B/s");
+}
+
+TEST(Progress, PiecesHaveATimeLeft) {
+  const auto pieces = [](int64_t done, int64_t total, double per_s) {
+    return amount_progress(Progress::Unit::none, done, total, per_s);
+  };
+  EXPECT_EQ(pieces(17, 272, 0.5), "  17 of 272, 8:30 left");
+  EXPECT_EQ(pieces(17, 272, 0), "  17 of 272");
+  EXPECT_EQ(pieces(300, 272, 1), "  300 of 272, 0:00 left");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "app/tokenizer_hash.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "model/gguf_form.h"
@@ -105,27 +104,6 @@ Result<const WeightFormat*> wanted_weights(const ModelOptions& options) {
   for (const WeightFormat* f : weight_formats()) known += " " + std::string(f->name);
   return fail(Code::invalid, "--weights \"" + options.weights + "\" is unknown; there are:" + known);
 }
-
-// A line of the log every second of a load that takes that long; on a terminal a bar as well.
-class LoadProgress {
- public:
-  explicit LoadProgress(const std::string& path) : path_(path), bar_(std::make_shared<Progress>(path, 0)) {}
-  void operator()(int64_t done, int64_t total) {
-    bar_->update(done, total);
-    const int64_t now = clock_.now_ns();
-    if (next_ns_ == 0) next_ns_ = now + kEveryNs;
-    if (now < next_ns_) return;
-    next_ns_ = now + kEveryNs;
-    log_info(path_ + ": loaded " + std::to_string(done >> 20) + " of " + std::to_string(total >> 20) + " MiB");
-  }
-
- private:
-  static constexpr int64_t kEveryNs = 1'000'000'000;
-  SystemClock clock_;
-  std::string path_;
-  std::shared_ptr<Progress> bar_;  // a std::function copies what it holds
-  int64_t next_ns_ = 0;
-};
 
 // The ids that end a sequence by a folder's generation_config.json, or else its config.json, or as carried along.
 std::vector<Token> end_ids(const Metadata& meta, int n_vocab) {
@@ -230,7 +208,8 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   out.sampling = model_sampling(file.meta);
   QR_TRY(out.ops, make_ops(options));
   if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
-  how.on_progress = LoadProgress(path);
+  const auto bar = std::make_shared<Progress>("loading " + path, 0, Progress::Unit::bytes);
+  how.on_progress = [bar](int64_t done, int64_t total) { bar->update(done, total); };
   QR_TRY(const TokenizerSource source, tokenizer_source(file));
   how.tokenizer = hash_of_tokenizer(file, source);
   how.hash_folder = cache_folder();

@@ -348,5 +348,18 @@ TEST(Refused, WithoutTheKey) {
   EXPECT_EQ(text_at(json_at(j, "error", "code")), "invalid_api_key");
 }
 
+// What would change the answer stands in another server's form: it is not answered as if it had not been there.
+TEST(Refusal, AForeignDialectsObjectIsNotIgnored) {
+  TestServer s;
+  s.start();
+  for (const char* field : {"sampling_params", "parameters", "options"}) {
+    const std::string in(field);
+    const HttpResponse r = s.post("/v1/completions", R"({"prompt":"a",")" + in + R"(":{"temperature":0}})");
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_EQ(text_at(json_at(parse_json(r.body), "error", "param")), in);
+    EXPECT_EQ(text_at(json_at(parse_json(r.body), "error", "code")), "unsupported_parameter");
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -50,6 +50,7 @@ std::string request_text(const RequestRecord& r) {
   add_ms(out, "queue_ms", r.queue_ns);
   add_ms(out, "first_token_ms", r.first_token_ns);
   add_ms(out, "total_ms", r.total_ns);
+  if (!r.warning.empty()) add(out, "warning", "\"" + r.warning + "\"");
   return out;
 }
 
@@ -71,6 +72,7 @@ std::string request_json(const RequestRecord& r, double time_s) {
   out.set("queue_ms", ms(r.queue_ns));
   out.set("first_token_ms", r.first_token_ns > 0 ? Json(ms(r.first_token_ns)) : Json());
   out.set("total_ms", ms(r.total_ns));
+  if (!r.warning.empty()) out.set("warning", r.warning);
   return out.dump();
 }
 

@@ -1,5 +1,6 @@
 // One line for each request that was given to the engine or refused before: who, what, how it ended, and its times.
-// Prompts, answers and keys are never in it; names come from the operator, numbers from us. Any thread.
+// Prompts, answers and keys are never in it; names come from the operator, numbers from us, and of a request's words
+// those that the header x-quire-warning tells. Any thread.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,7 @@ struct RequestRecord {
   std::string peer;
   int status = 0;        // 499: the client left before the answer's head
   std::string_view end;  // how the reply ended: finished, client_gone, stalled, aborted, shutdown
+  std::string warning;   // of the header, empty: none
   bool stream = false;
   int64_t n_choices = 0, n_prompt = 0, n_cached = 0, n_generated = 0;  // tokens
   int64_t first_token_ns = 0, queue_ns = 0, total_ns = 0;              // since the head; 0: there was none

@@ -124,6 +124,10 @@ constexpr Field kSampling[] = {
 };
 
 constexpr Field kOpenai[] = {
+    // Of other servers' own endpoints: an object whose fields belong into the body itself here.
+    unsupported("sampling_params", "{}"),
+    unsupported("parameters", "{}"),
+    unsupported("options", "{}"),
     field_of("model", kString, &ServeLimits::name_bytes),
     flag_field("stream"),
     flag_field("include_cost"),

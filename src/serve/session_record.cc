@@ -1,4 +1,7 @@
 // What is told of a request when it is over: its line in the log, its trace. See session.h.
+#include <algorithm>
+
+#include "serve/api_error.h"
 #include "serve/outcome.h"
 #include "serve/session.h"
 
@@ -18,6 +21,9 @@ RequestRecord Session::record(CloseReason reason) const {
     r.n_prompt = n_prompt_tokens(job_);
     r.n_cached = u.n_cached;
     for (const auto& c : choices_) r.n_generated += c->n_tokens();
+    const auto told = std::find_if(job_.headers.begin(), job_.headers.end(),
+                                   [](const auto& header) { return header.name == kWarningHeader; });
+    if (told != job_.headers.end()) r.warning = told->value;
     r.queue_ns = u.queued_ns;
     r.first_token_ns = first_token_ns_;
   }

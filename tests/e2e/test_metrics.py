@@ -152,7 +152,7 @@ class RequestLog(unittest.TestCase):
         server = Server('--log-requests', form)
         self.addCleanup(server.stop)
         _, headers, _ = server.post(TEXT, {'prompt': 'a secret of mine', 'max_tokens': 5, 'temperature': 0, 'ignore_eos': True})
-        server.events(TEXT, {'prompt': 'another secret', 'max_tokens': 6, 'ignore_eos': True})
+        server.events(TEXT, {'prompt': 'another secret', 'max_tokens': 6, 'ignore_eos': True, 'temperatur': 1})
         server.post(TEXT, {'prompt': ''})
         server.get('/health')
         server.stop()
@@ -167,6 +167,8 @@ class RequestLog(unittest.TestCase):
         self.assertEqual(whole['id'], first)
         self.assertEqual((whole['generated_tokens'], whole['stream']), (5, False))
         self.assertEqual((stream['generated_tokens'], stream['stream'], stream['end']), (6, True, 'finished'))
+        self.assertIn('temperatur', stream['warning'])
+        self.assertNotIn('warning', whole)
         self.assertGreater(whole['prompt_tokens'], 0)
         self.assertIsNone(refused['first_token_ms'])
         self.assertLessEqual(whole['queue_ms'], whole['first_token_ms'])
@@ -178,6 +180,7 @@ class RequestLog(unittest.TestCase):
         self.assertEqual(len(said), 3)
         self.assertIn(f'id={first} endpoint=/v1/completions status=200 end=finished', said[0])
         self.assertIn('generated=5', said[0])
+        self.assertIn('warning="unknown fields were ignored: temperatur"', said[1])
         self.assertEqual([line for line in self.lines('off')[1] if 'request id=' in line], [])
 
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "app/progress.h"
 #include "app/text_tokens.h"
 #include "app/wire.h"
 #include "base/json.h"
@@ -77,7 +78,11 @@ class Scorer {
       writer_ = std::make_unique<BaseWriter>(std::move(writer));
     }
     QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, w.ctx, w.ctx));
-    QR_TRY_VOID(score_text(forward, tokens, w, [this](const Scored& scored) { return see(scored); }));
+    Progress bar("perplexity", std::ssize(tokens));
+    QR_TRY_VOID(score_text(forward, tokens, w, [this, &bar](const Scored& scored) {
+      bar.update(scored.position + 1);
+      return see(scored);
+    }));
     if (writer_) QR_TRY_VOID(writer_->finish());
     if (nll_file_ && std::fflush(nll_file_.get()) != 0) {
       return fail(Code::io, args.nll_out + ": cannot be written: " + std::strerror(errno));
