@@ -34,7 +34,11 @@ class ServerMemory : public testing::Test {
     server_ = std::move(*started);
   }
   void TearDown() override {
-    held_.clear();
+    {
+      const std::lock_guard lock(mu_);
+      holds_ = false;
+      held_.clear();
+    }
     EXPECT_TRUE(received_becomes(0, 0)) << received();
     EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
   }
@@ -59,10 +63,11 @@ class ServerMemory : public testing::Test {
   Metrics metrics_;
   std::mutex mu_;
   std::vector<std::pair<HttpRequest, ReplyPtr>> held_;
+  bool holds_ = true;  // false: what comes late is dropped at once
   FunctionHandler handler_{[this](HttpRequest&& request, ReplyPtr reply) {
     if (request.path != "/hold") return void(reply->send(200, {}, std::move(request.body)));
     const std::lock_guard lock(mu_);
-    held_.emplace_back(std::move(request), std::move(reply));
+    if (holds_) held_.emplace_back(std::move(request), std::move(reply));
   }};
   std::unique_ptr<Server> server_;
 };

@@ -364,6 +364,7 @@ TEST(Server, RunsOnSeveralIoThreads) {
     clients.push_back(r.client());
     ASSERT_TRUE(clients.back().request({}));
   }
+  const std::lock_guard lock(mu);
   EXPECT_EQ(seen.size(), 3u);  // connections go to the thread with the fewest
 }
 
