@@ -37,6 +37,10 @@ void* operator new(size_t n) {
   if (void* p = std::malloc(n == 0 ? 1 : n)) return p;
   throw std::bad_alloc();
 }
+// As the library would: or where memory is checked this one's delete would meet another one's new.
+void* operator new(size_t n, const std::nothrow_t& /*tag*/) noexcept {
+  return quire::allocation_fault.happens() ? nullptr : std::malloc(n == 0 ? 1 : n);
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 
