@@ -26,7 +26,8 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
               "compute threads, 0 for one on each physical core that this process may use");
   line.option(
       "--kv-type", options.kv_type,
-      "how keys and values are cached: f16, bf16, q8 (half of it), f32, or auto: bf16 for BF16 weights, else f16");
+      "how keys and values are cached: f16, bf16, q8 (half of it), k8v4 (three eighths), f32, f8 and q4 (for research), or "
+      "auto: bf16 for BF16 weights, else f16");
   line.option("--weights", options.weights,
               "convert matrices to this format while loading, such as q8_0 or bf16; empty: as stored");
 }
@@ -180,15 +181,29 @@ std::string cache_folder() {
   return home != nullptr && *home == '/' ? std::string(home) + "/.cache/quire" : "";
 }
 
+// A codec's name, or "k=NAME,v=NAME" for one that has keys and values in these forms.
+const KvCodec* named_codec(std::string_view given) {
+  const size_t comma = given.find(",v=");
+  if (!given.starts_with("k=") || comma == std::string_view::npos) return find_kv_codec(given);
+  return find_kv_codec(given.substr(2, comma - 2), given.substr(comma + 3));
+}
+
 }  // namespace
 
 Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* file) {
   const bool is_auto = options.kv_type == "auto";
-  const KvCodec* codec = find_kv_codec(options.kv_type);
+  const KvCodec* codec = named_codec(options.kv_type);
   if (codec == nullptr && !is_auto) {
     std::string known = " auto";
-    for (const KvCodec* c : kv_codecs()) known += " " + std::string(c->name);
+    for (const KvCodec* c : kv_codecs()) {
+      known += " " + std::string(c->name);
+      if (c->keys != c->values) known += " (k=" + std::string(c->keys) + ",v=" + std::string(c->values) + ")";
+    }
     return fail(Code::invalid, "--kv-type \"" + options.kv_type + "\" is unknown; there are:" + known);
+  }
+  if (codec != nullptr && file != nullptr && codec->for_research) {
+    log_warn("--kv-type " + std::string(codec->name) +
+             " is for research: some models answer nonsense with it (docs/kv.md); q8 and k8v4 are not");
   }
   LoadOptions how{codec, codec};
   QR_TRY(how.weights, wanted_weights(options));

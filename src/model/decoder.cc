@@ -17,7 +17,7 @@ Tensor frequencies(const Rope& rope) {
 
 AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   const DecoderConfig& c = config_;
-  const int64_t row_bytes = options.k_codec->row_bytes(c.head_dim) + options.v_codec->row_bytes(c.head_dim);
+  const int64_t row_bytes = options.k_codec->k_row_bytes(c.head_dim) + options.v_codec->v_row_bytes(c.head_dim);
   // Where no position lies behind the window every key is kept anyway.
   const bool slides = is_local && c.window < info_.n_ctx && (options.n_ctx == 0 || c.window < options.n_ctx);
   const KvGroup group = slides ? KvGroup{KvGroup::Kind::window, c.window} : KvGroup{};

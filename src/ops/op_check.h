@@ -28,8 +28,8 @@ struct HeadOffsets {
   int64_t k, v;
 };
 inline HeadOffsets head_offsets(const AttnParams& params, int head, int block_tokens) {
-  const int64_t k_head = params.k_codec->row_bytes(params.k_dim) * block_tokens;
-  const int64_t v_head = params.v_codec->row_bytes(params.v_dim) * block_tokens;
+  const int64_t k_head = params.k_codec->k_row_bytes(params.k_dim) * block_tokens;
+  const int64_t v_head = params.v_codec->v_row_bytes(params.v_dim) * block_tokens;
   const int64_t k = head * (k_head + v_head);
   return {k, k + k_head};
 }
@@ -46,8 +46,8 @@ inline KvPlace kv_place(const KvView& kv, const AttnParams& params, int64_t slot
   const int t = static_cast<int>(in_block % kKvGroup);
   const HeadOffsets at = head_offsets(params, head, view.block_tokens);
   std::byte* claim = view.base + slot / view.block_tokens * view.block_bytes + params.kv_offset * view.block_tokens;
-  return {claim + at.k + (in_block - t) * params.k_codec->row_bytes(params.k_dim),
-          claim + at.v + (in_block - t) * params.v_codec->row_bytes(params.v_dim), t};
+  return {claim + at.k + (in_block - t) * params.k_codec->k_row_bytes(params.k_dim),
+          claim + at.v + (in_block - t) * params.v_codec->v_row_bytes(params.v_dim), t};
 }
 
 }  // namespace quire

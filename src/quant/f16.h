@@ -53,6 +53,15 @@ QR_INLINE uint16_t f32_to_bf16_flushed(float value) {
   return f32_to_bf16(value);
 }
 
+// The float e4m3, one sign, four bits of exponent, three of mantissa: as half precision, 2^8 times smaller, and then
+// itself. The kernels do it in the same steps.
+QR_INLINE float e4m3_to_f32(uint8_t code) {
+  const auto sign = static_cast<uint16_t>((code & 0x80U) << 8);
+  const uint32_t magnitude = code & 0x7fU;
+  const auto half = static_cast<uint16_t>(sign | (magnitude == 0x7fU ? 0x7fffU : magnitude << 7));
+  return f16_to_f32(half) * 256.0F;
+}
+
 // Unaligned access to file bytes.
 template <class T>
 QR_INLINE T load_as(const std::byte* from) {

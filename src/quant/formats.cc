@@ -17,6 +17,13 @@ const WeightFormat* find_weight_format(uint32_t ggml_type) {
   return nullptr;
 }
 
+const KvCodec* find_kv_codec(std::string_view keys, std::string_view values) {
+  for (const KvCodec* codec : kv_codecs()) {
+    if (codec->keys == keys && codec->values == values) return codec;
+  }
+  return nullptr;
+}
+
 const KvCodec* find_kv_codec(std::string_view name) {
   for (const KvCodec* codec : kv_codecs()) {
     if (codec->name == name) return codec;

@@ -4,10 +4,13 @@
 // Rows of one head are stored in groups of kGroup = 16 tokens. Keys lie transposed, [dim][16], so that one vector holds
 // the same component of 16 positions and a dot product needs no horizontal sum; values lie as [16][dim].
 //   kName                      its name on the command line
-//   row_bytes(dim)             bytes per token and head
+//   row_bytes(dim)             bytes per token and head, of keys and of values
+//   k_row_bytes, v_row_bytes   instead, where the two lie in forms of two other codecs, kKeys and kValues
 //   put_k/get_k/put_v/get_v    one row to and from a group, t = position within the group
+//   kForResearch               costs more than a hundredth of perplexity on models that people use (docs/kv.md)
 //   kTogether                  1, or 2 where numbers are BF16 and multiplied as pairs that lie side by side
 //   kRotatesKeys               what load_k gives is of keys that were rotated (quant/rotation.h): queries are too
+//   kRotatesValues             what load_v gives is of values that were rotated as keys: results are turned back
 //   load_k<V>(group, d)        component d of the group's 16 keys
 //   load_v<V>(group, t, dim, d)   components d … d+15 of value t
 //   key(group, d)              instead, of pairs: components d and d+1 of 16 keys, d even; 0 behind the last one
@@ -28,8 +31,11 @@ inline constexpr int kKvGroup = 16;
 
 struct KvCodec {
   std::string_view name;
-  bool rounded;  // queries and weights of values are rounded to BF16 as well
-  int64_t (*row_bytes)(int dim);
+  std::string_view keys, values;  // name, or the codecs that keys and values lie in
+  bool rounded;                   // queries and weights of values are rounded to BF16 as well
+  bool for_research;              // costs more than a hundredth of perplexity on models that people use (docs/kv.md)
+  int64_t (*k_row_bytes)(int dim);
+  int64_t (*v_row_bytes)(int dim);
   void (*put_k)(std::byte* group, int t, int dim, const float* row);
   void (*get_k)(const std::byte* group, int t, int dim, float* row);
   void (*put_v)(std::byte* group, int t, int dim, const float* row);
@@ -37,6 +43,7 @@ struct KvCodec {
 };
 
 std::span<const KvCodec* const> kv_codecs();
-const KvCodec* find_kv_codec(std::string_view name);  // nullptr when unknown
+const KvCodec* find_kv_codec(std::string_view name);                           // nullptr when unknown
+const KvCodec* find_kv_codec(std::string_view keys, std::string_view values);  // the same
 
 }  // namespace quire

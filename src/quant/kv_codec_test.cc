@@ -19,16 +19,31 @@
 namespace quire {
 namespace {
 
+// The nearest of all numbers of e4m3, of two as near the one with an even last bit.
+float nearest_e4m3(float x) {
+  int best = 0;
+  for (int code = 0; code < 0x7f; ++code) {
+    const float distance = std::fabs(std::fabs(x) - e4m3_to_f32(static_cast<uint8_t>(code)));
+    const float least = std::fabs(std::fabs(x) - e4m3_to_f32(static_cast<uint8_t>(best)));
+    if (distance < least || (distance == least && code % 2 == 0)) best = code;
+  }
+  return std::copysign(e4m3_to_f32(static_cast<uint8_t>(best)), x);
+}
+
 // What a codec may make of a row. A new codec fails EveryCodecHasItsRounding until it is added.
-std::vector<float> as_stored(std::string_view codec, std::vector<float> row, bool is_key) {
-  const bool rotates = codec == "q8" && is_key;
+std::vector<float> as_stored(const KvCodec& of, std::vector<float> row, bool is_key) {
+  const std::string_view codec = is_key ? of.keys : of.values;
+  const bool rotates = codec == "q4" || ((codec == "q8" || codec == "f8") && is_key);
   const int dim = static_cast<int>(row.size());
   if (rotates) rotate_key(row.data(), dim, row.data());
   float amax = 0.0F;
   for (const float x : row) amax = std::max(amax, std::fabs(x));
+  const float farthest = std::find(row.begin(), row.end(), -amax) != row.end() ? -amax : amax;
   for (float& x : row) {
     if (codec == "bf16") x = bf16_to_f32(f32_to_bf16(x));
     if (codec == "f16") x = f16_to_f32(f32_to_f16(x));
+    if (codec == "f8") x = nearest_e4m3(x);
+    if (codec == "q4") x = farthest / -8.0F * std::min(7.0F, std::nearbyint(x * (-8.0F / farthest)));
     if (codec == "q8") x = amax / 127.0F * std::nearbyint(x * (127.0F / amax));
   }
   if (rotates) unrotate_key(row.data(), dim);
@@ -41,7 +56,7 @@ TEST(KvCodecs, EveryCodecHasItsRounding) {
     EXPECT_TRUE(registered.insert(std::string(codec->name)).second) << codec->name;
     EXPECT_EQ(find_kv_codec(codec->name), codec);
   }
-  EXPECT_EQ(registered, (std::set<std::string>{"bf16", "f16", "f32", "q8"}));
+  EXPECT_EQ(registered, (std::set<std::string>{"bf16", "f16", "f32", "f8", "k8v4", "q4", "q8"}));
   EXPECT_EQ(find_kv_codec("f99"), nullptr);
   if (!std::filesystem::exists("src/quant/kv")) GTEST_SKIP() << "not run from the repository's root";
   std::set<std::string> on_disk;
@@ -57,7 +72,7 @@ class Codec : public testing::TestWithParam<const KvCodec*> {
   // Fills a group row by row in a scattered order, twice (the second time over old rows), and reads all of it back.
   static void check_rows(int dim, Put put, Get get, bool is_key) {
     const KvCodec& codec = *GetParam();
-    const auto group_bytes = static_cast<size_t>(codec.row_bytes(dim) * kKvGroup);
+    const auto group_bytes = static_cast<size_t>((is_key ? codec.k_row_bytes : codec.v_row_bytes)(dim)*kKvGroup);
     constexpr size_t kGuard = 64;
     std::vector<std::byte> memory(group_bytes + 2 * kGuard, std::byte{0xa5});
     std::byte* group = memory.data() + kGuard;
@@ -72,7 +87,7 @@ class Codec : public testing::TestWithParam<const KvCodec*> {
     }
     for (int t = 0; t < kKvGroup; ++t) {
       get(group, t, dim, back.data());
-      ASSERT_EQ(back, as_stored(codec.name, rows[static_cast<size_t>(t)], is_key)) << "t " << t << " dim " << dim;
+      ASSERT_EQ(back, as_stored(codec, rows[static_cast<size_t>(t)], is_key)) << "t " << t << " dim " << dim;
     }
     for (size_t i = 0; i < kGuard; ++i) {
       ASSERT_EQ(memory[i], std::byte{0xa5});
@@ -94,7 +109,7 @@ TEST_P(Codec, ValuesComeBack) {
 // A layer claims bytes in multiples of 4 (kv/layout.h), so that groups of 16 tokens begin on a line of 64 bytes.
 TEST_P(Codec, AKeyAndItsValueFillWholeWords) {
   const KvCodec& codec = *GetParam();
-  for (int dim = 1; dim <= 512; ++dim) EXPECT_EQ(2 * codec.row_bytes(dim) % 4, 0) << dim;
+  for (int dim = 1; dim <= 512; ++dim) EXPECT_EQ((codec.k_row_bytes(dim) + codec.v_row_bytes(dim)) % 4, 0) << dim;
 }
 
 // What is not finite stays so in its whole row or where it stood, and in no other row; zeros are zeros.
@@ -103,7 +118,9 @@ TEST_P(Codec, ARowThatIsNotFiniteIsNoOtherRowsMatter) {
   constexpr int kDim = 24;
   for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
     for (const int at : {0, 5, kDim - 1}) {
-      std::vector<float> group(static_cast<size_t>(codec.row_bytes(kDim) * kKvGroup) / sizeof(float), NAN);
+      std::vector<float> group(
+          static_cast<size_t>(std::max(codec.k_row_bytes(kDim), codec.v_row_bytes(kDim)) * kKvGroup) / sizeof(float),
+          NAN);
       auto* bytes = reinterpret_cast<std::byte*>(group.data());
       std::vector<float> row(kDim, 0.5F);
       std::vector<float> back(kDim);
@@ -126,11 +143,27 @@ TEST_P(Codec, ARowThatIsNotFiniteIsNoOtherRowsMatter) {
 }
 
 TEST_P(Codec, ARowsBytesGrowWithItsWidth) {
-  const KvCodec& codec = *GetParam();
-  for (int dim = 16; dim <= 512; dim += 16) {
-    EXPECT_GT(codec.row_bytes(dim), 0);
-    EXPECT_GT(codec.row_bytes(dim + 16), codec.row_bytes(dim));
+  for (const auto row_bytes : {GetParam()->k_row_bytes, GetParam()->v_row_bytes}) {
+    for (int dim = 16; dim <= 512; dim += 16) {
+      EXPECT_GT(row_bytes(dim), 0);
+      EXPECT_GE(row_bytes(dim + 16), row_bytes(dim));
+      EXPECT_GT(row_bytes(dim + 32), row_bytes(dim));
+    }
   }
+}
+
+TEST(KvCodecs, ThoseThatSomeModelsCannotBearAreForResearch) {
+  std::set<std::string_view> found;
+  for (const KvCodec* codec : kv_codecs()) {
+    if (codec->for_research) found.insert(codec->name);
+  }
+  EXPECT_EQ(found, (std::set<std::string_view>{"f8", "q4"}));
+}
+
+TEST(KvCodecs, AreFoundByTheFormsOfKeysAndValues) {
+  for (const KvCodec* codec : kv_codecs()) EXPECT_EQ(find_kv_codec(codec->keys, codec->values), codec) << codec->name;
+  EXPECT_EQ(find_kv_codec("q8", "q4"), find_kv_codec("k8v4"));
+  EXPECT_EQ(find_kv_codec("q4", "q8"), nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Codec, testing::ValuesIn(kv_codecs().begin(), kv_codecs().end()), [](const auto& row) {
@@ -156,7 +189,7 @@ TEST(KvF16, KeysLieTransposedAndValuesInRows) {
 TEST(KvBF16, ComponentsOfKeysAndTokensOfValuesLieInPairs) {
   const KvCodec& codec = *find_kv_codec("bf16");
   constexpr int kDim = 7;
-  EXPECT_EQ(codec.row_bytes(kDim), 16);
+  EXPECT_EQ(codec.k_row_bytes(kDim), 16);
   std::vector<uint16_t> group(8 * kKvGroup, 0xffff);
   auto* bytes = reinterpret_cast<std::byte*>(group.data());
   std::vector<float> row(kDim);
@@ -170,10 +203,52 @@ TEST(KvBF16, ComponentsOfKeysAndTokensOfValuesLieInPairs) {
   for (int d = 0; d < kDim; ++d) EXPECT_EQ(group[static_cast<size_t>((2 * kDim + d) * 2 + 1)], component(d));
 }
 
+// Against the table of the format: 0, the least number, the least normal one, 1, the largest, and NaN.
+TEST(KvF8, CodesAreThoseOfTheStandard) {
+  EXPECT_EQ(e4m3_to_f32(0x00), 0.0F);
+  EXPECT_EQ(e4m3_to_f32(0x01), 0x1p-9F);
+  EXPECT_EQ(e4m3_to_f32(0x08), 0x1p-6F);
+  EXPECT_EQ(e4m3_to_f32(0x38), 1.0F);
+  EXPECT_EQ(e4m3_to_f32(0xb9), -1.125F);
+  EXPECT_EQ(e4m3_to_f32(0x7e), 448.0F);
+  EXPECT_TRUE(std::isnan(e4m3_to_f32(0x7f)));
+  const KvCodec& codec = *find_kv_codec("f8");
+  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(8) * kKvGroup));
+  std::vector<float> row = {1e9F, -1e9F, 463.0F, 465.0F, 0x1p-10F, 0x1.8p-9F, 1e-30F, -0.0F};
+  codec.put_v(group.data(), 3, 8, row.data());
+  codec.get_v(group.data(), 3, 8, row.data());
+  EXPECT_EQ(row, (std::vector<float>{448.0F, -448.0F, 448.0F, 448.0F, 0.0F, 0x1p-8F, 0.0F, -0.0F}));
+}
+
+TEST(KvQ4, TwoComponentsShareAByte) {
+  const KvCodec& codec = *find_kv_codec("q4");
+  constexpr int kDim = 64;
+  EXPECT_EQ(codec.k_row_bytes(kDim), 36);
+  constexpr auto kScales = static_cast<size_t>(kKvGroup) * sizeof(float);
+  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(kDim) * kKvGroup));
+  std::vector<float> row(kDim, 0.0F);
+  row[0] = 8.0F;  // as stored: the farthest, so −8 of the scale −1
+  row[1] = -3.0F;
+  row[16] = -7.0F;
+  row[63] = 1.0F;
+  std::vector<float> given(row);
+  unrotate_key(given.data(), kDim);  // exact: sums of integers
+  codec.put_k(group.data(), 5, kDim, given.data());
+  EXPECT_EQ(load_as<float>(group.data() + 5 * sizeof(float)), -1.0F);
+  EXPECT_EQ(group[kScales + 5], std::byte{0 | 11 << 4});
+  EXPECT_EQ(group[kScales + 8 * kKvGroup + 5], std::byte{15 | 8 << 4});
+  EXPECT_EQ(group[kScales + 31 * kKvGroup + 5], std::byte{8 | 7 << 4});
+  group.assign(group.size(), std::byte{0});
+  codec.put_v(group.data(), 5, kDim, given.data());
+  EXPECT_EQ(group[kScales + 5 * 32], std::byte{0 | 15 << 4}) << "components 0 and 16";
+  EXPECT_EQ(group[kScales + 5 * 32 + 1], std::byte{11 | 8 << 4}) << "components 1 and 17";
+  EXPECT_EQ(group[kScales + 5 * 32 + 31], std::byte{8 | 7 << 4}) << "components 47 and 63";
+}
+
 TEST(KvQ8, ScalesLieBeforeTransposedKeysAndRowsOfValues) {
   const KvCodec& codec = *find_kv_codec("q8");
   constexpr int kDim = 32;
-  EXPECT_EQ(codec.row_bytes(kDim), kDim + 4);
+  EXPECT_EQ(codec.k_row_bytes(kDim), kDim + 4);
   constexpr auto kScales = static_cast<size_t>(kKvGroup) * sizeof(float);
   std::vector<std::byte> group(static_cast<size_t>((kDim + 4) * kKvGroup));
   const auto scale = [&group](int t) {
@@ -199,7 +274,7 @@ TEST(KvQ8, ScalesLieBeforeTransposedKeysAndRowsOfValues) {
 TEST(KvQ8, ErrorIsHalfAStepAtMost) {
   const KvCodec& codec = *find_kv_codec("q8");
   constexpr int kDim = 64;
-  std::vector<std::byte> group(static_cast<size_t>(codec.row_bytes(kDim) * kKvGroup));
+  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(kDim) * kKvGroup));
   std::vector<float> row(kDim);
   std::vector<float> back(kDim);
   Rng rng(3);
@@ -221,7 +296,7 @@ TEST(KvQ8, ErrorIsHalfAStepAtMost) {
 TEST(KvQ8, LargeComponentsOfAKeyLeaveTheOthersTheirDigits) {
   const KvCodec& codec = *find_kv_codec("q8");
   constexpr int kDim = 128;
-  std::vector<std::byte> group(static_cast<size_t>(codec.row_bytes(kDim) * kKvGroup));
+  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(kDim) * kKvGroup));
   std::vector<float> key(kDim);
   std::vector<float> back(kDim);
   Rng rng(5);
@@ -273,7 +348,7 @@ TEST(Rotation, SpreadsALargeComponent) {
 // 127 / amax is finite down to 2^-120; what is smaller counts as nothing, and is never multiplied by infinity.
 TEST(KvQ8, TinyRowsBecomeZeros) {
   const KvCodec& codec = *find_kv_codec("q8");
-  std::vector<std::byte> group(static_cast<size_t>(codec.row_bytes(2) * kKvGroup));
+  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(2) * kKvGroup));
   const auto stored = [&](std::vector<float> row) {
     codec.put_v(group.data(), 3, 2, row.data());
     codec.get_v(group.data(), 3, 2, row.data());

@@ -9,7 +9,9 @@ namespace quire {
 
 struct KvUnscaled {
   static constexpr int kTogether = 1;
+  static constexpr bool kForResearch = false;
   static constexpr bool kRotatesKeys = false;
+  static constexpr bool kRotatesValues = false;
 
   template <class V>
   static QR_INLINE typename V::F scale_k(const std::byte* /*group*/, typename V::F dots) {

@@ -18,11 +18,26 @@ inline constexpr WeightFormat kWeightFormat{
     [](const float* in, std::byte* block) { encode_as<T>(in, block, {}); },
 };
 
+// Keys and values of most codecs lie in the same form.
+template <class T>
+struct KvForms {
+  static constexpr std::string_view kKeys = T::kName, kValues = T::kName;
+  static int64_t k_row_bytes(int dim) { return T::row_bytes(dim); }
+  static int64_t v_row_bytes(int dim) { return T::row_bytes(dim); }
+};
+template <class T>
+  requires requires { T::k_row_bytes(1); }
+struct KvForms<T> : T {};
+
 template <class T>
 inline constexpr KvCodec kKvCodec{
     T::kName,
+    KvForms<T>::kKeys,
+    KvForms<T>::kValues,
     T::kTogether == 2,
-    [](int dim) { return T::row_bytes(dim); },
+    T::kForResearch,
+    [](int dim) { return KvForms<T>::k_row_bytes(dim); },
+    [](int dim) { return KvForms<T>::v_row_bytes(dim); },
     [](std::byte* group, int t, int dim, const float* row) { T::put_k(group, t, dim, row); },
     [](const std::byte* group, int t, int dim, float* row) { T::get_k(group, t, dim, row); },
     [](std::byte* group, int t, int dim, const float* row) { T::put_v(group, t, dim, row); },

@@ -28,7 +28,7 @@ struct AttendCase {
 // Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
 // anything read beyond a row's range shows.
 std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& codec) {
-  const int64_t token_bytes = c.n_kv_heads * 2 * codec.row_bytes(c.dim);
+  const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + codec.v_row_bytes(c.dim));
   const int64_t offset = 64;  // a claim before this one
   const int64_t block_bytes = (offset + token_bytes) * c.block_tokens;
   const auto n_seqs = static_cast<int64_t>(c.past.size());
@@ -202,7 +202,7 @@ TEST(Parity, RowsAreStoredAsTheCodecStoresThem) {
         std::vector<float> row(static_cast<size_t>(dim));
         const int64_t first = dim % 2 == 0 ? 0 : kFinite;
         for (float& x : row) x = numbers[static_cast<size_t>(rng.between(first, std::ssize(numbers) - 1))];
-        const auto bytes = static_cast<size_t>(codec.row_bytes(dim) * kKvGroup);
+        const auto bytes = static_cast<size_t>(std::max(codec.k_row_bytes(dim), codec.v_row_bytes(dim)) * kKvGroup);
         std::vector<std::byte> expected(bytes), got(bytes);
         for (const bool is_key : {true, false}) {
           for (int t = 0; t < kKvGroup; t += 5) {

@@ -110,7 +110,7 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c, bool fused) {
   params.v_dim = c.v_dim;
   params.scale = 0.3F;
   const int n_blocks = (c.past + c.n + kBlockTokens - 1) / kBlockTokens;
-  const int64_t block_bytes = c.n_kv_heads * (codec.row_bytes(c.k_dim) + codec.row_bytes(c.v_dim)) * kBlockTokens;
+  const int64_t block_bytes = c.n_kv_heads * (codec.k_row_bytes(c.k_dim) + codec.v_row_bytes(c.v_dim)) * kBlockTokens;
   Matrix pool(n_blocks + 1, block_bytes / 4, 9);  // the last for what attention reads past its values
   KvView view;
   view.n_groups = 1;

@@ -19,7 +19,7 @@ WEIGHTS = ('bf16', 'f16', 'q8_0', 'q6_k', 'q5_k', 'q5_1', 'q5_0', 'q4_k', 'q4_1'
 def kv_types(program):
     """The names that the program lists."""
     done = subprocess.run([program, 'inspect', '--kv-type', '?'], capture_output=True, text=True, check=False)
-    return [name for name in done.stderr.strip().split('there are:')[-1].split() if name != 'auto']
+    return [name for name in done.stderr.strip().split('there are:')[-1].split() if name != 'auto' and not name.startswith('(')]
 
 
 def measure(program, model, text, *options):

@@ -27,7 +27,7 @@ struct Shape {
 
 void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& shape, int threads) {
   const std::unique_ptr<Ops> ops = *make_cpu_ops(CpuOptions{.n_threads = threads, .isa = cpu_isas().back()});
-  const int64_t token_bytes = int64_t{kKvHeads} * 2 * codec->row_bytes(kHeadDim);
+  const int64_t token_bytes = int64_t{kKvHeads} * (codec->k_row_bytes(kHeadDim) + codec->v_row_bytes(kHeadDim));
   const int64_t block_bytes = token_bytes * shape.n_layers * kBlockTokens;
   const int n_blocks = (shape.depth + kBlockTokens - 1) / kBlockTokens;
   const Buffer pool = *ops->allocate(n_blocks * block_bytes);

@@ -16,7 +16,9 @@ namespace quire {
 struct KvQ8 {
   static constexpr std::string_view kName = "q8";
   static constexpr int kTogether = 1;
+  static constexpr bool kForResearch = false;
   static constexpr bool kRotatesKeys = true;
+  static constexpr bool kRotatesValues = false;
   static constexpr int64_t kScales = kKvGroup * sizeof(float);  // bytes before the rows of a group
   // Whole lines of 64 bytes a group, whatever the width.
   static constexpr int64_t row_bytes(int dim) { return (int64_t{dim} + 3) / 4 * 4 + int64_t{sizeof(float)}; }

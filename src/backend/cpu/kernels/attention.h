@@ -368,6 +368,7 @@ struct AttentionKernel {
       const int n = task.v_dim - d < 16 ? task.v_dim - d : 16;
       V::store_n(out + d, V::mul(V::load(o + d), inverse), n);
     }
+    if constexpr (C::kRotatesValues) unrotate_key(out, task.v_dim);
   }
 
   // The state of a chunk: o, v_dim rounded up to 16, then m and l. l is 0 where the row sees no key of the chunk.

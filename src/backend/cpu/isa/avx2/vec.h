@@ -187,6 +187,16 @@ struct Vec {
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from))),
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadu_si64(p + 8)))};
   }
+  static F load_e4m3(const std::byte* p) {  // see e4m3_to_f32
+    const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7f)), 7);
+    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
+    const __m256i nan = _mm256_srli_epi16(_mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80)), 1);
+    const __m256i half = _mm256_or_si256(_mm256_or_si256(magnitude, sign), nan);
+    const __m256 up = _mm256_set1_ps(256.0F);
+    return {_mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), up),
+            _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), up)};
+  }
   template <int kShift>
   static F load_nibbles(const std::byte* p) {
     const __m128i words = _mm_srli_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), kShift);

@@ -132,6 +132,14 @@ struct Avx512Lanes {
   static F load_i8(const std::byte* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
+  static F load_e4m3(const std::byte* p) {  // see e4m3_to_f32
+    const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7f)), 7);
+    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
+    const __m256i nan = _mm256_srli_epi16(_mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80)), 1);
+    const __m256i half = _mm256_or_si256(_mm256_or_si256(magnitude, sign), nan);
+    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0F));
+  }
   template <int kShift>
   static F load_nibbles(const std::byte* p) {  // (16 bytes >> kShift) & 15
     const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -162,6 +162,9 @@ struct Vec {
   static F load_i8(const std::byte* p) {
     return each([&](int i) { return static_cast<float>(static_cast<int8_t>(p[i])); });
   }
+  static F load_e4m3(const std::byte* p) {
+    return each([&](int i) { return e4m3_to_f32(static_cast<uint8_t>(p[i])); });
+  }
   template <int kShift>
   static F load_nibbles(const std::byte* p) {
     return each([&](int i) { return static_cast<float>(static_cast<uint8_t>(p[i]) >> kShift & 15); });
