@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/count_news.h"
 #include "base/rng.h"
 #include "ops/sample_row.h"
 
@@ -74,6 +75,43 @@ TEST(Rules, ManySequencesHoldALongListOnce) {
   for (int i = 0; i < 256; ++i) rules.push_back(make_rules({s, {}, {}, 1 << 18}));
   EXPECT_LT(mallinfo2().uordblks + mallinfo2().hblkhd - before, size_t{4} << 20) << "not 256 times one MiB";
   ASSERT_EQ(rules.back().size(), 1U);
+}
+
+// So that a guess that it has no memory to follow leaves nothing behind.
+TEST(Rules, AnAcceptThatThrowsLeavesTheRuleAsItWas) {
+  if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
+  Rng rng(2);
+  const std::vector<Token> prompt = random_tokens(rng, 20, 50), answer = random_tokens(rng, 200, 50);
+  int n_thrown = 0;
+  const std::vector<Token> ends = {7};
+  SamplingParams wanted = everything();
+  for (const int last_n : {-2, 16}) {
+    if (last_n > 0) wanted.repeat_last_n = last_n;
+    const auto rules = make_rules({wanted, prompt, ends, kVocab}), same = make_rules({wanted, prompt, ends, kVocab});
+    for (size_t i = 0; i < rules.size(); ++i) {
+      for (const Token id : answer) {
+        for (int64_t n = 1;; ++n) {
+          news_until_failure = n;
+          try {
+            take(*rules[i], id);
+            news_until_failure = 0;
+            break;
+          } catch (const std::bad_alloc&) {
+            ++n_thrown;
+          }
+          ASSERT_EQ(state_of(*rules[i]), state_of(*same[i])) << "rule " << i;
+        }
+        take(*same[i], id);
+        ASSERT_EQ(state_of(*rules[i]), state_of(*same[i])) << "rule " << i;
+      }
+      for (size_t k = 0; k < answer.size(); ++k) {
+        rules[i]->rollback(1);
+        same[i]->rollback(1);
+        ASSERT_EQ(state_of(*rules[i]), state_of(*same[i])) << "rule " << i;
+      }
+    }
+  }
+  EXPECT_GT(n_thrown, 50);
 }
 
 TEST(Rules, RollbackIsExact) {

@@ -34,8 +34,9 @@ class Penalties final : public LogitsRule {
     }
   }
   void accept(Token id) override {
+    Seen& s = seen(id);
     history_.push_back(id);
-    ++seen(id).count;
+    ++s.count;
     if (windowed_ && history_.size() > window_) --seen(history_[history_.size() - 1 - window_]).count;
   }
   void rollback(int n) override {
@@ -53,9 +54,16 @@ class Penalties final : public LogitsRule {
     bool in_prompt = false;
   };
   Seen& seen(Token id) {
-    const auto [at, fresh] = places_.try_emplace(id, seen_.size());
-    if (fresh) seen_.push_back({id});
-    return seen_[at->second];
+    const auto at = places_.find(id);
+    if (at != places_.end()) return seen_[at->second];
+    seen_.push_back({id});
+    try {
+      places_.emplace(id, seen_.size() - 1);
+    } catch (...) {
+      seen_.pop_back();
+      throw;
+    }
+    return seen_.back();
   }
 
   const float repetition_, presence_, frequency_;
