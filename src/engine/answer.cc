@@ -2,9 +2,23 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 
 namespace quire {
+
+std::string failure(std::initializer_list<std::string_view> parts) noexcept {
+  std::string out;
+  try {
+    for (const std::string_view part : parts) out += part;
+  } catch (const std::bad_alloc&) {
+    out = kNoMemory;
+  }
+  return out;
+}
+
 namespace {
+
+constexpr std::string_view kRuleFailed = "a rule of the request failed: ";
 
 // Whether the end rule ends it. What a rule throws is the error, and the token is not part of the answer.
 bool accept(Sequence& seq, const Sampled& sampled, Ended& end) {
@@ -14,19 +28,24 @@ bool accept(Sequence& seq, const Sampled& sampled, Ended& end) {
       rule->accept(sampled.token);
     }
     return seq.request.end != nullptr && seq.request.end->accept(sampled.token);
+  } catch (const std::bad_alloc&) {
+    end.error = kNoMemory;
   } catch (const std::exception& error) {
-    end.finish = Finish::error;
-    end.error = std::string("a rule of the request failed: ") + error.what();
-    return true;
+    end.error = failure({kRuleFailed, error.what()});
   }
+  end.finish = Finish::error;
+  return true;
 }
 
 bool fails(const Sequence& seq, const Sampled& sampled, Ended& end) {
   if (seq.fault.empty() && sampled.ok) return false;
   end.finish = Finish::error;
-  end.error = !seq.fault.empty() ? "a rule of the request failed: " + seq.fault
-                                 : "no token could be sampled at position " + std::to_string(seq.tokens.size()) +
-                                       ": the model's logits are not finite, or everything is forbidden";
+  if (seq.fault.empty()) {
+    end.error = failure({"no token could be sampled at position ", std::to_string(seq.tokens.size()),
+                         ": the model's logits are not finite, or everything is forbidden"});
+  } else {
+    end.error = seq.fault == kNoMemory ? seq.fault : failure({kRuleFailed, seq.fault});
+  }
   return true;
 }
 

@@ -2,9 +2,11 @@
 // it.
 #pragma once
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "engine/plan.h"
 
@@ -16,6 +18,9 @@ struct Ended {
   Finish finish = Finish::stop;
   std::string error;
 };
+
+// What failed, in one text. Where there is no memory to say it, that is said (kNoMemory).
+std::string failure(std::initializer_list<std::string_view> parts) noexcept;
 
 // Is told every token that is part of an answer.
 using EmitToken = std::function<void(Sequence&, Sampled&)>;

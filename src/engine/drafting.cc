@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 
 #include "base/log.h"
 
@@ -36,15 +37,27 @@ bool Drafting::ask(const F& f) {
     f(*proposer_);
     return true;
   } catch (const std::exception& error) {
-    if (accounts_.counters().n_bad_drafts++ == 0) log_warn(std::string("the proposer failed: ") + error.what());
+    if (accounts_.counters().n_bad_drafts++ == 0) log_warn(failure({"the proposer failed: ", error.what()}));
+    return false;
+  }
+}
+
+// So many drafts take no more memory, from being asked for until they are verified. False: there is none.
+bool Drafting::reserve(size_t n) {
+  try {
+    if (drafts_.size() < n) drafts_.resize(n);
+    seqs_.reserve(n);
+    verified_.reserve(n);
+    return true;
+  } catch (const std::bad_alloc&) {
     return false;
   }
 }
 
 void Drafting::propose(std::span<const Grant> streams, int room) {
   n_asked_ = 0;
-  if (drafts_.size() < streams.size()) drafts_.resize(streams.size());
   seqs_.clear();
+  if (!reserve(streams.size())) return;
   for (const Grant& grant : streams) {
     Sequence& seq = *grant.seq;
     const int most = std::min(most_for(seq), room);
@@ -64,15 +77,24 @@ void Drafting::propose(std::span<const Grant> streams, int room) {
   if (asked.empty() || !ask([&](Proposer& p) { p.propose(asked); })) return;
   for (size_t i = 0; i < n_asked_ && room > 0; ++i) {
     const Draft& draft = drafts_[i];
-    if (!is_true(draft)) {
+    const auto n = std::min(chain_of(draft), static_cast<size_t>(room));
+    if (!is_true(draft) || !take(draft, n, seqs_[i]->draft)) {
       ++accounts_.counters().n_bad_drafts;
       continue;
     }
-    const auto n = std::min(chain_of(draft), static_cast<size_t>(room));
-    seqs_[i]->draft.assign(draft.tokens.begin(), draft.tokens.begin() + static_cast<std::ptrdiff_t>(n));
     room -= static_cast<int>(n);
     if (recorder_ != nullptr && n > 0)
       recorder_->record({EngineInput::Kind::draft, seqs_[i]->id, 0, nullptr, seqs_[i]->draft});
+  }
+}
+
+// The first n tokens; false where there is no memory for them.
+bool Drafting::take(const Draft& draft, size_t n, std::vector<Token>& out) {
+  try {
+    out.assign(draft.tokens.begin(), draft.tokens.begin() + static_cast<std::ptrdiff_t>(n));
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/accounts.h"
+#include "engine/answer.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "spec/proposer.h"
@@ -33,6 +34,8 @@ class Drafting {
 
  private:
   int most_for(const Sequence& seq) const;
+  bool reserve(size_t n);
+  static bool take(const Draft& draft, size_t n, std::vector<Token>& out);
   // Whether the proposer did what was asked of it and threw nothing.
   template <class F>
   bool ask(const F& f);

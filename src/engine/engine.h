@@ -55,6 +55,7 @@ struct EngineDecision {
 class InputRecorder {
  public:
   virtual ~InputRecorder() = default;
+  // Both throw nothing: a recording ends, the run goes on.
   virtual void record(const EngineInput&) = 0;
   virtual void decided(const EngineDecision&) {}
 };

@@ -41,6 +41,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
       scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
       pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
       laps_(env_.stage_clock, counts_.stage_ns) {
+  ended_.reserve(static_cast<size_t>(scheduler_.max_running()));
   if (env_.proposer != nullptr) {
     scheduler_.draft_with(env_.proposer,
                           {std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab},
@@ -95,15 +96,15 @@ void LoopEngine::cancel_all() {
   const int64_t now = env_.clock->now_ns();
   record(EngineInput::Kind::clock, 0, now);
   drain(now);
-  std::vector<SeqId> ids;
-  for (const auto& seq : scheduler_.running()) ids.push_back(seq->id);
-  for (const auto& seq : scheduler_.waiting()) ids.push_back(seq->id);
-  for (const SeqId id : ids) {
+  const bool any = !scheduler_.idle();
+  while (!scheduler_.idle()) {
+    const auto first = scheduler_.n_running() > 0 ? scheduler_.running() : scheduler_.waiting();
+    const SeqId id = first.front()->id;
     record(EngineInput::Kind::cancel, id, now);
     finish({scheduler_.remove(id), Finish::cancelled, ""}, now);
   }
   publish(0);
-  if (!ids.empty() && env_.on_step_end) env_.on_step_end();
+  if (any && env_.on_step_end) env_.on_step_end();
 }
 
 void LoopEngine::drain(int64_t now_ns) {
@@ -126,11 +127,10 @@ void LoopEngine::drain(int64_t now_ns) {
 
 void LoopEngine::take_in(std::unique_ptr<Sequence> seq, int64_t now_ns) {
   try {
-    scheduler_.make_room();
+    scheduler_.add(std::move(seq));
   } catch (const std::bad_alloc&) {
-    return finish({std::move(seq), Finish::error, "out of memory"}, now_ns);
+    starve(std::move(seq), now_ns);
   }
-  scheduler_.add(std::move(seq));
 }
 
 // False when the pass threw, a failed allocation say. Nothing of it is committed then: the sequences that it was for
@@ -140,11 +140,13 @@ bool LoopEngine::run(const Plan& plan) {
   try {
     pass_.run(plan, cache_.view(), laps_);
     return true;
+  } catch (const std::bad_alloc&) {
+    error = kNoMemory;
   } catch (const std::exception& thrown) {
-    error = thrown.what();
+    error = failure({thrown.what()});
   }
-  log_error("a step failed: " + error);
-  scheduler_.fail_step("the step failed: " + error, ended_);
+  log_error(failure({"a step failed: ", error}));
+  scheduler_.fail_step(error == kNoMemory ? error : failure({"the step failed: ", error}), ended_);
   return false;
 }
 
@@ -189,17 +191,20 @@ bool LoopEngine::step() {
   laps_.begin_step();
   drain(start);
   const Plan& plan = scheduler_.plan(start);
-  n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
   const bool worked = !plan.grants.empty();
+  std::unique_ptr<Sequence> starved = scheduler_.take_starved();
+  const bool moved = worked || starved != nullptr || !messages_.empty();
+  QR_CHECK(worked || starved != nullptr || scheduler_.idle(),
+           "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
+  if (starved != nullptr) starve(std::move(starved), start);
+  n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
   if (worked) {
     work(plan, start);
-  } else if (!messages_.empty()) {
+  } else if (moved) {
     publish(0);
   }
-  QR_CHECK(worked || scheduler_.idle(),
-           "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
-  if ((worked || !messages_.empty()) && env_.on_step_end) env_.on_step_end();
-  return worked || !messages_.empty();
+  if (moved && env_.on_step_end) env_.on_step_end();
+  return moved;
 }
 
 // A step that has something to compute.

@@ -51,6 +51,9 @@ class LoopEngine final : public Engine {
   void take_in(std::unique_ptr<Sequence> seq, int64_t now_ns);
   void work(const Plan& plan, int64_t start_ns);
   bool run(const Plan& plan);
+  void starve(std::unique_ptr<Sequence> seq, int64_t now_ns) {
+    finish({std::move(seq), Finish::error, std::string(kNoMemory)}, now_ns);
+  }
   void emit(Sequence& seq, Sampled& sampled);
   void finish(Ended ended, int64_t now_ns);
   void record(EngineInput::Kind kind, SeqId seq, int64_t time_ns, const Request* request = nullptr) {

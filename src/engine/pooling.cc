@@ -28,9 +28,11 @@ void Pooling::emit(std::span<const PromptRow> rows) {
     Sequence& seq = *row.seq;
     if (row.position != seq.n_prompt - 1 || seq.of_prompt.pooled.empty()) continue;
     const double n = seq.request.pool == Pool::mean ? seq.n_prompt : 1;
-    out_.clear();
-    for (const double v : seq.of_prompt.pooled) out_.push_back(static_cast<float>(v / n));
-    seq.sink->on_pooled(seq.id, out_);
+    seq.tell_sink([&](EventSink& sink) {
+      out_.clear();
+      for (const double v : seq.of_prompt.pooled) out_.push_back(static_cast<float>(v / n));
+      sink.on_pooled(seq.id, out_);
+    });
   }
 }
 

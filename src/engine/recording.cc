@@ -2,9 +2,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "engine/answer.h"
 #include "engine/recording_json.h"
 
 namespace quire {
@@ -72,6 +74,14 @@ void RecordingWriter::begin(const Engine& engine, const ModelInfo& model) {
 
 void RecordingWriter::record(const EngineInput& input) {
   if (file_ == nullptr) return;
+  try {
+    take(input);
+  } catch (const std::bad_alloc&) {
+    give_up(kNoMemory);
+  }
+}
+
+void RecordingWriter::take(const EngineInput& input) {
   switch (input.kind) {
     case EngineInput::Kind::clock:
       if (stepping_ && step_.end_ns < 0 && !step_.decisions.empty() &&
@@ -107,8 +117,12 @@ void RecordingWriter::record(const EngineInput& input) {
 void RecordingWriter::decided(const EngineDecision& made) {
   if (file_ == nullptr) return;
   hash_.add(made);
-  step_.decisions.push_back(made);
   stepping_ = true;
+  try {
+    step_.decisions.push_back(made);
+  } catch (const std::bad_alloc&) {
+    give_up(kNoMemory);
+  }
 }
 
 void RecordingWriter::flush_step() {
@@ -127,9 +141,13 @@ void RecordingWriter::write(const Json& line) {
   const std::string text = line.dump() + "\n";
   room_ -= static_cast<int64_t>(text.size());
   if (file_ == nullptr || std::fwrite(text.data(), 1, text.size(), file_) == text.size()) return;
+  give_up(std::strerror(errno));
+}
+
+void RecordingWriter::give_up(std::string_view why) {
   failed_ = true;
-  log_warn(path_ + ": the recording cannot be written and ends: " + std::strerror(errno) + "; the run goes on");
-  std::fclose(file_);
+  log_warn(failure({path_, ": the recording cannot be written and ends: ", why, "; the run goes on"}));
+  if (file_ != nullptr) std::fclose(file_);
   file_ = nullptr;
 }
 

@@ -15,6 +15,7 @@
 #include <istream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -70,7 +71,7 @@ struct Recording {
 Result<Recording> read_recording(const std::string& path);
 Result<Recording> read_recording(std::istream& in);
 
-// Writes one. Errors while writing (a full disk) end the recording with a line in the log, never the run.
+// Writes one. Errors while writing (a full disk, no memory) end the recording with a line in the log, never the run.
 class RecordingWriter final : public InputRecorder {
  public:
   // Ends the recording, complete, with the step that passes max_bytes.
@@ -87,6 +88,8 @@ class RecordingWriter final : public InputRecorder {
  private:
   RecordingWriter(std::string path, std::FILE* file, int64_t max_bytes)
       : path_(std::move(path)), file_(file), room_(max_bytes) {}
+  void take(const EngineInput& input);
+  void give_up(std::string_view why);
   void flush_step();
   void write(const Json& line);
   void end();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.h"
@@ -81,6 +82,9 @@ struct TokenEvent {
 };
 
 enum class Finish : uint8_t { stop, length, cancelled, error };
+
+// The error of a request for which there was no memory. Short enough for a string to need none.
+inline constexpr std::string_view kNoMemory = "out of memory";
 
 struct Usage {
   int n_prompt = 0, n_generated = 0;

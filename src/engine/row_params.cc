@@ -1,6 +1,9 @@
 #include "engine/row_params.h"
 
 #include <exception>
+#include <new>
+
+#include "engine/answer.h"
 
 namespace quire {
 namespace {
@@ -22,6 +25,7 @@ std::span<const SampleParams> RowParams::make(const Plan& plan) {
   const auto n = static_cast<size_t>(plan.n_out);
   if (edits_.size() < n) edits_.resize(n);
   params_.clear();
+  params_.reserve(n);
   for (const Grant& grant : plan.grants) {
     if (grant.n_out > 0) add_rows(grant);
   }
@@ -41,8 +45,10 @@ void RowParams::add_rows(const Grant& grant) {
       accept_guess(seq, seq.draft[static_cast<size_t>(n_guessed)]);
       add_row(seq, ++n_guessed);
     }
+  } catch (const std::bad_alloc&) {
+    if (params_.size() == begin) seq.fault = kNoMemory;
   } catch (const std::exception& error) {
-    if (params_.size() == begin) seq.fault = error.what();
+    if (params_.size() == begin) seq.fault = failure({error.what()});
   }
   seq.n_checked = static_cast<int>(params_.size() - begin);
   if (n_guessed > 0) {

@@ -1,7 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
-#include <string>
+#include <new>
 
 namespace quire {
 namespace {
@@ -11,6 +11,17 @@ constexpr int kLookUpBlocks = 1024;  // of waiting prompts in one step: deep que
 constexpr double kMeanStep = 1.0 / 16;
 constexpr int64_t kHitPlans = 32;  // for so many steps a look-up counts
 
+// Room for n; false where there is no memory for it.
+template <class T>
+bool reserve(std::vector<T>& out, size_t n) {
+  try {
+    out.reserve(n);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy& policy, const CacheKey& key)
@@ -18,18 +29,31 @@ Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy&
       cache_(cache),
       policy_(policy),
       pasts_(cache, key, accounts_),
-      leaders_(pasts_, options.prefix_cache) {}
+      leaders_(pasts_, options.prefix_cache) {
+  running_.reserve(static_cast<size_t>(max_running()));
+  plan_.grants.reserve(static_cast<size_t>(max_running()));
+}
 
 void Scheduler::draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder) {
   drafting_ = std::make_unique<Drafting>(std::move(proposer), limits, accounts_, recorder);
 }
 
-void Scheduler::make_room() {
+// For one more, wherever it will be and whatever its place: any that runs may wait again.
+void Scheduler::make_room(uint64_t tenant) {
   constexpr size_t kFirst = 16;
-  if (waiting_.size() == waiting_.capacity()) waiting_.reserve(std::max(kFirst, 2 * waiting_.size()));
+  const size_t n = running_.size() + waiting_.size() + 1;
+  const size_t room = n <= kFirst ? kFirst : 2 * n;
+  if (order_.capacity() < n) {
+    waiting_.reserve(room);
+    sorted_.reserve(room);
+    candidates_.reserve(room);
+    order_.reserve(room);
+  }
+  n_of_tenant_.try_emplace(tenant, 0);
 }
 
-void Scheduler::add(std::unique_ptr<Sequence> seq) {
+void Scheduler::add(std::unique_ptr<Sequence>&& seq) {
+  make_room(seq->request.tenant);
   enter(*seq);
   n_pending_waiting_ += static_cast<int64_t>(seq->tokens.size());
   waiting_.push_back(std::move(seq));
@@ -67,7 +91,7 @@ void Scheduler::sort(Seqs& seqs) {
   if (std::is_sorted(order_.begin(), order_.end())) return;
   sorted_.clear();
   for (int i : order_) sorted_.push_back(std::move(seqs[static_cast<size_t>(i)]));
-  std::swap(seqs, sorted_);
+  std::move(sorted_.begin(), sorted_.end(), seqs.begin());
 }
 
 // In the order of the queue, so that who is about to be admitted is known best.
@@ -94,6 +118,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   ++n_plans_;
   planned_ns_ = now_ns;
   preempted_now_ = waiting_sorted_ = false;
+  starved_ = 0;
   sort(running_);
   for (size_t i = 0; i < running_.size(); ++i) running_[i]->place = static_cast<int>(i);
   make_way();
@@ -103,6 +128,10 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   grant_running(false);
   admit(nullptr);
   return plan_;
+}
+
+std::unique_ptr<Sequence> Scheduler::take_starved() {
+  return starved_ == 0 ? nullptr : remove(std::exchange(starved_, 0));
 }
 
 void Scheduler::give(Sequence& seq, int n_tokens) {
@@ -199,10 +228,10 @@ void Scheduler::sort_waiting() {
   waiting_sorted_ = true;
 }
 
-// Those that go before `other`, which runs; null: all. Nobody in a step in which blocks ran out.
+// Those that go before `other`, which runs; null: all. Nobody in a step in which blocks or memory ran out.
 void Scheduler::admit(const Sequence* other) {
-  if (preempted_now_ || waiting_.empty() || n_running() >= max_running() || plan_.n_tokens >= options_.step_tokens)
-    return;
+  if (preempted_now_ || starved_ != 0 || waiting_.empty()) return;
+  if (n_running() >= max_running() || plan_.n_tokens >= options_.step_tokens) return;
   sort_waiting();
   size_t n_admitted = 0;
   for (; n_admitted < waiting_.size(); ++n_admitted) {
@@ -214,8 +243,6 @@ void Scheduler::admit(const Sequence* other) {
     seq.place = other != nullptr ? other->place : n_running();
     if (!seq.admitted) {
       seq.admitted = true;
-      // All that it may come to, so that no step allocates.
-      seq.tokens.reserve(seq.tokens.size() + static_cast<size_t>(seq.request.max_tokens));
       seq.started_ns = planned_ns_;
       seq.n_hit = seq.account.n_cached;
     }
@@ -233,15 +260,27 @@ bool Scheduler::has_room(const Sequence& seq) const {
   return cache_.has_room(seq.kv, {n_all, n_step, n_running()});
 }
 
-// Takes what is cached and grants the next of it, or lets it wait for a leader; false, with nothing changed, where
-// there is no room yet.
-bool Scheduler::admit_one(Sequence& seq, int budget) {
-  const int block = cache_.block_tokens();
+// Room for all that it may come to, so that no step allocates. False, and it is starved: there is no memory.
+bool Scheduler::reserve_table(Sequence& seq) {
   const int64_t most = int64_t{seq.n_prompt} + seq.request.max_tokens;
-  seq.kv.table.reserve(static_cast<size_t>(most / block + 1));
+  if (reserve(seq.kv.table, static_cast<size_t>(most / cache_.block_tokens() + 1))) return true;
+  starved_ = seq.id;
+  return false;
+}
+
+bool Scheduler::reserve_tokens(Sequence& seq) {
+  if (seq.admitted || reserve(seq.tokens, seq.tokens.size() + static_cast<size_t>(seq.request.max_tokens))) return true;
+  starved_ = seq.id;
+  return false;
+}
+
+// Takes what is cached and grants the next of it, or lets it wait for a leader; false, with nothing changed, where
+// there is no room yet, or no memory.
+bool Scheduler::admit_one(Sequence& seq, int budget) {
+  if (!reserve_table(seq)) return false;
   const int n_known = seq.may_match() ? cache_.match(seq.kv, pasts_.prefix_of(seq)) : 0;
   seq.n_computed = n_known;
-  const bool fits = has_room(seq);
+  const bool fits = has_room(seq) && reserve_tokens(seq);
   if (fits) leaders_.find(seq, running_, n_plans_);
   const int n = seq.follows.leader != 0 ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
   if (!fits || (seq.follows.leader == 0 && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {
@@ -287,8 +326,8 @@ int64_t Scheduler::queue_ns() const {
                               decode_ns * mean_generated_ * static_cast<double>(waiting_.size()));
 }
 
-void Scheduler::fail_step(const std::string& error, std::vector<Ended>& ended) {
-  for (const Grant& grant : plan_.grants) ended.push_back({remove(grant.seq->id), Finish::error, error});
+void Scheduler::fail_step(std::string_view error, std::vector<Ended>& ended) {
+  for (const Grant& grant : plan_.grants) ended.push_back({remove(grant.seq->id), Finish::error, failure({error})});
 }
 
 void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitToken& emit, std::vector<Ended>& ended) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -31,8 +32,9 @@ class Scheduler {
   // From now on `proposer` drafts for those that stream. `recorder` may be null.
   void draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder);
 
-  void make_room();  // for one more: add then allocates nothing
-  void add(std::unique_ptr<Sequence> seq);
+  // Throws std::bad_alloc with nothing changed, `seq` included. With it here no step takes memory for anybody but those
+  // that it admits.
+  void add(std::unique_ptr<Sequence>&& seq);
   // Takes the sequence out, wherever it is; null when it is unknown.
   std::unique_ptr<Sequence> remove(SeqId id);
 
@@ -43,6 +45,8 @@ class Scheduler {
   // too does so on its place. Where sequences of several tenants are here, one that waits takes place and blocks of
   // those of other tenants that stand behind it, and goes before their prompts.
   const Plan& plan(int64_t now_ns);
+  // The one that there was no memory for when plan() would have admitted it, taken out; null: none.
+  std::unique_ptr<Sequence> take_starved();
   // What is known before a value of the step is: how far everyone will be, and why each row was computed. After the
   // pass.
   void advance();
@@ -50,14 +54,17 @@ class Scheduler {
   // measured.
   void charge_stages(const StageTimes& ns) { accounts_.stages(plan_, ns); }
   // Takes in one result for each row of output, in plan order: tokens, rules, ends, and of drafts what came true; the
-  // rest of these is given back. Sequences that ended are appended to `ended`. After advance().
+  // rest of these is given back. Sequences that ended are appended to `ended`, which has room for max_running(). After
+  // advance().
   void commit(std::span<Sampled> sampled, int64_t now_ns, const EmitToken& emit, std::vector<Ended>& ended);
 
   // Instead of commit() when nothing could be computed: everyone with a grant ends with `error`.
-  void fail_step(const std::string& error, std::vector<Ended>& ended);
+  void fail_step(std::string_view error, std::vector<Ended>& ended);
 
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
+  // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
+  int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
   bool idle() const { return running_.empty() && waiting_.empty(); }
   Counters& counters() { return accounts_.counters(); }
   const Counters& counters() const { return accounts_.counters(); }
@@ -70,6 +77,7 @@ class Scheduler {
  private:
   using Seqs = std::vector<std::unique_ptr<Sequence>>;
 
+  void make_room(uint64_t tenant);
   void sort(Seqs& seqs);
   void look_up_hits();
   int affordable(const Sequence& seq, int n) const;
@@ -77,13 +85,13 @@ class Scheduler {
   // Of running_, by number.
   size_t last() const;
   void preempt(size_t i);
-  // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
-  int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
   void give(Sequence& seq, int n_tokens);
   void sort_waiting();
   void admit(const Sequence* other);
   bool has_room(const Sequence& seq) const;
   bool admit_one(Sequence& seq, int budget);
+  bool reserve_table(Sequence& seq);
+  bool reserve_tokens(Sequence& seq);
   // Turns of tenants (turns.cc).
   static Turn turn(const Sequence& seq) { return {seq.n_ahead, seq.ahead_plan, seq.id}; }
   static Candidate candidate(const Sequence& seq);
@@ -108,6 +116,7 @@ class Scheduler {
   Seqs running_, waiting_;
   Plan plan_;
   bool preempted_now_ = false, waiting_sorted_ = false;
+  SeqId starved_ = 0;                              // of this plan
   std::unordered_map<uint64_t, int> n_of_tenant_;  // sequences that are here
   int64_t n_pending_waiting_ = 0;                  // tokens of all that wait
   double mean_generated_ = 0;                      // by those that ended

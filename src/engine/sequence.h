@@ -4,6 +4,7 @@
 #pragma once
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,8 @@ struct Sequence {
   void tell_sink(Tell&& tell) {
     try {
       tell(*sink);
+    } catch (const std::bad_alloc&) {
+      fault = kNoMemory;
     } catch (const std::exception&) {
       fault = "its sink threw";  // short enough to need no memory
     }

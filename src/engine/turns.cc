@@ -52,6 +52,7 @@ bool Scheduler::could_fit(const Sequence& first) {
 // As admit_one will find it.
 bool Scheduler::fits(Sequence& first) {
   if (n_running() >= max_running()) return false;
+  if (!reserve_table(first)) return true;  // nobody makes way for it: it ends
   if (first.may_match()) cache_.match(first.kv, pasts_.prefix_of(first));
   const bool out = has_room(first);
   cache_.release(first.kv);

@@ -360,6 +360,10 @@ void Session::settle(Choice& c, int64_t now_ns) {
   --n_open_;
   if (c.finish() == Finish::error) {
     context_.metrics->failed.add();
+    if (c.error() == kNoMemory) {
+      failure_ = out_of_memory();
+      return;
+    }
     failure_ = HttpError{500, c.error().empty() ? "the model failed on this request" : c.error(), "server_error", "",
                          "generation_failed"};
   } else if (c.finish() == Finish::cancelled && !c.text().stopped()) {
