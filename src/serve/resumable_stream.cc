@@ -62,6 +62,7 @@ void ResumableStream::on_inner_close(int64_t generation, CloseReason reason) {
     inner_ = nullptr;
     const bool may_come_back = streams_ && !given_up_ && !aborted_ && !complete_;
     if (may_come_back && reason == CloseReason::client_gone) return;
+    if (given_up_ && !aborted_ && reason == CloseReason::aborted) reason = CloseReason::client_gone;  // cancel() cut it
   }
   tell_closed(reason);
 }
@@ -210,6 +211,11 @@ void ResumableStream::give_up() {
   tell_closed(CloseReason::client_gone);
 }
 
+void ResumableStream::cancel() {
+  give_up();
+  if (const ReplyPtr inner = current()) inner->abort();
+}
+
 std::optional<HttpError> ResumableStream::resume(int64_t after, const ReplyPtr& next) {
   const std::lock_guard running(running_);  // the connection that had it produces no more
   ReplyPtr before;
@@ -279,6 +285,11 @@ std::shared_ptr<ResumableStream> StreamTable::find(std::string_view id, const As
     return entry.stream;
   }
   return nullptr;
+}
+
+void StreamTable::erase(const ResumableStream& stream) {
+  const std::lock_guard lock(mu_);
+  entries_.remove_if([&](const Entry& entry) { return entry.stream.get() == &stream; });
 }
 
 void StreamTable::expire() {

@@ -60,6 +60,8 @@ class ResumableStream final : public Reply, public std::enable_shared_from_this<
   // Nobody may come back any more: once no connection has it, which may be now, the session hears that its client is
   // gone.
   void give_up();
+  // Its client wants no more of it: gives it up, and cuts the connection that has it.
+  void cancel();
 
  private:
   ReplyPtr current() const;
@@ -99,6 +101,7 @@ class StreamTable {
   bool add(const std::shared_ptr<ResumableStream>& stream);
   // Null where there is none that this one, who knows this secret, may have: its owner, and no page of another origin.
   std::shared_ptr<ResumableStream> find(std::string_view id, const Asker& asker, std::string_view secret);
+  void erase(const ResumableStream& stream);
   // Gives up those whose time is up; to be called now and then.
   void expire();
   void give_up_all();  // and keeps no more

@@ -202,6 +202,51 @@ TEST(Resumable, AnAbandonedStreamEndsWithItsTime) {
   EXPECT_TRUE(eventually([&] { return s.engine.n_running() == 0; }, 20'000));
 }
 
+// DELETE needs no wait: the sequence is cancelled, whether its client is still there or not.
+TEST(Resumable, ADeletedStreamEndsAtOnce) {
+  TestServer s;
+  s.engine.script = [](const Request&) { return std::vector<Token>(1'000'000, kFirstByte + 'a'); };
+  s.engine.options_.n_ctx = 1 << 20;
+  s.engine.step_us = 1000;
+  s.start();
+  const auto erase = [&](const std::string& stream, const std::string& secret) {
+    auto c = s.client();
+    const auto r = c.request({"DELETE", "/v1/streams/" + stream, {{"x-quire-stream-secret", secret}}, ""});
+    return r ? r->status : 0;
+  };
+  const std::string body = R"({"prompt":"x","max_tokens":1000000,"stream":true})";
+  RawClient reads(s.serving->port());
+  reads.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nx-quire-resumable: 1\r\nContent-Length: " +
+             std::to_string(body.size()) + "\r\n\r\n" + body);
+  std::string head;
+  while (head.find("\r\n\r\n") == std::string::npos) {
+    const std::string more = reads.read_some();
+    ASSERT_FALSE(more.empty()) << head;
+    head += more;
+  }
+  const auto field = [&](const std::string& name) {
+    const size_t at = head.find("\r\n" + name + ": ");
+    EXPECT_NE(at, std::string::npos) << head;
+    return at == std::string::npos
+               ? ""
+               : head.substr(at + name.size() + 4, head.find("\r\n", at + 2) - at - name.size() - 4);
+  };
+  const std::string stream = field("x-quire-stream"), secret = field("x-quire-stream-secret");
+  EXPECT_EQ(erase(stream, "guessed"), 404);
+  EXPECT_EQ(s.engine.n_running(), 1);
+  EXPECT_EQ(erase(stream, secret), 200);
+  EXPECT_TRUE(eventually([&] { return s.engine.n_running() == 0; }, 20'000)) << "its client was still reading";
+  EXPECT_EQ(erase(stream, secret), 404) << "and it is forgotten";
+
+  auto left = s.client();
+  const auto r = left.events({"POST", "/v1/completions", {{"x-quire-resumable", "1"}}, body},
+                             [](SseEvent&&, int64_t) { return false; });
+  ASSERT_TRUE(r);
+  EXPECT_EQ(erase(*r->header("x-quire-stream"), *r->header("x-quire-stream-secret")), 200);
+  EXPECT_TRUE(eventually([&] { return s.engine.n_running() == 0; }, 20'000)) << "its client had left";
+  EXPECT_TRUE(eventually([&] { return s.metric("quire_requests_cancelled_total") == "2"; }));
+}
+
 class NoReply final : public Reply {
  public:
   void add_header(std::string_view, std::string_view) override {}
