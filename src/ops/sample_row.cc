@@ -1,6 +1,7 @@
 #include "ops/sample_row.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -75,19 +76,42 @@ class Row {
   void undo(std::span<const Edit> edits) {
     for (size_t i = edits.size(); i-- > 0;) x_[static_cast<size_t>(edits[i].id)] = scratch_.originals[i];
   }
-  // A copy under the mask. Models pad their vocabulary: ids behind the mask are forbidden.
+  // A copy under the mask, block by block: what is allowed is mostly nearly all of a block or nothing. Models pad their
+  // vocabulary: ids behind the mask are forbidden.
   Row masked(std::span<const uint32_t> bitmask) const {
-    scratch_.edited.assign(x_.begin(), x_.end());
-    for (size_t i = 0; i < x_.size(); ++i) {
-      if (i / 32 >= bitmask.size() || (bitmask[i / 32] >> (i % 32) & 1U) == 0) scratch_.edited[i] = kNone;
+    const auto word = [&](size_t i) { return i < bitmask.size() ? uint64_t{bitmask[i]} : 0U; };
+    scratch_.edited.resize(x_.size());
+    for (size_t b = 0; b < scratch_.block_max.size(); ++b) {
+      const size_t begin = b * kSampleBlock;
+      const size_t n = std::min<size_t>(kSampleBlock, x_.size() - begin);
+      const uint64_t all = ~uint64_t{0} >> (kSampleBlock - static_cast<int64_t>(n));
+      mask_block(b, n, (word(2 * b) | word(2 * b + 1) << 32) & all, all);
     }
-    Row out(scratch_.edited, kernels_, scratch_);
-    out.scan();
-    return out;
+    return Row(scratch_.edited, kernels_, scratch_);
   }
   std::span<const float> values() const { return x_; }
 
  private:
+  void mask_block(size_t b, size_t n, uint64_t allowed, uint64_t all) const {
+    const float* const x = x_.data() + b * kSampleBlock;
+    float* const out = scratch_.edited.data() + b * kSampleBlock;
+    float& max = scratch_.block_max[b];
+    if (std::popcount(allowed) * 2 < kSampleBlock) {
+      std::fill_n(out, n, kNone);
+      max = kNone;
+      for (uint64_t left = allowed; left != 0; left &= left - 1) {
+        const auto i = static_cast<size_t>(std::countr_zero(left));
+        out[i] = x[i];
+        max = std::max(max, x[i]);
+      }
+      return;
+    }
+    std::copy_n(x, n, out);
+    if (allowed == all) return;
+    for (uint64_t left = ~allowed & all; left != 0; left &= left - 1) out[std::countr_zero(left)] = kNone;
+    kernels_.block_max(&max, out, static_cast<int64_t>(n));
+  }
+
   std::span<float> x_;
   const SampleKernels& kernels_;
   SampleScratch& scratch_;

@@ -335,6 +335,35 @@ TEST(SampleRow, EditsActBeforeEverythingAndAreUndone) {
   EXPECT_EQ(pick(), 71);
 }
 
+TEST(SampleRow, AMaskIsWhatForbiddingEachIdIs) {
+  Rng rng(11);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> logits(static_cast<size_t>(rng.between(1, 300)));
+    for (float& x : logits) x = 3.0F * rng.normal();
+    LogitEdits mask, forbidden;
+    mask.bitmask.resize(static_cast<size_t>(rng.between(1, 11)));
+    const int density = round % 5;  // none, few, half, most, all
+    for (uint32_t& word : mask.bitmask) {
+      for (int bit = 0; bit < 32; ++bit) word |= rng.between(0, 40) < density * density * 3 ? 1U << bit : 0U;
+    }
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (i / 32 < mask.bitmask.size() && (mask.bitmask[i / 32] >> (i % 32) & 1U) != 0) continue;
+      forbidden.sparse.push_back({static_cast<Token>(i), -INFINITY, 1.0F});
+    }
+    SampleParams s = at(round % 3 == 0 ? 0.0F : 0.9F);
+    s.top_p = round % 2 == 0 ? 0.9F : 1.0F;
+    s.draw = random_unit(5, static_cast<uint64_t>(round));
+    SampleScratch scratch;
+    Sampled by_mask, one_by_one;
+    s.edits = &mask;
+    sample_row(logits, s, plain_sample_kernels(), scratch, by_mask);
+    s.edits = &forbidden;
+    sample_row(logits, s, plain_sample_kernels(), scratch, one_by_one);
+    ASSERT_EQ(by_mask.token, one_by_one.token) << "round " << round;
+    ASSERT_EQ(by_mask.ok, one_by_one.ok);
+  }
+}
+
 TEST(SampleRow, RefusesWhatIsNotANumberAndRowsWithNothing) {
   SampleScratch scratch;
   for (const float bad : {NAN, INFINITY}) {

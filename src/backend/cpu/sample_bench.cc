@@ -86,6 +86,22 @@ void typical_p(benchmark::State& state) {
   run(state, s);
 }
 
+// One token in `one_of` allowed, or forbidden.
+void masked(benchmark::State& state, int one_of, bool allowed) {
+  LogitEdits edits;
+  edits.bitmask.assign(kVocab / 32, allowed ? 0U : ~0U);
+  Rng rng(3);
+  for (int64_t i = 0; i < kVocab / one_of; ++i) {
+    const auto id = static_cast<size_t>(rng.between(0, kVocab - 1));
+    edits.bitmask[id / 32] ^= 1U << (id % 32);
+  }
+  SampleParams s = warm();
+  s.top_p = 0.95F;
+  run(state, s, edits);
+}
+void masked_few(benchmark::State& state) { masked(state, 4096, true); }
+void masked_most(benchmark::State& state) { masked(state, 32, false); }
+
 BENCHMARK(greedy);
 BENCHMARK(top_k_top_p);
 BENCHMARK(top_k_top_p_penalties);
@@ -94,6 +110,8 @@ BENCHMARK(top_p);
 BENCHMARK(temperature_only);
 BENCHMARK(logprobs);
 BENCHMARK(typical_p);
+BENCHMARK(masked_few);
+BENCHMARK(masked_most);
 
 }  // namespace
 }  // namespace quire
