@@ -2,19 +2,29 @@
 #include "text/grammar/composer.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "text/grammar/bnf.h"
 #include "text/grammar/finish.h"
+#include "text/grammar/lark.h"
 #include "text/grammar/pattern.h"
 #include "text/grammar/rx_chars.h"
+#include "text/grammar/rx_text.h"
 
 namespace quire {
 
 using namespace grammar;
 
 GrammarComposer::GrammarComposer(const GrammarLimits& limits, std::vector<Control> controls)
-    : limits_(limits), controls_(std::move(controls)), rx_(limits.memory_bytes, limits.derivatives), net_(rx_, {}) {
-  std::erase_if(controls_, [](const Control& c) { return c.first.empty(); });
+    : limits_(limits), rx_(limits.memory_bytes, limits.derivatives), net_(rx_, {}) {
+  for (Control& c : controls) {
+    if (c.first.empty()) continue;
+    control_bytes_.push_back(c.first.size());
+    std::string text = c.first;
+    controls_.emplace(std::move(text), std::move(c));
+  }
+  std::sort(control_bytes_.begin(), control_bytes_.end(), std::greater<>());
+  control_bytes_.erase(std::unique(control_bytes_.begin(), control_bytes_.end()), control_bytes_.end());
   const Rx any = CharCoder(rx_, Spelling::utf8).any();
   net_.wide(any);
   text_ = rx_.star(any);
@@ -22,11 +32,14 @@ GrammarComposer::GrammarComposer(const GrammarLimits& limits, std::vector<Contro
 
 // The longest control token that `text` begins with.
 const GrammarComposer::Control* GrammarComposer::control_at(std::string_view text) const {
-  const Control* best = nullptr;
-  for (const Control& c : controls_) {
-    if (text.starts_with(c.first) && (best == nullptr || c.first.size() > best->first.size())) best = &c;
+  std::string beginning;
+  for (const size_t n : control_bytes_) {
+    if (n > text.size()) continue;
+    beginning = text.substr(0, n);
+    const auto found = controls_.find(beginning);
+    if (found != controls_.end()) return &found->second;
   }
-  return best;
+  return nullptr;
 }
 
 GrammarComposer::Part GrammarComposer::literal(std::string_view text) {
@@ -68,6 +81,12 @@ Result<GrammarComposer::Part> GrammarComposer::regex(std::string_view pattern) {
 
 Result<GrammarComposer::Part> GrammarComposer::gbnf(std::string_view source) { return bnf_rule(source, "gbnf", net_); }
 Result<GrammarComposer::Part> GrammarComposer::ebnf(std::string_view source) { return bnf_rule(source, "ebnf", net_); }
+
+Result<GrammarComposer::Part> GrammarComposer::lark(std::string_view source) { return lark_rule(source, net_); }
+
+GrammarComposer::Part GrammarComposer::one_of(std::vector<std::string> texts) {
+  return net_.rule_of(one_of_texts(rx_, std::move(texts)));
+}
 
 GrammarComposer::Part GrammarComposer::sequence(std::span<const Part> parts) {
   const Part rule = net_.rule();

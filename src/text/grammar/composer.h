@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,9 @@ class GrammarComposer {
   Result<Part> regex(std::string_view pattern);
   Result<Part> gbnf(std::string_view source);
   Result<Part> ebnf(std::string_view source);
+  Result<Part> lark(std::string_view source);
+  // One of `texts`, byte for byte. REQUIRES some.
+  Part one_of(std::vector<std::string> texts);
   Part sequence(std::span<const Part> parts);
   Part choice(std::span<const Part> parts);
   Part repeat(Part what, uint32_t min, uint32_t max);  // grammar::kNoLimit: no end
@@ -61,7 +65,8 @@ class GrammarComposer {
   Result<Part> tags_of(std::string_view trigger, std::span<const Tag> tags);
 
   GrammarLimits limits_;
-  std::vector<Control> controls_;
+  std::unordered_map<std::string, Control> controls_;  // by text
+  std::vector<size_t> control_bytes_;                  // lengths of their texts, falling
   grammar::RxStore rx_;
   grammar::NetworkBuilder net_;
   std::vector<std::string> warnings_;

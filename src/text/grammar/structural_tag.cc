@@ -174,11 +174,15 @@ class TagCompiler {
 
 }  // namespace
 
+Result<GrammarComposer::Part> structural_tag_part(const Json& tag, GrammarComposer& composer) {
+  return TagCompiler(composer).run(tag);
+}
+
 Result<std::shared_ptr<const Grammar>> compile_structural_tag(const Json& tag,
                                                               std::vector<GrammarComposer::Control> controls,
                                                               const GrammarLimits& limits) {
   GrammarComposer composer(limits, std::move(controls));
-  QR_TRY(const Part root, TagCompiler(composer).run(tag));
+  QR_TRY(const Part root, structural_tag_part(tag, composer));
   return composer.finish(root);
 }
 

@@ -16,4 +16,7 @@ Result<std::shared_ptr<const Grammar>> compile_structural_tag(const Json& tag,
                                                               std::vector<GrammarComposer::Control> controls,
                                                               const GrammarLimits& limits);
 
+// The same as a part of a larger grammar; control tokens are the composer's.
+Result<GrammarComposer::Part> structural_tag_part(const Json& tag, GrammarComposer& composer);
+
 }  // namespace quire
