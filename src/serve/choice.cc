@@ -11,7 +11,7 @@ namespace {
 constexpr int kTakenAtOnce = 1024;  // tokens of a choice, before another's
 
 int64_t bytes_of(const Delta& delta) {
-  auto n = static_cast<int64_t>(delta.text.size() + delta.reasoning.size());
+  int64_t n = delta.parts.bytes();
   for (const TokenText& token : delta.tokens)
     n += static_cast<int64_t>(sizeof token + token.top.size() * sizeof(TopLogprob));
   return n;
@@ -123,7 +123,7 @@ void Choice::count_reasoning(Token id) {
   scratch_.clear();
   dropped_.clear();
   if (id < tokenizer_.n_vocab()) tokenizer_.append_bytes(id, true, scratch_);
-  counter_.push(scratch_, dropped_, dropped_);
+  counter_.push(scratch_, dropped_);
   n_reasoning_ += counter_.thinking() ? 1 : 0;
 }
 
@@ -131,30 +131,30 @@ bool Choice::take_text(Delta& out) {
   const bool some = next_text(out);
   if (echo_ == nullptr || echoed_) return some;
   echoed_ = true;
-  out.text.insert(0, *echo_);
+  AnswerParts with_echo;
+  with_echo.add(PartKind::text, *echo_);
+  with_echo.append(out.parts);
+  out.parts = std::move(with_echo);
   return true;
 }
 
 void Choice::gather() {
   if (!next_text(fresh_)) return;
   if (!hold(bytes_of(fresh_))) return;
-  whole_.text += fresh_.text;
-  whole_.reasoning += fresh_.reasoning;
+  whole_.parts.append(fresh_.parts);
   for (TokenText& token : fresh_.tokens) whole_.tokens.push_back(std::move(token));
 }
 
 bool Choice::next_text(Delta& out) {
-  const bool some = text_.take(out);
-  out.reasoning.clear();
-  if (!splits_) return some;
-  scratch_ = std::move(out.text);
-  out.text.clear();
-  splitter_.push(scratch_, out.reasoning, out.text);
+  text_.take(piece_);
+  out.tokens = std::move(piece_.tokens);
+  out.parts.clear();
+  splitter_.push(piece_.text, out.parts);
   if (ended_ && !split_ended_) {
     split_ended_ = true;
-    splitter_.finish(out.reasoning, out.text);
+    splitter_.finish(out.parts);
   }
-  return !out.text.empty() || !out.reasoning.empty() || !out.tokens.empty();
+  return !out.parts.empty() || !out.tokens.empty();
 }
 
 bool Choice::wants_cancel() {

@@ -75,8 +75,8 @@ class Choice final : public EventSink {
   // The prompt's tokens behind the first, where their logprobs were asked for.
   std::vector<TokenEvent> give_prompt_tokens() { return std::move(prompt_tokens_); }
   const TextStream& text() const { return text_; }
-  // Moves out what is certain and not yet taken, reasoning apart; the echo first. False when there is nothing. REQUIRES
-  // a choice that does not gather.
+  // Moves out what is certain and not yet taken; the echo first. False when there is nothing. REQUIRES a choice that
+  // does not gather.
   bool take_text(Delta& out);
   // All of it, without the echo. REQUIRES that the choice gathers and has ended.
   Delta give_whole() { return std::move(whole_); }
@@ -132,7 +132,9 @@ class Choice final : public EventSink {
   const Tokenizer& tokenizer_;
   const bool splits_;
   ReasoningSplitter splitter_, counter_;  // of the text that is told; of every token's
-  std::string scratch_, dropped_;
+  TextPiece piece_;
+  std::string scratch_;
+  AnswerParts dropped_;
   int64_t n_reasoning_ = 0;
   bool split_ended_ = false;
   TextStream text_;

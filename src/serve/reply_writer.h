@@ -10,6 +10,7 @@
 #include "http/message.h"
 #include "http/sse.h"
 #include "serve/pieces.h"
+#include "text/parse/answer_parts.h"
 
 namespace quire {
 
@@ -30,10 +31,14 @@ struct TokenText {  // for clients that asked for logprobs
   int64_t text_at = 0;          // code points of the choice's text before this token
 };
 struct Delta {
-  std::string text;  // whole code points
+  AnswerParts parts;
   std::vector<TokenText> tokens;
-  std::string reasoning{};  // likewise; comes before all text
 };
+// A JSON string of all parts of the kind.
+void append_joined(std::string& out, const AnswerParts& parts, PartKind kind);
+// The same of a whole answer, whose parts lie in what `owner` keeps.
+void add_joined(Pieces& out, const AnswerParts& parts, PartKind kind, const std::shared_ptr<const void>& owner);
+
 struct ChoiceResult {
   int index = 0;
   Delta whole;

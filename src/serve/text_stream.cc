@@ -57,7 +57,7 @@ void TextStream::finish() {
   add_text(fresh_, n_tokens_ > options_.min_tokens);
 }
 
-bool TextStream::take(Delta& out) {
+bool TextStream::take(TextPiece& out) {
   out.tokens.clear();
   const bool all = finished_ || stopped_;
   const size_t n_held = all || options_.stops == nullptr ? 0 : options_.stops->held_bytes(state_);

@@ -13,6 +13,11 @@
 
 namespace quire {
 
+struct TextPiece {
+  std::string text;  // whole code points
+  std::vector<TokenText> tokens;
+};
+
 struct TextStreamOptions {
   std::shared_ptr<const StopStrings> stops;  // may be null
   bool include_stop = false;                 // the stop string stays in the text
@@ -34,7 +39,7 @@ class TextStream {
   bool stopped() const { return stopped_; }
   const std::string& stop_string() const { return stop_string_; }  // empty until then
   // Moves out what is certain and not yet taken. False when there is nothing.
-  bool take(Delta& out);
+  bool take(TextPiece& out);
 
  private:
   struct Entry {

@@ -26,7 +26,7 @@ Heard run(const Tokenizer& t, const TextStreamOptions& options, const std::vecto
   TextStream stream(t, options);
   Heard out;
   const auto listen = [&] {
-    Delta d;
+    TextPiece d;
     if (!stream.take(d)) return;
     EXPECT_EQ(to_valid_utf8(d.text), d.text);
     out.text += d.text;
@@ -87,7 +87,7 @@ TEST(TextStream, HoldsBackOnlyWhatMayBecomeAStop) {
   TextStreamOptions o;
   o.stops = stops({"###"});
   TextStream stream(*t, o);
-  Delta d;
+  TextPiece d;
   const auto after = [&](char c) {
     TokenEvent e;
     e.id = kFirstByte + c;
@@ -135,7 +135,7 @@ TEST(TextStream, BeginsBehindAnEcho) {
   TokenEvent e;
   e.id = kFirstByte + 'a';
   stream.push(e);
-  Delta d;
+  TextPiece d;
   ASSERT_TRUE(stream.take(d));
   EXPECT_EQ(d.text, "a");
   EXPECT_EQ(d.tokens[0].text_at, 2);

@@ -52,22 +52,22 @@ bool ReasoningSplitter::may_be_mark(std::string_view text) const {
   return (at_ == At::start && kOpen.starts_with(text)) || (at_ == At::inside && kClose.starts_with(text));
 }
 
-void ReasoningSplitter::push(std::string_view text, std::string& reasoning, std::string& content) {
-  for (const char c : text) take(c, reasoning, content);
+void ReasoningSplitter::push(std::string_view text, AnswerParts& out) {
+  for (const char c : text) take(c, out);
 }
 
 // Every mark begins with '<' and has no other, so what was held is given up as a whole.
-void ReasoningSplitter::take(char c, std::string& reasoning, std::string& content) {
+void ReasoningSplitter::take(char c, AnswerParts& out) {
   held_ += c;
   if (!may_be_mark(held_)) {
     held_.pop_back();
     const std::string given_up = std::move(held_);
     held_.clear();
-    on_text(given_up, reasoning, content);
+    on_text(given_up, out);
     held_ = c;
     if (may_be_mark(held_)) return;
     held_.clear();
-    return on_text({&c, 1}, reasoning, content);
+    return on_text({&c, 1}, out);
   }
   const bool whole = kind_ == Kind::channels
                          ? std::find(kChannelMarks.begin(), kChannelMarks.end(), held_) != kChannelMarks.end()
@@ -100,14 +100,14 @@ void ReasoningSplitter::end_header() {
   header_.clear();
 }
 
-void ReasoningSplitter::on_text(std::string_view text, std::string& reasoning, std::string& content) {
+void ReasoningSplitter::on_text(std::string_view text, AnswerParts& out) {
   for (const char c : text) {
     if (at_ == At::header) {
       if (header_.size() < kHeaderBytes) header_ += c;
       continue;
     }
     if (at_ == At::content) {
-      content += c;
+      out.add(PartKind::text, {&c, 1});
       continue;
     }
     if (is_space(c)) {
@@ -115,19 +115,19 @@ void ReasoningSplitter::on_text(std::string_view text, std::string& reasoning, s
       continue;
     }
     if (at_ != At::inside) at_ = At::content;
-    std::string& out = at_ == At::inside ? reasoning : content;
-    out += spaces_;
-    out += c;
+    const PartKind kind = at_ == At::inside ? PartKind::reasoning : PartKind::text;
+    out.add(kind, spaces_);
+    out.add(kind, {&c, 1});
     spaces_.clear();
     said_ = true;
   }
 }
 
-void ReasoningSplitter::finish(std::string& reasoning, std::string& content) {
+void ReasoningSplitter::finish(AnswerParts& out) {
   const std::string rest = std::move(held_);
   held_.clear();
-  on_text(rest, reasoning, content);
-  if (at_ == At::start) content += spaces_;
+  on_text(rest, out);
+  if (at_ == At::start) out.add(PartKind::text, spaces_);
   spaces_.clear();
 }
 

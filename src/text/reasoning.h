@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "text/parse/answer_parts.h"
 #include "text/tokenizer.h"
 
 namespace quire {
@@ -20,23 +21,24 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer);
 
 class ReasoningSplitter {
  public:
-  ReasoningSplitter() = default;  // everything is content
+  ReasoningSplitter() = default;  // everything is text
   // `inside`: the prompt has opened the thinking already.
   ReasoningSplitter(ReasoningForm::Kind kind, bool inside);
 
-  // Appends what is certain. White space around the reasoning, and between it and the content, is dropped.
-  void push(std::string_view text, std::string& reasoning, std::string& content);
+  // Appends what is certain, as reasoning and text. White space around the reasoning, and between it and the text, is
+  // dropped.
+  void push(std::string_view text, AnswerParts& out);
   // No text follows: what may have been the beginning of a mark is text.
-  void finish(std::string& reasoning, std::string& content);
+  void finish(AnswerParts& out);
   // What came last belongs to the reasoning, or to the marks around it.
   bool thinking() const { return at_ != At::content && at_ != At::start; }
 
  private:
   enum class At : uint8_t { start, inside, after, header, content };
-  void take(char c, std::string& reasoning, std::string& content);
+  void take(char c, AnswerParts& out);
   bool may_be_mark(std::string_view text) const;
   void on_mark(std::string_view mark);
-  void on_text(std::string_view text, std::string& reasoning, std::string& content);
+  void on_text(std::string_view text, AnswerParts& out);
   void end_header();
 
   ReasoningForm::Kind kind_ = ReasoningForm::Kind::none;

@@ -16,10 +16,10 @@ struct Parts {
 
 Parts split(Kind kind, bool inside, std::string_view text, size_t cut) {
   ReasoningSplitter splitter(kind, inside);
-  Parts out;
-  for (size_t at = 0; at < text.size(); at += cut) splitter.push(text.substr(at, cut), out.reasoning, out.content);
-  splitter.finish(out.reasoning, out.content);
-  return out;
+  AnswerParts out;
+  for (size_t at = 0; at < text.size(); at += cut) splitter.push(text.substr(at, cut), out);
+  splitter.finish(out);
+  return {out.joined(PartKind::reasoning), out.joined(PartKind::text)};
 }
 
 void expect_parts(Kind kind, bool inside, std::string_view text, const Parts& wanted) {

@@ -80,9 +80,12 @@ class Writer final : public ReplyWriter {
     append_sse_event(out, "message_start", "", data + "}}");
   }
   void delta(int, const Delta& delta, std::string& out) override {
-    if (!delta.reasoning.empty())
-      append_delta(out, Block::thinking, R"({"type":"thinking_delta","thinking":)", delta.reasoning);
-    if (!delta.text.empty()) append_delta(out, Block::text, R"({"type":"text_delta","text":)", delta.text);
+    for (const AnswerPart& part : delta.parts) {
+      if (part.kind == PartKind::reasoning)
+        append_delta(out, Block::thinking, R"({"type":"thinking_delta","thinking":)", part.text);
+      else
+        append_delta(out, Block::text, R"({"type":"text_delta","text":)", part.text);
+    }
   }
   void finish(int, const Ending& ending, std::string& out) override {
     if (n_blocks_ == 0) open(Block::text, out);
@@ -104,12 +107,8 @@ class Writer final : public ReplyWriter {
     const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
     Pieces out;
     out.add(head_);
-    if (!choice->whole.reasoning.empty())
-      out.add(R"({"type":"thinking","thinking":)")
-          .add_json_string(choice->whole.reasoning, choice)
-          .add(R"(,"signature":""},)");
-    out.add("{\"type\":\"text\",\"text\":").add_json_string(choice->whole.text, choice);
-    std::string tail = "}],";
+    add_blocks(choice, out);
+    std::string tail = "],";
     append_stop(tail, seen(choice->ending));
     tail += ",\"usage\":";
     append_usage(tail, usage);
@@ -119,6 +118,18 @@ class Writer final : public ReplyWriter {
 
  private:
   enum class Block : uint8_t { none, thinking, text };
+
+  // The parts in order; an empty text where the answer has none.
+  static void add_blocks(const std::shared_ptr<const ChoiceResult>& choice, Pieces& out) {
+    for (const AnswerPart& part : choice->whole.parts) {
+      if (&part != &*choice->whole.parts.begin()) out.add(",");
+      const bool text = part.kind == PartKind::text;
+      out.add(text ? R"({"type":"text","text":)" : R"({"type":"thinking","thinking":)");
+      out.add_json_string(part.text, choice).add(text ? "}" : R"(,"signature":""})");
+    }
+    if (choice->whole.parts.has(PartKind::text)) return;
+    out.add(choice->whole.parts.empty() ? R"({"type":"text","text":""})" : R"(,{"type":"text","text":""})");
+  }
 
   void open(Block block, std::string& out) {
     if (block == block_) return;

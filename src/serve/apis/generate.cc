@@ -69,7 +69,7 @@ class Writer final : public ReplyWriter {
  private:
   void append_part(std::string& out, const Delta& delta) const {
     out += ",\"text\":";
-    append_json_string(out, delta.text);
+    append_joined(out, delta.parts, PartKind::text);
     out += ",\"output_ids\":[";
     for (const TokenText& token : delta.tokens) {
       if (&token != delta.tokens.data()) out += ',';
@@ -86,7 +86,9 @@ class Writer final : public ReplyWriter {
   }
   void add_whole(const std::shared_ptr<const ChoiceResult>& choice, Pieces& out) const {
     const size_t n = choice->whole.tokens.size();
-    out.add(",\"text\":").add_json_string(choice->whole.text, choice).add(",\"output_ids\":[");
+    out.add(",\"text\":");
+    add_joined(out, choice->whole.parts, PartKind::text, choice);
+    out.add(",\"output_ids\":[");
     out.add_list(n, [choice](size_t i, std::string& text) { text += std::to_string(choice->whole.tokens[i].id); });
     out.add("]");
     if (!want_logprobs_) return;

@@ -24,9 +24,9 @@ class Writer final : public ReplyWriter {
 
   void begin(int64_t, std::string&) override {}
   void delta(int, const Delta& delta, std::string& out) override {
-    if (delta.text.empty()) return;
+    if (delta.parts.empty()) return;
     std::string data = "{\"content\":";
-    append_json_string(data, delta.text);
+    append_joined(data, delta.parts, PartKind::text);
     append_sse_data(out, data + ",\"stop\":false}");
   }
   void finish(int, const Ending& ending, std::string&) override { ending_ = ending; }
@@ -40,7 +40,9 @@ class Writer final : public ReplyWriter {
     ending_ = choices[0].ending;
     const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
     Pieces out;
-    out.add("{\"content\":").add_json_string(choice->whole.text, choice).add(tail(usage));
+    out.add("{\"content\":");
+    add_joined(out, choice->whole.parts, PartKind::text, choice);
+    out.add(tail(usage));
     return out;
   }
 

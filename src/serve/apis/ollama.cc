@@ -88,13 +88,13 @@ class Writer final : public ReplyWriter {
   HttpHeaders stream_headers() const override { return {{"Content-Type", "application/x-ndjson"}}; }
   void begin(int64_t, std::string&) override {}
   void delta(int, const Delta& delta, std::string& out) override {
-    if (delta.text.empty() && delta.reasoning.empty()) return;
-    append_text(out, delta);
+    if (delta.parts.empty()) return;
+    append_parts(out, delta.parts);
     out += ",\"done\":false}\n";
   }
   void finish(int, const Ending& ending, std::string&) override { reason_ = ending.reason; }
   void end(const UsageTotals& usage, std::string& out) override {
-    append_text(out, {});
+    append_parts(out, {});
     out += tail(usage) + "\n";
   }
   void error(const HttpError& error, std::string& out) override { out += error_object(error) + "\n"; }
@@ -102,15 +102,20 @@ class Writer final : public ReplyWriter {
     reason_ = choices[0].ending.reason;
     const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
     Pieces out;
-    out.add(begin_text()).add_json_string(choice->whole.text, choice);
-    if (!choice->whole.reasoning.empty()) out.add(",\"thinking\":").add_json_string(choice->whole.reasoning, choice);
+    const AnswerParts& parts = choice->whole.parts;
+    out.add(begin_text());
+    add_joined(out, parts, PartKind::text, choice);
+    if (parts.has(PartKind::reasoning)) {
+      out.add(",\"thinking\":");
+      add_joined(out, parts, PartKind::reasoning, choice);
+    }
     out.add((chat_ ? "}" : "") + tail(usage));
     return out;
   }
   // The answer to a request that only asks whether the model is there.
   std::string loaded() const {
     std::string out;
-    append_text(out, {});
+    append_parts(out, {});
     return out + ",\"done\":true,\"done_reason\":\"load\"}";
   }
 
@@ -119,12 +124,12 @@ class Writer final : public ReplyWriter {
     return head_ + utc_time(std::time(nullptr)) + "\"," +
            (chat_ ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"response\":");
   }
-  void append_text(std::string& out, const Delta& delta) const {
+  void append_parts(std::string& out, const AnswerParts& parts) const {
     out += begin_text();
-    append_json_string(out, delta.text);
-    if (!delta.reasoning.empty()) {
+    append_joined(out, parts, PartKind::text);
+    if (parts.has(PartKind::reasoning)) {
       out += ",\"thinking\":";
-      append_json_string(out, delta.reasoning);
+      append_joined(out, parts, PartKind::reasoning);
     }
     if (chat_) out += '}';
   }

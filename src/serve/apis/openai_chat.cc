@@ -43,20 +43,25 @@ class Writer final : public OpenaiWriter {
  private:
   void append_delta(int, const Delta& delta, std::string& out) override {
     out += "\"delta\":{";
-    if (!delta.reasoning.empty()) {
+    const bool reasons = delta.parts.has(PartKind::reasoning);
+    if (reasons) {
       out += "\"reasoning_content\":";
-      append_json_string(out, delta.reasoning);
+      append_joined(out, delta.parts, PartKind::reasoning);
     }
-    if (!delta.text.empty()) {
-      out += delta.reasoning.empty() ? "\"content\":" : ",\"content\":";
-      append_json_string(out, delta.text);
+    if (delta.parts.has(PartKind::text)) {
+      out += reasons ? ",\"content\":" : "\"content\":";
+      append_joined(out, delta.parts, PartKind::text);
     }
     out += '}';
   }
   void add_whole(const Shared& choice, Pieces& out) override {
-    out.add("\"message\":{\"role\":\"assistant\",\"content\":").add_json_string(choice->whole.text, choice);
-    if (!choice->whole.reasoning.empty())
-      out.add(",\"reasoning_content\":").add_json_string(choice->whole.reasoning, choice);
+    const AnswerParts& parts = choice->whole.parts;
+    out.add("\"message\":{\"role\":\"assistant\",\"content\":");
+    add_joined(out, parts, PartKind::text, choice);
+    if (parts.has(PartKind::reasoning)) {
+      out.add(",\"reasoning_content\":");
+      add_joined(out, parts, PartKind::reasoning, choice);
+    }
     out.add(",\"refusal\":null}");
   }
   void append_logprobs(int, std::span<const TokenText> tokens, std::string& out) override {

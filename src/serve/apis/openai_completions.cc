@@ -29,12 +29,13 @@ class Writer final : public OpenaiWriter {
  private:
   void append_delta(int, const Delta& delta, std::string& out) override {
     out += "\"text\":";
-    append_json_string(out, delta.text);
+    append_joined(out, delta.parts, PartKind::text);
   }
   void add_whole(const Shared& choice, Pieces& out) override {
     out.add("\"text\":\"");
     if (choice->echo != nullptr) out.add_json_text(*choice->echo, choice);
-    out.add_json_text(choice->whole.text, choice).add("\"");
+    for (const AnswerPart& part : choice->whole.parts) out.add_json_text(part.text, choice);
+    out.add("\"");
   }
   void append_logprobs(int, std::span<const TokenText> tokens, std::string& out) override {
     if (!want_logprobs())

@@ -93,13 +93,14 @@ class Writer final : public ReplyWriter {
       event(out, type, ",\"response\":" + begin_response("in_progress") + end_response(nullptr));
   }
   void delta(int, const Delta& delta, std::string& out) override {
-    if (!delta.reasoning.empty()) {
+    for (const AnswerPart& part : delta.parts) {
+      if (part.kind != PartKind::reasoning) continue;
       open(Kind::reasoning, out);
-      append_delta(delta.reasoning, {}, out);
+      append_delta(part.text, {}, out);
     }
-    if (delta.text.empty() && delta.tokens.empty()) return;
+    if (!delta.parts.has(PartKind::text) && delta.tokens.empty()) return;
     open(Kind::message, out);
-    append_delta(delta.text, delta.tokens, out);
+    append_delta(delta.parts.joined(PartKind::text), delta.tokens, out);
   }
   void finish(int, const Ending& ending, std::string& out) override {
     reason_ = ending.reason;
@@ -126,18 +127,22 @@ class Writer final : public ReplyWriter {
     reason_ = choice->ending.reason;
     Pieces out;
     out.add(begin_response(end_status()));
-    if (!choice->whole.reasoning.empty()) {
+    const AnswerParts& parts = choice->whole.parts;
+    if (parts.has(PartKind::reasoning)) {
       kind_ = Kind::reasoning;
-      out.add(begin_item(end_status()) + begin_part()).add_json_string(choice->whole.reasoning, choice).add("}]},");
+      out.add(begin_item(end_status()) + begin_part());
+      add_joined(out, parts, PartKind::reasoning, choice);
+      out.add("}]},");
     }
     kind_ = Kind::message;
-    out.add(begin_item(end_status()) + begin_part()).add_json_string(choice->whole.text, choice);
+    out.add(begin_item(end_status()) + begin_part());
+    add_joined(out, parts, PartKind::text, choice);
     out.add(",\"annotations\":[],\"logprobs\":[");
     add_logprob_list(out, choice, tokenizer_);
     out.add("]}]}" + end_response(usage_object(usage)));
     if (keep_.store == nullptr) return out;
     out.when_written(keep_.store->max_bytes(), [this, choice](std::string body) {
-      answer_ = choice->whole.text;
+      answer_ = choice->whole.parts.joined(PartKind::text);
       keep(std::move(body));
     });
     return out;
