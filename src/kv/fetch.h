@@ -27,6 +27,9 @@ class Fetch {
   const Hash128& name(size_t i) const { return names_[i]; }
   // Where the bytes of block i go; empty for a group whose block no row behind the run reads.
   const GroupBlocks& blocks(size_t i) const { return blocks_[i]; }
+  // What it holds besides: the blocks before the run.
+  std::span<const GroupBlocks> before() const { return before_; }
+  std::span<const GroupBlocks> blocks() const { return blocks_; }
 
   // The bytes of the next block are in their place: others may read them.
   void arrived() { tree_->arrived(blocks_[n_arrived_++][0].id()); }

@@ -29,9 +29,10 @@ struct KvCacheOptions {
   bool prefix_cache = true;       // false: match finds nothing, index keeps nothing
   PathHasher::Fn hash = nullptr;  // for tests that force collisions
   int n_window_blocks = 0;        // of every group with a window; 0: n_blocks
-  // What a tier below memory needs (PrefixTreeOptions): none has one.
+  // What a tier below memory needs (PrefixTreeOptions).
   std::function<bool(const LeavingBlock&)> keep = {};
   int n_elsewhere = 0;
+  std::function<void(const LeavingBlock&)> computed = {};
 };
 
 class KvCache {

@@ -137,7 +137,8 @@ int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& 
     int32_t node = find(walk.hash, walk.node, prefix, b);
     Blocks& mine = table[static_cast<size_t>(b)];
     if (node == kNone && nodes_.look_up(walk.hash) != kNone) break;  // a collision: the rest of this path stays private
-    if (node == kNone || nodes_[node].state != NodeState::resident) {
+    const bool fresh = node == kNone || nodes_[node].state != NodeState::resident;
+    if (fresh) {
       node = ready_for_blocks(node, walk.hash, walk.node, prefix, b);
       enter_memory(node, NodeState::resident);
       leaves_.push(node);
@@ -147,6 +148,7 @@ int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& 
       ++n_replaced;
     }
     for (size_t g = 1; g < groups_.size(); ++g) share_window(node, g, mine[g]);
+    if (fresh && options_.computed) options_.computed(view_of(node));
     walk.node = node;
   }
   touch(walk.node);
@@ -261,11 +263,16 @@ bool PrefixTree::held_by_others(const Node& node) const {
   return false;
 }
 
-bool PrefixTree::keep(int32_t id) const {
-  if (!options_.keep || options_.n_elsewhere == 0) return false;
+// REQUIRES blocks.
+LeavingBlock PrefixTree::view_of(int32_t id) const {
+  static constexpr Hash128 kNoParent;
   const Node& node = nodes_[id];
-  const Hash128 parent = node.parent == kNone ? Hash128{} : nodes_[node.parent].name;
-  return options_.keep({node.name, node.key, parent, nodes_.tokens(id), node.extras, node.blocks});
+  const Hash128& parent = node.parent == kNone ? kNoParent : nodes_[node.parent].name;
+  return {node.name, node.key, parent, nodes_.tokens(id), node.extras, node.blocks};
+}
+
+bool PrefixTree::keep(int32_t id) const {
+  return options_.keep && options_.n_elsewhere > 0 && options_.keep(view_of(id));
 }
 
 int PrefixTree::evict(int n_blocks) {

@@ -36,7 +36,8 @@
 
 namespace quire {
 
-// A block on its way out of memory, as a tier that may keep it sees it. Views, for the call alone.
+// A block in memory that was computed or is on its way out, as a tier that may keep it sees it. Views, for the call
+// alone.
 struct LeavingBlock {
   const Hash128& name;    // the same in every process
   const CacheKey& key;    // with tokens, extras and
@@ -51,6 +52,8 @@ struct PrefixTreeOptions {
   // Asked of every block that eviction takes: true, where a tier has taken it over; its node stays, elsewhere.
   std::function<bool(const LeavingBlock&)> keep = {};
   int n_elsewhere = 0;  // nodes that are known besides those in memory; the longest unused are forgotten
+  // Told of every block that insert makes resident, while its bytes are there.
+  std::function<void(const LeavingBlock&)> computed = {};
 };
 
 class PrefixTree {
@@ -141,6 +144,7 @@ class PrefixTree {
   void drop_blocks(int32_t node);
   void share_window(int32_t node, size_t group, BlockRef& mine);
   void touch(int32_t deepest);
+  LeavingBlock view_of(int32_t node) const;
   bool keep(int32_t node) const;
   bool held_by_others(const Node& node) const;
   void go_elsewhere(int32_t node);

@@ -3,6 +3,7 @@
 // It decides nothing: whether a run is worth waiting for is the engine's. Nothing of it can change an answer: what a
 // tier cannot bring, or brings too late, is computed. The engine's thread calls it, and is never kept waiting.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -88,7 +89,7 @@ class TierRead {
   // The engine: what has become of block i; `out` is filled when it is here, once.
   State take(size_t i, TierBlock& out);
   void abandon();
-  bool abandoned() const;
+  bool abandoned() const { return abandoned_; }
 
  private:
   struct Slot {
@@ -96,9 +97,9 @@ class TierRead {
     TierBlock block;
   };
   const std::vector<Spelling> wanted_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<Slot> slots_;
-  bool abandoned_ = false;
+  std::atomic<bool> abandoned_{false};
   const std::shared_ptr<StagingRoom> room_;
 };
 

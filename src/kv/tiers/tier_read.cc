@@ -40,9 +40,4 @@ void TierRead::abandon() {
   if (room_ != nullptr) room_->wake();
 }
 
-bool TierRead::abandoned() const {
-  const std::lock_guard lock(mutex_);
-  return abandoned_;
-}
-
 }  // namespace quire
