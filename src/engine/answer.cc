@@ -4,6 +4,8 @@
 #include <exception>
 #include <new>
 
+#include "sample/rules.h"
+
 namespace quire {
 
 std::string failure(std::initializer_list<std::string_view> parts) noexcept {
@@ -19,6 +21,16 @@ std::string failure(std::initializer_list<std::string_view> parts) noexcept {
 namespace {
 
 constexpr std::string_view kRuleFailed = "a rule of the request failed: ";
+
+// " by" and the fields that forbid tokens; empty where none does, or where there is no memory to say so.
+std::string forbidden_by(const Sequence& seq) noexcept {
+  try {
+    const std::string fields = forbidding_fields(seq.request.sampling);
+    return fields.empty() ? "" : " by " + fields;
+  } catch (const std::bad_alloc&) {
+    return "";
+  }
+}
 
 // Whether the end rule ends it. What a rule throws is the error, and the token is not part of the answer.
 bool accept(Sequence& seq, const Sampled& sampled, Ended& end) {
@@ -42,7 +54,7 @@ bool fails(const Sequence& seq, const Sampled& sampled, Ended& end) {
   end.finish = Finish::error;
   if (seq.fault.empty()) {
     end.error = failure({"no token could be sampled at position ", std::to_string(seq.tokens.size()),
-                         ": the model's logits are not finite, or everything is forbidden"});
+                         ": the model's logits are not finite, or everything is forbidden", forbidden_by(seq)});
   } else {
     end.error = seq.fault == kNoMemory ? seq.fault : failure({kRuleFailed, seq.fault});
   }

@@ -5,6 +5,8 @@
 #include <new>
 
 #include "base/log.h"
+#include "engine/guesses.h"
+#include "sample/rules.h"
 
 namespace quire {
 namespace {
@@ -77,8 +79,13 @@ void Drafting::propose(std::span<const Grant> streams, int room) {
   if (asked.empty() || !ask([&](Proposer& p) { p.propose(asked); })) return;
   for (size_t i = 0; i < n_asked_ && room > 0; ++i) {
     const Draft& draft = drafts_[i];
-    const auto n = std::min(chain_of(draft), static_cast<size_t>(room));
-    if (!is_true(draft) || !take(draft, n, seqs_[i]->draft)) {
+    auto n = std::min(chain_of(draft), static_cast<size_t>(room));
+    if (!is_true(draft)) {
+      ++accounts_.counters().n_bad_drafts;
+      continue;
+    }
+    if (has_grammar(seqs_[i]->request.sampling)) n = n_followed(*seqs_[i], std::span(draft.tokens).first(n));
+    if (!take(draft, n, seqs_[i]->draft)) {
       ++accounts_.counters().n_bad_drafts;
       continue;
     }

@@ -24,7 +24,8 @@ class Drafting {
   Drafting(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, Accounts& accounts, InputRecorder* recorder)
       : proposer_(std::move(proposer)), limits_(limits), accounts_(accounts), recorder_(recorder) {}
 
-  // Puts drafts of `room` tokens at most in all into the sequences of `streams`, grants of one due token each.
+  // Puts drafts of `room` tokens at most in all into the sequences of `streams`, grants of one due token each. Where a
+  // grammar holds, a draft ends before the first token that may not come.
   void propose(std::span<const Grant> streams, int room);
   // n_accepted of the grant's drafted tokens are part of the answer now.
   void verified(const Grant& grant, int n_accepted);

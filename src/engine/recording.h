@@ -1,8 +1,9 @@
 // A run of the engine as a file: every input that is no function of the requests (arrivals, cancellations, clock, what
 // steps cost) and what the engine decided, one line of JSON a step. With it the run happens again (engine/replay.h),
-// with the model or without. The file holds prompts and answers as token ids.
+// with the model or without. The file holds prompts and answers as token ids, and of
+// constraints their sources.
 //
-//   {"quire_recording":3,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…}}
+//   {"quire_recording":4,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…}}
 //   {"start":ns,"submit":[{…}],"cancel":[id],"drafts":[[id,[token]]],"preempted":n,"grants":[[id,n]],"end":ns,
 //    "out":[[id,token]|[id,"stop"]]}
 //   {"steps":n,"hash":"…"}                                        last; absent where the program was killed
@@ -24,7 +25,7 @@
 
 namespace quire {
 
-inline constexpr int kRecordingVersion = 3;        // 2 had no drafts
+inline constexpr int kRecordingVersion = 4;        // 3 had no constraints, 2 no drafts
 inline constexpr int kOldestRecordingVersion = 2;  // that is still read
 
 // One number for all decisions of a run, in order.

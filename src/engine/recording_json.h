@@ -2,12 +2,14 @@
 #pragma once
 #include <concepts>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "engine/recording.h"
+#include "sample/constraint.h"
 
 namespace quire::recording {
 
@@ -61,9 +63,17 @@ void fields(SamplingParams& p, F&& f) {
   f("allowed_ids", p.allowed_ids);
   f("bad_words", p.bad_words);
   f("min_tokens", p.min_tokens);
+  f("constraint", p.constraint);
   f("seed", p.seed);
   f("n_logprobs", p.n_logprobs);
   f("n_prompt_logprobs", p.n_prompt_logprobs);
+}
+
+// Compiled again where it is needed: what it was compiled to is not recorded.
+template <class F>
+void fields(Constraint& c, F&& f) {
+  f("source", c.source);
+  f("field", c.field);
 }
 
 template <class F>
@@ -102,6 +112,8 @@ Json write(const std::vector<T>& values);
 template <class T>
 Json write(const SharedList<T>& values);
 template <class T>
+Json write(const std::shared_ptr<const T>& value);
+template <class T>
 Json write(const std::optional<T>& value) {
   return value ? write(*value) : Json();
 }
@@ -135,6 +147,11 @@ Json write(const std::vector<T>& values) {
   out.reserve(values.size());
   for (const T& v : values) out.push_back(write(v));
   return out;
+}
+
+template <class T>
+Json write(const std::shared_ptr<const T>& value) {
+  return value != nullptr ? write(*value) : Json();
 }
 
 template <class T>
@@ -189,6 +206,15 @@ bool read(const Json& json, SharedList<T>& out, std::string& wrong) {
   std::vector<T> values;
   if (!read(json, values, wrong)) return false;
   out = std::move(values);
+  return true;
+}
+template <class T>
+bool read(const Json& json, std::shared_ptr<const T>& out, std::string& wrong) {
+  out.reset();
+  if (json.is_null()) return true;
+  auto value = std::make_shared<T>();
+  if (!read(json, *value, wrong)) return false;
+  out = std::move(value);
   return true;
 }
 template <class T>

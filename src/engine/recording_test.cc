@@ -157,7 +157,7 @@ TEST_F(RecordingTest, ARunWithGuessesHappensAgain) {
     EXPECT_EQ(again->n_invented, 0);
     TestOps ops;
     const TestModel model(options().n_ctx);
-    const auto with_model = replay_with_model(*recording, model, ops);
+    const auto with_model = replay_with_model(*recording, model, ops, {});
     ASSERT_TRUE(with_model) << with_model.error().message;
     EXPECT_EQ(with_model->difference, "");
     const auto plain = replay_under(*recording, recording->options, recording->n_blocks, cost);
@@ -173,7 +173,7 @@ TEST_F(RecordingTest, TheModelGivesTheRecordedAnswersAgain) {
   ASSERT_TRUE(recording);
   TestOps ops;
   const TestModel model(options().n_ctx);
-  const auto again = replay_with_model(*recording, model, ops);
+  const auto again = replay_with_model(*recording, model, ops, {});
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->difference, "");
   EXPECT_EQ(again->hash, recording->hash);
@@ -182,11 +182,11 @@ TEST_F(RecordingTest, TheModelGivesTheRecordedAnswersAgain) {
   for (RecordedStep& step : recording->steps) {
     for (RecordedRequest& r : step.submits) r.request.sampling.seed += 1;
   }
-  const auto other = replay_with_model(*recording, model, ops);
+  const auto other = replay_with_model(*recording, model, ops, {});
   ASSERT_TRUE(other);
   EXPECT_NE(other->difference.find("recorded: "), std::string::npos);
   recording->fingerprint += 1;
-  const auto wrong = replay_with_model(*recording, model, ops);
+  const auto wrong = replay_with_model(*recording, model, ops, {});
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("fingerprint"), std::string::npos);
 }
@@ -254,7 +254,7 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
   EXPECT_EQ(error_of(""), "is empty");
   EXPECT_EQ(error_of("{}\n"), "line 1: this is no recording: \"quire_recording\" is missing");
   EXPECT_EQ(error_of("[1]\n"), "line 1: no object");
-  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 3");
+  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 4");
   EXPECT_EQ(error_of("{\"quire_recording\":2}\n"), "line 1: \"n_vocab\" is missing");
   EXPECT_EQ(error_of(head + "{}\n"), "line 2: \"start\" is missing");
   const auto with_drafts = [&](const std::string& drafts) {

@@ -172,6 +172,7 @@ class Replay final : public InputRecorder {
     }
   }
   void set_now(int64_t ns) { now_ = ns; }
+  CompileConstraint compile;  // of those that answer with the model
   const RecordedStep* step() const { return step_; }
 
   ReplayOutcome finish() {
@@ -198,6 +199,7 @@ class Replay final : public InputRecorder {
     if (with_model) {
       if (std::max(request.sampling.n_logprobs, request.sampling.n_prompt_logprobs) > recording_.n_vocab)
         return fail(Code::corrupt, "n_logprobs is over n_vocab");
+      QR_TRY_VOID(compile_constraint(request.sampling));
       request.end = played_end(answer);
     } else {
       play(request, answer, &out_.n_invented);
@@ -206,6 +208,12 @@ class Replay final : public InputRecorder {
     last_ns_[id] = {r.at_ns, false};
     if (first_ns_ < 0) first_ns_ = r.at_ns;
     return id;
+  }
+  Status compile_constraint(SamplingParams& sampling) const {
+    if (sampling.constraint == nullptr) return {};
+    if (!compile) return fail(Code::unsupported, "the recording has constraints, and nothing here compiles them");
+    QR_TRY(sampling.constraint, compile(*sampling.constraint));
+    return {};
   }
   void take(const RecordedRequest& r) {
     const Result<SeqId> id = submit(r, false);
@@ -278,7 +286,10 @@ Result<ReplayOutcome> replay_exactly(const Recording& recording, StepCost& cost)
   return replay.finish();
 }
 
-Result<ReplayOutcome> replay_with_model(const Recording& recording, const Model& model, Ops& ops) {
+Result<ReplayOutcome> replay_with_model(const Recording& recording,
+                                        const Model& model,
+                                        Ops& ops,
+                                        const CompileConstraint& compile) {
   QR_TRY_VOID(check_context(recording));
   if (model.info().fingerprint != recording.fingerprint) {
     return fail(Code::invalid, "the recording is of a model with fingerprint " + std::to_string(recording.fingerprint) +
@@ -286,6 +297,7 @@ Result<ReplayOutcome> replay_with_model(const Recording& recording, const Model&
   }
   ReplayClock clock;
   Replay replay(recording, true);
+  replay.compile = compile;
   QR_TRY_VOID(replay.make(model, ops, recording.options, clock));
   QR_TRY_VOID(replay.run_exactly(clock, true));
   return replay.finish();

@@ -3,11 +3,14 @@
 // arrivals and answers, steps as long as the recorded ones teach (engine/step_cost.h), to see what an option would have
 // changed.
 #pragma once
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/play.h"
 #include "engine/recording.h"
+#include "sample/constraint.h"
 
 namespace quire {
 
@@ -23,8 +26,14 @@ struct ReplayOutcome {
 
 // `cost` learns from the recorded steps. Code::corrupt when the recording contradicts itself.
 Result<ReplayOutcome> replay_exactly(const Recording& recording, StepCost& cost);
-// With the model that was recorded (Code::invalid with both fingerprints when it is another one).
-Result<ReplayOutcome> replay_with_model(const Recording& recording, const Model& model, Ops& ops);
+// What a recorded constraint's source is compiled with. Called once for each request that has one.
+using CompileConstraint = std::function<Result<std::shared_ptr<const Constraint>>(const Constraint& recorded)>;
+// With the model that was recorded (Code::invalid with both fingerprints when it is another one). `compile` may be
+// empty: then a recording with constraints is Code::unsupported.
+Result<ReplayOutcome> replay_with_model(const Recording& recording,
+                                        const Model& model,
+                                        Ops& ops,
+                                        const CompileConstraint& compile);
 // options.kv_bytes is not used: the cache has n_blocks.
 Result<ReplayOutcome> replay_under(const Recording& recording,
                                    const EngineOptions& options,

@@ -5,22 +5,9 @@
 
 #include "engine/answer.h"
 
+#include "engine/guesses.h"
+
 namespace quire {
-namespace {
-
-// All rules, or none: what throws has not taken the token, and those before it give it back.
-void accept_guess(Sequence& seq, Token id) {
-  size_t n = 0;
-  try {
-    for (; n < seq.request.rules.size(); ++n) seq.request.rules[n]->accept(id);
-  } catch (...) {
-    while (n > 0) seq.request.rules[--n]->rollback(1);
-    throw;
-  }
-}
-
-}  // namespace
-
 std::span<const SampleParams> RowParams::make(const Plan& plan) {
   const auto n = static_cast<size_t>(plan.n_out);
   if (edits_.size() < n) edits_.resize(n);

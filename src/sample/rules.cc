@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sample/constraint.h"
+
 namespace quire {
 
 std::vector<std::unique_ptr<LogitsRule>> make_rules(const RuleContext& context) {
@@ -13,6 +15,25 @@ std::vector<std::unique_ptr<LogitsRule>> make_rules(const RuleContext& context) 
   for (const LogitsRuleEntry* entry : entries) {
     if (auto rule = entry->make(context)) out.push_back(std::move(rule));
   }
+  return out;
+}
+
+bool has_grammar(const SamplingParams& sampling) {
+  return sampling.constraint != nullptr && sampling.constraint->grammar != nullptr;
+}
+
+std::string forbidding_fields(const SamplingParams& s) {
+  std::string out;
+  const auto name = [&out](bool forbids, std::string_view field) {
+    if (!forbids) return;
+    if (!out.empty()) out += ", ";
+    out += field;
+  };
+  if (has_grammar(s)) name(true, s.constraint->field);
+  name(!s.allowed_ids.empty(), "allowed_token_ids");
+  name(!s.bad_words.empty(), "bad_words");
+  name(s.no_repeat_ngram_size > 0, "no_repeat_ngram_size");
+  name(s.min_tokens > 0 && !has_grammar(s), "min_tokens");
   return out;
 }
 

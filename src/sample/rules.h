@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/registry.h"
@@ -26,6 +27,12 @@ struct LogitsRuleEntry {
 
 // The rules of a request, in their order.
 std::vector<std::unique_ptr<LogitsRule>> make_rules(const RuleContext& context);
+
+// Whether a grammar says what may come: then it decides about ends, min_tokens included.
+bool has_grammar(const SamplingParams& sampling);
+// The request's fields that may forbid tokens, as errors name them: "response_format, bad_words"; empty: there are
+// none.
+std::string forbidding_fields(const SamplingParams& sampling);
 
 // Forbids every id that is not in `ids` (any order), beside what the mask forbids already.
 void allow_only(std::span<const Token> ids, int n_vocab, LogitEdits& edits);

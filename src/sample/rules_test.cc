@@ -10,6 +10,7 @@
 #include "base/count_news.h"
 #include "base/rng.h"
 #include "ops/sample_row.h"
+#include "sample/constraint.h"
 
 namespace quire {
 namespace {
@@ -145,8 +146,11 @@ TEST(Rules, RollbackIsExact) {
 
 TEST(Rules, EachIsMadeOnlyWhenItIsAskedFor) {
   EXPECT_TRUE(make_rules({SamplingParams{}, {}, {}, kVocab}).empty());
-  EXPECT_EQ(make_rules({everything(), {}, std::vector<Token>{1}, kVocab}).size(),
-            Registry<LogitsRuleEntry>::get().names().size() - (SamplingParams{}.dry_last_n == 0 ? 1 : 0));
+  const size_t n_all = Registry<LogitsRuleEntry>::get().names().size();
+  SamplingParams all = everything();
+  EXPECT_EQ(make_rules({all, {}, std::vector<Token>{1}, kVocab}).size(), n_all - 1) << "all but the grammar";
+  all.constraint = std::make_shared<const Constraint>();
+  EXPECT_EQ(make_rules({all, {}, std::vector<Token>{1}, kVocab}).size(), n_all - 1) << "of which nothing is compiled";
 }
 
 std::map<Token, std::pair<float, float>> penalties(SamplingParams s,

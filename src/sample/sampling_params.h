@@ -2,6 +2,7 @@
 // Each of its sequences has a copy, so what may be long is shared by the copies.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "ops/ops.h"
 
 namespace quire {
+
+struct Constraint;
 
 // Sources of the meanings: docs/sampling.md. The values here are "off".
 struct SamplingParams {
@@ -41,6 +44,7 @@ struct SamplingParams {
   SharedList<Token> allowed_ids;             // empty: all
   SharedList<std::vector<Token>> bad_words;  // sequences that the answer must not hold, none of them empty
   int min_tokens = 0;
+  std::shared_ptr<const Constraint> constraint;  // null: the answer may be anything (sample/constraint.h)
 
   uint64_t seed = 0;
   int n_logprobs = -1;         // -1: none; n: the chosen token's and the n largest

@@ -6,6 +6,7 @@
 
 #include "app/wire.h"
 #include "base/json.h"
+#include "text/grammar/source.h"
 
 namespace quire {
 namespace {
@@ -139,6 +140,20 @@ void print_exact(const Args& args, const Recording& recording, const ReplayOutco
   std::printf("%s\n", difference.empty() ? "every decision as recorded" : ("differs: " + difference).c_str());
 }
 
+// `loaded` outlives it.
+CompileConstraint compiler(const LoadedModel& loaded) {
+  auto vocabulary = std::make_shared<std::shared_ptr<const TokenTrie>>();
+  return [&loaded, vocabulary](const Constraint& recorded) -> Result<std::shared_ptr<const Constraint>> {
+    if (loaded.tokenizer == nullptr) return fail(Code::unsupported, "the model's file has no tokenizer");
+    QR_TRY(const GrammarSource source, GrammarSource::read(recorded.source));
+    Constraint out{recorded.source, recorded.field, nullptr, nullptr};
+    QR_TRY(out.grammar, compile_grammar(source, *loaded.tokenizer, {}));
+    if (*vocabulary == nullptr) *vocabulary = TokenTrie::of(*loaded.tokenizer, 0);
+    out.vocabulary = *vocabulary;
+    return std::make_shared<const Constraint>(std::move(out));
+  };
+}
+
 // Whether every decision was the recorded one.
 Result<bool> run(const Args& args) {
   QR_TRY(const Recording recording, read_recording(args.file));
@@ -150,7 +165,7 @@ Result<bool> run(const Args& args) {
   }
   if (!args.model.model.empty()) {
     QR_TRY(const LoadedModel loaded, load(args.model));
-    QR_TRY(outcome, replay_with_model(recording, *loaded.model, *loaded.ops));
+    QR_TRY(outcome, replay_with_model(recording, *loaded.model, *loaded.ops, compiler(loaded)));
   }
   print_exact(args, recording, outcome);
   return outcome.difference.empty() && (!recording.complete || outcome.hash == recording.hash);

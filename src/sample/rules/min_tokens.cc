@@ -1,4 +1,5 @@
-// min_tokens: what would end the answer is forbidden until it has that many tokens.
+// min_tokens: what would end the answer is forbidden until it has that many tokens. Where a
+// grammar says when the answer may end, its rule sees to both.
 #include "sample/rules.h"
 
 namespace quire {
@@ -25,7 +26,8 @@ class MinTokens final : public LogitsRule {
 };
 
 std::unique_ptr<LogitsRule> make(const RuleContext& c) {
-  return c.sampling.min_tokens <= 0 || c.end_ids.empty() ? nullptr : std::make_unique<MinTokens>(c);
+  return c.sampling.min_tokens <= 0 || c.end_ids.empty() || has_grammar(c.sampling) ? nullptr
+                                                                                    : std::make_unique<MinTokens>(c);
 }
 QR_REGISTER(LogitsRuleEntry, "min_tokens", {3, make});
 
