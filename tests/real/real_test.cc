@@ -86,8 +86,9 @@ TEST_F(RealModel, SmolLm2SaysWhatFloat64Says) {
   read(path,
        "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
        "The capital of France is Paris.<|im_end|>\n");
-  for (const Way& way : {Way{"f32", "f32", 5e-4, 5e-5}, Way{"bf16", "f32", 1, 0.1}, Way{"", "f32", 3, 0.4},
-                         Way{"", "f16", 3, 0.4}, Way{"", "q8", 4, 0.5}, Way{"", "k8v4", 6, 0.8}, Way{"q8_0", "f16", 3, 0.4}}) {
+  for (const Way& way :
+       {Way{"f32", "f32", 5e-4, 5e-5}, Way{"bf16", "f32", 1, 0.1}, Way{"", "f32", 3, 0.4}, Way{"", "f16", 3, 0.4},
+        Way{"", "q8", 4, 0.5}, Way{"", "k8v4", 6, 0.8}, Way{"q8_0", "f16", 3, 0.4}}) {
     compare(way);
   }
 }
