@@ -1,8 +1,10 @@
 # The files of src/serve/page become string literals in the program, so that the page needs nothing beside it.
 function(quire_generate_page)
   set(entries "")
-  foreach(name index.html page.css page.js)
-    set(file ${CMAKE_SOURCE_DIR}/src/serve/page/${name})
+  set(folder ${CMAKE_SOURCE_DIR}/src/serve/page)
+  file(GLOB files CONFIGURE_DEPENDS RELATIVE ${folder} ${folder}/*.html ${folder}/*.css ${folder}/*.js)
+  foreach(name IN LISTS files)
+    set(file ${folder}/${name})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
     file(READ ${file} text)
     string(APPEND entries "    {\"${name}\", R\"QUIREPAGE(${text})QUIREPAGE\"},\n")

@@ -16,10 +16,14 @@ TEST(Page, IsServedWithAPolicyThatAllowsOnlyItself) {
   TestServer s;
   s.options.keys = {plain_key("key", "secret", true, false)};  // the page itself is open: it asks for the key
   s.start();
-  ASSERT_EQ(page_files().size(), 3u);
-  const std::pair<const char*, const char*> files[] = {{"/", "text/html; charset=utf-8"},
-                                                       {"/page.css", "text/css; charset=utf-8"},
-                                                       {"/page.js", "text/javascript; charset=utf-8"}};
+  std::vector<std::pair<std::string, std::string>> files{{"/", "text/html; charset=utf-8"}};
+  for (const PageFile& file : page_files()) {
+    const std::string name(file.name);
+    files.emplace_back("/page/" + name, name.ends_with(".js")    ? "text/javascript; charset=utf-8"
+                                        : name.ends_with(".css") ? "text/css; charset=utf-8"
+                                                                 : "text/html; charset=utf-8");
+  }
+  ASSERT_GT(files.size(), 4u);
   for (const auto& [path, type] : files) {
     const HttpResponse r = s.get(path);
     ASSERT_EQ(r.status, 200) << path;
@@ -30,7 +34,10 @@ TEST(Page, IsServedWithAPolicyThatAllowsOnlyItself) {
     EXPECT_EQ(policy.find("unsafe"), std::string::npos);
     EXPECT_EQ(policy.find("default-src 'none'"), 0u);
     EXPECT_EQ(r.body.find("http://"), std::string::npos) << path << " names another place";
+    EXPECT_LE(std::count(r.body.begin(), r.body.end(), '\n'), 300) << path;
   }
+  for (const char* path : {"/page/", "/page/nothing.js", "/page/page.css/x", "/page.js"})
+    EXPECT_EQ(s.get(path).status, 404) << path;
 }
 
 TEST(Page, EngineViewCounts) {

@@ -11,10 +11,18 @@ constexpr std::string_view kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-ApiResult<Call> file(std::string_view name, std::string_view type) {
+constexpr std::string_view kFolder = "/page/";
+
+std::string_view type_of(std::string_view name) {
+  if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
+  return "text/html; charset=utf-8";
+}
+
+ApiResult<Call> answer_with(std::string_view name) {
   for (const PageFile& file : page_files()) {
     if (file.name != name) continue;
-    Answer answer{.body = std::string(file.text), .content_type = std::string(type)};
+    Answer answer{.body = std::string(file.text), .content_type = std::string(type_of(name))};
     answer.headers = {{"Content-Security-Policy", std::string(kPolicy)},
                       {"X-Content-Type-Options", "nosniff"},
                       {"Referrer-Policy", "no-referrer"},
@@ -22,12 +30,13 @@ ApiResult<Call> file(std::string_view name, std::string_view type) {
     return Call(std::move(answer));
   }
   return refuse(
-      HttpError{404, "the page has no file " + std::string(name), "invalid_request_error", "", "unknown_path"});
+      HttpError{404, "the page has no file '" + shown(name) + "'", "invalid_request_error", "", "unknown_path"});
 }
 
-ApiResult<Call> index(const ApiRequest&, const ServeEnv&) { return file("index.html", "text/html; charset=utf-8"); }
-ApiResult<Call> style(const ApiRequest&, const ServeEnv&) { return file("page.css", "text/css; charset=utf-8"); }
-ApiResult<Call> script(const ApiRequest&, const ServeEnv&) { return file("page.js", "text/javascript; charset=utf-8"); }
+ApiResult<Call> index(const ApiRequest&, const ServeEnv&) { return answer_with("index.html"); }
+ApiResult<Call> file(const ApiRequest& request, const ServeEnv&) {
+  return answer_with(std::string_view(request.http.path).substr(kFolder.size()));
+}
 
 // Counters as of the last step, and what is running and held now.
 ApiResult<Call> engine(const ApiRequest&, const ServeEnv& env) {
@@ -60,8 +69,7 @@ ApiResult<Call> engine(const ApiRequest&, const ServeEnv& env) {
 
 const Api kApi{
     {{.method = "GET", .path = "/", .quick = true, .open = true, .parse = &index, .summary = "The chat page"},
-     {.method = "GET", .path = "/page.css", .quick = true, .open = true, .parse = &style, .summary = "Of the page"},
-     {.method = "GET", .path = "/page.js", .quick = true, .open = true, .parse = &script, .summary = "Of the page"},
+     {.method = "GET", .path = "/page/*", .quick = true, .open = true, .parse = &file, .summary = "Of the page"},
      {.method = "GET", .path = "/engine", .quick = true, .parse = &engine, .summary = "What the engine does now"}}};
 QR_REGISTER(Api, "page", kApi);
 
