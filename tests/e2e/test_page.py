@@ -2,10 +2,22 @@
 # it stands on a narrow screen.
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import unittest
 
-from page_case import FOLDER, PageCase
-from quire_server import eventually
+from page_case import FOLDER, PageCase, run_page
+from quire_server import ROOT, Server, eventually
+
+# A tiny model of random weights whose template begins the model's thinking.
+THINKER = '''
+import sys
+sys.path.insert(0, "tools")
+import make_model
+make_model.CHAT_TEMPLATE += "{# ends with </think> #}<think>\\n"
+make_model.main(["--shape", "tiny", "--seed", "1", "--out", "OUT"])
+'''
 
 # An answer that does not end by itself: every request of the page is made so.
 ENDLESS = '''
@@ -81,6 +93,25 @@ print(js("return Object.entries(localStorage).find(([name]) => name.startsWith('
         message = json.loads(said.strip().split('\n')[-1])['messages'][1]
         self.assertEqual(message['content'], whole)  # not a letter lost, none twice
         self.assertNotIn('stream', message)
+
+    def test_what_a_model_thinks_is_shown(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'thinker.gguf')
+            subprocess.run([sys.executable, '-c', THINKER.replace('OUT', path)], check=True, cwd=ROOT, capture_output=True)
+            server = Server(path=path)
+            try:
+                run_page(server.url, '''
+settings(max_tokens=20, temperature=0)
+ask("Hi")
+done()
+assert "cut off at the most tokens" in by("#log .figures").text
+thought = texts(".thinking > .text")
+assert thought and thought[0] and texts("#log .assistant > .text") == [""], thought
+page.refresh()
+wait(lambda: texts(".thinking > .text") == thought)
+''')
+            finally:
+                server.stop()
 
     def test_an_error_is_shown_and_the_engine_view_counts(self):
         self.run_page('''

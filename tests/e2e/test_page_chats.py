@@ -68,7 +68,7 @@ page.get("about:blank")
 urllib.request.urlopen(urllib.request.Request(URL + "/forget", method="POST")).read()
 load()
 wait(lambda: every("#log .error"))
-assert "no such stream" in by("#log .error").text
+assert by("#log .error").text == "the rest of the answer is gone: no such stream"
 assert texts("#log .assistant > .text") == ["One "]
 click("#log .again")
 wait(lambda: "2 of 2" in by("#log .assistant .about").text or shown("#stop"))

@@ -85,6 +85,7 @@ export async function readAnswer(body, stream, signal, hooks) {
       const response = await (stream.name ? takeUp(stream, signal) : begin(body, signal));
       if (await readOnce(response, stream, each)) return;
     } catch (e) {
+      if (stream.name && (e.status === 404 || e.status === 410)) e.message = `the rest of the answer is gone: ${e.message}`;
       if (e.final || e.name === 'AbortError') throw e;
       why = e.message;
     }

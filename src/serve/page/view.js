@@ -13,7 +13,6 @@ let editing = -1;    // the message that is being edited
 let articles = new Map();
 
 export const setActs = (given) => { acts = given; };
-export const current = () => shown;
 
 const seconds = (ms) => `${(ms / 1000).toFixed(ms < 9950 ? 2 : 1)} s`;
 
