@@ -12,8 +12,9 @@ PYTHON = os.path.join(VENV, 'bin', 'python')
 INSTALL_SECONDS = 300
 
 
-def missing(wanted, module=None):
-    """None once `wanted` ('openai>=1.60') is installed, else why it is not; `module` where its name is another."""
+def missing(wanted, module=None, options=()):
+    """None once `wanted` ('openai>=1.60') is installed, else why it is not; `module` where its name is another; `options` of
+    pip."""
     name = module or wanted.split('>')[0].replace('-', '_')
     check = [PYTHON, '-c', f'import {name}']
     if os.path.exists(PYTHON) and subprocess.run(check, capture_output=True).returncode == 0:
@@ -23,7 +24,7 @@ def missing(wanted, module=None):
         if made.returncode != 0:
             return 'no virtual environment: is python3-venv installed?'
     pip = [PYTHON, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--retries', '1', '--timeout', '20',
-           wanted]
+           *options, wanted]
     try:
         got = subprocess.run(pip, capture_output=True, text=True, timeout=INSTALL_SECONDS)
     except subprocess.TimeoutExpired:

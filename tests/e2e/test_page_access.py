@@ -91,7 +91,7 @@ page.get_log("browser")  # an engine's numbers that a played server has not
 ''')
 
     def test_axe_finds_nothing(self):
-        reason = missing('axe-playwright-python>=0.1.4', 'axe_playwright_python')
+        reason = missing('axe-playwright-python>=0.1.4', 'axe_playwright_python', ['--no-deps'])  # for the one file in it
         if reason:
             self.skipTest('no axe: ' + reason)
         found = subprocess.run([PYTHON, '-c', 'import importlib.util as u; print(u.find_spec("axe_playwright_python").origin)'],
@@ -108,7 +108,7 @@ def check(name):
     assert found["n"] > 10, found
     assert not found["bad"], (name, found["bad"])
 '''
-        for width, theme in ((1100, 'light'), (1100, 'dark'), (420, 'light'), (420, 'dark')):
+        for width, theme in ((1100, 'light'), (420, 'dark')):
             with self.subTest(width=width, theme=theme):
                 self.visit(check, width, theme)
 
