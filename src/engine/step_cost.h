@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/least_squares.h"
+
 namespace quire {
 
 // What a step computes. A row with one token costs the same whether it decodes or ends a prompt.
@@ -51,12 +53,8 @@ class StepCost {
  private:
   static constexpr size_t kN = 4;
   using Vector = std::array<double, kN>;
-  struct Memory {  // sums over observations x → t, weighted: x·xᵀ and x·t
-    std::array<Vector, kN> xx{};
-    Vector xt{};
-  };
+  using Memory = LineSums<kN>;
   static Vector features(const StepShape& shape);
-  void solve();
 
   Memory with_prompts_, without_;
   Vector w_{};  // ns per unit of each feature
