@@ -34,6 +34,11 @@ void Accounts::computed(const Grant& grant) {
 
 void Accounts::verified(const Grant& grant, int n_accepted) {
   for (Cost* cost : {&grant.seq->account.cost, &counters_.spent}) cost->n_accepted += n_accepted;
+  ++counters_.n_drafts;
+  for (int i = 0; i < grant.n_drafted && i < kMostDraft; ++i) {
+    ++counters_.n_drafted_at[static_cast<size_t>(i)];
+    if (i < n_accepted) ++counters_.n_accepted_at[static_cast<size_t>(i)];
+  }
 }
 
 void Accounts::stages(const Plan& plan, const StageTimes& ns) {

@@ -1,5 +1,6 @@
 // What only ever grows, in one piece: whoever counts something counts it here, whoever reads takes a copy.
 #pragma once
+#include <array>
 #include <cstdint>
 
 #include "engine/request.h"
@@ -9,6 +10,8 @@ namespace quire {
 struct Counters {
   int64_t n_steps = 0, n_submitted = 0, n_finished = 0, n_cancelled = 0, n_failed = 0, n_preempted = 0;
   int64_t n_bad_drafts = 0;  // calls of a proposer that threw, and drafts that cannot be
+  int64_t n_drafts = 0;      // that were verified; their tokens: spent.computed of Cause::draft
+  std::array<int64_t, kMostDraft> n_drafted_at{}, n_accepted_at{};  // of their tokens those at each position
   int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
   int64_t n_rows = 0, busy_ns = 0;                    // computed in all steps, and how long these took
   int64_t n_slot_steps = 0, n_filled_slot_steps = 0;  // slots of the blocks that ran with each step, those with a token

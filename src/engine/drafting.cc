@@ -11,6 +11,8 @@
 namespace quire {
 namespace {
 
+constexpr int64_t kUsuallyBehind = 4;  // tokens that a proposer takes in beside the due one, as guesses leave them
+
 bool needs_samples(const Request& request) {
   return std::any_of(request.rules.begin(), request.rules.end(),
                      [](const auto& rule) { return rule->needs_samples(); });
@@ -30,7 +32,8 @@ size_t chain_of(const Draft& draft) {
 int Drafting::most_for(const Sequence& seq) const {
   const int left =
       std::min(seq.request.max_tokens - seq.n_generated(), limits_.n_ctx - static_cast<int>(seq.tokens.size()));
-  return std::min(limits_.max_draft, left - 1);
+  const int wanted = seq.request.max_draft < 0 ? limits_.max_draft : std::min(seq.request.max_draft, limits_.max_draft);
+  return std::min(wanted, left - 1);
 }
 
 template <class F>
@@ -48,6 +51,7 @@ bool Drafting::ask(const F& f) {
 bool Drafting::reserve(size_t n) {
   try {
     if (drafts_.size() < n) drafts_.resize(n);
+    streams_.reserve(n);
     seqs_.reserve(n);
     verified_.reserve(n);
     return true;
@@ -56,53 +60,80 @@ bool Drafting::reserve(size_t n) {
   }
 }
 
-void Drafting::propose(std::span<const Grant> streams, int room) {
-  n_asked_ = 0;
-  seqs_.clear();
-  if (!reserve(streams.size())) return;
+// How much each stream is asked for. REQUIRES reserve().
+void Drafting::choose(std::span<const Grant> streams, int room) {
+  int64_t n_keys = 0;
   for (const Grant& grant : streams) {
     Sequence& seq = *grant.seq;
+    n_keys += seq.n_computed + 1;
     const int most = std::min(most_for(seq), room);
     if (most < 1 || needs_samples(seq.request)) continue;
-    Draft& draft = drafts_[n_asked_++];
-    draft.seq = seq.id;
-    draft.context = seq.tokens;
-    draft.n_prompt = seq.n_prompt;
-    draft.max_tokens = most;
-    draft.tokens.clear();
-    draft.parents.clear();
-    draft.probs.clear();
-    draft.n_sure = 0;
+    streams_.push_back({seq.id, most, most});
     seqs_.push_back(&seq);
   }
-  const auto asked = std::span(drafts_).first(n_asked_);
-  if (asked.empty() || !ask([&](Proposer& p) { p.propose(asked); })) return;
-  for (size_t i = 0; i < n_asked_ && room > 0; ++i) {
-    const Draft& draft = drafts_[i];
-    auto n = std::min(chain_of(draft), static_cast<size_t>(room));
-    if (!is_true(draft)) {
-      ++accounts_.counters().n_bad_drafts;
-      continue;
-    }
-    if (has_grammar(seqs_[i]->request.sampling)) n = n_followed(*seqs_[i], std::span(draft.tokens).first(n));
-    if (!take(draft, n, seqs_[i]->draft)) {
-      ++accounts_.counters().n_bad_drafts;
-      continue;
-    }
-    room -= static_cast<int>(n);
-    if (recorder_ != nullptr && n > 0)
-      recorder_->record({EngineInput::Kind::draft, seqs_[i]->id, 0, nullptr, seqs_[i]->draft});
+  if (!controller_) return;
+  try {
+    controller_->choose(streams_, static_cast<int>(streams.size()), n_keys);
+    chose_ = true;
+  } catch (const std::bad_alloc&) {
+    streams_.clear();  // nobody guesses in this step
   }
 }
 
-// The first n tokens; false where there is no memory for them.
-bool Drafting::take(const Draft& draft, size_t n, std::vector<Token>& out) {
-  try {
-    out.assign(draft.tokens.begin(), draft.tokens.begin() + static_cast<std::ptrdiff_t>(n));
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
+void Drafting::ask_for(Sequence& seq, int n) {
+  Draft& draft = drafts_[n_asked_++];
+  draft.seq = seq.id;
+  draft.context = seq.tokens;
+  draft.n_prompt = seq.n_prompt;
+  draft.max_tokens = n;
+  draft.sampling = &seq.request.sampling;
+  draft.ends = seq.request.stop_ids;
+  draft.salt = seq.request.cache_salt;
+  draft.n_public = seq.request.n_public;
+  draft.tokens.clear();
+  draft.parents.clear();
+  draft.probs.clear();
+  draft.n_sure = draft.n_behind = 0;
+}
+
+void Drafting::propose(std::span<const Grant> streams, int room) {
+  n_asked_ = 0;
+  n_behind_ = 0;
+  chose_ = false;
+  streams_.clear();
+  seqs_.clear();
+  if (!reserve(streams.size())) return;
+  choose(streams, room);
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    if (streams_[i].depth == 0) continue;
+    seqs_[n_asked_] = seqs_[i];
+    ask_for(*seqs_[i], streams_[i].depth);
   }
+  const auto asked = std::span(drafts_).first(n_asked_);
+  if (asked.empty() || !ask([&](Proposer& p) { p.propose(asked); })) return;
+  for (size_t i = 0; i < n_asked_; ++i) {
+    n_behind_ += drafts_[i].n_behind;
+    if (room > 0) room -= take(drafts_[i], *seqs_[i], room);
+  }
+}
+
+// Puts what was drafted into its sequence, `room` tokens at most; how many that are. Where there is no memory for them
+// there is no draft.
+int Drafting::take(const Draft& draft, Sequence& seq, int room) {
+  if (!is_true(draft)) {
+    ++accounts_.counters().n_bad_drafts;
+    return 0;
+  }
+  auto n = std::min(chain_of(draft), static_cast<size_t>(room));
+  if (has_grammar(seq.request.sampling)) n = n_followed(seq, std::span(draft.tokens).first(n));
+  try {
+    seq.draft.assign(draft.tokens.begin(), draft.tokens.begin() + static_cast<std::ptrdiff_t>(n));
+  } catch (const std::bad_alloc&) {
+    ++accounts_.counters().n_bad_drafts;
+    return 0;
+  }
+  if (recorder_ != nullptr && n > 0) recorder_->record({EngineInput::Kind::draft, seq.id, 0, nullptr, seq.draft});
+  return static_cast<int>(n);
 }
 
 bool Drafting::is_true(const Draft& draft) const {
@@ -119,15 +150,26 @@ void Drafting::verified(const Grant& grant, int n_accepted) {
   if (grant.n_drafted == 0) return;
   accounts_.verified(grant, n_accepted);
   verified_.push_back({grant.seq->id, grant.n_drafted, n_accepted});
+  if (controller_) controller_->verified(grant.seq->id, grant.n_drafted, n_accepted);
 }
 
-void Drafting::end_step() {
+void Drafting::tell() {
   if (!verified_.empty()) ask([&](Proposer& p) { p.observe(verified_); });
   verified_.clear();
 }
 
+// A step beside prompts, or one in which the proposer had to catch up, says nothing of what guesses take.
+void Drafting::end_step(const Plan& plan, int64_t ns) {
+  tell();
+  if (!chose_) return;
+  const bool learns = plan.shape.n_prefill == 0 && n_behind_ <= kUsuallyBehind * static_cast<int64_t>(n_asked_);
+  controller_->observe(plan.n_drafted, ns, learns);
+  chose_ = false;
+}
+
 void Drafting::forget(SeqId id) {
-  end_step();
+  tell();
+  if (controller_) controller_->forget(id);
   ask([&](Proposer& p) { p.forget(id); });
 }
 

@@ -2,6 +2,7 @@
 // counter. Knows no blocks and no budget. One scheduler's; engine thread.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "engine/answer.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
+#include "spec/controller.h"
 #include "spec/proposer.h"
 
 namespace quire {
@@ -16,27 +18,35 @@ namespace quire {
 struct DraftLimits {
   int max_draft = 0;  // tokens of one draft; 0: there are no drafts
   int n_ctx = 0, n_vocab = 0;
+  bool adapts = false;  // drafts are as long as it pays; else as long as may be
 };
 
 class Drafting {
  public:
   // `recorder` may be null; it hears every draft as an input. All outlive it.
   Drafting(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, Accounts& accounts, InputRecorder* recorder)
-      : proposer_(std::move(proposer)), limits_(limits), accounts_(accounts), recorder_(recorder) {}
+      : proposer_(std::move(proposer)), limits_(limits), accounts_(accounts), recorder_(recorder) {
+    if (limits.adapts) controller_.emplace(limits.max_draft);
+  }
 
   // Puts drafts of `room` tokens at most in all into the sequences of `streams`, grants of one due token each. Where a
   // grammar holds, a draft ends before the first token that may not come.
   void propose(std::span<const Grant> streams, int room);
   // n_accepted of the grant's drafted tokens are part of the answer now.
   void verified(const Grant& grant, int n_accepted);
-  // The step is over: the proposer hears what became of its drafts.
-  void end_step();
+  // The step took ns; the proposer hears what became of its drafts.
+  void end_step(const Plan& plan, int64_t ns);
   void forget(SeqId id);
+  // Tokens that the last step's drafts were to have at most.
+  int depth() const { return controller_ ? controller_->depth() : limits_.max_draft; }
 
  private:
   int most_for(const Sequence& seq) const;
   bool reserve(size_t n);
-  static bool take(const Draft& draft, size_t n, std::vector<Token>& out);
+  void choose(std::span<const Grant> streams, int room);
+  void ask_for(Sequence& seq, int n);
+  int take(const Draft& draft, Sequence& seq, int room);
+  void tell();
   // Whether the proposer did what was asked of it and threw nothing.
   template <class F>
   bool ask(const F& f);
@@ -46,6 +56,10 @@ class Drafting {
   const DraftLimits limits_;
   Accounts& accounts_;
   InputRecorder* recorder_;
+  std::optional<DepthController> controller_;
+  bool chose_ = false;    // the controller, in this step
+  int64_t n_behind_ = 0;  // tokens that the proposer took in first
+  std::vector<DepthController::Stream> streams_;
   // Reused from step to step; the first n_asked_ are of this one.
   std::vector<Draft> drafts_;
   std::vector<Sequence*> seqs_;

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr int kUsualDraft = 4;
+constexpr int kUsualDraft = 4, kUsualAdapting = 8;
 
 Result<const Policy*> find_policy(const std::string& name) {
   const PolicyEntry* policy = Registry<PolicyEntry>::get().find(name);
@@ -22,7 +22,8 @@ Result<const Policy*> find_policy(const std::string& name) {
 
 // Puts the proposer that the options name into `env`, unless it has one, and settles how much it may guess.
 Status find_proposer(const ProposerEnv& uses, EngineOptions& options, EngineEnv& env) {
-  const int wanted = options.max_draft == 0 ? kUsualDraft : options.max_draft;
+  const int usual = options.adapt_draft ? kUsualAdapting : kUsualDraft;
+  const int wanted = options.max_draft == 0 ? usual : options.max_draft;
   if (env.proposer == nullptr && !options.proposer.empty()) {
     const ProposerEntry* entry = Registry<ProposerEntry>::get().find(options.proposer);
     if (entry == nullptr) {
@@ -36,10 +37,13 @@ Status find_proposer(const ProposerEnv& uses, EngineOptions& options, EngineEnv&
   return {};
 }
 
-Result<EngineMemory> take_memory(const Model& model, Ops& ops, const EngineOptions& options) {
+Result<EngineMemory> take_memory(const Model& model,
+                                 Ops& ops,
+                                 const EngineOptions& options,
+                                 const BlockCounts& counts) {
   const KvLayout& layout = model.info().kv_layout;
   EngineMemory memory;
-  QR_TRY(memory.counts, count_blocks(options, layout));
+  memory.counts = counts;
   for (int g = 0; g < layout.n_groups(); ++g) {
     const bool is_window = layout.group(g).kind == KvGroup::Kind::window;
     const int64_t n_blocks = is_window ? memory.counts.n_window_blocks : memory.counts.n_blocks;
@@ -62,8 +66,17 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY_VOID(check_options(options, info.kv_group));
   QR_TRY(const Policy* policy, find_policy(options.policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);
-  QR_TRY_VOID(find_proposer({&model, &ops, options.n_ctx, options.max_seqs}, options, env));
-  QR_TRY(EngineMemory memory, take_memory(model, ops, options));
+  QR_TRY(const BlockCounts counts, count_blocks(options, info.kv_layout));
+  const ProposerEnv uses{.target = &model,
+                         .ops = &ops,
+                         .n_ctx = options.n_ctx,
+                         .max_seqs = options.max_seqs,
+                         .block_tokens = options.block_tokens,
+                         .n_blocks = counts.n_blocks,
+                         .prefix_cache = options.prefix_cache,
+                         .draft = env.draft};
+  QR_TRY_VOID(find_proposer(uses, options, env));
+  QR_TRY(EngineMemory memory, take_memory(model, ops, options, counts));
   return std::make_unique<LoopEngine>(EngineUses{model, ops, *policy}, options, std::move(env), std::move(memory));
 }
 

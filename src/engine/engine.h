@@ -29,8 +29,9 @@ struct EngineOptions {
   bool prefix_cache = true;
   double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   std::string policy = "fcfs";
-  std::string proposer{};  // who guesses ahead (spec/proposer.h); "": nobody, unless EngineEnv has one
-  int max_draft = 0;       // tokens of a guess at most; 0: four where somebody guesses
+  std::string proposer{};    // who guesses ahead (spec/proposer.h); "": nobody, unless EngineEnv has one
+  int max_draft = 0;         // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts
+  bool adapt_draft = false;  // guesses are as long as it pays, by the durations of the steps that were
 };
 
 class Proposer;
@@ -66,6 +67,7 @@ struct EngineEnv {
   // Measures what parts of a step take, in whatever it counts (the program's processor time, say); decides nothing, so
   // it is not recorded. May be null.
   Clock* stage_clock = nullptr;
+  const Model* draft = nullptr;        // what the proposer "draft" writes with (ProposerEnv); outlives the engine
   std::shared_ptr<Proposer> proposer;  // in place of the one that the options name; may be null
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty
 };

@@ -209,6 +209,65 @@ TEST(EngineDrafting, ARightGuessSavesSteps) {
   EXPECT_EQ(heard->usage.cost.decode_ns, 8 * 1000) << "a drafted stream is a stream";
 }
 
+TEST(EngineDrafting, ARequestBoundsItsOwnGuesses) {
+  Request r;
+  r.prompt = random_tokens(1, 20);
+  r.max_tokens = 41;
+  Request once;
+  once.prompt = r.prompt;
+  once.max_tokens = 41;
+  const Answer answer = alone(once, kCtx);
+  const auto steps = [&](int max_draft) {
+    const auto proposer = std::make_shared<ScriptedProposer>(
+        4, kTestVocab, 1, [&](SeqId) -> std::span<const Token> { return answer.tokens; }, std::vector{Guess::right});
+    EngineOptions options = kTestSchedules[0].options(kCtx);
+    options.max_draft = 4;
+    TestEngine t(options, 0, nullptr, 0, proposer);
+    Request asked;
+    asked.prompt = r.prompt;
+    asked.max_tokens = 41;
+    asked.max_draft = max_draft;
+    const auto heard = t.submit(std::move(asked));
+    EXPECT_EQ(t.run(), "");
+    EXPECT_EQ(heard->answer, answer);
+    const EngineStats stats = t.engine->stats();
+    EXPECT_EQ(stats.n_accepted_at[0], stats.n_drafts);
+    EXPECT_EQ(stats.n_drafted_at[1] > 0, max_draft != 0 && max_draft != 1);
+    return stats.n_steps;
+  };
+  EXPECT_EQ(steps(0), 41);
+  EXPECT_EQ(steps(1), 1 + 20);
+  EXPECT_EQ(steps(-1), 1 + 8);
+  EXPECT_EQ(steps(60), 1 + 8) << "no more than the engine does";
+}
+
+// Steps take as long as they have rows, so no guess pays; the same answers, and soon nobody is asked.
+TEST(EngineDrafting, WhatDoesNotPayIsNotAsked) {
+  Request r;
+  r.prompt = random_tokens(1, 10);
+  r.max_tokens = 140;
+  Request once;
+  once.prompt = r.prompt;
+  once.max_tokens = 140;
+  const Answer answer = alone(once, kCtx);
+  ASSERT_EQ(answer.tokens.size(), 140U);
+  const auto proposer = std::make_shared<ScriptedProposer>(
+      8, kTestVocab, 1, [&](SeqId) -> std::span<const Token> { return answer.tokens; }, std::vector{Guess::wrong});
+  EngineOptions options = kTestSchedules[0].options(kCtx);
+  options.max_draft = 8;
+  options.adapt_draft = true;
+  TestEngine t(options, 0, nullptr, 0, proposer);
+  t.model.on_pass = [&](const Batch& batch) { t.clock.advance_ns(1000 * batch.ids.n_elements()); };
+  const auto heard = t.submit(std::move(r));
+  EXPECT_EQ(t.run(), "");
+  EXPECT_EQ(heard->answer, answer);
+  const EngineStats stats = t.engine->stats();
+  EXPECT_EQ(stats.n_steps, 140);
+  EXPECT_GT(stats.n_drafts, 4) << "it has to see what guesses take";
+  EXPECT_LT(stats.n_drafts, 24);
+  EXPECT_EQ(stats.draft_depth, 0);
+}
+
 TEST(EngineDrafting, AnUnknownProposerIsRefusedByName) {
   EngineOptions options = kTestSchedules[0].options(kCtx);
   options.proposer = "clairvoyance";

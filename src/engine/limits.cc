@@ -44,7 +44,7 @@ Status check_options(const EngineOptions& o, int kv_group) {
   QR_TRY_VOID(range("step_tokens", o.step_tokens, 1, 1 << 16));
   QR_TRY_VOID(range("max_chunk", o.max_chunk, 1, 1 << 16));
   QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, 1 << 28));
-  QR_TRY_VOID(range("max_draft", o.max_draft, 0, 64));
+  QR_TRY_VOID(range("max_draft", o.max_draft, 0, kMostDraft));
   QR_TRY_VOID(range("max_queue", o.max_queue, 1, 1 << 20));
   if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
     return fail(Code::invalid, "itl_target_ms must be 0 to 60000, got " + std::to_string(o.itl_target_ms));

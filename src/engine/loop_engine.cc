@@ -43,9 +43,10 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
       laps_(env_.stage_clock, counts_.stage_ns) {
   ended_.reserve(static_cast<size_t>(scheduler_.max_running()));
   if (env_.proposer != nullptr) {
-    scheduler_.draft_with(env_.proposer,
-                          {std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab},
-                          env_.recorder);
+    scheduler_.draft_with(
+        env_.proposer,
+        {std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab, options_.adapt_draft},
+        env_.recorder);
   }
   publish(0);
 }
@@ -233,6 +234,7 @@ void LoopEngine::publish(int64_t step_ns) {
   out.n_waiting = scheduler_.n_waiting();
   n_waiting_ = out.n_waiting;
   out.n_running = scheduler_.n_running();
+  out.draft_depth = scheduler_.draft_depth();
   out.n_blocks = cache_.n_blocks();
   out.n_free_blocks = cache_.n_free_blocks();
   out.n_cached_blocks = cache_.n_cached_blocks();

@@ -109,6 +109,7 @@ void RecordingWriter::take(const EngineInput& input) {
       r.request.tenant = input.request->tenant;
       r.request.match_prefix = input.request->match_prefix;
       r.request.pool = input.request->pool;
+      r.request.max_draft = input.request->max_draft;
     }
   }
   stepping_ = true;

@@ -98,6 +98,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("sampling", r.request.sampling);
   f("match_prefix", r.request.match_prefix);
   f("pool", r.request.pool);
+  f("max_draft", r.request.max_draft);
 }
 
 template <class T>

@@ -69,6 +69,7 @@ Request copy_of(const Request& r) {
   out.tenant = r.tenant;
   out.match_prefix = r.match_prefix;
   out.pool = r.pool;
+  out.max_draft = r.max_draft;
   return out;
 }
 

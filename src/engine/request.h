@@ -31,10 +31,13 @@ struct Request {
   int priority = 0;
   uint64_t tenant = 0;       // who asks, as an opaque number: tenants take turns, whatever each sends; 0 is one too
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
+  int max_draft = -1;        // tokens guessed ahead at a time at most; -1: as many as the engine does
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
   // needs (max_tokens 1).
   Pool pool = Pool::none;
 };
+
+inline constexpr int kMostDraft = 64;  // tokens of one guess, whatever is asked for
 
 // Why a token was computed; every computed row has exactly one.
 enum class Cause : uint8_t { fresh, recomputed, draft, warm_up };

@@ -351,7 +351,7 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
     end.seq = remove(seq.id);
     ended.push_back(std::move(end));
   }
-  if (drafting_ != nullptr) drafting_->end_step();
+  if (drafting_ != nullptr) drafting_->end_step(plan_, step_ns);
 }
 
 }  // namespace quire

@@ -61,6 +61,9 @@ class Scheduler {
   // Instead of commit() when nothing could be computed: everyone with a grant ends with `error`.
   void fail_step(std::string_view error, std::vector<Ended>& ended);
 
+  // Tokens that drafts are to have at most, as of the last step with streams; 0: none.
+  int draft_depth() const { return drafting_ == nullptr ? 0 : drafting_->depth(); }
+
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   // With a token of the budget for everyone that runs, all decode in every step and the first always advances.

@@ -11,6 +11,7 @@ namespace quire {
 // Counters as of the last step, and what is there now.
 struct EngineStats : Counters {
   int n_waiting = 0, n_running = 0;
+  int draft_depth = 0;  // tokens that guesses were to have at most in the last step with streams
   int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
   int n_window_blocks = 0, n_free_window_blocks = 0, n_cached_window_blocks = 0;  // of layers that see a window
   int64_t step_ns = 0;                                                            // duration of the last step

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 namespace quire {
 namespace {
@@ -144,12 +145,19 @@ void DepthController::choose(std::span<Stream> streams, int n_streams, int64_t n
 }
 
 void DepthController::verified(SeqId seq, int n_drafted, int n_accepted) {
-  Record& own = of_[seq];
+  Record* own = nullptr;
+  try {
+    own = &of_[seq];
+  } catch (const std::bad_alloc&) {
+    // Then it is as young as it was.
+  }
   for (int j = 0; j < std::min({n_drafted, n_accepted + 1, kPlaces}); ++j) {
     const auto i = static_cast<size_t>(j);
     const float came = j < n_accepted ? 1.0F : 0.0F;
-    own.tried[i] = own.tried[i] * kForgetOwn + 1;
-    own.came[i] = own.came[i] * kForgetOwn + came;
+    if (own != nullptr) {
+      own->tried[i] = own->tried[i] * kForgetOwn + 1;
+      own->came[i] = own->came[i] * kForgetOwn + came;
+    }
     all_.tried[i] = all_.tried[i] * kForgetAll + 1;
     all_.came[i] = all_.came[i] * kForgetAll + came;
   }

@@ -27,11 +27,12 @@ class DepthController {
     int most = 0;   // guesses that it may have
     int depth = 0;  // the answer: 0 … most
   };
-  // Fills in the depths. `n_streams` and `n_keys`: of the whole step, those that may have no guesses too.
+  // Fills in the depths; throws std::bad_alloc alone. `n_streams` and `n_keys`: of the whole step, those that may have
+  // no guesses too.
   void choose(std::span<Stream> streams, int n_streams, int64_t n_keys);
 
-  // What became of the guesses of the step, and what it took. `learns`: the duration is that of streams and guesses
-  // alone, not of prompts beside them.
+  // What became of the guesses of the step, and what it took; throw nothing. `learns`: the duration is that of streams
+  // and guesses alone, not of prompts beside them.
   void verified(SeqId seq, int n_drafted, int n_accepted);
   void observe(int n_drafted, int64_t ns, bool learns);
   void forget(SeqId seq) { of_.erase(seq); }

@@ -10,6 +10,7 @@
 #include "base/registry.h"
 #include "base/result.h"
 #include "model/model.h"
+#include "sample/sampling_params.h"
 
 namespace quire {
 
@@ -19,6 +20,11 @@ struct Draft {
   std::span<const Token> context;  // every token that the sequence has; the last one is due
   int n_prompt = 0;                // leading tokens that are its prompt
   int max_tokens = 0;              // ≥ 1
+  // What else the sequence's tokens come of, for those who write as the target would; null: not told.
+  const SamplingParams* sampling = nullptr;
+  std::span<const Token> ends;  // behind which there is nothing
+  uint64_t salt = 0;            // who may share its past, but for the first n_public tokens
+  int n_public = 0;
 
   // The answer: empty when it is asked for, and the vectors keep their room from step to step. More than max_tokens, an
   // id outside of the vocabulary, lists of other lengths: then there is no draft, and it is counted.
@@ -28,6 +34,7 @@ struct Draft {
   std::vector<int32_t> parents;
   std::vector<float> probs;  // with which each was drawn, for those who verify by them; empty: not known
   int n_sure = 0;            // leading tokens beside which nothing is allowed (a grammar says so)
+  int n_behind = 0;          // tokens of the context that were taken in first: work that does not come again
 };
 
 // What became of a draft.
@@ -56,7 +63,10 @@ struct ProposerOptions {
 struct ProposerEnv {
   const Model* target = nullptr;  // whose tokens are guessed
   Ops* ops = nullptr;
-  int n_ctx = 0, max_seqs = 0;  // of the engine
+  int n_ctx = 0, max_seqs = 0;          // of the engine
+  int block_tokens = 16, n_blocks = 0;  // of its cache: all that its sequences can hold
+  bool prefix_cache = true;
+  const Model* draft = nullptr;  // a smaller model of the same vocabulary, on the same ops; null: there is none
 };
 
 struct ProposerEntry {

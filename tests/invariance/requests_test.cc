@@ -52,13 +52,17 @@ struct Conditions {
   std::string_view codec = "f16";
   int max_draft = 0;  // tokens that are guessed ahead, from `answers`, in every way (engine/test_proposer.h)
   const std::vector<std::vector<Token>>* answers = nullptr;
+  std::string proposer = {};  // in its place, by name, with this model for the one that needs a model
+  const TinyModel* draft = nullptr;
+  bool adapts = false;
   int loaded_for = 0;  // positions, 0: all that the model has; a window of as many or more has no blocks of its own
 
   std::string text() const {
     return isa + " threads " + std::to_string(threads) + " nodes " + std::to_string(nodes) + " seqs " +
            std::to_string(max_seqs) + " chunk " + std::to_string(max_chunk) + " step " + std::to_string(step_tokens) +
            " blocks " + std::to_string(n_blocks) + (prefix_cache ? " cached" : "") + (reversed ? " reversed" : "") +
-           (twice ? " twice" : "") + (max_draft > 0 ? " drafts of " + std::to_string(max_draft) : "");
+           (twice ? " twice" : "") + (max_draft > 0 ? " drafts of " + std::to_string(max_draft) + " " + proposer : "") +
+           (adapts ? " adapting" : "");
   }
 };
 
@@ -120,8 +124,15 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   EngineEnv env;
   env.clock = &clock;
   std::vector<SeqId> ids(kRequests);
-  if (s.max_draft > 0) {
-    options.max_draft = s.max_draft;
+  options.max_draft = s.max_draft;
+  options.proposer = s.proposer;
+  options.adapt_draft = s.adapts;
+  std::unique_ptr<Model> draft;
+  if (s.draft != nullptr) {
+    draft = std::move(*s.draft->load(**ops, "f16"));
+    env.draft = draft.get();
+  }
+  if (s.max_draft > 0 && s.proposer.empty()) {
     const auto answer_of = [&](SeqId id) -> std::span<const Token> {
       const auto at = std::find(ids.begin(), ids.end(), id);
       return (*s.answers)[static_cast<size_t>(at - ids.begin())];
@@ -308,6 +319,54 @@ TEST_P(InvarianceCodec, GuessesAheadChangeNoBit) {
   const EngineStats tight =
       drafted({.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true, .max_draft = 6});
   EXPECT_GT(tight.n_preempted, 0);
+}
+
+// Those that guess by themselves, under everything that changes no bit without them: what they guess comes of what the
+// sequences have, so it is another thing in every run.
+TEST_P(InvarianceCodec, ProposersChangeNoBit) {
+  const TinyModel tiny(TinyShape{}, "q8_0", 9), alike(TinyShape{}, "q4_0", 9), other(TinyShape{}, "q8_0", 10);
+  Conditions plain;
+  plain.codec = GetParam()->name;
+  const Outcome truth = run(tiny, plain);
+  const auto drafted = [&](Conditions s, const TinyModel* draft) {
+    s.codec = plain.codec;
+    s.proposer = draft == nullptr ? "ngram" : "draft";
+    s.draft = draft;
+    SCOPED_TRACE(s.text() + (draft == &other ? " of another model" : ""));
+    const Outcome got = run(tiny, s);
+    EXPECT_EQ(got.hashes, truth.hashes);
+    EXPECT_EQ(got.stats.n_bad_drafts, 0);
+    if (s.adapts) return got.stats;  // how much it guesses depends on the clock
+    EXPECT_GT(got.stats.spent.computed[static_cast<size_t>(Cause::draft)], 0);
+    if (draft != &other) {
+      EXPECT_GT(got.stats.spent.n_accepted, 0);
+    }
+    return got.stats;
+  };
+  for (const TinyModel* draft : {static_cast<const TinyModel*>(nullptr), &alike, &other}) {
+    drafted({.max_draft = 4}, draft);
+    drafted({.threads = 2, .max_seqs = 8, .max_chunk = 5, .max_draft = 7}, draft);
+    drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15}, draft);
+    const EngineStats hits = drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 6}, draft);
+    EXPECT_GT(hits.n_cached_tokens, 1000);
+    const EngineStats tight = drafted(
+        {.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true, .max_draft = 6}, draft);
+    EXPECT_GT(tight.n_preempted, 0);
+    drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 8, .adapts = true}, draft);
+  }
+}
+
+// A draft that is the target is right wherever its rules are: it knows the draws.
+TEST(InvarianceDrafts, AModelThatDraftsForItselfIsRight) {
+  const TinyModel tiny(TinyShape{}, "q8_0", 9);
+  const Outcome truth = run(tiny, {});
+  Conditions s{.max_seqs = 8, .max_draft = 5, .proposer = "draft", .draft = &tiny};
+  const Outcome got = run(tiny, s);
+  EXPECT_EQ(got.hashes, truth.hashes);
+  const Cost& spent = got.stats.spent;
+  EXPECT_GT(spent.n_accepted * 100, spent.computed[static_cast<size_t>(Cause::draft)] * 60)
+      << "but for penalties, which it does not follow";
+  EXPECT_LT(got.stats.n_steps * 2, truth.stats.n_steps);
 }
 
 // Layers that see a window, all or every other: the bits are those of a run in which every layer keeps every key.

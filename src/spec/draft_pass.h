@@ -1,0 +1,47 @@
+// A pass over a draft model: the next tokens of several sequences, whose keys and values lie in the draft's own cache,
+// to one sampled token of each that wants one. Owns that pass's memory; decides nothing. Engine thread.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "model/model.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Rows of one sequence.
+struct DraftRows {
+  const SeqKv* kv = nullptr;  // has blocks for all of them
+  int begin = 0;              // position of the first
+  std::span<const Token> tokens;
+  bool wants_next = false;  // what follows the last of them
+};
+
+class DraftPass {
+ public:
+  struct Size {
+    int n_rows = 0, n_seqs = 0, n_ctx = 0, block_tokens = 0;  // at most
+  };
+  // Bytes of such a pass's memory.
+  static int64_t bytes(const Model& model, const Size& most);
+  // `model` and `ops` outlive it; `memory` as bytes() says.
+  DraftPass(const Model& model, Ops& ops, const Size& most, Buffer memory)
+      : model_(model), ops_(ops), size_(most), arena_(std::move(memory)) {}
+
+  // One result for each of `rows` that wants one, in order; `params` likewise. Valid until the next run. REQUIRES rows
+  // that keep to the size. Throws what the pass throws (no memory, say).
+  std::span<const Sampled> run(std::span<const DraftRows> rows, std::span<const SampleParams> params, const KvView& kv);
+
+ private:
+  Batch batch_of(std::span<const DraftRows> rows, int64_t n_out);
+  void put_blocks(std::span<const DraftRows> rows, size_t group, Batch& batch) const;
+
+  const Model& model_;
+  Ops& ops_;
+  const Size size_;
+  Arena arena_;
+  std::vector<Sampled> sampled_;
+};
+
+}  // namespace quire
