@@ -73,6 +73,39 @@ TEST(Completions, StreamsUsageOnlyWhenAsked) {
   EXPECT_TRUE(first.find("usage")->is_null());
 }
 
+TEST(Completions, TheUsageTellsGuessesWhereThereWereAny) {
+  TestServer s;
+  answer_with(s, "abc");
+  s.engine.cost.computed[static_cast<size_t>(Cause::draft)] = 7;
+  s.engine.cost.n_accepted = 5;
+  s.start();
+  const Json usage = json_at(parse_json(s.post(kPath, R"({"prompt":"xy"})").body), "usage");
+  EXPECT_EQ(json_at(usage, "completion_tokens_details").dump(),
+            R"({"accepted_prediction_tokens":5,"rejected_prediction_tokens":2})");
+}
+
+TEST(Completions, ARequestSaysHowMuchIsGuessedAhead) {
+  TestServer s;
+  int most = 0;
+  s.engine.script = [&](const Request& r) {
+    most = r.max_draft;
+    return byte_tokens("a");
+  };
+  s.start();
+  const auto asked = [&](const std::string& value) {
+    const HttpResponse r = s.post(kPath, R"({"prompt":"x","speculation":)" + value + "}");
+    return r.status == 200 ? most : -r.status;
+  };
+  EXPECT_EQ(asked("null"), -1);
+  EXPECT_EQ(asked("true"), -1);
+  EXPECT_EQ(asked("false"), 0);
+  EXPECT_EQ(asked("3"), 3);
+  EXPECT_EQ(asked("64"), 64);
+  EXPECT_EQ(asked("65"), -400);
+  EXPECT_EQ(asked("-1"), -400);
+  EXPECT_EQ(asked("\"fast\""), -400);
+}
+
 // However many tokens a step yields, the stream says what the whole answer says.
 TEST(Completions, StreamEqualsWholeForAnyTokensPerStep) {
   for (const int k : {1, 2, 3, 7, 100}) {

@@ -257,6 +257,10 @@ ApiResult<Generation> read_generation(const Args& args,
   g.skip_special = args.flag("skip_special_tokens", true);
   g.sampling.n_prompt_logprobs = count(args, "prompt_logprobs", -1);
   g.priority = static_cast<int>(args.integer("priority", 0));
+  if (const Json* guesses = args.find("speculation")) {
+    const bool* on = guesses->as_bool();
+    g.max_draft = on == nullptr ? static_cast<int>(args.integer("speculation", -1)) : *on ? -1 : 0;
+  }
   g.cache_salt = hash_salt(args.text("cache_salt"));
   g.match_prefix = !args.flag("skip_reading_prefix_cache", false) && args.flag("cache_prompt", true);
   if (const Json* stop = args.find("stop")) QR_TRY_VOID(read_stops(*stop, limits, g.stops));

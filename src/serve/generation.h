@@ -26,6 +26,7 @@ struct Generation {
   uint64_t cache_salt = 0;
   bool match_prefix = true;  // may use cached prefixes
   int priority = 0;
+  int max_draft = -1;  // tokens guessed ahead at a time at most; -1: as the server does
 };
 
 // Sampling and engine fields, supported and not; and what every dialect of OpenAI's knows beside them.

@@ -97,13 +97,25 @@ static void append_cost(std::string& out, const Cost& cost) {
   out += '}';
 }
 
+// What there is nothing of is left out.
+static void append_details(std::string& out, const UsageTotals& usage) {
+  const int64_t n_drafted = usage.cost.computed[static_cast<size_t>(Cause::draft)];
+  if (usage.n_reasoning == 0 && n_drafted == 0) return;
+  out += ",\"completion_tokens_details\":{";
+  if (usage.n_reasoning > 0) out += "\"reasoning_tokens\":" + std::to_string(usage.n_reasoning);
+  if (usage.n_reasoning > 0 && n_drafted > 0) out += ',';
+  if (n_drafted > 0)
+    out += "\"accepted_prediction_tokens\":" + std::to_string(usage.cost.n_accepted) +
+           ",\"rejected_prediction_tokens\":" + std::to_string(n_drafted - usage.cost.n_accepted);
+  out += '}';
+}
+
 void append_openai_usage(std::string& out, const UsageTotals& usage, bool include_cost) {
   out += "{\"prompt_tokens\":" + std::to_string(usage.n_prompt) +
          ",\"completion_tokens\":" + std::to_string(usage.n_generated) +
          ",\"total_tokens\":" + std::to_string(usage.n_prompt + usage.n_generated) +
          ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) + "}";
-  if (usage.n_reasoning > 0)
-    out += ",\"completion_tokens_details\":{\"reasoning_tokens\":" + std::to_string(usage.n_reasoning) + "}";
+  append_details(out, usage);
   if (include_cost) append_cost(out, usage.cost);
   out += '}';
 }

@@ -1,5 +1,6 @@
 // The names of sampling and engine fields, of every server whose clients we know: what is used, what is ignored, and
 // what is a 400 because it would change the answer and is not supported. One table; generation.cc reads it.
+#include "engine/request.h"
 #include "serve/generation.h"
 
 namespace quire {
@@ -72,6 +73,7 @@ constexpr Field kSampling[] = {
     flag_field("skip_reading_prefix_cache"),
     flag_field("cache_prompt"),
     integer_field("priority", -kMaxPriority, kMaxPriority),
+    {.name = "speculation", .kinds = kBool | kInteger, .min = 0, .max = kMostDraft},
 
     unsupported("adaptive_target", "-1"),
     unsupported("beam_width", "1"),

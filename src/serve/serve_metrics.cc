@@ -144,10 +144,39 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   for (int i = 0; i < kNCauses; ++i)
     count("quire_computed_tokens_total", "Rows computed, by cause.", s.spent.computed[static_cast<size_t>(i)],
           {{"cause", std::string(cause_name(i))}});
+  refresh_drafts(s);
   constexpr std::string_view kSequences = "Sequences by how they left the engine.";
   count("quire_sequences_total", kSequences, s.n_finished, {{"end", "finished"}});
   count("quire_sequences_total", kSequences, s.n_cancelled, {{"end", "cancelled"}});
   count("quire_sequences_total", kSequences, s.n_failed, {{"end", "failed"}});
+}
+
+// Of a server that never guessed ahead there are no series. REQUIRES mu_.
+void ServeMetrics::refresh_drafts(const EngineStats& s) {
+  if (s.n_drafts == 0 && s.n_bad_drafts == 0) return;
+  const auto count = [this](std::string_view name, std::string_view help, int64_t v, const MetricLabels& labels = {}) {
+    mirror(metrics_.counter(name, help, labels), v);
+  };
+  count("quire_spec_decode_num_drafts_total", "Guesses that were verified.", s.n_drafts);
+  count("quire_spec_decode_num_draft_tokens_total", "Tokens of these.",
+        s.spent.computed[static_cast<size_t>(Cause::draft)]);
+  count("quire_spec_decode_num_accepted_tokens_total", "Of these tokens those that came true.", s.spent.n_accepted);
+  count("quire_spec_decode_bad_drafts_total", "Guesses that cannot be, and failures of whoever guesses.",
+        s.n_bad_drafts);
+  for (size_t i = 0; i < s.n_drafted_at.size() && s.n_drafted_at[i] > 0; ++i) {
+    const MetricLabels at = {{"position", std::to_string(i)}};
+    count("quire_spec_decode_num_draft_tokens_per_pos_total", "Tokens of guesses, by their place in the guess.",
+          s.n_drafted_at[i], at);
+    count("quire_spec_decode_num_accepted_tokens_per_pos_total", "Of these those that came true.", s.n_accepted_at[i],
+          at);
+  }
+  metrics_.gauge("quire_spec_decode_depth", "Tokens that guesses were to have at most in the last step.")
+      .set(s.draft_depth);
+  if (s.n_drafts > 0)
+    metrics_
+        .gauge("quire_spec_decode_mean_length",
+               "Tokens of an answer that a guess brought on the mean, the due one too.")
+        .set(1 + static_cast<double>(s.spent.n_accepted) / static_cast<double>(s.n_drafts));
 }
 
 // Weights are read once a step, and the cached tokens of the sequences that run with it; a row costs its layers, a

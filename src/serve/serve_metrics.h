@@ -34,6 +34,7 @@ class ServeMetrics {
   Counter &cancelled, &failed, &stalled;
 
  private:
+  void refresh_drafts(const EngineStats& stats);
   void mirror(Counter& counter, int64_t total);  // REQUIRES mu_
 
   Metrics& metrics_;

@@ -127,6 +127,7 @@ Request Session::make_request(const Choice& choice) const {
   if (!g.ignore_eos) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
   r.cache_salt = g.cache_salt;
   r.priority = g.priority;
+  r.max_draft = g.max_draft;
   r.tenant = job_.tenant;
   if (context_.env->public_prompts != nullptr) r.n_public = context_.env->public_prompts->n_public(r.prompt);
   if (stops_ != nullptr)

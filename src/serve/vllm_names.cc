@@ -7,7 +7,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kOurs = "quire_", kTheirs = "vllm:";
-constexpr std::array<std::string_view, 21> kShared = {
+constexpr std::array<std::string_view, 25> kShared = {
     "num_requests_running",
     "num_requests_waiting",
     "kv_cache_usage_perc",
@@ -29,6 +29,10 @@ constexpr std::array<std::string_view, 21> kShared = {
     "request_generation_tokens",
     "request_success_total",
     "cache_config_info",
+    "spec_decode_num_drafts_total",
+    "spec_decode_num_draft_tokens_total",
+    "spec_decode_num_accepted_tokens_total",
+    "spec_decode_num_accepted_tokens_per_pos_total",
 };
 
 bool is_shared(std::string_view name) {
