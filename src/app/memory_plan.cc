@@ -165,18 +165,40 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
   return out;
 }
 
-Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options) {
+MemoryNeeds with_draft(MemoryNeeds needs, const MemoryNeeds& draft) {
+  needs.weights += draft.weights;
+  needs.scratch += draft.scratch;
+  needs.largest = std::max(needs.largest, draft.largest);
+  needs.token_bytes += draft.token_bytes;
+  return needs;
+}
+
+Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const ModelOptions& draft) {
   QR_TRY(model.model, model_path(model.model));
   QR_TRY(ModelFile file, open_model(model.model));
-  QR_TRY(const MemoryNeeds needs, measure_needs(file, model, options));
-  Result<MemoryPlan> plan = plan_memory(needs, available_memory(), options);
+  QR_TRY(MemoryNeeds needs, measure_needs(file, model, options));
+  const auto own_bytes = static_cast<double>(needs.token_bytes);
+  EngineOptions wanted = options;
+  if (!draft.model.empty()) {
+    QR_TRY(const std::string path, model_path(draft.model));
+    QR_TRY(const ModelFile draft_file, open_model(path));
+    QR_TRY(const MemoryNeeds its, measure_needs(draft_file, draft, options));
+    needs = with_draft(needs, its);
+  }
+  const double share = own_bytes / static_cast<double>(needs.token_bytes);
+  wanted.kv_bytes = static_cast<int64_t>(static_cast<double>(options.kv_bytes) / share);
+  Result<MemoryPlan> plan = plan_memory(needs, available_memory(), wanted);
   if (!plan) return error_within(model.model, std::move(plan).error());
   if (options.n_ctx == 0 && plan->n_ctx < needs.n_ctx) {
     log_info(model.model + ": a context of " + std::to_string(plan->n_ctx) + " tokens fits; the model could take " +
              std::to_string(needs.n_ctx));
   }
   model.ctx = options.n_ctx = plan->n_ctx;
-  options.kv_bytes = plan->kv_bytes;
+  if (draft.model.empty()) {
+    options.kv_bytes = plan->kv_bytes;
+  } else if (options.kv_bytes == 0) {
+    options.kv_bytes = static_cast<int64_t>(static_cast<double>(plan->kv_bytes) * share);
+  }
   return file;
 }
 

@@ -39,12 +39,16 @@ struct MemoryPlan {
 // fits. Code::exhausted "… does not fit: needs X, has Y, try …". Pure.
 Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, const EngineOptions& wanted);
 
+// Of a model and one that drafts for it: the cache keeps every token of both.
+MemoryNeeds with_draft(MemoryNeeds needs, const MemoryNeeds& draft);
+
 // The conversion that would make the weights smaller than they are: "--weights q8_0", "--weights q4_k", or empty.
 std::string smaller_weights(const MemoryNeeds& needs);
 
 // Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Its file, opened, for load().
-// Code::not_found without a model.
-Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options);
+// Code::not_found without a model. `draft`: a model that drafts, which gets as many tokens of cache as the other one;
+// none where it names none. options.kv_bytes are the other one's alone.
+Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const ModelOptions& draft = {});
 
 // What load() checks of a model that was not fitted: one block of cache and one token a step, no more.
 Status check_weights_fit(const ModelFile& file, const ModelOptions& model);

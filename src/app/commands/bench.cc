@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "app/bench_compare.h"
+#include "app/bench_spec.h"
 #include "app/step_needs.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
@@ -25,8 +26,9 @@ struct Args {
   bool json = false;
   bool sampled = false;
   bool no_cache = false;
-  std::string policy;
+  std::string policy, prompts;
   int n_requests = 64;
+  SpecChoice spec;
 };
 
 // When each of a sequence's tokens came.
@@ -418,6 +420,8 @@ Status run(const Args& args) {
   if (!args.policy.empty() && args.policy != "static") {
     return fail(Code::invalid, "--policy of a bench must be static, got \"" + args.policy + "\"");
   }
+  EngineOptions options;
+  QR_TRY_VOID(apply(args.spec, options));
   if (args.n_requests < 1 || args.n_requests > 1 << 16) {
     return fail(Code::invalid, "--requests must be 1 to 65536, got " + std::to_string(args.n_requests));
   }
@@ -437,7 +441,10 @@ Status run(const Args& args) {
     const int n_seqs = args.batch.empty() ? 8 : args.batch.front();
     return compare_batching(loaded, {args.n_requests, n_seqs, n_prompt, args.n_generate}, args.json);
   }
-  return Bench(args, loaded).run();
+  if (options.proposer.empty()) return Bench(args, loaded).run();
+  QR_TRY(const std::unique_ptr<Model> draft, load_draft(args.spec, args.model, loaded));
+  return bench_spec(loaded, draft.get(),
+                    {args.spec, args.batch, args.n_generate, args.repeat, args.sampled, args.json, args.prompts});
 }
 
 QR_REGISTER(Command,
@@ -461,6 +468,9 @@ QR_REGISTER(Command,
                       line.option("--policy", args->policy,
                                   "static: instead, batches that start and end together against continuous ones");
                       line.option("--requests", args->n_requests, "requests of mixed lengths for --policy static");
+                      declare_spec_options(line, args->spec);
+                      line.option("--prompts", args->prompts,
+                                  "questions, one on every line, for what guessing ahead is worth (--spec, --draft)");
                       line.flag("--json", args->json, "one JSON object per line");
                       return [args] { return exit_code(run(*args)); };
                     }});

@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 
+#include "app/spec_options.h"
 #include "app/wire.h"
 #include "base/json.h"
 #include "text/chat_prompt.h"
@@ -19,6 +20,7 @@ struct Args {
   std::string text, prompt, prompt_file;
   std::vector<int> tokens;
   SamplingChoice sampling;
+  SpecChoice spec;
   int max_tokens = 128, ctx = 0, n = 1;
   double repetition = -1, presence = 0, frequency = 0;
   uint64_t seed = 0;
@@ -127,6 +129,8 @@ void print_json(const Printer& printer) {
   out.set("tokens", std::move(tokens));
   out.set("n_prompt", usage.n_prompt);
   out.set("n_cached", usage.n_cached);
+  out.set("n_drafted", usage.cost.computed[static_cast<size_t>(Cause::draft)]);
+  out.set("n_accepted", usage.cost.n_accepted);
   out.set("finish", finish_name(printer.finish));
   out.set("ttft_s", static_cast<double>(usage.first_token_ns) * 1e-9);
   out.set("decode_tok_s", decode_s > 0 ? (usage.n_generated - 1) / decode_s : 0.0);
@@ -183,8 +187,11 @@ Status run(Args& args) {
   EngineOptions options;
   options.max_seqs = std::min(args.n, 64);
   options.n_ctx = args.ctx;
+  QR_TRY_VOID(apply(args.spec, options));
   EngineEnv env;
   env.clock = &clock;
+  QR_TRY(const std::unique_ptr<Model> draft, load_draft(args.spec, args.model, loaded));
+  env.draft = draft.get();
   QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, options, env));
   const bool streamed = !args.json && args.n == 1;
   std::vector<std::shared_ptr<Printer>> printers;
@@ -218,6 +225,7 @@ QR_REGISTER(Command,
                       line.option("--ctx", args->ctx,
                                   "prompt and answer together, 0 for what the model was trained for");
                       declare_sampling_options(line, args->sampling);
+                      declare_spec_options(line, args->spec);
                       line.option("--repetition-penalty", args->repetition,
                                   "divides what has come, 1: off, -1: as the model recommends, else off");
                       line.option("--presence-penalty", args->presence, "subtracted from what has come");

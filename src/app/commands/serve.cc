@@ -14,6 +14,7 @@
 #include "app/access_options.h"
 #include "app/local_server.h"
 #include "app/memory_plan.h"
+#include "app/spec_options.h"
 #include "app/step_needs.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
@@ -37,6 +38,7 @@ struct Args {
   std::string kv_memory = "auto", record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
   SamplingChoice sampling;
+  SpecChoice spec;
   int64_t seed = -1;
   int max_tokens = 0;
   int drain_seconds = 30;
@@ -202,10 +204,16 @@ Status check(Args& args) {
   QR_TRY_VOID(apply_access(args.access, args.serve));
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
+  QR_TRY_VOID(apply(args.spec, args.engine));
   for (const std::string& path : args.public_prompts) {
     QR_TRY(args.serve.public_prompts.emplace_back(), read_prompt(path));
   }
   return {};
+}
+
+// The model that drafts; its path is empty where none does.
+ModelOptions draft_of(const Args& args) {
+  return args.spec.has_draft() ? draft_options(args.spec, args.model) : ModelOptions{};
 }
 
 void apply_sampling(const Args& args, const LoadedModel& loaded, ServeOptions& serve) {
@@ -225,14 +233,16 @@ Status run(Args& args) {
   StepSignal signal;
   QR_TRY(const std::unique_ptr<Listening> listening, Listening::start(args.serve, metrics));
   auto watch = std::make_unique<LoadWatch>(signals);
-  QR_TRY(ModelFile file, fit_memory(args.model, args.engine));
+  QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_of(args)));
   QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
+  QR_TRY(const std::unique_ptr<Model> draft, load_draft(args.spec, args.model, loaded));
   watch.reset();
   if (!loaded.tokenizer)
     return fail(Code::unsupported, loaded.path + " has no tokenizer, so there is nothing to serve");
   SystemClock clock;
   EngineEnv env;
   env.clock = &clock;
+  env.draft = draft.get();
   QR_TRY(const std::unique_ptr<RecordingWriter> recording, open_recording(args));
   env.recorder = recording.get();
   ProcessCpuClock cpu_clock;
@@ -287,6 +297,7 @@ QR_REGISTER(Command,
                           "--itl-target", args->engine.itl_target_ms,
                           "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
                       line.option("--max-queue", args->engine.max_queue, "requests that may wait; beyond it 429");
+                      declare_spec_options(line, args->spec);
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
                       line.option("--alias", args->aliases, "another name for the model, may be repeated");
                       line.option("--public-prompt", args->public_prompts,

@@ -1,0 +1,193 @@
+#include "app/bench_spec.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "base/json.h"
+#include "text/chat_prompt.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kPrompts[] = {
+    "What is the capital of France, and what is it known for?",
+    "Write a short story about a lighthouse keeper and a storm.",
+    "Explain how rain forms, step by step.",
+    "List five animals and say what each of them eats.",
+    "Repeat this text and correct its mistakes: The quick brown foxes jumps over the lazy dog. Then the foxes sleeps.",
+    "Summarise: The river rises in the hills, flows past three mills, and joins the sea near the old town. The mills "
+    "ground corn for the town until the railway came.",
+    "How many legs have three spiders and two dogs together?",
+    "Translate into simpler words: the committee deferred its deliberations until the subsequent quarter.",
+};
+
+class Answer final : public EventSink {
+ public:
+  void on_token(SeqId, const TokenEvent& event) override { tokens.push_back(event.id); }
+  void on_finish(SeqId, Finish finish, const Usage&, const std::string& message) override {
+    done = true;
+    if (finish == Finish::error) error = message;
+  }
+  std::vector<Token> tokens;
+  std::string error;
+  bool done = false;
+};
+
+Result<std::vector<std::string>> read_prompts(const std::string& path) {
+  std::vector<std::string> out;
+  if (path.empty()) return std::vector<std::string>(std::begin(kPrompts), std::end(kPrompts));
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty()) out.push_back(line);
+  }
+  if (!in.eof() || out.empty()) return fail(Code::io, "--prompts: " + path + " cannot be read or has no lines");
+  return out;
+}
+
+Result<std::vector<Token>> tokens_of(const Tokenizer& tokenizer, const std::string& text) {
+  std::vector<Token> ids;
+  if (tokenizer.spec().chat_template.empty()) {
+    QR_TRY_VOID(tokenizer.encode(text, EncodeOptions{.add_special = true}, ids));
+    return ids;
+  }
+  QR_TRY(const ChatTemplate chat, ChatTemplate::parse(tokenizer.spec().chat_template));
+  Json message;
+  message.set("role", "user");
+  message.set("content", text);
+  TemplateInput input;
+  input.messages = Json::Array{message};
+  input.add_generation_prompt = true;
+  QR_TRY(ChatPrompt prompt, chat_prompt(chat, tokenizer, std::move(input), UserText::plain));
+  return std::move(prompt.tokens);
+}
+
+struct Measured {
+  std::vector<double> tok_s;
+  EngineStats before, after;
+  double median() const {
+    std::vector<double> sorted = tok_s;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+class Bench {
+ public:
+  Bench(const LoadedModel& loaded, const Model* draft, const SpecBench& wanted)
+      : loaded_(loaded), draft_(draft), wanted_(wanted) {}
+
+  Status run() {
+    QR_TRY(const std::vector<std::string> texts, read_prompts(wanted_.prompts));
+    for (const std::string& text : texts) {
+      QR_TRY(prompts_.emplace_back(), tokens_of(*loaded_.tokenizer, text));
+    }
+    for (const int n_users : wanted_.users) QR_TRY_VOID(run_for(n_users));
+    return {};
+  }
+
+ private:
+  Result<std::unique_ptr<Engine>> engine_for(int n_users, bool guesses) {
+    EngineOptions options;
+    if (guesses) QR_TRY_VOID(apply(wanted_.spec, options));
+    options.max_seqs = n_users;
+    size_t longest = 0;
+    for (const auto& prompt : prompts_) longest = std::max(longest, prompt.size());
+    options.n_ctx = static_cast<int>(longest) + wanted_.n_generate + 1;
+    options.kv_bytes = int64_t{n_users} * (options.n_ctx / 16 + 2) * 16 * loaded_.model->info().kv_layout.token_bytes();
+    EngineEnv env;
+    env.clock = &clock_;
+    env.draft = draft_;
+    return make_engine(*loaded_.model, *loaded_.ops, options, env);
+  }
+
+  Request request_of(int user) const {
+    Request out;
+    out.prompt = prompts_[static_cast<size_t>(user) % prompts_.size()];
+    out.max_tokens = wanted_.n_generate;
+    out.sampling.temperature = wanted_.sampled ? 0.8F : 0.0F;
+    if (wanted_.sampled) out.sampling.top_p = 0.95F;
+    out.sampling.seed = static_cast<uint64_t>(user) + 1;
+    return out;
+  }
+
+  // What all of them answered, and how fast.
+  Result<std::vector<std::vector<Token>>> once(Engine& engine, int n_users, Measured& measured) {
+    std::vector<std::shared_ptr<Answer>> answers;
+    const int64_t start = clock_.now_ns();
+    for (int user = 0; user < n_users; ++user) {
+      answers.push_back(std::make_shared<Answer>());
+      QR_TRY([[maybe_unused]] const SeqId id, engine.submit(request_of(user), answers.back()));
+    }
+    int64_t n_tokens = 0;
+    std::vector<std::vector<Token>> out;
+    for (const auto& answer : answers) {
+      while (!answer->done) engine.step();
+      if (!answer->error.empty()) return fail(Code::internal, "a sequence failed: " + answer->error);
+      n_tokens += std::ssize(answer->tokens);
+      out.push_back(std::move(answer->tokens));
+    }
+    measured.tok_s.push_back(static_cast<double>(n_tokens) / (static_cast<double>(clock_.now_ns() - start) * 1e-9));
+    return out;
+  }
+
+  // A warm-up each, which teaches what guesses are worth, then in turns.
+  Status run_for(int n_users) {
+    QR_TRY(const std::unique_ptr<Engine> plain, engine_for(n_users, false));
+    QR_TRY(const std::unique_ptr<Engine> guessing, engine_for(n_users, true));
+    Measured off, on, warm_up;
+    for (Engine* engine : {plain.get(), guessing.get()}) QR_TRY_VOID(once(*engine, n_users, warm_up));
+    on.before = guessing->stats();
+    for (int round = 0; round < wanted_.n_rounds; ++round) {
+      QR_TRY(const auto truth, once(*plain, n_users, off));
+      QR_TRY(const auto guessed, once(*guessing, n_users, on));
+      if (truth != guessed) return fail(Code::internal, "an answer differs with guesses from what it is without");
+    }
+    on.after = guessing->stats();
+    print(n_users, off, on);
+    return {};
+  }
+
+  void print(int n_users, const Measured& off, const Measured& on) const {
+    constexpr auto kDraft = static_cast<size_t>(Cause::draft);
+    const auto n_drafts = static_cast<double>(on.after.n_drafts - on.before.n_drafts);
+    const auto n_drafted = static_cast<double>(on.after.spent.computed[kDraft] - on.before.spent.computed[kDraft]);
+    const auto n_accepted = static_cast<double>(on.after.spent.n_accepted - on.before.spent.n_accepted);
+    const double accepted = n_drafted > 0 ? n_accepted / n_drafted : 0;
+    const double length = n_drafts > 0 ? 1 + n_accepted / n_drafts : 1;
+    const double gain = on.median() / off.median();
+    if (!wanted_.json) {
+      std::printf("%4d users  off %9.2f tok/s  %s %9.2f tok/s  %5.3f x  accepted %5.1f%%  %.2f tokens a guess  ",
+                  n_users, off.median(), wanted_.spec.mode.c_str(), on.median(), gain, accepted * 100, length);
+      std::printf("%s\n", std::string(static_cast<size_t>(std::clamp(gain * 20, 1.0, 100.0)), '#').c_str());
+      std::fflush(stdout);
+      return;
+    }
+    Json out;
+    out.set("test", "spec");
+    out.set("users", n_users);
+    out.set("off_tok_s", off.median());
+    out.set("tok_s", on.median());
+    out.set("gain", gain);
+    out.set("accepted", accepted);
+    out.set("tokens_per_guess", length);
+    out.set("drafted", n_drafted);
+    std::printf("%s\n", out.dump().c_str());
+    std::fflush(stdout);
+  }
+
+  const LoadedModel& loaded_;
+  const Model* draft_;
+  const SpecBench& wanted_;
+  SystemClock clock_;
+  std::vector<std::vector<Token>> prompts_;
+};
+
+}  // namespace
+
+Status bench_spec(const LoadedModel& loaded, const Model* draft, const SpecBench& wanted) {
+  if (!loaded.tokenizer) return fail(Code::unsupported, loaded.path + " has no tokenizer, so there are no questions");
+  return Bench(loaded, draft, wanted).run();
+}
+
+}  // namespace quire

@@ -1,0 +1,81 @@
+#include "app/spec_options.h"
+
+#include "app/memory_plan.h"
+#include "app/model_name.h"
+#include "base/bounded_reader.h"
+#include "io/in_quotes.h"
+
+namespace quire {
+
+void declare_spec_options(CommandLine& line, SpecChoice& choice) {
+  line.option("--spec", choice.mode,
+              "who guesses tokens ahead, which changes no answer: draft (the model of --draft), ngram (what followed "
+              "the same tokens before), off, or auto: draft where --draft names one, else nobody");
+  line.option("--draft", choice.draft, "a smaller model with the same tokens, which guesses ahead");
+  line.option("--spec-depth", choice.depth, "tokens of every guess, 0: as many as pay, none where none do");
+}
+
+Status apply(const SpecChoice& choice, EngineOptions& options) {
+  const std::string& mode = choice.mode;
+  if (mode != "auto" && mode != "off" && mode != "ngram" && mode != "draft")
+    return fail(Code::invalid, "--spec must be auto, off, ngram or draft, got \"" + mode + "\"");
+  if (mode == "draft" && choice.draft.empty())
+    return fail(Code::invalid, "--spec draft needs a model that drafts: --draft MODEL");
+  if (mode == "ngram" && !choice.draft.empty())
+    return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec ngram");
+  QR_TRY_VOID(in_range("--spec-depth", choice.depth, 0, kMostDraft));
+  options.proposer = choice.has_draft() ? "draft" : mode == "ngram" ? "ngram" : "";
+  options.max_draft = choice.depth;
+  options.adapt_draft = choice.depth == 0;
+  return {};
+}
+
+ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how) {
+  ModelOptions out = how;
+  out.model = choice.draft;
+  out.kv_type = "auto";
+  out.weights.clear();
+  out.ctx = 0;
+  return out;
+}
+
+Status check_same_tokens(const Tokenizer& target, const Tokenizer& draft) {
+  if (target.n_vocab() != draft.n_vocab()) {
+    return fail(Code::invalid, "the draft has " + std::to_string(draft.n_vocab()) + " tokens, the model " +
+                                   std::to_string(target.n_vocab()) + ": both must have the same tokenizer");
+  }
+  std::string ours, its;
+  for (Token id = 0; id < target.n_vocab(); ++id) {
+    ours.clear();
+    its.clear();
+    target.append_bytes(id, true, ours);
+    draft.append_bytes(id, true, its);
+    if (ours == its) continue;
+    return fail(Code::invalid, "token " + std::to_string(id) + " is " + in_quotes(its) + " of the draft and " +
+                                   in_quotes(ours) + " of the model: both must have the same tokenizer");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Model>> load_draft(const SpecChoice& choice,
+                                          const ModelOptions& how,
+                                          const LoadedModel& target) {
+  if (!choice.has_draft()) return nullptr;
+  auto loaded = [&]() -> Result<std::unique_ptr<Model>> {
+    QR_TRY(const std::string path, model_path(choice.draft));
+    QR_TRY(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer_of(path));
+    if (target.tokenizer == nullptr) return fail(Code::invalid, target.path + " has no tokenizer to compare with");
+    QR_TRY_VOID(check_same_tokens(*target.tokenizer, *tokenizer));
+    const ModelOptions options = draft_options(choice, how);
+    QR_TRY(const ModelFile file, open_model(path));
+    QR_TRY_VOID(check_weights_fit(file, options));
+    QR_TRY(const LoadOptions as, load_options(options, &file));
+    QR_TRY(std::unique_ptr<Model> model, load_model(file, *target.ops, as));
+    QR_TRY_VOID(file.check_unchanged());
+    return model;
+  }();
+  if (!loaded) return error_within("--draft " + choice.draft, std::move(loaded).error());
+  return loaded;
+}
+
+}  // namespace quire

@@ -1,0 +1,118 @@
+# Guessing ahead on the bundled model and its draft: the same answers as without, told in usage and metrics; what cannot
+# be is refused by name.
+import concurrent.futures
+import json
+import os
+import unittest
+
+from quire_server import BUNDLED, ROOT, SHARED, Server, quire
+
+CHAT = '/v1/chat/completions'
+DRAFT = os.path.join(ROOT, 'models', 'quill-draft-q8_0.gguf')
+OTHER = os.path.join(SHARED, 'data', 'models', 'stories260K', 'stories260K.gguf')
+QUESTIONS = ['Tell me a story about a fox.', 'How many legs have three spiders?', 'Repeat after me: one two one two one two.',
+             'What is the capital of France?']
+
+
+def body(i, **fields):
+    return {'messages': [{'role': 'user', 'content': QUESTIONS[i % len(QUESTIONS)]}], 'max_tokens': 40, 'seed': i,
+            'temperature': 0 if i % 2 == 0 else 0.8, **({'frequency_penalty': 0.4} if i % 3 == 2 else {}), **fields}
+
+
+def ask(server, i, **fields):
+    status, _, reply = server.post(CHAT, body(i, **fields))
+    assert status == 200, reply
+    return reply
+
+
+def ask_all(server, **fields):
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        return list(pool.map(lambda i: ask(server, i, **fields), range(12)))
+
+
+def texts(replies):
+    return [r['choices'][0]['message']['content'] for r in replies]
+
+
+@unittest.skipUnless(os.path.exists(BUNDLED) and os.path.exists(DRAFT), 'the bundled models are not here')
+class Speculation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        server = Server(path=BUNDLED)
+        cls.truth = ask_all(server)
+        cls.plain_metrics = server.get('/metrics')[2]
+        server.stop()
+
+    def check(self, *options):
+        server = Server(*options, path=BUNDLED)
+        try:
+            for _ in range(2):  # the second time it is cached
+                self.assertEqual(texts(ask_all(server)), texts(self.truth))
+            details = [r['usage'].get('completion_tokens_details', {}) for r in ask_all(server)]
+            self.assertEqual(texts(ask_all(server, speculation=False)), texts(self.truth))
+            return details, server.get('/metrics')[2]
+        finally:
+            self.assertEqual(server.stop(), 0)
+
+    def test_a_draft_of_fixed_depth(self):
+        details, metrics = self.check('--draft', DRAFT, '--spec-depth', '4')
+        accepted = sum(d['accepted_prediction_tokens'] for d in details)
+        rejected = sum(d['rejected_prediction_tokens'] for d in details)
+        self.assertGreater(2 * accepted, rejected)
+        for series in ('quire_spec_decode_num_drafts_total', 'vllm:spec_decode_num_draft_tokens_total',
+                       'vllm:spec_decode_num_accepted_tokens_total', 'quire_spec_decode_mean_length',
+                       'vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="quill-q8_0",position="3"}'):
+            self.assertIn(series, metrics)
+        self.assertNotIn('position="4"', metrics)
+        self.assertIn('quire_spec_decode_bad_drafts_total 0', metrics)
+
+    def test_a_draft_as_it_pays(self):
+        self.check('--draft', DRAFT)
+
+    def test_ngrams(self):
+        details, _ = self.check('--spec', 'ngram', '--spec-depth', '6')
+        self.assertGreater(sum(d.get('accepted_prediction_tokens', 0) for d in details), 0)
+
+    def test_off_has_nothing_of_it(self):
+        details, metrics = self.check('--draft', DRAFT, '--spec', 'off')
+        self.assertEqual([d for d in details if d], [])
+        self.assertNotIn('spec_decode', metrics)
+        self.assertNotIn('spec_decode', self.plain_metrics)
+
+    def test_a_request_that_wants_none_has_none(self):
+        server = Server('--spec', 'ngram', '--spec-depth', '6', path=BUNDLED)
+        try:
+            self.assertNotIn('completion_tokens_details', ask(server, 2, speculation=False)['usage'])
+            status, _, reply = server.post(CHAT, body(0, speculation=65))
+            self.assertEqual(status, 400)
+            self.assertIn('speculation', json.dumps(reply))
+        finally:
+            server.stop()
+
+
+@unittest.skipUnless(os.path.exists(BUNDLED) and os.path.exists(DRAFT), 'the bundled models are not here')
+class Refusals(unittest.TestCase):
+    def refusal(self, *options):
+        done = quire('generate', BUNDLED, 'hello', '--max-tokens', '4', *options)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        return done.stderr
+
+    def test_what_cannot_be_is_named(self):
+        self.assertIn('--spec must be auto, off, ngram or draft, got "fast"', self.refusal('--spec', 'fast'))
+        self.assertIn('--spec draft needs a model that drafts: --draft MODEL', self.refusal('--spec', 'draft'))
+        self.assertIn('--spec-depth must be 0 to 64, got 65', self.refusal('--spec-depth', '65'))
+        self.assertIn('--draft is for --spec draft or auto', self.refusal('--spec', 'ngram', '--draft', DRAFT))
+        self.assertIn('--draft /nowhere.gguf', self.refusal('--draft', '/nowhere.gguf'))
+
+    @unittest.skipUnless(os.path.exists(OTHER), 'no other model is here')
+    def test_a_draft_of_another_tokenizer_is_refused(self):
+        self.assertIn('both must have the same tokenizer', self.refusal('--draft', OTHER))
+
+    def test_the_bench_draws_the_curve_and_compares_the_answers(self):
+        done = quire('bench', BUNDLED, '--draft', DRAFT, '--batch', '1,3', '--generate', '24', '--repeat', '1', '--json')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([line['users'] for line in lines], [1, 3])
+        for line in lines:
+            self.assertGreater(line['gain'], 0)
+            self.assertLessEqual(line['accepted'], 1)
