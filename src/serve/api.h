@@ -24,6 +24,7 @@
 namespace quire {
 
 class ChatTemplate;
+class GrammarCache;
 class PublicPrompts;
 class ResponseStore;
 class ResumableStream;
@@ -39,6 +40,7 @@ struct ServeEnv {
   SeedSource* seeds = nullptr;
   const PublicPrompts* public_prompts = nullptr;  // may be null
   ResponseStore* responses = nullptr;
+  GrammarCache* grammars = nullptr;
   const EngineOptions* engine = nullptr;  // as resolved
   StreamTable* streams = nullptr;         // filled in by the service
   ReasoningForm reasoning;                // of this model
@@ -76,6 +78,8 @@ struct Job {
   bool want_ids = false;     // the writer is told the tokens, with or without logprobs
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;  // taken out of the text
   bool reasoning_open = false;                                // the prompts have begun it
+  ReasoningForm::Kind thinks = ReasoningForm::Kind::none;     // taken out or not: what a grammar's answer comes behind
+  bool thinks_open = false;                                   // likewise
   bool stream = false;
   bool include_cost = false;  // in the usage
   HttpHeaders headers;        // of the answer, beside the usual

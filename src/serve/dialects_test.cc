@@ -231,11 +231,10 @@ TEST(Dialects, WhatIsKnownAndNotSupportedIsRefusedByName) {
   DialectServer s;
   s.start();
   for (const Dialect& d : dialects()) {
-    const std::string more =
-        d.path[1] == 'a' ? R"(,"options":{"grammar":"root ::= x"}})" : R"(,"grammar":"root ::= x"})";
+    const std::string more = d.path[1] == 'a' ? R"(,"options":{"stop_regex":"x"}})" : R"(,"stop_regex":"x"})";
     const HttpResponse r = s.post(d.path, d.body + more);
     EXPECT_EQ(r.status, 400) << d.name;
-    EXPECT_NE(r.body.find("grammar' is not supported yet"), std::string::npos) << r.body;
+    EXPECT_NE(r.body.find("stop_regex' is not supported yet"), std::string::npos) << r.body;
   }
 }
 

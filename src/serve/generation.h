@@ -7,6 +7,7 @@
 #include "sample/sampling_params.h"
 #include "serve/sampling_defaults.h"
 #include "serve/schema.h"
+#include "serve/structured.h"
 #include "text/tokenizer.h"
 
 namespace quire {
@@ -27,6 +28,7 @@ struct Generation {
   bool match_prefix = true;  // may use cached prefixes
   int priority = 0;
   int max_draft = -1;  // tokens guessed ahead at a time at most; -1: as the server does
+  MaybeGrammar grammar;  // what the answer has to be; `sampling.constraint` once it is compiled (constrain)
 };
 
 // Sampling and engine fields, supported and not; and what every dialect of OpenAI's knows beside them.

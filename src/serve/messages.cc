@@ -112,7 +112,7 @@ std::string_view plain_template() { return kPlainTemplate; }
 // An answer under the plain template ends before the user's next line, for which it has no token.
 static std::string_view add_plain_stop(const ServeEnv& env, Generation& generation) {
   constexpr std::string_view kStop = "\nUser:";
-  if (!env.plain_chat || generation.stops.size() >= StopStrings::kMaxStrings) return {};
+  if (!env.plain_chat || generation.grammar || generation.stops.size() >= StopStrings::kMaxStrings) return {};
   generation.stops.emplace_back(kStop);
   return kStop;
 }
@@ -181,11 +181,27 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
   return std::move(*prompt);
 }
 
+// Whether a model whose prompt says nothing of thinking may begin with it all the same. Where a grammar lets it choose
+// between thinking and an answer of a form that it would not have written, one that hardly thinks may begin to: so it
+// has to be asked for, or be the model's habit, which a switch in its template shows.
+static bool may_begin_to_think(const ChatOptions& options, const ServeEnv& env) {
+  if (env.reasoning.kind == ReasoningForm::Kind::channels) return true;
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    const Json* given = options.kwargs != nullptr ? options.kwargs->find(name) : nullptr;
+    if (given != nullptr && given->as_bool() != nullptr) return *given->as_bool();
+  }
+  if (options.think) return *options.think;
+  return !options.effort.empty() || env.tokenizer->spec().chat_template.find("enable_thinking") != std::string::npos;
+}
+
 ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, const ServeEnv& env, Job& job) {
   QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), options, env));
+  job.thinks_open = opens_reasoning(env.reasoning.kind, prompt.text);
+  const bool shut = closes_reasoning(env.reasoning.kind, prompt.text);
+  if (job.thinks_open || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;
   if (options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
     job.reasoning = env.reasoning.kind;
-    job.reasoning_open = opens_reasoning(env.reasoning.kind, prompt.text);
+    job.reasoning_open = job.thinks_open;
     if (env.reasoning.hidden) job.generation.skip_special = false;
   }
   job.prompts.push_back(std::move(prompt.tokens));

@@ -119,7 +119,8 @@ TEST(Ollama, RefusesInItsOwnShape) {
       {R"({"messages":[{"role":"user","content":"x"}],"options":{"temperature":-1}})", "'options.temperature'"},
       {R"({"messages":[{"role":"user","content":"x","images":["aGk="]}]})",
        "'messages[0].images' is not supported yet"},
-      {R"({"messages":[{"role":"user","content":"x"}],"format":"json"})", "'format' is not supported yet"},
+      {R"({"messages":[{"role":"user","content":"x"}],"format":"xml"})",
+       "'format' is 'xml': it must be json or a schema"},
       {R"({"messages":[{"content":"x"}]})", "'messages[0].role' is required"},
   };
   for (const auto& [body, message] : cases) {

@@ -45,6 +45,7 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   const Args& args = request.args;
   QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
+  QR_TRY(job.generation.grammar, read_grammar(args, request.reading));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   job.stream = args.flag("stream", false);
   if (job.stream && job.generation.sampling.n_prompt_logprobs >= 0)
@@ -55,8 +56,9 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   return common;
 }
 
-ApiResult<Generation> read_answer(const Args& args, const ServeEnv& env) {
+ApiResult<Generation> read_answer(const Args& args, const Reading& reading, const ServeEnv& env) {
   QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer, env.sampling));
+  QR_TRY(g.grammar, read_grammar(args, reading));
   if (g.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
   if (g.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!g.seed_given) g.sampling.seed = env.seeds->next();
@@ -66,7 +68,7 @@ ApiResult<Generation> read_answer(const Args& args, const ServeEnv& env) {
 ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env) {
   Job job;
   QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
-  QR_TRY(job.generation, read_answer(request.args, env));
+  QR_TRY(job.generation, read_answer(request.args, request.reading, env));
   job.stream = request.args.flag("stream", false);
   return job;
 }

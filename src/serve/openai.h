@@ -19,7 +19,7 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
 ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings);
 // For dialects whose answers have no place for a prompt's tokens: read_generation without max_tokens 0 and
 // prompt_logprobs, with a seed.
-ApiResult<Generation> read_answer(const Args& args, const ServeEnv& env);
+ApiResult<Generation> read_answer(const Args& args, const Reading& reading, const ServeEnv& env);
 // Their jobs' beginning: "model" is checked, generation and stream are read.
 ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env);
 // {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}; with "cost"

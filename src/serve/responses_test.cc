@@ -154,7 +154,7 @@ TEST(Responses, RefuseByName) {
       {R"({"input":[7]})", "input[0]"},
       {R"({"input":"x","tools":[{"type":"web_search"}]})", "tools"},
       {R"({"input":"x","background":true})", "background"},
-      {R"({"input":"x","text":{"format":{"type":"json_object"}}})", "text.format"},
+      {R"({"input":"x","text":{"format":{"type":"yaml"}}})", "text.format.type"},
       {R"({"input":"x","reasoning":{"effort":"huge"}})", "reasoning.effort"},
       {R"({"input":"x","include":["reasoning.encrypted_content"]})", "include[0]"},
       {R"({"input":"x","n":2})", "n"},

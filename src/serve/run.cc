@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "http/server.h"
+#include "serve/grammar_cache.h"
 #include "serve/messages.h"
 #include "serve/public_prompts.h"
 #include "serve/response_store.h"
@@ -71,12 +72,17 @@ std::string admin_host(const ServeOptions& options) {
 class ServingImpl final : public Serving {
  public:
   ServingImpl(const ServeOptions& options, const Tokenizer& tokenizer, Chat chat, StepSignal& signal)
-      : seeds_(options.random), chat_(std::move(chat)), responses_(options.limits, clock_), signal_(signal) {
+      : seeds_(options.random),
+        chat_(std::move(chat)),
+        responses_(options.limits, clock_),
+        grammars_(tokenizer, options.limits.grammar_bytes),
+        signal_(signal) {
     env_.tokenizer = &tokenizer;
     env_.chat = &chat_.chat;
     env_.plain_chat = chat_.plain;
     env_.seeds = &seeds_;
     env_.responses = &responses_;
+    env_.grammars = &grammars_;
     env_.reasoning = find_reasoning_form(tokenizer);
     env_.fill = find_fill_tokens(tokenizer);
     env_.limits = options.limits;
@@ -138,6 +144,7 @@ class ServingImpl final : public Serving {
   Chat chat_;
   PublicPrompts public_prompts_;
   ResponseStore responses_;
+  GrammarCache grammars_;
   ServeEnv env_;
   StepSignal& signal_;
   std::shared_ptr<Tracer> tracer_;  // a session that the engine still holds looks for it

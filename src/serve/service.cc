@@ -9,6 +9,7 @@
 #include "serve/address.h"
 #include "serve/answer_size.h"
 #include "serve/response_store.h"
+#include "serve/structured.h"
 #include "serve/vllm_names.h"
 
 namespace quire {
@@ -344,6 +345,9 @@ ApiResult<Call> Service::parse(const Work& work, HttpHeaders& headers) const {
     QR_TRY(args, endpoint.schema->check(body, reading, ""));
   }
   auto call = endpoint.parse({work.request, args, reading, work.asker}, env_);
+  if (call) {
+    if (Job* job = std::get_if<Job>(&*call)) QR_TRY_VOID(constrain(env_, *job, warnings));
+  }
   if (std::string text = warnings.text(); !text.empty())
     headers.push_back({std::string(kWarningHeader), std::move(text)});
   return call;

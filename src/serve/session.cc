@@ -124,7 +124,9 @@ Request Session::make_request(const Choice& choice) const {
   r.max_tokens = max_tokens(choice.prompt);
   r.stop_ids = g.stop_ids;
   r.ignore_eos = g.ignore_eos;
-  if (!g.ignore_eos) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
+  // A grammar says where an answer ends.
+  const bool ends = !g.ignore_eos || g.sampling.constraint != nullptr;
+  if (ends) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
   r.cache_salt = g.cache_salt;
   r.priority = g.priority;
   r.max_draft = g.max_draft;

@@ -35,10 +35,13 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer) {
   return {};
 }
 
-bool opens_reasoning(Kind kind, std::string_view prompt) {
+static bool ends_with_mark(Kind kind, std::string_view prompt, std::string_view mark) {
   while (!prompt.empty() && is_space(prompt.back())) prompt.remove_suffix(1);
-  return kind == Kind::think && prompt.ends_with(kOpen);
+  return kind == Kind::think && prompt.ends_with(mark);
 }
+
+bool opens_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(kind, prompt, kOpen); }
+bool closes_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(kind, prompt, kClose); }
 
 ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside)
     : kind_(kind),

@@ -51,5 +51,7 @@ class ReasoningSplitter {
 
 // Whether a rendered prompt ends within an opened <think>.
 bool opens_reasoning(ReasoningForm::Kind kind, std::string_view prompt);
+// Whether it ends behind a closed one: the answer begins at once.
+bool closes_reasoning(ReasoningForm::Kind kind, std::string_view prompt);
 
 }  // namespace quire

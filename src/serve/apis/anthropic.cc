@@ -16,7 +16,8 @@ constexpr Field kPrompt[] = {
     unsupported("tool_choice", "{\"type\":\"none\"}", "{\"type\":\"auto\"}"),
     field_of("thinking", kObject),
     unsupported("mcp_servers", "[]"),
-    unsupported("output_config", "{}"),
+    field_of("output_config", kObject),
+    field_of("output_format", kObject),
     ignored_field("cache_control"),
 };
 constexpr Field kCall[] = {
@@ -28,10 +29,12 @@ constexpr Field kCall[] = {
 // A budget is a wish of the client's: thinking ends when the model ends it.
 constexpr Field kThinking[] = {field_of("type", kString), ignored_field("budget_tokens"), ignored_field("display")};
 constexpr Field kMessage[] = {field_of("role", kString), field_of("content", kString | kArray)};
+constexpr Field kOutputConfig[] = {field_of("format", kObject), unsupported("effort")};
 const Schema kMessages({kPrompt, kCall, sampling_fields()});
 const Schema kCount({kPrompt});
 const Schema kMessageSchema({kMessage});
 const Schema kThinkingSchema({kThinking});
+const Schema kOutputConfigSchema({kOutputConfig});
 
 std::string error_object(const HttpError& error) {
   std::string_view type = "invalid_request_error";
@@ -194,6 +197,20 @@ ApiResult<ChatOptions> read_thinking(const ApiRequest& request, const ServeEnv& 
   return options;
 }
 
+// "output_config", and "output_format" as its clients sent the same before.
+ApiResult<void> read_output(const ApiRequest& request, MaybeGrammar& grammar) {
+  const auto add = [&](const Json* format, const std::string& path) -> ApiResult<void> {
+    if (format == nullptr) return {};
+    QR_TRY(MaybeGrammar wanted, read_format(*format, path, request.reading));
+    return add_grammar(std::move(wanted), grammar);
+  };
+  QR_TRY_VOID(add(request.args.find("output_format"), "output_format"));
+  const Json* config = request.args.find("output_config");
+  if (config == nullptr) return {};
+  QR_TRY(const Args args, kOutputConfigSchema.check(*config, request.reading, "output_config"));
+  return add(args.find("format"), "output_config.format");
+}
+
 // The conversation of either endpoint.
 ApiResult<Json> read_conversation(const ApiRequest& request) {
   const Args& args = request.args;
@@ -224,6 +241,7 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY(Json conversation, read_conversation(request));
   QR_TRY(const ChatOptions options, read_thinking(request, env));
+  QR_TRY_VOID(read_output(request, job.generation.grammar));
   QR_TRY(const std::string_view own_stop, add_chat(std::move(conversation), options, env, job));
   job.writer = std::make_unique<Writer>(env, own_stop);
   return Call(std::move(job));

@@ -14,7 +14,7 @@ constexpr Field kCommon[] = {
     field_of("model", kString, &ServeLimits::name_bytes),
     flag_field("stream"),
     field_of("options", kObject),
-    unsupported("format", "\"\""),
+    field_of("format", kString | kObject),
     field_of("think", kBool | kString),
     unsupported("logprobs", "false"),
     unsupported("top_logprobs", "0"),
@@ -159,7 +159,7 @@ ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& en
   const Json* options = request.args.find("options");
   QR_TRY(const Args args, kOptionsSchema.check(options != nullptr ? *options : kNone, request.reading, "options"));
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
-  QR_TRY(Generation g, read_answer(args, env));
+  QR_TRY(Generation g, read_answer(args, request.reading, env));
   if (!args.has("repeat_last_n")) g.sampling.repeat_last_n = kRepeatLastN;
   if (args.integer("num_predict", 0) > 0) g.max_tokens = args.integer("num_predict", 0);
   return g;
@@ -175,12 +175,25 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
   return Json(Json::Object{{"role", role}, {"content", args.text("content")}});
 }
 
+// "json", or a schema.
+ApiResult<MaybeGrammar> read_ollama_format(const Args& args) {
+  const Json* format = args.find("format");
+  if (format == nullptr) return MaybeGrammar();
+  const std::string* name = format->as_string();
+  if (name == nullptr) return MaybeGrammar(wanted_schema(*format, "format"));
+  if (name->empty()) return MaybeGrammar();
+  if (*name != "json") return refuse(bad_field("format", "is '" + shown(*name) + "': it must be json or a schema"));
+  return MaybeGrammar(wanted_object("format"));
+}
+
 // A call but for its prompt.
 ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool chat) {
   const Args& args = request.args;
   Job job;
   QR_TRY_VOID(check_model(plain_name(args.text("model")), env, request.reading.warnings));
   QR_TRY(job.generation, read_options(request, env));
+  QR_TRY(MaybeGrammar format, read_ollama_format(args));
+  QR_TRY_VOID(add_grammar(std::move(format), job.generation.grammar));
   job.stream = args.flag("stream", true);
   job.prompt_field = "prompt";
   job.writer = std::make_unique<Writer>(env, chat);

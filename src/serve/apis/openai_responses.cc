@@ -46,7 +46,7 @@ constexpr Field kFields[] = {
 };
 constexpr Field kReasoning[] = {field_of("effort", kString), unsupported("summary", "\"auto\""),
                                 unsupported("generate_summary", "\"auto\"")};
-constexpr Field kText[] = {unsupported("format", "{\"type\":\"text\"}"), unsupported("verbosity", "\"medium\"")};
+constexpr Field kText[] = {field_of("format", kObject), unsupported("verbosity", "\"medium\"")};
 constexpr Field kItem[] = {
     field_of("type", kString),
     field_of("role", kString),
@@ -330,16 +330,29 @@ ApiResult<void> read_logprobs(const Args& args, int& n_logprobs) {
   return {};
 }
 
-ApiResult<ChatOptions> read_options(const ApiRequest& request) {
+ApiResult<ChatOptions> read_options(const ApiRequest& request, MaybeGrammar& grammar) {
   QR_TRY(ChatOptions options, read_chat_options(request.args));
   if (const Json* text = request.args.find("text")) {
     QR_TRY(const Args inner, kTextSchema.check(*text, request.reading, "text"));
+    if (const Json* format = inner.find("format")) {
+      QR_TRY(MaybeGrammar wanted, read_format(*format, "text.format", request.reading));
+      QR_TRY_VOID(add_grammar(std::move(wanted), grammar));
+    }
   }
   if (const Json* reasoning = request.args.find("reasoning")) {
     QR_TRY(const Args inner, kReasoningSchema.check(*reasoning, request.reading, "reasoning"));
     if (inner.has("effort")) QR_TRY_VOID(read_effort(inner.text("effort"), "reasoning.effort", options));
   }
   return options;
+}
+
+// What was asked of the text, with the format that holds where none was.
+Json text_of(const Args& args) {
+  const Json* text = args.find("text");
+  Json out = text != nullptr ? *text : Json(Json::Object{});
+  const Json* format = out.find("format");
+  if (format == nullptr || format->is_null()) out.set("format", Json::Object{{"type", "text"}});
+  return out;
 }
 
 Json::Object echo_of(const Args& args, const ServeEnv& env, const Generation& g) {
@@ -359,7 +372,7 @@ Json::Object echo_of(const Args& args, const ServeEnv& env, const Generation& g)
           {"top_logprobs", args.integer("top_logprobs", 0)},
           {"metadata", given("metadata", Json::Object{})},
           {"reasoning", given("reasoning", Json::Object{{"effort", nullptr}, {"summary", nullptr}})},
-          {"text", Json::Object{{"format", Json::Object{{"type", "text"}}}}},
+          {"text", text_of(args)},
           {"truncation", "disabled"},
           {"tools", Json::Array{}},
           {"tool_choice", "auto"},
@@ -372,7 +385,7 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Job job, begin_answer(request, env));
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY_VOID(read_logprobs(args, job.generation.sampling.n_logprobs));
-  QR_TRY(const ChatOptions options, read_options(request));
+  QR_TRY(const ChatOptions options, read_options(request, job.generation.grammar));
   Keep keep;
   QR_TRY(keep.conversation, read_previous(request, env));
   QR_TRY(keep.input, read_input(args, request.reading));

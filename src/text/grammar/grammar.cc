@@ -45,9 +45,11 @@ Grammar::Grammar(grammar::Program program) : shared_(std::make_shared<Shared>())
 Grammar::~Grammar() = default;
 
 size_t Grammar::bytes() const {
+  size_t n = shared_->program->bytes();
+  const std::lock_guard lock(shared_->mutex);
   // An idle workspace holds a copy of the program's expressions besides its caches.
-  const size_t program = shared_->program->bytes();
-  return program + Shared::kMaxIdle * (program + Shared::kMaxIdleBytes);
+  for (const auto& work : shared_->idle) n += work->bytes() + shared_->program->rx.bytes();
+  return n;
 }
 
 const grammar::Program& Grammar::program() const { return *shared_->program; }

@@ -39,7 +39,7 @@ class Grammar {
   Grammar(const Grammar&) = delete;
   Grammar& operator=(const Grammar&) = delete;
 
-  // Memory that this grammar may hold, what ended matchers left included: what a cache should count it as.
+  // Memory that this grammar holds now, what ended matchers left (two at most, 8 MiB each) included.
   size_t bytes() const;
   // What the source says that has no effect here, such as unknown formats, each naming where.
   const std::vector<std::string>& warnings() const;
