@@ -114,6 +114,44 @@ EngineStats record_run(const std::string& path,
   return t.engine->stats();
 }
 
+// What it was compiled to is not recorded: whoever replays it with the model compiles it again.
+TEST_F(RecordingTest, AConstraintIsItsSource) {
+  auto writer = RecordingWriter::create(path_, 1 << 30);
+  ASSERT_TRUE(writer);
+  const TestModel model(options().n_ctx);
+  {
+    TestEngine t(options(), kBlocks, writer->get());
+    (*writer)->begin(*t.engine, t.model.info());
+    Request r;
+    r.prompt = {1, 2, 3};
+    r.max_tokens = 4;
+    r.sampling.constraint = std::make_shared<const Constraint>(Constraint{"regex none\na\"\n", "guided_regex", {}, {}});
+    const auto heard = t.submit(std::move(r));
+    EXPECT_EQ(t.run(), "");
+    t.engine->stop();
+    ASSERT_TRUE((*writer)->finish());
+  }
+  const auto recording = read_recording(path_);
+  ASSERT_TRUE(recording) << recording.error().message;
+  const auto& read = recording->steps.at(0).submits.at(0).request.sampling.constraint;
+  ASSERT_NE(read, nullptr);
+  EXPECT_EQ(read->source, "regex none\na\"\n");
+  EXPECT_EQ(read->field, "guided_regex");
+  EXPECT_EQ(read->grammar, nullptr);
+  TestOps ops;
+  const auto refused = replay_with_model(*recording, model, ops, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "the recording has constraints, and nothing here compiles them");
+  int n_compiled = 0;
+  const auto again = replay_with_model(*recording, model, ops, [&](const Constraint& wanted) {
+    ++n_compiled;
+    return Result<std::shared_ptr<const Constraint>>(std::make_shared<const Constraint>(wanted));
+  });
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->difference, "");
+  EXPECT_EQ(n_compiled, 1);
+}
+
 TEST_F(RecordingTest, ARunHappensAgainWithoutTheModel) {
   int64_t n_preempted = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
