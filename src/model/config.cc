@@ -40,7 +40,9 @@ Status read_attention(const Metadata& meta, const std::string& prefix, DecoderCo
   c.head_dim = static_cast<int>(head_dim);
   QR_TRY(const int64_t n_rope, meta.get_int_or(prefix + "rope.dimension_count", 1, 512, c.head_dim));
   c.n_rope = static_cast<int>(n_rope);
-  QR_TRY(const double eps, meta.get_double_or(prefix + "attention.layer_norm_rms_epsilon", 1e-12, 1.0, 1e-5));
+  const std::string rms = prefix + "attention.layer_norm_rms_epsilon";
+  QR_TRY(const double eps, meta.get_double_or(meta.find(rms) != nullptr ? rms : prefix + "attention.layer_norm_epsilon",
+                                              1e-12, 1.0, 1e-5));
   c.norm_eps = static_cast<float>(eps);
   const double scale = 1.0F / std::sqrt(static_cast<float>(std::max(c.head_dim, 1)));
   QR_TRY(const double attn_scale, meta.get_double_or(prefix + "attention.scale", 1e-6, 1e6, scale));
@@ -83,6 +85,45 @@ Status read_sizes(const Metadata& meta, const std::string& prefix, DecoderConfig
   return {};
 }
 
+// GGUF's numbers: 1 softmax, 2 sigmoid, 3 a softmax of the chosen.
+Status read_scoring(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  const std::string key = prefix + "expert_gating_func";
+  QR_TRY(const int64_t kind, meta.get_int_or(key, 0, 1000, 0));
+  if (kind > 3) {
+    return fail(Code::unsupported,
+                "key " + meta.shown(key) + ": " + std::to_string(kind) + " is not supported; known: 1 2 3");
+  }
+  if (kind == 2) c.routing.scoring = Routing::Scoring::sigmoid;
+  if (kind == 3) c.routing.normalised = true;
+  QR_TRY(const int64_t n_shared, meta.get_int_or(prefix + "expert_shared_count", 0, 1 << 10, 0));
+  QR_TRY(const int64_t shared,
+         meta.get_int_or(prefix + "expert_shared_feed_forward_length", 0, 1 << 22, n_shared * c.n_ff_expert));
+  if (shared > 1 << 22) {
+    return fail(Code::corrupt, "key " + meta.shown(prefix + "expert_shared_count") + ": must be at most " +
+                                   std::to_string((1 << 22) / c.n_ff_expert) + ", is " + std::to_string(n_shared));
+  }
+  c.n_ff_shared = static_cast<int>(shared);
+  return {};
+}
+
+Status read_groups(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  const std::string key = prefix + "expert_group_count";
+  QR_TRY(int64_t n_groups, meta.get_int_or(key, 0, c.n_experts, 1));
+  n_groups = std::max<int64_t>(n_groups, 1);  // 0: not set
+  if (c.n_experts % n_groups != 0) {
+    return fail(Code::corrupt, "key " + meta.shown(key) + ": must divide the " + std::to_string(c.n_experts) +
+                                   " experts, is " + std::to_string(n_groups));
+  }
+  QR_TRY(const int64_t used, meta.get_int_or(prefix + "expert_group_used_count", 0, n_groups, n_groups));
+  c.routing.n_groups = static_cast<int>(n_groups);
+  c.routing.n_groups_used = used == 0 ? c.routing.n_groups : static_cast<int>(used);
+  const int64_t most = c.n_experts / n_groups * c.routing.n_groups_used;
+  if (c.routing.n_used <= most) return {};
+  return fail(Code::corrupt, "key " + meta.shown(prefix + "expert_used_count") + ": must be at most the " +
+                                 std::to_string(most) + " experts of the groups used, is " +
+                                 std::to_string(c.routing.n_used));
+}
+
 Status read_experts(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
   QR_TRY(const int64_t n_experts, meta.get_int_or(prefix + "expert_count", 0, 1 << 16, 0));
   if (n_experts == 0) return {};
@@ -94,7 +135,8 @@ Status read_experts(const Metadata& meta, const std::string& prefix, DecoderConf
   c.routing.n_used = static_cast<int>(n_used);
   c.n_ff_expert = static_cast<int>(n_ff);
   c.routing.scale = scale == 0.0 ? 1.0F : static_cast<float>(scale);  // 0: not set
-  return {};
+  QR_TRY_VOID(read_scoring(meta, prefix, c));
+  return read_groups(meta, prefix, c);
 }
 
 Status read_all(const ModelFile& file, const LoadOptions& options, DecoderConfig& c) {
@@ -145,6 +187,12 @@ Status read_windows(const ModelFile& file, int period, DecoderConfig& c) {
     const bool by_period = period == 1 || l % period < period - 1;
     c.is_local.push_back(list != nullptr ? (*list)[static_cast<size_t>(l)] != 0 : by_period);
   }
+  return {};
+}
+
+Status read_pairs(const ModelFile& file, const std::string& prefix, DecoderConfig& c) {
+  QR_TRY(const bool halves, file.meta.get_bool_or(prefix + "rope.halves", false));
+  c.rope_pairs = halves ? RopePairs::halves : RopePairs::interleaved;
   return {};
 }
 

@@ -13,6 +13,7 @@ namespace quire {
 struct DecoderConfig {
   int n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
   int n_experts = 0, n_ff_expert = 0;  // of layers with a router; 0: none has one
+  int n_ff_shared = 0;                 // of the unit that every row of such a layer goes to besides; 0: there is none
   Routing routing;
   int n_ctx = 0;  // positions the model was trained for, or stretched to by its kind of rope scaling
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
@@ -22,13 +23,19 @@ struct DecoderConfig {
   Rope rope_local;  // of layers with a window, where an architecture has another one for them
   RopePairs rope_pairs = RopePairs::halves;
   float norm_eps = 1e-5F;
+  NormKind norm = NormKind::rms;  // of those in front of parts, and of the last one
+  bool is_parallel = false;       // both parts of a layer read the same rows
   Activation activation = Activation::silu;
+  bool has_gate = true;         // of feed-forward units
   float embed_scale = 1.0F;     // of the embedding
+  float residual_scale = 1.0F;  // of what a part adds
+  float logit_scale = 1.0F;     // before the soft cap
   float attn_scale = 0.0F;      // of scores: 1/√head_dim unless the model says otherwise
   float attn_soft_cap = 0.0F;   // of scores, 0: none
   float logit_soft_cap = 0.0F;  // 0: none
   int window = 0;               // keys that a layer with a window sees, 0: no layer has one
   std::vector<bool> is_local;   // per layer: sees the window only; empty where window is 0
+  std::vector<bool> is_still;   // per layer: its heads do not turn; empty: those of all do
 };
 
 // What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes
@@ -38,6 +45,10 @@ Result<DecoderConfig> read_decoder_config(const ModelFile& file, const LoadOptio
 // Sets is_local: from the file's pattern (one number a layer, or a period: all of p layers but the last), else by
 // `period`; 1: every layer. Code::corrupt names the key.
 Status read_windows(const ModelFile& file, int period, DecoderConfig& config);
+
+// Rows of q and k as interleaved pairs, which is how GGUF has some architectures, unless "<arch>.rope.halves" says that
+// they are a Hugging Face folder's.
+Status read_pairs(const ModelFile& file, const std::string& prefix, DecoderConfig& config);
 
 // Whether a tensor holds weights of experts: all of a layer ("blk.0.ffn_up_exps.weight") or one
 // ("blk.0.ffn_up.3.weight").

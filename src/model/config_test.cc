@@ -55,6 +55,54 @@ TEST(DecoderConfig, ReadsAndFillsIn) {
   EXPECT_EQ(c->rope.magnitude, 1.0);
 }
 
+ModelFile file_with_experts() {
+  ModelFile file = good_file();
+  file.meta.values["llama.expert_count"] = int64_t{12};
+  file.meta.values["llama.expert_used_count"] = int64_t{4};
+  return file;
+}
+
+std::string expert_error(std::initializer_list<std::pair<const char*, MetaValue>> facts) {
+  ModelFile file = file_with_experts();
+  for (const auto& [key, value] : facts) file.meta.values[std::string("llama.") + key] = value;
+  const auto config = read_decoder_config(file, LoadOptions{});
+  return config ? "read" : config.error().message;
+}
+
+TEST(DecoderConfig, ReadsHowExpertsAreChosen) {
+  ModelFile file = file_with_experts();
+  auto& meta = file.meta.values;
+  const auto plain = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_EQ(plain->routing.scoring, Routing::Scoring::softmax);
+  EXPECT_EQ(plain->routing.n_groups, 1);
+  EXPECT_EQ(plain->n_ff_shared, 0);
+  meta["llama.expert_gating_func"] = int64_t{2};
+  meta["llama.expert_group_count"] = int64_t{4};
+  meta["llama.expert_group_used_count"] = int64_t{2};
+  meta["llama.expert_shared_count"] = int64_t{2};
+  meta["llama.expert_feed_forward_length"] = int64_t{24};
+  const auto c = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->routing.scoring, Routing::Scoring::sigmoid);
+  EXPECT_EQ(c->routing.n_groups, 4);
+  EXPECT_EQ(c->routing.n_groups_used, 2);
+  EXPECT_EQ(c->n_ff_shared, 48);
+}
+
+TEST(DecoderConfig, RefusesExpertsThatCannotBe) {
+  EXPECT_THAT(expert_error({{"expert_used_count", int64_t{13}}}), HasSubstr("llama.expert_used_count"));
+  EXPECT_THAT(expert_error({{"expert_gating_func", int64_t{4}}}), HasSubstr("4 is not supported; known: 1 2 3"));
+  EXPECT_THAT(expert_error({{"expert_group_count", int64_t{5}}}), HasSubstr("must divide the 12 experts, is 5"));
+  EXPECT_THAT(expert_error({{"expert_group_count", int64_t{3}}, {"expert_group_used_count", int64_t{4}}}),
+              HasSubstr("llama.expert_group_used_count"));
+  EXPECT_THAT(expert_error({{"expert_group_count", int64_t{6}}, {"expert_group_used_count", int64_t{1}}}),
+              HasSubstr("must be at most the 2 experts of the groups used, is 4"));
+  EXPECT_THAT(expert_error({{"expert_shared_count", int64_t{1000}}, {"expert_feed_forward_length", int64_t{1} << 22}}),
+              HasSubstr("llama.expert_shared_count"));
+  EXPECT_THAT(expert_error({{"expert_weights_scale", kNaN}}), HasSubstr("llama.expert_weights_scale"));
+}
+
 TEST(DecoderConfig, AFactorAloneIsLinear) {
   for (const char* key : {"llama.rope.scale_linear", "llama.rope.scaling.factor"}) {
     ModelFile file = good_file();

@@ -44,6 +44,7 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   for (int l = 0; l < config_.n_layers; ++l) {
     DecoderLayer& layer = layers_.emplace_back();
     layer.is_local = !config_.is_local.empty() && config_.is_local[static_cast<size_t>(l)];
+    layer.is_still = !config_.is_still.empty() && config_.is_still[static_cast<size_t>(l)];
     layer.attn = claim(options, layer.is_local);
   }
   return {};
@@ -67,6 +68,8 @@ Status Decoder::load_ends(WeightLoader& load) {
   std::vector<Linear> embedding;
   load.linear(embedding, "token_embd", c.n_vocab, c.n_embd);
   load.vector(output_norm_, "output_norm.weight", c.n_embd);
+  const bool layer_norms = c.norm == NormKind::layer;
+  if (layer_norms && load.has("output_norm.bias")) load.vector(output_norm_bias_, "output_norm.bias", c.n_embd);
   if (load.has("output.weight")) load.linear(output_, "output", c.n_vocab, c.n_embd);
   QR_TRY_VOID(load.status());
   embedding_ = embedding[0];
@@ -92,6 +95,18 @@ void Decoder::load_experts(WeightLoader& load, DecoderLayer& layer) const {
   for (size_t e = 0; e < gate.size(); ++e) layer.experts.gate_up.push_back({gate[e], up[e]});
   layer.experts.routing = c.routing;
   layer.experts.activation = c.activation;
+  if (load.has("exp_probs_b.bias")) load.vector(layer.experts.choice_bias, "exp_probs_b.bias", c.n_experts);
+  if (c.n_ff_shared > 0) load_shared(load, layer);
+}
+
+void Decoder::load_shared(WeightLoader& load, DecoderLayer& layer) const {
+  load_units(load, layer.shared_gate_up, "_shexp", config_.n_ff_shared);
+  load.linear(layer.shared_down, "ffn_down_shexp", config_.n_embd, config_.n_ff_shared);
+}
+
+void Decoder::load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int n_ff) const {
+  if (config_.has_gate) load.linear(out, "ffn_gate" + suffix, n_ff, config_.n_embd);
+  load.linear(out, "ffn_up" + suffix, n_ff, config_.n_embd);
 }
 
 void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
@@ -99,8 +114,7 @@ void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
     load_experts(load, layer);
     return;
   }
-  load.linear(layer.gate_up, "ffn_gate", config_.n_ff, config_.n_embd);
-  load.linear(layer.gate_up, "ffn_up", config_.n_ff, config_.n_embd);
+  load_units(load, layer.gate_up, "", config_.n_ff);
   load.linear(layer.down, "ffn_down", config_.n_embd, config_.n_ff);
 }
 
@@ -112,7 +126,11 @@ void Decoder::load_layer(WeightLoader& load, DecoderLayer& layer) const {
 
 void Decoder::load_norms(WeightLoader& load, DecoderLayer& layer) const {
   load.vector(layer.attn_norm, "attn_norm.weight", config_.n_embd);
+  const bool layer_norms = config_.norm == NormKind::layer;
+  if (layer_norms && load.has("attn_norm.bias")) load.vector(layer.attn_norm_bias, "attn_norm.bias", config_.n_embd);
+  if (config_.is_parallel && !load.has("ffn_norm.weight")) return;  // one for both
   load.vector(layer.ffn_norm, "ffn_norm.weight", config_.n_embd);
+  if (layer_norms && load.has("ffn_norm.bias")) load.vector(layer.ffn_norm_bias, "ffn_norm.bias", config_.n_embd);
 }
 void Decoder::load_post_norms(WeightLoader& load, DecoderLayer& layer) const {
   load.vector(layer.post_attn_norm, "post_attention_norm.weight", config_.n_embd);
@@ -123,15 +141,21 @@ void Decoder::load_head_norms(WeightLoader& load, DecoderLayer& layer) const {
   load.vector(layer.k_norm, "attn_k_norm.weight", config_.head_dim);
 }
 
+void Decoder::load_row_norms(WeightLoader& load, DecoderLayer& layer) const {
+  load.vector(layer.q_norm, "attn_q_norm.weight", q_dim());
+  load.vector(layer.k_norm, "attn_k_norm.weight", kv_dim());
+}
+
 int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const DecoderConfig& c = config_;
   const int64_t embd = Arena::row_stride(c.n_embd);
   const int64_t attn = Arena::row_stride(2 * (q_dim() + kv_dim()));  // q, k, v and the result
   const int64_t expert = Arena::row_stride(c.n_embd + 3 * int64_t{c.n_ff_expert});
+  const int64_t shared = c.n_ff_shared == 0 ? 0 : Arena::row_stride(2 * int64_t{c.n_ff_shared}) + embd + 16;
   const int64_t widest =
-      std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}), c.n_experts + c.routing.n_used * expert});
+      std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}), c.n_experts + c.routing.n_used * expert, shared});
   const int64_t kept = n * (embd + 2 * c.n_rope);          // x and rotations, to the end of the step
-  const int64_t layer = n * (2 * embd + widest);           // normed, delta and a part's own
+  const int64_t layer = n * (3 * embd + widest);           // normed, delta (two of parallel parts) and a part's own
   const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);  // the row's number, its state twice, its logits
   return (kept + std::max(layer, out)) * 4 + 16 * Arena::kAlign;
 }
@@ -170,11 +194,12 @@ void Decoder::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRo
     return;
   }
   const int64_t mark = pass.arena->mark();
+  const int64_t n_columns = static_cast<int64_t>(layer.gate_up.size()) * config_.n_ff;
   const FeedForwardPart part{
       .gate_up = layer.gate_up,
       .activation = config_.activation,
       .down = layer.down,
-      .scratch = pass.arena->alloc_rows(in.x.dim(0), 2 * int64_t{config_.n_ff}),  // [n, gate | up]
+      .scratch = pass.arena->alloc_rows(in.x.dim(0), n_columns),  // [n, gate | up]
   };
   pass.ops->feed_forward(out, in, part);
   pass.arena->release(mark);
@@ -187,19 +212,73 @@ void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& i
   Tensor scores = pass.arena->alloc(DType::f32, {n, c.n_experts});  // [n, n_experts]
   Tensor scratch = pass.arena->alloc_rows(n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert});
   norm_rows(*pass.ops, in);
-  pass.ops->linear(scores, in.normed, layer.router);
-  pass.ops->moe(out, MoeInput{in.normed, scores, scratch}, layer.experts);
+  pass.ops->linear(scores, in.input(), layer.router);
+  pass.ops->moe(out, MoeInput{in.input(), scores, scratch}, layer.experts);
   pass.arena->release(mark);
+  if (!layer.shared_down.empty()) shared_unit(out, layer, in, pass);
+}
+
+void Decoder::shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  const int64_t n = in.x.dim(0);
+  const bool has_gate = layer.shared_gate_up.size() == 2;
+  const int64_t mark = pass.arena->mark();
+  const int64_t n_columns = (has_gate ? 2 : 1) * int64_t{config_.n_ff_shared};
+  const Tensor scratch = pass.arena->alloc_rows(n, n_columns);     // [n, gate | up]
+  const Tensor found = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
+  const FeedForwardScratch at(scratch, has_gate);
+  pass.ops->linear(scratch, in.input(), layer.shared_gate_up);
+  pass.ops->gated(at.hidden, at.gate, at.up, config_.activation);
+  pass.ops->linear(found, at.hidden, layer.shared_down);
+  if (!layer.shared_gate.empty()) {
+    const Tensor gate = pass.arena->alloc(DType::f32, {n, 1});
+    pass.ops->linear(gate, in.input(), layer.shared_gate);
+    pass.ops->gate_rows(found, gate);
+  }
+  pass.ops->add(out, found);
+  pass.arena->release(mark);
+}
+
+void Decoder::scale_delta(Tensor delta, const Pass& pass) const {
+  if (config_.residual_scale != 1.0F) pass.ops->scale(delta, config_.residual_scale);
+}
+
+void Decoder::run_parallel(
+    const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const {
+  in.w = layer.attn_norm;
+  in.b = layer.attn_norm_bias;
+  attention(delta, layer, in, rotation, pass);
+  NormedRows again = in;
+  again.delta = {};  // added by the first
+  if (!layer.ffn_norm.empty()) {
+    again.w = layer.ffn_norm;
+    again.b = layer.ffn_norm_bias;
+  }
+  const int64_t mark = pass.arena->mark();
+  const Tensor second = pass.arena->alloc_rows(in.x.dim(0), config_.n_embd);  // [n, n_embd]
+  feed_forward(second, layer, again, pass);
+  pass.ops->add(delta, second);
+  pass.arena->release(mark);
+  scale_delta(delta, pass);
+  in.delta = delta;
 }
 
 void Decoder::run_layer(
     const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const {
+  if (layer.is_still) rotation = {};
+  if (config_.is_parallel) {
+    run_parallel(layer, in, delta, rotation, pass);
+    return;
+  }
   in.w = layer.attn_norm;
+  in.b = layer.attn_norm_bias;
   attention(delta, layer, in, rotation, pass);
+  scale_delta(delta, pass);
   in.delta = delta;
   in.delta_w = layer.post_attn_norm;
   in.w = layer.ffn_norm;
+  in.b = layer.ffn_norm_bias;
   feed_forward(delta, layer, in, pass);
+  scale_delta(delta, pass);
   in.delta_w = layer.post_ffn_norm;
 }
 
@@ -212,6 +291,7 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   const int64_t mark = pass.arena->mark();
   NormedRows in;
   in.x = x;
+  in.kind = config_.norm;
   in.eps = config_.norm_eps;
   in.normed = pass.arena->alloc_rows(n, config_.n_embd);     // [n, n_embd]
   Tensor delta = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
@@ -235,7 +315,10 @@ Tensor Decoder::hidden(Tensor x, const Pass& pass) const {
   Tensor last = pass.arena->alloc_rows(n_out, config_.n_embd);    // [n_out, n_embd]
   Tensor normed = pass.arena->alloc_rows(n_out, config_.n_embd);  // [n_out, n_embd]
   pass.ops->rows(last, x, pass.batch->out_rows);
-  pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);
+  if (config_.norm == NormKind::rms) pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);
+  if (config_.norm == NormKind::layer) {
+    pass.ops->layer_norm(normed, last, output_norm_, output_norm_bias_, config_.norm_eps);
+  }
   return normed;
 }
 
@@ -243,6 +326,7 @@ Tensor Decoder::head(Tensor x, const Pass& pass) const {
   const Tensor normed = hidden(x, pass);                                                          // [n_out, n_embd]
   Tensor logits = pass.arena->alloc(DType::f32, {pass.batch->out_rows.dim(0), config_.n_vocab});  // [n_out, n_vocab]
   pass.ops->linear(logits, normed, output_);
+  if (config_.logit_scale != 1.0F) pass.ops->scale(logits, config_.logit_scale);
   if (config_.logit_soft_cap > 0.0F) pass.ops->soft_cap(logits, config_.logit_soft_cap);
   return logits;
 }

@@ -12,17 +12,21 @@
 namespace quire {
 
 struct DecoderLayer {
-  Tensor attn_norm, ffn_norm;            // [n_embd], before each part
+  Tensor attn_norm, ffn_norm;            // [n_embd], before each part; none: it reads the stream as it is
+  Tensor attn_norm_bias, ffn_norm_bias;  // [n_embd], of layer norms; only some have them
   Tensor post_attn_norm, post_ffn_norm;  // [n_embd], after each part; only some have them
-  Tensor q_norm, k_norm;                 // [head_dim]; only some have them
+  Tensor q_norm, k_norm;                 // [head_dim], or of all heads together; only some have them
   std::vector<Linear> qkv;               // n_embd → n_heads·head_dim | n_kv_heads·head_dim | n_kv_heads·head_dim
   std::vector<Linear> attn_out;          // n_heads·head_dim → n_embd
-  std::vector<Linear> gate_up;           // n_embd → n_ff | n_ff
+  std::vector<Linear> gate_up;           // n_embd → n_ff | n_ff, or up alone
   std::vector<Linear> down;              // n_ff → n_embd
   std::vector<Linear> router;  // n_embd → n_experts; a layer with one has experts in place of gate_up and down
   Experts experts;
+  std::vector<Linear> shared_gate_up, shared_down;  // of the unit that all rows go to beside the experts, if any
+  std::vector<Linear> shared_gate;                  // n_embd → 1: how much of it each row takes; none: all
   AttnParams attn;
   bool is_local = false;  // sees a window, rotates by the local frequencies
+  bool is_still = false;  // does not rotate
 };
 
 class Decoder : public Model {
@@ -51,11 +55,15 @@ class Decoder : public Model {
   void load_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_post_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_head_norms(WeightLoader& load, DecoderLayer& layer) const;
+  // Norms over all of a row's q, and over all of its k.
+  void load_row_norms(WeightLoader& load, DecoderLayer& layer) const;
   // The parts of a layer: out [n, n_embd] is what to add to the residual stream. `rotation` is the layer's rotary
   // table.
   void attention(Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor rotation, const Pass& pass) const;
   void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   void mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
+  // Adds to out, and needs, what mixture() left in in.input().
+  void shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
 
   int64_t q_dim() const { return int64_t{config_.n_heads} * config_.head_dim; }
   int64_t kv_dim() const { return int64_t{config_.n_kv_heads} * config_.head_dim; }
@@ -63,8 +71,13 @@ class Decoder : public Model {
 
  private:
   void load_experts(WeightLoader& load, DecoderLayer& layer) const;
+  void load_shared(WeightLoader& load, DecoderLayer& layer) const;
+  void load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int n_ff) const;
   Status load_ends(WeightLoader& load);
   AttnParams claim(const LoadOptions& options, bool is_local);
+  // Both parts, of the same rows: what they find stands in `delta` together.
+  void run_parallel(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const;
+  void scale_delta(Tensor delta, const Pass& pass) const;
   // Both parts. What the second finds stands in `delta` [n, n_embd], and `in` says that it is still to be added.
   void run_layer(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const;
 
@@ -73,6 +86,7 @@ class Decoder : public Model {
   Linear embedding_;            // [n_vocab, n_embd]
   std::vector<Linear> output_;  // n_embd → n_vocab; the embedding itself where they are tied
   Tensor output_norm_;          // [n_embd]
+  Tensor output_norm_bias_;     // [n_embd], of a layer norm; may be empty
 };
 
 // ArchEntry::load and ArchEntry::info of an architecture that is a Decoder.

@@ -15,16 +15,19 @@ namespace quire {
 // fn of every field of a DecoderConfig, in order, those of nested structs too; Config may be const.
 template <class Config, class Fn>
 void each_field(Config& config, Fn fn) {
-  auto& [n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, routing, n_ctx, n_heads, n_kv_heads, head_dim, n_rope,
-         rope_theta, rope, rope_local, rope_pairs, norm_eps, activation, embed_scale, attn_scale, attn_soft_cap,
-         logit_soft_cap, window, is_local] = config;
-  auto& [n_used, normalised, scale] = routing;
+  auto& [n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_ff_shared, routing, n_ctx, n_heads, n_kv_heads,
+         head_dim, n_rope, rope_theta, rope, rope_local, rope_pairs, norm_eps, norm, is_parallel, activation, has_gate,
+         embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap, logit_soft_cap, window, is_local,
+         is_still] = config;
+  auto& [scoring, n_used, normalised, scale, n_groups, n_groups_used, groups_by_two] = routing;
   auto& [freq, magnitude] = rope;
   auto& [local_freq, local_magnitude] = rope_local;
   const auto all = [&fn](auto&... fields) { (fn(fields), ...); };
-  all(n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_used, normalised, scale, n_ctx, n_heads, n_kv_heads);
-  all(head_dim, n_rope, rope_theta, freq, magnitude, local_freq, local_magnitude, rope_pairs, norm_eps, activation);
-  all(embed_scale, attn_scale, attn_soft_cap, logit_soft_cap, window, is_local);
+  all(n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_ff_shared, n_ctx, n_heads, n_kv_heads);
+  all(scoring, n_used, normalised, scale, n_groups, n_groups_used, groups_by_two);
+  all(head_dim, n_rope, rope_theta, freq, magnitude, local_freq, local_magnitude, rope_pairs, norm_eps, norm);
+  all(is_parallel, activation, has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap,
+      logit_soft_cap, window, is_local, is_still);
 }
 
 struct FingerprintParts {

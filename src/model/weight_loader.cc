@@ -54,6 +54,17 @@ void WeightLoader::linear(std::vector<Linear>& out, const std::string& name, int
   took(*weight);
 }
 
+void WeightLoader::gate(std::vector<Linear>& out, const std::string& name, int64_t n_in) {
+  const HostWeight* found = file_.find(prefix_ + name + ".weight");
+  if (found == nullptr || found->shape.size() != 1) return linear(out, name, 1, n_in);
+  const HostWeight* weight = get(name + ".weight", {n_in});
+  if (!status_) return;
+  HostWeight row = *weight;
+  row.shape = {1, n_in};
+  take(out.emplace_back(), ops_.load_linear(row, nullptr, Shard{}));
+  took(*weight);
+}
+
 void WeightLoader::biased_linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in) {
   get(name + ".bias", {n_out});
   linear(out, name, n_out, n_in);
@@ -66,8 +77,8 @@ void WeightLoader::experts(std::vector<Linear>& out, const std::string& name, co
     return;
   }
   const HostWeight* all = get(name + "_exps.weight", {n_experts, n_out, n_in});
-  if (all == nullptr) return;
-  slices(out, *all, nullptr, n_experts);
+  const HostWeight* bias = has(name + "_exps.bias") ? get(name + "_exps.bias", {n_experts, n_out}) : nullptr;
+  if (status_) slices(out, *all, bias, n_experts);
 }
 
 void WeightLoader::halves(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in) {
@@ -81,7 +92,7 @@ void WeightLoader::slices(std::vector<Linear>& out, const HostWeight& all, const
   one.shape = {all.n_rows() / n, all.n_cols()};
   if (bias != nullptr) {
     its_bias = *bias;
-    its_bias.shape = {bias->n_cols() / n};
+    its_bias.shape = {bias->n_rows() * bias->n_cols() / n};
   }
   const auto part = [n](const HostWeight& whole, int64_t i) {
     const size_t bytes = whole.data.size() / static_cast<size_t>(n);

@@ -28,12 +28,14 @@ class WeightLoader {
   void vector(Tensor& out, const std::string& name, int64_t n);
   // Appends `name`.weight [n_out, n_in] with `name`.bias [n_out] where the file has one.
   void linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
-  // The same, and the bias must be there.
+  // The same of `name`.weight [n_in], one output; GGUF has such a matrix as a vector.
+  void gate(std::vector<Linear>& out, const std::string& name, int64_t n_in);
+  // linear(), and the bias must be there.
   void biased_linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // Appends two: the first and the last n_out rows of `name`.weight [2 · n_out, n_in], likewise.
   void halves(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
-  // Appends `name`_exps.weight, matrix by matrix, or where the file has them one by one `name`.<e>.weight.
-  // shape [n_experts, n_out, n_in].
+  // Appends `name`_exps.weight, matrix by matrix, with `name`_exps.bias [n_experts, n_out] where the file has it, or
+  // where the file has them one by one `name`.<e>.weight. shape [n_experts, n_out, n_in].
   void experts(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
   // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
   const Status& status() const { return status_; }

@@ -22,9 +22,11 @@ class ForwardingOps : public Ops {
   void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override {
     target().add_rms_norm(y, x, delta, w, eps);
   }
+  void layer_norm(Tensor y, Tensor x, Tensor w, Tensor b, float eps) override { target().layer_norm(y, x, w, b, eps); }
   void add(Tensor x, Tensor delta) override { target().add(x, delta); }
   void head_norm(Tensor x, Tensor w, float eps) override { target().head_norm(x, w, eps); }
   void scale(Tensor x, float factor) override { target().scale(x, factor); }
+  void gate_rows(Tensor x, Tensor gate) override { target().gate_rows(x, gate); }
   void soft_cap(Tensor x, float cap) override { target().soft_cap(x, cap); }
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override { target().linear(y, x, parts); }
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override { target().gated(y, gate, up, act); }

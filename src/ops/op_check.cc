@@ -32,6 +32,17 @@ void check_norm(const Tensor& y, const Tensor& x, const Tensor& w) {
   QR_CHECK(w.rank == 1 && w.dtype == DType::f32 && w.dim(0) == x.dim(1), shape_text(w));
 }
 
+void check_layer_norm(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b) {
+  check_norm(y, x, w);
+  if (!b.empty()) check_norm(y, x, b);
+}
+
+void check_gate_rows(const Tensor& x, const Tensor& gate) {
+  check_matrix(x, DType::f32);
+  check_matrix(gate, DType::f32);
+  QR_CHECK(gate.dim(0) == x.dim(0) && gate.dim(1) == 1, shape_text(gate));
+}
+
 void check_head_norm(const Tensor& x, const Tensor& w) {
   check_matrix(x, DType::f32);
   QR_CHECK(w.rank == 1 && w.dtype == DType::f32 && w.dim(0) > 0 && x.dim(1) % w.dim(0) == 0, shape_text(w));
@@ -57,6 +68,12 @@ void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> part
   QR_CHECK(y.dim(1) == n_out, shape_text(y));
 }
 
+void check_gated(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act) {
+  check_same_shape(y, gate);
+  if (!up.empty()) check_same_shape(gate, up);
+  QR_CHECK(!up.empty() || act != Activation::clamped_silu);
+}
+
 void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts) {
   const auto& [x, router, scratch] = in;
   check_same_shape(y, x);
@@ -66,7 +83,11 @@ void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts) {
   const int n_used = experts.routing.n_used;
   QR_CHECK(n_experts > 0 && experts.gate_up.size() == experts.down.size());
   QR_CHECK(router.dim(0) == x.dim(0) && router.dim(1) == n_experts, shape_text(router));
-  QR_CHECK(n_used > 0 && n_used <= n_experts, std::to_string(n_used));
+  const Routing& routing = experts.routing;
+  QR_CHECK(routing.n_groups > 0 && n_experts % routing.n_groups == 0, std::to_string(routing.n_groups));
+  QR_CHECK(routing.n_groups_used > 0 && routing.n_groups_used <= routing.n_groups);
+  QR_CHECK(n_used > 0 && n_used <= n_experts / routing.n_groups * routing.n_groups_used, std::to_string(n_used));
+  QR_CHECK(experts.choice_bias.empty() || experts.choice_bias.n_elements() == n_experts);
   const int64_t n_ff = experts.down.front().n_in;
   QR_CHECK(scratch.dim(0) == x.dim(0) * n_used && scratch.dim(1) == x.dim(1) + 3 * n_ff, shape_text(scratch));
   for (size_t e = 0; e < experts.down.size(); ++e) {
@@ -108,6 +129,7 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   QR_CHECK(p.k_dim <= 512 && p.v_dim <= 512 && p.k_dim > 0 && p.v_dim > 0);
   QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
   QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0);
+  QR_CHECK(p.sinks.empty() || (p.sinks.rank == 1 && p.sinks.dtype == DType::f32 && p.sinks.dim(0) == p.n_heads));
   QR_CHECK(q.dim(1) == int64_t{p.n_heads} * p.k_dim && out.dim(1) == int64_t{p.n_heads} * p.v_dim, shape_text(q));
   QR_CHECK(out.dim(0) == q.dim(0) && meta.first_key.dim(0) == q.dim(0) && meta.end_key.dim(0) == q.dim(0));
   const Tensor& blocks = meta.blocks[static_cast<size_t>(p.group)];
@@ -117,7 +139,8 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
 namespace {
 
 void check_normed_rows(const NormedRows& in) {
-  check_norm(in.normed, in.x, in.w);
+  if (!in.w.empty()) check_layer_norm(in.normed, in.x, in.w, in.b);
+  QR_CHECK(in.b.empty() || in.kind == NormKind::layer);
   if (!in.delta.empty()) check_same_shape(in.x, in.delta);
   if (!in.delta_w.empty()) check_norm(in.delta, in.delta, in.delta_w);
 }
@@ -131,12 +154,15 @@ void check_attention(const Tensor& out, const NormedRows& in, const AttentionPar
   const AttnParams& params = *part.params;
   const AttentionScratch at(part.scratch, params);
   QR_CHECK(part.scratch.dim(0) == in.x.dim(0) && part.scratch.dim(1) == at.n_columns(), shape_text(part.scratch));
-  check_linear(at.qkv, in.normed, part.qkv);
+  check_linear(at.qkv, in.input(), part.qkv);
   if (!part.q_norm.empty()) check_head_norm(at.q, part.q_norm);
   if (!part.k_norm.empty()) check_head_norm(at.k, part.k_norm);
-  QR_CHECK(part.q_norm.empty() || part.q_norm.dim(0) == params.k_dim, shape_text(part.q_norm));
-  QR_CHECK(part.k_norm.empty() || part.k_norm.dim(0) == params.k_dim, shape_text(part.k_norm));
-  check_rope(at.qk, part.rotation, params.k_dim);
+  const auto is_norm_of = [&](const Tensor& w, const Tensor& x) {
+    return w.empty() || w.dim(0) == params.k_dim || w.dim(0) == x.dim(1);
+  };
+  QR_CHECK(is_norm_of(part.q_norm, at.q), shape_text(part.q_norm));
+  QR_CHECK(is_norm_of(part.k_norm, at.k), shape_text(part.k_norm));
+  if (!part.rotation.empty()) check_rope(at.qk, part.rotation, params.k_dim);
   check_kv_write(at.k, at.v, part.slots, *part.kv, params);
   check_attend(at.mixed, at.q, *part.meta, params);
   check_linear(out, at.mixed, part.out);
@@ -145,9 +171,11 @@ void check_attention(const Tensor& out, const NormedRows& in, const AttentionPar
 void check_feed_forward(const Tensor& out, const NormedRows& in, const FeedForwardPart& part) {
   check_normed_rows(in);
   check_same_shape(out, in.x);
-  check_linear(part.scratch, in.normed, part.gate_up);
-  QR_CHECK(part.gate_up.size() == 2 && part.gate_up[0].n_out == part.gate_up[1].n_out);
-  check_linear(out, FeedForwardScratch(part.scratch).hidden, part.down);
+  check_linear(part.scratch, in.input(), part.gate_up);
+  const bool has_gate = part.gate_up.size() == 2;
+  QR_CHECK(has_gate ? part.gate_up[0].n_out == part.gate_up[1].n_out : part.gate_up.size() == 1);
+  QR_CHECK(has_gate || part.activation != Activation::clamped_silu);
+  check_linear(out, FeedForwardScratch(part.scratch, has_gate).hidden, part.down);
 }
 
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {

@@ -9,10 +9,13 @@ namespace quire {
 
 void check_embed(const Tensor& y, const Tensor& ids, const Linear& table);
 void check_norm(const Tensor& y, const Tensor& x, const Tensor& w);
+void check_layer_norm(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b);
+void check_gate_rows(const Tensor& x, const Tensor& gate);
 void check_head_norm(const Tensor& x, const Tensor& w);
 void check_matrix_f32(const Tensor& x);
 void check_same_shape(const Tensor& a, const Tensor& b);
 void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
+void check_gated(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act);
 void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts);
 void check_rope(const Tensor& x, const Tensor& table, int head_dim);
 void check_rope_table(const Tensor& out, const Tensor& pos, const Tensor& freq);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/activation.h"
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
 #include "tensor/kv_view.h"
@@ -26,13 +27,17 @@ struct Shard {
   int rank = 0, n_ranks = 1;
 };
 
-enum class Activation : uint8_t { silu, gelu_tanh };
-
 // How a row's few experts follow from its scores (ops/route.h).
 struct Routing {
-  int n_used = 0;          // 1 … all
-  bool normalised = true;  // shares are of the row's experts, else of all
-  float scale = 1.0F;      // of the shares
+  enum class Scoring : uint8_t { softmax, sigmoid };
+  Scoring scoring = Scoring::softmax;  // what a share is made of
+  int n_used = 0;                      // 1 … all
+  bool normalised = true;              // shares are of the row's experts; else of all, or a sigmoid as it is
+  float scale = 1.0F;                  // of the shares
+  // Experts in n_groups runs of the same length, of which the n_groups_used best are chosen from: those whose best
+  // expert is, or whose two best are together.
+  int n_groups = 1, n_groups_used = 1;
+  bool groups_by_two = false;
 };
 
 // A layer's experts: gated units of which a router gives every row a few.
@@ -40,6 +45,7 @@ struct Experts {
   std::vector<std::array<Linear, 2>> gate_up;  // n_embd → n_ff | n_ff
   std::vector<Linear> down;                    // n_ff → n_embd
   Routing routing;
+  Tensor choice_bias = {};  // f32 [n_experts]: added for the choice, not to the shares; empty: none
   Activation activation = Activation::silu;
 };
 
@@ -70,23 +76,30 @@ struct AttnParams {
   float scale = 1.0F;
   float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
   int window = 0;         // > 0: of the keys that a row may see only the last `window`
+  Tensor sinks = {};      // f32 [n_heads]: of each head a score that counts in the sum and has no value; empty: none
 };
 
-// The residual stream on its way into a part of a layer: x += delta, then normed = x / rms(x) · w.
+// rms: x / rms(x) · w. layer: (x − mean(x)) / √(variance(x) + eps) · w, plus b where there is one.
+enum class NormKind : uint8_t { rms, layer };
+
+// The residual stream on its way into a part of a layer: x += delta, then normed = norm(x).
 struct NormedRows {
   Tensor x;        // [n, d]
   Tensor delta;    // [n, d]: what the part before it found, undefined after; empty: nothing to add
   Tensor delta_w;  // [d]: delta / rms(delta) · delta_w is added instead; empty: delta as it is
-  Tensor w;        // [d]
+  NormKind kind = NormKind::rms;
+  Tensor w;  // [d]; empty: no norm, the part reads x
+  Tensor b;  // [d], of a layer norm; empty: none
   float eps = 0.0F;
-  Tensor normed;  // [n, d]: the result
+  Tensor normed;                                                  // [n, d]: the result
+  const Tensor& input() const { return w.empty() ? x : normed; }  // of the part
 };
 
 // Attention between two residual additions.
 struct AttentionPart {
   std::span<const Linear> qkv;  // d → q | k | v, in any number of matrices
-  Tensor q_norm, k_norm;        // [k_dim]: norms of single heads; empty: none
-  Tensor rotation;              // f32 [n, n_freq, 2], of rope_table
+  Tensor q_norm, k_norm;        // [k_dim]: norms of single heads; or of all heads of a row together; empty: none
+  Tensor rotation;              // f32 [n, n_freq, 2], of rope_table; empty: nothing turns
   RopePairs pairs = RopePairs::halves;
   Tensor slots;  // i32 [n]
   const KvView* kv = nullptr;
@@ -96,12 +109,12 @@ struct AttentionPart {
   Tensor scratch;               // [n, q | k | v | mixed values]: undefined before and after
 };
 
-// A gated unit between two residual additions.
+// A unit between two residual additions, gated or not.
 struct FeedForwardPart {
-  std::span<const Linear> gate_up;  // two, each d → n_ff
+  std::span<const Linear> gate_up;  // two, or up alone where the unit has no gate; each d → n_ff
   Activation activation = Activation::silu;
   std::span<const Linear> down;  // n_ff → d
-  Tensor scratch;                // [n, 2 · n_ff]: undefined before and after
+  Tensor scratch;                // [n, gate | up] or [n, up]: undefined before and after
 };
 
 }  // namespace quire

@@ -36,14 +36,18 @@ class Ops {
   virtual void rms_norm(Tensor y, Tensor x, Tensor w, float eps) = 0;
   // x += delta; y = x / rms(x) · w.
   virtual void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) = 0;
+  // y [n, d] = (x − mean(x)) / √(variance(x) + eps) · w + b.  b may be empty.
+  virtual void layer_norm(Tensor y, Tensor x, Tensor w, Tensor b, float eps) = 0;
   virtual void add(Tensor x, Tensor delta) = 0;  // x += delta
   // Every head on its own, in place: x = x / rms(x) · w.  x [n, n_heads·d], w [d].
   virtual void head_norm(Tensor x, Tensor w, float eps) = 0;
   virtual void scale(Tensor x, float factor) = 0;  // x *= factor
+  // Every row by its own factor: x[i] *= 1 / (1 + exp(−gate[i])).  x [n, d], gate [n, 1].
+  virtual void gate_rows(Tensor x, Tensor gate) = 0;
   virtual void soft_cap(Tensor x, float cap) = 0;  // x = cap · tanh(x / cap).  cap > 0
   // y [n, Σ n_out]: the parts' outputs side by side; x [n, n_in] shared. Parts may differ in format.
   virtual void linear(Tensor y, Tensor x, std::span<const Linear> parts) = 0;
-  // y [n, d] = act(gate) · up;  gate and up [n, d].
+  // y [n, d] = act(gate) · up;  gate and up [n, d]. up may be empty: act(gate) alone.
   virtual void gated(Tensor y, Tensor gate, Tensor up, Activation act) = 0;
   // y [n, n_embd] = Σ share_e · down_e(act(gate_e(x)) · up_e(x)) over each row's experts by falling share.
   virtual void moe(Tensor y, const MoeInput& in, const Experts& experts) = 0;

@@ -5,22 +5,28 @@
 namespace quire {
 
 void norm_rows(Ops& ops, const NormedRows& in) {
-  if (in.delta.empty()) {
-    ops.rms_norm(in.normed, in.x, in.w, in.eps);
-    return;
+  const bool is_rms = in.kind == NormKind::rms;
+  if (!in.delta.empty()) {
+    if (!in.delta_w.empty()) ops.rms_norm(in.delta, in.delta, in.delta_w, in.eps);
+    if (is_rms && !in.w.empty()) {
+      ops.add_rms_norm(in.normed, in.x, in.delta, in.w, in.eps);
+      return;
+    }
+    ops.add(in.x, in.delta);
   }
-  if (!in.delta_w.empty()) ops.rms_norm(in.delta, in.delta, in.delta_w, in.eps);
-  ops.add_rms_norm(in.normed, in.x, in.delta, in.w, in.eps);
+  if (in.w.empty()) return;
+  if (is_rms) ops.rms_norm(in.normed, in.x, in.w, in.eps);
+  if (!is_rms) ops.layer_norm(in.normed, in.x, in.w, in.b, in.eps);
 }
 
 void Ops::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
   check_attention(out, in, part);
   const AttentionScratch at(part.scratch, *part.params);
   norm_rows(*this, in);
-  linear(at.qkv, in.normed, part.qkv);
+  linear(at.qkv, in.input(), part.qkv);
   if (!part.q_norm.empty()) head_norm(at.q, part.q_norm, in.eps);
   if (!part.k_norm.empty()) head_norm(at.k, part.k_norm, in.eps);
-  rope(at.qk, part.rotation, part.params->k_dim, part.pairs);
+  if (!part.rotation.empty()) rope(at.qk, part.rotation, part.params->k_dim, part.pairs);
   kv_write(at.k, at.v, part.slots, *part.kv, *part.params);
   attend(at.mixed, at.q, *part.kv, *part.meta, *part.params);
   linear(out, at.mixed, part.out);
@@ -28,9 +34,9 @@ void Ops::attention(Tensor out, const NormedRows& in, const AttentionPart& part)
 
 void Ops::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
   check_feed_forward(out, in, part);
-  const FeedForwardScratch at(part.scratch);
+  const FeedForwardScratch at(part.scratch, part.gate_up.size() == 2);
   norm_rows(*this, in);
-  linear(part.scratch, in.normed, part.gate_up);
+  linear(part.scratch, in.input(), part.gate_up);
   gated(at.hidden, at.gate, at.up, part.activation);
   linear(out, at.hidden, part.down);
 }

@@ -20,11 +20,20 @@ struct AttentionScratch {
 
 // What the unit hides takes the gate's place.
 struct FeedForwardScratch {
-  explicit FeedForwardScratch(const Tensor& scratch)
-      : gate(scratch.columns(0, scratch.dim(1) / 2)), up(scratch.columns(gate.dim(1), gate.dim(1))), hidden(gate) {}
-  Tensor gate, up, hidden;  // [n, n_ff] each
+  FeedForwardScratch(const Tensor& scratch, bool has_gate)
+      : gate(scratch.columns(0, has_gate ? scratch.dim(1) / 2 : scratch.dim(1))), hidden(gate) {
+    if (has_gate) up = scratch.columns(gate.dim(1), gate.dim(1));
+  }
+  Tensor gate, up, hidden;  // [n, n_ff] each; of a unit without a gate its only columns are `gate`, and up is empty
 };
 
+// Leaves in.input().
 void norm_rows(Ops& ops, const NormedRows& in);
+
+// Whether q's and k's norms are of single heads, not of a row's heads together.
+inline bool norms_heads(const AttentionPart& part) {
+  const int k_dim = part.params->k_dim;
+  return (part.q_norm.empty() || part.q_norm.dim(0) == k_dim) && (part.k_norm.empty() || part.k_norm.dim(0) == k_dim);
+}
 
 }  // namespace quire

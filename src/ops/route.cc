@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "ops/op_check.h"
 
@@ -23,35 +24,94 @@ void mix_row(const Routes& routes, int64_t i, const Tensor& result, const Tensor
 
 }  // namespace
 
-void route_row(std::span<const float> scores, const Routing& routing, int32_t* experts, float* shares) {
-  const int n_used = routing.n_used;
-  int n = 0;
-  bool numbers = true;
+double Router::mass(float score, double largest) const {
+  const auto s = static_cast<double>(score);
+  return routing_.scoring == Routing::Scoring::softmax ? std::exp(s - largest) : 1.0 / (1.0 + std::exp(-s));
+}
+
+// Scores themselves order experts as their shares do, unless a bias comes to them or groups add some.
+void Router::set_values(std::span<const float> scores, double largest) {
+  value_.assign(scores.begin(), scores.end());
+  if (bias_.empty() && !routing_.groups_by_two) return;
+  double total = 1.0;
+  if (routing_.scoring == Routing::Scoring::softmax) {
+    total = 0;
+    for (const float score : scores) total += mass(score, largest);
+  }
   for (size_t e = 0; e < scores.size(); ++e) {
-    const float score = scores[e];
-    numbers = numbers && score < std::numeric_limits<float>::infinity();
+    value_[e] = mass(scores[e], largest) / total + (bias_.empty() ? 0.0 : static_cast<double>(bias_[e]));
+  }
+}
+
+void Router::close_groups() {
+  const auto n_groups = static_cast<size_t>(routing_.n_groups);
+  if (routing_.n_groups_used == routing_.n_groups) return;
+  const size_t size = value_.size() / n_groups;
+  group_.assign(n_groups, 0.0);
+  for (size_t g = 0; g < n_groups; ++g) {
+    double best = -INFINITY;
+    double second = -INFINITY;
+    for (const double value : std::span(value_).subspan(g * size, size)) {
+      if (value > best) {
+        second = std::exchange(best, value);
+      } else if (value > second) {
+        second = value;
+      }
+    }
+    group_[g] = routing_.groups_by_two && size > 1 ? best + second : best;
+  }
+  for (size_t g = 0; g < n_groups; ++g) {
+    int n_before = 0;  // groups that go first, of equal ones those of lower number
+    for (size_t other = 0; other < n_groups; ++other) {
+      n_before += static_cast<int>(group_[other] > group_[g] || (group_[other] == group_[g] && other < g));
+    }
+    if (n_before < routing_.n_groups_used) continue;
+    std::fill_n(value_.begin() + static_cast<int64_t>(g * size), size, -INFINITY);
+  }
+}
+
+void Router::choose(int32_t* experts) const {
+  const int n_used = routing_.n_used;
+  int n = 0;
+  for (size_t e = 0; e < value_.size(); ++e) {
     int at = n;
-    while (at > 0 && score > scores[static_cast<size_t>(experts[at - 1])]) --at;
+    while (at > 0 && value_[e] > value_[static_cast<size_t>(experts[at - 1])]) --at;
     if (at == n_used) continue;
     n = std::min(n + 1, n_used);
     for (int later = n - 1; later > at; --later) experts[later] = experts[later - 1];
     experts[at] = static_cast<int32_t>(e);
   }
-  const auto mass = [&](size_t e) {  // of the largest, 1
-    return std::exp(static_cast<double>(scores[e]) - static_cast<double>(scores[static_cast<size_t>(experts[0])]));
-  };
+}
+
+void Router::route(std::span<const float> scores, int32_t* experts, float* shares) {
+  const int n_used = routing_.n_used;
+  bool numbers = true;
+  double largest = -INFINITY;
+  for (const float score : scores) {
+    numbers = numbers && score < std::numeric_limits<float>::infinity();
+    largest = std::max(largest, static_cast<double>(score));
+  }
+  set_values(scores, largest);
+  close_groups();
+  choose(experts);
   double total = 0;
-  for (int j = 0; j < n_used && routing.normalised; ++j) total += mass(static_cast<size_t>(experts[j]));
-  for (size_t e = 0; e < scores.size() && !routing.normalised; ++e) total += mass(e);
+  for (int j = 0; j < n_used && routing_.normalised; ++j)
+    total += mass(scores[static_cast<size_t>(experts[j])], largest);
+  if (!routing_.normalised && routing_.scoring == Routing::Scoring::sigmoid) total = 1.0;
+  if (!routing_.normalised && routing_.scoring == Routing::Scoring::softmax) {
+    for (const float score : scores) total += mass(score, largest);
+  }
   for (int j = 0; j < n_used; ++j) {
-    const double share = mass(static_cast<size_t>(experts[j])) / total * static_cast<double>(routing.scale);
+    const double own = mass(scores[static_cast<size_t>(experts[j])], largest);
+    const double share = own / total * static_cast<double>(routing_.scale);
     shares[j] = numbers ? static_cast<float>(share) : std::numeric_limits<float>::quiet_NaN();
   }
 }
 
-void Routes::make(const Tensor& router, const Routing& routing) {
-  const int64_t n = router.dim(0);
-  const auto n_experts = static_cast<size_t>(router.dim(1));
+void Routes::make(const Tensor& scores, const Routing& routing, const Tensor& bias) {
+  const int64_t n = scores.dim(0);
+  const auto n_experts = static_cast<size_t>(scores.dim(1));
+  router_.set(routing, bias.empty() ? std::span<const float>() : std::span<const float>(bias.ptr<float>(), n_experts));
   n_used_ = routing.n_used;
   const auto n_chosen = static_cast<size_t>(n * n_used_);
   expert_.resize(n_chosen);
@@ -59,7 +119,7 @@ void Routes::make(const Tensor& router, const Routing& routing) {
   place_.resize(n_chosen);
   begin_.assign(n_experts + 1, 0);
   for (int64_t i = 0; i < n; ++i) {
-    route_row({router.row<float>(i), n_experts}, routing, expert_.data() + i * n_used_, share_.data() + i * n_used_);
+    router_.route({scores.row<float>(i), n_experts}, expert_.data() + i * n_used_, share_.data() + i * n_used_);
   }
   for (const int32_t e : expert_) ++begin_[static_cast<size_t>(e) + 1];
   for (size_t e = 0; e < n_experts; ++e) begin_[e + 1] += begin_[e];
@@ -78,7 +138,7 @@ void gather_row(const Routes& routes, int64_t i, const Tensor& x, const Tensor& 
 void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& experts) {
   check_moe(y, in, experts);
   Routes routes;
-  routes.make(in.router, experts.routing);
+  routes.make(in.router, experts.routing, experts.choice_bias);
   const MoeScratch at(in.scratch, y.dim(1), experts.down.front().n_in);
   for (int64_t i = 0; i < y.dim(0); ++i) gather_row(routes, i, in.x, at.x);
   for (size_t e = 0; e < routes.n_experts(); ++e) {

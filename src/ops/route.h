@@ -1,6 +1,6 @@
 // Which experts a row's feed-forward part goes to, and the rows of each expert side by side, so that a product reads an
 // expert's weights once for all rows that want it, and no others. (Shazeer et al. 2017, "Outrageously large neural
-// networks"; chosen and weighted as Mixtral and Qwen 3 do.)
+// networks"; sigmoids, biases of the choice and groups: DeepSeek-AI 2024, "DeepSeek-V3 technical report".)
 // A row's choice depends on its scores only. One thread, the backend's caller.
 #pragma once
 #include <cstdint>
@@ -11,15 +11,37 @@
 
 namespace quire {
 
-// The routing.n_used experts of largest score, by falling score, equal scores by number; and their shares of the
-// softmax, in double, rounded once. A score that is no number, or +inf, makes every share NaN.
-void route_row(std::span<const float> scores, const Routing& routing, int32_t* experts, float* shares);
+// How rows choose: values, and room that stays.
+class Router {
+ public:
+  Router() = default;
+  // bias: of the choice, empty or one an expert; kept beyond the call.
+  Router(const Routing& routing, std::span<const float> bias) { set(routing, bias); }
+  void set(const Routing& routing, std::span<const float> bias) {
+    routing_ = routing;
+    bias_ = bias;
+  }
+  // The routing.n_used experts that are chosen, by falling value of the choice, equal ones by number; and their shares,
+  // in double, rounded once. A score that is no number, or +inf, makes every share NaN.
+  void route(std::span<const float> scores, int32_t* experts, float* shares);
+
+ private:
+  void set_values(std::span<const float> scores, double largest);
+  void close_groups();
+  void choose(int32_t* experts) const;
+  double mass(float score, double largest) const;
+
+  Routing routing_;
+  std::span<const float> bias_;
+  std::vector<double> value_;  // [n_experts]: what the choice goes by; −inf: in a group that is not chosen from
+  std::vector<double> group_;  // [n_groups]
+};
 
 // Rows sorted by expert. Kept from step to step, so that a steady state allocates nothing.
 class Routes {
  public:
-  // router f32 [n, n_experts]
-  void make(const Tensor& router, const Routing& routing);
+  // scores f32 [n, n_experts]; bias: of the choice, f32 [n_experts] or empty.
+  void make(const Tensor& scores, const Routing& routing, const Tensor& bias);
 
   // Choice j of row i is gathered row place(i, j).
   int64_t place(int64_t i, int j) const { return places(i)[j]; }
@@ -34,6 +56,7 @@ class Routes {
 
  private:
   int n_used_ = 0;
+  Router router_;
   std::vector<int32_t> expert_;  // [n · n_used]
   std::vector<float> share_;     // [n · n_used]
   std::vector<int64_t> place_;   // [n · n_used]

@@ -23,6 +23,7 @@ struct AttendCase {
   bool spoils_key = false;
   float bad = 0;
   float v_size = 1;
+  bool sinks = false;
 };
 
 // Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
@@ -80,6 +81,8 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
     cu_q.push_back(static_cast<int32_t>(end.size()));
   }
   Matrix q(n_rows, c.n_heads * c.dim, 300);
+  Matrix sinks(1, c.n_heads, 400, 3.0F);
+  if (c.sinks) params.sinks = Tensor::dense(sinks.values.data(), DType::f32, {c.n_heads});
   Matrix out(n_rows, c.n_heads * c.dim);
   AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {n_seqs, max_blocks})}, ints(first), ints(end)};
   ops.attend(out.tensor(), q.tensor(), view, meta, params);
@@ -112,6 +115,8 @@ TEST(Parity, Attend) {
        .soft_cap = 0.5F,
        .by_op = true},
       {.n_heads = 8, .n_kv_heads = 4, .dim = 24, .block_tokens = 16, .past = {300}, .fresh = {9}, .soft_cap = 2.0F},
+      {.n_heads = 8, .n_kv_heads = 2, .dim = 24, .block_tokens = 16, .past = {300, 0}, .fresh = {9, 3}, .sinks = true},
+      {.n_heads = 6, .n_kv_heads = 3, .dim = 16, .block_tokens = 16, .past = {3000}, .fresh = {1}, .sinks = true},
       {.n_heads = 4, .n_kv_heads = 2, .dim = 15, .block_tokens = 16, .past = {30, 270}, .fresh = {7, 2}, .window = 5},
   };
   for (const KvCodec* codec : kv_codecs()) {

@@ -56,6 +56,28 @@ TEST(Parity, Moe) {
   }
 }
 
+// Scores, biases and groups choose the same experts everywhere.
+TEST(Parity, MoeByEveryRouting) {
+  const TestExperts stored(*find_weight_format("f32"), 8, 32, 32);
+  Matrix bias(1, 8, 13);
+  for (const auto scoring : {Routing::Scoring::softmax, Routing::Scoring::sigmoid}) {
+    for (const int n_groups_used : {1, 2, 4}) {
+      const Routing routing{.scoring = scoring,
+                            .n_used = 2,
+                            .normalised = n_groups_used == 1,
+                            .n_groups = 4,
+                            .n_groups_used = n_groups_used,
+                            .groups_by_two = n_groups_used == 2};
+      compare("routing", 1e-4, [&](Ops& ops) {
+        Experts experts = stored.load(ops, routing);
+        experts.activation = Activation::clamped_silu;
+        if (n_groups_used > 1) experts.choice_bias = Tensor::dense(bias.values.data(), DType::f32, {8});
+        return run_moe(ops, experts, Matrix(20, 32, 11), Matrix(20, 8, 12));
+      });
+    }
+  }
+}
+
 // One row's result may not depend on the rows beside it, nor on the number of those that share its experts.
 TEST(Parity, MoeRowsAreIndependent) {
   const TestExperts stored(*find_weight_format("q8_0"), 6, 64, 96);

@@ -90,11 +90,46 @@ TEST(Parts, FeedForwardIsItsOps) {
   });
 }
 
+// Units without a gate, and layers without a norm in front or with a layer norm.
+TEST(Parts, OtherUnitsAndNormsAreTheirOps) {
+  for_each_cpu([&](Ops& ops) {
+    for (const std::string_view format : {"f32", "q8_0"}) {
+      const Linear up = load(ops, format, 96, 64, 5), gate = load(ops, format, 96, 64, 6);
+      const Linear down = load(ops, format, 64, 96, 7);
+      for (const int64_t n : {1, 3, 70}) {
+        const auto run = [&](bool fused, bool has_gate, bool has_norm) {
+          Stream stream(n, 64, n != 3, n == 70);
+          Matrix scratch(n, has_gate ? 192 : 96, 8), b(1, 64, 9);
+          stream.in.kind = NormKind::layer;
+          if (has_norm) stream.in.b = vector(b);
+          if (!has_norm) stream.in.w = {};
+          const Linear both[] = {gate, up};
+          FeedForwardPart part;
+          part.gate_up = has_gate ? std::span(both) : std::span(both).last(1);
+          part.down = std::span(&down, 1);
+          part.activation = has_gate ? Activation::clamped_silu : Activation::relu2;
+          part.scratch = scratch.tensor();
+          if (fused) ops.feed_forward(stream.delta.tensor(), stream.in, part);
+          if (!fused) ops.Ops::feed_forward(stream.delta.tensor(), stream.in, part);
+          return stream.result();
+        };
+        for (const bool has_gate : {true, false}) {
+          for (const bool has_norm : {true, false}) {
+            ASSERT_TRUE(same_bits(run(true, has_gate, has_norm), run(false, has_gate, has_norm)))
+                << format << ' ' << n << has_gate << has_norm;
+          }
+        }
+      }
+    }
+  });
+}
+
 struct AttentionCase {
   std::string_view qkv, out;  // formats
   int n_heads, n_kv_heads, k_dim, v_dim;
   bool one_matrix, head_norms;
   int past, n;
+  bool row_norms = false;  // of all heads together; nothing turns
 };
 
 // What the part leaves: the stream, and the cache.
@@ -146,6 +181,12 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c, bool fused) {
   part.kv = &view;
   part.meta = &meta;
   part.params = &params;
+  Matrix q_row_norm(1, q, 13), k_row_norm(1, k, 14);
+  if (c.row_norms) {
+    part.q_norm = vector(q_row_norm);
+    part.k_norm = vector(k_row_norm);
+    part.rotation = {};
+  }
   part.out = std::span(&out, 1);
   part.scratch = scratch.tensor();
   Stream stream(c.n, kD, c.n != 3, c.head_norms && c.n != 3);
@@ -218,6 +259,17 @@ TEST(Parts, AttentionIsItsOps) {
        .head_norms = true,
        .past = 1300,
        .n = 9},
+      {.qkv = "q8_0",
+       .out = "q8_0",
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .k_dim = 16,
+       .v_dim = 16,
+       .one_matrix = false,
+       .head_norms = false,
+       .past = 20,
+       .n = 40,
+       .row_norms = true},
   };
   for_each_cpu([&](Ops& ops) {
     for (const AttentionCase& c : cases) {

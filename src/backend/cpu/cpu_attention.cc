@@ -58,7 +58,9 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
     }
     if (!is_v) {
       if (!norm.empty()) row_.rms_norm_row(x, x, norm.ptr<float>(), params.k_dim, eps);
-      row_.turn_head(x, part.rotation.row<float>(i), part.rotation.dim(1), part.pairs == RopePairs::interleaved);
+      if (!part.rotation.empty()) {
+        row_.turn_head(x, part.rotation.row<float>(i), part.rotation.dim(1), part.pairs == RopePairs::interleaved);
+      }
     }
     if (is_q) continue;
     const auto kv_head = static_cast<int>(head - (is_v ? heads.n_qk : heads.n_q));
@@ -72,12 +74,14 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
 }
 
 void CpuOps::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
+  if (!norms_heads(part)) return Ops::attention(out, in, part);
   check_attention(out, in, part);
   const int64_t n = in.x.dim(0);
   if (n == 0) return;
   const AttentionScratch at(part.scratch, *part.params);
   const Heads heads(*part.params);
-  set_work(at.qkv, in.normed, norm_and_quantize(in, part.qkv), part.qkv);
+  const QuantRows quants = norm_and_quantize(in, part.qkv);
+  set_work(at.qkv, in.input(), quants, part.qkv);
   units_.reset(heads.n_qk + part.params->n_kv_heads);
   work_.run(pool_, [&](int64_t begin, int64_t end, int64_t n_rows) {
     while (begin < end) {
@@ -137,6 +141,7 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
                          .scale = params.scale,
                          .soft_cap = params.soft_cap,
                          .window = params.window,
+                         .sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>() + int64_t{h} * n_group,
                          .first_chunk = tile.first_chunk,
                          .end_chunk = tile.end_chunk,
                          .states = attention_tasks_.states(tile, params, h),

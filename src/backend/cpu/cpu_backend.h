@@ -58,8 +58,10 @@ class CpuOps final : public Ops {
   void embed(Tensor y, Tensor ids, const Linear& table) override;
   void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override;
   void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override;
+  void layer_norm(Tensor y, Tensor x, Tensor w, Tensor b, float eps) override;
   void head_norm(Tensor x, Tensor w, float eps) override;
   void scale(Tensor x, float factor) override;
+  void gate_rows(Tensor x, Tensor gate) override;
   void soft_cap(Tensor x, float cap) override;
   void add(Tensor x, Tensor delta) override;
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override;

@@ -150,6 +150,21 @@ void CpuOps::add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps)
   });
 }
 
+void CpuOps::layer_norm(Tensor y, Tensor x, Tensor w, Tensor b, float eps) {
+  check_layer_norm(y, x, w, b);
+  const NormRow norm{w.ptr<float>(), b.empty() ? nullptr : b.ptr<float>(), eps};
+  for_rows(x.dim(0), x.dim(1),
+           [&](int64_t i) { row_.layer_norm_row(y.row<float>(i), x.row<float>(i), x.dim(1), norm); });
+}
+
+void CpuOps::gate_rows(Tensor x, Tensor gate) {
+  check_gate_rows(x, gate);
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
+    const double by = 1.0 / (1.0 + std::exp(-static_cast<double>(gate.row<float>(i)[0])));
+    row_.scale_row(x.row<float>(i), x.dim(1), static_cast<float>(by));
+  });
+}
+
 void CpuOps::head_norm(Tensor x, Tensor w, float eps) {
   check_head_norm(x, w);
   for_rows(x.dim(0), x.dim(1), [&](int64_t i) {

@@ -37,8 +37,15 @@ QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear
       if (!in.delta_w.empty()) row_.rms_norm_row(delta, delta, in.delta_w.ptr<float>(), d, in.eps);
       row_.add_row(x, delta, d);
     }
-    row_.rms_norm_row(in.normed.row<float>(i), x, in.w.ptr<float>(), d, in.eps);
-    if (!out.empty()) row_.quantize_row(in.normed.row<float>(i), d, out, i);
+    float* to = in.normed.row<float>(i);
+    if (in.w.empty()) {
+      to = x;
+    } else if (in.kind == NormKind::rms) {
+      row_.rms_norm_row(to, x, in.w.ptr<float>(), d, in.eps);
+    } else {
+      row_.layer_norm_row(to, x, d, {in.w.ptr<float>(), in.b.empty() ? nullptr : in.b.ptr<float>(), in.eps});
+    }
+    if (!out.empty()) row_.quantize_row(to, d, out, i);
   });
   return out;
 }
@@ -62,15 +69,15 @@ void CpuOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
 }
 
 void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
-  check_same_shape(gate, up);
-  check_same_shape(y, gate);
-  const auto run = act == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
-  for_rows(y.dim(0), y.dim(1),
-           [&](int64_t i) { run(y.row<float>(i), gate.row<float>(i), up.row<float>(i), y.dim(1)); });
+  check_gated(y, gate, up, act);
+  const auto run = row_.gated_row[static_cast<size_t>(act)];
+  for_rows(y.dim(0), y.dim(1), [&](int64_t i) {
+    run(y.row<float>(i), gate.row<float>(i), up.empty() ? nullptr : up.row<float>(i), y.dim(1));
+  });
 }
 
 void CpuOps::finish_gate(const GatedUnit& unit, Activation activation, const Hidden& to) {
-  const auto run = activation == Activation::silu ? row_.silu_mul_row : row_.gelu_tanh_mul_row;
+  const auto run = row_.gated_row[static_cast<size_t>(activation)];
   for (int64_t i = 0; i < unit.n_rows; ++i) {
     const int64_t row = unit.first_row + i;
     float* hidden = to.is_kept ? to.rows.row<float>(row) + unit.begin : unit.gate(i);
@@ -82,14 +89,15 @@ void CpuOps::finish_gate(const GatedUnit& unit, Activation activation, const Hid
 }
 
 void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
+  if (part.gate_up.size() == 1) return Ops::feed_forward(out, in, part);
   check_feed_forward(out, in, part);
   const int64_t n = in.x.dim(0);
   if (n == 0) return;
   const Linear &gate = part.gate_up[0], &up = part.gate_up[1];
-  const Tensor rows = FeedForwardScratch(part.scratch).hidden;
+  const Tensor rows = FeedForwardScratch(part.scratch, true).hidden;
   const Hidden hidden{rows, is_read_itself(part.down), quant_rows(inner_quants_, n, part.down)};
   gated_work_.clear();
-  gated_work_.add(gate, kernels_of(gate), up, kernels_of(up), {in.normed, norm_and_quantize(in, part.gate_up)});
+  gated_work_.add(gate, kernels_of(gate), up, kernels_of(up), {in.input(), norm_and_quantize(in, part.gate_up)});
   gated_work_.run(pool_, [&](const GatedUnit& unit) { finish_gate(unit, part.activation, hidden); });
   set_work(out, rows, hidden.quants, part.down);
   work_.run(pool_);
@@ -98,7 +106,7 @@ void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPar
 void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
   check_moe(y, in, experts);
   if (y.dim(0) == 0) return;
-  routes_.make(in.router, experts.routing);
+  routes_.make(in.router, experts.routing, experts.choice_bias);
   chosen_.clear();
   QuantBuffer::Forms x_forms, hidden_forms;
   for (size_t e = 0; e < routes_.n_experts(); ++e) {

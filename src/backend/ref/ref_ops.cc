@@ -18,8 +18,20 @@ namespace {
 double capped(double x, float cap) { return static_cast<double>(cap) * std::tanh(x / static_cast<double>(cap)); }
 
 double activated(double x, Activation act) {
-  if (act == Activation::silu) return x / (1.0 + std::exp(-x));
-  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+  switch (act) {
+    case Activation::silu: return x / (1.0 + std::exp(-x));
+    case Activation::gelu_tanh: return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::gelu_erf: return 0.5 * x * (1.0 + std::erf(x * M_SQRT1_2));
+    case Activation::relu2: return x < 0 ? 0.0 : x * x;
+    case Activation::clamped_silu: break;
+  }
+  const double gate = x > 7 ? 7.0 : x;
+  return gate / (1.0 + std::exp(-1.702 * gate));
+}
+
+double gated_unit(double gate, double up, Activation act) {
+  if (act == Activation::clamped_silu) up = (up > 7 ? 7.0 : up < -7 ? -7.0 : up) + 1;
+  return activated(gate, act) * up;
 }
 
 // The activation as an integer format sees it: groups of 32, scale · q.
@@ -97,6 +109,24 @@ class RefOps final : public Ops {
     rms_norm(y, x, w, eps);
   }
 
+  void layer_norm(Tensor y, Tensor x, Tensor w, Tensor b, float eps) override {
+    check_layer_norm(y, x, w, b);
+    const auto n = static_cast<double>(x.dim(1));
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      const std::vector<double> in(x.row<float>(r), x.row<float>(r) + x.dim(1));
+      double mean = 0;
+      for (const double v : in) mean += v / n;
+      double variance = 0;
+      for (const double v : in) variance += (v - mean) * (v - mean) / n;
+      const double factor = 1.0 / std::sqrt(variance + static_cast<double>(eps));
+      for (int64_t i = 0; i < x.dim(1); ++i) {
+        const double bias = b.empty() ? 0.0 : static_cast<double>(b.ptr<float>()[i]);
+        const double normed = (in[static_cast<size_t>(i)] - mean) * factor * static_cast<double>(w.ptr<float>()[i]);
+        y.row<float>(r)[i] = static_cast<float>(normed + bias);
+      }
+    }
+  }
+
   void head_norm(Tensor x, Tensor w, float eps) override {
     check_head_norm(x, w);
     for (int64_t r = 0; r < x.dim(0); ++r) {
@@ -109,6 +139,14 @@ class RefOps final : public Ops {
     check_matrix_f32(x);
     for (int64_t r = 0; r < x.dim(0); ++r) {
       for (int64_t i = 0; i < x.dim(1); ++i) x.row<float>(r)[i] *= factor;
+    }
+  }
+
+  void gate_rows(Tensor x, Tensor gate) override {
+    check_gate_rows(x, gate);
+    for (int64_t r = 0; r < x.dim(0); ++r) {
+      const double by = 1.0 / (1.0 + std::exp(-static_cast<double>(gate.row<float>(r)[0])));
+      for (int64_t i = 0; i < x.dim(1); ++i) x.row<float>(r)[i] = static_cast<float>(by * x.row<float>(r)[i]);
     }
   }
 
@@ -151,12 +189,12 @@ class RefOps final : public Ops {
   }
 
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override {
-    check_same_shape(gate, up);
-    check_same_shape(y, gate);
+    check_gated(y, gate, up, act);
     for (int64_t r = 0; r < y.dim(0); ++r) {
       for (int64_t i = 0; i < y.dim(1); ++i) {
         const double g = gate.row<float>(r)[i];
-        y.row<float>(r)[i] = static_cast<float>(activated(g, act) * up.row<float>(r)[i]);
+        const double hidden = up.empty() ? activated(g, act) : gated_unit(g, up.row<float>(r)[i], act);
+        y.row<float>(r)[i] = static_cast<float>(hidden);
       }
     }
   }
@@ -284,6 +322,7 @@ class RefOps final : public Ops {
       if (params.v_codec->rounded) p = as_bf16(p);
       for (size_t d = 0; d < sum.size(); ++d) sum[d] += share * p * static_cast<double>(row[d]);
     }
+    if (!params.sinks.empty()) total += std::exp(static_cast<double>(params.sinks.ptr<float>()[h]) - max);
     for (size_t d = 0; d < sum.size(); ++d)
       out[static_cast<size_t>(h * params.v_dim) + d] = static_cast<float>(sum[d] / total);
   }

@@ -359,14 +359,29 @@ struct AttentionKernel {
       if (task.states != nullptr) leave_states(task, pair, c, tile);
     }
     if (task.states != nullptr) return;
-    for (int i = 0; i < M; ++i) finish(task, tile.out[i], tile.o[i], tile.l[i]);
+    for (int i = 0; i < M; ++i) {
+      finish(task, tile.out[i], tile.o[i], with_sink(task, pair + i, tile.m[i], tile.l[i]));
+    }
   }
 
-  static void finish(const AttentionTask& task, float* out, const float* o, float l) {
-    const F inverse = V::set1(1.0F / l);
+  // What the running sum of a (row, head) becomes with its head's sink, and what its values are worth then.
+  struct Total {
+    float worth, l;
+  };
+  static Total with_sink(const AttentionTask& task, int64_t pair, float m, float l) {
+    if (task.sinks == nullptr) return {1.0F, l};
+    const float one = 1.0F;
+    const Merges<1> merge(&m, &l, task.sinks + pair % task.n_group, &one);
+    return {merge.a[0], l};
+  }
+
+  static void finish(const AttentionTask& task, float* out, const float* o, Total total) {
+    const F inverse = V::set1(1.0F / total.l), worth = V::set1(total.worth);
     for (int d = 0; d < task.v_dim; d += 16) {
       const int n = task.v_dim - d < 16 ? task.v_dim - d : 16;
-      V::store_n(out + d, V::mul(V::load(o + d), inverse), n);
+      F sum = V::load(o + d);
+      if (task.sinks != nullptr) sum = V::mul(sum, worth);
+      V::store_n(out + d, V::mul(sum, inverse), n);
     }
     if constexpr (C::kRotatesValues) unrotate_key(out, task.v_dim);
   }
@@ -412,7 +427,7 @@ struct AttentionKernel {
         for (int d = 0; d < n - 16; d += 16) merge.values(0, o + d, V::load(state + d));
       }
       const int64_t row = task.row_begin + pair / task.n_group;
-      finish(task, task.out + row * task.out_stride + pair % task.n_group * task.v_dim, o, l);
+      finish(task, task.out + row * task.out_stride + pair % task.n_group * task.v_dim, o, with_sink(task, pair, m, l));
     }
   }
 

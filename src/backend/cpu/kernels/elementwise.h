@@ -110,6 +110,34 @@ struct Elementwise {
     }
   }
 
+  static void layer_norm_row(float* y, const float* x, int64_t n, const NormRow& norm) {
+    const int64_t whole = n / 16 * 16;
+    const int tail = static_cast<int>(n - whole);
+    F acc = V::zero();
+    for (int64_t i = 0; i < whole; i += 16) acc = V::add(acc, V::load(x + i));
+    if (tail > 0) acc = V::add(acc, V::load_n(x + whole, tail));
+    const F mean = V::set1(V::sum(acc) / static_cast<float>(n));
+    acc = V::zero();
+    for (int64_t i = 0; i < whole; i += 16) {
+      const F v = V::sub(V::load(x + i), mean);
+      acc = V::fma(v, v, acc);
+    }
+    if (tail > 0) {
+      const F v = V::inside(0, tail, V::sub(V::load_n(x + whole, tail), mean), V::zero());
+      acc = V::fma(v, v, acc);
+    }
+    const F factor = V::set1(1.0F / __builtin_sqrtf(V::sum(acc) / static_cast<float>(n) + norm.eps));
+    const auto normed = [&](F v, F w)
+                            __attribute__((always_inline)) { return V::mul(V::mul(V::sub(v, mean), factor), w); };
+    for (int64_t i = 0; i < whole; i += 16) {
+      const F v = normed(V::load(x + i), V::load(norm.w + i));
+      V::store(y + i, norm.b == nullptr ? v : V::add(v, V::load(norm.b + i)));
+    }
+    if (tail == 0) return;
+    const F v = normed(V::load_n(x + whole, tail), V::load_n(norm.w + whole, tail));
+    V::store_n(y + whole, norm.b == nullptr ? v : V::add(v, V::load_n(norm.b + whole, tail)), tail);
+  }
+
   static void add_row(float* x, const float* delta, int64_t n) {
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) V::store(x + i, V::add(V::load(x + i), V::load(delta + i)));
@@ -155,20 +183,54 @@ struct Elementwise {
     return V::div(x, V::add(V::set1(1.0F), e));
   }
 
-  static void gelu_tanh_mul_row(float* y, const float* gate, const float* up, int64_t n) {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) V::store(y + i, V::mul(gelu_tanh(V::load(gate + i)), V::load(up + i)));
-    const int tail = static_cast<int>(n - i);
-    if (tail > 0) V::store_n(y + i, V::mul(gelu_tanh(V::load_n(gate + i, tail)), V::load_n(up + i, tail)), tail);
+  // x · Φ(x). Φ(−|x|) = ½·erfc(|x| / √2) by Abramowitz and Stegun 7.1.26, of which the absolute error is below 1e-7.
+  static F gelu_erf(F x) {
+    const F one = V::set1(1.0F);
+    const F t = V::div(one, V::fma(V::abs(x), V::set1(0.23164189F), one));  // 0.3275911 / √2
+    F p = V::set1(0.5307027F);                                              // half of their constants
+    for (const float c : {-0.72657601F, 0.71070687F, -0.14224837F, 0.1274148F}) p = V::fma(p, t, V::set1(c));
+    const F e = exp_lanes<V>(V::mul(V::mul(x, x), V::set1(-0.5F)));
+    const F below = V::mul(V::mul(p, t), e);
+    return V::mul(x, V::select_lt(x, V::zero(), below, V::sub(one, below)));
   }
 
   static F silu(F x) { return V::div(x, V::add(V::set1(1.0F), exp_lanes<V>(V::sub(V::zero(), x)))); }
 
-  static void silu_mul_row(float* y, const float* gate, const float* up, int64_t n) {
+  template <Activation kAct>
+  static F activated(F x) {
+    if constexpr (kAct == Activation::silu) return silu(x);
+    if constexpr (kAct == Activation::gelu_tanh) return gelu_tanh(x);
+    if constexpr (kAct == Activation::gelu_erf) return gelu_erf(x);
+    if constexpr (kAct == Activation::relu2) {
+      const F above = V::max(V::zero(), x);  // the second where x is NaN
+      return V::mul(above, above);
+    }
+    if constexpr (kAct == Activation::clamped_silu) {
+      const F gate = V::min(V::set1(7.0F), x);
+      return V::div(gate, V::add(V::set1(1.0F), exp_lanes<V>(V::mul(gate, V::set1(-1.702F)))));
+    }
+  }
+
+  template <Activation kAct>
+  static F gated(F gate, F up) {
+    if constexpr (kAct == Activation::clamped_silu) {
+      up = V::add(V::max(V::set1(-7.0F), V::min(V::set1(7.0F), up)), V::set1(1.0F));
+    }
+    return V::mul(activated<kAct>(gate), up);
+  }
+
+  template <Activation kAct>
+  static void gated_row(float* y, const float* gate, const float* up, int64_t n) {
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) V::store(y + i, V::mul(silu(V::load(gate + i)), V::load(up + i)));
+    if (up == nullptr) {
+      for (; i + 16 <= n; i += 16) V::store(y + i, activated<kAct>(V::load(gate + i)));
+      const int tail = static_cast<int>(n - i);
+      if (tail > 0) V::store_n(y + i, activated<kAct>(V::load_n(gate + i, tail)), tail);
+      return;
+    }
+    for (; i + 16 <= n; i += 16) V::store(y + i, gated<kAct>(V::load(gate + i), V::load(up + i)));
     const int tail = static_cast<int>(n - i);
-    if (tail > 0) V::store_n(y + i, V::mul(silu(V::load_n(gate + i, tail)), V::load_n(up + i, tail)), tail);
+    if (tail > 0) V::store_n(y + i, gated<kAct>(V::load_n(gate + i, tail), V::load_n(up + i, tail)), tail);
   }
 
   static void turn_head(float* x, const float* turn, int64_t n, bool interleaved) {
@@ -309,9 +371,23 @@ constexpr ElementwiseKernels make_elementwise_kernels() {
   using E = Elementwise<V>;
   int64_t (*spin_bf16)(int64_t) = &E::spin_f32;
   if constexpr (V::kBf16PerFloat == 2) spin_bf16 = &E::spin_bf16;
-  return {V::kBf16PerFloat, &E::quantize_row, &E::rms_norm_row, &E::add_row,           &E::scale_row,
-          &E::mix_row,      &E::soft_cap_row, &E::silu_mul_row, &E::gelu_tanh_mul_row, &E::turn_head,
-          &E::block_max,    &E::exp_row,      &E::spin_int8,    &E::spin_f32,          spin_bf16};
+  return {.bf16_per_float = V::kBf16PerFloat,
+          .quantize_row = &E::quantize_row,
+          .rms_norm_row = &E::rms_norm_row,
+          .layer_norm_row = &E::layer_norm_row,
+          .add_row = &E::add_row,
+          .scale_row = &E::scale_row,
+          .mix_row = &E::mix_row,
+          .soft_cap_row = &E::soft_cap_row,
+          .gated_row = {&E::template gated_row<Activation::silu>, &E::template gated_row<Activation::gelu_tanh>,
+                        &E::template gated_row<Activation::gelu_erf>, &E::template gated_row<Activation::relu2>,
+                        &E::template gated_row<Activation::clamped_silu>},
+          .turn_head = &E::turn_head,
+          .block_max = &E::block_max,
+          .exp_row = &E::exp_row,
+          .spin_int8 = &E::spin_int8,
+          .spin_f32 = &E::spin_f32,
+          .spin_bf16 = spin_bf16};
 }
 
 }  // namespace

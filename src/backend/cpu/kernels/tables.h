@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "ops/activation.h"
 #include "quant/f16.h"
 
 namespace quire {
@@ -157,9 +158,10 @@ struct AttentionTask {
   int n_group = 1;  // query heads per KV head
   int k_dim = 0, v_dim = 0;
   float scale = 1.0F;
-  float soft_cap = 0.0F;  // 0: none
-  int window = 0;         // 0: none
-  int first_chunk = 0;    // of the keys that `run` takes, or whose states `join` merges
+  float soft_cap = 0.0F;         // 0: none
+  int window = 0;                // 0: none
+  const float* sinks = nullptr;  // of the first query head on, one each; null: none
+  int first_chunk = 0;           // of the keys that `run` takes, or whose states `join` merges
   int end_chunk = INT32_MAX;
   // Null: all keys at once, to `out`. Otherwise run leaves there the states of its chunks for join:
   // [row · head][n_states], the first of them of chunk states_chunk.
@@ -185,18 +187,26 @@ struct WeighedRows {
   int n;                  // of them
 };
 
+// What a layer norm multiplies with and adds; b null: nothing.
+struct NormRow {
+  const float* w;
+  const float* b;
+  float eps;
+};
+
 struct ElementwiseKernels {
   int bf16_per_float;  // how products want rows that are rounded to BF16: QuantRows::rounded_per_float
   // Row `row` of out, of n numbers, in all forms that out has room for.
   void (*quantize_row)(const float* x, int64_t n, const QuantRows& out, int64_t row);
   void (*rms_norm_row)(float* y, const float* x, const float* w, int64_t n, float eps);
+  void (*layer_norm_row)(float* y, const float* x, int64_t n, const NormRow& norm);
   void (*add_row)(float* x, const float* delta, int64_t n);
   void (*scale_row)(float* x, int64_t n, float factor);
   // y[i] = Σ share · row[i], from zero in order of the rows, each operation rounded on its own.
   void (*mix_row)(float* y, int64_t n, const WeighedRows& in);
   void (*soft_cap_row)(float* x, int64_t n, float cap);
-  void (*silu_mul_row)(float* y, const float* gate, const float* up, int64_t n);
-  void (*gelu_tanh_mul_row)(float* y, const float* gate, const float* up, int64_t n);
+  // y = act(gate) · up by Activation; up null: act(gate).
+  void (*gated_row[kActivations])(float* y, const float* gate, const float* up, int64_t n);
   // Pairs (a, b) number f of n, x[2·f] and x[2·f + 1] or x[f] and x[n + f], become (a·c − b·s, a·s + b·c) of (c, s) =
   // turn[2·f], turn[2·f + 1]; each operation rounded on its own.
   void (*turn_head)(float* x, const float* turn, int64_t n, bool interleaved);
