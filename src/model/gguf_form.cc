@@ -69,12 +69,12 @@ Status permute(const DecoderConfig& c, ModelFile& file) {
   return {};
 }
 
-// Vectors, and the routers of experts.
+// Vectors, biases of experts, routers.
 void widen_small(ModelFile& file) {
   const WeightFormat& f32 = *find_weight_format(std::string_view("f32"));
   for (HostWeight& weight : file.tensors) {
-    const bool router = is_router(weight.name);
-    if ((weight.shape.size() != 1 && !router) || weight.format == &f32) continue;
+    const bool small = weight.shape.size() == 1 || is_router(weight.name) || weight.name.ends_with(".bias");
+    if (!small || weight.format == &f32) continue;
     const std::span<const std::byte> from = weight.data;
     const auto n = static_cast<size_t>(weight.n_rows() * weight.n_cols());
     std::vector<std::byte>& to = own(weight, file, n * sizeof(float));
@@ -242,7 +242,7 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
     arch = "llama";
   }
   QR_TRY(const DecoderConfig config, read_decoder_config(out, LoadOptions{}));
-  if (arch == "llama") QR_TRY_VOID(permute(config, out));
+  if (Registry<ArchEntry>::get().find(arch)->hf.pairs_in_gguf) QR_TRY_VOID(permute(config, out));
   out.meta.values.erase(arch + ".rope.halves");
   // Readers that find no lengths of heads divide the embedding's.
   out.meta.values[arch + ".attention.key_length"] = int64_t{config.head_dim};

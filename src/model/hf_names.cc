@@ -26,9 +26,18 @@ constexpr KeyRule kKeys[] = {
     {"num_key_value_heads", "attention.head_count_kv"},
     {"head_dim", "attention.key_length"},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+    {"layer_norm_eps", "attention.layer_norm_epsilon"},
+    {"norm_epsilon", "attention.layer_norm_epsilon"},
+    {"norm_eps", "attention.layer_norm_epsilon"},
     {"sliding_window", "attention.sliding_window"},
     {"num_experts", "expert_count"},
     {"num_local_experts", "expert_count"},
+    {"n_routed_experts", "expert_count"},
+    {"n_shared_experts", "expert_shared_count"},
+    {"n_group", "expert_group_count"},
+    {"topk_group", "expert_group_used_count"},
+    {"routed_scaling_factor", "expert_weights_scale"},
+    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     {"num_experts_per_tok", "expert_used_count"},
     {"moe_intermediate_size", "expert_feed_forward_length"},
     {"norm_topk_prob", "expert_weights_norm"},
@@ -58,6 +67,13 @@ constexpr NameRule kTensors[] = {
     {"model.layers.{}.mlp.gate_proj.bias", "blk.{}.ffn_gate.bias"},
     {"model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias"},
     {"model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias"},
+    {"model.layers.{}.mlp.shared_experts.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight"},
+    {"model.layers.{}.mlp.shared_experts.up_proj.weight", "blk.{}.ffn_up_shexp.weight"},
+    {"model.layers.{}.mlp.shared_experts.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
+    {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias"},
+    {"model.norm.bias", "output_norm.bias"},
+    {"model.layers.{}.input_layernorm.bias", "blk.{}.attn_norm.bias"},
+    {"model.layers.{}.post_attention_layernorm.bias", "blk.{}.ffn_norm.bias"},
 };
 
 // Where a model with further parts keeps its text model.
@@ -89,22 +105,28 @@ std::array<std::span<const NameRule>, 2> lists(const HfRules& rules) { return {r
 
 struct Renamed {
   std::string name;
-  bool plus_one;
+  const NameRule* rule;
 };
 
-std::optional<Renamed> rename(std::string_view name, const HfRules& rules) {
+// All that the first list makes of it that knows it.
+std::vector<Renamed> rename(std::string_view name, const HfRules& rules) {
   std::string plain(name);
   for (const std::string_view prefix : kTextPrefixes) {
     if (!name.starts_with(prefix)) continue;
     plain = std::string(name.substr(prefix.size()));
     if (!plain.starts_with("model.") && !plain.starts_with("lm_head.")) plain.insert(0, "model.");
   }
+  std::vector<Renamed> out;
   for (const auto list : lists(rules)) {
     for (const NameRule& rule : list) {
-      if (auto ours = renamed_by(rule, plain)) return Renamed{std::move(*ours), rule.plus_one};
+      auto ours = renamed_by(rule, plain);
+      if (ours && (out.empty() || (rule.reshape != nullptr && rule.theirs == out.front().rule->theirs))) {
+        out.push_back({std::move(*ours), &rule});
+      }
     }
+    if (!out.empty()) break;
   }
-  return std::nullopt;
+  return out;
 }
 
 // Their name for our `name`; ours where no rule has one. Experts that lie one by one are named by the first.
@@ -140,14 +162,14 @@ Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFil
   int64_t n_left = 0;
   std::string first_left;
   for (const HostWeight& weight : folder.tensors) {
-    auto ours = rename(weight.name, rules);
-    if (!ours) {
-      if (n_left++ == 0) first_left = weight.name;
-      continue;
+    const std::vector<Renamed> made = rename(weight.name, rules);
+    if (made.empty() && n_left++ == 0) first_left = weight.name;
+    for (const Renamed& ours : made) {
+      HostWeight& added = out.tensors.emplace_back(weight);
+      added.name = ours.name;
+      if (ours.rule->reshape != nullptr) QR_TRY_VOID(ours.rule->reshape(weight, folder.meta, added, out));
+      if (ours.rule->plus_one) add_one(added, out);
     }
-    HostWeight& added = out.tensors.emplace_back(weight);
-    added.name = std::move(ours->name);
-    if (ours->plus_one) add_one(added, out);
   }
   out.sort_tensors();
   const auto twin = std::adjacent_find(out.tensors.begin(), out.tensors.end(),
@@ -217,13 +239,20 @@ Status translate_partial(HfFacts& facts, const Metadata& ours, std::string_view 
 }
 
 // Which layers see a window only: 1 and 0 in the layers' order.
-void translate_windows(HfFacts& facts) {
+Status translate_windows(HfFacts& facts) {
   const MetaValue* types = facts.find("layer_types");
-  if (types == nullptr || std::get_if<std::vector<std::string>>(types) == nullptr) return;
+  if (types == nullptr || std::get_if<std::vector<std::string>>(types) == nullptr) return {};
   std::vector<int64_t> local;
-  for (const std::string& type : std::get<std::vector<std::string>>(*types))
-    local.push_back(type == "sliding_attention");
+  for (const std::string& type : std::get<std::vector<std::string>>(*types)) {
+    const bool is_local = type == "sliding_attention";
+    if (!is_local && type != "full_attention") {
+      return fail(Code::unsupported, "key \"layer_types\": " + in_quotes(type) +
+                                         " is not supported; known: full_attention sliding_attention");
+    }
+    local.push_back(is_local);
+  }
   facts.set("attention.sliding_window_pattern", std::move(local), "layer_types");
+  return {};
 }
 
 Status translate_facts(const ModelFile& folder, std::string_view arch, const HfRules& rules, ModelFile& out) {
@@ -234,7 +263,7 @@ Status translate_facts(const ModelFile& folder, std::string_view arch, const HfR
   out.meta.values[std::string(arch) + ".rope.halves"] = true;
   QR_TRY_VOID(translate_rope(facts));
   QR_TRY_VOID(translate_partial(facts, out.meta, arch));
-  translate_windows(facts);
+  QR_TRY_VOID(translate_windows(facts));
   if (rules.facts != nullptr) QR_TRY_VOID(rules.facts(facts));
   return tie(facts, out);
 }
@@ -260,6 +289,24 @@ bool HfFacts::copy(std::initializer_list<std::string_view> theirs, std::string_v
 
 Result<double> HfFacts::get_double(std::string_view key, double lo, double hi) const {
   return theirs_.get_double(std::string(kHfPrefix) + std::string(key), lo, hi);
+}
+
+Result<double> HfFacts::get_double_or(std::string_view key, double lo, double hi, double fallback) const {
+  return theirs_.get_double_or(std::string(kHfPrefix) + std::string(key), lo, hi, fallback);
+}
+
+Status HfFacts::require(std::string_view key, bool value) const {
+  QR_TRY(const bool found, get_bool_or(key, value));
+  if (found == value) return {};
+  return fail(Code::unsupported,
+              "key \"" + std::string(key) + "\": " + (found ? "true" : "false") + " is not supported");
+}
+
+Status HfFacts::require_number(std::string_view key, double value) const {
+  QR_TRY(const double found, get_double_or(key, -1e30, 1e30, value));
+  if (found == value) return {};
+  return fail(Code::unsupported, "key \"" + std::string(key) + "\": only " + std::to_string(value) +
+                                     " is supported, is " + std::to_string(found));
 }
 
 Result<bool> HfFacts::get_bool_or(std::string_view key, bool fallback) const {

@@ -13,10 +13,16 @@
 
 namespace quire {
 
-// "{}" stands for a number, of a layer or of an expert, in both in the same order.
+// What becomes of a tensor that GGUF holds otherwise: fills in shape and data, and format where it is another, whose
+// bytes lie in file.owned. `facts`: the folder's, under "hf.". Errors name the tensor by `theirs`.
+using Reshape = Status (*)(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+
+// "{}" stands for a number, of a layer or of an expert, in both in the same order. Several rules of a list with the
+// same `theirs` make several tensors of one.
 struct NameRule {
   std::string_view theirs, ours;
-  bool plus_one = false;  // the stored value is the factor less one
+  bool plus_one = false;      // the stored value is the factor less one
+  Reshape reshape = nullptr;  // null: as it is
 };
 
 // The facts of a folder while they are translated: theirs under "hf.", ours under the architecture's name.
@@ -31,12 +37,16 @@ class HfFacts {
   // Copies the first of these facts that is there; false when none is. Errors about `ours` name it (or the first).
   bool copy(std::initializer_list<std::string_view> theirs, std::string_view ours);
   Result<double> get_double(std::string_view key, double lo, double hi) const;
+  Result<double> get_double_or(std::string_view key, double lo, double hi, double fallback) const;
   Result<bool> get_bool_or(std::string_view key, bool fallback) const;
   // For configurations that name a window and switch it on elsewhere ("use_sliding_window"), from a layer on
   // ("max_window_layers") where they do not list the kinds of layers.
   Status choose_windows();
   // Code::unsupported unless the fact is absent or one of these.
   Status require(std::string_view key, std::initializer_list<std::string_view> values) const;
+  // Likewise where the fact is a bool, or a number.
+  Status require(std::string_view key, bool value) const;
+  Status require_number(std::string_view key, double value) const;
 
  private:
   const Metadata& theirs_;
@@ -48,6 +58,7 @@ struct HfRules {
   std::vector<std::string_view> model_types;  // config.json's "model_type"
   std::vector<NameRule> tensors = {};         // before the common ones
   Status (*facts)(HfFacts&) = nullptr;        // after the common ones
+  bool pairs_in_gguf = false;                 // GGUF has this architecture's rows of q and k as pairs, not as halves
 };
 
 // The folder as `arch` wants it. Tensors without a rule are named in a warning and left out. Errors name folder and

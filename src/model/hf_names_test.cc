@@ -126,6 +126,12 @@ TEST(HfNames, RefusesByKeyAndValue) {
 }
 
 // What the architecture finds missing or wrong is told in the folder's words, by key and by tensor.
+TEST(HfNames, RefusesKindsOfLayersThatItDoesNotKnow) {
+  EXPECT_THAT(error_of(R"({"model_type":"qwen3","layer_types":["full_attention","linear_attention"]})", {}),
+              HasSubstr("some/folder: config.json: key \"layer_types\": \"linear_attention\" is not supported; known: "
+                        "full_attention sliding_attention"));
+}
+
 TEST(HfNames, ErrorsSpeakOfTheFolder) {
   const auto error_of_config = [](std::string_view config) {
     const auto read = read_decoder_config(*neutral_form(folder_of(config, {})), LoadOptions{});

@@ -75,10 +75,10 @@ RowError convert_row(const std::byte* stored, const Task& task, Rows& rows, std:
 
 }  // namespace
 
-bool is_router(std::string_view name) { return name.find(".ffn_gate_inp.") != std::string_view::npos; }
+bool is_router(std::string_view name) { return name.find(".ffn_gate_inp") != std::string_view::npos; }
 
 const WeightFormat* fitting_format(const HostWeight& weight, const WeightFormat& wanted) {
-  if (weight.shape.size() < 2 || is_router(weight.name)) return weight.format;
+  if (weight.shape.size() < 2 || is_router(weight.name) || weight.name.ends_with(".bias")) return weight.format;
   const int64_t n = weight.n_cols();
   if (n % wanted.block == 0) return &wanted;
   const double bits = 8.0 * wanted.bytes / wanted.block;

@@ -15,7 +15,7 @@ struct ConversionError {
   double largest = 0;   // max |new − old|
 };
 
-// Of a tensor's name: it chooses the experts of a row.
+// Of a tensor's name: it chooses the experts of a row, or how much of a shared unit it takes.
 bool is_router(std::string_view name);
 
 // The format that `weight` gets when `wanted` is asked for, in a file and at load alike. Vectors and the routers of

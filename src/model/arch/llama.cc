@@ -9,9 +9,7 @@ namespace {
 class Llama final : public Decoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
-    QR_TRY(const bool halves, file.meta.get_bool_or(prefix + "rope.halves", false));
-    c.rope_pairs = halves ? RopePairs::halves : RopePairs::interleaved;
-    return {};
+    return read_pairs(file, prefix, c);
   }
 };
 
@@ -20,7 +18,7 @@ Status facts(HfFacts& hf) { return hf.require("hidden_act", {"silu"}); }
 QR_REGISTER(ArchEntry,
             "llama",
             ArchEntry{.summary = "Llama 2, 3.x and their shape; GGUF files of Mistral too",
-                      .hf = {.model_types = {"llama"}, .facts = facts},
+                      .hf = {.model_types = {"llama"}, .facts = facts, .pairs_in_gguf = true},
                       .load = &load_decoder<Llama>,
                       .info = &decoder_info<Llama>});
 

@@ -1,0 +1,120 @@
+#include "model/hf_reshape.h"
+
+#include <cstring>
+
+#include "io/in_quotes.h"
+
+namespace quire {
+namespace {
+
+// Element i of ours is element from(i) of theirs.
+template <class From>
+Status copy(const HostWeight& theirs, std::vector<int64_t> shape, HostWeight& ours, ModelFile& file, From from) {
+  if (theirs.format->block != 1) {
+    return fail(Code::unsupported, "tensor " + in_quotes(theirs.name) + ": its type is not supported here");
+  }
+  int64_t n = 1;
+  for (const int64_t dim : shape) n *= dim;
+  const auto size = static_cast<size_t>(theirs.format->bytes);
+  auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(n) * size);
+  for (int64_t i = 0; i < n; ++i) {
+    std::memcpy(bytes->data() + static_cast<size_t>(i) * size, theirs.data.data() + static_cast<size_t>(from(i)) * size,
+                size);
+  }
+  ours.shape = std::move(shape);
+  ours.data = *bytes;
+  file.owned.push_back(std::move(bytes));
+  return {};
+}
+
+// `halved`: the dimension that two kinds share.
+Status check(const HostWeight& weight, size_t rank, size_t halved) {
+  if (weight.shape.size() != rank) {
+    return fail(Code::corrupt, "tensor " + in_quotes(weight.name) + ": must have " + std::to_string(rank) +
+                                   " dimensions, has " + std::to_string(weight.shape.size()));
+  }
+  if (halved < rank && weight.shape[halved] % 2 != 0) {
+    return fail(Code::corrupt, "tensor " + in_quotes(weight.name) + ": dimension " + std::to_string(halved) +
+                                   " must be even, is " + std::to_string(weight.shape[halved]));
+  }
+  return {};
+}
+
+Status half_of_rows(const HostWeight& theirs, int64_t half, HostWeight& ours, ModelFile& file) {
+  QR_TRY_VOID(check(theirs, 3, 1));
+  const int64_t n_rows = theirs.shape[1] / 2;
+  const int64_t run = n_rows * theirs.shape[2];
+  return copy(theirs, {theirs.shape[0], n_rows, theirs.shape[2]}, ours, file,
+              [=](int64_t i) { return (2 * (i / run) + half) * run + i % run; });
+}
+
+Status every_other_column(const HostWeight& theirs, int64_t first, HostWeight& ours, ModelFile& file) {
+  QR_TRY_VOID(check(theirs, 3, 2));
+  const int64_t d = theirs.shape[1];
+  const int64_t f = theirs.shape[2] / 2;
+  return copy(theirs, {theirs.shape[0], f, d}, ours, file, [=](int64_t i) {
+    const int64_t matrix = i / (f * d);
+    const int64_t row = i / d % f;
+    return (matrix * d + i % d) * 2 * f + 2 * row + first;
+  });
+}
+
+Status every_other_number(const HostWeight& theirs, int64_t first, HostWeight& ours, ModelFile& file) {
+  QR_TRY_VOID(check(theirs, 2, 1));
+  return copy(theirs, {theirs.shape[0], theirs.shape[1] / 2}, ours, file, [=](int64_t i) { return 2 * i + first; });
+}
+
+}  // namespace
+
+Status first_rows(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  return half_of_rows(theirs, 0, ours, file);
+}
+Status last_rows(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  return half_of_rows(theirs, 1, ours, file);
+}
+Status even_columns(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  return every_other_column(theirs, 0, ours, file);
+}
+Status odd_columns(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  return every_other_column(theirs, 1, ours, file);
+}
+Status even_numbers(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  return every_other_number(theirs, 0, ours, file);
+}
+Status odd_numbers(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  return every_other_number(theirs, 1, ours, file);
+}
+
+Status flattened(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile&) {
+  QR_TRY_VOID(check(theirs, 2, 2));
+  ours.shape = {theirs.shape[0] * theirs.shape[1]};
+  return {};
+}
+
+Status heads_apart(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
+  QR_TRY(const int64_t n_heads, facts.get_int("hf.num_attention_heads", 1, 4096));
+  const int64_t n_rows = theirs.shape.empty() ? 0 : theirs.shape[0];
+  if (theirs.shape.size() > 2 || n_rows % (3 * n_heads) != 0) {
+    return fail(Code::corrupt, "tensor " + in_quotes(theirs.name) + ": must have three rows of every head, " +
+                                   std::to_string(n_heads) + ", has " + std::to_string(n_rows) + " rows");
+  }
+  const int64_t d = theirs.shape.size() == 2 ? theirs.shape[1] : 1;
+  const int64_t dim = n_rows / (3 * n_heads);
+  return copy(theirs, theirs.shape, ours, file, [=](int64_t i) {
+    const int64_t row = i / d;
+    const int64_t kind = row / (n_heads * dim);
+    return ((row / dim % n_heads * 3 + kind) * dim + row % dim) * d + i % d;
+  });
+}
+
+Status transposed(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  QR_TRY_VOID(check(theirs, 3, 3));
+  const int64_t f = theirs.shape[1];
+  const int64_t d = theirs.shape[2];
+  return copy(theirs, {theirs.shape[0], d, f}, ours, file, [=](int64_t i) {
+    const int64_t matrix = i / (f * d);
+    return (matrix * f + i % f) * d + i / f % d;
+  });
+}
+
+}  // namespace quire

@@ -1,0 +1,26 @@
+// Ways in which a folder's tensors become GGUF's that are more than another name (NameRule::reshape): a layer's experts
+// cut into gates and ups, or turned over. Elements are copied, one after another, into memory of the file's own.
+// Pure functions; any thread. Errors: Code::corrupt or Code::unsupported, by the name that the folder has.
+#pragma once
+#include "base/result.h"
+#include "io/model_file.h"
+
+namespace quire {
+
+// [n, 2 · f, d] → the first or the last f rows of every matrix.
+Status first_rows(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+Status last_rows(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// [n, d, 2 · f] → [n, f, d]: every other column, from the first or the second on, as a row.
+Status even_columns(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+Status odd_columns(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// [n, 2 · f] → [n, f]: every other number.
+Status even_numbers(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+Status odd_numbers(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// [n, 1], or [1, n] → [n].
+Status flattened(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// Rows, or numbers, that lie head by head as q, k, v, hf.num_attention_heads times: all of q, then of k, then of v.
+Status heads_apart(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// [n, f, d] → [n, d, f].
+Status transposed(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+
+}  // namespace quire

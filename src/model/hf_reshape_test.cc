@@ -1,0 +1,99 @@
+// Tensors of a folder that become others: element by element against what they are said to be.
+#include "model/hf_reshape.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "model/hf_names.h"
+
+namespace quire {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// 0, 1, 2, … as F32.
+struct Counted {
+  explicit Counted(std::vector<int64_t> shape) {
+    size_t n = 1;
+    for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
+    values.resize(n);
+    std::iota(values.begin(), values.end(), 0.0F);
+    weight = {"theirs", find_weight_format("f32"), std::move(shape), std::as_bytes(std::span(values))};
+  }
+  std::vector<float> values;
+  HostWeight weight;
+};
+
+struct Made {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+  std::string error;
+};
+
+Made make(Reshape reshape, const Counted& from) {
+  ModelFile file;
+  HostWeight ours = from.weight;
+  const Status done = reshape(from.weight, {}, ours, file);
+  if (!done) return {{}, {}, done.error().message};
+  Made out{ours.shape, std::vector<float>(ours.data.size() / sizeof(float)), ""};
+  std::memcpy(out.values.data(), ours.data.data(), ours.data.size());
+  return out;
+}
+
+TEST(HfReshape, CutsRowsOfEveryExpert) {
+  const Counted from({2, 4, 3});
+  const Made first = make(first_rows, from);
+  EXPECT_THAT(first.shape, ElementsAre(2, 2, 3));
+  EXPECT_THAT(first.values, ElementsAre(0, 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17));
+  EXPECT_THAT(make(last_rows, from).values, ElementsAre(6, 7, 8, 9, 10, 11, 18, 19, 20, 21, 22, 23));
+}
+
+TEST(HfReshape, TakesEveryOtherColumnAsARow) {
+  const Counted from({2, 3, 4});
+  const Made even = make(even_columns, from);
+  EXPECT_THAT(even.shape, ElementsAre(2, 2, 3));
+  EXPECT_THAT(even.values, ElementsAre(0, 4, 8, 2, 6, 10, 12, 16, 20, 14, 18, 22));
+  EXPECT_THAT(make(odd_columns, from).values, ElementsAre(1, 5, 9, 3, 7, 11, 13, 17, 21, 15, 19, 23));
+  EXPECT_THAT(make(even_numbers, Counted({2, 4})).values, ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(make(odd_numbers, Counted({2, 4})).shape, ElementsAre(2, 2));
+}
+
+TEST(HfReshape, TurnsEveryMatrixOver) {
+  const Made made = make(transposed, Counted({2, 2, 3}));
+  EXPECT_THAT(made.shape, ElementsAre(2, 3, 2));
+  EXPECT_THAT(made.values, ElementsAre(0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11));
+}
+
+TEST(HfReshape, PutsHeadsApart) {
+  Metadata facts;
+  facts.values["hf.num_attention_heads"] = int64_t{2};
+  ModelFile file;
+  const Counted from({6, 2});
+  HostWeight ours = from.weight;
+  ASSERT_TRUE(heads_apart(from.weight, facts, ours, file));
+  std::vector<float> values(12);
+  std::memcpy(values.data(), ours.data.data(), ours.data.size());
+  EXPECT_THAT(values, ElementsAre(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11));
+  facts.values["hf.num_attention_heads"] = int64_t{4};
+  const Status done = heads_apart(from.weight, facts, ours, file);
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message, HasSubstr("three rows of every head, 4, has 6 rows"));
+  EXPECT_THAT(make(flattened, Counted({1, 3})).shape, ElementsAre(3));
+}
+
+TEST(HfReshape, RefusesOtherShapes) {
+  EXPECT_THAT(make(first_rows, Counted({4, 3})).error, HasSubstr("\"theirs\": must have 3 dimensions, has 2"));
+  EXPECT_THAT(make(even_columns, Counted({2, 2, 3})).error, HasSubstr("dimension 2 must be even, is 3"));
+  EXPECT_THAT(make(odd_numbers, Counted({2, 2, 3})).error, HasSubstr("must have 2 dimensions, has 3"));
+  EXPECT_THAT(make(transposed, Counted({2})).error, HasSubstr("must have 3 dimensions, has 1"));
+  Counted packed({2, 2, 32});
+  packed.weight.format = find_weight_format("q8_0");
+  EXPECT_THAT(make(transposed, packed).error, HasSubstr("its type is not supported here"));
+}
+
+}  // namespace
+}  // namespace quire
