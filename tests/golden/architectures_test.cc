@@ -1,6 +1,7 @@
 // Every architecture against the transformers package, on tiny random models (tests/golden/models, made by
-// tools/fixtures/make_model_fixtures.py): from a Hugging Face folder and from GGUF, on every backend and instruction
-// set, in one pass and in chunks. Exact keys and values; logprobs within 1e-3 and every greedy choice the same.
+// tools/fixtures/make_model_fixtures.py and make_family_fixtures.py): from a Hugging Face folder and from GGUF, on
+// every backend and instruction set, in one pass and in chunks. Exact keys and values; logprobs within 1e-3 and every
+// greedy choice the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "app/wire.h"
 #include "backend/cpu/cpu_ops.h"
 #include "io/hf_config.h"
+#include "model/gguf_form.h"
 #include "model/rope.h"
 #include "tests/support/json_file.h"
 
@@ -117,10 +119,46 @@ TEST_P(Architecture, ConvertsWhileLoading) {
   EXPECT_NE(one, exact);
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry,
-                         Architecture,
-                         testing::ValuesIn(Registry<ArchEntry>::get().names()),
-                         [](const auto& each) { return each.param; });
+// What `quire convert` writes of a folder is the folder's model, in GGUF's order of rows and with experts in one
+// tensor.
+TEST_P(Architecture, AsGgufItIsTheSame) {
+  const std::string path = kFolder + GetParam();
+  const Json expected = read_json(path + "/expected.json");
+  const auto folder = open_model(path);
+  ASSERT_TRUE(folder) << folder.error().message;
+  const auto file = gguf_form(*folder);
+  ASSERT_TRUE(file) << file.error().message;
+  LoadedModel loaded;
+  loaded.ops = *make_cpu_ops(CpuOptions{.n_threads = 2, .isa = "", .pin = false});
+  LoadOptions options;
+  options.k_codec = options.v_codec = find_kv_codec("f32");
+  options.weights = find_weight_format("f32");
+  for (const Json& run : *expected.find("runs")->as_array()) {
+    options.n_ctx = static_cast<int>(*run.find("ctx")->as_int());
+    auto model = load_model(*file, *loaded.ops, options);
+    ASSERT_TRUE(model) << model.error().message;
+    loaded.model = std::move(*model);
+    check_run(loaded, run, 256, kTolerance);
+  }
+}
+
+// Every model that there is a folder of: one of each architecture, and further ones that differ in their values.
+std::vector<std::string> folders() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    if (entry.is_directory()) out.push_back(entry.path().filename().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& each) {
+  std::string out = each.param;
+  std::replace(out.begin(), out.end(), '-', '_');
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Architecture, testing::ValuesIn(folders()), test_name);
 
 // A folder's facts with this rope, as newer configurations have it ("rope_parameters") or as older ones do.
 ModelFile folder_with(const Json& c, bool older) {

@@ -3,6 +3,7 @@
 // set, in one chunk and in small ones, from the cache and not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "app/wire.h"
@@ -80,7 +81,11 @@ TEST_P(Embeddings, MatchTheReference) {
 INSTANTIATE_TEST_SUITE_P(Registry,
                          Embeddings,
                          testing::ValuesIn(Registry<ArchEntry>::get().names()),
-                         [](const auto& each) { return each.param; });
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace quire
