@@ -1,0 +1,42 @@
+// GLM 4.5 and its kin: experts by sigmoids with a bias of the choice, a shared unit beside them, first layers without;
+// half of a head turns; norms of heads in the larger one. Layers that guess ahead (nextn) stand behind the others and
+// are left out.
+#include "model/decoder.h"
+
+namespace quire {
+namespace {
+
+class Glm4Moe final : public Decoder {
+ protected:
+  Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
+    c.routing.scoring = Routing::Scoring::sigmoid;
+    c.routing.groups_by_two = true;
+    QR_TRY(const int64_t n_ahead, file.meta.get_int_or(prefix + "nextn_predict_layers", 0, c.n_layers - 1, 0));
+    c.n_layers -= static_cast<int>(n_ahead);
+    return {};
+  }
+  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
+    load.vector(layer.attn_norm, "attn_norm.weight", config().n_embd);
+    load.vector(layer.ffn_norm, "post_attention_norm.weight", config().n_embd);
+    if (load.has("attn_q_norm.weight")) load_head_norms(load, layer);
+    load_attention(load, layer);
+    load_feed_forward(load, layer);
+  }
+};
+
+Status facts(HfFacts& hf) { return hf.require("hidden_act", {"silu"}); }
+
+QR_REGISTER(ArchEntry,
+            "glm4moe",
+            ArchEntry{.summary = "GLM 4.5 to 4.7: experts by sigmoids, a shared one, dense first layers",
+                      .hf = {.model_types = {"glm4_moe"},
+                             .tensors = {{"model.layers.{}.post_attention_layernorm.weight",
+                                          "blk.{}.post_attention_norm.weight"},
+                                         {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
+                                         {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"}},
+                             .facts = facts},
+                      .load = &load_decoder<Glm4Moe>,
+                      .info = &decoder_info<Glm4Moe>});
+
+}  // namespace
+}  // namespace quire
