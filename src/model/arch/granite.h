@@ -1,0 +1,30 @@
+// What Granite's models share, dense or with experts: Llama's shape with four factors, of the embedding, of scores, of
+// what a part adds and of logits.
+#pragma once
+#include "model/decoder.h"
+
+namespace quire {
+
+class Granite final : public Decoder {
+ protected:
+  Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
+    const auto factor = [&](const char* name) { return file.meta.get_double_or(prefix + name, 1e-6, 1e6, 1.0); };
+    QR_TRY(const double embedding, factor("embedding_scale"));
+    QR_TRY(const double residual, factor("residual_scale"));
+    QR_TRY(const double logits, factor("logit_scale"));
+    c.embed_scale = static_cast<float>(embedding);
+    c.residual_scale = static_cast<float>(residual);
+    c.logit_scale = static_cast<float>(1.0 / logits);
+    return read_pairs(file, prefix, c);
+  }
+};
+
+inline Status granite_facts(HfFacts& hf) {
+  hf.copy({"attention_multiplier"}, "attention.scale");
+  hf.copy({"embedding_multiplier"}, "embedding_scale");
+  hf.copy({"residual_multiplier"}, "residual_scale");
+  hf.copy({"logits_scaling"}, "logit_scale");
+  return hf.require("hidden_act", {"silu"});
+}
+
+}  // namespace quire
