@@ -1,0 +1,137 @@
+// Every architecture: the same request, the same bits, whether it is alone or in a batch, in whatever chunks, with its
+// prefix from the cache or computed, preempted or not, on any number of threads and instruction set. Tiny random models
+// (tests/golden/models).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+
+#include "backend/cpu/cpu_ops.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "io/model_file.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kFolder = "tests/golden/models/";
+constexpr int kRequests = 6;
+constexpr int kCtx = 128;
+constexpr int kVocab = 128;  // the least of them
+
+class BitsSink final : public EventSink {
+ public:
+  void on_token(SeqId, const TokenEvent& event) override {
+    bits.push_back(static_cast<uint32_t>(event.id));
+    bits.push_back(std::bit_cast<uint32_t>(event.logprob));
+  }
+  void on_finish(SeqId, Finish how, const Usage& usage, const std::string& message) override {
+    finish = how;
+    error = message;
+    n_cached = usage.n_cached;
+  }
+  std::vector<uint32_t> bits;
+  Finish finish = Finish::stop;
+  int64_t n_cached = 0;
+  std::string error;
+};
+
+// Odd ones begin as the even ones before them do.
+Request request(int i) {
+  Request out;
+  Rng rng(static_cast<uint64_t>(i / 2) + 1);
+  for (int n = 0; n < 45; ++n) out.prompt.push_back(static_cast<Token>(rng.between(3, kVocab - 1)));
+  Rng own(static_cast<uint64_t>(i) + 100);
+  for (int n = 0; n < 2 + 3 * i; ++n) out.prompt.push_back(static_cast<Token>(own.between(3, kVocab - 1)));
+  out.max_tokens = 12 + i;
+  out.sampling.temperature = i % 3 == 0 ? 0.0F : 1.0F;
+  out.sampling.seed = static_cast<uint64_t>(i);
+  out.sampling.n_logprobs = 0;
+  return out;
+}
+
+struct Way {
+  std::string isa;
+  int threads = 1, chunk = 512, max_seqs = 8;
+  bool cache = true;
+  int n_blocks = 64;  // few: some are preempted
+};
+
+class Architectures : public testing::TestWithParam<std::string> {
+ protected:
+  std::vector<std::vector<uint32_t>> run(const Way& how, int64_t& n_cached) {
+    const auto file = open_model(kFolder + GetParam());
+    EXPECT_TRUE(file) << file.error().message;
+    const auto ops = make_cpu_ops(CpuOptions{.n_threads = how.threads, .isa = how.isa, .pin = false});
+    LoadOptions loading;
+    loading.k_codec = loading.v_codec = find_kv_codec("f16");
+    loading.weights = find_weight_format("q8_0");
+    const auto model = load_model(*file, **ops, loading);
+    EXPECT_TRUE(model) << model.error().message;
+    EngineOptions options;
+    options.n_ctx = kCtx;
+    options.max_chunk = how.chunk;
+    options.step_tokens = std::max(how.chunk, how.max_seqs);
+    options.max_seqs = how.max_seqs;
+    options.prefix_cache = how.cache;
+    options.block_tokens = 16;
+    options.kv_bytes = int64_t{how.n_blocks} * 16 * (*model)->info().kv_layout.token_bytes();
+    SystemClock clock;
+    EngineEnv env;
+    env.clock = &clock;
+    const auto engine = make_engine(**model, **ops, options, env);
+    EXPECT_TRUE(engine) << engine.error().message;
+    std::vector<std::shared_ptr<BitsSink>> sinks;
+    std::vector<std::vector<uint32_t>> out;
+    for (int i = 0; i < kRequests; ++i) {
+      sinks.push_back(std::make_shared<BitsSink>());
+      EXPECT_TRUE((*engine)->submit(request(i), sinks.back()));
+      for (int step = 0; step < 3; ++step) (*engine)->step();
+    }
+    while ((*engine)->step()) {
+    }
+    for (const auto& sink : sinks) {
+      EXPECT_EQ(sink->error, "");
+      EXPECT_GT(sink->bits.size(), 2U);
+      out.push_back(sink->bits);
+      n_cached += sink->n_cached;
+    }
+    return out;
+  }
+};
+
+TEST_P(Architectures, SameRequestSameBits) {
+  int64_t n_cached = 0;
+  const auto truth = run({.isa = "scalar", .max_seqs = 1, .cache = false}, n_cached);
+  EXPECT_EQ(n_cached, 0);
+  std::vector<Way> runs = {{.isa = cpu_isas().back(), .threads = 3, .chunk = 7},
+                           {.isa = cpu_isas().back(), .threads = 2, .chunk = 33, .n_blocks = 13},
+                           {.isa = cpu_isas().back(), .threads = 1, .chunk = 64, .cache = false}};
+  for (const std::string& isa : cpu_isas()) runs.push_back({.isa = isa, .threads = 2, .chunk = 16});
+  for (const Way& how : runs) {
+    int64_t cached = 0;
+    SCOPED_TRACE(how.isa + " threads " + std::to_string(how.threads) + " chunk " + std::to_string(how.chunk));
+    EXPECT_EQ(run(how, cached), truth);
+    if (how.cache && how.n_blocks == 64) EXPECT_GT(cached, 0);
+  }
+}
+
+std::vector<std::string> folders() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    if (entry.is_directory()) out.push_back(entry.path().filename().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Architectures, testing::ValuesIn(folders()), [](const auto& each) {
+  std::string name = each.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace quire
