@@ -19,6 +19,11 @@ void Accounts::reused(Sequence& seq, int n) {
   counters_.n_cached_tokens += n;
 }
 
+void Accounts::loaded(Sequence& seq, int n) {
+  counters_.n_loaded_tokens += n;
+  if (!seq.preempted) seq.account.n_disk += n;
+}
+
 void Accounts::wasted(Sequence& seq, int n) {
   seq.account.cost.n_wasted += n;
   counters_.spent.n_wasted += n;

@@ -19,6 +19,12 @@ void count_holders(const Scheduler& scheduler, const BlockPool& pool, size_t gro
       for (const PrefixTree::Blocks& blocks : seq->kv.table) {
         if (blocks[group]) ++holders[static_cast<size_t>(blocks[group].id())];
       }
+      if (seq->load == nullptr) continue;
+      for (const auto held : {seq->load->run.before(), seq->load->run.blocks()}) {
+        for (const GroupBlocks& blocks : held) {
+          if (blocks[group]) ++holders[static_cast<size_t>(blocks[group].id())];
+        }
+      }
     }
   }
   for (int32_t b = 0; b < pool.n_blocks(); ++b) {

@@ -5,6 +5,7 @@
 
 #include "engine/limits.h"
 #include "engine/loop_engine.h"
+#include "kv/tiers/disk_tier.h"
 #include "spec/proposer.h"
 
 namespace quire {
@@ -34,6 +35,21 @@ Status find_proposer(const ProposerEnv& uses, EngineOptions& options, EngineEnv&
     QR_TRY(env.proposer, entry->make({wanted}, uses));
   }
   options.max_draft = env.proposer == nullptr ? 0 : std::min(wanted, env.proposer->max_draft());
+  return {};
+}
+
+// Puts the tier that the options name into `env`, unless it has one.
+Status open_tier(const EngineOptions& options, const ModelInfo& info, EngineEnv& env) {
+  if (env.tier != nullptr || options.kv_disk.empty()) return {};
+  if (!options.prefix_cache) return fail(Code::invalid, "kv_disk needs the prefix cache, which is off");
+  DiskTierOptions disk;
+  disk.store.most_bytes = options.kv_disk_bytes;
+  disk.store.shape = {info.fingerprint, options.block_tokens, {}};
+  for (int g = 0; g < info.kv_layout.n_groups(); ++g)
+    disk.store.shape.group_bytes.push_back(info.kv_layout.token_bytes(g) * options.block_tokens);
+  Result<std::unique_ptr<DiskTier>> tier = DiskTier::open(options.kv_disk, disk, *env.clock);
+  if (!tier) return fail(tier.error().code, "kv_disk: " + tier.error().message);
+  env.tier = std::move(*tier);
   return {};
 }
 
@@ -76,6 +92,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
                          .prefix_cache = options.prefix_cache,
                          .draft = env.draft};
   QR_TRY_VOID(find_proposer(uses, options, env));
+  QR_TRY_VOID(open_tier(options, info, env));
   QR_TRY(EngineMemory memory, take_memory(model, ops, options, counts));
   return std::make_unique<LoopEngine>(EngineUses{model, ops, *policy}, options, std::move(env), std::move(memory));
 }

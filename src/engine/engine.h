@@ -29,12 +29,17 @@ struct EngineOptions {
   bool prefix_cache = true;
   double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   std::string policy = "fcfs";
+  // A folder in which cached blocks outlive the process, its own, and their bytes at most; "": none. Needs
+  // prefix_cache.
+  std::string kv_disk{};
+  int64_t kv_disk_bytes = int64_t{4} << 30;
   std::string proposer{};    // who guesses ahead (spec/proposer.h); "": nobody, unless EngineEnv has one
   int max_draft = 0;         // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts
   bool adapt_draft = false;  // guesses are as long as it pays, by the durations of the steps that were
 };
 
 class Proposer;
+class Tier;
 
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
 // records the time of its start, the submissions and cancellations that it took in, what was guessed, and, when it
@@ -69,6 +74,7 @@ struct EngineEnv {
   Clock* stage_clock = nullptr;
   const Model* draft = nullptr;        // what the proposer "draft" writes with (ProposerEnv); outlives the engine
   std::shared_ptr<Proposer> proposer;  // in place of the one that the options name; may be null
+  std::shared_ptr<Tier> tier;          // in place of the one that the options make; may be null
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty
 };
 

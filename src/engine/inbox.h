@@ -2,6 +2,7 @@
 // once per step and sleeps on it when there is nothing else to do. Ids are given out under the lock, so their order is
 // the order of arrival and a replay of what was drained gives the same ones. Any thread; drain and wait: engine thread.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -48,10 +49,25 @@ class Inbox {
     const std::lock_guard lock(mutex_);
     std::swap(out, messages_);
   }
-  // Until there is a message or close() was called.
+  // Until there is a message, or wake() or close() was called.
   void wait() {
     std::unique_lock lock(mutex_);
-    ready_.wait(lock, [this] { return closed_ || !messages_.empty(); });
+    ready_.wait(lock, [this] { return something(); });
+    woken_ = false;
+  }
+  // The same for no longer than that.
+  void wait_for(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    ready_.wait_for(lock, time, [this] { return something(); });
+    woken_ = false;
+  }
+  // Whoever waits, or waits next, goes on.
+  void wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    ready_.notify_one();
   }
   void close() {
     {
@@ -66,11 +82,13 @@ class Inbox {
   }
 
  private:
+  bool something() const { return closed_ || woken_ || !messages_.empty(); }
+
   std::mutex mutex_;
   std::condition_variable ready_;
   std::vector<Message> messages_;
   SeqId last_id_ = 0;
-  bool closed_ = false;
+  bool closed_ = false, woken_ = false;
 };
 
 }  // namespace quire

@@ -9,10 +9,13 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "engine/audit.h"
+#include "kv/tiers/tier.h"
 #include "sample/rules.h"
 
 namespace quire {
 namespace {
+
+constexpr std::chrono::milliseconds kLoadTick{10};  // so often a load is asked whether it is late
 
 // One of those that wait, unless what was to wait is refused or throws.
 struct Place {
@@ -34,10 +37,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
     : options_(options),
       limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
       env_(std::move(env)),
-      cache_(
-          uses.model.info().kv_layout,
-          std::move(memory.blocks),
-          {options.block_tokens, memory.counts.n_blocks, options.prefix_cache, nullptr, memory.counts.n_window_blocks}),
+      cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory.counts)),
       scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
       pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
       laps_(env_.stage_clock, counts_.stage_ns) {
@@ -48,7 +48,27 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
         {std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab, options_.adapt_draft},
         env_.recorder);
   }
+  if (env_.tier != nullptr && options_.prefix_cache) {
+    env_.tier->on_arrival([this] { inbox_.wake(); });
+    scheduler_.load_from(*env_.tier);
+  }
   publish(0);
+}
+
+LoopEngine::~LoopEngine() { stop(); }
+
+// With a tier below, which takes what is computed and what it does not have yet of what leaves.
+KvCacheOptions LoopEngine::cache_options(const BlockCounts& counts) {
+  KvCacheOptions out;
+  out.block_tokens = options_.block_tokens;
+  out.n_blocks = counts.n_blocks;
+  out.prefix_cache = options_.prefix_cache;
+  out.n_window_blocks = counts.n_window_blocks;
+  if (env_.tier == nullptr) return out;
+  out.n_elsewhere = counts.n_blocks;
+  out.keep = [this](const LeavingBlock& block) { return env_.tier->offer(block, cache_.view()); };
+  out.computed = [this](const LeavingBlock& block) { env_.tier->offer(block, cache_.view()); };
+  return out;
 }
 
 Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sink) {
@@ -79,7 +99,8 @@ void LoopEngine::start() {
     owner_ = std::this_thread::get_id();
     set_thread_name("qr-engine");
     while (!inbox_.closed()) {
-      if (!step()) inbox_.wait();
+      if (step()) continue;
+      scheduler_.loading() ? inbox_.wait_for(kLoadTick) : inbox_.wait();
     }
     owner_ = std::thread::id();
   });
@@ -90,6 +111,7 @@ void LoopEngine::stop() {
   inbox_.close();
   if (thread_.joinable()) thread_.join();
   if (first) cancel_all();
+  if (env_.tier != nullptr) env_.tier->stop();
 }
 
 // REQUIRES a closed inbox and that nobody runs the loop.
@@ -176,6 +198,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.n_prompt = seq.n_prompt;
   usage.n_generated = seq.n_generated();
   usage.n_cached = seq.account.n_cached;
+  usage.n_disk = seq.account.n_disk;
   usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
   usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;
   usage.total_ns = now_ns - seq.submitted_ns;
@@ -195,7 +218,7 @@ bool LoopEngine::step() {
   const bool worked = !plan.grants.empty();
   std::unique_ptr<Sequence> starved = scheduler_.take_starved();
   const bool moved = worked || starved != nullptr || !messages_.empty();
-  QR_CHECK(worked || starved != nullptr || scheduler_.idle(),
+  QR_CHECK(worked || starved != nullptr || scheduler_.idle() || scheduler_.loading(),
            "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
   if (starved != nullptr) starve(std::move(starved), start);
   n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
@@ -229,7 +252,8 @@ void LoopEngine::work(const Plan& plan, int64_t start_ns) {
 }
 
 void LoopEngine::publish(int64_t step_ns) {
-  EngineStats out{scheduler_.counters()};
+  EngineStats out;
+  static_cast<Counters&>(out) = scheduler_.counters();
   out.queue_ns = scheduler_.queue_ns();
   out.n_waiting = scheduler_.n_waiting();
   n_waiting_ = out.n_waiting;
@@ -246,6 +270,16 @@ void LoopEngine::publish(int64_t step_ns) {
   out.step_ns = step_ns;
   const std::lock_guard lock(stats_mutex_);
   stats_ = out;
+}
+
+EngineStats LoopEngine::stats() const {
+  EngineStats out;
+  {
+    const std::lock_guard lock(stats_mutex_);
+    out = stats_;
+  }
+  if (env_.tier != nullptr) out.tier = env_.tier->stats();
+  return out;
 }
 
 Snapshot LoopEngine::snapshot() const {

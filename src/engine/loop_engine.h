@@ -32,21 +32,19 @@ class LoopEngine final : public Engine {
  public:
   // `options` as resolved; `memory` as they say.
   LoopEngine(const EngineUses& uses, const EngineOptions& options, EngineEnv env, EngineMemory memory);
-  ~LoopEngine() override { stop(); }
+  ~LoopEngine() override;
 
   Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override;
   void cancel(SeqId id) override { inbox_.cancel(id); }
   void start() override;
   void stop() override;
   bool step() override;
-  EngineStats stats() const override {
-    const std::lock_guard lock(stats_mutex_);
-    return stats_;
-  }
+  EngineStats stats() const override;
   Snapshot snapshot() const override;
   const EngineOptions& options() const override { return options_; }
 
  private:
+  KvCacheOptions cache_options(const BlockCounts& counts);
   void drain(int64_t now_ns);
   void take_in(std::unique_ptr<Sequence> seq, int64_t now_ns);
   void work(const Plan& plan, int64_t start_ns);

@@ -92,6 +92,7 @@ inline constexpr std::string_view kNoMemory = "out of memory";
 struct Usage {
   int n_prompt = 0, n_generated = 0;
   int n_cached = 0;  // prompt tokens that came from the prefix tree at first admission
+  int n_disk = 0;    // of these: that were brought from disk for it
   int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;  // since submit
   Cost cost;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -38,6 +39,10 @@ void Scheduler::draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits
   drafting_ = std::make_unique<Drafting>(std::move(proposer), limits, accounts_, recorder);
 }
 
+void Scheduler::load_from(Tier& tier) {
+  loads_ = std::make_unique<Loads>(Loads::Uses{pasts_, accounts_, step_cost_, tier});
+}
+
 // For one more, wherever it will be and whatever its place: any that runs may wait again.
 void Scheduler::make_room(uint64_t tenant) {
   constexpr size_t kFirst = 16;
@@ -66,6 +71,7 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
     std::unique_ptr<Sequence> out = std::move(*at);
     seqs->erase(at);
     if (seqs == &waiting_) n_pending_waiting_ -= static_cast<int64_t>(out->tokens.size());
+    out->load = nullptr;
     cache_.release(out->kv);
     leave(*out);
     if (drafting_ != nullptr) drafting_->forget(id);
@@ -121,6 +127,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   starved_ = 0;
   sort(running_);
   for (size_t i = 0; i < running_.size(); ++i) running_[i]->place = static_cast<int>(i);
+  if (loads_ != nullptr) loads_->poll(running_, now_ns);
   make_way();
   Leaders::lend_places(running_);
   grant_running(true);
@@ -141,12 +148,19 @@ void Scheduler::give(Sequence& seq, int n_tokens) {
   plan_.add({&seq, n_tokens, n_tokens == seq.n_pending() ? 1 : 0, 0, n_recomputed});
 }
 
+// For what a tier brings, or for a leader; who has waited for a tier may find a leader now.
+bool Scheduler::waits(Sequence& seq) {
+  if (seq.load != nullptr) return true;
+  if (std::exchange(seq.loaded, false)) leaders_.find(seq, running_, n_plans_);
+  return leaders_.waits(seq, running_, n_plans_);
+}
+
 void Scheduler::grant_running(bool decoding) {
   for (size_t i = 0; i < running_.size();) {
     Sequence& seq = *running_[i];
     if (plan_.n_tokens >= options_.step_tokens) return;
     const bool granted = seq.follows.leader == 0 && seq.moved_plan == n_plans_;
-    if (granted || (seq.n_pending() == 1) != decoding || leaders_.waits(seq, running_, n_plans_)) {
+    if (granted || (seq.n_pending() == 1) != decoding || waits(seq)) {
       ++i;
       continue;
     }
@@ -209,6 +223,7 @@ void Scheduler::preempt(size_t i) {
   Sequence& victim = *running_[i];
   plan_.drop(victim);
   victim.draft.clear();
+  victim.load = nullptr;
   pasts_.index(victim);
   pasts_.give_back(victim);
   victim.follows.leader = 0;
@@ -282,8 +297,10 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   seq.n_computed = n_known;
   const bool fits = has_room(seq) && reserve_tokens(seq);
   if (fits) leaders_.find(seq, running_, n_plans_);
-  const int n = seq.follows.leader != 0 ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
-  if (!fits || (seq.follows.leader == 0 && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {
+  const bool loads = fits && seq.follows.leader == 0 && loads_ != nullptr && loads_->begin(seq, planned_ns_);
+  const bool waits = seq.follows.leader != 0 || loads;
+  const int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+  if (!fits || (!waits && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {
     cache_.release(seq.kv);
     seq.n_computed = 0;
     return false;
@@ -291,7 +308,7 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   seq.n_computed = 0;
   pasts_.take(seq, n_known);
   if (n > 0) give(seq, n);
-  seq.moved_plan = n_plans_;
+  seq.moved_plan = loads ? 0 : n_plans_;
   return true;
 }
 

@@ -16,6 +16,7 @@
 #include "engine/drafting.h"
 #include "engine/engine.h"
 #include "engine/leaders.h"
+#include "engine/loads.h"
 #include "engine/pasts.h"
 #include "engine/plan.h"
 #include "engine/policy.h"
@@ -31,6 +32,9 @@ class Scheduler {
 
   // From now on `proposer` drafts for those that stream. `recorder` may be null.
   void draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder);
+
+  // From now on what `tier` has of a past is brought where that is sooner than computing it.
+  void load_from(Tier& tier);
 
   // Throws std::bad_alloc with nothing changed, `seq` included. With it here no step takes memory for anybody but those
   // that it admits.
@@ -66,6 +70,11 @@ class Scheduler {
 
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
+  // Somebody waits for a tier.
+  bool loading() const {
+    return std::ranges::any_of(running_, [](const auto& seq) { return seq->load != nullptr; });
+  }
+
   // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
   int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
   bool idle() const { return running_.empty() && waiting_.empty(); }
@@ -84,6 +93,7 @@ class Scheduler {
   void sort(Seqs& seqs);
   void look_up_hits();
   int affordable(const Sequence& seq, int n) const;
+  bool waits(Sequence& seq);
   void grant_running(bool decoding);
   // Of running_, by number.
   size_t last() const;
@@ -115,6 +125,7 @@ class Scheduler {
   Accounts accounts_;
   Pasts pasts_;
   Leaders leaders_;
+  std::unique_ptr<Loads> loads_;        // null: there is no tier
   std::unique_ptr<Drafting> drafting_;  // null: nobody guesses
   Seqs running_, waiting_;
   Plan plan_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/load.h"
 #include "engine/request.h"
 #include "kv/kv_cache.h"
 
@@ -45,6 +46,10 @@ struct Sequence {
     int n_copied = 0;  // tokens of its first block that is not indexed: a copy of another's
   } follows;
 
+  // Loads: what a tier brings of its past. Until that is here it waits; null: nothing.
+  std::unique_ptr<Load> load;
+  bool loaded = false;  // just now
+
   // StepPass: what is told and taken of the prompt's own rows.
   struct OfPrompt {
     int n_scored = 1;  // leading tokens whose logprob was told, where they are asked for; the first has none
@@ -58,6 +63,7 @@ struct Sequence {
   struct Account {
     int n_ever_computed = 0;  // the most that n_computed ever was: below it a row is a recomputation
     int n_cached = 0;         // prompt tokens found in the tree at first admission
+    int n_disk = 0;           // of these: that were brought from disk
     Cost cost;
   } account;
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/counters.h"
+#include "kv/tiers/tier.h"
 
 namespace quire {
 
@@ -15,6 +16,7 @@ struct EngineStats : Counters {
   int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
   int n_window_blocks = 0, n_free_window_blocks = 0, n_cached_window_blocks = 0;  // of layers that see a window
   int64_t step_ns = 0;                                                            // duration of the last step
+  TierStats tier;                                                                 // zeros: there is none
   int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 

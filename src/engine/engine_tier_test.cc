@@ -1,0 +1,342 @@
+// An engine with a tier below memory: what an earlier engine stored is found, no answer changes whatever the tier does,
+// and nobody waits for it longer than computing takes.
+#include <gtest/gtest.h>
+
+#include "engine/test_model.h"
+#include "kv/tiers/disk_tier.h"
+#include "kv/tiers/test_folder.h"
+
+namespace quire {
+namespace {
+
+using Op = TestDisk::Op;
+
+constexpr int kCtx = 512;
+
+struct TierKnobs {
+  int n_blocks = 0;  // 0: plenty
+  int window = 0;
+  int64_t disk_bytes = int64_t{8} << 20;
+};
+
+// An engine and its disk tier, stepped by hand; the disk is the test's and outlives it.
+struct TierEngine {
+  explicit TierEngine(TestDisk& disk, const TierKnobs& knobs = {}) : model(kCtx, kKvGroup, knobs.window) {
+    EngineOptions wanted;
+    wanted.n_ctx = kCtx;
+    wanted.max_seqs = 8;
+    wanted.step_tokens = wanted.max_chunk = 64;
+    wanted.block_tokens = TestEngine::kBlockTokens;
+    if (knobs.window > 0) wanted.n_window_blocks = 64;
+    const int64_t n_all = int64_t{knobs.n_blocks == 0 ? 1024 : knobs.n_blocks} + wanted.n_window_blocks;
+    wanted.kv_bytes = n_all * wanted.block_tokens * int64_t{sizeof(TestModel::Cell)};
+    DiskTierOptions options;
+    options.store.most_bytes = knobs.disk_bytes;
+    const KvLayout& layout = model.info().kv_layout;
+    options.store.shape = {model.info().fingerprint, wanted.block_tokens, {}};
+    for (int g = 0; g < layout.n_groups(); ++g)
+      options.store.shape.group_bytes.push_back(layout.token_bytes(g) * wanted.block_tokens);
+    auto opened = DiskTier::open(std::make_unique<TestFolder>(disk), options, system);
+    QR_CHECK(opened.has_value());
+    tier = std::move(*opened);
+    model.on_pass = [this](const Batch&) { clock.advance_ns(pass_ns); };
+    EngineEnv env;
+    env.clock = &clock;
+    env.tier = tier;
+    auto made = make_engine(model, ops, wanted, env);
+    QR_CHECK(made.has_value(), made ? "" : made.error().message);
+    engine = std::move(*made);
+  }
+  std::shared_ptr<Heard> submit(Request request) {
+    auto sink = std::make_shared<Heard>();
+    const auto id = engine->submit(std::move(request), sink);
+    QR_CHECK(id.has_value(), id ? "" : id.error().message);
+    return sink;
+  }
+  // Steps until it is done, with the clock going on by step_ns each.
+  void run(const Heard& sink) {
+    for (int64_t i = 0; !sink.done(); ++i) {
+      step();
+      ASSERT_LT(i, 60'000) << "it waits for something that does not come";
+    }
+  }
+  void step() {
+    clock.advance_ns(step_ns);
+    if (!engine->step()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    ASSERT_EQ(engine->snapshot().check(), "");
+  }
+  void finish() {
+    engine->stop();
+    engine.reset();
+  }
+
+  SystemClock system;
+  ManualClock clock;
+  int64_t step_ns = 50'000;  // slower than the system's, so that nothing is late on a busy machine
+  int64_t pass_ns = 0;       // 0: what computing takes stays unknown
+  TestOps ops;
+  TestModel model;
+  std::shared_ptr<DiskTier> tier;
+  std::unique_ptr<Engine> engine;
+};
+
+Request request_of(uint64_t seed, int n_prompt, int n_tokens = 4) {
+  Request out;
+  out.prompt = random_tokens(seed, n_prompt);
+  out.max_tokens = n_tokens;
+  out.sampling.seed = seed;
+  return out;
+}
+
+// Runs it and holds its answer to the one without engine, cache or tier.
+std::shared_ptr<Heard> run_right(TierEngine& t, const std::function<Request()>& request) {
+  const auto heard = t.submit(request());
+  t.run(*heard);
+  EXPECT_EQ(heard->answer, alone(request(), kCtx));
+  return heard;
+}
+
+TEST(EngineTier, ARestartedEngineHitsWhatAnEarlierOneStored) {
+  for (const int window : {0, 40}) {
+    TestDisk disk;
+    const auto request = [] { return request_of(1, 200); };
+    {
+      TierEngine t(disk, {.window = window});
+      EXPECT_EQ(run_right(t, request)->usage.n_cached, 0);
+      const auto again = run_right(t, request);
+      EXPECT_EQ(again->usage.n_cached, 192);
+      EXPECT_EQ(again->usage.n_disk, 0) << "it was in memory";
+      t.finish();
+    }
+    TierEngine t(disk, {.window = window});
+    const auto heard = run_right(t, request);
+    EXPECT_EQ(heard->usage.n_cached, 192);
+    EXPECT_EQ(heard->usage.n_disk, 192);
+    EXPECT_EQ(t.engine->stats().n_loads, 1);
+    EXPECT_EQ(t.engine->stats().n_loaded_tokens, 192);
+    const auto longer = run_right(t, [] {
+      Request out = request_of(1, 200);
+      const auto more = random_tokens(2, 100);
+      out.prompt.insert(out.prompt.end(), more.begin(), more.end());
+      return out;
+    });
+    EXPECT_EQ(longer->usage.n_cached, 192);
+    EXPECT_EQ(longer->usage.n_disk, 0) << "it is in memory again";
+  }
+}
+
+TEST(EngineTier, AnswersAreStoredAsWellAndTheNextTurnFindsThem) {
+  TestDisk disk;
+  const auto first = [] { return request_of(1, 100, 60); };
+  Answer said;
+  {
+    TierEngine t(disk);
+    said = run_right(t, first)->answer;
+    t.finish();
+  }
+  TierEngine t(disk);
+  const auto next = [&] {
+    Request out = first();
+    out.prompt.insert(out.prompt.end(), said.tokens.begin(), said.tokens.end());
+    out.prompt.push_back(1);
+    out.max_tokens = 4;
+    return out;
+  };
+  EXPECT_EQ(run_right(t, next)->usage.n_disk, 144);
+}
+
+TEST(EngineTier, SaltsKeepWhatIsStoredApart) {
+  TestDisk disk;
+  const auto salted = [](uint64_t salt, int n_public) {
+    return [salt, n_public] {
+      Request out = request_of(1, 100);
+      out.cache_salt = salt;
+      out.n_public = n_public;
+      return out;
+    };
+  };
+  {
+    TierEngine t(disk);
+    run_right(t, salted(5, 40));
+    t.finish();
+  }
+  TierEngine t(disk);
+  EXPECT_EQ(run_right(t, salted(6, 40))->usage.n_disk, 32) << "what is public";
+  EXPECT_EQ(run_right(t, salted(6, 0))->usage.n_disk, 0);
+  EXPECT_EQ(run_right(t, salted(5, 40))->usage.n_disk, 64);
+}
+
+// Memory holds a fraction of what is asked for, in turn: what leaves it is brought back.
+TEST(EngineTier, WhatLeavesMemoryIsBroughtBack) {
+  TestDisk disk;
+  TierEngine t(disk, {.n_blocks = 40});
+  int64_t n_disk = 0;
+  for (int round = 0; round < 4; ++round) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      n_disk += run_right(t, [=] { return request_of(seed, 200); })->usage.n_disk;
+      t.tier->wait_until_written();
+    }
+  }
+  EXPECT_GE(n_disk, 3 * 6 * 192 / 2);
+}
+
+TEST(EngineTier, ThoseWhoWantTheSameLoadItOnceAndOthersGoOn) {
+  TestDisk disk;
+  const auto request = [] { return request_of(1, 200, 3); };
+  {
+    TierEngine t(disk);
+    run_right(t, request);
+    t.finish();
+  }
+  TierEngine t(disk);
+  std::atomic<bool> hold{true};
+  disk.fails = [&](Op op, const std::string&) {
+    while (op == Op::read && hold) std::this_thread::yield();
+    return false;
+  };
+  const auto first = t.submit(request()), second = t.submit(request());
+  const auto other = t.submit(request_of(9, 100, 8));
+  t.run(*other);
+  EXPECT_FALSE(first->done() || second->done());
+  EXPECT_EQ(other->answer, alone(request_of(9, 100, 8), kCtx));
+  hold = false;
+  t.run(*first);
+  t.run(*second);
+  EXPECT_EQ(first->answer, alone(request(), kCtx));
+  EXPECT_EQ(second->answer, first->answer);
+  EXPECT_EQ(t.engine->stats().n_loads, 1);
+  EXPECT_EQ(first->usage.n_disk + second->usage.n_disk, 192);
+  EXPECT_EQ(first->usage.n_cached, 192);
+}
+
+TEST(EngineTier, ALoadThatStallsIsOvertakenByComputing) {
+  TestDisk disk;
+  const auto request = [] { return request_of(1, 200); };
+  {
+    TierEngine t(disk);
+    run_right(t, request);
+    t.finish();
+  }
+  TierEngine t(disk);
+  std::atomic<bool> hold{true};
+  disk.fails = [&](Op op, const std::string&) {
+    while (op == Op::read && hold) std::this_thread::yield();
+    return false;
+  };
+  t.step_ns = 20'000'000;
+  const auto heard = run_right(t, request);
+  EXPECT_EQ(heard->usage.n_cached, 0);
+  EXPECT_EQ(t.engine->stats().n_loads_overtaken, 1);
+  hold = false;
+}
+
+TEST(EngineTier, WhatIsSoonerComputedIsNotLoaded) {
+  TestDisk disk;
+  const auto request = [] { return request_of(1, 200); };
+  {
+    TierEngine t(disk);
+    run_right(t, request);
+    run_right(t, [] { return request_of(2, 200); });
+    t.finish();
+  }
+  TierEngine t(disk);
+  disk.fails = [&](Op op, const std::string&) {  // a slow disk
+    if (op == Op::read) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    return false;
+  };
+  t.pass_ns = 1000;  // and a fast model
+  EXPECT_GT(run_right(t, request)->usage.n_disk, 0) << "nothing is known yet";
+  EXPECT_EQ(run_right(t, [] { return request_of(2, 200); })->usage.n_disk, 0);
+  EXPECT_EQ(t.engine->stats().n_loads_declined, 1);
+}
+
+TEST(EngineTier, CancellingWhileItLoadsLeavesNothingBehind) {
+  TestDisk disk;
+  {
+    TierEngine t(disk);
+    run_right(t, [] { return request_of(1, 200); });
+    t.finish();
+  }
+  TierEngine t(disk);
+  std::atomic<bool> hold{true};
+  disk.fails = [&](Op op, const std::string&) {
+    while (op == Op::read && hold) std::this_thread::yield();
+    return false;
+  };
+  const auto heard = t.submit(request_of(1, 200));
+  t.step();
+  t.step();
+  EXPECT_TRUE(t.engine->snapshot().seqs.at(0).running);
+  t.engine->cancel(t.engine->snapshot().seqs.at(0).id);
+  t.step();
+  EXPECT_EQ(heard->answer.finish, Finish::cancelled);
+  EXPECT_EQ(t.engine->stats().n_free_blocks, t.engine->stats().n_blocks);
+  hold = false;
+  EXPECT_EQ(run_right(t, [] { return request_of(1, 200); })->usage.n_disk, 192);
+}
+
+// Every kind of call fails at random, bytes flip, files are cut and vanish; engines come and go. No answer changes.
+TEST(EngineTier, NoFaultOfTheDiskChangesAnAnswer) {
+  int64_t n_disk = 0, n_errors = 0, n_damaged = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    TestDisk disk;
+    Rng rng(seed);
+    Rng of_disk(seed + 1000);
+    for (int life = 0; life < 6; ++life) {
+      {
+        const std::lock_guard lock(disk.mutex);
+        disk.fails = {};
+        for (auto& [name, bytes] : disk.files) {
+          const int64_t what = rng.between(0, 5);
+          const auto at = static_cast<size_t>(rng.between(0, std::max<int64_t>(std::ssize(bytes) - 1, 0)));
+          if (what == 0 && !bytes.empty()) bytes[at] ^= std::byte{4};
+          if (what == 1) bytes.resize(at);
+        }
+        if (rng.between(0, 5) == 0) disk.files.clear();
+      }
+      TierEngine t(disk, {.n_blocks = 40, .window = seed % 2 == 0 ? 0 : 40});
+      {
+        const std::lock_guard lock(disk.mutex);
+        disk.fails = [&](Op, const std::string&) { return of_disk.between(0, 19) == 0; };
+      }
+      for (int i = 0; i < 8; ++i) {
+        const auto which = static_cast<uint64_t>(rng.between(1, 4));
+        n_disk += run_right(t, [=] { return request_of(which, 150); })->usage.n_disk;
+      }
+      const TierStats stats = t.engine->stats().tier;
+      n_errors += stats.n_read_errors + stats.n_write_errors;
+      n_damaged += stats.n_damaged;
+      t.finish();
+    }
+  }
+  EXPECT_GT(n_disk, 1000);
+  EXPECT_GT(n_errors, 10);
+  EXPECT_GT(n_damaged, 1);
+}
+
+TEST(EngineTier, OptionsNameAFolderAndItsErrors) {
+  TestModel model(kCtx);
+  TestOps ops;
+  ManualClock clock;
+  EngineOptions wanted;
+  wanted.n_ctx = kCtx;
+  wanted.kv_bytes = int64_t{64} * 16 * int64_t{sizeof(TestModel::Cell)};
+  EngineEnv env;
+  env.clock = &clock;
+  const auto error = [&] {
+    const auto made = make_engine(model, ops, wanted, env);
+    return made ? "" : made.error().message;
+  };
+  wanted.kv_disk = testing::TempDir() + "no/such/folder";
+  EXPECT_NE(error().find("kv_disk: cannot make the folder"), std::string::npos) << error();
+  wanted.kv_disk = testing::TempDir() + "quire-engine-tier";
+  wanted.kv_disk_bytes = 1000;
+  EXPECT_NE(error().find("at least"), std::string::npos) << error();
+  wanted.kv_disk_bytes = 1 << 20;
+  EXPECT_EQ(error(), "");
+  wanted.prefix_cache = false;
+  EXPECT_NE(error().find("prefix cache"), std::string::npos) << error();
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,44 @@
+// What of a past lies in a tier below memory: whether it is brought or computed, and who waits for it. A sequence that
+// loads runs, holds its place and gets no grant, as one that follows a leader; others go on. It is brought where that
+// is sooner by what reads and steps have taken so far, and a load that is late is overtaken by computing. One
+// scheduler's; engine thread only.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "engine/accounts.h"
+#include "engine/pasts.h"
+#include "engine/step_cost.h"
+#include "kv/tiers/tier.h"
+
+namespace quire {
+
+class Loads {
+ public:
+  // All outlive it.
+  struct Uses {
+    Pasts& pasts;
+    Accounts& accounts;
+    const StepCost& cost;
+    Tier& tier;
+  };
+  explicit Loads(const Uses& uses) : uses_(uses) {}
+
+  // Of a sequence that is admitted and has what match found: true where it waits for more.
+  bool begin(Sequence& seq, int64_t now_ns);
+  // Before a plan: takes in what has come. A sequence whose load is over, or late, has what came and waits no more.
+  void poll(std::span<const std::unique_ptr<Sequence>> running, int64_t now_ns);
+
+ private:
+  bool ask(Sequence& seq, int64_t now_ns);
+  bool fetch(Sequence& seq, int64_t now_ns);
+  bool still_comes(Sequence& seq, int64_t now_ns);
+  std::shared_ptr<TierRead> read(const Prefix& prefix, const Fetch& run);
+  void take_in(Load& load);
+  bool put(const TierBlock& block, const GroupBlocks& to) const;
+  void end(Sequence& seq);
+
+  const Uses uses_;
+};
+
+}  // namespace quire
