@@ -11,7 +11,7 @@ namespace {
 
 struct What {
   int hash_bits = 0;
-  bool windows = false, tier = false;
+  bool windows = false, tier = false, segments = false;
 };
 
 Knobs random_knobs(uint64_t seed, const What& what) {
@@ -24,6 +24,7 @@ Knobs random_knobs(uint64_t seed, const What& what) {
   knobs.n_vocab = static_cast<int>(rng.between(1, 3));
   knobs.n_keys = static_cast<int>(rng.between(1, 3));
   knobs.hash_bits = what.hash_bits;
+  knobs.segments = what.segments;
   if (what.tier) {  // few paths, so that they are asked for again
     knobs.n_elsewhere = static_cast<int>(rng.between(1, 12));
     knobs.block_tokens = static_cast<int>(rng.between(1, 3));
@@ -121,6 +122,11 @@ TEST(KvCacheModel, WindowsLoseBlocksInOrderAndHitWhereTheyAreWhole) { expect_all
 TEST(KvCacheModel, WhatLeavesForATierIsKnownAndComesBack) { expect_all({.tier = true}, 3000); }
 
 TEST(KvCacheModel, WindowsLeaveAndComeBackWhole) { expect_all({.windows = true, .tier = true}, 3000); }
+
+TEST(KvCacheModel, WhatLeavesForSegmentsComesBackAsItWas) {
+  expect_all({.tier = true, .segments = true}, 1000);
+  expect_all({.windows = true, .tier = true, .segments = true}, 1000);
+}
 
 TEST(KvCacheModel, CollisionsAreMissesAndNeverWrongBlocks) {
   for (const bool windows : {false, true}) {

@@ -1,5 +1,6 @@
 // For tests: a tier below memory that keeps blocks, or does not, by chance, and believes no name that spells something
-// else. In memory itself, without a clock.
+// else. In memory itself, without a clock; or through the disk tier's segments, on a disk that is in memory, and then
+// what it brings comes out of these.
 #pragma once
 #include <cstring>
 #include <deque>
@@ -8,6 +9,8 @@
 
 #include "base/rng.h"
 #include "kv/kv_cache.h"
+#include "kv/tiers/segment_store.h"
+#include "kv/tiers/test_folder.h"
 
 namespace quire {
 
@@ -28,6 +31,18 @@ class TestTier {
 
   explicit TestTier(uint64_t seed) : rng_(seed) {}
 
+  // Before the first block. A process that ends and another that begins in between change nothing.
+  void use_segments(const StoreShape& shape) {
+    shape_ = shape;
+    open_segments();
+  }
+  void open_segments() {
+    segments_ = nullptr;
+    auto opened = SegmentStore::open(std::make_unique<TestFolder>(disk_), {shape_, int64_t{1} << 30, 1 << 12});
+    QR_CHECK(opened.has_value());
+    segments_ = std::move(*opened);
+  }
+
   // For KvCacheOptions::keep.
   bool keep(const LeavingBlock& block, const KvView& memory) {
     decisions.push_back(rng_.between(0, 3) > 0);
@@ -41,11 +56,17 @@ class TestTier {
       const std::byte* from = memory.groups[g].base + block.blocks[g].id() * memory.groups[g].block_bytes;
       out.bytes.back().assign(from, from + memory.groups[g].block_bytes);
     }
+    if (segments_ != nullptr) {
+      SegmentStore::Block whole{spelling_of(block.name, out), {out.groups(), {}}};
+      for (const auto& bytes : out.bytes) whole.block.bytes.insert(whole.block.bytes.end(), bytes.begin(), bytes.end());
+      QR_CHECK(segments_->append({whole}).has_value());
+    }
     return true;
   }
   // Puts the bytes of the run's next block in their place.
-  void deliver(const Fetch& run, const KvView& memory) const {
-    const Stored& from = stored.at(run.name(run.n_arrived()));
+  void deliver(const Fetch& run, const KvView& memory) {
+    Stored& from = stored.at(run.name(run.n_arrived()));
+    if (segments_ != nullptr) read_segments(run.name(run.n_arrived()), from);
     const GroupBlocks& to = run.blocks(run.n_arrived());
     for (size_t g = 0; g < to.size(); ++g) {
       if (!to[g]) continue;
@@ -78,7 +99,26 @@ class TestTier {
   std::deque<bool> decisions;  // what keep said, in order; whoever checks them takes them out
 
  private:
+  static Spelling spelling_of(const Hash128& name, const Stored& block) {
+    return {name, block.parent, block.key, block.tokens, block.extras};
+  }
+  // What the segments have of it, in place of what is remembered.
+  void read_segments(const Hash128& name, Stored& block) {
+    const SegmentStore::Read read = segments_->read(spelling_of(name, block));
+    QR_CHECK(read.outcome == SegmentStore::Read::Outcome::found && (block.groups() & ~read.block.groups) == 0);
+    const std::byte* from = read.block.bytes.data();
+    for (size_t g = 0; g < block.bytes.size(); ++g) {
+      if ((read.block.groups >> g & 1U) == 0) continue;
+      const auto n = static_cast<size_t>(shape_.group_bytes[g]);
+      block.bytes[g].assign(from, from + n);
+      from += n;
+    }
+  }
+
   Rng rng_;
+  TestDisk disk_;
+  StoreShape shape_;
+  std::unique_ptr<SegmentStore> segments_;  // null: in memory alone
 };
 
 }  // namespace quire

@@ -24,6 +24,7 @@ struct Knobs {
   int block_tokens = 1, n_blocks = 1, n_vocab = 2, n_keys = 1, hash_bits = 0;  // hash_bits 0: the real one
   int window = 0, n_window_blocks = 0;                                         // window 0: one group
   int n_elsewhere = 0;                                                         // 0: no tier
+  bool segments = false;                                                       // the tier's blocks lie in segments
 };
 
 template <int kBits>
@@ -87,6 +88,11 @@ class Twin {
     if (knobs.window > 0) {
       layout.claim(window(), sizeof(uint64_t));
       memory.push_back(std::move(*Buffer::allocate(int64_t{8} * knobs.block_tokens * knobs.n_window_blocks)));
+    }
+    if (knobs.segments) {
+      StoreShape shape{1, knobs.block_tokens, {8 * knobs.block_tokens}};
+      if (knobs.window > 0) shape.group_bytes.push_back(8 * knobs.block_tokens);
+      tier_.use_segments(shape);
     }
     cache_ = std::make_unique<KvCache>(
         layout, std::move(memory),

@@ -7,6 +7,7 @@ inline void Twin::use_tier() {
   const int64_t what = rng_.between(0, 7);
   if (what <= 1 && !seqs_.empty()) return extend(*any());
   if (what == 2 && !seqs_.empty()) return learn(*any());
+  if (knobs_.segments && rng_.between(0, 19) == 0) tier_.open_segments();
   if (runs_.empty()) return;
   Run& run = runs_[static_cast<size_t>(rng_.between(0, static_cast<int64_t>(runs_.size()) - 1))];
   if (run.fetch.arrived_all() || what == 3) {
