@@ -14,6 +14,7 @@ TEST(Completions, AnswersWithTextUsageAndName) {
   TestServer s;
   answer_with(s, " there was a cat");
   s.engine.n_cached = 2;
+  s.engine.n_disk = 1;
   s.start();
   const HttpResponse r = s.post(kPath, R"({"model":"tiny","prompt":"Once upon","max_tokens":100})");
   EXPECT_EQ(r.status, 200);
@@ -25,9 +26,9 @@ TEST(Completions, AnswersWithTextUsageAndName) {
   EXPECT_EQ(text_at(json_at(j, "choices", 0, "text")), " there was a cat");
   EXPECT_EQ(text_at(json_at(j, "choices", 0, "finish_reason")), "stop");
   EXPECT_TRUE(json_at(j, "choices", 0, "logprobs").is_null());
-  EXPECT_EQ(
-      json_at(j, "usage").dump(),
-      R"({"prompt_tokens":10,"completion_tokens":16,"total_tokens":26,"prompt_tokens_details":{"cached_tokens":2}})");
+  EXPECT_EQ(json_at(j, "usage").dump(),
+            R"({"prompt_tokens":10,"completion_tokens":16,"total_tokens":26,"prompt_tokens_details":)"
+            R"({"cached_tokens":2,"cached_tokens_by_tier":{"memory":1,"disk":1}}})");
 }
 
 TEST(Completions, DefaultsToSixteenTokens) {
@@ -65,9 +66,9 @@ TEST(Completions, StreamsUsageOnlyWhenAsked) {
   ASSERT_GE(e.list.size(), 3u);
   const Json usage = parse_json(e.list[e.list.size() - 2].data);
   EXPECT_EQ(json_at(usage, "choices").dump(), "[]");
-  EXPECT_EQ(
-      json_at(usage, "usage").dump(),
-      R"({"prompt_tokens":3,"completion_tokens":3,"total_tokens":6,"prompt_tokens_details":{"cached_tokens":0}})");
+  EXPECT_EQ(json_at(usage, "usage").dump(),
+            R"({"prompt_tokens":3,"completion_tokens":3,"total_tokens":6,"prompt_tokens_details":)"
+            R"({"cached_tokens":0,"cached_tokens_by_tier":{"memory":0,"disk":0}}})");
   const Json first = parse_json(e.list[0].data);
   ASSERT_NE(first.find("usage"), nullptr);
   EXPECT_TRUE(first.find("usage")->is_null());

@@ -116,7 +116,9 @@ void append_openai_usage(std::string& out, const UsageTotals& usage, bool includ
   out += "{\"prompt_tokens\":" + std::to_string(usage.n_prompt) +
          ",\"completion_tokens\":" + std::to_string(usage.n_generated) +
          ",\"total_tokens\":" + std::to_string(usage.n_prompt + usage.n_generated) +
-         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) + "}";
+         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) +
+         ",\"cached_tokens_by_tier\":{\"memory\":" + std::to_string(usage.n_cached - usage.n_disk) +
+         ",\"disk\":" + std::to_string(usage.n_disk) + "}}";
   append_details(out, usage);
   if (include_cost) append_cost(out, usage.cost);
   out += '}';

@@ -22,8 +22,8 @@ ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warning
 ApiResult<Generation> read_answer(const Args& args, const Reading& reading, const ServeEnv& env);
 // Their jobs' beginning: "model" is checked, generation and stream are read.
 ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env);
-// {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}; with "cost"
-// behind them, as docs/serve.md has it.
+// {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…,"cached_tokens_by_tier":{"memory":…,"disk":…}}};
+// with "cost" behind them, as docs/serve.md has it.
 void append_openai_usage(std::string& out, const UsageTotals& usage, bool include_cost);
 
 class OpenaiWriter : public ReplyWriter {

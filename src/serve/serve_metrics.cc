@@ -179,6 +179,45 @@ void ServeMetrics::refresh_drafts(const EngineStats& s) {
         .set(1 + static_cast<double>(s.spent.n_accepted) / static_cast<double>(s.n_drafts));
 }
 
+void ServeMetrics::refresh_tier(const EngineStats& s) {
+  const TierStats& t = s.tier;
+  if (t.most_bytes == 0) return;  // there is none
+  std::lock_guard lock(mu_);
+  const MetricLabels disk{{"tier", "disk"}};
+  const auto set = [&](std::string_view name, std::string_view help, double v) {
+    metrics_.gauge(name, help, disk).set(v);
+  };
+  const auto count = [&](std::string_view name, std::string_view help, int64_t v) {
+    mirror(metrics_.counter(name, help, disk), v);
+  };
+  set("quire_kv_tier_blocks", "Blocks that the tier has.", static_cast<double>(t.n_blocks));
+  set("quire_kv_tier_bytes", "Bytes that the tier takes.", static_cast<double>(t.bytes));
+  set("quire_kv_tier_bytes_limit", "Bytes that the tier may take.", static_cast<double>(t.most_bytes));
+  set("quire_kv_tier_writing", "1 while the tier takes blocks, 0 while a failure keeps it from that.",
+      t.writing ? 1 : 0);
+  set("quire_kv_tier_engine_seconds", "Time that the engine's thread spent giving blocks to the tier.",
+      seconds(t.engine_ns));
+  set("quire_kv_tier_read_seconds", "Time that reading blocks took, in sum.", seconds(t.read_ns));
+  count("quire_kv_tier_written_blocks_total", "Blocks stored.", t.n_written);
+  count("quire_kv_tier_written_bytes_total", "Bytes stored.", t.written_bytes);
+  count("quire_kv_tier_read_blocks_total", "Blocks brought back.", t.n_read);
+  count("quire_kv_tier_read_bytes_total", "Bytes brought back.", t.read_bytes);
+  count("quire_kv_tier_refused_blocks_total", "Blocks not taken, for more came than were written.", t.n_refused);
+  count("quire_kv_tier_damaged_blocks_total", "Blocks found to be damaged; computed again.", t.n_damaged);
+  count("quire_kv_tier_other_blocks_total", "Names that stood for another block; computed again.", t.n_other);
+  count("quire_kv_tier_read_errors_total", "Reads that the system failed.", t.n_read_errors);
+  count("quire_kv_tier_write_errors_total", "Groups of blocks that could not be stored.", t.n_write_errors);
+  count("quire_kv_tier_dropped_segments_total", "Segments dropped for room.", t.n_dropped_segments);
+  count("quire_kv_tier_moved_blocks_total", "Blocks kept from dropped segments, for they had been used.", t.n_moved);
+  count("quire_kv_tier_skipped_segments_total", "Files of another model or version, or damaged ones, at the start.",
+        t.n_skipped_segments);
+  count("quire_kv_loaded_tokens_total", "Tokens whose keys and values were brought from the tier.", s.n_loaded_tokens);
+  count("quire_kv_loads_total", "Runs of blocks that were begun to be brought.", s.n_loads);
+  count("quire_kv_loads_declined_total", "Runs not begun, because computing was sooner.", s.n_loads_declined);
+  count("quire_kv_loads_overtaken_total", "Runs given up, because computing had become sooner.", s.n_loads_overtaken);
+  count("quire_kv_loads_lost_total", "Runs that ended at a block that could not be had.", s.n_loads_lost);
+}
+
 // Weights are read once a step, and the cached tokens of the sequences that run with it; a row costs its layers, a
 // token the head too.
 void ServeMetrics::refresh_machine(const EngineStats& s, const MachineFacts& f) {

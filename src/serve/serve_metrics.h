@@ -27,6 +27,8 @@ class ServeMetrics {
   void count_finished(FinishReason reason, const Usage& usage);
   // Sets what mirrors the engine's own counters; before each scrape.
   void refresh(const EngineStats& stats, int64_t n_preparing);
+  // What a tier below the cache has and did, where there is one; likewise.
+  void refresh_tier(const EngineStats& stats);
   // What the engine has moved and computed, and how fast since the call before; before each scrape.
   void refresh_machine(const EngineStats& stats, const MachineFacts& facts);
 

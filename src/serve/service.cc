@@ -105,6 +105,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
   env_.metrics_text = [this] {
     const EngineStats stats = engine_.stats();
     metrics_.refresh(stats, static_cast<int64_t>(queue_.size()));
+    metrics_.refresh_tier(stats);
     metrics_.refresh_machine(stats, machine_);
     registry_.gauge("quire_answers_held_bytes", "Of answers_bytes, in use.")
         .set(static_cast<double>(context_.answers->held()));

@@ -86,7 +86,7 @@ class FakeEngine final : public Engine {
   EngineOptions options_;
   int tokens_per_step = 1;  // of each sequence
   int step_us = 0;
-  int n_cached = 0;
+  int n_cached = 0, n_disk = 0;
   int64_t queue_ns = 0;  // what it predicts
   Cost cost;             // of every sequence
   std::string error;     // not empty: every sequence fails with it after its first token
@@ -225,6 +225,7 @@ class FakeEngine final : public Engine {
     usage.n_prompt = static_cast<int>(s.request.prompt.size());
     usage.n_generated = s.n_out;
     usage.n_cached = n_cached;
+    usage.n_disk = n_disk;
     usage.cost = cost;
     usage.queued_ns = 1;
     usage.first_token_ns = s.n_out > 0 ? 2 : 0;

@@ -35,7 +35,7 @@ struct Args {
   EngineOptions engine;
   ServeOptions serve;
   AccessOptions access;
-  std::string kv_memory = "auto", record, record_limit = "1G";
+  std::string kv_memory = "auto", kv_disk_size = "4G", record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
   SamplingChoice sampling;
   SpecChoice spec;
@@ -205,6 +205,13 @@ Status check(Args& args) {
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY_VOID(apply(args.spec, args.engine));
+  QR_TRY(args.engine.kv_disk_bytes, parse_bytes("--kv-disk-size", args.kv_disk_size));
+  if (args.engine.kv_disk_bytes == 0)
+    return fail(Code::invalid, "--kv-disk-size must be a size such as 4G, got \"" + args.kv_disk_size + "\"");
+  if (!args.engine.kv_disk.empty() && args.no_prefix_cache)
+    return fail(Code::invalid, "--kv-disk needs the prefix cache; leave out --no-prefix-cache");
+  if (!args.engine.kv_disk.empty() && !args.record.empty())
+    return fail(Code::invalid, "--record and --kv-disk exclude each other: what a disk brings is in no recording");
   for (const std::string& path : args.public_prompts) {
     QR_TRY(args.serve.public_prompts.emplace_back(), read_prompt(path));
   }
@@ -258,6 +265,13 @@ Status run(Args& args) {
   log_info("memory: " + std::to_string(loaded.model->info().weight_bytes) + " bytes of weights, " +
            std::to_string(engine->options().kv_bytes) + " of cache, " +
            std::to_string(scratch_bytes(*loaded.model, engine->options())) + " of scratch");
+  if (stats.tier.most_bytes > 0) {
+    log_info("disk: " + std::to_string(stats.tier.n_blocks) + " cached blocks, " + std::to_string(stats.tier.bytes) +
+             " of " + std::to_string(stats.tier.most_bytes) + " bytes in " + args.engine.kv_disk +
+             (stats.tier.n_skipped_segments > 0
+                  ? ", " + std::to_string(stats.tier.n_skipped_segments) + " files are another's and are not read"
+                  : ""));
+  }
   apply_sampling(args, loaded, args.serve);
   args.serve.models = {model_name(loaded.path)};
   args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
@@ -286,6 +300,10 @@ QR_REGISTER(Command,
                                   "prompt and answer together, 0 for what the model was trained for or what fits");
                       line.option("--kv-memory", args->kv_memory,
                                   "memory for cached keys and values: auto, or a size such as 4G");
+                      line.option("--kv-disk", args->engine.kv_disk,
+                                  "a folder in which cached keys and values outlive the server, one server's; it "
+                                  "holds tokens of conversations");
+                      line.option("--kv-disk-size", args->kv_disk_size, "bytes that the folder may take, such as 4G");
                       line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
                       line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
                       declare_sampling_options(line, args->sampling);

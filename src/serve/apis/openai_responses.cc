@@ -234,11 +234,14 @@ class Writer final : public ReplyWriter {
     return "]," + out.dump().substr(1);
   }
   static Json usage_object(const UsageTotals& u) {
-    return Json::Object{{"input_tokens", u.n_prompt},
-                        {"input_tokens_details", Json::Object{{"cached_tokens", u.n_cached}}},
-                        {"output_tokens", u.n_generated},
-                        {"output_tokens_details", Json::Object{{"reasoning_tokens", u.n_reasoning}}},
-                        {"total_tokens", u.n_prompt + u.n_generated}};
+    return Json::Object{
+        {"input_tokens", u.n_prompt},
+        {"input_tokens_details",
+         Json::Object{{"cached_tokens", u.n_cached},
+                      {"cached_tokens_by_tier", Json::Object{{"memory", u.n_cached - u.n_disk}, {"disk", u.n_disk}}}}},
+        {"output_tokens", u.n_generated},
+        {"output_tokens_details", Json::Object{{"reasoning_tokens", u.n_reasoning}}},
+        {"total_tokens", u.n_prompt + u.n_generated}};
   }
   // REQUIRES answer_.
   void keep(std::string body) {
