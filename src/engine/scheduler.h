@@ -74,7 +74,6 @@ class Scheduler {
   bool loading() const {
     return std::ranges::any_of(running_, [](const auto& seq) { return seq->load != nullptr; });
   }
-
   // With a token of the budget for everyone that runs, all decode in every step and the first always advances.
   int max_running() const { return std::min(options_.max_seqs, options_.step_tokens); }
   bool idle() const { return running_.empty() && waiting_.empty(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -90,7 +91,18 @@ void DiskTier::stop() {
 
 // --- writing ---
 
+// Without memory for a copy it is refused.
 bool DiskTier::offer(const LeavingBlock& block, const KvView& memory) {
+  try {
+    return take(block, memory);
+  } catch (const std::bad_alloc&) {
+    const std::lock_guard lock(mutex_);
+    ++counts_.n_refused;
+    return false;
+  }
+}
+
+bool DiskTier::take(const LeavingBlock& block, const KvView& memory) {
   const int64_t begin_ns = clock_.now_ns();
   const uint8_t groups = groups_of(block.blocks), has = store_->find(block.name);
   bool taken = (has | groups) == has;
@@ -105,8 +117,9 @@ bool DiskTier::offer(const LeavingBlock& block, const KvView& memory) {
       copy.spelling.tokens.assign(block.tokens.begin(), block.tokens.end());
       copy.spelling.extras.assign(block.extras.begin(), block.extras.end());
       lock.lock();
-      queue_.push_back(std::move(copy));
+      if (queue_.size() == queue_.capacity()) queue_.reserve(2 * queue_.size() + 1);  // so that all or nothing is done
       queued_.insert(block.name);
+      queue_.push_back(std::move(copy));
       queued_bytes_ += bytes;
       taken = true;
       to_write_.notify_one();

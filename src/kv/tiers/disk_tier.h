@@ -50,6 +50,7 @@ class DiskTier final : public Tier {
   };
 
   DiskTier(std::unique_ptr<SegmentStore> store, const DiskTierOptions& options, Clock& clock);
+  bool take(const LeavingBlock& block, const KvView& memory);
   void write_all();
   void write(std::vector<Block> blocks);
   void read_all();
