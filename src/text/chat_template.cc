@@ -52,7 +52,12 @@ class InputVariables final : public jinja::Variables {
   explicit InputVariables(const TemplateInput& input) : input_(input) {}
 
   bool find(Context& in, std::string_view name, Value& out) override {
-    if (name == "messages") return import(in, input_.messages, Trust::user, out);
+    if (name == "messages") {
+      const JsonImport how{.trust = Trust::user,
+                           .limit = in.limits().memory_bytes,
+                           .parses_arguments = input_.arguments == ArgumentsAs::object};
+      return import_json(in.arena(), input_.messages, how, out) || in.step();
+    }
     if (name == "tools") return import(in, input_.tools, Trust::user, out);
     if (name == "add_generation_prompt") {
       out = jinja::make_bool(input_.add_generation_prompt);

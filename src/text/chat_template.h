@@ -4,6 +4,7 @@
 // once, rendered by any thread. The rendering says which of its bytes came from the user, so that special-token text
 // inside a message can be told from the template's own.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,9 +21,14 @@ namespace jinja {
 struct Program;
 }
 
+// How a template sees the arguments of calls, which messages hold as JSON text: as that text, or as the object that it
+// is, which `tojson` writes as the text was.
+enum class ArgumentsAs : uint8_t { text, object };
+
 struct TemplateInput {
   Json messages = Json::Array{};
-  Json tools;  // null: none
+  Json tools;                                 // null: none
+  ArgumentsAs arguments = ArgumentsAs::text;  // strings "arguments" of objects in `messages`
   bool add_generation_prompt = false;
   Json special_tokens = Json::Object{};  // "bos_token", "eos_token", …: trusted text, each a variable of that name
   std::string now;                       // "YYYY-MM-DDTHH:MM:SS" for strftime_now; empty: strftime_now fails

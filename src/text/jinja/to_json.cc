@@ -23,7 +23,9 @@ class JsonWriter {
       case Kind::seq:
         if (is_array(*v.seq)) return nested() && write_array(*v.seq) && leave();
         break;
-      case Kind::dict: return nested() && write_object(*v.dict) && leave();
+      case Kind::dict:
+        if (v.dict->source != nullptr && is_plain(style_)) return write_source(*v.dict->source);
+        return nested() && write_object(*v.dict) && leave();
       default: break;
     }
     return in_.fail("tojson: a value of type " + std::string(kind_name(v)) + " is not JSON serializable");
@@ -34,6 +36,18 @@ class JsonWriter {
  private:
   static bool is_array(const Seq& seq) {
     return seq.kind == SeqKind::list || seq.kind == SeqKind::tuple || seq.kind == SeqKind::group;
+  }
+
+  static bool is_plain(const JsonStyle& style) {
+    const JsonStyle plain;
+    return !style.ensure_ascii && !style.sort_keys && !style.has_indent &&
+           style.item_separator == plain.item_separator && style.key_separator == plain.key_separator;
+  }
+  bool write_source(const Str& text) {
+    if (!in_.room(text.text.size())) return false;
+    user_ = user_ || has_user(text);
+    out_ += text.text;
+    return true;
   }
 
   bool nested() { return ++depth_ <= kMaxValueDepth || in_.fail("tojson: the value is nested too deeply"); }

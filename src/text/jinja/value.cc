@@ -165,6 +165,16 @@ void import_start(Arena& arena, const Json& from, const JsonImport& how, Value* 
   }
 }
 
+// False where the text is no object, or past the limit.
+bool import_arguments(Arena& arena, const std::string& text, const JsonImport& how, Value& out) {
+  const auto parsed = Json::parse(text);
+  if (!parsed || parsed->as_object() == nullptr) return false;
+  const JsonImport inner{.trust = how.trust, .strings = Strings::copy, .limit = how.limit};
+  if (!import_json(arena, *parsed, inner, out)) return false;
+  out.dict->source = import_string(arena, text, how);
+  return true;
+}
+
 void import_object(Arena& arena, const ImportJob& job, const JsonImport& how, std::vector<ImportJob>& jobs) {
   const Json::Object& members = *job.json->as_object();
   Dict* dict = new_dict(arena, members.size());
@@ -172,6 +182,8 @@ void import_object(Arena& arena, const ImportJob& job, const JsonImport& how, st
   for (const Json::Member& m : members) {
     append_entry(arena, *dict, make_string(import_string(arena, m.first, how)), Value{});
     Value* to = &dict->entries[dict->size - 1].value;
+    const bool arguments = how.parses_arguments && m.first == "arguments" && m.second.as_string() != nullptr;
+    if (arguments && import_arguments(arena, *m.second.as_string(), how, *to)) continue;
     if (is_role(m)) {
       *to = make_string(copy_str(arena, *m.second.as_string(), false));
     } else {

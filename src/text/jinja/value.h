@@ -93,6 +93,7 @@ struct Dict {
   Entry* entries = nullptr;
   size_t size = 0;
   size_t capacity = 0;
+  const Str* source = nullptr;  // the JSON text that it was read from, where it is to be written so again
 };
 
 struct Bound {
@@ -192,7 +193,8 @@ enum class Strings : uint8_t { view, copy };
 struct JsonImport {
   Trust trust = Trust::user;
   Strings strings = Strings::view;
-  size_t limit = 0;  // of the arena's bytes
+  size_t limit = 0;               // of the arena's bytes
+  bool parses_arguments = false;  // members "arguments" that hold a JSON object's text become that object, with source
 };
 bool import_json(Arena& arena, const Json& json, const JsonImport& how, Value& out);  // false: past the limit
 

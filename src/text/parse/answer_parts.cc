@@ -5,10 +5,13 @@
 
 namespace quire {
 
-void AnswerParts::add(PartKind kind, std::string_view text) {
+void AnswerParts::add(PartKind kind, std::string_view text) { add(kind, text, 0); }
+void AnswerParts::add_arguments(int call, std::string_view text) { add(PartKind::arguments, text, call); }
+
+void AnswerParts::add(PartKind kind, std::string_view text, int call) {
   if (text.empty()) return;
-  if (list_.empty() || list_.back().kind != kind)
-    list_.push_back({kind, std::string(text)});
+  if (list_.empty() || list_.back().kind != kind || list_.back().call != call)
+    list_.push_back({kind, std::string(text), call});
   else
     list_.back().text += text;
 }
@@ -18,7 +21,12 @@ void AnswerParts::append(AnswerParts& more) {
     std::swap(list_, more.list_);
     return;
   }
-  for (const AnswerPart& part : more.list_) add(part.kind, part.text);
+  for (AnswerPart& part : more.list_) {
+    if (part.kind == PartKind::call)
+      list_.push_back(std::move(part));
+    else
+      add(part.kind, part.text, part.call);
+  }
   more.clear();
 }
 

@@ -9,11 +9,13 @@
 
 namespace quire {
 
-enum class PartKind : uint8_t { reasoning, text };
+// A call is a part with its tool's name, then parts with pieces of its arguments: JSON, as the model wrote it.
+enum class PartKind : uint8_t { reasoning, text, call, arguments };
 
 struct AnswerPart {
   PartKind kind = PartKind::text;
-  std::string text;  // whole code points
+  std::string text;  // whole code points, but of arguments
+  int call = 0;      // of a call and its arguments: which one, from 0
 
   bool operator==(const AnswerPart&) const = default;
 };
@@ -22,6 +24,9 @@ class AnswerParts {
  public:
   // Nothing where `text` is empty; joined to the last part where that is of the kind.
   void add(PartKind kind, std::string_view text);
+  // The call begins. Its arguments: as add.
+  void add_call(int call, std::string_view name) { list_.push_back({PartKind::call, std::string(name), call}); }
+  void add_arguments(int call, std::string_view text);
   // Leaves `more` empty.
   void append(AnswerParts& more);
   void clear() { list_.clear(); }
@@ -36,7 +41,9 @@ class AnswerParts {
   bool operator==(const AnswerParts&) const = default;
 
  private:
-  std::vector<AnswerPart> list_;  // none empty, no neighbours of one kind
+  void add(PartKind kind, std::string_view text, int call);
+
+  std::vector<AnswerPart> list_;  // neighbours of one kind are of different calls
 };
 
 }  // namespace quire

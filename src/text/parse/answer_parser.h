@@ -1,0 +1,33 @@
+// An answer's text to its parts: reasoning, then text and calls. What comes out, joined, depends on the text alone. One
+// thread at a time.
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "text/parse/call_parser.h"
+#include "text/reasoning.h"
+
+namespace quire {
+
+class AnswerParser {
+ public:
+  // `rules` null: no calls.
+  AnswerParser(ReasoningForm::Kind reasoning, bool reasoning_open, std::shared_ptr<const CallRules> rules)
+      : splitter_(reasoning, reasoning_open), calls_(std::move(rules)) {}
+
+  // Appends what is certain.
+  void push(std::string_view text, AnswerParts& out);
+  void finish(AnswerParts& out);  // no text follows
+  bool thinking() const { return splitter_.thinking(); }
+  bool over() const { return calls_.over(); }  // nothing more will come out
+  int n_calls() const { return calls_.n_calls(); }
+
+ private:
+  void pass_on(AnswerParts& out);
+
+  ReasoningSplitter splitter_;
+  CallParser calls_;
+  AnswerParts split_;
+};
+
+}  // namespace quire

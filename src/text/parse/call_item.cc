@@ -1,0 +1,145 @@
+#include "text/parse/call_item.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kNameBytes = 1024;  // with what stands beside it
+
+}  // namespace
+
+bool CallItem::know_name(std::string_view name) {
+  has_name_ = std::find(names_.begin(), names_.end(), name) != names_.end();
+  if (has_name_) name_ = name;
+  return has_name_;
+}
+
+// token_ is a JSON string.
+bool CallItem::know_json_name() {
+  const auto name = Json::parse(token_);
+  return name && name->as_string() != nullptr && know_name(*name->as_string());
+}
+
+CallItem::Step CallItem::push(char c) {
+  if (at_ == At::in_arguments) return push_arguments(c);
+  return form_.objects ? push_object(c) : push_named(c);
+}
+
+CallItem::Step CallItem::push_arguments(char c) {
+  const JsonSpan::Step step = span_.push(c);
+  if (step == JsonSpan::Step::broken) return Step::broken;
+  arguments_ += c;
+  certain_ = has_name_;
+  if (step != JsonSpan::Step::whole) return Step::more;
+  has_arguments_ = true;
+  at_ = form_.objects ? At::next : At::end;
+  n_matched_ = 0;
+  return !form_.objects && form_.call_end.empty() ? Step::whole : Step::more;
+}
+
+CallItem::Step CallItem::push_object(char c) {
+  if (at_ == At::in_key || at_ == At::in_name || at_ == At::in_other) return push_value(c);
+  if (is_json_space(c)) return Step::more;
+  switch (at_) {
+    case At::open: at_ = At::key; return c == '{' ? Step::more : Step::broken;
+    case At::key:
+      if (c != '"') return Step::broken;
+      at_ = At::in_key;
+      span_ = {};
+      token_.clear();
+      return push_value(c);
+    case At::colon: at_ = At::value; return c == ':' ? Step::more : Step::broken;
+    case At::value:
+      span_ = {};
+      if (token_ == form_.arguments_key) {
+        at_ = At::in_arguments;
+        return c == '{' && !has_arguments_ ? push_arguments(c) : Step::broken;
+      }
+      at_ = token_ == form_.name_key ? At::in_name : At::in_other;
+      token_.clear();
+      return at_ == At::in_name && (c != '"' || has_name_) ? Step::broken : push_value(c);
+    case At::next:
+      if (c == ',') at_ = At::key;
+      if (c == ',') return Step::more;
+      return c == '}' ? end_object() : Step::broken;
+    default: return Step::broken;
+  }
+}
+
+// A key, the name, or a value that says nothing here.
+CallItem::Step CallItem::push_value(char c) {
+  const JsonSpan::Step step = span_.push(c);
+  if (step == JsonSpan::Step::broken) return Step::broken;
+  if (step == JsonSpan::Step::past) {
+    at_ = At::next;
+    return push_object(c);
+  }
+  if (at_ != At::in_other) token_ += c;
+  if (step != JsonSpan::Step::whole) return Step::more;
+  if (at_ == At::in_key) {
+    const auto key = Json::parse(token_);
+    if (!key || key->as_string() == nullptr) return Step::broken;
+    token_ = *key->as_string();
+    at_ = At::colon;
+    const bool told_by_marks = !form_.trigger.empty();
+    if (!told_by_marks && !has_name_ && token_ != form_.name_key && token_ != "type") return Step::broken;
+    return Step::more;
+  }
+  if (at_ == At::in_name && !know_json_name()) return Step::broken;
+  certain_ = certain_ || (has_name_ && has_arguments_);
+  at_ = At::next;
+  return Step::more;
+}
+
+// Without arguments a call has none.
+CallItem::Step CallItem::end_object() {
+  if (!has_name_) return Step::broken;
+  if (!has_arguments_) arguments_ = "{}";
+  certain_ = true;
+  return Step::whole;
+}
+
+// White space within the literals is passed over.
+CallItem::Step CallItem::push_named(char c) {
+  const auto match = [&](std::string_view literal) {
+    while (n_matched_ < literal.size() && is_json_space(literal[n_matched_])) ++n_matched_;
+    const bool same = n_matched_ < literal.size() && literal[n_matched_] == c;
+    if (same) ++n_matched_;
+    while (n_matched_ < literal.size() && is_json_space(literal[n_matched_])) ++n_matched_;
+    return same;
+  };
+  const bool space = is_json_space(c);
+  switch (at_) {
+    case At::open:
+      if (space) return Step::more;
+      if (n_matched_ < form_.name_begin.size()) return match(form_.name_begin) ? Step::more : Step::broken;
+      at_ = At::name;
+      return push_named(c);
+    case At::name: {
+      token_ += c;
+      if (!token_.ends_with(form_.name_end)) return token_.size() < kNameBytes ? Step::more : Step::broken;
+      std::string_view name(token_);
+      name.remove_suffix(form_.name_end.size());
+      if (!form_.id_mark.empty()) name = name.substr(0, name.find(form_.id_mark));
+      while (!name.empty() && is_json_space(name.back())) name.remove_suffix(1);
+      at_ = At::value;
+      return know_name(name) ? Step::more : Step::broken;
+    }
+    case At::value:
+      if (space) return Step::more;
+      if (c != '{') return Step::broken;
+      at_ = At::in_arguments;
+      span_ = {};
+      return push_arguments(c);
+    case At::end:
+      if (space) return Step::more;
+      if (!match(form_.call_end)) return Step::broken;
+      return n_matched_ == form_.call_end.size() ? Step::whole : Step::more;
+    default: return Step::broken;
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,163 @@
+#include "text/parse/call_parser.h"
+
+#include <algorithm>
+#include <array>
+
+namespace quire {
+namespace {
+
+std::string without_space(std::string_view text) {
+  std::string out;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(out), [](char c) { return !is_json_space(c); });
+  return out;
+}
+
+}  // namespace
+
+CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::move(rules)) {
+  if (rules_ == nullptr || rules_->form == nullptr) return;
+  const CallForm& form = *rules_->form;
+  lead_ = without_space(form.lead);
+  between_ = without_space(form.between);
+  tail_ = without_space(form.tail);
+  if (form.trigger.empty()) {
+    at_ = At::start;
+    return;
+  }
+  const std::array<std::string, 1> trigger{std::string(form.trigger)};
+  auto compiled = StopStrings::compile(trigger);
+  QR_CHECK(compiled.has_value());
+  trigger_ = std::make_shared<const StopStrings>(std::move(*compiled));
+}
+
+void CallParser::push(std::string_view text, AnswerParts& out) {
+  if (rules_ == nullptr) return out.add(PartKind::text, text);
+  for (const char c : text) take(c, out);
+}
+
+void CallParser::take(char c, AnswerParts& out) {
+  switch (at_) {
+    case At::start:
+      if (is_json_space(c)) {
+        spaces_ += c;
+      } else {
+        begin_item();
+        take_item(c, out);
+      }
+      return;
+    case At::text: return take_text(c, out);
+    case At::lead: return take_lead(c, out);
+    case At::item: return take_item(c, out);
+    case At::after: return take_after(c, out);
+    case At::over: return;
+  }
+}
+
+// White space waits for what comes behind it, unless that is the end or a call.
+void CallParser::say(std::string_view text, AnswerParts& out) {
+  for (const char c : text) {
+    if (is_json_space(c)) {
+      if (!behind_call_) spaces_ += c;
+      continue;
+    }
+    behind_call_ = false;
+    out.add(PartKind::text, spaces_);
+    out.add(PartKind::text, {&c, 1});
+    spaces_.clear();
+  }
+}
+
+void CallParser::take_text(char c, AnswerParts& out) {
+  if (trigger_ == nullptr) return say({&c, 1}, out);
+  raw_ += c;
+  state_ = trigger_->step(state_, c);
+  if (trigger_->match_bytes(state_) > 0) {
+    state_ = 0;
+    matched_ = without_space(raw_);
+    at_ = At::lead;
+    if (matched_ == lead_) begin_item();
+    return;
+  }
+  const size_t n_free = raw_.size() - trigger_->held_bytes(state_);
+  say(std::string_view(raw_).substr(0, n_free), out);
+  raw_.erase(0, n_free);
+}
+
+void CallParser::take_lead(char c, AnswerParts& out) {
+  raw_ += c;
+  if (is_json_space(c)) return;
+  matched_ += c;
+  if (!lead_.starts_with(matched_)) return give_up(out);
+  if (matched_ == lead_) begin_item();
+}
+
+void CallParser::begin_item() {
+  at_ = At::item;
+  told_ = false;
+  item_.emplace(*rules_->form, rules_->names);
+}
+
+void CallParser::take_item(char c, AnswerParts& out) {
+  raw_ += c;
+  const CallItem::Step step = item_->push(c);
+  if (step == CallItem::Step::broken) return give_up(out);
+  if (item_->certain()) tell(out);
+  if (step != CallItem::Step::whole) return;
+  matched_.clear();
+  raw_.clear();
+  behind_call_ = true;
+  at_ = rules_->only_one ? At::over : At::after;
+}
+
+void CallParser::tell(AnswerParts& out) {
+  if (!told_) {
+    out.add_call(n_calls_++, item_->name());
+    spaces_.clear();
+    told_ = true;
+  }
+  out.add_arguments(n_calls_ - 1, item_->take_arguments());
+  raw_.clear();
+}
+
+// A call that broke behind its name stays as far as it came; anything else is text. The byte that broke it may begin a
+// mark.
+void CallParser::give_up(AnswerParts& out) {
+  const bool told = at_ == At::item && told_;
+  std::string raw = std::move(raw_);
+  raw_.clear();
+  matched_.clear();
+  at_ = At::text;
+  const char last = raw.back();
+  if (!told) {
+    raw.pop_back();
+    say(raw, out);
+  }
+  take_text(last, out);
+}
+
+// Behind a call: another one, or the end of all. White space is dropped, also that before text.
+void CallParser::take_after(char c, AnswerParts& out) {
+  raw_ += c;
+  if (is_json_space(c)) return;
+  matched_ += c;
+  const bool ends = !tail_.empty() && tail_.starts_with(matched_);
+  const bool goes_on = !between_.empty() && between_.starts_with(matched_);
+  if (ends && matched_ == tail_) {
+    at_ = At::text;
+    raw_.clear();
+  } else if (goes_on && matched_ == between_) {
+    begin_item();
+  } else if (!ends && !goes_on) {
+    give_up(out);
+  }
+}
+
+void CallParser::finish(AnswerParts& out) {
+  if (at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(raw_, out);
+  if (n_calls_ == 0) out.add(PartKind::text, spaces_);
+  raw_.clear();
+  spaces_.clear();
+  if (rules_ != nullptr) at_ = At::over;
+}
+
+}  // namespace quire

@@ -1,0 +1,62 @@
+// The calls in an answer's text, taken apart from the text: parts leave as soon as they are certain. One byte at a
+// time, so what comes out, joined, does not depend on how the text was cut; linear in the text. What begins like a call
+// and is none, or of a tool that is not there, is text. White space around calls is dropped. One thread at a time.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "text/parse/answer_parts.h"
+#include "text/parse/call_form.h"
+#include "text/parse/call_item.h"
+#include "text/stop_strings.h"
+
+namespace quire {
+
+// Which calls an answer may hold.
+struct CallRules {
+  const CallForm* form = nullptr;  // null: none, everything is text; outlives whoever has it
+  std::vector<std::string> names;  // of the tools
+  bool only_one = false;           // what comes behind the first call is dropped
+};
+
+class CallParser {
+ public:
+  explicit CallParser(std::shared_ptr<const CallRules> rules);  // null: everything is text
+
+  void push(std::string_view text, AnswerParts& out);
+  // No text follows. A call that was not certain yet is text.
+  void finish(AnswerParts& out);
+  // Nothing more will come out.
+  bool over() const { return at_ == At::over; }
+  int n_calls() const { return n_calls_; }  // told so far
+
+ private:
+  enum class At : uint8_t { start, text, lead, item, after, over };
+  void take(char c, AnswerParts& out);
+  void take_text(char c, AnswerParts& out);
+  void take_lead(char c, AnswerParts& out);
+  void take_item(char c, AnswerParts& out);
+  void take_after(char c, AnswerParts& out);
+  void say(std::string_view text, AnswerParts& out);
+  void tell(AnswerParts& out);
+  void give_up(AnswerParts& out);
+  void begin_item();
+
+  std::shared_ptr<const CallRules> rules_;
+  std::shared_ptr<const StopStrings> trigger_;
+  StopStrings::State state_ = 0;
+  At at_ = At::text;
+  std::string spaces_;                           // of the text, not yet told
+  std::string raw_;                              // what may become a mark or a call, not yet told
+  std::string lead_, between_, tail_, matched_;  // the marks without white space; what came of one
+  std::optional<CallItem> item_;
+  int n_calls_ = 0;    // told
+  bool told_ = false;  // the one that is read
+  bool behind_call_ = false;
+};
+
+}  // namespace quire

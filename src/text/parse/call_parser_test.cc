@@ -1,0 +1,195 @@
+// Calls of every family: read back exactly, the same however the text is cut; what is no call is text.
+#include "text/parse/call_parser.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "base/rng.h"
+#include "text/parse/answer_parser.h"
+#include "text/parse/tool_format.h"
+
+namespace quire {
+namespace {
+
+// Parts on lines: "text: …", "call: …", "arguments: …".
+std::string shown(const AnswerParts& parts) {
+  static constexpr const char* kNames[] = {"reasoning", "text", "call", "arguments"};
+  std::string out;
+  for (const AnswerPart& p : parts) out += std::string(kNames[static_cast<size_t>(p.kind)]) + ": " + p.text + "\n";
+  return out;
+}
+
+std::shared_ptr<const CallRules> rules_of(const char* family, bool only_one = false) {
+  const CallForm* form = find_call_form(family);
+  EXPECT_NE(form, nullptr) << family;
+  return std::make_shared<const CallRules>(CallRules{form, {"get_weather", "get", "search"}, only_one});
+}
+
+AnswerParts parse(const std::shared_ptr<const CallRules>& rules, std::string_view text, size_t cut) {
+  CallParser parser(rules);
+  AnswerParts out;
+  for (size_t at = 0; at < text.size(); at += cut) {
+    AnswerParts fresh;
+    parser.push(text.substr(at, cut), fresh);
+    out.append(fresh);
+  }
+  AnswerParts fresh;
+  parser.finish(fresh);
+  out.append(fresh);
+  return out;
+}
+
+void expect_parts(const char* family, std::string_view text, const std::string& wanted, bool only_one = false) {
+  const auto rules = rules_of(family, only_one);
+  for (size_t cut = 1; cut <= text.size() + 1; ++cut)
+    EXPECT_EQ(shown(parse(rules, text, cut)), wanted) << family << ": " << text << " cut at " << cut;
+}
+
+TEST(CallParser, ReadsCallsBetweenText) {
+  expect_parts("hermes",
+               "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"a\": [1, {}]}}\n</tool_call>\nDone. \n",
+               "text: I look.\ncall: get\narguments: {\"a\": [1, {}]}\ntext: Done.\n");
+  expect_parts("hermes",
+               "<tool_call>{\"arguments\":{},\"id\":7,\"name\":\"get\"}</tool_call>\n<tool_call>{\"name\":\"search\"}",
+               "call: get\narguments: {}\ncall: search\narguments: {}\n");
+  expect_parts(
+      "llama3_json",
+      " {\"type\": \"function\", \"name\": \"get\", \"parameters\": {}}; {\"name\":\"get\",\"parameters\":{\"b\":2}}",
+      "call: get\narguments: {}\ncall: get\narguments: {\"b\":2}\n");
+  expect_parts("mistral_list",
+               "[TOOL_CALLS] [{\"name\": \"get\", \"arguments\": {\"x\": 1}, \"id\": \"1\"}, {\"name\": \"search\", "
+               "\"arguments\": {}}]",
+               "call: get\narguments: {\"x\": 1}\ncall: search\narguments: {}\n");
+  expect_parts("mistral", "Hm[TOOL_CALLS]get[CALL_ID]abc[ARGS]{\"x\": 1}[TOOL_CALLS]get_weather[ARGS]{}",
+               "text: Hm\ncall: get\narguments: {\"x\": 1}\ncall: get_weather\narguments: {}\n");
+  expect_parts("deepseek_v31",
+               "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"é\": \"｜\"}<｜tool▁call▁end｜>"
+               "<｜tool▁call▁begin｜>search<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+               "call: get\narguments: {\"é\": \"｜\"}\ncall: search\narguments: {}\n");
+}
+
+TEST(CallParser, AnEndMarkInAStringIsText) {
+  expect_parts("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": \"</tool_call>\\\"}\"}}</tool_call>",
+               "call: get\narguments: {\"a\": \"</tool_call>\\\"}\"}\n");
+}
+
+TEST(CallParser, WhatIsNoCallIsText) {
+  for (const char* text : {"<tool_call", "<tool_call>", "<tool_call>\n{\"name\": \"ge",
+                           "<tool_call>{\"name\": \"other\", \"arguments\": {}}</tool_call>",
+                           "<tool_call>{\"name\": \"get\", \"arguments\": \"x\"}", "<tool_call>{\"name\": 3}",
+                           "a < b <tool_calls> c  ", "<tool_call>{\"arguments\": {\"a\": 1}, \"name\": \"no\"}", "  "})
+    expect_parts("hermes", text, "text: " + std::string(text) + "\n");
+  for (const char* text : {"Hello {\"name\": \"get\", \"parameters\": {}}", "{\"answer\": 3}", "[1]", "\n\n{}"})
+    expect_parts("llama3_json", text, "text: " + std::string(text) + "\n");
+  expect_parts("hermes", "<tool_call><tool_call>{\"name\":\"get\"}</tool_call>",
+               "text: <tool_call>\ncall: get\narguments: {}\n");
+}
+
+TEST(CallParser, WhatIsCutStaysAsFarAsItCame) {
+  expect_parts("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": \"x",
+               "call: get\narguments: {\"a\": \"x\n");
+  expect_parts("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_", "call: get\narguments: {}\n");
+  expect_parts("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}]} more",
+               "call: get\narguments: {}\ntext: ]} more\n");
+}
+
+TEST(CallParser, OnlyOneCallEndsTheAnswer) {
+  expect_parts("hermes", "<tool_call>{\"name\":\"get\"}</tool_call> more <tool_call>{\"name\":\"get\"}</tool_call>",
+               "call: get\narguments: {}\n", true);
+}
+
+TEST(CallParser, DeltasLeaveOnceCertain) {
+  CallParser parser(rules_of("hermes"));
+  AnswerParts out;
+  const auto after = [&](std::string_view text) {
+    out.clear();
+    parser.push(text, out);
+    return shown(out);
+  };
+  EXPECT_EQ(after("Hm"), "text: Hm\n");
+  EXPECT_EQ(after(" <tool_call>{\"name\": \"get\", \"arguments\": "), "");
+  EXPECT_EQ(after("{\"a"), "call: get\narguments: {\"a\n");
+  EXPECT_EQ(after("\":1"), "arguments: \":1\n");
+}
+
+// Pieces of calls in random order, cut at random: the same parts as from the whole text.
+TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
+  static const std::vector<std::string> kPieces = {"<tool_call>",
+                                                   "</tool_call>",
+                                                   "[TOOL_CALLS]",
+                                                   "[ARGS]",
+                                                   "{\"name\": \"get\"",
+                                                   ", \"arguments\": ",
+                                                   "{\"a\": \"}\"}",
+                                                   "}",
+                                                   " ",
+                                                   "\n",
+                                                   "{",
+                                                   "\"",
+                                                   ",",
+                                                   "; ",
+                                                   "[",
+                                                   "]",
+                                                   "\\",
+                                                   "text",
+                                                   "<",
+                                                   "get",
+                                                   "{\"name\": \"search\", \"arguments\": {\"q\": [1,2]}}",
+                                                   "\"parameters\": {}",
+                                                   "é",
+                                                   ":"};
+  Rng rng(5);
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    const auto rules = rules_of(family.c_str());
+    for (int round = 0; round < 12'000; ++round) {
+      std::string text;
+      const int64_t n = rng.between(0, 16);
+      for (int64_t i = 0; i < n; ++i)
+        text += kPieces[static_cast<size_t>(rng.between(0, static_cast<int64_t>(kPieces.size()) - 1))];
+      const AnswerParts whole = parse(rules, text, text.size() + 1);
+      const auto cut = static_cast<size_t>(rng.between(1, 9));
+      ASSERT_EQ(shown(parse(rules, text, cut)), shown(whole)) << family << ": " << text << " cut at " << cut;
+    }
+  }
+}
+
+// Rendered calls of random arguments come back byte for byte.
+TEST(CallParser, ReadsWhatEveryFamilyWrites) {
+  static constexpr const char* kValues[] = {"1",          "\"x\"",      "\"</tool_call>\"", "{\"n\":{}}",
+                                            "[1, \"]\"]", "\"\\\"}{\"", "\"[TOOL_CALLS]\"", "\"\\u00e9é\\\\\"",
+                                            "-1.5e3",     "null"};
+  Rng rng(7);
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    const CallForm& form = *find_call_form(family);
+    for (int round = 0; round < 2'000; ++round) {
+      std::string text(form.lead), wanted;
+      const int64_t n_calls = rng.between(1, 3);
+      for (int64_t i = 0; i < n_calls; ++i) {
+        std::string arguments = "{";
+        const int64_t n = rng.between(0, 4);
+        for (int64_t k = 0; k < n; ++k)
+          arguments +=
+              (k > 0 ? ", \"k" : "\"k") + std::to_string(k) + "\": " + kValues[static_cast<size_t>(rng.between(0, 9))];
+        arguments += "}";
+        const std::string name = rng.between(0, 1) == 0 ? "get" : "get_weather";
+        text += (i > 0 ? std::string(form.between) : "") + std::string(form.name_begin) + name +
+                std::string(form.name_end) + arguments + std::string(form.call_end);
+        wanted += "call: " + name + "\narguments: " + arguments + "\n";
+      }
+      text += form.tail;
+      const auto cut = static_cast<size_t>(rng.between(1, 20));
+      ASSERT_EQ(shown(parse(rules_of(family.c_str()), text, cut)), wanted) << family << ": " << text;
+    }
+  }
+}
+
+TEST(AnswerParser, ReasoningComesBeforeCalls) {
+  AnswerParser parser(ReasoningForm::Kind::think, true, rules_of("hermes"));
+  AnswerParts out;
+  parser.push("I <tool_call>? </think>\n\n<tool_call>{\"name\":\"get\"}</tool_call>", out);
+  parser.finish(out);
+  EXPECT_EQ(shown(out), "reasoning: I <tool_call>?\ncall: get\narguments: {}\n");
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,22 @@
+// Nemotron Nano 2: <TOOLCALL>[{"name": …, "arguments": …}, …]</TOOLCALL>.
+#include "text/parse/call_form.h"
+
+namespace quire {
+namespace {
+
+constexpr CallForm kForm{
+    .trigger = "<TOOLCALL>",
+    .lead = "<TOOLCALL>[",
+    .between = ", ",
+    .tail = "]</TOOLCALL>",
+    .objects = true,
+    .name_key = "name",
+    .arguments_key = "arguments",
+    .name_begin = "{\"name\": \"",
+    .name_end = "\", \"arguments\": ",
+    .call_end = "}",
+};
+QR_REGISTER(CallForm, "nemotron", kForm);
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,85 @@
+#include "text/parse/tool_format.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "text/parse/call_parser.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kName = "get_time";
+constexpr std::string_view kArguments = R"({"zone":"Europe/Rome", "hours": 12})";
+
+Json::Array conversation(bool with_call) {
+  Json::Array out;
+  out.push_back(Json::Object{{"role", "user"}, {"content", "What time is it?"}});
+  if (!with_call) return out;
+  const Json function = Json::Object{{"name", kName}, {"arguments", kArguments}};
+  Json call = Json::Object{{"id", "call00001"}, {"type", "function"}, {"function", function}};
+  out.push_back(Json::Object{{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::Array{std::move(call)}}});
+  return out;
+}
+
+Json tools() {
+  return *Json::parse(R"([{"type":"function","function":{"name":"get_time","description":"The time","parameters":
+      {"type":"object","properties":{"zone":{"type":"string"},"hours":{"type":"integer"}},"required":["zone"]}}}])");
+}
+
+// Whether `text` holds the call as the family writes it, with these arguments and nothing else.
+bool reads(const CallForm& form, std::string_view text) {
+  auto rules = std::make_shared<CallRules>();
+  rules->form = &form;
+  rules->names = {std::string(kName)};
+  CallParser parser(std::move(rules));
+  AnswerParts parts;
+  parser.push(text, parts);
+  parser.finish(parts);
+  if (!parts.has(PartKind::call)) return false;
+  const auto read = Json::parse(parts.joined(PartKind::arguments));
+  return read && *read == *Json::parse(kArguments);
+}
+
+}  // namespace
+
+// A prompt may end with what the answer has not, such as <think>, and the two begin with the same byte.
+std::string_view answer_behind(const CallForm& form, std::string_view text, size_t same_bytes) {
+  constexpr size_t kMarkBytes = 64;
+  return text.substr(form.trigger.empty() ? same_bytes : same_bytes - std::min(same_bytes, kMarkBytes));
+}
+
+const CallForm* find_call_form(std::string_view name) { return Registry<CallForm>::get().find(name); }
+
+ToolFormat find_tool_format(const ChatTemplate& chat, const Json& special_tokens) {
+  ToolFormat out;
+  TemplateInput input;
+  input.special_tokens = special_tokens;
+  input.now = "2024-05-01T08:00:00";
+  input.add_generation_prompt = true;
+  input.messages = conversation(false);
+  const auto plain = chat.render(input);
+  input.tools = tools();
+  const auto prompt = chat.render(input);
+  out.takes_tools = prompt && (!plain || *plain != *prompt);
+  if (!prompt) return out;
+  input.messages = conversation(true);
+  input.add_generation_prompt = false;
+  for (const ArgumentsAs how : {ArgumentsAs::object, ArgumentsAs::text}) {
+    input.arguments = how;
+    const auto called = chat.render(input);
+    if (!called) continue;
+    const auto at = std::mismatch(prompt->begin(), prompt->end(), called->begin(), called->end()).second;
+    const auto begin = static_cast<size_t>(at - called->begin());
+    for (const std::string& name : Registry<CallForm>::get().names()) {
+      const CallForm* form = find_call_form(name);
+      if (!reads(*form, answer_behind(*form, *called, begin))) continue;
+      out.form = form;
+      out.arguments = how;
+      out.name = name;
+      return out;
+    }
+  }
+  return out;
+}
+
+}  // namespace quire

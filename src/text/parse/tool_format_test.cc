@@ -1,0 +1,172 @@
+// Which family a template belongs to, and that what a template writes of calls is read back exactly.
+#include "text/parse/tool_format.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "text/parse/call_parser.h"
+#include "text/test_support.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kCalls =
+    "{% if tools %}[{{ tools | tojson }}]{% endif %}{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% for c in m.tool_calls %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": "
+    "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+ToolFormat format_of(const std::string& source) {
+  const auto chat = ChatTemplate::parse(source);
+  EXPECT_TRUE(chat) << (chat ? "" : chat.error().message);
+  return chat ? find_tool_format(*chat, Json::Object{}) : ToolFormat{};
+}
+
+TEST(ToolFormat, IsFoundByRendering) {
+  const ToolFormat found = format_of(kCalls);
+  EXPECT_TRUE(found.takes_tools);
+  EXPECT_EQ(found.name, "hermes");
+  EXPECT_EQ(found.arguments, ArgumentsAs::object);
+  EXPECT_FALSE(format_of("{% for m in messages %}{{ m.content }}{% endfor %}").takes_tools);
+  const ToolFormat other =
+      format_of("{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}");
+  EXPECT_TRUE(other.takes_tools);
+  EXPECT_EQ(other.form, nullptr);
+}
+
+TEST(ToolFormat, ArgumentsGoToTheTemplateByteForByte) {
+  const auto chat =
+      ChatTemplate::parse("{% for m in messages %}{{ m.c.arguments | tojson }}{{ m.c.arguments.b }}{% endfor %}");
+  ASSERT_TRUE(chat);
+  TemplateInput input;
+  input.arguments = ArgumentsAs::object;
+  const std::string odd = "{ \"b\" :1.50,\"a\":\"\\u00e9</s>\"}";
+  input.messages = Json::Array{Json::Object{{"c", Json::Object{{"arguments", odd}}}}};
+  const auto rendered = chat->render_marked(input);
+  ASSERT_TRUE(rendered) << rendered.error().message;
+  EXPECT_EQ(rendered->text, odd + "1.5");
+  ASSERT_EQ(rendered->user_ranges.size(), 1U) << "it is the user's text";
+  EXPECT_EQ(rendered->user_ranges[0].end, odd.size());
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct Family {
+  const char* file;
+  const char* name;
+};
+constexpr Family kFamilies[] = {
+    {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "hermes"},
+    {"Qwen-Qwen2.5-7B-Instruct", "hermes"},
+    {"Qwen-Qwen3-0.6B", "hermes"},
+    {"meta-llama-Llama-3.1-8B-Instruct", "llama3_json"},
+    {"meta-llama-Llama-3.2-3B-Instruct", "llama3_json"},
+    {"mistralai-Mistral-Nemo-Instruct-2407", "mistral_list"},
+    {"Mistral-Small-3.2-24B-Instruct-2506", "mistral"},
+    {"NVIDIA-Nemotron-Nano-v2", "nemotron"},
+    {"deepseek-ai-DeepSeek-V3.1", "deepseek_v31"},
+};
+
+// A call per line: the name, then the arguments as a value.
+std::string calls_of(const Json& messages) {
+  std::string out;
+  for (const Json& m : *messages.as_array()) {
+    const Json* calls = m.find("tool_calls");
+    if (calls == nullptr) continue;
+    for (const Json& c : *calls->as_array())
+      out +=
+          *c.find("function")->find("name")->as_string() + " " + c.find("function")->find("arguments")->dump() + "\n";
+  }
+  return out;
+}
+
+// What the template adds for the assistant's turn, read by the family's parser.
+std::string read_back(const ChatTemplate& chat, const ToolFormat& format, TemplateInput input, size_t turn) {
+  Json::Array& messages = *input.messages.as_array();
+  messages.resize(turn + 1);
+  input.add_generation_prompt = false;
+  input.arguments = format.arguments;
+  const auto with = chat.render(input);
+  messages.resize(turn);
+  input.add_generation_prompt = true;
+  const auto before = chat.render(input);
+  if (!with || !before) return (!with ? with : before).error().message;
+  const auto at = std::mismatch(before->begin(), before->end(), with->begin(), with->end()).second;
+  CallParser parser(std::make_shared<const CallRules>(CallRules{format.form, {"get_weather", "search"}, false}));
+  AnswerParts parts;
+  parser.push(answer_behind(*format.form, *with, static_cast<size_t>(at - with->begin())), parts);
+  parser.finish(parts);
+  std::string out;
+  for (const AnswerPart& p : parts) {
+    if (p.kind == PartKind::call) out += p.text + " ";
+    if (p.kind == PartKind::arguments) out += Json::parse(p.text) ? Json::parse(p.text)->dump() + "\n" : p.text;
+  }
+  return out;
+}
+
+// Messages as requests bring them: arguments are text, content is never null.
+void make_texts(Json& messages) {
+  for (Json& m : *messages.as_array()) {
+    if (m.find("content")->is_null()) m.set("content", "");
+    const Json* calls = m.find("tool_calls");
+    if (calls == nullptr) continue;
+    Json changed = *calls;
+    for (Json& c : *changed.as_array()) {
+      Json function = *c.find("function");
+      const Json arguments = *function.find("arguments");
+      if (arguments.as_string() == nullptr) function.set("arguments", arguments.dump());
+      c.set("function", std::move(function));
+    }
+    m.set("tool_calls", std::move(changed));
+  }
+}
+
+TEST(ToolFormat, CallsThatTemplatesWriteAreReadBack) {
+  const char* shared = std::getenv("QUIRE_SHARED");
+  if (shared == nullptr) GTEST_SKIP() << "QUIRE_SHARED is not set";
+  const std::string folder = std::string(shared) + "/data/templates/";
+  const auto cases = Json::parse(text_of(folder + "cases.json"));
+  if (!cases) GTEST_SKIP() << "no templates in " << folder;
+  int n_read = 0;
+  for (const Family& family : kFamilies) {
+    const auto chat = ChatTemplate::parse(text_of(folder + family.file + ".jinja"));
+    ASSERT_TRUE(chat) << family.file;
+    Json tokens = Json::Object{};
+    for (const char* name : {"bos_token", "eos_token"}) tokens.set(name, *cases->find(name));
+    const ToolFormat format = find_tool_format(*chat, tokens);
+    ASSERT_EQ(format.name, family.name) << family.file;
+    for (const Json& one : *cases->find("cases")->as_array()) {
+      Json messages = *one.find("messages");
+      make_texts(messages);
+      for (size_t i = 0; i < messages.as_array()->size(); ++i) {
+        Json turn = Json::Array{(*messages.as_array())[i]};
+        const std::string wanted = calls_of(turn);
+        if (wanted.empty()) continue;
+        TemplateInput input;
+        input.messages = messages;
+        input.tools = *one.find("tools");
+        input.special_tokens = tokens;
+        input.now = "2025-07-26T13:05:09";
+        const std::string got = read_back(*chat, format, input, i);
+        if (got.find("only supports single tool-calls") != std::string::npos) continue;
+        std::string parsed;
+        for (const Json& c : *turn.as_array()->front().find("tool_calls")->as_array())
+          parsed += *c.find("function")->find("name")->as_string() + " " +
+                    Json::parse(*c.find("function")->find("arguments")->as_string())->dump() + "\n";
+        EXPECT_EQ(got, parsed) << family.file << ", " << *one.find("name")->as_string();
+        ++n_read;
+      }
+    }
+  }
+  EXPECT_GE(n_read, 20);
+}
+
+}  // namespace
+}  // namespace quire
