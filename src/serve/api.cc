@@ -2,7 +2,10 @@
 
 namespace quire {
 
-std::string_view finish_name(FinishReason reason) { return reason == FinishReason::stop ? "stop" : "length"; }
+std::string_view finish_name(FinishReason reason) {
+  static constexpr std::string_view kNames[] = {"stop", "length", "tool_calls"};
+  return kNames[static_cast<size_t>(reason)];
+}
 
 void append_joined(std::string& out, const AnswerParts& parts, PartKind kind) {
   append_json_string(out, parts.joined(kind));

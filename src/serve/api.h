@@ -18,6 +18,8 @@
 #include "serve/reply_writer.h"
 #include "serve/request_log.h"
 #include "text/fill_tokens.h"
+#include "text/parse/call_parser.h"
+#include "text/parse/tool_format.h"
 #include "text/reasoning.h"
 #include "text/tokenizer.h"
 
@@ -45,6 +47,8 @@ struct ServeEnv {
   StreamTable* streams = nullptr;         // filled in by the service
   ReasoningForm reasoning;                // of this model
   FillTokens fill;                        // likewise
+  ToolFormat tools;                       // likewise
+  bool hidden_calls = false;              // their first mark is a control token
   ServeLimits limits;
   std::vector<std::string> models;  // the model's name, then its other names
   bool strict_model = false;
@@ -80,6 +84,7 @@ struct Job {
   bool reasoning_open = false;                                // the prompts have begun it
   ReasoningForm::Kind thinks = ReasoningForm::Kind::none;     // taken out or not: what a grammar's answer comes behind
   bool thinks_open = false;                                   // likewise
+  std::shared_ptr<const CallRules> calls;                     // likewise taken out; null: there are none
   bool stream = false;
   bool include_cost = false;  // in the usage
   HttpHeaders headers;        // of the answer, beside the usual

@@ -43,9 +43,9 @@ Choice::Choice(const ChoiceSetup& setup)
       gathers_(setup.gathers),
       channel_(setup.channel_bytes, *setup.held),
       tokenizer_(*setup.tokenizer),
-      splits_(setup.reasoning != ReasoningForm::Kind::none),
-      splitter_(setup.reasoning, setup.reasoning_open),
-      counter_(splitter_),
+      splits_(setup.reasoning != ReasoningForm::Kind::none || setup.calls != nullptr),
+      parser_(setup.reasoning, setup.reasoning_open, setup.calls),
+      parses_(parser_),
       text_(*setup.tokenizer, setup.text),
       echo_(setup.echo) {
   if (echo_ != nullptr) text_.begin_behind(count_points(*echo_));
@@ -105,9 +105,9 @@ int64_t Choice::take_tokens() {
         prompt_tokens_.push_back(std::move(event));
       continue;
     }
-    if (prompt_only_ || text_.stopped()) continue;
+    if (prompt_only_ || stopped()) continue;
     text_.push(event);
-    if (splits_) count_reasoning(event.id);
+    if (splits_) parse_token(event.id);
     logprob_sum_ += static_cast<double>(event.logprob);
     ++n_tokens_;
   }
@@ -119,12 +119,12 @@ int64_t Choice::take_tokens() {
   return n_tokens_ - before;
 }
 
-void Choice::count_reasoning(Token id) {
+void Choice::parse_token(Token id) {
   scratch_.clear();
   dropped_.clear();
   if (id < tokenizer_.n_vocab()) tokenizer_.append_bytes(id, true, scratch_);
-  counter_.push(scratch_, dropped_);
-  n_reasoning_ += counter_.thinking() ? 1 : 0;
+  parses_.push(scratch_, dropped_);
+  n_reasoning_ += parses_.thinking() ? 1 : 0;
 }
 
 bool Choice::take_text(Delta& out) {
@@ -149,16 +149,16 @@ bool Choice::next_text(Delta& out) {
   text_.take(piece_);
   out.tokens = std::move(piece_.tokens);
   out.parts.clear();
-  splitter_.push(piece_.text, out.parts);
-  if (ended_ && !split_ended_) {
-    split_ended_ = true;
-    splitter_.finish(out.parts);
+  parser_.push(piece_.text, out.parts);
+  if (ended_ && !parse_ended_) {
+    parse_ended_ = true;
+    parser_.finish(out.parts);
   }
   return !out.parts.empty() || !out.tokens.empty();
 }
 
 bool Choice::wants_cancel() {
-  if (cancelled_ || ended_ || !text_.stopped()) return false;
+  if (cancelled_ || ended_ || !stopped()) return false;
   cancelled_ = true;
   return true;
 }

@@ -10,6 +10,7 @@
 #include "serve/api.h"
 #include "serve/channel.h"
 #include "serve/text_stream.h"
+#include "text/parse/answer_parser.h"
 
 namespace quire {
 
@@ -42,6 +43,7 @@ struct ChoiceSetup {
   bool gathers = false;      // the text is told as a whole
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;
   bool reasoning_open = false;
+  std::shared_ptr<const CallRules> calls;
 };
 
 class Choice final : public EventSink {
@@ -69,7 +71,9 @@ class Choice final : public EventSink {
     const Overflow own = overflow_.load(std::memory_order_acquire);
     return own != Overflow::none ? own : channel_.overflow();
   }
-  // A stop string is complete and the engine goes on: true once.
+  // It ended before the engine knew: a stop string is complete, or the only call that may come.
+  bool stopped() const { return text_.stopped() || parses_.over(); }
+  // That, and the engine goes on: true once.
   bool wants_cancel();
 
   // The prompt's tokens behind the first, where their logprobs were asked for.
@@ -89,11 +93,11 @@ class Choice final : public EventSink {
   const std::string& error() const { return error_; }
   std::vector<float> give_pooled() { return std::move(pooled_); }
   const std::shared_ptr<const std::string>& echo() const { return echo_; }
-  int64_t n_generated() const { return prompt_only_ ? 0 : text_.stopped() ? n_tokens_ : usage_.n_generated; }
+  int64_t n_generated() const { return prompt_only_ ? 0 : stopped() ? n_tokens_ : usage_.n_generated; }
   Ending ending() const {
     if (text_.stopped()) return {FinishReason::stop, text_.stop_string()};
-    const bool cut = prompt_only_ || finish_ == Finish::length;
-    return {cut ? FinishReason::length : FinishReason::stop, {}};
+    const bool cut = prompt_only_ || (finish_ == Finish::length && !stopped());
+    return {cut ? FinishReason::length : parses_.n_calls() > 0 ? FinishReason::tool_calls : FinishReason::stop, {}};
   }
 
   bool told = false;     // its end is written
@@ -127,16 +131,16 @@ class Choice final : public EventSink {
   std::vector<float> pooled_;
   std::atomic<bool> finished_{false};
 
-  void count_reasoning(Token id);
+  void parse_token(Token id);
 
   const Tokenizer& tokenizer_;
   const bool splits_;
-  ReasoningSplitter splitter_, counter_;  // of the text that is told; of every token's
+  AnswerParser parser_, parses_;  // of the text that is told; of every token's
   TextPiece piece_;
   std::string scratch_;
   AnswerParts dropped_;
   int64_t n_reasoning_ = 0;
-  bool split_ended_ = false;
+  bool parse_ended_ = false;
   TextStream text_;
   const std::shared_ptr<const std::string> echo_;
   bool echoed_ = false;

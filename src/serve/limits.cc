@@ -18,6 +18,8 @@ constexpr LimitRow kRows[] = {
     {"n_stop_ids", &ServeLimits::n_stop_ids, "entries of stop_token_ids"},
     {"n_messages", &ServeLimits::n_messages, "messages of a conversation"},
     {"n_parts", &ServeLimits::n_parts, "parts of one message's content"},
+    {"n_tools", &ServeLimits::n_tools, "entries of tools, and names of a choice among them"},
+    {"n_calls", &ServeLimits::n_calls, "entries of one message's tool_calls"},
     {"n_template_kwargs", &ServeLimits::n_template_kwargs, "entries of chat_template_kwargs"},
     {"name_bytes", &ServeLimits::name_bytes, "bytes of model, user, cache_salt and other short strings"},
     {"n_warned", &ServeLimits::n_warned, "unknown fields named in x-quire-warning"},

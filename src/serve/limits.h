@@ -24,6 +24,8 @@ struct ServeLimits {
   int64_t n_stop_ids = 128;              // entries of stop_token_ids
   int64_t n_messages = 4096;             // of a conversation
   int64_t n_parts = 4096;                // of one message's content
+  int64_t n_tools = 512;                 // of a request; also names of a choice among them
+  int64_t n_calls = 512;                 // of one message
   int64_t n_template_kwargs = 64;        // chat_template_kwargs
   int64_t name_bytes = 256;              // model, user, cache_salt and other short strings
   int64_t n_warned = 16;                 // unknown fields named in x-quire-warning

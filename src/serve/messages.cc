@@ -15,8 +15,8 @@ constexpr Field kMessage[] = {
     field_of("content", kString | kArray),
     field_of("name", kString, &ServeLimits::name_bytes),
     field_of("reasoning_content", kString),
-    unsupported("tool_calls", "[]"),
-    unsupported("tool_call_id"),
+    field_of("tool_calls", kArray, &ServeLimits::n_calls),
+    field_of("tool_call_id", kString, &ServeLimits::name_bytes),
     unsupported("function_call"),
     unsupported("audio"),
     ignored_field("refusal"),
@@ -46,15 +46,15 @@ constexpr std::string_view kPlainTemplate =
     "{% if add_generation_prompt %}Assistant:{% endif %}";
 
 ApiResult<std::string> read_role(const Args& message, const std::string& path) {
-  static constexpr std::array<std::string_view, 4> kRoles{"system", "user", "assistant", "developer"};
+  static constexpr std::array<std::string_view, 4> kRoles{"system", "user", "assistant", "tool"};
   if (!message.has("role")) return refuse(missing_field(at_key(path, "role")));
   const std::string_view role = message.text("role");
-  if (role == "tool" || role == "function") return refuse(unsupported_field(at_key(path, "role"), "tools are not"));
+  if (role == "function") return refuse(unsupported_field(at_key(path, "role"), "'function'; tool is"));
   if (role == "developer") return std::string("system");  // what templates know it as
   for (const std::string_view known : kRoles)
     if (role == known) return std::string(role);
-  return refuse(
-      bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be system, developer, user or assistant"));
+  return refuse(bad_field(at_key(path, "role"),
+                          "is '" + shown(role) + "': it must be system, developer, user, assistant or tool"));
 }
 
 }  // namespace
@@ -95,13 +95,25 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
   QR_TRY(const Args args, kMessageSchema.check(message, reading, path));
   QR_TRY(std::string role, read_role(args, path));
   const Json* content = args.find("content");
-  if (content == nullptr) return refuse(missing_field(at_key(path, "content")));
+  const Json* calls = args.find("tool_calls");
+  const bool called = calls != nullptr && !calls->as_array()->empty();
+  if (content == nullptr && !called) return refuse(missing_field(at_key(path, "content")));
+  if (called && role != "assistant")
+    return refuse(bad_field(at_key(path, "tool_calls"), "is the assistant's, and role is '" + role + "'"));
+  if (role == "tool" && !args.has("tool_call_id")) return refuse(missing_field(at_key(path, "tool_call_id")));
   Json out;
+  std::string text;
+  if (content != nullptr) {
+    QR_TRY(text, read_content(*content, at_key(path, "content"), reading));
+  }
   out.set("role", std::move(role));
-  QR_TRY(std::string text, read_content(*content, at_key(path, "content"), reading));
   out.set("content", std::move(text));
-  for (const std::string_view more : {"name", "reasoning_content"})
+  for (const std::string_view more : {"name", "reasoning_content", "tool_call_id"})
     if (args.has(more)) out.set(std::string(more), args.text(more));
+  if (called) {
+    QR_TRY(Json::Array list, read_calls(*calls, at_key(path, "tool_calls"), reading));
+    out.set("tool_calls", std::move(list));
+  }
   return out;
 }
 
@@ -165,7 +177,13 @@ ApiResult<ChatOptions> read_chat_options(const Args& args) {
 
 ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env) {
   TemplateInput input;
+  name_results(*messages.as_array());
   input.messages = std::move(messages);
+  input.arguments = env.tools.arguments;
+  if (options.tools != nullptr && options.tools->given()) {
+    QR_TRY_VOID(check_tools(*options.tools, env));
+    input.tools = options.tools->list;
+  }
   input.add_generation_prompt = options.add_generation_prompt;
   input.now = local_time_text(std::time(nullptr));
   if (options.kwargs != nullptr) input.extra = *options.kwargs;
@@ -203,6 +221,13 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
     job.reasoning = env.reasoning.kind;
     job.reasoning_open = job.thinks_open;
     if (env.reasoning.hidden) job.generation.skip_special = false;
+  }
+  if (options.tools != nullptr && options.tools->given()) {
+    if (job.generation.grammar)
+      return refuse(unsupported_field(job.generation.grammar->field, "an answer that may be a call has no other form"));
+    job.calls =
+        std::make_shared<const CallRules>(CallRules{env.tools.form, options.tools->names, options.tools->only_one});
+    if (env.hidden_calls) job.generation.skip_special = false;
   }
   job.prompts.push_back(std::move(prompt.tokens));
   job.prompt_field = "messages";

@@ -4,12 +4,14 @@
 #include <optional>
 
 #include "serve/api.h"
+#include "serve/tools.h"
 #include "text/chat_prompt.h"
 
 namespace quire {
 
 // "messages": roles system, developer (becomes system), user, assistant; content a string or text parts, which are
-// joined by line breaks. What is not supported yet (tool calls, images, audio) is refused by its path.
+// joined by line breaks; "tool_calls" of the assistant's, and role tool with "tool_call_id". What is not supported yet
+// (images, audio) is refused by its path.
 ApiResult<Json> read_messages(const Json* messages, const Reading& reading);
 
 // The content parts of a dialect, each {"type": one of `types`, "text": …}.
@@ -33,6 +35,7 @@ struct ChatOptions {
   std::optional<bool> think;       // the template's enable_thinking and thinking
   std::string_view effort{};       // its reasoning_effort; empty: not given
   bool separate_reasoning = true;  // out of the answer's text
+  const Tools* tools = nullptr;    // null: none; lives as long
 };
 // From "chat_template_kwargs", "add_generation_prompt", "parse_special", "reasoning_effort", "separate_reasoning" and
 // "reasoning_format". A view of `args`. Refuses an effort or format that it does not know.
@@ -42,8 +45,9 @@ std::span<const Field> chat_fields();
 ApiResult<void> read_effort(std::string_view effort, std::string_view path, ChatOptions& options);
 // Thinking was asked for: refuses where this model does none.
 ApiResult<void> check_thinks(const ServeEnv& env, std::string_view path);
-// The prompt: text and tokens. BOS is put in front of the tokens where the tokenizer wants one and the template has not
-// written it. Refuses (field "messages") with the template's own words.
+// The prompt: text and tokens. Refuses (field "tools") where tools are given and the model has none. BOS is put in
+// front of the tokens where the tokenizer wants one and the template has not written it. Refuses (field "messages")
+// with the template's own words.
 ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env);
 
 // render_chat into the job's next prompt, and what follows from it for reading the answer: reasoning is taken out, the

@@ -21,14 +21,14 @@ size_t piece_end(std::string_view text, size_t at) {
   return cut < text.size() && continues(text[cut]) ? end : cut;
 }
 
-void append_without_quotes(std::string& out, std::string_view text) {
+}  // namespace
+
+void append_json_text(std::string& out, std::string_view text) {
   const size_t begin = out.size();
   append_json_string(out, text);
   out.erase(begin, 1);
   out.pop_back();
 }
-
-}  // namespace
 
 Pieces& Pieces::add(std::string_view text) {
   if (parts_.empty() || parts_.back().n > 0) parts_.emplace_back();
@@ -51,7 +51,7 @@ Pieces& Pieces::add_json_text(std::string_view text, std::shared_ptr<const void>
   // A piece begins where the one before it ended.
   const auto item = [text, owner = std::move(owner), at = size_t{0}](size_t, std::string& out) mutable {
     const size_t end = piece_end(text, at);
-    append_without_quotes(out, text.substr(at, end - at));
+    append_json_text(out, text.substr(at, end - at));
     at = end;
   };
   add_list(text.size() / (kStringBytes - kMostTail) + 1, item);

@@ -11,6 +11,9 @@
 
 namespace quire {
 
+// What stands between the quotes of a JSON string.
+void append_json_text(std::string& out, std::string_view text);
+
 class Pieces {
  public:
   // Appends item i of a list. Called once for each, in order; destroyed with the list's last byte.

@@ -16,8 +16,8 @@ namespace quire {
 
 class PromptTokens;
 
-enum class FinishReason : uint8_t { stop, length };
-std::string_view finish_name(FinishReason);  // "stop", "length"
+enum class FinishReason : uint8_t { stop, length, tool_calls };
+std::string_view finish_name(FinishReason);  // "stop", "length", "tool_calls"
 std::string hex64(uint64_t value);           // 16 digits, for ids
 struct Ending {
   FinishReason reason = FinishReason::stop;

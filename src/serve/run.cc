@@ -26,6 +26,20 @@ int64_t context_tokens(const Engine& engine) {
   return in_blocks > 0 ? std::min<int64_t>(options.n_ctx, in_blocks) : options.n_ctx;
 }
 
+bool is_control(const Tokenizer& tokenizer, std::string_view text) {
+  const TokenizerSpec& spec = tokenizer.spec();
+  for (size_t i = 0; i < spec.types.size(); ++i)
+    if (spec.types[i] == TokenType::control && spec.tokens[i] == text) return true;
+  return false;
+}
+
+Status check_tool_format(const std::string& name) {
+  if (name.empty() || find_call_form(name) != nullptr) return {};
+  std::string known;
+  for (const std::string& one : Registry<CallForm>::get().names()) known += (known.empty() ? "" : ", ") + one;
+  return fail(Code::invalid, "--tool-format is '" + name + "': it must be one of " + known);
+}
+
 struct Chat {
   ChatTemplate chat;
   bool plain;
@@ -85,6 +99,7 @@ class ServingImpl final : public Serving {
     env_.grammars = &grammars_;
     env_.reasoning = find_reasoning_form(tokenizer);
     env_.fill = find_fill_tokens(tokenizer);
+    find_tools(options, tokenizer);
     env_.limits = options.limits;
     env_.models = options.models;
     env_.strict_model = options.strict_model;
@@ -139,6 +154,15 @@ class ServingImpl final : public Serving {
   }
 
  private:
+  void find_tools(const ServeOptions& options, const Tokenizer& tokenizer) {
+    env_.tools = find_tool_format(chat_.chat, special_tokens(tokenizer));
+    if (!options.tool_format.empty()) {
+      env_.tools.form = find_call_form(options.tool_format);
+      env_.tools.name = options.tool_format;
+    }
+    env_.hidden_calls = env_.tools.form != nullptr && is_control(tokenizer, env_.tools.form->trigger);
+  }
+
   SystemClock clock_;
   SeedSource seeds_;
   Chat chat_;
@@ -200,6 +224,7 @@ class ListeningImpl final : public Listening {
                                          const Tokenizer& tokenizer,
                                          StepSignal& signal) override {
     QR_CHECK(!options.models.empty() && door_ != nullptr);
+    QR_TRY_VOID(check_tool_format(options.tool_format));
     QR_TRY(Chat chat, make_chat(tokenizer.spec().chat_template));
     auto serving = std::make_unique<ServingImpl>(options, tokenizer, std::move(chat), signal);
     QR_TRY_VOID(serving->start(options, engine, metrics_, std::move(door_), std::move(admin_)));

@@ -48,6 +48,7 @@ struct ServeOptions {
   std::vector<std::string> models;       // the model's name, then its other names; REQUIRES not empty
   bool strict_model = false;             // other names are a 404
   SamplingDefaults sampling;             // what requests get that do not say
+  std::string tool_format;               // a family of text/parse/formats; empty: as the template shows
   ModelCard card;
   MachineFacts machine;
   RequestLog request_log = RequestLog::off;

@@ -58,7 +58,7 @@ ServeMetrics::ServeMetrics(Metrics& m)
       prompt_tokens_(m.histogram("quire_request_prompt_tokens", "Prompt tokens of a sequence.", token_counts())),
       generation_tokens_(
           m.histogram("quire_request_generation_tokens", "Tokens generated for a sequence.", token_counts())) {
-  for (const FinishReason reason : {FinishReason::stop, FinishReason::length})
+  for (const FinishReason reason : {FinishReason::stop, FinishReason::length, FinishReason::tool_calls})
     finished_[static_cast<int>(reason)] = &m.counter("quire_request_success_total", "Sequences that finished.",
                                                      {{"finished_reason", std::string(finish_name(reason))}});
 }

@@ -41,7 +41,7 @@ class ServeMetrics {
 
   Metrics& metrics_;
   Histogram &queue_, &prefill_, &decode_, &inference_, &per_token_, &prompt_tokens_, &generation_tokens_;
-  Counter* finished_[2];
+  Counter* finished_[3];  // by FinishReason
   std::mutex mu_;
   double last_bytes_ = 0, last_ops_ = 0, last_busy_s_ = 0;  // guarded by mu_
 };

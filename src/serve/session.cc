@@ -161,6 +161,7 @@ void Session::start(Job&& job) {
   setup.prompt_only = g.prompt_only;
   setup.reasoning = job_.reasoning;
   setup.reasoning_open = job_.reasoning_open;
+  setup.calls = job_.calls;
   setup.notify_every = job_.stream ? 1 : kWholeEvery;
   const size_t n = job_.prompts.size() * static_cast<size_t>(g.best_of);
   for (size_t i = 0; i < n; ++i) {
@@ -369,7 +370,7 @@ void Session::settle(Choice& c, int64_t now_ns) {
     }
     failure_ = HttpError{500, c.error().empty() ? "the model failed on this request" : c.error(), "server_error", "",
                          "generation_failed"};
-  } else if (c.finish() == Finish::cancelled && !c.text().stopped()) {
+  } else if (c.finish() == Finish::cancelled && !c.stopped()) {
     failure_ = shutdown_error();
   } else {
     context_.load->finished(now_ns);

@@ -59,7 +59,7 @@ void Session::add_sequences(RequestTrace& t) const {
     const Usage& u = c->usage();
     const int64_t n_generated = c->ended() ? c->n_generated() : u.n_generated;
     t.sequences.push_back({u.queued_ns, u.first_token_ns, u.total_ns, u.n_prompt, u.n_cached, n_generated,
-                           c->finish() == Finish::cancelled && !c->text().stopped()});
+                           c->finish() == Finish::cancelled && !c->stopped()});
   }
 }
 

@@ -47,7 +47,7 @@ try:
 except anthropic.BadRequestError as e:
     assert e.body["error"]["type"] == "invalid_request_error" and "temperature" in e.body["error"]["message"], e
 try:
-    client.messages.create(**ask, tools=[{"name": "f", "input_schema": {"type": "object"}}])
+    client.messages.create(**ask, tools=[{"type": "bash_20250124", "name": "bash"}])
     raise SystemExit("not refused")
 except anthropic.BadRequestError as e:
     assert "tools" in e.body["error"]["message"], e

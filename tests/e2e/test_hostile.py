@@ -118,6 +118,8 @@ OVER = {
     'n_stop_ids': text(stop_token_ids=[5, 6, 7, 8]),
     'n_messages': post(CHAT, {'messages': [{'role': 'user', 'content': 'x'}] * 4}),
     'n_parts': post(CHAT, {'messages': [{'role': 'user', 'content': [{'type': 'text', 'text': 'x'}] * 4}]}),
+    'n_tools': chat(tools=[{'type': 'function', 'function': {'name': 'f'}}] * 4),
+    'n_calls': post(CHAT, {'messages': [{'role': 'assistant', 'tool_calls': [{'id': 'x'}] * 4}]}),
     'n_template_kwargs': chat(chat_template_kwargs={'a': 1, 'b': 1, 'c': 1, 'd': 1}),
     'name_bytes': text(model='abcd'),
     'n_detokenize': post('/detokenize', {'tokens': [5] * 4}),

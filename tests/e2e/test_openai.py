@@ -63,11 +63,10 @@ try:
 except openai.BadRequestError as e:
     assert e.param == "temperature" and e.code == "invalid_value", e
 try:
-    client.chat.completions.create(model="x", messages=messages,
-                                   tools=[{"type": "function", "function": {"name": "f"}}])
+    client.chat.completions.create(model="x", messages=messages, tools=[{"type": "web_search"}])
     raise SystemExit("not refused")
 except openai.BadRequestError as e:
-    assert e.param == "tools", e
+    assert e.param == "tools[0].type", e
 try:
     client.images.generate(model="x", prompt="y")
     raise SystemExit("not refused")

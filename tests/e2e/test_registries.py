@@ -11,6 +11,7 @@ FOLDERS = {  # registry -> where its files lie, how they end
     'api': ('src/serve/apis', '.cc'),
     'rule': ('src/sample/rules', '.cc'),
     'proposer': ('src/spec/proposers', '.cc'),
+    'tool_format': ('src/text/parse/formats', '.cc'),
     'command': ('src/app/commands', '.cc'),
     'weights': ('src/quant/weights', '.h'),
     'kv': ('src/quant/kv', '.h'),
@@ -52,7 +53,7 @@ class Registries(unittest.TestCase):
                 self.assertTrue(os.path.isfile(os.path.join(models, name, part)), f'{name}/{part}')
 
     def test_there_is_something_to_compare(self):
-        for kind in ('arch', 'policy', 'api', 'rule', 'command', 'weights', 'kv'):
+        for kind in ('arch', 'policy', 'api', 'rule', 'tool_format', 'command', 'weights', 'kv'):
             self.assertTrue(names_on_disk(*FOLDERS[kind]), kind)
 
 

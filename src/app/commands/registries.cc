@@ -10,6 +10,7 @@
 #include "sample/rules.h"
 #include "serve/api.h"
 #include "spec/proposer.h"
+#include "text/parse/call_form.h"
 
 namespace quire {
 namespace {
@@ -34,6 +35,7 @@ int run() {
   out.set("api", list(Registry<Api>::get().names()));
   out.set("rule", list(Registry<LogitsRuleEntry>::get().names()));
   out.set("proposer", list(Registry<ProposerEntry>::get().names()));
+  out.set("tool_format", list(Registry<CallForm>::get().names()));
   out.set("command", list(Registry<Command>::get().names()));
   out.set("weights", list(names_of(weight_formats())));
   out.set("kv", list(names_of(kv_codecs())));

@@ -321,6 +321,8 @@ QR_REGISTER(Command,
                       line.option("--public-prompt", args->public_prompts,
                                   "a file with a system prompt that is no secret: requests share its cached past "
                                   "whatever their keys and salts; may be repeated");
+                      line.option("--tool-format", args->serve.tool_format,
+                                  "how the model writes calls of tools, such as hermes; default: as its template does");
                       line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
                       line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
                       line.flag("--probe", args->probe,

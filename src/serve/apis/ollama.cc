@@ -22,7 +22,7 @@ constexpr Field kCommon[] = {
 };
 constexpr Field kChat[] = {
     field_of("messages", kArray, &ServeLimits::n_messages),
-    unsupported("tools", "[]"),
+    field_of("tools", kArray, &ServeLimits::n_tools),
 };
 constexpr Field kGenerate[] = {
     field_of("prompt", kString),   field_of("system", kString), flag_field("raw"),
@@ -30,8 +30,10 @@ constexpr Field kGenerate[] = {
     unsupported("context", "[]"),
 };
 constexpr Field kMessage[] = {
-    field_of("role", kString),       field_of("content", kString), unsupported("images", "[]"),
-    unsupported("tool_calls", "[]"), ignored_field("thinking"),
+    field_of("role", kString),       field_of("content", kString),
+    unsupported("images", "[]"),     field_of("tool_calls", kArray, &ServeLimits::n_calls),
+    ignored_field("thinking"),       field_of("tool_name", kString, &ServeLimits::name_bytes),
+    other_name("name", "tool_name"), field_of("tool_call_id", kString, &ServeLimits::name_bytes),
 };
 // What only tells the runtime of the reference how to load a model changes nothing here.
 constexpr Field kOptions[] = {
@@ -58,7 +60,13 @@ constexpr Field kShow[] = {
 };
 const Schema kChatSchema({kCommon, kChat});
 const Schema kGenerateSchema({kCommon, kGenerate});
+constexpr Field kCall[] = {field_of("function", kObject), field_of("id", kString, &ServeLimits::name_bytes),
+                           ignored_field("type")};
+constexpr Field kCalled[] = {field_of("name", kString, &ServeLimits::name_bytes), field_of("arguments", kObject),
+                             ignored_field("index")};
 const Schema kMessageSchema({kMessage});
+const Schema kCallSchema({kCall});
+const Schema kCalledSchema({kCalled});
 const Schema kOptionsSchema({kOptions, sampling_fields()});
 const Schema kShowSchema({kShow});
 
@@ -88,11 +96,21 @@ class Writer final : public ReplyWriter {
   HttpHeaders stream_headers() const override { return {{"Content-Type", "application/x-ndjson"}}; }
   void begin(int64_t, std::string&) override {}
   void delta(int, const Delta& delta, std::string& out) override {
-    if (delta.parts.empty()) return;
-    append_parts(out, delta.parts);
+    AnswerParts shown;
+    for (const AnswerPart& part : delta.parts) {
+      if (part.kind == PartKind::call) tell_calls(out);
+      if (part.kind == PartKind::call) calls_.add_call(part.call, part.text);
+      if (part.kind == PartKind::arguments) calls_.add_arguments(part.call, part.text);
+      if (part.kind == PartKind::text || part.kind == PartKind::reasoning) shown.add(part.kind, part.text);
+    }
+    if (shown.empty()) return;
+    append_parts(out, shown);
     out += ",\"done\":false}\n";
   }
-  void finish(int, const Ending& ending, std::string&) override { reason_ = ending.reason; }
+  void finish(int, const Ending& ending, std::string& out) override {
+    tell_calls(out);
+    reason_ = ending.reason;
+  }
   void end(const UsageTotals& usage, std::string& out) override {
     append_parts(out, {});
     out += tail(usage) + "\n";
@@ -109,7 +127,7 @@ class Writer final : public ReplyWriter {
       out.add(",\"thinking\":");
       add_joined(out, parts, PartKind::reasoning, choice);
     }
-    out.add((chat_ ? "}" : "") + tail(usage));
+    out.add(calls_of(parts) + (chat_ ? "}" : "") + tail(usage));
     return out;
   }
   // The answer to a request that only asks whether the model is there.
@@ -120,6 +138,26 @@ class Writer final : public ReplyWriter {
   }
 
  private:
+  // A call is told when it is whole.
+  void tell_calls(std::string& out) {
+    if (calls_.empty()) return;
+    append_parts(out, calls_);
+    out += ",\"done\":false}\n";
+    calls_.clear();
+  }
+  // ,"tool_calls":[…], nothing where there are none; without those that were cut off.
+  static std::string calls_of(const AnswerParts& parts) {
+    std::string out;
+    for (const AnswerPart& part : parts) {
+      const std::string arguments = part.kind == PartKind::call ? whole_arguments(parts, part.call) : "";
+      if (arguments.empty()) continue;
+      out += out.empty() ? ",\"tool_calls\":[" : ",";
+      out += "{\"function\":{\"name\":";
+      append_json_string(out, part.text);
+      out += ",\"arguments\":" + arguments + "}}";
+    }
+    return out.empty() ? out : out + "]";
+  }
   std::string begin_text() const {
     return head_ + utc_time(std::time(nullptr)) + "\"," +
            (chat_ ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"response\":");
@@ -131,10 +169,11 @@ class Writer final : public ReplyWriter {
       out += ",\"thinking\":";
       append_joined(out, parts, PartKind::reasoning);
     }
+    out += calls_of(parts);
     if (chat_) out += '}';
   }
   std::string tail(const UsageTotals& usage) const {
-    return ",\"done\":true,\"done_reason\":\"" + std::string(finish_name(reason_)) +
+    return ",\"done\":true,\"done_reason\":\"" + std::string(reason_ == FinishReason::length ? "length" : "stop") +
            "\",\"total_duration\":" + std::to_string(usage.total_ns) + ",\"load_duration\":0" +
            ",\"prompt_eval_count\":" + std::to_string(usage.n_prompt) +
            ",\"prompt_eval_duration\":" + std::to_string(usage.first_token_ns - usage.queued_ns) +
@@ -145,6 +184,7 @@ class Writer final : public ReplyWriter {
   const bool chat_;
   FinishReason reason_ = FinishReason::stop;
   std::string head_;
+  AnswerParts calls_;  // not yet told
 };
 
 // "name" and "name:latest" are one model to this dialect's clients.
@@ -165,14 +205,39 @@ ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& en
   return g;
 }
 
+// Calls whose arguments are objects.
+ApiResult<Json::Array> read_object_calls(const Json& list, const std::string& path, const Reading& reading) {
+  Json::Array out;
+  for (const Json& call : *list.as_array()) {
+    const std::string at = at_index(path, static_cast<int64_t>(out.size()));
+    QR_TRY(const Args args, kCallSchema.check(call, reading, at));
+    const std::string inner = at_key(at, "function");
+    if (!args.has("function")) return refuse(missing_field(inner));
+    QR_TRY(const Args called, kCalledSchema.check(*args.find("function"), reading, inner));
+    if (called.text("name").empty()) return refuse(missing_field(at_key(inner, "name")));
+    const Json* arguments = called.find("arguments");
+    QR_TRY(Json message, call_message(args.text("id"), called.text("name"),
+                                      arguments != nullptr ? arguments->dump() : "{}", at_key(inner, "arguments")));
+    out.push_back(std::move(message));
+  }
+  return out;
+}
+
 ApiResult<Json> read_message(const Json& message, const std::string& path, const Reading& reading) {
   QR_TRY(const Args args, kMessageSchema.check(message, reading, path));
   if (!args.has("role")) return refuse(missing_field(at_key(path, "role")));
   const std::string_view role = args.text("role");
-  if (role == "tool") return refuse(unsupported_field(at_key(path, "role"), "tools are not"));
-  if (role != "system" && role != "user" && role != "assistant")
-    return refuse(bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be system, user or assistant"));
-  return Json(Json::Object{{"role", role}, {"content", args.text("content")}});
+  if (role != "system" && role != "user" && role != "assistant" && role != "tool")
+    return refuse(
+        bad_field(at_key(path, "role"), "is '" + shown(role) + "': it must be system, user, assistant or tool"));
+  Json out = Json::Object{{"role", role}, {"content", args.text("content")}};
+  if (args.has("tool_call_id")) out.set("tool_call_id", args.text("tool_call_id"));
+  if (role == "tool" && args.has("tool_name")) out.set("name", args.text("tool_name"));
+  const Json* calls = args.find("tool_calls");
+  if (calls == nullptr || calls->as_array()->empty()) return out;
+  QR_TRY(Json::Array list, read_object_calls(*calls, at_key(path, "tool_calls"), reading));
+  out.set("tool_calls", std::move(list));
+  return out;
 }
 
 // "json", or a schema.
@@ -200,8 +265,10 @@ ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool ch
   return job;
 }
 
-ApiResult<void> add_chat_prompt(Json::Array messages, const Args& args, const ServeEnv& env, Job& job) {
+ApiResult<void> add_chat_prompt(
+    Json::Array messages, const Args& args, const Tools& tools, const ServeEnv& env, Job& job) {
   ChatOptions options;
+  options.tools = &tools;
   if (const Json* think = args.find("think")) {
     options.think = think->as_bool() == nullptr || *think->as_bool();
     if (think->as_string() != nullptr) QR_TRY_VOID(read_effort(*think->as_string(), "think", options));
@@ -222,7 +289,8 @@ ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
     QR_TRY(Json read, read_message(message, path, request.reading));
     conversation.push_back(std::move(read));
   }
-  QR_TRY_VOID(add_chat_prompt(std::move(conversation), request.args, env, job));
+  QR_TRY(const Tools tools, read_tools(request.args.find("tools"), {}, request.reading));
+  QR_TRY_VOID(add_chat_prompt(std::move(conversation), request.args, tools, env, job));
   return Call(std::move(job));
 }
 
@@ -235,7 +303,7 @@ ApiResult<Call> generate(const ApiRequest& request, const ServeEnv& env) {
     Json::Array conversation;
     if (args.has("system")) conversation.push_back(Json::Object{{"role", "system"}, {"content", args.text("system")}});
     conversation.push_back(Json::Object{{"role", "user"}, {"content", prompt}});
-    QR_TRY_VOID(add_chat_prompt(std::move(conversation), args, env, job));
+    QR_TRY_VOID(add_chat_prompt(std::move(conversation), args, {}, env, job));
     job.prompt_field = "prompt";
     return Call(std::move(job));
   }
@@ -302,7 +370,8 @@ ApiResult<Call> show(const ApiRequest& request, const ServeEnv& env) {
   append_json_string(out, env.card.architecture);
   out += ",\"general.parameter_count\":" + std::to_string(env.card.n_parameters) + ',';
   append_json_string(out, env.card.architecture + ".context_length");
-  out += ':' + std::to_string(env.n_ctx) + "},\"capabilities\":[\"completion\"],\"modified_at\":\"" +
+  out += ':' + std::to_string(env.n_ctx) + "},\"capabilities\":[\"completion\"" +
+         std::string(env.tools.form != nullptr ? ",\"tools\"" : "") + "],\"modified_at\":\"" +
          utc_time(env.card.modified_s) + "\"}";
   return Call(Answer{.body = std::move(out)});
 }

@@ -3,6 +3,7 @@
 #include "serve/logprobs.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
+#include "serve/seeds.h"
 
 namespace quire {
 namespace {
@@ -17,8 +18,9 @@ constexpr Field kFields[] = {
     unsupported("continue_final_message", "false"),
     unsupported("add_special_tokens", "false"),
     unsupported("documents", "[]"),
-    unsupported("tools", "[]"),
-    unsupported("tool_choice", "\"none\"", "\"auto\""),
+    field_of("tools", kArray, &ServeLimits::n_tools),
+    field_of("tool_choice", kString | kObject),
+    flag_field("parallel_tool_calls"),
     unsupported("functions", "[]"),
     unsupported("function_call", "\"none\"", "\"auto\""),
     unsupported("modalities", "[\"text\"]"),
@@ -27,21 +29,21 @@ constexpr Field kFields[] = {
     unsupported("web_search_options"),
     unsupported("verbosity", "\"medium\""),
     unsupported("store", "false"),
-    ignored_field("parallel_tool_calls"),
 };
 const Schema kSchema({kFields, chat_fields(), sampling_fields(), openai_fields()});
 
 class Writer final : public OpenaiWriter {
  public:
   Writer(const ServeEnv& env, const Job& job, bool include_usage)
-      : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk", false}, env, job, include_usage) {}
+      : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk", false}, env, job, include_usage),
+        ids_(env.seeds->next()) {}
 
   void begin(int64_t, std::string& out) override {
     for (int i = 0; i < n_choices(); ++i) append_chunk(i, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}", out);
   }
 
  private:
-  void append_delta(int, const Delta& delta, std::string& out) override {
+  void append_delta(int choice, const Delta& delta, std::string& out) override {
     out += "\"delta\":{";
     const bool reasons = delta.parts.has(PartKind::reasoning);
     if (reasons) {
@@ -52,16 +54,58 @@ class Writer final : public OpenaiWriter {
       out += reasons ? ",\"content\":" : "\"content\":";
       append_joined(out, delta.parts, PartKind::text);
     }
+    if (delta.parts.has(PartKind::call) || delta.parts.has(PartKind::arguments)) {
+      if (out.back() != '{') out += ',';
+      append_calls(choice, delta.parts, out);
+    }
     out += '}';
+  }
+  // An entry a call, its name where that is new.
+  void append_calls(int choice, const AnswerParts& parts, std::string& out) const {
+    out += "\"tool_calls\":[";
+    int open = -1;
+    for (const AnswerPart& part : parts) {
+      if (part.kind != PartKind::call && part.kind != PartKind::arguments) continue;
+      if (part.call != open) {
+        if (open >= 0) out += "\"}},";
+        open = part.call;
+        out += "{\"index\":" + std::to_string(part.call) + ",";
+        out += part.kind == PartKind::call ? begin_call(choice, part) : "\"function\":{\"arguments\":\"";
+      }
+      if (part.kind == PartKind::arguments) append_json_text(out, part.text);
+    }
+    out += "\"}}]";
+  }
+  // Up to the arguments' text.
+  std::string begin_call(int choice, const AnswerPart& part) const {
+    std::string out =
+        "\"id\":\"" + call_id(ids_, choice, part.call) + "\",\"type\":\"function\",\"function\":{\"name\":";
+    append_json_string(out, part.text);
+    return out + ",\"arguments\":\"";
+  }
+  void add_calls(const Shared& choice, Pieces& out) const {
+    bool first = true;
+    for (const AnswerPart& part : choice->whole.parts) {
+      if (part.kind == PartKind::call) {
+        out.add(first ? ",\"tool_calls\":[{" : "\"}},{").add(begin_call(choice->index, part));
+        first = false;
+      }
+      if (part.kind == PartKind::arguments) out.add_json_text(part.text, choice);
+    }
+    if (!first) out.add("\"}}]");
   }
   void add_whole(const Shared& choice, Pieces& out) override {
     const AnswerParts& parts = choice->whole.parts;
     out.add("\"message\":{\"role\":\"assistant\",\"content\":");
-    add_joined(out, parts, PartKind::text, choice);
+    if (parts.has(PartKind::call) && !parts.has(PartKind::text))
+      out.add("null");
+    else
+      add_joined(out, parts, PartKind::text, choice);
     if (parts.has(PartKind::reasoning)) {
       out.add(",\"reasoning_content\":");
       add_joined(out, parts, PartKind::reasoning, choice);
     }
+    add_calls(choice, out);
     out.add(",\"refusal\":null}");
   }
   void append_logprobs(int, std::span<const TokenText> tokens, std::string& out) override {
@@ -76,6 +120,8 @@ class Writer final : public OpenaiWriter {
     else
       add_chat_logprobs(out, choice, tokenizer());
   }
+
+  const uint64_t ids_;  // of the calls
 };
 
 ApiResult<int> read_logprobs(const Args& args) {
@@ -92,7 +138,10 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
   if (job.generation.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
   QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
-  QR_TRY(const ChatOptions options, read_chat_options(args));
+  QR_TRY(ChatOptions options, read_chat_options(args));
+  QR_TRY(Tools tools, read_tools(args.find("tools"), {}, request.reading));
+  QR_TRY_VOID(read_tool_choice(args, {}, request.reading, tools));
+  options.tools = &tools;
   QR_TRY_VOID(add_chat(std::move(messages), options, env, job));
   job.writer = std::make_unique<Writer>(env, job, common.include_usage);
   return Call(std::move(job));

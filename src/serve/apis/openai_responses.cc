@@ -1,13 +1,10 @@
 // /v1/responses: one turn of a conversation that the server may keep, so that the next one names it instead of sending
-// everything again. Text only; an answer is a list of items, the reasoning first where the model thinks.
-#include <ctime>
-
+// everything again. An answer is a list of items: reasoning, messages, calls of tools (response_writer.h).
 #include "serve/api.h"
-#include "serve/logprobs.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
 #include "serve/response_store.h"
-#include "serve/seeds.h"
+#include "serve/response_writer.h"
 
 namespace quire {
 namespace {
@@ -28,8 +25,9 @@ constexpr Field kFields[] = {
     count_field("top_logprobs", 0, &ServeLimits::n_logprobs),
     field_of("reasoning", kObject),
     field_of("text", kObject),
-    unsupported("tools", "[]"),
-    unsupported("tool_choice", "\"none\"", "\"auto\""),
+    field_of("tools", kArray, &ServeLimits::n_tools),
+    field_of("tool_choice", kString | kObject),
+    flag_field("parallel_tool_calls"),
     unsupported("truncation", "\"disabled\""),
     unsupported("background", "false"),
     unsupported("conversation"),
@@ -37,7 +35,6 @@ constexpr Field kFields[] = {
     unsupported("max_tool_calls"),
     unsupported("context_management", "[]"),
     ignored_field("stream_options"),
-    ignored_field("parallel_tool_calls"),
     ignored_field("user"),
     ignored_field("safety_identifier"),
     ignored_field("service_tier"),
@@ -56,6 +53,10 @@ constexpr Field kItem[] = {
     ignored_field("phase"),
     ignored_field("summary"),
     ignored_field("encrypted_content"),
+    field_of("call_id", kString, &ServeLimits::name_bytes),
+    field_of("name", kString, &ServeLimits::name_bytes),
+    field_of("arguments", kString),
+    field_of("output", kString | kArray),
 };
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("logprobs")};
@@ -72,206 +73,40 @@ HttpError no_response(std::string_view id) {
           "response_not_found"};
 }
 
-struct Keep {  // null store: the answer is not kept
-  ResponseStore* store = nullptr;
-  Asker asker{};
-  Json::Array input, conversation;
-};
+// A call joins the assistant's message before it, as templates have it.
+ApiResult<void> read_call_item(const Args& args, const std::string& path, Json::Array& out) {
+  for (const char* name : {"call_id", "name", "arguments"})
+    if (!args.has(name)) return refuse(missing_field(at_key(path, name)));
+  QR_TRY(Json call,
+         call_message(args.text("call_id"), args.text("name"), args.text("arguments"), at_key(path, "arguments")));
+  if (out.empty() || *out.back().find("role")->as_string() != "assistant")
+    out.push_back(Json::Object{{"role", "assistant"}, {"content", ""}});
+  const Json* before = out.back().find("tool_calls");
+  Json::Array calls = before != nullptr ? *before->as_array() : Json::Array{};
+  calls.push_back(std::move(call));
+  out.back().set("tool_calls", std::move(calls));
+  return {};
+}
 
-class Writer final : public ReplyWriter {
- public:
-  // `echo`: what of the request the answer repeats.
-  Writer(const ServeEnv& env, Json::Object echo, Keep keep)
-      : tokenizer_(*env.tokenizer),
-        echo_(std::move(echo)),
-        keep_(std::move(keep)),
-        number_(env.seeds->id()),
-        created_(std::time(nullptr)) {}
-
-  void begin(int64_t, std::string& out) override {
-    for (const char* type : {"response.created", "response.in_progress"})
-      event(out, type, ",\"response\":" + begin_response("in_progress") + end_response(nullptr));
-  }
-  void delta(int, const Delta& delta, std::string& out) override {
-    for (const AnswerPart& part : delta.parts) {
-      if (part.kind != PartKind::reasoning) continue;
-      open(Kind::reasoning, out);
-      append_delta(part.text, {}, out);
-    }
-    if (!delta.parts.has(PartKind::text) && delta.tokens.empty()) return;
-    open(Kind::message, out);
-    append_delta(delta.parts.joined(PartKind::text), delta.tokens, out);
-  }
-  void finish(int, const Ending& ending, std::string& out) override {
-    reason_ = ending.reason;
-    open(Kind::message, out);  // even where nothing was said: whoever sends the items back sends the turn that is kept
-    close(out);
-  }
-  void end(const UsageTotals& usage, std::string& out) override {
-    std::string body = begin_response(end_status()) + items_ + end_response(usage_object(usage));
-    event(out, "response." + std::string(end_status()), ",\"response\":" + body);
-    if (keep_.store != nullptr) keep(std::move(body));
-  }
-  void error(const HttpError& error, std::string& out) override {
-    const std::string body = error_body(error);
-    std::string rest = ",\"code\":";
-    append_json_string(rest, error.code);
-    rest += ",\"message\":";
-    append_json_string(rest, error.message);
-    rest += ",\"param\":null,";
-    event(out, "error", rest + body.substr(1, body.size() - 2));
-  }
-  bool keeps_all() const override { return true; }
-  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
-    const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
-    reason_ = choice->ending.reason;
-    Pieces out;
-    out.add(begin_response(end_status()));
-    const AnswerParts& parts = choice->whole.parts;
-    if (parts.has(PartKind::reasoning)) {
-      kind_ = Kind::reasoning;
-      out.add(begin_item(end_status()) + begin_part());
-      add_joined(out, parts, PartKind::reasoning, choice);
-      out.add("}]},");
-    }
-    kind_ = Kind::message;
-    out.add(begin_item(end_status()) + begin_part());
-    add_joined(out, parts, PartKind::text, choice);
-    out.add(",\"annotations\":[],\"logprobs\":[");
-    add_logprob_list(out, choice, tokenizer_);
-    out.add("]}]}" + end_response(usage_object(usage)));
-    if (keep_.store == nullptr) return out;
-    out.when_written(keep_.store->max_bytes(), [this, choice](std::string body) {
-      answer_ = choice->whole.parts.joined(PartKind::text);
-      keep(std::move(body));
-    });
-    return out;
-  }
-
- private:
-  enum class Kind : uint8_t { none, reasoning, message };
-
-  void event(std::string& out, std::string_view type, std::string_view rest) {
-    append_sse_event(out, type, "",
-                     "{\"type\":\"" + std::string(type) + "\",\"sequence_number\":" + std::to_string(n_events_++) +
-                         std::string(rest) + "}");
-  }
-  std::string at_item() const {
-    return ",\"item_id\":\"" + item_id() + "\",\"output_index\":" + std::to_string(n_items_);
-  }
-  std::string item_id() const { return (kind_ == Kind::message ? "msg_" : "rs_") + number_; }
-  std::string_view end_status() const { return reason_ == FinishReason::length ? "incomplete" : "completed"; }
-
-  // Of the item that is open: up to its content, up to its part's text, and the part as far as it came.
-  std::string begin_item(std::string_view status) const {
-    const bool message = kind_ == Kind::message;
-    return "{\"id\":\"" + item_id() + "\",\"type\":\"" + (message ? "message" : "reasoning") + "\",\"status\":\"" +
-           std::string(status) + (message ? "\",\"role\":\"assistant\"" : "\",\"summary\":[]") + ",\"content\":[";
-  }
-  std::string begin_part() const {
-    return std::string("{\"type\":\"") + (kind_ == Kind::message ? "output_text" : "reasoning_text") + "\",\"text\":";
-  }
-  std::string part() const {
-    std::string out = begin_part();
-    append_json_string(out, text_);
-    if (kind_ == Kind::message) out += ",\"annotations\":[],\"logprobs\":[" + logprobs_ + "]";
-    return out + "}";
-  }
-
-  void open(Kind kind, std::string& out) {
-    if (kind == kind_) return;
-    close(out);
-    kind_ = kind;
-    event(out, "response.output_item.added",
-          ",\"output_index\":" + std::to_string(n_items_) + ",\"item\":" + begin_item("in_progress") + "]}");
-    event(out, "response.content_part.added", at_item() + ",\"content_index\":0,\"part\":" + part());
-  }
-  void append_delta(const std::string& text, const std::vector<TokenText>& tokens, std::string& out) {
-    text_ += text;
-    std::string rest = at_item() + ",\"content_index\":0,\"delta\":";
-    append_json_string(rest, text);
-    if (kind_ == Kind::message) {
-      std::string list;
-      append_logprob_list(list, tokens, tokenizer_);
-      rest += ",\"logprobs\":" + list;
-      if (!logprobs_.empty() && !tokens.empty()) logprobs_ += ',';
-      logprobs_ += std::string_view(list).substr(1, list.size() - 2);
-    }
-    event(out, kind_ == Kind::message ? "response.output_text.delta" : "response.reasoning_text.delta", rest);
-  }
-  void close(std::string& out) {
-    if (kind_ == Kind::none) return;
-    std::string rest = at_item() + ",\"content_index\":0,\"text\":";
-    append_json_string(rest, text_);
-    if (kind_ == Kind::message) rest += ",\"logprobs\":[" + logprobs_ + "]";
-    event(out, kind_ == Kind::message ? "response.output_text.done" : "response.reasoning_text.done", rest);
-    const std::string whole_part = part();
-    event(out, "response.content_part.done", at_item() + ",\"content_index\":0,\"part\":" + whole_part);
-    const std::string whole = begin_item(end_status()) + whole_part + "]}";
-    event(out, "response.output_item.done", ",\"output_index\":" + std::to_string(n_items_) + ",\"item\":" + whole);
-    if (n_items_++ > 0) items_ += ',';
-    items_ += whole;
-    if (kind_ == Kind::message) answer_ = std::move(text_);
-    text_.clear();
-    logprobs_.clear();
-    kind_ = Kind::none;
-  }
-
-  // The response up to its items, and what comes behind them.
-  std::string begin_response(std::string_view status) const {
-    Json out = Json::Object{{"id", "resp_" + number_}, {"object", "response"}, {"created_at", created_}};
-    out.set("status", status);
-    out.set("error", nullptr);
-    const bool cut = status == "incomplete";
-    out.set("incomplete_details", cut ? Json(Json::Object{{"reason", "max_output_tokens"}}) : Json());
-    std::string text = out.dump();
-    text.pop_back();
-    return text + ",\"output\":[";
-  }
-  std::string end_response(Json usage) const {
-    Json out = echo_;
-    out.set("usage", std::move(usage));
-    return "]," + out.dump().substr(1);
-  }
-  static Json usage_object(const UsageTotals& u) {
-    return Json::Object{
-        {"input_tokens", u.n_prompt},
-        {"input_tokens_details",
-         Json::Object{{"cached_tokens", u.n_cached},
-                      {"cached_tokens_by_tier", Json::Object{{"memory", u.n_cached - u.n_disk}, {"disk", u.n_disk}}}}},
-        {"output_tokens", u.n_generated},
-        {"output_tokens_details", Json::Object{{"reasoning_tokens", u.n_reasoning}}},
-        {"total_tokens", u.n_prompt + u.n_generated}};
-  }
-  // REQUIRES answer_.
-  void keep(std::string body) {
-    keep_.conversation.push_back(Json::Object{{"role", "assistant"}, {"content", std::move(answer_)}});
-    keep_.store->put(
-        "resp_" + number_, {keep_.asker.owner, keep_.asker.tenant},
-        {std::move(body), Json(std::move(keep_.input)).dump(), Json(std::move(keep_.conversation)).dump()});
-  }
-
-  const Tokenizer& tokenizer_;
-  const Json::Object echo_;
-  Keep keep_;
-  const std::string number_;
-  const int64_t created_;
-  int64_t n_events_ = 0;
-  Kind kind_ = Kind::none;       // of the item that is open
-  std::string text_, logprobs_;  // of it; the entries of a list
-  std::string items_;            // that are closed, likewise
-  int n_items_ = 0;
-  std::string answer_;
-  FinishReason reason_ = FinishReason::stop;
-};
+ApiResult<void> read_output_item(const Args& args, const std::string& path, const Reading& reading, Json::Array& out) {
+  for (const char* name : {"call_id", "output"})
+    if (!args.has(name)) return refuse(missing_field(at_key(path, name)));
+  QR_TRY(std::string text, read_content(*args.find("output"), at_key(path, "output"), reading, kTextParts));
+  out.push_back(Json::Object{{"role", "tool"}, {"content", std::move(text)}, {"tool_call_id", args.text("call_id")}});
+  return {};
+}
 
 // Appends the item's message; reasoning that comes back is left out, as templates have it of earlier turns.
 ApiResult<void> read_item(const Json& item, const std::string& path, const Reading& reading, Json::Array& out) {
   const Json* kind = item.find("type");
   if (kind != nullptr && kind->as_string() != nullptr && *kind->as_string() == "reasoning") return {};
-  if (kind != nullptr && kind->as_string() != nullptr && *kind->as_string() != "message")
-    return refuse(unsupported_field(at_key(path, "type"), "'" + shown(*kind->as_string()) + "'; only message is"));
+  const std::string type = kind != nullptr && kind->as_string() != nullptr ? *kind->as_string() : "message";
+  if (type != "message" && type != "function_call" && type != "function_call_output")
+    return refuse(unsupported_field(at_key(path, "type"),
+                                    "'" + shown(type) + "'; message, function_call and function_call_output are"));
   QR_TRY(const Args args, kItemSchema.check(item, reading, path));
+  if (type == "function_call") return read_call_item(args, path, out);
+  if (type == "function_call_output") return read_output_item(args, path, reading, out);
   std::string_view role = args.text("role");
   if (!args.has("role")) return refuse(missing_field(at_key(path, "role")));
   if (role == "developer") role = "system";
@@ -377,9 +212,9 @@ Json::Object echo_of(const Args& args, const ServeEnv& env, const Generation& g)
           {"reasoning", given("reasoning", Json::Object{{"effort", nullptr}, {"summary", nullptr}})},
           {"text", text_of(args)},
           {"truncation", "disabled"},
-          {"tools", Json::Array{}},
-          {"tool_choice", "auto"},
-          {"parallel_tool_calls", false},
+          {"tools", given("tools", Json::Array{})},
+          {"tool_choice", given("tool_choice", "auto")},
+          {"parallel_tool_calls", args.flag("parallel_tool_calls", true)},
           {"background", false}};
 }
 
@@ -388,8 +223,12 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Job job, begin_answer(request, env));
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY_VOID(read_logprobs(args, job.generation.sampling.n_logprobs));
-  QR_TRY(const ChatOptions options, read_options(request, job.generation.grammar));
-  Keep keep;
+  QR_TRY(ChatOptions options, read_options(request, job.generation.grammar));
+  const ToolSyntax syntax{.nested = false};
+  QR_TRY(Tools tools, read_tools(args.find("tools"), syntax, request.reading));
+  QR_TRY_VOID(read_tool_choice(args, syntax, request.reading, tools));
+  options.tools = &tools;
+  KeepResponse keep;
   QR_TRY(keep.conversation, read_previous(request, env));
   QR_TRY(keep.input, read_input(args, request.reading));
   keep.conversation.insert(keep.conversation.end(), keep.input.begin(), keep.input.end());
@@ -400,8 +239,37 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   job.prompt_field = "input";
   keep.asker = request.asker;
   if (args.flag("store", true)) keep.store = env.responses;
-  job.writer = std::make_unique<Writer>(env, echo_of(args, env, job.generation), std::move(keep));
+  job.writer = make_response_writer(env, echo_of(args, env, job.generation), std::move(keep));
   return Call(std::move(job));
+}
+
+Json message_item(const Json& message) {
+  const bool answer = *message.find("role")->as_string() == "assistant";
+  Json part = Json::Object{{"type", answer ? "output_text" : "input_text"}, {"text", *message.find("content")}};
+  return Json::Object{{"type", "message"},
+                      {"role", *message.find("role")},
+                      {"status", "completed"},
+                      {"content", Json::Array{std::move(part)}}};
+}
+
+// Appends the items that a message was.
+void add_items(const Json& message, Json::Array& out) {
+  if (*message.find("role")->as_string() == "tool") {
+    out.push_back(Json::Object{{"type", "function_call_output"},
+                               {"call_id", *message.find("tool_call_id")},
+                               {"status", "completed"},
+                               {"output", *message.find("content")}});
+    return;
+  }
+  const Json* calls = message.find("tool_calls");
+  if (calls == nullptr || !message.find("content")->as_string()->empty()) out.push_back(message_item(message));
+  if (calls == nullptr) return;
+  for (const Json& call : *calls->as_array())
+    out.push_back(Json::Object{{"type", "function_call"},
+                               {"call_id", *call.find("id")},
+                               {"status", "completed"},
+                               {"name", *call.find("function")->find("name")},
+                               {"arguments", *call.find("function")->find("arguments")}});
 }
 
 // The messages as the items that they were.
@@ -409,16 +277,8 @@ std::string input_items(const StoredResponse& stored) {
   Json::Array data;
   const auto input = Json::parse(stored.input);
   QR_CHECK(input.has_value() && input->as_array() != nullptr);
-  data.reserve(input->as_array()->size());
-  for (const Json& message : *input->as_array()) {
-    const bool answer = *message.find("role")->as_string() == "assistant";
-    Json part = Json::Object{{"type", answer ? "output_text" : "input_text"}, {"text", *message.find("content")}};
-    data.push_back(Json::Object{{"id", "item_" + std::to_string(data.size())},
-                                {"type", "message"},
-                                {"role", *message.find("role")},
-                                {"status", "completed"},
-                                {"content", Json::Array{std::move(part)}}});
-  }
+  for (const Json& message : *input->as_array()) add_items(message, data);
+  for (size_t i = 0; i < data.size(); ++i) data[i].set("id", "item_" + std::to_string(i));
   Json out = Json::Object{{"object", "list"}, {"first_id", *data.front().find("id")}};
   out.set("last_id", *data.back().find("id"));
   out.set("has_more", false);

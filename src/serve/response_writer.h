@@ -1,0 +1,20 @@
+// The answer of /v1/responses, whole or as events: a list of items in the order of the answer's parts, reasoning,
+// messages and calls, each with its text. Io thread.
+#pragma once
+#include <string>
+
+#include "serve/api.h"
+#include "serve/response_store.h"
+
+namespace quire {
+
+struct KeepResponse {  // null store: the answer is not kept
+  ResponseStore* store = nullptr;
+  Asker asker{};
+  Json::Array input, conversation;
+};
+
+// `echo`: what of the request the answer repeats.
+std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env, Json::Object echo, KeepResponse keep);
+
+}  // namespace quire

@@ -1,0 +1,252 @@
+#include "serve/tools.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/rng.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kTool[] = {
+    field_of("type", kString),
+    field_of("function", kObject),
+    field_of("name", kString, &ServeLimits::name_bytes),
+    field_of("description", kString),
+    field_of("parameters", kObject),
+    field_of("input_schema", kObject),
+    flag_field("strict"),
+    ignored_field("cache_control"),
+    ignored_field("input_examples"),
+};
+constexpr Field kChoice[] = {
+    field_of("type", kString),          field_of("function", kObject), field_of("name", kString),
+    field_of("allowed_tools", kObject), field_of("mode", kString),     field_of("tools", kArray, &ServeLimits::n_tools),
+};
+constexpr Field kCall[] = {field_of("id", kString, &ServeLimits::name_bytes), field_of("type", kString),
+                           field_of("function", kObject), ignored_field("index")};
+constexpr Field kCalled[] = {field_of("name", kString, &ServeLimits::name_bytes), field_of("arguments", kString)};
+const Schema kToolSchema({kTool});
+const Schema kChoiceSchema({kChoice});
+const Schema kCallSchema({kCall});
+const Schema kCalledSchema({kCalled});
+
+constexpr std::string_view kNoConstraint = "until answers can be held to a grammar";
+
+// Behind checks: the function itself, "strict" left out, which says nothing to a model.
+Json function_of(const Args& tool, const ToolSyntax& syntax, const Json& source) {
+  Json out = Json::Object{};
+  if (syntax.nested) {
+    for (const Json::Member& m : *source.as_object())
+      if (m.first != "strict" && !m.second.is_null()) out.set(m.first, m.second);
+  } else {
+    out.set("name", tool.text("name"));
+    if (tool.has("description")) out.set("description", tool.text("description"));
+    if (const Json* parameters = tool.find(syntax.parameters)) out.set("parameters", *parameters);
+  }
+  if (out.find("parameters") == nullptr)
+    out.set("parameters", Json::Object{{"type", "object"}, {"properties", Json::Object{}}});
+  return out;
+}
+
+ApiResult<void> read_tool(
+    const Json& tool, const ToolSyntax& syntax, const std::string& path, const Reading& reading, Tools& out) {
+  QR_TRY(Args args, kToolSchema.check(tool, reading, path));
+  const std::string_view type = args.text("type");
+  if (args.has("type") && type != "function" && !(type == "custom" && syntax.parameters == "input_schema"))
+    return refuse(unsupported_field(at_key(path, "type"), "'" + shown(type) + "'; only functions of the client's are"));
+  const Json* source = &tool;
+  std::string at = path;
+  if (syntax.nested) {
+    source = args.find("function");
+    at = at_key(path, "function");
+    if (source == nullptr) return refuse(missing_field(at));
+    QR_TRY(args, kToolSchema.check(*source, reading, at));
+  }
+  const std::string name(args.text("name"));
+  if (name.empty()) return refuse(missing_field(at_key(at, "name")));
+  if (std::find(out.names.begin(), out.names.end(), name) != out.names.end())
+    return refuse(bad_field(at_key(at, "name"), "is '" + shown(name) + "', which another tool is named"));
+  if (args.flag("strict", false)) return refuse(unsupported_field(at_key(at, "strict"), kNoConstraint));
+  out.names.push_back(name);
+  if (out.list.is_null()) out.list = Json::Array{};
+  out.list.as_array()->push_back(Json::Object{{"type", "function"}, {"function", function_of(args, syntax, *source)}});
+  return {};
+}
+
+// The name in {"type":"function", …} of a choice.
+ApiResult<std::string> read_chosen(const Json& one,
+                                   const ToolSyntax& syntax,
+                                   const std::string& path,
+                                   const Reading& reading) {
+  QR_TRY(Args args, kChoiceSchema.check(one, reading, path));
+  if (args.text("type") != "function")
+    return refuse(unsupported_field(at_key(path, "type"), "'" + shown(args.text("type")) + "'; only function is"));
+  std::string at = path;
+  if (syntax.nested) {
+    at = at_key(path, "function");
+    const Json* function = args.find("function");
+    if (function == nullptr) return refuse(missing_field(at));
+    QR_TRY(args, kChoiceSchema.check(*function, reading, at));
+  }
+  if (args.text("name").empty()) return refuse(missing_field(at_key(at, "name")));
+  return std::string(args.text("name"));
+}
+
+ApiResult<void> set_mode(std::string_view mode, const std::string& path, Tools& tools) {
+  if (mode == "auto") return {};
+  if (mode == "required") return require_call(path, tools);
+  if (mode == "none") {
+    tools.mode = Tools::Mode::none;
+    return {};
+  }
+  return refuse(bad_field(path, "is '" + shown(mode) + "': it must be auto, none or required"));
+}
+
+ApiResult<void> read_allowed(const Args& choice, const ToolSyntax& syntax, const Reading& reading, Tools& tools) {
+  Args args = choice;
+  std::string path = "tool_choice";
+  if (syntax.nested) {
+    path = at_key(path, "allowed_tools");
+    const Json* allowed = choice.find("allowed_tools");
+    if (allowed == nullptr) return refuse(missing_field(path));
+    QR_TRY(args, kChoiceSchema.check(*allowed, reading, path));
+  }
+  const Json* list = args.find("tools");
+  path = at_key(path, "tools");
+  if (list == nullptr || list->as_array()->empty()) return refuse(missing_field(path));
+  std::vector<std::string> names;
+  for (const Json& one : *list->as_array()) {
+    QR_TRY(std::string name, read_chosen(one, syntax, at_index(path, static_cast<int64_t>(names.size())), reading));
+    names.push_back(std::move(name));
+  }
+  QR_TRY_VOID(choose_tools(std::move(names), path, tools));
+  return set_mode(args.has("mode") ? args.text("mode") : "auto", "tool_choice.mode", tools);
+}
+
+}  // namespace
+
+ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view path, Tools& tools) {
+  for (const std::string& name : names)
+    if (std::find(tools.names.begin(), tools.names.end(), name) == tools.names.end())
+      return refuse(bad_field(path, "names '" + shown(name) + "', which is none of the tools"));
+  tools.names = std::move(names);
+  return {};
+}
+
+ApiResult<void> require_call(std::string_view path, Tools& tools) {
+  tools.mode = Tools::Mode::required;
+  return refuse(unsupported_field(path, kNoConstraint));
+}
+
+ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const Reading& reading) {
+  Tools out;
+  if (tools == nullptr) return out;
+  for (const Json& tool : *tools->as_array())
+    QR_TRY_VOID(read_tool(tool, syntax, at_index("tools", static_cast<int64_t>(out.names.size())), reading, out));
+  return out;
+}
+
+ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, const Reading& reading, Tools& tools) {
+  tools.only_one = !args.flag("parallel_tool_calls", true);
+  const Json* choice = args.find("tool_choice");
+  if (choice == nullptr) return {};
+  const std::string* mode = choice->as_string();
+  if (tools.list.is_null() && (mode == nullptr || (*mode != "none" && *mode != "auto")))
+    return refuse(bad_field("tool_choice", "needs tools"));
+  if (mode != nullptr) return set_mode(*mode, "tool_choice", tools);
+  QR_TRY(const Args inner, kChoiceSchema.check(*choice, reading, "tool_choice"));
+  if (inner.text("type") == "allowed_tools") return read_allowed(inner, syntax, reading, tools);
+  QR_TRY(std::string name, read_chosen(*choice, syntax, "tool_choice", reading));
+  QR_TRY_VOID(choose_tools({std::move(name)}, "tool_choice", tools));
+  return require_call("tool_choice", tools);
+}
+
+ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env) {
+  if (!tools.given()) return {};
+  const std::string model = "'" + env.models[0] + "'";
+  if (!env.tools.takes_tools)
+    return refuse(unsupported_field("tools", "the chat template of " + model + " shows none"));
+  if (env.tools.form == nullptr)
+    return refuse(unsupported_field("tools", "how " + model + " writes calls is not known; --tool-format names a way"));
+  return {};
+}
+
+ApiResult<Json> call_message(std::string_view id,
+                             std::string_view name,
+                             std::string_view arguments,
+                             std::string_view path) {
+  if (arguments.empty()) arguments = "{}";
+  const auto parsed = Json::parse(arguments);
+  if (!parsed || parsed->as_object() == nullptr)
+    return refuse(bad_field(path, "is no JSON object" + (parsed ? "" : ": " + parsed.error().message)));
+  Json function = Json::Object{{"name", name}, {"arguments", arguments}};
+  return Json(Json::Object{{"id", id}, {"type", "function"}, {"function", std::move(function)}});
+}
+
+ApiResult<Json::Array> read_calls(const Json& list, const std::string& path, const Reading& reading) {
+  Json::Array out;
+  for (const Json& call : *list.as_array()) {
+    const std::string at = at_index(path, static_cast<int64_t>(out.size()));
+    QR_TRY(const Args args, kCallSchema.check(call, reading, at));
+    if (args.has("type") && args.text("type") != "function")
+      return refuse(unsupported_field(at_key(at, "type"), "'" + shown(args.text("type")) + "'; only function is"));
+    const Json* function = args.find("function");
+    const std::string inner = at_key(at, "function");
+    if (function == nullptr) return refuse(missing_field(inner));
+    QR_TRY(const Args called, kCalledSchema.check(*function, reading, inner));
+    if (called.text("name").empty()) return refuse(missing_field(at_key(inner, "name")));
+    QR_TRY(Json message,
+           call_message(args.text("id"), called.text("name"), called.text("arguments"), at_key(inner, "arguments")));
+    out.push_back(std::move(message));
+  }
+  return out;
+}
+
+void name_results(Json::Array& messages) {
+  std::unordered_map<std::string, std::string> names;
+  for (Json& message : messages) {
+    if (const Json* calls = message.find("tool_calls"))
+      for (const Json& call : *calls->as_array())
+        names[*call.find("id")->as_string()] = *call.find("function")->find("name")->as_string();
+    const Json* id = message.find("tool_call_id");
+    if (id == nullptr || message.find("name") != nullptr) continue;
+    if (const auto found = names.find(*id->as_string()); found != names.end()) message.set("name", found->second);
+  }
+}
+
+std::string call_id(uint64_t answer, int choice, int call) {
+  static constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  uint64_t bits = mix64(answer ^ (static_cast<uint64_t>(choice) << 32 ^ static_cast<uint64_t>(call)));
+  std::string out(9, '0');
+  for (char& c : out) {
+    c = kDigits[bits % kDigits.size()];
+    bits /= kDigits.size();
+  }
+  return out;
+}
+
+std::string whole_arguments(const AnswerParts& parts, int call) {
+  std::string text;
+  for (const AnswerPart& part : parts)
+    if (part.kind == PartKind::arguments && part.call == call) text += part.text;
+  const auto parsed = Json::parse(text);
+  return parsed && parsed->as_object() != nullptr ? text : "";
+}
+
+Json answer_message(const AnswerParts& parts, uint64_t answer, int choice) {
+  Json out = Json::Object{{"role", "assistant"}, {"content", parts.joined(PartKind::text)}};
+  Json::Array calls;
+  for (const AnswerPart& part : parts) {
+    if (part.kind != PartKind::call) continue;
+    const std::string arguments = whole_arguments(parts, part.call);
+    if (arguments.empty()) continue;
+    Json function = Json::Object{{"name", part.text}, {"arguments", arguments}};
+    calls.push_back(Json::Object{
+        {"id", call_id(answer, choice, part.call)}, {"type", "function"}, {"function", std::move(function)}});
+  }
+  if (!calls.empty()) out.set("tool_calls", std::move(calls));
+  return out;
+}
+
+}  // namespace quire

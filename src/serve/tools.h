@@ -1,0 +1,55 @@
+// Tools as every chat dialect takes them, in the one form that templates take; which of them an answer may call; and
+// the calls and results of earlier turns.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/api.h"
+
+namespace quire {
+
+struct Tools {
+  enum class Mode : uint8_t { automatic, none, required };
+  Json list;                       // [{"type":"function","function":{…}}]; null: there are none
+  std::vector<std::string> names;  // that may be called
+  Mode mode = Mode::automatic;
+  bool only_one = false;  // an answer ends with its first call
+
+  bool given() const { return !list.is_null() && mode != Mode::none; }
+};
+
+// How a dialect writes a tool: with its function in a member of that name or not, and what the parameters are called.
+struct ToolSyntax {
+  bool nested = true;
+  std::string_view parameters = "parameters";
+};
+// "tools", which may be null, and "tool_choice" with "parallel_tool_calls" as OpenAI has them. Refused by its path:
+// what is no function, two of one name, a choice of what is not there, and what cannot be kept.
+ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const Reading& reading);
+ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, const Reading& reading, Tools& tools);
+// As above: only these may be called.
+ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view path, Tools& tools);
+ApiResult<void> require_call(std::string_view path, Tools& tools);
+// Refuses where the model's template shows no tools, or writes calls that nothing here reads.
+ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env);
+
+// A call of an earlier turn: {"id","type":"function","function":{"name","arguments"}}, arguments being JSON text.
+// Refuses where that is no object.
+ApiResult<Json> call_message(std::string_view id,
+                             std::string_view name,
+                             std::string_view arguments,
+                             std::string_view path);
+// "tool_calls" of a message.
+ApiResult<Json::Array> read_calls(const Json& list, const std::string& path, const Reading& reading);
+// Results without a name get that of the call whose id they have.
+void name_results(Json::Array& messages);
+
+// The id of an answer's call: nine letters and digits, which every template takes.
+std::string call_id(uint64_t answer, int choice, int call);
+// The answer as a message of a conversation, without its reasoning and a call that was cut off.
+Json answer_message(const AnswerParts& parts, uint64_t answer, int choice);
+// The call's arguments, a JSON object; empty where they were cut off.
+std::string whole_arguments(const AnswerParts& parts, int call);
+
+}  // namespace quire

@@ -1,0 +1,106 @@
+# Tool calls with the stock clients and the bundled model: whole and streamed the same, and a dialogue of two turns.
+import unittest
+
+from client_packages import ClientCase
+from quire_server import quill
+
+HEAD = '''
+import json
+PARAMETERS = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
+QUESTION = [{"role": "user", "content": "What is the weather like in Paris?"}]
+RESULT = json.dumps({"weather": "sunny", "degrees": 21})
+FUNCTION = {"name": "get_weather", "description": "The weather in a place.", "parameters": PARAMETERS}
+'''
+
+
+@unittest.skipUnless(quill(), 'the model knows no tools')
+class OpenaiTools(ClientCase):
+    wanted = 'openai>=1.60'
+    head = HEAD + '''
+from openai import OpenAI
+client = OpenAI(base_url="{url}/v1", api_key="none", max_retries=0)
+'''
+
+    def test_chat(self):
+        self.run_script('''
+ask = dict(model="any", messages=QUESTION, tools=[{"type": "function", "function": FUNCTION}], temperature=0)
+choice = client.chat.completions.create(**ask).choices[0]
+call = choice.message.tool_calls[0]
+assert choice.finish_reason == "tool_calls" and call.function.name == "get_weather"
+assert list(json.loads(call.function.arguments)) == ["place"]
+name, arguments, reason = "", "", None
+for chunk in client.chat.completions.create(**ask, stream=True):
+    for c in chunk.choices:
+        reason = c.finish_reason or reason
+        for piece in c.delta.tool_calls or []:
+            name += piece.function.name or ""
+            arguments += piece.function.arguments or ""
+assert (name, arguments, reason) == ("get_weather", call.function.arguments, "tool_calls")
+ask["messages"] = QUESTION + [choice.message, {"role": "tool", "tool_call_id": call.id, "content": RESULT}]
+second = client.chat.completions.create(**ask)
+assert second.choices[0].finish_reason == "stop" and second.choices[0].message.content
+assert second.usage.prompt_tokens_details.cached_tokens > 60  # the first turn, its call included
+''')
+
+    def test_responses(self):
+        self.run_script('''
+ask = dict(model="any", tools=[{"type": "function", **FUNCTION}], temperature=0)
+first = client.responses.create(**ask, input=QUESTION)
+call = first.output[-1]
+assert call.type == "function_call" and call.name == "get_weather", first.output
+streamed = ""
+for event in client.responses.create(**ask, input=QUESTION, stream=True):
+    streamed += event.delta if event.type == "response.function_call_arguments.delta" else ""
+assert streamed == call.arguments
+result = [{"type": "function_call_output", "call_id": call.call_id, "output": RESULT}]
+assert client.responses.create(**ask, previous_response_id=first.id, input=result).output_text
+''')
+
+
+@unittest.skipUnless(quill(), 'the model knows no tools')
+class AnthropicTools(ClientCase):
+    wanted = 'anthropic>=0.40'
+    head = HEAD + '''
+import anthropic
+client = anthropic.Anthropic(base_url="{url}", api_key="none", max_retries=0)
+'''
+
+    def test_messages(self):
+        self.run_script('''
+tool = {"name": "get_weather", "description": FUNCTION["description"], "input_schema": PARAMETERS}
+ask = dict(model="any", max_tokens=200, tools=[tool], extra_body={"temperature": 0})
+first = client.messages.create(**ask, messages=QUESTION)
+call = first.content[-1]
+assert first.stop_reason == "tool_use" and call.name == "get_weather" and list(call.input) == ["place"]
+with client.messages.stream(**ask, messages=QUESTION) as stream:
+    assert stream.get_final_message().content[-1].input == call.input
+result = [{"type": "tool_result", "tool_use_id": call.id, "content": RESULT}]
+turns = QUESTION + [{"role": "assistant", "content": first.content}, {"role": "user", "content": result}]
+assert client.messages.create(**ask, messages=turns).content[0].text
+''')
+
+
+@unittest.skipUnless(quill(), 'the model knows no tools')
+class OllamaTools(ClientCase):
+    wanted = 'ollama>=0.4'
+    head = HEAD + '''
+import ollama
+client = ollama.Client(host="{url}")
+'''
+
+    def test_chat(self):
+        self.run_script('''
+PARAMETERS.pop("required")  # the client would move it, and so small a model would not know the tool
+ask = dict(model="any", tools=[{"type": "function", "function": FUNCTION}], options={"temperature": 0, "num_predict": 100})
+first = client.chat(**ask, messages=QUESTION)
+call = first.message.tool_calls[0]
+assert call.function.name == "get_weather" and list(call.function.arguments) == ["place"]
+streamed = [c for part in client.chat(**ask, messages=QUESTION, stream=True) for c in part.message.tool_calls or []]
+assert streamed == first.message.tool_calls
+turns = QUESTION + [first.message, {"role": "tool", "tool_name": "get_weather", "content": RESULT}]
+assert client.chat(**ask, messages=turns).message.content
+''')
+
+
+if __name__ == '__main__':
+    unittest.main()
