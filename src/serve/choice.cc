@@ -20,13 +20,20 @@ int64_t bytes_of(const Delta& delta) {
 }  // namespace
 
 // A choice stands in at most one place, so its own link is all that the list needs. Whoever takes the chain marks each
-// as not ready before reading its channel: what comes later puts it on the list again.
+// as not ready when it leaves it, so before its channel is read: what comes later puts it on the list again. Not when
+// the channel is read: that may be a choice that was left in hand and is on the list again by now.
 void ReadyChoices::push(Choice& choice) {
   if (choice.is_ready_.exchange(true)) return;
   Choice* head = head_.load(std::memory_order_relaxed);
   do {
     choice.next_ready = head;
   } while (!head_.compare_exchange_weak(head, &choice, std::memory_order_release, std::memory_order_relaxed));
+}
+
+Choice* ReadyChoices::leave(Choice& choice) {
+  Choice* next = choice.next_ready;
+  choice.is_ready_.exchange(false);  // reads what the engine wrote, and so sees the tokens before it
+  return next;
 }
 
 Choice* ReadyChoices::take() { return head_.exchange(nullptr, std::memory_order_acquire); }
@@ -92,7 +99,6 @@ bool Choice::hold(int64_t n_bytes) {
 }
 
 int64_t Choice::take_tokens() {
-  is_ready_.exchange(false);  // reads what the engine wrote, and so sees the tokens before it
   const bool finished = finished_.load(std::memory_order_acquire);  // before popping: then every token is seen
   const int64_t before = n_tokens_;
   TokenEvent event;

@@ -21,7 +21,9 @@ class Choice;
 class ReadyChoices {
  public:
   void push(Choice& choice);  // engine thread
-  Choice* take();             // io thread: a chain by Choice::next_ready, the newest first
+  Choice* take();             // io thread: the first of a chain, the newest first, or null
+  // The choice has left the chain and may come back; returns the one behind it, or null.
+  Choice* leave(Choice& choice);
 
  private:
   std::atomic<Choice*> head_{nullptr};

@@ -296,9 +296,11 @@ Overflow Session::overflow() const {
 // By index, so that what one step has brought comes in that order.
 void Session::take_ready() {
   const size_t n = hand_.size();
-  for (Choice* c = ready_.take(); c != nullptr; c = c->next_ready) {
-    if (std::exchange(c->in_hand, true)) continue;
-    hand_.push_back(c);
+  Choice* next = ready_.take();
+  while (next != nullptr) {
+    Choice* c = next;
+    next = ready_.leave(*c);
+    if (!std::exchange(c->in_hand, true)) hand_.push_back(c);
   }
   const auto before = [](const Choice* x, const Choice* y) { return x->index < y->index; };
   std::sort(hand_.begin() + static_cast<std::ptrdiff_t>(n), hand_.end(), before);

@@ -114,7 +114,9 @@ TEST_P(Architectures, SameRequestSameBits) {
     int64_t cached = 0;
     SCOPED_TRACE(how.isa + " threads " + std::to_string(how.threads) + " chunk " + std::to_string(how.chunk));
     EXPECT_EQ(run(how, cached), truth);
-    if (how.cache && how.n_blocks == 64) EXPECT_GT(cached, 0);
+    if (how.cache && how.n_blocks == 64) {
+      EXPECT_GT(cached, 0);
+    }
   }
 }
 
