@@ -34,7 +34,7 @@ class Folders(unittest.TestCase):
             tokens = ','.join(map(str, run['prompt_ids']))
             for model in (os.path.join(MODELS, name), os.path.join(MODELS, name, 'model.gguf')):
                 with self.subTest(model):
-                    self.assertEqual(generate(model, '--tokens', tokens, '--kv-type', 'f32')['tokens'],
+                    self.assertEqual(generate(model, '--tokens', tokens, '--kv-type', 'f32', '--weights', 'f32')['tokens'],
                                      run['greedy_ids'][:24])
 
     def test_every_format_is_one_to_load_into(self):
@@ -63,7 +63,7 @@ class Folders(unittest.TestCase):
                 self.assertEqual(json.loads(done.stdout)['cache']['kv_type'], kept)
         done = quire('inspect', os.path.join(MODELS, 'llama'), '--kv-type', 'f17')
         self.assertEqual(done.returncode, 1)
-        self.assertIn('--kv-type "f17" is unknown; there are: auto bf16 f16 f32 q8', done.stderr)
+        self.assertIn('--kv-type "f17" is unknown; there are: auto bf16 f16 f32 f8 k8v4 (k=q8,v=q4) q4 q8', done.stderr)
 
     def test_refusals_name_folder_and_key(self):
         with tempfile.TemporaryDirectory() as folder:
