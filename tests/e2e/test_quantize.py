@@ -46,6 +46,10 @@ def blank_folder(path, n_vocab):
                    'num_attention_heads': 2, 'num_key_value_heads': 2, 'max_position_embeddings': 64, 'hidden_act': 'silu',
                    'rms_norm_eps': 1e-5, 'vocab_size': n_vocab, 'tie_word_embeddings': True}, file)
 
+# Of folders that are not named as theirs is in a GGUF file.
+ARCHITECTURES = {'mistral': 'llama', 'mixtral': 'llama', 'gptneox-serial': 'gptneox', 'olmo3': 'olmo2',
+                 'stablelm-parallel': 'stablelm'}
+
 
 class Quantize(unittest.TestCase):
     @classmethod
@@ -94,7 +98,7 @@ class Quantize(unittest.TestCase):
                 done = quire('quantize', folder, out, 'f32')
                 self.assertEqual(done.returncode, 0, done.stderr)
                 told = describe(out)
-                self.assertEqual(told['arch'], 'llama' if name in ('mistral', 'mixtral') else name)
+                self.assertEqual(told['arch'], ARCHITECTURES.get(name, name))
                 self.assertEqual([entry['type'] for entry in told['weights']['types']], ['f32'])
                 done = quire('generate', out, '--json', '--temp', '0', '--max-tokens', '24', '--kv-type', 'f32', '--tokens',
                              ','.join(map(str, run['prompt_ids'])))
