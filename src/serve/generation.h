@@ -27,7 +27,7 @@ struct Generation {
   uint64_t cache_salt = 0;
   bool match_prefix = true;  // may use cached prefixes
   int priority = 0;
-  int max_draft = -1;  // tokens guessed ahead at a time at most; -1: as the server does
+  int max_draft = -1;    // tokens guessed ahead at a time at most; -1: as the server does
   MaybeGrammar grammar;  // what the answer has to be; `sampling.constraint` once it is compiled (constrain)
 };
 
