@@ -4,7 +4,6 @@
 #include <new>
 
 #include "engine/answer.h"
-
 #include "engine/guesses.h"
 
 namespace quire {

@@ -12,6 +12,7 @@
 #include "serve/response_store.h"
 #include "serve/seeds.h"
 #include "serve/text_stream.h"
+#include "text/parse/answer_parser.h"
 
 namespace {
 
@@ -125,6 +126,27 @@ bool streams_events(const ReplyWriter& writer) {
   return false;
 }
 
+// An answer's tokens to its parts, as a session has them.
+struct Told {
+  Told(const Job& job, const Tokenizer& tokenizer, const TextStreamOptions& options)
+      : text(tokenizer, options), parser(job.reasoning, job.reasoning_open, job.calls) {}
+  bool take(Delta& out) {
+    text.take(piece);
+    out.tokens = std::move(piece.tokens);
+    out.parts.clear();
+    parser.push(piece.text, out.parts);
+    return !out.parts.empty() || !out.tokens.empty();
+  }
+  bool end(Delta& out) {
+    take(out);
+    parser.finish(out.parts);
+    return !out.parts.empty() || !out.tokens.empty();
+  }
+  TextStream text;
+  AnswerParser parser;
+  TextPiece piece;
+};
+
 void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
   if (job.pool != Pool::none) return;  // vectors, no text
   const bool want_tokens = job.generation.sampling.n_logprobs >= 0 || job.want_ids;
@@ -133,25 +155,26 @@ void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
   const auto stops = std::make_shared<const StopStrings>(std::move(*compiled));
   TextStreamOptions options{stops, job.generation.include_stop, !job.generation.skip_special, want_tokens,
                             job.generation.sampling.min_tokens};
-  TextStream cut_up(*w.tokenizer, options), whole(*w.tokenizer, options);
+  Told cut_up(job, *w.tokenizer, options), whole(job, *w.tokenizer, options);
   std::string out;
   Delta delta;
   job.writer->begin(1, out);
-  for (size_t i = 0; i < bytes.size() && !whole.stopped(); ++i) {
+  for (size_t i = 0; i < bytes.size() && !whole.text.stopped(); ++i) {
     TokenEvent event;
     event.id = 1 + static_cast<unsigned char>(bytes[i]);
-    cut_up.push(event);
-    whole.push(event);
+    cut_up.text.push(event);
+    whole.text.push(event);
     if (i % cut == 0 && cut_up.take(delta)) job.writer->delta(0, delta, out);
   }
-  cut_up.finish();
-  whole.finish();
-  if (cut_up.take(delta)) job.writer->delta(0, delta, out);
+  cut_up.text.finish();
+  whole.text.finish();
+  if (cut_up.end(delta)) job.writer->delta(0, delta, out);
   job.writer->finish(0, {}, out);
   job.writer->end({}, out);
   ChoiceResult result;
-  whole.take(result.whole);
-  QR_CHECK(heard(out, streams_events(*job.writer)) == result.whole.text, "the stream differs from the whole");
+  whole.end(result.whole);
+  const std::string told = result.whole.parts.joined(PartKind::text);
+  QR_CHECK(heard(out, streams_events(*job.writer)) == told, "the stream differs from the whole");
   std::vector<ChoiceResult> results;
   results.push_back(std::move(result));
   Pieces pieces = job.writer->body(std::move(results), {});
