@@ -14,17 +14,18 @@ int n_window_blocks(const Sequence& seq) {
 // Whether every block of the group has as many references as holders.
 void count_holders(const Scheduler& scheduler, const BlockPool& pool, size_t group, Snapshot& out) {
   std::vector<int> holders(static_cast<size_t>(pool.n_blocks()));
+  const auto hold = [&](std::span<const GroupBlocks> table) {
+    for (const GroupBlocks& blocks : table) {
+      if (blocks[group]) ++holders[static_cast<size_t>(blocks[group].id())];
+    }
+  };
+  for (const Pasts::Learned& learned : scheduler.learned()) hold(learned.kv.table);
   for (const auto seqs : {scheduler.running(), scheduler.waiting()}) {
     for (const auto& seq : seqs) {
-      for (const PrefixTree::Blocks& blocks : seq->kv.table) {
-        if (blocks[group]) ++holders[static_cast<size_t>(blocks[group].id())];
-      }
+      hold(seq->kv.table);
       if (seq->load == nullptr) continue;
-      for (const auto held : {seq->load->run.before(), seq->load->run.blocks()}) {
-        for (const GroupBlocks& blocks : held) {
-          if (blocks[group]) ++holders[static_cast<size_t>(blocks[group].id())];
-        }
-      }
+      hold(seq->load->run.before());
+      hold(seq->load->run.blocks());
     }
   }
   for (int32_t b = 0; b < pool.n_blocks(); ++b) {

@@ -83,8 +83,8 @@ void Drafting::choose(std::span<const Grant> streams, int room) {
 void Drafting::ask_for(Sequence& seq, int n) {
   Draft& draft = drafts_[n_asked_++];
   draft.seq = seq.id;
-  draft.context = seq.tokens;
-  draft.n_prompt = seq.n_prompt;
+  draft.context = std::span<const Token>(seq.tokens).subspan(static_cast<size_t>(seq.n_virtual));
+  draft.n_prompt = seq.n_prompt - seq.n_virtual;
   draft.max_tokens = n;
   draft.sampling = &seq.request.sampling;
   draft.ends = seq.request.stop_ids;

@@ -53,23 +53,43 @@ Status open_tier(const EngineOptions& options, const ModelInfo& info, EngineEnv&
   return {};
 }
 
-Result<EngineMemory> take_memory(const Model& model,
-                                 Ops& ops,
+// Each content once.
+Status check_prefixes(std::vector<VirtualTokens>& prefixes, int n_ctx) {
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    QR_CHECK(prefixes[i].content != 0);
+    QR_TRY_VOID(check_virtual(prefixes[i].n, n_ctx));
+    const auto again = [&](const VirtualTokens& other) { return other.content == prefixes[i].content; };
+    prefixes.erase(std::remove_if(prefixes.begin() + static_cast<std::ptrdiff_t>(i) + 1, prefixes.end(), again),
+                   prefixes.end());
+  }
+  return {};
+}
+
+// Blocks of every group that learned prefixes have for good.
+int n_learned_blocks(const EngineEnv& env, int block_tokens) {
+  int n = 0;
+  for (const VirtualTokens& tokens : env.prefixes) n += (tokens.n + block_tokens - 1) / block_tokens;
+  return n;
+}
+
+Result<EngineMemory> take_memory(const EngineUses& uses,
                                  const EngineOptions& options,
-                                 const BlockCounts& counts) {
-  const KvLayout& layout = model.info().kv_layout;
+                                 const BlockCounts& counts,
+                                 int n_learned) {
+  const KvLayout& layout = uses.model.info().kv_layout;
   EngineMemory memory;
+  memory.n_learned = n_learned;
   memory.counts = counts;
   for (int g = 0; g < layout.n_groups(); ++g) {
     const bool is_window = layout.group(g).kind == KvGroup::Kind::window;
-    const int64_t n_blocks = is_window ? memory.counts.n_window_blocks : memory.counts.n_blocks;
+    const int64_t n_blocks = n_learned + (is_window ? memory.counts.n_window_blocks : memory.counts.n_blocks);
     Buffer& blocks = memory.blocks.emplace_back();
     const int64_t bytes = n_blocks * layout.token_bytes(g) * options.block_tokens;
     if (bytes > 0) {
-      QR_TRY(blocks, ops.allocate(bytes));
+      QR_TRY(blocks, uses.ops.allocate(bytes));
     }
   }
-  QR_TRY(memory.scratch, ops.allocate(scratch_bytes(model, options)));
+  QR_TRY(memory.scratch, uses.ops.allocate(scratch_bytes(uses.model, options)));
   return memory;
 }
 
@@ -82,19 +102,22 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY_VOID(check_options(options, info.kv_group));
   QR_TRY(const Policy* policy, find_policy(options.policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);
-  QR_TRY(const BlockCounts counts, count_blocks(options, info.kv_layout));
-  const ProposerEnv uses{.target = &model,
-                         .ops = &ops,
-                         .n_ctx = options.n_ctx,
-                         .max_seqs = options.max_seqs,
-                         .block_tokens = options.block_tokens,
-                         .n_blocks = counts.n_blocks,
-                         .prefix_cache = options.prefix_cache,
-                         .draft = env.draft};
-  QR_TRY_VOID(find_proposer(uses, options, env));
+  QR_TRY_VOID(check_prefixes(env.prefixes, options.n_ctx));
+  const int n_learned = n_learned_blocks(env, options.block_tokens);
+  QR_TRY(const BlockCounts counts, count_blocks(options, info.kv_layout, n_learned));
+  const ProposerEnv proposing{.target = &model,
+                              .ops = &ops,
+                              .n_ctx = options.n_ctx,
+                              .max_seqs = options.max_seqs,
+                              .block_tokens = options.block_tokens,
+                              .n_blocks = counts.n_blocks,
+                              .prefix_cache = options.prefix_cache,
+                              .draft = env.draft};
+  QR_TRY_VOID(find_proposer(proposing, options, env));
   QR_TRY_VOID(open_tier(options, info, env));
-  QR_TRY(EngineMemory memory, take_memory(model, ops, options, counts));
-  return std::make_unique<LoopEngine>(EngineUses{model, ops, *policy}, options, std::move(env), std::move(memory));
+  const EngineUses uses{model, ops, *policy};
+  QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned));
+  return std::make_unique<LoopEngine>(uses, options, std::move(env), std::move(memory));
 }
 
 }  // namespace quire

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "engine/request.h"
 #include "engine/snapshot.h"
+#include "engine/virtual_tokens.h"
 #include "model/model.h"
 
 namespace quire {
@@ -75,6 +76,8 @@ struct EngineEnv {
   const Model* draft = nullptr;        // what the proposer "draft" writes with (ProposerEnv); outlives the engine
   std::shared_ptr<Proposer> proposer;  // in place of the one that the options name; may be null
   std::shared_ptr<Tier> tier;          // in place of the one that the options make; may be null
+  // What requests may have before their prompts. Their blocks come on top of kv_bytes. Equal contents are one.
+  std::vector<VirtualTokens> prefixes;
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty
 };
 
@@ -83,7 +86,8 @@ class Engine {
   virtual ~Engine() = default;
 
   // Any thread; ids ascend in order of arrival. Refuses at once, and then the sink is never called: Code::invalid what
-  // can never run (an empty prompt, one over the context, an id outside the vocabulary), Code::exhausted when it needs
+  // can never run (an empty prompt, one over the context, an id outside the vocabulary, a prefix that is not
+  // there), Code::exhausted when it needs
   // more blocks than exist or the queue is full, Code::cancelled after stop(). Errors name the limit and the value.
   virtual Result<SeqId> submit(Request, std::shared_ptr<EventSink>) = 0;
   virtual void cancel(SeqId) = 0;  // any thread; unknown or finished ids are ignored

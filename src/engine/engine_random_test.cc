@@ -19,6 +19,7 @@ struct Stream {
   Answer truth;     // and says, once anybody wants to know
   std::shared_ptr<Heard> heard;
   bool cancelled = false;
+  int n_virtual = 0;  // of request.prompt, which has what they stand for
 };
 
 Request copy(const Request& r) {
@@ -33,7 +34,8 @@ Request copy(const Request& r) {
 
 class Storm {
  public:
-  explicit Storm(uint64_t seed) : rng_(seed) {
+  // With learned prefixes, or without.
+  Storm(uint64_t seed, bool learned) : rng_(seed) {
     options_.max_seqs = below(6) + 1;
     options_.step_tokens = below(40) + 1;
     options_.max_chunk = below(40) + 1;
@@ -57,7 +59,9 @@ class Storm {
       proposer = std::make_shared<ScriptedProposer>(options_.max_draft, kTestVocab, seed,
                                                     [this](SeqId id) { return truth_of(id); });
     }
-    engine_ = std::make_unique<TestEngine>(options_, n_blocks_, nullptr, window, std::move(proposer));
+    if (learned) prefixes_ = {{7, 1 + below(17)}, {8, 1 + below(std::min(options_.n_ctx - 2, 50))}};
+    engine_ =
+        std::make_unique<TestEngine>(options_, TestSetup{n_blocks_, nullptr, window, std::move(proposer), prefixes_});
     engine_->model.on_pass = [this](const Batch& batch) {
       see(batch);
       if (options_.itl_target_ms > 0) engine_->clock.advance_ns(100 + 200 * batch.ids.dim(0) + below(300));
@@ -77,8 +81,8 @@ class Storm {
     }
     for (const Stream& stream : streams_) check(stream);
     const Snapshot end = engine_->engine->snapshot();
-    EXPECT_EQ(end.n_held_blocks, 0);
-    EXPECT_EQ(end.stats.n_free_blocks + end.stats.n_cached_blocks, end.stats.n_blocks);
+    EXPECT_EQ(end.n_held_blocks, end.stats.n_learned_blocks);
+    EXPECT_EQ(end.stats.n_free_blocks + end.stats.n_cached_blocks + end.n_held_blocks, end.stats.n_blocks);
     EXPECT_EQ(end.stats.n_submitted, static_cast<int64_t>(streams_.size()));
     EXPECT_EQ(end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed, end.stats.n_submitted);
     EXPECT_EQ(end.stats.spent.n_computed(), n_rows_);
@@ -106,7 +110,10 @@ class Storm {
 
   void submit() {
     Request r;
-    const int n = 1 + below(1 + below(options_.n_ctx - 1));
+    const auto [prefix, n_virtual] =
+        prefixes_.empty() || below(3) == 0 ? std::pair<uint64_t, int>() : prefixes_[static_cast<size_t>(below(2))];
+    r.prefix = prefix;
+    const int n = 1 + below(1 + below(options_.n_ctx - n_virtual - 1));
     r.prompt = random_tokens(static_cast<uint64_t>(below(3)), n);  // three texts, cut anywhere: long common prefixes
     if (below(3) == 0) r.prompt.back() = static_cast<Token>(below(kPoison));
     if (below(12) == 0) r.prompt[static_cast<size_t>(below(n))] = kPoison;
@@ -118,6 +125,9 @@ class Storm {
     r.priority = below(3);
     if (tenants_) r.tenant = static_cast<uint64_t>(below(4) == 0 ? 1 + below(3) : 0);
     Stream stream{copy(r), {}, std::make_shared<Heard>()};
+    const std::vector<Token> learned = learned_tokens(prefix, n_virtual);
+    stream.request.prompt.insert(stream.request.prompt.begin(), learned.begin(), learned.end());
+    stream.n_virtual = n_virtual;
     const auto id = engine_->engine->submit(std::move(r), stream.heard);
     if (!id) {
       EXPECT_EQ(id.error().code, Code::exhausted) << id.error().message;
@@ -176,6 +186,8 @@ class Storm {
     const Answer truth = alone(stream.request, options_.n_ctx);
     ASSERT_EQ(stream.heard->n_finish, 1);
     ASSERT_EQ(stream.heard->usage.n_generated, static_cast<int>(answer.tokens.size()));
+    ASSERT_EQ(stream.heard->usage.n_prompt, static_cast<int>(stream.request.prompt.size()) - stream.n_virtual);
+    ASSERT_LT(stream.heard->usage.n_cached, stream.heard->usage.n_prompt);
     if (answer.finish != Finish::cancelled) {
       ASSERT_EQ(answer, truth) << "sequence " << stream.heard->seq;
       return;
@@ -188,6 +200,7 @@ class Storm {
   Rng rng_;
   EngineOptions options_;
   int n_blocks_ = 0;
+  std::vector<std::pair<uint64_t, int>> prefixes_;  // content and length
   bool tenants_ = false;  // more than one: then the oldest of all may stand behind others' oldest (tests/sim)
   int64_t n_rows_ = 0;
   std::unique_ptr<TestEngine> engine_;
@@ -201,12 +214,13 @@ constexpr uint64_t kSeeds = 200;  // sanitizers are slower
 #else
 constexpr uint64_t kSeeds = 2000;
 #endif
+constexpr uint64_t kSeedsLearned = kSeeds / 4;  // as many more
 
 TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EngineStats sum;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kSeeds + kSeedsLearned; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Storm storm(seed);
+    Storm storm(seed, seed > kSeeds);
     storm.run();
     if (HasFailure()) return;
     sum.n_finished += storm.stats.n_finished;

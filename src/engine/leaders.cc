@@ -6,9 +6,11 @@
 namespace quire {
 namespace {
 
-// Leading tokens that two requests of different salts may share.
-int n_public(const Request& a, const Request& b) {
-  const auto own = [](const Request& r) { return r.cache_salt == 0 ? std::numeric_limits<int>::max() : r.n_public; };
+// Leading tokens that two sequences of different salts and the same virtual tokens may share.
+int n_public(const Sequence& a, const Sequence& b) {
+  const auto own = [](const Sequence& s) {
+    return s.request.cache_salt == 0 ? std::numeric_limits<int>::max() : s.n_virtual + s.request.n_public;
+  };
   return std::min(own(a), own(b));
 }
 
@@ -34,7 +36,7 @@ void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> run
   const int block = pasts_.cache().block_tokens();
   const int n_have = seq.n_computed;
   for (const auto& other : running) {
-    if (other.get() == &seq || other->moved_plan != n_plan) continue;
+    if (other.get() == &seq || other->moved_plan != n_plan || other->request.prefix != seq.request.prefix) continue;
     const auto last = static_cast<size_t>(n_have / block) - 1;
     const bool same_past =
         n_have == 0 || (other->kv.table.size() > last && other->kv.table[last][0].id() == seq.kv.table[last][0].id());
@@ -45,7 +47,7 @@ void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> run
     const bool all = differ.first == seq.tokens.end() - 1;
     int n_shared = all ? n_common : n_common / block * block;
     if (other->request.cache_salt != seq.request.cache_salt) {
-      n_shared = std::min(n_shared, n_public(seq.request, other->request)) / block * block;
+      n_shared = std::min(n_shared, n_public(seq, *other)) / block * block;
     }
     if (n_shared <= std::max({n_have, other->n_computed, seq.follows.leader == 0 ? 0 : seq.follows.n_shared})) continue;
     seq.follows.leader = other->id;

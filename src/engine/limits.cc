@@ -56,15 +56,23 @@ Status check_options(const EngineOptions& o, int kv_group) {
   return {};
 }
 
-Status check_request(Request& request, const RequestLimits& limits) {
+Status check_virtual(int n_virtual, int n_ctx) {
+  if (n_virtual >= 1 && n_virtual <= n_ctx - 2) return {};
+  return fail(Code::invalid, "a learned prefix has " + std::to_string(n_virtual) + " virtual tokens; the context of " +
+                                 std::to_string(n_ctx) + " takes 1 to " + std::to_string(n_ctx - 2));
+}
+
+Status check_request(Request& request, const RequestLimits& limits, int n_virtual) {
   if (request.prompt.empty()) return fail(Code::invalid, "the prompt has no tokens; at least 1 is needed");
   if (request.max_tokens < 1) {
     return fail(Code::invalid, "max_tokens must be at least 1, got " + std::to_string(request.max_tokens));
   }
-  if (request.prompt.size() >= static_cast<size_t>(limits.n_ctx)) {
+  const int n_ctx = limits.n_ctx - n_virtual;
+  if (request.prompt.size() >= static_cast<size_t>(n_ctx)) {
+    const std::string behind = n_virtual > 0 ? " behind " + std::to_string(n_virtual) + " virtual tokens" : "";
     return fail(Code::invalid, "the prompt has " + std::to_string(request.prompt.size()) + " tokens; the context of " +
                                    std::to_string(limits.n_ctx) + " leaves room for at most " +
-                                   std::to_string(limits.n_ctx - 1));
+                                   std::to_string(n_ctx - 1) + behind);
   }
   QR_TRY_VOID(check_ids(request, limits.n_vocab));
   const auto n_prompt = static_cast<int>(request.prompt.size());
@@ -72,8 +80,9 @@ Status check_request(Request& request, const RequestLimits& limits) {
     return fail(Code::invalid, "n_public must be 0 to the prompt's " + std::to_string(n_prompt) + " tokens, got " +
                                    std::to_string(request.n_public));
   }
-  request.max_tokens = std::min(request.max_tokens, limits.n_ctx - n_prompt);
-  const int n_tokens = n_prompt + request.max_tokens - 1;  // the last token's keys are never needed
+  request.max_tokens = std::min(request.max_tokens, n_ctx - n_prompt);
+  // The last token's keys are never needed; what the virtual ones leave of a block is copied.
+  const int n_tokens = n_virtual % limits.block_tokens + n_prompt + request.max_tokens - 1;
   const int n_blocks = (n_tokens + limits.block_tokens - 1) / limits.block_tokens;
   if (n_blocks > limits.n_blocks) {
     return fail(Code::exhausted, "prompt and answer of " + std::to_string(n_tokens) + " tokens need " +
@@ -180,11 +189,11 @@ int64_t full_blocks(const EngineOptions& o, const Shape& s, int64_t n_window) {
 
 }  // namespace
 
-Result<BlockCounts> count_blocks(const EngineOptions& o, const KvLayout& layout) {
+Result<BlockCounts> count_blocks(const EngineOptions& o, const KvLayout& layout, int n_more) {
   const Shape s = shape_of(o, layout);
   const int64_t n_window = window_share(o, s);
   int64_t n_blocks = full_blocks(o, s, n_window);
-  const int64_t most = (int64_t{1} << 31) / o.block_tokens - 1;  // a slot is an int32
+  const int64_t most = (int64_t{1} << 31) / o.block_tokens - 1 - n_more;  // a slot is an int32
   if (n_window < std::min(s.for_one, n_blocks)) {
     if (s.full_bytes > 0 && o.n_window_blocks > 0) {
       return fail(Code::invalid, "n_window_blocks must be at least " + std::to_string(std::min(s.for_one, n_blocks)) +

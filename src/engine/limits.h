@@ -13,11 +13,15 @@ Status check_options(const EngineOptions& options, int kv_group);
 
 struct RequestLimits {
   int n_ctx = 0, n_vocab = 0;
-  int n_blocks = 0, block_tokens = 0;
+  int n_blocks = 0, block_tokens = 0;  // that requests may take
 };
 
-// Refuses what can never run (Engine::submit lists it) and cuts max_tokens at the context.
-Status check_request(Request& request, const RequestLimits& limits);
+// Refuses what can never run (Engine::submit lists it) and cuts max_tokens at the context. n_virtual tokens come before
+// the prompt; their whole blocks are there already.
+Status check_request(Request& request, const RequestLimits& limits, int n_virtual = 0);
+
+// Virtual tokens leave room for a prompt and an answer. Code::invalid names the numbers.
+Status check_virtual(int n_virtual, int n_ctx);
 
 // What the cache takes for `n_contexts` sequences of n_ctx tokens that run together: of layers with a window what lies
 // in the windows and in a step. n_ctx must be filled in.
@@ -39,6 +43,7 @@ struct BlockCounts {
 };
 // What kv_bytes make. Groups with a window have enough for one sequence, whatever its length, or as many blocks as the
 // others. Code::invalid with the numbers when there are none or more than slots have numbers.
-Result<BlockCounts> count_blocks(const EngineOptions& options, const KvLayout& layout);
+// With n_more blocks that come on top of these.
+Result<BlockCounts> count_blocks(const EngineOptions& options, const KvLayout& layout, int n_more = 0);
 
 }  // namespace quire

@@ -37,7 +37,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
     : options_(options),
       limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
       env_(std::move(env)),
-      cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory.counts)),
+      cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory.counts, memory.n_learned)),
       scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
       pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
       laps_(env_.stage_clock, counts_.stage_ns) {
@@ -52,18 +52,21 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
     env_.tier->on_arrival([this] { inbox_.wake(); });
     scheduler_.load_from(*env_.tier);
   }
+  for (const VirtualTokens& tokens : env_.prefixes) {
+    scheduler_.learn(tokens, [&](const Plan& plan) { pass_.write(plan, cache_.view(), tokens); });
+  }
   publish(0);
 }
 
 LoopEngine::~LoopEngine() { stop(); }
 
 // With a tier below, which takes what is computed and what it does not have yet of what leaves.
-KvCacheOptions LoopEngine::cache_options(const BlockCounts& counts) {
+KvCacheOptions LoopEngine::cache_options(const BlockCounts& counts, int n_learned) {
   KvCacheOptions out;
   out.block_tokens = options_.block_tokens;
-  out.n_blocks = counts.n_blocks;
+  out.n_blocks = counts.n_blocks + n_learned;
   out.prefix_cache = options_.prefix_cache;
-  out.n_window_blocks = counts.n_window_blocks;
+  out.n_window_blocks = counts.n_window_blocks > 0 ? counts.n_window_blocks + n_learned : 0;
   if (env_.tier == nullptr) return out;
   out.n_elsewhere = counts.n_blocks;
   out.keep = [this](const LeavingBlock& block) { return env_.tier->offer(block, cache_.view()); };
@@ -71,9 +74,18 @@ KvCacheOptions LoopEngine::cache_options(const BlockCounts& counts) {
   return out;
 }
 
+Result<int> LoopEngine::n_virtual(const Request& request) const {
+  if (request.prefix == 0) return 0;
+  const auto at = std::ranges::find(env_.prefixes, request.prefix, &VirtualTokens::content);
+  if (at != env_.prefixes.end()) return at->n;
+  return fail(Code::invalid, "prefix " + std::to_string(request.prefix) + " is none of the " +
+                                 std::to_string(env_.prefixes.size()) + " that are loaded");
+}
+
 Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sink) {
   QR_CHECK(sink != nullptr);
-  QR_TRY_VOID(check_request(request, limits_));
+  QR_TRY(const int n_before, n_virtual(request));
+  QR_TRY_VOID(check_request(request, limits_, n_before));
   Place place(n_inbox_);
   if (place.n_before + n_waiting_.load() >= options_.max_queue) {
     return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
@@ -83,8 +95,11 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
                        std::make_move_iterator(rules.end()));
   auto seq = std::make_unique<Sequence>();
   seq->submitted_ns = env_.clock->now_ns();
-  seq->tokens = request.prompt;
-  seq->n_prompt = static_cast<int>(request.prompt.size());
+  seq->tokens.resize(static_cast<size_t>(n_before));
+  seq->tokens.insert(seq->tokens.end(), request.prompt.begin(), request.prompt.end());
+  seq->n_virtual = seq->of_prompt.n_pooled = n_before;
+  seq->of_prompt.n_scored = n_before + 1;
+  seq->n_prompt = static_cast<int>(seq->tokens.size());
   seq->request = std::move(request);
   seq->sink = std::move(sink);
   const SeqId id = inbox_.submit(std::move(seq));
@@ -137,7 +152,7 @@ void LoopEngine::drain(int64_t now_ns) {
     if (message.submit != nullptr) {
       record(EngineInput::Kind::submit, message.submit->id, message.submit->submitted_ns, &message.submit->request);
       ++counts_.n_submitted;
-      counts_.n_prompt_tokens += message.submit->n_prompt;
+      counts_.n_prompt_tokens += message.submit->n_prompt - message.submit->n_virtual;
       take_in(std::move(message.submit), now_ns);
       n_waiting_ = scheduler_.n_waiting();
       --n_inbox_;
@@ -195,7 +210,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   counts_.n_cancelled += ended.finish == Finish::cancelled ? 1 : 0;
   counts_.n_failed += ended.finish == Finish::error ? 1 : 0;
   Usage usage;
-  usage.n_prompt = seq.n_prompt;
+  usage.n_prompt = seq.n_prompt - seq.n_virtual;
   usage.n_generated = seq.n_generated();
   usage.n_cached = seq.account.n_cached;
   usage.n_disk = seq.account.n_disk;
@@ -260,6 +275,7 @@ void LoopEngine::publish(int64_t step_ns) {
   out.n_running = scheduler_.n_running();
   out.draft_depth = scheduler_.draft_depth();
   out.n_blocks = cache_.n_blocks();
+  out.n_learned_blocks = cache_.n_blocks() - limits_.n_blocks;
   out.n_free_blocks = cache_.n_free_blocks();
   out.n_cached_blocks = cache_.n_cached_blocks();
   for (int g = 1; g < cache_.n_groups(); ++g) {

@@ -24,8 +24,9 @@ struct EngineUses {
 };
 struct EngineMemory {
   std::vector<Buffer> blocks;  // one per KV group
-  BlockCounts counts;
-  Buffer scratch;  // the step's arena
+  BlockCounts counts;          // without those of learned prefixes
+  int n_learned = 0;           // which every group has on top
+  Buffer scratch;              // the step's arena
 };
 
 class LoopEngine final : public Engine {
@@ -44,7 +45,8 @@ class LoopEngine final : public Engine {
   const EngineOptions& options() const override { return options_; }
 
  private:
-  KvCacheOptions cache_options(const BlockCounts& counts);
+  KvCacheOptions cache_options(const BlockCounts& counts, int n_learned);
+  Result<int> n_virtual(const Request& request) const;
   void drain(int64_t now_ns);
   void take_in(std::unique_ptr<Sequence> seq, int64_t now_ns);
   void work(const Plan& plan, int64_t start_ns);

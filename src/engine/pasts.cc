@@ -1,15 +1,60 @@
 #include "engine/pasts.h"
 
+#include <algorithm>
+
+#include "base/check.h"
+
 namespace quire {
 
 Prefix Pasts::prefix_of(const Sequence& seq) const {
   CacheKey key = key_;
+  key.adapter = seq.request.prefix;
   key.salt = seq.request.cache_salt;
-  return {seq.tokens, key, {}, seq.request.n_public};
+  return {seq.tokens, key, {}, seq.n_virtual + seq.request.n_public};
+}
+
+void Pasts::learn(const VirtualTokens& tokens, int most_rows, const std::function<void(const Plan&)>& compute) {
+  Sequence seq;
+  seq.request.prefix = tokens.content;
+  seq.tokens.resize(static_cast<size_t>(tokens.n));
+  seq.n_virtual = seq.n_prompt = tokens.n;
+  QR_CHECK(cache_.grow(seq.kv, tokens.n), "the engine takes room for what it learns");
+  while (seq.n_pending() > 0) {
+    Plan plan;
+    plan.add({&seq, std::min(seq.n_pending(), most_rows)});
+    compute(plan);
+    seq.n_computed += plan.n_tokens;
+  }
+  cache_.index(seq.kv, prefix_of(seq), tokens.n);
+  learned_.push_back({tokens.content, tokens.n, std::move(seq.kv)});
+}
+
+const Pasts::Learned* Pasts::learned(const Sequence& seq) const {
+  if (seq.n_virtual == 0) return nullptr;
+  const auto at = std::ranges::find(learned_, seq.request.prefix, &Learned::content);
+  QR_CHECK(at != learned_.end(), "submit() takes known prefixes alone");
+  return &*at;
+}
+
+int Pasts::begin(Sequence& seq) {
+  const Learned* learned = this->learned(seq);
+  const int n_whole = seq.n_virtual / cache_.block_tokens();
+  if (learned != nullptr) cache_.share(seq.kv, learned->kv, n_whole);
+  seq.n_computed = n_whole * cache_.block_tokens();
+  if (seq.may_match()) seq.n_computed = cache_.extend(seq.kv, prefix_of(seq));
+  return seq.n_computed;
+}
+
+bool Pasts::finish_virtual(Sequence& seq) {
+  if (seq.n_computed >= seq.n_virtual) return true;
+  if (!cache_.copy_next_block(seq.kv, learned(seq)->kv)) return false;
+  seq.follows.n_copied = seq.n_virtual - seq.n_computed;
+  seq.n_computed = seq.n_virtual;
+  return true;
 }
 
 void Pasts::take(Sequence& seq, int n_known) {
-  accounts_.reused(seq, n_known - seq.n_computed);
+  accounts_.reused(seq, std::max(n_known, seq.n_virtual) - std::max(seq.n_computed, seq.n_virtual));
   seq.n_computed = n_known;
 }
 

@@ -5,7 +5,7 @@ namespace {
 
 void add_row(Sequence& seq, int position, std::span<const float> hidden) {
   seq.of_prompt.pooled.resize(hidden.size());
-  const bool sums = seq.request.pool == Pool::mean && position > 0;
+  const bool sums = seq.request.pool == Pool::mean && position > seq.n_virtual;
   for (size_t i = 0; i < hidden.size(); ++i)
     seq.of_prompt.pooled[i] = (sums ? seq.of_prompt.pooled[i] : 0.0) + hidden[i];
   seq.of_prompt.n_pooled = position + 1;
@@ -27,7 +27,7 @@ void Pooling::emit(std::span<const PromptRow> rows) {
   for (const PromptRow& row : rows) {
     Sequence& seq = *row.seq;
     if (row.position != seq.n_prompt - 1 || seq.of_prompt.pooled.empty()) continue;
-    const double n = seq.request.pool == Pool::mean ? seq.n_prompt : 1;
+    const double n = seq.request.pool == Pool::mean ? seq.n_prompt - seq.n_virtual : 1;
     seq.tell_sink([&](EventSink& sink) {
       out_.clear();
       for (const double v : seq.of_prompt.pooled) out_.push_back(static_cast<float>(v / n));

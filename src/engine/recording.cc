@@ -58,16 +58,20 @@ RecordingWriter::~RecordingWriter() {
   if (file_ != nullptr) std::fclose(file_);
 }
 
-void RecordingWriter::begin(const Engine& engine, const ModelInfo& model) {
+void RecordingWriter::begin(const Engine& engine, const ModelInfo& model, std::span<const VirtualTokens> prefixes) {
   Json header = Json::Object{};
   header.set("quire_recording", kRecordingVersion);
   header.set("n_vocab", model.n_vocab);
   header.set("fingerprint", std::to_string(model.fingerprint));
-  header.set("n_blocks", engine.stats().n_blocks);
+  const EngineStats stats = engine.stats();
+  header.set("n_blocks", stats.n_blocks - stats.n_learned_blocks);
   for (int g = 1; g < model.kv_layout.n_groups(); ++g) {
     header.set("window", model.kv_layout.group(g).window);
-    header.set("n_window_blocks", engine.stats().n_window_blocks);
+    header.set("n_window_blocks", stats.n_window_blocks - stats.n_learned_blocks);
   }
+  std::vector<RecordedPrefix> recorded;
+  for (const VirtualTokens& tokens : prefixes) recorded.push_back({tokens.content, tokens.n});
+  if (!recorded.empty()) header.set("prefixes", recording::write(recorded));
   header.set("options", recording::write(engine.options()));
   write(header);
 }
@@ -105,6 +109,7 @@ void RecordingWriter::take(const EngineInput& input) {
       r.request.ignore_eos = input.request->ignore_eos;
       r.request.cache_salt = input.request->cache_salt;
       r.request.n_public = input.request->n_public;
+      r.request.prefix = input.request->prefix;
       r.request.priority = input.request->priority;
       r.request.tenant = input.request->tenant;
       r.request.match_prefix = input.request->match_prefix;

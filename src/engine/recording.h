@@ -3,7 +3,8 @@
 // with the model or without. The file holds prompts and answers as token ids, and of
 // constraints their sources.
 //
-//   {"quire_recording":4,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…}}
+//   {"quire_recording":4,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…},
+//    "prefixes":[{"content":"…","n":n}]}
 //   {"start":ns,"submit":[{…}],"cancel":[id],"drafts":[[id,[token]]],"preempted":n,"grants":[[id,n]],"end":ns,
 //    "out":[[id,token]|[id,"stop"]]}
 //   {"steps":n,"hash":"…"}                                        last; absent where the program was killed
@@ -57,11 +58,17 @@ struct RecordedStep {
   std::vector<EngineDecision> decisions;  // in order
 };
 
+struct RecordedPrefix {
+  uint64_t content = 0;
+  int n = 0;  // virtual tokens
+};
+
 struct Recording {
   EngineOptions options;  // as resolved
   int n_vocab = 0, n_blocks = 0;
-  int window = 0, n_window_blocks = 0;  // of the layers that see one; 0: there is none
-  uint64_t fingerprint = 0;             // of the model
+  int window = 0, n_window_blocks = 0;   // of the layers that see one; 0: there is none
+  uint64_t fingerprint = 0;              // of the model
+  std::vector<RecordedPrefix> prefixes;  // that requests could ask for
   std::vector<RecordedStep> steps;
   bool complete = false;  // has its last line: ends where the run ended, or at the limit of its size
   uint64_t hash = 0;      // of all decisions
@@ -79,7 +86,7 @@ class RecordingWriter final : public InputRecorder {
   static Result<std::unique_ptr<RecordingWriter>> create(const std::string& path, int64_t max_bytes);
   ~RecordingWriter() override;
   // The first line; before the engine's first step.
-  void begin(const Engine& engine, const ModelInfo& model);
+  void begin(const Engine& engine, const ModelInfo& model, std::span<const VirtualTokens> prefixes = {});
   // The last line; after the engine stopped. Says whether all was written.
   Status finish();
 

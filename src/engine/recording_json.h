@@ -84,6 +84,12 @@ void fields(Edit& e, F&& f) {
 }
 
 template <class F>
+void fields(RecordedPrefix& p, F&& f) {
+  f("content", p.content);
+  f("n", p.n);
+}
+
+template <class F>
 void fields(RecordedRequest& r, F&& f) {
   f("id", r.id);
   f("at", r.at_ns);
@@ -93,6 +99,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("ignore_eos", r.request.ignore_eos);
   f("salt", r.request.cache_salt);
   f("n_public", r.request.n_public);
+  f("prefix", r.request.prefix);
   f("priority", r.request.priority);
   f("tenant", r.request.tenant);
   f("sampling", r.request.sampling);

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t kMaxBytes = int64_t{4} << 30;
 constexpr int64_t kMaxNs = int64_t{1} << 61;
+constexpr size_t kMaxPrefixes = 64;
+constexpr int kMaxVirtual = 1 << 16;
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
 
 // One line without its end; false at the end of the file. A line over the limit comes back cut, and is refused then.
@@ -94,8 +96,21 @@ class Reader {
       if (out_.window < 1 || out_.n_window_blocks < 1)
         return wrong("\"window\" and \"n_window_blocks\" must be at least 1");
     }
+    if (json.find("prefixes") != nullptr) QR_TRY_VOID(read_prefixes(json));
     if (out_.n_vocab < 1 || out_.n_blocks < 1) return wrong("\"n_vocab\" and \"n_blocks\" must be at least 1");
     return {};
+  }
+
+  Status read_prefixes(const Json& json) {
+    QR_TRY_VOID(field(json, "prefixes", out_.prefixes));
+    for (const RecordedPrefix& p : out_.prefixes) {
+      if (p.content == 0) return wrong("\"prefixes\" names content 0");
+      if (p.n < 1 || p.n > kMaxVirtual)
+        return wrong("a prefix has 1 to " + std::to_string(kMaxVirtual) + " virtual tokens, got " +
+                     std::to_string(p.n));
+    }
+    if (out_.prefixes.size() <= kMaxPrefixes) return {};
+    return wrong("at most " + std::to_string(kMaxPrefixes) + " prefixes are taken");
   }
 
   Status last(const Json& json) {

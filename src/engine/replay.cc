@@ -65,6 +65,7 @@ Request copy_of(const Request& r) {
   out.ignore_eos = r.ignore_eos;
   out.cache_salt = r.cache_salt;
   out.n_public = r.n_public;
+  out.prefix = r.prefix;
   out.priority = r.priority;
   out.tenant = r.tenant;
   out.match_prefix = r.match_prefix;
@@ -105,8 +106,14 @@ class Replay final : public InputRecorder {
       : recording_(recording), answers_(answers_of(recording)), guesses_(guesses && recording.options.max_draft > 0) {}
 
   Status make(const Model& model, Ops& ops, EngineOptions options, Clock& clock) {
+    std::vector<VirtualTokens> played;
+    for (const RecordedPrefix& p : recording_.prefixes) played.push_back({p.content, p.n});
+    return make(model, ops, std::move(options), clock, std::move(played));
+  }
+  Status make(const Model& model, Ops& ops, EngineOptions options, Clock& clock, std::vector<VirtualTokens> prefixes) {
     options.max_queue = kAnyQueue;
     EngineEnv env;
+    env.prefixes = std::move(prefixes);
     env.clock = &clock;
     env.recorder = this;
     if (guesses_) env.proposer = proposer_;
@@ -290,16 +297,22 @@ Result<ReplayOutcome> replay_exactly(const Recording& recording, StepCost& cost)
 Result<ReplayOutcome> replay_with_model(const Recording& recording,
                                         const Model& model,
                                         Ops& ops,
-                                        const CompileConstraint& compile) {
+                                        const CompileConstraint& compile,
+                                        std::vector<VirtualTokens> prefixes) {
   QR_TRY_VOID(check_context(recording));
   if (model.info().fingerprint != recording.fingerprint) {
     return fail(Code::invalid, "the recording is of a model with fingerprint " + std::to_string(recording.fingerprint) +
                                    ", this one has " + std::to_string(model.info().fingerprint));
   }
+  for (const RecordedPrefix& p : recording.prefixes) {
+    if (std::ranges::find(prefixes, p.content, &VirtualTokens::content) != prefixes.end()) continue;
+    return fail(Code::invalid, "the recording has the learned prefix " + std::to_string(p.content) +
+                                   ", which is not among the " + std::to_string(prefixes.size()) + " that are loaded");
+  }
   ReplayClock clock;
   Replay replay(recording, true);
   replay.compile = compile;
-  QR_TRY_VOID(replay.make(model, ops, recording.options, clock));
+  QR_TRY_VOID(replay.make(model, ops, recording.options, clock, std::move(prefixes)));
   QR_TRY_VOID(replay.run_exactly(clock, true));
   return replay.finish();
 }

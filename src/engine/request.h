@@ -27,7 +27,8 @@ struct Request {
   std::unique_ptr<EndRule> end;                    // may be null
   std::vector<std::unique_ptr<LogitsRule>> rules;  // beside those that `sampling` asks for; act after them
   uint64_t cache_salt = 0;                         // separates who may share cached prefixes; 0: everybody
-  int n_public = 0;  // leading prompt tokens that are no secret (an operator's text): shared whatever the salt
+  int n_public = 0;     // leading prompt tokens that are no secret (an operator's text): shared whatever the salt
+  uint64_t prefix = 0;  // VirtualTokens::content of what stands before the prompt; 0: nothing
   int priority = 0;
   uint64_t tenant = 0;       // who asks, as an opaque number: tenants take turns, whatever each sends; 0 is one too
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
@@ -90,9 +91,9 @@ enum class Finish : uint8_t { stop, length, cancelled, error };
 inline constexpr std::string_view kNoMemory = "out of memory";
 
 struct Usage {
-  int n_prompt = 0, n_generated = 0;
-  int n_cached = 0;  // prompt tokens that came from the prefix tree at first admission
-  int n_disk = 0;    // of these: that were brought from disk for it
+  int n_prompt = 0, n_generated = 0;  // without virtual tokens
+  int n_cached = 0;                   // prompt tokens that came from the prefix tree at first admission
+  int n_disk = 0;                     // of these: that were brought from disk for it
   int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;  // since submit
   Cost cost;
 };

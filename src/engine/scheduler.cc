@@ -167,9 +167,10 @@ void Scheduler::grant_running(bool decoding) {
     if (!decoding) admit_before(i);
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0) return;
+    const bool begun = pasts_.finish_virtual(seq);
     const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
     if (n == 0) return;
-    if (cache_.grow(seq.kv, seq.n_computed + n)) {
+    if (begun && cache_.grow(seq.kv, seq.n_computed + n)) {
       give(seq, n);
       ++i;
     } else if (!take_back_drafts()) {
@@ -293,20 +294,18 @@ bool Scheduler::reserve_tokens(Sequence& seq) {
 // there is no room yet, or no memory.
 bool Scheduler::admit_one(Sequence& seq, int budget) {
   if (!reserve_table(seq)) return false;
-  const int n_known = seq.may_match() ? cache_.match(seq.kv, pasts_.prefix_of(seq)) : 0;
-  seq.n_computed = n_known;
-  const bool fits = has_room(seq) && reserve_tokens(seq);
+  pasts_.begin(seq);
+  bool fits = has_room(seq) && reserve_tokens(seq);
   if (fits) leaders_.find(seq, running_, n_plans_);
   const bool loads = fits && seq.follows.leader == 0 && loads_ != nullptr && loads_->begin(seq, planned_ns_);
   const bool waits = seq.follows.leader != 0 || loads;
+  fits = fits && (waits || pasts_.finish_virtual(seq));
   const int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
-  if (!fits || (!waits && (n == 0 || !cache_.grow(seq.kv, n_known + n)))) {
-    cache_.release(seq.kv);
-    seq.n_computed = 0;
+  if (!fits || (!waits && (n == 0 || !cache_.grow(seq.kv, seq.n_computed + n)))) {
+    pasts_.give_back(seq);
     return false;
   }
-  seq.n_computed = 0;
-  pasts_.take(seq, n_known);
+  pasts_.take(seq, std::exchange(seq.n_computed, 0));
   if (n > 0) give(seq, n);
   seq.moved_plan = loads ? 0 : n_plans_;
   return true;

@@ -36,6 +36,12 @@ class Scheduler {
   // From now on what `tier` has of a past is brought where that is sooner than computing it.
   void load_from(Tier& tier);
 
+  // As Pasts::learn; before anything is added.
+  void learn(const VirtualTokens& tokens, const std::function<void(const Plan&)>& compute) {
+    pasts_.learn(tokens, options_.step_tokens, compute);
+  }
+  std::span<const Pasts::Learned> learned() const { return pasts_.learned(); }
+
   // Throws std::bad_alloc with nothing changed, `seq` included. With it here no step takes memory for anybody but those
   // that it admits.
   void add(std::unique_ptr<Sequence>&& seq);

@@ -19,11 +19,12 @@ struct Sequence {
   SeqId id = 0;
   Request request;
   std::shared_ptr<EventSink> sink;
+  int n_virtual = 0;  // leading tokens that stand for the request's virtual ones; count as tokens of its prompt here
   int n_prompt = 0;
   int64_t submitted_ns = 0;
 
   // Scheduler: what there is, how much of it is computed, and where that lies.
-  std::vector<Token> tokens;  // prompt, then what was sampled
+  std::vector<Token> tokens;  // virtual ones (zeros), prompt, then what was sampled
   std::vector<Token> draft;   // guesses behind them, not yet verified
   int n_computed = 0;         // leading tokens whose keys and values are in the cache
   SeqKv kv;

@@ -15,9 +15,10 @@ struct EngineStats : Counters {
   int draft_depth = 0;  // tokens that guesses were to have at most in the last step with streams
   int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
   int n_window_blocks = 0, n_free_window_blocks = 0, n_cached_window_blocks = 0;  // of layers that see a window
-  int64_t step_ns = 0;                                                            // duration of the last step
-  TierStats tier;                                                                 // zeros: there is none
-  int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
+  int n_learned_blocks = 0;  // of n_blocks: those of learned prefixes; of windows each group has as many
+  int64_t step_ns = 0;       // duration of the last step
+  TierStats tier;            // zeros: there is none
+  int64_t queue_ns = 0;      // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 
 // One sequence: running ones first, in their order, then those that wait.
@@ -30,7 +31,7 @@ struct SequenceView {
 struct Snapshot {
   EngineStats stats;
   std::vector<SequenceView> seqs;
-  int n_held_blocks = 0;                    // in some sequence's table (shared ones counted once)
+  int n_held_blocks = 0;                    // in some sequence's table or a learned prefix (shared ones counted once)
   int n_held_window_blocks = 0;             // the same of layers that see a window
   int n_indexed_blocks = 0;                 // in the tree
   int64_t n_refs = 0, n_expected_refs = 0;  // as the pool counts, as the holders do

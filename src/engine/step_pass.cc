@@ -23,4 +23,11 @@ void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   laps.lap(Stage::sample);
 }
 
+void StepPass::write(const Plan& plan, const KvView& kv, const VirtualTokens& tokens) {
+  if (!tokens.write) return;
+  arena_.reset();
+  const Batch batch = build_batch(plan, options_.block_tokens, arena_);
+  tokens.write({&batch, kv, &arena_, &ops_}, plan.grants.front().seq->n_computed);
+}
+
 }  // namespace quire

@@ -11,6 +11,7 @@
 #include "engine/pooling.h"
 #include "engine/prompt_scores.h"
 #include "engine/row_params.h"
+#include "engine/virtual_tokens.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -23,6 +24,8 @@ class StepPass {
 
   // Throws what the pass throws (no memory, say); nothing of it counts then.
   void run(const Plan& plan, const KvView& kv, Laps& laps);
+  // Writes the plan's rows, of one sequence that has virtual tokens alone.
+  void write(const Plan& plan, const KvView& kv, const VirtualTokens& tokens);
   // One for each row of output of the last run, in plan order.
   std::span<Sampled> sampled() { return sampled_; }
   // Tells the sinks what the prompts' rows gave; before their answers' tokens.

@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -42,6 +43,17 @@ inline void test_sample(float* logits, const SampleParams& params, SampleScratch
   static const SampleKernels kernels = plain_sample_kernels();
   sample_row({logits, kTestVocab}, params, kernels, scratch, out);
 }
+
+// Tokens 0 … kTestVocab − 2 from a seed.
+inline std::vector<Token> random_tokens(uint64_t seed, int n) {
+  Rng rng(seed);
+  std::vector<Token> out;
+  for (int i = 0; i < n; ++i) out.push_back(static_cast<Token>(rng.between(0, kPoison - 1)));
+  return out;
+}
+
+// What the virtual tokens of that content stand for: a model that was learned for has the same past behind them.
+inline std::vector<Token> learned_tokens(uint64_t content, int n) { return random_tokens(mix64(content), n); }
 
 // Only memory and sampling; the scripted model asks for nothing else.
 class TestOps : public NoOps {
@@ -132,6 +144,24 @@ class TestModel final : public Model {
       out.row<float>(n++)[1] = static_cast<float>(pos);
     });
     return out;
+  }
+
+  // n virtual tokens that spell what learned_tokens(content, n) does.
+  VirtualTokens learned(uint64_t content, int n) const {
+    std::vector<Cell> cells;
+    uint64_t past = 0;
+    for (const Token id : learned_tokens(content, n)) {
+      past = next_past(past, id);
+      cells.push_back({id + 1, static_cast<int32_t>(cells.size()), past});
+    }
+    return {content, n, [cells, n_groups = window_ > 0 ? 2 : 1](const Pass& pass, int begin) {
+              const auto n_rows = static_cast<size_t>(pass.batch->ids.dim(0));
+              for (size_t i = 0; i < n_rows; ++i) {
+                for (size_t g = 0; g < static_cast<size_t>(n_groups); ++g) {
+                  *slot(pass, pass.batch->slots[g].ptr<int32_t>()[i], g) = cells[static_cast<size_t>(begin) + i];
+                }
+              }
+            }};
   }
 
   std::function<void(const Batch&)> on_pass;  // sees every batch before it is computed
@@ -266,24 +296,34 @@ class TickClock final : public Clock {
   int64_t now_ns_ = 0;
 };
 
+struct TestSetup {
+  int n_blocks = 0;  // 0: plenty
+  InputRecorder* recorder = nullptr;
+  int window = 0;  // with one wanted.n_window_blocks says how many blocks its group has
+  std::shared_ptr<Proposer> proposer = nullptr;
+  std::vector<std::pair<uint64_t, int>> prefixes = {};  // content and length
+};
+
 // An engine over the scripted model, stepped by hand under a clock moved by hand.
 struct TestEngine {
   static constexpr int kBlockTokens = 16;
 
-  // n_blocks 0: plenty. With a window wanted.n_window_blocks says how many its group has.
-  explicit TestEngine(EngineOptions wanted,
+  explicit TestEngine(const EngineOptions& wanted,
                       int n_blocks = 0,
                       InputRecorder* recorder = nullptr,
                       int window = 0,
                       std::shared_ptr<Proposer> proposer = nullptr)
-      : model(wanted.n_ctx, kKvGroup, window) {
+      : TestEngine(wanted, TestSetup{n_blocks, recorder, window, std::move(proposer)}) {}
+  TestEngine(EngineOptions wanted, const TestSetup& setup) : model(wanted.n_ctx, kKvGroup, setup.window) {
     wanted.block_tokens = wanted.block_tokens == 0 ? kBlockTokens : wanted.block_tokens;
-    const int64_t n_all = int64_t{n_blocks == 0 ? 4096 : n_blocks} + (window > 0 ? wanted.n_window_blocks : 0);
+    const int64_t n_all =
+        int64_t{setup.n_blocks == 0 ? 4096 : setup.n_blocks} + (setup.window > 0 ? wanted.n_window_blocks : 0);
     wanted.kv_bytes = n_all * wanted.block_tokens * int64_t{sizeof(TestModel::Cell)};
     EngineEnv env;
     env.clock = &clock;
-    env.recorder = recorder;
-    env.proposer = std::move(proposer);
+    env.recorder = setup.recorder;
+    env.proposer = setup.proposer;
+    for (const auto& [content, n] : setup.prefixes) env.prefixes.push_back(model.learned(content, n));
     env.stage_clock = &ticks;
     env.on_step_end = [this] { ++n_wakes; };
     auto made = make_engine(model, ops, wanted, env);
@@ -321,13 +361,5 @@ struct TestEngine {
   bool busy = false;
   int n_wakes = 0;
 };
-
-// Tokens 0 … kTestVocab − 2 from a seed.
-inline std::vector<Token> random_tokens(uint64_t seed, int n) {
-  Rng rng(seed);
-  std::vector<Token> out;
-  for (int i = 0; i < n; ++i) out.push_back(static_cast<Token>(rng.between(0, kPoison - 1)));
-  return out;
-}
 
 }  // namespace quire

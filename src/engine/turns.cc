@@ -44,8 +44,9 @@ bool Scheduler::could_fit(const Sequence& first) {
     else
       ++n_stay;
   }
-  const int64_t n_tokens = static_cast<int64_t>(first.tokens.size()) + (n_stay > 0 ? 1 : 0);
   const int block = cache_.block_tokens();
+  const int n_shared = first.n_virtual / block * block;
+  const int64_t n_tokens = static_cast<int64_t>(first.tokens.size()) - n_shared + (n_stay > 0 ? 1 : 0);
   return n_stay < max_running() && (n_tokens + block - 1) / block + n_stay <= n;
 }
 
@@ -53,9 +54,9 @@ bool Scheduler::could_fit(const Sequence& first) {
 bool Scheduler::fits(Sequence& first) {
   if (n_running() >= max_running()) return false;
   if (!reserve_table(first)) return true;  // nobody makes way for it: it ends
-  if (first.may_match()) cache_.match(first.kv, pasts_.prefix_of(first));
+  pasts_.begin(first);
   const bool out = has_room(first);
-  cache_.release(first.kv);
+  pasts_.give_back(first);
   return out;
 }
 

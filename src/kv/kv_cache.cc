@@ -34,10 +34,22 @@ int KvCache::match(SeqKv& seq, const Prefix& prefix) {
   return extend(seq, prefix);
 }
 
+void KvCache::share(SeqKv& to, const SeqKv& from, int n_blocks) const {
+  QR_CHECK(to.table.empty());
+  for (int b = 0; b < n_blocks; ++b) {
+    PrefixTree::Blocks& blocks = to.table.emplace_back();
+    for (size_t g = 0; g < pools_.size(); ++g) {
+      const BlockRef& block = from.table[static_cast<size_t>(b)][g];
+      blocks.push_back(b >= first_block(g, n_blocks * options_.block_tokens) ? block.share() : BlockRef());
+    }
+  }
+  to.n_indexed = n_blocks;
+}
+
 int KvCache::extend(SeqKv& seq, const Prefix& prefix) {
   const auto n_had = static_cast<int>(seq.table.size());
   QR_DCHECK(n_had == seq.n_indexed);
-  if (!tree_) return 0;
+  if (!tree_) return n_had * options_.block_tokens;
   tree_->match(prefix, max_match(prefix), seq.table);
   seq.n_indexed = static_cast<int>(seq.table.size());
   const int n_tokens = seq.n_indexed * options_.block_tokens;

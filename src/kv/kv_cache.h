@@ -42,8 +42,11 @@ class KvCache {
 
   // Takes the longest known prefix into an empty `seq`, always leaving the last token to compute; returns its tokens.
   int match(SeqKv& seq, const Prefix& prefix);
+  // The first n_blocks blocks of `from`, of windows those that a row behind them reads, into an empty `to`, as if match
+  // had found them.
+  void share(SeqKv& to, const SeqKv& from, int n_blocks) const;
   // Takes what has become known since behind the whole blocks that `seq` has; returns its tokens in all. REQUIRES
-  // nothing in `seq` but what match and extend found.
+  // nothing in `seq` but what match, share and extend took.
   int extend(SeqKv& seq, const Prefix& prefix);
   // How many tokens match would find; changes nothing.
   int peek(const Prefix& prefix) const;
