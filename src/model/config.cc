@@ -216,6 +216,9 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
   info.n_heads = c.n_heads;
   info.n_kv_heads = c.n_kv_heads;
   info.head_dim = c.head_dim;
+  info.rope_pairs = c.rope_pairs;
+  info.n_rope = c.n_rope;
+  info.scales_embedding = c.embed_scale != 1.0F;
   for (const HostWeight& w : file.tensors) {
     const int64_t n = w.n_rows() * w.n_cols();
     const WeightFormat& format = loaded_format(w, options);

@@ -46,6 +46,7 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
     layer.is_local = !config_.is_local.empty() && config_.is_local[static_cast<size_t>(l)];
     layer.is_still = !config_.is_still.empty() && config_.is_still[static_cast<size_t>(l)];
     layer.attn = claim(options, layer.is_local);
+    info_.attention.push_back(layer.attn);
   }
   return {};
 }

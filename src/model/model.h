@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/hash128.h"
 #include "base/registry.h"
@@ -46,7 +47,11 @@ struct ModelInfo {
   int64_t step_floats = 0, step_bf16 = 0;   // of step_params those in float formats, and of these those in BF16
   uint64_t fingerprint = 0;                 // of all that numbers depend on (model/fingerprint.h); 0: not loaded
   KvLayout kv_layout;
-  int kv_group = kKvGroup;  // tokens whose keys lie together: a block holds a multiple of them
+  std::vector<AttnParams> attention;         // by layer; empty where the model has nothing like it
+  RopePairs rope_pairs = RopePairs::halves;  // how rotated components lie in a cached key
+  int n_rope = 0;                            // of them
+  bool scales_embedding = false;             // layers() takes embeddings that embed() has multiplied
+  int kv_group = kKvGroup;                   // tokens whose keys lie together: a block holds a multiple of them
 };
 
 class Model {

@@ -70,7 +70,8 @@ std::optional<HttpError> bound_answer(const ServeEnv& env, Job& job) {
   for (const Share& share : shares) fixed += share.bytes;
   if (per_token > 0) {
     int64_t room = 0;  // of the prompt that leaves most
-    for (const auto& prompt : job.prompts) room = std::max(room, env.n_ctx - static_cast<int64_t>(prompt.size()));
+    for (const auto& prompt : job.prompts)
+      room = std::max(room, env.n_ctx - job.generation.n_virtual() - static_cast<int64_t>(prompt.size()));
     const int64_t most = std::max<int64_t>((limit - fixed) / per_token, 1);
     const bool open = g.max_tokens <= 0;
     if (open && most < room) g.max_tokens = most;

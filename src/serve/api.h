@@ -45,7 +45,8 @@ struct ServeEnv {
   ToolFormat tools;                       // likewise
   bool hidden_calls = false;              // their first mark is a control token
   ServeLimits limits;
-  std::vector<std::string> models;  // the model's name, then its other names
+  std::vector<std::string> models;     // the model's name, then its other names
+  std::vector<ServedPrefix> prefixes;  // what may stand before a request's text
   bool strict_model = false;
   SamplingDefaults sampling;
   int64_t n_ctx = 0;      // prompt and answer together

@@ -7,6 +7,7 @@
 #include "sample/sampling_params.h"
 #include "serve/sampling_defaults.h"
 #include "serve/schema.h"
+#include "serve/served_prefix.h"
 #include "serve/structured.h"
 #include "text/tokenizer.h"
 
@@ -20,15 +21,19 @@ struct Generation {
   std::vector<std::string> stops;  // none of them empty
   std::vector<Token> stop_ids;     // beside the model's end tokens
   bool ignore_eos = false;
-  bool include_stop = false;  // the stop string is part of the text
-  bool skip_special = true;   // control tokens have no text
-  int n = 1;                  // choices of each prompt in the answer
-  int best_of = 1;            // ≥ n: sequences run for each prompt
+  bool include_stop = false;             // the stop string is part of the text
+  bool skip_special = true;              // control tokens have no text
+  int n = 1;                             // choices of each prompt in the answer
+  int best_of = 1;                       // ≥ n: sequences run for each prompt
+  const ServedPrefix* prefix = nullptr;  // the environment's; null: nothing before the prompt
   uint64_t cache_salt = 0;
   bool match_prefix = true;  // may use cached prefixes
   int priority = 0;
   int max_draft = -1;    // tokens guessed ahead at a time at most; -1: as the server does
   MaybeGrammar grammar;  // what the answer has to be; `sampling.constraint` once it is compiled (constrain)
+
+  // Tokens of the context that stand before the prompt.
+  int64_t n_virtual() const { return prefix != nullptr ? prefix->n_tokens : 0; }
 };
 
 // Sampling and engine fields, supported and not; and what every dialect of OpenAI's knows beside them.

@@ -29,6 +29,7 @@ ApiResult<bool> read_stream_options(const Args& args, const Reading& reading, bo
 
 ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings) {
   if (std::find(env.models.begin(), env.models.end(), model) != env.models.end()) return {};
+  if (prefix_of_model(model, env.models, env.prefixes) != nullptr) return {};
   if (env.strict_model)
     return refuse(HttpError{404, "the model '" + shown(model) + "' does not exist here: '" + env.models[0] + "' does",
                             "invalid_request_error", "model", "model_not_found"});
@@ -41,11 +42,32 @@ ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warning
   return {};
 }
 
+ApiResult<const ServedPrefix*> read_prefix(const Args& args, std::string_view model, const ServeEnv& env) {
+  const ServedPrefix* of_model = prefix_of_model(model, env.models, env.prefixes);
+  if (!args.has("prefix")) return of_model;
+  const std::string_view name = args.text("prefix");
+  const auto at = std::ranges::find(env.prefixes, name, &ServedPrefix::name);
+  if (at == env.prefixes.end()) {
+    std::string known;
+    for (const ServedPrefix& prefix : env.prefixes) known += " " + prefix.name;
+    return refuse(bad_field("prefix", "is '" + shown(name) + "': " +
+                                          (known.empty() ? "no learned prefix is loaded" : "there are:" + known)));
+  }
+  if (of_model != nullptr && of_model != &*at)
+    return refuse(bad_field("prefix", "is '" + shown(name) + "', but the model's name says '" + of_model->name + "'"));
+  return &*at;
+}
+
+std::string answering_model(const ServeEnv& env, const Generation& generation) {
+  return generation.prefix == nullptr ? env.models[0] : env.models[0] + ":" + generation.prefix->name;
+}
+
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job) {
   const Args& args = request.args;
   QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(job.generation.grammar, read_grammar(args, request.reading));
+  QR_TRY(job.generation.prefix, read_prefix(args, args.text("model"), env));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   job.stream = args.flag("stream", false);
   if (job.stream && job.generation.sampling.n_prompt_logprobs >= 0)
@@ -56,9 +78,13 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   return common;
 }
 
-ApiResult<Generation> read_answer(const Args& args, const Reading& reading, const ServeEnv& env) {
+ApiResult<Generation> read_answer(const Args& args,
+                                  std::string_view model,
+                                  const Reading& reading,
+                                  const ServeEnv& env) {
   QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(g.grammar, read_grammar(args, reading));
+  QR_TRY(g.prefix, read_prefix(args, model, env));
   if (g.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
   if (g.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!g.seed_given) g.sampling.seed = env.seeds->next();
@@ -68,7 +94,7 @@ ApiResult<Generation> read_answer(const Args& args, const Reading& reading, cons
 ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env) {
   Job job;
   QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
-  QR_TRY(job.generation, read_answer(request.args, request.reading, env));
+  QR_TRY(job.generation, read_answer(request.args, request.args.text("model"), request.reading, env));
   job.stream = request.args.flag("stream", false);
   return job;
 }
@@ -133,7 +159,7 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool 
       prompt_logprobs_by_choice_(form.prompt_logprobs_by_choice),
       n_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs) {
   std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
-  append_json_string(rest, env.models[0]);
+  append_json_string(rest, answering_model(env, job.generation));
   rest += ",\"choices\":[";
   const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + env.seeds->id() + "\",\"object\":\"";
   head_ = id + std::string(form.object) + rest;

@@ -22,7 +22,8 @@ constexpr int kLastBytesMs = 2'000;  // for what is already written, once no req
 // What one sequence can hold: the model's context, or all blocks where these are fewer.
 int64_t context_tokens(const Engine& engine) {
   const EngineOptions& options = engine.options();
-  const int64_t in_blocks = int64_t{engine.stats().n_blocks} * options.block_tokens;
+  const EngineStats stats = engine.stats();
+  const int64_t in_blocks = (int64_t{stats.n_blocks} - stats.n_learned_blocks) * options.block_tokens;
   return in_blocks > 0 ? std::min<int64_t>(options.n_ctx, in_blocks) : options.n_ctx;
 }
 
@@ -102,6 +103,7 @@ class ServingImpl final : public Serving {
     find_tools(options, tokenizer);
     env_.limits = options.limits;
     env_.models = options.models;
+    env_.prefixes = options.prefixes;
     env_.strict_model = options.strict_model;
     env_.card = options.card;
     env_.sampling = options.sampling;

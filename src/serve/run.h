@@ -46,6 +46,7 @@ struct ServeOptions {
   std::string tls_certificate, tls_key;  // PEM files; empty: plain HTTP. The operator's address is plain
   GuardOptions guard;                    // `loopback` is filled in
   std::vector<std::string> models;       // the model's name, then its other names; REQUIRES not empty
+  std::vector<ServedPrefix> prefixes;    // that the engine has
   bool strict_model = false;             // other names are a 404
   SamplingDefaults sampling;             // what requests get that do not say
   std::string tool_format;               // a family of text/parse/formats; empty: as the template shows

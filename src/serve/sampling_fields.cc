@@ -70,6 +70,7 @@ constexpr Field kSampling[] = {
     flag_field("skip_special_tokens"),
     count_field("prompt_logprobs", 0, &ServeLimits::n_logprobs),
     field_of("cache_salt", kString, &ServeLimits::name_bytes),
+    field_of("prefix", kString, &ServeLimits::name_bytes),
     flag_field("skip_reading_prefix_cache"),
     flag_field("cache_prompt"),
     integer_field("priority", -kMaxPriority, kMaxPriority),

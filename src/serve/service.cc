@@ -356,14 +356,16 @@ ApiResult<Call> Service::parse(const Work& work, HttpHeaders& headers) const {
 
 // The answer may be at most what is left of the context; a prompt that leaves nothing is refused.
 std::optional<HttpError> Service::check_context(const Job& job) const {
+  const int64_t n_before = job.generation.n_virtual();
+  const std::string taken = n_before > 0 ? ", the prefix takes " + std::to_string(n_before) : "";
   for (size_t i = 0; i < job.prompts.size(); ++i) {
     const auto n = static_cast<int64_t>(job.prompts[i].size());
-    if (n < env_.n_ctx) continue;
+    if (n + n_before < env_.n_ctx) continue;
     const std::string field =
         job.prompts.size() > 1 ? at_index(job.prompt_field, static_cast<int64_t>(i)) : job.prompt_field;
     return bad_field(field,
                      "has " + std::to_string(n) + " tokens: the context has room for " + std::to_string(env_.n_ctx) +
-                         ", of which at least one is for the answer",
+                         taken + ", of which at least one is for the answer",
                      "context_length_exceeded");
   }
   return std::nullopt;

@@ -94,7 +94,8 @@ void Session::refuse_with(const HttpError& error, int64_t retry_after_s) {
 
 int Session::max_tokens(size_t prompt) const {
   const Generation& g = job_.generation;
-  const int64_t room = context_.env->n_ctx - static_cast<int64_t>(job_.prompts[prompt].size());
+  const int64_t room =
+      context_.env->n_ctx - job_.generation.n_virtual() - static_cast<int64_t>(job_.prompts[prompt].size());
   return static_cast<int>(g.prompt_only ? 1 : g.max_tokens > 0 ? std::min(g.max_tokens, room) : room);
 }
 
@@ -128,6 +129,7 @@ Request Session::make_request(const Choice& choice) const {
   const bool ends = !g.ignore_eos || g.sampling.constraint != nullptr;
   if (ends) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
   r.cache_salt = g.cache_salt;
+  if (g.prefix != nullptr) r.prefix = g.prefix->content;
   r.priority = g.priority;
   r.max_draft = g.max_draft;
   r.tenant = job_.tenant;

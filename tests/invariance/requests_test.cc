@@ -10,6 +10,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "engine/engine.h"
 #include "engine/test_proposer.h"
+#include "model/learned_prefix.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire {
@@ -55,7 +56,8 @@ struct Conditions {
   std::string proposer = {};  // in its place, by name, with this model for the one that needs a model
   const TinyModel* draft = nullptr;
   bool adapts = false;
-  int loaded_for = 0;  // positions, 0: all that the model has; a window of as many or more has no blocks of its own
+  bool learned = false;  // of three requests one stands behind 5 virtual tokens and one behind 40
+  int loaded_for = 0;    // positions, 0: all that the model has; a window of as many or more has no blocks of its own
 
   std::string text() const {
     return isa + " threads " + std::to_string(threads) + " nodes " + std::to_string(nodes) + " seqs " +
@@ -104,6 +106,19 @@ struct Outcome {
   EngineStats stats;
 };
 
+// n virtual tokens with keys and values, or for an even seed embeddings, from a seed.
+VirtualTokens random_prefix(const Model& model, uint64_t seed, int n) {
+  const ModelInfo& info = model.info();
+  auto prefix = std::make_shared<LearnedPrefix>();
+  prefix->kind = seed % 2 == 0 ? LearnedPrefix::Kind::embeddings : LearnedPrefix::Kind::keys_values;
+  const int row = seed % 2 == 0 ? info.n_embd : 2 * info.n_layers * info.n_kv_heads * info.head_dim;
+  prefix->n_tokens = n;
+  Rng rng(seed);
+  for (int i = 0; i < n * row; ++i) prefix->values.push_back(static_cast<float>(rng.between(-1000, 1000)) / 700.0F);
+  return {seed, n,
+          [prefix, &model](const Pass& pass, int begin) { write_learned_prefix(*prefix, model, pass, begin); }};
+}
+
 Outcome run(const TinyModel& tiny, const Conditions& s) {
   const CpuOptions cpu{.n_threads = s.threads, .isa = s.isa, .pin = false, .n_nodes = s.nodes};
   const auto ops = make_cpu_ops(cpu);
@@ -139,6 +154,7 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
     };
     env.proposer = std::make_shared<ScriptedProposer>(s.max_draft, (*model)->info().n_vocab, 3, answer_of);
   }
+  if (s.learned) env.prefixes = {random_prefix(**model, 1, 5), random_prefix(**model, 2, 40)};
   const auto engine = make_engine(**model, **ops, options, env);
   EXPECT_TRUE(engine) << engine.error().message;
   Outcome out;
@@ -147,7 +163,9 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
     for (int k = 0; k < kRequests; ++k) {
       const auto i = static_cast<size_t>(s.reversed ? kRequests - 1 - k : k);
       sinks[i] = std::make_shared<HashSink>();
-      const auto id = (*engine)->submit(request(static_cast<int>(i)), sinks[i]);
+      Request wanted = request(static_cast<int>(i));
+      if (s.learned) wanted.prefix = i % 3;
+      const auto id = (*engine)->submit(std::move(wanted), sinks[i]);
       EXPECT_TRUE(id) << id.error().message;
       ids[i] = *id;
     }
@@ -367,6 +385,30 @@ TEST(InvarianceDrafts, AModelThatDraftsForItselfIsRight) {
   EXPECT_GT(spent.n_accepted * 100, spent.computed[static_cast<size_t>(Cause::draft)] * 60)
       << "but for penalties, which it does not follow";
   EXPECT_LT(got.stats.n_steps * 2, truth.stats.n_steps);
+}
+
+// What was learned stands before a text, in whole blocks and in a part of one: found, copied, preempted, cut anywhere.
+TEST_P(InvarianceCodec, LearnedPrefixes) {
+  const TinyModel tiny(TinyShape{}, "q8_0", 9);
+  Conditions plain;
+  plain.codec = GetParam()->name;
+  const std::vector<uint64_t> bare = run(tiny, plain).hashes;
+  plain.learned = true;
+  const std::vector<uint64_t> truth = run(tiny, plain).hashes;
+  for (size_t i = 0; i < truth.size(); ++i) EXPECT_EQ(truth[i] == bare[i], i % 3 == 0) << "request " << i;
+  const auto same = [&](Conditions s) {
+    s.codec = plain.codec;
+    s.learned = true;
+    SCOPED_TRACE(s.text());
+    const Outcome got = run(tiny, s);
+    EXPECT_EQ(got.hashes, truth);
+    return got.stats;
+  };
+  same({.max_seqs = 8, .max_chunk = 5});
+  same({.threads = 2, .max_seqs = 32, .step_tokens = 33, .reversed = true});
+  EXPECT_GT(same({.max_seqs = 32, .prefix_cache = true, .twice = true}).n_cached_tokens, 1000);
+  EXPECT_GT(same({.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true}).n_preempted,
+            0);
 }
 
 // Layers that see a window, all or every other: the bits are those of a run in which every layer keeps every key.

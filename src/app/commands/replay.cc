@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "app/learned_prefixes.h"
 #include "app/wire.h"
 #include "base/json.h"
 #include "text/grammar/source.h"
@@ -14,7 +15,7 @@ namespace {
 struct Args {
   std::string file;
   ModelOptions model;
-  std::vector<std::string> what_if;
+  std::vector<std::string> what_if, prefixes;
   bool json = false;
 };
 
@@ -165,7 +166,9 @@ Result<bool> run(const Args& args) {
   }
   if (!args.model.model.empty()) {
     QR_TRY(const LoadedModel loaded, load(args.model));
-    QR_TRY(outcome, replay_with_model(recording, *loaded.model, *loaded.ops, compiler(loaded)));
+    QR_TRY(LearnedPrefixes prefixes, load_prefixes(args.prefixes, *loaded.model));
+    QR_TRY(outcome,
+           replay_with_model(recording, *loaded.model, *loaded.ops, compiler(loaded), std::move(prefixes.tokens)));
   }
   print_exact(args, recording, outcome);
   return outcome.difference.empty() && (!recording.complete || outcome.hash == recording.hash);
@@ -179,6 +182,7 @@ QR_REGISTER(Command,
                       declare_model_options(line, args->model);
                       line.option("--what-if", args->what_if,
                                   "KNOB=VALUE: the same arrivals under another option; may be repeated");
+                      declare_prefix_option(line, args->prefixes);
                       line.flag("--json", args->json, "print one JSON object");
                       return [args] { return exit_code(run(*args)); };
                     }});

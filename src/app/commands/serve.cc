@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "app/access_options.h"
+#include "app/learned_prefixes.h"
 #include "app/local_server.h"
 #include "app/memory_plan.h"
 #include "app/spec_options.h"
@@ -37,6 +38,7 @@ struct Args {
   AccessOptions access;
   std::string kv_memory = "auto", kv_disk_size = "4G", record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
+  std::vector<std::string> prefixes;                 // NAME=DIR
   SamplingChoice sampling;
   SpecChoice spec;
   int64_t seed = -1;
@@ -201,6 +203,7 @@ Status check(Args& args) {
   QR_TRY_VOID(in_range("--max-tokens", args.max_tokens, 0, 1e9));
   QR_TRY_VOID(check(args.sampling));
   QR_TRY_VOID(load_options(args.model, nullptr));
+  QR_TRY_VOID(check_prefixes(args.prefixes));
   QR_TRY_VOID(apply_access(args.access, args.serve));
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
@@ -255,6 +258,9 @@ Status run(Args& args) {
   ProcessCpuClock cpu_clock;
   env.stage_clock = &cpu_clock;
   env.on_step_end = [&signal] { signal.fire(); };
+  QR_TRY(LearnedPrefixes prefixes, load_prefixes(args.prefixes, *loaded.model));
+  env.prefixes = prefixes.tokens;
+  args.serve.prefixes = std::move(prefixes.served);
   QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, args.engine, env));
   const EngineStats stats = engine->stats();
   log_info(model_name(loaded.path) + ": " + loaded.ops->describe() + ", context " +
@@ -278,7 +284,7 @@ Status run(Args& args) {
   args.serve.card = model_card(loaded.path);
   args.serve.card.n_embd = loaded.model->info().n_embd;
   QR_TRY(args.serve.machine, machine_facts(args, loaded.model->info()));
-  if (recording) recording->begin(*engine, loaded.model->info());
+  if (recording) recording->begin(*engine, loaded.model->info(), env.prefixes);
   engine->start();
   QR_TRY(const std::unique_ptr<Serving> serving, listening->serve(args.serve, *engine, *loaded.tokenizer, signal));
   if (!serving->admin_url().empty()) log_info("metrics on " + serving->admin_url());
@@ -318,6 +324,7 @@ QR_REGISTER(Command,
                       declare_spec_options(line, args->spec);
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
                       line.option("--alias", args->aliases, "another name for the model, may be repeated");
+                      declare_prefix_option(line, args->prefixes);
                       line.option("--public-prompt", args->public_prompts,
                                   "a file with a system prompt that is no secret: requests share its cached past "
                                   "whatever their keys and salts; may be repeated");

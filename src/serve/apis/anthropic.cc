@@ -92,9 +92,10 @@ void append_stop(std::string& out, const Ending& ending) {
 class Writer final : public ReplyWriter {
  public:
   // `own_stop`: a stop string that the server added and the client knows nothing of.
-  Writer(const ServeEnv& env, std::string_view own_stop) : own_stop_(own_stop), ids_(env.seeds->next()) {
+  Writer(const ServeEnv& env, const Generation& g, std::string_view own_stop)
+      : own_stop_(own_stop), ids_(env.seeds->next()) {
     head_ = "{\"id\":\"msg_" + env.seeds->id() + "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":";
-    append_json_string(head_, env.models[0]);
+    append_json_string(head_, answering_model(env, g));
     head_ += ",\"content\":[";
   }
 
@@ -372,7 +373,7 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(const Tools tools, read_tools(request));
   options.tools = &tools;
   QR_TRY(const std::string_view own_stop, add_chat(std::move(conversation), options, env, job));
-  job.writer = std::make_unique<Writer>(env, own_stop);
+  job.writer = std::make_unique<Writer>(env, job.generation, own_stop);
   return Call(std::move(job));
 }
 

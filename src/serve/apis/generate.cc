@@ -24,7 +24,7 @@ class Writer final : public ReplyWriter {
   Writer(const ServeEnv& env, const Job& job)
       : want_logprobs_(job.generation.sampling.n_logprobs >= 0), include_cost_(job.include_cost) {
     head_ = "{\"id\":\"gen-" + env.seeds->id() + "\",\"model\":";
-    append_json_string(head_, env.models[0]);
+    append_json_string(head_, answering_model(env, job.generation));
     head_ += ',';
   }
 

@@ -20,7 +20,7 @@ const Schema kExtraSchema({kExtra});
 
 class Writer final : public ReplyWriter {
  public:
-  explicit Writer(const ServeEnv& env) { append_json_string(model_, env.models[0]); }
+  explicit Writer(std::string_view model) { append_json_string(model_, model); }
 
   void begin(int64_t, std::string&) override {}
   void delta(int, const Delta& delta, std::string& out) override {
@@ -110,7 +110,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY_VOID(add_prompt(request, env, job));
   job.prompt_field = "input_prefix";
-  job.writer = std::make_unique<Writer>(env);
+  job.writer = std::make_unique<Writer>(answering_model(env, job.generation));
   return Call(std::move(job));
 }
 

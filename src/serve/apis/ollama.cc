@@ -87,9 +87,9 @@ std::string utc_time(std::time_t at) {
 
 class Writer final : public ReplyWriter {
  public:
-  Writer(const ServeEnv& env, bool chat) : chat_(chat) {
+  Writer(std::string_view model, bool chat) : chat_(chat) {
     head_ = "{\"model\":";
-    append_json_string(head_, env.models[0]);
+    append_json_string(head_, model);
     head_ += ",\"created_at\":\"";
   }
 
@@ -199,7 +199,7 @@ ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& en
   const Json* options = request.args.find("options");
   QR_TRY(const Args args, kOptionsSchema.check(options != nullptr ? *options : kNone, request.reading, "options"));
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
-  QR_TRY(Generation g, read_answer(args, request.reading, env));
+  QR_TRY(Generation g, read_answer(args, plain_name(request.args.text("model")), request.reading, env));
   if (!args.has("repeat_last_n")) g.sampling.repeat_last_n = kRepeatLastN;
   if (args.integer("num_predict", 0) > 0) g.max_tokens = args.integer("num_predict", 0);
   return g;
@@ -261,7 +261,7 @@ ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool ch
   QR_TRY_VOID(add_grammar(std::move(format), job.generation.grammar));
   job.stream = args.flag("stream", true);
   job.prompt_field = "prompt";
-  job.writer = std::make_unique<Writer>(env, chat);
+  job.writer = std::make_unique<Writer>(answering_model(env, job.generation), chat);
   return job;
 }
 
@@ -281,7 +281,8 @@ ApiResult<void> add_chat_prompt(
 ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Job job, start_job(request, env, true));
   const Json* messages = request.args.find("messages");
-  if (messages == nullptr || messages->as_array()->empty()) return Call(Answer{.body = Writer(env, true).loaded()});
+  if (messages == nullptr || messages->as_array()->empty())
+    return Call(Answer{.body = Writer(env.models[0], true).loaded()});
   Json::Array conversation;
   conversation.reserve(messages->as_array()->size());
   for (const Json& message : *messages->as_array()) {
@@ -298,7 +299,7 @@ ApiResult<Call> generate(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, start_job(request, env, false));
   const std::string_view prompt = args.text("prompt");
-  if (prompt.empty()) return Call(Answer{.body = Writer(env, false).loaded()});
+  if (prompt.empty()) return Call(Answer{.body = Writer(env.models[0], false).loaded()});
   if (!args.flag("raw", false)) {
     Json::Array conversation;
     if (args.has("system")) conversation.push_back(Json::Object{{"role", "system"}, {"content", args.text("system")}});
@@ -340,8 +341,9 @@ void append_details(std::string& out, const ModelCard& card) {
 
 std::string model_list(const ServeEnv& env) {
   std::string out = "{\"models\":[";
-  for (const std::string& name : env.models) {
-    if (&name != env.models.data()) out += ',';
+  const std::vector<std::string> names = served_names(env.models, env.prefixes);
+  for (const std::string& name : names) {
+    if (&name != names.data()) out += ',';
     out += "{\"name\":";
     append_json_string(out, name);
     out += ",\"model\":";
@@ -359,7 +361,8 @@ ApiResult<Call> tags(const ApiRequest&, const ServeEnv& env) { return Call(Answe
 ApiResult<Call> show(const ApiRequest& request, const ServeEnv& env) {
   if (!request.args.has("model")) return refuse(missing_field("model"));
   const std::string_view name = plain_name(request.args.text("model"));
-  if (std::find(env.models.begin(), env.models.end(), name) == env.models.end())
+  const std::vector<std::string> names = served_names(env.models, env.prefixes);
+  if (std::find(names.begin(), names.end(), name) == names.end())
     return refuse(HttpError{404, "model '" + shown(request.args.text("model")) + "' not found", "invalid_request_error",
                             "model", "model_not_found"});
   std::string out = "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":";

@@ -19,6 +19,7 @@ constexpr Field kFields[] = {
     flag_field("normalize"),
     flag_field("add_special_tokens"),
     field_of("cache_salt", kString, &ServeLimits::name_bytes),
+    field_of("prefix", kString, &ServeLimits::name_bytes),
     integer_field("priority", -1000, 1000),
     unsupported("truncate_prompt_tokens"),
     ignored_field("user"),
@@ -37,8 +38,8 @@ void append_base64(std::string& out, std::string_view bytes) {
 
 class Writer final : public ReplyWriter {
  public:
-  Writer(const ServeEnv& env, bool base64, bool normalize) : base64_(base64), normalize_(normalize) {
-    append_json_string(model_, env.models[0]);
+  Writer(std::string_view model, bool base64, bool normalize) : base64_(base64), normalize_(normalize) {
+    append_json_string(model_, model);
   }
   // Never streamed.
   void begin(int64_t, std::string&) override {}
@@ -141,12 +142,14 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(const std::string_view format, read_word(args, "encoding_format", "float", "base64"));
   QR_TRY(const std::string_view pooling, read_word(args, "pooling", "last", "mean"));
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
+  QR_TRY(job.generation.prefix, read_prefix(args, args.text("model"), env));
   QR_TRY_VOID(read_inputs(args, env, job));
   job.pool = pooling == "mean" ? Pool::mean : Pool::last;
   job.generation.prompt_only = true;
   job.generation.ignore_eos = true;
   job.prompt_field = "input";
-  job.writer = std::make_unique<Writer>(env, format == "base64", args.flag("normalize", true));
+  job.writer =
+      std::make_unique<Writer>(answering_model(env, job.generation), format == "base64", args.flag("normalize", true));
   return Call(std::move(job));
 }
 

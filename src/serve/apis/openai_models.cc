@@ -7,17 +7,24 @@ namespace quire {
 namespace {
 
 void append_model(std::string& out, const std::string& name, const ServeEnv& env) {
+  const ServedPrefix* prefix = prefix_of_model(name, env.models, env.prefixes);
+  const int64_t n_ctx = env.n_ctx - (prefix != nullptr ? prefix->n_tokens : 0);
   out += "{\"id\":";
   append_json_string(out, name);
   out += ",\"object\":\"model\",\"created\":" + std::to_string(env.started_s) +
-         ",\"owned_by\":\"quire\",\"max_model_len\":" + std::to_string(env.n_ctx) + "}";
+         ",\"owned_by\":\"quire\",\"max_model_len\":" + std::to_string(n_ctx);
+  if (prefix != nullptr) {
+    out += ",\"parent\":";
+    append_json_string(out, name.substr(0, name.rfind(':')));
+  }
+  out += '}';
 }
 
 ApiResult<Call> list(const ApiRequest&, const ServeEnv& env) {
   std::string out = "{\"object\":\"list\",\"data\":[";
-  for (size_t i = 0; i < env.models.size(); ++i) {
-    if (i > 0) out += ',';
-    append_model(out, env.models[i], env);
+  for (const std::string& name : served_names(env.models, env.prefixes)) {
+    if (!out.ends_with('[')) out += ',';
+    append_model(out, name, env);
   }
   return Answer{.body = out + "]}"};
 }
@@ -25,7 +32,8 @@ ApiResult<Call> list(const ApiRequest&, const ServeEnv& env) {
 ApiResult<Call> retrieve(const ApiRequest& request, const ServeEnv& env) {
   constexpr std::string_view kPrefix = "/v1/models/";
   const std::string name = request.http.path.substr(kPrefix.size());
-  if (std::find(env.models.begin(), env.models.end(), name) == env.models.end())
+  const std::vector<std::string> names = served_names(env.models, env.prefixes);
+  if (std::find(names.begin(), names.end(), name) == names.end())
     return refuse(HttpError{404, "the model '" + shown(name) + "' does not exist here", "invalid_request_error",
                             "model", "model_not_found"});
   std::string out;

@@ -200,7 +200,7 @@ Json::Object echo_of(const Args& args, const ServeEnv& env, const Generation& g)
     return otherwise;
   };
   const auto decimal = [](float v) { return Json(static_cast<double>(v)); };
-  return {{"model", env.models[0]},
+  return {{"model", answering_model(env, g)},
           {"instructions", given("instructions", nullptr)},
           {"max_output_tokens", given("max_tokens", nullptr)},
           {"previous_response_id", given("previous_response_id", nullptr)},
