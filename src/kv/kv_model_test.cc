@@ -110,6 +110,7 @@ void expect_all(const What& what, uint64_t n_wanted) {
   EXPECT_GT(sums.n_lost, often / 8);
   if (!exact) return;
   EXPECT_GT(sums.n_kept, wanted / 2);
+  if (wanted < 300) return;  // where memory is checked: too few for what is rare
   EXPECT_GT(sums.n_overtaken, wanted / 64);
   EXPECT_GT(sums.n_forgotten, wanted / 64);
   EXPECT_GT(sums.n_waits, wanted / 64);
