@@ -110,6 +110,9 @@ TEST_P(Architectures, SameRequestSameBits) {
                            {.isa = cpu_isas().back(), .threads = 2, .chunk = 33, .n_blocks = 13},
                            {.isa = cpu_isas().back(), .threads = 1, .chunk = 64, .cache = false}};
   for (const std::string& isa : cpu_isas()) runs.push_back({.isa = isa, .threads = 2, .chunk = 16});
+#ifdef QR_DEBUG
+  runs.resize(2);  // sanitizers are slower
+#endif
   for (const Way& how : runs) {
     int64_t cached = 0;
     SCOPED_TRACE(how.isa + " threads " + std::to_string(how.threads) + " chunk " + std::to_string(how.chunk));
