@@ -295,7 +295,7 @@ Result<double> HfFacts::get_double_or(std::string_view key, double lo, double hi
   return theirs_.get_double_or(std::string(kHfPrefix) + std::string(key), lo, hi, fallback);
 }
 
-Status HfFacts::require(std::string_view key, bool value) const {
+Status HfFacts::require_bool(std::string_view key, bool value) const {
   QR_TRY(const bool found, get_bool_or(key, value));
   if (found == value) return {};
   return fail(Code::unsupported,

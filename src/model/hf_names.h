@@ -45,7 +45,7 @@ class HfFacts {
   // Code::unsupported unless the fact is absent or one of these.
   Status require(std::string_view key, std::initializer_list<std::string_view> values) const;
   // Likewise where the fact is a bool, or a number.
-  Status require(std::string_view key, bool value) const;
+  Status require_bool(std::string_view key, bool value) const;
   Status require_number(std::string_view key, double value) const;
 
  private:

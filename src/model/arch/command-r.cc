@@ -13,7 +13,7 @@ class CommandR final : public Decoder {
 };
 
 Status facts(HfFacts& hf) {
-  QR_TRY_VOID(hf.require("use_qk_norm", false));
+  QR_TRY_VOID(hf.require_bool("use_qk_norm", false));
   return cohere_facts(hf);
 }
 

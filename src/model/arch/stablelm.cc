@@ -20,7 +20,7 @@ class StableLm final : public Decoder {
 
 Status facts(HfFacts& hf) {
   hf.copy({"use_parallel_residual"}, "use_parallel_residual");
-  QR_TRY_VOID(hf.require("qk_layernorm", false));
+  QR_TRY_VOID(hf.require_bool("qk_layernorm", false));
   return hf.require("hidden_act", {"silu"});
 }
 
