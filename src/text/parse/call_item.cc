@@ -25,7 +25,7 @@ bool CallItem::know_json_name() {
 
 CallItem::Step CallItem::push(char c) {
   if (at_ == At::in_arguments) return push_arguments(c);
-  return form_.objects ? push_object(c) : push_named(c);
+  return form_.objects() ? push_object(c) : push_named(c);
 }
 
 CallItem::Step CallItem::push_arguments(char c) {
@@ -35,9 +35,8 @@ CallItem::Step CallItem::push_arguments(char c) {
   certain_ = has_name_;
   if (step != JsonSpan::Step::whole) return Step::more;
   has_arguments_ = true;
-  at_ = form_.objects ? At::next : At::end;
-  n_matched_ = 0;
-  return !form_.objects && form_.call_end.empty() ? Step::whole : Step::more;
+  at_ = At::next;
+  return form_.objects() ? Step::more : Step::whole;
 }
 
 CallItem::Step CallItem::push_object(char c) {
@@ -102,20 +101,11 @@ CallItem::Step CallItem::end_object() {
   return Step::whole;
 }
 
-// White space within the literals is passed over.
 CallItem::Step CallItem::push_named(char c) {
-  const auto match = [&](std::string_view literal) {
-    while (n_matched_ < literal.size() && is_json_space(literal[n_matched_])) ++n_matched_;
-    const bool same = n_matched_ < literal.size() && literal[n_matched_] == c;
-    if (same) ++n_matched_;
-    while (n_matched_ < literal.size() && is_json_space(literal[n_matched_])) ++n_matched_;
-    return same;
-  };
   const bool space = is_json_space(c);
   switch (at_) {
     case At::open:
       if (space) return Step::more;
-      if (n_matched_ < form_.name_begin.size()) return match(form_.name_begin) ? Step::more : Step::broken;
       at_ = At::name;
       return push_named(c);
     case At::name: {
@@ -134,10 +124,6 @@ CallItem::Step CallItem::push_named(char c) {
       at_ = At::in_arguments;
       span_ = {};
       return push_arguments(c);
-    case At::end:
-      if (space) return Step::more;
-      if (!match(form_.call_end)) return Step::broken;
-      return n_matched_ == form_.call_end.size() ? Step::whole : Step::more;
     default: return Step::broken;
   }
 }

@@ -23,7 +23,7 @@ class CallItem {
   std::string take_arguments() { return std::exchange(arguments_, {}); }
 
  private:
-  enum class At : uint8_t { open, key, in_key, colon, value, in_name, in_other, in_arguments, next, name, end };
+  enum class At : uint8_t { open, key, in_key, colon, value, in_name, in_other, in_arguments, next, name };
   Step push_named(char c);
   Step push_object(char c);
   Step push_arguments(char c);
@@ -36,7 +36,6 @@ class CallItem {
   const std::span<const std::string> names_;
   At at_ = At::open;
   bool certain_ = false, has_name_ = false, has_arguments_ = false;
-  size_t n_matched_ = 0;  // of the literal that comes
   JsonSpan span_;
   std::string token_;  // the key, name or value that is read
   std::string name_, arguments_;

@@ -153,6 +153,12 @@ TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
   }
 }
 
+std::string written(const CallForm& form, const std::string& name, const std::string& arguments) {
+  if (!form.objects()) return name + std::string(form.name_end) + arguments;
+  return "{\"" + std::string(form.name_key) + "\": \"" + name + "\", \"" + std::string(form.arguments_key) +
+         "\": " + arguments + "}";
+}
+
 // Rendered calls of random arguments come back byte for byte.
 TEST(CallParser, ReadsWhatEveryFamilyWrites) {
   static constexpr const char* kValues[] = {"1",          "\"x\"",      "\"</tool_call>\"", "{\"n\":{}}",
@@ -172,8 +178,7 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
               (k > 0 ? ", \"k" : "\"k") + std::to_string(k) + "\": " + kValues[static_cast<size_t>(rng.between(0, 9))];
         arguments += "}";
         const std::string name = rng.between(0, 1) == 0 ? "get" : "get_weather";
-        text += (i > 0 ? std::string(form.between) : "") + std::string(form.name_begin) + name +
-                std::string(form.name_end) + arguments + std::string(form.call_end);
+        text += (i > 0 ? std::string(form.between) : "") + written(form, name, arguments);
         wanted += "call: " + name + "\narguments: " + arguments + "\n";
       }
       text += form.tail;

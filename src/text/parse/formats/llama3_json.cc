@@ -6,12 +6,8 @@ namespace {
 
 constexpr CallForm kForm{
     .between = "; ",
-    .objects = true,
     .name_key = "name",
     .arguments_key = "parameters",
-    .name_begin = "{\"name\": \"",
-    .name_end = "\", \"parameters\": ",
-    .call_end = "}",
 };
 QR_REGISTER(CallForm, "llama3_json", kForm);
 

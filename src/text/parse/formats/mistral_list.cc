@@ -9,12 +9,8 @@ constexpr CallForm kForm{
     .lead = "[TOOL_CALLS][",
     .between = ", ",
     .tail = "]",
-    .objects = true,
     .name_key = "name",
     .arguments_key = "arguments",
-    .name_begin = "{\"name\": \"",
-    .name_end = "\", \"arguments\": ",
-    .call_end = "}",
 };
 QR_REGISTER(CallForm, "mistral_list", kForm);
 
