@@ -95,9 +95,9 @@ ApiResult<std::string> read_chosen(const Json& one,
 
 ApiResult<void> set_mode(std::string_view mode, const std::string& path, Tools& tools) {
   if (mode == "auto") return {};
-  if (mode == "required") return require_call(path, tools);
+  if (mode == "required") return require_call(path);
   if (mode == "none") {
-    tools.mode = Tools::Mode::none;
+    tools.none = true;
     return {};
   }
   return refuse(bad_field(path, "is '" + shown(mode) + "': it must be auto, none or required"));
@@ -134,10 +134,7 @@ ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view pa
   return {};
 }
 
-ApiResult<void> require_call(std::string_view path, Tools& tools) {
-  tools.mode = Tools::Mode::required;
-  return refuse(unsupported_field(path, kNoConstraint));
-}
+ApiResult<void> require_call(std::string_view path) { return refuse(unsupported_field(path, kNoConstraint)); }
 
 ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const Reading& reading) {
   Tools out;
@@ -159,7 +156,7 @@ ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, con
   if (inner.text("type") == "allowed_tools") return read_allowed(inner, syntax, reading, tools);
   QR_TRY(std::string name, read_chosen(*choice, syntax, "tool_choice", reading));
   QR_TRY_VOID(choose_tools({std::move(name)}, "tool_choice", tools));
-  return require_call("tool_choice", tools);
+  return require_call("tool_choice");
 }
 
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env) {

@@ -10,13 +10,12 @@
 namespace quire {
 
 struct Tools {
-  enum class Mode : uint8_t { automatic, none, required };
   Json list;                       // [{"type":"function","function":{…}}]; null: there are none
   std::vector<std::string> names;  // that may be called
-  Mode mode = Mode::automatic;
-  bool only_one = false;  // an answer ends with its first call
+  bool none = false;               // none may be
+  bool only_one = false;           // an answer ends with its first call
 
-  bool given() const { return !list.is_null() && mode != Mode::none; }
+  bool given() const { return !list.is_null() && !none; }
 };
 
 // How a dialect writes a tool: with its function in a member of that name or not, and what the parameters are called.
@@ -30,7 +29,8 @@ ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const R
 ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, const Reading& reading, Tools& tools);
 // As above: only these may be called.
 ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view path, Tools& tools);
-ApiResult<void> require_call(std::string_view path, Tools& tools);
+// Refuses: no answer can be held to a call yet.
+ApiResult<void> require_call(std::string_view path);
 // Refuses where the model's template shows no tools, or writes calls that nothing here reads.
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env);
 

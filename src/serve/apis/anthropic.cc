@@ -302,12 +302,12 @@ ApiResult<Tools> read_tools(const ApiRequest& request) {
     return refuse(bad_field("tool_choice.type", "is '" + shown(type) + "': it must be auto, any, tool or none"));
   if (tools.list.is_null() && (type == "any" || type == "tool")) return refuse(bad_field("tool_choice", "needs tools"));
   tools.only_one = inner.flag("disable_parallel_tool_use", false);
-  if (type == "none") tools.mode = Tools::Mode::none;
+  tools.none = type == "none";
   if (type == "tool") {
     if (!inner.has("name")) return refuse(missing_field("tool_choice.name"));
     QR_TRY_VOID(choose_tools({std::string(inner.text("name"))}, "tool_choice.name", tools));
   }
-  if (type == "any" || type == "tool") QR_TRY_VOID(require_call("tool_choice.type", tools));
+  if (type == "any" || type == "tool") QR_TRY_VOID(require_call("tool_choice.type"));
   return tools;
 }
 
