@@ -8,29 +8,27 @@
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"
+#include "quant/kv_scaled.h"
 #include "quant/rotation.h"
 
 namespace quire {
 
-struct KvQ4 {
+struct KvQ4 : KvScaled {
   static constexpr std::string_view kName = "q4";
-  static constexpr int kTogether = 1;
   static constexpr bool kForResearch = true;
-  static constexpr bool kRotatesKeys = true;
   static constexpr bool kRotatesValues = true;
-  static constexpr int64_t kScales = kKvGroup * sizeof(float);  // bytes before the rows of a group
   static constexpr int64_t row_bytes(int dim) { return value_bytes(dim) + int64_t{sizeof(float)}; }
 
   static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
     int8_t numbers[kMaxRotated];
-    store_as(group + t * int64_t{sizeof(float)}, encode(row, dim, numbers));
+    store_as(scale_at(group, t), encode(row, dim, numbers));
     for (int d = 0; d < dim; d += 2) {
       const int high = d + 1 < dim ? numbers[d + 1] : 0;
       group[kScales + int64_t{d} / 2 * kKvGroup + t] = static_cast<std::byte>(numbers[d] | high << 4);
     }
   }
   static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
-    const auto scale = load_as<float>(group + t * int64_t{sizeof(float)});
+    const auto scale = load_as<float>(scale_at(group, t));
     for (int d = 0; d < dim; ++d) {
       row[d] = scale * number(group[kScales + int64_t{d} / 2 * kKvGroup + t], d % 2 == 1);
     }
@@ -38,7 +36,7 @@ struct KvQ4 {
   }
   static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
     int8_t numbers[kMaxRotated + 31];
-    store_as(group + t * int64_t{sizeof(float)}, encode(row, dim, numbers));
+    store_as(scale_at(group, t), encode(row, dim, numbers));
     for (int d = dim; d % 32 != 0; ++d) numbers[d] = 0;
     std::byte* at = group + kScales + t * value_bytes(dim);
     for (int d = 0; d < dim; d += 32) {
@@ -46,7 +44,7 @@ struct KvQ4 {
     }
   }
   static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
-    const auto scale = load_as<float>(group + t * int64_t{sizeof(float)});
+    const auto scale = load_as<float>(scale_at(group, t));
     const std::byte* at = group + kScales + t * value_bytes(dim);
     for (int d = 0; d < dim; ++d) row[d] = scale * number(at[d / 32 * 16 + d % 16], d % 32 >= 16);
     unrotate_key(row, dim);
@@ -61,20 +59,8 @@ struct KvQ4 {
     const std::byte* pairs = group + kScales + t * value_bytes(dim) + d / 32 * 16;
     return centred<V>(d % 32 == 0 ? V::template load_nibbles<0>(pairs) : V::template load_nibbles<4>(pairs));
   }
-  template <class V>
-  static QR_INLINE typename V::F scale_k(const std::byte* group, typename V::F dots) {
-    return V::mul(dots, V::load(reinterpret_cast<const float*>(group)));
-  }
-  template <class V>
-  static QR_INLINE typename V::F scale_v(const std::byte* group, typename V::F weights) {
-    return V::mul(weights, V::load(reinterpret_cast<const float*>(group)));
-  }
 
  private:
-  // Below it 8 / amax would be infinite; such a row is as good as zero.
-  static constexpr float kSmallest = 0x1p-120F;
-  static constexpr float kMagic = 12582912.0F;  // 1.5·2^23: adding it leaves the nearest integer in the low bits
-
   static constexpr int64_t value_bytes(int dim) { return (int64_t{dim} + 31) / 32 * 16; }
 
   static QR_INLINE float number(std::byte pair, bool high) {
@@ -92,17 +78,10 @@ struct KvQ4 {
   static QR_INLINE float encode(const float* row, int dim, int8_t* numbers) {
     float rotated[kMaxRotated];
     rotate_key(row, dim, rotated);
-    // As integers magnitudes order as the floats do, NaN and infinity above all.
-    uint32_t largest = 0;
-    for (int d = 0; d < dim; ++d) {
-      const uint32_t magnitude = std::bit_cast<uint32_t>(rotated[d]) & 0x7fffffffU;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    const bool is_finite = largest < 0x7f800000U;
-    const auto amax = std::bit_cast<float>(largest);
-    if (amax < kSmallest || !is_finite) {
+    const float amax = largest_of(rotated, dim);
+    if (amax < kSmallest || !is_finite(amax)) {
       for (int d = 0; d < dim; ++d) numbers[d] = 8;
-      return is_finite ? 0.0F : std::bit_cast<float>(0x7fc00000U);
+      return is_finite(amax) ? 0.0F : nan();
     }
     bool is_below = false;  // zero: the farthest component, one of them
     for (int d = 0; d < dim; ++d) is_below = is_below || rotated[d] == -amax;

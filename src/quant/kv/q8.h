@@ -9,17 +9,15 @@
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"
+#include "quant/kv_scaled.h"
 #include "quant/rotation.h"
 
 namespace quire {
 
-struct KvQ8 {
+struct KvQ8 : KvScaled {
   static constexpr std::string_view kName = "q8";
-  static constexpr int kTogether = 1;
   static constexpr bool kForResearch = false;
-  static constexpr bool kRotatesKeys = true;
   static constexpr bool kRotatesValues = false;
-  static constexpr int64_t kScales = kKvGroup * sizeof(float);  // bytes before the rows of a group
   // Whole lines of 64 bytes a group, whatever the width.
   static constexpr int64_t row_bytes(int dim) { return (int64_t{dim} + 3) / 4 * 4 + int64_t{sizeof(float)}; }
 
@@ -46,38 +44,17 @@ struct KvQ8 {
   static QR_INLINE typename V::F load_v(const std::byte* group, int t, int dim, int d) {
     return V::load_i8(group + kScales + int64_t{t} * dim + d);
   }
-  template <class V>
-  static QR_INLINE typename V::F scale_k(const std::byte* group, typename V::F dots) {
-    return V::mul(dots, V::load(reinterpret_cast<const float*>(group)));
-  }
-  template <class V>
-  static QR_INLINE typename V::F scale_v(const std::byte* group, typename V::F weights) {
-    return V::mul(weights, V::load(reinterpret_cast<const float*>(group)));
-  }
 
  private:
-  // Below it 127 / amax would be infinite; such a row is as good as zero.
-  static constexpr float kSmallest = 0x1p-120F;
-  static constexpr float kMagic = 12582912.0F;  // 1.5·2^23: adding it leaves the nearest integer in the low byte
-
-  template <class Byte>
-  static QR_INLINE Byte* scale_at(Byte* group, int t) {
-    return group + t * int64_t{sizeof(float)};
-  }
   // Component d goes to at[d · apart].
   static QR_INLINE void put(std::byte* scale, int dim, const float* row, std::byte* at, int64_t apart) {
-    // As integers magnitudes order as the floats do, NaN and infinity above all, so that one maximum finds both.
-    uint32_t largest = 0;
-    for (int d = 0; d < dim; ++d) {
-      const uint32_t magnitude = std::bit_cast<uint32_t>(row[d]) & 0x7fffffffU;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    const bool is_finite = largest < 0x7f800000U;
-    const auto amax = std::bit_cast<float>(is_finite ? largest : 0x7fc00000U);
+    const float largest = largest_of(row, dim);
+    const bool finite = is_finite(largest);
+    const float amax = finite ? largest : nan();
     const float inverse = amax >= kSmallest ? 127.0F / amax : 0.0F;
     store_as(scale, amax < kSmallest ? 0.0F : amax / 127.0F);
     for (int d = 0; d < dim; ++d) {
-      const float x = is_finite ? row[d] : 0.0F;
+      const float x = finite ? row[d] : 0.0F;
       at[d * apart] = static_cast<std::byte>(std::bit_cast<uint32_t>(x * inverse + kMagic));
     }
   }
