@@ -1,7 +1,6 @@
 #include "spec/controller.h"
 
 #include <algorithm>
-#include <bit>
 #include <new>
 
 namespace quire {
@@ -25,10 +24,7 @@ DepthController::DepthController(int max_depth) : max_depth_(max_depth) {
   all_.came.fill(kClassWeight * kPrior);
 }
 
-DepthController::Regime& DepthController::regime(int n_streams) {
-  const auto n = static_cast<unsigned>(std::max(n_streams, 1));
-  return regimes_[std::min<size_t>(static_cast<size_t>(std::bit_width(n)) - 1, regimes_.size() - 1)];
-}
+DepthController::Regime& DepthController::regime(int n_streams) { return regimes_[StepTime::bucket(n_streams)]; }
 
 // That the guess at `place` comes true where all before it did.
 float DepthController::rate(const Record* record, int place) const {

@@ -65,7 +65,7 @@ class DepthController {
   StepTime time_;
   std::unordered_map<SeqId, Record> of_;
   Record all_;
-  std::array<Regime, 13> regimes_;
+  std::array<Regime, StepTime::kBuckets> regimes_;
   // Of the step at hand: of every stream the chance that a guess is reached and true, by place.
   std::vector<float> reach_;
   DraftedStep step_;

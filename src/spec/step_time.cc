@@ -16,7 +16,7 @@ constexpr double kLeastSpread = 0.02, kMostSpread = 0.5, kSpreadStep = 0.05;
 
 size_t StepTime::bucket(int n_streams) {
   const auto n = static_cast<unsigned>(std::max(n_streams, 1));
-  return std::min<size_t>(static_cast<size_t>(std::bit_width(n)) - 1, 12);
+  return std::min<size_t>(static_cast<size_t>(std::bit_width(n)) - 1, kBuckets - 1);
 }
 
 size_t StepTime::rounds_of(const DraftedStep& step) {

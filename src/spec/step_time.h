@@ -26,24 +26,26 @@ class StepTime {
   double predict_ns(const DraftedStep& step) const;
   // What one more guessed row adds there.
   double row_ns(int n_streams) const;
+  // Numbers of streams that are told apart: 2^i to 2^(i+1) − 1, the last one all beyond.
+  static constexpr size_t kBuckets = 13;
+  static size_t bucket(int n_streams);
 
  private:
   static constexpr size_t kN = 5, kRounds = 17;
   using Vector = std::array<double, kN>;
-  struct Streams {  // of 2^i to 2^(i+1) − 1 streams
+  struct Streams {  // of one bucket
     std::array<LineSums<kN>, kRounds> by_rounds;
     std::array<double, kRounds> bend{};  // measured ÷ line
     std::array<int64_t, kRounds> n_seen{};
     Vector w{};
     double spread = 0;  // of measured ÷ predicted, about 1
   };
-  static size_t bucket(int n_streams);
   static size_t rounds_of(const DraftedStep& step);
   static Vector features(const DraftedStep& step);
   static double line(const Vector& w, const Vector& x);
   static void fit(Streams& at);
 
-  std::array<Streams, 13> of_;
+  std::array<Streams, kBuckets> of_;
 };
 
 }  // namespace quire
