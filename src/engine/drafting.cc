@@ -85,6 +85,7 @@ void Drafting::ask_for(Sequence& seq, int n) {
   draft.seq = seq.id;
   draft.context = std::span<const Token>(seq.tokens).subspan(static_cast<size_t>(seq.n_virtual));
   draft.n_prompt = seq.n_prompt - seq.n_virtual;
+  draft.n_before = seq.n_virtual;
   draft.max_tokens = n;
   draft.sampling = &seq.request.sampling;
   draft.ends = seq.request.stop_ids;

@@ -7,6 +7,7 @@
 #include "engine/guesses.h"
 
 namespace quire {
+
 std::span<const SampleParams> RowParams::make(const Plan& plan) {
   const auto n = static_cast<size_t>(plan.n_out);
   if (edits_.size() < n) edits_.resize(n);

@@ -19,6 +19,7 @@ struct Draft {
   SeqId seq = 0;
   std::span<const Token> context;  // every token that the sequence has; the last one is due
   int n_prompt = 0;                // leading tokens that are its prompt
+  int n_before = 0;                // positions before the context: of virtual tokens, which nobody guesses from
   int max_tokens = 0;              // ≥ 1
   // What else the sequence's tokens come of, for those who write as the target would; null: not told.
   const SamplingParams* sampling = nullptr;

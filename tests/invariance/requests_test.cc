@@ -406,6 +406,16 @@ TEST_P(InvarianceCodec, LearnedPrefixes) {
   };
   same({.max_seqs = 8, .max_chunk = 5});
   same({.threads = 2, .max_seqs = 32, .step_tokens = 33, .reversed = true});
+  const TinyModel alike(TinyShape{}, "q4_0", 9);
+  for (const TinyModel* draft : {static_cast<const TinyModel*>(nullptr), &alike}) {
+    const EngineStats drafted = same({.max_seqs = 8,
+                                      .prefix_cache = true,
+                                      .twice = true,
+                                      .max_draft = 5,
+                                      .proposer = draft == nullptr ? "ngram" : "draft",
+                                      .draft = draft});
+    EXPECT_GT(drafted.spent.n_accepted, 0);
+  }
   EXPECT_GT(same({.max_seqs = 32, .prefix_cache = true, .twice = true}).n_cached_tokens, 1000);
   EXPECT_GT(same({.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true}).n_preempted,
             0);

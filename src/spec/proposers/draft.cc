@@ -181,7 +181,8 @@ class DraftModel final : public Proposer {
       return out;
     }();
     const SamplingParams& wanted = turn.draft->sampling == nullptr ? kGreedy : *turn.draft->sampling;
-    const auto position = static_cast<int64_t>(turn.draft->context.size() + turn.draft->tokens.size());
+    const auto position =
+        turn.draft->n_before + static_cast<int64_t>(turn.draft->context.size() + turn.draft->tokens.size());
     SampleParams out = sample_params(wanted, position, &turn.edits);
     out.logprob = false;
     out.n_top = 0;
