@@ -36,6 +36,14 @@ TierBlock copy_of(const LeavingBlock& block, const KvView& memory) {
   return out;
 }
 
+// Where there is no memory for a line there is none.
+void say(LogLevel level, std::string_view what, std::string_view why = {}) noexcept {
+  try {
+    log(level, std::string(what).append(why));
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 uint8_t groups_of(const GroupBlocks& blocks) {
   uint8_t out = 0;
   for (size_t g = 0; g < blocks.size(); ++g) out = static_cast<uint8_t>(out | (blocks[g] ? 1U << g : 0U));
@@ -63,6 +71,7 @@ DiskTier::DiskTier(std::unique_ptr<SegmentStore> store, const DiskTierOptions& o
       clock_(clock),
       store_(std::move(store)),
       room_(std::make_shared<StagingRoom>(options.staging_bytes)) {
+  reading_since_ns_.reserve(kReaders);
   writer_ = std::thread([this] {
     set_thread_name("qr-tier-write");
     write_all();
@@ -118,7 +127,9 @@ bool DiskTier::take(const LeavingBlock& block, const KvView& memory) {
       copy.spelling.extras.assign(block.extras.begin(), block.extras.end());
       lock.lock();
       if (queue_.size() == queue_.capacity()) queue_.reserve(2 * queue_.size() + 1);  // so that all or nothing is done
+      names_.reserve(queue_.capacity());
       queued_.insert(block.name);
+      names_.push_back(block.name);
       queue_.push_back(std::move(copy));
       queued_bytes_ += bytes;
       taken = true;
@@ -137,28 +148,25 @@ void DiskTier::write_all() {
     to_write_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
     std::vector<Block> blocks = std::exchange(queue_, {});
+    const std::vector<Hash128> names = std::exchange(names_, {});
     busy_writing_ = true;
     lock.unlock();
-    write(std::move(blocks));
+    write(std::move(blocks), names);
     lock.lock();
     busy_writing_ = false;
     written_.notify_all();
   }
 }
 
-void DiskTier::write(std::vector<Block> blocks) {
-  std::vector<Hash128> names;
+void DiskTier::write(std::vector<Block> blocks, const std::vector<Hash128>& names) {
   int64_t bytes = 0;
-  for (const Block& block : blocks) {
-    names.push_back(block.spelling.name);
-    bytes += std::ssize(block.block.bytes);
-  }
+  for (const Block& block : blocks) bytes += std::ssize(block.block.bytes);
   const Status done = store_->append(std::move(blocks));
   const std::lock_guard lock(mutex_);
   for (const Hash128& name : names) queued_.erase(name);
   queued_bytes_ -= bytes;
   if (done) {
-    if (std::exchange(writing_off_, false)) log_info("the disk tier takes blocks again");
+    if (std::exchange(writing_off_, false)) say(LogLevel::info, "the disk tier takes blocks again");
     pause_ns_ = 0;
     return;
   }
@@ -166,7 +174,7 @@ void DiskTier::write(std::vector<Block> blocks) {
   pause_ns_ = pause_ns_ == 0 ? options_.retry_ns : std::min(2 * pause_ns_, kLongestPauseNs);
   off_until_ns_ = clock_.now_ns() + pause_ns_;
   if (std::exchange(writing_off_, true)) return;
-  log_warn("the disk tier takes no blocks for now, and requests go on without it: " + done.error().message);
+  say(LogLevel::warn, "the disk tier takes no blocks for now, and requests go on without it: ", done.error().message);
 }
 
 void DiskTier::wait_until_written() {
@@ -225,7 +233,12 @@ void DiskTier::bring(TierRead& read, size_t i) {
     const std::lock_guard lock(mutex_);
     reading_since_ns_.push_back(begin_ns);
   }
-  SegmentStore::Read got = store_->read(read.wanted(i));
+  SegmentStore::Read got{Outcome::failed, {}};
+  try {
+    got = store_->read(read.wanted(i));
+  } catch (const std::bad_alloc&) {
+    // It could not be read.
+  }
   const auto bytes = std::ssize(got.block.bytes);
   got.outcome == Outcome::found ? read.give(i, std::move(got.block)) : read.lose(i);
   const int64_t ns = std::max<int64_t>(clock_.now_ns() - begin_ns, 0);
@@ -234,7 +247,8 @@ void DiskTier::bring(TierRead& read, size_t i) {
   counts_.n_damaged += got.outcome == Outcome::damaged ? 1 : 0;
   counts_.n_other += got.outcome == Outcome::other ? 1 : 0;
   if (got.outcome == Outcome::failed && counts_.n_read_errors++ == 0)
-    log_warn("the disk tier could not read a block; it is computed again, and so are others that cannot be read");
+    say(LogLevel::warn,
+        "the disk tier could not read a block; it is computed again, and so are others that cannot be read");
   if (got.outcome != Outcome::none) observe(ns, bytes);
 }
 

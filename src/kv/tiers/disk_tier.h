@@ -2,7 +2,7 @@
 // looks up. Blocks that wait to be written are bounded, and so are bytes that were read and not yet taken; what comes
 // beyond is refused, and computed again when it is wanted. All that waits is written and synced together: while one
 // sync runs the next group gathers. A write that fails turns writing off for a while, longer each time, with one line
-// in the log; reading goes on.
+// in the log; reading goes on. Its threads outlive a lack of memory: what they could not do has failed.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -52,7 +52,7 @@ class DiskTier final : public Tier {
   DiskTier(std::unique_ptr<SegmentStore> store, const DiskTierOptions& options, Clock& clock);
   bool take(const LeavingBlock& block, const KvView& memory);
   void write_all();
-  void write(std::vector<Block> blocks);
+  void write(std::vector<Block> blocks, const std::vector<Hash128>& names);
   void read_all();
   bool next_block(std::shared_ptr<TierRead>& read, size_t& i);
   void bring(TierRead& read, size_t i);
@@ -67,7 +67,8 @@ class DiskTier final : public Tier {
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable to_write_, to_read_, written_;
   std::vector<Block> queue_;
-  std::set<Hash128> queued_;  // in the queue, or being written
+  std::vector<Hash128> names_;  // of the queue's blocks
+  std::set<Hash128> queued_;    // in the queue, or being written
   int64_t queued_bytes_ = 0;
   bool busy_writing_ = false, writing_off_ = false;
   std::atomic<bool> stopping_{false};

@@ -130,6 +130,30 @@ TEST(DiskTier, WhatWaitsIsWrittenAtTheEnd) {
   EXPECT_LE(n_syncs, 10);
 }
 
+// The threads of the tier are nobody's request: memory that they lack is a write or a read that failed, no end of all.
+TEST(DiskTier, ItsThreadsGoOnWithoutMemory) {
+  World w;
+  std::atomic<bool> none{true};
+  w.disk.fails = [&](Op op, const std::string&) {
+    if (none && (op == Op::write || op == Op::read)) throw std::bad_alloc();
+    return false;
+  };
+  EXPECT_TRUE(w.offer(1));
+  w.tier->wait_until_written();
+  EXPECT_EQ(w.tier->stats().n_write_errors, 1);
+  EXPECT_EQ(w.tier->stats().n_blocks, 0);
+  none = false;
+  w.clock.now = 100'000'000'000;
+  EXPECT_TRUE(w.offer(1)) << "it is not thought to be there";
+  EXPECT_TRUE(w.offer(2));
+  w.tier->wait_until_written();
+  none = true;
+  EXPECT_FALSE(w.has(1));
+  EXPECT_EQ(w.tier->stats().n_read_errors, 1);
+  none = false;
+  EXPECT_TRUE(w.has(2));
+}
+
 TEST(DiskTier, TheQueueIsBoundedAndWhatComesBeyondIsRefused) {
   DiskTierOptions options;
   options.queue_bytes = 4 * kBlockBytes;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -120,7 +121,12 @@ void SegmentStore::learn(Segment& segment, int64_t offset, const RecordHead& hea
 // --- writing ---
 
 Status SegmentStore::append(std::vector<Block> blocks) {
-  Status out = append_all(std::move(blocks));
+  Status out;
+  try {
+    out = append_all(std::move(blocks));
+  } catch (const std::bad_alloc&) {
+    out = fail(Code::exhausted, "out of memory");
+  }
   if (!out) {
     pending_.clear();
     current_ = nullptr;
