@@ -88,6 +88,14 @@ void ServeMetrics::count_finished(FinishReason reason, const Usage& usage) {
   generation_tokens_.observe(usage.n_generated);
 }
 
+void ServeMetrics::set(std::string_view name, std::string_view help, double v, const MetricLabels& labels) {
+  metrics_.gauge(name, help, labels).set(v);
+}
+
+void ServeMetrics::count(std::string_view name, std::string_view help, int64_t total, const MetricLabels& labels) {
+  mirror(metrics_.counter(name, help, labels), total);
+}
+
 void ServeMetrics::mirror(Counter& counter, int64_t total) {
   const auto now = static_cast<uint64_t>(std::max<int64_t>(total, 0));
   if (now > counter.value()) counter.add(now - counter.value());
@@ -95,12 +103,6 @@ void ServeMetrics::mirror(Counter& counter, int64_t total) {
 
 void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   std::lock_guard lock(mu_);
-  const auto set = [this](std::string_view name, std::string_view help, double v, const MetricLabels& labels = {}) {
-    metrics_.gauge(name, help, labels).set(v);
-  };
-  const auto count = [this](std::string_view name, std::string_view help, int64_t v, const MetricLabels& labels = {}) {
-    mirror(metrics_.counter(name, help, labels), v);
-  };
   count("quire_log_lines_dropped_total", "Lines of the log that were dropped because stderr was not read.",
         static_cast<int64_t>(n_log_lines_dropped()));
   set("quire_num_requests_preparing", "Requests waiting to be parsed and tokenised.", static_cast<double>(n_preparing));
@@ -154,9 +156,6 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
 // Of a server that never guessed ahead there are no series. REQUIRES mu_.
 void ServeMetrics::refresh_drafts(const EngineStats& s) {
   if (s.n_drafts == 0 && s.n_bad_drafts == 0) return;
-  const auto count = [this](std::string_view name, std::string_view help, int64_t v, const MetricLabels& labels = {}) {
-    mirror(metrics_.counter(name, help, labels), v);
-  };
   count("quire_spec_decode_num_drafts_total", "Guesses that were verified.", s.n_drafts);
   count("quire_spec_decode_num_draft_tokens_total", "Tokens of these.",
         s.spent.computed[static_cast<size_t>(Cause::draft)]);
@@ -170,13 +169,10 @@ void ServeMetrics::refresh_drafts(const EngineStats& s) {
     count("quire_spec_decode_num_accepted_tokens_per_pos_total", "Of these those that came true.", s.n_accepted_at[i],
           at);
   }
-  metrics_.gauge("quire_spec_decode_depth", "Tokens that guesses were to have at most in the last step.")
-      .set(s.draft_depth);
+  set("quire_spec_decode_depth", "Tokens that guesses were to have at most in the last step.", s.draft_depth);
   if (s.n_drafts > 0)
-    metrics_
-        .gauge("quire_spec_decode_mean_length",
-               "Tokens of an answer that a guess brought on the mean, the due one too.")
-        .set(1 + static_cast<double>(s.spent.n_accepted) / static_cast<double>(s.n_drafts));
+    set("quire_spec_decode_mean_length", "Tokens of an answer that a guess brought on the mean, the due one too.",
+        1 + static_cast<double>(s.spent.n_accepted) / static_cast<double>(s.n_drafts));
 }
 
 void ServeMetrics::refresh_tier(const EngineStats& s) {
@@ -184,12 +180,8 @@ void ServeMetrics::refresh_tier(const EngineStats& s) {
   if (t.most_bytes == 0) return;  // there is none
   std::lock_guard lock(mu_);
   const MetricLabels disk{{"tier", "disk"}};
-  const auto set = [&](std::string_view name, std::string_view help, double v) {
-    metrics_.gauge(name, help, disk).set(v);
-  };
-  const auto count = [&](std::string_view name, std::string_view help, int64_t v) {
-    mirror(metrics_.counter(name, help, disk), v);
-  };
+  const auto set = [&](std::string_view name, std::string_view help, double v) { this->set(name, help, v, disk); };
+  const auto count = [&](std::string_view name, std::string_view help, int64_t v) { this->count(name, help, v, disk); };
   set("quire_kv_tier_blocks", "Blocks that the tier has.", static_cast<double>(t.n_blocks));
   set("quire_kv_tier_bytes", "Bytes that the tier takes.", static_cast<double>(t.bytes));
   set("quire_kv_tier_bytes_limit", "Bytes that the tier may take.", static_cast<double>(t.most_bytes));

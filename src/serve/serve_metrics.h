@@ -37,7 +37,10 @@ class ServeMetrics {
 
  private:
   void refresh_drafts(const EngineStats& stats);
-  void mirror(Counter& counter, int64_t total);  // REQUIRES mu_
+  // REQUIRE mu_. A counter of ours becomes the total that the engine counted.
+  void set(std::string_view name, std::string_view help, double v, const MetricLabels& labels = {});
+  void count(std::string_view name, std::string_view help, int64_t total, const MetricLabels& labels = {});
+  void mirror(Counter& counter, int64_t total);
 
   Metrics& metrics_;
   Histogram &queue_, &prefill_, &decode_, &inference_, &per_token_, &prompt_tokens_, &generation_tokens_;
