@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "app/forward.h"
 #include "app/wire.h"
@@ -14,12 +13,12 @@
 #include "io/hf_config.h"
 #include "model/gguf_form.h"
 #include "model/rope.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/json_file.h"
 
 namespace quire {
 namespace {
 
-constexpr const char* kFolder = "tests/golden/models/";
 constexpr double kTolerance = 1e-3;  // of logprobs
 constexpr double kRounded = 0.1;     // of half of them, where products round activations to BF16
 
@@ -89,7 +88,7 @@ void check_run(const LoadedModel& loaded, const Json& run, size_t chunk, double 
 class Architecture : public testing::TestWithParam<std::string> {};
 
 TEST_P(Architecture, MatchesTheReference) {
-  const std::string folder = kFolder + GetParam();
+  const std::string folder = kGoldenModels + GetParam();
   const Json expected = read_json(folder + "/expected.json");
   // The files are in BF16, whose products round activations: as f32 they have none to round.
   std::vector<ModelOptions> ways = {{.backend = "ref", .threads = 1, .weights = "f32"},
@@ -119,7 +118,7 @@ TEST_P(Architecture, MatchesTheReference) {
 
 // Conversion while loading gives the bits that the same format in a file gives, however many threads convert.
 TEST_P(Architecture, ConvertsWhileLoading) {
-  const std::string folder = kFolder + GetParam();
+  const std::string folder = kGoldenModels + GetParam();
   const Json expected = read_json(folder + "/expected.json");
   const std::vector<Token> ids = tokens_of(*(*expected.find("runs")->as_array())[0].find("prompt_ids"));
   const auto logits = [&](const std::string& weights, int threads) {
@@ -138,7 +137,7 @@ TEST_P(Architecture, ConvertsWhileLoading) {
 // What `quire convert` writes of a folder is the folder's model, in GGUF's order of rows and with experts in one
 // tensor.
 TEST_P(Architecture, AsGgufItIsTheSame) {
-  const std::string path = kFolder + GetParam();
+  const std::string path = kGoldenModels + GetParam();
   const Json expected = read_json(path + "/expected.json");
   const auto folder = open_model(path);
   ASSERT_TRUE(folder) << folder.error().message;
@@ -158,23 +157,7 @@ TEST_P(Architecture, AsGgufItIsTheSame) {
   }
 }
 
-// Every model that there is a folder of: one of each architecture, and further ones that differ in their values.
-std::vector<std::string> folders() {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
-    if (entry.is_directory()) out.push_back(entry.path().filename().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-std::string test_name(const testing::TestParamInfo<std::string>& each) {
-  std::string out = each.param;
-  std::replace(out.begin(), out.end(), '-', '_');
-  return out;
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, Architecture, testing::ValuesIn(folders()), test_name);
+INSTANTIATE_TEST_SUITE_P(Models, Architecture, testing::ValuesIn(golden_models()), golden_model_name);
 
 // A folder's facts with this rope, as newer configurations have it ("rope_parameters") or as older ones do.
 ModelFile folder_with(const Json& c, bool older) {
@@ -219,7 +202,7 @@ void check_rope(const Json& c, bool older) {
 }
 
 TEST(RopeScaling, EveryKindMatchesTheReference) {
-  const Json golden = read_json(std::string(kFolder) + "rope.json");
+  const Json golden = read_json(std::string(kGoldenModels) + "rope.json");
   for (const Json& c : *golden.find("cases")->as_array()) {
     for (const bool older : {false, true}) {
       SCOPED_TRACE(c.dump().substr(0, 60) + (older ? " older" : " newer"));

@@ -5,18 +5,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <filesystem>
 
 #include "backend/cpu/cpu_ops.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "io/model_file.h"
+#include "tests/support/golden_models.h"
 
 namespace quire {
 namespace {
 
-constexpr const char* kFolder = "tests/golden/models/";
 constexpr int kRequests = 6;
 constexpr int kCtx = 128;
 constexpr int kVocab = 128;  // the least of them
@@ -62,7 +61,7 @@ struct Way {
 class Architectures : public testing::TestWithParam<std::string> {
  protected:
   std::vector<std::vector<uint32_t>> run(const Way& how, int64_t& n_cached) {
-    const auto file = open_model(kFolder + GetParam());
+    const auto file = open_model(kGoldenModels + GetParam());
     EXPECT_TRUE(file) << file.error().message;
     const auto ops = make_cpu_ops(CpuOptions{.n_threads = how.threads, .isa = how.isa, .pin = false});
     LoadOptions loading;
@@ -123,20 +122,7 @@ TEST_P(Architectures, SameRequestSameBits) {
   }
 }
 
-std::vector<std::string> folders() {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
-    if (entry.is_directory()) out.push_back(entry.path().filename().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, Architectures, testing::ValuesIn(folders()), [](const auto& each) {
-  std::string name = each.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Models, Architectures, testing::ValuesIn(golden_models()), golden_model_name);
 
 }  // namespace
 }  // namespace quire

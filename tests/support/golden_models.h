@@ -1,0 +1,30 @@
+// The models of tests/golden/models, as the parameters of tests.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace quire {
+
+inline constexpr const char* kGoldenModels = "tests/golden/models/";
+
+// Every model that there is a folder of: one of each architecture, and further ones that differ in their values.
+inline std::vector<std::string> golden_models() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels)) {
+    if (entry.is_directory()) out.push_back(entry.path().filename().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+inline std::string golden_model_name(const testing::TestParamInfo<std::string>& each) {
+  std::string out = each.param;
+  std::replace(out.begin(), out.end(), '-', '_');
+  return out;
+}
+
+}  // namespace quire
