@@ -51,14 +51,7 @@ Result<std::vector<Token>> tokens_of(const Tokenizer& tokenizer, const std::stri
     QR_TRY_VOID(tokenizer.encode(text, EncodeOptions{.add_special = true}, ids));
     return ids;
   }
-  QR_TRY(const ChatTemplate chat, ChatTemplate::parse(tokenizer.spec().chat_template));
-  Json message;
-  message.set("role", "user");
-  message.set("content", text);
-  TemplateInput input;
-  input.messages = Json::Array{message};
-  input.add_generation_prompt = true;
-  QR_TRY(ChatPrompt prompt, chat_prompt(chat, tokenizer, std::move(input), UserText::plain));
+  QR_TRY(ChatPrompt prompt, question_prompt(tokenizer, text));
   return std::move(prompt.tokens);
 }
 

@@ -27,4 +27,8 @@ Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
                                TemplateInput input,
                                UserText user_text);
 
+// `text` as a user's only message, with the beginning of an answer, in the tokenizer's own chat template. `now`: what
+// templates that write a date take (TemplateInput).
+Result<ChatPrompt> question_prompt(const Tokenizer& tokenizer, const std::string& text, std::string now = "");
+
 }  // namespace quire

@@ -66,20 +66,6 @@ class Printer final : public EventSink {
   bool print_;
 };
 
-// The prompt as a user's message in the model's own chat template.
-Result<std::vector<Token>> as_question(const Tokenizer& tokenizer, const std::string& text) {
-  QR_TRY(const ChatTemplate chat, ChatTemplate::parse(tokenizer.spec().chat_template));
-  Json message;
-  message.set("role", "user");
-  message.set("content", text);
-  TemplateInput input;
-  input.messages = Json::Array{message};
-  input.add_generation_prompt = true;
-  input.now = local_time_text(std::time(nullptr));
-  QR_TRY(ChatPrompt prompt, chat_prompt(chat, tokenizer, std::move(input), UserText::plain));
-  return std::move(prompt.tokens);
-}
-
 Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& loaded) {
   const int n_vocab = loaded.model->info().n_vocab;
   if (!args.tokens.empty()) {
@@ -103,7 +89,8 @@ Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& lo
   if (args.raw || loaded.tokenizer->spec().chat_template.empty()) {
     QR_TRY_VOID(loaded.tokenizer->encode(text, EncodeOptions{.add_special = true}, ids));
   } else {
-    QR_TRY(ids, as_question(*loaded.tokenizer, text));
+    QR_TRY(ChatPrompt prompt, question_prompt(*loaded.tokenizer, text, local_time_text(std::time(nullptr))));
+    ids = std::move(prompt.tokens);
   }
   if (ids.empty()) return fail(Code::invalid, "the prompt is empty");
   return ids;
