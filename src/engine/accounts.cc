@@ -1,13 +1,25 @@
 #include "engine/accounts.h"
 
+#include <utility>
+
 namespace quire {
 namespace {
 
-// Of ns that a step of n rows took, the share of rows [row, row + n_rows), rounded so that nothing is lost.
-int64_t share_of(int64_t ns, int64_t n, int64_t row, int64_t n_rows) {
-  const auto until = [&](int64_t r) { return ns / n * r + ns % n * r / n; };
-  return until(row + n_rows) - until(row);
-}
+// Divides ns that a step of n rows took among its grants, in their order, rounded so that nothing is lost.
+class Shares {
+ public:
+  Shares(int64_t ns, int64_t n) : whole_(n == 0 ? 0 : ns / n), rest_(n == 0 ? 0 : ns % n), n_(n) {}
+  // Of the next n_rows.
+  int64_t next(int64_t n_rows) {
+    row_ += n_rows;
+    const int64_t before = std::exchange(given_, whole_ * row_ + (rest_ == 0 ? 0 : rest_ * row_ / n_));
+    return given_ - before;
+  }
+
+ private:
+  int64_t whole_, rest_, n_;
+  int64_t row_ = 0, given_ = 0;
+};
 
 }  // namespace
 
@@ -47,14 +59,11 @@ void Accounts::verified(const Grant& grant, int n_accepted) {
 }
 
 void Accounts::stages(const Plan& plan, const StageTimes& ns) {
-  int64_t row = 0;
-  for (const Grant& grant : plan.grants) {
-    for (size_t i = 0; i < ns.size(); ++i) {
-      const int64_t part = share_of(ns[i], plan.n_tokens, row, grant.n_tokens);
-      grant.seq->account.cost.stage_ns[i] += part;
-      counters_.spent.stage_ns[i] += part;
-    }
-    row += grant.n_tokens;
+  for (size_t i = 0; i < ns.size(); ++i) {
+    if (ns[i] == 0) continue;
+    Shares shares(ns[i], plan.n_tokens);
+    for (const Grant& grant : plan.grants) grant.seq->account.cost.stage_ns[i] += shares.next(grant.n_tokens);
+    if (!plan.grants.empty()) counters_.spent.stage_ns[i] += ns[i];
   }
 }
 
@@ -65,11 +74,10 @@ void Accounts::step(const Plan& plan,
   Cost& spent = counters_.spent;
   counters_.n_rows += plan.n_tokens;
   counters_.busy_ns += step_ns;
-  int64_t row = 0;
+  Shares shares(step_ns, plan.n_tokens);
   for (const Grant& grant : plan.grants) {
     Sequence& seq = *grant.seq;
-    const int64_t part = share_of(step_ns, plan.n_tokens, row, grant.n_tokens);
-    row += grant.n_tokens;
+    const int64_t part = shares.next(grant.n_tokens);
     const bool decodes = grant.n_out > 0 && grant.n_tokens == 1 + grant.n_drafted && seq.n_generated() > 0;
     for (Cost* cost : {&seq.account.cost, &spent}) (decodes ? cost->decode_ns : cost->prefill_ns) += part;
   }

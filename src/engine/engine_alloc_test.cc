@@ -130,6 +130,29 @@ TEST(EngineAlloc, ASubmissionThatThrowsTakesNoPlaceInTheQueue) {
   EXPECT_FALSE(w.submit(sink)) << "two wait";
 }
 
+TEST(EngineAlloc, ACancellationNeedsNone) {
+  if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
+  Waiting w;
+  for (const bool runs : {false, true}) {
+    const auto sink = std::make_shared<Heard>();
+    const Result<SeqId> id = w.submit(sink);
+    ASSERT_TRUE(id);
+    if (runs) w.engine->step();
+    news_stay_failed = true;
+    news_until_failure = 1;
+    w.engine->cancel(*id);
+    news_until_failure = 0;
+    news_stay_failed = false;
+    w.engine->cancel(*id);
+    w.engine->cancel(*id + 1);
+    w.engine->step();
+    EXPECT_EQ(sink->n_finish, 1);
+    EXPECT_EQ(sink->answer.finish, Finish::cancelled);
+    EXPECT_FALSE(w.engine->step()) << "nothing is left of it";
+  }
+  EXPECT_EQ(w.engine->stats().n_cancelled, 2);
+}
+
 TEST(EngineAlloc, ASequenceThatThereIsNoMemoryForHearsItsEnd) {
   if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
   Waiting w;

@@ -95,11 +95,13 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
                        std::make_move_iterator(rules.end()));
   auto seq = std::make_unique<Sequence>();
   seq->submitted_ns = env_.clock->now_ns();
-  seq->tokens.resize(static_cast<size_t>(n_before));
-  seq->tokens.insert(seq->tokens.end(), request.prompt.begin(), request.prompt.end());
+  if (n_before > 0) {
+    seq->tokens.resize(static_cast<size_t>(n_before));
+    seq->tokens.insert(seq->tokens.end(), request.prompt.begin(), request.prompt.end());
+  }
   seq->n_virtual = seq->of_prompt.n_pooled = n_before;
   seq->of_prompt.n_scored = n_before + 1;
-  seq->n_prompt = static_cast<int>(seq->tokens.size());
+  seq->n_prompt = n_before + static_cast<int>(request.prompt.size());
   seq->request = std::move(request);
   seq->sink = std::move(sink);
   const SeqId id = inbox_.submit(std::move(seq));
@@ -145,22 +147,27 @@ void LoopEngine::cancel_all() {
   if (any && env_.on_step_end) env_.on_step_end();
 }
 
-void LoopEngine::drain(int64_t now_ns) {
-  messages_.clear();
-  inbox_.drain(messages_);
-  for (Message& message : messages_) {
-    if (message.submit != nullptr) {
-      record(EngineInput::Kind::submit, message.submit->id, message.submit->submitted_ns, &message.submit->request);
-      ++counts_.n_submitted;
-      counts_.n_prompt_tokens += message.submit->n_prompt - message.submit->n_virtual;
-      take_in(std::move(message.submit), now_ns);
-      n_waiting_ = scheduler_.n_waiting();
-      --n_inbox_;
-    } else if (std::unique_ptr<Sequence> seq = scheduler_.remove(message.cancel)) {
-      record(EngineInput::Kind::cancel, message.cancel, now_ns);
-      finish({std::move(seq), Finish::cancelled, ""}, now_ns);
-    }
+// Whether there was something.
+bool LoopEngine::drain(int64_t now_ns) {
+  arrivals_.clear();
+  inbox_.drain(arrivals_);
+  bool any = !arrivals_.empty();
+  for (std::unique_ptr<Sequence>& seq : arrivals_) {
+    record(EngineInput::Kind::submit, seq->id, seq->submitted_ns, &seq->request);
+    if (std::vector<Token> prompt = std::exchange(seq->request.prompt, {}); seq->n_virtual == 0)
+      seq->tokens = std::move(prompt);
+    ++counts_.n_submitted;
+    counts_.n_prompt_tokens += seq->n_prompt - seq->n_virtual;
+    take_in(std::move(seq), now_ns);
+    n_waiting_ = scheduler_.n_waiting();
+    --n_inbox_;
   }
+  while (const SeqId id = inbox_.next_cancelled()) {
+    any = true;
+    record(EngineInput::Kind::cancel, id, now_ns);
+    finish({scheduler_.remove(id), Finish::cancelled, ""}, now_ns);
+  }
+  return any;
 }
 
 void LoopEngine::take_in(std::unique_ptr<Sequence> seq, int64_t now_ns) {
@@ -220,6 +227,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.cost = seq.account.cost;
   ended_cost_ += seq.account.cost;
   decided(EngineDecision::Kind::finish, seq.id, static_cast<int64_t>(ended.finish));
+  inbox_.leave(seq.id);
   seq.tell_sink([&](EventSink& sink) { sink.on_finish(seq.id, ended.finish, usage, ended.error); });
 }
 
@@ -228,11 +236,11 @@ bool LoopEngine::step() {
   const int64_t start = env_.clock->now_ns();
   record(EngineInput::Kind::clock, 0, start);
   laps_.begin_step();
-  drain(start);
+  const bool drained = drain(start);
   const Plan& plan = scheduler_.plan(start);
   const bool worked = !plan.grants.empty();
   std::unique_ptr<Sequence> starved = scheduler_.take_starved();
-  const bool moved = worked || starved != nullptr || !messages_.empty();
+  const bool moved = worked || starved != nullptr || drained;
   QR_CHECK(worked || starved != nullptr || scheduler_.idle() || scheduler_.loading(),
            "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
   if (starved != nullptr) starve(std::move(starved), start);

@@ -47,7 +47,7 @@ class LoopEngine final : public Engine {
  private:
   KvCacheOptions cache_options(const BlockCounts& counts, int n_learned);
   Result<int> n_virtual(const Request& request) const;
-  void drain(int64_t now_ns);
+  bool drain(int64_t now_ns);
   void take_in(std::unique_ptr<Sequence> seq, int64_t now_ns);
   void work(const Plan& plan, int64_t start_ns);
   bool run(const Plan& plan);
@@ -85,7 +85,7 @@ class LoopEngine final : public Engine {
   std::atomic<int> n_inbox_{0}, n_waiting_{0};  // together: submitted and not yet running
 
   // Engine thread, reused from step to step.
-  std::vector<Message> messages_;
+  std::vector<std::unique_ptr<Sequence>> arrivals_;
   std::vector<Ended> ended_;
   TokenEvent event_;
   Cost ended_cost_;               // of all that ended

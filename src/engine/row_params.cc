@@ -51,9 +51,8 @@ void RowParams::add_row(Sequence& seq, int n_guessed) {
   edits.sparse.assign(bias.begin(), bias.end());
   for (const auto& rule : seq.request.rules) rule->edits(edits);
   const int64_t position = static_cast<int64_t>(seq.tokens.size()) + n_guessed;
-  SampleParams params = sample_params(seq.request.sampling, position, &edits);
-  for (const auto& rule : seq.request.rules) rule->shape(params);
-  params_.push_back(params);
+  params_.push_back(sample_params(seq.request.sampling, position, &edits));
+  for (const auto& rule : seq.request.rules) rule->shape(params_.back());
 }
 
 }  // namespace quire

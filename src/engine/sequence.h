@@ -17,7 +17,7 @@ namespace quire {
 struct Sequence {
   // Whoever submits it; constant from then on.
   SeqId id = 0;
-  Request request;
+  Request request;  // its prompt moves into `tokens` when the engine takes it in
   std::shared_ptr<EventSink> sink;
   int n_virtual = 0;  // leading tokens that stand for the request's virtual ones; count as tokens of its prompt here
   int n_prompt = 0;

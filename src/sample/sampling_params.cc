@@ -51,7 +51,8 @@ SampleParams sample_params(const SamplingParams& wanted, int64_t position, const
   out.min_keep = wanted.min_keep;
   out.order = order_of(wanted);
   out.draw = random_unit(wanted.seed, static_cast<uint64_t>(position));
-  out.xtc_draw = random_unit(wanted.seed ^ kXtcStream, static_cast<uint64_t>(position));
+  if (wanted.xtc_probability > 0.0F)
+    out.xtc_draw = random_unit(wanted.seed ^ kXtcStream, static_cast<uint64_t>(position));
   out.edits = edits;
   out.logprob = wanted.n_logprobs >= 0;
   out.n_top = wanted.n_logprobs > 0 ? wanted.n_logprobs : 0;
