@@ -1,5 +1,9 @@
 #include "engine/recording.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -49,8 +53,20 @@ void DecisionHash::add(const EngineDecision& d) {
 }
 
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::string& path, int64_t max_bytes) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return fail(Code::io, path + ": cannot be written: " + std::strerror(errno));
+  // Not blocking: a pipe that nobody reads would be waited for already here.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+  std::FILE* file = fd < 0 ? nullptr : ::fdopen(fd, "wb");
+  if (file == nullptr) {
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    return fail(Code::io, path + ": cannot be written: " + std::strerror(error));
+  }
+  struct stat about = {};
+  if (::fstat(fd, &about) == 0 && !S_ISREG(about.st_mode) && (!S_ISCHR(about.st_mode) || ::isatty(fd) == 1)) {
+    std::fclose(file);
+    return fail(Code::invalid,
+                path + ": a recording goes to a file: whoever reads it from elsewhere could stop the engine");
+  }
   return std::unique_ptr<RecordingWriter>(new RecordingWriter(path, file, max_bytes));
 }
 

@@ -82,7 +82,8 @@ Result<Recording> read_recording(std::istream& in);
 // Writes one. Errors while writing (a full disk, no memory) end the recording with a line in the log, never the run.
 class RecordingWriter final : public InputRecorder {
  public:
-  // Ends the recording, complete, with the step that passes max_bytes.
+  // Ends the recording, complete, with the step that passes max_bytes. Refuses (Code::invalid) what whoever reads it
+  // could keep from being written, a pipe say: the engine waits for no reader.
   static Result<std::unique_ptr<RecordingWriter>> create(const std::string& path, int64_t max_bytes);
   ~RecordingWriter() override;
   // The first line; before the engine's first step.

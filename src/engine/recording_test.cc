@@ -1,7 +1,10 @@
 // A recording written by a run gives the same run again, and a file that is none is refused with line and field.
 #include "engine/recording.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -40,6 +43,20 @@ class RecordingTest : public testing::Test {
 
   std::string path_;
 };
+
+// A pipe that nobody reads, or slowly, would hold the engine.
+TEST_F(RecordingTest, APipeIsRefused) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_FALSE(RecordingWriter::create(path_, 1 << 20)) << "that nobody reads";
+  const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  const auto made = RecordingWriter::create(path_, 1 << 20);
+  ::close(reader);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().message,
+            path_ + ": a recording goes to a file: whoever reads it from elsewhere could stop the engine");
+  EXPECT_TRUE(RecordingWriter::create("/dev/full", 1 << 20)) << "which fails, and stops nobody";
+}
 
 constexpr int kBlocks = 14;
 
