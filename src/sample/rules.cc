@@ -37,14 +37,14 @@ std::string forbidding_fields(const SamplingParams& s) {
   return out;
 }
 
-void allow_only(std::span<const Token> ids, int n_vocab, LogitEdits& edits) {
-  const auto allow = [&](std::vector<uint32_t>& mask) {
-    mask.assign((static_cast<size_t>(n_vocab) + 31) / 32, 0U);
-    for (const Token id : ids) mask[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
-  };
-  if (edits.bitmask.empty()) return allow(edits.bitmask);
-  std::vector<uint32_t> mask;
-  allow(mask);
+std::vector<uint32_t> mask_of(std::span<const Token> ids, int n_vocab) {
+  std::vector<uint32_t> out((static_cast<size_t>(n_vocab) + 31) / 32, 0U);
+  for (const Token id : ids) out[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
+  return out;
+}
+
+void allow_only(std::span<const uint32_t> mask, LogitEdits& edits) {
+  if (edits.bitmask.empty()) return edits.bitmask.assign(mask.begin(), mask.end());
   edits.bitmask.resize(std::min(edits.bitmask.size(), mask.size()));
   for (size_t i = 0; i < edits.bitmask.size(); ++i) edits.bitmask[i] &= mask[i];
 }

@@ -34,8 +34,10 @@ bool has_grammar(const SamplingParams& sampling);
 // none.
 std::string forbidding_fields(const SamplingParams& sampling);
 
-// Forbids every id that is not in `ids` (any order), beside what the mask forbids already.
-void allow_only(std::span<const Token> ids, int n_vocab, LogitEdits& edits);
+// Of the ids that are allowed, in any order, as LogitEdits has it.
+std::vector<uint32_t> mask_of(std::span<const Token> ids, int n_vocab);
+// Forbids what the mask does not allow, beside what is forbidden already.
+void allow_only(std::span<const uint32_t> mask, LogitEdits& edits);
 
 inline Edit forbid(Token id) { return {id, -std::numeric_limits<float>::infinity(), 1.0F}; }
 

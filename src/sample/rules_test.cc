@@ -70,7 +70,9 @@ SamplingParams everything() {
 
 TEST(Rules, ManySequencesHoldALongListOnce) {
   SamplingParams s;
-  s.allowed_ids = std::vector<Token>(size_t{1} << 18, 1);
+  const std::vector<Token> ids(size_t{1} << 18, 1);
+  s.allowed_ids = ids;
+  s.allowed_mask = mask_of(ids, 1 << 18);
   const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
   std::vector<std::vector<std::unique_ptr<LogitsRule>>> rules;
   for (int i = 0; i < 256; ++i) rules.push_back(make_rules({s, {}, {}, 1 << 18}));
@@ -261,8 +263,8 @@ TEST(Rules, MinTokensForbidsTheEnd) {
 
 TEST(Rules, MasksMeet) {
   LogitEdits edits;
-  allow_only(std::vector<Token>{1, 33, 40}, kVocab, edits);
-  allow_only(std::vector<Token>{33, 2, 69}, kVocab, edits);
+  allow_only(mask_of(std::vector<Token>{1, 33, 40}, kVocab), edits);
+  allow_only(mask_of(std::vector<Token>{33, 2, 69}, kVocab), edits);
   EXPECT_EQ(edits.bitmask, (std::vector<uint32_t>{0U, 2U, 0U}));
 }
 

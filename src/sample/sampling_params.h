@@ -42,6 +42,7 @@ struct SamplingParams {
 
   SharedList<Edit> logit_bias;
   SharedList<Token> allowed_ids;             // empty: all
+  SharedList<uint32_t> allowed_mask;         // of these, as LogitEdits has it; empty: whoever needs it makes its own
   SharedList<std::vector<Token>> bad_words;  // sequences that the answer must not hold, none of them empty
   int min_tokens = 0;
   std::shared_ptr<const Constraint> constraint;  // null: the answer may be anything (sample/constraint.h)

@@ -55,7 +55,7 @@ int64_t token_bytes(const Job& job) {
 std::string token_product(const Job& job, int64_t n_tokens) {
   const Generation& g = job.generation;
   const int64_t n_choices = g.best_of * static_cast<int64_t>(job.prompts.size());
-  return std::to_string(n_choices) + " choices × " + times("max_tokens", n_tokens) + " × " +
+  return std::to_string(n_choices) + " choices × " + times(g.max_tokens_field, n_tokens) + " × " +
          std::to_string(token_bytes(job) / n_choices) + " bytes of text" +
          (g.sampling.n_logprobs >= 0 ? " and " + times("logprobs", g.sampling.n_logprobs) : "");
 }
@@ -76,7 +76,7 @@ std::optional<HttpError> bound_answer(const ServeEnv& env, Job& job) {
     const bool open = g.max_tokens <= 0;
     if (open && most < room) g.max_tokens = most;
     const int64_t n_tokens = open ? std::min(most, room) : std::min(g.max_tokens, room);
-    shares.push_back({n_tokens * per_token, "max_tokens", token_product(job, n_tokens)});
+    shares.push_back({n_tokens * per_token, g.max_tokens_field, token_product(job, n_tokens)});
     fixed += n_tokens * per_token;
   }
   if (fixed <= limit) return std::nullopt;

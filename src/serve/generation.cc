@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/rng.h"
+#include "sample/rules.h"
 
 namespace quire {
 namespace {
@@ -34,26 +35,29 @@ ApiResult<std::vector<std::string>> read_strings(const Json& list, std::string_v
   return out;
 }
 
-ApiResult<void> read_stops(const Json& value, const ServeLimits& limits, std::vector<std::string>& out) {
+ApiResult<void> read_stops(const Json& value,
+                           std::string_view name,
+                           const ServeLimits& limits,
+                           std::vector<std::string>& out) {
   if (value.as_string() != nullptr) {
     out.push_back(*value.as_string());
   } else {
     const auto& list = *value.as_array();
     const auto n = static_cast<int64_t>(list.size());
     if (n > limits.n_stops)
-      return refuse(over_limit("stop", "entries", n, limits.n_stops, limit_note(&ServeLimits::n_stops)));
+      return refuse(over_limit(name, "entries", n, limits.n_stops, limit_note(&ServeLimits::n_stops)));
     for (size_t i = 0; i < list.size(); ++i) {
       if (list[i].as_string() == nullptr)
-        return refuse(bad_field(at_index("stop", static_cast<int64_t>(i)), "must be a string", "invalid_type"));
+        return refuse(bad_field(at_index(name, static_cast<int64_t>(i)), "must be a string", "invalid_type"));
       out.push_back(*list[i].as_string());
     }
   }
   for (const std::string& s : out) {
     const auto n = static_cast<int64_t>(s.size());
-    if (n == 0) return refuse(bad_field("stop", "holds an empty string"));
+    if (n == 0) return refuse(bad_field(name, "holds an empty string"));
     if (n > limits.stop_bytes)
       return refuse(
-          over_limit("stop", "bytes in one string", n, limits.stop_bytes, limit_note(&ServeLimits::stop_bytes)));
+          over_limit(name, "bytes in one string", n, limits.stop_bytes, limit_note(&ServeLimits::stop_bytes)));
   }
   return {};
 }
@@ -204,11 +208,13 @@ ApiResult<void> read_filters(const Args& args, int n_vocab, const SamplingDefaul
 
 ApiResult<void> read_lengths(const Args& args, const SamplingDefaults& defaults, Generation& g) {
   g.max_tokens = args.integer("max_tokens", static_cast<int64_t>(defaults.get("max_tokens", 0)));
+  g.max_tokens_field = args.sent_as("max_tokens");
   g.prompt_only = args.has("max_tokens") && g.max_tokens == 0;
   const int64_t min_tokens = args.integer("min_tokens", 0);
   if (min_tokens > 0 && args.has("max_tokens") && min_tokens > g.max_tokens)
-    return refuse(bad_field(
-        "min_tokens", "is " + std::to_string(min_tokens) + ": max_tokens is only " + std::to_string(g.max_tokens)));
+    return refuse(bad_field(args.sent_as("min_tokens"), "is " + std::to_string(min_tokens) + ": " +
+                                                            std::string(g.max_tokens_field) + " is only " +
+                                                            std::to_string(g.max_tokens)));
   g.sampling.min_tokens = static_cast<int>(std::min<int64_t>(min_tokens, std::numeric_limits<int>::max()));
   return {};
 }
@@ -263,13 +269,14 @@ ApiResult<Generation> read_generation(const Args& args,
   }
   g.cache_salt = hash_salt(args.text("cache_salt"));
   g.match_prefix = !args.flag("skip_reading_prefix_cache", false) && args.flag("cache_prompt", true);
-  if (const Json* stop = args.find("stop")) QR_TRY_VOID(read_stops(*stop, limits, g.stops));
+  if (const Json* stop = args.find("stop")) QR_TRY_VOID(read_stops(*stop, args.sent_as("stop"), limits, g.stops));
   if (const Json* ids = args.find("stop_token_ids"))
     QR_TRY_VOID(read_token_ids(*ids, "stop_token_ids", n_vocab, g.stop_ids));
   if (const Json* bias = args.find("logit_bias")) QR_TRY_VOID(read_logit_bias(*bias, n_vocab, g.sampling.logit_bias));
   if (const Json* ids = args.find("allowed_token_ids")) {
     std::vector<Token> allowed;
     QR_TRY_VOID(read_token_ids(*ids, "allowed_token_ids", n_vocab, allowed));
+    g.sampling.allowed_mask = mask_of(allowed, n_vocab);
     g.sampling.allowed_ids = std::move(allowed);
   }
   QR_TRY_VOID(read_bad_words(args, limits, tokenizer, g.sampling.bad_words));

@@ -2,6 +2,7 @@
 // turned into values. One table of fields, one reader.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sample/sampling_params.h"
@@ -16,10 +17,11 @@ namespace quire {
 struct Generation {
   SamplingParams sampling;  // the seed is that of the first choice; choice i gets seed + i
   bool seed_given = false;
-  int64_t max_tokens = 0;          // 0: as many as the context has room for
-  bool prompt_only = false;        // max_tokens was given as 0: nothing of an answer is wanted
-  std::vector<std::string> stops;  // none of them empty
-  std::vector<Token> stop_ids;     // beside the model's end tokens
+  int64_t max_tokens = 0;                            // 0: as many as the context has room for
+  std::string_view max_tokens_field = "max_tokens";  // as its client calls it; a constant
+  bool prompt_only = false;                          // max_tokens was given as 0: nothing of an answer is wanted
+  std::vector<std::string> stops;                    // none of them empty
+  std::vector<Token> stop_ids;                       // beside the model's end tokens
   bool ignore_eos = false;
   bool include_stop = false;             // the stop string is part of the text
   bool skip_special = true;              // control tokens have no text

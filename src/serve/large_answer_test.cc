@@ -40,8 +40,10 @@ TEST(LargeAnswers, AreRefusedByTheProductOfFieldsBeforeAnythingRuns) {
            {"/v1/chat/completions",
             R"("n":100,"max_tokens":100,"logprobs":true,"top_logprobs":20,"messages":[{"role":"user","content":"x"}])",
             "max_tokens"},
-           {"/v1/responses", R"("input":"x","max_output_tokens":2000,"top_logprobs":20)", "max_tokens"},
-           {"/v1/responses", R"("input":"x","max_output_tokens":500,"top_logprobs":20,"stream":true)", "max_tokens"},
+           {"/v1/responses", R"("input":"x","max_output_tokens":2000,"top_logprobs":20)", "max_output_tokens"},
+           {"/v1/responses", R"("input":"x","max_output_tokens":500,"top_logprobs":20,"stream":true)",
+            "max_output_tokens"},
+           {"/v1/completions", R"("prompt":"x","n":100,"max_completion_tokens":3000)", "max_completion_tokens"},
            {"/generate", R"("text":"x","n":20,"max_tokens":2000,"logprobs":0)", "max_tokens"}}) {
     const HttpResponse refused = s.post(c.path, std::string("{") + c.fields + "}");
     EXPECT_EQ(refused.status, 400) << c.fields;

@@ -85,7 +85,7 @@ ApiResult<Generation> read_answer(const Args& args,
   QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(g.grammar, read_grammar(args, reading));
   QR_TRY(g.prefix, read_prefix(args, model, env));
-  if (g.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
+  if (g.prompt_only) return refuse(bad_field(g.max_tokens_field, "is 0: the minimum is 1"));
   if (g.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!g.seed_given) g.sampling.seed = env.seeds->next();
   return g;

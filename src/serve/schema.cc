@@ -114,6 +114,12 @@ const Json* Args::find(std::string_view name) const {
   return nullptr;
 }
 
+std::string_view Args::sent_as(std::string_view name) const {
+  for (const Entry& e : entries_)
+    if (e.name == name) return e.sent_as;
+  return name;
+}
+
 bool Args::flag(std::string_view name, bool otherwise) const {
   const Json* v = find(name);
   return v != nullptr && v->as_bool() != nullptr ? *v->as_bool() : otherwise;
@@ -179,7 +185,7 @@ ApiResult<Args> Schema::check(const Json& object, const Reading& reading, std::s
     const auto same = std::find_if(args.entries_.begin(), args.entries_.end(),
                                    [&](const Args::Entry& e) { return e.name == f.name; });
     if (same == args.entries_.end())
-      args.entries_.push_back({f.name, name, &value});
+      args.entries_.push_back({f.name, it->second->name, &value});
     else if (!(*same->value == value))
       return refuse(bad_field(at_key(path, name), "differs from '" + std::string(same->sent_as) + "', its other name"));
   }

@@ -83,6 +83,8 @@ struct Reading {
 class Args {
  public:
   const Json* find(std::string_view name) const;  // nullptr when absent or null; under its main name
+  // By which of its names the client sent it, as the tables have it; where it is absent, `name`.
+  std::string_view sent_as(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
   bool flag(std::string_view name, bool otherwise) const;
   int64_t integer(std::string_view name, int64_t otherwise) const;  // beyond int64: the nearest int64

@@ -1,4 +1,4 @@
-// allowed_token_ids: only these may follow.
+// allowed_token_ids: only these may follow. The mask is made once, by whoever reads the request, for all its sequences.
 #include "sample/rules.h"
 
 namespace quire {
@@ -6,14 +6,14 @@ namespace {
 
 class Allowed final : public LogitsRule {
  public:
-  explicit Allowed(const RuleContext& c) : ids_(c.sampling.allowed_ids), n_vocab_(c.n_vocab) {}
-  void edits(LogitEdits& out) const override { allow_only(ids_, n_vocab_, out); }
+  explicit Allowed(const RuleContext& c)
+      : mask_(c.sampling.allowed_mask.empty() ? mask_of(c.sampling.allowed_ids, c.n_vocab) : c.sampling.allowed_mask) {}
+  void edits(LogitEdits& out) const override { allow_only(mask_, out); }
   void accept(Token) override {}
   void rollback(int) override {}
 
  private:
-  const SharedList<Token> ids_;
-  const int n_vocab_;
+  const SharedList<uint32_t> mask_;
 };
 
 std::unique_ptr<LogitsRule> make(const RuleContext& c) {

@@ -201,7 +201,10 @@ ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& en
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
   QR_TRY(Generation g, read_answer(args, plain_name(request.args.text("model")), request.reading, env));
   if (!args.has("repeat_last_n")) g.sampling.repeat_last_n = kRepeatLastN;
-  if (args.integer("num_predict", 0) > 0) g.max_tokens = args.integer("num_predict", 0);
+  if (args.integer("num_predict", 0) > 0) {
+    g.max_tokens = args.integer("num_predict", 0);
+    g.max_tokens_field = "options.num_predict";
+  }
   return g;
 }
 

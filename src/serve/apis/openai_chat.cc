@@ -136,7 +136,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   Job job;
   QR_TRY(const OpenaiCommon common, read_openai(request, env, job));
   QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
-  if (job.generation.prompt_only) return refuse(bad_field("max_tokens", "is 0: the minimum is 1"));
+  if (job.generation.prompt_only) return refuse(bad_field(job.generation.max_tokens_field, "is 0: the minimum is 1"));
   QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
   QR_TRY(ChatOptions options, read_chat_options(args));
   QR_TRY(Tools tools, read_tools(args.find("tools"), {}, request.reading));

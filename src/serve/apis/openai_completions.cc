@@ -125,7 +125,8 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
     }
   }
   if (job.generation.prompt_only && !request.args.flag("echo", false) && job.generation.sampling.n_prompt_logprobs < 0)
-    return refuse(bad_field("max_tokens", "is 0: the minimum is 1 without echo and without prompt_logprobs"));
+    return refuse(
+        bad_field(job.generation.max_tokens_field, "is 0: the minimum is 1 without echo and without prompt_logprobs"));
   QR_TRY_VOID(read_best_of(request.args, job));
   job.prompt_field = "prompt";
   QR_TRY_VOID(read_prompts(request.args, env, job));

@@ -221,6 +221,7 @@ Json::Object echo_of(const Args& args, const ServeEnv& env, const Generation& g)
 ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, begin_answer(request, env));
+  if (!args.has("max_tokens")) job.generation.max_tokens_field = "max_output_tokens";
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY_VOID(read_logprobs(args, job.generation.sampling.n_logprobs));
   QR_TRY(ChatOptions options, read_options(request, job.generation.grammar));
