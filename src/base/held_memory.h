@@ -17,6 +17,9 @@ struct HeldBound {
   int64_t bytes = 0;
 };
 
+// Of the tree of a parsed JSON text, at most for each byte of the text.
+inline constexpr int64_t kTreeBytes = 40;
+
 struct HeldRow {
   std::string_view what;
   HeldBound of_request{}, of_connection{}, of_key{};

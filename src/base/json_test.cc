@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <limits>
+
+#include "base/held_memory.h"
 
 namespace quire {
 namespace {
@@ -121,6 +124,22 @@ TEST(JsonParse, AMillionKeysAreNotQuadratic) {
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->as_object()->size(), 1000001U);
   EXPECT_THAT(refusal(text + "\"777777\":0}"), HasSubstr("duplicate key \"777777\""));
+}
+
+TEST(JsonParse, ATreeIsNoLargerThanItsTextAllows) {
+  const auto held = [] { return static_cast<int64_t>(mallinfo2().uordblks + mallinfo2().hblkhd); };
+  ASSERT_TRUE(Json::parse("[" + std::string(4 << 20, ' ') + "]"));  // what the parser keeps
+  for (const std::string one : {"1,", "{},", "[],", "[1],", "\"\",", "{\"a\":1},", "[[1]],", "null,"}) {
+    for (const size_t n : {size_t{1} << 17, (size_t{1} << 17) + 1}) {  // where a list has grown last
+      std::string text = "[";
+      for (size_t i = 0; i < n; ++i) text += one;
+      text.back() = ']';
+      const int64_t before = held();
+      const auto tree = Json::parse(text);
+      ASSERT_TRUE(tree);
+      EXPECT_LE(held() - before, kTreeBytes * static_cast<int64_t>(text.size())) << one << n;
+    }
+  }
 }
 
 TEST(JsonParse, WorksAcrossTheKeptParserSize) {

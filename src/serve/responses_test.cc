@@ -134,6 +134,25 @@ TEST(Responses, BelongToWhoMadeThem) {
   EXPECT_EQ(s.get(path, {{"Authorization", "Bearer mine"}}).status, 200);
 }
 
+// Twice for each event that has the whole response, whatever the length of the answer.
+TEST(Responses, WhatTheirEventsRepeatIsTheirOwnBody) {
+  ResponsesServer s;
+  s.start();
+  const std::string value(100'000, 'm');
+  const auto bytes_of = [&](const std::string& metadata, int n_tokens) {
+    size_t n = 0;
+    for (const auto& event : s.stream(kPath, R"({"input":"x","stream":true,"store":false,"max_output_tokens":)" +
+                                                 std::to_string(n_tokens) + R"(,"metadata":{"a":")" + metadata + "\"}}")
+                                 .list)
+      n += event.data.size();
+    return n;
+  };
+  const size_t few = bytes_of(value, 2) - bytes_of("", 2), many = bytes_of(value, 40) - bytes_of("", 40);
+  EXPECT_EQ(few % value.size(), 0U);
+  EXPECT_LE(few / value.size(), 3U) << "created, in progress, ended";
+  EXPECT_EQ(few, many);
+}
+
 TEST(Responses, AreNotKeptUnlessWanted) {
   ResponsesServer s;
   s.start();

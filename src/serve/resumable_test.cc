@@ -127,6 +127,7 @@ TEST(Resumable, WithKeysTheKeyIsTheProof) {
 // What is refused, on its head or in its body, and what another key begins, pushes nobody's stream out.
 TEST(Resumable, OthersPushNoDetachedStreamOut) {
   Keyed s;
+  s.options.limits.n_resumable = 64;  // less than what is begun below
   s.engine.tokens_per_step = 2;
   s.start();
   const Heard mine = hear(s, 4, key("one"));
