@@ -55,18 +55,16 @@ Status set_collector(const std::string& url, TraceOptions& traces) {
   return {};
 }
 
-template <class Rows, class Set>
-bool set_row(const Rows& rows, std::string_view name, const Set& set) {
+// The row of that name in a table of limits; null for none.
+template <class Rows>
+auto find_row(const Rows& rows, std::string_view name) -> decltype(&*rows.begin()) {
   for (const auto& row : rows)
-    if (row.name == name) {
-      set(row);
-      return true;
-    }
-  return false;
+    if (row.name == name) return &row;
+  return nullptr;
 }
 
 // "body_bytes=33554432", of the tables that `quire limits` prints.
-Status set_limit(const std::string& text, ServeOptions& serve) {
+Status set_limit(const std::string& text, const SetLimit& set_own, HttpLimits& http) {
   const size_t equals = std::min(text.find('='), text.size());
   const std::string name = text.substr(0, equals), number = text.substr(std::min(equals + 1, text.size()));
   int64_t value = 0;
@@ -75,66 +73,81 @@ Status set_limit(const std::string& text, ServeOptions& serve) {
       value > std::numeric_limits<int>::max())
     return fail(Code::invalid, "--limit must be NAME=VALUE with a value of 1 to " +
                                    std::to_string(std::numeric_limits<int>::max()) + ", got \"" + text + "\"");
-  const bool known = set_row(limit_rows(), name, [&](const LimitRow& row) { serve.limits.*row.value = value; }) ||
-                     set_row(http_limit_rows(), name, [&](const HttpLimitRow& row) {
-                       if (row.wide != nullptr)
-                         serve.http.*row.wide = value;
-                       else
-                         serve.http.*row.narrow = static_cast<int>(value);
-                     });
-  return known ? Status{} : fail(Code::invalid, "--limit: there is no limit \"" + name + "\"; docs/limits.md has them");
+  if (set_own(name, value)) return {};
+  if (const HttpLimitRow* row = find_row(http_limit_rows(), name)) {
+    if (row->wide != nullptr)
+      http.*row->wide = value;
+    else
+      http.*row->narrow = static_cast<int>(value);
+    return {};
+  }
+  return fail(Code::invalid, "--limit: there is no limit \"" + name + "\"; docs/limits.md has them");
 }
 
 }  // namespace
 
-void declare_access_options(CommandLine& line, AccessOptions& access, ServeOptions& serve) {
-  line.option("--host", serve.host, "address to listen on");
-  line.option("--port", serve.port, "port to listen on, 0 for any free one");
-  line.option("--admin-host", serve.admin_host, "address of what is the operator's, with --admin-port");
-  line.option("--admin-port", serve.admin_port,
+void declare_door_options(CommandLine& line, AccessOptions& access, DoorOptions& door) {
+  line.option("--host", door.host, "address to listen on");
+  line.option("--port", door.port, "port to listen on, 0 for any free one");
+  line.option("--admin-host", door.admin_host, "address of what is the operator's, with --admin-port");
+  line.option("--admin-port", door.admin_port,
               "port for /metrics and what else is the operator's; -1: at --port, for clients of this machine only");
   line.option("--api-key", access.keys, "clients must send one of these, may be repeated; better in QUIRE_API_KEY");
   line.option("--admin-key", access.admin_keys, "/metrics and what else is the operator's need one of these");
   line.option("--api-keys", access.key_file, "file of keys: names, SHA-256, scopes and limits");
-  line.option("--tls-cert", serve.tls_certificate, "PEM file of the certificate and its chain: answer over HTTPS");
-  line.option("--tls-key", serve.tls_key, "PEM file of its key, without a passphrase");
-  line.option("--allow-host", serve.guard.hosts,
-              "another name that a server on loopback is called by, may be repeated");
-  line.option("--cors-origin", serve.guard.origins,
+  line.option("--tls-cert", door.tls_certificate, "PEM file of the certificate and its chain: answer over HTTPS");
+  line.option("--tls-key", door.tls_key, "PEM file of its key, without a passphrase");
+  line.option("--allow-host", door.guard.hosts, "another name that a server on loopback is called by, may be repeated");
+  line.option("--cors-origin", door.guard.origins,
               "pages of this origin may ask from browsers, * for all; may be repeated");
-  line.option("--max-connections", serve.http.n_connections, "open connections, beyond it 503");
-  line.option("--max-connections-per-address", serve.http.n_connections_per_address,
+  line.option("--max-connections", door.http.n_connections, "open connections, beyond it 503");
+  line.option("--max-connections-per-address", door.http.n_connections_per_address,
               "of them from one address (IPv6: one /64), beyond it 429; 0 for no limit");
   line.option("--limit", access.limits, "NAME=VALUE: another value for a limit of docs/limits.md, may be repeated");
+}
+
+void declare_access_options(CommandLine& line, AccessOptions& access, ServeOptions& serve) {
+  declare_door_options(line, access, serve);
   line.option("--log-requests", access.request_log, "a line for each request on stderr: off, text or json");
   line.option("--otlp-endpoint", access.otlp_endpoint,
               "send OpenTelemetry traces to this collector, such as http://127.0.0.1:4318; empty: none");
 }
 
-Status apply_access(const AccessOptions& access, ServeOptions& serve) {
-  for (const std::string& origin : serve.guard.origins) {
+Status apply_door(const AccessOptions& access, const SetLimit& set_own, DoorOptions& door) {
+  for (const std::string& origin : door.guard.origins) {
     const Status ok = check_origin(origin);
     if (!ok) return fail(Code::invalid, "--cors-origin: " + ok.error().message);
   }
-  if (serve.admin_port < -1 || serve.admin_port > 65535)
-    return fail(Code::invalid, "--admin-port must be -1 to 65535, got " + std::to_string(serve.admin_port));
-  if (!serve.admin_host.empty() && serve.admin_port < 0) return fail(Code::invalid, "--admin-host needs --admin-port");
-  if (serve.tls_certificate.empty() != serve.tls_key.empty())
+  if (door.admin_port < -1 || door.admin_port > 65535)
+    return fail(Code::invalid, "--admin-port must be -1 to 65535, got " + std::to_string(door.admin_port));
+  if (!door.admin_host.empty() && door.admin_port < 0) return fail(Code::invalid, "--admin-host needs --admin-port");
+  if (door.tls_certificate.empty() != door.tls_key.empty())
     return fail(Code::invalid, "--tls-cert and --tls-key need each other");
-  if (serve.http.n_connections < 1 || serve.http.n_connections > 1'000'000)
+  if (door.http.n_connections < 1 || door.http.n_connections > 1'000'000)
     return fail(Code::invalid,
-                "--max-connections must be 1 to 1000000, got " + std::to_string(serve.http.n_connections));
-  if (serve.http.n_connections_per_address < 0)
+                "--max-connections must be 1 to 1000000, got " + std::to_string(door.http.n_connections));
+  if (door.http.n_connections_per_address < 0)
     return fail(Code::invalid, "--max-connections-per-address must be 0 or more, got " +
-                                   std::to_string(serve.http.n_connections_per_address));
+                                   std::to_string(door.http.n_connections_per_address));
+  for (const std::string& limit : access.limits) QR_TRY_VOID(set_limit(limit, set_own, door.http));
+  QR_TRY_VOID(add_plain(access.keys, "--api-key", false, door.keys));
+  QR_TRY_VOID(add_plain(access.admin_keys, "--admin-key", true, door.keys));
+  return access.key_file.empty() ? Status{} : add_file(access.key_file, door.keys);
+}
+
+Status apply_access(const AccessOptions& access, ServeOptions& serve) {
+  QR_TRY_VOID(apply_door(
+      access,
+      [&serve](std::string_view name, int64_t value) {
+        const LimitRow* row = find_row(limit_rows(), name);
+        if (row != nullptr) serve.limits.*row->value = value;
+        return row != nullptr;
+      },
+      serve));
   const auto log = parse_request_log(access.request_log);
   if (!log) return fail(Code::invalid, "--log-requests " + log.error().message);
   serve.request_log = *log;
-  if (!access.otlp_endpoint.empty()) QR_TRY_VOID(set_collector(access.otlp_endpoint, serve.traces));
-  for (const std::string& limit : access.limits) QR_TRY_VOID(set_limit(limit, serve));
-  QR_TRY_VOID(add_plain(access.keys, "--api-key", false, serve.keys));
-  QR_TRY_VOID(add_plain(access.admin_keys, "--admin-key", true, serve.keys));
-  return access.key_file.empty() ? Status{} : add_file(access.key_file, serve.keys);
+  return access.otlp_endpoint.empty() ? Status{} : set_collector(access.otlp_endpoint, serve.traces);
 }
 
 }  // namespace quire

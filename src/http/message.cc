@@ -9,6 +9,8 @@
 namespace quire {
 namespace {
 
+constexpr size_t kShownBytes = 64;
+
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 int hex_digit(char c) {
@@ -131,6 +133,14 @@ std::string_view status_phrase(int status) {
   for (const Phrase& p : kPhrases)
     if (p.status == status) return p.text;
   return "Unknown";
+}
+
+std::string shown(std::string_view text) {
+  std::string out(text.substr(0, kShownBytes));
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  if (text.size() > kShownBytes) out += "…";
+  return out;
 }
 
 std::optional<std::string> percent_decode(std::string_view text, bool plus) {

@@ -50,6 +50,8 @@ struct HttpError {
 std::string error_body(const HttpError&);
 // "Not Found" for 404; "Unknown" for a status without a phrase here.
 std::string_view status_phrase(int status);
+// What the client sent, for showing: cut at 64 bytes, control characters replaced.
+std::string shown(std::string_view text);
 // Decodes %XX (and '+' to a blank when `plus`); nullopt on a bad escape.
 std::optional<std::string> percent_decode(std::string_view text, bool plus);
 // ASCII without case; no locale.

@@ -58,14 +58,6 @@ HttpError to_http_error(const Error& error, std::string_view field) {
           std::string(code_name(error.code))};
 }
 
-std::string shown(std::string_view text) {
-  std::string out(text.substr(0, kShownBytes));
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  if (text.size() > kShownBytes) out += "…";
-  return out;
-}
-
 void append_header_text(std::string& out, std::string_view text) {
   for (const char c : text.substr(0, kShownBytes)) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -26,8 +26,6 @@ HttpError to_http_error(const Error& error, std::string_view field);
 
 // The value of `code`'s HTTP status.
 int http_status(Code code);
-// What the client sent, for showing: cut at 64 bytes, control characters replaced.
-std::string shown(std::string_view text);
 // What the client sent, in a header field: other than plain ASCII becomes '?', cut at 64 bytes.
 void append_header_text(std::string& out, std::string_view text);
 inline constexpr std::string_view kWarningHeader = "x-quire-warning";

@@ -2,8 +2,8 @@
 
 #include <new>
 
+#include "http/keys.h"
 #include "serve/code_points.h"
-#include "serve/keys.h"
 
 namespace quire {
 namespace {

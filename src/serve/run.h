@@ -7,10 +7,8 @@
 
 #include "base/metrics.h"
 #include "engine/engine.h"
-#include "http/limits.h"
+#include "http/door_options.h"
 #include "serve/api.h"
-#include "serve/guard.h"
-#include "serve/keys.h"
 #include "serve/limits.h"
 #include "serve/seeds.h"
 #include "serve/serve_metrics.h"
@@ -35,21 +33,13 @@ class StepSignal {
   Server* server_ = nullptr;
 };
 
-struct ServeOptions {
-  std::string host = "127.0.0.1";
-  int port = 8080;  // 0: any free one
-  int n_io_threads = 1;
+struct ServeOptions : DoorOptions {
   int n_prep_threads = 2;
-  std::vector<ApiKey> keys;              // empty: none is asked for
-  std::string admin_host;                // of the operator's endpoints; empty with admin_port -1: those of this machine
-  int admin_port = -1;                   // may ask for them at the server's own address. 0: any free one
-  std::string tls_certificate, tls_key;  // PEM files; empty: plain HTTP. The operator's address is plain
-  GuardOptions guard;                    // `loopback` is filled in
-  std::vector<std::string> models;       // the model's name, then its other names; REQUIRES not empty
-  std::vector<ServedPrefix> prefixes;    // that the engine has
-  bool strict_model = false;             // other names are a 404
-  SamplingDefaults sampling;             // what requests get that do not say
-  std::string tool_format;               // a family of text/parse/formats; empty: as the template shows
+  std::vector<std::string> models;     // the model's name, then its other names; REQUIRES not empty
+  std::vector<ServedPrefix> prefixes;  // that the engine has
+  bool strict_model = false;           // other names are a 404
+  SamplingDefaults sampling;           // what requests get that do not say
+  std::string tool_format;             // a family of text/parse/formats; empty: as the template shows
   ModelCard card;
   MachineFacts machine;
   RequestLog request_log = RequestLog::off;
@@ -57,7 +47,6 @@ struct ServeOptions {
   std::vector<std::string> public_prompts;  // texts that requests begin with and may share across keys and salts
   RandomSource random;                      // of seeds and ids; empty: the system's generator
   ServeLimits limits;
-  HttpLimits http;
 };
 
 class Serving;

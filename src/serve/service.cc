@@ -15,16 +15,6 @@
 namespace quire {
 namespace {
 
-// As OpenAI's clients send it, or Anthropic's.
-std::string_view sent_key(const HttpRequest& request) {
-  if (const std::string* key = request.header("x-api-key")) return *key;
-  constexpr std::string_view kScheme = "bearer ";
-  const std::string* field = request.header("authorization");
-  if (field == nullptr || field->size() <= kScheme.size()) return {};
-  if (!equal_no_case(std::string_view(*field).substr(0, kScheme.size()), kScheme)) return {};
-  return std::string_view(*field).substr(kScheme.size());
-}
-
 // JSON, or nothing said. What curl -d says without being told is taken too, unless a browser sent it: a page elsewhere
 // may send forms to us without asking.
 bool accepts_media(const HttpRequest& request) {
@@ -67,24 +57,6 @@ void refuse_from_elsewhere(HttpRequest&& request, const ReplyPtr& reply) {
 
 }  // namespace
 
-Verdict Door::judge(const HttpRequest& head) {
-  if (const auto error = guard_.check(head))
-    return {[this, error = *error](HttpRequest&&, const ReplyPtr& reply) {
-              metrics_.count_rejected(error.code);
-              send_error(*reply, error);
-            },
-            false};
-  if (guard_.is_preflight(head))
-    return {[this](HttpRequest&& request, const ReplyPtr& reply) { guard_.answer_preflight(request, *reply); }, false};
-  Verdict verdict = router_.judge(head);
-  if (!guard_.names_allowed_origin(head)) return verdict;
-  return {[this, answer = std::move(verdict.answer)](HttpRequest&& request, ReplyPtr reply) {
-            guard_.add_cors(request, *reply);
-            answer(std::move(request), std::move(reply));
-          },
-          verdict.reads_body};
-}
-
 Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions options)
     : engine_(engine),
       registry_(metrics),
@@ -92,8 +64,8 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
       env_(std::move(options.env)),
       machine_(options.machine),
       keys_(std::move(options.keys), metrics),
-      door_(std::move(options.guard), metrics_),
-      admin_door_(std::move(options.admin_guard), metrics_),
+      door_(std::move(options.guard), [this](std::string_view code) { metrics_.count_rejected(code); }),
+      admin_door_(std::move(options.admin_guard), [this](std::string_view code) { metrics_.count_rejected(code); }),
       streams_(clock, env_.limits),
       address_secret_(secure_random_bits()),
       queue_(static_cast<size_t>(std::max<int64_t>(env_.limits.prep_queue, 1))),

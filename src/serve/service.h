@@ -14,13 +14,12 @@
 #include <vector>
 
 #include "base/queue.h"
-#include "http/router.h"
-#include "serve/guard.h"
-#include "serve/keys.h"
+#include "base/sweeper.h"
+#include "http/door.h"
+#include "http/keys.h"
 #include "serve/resumable_stream.h"
 #include "serve/seeds.h"
 #include "serve/session.h"
-#include "serve/sweeper.h"
 
 namespace quire {
 
@@ -32,19 +31,6 @@ struct ServiceOptions {
   std::shared_ptr<Tracer> tracer;  // null: no traces
   bool own_admin_address = false;  // the operator's endpoints answer in admin() only
   int n_prep_threads = 2;
-};
-
-// A listening address as its clients see it: what may not ask is refused, the rest is routed.
-class Door final : public Handler {
- public:
-  Door(GuardOptions guard, const ServeMetrics& metrics) : guard_(std::move(guard)), metrics_(metrics) {}
-  Verdict judge(const HttpRequest& head) override;
-  Router& router() { return router_; }
-
- private:
-  const Guard guard_;
-  const ServeMetrics& metrics_;
-  Router router_;
 };
 
 class Service final {

@@ -11,10 +11,10 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "http/keys.h"
 #include "http/server.h"
 #include "serve/api.h"
 #include "serve/choice.h"
-#include "serve/keys.h"
 #include "serve/load_estimate.h"
 #include "serve/serve_metrics.h"
 #include "serve/trace.h"

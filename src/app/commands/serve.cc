@@ -1,14 +1,12 @@
 // quire serve: the server. Ready when it prints "listening on …"; SIGTERM, SIGINT or SIGHUP drains, a second one stops
 // at once.
 #include <malloc.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <fstream>
-#include <system_error>
 #include <thread>
 
 #include "app/access_options.h"
@@ -17,6 +15,7 @@
 #include "app/memory_plan.h"
 #include "app/spec_options.h"
 #include "app/step_needs.h"
+#include "app/stop_signals.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
 #include "base/log.h"
@@ -102,24 +101,6 @@ Result<MachineFacts> machine_facts(const Args& args, const ModelInfo& info) {
   return out;
 }
 
-// Signals are taken by this thread alone; blocked before any other thread exists, so that all inherit it.
-sigset_t block_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  struct sigaction hang_up = {};
-  sigaction(SIGHUP, nullptr, &hang_up);
-  if (hang_up.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);  // under nohup it stays without effect
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return set;
-}
-
-void wait_for_signal(const sigset_t& set) {
-  int signal = 0;
-  sigwait(&set, &signal);
-}
-
 // Nothing but refusals is answered while the model loads, so a signal then ends the process at once.
 class LoadWatch {
  public:
@@ -142,30 +123,6 @@ class LoadWatch {
   std::atomic<bool> done_{false};
   std::thread thread_;
 };
-
-// Drains; a second signal meanwhile cuts it short, if there is a thread to be had that waits for it.
-void drain(Serving& serving, const sigset_t& set, int drain_seconds) {
-  log_info("draining: new requests are refused; a second signal stops at once");
-  std::atomic<bool> done{false};
-  const auto wait = [&] {
-    const timespec tick{0, 100'000'000};
-    while (!done) {
-      if (sigtimedwait(&set, nullptr, &tick) > 0) {
-        serving.stop(0);
-        return;
-      }
-    }
-  };
-  std::thread second;
-  try {
-    second = std::thread(wait);
-  } catch (const std::system_error& error) {
-    log_warn(std::string("a second signal will not be heard: ") + error.what());
-  }
-  serving.stop(int64_t{drain_seconds} * 1000);
-  done = true;
-  if (second.joinable()) second.join();
-}
 
 // Null when none was asked for.
 Result<std::unique_ptr<RecordingWriter>> open_recording(const Args& args) {
@@ -234,7 +191,7 @@ void apply_sampling(const Args& args, const LoadedModel& loaded, ServeOptions& s
 }
 
 Status run(Args& args) {
-  const sigset_t signals = block_signals();
+  const sigset_t signals = block_stop_signals();
   outlive_readers();
   return_large_blocks();
   const LogThread log_thread;
@@ -290,8 +247,8 @@ Status run(Args& args) {
   if (!serving->admin_url().empty()) log_info("metrics on " + serving->admin_url());
   LineWriter out(STDOUT_FILENO, {.bytes = 4096, .lines = 1}, [](uint64_t) { return std::string(); });
   out.write("listening on " + serving->url());  // whether somebody reads it or not
-  wait_for_signal(signals);
-  drain(*serving, signals, args.drain_seconds);
+  wait_for_stop_signal(signals);
+  drain_until_signal(signals, [&](int64_t ms) { serving->stop(ms); }, int64_t{args.drain_seconds} * 1000);
   engine->stop();
   return recording ? recording->finish() : Status{};
 }

@@ -1,8 +1,6 @@
-#include "serve/guard.h"
+#include "http/guard.h"
 
 #include <algorithm>
-
-#include "serve/api_error.h"
 
 namespace quire {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/sha256.h"
-#include "serve/api_error.h"
+#include "http/message.h"
 
 namespace quire {
 
@@ -36,6 +36,9 @@ ApiKey plain_key(std::string name, std::string_view text, bool inference, bool a
 // A key file: {"keys":[{"name","sha256","scopes":["inference","admin"],"requests_per_minute","tokens_per_minute",
 // "concurrent","tokens_under_way"}]}. Fails (Code::invalid) naming the entry and the field.
 Result<std::vector<ApiKey>> read_keys(std::string_view json);
+
+// The key that a request carries, as OpenAI's clients send it, or Anthropic's; empty for none.
+std::string_view sent_key(const HttpRequest& request);
 
 // What is refused because of a key's limit.
 struct KeyRefusal {

@@ -1,4 +1,4 @@
-#include "serve/keys.h"
+#include "http/keys.h"
 
 #include <algorithm>
 #include <cmath>
@@ -76,6 +76,15 @@ Result<ApiKey> read_key(const Json& entry) {
 }
 
 }  // namespace
+
+std::string_view sent_key(const HttpRequest& request) {
+  if (const std::string* key = request.header("x-api-key")) return *key;
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string* field = request.header("authorization");
+  if (field == nullptr || field->size() <= kScheme.size()) return {};
+  if (!equal_no_case(std::string_view(*field).substr(0, kScheme.size()), kScheme)) return {};
+  return std::string_view(*field).substr(kScheme.size());
+}
 
 ApiKey plain_key(std::string name, std::string_view text, bool inference, bool admin) {
   return {std::move(name), sha256(text), inference, admin, {}};

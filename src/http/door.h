@@ -1,0 +1,26 @@
+// A listening address as its clients see it: what may not ask is refused, the rest is routed.
+#pragma once
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "http/guard.h"
+#include "http/router.h"
+
+namespace quire {
+
+class Door final : public Handler {
+ public:
+  // Told the code of what is refused here. On io threads.
+  using Refused = std::function<void(std::string_view code)>;
+  Door(GuardOptions guard, Refused refused) : guard_(std::move(guard)), refused_(std::move(refused)) {}
+  Verdict judge(const HttpRequest& head) override;
+  Router& router() { return router_; }
+
+ private:
+  const Guard guard_;
+  const Refused refused_;
+  Router router_;
+};
+
+}  // namespace quire
