@@ -4,6 +4,8 @@
 #include <array>
 #include <boost/beast/http/basic_parser.hpp>
 
+#include "http/head_scan.h"
+
 namespace quire {
 namespace {
 
@@ -167,15 +169,8 @@ size_t RequestParser::body_capacity(size_t more) const {
 // `fresh` is the tail of head_ that has just come: control characters and bare CR or LF are refused at the first one,
 // so that a TLS hello or a terminal gets its answer at once instead of at the timeout.
 bool RequestParser::scan(std::string_view fresh) {
-  const size_t base = head_.size() - fresh.size();
-  for (size_t i = base; i < head_.size(); ++i) {
-    const auto c = static_cast<unsigned char>(head_[i]);
-    const bool after_cr = i > 0 && head_[i - 1] == '\r';
-    if (after_cr != (c == '\n')) return refuse(400, "a line that does not end in CR LF", "bad_request");
-    if ((c < 0x20 && c != '\t' && c != '\r' && c != '\n') || c == 0x7f)
-      return refuse(400, "a control character in the head", "bad_request");
-  }
-  return true;
+  const char* fault = head_fault(head_, head_.size() - fresh.size());
+  return fault == nullptr || refuse(400, fault, "bad_request");
 }
 
 bool RequestParser::check_lines() {
@@ -191,12 +186,8 @@ bool RequestParser::check_lines() {
   const auto url_bytes = static_cast<int64_t>(url_end > method_end ? url_end - method_end - 1 : 0);
   if (url_bytes > limits_.url_bytes) return refuse_limit(414, "URL bytes (url_bytes)", limits_.url_bytes, url_bytes);
 
-  int64_t n_fields = -2;  // the request line and the blank line are none
-  for (size_t at = head.find("\r\n"); at != std::string_view::npos; at = head.find("\r\n", at + 2)) {
-    ++n_fields;
-    if (at + 2 < head.size() && (head[at + 2] == ' ' || head[at + 2] == '\t'))
-      return refuse(400, "a header field folded over two lines", "bad_request");
-  }
+  const int64_t n_fields = count_fields(head);
+  if (n_fields < 0) return refuse(400, "a header field folded over two lines", "bad_request");
   if (n_fields > limits_.n_headers) return refuse_limit(431, "header fields (n_headers)", limits_.n_headers, n_fields);
   return true;
 }

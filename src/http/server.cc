@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -64,12 +65,19 @@ class ServerImpl final : public Server {
   void flush() override {
     for (const auto& thread : threads_) thread->wake();
   }
+  void post(std::function<void()> fn) override {
+    const size_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
+    IoThread& thread = *threads_[turn % threads_.size()];
+    thread.push(std::move(fn));
+    thread.wake();
+  }
   void stop(int drain_ms) override;
 
  private:
   std::shared_ptr<ServerShared> shared_;
   std::vector<std::shared_ptr<IoThread>> threads_;
   std::shared_ptr<Acceptor> acceptor_;
+  std::atomic<size_t> turn_{0};
 
   std::mutex stop_mu_;
   std::condition_variable stopped_cv_;
