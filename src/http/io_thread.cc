@@ -14,6 +14,7 @@
 #include "http/connection.h"
 #include "http/response_head.h"
 #include "http/stream.h"
+#include "http/upstream_pool.h"
 
 namespace quire {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t kScratchBytes = 64 << 10;
+thread_local IoThread* current_thread = nullptr;
 constexpr int kMaxRounds = 8;  // of work that makes work, before sockets get their turn
 
 // Timeouts are looked at in a tick over all connections, at a quarter of the shortest of them: no timer per connection.
@@ -130,6 +132,7 @@ void IoThread::start() {
 void IoThread::run() {
   set_thread_name("quire-io-" + std::to_string(index_));
   enter_io_thread();
+  current_thread = this;
   context_.run();  // nothing that it calls throws
   close();
 }
@@ -138,6 +141,7 @@ void IoThread::stop() {
   push([this] {
     stopping_ = true;
     while (!connections_.empty()) std::shared_ptr(connections_.back())->shut_down();
+    if (upstreams_ != nullptr) upstreams_->shut_down();
     tick_.cancel();
     wake_.cancel();
     guard_.reset();
@@ -181,6 +185,13 @@ void IoThread::remove(Connection& connection) {
   connections_[i]->index = i;
   connections_.pop_back();
   shared_->metrics->connections.add(-1);
+}
+
+IoThread* IoThread::current() { return current_thread; }
+
+UpstreamPool& IoThread::upstreams() {
+  if (upstreams_ == nullptr) upstreams_ = std::make_unique<UpstreamPool>(*this);
+  return *upstreams_;
 }
 
 void IoThread::post_wake() {
@@ -241,6 +252,7 @@ void IoThread::on_tick() {
     const std::shared_ptr<Connection> connection = connections_[i];
     connection->guarded(&Connection::tick, now);
   }
+  if (upstreams_ != nullptr) upstreams_->tick(now);
 }
 
 std::string_view IoThread::date() {

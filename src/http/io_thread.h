@@ -23,6 +23,7 @@ namespace quire {
 
 class Connection;
 class TlsContext;
+class UpstreamPool;
 
 // The room's metrics, under their names in docs/http.md.
 class HttpMetrics {
@@ -135,6 +136,10 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   ServerShared& shared() { return *shared_; }
   // After each callback: tasks and dirty streams. What a task throws ends that task alone.
   void run_work() noexcept;
+  // The one that calls; null elsewhere.
+  static IoThread* current();
+  // Connections to other servers that live here.
+  UpstreamPool& upstreams();
   void remove(Connection& connection);
   std::vector<char>& scratch() { return scratch_; }
   std::string_view date();
@@ -159,6 +164,7 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   std::thread thread_;
   std::atomic<int> n_connections_{0};
   std::vector<std::shared_ptr<Connection>> connections_;
+  std::unique_ptr<UpstreamPool> upstreams_;  // null until one is asked for
   Work work_;
   std::vector<char> scratch_;
   int64_t date_second_ = -1;

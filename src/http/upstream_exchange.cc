@@ -1,0 +1,312 @@
+#include "http/upstream_exchange.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/log.h"
+#include "http/io_thread.h"
+
+namespace quire {
+namespace {
+
+using boost::asio::ip::tcp;
+
+constexpr size_t kTurnBytes = 256 << 10;  // to one server, before the others of this thread have their turn
+constexpr int64_t kNsPerMs = 1'000'000;
+
+constexpr std::string_view kHopFields[] = {
+    "connection", "keep-alive",        "proxy-connection", "proxy-authenticate", "proxy-authorization", "te",
+    "trailer",    "transfer-encoding", "upgrade"};
+
+std::string host_field(const UpstreamAddress& to) {
+  const bool v6 = to.host.find(':') != std::string::npos;
+  return (v6 ? "[" + to.host + "]" : to.host) + ":" + std::to_string(to.port);
+}
+
+// No value may end its line early; fields of a request that was read here hold no such bytes.
+void append_value(std::string& out, std::string_view value) {
+  for (const char c : value) out += c == '\r' || c == '\n' || c == '\0' ? ' ' : c;
+  out += "\r\n";
+}
+
+std::string head_of(const UpstreamRequest& request) {
+  std::string out = request.method + " " + request.target + " HTTP/1.1\r\nHost: " + host_field(request.to) + "\r\n";
+  for (const HttpHeader& h : request.headers) {
+    out.append(h.name).append(": ");
+    append_value(out, h.value);
+  }
+  const bool may_have_body = request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
+  if (request.body != nullptr || may_have_body)
+    out += "Content-Length: " + std::to_string(request.body != nullptr ? request.body->size() : 0) + "\r\n";
+  return out + "\r\n";
+}
+
+std::string passed(std::string_view what, int limit_ms, std::string_view name) {
+  return std::string(what) + " for " + std::to_string(limit_ms) + " ms (" + std::string(name) + ")";
+}
+
+}  // namespace
+
+bool is_hop_field(std::string_view name, std::string_view connection) {
+  if (std::find(std::begin(kHopFields), std::end(kHopFields), name) != std::end(kHopFields)) return true;
+  return !connection.empty() && has_list_token(connection, name);
+}
+
+std::shared_ptr<Upstream> ask_upstream(UpstreamRequest request,
+                                       const UpstreamLimits& limits,
+                                       std::shared_ptr<UpstreamEvents> events) {
+  IoThread* const io = IoThread::current();
+  QR_CHECK(io != nullptr, "ask_upstream outside of an io thread");
+  auto exchange = std::make_shared<UpstreamExchange>(*io, std::move(request), limits, std::move(events));
+  exchange->start();
+  return exchange;
+}
+
+UpstreamExchange::UpstreamExchange(IoThread& io,
+                                   UpstreamRequest request,
+                                   const UpstreamLimits& limits,
+                                   std::shared_ptr<UpstreamEvents> events)
+    : io_(io),
+      request_(std::move(request)),
+      limits_(limits),
+      events_(std::move(events)),
+      head_(head_of(request_)),
+      parser_(limits.http, request_.method == "HEAD") {}
+
+// As a task, so that nothing happens within the caller's call.
+void UpstreamExchange::start() {
+  moved_ns_ = IoThread::now_ns();
+  io_.upstreams().enter(shared_from_this());
+  io_.push([self = shared_from_this()] { self->guarded(&UpstreamExchange::begin); });
+}
+
+void UpstreamExchange::begin() {
+  socket_ = io_.upstreams().take(request_.to);
+  if (socket_ == nullptr) return resolve();
+  socket_->user = this;
+  connected();
+}
+
+void UpstreamExchange::resolve() {
+  error_code ec;
+  const auto literal = boost::asio::ip::make_address(request_.to.host, ec);
+  if (!ec) {
+    endpoints_ = {{literal, static_cast<unsigned short>(request_.to.port)}};
+    return connect_next({});
+  }
+  resolver_ = std::make_shared<tcp::resolver>(io_.context());
+  resolver_->async_resolve(
+      request_.to.host, std::to_string(request_.to.port),
+      [weak = weak_from_this(), &io = io_](error_code error, const tcp::resolver::results_type& found) {
+        const auto self = weak.lock();
+        if (self != nullptr) {
+          for (const auto& entry : found) self->endpoints_.insert(self->endpoints_.begin(), entry.endpoint());
+          self->guarded(&UpstreamExchange::connect_next, error);
+        }
+        io.run_work();
+      });
+}
+
+void UpstreamExchange::connect_next(error_code last) {
+  if (endpoints_.empty()) return fail(UpstreamFault::unreached, "cannot connect: " + last.message());
+  const tcp::endpoint to = endpoints_.back();
+  endpoints_.pop_back();
+  if (socket_ != nullptr) {
+    socket_->user = nullptr;
+    socket_->close();
+  }
+  socket_ = std::make_shared<UpstreamSocket>(io_, request_.to);
+  socket_->user = this;
+  socket_->socket.async_connect(to, [weak = weak_from_this(), socket = socket_, &io = io_](error_code ec) {
+    const auto self = weak.lock();
+    if (self != nullptr && self->socket_ == socket && self->state_ == State::connecting) {
+      if (ec)
+        self->guarded(&UpstreamExchange::connect_next, ec);
+      else
+        self->guarded(&UpstreamExchange::connected);
+    }
+    io.run_work();
+  });
+}
+
+void UpstreamExchange::connected() {
+  error_code ec;  // none of these is needed to ask
+  socket_->socket.non_blocking(true, ec);
+  socket_->socket.set_option(tcp::no_delay(true), ec);
+  socket_->socket.set_option(boost::asio::socket_base::keep_alive(true), ec);
+  const int dead_after = limits_.stall_ms;
+  ::setsockopt(socket_->socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_after, sizeof dead_after);
+  state_ = State::asking;
+  moved_ns_ = IoThread::now_ns();
+  socket_->arm_read();
+  send_some();
+}
+
+void UpstreamExchange::on_writable() {
+  if (state_ == State::asking) send_some();
+}
+
+// A server that refuses early answers and closes while the body is on its way: then its answer is read.
+void UpstreamExchange::send_some() {
+  static const std::string kNone;
+  const std::string& body = request_.body != nullptr ? *request_.body : kNone;
+  const size_t all = head_.size() + body.size(), turn_end = std::min(all, sent_ + kTurnBytes);
+  while (sent_ < turn_end && !sending_failed_) {
+    std::array<iovec, 2> parts{};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    if (sent_ < head_.size()) parts[message.msg_iovlen++] = {head_.data() + sent_, head_.size() - sent_};
+    const size_t at = sent_ - std::min(sent_, head_.size());
+    if (at < body.size())
+      parts[message.msg_iovlen++] = {const_cast<char*>(body.data()) + at, std::min(body.size() - at, kTurnBytes)};
+    const ssize_t n = ::sendmsg(socket_->socket.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+      sent_ += static_cast<size_t>(n);
+      moved_ns_ = IoThread::now_ns();
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != EINTR) {
+      sending_failed_ = true;
+    }
+  }
+  if (sent_ < all && !sending_failed_) socket_->arm_write();
+}
+
+void UpstreamExchange::on_readable() {
+  if (state_ != State::asking || paused_) return;
+  auto& scratch = io_.scratch();
+  const ssize_t n = ::recv(socket_->socket.native_handle(), scratch.data(), scratch.size(), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return socket_->arm_read();
+  if (n <= 0) return n == 0 ? on_end_of_input() : cut_off();
+  answered_ = true;
+  moved_ns_ = IoThread::now_ns();
+  read_bytes({scratch.data(), static_cast<size_t>(n)});
+  if (state_ != State::over && !paused_) socket_->arm_read();
+}
+
+void UpstreamExchange::read_bytes(std::string_view bytes) {
+  while (!bytes.empty() &&
+         (parser_.state() == ResponseParser::State::head || parser_.state() == ResponseParser::State::body))
+    bytes.remove_prefix(parser_.feed(bytes, body_));
+  if (!bytes.empty()) sending_failed_ = true;  // what nobody asked for: this connection is not kept
+  if (parser_.state() == ResponseParser::State::failed && !head_told_)
+    return fail(UpstreamFault::malformed, "answered with " + parser_.fault());
+  if (parser_.state() != ResponseParser::State::head && !head_told_) deliver_head();
+  deliver_body();
+}
+
+void UpstreamExchange::deliver_head() {
+  head_told_ = true;
+  const std::string* field = parser_.header("connection");
+  const std::string connection = field != nullptr ? *field : "";
+  UpstreamHead head{parser_.status(), std::move(parser_.headers()), parser_.content_length()};
+  std::erase_if(head.headers, [&](const HttpHeader& h) { return is_hop_field(h.name, connection); });
+  events_->on_head(std::move(head));
+}
+
+// What came whole before a fault is delivered first.
+void UpstreamExchange::deliver_body() {
+  if (state_ == State::over) return;
+  paused_ = !body_.empty() && !events_->on_body(body_);
+  if (state_ == State::over || paused_) return;
+  body_.clear();
+  if (parser_.state() == ResponseParser::State::failed)
+    return fail(UpstreamFault::malformed, "answered with " + parser_.fault());
+  if (parser_.state() == ResponseParser::State::done) finish();
+}
+
+void UpstreamExchange::on_end_of_input() {
+  if (!answered_) return cut_off();
+  parser_.end_of_input();
+  if (parser_.state() == ResponseParser::State::done) return finish();
+  fail(UpstreamFault::cut, parser_.fault());
+}
+
+// A kept connection may have been closed at the very moment: the request is sent again.
+void UpstreamExchange::cut_off() {
+  if (answered_ || !socket_->used_before)
+    return fail(UpstreamFault::cut, "the connection was cut before the answer was complete");
+  socket_->user = nullptr;
+  socket_->close();
+  socket_ = nullptr;
+  state_ = State::connecting;
+  sent_ = 0;
+  sending_failed_ = false;
+  moved_ns_ = IoThread::now_ns();
+  resolve();
+}
+
+void UpstreamExchange::resume() {
+  if (state_ != State::asking || !paused_) return;
+  moved_ns_ = IoThread::now_ns();
+  guarded(&UpstreamExchange::deliver_body);
+  if (state_ == State::asking && !paused_) socket_->arm_read();
+}
+
+void UpstreamExchange::tick(int64_t now_ns) {
+  const auto is_over = [&](int limit_ms) { return now_ns - moved_ns_ > int64_t{limit_ms} * kNsPerMs; };
+  const size_t all = head_.size() + (request_.body != nullptr ? request_.body->size() : 0);
+  if (state_ == State::connecting && is_over(limits_.connect_ms))
+    return fail(UpstreamFault::unreached, passed("no connection", limits_.connect_ms, "connect_ms"));
+  if (state_ != State::asking || paused_) return;
+  if (!answered_ && sent_ == all) {
+    if (is_over(limits_.first_byte_ms))
+      fail(UpstreamFault::timeout, passed("no byte of the answer", limits_.first_byte_ms, "first_byte_ms"));
+  } else if (is_over(limits_.stall_ms)) {
+    fail(UpstreamFault::timeout, passed(answered_ ? "no further byte of the answer" : "no byte of the request taken",
+                                        limits_.stall_ms, "stall_ms"));
+  }
+}
+
+// Gives the connection back where it can serve again.
+void UpstreamExchange::let_go(bool keep) {
+  state_ = State::over;
+  io_.upstreams().leave(*this);
+  if (resolver_ != nullptr) resolver_->cancel();
+  if (socket_ == nullptr) return;
+  const auto socket = std::move(socket_);
+  socket->user = nullptr;
+  if (keep)
+    io_.upstreams().keep(socket, limits_);
+  else
+    socket->close();
+}
+
+void UpstreamExchange::finish() {
+  const auto self = shared_from_this();
+  const bool all_sent = sent_ == head_.size() + (request_.body != nullptr ? request_.body->size() : 0);
+  const auto events = std::move(events_);
+  let_go(parser_.keep_alive() && all_sent && !sending_failed_);
+  events->on_end(nullptr);
+}
+
+void UpstreamExchange::fail(UpstreamFault fault, std::string message) {
+  const auto self = shared_from_this();
+  const auto events = std::move(events_);
+  let_go(false);
+  const UpstreamError error{fault, std::move(message)};
+  events->on_end(&error);
+}
+
+void UpstreamExchange::fail_quietly(const char* what) noexcept {
+  try {
+    log_error(std::string("http: an exchange with another server ends: ") + what);
+    if (state_ != State::over) fail(UpstreamFault::cut, "the exchange could not go on here: out of memory");
+  } catch (const std::exception&) {
+    if (state_ != State::over) cancel();
+  }
+}
+
+void UpstreamExchange::cancel() {
+  if (state_ == State::over) return;
+  const auto self = shared_from_this();
+  const auto events = std::move(events_);
+  let_go(false);
+}
+
+}  // namespace quire

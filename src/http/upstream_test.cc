@@ -1,0 +1,341 @@
+// Exchanges with other servers over real sockets: what is asked from an io thread of one server, of another or of a
+// socket that does what no proper server does.
+#include "http/upstream.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "http/testing.h"
+
+namespace quire {
+namespace {
+
+// One socket that listens, for what no Server would do.
+class RawListener {
+ public:
+  RawListener() {
+    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    socklen_t length = sizeof address;
+    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), length);
+    ::listen(fd_, 16);
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+  }
+  ~RawListener() { ::close(fd_); }
+  int port() const { return port_; }
+  // Waits for a connection; −1: none came.
+  int accept() const {
+    pollfd p{fd_, POLLIN, 0};
+    return ::poll(&p, 1, kPatienceMs) == 1 ? ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC) : -1;
+  }
+
+ private:
+  int fd_ = -1, port_ = 0;
+};
+
+std::string read_until(int fd, std::string_view marker) {
+  std::string out;
+  char buffer[4096];
+  while (out.find(marker) == std::string::npos) {
+    pollfd p{fd, POLLIN, 0};
+    if (::poll(&p, 1, kPatienceMs) != 1) break;
+    const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
+    if (n <= 0) break;
+    out.append(buffer, static_cast<size_t>(n));
+  }
+  return out;
+}
+
+void say(int fd, std::string_view bytes) { ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+
+// Whether the other side has closed.
+bool hears_end(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  char byte;
+  return ::poll(&p, 1, kPatienceMs) == 1 && ::recv(fd, &byte, 1, 0) <= 0;
+}
+
+// What became of an exchange; read by the test's thread.
+class Heard final : public UpstreamEvents {
+ public:
+  void on_head(UpstreamHead&& head) override {
+    const std::lock_guard lock(mu_);
+    head_ = std::move(head);
+  }
+  bool on_body(std::string_view bytes) override {
+    const std::lock_guard lock(mu_);
+    if (full_) {
+      ++n_refused_;
+      return false;
+    }
+    body_ += bytes;
+    return true;
+  }
+  void on_end(const UpstreamError* error) override {
+    const std::lock_guard lock(mu_);
+    ++n_ends_;
+    if (error != nullptr) error_ = *error;
+  }
+  bool ended() {
+    const std::lock_guard lock(mu_);
+    return n_ends_ > 0;
+  }
+  template <class F>
+  auto look(F f) {
+    const std::lock_guard lock(mu_);
+    return f(*this);
+  }
+
+  std::mutex mu_;
+  UpstreamHead head_;
+  std::string body_;
+  bool full_ = false;
+  int n_refused_ = 0, n_ends_ = 0;
+  std::optional<UpstreamError> error_;
+};
+
+class Upstreams : public testing::Test {
+ protected:
+  void SetUp() override {
+    limits_.connect_ms = kPatienceMs;
+    limits_.first_byte_ms = kPatienceMs;
+    limits_.stall_ms = kPatienceMs;
+    start();
+  }
+  void start() {
+    ServerOptions options;
+    options.limits.linger_ms = 20;  // so that its clock ticks often
+    server_ = std::move(*Server::start(options, nobody_));
+  }
+  std::shared_ptr<Heard> ask(int port) {
+    const UpstreamRequest get;
+    return ask(port, get);
+  }
+  std::shared_ptr<Heard> ask(int port, UpstreamRequest request) {
+    request.to = {"127.0.0.1", port};
+    auto heard = std::make_shared<Heard>();
+    server_->post([this, request, heard] { last_ = ask_upstream(request, limits_, heard); });
+    return heard;
+  }
+  void on_io(std::function<void()> fn) {
+    std::atomic<bool> done{false};
+    server_->post([&] {
+      fn();
+      done = true;
+    });
+    ASSERT_TRUE(eventually([&] { return done.load(); }));
+  }
+
+  UpstreamLimits limits_;
+  FunctionHandler nobody_{[](HttpRequest&&, const ReplyPtr& reply) { reply->send(404, {}, ""); }};
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<Upstream> last_;  // of the io thread
+};
+
+TEST_F(Upstreams, RequestsAndAnswersPassUnchangedOverOneKeptConnection) {
+  std::mutex mu;
+  std::vector<HttpRequest> seen;
+  FunctionHandler echo([&](HttpRequest&& request, const ReplyPtr& reply) {
+    reply->send(201, {{"X-Kind", "whole"}, {"Connection", "x-kind"}}, request.body + "!");
+    const std::lock_guard lock(mu);
+    seen.push_back(std::move(request));
+  });
+  const auto other = std::move(*Server::start({}, echo));
+  const std::string large(3 << 20, 'a');
+  for (const std::string& body : {std::string("hello"), large, std::string()}) {
+    UpstreamRequest request;
+    request.method = "POST";
+    request.target = "/x?y=1";
+    request.headers = {{"X-Own", "v\r\nEvil: 1"}};
+    if (!body.empty()) request.body = std::make_shared<const std::string>(body);
+    const auto heard = ask(other->port(), request);
+    ASSERT_TRUE(eventually([&] { return heard->ended(); }));
+    EXPECT_FALSE(heard->error_) << heard->error_->message;
+    EXPECT_EQ(heard->head_.status, 201);
+    EXPECT_EQ(heard->body_, body + "!");
+  }
+  EXPECT_EQ(other->n_connections(), 1);
+  const std::lock_guard lock(mu);
+  ASSERT_EQ(seen.size(), 3U);
+  EXPECT_EQ(seen[1].body, large);
+  EXPECT_EQ(seen[0].target, "/x?y=1");
+  EXPECT_EQ(*seen[0].header("x-own"), "v  Evil: 1");
+  EXPECT_EQ(seen[0].header("evil"), nullptr);
+}
+
+TEST_F(Upstreams, AReaderWithoutRoomStopsTheServerAndGoesOnLater) {
+  constexpr size_t kBytes = 64 << 20;
+  RawListener listener;
+  const auto heard = ask(listener.port());
+  heard->look([](Heard& h) { return h.full_ = true; });
+  const int fd = listener.accept();
+  read_until(fd, "\r\n\r\n");
+  std::atomic<size_t> n_said{0};
+  std::thread writer([&] {
+    say(fd, "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(kBytes) + "\r\n\r\n");
+    const std::string piece(64 << 10, 'z');
+    while (n_said < kBytes) {
+      const ssize_t n = ::send(fd, piece.data(), std::min(piece.size(), kBytes - n_said), MSG_NOSIGNAL);
+      if (n <= 0) return;
+      n_said += static_cast<size_t>(n);
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return heard->look([](Heard& h) { return h.n_refused_ > 0; }); }));
+  size_t before = n_said;  // what the two kernels take goes on for a while, and then no further
+  EXPECT_TRUE(eventually([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return std::exchange(before, n_said.load()) == n_said.load();
+  }));
+  EXPECT_LT(n_said.load(), kBytes);
+  EXPECT_EQ(heard->look([](Heard& h) { return h.n_refused_; }), 1);
+  heard->look([](Heard& h) { return h.full_ = false; });
+  on_io([&] { last_->resume(); });
+  ASSERT_TRUE(eventually([&] { return heard->ended(); }));
+  EXPECT_EQ(heard->body_.size(), kBytes);
+  writer.join();
+  ::close(fd);
+}
+
+TEST_F(Upstreams, CancelClosesAtOnceAndNothingIsHeardAfterIt) {
+  RawListener listener;
+  const auto heard = ask(listener.port());
+  const int fd = listener.accept();
+  read_until(fd, "\r\n\r\n");
+  say(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  ASSERT_TRUE(eventually([&] { return heard->look([](Heard& h) { return h.body_ == "abc"; }); }));
+  on_io([&] { last_->cancel(); });
+  EXPECT_TRUE(hears_end(fd));
+  on_io([&] { last_->cancel(); });
+  EXPECT_FALSE(heard->ended());
+  ::close(fd);
+}
+
+TEST_F(Upstreams, FaultsAreTold) {
+  const struct {
+    const char* answer;
+    UpstreamFault fault;
+    const char* words;
+  } cases[] = {
+      {"", UpstreamFault::cut, "cut before"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour", UpstreamFault::cut, "ended before"},
+      {"no http at all\r\n\r\n", UpstreamFault::malformed, "malformed head"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz", UpstreamFault::malformed, "malformed chunk"},
+  };
+  for (const auto& c : cases) {
+    RawListener listener;
+    const auto heard = ask(listener.port());
+    const int fd = listener.accept();
+    read_until(fd, "\r\n\r\n");
+    say(fd, c.answer);
+    ::close(fd);
+    ASSERT_TRUE(eventually([&] { return heard->ended(); })) << c.answer;
+    ASSERT_TRUE(heard->error_.has_value()) << c.answer;
+    EXPECT_EQ(heard->error_->fault, c.fault) << c.answer;
+    EXPECT_NE(heard->error_->message.find(c.words), std::string::npos) << heard->error_->message;
+  }
+}
+
+TEST_F(Upstreams, NobodyThereIsUnreached) {
+  int port = 0;
+  {
+    RawListener gone;
+    port = gone.port();
+  }
+  const auto heard = ask(port);
+  ASSERT_TRUE(eventually([&] { return heard->ended(); }));
+  EXPECT_EQ(heard->error_->fault, UpstreamFault::unreached);
+  UpstreamRequest named;
+  named.to = {"no-such-host.invalid", 1};
+  const auto lost = std::make_shared<Heard>();
+  server_->post([&] { ask_upstream(named, limits_, lost); });
+  ASSERT_TRUE(eventually([&] { return lost->ended(); }));
+  EXPECT_EQ(lost->error_->fault, UpstreamFault::unreached);
+}
+
+TEST_F(Upstreams, TimeLimitsAreNamed) {
+  limits_.first_byte_ms = 30;
+  RawListener listener;
+  const auto silent = ask(listener.port());
+  const int first = listener.accept();
+  ASSERT_TRUE(eventually([&] { return silent->ended(); }));
+  EXPECT_EQ(silent->error_->fault, UpstreamFault::timeout);
+  EXPECT_NE(silent->error_->message.find("30 ms (first_byte_ms)"), std::string::npos) << silent->error_->message;
+  limits_.first_byte_ms = kPatienceMs;
+  limits_.stall_ms = 40;
+  const auto stalled = ask(listener.port());
+  const int second = listener.accept();
+  read_until(second, "\r\n\r\n");
+  say(second, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour");
+  ASSERT_TRUE(eventually([&] { return stalled->ended(); }));
+  EXPECT_NE(stalled->error_->message.find("40 ms (stall_ms)"), std::string::npos) << stalled->error_->message;
+  EXPECT_EQ(stalled->body_, "four");
+  ::close(first);
+  ::close(second);
+}
+
+TEST_F(Upstreams, AKeptConnectionThatWasClosedIsReplacedOnce) {
+  RawListener listener;
+  const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+  const auto first = ask(listener.port());
+  const int kept = listener.accept();
+  read_until(kept, "\r\n\r\n");
+  say(kept, answer);
+  ASSERT_TRUE(eventually([&] { return first->ended(); }));
+  const auto second = ask(listener.port());
+  read_until(kept, "\r\n\r\n");  // the server has read it, and dies of it
+  ::close(kept);
+  const int fresh = listener.accept();
+  read_until(fresh, "\r\n\r\n");
+  say(fresh, answer);
+  ASSERT_TRUE(eventually([&] { return second->ended(); }));
+  EXPECT_FALSE(second->error_) << second->error_->message;
+  EXPECT_EQ(second->body_, "ok");
+  ::close(fresh);
+}
+
+TEST_F(Upstreams, ConnectionsThatSpeakUnaskedOrWaitTooLongAreClosed) {
+  limits_.kept_ms = 50;
+  RawListener listener;
+  const auto talker = ask(listener.port());
+  int fd = listener.accept();
+  read_until(fd, "\r\n\r\n");
+  say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n");
+  ASSERT_TRUE(eventually([&] { return talker->ended(); }));
+  EXPECT_TRUE(hears_end(fd));
+  ::close(fd);
+  const auto waiter = ask(listener.port());
+  fd = listener.accept();
+  read_until(fd, "\r\n\r\n");
+  say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+  ASSERT_TRUE(eventually([&] { return waiter->ended(); }));
+  EXPECT_TRUE(hears_end(fd));
+  ::close(fd);
+}
+
+TEST_F(Upstreams, StoppingTheServerEndsExchangesWithoutAWord) {
+  RawListener listener;
+  const auto heard = ask(listener.port());
+  const int fd = listener.accept();
+  read_until(fd, "\r\n\r\n");
+  server_->stop(0);
+  EXPECT_TRUE(hears_end(fd));
+  EXPECT_FALSE(heard->ended());
+  last_ = nullptr;
+  ::close(fd);
+}
+
+TEST(HopFields, AreThoseOfTheConnectionAndThoseItNames) {
+  EXPECT_TRUE(is_hop_field("transfer-encoding", ""));
+  EXPECT_TRUE(is_hop_field("x-mine", "close, X-Mine"));
+  EXPECT_FALSE(is_hop_field("authorization", "close"));
+}
+
+}  // namespace
+}  // namespace quire
