@@ -63,7 +63,10 @@ class Server:
     """Runs until stop(); `options` as on the command line. Raises RuntimeError where it does not come up."""
 
     def __init__(self, *options, path=None, timeout=60):
-        command = [binary(), 'serve', path or model(), '--port', '0', *options]
+        self.start(['serve', path or model(), '--port', '0', *options], timeout)
+
+    def start(self, arguments, timeout):
+        command = [binary(), *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.log = []
         self._reader = threading.Thread(target=self._read_log, daemon=True)
@@ -142,6 +145,22 @@ class Server:
         values = [line.rsplit(' ', 1)[1] for line in text.splitlines()
                   if line.startswith(name) and line[len(name)] in ' {']
         return sum(float(v) for v in values)
+
+
+class Router(Server):
+    """`quire route` before workers at these URLs."""
+
+    def __init__(self, urls, *options, timeout=60):
+        workers = [part for url in urls for part in ('--worker', url)]
+        self.start(['route', '--port', '0', *workers, *options], timeout)
+
+    def workers(self):
+        """What it knows of each worker, by name."""
+        return {w['name']: w for w in self.get('/workers')[2]['workers']}
+
+    def wait_for(self, n):
+        """Until so many workers may be given requests."""
+        return eventually(lambda: sum(w['usable'] for w in self.workers().values()) == n)
 
 
 class ServerCase(unittest.TestCase):

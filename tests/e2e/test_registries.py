@@ -12,6 +12,7 @@ FOLDERS = {  # registry -> where its files lie, how they end
     'rule': ('src/sample/rules', '.cc'),
     'proposer': ('src/spec/proposers', '.cc'),
     'tool_format': ('src/text/parse/formats', '.cc'),
+    'route_policy': ('src/route/policies', '.cc'),
     'command': ('src/app/commands', '.cc'),
     'weights': ('src/quant/weights', '.h'),
     'kv': ('src/quant/kv', '.h'),

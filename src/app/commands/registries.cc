@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
+#include "route/policy.h"
 #include "sample/rules.h"
 #include "serve/api.h"
 #include "spec/proposer.h"
@@ -36,6 +37,7 @@ int run() {
   out.set("rule", list(Registry<LogitsRuleEntry>::get().names()));
   out.set("proposer", list(Registry<ProposerEntry>::get().names()));
   out.set("tool_format", list(Registry<CallForm>::get().names()));
+  out.set("route_policy", list(Registry<RoutePolicyEntry>::get().names()));
   out.set("command", list(Registry<Command>::get().names()));
   out.set("weights", list(names_of(weight_formats())));
   out.set("kv", list(names_of(kv_codecs())));

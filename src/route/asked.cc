@@ -1,0 +1,136 @@
+#include "route/asked.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/hash128.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kSmallBlock = 64, kLargeBlock = 1024, kSmallBlocks = 128;
+
+// What becomes the prompt, in the order of most templates: tools and system first.
+constexpr std::array<std::string_view, 7> kText = {"tools",  "system", "instructions", "messages",
+                                                   "prompt", "input",  "query"};
+constexpr std::array<std::string_view, 4> kMaxTokens = {"max_tokens", "max_completion_tokens", "max_output_tokens",
+                                                        "n_predict"};
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+class Reader {
+ public:
+  explicit Reader(std::string_view body) : body_(body) {}
+
+  bool take(char c) {
+    skip_blanks();
+    if (at_ >= body_.size() || body_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  // The text of a string that begins here; false: there is none, or it does not end.
+  bool take_string(std::string_view& out) {
+    if (!take('"')) return false;
+    const size_t begin = at_;
+    if (!skip_string()) return false;
+    out = body_.substr(begin, at_ - 1 - begin);
+    return true;
+  }
+  // The whole value that begins here, as it is written; false: it does not end.
+  bool take_value(std::string_view& out) {
+    skip_blanks();
+    const size_t begin = at_;
+    int64_t depth = 0;
+    while (at_ < body_.size()) {
+      const char c = body_[at_];
+      if (depth == 0 && at_ > begin && (c == ',' || c == '}' || c == ']')) break;
+      ++at_;
+      if (c == '"' && !skip_string()) return false;
+      if (c == '{' || c == '[') ++depth;
+      if (c == '}' || c == ']') --depth;
+      if (depth == 0 && (c == '"' || c == '}' || c == ']')) break;
+    }
+    out = body_.substr(begin, at_ - begin);
+    return depth == 0 && !out.empty();
+  }
+
+ private:
+  void skip_blanks() {
+    while (at_ < body_.size() && is_blank(body_[at_])) ++at_;
+  }
+  // From behind its first quote to behind its last.
+  bool skip_string() {
+    const size_t begin = at_;
+    while (true) {
+      const size_t quote = body_.find('"', at_);
+      if (quote == std::string_view::npos) return false;
+      size_t n_escapes = 0;
+      while (quote - n_escapes > begin && body_[quote - n_escapes - 1] == '\\') ++n_escapes;
+      at_ = quote + 1;
+      if (n_escapes % 2 == 0) return true;
+    }
+  }
+
+  const std::string_view body_;
+  size_t at_ = 0;
+};
+
+std::string_view unquoted(std::string_view value) {
+  return value.size() >= 2 && value.front() == '"' ? value.substr(1, value.size() - 2) : std::string_view{};
+}
+
+void note(std::string_view name, std::string_view value, Asked& out) {
+  if (name == "model") out.model = unquoted(value);
+  if (name == "prompt_cache_key") out.prompt_cache_key = unquoted(value);
+  if (name == "previous_response_id") out.previous_response_id = unquoted(value);
+  if (name == "user") out.user = unquoted(value);
+  if (std::find(kMaxTokens.begin(), kMaxTokens.end(), name) == kMaxTokens.end()) return;
+  int64_t n = 0;
+  if (std::from_chars(value.data(), value.data() + value.size(), n).ec == std::errc() && n > 0) out.max_tokens = n;
+}
+
+}  // namespace
+
+Asked read_asked(std::string_view body) {
+  Asked out;
+  std::array<std::string_view, kText.size()> text;
+  Reader reader(body);
+  std::string_view name, value;
+  if (reader.take('{'))
+    while (reader.take_string(name) && reader.take(':') && reader.take_value(value)) {
+      note(name, value, out);
+      const auto at = std::find(kText.begin(), kText.end(), name);
+      if (at != kText.end()) text[static_cast<size_t>(at - kText.begin())] = value;
+      if (!reader.take(',')) break;
+    }
+  for (const std::string_view part : text) {
+    if (part.empty()) continue;
+    out.text.push_back(part);
+    out.text_bytes += std::ssize(part);
+  }
+  return out;
+}
+
+int64_t bytes_of_blocks(int64_t n) {
+  return std::min(n, kSmallBlocks) * kSmallBlock + std::max<int64_t>(0, n - kSmallBlocks) * kLargeBlock;
+}
+
+std::vector<uint64_t> block_names(const Asked& asked, uint64_t seed) {
+  std::vector<uint64_t> out;
+  uint64_t chain = seed;
+  for (size_t i = 0; i < asked.text.size(); ++i) {
+    std::string_view rest = asked.text[i];
+    while (!rest.empty() && std::ssize(out) < kMostBlocks) {
+      const auto size = static_cast<size_t>(std::ssize(out) < kSmallBlocks ? kSmallBlock : kLargeBlock);
+      if (rest.size() < size && i + 1 == asked.text.size()) break;  // the next turn goes on here
+      const std::string_view block = rest.substr(0, size);
+      chain = hash128(block.data(), block.size(), chain).lo;
+      out.push_back(chain);
+      rest.remove_prefix(block.size());
+    }
+  }
+  return out;
+}
+
+}  // namespace quire

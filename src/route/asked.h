@@ -1,0 +1,32 @@
+// What a request says of where it belongs, read from its body without building it: the members of the outermost object,
+// as they are written. One pass, no copy, no recursion; whether the body is good JSON is for the worker to say, so what
+// cannot be read is left out. Pure.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+
+struct Asked {
+  // Text as it stands between the quotes, empty where absent or no string.
+  std::string_view model, prompt_cache_key, previous_response_id, user;
+  int64_t max_tokens = 0;              // 0: not said
+  std::vector<std::string_view> text;  // values that become the prompt, in the order in which templates have them
+  int64_t text_bytes = 0;              // of all these
+};
+
+// Views into `body`.
+Asked read_asked(std::string_view body);
+
+// Names of the beginnings of the prompt, a block of text each: equal names, equal text up to there (and equal `seed`).
+// 64 bytes a block for the first 8 KiB, then 1 KiB; a last block that is not full has none. At most kMostBlocks.
+inline constexpr int64_t kMostBlocks = 640;
+std::vector<uint64_t> block_names(const Asked& asked, uint64_t seed);
+// How many bytes of text the first `n` blocks are.
+int64_t bytes_of_blocks(int64_t n);
+
+// About as many tokens as so many bytes of text are.
+constexpr int64_t tokens_of_bytes(int64_t bytes) { return bytes / 4; }
+
+}  // namespace quire

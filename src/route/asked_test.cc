@@ -1,0 +1,101 @@
+#include "route/asked.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "route/session_key.h"
+
+namespace quire {
+namespace {
+
+TEST(Asked, ReadsTheOutermostMembersOnly) {
+  const std::string body = R"( {"model" : "m\"1", "messages":[{"role":"user","content":"a \\\" ] } b","user":"inner"}],
+    "user":"u","max_tokens":17, "prompt_cache_key":"k", "x":{"model":"no"}, "tools":[{"type":"f"}],"stream":true})";
+  const Asked asked = read_asked(body);
+  EXPECT_EQ(asked.model, R"(m\"1)");
+  EXPECT_EQ(asked.user, "u");
+  EXPECT_EQ(asked.prompt_cache_key, "k");
+  EXPECT_EQ(asked.max_tokens, 17);
+  ASSERT_EQ(asked.text.size(), 2U);
+  EXPECT_EQ(asked.text[0], R"([{"type":"f"}])");
+  EXPECT_EQ(asked.text[1], R"([{"role":"user","content":"a \\\" ] } b","user":"inner"}])");
+  EXPECT_EQ(asked.text_bytes, std::ssize(asked.text[0]) + std::ssize(asked.text[1]));
+}
+
+TEST(Asked, BadBodiesAreReadAsFarAsTheyGo) {
+  for (const char* body : {"", "[]", "{", "{\"model\"", "{\"model\":", "{\"model\":\"m", "{\"model\":[[[", "nonsense",
+                           "{\"\\", "{\"model\":}", "{,}", "{\"prompt\":\"x\\\\\\"}) {
+    const Asked asked = read_asked(body);
+    EXPECT_TRUE(asked.model.empty()) << body;
+    EXPECT_TRUE(asked.text.empty()) << body;
+  }
+  EXPECT_EQ(read_asked(R"({"user":"u","model":["x")").user, "u");
+  const std::string deep(1 << 20, '[');
+  EXPECT_TRUE(read_asked("{\"prompt\":" + deep).text.empty());
+  EXPECT_EQ(read_asked("{\"prompt\":" + deep + std::string(1 << 20, ']') + ",\"user\":\"u\"}").user, "u");
+  EXPECT_EQ(read_asked("{\"prompt\":\"" + std::string(1 << 20, '\\') + "\",\"user\":\"u\"}").user, "u");
+}
+
+TEST(Asked, ADialogueThatGrowsKeepsItsBlocks) {
+  std::string turns = R"({"role":"system","content":")" + std::string(3000, 's') + "\"}";
+  std::vector<uint64_t> before;
+  for (int turn = 0; turn < 12; ++turn) {
+    turns += R"(,{"role":"user","content":")" + std::string(900, static_cast<char>('a' + turn)) + "\"}";
+    const std::string body = "{\"messages\":[" + turns + "]}";
+    const auto names = block_names(read_asked(body), 1);
+    ASSERT_GE(names.size(), before.size());
+    // The last block of the shorter one may hold its closing brackets.
+    for (size_t i = 0; i + 1 < before.size(); ++i) EXPECT_EQ(names[i], before[i]);
+    before = names;
+  }
+  EXPECT_NE(block_names(read_asked("{\"messages\":[" + turns + "]}"), 2).front(), before.front());
+}
+
+TEST(Asked, BlocksAreBoundedAndCountedInBytes) {
+  const std::string body = "{\"prompt\":\"" + std::string(4 << 20, 'x') + "\"}";
+  const Asked asked = read_asked(body);
+  EXPECT_EQ(std::ssize(block_names(asked, 0)), kMostBlocks);
+  EXPECT_EQ(bytes_of_blocks(1), 64);
+  EXPECT_EQ(bytes_of_blocks(129), 128 * 64 + 1024);
+  EXPECT_TRUE(block_names(read_asked("{\"prompt\":\"short\"}"), 0).empty());
+}
+
+HttpRequest asking(std::string path, HttpHeaders headers = {}) {
+  HttpRequest out;
+  out.path = std::move(path);
+  out.headers = std::move(headers);
+  return out;
+}
+
+TEST(SessionKey, TheMostCertainNameCountsAndTenantsAreApart) {
+  const std::string all = R"({"user":"u","prompt_cache_key":"k","previous_response_id":"resp_1","max_tokens":100000})";
+  const HttpRequest plain = asking("/v1/responses");
+  const RouteAsk chained = route_ask(plain, all, 1);
+  EXPECT_EQ(chained.session, session_of(1, kResponseKind, "resp_1"));
+  EXPECT_TRUE(chained.pinned);
+  EXPECT_LE(chained.answer_tokens, 4096);
+  EXPECT_EQ(route_ask(asking("/v1/responses/resp_1/input_items"), "", 1).session, chained.session);
+  EXPECT_NE(route_ask(plain, all, 2).session, chained.session);
+
+  const std::string keyed = R"({"user":"u","prompt_cache_key":"k"})";
+  const HttpRequest with_field = asking("/v1/chat/completions", {{"x-session-id", "s"}});
+  EXPECT_EQ(route_ask(with_field, keyed, 1).session, session_of(1, "prompt_cache_key", "k"));
+  EXPECT_FALSE(route_ask(with_field, keyed, 1).pinned);
+  EXPECT_EQ(route_ask(with_field, R"({"user":"u"})", 1).session, session_of(1, "x-session-id", "s"));
+  EXPECT_EQ(route_ask(plain, R"({"user":"u"})", 1).session, session_of(1, "user", "u"));
+  EXPECT_EQ(route_ask(asking("/v1/streams/abc"), "", 1).session, session_of(1, kStreamKind, "abc"));
+}
+
+TEST(SessionKey, WithoutANameTheBeginningOfThePromptIsTheKey) {
+  const HttpRequest plain = asking("/v1/chat/completions");
+  const std::string begin = "{\"prompt\":\"" + std::string(1500, 'x');
+  const RouteAsk a = route_ask(plain, begin + "one\"}", 1), b = route_ask(plain, begin + "two\"}", 1);
+  EXPECT_FALSE(a.session);
+  EXPECT_EQ(a.key, b.key);
+  EXPECT_NE(a.key, route_ask(plain, begin + "one\"}", 2).key);
+  EXPECT_NE(route_ask(plain, "{\"prompt\":\"a\"}", 1).key, route_ask(plain, "{\"prompt\":\"b\"}", 1).key);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,40 @@
+#include "route/event_cut.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "http/sse.h"
+
+namespace quire {
+
+StreamForm form_of(const std::string* content_type) {
+  if (content_type == nullptr) return StreamForm::bytes;
+  const std::string_view type = std::string_view(*content_type).substr(0, content_type->find(';'));
+  if (equal_no_case(type, "text/event-stream")) return StreamForm::events;
+  return equal_no_case(type, "application/x-ndjson") ? StreamForm::lines : StreamForm::bytes;
+}
+
+size_t whole_bytes(StreamForm form, std::string_view bytes) {
+  if (form == StreamForm::bytes) return bytes.size();
+  if (form == StreamForm::lines) {
+    const size_t end = bytes.rfind('\n');
+    return end == std::string_view::npos ? 0 : end + 1;
+  }
+  size_t whole = 0;  // the last of the blank lines that end an event, whichever line ends are used
+  for (const std::string_view end : {std::string_view("\n\n"), std::string_view("\r\n\r\n"), std::string_view("\r\r")})
+    if (const size_t at = bytes.rfind(end); at != std::string_view::npos) whole = std::max(whole, at + end.size());
+  return whole;
+}
+
+std::string error_tail(StreamForm form, const HttpError& error) {
+  std::string out;
+  if (form == StreamForm::events) append_sse_event(out, "error", "", error_body(error));
+  if (form == StreamForm::lines) {
+    out += "{\"error\":";
+    append_json_string(out, error.message);
+    out += "}\n";
+  }
+  return out;
+}
+
+}  // namespace quire

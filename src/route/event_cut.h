@@ -1,0 +1,20 @@
+// Where an answer that streams may be cut: behind whole events (server-sent events), whole lines (NDJSON) or anywhere.
+// What passes through ends there, so that an error which has to be said in the middle is an event of its own. Pure.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "http/message.h"
+
+namespace quire {
+
+enum class StreamForm : uint8_t { bytes, events, lines };
+
+// By an answer's Content-Type; null: none.
+StreamForm form_of(const std::string* content_type);
+// How many of `bytes`, which begin at such a place, end at one; 0: not even one is whole.
+size_t whole_bytes(StreamForm form, std::string_view bytes);
+// What tells `error` at such a place; empty: it cannot be told.
+std::string error_tail(StreamForm form, const HttpError& error);
+
+}  // namespace quire

@@ -1,0 +1,225 @@
+#include "route/fleet.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "route/asked.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+RoutePolicyEntry policy_of(std::string_view name) {
+  const RoutePolicyEntry* entry = Registry<RoutePolicyEntry>::get().find(name);
+  QR_CHECK(entry != nullptr, "no such policy");
+  return *entry;
+}
+
+const std::string* id_of(const Json& model) {
+  const Json* id = model.find("id");
+  return id != nullptr ? id->as_string() : nullptr;
+}
+
+}  // namespace
+
+Fleet::Fleet(std::string_view policy, const RouteLimits& limits, Clock& clock, Metrics& metrics)
+    : policy_(policy_of(policy)),
+      limits_(limits),
+      clock_(clock),
+      metrics_(metrics),
+      sessions_(limits.n_sessions, limits.session_s * kNsPerSecond),
+      prefixes_(limits.n_prefix_blocks) {}
+
+void Fleet::set_workers(const std::vector<WorkerSpec>& workers) {
+  const std::lock_guard lock(mu_);
+  std::vector<std::shared_ptr<Worker>> next;
+  for (const WorkerSpec& spec : workers) {
+    const auto same = [&](const auto& worker) { return worker->spec == spec; };
+    if (std::any_of(next.begin(), next.end(), same)) continue;
+    const auto old = std::find_if(workers_.begin(), workers_.end(), same);
+    next.push_back(old != workers_.end() ? *old : std::make_shared<Worker>(spec, limits_, metrics_));
+    if (old == workers_.end()) drop_hints(*next.back());
+  }
+  for (const auto& worker : workers_) worker->gone = std::find(next.begin(), next.end(), worker) == next.end();
+  workers_ = std::move(next);
+}
+
+void Fleet::on_more(std::function<void()> fn) {
+  const std::lock_guard lock(mu_);
+  on_more_ = std::move(fn);
+}
+
+// A name that the prefix map does not know.
+void Fleet::drop_hints(Worker& worker) {
+  worker.holder = next_holder_;
+  next_holder_ = std::max<uint32_t>(1, next_holder_ + 1);
+}
+
+std::vector<std::shared_ptr<Worker>> Fleet::candidates(const RouteAsk& ask,
+                                                       std::span<const std::shared_ptr<Worker>> not_these,
+                                                       int64_t now_ns) const {
+  std::vector<std::shared_ptr<Worker>> out;
+  const auto serves = [&](const auto& worker) { return worker->serves(ask.model); };
+  const bool listed = !ask.model.empty() && std::any_of(workers_.begin(), workers_.end(), serves);
+  for (const auto& worker : workers_) {
+    if (!worker->health.usable(now_ns) || (listed && !serves(worker))) continue;
+    if (std::find(not_these.begin(), not_these.end(), worker) == not_these.end()) out.push_back(worker);
+  }
+  return out;
+}
+
+std::vector<WorkerView> Fleet::views(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> from) const {
+  std::vector<WorkerView> out;
+  for (const auto& worker : from) out.push_back({worker->id, worker->load_tokens, worker->n_requests, 0});
+  if (!policy_.needs_hits) return out;
+  for (const PrefixMap::Hit& hit : prefixes_.find(ask.blocks))
+    for (size_t i = 0; i < from.size(); ++i)
+      if (from[i]->holder == hit.holder) out[i].hit_tokens = tokens_of_bytes(bytes_of_blocks(hit.n_blocks));
+  return out;
+}
+
+// A session goes where it was; elsewhere with a reason of its own.
+RouteChoice Fleet::pick(const RouteAsk& ask,
+                        std::span<const std::shared_ptr<Worker>> from,
+                        std::span<const WorkerView> views,
+                        int64_t now_ns) {
+  const int64_t tokens = ask.prompt_tokens + ask.answer_tokens;
+  const RouteQuery query{ask.session ? ask.session->lo : ask.key, tokens, turn_++};
+  const uint64_t last = ask.session ? sessions_.find(*ask.session, now_ns) : 0;
+  if (last == 0) return policy_.choose(views, query);
+  const auto is_last = [&](const auto& worker) { return worker->id == last; };
+  const auto at = std::find_if(from.begin(), from.end(), is_last);
+  const auto i = static_cast<size_t>(at - from.begin());
+  if (at != from.end() && (ask.pinned || static_cast<double>(views[i].load_tokens) <= load_bound(views, tokens)))
+    return {i, "session"};
+  RouteChoice moved = policy_.choose(views, query);
+  moved.reason = at == from.end() ? "session_gone" : "session_full";
+  return moved;
+}
+
+std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these) {
+  const int64_t now = clock_.now_ns();
+  const std::lock_guard lock(mu_);
+  const auto from = candidates(ask, not_these, now);
+  if (from.empty()) return std::nullopt;
+  const auto seen = views(ask, from);
+  const RouteChoice choice = pick(ask, from, seen, now);
+  const auto& worker = from[choice.index];
+  const int64_t cached = std::min(seen[choice.index].hit_tokens, ask.prompt_tokens);
+  const int64_t tokens = ask.prompt_tokens - cached + ask.answer_tokens;
+  LoadLease load(shared_from_this(), worker, tokens);
+  worker->load_tokens += tokens;
+  ++worker->n_requests;
+  worker->n_given.add();
+  if (ask.session) sessions_.set(*ask.session, worker->id, now);
+  if (policy_.needs_hits) prefixes_.add(ask.blocks, worker->holder);
+  count(choice.reason);
+  return Picked{worker, choice.reason, std::move(load)};
+}
+
+void Fleet::count(std::string_view reason) {
+  Counter*& counter = by_reason_[reason];
+  if (counter == nullptr)
+    counter =
+        &metrics_.counter("quire_route_choices_total", "Workers chosen, by reason.", {{"reason", std::string(reason)}});
+  counter->add();
+}
+
+void Fleet::release(Worker& worker, int64_t tokens) {
+  const std::lock_guard lock(mu_);
+  worker.load_tokens -= tokens;
+  --worker.n_requests;
+}
+
+void Fleet::remember(const Hash128& session, const Worker& worker) {
+  const std::lock_guard lock(mu_);
+  sessions_.set(session, worker.id, clock_.now_ns());
+}
+
+void Fleet::worked(Worker& worker) {
+  const std::lock_guard lock(mu_);
+  worker.health.worked();
+}
+
+// Never over half: then it is not the worker that is at fault, or nobody would be left.
+void Fleet::failed(Worker& worker) {
+  const std::lock_guard lock(mu_);
+  worker.n_failures.add();
+  const auto n_out = std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w->health.ejected(); });
+  const bool may_eject = !worker.gone && 2 * (n_out + 1) <= std::ssize(workers_);
+  if (worker.health.failed(clock_.now_ns(), may_eject)) log_warn("route: " + worker.name + " fails and is left out");
+}
+
+void Fleet::unreached(Worker& worker) {
+  const std::lock_guard lock(mu_);
+  worker.n_failures.add();
+  if (worker.health.up()) log_warn("route: " + worker.name + " cannot be reached");
+  worker.health.unreached();
+  drop_hints(worker);
+}
+
+void Fleet::rest(Worker& worker, int64_t ms) {
+  const std::lock_guard lock(mu_);
+  worker.health.rest(clock_.now_ns(), ms);
+}
+
+void Fleet::probed(Worker& worker, Probe probe) {
+  std::function<void()> more;
+  {
+    const std::lock_guard lock(mu_);
+    const int64_t now = clock_.now_ns();
+    const bool was_up = worker.health.up(), was_usable = worker.health.usable(now);
+    worker.health.probed(probe, now);
+    if (was_up && !worker.health.up()) {
+      log_warn("route: " + worker.name + " is down");
+      drop_hints(worker);
+    }
+    if (!was_up && worker.health.up()) log_info("route: " + worker.name + " is up");
+    if (!was_usable && worker.health.usable(now)) more = on_more_;
+  }
+  if (more) more();
+}
+
+void Fleet::set_models(Worker& worker, Json::Array models) {
+  const std::lock_guard lock(mu_);
+  worker.models = std::move(models);
+}
+
+std::vector<std::shared_ptr<Worker>> Fleet::workers() const {
+  const std::lock_guard lock(mu_);
+  return workers_;
+}
+
+std::vector<WorkerState> Fleet::states() const {
+  const std::lock_guard lock(mu_);
+  const int64_t now = clock_.now_ns();
+  std::vector<WorkerState> out;
+  for (const auto& w : workers_)
+    out.push_back({w->name, w->health.up(), w->health.ejected(), w->health.usable(now), w->load_tokens, w->n_requests,
+                   w->n_given.value(), w->n_failures.value()});
+  return out;
+}
+
+Json::Array Fleet::models() const {
+  const std::lock_guard lock(mu_);
+  Json::Array out;
+  for (const auto& worker : workers_) {
+    if (!worker->health.up()) continue;
+    for (const Json& model : worker->models) {
+      const std::string* id = id_of(model);
+      const auto same = [&](const Json& other) { return *id_of(other) == *id; };
+      if (id != nullptr && std::none_of(out.begin(), out.end(), same)) out.push_back(model);
+    }
+  }
+  return out;
+}
+
+bool Fleet::any_usable() const {
+  const std::lock_guard lock(mu_);
+  const int64_t now = clock_.now_ns();
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) { return w->health.usable(now); });
+}
+
+}  // namespace quire

@@ -1,0 +1,104 @@
+// The workers that there are now, and the choice among them. The one idea: a worker's load is charged in the same
+// moment in which it is chosen, under one lock, so no two requests choose by the same numbers. Workers may come and go
+// while requests are under way: who holds one keeps it. Any thread; nothing here waits for a worker.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "route/policy.h"
+#include "route/prefix_map.h"
+#include "route/session_map.h"
+#include "route/worker.h"
+
+namespace quire {
+
+// What is asked of the fleet.
+struct RouteAsk {
+  std::optional<Hash128> session;                // stays where it was, while that is within the bound of load
+  bool pinned = false;                           // the session's state is there and nowhere else: whatever the load
+  std::string model;                             // only workers that list it, where any does
+  std::vector<uint64_t> blocks;                  // asked.h
+  uint64_t key = 0;                              // where there is no session: of the prompt's beginning
+  int64_t prompt_tokens = 0, answer_tokens = 0;  // as estimated
+};
+
+struct Picked {
+  std::shared_ptr<Worker> worker;
+  std::string_view reason;
+  LoadLease load;
+};
+
+// How a worker is, for /workers and the metrics.
+struct WorkerState {
+  std::string name;
+  bool up = false, ejected = false, usable = false;
+  int64_t load_tokens = 0, n_requests = 0;
+  uint64_t n_given = 0, n_failures = 0;
+};
+
+class Fleet : public std::enable_shared_from_this<Fleet> {
+ public:
+  // REQUIRES `policy` is registered; `limits`, `clock` and `metrics` outlive the fleet.
+  Fleet(std::string_view policy, const RouteLimits& limits, Clock& clock, Metrics& metrics);
+
+  // The workers from now on: those that are new are asked for their health, those that are not named any more get no
+  // further requests. The same ones keep what is known of them.
+  void set_workers(const std::vector<WorkerSpec>& workers);
+  // Called, without a lock, when a worker may be given requests that might not before.
+  void on_more(std::function<void()> fn);
+
+  // None of `not_these`. Nullopt: no other worker may be given anything now.
+  std::optional<Picked> choose(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these);
+  // Where a later request of this session belongs.
+  void remember(const Hash128& session, const Worker& worker);
+
+  void worked(Worker& worker);
+  void failed(Worker& worker);
+  void unreached(Worker& worker);
+  void rest(Worker& worker, int64_t ms);
+  void probed(Worker& worker, Probe probe);
+  void set_models(Worker& worker, Json::Array models);
+
+  std::vector<std::shared_ptr<Worker>> workers() const;
+  std::vector<WorkerState> states() const;
+  // Entries of /v1/models of all workers that may be given requests, each id once.
+  Json::Array models() const;
+  bool any_usable() const;
+
+ private:
+  friend class LoadLease;
+  void release(Worker& worker, int64_t tokens);
+  void drop_hints(Worker& worker);
+  std::vector<std::shared_ptr<Worker>> candidates(const RouteAsk& ask,
+                                                  std::span<const std::shared_ptr<Worker>> not_these,
+                                                  int64_t now_ns) const;
+  std::vector<WorkerView> views(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> from) const;
+  RouteChoice pick(const RouteAsk& ask,
+                   std::span<const std::shared_ptr<Worker>> from,
+                   std::span<const WorkerView> views,
+                   int64_t now_ns);
+  void count(std::string_view reason);
+
+  const RoutePolicyEntry policy_;
+  const RouteLimits& limits_;
+  Clock& clock_;
+  Metrics& metrics_;
+  mutable std::mutex mu_;  // guards what follows
+  std::vector<std::shared_ptr<Worker>> workers_;
+  SessionMap sessions_;
+  PrefixMap prefixes_;
+  uint32_t next_holder_ = 1;
+  uint64_t turn_ = 0;
+  std::map<std::string_view, Counter*> by_reason_;
+  std::function<void()> on_more_;
+};
+
+}  // namespace quire

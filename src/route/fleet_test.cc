@@ -1,0 +1,277 @@
+// The choice among workers, and what is remembered of them: on a clock of its own, without sockets.
+#include "route/fleet.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "route/asked.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+struct World {
+  explicit World(int n_workers, std::string_view policy = "prefix")
+      : fleet(std::make_shared<Fleet>(policy, limits, clock, metrics)) {
+    set(n_workers);
+    for (const auto& worker : fleet->workers()) fleet->probed(*worker, Probe::well);
+  }
+  void set(int n) {
+    std::vector<WorkerSpec> specs;
+    for (int i = 0; i < n; ++i) specs.push_back({{"w", 1 + i}, ""});
+    fleet->set_workers(specs);
+  }
+  std::shared_ptr<Worker> worker(size_t i) const { return fleet->workers()[i]; }
+  int64_t load() const {
+    int64_t all = 0;
+    for (const WorkerState& w : fleet->states()) all += w.load_tokens + w.n_requests;
+    return all;
+  }
+  RouteLimits limits;
+  ManualClock clock;
+  Metrics metrics;
+  std::shared_ptr<Fleet> fleet;
+};
+
+RouteAsk asks(std::optional<Hash128> session, int64_t tokens = 100) {
+  RouteAsk out;
+  out.session = session;
+  out.prompt_tokens = tokens;
+  return out;
+}
+
+TEST(Fleet, ASessionStaysAndItsLoadIsChargedOnceAndReleasedOnce) {
+  World world(4);
+  std::shared_ptr<Worker> home;
+  for (int turn = 0; turn < 20; ++turn) {
+    auto picked = world.fleet->choose(asks(Hash128{1, 2}), {});
+    ASSERT_TRUE(picked);
+    if (home == nullptr) home = picked->worker;
+    EXPECT_EQ(picked->worker, home);
+    EXPECT_EQ(picked->reason, turn == 0 ? "miss" : "session");
+    EXPECT_EQ(world.load(), 101);
+    Picked moved = std::move(*picked);  // however it is handed on
+    moved.load = LoadLease();
+    EXPECT_EQ(world.load(), 0);
+  }
+}
+
+TEST(Fleet, ASessionMovesWithAReasonWhenItsWorkerIsFullOrGone) {
+  World world(4);
+  std::vector<Picked> held;
+  held.push_back(*world.fleet->choose(asks(Hash128{1, 1}, 1000), {}));
+  auto full = world.fleet->choose(asks(Hash128{1, 1}, 100), {});
+  EXPECT_EQ(full->reason, "session_full");
+  EXPECT_NE(full->worker, held[0].worker);
+  const auto now_at = full->worker;
+  world.fleet->unreached(*now_at);
+  auto gone = world.fleet->choose(asks(Hash128{1, 1}, 100), {});
+  EXPECT_EQ(gone->reason, "session_gone");
+  EXPECT_NE(gone->worker, now_at);
+  RouteAsk pinned = asks(Hash128{1, 1}, 100);
+  pinned.pinned = true;
+  held.push_back(*world.fleet->choose(asks({}, 100000), {}));
+  EXPECT_EQ(world.fleet->choose(pinned, {})->worker, gone->worker);
+}
+
+TEST(Fleet, SessionsAreForgottenAfterATimeAndBeyondANumber) {
+  RouteLimits limits;
+  SessionMap map(2, 10 * kMs);
+  map.set({1, 0}, 11, 0);
+  map.set({2, 0}, 12, kMs);
+  EXPECT_EQ(map.find({1, 0}, 9 * kMs), 11U);
+  EXPECT_EQ(map.find({1, 0}, 10 * kMs), 0U);
+  map.set({1, 0}, 11, 2 * kMs);
+  map.set({3, 0}, 13, 3 * kMs);  // the one that was not asked for longest goes
+  EXPECT_EQ(map.find({2, 0}, 3 * kMs), 0U);
+  EXPECT_EQ(map.find({1, 0}, 3 * kMs), 11U);
+  EXPECT_EQ(map.n_sessions(), 2);
+}
+
+TEST(Fleet, ASharedBeginningMeetsWhereItWas) {
+  World world(4);
+  const auto ask_for = [](const std::string& text) {
+    RouteAsk out;
+    const std::string body = "{\"prompt\":\"" + text + "\"}";
+    out.blocks = block_names(read_asked(body), 0);
+    out.prompt_tokens = tokens_of_bytes(std::ssize(text));
+    return out;
+  };
+  const std::string system(2000, 's');
+  const auto first = world.fleet->choose(ask_for(system + "one"), {})->worker;
+  auto second = world.fleet->choose(ask_for(system + "two, which is another"), {});
+  EXPECT_EQ(second->worker, first);
+  EXPECT_EQ(second->reason, "prefix");
+  EXPECT_LT(world.load(), 50);  // what is cached costs nothing
+  second.reset();
+  world.fleet->unreached(*first);
+  world.fleet->probed(*first, Probe::well);
+  world.fleet->probed(*first, Probe::well);
+  ASSERT_TRUE(first->health.up());
+  EXPECT_EQ(world.fleet->choose(ask_for(system + "one"), {})->reason, "miss");  // it died, and holds nothing
+}
+
+TEST(Fleet, FailuresEjectButNeverOverHalf) {
+  World world(4);
+  for (size_t i = 0; i < 4; ++i)
+    for (int k = 0; k < 10; ++k) world.fleet->failed(*world.worker(i));
+  int n_out = 0;
+  for (const WorkerState& w : world.fleet->states()) n_out += w.ejected;
+  EXPECT_EQ(n_out, 2);
+  EXPECT_TRUE(world.fleet->choose(asks({}), {}));
+  World alone(1);
+  for (int k = 0; k < 10; ++k) alone.fleet->failed(*alone.worker(0));
+  EXPECT_TRUE(alone.fleet->any_usable());
+}
+
+TEST(Fleet, WorkersComeAndGoWhileRequestsAreUnderWay) {
+  World world(2);
+  auto picked = world.fleet->choose(asks(Hash128{5, 5}), {});
+  world.set(0);
+  EXPECT_FALSE(world.fleet->choose(asks(Hash128{5, 5}), {}));
+  world.fleet->failed(*picked->worker);
+  picked.reset();
+  world.set(3);
+  EXPECT_FALSE(world.fleet->any_usable());  // nobody has asked them yet
+  int n_told = 0;
+  world.fleet->on_more([&] { ++n_told; });
+  world.fleet->probed(*world.worker(1), Probe::well);
+  EXPECT_EQ(n_told, 1);
+  const auto same = world.worker(1);
+  world.set(2);
+  EXPECT_EQ(world.worker(1), same);
+  EXPECT_TRUE(world.fleet->any_usable());
+}
+
+TEST(Fleet, RequestsGoWhereTheirModelIs) {
+  World world(3);
+  const auto list = [](const char* name) { return Json::Array{Json::Object{{"id", name}}}; };
+  world.fleet->set_models(*world.worker(0), list("a"));
+  world.fleet->set_models(*world.worker(1), list("b"));
+  world.fleet->set_models(*world.worker(2), list("b"));
+  RouteAsk ask = asks({});
+  ask.model = "a";
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(world.fleet->choose(ask, {})->worker, world.worker(0));
+  ask.model = "nobody's";
+  EXPECT_TRUE(world.fleet->choose(ask, {}));
+  EXPECT_EQ(world.fleet->models().size(), 2U);
+  const std::vector<std::shared_ptr<Worker>> tried{world.worker(0)};
+  ask.model = "a";
+  EXPECT_FALSE(world.fleet->choose(ask, tried));
+}
+
+// Whatever happens, in any order, nothing is charged in the end.
+TEST(Fleet, LoadIsExactUnderAnyOrderOfEvents) {
+  for (const char* policy : {"prefix", "hash", "least_load", "two_choices", "round_robin"}) {
+    World world(5, policy);
+    Rng rng(3);
+    std::vector<Picked> held;
+    for (int i = 0; i < 5000; ++i) {
+      const auto at = [&](size_t n) { return static_cast<size_t>(rng.between(0, static_cast<int64_t>(n) - 1)); };
+      world.clock.advance_ns(rng.between(0, 50) * kMs);
+      const int64_t what = rng.between(0, 9);
+      const auto worker = world.worker(at(5));
+      if (what == 0) world.fleet->failed(*worker);
+      if (what == 1) world.fleet->unreached(*worker);
+      if (what == 2) world.fleet->probed(*worker, Probe::well);
+      if (what == 3) world.fleet->rest(*worker, rng.between(0, 3000));
+      if (what >= 4 && what < 7)
+        if (auto picked = world.fleet->choose(asks(Hash128{static_cast<uint64_t>(rng.between(0, 9)), 0}, i), {}))
+          held.push_back(std::move(*picked));
+      if (what >= 7 && !held.empty()) {
+        std::swap(held[at(held.size())], held.back());
+        held.pop_back();
+      }
+    }
+    EXPECT_EQ(world.load() == 0, held.empty());
+    held.clear();
+    EXPECT_EQ(world.load(), 0) << policy;
+  }
+}
+
+TEST(WorkerHealth, ComesBackAfterATimeAndGoodAnswersOnly) {
+  const RouteLimits limits;
+  WorkerHealth health(limits);
+  EXPECT_FALSE(health.usable(0));
+  health.probed(Probe::well, 0);
+  EXPECT_TRUE(health.usable(0));
+  EXPECT_FALSE(health.failed(0, true));
+  EXPECT_FALSE(health.failed(0, true));
+  health.worked();  // one good answer: the others are forgotten
+  EXPECT_FALSE(health.failed(0, true));
+  EXPECT_FALSE(health.failed(0, true));
+  EXPECT_TRUE(health.failed(0, true));
+  EXPECT_FALSE(health.usable(0));
+  health.probed(Probe::well, 10 * kMs);
+  health.probed(Probe::well, 20 * kMs);
+  EXPECT_FALSE(health.usable(20 * kMs));  // too early
+  health.probed(Probe::well, limits.eject_ms * kMs);
+  EXPECT_TRUE(health.usable(limits.eject_ms * kMs));
+  for (int i = 0; i < 3; ++i) health.failed(limits.eject_ms * kMs, true);
+  health.probed(Probe::well, 2 * limits.eject_ms * kMs);
+  health.probed(Probe::well, 2 * limits.eject_ms * kMs);
+  EXPECT_FALSE(health.usable(2 * limits.eject_ms * kMs));  // the second time is twice as long
+  health.probed(Probe::well, 3 * limits.eject_ms * kMs);
+  EXPECT_TRUE(health.usable(3 * limits.eject_ms * kMs));
+}
+
+TEST(WorkerHealth, OneBadWordOrTwoSilencesAreEnoughAndOneGoodOneIsNot) {
+  const RouteLimits limits;
+  WorkerHealth health(limits);
+  health.probed(Probe::well, 0);
+  health.probed(Probe::silent, 0);
+  EXPECT_TRUE(health.usable(0));
+  health.probed(Probe::silent, 0);
+  EXPECT_FALSE(health.usable(0));
+  health.probed(Probe::well, 0);
+  EXPECT_FALSE(health.usable(0));
+  health.probed(Probe::well, 0);
+  EXPECT_TRUE(health.usable(0));
+  health.probed(Probe::unwell, 0);
+  EXPECT_FALSE(health.usable(0));
+}
+
+TEST(WorkerHealth, WhoAsksForRestGetsItUpToALimit) {
+  const RouteLimits limits;
+  WorkerHealth health(limits);
+  health.probed(Probe::well, 0);
+  health.rest(0, 5000);
+  EXPECT_FALSE(health.usable(4999 * kMs));
+  EXPECT_TRUE(health.usable(5000 * kMs));
+  health.rest(0, 86'400'000);
+  EXPECT_TRUE(health.usable(limits.most_eject_ms * kMs));
+}
+
+TEST(WorkerSpec, UrlsAreReadAndBadOnesNamed) {
+  const auto read = [](const char* url) {
+    const auto spec = parse_worker(url);
+    return spec ? spec->name() : spec.error().message;
+  };
+  EXPECT_EQ(read("http://h:81/base/v1/"), "h:81/base");
+  EXPECT_EQ(read("h"), "h:80");
+  EXPECT_EQ(read("http://[::1]:8080"), "::1:8080");
+  for (const char* bad : {"https://h", "http://", "http://h:0", "http://h:99999", "http://h:x", "http://a@h",
+                          "h:1\r\nx", "http://[::1", "http://h:80:90", "h ?x"})
+    EXPECT_NE(read(bad).find("a worker is http://HOST:PORT"), std::string::npos) << bad;
+}
+
+TEST(PrefixMap, FindsTheLeadingBlocksOfEachAndForgetsTheEndsFirst) {
+  PrefixMap map(6);
+  const std::vector<uint64_t> a{1, 2, 3, 4}, b{1, 2, 9, 10};
+  map.add(a, 7);
+  map.add(b, 8);
+  const auto hits = map.find(a);
+  ASSERT_EQ(hits.size(), 2U);
+  EXPECT_EQ(hits[0].holder, 8U);
+  EXPECT_EQ(hits[0].n_blocks, 2);
+  EXPECT_EQ(hits[1].n_blocks, 4);
+  map.add(std::vector<uint64_t>{20, 21}, 7);
+  EXPECT_EQ(map.n_blocks(), 6);
+  EXPECT_EQ(map.find(a)[1].n_blocks, 2);  // 4 and 3 went, 1 and 2 are shared
+  for (uint32_t holder = 1; holder < 9; ++holder) map.add(b, holder);
+  EXPECT_EQ(map.find(b).size(), 4U);  // the latest four
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,235 @@
+#include "route/front.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "route/session_key.h"
+
+namespace quire {
+namespace {
+
+struct Passed {
+  std::string_view method, path;
+};
+// Of OpenAI's, Anthropic's and Ollama's dialects and what engines have beside them. Nothing that changes a worker.
+constexpr Passed kPassed[] = {
+    {"POST", "/v1/chat/completions"},
+    {"POST", "/v1/completions"},
+    {"POST", "/v1/responses"},
+    {"GET", "/v1/responses/*"},
+    {"DELETE", "/v1/responses/*"},
+    {"POST", "/v1/embeddings"},
+    {"POST", "/v1/messages"},
+    {"POST", "/v1/messages/count_tokens"},
+    {"GET", "/v1/streams/*"},
+    {"DELETE", "/v1/streams/*"},
+    {"POST", "/v1/rerank"},
+    {"POST", "/v1/score"},
+    {"POST", "/api/chat"},
+    {"POST", "/api/generate"},
+    {"POST", "/api/embed"},
+    {"POST", "/api/embeddings"},
+    {"POST", "/api/show"},
+    {"GET", "/api/ps"},
+    {"GET", "/api/version"},
+    {"POST", "/generate"},
+    {"POST", "/infill"},
+    {"POST", "/tokenize"},
+    {"POST", "/detokenize"},
+    {"POST", "/apply-template"},
+    {"GET", "/props"},
+    {"GET", "/openapi.json"},
+    {"GET", "/"},
+    {"GET", "/page/*"},
+    {"GET", "/engine"},
+};
+// Of them those that need no key at a worker of ours.
+constexpr std::string_view kOpen[] = {"/", "/page/*", "/openapi.json"};
+
+constexpr const char* kJson = "application/json";
+
+void send_json(const ReplyPtr& reply, const Json& value) { reply->send(200, {{"Content-Type", kJson}}, value.dump()); }
+
+void refuse_from_elsewhere(HttpRequest&& request, const ReplyPtr& reply) {
+  send_error(*reply, {403, request.path + " answers clients of this machine only (--admin-host, --admin-port)",
+                      "permission_error", "", "local_only"});
+}
+
+// A page elsewhere may send forms without asking, and no worker learns where it came from.
+bool is_foreign_form(const HttpRequest& request) {
+  const std::string* type = request.header("content-type");
+  return request.method == "POST" && request.header("origin") != nullptr &&
+         (type == nullptr || !equal_no_case(std::string_view(*type).substr(0, std::string_view(kJson).size()), kJson));
+}
+
+Verdict refuse_with(KeyRefusal refusal) {
+  return {[refusal = std::move(refusal)](HttpRequest&&, const ReplyPtr& reply) {
+            const int status = refusal.error.status;
+            HttpHeaders extra;
+            if (status == 429 || status == 503)
+              extra.push_back({"Retry-After", std::to_string(std::max<int64_t>(1, refusal.retry_after_s))});
+            send_error(*reply, refusal.error, std::move(extra));
+          },
+          false};
+}
+
+GuardOptions guard_at(GuardOptions guard, const std::string& host) {
+  guard.loopback = is_loopback(host);
+  return guard;
+}
+
+}  // namespace
+
+Front::Front(RouteContext& context, Metrics& metrics, const DoorOptions& options)
+    : context_(context),
+      metrics_(metrics),
+      keys_(options.keys, metrics),
+      own_admin_address_(options.admin_port >= 0),
+      door_(guard_at(options.guard, options.host), [](std::string_view) {}),
+      admin_door_({options.admin_host.empty() || is_loopback(options.admin_host), options.guard.hosts, {}},
+                  [](std::string_view) {}) {
+  add_passed_on();
+  add_own();
+}
+
+void Front::add(std::string_view method, std::string_view path, Scope scope, Verdict::Answer answer) {
+  const auto route = [this, scope, answer = std::move(answer)](const HttpRequest& head) {
+    return judge(scope, head, answer);
+  };
+  if (scope != Scope::inference) admin_door_.router().add(method, path, route);
+  if (scope != Scope::admin) {
+    door_.router().add(method, path, route);
+  } else if (!own_admin_address_) {
+    door_.router().add(method, path, [route](const HttpRequest& head) {
+      return is_local_client(head) ? route(head) : Verdict{&refuse_from_elsewhere, false};
+    });
+  }
+}
+
+void Front::add_passed_on() {
+  for (const Passed& passed : kPassed) {
+    const bool open = std::find(std::begin(kOpen), std::end(kOpen), passed.path) != std::end(kOpen);
+    door_.router().add(passed.method, passed.path, [this, open](const HttpRequest& head) {
+      return pass_on(open ? Scope::open : Scope::inference, head);
+    });
+  }
+}
+
+void Front::add_own() {
+  const auto health = [](HttpRequest&&, const ReplyPtr& reply) {
+    reply->send(200, {{"Content-Type", kJson}}, R"({"status":"ok"})");
+  };
+  add("GET", "/health", Scope::open, health);
+  add("GET", "/ready", Scope::open, [this](HttpRequest&&, const ReplyPtr& reply) { ready(reply); });
+  const auto list = [this](const HttpRequest& request, const ReplyPtr& reply) { models(request, reply); };
+  add("GET", "/v1/models", Scope::inference, list);
+  add("GET", "/v1/models/*", Scope::inference, list);
+  add("GET", "/api/tags", Scope::inference, [this](HttpRequest&&, const ReplyPtr& reply) { tags(reply); });
+  add("GET", "/workers", Scope::admin, [this](HttpRequest&&, const ReplyPtr& reply) { workers(reply); });
+  add("GET", "/metrics", Scope::admin, [this](HttpRequest&&, const ReplyPtr& reply) { metrics(reply); });
+}
+
+// As a server does it: without keys everybody may do everything; where no key is the operator's, any key is.
+std::optional<KeyRefusal> Front::check_key(Scope scope, const HttpRequest& head, RouteAsker& asker) const {
+  const std::string_view sent = sent_key(head);
+  asker.tenant = tenant_of(sent);
+  if (scope == Scope::open || keys_.empty() || (scope == Scope::inference && !keys_.has_inference()))
+    return std::nullopt;
+  const auto key = keys_.find(sent);
+  if (key == nullptr)
+    return KeyRefusal{{401, "a valid key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
+                       "authentication_error", "", "invalid_api_key"}};
+  const bool needs_admin = scope == Scope::admin && keys_.has_admin();
+  if (needs_admin ? !key->key().admin : scope == Scope::inference && !key->key().inference)
+    return KeyRefusal{{403, std::string("this key lacks the scope ") + (needs_admin ? "admin" : "inference"),
+                       "permission_error", "", "insufficient_scope"}};
+  asker.key = key;
+  return std::nullopt;
+}
+
+Verdict Front::judge(Scope scope, const HttpRequest& head, const Verdict::Answer& answer) {
+  RouteAsker asker;
+  if (auto refusal = check_key(scope, head, asker)) return refuse_with(std::move(*refusal));
+  return {answer, false};
+}
+
+// The limits of the key come last, so that only what may run is charged.
+Verdict Front::pass_on(Scope scope, const HttpRequest& head) {
+  const auto asker = std::make_shared<RouteAsker>();
+  if (auto refusal = check_key(scope, head, *asker)) return refuse_with(std::move(*refusal));
+  if (is_foreign_form(head))
+    return refuse_with(
+        {{415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"}});
+  if (draining_) return refuse_with({{503, "the router is shutting down", "server_error", "", "shutting_down"}, 1});
+  if (asker->key != nullptr)
+    if (auto refusal = asker->key->enter(context_.clock.now_ns(), asker->lease))
+      return refuse_with(std::move(*refusal));
+  return {[this, asker](HttpRequest&& request, ReplyPtr reply) {
+            std::make_shared<Proxied>(context_, std::move(request), std::move(reply), std::move(*asker))->start();
+          },
+          true};
+}
+
+void Front::ready(const ReplyPtr& reply) const {
+  if (!draining_ && context_.fleet->any_usable()) return send_json(reply, Json::Object{{"status", "ready"}});
+  send_error(*reply,
+             {503, draining_ ? "the router is shutting down" : "no worker can be given requests", "server_error", "",
+              draining_ ? "shutting_down" : "no_worker"},
+             {{"Retry-After", "1"}});
+}
+
+void Front::models(const HttpRequest& request, const ReplyPtr& reply) const {
+  constexpr std::string_view kPrefix = "/v1/models/";
+  Json::Array all = context_.fleet->models();
+  if (!request.path.starts_with(kPrefix)) {
+    Json list = Json::Object{{"object", "list"}};
+    list.set("data", std::move(all));
+    return send_json(reply, list);
+  }
+  const std::string_view name = std::string_view(request.path).substr(kPrefix.size());
+  for (const Json& model : all)
+    if (*model.find("id")->as_string() == name) return send_json(reply, model);
+  send_error(*reply,
+             {404, "no worker has the model '" + shown(name) + "'", "not_found_error", "model", "model_not_found"});
+}
+
+// As Ollama lists them.
+void Front::tags(const ReplyPtr& reply) const {
+  Json::Array out;
+  for (const Json& model : context_.fleet->models()) {
+    const Json& name = *model.find("id");
+    out.push_back(Json::Object{{"name", name}, {"model", name}});
+  }
+  send_json(reply, Json::Object{{"models", std::move(out)}});
+}
+
+void Front::workers(const ReplyPtr& reply) const {
+  Json::Array out;
+  for (const WorkerState& w : context_.fleet->states())
+    out.push_back(Json::Object{{"name", w.name},
+                               {"up", w.up},
+                               {"ejected", w.ejected},
+                               {"usable", w.usable},
+                               {"load_tokens", w.load_tokens},
+                               {"requests", w.n_requests},
+                               {"requests_total", static_cast<int64_t>(w.n_given)},
+                               {"failures_total", static_cast<int64_t>(w.n_failures)}});
+  send_json(reply, Json::Object{{"workers", std::move(out)}, {"waiting", context_.waiting.n_waiting()}});
+}
+
+void Front::metrics(const ReplyPtr& reply) {
+  metrics_.gauge("quire_route_waiting", "Requests that wait for a worker.")
+      .set(static_cast<double>(context_.waiting.n_waiting()));
+  for (const WorkerState& w : context_.fleet->states()) {
+    const MetricLabels of{{"worker", w.name}};
+    const auto set = [&](const char* name, const char* help, double value) {
+      metrics_.gauge(name, help, of).set(value);
+    };
+    set("quire_worker_usable", "Whether the worker may be given requests.", w.usable ? 1 : 0);
+    set("quire_worker_load_tokens", "What it has to do, as estimated.", static_cast<double>(w.load_tokens));
+    set("quire_worker_requests", "Requests that it has.", static_cast<double>(w.n_requests));
+  }
+  reply->send(200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, metrics_.expose());
+}
+
+}  // namespace quire

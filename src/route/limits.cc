@@ -1,0 +1,33 @@
+#include "route/limits.h"
+
+namespace quire {
+namespace {
+
+constexpr RouteLimitRow kRows[] = {
+    {"connect_ms", &RouteLimits::connect_ms, "to find a worker and to connect"},
+    {"first_byte_ms", &RouteLimits::first_byte_ms, "from a request's last byte to the first of its answer"},
+    {"stall_ms", &RouteLimits::stall_ms, "without a byte of an answer that has begun, or taken of a request"},
+    {"kept_ms", &RouteLimits::kept_ms, "a connection to a worker that is not used"},
+    {"n_kept", &RouteLimits::n_kept, "such connections to one worker, for each io thread"},
+    {"gathered_bytes", &RouteLimits::gathered_bytes, "an answer of a stated length up to it is sent when it is whole"},
+    {"event_bytes", &RouteLimits::event_bytes, "of an event or a line that is held until it is whole"},
+    {"n_waiting", &RouteLimits::n_waiting, "requests that wait because no worker may be given one; beyond it 503"},
+    {"wait_ms", &RouteLimits::wait_ms, "they wait so long, then 503"},
+    {"probe_ms", &RouteLimits::probe_ms, "between two questions for a worker's health"},
+    {"probe_answer_ms", &RouteLimits::probe_answer_ms, "for its answer"},
+    {"n_failures", &RouteLimits::n_failures,
+     "of a worker, one after the other, before it is given nothing for a while"},
+    {"n_recoveries", &RouteLimits::n_recoveries, "good answers about its health, before it is given something again"},
+    {"eject_ms", &RouteLimits::eject_ms, "a worker that failed is given nothing; twice as long each time"},
+    {"most_eject_ms", &RouteLimits::most_eject_ms, "but no longer, also where the worker asks for it (Retry-After)"},
+    {"n_retries", &RouteLimits::n_retries, "that may happen at once, beyond one for each five requests"},
+    {"n_sessions", &RouteLimits::n_sessions, "whose worker is remembered"},
+    {"session_s", &RouteLimits::session_s, "for so long, in seconds"},
+    {"n_prefix_blocks", &RouteLimits::n_prefix_blocks, "blocks of prompts whose workers are remembered"},
+};
+
+}  // namespace
+
+std::span<const RouteLimitRow> route_limit_rows() { return kRows; }
+
+}  // namespace quire

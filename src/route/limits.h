@@ -1,0 +1,40 @@
+// Every limit of the router beside those of its sockets (http/limits.h): the one table. Times in milliseconds. Plain
+// values, read-only once it has started.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace quire {
+
+struct RouteLimits {
+  int64_t connect_ms = 2'000;          // to find and reach a worker
+  int64_t first_byte_ms = 600'000;     // from a request's last byte to the first of its answer
+  int64_t stall_ms = 120'000;          // without a byte of an answer that has begun, or taken of a request
+  int64_t kept_ms = 30'000;            // a connection to a worker that is not used
+  int64_t n_kept = 64;                 // such connections to one worker, for each io thread
+  int64_t gathered_bytes = 256 << 10;  // an answer of a stated length up to it is sent when it is whole
+  int64_t event_bytes = 256 << 10;     // of an event or a line that is held until it is whole
+  int64_t n_waiting = 256;             // requests for which there is no worker
+  int64_t wait_ms = 5'000;             // they wait so long
+  int64_t probe_ms = 1'000;            // between two questions for a worker's health
+  int64_t probe_answer_ms = 2'000;     // for its answer
+  int64_t n_failures = 3;              // one after the other: the worker is given nothing for a while
+  int64_t n_recoveries = 2;            // good answers about its health, before it is given something again
+  int64_t eject_ms = 1'000;            // for so long at first; twice as long each time
+  int64_t most_eject_ms = 30'000;      // but no longer, also where the worker itself asks for it (Retry-After)
+  int64_t n_retries = 128;             // that may happen at once, beyond one for each five requests
+  int64_t n_sessions = 100'000;        // whose worker is remembered
+  int64_t session_s = 3'600;           // for so long, in seconds
+  int64_t n_prefix_blocks = 131'072;   // blocks of prompts whose workers are remembered
+};
+
+struct RouteLimitRow {
+  std::string_view name;
+  int64_t RouteLimits::* value;
+  std::string_view what;
+};
+// One row per member, in their order.
+std::span<const RouteLimitRow> route_limit_rows();
+
+}  // namespace quire

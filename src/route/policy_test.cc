@@ -1,0 +1,105 @@
+#include "route/policy.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace quire {
+namespace {
+
+const RoutePolicyEntry& policy(std::string_view name) { return *Registry<RoutePolicyEntry>::get().find(name); }
+
+std::vector<WorkerView> workers(std::initializer_list<int64_t> loads) {
+  std::vector<WorkerView> out;
+  for (const int64_t load : loads) out.push_back({mix64(out.size() + 1), load, load > 0, 0});
+  return out;
+}
+
+TEST(RoutePolicy, NoneIsGivenMoreWhileItIsOverTheBound) {
+  for (const char* name : {"hash", "prefix", "least_load"}) {
+    Rng rng(7);
+    std::vector<WorkerView> views = workers({0, 0, 0, 0, 0});
+    for (uint64_t i = 0; i < 4000; ++i) {
+      for (WorkerView& v : views) v.hit_tokens = rng.between(0, 3) == 0 ? rng.between(0, 500) : 0;
+      views[2].hit_tokens = 1000;  // all would go there
+      const int64_t tokens = rng.between(1, 800);
+      const double bound = load_bound(views, tokens);
+      const RouteChoice choice = policy(name).choose(views, {mix64(i % 3), tokens, i});
+      EXPECT_LE(static_cast<double>(views[choice.index].load_tokens), bound) << name;
+      views[choice.index].load_tokens += tokens;
+      if (rng.between(0, 1) == 0) {
+        auto& done = views[static_cast<size_t>(rng.between(0, 4))];
+        done.load_tokens -= std::min<int64_t>(done.load_tokens, rng.between(0, 1200));
+      }
+    }
+  }
+}
+
+TEST(RoutePolicy, PrefixGoesToTheLongestHitThenToTheNextThenToTheLeastLoaded) {
+  auto views = workers({100, 100, 100, 90});
+  views[1].hit_tokens = 50;
+  views[2].hit_tokens = 400;
+  const auto choose = [&] { return policy("prefix").choose(views, {1, 10, 0}); };
+  EXPECT_EQ(choose().index, 2U);
+  EXPECT_EQ(choose().reason, "prefix");
+  views[2].load_tokens = 1000;
+  EXPECT_EQ(choose().index, 1U);
+  EXPECT_EQ(choose().reason, "prefix_full");
+  views[1].load_tokens = 1000;
+  EXPECT_EQ(choose().index, 3U);
+  views[1].hit_tokens = views[2].hit_tokens = 0;
+  EXPECT_EQ(choose().index, 3U);
+  EXPECT_EQ(choose().reason, "miss");
+}
+
+TEST(RoutePolicy, AWorkerMoreOrLessMovesOnlyItsOwnKeys) {
+  constexpr uint64_t kKeys = 20'000;
+  std::vector<WorkerView> ten = workers({0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+  std::vector<WorkerView> nine(ten.begin(), ten.end() - 1);
+  std::map<uint64_t, int> shares;
+  int n_moved = 0;
+  for (uint64_t key = 0; key < kKeys; ++key) {
+    const uint64_t before = nine[policy("hash").choose(nine, {mix64(key), 1, 0}).index].id;
+    const uint64_t after = ten[policy("hash").choose(ten, {mix64(key), 1, 0}).index].id;
+    ++shares[after];
+    n_moved += before != after;
+    EXPECT_TRUE(before == after || after == ten.back().id);
+  }
+  EXPECT_LE(n_moved, static_cast<int>(2 * kKeys / 10));
+  for (const auto& [id, n] : shares) EXPECT_NEAR(n, kKeys / 10, kKeys / 100);
+}
+
+TEST(RoutePolicy, TwoChoicesTakesTheLessLoadedOfTwoDifferentOnes) {
+  const auto views = workers({1000, 0, 1000, 1000});
+  int n_light = 0;
+  for (uint64_t turn = 0; turn < 2000; ++turn) n_light += policy("two_choices").choose(views, {5, 1, turn}).index == 1;
+  EXPECT_NEAR(n_light, 1000, 100);  // one of the two in half of the draws
+  EXPECT_EQ(policy("two_choices").choose(workers({7}), {5, 1, 3}).index, 0U);
+}
+
+TEST(RoutePolicy, RoundRobinTakesTurnsAndEqualsAreShared) {
+  const auto views = workers({0, 0, 0});
+  for (uint64_t turn = 0; turn < 9; ++turn) {
+    EXPECT_EQ(policy("round_robin").choose(views, {5, 1, turn}).index, turn % 3);
+    EXPECT_EQ(policy("least_load").choose(views, {5, 1, turn}).index, turn % 3);
+  }
+}
+
+TEST(RoutePolicy, EveryOneIsAPureFunction) {
+  const auto views = workers({4, 9, 2, 2});
+  for (const std::string& name : Registry<RoutePolicyEntry>::get().names())
+    for (uint64_t turn = 0; turn < 50; ++turn) {
+      const RouteQuery query{mix64(turn), 10, turn};
+      const RouteChoice once = policy(name).choose(views, query), again = policy(name).choose(views, query);
+      EXPECT_LT(once.index, views.size()) << name;
+      EXPECT_EQ(once.index, again.index) << name;
+      EXPECT_EQ(once.reason, again.reason) << name;
+    }
+}
+
+}  // namespace
+}  // namespace quire

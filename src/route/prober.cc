@@ -1,0 +1,103 @@
+#include "route/prober.h"
+
+#include <utility>
+
+namespace quire {
+namespace {
+
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int64_t kListEvery = 10;      // of so many probes one asks for the models too
+constexpr size_t kMostBytes = 1 << 20;  // of a list of models
+constexpr std::chrono::milliseconds kSweepEvery{100};
+
+// One question, its answer gathered. Io thread.
+class Question final : public UpstreamEvents {
+ public:
+  using Done = std::function<void(int status, const std::string& body, const UpstreamError* error)>;
+  explicit Question(Done done) : done_(std::move(done)) {}
+
+  void on_head(UpstreamHead&& head) override { status_ = head.status; }
+  bool on_body(std::string_view bytes) override {
+    if (body_.size() + bytes.size() <= kMostBytes) body_ += bytes;
+    return true;
+  }
+  void on_end(const UpstreamError* error) override { done_(status_, body_, error); }
+
+ private:
+  const Done done_;
+  int status_ = 0;
+  std::string body_;
+};
+
+UpstreamRequest question_for(const Worker& worker, const std::string& path, const std::string& key) {
+  UpstreamRequest out;
+  out.to = worker.spec.at;
+  out.target = worker.spec.base + path;
+  if (!key.empty()) out.headers.push_back({"authorization", "Bearer " + key});
+  return out;
+}
+
+// A worker that is busy answering others may be late about itself.
+std::optional<Probe> judge(int status, const UpstreamError* error, bool progressed) {
+  if (error == nullptr) return status < 500 ? Probe::well : Probe::unwell;
+  if (error->fault == UpstreamFault::unreached) return Probe::unwell;
+  if (error->fault == UpstreamFault::timeout && progressed) return std::nullopt;
+  return Probe::silent;
+}
+
+Json::Array models_in(const std::string& body) {
+  const Result<Json> list = Json::parse(body);
+  const Json* data = list ? list->find("data") : nullptr;
+  Json::Array out;
+  if (data == nullptr || data->as_array() == nullptr) return out;
+  for (const Json& model : *data->as_array()) {
+    const Json* id = model.find("id");
+    if (id != nullptr && id->as_string() != nullptr) out.push_back(model);
+  }
+  return out;
+}
+
+}  // namespace
+
+Prober::Prober(RouteContext& context, Server& server, std::string health_path)
+    : context_(context),
+      server_(server),
+      health_path_(std::move(health_path)),
+      sweeper_(kSweepEvery, [this] { sweep(); }) {}
+
+void Prober::sweep() {
+  const int64_t now = context_.clock.now_ns(), every = context_.limits.probe_ms * kNsPerMs;
+  for (const auto& worker : context_.fleet->workers()) {
+    if (worker->next_probe_ns > now || worker->being_probed.exchange(true)) continue;
+    worker->next_probe_ns = now + every;
+    const bool models = worker->next_list_ns <= now;
+    if (models) worker->next_list_ns = now + kListEvery * every;
+    server_.post([this, worker, models] { ask(worker, models); });
+  }
+  if (context_.waiting.n_waiting() > 0 && context_.fleet->any_usable()) context_.waiting.wake();
+  context_.waiting.expire();
+}
+
+// First the list, so that a worker that comes up is known by its models.
+void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
+  RouteContext& context = context_;
+  if (models) {
+    const auto listed = [this, worker, &context](int status, const std::string& body, const UpstreamError* error) {
+      if (error == nullptr && status == 200) context.fleet->set_models(*worker, models_in(body));
+      ask(worker, false);
+    };
+    ask_upstream(question_for(*worker, "/v1/models", context.worker_key), context.probe,
+                 std::make_shared<Question>(listed));
+    return;
+  }
+  const int64_t asked_ns = context.clock.now_ns();
+  const auto answered = [worker, asked_ns, &context](int status, const std::string&, const UpstreamError* error) {
+    worker->being_probed.store(false);
+    const bool progressed = worker->progressed_ns.load(std::memory_order_relaxed) > asked_ns;
+    if (const auto probe = judge(status, error, progressed)) context.fleet->probed(*worker, *probe);
+  };
+  ask_upstream(question_for(*worker, health_path_, context.worker_key), context.probe,
+               std::make_shared<Question>(answered));
+}
+
+}  // namespace quire

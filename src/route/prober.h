@@ -1,0 +1,28 @@
+// Asks every worker for its health and, less often, for its models; wakes and ends requests that wait for a worker. One
+// thread that only tells io threads what to ask.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "base/sweeper.h"
+#include "http/server.h"
+#include "route/context.h"
+
+namespace quire {
+
+class Prober {
+ public:
+  // `context` and `server` outlive it; `context` also what `server` runs.
+  Prober(RouteContext& context, Server& server, std::string health_path);
+
+ private:
+  void sweep();
+  void ask(const std::shared_ptr<Worker>& worker, bool models);
+
+  RouteContext& context_;
+  Server& server_;
+  const std::string health_path_;
+  Sweeper sweeper_;  // last: it uses the others
+};
+
+}  // namespace quire

@@ -1,0 +1,306 @@
+#include "route/proxied.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "route/session_key.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMostTried = 4;         // workers that could not be reached cost no retry, but are counted too
+constexpr size_t kLearnBytes = 4 << 10;  // of an answer, in which its name stands
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr std::string_view kWorkerHeader = "x-quire-worker", kReasonHeader = "x-quire-route";
+
+// Fields that are made anew, or are of the client's connection with us.
+bool is_replaced(std::string_view name, bool own_key) {
+  static constexpr std::string_view kReplaced[] = {
+      "host", "content-length", "expect", "origin", "x-forwarded-for", "x-quire-worker", "x-quire-route"};
+  if (std::find(std::begin(kReplaced), std::end(kReplaced), name) != std::end(kReplaced)) return true;
+  return own_key && (name == "authorization" || name == "x-api-key");
+}
+
+// Of "http://host/path" what stands behind the host: a client cannot name where its request goes.
+std::string_view origin_form(std::string_view target) {
+  if (target.starts_with('/')) return target;
+  const size_t scheme = target.find("://");
+  const size_t path = scheme == std::string_view::npos ? scheme : target.find_first_of("/?", scheme + 3);
+  return path == std::string_view::npos ? "/" : target.substr(path);
+}
+
+int64_t retry_after_ms(const HttpHeaders& headers) {
+  int64_t seconds = 0;
+  for (const HttpHeader& h : headers)
+    if (h.name == "retry-after") std::from_chars(h.value.data(), h.value.data() + h.value.size(), seconds);
+  return std::clamp<int64_t>(seconds, 0, 3600) * 1000;
+}
+
+const std::string* field_of(const HttpHeaders& headers, std::string_view name) {
+  for (const HttpHeader& h : headers)
+    if (h.name == name) return &h.value;
+  return nullptr;
+}
+
+// Of the worker's own making, or made anew here.
+bool is_dropped(std::string_view name) {
+  return name == kWorkerHeader || name == kReasonHeader || name.starts_with("access-control-");
+}
+
+}  // namespace
+
+Proxied::Proxied(RouteContext& context, HttpRequest&& request, ReplyPtr reply, RouteAsker&& asker)
+    : context_(context),
+      request_(std::move(request)),
+      body_(std::make_shared<const std::string>(std::move(request_.body))),
+      reply_(std::move(reply)),
+      asker_(std::move(asker)) {}
+
+void Proxied::start() {
+  context_.counters.requests.add();
+  context_.retries.note_request();
+  ask_ = route_ask(request_, *body_, asker_.tenant);
+  if (asker_.key != nullptr) asker_.key->charge_prompt(ask_.prompt_tokens);
+  reply_->on_close([weak = weak_from_this()](CloseReason) {
+    if (const auto self = weak.lock()) self->on_client_gone();
+  });
+  wait_until_ns_ = context_.clock.now_ns() + context_.limits.wait_ms * kNsPerMs;
+  look();
+}
+
+void Proxied::look() {
+  if (phase_ != Phase::looking) return;
+  if (auto picked = context_.fleet->choose(ask_, {})) return send(std::move(*picked));
+  if (context_.clock.now_ns() >= wait_until_ns_ || !context_.waiting.enter(shared_from_this(), wait_until_ns_))
+    refuse_no_worker();
+}
+
+void Proxied::on_worker() {
+  reply_->post([self = shared_from_this()] { self->look(); });
+}
+
+void Proxied::on_no_worker() {
+  reply_->post([self = shared_from_this()] { self->refuse_no_worker(); });
+}
+
+void Proxied::refuse_no_worker() {
+  if (phase_ != Phase::looking) return;
+  phase_ = Phase::over;
+  context_.counters.no_worker.add();
+  const std::string limits = std::to_string(context_.limits.n_waiting) + " requests (n_waiting) wait at most " +
+                             std::to_string(context_.limits.wait_ms) + " ms (wait_ms)";
+  send_error(*reply_, {503, "no worker can be given this request; " + limits, "server_error", "", "no_worker"},
+             {{"Retry-After", "1"}});
+}
+
+void Proxied::send(Picked&& picked) {
+  phase_ = Phase::asking;
+  worker_ = std::move(picked.worker);
+  reason_ = picked.reason;
+  load_ = std::move(picked.load);
+  tried_.push_back(worker_);
+  upstream_ = ask_upstream(upstream_request(), context_.upstream, shared_from_this());
+}
+
+UpstreamRequest Proxied::upstream_request() const {
+  UpstreamRequest out;
+  out.to = worker_->spec.at;
+  out.method = request_.method == "HEAD" ? "GET" : request_.method;  // the server drops the body
+  out.target = worker_->spec.base + std::string(origin_form(request_.target));
+  out.headers = forwarded_headers();
+  if (!body_->empty()) out.body = body_;
+  return out;
+}
+
+// A worker must see that a proxy asks: clients of this machine may do there what others may not.
+HttpHeaders Proxied::forwarded_headers() const {
+  HttpHeaders out;
+  std::string connection, forwarded;
+  for (const HttpHeader& h : request_.headers) {
+    if (h.name == "connection") connection += (connection.empty() ? "" : ",") + h.value;
+    if (h.name == "x-forwarded-for") forwarded += h.value + ", ";
+  }
+  const bool own_key = !context_.worker_key.empty();
+  for (const HttpHeader& h : request_.headers)
+    if (!is_hop_field(h.name, connection) && !is_replaced(h.name, own_key)) out.push_back(h);
+  out.push_back({"x-forwarded-for", forwarded + request_.peer});
+  if (own_key) out.push_back({"authorization", "Bearer " + context_.worker_key});
+  return out;
+}
+
+// False: there is no other, or it was tried often enough. REQUIRES nothing was told to the client.
+bool Proxied::try_elsewhere(bool costs_retry) {
+  if ((costs_retry && retried_) || tried_.size() >= kMostTried) return false;
+  auto picked = context_.fleet->choose(ask_, tried_);
+  if (!picked || !context_.retries.take()) return false;
+  retried_ |= costs_retry;
+  context_.counters.retries.add();
+  send(std::move(*picked));
+  return true;
+}
+
+void Proxied::on_head(UpstreamHead&& head) {
+  worker_->progressed_ns.store(context_.clock.now_ns(), std::memory_order_relaxed);
+  head_ = std::move(head);
+  if (head_.status == 502 || head_.status == 503 || head_.status == 504) {
+    const int64_t rest_ms = retry_after_ms(head_.headers);
+    if (rest_ms > 0) context_.fleet->rest(*worker_, rest_ms);
+    const auto old = upstream_;
+    if (try_elsewhere(true)) return old->cancel();
+  }
+  begin_answer();
+}
+
+void Proxied::begin_answer() {
+  if (const std::string* stream = field_of(head_.headers, "x-quire-stream"))
+    context_.fleet->remember(session_of(asker_.tenant, kStreamKind, *stream), *worker_);
+  learns_ = request_.path == "/v1/responses" && head_.status == 200;
+  form_ = field_of(head_.headers, "content-encoding") != nullptr ? StreamForm::bytes
+                                                                 : form_of(field_of(head_.headers, "content-type"));
+  std::erase_if(head_.headers, [](const HttpHeader& h) { return is_dropped(h.name); });
+  reply_->add_header(kWorkerHeader, worker_->name);
+  reply_->add_header(kReasonHeader, retried_ ? "retry" : reason_);
+  const bool bodiless = head_.status == 204 || head_.status == 304;
+  if (bodiless || (head_.content_length >= 0 && head_.content_length <= context_.limits.gathered_bytes)) {
+    phase_ = Phase::gathering;
+    return;
+  }
+  phase_ = Phase::streaming;
+  reply_->start_stream(head_.status, std::move(head_.headers));
+  reply_->set_producer([weak = weak_from_this()](Reply&) {
+    if (const auto self = weak.lock()) self->on_room();
+  });
+}
+
+bool Proxied::on_body(std::string_view bytes) {
+  worker_->progressed_ns.store(context_.clock.now_ns(), std::memory_order_relaxed);
+  if (phase_ == Phase::streaming) return pass_on(bytes);
+  learn(bytes);
+  held_ += bytes;
+  return true;
+}
+
+// What is not a whole event yet is held, up to a limit; beyond it the answer is passed on as it comes.
+bool Proxied::pass_on(std::string_view bytes) {
+  const std::string joined = held_.empty() ? std::string() : held_ + std::string(bytes);
+  const std::string_view all = held_.empty() ? bytes : std::string_view(joined);
+  size_t n = whole_bytes(form_, all);
+  const bool too_long = std::ssize(all) - static_cast<int64_t>(n) > context_.limits.event_bytes;
+  if (too_long) n = all.size();
+  if (n > 0 && !reply_->write(all.substr(0, n))) return false;
+  if (too_long) form_ = StreamForm::bytes;
+  learn(bytes);
+  count_generated(all.substr(0, n));
+  held_ = std::string(all.substr(n));
+  return true;
+}
+
+// An event is about a token.
+void Proxied::count_generated(std::string_view bytes) {
+  if (form_ != StreamForm::events) {
+    n_generated_ += tokens_of_bytes(std::ssize(bytes));
+    return;
+  }
+  for (size_t at = bytes.find("\n\n"); at != std::string_view::npos; at = bytes.find("\n\n", at + 2)) ++n_generated_;
+}
+
+// The name under which a later request may go on from this answer.
+void Proxied::learn(std::string_view bytes) {
+  if (!learns_) return;
+  learnt_ += bytes.substr(0, kLearnBytes - std::min(kLearnBytes, learnt_.size()));
+  constexpr std::string_view kField = "\"id\":", kBegin = "resp";
+  for (size_t at = learnt_.find(kField); at != std::string::npos; at = learnt_.find(kField, at + 1)) {
+    const size_t begin = learnt_.find_first_not_of(' ', at + kField.size());
+    if (begin == std::string::npos || learnt_[begin] != '"') continue;
+    const size_t end = learnt_.find('"', begin + 1);
+    if (end == std::string::npos) break;
+    const std::string_view name = std::string_view(learnt_).substr(begin + 1, end - begin - 1);
+    if (!name.starts_with(kBegin)) continue;
+    context_.fleet->remember(session_of(asker_.tenant, kResponseKind, name), *worker_);
+    learns_ = false;
+    break;
+  }
+  if (learnt_.size() >= kLearnBytes) learns_ = false;
+}
+
+void Proxied::on_end(const UpstreamError* error) {
+  upstream_ = nullptr;
+  if (error != nullptr) return fail(*error);
+  if (head_.status == 500 || head_.status == 502 || head_.status == 504)
+    context_.fleet->failed(*worker_);
+  else
+    context_.fleet->worked(*worker_);
+  load_ = {};
+  finish();
+}
+
+void Proxied::finish() {
+  if (asker_.key != nullptr) asker_.key->charge_generated(n_generated_ + tokens_of_bytes(std::ssize(held_)));
+  if (phase_ == Phase::streaming) return end_stream(std::move(held_));
+  phase_ = Phase::over;
+  reply_->send(head_.status, std::move(head_.headers), std::move(held_));
+}
+
+HttpError Proxied::bad_worker(std::string_view what) const {
+  return {502, "worker " + worker_->name + ": " + std::string(what), "server_error", "", "bad_worker"};
+}
+
+void Proxied::fail(const UpstreamError& error) {
+  load_ = {};
+  const bool unreached = error.fault == UpstreamFault::unreached;
+  if (unreached)
+    context_.fleet->unreached(*worker_);
+  else
+    context_.fleet->failed(*worker_);
+  if (phase_ == Phase::streaming) {
+    context_.counters.failures.add();
+    context_.counters.cut_streams.add();
+    std::string tail = error_tail(form_, bad_worker(error.message));
+    if (!tail.empty()) return end_stream(std::move(tail));
+    phase_ = Phase::over;
+    return reply_->abort();
+  }
+  held_.clear();
+  // What took too long once is not asked again.
+  if (error.fault != UpstreamFault::timeout && try_elsewhere(!unreached)) return;
+  if (unreached) {
+    phase_ = Phase::looking;
+    tried_.clear();
+    return look();
+  }
+  phase_ = Phase::over;
+  context_.counters.failures.add();
+  reply_->add_header(kWorkerHeader, worker_->name);
+  send_error(*reply_, bad_worker(error.message));
+}
+
+// The last of a stream; where there is no room for it, the client is waited for.
+void Proxied::end_stream(std::string tail) {
+  phase_ = Phase::ending;
+  held_ = std::move(tail);
+  if (!held_.empty() && !reply_->write(held_)) {
+    self_ = shared_from_this();
+    return;
+  }
+  phase_ = Phase::over;
+  reply_->end();
+  self_ = nullptr;
+}
+
+void Proxied::on_room() {
+  const auto self = shared_from_this();
+  if (phase_ == Phase::ending) return end_stream(std::move(held_));
+  if (phase_ == Phase::streaming && upstream_ != nullptr) upstream_->resume();
+}
+
+void Proxied::on_client_gone() {
+  const auto self = shared_from_this();
+  if (phase_ == Phase::looking) context_.waiting.leave(*this);
+  phase_ = Phase::over;
+  if (upstream_ != nullptr) upstream_->cancel();
+  upstream_ = nullptr;
+  load_ = {};
+  self_ = nullptr;
+}
+
+}  // namespace quire

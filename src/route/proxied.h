@@ -1,0 +1,82 @@
+// One request that goes through: asks the fleet for a worker, sends the request there, and passes the answer on as it
+// comes. The one idea: nothing is told to the client before a worker has answered well, so until then another worker
+// can be asked; after it, a worker that fails is told as an error in the stream. Lives on the client's io thread; its
+// owner is whoever calls it next: the exchange with the worker, or the list of those that wait.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "http/keys.h"
+#include "http/server.h"
+#include "http/upstream.h"
+#include "route/context.h"
+#include "route/event_cut.h"
+
+namespace quire {
+
+// Whose request it is.
+struct RouteAsker {
+  uint64_t tenant = 0;             // of the key that was sent; 0: none
+  std::shared_ptr<KeyHolder> key;  // null: nobody's
+  KeyLease lease;
+};
+
+class Proxied final : public UpstreamEvents, public Waiter, public std::enable_shared_from_this<Proxied> {
+ public:
+  Proxied(RouteContext& context, HttpRequest&& request, ReplyPtr reply, RouteAsker&& asker);
+
+  void start();
+
+  void on_head(UpstreamHead&& head) override;
+  bool on_body(std::string_view bytes) override;
+  void on_end(const UpstreamError* error) override;
+  void on_worker() override;
+  void on_no_worker() override;
+
+ private:
+  enum class Phase : uint8_t { looking, asking, gathering, streaming, ending, over };
+
+  void look();
+  void send(Picked&& picked);
+  UpstreamRequest upstream_request() const;
+  HttpHeaders forwarded_headers() const;
+  bool try_elsewhere(bool costs_retry);
+  void begin_answer();
+  bool pass_on(std::string_view bytes);
+  void finish();
+  void fail(const UpstreamError& error);
+  void end_stream(std::string tail);
+  void on_room();
+  void on_client_gone();
+  void refuse_no_worker();
+  void learn(std::string_view bytes);
+  void count_generated(std::string_view bytes);
+  HttpError bad_worker(std::string_view what) const;
+
+  RouteContext& context_;
+  HttpRequest request_;
+  std::shared_ptr<const std::string> body_;  // of the request: for each worker that is asked
+  ReplyPtr reply_;
+  RouteAsker asker_;
+  RouteAsk ask_;
+  Phase phase_ = Phase::looking;
+  std::vector<std::shared_ptr<Worker>> tried_;
+  bool retried_ = false;
+  int64_t wait_until_ns_ = 0, n_generated_ = 0;
+  std::string reason_;
+  std::shared_ptr<Worker> worker_;
+  LoadLease load_;
+  std::shared_ptr<Upstream> upstream_;
+
+  UpstreamHead head_;
+  StreamForm form_ = StreamForm::bytes;
+  std::string held_;    // gathered, or of an event that is not whole
+  std::string learnt_;  // the beginning of an answer in which its name is looked for
+  bool learns_ = false;
+  std::shared_ptr<Proxied> self_;  // while only the client is waited for
+};
+
+}  // namespace quire

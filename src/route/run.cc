@@ -1,0 +1,101 @@
+#include "route/run.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "http/server.h"
+#include "route/front.h"
+#include "route/prober.h"
+
+namespace quire {
+namespace {
+
+int as_int(int64_t value) { return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max())); }
+
+UpstreamLimits upstream_limits(const RouteOptions& options) {
+  UpstreamLimits out;
+  const RouteLimits& l = options.limits;
+  out.connect_ms = as_int(l.connect_ms);
+  out.first_byte_ms = as_int(l.first_byte_ms);
+  out.stall_ms = as_int(l.stall_ms);
+  out.kept_ms = as_int(l.kept_ms);
+  out.n_kept = as_int(l.n_kept);
+  out.http = options.http;
+  return out;
+}
+
+Status check_policy(const std::string& name) {
+  if (Registry<RoutePolicyEntry>::get().find(name) != nullptr) return {};
+  std::string known;
+  for (const std::string& one : Registry<RoutePolicyEntry>::get().names()) known += (known.empty() ? "" : ", ") + one;
+  return fail(Code::invalid, "--policy is '" + name + "': it must be one of " + known);
+}
+
+class RouteServerImpl final : public RouteServer {
+ public:
+  RouteServerImpl(const RouteOptions& options, Metrics& metrics)
+      : limits_(options.limits),
+        fleet_(std::make_shared<Fleet>(options.policy, limits_, clock_, metrics)),
+        context_(limits_, clock_, metrics, fleet_),
+        front_(context_, metrics, options) {
+    context_.worker_key = options.worker_key;
+    context_.upstream = context_.probe = upstream_limits(options);
+    context_.probe.first_byte_ms = context_.probe.stall_ms = as_int(limits_.probe_answer_ms);
+    fleet_->on_more([this] { context_.waiting.wake(); });
+    fleet_->set_workers(options.workers);
+  }
+  ~RouteServerImpl() override { stop(0); }
+
+  Status start(const RouteOptions& options, Metrics& metrics) {
+    ServerOptions server;
+    server.host = options.host;
+    server.port = options.port;
+    server.n_io_threads = options.n_io_threads;
+    server.limits = options.http;
+    server.metrics = &metrics;
+    server.tls_certificate = options.tls_certificate;
+    server.tls_key = options.tls_key;
+    QR_TRY(server_, Server::start(server, front_.door()));
+    if (options.admin_port >= 0) {
+      server.host = options.admin_host.empty() ? "127.0.0.1" : options.admin_host;
+      server.port = options.admin_port;
+      server.n_io_threads = 1;
+      server.tls_certificate = server.tls_key = "";
+      QR_TRY(admin_, Server::start(server, front_.admin_door()));
+    }
+    prober_ = std::make_unique<Prober>(context_, *server_, options.health_path);
+    return {};
+  }
+
+  int port() const override { return server_->port(); }
+  std::string url() const override { return server_->url(); }
+  std::string admin_url() const override { return admin_ != nullptr ? admin_->url() : ""; }
+  void set_workers(const std::vector<WorkerSpec>& workers) override { fleet_->set_workers(workers); }
+
+  void stop(int64_t drain_ms) override {
+    if (server_ == nullptr) return;
+    front_.drain();
+    server_->stop(as_int(drain_ms));
+    if (admin_ != nullptr) admin_->stop(0);
+  }
+
+ private:
+  SystemClock clock_;
+  const RouteLimits limits_;
+  const std::shared_ptr<Fleet> fleet_;
+  RouteContext context_;
+  Front front_;
+  std::unique_ptr<Server> server_, admin_;  // their threads call the front
+  std::unique_ptr<Prober> prober_;          // destroyed first: its thread tells the server's; stop() ended those before
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RouteServer>> start_router(const RouteOptions& options, Metrics& metrics) {
+  QR_TRY_VOID(check_policy(options.policy));
+  auto out = std::make_unique<RouteServerImpl>(options, metrics);
+  QR_TRY_VOID(out->start(options, metrics));
+  return out;
+}
+
+}  // namespace quire

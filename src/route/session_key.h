@@ -1,0 +1,23 @@
+// Which session a request belongs to, and what it asks of the fleet. Names of sessions are hashes under the tenant's,
+// so no tenant can be sent where another's session is by guessing its name. Pure.
+#pragma once
+#include <string_view>
+
+#include "http/message.h"
+#include "route/asked.h"
+#include "route/fleet.h"
+
+namespace quire {
+
+// Of a key's text; 0 for none.
+uint64_t tenant_of(std::string_view key);
+
+// Names of what lives at one worker alone.
+Hash128 session_of(uint64_t tenant, std::string_view kind, std::string_view name);
+inline constexpr std::string_view kResponseKind = "response", kStreamKind = "stream";
+
+// By what the path names, else previous_response_id, prompt_cache_key, X-Session-Id, user; without any of them there is
+// no session, and the key is of the prompt's beginning.
+RouteAsk route_ask(const HttpRequest& request, std::string_view body, uint64_t tenant);
+
+}  // namespace quire
