@@ -103,8 +103,8 @@ void Guard::add_cors(const HttpRequest& request, Reply& reply) const {
   reply.add_header("Access-Control-Allow-Origin", *request.header("origin"));
   reply.add_header("Vary", "Origin");
   reply.add_header("Access-Control-Expose-Headers",
-                   "Retry-After, x-quire-resumable, x-quire-stream, "
-                   "x-quire-stream-secret, x-quire-warning, x-request-id");
+                   "Retry-After, x-quire-resumable, x-quire-route, x-quire-stream, "
+                   "x-quire-stream-secret, x-quire-warning, x-quire-worker, x-request-id");
 }
 
 void Guard::answer_preflight(const HttpRequest& request, Reply& reply) const {

@@ -1,10 +1,12 @@
 // What all requests of a router share. Made once, outlives them; any thread.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "http/byte_budget.h"
 #include "http/upstream.h"
 #include "route/fleet.h"
 #include "route/limits.h"
@@ -26,13 +28,21 @@ struct RouteCounters {
 
 struct RouteContext {
   RouteContext(const RouteLimits& l, Clock& c, Metrics& m, std::shared_ptr<Fleet> f)
-      : limits(l), clock(c), fleet(std::move(f)), counters(m), retries(l.n_retries), waiting(l, c) {}
+      : limits(l),
+        clock(c),
+        fleet(std::move(f)),
+        counters(m),
+        retries(l.n_retries),
+        waiting(l, c),
+        held(std::make_shared<ByteAccount>(std::make_shared<ByteBudget>(2 * l.held_bytes))) {}
   const RouteLimits& limits;
   Clock& clock;
   const std::shared_ptr<Fleet> fleet;
   RouteCounters counters;
   RetryBudget retries;
   Waiting waiting;
+  const std::shared_ptr<ByteAccount> held;  // by requests, of held_bytes: the only account, so half of its budget
+  std::atomic<int64_t> n_under_way{0};      // requests that are passed on
   UpstreamLimits upstream, probe;
   std::string worker_key;  // what workers are sent instead of the clients' keys; empty: theirs
 };

@@ -44,6 +44,7 @@ void Fleet::set_workers(const std::vector<WorkerSpec>& workers) {
   }
   for (const auto& worker : workers_) worker->gone = std::find(next.begin(), next.end(), worker) == next.end();
   workers_ = std::move(next);
+  number_models();
 }
 
 void Fleet::on_more(std::function<void()> fn) {
@@ -57,57 +58,55 @@ void Fleet::drop_hints(Worker& worker) {
   next_holder_ = std::max<uint32_t>(1, next_holder_ + 1);
 }
 
-std::vector<std::shared_ptr<Worker>> Fleet::candidates(const RouteAsk& ask,
-                                                       std::span<const std::shared_ptr<Worker>> not_these,
-                                                       int64_t now_ns) const {
-  std::vector<std::shared_ptr<Worker>> out;
-  const auto serves = [&](const auto& worker) { return worker->serves(ask.model); };
-  const bool listed = !ask.model.empty() && std::any_of(workers_.begin(), workers_.end(), serves);
-  for (const auto& worker : workers_) {
-    if (!worker->health.usable(now_ns) || (listed && !serves(worker))) continue;
-    if (std::find(not_these.begin(), not_these.end(), worker) == not_these.end()) out.push_back(worker);
-  }
-  return out;
+uint32_t Fleet::number_of_model(std::string_view name) const {
+  const auto found = models_.find(name);
+  return found == models_.end() ? 0 : found->second;
 }
 
-std::vector<WorkerView> Fleet::views(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> from) const {
-  std::vector<WorkerView> out;
-  for (const auto& worker : from) out.push_back({worker->id, worker->load_tokens, worker->n_requests, 0});
-  if (!policy_.needs_hits) return out;
+void Fleet::find_candidates(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these, int64_t now_ns) {
+  from_.clear();
+  views_.clear();
+  const uint32_t model = number_of_model(ask.model);  // 0: nobody lists it, so anybody may know it
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& w = *workers_[i];
+    if (!w.health.usable(now_ns) || (model != 0 && !w.serves(model))) continue;
+    if (std::find(not_these.begin(), not_these.end(), workers_[i]) != not_these.end()) continue;
+    from_.push_back(i);
+    views_.push_back({w.id, w.load_tokens, w.n_requests, 0});
+  }
+}
+
+void Fleet::fill_hits(const RouteAsk& ask) {
+  if (!policy_.needs_hits) return;
   for (const PrefixMap::Hit& hit : prefixes_.find(ask.blocks))
-    for (size_t i = 0; i < from.size(); ++i)
-      if (from[i]->holder == hit.holder) out[i].hit_tokens = tokens_of_bytes(bytes_of_blocks(hit.n_blocks));
-  return out;
+    for (size_t i = 0; i < from_.size(); ++i)
+      if (workers_[from_[i]]->holder == hit.holder)
+        views_[i].hit_tokens = tokens_of_bytes(bytes_of_blocks(hit.n_blocks));
 }
 
 // A session goes where it was; elsewhere with a reason of its own.
-RouteChoice Fleet::pick(const RouteAsk& ask,
-                        std::span<const std::shared_ptr<Worker>> from,
-                        std::span<const WorkerView> views,
-                        int64_t now_ns) {
+RouteChoice Fleet::pick(const RouteAsk& ask, int64_t now_ns) {
   const int64_t tokens = ask.prompt_tokens + ask.answer_tokens;
   const RouteQuery query{ask.session ? ask.session->lo : ask.key, tokens, turn_++};
   const uint64_t last = ask.session ? sessions_.find(*ask.session, now_ns) : 0;
-  if (last == 0) return policy_.choose(views, query);
-  const auto is_last = [&](const auto& worker) { return worker->id == last; };
-  const auto at = std::find_if(from.begin(), from.end(), is_last);
-  const auto i = static_cast<size_t>(at - from.begin());
-  if (at != from.end() && (ask.pinned || static_cast<double>(views[i].load_tokens) <= load_bound(views, tokens)))
-    return {i, "session"};
-  RouteChoice moved = policy_.choose(views, query);
-  moved.reason = at == from.end() ? "session_gone" : "session_full";
+  if (last == 0) return policy_.choose(views_, query);
+  const auto at = std::find_if(views_.begin(), views_.end(), [&](const WorkerView& v) { return v.id == last; });
+  if (at != views_.end() && (ask.pinned || static_cast<double>(at->load_tokens) <= load_bound(views_, tokens)))
+    return {static_cast<size_t>(at - views_.begin()), "session"};
+  RouteChoice moved = policy_.choose(views_, query);
+  moved.reason = at == views_.end() ? "session_gone" : "session_full";
   return moved;
 }
 
 std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these) {
   const int64_t now = clock_.now_ns();
   const std::lock_guard lock(mu_);
-  const auto from = candidates(ask, not_these, now);
-  if (from.empty()) return std::nullopt;
-  const auto seen = views(ask, from);
-  const RouteChoice choice = pick(ask, from, seen, now);
-  const auto& worker = from[choice.index];
-  const int64_t cached = std::min(seen[choice.index].hit_tokens, ask.prompt_tokens);
+  find_candidates(ask, not_these, now);
+  if (from_.empty()) return std::nullopt;
+  fill_hits(ask);
+  const RouteChoice choice = pick(ask, now);
+  const auto& worker = workers_[from_[choice.index]];
+  const int64_t cached = std::min(views_[choice.index].hit_tokens, ask.prompt_tokens);
   const int64_t tokens = ask.prompt_tokens - cached + ask.answer_tokens;
   LoadLease load(shared_from_this(), worker, tokens);
   worker->load_tokens += tokens;
@@ -182,9 +181,24 @@ void Fleet::probed(Worker& worker, Probe probe) {
   if (more) more();
 }
 
+// Names are numbered anew: lists are short and seldom.
 void Fleet::set_models(Worker& worker, Json::Array models) {
   const std::lock_guard lock(mu_);
   worker.models = std::move(models);
+  number_models();
+}
+
+void Fleet::number_models() {
+  models_.clear();
+  for (const auto& worker : workers_) {
+    worker->model_ids.clear();
+    for (const Json& model : worker->models) {
+      const std::string* id = id_of(model);
+      if (id == nullptr) continue;
+      const auto number = static_cast<uint32_t>(models_.size() + 1);
+      worker->model_ids.push_back(models_.try_emplace(*id, number).first->second);
+    }
+  }
 }
 
 std::vector<std::shared_ptr<Worker>> Fleet::workers() const {

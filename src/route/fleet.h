@@ -77,14 +77,11 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   friend class LoadLease;
   void release(Worker& worker, int64_t tokens);
   void drop_hints(Worker& worker);
-  std::vector<std::shared_ptr<Worker>> candidates(const RouteAsk& ask,
-                                                  std::span<const std::shared_ptr<Worker>> not_these,
-                                                  int64_t now_ns) const;
-  std::vector<WorkerView> views(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> from) const;
-  RouteChoice pick(const RouteAsk& ask,
-                   std::span<const std::shared_ptr<Worker>> from,
-                   std::span<const WorkerView> views,
-                   int64_t now_ns);
+  void find_candidates(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these, int64_t now_ns);
+  void fill_hits(const RouteAsk& ask);
+  RouteChoice pick(const RouteAsk& ask, int64_t now_ns);
+  void number_models();
+  uint32_t number_of_model(std::string_view name) const;
   void count(std::string_view reason);
 
   const RoutePolicyEntry policy_;
@@ -98,6 +95,9 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   uint32_t next_holder_ = 1;
   uint64_t turn_ = 0;
   std::map<std::string_view, Counter*> by_reason_;
+  std::map<std::string, uint32_t, std::less<>> models_;  // of workers that are there, from 1
+  std::vector<size_t> from_;                             // of one choice: places in workers_,
+  std::vector<WorkerView> views_;                        // and what is seen there
   std::function<void()> on_more_;
 };
 

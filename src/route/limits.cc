@@ -11,6 +11,7 @@ constexpr RouteLimitRow kRows[] = {
     {"n_kept", &RouteLimits::n_kept, "such connections to one worker, for each io thread"},
     {"gathered_bytes", &RouteLimits::gathered_bytes, "an answer of a stated length up to it is sent when it is whole"},
     {"event_bytes", &RouteLimits::event_bytes, "of an event or a line that is held until it is whole"},
+    {"held_bytes", &RouteLimits::held_bytes, "of these together; what finds no room is passed on as it comes"},
     {"n_waiting", &RouteLimits::n_waiting, "requests that wait because no worker may be given one; beyond it 503"},
     {"wait_ms", &RouteLimits::wait_ms, "they wait so long, then 503"},
     {"probe_ms", &RouteLimits::probe_ms, "between two questions for a worker's health"},

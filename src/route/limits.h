@@ -15,6 +15,7 @@ struct RouteLimits {
   int64_t n_kept = 64;                 // such connections to one worker, for each io thread
   int64_t gathered_bytes = 256 << 10;  // an answer of a stated length up to it is sent when it is whole
   int64_t event_bytes = 256 << 10;     // of an event or a line that is held until it is whole
+  int64_t held_bytes = 256 << 20;      // of these together, of all requests
   int64_t n_waiting = 256;             // requests for which there is no worker
   int64_t wait_ms = 5'000;             // they wait so long
   int64_t probe_ms = 1'000;            // between two questions for a worker's health

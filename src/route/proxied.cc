@@ -54,7 +54,12 @@ Proxied::Proxied(RouteContext& context, HttpRequest&& request, ReplyPtr reply, R
       request_(std::move(request)),
       body_(std::make_shared<const std::string>(std::move(request_.body))),
       reply_(std::move(reply)),
-      asker_(std::move(asker)) {}
+      asker_(std::move(asker)),
+      held_lease_(context.held) {
+  context_.n_under_way.fetch_add(1);
+}
+
+Proxied::~Proxied() { context_.n_under_way.fetch_sub(1); }
 
 void Proxied::start() {
   context_.counters.requests.add();
@@ -161,7 +166,8 @@ void Proxied::begin_answer() {
   reply_->add_header(kWorkerHeader, worker_->name);
   reply_->add_header(kReasonHeader, retried_ ? "retry" : reason_);
   const bool bodiless = head_.status == 204 || head_.status == 304;
-  if (bodiless || (head_.content_length >= 0 && head_.content_length <= context_.limits.gathered_bytes)) {
+  const int64_t n = head_.content_length;
+  if (bodiless || (n >= 0 && n <= context_.limits.gathered_bytes && held_lease_.resize(n))) {
     phase_ = Phase::gathering;
     return;
   }
@@ -185,7 +191,8 @@ bool Proxied::pass_on(std::string_view bytes) {
   const std::string joined = held_.empty() ? std::string() : held_ + std::string(bytes);
   const std::string_view all = held_.empty() ? bytes : std::string_view(joined);
   size_t n = whole_bytes(form_, all);
-  const bool too_long = std::ssize(all) - static_cast<int64_t>(n) > context_.limits.event_bytes;
+  const int64_t n_left = std::ssize(all) - static_cast<int64_t>(n);
+  const bool too_long = n_left > context_.limits.event_bytes || !held_lease_.resize(n_left);
   if (too_long) n = all.size();
   if (n > 0 && !reply_->write(all.substr(0, n))) return false;
   if (too_long) form_ = StreamForm::bytes;
@@ -261,6 +268,7 @@ void Proxied::fail(const UpstreamError& error) {
     return reply_->abort();
   }
   held_.clear();
+  held_lease_.resize(0);
   // What took too long once is not asked again.
   if (error.fault != UpstreamFault::timeout && try_elsewhere(!unreached)) return;
   if (unreached) {

@@ -27,6 +27,7 @@ struct RouteAsker {
 class Proxied final : public UpstreamEvents, public Waiter, public std::enable_shared_from_this<Proxied> {
  public:
   Proxied(RouteContext& context, HttpRequest&& request, ReplyPtr reply, RouteAsker&& asker);
+  ~Proxied() override;
 
   void start();
 
@@ -73,6 +74,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
 
   UpstreamHead head_;
   StreamForm form_ = StreamForm::bytes;
+  ByteLease held_lease_;
   std::string held_;    // gathered, or of an event that is not whole
   std::string learnt_;  // the beginning of an answer in which its name is looked for
   bool learns_ = false;

@@ -1,7 +1,10 @@
 #include "route/run.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <limits>
+#include <thread>
 
 #include "http/server.h"
 #include "route/front.h"
@@ -9,6 +12,9 @@
 
 namespace quire {
 namespace {
+
+constexpr std::chrono::milliseconds kDrainPoll{5};
+constexpr int kLastBytesMs = 2'000;  // for what is already written
 
 int as_int(int64_t value) { return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max())); }
 
@@ -75,7 +81,11 @@ class RouteServerImpl final : public RouteServer {
   void stop(int64_t drain_ms) override {
     if (server_ == nullptr) return;
     front_.drain();
-    server_->stop(as_int(drain_ms));
+    const int64_t until = clock_.now_ns() + drain_ms * 1'000'000;
+    for (int64_t seen = deadline_ns_; until < seen && !deadline_ns_.compare_exchange_weak(seen, until);) {
+    }
+    while (context_.n_under_way.load() > 0 && clock_.now_ns() < deadline_ns_) std::this_thread::sleep_for(kDrainPoll);
+    server_->stop(drain_ms > 0 ? kLastBytesMs : 0);
     if (admin_ != nullptr) admin_->stop(0);
   }
 
@@ -85,8 +95,9 @@ class RouteServerImpl final : public RouteServer {
   const std::shared_ptr<Fleet> fleet_;
   RouteContext context_;
   Front front_;
-  std::unique_ptr<Server> server_, admin_;  // their threads call the front
-  std::unique_ptr<Prober> prober_;          // destroyed first: its thread tells the server's; stop() ended those before
+  std::atomic<int64_t> deadline_ns_{std::numeric_limits<int64_t>::max()};  // of the soonest stop()
+  std::unique_ptr<Server> server_, admin_;                                 // their threads call the front
+  std::unique_ptr<Prober> prober_;  // destroyed first: its thread tells the server's; stop() ended those before
 };
 
 }  // namespace

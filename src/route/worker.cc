@@ -56,11 +56,8 @@ Worker::Worker(WorkerSpec where, const RouteLimits& limits, Metrics& metrics)
       n_failures(metrics.counter("quire_worker_failures_total", "Of them, failed by its fault.", {{"worker", name}})),
       health(limits) {}
 
-bool Worker::serves(std::string_view model) const {
-  return std::any_of(models.begin(), models.end(), [&](const Json& entry) {
-    const Json* own = entry.find("id");
-    return own != nullptr && own->as_string() != nullptr && *own->as_string() == model;
-  });
+bool Worker::serves(uint32_t model) const {
+  return std::find(model_ids.begin(), model_ids.end(), model) != model_ids.end();
 }
 
 LoadLease::~LoadLease() {

@@ -43,8 +43,9 @@ struct Worker {
   bool gone = false;    // no longer of the fleet
   uint32_t holder = 0;  // its name in the prefix map: another one once it was down, for then it holds nothing
   int64_t load_tokens = 0, n_requests = 0;
-  Json::Array models;  // entries of its /v1/models
-  bool serves(std::string_view model) const;
+  Json::Array models;               // entries of its /v1/models
+  std::vector<uint32_t> model_ids;  // the fleet's numbers of their names
+  bool serves(uint32_t model) const;
 };
 
 // What a worker has to do for one request, from the moment when it was chosen until this goes. Any thread.

@@ -341,7 +341,8 @@ TEST(Guard, PagesElsewhereAreAnsweredWhenAllowed) {
   ASSERT_NE(r.header("access-control-allow-origin"), nullptr);
   EXPECT_EQ(*r.header("access-control-allow-origin"), "https://friend.example");
   EXPECT_EQ(*r.header("access-control-expose-headers"),
-            "Retry-After, x-quire-resumable, x-quire-stream, x-quire-stream-secret, x-quire-warning, x-request-id");
+            "Retry-After, x-quire-resumable, x-quire-route, x-quire-stream, x-quire-stream-secret, x-quire-warning, "
+            "x-quire-worker, x-request-id");
   EXPECT_NE(s.post(kPath, "{", friendly).header("access-control-allow-origin"), nullptr) << "refusals too";
   auto preflight = s.client().request({"OPTIONS",
                                        kPath,

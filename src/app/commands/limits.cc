@@ -32,15 +32,11 @@ void cell(const HeldBound& bound) {
   }
 }
 
-// What is held, room by room from the sockets to the engine.
-void print_held() {
-  std::printf(
-      "\n## What clients can make the server hold\n\nAt the default limits. Every row must have a bound over the whole "
-      "server, whoever and however many its clients\nare: `HeldMemory.EveryRowIsBoundedOverTheWholeServer` refuses one "
-      "without.\n\n"
-      "| what | of a request | of a connection | of a key | in all | filled by |\n|---|---|---|---|---|---|\n");
+// Of these rooms; returns the sum of what all of them bound.
+int64_t print_held_rows(std::initializer_list<std::string_view> rooms) {
+  std::printf("| what | of a request | of a connection | of a key | in all | filled by |\n|---|---|---|---|---|---|\n");
   int64_t total = 0;
-  for (const std::string_view room : {"http", "serve", "text", "engine", "base"}) {
+  for (const std::string_view room : rooms) {
     const HeldRows* rows = Registry<HeldRows>::get().find(room);
     if (rows == nullptr) continue;
     for (const HeldRow& row : (*rows)()) {
@@ -51,8 +47,20 @@ void print_held() {
       total += row.in_all.bytes;
     }
   }
+  return total;
+}
+
+// What is held, room by room from the sockets to the engine.
+void print_held() {
+  std::printf(
+      "\n## What clients can make the server hold\n\nAt the default limits. Every row must have a bound over the whole "
+      "server, whoever and however many its clients\nare: `HeldMemory.EveryRowIsBoundedOverTheWholeServer` refuses one "
+      "without.\n\n");
+  const int64_t total = print_held_rows({"http", "serve", "text", "engine", "base"});
   std::printf("\nTogether at most %s, beside weights, cache and scratch, which are taken before the first request.\n",
               size_text(total).c_str());
+  std::printf("\nA router holds what the rows of sockets say, and:\n\n");
+  print_held_rows({"route"});
 }
 
 int print() {

@@ -1,0 +1,207 @@
+// Requests through a whole router, between sockets that read or answer as no proper one would.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "http/client.h"
+#include "http/testing.h"
+#include "route/run.h"
+
+namespace quire {
+namespace {
+
+// A worker that answers GET well and POST with `answer`.
+struct FakeWorker {
+  explicit FakeWorker(Verdict::Answer answer)
+      : handler([answer = std::move(answer)](HttpRequest&& request, ReplyPtr reply) {
+          if (request.method == "GET")
+            reply->send(200, {}, "{}");
+          else
+            answer(std::move(request), std::move(reply));
+        }) {
+    ServerOptions options;
+    options.limits.linger_ms = 20;
+    server = std::move(*Server::start(options, handler));
+  }
+  FunctionHandler handler;
+  std::unique_ptr<Server> server;
+};
+
+struct Router {
+  explicit Router(std::initializer_list<const FakeWorker*> workers, RouteLimits limits = {}) {
+    RouteOptions options;
+    options.port = 0;
+    options.limits = limits;
+    options.http.send_buffer_bytes = 64 << 10;
+    for (const FakeWorker* worker : workers) options.workers.push_back({{"127.0.0.1", worker->server->port()}, ""});
+    router = std::move(*start_router(options, metrics));
+    client = std::make_unique<HttpClient>(ClientOptions{.port = router->port()});
+    EXPECT_TRUE(eventually([&] { return count("\"usable\":true") == static_cast<int>(workers.size()); }));
+  }
+  HttpResponse post(std::string body) {
+    auto response =
+        client->request({"POST", "/v1/completions", {{"Content-Type", "application/json"}}, std::move(body)});
+    EXPECT_TRUE(response) << response.error().message;
+    return response ? *response : HttpResponse{};
+  }
+  int count(std::string_view text) {
+    const std::string body =
+        HttpClient(ClientOptions{.port = router->port()}).request({"GET", "/workers", {}, ""})->body;
+    int n = 0;
+    for (size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1)) ++n;
+    return n;
+  }
+  bool nothing_charged(int n_workers) {
+    return eventually([&] { return count("\"load_tokens\":0,\"requests\":0") == n_workers; });
+  }
+  Metrics metrics;
+  std::unique_ptr<RouteServer> router;
+  std::unique_ptr<HttpClient> client;
+};
+
+std::string post_bytes(std::string_view body) {
+  return "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + std::string(body);
+}
+
+TEST(Proxied, WholeAnswersKeepTheirLengthAndWhatFindsNoRoomIsPassedOnAsItComes) {
+  const std::string large(100'000, 'x');
+  const FakeWorker worker([&](HttpRequest&&, const ReplyPtr& reply) { reply->send(200, {{"X-Own", "1"}}, large); });
+  Router roomy({&worker});
+  const HttpResponse whole = roomy.post("{}");
+  EXPECT_EQ(whole.body, large);
+  ASSERT_NE(whole.header("content-length"), nullptr);
+  EXPECT_EQ(*whole.header("content-length"), "100000");
+  EXPECT_EQ(*whole.header("x-own"), "1");
+  RouteLimits limits;
+  limits.held_bytes = 50'000;
+  Router narrow({&worker}, limits);
+  const HttpResponse passed = narrow.post("{}");
+  EXPECT_EQ(passed.body, large);
+  EXPECT_EQ(passed.header("content-length"), nullptr);
+}
+
+TEST(Proxied, AClientThatReadsNothingStopsTheWorkerAndLeavingFreesIt) {
+  std::atomic<int64_t> n_taken{0};
+  std::atomic<int> n_gone{0};
+  const FakeWorker worker([&](HttpRequest&&, const ReplyPtr& reply) {
+    reply->on_close([&](CloseReason) { ++n_gone; });
+    reply->start_stream(200, {{"Content-Type", "application/octet-stream"}});
+    static ReplyPtr held;  // the stream has no end of its own
+    held = reply;
+    reply->set_producer([&](Reply& r) {
+      while (r.write(std::string(64 << 10, 'z'))) n_taken += 64 << 10;
+    });
+  });
+  Router router({&worker});
+  RawClient client(router.router->port(), 16 << 10);
+  client.send(post_bytes("{}"));
+  EXPECT_NE(client.read_until("\r\n\r\n").find("x-quire-worker: 127.0.0.1:"), std::string::npos);
+  int64_t before = -1;
+  EXPECT_TRUE(eventually([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return std::exchange(before, n_taken.load()) == n_taken.load();
+  }));
+  EXPECT_LT(n_taken.load(), 64 << 20);  // what buffers on the way hold
+  EXPECT_EQ(n_gone.load(), 0);
+  client.reset();
+  EXPECT_TRUE(eventually([&] { return n_gone.load() == 1; }));
+  EXPECT_TRUE(router.nothing_charged(1));
+}
+
+TEST(Proxied, AClientThatLeavesBeforeTheFirstByteFreesTheWorkerToo) {
+  std::mutex mu;
+  std::vector<ReplyPtr> held;
+  std::atomic<int> n_asked{0}, n_gone{0};
+  const FakeWorker worker([&](HttpRequest&&, ReplyPtr reply) {
+    reply->on_close([&](CloseReason) { ++n_gone; });
+    const std::lock_guard lock(mu);
+    held.push_back(std::move(reply));
+    ++n_asked;
+  });
+  Router router({&worker});
+  for (int i = 1; i <= 5; ++i) {
+    RawClient client(router.router->port());
+    client.send(post_bytes("{}"));
+    ASSERT_TRUE(eventually([&] { return n_asked.load() == i; }));
+    client.close();
+    EXPECT_TRUE(eventually([&] { return n_gone.load() == i; }));
+  }
+  EXPECT_TRUE(router.nothing_charged(1));
+}
+
+TEST(Proxied, ARequestIsSentAsItCameWithoutWhatIsTheConnections) {
+  std::mutex mu;
+  HttpRequest seen;
+  const FakeWorker worker([&](HttpRequest&& request, const ReplyPtr& reply) {
+    reply->send(200, {{"X-Quire-Worker", "evil"}, {"Access-Control-Allow-Origin", "*"}}, "ok");
+    const std::lock_guard lock(mu);
+    seen = std::move(request);
+  });
+  Router router({&worker});
+  RawClient client(router.router->port());
+  client.send(
+      "POST http://evil.example:1/v1/completions?x=%41 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close, x-hop\r\n"
+      "X-Hop: 1\r\nX-Kept: 2\r\nTE: trailers\r\nAuthorization: Bearer k\r\nX-Quire-Worker: evil\r\n"
+      "X-Forwarded-For: 203.0.113.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n");
+  const std::string answer = client.read_to_end();
+  EXPECT_NE(answer.find("x-quire-worker: 127.0.0.1:"), std::string::npos) << answer;
+  EXPECT_EQ(answer.find("evil"), std::string::npos);
+  EXPECT_EQ(answer.find("Access-Control"), std::string::npos);
+  const std::lock_guard lock(mu);
+  EXPECT_EQ(seen.target, "/v1/completions?x=%41");
+  EXPECT_EQ(seen.body, "{}");
+  EXPECT_EQ(seen.header("x-hop"), nullptr);
+  EXPECT_EQ(seen.header("te"), nullptr);
+  EXPECT_EQ(seen.header("x-quire-worker"), nullptr);
+  EXPECT_EQ(*seen.header("x-kept"), "2");
+  EXPECT_EQ(*seen.header("authorization"), "Bearer k");
+  EXPECT_EQ(*seen.header("x-forwarded-for"), "203.0.113.1, 127.0.0.1");
+  EXPECT_EQ(*seen.header("host"), "127.0.0.1:" + std::to_string(worker.server->port()));
+}
+
+TEST(Proxied, StoppingWaitsForWhatIsUnderWayAndRefusesTheRest) {
+  std::mutex mu;
+  ReplyPtr held;
+  std::atomic<bool> asked{false};
+  const FakeWorker worker([&](HttpRequest&&, ReplyPtr reply) {
+    const std::lock_guard lock(mu);
+    held = std::move(reply);
+    asked = true;
+  });
+  Router router({&worker});
+  RawClient client(router.router->port());
+  client.send(post_bytes("{}"));
+  ASSERT_TRUE(eventually([&] { return asked.load(); }));
+  std::atomic<bool> stopped{false};
+  std::thread stopper([&] {
+    router.router->stop(kPatienceMs);
+    stopped = true;
+  });
+  EXPECT_TRUE(eventually([&] { return router.client->request({"GET", "/ready", {}, ""})->status == 503; }));
+  EXPECT_EQ(router.post("{}").status, 503);
+  EXPECT_FALSE(stopped);
+  {
+    const std::lock_guard lock(mu);
+    held->send(200, {}, "late");
+  }
+  EXPECT_NE(client.read_to_end().find("\r\n\r\nlate"), std::string::npos);
+  stopper.join();
+}
+
+TEST(Proxied, WorkersComeAndGoWhileTheRouterRuns) {
+  const auto says = [](const char* word) {
+    return [word](HttpRequest&&, const ReplyPtr& reply) { reply->send(200, {}, word); };
+  };
+  const FakeWorker first(says("first")), second(says("second"));
+  Router router({&first});
+  EXPECT_EQ(router.post("{}").body, "first");
+  router.router->set_workers({{{"127.0.0.1", second.server->port()}, ""}});
+  EXPECT_EQ(router.post("{}").body, "second");  // it waits until the new one has been asked
+  router.router->set_workers({});
+  EXPECT_EQ(router.count("usable"), 0);
+}
+
+}  // namespace
+}  // namespace quire
