@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
+
 namespace quire {
 namespace {
 
@@ -109,6 +111,58 @@ TEST(ResponseParser, LimitsAreNamedWithTheirValues) {
   std::string interim;
   for (int i = 0; i < 20; ++i) interim += "HTTP/1.1 102 Processing\r\n\r\n";
   EXPECT_EQ(read(interim, 1000).state, State::failed);
+}
+
+TEST(ResponseParser, WhateverComesTheCutsDoNotMatter) {
+  constexpr std::string_view kSeeds[] = {
+      "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\n\r\nhello",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: v\r\n\r\n",
+      "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 503 No\r\nConnection: keep-alive, x\r\nContent-Length: 2\r\n\r\nok"};
+  constexpr std::string_view kPieces[] = {"\r\n",
+                                          "\r\n\r\n",
+                                          ":",
+                                          " ",
+                                          "0",
+                                          "9",
+                                          "-",
+                                          "\n",
+                                          "\t",
+                                          "Content-Length: 7\r\n",
+                                          "Transfer-Encoding: chunked\r\n",
+                                          "\xff",
+                                          "HTTP/1.1 "};
+  HttpLimits limits;
+  limits.header_bytes = 120;
+  limits.n_headers = 4;
+  Rng rng(11);
+  const auto below = [&](size_t n) { return static_cast<size_t>(rng.between(0, static_cast<int64_t>(n) - 1)); };
+  int n_done = 0, n_failed = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string bytes(kSeeds[below(std::size(kSeeds))]);
+    for (int64_t k = rng.between(0, 3); k > 0; --k) {
+      const size_t at = below(bytes.size());
+      if (rng.between(0, 1) == 0)
+        bytes.insert(at, kPieces[below(std::size(kPieces))]);
+      else
+        bytes.erase(at, 1 + below(4));
+      if (bytes.empty()) bytes = "x";
+    }
+    const bool ends = rng.between(0, 1) == 1;
+    const Read whole = read(bytes, bytes.size(), ends, limits);
+    for (const size_t step : {size_t{1}, 2 + below(9)}) {
+      const Read cut = read(bytes, step, ends, limits);
+      ASSERT_EQ(cut.state, whole.state) << bytes;
+      ASSERT_EQ(cut.fault, whole.fault) << bytes;
+      ASSERT_EQ(cut.body, whole.body) << bytes;
+      ASSERT_EQ(cut.status, whole.status) << bytes;
+      if (whole.state != State::done) continue;
+      ASSERT_EQ(cut.rest, whole.rest) << bytes;
+    }
+    n_done += whole.state == State::done;
+    n_failed += whole.state == State::failed;
+  }
+  EXPECT_GT(n_done, 2000);
+  EXPECT_GT(n_failed, 2000);
 }
 
 TEST(ResponseParser, AnEndTooEarlyIsAFault) {

@@ -50,6 +50,14 @@ std::string passed(std::string_view what, int limit_ms, std::string_view name) {
   return std::string(what) + " for " + std::to_string(limit_ms) + " ms (" + std::string(name) + ")";
 }
 
+// A machine that is gone says nothing more, not even that: it is asked, and given up after `dead_ms`.
+void watch_for_life(int fd, int dead_ms) {
+  const int every_s = std::max(1, dead_ms / 3000);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &every_s, sizeof every_s);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms, sizeof dead_ms);
+}
+
 }  // namespace
 
 bool is_hop_field(std::string_view name, std::string_view connection) {
@@ -139,8 +147,7 @@ void UpstreamExchange::connected() {
   socket_->socket.non_blocking(true, ec);
   socket_->socket.set_option(tcp::no_delay(true), ec);
   socket_->socket.set_option(boost::asio::socket_base::keep_alive(true), ec);
-  const int dead_after = limits_.stall_ms;
-  ::setsockopt(socket_->socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_after, sizeof dead_after);
+  watch_for_life(socket_->socket.native_handle(), limits_.dead_ms);
   state_ = State::asking;
   moved_ns_ = IoThread::now_ns();
   socket_->arm_read();

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/rng.h"
 #include "route/session_key.h"
 
 namespace quire {
@@ -35,6 +36,33 @@ TEST(Asked, BadBodiesAreReadAsFarAsTheyGo) {
   EXPECT_TRUE(read_asked("{\"prompt\":" + deep).text.empty());
   EXPECT_EQ(read_asked("{\"prompt\":" + deep + std::string(1 << 20, ']') + ",\"user\":\"u\"}").user, "u");
   EXPECT_EQ(read_asked("{\"prompt\":\"" + std::string(1 << 20, '\\') + "\",\"user\":\"u\"}").user, "u");
+}
+
+TEST(Asked, WhateverComesTheViewsAreOfTheBody) {
+  const std::string seed =
+      R"({"model":"m","messages":[{"role":"user","content":"a\\\" ]"}],"max_tokens":17,"user":"u"})";
+  constexpr std::string_view kPieces = "{}[]\":,\\ 0a";
+  Rng rng(5);
+  const auto below = [&](size_t n) { return static_cast<size_t>(rng.between(0, static_cast<int64_t>(n) - 1)); };
+  int n_read = 0;
+  for (int i = 0; i < 50'000; ++i) {
+    std::string body = seed;
+    for (int64_t k = rng.between(1, 4); k > 0 && !body.empty(); --k) {
+      if (rng.between(0, 2) == 0)
+        body.resize(below(body.size()));
+      else
+        body[below(body.size())] = kPieces[below(kPieces.size())];
+    }
+    const Asked asked = read_asked(body);
+    std::vector<std::string_view> views = asked.text;
+    views.insert(views.end(), {asked.model, asked.user, asked.prompt_cache_key, asked.previous_response_id});
+    for (const std::string_view view : views)
+      ASSERT_TRUE(view.empty() ||
+                  (view.data() >= body.data() && view.data() + view.size() <= body.data() + body.size()));
+    n_read += !asked.text.empty();
+    block_names(asked, 0);
+  }
+  EXPECT_GT(n_read, 10'000);
 }
 
 TEST(Asked, ADialogueThatGrowsKeepsItsBlocks) {

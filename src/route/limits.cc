@@ -7,6 +7,7 @@ constexpr RouteLimitRow kRows[] = {
     {"connect_ms", &RouteLimits::connect_ms, "to find a worker and to connect"},
     {"first_byte_ms", &RouteLimits::first_byte_ms, "from a request's last byte to the first of its answer"},
     {"stall_ms", &RouteLimits::stall_ms, "without a byte of an answer that has begun, or taken of a request"},
+    {"dead_ms", &RouteLimits::dead_ms, "without a sign of life from a worker's machine"},
     {"kept_ms", &RouteLimits::kept_ms, "a connection to a worker that is not used"},
     {"n_kept", &RouteLimits::n_kept, "such connections to one worker, for each io thread"},
     {"gathered_bytes", &RouteLimits::gathered_bytes, "an answer of a stated length up to it is sent when it is whole"},

@@ -11,6 +11,7 @@ struct RouteLimits {
   int64_t connect_ms = 2'000;          // to find and reach a worker
   int64_t first_byte_ms = 600'000;     // from a request's last byte to the first of its answer
   int64_t stall_ms = 120'000;          // without a byte of an answer that has begun, or taken of a request
+  int64_t dead_ms = 30'000;            // without a sign of life from a worker's machine
   int64_t kept_ms = 30'000;            // a connection to a worker that is not used
   int64_t n_kept = 64;                 // such connections to one worker, for each io thread
   int64_t gathered_bytes = 256 << 10;  // an answer of a stated length up to it is sent when it is whole

@@ -24,6 +24,7 @@ UpstreamLimits upstream_limits(const RouteOptions& options) {
   out.connect_ms = as_int(l.connect_ms);
   out.first_byte_ms = as_int(l.first_byte_ms);
   out.stall_ms = as_int(l.stall_ms);
+  out.dead_ms = as_int(l.dead_ms);
   out.kept_ms = as_int(l.kept_ms);
   out.n_kept = as_int(l.n_kept);
   out.http = options.http;
