@@ -92,6 +92,47 @@ class RawClient {
   bool connected_ = false, timed_out_ = false;
 };
 
+// One socket that listens, for what no Server would do.
+class RawListener {
+ public:
+  RawListener() {
+    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    socklen_t length = sizeof address;
+    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), length);
+    ::listen(fd_, 16);
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+  }
+  ~RawListener() { ::close(fd_); }
+  int port() const { return port_; }
+  // Waits for a connection; −1: none came.
+  int accept() const {
+    pollfd p{fd_, POLLIN, 0};
+    return ::poll(&p, 1, kPatienceMs) == 1 ? ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC) : -1;
+  }
+
+ private:
+  int fd_ = -1, port_ = 0;
+};
+
+inline std::string read_from(int fd, std::string_view marker) {
+  std::string out;
+  char buffer[4096];
+  while (out.find(marker) == std::string::npos) {
+    pollfd p{fd, POLLIN, 0};
+    if (::poll(&p, 1, kPatienceMs) != 1) break;
+    const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
+    if (n <= 0) break;
+    out.append(buffer, static_cast<size_t>(n));
+  }
+  return out;
+}
+
+inline void say_to(int fd, std::string_view bytes) { ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+
 class FunctionHandler final : public Handler {
  public:
   using Function = Verdict::Answer;

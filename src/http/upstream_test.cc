@@ -14,47 +14,6 @@
 namespace quire {
 namespace {
 
-// One socket that listens, for what no Server would do.
-class RawListener {
- public:
-  RawListener() {
-    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    socklen_t length = sizeof address;
-    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), length);
-    ::listen(fd_, 16);
-    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
-  }
-  ~RawListener() { ::close(fd_); }
-  int port() const { return port_; }
-  // Waits for a connection; −1: none came.
-  int accept() const {
-    pollfd p{fd_, POLLIN, 0};
-    return ::poll(&p, 1, kPatienceMs) == 1 ? ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC) : -1;
-  }
-
- private:
-  int fd_ = -1, port_ = 0;
-};
-
-std::string read_until(int fd, std::string_view marker) {
-  std::string out;
-  char buffer[4096];
-  while (out.find(marker) == std::string::npos) {
-    pollfd p{fd, POLLIN, 0};
-    if (::poll(&p, 1, kPatienceMs) != 1) break;
-    const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
-    if (n <= 0) break;
-    out.append(buffer, static_cast<size_t>(n));
-  }
-  return out;
-}
-
-void say(int fd, std::string_view bytes) { ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-
 // Whether the other side has closed.
 bool hears_end(int fd) {
   pollfd p{fd, POLLIN, 0};
@@ -176,10 +135,10 @@ TEST_F(Upstreams, AReaderWithoutRoomStopsTheServerAndGoesOnLater) {
   const auto heard = ask(listener.port());
   heard->look([](Heard& h) { return h.full_ = true; });
   const int fd = listener.accept();
-  read_until(fd, "\r\n\r\n");
+  read_from(fd, "\r\n\r\n");
   std::atomic<size_t> n_said{0};
   std::thread writer([&] {
-    say(fd, "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(kBytes) + "\r\n\r\n");
+    say_to(fd, "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(kBytes) + "\r\n\r\n");
     const std::string piece(64 << 10, 'z');
     while (n_said < kBytes) {
       const ssize_t n = ::send(fd, piece.data(), std::min(piece.size(), kBytes - n_said), MSG_NOSIGNAL);
@@ -207,8 +166,8 @@ TEST_F(Upstreams, CancelClosesAtOnceAndNothingIsHeardAfterIt) {
   RawListener listener;
   const auto heard = ask(listener.port());
   const int fd = listener.accept();
-  read_until(fd, "\r\n\r\n");
-  say(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  read_from(fd, "\r\n\r\n");
+  say_to(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
   ASSERT_TRUE(eventually([&] { return heard->look([](Heard& h) { return h.body_ == "abc"; }); }));
   on_io([&] { last_->cancel(); });
   EXPECT_TRUE(hears_end(fd));
@@ -232,8 +191,8 @@ TEST_F(Upstreams, FaultsAreTold) {
     RawListener listener;
     const auto heard = ask(listener.port());
     const int fd = listener.accept();
-    read_until(fd, "\r\n\r\n");
-    say(fd, c.answer);
+    read_from(fd, "\r\n\r\n");
+    say_to(fd, c.answer);
     ::close(fd);
     ASSERT_TRUE(eventually([&] { return heard->ended(); })) << c.answer;
     ASSERT_TRUE(heard->error_.has_value()) << c.answer;
@@ -271,8 +230,8 @@ TEST_F(Upstreams, TimeLimitsAreNamed) {
   limits_.stall_ms = 40;
   const auto stalled = ask(listener.port());
   const int second = listener.accept();
-  read_until(second, "\r\n\r\n");
-  say(second, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour");
+  read_from(second, "\r\n\r\n");
+  say_to(second, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour");
   ASSERT_TRUE(eventually([&] { return stalled->ended(); }));
   EXPECT_NE(stalled->error_->message.find("40 ms (stall_ms)"), std::string::npos) << stalled->error_->message;
   EXPECT_EQ(stalled->body_, "four");
@@ -285,15 +244,15 @@ TEST_F(Upstreams, AKeptConnectionThatWasClosedIsReplacedOnce) {
   const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
   const auto first = ask(listener.port());
   const int kept = listener.accept();
-  read_until(kept, "\r\n\r\n");
-  say(kept, answer);
+  read_from(kept, "\r\n\r\n");
+  say_to(kept, answer);
   ASSERT_TRUE(eventually([&] { return first->ended(); }));
   const auto second = ask(listener.port());
-  read_until(kept, "\r\n\r\n");  // the server has read it, and dies of it
+  read_from(kept, "\r\n\r\n");  // the server has read it, and dies of it
   ::close(kept);
   const int fresh = listener.accept();
-  read_until(fresh, "\r\n\r\n");
-  say(fresh, answer);
+  read_from(fresh, "\r\n\r\n");
+  say_to(fresh, answer);
   ASSERT_TRUE(eventually([&] { return second->ended(); }));
   EXPECT_FALSE(second->error_) << second->error_->message;
   EXPECT_EQ(second->body_, "ok");
@@ -305,15 +264,15 @@ TEST_F(Upstreams, ConnectionsThatSpeakUnaskedOrWaitTooLongAreClosed) {
   RawListener listener;
   const auto talker = ask(listener.port());
   int fd = listener.accept();
-  read_until(fd, "\r\n\r\n");
-  say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n");
+  read_from(fd, "\r\n\r\n");
+  say_to(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n");
   ASSERT_TRUE(eventually([&] { return talker->ended(); }));
   EXPECT_TRUE(hears_end(fd));
   ::close(fd);
   const auto waiter = ask(listener.port());
   fd = listener.accept();
-  read_until(fd, "\r\n\r\n");
-  say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+  read_from(fd, "\r\n\r\n");
+  say_to(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
   ASSERT_TRUE(eventually([&] { return waiter->ended(); }));
   EXPECT_TRUE(hears_end(fd));
   ::close(fd);
@@ -323,7 +282,7 @@ TEST_F(Upstreams, StoppingTheServerEndsExchangesWithoutAWord) {
   RawListener listener;
   const auto heard = ask(listener.port());
   const int fd = listener.accept();
-  read_until(fd, "\r\n\r\n");
+  read_from(fd, "\r\n\r\n");
   server_->stop(0);
   EXPECT_TRUE(hears_end(fd));
   EXPECT_FALSE(heard->ended());

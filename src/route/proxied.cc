@@ -163,8 +163,8 @@ void Proxied::begin_answer() {
   form_ = field_of(head_.headers, "content-encoding") != nullptr ? StreamForm::bytes
                                                                  : form_of(field_of(head_.headers, "content-type"));
   std::erase_if(head_.headers, [](const HttpHeader& h) { return is_dropped(h.name); });
-  reply_->add_header(kWorkerHeader, worker_->name);
-  reply_->add_header(kReasonHeader, retried_ ? "retry" : reason_);
+  head_.headers.push_back({std::string(kWorkerHeader), worker_->name});
+  head_.headers.push_back({std::string(kReasonHeader), retried_ ? "retry" : reason_});
   const bool bodiless = head_.status == 204 || head_.status == 304;
   const int64_t n = head_.content_length;
   if (bodiless || (n >= 0 && n <= context_.limits.gathered_bytes && held_lease_.resize(n))) {
@@ -268,6 +268,7 @@ void Proxied::fail(const UpstreamError& error) {
     return reply_->abort();
   }
   held_.clear();
+  learnt_.clear();
   held_lease_.resize(0);
   // What took too long once is not asked again.
   if (error.fault != UpstreamFault::timeout && try_elsewhere(!unreached)) return;
@@ -278,8 +279,7 @@ void Proxied::fail(const UpstreamError& error) {
   }
   phase_ = Phase::over;
   context_.counters.failures.add();
-  reply_->add_header(kWorkerHeader, worker_->name);
-  send_error(*reply_, bad_worker(error.message));
+  send_error(*reply_, bad_worker(error.message), {{std::string(kWorkerHeader), worker_->name}});
 }
 
 // The last of a stream; where there is no room for it, the client is waited for.

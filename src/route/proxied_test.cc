@@ -29,15 +29,19 @@ struct FakeWorker {
 };
 
 struct Router {
-  explicit Router(std::initializer_list<const FakeWorker*> workers, RouteLimits limits = {}) {
+  explicit Router(std::initializer_list<const FakeWorker*> workers,
+                  const RouteLimits& limits = {},
+                  std::vector<WorkerSpec> more = {}) {
     RouteOptions options;
     options.port = 0;
     options.limits = limits;
     options.http.send_buffer_bytes = 64 << 10;
     for (const FakeWorker* worker : workers) options.workers.push_back({{"127.0.0.1", worker->server->port()}, ""});
+    options.workers.insert(options.workers.end(), more.begin(), more.end());
+    const auto n = static_cast<int>(options.workers.size());
     router = std::move(*start_router(options, metrics));
     client = std::make_unique<HttpClient>(ClientOptions{.port = router->port()});
-    EXPECT_TRUE(eventually([&] { return count("\"usable\":true") == static_cast<int>(workers.size()); }));
+    EXPECT_TRUE(eventually([&] { return count("\"usable\":true") == n; }));
   }
   HttpResponse post(std::string body) {
     auto response =
@@ -80,6 +84,61 @@ TEST(Proxied, WholeAnswersKeepTheirLengthAndWhatFindsNoRoomIsPassedOnAsItComes) 
   const HttpResponse passed = narrow.post("{}");
   EXPECT_EQ(passed.body, large);
   EXPECT_EQ(passed.header("content-length"), nullptr);
+}
+
+// A socket that answers GET well and breaks off every other answer in its middle.
+class BreakingWorker {
+ public:
+  BreakingWorker() : thread_([this] { run(); }) {}
+  ~BreakingWorker() {
+    ends_ = true;
+    RawClient wake(listener_.port());
+    thread_.join();
+  }
+  int port() const { return listener_.port(); }
+  int n_asked() const { return n_asked_; }
+
+ private:
+  void run() {
+    while (true) {
+      const int fd = listener_.accept();
+      if (ends_ || fd < 0) {
+        ::close(fd);
+        return;
+      }
+      const std::string head = read_from(fd, "\r\n\r\n");
+      if (head.starts_with("GET")) {
+        say_to(fd, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}");
+      } else {
+        ++n_asked_;
+        say_to(fd, "HTTP/1.1 200 OK\r\nX-Broken: 1\r\nContent-Length: 100\r\n\r\n{\"id\":\"resp_1\"");
+      }
+      ::close(fd);
+    }
+  }
+  RawListener listener_;
+  std::atomic<bool> ends_{false};
+  std::atomic<int> n_asked_{0};
+  std::thread thread_;
+};
+
+TEST(Proxied, AnAnswerThatBreaksBeforeItIsSentIsAskedElsewhereAndLeavesNoTrace) {
+  const BreakingWorker broken;
+  const FakeWorker good([](HttpRequest&&, const ReplyPtr& reply) { reply->send(200, {}, "whole"); });
+  Router router({&good}, {}, {{{"127.0.0.1", broken.port()}, ""}});
+  for (int i = 0; i < 8; ++i) {
+    const HttpResponse response = router.post("{\"user\":\"" + std::to_string(i) + "\"}");
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.body, "whole");
+    EXPECT_EQ(response.header("x-broken"), nullptr);
+    int n_named = 0;
+    for (const HttpHeader& h : response.headers) n_named += h.name == "x-quire-worker";
+    EXPECT_EQ(n_named, 1);
+    EXPECT_EQ(*response.header("x-quire-worker"), "127.0.0.1:" + std::to_string(good.server->port()));
+  }
+  EXPECT_GE(broken.n_asked(), 1);
+  EXPECT_LE(broken.n_asked(), 3);  // n_failures
+  EXPECT_TRUE(router.nothing_charged(2));
 }
 
 TEST(Proxied, AClientThatReadsNothingStopsTheWorkerAndLeavingFreesIt) {

@@ -109,6 +109,29 @@ class Route(unittest.TestCase):
                 self.assertEqual(len({worker for worker, _ in seen}), 1, seen)
                 self.assertEqual({reason for _, reason in seen[1:]}, {'session' if named else 'prefix'})
 
+    def test_four_servers_reuse_as_much_as_one(self):
+        def cached_by(server):
+            counts = []
+
+            def one(number):
+                turns = []
+                for turn in range(4):
+                    turns.append(f'Crowd {number}, turn {turn}: ' + f'what does animal {number} say? ' * 5)
+                    answer = server.post('/v1/chat/completions', chat(turns))[2]
+                    counts.append(answer['usage']['prompt_tokens_details']['cached_tokens'])
+                    turns.append(text_of(answer))
+
+            threads = [threading.Thread(target=one, args=(i,)) for i in range(12)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return sum(counts)
+
+        one = Server('--threads', '1')
+        self.addCleanup(one.stop)
+        self.assertGreaterEqual(cached_by(self.router), 0.9 * cached_by(one))
+
     def test_answers_are_those_of_a_server(self):
         body = chat(['Who lives in the tree?'])
         direct = self.workers[0].post('/v1/chat/completions', body)[2]
