@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "http/byte_budget.h"
 #include "http/upstream.h"
+#include "route/directory.h"
 #include "route/fleet.h"
 #include "route/limits.h"
 #include "route/retry_budget.h"
@@ -43,6 +44,7 @@ struct RouteContext {
   Waiting waiting;
   const std::shared_ptr<ByteAccount> held;  // by requests, of held_bytes: the only account, so half of its budget
   std::atomic<int64_t> n_under_way{0};      // requests that are passed on
+  std::unique_ptr<Directory> directory;     // null: there is none
   UpstreamLimits upstream, probe;
   std::string worker_key;  // what workers are sent instead of the clients' keys; empty: theirs
 };

@@ -132,9 +132,14 @@ void Fleet::release(Worker& worker, int64_t tokens) {
   --worker.n_requests;
 }
 
-void Fleet::remember(const Hash128& session, const Worker& worker) {
+void Fleet::remember(const Hash128& session, uint64_t worker) {
   const std::lock_guard lock(mu_);
-  sessions_.set(session, worker.id, clock_.now_ns());
+  sessions_.set(session, worker, clock_.now_ns());
+}
+
+bool Fleet::knows(const Hash128& session) const {
+  const std::lock_guard lock(mu_);
+  return sessions_.find(session, clock_.now_ns()) != 0;
 }
 
 void Fleet::worked(Worker& worker) {

@@ -57,8 +57,10 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
 
   // None of `not_these`. Nullopt: no other worker may be given anything now.
   std::optional<Picked> choose(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these);
-  // Where a later request of this session belongs.
-  void remember(const Hash128& session, const Worker& worker);
+  // Where a later request of this session belongs: a worker's id, also of one that is not here.
+  void remember(const Hash128& session, uint64_t worker);
+  // Whether that is known.
+  bool knows(const Hash128& session) const;
 
   void worked(Worker& worker);
   void failed(Worker& worker);

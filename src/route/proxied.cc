@@ -70,7 +70,21 @@ void Proxied::start() {
     if (const auto self = weak.lock()) self->on_client_gone();
   });
   wait_until_ns_ = context_.clock.now_ns() + context_.limits.wait_ms * kNsPerMs;
+  if (context_.directory != nullptr && ask_.session && !context_.fleet->knows(*ask_.session)) return ask_directory();
   look();
+}
+
+void Proxied::ask_directory() {
+  context_.directory->find(*ask_.session, [self = shared_from_this()](uint64_t worker) {
+    if (worker != 0) self->context_.fleet->remember(*self->ask_.session, worker);
+    self->reply_->post([self] { self->look(); });
+  });
+}
+
+void Proxied::remember(std::string_view kind, std::string_view name) {
+  const Hash128 session = session_of(asker_.tenant, kind, name);
+  context_.fleet->remember(session, worker_->id);
+  if (context_.directory != nullptr) context_.directory->note(session, worker_->id);
 }
 
 void Proxied::look() {
@@ -104,6 +118,7 @@ void Proxied::send(Picked&& picked) {
   reason_ = picked.reason;
   load_ = std::move(picked.load);
   tried_.push_back(worker_);
+  if (context_.directory != nullptr && ask_.session) context_.directory->note(*ask_.session, worker_->id);
   upstream_ = ask_upstream(upstream_request(), context_.upstream, shared_from_this());
 }
 
@@ -157,8 +172,7 @@ void Proxied::on_head(UpstreamHead&& head) {
 }
 
 void Proxied::begin_answer() {
-  if (const std::string* stream = field_of(head_.headers, "x-quire-stream"))
-    context_.fleet->remember(session_of(asker_.tenant, kStreamKind, *stream), *worker_);
+  if (const std::string* stream = field_of(head_.headers, "x-quire-stream")) remember(kStreamKind, *stream);
   learns_ = request_.path == "/v1/responses" && head_.status == 200;
   form_ = field_of(head_.headers, "content-encoding") != nullptr ? StreamForm::bytes
                                                                  : form_of(field_of(head_.headers, "content-type"));
@@ -223,7 +237,7 @@ void Proxied::learn(std::string_view bytes) {
     if (end == std::string::npos) break;
     const std::string_view name = std::string_view(learnt_).substr(begin + 1, end - begin - 1);
     if (!name.starts_with(kBegin)) continue;
-    context_.fleet->remember(session_of(asker_.tenant, kResponseKind, name), *worker_);
+    remember(kResponseKind, name);
     learns_ = false;
     break;
   }

@@ -40,7 +40,9 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
  private:
   enum class Phase : uint8_t { looking, asking, gathering, streaming, ending, over };
 
+  void ask_directory();
   void look();
+  void remember(std::string_view kind, std::string_view name);
   void send(Picked&& picked);
   UpstreamRequest upstream_request() const;
   HttpHeaders forwarded_headers() const;

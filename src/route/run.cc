@@ -48,6 +48,11 @@ class RouteServerImpl final : public RouteServer {
     context_.worker_key = options.worker_key;
     context_.upstream = context_.probe = upstream_limits(options);
     context_.probe.first_byte_ms = context_.probe.stall_ms = as_int(limits_.probe_answer_ms);
+    if (!options.directory.host.empty()) {
+      DirectoryOptions directory = options.directory;
+      directory.keep_s = limits_.session_s;
+      context_.directory = std::make_unique<Directory>(std::move(directory), metrics);
+    }
     fleet_->on_more([this] { context_.waiting.wake(); });
     fleet_->set_workers(options.workers);
   }

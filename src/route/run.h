@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "base/result.h"
 #include "http/door_options.h"
+#include "route/directory.h"
 #include "route/limits.h"
 #include "route/worker.h"
 
@@ -17,6 +18,7 @@ struct RouteOptions : DoorOptions {
   std::string policy = "prefix";        // of route/policies
   std::string worker_key;               // what workers are sent instead of the clients' keys; empty: theirs
   std::string health_path = "/health";  // of a worker: good below 500
+  DirectoryOptions directory;           // no host: none
   RouteLimits limits;
 };
 

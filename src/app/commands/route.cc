@@ -18,6 +18,7 @@ struct Args {
   RouteOptions route;
   AccessOptions access;
   std::vector<std::string> workers;
+  std::string directory;
   int drain_seconds = 30;
 };
 
@@ -33,6 +34,11 @@ Status check(Args& args) {
   };
   QR_TRY_VOID(apply_door(args.access, set_own, args.route));
   if (args.workers.empty()) return fail(Code::invalid, "--worker is required: the URL of a server, may be repeated");
+  if (!args.directory.empty()) {
+    auto directory = parse_directory(args.directory);
+    if (!directory) return fail(directory.error().code, "--directory: " + directory.error().message);
+    args.route.directory = std::move(*directory);
+  }
   for (const std::string& url : args.workers) {
     auto worker = parse_worker(url);
     if (!worker) return fail(worker.error().code, "--worker: " + worker.error().message);
@@ -60,22 +66,25 @@ Status run(Args& args) {
 
 QR_REGISTER(Command,
             "route",
-            Command{"one address before many servers", false, [](CommandLine& line) -> std::function<int()> {
-                      auto args = std::make_shared<Args>();
-                      line.option("--worker", args->workers,
-                                  "a server that answers, http://HOST:PORT; may be repeated");
-                      declare_door_options(line, args->access, args->route);
-                      line.option("--policy", args->route.policy,
-                                  "which worker, for requests of no session: prefix, hash, least_load, two_choices or "
-                                  "round_robin");
-                      line.option("--worker-key", args->route.worker_key,
-                                  "the key that workers are sent, instead of the clients'; better in QUIRE_WORKER_KEY");
-                      line.option("--health-path", args->route.health_path, "where a worker tells its health");
-                      line.option("--io-threads", args->route.n_io_threads, "threads for sockets");
-                      line.option("--drain-timeout", args->drain_seconds,
-                                  "seconds that running requests get after SIGTERM");
-                      return [args] { return exit_code(run(*args)); };
-                    }});
+            Command{
+                "one address before many servers", false, [](CommandLine& line) -> std::function<int()> {
+                  auto args = std::make_shared<Args>();
+                  line.option("--worker", args->workers, "a server that answers, http://HOST:PORT; may be repeated");
+                  declare_door_options(line, args->access, args->route);
+                  line.option("--policy", args->route.policy,
+                              "which worker, for requests of no session: prefix, hash, least_load, two_choices or "
+                              "round_robin");
+                  line.option("--directory", args->directory,
+                              "a Redis in which several routers share where sessions are, redis://HOST:PORT; with a "
+                              "password better in QUIRE_DIRECTORY");
+                  line.option("--worker-key", args->route.worker_key,
+                              "the key that workers are sent, instead of the clients'; better in QUIRE_WORKER_KEY");
+                  line.option("--health-path", args->route.health_path, "where a worker tells its health");
+                  line.option("--io-threads", args->route.n_io_threads, "threads for sockets");
+                  line.option("--drain-timeout", args->drain_seconds,
+                              "seconds that running requests get after SIGTERM");
+                  return [args] { return exit_code(run(*args)); };
+                }});
 
 }  // namespace
 }  // namespace quire
