@@ -156,7 +156,9 @@ size_t ResponseParser::feed_body(std::string_view bytes, std::string& body) {
   }
   const size_t n = until_end_ ? bytes.size() : static_cast<size_t>(std::min<int64_t>(left_, std::ssize(bytes)));
   body += bytes.substr(0, n);
-  if (!until_end_ && (left_ -= static_cast<int64_t>(n)) == 0) state_ = State::done;
+  if (until_end_) return n;
+  left_ -= static_cast<int64_t>(n);
+  if (left_ == 0) state_ = State::done;
   return n;
 }
 

@@ -103,26 +103,25 @@ void Directory::wake() const {
   static_cast<void>(::write(wake_fd_, &one, sizeof one));
 }
 
-void Directory::enter(Command command) {
+// False: it was not taken.
+bool Directory::enter(Command&& command) {
   {
     const std::lock_guard lock(mu_);
-    if (up_ && !ending_ && fresh_.size() < options_.most_pending) {
-      fresh_.push_back(std::move(command));
-      command.found = nullptr;
-    } else if (up_) {
+    if (!up_ || ending_) return false;
+    if (fresh_.size() >= options_.most_pending) {
       dropped_.add();
+      return false;
     }
+    fresh_.push_back(std::move(command));
   }
-  if (command.found)
-    command.found(0);
-  else
-    wake();
+  wake();
+  return true;
 }
 
-void Directory::find(const Hash128& session, Found found) {
+void Directory::find(const Hash128& session, const Found& found) {
   questions_.add();
   const std::array<std::string, 2> words{"GET", key_of(session)};
-  enter({redis_command(words), false, std::move(found), now_ns() + options_.deadline_ms * kNsPerMs, 0});
+  if (!enter({redis_command(words), false, found, now_ns() + options_.deadline_ms * kNsPerMs, 0})) found(0);
 }
 
 void Directory::note(const Hash128& session, uint64_t worker) {

@@ -45,7 +45,7 @@ class Directory {
 
   // `found` is called once, by this call or on another thread within the deadline; 0: nobody knows. Any thread; `found`
   // must not block or throw.
-  void find(const Hash128& session, Found found);
+  void find(const Hash128& session, const Found& found);
   // A session is at this worker now. Any thread; never waits.
   void note(const Hash128& session, uint64_t worker);
   bool up() const { return up_.load(); }
@@ -59,7 +59,7 @@ class Directory {
     int64_t sent_ns = 0;
   };
 
-  void enter(Command command);
+  bool enter(Command&& command);
   void run();
   void wake() const;
   void take_commands();

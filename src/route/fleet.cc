@@ -215,6 +215,7 @@ std::vector<WorkerState> Fleet::states() const {
   const std::lock_guard lock(mu_);
   const int64_t now = clock_.now_ns();
   std::vector<WorkerState> out;
+  out.reserve(workers_.size());
   for (const auto& w : workers_)
     out.push_back({w->name, w->health.up(), w->health.ejected(), w->health.usable(now), w->load_tokens, w->n_requests,
                    w->n_given.value(), w->n_failures.value()});

@@ -19,6 +19,7 @@ struct World {
   }
   void set(int n) {
     std::vector<WorkerSpec> specs;
+    specs.reserve(static_cast<size_t>(n));
     for (int i = 0; i < n; ++i) specs.push_back({{"w", 1 + i}, ""});
     fleet->set_workers(specs);
   }
