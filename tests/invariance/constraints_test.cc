@@ -8,11 +8,13 @@
 #include "sample/constraint.h"
 #include "text/grammar/json_schema.h"
 #include "text/grammar/regex_grammar.h"
+#include "text/grammar/structural_tag.h"
+#include "text/parse/call_grammar.h"
 
 namespace quire {
 namespace {
 
-constexpr int kCtx = 160, kRequests = 24;
+constexpr int kCtx = 160, kRequests = 30;
 constexpr Token kEnd = 0;
 
 std::shared_ptr<const TokenTrie> vocabulary() {
@@ -25,6 +27,16 @@ std::shared_ptr<const TokenTrie> vocabulary() {
     return std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{kEnd}, size_t{kTestVocab});
   }();
   return trie;
+}
+
+// Calls in letters that the vocabulary has: required, or in free text where a mark begins them.
+Result<std::shared_ptr<const Grammar>> calls(bool required) {
+  static constexpr CallForm kForm{
+      .trigger = "[1", .lead = "[1", .between = ", ", .tail = "]", .name_key = "cd", .arguments_key = "d"};
+  const Json schema = *Json::parse(R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"enum":["cd",true]}},
+      "required":["b"],"additionalProperties":false})");
+  const CallableTool tools[] = {{"ba", schema}, {"cd", Json::Object{{"type", "object"}}}};
+  return compile_structural_tag(call_tag(kForm, tools, {.required = required}), {}, {});
 }
 
 std::shared_ptr<const Constraint> constraint(int kind) {
@@ -42,6 +54,8 @@ std::shared_ptr<const Constraint> constraint(int kind) {
     add(compile_regex("(ab|cd){2,5}(1|2)*", {}));
     add(compile_regex("[a-d ]{5,60}", {}));
     add(compile_choice(std::vector<std::string>{"abba", "abcd", "a", "true"}, {}));
+    add(calls(true));
+    add(calls(false));
     return out;
   }();
   return all[static_cast<size_t>(kind) % all.size()];

@@ -1,0 +1,110 @@
+// See call_grammar.h. Tools with equal schemas share one part, so that many tools whose arguments are free cost no more
+// than one.
+#include "text/parse/call_grammar.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace quire {
+namespace {
+
+Json text(std::string_view value) { return Json::Object{{"type", "const_string"}, {"value", value}}; }
+Json sequence(Json::Array parts) { return Json::Object{{"type", "sequence"}, {"elements", std::move(parts)}}; }
+Json one_of(Json::Array ways) {
+  if (ways.size() == 1) return std::move(ways[0]);
+  return Json::Object{{"type", "or"}, {"elements", std::move(ways)}};
+}
+
+// As a name stands in a call: in an object as JSON.
+std::string name_text(const CallForm& form, std::string_view name) {
+  return form.objects() ? Json(name).dump() : std::string(name);
+}
+
+struct Around {
+  std::string before, between, after;  // the name and the arguments
+};
+Around around(const CallForm& form) {
+  if (!form.objects()) return {"", std::string(form.name_end), ""};
+  return {"{\"" + std::string(form.name_key) + "\": ", ", \"" + std::string(form.arguments_key) + "\": ", "}"};
+}
+
+// The name of a tool and its arguments.
+Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
+  const std::string between = around(form).between;
+  std::vector<std::pair<const Json*, Json::Array>> groups;  // names by their schema
+  for (const CallableTool& tool : tools) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return *g.first == tool.arguments; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {&tool.arguments, {}});
+    group->second.push_back(text(name_text(form, tool.name)));
+  }
+  Json::Array ways;
+  for (auto& [schema, names] : groups)
+    ways.push_back(sequence(
+        {one_of(std::move(names)), text(between), Json::Object{{"type", "json_schema"}, {"json_schema", *schema}}}));
+  return one_of(std::move(ways));
+}
+
+// One call, or several with what stands between them.
+Json call_list(const CallForm& form, std::span<const CallableTool> tools, bool only_one) {
+  const Around marks = around(form);
+  Json call = Json::Object{
+      {"type", "tag"}, {"begin", marks.before}, {"content", named_calls(form, tools)}, {"end", marks.after}};
+  if (only_one) return call;
+  return Json::Object{{"type", "tags_with_separator"},
+                      {"tags", Json::Array{std::move(call)}},
+                      {"separator", form.between},
+                      {"at_least_one", true}};
+}
+
+Json required_calls(const CallForm& form, std::span<const CallableTool> tools, bool only_one) {
+  return sequence({text(form.lead), call_list(form, tools, only_one), text(form.tail)});
+}
+
+// Where nothing tells calls from text: what does not begin as a call of these tools.
+Json text_that_calls_nothing(const CallForm& form, std::span<const CallableTool> tools) {
+  constexpr std::string_view kMeta = R"(\^$.|?*+()[]{}/-)";
+  constexpr std::string_view kSpace = "[ \\t\\r\\n]*";
+  std::string names;
+  for (const CallableTool& tool : tools) {
+    if (!names.empty()) names += '|';
+    for (const char c : Json(tool.name).dump()) {
+      if (kMeta.find(c) != std::string_view::npos) names += '\\';
+      names += c;
+    }
+  }
+  std::string pattern = "(?!S\\{S(?:\"type\"S:S\"[^\"]*\"S,S)?\"" + std::string(form.name_key) + "\"S:S(?:";
+  std::string out;
+  for (const char c : pattern) c == 'S' ? out.append(kSpace) : out += c;
+  return Json::Object{{"type", "regex"}, {"pattern", out + names + "))[\\s\\S]*"}};
+}
+
+Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bool only_one) {
+  if (form.trigger.empty())
+    return one_of({text_that_calls_nothing(form, tools), required_calls(form, tools, only_one)});
+  // Where a call has marks of its own, the next one begins like the first, behind text that may be none.
+  const bool own_marks = !form.tail.empty() && form.between.starts_with(form.tail) &&
+                         form.between.find(form.trigger) != std::string_view::npos;
+  const std::string_view behind_trigger = form.lead.substr(form.trigger.size());
+  Json content = sequence({text(behind_trigger), call_list(form, tools, only_one || own_marks)});
+  Json tag =
+      Json::Object{{"type", "tag"}, {"begin", form.trigger}, {"content", std::move(content)}, {"end", form.tail}};
+  return Json::Object{{"type", "triggered_tags"},
+                      {"triggers", Json::Array{Json(form.trigger)}},
+                      {"tags", Json::Array{std::move(tag)}},
+                      {"stop_after_first", only_one}};
+}
+
+}  // namespace
+
+Json call_tag(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
+  Json format;
+  if (!rules.required && !rules.document)
+    format = calls_in_text(form, tools, rules.only_one);
+  else
+    format = required_calls(form, tools, rules.only_one);
+  if (rules.document && !rules.required) format = one_of({std::move(format), std::move(*rules.document)});
+  return Json::Object{{"format", std::move(format)}};
+}
+
+}  // namespace quire

@@ -1,0 +1,29 @@
+// The other side of a CallForm: not how calls are read but which may be written, as a structural tag
+// (grammar/structural_tag.h). What it lets through the form's parser reads as calls of the tools.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "text/parse/call_form.h"
+
+namespace quire {
+
+// A tool that may be called.
+struct CallableTool {
+  std::string name;
+  Json arguments;  // a JSON Schema whose texts are objects
+};
+
+struct CallTagRules {
+  bool required = false;         // the answer is calls; otherwise text in which calls may begin
+  bool only_one = false;         // not more than one call
+  std::optional<Json> document{};  // of a structural tag: the answer is calls, or else this and not any text
+};
+
+// White space is as the model family's own; arguments have what their schema leaves. REQUIRES some tools.
+Json call_tag(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules);
+
+}  // namespace quire

@@ -1,0 +1,222 @@
+// What may be written of calls: exactly what the families write, and whatever is let through is read back as calls of
+// the tools by the family's parser.
+#include "text/parse/call_grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/rng.h"
+#include "text/grammar/structural_tag.h"
+#include "text/parse/call_parser.h"
+#include "text/parse/tool_format.h"
+
+namespace quire {
+namespace {
+
+constexpr Token kEnd = 256;
+
+std::shared_ptr<const TokenTrie> bytes() {
+  static const auto trie = [] {
+    std::vector<std::string> tokens;
+    for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
+    tokens.emplace_back("</s>");
+    return std::make_shared<const TokenTrie>(std::move(tokens), std::vector<Token>{kEnd}, 257);
+  }();
+  return trie;
+}
+
+// Small enough that random walks end.
+std::vector<CallableTool> tools() {
+  const char* get = R"({"type":"object","properties":{"city":{"type":"string","pattern":"^[a-c<>\\[\\]|é]{0,6}$"},
+    "n":{"enum":[1,2.5,null]}},"required":["city"],"additionalProperties":false})";
+  const char* search =
+      R"({"type":"object","properties":{"list":{"type":"array","items":{"type":"boolean"},"maxItems":3},
+    "o":{"type":"object","properties":{"a":{"const":"}"}},"additionalProperties":false}},"additionalProperties":false})";
+  return {{"get", *Json::parse(get)}, {"search", *Json::parse(search)}, {"get_weather", *Json::parse(search)}};
+}
+
+std::shared_ptr<const Grammar> grammar_of(const std::string& family, CallTagRules rules) {
+  const CallForm* form = find_call_form(family);
+  EXPECT_NE(form, nullptr) << family;
+  auto made = compile_structural_tag(call_tag(*form, tools(), std::move(rules)), {}, {});
+  EXPECT_TRUE(made) << family << ": " << (made ? "" : made.error().message);
+  return made ? *made : nullptr;
+}
+
+bool takes(const std::shared_ptr<const Grammar>& g, std::string_view text) {
+  Matcher m(g, bytes());
+  return m.accept_text(text).has_value() && m.may_end();
+}
+
+AnswerParts parse(const std::string& family, std::string_view text, bool only_one = false) {
+  auto rules = std::make_shared<CallRules>();
+  rules->form = find_call_form(family);
+  for (const CallableTool& tool : tools()) rules->names.push_back(tool.name);
+  rules->only_one = only_one;
+  CallParser parser(std::move(rules));
+  AnswerParts out;
+  parser.push(text, out);
+  parser.finish(out);
+  return out;
+}
+
+// A text of the grammar, each byte chosen among those that may come; empty where it was not whole after `max`.
+std::string walk(const std::shared_ptr<const Grammar>& g, std::string_view begin, Rng& rng, size_t max) {
+  Matcher m(g, bytes());
+  EXPECT_TRUE(m.accept_text(begin)) << begin;
+  std::string out(begin);
+  std::vector<uint32_t> words(m.n_words());
+  while (out.size() < max) {
+    EXPECT_TRUE(m.mask(words));
+    std::vector<Token> may;
+    for (Token id = 0; id <= kEnd; ++id)
+      if ((words[static_cast<size_t>(id) / 32] >> (id % 32) & 1U) != 0) may.push_back(id);
+    EXPECT_FALSE(may.empty()) << out;
+    if (may.empty()) return "";
+    const Token id = may[static_cast<size_t>(rng.between(0, static_cast<int64_t>(may.size()) - 1))];
+    if (id == kEnd || (may.back() == kEnd && out.size() > max / 2)) return out;
+    EXPECT_TRUE(m.accept(id));
+    out += static_cast<char>(id);
+  }
+  return "";
+}
+
+struct Written {
+  const char* family;
+  const char* call;   // of one call and its marks
+  const char* calls;  // of two
+};
+const Written kWritten[] = {
+    {"hermes", "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"a\"}}\n</tool_call>",
+     "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\":\"a\"}}\n</tool_call>\n<tool_call>\n"
+     "{\"name\": \"search\", \"arguments\": {}}\n</tool_call>"},
+    {"llama3_json", "{\"name\": \"get\", \"parameters\": {\"city\": \"a\"}}",
+     "{\"name\": \"get\", \"parameters\": {\"city\": \"a\"}}; {\"name\": \"search\", \"parameters\": {}}"},
+    {"mistral_list", "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {\"city\": \"a\"}}]",
+     "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {\"city\": \"a\"}}, {\"name\": \"search\", \"arguments\": {}}]"},
+    {"mistral", "[TOOL_CALLS]get[ARGS]{\"city\": \"a\"}",
+     "[TOOL_CALLS]get[ARGS]{\"city\": \"a\"}[TOOL_CALLS]search[ARGS]{}"},
+    {"deepseek_v31",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"city\": "
+     "\"é\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"city\": \"a\"}<｜tool▁call▁end｜>"
+     "<｜tool▁call▁begin｜>search<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+};
+
+std::string replaced(std::string text, std::string_view what, std::string_view with) {
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << text;
+  return at == std::string::npos ? text : text.replace(at, what.size(), with);
+}
+
+TEST(CallGrammar, RequiredCallsAreCallsAndNothingElse) {
+  for (const Written& w : kWritten) {
+    const auto g = grammar_of(w.family, {.required = true});
+    EXPECT_TRUE(takes(g, w.call)) << w.family;
+    EXPECT_TRUE(takes(g, w.calls)) << w.family;
+    EXPECT_FALSE(takes(g, "")) << w.family;
+    EXPECT_FALSE(takes(g, "Hm")) << w.family;
+    EXPECT_FALSE(takes(g, std::string("Hm ") + w.call)) << w.family;
+    EXPECT_FALSE(takes(g, std::string(w.call) + " Hm")) << w.family;
+    EXPECT_FALSE(takes(g, replaced(w.call, "get", "gat"))) << w.family;
+    EXPECT_FALSE(takes(g, replaced(w.call, "city", "town"))) << w.family;
+    EXPECT_FALSE(takes(g, replaced(w.call, "get", "get_weather"))) << w.family << ": each has its own schema";
+  }
+}
+
+TEST(CallGrammar, OnlyOneCallIsOne) {
+  for (const Written& w : kWritten) {
+    for (const bool required : {true, false}) {
+      const auto g = grammar_of(w.family, {.required = required, .only_one = true});
+      EXPECT_TRUE(takes(g, w.call)) << w.family;
+      EXPECT_FALSE(takes(g, w.calls)) << w.family;
+    }
+  }
+}
+
+TEST(CallGrammar, OtherwiseTextIsFreeUntilACallBegins) {
+  for (const Written& w : kWritten) {
+    const auto g = grammar_of(w.family, {});
+    for (const char* text : {"", "Hm", "{\"a\": 1}", "{\"name\": \"Paris\"}", "<tool_call", "\n{}"})
+      EXPECT_TRUE(takes(g, text)) << w.family << ": " << text;
+    EXPECT_TRUE(takes(g, w.call)) << w.family;
+    EXPECT_TRUE(takes(g, w.calls)) << w.family;
+    EXPECT_FALSE(takes(g, replaced(w.call, "city", "town"))) << w.family;
+    if (find_call_form(w.family)->trigger.empty()) continue;
+    EXPECT_TRUE(takes(g, "Hm " + std::string(w.calls) + "\nDone.")) << w.family;
+    EXPECT_FALSE(takes(g, "Hm " + replaced(w.call, "get", "gat"))) << w.family;
+    EXPECT_FALSE(takes(g, find_call_form(w.family)->trigger)) << w.family;
+  }
+  const auto llama = grammar_of("llama3_json", {});
+  EXPECT_TRUE(takes(llama, "{\"name\": \"getter\", \"parameters\": 3}")) << "none of the tools";
+  EXPECT_FALSE(takes(llama, " { \"type\": \"function\", \"name\" : \"get\", \"parameters\": 3}"));
+}
+
+TEST(CallGrammar, CallsOrTheDocument) {
+  const Json document = *Json::parse(R"({"type":"json_schema","json_schema":{"type":"integer"}})");
+  for (const Written& w : kWritten) {
+    const auto g = grammar_of(w.family, {.document = document});
+    EXPECT_TRUE(takes(g, w.calls)) << w.family;
+    EXPECT_TRUE(takes(g, "12")) << w.family;
+    EXPECT_FALSE(takes(g, "12 " + std::string(w.call))) << w.family;
+    EXPECT_FALSE(takes(g, "Hm")) << w.family;
+    EXPECT_FALSE(takes(grammar_of(w.family, {.required = true, .document = document}), "12")) << w.family;
+  }
+}
+
+TEST(CallGrammar, MarksThatAreTokensComeAsTokens) {
+  constexpr Token kOpen = 257, kClose = 258;
+  std::vector<std::string> texts;
+  for (int b = 0; b < 256; ++b) texts.emplace_back(1, static_cast<char>(b));
+  texts.insert(texts.end(), {"</s>", "", ""});
+  const auto trie = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{kEnd}, 259);
+  const auto made = compile_structural_tag(call_tag(*find_call_form("hermes"), tools(), {}),
+                                           {{"<tool_call>", kOpen}, {"</tool_call>", kClose}}, {});
+  ASSERT_TRUE(made);
+  Matcher m(*made, trie);
+  EXPECT_TRUE(m.accept_text("as text: <tool_call> "));
+  EXPECT_TRUE(m.accept(kOpen));
+  EXPECT_FALSE(m.accept_text("<tool_call>"));
+  EXPECT_TRUE(m.accept_text("\n{\"name\": \"search\", \"arguments\": {}}\n"));
+  EXPECT_FALSE(m.accept_text("</tool_call>"));
+  EXPECT_TRUE(m.accept(kClose));
+  EXPECT_TRUE(m.may_end());
+}
+
+// Whatever is let through is read: by name, and arguments that their schema takes.
+TEST(CallGrammar, WhatIsLetThroughIsReadBack) {
+  Rng rng(11);
+  std::map<std::string, std::shared_ptr<const Grammar>> schemas;
+  for (const CallableTool& tool : tools())
+    schemas.emplace(tool.name, *compile_json_schema(tool.arguments.dump(), {}, {}));
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    int n_whole = 0;
+    for (int round = 0; round < 160; ++round) {
+      const bool required = round % 2 == 0, only_one = round % 3 == 0;
+      const auto g = grammar_of(family, {.required = required, .only_one = only_one});
+      const std::string_view begin = required ? "" : find_call_form(family)->lead;
+      const std::string text = walk(g, begin, rng, 1200);
+      if (text.empty()) continue;
+      const AnswerParts parts = parse(family, text, only_one);
+      ++n_whole;
+      int n_calls = 0;
+      std::string name;
+      for (const AnswerPart& part : parts) {
+        EXPECT_FALSE(required && part.kind == PartKind::text) << family << ": " << text;
+        if (part.kind == PartKind::call) {
+          ++n_calls;
+          name = part.text;
+        } else if (part.kind == PartKind::arguments) {
+          EXPECT_TRUE(takes(schemas.at(name), part.text)) << family << ": " << text << ": " << part.text;
+        }
+      }
+      EXPECT_TRUE(n_calls >= 1 || (!required && begin.empty())) << family << ": " << text;
+      EXPECT_TRUE(n_calls <= 1 || !only_one) << family << ": " << text;
+    }
+    EXPECT_GE(n_whole, 40) << family;
+  }
+}
+
+}  // namespace
+}  // namespace quire
