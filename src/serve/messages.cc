@@ -4,6 +4,7 @@
 #include <array>
 #include <ctime>
 
+#include "serve/tool_grammar.h"
 #include "text/chat_prompt.h"
 #include "text/stop_strings.h"
 
@@ -223,8 +224,8 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
     if (env.reasoning.hidden) job.generation.skip_special = false;
   }
   if (options.tools != nullptr && options.tools->given()) {
-    if (job.generation.grammar)
-      return refuse(unsupported_field(job.generation.grammar->field, "an answer that may be a call has no other form"));
+    QR_TRY_VOID(add_call_grammar(*options.tools, *env.tools.form, job.generation.grammar));
+    if (job.generation.grammar->free_text && !shut) job.thinks = env.reasoning.kind;
     job.calls =
         std::make_shared<const CallRules>(CallRules{env.tools.form, options.tools->names, options.tools->only_one});
     if (env.hidden_calls) job.generation.skip_special = false;

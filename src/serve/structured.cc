@@ -207,21 +207,31 @@ ApiResult<MaybeGrammar> read_grammar(const Args& args, const Reading& reading) {
   return out;
 }
 
+// Of what cannot be compiled: the error of the part that is to blame, where one is.
+static HttpError cannot_keep(const WantedGrammar& wanted, Error error, GrammarCache& grammars) {
+  std::string field = wanted.field;
+  for (const WantedGrammar::Part& part : wanted.parts) {
+    const auto made = grammars.get(part.source);
+    if (made) continue;
+    field = part.field;
+    error = made.error();
+    break;
+  }
+  if (error.code == Code::internal) return to_http_error(error, field);
+  return bad_field(field, "cannot be kept: " + shortened(std::move(error.message)), error_code(error.code));
+}
+
 ApiResult<void> constrain(const ServeEnv& env, Job& job, Warnings& warnings) {
   Generation& g = job.generation;
   if (!g.grammar) return {};
   g.grammar->source.reasoning = job.thinks;
   g.grammar->source.reasoning_open = job.thinks_open;
   auto made = env.grammars->get(g.grammar->source);
-  if (!made) {
-    if (made.error().code == Code::internal) return refuse(to_http_error(made.error(), g.grammar->field));
-    return refuse(bad_field(g.grammar->field, "cannot be kept: " + shortened(std::move(made.error().message)),
-                            error_code(made.error().code)));
-  }
+  if (!made) return refuse(cannot_keep(*g.grammar, std::move(made.error()), *env.grammars));
   warn(**made, g.grammar->field, warnings);
   g.sampling.constraint = std::make_shared<const Constraint>(
       Constraint{g.grammar->source.written(), g.grammar->field, std::move(*made), env.grammars->vocabulary()});
-  if (!g.stops.empty()) {
+  if (!g.stops.empty() && !g.grammar->free_text) {
     g.stops.clear();
     std::string text = "stop has no effect beside ";
     append_header_text(text, g.grammar->field);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "serve/schema.h"
 #include "text/grammar/source.h"
@@ -14,8 +15,15 @@ struct Job;
 struct ServeEnv;
 
 struct WantedGrammar {
+  // What it is made of and can be compiled by itself.
+  struct Part {
+    GrammarSource source;
+    std::string field;
+  };
   GrammarSource source;
-  std::string field;  // as the client names it, for errors
+  std::string field;          // as the client names it, for errors
+  std::vector<Part> parts{};  // where it cannot be kept, the first of these that cannot is named
+  bool free_text = false;     // any text obeys as long as nothing begins that does not: stop strings act
 };
 using MaybeGrammar = std::optional<WantedGrammar>;
 

@@ -31,8 +31,6 @@ const Schema kChoiceSchema({kChoice});
 const Schema kCallSchema({kCall});
 const Schema kCalledSchema({kCalled});
 
-constexpr std::string_view kNoConstraint = "until answers can be held to a grammar";
-
 // Behind checks: the function itself, "strict" left out, which says nothing to a model.
 Json function_of(const Args& tool, const ToolSyntax& syntax, const Json& source) {
   Json out = Json::Object{};
@@ -67,8 +65,8 @@ ApiResult<void> read_tool(
   if (name.empty()) return refuse(missing_field(at_key(at, "name")));
   if (std::find(out.names.begin(), out.names.end(), name) != out.names.end())
     return refuse(bad_field(at_key(at, "name"), "is '" + shown(name) + "', which another tool is named"));
-  if (args.flag("strict", false)) return refuse(unsupported_field(at_key(at, "strict"), kNoConstraint));
   out.names.push_back(name);
+  out.sources.push_back({at_key(at, syntax.parameters), args.has(syntax.parameters), args.flag("strict", false)});
   if (out.list.is_null()) out.list = Json::Array{};
   out.list.as_array()->push_back(Json::Object{{"type", "function"}, {"function", function_of(args, syntax, *source)}});
   return {};
@@ -95,11 +93,9 @@ ApiResult<std::string> read_chosen(const Json& one,
 
 ApiResult<void> set_mode(std::string_view mode, const std::string& path, Tools& tools) {
   if (mode == "auto") return {};
-  if (mode == "required") return require_call(path);
-  if (mode == "none") {
-    tools.none = true;
-    return {};
-  }
+  tools.none = mode == "none";
+  tools.required = mode == "required";
+  if (tools.none || tools.required) return {};
   return refuse(bad_field(path, "is '" + shown(mode) + "': it must be auto, none or required"));
 }
 
@@ -134,8 +130,6 @@ ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view pa
   return {};
 }
 
-ApiResult<void> require_call(std::string_view path) { return refuse(unsupported_field(path, kNoConstraint)); }
-
 ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const Reading& reading) {
   Tools out;
   if (tools == nullptr) return out;
@@ -155,8 +149,8 @@ ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, con
   QR_TRY(const Args inner, kChoiceSchema.check(*choice, reading, "tool_choice"));
   if (inner.text("type") == "allowed_tools") return read_allowed(inner, syntax, reading, tools);
   QR_TRY(std::string name, read_chosen(*choice, syntax, "tool_choice", reading));
-  QR_TRY_VOID(choose_tools({std::move(name)}, "tool_choice", tools));
-  return require_call("tool_choice");
+  tools.required = tools.only_one = true;
+  return choose_tools({std::move(name)}, "tool_choice", tools);
 }
 
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env) {

@@ -10,9 +10,16 @@
 namespace quire {
 
 struct Tools {
+  struct Source {
+    std::string parameters_field;  // as the client names them, for errors
+    bool has_parameters = false;   // otherwise it takes none
+    bool strict = false;           // arguments obey its parameters, whatever the choice
+  };
   Json list;                       // [{"type":"function","function":{…}}]; null: there are none
+  std::vector<Source> sources;     // of each in the list
   std::vector<std::string> names;  // that may be called
   bool none = false;               // none may be
+  bool required = false;           // an answer is calls
   bool only_one = false;           // an answer ends with its first call
 
   bool given() const { return !list.is_null() && !none; }
@@ -29,8 +36,6 @@ ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const R
 ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, const Reading& reading, Tools& tools);
 // As above: only these may be called.
 ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view path, Tools& tools);
-// Refuses: no answer can be held to a call yet.
-ApiResult<void> require_call(std::string_view path);
 // Refuses where the model's template shows no tools, or writes calls that nothing here reads.
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env);
 

@@ -307,7 +307,7 @@ ApiResult<Tools> read_tools(const ApiRequest& request) {
     if (!inner.has("name")) return refuse(missing_field("tool_choice.name"));
     QR_TRY_VOID(choose_tools({std::string(inner.text("name"))}, "tool_choice.name", tools));
   }
-  if (type == "any" || type == "tool") QR_TRY_VOID(require_call("tool_choice.type"));
+  tools.required = type == "any" || type == "tool";
   return tools;
 }
 
