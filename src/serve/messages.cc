@@ -226,8 +226,7 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
   if (options.tools != nullptr && options.tools->given()) {
     QR_TRY_VOID(add_call_grammar(*options.tools, *env.tools.form, job.generation.grammar));
     if (job.generation.grammar->free_text && !shut) job.thinks = env.reasoning.kind;
-    job.calls =
-        std::make_shared<const CallRules>(CallRules{env.tools.form, options.tools->names, options.tools->only_one});
+    job.calls = call_rules(*options.tools, *env.tools.form);
     if (env.hidden_calls) job.generation.skip_special = false;
   }
   job.prompts.push_back(std::move(prompt.tokens));

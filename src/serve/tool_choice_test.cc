@@ -23,14 +23,14 @@ std::string parameters(bool openai) {
 
 // What the engine was asked.
 struct ChoiceServer : TestServer {
-  ChoiceServer() {
+  explicit ChoiceServer(const char* source = kTemplate, std::string answer = kGet) : reply(std::move(answer)) {
     TokenizerSpec spec = tiny_spec();
-    spec.chat_template = kTemplate;
+    spec.chat_template = source;
     tokenizer = tiny_tokenizer(spec);
     engine.script = [this](const Request& r) {
       constraint = r.sampling.constraint;
       has_end_rule = r.end != nullptr;
-      return byte_tokens(kGet);
+      return byte_tokens(reply);
     };
     start();
   }
@@ -61,6 +61,7 @@ struct ChoiceServer : TestServer {
       if (takes(text)) out += name;
     return out;
   }
+  std::string reply;
   std::shared_ptr<const Constraint> constraint;
   bool has_end_rule = false;
 };
@@ -202,6 +203,51 @@ TEST(ToolChoice, ParametersThatCannotBeKeptAreRefusedByTheirPlace) {
   EXPECT_TRUE(s.takes("<tool_call>\n{\"name\": \"b\", \"arguments\": {\"a\": 1}}\n</tool_call>"));
   EXPECT_FALSE(s.takes("<tool_call>\n{\"name\": \"b\", \"arguments\": {\"a\": 2}}\n</tool_call>"));
   EXPECT_FALSE(s.takes("<tool_call>\n{\"name\": \"b\", \"arguments\": 7}\n</tool_call>"));
+}
+
+constexpr const char* kMarked =
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}"
+    "{% for c in m.tool_calls %}<tool_call>\n<function={{ c.function.name }}>\n"
+    "{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}"
+    "</function>\n</tool_call>{% endfor %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+
+TEST(ToolChoice, ValuesBetweenMarksAreOfTheirParametersKind) {
+  const auto call = [](const std::string& zip, const std::string& n) {
+    return "<tool_call>\n<function=find>\n<parameter=zip>\n" + zip + "\n</parameter>\n<parameter=n>\n" + n +
+           "\n</parameter>\n</function>\n</tool_call>";
+  };
+  const auto ask = [](const std::string& schema, const std::string& more) {
+    return R"({"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"find","parameters":)" +
+           schema + "}}]" + more + "}";
+  };
+  const std::string required = R"(,"tool_choice":"required")";
+  const std::string schema =
+      R"({"type":"object","properties":{"zip":{"type":"string","maxLength":5},"n":{"$ref":"#/$defs/n"}},"required":["zip"],
+        "$defs":{"n":{"type":"integer","maximum":9}}})";
+  ChoiceServer s(kMarked, call("02134", "07"));
+  const HttpResponse r = s.post(kChat, ask(schema, ""));
+  EXPECT_EQ(text_at(json_at(parse_json(r.body), "choices", 0, "message", "tool_calls", 0, "function", "arguments")),
+            R"({"zip": "02134", "n": "07"})");
+  EXPECT_TRUE(s.takes("Hm " + call("12", "ten")));
+  s.ask(kChat, ask(schema, required));
+  EXPECT_TRUE(s.takes(call("02134", "7")));
+  EXPECT_TRUE(s.takes("<tool_call>\n<function=find>\n<parameter=zip>\n\n</parameter>\n</function>\n</tool_call>"));
+  EXPECT_FALSE(s.takes(call("021345", "7")));
+  EXPECT_FALSE(s.takes(call("02134", "12")));
+  EXPECT_FALSE(s.takes("Hm " + call("02134", "7")));
+  for (const auto& [bad, words] :
+       {std::pair{R"({"properties":{"a":{"type":"string","pattern":"x"}}})", "#/properties/a: \"pattern\""},
+        {R"({"properties":{"a":{"type":["string","integer"],"minimum":1}}})", "\"minimum\""},
+        {R"({"minProperties":1})", "#: \"minProperties\""},
+        {R"({"required":["b"]})", "#/required: \"b\""},
+        {R"({"properties":{"a":{"enum":["1",1]}}})", "\"enum\""}}) {
+    const HttpResponse refused = s.post(kChat, ask(bad, required));
+    EXPECT_EQ(refused.status, 400) << bad;
+    EXPECT_EQ(text_at(json_at(parse_json(refused.body), "error", "param")), "tools[0].function.parameters");
+    EXPECT_NE(text_at(json_at(parse_json(refused.body), "error", "message")).find(words), std::string::npos)
+        << refused.body;
+    EXPECT_EQ(s.post(kChat, ask(bad, "")).status, 200) << bad;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/parse/call_arguments.h"
 #include "text/parse/call_grammar.h"
 
 namespace quire {
@@ -44,7 +45,9 @@ WantedGrammar::Part schema_part(const Json& schema, std::string field) {
 }
 
 // What may be called, with the schemas that arguments obey; these go to `parts`, too.
-ApiResult<std::vector<CallableTool>> callable(const Tools& tools, std::vector<WantedGrammar::Part>& parts) {
+ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
+                                              const CallForm& form,
+                                              std::vector<WantedGrammar::Part>& parts) {
   std::vector<CallableTool> out;
   const Json::Array& list = *tools.list.as_array();
   for (size_t i = 0; i < list.size(); ++i) {
@@ -53,7 +56,7 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools, std::vector<Wa
     if (std::find(tools.names.begin(), tools.names.end(), name) == tools.names.end()) continue;
     const Tools::Source& source = tools.sources[i];
     if (!tools.required && !source.strict) {
-      out.push_back({name, any_object()});
+      out.push_back({name, any_arguments(form)});
       continue;
     }
     Json schema = any_object();
@@ -62,7 +65,11 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools, std::vector<Wa
       QR_TRY(schema, object_schema(*function.find("parameters"), source.parameters_field));
       parts.push_back(schema_part(schema, source.parameters_field));
     }
-    out.push_back({name, std::move(schema)});
+    auto arguments = obeying_arguments(form, schema);
+    if (!arguments)
+      return refuse(
+          bad_field(source.parameters_field, "cannot be kept: " + arguments.error().message, "unsupported_value"));
+    out.push_back({name, std::move(*arguments)});
   }
   return out;
 }
@@ -114,7 +121,7 @@ ApiResult<void> add_call_grammar(const Tools& tools, const CallForm& form, Maybe
   WantedGrammar out;
   out.field = "tools";
   out.source.notation = Notation::structural_tag;
-  QR_TRY(const std::vector<CallableTool> may_be_called, callable(tools, out.parts));
+  QR_TRY(const std::vector<CallableTool> may_be_called, callable(tools, form, out.parts));
   CallTagRules rules;
   rules.required = tools.required;
   rules.only_one = tools.only_one;

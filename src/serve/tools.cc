@@ -163,6 +163,23 @@ ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env) {
   return {};
 }
 
+std::shared_ptr<const CallRules> call_rules(const Tools& tools, const CallForm& form) {
+  CallRules out;
+  out.form = &form;
+  out.names = tools.names;
+  out.only_one = tools.only_one;
+  if (form.marked()) {
+    out.kinds.resize(out.names.size());
+    for (const Json& tool : *tools.list.as_array()) {
+      const Json& function = *tool.find("function");
+      const auto at = std::find(out.names.begin(), out.names.end(), *function.find("name")->as_string());
+      if (at != out.names.end())
+        out.kinds[static_cast<size_t>(at - out.names.begin())] = ArgumentKinds(*function.find("parameters"));
+    }
+  }
+  return std::make_shared<const CallRules>(std::move(out));
+}
+
 ApiResult<Json> call_message(std::string_view id,
                              std::string_view name,
                              std::string_view arguments,

@@ -1,11 +1,13 @@
 // Tools as every chat dialect takes them, in the one form that templates take; which of them an answer may call; and
 // the calls and results of earlier turns.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "serve/api.h"
+#include "text/parse/call_item.h"
 
 namespace quire {
 
@@ -38,6 +40,9 @@ ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, con
 ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view path, Tools& tools);
 // Refuses where the model's template shows no tools, or writes calls that nothing here reads.
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env);
+
+// By which the answer's calls are read. REQUIRES tools.given().
+std::shared_ptr<const CallRules> call_rules(const Tools& tools, const CallForm& form);
 
 // A call of an earlier turn: {"id","type":"function","function":{"name","arguments"}}, arguments being JSON text.
 // Refuses where that is no object.

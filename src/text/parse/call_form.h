@@ -10,6 +10,8 @@ namespace quire {
 // An answer that calls is free text, `lead`, calls with `between` between them, and `tail`. Models write white space in
 // these as they please, so the parser passes over it.
 //   named calls     NAME name_end ARGUMENTS
+//   marked calls    NAME name_end {key_begin KEY key_end VALUE value_end} call_end: a value is text without quotes, and
+//                   what it is the tool's parameters say
 //   objects         {"NAME_KEY": NAME, "ARGUMENTS_KEY": ARGUMENTS}, other keys are passed over; where there is a
 //   name_key
 struct CallForm {
@@ -18,7 +20,10 @@ struct CallForm {
   std::string_view name_key{}, arguments_key{};
   std::string_view name_end{};
   std::string_view id_mark{};  // between the name and what else stands before name_end
+  std::string_view key_begin{}, key_end{}, value_end{}, call_end{};
+  bool padded = false;  // a line end stands before and behind each value
 
+  bool marked() const { return !key_begin.empty(); }
   bool objects() const { return !name_key.empty(); }
 };
 

@@ -1,5 +1,5 @@
-// See call_grammar.h. Tools with equal schemas share one part, so that many tools whose arguments are free cost no more
-// than one.
+// See call_grammar.h. Tools with equal arguments share one part, so that many tools whose arguments are free cost no
+// more than one.
 #include "text/parse/call_grammar.h"
 
 #include <algorithm>
@@ -25,23 +25,22 @@ struct Around {
   std::string before, between, after;  // the name and the arguments
 };
 Around around(const CallForm& form) {
-  if (!form.objects()) return {"", std::string(form.name_end), ""};
+  if (!form.objects()) return {"", std::string(form.name_end), std::string(form.call_end)};
   return {"{\"" + std::string(form.name_key) + "\": ", ", \"" + std::string(form.arguments_key) + "\": ", "}"};
 }
 
 // The name of a tool and its arguments.
 Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
   const std::string between = around(form).between;
-  std::vector<std::pair<const Json*, Json::Array>> groups;  // names by their schema
+  std::vector<std::pair<const Json*, Json::Array>> groups;  // names by their arguments
   for (const CallableTool& tool : tools) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return *g.first == tool.arguments; });
     if (group == groups.end()) group = groups.insert(groups.end(), {&tool.arguments, {}});
     group->second.push_back(text(name_text(form, tool.name)));
   }
   Json::Array ways;
-  for (auto& [schema, names] : groups)
-    ways.push_back(sequence(
-        {one_of(std::move(names)), text(between), Json::Object{{"type", "json_schema"}, {"json_schema", *schema}}}));
+  for (auto& [arguments, names] : groups)
+    ways.push_back(sequence({one_of(std::move(names)), text(between), *arguments}));
   return one_of(std::move(ways));
 }
 

@@ -14,16 +14,16 @@ namespace quire {
 // A tool that may be called.
 struct CallableTool {
   std::string name;
-  Json arguments;  // a JSON Schema whose texts are objects
+  Json arguments;  // a format of a structural tag (call_arguments.h)
 };
 
 struct CallTagRules {
-  bool required = false;         // the answer is calls; otherwise text in which calls may begin
-  bool only_one = false;         // not more than one call
+  bool required = false;           // the answer is calls; otherwise text in which calls may begin
+  bool only_one = false;           // not more than one call
   std::optional<Json> document{};  // of a structural tag: the answer is calls, or else this and not any text
 };
 
-// White space is as the model family's own; arguments have what their schema leaves. REQUIRES some tools.
+// White space is the family's own. REQUIRES some tools.
 Json call_tag(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules);
 
 }  // namespace quire

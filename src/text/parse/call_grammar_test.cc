@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "text/grammar/structural_tag.h"
+#include "text/parse/call_arguments.h"
 #include "text/parse/call_parser.h"
 #include "text/parse/tool_format.h"
 
@@ -27,8 +28,12 @@ std::shared_ptr<const TokenTrie> bytes() {
 }
 
 // Small enough that random walks end.
-std::vector<CallableTool> tools() {
-  const char* get = R"({"type":"object","properties":{"city":{"type":"string","pattern":"^[a-c<>\\[\\]|é]{0,6}$"},
+struct Tool {
+  std::string name;
+  Json schema;
+};
+std::vector<Tool> schemas() {
+  const char* get = R"({"type":"object","properties":{"city":{"type":"string","maxLength":6},
     "n":{"enum":[1,2.5,null]}},"required":["city"],"additionalProperties":false})";
   const char* search =
       R"({"type":"object","properties":{"list":{"type":"array","items":{"type":"boolean"},"maxItems":3},
@@ -36,10 +41,20 @@ std::vector<CallableTool> tools() {
   return {{"get", *Json::parse(get)}, {"search", *Json::parse(search)}, {"get_weather", *Json::parse(search)}};
 }
 
+std::vector<CallableTool> tools(const CallForm& form) {
+  std::vector<CallableTool> out;
+  for (const Tool& tool : schemas()) {
+    auto arguments = obeying_arguments(form, tool.schema);
+    EXPECT_TRUE(arguments) << (arguments ? "" : arguments.error().message);
+    if (arguments) out.push_back({tool.name, std::move(*arguments)});
+  }
+  return out;
+}
+
 std::shared_ptr<const Grammar> grammar_of(const std::string& family, CallTagRules rules) {
   const CallForm* form = find_call_form(family);
   EXPECT_NE(form, nullptr) << family;
-  auto made = compile_structural_tag(call_tag(*form, tools(), std::move(rules)), {}, {});
+  auto made = compile_structural_tag(call_tag(*form, tools(*form), std::move(rules)), {}, {});
   EXPECT_TRUE(made) << family << ": " << (made ? "" : made.error().message);
   return made ? *made : nullptr;
 }
@@ -52,7 +67,10 @@ bool takes(const std::shared_ptr<const Grammar>& g, std::string_view text) {
 AnswerParts parse(const std::string& family, std::string_view text, bool only_one = false) {
   auto rules = std::make_shared<CallRules>();
   rules->form = find_call_form(family);
-  for (const CallableTool& tool : tools()) rules->names.push_back(tool.name);
+  for (const Tool& tool : schemas()) {
+    rules->names.push_back(tool.name);
+    rules->kinds.emplace_back(tool.schema);
+  }
   rules->only_one = only_one;
   CallParser parser(std::move(rules));
   AnswerParts out;
@@ -102,6 +120,22 @@ const Written kWritten[] = {
      "\"é\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"city\": \"a\"}<｜tool▁call▁end｜>"
      "<｜tool▁call▁begin｜>search<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+    {"qwen_coder", "<tool_call>\n<function=get>\n<parameter=city>\na\n</parameter>\n</function>\n</tool_call>",
+     "<tool_call>\n<function=get>\n<parameter=city>\na "
+     "<\n\n</parameter>\n<parameter=n>\n2.5\n</parameter>\n</function>\n"
+     "</tool_call>\n<tool_call>\n<function=search>\n<parameter=list>\n[true, "
+     "false]\n</parameter>\n</function>\n</tool_call>"},
+    {"seed", "<seed:tool_call>\n<function=get>\n<parameter=city>a</parameter>\n</function>\n</seed:tool_call>",
+     "<seed:tool_call>\n<function=get>\n<parameter=city></parameter>\n</function>\n</seed:tool_call>\n"
+     "<seed:tool_call>\n<function=search>\n</function>\n</seed:tool_call>"},
+    {"glm", "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>a</arg_value>\n</tool_call>",
+     "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>a</arg_value>\n</tool_call>\n<tool_call>search\n</"
+     "tool_call>"},
+    {"minimax",
+     "<minimax:tool_call>\n<invoke name=\"get\">\n<parameter "
+     "name=\"city\">a</parameter>\n</invoke>\n</minimax:tool_call>",
+     "<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"city\">a</parameter>\n</invoke>\n"
+     "<invoke name=\"search\">\n</invoke>\n</minimax:tool_call>"},
 };
 
 std::string replaced(std::string text, std::string_view what, std::string_view with) {
@@ -171,7 +205,7 @@ TEST(CallGrammar, MarksThatAreTokensComeAsTokens) {
   for (int b = 0; b < 256; ++b) texts.emplace_back(1, static_cast<char>(b));
   texts.insert(texts.end(), {"</s>", "", ""});
   const auto trie = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{kEnd}, 259);
-  const auto made = compile_structural_tag(call_tag(*find_call_form("hermes"), tools(), {}),
+  const auto made = compile_structural_tag(call_tag(*find_call_form("hermes"), tools(*find_call_form("hermes")), {}),
                                            {{"<tool_call>", kOpen}, {"</tool_call>", kClose}}, {});
   ASSERT_TRUE(made);
   Matcher m(*made, trie);
@@ -187,9 +221,8 @@ TEST(CallGrammar, MarksThatAreTokensComeAsTokens) {
 // Whatever is let through is read: by name, and arguments that their schema takes.
 TEST(CallGrammar, WhatIsLetThroughIsReadBack) {
   Rng rng(11);
-  std::map<std::string, std::shared_ptr<const Grammar>> schemas;
-  for (const CallableTool& tool : tools())
-    schemas.emplace(tool.name, *compile_json_schema(tool.arguments.dump(), {}, {}));
+  std::map<std::string, std::shared_ptr<const Grammar>> known;
+  for (const Tool& tool : schemas()) known.emplace(tool.name, *compile_json_schema(tool.schema.dump(), {}, {}));
   for (const std::string& family : Registry<CallForm>::get().names()) {
     int n_whole = 0;
     for (int round = 0; round < 160; ++round) {
@@ -208,7 +241,7 @@ TEST(CallGrammar, WhatIsLetThroughIsReadBack) {
           ++n_calls;
           name = part.text;
         } else if (part.kind == PartKind::arguments) {
-          EXPECT_TRUE(takes(schemas.at(name), part.text)) << family << ": " << text << ": " << part.text;
+          EXPECT_TRUE(takes(known.at(name), part.text)) << family << ": " << text << ": " << part.text;
         }
       }
       EXPECT_TRUE(n_calls >= 1 || (!required && begin.empty())) << family << ": " << text;

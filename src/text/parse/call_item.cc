@@ -12,9 +12,16 @@ constexpr size_t kNameBytes = 1024;  // with what stands beside it
 }  // namespace
 
 bool CallItem::know_name(std::string_view name) {
-  has_name_ = std::find(names_.begin(), names_.end(), name) != names_.end();
-  if (has_name_) name_ = name;
-  return has_name_;
+  const auto found = std::find(rules_.names.begin(), rules_.names.end(), name);
+  has_name_ = found != rules_.names.end();
+  if (!has_name_) return false;
+  name_ = name;
+  if (form_.marked()) {
+    static const ArgumentKinds kAny;
+    const auto i = static_cast<size_t>(found - rules_.names.begin());
+    marked_.emplace(form_, i < rules_.kinds.size() ? rules_.kinds[i] : kAny);
+  }
+  return true;
 }
 
 // token_ is a JSON string.
@@ -25,6 +32,7 @@ bool CallItem::know_json_name() {
 
 CallItem::Step CallItem::push(char c) {
   if (at_ == At::in_arguments) return push_arguments(c);
+  if (at_ == At::in_marked) return push_marked(c);
   return form_.objects() ? push_object(c) : push_named(c);
 }
 
@@ -101,6 +109,29 @@ CallItem::Step CallItem::end_object() {
   return Step::whole;
 }
 
+// What ends a name, without the white space behind it.
+std::string_view CallItem::name_end() const {
+  std::string_view end = form_.name_end;
+  while (end.size() > 1 && is_json_space(end.back())) end.remove_suffix(1);
+  return end;
+}
+
+// `next` comes behind it.
+CallItem::Step CallItem::end_name(std::string_view name, char next) {
+  if (!form_.id_mark.empty()) name = name.substr(0, name.find(form_.id_mark));
+  while (!name.empty() && is_json_space(name.back())) name.remove_suffix(1);
+  if (!know_name(name)) return Step::broken;
+  certain_ = form_.marked();
+  at_ = form_.marked() ? At::in_marked : At::value;
+  return push(next);
+}
+
+CallItem::Step CallItem::push_marked(char c) {
+  const MarkedArguments::Step step = marked_->push(c, arguments_);
+  if (step == MarkedArguments::Step::more) return Step::more;
+  return step == MarkedArguments::Step::whole ? Step::whole : Step::broken;
+}
+
 CallItem::Step CallItem::push_named(char c) {
   const bool space = is_json_space(c);
   switch (at_) {
@@ -109,14 +140,14 @@ CallItem::Step CallItem::push_named(char c) {
       at_ = At::name;
       return push_named(c);
     case At::name: {
+      // Where only white space ends a name, a mark does, too.
+      if (form_.marked() && c == form_.call_end[0] && is_json_space(form_.name_end[0])) return end_name(token_, c);
       token_ += c;
-      if (!token_.ends_with(form_.name_end)) return token_.size() < kNameBytes ? Step::more : Step::broken;
+      const std::string_view end = name_end();
+      if (!token_.ends_with(end)) return token_.size() < kNameBytes ? Step::more : Step::broken;
       std::string_view name(token_);
-      name.remove_suffix(form_.name_end.size());
-      if (!form_.id_mark.empty()) name = name.substr(0, name.find(form_.id_mark));
-      while (!name.empty() && is_json_space(name.back())) name.remove_suffix(1);
-      at_ = At::value;
-      return know_name(name) ? Step::more : Step::broken;
+      name.remove_suffix(end.size());
+      return end_name(name, ' ');
     }
     case At::value:
       if (space) return Step::more;

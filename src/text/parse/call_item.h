@@ -1,18 +1,30 @@
 // One call of a CallForm, read byte by byte. One thread at a time.
 #pragma once
-#include <span>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "text/parse/argument_kinds.h"
 #include "text/parse/call_form.h"
 #include "text/parse/json_span.h"
+#include "text/parse/marked_arguments.h"
 
 namespace quire {
+
+// Which calls an answer may hold.
+struct CallRules {
+  const CallForm* form = nullptr;      // null: none, everything is text; outlives whoever has it
+  std::vector<std::string> names;      // of the tools
+  bool only_one = false;               // what comes behind the first call is dropped
+  std::vector<ArgumentKinds> kinds{};  // of each tool's arguments, or none at all; for marked calls
+};
 
 class CallItem {
  public:
   enum class Step { more, whole, broken };
-  CallItem(const CallForm& form, std::span<const std::string> names) : form_(form), names_(names) {}
+  // `rules` have a form and outlive it.
+  explicit CallItem(const CallRules& rules) : form_(*rules.form), rules_(rules) {}
 
   // The next byte. `broken`: this is no call of these tools, or none that can be read.
   Step push(char c);
@@ -23,20 +35,24 @@ class CallItem {
   std::string take_arguments() { return std::exchange(arguments_, {}); }
 
  private:
-  enum class At : uint8_t { open, key, in_key, colon, value, in_name, in_other, in_arguments, next, name };
+  enum class At : uint8_t { open, key, in_key, colon, value, in_name, in_other, in_arguments, in_marked, next, name };
   Step push_named(char c);
   Step push_object(char c);
   Step push_arguments(char c);
+  Step push_marked(char c);
+  Step end_name(std::string_view name, char next);
+  std::string_view name_end() const;
   Step push_value(char c);
   Step end_object();
   bool know_name(std::string_view name);
   bool know_json_name();
 
   const CallForm& form_;
-  const std::span<const std::string> names_;
+  const CallRules& rules_;
   At at_ = At::open;
   bool certain_ = false, has_name_ = false, has_arguments_ = false;
   JsonSpan span_;
+  std::optional<MarkedArguments> marked_;
   std::string token_;  // the key, name or value that is read
   std::string name_, arguments_;
 };

@@ -1,19 +1,8 @@
 #include "text/parse/call_parser.h"
 
-#include <algorithm>
 #include <array>
 
 namespace quire {
-namespace {
-
-std::string without_space(std::string_view text) {
-  std::string out;
-  std::copy_if(text.begin(), text.end(), std::back_inserter(out), [](char c) { return !is_json_space(c); });
-  return out;
-}
-
-}  // namespace
-
 CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::move(rules)) {
   if (rules_ == nullptr || rules_->form == nullptr) return;
   const CallForm& form = *rules_->form;
@@ -94,7 +83,7 @@ void CallParser::take_lead(char c, AnswerParts& out) {
 void CallParser::begin_item() {
   at_ = At::item;
   told_ = false;
-  item_.emplace(*rules_->form, rules_->names);
+  item_.emplace(*rules_);
 }
 
 void CallParser::take_item(char c, AnswerParts& out) {

@@ -16,13 +16,6 @@
 
 namespace quire {
 
-// Which calls an answer may hold.
-struct CallRules {
-  const CallForm* form = nullptr;  // null: none, everything is text; outlives whoever has it
-  std::vector<std::string> names;  // of the tools
-  bool only_one = false;           // what comes behind the first call is dropped
-};
-
 class CallParser {
  public:
   explicit CallParser(std::shared_ptr<const CallRules> rules);  // null: everything is text

@@ -22,7 +22,11 @@ std::string shown(const AnswerParts& parts) {
 std::shared_ptr<const CallRules> rules_of(const char* family, bool only_one = false) {
   const CallForm* form = find_call_form(family);
   EXPECT_NE(form, nullptr) << family;
-  return std::make_shared<const CallRules>(CallRules{form, {"get_weather", "get", "search"}, only_one});
+  CallRules rules{form, {"get_weather", "get", "search"}, only_one, {}};
+  rules.kinds.resize(3, ArgumentKinds(*Json::parse(R"({"properties":{"s":{"type":"string"},"i":{"type":"integer"},
+      "n":{"type":["number","null"]},"k":{"enum":["a",true]},"r":{"$ref":"#/$defs/d"}},"$defs":{"d":{"anyOf":[
+      {"type":"object"},{"type":"array"}]}}})")));
+  return std::make_shared<const CallRules>(std::move(rules));
 }
 
 AnswerParts parse(const std::shared_ptr<const CallRules>& rules, std::string_view text, size_t cut) {
@@ -66,6 +70,33 @@ TEST(CallParser, ReadsCallsBetweenText) {
                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"é\": \"｜\"}<｜tool▁call▁end｜>"
                "<｜tool▁call▁begin｜>search<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
                "call: get\narguments: {\"é\": \"｜\"}\ncall: search\narguments: {}\n");
+}
+
+TEST(CallParser, ValuesBetweenMarksAreOfTheirParametersKind) {
+  expect_parts("qwen_coder",
+               "<tool_call>\n<function=get>\n<parameter=s>\n02134\n</parameter>\n<parameter=i>\n02134\n</parameter>\n"
+               "<parameter=n>\n1.50\n</parameter>\n<parameter=k>\nTrue\n</parameter>\n<parameter=r>\n[1, {}]\n"
+               "</parameter>\n<parameter=other>\nNone\n</parameter>\n</function>\n</tool_call> \nDone",
+               "call: get\narguments: {\"s\": \"02134\", \"i\": \"02134\", \"n\": 1.50, \"k\": true, \"r\": [1, {}], "
+               "\"other\": null}\ntext: Done\n");
+  expect_parts("qwen_coder",
+               "<tool_call><function=get><parameter=s>\n\n <b>\"é\"\n</param\n\n</parameter></function></tool_call>",
+               "call: get\narguments: {\"s\": \"\\n <b>\\\"é\\\"\\n</param\\n\"}\n");
+  expect_parts("seed",
+               "Hm<seed:tool_call>\n<function=get>\n<parameter=s>\nx\n</parameter>\n<parameter=s>2</parameter>\n"
+               "<parameter=i>7</parameter></function>\n</seed:tool_call>",
+               "text: Hm\ncall: get\narguments: {\"s\": \"\\nx\\n\", \"i\": 7}\n");
+  expect_parts("glm",
+               "<tool_call>get\n<arg_key>i</arg_key>\n<arg_value>7</arg_value>\n<arg_key>s</arg_key>\n<arg_value>7"
+               "</arg_value>\n</tool_call>\n<tool_call>search</tool_call>",
+               "call: get\narguments: {\"i\": 7, \"s\": \"7\"}\ncall: search\narguments: {}\n");
+  expect_parts("minimax",
+               "<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"s\">true</parameter>\n</invoke>\n"
+               "<invoke name=\"search\">\n</invoke>\n</minimax:tool_call>",
+               "call: get\narguments: {\"s\": \"true\"}\ncall: search\narguments: {}\n");
+  expect_parts("minimax", "<minimax:tool_call><invoke name=\"get\"><parameter name=\"s\">tr",
+               "call: get\narguments: {\"s\": \"tr\n");
+  expect_parts("glm", "<tool_call>gat\n</tool_call>", "text: <tool_call>gat\n</tool_call>\n");
 }
 
 TEST(CallParser, AnEndMarkInAStringIsText) {
@@ -137,7 +168,21 @@ TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
                                                    "{\"name\": \"search\", \"arguments\": {\"q\": [1,2]}}",
                                                    "\"parameters\": {}",
                                                    "é",
-                                                   ":"};
+                                                   ":",
+                                                   "<function=get>\n",
+                                                   "<seed:tool_call>",
+                                                   "<minimax:tool_call>",
+                                                   "<invoke name=\"get\">",
+                                                   "get\n",
+                                                   "<parameter=s>\n",
+                                                   "<parameter=i>",
+                                                   "<parameter name=\"s\">",
+                                                   "\n</parameter>",
+                                                   "<arg_key>s</arg_key>\n<arg_value>",
+                                                   "</arg_value>",
+                                                   "</function>",
+                                                   "</invoke>",
+                                                   "</"};
   Rng rng(5);
   for (const std::string& family : Registry<CallForm>::get().names()) {
     const auto rules = rules_of(family.c_str());
@@ -153,13 +198,37 @@ TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
   }
 }
 
+// Of a marked form: strings as they are.
+std::string marked(const CallForm& form, const std::string& name, const std::string& arguments) {
+  std::string out = name + std::string(form.name_end);
+  const std::string line = form.padded ? "\n" : "";
+  const Json parsed = *Json::parse(arguments);
+  for (const auto& [key, value] : *parsed.as_object())
+    out += std::string(form.key_begin) + key + std::string(form.key_end) + line +
+           (value.as_string() != nullptr ? *value.as_string() : value.dump()) + line + std::string(form.value_end) +
+           "\n";
+  return out + std::string(form.call_end);
+}
+
 std::string written(const CallForm& form, const std::string& name, const std::string& arguments) {
+  if (form.marked()) return marked(form, name, arguments);
   if (!form.objects()) return name + std::string(form.name_end) + arguments;
   return "{\"" + std::string(form.name_key) + "\": \"" + name + "\", \"" + std::string(form.arguments_key) +
          "\": " + arguments + "}";
 }
 
-// Rendered calls of random arguments come back byte for byte.
+// As shown, arguments by their value.
+std::string with_values(const AnswerParts& parts) {
+  std::string out;
+  for (const AnswerPart& p : parts) {
+    const auto value = p.kind == PartKind::arguments ? Json::parse(p.text) : Result<Json>(Json(p.text));
+    out += p.kind == PartKind::call ? "call: " + p.text : "arguments: " + (value ? value->dump() : p.text);
+    out += '\n';
+  }
+  return out;
+}
+
+// Rendered calls of random arguments come back byte for byte, or, of values between marks, as the same values.
 TEST(CallParser, ReadsWhatEveryFamilyWrites) {
   static constexpr const char* kValues[] = {"1",          "\"x\"",      "\"</tool_call>\"", "{\"n\":{}}",
                                             "[1, \"]\"]", "\"\\\"}{\"", "\"[TOOL_CALLS]\"", "\"\\u00e9é\\\\\"",
@@ -179,11 +248,13 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
         arguments += "}";
         const std::string name = rng.between(0, 1) == 0 ? "get" : "get_weather";
         text += (i > 0 ? std::string(form.between) : "") + written(form, name, arguments);
-        wanted += "call: " + name + "\narguments: " + arguments + "\n";
+        wanted +=
+            "call: " + name + "\narguments: " + (form.marked() ? Json::parse(arguments)->dump() : arguments) + "\n";
       }
       text += form.tail;
       const auto cut = static_cast<size_t>(rng.between(1, 20));
-      ASSERT_EQ(shown(parse(rules_of(family.c_str()), text, cut)), wanted) << family << ": " << text;
+      const AnswerParts parts = parse(rules_of(family.c_str()), text, cut);
+      ASSERT_EQ(form.marked() ? with_values(parts) : shown(parts), wanted) << family << ": " << text;
     }
   }
 }

@@ -1,10 +1,17 @@
 #include "text/parse/json_span.h"
 
-#include <string_view>
+#include <algorithm>
+#include <iterator>
 
 #include "base/json.h"
 
 namespace quire {
+
+std::string without_space(std::string_view text) {
+  std::string out;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(out), [](char c) { return !is_json_space(c); });
+  return out;
+}
 
 JsonSpan::Step JsonSpan::push(char c) {
   constexpr std::string_view kScalar = "+-.0123456789truefalsnEI";

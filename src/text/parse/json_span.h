@@ -2,6 +2,7 @@
 // One thread at a time.
 #pragma once
 #include <string>
+#include <string_view>
 
 namespace quire {
 
@@ -17,5 +18,7 @@ class JsonSpan {
 };
 
 inline bool is_json_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+// As marks around calls are compared.
+std::string without_space(std::string_view text);
 
 }  // namespace quire

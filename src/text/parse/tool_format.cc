@@ -31,6 +31,7 @@ bool reads(const CallForm& form, std::string_view text) {
   auto rules = std::make_shared<CallRules>();
   rules->form = &form;
   rules->names = {std::string(kName)};
+  rules->kinds = {ArgumentKinds(*tools().as_array()->front().find("function")->find("parameters"))};
   CallParser parser(std::move(rules));
   AnswerParts parts;
   parser.push(text, parts);

@@ -72,6 +72,10 @@ constexpr Family kFamilies[] = {
     {"Mistral-Small-3.2-24B-Instruct-2506", "mistral"},
     {"NVIDIA-Nemotron-Nano-v2", "nemotron"},
     {"deepseek-ai-DeepSeek-V3.1", "deepseek_v31"},
+    {"Qwen3-Coder", "qwen_coder"},
+    {"ByteDance-Seed-OSS", "seed"},
+    {"GLM-4.6", "glm"},
+    {"MiniMax-M2", "minimax"},
 };
 
 // A call per line: the name, then the arguments as a value.
@@ -99,7 +103,12 @@ std::string read_back(const ChatTemplate& chat, const ToolFormat& format, Templa
   const auto before = chat.render(input);
   if (!with || !before) return (!with ? with : before).error().message;
   const auto at = std::mismatch(before->begin(), before->end(), with->begin(), with->end()).second;
-  CallParser parser(std::make_shared<const CallRules>(CallRules{format.form, {"get_weather", "search"}, false}));
+  CallRules rules{format.form, {}, false, {}};
+  for (const Json& tool : *input.tools.as_array()) {
+    rules.names.push_back(*tool.find("function")->find("name")->as_string());
+    rules.kinds.emplace_back(*tool.find("function")->find("parameters"));
+  }
+  CallParser parser(std::make_shared<const CallRules>(std::move(rules)));
   AnswerParts parts;
   parser.push(answer_behind(*format.form, *with, static_cast<size_t>(at - with->begin())), parts);
   parser.finish(parts);
