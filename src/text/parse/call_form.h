@@ -19,7 +19,8 @@ struct CallForm {
   std::string_view lead{}, between{}, tail{};
   std::string_view name_key{}, arguments_key{};
   std::string_view name_end{};
-  std::string_view id_mark{};  // between the name and what else stands before name_end
+  std::string_view id_mark{};     // between the name and what else stands before name_end
+  std::string_view id_pattern{};  // what stands there in calls that are held to the form; empty: no mark either
   std::string_view key_begin{}, key_end{}, value_end{}, call_end{};
   bool padded = false;  // a line end stands before and behind each value
 

@@ -39,8 +39,16 @@ Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
     group->second.push_back(text(name_text(form, tool.name)));
   }
   Json::Array ways;
-  for (auto& [arguments, names] : groups)
-    ways.push_back(sequence({one_of(std::move(names)), text(between), *arguments}));
+  for (auto& [arguments, names] : groups) {
+    Json::Array parts{one_of(std::move(names))};
+    if (!form.id_pattern.empty()) {
+      parts.push_back(text(form.id_mark));
+      parts.push_back(Json::Object{{"type", "regex"}, {"pattern", form.id_pattern}});
+    }
+    parts.push_back(text(between));
+    parts.push_back(*arguments);
+    ways.push_back(sequence(std::move(parts)));
+  }
   return one_of(std::move(ways));
 }
 

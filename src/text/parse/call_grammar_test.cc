@@ -136,6 +136,23 @@ const Written kWritten[] = {
      "name=\"city\">a</parameter>\n</invoke>\n</minimax:tool_call>",
      "<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"city\">a</parameter>\n</invoke>\n"
      "<invoke name=\"search\">\n</invoke>\n</minimax:tool_call>"},
+    {"functionary", "<function=get>{\"city\": \"a\"}</function>",
+     "<function=get>{\"city\": \"a\"}</function><function=search>{}</function>"},
+    {"kimi",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{\"city\": \"a\"}"
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{\"city\": \"a\"}"
+     "<|tool_call_end|><|tool_call_begin|>functions.search:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+     "<|tool_calls_section_end|>"},
+    {"apertus", "<|tools_prefix|>[{\"get\": {\"city\": \"a\"}}]<|tools_suffix|>",
+     "<|tools_prefix|>[{\"get\": {\"city\": \"a\"}}, {\"search\": {}}]<|tools_suffix|>"},
+    {"deepseek",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n{\"city\": "
+     "\"a\"}\n```<｜tool▁call▁end｜>"
+     "<｜tool▁calls▁end｜>",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n{\"city\": "
+     "\"a\"}\n```<｜tool▁call▁end｜>\n"
+     "<｜tool▁call▁begin｜>function<｜tool▁sep｜>search\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
 };
 
 std::string replaced(std::string text, std::string_view what, std::string_view with) {

@@ -41,6 +41,18 @@ bool reads(const CallForm& form, std::string_view text) {
   return read && *read == *Json::parse(kArguments);
 }
 
+// The one family whose mark a prompt tells the model; empty where there is none, or several are.
+std::string told_family(std::string_view prompt) {
+  std::string out;
+  for (const std::string& name : Registry<CallForm>::get().names()) {
+    const std::string_view trigger = find_call_form(name)->trigger;
+    if (trigger.empty() || prompt.find(trigger) == std::string_view::npos) continue;
+    if (!out.empty()) return "";
+    out = name;
+  }
+  return out;
+}
+
 }  // namespace
 
 // A prompt may end with what the answer has not, such as <think>, and the two begin with the same byte.
@@ -80,6 +92,8 @@ ToolFormat find_tool_format(const ChatTemplate& chat, const Json& special_tokens
       return out;
     }
   }
+  out.name = told_family(*prompt);
+  out.form = find_call_form(out.name);
   return out;
 }
 

@@ -14,7 +14,8 @@ struct ToolFormat {
   std::string name{};                           // of the family
   ArgumentsAs arguments = ArgumentsAs::object;  // how it wants the arguments of earlier calls
 };
-// By which family's parser a call that the template writes is read back. Any thread.
+// By which family's parser a call that the template writes is read back; where it writes none, whose mark it tells the
+// model. Any thread.
 ToolFormat find_tool_format(const ChatTemplate& chat, const Json& special_tokens);
 
 // What a template wrote behind a prompt that has its first `same_bytes`, for the family to read.

@@ -18,6 +18,13 @@ constexpr const char* kCalls =
     "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
 
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 ToolFormat format_of(const std::string& source) {
   const auto chat = ChatTemplate::parse(source);
   EXPECT_TRUE(chat) << (chat ? "" : chat.error().message);
@@ -36,6 +43,19 @@ TEST(ToolFormat, IsFoundByRendering) {
   EXPECT_EQ(other.form, nullptr);
 }
 
+TEST(ToolFormat, OfATemplateThatWritesNoCallsIsWhatItTellsTheModel) {
+  const std::string rest = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  EXPECT_EQ(format_of("{% if tools %}Write <|tool_call|> first. {{ tools | tojson }}{% endif %}" + rest).name,
+            "granite");
+  const ToolFormat several = format_of("{% if tools %}Write <tool_call>. {{ tools | tojson }}{% endif %}" + rest);
+  EXPECT_EQ(several.form, nullptr) << "more than one family begins so: " << several.name;
+  const char* shared = std::getenv("QUIRE_SHARED");
+  if (shared == nullptr) return;
+  const std::string path = std::string(shared) + "/data/templates/ibm-granite-granite-3.3-2B-Instruct.jinja";
+  const std::string source = text_of(path);
+  EXPECT_TRUE(source.empty() || format_of(source).name == "granite");
+}
+
 TEST(ToolFormat, ArgumentsGoToTheTemplateByteForByte) {
   const auto chat =
       ChatTemplate::parse("{% for m in messages %}{{ m.c.arguments | tojson }}{{ m.c.arguments.b }}{% endfor %}");
@@ -49,13 +69,6 @@ TEST(ToolFormat, ArgumentsGoToTheTemplateByteForByte) {
   EXPECT_EQ(rendered->text, odd + "1.5");
   ASSERT_EQ(rendered->user_ranges.size(), 1U) << "it is the user's text";
   EXPECT_EQ(rendered->user_ranges[0].end, odd.size());
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 struct Family {
@@ -76,6 +89,9 @@ constexpr Family kFamilies[] = {
     {"ByteDance-Seed-OSS", "seed"},
     {"GLM-4.6", "glm"},
     {"MiniMax-M2", "minimax"},
+    {"meetkai-functionary-medium-v3.1", "functionary"},
+    {"moonshotai-Kimi-K2", "kimi"},
+    {"Apertus-8B-Instruct", "apertus"},
 };
 
 // A call per line: the name, then the arguments as a value.
