@@ -26,8 +26,8 @@ constexpr Defaults kDefaults[] = {
 };
 
 // In order of preference.
-constexpr std::string_view kEndOfTurn[] = {"<|eot_id|>",         "<|im_end|>", "<|end|>", "<end_of_turn>",
-                                           "<end_of_utterance>", "<EOT>",      "_<EOT>",  "[EOT]"};
+constexpr std::string_view kEndOfTurn[] = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<end_of_utterance>",
+                                           "<EOT>",      "_<EOT>",     "[EOT]",   "<|call|>"};
 
 Defaults defaults_of(const TokenizerSpec& spec) {
   for (const Defaults& d : kDefaults) {
@@ -149,8 +149,10 @@ Token find_token(const TokenizerSpec& spec, std::string_view text) {
 }
 
 Token find_end_of_turn(const TokenizerSpec& spec) {
+  const bool harmony = find_token(spec, "<|return|>") >= 0;
   for (const std::string_view text : kEndOfTurn) {
-    if (text == "<|end|>" && find_token(spec, "<|return|>") >= 0) continue;  // harmony: ends a message, not the turn
+    if (text == "<|end|>" && harmony) continue;    // ends a message, not the turn
+    if (text == "<|call|>" && !harmony) continue;  // there it is a call that the client is to make
     if (const Token id = find_token(spec, text); id >= 0) return id;
   }
   return -1;

@@ -105,6 +105,8 @@ TEST(TokenizerMeta, FindsTheEndOfTurnByItsSpelling) {
   EXPECT_EQ(eot_of({"a", "<|im_end|>", "<|eot_id|>"}), 2);  // by preference, not by place
   EXPECT_EQ(eot_of({"a", "<|end|>"}), 1);
   EXPECT_EQ(eot_of({"<|return|>", "<|end|>"}), -1);
+  EXPECT_EQ(eot_of({"<|return|>", "<|end|>", "<|call|>"}), 2) << "a call ends the turn";
+  EXPECT_EQ(eot_of({"<|end|>", "<|call|>"}), 0);
   EXPECT_EQ(eot_of({"a", "b"}), -1);
 }
 

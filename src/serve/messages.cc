@@ -225,7 +225,10 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
   }
   if (options.tools != nullptr && options.tools->given()) {
     QR_TRY_VOID(add_call_grammar(*options.tools, *env.tools.form, job.generation.grammar));
-    if (job.generation.grammar->free_text && !shut) job.thinks = env.reasoning.kind;
+    if (env.tools.form->channels)
+      job.thinks = ReasoningForm::Kind::none;  // the grammar of its calls has all of its channels
+    else if (job.generation.grammar->free_text && !shut)
+      job.thinks = env.reasoning.kind;
     job.calls = call_rules(*options.tools, *env.tools.form);
     if (env.hidden_calls) job.generation.skip_special = false;
   }

@@ -27,10 +27,11 @@ int64_t context_tokens(const Engine& engine) {
   return in_blocks > 0 ? std::min<int64_t>(options.n_ctx, in_blocks) : options.n_ctx;
 }
 
+// Whether `text` begins with a control token.
 bool is_control(const Tokenizer& tokenizer, std::string_view text) {
   const TokenizerSpec& spec = tokenizer.spec();
   for (size_t i = 0; i < spec.types.size(); ++i)
-    if (spec.types[i] == TokenType::control && spec.tokens[i] == text) return true;
+    if (spec.types[i] == TokenType::control && !spec.tokens[i].empty() && text.starts_with(spec.tokens[i])) return true;
   return false;
 }
 

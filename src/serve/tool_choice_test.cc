@@ -1,5 +1,7 @@
 // What a request says of calls becomes a constraint of the engine's request, in every dialect; parameters that cannot
 // be kept are refused by their place.
+#include <algorithm>
+
 #include "sample/constraint.h"
 #include "serve/testing.h"
 
@@ -23,23 +25,43 @@ std::string parameters(bool openai) {
 
 // What the engine was asked.
 struct ChoiceServer : TestServer {
-  explicit ChoiceServer(const char* source = kTemplate, std::string answer = kGet) : reply(std::move(answer)) {
+  explicit ChoiceServer(const char* source = kTemplate,
+                        std::string answer = kGet,
+                        const std::vector<std::string>& marks = {})
+      : reply(std::move(answer)) {
     TokenizerSpec spec = tiny_spec();
     spec.chat_template = source;
+    for (const std::string& mark : marks) {
+      controls.emplace_back(mark, static_cast<Token>(spec.tokens.size()));
+      spec.tokens.push_back(mark);
+      spec.types.push_back(TokenType::control);
+      spec.scores.push_back(0.0F);
+    }
     tokenizer = tiny_tokenizer(spec);
     engine.script = [this](const Request& r) {
       constraint = r.sampling.constraint;
       has_end_rule = r.end != nullptr;
-      return byte_tokens(reply);
+      return tokens_of(reply);
     };
     start();
+  }
+  // Bytes, and the marks as tokens.
+  std::vector<Token> tokens_of(std::string_view text) const {
+    std::vector<Token> out;
+    while (!text.empty()) {
+      const auto mark =
+          std::find_if(controls.begin(), controls.end(), [&](const auto& c) { return text.starts_with(c.first); });
+      out.push_back(mark != controls.end() ? mark->second : byte_tokens(text.substr(0, 1))[0]);
+      text.remove_prefix(mark != controls.end() ? mark->first.size() : 1);
+    }
+    return out;
   }
   // Whether the answer that a request is held to may be `text`.
   bool takes(std::string_view text) {
     if (constraint == nullptr) return true;
     Matcher m(constraint->grammar, constraint->vocabulary);
-    for (const char c : text) {
-      if (!m.accept(byte_tokens({&c, 1})[0])) return false;
+    for (const Token id : tokens_of(text)) {
+      if (!m.accept(id)) return false;
     }
     return m.may_end();
   }
@@ -62,6 +84,7 @@ struct ChoiceServer : TestServer {
     return out;
   }
   std::string reply;
+  std::vector<std::pair<std::string, Token>> controls;
   std::shared_ptr<const Constraint> constraint;
   bool has_end_rule = false;
 };
@@ -248,6 +271,34 @@ TEST(ToolChoice, ValuesBetweenMarksAreOfTheirParametersKind) {
         << refused.body;
     EXPECT_EQ(s.post(kChat, ask(bad, "")).status, 200) << bad;
   }
+}
+
+// As gpt-oss: thoughts, calls and answers are messages of channels, and their marks are control tokens.
+TEST(ToolChoice, MessagesToFunctionsAreCalls) {
+  constexpr const char* kChannels =
+      "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|start|>{{ m.role }}"
+      "{% for c in m.tool_calls %} to=functions.{{ c.function.name }}<|channel|>commentary json<|message|>"
+      "{{ c.function.arguments | tojson }}<|call|>{% endfor %}<|message|>{{ m.content }}<|end|>{% endfor %}"
+      "{% if add_generation_prompt %}<|start|>assistant{% endif %}";
+  const std::string thought = "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant";
+  const std::string call = "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\": \"Oslo\"}";
+  const std::string said = "<|channel|>final<|message|>Hm";
+  ChoiceServer s(kChannels, thought + call,
+                 {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>", "<|call|>"});
+  const HttpResponse r = s.post(kChat, chat(""));
+  const Json choice = json_at(parse_json(r.body), "choices", 0);
+  EXPECT_EQ(text_at(json_at(choice, "message", "tool_calls", 0, "function", "arguments")), "{\"city\": \"Oslo\"}")
+      << r.body;
+  EXPECT_EQ(text_at(json_at(choice, "finish_reason")), "tool_calls");
+  EXPECT_EQ(text_at(json_at(choice, "message", "reasoning_content")), "Let me see.");
+  s.ask(kChat, chat(""));
+  EXPECT_TRUE(s.takes(thought + call));
+  EXPECT_TRUE(s.takes(thought + said));
+  s.ask(kChat, chat(R"(,"tool_choice":"required")"));
+  EXPECT_TRUE(s.takes(thought + call));
+  EXPECT_TRUE(s.takes(call));
+  EXPECT_FALSE(s.takes(thought + said));
+  EXPECT_FALSE(s.takes("<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"town\": 1}"));
 }
 
 }  // namespace

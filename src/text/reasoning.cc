@@ -13,7 +13,8 @@ constexpr std::string_view kOpen = "<think>", kClose = "</think>";
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kStart = "<|start|>";
 constexpr std::array<std::string_view, 6> kChannelMarks{kChannel,  kMessage,     kStart,
                                                         "<|end|>", "<|return|>", "<|call|>"};
-constexpr size_t kHeaderBytes = 256;
+constexpr size_t kHeaderBytes = 2048;
+constexpr std::string_view kToFunction = "to=functions.";
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
@@ -43,11 +44,12 @@ static bool ends_with_mark(Kind kind, std::string_view prompt, std::string_view 
 bool opens_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(kind, prompt, kOpen); }
 bool closes_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(kind, prompt, kClose); }
 
-ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside)
+ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls)
     : kind_(kind),
       at_(kind == Kind::none ? At::content
           : inside           ? At::inside
-                             : At::start) {}
+                             : At::start),
+      calls_(calls) {}
 
 bool ReasoningSplitter::may_be_mark(std::string_view text) const {
   if (kind_ == Kind::channels)
@@ -78,28 +80,36 @@ void ReasoningSplitter::take(char c, AnswerParts& out) {
   if (!whole) return;
   const std::string mark = std::move(held_);
   held_.clear();
-  on_mark(mark);
+  on_mark(mark, out);
 }
 
-void ReasoningSplitter::on_mark(std::string_view mark) {
+void ReasoningSplitter::on_mark(std::string_view mark, AnswerParts& out) {
   spaces_.clear();
   said_ = false;
   if (kind_ == Kind::think) {
     at_ = at_ == At::start ? At::inside : At::after;
   } else if (mark == kMessage) {
-    end_header();
+    end_header(out);
   } else {
-    header_ = mark == kChannel ? mark : "";
+    if (mark != kChannel || at_ != At::header) header_.clear();  // who it is to may stand before its channel
+    if (mark == kChannel) header_ += mark;
     at_ = At::header;
   }
 }
 
 // "final" is said to the user; so is a message that names no channel.
-void ReasoningSplitter::end_header() {
-  std::string_view name = header_;
-  const bool named = name.starts_with(kChannel);
-  if (named) name.remove_prefix(kChannel.size());
-  at_ = !named || name.starts_with("final") ? At::content : At::inside;
+void ReasoningSplitter::end_header(AnswerParts& out) {
+  const std::string_view header = header_;
+  const size_t channel = header.rfind(kChannel), to = header.find(kToFunction);
+  const bool named = channel != std::string_view::npos;
+  at_ = !named || header.substr(channel + kChannel.size()).starts_with("final") ? At::content : At::inside;
+  if (calls_ && to != std::string_view::npos) {
+    const std::string_view name = header.substr(to + kToFunction.size());
+    out.add(PartKind::text, kCallMessage);
+    out.add(PartKind::text, name.substr(0, name.find_first_of(" <")));
+    out.add(PartKind::text, kMessage);
+    at_ = At::content;
+  }
   header_.clear();
 }
 

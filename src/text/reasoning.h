@@ -19,11 +19,14 @@ struct ReasoningForm {
 // By the marks in the vocabulary, or, of <think>, in the chat template.
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer);
 
+inline constexpr std::string_view kCallMessage = "<|channel|>commentary to=functions.";
+
 class ReasoningSplitter {
  public:
   ReasoningSplitter() = default;  // everything is text
-  // `inside`: the prompt has opened the thinking already.
-  ReasoningSplitter(ReasoningForm::Kind kind, bool inside);
+  // `inside`: the prompt has opened the thinking already. `calls`: a message to a function is passed on, as text of the
+  // form kCallMessage NAME<|message|>…; otherwise it is reasoning.
+  ReasoningSplitter(ReasoningForm::Kind kind, bool inside, bool calls = false);
 
   // Appends what is certain, as reasoning and text. White space around the reasoning, and between it and the text, is
   // dropped.
@@ -37,12 +40,13 @@ class ReasoningSplitter {
   enum class At : uint8_t { start, inside, after, header, content };
   void take(char c, AnswerParts& out);
   bool may_be_mark(std::string_view text) const;
-  void on_mark(std::string_view mark);
+  void on_mark(std::string_view mark, AnswerParts& out);
   void on_text(std::string_view text, AnswerParts& out);
-  void end_header();
+  void end_header(AnswerParts& out);
 
   ReasoningForm::Kind kind_ = ReasoningForm::Kind::none;
   At at_ = At::content;
+  bool calls_ = false;
   bool said_ = false;   // something of the part that is running
   std::string held_;    // may become a mark
   std::string spaces_;  // white space that may be the last of the reasoning

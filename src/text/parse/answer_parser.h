@@ -13,7 +13,8 @@ class AnswerParser {
  public:
   // `rules` null: no calls.
   AnswerParser(ReasoningForm::Kind reasoning, bool reasoning_open, std::shared_ptr<const CallRules> rules)
-      : splitter_(reasoning, reasoning_open), calls_(std::move(rules)) {}
+      : splitter_(reasoning, reasoning_open, rules != nullptr && rules->form != nullptr && rules->form->channels),
+        calls_(std::move(rules)) {}
 
   // Appends what is certain.
   void push(std::string_view text, AnswerParts& out);

@@ -19,10 +19,12 @@ struct CallForm {
   std::string_view lead{}, between{}, tail{};
   std::string_view name_key{}, arguments_key{};
   std::string_view name_end{};
-  std::string_view id_mark{};     // between the name and what else stands before name_end
-  std::string_view id_pattern{};  // what stands there in calls that are held to the form; empty: no mark either
+  std::string_view id_mark{};      // between the name and what else stands before name_end
+  std::string_view behind_name{};  // in calls that are held to the form: what stands before name_end
+  std::string_view id_pattern{};   // what stands there in calls that are held to the form; empty: no mark either
   std::string_view key_begin{}, key_end{}, value_end{}, call_end{};
-  bool padded = false;  // a line end stands before and behind each value
+  bool padded = false;    // a line end stands before and behind each value
+  bool channels = false;  // a call is a message of its own, the last of an answer, and text is one (text/reasoning.h)
 
   bool marked() const { return !key_begin.empty(); }
   bool objects() const { return !name_key.empty(); }

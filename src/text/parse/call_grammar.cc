@@ -45,7 +45,7 @@ Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
       parts.push_back(text(form.id_mark));
       parts.push_back(Json::Object{{"type", "regex"}, {"pattern", form.id_pattern}});
     }
-    parts.push_back(text(between));
+    parts.push_back(text(std::string(form.behind_name) + between));
     parts.push_back(*arguments);
     ways.push_back(sequence(std::move(parts)));
   }
@@ -102,9 +102,27 @@ Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bo
                       {"stop_after_first", only_one}};
 }
 
+// Messages to nobody, then one that is a call or, where it may be, text or the document.
+Json in_channels(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
+  Json::Array others;
+  for (const char* begin : {"<|channel|>analysis<|message|>", "<|channel|>commentary<|message|>"})
+    others.push_back(Json::Object{{"type", "tag"},
+                                  {"begin", begin},
+                                  {"content", Json::Object{{"type", "any_text"}}},
+                                  {"end", "<|end|><|start|>assistant"}});
+  Json before = Json::Object{{"type", "tags_with_separator"}, {"tags", std::move(others)}, {"separator", ""}};
+  Json::Array ways{required_calls(form, tools, true)};
+  if (!rules.required) {
+    Json said = rules.document ? std::move(*rules.document) : Json(Json::Object{{"type", "any_text"}});
+    ways.push_back(sequence({text("<|channel|>final<|message|>"), std::move(said)}));
+  }
+  return sequence({std::move(before), one_of(std::move(ways))});
+}
+
 }  // namespace
 
 Json call_tag(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
+  if (form.channels) return Json::Object{{"format", in_channels(form, tools, std::move(rules))}};
   Json format;
   if (!rules.required && !rules.document)
     format = calls_in_text(form, tools, rules.only_one);

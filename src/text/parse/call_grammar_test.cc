@@ -8,8 +8,8 @@
 
 #include "base/rng.h"
 #include "text/grammar/structural_tag.h"
+#include "text/parse/answer_parser.h"
 #include "text/parse/call_arguments.h"
-#include "text/parse/call_parser.h"
 #include "text/parse/tool_format.h"
 
 namespace quire {
@@ -72,7 +72,8 @@ AnswerParts parse(const std::string& family, std::string_view text, bool only_on
     rules->kinds.emplace_back(tool.schema);
   }
   rules->only_one = only_one;
-  CallParser parser(std::move(rules));
+  using Kind = ReasoningForm::Kind;
+  AnswerParser parser(find_call_form(family)->channels ? Kind::channels : Kind::none, false, std::move(rules));
   AnswerParts out;
   parser.push(text, out);
   parser.finish(out);
@@ -159,6 +160,30 @@ std::string replaced(std::string text, std::string_view what, std::string_view w
   const size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << text;
   return at == std::string::npos ? text : text.replace(at, what.size(), with);
+}
+
+TEST(CallGrammar, ChannelsHoldThoughtsThenACallOrText) {
+  const std::string thought = "<|channel|>analysis<|message|>I <see>.<|end|><|start|>assistant";
+  const std::string call = "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\": \"a\"}";
+  const std::string said = "<|channel|>final<|message|>Hm";
+  const auto any = grammar_of("harmony", {}), required = grammar_of("harmony", {.required = true});
+  for (const auto& [text, is_call] : {std::pair{call, true},
+                                      {thought + call, true},
+                                      {said, false},
+                                      {thought + said, false},
+                                      {thought + thought + call, true}}) {
+    EXPECT_TRUE(takes(any, text)) << text;
+    EXPECT_EQ(takes(required, text), is_call) << text;
+    const AnswerParts parts = parse("harmony", text);
+    EXPECT_EQ(parts.joined(PartKind::arguments), is_call ? "{\"city\": \"a\"}" : "");
+    EXPECT_EQ(parts.joined(PartKind::text), is_call ? "" : "Hm");
+  }
+  for (const std::string& text :
+       {std::string("Hm"), thought, replaced(call, "get", "gat"), replaced(call, "city", "town")})
+    EXPECT_FALSE(takes(any, text)) << text;
+  const Json document = *Json::parse(R"({"type":"regex","pattern":"[0-9]+"})");
+  EXPECT_TRUE(takes(grammar_of("harmony", {.document = document}), thought + "<|channel|>final<|message|>12"));
+  EXPECT_FALSE(takes(grammar_of("harmony", {.document = document}), said));
 }
 
 TEST(CallGrammar, RequiredCallsAreCallsAndNothingElse) {

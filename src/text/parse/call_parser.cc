@@ -111,11 +111,15 @@ void CallParser::tell(AnswerParts& out) {
 // A call that broke behind its name stays as far as it came; anything else is text. The byte that broke it may begin a
 // mark.
 void CallParser::give_up(AnswerParts& out) {
-  const bool told = at_ == At::item && told_;
+  const bool told = at_ == At::item && told_, after = at_ == At::after;
   std::string raw = std::move(raw_);
   raw_.clear();
   matched_.clear();
   at_ = At::text;
+  if (after) {  // no longer than a mark
+    for (const char c : raw) take(c, out);
+    return;
+  }
   const char last = raw.back();
   if (!told) {
     raw.pop_back();

@@ -259,6 +259,37 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
   }
 }
 
+TEST(CallParser, AMarkRightBehindACallIsOne) {
+  expect_parts("hermes", "<tool_call>{\"name\":\"get\"}<tool_call>{\"name\":\"search\"}</tool_call>",
+               "call: get\narguments: {}\ncall: search\narguments: {}\n");
+}
+
+TEST(AnswerParser, MessagesToFunctionsAreCalls) {
+  const std::string thought = "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant";
+  const std::string json = "<|message|>{\"city\": \"<|x\"}<|call|>";
+  for (const std::string& header : {std::string("<|channel|>commentary to=functions.get <|constrain|>json"),
+                                    std::string("<|channel|>commentary to=functions.get"),
+                                    std::string(" to=functions.get<|channel|>commentary json")}) {
+    for (const size_t cut : {1, 3, 1000}) {
+      AnswerParser parser(ReasoningForm::Kind::channels, false, rules_of("harmony"));
+      AnswerParts out;
+      const std::string text = thought + header + json;
+      for (size_t at = 0; at < text.size(); at += cut) {
+        AnswerParts fresh;
+        parser.push(std::string_view(text).substr(at, cut), fresh);
+        out.append(fresh);
+      }
+      parser.finish(out);
+      EXPECT_EQ(shown(out), "reasoning: Let me see.\ncall: get\narguments: {\"city\": \"<|x\"}\n") << header;
+    }
+  }
+  AnswerParser without(ReasoningForm::Kind::channels, false, nullptr);
+  AnswerParts out;
+  without.push(thought + "<|channel|>commentary to=functions.get" + json, out);
+  without.finish(out);
+  EXPECT_FALSE(out.has(PartKind::text)) << "nobody asked for calls";
+}
+
 TEST(AnswerParser, ReasoningComesBeforeCalls) {
   AnswerParser parser(ReasoningForm::Kind::think, true, rules_of("hermes"));
   AnswerParts out;

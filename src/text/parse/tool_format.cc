@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "text/parse/call_parser.h"
+#include "text/parse/answer_parser.h"
 
 namespace quire {
 namespace {
@@ -32,7 +32,8 @@ bool reads(const CallForm& form, std::string_view text) {
   rules->form = &form;
   rules->names = {std::string(kName)};
   rules->kinds = {ArgumentKinds(*tools().as_array()->front().find("function")->find("parameters"))};
-  CallParser parser(std::move(rules));
+  using Kind = ReasoningForm::Kind;
+  AnswerParser parser(form.channels ? Kind::channels : Kind::none, false, std::move(rules));
   AnswerParts parts;
   parser.push(text, parts);
   parser.finish(parts);
