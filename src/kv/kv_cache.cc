@@ -40,7 +40,7 @@ void KvCache::share(SeqKv& to, const SeqKv& from, int n_blocks) const {
     PrefixTree::Blocks& blocks = to.table.emplace_back();
     for (size_t g = 0; g < pools_.size(); ++g) {
       const BlockRef& block = from.table[static_cast<size_t>(b)][g];
-      blocks.push_back(b >= first_block(g, n_blocks * options_.block_tokens) ? block.share() : BlockRef());
+      blocks.push_back(reads(g, b, n_blocks * options_.block_tokens) ? block.share() : BlockRef());
     }
   }
   to.n_indexed = n_blocks;
@@ -91,8 +91,9 @@ bool KvCache::grow(SeqKv& seq, int n_tokens) {
 KvCache::Counts KvCache::wanted_of_run(int n_before, int n) const {
   Counts out{};
   for (size_t g = 0; g < pools_.size(); ++g) {
-    const int first = first_block(g, (n_before + n) * options_.block_tokens);
-    out[g] = n_before + n - std::max(first, n_before);
+    for (int b = n_before; b < n_before + n; ++b) {
+      out[g] += reads(g, b, (n_before + n) * options_.block_tokens) ? 1 : 0;
+    }
   }
   return out;
 }
@@ -114,7 +115,7 @@ KvCache::Below KvCache::fetch(const SeqKv& seq, const Prefix& prefix, Fetch& out
   for (int i = 0; i < n; ++i) {
     GroupBlocks blocks;
     for (size_t g = 0; g < pools_.size(); ++g) {
-      const bool wanted = n_before + i >= first_block(g, (n_before + n) * options_.block_tokens);
+      const bool wanted = reads(g, n_before + i, (n_before + n) * options_.block_tokens);
       blocks.push_back(wanted ? pools_[g]->allocate() : BlockRef());
     }
     run.add(missing.nodes[static_cast<size_t>(i)], std::move(blocks));
@@ -140,6 +141,7 @@ bool KvCache::has_room(const SeqKv& seq, const Room& wanted) const {
   for (size_t g = 0; g < pools_.size(); ++g) {
     int n_held = 0;
     while (n_held < n_have && seq.table[static_cast<size_t>(n_have - n_held) - 1][g]) ++n_held;
+    n_held += std::min(kept_blocks(g), n_have - n_held);
     const int64_t most = groups_[g].most_blocks(wanted.n_step, options_.block_tokens) - n_held;
     const int64_t n = std::min<int64_t>(missing, std::max<int64_t>(most, 0));
     if (n + wanted.n_spare > pools_[g]->n_free() + pools_[g]->n_cached()) return false;
@@ -154,9 +156,9 @@ void KvCache::slide(SeqKv& seq, int n_computed) {
   }
 }
 
-void KvCache::give_back(SeqKv& seq, size_t g, int end) {
+void KvCache::give_back(SeqKv& seq, size_t g, int end) const {
   int b = end;
-  while (b > 0 && seq.table[static_cast<size_t>(b) - 1][g]) --b;
+  while (b > kept_blocks(g) && seq.table[static_cast<size_t>(b) - 1][g]) --b;
   for (; b < end; ++b) seq.table[static_cast<size_t>(b)][g] = BlockRef();
 }
 
@@ -186,7 +188,7 @@ void KvCache::truncate(SeqKv& seq, int n_tokens) {
   QR_CHECK(n_tokens % options_.block_tokens == 0 || n_tokens / options_.block_tokens >= seq.n_indexed);
   const int n_left = std::min(blocks_for(n_tokens), static_cast<int>(seq.table.size()));
   for (size_t g = 1; g < pools_.size(); ++g) {
-    const int first = first_block(g, n_tokens);
+    const int first = std::max(first_block(g, n_tokens), kept_blocks(g));
     QR_CHECK(first >= n_left || seq.table[static_cast<size_t>(first)][g], "a window has slid past what is left");
   }
   const auto keep = static_cast<size_t>(blocks_for(n_tokens));

@@ -72,7 +72,8 @@ class KvCache {
     int n_tokens, n_step, n_spare;
   };
   bool has_room(const SeqKv& seq, const Room& wanted) const;
-  // Gives back what no row at position n_computed or behind it reads: blocks that lie before every window.
+  // Gives back what no row at position n_computed or behind it reads: blocks that lie before every window and are not
+  // kept.
   void slide(SeqKv& seq, int n_computed);
   // Gives back the blocks beyond n_tokens. REQUIRES n_tokens not to cut an indexed block (others may read all of it),
   // and no window to have slid past what a row at n_tokens reads.
@@ -108,9 +109,13 @@ class KvCache {
   bool make_room(const Counts& wanted);
   // Blocks of each group that a run of n behind n_before blocks takes: of windows those that a row behind it reads.
   Counts wanted_of_run(int n_before, int n) const;
-  // Of window g, what `seq` holds of the blocks that end with `end`.
-  static void give_back(SeqKv& seq, size_t g, int end);
+  // Of window g, what `seq` holds of the blocks that end with `end`, but for those that are kept.
+  void give_back(SeqKv& seq, size_t g, int end) const;
   int first_block(size_t g, int position) const { return groups_[g].first_block(position, options_.block_tokens); }
+  int kept_blocks(size_t g) const { return groups_[g].kept_blocks(options_.block_tokens); }
+  bool reads(size_t g, int block, int position) const {
+    return groups_[g].reads(block, position, options_.block_tokens);
+  }
   int blocks_for(int n_tokens) const { return (n_tokens + options_.block_tokens - 1) / options_.block_tokens; }
 
   KvCacheOptions options_;

@@ -11,7 +11,7 @@ namespace {
 
 struct What {
   int hash_bits = 0;
-  bool windows = false, tier = false, segments = false;
+  bool windows = false, tier = false, segments = false, keeps = false;
 };
 
 Knobs random_knobs(uint64_t seed, const What& what) {
@@ -34,6 +34,7 @@ Knobs random_knobs(uint64_t seed, const What& what) {
   if (!what.windows) return knobs;
   knobs.window = static_cast<int>(rng.between(1, 3 * knobs.block_tokens));
   knobs.n_window_blocks = static_cast<int>(rng.between(1, knobs.n_blocks));
+  if (what.keeps) knobs.n_kept = static_cast<int>(rng.between(1, 2 * knobs.block_tokens));
   return knobs;
 }
 
@@ -100,7 +101,7 @@ void expect_all(const What& what, uint64_t n_wanted) {
   }
   if (exact && what.windows) {
     EXPECT_GT(sums.n_window_evicted, wanted / 2);
-    EXPECT_GT(sums.n_hits_behind_a_gap, wanted / 8);
+    EXPECT_GT(sums.n_hits_behind_a_gap, wanted / (what.keeps ? 16 : 8));
   }
   if (!what.tier || what.hash_bits == 1) return;
   const int often = exact ? wanted / 8 : wanted / 64;
@@ -121,6 +122,10 @@ TEST(KvCacheModel, RandomOperationsAgreeWithANaiveMap) { expect_all({}, 3000); }
 TEST(KvCacheModel, WindowsLoseBlocksInOrderAndHitWhereTheyAreWhole) { expect_all({.windows = true}, 3000); }
 
 TEST(KvCacheModel, WhatLeavesForATierIsKnownAndComesBack) { expect_all({.tier = true}, 3000); }
+
+// The first blocks of a window's group stay with their sequence, and a hit needs them too.
+TEST(KvCacheModel, WhatIsKeptIsHeldBesideTheWindow) { expect_all({.windows = true, .keeps = true}, 3000); }
+TEST(KvCacheModel, WhatIsKeptLeavesAndComesBack) { expect_all({.windows = true, .tier = true, .keeps = true}, 3000); }
 
 TEST(KvCacheModel, WindowsLeaveAndComeBackWhole) { expect_all({.windows = true, .tier = true}, 3000); }
 

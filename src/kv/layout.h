@@ -15,16 +15,23 @@ namespace quire {
 struct KvGroup {
   enum class Kind : uint8_t { full, window } kind = Kind::full;
   int window = 0;  // for Kind::window: a token sees itself and window − 1 tokens before it
+  int n_kept = 0;  // for Kind::window: and the first n_kept of its sequence
 
-  // The first block that a row at `position` or behind it reads.
+  // The first block that a row at `position` or behind it reads, behind those that are kept.
   int first_block(int position, int block_tokens) const {
     return kind == Kind::window ? std::max(position - window + 1, 0) / block_tokens : 0;
   }
-  // Blocks that a sequence ever needs at once when at most n_step tokens are computed at a time: those that
-  // window − 1 + n_step tokens touch, wherever a block begins.
+  // Leading blocks that every row reads.
+  int kept_blocks(int block_tokens) const { return (n_kept + block_tokens - 1) / block_tokens; }
+  // Whether a row at `position` or behind it reads `block`, which begins before it.
+  bool reads(int block, int position, int block_tokens) const {
+    return block >= first_block(position, block_tokens) || block < kept_blocks(block_tokens);
+  }
+  // Blocks that a sequence ever needs at once when at most n_step tokens are computed at a time: those that are kept,
+  // and those that window − 1 + n_step tokens touch, wherever a block begins.
   int64_t most_blocks(int n_step, int block_tokens) const {
     if (kind != Kind::window) return std::numeric_limits<int64_t>::max();
-    return (int64_t{window} + n_step + block_tokens - 3) / block_tokens + 1;
+    return (int64_t{window} + n_step + block_tokens - 3) / block_tokens + 1 + kept_blocks(block_tokens);
   }
 
   bool operator==(const KvGroup&) const = default;

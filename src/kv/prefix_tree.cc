@@ -67,6 +67,10 @@ bool PrefixTree::resume(const Prefix& prefix, const std::vector<Blocks>& table, 
   if (walk.node == kNone) return false;
   walk.hash = nodes_[walk.node].hash;
   for (size_t g = 1; g < groups_.size(); ++g) {
+    walk.lacks_kept[g] = false;
+    for (int b = 0; b < std::min(kept_blocks(g), n_known); ++b) {
+      walk.lacks_kept[g] |= !table[static_cast<size_t>(b)][g];
+    }
     int first = n_known;
     while (first > 0 && table[static_cast<size_t>(first) - 1][g]) --first;
     walk.first_whole[g] = first;
@@ -76,6 +80,7 @@ bool PrefixTree::resume(const Prefix& prefix, const std::vector<Blocks>& table, 
 
 bool PrefixTree::windows_whole(const Walk& at) const {
   for (size_t g = 1; g < groups_.size(); ++g) {
+    if (at.lacks_kept[g]) return false;
     if (at.first_whole[g] > groups_[g].kind.first_block(at.depth * block_tokens_, block_tokens_)) return false;
   }
   return true;
@@ -89,7 +94,9 @@ bool PrefixTree::step(const Prefix& prefix, Walk& walk, bool beyond) const {
   if (!beyond && node.state != NodeState::resident) return false;
   ++walk.depth;
   for (size_t g = 1; g < groups_.size(); ++g) {
-    if (!has(node, g)) walk.first_whole[g] = walk.depth;
+    if (has(node, g)) continue;
+    walk.first_whole[g] = walk.depth;
+    walk.lacks_kept[g] = walk.lacks_kept[g] || walk.depth <= kept_blocks(g);
   }
   return true;
 }
@@ -111,8 +118,9 @@ void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>
     const Node& node = nodes_[path_[b - n_have]];
     Blocks& blocks = table.emplace_back();
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const int first = groups_[g].kind.first_block(static_cast<int>(n_best) * block_tokens_, block_tokens_);
-      blocks.push_back(static_cast<int>(b) >= first ? node.blocks[g].share() : BlockRef());
+      const bool is_read =
+          groups_[g].kind.reads(static_cast<int>(b), static_cast<int>(n_best) * block_tokens_, block_tokens_);
+      blocks.push_back(is_read ? node.blocks[g].share() : BlockRef());
     }
   }
   touch(deepest);

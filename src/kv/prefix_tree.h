@@ -12,7 +12,7 @@
 // is made, but for extras. Engine thread only. Source: radix attention (SGLang), hashed whole blocks (vLLM).
 //
 // A block of a group with a window may go before its node does: a prefix is found where the window before its end is
-// still whole, whatever lies before that.
+// still whole, whatever lies before that but for the first blocks that a group keeps.
 //
 //   full     ── [a] ── [b] ── [c] ── [d] ── [e]      window of two blocks: found are the prefixes
 //   window       –      –     [c]    [d]     –       … [d], and nothing shorter or longer
@@ -132,6 +132,7 @@ class PrefixTree {
                                               : static_cast<bool>(node.blocks[group]);
   }
   int32_t find(const Hash128& hash, int32_t parent, const Prefix& prefix, int block) const;
+  int kept_blocks(size_t group) const { return groups_[group].kind.kept_blocks(block_tokens_); }
   int32_t owner(int32_t block) const { return owners_[0][static_cast<size_t>(block)]; }
   int32_t add(const Hash128& hash, int32_t parent, const Prefix& prefix, int block);
   void enter_memory(int32_t node, NodeState state);
@@ -157,6 +158,7 @@ class PrefixTree {
     int32_t node = kNone;
     Hash128 hash;
     std::array<int, Blocks::kMaxGroups> first_whole{};
+    std::array<bool, Blocks::kMaxGroups> lacks_kept{};  // one of those that every row reads is not there
   };
   // Where a walk that has the first n_known blocks of `table` goes on; false when the last of them is in no node.
   bool resume(const Prefix& prefix, const std::vector<Blocks>& table, int n_known, Walk& walk) const;

@@ -22,7 +22,7 @@ namespace quire {
 struct Knobs {
   uint64_t seed = 0;
   int block_tokens = 1, n_blocks = 1, n_vocab = 2, n_keys = 1, hash_bits = 0;  // hash_bits 0: the real one
-  int window = 0, n_window_blocks = 0;                                         // window 0: one group
+  int window = 0, n_window_blocks = 0, n_kept = 0;                             // window 0: one group
   int n_elsewhere = 0;                                                         // 0: no tier
   bool segments = false;                                                       // the tier's blocks lie in segments
 };
@@ -142,10 +142,13 @@ class Twin {
     return knobs_.hash_bits == 0 && (knobs_.window == 0 || knobs_.n_elsewhere == 0);
   }  // with collisions the model cannot say what is found
   int blocks(int n_tokens) const { return (n_tokens + knobs_.block_tokens - 1) / knobs_.block_tokens; }
-  KvGroup window() const { return {KvGroup::Kind::window, knobs_.window}; }
+  KvGroup window() const { return {KvGroup::Kind::window, knobs_.window, knobs_.n_kept}; }
   size_t first_block(int n_tokens) const {
     return static_cast<size_t>(window().first_block(n_tokens, knobs_.block_tokens));
   }
+  size_t n_kept_blocks() const { return static_cast<size_t>(window().kept_blocks(knobs_.block_tokens)); }
+  // Whether the sequence has the window's block b.
+  bool holds(const Seq& seq, size_t b) const { return b >= seq.first_held || b < n_kept_blocks(); }
   uint64_t& cell(const Seq& seq, int p, size_t group = 0) {
     const auto& block = seq.kv.table[static_cast<size_t>(p / knobs_.block_tokens)][group];
     const KvGroupView view = cache_->view().groups[group];
@@ -164,14 +167,14 @@ class Twin {
   int n_window_holders(const std::string& path) const {
     int n = 0;
     for (const auto& seq : seqs_) {
-      for (size_t b = seq->first_held; b < seq->paths.size(); ++b) n += seq->paths[b] == path ? 1 : 0;
+      for (size_t b = 0; b < seq->paths.size(); ++b) n += holds(*seq, b) && seq->paths[b] == path ? 1 : 0;
     }
     return n;
   }
   int n_window_free() const {
     auto n = static_cast<int64_t>(knobs_.n_window_blocks) - static_cast<int64_t>(kept_.size());
     for (const auto& seq : seqs_) {
-      for (size_t b = seq->first_held; b < seq->paths.size(); ++b) n -= seq->paths[b].empty() ? 1 : 0;
+      for (size_t b = 0; b < seq->paths.size(); ++b) n -= holds(*seq, b) && seq->paths[b].empty() ? 1 : 0;
     }
     return static_cast<int>(n);
   }
@@ -182,13 +185,15 @@ class Twin {
     seq.paths[b] = path;
   }
   void give_back_from(Seq& seq, size_t n_keep) {
-    for (size_t b = seq.paths.size(); b > n_keep && b > seq.first_held; --b) give_back(seq, b - 1);
+    for (size_t b = seq.paths.size(); b > n_keep; --b) {
+      if (holds(seq, b - 1)) give_back(seq, b - 1);
+    }
   }
   void slide(Seq& seq) {
     cache_->slide(seq.kv, seq.n_computed);
     const size_t end = std::min(first_block(seq.n_computed), seq.paths.size());
     while (seq.first_held < end) {
-      give_back(seq, seq.first_held);
+      if (seq.first_held >= n_kept_blocks()) give_back(seq, seq.first_held);
       ++seq.first_held;
     }
   }
@@ -237,7 +242,7 @@ class Twin {
     for (int b = 1; b <= n_found; ++b) {
       const std::string path = seq->path(b, knobs_.block_tokens);
       seq->paths.push_back(path);
-      if (static_cast<size_t>(b) > seq->first_held) std::erase(idle_, path);
+      if (holds(*seq, static_cast<size_t>(b) - 1)) std::erase(idle_, path);
       if (exact() && knobs_.window > 0 && !kept_.contains(path)) ++n_hits_behind_a_gap;
     }
     seq->n_computed = found;
@@ -255,7 +260,7 @@ class Twin {
     const int n_free = cache_->n_free_blocks();
     bool possible = n_free + cache_->n_cached_blocks() > 0;
     if (knobs_.window > 0) {
-      possible &= cache_->pool(1).n_free() + cache_->pool(1).n_cached() > 0 && from.first_held <= to.paths.size();
+      possible &= cache_->pool(1).n_free() + cache_->pool(1).n_cached() > 0 && holds(from, to.paths.size());
     }
     ASSERT_EQ(cache_->copy_next_block(to.kv, from.kv), possible);
     if (!possible) {
@@ -279,7 +284,10 @@ class Twin {
     for (int b = 1; b <= most; ++b) {
       const std::string path = seq.path(b, knobs_.block_tokens);
       if (!known_.contains(path)) break;
-      if (knobs_.window > 0 && !kept_.contains(path)) first_whole = static_cast<size_t>(b);
+      if (knobs_.window > 0 && !kept_.contains(path)) {
+        first_whole = static_cast<size_t>(b);
+        if (first_whole <= n_kept_blocks()) break;  // no row does without it
+      }
       if (knobs_.window == 0 || first_whole <= first_block(b * knobs_.block_tokens)) best = b;
     }
     return best;
@@ -354,7 +362,7 @@ class Twin {
       known_.try_emplace(path, 0);
       elsewhere_.erase(path);
       seq.paths[static_cast<size_t>(b) - 1] = path;
-      if (static_cast<size_t>(b) <= seq.first_held) continue;
+      if (!holds(seq, static_cast<size_t>(b) - 1)) continue;
       kept_.insert(path);
       std::erase(idle_, path);
     }
@@ -364,7 +372,7 @@ class Twin {
   void truncate(Seq& seq) {
     auto n = static_cast<int>(rng_.between(0, static_cast<int64_t>(seq.tokens.size())));
     if (n < seq.kv.n_indexed * knobs_.block_tokens) n = n / knobs_.block_tokens * knobs_.block_tokens;
-    const size_t first = first_block(n);
+    const size_t first = std::max(first_block(n), n_kept_blocks());
     if (knobs_.window > 0 && first < seq.first_held && first < static_cast<size_t>(blocks(n))) return;
     give_back_from(seq, static_cast<size_t>(blocks(n)));
     cache_->truncate(seq.kv, n);
@@ -408,9 +416,10 @@ class Twin {
   void check_window() {
     for (const auto& seq : seqs_) {
       for (size_t b = 0; b < seq->kv.table.size(); ++b) {
-        ASSERT_EQ(static_cast<bool>(seq->kv.table[b][1]), b >= seq->first_held) << "block " << b;
+        ASSERT_EQ(static_cast<bool>(seq->kv.table[b][1]), holds(*seq, b)) << "block " << b;
       }
-      for (int p = static_cast<int>(seq->first_held) * knobs_.block_tokens; p < seq->n_computed; ++p) {
+      for (int p = 0; p < seq->n_computed; ++p) {
+        if (!holds(*seq, static_cast<size_t>(p / knobs_.block_tokens))) continue;
         ASSERT_EQ(cell(*seq, p, 1), seq->content(p)) << "position " << p << " of the window";
       }
     }
