@@ -64,6 +64,9 @@ struct AttnMeta {
   std::array<Tensor, KvView::kMaxGroups> blocks;
   Tensor first_key;  // i32 [n]: a row sees keys first_key ≤ position < end_key of its sequence
   Tensor end_key;    // i32 [n]
+  // f32 [n, n_freq, 2], cos and sin: what each row's queries turn by before they meet keys that are kept beside a
+  // window (AttnParams::n_kept); empty: they do not turn.
+  Tensor turns = {};
 };
 
 struct AttnParams {
@@ -76,7 +79,9 @@ struct AttnParams {
   float scale = 1.0F;
   float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
   int window = 0;         // > 0: of the keys that a row may see only the last `window`
-  Tensor sinks = {};      // f32 [n_heads]: of each head a score that counts in the sum and has no value; empty: none
+  int n_kept = 0;         // and of its sequence's first keys as many; 0 … kMostKept (ops/seen_keys.h)
+  RopePairs turn_pairs = RopePairs::halves;  // how AttnMeta::turns turns queries
+  Tensor sinks = {};  // f32 [n_heads]: of each head a score that counts in the sum and has no value; empty: none
 };
 
 // rms: x / rms(x) · w. layer: (x − mean(x)) / √(variance(x) + eps) · w, plus b where there is one.

@@ -24,6 +24,9 @@ struct AttendCase {
   float bad = 0;
   float v_size = 1;
   bool sinks = false;
+  int n_kept = 0;     // beside the window, which is the op's
+  bool turns = true;  // before keys that are kept
+  RopePairs pairs = RopePairs::halves;
 };
 
 // Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
@@ -53,7 +56,9 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
                     .v_dim = c.dim,
                     .scale = 1.0F / std::sqrt(static_cast<float>(c.dim)),
                     .soft_cap = c.soft_cap,
-                    .window = c.by_op ? c.window : 0};
+                    .window = c.by_op ? c.window : 0,
+                    .n_kept = c.n_kept,
+                    .turn_pairs = c.pairs};
   std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * max_blocks));
   // Blocks interleaved and descending: position order is not memory order.
   for (int64_t i = 0; i < n_seqs * max_blocks; ++i) {
@@ -85,6 +90,8 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
   if (c.sinks) params.sinks = Tensor::dense(sinks.values.data(), DType::f32, {c.n_heads});
   Matrix out(n_rows, c.n_heads * c.dim);
   AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {n_seqs, max_blocks})}, ints(first), ints(end)};
+  Matrix turns(n_rows, c.dim / 4 * 2, 500);
+  if (c.n_kept > 0 && c.turns) meta.turns = Tensor::dense(turns.values.data(), DType::f32, {n_rows, c.dim / 4, 2});
   ops.attend(out.tensor(), q.tensor(), view, meta, params);
   return out.values;
 }
@@ -118,6 +125,38 @@ TEST(Parity, Attend) {
       {.n_heads = 8, .n_kv_heads = 2, .dim = 24, .block_tokens = 16, .past = {300, 0}, .fresh = {9, 3}, .sinks = true},
       {.n_heads = 6, .n_kv_heads = 3, .dim = 16, .block_tokens = 16, .past = {3000}, .fresh = {1}, .sinks = true},
       {.n_heads = 4, .n_kv_heads = 2, .dim = 15, .block_tokens = 16, .past = {30, 270}, .fresh = {7, 2}, .window = 5},
+      // Keys that are kept: of rows before and behind the first that misses a key, near the window and far from it.
+      {.n_heads = 6,
+       .n_kv_heads = 2,
+       .dim = 64,
+       .block_tokens = 16,
+       .past = {30, 900},
+       .fresh = {20, 9},
+       .window = 32,
+       .by_op = true,
+       .n_kept = 4},
+      {.n_heads = 4,
+       .n_kv_heads = 1,
+       .dim = 24,
+       .block_tokens = 32,
+       .past = {1500, 2, 3000},
+       .fresh = {1, 3, 2},
+       .window = 700,
+       .soft_cap = 2.0F,
+       .by_op = true,
+       .sinks = true,
+       .n_kept = 37,
+       .pairs = RopePairs::interleaved},
+      {.n_heads = 3,
+       .n_kv_heads = 3,
+       .dim = 16,
+       .block_tokens = 16,
+       .past = {4000},
+       .fresh = {1},
+       .window = 2999,
+       .by_op = true,
+       .n_kept = 256,
+       .turns = false},
   };
   for (const KvCodec* codec : kv_codecs()) {
     for (const AttendCase& c : cases) {
@@ -139,6 +178,29 @@ TEST(Parity, WindowEqualsFirstKeys) {
         const std::vector<float> op = run_attend(**ops, {4, 2, 32, 16, {240, 3}, {40, 9}, window, 0, true}, *codec);
         ASSERT_TRUE(same_bits(rows, op)) << codec->name << ' ' << isa << ' ' << window;
       }
+    }
+  }
+}
+
+// Until a row misses a key, what is kept changes no bit; with as many threads as there may be spans, nor do these.
+TEST(Parity, WhatIsKeptCountsOnceItIsOutsideTheWindow) {
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto one = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+      const auto four = make_cpu_ops(CpuOptions{.n_threads = 4, .isa = isa, .pin = false});
+      AttendCase c{.n_heads = 4, .n_kv_heads = 2, .dim = 32, .block_tokens = 16, .past = {260}, .fresh = {40}};
+      const std::vector<float> all = run_attend(**one, c, *codec);
+      c.by_op = true;
+      c.window = 280;
+      c.n_kept = 5;
+      const std::vector<float> kept = run_attend(**one, c, *codec);
+      const size_t n_same = size_t{285 - 260} * 4 * 32;  // rows up to position 284 see all
+      ASSERT_TRUE(same_bits(std::span(all).first(n_same), std::span(kept).first(n_same))) << codec->name << ' ' << isa;
+      ASSERT_FALSE(same_bits(std::span(all).subspan(n_same, 32), std::span(kept).subspan(n_same, 32)));
+      c.past = {2900};
+      c.fresh = {1};
+      c.window = 2500;
+      ASSERT_TRUE(same_bits(run_attend(**one, c, *codec), run_attend(**four, c, *codec))) << codec->name << ' ' << isa;
     }
   }
 }

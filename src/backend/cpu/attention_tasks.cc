@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/kernels/tables.h"
+#include "ops/seen_keys.h"
 
 namespace quire {
 
@@ -14,9 +15,14 @@ constexpr int64_t kTasksPerThread = 4;  // enough that a late thread holds up th
 constexpr int kMinChunks = 2;           // of a span: below, a task is no longer than its fork
 constexpr int kLeastRoom = 64;          // chunks of a row that there is room for from the beginning: 16,384 keys
 
+// Chunks, and before them the keys that are kept beside the window.
+int n_states(const AttentionTasks::Tile& tile, const AttnParams& params) {
+  return tile.end_chunk - tile.first_chunk + (params.n_kept > 0 ? 1 : 0);
+}
+
 int64_t states_floats(const AttentionTasks::Tile& tile, const AttnParams& params) {
   const int64_t pairs = (tile.row_end - tile.row_begin) * (params.n_heads / params.n_kv_heads);
-  return pairs * (tile.end_chunk - tile.first_chunk) * attention_state_floats(params.v_dim);
+  return pairs * n_states(tile, params) * attention_state_floats(params.v_dim);
 }
 
 }  // namespace
@@ -33,7 +39,7 @@ void AttentionTasks::cut(const AttnMeta& meta, const AttnParams& params, int n_t
       int begin = INT32_MAX;
       int end = 0;
       for (int64_t r = row; r < row_end; ++r) {
-        begin = std::min(begin, std::max(first_key[r], params.window > 0 ? end_key[r] - params.window : 0));
+        begin = std::min(begin, seen_keys(first_key[r], end_key[r], params.window, params.n_kept).first);
         end = std::max(end, end_key[r]);
       }
       const int end_chunk = (end + kAttentionChunk - 1) / kAttentionChunk;
@@ -80,7 +86,7 @@ void AttentionTasks::make_room(const AttnParams& params, int n_threads) {
   int n_chunks = 0;
   for (const Tile& tile : tiles_) {
     rows = std::max(rows, tile.row_end - tile.row_begin);
-    n_chunks = std::max(n_chunks, tile.end_chunk - tile.first_chunk);
+    n_chunks = std::max(n_chunks, n_states(tile, params));
   }
   const int64_t n_tasks = kTasksPerThread * n_threads;
   spans_.reserve(tiles_.size() * static_cast<size_t>(params.n_kv_heads) + static_cast<size_t>(n_tasks));

@@ -117,6 +117,7 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
   const int n_group = params.n_heads / params.n_kv_heads;
   attention_tasks_.cut(meta, params, pool_.n_threads());
 
+  const int n_before = params.n_kept > 0 ? 1 : 0;  // states of keys that are kept
   const auto task_of = [&](const AttentionTasks::Tile& tile, int h) {
     const HeadOffsets at = head_offsets(params, h, view.block_tokens);
     return AttentionTask{.kv = view.base + params.kv_offset * view.block_tokens,
@@ -141,12 +142,18 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
                          .scale = params.scale,
                          .soft_cap = params.soft_cap,
                          .window = params.window,
+                         .n_kept = params.n_kept,
+                         .turns = meta.turns.empty() ? nullptr : meta.turns.ptr<float>(),
+                         .turns_stride = meta.turns.empty() ? 0 : meta.turns.stride[0],
+                         .n_turns = meta.turns.empty() ? 0 : meta.turns.dim(1),
+                         .turns_interleaved = params.turn_pairs == RopePairs::interleaved,
+                         .turn_head = row_.turn_head,
                          .sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>() + int64_t{h} * n_group,
                          .first_chunk = tile.first_chunk,
                          .end_chunk = tile.end_chunk,
                          .states = attention_tasks_.states(tile, params, h),
-                         .n_states = tile.end_chunk - tile.first_chunk,
-                         .states_chunk = tile.first_chunk};
+                         .n_states = tile.end_chunk - tile.first_chunk + n_before,
+                         .states_chunk = tile.first_chunk - n_before};
   };
   const auto spans = attention_tasks_.spans();
   const auto tiles = attention_tasks_.tiles();
@@ -162,6 +169,7 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
     AttentionTask task = whole;
     task.first_chunk = span.first_chunk;
     task.end_chunk = span.end_chunk;
+    task.takes_kept = span.first_chunk == tile.first_chunk;
     kernels.run(task);
     if (!units_.completes(span.tile * n_heads + head, span.end_chunk - span.first_chunk,
                           tile.end_chunk - tile.first_chunk))

@@ -10,6 +10,7 @@
 #include "ops/op_check.h"
 #include "ops/route.h"
 #include "ops/sample_row.h"
+#include "ops/seen_keys.h"
 #include "quant/f16.h"
 
 namespace quire {
@@ -51,6 +52,28 @@ void quantize_like(const float* x, int64_t n, std::vector<double>& out) {
 }
 
 double as_bf16(double x) { return static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(x)))); }
+
+// A head by row r of a table of rotations.
+void turn(float* head, const Tensor& table, int64_t r, RopePairs pairs) {
+  const int64_t n_freq = table.dim(1);
+  for (int64_t f = 0; f < n_freq; ++f) {
+    float* first = pairs == RopePairs::interleaved ? head + 2 * f : head + f;
+    float* second = pairs == RopePairs::interleaved ? first + 1 : first + n_freq;
+    const double c = table.ptr<float>()[(r * n_freq + f) * 2];
+    const double s = table.ptr<float>()[(r * n_freq + f) * 2 + 1];
+    const double a = *first;
+    const double b = *second;
+    *first = static_cast<float>(a * c - b * s);
+    *second = static_cast<float>(a * s + b * c);
+  }
+}
+
+// A head's query as it is multiplied with the cache's keys.
+std::vector<double> query_of(const float* q, const AttnParams& params) {
+  std::vector<double> query(q, q + params.k_dim);
+  if (params.k_codec->rounded) std::ranges::transform(query, query.begin(), as_bf16);
+  return query;
+}
 
 constexpr int kChunk = 256;  // keys whose largest score their weights are taken from before they are rounded
 
@@ -215,20 +238,8 @@ class RefOps final : public Ops {
 
   void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override {
     check_rope(x, table, head_dim);
-    const int64_t n_freq = table.dim(1);
     for (int64_t r = 0; r < x.dim(0); ++r) {
-      for (int64_t i = 0; i < x.dim(1) / head_dim * n_freq; ++i) {
-        const int64_t f = i % n_freq;
-        float* head = x.row<float>(r) + i / n_freq * head_dim;
-        float* first = pairs == RopePairs::interleaved ? head + 2 * f : head + f;
-        float* second = pairs == RopePairs::interleaved ? first + 1 : first + n_freq;
-        const double c = table.ptr<float>()[(r * n_freq + f) * 2];
-        const double s = table.ptr<float>()[(r * n_freq + f) * 2 + 1];
-        const double a = *first;
-        const double b = *second;
-        *first = static_cast<float>(a * c - b * s);
-        *second = static_cast<float>(a * s + b * c);
-      }
+      for (int64_t h = 0; h < x.dim(1); h += head_dim) turn(x.row<float>(r) + h, table, r, pairs);
     }
   }
 
@@ -288,19 +299,25 @@ class RefOps final : public Ops {
       const int64_t block = blocks[position / block_tokens];
       return block * block_tokens + position % block_tokens;
     };
-    const int end = at.meta.end_key.ptr<int32_t>()[at.row];
-    const int seen_from = at.meta.first_key.ptr<int32_t>()[at.row];
-    const int first = params.window > 0 ? std::max(seen_from, end - params.window) : seen_from;
-    std::vector<double> query(q + h * params.k_dim, q + (h + 1) * params.k_dim);
-    if (params.k_codec->rounded) std::ranges::transform(query, query.begin(), as_bf16);
+    const SeenKeys seen = seen_keys(at.meta.first_key.ptr<int32_t>()[at.row], at.meta.end_key.ptr<int32_t>()[at.row],
+                                    params.window, params.n_kept);
+    const size_t n_kept = static_cast<size_t>(seen.kept_end - seen.kept_begin);
+    std::vector<int> keys;
+    for (int t = seen.kept_begin; t < seen.kept_end; ++t) keys.push_back(t);
+    for (int t = seen.first; t < seen.end; ++t) keys.push_back(t);
+    const std::vector<double> query = query_of(q + h * params.k_dim, params);
+    std::vector<float> turned(q + h * params.k_dim, q + (h + 1) * params.k_dim);
+    if (n_kept > 0 && !at.meta.turns.empty()) turn(turned.data(), at.meta.turns, at.row, params.turn_pairs);
+    const std::vector<double> query_of_kept = query_of(turned.data(), params);
     std::vector<double> scores;
     std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
     double max = -INFINITY;
-    for (int t = first; t < end; ++t) {
-      const KvPlace where = kv_place(kv, params, slot_of(t), kv_head);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const KvPlace where = kv_place(kv, params, slot_of(keys[i]), kv_head);
       params.k_codec->get_k(where.k, where.t, params.k_dim, row.data());
       double dot = 0;
-      for (size_t d = 0; d < query.size(); ++d) dot += query[d] * static_cast<double>(row[d]);
+      const std::vector<double>& with = i < n_kept ? query_of_kept : query;
+      for (size_t d = 0; d < with.size(); ++d) dot += with[d] * static_cast<double>(row[d]);
       dot *= static_cast<double>(params.scale);
       scores.push_back(params.soft_cap > 0 ? capped(dot, params.soft_cap) : dot);
       max = std::max(max, scores.back());
@@ -308,16 +325,16 @@ class RefOps final : public Ops {
     std::vector<double> sum(static_cast<size_t>(params.v_dim));
     double total = 0;
     double chunk_max = max;
-    for (int t = first; t < end; ++t) {
-      if (t == first || t % kChunk == 0) {
-        const auto chunk = std::span(scores).subspan(static_cast<size_t>(t - first));
-        const auto n = std::min<size_t>(chunk.size(), static_cast<size_t>(kChunk - t % kChunk));
-        chunk_max = std::ranges::max(chunk.first(n));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const bool begins = i == 0 || i == n_kept || (i > n_kept && keys[i] % kChunk == 0);
+      if (begins) {
+        const size_t n = i < n_kept ? n_kept : static_cast<size_t>(kChunk - keys[i] % kChunk);
+        chunk_max = std::ranges::max(std::span(scores).subspan(i, std::min(n, keys.size() - i)));
       }
-      const KvPlace where = kv_place(kv, params, slot_of(t), kv_head);
+      const KvPlace where = kv_place(kv, params, slot_of(keys[i]), kv_head);
       params.v_codec->get_v(where.v, where.t, params.v_dim, row.data());
       const double share = std::exp(chunk_max - max);
-      double p = std::exp(scores[static_cast<size_t>(t - first)] - chunk_max);
+      double p = std::exp(scores[i] - chunk_max);
       total += share * p;
       if (params.v_codec->rounded) p = as_bf16(p);
       for (size_t d = 0; d < sum.size(); ++d) sum[d] += share * p * static_cast<double>(row[d]);

@@ -4,6 +4,7 @@
 // order. A lane is a position mod 16. A key that a row may not see is never multiplied: its lane is replaced before
 // exp, and values are summed over the row's own range only. Where v_dim is no multiple of 16 the last lanes hold a
 // neighbour's components and are dropped at the end (the pool ends with room for one such read, see CpuOps::allocate).
+// Keys that are kept beside a window are a chunk of their own, which comes first, under queries of their own.
 // Reads K and V once per tile: bytes = keys · (k_row_bytes + v_row_bytes).
 // A task may take a span of the chunks only: it leaves each chunk's (m, l, o) in task.states, and join() merges them in
 // position order with the same operations, so the result has the same bits. Source: FlashDecoding's split over keys.
@@ -14,6 +15,7 @@
 #include "backend/cpu/kernels/factors.h"
 #include "backend/cpu/kernels/flush.h"
 #include "backend/cpu/kernels/tables.h"
+#include "ops/seen_keys.h"
 #include "quant/kv_codec.h"
 #include "quant/rotation.h"
 
@@ -47,9 +49,9 @@ struct AttentionKernel {
   struct Tile {
     float* out[M];
     int v_dim;
-    int first[M], end[M];  // visible keys, absolute
-    int lo[M], hi[M];      // the same within the chunk; empty where hi ≤ lo
-    float m[M], l[M];      // running maximum and sum
+    SeenKeys seen[M];  // visible keys, absolute
+    int lo[M], hi[M];  // the same within the chunk; empty where hi ≤ lo
+    float m[M], l[M];  // running maximum and sum
     float chunk_m[M], chunk_l[M];
     alignas(64) float q[kMaxHeadDim][M];  // as steps take it, component after component: so rows need no pointer each
     alignas(64) float score[M][kChunk];   // then weights of the values, as steps take them
@@ -301,18 +303,19 @@ struct AttentionKernel {
     }
   }
 
-  template <int M, bool kAsks = kCanAsk>
-  static void run_tile(const AttentionTask& task, int64_t pair) {
-    Tile<M> tile;
-    tile.v_dim = task.v_dim;
-    tile.k_step = kKvGroup * task.k_row_bytes / task.v_dim;
-    tile.v_step = kKvGroup * task.v_row_bytes / task.k_dim;
-    int begin = INT32_MAX;
-    int end = 0;
+  // The tile's queries, as steps take them; `for_kept`: as they meet keys that are kept beside the window.
+  template <int M>
+  static void load_queries(const AttentionTask& task, int64_t pair, bool for_kept, Tile<M>& tile) {
     for (int i = 0; i < M; ++i) {
       const int64_t row = task.row_begin + (pair + i) / task.n_group;
       const int64_t head = (pair + i) % task.n_group;
       const float* q = task.q + row * task.q_stride + head * task.k_dim;
+      float turned[kMaxHeadDim];
+      if (for_kept && task.turns != nullptr) {
+        for (int d = 0; d < task.k_dim; ++d) turned[d] = q[d];
+        task.turn_head(turned, task.turns + row * task.turns_stride, task.n_turns, task.turns_interleaved);
+        q = turned;
+      }
       float rotated[C::kRotatesKeys ? kMaxHeadDim : 1];
       if constexpr (C::kRotatesKeys) {
         rotate_query(q, task.k_dim, rotated);
@@ -324,39 +327,72 @@ struct AttentionKernel {
       }
       const int n_floats = (task.k_dim + kStep - 1) / kStep * kStep / Step::kPerFloat;
       for (int x = 0; x < n_floats; ++x) tile.q[x][i] = shared[x];
+    }
+  }
+
+  // Scores, weights and values of the keys [lo, hi) of a chunk, of which `range_of` says what a row sees.
+  template <bool kAsks, int M, class RangeOf>
+  static QR_INLINE void add_chunk(const AttentionTask& task, Range keys, Tile<M>& tile, const RangeOf& range_of) {
+    scores<kAsks>(task, keys.t0, keys.t1, tile);
+    for (int i = 0; i < M; ++i) {
+      const Range seen = range_of(tile.seen[i]);
+      tile.lo[i] = seen.t0;
+      tile.hi[i] = seen.t1;
+      tile.chunk_m[i] = -__builtin_inff();
+      tile.chunk_l[i] = 0.0F;
+      if (tile.hi[i] > tile.lo[i]) maximum(tile, i);
+    }
+    for (int i = 0; i < M; ++i) {
+      if (tile.hi[i] > tile.lo[i]) softmax(tile, i);
+    }
+    values<kAsks>(tile);
+  }
+
+  template <int M, bool kAsks = kCanAsk>
+  static void run_tile(const AttentionTask& task, int64_t pair) {
+    Tile<M> tile;
+    tile.v_dim = task.v_dim;
+    tile.k_step = kKvGroup * task.k_row_bytes / task.v_dim;
+    tile.v_step = kKvGroup * task.v_row_bytes / task.k_dim;
+    int begin = INT32_MAX;
+    int end = 0;
+    Range kept{INT32_MAX, 0};
+    for (int i = 0; i < M; ++i) {
+      const int64_t row = task.row_begin + (pair + i) / task.n_group;
+      const int64_t head = (pair + i) % task.n_group;
       tile.out[i] = task.out + row * task.out_stride + head * task.v_dim;
-      tile.first[i] = task.first_key[row];
-      tile.end[i] = task.end_key[row];
-      const int oldest = task.window > 0 ? tile.end[i] - task.window : 0;
-      tile.first[i] = oldest > tile.first[i] ? oldest : tile.first[i];
+      const SeenKeys seen = seen_keys(task.first_key[row], task.end_key[row], task.window, task.n_kept);
+      tile.seen[i] = seen;
       tile.m[i] = -__builtin_inff();
       tile.l[i] = 0.0F;
-      begin = tile.first[i] < begin ? tile.first[i] : begin;
-      end = tile.end[i] > end ? tile.end[i] : end;
+      begin = seen.first < begin ? seen.first : begin;
+      end = seen.end > end ? seen.end : end;
+      if (seen.kept_end > seen.kept_begin) {
+        kept.t0 = seen.kept_begin < kept.t0 ? seen.kept_begin : kept.t0;
+        kept.t1 = seen.kept_end;
+      }
     }
     if (task.states != nullptr) clear_states(task, pair, M);
     const int first_chunk = begin / kChunk > task.first_chunk ? begin / kChunk : task.first_chunk;
     const int end_chunk = (end + kChunk - 1) / kChunk < task.end_chunk ? (end + kChunk - 1) / kChunk : task.end_chunk;
-    for (int c = first_chunk; c < end_chunk; ++c) {
-      const int chunk = c * kChunk;
-      const int lo = begin > chunk ? begin - chunk : 0;
-      const int hi = end - chunk < kChunk ? end - chunk : kChunk;
+    const int n_before = task.takes_kept && !kept.is_empty() ? 1 : 0;
+    load_queries(task, pair, n_before > 0, tile);
+    for (int c = first_chunk - n_before; c < end_chunk; ++c) {
+      const bool of_kept = c < first_chunk;
+      const int chunk = of_kept ? 0 : c * kChunk;
+      const int lo = of_kept ? kept.t0 : begin > chunk ? begin - chunk : 0;
+      const int hi = of_kept ? kept.t1 : end - chunk < kChunk ? end - chunk : kChunk;
       locate(task, chunk, lo, hi, tile.at);
-      tile.next_end = c + 1 < end_chunk ? (end - chunk - kChunk < kChunk ? end - chunk - kChunk : kChunk) : 0;
+      tile.next_end = 0;
+      if (!of_kept && c + 1 < end_chunk) tile.next_end = end - chunk - kChunk < kChunk ? end - chunk - kChunk : kChunk;
       if (kAsks) locate(task, chunk + kChunk, 0, tile.next_end, tile.next);
-      scores<kAsks>(task, lo, hi, tile);
-      for (int i = 0; i < M; ++i) {
-        tile.lo[i] = tile.first[i] > chunk ? tile.first[i] - chunk : 0;
-        tile.hi[i] = tile.end[i] - chunk < kChunk ? tile.end[i] - chunk : kChunk;
-        tile.chunk_m[i] = -__builtin_inff();
-        tile.chunk_l[i] = 0.0F;
-        if (tile.hi[i] > tile.lo[i]) maximum(tile, i);
-      }
-      for (int i = 0; i < M; ++i) {
-        if (tile.hi[i] > tile.lo[i]) softmax(tile, i);
-      }
-      values<kAsks>(tile);
-      if (task.states != nullptr) leave_states(task, pair, c, tile);
+      add_chunk<kAsks>(task, {lo, hi}, tile, [=](const SeenKeys& seen) __attribute__((always_inline)) {
+        if (of_kept) return Range{seen.kept_begin, seen.kept_end};
+        return Range{seen.first > chunk ? seen.first - chunk : 0,
+                     seen.end - chunk < kChunk ? seen.end - chunk : kChunk};
+      });
+      if (task.states != nullptr) leave_states(task, pair, of_kept ? task.states_chunk : c, tile);
+      if (of_kept) load_queries(task, pair, false, tile);
     }
     if (task.states != nullptr) return;
     for (int i = 0; i < M; ++i) {
@@ -408,6 +444,7 @@ struct AttentionKernel {
   static void clear_states(const AttentionTask& task, int64_t pair, int n_pairs) {
     const int n = attention_state_floats(task.v_dim);
     for (int i = 0; i < n_pairs; ++i) {
+      if (task.takes_kept && task.n_kept > 0) state_of(task, pair + i, task.states_chunk)[n - 15] = 0.0F;
       for (int c = task.first_chunk; c < task.end_chunk; ++c) state_of(task, pair + i, c)[n - 15] = 0.0F;
     }
   }
@@ -420,7 +457,7 @@ struct AttentionKernel {
     for (int64_t pair = 0; pair < n_pairs; ++pair) {
       float m = -__builtin_inff();
       float l = 0.0F;
-      for (int c = task.first_chunk; c < task.end_chunk; ++c) {
+      for (int c = task.states_chunk; c < task.end_chunk; ++c) {
         const float* state = state_of(task, pair, c);
         if (state[n - 15] == 0.0F) continue;
         const Merges<1> merge(&m, &l, state + n - 16, state + n - 15);

@@ -158,13 +158,20 @@ struct AttentionTask {
   int n_group = 1;  // query heads per KV head
   int k_dim = 0, v_dim = 0;
   float scale = 1.0F;
-  float soft_cap = 0.0F;         // 0: none
-  int window = 0;                // 0: none
+  float soft_cap = 0.0F;   // 0: none
+  int window = 0;          // 0: none
+  int n_kept = 0;          // first keys that are seen besides
+  bool takes_kept = true;  // this run does those too; of a tile's spans the first does
+  // Cos and sin of n_turns pairs for each row, turns_stride apart, that queries turn by before these; null: none.
+  const float* turns = nullptr;
+  int64_t turns_stride = 0, n_turns = 0;
+  bool turns_interleaved = false;
+  void (*turn_head)(float* x, const float* turn, int64_t n, bool interleaved) = nullptr;
   const float* sinks = nullptr;  // of the first query head on, one each; null: none
   int first_chunk = 0;           // of the keys that `run` takes, or whose states `join` merges
   int end_chunk = INT32_MAX;
   // Null: all keys at once, to `out`. Otherwise run leaves there the states of its chunks for join:
-  // [row · head][n_states], the first of them of chunk states_chunk.
+  // [row · head][n_states], the first of them of chunk states_chunk, or where keys are kept of these.
   float* states = nullptr;
   int n_states = 0, states_chunk = 0;
 };
