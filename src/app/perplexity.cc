@@ -44,12 +44,16 @@ Status score_text(Forward& forward,
     forward.rewind(0);
     window.assign(tokens.begin() + begin, tokens.begin() + end);
     if (windows.bos >= 0) window.front() = windows.bos;
-    const Tensor logits = forward.run(window);  // [n_window, n_vocab]
-    // A window's first token has no past in it.
-    for (int64_t at = std::max(scored_until, begin + 1); at < end; ++at) {
-      const float* row = logits.row<float>(at - 1 - begin);
-      const std::span<const float> values(row, static_cast<size_t>(logits.dim(1)));
-      QR_TRY_VOID(see({at, tokens[static_cast<size_t>(at)], values}));
+    // A window's first token has no past in it; its last row foretells what is not in the window.
+    for (int64_t first = begin; first < end; first += kScoredRows) {
+      const int64_t n_rows = std::min<int64_t>(kScoredRows, end - first);
+      const auto rows = std::span<const Token>(window).subspan(static_cast<size_t>(first - begin));
+      const Tensor logits = forward.run(rows.first(static_cast<size_t>(n_rows)));  // [n_rows, n_vocab]
+      for (int64_t at = std::max(scored_until, first + 1); at < std::min(end, first + n_rows + 1); ++at) {
+        const float* row = logits.row<float>(at - 1 - first);
+        const std::span<const float> values(row, static_cast<size_t>(logits.dim(1)));
+        QR_TRY_VOID(see({at, tokens[static_cast<size_t>(at)], values}));
+      }
     }
     scored_until = end;
   }

@@ -28,8 +28,10 @@ struct Scored {
   std::span<const float> logits;
 };
 
+inline constexpr int kScoredRows = 512;  // of one pass: logits of a long window at once would be gigabytes
+
 // Calls `see` for each scored token in order; an error of it ends the pass. REQUIRES 2 ≤ ctx, 1 ≤ stride ≤ ctx, a
-// Forward with room for ctx tokens and for as many in one pass, ids (bos among them) in range.
+// Forward with room for ctx tokens and for kScoredRows, or ctx if fewer, in one pass, ids (bos among them) in range.
 Status score_text(Forward& forward,
                   std::span<const Token> tokens,
                   const Windows& windows,

@@ -107,6 +107,16 @@ class Perplexity(unittest.TestCase):
             raw = perplexity(model, tokens[1:], '--ctx', '40')
             self.assertFalse(raw['windows_begin_with_bos'])
 
+    def test_a_long_window_is_one_window(self):  # although it is computed in pieces
+        model = os.path.join(ROOT, 'models', 'quill-q8_0.gguf')
+        tokens = [50 + i * i % 97 for i in range(1100)]
+        with tempfile.TemporaryDirectory() as folder:
+            rows = log_p(model, tokens, folder, '--ctx', '1100')
+            nll = [-rows[at - 1][tokens[at]] for at in range(1, len(tokens))]
+            told = perplexity(model, tokens, '--ctx', '1100')
+            self.assertEqual(told['scored'], len(nll))
+            self.assertAlmostEqual(told['nll'], sum(nll) / len(nll), places=4)
+
     def test_a_base_tells_how_far_a_format_lies(self):
         tokens, _ = expected('llama')
         model = os.path.join(MODELS, 'llama')

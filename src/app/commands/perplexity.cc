@@ -77,7 +77,7 @@ class Scorer {
       QR_TRY(BaseWriter writer, BaseWriter::create(args.kl_base_out, tokens, w, n_vocab));
       writer_ = std::make_unique<BaseWriter>(std::move(writer));
     }
-    QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, w.ctx, w.ctx));
+    QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, w.ctx, std::min(w.ctx, kScoredRows)));
     Progress bar("perplexity", std::ssize(tokens));
     QR_TRY_VOID(score_text(forward, tokens, w, [this, &bar](const Scored& scored) {
       bar.update(scored.position + 1);
