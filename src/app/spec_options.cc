@@ -35,6 +35,7 @@ ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how) {
   out.model = choice.draft;
   out.kv_type = "auto";
   out.weights.clear();
+  out.context_shift.clear();  // it guesses as far as its own context goes
   out.ctx = 0;
   return out;
 }

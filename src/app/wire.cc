@@ -1,6 +1,7 @@
 #include "app/wire.h"
 
 #include "app/carried_tokenizer.h"
+#include "app/context_shift.h"
 #include "app/memory_plan.h"
 #include "app/progress.h"
 #include "app/tokenizer_hash.h"
@@ -207,6 +208,7 @@ Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* f
   }
   LoadOptions how{codec, codec};
   QR_TRY(how.weights, wanted_weights(options));
+  QR_TRY(how.shift, parse_context_shift(options.context_shift));
   how.n_ctx = options.ctx;
   how.n_threads = n_threads(options);
   if (is_auto && file != nullptr) how.k_codec = how.v_codec = codec_for(*file, how);

@@ -20,12 +20,13 @@ namespace quire {
 // The options that every command with a MODEL shares.
 struct ModelOptions {
   std::string model = {};
-  std::string backend = "auto";  // auto, cpu, ref
-  std::string isa = {};          // cpu: empty = the fastest
-  int threads = 0;               // 0: one for each usable core
-  std::string kv_type = "auto";  // a codec, or auto: bf16 where most weights are BF16, else f16
-  std::string weights = {};      // format that matrices are converted to while loading; empty: as stored
-  int ctx = 0;                   // set by commands with --ctx before load(): positions that will be served, 0 for all
+  std::string backend = "auto";    // auto, cpu, ref
+  std::string isa = {};            // cpu: empty = the fastest
+  int threads = 0;                 // 0: one for each usable core
+  std::string kv_type = "auto";    // a codec, or auto: bf16 where most weights are BF16, else f16
+  std::string weights = {};        // format that matrices are converted to while loading; empty: as stored
+  std::string context_shift = {};  // sinks=S,window=W (context_shift.h); empty: none
+  int ctx = 0;                     // set by commands with --ctx before load(): positions that will be served, 0 for all
 };
 void declare_model_options(CommandLine& line, ModelOptions& options);
 

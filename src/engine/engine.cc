@@ -72,6 +72,11 @@ int n_learned_blocks(const EngineEnv& env, int block_tokens) {
   return n;
 }
 
+// Blocks that hold something in every layer: where all have a window those of the first group only number the past.
+int n_with_bytes(const BlockCounts& counts, const KvLayout& layout) {
+  return layout.token_bytes(0) > 0 ? counts.n_blocks : counts.n_window_blocks;
+}
+
 Result<EngineMemory> take_memory(const EngineUses& uses,
                                  const EngineOptions& options,
                                  const BlockCounts& counts,
@@ -100,6 +105,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   const ModelInfo& info = model.info();
   if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
   QR_TRY_VOID(check_options(options, info.kv_group));
+  QR_TRY_VOID(check_shift(info.shift, options.block_tokens, {!env.prefixes.empty(), env.recorder != nullptr}));
   QR_TRY(const Policy* policy, find_policy(options.policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);
   QR_TRY_VOID(check_prefixes(env.prefixes, options.n_ctx));
@@ -110,7 +116,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
                               .n_ctx = options.n_ctx,
                               .max_seqs = options.max_seqs,
                               .block_tokens = options.block_tokens,
-                              .n_blocks = counts.n_blocks,
+                              .n_blocks = n_with_bytes(counts, info.kv_layout),
                               .prefix_cache = options.prefix_cache,
                               .draft = env.draft};
   QR_TRY_VOID(find_proposer(proposing, options, env));

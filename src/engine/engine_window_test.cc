@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/test_model.h"
+#include "engine/test_proposer.h"
 
 namespace quire {
 namespace {
@@ -99,6 +100,55 @@ TEST(EngineWindow, SharedPastsAreComputedOnceOrMadeGood) {
     for (int i = 0; i < 4; ++i) heard.push_back(t.submit(request(9, 700 + i, 30)));
     ASSERT_EQ(t.run(), "");
     for (int i = 0; i < 4; ++i) EXPECT_EQ(heard[static_cast<size_t>(i)]->answer, alone(request(9, 700 + i, 30), kCtx));
+  }
+}
+
+constexpr int kKept = 20;  // two blocks
+
+// A sequence of 3,000 tokens goes on holding its first blocks: the test's model reads them at every row.
+TEST(EngineWindow, WhatIsKeptStaysWithALongSequence) {
+  const KvGroup group{KvGroup::Kind::window, kWindow, kKept};
+  const auto least = static_cast<int>(group.most_blocks(kChunk, 16));
+  ASSERT_EQ(least, 14);
+  for (const bool prefix_cache : {true, false}) {
+    EngineOptions o = options(1, least);
+    o.prefix_cache = prefix_cache;
+    TestEngine t(o, TestSetup{.window = kWindow, .n_kept = kKept});
+    const auto heard = t.submit(request(1, 2500, 500));
+    int most = 0;
+    do {
+      ASSERT_EQ(t.step(), "");
+      const Snapshot now = t.engine->snapshot();
+      if (!now.seqs.empty()) most = std::max(most, now.seqs[0].n_window_blocks);
+    } while (t.busy);
+    EXPECT_EQ(heard->answer, alone(request(1, 2500, 500), kCtx));
+    EXPECT_EQ(most, group.most_blocks(1, 16));
+    EXPECT_EQ(t.engine->stats().n_preempted, 0);
+  }
+}
+
+// With room for three texts and five that want it: they are sent back, find what is kept and their window again or
+// compute both, and each answer is the one that it is alone. Drafts, right and wrong ones, go and come on top.
+TEST(EngineWindow, WhatIsKeptSurvivesPreemptionAndDrafts) {
+  constexpr size_t kAll = 5;
+  std::vector<Answer> truth;
+  for (uint64_t text = 1; text <= kAll; ++text) truth.push_back(alone(request(text, 350, 150), kCtx));
+  for (const bool drafts : {false, true}) {
+    EngineOptions o = options(kAll, 80);
+    o.max_draft = 3;
+    TestSetup setup{.n_blocks = 110, .window = kWindow, .n_kept = kKept};
+    if (drafts) {
+      setup.proposer = std::make_shared<ScriptedProposer>(
+          3, kTestVocab, 7, [&](SeqId id) -> std::span<const Token> { return truth[id - 1].tokens; });
+    }
+    TestEngine t(o, setup);
+    std::vector<std::shared_ptr<Heard>> all;
+    for (uint64_t text = 1; text <= kAll; ++text) all.push_back(t.submit(request(text, 350, 150)));
+    ASSERT_EQ(t.run(), "");
+    for (size_t i = 0; i < kAll; ++i) EXPECT_EQ(all[i]->answer, truth[i]) << i;
+    EXPECT_GT(t.engine->stats().n_preempted, 0);
+    const int64_t n_drafted = t.engine->stats().spent.computed[static_cast<size_t>(Cause::draft)];
+    EXPECT_EQ(n_drafted > 0, drafts);
   }
 }
 

@@ -56,6 +56,20 @@ Status check_options(const EngineOptions& o, int kv_group) {
   return {};
 }
 
+Status check_shift(const ContextShift& shift, int block_tokens, const BesideShift& wanted) {
+  if (!shift.is_on()) return {};
+  const std::string named = "a context shift with " + std::to_string(shift.n_sinks) + " sinks and a window of " +
+                            std::to_string(shift.window) + " tokens";
+  if (shift.window < block_tokens) {
+    return fail(Code::invalid,
+                named + " needs a window of at least a block, which is " + std::to_string(block_tokens) + " tokens");
+  }
+  if (wanted.learned_prefixes)
+    return fail(Code::invalid, named + " excludes learned prefixes: the window would leave them behind");
+  if (wanted.recording) return fail(Code::invalid, named + " excludes a recording: what is kept is in none");
+  return {};
+}
+
 Status check_virtual(int n_virtual, int n_ctx) {
   if (n_virtual >= 1 && n_virtual <= n_ctx - 2) return {};
   return fail(Code::invalid, "a learned prefix has " + std::to_string(n_virtual) + " virtual tokens; the context of " +

@@ -11,6 +11,12 @@ namespace quire {
 // Ranges of the numbers; n_ctx must be filled in, kv_group is the model's. Code::invalid names option, range and value.
 Status check_options(const EngineOptions& options, int kv_group);
 
+// A model that shifts its context beside what the engine is to do with it. Code::invalid names both.
+struct BesideShift {
+  bool learned_prefixes = false, recording = false;
+};
+Status check_shift(const ContextShift& shift, int block_tokens, const BesideShift& wanted);
+
 struct RequestLimits {
   int n_ctx = 0, n_vocab = 0;
   int n_blocks = 0, block_tokens = 0;  // that requests may take

@@ -39,6 +39,20 @@ TEST(EngineOptions, OutOfRangeIsRefusedWithRangeAndValue) {
   EXPECT_EQ(m.try_make({.policy = "fastest"}), "policy \"fastest\" is unknown; there are: fcfs prefix priority");
 }
 
+TEST(EngineOptions, AContextShiftMustFitWhatIsAskedBesides) {
+  const auto error = [](const ContextShift& shift, const BesideShift& wanted) -> std::string {
+    const Status status = check_shift(shift, 32, wanted);
+    return status ? "" : status.error().message;
+  };
+  const std::string named = "a context shift with 4 sinks and a window of ";
+  EXPECT_EQ(error({4, 32}, {}), "");
+  EXPECT_EQ(error({4, 31}, {}), named + "31 tokens needs a window of at least a block, which is 32 tokens");
+  EXPECT_EQ(error({4, 64}, {.learned_prefixes = true}),
+            named + "64 tokens excludes learned prefixes: the window would leave them behind");
+  EXPECT_EQ(error({4, 64}, {.recording = true}), named + "64 tokens excludes a recording: what is kept is in none");
+  EXPECT_EQ(error({}, {.learned_prefixes = true, .recording = true}), "") << "there is none";
+}
+
 TEST(EngineOptions, CacheMemoryMustHoldABlock) {
   Maker m;
   EXPECT_EQ(m.try_make({.kv_bytes = 16 * kCell - 1}),

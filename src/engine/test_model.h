@@ -83,14 +83,15 @@ class TestModel final : public Model {
   };
 
   // kv_group: blocks may have any multiple of it. window 0: none.
-  explicit TestModel(int n_ctx, int kv_group = kKvGroup, int window = 0) : window_(window) {
+  explicit TestModel(int n_ctx, int kv_group = kKvGroup, int window = 0, int n_kept = 0)
+      : window_(window), n_kept_(n_kept) {
     info_.kv_group = kv_group;
     info_.arch = info_.name = "test";
     info_.n_layers = 1;
     info_.n_vocab = kTestVocab;
     info_.n_ctx = n_ctx;
     info_.kv_layout.claim(KvGroup{}, sizeof(Cell));
-    if (window > 0) info_.kv_layout.claim({KvGroup::Kind::window, window}, sizeof(Cell));
+    if (window > 0) info_.kv_layout.claim({KvGroup::Kind::window, window, n_kept}, sizeof(Cell));
   }
   int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override {
     return (n_tokens + n_out * kTestVocab) * 4 + 4 * Arena::kAlign;
@@ -194,7 +195,8 @@ class TestModel final : public Model {
   }
   void check_window(const Pass& pass, int64_t s, int64_t row) const {
     const int pos = pass.batch->pos.ptr<int32_t>()[row];
-    for (int p = std::max(pos - window_ + 1, 0); window_ > 0 && p <= pos; ++p) {
+    for (int p = 0; window_ > 0 && p <= pos; ++p) {
+      if (p >= n_kept_ && p <= pos - window_) continue;
       const Cell& cell = cell_at(pass, s, p, 1);
       QR_CHECK(cell.pos == p && cell.past == read(pass, s, p).past,
                "position " + std::to_string(p) + " of the window holds another's past");
@@ -206,7 +208,7 @@ class TestModel final : public Model {
     return cell;
   }
 
-  int window_;
+  int window_, n_kept_;
 };
 
 // What a request's sink heard, or what it should hear.
@@ -302,6 +304,7 @@ struct TestSetup {
   int window = 0;  // with one wanted.n_window_blocks says how many blocks its group has
   std::shared_ptr<Proposer> proposer = nullptr;
   std::vector<std::pair<uint64_t, int>> prefixes = {};  // content and length
+  int n_kept = 0;                                       // beside the window
 };
 
 // An engine over the scripted model, stepped by hand under a clock moved by hand.
@@ -314,7 +317,7 @@ struct TestEngine {
                       int window = 0,
                       std::shared_ptr<Proposer> proposer = nullptr)
       : TestEngine(wanted, TestSetup{n_blocks, recorder, window, std::move(proposer)}) {}
-  TestEngine(EngineOptions wanted, const TestSetup& setup) : model(wanted.n_ctx, kKvGroup, setup.window) {
+  TestEngine(EngineOptions wanted, const TestSetup& setup) : model(wanted.n_ctx, kKvGroup, setup.window, setup.n_kept) {
     wanted.block_tokens = wanted.block_tokens == 0 ? kBlockTokens : wanted.block_tokens;
     const int64_t n_all =
         int64_t{setup.n_blocks == 0 ? 4096 : setup.n_blocks} + (setup.window > 0 ? wanted.n_window_blocks : 0);

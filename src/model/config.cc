@@ -65,7 +65,8 @@ Status read_positions(const ModelFile& file, const std::string& prefix, const Lo
     const double stretched = std::min(static_cast<double>(original) * factor, 0x1p28);
     c.n_ctx = std::max(c.n_ctx, static_cast<int>(stretched));
   }
-  const int n_ctx = options.n_ctx > 0 ? options.n_ctx : c.n_ctx;
+  const int served = options.shift.is_on() ? options.shift.n_positions() : options.n_ctx;
+  const int n_ctx = served > 0 ? served : c.n_ctx;
   QR_TRY(c.rope, read_rope(file, RopeQuery{prefix, c.n_rope, c.rope_theta, n_ctx, c.n_ctx}));
   c.rope_local = c.rope;
   return {};
@@ -212,7 +213,8 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
   info.n_layers = c.n_layers;
   info.n_vocab = c.n_vocab;
   info.n_embd = c.n_embd;
-  info.n_ctx = c.n_ctx;
+  info.n_ctx = options.shift.is_on() ? std::max(c.n_ctx, kStreamTokens) : c.n_ctx;
+  info.shift = options.shift;
   info.n_heads = c.n_heads;
   info.n_kv_heads = c.n_kv_heads;
   info.head_dim = c.head_dim;

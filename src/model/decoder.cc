@@ -18,9 +18,14 @@ Tensor frequencies(const Rope& rope) {
 AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   const DecoderConfig& c = config_;
   const int64_t row_bytes = options.k_codec->k_row_bytes(c.head_dim) + options.v_codec->v_row_bytes(c.head_dim);
+  // A layer that sees less than what shifts stays as it is.
+  const bool shifts = options.shift.is_on() && (!is_local || c.window > options.shift.window);
+  const int window = shifts ? options.shift.window : is_local ? c.window : 0;
+  const int n_kept = shifts ? options.shift.n_sinks : 0;
   // Where no position lies behind the window every key is kept anyway.
-  const bool slides = is_local && c.window < info_.n_ctx && (options.n_ctx == 0 || c.window < options.n_ctx);
-  const KvGroup group = slides ? KvGroup{KvGroup::Kind::window, c.window} : KvGroup{};
+  const int n_seen = window + n_kept;
+  const bool slides = window > 0 && n_seen < info_.n_ctx && (options.n_ctx == 0 || n_seen < options.n_ctx);
+  const KvGroup group = slides ? KvGroup{KvGroup::Kind::window, window, n_kept} : KvGroup{};
   const KvClaim claim = info_.kv_layout.claim(group, c.n_kv_heads * row_bytes);
   return AttnParams{.group = claim.group,
                     .kv_offset = claim.offset,
@@ -32,7 +37,17 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
                     .v_dim = c.head_dim,
                     .scale = c.attn_scale,
                     .soft_cap = c.attn_soft_cap,
-                    .window = is_local ? c.window : 0};
+                    .window = window,
+                    .n_kept = n_kept,
+                    .turn_pairs = c.rope_pairs};
+}
+
+Status Decoder::check_shift(const LoadOptions& options) const {
+  const ContextShift& shift = options.shift;
+  if (!shift.is_on() || shift.n_positions() <= config_.n_ctx) return {};
+  return fail(Code::invalid, "a context shift with " + std::to_string(shift.n_sinks) + " sinks and a window of " +
+                                 std::to_string(shift.window) + " tokens takes " + std::to_string(shift.n_positions()) +
+                                 " positions; the model has " + std::to_string(config_.n_ctx));
 }
 
 Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
@@ -40,6 +55,7 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
   auto configured = configure(file, arch + ".", config_);
   if (!configured) return error_within(file.path, std::move(configured).error());
+  QR_TRY_VOID(check_shift(options));
   info_ = make_model_info(file, config_, options);
   for (int l = 0; l < config_.n_layers; ++l) {
     DecoderLayer& layer = layers_.emplace_back();
@@ -155,10 +171,11 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const int64_t shared = c.n_ff_shared == 0 ? 0 : Arena::row_stride(2 * int64_t{c.n_ff_shared}) + embd + 16;
   const int64_t widest =
       std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}), c.n_experts + c.routing.n_used * expert, shared});
-  const int64_t kept = n * (embd + 2 * c.n_rope);          // x and rotations, to the end of the step
+  const int64_t turns = info_.shift.is_on() ? 2 * (c.n_rope + 1) : 0;
+  const int64_t kept = n * (embd + 2 * c.n_rope + turns);  // x and rotations, to the end of the step
   const int64_t layer = n * (3 * embd + widest);           // normed, delta (two of parallel parts) and a part's own
   const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);  // the row's number, its state twice, its logits
-  return (kept + std::max(layer, out)) * 4 + 16 * Arena::kAlign;
+  return (kept + std::max(layer, out)) * 4 + 20 * Arena::kAlign;
 }
 
 Tensor Decoder::embed(const Pass& pass) const {
@@ -170,17 +187,22 @@ Tensor Decoder::embed(const Pass& pass) const {
 }
 
 void Decoder::attention(
-    Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor rotation, const Pass& pass) const {
+    Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const {
   const int64_t mark = pass.arena->mark();
+  AttnMeta turning;
+  if (layer.attn.n_kept > 0) {
+    turning = pass.batch->attn;
+    turning.turns = rotation.turns;
+  }
   const AttentionPart part{
       .qkv = layer.qkv,
       .q_norm = layer.q_norm,
       .k_norm = layer.k_norm,
-      .rotation = rotation,
+      .rotation = rotation.rows,
       .pairs = config_.rope_pairs,
       .slots = pass.batch->slots[static_cast<size_t>(layer.attn.group)],
       .kv = &pass.kv,
-      .meta = &pass.batch->attn,
+      .meta = layer.attn.n_kept > 0 ? &turning : &pass.batch->attn,
       .params = &layer.attn,
       .out = layer.attn_out,
       .scratch = pass.arena->alloc_rows(in.x.dim(0), 2 * (q_dim() + kv_dim())),  // [n, q | k | v | mixed]
@@ -244,7 +266,7 @@ void Decoder::scale_delta(Tensor delta, const Pass& pass) const {
 }
 
 void Decoder::run_parallel(
-    const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const {
+    const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const {
   in.w = layer.attn_norm;
   in.b = layer.attn_norm_bias;
   attention(delta, layer, in, rotation, pass);
@@ -264,8 +286,7 @@ void Decoder::run_parallel(
 }
 
 void Decoder::run_layer(
-    const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const {
-  if (layer.is_still) rotation = {};
+    const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const {
   if (config_.is_parallel) {
     run_parallel(layer, in, delta, rotation, pass);
     return;
@@ -283,12 +304,32 @@ void Decoder::run_layer(
   in.delta_w = layer.post_ffn_norm;
 }
 
+Decoder::Rotation Decoder::rotation_room(const Pass& pass) const {
+  const int64_t n = pass.batch->pos.dim(0), n_freq = config_.n_rope / 2;
+  Rotation out{pass.arena->alloc(DType::f32, {n, n_freq, 2}), {}};  // cos, sin
+  if (info_.shift.is_on()) out.turns = pass.arena->alloc(DType::f32, {n, n_freq, 2});
+  return out;
+}
+
+// A row's window lies right behind the sinks, so towards these it stands at the last position that there is: its
+// queries, which turn by its own, turn back by what lies beyond. Lengths of queries are the rows' affair.
+void Decoder::fill(const Rotation& out, const Rope& rope, const Pass& pass) const {
+  pass.ops->rope_table(out.rows, pass.batch->pos, frequencies(rope), rope.magnitude);
+  if (out.turns.empty()) return;
+  const int64_t n = pass.batch->pos.dim(0);
+  const int32_t last = info_.shift.n_positions() - 1;
+  const Tensor back = pass.arena->alloc(DType::i32, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    back.ptr<int32_t>()[i] = std::min(0, last - pass.batch->pos.ptr<int32_t>()[i]);
+  }
+  pass.ops->rope_table(out.turns, back, frequencies(rope), 1.0);
+}
+
 Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   const int64_t n = x.dim(0);
-  const int64_t n_freq = config_.n_rope / 2;
   const bool two_kinds = config_.rope_local.freq != config_.rope.freq;
-  Tensor rotation = pass.arena->alloc(DType::f32, {n, n_freq, 2});                               // cos, sin
-  Tensor rotation_local = two_kinds ? pass.arena->alloc(DType::f32, {n, n_freq, 2}) : rotation;  // cos, sin
+  const Rotation rotation = rotation_room(pass);
+  const Rotation rotation_local = two_kinds ? rotation_room(pass) : rotation;
   const int64_t mark = pass.arena->mark();
   NormedRows in;
   in.x = x;
@@ -296,14 +337,12 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   in.eps = config_.norm_eps;
   in.normed = pass.arena->alloc_rows(n, config_.n_embd);     // [n, n_embd]
   Tensor delta = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
-  pass.ops->rope_table(rotation, pass.batch->pos, frequencies(config_.rope), config_.rope.magnitude);
-  if (two_kinds) {
-    pass.ops->rope_table(rotation_local, pass.batch->pos, frequencies(config_.rope_local),
-                         config_.rope_local.magnitude);
-  }
+  fill(rotation, config_.rope, pass);
+  if (two_kinds) fill(rotation_local, config_.rope_local, pass);
   for (int l = range.begin; l < range.end; ++l) {
     const DecoderLayer& layer = layers_[static_cast<size_t>(l)];
-    run_layer(layer, in, delta, layer.is_local ? rotation_local : rotation, pass);
+    const Rotation& of_kind = layer.is_local ? rotation_local : rotation;
+    run_layer(layer, in, delta, layer.is_still ? Rotation() : of_kind, pass);
   }
   if (!in.delta_w.empty()) pass.ops->rms_norm(delta, delta, in.delta_w, in.eps);
   if (!in.delta.empty()) pass.ops->add(x, delta);

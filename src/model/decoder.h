@@ -57,9 +57,14 @@ class Decoder : public Model {
   void load_head_norms(WeightLoader& load, DecoderLayer& layer) const;
   // Norms over all of a row's q, and over all of its k.
   void load_row_norms(WeightLoader& load, DecoderLayer& layer) const;
-  // The parts of a layer: out [n, n_embd] is what to add to the residual stream. `rotation` is the layer's rotary
-  // table.
-  void attention(Tensor out, const DecoderLayer& layer, const NormedRows& in, Tensor rotation, const Pass& pass) const;
+  // A step's rotary tables for layers of one kind.
+  struct Rotation {
+    Tensor rows;   // of each row's q and k
+    Tensor turns;  // of its queries before sinks (AttnMeta::turns)
+  };
+  // The parts of a layer: out [n, n_embd] is what to add to the residual stream.
+  void attention(
+      Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const;
   void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   void mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   // Adds to out, and needs, what mixture() left in in.input().
@@ -74,12 +79,18 @@ class Decoder : public Model {
   void load_shared(WeightLoader& load, DecoderLayer& layer) const;
   void load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int n_ff) const;
   Status load_ends(WeightLoader& load);
+  Status check_shift(const LoadOptions& options) const;
   AttnParams claim(const LoadOptions& options, bool is_local);
+  // Room for a step's tables; then what stands in them.
+  Rotation rotation_room(const Pass& pass) const;
+  void fill(const Rotation& out, const Rope& rope, const Pass& pass) const;
   // Both parts, of the same rows: what they find stands in `delta` together.
-  void run_parallel(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const;
+  void run_parallel(
+      const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
   void scale_delta(Tensor delta, const Pass& pass) const;
   // Both parts. What the second finds stands in `delta` [n, n_embd], and `in` says that it is still to be added.
-  void run_layer(const DecoderLayer& layer, NormedRows& in, Tensor delta, Tensor rotation, const Pass& pass) const;
+  void run_layer(
+      const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
 
   DecoderConfig config_;
   std::vector<DecoderLayer> layers_;

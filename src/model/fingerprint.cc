@@ -51,11 +51,12 @@ FingerprintParts fingerprint_parts(const ModelFile& file,
   parts.content = content;
   parts.tokenizer = options.tokenizer;
   parts.numerics = kNumericsVersion;
+  parts.shift = options.shift;
   return parts;
 }
 
 uint64_t fingerprint(const FingerprintParts& parts) {
-  const auto& [arch, config, formats, k_codec, v_codec, content, tokenizer, numerics] = parts;
+  const auto& [arch, config, formats, k_codec, v_codec, content, tokenizer, numerics, shift] = parts;
   Bytes bytes;
   bytes.add(arch);
   each_field(config, [&](const auto& field) { bytes.add(field); });
@@ -65,6 +66,10 @@ uint64_t fingerprint(const FingerprintParts& parts) {
   bytes.add(content);
   bytes.add(tokenizer);
   bytes.add(numerics);
+  if (shift.is_on()) {
+    bytes.add(shift.n_sinks);
+    bytes.add(shift.window);
+  }
   return bytes.hash().lo;
 }
 

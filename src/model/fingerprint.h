@@ -38,6 +38,7 @@ struct FingerprintParts {
   Hash128 content;    // of the tensors' bytes (io/content_hash.h)
   Hash128 tokenizer;  // zeros: there is none
   uint64_t numerics = 0;
+  ContextShift shift = {};  // counts where it is on
 };
 
 uint64_t fingerprint(const FingerprintParts& parts);

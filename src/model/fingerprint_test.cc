@@ -70,6 +70,9 @@ TEST(Fingerprint, EveryOtherInputCounts) {
   expect_another([](auto& p) { p.arch = "qwen2"; }, "architecture");
   expect_another([](auto& p) { p.formats[1] = "bf16"; }, "a tensor's format");
   expect_another([](auto& p) { p.k_codec = "q8"; }, "codec of keys");
+  expect_another([](auto& p) { p.shift = {4, 64}; }, "a context shift");
+  expect_another([](auto& p) { p.shift = {5, 64}; }, "its sinks");
+  expect_another([](auto& p) { p.shift = {4, 65}; }, "its window");
   expect_another([](auto& p) { p.v_codec = "q8"; }, "codec of values");
   expect_another([](auto& p) { p.content.lo += 1; }, "the tensors' bytes");
   expect_another([](auto& p) { p.content.hi += 1; }, "the tensors' bytes");

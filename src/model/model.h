@@ -17,6 +17,16 @@
 
 namespace quire {
 
+// Endless generation: every token sees the first n_sinks tokens of its sequence and the last `window` up to itself, at
+// the positions that these have when they lie side by side (docs/kv.md). Source: StreamingLLM.
+struct ContextShift {
+  int n_sinks = 0;
+  int window = 0;  // 0: none, every token sees all before it
+  bool is_on() const { return window > 0; }
+  int n_positions() const { return n_sinks + window; }  // that are ever used
+};
+inline constexpr int kStreamTokens = 1 << 17;  // of a sequence with a shift, where nothing else is said
+
 // One step's rows. All tensors live in the step's arena.
 struct Batch {
   Tensor ids;                                    // i32 [n]
@@ -40,7 +50,9 @@ struct Pass {
 
 struct ModelInfo {
   std::string arch, name;
-  int n_layers = 0, n_vocab = 0, n_embd = 0, n_ctx = 0;  // n_ctx: positions the model was trained for
+  int n_layers = 0, n_vocab = 0, n_embd = 0;
+  int n_ctx = 0;       // tokens of a sequence: positions the model was trained for, or more where these shift
+  ContextShift shift;  // as it was loaded
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
   int64_t n_params = 0, weight_bytes = 0;   // weight_bytes: in the formats that were loaded
   int64_t step_params = 0, step_bytes = 0;  // of them, what one step over every layer and the head reads
@@ -75,6 +87,7 @@ struct LoadOptions {
   const KvCodec* v_codec = nullptr;
   const WeightFormat* weights = nullptr;  // matrices are converted to it on the way; null: as stored
   int n_ctx = 0;                          // positions that will be served, 0 for all that the model has
+  ContextShift shift = {};                // of layers that see more than its window
   int n_threads = 1;                      // that convert and hash
   Hash128 tokenizer = {};                 // hash of what text becomes tokens by; part of the fingerprint
   std::string hash_folder = {};           // that remembers the hashes of files (io/content_hash.h); empty: none

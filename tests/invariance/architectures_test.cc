@@ -56,6 +56,7 @@ struct Way {
   int threads = 1, chunk = 512, max_seqs = 8;
   bool cache = true;
   int n_blocks = 64;  // few: some are preempted
+  ContextShift shift = {};
 };
 
 class Architectures : public testing::TestWithParam<std::string> {
@@ -67,8 +68,11 @@ class Architectures : public testing::TestWithParam<std::string> {
     LoadOptions loading;
     loading.k_codec = loading.v_codec = find_kv_codec("f16");
     loading.weights = find_weight_format("q8_0");
+    loading.shift = how.shift;
     const auto model = load_model(*file, **ops, loading);
     EXPECT_TRUE(model) << model.error().message;
+    const auto keeps = [](const AttnParams& layer) { return layer.n_kept > 0; };
+    shifts_ = std::ranges::any_of((*model)->info().attention, keeps);
     EngineOptions options;
     options.n_ctx = kCtx;
     options.max_chunk = how.chunk;
@@ -99,6 +103,7 @@ class Architectures : public testing::TestWithParam<std::string> {
     }
     return out;
   }
+  bool shifts_ = false;  // a layer of the last run did: not where all see less than the shift's window
 };
 
 TEST_P(Architectures, SameRequestSameBits) {
@@ -115,6 +120,33 @@ TEST_P(Architectures, SameRequestSameBits) {
   for (const Way& how : runs) {
     int64_t cached = 0;
     SCOPED_TRACE(how.isa + " threads " + std::to_string(how.threads) + " chunk " + std::to_string(how.chunk));
+    EXPECT_EQ(run(how, cached), truth);
+    if (how.cache && how.n_blocks == 64) {
+      EXPECT_GT(cached, 0);
+    }
+  }
+}
+
+// Endless generation: most rows of the answers miss tokens between the sinks and their window.
+TEST_P(Architectures, SameRequestSameBitsWhenTheContextShifts) {
+  const ContextShift shift{.n_sinks = 4, .window = 24};
+  int64_t n_cached = 0;
+  const Way plain{.isa = "scalar", .max_seqs = 1, .cache = false};
+  Way alone = plain;
+  alone.shift = shift;
+  const auto truth = run(alone, n_cached);
+  const bool shifts = shifts_;
+  EXPECT_EQ(truth != run(plain, n_cached), shifts) << "what is not seen counts";
+  std::vector<Way> runs = {{.isa = cpu_isas().back(), .threads = 3, .chunk = 7},
+                           {.isa = cpu_isas().back(), .threads = 1, .chunk = 64, .cache = false}};
+  for (const std::string& isa : cpu_isas()) runs.push_back({.isa = isa, .threads = 2, .chunk = 16, .n_blocks = 13});
+#ifdef QR_DEBUG
+  runs.resize(2);
+#endif
+  for (Way& how : runs) {
+    int64_t cached = 0;
+    SCOPED_TRACE(how.isa + " threads " + std::to_string(how.threads) + " chunk " + std::to_string(how.chunk));
+    how.shift = shift;
     EXPECT_EQ(run(how, cached), truth);
     if (how.cache && how.n_blocks == 64) {
       EXPECT_GT(cached, 0);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "app/batch_file.h"
+#include "app/context_shift.h"
 #include "app/local_server.h"
 #include "app/progress.h"
 #include "base/log.h"
@@ -164,6 +165,7 @@ QR_REGISTER(Command,
                       line.positional("IN", args->in, true, "requests, one JSON object a line");
                       line.positional("OUT", args->out, true, "results, one JSON object a line; a run goes on with it");
                       declare_model_options(line, args->model);
+                      declare_shift_option(line, args->model);
                       line.option("--url", args->url, "ask this server instead of a MODEL in this process");
                       line.option("--api-key", args->api_key, "of that server");
                       line.option("--in-flight", args->in_flight, "requests at once, 0 for twice --max-seqs");

@@ -9,6 +9,7 @@
 
 #include "app/bench_compare.h"
 #include "app/bench_spec.h"
+#include "app/context_shift.h"
 #include "app/step_needs.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
@@ -453,6 +454,7 @@ QR_REGISTER(Command,
                     [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
+                      declare_shift_option(line, args->model);
                       line.option("--prompt", args->prompt,
                                   "prompt tokens of the prefill test, several separated by commas");
                       line.option("--generate", args->n_generate, "tokens to decode; 0 leaves the decode test out");

@@ -1,4 +1,5 @@
 // quire chat: a conversation in the terminal, with a model in this process or with any server that speaks OpenAI's API.
+#include "app/context_shift.h"
 #include "app/conversation.h"
 #include "app/local_server.h"
 
@@ -35,6 +36,7 @@ QR_REGISTER(Command,
             Command{"talk with a model in the terminal", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
+                      declare_shift_option(line, args->model);
                       line.option("--url", args->url, "talk to this server instead of a MODEL in this process");
                       line.option("--api-key", args->api_key, "of that server");
                       line.option("--model-name", args->remote_model, "what to ask it for; empty: its first model");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 
+#include "app/context_shift.h"
 #include "app/spec_options.h"
 #include "app/wire.h"
 #include "base/json.h"
@@ -204,6 +205,7 @@ QR_REGISTER(Command,
             Command{"complete one prompt", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
+                      declare_shift_option(line, args->model);
                       line.positional("TEXT", args->text, false, "the prompt");
                       line.option("--prompt", args->prompt, "the same");
                       line.option("--prompt-file", args->prompt_file, "read the prompt from this file");

@@ -1,6 +1,7 @@
 // quire inspect: what a file says, and what the engine would make of it.
 #include <cstdio>
 
+#include "app/context_shift.h"
 #include "app/memory_plan.h"
 #include "app/progress.h"
 #include "app/wire.h"
@@ -39,9 +40,7 @@ void add_tokenizer(const std::string& path, Json& description) {
 
 // Memory of the cache for one sequence of `ctx` tokens, as the engine would claim it; null where there is no model in
 // the file that this program knows.
-Json cache_facts(const ModelFile& file, const KvCodec& codec, int ctx) {
-  LoadOptions load;
-  load.k_codec = load.v_codec = &codec;
+Json cache_facts(const ModelFile& file, LoadOptions load, int ctx) {
   load.n_ctx = ctx;
   const Result<ModelInfo> info = model_info(file, load);
   if (!info) return {};
@@ -49,7 +48,7 @@ Json cache_facts(const ModelFile& file, const KvCodec& codec, int ctx) {
   EngineOptions options;
   options.n_ctx = ctx > 0 ? ctx : info->n_ctx;
   Json out;
-  out.set("kv_type", codec.name);
+  out.set("kv_type", load.k_codec->name);
   out.set("bytes_per_token", layout.token_bytes(0));
   for (int g = 1; g < layout.n_groups(); ++g) {
     out.set("window", layout.group(g).window);
@@ -134,7 +133,7 @@ Status run(const Args& args) {
   Json cache, memory;
   if (const Result<ModelFile> file = open_model(path)) {
     QR_TRY(const LoadOptions how, load_options(args.model, &*file));
-    cache = cache_facts(*file, *how.k_codec, args.engine.n_ctx);
+    cache = cache_facts(*file, how, args.engine.n_ctx);
     memory = memory_facts(args, *file);
   }
   if (args.json) {
@@ -161,6 +160,7 @@ QR_REGISTER(
           line.option("--ctx", args->engine.n_ctx,
                       "tokens to size the cache for, 0 for what the model was trained for");
           line.option("--kv-type", args->model.kv_type, "how keys and values would be cached");
+          declare_shift_option(line, args->model);
           line.option("--weights", args->model.weights, "matrices would be converted to this format; empty: as stored");
           line.option("--max-seqs", args->engine.max_seqs, "as for the server: sequences that run together");
           line.option("--step-tokens", args->engine.step_tokens,

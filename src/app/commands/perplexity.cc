@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "app/context_shift.h"
 #include "app/progress.h"
 #include "app/text_tokens.h"
 #include "app/wire.h"
@@ -175,6 +176,7 @@ QR_REGISTER(Command,
             Command{"say how well a model foretells a text", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
+                      declare_shift_option(line, args->model);
                       line.option("--text", args->text, "the file with the text");
                       line.option("--tokens", args->tokens, "token ids instead, separated by commas");
                       line.option("--ctx", args->ctx, "tokens of a window, 0 for 512 or what the model has");

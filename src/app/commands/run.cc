@@ -1,4 +1,5 @@
 // quire run: a model fetched if need be, and one question answered or a conversation begun.
+#include "app/context_shift.h"
 #include "app/conversation.h"
 #include "app/local_server.h"
 
@@ -28,6 +29,7 @@ QR_REGISTER(Command,
                 [](CommandLine& line) -> std::function<int()> {
                   auto args = std::make_shared<Args>();
                   declare_model_options(line, args->model);
+                  declare_shift_option(line, args->model);
                   line.positional("PROMPT", args->prompt, false, "one question; none: a conversation in the terminal");
                   line.option("--ctx", args->engine.n_ctx,
                               "the longest conversation in tokens, 0 for what the model was trained for or what fits");

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "app/access_options.h"
+#include "app/context_shift.h"
 #include "app/learned_prefixes.h"
 #include "app/local_server.h"
 #include "app/memory_plan.h"
@@ -258,6 +259,7 @@ QR_REGISTER(Command,
             Command{"answer over HTTP", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
+                      declare_shift_option(line, args->model);
                       declare_access_options(line, args->access, args->serve);
                       line.option("--ctx", args->engine.n_ctx,
                                   "prompt and answer together, 0 for what the model was trained for or what fits");
