@@ -9,6 +9,7 @@ COMPLETIONS = '/v1/completions'
 CONTEXT = 8192  # of the bundled model
 SHIFT = ['--context-shift', 'sinks=4,window=508']
 RADIO = os.path.join(ROOT, 'models', 'adapters', 'radio')
+DRAFT = os.path.join(ROOT, 'models', 'quill-draft-q8_0.gguf')
 
 
 def long_prompt(n):
@@ -59,6 +60,17 @@ class ContextShift(unittest.TestCase):
             self.assertIn('20000', reply['error']['message'])
         finally:
             self.assertEqual(server.stop(), 0)
+
+    @unittest.skipUnless(os.path.exists(DRAFT), 'the bundled draft is not here')
+    def test_guesses_change_no_answer(self):
+        texts = []
+        for options in ([], ['--draft', DRAFT, '--spec-depth', '3'], ['--spec', 'ngram']):
+            server = Server('--context-shift', 'sinks=4,window=60', *options, path=BUNDLED)
+            try:
+                texts.append(self.ask(server, 200, max_tokens=150)['choices'][0]['text'])
+            finally:
+                self.assertEqual(server.stop(), 0)
+        self.assertEqual(texts, [texts[0]] * 3)
 
     def test_without_it_nothing_goes_past_the_context(self):
         server = Server(path=BUNDLED)
