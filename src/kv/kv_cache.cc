@@ -24,7 +24,7 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
   if (options.prefix_cache) {
     tree_ = std::make_unique<PrefixTree>(
         pooled, options.block_tokens,
-        PrefixTreeOptions{options.hash, options.keep, options.n_elsewhere, options.computed});
+        PrefixTreeOptions{options.hash, options.keep, options.n_elsewhere, options.computed, options.policy});
   }
 }
 

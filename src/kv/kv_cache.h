@@ -33,6 +33,7 @@ struct KvCacheOptions {
   std::function<bool(const LeavingBlock&)> keep = {};
   int n_elsewhere = 0;
   std::function<void(const LeavingBlock&)> computed = {};
+  std::string policy = "lru";  // what is evicted first: a registered KvPolicy
 };
 
 class KvCache {

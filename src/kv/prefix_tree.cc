@@ -11,6 +11,12 @@ std::vector<PrefixTree::Group> checked(std::vector<PrefixTree::Group> groups) {
   return groups;
 }
 
+std::unique_ptr<KvPolicy> make_policy(const std::string& name, const KvPolicyEnv& env) {
+  const KvPolicyEntry* entry = Registry<KvPolicyEntry>::get().find(name);
+  QR_CHECK(entry != nullptr, "no policy of this name: " + name);
+  return entry->make(env);
+}
+
 }  // namespace
 
 PrefixTree::PrefixTree(std::vector<Group> groups, int block_tokens, PrefixTreeOptions options)
@@ -20,7 +26,7 @@ PrefixTree::PrefixTree(std::vector<Group> groups, int block_tokens, PrefixTreeOp
       hasher_(PathHasher::of_process(options_.hash)),
       names_(PathHasher::of_names()),
       nodes_(groups_[0].pool->n_blocks() + options_.n_elsewhere, block_tokens),
-      leaves_(nodes_, groups_[0].pool->n_blocks()),
+      leaves_(make_policy(options_.policy, {nodes_, groups_[0].pool->n_blocks(), block_tokens})),
       far_leaves_(nodes_, options_.n_elsewhere + 1) {
   const auto n = static_cast<size_t>(groups_[0].pool->n_blocks());
   held_.reserve(n);
@@ -53,7 +59,8 @@ void PrefixTree::touch(int32_t deepest) {
   for (int32_t id = deepest; id != kNone; id = nodes_[id].parent) {
     Node& node = nodes_[id];
     node.last_used = ++clock_;
-    if (node.place != kNone) (node.state == NodeState::elsewhere ? far_leaves_ : leaves_).was_used(id);
+    if (node.place == kNone) continue;
+    node.state == NodeState::elsewhere ? far_leaves_.was_used(id) : leaves_->was_used(id);
   }
 }
 
@@ -115,7 +122,9 @@ void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>
     deepest = walk.node;
   }
   for (size_t b = n_have; b < n_best; ++b) {
-    const Node& node = nodes_[path_[b - n_have]];
+    const int32_t id = path_[b - n_have];
+    const Node& node = nodes_[id];
+    leaves_->found(id);
     Blocks& blocks = table.emplace_back();
     for (size_t g = 0; g < groups_.size(); ++g) {
       const bool is_read =
@@ -149,7 +158,7 @@ int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& 
     if (fresh) {
       node = ready_for_blocks(node, walk.hash, walk.node, prefix, b);
       enter_memory(node, NodeState::resident);
-      leaves_.push(node);
+      make_resident(node);
       put_block(node, 0, mine[0]);
     } else if (owner(mine[0].id()) != node) {
       mine[0] = nodes_[node].blocks[0].share();
@@ -198,15 +207,21 @@ void PrefixTree::enter_memory(int32_t id, NodeState state) {
     if (node.place != kNone) far_leaves_.drop(id);
   }
   node.state = state;
-  if (node.parent != kNone && nodes_[node.parent].n_in_memory++ == 0 && leaves_.lists(node.parent))
-    leaves_.drop(node.parent);
+  if (node.parent != kNone && nodes_[node.parent].n_in_memory++ == 0 && leaves_->lists(node.parent))
+    leaves_->drop(node.parent);
+}
+
+// Its bytes are there. It may be a leaf now.
+void PrefixTree::make_resident(int32_t id) {
+  leaves_->entered(id);
+  if (nodes_[id].n_in_memory == 0) leaves_->push(id);
 }
 
 // What in_memory() said of the node holds no more; the parent may be a leaf now.
 void PrefixTree::leave_memory(int32_t id) {
   const int32_t parent = nodes_[id].parent;
   if (parent == kNone || --nodes_[parent].n_in_memory > 0) return;
-  if (nodes_[parent].state == NodeState::resident) leaves_.push(parent);
+  if (nodes_[parent].state == NodeState::resident) leaves_->push(parent);
 }
 
 void PrefixTree::put_block(int32_t node, size_t group, const BlockRef& block) {
@@ -251,12 +266,17 @@ void PrefixTree::remove(int32_t id) {
   if (nodes_[parent].state == NodeState::elsewhere) far_leaves_.push(parent);
 }
 
+void PrefixTree::unlist(int32_t id) {
+  if (nodes_[id].place == kNone) return;
+  nodes_[id].state == NodeState::elsewhere ? far_leaves_.drop(id) : leaves_->drop(id);
+}
+
 // With all below it, leaf by leaf. REQUIRES none of it to be held by a sequence.
 void PrefixTree::remove_tree(int32_t top) {
   while (true) {
     int32_t id = top;
     while (nodes_[id].first_child != kNone) id = nodes_[id].first_child;
-    if (nodes_[id].place != kNone) (nodes_[id].state == NodeState::elsewhere ? far_leaves_ : leaves_).drop(id);
+    unlist(id);
     remove(id);
     if (id == top) return;
   }
@@ -286,17 +306,18 @@ bool PrefixTree::keep(int32_t id) const {
 int PrefixTree::evict(int n_blocks) {
   int n_freed = 0;
   held_.clear();  // at most one leaf per running sequence
-  while (n_freed < n_blocks && !leaves_.empty()) {
-    const int32_t node = leaves_.front();
-    leaves_.drop(node);
+  while (n_freed < n_blocks && leaves_->n_leaves() > 0) {
+    const int32_t node = leaves_->first();
+    leaves_->drop(node);
     if (held_by_others(nodes_[node])) {
       held_.push_back(node);
       continue;
     }
+    leaves_->left(node);
     keep(node) ? go_elsewhere(node) : remove_tree(node);
     ++n_freed;
   }
-  for (const int32_t node : held_) leaves_.push(node);
+  for (const int32_t node : held_) leaves_->push(node);
   return n_freed;
 }
 

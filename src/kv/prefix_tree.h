@@ -7,9 +7,9 @@
 // Nodes are found by a 128-bit hash chained along the path, so matching n tokens costs n / block_tokens lookups; the
 // tokens themselves are compared on every hit, so a collision is a miss and never a wrong answer. A node has an id of
 // its own and a state (node_table.h): it may be known while its block is in no memory. Whoever holds a block of the
-// tree finds its node by the block, and walks go on from there. Leaves that nobody else holds are evicted, least
-// recently used first (a parent is used whenever its child is, so leaves go first). All memory is taken when the tree
-// is made, but for extras. Engine thread only. Source: radix attention (SGLang), hashed whole blocks (vLLM).
+// tree finds its node by the block, and walks go on from there. Leaves that nobody else holds are evicted, in the order
+// of a policy (kv_policy.h). All memory is taken when the tree is made, but for extras. Engine thread only. Source:
+// radix attention (SGLang), hashed whole blocks (vLLM).
 //
 // A block of a group with a window may go before its node does: a prefix is found where the window before its end is
 // still whole, whatever lies before that but for the first blocks that a group keeps.
@@ -23,12 +23,14 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/types.h"
 #include "kv/block_pool.h"
+#include "kv/kv_policy.h"
 #include "kv/layout.h"
 #include "kv/node_table.h"
 #include "kv/prefix.h"
@@ -54,6 +56,7 @@ struct PrefixTreeOptions {
   int n_elsewhere = 0;  // nodes that are known besides those in memory; the longest unused are forgotten
   // Told of every block that insert makes resident, while its bytes are there.
   std::function<void(const LeavingBlock&)> computed = {};
+  std::string policy = "lru";  // a registered KvPolicy
 };
 
 class PrefixTree {
@@ -84,7 +87,7 @@ class PrefixTree {
   // The first n_known are findable already: REQUIRES that match or insert with the same prefix left them there.
   int insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table, int n_known = 0);
 
-  // Frees up to n_blocks blocks (of every group) that only the tree holds; returns how many.
+  // Frees up to n_blocks blocks (of every group) that only the tree holds, as the policy has them; returns how many.
   int evict(int n_blocks);
   // Frees up to n_blocks blocks of a group with a window, first given back first; the nodes stay. Returns how many.
   // Whoever slides past a block gives it back before those that the next of its past need.
@@ -145,6 +148,8 @@ class PrefixTree {
   void drop_blocks(int32_t node);
   void share_window(int32_t node, size_t group, BlockRef& mine);
   void touch(int32_t deepest);
+  void make_resident(int32_t node);
+  void unlist(int32_t node);
   LeavingBlock view_of(int32_t node) const;
   bool keep(int32_t node) const;
   bool held_by_others(const Node& node) const;
@@ -174,7 +179,7 @@ class PrefixTree {
   uint64_t clock_ = 0;  // counts uses: a monotonic order that no clock change can upset
   int n_elsewhere_ = 0, n_loading_ = 0;
   NodeTable nodes_;
-  UseHeap leaves_;                            // resident, and no child is in memory
+  std::unique_ptr<KvPolicy> leaves_;          // resident, and no child is in memory
   UseHeap far_leaves_;                        // elsewhere, and without children
   std::vector<int32_t> held_;                 // scratch of evict
   std::vector<int32_t> path_;                 // scratch of match

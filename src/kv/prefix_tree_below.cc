@@ -44,7 +44,7 @@ void PrefixTree::arrived(int32_t block) {
   QR_CHECK(node.parent == kNone || nodes_[node.parent].state == NodeState::resident);
   node.state = NodeState::resident;
   --n_loading_;
-  if (node.n_in_memory == 0) leaves_.push(id);
+  make_resident(id);
 }
 
 void PrefixTree::give_up(int32_t block) {
@@ -167,7 +167,7 @@ std::string PrefixTree::check_node(int32_t id) const {
     if (node.blocks[g] && !in_memory(node)) return "a node elsewhere has a block";
   }
   const bool leaf = resident && n_in_memory == 0;
-  if (leaves_.lists(id) != leaf) return leaf ? "a leaf is not listed" : "a parent is listed as a leaf";
+  if (leaves_->lists(id) != leaf) return leaf ? "a leaf is not listed" : "a parent is listed as a leaf";
   const bool far = node.state == NodeState::elsewhere && node.first_child == kNone;
   if (far_leaves_.lists(id) != far) return far ? "a far leaf is not listed" : "a stranger is a far leaf";
   return "";
@@ -196,8 +196,8 @@ std::string PrefixTree::check() const {
   }
   if (n_far != n_elsewhere_ || n_loading != n_loading_) return "the nodes of a state are miscounted";
   if (n_elsewhere_ > options_.n_elsewhere) return "more nodes are elsewhere than are allowed";
-  if (n_leaves != leaves_.size() || n_far_leaves != far_leaves_.size()) return "a list of leaves has strangers";
-  return leaves_.check() + far_leaves_.check();
+  if (n_leaves != leaves_->n_leaves() || n_far_leaves != far_leaves_.size()) return "a list of leaves has strangers";
+  return leaves_->check() + far_leaves_.check();
 }
 
 }  // namespace quire

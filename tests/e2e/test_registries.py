@@ -8,6 +8,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = {  # registry -> where its files lie, how they end
     'arch': ('src/model/arch', '.cc'),
     'policy': ('src/engine/policies', '.cc'),
+    'kv_policy': ('src/kv/policies', '.cc'),
     'api': ('src/serve/apis', '.cc'),
     'rule': ('src/sample/rules', '.cc'),
     'proposer': ('src/spec/proposers', '.cc'),
@@ -54,7 +55,7 @@ class Registries(unittest.TestCase):
                 self.assertTrue(os.path.isfile(os.path.join(models, name, part)), f'{name}/{part}')
 
     def test_there_is_something_to_compare(self):
-        for kind in ('arch', 'policy', 'api', 'rule', 'tool_format', 'command', 'weights', 'kv'):
+        for kind in ('arch', 'policy', 'kv_policy', 'api', 'rule', 'tool_format', 'command', 'weights', 'kv'):
             self.assertTrue(names_on_disk(*FOLDERS[kind]), kind)
 
 

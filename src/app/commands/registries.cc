@@ -4,6 +4,7 @@
 #include "app/command.h"
 #include "base/json.h"
 #include "engine/policy.h"
+#include "kv/kv_policy.h"
 #include "model/model.h"
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
@@ -33,6 +34,7 @@ int run() {
   Json out;
   out.set("arch", list(Registry<ArchEntry>::get().names()));
   out.set("policy", list(Registry<PolicyEntry>::get().names()));
+  out.set("kv_policy", list(Registry<KvPolicyEntry>::get().names()));
   out.set("api", list(Registry<Api>::get().names()));
   out.set("rule", list(Registry<LogitsRuleEntry>::get().names()));
   out.set("proposer", list(Registry<ProposerEntry>::get().names()));
