@@ -29,6 +29,7 @@ int32_t NodeTable::add(const Hash128& hash, int32_t parent) {
   node.hash = hash;
   node.parent = parent;
   if (parent != kNone) {
+    node.depth = (*this)[parent].depth + 1;
     node.after = std::exchange((*this)[parent].first_child, id);
     if (node.after != kNone) (*this)[node.after].before = id;
   }

@@ -63,7 +63,9 @@ struct Node {
   CacheKey key;
   std::vector<Extra> extras;  // that reach into it
   GroupBlocks blocks;         // empty where it has none: that of a window may be evicted on its own
+  int32_t depth = 0;          // blocks before it
   uint64_t last_used = 0;
+  int64_t rank = 0;  // of a leaf in memory, by its policy: the lower goes first, of equal ones the longest unused
   int32_t n_in_memory = 0;  // children that are resident or loading
   int32_t place = -1;       // in the heap that lists it
 };

@@ -87,6 +87,7 @@ void PrefixTree::go_elsewhere(int32_t top) {
     leave_memory(id);
     drop_blocks(id);
     node.state = NodeState::elsewhere;
+    node.rank = 0;
     ++n_elsewhere_;
     if (node.first_child == kNone) far_leaves_.push(id);
     if (n_elsewhere_ > options_.n_elsewhere) forget_oldest();

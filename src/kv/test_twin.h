@@ -25,6 +25,7 @@ struct Knobs {
   int window = 0, n_window_blocks = 0, n_kept = 0;                             // window 0: one group
   int n_elsewhere = 0;                                                         // 0: no tier
   bool segments = false;                                                       // the tier's blocks lie in segments
+  std::string policy = "lru";  // of another one content and books are compared, not what it evicts
 };
 
 template <int kBits>
@@ -96,9 +97,15 @@ class Twin {
     }
     cache_ = std::make_unique<KvCache>(
         layout, std::move(memory),
-        KvCacheOptions{knobs.block_tokens, knobs.n_blocks, true, hash_of(knobs.hash_bits), knobs.n_window_blocks,
+        KvCacheOptions{knobs.block_tokens,
+                       knobs.n_blocks,
+                       true,
+                       hash_of(knobs.hash_bits),
+                       knobs.n_window_blocks,
                        [this](const LeavingBlock& block) { return tier_.keep(block, cache_->view()); },
-                       knobs.n_elsewhere});
+                       knobs.n_elsewhere,
+                       {},
+                       knobs.policy});
   }
 
   void run(int n_ops) {
@@ -139,7 +146,7 @@ class Twin {
  private:
   Token token() { return static_cast<Token>(rng_.between(0, knobs_.n_vocab - 1)); }
   bool exact() const {
-    return knobs_.hash_bits == 0 && (knobs_.window == 0 || knobs_.n_elsewhere == 0);
+    return knobs_.hash_bits == 0 && (knobs_.window == 0 || knobs_.n_elsewhere == 0) && knobs_.policy == "lru";
   }  // with collisions the model cannot say what is found
   int blocks(int n_tokens) const { return (n_tokens + knobs_.block_tokens - 1) / knobs_.block_tokens; }
   KvGroup window() const { return {KvGroup::Kind::window, knobs_.window, knobs_.n_kept}; }

@@ -1,5 +1,5 @@
-// Nodes by last use, the longest unused in front: a binary heap in which every node knows its place. A node is in one
-// heap at most. Engine thread only.
+// Nodes by rank, and of one rank by last use, the longest unused in front: a binary heap in which every node knows its
+// place. A node is in one heap at most. Engine thread only.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,14 +19,17 @@ class UseHeap {
   int32_t front() const { return heap_.front(); }
   void push(int32_t node);
   void drop(int32_t node);      // REQUIRES it to be listed
-  void was_used(int32_t node);  // its last_used has changed. REQUIRES it to be listed
+  void was_used(int32_t node);  // its last_used or its rank has changed. REQUIRES it to be listed
   bool lists(int32_t node) const;
   std::string check() const;  // empty when in order
 
  private:
   void put(size_t place, int32_t node);
   void sift(size_t place);
-  bool older(size_t a, size_t b) const { return nodes_[heap_[a]].last_used < nodes_[heap_[b]].last_used; }
+  bool older(size_t a, size_t b) const {
+    const Node &first = nodes_[heap_[a]], &second = nodes_[heap_[b]];
+    return first.rank != second.rank ? first.rank < second.rank : first.last_used < second.last_used;
+  }
 
   NodeTable& nodes_;
   std::vector<int32_t> heap_;
