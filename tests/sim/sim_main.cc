@@ -1,6 +1,7 @@
 // The simulation by hand:  sim [N] [--seed S] [--jobs J]   N seeds from S on, over J processes (all cores)
 //                          sim --script JSON               one script, as a failure prints it
 //                          sim --traces                    the real traces, whole, under every policy
+//                          sim --eviction [--blocks N]...  what stays in caches of these sizes, under every policy
 // A failure prints the seed, what did not hold, the smallest script found that still fails, and the commands that run
 // both again. The last line is "N passed, N failed, 0 skipped".
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "engine/policy.h"
+#include "tests/sim/eviction.h"
 #include "tests/sim/shrink.h"
 #include "tests/sim/traces.h"
 #include "tests/sim/workers.h"
@@ -18,12 +20,14 @@ namespace quire::sim {
 namespace {
 
 constexpr int kShrinkTries = 3000;
+constexpr uint64_t kMostBlocks = 1 << 20;
 
 struct Args {
   uint64_t n = 0, seed = 1;
   int jobs = static_cast<int>(std::thread::hardware_concurrency());
   std::string script;
-  bool traces = false;
+  bool traces = false, eviction = false;
+  std::vector<int> blocks;
 };
 
 bool read_number(const char* text, uint64_t& out) {
@@ -40,6 +44,11 @@ bool read_args(int argc, char** argv, Args& out) {
     uint64_t number = 0;
     if (word == "--traces") {
       out.traces = true;
+    } else if (word == "--eviction") {
+      out.eviction = true;
+    } else if (word == "--blocks" && has_value && read_number(argv[++i], number) && number > 0 &&
+               number < kMostBlocks) {
+      out.blocks.push_back(static_cast<int>(number));
     } else if (word == "--script" && has_value) {
       out.script = argv[++i];
     } else if (word == "--seed" && has_value && read_number(argv[++i], out.seed)) {
@@ -108,6 +117,23 @@ int run_traces() {
   return n_failed == 0 ? 0 : 1;
 }
 
+int run_eviction(std::vector<int> sizes) {
+  if (sizes.empty()) sizes = {1000, 2000, 4000, 8000, 16000, 32000, 64000};
+  std::vector<Traffic> all = {dialogue_traffic(1, 20'000)};
+  const std::string path = trace_path("mooncake_conversation_trace.jsonl");
+  if (!path.empty()) {
+    Result<Traffic> mooncake = mooncake_traffic(path);
+    if (!mooncake) {
+      std::fprintf(stderr, "sim: %s\n", mooncake.error().message.c_str());
+      return 2;
+    }
+    all.push_back(std::move(*mooncake));
+  }
+  for (const Traffic& traffic : all) std::printf("%s\n", eviction_table(traffic, sizes).c_str());
+  std::printf("%zu passed, 0 failed, %d skipped\n", all.size(), path.empty() ? 1 : 0);
+  return 0;
+}
+
 int run_all(const Args& args) {
   const Report report = run_seeds(args.seed, args.n, args.jobs);
   std::printf("%s\n", report.counts.text().c_str());
@@ -126,9 +152,12 @@ int run_all(const Args& args) {
 int main(int argc, char** argv) {
   quire::sim::Args args;
   if (!quire::sim::read_args(argc, argv, args)) {
-    std::fprintf(stderr, "usage: sim [N] [--seed S] [--jobs J] | sim --script JSON | sim --traces\n");
+    std::fprintf(
+        stderr,
+        "usage: sim [N] [--seed S] [--jobs J] | sim --script JSON | sim --traces | sim --eviction [--blocks N]...\n");
     return 2;
   }
   if (args.traces) return quire::sim::run_traces();
+  if (args.eviction) return quire::sim::run_eviction(args.blocks);
   return args.script.empty() ? quire::sim::run_all(args) : quire::sim::run_script(args.script);
 }
