@@ -5,6 +5,7 @@
 
 #include "engine/limits.h"
 #include "engine/loop_engine.h"
+#include "kv/kv_policy.h"
 #include "kv/tiers/disk_tier.h"
 #include "spec/proposer.h"
 
@@ -13,12 +14,14 @@ namespace {
 
 constexpr int kUsualDraft = 4, kUsualAdapting = 8;
 
-Result<const Policy*> find_policy(const std::string& name) {
-  const PolicyEntry* policy = Registry<PolicyEntry>::get().find(name);
-  if (policy != nullptr) return policy->get();
+// `what` is the option that names it.
+template <class Entry>
+Result<const Entry*> find_entry(const char* what, const std::string& name) {
+  const Entry* entry = Registry<Entry>::get().find(name);
+  if (entry != nullptr) return entry;
   std::string known;
-  for (const std::string& each : Registry<PolicyEntry>::get().names()) known += " " + each;
-  return fail(Code::invalid, "policy \"" + name + "\" is unknown; there are:" + known);
+  for (const std::string& each : Registry<Entry>::get().names()) known += " " + each;
+  return fail(Code::invalid, std::string(what) + " \"" + name + "\" is unknown; there are:" + known);
 }
 
 // Puts the proposer that the options name into `env`, unless it has one, and settles how much it may guess.
@@ -26,12 +29,7 @@ Status find_proposer(const ProposerEnv& uses, EngineOptions& options, EngineEnv&
   const int usual = options.adapt_draft ? kUsualAdapting : kUsualDraft;
   const int wanted = options.max_draft == 0 ? usual : options.max_draft;
   if (env.proposer == nullptr && !options.proposer.empty()) {
-    const ProposerEntry* entry = Registry<ProposerEntry>::get().find(options.proposer);
-    if (entry == nullptr) {
-      std::string known;
-      for (const std::string& each : Registry<ProposerEntry>::get().names()) known += " " + each;
-      return fail(Code::invalid, "proposer \"" + options.proposer + "\" is unknown; there are:" + known);
-    }
+    QR_TRY(const ProposerEntry* entry, find_entry<ProposerEntry>("proposer", options.proposer));
     QR_TRY(env.proposer, entry->make({wanted}, uses));
   }
   options.max_draft = env.proposer == nullptr ? 0 : std::min(wanted, env.proposer->max_draft());
@@ -106,7 +104,8 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
   QR_TRY_VOID(check_options(options, info.kv_group));
   QR_TRY_VOID(check_shift(info.shift, options.block_tokens, {!env.prefixes.empty(), env.recorder != nullptr}));
-  QR_TRY(const Policy* policy, find_policy(options.policy));
+  QR_TRY(const PolicyEntry* policy, find_entry<PolicyEntry>("policy", options.policy));
+  QR_TRY_VOID(find_entry<KvPolicyEntry>("kv_policy", options.kv_policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);
   QR_TRY_VOID(check_prefixes(env.prefixes, options.n_ctx));
   const int n_learned = n_learned_blocks(env, options.block_tokens);
@@ -121,7 +120,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
                               .draft = env.draft};
   QR_TRY_VOID(find_proposer(proposing, options, env));
   QR_TRY_VOID(open_tier(options, info, env));
-  const EngineUses uses{model, ops, *policy};
+  const EngineUses uses{model, ops, *policy->get()};
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned));
   return std::make_unique<LoopEngine>(uses, options, std::move(env), std::move(memory));
 }

@@ -30,6 +30,7 @@ struct EngineOptions {
   bool prefix_cache = true;
   double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   std::string policy = "fcfs";
+  std::string kv_policy = "cost_aware";  // which cached block goes first when room is needed (kv/kv_policy.h)
   // A folder in which cached blocks outlive the process, its own, and their bytes at most; "": none. Needs
   // prefix_cache.
   std::string kv_disk{};

@@ -66,6 +66,7 @@ KvCacheOptions LoopEngine::cache_options(const BlockCounts& counts, int n_learne
   out.block_tokens = options_.block_tokens;
   out.n_blocks = counts.n_blocks + n_learned;
   out.prefix_cache = options_.prefix_cache;
+  out.policy = options_.kv_policy;
   out.n_window_blocks = counts.n_window_blocks > 0 ? counts.n_window_blocks + n_learned : 0;
   if (env_.tier == nullptr) return out;
   out.n_elsewhere = counts.n_blocks;

@@ -26,7 +26,7 @@
 
 namespace quire {
 
-inline constexpr int kRecordingVersion = 4;        // 3 had no constraints, 2 no drafts
+inline constexpr int kRecordingVersion = 5;        // 4 had one order of eviction, 3 no constraints, 2 no drafts
 inline constexpr int kOldestRecordingVersion = 2;  // that is still read
 
 // One number for all decisions of a run, in order.

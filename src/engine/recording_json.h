@@ -25,6 +25,7 @@ void fields(EngineOptions& o, F&& f) {
   f("prefix_cache", o.prefix_cache);
   f("itl_target_ms", o.itl_target_ms);
   f("policy", o.policy);
+  f("kv_policy", o.kv_policy);
   f("proposer", o.proposer);
   f("max_draft", o.max_draft);
 }

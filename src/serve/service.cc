@@ -92,8 +92,9 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
               options.tracer, end_ids(*env_.tokenizer)};
   add_routes(options.own_admin_address);
   metrics
-      .gauge("quire_cache_config_info", "The cache's shape, as labels.",
+      .gauge("quire_cache_config_info", "The cache's shape and order of eviction, as labels.",
              {{"block_size", std::to_string(engine.options().block_tokens)},
+              {"kv_policy", engine.options().kv_policy},
               {"num_gpu_blocks", std::to_string(engine.stats().n_blocks)}})
       .set(1);
   for (int i = 0; i < std::max(1, options.n_prep_threads); ++i) prep_.emplace_back([this, i] { prepare_loop(i); });

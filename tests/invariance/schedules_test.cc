@@ -12,6 +12,7 @@
 #include "engine/policy.h"
 #include "io/gguf_test_file.h"
 #include "io/model_file.h"
+#include "kv/kv_policy.h"
 
 namespace quire {
 namespace {
@@ -124,6 +125,8 @@ class Schedules : public testing::Test {
     options.prefix_cache = below(5) != 0;
     options.itl_target_ms = below(4) == 0 ? 0.01 : 0;
     options.policy = policies[static_cast<size_t>(below(static_cast<int>(policies.size())))];
+    const std::vector<std::string> kv_policies = Registry<KvPolicyEntry>::get().names();
+    options.kv_policy = kv_policies[static_cast<size_t>(below(static_cast<int>(kv_policies.size())))];
     const int n_blocks = (kCtx + options.block_tokens - 1) / options.block_tokens + below(4);
     Machine& machine = machines_[below(10) == 0 ? 2 : below(4) == 0 ? 1 : 0];
     const auto engine = make(machine, options, n_blocks);

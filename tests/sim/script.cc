@@ -4,6 +4,7 @@
 
 #include "engine/policy.h"
 #include "engine/test_model.h"
+#include "kv/kv_policy.h"
 
 namespace quire::sim {
 namespace {
@@ -54,6 +55,8 @@ Knobs random_knobs(Draw& draw) {
   knobs.noise = draw.one_in(2) ? 0 : draw.between(1, 80);
   if (draw.one_in(2)) knobs.max_draft = draw.skewed(1, 16);
   knobs.guess = draw.bits() >> 1;
+  const std::vector<std::string> kv_policies = Registry<KvPolicyEntry>::get().names();
+  knobs.kv_policy = kv_policies[knobs.guess % kv_policies.size()];
   return knobs;
 }
 

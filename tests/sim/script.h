@@ -19,7 +19,7 @@ struct Knobs {
   int window = 0, n_window_blocks = 64;  // of layers that see a window; 0: there are none
   bool prefix_cache = true;
   int itl_target_ms = 0;
-  std::string policy = "fcfs";
+  std::string policy = "fcfs", kv_policy = "lru";
   int max_draft = 0;   // tokens that are guessed ahead at most; 0: nobody guesses
   uint64_t guess = 0;  // how, as ScriptedProposer's seed
   // The time of a step: base + row · rows + context · Σ context, give or take `noise` percent.

@@ -20,6 +20,7 @@ void fields(Knobs& k, F&& f) {
   f("n_window_blocks", k.n_window_blocks);
   f("prefix_cache", k.prefix_cache);
   f("policy", k.policy);
+  f("kv_policy", k.kv_policy);
   f("max_draft", k.max_draft);
   f("guess", k.guess);
   f("itl_target_ms", k.itl_target_ms);

@@ -83,6 +83,7 @@ bool World::make() {
   options.max_queue = knobs.max_queue;
   options.prefix_cache = knobs.prefix_cache;
   options.policy = knobs.policy;
+  options.kv_policy = knobs.kv_policy;
   options.itl_target_ms = knobs.itl_target_ms;
   options.max_draft = knobs.max_draft;
   const int64_t block_bytes = knobs.block_tokens * int64_t{sizeof(TestModel::Cell)};

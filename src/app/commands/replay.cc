@@ -48,6 +48,8 @@ Status set_knob(const std::string& text, Knobs& knobs) {
   }
   if (name == "policy") {
     o.policy = value;
+  } else if (name == "kv-policy") {
+    o.kv_policy = value;
   } else if (name == "prefix-cache" && (value == "on" || value == "off")) {
     o.prefix_cache = value == "on";
   } else if (name == "itl-target") {
@@ -57,7 +59,7 @@ Status set_knob(const std::string& text, Knobs& knobs) {
   } else {
     return fail(Code::invalid,
                 "--what-if takes max-seqs=N, step-tokens=N, max-chunk=N, block-tokens=N, n-blocks=N, ctx=N, policy=P, "
-                "itl-target=MS or prefix-cache=on|off, got \"" +
+                "kv-policy=P, itl-target=MS or prefix-cache=on|off, got \"" +
                     text + "\"");
   }
   return {};

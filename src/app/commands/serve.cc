@@ -265,6 +265,8 @@ QR_REGISTER(Command,
                                   "prompt and answer together, 0 for what the model was trained for or what fits");
                       line.option("--kv-memory", args->kv_memory,
                                   "memory for cached keys and values: auto, or a size such as 4G");
+                      line.option("--kv-policy", args->engine.kv_policy,
+                                  "which cached block goes first when room is needed: cost_aware, lru or s3_fifo");
                       line.option("--kv-disk", args->engine.kv_disk,
                                   "a folder in which cached keys and values outlive the server, one server's; it "
                                   "holds tokens of conversations");
