@@ -83,7 +83,7 @@ Result<Buffer> Buffer::allocate(int64_t bytes) {
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) munmap(data_, static_cast<size_t>(mapped_));
+  if (mapped_ > 0) munmap(data_, static_cast<size_t>(mapped_));
 }
 
 int64_t Buffer::huge_bytes(std::span<const Buffer> buffers) {

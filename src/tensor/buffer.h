@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,14 @@ class Buffer {
   // `bytes` > 0, zero-filled, aligned to 2 MiB. Tries explicit huge pages, then madvise(MADV_HUGEPAGE), then 4 KiB.
   // Code::exhausted names the size.
   static Result<Buffer> allocate(int64_t bytes);
+  // A device's memory, given back when the buffer goes. `memory` is not null.
+  static Buffer of(std::shared_ptr<std::byte> memory, int64_t bytes) {
+    Buffer out;
+    out.data_ = memory.get();
+    out.bytes_ = bytes;
+    out.owner_ = std::move(memory);
+    return out;
+  }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
@@ -42,11 +51,13 @@ class Buffer {
     std::swap(bytes_, other.bytes_);
     std::swap(mapped_, other.mapped_);
     std::swap(kind_, other.kind_);
+    owner_.swap(other.owner_);
   }
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   int64_t mapped_ = 0;
   PageKind kind_ = PageKind::small;
+  std::shared_ptr<std::byte> owner_;  // of a device's memory; else the pages are the buffer's own
 };
 
 }  // namespace quire

@@ -112,5 +112,20 @@ TEST(Buffer, MovesItsMemory) {
   EXPECT_EQ(c.data()[4095], std::byte{1});
 }
 
+// Moved or not, it is given back once.
+TEST(Buffer, GivesADevicesMemoryBack) {
+  std::byte memory[8];
+  int n_given_back = 0;
+  {
+    Buffer buffer = Buffer::of({memory, [&](std::byte* p) { n_given_back += p == memory ? 1 : 0; }}, 8);
+    EXPECT_EQ(buffer.data(), memory);
+    EXPECT_EQ(buffer.bytes(), 8);
+    const Buffer moved = std::move(buffer);
+    EXPECT_EQ(moved.data(), memory);
+    EXPECT_EQ(n_given_back, 0);
+  }
+  EXPECT_EQ(n_given_back, 1);
+}
+
 }  // namespace
 }  // namespace quire
