@@ -41,6 +41,13 @@ endfunction()
 
 function(quire_room room)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${QR_DIR_${room}}/*.cc)
+  if(room STREQUAL backend_cuda)  # with an emulated device, or none
+    if(QR_CUDA_EMULATED)
+      list(FILTER sources EXCLUDE REGEX "/no_device\\.cc$")
+    else()
+      list(FILTER sources INCLUDE REGEX "/no_device\\.cc$")
+    endif()
+  endif()
   set(tests ${sources})
   set(benches ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")

@@ -6,6 +6,7 @@
 #include "app/progress.h"
 #include "app/tokenizer_hash.h"
 #include "backend/cpu/cpu_ops.h"
+#include "backend/cuda/cuda_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -20,7 +21,7 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
   line.positional(
       "MODEL", options.model, false,
       "a GGUF file, a Hugging Face folder, or ORG/NAME[:TAG] of a hub, which is pulled; none: SmolLM2-135M");
-  line.option("--backend", options.backend, "auto, cpu or ref (plain loops, slow)");
+  line.option("--backend", options.backend, "auto, cpu, cuda or ref (plain loops, slow)");
   line.option("--isa", options.isa,
               "cpu kernels: scalar, avx2, avx512, avx512_bf16 or amx; empty for the fastest that run here");
   line.option("--threads", options.threads,
@@ -42,6 +43,7 @@ struct Backend {
   int (*n_threads)(const ModelOptions& options);
   Result<UnitPeak> (*probe)(const ModelOptions& options);
   int64_t (*linear_bytes)(const WeightFormat& format, int64_t n_out, int64_t n_in);
+  Status (*check_has)(std::string_view architecture, const KvCodec& codec) = nullptr;  // null: it has everything
 };
 
 CpuOptions cpu_options(const ModelOptions& options) { return {.n_threads = options.threads, .isa = options.isa}; }
@@ -57,6 +59,12 @@ constexpr Backend kBackends[] = {
      .n_threads = [](const ModelOptions& options) { return options.threads > 0 ? options.threads : n_usable_cores(); },
      .probe = probe_cpu,
      .linear_bytes = cpu_linear_bytes},
+    {.name = "cuda",
+     .make = [](const ModelOptions&) { return make_cuda_ops(); },
+     .n_threads = [](const ModelOptions&) { return 1; },
+     .probe = [](const ModelOptions&) -> Result<UnitPeak> { return UnitPeak{}; },
+     .linear_bytes = cuda_linear_bytes,
+     .check_has = check_cuda_has},
     {.name = "ref",
      .make = [](const ModelOptions&) -> Result<std::unique_ptr<Ops>> { return make_ref_ops(); },
      .n_threads = [](const ModelOptions&) { return 1; },
@@ -224,6 +232,9 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   out.path = path;
   out.sampling = model_sampling(file.meta);
   QR_TRY(out.ops, make_ops(options));
+  if (const auto check_has = backend_of(options).check_has; check_has != nullptr) {
+    QR_TRY_VOID(check_has(file.meta.get_string_or("general.architecture", "").value_or(""), *how.k_codec));
+  }
   if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
   const auto bar = std::make_shared<Progress>("loading " + path, 0, Progress::Unit::bytes);
   how.on_progress = [bar](int64_t done, int64_t total) { bar->update(done, total); };

@@ -20,7 +20,7 @@ namespace quire {
 // The options that every command with a MODEL shares.
 struct ModelOptions {
   std::string model = {};
-  std::string backend = "auto";    // auto, cpu, ref
+  std::string backend = "auto";    // auto, cpu, cuda, ref
   std::string isa = {};            // cpu: empty = the fastest
   int threads = 0;                 // 0: one for each usable core
   std::string kv_type = "auto";    // a codec, or auto: bf16 where most weights are BF16, else f16

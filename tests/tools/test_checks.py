@@ -178,6 +178,30 @@ class Sizes(Tree):
         self.assertEqual(self.findings('--soft'), ['src/a/x.cc:1: f has 41 lines (soft 40)'])
 
 
+class Kernels(Tree):
+    def expect(self, line, finding):
+        self.write('src/backend/cuda/kernels/x.cuh', f'#include "backend/cuda/device/door.h"\n{line}\n')
+        code, output = self.run_tool('check_kernels')
+        self.assertEqual(code, 1 if finding else 0, output)
+        if finding:
+            self.assertIn(f'src/backend/cuda/kernels/x.cuh:2: {finding}: ', output)
+
+    def test_what_belongs_into_the_door(self):
+        self.expect('asm volatile("bar.sync 0;");', 'asm')
+        self.expect('__syncthreads();', '__syncthreads')
+        self.expect('entry<<<1, 32>>>(x);', '<<<')
+        self.expect('y = sqrtf(x);', 'sqrtf(')
+        self.expect('y = std::max(a, b);', 'std::')
+        self.expect('atomicAdd(static_cast<float*>(p), x);', 'atomicAdd(static_cast<float')
+        self.expect('static int n = 0;', 'static')
+        self.expect('#include <cmath>', 'includes cmath')
+
+    def test_what_a_kernel_may(self):
+        for line in ('static constexpr int kThreads = 32;', 'y = dev::fma(a, b, dev::root(c));  // not std::fma, not asm',
+                     '#include "backend/cuda/kernels/math.cuh"', 'dev::sync();', 'float soft_capped(float x);'):
+            self.expect(line, None)
+
+
 class Scan(unittest.TestCase):
     def scan(self, text):
         return [(f.name, f.n_lines, f.n_params) for f in functions_of(textwrap.dedent(text))]

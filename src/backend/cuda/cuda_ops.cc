@@ -1,0 +1,367 @@
+#include "backend/cuda/cuda_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "backend/cuda/backend.h"
+#include "backend/cuda/emulated/runtime_fake.h"
+#include "backend/cuda/kernels/linear_q8_0.cuh"
+#include "backend/cuda/kernels/norm.cuh"
+#include "backend/cuda/kernels/quantize.cuh"
+#include "backend/cuda/sums.h"
+#include "ops/op_check.h"
+#include "ops/parts.h"
+#include "ops/route.h"
+#include "quant/f16.h"
+
+namespace quire {
+namespace cuda {
+namespace {
+
+// Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
+constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
+constexpr int64_t kMostRows = 65535;  // of a grid's second axis
+
+int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+Rows<float> rows_of(const Tensor& t) { return {t.ptr<float>(), t.stride[0]}; }
+Rows<const float> read_rows(const Tensor& t) {
+  return t.empty() ? Rows<const float>{nullptr, 0} : Rows<const float>{t.ptr<float>(), t.stride[0]};
+}
+
+// Of models that check_cuda_has() refuses.
+void no_kernel(const char* op) { QR_CHECK(false, std::string(op) + " has no kernel in the cuda backend"); }
+
+}  // namespace
+
+MatrixQ8_0::MatrixQ8_0(int64_t rows, int64_t columns)
+    : n_out(rows),
+      n_in(columns),
+      n_groups(columns / 32),
+      scale_pitch(parts_of(n_groups, LinearQ8_0::kGroups) * LinearQ8_0::kGroups),
+      scales_at(n_out * n_in),
+      bytes(scales_at + n_out * scale_pitch * 2) {}
+
+class CudaOps::Op {
+ public:
+  explicit Op(CudaOps& ops) : ops_(ops) { ++ops_.depth_; }
+  ~Op() {
+    if (--ops_.depth_ == 0) ops_.runtime_->wait();
+  }
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+
+ private:
+  CudaOps& ops_;
+};
+
+Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime) {
+  std::unique_ptr<CudaOps> ops(new CudaOps(std::move(runtime)));
+  QR_TRY(ops->workspace_, ops->device_memory(kWorkspaceBytes));
+  return std::unique_ptr<Ops>(std::move(ops));
+}
+
+CudaOps::~CudaOps() {
+  for (std::byte* data : memory_) runtime_->release(data);
+}
+
+Result<std::byte*> CudaOps::device_memory(int64_t bytes) {
+  QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::device));
+  memory_.push_back(data);
+  return data;
+}
+
+Result<Buffer> CudaOps::allocate(int64_t bytes) {
+  QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::shared));
+  return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes);
+}
+
+Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) {
+  QR_CHECK(shard.n_ranks == 1);
+  if (weight.format->name != "q8_0") {
+    return fail(Code::unsupported, weight.name + ": the cuda backend has kernels for q8_0 weights so far, not for " +
+                                       std::string(weight.format->name) + "; --weights q8_0 converts them");
+  }
+  const MatrixQ8_0 form(weight.n_rows(), weight.n_cols());
+  std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
+  for (int64_t i = 0; i < form.n_out * form.n_groups; ++i) {
+    const std::byte* block = weight.data.data() + i * weight.format->bytes;
+    std::memcpy(bytes.data() + i * 32, block + 2, 32);
+    std::byte* scales = bytes.data() + form.scales_at;
+    std::memcpy(scales + (i / form.n_groups * form.scale_pitch + i % form.n_groups) * 2, block, 2);
+  }
+  QR_TRY(std::byte * data, device_memory(form.bytes));
+  runtime_->upload(data, bytes.data(), form.bytes);
+  runtime_->wait();
+  Linear out;
+  out.w = Tensor::dense(data, DType::u8, {form.bytes});
+  out.format = weight.format;
+  out.n_out = form.n_out;
+  out.n_in = form.n_in;
+  if (bias != nullptr) {
+    QR_TRY(out.bias, load_vector(*bias));
+  }
+  return out;
+}
+
+Result<Tensor> CudaOps::load_vector(const HostWeight& weight) {
+  const int64_t n = weight.n_rows() * weight.n_cols();
+  std::vector<float> values(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; i += weight.format->block) {
+    weight.format->decode(weight.data.data() + i / weight.format->block * weight.format->bytes, values.data() + i);
+  }
+  QR_TRY(std::byte * data, device_memory(n * 4));
+  runtime_->upload(data, values.data(), n * 4);
+  runtime_->wait();
+  return Tensor::dense(data, DType::f32, {n});
+}
+
+template <class Kernel>
+void CudaOps::run(const Kernel& kernel, int64_t x, int64_t y, int64_t z) {
+  if (x > 0 && y > 0 && z > 0) runtime_->launch(launch_of(kernel, Blocks{x, y, z}));
+}
+
+template <class Each>
+void CudaOps::run_each(const Each& each, int64_t n_rows, int64_t n_columns) {
+  using Kernel = Elementwise<Each>;
+  QR_CHECK(n_rows <= kMostRows && n_columns < (int64_t{1} << 31));
+  run(Kernel{each, static_cast<int>(n_columns)}, parts_of(n_columns, Kernel::kThreads), n_rows);
+}
+
+void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
+  check_embed(y, ids, table);
+  const Op op(*this);
+  const MatrixQ8_0 form(table.n_out, table.n_in);
+  const auto* scales = reinterpret_cast<const uint16_t*>(table.w.data + form.scales_at);
+  run_each(EmbedQ8_0{rows_of(y), table.w.ptr<int8_t>(), scales, ids.ptr<int32_t>(), static_cast<int>(form.n_in),
+                     static_cast<int>(form.scale_pitch)},
+           y.dim(0), y.dim(1));
+}
+
+// Of x's rows the parts as wide as w.
+void CudaOps::norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) {
+  const int64_t d = w.dim(0), n_parts = x.dim(1) / d, n = x.dim(0) * n_parts;
+  QR_CHECK(n < (int64_t{1} << 31));
+  run(RmsNorm{rows_of(y), rows_of(x), read_rows(delta), w.ptr<float>(), static_cast<int>(n), static_cast<int>(n_parts),
+              static_cast<int>(d), eps},
+      parts_of(n, RmsNorm::kThreads / 16));
+}
+
+void CudaOps::rms_norm(Tensor y, Tensor x, Tensor w, float eps) {
+  check_norm(y, x, w);
+  const Op op(*this);
+  norm(y, x, Tensor{}, w, eps);
+}
+
+void CudaOps::add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) {
+  check_norm(y, x, w);
+  check_same_shape(x, delta);
+  const Op op(*this);
+  norm(y, x, delta, w, eps);
+}
+
+void CudaOps::head_norm(Tensor x, Tensor w, float eps) {
+  check_head_norm(x, w);
+  const Op op(*this);
+  norm(x, x, Tensor{}, w, eps);
+}
+
+void CudaOps::add(Tensor x, Tensor delta) {
+  check_same_shape(x, delta);
+  const Op op(*this);
+  run_each(Add{rows_of(x), read_rows(delta)}, x.dim(0), x.dim(1));
+}
+
+void CudaOps::layer_norm(Tensor, Tensor, Tensor, Tensor, float) { no_kernel("layer_norm"); }
+void CudaOps::scale(Tensor, float) { no_kernel("scale"); }
+void CudaOps::gate_rows(Tensor, Tensor) { no_kernel("gate_rows"); }
+void CudaOps::soft_cap(Tensor, float) { no_kernel("soft_cap"); }
+
+void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
+  check_linear(y, x, parts);
+  const Op op(*this);
+  const int64_t row_bytes = x.dim(1) + MatrixQ8_0(1, x.dim(1)).scale_pitch * 4;
+  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes / LinearQ8_0::kRows * LinearQ8_0::kRows);
+  QR_CHECK(most > 0);
+  for (int64_t i = 0; i < x.dim(0); i += most) {
+    const int64_t n = std::min(most, x.dim(0) - i);
+    multiply(y.rows(i, n), x.rows(i, n), parts);
+  }
+}
+
+void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
+  const int64_t n = x.dim(0);
+  const MatrixQ8_0 form(n, x.dim(1));
+  auto* scales = reinterpret_cast<float*>(workspace_);
+  auto* q = reinterpret_cast<int8_t*>(workspace_ + n * form.scale_pitch * 4);
+  const auto n_groups = static_cast<int>(form.n_groups);
+  const auto pitch = static_cast<int>(form.scale_pitch);
+  run(Quantize{read_rows(x), q, scales, n_groups, pitch}, parts_of(n_groups, Quantize::kThreads / 32), n);
+  int64_t column = 0;
+  for (const Linear& part : parts) {
+    const MatrixQ8_0 w(part.n_out, part.n_in);
+    run(LinearQ8_0{.w = part.w.ptr<int8_t>(),
+                   .w_scales = reinterpret_cast<const uint16_t*>(part.w.data + w.scales_at),
+                   .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+                   .x = q,
+                   .x_scales = scales,
+                   .y = rows_of(y.columns(column, part.n_out)),
+                   .n = static_cast<int>(n),
+                   .n_out = static_cast<int>(part.n_out),
+                   .n_groups = n_groups,
+                   .scale_pitch = pitch},
+        parts_of(part.n_out, LinearQ8_0::kOutputs), parts_of(n, LinearQ8_0::kRows));
+    column += part.n_out;
+  }
+}
+
+void CudaOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
+  check_gated(y, gate, up, act);
+  if (act != Activation::silu) no_kernel("an activation other than silu");
+  const Op op(*this);
+  run_each(Silu{rows_of(y), read_rows(gate), read_rows(up)}, y.dim(0), y.dim(1));
+}
+
+void CudaOps::moe(Tensor y, const MoeInput& in, const Experts& experts) { moe_by_expert(*this, y, in, experts); }
+
+void CudaOps::rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) {
+  check_rope_table(out, pos, freq);
+  auto* at = out.ptr<float>();
+  for (const int32_t p : pos.span<int32_t>()) {
+    for (const int64_t bits : freq.span<int64_t>()) {
+      const double angle = p * std::bit_cast<double>(bits);
+      *at++ = static_cast<float>(magnitude * std::cos(angle));
+      *at++ = static_cast<float>(magnitude * std::sin(angle));
+    }
+  }
+}
+
+void CudaOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
+  check_rope(x, table, head_dim);
+  const Op op(*this);
+  const auto n_freq = static_cast<int>(table.dim(1));
+  run_each(Rotate{rows_of(x), table.ptr<float>(), head_dim, n_freq, pairs == RopePairs::interleaved}, x.dim(0),
+           x.dim(1) / head_dim * n_freq);
+}
+
+namespace {
+
+CacheF16 cache_of(const KvView& kv, const AttnParams& params) {
+  QR_CHECK(params.k_codec == params.v_codec && params.k_codec->name == "f16");
+  const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
+  return {reinterpret_cast<uint8_t*>(view.base + params.kv_offset * view.block_tokens), view.block_bytes,
+          view.block_tokens, params.k_dim, params.v_dim};
+}
+
+// Chunks that any row may see; the host's to ask while no work is under way.
+int chunks_of(const AttnMeta& meta) {
+  int32_t end = 1;
+  for (const int32_t e : meta.end_key.span<int32_t>()) end = std::max(end, e);
+  return static_cast<int>(parts_of(end, kChunk));
+}
+
+}  // namespace
+
+void CudaOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) {
+  check_kv_write(k, v, slots, kv, params);
+  const Op op(*this);
+  run_each(CacheRows{cache_of(kv, params), read_rows(k), read_rows(v), slots.ptr<int32_t>()}, k.dim(0),
+           int64_t{params.n_kv_heads} * (params.k_dim + params.v_dim));
+}
+
+void CudaOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {
+  check_attend(out, q, meta, params);
+  AttentionPart part;
+  part.kv = &kv;
+  part.meta = &meta;
+  part.params = &params;
+  const int n_chunks = chunks_of(meta);
+  const Op op(*this);
+  attend_rows(out, q, part, n_chunks);
+}
+
+void CudaOps::attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n_chunks) {
+  const AttnParams& params = *part.params;
+  const AttnMeta& meta = *part.meta;
+  const Tensor& blocks = meta.blocks[static_cast<size_t>(params.group)];
+  const int64_t row_bytes = int64_t{params.n_heads} * n_chunks * (params.v_dim + 2) * 4;
+  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes);
+  QR_CHECK(most > 0, "one row's states of attention take " + std::to_string(row_bytes) + " bytes");
+  const int n_group = params.n_heads / params.n_kv_heads;
+  AttendChunk chunk{.cache = cache_of(*part.kv, params),
+                    .keys = {meta.cu_q.ptr<int32_t>(), blocks.ptr<int32_t>(), meta.first_key.ptr<int32_t>(),
+                             meta.end_key.ptr<int32_t>(), static_cast<int>(blocks.dim(0)),
+                             static_cast<int>(blocks.stride[0]), params.window},
+                    .q = read_rows(q),
+                    .states = {reinterpret_cast<float*>(workspace_), params.n_heads, n_chunks, params.v_dim, 0},
+                    .n_group = n_group,
+                    .scale = params.scale,
+                    .soft_cap = params.soft_cap};
+  const float* sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>();
+  for (int64_t i = 0; i < q.dim(0); i += most) {
+    const int64_t n = std::min(most, q.dim(0) - i);
+    chunk.states.first_row = static_cast<int>(i);
+    run(chunk, n_chunks, params.n_kv_heads * parts_of(n_group, kHeadsTogether), n);
+    run(AttendJoin{chunk.states, rows_of(out), sinks}, params.n_heads, n);
+  }
+}
+
+void CudaOps::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
+  check_attention(out, in, part);
+  const int n_chunks = chunks_of(*part.meta);
+  const Op op(*this);
+  const AttentionScratch at(part.scratch, *part.params);
+  norm_rows(*this, in);
+  linear(at.qkv, in.input(), part.qkv);
+  if (!part.q_norm.empty()) head_norm(at.q, part.q_norm, in.eps);
+  if (!part.k_norm.empty()) head_norm(at.k, part.k_norm, in.eps);
+  if (!part.rotation.empty()) rope(at.qk, part.rotation, part.params->k_dim, part.pairs);
+  kv_write(at.k, at.v, part.slots, *part.kv, *part.params);
+  attend_rows(at.mixed, at.q, part, n_chunks);
+  linear(out, at.mixed, part.out);
+}
+
+void CudaOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
+  const Op op(*this);
+  Ops::feed_forward(out, in, part);
+}
+
+void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {
+  check_rows(y, x, ids);
+  const Op op(*this);
+  run_each(PickRows{rows_of(y), read_rows(x), ids.ptr<int32_t>()}, y.dim(0), y.dim(1));
+}
+
+void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {
+  check_sample(logits, out.size(), params.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const std::span<float> row(logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.dim(1)));
+    sample_row(row, params[i], sample_sums(), scratch_, out[i]);
+  }
+}
+
+}  // namespace cuda
+
+Result<std::unique_ptr<Ops>> make_cuda_ops() { return cuda::CudaOps::make(cuda::make_fake_runtime({})); }
+
+Status check_cuda_has(std::string_view architecture, const KvCodec& codec) {
+  constexpr std::array<std::string_view, 4> kArchitectures = {"llama", "mistral", "qwen2", "qwen3"};
+  if (std::ranges::find(kArchitectures, architecture) == kArchitectures.end()) {
+    std::string known;
+    for (const std::string_view name : kArchitectures) known += " " + std::string(name);
+    return fail(Code::unsupported, "--backend cuda has the kernels of these architectures so far, not of " +
+                                       std::string(architecture) + ":" + known);
+  }
+  if (codec.name == "f16") return {};
+  return fail(Code::unsupported,
+              "--backend cuda has kernels for --kv-type f16 so far, not for " + std::string(codec.name));
+}
+
+int64_t cuda_linear_bytes(const WeightFormat&, int64_t n_out, int64_t n_in) {
+  return cuda::MatrixQ8_0(n_out, n_in).bytes;
+}
+
+}  // namespace quire

@@ -1,0 +1,18 @@
+// The CUDA backend (docs/backend-cuda.md): Ops on kernels that are tested by emulation and have not run on a device.
+#pragma once
+#include <memory>
+
+#include "ops/ops.h"
+
+namespace quire {
+
+// Code::unsupported where there is no device, and no emulator was built in its place.
+Result<std::unique_ptr<Ops>> make_cuda_ops();
+
+// Whether the backend has what an architecture with caches in this codec needs; else Code::unsupported with its name.
+Status check_cuda_has(std::string_view architecture, const KvCodec& codec);
+
+// Bytes that load_linear takes for a weight of this shape.
+int64_t cuda_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);
+
+}  // namespace quire

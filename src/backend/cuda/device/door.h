@@ -1,0 +1,22 @@
+// All that a kernel may use of the machine. Each function is an instruction under nvcc (nvcc.h) and its twin under the
+// host's compiler (emulated.h), which runs the same kernels in the tests. Only what kernels use is here.
+//
+// A kernel is a struct of its arguments with kThreads, kSharedBytes and operator()() const; it is launched with a copy.
+// Ids: thread() in its block; block_x(), block_y(), block_z() in the grid.
+//   sync()                      every thread of the block, at the same line; what was written before is seen behind it
+//   Shared<T>                   shared memory from a byte on, by elements: s[i] reads, s[i] = x writes
+//   load(p), store(p, x)        device memory
+//   shuffle_xor(x, n)           x of lane ^ n; all 32 lanes of a warp, at the same line
+//   copy16(s, i, from, is_in)   16 bytes of device memory to s[i] …, zeros where not is_in; they arrive behind
+//   copy_commit(), copy_wait<N> a wait, which leaves the N youngest commits of this thread under way, and for other
+//                               threads behind a sync() after it
+//   load_matrix(r, s, i)        ldmatrix.x4: lane l names row l % 8 of matrix l / 8, 16 bytes
+//   mma_s8(d, a, b)             mma.m16n8k32.s8: d += a · b, exact
+//   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
+//   as_float, as_bits, to_float(half), to_half, whole(int32)
+#pragma once
+#ifdef __CUDACC__
+#include "backend/cuda/device/nvcc.h"
+#else
+#include "backend/cuda/device/emulated.h"
+#endif

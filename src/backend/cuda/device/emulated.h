@@ -1,0 +1,101 @@
+// The door's body on the host (door.h has the contracts): each call is the emulator's, which checks it.
+#pragma once
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "backend/cuda/emulated/emulator.h"
+#include "quant/f16.h"
+
+#define QR_DEVICE inline
+
+namespace quire::dev {
+
+using Site = std::source_location;
+
+inline int thread() { return emulated::machine().thread(); }
+inline int block_x() { return emulated::machine().block(0); }
+inline int block_y() { return emulated::machine().block(1); }
+inline int block_z() { return emulated::machine().block(2); }
+inline void sync(Site site = Site::current()) { emulated::machine().sync(site); }
+
+// An index that knows the line it stands in.
+struct Index {
+  Index(int index, Site from = Site::current()) : i(index), site(from) {}
+  int i;
+  Site site;
+};
+
+template <class T>
+struct SharedElement {
+  int at;
+  Site site;
+  operator T() const {
+    T x;
+    std::memcpy(&x, emulated::machine().touch_shared(at, sizeof(T), emulated::Access::read, site), sizeof x);
+    return x;
+  }
+  void operator=(T x) const {
+    std::memcpy(emulated::machine().touch_shared(at, sizeof(T), emulated::Access::write, site), &x, sizeof x);
+  }
+};
+
+template <class T>
+struct Shared {
+  int base;
+  explicit Shared(int from) : base(from) {}
+  SharedElement<T> operator[](Index index) const { return {address(index.i), index.site}; }
+  int address(int i) const { return base + i * static_cast<int>(sizeof(T)); }
+};
+
+template <class T>
+T load(const T* p, Site site = Site::current()) {
+  emulated::machine().touch_device(p, sizeof(T), alignof(T), site);
+  return *p;
+}
+template <class T>
+void store(T* p, std::type_identity_t<T> x, Site site = Site::current()) {
+  emulated::machine().touch_device(p, sizeof(T), alignof(T), site);
+  *p = x;
+}
+
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline float add(float a, float b) { return a + b; }
+inline float sub(float a, float b) { return a - b; }
+inline float mul(float a, float b) { return a * b; }
+inline float div(float a, float b) { return a / b; }
+inline float root(float a) { return std::sqrt(a); }
+inline float as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t as_bits(float x) { return std::bit_cast<uint32_t>(x); }
+inline float whole(int32_t x) { return static_cast<float>(x); }
+inline float to_float(uint16_t half) { return f16_to_f32(half); }
+inline uint16_t to_half(float x) { return f32_to_f16(x); }
+
+inline uint32_t shuffle_xor(uint32_t x, int n, Site site = Site::current()) {
+  return emulated::machine().shuffle_xor(x, n, site);
+}
+inline float shuffle_xor(float x, int n, Site site = Site::current()) {
+  return as_float(emulated::machine().shuffle_xor(as_bits(x), n, site));
+}
+
+template <class T>
+void copy16(Shared<T> to, int i, const void* from, bool is_in, Site site = Site::current()) {
+  emulated::machine().copy16(to.address(i), from, is_in, site);
+}
+inline void copy_commit() { emulated::machine().copy_commit(); }
+template <int kLeft>
+void copy_wait() {
+  emulated::machine().copy_wait(kLeft);
+}
+template <class T>
+void load_matrix(uint32_t (&r)[4], Shared<T> from, int i, Site site = Site::current()) {
+  emulated::machine().load_matrix(r, from.address(i), site);
+}
+inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], Site site = Site::current()) {
+  emulated::machine().mma_s8(d, a, b, site);
+}
+
+}  // namespace quire::dev

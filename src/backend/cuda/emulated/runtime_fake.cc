@@ -1,0 +1,128 @@
+#include "backend/cuda/emulated/runtime_fake.h"
+
+#include <sys/mman.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+class FakeRuntime final : public Runtime {
+ public:
+  explicit FakeRuntime(const FakeOptions& options) : options_(options), machine_(options.seed, options.mutation) {}
+  ~FakeRuntime() override {
+    for (const auto& [data, region] : regions_) munmap(data, static_cast<size_t>(region.bytes));
+  }
+
+  std::string describe() const override { return "emulated on the CPU, for tests"; }
+
+  Result<std::byte*> allocate(int64_t bytes, Place place) override {
+    QR_CHECK(bytes > 0);
+    const int64_t left = options_.bytes - used_;
+    const int64_t mapped = (bytes + kPage - 1) / kPage * kPage;
+    void* data = MAP_FAILED;
+    if (bytes <= left) {
+      const int protection = place == Place::shared ? PROT_READ | PROT_WRITE : PROT_NONE;
+      data = mmap(nullptr, static_cast<size_t>(mapped), protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
+    if (data == MAP_FAILED) {
+      return fail(Code::exhausted, "cannot allocate " + std::to_string(bytes) + " bytes on the device, " +
+                                       std::to_string(left) + " are left");
+    }
+    auto* out = static_cast<std::byte*>(data);
+    regions_[out] = {mapped, place};
+    memory_.add(out, bytes);
+    used_ += mapped;
+    if (is_shut_ && place == Place::shared) protect(out, mapped, PROT_NONE);
+    return out;
+  }
+
+  void release(std::byte* data) override {
+    QR_CHECK(queue_.empty(), "memory is released while work is under way");
+    const auto region = regions_.find(data);
+    QR_CHECK(region != regions_.end());
+    used_ -= region->second.bytes;
+    munmap(data, static_cast<size_t>(region->second.bytes));
+    memory_.remove(data);
+    regions_.erase(region);
+  }
+
+  void upload(std::byte* to, const void* from, int64_t bytes) override {
+    enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
+  }
+
+  void launch(const Launch& launch) override {
+    const Blocks& b = launch.blocks;
+    QR_CHECK(b.x > 0 && b.x < (int64_t{1} << 31) && b.y > 0 && b.y < 65536 && b.z > 0 && b.z < 65536);
+    enqueue({.to = nullptr, .from = nullptr, .bytes = 0, .launch = launch});
+  }
+
+  void wait() override {
+    if (queue_.empty()) return;
+    for (const auto& [data, region] : regions_) protect(data, region.bytes, PROT_READ | PROT_WRITE);
+    for (const Work& work : std::exchange(queue_, {})) run(work);
+    for (const auto& [data, region] : regions_) {
+      if (region.place == Place::device) protect(data, region.bytes, PROT_NONE);
+    }
+    is_shut_ = false;
+  }
+
+ private:
+  struct Work {
+    std::byte* to;
+    const void* from;
+    int64_t bytes;
+    Launch launch;
+  };
+  struct Region {
+    int64_t bytes;
+    Place place;
+  };
+
+  static void protect(std::byte* data, int64_t bytes, int protection) {
+    QR_CHECK(mprotect(data, static_cast<size_t>(bytes), protection) == 0);
+  }
+
+  void enqueue(Work work) {
+    queue_.push_back(std::move(work));
+    if (std::exchange(is_shut_, true)) return;
+    for (const auto& [data, region] : regions_) {
+      if (region.place == Place::shared) protect(data, region.bytes, PROT_NONE);
+    }
+  }
+
+  void run(const Work& work) {
+    if (work.to != nullptr) {
+      std::memcpy(work.to, work.from, static_cast<size_t>(work.bytes));
+      return;
+    }
+    const Launch& l = work.launch;
+    const emulated::Grid grid{static_cast<int>(l.blocks.x), static_cast<int>(l.blocks.y), static_cast<int>(l.blocks.z)};
+    const std::string fault = machine_.run({l.body, l.arguments.data(), grid, l.n_threads, l.shared_bytes}, memory_);
+    if (fault.empty()) return;
+    QR_CHECK(options_.fault != nullptr, "a kernel went wrong: " + fault);
+    if (options_.fault->empty()) *options_.fault = fault;
+  }
+
+  FakeOptions options_;
+  emulated::Machine machine_;
+  emulated::DeviceMemory memory_;
+  std::map<std::byte*, Region> regions_;
+  std::vector<Work> queue_;
+  int64_t used_ = 0;
+  bool is_shut_ = false;  // shared memory, to the host
+};
+
+}  // namespace
+
+std::shared_ptr<Runtime> make_fake_runtime(const FakeOptions& options) {
+  return std::make_shared<FakeRuntime>(options);
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,21 @@
+// A runtime without a device, for tests: kernels run in the emulator. It is as unhelpful as a driver may be: work runs
+// only when a wait() forces it, uploads read their source that late, device memory is out of the host's reach outside
+// of a wait, shared memory too while work is under way (a touch ends the process), and memory ends at a given byte.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "backend/cuda/emulated/emulator.h"
+#include "backend/cuda/runtime.h"
+
+namespace quire::cuda {
+
+struct FakeOptions {
+  uint64_t seed = 0;                  // of the order in which threads and blocks run
+  int64_t bytes = int64_t{64} << 30;  // of memory
+  emulated::Mutation mutation = {};   // a planted fault
+  std::string* fault = nullptr;       // where a kernel's fault goes, instead of ending the process
+};
+std::shared_ptr<Runtime> make_fake_runtime(const FakeOptions& options);
+
+}  // namespace quire::cuda

@@ -1,0 +1,18 @@
+// In place of the backend where the program has neither the driver's runtime nor the emulator.
+#include "backend/cuda/cuda_ops.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kNone =
+    "--backend cuda: this program has no CUDA runtime (its kernels run in the emulator of test builds only)";
+
+}  // namespace
+
+Result<std::unique_ptr<Ops>> make_cuda_ops() { return fail(Code::unsupported, std::string(kNone)); }
+
+Status check_cuda_has(std::string_view, const KvCodec&) { return fail(Code::unsupported, std::string(kNone)); }
+
+int64_t cuda_linear_bytes(const WeightFormat&, int64_t, int64_t) { return 0; }
+
+}  // namespace quire

@@ -1,0 +1,56 @@
+// What the backend asks of a device and its driver: memory, copies, kernels, one stream of work in order. Nothing that
+// was asked for need have happened before wait() returns. Owner: the thread that computes; release() on any thread
+// while no work is under way.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "base/result.h"
+
+namespace quire::cuda {
+
+// device: kernels alone reach it. shared: the host does too, from a wait() until the next launch or upload.
+enum class Place : uint8_t { device, shared };
+
+struct Blocks {
+  int64_t x = 1, y = 1, z = 1;
+};
+
+// A kernel and the arguments that it begins with.
+struct Launch {
+  static constexpr size_t kMaxArguments = 256;
+  void (*body)(const void* arguments) = nullptr;  // one thread of it; null where kernels are the driver's
+  alignas(16) std::array<std::byte, kMaxArguments> arguments{};
+  Blocks blocks;
+  int n_threads = 0, shared_bytes = 0;
+};
+
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+  virtual std::string describe() const = 0;  // one line for people
+  // Aligned to 256 bytes, zero-filled. Code::exhausted names the size and what is left.
+  virtual Result<std::byte*> allocate(int64_t bytes, Place place) = 0;
+  virtual void release(std::byte* data) = 0;
+  // `from` stays as it is until the next wait() has returned.
+  virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
+  virtual void launch(const Launch& launch) = 0;
+  // Everything asked for before has happened. A device that is dead, or a kernel that went wrong, aborts with its line.
+  virtual void wait() = 0;
+};
+
+template <class Kernel>
+Launch launch_of(const Kernel& kernel, Blocks blocks) {
+  static_assert(sizeof(Kernel) <= Launch::kMaxArguments);
+  Launch out{.body = [](const void* at) { (*static_cast<const Kernel*>(at))(); },
+             .blocks = blocks,
+             .n_threads = Kernel::kThreads,
+             .shared_bytes = Kernel::kSharedBytes};
+  std::memcpy(out.arguments.data(), &kernel, sizeof kernel);
+  return out;
+}
+
+}  // namespace quire::cuda

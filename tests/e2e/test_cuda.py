@@ -1,0 +1,61 @@
+# The CUDA backend behind a server: on an emulated device the bundled model's answers are those of the CPU, bit for bit.
+# A program that was built without it says so.
+import os
+import unittest
+
+from quire_server import BUNDLED, ROOT, Server, quire
+
+CHAT = '/v1/chat/completions'
+DRAFT = os.path.join(ROOT, 'models', 'quill-draft-q8_0.gguf')
+QUESTIONS = ['Repeat after me: one two one two.', 'What is the capital of France?']
+
+
+def has_emulator():
+    """Of the program under test; where the build says nothing the program itself is asked."""
+    done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda')
+    return 'has no CUDA runtime' not in done.stderr, done
+
+
+def answers(*options):
+    """Text and logprobs, as they stand in the reply."""
+    server = Server(*options, path=BUNDLED)
+    try:
+        out = []
+        for i, question in enumerate(QUESTIONS):
+            status, _, reply = server.post(CHAT, {
+                'messages': [{'role': 'user', 'content': question}], 'max_tokens': 12, 'seed': i, 'logprobs': True,
+                'top_logprobs': 3, 'temperature': 0.8 * i})
+            assert status == 200, reply
+            out.append((reply['choices'][0]['message']['content'], reply['choices'][0]['logprobs']))
+        return out
+    finally:
+        server.stop()
+
+
+@unittest.skipUnless(os.path.exists(BUNDLED), 'the bundled model is not here')
+class Cuda(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.emulates, cls.first = has_emulator()
+
+    def test_answers_are_the_cpus(self):
+        if not self.emulates:
+            self.skipTest('built without the emulated device')
+        truth = answers()
+        self.assertTrue(all(text for text, _ in truth))
+        self.assertEqual(answers('--backend', 'cuda'), truth)
+
+    def test_what_has_no_kernel_is_refused_by_name(self):
+        if not self.emulates:
+            self.assertNotEqual(self.first.returncode, 0)
+            self.assertIn('--backend cuda: this program has no CUDA runtime', self.first.stderr)
+            return
+        for options, why in ((['--kv-type', 'q8'], '--backend cuda has kernels for --kv-type f16 so far, not for q8'),
+                             (['--weights', 'q4_0'], 'has kernels for q8_0 weights so far, not for q4_0')):
+            done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda', *options)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(why, done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main()
