@@ -132,6 +132,42 @@ TEST(Cuda, RowOpsHaveTheBitsOfTheCpu) {
   });
 }
 
+TEST(Cuda, OtherRowOpsHaveTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) {
+    constexpr int64_t kWide = 172;
+    Ops& ops = bench.ops();
+    const Tensor x = bench.floats(Matrix(11, kWide, 1, 3.0F)), y = bench.floats(Matrix(11, kWide));
+    const Tensor z = bench.floats(Matrix(11, kWide));
+    ops.layer_norm(y, x, bench.vector(kWide, 2), bench.vector(kWide, 3), 1e-5F);
+    ops.layer_norm(z, x, bench.vector(kWide, 2), Tensor{}, 1e-5F);
+    ops.scale(z, 0.3F);
+    ops.gate_rows(y, bench.floats(Matrix(11, 1, 4, 4.0F)));
+    ops.soft_cap(x, 2.0F);
+    std::vector<float> out = values(y);
+    for (const Tensor& t : {x, z}) std::ranges::copy(values(t), std::back_inserter(out));
+    return out;
+  });
+}
+
+TEST(Cuda, EveryActivationHasTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) {
+    std::vector<float> out;
+    for (int kind = 0; kind < kActivations; ++kind) {
+      const auto act = static_cast<Activation>(kind);
+      for (const float spread : {0.1F, 3.0F, 40.0F}) {
+        const Tensor gate = bench.floats(Matrix(2, 172, 1, spread)), up = bench.floats(Matrix(2, 172, 2, spread));
+        const Tensor y = bench.floats(Matrix(2, 172));
+        bench.ops().gated(y, gate, up, act);
+        std::ranges::copy(values(y), std::back_inserter(out));
+        if (act == Activation::clamped_silu) continue;
+        bench.ops().gated(y, gate, Tensor{}, act);
+        std::ranges::copy(values(y), std::back_inserter(out));
+      }
+    }
+    return out;
+  });
+}
+
 std::vector<float> turned(Bench& bench, RopePairs pairs) {
   constexpr int64_t kFreq = 6;
   std::vector<int32_t> freq_bits;

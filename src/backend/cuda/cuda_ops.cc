@@ -1,7 +1,6 @@
 #include "backend/cuda/cuda_ops.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <utility>
@@ -31,9 +30,6 @@ Rows<float> rows_of(const Tensor& t) { return {t.ptr<float>(), t.stride[0]}; }
 Rows<const float> read_rows(const Tensor& t) {
   return t.empty() ? Rows<const float>{nullptr, 0} : Rows<const float>{t.ptr<float>(), t.stride[0]};
 }
-
-// Of models that check_cuda_has() refuses.
-void no_kernel(const char* op) { QR_CHECK(false, std::string(op) + " has no kernel in the cuda backend"); }
 
 }  // namespace
 
@@ -175,10 +171,41 @@ void CudaOps::add(Tensor x, Tensor delta) {
   run_each(Add{rows_of(x), read_rows(delta)}, x.dim(0), x.dim(1));
 }
 
-void CudaOps::layer_norm(Tensor, Tensor, Tensor, Tensor, float) { no_kernel("layer_norm"); }
-void CudaOps::scale(Tensor, float) { no_kernel("scale"); }
-void CudaOps::gate_rows(Tensor, Tensor) { no_kernel("gate_rows"); }
-void CudaOps::soft_cap(Tensor, float) { no_kernel("soft_cap"); }
+void CudaOps::layer_norm(Tensor y, Tensor x, Tensor w, Tensor b, float eps) {
+  check_layer_norm(y, x, w, b);
+  const Op op(*this);
+  const float* bias = b.empty() ? nullptr : b.ptr<float>();
+  run(LayerNorm{rows_of(y), read_rows(x), w.ptr<float>(), bias, static_cast<int>(x.dim(0)), static_cast<int>(x.dim(1)),
+                eps},
+      parts_of(x.dim(0), LayerNorm::kThreads / 16));
+}
+
+void CudaOps::scale(Tensor x, float factor) {
+  check_matrix_f32(x);
+  const Op op(*this);
+  run_each(Scale{rows_of(x), factor}, x.dim(0), x.dim(1));
+}
+
+// The factors are the host's, in double.
+void CudaOps::gate_rows(Tensor x, Tensor gate) {
+  check_gate_rows(x, gate);
+  QR_CHECK(depth_ == 0 && x.dim(0) * 4 <= kWorkspaceBytes);
+  std::vector<float> factors(static_cast<size_t>(x.dim(0)));
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const auto g = static_cast<double>(gate.row<float>(static_cast<int64_t>(i))[0]);
+    factors[i] = static_cast<float>(1.0 / (1.0 + std::exp(-g)));
+  }
+  const Op op(*this);
+  runtime_->upload(workspace_, factors.data(), x.dim(0) * 4);
+  run_each(ScaleRows{rows_of(x), reinterpret_cast<const float*>(workspace_)}, x.dim(0), x.dim(1));
+}
+
+void CudaOps::soft_cap(Tensor x, float cap) {
+  check_matrix_f32(x);
+  QR_CHECK(cap > 0.0F);
+  const Op op(*this);
+  run_each(SoftCap{rows_of(x), cap}, x.dim(0), x.dim(1));
+}
 
 void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
@@ -220,9 +247,17 @@ void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear>
 
 void CudaOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
   check_gated(y, gate, up, act);
-  if (act != Activation::silu) no_kernel("an activation other than silu");
   const Op op(*this);
-  run_each(Silu{rows_of(y), read_rows(gate), read_rows(up)}, y.dim(0), y.dim(1));
+  const auto run_as = [&]<Activation kAct>() {
+    run_each(Gated<kAct>{rows_of(y), read_rows(gate), read_rows(up)}, y.dim(0), y.dim(1));
+  };
+  switch (act) {
+    case Activation::silu: return run_as.operator()<Activation::silu>();
+    case Activation::gelu_tanh: return run_as.operator()<Activation::gelu_tanh>();
+    case Activation::gelu_erf: return run_as.operator()<Activation::gelu_erf>();
+    case Activation::relu2: return run_as.operator()<Activation::relu2>();
+    case Activation::clamped_silu: return run_as.operator()<Activation::clamped_silu>();
+  }
 }
 
 void CudaOps::moe(Tensor y, const MoeInput& in, const Experts& experts) { moe_by_expert(*this, y, in, experts); }
@@ -347,14 +382,7 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
 
 Result<std::unique_ptr<Ops>> make_cuda_ops() { return cuda::CudaOps::make(cuda::make_fake_runtime({})); }
 
-Status check_cuda_has(std::string_view architecture, const KvCodec& codec) {
-  constexpr std::array<std::string_view, 4> kArchitectures = {"llama", "mistral", "qwen2", "qwen3"};
-  if (std::ranges::find(kArchitectures, architecture) == kArchitectures.end()) {
-    std::string known;
-    for (const std::string_view name : kArchitectures) known += " " + std::string(name);
-    return fail(Code::unsupported, "--backend cuda has the kernels of these architectures so far, not of " +
-                                       std::string(architecture) + ":" + known);
-  }
+Status check_cuda_has(const KvCodec& codec) {
   if (codec.name == "f16") return {};
   return fail(Code::unsupported,
               "--backend cuda has kernels for --kv-type f16 so far, not for " + std::string(codec.name));

@@ -1,6 +1,7 @@
 // Ops that make each number by itself: a struct with `of(row, i)` each. Grid: columns / 256, rows (at most 65535).
 #pragma once
 #include "backend/cuda/kernels/math.cuh"
+#include "ops/activation.h"
 
 namespace quire::cuda {
 
@@ -25,13 +26,73 @@ struct Add {  // x += delta
   }
 };
 
-struct Silu {  // y = silu(gate) · up, silu(gate) where there is no up
+struct Scale {  // x *= factor
+  Rows<float> x;
+  float factor;
+  QR_DEVICE void of(int64_t row, int i) const {
+    float* at = x.row(row) + i;
+    dev::store(at, dev::mul(dev::load(at), factor));
+  }
+};
+
+struct ScaleRows {  // x[row] *= factors[row]
+  Rows<float> x;
+  const float* factors;
+  QR_DEVICE void of(int64_t row, int i) const {
+    float* at = x.row(row) + i;
+    dev::store(at, dev::mul(dev::load(at), dev::load(factors + row)));
+  }
+};
+
+struct SoftCap {
+  Rows<float> x;
+  float cap;
+  QR_DEVICE void of(int64_t row, int i) const {
+    float* at = x.row(row) + i;
+    dev::store(at, soft_capped(dev::load(at), cap));
+  }
+};
+
+// docs/numerics.md, "Gated units".
+template <Activation kAct>
+QR_DEVICE float activated(float x) {
+  if constexpr (kAct == Activation::silu) return dev::div(x, dev::add(1.0F, exp_of(dev::sub(0.0F, x))));
+  if constexpr (kAct == Activation::gelu_tanh) {
+    const float cubic = dev::fma(dev::mul(dev::mul(x, x), 0.044715F), x, x);
+    return dev::div(x, dev::add(1.0F, exp_of(dev::mul(cubic, -1.5957691F))));
+  }
+  if constexpr (kAct == Activation::gelu_erf) {
+    const float size = dev::as_float(dev::as_bits(x) & 0x7fffffffU);
+    const float t = dev::div(1.0F, dev::fma(size, 0.23164189F, 1.0F));
+    float p = dev::fma(0.5307027F, t, -0.72657601F);
+    p = dev::fma(p, t, 0.71070687F);
+    p = dev::fma(p, t, -0.14224837F);
+    p = dev::fma(p, t, 0.1274148F);
+    const float below = dev::mul(dev::mul(p, t), exp_of(dev::mul(dev::mul(x, x), -0.5F)));
+    return dev::mul(x, x < 0.0F ? below : dev::sub(1.0F, below));
+  }
+  if constexpr (kAct == Activation::relu2) {
+    const float above = 0.0F > x ? 0.0F : x;
+    return dev::mul(above, above);
+  }
+  const float gate = 7.0F < x ? 7.0F : x;  // clamped_silu
+  return dev::div(gate, dev::add(1.0F, exp_of(dev::mul(gate, -1.702F))));
+}
+
+template <Activation kAct>
+struct Gated {  // y = act(gate) · up, act(gate) where there is no up
   Rows<float> y;
   Rows<const float> gate, up;
   QR_DEVICE void of(int64_t row, int i) const {
-    const float x = dev::load(gate.row(row) + i);
-    const float act = dev::div(x, dev::add(1.0F, exp_of(dev::sub(0.0F, x))));
-    dev::store(y.row(row) + i, up.data == nullptr ? act : dev::mul(act, dev::load(up.row(row) + i)));
+    const float act = activated<kAct>(dev::load(gate.row(row) + i));
+    float* at = y.row(row) + i;
+    if (up.data == nullptr) return dev::store(at, act);
+    float by = dev::load(up.row(row) + i);
+    if constexpr (kAct == Activation::clamped_silu) {
+      by = 7.0F < by ? 7.0F : by;
+      by = dev::add(-7.0F > by ? -7.0F : by, 1.0F);
+    }
+    dev::store(at, dev::mul(act, by));
   }
 };
 

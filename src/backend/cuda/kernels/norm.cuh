@@ -39,4 +39,35 @@ struct RmsNorm {
   }
 };
 
+// y = (x − mean(x)) / √(variance(x) + eps) · w + b.
+struct LayerNorm {
+  static constexpr int kThreads = 128, kSharedBytes = 0;
+  Rows<float> y;
+  Rows<const float> x;
+  const float *w, *b;  // b null: none
+  int n_rows, d;
+  float eps;
+
+  QR_DEVICE void operator()() const {
+    const int64_t row = int64_t{dev::block_x()} * (kThreads / 16) + dev::thread() / 16;
+    const bool is_in = row < n_rows;
+    const int lane = dev::thread() % 16;
+    const float* from = x.row(is_in ? row : 0);
+    float sum = 0.0F;
+    for (int i = lane; is_in && i < d; i += 16) sum = dev::add(sum, dev::load(from + i));
+    const float mean = dev::div(folded(sum), dev::whole(d));
+    sum = 0.0F;
+    for (int i = lane; is_in && i < d; i += 16) {
+      const float v = dev::sub(dev::load(from + i), mean);
+      sum = dev::fma(v, v, sum);
+    }
+    const float variance = dev::div(folded(sum), dev::whole(d));
+    const float factor = dev::div(1.0F, dev::root(dev::add(variance, eps)));
+    for (int i = lane; is_in && i < d; i += 16) {
+      const float v = dev::mul(dev::mul(dev::sub(dev::load(from + i), mean), factor), dev::load(w + i));
+      dev::store(y.row(row) + i, b == nullptr ? v : dev::add(v, dev::load(b + i)));
+    }
+  }
+};
+
 }  // namespace quire::cuda
