@@ -168,6 +168,23 @@ TEST(Cuda, EveryActivationHasTheBitsOfTheCpu) {
   });
 }
 
+TEST(Cuda, ExpertsHaveTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) {
+    constexpr int64_t kWide = 64, kHidden = 96;
+    Experts experts;
+    for (uint64_t e = 0; e < 5; ++e) {
+      experts.gate_up.push_back({bench.matrix(kHidden, kWide, 10 + e), bench.matrix(kHidden, kWide, 20 + e)});
+      experts.down.push_back(bench.matrix(kWide, kHidden, 30 + e));
+    }
+    experts.routing.n_used = 2;
+    const Tensor y = bench.floats(Matrix(7, kWide));
+    const MoeInput in{bench.floats(Matrix(7, kWide, 1)), bench.floats(Matrix(7, 5, 2)),
+                      bench.floats(Matrix(14, kWide + 3 * kHidden))};
+    bench.ops().moe(y, in, experts);
+    return values(y);
+  });
+}
+
 std::vector<float> turned(Bench& bench, RopePairs pairs) {
   constexpr int64_t kFreq = 6;
   std::vector<int32_t> freq_bits;

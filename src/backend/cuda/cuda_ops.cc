@@ -79,7 +79,7 @@ Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* 
   QR_CHECK(shard.n_ranks == 1);
   if (weight.format->name != "q8_0") {
     return fail(Code::unsupported, weight.name + ": the cuda backend has kernels for q8_0 weights so far, not for " +
-                                       std::string(weight.format->name) + "; --weights q8_0 converts them");
+                                       std::string(weight.format->name));
   }
   const MatrixQ8_0 form(weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));

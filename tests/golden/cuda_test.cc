@@ -1,0 +1,49 @@
+// Every architecture on the CUDA backend's emulated device: the logits of the CPU's, bit for bit, in one pass and in
+// chunks. Matrices are converted to Q8_0; a model of which some cannot be is skipped and says so.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "app/forward.h"
+#include "app/wire.h"
+#include "tests/support/golden_models.h"
+
+namespace quire {
+namespace {
+
+Result<std::vector<float>> logits_on(const std::string& backend, const std::string& model, size_t chunk) {
+  QR_TRY(LoadedModel loaded,
+         load(ModelOptions{
+             .model = kGoldenModels + model, .backend = backend, .threads = 1, .kv_type = "f16", .weights = "q8_0"}));
+  std::vector<Token> ids(23);
+  std::iota(ids.begin(), ids.end(), 1);
+  QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, 23, static_cast<int>(chunk)));
+  std::vector<float> out;
+  for (size_t at = 0; at < ids.size(); at += chunk) {
+    const Tensor part = forward.run(std::span(ids).subspan(at, std::min(chunk, ids.size() - at)));
+    for (int64_t r = 0; r < part.dim(0); ++r)
+      out.insert(out.end(), part.row<float>(r), part.row<float>(r) + part.dim(1));
+  }
+  return out;
+}
+
+class CudaArchitectures : public testing::TestWithParam<std::string> {};
+
+TEST_P(CudaArchitectures, LogitsAreTheCpus) {
+  const Result<std::vector<float>> truth = logits_on("cpu", GetParam(), 23);
+  ASSERT_TRUE(truth) << truth.error().message;
+  for (const size_t chunk : {23, 5}) {
+    const Result<std::vector<float>> got = logits_on("cuda", GetParam(), chunk);
+    if (!got && got.error().message.find("has kernels for q8_0 weights so far") != std::string::npos) {
+      GTEST_SKIP() << got.error().message;
+    }
+    ASSERT_TRUE(got) << got.error().message;
+    ASSERT_TRUE(std::ranges::equal(*truth, *got, {}, std::bit_cast<uint32_t, float>, std::bit_cast<uint32_t, float>));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, CudaArchitectures, testing::ValuesIn(golden_models()), golden_model_name);
+
+}  // namespace
+}  // namespace quire
