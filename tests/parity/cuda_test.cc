@@ -244,7 +244,7 @@ std::vector<float> attended(Bench& bench, const Attending& c) {
     const int past = c.past[static_cast<size_t>(s)], total = past + c.fresh[static_cast<size_t>(s)];
     std::vector<int32_t> slots;
     for (int t = 0; t < total; ++t) {
-      slots.push_back(blocks[static_cast<size_t>(s * max_blocks + t / kTokens)] * kTokens + t % kTokens);
+      slots.push_back(blocks[static_cast<size_t>(int64_t{s} * max_blocks + t / kTokens)] * kTokens + t % kTokens);
       if (t >= past) end.push_back(t + 1);
     }
     const auto seed = static_cast<uint64_t>(s);

@@ -33,7 +33,7 @@ Rows<const float> read_rows(const Tensor& t) {
 
 }  // namespace
 
-MatrixQ8_0::MatrixQ8_0(int64_t rows, int64_t columns)
+PackedMatrix::PackedMatrix(int64_t rows, int64_t columns)
     : n_out(rows),
       n_in(columns),
       n_groups(columns / 32),
@@ -81,7 +81,7 @@ Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* 
     return fail(Code::unsupported, weight.name + ": the cuda backend has kernels for q8_0 weights so far, not for " +
                                        std::string(weight.format->name));
   }
-  const MatrixQ8_0 form(weight.n_rows(), weight.n_cols());
+  const PackedMatrix form(weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
   for (int64_t i = 0; i < form.n_out * form.n_groups; ++i) {
     const std::byte* block = weight.data.data() + i * weight.format->bytes;
@@ -130,7 +130,7 @@ void CudaOps::run_each(const Each& each, int64_t n_rows, int64_t n_columns) {
 void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
   check_embed(y, ids, table);
   const Op op(*this);
-  const MatrixQ8_0 form(table.n_out, table.n_in);
+  const PackedMatrix form(table.n_out, table.n_in);
   const auto* scales = reinterpret_cast<const uint16_t*>(table.w.data + form.scales_at);
   run_each(EmbedQ8_0{rows_of(y), table.w.ptr<int8_t>(), scales, ids.ptr<int32_t>(), static_cast<int>(form.n_in),
                      static_cast<int>(form.scale_pitch)},
@@ -210,7 +210,7 @@ void CudaOps::soft_cap(Tensor x, float cap) {
 void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
   const Op op(*this);
-  const int64_t row_bytes = x.dim(1) + MatrixQ8_0(1, x.dim(1)).scale_pitch * 4;
+  const int64_t row_bytes = x.dim(1) + PackedMatrix(1, x.dim(1)).scale_pitch * 4;
   const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes / LinearQ8_0::kRows * LinearQ8_0::kRows);
   QR_CHECK(most > 0);
   for (int64_t i = 0; i < x.dim(0); i += most) {
@@ -221,7 +221,7 @@ void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
 
 void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
   const int64_t n = x.dim(0);
-  const MatrixQ8_0 form(n, x.dim(1));
+  const PackedMatrix form(n, x.dim(1));
   auto* scales = reinterpret_cast<float*>(workspace_);
   auto* q = reinterpret_cast<int8_t*>(workspace_ + n * form.scale_pitch * 4);
   const auto n_groups = static_cast<int>(form.n_groups);
@@ -229,7 +229,7 @@ void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear>
   run(Quantize{read_rows(x), q, scales, n_groups, pitch}, parts_of(n_groups, Quantize::kThreads / 32), n);
   int64_t column = 0;
   for (const Linear& part : parts) {
-    const MatrixQ8_0 w(part.n_out, part.n_in);
+    const PackedMatrix w(part.n_out, part.n_in);
     run(LinearQ8_0{.w = part.w.ptr<int8_t>(),
                    .w_scales = reinterpret_cast<const uint16_t*>(part.w.data + w.scales_at),
                    .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
@@ -389,7 +389,7 @@ Status check_cuda_has(const KvCodec& codec) {
 }
 
 int64_t cuda_linear_bytes(const WeightFormat&, int64_t n_out, int64_t n_in) {
-  return cuda::MatrixQ8_0(n_out, n_in).bytes;
+  return cuda::PackedMatrix(n_out, n_in).bytes;
 }
 
 }  // namespace quire

@@ -89,8 +89,8 @@ class FakeRuntime final : public Runtime {
     QR_CHECK(mprotect(data, static_cast<size_t>(bytes), protection) == 0);
   }
 
-  void enqueue(Work work) {
-    queue_.push_back(std::move(work));
+  void enqueue(const Work& work) {
+    queue_.push_back(work);
     if (std::exchange(is_shut_, true)) return;
     for (const auto& [data, region] : regions_) {
       if (region.place == Place::shared) protect(data, region.bytes, PROT_NONE);
