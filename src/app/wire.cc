@@ -43,7 +43,8 @@ struct Backend {
   int (*n_threads)(const ModelOptions& options);
   Result<UnitPeak> (*probe)(const ModelOptions& options);
   int64_t (*linear_bytes)(const WeightFormat& format, int64_t n_out, int64_t n_in);
-  Status (*check_has)(const KvCodec& codec) = nullptr;  // null: it has everything
+  // For this cache; keeps: with keys kept beside a window. Null: it has everything.
+  Status (*check_has)(const KvCodec& codec, bool keeps) = nullptr;
 };
 
 CpuOptions cpu_options(const ModelOptions& options) { return {.n_threads = options.threads, .isa = options.isa}; }
@@ -233,7 +234,7 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   out.sampling = model_sampling(file.meta);
   QR_TRY(out.ops, make_ops(options));
   if (const auto check_has = backend_of(options).check_has; check_has != nullptr) {
-    QR_TRY_VOID(check_has(*how.k_codec));
+    QR_TRY_VOID(check_has(*how.k_codec, how.shift.is_on()));
   }
   if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
   const auto bar = std::make_shared<Progress>("loading " + path, 0, Progress::Unit::bytes);

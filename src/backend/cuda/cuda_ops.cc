@@ -320,6 +320,7 @@ void CudaOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& met
 
 void CudaOps::attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n_chunks) {
   const AttnParams& params = *part.params;
+  QR_CHECK(params.n_kept == 0, "these kernels see no kept keys");  // check_cuda_has
   const AttnMeta& meta = *part.meta;
   const Tensor& blocks = meta.blocks[static_cast<size_t>(params.group)];
   const int64_t row_bytes = int64_t{params.n_heads} * n_chunks * (params.v_dim + 2) * 4;
@@ -382,7 +383,8 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
 
 Result<std::unique_ptr<Ops>> make_cuda_ops() { return cuda::CudaOps::make(cuda::make_fake_runtime({})); }
 
-Status check_cuda_has(const KvCodec& codec) {
+Status check_cuda_has(const KvCodec& codec, bool keeps) {
+  if (keeps) return fail(Code::unsupported, "--backend cuda has no kernels for --context-shift so far");
   if (codec.name == "f16") return {};
   return fail(Code::unsupported,
               "--backend cuda has kernels for --kv-type f16 so far, not for " + std::string(codec.name));
