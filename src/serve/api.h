@@ -67,6 +67,7 @@ struct ApiRequest {
 
 struct Endpoint {
   std::string_view method, path;   // as http/router.h takes them
+  std::string_view also{};         // another path of the same; empty: none
   const Schema* schema = nullptr;  // null: no JSON body is read
   // `true`: runs on the io thread, which it must not hold up. Otherwise on a prep thread.
   bool quick = false;

@@ -154,6 +154,7 @@ void Choice::gather() {
 bool Choice::next_text(Delta& out) {
   text_.take(piece_);
   out.tokens = std::move(piece_.tokens);
+  out.n_tokens = n_tokens_;
   out.parts.clear();
   parser_.push(piece_.text, out.parts);
   if (ended_ && !parse_ended_) {

@@ -97,9 +97,10 @@ class Choice final : public EventSink {
   const std::shared_ptr<const std::string>& echo() const { return echo_; }
   int64_t n_generated() const { return prompt_only_ ? 0 : stopped() ? n_tokens_ : usage_.n_generated; }
   Ending ending() const {
-    if (text_.stopped()) return {FinishReason::stop, text_.stop_string()};
+    if (text_.stopped()) return {FinishReason::stop, text_.stop_string(), n_generated()};
     const bool cut = prompt_only_ || (finish_ == Finish::length && !stopped());
-    return {cut ? FinishReason::length : parses_.n_calls() > 0 ? FinishReason::tool_calls : FinishReason::stop, {}};
+    const FinishReason done = parses_.n_calls() > 0 ? FinishReason::tool_calls : FinishReason::stop;
+    return {cut ? FinishReason::length : done, {}, n_generated()};
   }
 
   bool told = false;     // its end is written

@@ -62,18 +62,70 @@ ApiResult<void> read_stops(const Json& value,
   return {};
 }
 
-ApiResult<void> read_logit_bias(const Json& value, int n_vocab, SharedList<Edit>& list) {
-  std::vector<Edit> out;
-  for (const auto& [key, bias] : *value.as_object()) {
+// A number, or false: never.
+ApiResult<float> read_bias(const Json& bias, const std::string& path) {
+  if (bias.as_bool() != nullptr && !*bias.as_bool()) return -std::numeric_limits<float>::infinity();
+  if (!bias.is_number()) return refuse(bad_field(path, "must be a number", "invalid_type"));
+  const double v = bias.number();
+  if (!(v >= -100.0 && v <= 100.0)) return refuse(bad_field(path, "must be from -100 to 100"));
+  return static_cast<float>(v);
+}
+
+ApiResult<void> read_bias_map(const Json::Object& map, int n_vocab, std::vector<Edit>& out) {
+  for (const auto& [key, bias] : map) {
     const std::string path = at_key("logit_bias", shown(key));
     Token id = -1;
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (ec != std::errc() || end != key.data() + key.size() || id < 0 || id >= n_vocab)
       return refuse(bad_field(path, "is no token id: ids go from 0 to " + std::to_string(n_vocab - 1)));
-    if (!bias.is_number()) return refuse(bad_field(path, "must be a number", "invalid_type"));
-    const double v = bias.number();
-    if (!(v >= -100.0 && v <= 100.0)) return refuse(bad_field(path, "must be from -100 to 100"));
-    out.push_back({id, static_cast<float>(v), 1.0F});
+    QR_TRY(const float v, read_bias(bias, path));
+    out.push_back({id, v, 1.0F});
+  }
+  return {};
+}
+
+// [[15,-1],["word",false],…]: of a text each of its tokens. What comes later counts.
+ApiResult<void> read_bias_list(const Json::Array& list,
+                               const ServeLimits& limits,
+                               const Tokenizer& tokenizer,
+                               std::vector<Edit>& out) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string path = at_index("logit_bias", static_cast<int64_t>(i));
+    const Json::Array* pair = list[i].as_array();
+    if (pair == nullptr || pair->size() != 2)
+      return refuse(bad_field(path, "must be a pair: a token id or a text, and a number", "invalid_type"));
+    std::vector<Token> ids;
+    if (const std::string* text = (*pair)[0].as_string()) {
+      if (const Status done = tokenizer.encode(*text, {}, ids); !done)
+        return refuse(to_http_error(done.error(), path));
+    } else {
+      QR_TRY_VOID(read_token_ids(Json(Json::Array{(*pair)[0]}), path, tokenizer.n_vocab(), ids));
+    }
+    QR_TRY(const float v, read_bias((*pair)[1], path));
+    const auto n = static_cast<int64_t>(out.size() + ids.size());
+    if (n > limits.n_logit_bias)
+      return refuse(
+          over_limit("logit_bias", "tokens", n, limits.n_logit_bias, limit_note(&ServeLimits::n_logit_bias)));
+    for (const Token id : ids) {
+      const auto known = std::find_if(out.begin(), out.end(), [&](const Edit& edit) { return edit.id == id; });
+      if (known == out.end())
+        out.push_back({id, v, 1.0F});
+      else
+        known->add = v;
+    }
+  }
+  return {};
+}
+
+ApiResult<void> read_logit_bias(const Json& value,
+                                const ServeLimits& limits,
+                                const Tokenizer& tokenizer,
+                                SharedList<Edit>& list) {
+  std::vector<Edit> out;
+  if (value.as_object() != nullptr) {
+    QR_TRY_VOID(read_bias_map(*value.as_object(), tokenizer.n_vocab(), out));
+  } else {
+    QR_TRY_VOID(read_bias_list(*value.as_array(), limits, tokenizer, out));
   }
   list = std::move(out);
   return {};
@@ -150,6 +202,7 @@ ApiResult<void> read_samplers(const Json& list, SamplingParams& s) {
     const std::string at = at_index("samplers", static_cast<int64_t>(i));
     const std::string* name = items[i].as_string();
     if (name == nullptr) return refuse(bad_field(at, "must be a string", "invalid_type"));
+    if (*name == "infill") continue;  // llama.cpp's, which editors ask for: not here
     const auto filter = find_filter(*name);
     const bool twice = filter ? std::find(s.order.begin(), s.order.end(), *filter) != s.order.end()
                               : (*name == "penalties" && penalties) || (*name == "dry" && dry);
@@ -210,8 +263,9 @@ ApiResult<void> read_lengths(const Args& args, const SamplingDefaults& defaults,
   g.max_tokens = args.integer("max_tokens", static_cast<int64_t>(defaults.get("max_tokens", 0)));
   g.max_tokens_field = args.sent_as("max_tokens");
   g.prompt_only = args.has("max_tokens") && g.max_tokens == 0;
+  g.max_tokens = std::max<int64_t>(g.max_tokens, 0);  // -1, -2: until the context is full
   const int64_t min_tokens = args.integer("min_tokens", 0);
-  if (min_tokens > 0 && args.has("max_tokens") && min_tokens > g.max_tokens)
+  if (min_tokens > 0 && g.max_tokens > 0 && min_tokens > g.max_tokens)
     return refuse(bad_field(args.sent_as("min_tokens"), "is " + std::to_string(min_tokens) + ": " +
                                                             std::string(g.max_tokens_field) + " is only " +
                                                             std::to_string(g.max_tokens)));
@@ -272,7 +326,7 @@ ApiResult<Generation> read_generation(const Args& args,
   if (const Json* stop = args.find("stop")) QR_TRY_VOID(read_stops(*stop, args.sent_as("stop"), limits, g.stops));
   if (const Json* ids = args.find("stop_token_ids"))
     QR_TRY_VOID(read_token_ids(*ids, "stop_token_ids", n_vocab, g.stop_ids));
-  if (const Json* bias = args.find("logit_bias")) QR_TRY_VOID(read_logit_bias(*bias, n_vocab, g.sampling.logit_bias));
+  if (const Json* bias = args.find("logit_bias")) QR_TRY_VOID(read_logit_bias(*bias, limits, tokenizer, g.sampling.logit_bias));
   if (const Json* ids = args.find("allowed_token_ids")) {
     std::vector<Token> allowed;
     QR_TRY_VOID(read_token_ids(*ids, "allowed_token_ids", n_vocab, allowed));

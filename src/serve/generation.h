@@ -40,6 +40,8 @@ struct Generation {
 
 // Sampling and engine fields, supported and not; and what every dialect of OpenAI's knows beside them.
 std::span<const Field> sampling_fields();
+// For dialects other than llama.cpp's: what only that one keeps (llama.h).
+std::span<const Field> foreign_fields();
 std::span<const Field> openai_fields();
 
 // REQUIRES args checked by a schema with sampling_fields(). n_logprobs, the seed where none was given, and whether

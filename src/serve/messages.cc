@@ -25,6 +25,7 @@ constexpr Field kMessage[] = {
 };
 constexpr Field kChatFields[] = {
     flag_field("add_generation_prompt"),
+    flag_field("continue_final_message"),
     flag_field("parse_special"),
     field_of("chat_template_kwargs", kObject, &ServeLimits::n_template_kwargs),
     field_of("reasoning_effort", kString),
@@ -98,7 +99,7 @@ ApiResult<Json> read_message(const Json& message, const std::string& path, const
   const Json* content = args.find("content");
   const Json* calls = args.find("tool_calls");
   const bool called = calls != nullptr && !calls->as_array()->empty();
-  if (content == nullptr && !called) return refuse(missing_field(at_key(path, "content")));
+  if (content == nullptr && role != "assistant") return refuse(missing_field(at_key(path, "content")));
   if (called && role != "assistant")
     return refuse(bad_field(at_key(path, "tool_calls"), "is the assistant's, and role is '" + role + "'"));
   if (role == "tool" && !args.has("tool_call_id")) return refuse(missing_field(at_key(path, "tool_call_id")));
@@ -176,8 +177,33 @@ ApiResult<ChatOptions> read_chat_options(const Args& args) {
   return options;
 }
 
+bool ends_in_answer(const Json& messages) {
+  const Json& last = messages.as_array()->back();
+  return messages.as_array()->size() > 1 && *last.find("role")->as_string() == "assistant" && last.find("tool_calls") == nullptr;
+}
+
+ApiResult<bool> read_continues(const Args& args, const Json& messages) {
+  const bool can = ends_in_answer(messages);
+  if (!args.has("continue_final_message")) return can && !args.has("add_generation_prompt");
+  const bool wanted = args.flag("continue_final_message", false);
+  if (wanted && !can)
+    return refuse(bad_field("continue_final_message", "needs a last message of the assistant's, behind another and without tool_calls"));
+  if (wanted && args.flag("add_generation_prompt", false))
+    return refuse(bad_field("continue_final_message", "and add_generation_prompt cannot both be true"));
+  return wanted;
+}
+
 ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env) {
   TemplateInput input;
+  std::function<Begun(std::string_view)> begin;
+  if (options.continues) {
+    begin = [&env, text = *messages.as_array()->back().find("content")->as_string()](std::string_view prompt) {
+      std::string lead(answer_lead(env.reasoning.kind, prompt));
+      if (env.plain_chat && !text.empty() && text.front() != ' ') lead += ' ';
+      return Begun{std::move(lead), text};
+    };
+    messages.as_array()->pop_back();
+  }
   name_results(*messages.as_array());
   input.messages = std::move(messages);
   input.arguments = env.tools.arguments;
@@ -185,7 +211,7 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
     QR_TRY_VOID(check_tools(*options.tools, env));
     input.tools = options.tools->list;
   }
-  input.add_generation_prompt = options.add_generation_prompt;
+  input.add_generation_prompt = options.add_generation_prompt || options.continues;
   input.now = local_time_text(std::time(nullptr));
   if (options.kwargs != nullptr) input.extra = *options.kwargs;
   const auto preset = [&](const char* name, Json value) {
@@ -194,7 +220,7 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
   for (const char* name : {"enable_thinking", "thinking"})
     if (options.think) preset(name, *options.think);
   if (!options.effort.empty()) preset("reasoning_effort", options.effort);
-  Result<ChatPrompt> prompt = chat_prompt(*env.chat, *env.tokenizer, std::move(input), options.user_text);
+  Result<ChatPrompt> prompt = chat_prompt(*env.chat, *env.tokenizer, std::move(input), options.user_text, begin);
   if (!prompt) return refuse(to_http_error(prompt.error(), "messages"));
   if (prompt->tokens.empty()) return refuse(bad_field("messages", "rendered by the chat template hold no tokens"));
   return std::move(*prompt);
@@ -213,12 +239,22 @@ static bool may_begin_to_think(const ChatOptions& options, const ServeEnv& env) 
   return !options.effort.empty() || env.tokenizer->spec().chat_template.find("enable_thinking") != std::string::npos;
 }
 
+// A grammar describes an answer from its first byte.
+static ApiResult<void> check_continues(const ChatOptions& options, const Job& job, std::string_view last) {
+  const bool whole = job.generation.grammar.has_value() || (options.tools != nullptr && options.tools->required);
+  if (!options.continues || !whole) return {};
+  return refuse(unsupported_field(last, "an answer that is begun, where its form is prescribed (a response format, or "
+                                        "a tool that has to be called)"));
+}
+
 ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, const ServeEnv& env, Job& job) {
+  const auto n_messages = static_cast<int64_t>(messages.as_array()->size());
+  QR_TRY_VOID(check_continues(options, job, at_index("messages", n_messages - 1)));
   QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), options, env));
-  job.thinks_open = opens_reasoning(env.reasoning.kind, prompt.text);
-  const bool shut = closes_reasoning(env.reasoning.kind, prompt.text);
+  job.thinks_open = !options.continues && opens_reasoning(env.reasoning.kind, prompt.text);
+  const bool shut = options.continues || closes_reasoning(env.reasoning.kind, prompt.text);
   if (job.thinks_open || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;
-  if (options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
+  if (!options.continues && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
     job.reasoning = env.reasoning.kind;
     job.reasoning_open = job.thinks_open;
     if (env.reasoning.hidden) job.generation.skip_special = false;

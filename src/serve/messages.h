@@ -1,5 +1,6 @@
 // A conversation as every chat dialect gives it to the model: messages checked and brought into the one form that
-// templates take, then rendered and tokenised so that text of the user never becomes a control token.
+// templates take, then rendered and tokenised so that text of the user never becomes a control token. A last message of
+// the assistant's is an answer that the client has begun: the prompt ends in it.
 #pragma once
 #include <optional>
 
@@ -36,7 +37,14 @@ struct ChatOptions {
   std::string_view effort{};       // its reasoning_effort; empty: not given
   bool separate_reasoning = true;  // out of the answer's text
   const Tools* tools = nullptr;    // null: none; lives as long
+  bool continues = false;          // the last message is an answer that is begun: REQUIRES ends_in_answer
 };
+// Whether the last of a template's messages, of several, is text of the assistant's, without calls: an answer may go on
+// from it.
+bool ends_in_answer(const Json& messages);
+// Of the OpenAI dialect: from "continue_final_message" and "add_generation_prompt", and where neither is given, from
+// whose the last message is.
+ApiResult<bool> read_continues(const Args& args, const Json& messages);
 // From "chat_template_kwargs", "add_generation_prompt", "parse_special", "reasoning_effort", "separate_reasoning" and
 // "reasoning_format". A view of `args`. Refuses an effort or format that it does not know.
 ApiResult<ChatOptions> read_chat_options(const Args& args);

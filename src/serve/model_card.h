@@ -11,6 +11,7 @@ struct ModelCard {
   int64_t n_parameters = 0, file_bytes = 0;
   int64_t modified_s = 0;  // of the file, seconds since 1970
   int n_embd = 0;          // 0: the model gives no embeddings
+  uint64_t digest = 0;     // of its contents; 0: not known
 };
 
 }  // namespace quire

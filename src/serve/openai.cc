@@ -13,16 +13,17 @@ namespace {
 constexpr Field kStreamOptions[] = {
     flag_field("include_usage"),
     ignored_field("include_obfuscation"),
-    unsupported("continuous_usage_stats", "false"),
+    flag_field("continuous_usage_stats"),
 };
 
-ApiResult<bool> read_stream_options(const Args& args, const Reading& reading, bool stream) {
+ApiResult<OpenaiCommon> read_stream_options(const Args& args, const Reading& reading, bool stream) {
   const Json* options = args.find("stream_options");
-  if (options == nullptr) return false;
+  if (options == nullptr) return OpenaiCommon();
   if (!stream) return refuse(bad_field("stream_options", "is only for requests with \"stream\": true"));
   static const Schema kSchema({kStreamOptions});
   QR_TRY(const Args inner, kSchema.check(*options, reading, "stream_options"));
-  return inner.flag("include_usage", false);
+  const bool usage = inner.flag("include_usage", false);
+  return OpenaiCommon{usage, usage && inner.flag("continuous_usage_stats", false)};
 }
 
 }  // namespace
@@ -73,9 +74,7 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   if (job.stream && job.generation.sampling.n_prompt_logprobs >= 0)
     return refuse(unsupported_field("prompt_logprobs", "together with \"stream\": true"));
   job.include_cost = args.flag("include_cost", false);
-  OpenaiCommon common;
-  QR_TRY(common.include_usage, read_stream_options(args, request.reading, job.stream));
-  return common;
+  return read_stream_options(args, request.reading, job.stream);
 }
 
 ApiResult<Generation> read_answer(const Args& args,
@@ -150,11 +149,12 @@ void append_openai_usage(std::string& out, const UsageTotals& usage, bool includ
   out += '}';
 }
 
-OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool include_usage)
+OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, const OpenaiCommon& common)
     : tokenizer_(env.tokenizer),
       n_choices_(static_cast<int>(job.prompts.size()) * job.generation.n),
       want_logprobs_(job.generation.sampling.n_logprobs >= 0),
-      include_usage_(include_usage),
+      include_usage_(common.include_usage),
+      continuous_usage_(common.continuous_usage),
       include_cost_(job.include_cost),
       prompt_logprobs_by_choice_(form.prompt_logprobs_by_choice),
       n_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs) {
@@ -171,16 +171,24 @@ void OpenaiWriter::append_chunk(int choice, std::string_view content, std::strin
   out += "{\"index\":" + std::to_string(choice) + ",";
   out += content;
   out += ",\"logprobs\":null";
-  close_chunk("null", out);
+  close_chunk("null", 0, out);
 }
 
-void OpenaiWriter::close_chunk(std::string_view finish, std::string& out) {
+void OpenaiWriter::close_chunk(std::string_view finish, int64_t n_tokens, std::string& out) {
   out += ",\"finish_reason\":";
   out += finish;
-  out += include_usage_ ? "}],\"usage\":null}\n\n" : "}]}\n\n";
+  if (!include_usage_) {
+    out += "}]}\n\n";
+  } else if (!continuous_usage_) {
+    out += "}],\"usage\":null}\n\n";
+  } else {
+    out += "}],\"usage\":{\"prompt_tokens\":" + std::to_string(n_prompt_) +
+           ",\"completion_tokens\":" + std::to_string(n_tokens) +
+           ",\"total_tokens\":" + std::to_string(n_prompt_ + n_tokens) + "}}\n\n";
+  }
 }
 
-void OpenaiWriter::begin(int64_t, std::string&) {}
+void OpenaiWriter::begin(int64_t n_prompt, std::string&) { n_prompt_ = n_prompt; }
 
 void OpenaiWriter::delta(int choice, const Delta& delta, std::string& out) {
   out += chunk_head_;
@@ -188,7 +196,7 @@ void OpenaiWriter::delta(int choice, const Delta& delta, std::string& out) {
   append_delta(choice, delta, out);
   out += ",\"logprobs\":";
   append_logprobs(choice, delta.tokens, out);
-  close_chunk("null", out);
+  close_chunk("null", delta.n_tokens, out);
 }
 
 void OpenaiWriter::finish(int choice, const Ending& ending, std::string& out) {
@@ -196,7 +204,7 @@ void OpenaiWriter::finish(int choice, const Ending& ending, std::string& out) {
   out += "{\"index\":" + std::to_string(choice) + ",";
   append_delta(choice, Delta{}, out);
   out += ",\"logprobs\":null";
-  close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", out);
+  close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", ending.n_tokens, out);
 }
 
 void OpenaiWriter::end(const UsageTotals& usage, std::string& out) {

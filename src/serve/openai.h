@@ -10,9 +10,10 @@
 
 namespace quire {
 
-// Common fields into `job`: generation, seed, stream, warnings. False in include_usage unless asked for.
+// Common fields into `job`: generation, seed, stream, warnings.
 struct OpenaiCommon {
   bool include_usage = false;
+  bool continuous_usage = false;  // each chunk says how many tokens there are so far
 };
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job);
 // 404 for another model's name with strict_model, otherwise a warning; nothing for our own.
@@ -40,7 +41,7 @@ class OpenaiWriter : public ReplyWriter {
     std::string_view id_prefix, object, chunk_object;
     bool prompt_logprobs_by_choice;  // where prompt_logprobs stands: in each choice, or once in the answer
   };
-  OpenaiWriter(Form form, const ServeEnv& env, const Job& job, bool include_usage);
+  OpenaiWriter(Form form, const ServeEnv& env, const Job& job, const OpenaiCommon& common);
 
   void begin(int64_t n_prompt, std::string& out) override;
   void delta(int choice, const Delta& delta, std::string& out) override;
@@ -66,12 +67,13 @@ class OpenaiWriter : public ReplyWriter {
 
  private:
   void add_prompt(const Shared& choice, Pieces& out) const;
-  void close_chunk(std::string_view finish, std::string& out);
+  void close_chunk(std::string_view finish, int64_t n_tokens, std::string& out);
 
   const Tokenizer* tokenizer_;
   const int n_choices_;
-  const bool want_logprobs_, include_usage_, include_cost_, prompt_logprobs_by_choice_;
+  const bool want_logprobs_, include_usage_, continuous_usage_, include_cost_, prompt_logprobs_by_choice_;
   const int n_prompt_logprobs_;
+  int64_t n_prompt_ = 0;
   std::string head_, chunk_head_;  // up to "choices":[
 };
 

@@ -61,8 +61,8 @@ std::vector<Refusal> bad_bodies_and_prompts() {
       {kText, R"({"prompt":["x"],"n":128,"best_of":129})", "best_of", "is 129: the maximum is 128"},
       {kText, "{\"prompt\":" + list_of_n(1025, "\"x\"") + "}", "prompt", "has 1025 entries: the limit is 1024"},
       {kText, R"({"n":128,"prompt":)" + list_of_n(9, "\"x\"") + "}", "prompt", "has 1152 sequences"},
-      {kText, "{\"prompt\":" + list_of_n(200, "7") + "}", "prompt", "has 200 tokens: the context has room for 128"},
-      {kText, "{\"prompt\":" + list_of_n(128, "7") + "}", "prompt", "has 128 tokens: the context has room for 128"},
+      {kText, "{\"prompt\":" + list_of_n(200, "7") + "}", "prompt", "has 200 tokens: this model's maximum context length is 128 tokens"},
+      {kText, "{\"prompt\":" + list_of_n(128, "7") + "}", "prompt", "has 128 tokens: this model's maximum context length is 128 tokens"},
       {kText, "{\"prompt\":[[7]," + list_of_n(128, "7") + "]}", "prompt[1]", "has 128 tokens"},
   };
 }
@@ -72,7 +72,7 @@ std::vector<Refusal> bad_values() {
   for (int i = 0; i < 1025; ++i) bias += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
   bias += "}";
   return {
-      {kText, text(R"("max_tokens":-1)"), "max_tokens", "is -1: the minimum is 0"},
+      {kText, text(R"("max_tokens":-3)"), "max_tokens", "is -3: the minimum is -2"},
       {kChat, chat(R"("max_tokens":0)"), "max_tokens", "is 0: the minimum is 1"},
       {kText, text(R"("max_tokens":0)"), "max_tokens", "is 0: the minimum is 1"},
       {kText, text(R"("max_tokens":1.5)"), "max_tokens", "must be an integer"},
@@ -112,6 +112,18 @@ std::vector<Refusal> bad_values() {
       {kText, text(R"("logit_bias":{"5":101})"), "logit_bias.5", "-100 to 100"},
       {kText, text(R"("logit_bias":{"5":1e308})"), "logit_bias.5", "-100 to 100"},
       {kText, text(R"("logit_bias":{"5":"x"})"), "logit_bias.5", "must be a number"},
+      {kText, text(R"("logit_bias":[[5,1],7])"), "logit_bias[1]", "must be a pair"},
+      {kText, text(R"("logit_bias":[[267,1]])"), "logit_bias[0][0]", "0 to 266"},
+      {kText, text(R"("logit_bias":[["a",true]])"), "logit_bias[0]", "must be a number"},
+      {kText, text(R"("logit_bias":[[")" + std::string(2000, 'b') + R"(",1]])"), "logit_bias", "2000 tokens: the limit"},
+      {kChat, chat(R"("continue_final_message":true)"), "continue_final_message", "needs a last message of the assistant's"},
+      {kChat,
+       R"({"continue_final_message":true,"add_generation_prompt":true,"messages":[{"role":"user","content":"x"},
+        {"role":"assistant","content":"a"}]})",
+       "continue_final_message", "cannot both be true"},
+      {kChat, R"({"response_format":{"type":"json_object"},"messages":[{"role":"user","content":"x"},
+        {"role":"assistant","content":"{"}]})",
+       "messages[1]", "an answer that is begun"},
       {kText, text("\"logit_bias\":" + bias), "logit_bias", "has 1025 entries: the limit is 1024"},
       {kText, text("\"model\":\"" + std::string(257, 'm') + "\""), "model", "has 257 bytes: the limit is 256"},
       {kText, text(R"("stream":"yes")"), "stream", "must be a boolean"},
@@ -207,7 +219,7 @@ std::vector<Refusal> bad_messages() {
        "messages[0].content[0].type", "'image_url'"},
       {kChat, message(R"({"role":"function","content":"x"})"), "messages[0].role", "tool is"},
       {kChat, message(R"({"role":"user","content":")" + std::string(200, 'x') + "\"}"), "messages",
-       "tokens: the context has room for 128"},
+       "tokens: this model's maximum context length is 128 tokens"},
       {kChat, chat(R"("chat_template_kwargs":{"messages":1})"), "messages", "reserved"},
       {kChat, chat(R"("chat_template_kwargs":5)"), "chat_template_kwargs", "must be an object"},
       // the tokenizer's

@@ -21,7 +21,8 @@ std::string_view finish_name(FinishReason);  // "stop", "length", "tool_calls"
 std::string hex64(uint64_t value);           // 16 digits, for ids
 struct Ending {
   FinishReason reason = FinishReason::stop;
-  std::string stop_string;  // the one that ended the choice, empty when none did
+  std::string stop_string{};  // the one that ended the choice, empty when none did
+  int64_t n_tokens = 0;       // of the choice, as its usage counts them
 };
 
 struct TokenText {  // for clients that asked for logprobs
@@ -33,6 +34,7 @@ struct TokenText {  // for clients that asked for logprobs
 struct Delta {
   AnswerParts parts;
   std::vector<TokenText> tokens;
+  int64_t n_tokens = 0;  // of the choice so far
 };
 // A JSON string of all parts of the kind.
 void append_joined(std::string& out, const AnswerParts& parts, PartKind kind);

@@ -45,7 +45,7 @@ constexpr Field kSampling[] = {
     field_of("dry_sequence_breakers", kArray, &ServeLimits::n_dry_breakers),
     integer_field("no_repeat_ngram_size", 0, kMaxInt32),
 
-    field_of("logit_bias", kObject, &ServeLimits::n_logit_bias),
+    field_of("logit_bias", kObject | kArray, &ServeLimits::n_logit_bias),
     field_of("allowed_token_ids", kArray, &ServeLimits::n_allowed_ids),
     field_of("bad_words", kArray, &ServeLimits::n_bad_words),
     field_of("bad_token_ids", kArray, &ServeLimits::n_bad_words),
@@ -55,7 +55,7 @@ constexpr Field kSampling[] = {
     other_name("random_seed", "seed"),
     count_field("n", 1, &ServeLimits::n_choices),
     other_name("n_cmpl", "n"),
-    integer_field("max_tokens", 0, kNoMax),
+    integer_field("max_tokens", -2, kNoMax),
     other_name("max_completion_tokens", "max_tokens"),
     other_name("max_new_tokens", "max_tokens"),
     other_name("n_predict", "max_tokens"),
@@ -101,15 +101,6 @@ constexpr Field kSampling[] = {
     unsupported("stop_regex", "[]"),
     unsupported("stop_words_list", "[]"),
     unsupported("logprob_token_ids", "[]"),
-    unsupported("n_probs", "0"),
-    unsupported("post_sampling_probs", "false"),
-    unsupported("return_tokens", "false"),
-    unsupported("return_progress", "false"),
-    unsupported("timings_per_token", "false"),
-    unsupported("n_keep", "0"),
-    unsupported("n_discard", "0"),
-    unsupported("t_max_predict_ms", "0"),
-    unsupported("t_max_prompt_ms", "0"),
     unsupported("thinking_token_budget"),
     unsupported("repetition_detection"),
     unsupported("repetition_ngram_size", "0"),
@@ -126,8 +117,20 @@ constexpr Field kSampling[] = {
     ignored_field("early_stopping"),
     ignored_field("spaces_between_special_tokens"),
     ignored_field("repetition_threshold"),
-    ignored_field("id_slot"),
     ignored_field("guided_decoding_backend"),
+};
+
+constexpr Field kForeign[] = {
+    unsupported("n_probs", "0"),
+    unsupported("post_sampling_probs", "false"),
+    unsupported("return_tokens", "false"),
+    unsupported("return_progress", "false"),
+    unsupported("timings_per_token", "false"),
+    unsupported("n_keep", "0"),
+    unsupported("n_discard", "0"),
+    unsupported("t_max_predict_ms", "0"),
+    unsupported("t_max_prompt_ms", "0"),
+    ignored_field("id_slot"),
 };
 
 constexpr Field kOpenai[] = {
@@ -150,6 +153,7 @@ constexpr Field kOpenai[] = {
 }  // namespace
 
 std::span<const Field> sampling_fields() { return kSampling; }
+std::span<const Field> foreign_fields() { return kForeign; }
 std::span<const Field> openai_fields() { return kOpenai; }
 
 }  // namespace quire

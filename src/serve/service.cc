@@ -108,16 +108,21 @@ Service::~Service() {
 void Service::add_routes(bool own_admin_address) {
   for (const std::string& name : Registry<Api>::get().names()) {
     for (const Endpoint& endpoint : Registry<Api>::get().find(name)->endpoints) {
-      const auto route = [this, &endpoint](const HttpRequest& head) { return judge(endpoint, head); };
-      if (endpoint.admin || endpoint.open) admin_door_.router().add(endpoint.method, endpoint.path, route);
-      if (!endpoint.admin) {
-        door_.router().add(endpoint.method, endpoint.path, route);
-      } else if (!own_admin_address) {
-        door_.router().add(endpoint.method, endpoint.path, [route](const HttpRequest& head) {
-          return is_local_client(head) ? route(head) : Verdict{&refuse_from_elsewhere, false};
-        });
-      }
+      add_route(endpoint, endpoint.path, own_admin_address);
+      if (!endpoint.also.empty()) add_route(endpoint, endpoint.also, own_admin_address);
     }
+  }
+}
+
+void Service::add_route(const Endpoint& endpoint, std::string_view path, bool own_admin_address) {
+  const auto route = [this, &endpoint](const HttpRequest& head) { return judge(endpoint, head); };
+  if (endpoint.admin || endpoint.open) admin_door_.router().add(endpoint.method, path, route);
+  if (!endpoint.admin) {
+    door_.router().add(endpoint.method, path, route);
+  } else if (!own_admin_address) {
+    door_.router().add(endpoint.method, path, [route](const HttpRequest& head) {
+      return is_local_client(head) ? route(head) : Verdict{&refuse_from_elsewhere, false};
+    });
   }
 }
 
@@ -337,8 +342,8 @@ std::optional<HttpError> Service::check_context(const Job& job) const {
     const std::string field =
         job.prompts.size() > 1 ? at_index(job.prompt_field, static_cast<int64_t>(i)) : job.prompt_field;
     return bad_field(field,
-                     "has " + std::to_string(n) + " tokens: the context has room for " + std::to_string(env_.n_ctx) +
-                         taken + ", of which at least one is for the answer",
+                     "has " + std::to_string(n) + " tokens: this model's maximum context length is " +
+                         std::to_string(env_.n_ctx) + " tokens" + taken + ", of which at least one is for the answer",
                      "context_length_exceeded");
   }
   return std::nullopt;

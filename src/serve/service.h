@@ -69,6 +69,7 @@ class Service final {
   };
 
   void add_routes(bool own_admin_address);
+  void add_route(const Endpoint& endpoint, std::string_view path, bool own_admin_address);
   Verdict judge(const Endpoint& endpoint, const HttpRequest& head);
   std::optional<KeyRefusal> check(const Endpoint& endpoint, const HttpRequest& head, Admission& admission) const;
   std::optional<KeyRefusal> check_key(const Endpoint& endpoint, const HttpRequest& head, Admission& admission) const;

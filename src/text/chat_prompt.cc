@@ -17,12 +17,26 @@ Json special_tokens(const Tokenizer& tokenizer) {
   return out;
 }
 
+// Ranges of the client's do not touch: one that the text ends with is drawn longer.
+static void append_begun(const Begun& begun, Rendered& rendered) {
+  rendered.text += begun.lead;
+  if (begun.text.empty()) return;
+  const size_t from = rendered.text.size();
+  rendered.text += begun.text;
+  if (!rendered.user_ranges.empty() && rendered.user_ranges.back().end == from)
+    rendered.user_ranges.back().end = rendered.text.size();
+  else
+    rendered.user_ranges.push_back({from, rendered.text.size()});
+}
+
 Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
                                const Tokenizer& tokenizer,
                                TemplateInput input,
-                               UserText user_text) {
+                               UserText user_text,
+                               const std::function<Begun(std::string_view)>& begin) {
   input.special_tokens = special_tokens(tokenizer);
   QR_TRY(Rendered rendered, chat.render_marked(input));
+  if (begin) append_begun(begin(rendered.text), rendered);
   std::vector<Token> tokens;
   EncodeOptions options{.parse_special = true};
   if (user_text == UserText::plain) options.plain = rendered.user_ranges;

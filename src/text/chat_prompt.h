@@ -1,6 +1,8 @@
 // From a conversation to a prompt: template and tokenizer together, the one way for every caller.
 #pragma once
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/chat_template.h"
@@ -19,13 +21,21 @@ struct ChatPrompt {
   std::vector<Token> tokens;
 };
 
+// What stands behind the template's own text: an answer that its client has begun.
+struct Begun {
+  std::string lead;  // trusted, as the template's text
+  std::string text;  // the client's
+};
+
 // Renders `input`, with the tokenizer's special tokens, and turns it into ids: control tokens where the template wrote
 // them, plain text where the user did unless that is to be parsed; BOS in front where the tokenizer wants one and the
-// template has not written it. Errors are the template's. Any thread.
+// template has not written it. `begin`, where it is set, is shown the rendered text and says what comes behind it.
+// Errors are the template's. Any thread.
 Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
                                const Tokenizer& tokenizer,
                                TemplateInput input,
-                               UserText user_text);
+                               UserText user_text,
+                               const std::function<Begun(std::string_view)>& begin = {});
 
 // `text` as a user's only message, with the beginning of an answer, in the tokenizer's own chat template. `now`: what
 // templates that write a date take (TemplateInput).

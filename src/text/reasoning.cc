@@ -44,6 +44,11 @@ static bool ends_with_mark(Kind kind, std::string_view prompt, std::string_view 
 bool opens_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(kind, prompt, kOpen); }
 bool closes_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(kind, prompt, kClose); }
 
+std::string_view answer_lead(Kind kind, std::string_view prompt) {
+  if (kind == Kind::channels) return "<|channel|>final<|message|>";
+  return opens_reasoning(kind, prompt) ? "\n</think>\n\n" : "";
+}
+
 ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls)
     : kind_(kind),
       at_(kind == Kind::none ? At::content

@@ -57,5 +57,7 @@ class ReasoningSplitter {
 bool opens_reasoning(ReasoningForm::Kind kind, std::string_view prompt);
 // Whether it ends behind a closed one: the answer begins at once.
 bool closes_reasoning(ReasoningForm::Kind kind, std::string_view prompt);
+// What comes between a rendered prompt and an answer without thinking.
+std::string_view answer_lead(ReasoningForm::Kind kind, std::string_view prompt);
 
 }  // namespace quire

@@ -67,7 +67,7 @@ BAD = {
     'H14 null': (post(TEXT, b'null'), {400}),
     'H14 an array': (post(TEXT, b'[]'), {400}),
     'H16 a name that forges a log line': (text(model='a\nrequest id=1\x1b[2J'), {200, 400}),
-    'P1 max_tokens -1': (text(max_tokens=-1), {400}),
+    'P1 max_tokens -3': (text(max_tokens=-3), {400}),
     'P1 max_tokens 1.5': (text(max_tokens=1.5), {400}),
     'P1 max_tokens as text': (text(max_tokens='10'), {400}),
     'P1 max_tokens 2^63': (post(TEXT, b'{"prompt":"x","stop":["e"],"max_tokens":9223372036854775808}'), {200, 400}),

@@ -265,7 +265,8 @@ class Keys(unittest.TestCase):
         self.assertEqual(server.post(TEXT, body)[0], 401)
         self.assertEqual(server.post(TEXT, {**body, 'model': 'house/model'}, key)[0], 200)
         self.assertEqual(server.post(TEXT, {**body, 'model': 'gpt-4o'}, key)[0], 404)
-        self.assertEqual([m['id'] for m in server.get('/v1/models', key)[2]['data']][1], 'house/model')
+        self.assertEqual([m['id'] for m in server.get('/v1/models', key)[2]['data']][0], 'house/model')
+        self.assertEqual(server.post(TEXT, {**body, 'model': 'house/model'}, key)[2]['model'], 'house/model')
 
 
 if __name__ == '__main__':

@@ -237,10 +237,11 @@ Status run(Args& args) {
                   : ""));
   }
   apply_sampling(args, loaded, args.serve);
-  args.serve.models = {model_name(loaded.path)};
-  args.serve.models.insert(args.serve.models.end(), args.aliases.begin(), args.aliases.end());
+  args.serve.models = args.aliases;  // the first is the name that answers carry
+  args.serve.models.push_back(model_name(loaded.path));
   args.serve.card = model_card(loaded.path);
   args.serve.card.n_embd = loaded.model->info().n_embd;
+  args.serve.card.digest = loaded.model->info().fingerprint;
   QR_TRY(args.serve.machine, machine_facts(args, loaded.model->info()));
   if (recording) recording->begin(*engine, loaded.model->info(), env.prefixes);
   engine->start();
@@ -284,7 +285,7 @@ QR_REGISTER(Command,
                       line.option("--max-queue", args->engine.max_queue, "requests that may wait; beyond it 429");
                       declare_spec_options(line, args->spec);
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
-                      line.option("--alias", args->aliases, "another name for the model, may be repeated");
+                      line.option("--alias", args->aliases, "another name for the model, may be repeated; answers carry the first");
                       declare_prefix_option(line, args->prefixes);
                       line.option("--public-prompt", args->public_prompts,
                                   "a file with a system prompt that is no secret: requests share its cached past "

@@ -24,7 +24,7 @@ constexpr Field kPrompt[] = {
 };
 constexpr Field kCall[] = {
     flag_field("stream"),           other_name("stop_sequences", "stop"),
-    unsupported("container"),       unsupported("context_management"),
+    unsupported("container"),       field_of("context_management", kObject),
     ignored_field("metadata"),      ignored_field("service_tier"),
     ignored_field("inference_geo"),
 };
@@ -47,7 +47,7 @@ constexpr Field kBlock[] = {field_of("type", kString),
                             ignored_field("cache_control"),
                             ignored_field("citations"),
                             ignored_field("caller")};
-const Schema kMessages({kPrompt, kCall, sampling_fields()});
+const Schema kMessages({kPrompt, kCall, sampling_fields(), foreign_fields()});
 const Schema kCount({kPrompt});
 const Schema kMessageSchema({kMessage});
 const Schema kThinkingSchema({kThinking});
@@ -356,9 +356,6 @@ ApiResult<Json> read_conversation(const ApiRequest& request) {
   for (size_t i = 0; i < list.size(); ++i) {
     QR_TRY_VOID(read_message(list[i], at_index("messages", static_cast<int64_t>(i)), request.reading, conversation));
   }
-  if (*conversation.back().find("role")->as_string() == "assistant")
-    return refuse(unsupported_field(at_index("messages", static_cast<int64_t>(list.size()) - 1),
-                                    "an answer that is begun by the client; the last message must be the user's"));
   return Json(std::move(conversation));
 }
 
@@ -366,9 +363,12 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, begin_answer(request, env));
   if (!args.has("max_tokens")) return refuse(missing_field("max_tokens"));
+  if (args.has("context_management"))
+    request.reading.warnings.add("context_management was not kept: the whole conversation is read");
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY(Json conversation, read_conversation(request));
   QR_TRY(ChatOptions options, read_thinking(request, env));
+  options.continues = ends_in_answer(conversation);
   QR_TRY_VOID(read_output(request, job.generation.grammar));
   QR_TRY(const Tools tools, read_tools(request));
   options.tools = &tools;
@@ -381,6 +381,7 @@ ApiResult<Call> count_tokens(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
   QR_TRY(Json conversation, read_conversation(request));
   QR_TRY(ChatOptions options, read_thinking(request, env));
+  options.continues = ends_in_answer(conversation);
   QR_TRY(const Tools tools, read_tools(request));
   options.tools = &tools;
   QR_TRY(const ChatPrompt prompt, render_chat(std::move(conversation), options, env));

@@ -1,6 +1,6 @@
 // POST /infill: what belongs between a prefix and a suffix, for models whose vocabulary has fill-in-the-middle tokens.
 // Fields and answers as llama.cpp's server has them; the prompt is prefix, suffix, middle.
-#include "serve/api.h"
+#include "serve/llama.h"
 #include "serve/openai.h"
 
 namespace quire {
@@ -11,56 +11,10 @@ constexpr Field kFields[] = {
     field_of("input_suffix", kString),
     field_of("prompt", kString),
     field_of("input_extra", kArray, &ServeLimits::n_parts),
-    field_of("model", kString, &ServeLimits::name_bytes),
-    flag_field("stream"),
 };
 constexpr Field kExtra[] = {field_of("filename", kString), field_of("text", kString), ignored_field("time")};
-const Schema kSchema({kFields, sampling_fields()});
+const Schema kSchema({kFields, llama_fields(), sampling_fields()});
 const Schema kExtraSchema({kExtra});
-
-class Writer final : public ReplyWriter {
- public:
-  explicit Writer(std::string_view model) { append_json_string(model_, model); }
-
-  void begin(int64_t, std::string&) override {}
-  void delta(int, const Delta& delta, std::string& out) override {
-    if (delta.parts.empty()) return;
-    std::string data = "{\"content\":";
-    append_joined(data, delta.parts, PartKind::text);
-    append_sse_data(out, data + ",\"stop\":false}");
-  }
-  void finish(int, const Ending& ending, std::string&) override { ending_ = ending; }
-  void end(const UsageTotals& usage, std::string& out) override {
-    append_sse_data(out, "{\"content\":\"\"" + tail(usage));
-  }
-  void error(const HttpError& error, std::string& out) override {
-    append_sse_event(out, "error", "", error_body(error));
-  }
-  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
-    ending_ = choices[0].ending;
-    const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
-    Pieces out;
-    out.add("{\"content\":");
-    add_joined(out, choice->whole.parts, PartKind::text, choice);
-    out.add(tail(usage));
-    return out;
-  }
-
- private:
-  std::string tail(const UsageTotals& usage) const {
-    const bool by_word = !ending_.stop_string.empty();
-    std::string out = ",\"stop\":true,\"model\":" + model_ + ",\"stop_type\":";
-    out += ending_.reason == FinishReason::length ? "\"limit\"" : by_word ? "\"word\"" : "\"eos\"";
-    out += ",\"stopping_word\":";
-    append_json_string(out, ending_.stop_string);
-    return out + ",\"tokens_predicted\":" + std::to_string(usage.n_generated) +
-           ",\"tokens_evaluated\":" + std::to_string(usage.n_prompt) +
-           ",\"tokens_cached\":" + std::to_string(usage.n_cached) + "}";
-  }
-
-  std::string model_;
-  Ending ending_;
-};
 
 // Other files, in front of the one that is filled in.
 ApiResult<void> add_extra(const ApiRequest& request, const ServeEnv& env, Token mark, std::vector<Token>& out) {
@@ -106,11 +60,11 @@ ApiResult<void> add_prompt(const ApiRequest& request, const ServeEnv& env, Job& 
 }
 
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
-  QR_TRY(Job job, begin_answer(request, env));
-  if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
+  LlamaCommon common;
+  QR_TRY(Job job, begin_llama(request, env, common));
   QR_TRY_VOID(add_prompt(request, env, job));
   job.prompt_field = "input_prefix";
-  job.writer = std::make_unique<Writer>(answering_model(env, job.generation));
+  job.writer = make_llama_writer(env, job, std::move(common));
   return Call(std::move(job));
 }
 

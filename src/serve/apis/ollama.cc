@@ -1,11 +1,11 @@
-// Ollama's dialect: /api/chat, /api/generate, /api/tags, /api/ps, /api/show, /api/version. Streams are lines of JSON
-// and on by default.
-#include <algorithm>
+// Ollama's dialect: /api/chat and /api/generate. Streams are lines of JSON and on by default.
 #include <ctime>
 
 #include "serve/api.h"
 #include "serve/messages.h"
+#include "serve/ollama.h"
 #include "serve/openai.h"
+#include "serve/utc_time.h"
 
 namespace quire {
 namespace {
@@ -27,7 +27,7 @@ constexpr Field kChat[] = {
 constexpr Field kGenerate[] = {
     field_of("prompt", kString),   field_of("system", kString), flag_field("raw"),
     unsupported("suffix", "\"\""), unsupported("images", "[]"), unsupported("template", "\"\""),
-    unsupported("context", "[]"),
+    field_of("context", kArray),
 };
 constexpr Field kMessage[] = {
     field_of("role", kString),       field_of("content", kString),
@@ -53,11 +53,6 @@ constexpr Field kOptions[] = {
     ignored_field("tfs_z"),
     ignored_field("f16_kv"),
 };
-constexpr Field kShow[] = {
-    field_of("model", kString, &ServeLimits::name_bytes),
-    other_name("name", "model"),
-    ignored_field("verbose"),
-};
 const Schema kChatSchema({kCommon, kChat});
 const Schema kGenerateSchema({kCommon, kGenerate});
 constexpr Field kCall[] = {field_of("function", kObject), field_of("id", kString, &ServeLimits::name_bytes),
@@ -67,27 +62,15 @@ constexpr Field kCalled[] = {field_of("name", kString, &ServeLimits::name_bytes)
 const Schema kMessageSchema({kMessage});
 const Schema kCallSchema({kCall});
 const Schema kCalledSchema({kCalled});
-const Schema kOptionsSchema({kOptions, sampling_fields()});
-const Schema kShowSchema({kShow});
+const Schema kOptionsSchema({kOptions, sampling_fields(), foreign_fields()});
 
 constexpr int kRepeatLastN = 64;
 
-std::string error_object(const HttpError& error) {
-  std::string out = "{\"error\":";
-  append_json_string(out, error.message);
-  return out + "}";
-}
-
-std::string utc_time(std::time_t at) {
-  std::tm parts{};
-  gmtime_r(&at, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 class Writer final : public ReplyWriter {
  public:
-  Writer(std::string_view model, bool chat) : chat_(chat) {
+  // `context`: the prompt's tokens where the answer is told with all tokens so far; empty: it is not.
+  Writer(const ServeEnv& env, std::string_view model, bool chat, std::vector<Token> context = {})
+      : chat_(chat), end_(env.tokenizer->spec().eos), context_(std::move(context)) {
     head_ = "{\"model\":";
     append_json_string(head_, model);
     head_ += ",\"created_at\":\"";
@@ -96,6 +79,7 @@ class Writer final : public ReplyWriter {
   HttpHeaders stream_headers() const override { return {{"Content-Type", "application/x-ndjson"}}; }
   void begin(int64_t, std::string&) override {}
   void delta(int, const Delta& delta, std::string& out) override {
+    add_context(delta.tokens);
     AnswerParts shown;
     for (const AnswerPart& part : delta.parts) {
       if (part.kind == PartKind::call) tell_calls(out);
@@ -115,11 +99,12 @@ class Writer final : public ReplyWriter {
     append_parts(out, {});
     out += tail(usage) + "\n";
   }
-  void error(const HttpError& error, std::string& out) override { out += error_object(error) + "\n"; }
+  void error(const HttpError& error, std::string& out) override { out += ollama_error(error) + "\n"; }
   Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
     reason_ = choices[0].ending.reason;
     const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
     Pieces out;
+    add_context(choice->whole.tokens);
     const AnswerParts& parts = choice->whole.parts;
     out.add(begin_text());
     add_joined(out, parts, PartKind::text, choice);
@@ -172,8 +157,20 @@ class Writer final : public ReplyWriter {
     out += calls_of(parts);
     if (chat_) out += '}';
   }
+  void add_context(const std::vector<TokenText>& tokens) {
+    if (context_.empty()) return;
+    for (const TokenText& token : tokens) context_.push_back(token.id);
+  }
+  // "context":[…],
+  std::string told_context() const {
+    std::string out;
+    for (const Token id : context_) out += (out.empty() ? ",\"context\":[" : ",") + std::to_string(id);
+    if (out.empty()) return out;
+    if (reason_ != FinishReason::length && end_ >= 0) out += "," + std::to_string(end_);
+    return out + "]";
+  }
   std::string tail(const UsageTotals& usage) const {
-    return ",\"done\":true,\"done_reason\":\"" + std::string(reason_ == FinishReason::length ? "length" : "stop") +
+    return told_context() + ",\"done\":true,\"done_reason\":\"" + std::string(reason_ == FinishReason::length ? "length" : "stop") +
            "\",\"total_duration\":" + std::to_string(usage.total_ns) + ",\"load_duration\":0" +
            ",\"prompt_eval_count\":" + std::to_string(usage.n_prompt) +
            ",\"prompt_eval_duration\":" + std::to_string(usage.first_token_ns - usage.queued_ns) +
@@ -182,17 +179,12 @@ class Writer final : public ReplyWriter {
   }
 
   const bool chat_;
+  const Token end_;  // -1: none
+  std::vector<Token> context_;
   FinishReason reason_ = FinishReason::stop;
   std::string head_;
   AnswerParts calls_;  // not yet told
 };
-
-// "name" and "name:latest" are one model to this dialect's clients.
-std::string_view plain_name(std::string_view name) {
-  constexpr std::string_view kLatest = ":latest";
-  if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
-  return name;
-}
 
 ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& env) {
   static const Json kNone{Json::Object{}};
@@ -264,7 +256,7 @@ ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool ch
   QR_TRY_VOID(add_grammar(std::move(format), job.generation.grammar));
   job.stream = args.flag("stream", true);
   job.prompt_field = "prompt";
-  job.writer = std::make_unique<Writer>(answering_model(env, job.generation), chat);
+  job.writer = std::make_unique<Writer>(env, answering_model(env, job.generation), chat);
   return job;
 }
 
@@ -272,12 +264,14 @@ ApiResult<void> add_chat_prompt(
     Json::Array messages, const Args& args, const Tools& tools, const ServeEnv& env, Job& job) {
   ChatOptions options;
   options.tools = &tools;
+  Json conversation(std::move(messages));
+  options.continues = ends_in_answer(conversation);
   if (const Json* think = args.find("think")) {
     options.think = think->as_bool() == nullptr || *think->as_bool();
     if (think->as_string() != nullptr) QR_TRY_VOID(read_effort(*think->as_string(), "think", options));
     if (*options.think) QR_TRY_VOID(check_thinks(env, "think"));
   }
-  QR_TRY_VOID(add_chat(Json(std::move(messages)), options, env, job));
+  QR_TRY_VOID(add_chat(std::move(conversation), options, env, job));
   return {};
 }
 
@@ -285,7 +279,7 @@ ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Job job, start_job(request, env, true));
   const Json* messages = request.args.find("messages");
   if (messages == nullptr || messages->as_array()->empty())
-    return Call(Answer{.body = Writer(env.models[0], true).loaded()});
+    return Call(Answer{.body = Writer(env, env.models[0], true).loaded()});
   Json::Array conversation;
   conversation.reserve(messages->as_array()->size());
   for (const Json& message : *messages->as_array()) {
@@ -298,92 +292,40 @@ ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
   return Call(std::move(job));
 }
 
+// The tokens of an earlier answer stand before the prompt.
+ApiResult<void> add_context(const Json* context, const ServeEnv& env, std::vector<Token>& prompt) {
+  if (context == nullptr || context->as_array()->empty()) return {};
+  std::vector<Token> all;
+  QR_TRY_VOID(read_token_ids(*context, "context", env.tokenizer->n_vocab(), all));
+  const Token bos = env.tokenizer->spec().bos;
+  const bool twice = bos >= 0 && !prompt.empty() && prompt.front() == bos && all.front() == bos;
+  all.insert(all.end(), prompt.begin() + (twice ? 1 : 0), prompt.end());
+  prompt = std::move(all);
+  return {};
+}
+
 ApiResult<Call> generate(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, start_job(request, env, false));
   const std::string_view prompt = args.text("prompt");
-  if (prompt.empty()) return Call(Answer{.body = Writer(env.models[0], false).loaded()});
+  if (prompt.empty()) return Call(Answer{.body = Writer(env, env.models[0], false).loaded()});
   if (!args.flag("raw", false)) {
     Json::Array conversation;
     if (args.has("system")) conversation.push_back(Json::Object{{"role", "system"}, {"content", args.text("system")}});
     conversation.push_back(Json::Object{{"role", "user"}, {"content", prompt}});
     QR_TRY_VOID(add_chat_prompt(std::move(conversation), args, {}, env, job));
     job.prompt_field = "prompt";
+    QR_TRY_VOID(add_context(args.find("context"), env, job.prompts.back()));
+    job.want_ids = true;
+    job.writer = std::make_unique<Writer>(env, answering_model(env, job.generation), false, job.prompts.back());
     return Call(std::move(job));
   }
   const EncodeOptions options{.add_special = true, .parse_special = true};
   if (const Status done = env.tokenizer->encode(prompt, options, job.prompts.emplace_back()); !done)
     return refuse(to_http_error(done.error(), "prompt"));
   if (job.prompts.back().empty()) return refuse(bad_field("prompt", "holds no tokens"));
+  QR_TRY_VOID(add_context(args.find("context"), env, job.prompts.back()));
   return Call(std::move(job));
-}
-
-// "1.2B", "815.0M", "260.0K": how its clients expect a size.
-std::string short_count(int64_t n) {
-  constexpr std::pair<int64_t, char> kUnits[] = {{1'000'000'000, 'B'}, {1'000'000, 'M'}, {1'000, 'K'}};
-  for (const auto& [size, letter] : kUnits) {
-    if (n < size) continue;
-    const int64_t tenths = n / (size / 10);
-    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + letter;
-  }
-  return std::to_string(n);
-}
-
-void append_details(std::string& out, const ModelCard& card) {
-  out += "\"details\":{\"parent_model\":\"\",\"format\":\"gguf\",\"family\":";
-  append_json_string(out, card.architecture);
-  out += ",\"families\":[";
-  append_json_string(out, card.architecture);
-  out += "],\"parameter_size\":\"" + short_count(card.n_parameters) + "\",\"quantization_level\":";
-  std::string type = card.quantization;
-  for (char& c : type)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  append_json_string(out, type);
-  out += '}';
-}
-
-std::string model_list(const ServeEnv& env) {
-  std::string out = "{\"models\":[";
-  const std::vector<std::string> names = served_names(env.models, env.prefixes);
-  for (const std::string& name : names) {
-    if (&name != names.data()) out += ',';
-    out += "{\"name\":";
-    append_json_string(out, name);
-    out += ",\"model\":";
-    append_json_string(out, name);
-    out += ",\"modified_at\":\"" + utc_time(env.card.modified_s) +
-           "\",\"size\":" + std::to_string(env.card.file_bytes) + ",\"digest\":\"\",";
-    append_details(out, env.card);
-    out += '}';
-  }
-  return out + "]}";
-}
-
-ApiResult<Call> tags(const ApiRequest&, const ServeEnv& env) { return Call(Answer{.body = model_list(env)}); }
-
-ApiResult<Call> show(const ApiRequest& request, const ServeEnv& env) {
-  if (!request.args.has("model")) return refuse(missing_field("model"));
-  const std::string_view name = plain_name(request.args.text("model"));
-  const std::vector<std::string> names = served_names(env.models, env.prefixes);
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    return refuse(HttpError{404, "model '" + shown(request.args.text("model")) + "' not found", "invalid_request_error",
-                            "model", "model_not_found"});
-  std::string out = "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":";
-  append_json_string(out, env.tokenizer->spec().chat_template);
-  out += ',';
-  append_details(out, env.card);
-  out += ",\"model_info\":{\"general.architecture\":";
-  append_json_string(out, env.card.architecture);
-  out += ",\"general.parameter_count\":" + std::to_string(env.card.n_parameters) + ',';
-  append_json_string(out, env.card.architecture + ".context_length");
-  out += ':' + std::to_string(env.n_ctx) + "},\"capabilities\":[\"completion\"" +
-         std::string(env.tools.form != nullptr ? ",\"tools\"" : "") + "],\"modified_at\":\"" +
-         utc_time(env.card.modified_s) + "\"}";
-  return Call(Answer{.body = std::move(out)});
-}
-
-ApiResult<Call> version(const ApiRequest&, const ServeEnv&) {
-  return Call(Answer{.body = "{\"version\":\"" QR_VERSION "\"}"});
 }
 
 const Api kApi{{
@@ -391,38 +333,14 @@ const Api kApi{{
      .path = "/api/chat",
      .schema = &kChatSchema,
      .parse = &chat,
-     .error_text = &error_object,
+     .error_text = &ollama_error,
      .summary = "Ollama: the next message of a conversation"},
     {.method = "POST",
      .path = "/api/generate",
      .schema = &kGenerateSchema,
      .parse = &generate,
-     .error_text = &error_object,
+     .error_text = &ollama_error,
      .summary = "Ollama: the answer to a prompt"},
-    {.method = "GET",
-     .path = "/api/tags",
-     .quick = true,
-     .parse = &tags,
-     .error_text = &error_object,
-     .summary = "Ollama: the model and its names"},
-    {.method = "GET",
-     .path = "/api/ps",
-     .quick = true,
-     .parse = &tags,
-     .error_text = &error_object,
-     .summary = "Ollama: what is loaded"},
-    {.method = "POST",
-     .path = "/api/show",
-     .schema = &kShowSchema,
-     .parse = &show,
-     .error_text = &error_object,
-     .summary = "Ollama: facts about the model"},
-    {.method = "GET",
-     .path = "/api/version",
-     .quick = true,
-     .open = true,
-     .parse = &version,
-     .summary = "Ollama: the server's version"},
 }};
 QR_REGISTER(Api, "ollama", kApi);
 

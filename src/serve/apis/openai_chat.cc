@@ -15,7 +15,6 @@ constexpr Field kFields[] = {
     unsupported("best_of", "1"),
     unsupported("echo", "false"),
     unsupported("chat_template"),
-    unsupported("continue_final_message", "false"),
     unsupported("add_special_tokens", "false"),
     unsupported("documents", "[]"),
     field_of("tools", kArray, &ServeLimits::n_tools),
@@ -30,15 +29,16 @@ constexpr Field kFields[] = {
     unsupported("verbosity", "\"medium\""),
     unsupported("store", "false"),
 };
-const Schema kSchema({kFields, chat_fields(), sampling_fields(), openai_fields()});
+const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields(), openai_fields()});
 
 class Writer final : public OpenaiWriter {
  public:
-  Writer(const ServeEnv& env, const Job& job, bool include_usage)
-      : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk", false}, env, job, include_usage),
+  Writer(const ServeEnv& env, const Job& job, const OpenaiCommon& common)
+      : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk", false}, env, job, common),
         ids_(env.seeds->next()) {}
 
-  void begin(int64_t, std::string& out) override {
+  void begin(int64_t n_prompt, std::string& out) override {
+    OpenaiWriter::begin(n_prompt, out);
     for (int i = 0; i < n_choices(); ++i) append_chunk(i, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}", out);
   }
 
@@ -139,16 +139,18 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   if (job.generation.prompt_only) return refuse(bad_field(job.generation.max_tokens_field, "is 0: the minimum is 1"));
   QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
   QR_TRY(ChatOptions options, read_chat_options(args));
+  QR_TRY(options.continues, read_continues(args, messages));
   QR_TRY(Tools tools, read_tools(args.find("tools"), {}, request.reading));
   QR_TRY_VOID(read_tool_choice(args, {}, request.reading, tools));
   options.tools = &tools;
   QR_TRY_VOID(add_chat(std::move(messages), options, env, job));
-  job.writer = std::make_unique<Writer>(env, job, common.include_usage);
+  job.writer = std::make_unique<Writer>(env, job, common);
   return Call(std::move(job));
 }
 
 const Api kApi{{{.method = "POST",
                  .path = "/v1/chat/completions",
+                 .also = "/chat/completions",
                  .schema = &kSchema,
                  .parse = &parse,
                  .summary = "OpenAI: the next message of a conversation"}}};

@@ -18,12 +18,12 @@ constexpr Field kFields[] = {
 };
 constexpr int64_t kDefaultMaxTokens = 16;  // OpenAI's
 
-const Schema kSchema({kFields, sampling_fields(), openai_fields()});
+const Schema kSchema({kFields, sampling_fields(), foreign_fields(), openai_fields()});
 
 class Writer final : public OpenaiWriter {
  public:
-  Writer(const ServeEnv& env, const Job& job, bool include_usage)
-      : OpenaiWriter({"cmpl-", "text_completion", "text_completion", true}, env, job, include_usage),
+  Writer(const ServeEnv& env, const Job& job, const OpenaiCommon& common)
+      : OpenaiWriter({"cmpl-", "text_completion", "text_completion", true}, env, job, common),
         n_echo_logprobs_(job.n_echo_logprobs) {}
 
  private:
@@ -116,7 +116,7 @@ ApiResult<void> read_best_of(const Args& args, Job& job) {
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   Job job;
   QR_TRY(const OpenaiCommon common, read_openai(request, env, job));
-  if (job.generation.max_tokens == 0 && !job.generation.prompt_only) job.generation.max_tokens = kDefaultMaxTokens;
+  if (!request.args.has("max_tokens") && job.generation.max_tokens == 0) job.generation.max_tokens = kDefaultMaxTokens;
   if (request.args.has("logprobs")) {
     job.generation.sampling.n_logprobs = static_cast<int>(request.args.integer("logprobs", 0));
     if (request.args.flag("echo", false)) {
@@ -130,7 +130,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(read_best_of(request.args, job));
   job.prompt_field = "prompt";
   QR_TRY_VOID(read_prompts(request.args, env, job));
-  job.writer = std::make_unique<Writer>(env, job, common.include_usage);
+  job.writer = std::make_unique<Writer>(env, job, common);
   return Call(std::move(job));
 }
 

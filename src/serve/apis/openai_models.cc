@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "serve/api.h"
+#include "serve/utc_time.h"
 
 namespace quire {
 namespace {
@@ -20,7 +21,27 @@ void append_model(std::string& out, const std::string& name, const ServeEnv& env
   out += '}';
 }
 
-ApiResult<Call> list(const ApiRequest&, const ServeEnv& env) {
+// As Anthropic's clients expect it; they say which version of it.
+bool asks_anthropic(const ApiRequest& request) { return request.http.header("anthropic-version") != nullptr; }
+
+Json anthropic_model(const std::string& name, const ServeEnv& env) {
+  return Json::Object{
+      {"type", "model"}, {"id", name}, {"display_name", name}, {"created_at", utc_time(env.started_s)}};
+}
+
+std::string anthropic_list(const ServeEnv& env) {
+  const std::vector<std::string> names = served_names(env.models, env.prefixes);
+  Json::Array data;
+  for (const std::string& name : names) data.push_back(anthropic_model(name, env));
+  return Json(Json::Object{{"data", std::move(data)},
+                           {"has_more", false},
+                           {"first_id", names.front()},
+                           {"last_id", names.back()}})
+      .dump();
+}
+
+ApiResult<Call> list(const ApiRequest& request, const ServeEnv& env) {
+  if (asks_anthropic(request)) return Answer{.body = anthropic_list(env)};
   std::string out = "{\"object\":\"list\",\"data\":[";
   for (const std::string& name : served_names(env.models, env.prefixes)) {
     if (!out.ends_with('[')) out += ',';
@@ -36,6 +57,7 @@ ApiResult<Call> retrieve(const ApiRequest& request, const ServeEnv& env) {
   if (std::find(names.begin(), names.end(), name) == names.end())
     return refuse(HttpError{404, "the model '" + shown(name) + "' does not exist here", "invalid_request_error",
                             "model", "model_not_found"});
+  if (asks_anthropic(request)) return Answer{.body = anthropic_model(name, env).dump()};
   std::string out;
   append_model(out, name, env);
   return Answer{.body = std::move(out)};
@@ -44,6 +66,7 @@ ApiResult<Call> retrieve(const ApiRequest& request, const ServeEnv& env) {
 const Api kApi{
     {{.method = "GET",
       .path = "/v1/models",
+      .also = "/models",
       .quick = true,
       .parse = &list,
       .summary = "OpenAI: the model and its names"},

@@ -60,7 +60,7 @@ constexpr Field kItem[] = {
 };
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("logprobs")};
-const Schema kSchema({kFields, chat_fields(), sampling_fields()});
+const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields()});
 const Schema kReasoningSchema({kReasoning});
 const Schema kTextSchema({kText});
 const Schema kItemSchema({kItem});

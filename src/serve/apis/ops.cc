@@ -83,6 +83,27 @@ ApiResult<Call> props(const ApiRequest&, const ServeEnv& env) {
   return Answer{.body = out.dump()};
 }
 
+// Places are not numbered here: as many as run are shown as taken.
+ApiResult<Call> slots(const ApiRequest&, const ServeEnv& env) {
+  const int64_t n_running = env.engine_stats().n_running;
+  Json::Array out;
+  for (int64_t i = 0; i < env.engine->max_seqs; ++i)
+    out.push_back(
+        Json::Object{{"id", i}, {"n_ctx", env.n_ctx}, {"speculative", false}, {"is_processing", i < n_running}});
+  return Answer{.body = Json(std::move(out)).dump()};
+}
+
+ApiResult<Call> tokenizer_info(const ApiRequest&, const ServeEnv& env) {
+  const TokenizerSpec& spec = env.tokenizer->spec();
+  Json out = special_tokens(*env.tokenizer);
+  out.set("tokenizer_class", spec.model);
+  out.set("vocab_size", env.tokenizer->n_vocab());
+  out.set("model_max_length", env.n_ctx);
+  out.set("add_bos_token", spec.add_bos);
+  out.set("chat_template", env.plain_chat ? std::string(plain_template()) : spec.chat_template);
+  return Answer{.body = out.dump()};
+}
+
 void append_ids(const std::vector<Token>& ids, std::string& out) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) out += ',';
@@ -117,7 +138,8 @@ ApiResult<Call> detokenize(const ApiRequest& request, const ServeEnv& env) {
 ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
-  QR_TRY(const ChatOptions options, read_chat_options(args));
+  QR_TRY(ChatOptions options, read_chat_options(args));
+  QR_TRY(options.continues, read_continues(args, messages));
   QR_TRY(const ChatPrompt prompt, render_chat(std::move(messages), options, env));
   std::string out = "{\"prompt\":";
   append_json_string(out, prompt.text);
@@ -127,7 +149,13 @@ ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
 }
 
 const Api kApi{{
-    {.method = "GET", .path = "/health", .quick = true, .open = true, .parse = &health, .summary = "Is it alive"},
+    {.method = "GET",
+     .path = "/health",
+     .also = "/v1/health",
+     .quick = true,
+     .open = true,
+     .parse = &health,
+     .summary = "Is it alive"},
     {.method = "GET",
      .path = "/ready",
      .quick = true,
@@ -137,6 +165,16 @@ const Api kApi{{
     {.method = "GET", .path = "/version", .quick = true, .open = true, .parse = &version, .summary = "Quire's version"},
     {.method = "GET", .path = "/props", .quick = true, .parse = &props, .summary = "Model, template and limits"},
     {.method = "GET", .path = "/metrics", .quick = true, .admin = true, .parse = &metrics, .summary = "For Prometheus"},
+    {.method = "GET",
+     .path = "/slots",
+     .quick = true,
+     .parse = &slots,
+     .summary = "llama.cpp: the places for sequences, and which are taken"},
+    {.method = "GET",
+     .path = "/tokenizer_info",
+     .quick = true,
+     .parse = &tokenizer_info,
+     .summary = "vLLM: facts about the tokenizer"},
     {.method = "POST", .path = "/tokenize", .schema = &kTokenize, .parse = &tokenize, .summary = "Text to tokens"},
     {.method = "POST",
      .path = "/detokenize",

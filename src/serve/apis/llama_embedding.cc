@@ -1,0 +1,44 @@
+// POST /embedding and /embeddings: a vector for each text, as llama.cpp's server has it.
+#include "serve/embeddings.h"
+#include "serve/openai.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kFields[] = {
+    field_of("content", kString | kArray),
+    other_name("input", "content"),
+    field_of("model", kString, &ServeLimits::name_bytes),
+    integer_field("embd_normalize", -1, 2),
+    field_of("cache_salt", kString, &ServeLimits::name_bytes),
+    field_of("prefix", kString, &ServeLimits::name_bytes),
+    ignored_field("encoding_format"),
+};
+const Schema kSchema({kFields});
+
+ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
+  const Args& args = request.args;
+  Job job;
+  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
+  QR_TRY_VOID(check_dimensions(env.card.n_embd, env));
+  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
+  QR_TRY(job.generation.prefix, read_prefix(args, args.text("model"), env));
+  const int64_t norm = args.integer("embd_normalize", 2);
+  if (norm == 0 || norm == 1)
+    return refuse(unsupported_field("embd_normalize", "2 (Euclidean) and -1 (none) are"));
+  const std::string field(args.sent_as("content"));
+  QR_TRY_VOID(add_inputs(args.find("content"), field, {.add_special = true, .parse_special = true}, env, job));
+  job.prompt_field = field;
+  return embedding_job(std::move(job), Pool::last, {.json = EmbeddingForm::Json::llama, .normalize = norm == 2}, env);
+}
+
+const Api kApi{{{.method = "POST",
+                 .path = "/embedding",
+                 .also = "/embeddings",
+                 .schema = &kSchema,
+                 .parse = &parse,
+                 .summary = "llama.cpp: a vector for each text"}}};
+QR_REGISTER(Api, "llama_embedding", kApi);
+
+}  // namespace
+}  // namespace quire

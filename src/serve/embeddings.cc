@@ -1,0 +1,150 @@
+#include "serve/embeddings.h"
+
+#include <bit>
+#include <cmath>
+
+#include "serve/openai.h"
+
+namespace quire {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "base64 carries little-endian floats");
+
+void append_base64(std::string& out, std::string_view bytes) {
+  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    uint32_t group = 0;
+    for (size_t i = 0; i < 3; ++i)
+      group = group << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U);
+    for (size_t i = 0; i < 4; ++i) out += at + i > bytes.size() ? '=' : kDigits[group >> (18 - 6 * i) & 63];
+  }
+}
+
+class Writer final : public ReplyWriter {
+ public:
+  Writer(std::string_view model, const EmbeddingForm& form) : form_(form) { append_json_string(model_, model); }
+  // Never streamed.
+  void begin(int64_t, std::string&) override {}
+  void delta(int, const Delta&, std::string&) override {}
+  void finish(int, const Ending&, std::string&) override {}
+  void end(const UsageTotals&, std::string&) override {}
+  void error(const HttpError& error, std::string& out) override { out += error_body(error); }
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
+    Pieces out;
+    out.add(head());
+    const size_t n = choices.size();
+    const auto all = std::make_shared<std::vector<ChoiceResult>>(std::move(choices));
+    out.add_list(n, [this, all](size_t i, std::string& text) { append_item(text, (*all)[i]); });
+    out.add(tail(usage));
+    return out;
+  }
+
+ private:
+  using Kind = EmbeddingForm::Json;
+
+  std::string head() const {
+    switch (form_.json) {
+      case Kind::openai: return "{\"object\":\"list\",\"data\":[";
+      case Kind::ollama: return "{\"model\":" + model_ + ",\"embeddings\":[";
+      case Kind::ollama_one: return "{\"embedding\":";
+      case Kind::llama: return "[";
+    }
+    return {};
+  }
+  void append_item(std::string& out, ChoiceResult& one) const {
+    const std::string index = "\"index\":" + std::to_string(one.index);
+    if (form_.json == Kind::openai) out += "{\"object\":\"embedding\"," + index + ",\"embedding\":";
+    if (form_.json == Kind::llama) out += "{" + index + ",\"embedding\":[";
+    append_vector(out, std::move(one.pooled));
+    if (form_.json == Kind::openai) out += '}';
+    if (form_.json == Kind::llama) out += "]}";
+  }
+  std::string tail(const UsageTotals& usage) const {
+    const std::string n = std::to_string(usage.n_prompt);
+    switch (form_.json) {
+      case Kind::openai:
+        return "],\"model\":" + model_ + ",\"usage\":{\"prompt_tokens\":" + n + ",\"total_tokens\":" + n + "}}";
+      case Kind::ollama:
+        return "],\"total_duration\":" + std::to_string(usage.total_ns) +
+               ",\"load_duration\":0,\"prompt_eval_count\":" + n + "}";
+      case Kind::ollama_one: return "}";
+      case Kind::llama: return "]";
+    }
+    return {};
+  }
+  void append_vector(std::string& out, std::vector<float> values) const {
+    double sum = 0;
+    for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+    if (form_.normalize && sum > 0) {
+      const double scale = 1.0 / std::sqrt(sum);
+      for (float& v : values) v = static_cast<float>(v * scale);
+    }
+    if (form_.base64) {
+      out += '"';
+      append_base64(out, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+      out += '"';
+      return;
+    }
+    out += '[';
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (i > 0) out += ',';
+      append_json_number(out, static_cast<double>(values[i]));
+    }
+    out += ']';
+  }
+
+  const EmbeddingForm form_;
+  std::string model_;
+};
+
+ApiResult<void> add_input(
+    const Json& one, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job) {
+  std::vector<Token>& out = job.prompts.emplace_back();
+  if (const std::string* text = one.as_string()) {
+    if (text->empty()) return refuse(bad_field(path, "is empty"));
+    if (const Status done = env.tokenizer->encode(*text, options, out); !done)
+      return refuse(to_http_error(done.error(), path));
+    if (out.empty()) return refuse(bad_field(path, "holds no tokens"));
+    return {};
+  }
+  if (one.as_array() == nullptr)
+    return refuse(bad_field(path, "must be a string or a list of token ids", "invalid_type"));
+  if (one.as_array()->empty()) return refuse(bad_field(path, "is empty"));
+  return read_token_ids(one, path, env.tokenizer->n_vocab(), out);
+}
+
+}  // namespace
+
+ApiResult<void> check_dimensions(int64_t wanted, const ServeEnv& env) {
+  if (env.card.n_embd == 0)
+    return refuse(HttpError{400, "the model '" + env.models[0] + "' gives no embeddings", "invalid_request_error",
+                            "model", "unsupported_model"});
+  if (wanted == env.card.n_embd) return {};
+  return refuse(unsupported_field("dimensions", "vectors of '" + env.models[0] + "' have " +
+                                                    std::to_string(env.card.n_embd) + " and cannot be cut to " +
+                                                    std::to_string(wanted)));
+}
+
+ApiResult<void> add_inputs(
+    const Json* input, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job) {
+  if (input == nullptr) return refuse(missing_field(path));
+  const Json::Array* list = input->as_array();
+  if (list == nullptr || (!list->empty() && (*list)[0].is_number()))
+    return add_input(*input, path, options, env, job);
+  const auto n = static_cast<int64_t>(list->size());
+  if (n == 0) return refuse(bad_field(path, "is empty"));
+  if (n > env.limits.n_prompts) return refuse(over_limit(path, "entries", n, env.limits.n_prompts));
+  for (int64_t i = 0; i < n; ++i)
+    QR_TRY_VOID(add_input((*list)[static_cast<size_t>(i)], at_index(path, i), options, env, job));
+  return {};
+}
+
+Call embedding_job(Job&& job, Pool pool, const EmbeddingForm& form, const ServeEnv& env) {
+  job.pool = pool;
+  job.generation.prompt_only = true;
+  job.generation.ignore_eos = true;
+  job.writer = std::make_unique<Writer>(answering_model(env, job.generation), form);
+  return Call(std::move(job));
+}
+
+}  // namespace quire

@@ -1,0 +1,26 @@
+// What the dialects of embeddings share: reading inputs, and a vector for each of them in each dialect's form.
+#pragma once
+#include <string_view>
+
+#include "serve/api.h"
+
+namespace quire {
+
+struct EmbeddingForm {
+  // {"data":[{"embedding":[…]}]}; {"embeddings":[[…]]} and {"embedding":[…]} of Ollama's two endpoints;
+  // [{"index":0,"embedding":[[…]]}] of llama.cpp.
+  enum class Json : uint8_t { openai, ollama, ollama_one, llama };
+  Json json = Json::openai;
+  bool base64 = false;  // of little-endian floats, instead of a list
+  bool normalize = true;
+};
+
+// Refuses where the model gives no vectors, or none of that length.
+ApiResult<void> check_dimensions(int64_t wanted, const ServeEnv& env);
+// A string, a list of strings, ids, or a list of lists of ids, each into a prompt of the job. `input` may be null.
+ApiResult<void> add_inputs(
+    const Json* input, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job);
+// REQUIRES a generation and prompts that came from the field `prompt_field`.
+Call embedding_job(Job&& job, Pool pool, const EmbeddingForm& form, const ServeEnv& env);
+
+}  // namespace quire

@@ -1,0 +1,281 @@
+#include "serve/llama.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "serve/logprobs.h"
+#include "serve/openai.h"
+#include "serve/seeds.h"
+#include "serve/structured.h"
+
+namespace quire {
+namespace {
+
+constexpr double kMaxInt32 = 2147483647.0;
+
+constexpr Field kFields[] = {
+    field_of("model", kString, &ServeLimits::name_bytes),
+    flag_field("stream"),
+    count_field("n_probs", 0, &ServeLimits::n_logprobs),
+    flag_field("return_tokens"),
+    flag_field("timings_per_token"),
+    field_of("response_fields", kArray, &ServeLimits::n_parts),
+    integer_field("t_max_predict_ms", -1, kMaxInt32),
+    integer_field("t_max_prompt_ms", -1, kMaxInt32),
+    integer_field("n_indent", 0, kMaxInt32),
+    ignored_field("id_slot"),
+    unsupported("post_sampling_probs", "false"),
+    unsupported("return_progress", "false"),
+    unsupported("n_keep", "0", "-1"),
+    unsupported("n_discard", "0"),
+};
+
+double milliseconds(int64_t ns) { return static_cast<double>(ns) * 1e-6; }
+
+// Of a number of tokens in some time: the time, that of each, and how many in a second.
+void set_rate(Json& out, const std::string& name, int64_t n, int64_t ns) {
+  const double ms = milliseconds(ns);
+  out.set(name + "_n", n);
+  out.set(name + "_ms", ms);
+  out.set(name + "_per_token_ms", n > 0 ? ms / static_cast<double>(n) : 0.0);
+  out.set(name + "_per_second", ms > 0 ? static_cast<double>(n) * 1e3 / ms : 0.0);
+}
+
+Json timings_of(const UsageTotals& usage) {
+  Json out = Json::Object{{"cache_n", usage.n_cached}};
+  set_rate(out, "prompt", usage.n_prompt - usage.n_cached, usage.first_token_ns - usage.queued_ns);
+  set_rate(out, "predicted", usage.n_generated, usage.total_ns - usage.first_token_ns);
+  return out;
+}
+
+Json settings_of(const Job& job) {
+  const Generation& g = job.generation;
+  const SamplingParams& s = g.sampling;
+  Json::Array stops;
+  for (const std::string& stop : g.stops) stops.emplace_back(stop);
+  return Json::Object{{"seed", static_cast<int64_t>(s.seed)},
+                      {"temperature", static_cast<double>(s.temperature)},
+                      {"top_k", static_cast<int64_t>(s.top_k)},
+                      {"top_p", static_cast<double>(s.top_p)},
+                      {"min_p", static_cast<double>(s.min_p)},
+                      {"typical_p", static_cast<double>(s.typical_p)},
+                      {"repeat_penalty", static_cast<double>(s.repetition_penalty)},
+                      {"presence_penalty", static_cast<double>(s.presence_penalty)},
+                      {"frequency_penalty", static_cast<double>(s.frequency_penalty)},
+                      {"n_predict", g.prompt_only ? int64_t{0} : g.max_tokens > 0 ? g.max_tokens : int64_t{-1}},
+                      {"n_probs", static_cast<int64_t>(std::max(s.n_logprobs, 0))},
+                      {"ignore_eos", g.ignore_eos},
+                      {"stream", job.stream},
+                      {"stop", std::move(stops)}};
+}
+
+// The value at "a/b"; null: there is none.
+const Json* at_path(const Json& object, std::string_view path) {
+  const Json* at = path.empty() ? nullptr : &object;
+  while (at != nullptr && !path.empty()) {
+    const size_t end = std::min(path.find('/'), path.size());
+    at = at->find(path.substr(0, end));
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
+  return at;
+}
+
+using Clk = std::chrono::steady_clock;
+
+class Writer final : public ReplyWriter {
+ public:
+  Writer(const ServeEnv& env, const Job& job, LlamaCommon common)
+      : tokenizer_(*env.tokenizer),
+        common_(std::move(common)),
+        model_(answering_model(env, job.generation)),
+        settings_(settings_of(job)),
+        prompts_(job.prompts),
+        n_(static_cast<size_t>(job.generation.n)),
+        n_choices_(job.prompts.size() * n_),
+        want_probs_(job.generation.sampling.n_logprobs >= 0),
+        began_(Clk::now()),
+        endings_(n_choices_) {}
+
+  void begin(int64_t n_prompt, std::string&) override {
+    n_prompt_ = n_prompt;
+    first_ = Clk::now();
+  }
+  void delta(int choice, const Delta& delta, std::string& out) override {
+    if (delta.parts.empty() && delta.tokens.empty()) return;
+    std::string data = "{\"index\":" + std::to_string(choice) + ",\"content\":";
+    append_joined(data, delta.parts, PartKind::text);
+    data += ",\"tokens\":[";
+    for (const TokenText& token : delta.tokens) {
+      if (&token != delta.tokens.data()) data += ',';
+      data += std::to_string(token.id);
+    }
+    data += "],\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":" + std::to_string(delta.n_tokens) +
+            ",\"tokens_evaluated\":" + std::to_string(n_prompt_);
+    if (want_probs_) {
+      data += ",\"completion_probabilities\":";
+      append_logprob_list(data, delta.tokens, tokenizer_);
+    }
+    if (common_.timings) data += ",\"timings\":" + timings_so_far(delta.n_tokens).dump();
+    append_sse_data(out, data + "}");
+  }
+  void finish(int choice, const Ending& ending, std::string&) override {
+    endings_[static_cast<size_t>(choice)] = ending;
+  }
+  void end(const UsageTotals& usage, std::string& out) override {
+    for (size_t i = 0; i < n_choices_; ++i) {
+      Json last = Json::Object{{"index", static_cast<int64_t>(i)}, {"content", ""}, {"tokens", Json::Array{}}};
+      add_tail(last, i, usage);
+      append_sse_data(out, pick(std::move(last)).dump());
+    }
+  }
+  void error(const HttpError& error, std::string& out) override {
+    append_sse_event(out, "error", "", error_body(error));
+  }
+  Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
+    Pieces out;
+    if (choices.size() > 1) out.add("[");
+    for (size_t i = 0; i < choices.size(); ++i) {
+      endings_[i] = choices[i].ending;
+      if (i > 0) out.add(",");
+      add_choice(std::make_shared<const ChoiceResult>(std::move(choices[i])), usage, out);
+    }
+    if (n_choices_ > 1) out.add("]");
+    return out;
+  }
+
+ private:
+  Json timings_so_far(int64_t n_tokens) const {
+    const auto ns = [](Clk::duration d) { return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count(); };
+    Json out = Json::Object{};
+    set_rate(out, "prompt", n_prompt_, ns(first_ - began_));
+    set_rate(out, "predicted", n_tokens, ns(Clk::now() - first_));
+    return out;
+  }
+  // What stands behind the text.
+  void add_tail(Json& out, size_t choice, const UsageTotals& usage) const {
+    const Ending& ending = endings_[choice];
+    const bool by_word = !ending.stop_string.empty(), cut = ending.reason == FinishReason::length;
+    const std::vector<Token>& prompt = prompts_[choice / n_];
+    out.set("id_slot", -1);
+    out.set("stop", true);
+    out.set("model", model_);
+    out.set("tokens_predicted", ending.n_tokens);
+    out.set("tokens_evaluated", static_cast<int64_t>(prompt.size()));
+    out.set("generation_settings", settings_);
+    out.set("prompt", tokenizer_.decode(prompt, true));
+    out.set("truncated", false);
+    out.set("stop_type", cut ? "limit" : by_word ? "word" : "eos");
+    out.set("stopping_word", ending.stop_string);
+    out.set("tokens_cached", usage.n_cached);
+    out.set("timings", timings_of(usage));
+  }
+  Json pick(Json whole) const {
+    if (!common_.response_fields) return whole;
+    Json out = Json::Object{};
+    for (const std::string& path : *common_.response_fields)
+      if (const Json* value = at_path(whole, path)) out.set(path, *value);
+    return out;
+  }
+  bool wants(std::string_view name) const {
+    const auto& only = common_.response_fields;
+    return !only || std::find(only->begin(), only->end(), name) != only->end();
+  }
+  // The long members are written a piece at a time, the others as one.
+  void add_choice(const std::shared_ptr<const ChoiceResult>& choice, const UsageTotals& usage, Pieces& out) const {
+    const auto index = static_cast<size_t>(choice->index);
+    Json rest = Json::Object{{"index", static_cast<int64_t>(index)}};
+    add_tail(rest, index, usage);
+    std::string tail = pick(std::move(rest)).dump();
+    tail.pop_back();
+    out.add(tail);
+    const char* comma = tail.size() > 1 ? "," : "";
+    const auto member = [&](const char* name) {
+      out.add(std::string(std::exchange(comma, ",")) + "\"" + name + "\":");
+    };
+    if (wants("content")) {
+      member("content");
+      add_joined(out, choice->whole.parts, PartKind::text, choice);
+    }
+    const size_t n = choice->whole.tokens.size();
+    if (wants("tokens")) {
+      member("tokens");
+      out.add("[").add_list(common_.tokens ? n : 0, [choice](size_t i, std::string& text) {
+        text += std::to_string(choice->whole.tokens[i].id);
+      });
+      out.add("]");
+    }
+    if (want_probs_ && wants("completion_probabilities")) {
+      member("completion_probabilities");
+      out.add("[");
+      add_logprob_list(out, choice, tokenizer_);
+      out.add("]");
+    }
+    out.add("}");
+  }
+
+  const Tokenizer& tokenizer_;
+  const LlamaCommon common_;
+  const std::string model_;
+  const Json settings_;
+  const std::vector<std::vector<Token>> prompts_;
+  const size_t n_, n_choices_;
+  const bool want_probs_;
+  const Clk::time_point began_;
+  Clk::time_point first_;  // of the first tokens
+  int64_t n_prompt_ = 0;
+  std::vector<Ending> endings_;
+};
+
+ApiResult<std::optional<std::vector<std::string>>> read_response_fields(const Args& args) {
+  const Json* list = args.find("response_fields");
+  if (list == nullptr) return std::nullopt;
+  std::vector<std::string> out;
+  for (const Json& path : *list->as_array()) {
+    const std::string at = at_index("response_fields", static_cast<int64_t>(out.size()));
+    if (path.as_string() == nullptr) return refuse(bad_field(at, "must be a string", "invalid_type"));
+    out.push_back(*path.as_string());
+  }
+  if (out.empty()) return std::nullopt;
+  return out;
+}
+
+void warn_of_what_is_not_kept(const Args& args, Warnings& warnings) {
+  for (const char* name : {"t_max_predict_ms", "t_max_prompt_ms"})
+    if (args.integer(name, 0) > 0) warnings.add(std::string(name) + " was not kept: answers do not depend on time");
+  if (args.integer("n_indent", 0) > 0) warnings.add("n_indent was not kept");
+  const Json* samplers = args.find("samplers");
+  if (samplers == nullptr) return;
+  for (const Json& name : *samplers->as_array())
+    if (name == Json("infill")) warnings.add("the sampler infill was left out");
+}
+
+}  // namespace
+
+std::span<const Field> llama_fields() { return kFields; }
+
+ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, LlamaCommon& common) {
+  const Args& args = request.args;
+  Job job;
+  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
+  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
+  QR_TRY(job.generation.grammar, read_grammar(args, request.reading));
+  QR_TRY(job.generation.prefix, read_prefix(args, args.text("model"), env));
+  if (job.generation.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
+  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
+  if (args.integer("n_probs", 0) > 0)
+    job.generation.sampling.n_logprobs = static_cast<int>(args.integer("n_probs", 0));
+  warn_of_what_is_not_kept(args, request.reading.warnings);
+  job.stream = args.flag("stream", false);
+  common.tokens = args.flag("return_tokens", false);
+  common.timings = args.flag("timings_per_token", false);
+  QR_TRY(common.response_fields, read_response_fields(args));
+  job.want_ids = job.stream || common.tokens;
+  return job;
+}
+
+std::unique_ptr<ReplyWriter> make_llama_writer(const ServeEnv& env, const Job& job, LlamaCommon common) {
+  return std::make_unique<Writer>(env, job, std::move(common));
+}
+
+}  // namespace quire

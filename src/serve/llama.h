@@ -1,0 +1,28 @@
+// What llama.cpp's own endpoints share (/completion, /infill): their fields beside those of every dialect, and their
+// answers.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "serve/api.h"
+
+namespace quire {
+
+// Beside sampling_fields(). What would make an answer depend on time (t_max_predict_ms) is taken and not kept, and the
+// client is told; so are n_indent and the sampler "infill".
+std::span<const Field> llama_fields();
+
+struct LlamaCommon {
+  bool timings = false;                                     // in each event of a stream
+  bool tokens = false;                                      // ids in a whole answer; a stream has them anyway
+  std::optional<std::vector<std::string>> response_fields;  // "content", "timings/prompt_ms": all that is answered
+};
+// REQUIRES args checked with llama_fields() and sampling_fields(). A job with everything but its prompts and writer.
+ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, LlamaCommon& common);
+// REQUIRES the job's prompts.
+std::unique_ptr<ReplyWriter> make_llama_writer(const ServeEnv& env, const Job& job, LlamaCommon common);
+
+}  // namespace quire
