@@ -105,6 +105,12 @@ Gauge& Metrics::gauge(std::string_view name, std::string_view help, const Metric
   if (!s.gauge) s.gauge = std::make_unique<Gauge>();
   return *s.gauge;
 }
+Gauge& Metrics::total(std::string_view name, std::string_view help, const MetricLabels& labels) {
+  std::lock_guard lock(mu_);
+  Series& s = series(name, help, Kind::total, labels);
+  if (!s.gauge) s.gauge = std::make_unique<Gauge>();
+  return *s.gauge;
+}
 
 Histogram& Metrics::histogram(std::string_view name,
                               std::string_view help,
@@ -146,7 +152,7 @@ void Metrics::expose_series(std::string& out, const Family& family, const Series
 }
 
 std::string Metrics::expose() const {
-  static constexpr std::string_view kKinds[] = {"counter", "gauge", "histogram"};
+  static constexpr std::string_view kKinds[] = {"counter", "gauge", "counter", "histogram"};
   std::lock_guard lock(mu_);
   std::string out;
   for (const Family& family : families_) {

@@ -65,6 +65,8 @@ class Metrics {
   // (histograms) one set of bounds per name. `help` of later calls is ignored.
   Counter& counter(std::string_view name, std::string_view help, const MetricLabels& labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, const MetricLabels& labels = {});
+  // A counter of seconds: set to what somebody else has summed, which never falls.
+  Gauge& total(std::string_view name, std::string_view help, const MetricLabels& labels = {});
   // REQUIRES bounds finite and strictly ascending.
   Histogram& histogram(std::string_view name,
                        std::string_view help,
@@ -76,11 +78,11 @@ class Metrics {
   std::string expose() const;
 
  private:
-  enum class Kind : uint8_t { counter, gauge, histogram };
+  enum class Kind : uint8_t { counter, gauge, total, histogram };
   struct Series {
     std::string labels;  // a="b",c="d", escaped
     std::unique_ptr<Counter> counter;
-    std::unique_ptr<Gauge> gauge;
+    std::unique_ptr<Gauge> gauge;  // of a total too
     std::unique_ptr<Histogram> histogram;
   };
   struct Family {

@@ -14,6 +14,7 @@ TEST(Metrics, ExposesCountersAndGaugesInOrderOfCreation) {
   m.gauge("quire_running", "Running now.").set(2.5);
   m.counter("quire_rejected_total", "Refused.", {{"reason", "body"}}).add();
   m.counter("quire_rejected_total", "Refused.", {{"reason", "head"}});
+  m.total("quire_busy_seconds_total", "Busy.").set(0.25);
   EXPECT_EQ(m.expose(),
             "# HELP quire_tokens_total Tokens made.\n"
             "# TYPE quire_tokens_total counter\n"
@@ -24,7 +25,10 @@ TEST(Metrics, ExposesCountersAndGaugesInOrderOfCreation) {
             "# HELP quire_rejected_total Refused.\n"
             "# TYPE quire_rejected_total counter\n"
             "quire_rejected_total{reason=\"body\"} 1\n"
-            "quire_rejected_total{reason=\"head\"} 0\n");
+            "quire_rejected_total{reason=\"head\"} 0\n"
+            "# HELP quire_busy_seconds_total Busy.\n"
+            "# TYPE quire_busy_seconds_total counter\n"
+            "quire_busy_seconds_total 0.25\n");
 }
 
 TEST(Metrics, SameNameAndLabelsAreOneMetric) {

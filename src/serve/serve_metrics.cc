@@ -43,6 +43,8 @@ ServeMetrics::ServeMetrics(Metrics& m)
       inter_token(m.histogram("quire_inter_token_latency_seconds", "Between tokens of one choice.", short_times())),
       request(m.histogram(
           "quire_e2e_request_latency_seconds", "From the request's head to the end of its answer.", long_times())),
+      aborted(m.counter(
+          "quire_request_success_total", "Sequences that finished.", {{"finished_reason", std::string("abort")}})),
       cancelled(m.counter("quire_requests_cancelled_total", "Requests whose client left before the end.")),
       failed(m.counter("quire_requests_failed_total", "Requests that failed while they ran.")),
       stalled(m.counter("quire_requests_stalled_total", "Requests cancelled because the client read too slowly.")),
@@ -57,7 +59,14 @@ ServeMetrics::ServeMetrics(Metrics& m)
           "quire_request_time_per_output_token_seconds", "Mean time between two tokens of a sequence.", short_times())),
       prompt_tokens_(m.histogram("quire_request_prompt_tokens", "Prompt tokens of a sequence.", token_counts())),
       generation_tokens_(
-          m.histogram("quire_request_generation_tokens", "Tokens generated for a sequence.", token_counts())) {
+          m.histogram("quire_request_generation_tokens", "Tokens generated for a sequence.", token_counts())),
+      most_tokens_(m.histogram("quire_request_max_num_generation_tokens",
+                               "Tokens that a request's longest choice was made of.",
+                               token_counts())),
+      max_tokens_(m.histogram(
+          "quire_request_params_max_tokens", "Tokens that a choice may have, with the context's bound.", token_counts())),
+      n_(m.histogram("quire_request_params_n", "Choices that a request asks for.", {1, 2, 5, 10, 20})) {
+  m.gauge("quire_build_info", "1; what this server is.", {{"version", QR_VERSION}}).set(1);
   for (const FinishReason reason : {FinishReason::stop, FinishReason::length, FinishReason::tool_calls})
     finished_[static_cast<int>(reason)] = &m.counter("quire_request_success_total", "Sequences that finished.",
                                                      {{"finished_reason", std::string(finish_name(reason))}});
@@ -86,6 +95,11 @@ void ServeMetrics::count_finished(FinishReason reason, const Usage& usage) {
     per_token_.observe(seconds(std::max<int64_t>(usage.total_ns - usage.first_token_ns, 0)) / (usage.n_generated - 1));
   prompt_tokens_.observe(usage.n_prompt);
   generation_tokens_.observe(usage.n_generated);
+}
+
+void ServeMetrics::count_asked(int n, int max_tokens) {
+  n_.observe(n);
+  for (int i = 0; i < n; ++i) max_tokens_.observe(max_tokens);
 }
 
 void ServeMetrics::set(std::string_view name, std::string_view help, double v, const MetricLabels& labels) {
@@ -140,8 +154,11 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
       seconds(s.queue_ns));
   constexpr std::array kStages{"plan", "batch", "forward", "sample", "commit"};
   for (size_t i = 0; i < kStages.size(); ++i)
-    set("quire_engine_cpu_seconds", "Processor time of all threads while the engine was at this part of its steps.",
-        seconds(s.stage_ns[i]), {{"stage", kStages[i]}});
+    metrics_
+        .total("quire_engine_cpu_seconds_total",
+               "Processor time of all threads while the engine was at this part of its steps.",
+               {{"stage", kStages[i]}})
+        .set(seconds(s.stage_ns[i]));
   count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
   for (int i = 0; i < kNCauses; ++i)
     count("quire_computed_tokens_total", "Rows computed, by cause.", s.spent.computed[static_cast<size_t>(i)],
@@ -187,9 +204,11 @@ void ServeMetrics::refresh_tier(const EngineStats& s) {
   set("quire_kv_tier_bytes_limit", "Bytes that the tier may take.", static_cast<double>(t.most_bytes));
   set("quire_kv_tier_writing", "1 while the tier takes blocks, 0 while a failure keeps it from that.",
       t.writing ? 1 : 0);
-  set("quire_kv_tier_engine_seconds", "Time that the engine's thread spent giving blocks to the tier.",
-      seconds(t.engine_ns));
-  set("quire_kv_tier_read_seconds", "Time that reading blocks took, in sum.", seconds(t.read_ns));
+  metrics_
+      .total("quire_kv_tier_engine_seconds_total", "Time that the engine's thread spent giving blocks to the tier.", disk)
+      .set(seconds(t.engine_ns));
+  metrics_.total("quire_kv_tier_read_seconds_total", "Time that reading blocks took, in sum.", disk)
+      .set(seconds(t.read_ns));
   count("quire_kv_tier_written_blocks_total", "Blocks stored.", t.n_written);
   count("quire_kv_tier_written_bytes_total", "Bytes stored.", t.written_bytes);
   count("quire_kv_tier_read_blocks_total", "Blocks brought back.", t.n_read);
@@ -223,24 +242,12 @@ void ServeMetrics::refresh_machine(const EngineStats& s, const MachineFacts& f) 
          static_cast<int64_t>(bytes));
   mirror(metrics_.counter("quire_operations_total", "Multiplications and additions of matrix products."),
          static_cast<int64_t>(ops));
-  metrics_.gauge("quire_engine_busy_seconds", "Time spent in steps that computed something.").set(busy_s);
-  const double for_s = busy_s - last_busy_s_;
-  if (for_s > 0) {
-    const double read = (bytes - last_bytes_) / for_s, done = (ops - last_ops_) / for_s;
-    metrics_.gauge("quire_memory_bandwidth_bytes_per_second", "Read while the engine was busy, since the last scrape.")
-        .set(read);
-    metrics_.gauge("quire_operations_per_second", "Computed while the engine was busy, since the last scrape.")
-        .set(done);
-    if (f.bandwidth > 0)
-      metrics_.gauge("quire_memory_bandwidth_utilization", "Of the bandwidth probed at the start, 0 to 1.")
-          .set(read / f.bandwidth);
-    if (f.peak > 0)
-      metrics_.gauge("quire_operations_utilization", "Of the operations probed at the start, 0 to 1.")
-          .set(done / f.peak);
-    last_bytes_ = bytes;
-    last_ops_ = ops;
-    last_busy_s_ = busy_s;
-  }
+  metrics_.total("quire_engine_busy_seconds_total", "Time spent in steps that computed something.").set(busy_s);
+  const auto machine = [&](std::string_view name, std::string_view help, double v) {
+    if (v > 0) metrics_.gauge(name, help).set(v);
+  };
+  machine("quire_machine_bandwidth_bytes_per_second", "What memory gives, probed at the start.", f.bandwidth);
+  machine("quire_machine_operations_per_second", "Multiplications and additions, probed at the start.", f.peak);
 }
 
 }  // namespace quire

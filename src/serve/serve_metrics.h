@@ -25,14 +25,17 @@ class ServeMetrics {
   void count_request(std::string_view endpoint, int status);
   void count_rejected(std::string_view reason) const;
   void count_finished(FinishReason reason, const Usage& usage);
+  void count_asked(int n, int max_tokens);  // of a request that begins
+  void count_longest(int64_t n_tokens) { most_tokens_.observe(static_cast<double>(n_tokens)); }
   // Sets what mirrors the engine's own counters; before each scrape.
   void refresh(const EngineStats& stats, int64_t n_preparing);
   // What a tier below the cache has and did, where there is one; likewise.
   void refresh_tier(const EngineStats& stats);
-  // What the engine has moved and computed, and how fast since the call before; before each scrape.
+  // What the engine has moved and computed, and what the machine could; before each scrape.
   void refresh_machine(const EngineStats& stats, const MachineFacts& facts);
 
   Histogram &first_token, &inter_token, &request;  // seconds
+  Counter& aborted;                                // sequences whose client left
   Counter &cancelled, &failed, &stalled;
 
  private:
@@ -43,10 +46,10 @@ class ServeMetrics {
   void mirror(Counter& counter, int64_t total);
 
   Metrics& metrics_;
-  Histogram &queue_, &prefill_, &decode_, &inference_, &per_token_, &prompt_tokens_, &generation_tokens_;
+  Histogram &queue_, &prefill_, &decode_, &inference_, &per_token_, &prompt_tokens_, &generation_tokens_,
+      &most_tokens_, &max_tokens_, &n_;
   Counter* finished_[3];  // by FinishReason
   std::mutex mu_;
-  double last_bytes_ = 0, last_ops_ = 0, last_busy_s_ = 0;  // guarded by mu_
 };
 
 }  // namespace quire

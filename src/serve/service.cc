@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/process_stats.h"
 #include "base/rng.h"
 #include "base/secure_random.h"
 #include "base/thread.h"
@@ -79,6 +80,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     metrics_.refresh(stats, static_cast<int64_t>(queue_.size()));
     metrics_.refresh_tier(stats);
     metrics_.refresh_machine(stats, machine_);
+    refresh_process_stats(registry_);
     registry_.gauge("quire_answers_held_bytes", "Of answers_bytes, in use.")
         .set(static_cast<double>(context_.answers->held()));
     const std::string ours = registry_.expose();

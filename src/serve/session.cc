@@ -180,6 +180,7 @@ void Session::start(Job&& job) {
     if (const auto self = weak.lock()) self->produce(reply);
   });
   submitted_ns_ = context_.clock->now_ns();
+  context_.metrics->count_asked(g.best_of, max_tokens(0));
   started_ = true;
   if (!submit_all()) return;
   submitted_ = true;
@@ -230,7 +231,10 @@ void Session::on_closed(CloseReason reason) {
     const KeyLease gone = std::move(lease_);
   }
   if (started_) cancel_all();
-  if (reason == CloseReason::client_gone) context_.metrics->cancelled.add();
+  if (reason == CloseReason::client_gone) {
+    context_.metrics->cancelled.add();
+    if (started_) context_.metrics->aborted.add(choices_.size());
+  }
   if (reason == CloseReason::stalled) context_.metrics->stalled.add();
   try {
     tell_end(reason);
@@ -429,6 +433,9 @@ void Session::fail(Reply& reply, const HttpError& error) {
 void Session::conclude(Reply& reply) {
   context_.metrics->request.observe(seconds(context_.clock->now_ns() - arrived_ns_));
   const UsageTotals usage = usage_of(job_, choices_);
+  int64_t longest = 0;
+  for (const auto& choice : choices_) longest = std::max(longest, choice->n_generated());
+  context_.metrics->count_longest(longest);
   if (!job_.stream) {
     whole_ = job_.writer->body(take_results(job_, choices_, *context_.env->tokenizer), usage);
     return write_whole(reply);

@@ -7,7 +7,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kOurs = "quire_", kTheirs = "vllm:";
-constexpr std::array<std::string_view, 25> kShared = {
+constexpr std::array<std::string_view, 28> kShared = {
     "num_requests_running",
     "num_requests_waiting",
     "kv_cache_usage_perc",
@@ -27,6 +27,9 @@ constexpr std::array<std::string_view, 25> kShared = {
     "request_inference_time_seconds",
     "request_prompt_tokens",
     "request_generation_tokens",
+    "request_max_num_generation_tokens",
+    "request_params_max_tokens",
+    "request_params_n",
     "request_success_total",
     "cache_config_info",
     "spec_decode_num_drafts_total",
@@ -57,35 +60,46 @@ std::string_view name_of_comment(std::string_view line) {
   return rest.substr(0, rest.find(' '));
 }
 
-}  // namespace
-
-std::string vllm_lines(std::string_view text, std::string_view model) {
-  const std::string label = "model_name=\"" + escaped(model) + "\"";
-  std::string out;
-  bool shared = false;
+// The lines of the families that `theirs` names, under those names; it returns an empty name for the others.
+template <class Name>
+void append_renamed(std::string_view text, const std::string& label, std::string& out, Name theirs) {
+  std::string_view ours;
+  std::string name;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.starts_with('#')) {
-      const std::string_view name = name_of_comment(line);
-      shared = name.starts_with(kOurs) && is_shared(name.substr(kOurs.size()));
-      if (shared) {
-        const size_t at = line.find(kOurs);
-        out.append(line.substr(0, at)).append(kTheirs).append(line.substr(at + kOurs.size())).append("\n");
-      }
+      ours = name_of_comment(line);
+      name = ours.starts_with(kOurs) ? theirs(ours.substr(kOurs.size())) : std::string();
+      if (name.empty()) continue;
+      const size_t at = line.find(kOurs);
+      out.append(line.substr(0, at)).append(name).append(line.substr(at + ours.size())).append("\n");
       continue;
     }
-    if (!shared || !line.starts_with(kOurs)) continue;
-    const std::string_view sample = line.substr(kOurs.size());
-    const size_t brace = sample.find('{'), blank = sample.find(' ');
-    out.append(kTheirs).append(sample.substr(0, std::min(brace, blank))).append("{").append(label);
+    if (name.empty() || !line.starts_with(ours)) continue;
+    const size_t brace = line.find('{'), blank = line.find(' ');
+    out.append(name).append(line.substr(ours.size(), std::min(brace, blank) - ours.size())).append("{").append(label);
     if (brace < blank)
-      out.append(",").append(sample.substr(brace + 1));
+      out.append(",").append(line.substr(brace + 1));
     else
-      out.append("}").append(sample.substr(blank));
+      out.append("}").append(line.substr(blank));
     out += '\n';
   }
+}
+
+}  // namespace
+
+std::string vllm_lines(std::string_view text, std::string_view model) {
+  const std::string label = "model_name=\"" + escaped(model) + "\",engine=\"0\"";
+  std::string out;
+  append_renamed(text, label, out, [](std::string_view name) {
+    return is_shared(name) ? std::string(kTheirs).append(name) : std::string();
+  });
+  // What it was called before, which dashboards still ask for.
+  append_renamed(text, label, out, [](std::string_view name) {
+    return std::string(name == "inter_token_latency_seconds" ? "vllm:time_per_output_token_seconds" : "");
+  });
   return out;
 }
 

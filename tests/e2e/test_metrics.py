@@ -20,7 +20,8 @@ VLLM = ['num_requests_running', 'num_requests_waiting', 'kv_cache_usage_perc', '
         'prefix_cache_queries_total', 'prefix_cache_hits_total', 'prompt_tokens_total', 'prompt_tokens_cached_total',
         'generation_tokens_total', 'time_to_first_token_seconds', 'inter_token_latency_seconds',
         'request_time_per_output_token_seconds', 'e2e_request_latency_seconds', 'request_queue_time_seconds',
-        'request_prefill_time_seconds', 'request_decode_time_seconds', 'request_success_total', 'cache_config_info']
+        'request_prefill_time_seconds', 'request_decode_time_seconds', 'request_success_total', 'cache_config_info',
+        'request_max_num_generation_tokens', 'request_params_max_tokens', 'request_params_n']
 
 
 def expressions():
@@ -67,6 +68,17 @@ class Metrics(ServerCase):
         advice = [line for line in done.stderr.splitlines() if line and not line.startswith('vllm:')]
         self.assertEqual(advice, [])
 
+    @unittest.skipUnless(shutil.which('promtool'), 'promtool is not installed (Debian: prometheus)')
+    def test_the_alert_rules_fire_for_what_they_are_for(self):
+        folder = os.path.join(ROOT, 'deploy', 'prometheus')
+        done = subprocess.run(['promtool', 'test', 'rules', 'alerts_test.yml'], cwd=folder, capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(os.path.join(folder, 'alerts.yml'), encoding='utf-8') as f:
+            asked = set(re.findall(r'\bquire_\w+', f.read())) - {'quire_kv_tier_writing'}  # of servers with a disk tier
+        there = {re.split(r'[{ ]', line)[0] for line in self.text().splitlines() if not line.startswith('#')}
+        self.assertEqual(asked - there, set())
+
     def test_the_python_client_reads_the_same(self):
         reason = missing('prometheus-client>=0.20')
         if reason:
@@ -99,13 +111,13 @@ class Metrics(ServerCase):
             for series, value in theirs.items():
                 self.assertIn('model_name="', series)
                 ours = re.sub(r'{,?(.*)}$', lambda m: '{' + m[1] + '}' if m[1] else '',
-                              re.sub(r'model_name="[^"]*",?', '', series.replace('vllm:', 'quire_')))
+                              re.sub(r'model_name="[^"]*",engine="0",?', '', series.replace('vllm:', 'quire_')))
                 self.assertEqual(value, values[ours], series)
 
     def test_what_was_moved_and_computed_is_told(self):
         values = self.values()
-        for name in ('quire_memory_read_bytes_total', 'quire_operations_total', 'quire_memory_bandwidth_bytes_per_second',
-                     'quire_operations_per_second', 'quire_engine_busy_seconds'):
+        for name in ('quire_memory_read_bytes_total', 'quire_operations_total', 'quire_engine_busy_seconds_total',
+                     'process_cpu_seconds_total', 'process_resident_memory_bytes', 'process_open_fds'):
             self.assertGreater(values[name], 0, name)
 
     def test_the_dashboard_asks_for_what_is_there(self):
