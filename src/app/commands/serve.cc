@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "app/access_options.h"
+#include "app/byte_size.h"
 #include "app/context_shift.h"
 #include "app/learned_prefixes.h"
 #include "app/local_server.h"
@@ -41,33 +42,12 @@ struct Args {
   std::vector<std::string> prefixes;                 // NAME=DIR
   SamplingChoice sampling;
   SpecChoice spec;
+  std::string name;  // of the model; empty: its file's
   int64_t seed = -1;
   int max_tokens = 0;
   int drain_seconds = 30;
   bool no_prefix_cache = false, probe = false;
 };
-
-// "auto" (0) or a number with K, M or G.
-Result<int64_t> parse_bytes(const char* option, const std::string& text) {
-  if (text == "auto") return 0;
-  size_t used = 0;
-  int64_t scale = 1;
-  double value = 0;
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  const std::string unit = text.substr(used);
-  if (unit == "K" || unit == "KiB") scale = int64_t{1} << 10;
-  if (unit == "M" || unit == "MiB") scale = int64_t{1} << 20;
-  if (unit == "G" || unit == "GiB") scale = int64_t{1} << 30;
-  const bool known = unit.empty() || scale > 1;
-  if (used == 0 || !known || !(value > 0) || value * static_cast<double>(scale) > 1e15) {
-    return fail(Code::invalid, std::string(option) + " must be auto or a size such as 4G, got \"" + text + "\"");
-  }
-  return static_cast<int64_t>(value * static_cast<double>(scale));
-}
 
 ModelCard model_card(const std::string& path) {
   ModelCard card;
@@ -237,8 +217,11 @@ Status run(Args& args) {
                   : ""));
   }
   apply_sampling(args, loaded, args.serve);
-  args.serve.models = args.aliases;  // the first is the name that answers carry
-  args.serve.models.push_back(model_name(loaded.path));
+  args.serve.models = args.aliases;  // the first name is the one that answers carry
+  if (args.name.empty())
+    args.serve.models.push_back(model_name(loaded.path));
+  else
+    args.serve.models.insert(args.serve.models.begin(), args.name);
   args.serve.card = model_card(loaded.path);
   args.serve.card.n_embd = loaded.model->info().n_embd;
   args.serve.card.digest = loaded.model->info().fingerprint;
@@ -285,6 +268,7 @@ QR_REGISTER(Command,
                       line.option("--max-queue", args->engine.max_queue, "requests that may wait; beyond it 429");
                       declare_spec_options(line, args->spec);
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
+                      line.option("--name", args->name, "what clients call the model, instead of its file's name");
                       line.option("--alias", args->aliases, "another name for the model, may be repeated; answers carry the first");
                       declare_prefix_option(line, args->prefixes);
                       line.option("--public-prompt", args->public_prompts,
