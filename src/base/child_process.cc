@@ -138,7 +138,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildSpec& spec)
   QR_TRY(Pipe err, make_pipe());
   QR_TRY(Pipe trouble, make_pipe());
   const std::vector<char*> arguments = pointers_to(spec.arguments), environment = pointers_to(spec.environment);
-  const Birth birth{::getpid(),          in.get(),         out.write.get(),     err.write.get(), trouble.write.get(),
+  const Birth birth{::getpid(),           in.get(),         out.write.get(),   err.write.get(), trouble.write.get(),
                     spec.program.c_str(), arguments.data(), environment.data()};
   const pid_t pid = ::fork();
   if (pid < 0) return failed("a process");

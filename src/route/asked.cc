@@ -82,6 +82,8 @@ std::string_view unquoted(std::string_view value) {
 
 void note(std::string_view name, std::string_view value, Asked& out) {
   if (name == "model") out.model = unquoted(value);
+  if (name == "name") out.name = unquoted(value);
+  if (name == "keep_alive") out.keep_alive = value;
   if (name == "prompt_cache_key") out.prompt_cache_key = unquoted(value);
   if (name == "previous_response_id") out.previous_response_id = unquoted(value);
   if (name == "user") out.user = unquoted(value);

@@ -10,7 +10,8 @@ namespace quire {
 
 struct Asked {
   // Text as it stands between the quotes, empty where absent or no string.
-  std::string_view model, prompt_cache_key, previous_response_id, user;
+  std::string_view model, name, prompt_cache_key, previous_response_id, user;
+  std::string_view keep_alive;         // the value as it is written, empty where absent
   int64_t max_tokens = 0;              // 0: not said
   std::vector<std::string_view> text;  // values that become the prompt, in the order in which templates have them
   int64_t text_bytes = 0;              // of all these

@@ -11,6 +11,7 @@
 #include "route/directory.h"
 #include "route/fleet.h"
 #include "route/limits.h"
+#include "route/local_engines.h"
 #include "route/retry_budget.h"
 #include "route/waiting.h"
 
@@ -28,10 +29,11 @@ struct RouteCounters {
 };
 
 struct RouteContext {
-  RouteContext(const RouteLimits& l, Clock& c, Metrics& m, std::shared_ptr<Fleet> f)
+  RouteContext(const RouteLimits& l, Clock& c, Metrics& m, std::shared_ptr<Fleet> f, LocalEngines* e)
       : limits(l),
         clock(c),
         fleet(std::move(f)),
+        engines(e),
         counters(m),
         retries(l.n_retries),
         waiting(l, c),
@@ -39,6 +41,7 @@ struct RouteContext {
   const RouteLimits& limits;
   Clock& clock;
   const std::shared_ptr<Fleet> fleet;
+  LocalEngines* const engines;  // null: there are none
   RouteCounters counters;
   RetryBudget retries;
   Waiting waiting;

@@ -76,6 +76,18 @@ void Fleet::find_candidates(const RouteAsk& ask, std::span<const std::shared_ptr
   }
 }
 
+// A local engine is asked for its model alone, and for that nobody else is.
+void Fleet::leave_out_others(const std::string& local) {
+  size_t n = 0;
+  for (size_t i = 0; i < from_.size(); ++i) {
+    if (workers_[from_[i]]->spec.model != local) continue;
+    from_[n] = from_[i];
+    views_[n++] = views_[i];
+  }
+  from_.resize(n);
+  views_.resize(n);
+}
+
 void Fleet::fill_hits(const RouteAsk& ask) {
   if (!policy_.needs_hits) return;
   for (const PrefixMap::Hit& hit : prefixes_.find(ask.blocks))
@@ -102,6 +114,7 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   const int64_t now = clock_.now_ns();
   const std::lock_guard lock(mu_);
   find_candidates(ask, not_these, now);
+  leave_out_others(ask.local);
   if (from_.empty()) return std::nullopt;
   fill_hits(ask);
   const RouteChoice choice = pick(ask, now);
@@ -152,7 +165,7 @@ void Fleet::failed(Worker& worker) {
   const std::lock_guard lock(mu_);
   worker.n_failures.add();
   const auto n_out = std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w->health.ejected(); });
-  const bool may_eject = !worker.gone && 2 * (n_out + 1) <= std::ssize(workers_);
+  const bool may_eject = !worker.gone && worker.spec.model.empty() && 2 * (n_out + 1) <= std::ssize(workers_);
   if (worker.health.failed(clock_.now_ns(), may_eject)) log_warn("route: " + worker.name + " fails and is left out");
 }
 
@@ -197,6 +210,7 @@ void Fleet::number_models() {
   models_.clear();
   for (const auto& worker : workers_) {
     worker->model_ids.clear();
+    if (!worker->spec.model.empty()) continue;  // it is asked by that name
     for (const Json& model : worker->models) {
       const std::string* id = id_of(model);
       if (id == nullptr) continue;
@@ -204,6 +218,19 @@ void Fleet::number_models() {
       worker->model_ids.push_back(models_.try_emplace(*id, number).first->second);
     }
   }
+}
+
+std::string Fleet::local_home(const Hash128& session) const {
+  const std::lock_guard lock(mu_);
+  const uint64_t id = sessions_.find(session, clock_.now_ns());
+  for (const auto& worker : workers_)
+    if (worker->id == id) return worker->spec.model;
+  return "";
+}
+
+bool Fleet::has_remote() const {
+  const std::lock_guard lock(mu_);
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->spec.model.empty(); });
 }
 
 std::vector<std::shared_ptr<Worker>> Fleet::workers() const {

@@ -25,6 +25,7 @@ struct RouteAsk {
   std::optional<Hash128> session;                // stays where it was, while that is within the bound of load
   bool pinned = false;                           // the session's state is there and nowhere else: whatever the load
   std::string model;                             // only workers that list it, where any does
+  std::string local;                             // the local engine of this model alone; empty: none of them
   std::vector<uint64_t> blocks;                  // asked.h
   uint64_t key = 0;                              // where there is no session: of the prompt's beginning
   int64_t prompt_tokens = 0, answer_tokens = 0;  // as estimated
@@ -71,6 +72,10 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
 
   std::vector<std::shared_ptr<Worker>> workers() const;
   std::vector<WorkerState> states() const;
+  // The model of the local engine that a session is at; empty: it is at none, or nobody knows.
+  std::string local_home(const Hash128& session) const;
+  // Whether there are workers beside local engines.
+  bool has_remote() const;
   // Entries of /v1/models of all workers that may be given requests, each id once.
   Json::Array models() const;
   bool any_usable() const;
@@ -80,6 +85,7 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   void release(Worker& worker, int64_t tokens);
   void drop_hints(Worker& worker);
   void find_candidates(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these, int64_t now_ns);
+  void leave_out_others(const std::string& local);
   void fill_hits(const RouteAsk& ask);
   RouteChoice pick(const RouteAsk& ask, int64_t now_ns);
   void number_models();

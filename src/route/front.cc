@@ -1,8 +1,10 @@
 #include "route/front.h"
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
+#include "route/engine_pages.h"
 #include "route/session_key.h"
 
 namespace quire {
@@ -45,6 +47,9 @@ constexpr Passed kPassed[] = {
 };
 // Of them those that need no key at a worker of ours.
 constexpr std::string_view kOpen[] = {"/", "/page/*", "/openapi.json"};
+
+// Answered here where there are local engines: they are of all models, not of one.
+constexpr std::string_view kOfAll[] = {"/api/ps", "/api/version"};
 
 constexpr const char* kJson = "application/json";
 
@@ -90,6 +95,7 @@ Front::Front(RouteContext& context, Metrics& metrics, const DoorOptions& options
                   [](std::string_view) {}) {
   add_passed_on();
   add_own();
+  if (context_.engines != nullptr) add_engines();
 }
 
 void Front::add(std::string_view method, std::string_view path, Scope scope, Verdict::Answer answer) {
@@ -108,6 +114,8 @@ void Front::add(std::string_view method, std::string_view path, Scope scope, Ver
 
 void Front::add_passed_on() {
   for (const Passed& passed : kPassed) {
+    if (context_.engines != nullptr && std::find(std::begin(kOfAll), std::end(kOfAll), passed.path) != std::end(kOfAll))
+      continue;
     const bool open = std::find(std::begin(kOpen), std::end(kOpen), passed.path) != std::end(kOpen);
     door_.router().add(passed.method, passed.path, [this, open](const HttpRequest& head) {
       return pass_on(open ? Scope::open : Scope::inference, head);
@@ -171,7 +179,8 @@ Verdict Front::pass_on(Scope scope, const HttpRequest& head) {
 }
 
 void Front::ready(const ReplyPtr& reply) const {
-  if (!draining_ && context_.fleet->any_usable()) return send_json(reply, Json::Object{{"status", "ready"}});
+  if (!draining_ && (context_.engines != nullptr || context_.fleet->any_usable()))
+    return send_json(reply, Json::Object{{"status", "ready"}});
   send_error(*reply,
              {503, draining_ ? "the router is shutting down" : "no worker can be given requests", "server_error", "",
               draining_ ? "shutting_down" : "no_worker"},
@@ -180,7 +189,7 @@ void Front::ready(const ReplyPtr& reply) const {
 
 void Front::models(const HttpRequest& request, const ReplyPtr& reply) const {
   constexpr std::string_view kPrefix = "/v1/models/";
-  Json::Array all = context_.fleet->models();
+  Json::Array all = all_models();
   if (!request.path.starts_with(kPrefix)) {
     Json list = Json::Object{{"object", "list"}};
     list.set("data", std::move(all));
@@ -193,11 +202,68 @@ void Front::models(const HttpRequest& request, const ReplyPtr& reply) const {
              {404, "no worker has the model '" + shown(name) + "'", "not_found_error", "model", "model_not_found"});
 }
 
+Json::Array Front::all_models() const {
+  if (context_.engines == nullptr) return context_.fleet->models();
+  return model_entries(context_.engines->states(), context_.fleet->models());
+}
+
+// With a body; not from a form of another page.
+void Front::add_posted(std::string_view path, Verdict::Answer answer) {
+  door_.router().add("POST", path, [this, answer = std::move(answer)](const HttpRequest& head) {
+    RouteAsker asker;
+    if (auto refusal = check_key(Scope::inference, head, asker)) return refuse_with(std::move(*refusal));
+    if (is_foreign_form(head))
+      return refuse_with(
+          {{415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"}});
+    return Verdict{answer, true};
+  });
+}
+
+// llama.cpp's paths, and those of Ollama that are not of one model.
+void Front::add_engines() {
+  const auto list = [this](const HttpRequest& request, const ReplyPtr& reply) { models(request, reply); };
+  add("GET", "/models", Scope::inference, list);
+  add("GET", "/api/ps", Scope::inference, [this](HttpRequest&&, const ReplyPtr& reply) {
+    send_json(reply, Json::Object{{"models", ps_entries(context_.engines->states(), std::time(nullptr))}});
+  });
+  add("GET", "/api/version", Scope::open,
+      [](HttpRequest&&, const ReplyPtr& reply) { send_json(reply, Json::Object{{"version", QR_VERSION}}); });
+  for (const bool load : {true, false})
+    add_posted(
+        load ? "/models/load" : "/models/unload",
+        [this, load](const HttpRequest& request, const ReplyPtr& reply) { change_engine(request, reply, load); });
+}
+
+void Front::change_engine(const HttpRequest& request, const ReplyPtr& reply, bool load) const {
+  LocalEngines& engines = *context_.engines;
+  const Result<Json> body = Json::parse(request.body);
+  const Json* model = body ? body->find("model") : nullptr;
+  const std::string* name = model != nullptr ? model->as_string() : nullptr;
+  const auto at = name != nullptr ? engines.find(*name) : std::nullopt;
+  std::optional<HttpError> error;
+  if (name == nullptr) {
+    error = {400, "model is required: the name of one that /v1/models lists", "invalid_request_error", "model",
+             "missing_required_parameter"};
+  } else if (!at) {
+    error = {404, "the model '" + shown(*name) + "' is not one of this machine's", "not_found_error", "model",
+             "model_not_found"};
+  } else if (!load) {
+    engines.unload(*at);
+  } else if (const auto refusal = engines.load(*at)) {
+    error = {503, "the model '" + *name + "' cannot be used now: " + refusal->why, "server_error", "model",
+             "model_unavailable"};
+  }
+  if (!error) return send_json(reply, Json::Object{{"success", true}});
+  send_error(*reply, *error, {});
+}
+
 // As Ollama lists them.
 void Front::tags(const ReplyPtr& reply) const {
   Json::Array out;
+  if (context_.engines != nullptr) out = tag_entries(context_.engines->states());
   for (const Json& model : context_.fleet->models()) {
     const Json& name = *model.find("id");
+    if (context_.engines != nullptr && context_.engines->find(*name.as_string())) continue;
     out.push_back(Json::Object{{"name", name}, {"model", name}});
   }
   send_json(reply, Json::Object{{"models", std::move(out)}});
@@ -229,6 +295,10 @@ void Front::metrics(const ReplyPtr& reply) {
     set("quire_worker_load_tokens", "What it has to do, as estimated.", static_cast<double>(w.load_tokens));
     set("quire_worker_requests", "Requests that it has.", static_cast<double>(w.n_requests));
   }
+  if (context_.engines != nullptr)
+    for (const LocalModelState& m : context_.engines->states())
+      metrics_.gauge("quire_engine_loaded", "Whether the model's engine runs and listens.", {{"model", m.name}})
+          .set(m.state == EngineState::on ? 1 : 0);
   reply->send(200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, metrics_.expose());
 }
 

@@ -27,6 +27,10 @@ class Front {
   void add(std::string_view method, std::string_view path, Scope scope, Verdict::Answer answer);
   void add_passed_on();
   void add_own();
+  void add_engines();
+  void add_posted(std::string_view path, Verdict::Answer answer);
+  void change_engine(const HttpRequest& request, const ReplyPtr& reply, bool load) const;
+  Json::Array all_models() const;
   Verdict judge(Scope scope, const HttpRequest& head, const Verdict::Answer& answer);
   Verdict pass_on(Scope scope, const HttpRequest& head);
   std::optional<KeyRefusal> check_key(Scope scope, const HttpRequest& head, RouteAsker& asker) const;

@@ -26,6 +26,9 @@ constexpr RouteLimitRow kRows[] = {
     {"n_sessions", &RouteLimits::n_sessions, "whose worker is remembered"},
     {"session_s", &RouteLimits::session_s, "for so long, in seconds"},
     {"n_prefix_blocks", &RouteLimits::n_prefix_blocks, "blocks of prompts whose workers are remembered"},
+    {"model_start_ms", &RouteLimits::model_start_ms, "until a local engine listens; then it is killed"},
+    {"model_wait_ms", &RouteLimits::model_wait_ms, "a request waits for its model's engine so long, then 503"},
+    {"model_stop_ms", &RouteLimits::model_stop_ms, "from when a local engine is told to end; then it is killed"},
 };
 
 }  // namespace

@@ -74,7 +74,9 @@ void Prober::sweep() {
     if (models) worker->next_list_ns = now + kListEvery * every;
     server_.post([this, worker, models] { ask(worker, models); });
   }
-  if (context_.waiting.n_waiting() > 0 && context_.fleet->any_usable()) context_.waiting.wake();
+  // Who waits for a local engine may have to have it started again.
+  if (context_.waiting.n_waiting() > 0 && (context_.engines != nullptr || context_.fleet->any_usable()))
+    context_.waiting.wake();
   context_.waiting.expire();
 }
 

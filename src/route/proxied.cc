@@ -69,7 +69,8 @@ void Proxied::start() {
   reply_->on_close([weak = weak_from_this()](CloseReason) {
     if (const auto self = weak.lock()) self->on_client_gone();
   });
-  wait_until_ns_ = context_.clock.now_ns() + context_.limits.wait_ms * kNsPerMs;
+  if (!find_engine()) return;
+  wait_anew();
   if (context_.directory != nullptr && ask_.session && !context_.fleet->knows(*ask_.session)) return ask_directory();
   look();
 }
@@ -88,7 +89,7 @@ void Proxied::remember(std::string_view kind, std::string_view name) {
 }
 
 void Proxied::look() {
-  if (phase_ != Phase::looking) return;
+  if (phase_ != Phase::looking || (engine_ && !enter_engine())) return;
   if (auto picked = context_.fleet->choose(ask_, {})) return send(std::move(*picked));
   if (context_.clock.now_ns() >= wait_until_ns_ || !context_.waiting.enter(shared_from_this(), wait_until_ns_))
     refuse_no_worker();
@@ -140,7 +141,7 @@ HttpHeaders Proxied::forwarded_headers() const {
     if (h.name == "connection") connection += (connection.empty() ? "" : ",") + h.value;
     if (h.name == "x-forwarded-for") forwarded += h.value + ", ";
   }
-  const bool own_key = !context_.worker_key.empty();
+  const bool own_key = !context_.worker_key.empty() && worker_->spec.model.empty();  // a local engine has ours
   for (const HttpHeader& h : request_.headers)
     if (!is_hop_field(h.name, connection) && !is_replaced(h.name, own_key)) out.push_back(h);
   out.push_back({"x-forwarded-for", forwarded + request_.peer});
@@ -251,7 +252,9 @@ void Proxied::on_end(const UpstreamError* error) {
     context_.fleet->failed(*worker_);
   else
     context_.fleet->worked(*worker_);
+  if (head_.status < 400) engine_lease_.worked();
   load_ = {};
+  engine_lease_ = {};
   finish();
 }
 
@@ -286,9 +289,10 @@ void Proxied::fail(const UpstreamError& error) {
   held_lease_.resize(0);
   // What took too long once is not asked again.
   if (error.fault != UpstreamFault::timeout && try_elsewhere(!unreached)) return;
-  if (unreached) {
+  if (unreached || may_ask_engine_again(error.fault)) {
     phase_ = Phase::looking;
     tried_.clear();
+    if (engine_) wait_anew();
     return look();
   }
   phase_ = Phase::over;
@@ -322,6 +326,7 @@ void Proxied::on_client_gone() {
   if (upstream_ != nullptr) upstream_->cancel();
   upstream_ = nullptr;
   load_ = {};
+  engine_lease_ = {};
   self_ = nullptr;
 }
 

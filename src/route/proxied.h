@@ -1,7 +1,8 @@
 // One request that goes through: asks the fleet for a worker, sends the request there, and passes the answer on as it
 // comes. The one idea: nothing is told to the client before a worker has answered well, so until then another worker
 // can be asked; after it, a worker that fails is told as an error in the stream. Lives on the client's io thread; its
-// owner is whoever calls it next: the exchange with the worker, or the list of those that wait.
+// owner is whoever calls it next: the exchange with the worker, or the list of those that wait, for a worker or an
+// engine.
 #pragma once
 #include <memory>
 #include <optional>
@@ -40,6 +41,11 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
  private:
   enum class Phase : uint8_t { looking, asking, gathering, streaming, ending, over };
 
+  bool find_engine();
+  bool enter_engine();
+  void wait_anew();
+  void refuse_engine(const LocalEngines::Refusal& refusal);
+  bool may_ask_engine_again(UpstreamFault fault);
   void ask_directory();
   void look();
   void remember(std::string_view kind, std::string_view name);
@@ -69,6 +75,9 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   std::vector<std::shared_ptr<Worker>> tried_;
   bool retried_ = false;
   int64_t wait_until_ns_ = 0, n_generated_ = 0;
+  std::optional<size_t> engine_;  // the local one whose model it is for
+  int64_t keep_alive_ms_ = -1;
+  EngineLease engine_lease_;
   std::string reason_;
   std::shared_ptr<Worker> worker_;
   LoadLease load_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <mutex>
 #include <thread>
 
 #include "http/server.h"
@@ -14,7 +15,8 @@ namespace quire {
 namespace {
 
 constexpr std::chrono::milliseconds kDrainPoll{5};
-constexpr int kLastBytesMs = 2'000;  // for what is already written
+constexpr int kLastBytesMs = 2'000;   // for what is already written
+constexpr int kEndEnginesMs = 5'000;  // for engines that nobody asks any more
 
 int as_int(int64_t value) { return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max())); }
 
@@ -38,12 +40,30 @@ Status check_policy(const std::string& name) {
   return fail(Code::invalid, "--policy is '" + name + "': it must be one of " + known);
 }
 
+LocalOptions local_options(const RouteOptions& options) {
+  LocalOptions out = options.local;
+  const RouteLimits& l = options.limits;
+  out.start_ms = l.model_start_ms;
+  out.stop_ms = l.model_stop_ms;
+  out.rules.wait_ms = l.model_wait_ms;
+  out.rules.n_waiting = l.n_waiting;
+  out.rules.rest_ms = l.eject_ms;
+  out.rules.most_rest_ms = l.most_eject_ms;
+  return out;
+}
+
 class RouteServerImpl final : public RouteServer {
  public:
   RouteServerImpl(const RouteOptions& options, Metrics& metrics)
       : limits_(options.limits),
         fleet_(std::make_shared<Fleet>(options.policy, limits_, clock_, metrics)),
-        context_(limits_, clock_, metrics, fleet_),
+        engines_(options.local.models.empty()
+                     ? nullptr
+                     : std::make_unique<LocalEngines>(local_options(options),
+                                                      clock_,
+                                                      metrics,
+                                                      [this](const auto& listening) { set_local(listening); })),
+        context_(limits_, clock_, metrics, fleet_, engines_.get()),
         front_(context_, metrics, options) {
     context_.worker_key = options.worker_key;
     context_.upstream = context_.probe = upstream_limits(options);
@@ -54,7 +74,7 @@ class RouteServerImpl final : public RouteServer {
       context_.directory = std::make_unique<Directory>(std::move(directory), metrics);
     }
     fleet_->on_more([this] { context_.waiting.wake(); });
-    fleet_->set_workers(options.workers);
+    set_workers(options.workers);
   }
   ~RouteServerImpl() override { stop(0); }
 
@@ -82,7 +102,11 @@ class RouteServerImpl final : public RouteServer {
   int port() const override { return server_->port(); }
   std::string url() const override { return server_->url(); }
   std::string admin_url() const override { return admin_ != nullptr ? admin_->url() : ""; }
-  void set_workers(const std::vector<WorkerSpec>& workers) override { fleet_->set_workers(workers); }
+  void set_workers(const std::vector<WorkerSpec>& workers) override {
+    const std::lock_guard lock(mu_);
+    remote_ = workers;
+    set_all();
+  }
 
   void stop(int64_t drain_ms) override {
     if (server_ == nullptr) return;
@@ -93,12 +117,30 @@ class RouteServerImpl final : public RouteServer {
     while (context_.n_under_way.load() > 0 && clock_.now_ns() < deadline_ns_) std::this_thread::sleep_for(kDrainPoll);
     server_->stop(drain_ms > 0 ? kLastBytesMs : 0);
     if (admin_ != nullptr) admin_->stop(0);
+    if (engines_ != nullptr) engines_->stop(drain_ms > 0 ? kEndEnginesMs : 0);
   }
 
  private:
+  void set_local(const std::vector<WorkerSpec>& listening) {
+    {
+      const std::lock_guard lock(mu_);
+      local_ = listening;
+      set_all();
+    }
+    context_.waiting.wake();  // whose engine is gone starts it anew
+  }
+  void set_all() {  // REQUIRES mu_
+    std::vector<WorkerSpec> all = remote_;
+    all.insert(all.end(), local_.begin(), local_.end());
+    fleet_->set_workers(all);
+  }
+
   SystemClock clock_;
   const RouteLimits limits_;
   const std::shared_ptr<Fleet> fleet_;
+  std::mutex mu_;
+  std::vector<WorkerSpec> remote_, local_;       // guarded by mu_
+  const std::unique_ptr<LocalEngines> engines_;  // outlives the requests that hold its leases; stop() ends its thread
   RouteContext context_;
   Front front_;
   std::atomic<int64_t> deadline_ns_{std::numeric_limits<int64_t>::max()};  // of the soonest stop()

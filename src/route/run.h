@@ -9,6 +9,7 @@
 #include "http/door_options.h"
 #include "route/directory.h"
 #include "route/limits.h"
+#include "route/local_engines.h"
 #include "route/worker.h"
 
 namespace quire {
@@ -19,6 +20,7 @@ struct RouteOptions : DoorOptions {
   std::string worker_key;               // what workers are sent instead of the clients' keys; empty: theirs
   std::string health_path = "/health";  // of a worker: good below 500
   DirectoryOptions directory;           // no host: none
+  LocalOptions local;                   // engines of this machine, by model; their times and queue are of `limits`
   RouteLimits limits;
 };
 

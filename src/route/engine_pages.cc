@@ -1,0 +1,86 @@
+#include "route/engine_pages.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace quire {
+namespace {
+
+constexpr const char* kNever = "9999-12-31T23:59:59Z";
+
+const std::string* id_of(const Json& model) {
+  const Json* id = model.find("id");
+  return id != nullptr ? id->as_string() : nullptr;
+}
+
+Json status_of(const LocalModelState& model) {
+  Json out = Json::Object{{"value", name_of(model.state)}};
+  if (model.failure.empty()) return out;
+  out.set("failed", true);
+  out.set("error", model.failure);
+  return out;
+}
+
+// What a file says of itself is not read here; clients expect the fields.
+Json tag_of(const LocalModelState& model) {
+  return Json::Object{{"name", model.name},
+                      {"model", model.name},
+                      {"modified_at", utc_time(model.modified_s)},
+                      {"size", model.bytes},
+                      {"digest", ""},
+                      {"details", Json::Object{{"parent_model", ""},
+                                               {"format", model.format},
+                                               {"family", ""},
+                                               {"families", Json::Array{}},
+                                               {"parameter_size", ""},
+                                               {"quantization_level", ""}}}};
+}
+
+}  // namespace
+
+std::string utc_time(int64_t seconds) {
+  const std::time_t at = seconds;
+  std::tm parts{};
+  if (gmtime_r(&at, &parts) == nullptr || parts.tm_year > 9999 - 1900) return kNever;
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+Json::Array model_entries(const std::vector<LocalModelState>& local, Json::Array listed) {
+  Json::Array out;
+  for (const LocalModelState& model : local) {
+    const auto at =
+        std::find_if(listed.begin(), listed.end(), [&](const Json& one) { return *id_of(one) == model.name; });
+    Json entry =
+        at != listed.end()
+            ? std::move(*at)
+            : Json(Json::Object{
+                  {"id", model.name}, {"object", "model"}, {"created", model.modified_s}, {"owned_by", "quire"}});
+    if (at != listed.end()) listed.erase(at);
+    entry.set("status", status_of(model));
+    out.push_back(std::move(entry));
+  }
+  std::move(listed.begin(), listed.end(), std::back_inserter(out));
+  return out;
+}
+
+Json::Array tag_entries(const std::vector<LocalModelState>& local) {
+  Json::Array out;
+  for (const LocalModelState& model : local) out.push_back(tag_of(model));
+  return out;
+}
+
+Json::Array ps_entries(const std::vector<LocalModelState>& local, int64_t now_s) {
+  Json::Array out;
+  for (const LocalModelState& model : local) {
+    if (model.state != EngineState::on) continue;
+    Json entry = tag_of(model);
+    entry.set("expires_at", model.expires_ms == kKeepForever ? kNever : utc_time(now_s + model.expires_ms / 1000));
+    entry.set("size_vram", 0);
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace quire

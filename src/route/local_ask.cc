@@ -1,0 +1,93 @@
+#include "route/local_ask.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/json.h"
+#include "route/asked.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kOllama = "/api/";
+
+// A string's text as it stands between its quotes.
+std::string unescaped(std::string_view text) {
+  if (text.find('\\') == std::string_view::npos) return std::string(text);
+  const Result<Json> value = Json::parse("\"" + std::string(text) + "\"");
+  return value && value->as_string() != nullptr ? *value->as_string() : std::string(text);
+}
+
+bool is_reading(const HttpRequest& request) { return request.method == "GET" || request.method == "HEAD"; }
+
+std::string model_named(const HttpRequest& request, const Asked& asked) {
+  if (is_reading(request)) return request.query_param("model").value_or("");
+  if (asked.model.empty() && request.path.starts_with(kOllama)) return unescaped(asked.name);
+  return unescaped(asked.model);
+}
+
+bool asks_nothing(const Asked& asked) {
+  return std::all_of(asked.text.begin(), asked.text.end(),
+                     [](std::string_view value) { return value == "\"\"" || value == "[]" || value == "null"; });
+}
+
+// The one that is meant where none is named; npos: no local one.
+tl::expected<std::optional<size_t>, HttpError> unnamed(const HttpRequest& request,
+                                                       const RouteAsk& ask,
+                                                       const RouteContext& context) {
+  const LocalEngines& engines = *context.engines;
+  if (ask.pinned && ask.session)
+    if (const auto home = engines.find(context.fleet->local_home(*ask.session))) return home;
+  if (context.fleet->has_remote()) return std::nullopt;
+  if (engines.n_models() == 1) return std::optional<size_t>(0);
+  if (ask.pinned)
+    return tl::make_unexpected(HttpError{404,
+                                         "what this goes on from is not here: its model was unloaded, or it never was",
+                                         "not_found_error", "", "not_found"});
+  if (is_reading(request)) return engines.any();
+  return tl::make_unexpected(HttpError{
+      400,
+      "model is required: there are " + std::to_string(engines.n_models()) + " models here, and /v1/models lists them",
+      "invalid_request_error", "model", "missing_required_parameter"});
+}
+
+}  // namespace
+
+tl::expected<LocalAsk, HttpError> read_local_ask(const HttpRequest& request,
+                                                 std::string_view body,
+                                                 const RouteAsk& ask,
+                                                 const RouteContext& context) {
+  const Asked asked = read_asked(body);
+  LocalAsk out;
+  const std::string named = model_named(request, asked);
+  if (named.empty()) {
+    QR_TRY(out.model, unnamed(request, ask, context));
+  } else {
+    out.model = context.engines->find(named);
+    if (!out.model && !context.fleet->has_remote())
+      return tl::make_unexpected(
+          HttpError{404, "the model '" + shown(named) + "' is not here; /v1/models lists those that are",
+                    "not_found_error", "model", "model_not_found"});
+  }
+  if (!out.model || !request.path.starts_with(kOllama) || asked.keep_alive.empty() || asked.keep_alive == "null")
+    return out;
+  const auto keep_alive = parse_keep_alive_json(asked.keep_alive);
+  if (!keep_alive)
+    return tl::make_unexpected(HttpError{400, "keep_alive " + keep_alive.error().message, "invalid_request_error",
+                                         "keep_alive", "invalid_value"});
+  out.keep_alive_ms = *keep_alive;
+  const bool generates = request.path == "/api/generate" || request.path == "/api/chat";
+  out.unloads = generates && out.keep_alive_ms == 0 && asks_nothing(asked);
+  return out;
+}
+
+void send_error_of(Reply& reply, std::string_view path, const HttpError& error, HttpHeaders extra) {
+  if (!path.starts_with(kOllama)) {
+    send_error(reply, error, std::move(extra));
+    return;
+  }
+  extra.push_back({"Content-Type", "application/json"});
+  reply.send(error.status, std::move(extra), Json(Json::Object{{"error", error.message}}).dump());
+}
+
+}  // namespace quire

@@ -1,0 +1,163 @@
+// Engines of this machine, one process for each model, that are there while somebody asks for them. The one idea: one
+// thread starts, hears and ends all of them, because a child ends with the thread that started it
+// (base/child_process.h); which of them run says engine_table.h. A request holds a lease from when it asks for its
+// model until it is answered, and no engine is told to end while one is held.
+#pragma once
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/child_process.h"
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "route/engine_table.h"
+#include "route/worker.h"
+
+namespace quire {
+
+struct LocalModel {
+  std::string name;
+  int64_t bytes = 0;       // of its files
+  int64_t modified_s = 0;  // since 1970
+  std::string format;      // "gguf", "safetensors"
+  ChildSpec command;       // a server that prints "listening on http://HOST:PORT" when it may be asked
+  std::string path;        // nobody but the log is told of it
+};
+
+struct LocalOptions {
+  std::vector<LocalModel> models;  // with different names; none: there are no local engines
+  EngineRules rules;
+  int64_t start_ms = 600'000;  // until it listens; then it is killed
+  int64_t stop_ms = 60'000;    // from when it is told to end; then it is killed
+};
+
+// What is told of a model, for the lists.
+struct LocalModelState {
+  std::string name, format, failure;  // failure: of its last start, empty where there was none
+  int64_t bytes = 0, modified_s = 0, n_users = 0;
+  EngineState state = EngineState::off;
+  int64_t expires_ms = kKeepForever;  // from now, where nobody asks it
+};
+
+class LocalEngines;
+
+// A request's hold on its model. Whoever lets go of it does not wait any more, or is done. Any thread, one at a time.
+class EngineLease {
+ public:
+  EngineLease() = default;
+  EngineLease(LocalEngines* engines, EngineTable::Ticket ticket) : engines_(engines), ticket_(ticket) {}
+  EngineLease(EngineLease&& other) noexcept { swap(other); }
+  EngineLease& operator=(EngineLease&& other) noexcept {
+    EngineLease old(std::move(*this));
+    swap(other);
+    return *this;
+  }
+  ~EngineLease();
+
+  EngineTable::Ticket ticket() const { return ticket_; }
+  bool waits() const;   // for the engine
+  bool holds() const;   // the engine is on, and the one that was granted
+  void worked() const;  // it has answered well
+
+ private:
+  void swap(EngineLease& other) noexcept {
+    std::swap(engines_, other.engines_);
+    std::swap(ticket_, other.ticket_);
+  }
+  LocalEngines* engines_ = nullptr;
+  EngineTable::Ticket ticket_ = 0;
+};
+
+class LocalEngines {
+ public:
+  // Why a request gets no engine, and when asking again makes sense; 0: it is not known to.
+  struct Refusal {
+    std::string why;
+    int64_t retry_ms = 0;
+  };
+  // What became of one who waits: null, it may go on. On the thread of the engines: must not block.
+  using Told = std::function<void(EngineTable::Ticket ticket, const Refusal* refusal)>;
+  // The engines that listen now; a spec's model says whose it is. Called whenever that changes, on their thread.
+  using Changed = std::function<void(const std::vector<WorkerSpec>& listening)>;
+  struct Entered {
+    EngineLease lease;
+    bool granted = false;
+    std::optional<Refusal> refusal;
+  };
+
+  // `clock` and `metrics` outlive it.
+  LocalEngines(LocalOptions options, Clock& clock, Metrics& metrics, Changed changed);
+  ~LocalEngines();  // stop(0)
+  LocalEngines(const LocalEngines&) = delete;
+  LocalEngines& operator=(const LocalEngines&) = delete;
+
+  size_t n_models() const { return options_.models.size(); }
+  const std::string& name(size_t model) const { return options_.models[model].name; }
+  // By its name, or that with ":latest" behind it.
+  std::optional<size_t> find(std::string_view name) const;
+  // One that runs, the last used of several, else the first: for pages that belong to none.
+  size_t any() const;
+
+  // `keep_alive_ms` as EngineTable has it. `told` is called once where it neither is granted nor refused here, unless
+  // the lease is let go of first; then it may be called still. Any thread.
+  Entered enter(size_t model, int64_t keep_alive_ms, Told told);
+  void unload(size_t model);
+  std::optional<Refusal> load(size_t model);
+  std::vector<LocalModelState> states() const;
+
+  // Tells all to end and waits until they have, or kills them after `ms`; who waits is told nothing any more. A second
+  // call from another thread with less time cuts the first one short.
+  void stop(int64_t ms);
+
+ private:
+  friend class EngineLease;
+  struct Engine {
+    std::unique_ptr<ChildProcess> process;
+    std::optional<WorkerSpec> at;  // where it listens
+    std::string last_line;         // of its standard error
+    int64_t until_ns = 0;          // it is killed, where it does not listen or has not ended by then
+    bool told = false, killed = false;
+  };
+
+  void leave(EngineTable::Ticket ticket);
+  void worked(EngineTable::Ticket ticket);
+  void run();
+  void wake() const;
+  void wait();
+  void step();
+  void start(size_t model);
+  void tell_to_end(size_t model);
+  void hear(size_t model, Engine& engine);
+  void hear_address(size_t model, Engine& engine, std::string_view line);
+  void look_after(int64_t now_ns);
+  void bury(size_t model, const std::string& how);
+  void fail_start(size_t model, const std::string& why);
+  void tell_changed();
+  void end_all();
+  std::string without_path(size_t model, std::string text) const;
+
+  const LocalOptions options_;
+  Clock& clock_;
+  const Changed changed_;
+  std::vector<Counter*> n_starts_, n_failures_;  // by model
+  int wake_fd_ = -1;
+
+  mutable std::mutex mu_;  // guards what follows
+  EngineTable table_;
+  std::map<EngineTable::Ticket, Told> told_;
+  bool ending_ = false, over_ = false;
+  int64_t end_until_ns_ = 0;
+  std::condition_variable is_over_;
+
+  std::map<size_t, Engine> engines_;  // of the thread
+  std::thread thread_;                // last: it uses the others
+};
+
+}  // namespace quire
