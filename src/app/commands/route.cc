@@ -1,9 +1,11 @@
-// quire route: one address before many workers. Ready when it prints "listening on …"; SIGTERM, SIGINT or SIGHUP
-// drains, a second one stops at once.
+// quire route: one address before many workers, or before many models of this machine. Ready when it prints "listening
+// on …"; SIGTERM, SIGINT or SIGHUP drains, a second one stops at once.
 #include <unistd.h>
 
 #include "app/access_options.h"
+#include "app/byte_size.h"
 #include "app/command.h"
+#include "app/local_models.h"
 #include "app/stop_signals.h"
 #include "base/line_writer.h"
 #include "base/log.h"
@@ -19,8 +21,42 @@ struct Args {
   AccessOptions access;
   std::vector<std::string> workers;
   std::string directory;
+  std::string models, keep_alive = "5m", model_memory = "auto";  // models: a folder
+  std::vector<std::string> named, serve;
+  bool pulled = false;
+  int max_models = 3;
   int drain_seconds = 30;
 };
+
+// Models of this machine, and how their engines are started.
+Status check_local(Args& args) {
+  LocalOptions& local = args.route.local;
+  if (!args.models.empty()) {
+    auto found = models_in(args.models);
+    if (!found) return fail(found.error().code, "--models: " + found.error().message);
+    local.models = std::move(*found);
+  }
+  for (const std::string& text : args.named) {
+    auto model = parse_local_model(text);
+    if (!model) return fail(model.error().code, "--model: " + model.error().message);
+    local.models.push_back(std::move(*model));
+  }
+  if (args.pulled)
+    for (LocalModel& model : pulled_local_models()) local.models.push_back(std::move(model));
+  QR_TRY_VOID(check_names(local.models));
+  if (args.pulled && local.models.empty())
+    return fail(Code::not_found, "--pulled: no model was pulled; quire pull ORG/NAME fetches one");
+  QR_TRY_VOID(in_range("--max-models", args.max_models, 1, 1000));
+  local.rules.n_engines = args.max_models;
+  QR_TRY(local.rules.bytes, parse_bytes("--model-memory", args.model_memory));
+  const auto keep_alive = parse_keep_alive(args.keep_alive);
+  if (!keep_alive) return fail(Code::invalid, "--keep-alive " + keep_alive.error().message);
+  local.rules.keep_alive_ms = *keep_alive;
+  const auto arguments = serve_arguments(args.serve);
+  if (!arguments) return fail(Code::invalid, "--serve-option: " + arguments.error().message);
+  for (LocalModel& model : local.models) model.command = serve_command(model, *arguments, args.route.keys);
+  return {};
+}
 
 Status check(Args& args) {
   QR_TRY_VOID(in_range("--drain-timeout", args.drain_seconds, 0, 86400));
@@ -33,7 +69,10 @@ Status check(Args& args) {
     return false;
   };
   QR_TRY_VOID(apply_door(args.access, set_own, args.route));
-  if (args.workers.empty()) return fail(Code::invalid, "--worker is required: the URL of a server, may be repeated");
+  QR_TRY_VOID(check_local(args));
+  if (args.workers.empty() && args.route.local.models.empty())
+    return fail(Code::invalid,
+                "--worker, --models, --model or --pulled is required: servers that answer, or models of this machine");
   if (!args.directory.empty()) {
     auto directory = parse_directory(args.directory);
     if (!directory) return fail(directory.error().code, "--directory: " + directory.error().message);
@@ -64,12 +103,28 @@ Status run(Args& args) {
   return {};
 }
 
+// The first names are longer because QUIRE_MODEL and QUIRE_MODELS mean something else already.
+void declare_local_options(CommandLine& line, Args& args) {
+  line.option("--local-models,--models", args.models,
+              "a folder with models: an engine of this machine is started for each when it is asked for");
+  line.option("--local-model,--model", args.named, "NAME=PATH: one more model, or another name; may be repeated");
+  line.flag("--pulled", args.pulled, "the models that `quire list` shows, too");
+  line.option("--keep-alive", args.keep_alive,
+              "an engine that nobody asks stays so long: 5m, 1h30m; 0: not at all, -1: until room is needed");
+  line.option("--max-models", args.max_models, "engines at once; for another one the least recently used ends");
+  line.option("--model-memory", args.model_memory,
+              "bytes that the files of loaded models may have together, such as 16G; auto: no bound");
+  line.option("--serve-option", args.serve,
+              "NAME=VALUE: an option of `quire serve` for every engine, such as ctx=8192; may be repeated");
+}
+
 QR_REGISTER(Command,
             "route",
             Command{
-                "one address before many servers", false, [](CommandLine& line) -> std::function<int()> {
+                "one address before many servers or models", false, [](CommandLine& line) -> std::function<int()> {
                   auto args = std::make_shared<Args>();
                   line.option("--worker", args->workers, "a server that answers, http://HOST:PORT; may be repeated");
+                  declare_local_options(line, *args);
                   declare_door_options(line, args->access, args->route);
                   line.option("--policy", args->route.policy,
                               "which worker, for requests of no session: prefix, hash, least_load, two_choices or "

@@ -1,0 +1,212 @@
+#include "app/local_models.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "app/command.h"
+#include "app/config_file.h"
+#include "app/model_store.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "hub/choice.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostNameBytes = 255, kPartBytes = 15;  // "-00001-of-00003"
+constexpr std::string_view kRouters[] = {"host",     "port",     "admin-host", "admin-port", "api-key", "admin-key",
+                                         "api-keys", "tls-cert", "tls-key",    "config",     "name",    "alias"};
+
+int64_t modified_s(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0 ? info.st_mtime : 0;
+}
+
+LocalModel describe(std::string name, const fs::path& path, int64_t bytes) {
+  std::error_code error;
+  LocalModel out;
+  out.name = std::move(name);
+  out.path = fs::absolute(path, error).lexically_normal().string();
+  out.bytes = bytes;
+  out.modified_s = modified_s(out.path);
+  out.format = fs::is_directory(path, error) ? "safetensors" : "gguf";
+  return out;
+}
+
+int64_t weight_bytes(const fs::path& folder) {
+  int64_t out = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == ".safetensors") out += static_cast<int64_t>(entry.file_size(error));
+  return out;
+}
+
+int64_t bytes_of(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return weight_bytes(path);
+  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
+  return error ? 0 : bytes;
+}
+
+// Names of the options of a command, without dashes; of those with two, both.
+class OptionNames final : public CommandLine {
+ public:
+  void option(std::string_view name, std::string&, std::string_view) override { add(name); }
+  void option(std::string_view name, int&, std::string_view) override { add(name); }
+  void option(std::string_view name, int64_t&, std::string_view) override { add(name); }
+  void option(std::string_view name, uint64_t&, std::string_view) override { add(name); }
+  void option(std::string_view name, double&, std::string_view) override { add(name); }
+  void option(std::string_view name, std::vector<std::string>&, std::string_view) override { add(name); }
+  void option(std::string_view name, std::vector<int>&, std::string_view) override { add(name); }
+  void flag(std::string_view name, bool&, std::string_view) override { add(name); }
+  void positional(std::string_view, std::string&, bool, std::string_view) override {}
+  std::vector<std::string> names;
+
+ private:
+  void add(std::string_view name) {
+    for (size_t at = 0; at < name.size();) {
+      const size_t end = std::min(name.find(',', at), name.size());
+      names.emplace_back(name.substr(at + 2, end - at - 2));
+      at = end + 1;
+    }
+  }
+};
+
+std::vector<std::string> serve_options() {
+  const Command* serve = Registry<Command>::get().find("serve");
+  OptionNames out;
+  if (serve != nullptr) (void)serve->declare(out);
+  return out.names;
+}
+
+}  // namespace
+
+bool is_model_name(std::string_view name) {
+  const auto is_bad = [](char c) {
+    return static_cast<unsigned char>(c) < ' ' || c == 0x7f || c == '/' || c == '\\' || c == '"';
+  };
+  if (name.empty() || name.size() > kMostNameBytes || name == "." || name == "..") return false;
+  if (std::any_of(name.begin(), name.end(), is_bad)) return false;
+  return Json::parse("\"" + std::string(name) + "\"").has_value();  // UTF-8
+}
+
+Result<std::vector<LocalModel>> models_in(const std::string& folder) {
+  std::error_code error;
+  std::vector<HubFile> ggufs;
+  std::vector<LocalModel> out;
+  const auto add = [&out](std::string name, const fs::path& path, int64_t bytes) {
+    if (is_model_name(name))
+      out.push_back(describe(std::move(name), path, bytes));
+    else
+      log_warn("left out, because its name cannot be a model's: " + path.string());
+  };
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    std::error_code ignored;
+    const fs::path& path = entries->path();
+    const std::string name = path.filename().string();
+    if (entries->is_directory(ignored)) {
+      if (fs::exists(path / "config.json", ignored)) add(name, path, weight_bytes(path));
+    } else if (entries->is_regular_file(ignored) && name.find("mmproj") == std::string::npos) {
+      ggufs.push_back({name, static_cast<int64_t>(entries->file_size(ignored)), "", ""});
+    }
+  }
+  if (error) return fail(Code::io, folder + " cannot be read: " + error.message());
+  std::erase_if(ggufs, [](const HubFile& file) { return !file.path.ends_with(".gguf"); });
+  for (const HubChoice& choice : all_models(ggufs)) {
+    if (choice.entry.empty()) continue;
+    std::string name = fs::path(choice.entry).stem().string();
+    if (choice.files.size() > 1) name.resize(name.size() - std::min(kPartBytes, name.size()));
+    int64_t bytes = 0;
+    for (const HubFile& file : choice.files) bytes += file.size;
+    add(std::move(name), fs::path(folder) / choice.entry, bytes);
+  }
+  if (out.empty())
+    return fail(Code::not_found, "there is no model in " + folder + ": no .gguf file, no folder with a config.json");
+  std::sort(out.begin(), out.end(), [](const LocalModel& a, const LocalModel& b) { return a.name < b.name; });
+  return out;
+}
+
+Result<LocalModel> parse_local_model(const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  if (equals == std::string::npos || !is_model_name(name))
+    return fail(
+        Code::invalid,
+        "must be NAME=PATH with a name of 1 to 255 bytes without slashes, quotes and control characters, got \"" +
+            shown(text) + "\"");
+  std::string path = text.substr(equals + 1);
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    const std::string pulled = path.empty() ? "" : stored_model(models_folder(""), path);
+    if (pulled.empty())
+      return fail(Code::not_found,
+                  name + ": there is no file or folder \"" + path + "\", and no such model was pulled");
+    path = pulled;
+  }
+  return describe(name, path, bytes_of(path));
+}
+
+std::vector<LocalModel> pulled_local_models() {
+  std::vector<LocalModel> out;
+  for (const StoredModel& model : stored_models(models_folder("")))
+    out.push_back(describe(model.name, model.path, model.bytes));
+  return out;
+}
+
+Status check_names(const std::vector<LocalModel>& models) {
+  for (size_t i = 0; i < models.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (models[i].name == models[k].name)
+        return fail(Code::invalid,
+                    "two models are called \"" + models[i].name + "\": " + models[k].path + " and " + models[i].path);
+  return {};
+}
+
+Result<std::vector<std::string>> serve_arguments(const std::vector<std::string>& options) {
+  const std::vector<std::string> known = serve_options();
+  std::vector<std::string> out;
+  for (const std::string& option : options) {
+    const std::string name = option.substr(0, option.find('='));
+    if (std::find(std::begin(kRouters), std::end(kRouters), name) != std::end(kRouters))
+      return fail(Code::invalid, name + " of engines is the router's own to choose");
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      const std::string near = nearest(name, known);
+      return fail(Code::invalid, "quire serve has no option --" + shown(name) +
+                                     (near.empty() ? "; it is given as NAME=VALUE" : "; did you mean " + near + "?"));
+    }
+    out.push_back("--" + option);
+  }
+  return out;
+}
+
+ChildSpec serve_command(const LocalModel& model,
+                        const std::vector<std::string>& arguments,
+                        const std::vector<ApiKey>& keys) {
+  ChildSpec out;
+  out.program = "/proc/self/exe";
+  out.arguments = {"quire", "serve", model.path, "--name=" + model.name, "--host=127.0.0.1", "--port=0"};
+  out.arguments.insert(out.arguments.end(), arguments.begin(), arguments.end());
+  out.environment = environment_without("QUIRE_");
+  if (const char* models = std::getenv("QUIRE_MODELS"))
+    out.environment.push_back("QUIRE_MODELS=" + std::string(models));
+  if (keys.empty()) return out;
+  Json::Array list;
+  for (const ApiKey& key : keys) {
+    Json::Array scopes;
+    if (key.inference) scopes.push_back("inference");
+    if (key.admin) scopes.push_back("admin");
+    list.push_back(Json::Object{{"name", key.name}, {"sha256", hex_of(key.hash)}, {"scopes", std::move(scopes)}});
+  }
+  out.arguments.push_back("--api-keys=/dev/stdin");
+  out.input = Json(Json::Object{{"keys", std::move(list)}}).dump();
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,42 @@
+// Which models of this machine `quire route` offers, under which names, and how an engine for each of them is started.
+// Names are taken from what lies in a folder or from the command line, never put together to a path, so no request can
+// name a file. Blocking: reads folders.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "http/keys.h"
+#include "route/local_engines.h"
+
+namespace quire {
+
+// 1 to 255 bytes of UTF-8 without controls, slashes, backslashes and quotes; not "." or "..".
+bool is_model_name(std::string_view name);
+
+// Of `folder`: each GGUF file (of a split one all parts together) under its name without ending, each folder with a
+// config.json under its name. What has a name that is none is left out, said in the log. Code::io where the folder
+// cannot be read, Code::not_found where there is none of them.
+Result<std::vector<LocalModel>> models_in(const std::string& folder);
+
+// "NAME=PATH": a GGUF file, a folder, or the name of a model that was pulled.
+Result<LocalModel> parse_local_model(const std::string& text);
+
+// What `quire list` shows, under the names that it shows.
+std::vector<LocalModel> pulled_local_models();
+
+// Code::invalid where two have one name, naming both.
+Status check_names(const std::vector<LocalModel>& models);
+
+// "NAME=VALUE" or "NAME", an option of `quire serve` without its dashes, as its arguments. Code::invalid where it has
+// none of that name, or that is the router's: where an engine listens and who may ask it.
+Result<std::vector<std::string>> serve_arguments(const std::vector<std::string>& options);
+
+// `quire serve` with these arguments, on a free port of this machine, for clients with these keys (their limits are
+// asked elsewhere); nothing of our environment that begins with QUIRE_ counts for it.
+ChildSpec serve_command(const LocalModel& model,
+                        const std::vector<std::string>& arguments,
+                        const std::vector<ApiKey>& keys);
+
+}  // namespace quire

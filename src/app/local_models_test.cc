@@ -1,0 +1,127 @@
+#include "app/local_models.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class LocalModels : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "quire_local_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  void put(const fs::path& path, const std::string& text = "1234") const {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  fs::path root_;
+};
+
+TEST_F(LocalModels, AFolderHoldsFilesPartsAndFolders) {
+  put("b.gguf");
+  put("a-00001-of-00002.gguf", "123");
+  put("a-00002-of-00002.gguf", "12345");
+  put("half-00001-of-00002.gguf");
+  put("mmproj-b.gguf");
+  put("b-mmproj-f16.gguf");
+  put("notes.txt");
+  put("hugging/config.json");
+  put("hugging/model.safetensors", "1234567");
+  put("other/readme.md");
+  put(std::string("bad\nname.gguf"));
+  fs::create_symlink("b.gguf", root_ / "linked.gguf");
+  const auto models = models_in(root_.string());
+  ASSERT_TRUE(models) << models.error().message;
+  std::vector<std::string> told;
+  for (const LocalModel& m : *models) told.push_back(m.name + " " + m.format + " " + std::to_string(m.bytes));
+  EXPECT_THAT(told, ElementsAre("a gguf 8", "b gguf 4", "hugging safetensors 7", "linked gguf 4"));
+  EXPECT_EQ((*models)[0].path, (root_ / "a-00001-of-00002.gguf").string());
+}
+
+TEST_F(LocalModels, AFolderThatIsNotThereOrHoldsNoneIsAnErrorThatNamesIt) {
+  EXPECT_THAT(models_in((root_ / "absent").string()).error().message, HasSubstr("absent cannot be read: No such file"));
+  put("notes.txt");
+  const auto none = models_in(root_.string());
+  EXPECT_EQ(none.error().code, Code::not_found);
+  EXPECT_THAT(none.error().message, HasSubstr("there is no model in " + root_.string()));
+  EXPECT_THAT(models_in((root_ / "notes.txt").string()).error().message, HasSubstr("Not a directory"));
+}
+
+TEST_F(LocalModels, NamesAreNoPaths) {
+  for (const char* name : {"a", "a-b_c.d:e+f@g", "with blank", "\xc3\xbc", "a=b"})
+    EXPECT_TRUE(is_model_name(name)) << name;
+  for (const char* name : {"", ".", "..", "a/b", "../a", "a\\b", "a\"b", "a\nb", "a\x7f", "\xff"})
+    EXPECT_FALSE(is_model_name(name)) << name;
+  EXPECT_FALSE(is_model_name(std::string(256, 'a')));
+  EXPECT_FALSE(is_model_name(std::string("a\0b", 3)));
+}
+
+TEST_F(LocalModels, ANamedModelIsAFileThatIsThere) {
+  put("b.gguf");
+  const auto model = parse_local_model("small=" + (root_ / "x/../b.gguf").string());
+  EXPECT_FALSE(model);  // there is no x
+  const auto good = parse_local_model("small=" + (root_ / "b.gguf").string());
+  ASSERT_TRUE(good);
+  EXPECT_EQ(good->name, "small");
+  EXPECT_EQ(good->bytes, 4);
+  for (const char* text : {"", "small", "=x", "a/b=x", "..=x", "a\nb=x"})
+    EXPECT_THAT(parse_local_model(text).error().message, HasSubstr("must be NAME=PATH")) << text;
+  EXPECT_THAT(parse_local_model("small=/no/such/file").error().message, HasSubstr("/no/such/file"));
+  EXPECT_FALSE(parse_local_model("small="));
+}
+
+TEST_F(LocalModels, TwoOfOneNameAreRefusedNamingBoth) {
+  put("m.gguf");
+  put("m/config.json");
+  const auto models = models_in(root_.string());
+  ASSERT_TRUE(models);
+  const Status same = check_names(*models);
+  ASSERT_FALSE(same);
+  EXPECT_THAT(same.error().message, HasSubstr("two models are called \"m\""));
+  EXPECT_THAT(same.error().message, HasSubstr((root_ / "m.gguf").string()));
+}
+
+TEST(ServeArguments, AreThoseOfServeButForTheRoutersOwn) {
+  EXPECT_THAT(*serve_arguments({"ctx=4096", "no-prefix-cache"}), ElementsAre("--ctx=4096", "--no-prefix-cache"));
+  EXPECT_THAT(serve_arguments({"port=1"}).error().message, HasSubstr("port of engines is the router's own"));
+  EXPECT_THAT(serve_arguments({"ctxx=1"}).error().message, HasSubstr("did you mean ctx?"));
+  EXPECT_THAT(serve_arguments({""}).error().message, HasSubstr("has no option --"));
+}
+
+TEST(ServeCommand, KeysGoInByHashAndOurVariablesDoNot) {
+  ::setenv("QUIRE_PORT", "1", 1);
+  LocalModel model;
+  model.name = "m";
+  model.path = "/models/m.gguf";
+  const ChildSpec open = serve_command(model, {"--ctx=1"}, {});
+  EXPECT_THAT(open.arguments,
+              ElementsAre("quire", "serve", "/models/m.gguf", "--name=m", "--host=127.0.0.1", "--port=0", "--ctx=1"));
+  EXPECT_EQ(open.input, "");
+  for (const std::string& variable : open.environment) EXPECT_FALSE(variable.starts_with("QUIRE_PORT"));
+  ApiKey key = plain_key("one", "secret", true, false);
+  key.limits.requests_per_minute = 1;
+  const ChildSpec closed = serve_command(model, {}, {key});
+  EXPECT_EQ(closed.arguments.back(), "--api-keys=/dev/stdin");
+  EXPECT_THAT(closed.input, Not(HasSubstr("secret")));
+  const auto keys = read_keys(closed.input);
+  ASSERT_TRUE(keys) << keys.error().message;
+  EXPECT_EQ((*keys)[0].hash, key.hash);
+  EXPECT_EQ((*keys)[0].limits.requests_per_minute, 0);
+  ::unsetenv("QUIRE_PORT");
+}
+
+}  // namespace
+}  // namespace quire
