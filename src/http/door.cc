@@ -20,4 +20,17 @@ Verdict Door::judge(const HttpRequest& head) {
           verdict.reads_body};
 }
 
+static void refuse_from_elsewhere(HttpRequest&& request, const ReplyPtr& reply) {
+  send_error(*reply, {403, request.path + " answers clients of this machine only (--admin-host, --admin-port)",
+                      "permission_error", "", "local_only"});
+}
+
+void add_admin_route(Door& door, Door& admin_door, bool own_admin_address, const AdminRoute& route) {
+  admin_door.router().add(route.method, route.path, route.route);
+  if (own_admin_address) return;
+  door.router().add(route.method, route.path, [judge = route.route](const HttpRequest& head) {
+    return is_local_client(head) ? judge(head) : Verdict{&refuse_from_elsewhere, false};
+  });
+}
+
 }  // namespace quire

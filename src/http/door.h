@@ -9,6 +9,11 @@
 
 namespace quire {
 
+struct AdminRoute {
+  std::string_view method, path;
+  Router::Route route;
+};
+
 class Door final : public Handler {
  public:
   // Told the code of what is refused here. On io threads.
@@ -22,5 +27,9 @@ class Door final : public Handler {
   const Refused refused_;
   Router router_;
 };
+
+// What is the operator's: at the operator's door; where there is none (`own_admin_address` false) also at the other
+// one, for clients of this machine only.
+void add_admin_route(Door& door, Door& admin_door, bool own_admin_address, const AdminRoute& route);
 
 }  // namespace quire

@@ -222,12 +222,28 @@ KeyRing::KeyRing(std::vector<ApiKey> keys, Metrics& metrics) {
   }
 }
 
-std::shared_ptr<KeyHolder> KeyRing::find(std::string_view sent) const {
-  const Sha256 hash = sha256(sent);
+std::shared_ptr<KeyHolder> KeyRing::find(const Sha256& hash) const {
   std::shared_ptr<KeyHolder> found;
   for (const auto& holder : holders_)
     if (same_digest(holder->key().hash, hash)) found = holder;
   return found;
+}
+
+std::optional<KeyRefusal> KeyRing::check(const Sha256& hash,
+                                         bool admin,
+                                         bool inference,
+                                         std::shared_ptr<KeyHolder>& key) const {
+  if (empty() || (!admin && !has_inference_)) return std::nullopt;
+  auto found = find(hash);
+  if (found == nullptr)
+    return KeyRefusal{{401, "a valid key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
+                       "authentication_error", "", "invalid_api_key"}};
+  const bool needs_admin = admin && has_admin_;
+  if (needs_admin ? !found->key().admin : inference && !found->key().inference)
+    return KeyRefusal{{403, std::string("this key lacks the scope ") + (needs_admin ? "admin" : "inference"),
+                       "permission_error", "", "insufficient_scope"}};
+  key = std::move(found);
+  return std::nullopt;
 }
 
 }  // namespace quire

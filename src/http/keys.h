@@ -117,7 +117,14 @@ class KeyRing {
   KeyRing(std::vector<ApiKey> keys, Metrics& metrics);
   bool empty() const { return holders_.empty(); }
   // Whose key `sent` is, null for nobody's. Takes the same time for every wrong one of a length.
-  std::shared_ptr<KeyHolder> find(std::string_view sent) const;
+  std::shared_ptr<KeyHolder> find(std::string_view sent) const { return find(sha256(sent)); }
+  std::shared_ptr<KeyHolder> find(const Sha256& hash) const;
+  // Whose key this is, into `key`, or why it may not. `admin`: it is the operator's business; `inference`: it needs
+  // that scope. Without keys everybody may do everything; where no key is the operator's, any key is.
+  std::optional<KeyRefusal> check(const Sha256& hash,
+                                  bool admin,
+                                  bool inference,
+                                  std::shared_ptr<KeyHolder>& key) const;
   // Whether some key has the scope admin: then only such keys open what is the operator's.
   bool has_admin() const { return has_admin_; }
   bool has_inference() const { return has_inference_; }

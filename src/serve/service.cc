@@ -51,11 +51,6 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
   return h == 0 ? 1 : h;
 }
 
-void refuse_from_elsewhere(HttpRequest&& request, const ReplyPtr& reply) {
-  send_error(*reply, {403, request.path + " answers clients of this machine only (--admin-host, --admin-port)",
-                      "permission_error", "", "local_only"});
-}
-
 }  // namespace
 
 Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions options)
@@ -118,14 +113,9 @@ void Service::add_routes(bool own_admin_address) {
 
 void Service::add_route(const Endpoint& endpoint, std::string_view path, bool own_admin_address) {
   const auto route = [this, &endpoint](const HttpRequest& head) { return judge(endpoint, head); };
-  if (endpoint.admin || endpoint.open) admin_door_.router().add(endpoint.method, path, route);
-  if (!endpoint.admin) {
-    door_.router().add(endpoint.method, path, route);
-  } else if (!own_admin_address) {
-    door_.router().add(endpoint.method, path, [route](const HttpRequest& head) {
-      return is_local_client(head) ? route(head) : Verdict{&refuse_from_elsewhere, false};
-    });
-  }
+  if (endpoint.admin) return add_admin_route(door_, admin_door_, own_admin_address, {endpoint.method, path, route});
+  if (endpoint.open) admin_door_.router().add(endpoint.method, path, route);
+  door_.router().add(endpoint.method, path, route);
 }
 
 int64_t Service::n_sessions() const {
@@ -162,21 +152,11 @@ std::optional<KeyRefusal> Service::check(const Endpoint& endpoint,
   return admission.key->enter(context_.clock->now_ns(), admission.lease);
 }
 
-// Without keys everybody may do everything. Where no key is the operator's, any key is.
 std::optional<KeyRefusal> Service::check_key(const Endpoint& endpoint,
                                              const HttpRequest& head,
                                              Admission& admission) const {
-  if (endpoint.open || keys_.empty() || (!endpoint.admin && !keys_.has_inference())) return std::nullopt;
-  const auto key = keys_.find(sent_key(head));
-  if (key == nullptr)
-    return KeyRefusal{{401, "a valid key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
-                       "authentication_error", "", "invalid_api_key"}};
-  const bool needs_admin = endpoint.admin && keys_.has_admin();
-  if (needs_admin ? !key->key().admin : !key->key().inference && !endpoint.quick)
-    return KeyRefusal{{403, std::string("this key lacks the scope ") + (needs_admin ? "admin" : "inference"),
-                       "permission_error", "", "insufficient_scope"}};
-  admission.key = key;
-  return std::nullopt;
+  if (endpoint.open || keys_.empty()) return std::nullopt;
+  return keys_.check(sha256(sent_key(head)), endpoint.admin, !endpoint.quick, admission.key);
 }
 
 std::shared_ptr<Session> Service::open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply) {
