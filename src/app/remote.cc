@@ -1,8 +1,7 @@
 #include "app/remote.h"
 
-#include <charconv>
-
 #include "base/clock.h"
+#include "http/server_url.h"
 
 namespace quire {
 namespace {
@@ -97,37 +96,9 @@ std::string failure_of(const Error& error) {
 }  // namespace
 
 Result<Remote> parse_remote(const std::string& url) {
-  const auto wrong = [&url](const std::string& why) {
-    return fail(Code::invalid, "\"" + url + "\" is no address of a server: " + why);
-  };
-  std::string_view rest = url;
-  if (rest.starts_with("https://")) return wrong("https is not supported, put a proxy in front or use http");
-  if (rest.starts_with("http://")) rest.remove_prefix(7);
-  if (rest.find("://") != std::string_view::npos) return wrong("the scheme must be http");
-  const size_t slash = std::min(rest.find('/'), rest.size());
-  Remote out;
-  out.base = rest.substr(slash);
-  rest = rest.substr(0, slash);
-  while (out.base.ends_with('/')) out.base.pop_back();
-  if (out.base.ends_with("/v1")) out.base.resize(out.base.size() - 3);
-  size_t colon = rest.rfind(':');
-  if (rest.starts_with('[')) {  // an IPv6 address
-    const size_t end = rest.find(']');
-    if (end == std::string_view::npos) return wrong("no ] after [");
-    out.host = rest.substr(1, end - 1);
-    colon = end + 1 < rest.size() ? end + 1 : std::string_view::npos;
-    if (colon != std::string_view::npos && rest[colon] != ':') return wrong("after ] comes :port");
-  } else {
-    out.host = rest.substr(0, colon);
-  }
-  if (out.host.empty()) return wrong("no host");
-  if (colon == std::string_view::npos) return out;
-  const std::string_view digits = rest.substr(colon + 1);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out.port);
-  if (error != std::errc() || end != digits.data() + digits.size() || out.port < 1 || out.port > 65535) {
-    return wrong("the port must be 1 to 65535, got \"" + std::string(digits) + "\"");
-  }
-  return out;
+  auto read = parse_server_url(url);
+  if (!read) return fail(Code::invalid, "\"" + url + "\" is no address of a server: " + read.error().message);
+  return Remote{std::move(read->at.host), read->at.port, std::move(read->base), ""};
 }
 
 HttpClient connect_to(const Remote& remote, int timeout_ms) {

@@ -12,6 +12,7 @@
 #include <exception>
 
 #include "base/log.h"
+#include "base/nanoseconds.h"
 
 namespace quire {
 namespace {
@@ -22,7 +23,6 @@ using error_code = boost::system::error_code;
 constexpr int kAcceptsPerWake = 64;  // then the other sockets of this thread get their turn
 constexpr int kMaxRejecting = 64;    // connections over the limit that still get a 503 instead of a plain close
 constexpr int kBackOffMs = 100;      // after running out of descriptors or memory
-constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 std::string text_of(const sockaddr_storage& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};

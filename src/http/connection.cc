@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "http/response_head.h"
 
 namespace quire {
@@ -19,7 +20,6 @@ using asio::ip::tcp;
 
 constexpr size_t kMaxAhead = 64 << 10;  // pipelined bytes kept while a reply is under way; then reading pauses
 constexpr int kRequestsPerTurn = 16;
-constexpr int64_t kNsPerMs = 1'000'000, kNsPerSecond = 1'000'000'000;
 
 bool is_over(int64_t since, int timeout_ms, int64_t now) { return now - since > int64_t{timeout_ms} * kNsPerMs; }
 

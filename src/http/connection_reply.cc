@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "http/connection.h"
 #include "http/response_head.h"
 
@@ -12,7 +13,6 @@ namespace quire {
 namespace {
 
 constexpr size_t kTurnBytes = 256 << 10;  // to one client, before the others of this thread have their turn
-constexpr int64_t kNsPerMs = 1'000'000, kNsPerSecond = 1'000'000'000;
 
 // Said when there is no memory to say anything else.
 constexpr std::string_view kNoMemory =

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "http/connection.h"
+#include "http/host_lookup.h"
 #include "http/response_head.h"
 #include "http/stream.h"
 #include "http/upstream_pool.h"
@@ -192,6 +193,11 @@ IoThread* IoThread::current() { return current_thread; }
 UpstreamPool& IoThread::upstreams() {
   if (upstreams_ == nullptr) upstreams_ = std::make_unique<UpstreamPool>(*this);
   return *upstreams_;
+}
+
+HostLookup& IoThread::lookup() {
+  if (lookup_ == nullptr) lookup_ = std::make_unique<HostLookup>();
+  return *lookup_;
 }
 
 void IoThread::post_wake() {

@@ -22,6 +22,7 @@
 namespace quire {
 
 class Connection;
+class HostLookup;
 class TlsContext;
 class UpstreamPool;
 
@@ -140,6 +141,10 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   static IoThread* current();
   // Connections to other servers that live here.
   UpstreamPool& upstreams();
+  // Where they are.
+  HostLookup& lookup();
+  // stop() was heard: what begins now is never ended by a clock.
+  bool stopping() const { return stopping_; }
   void remove(Connection& connection);
   std::vector<char>& scratch() { return scratch_; }
   std::string_view date();
@@ -170,6 +175,7 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   int64_t date_second_ = -1;
   std::string date_;
   bool stopping_ = false;
+  std::unique_ptr<HostLookup> lookup_;  // null until one is asked for; last: its thread calls the others
 };
 
 }  // namespace quire

@@ -82,18 +82,6 @@ bool has_dot_segment(std::string_view path) {
   return false;
 }
 
-// The origin form inside "http://host/path"; empty when `target` is no absolute form.
-std::string_view without_authority(std::string_view target) {
-  for (const std::string_view scheme : {std::string_view("http://"), std::string_view("https://")}) {
-    if (!equal_no_case(target.substr(0, scheme.size()), scheme)) continue;
-    target.remove_prefix(scheme.size());
-    const size_t end = target.find_first_of("/?");
-    if (end == 0) return {};
-    return end == std::string_view::npos ? std::string_view("/") : target.substr(end);
-  }
-  return {};
-}
-
 }  // namespace
 
 const std::string* HttpRequest::header(std::string_view name) const {
@@ -174,15 +162,28 @@ bool has_list_token(std::string_view value, std::string_view token) {
   }
 }
 
+std::string origin_form(std::string_view target) {
+  if (target.starts_with('/')) return std::string(target);
+  for (const std::string_view scheme : {std::string_view("http://"), std::string_view("https://")}) {
+    if (!equal_no_case(target.substr(0, scheme.size()), scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const size_t end = std::min(target.find_first_of("/?"), target.size());
+    if (end == 0) return {};
+    const std::string_view rest = target.substr(end);
+    return rest.starts_with('/') ? std::string(rest) : "/" + std::string(rest);
+  }
+  return {};
+}
+
 Result<TargetParts> split_target(std::string_view target, bool asterisk) {
   if (target == "*" && asterisk) return TargetParts{"*", ""};
   if (target.find('#') != std::string_view::npos) return fail(Code::invalid, "the URL holds a fragment");
-  if (target.substr(0, 1) != "/") target = without_authority(target);
+  const std::string origin = origin_form(target);
+  target = origin;
   if (target.empty()) return fail(Code::invalid, "the URL must begin with '/' or with http://host");
   const size_t mark = std::min(target.find('?'), target.size());
   auto path = percent_decode(target.substr(0, mark), false);
   if (!path) return fail(Code::invalid, "the URL's path holds a '%' without two hexadecimal digits");
-  if (path->empty()) path = "/";
   if (has_control(*path)) return fail(Code::invalid, "the URL's path holds a control character");
   if (has_dot_segment(*path)) return fail(Code::invalid, "the URL's path holds a '.' or '..' segment");
   return TargetParts{std::move(*path), std::string(target.substr(std::min(target.size(), mark + 1)))};

@@ -59,6 +59,10 @@ bool equal_no_case(std::string_view a, std::string_view b);
 // Whether a comma-separated field value such as Connection holds `token`, compared without case.
 bool has_list_token(std::string_view value, std::string_view token);
 
+// Of "/path?query" itself, of "http://host/path?query" what stands behind the host, beginning with '/'; empty for
+// anything else. A client cannot name by it where its request goes.
+std::string origin_form(std::string_view target);
+
 // What a target names, once decoded: see HttpRequest. `asterisk` allows the form "*" (OPTIONS). Fails (Code::invalid)
 // on a form that is no origin or absolute form, a fragment, a bad escape, a control character, a "." or ".." segment.
 struct TargetParts {

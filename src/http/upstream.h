@@ -16,7 +16,11 @@ namespace quire {
 struct UpstreamAddress {
   std::string host;
   int port = 80;
-  std::string text() const { return host + ":" + std::to_string(port); }
+  // host:port, an IPv6 address in brackets.
+  std::string text() const {
+    const bool v6 = host.find(':') != std::string::npos;
+    return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  }
   auto operator<=>(const UpstreamAddress&) const = default;
 };
 
@@ -83,5 +87,7 @@ std::shared_ptr<Upstream> ask_upstream(UpstreamRequest request,
 // Whether a field of a request or an answer is of one connection alone (RFC 9110, 7.6.1): by its name, or because
 // `connection`, the value of that field or empty, names it. REQUIRES a lower-case name.
 bool is_hop_field(std::string_view name, std::string_view connection);
+// The value of the field Connection, however many times it is there. REQUIRES lower-case names.
+std::string connection_fields(const HttpHeaders& headers);
 
 }  // namespace quire

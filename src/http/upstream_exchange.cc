@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "http/io_thread.h"
 
 namespace quire {
@@ -17,16 +19,9 @@ namespace {
 using boost::asio::ip::tcp;
 
 constexpr size_t kTurnBytes = 256 << 10;  // to one server, before the others of this thread have their turn
-constexpr int64_t kNsPerMs = 1'000'000;
 
-constexpr std::string_view kHopFields[] = {
-    "connection", "keep-alive",        "proxy-connection", "proxy-authenticate", "proxy-authorization", "te",
-    "trailer",    "transfer-encoding", "upgrade"};
-
-std::string host_field(const UpstreamAddress& to) {
-  const bool v6 = to.host.find(':') != std::string::npos;
-  return (v6 ? "[" + to.host + "]" : to.host) + ":" + std::to_string(to.port);
-}
+constexpr std::string_view kHopFields[] = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"};
+constexpr std::string_view kHopPrefix = "proxy-";  // -connection, -authenticate, -authorization, …
 
 // No value may end its line early; fields of a request that was read here hold no such bytes.
 void append_value(std::string& out, std::string_view value) {
@@ -35,7 +30,7 @@ void append_value(std::string& out, std::string_view value) {
 }
 
 std::string head_of(const UpstreamRequest& request) {
-  std::string out = request.method + " " + request.target + " HTTP/1.1\r\nHost: " + host_field(request.to) + "\r\n";
+  std::string out = request.method + " " + request.target + " HTTP/1.1\r\nHost: " + request.to.text() + "\r\n";
   for (const HttpHeader& h : request.headers) {
     out.append(h.name).append(": ");
     append_value(out, h.value);
@@ -61,8 +56,16 @@ void watch_for_life(int fd, int dead_ms) {
 }  // namespace
 
 bool is_hop_field(std::string_view name, std::string_view connection) {
+  if (name.starts_with(kHopPrefix)) return true;
   if (std::find(std::begin(kHopFields), std::end(kHopFields), name) != std::end(kHopFields)) return true;
   return !connection.empty() && has_list_token(connection, name);
+}
+
+std::string connection_fields(const HttpHeaders& headers) {
+  std::string out;
+  for (const HttpHeader& h : headers)
+    if (h.name == "connection") out.append(out.empty() ? "" : ",").append(h.value);
+  return out;
 }
 
 std::shared_ptr<Upstream> ask_upstream(UpstreamRequest request,
@@ -93,31 +96,35 @@ void UpstreamExchange::start() {
   io_.push([self = shared_from_this()] { self->guarded(&UpstreamExchange::begin); });
 }
 
+// Once the io thread stops, nobody would end what begins: its clock stands still.
 void UpstreamExchange::begin() {
+  if (io_.stopping()) return cancel();
   socket_ = io_.upstreams().take(request_.to);
   if (socket_ == nullptr) return resolve();
   socket_->user = this;
-  connected();
+  ask();
 }
 
+// The answer comes back as a task, for an exchange that may be over by then.
 void UpstreamExchange::resolve() {
-  error_code ec;
-  const auto literal = boost::asio::ip::make_address(request_.to.host, ec);
-  if (!ec) {
-    endpoints_ = {{literal, static_cast<unsigned short>(request_.to.port)}};
-    return connect_next({});
-  }
-  resolver_ = std::make_shared<tcp::resolver>(io_.context());
-  resolver_->async_resolve(
-      request_.to.host, std::to_string(request_.to.port),
-      [weak = weak_from_this(), &io = io_](error_code error, const tcp::resolver::results_type& found) {
-        const auto self = weak.lock();
-        if (self != nullptr) {
-          for (const auto& entry : found) self->endpoints_.insert(self->endpoints_.begin(), entry.endpoint());
-          self->guarded(&UpstreamExchange::connect_next, error);
-        }
-        io.run_work();
+  io_.lookup().find(
+      request_.to.host, request_.to.port,
+      [weak = weak_from_this(), &io = io_](const std::vector<HostAddress>& found, const std::string& error) {
+        io.push([weak, found, error] {
+          if (const auto self = weak.lock()) self->guarded(&UpstreamExchange::take_addresses, found, error);
+        });
+        io.wake();
       });
+}
+
+void UpstreamExchange::take_addresses(std::vector<HostAddress> found, std::string error) {
+  if (found.empty()) return fail(UpstreamFault::unreached, "cannot connect: " + error);
+  for (const HostAddress& one : found) {
+    tcp::endpoint& to = *endpoints_.emplace(endpoints_.begin());
+    to.resize(one.n_bytes);
+    std::memcpy(to.data(), &one.bytes, one.n_bytes);
+  }
+  connect_next({});
 }
 
 void UpstreamExchange::connect_next(error_code last) {
@@ -148,6 +155,10 @@ void UpstreamExchange::connected() {
   socket_->socket.set_option(tcp::no_delay(true), ec);
   socket_->socket.set_option(boost::asio::socket_base::keep_alive(true), ec);
   watch_for_life(socket_->socket.native_handle(), limits_.dead_ms);
+  ask();
+}
+
+void UpstreamExchange::ask() {
   state_ = State::asking;
   moved_ns_ = IoThread::now_ns();
   socket_->arm_read();
@@ -209,8 +220,7 @@ void UpstreamExchange::read_bytes(std::string_view bytes) {
 
 void UpstreamExchange::deliver_head() {
   head_told_ = true;
-  const std::string* field = parser_.header("connection");
-  const std::string connection = field != nullptr ? *field : "";
+  const std::string connection = connection_fields(parser_.headers());
   UpstreamHead head{parser_.status(), std::move(parser_.headers()), parser_.content_length()};
   std::erase_if(head.headers, [&](const HttpHeader& h) { return is_hop_field(h.name, connection); });
   events_->on_head(std::move(head));
@@ -274,7 +284,6 @@ void UpstreamExchange::tick(int64_t now_ns) {
 void UpstreamExchange::let_go(bool keep) {
   state_ = State::over;
   io_.upstreams().leave(*this);
-  if (resolver_ != nullptr) resolver_->cancel();
   if (socket_ == nullptr) return;
   const auto socket = std::move(socket_);
   socket->user = nullptr;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "http/host_lookup.h"
 #include "http/response_parser.h"
 #include "http/upstream.h"
 #include "http/upstream_pool.h"
@@ -49,8 +50,10 @@ class UpstreamExchange final : public Upstream, public std::enable_shared_from_t
 
   void begin();
   void resolve();
+  void take_addresses(std::vector<HostAddress> found, std::string error);
   void connect_next(error_code last);
   void connected();
+  void ask();
   void send_some();
   void read_bytes(std::string_view bytes);
   void deliver_head();
@@ -71,7 +74,6 @@ class UpstreamExchange final : public Upstream, public std::enable_shared_from_t
   State state_ = State::connecting;
   std::shared_ptr<UpstreamSocket> socket_;
   std::vector<boost::asio::ip::tcp::endpoint> endpoints_;  // to try next, the last one first
-  std::shared_ptr<boost::asio::ip::tcp::resolver> resolver_;
   ResponseParser parser_;
   bool head_told_ = false, paused_ = false, sending_failed_ = false, answered_ = false;
   std::string body_;  // read and not yet taken: no more than one reading

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "base/nanoseconds.h"
 #include "http/io_thread.h"
 #include "http/upstream_exchange.h"
 
@@ -10,8 +11,6 @@ namespace quire {
 namespace {
 
 using boost::asio::ip::tcp;
-
-constexpr int64_t kNsPerMs = 1'000'000;
 
 }  // namespace
 
@@ -61,9 +60,10 @@ void UpstreamPool::keep(std::shared_ptr<UpstreamSocket> socket, const UpstreamLi
   socket->user = nullptr;
   socket->used_before = true;
   socket->kept_until_ns = IoThread::now_ns() + int64_t{limits.kept_ms} * kNsPerMs;
-  auto& of_address = kept_[socket->address];
-  if (std::ssize(of_address) >= limits.n_kept) return socket->close();
-  of_address.push_back(socket);
+  const auto found = kept_.find(socket->address);
+  const int64_t n_kept = found != kept_.end() ? std::ssize(found->second) : 0;
+  if (n_kept >= limits.n_kept) return socket->close();
+  kept_[socket->address].push_back(socket);  // no address is there without a connection
   socket->arm_read();
 }
 

@@ -3,6 +3,7 @@
 #include "http/upstream.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 
 #include <atomic>
 #include <deque>
@@ -290,9 +291,82 @@ TEST_F(Upstreams, StoppingTheServerEndsExchangesWithoutAWord) {
   ::close(fd);
 }
 
+// The clock of an io thread stands still from stop() on: an exchange that began behind it would hold it up for ever.
+TEST_F(Upstreams, WhatBeginsBehindAStopIsNotWaitedFor) {
+  RawListener listener;
+  std::atomic<bool> goes_on{false}, stopped{false};
+  server_->post([&] {
+    while (!goes_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  std::thread stopper([&] {
+    server_->stop(0);
+    stopped = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until stop() stands behind what holds the thread
+  const auto heard = ask(listener.port());
+  goes_on = true;
+  EXPECT_TRUE(eventually([&] { return stopped.load(); }, 5'000));
+  EXPECT_FALSE(heard->ended());
+  if (!stopped) ::close(listener.accept());  // so that the test ends
+  stopper.join();
+  last_ = nullptr;
+}
+
+TEST_F(Upstreams, WhereNoneIsKeptEachHasAConnectionOfItsOwn) {
+  limits_.n_kept = 0;
+  RawListener listener;
+  for (int i = 0; i < 3; ++i) {
+    const auto heard = ask(listener.port());
+    const int fd = listener.accept();
+    read_from(fd, "\r\n\r\n");
+    say_to(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    ASSERT_TRUE(eventually([&] { return heard->ended(); }));
+    EXPECT_FALSE(heard->error_);
+    EXPECT_TRUE(hears_end(fd));
+    ::close(fd);
+  }
+}
+
+// From the filter on, the server's kernel drops whatever comes for this connection, as a machine without power does.
+TEST_F(Upstreams, AMachineThatGivesNoSignOfLifeIsGivenUp) {
+  limits_.dead_ms = 1'000;
+  RawListener listener;
+  const auto heard = ask(listener.port());
+  const int fd = listener.accept();
+  read_from(fd, "\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
+  EXPECT_FALSE(heard->ended());  // it says nothing, but lives
+  sock_filter drop_all{BPF_RET | BPF_K, 0, 0, 0};
+  const sock_fprog program{1, &drop_all};
+  ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0);
+  const int64_t start = test_now_ms();
+  ASSERT_TRUE(eventually([&] { return heard->ended(); }));
+  EXPECT_LT(test_now_ms() - start, 10'000);
+  ASSERT_TRUE(heard->error_);
+  EXPECT_EQ(heard->error_->fault, UpstreamFault::cut);
+  ::close(fd);
+}
+
+TEST_F(Upstreams, WhatTheAnswersConnectionNamesEndsHereHoweverOftenItIsSaid) {
+  RawListener listener;
+  const auto heard = ask(listener.port());
+  const int fd = listener.accept();
+  read_from(fd, "\r\n\r\n");
+  say_to(fd,
+         "HTTP/1.1 200 OK\r\nConnection: x-one\r\nX-One: 1\r\nX-Two: 2\r\nConnection: keep-alive, X-Two\r\n"
+         "Keep-Alive: timeout=5\r\nProxy-Authentication-Info: p\r\nUpgrade: h2c\r\nTrailer: X-T\r\nX-Kept: 3\r\n"
+         "Content-Length: 2\r\n\r\nok");
+  ASSERT_TRUE(eventually([&] { return heard->ended(); }));
+  std::string names;
+  for (const HttpHeader& h : heard->head_.headers) names += h.name + " ";
+  EXPECT_EQ(names, "x-kept content-length ");
+  ::close(fd);
+}
+
 TEST(HopFields, AreThoseOfTheConnectionAndThoseItNames) {
   EXPECT_TRUE(is_hop_field("transfer-encoding", ""));
   EXPECT_TRUE(is_hop_field("x-mine", "close, X-Mine"));
+  EXPECT_TRUE(is_hop_field("proxy-authentication-info", ""));
   EXPECT_FALSE(is_hop_field("authorization", "close"));
 }
 

@@ -251,7 +251,7 @@ TEST(WorkerSpec, UrlsAreReadAndBadOnesNamed) {
   };
   EXPECT_EQ(read("http://h:81/base/v1/"), "h:81/base");
   EXPECT_EQ(read("h"), "h:80");
-  EXPECT_EQ(read("http://[::1]:8080"), "::1:8080");
+  EXPECT_EQ(read("http://[::1]:8080"), "[::1]:8080");
   for (const char* bad : {"https://h", "http://", "http://h:0", "http://h:99999", "http://h:x", "http://a@h",
                           "h:1\r\nx", "http://[::1", "http://h:80:90", "h ?x"})
     EXPECT_NE(read(bad).find("a worker is http://HOST:PORT"), std::string::npos) << bad;
