@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/hash128.h"
+#include "base/json.h"
 
 namespace quire {
 namespace {
@@ -76,17 +77,25 @@ class Reader {
   size_t at_ = 0;
 };
 
-std::string_view unquoted(std::string_view value) {
-  return value.size() >= 2 && value.front() == '"' ? value.substr(1, value.size() - 2) : std::string_view{};
+// What a string stands for, from what stands between its quotes; as it is written where that is no good JSON.
+std::string decoded(std::string_view text) {
+  if (text.find('\\') == std::string_view::npos) return std::string(text);
+  const auto json = Json::parse("\"" + std::string(text) + "\"");
+  const std::string* string = json ? json->as_string() : nullptr;
+  return string != nullptr ? *string : std::string(text);
+}
+
+std::string string_of(std::string_view value) {
+  return value.size() >= 2 && value.front() == '"' ? decoded(value.substr(1, value.size() - 2)) : std::string();
 }
 
 void note(std::string_view name, std::string_view value, Asked& out) {
-  if (name == "model") out.model = unquoted(value);
-  if (name == "name") out.name = unquoted(value);
+  if (name == "model") out.model = string_of(value);
+  if (name == "name") out.name = string_of(value);
   if (name == "keep_alive") out.keep_alive = value;
-  if (name == "prompt_cache_key") out.prompt_cache_key = unquoted(value);
-  if (name == "previous_response_id") out.previous_response_id = unquoted(value);
-  if (name == "user") out.user = unquoted(value);
+  if (name == "prompt_cache_key") out.prompt_cache_key = string_of(value);
+  if (name == "previous_response_id") out.previous_response_id = string_of(value);
+  if (name == "user") out.user = string_of(value);
   if (std::find(kMaxTokens.begin(), kMaxTokens.end(), name) == kMaxTokens.end()) return;
   int64_t n = 0;
   if (std::from_chars(value.data(), value.data() + value.size(), n).ec == std::errc() && n > 0) out.max_tokens = n;
@@ -98,9 +107,10 @@ Asked read_asked(std::string_view body) {
   Asked out;
   std::array<std::string_view, kText.size()> text;
   Reader reader(body);
-  std::string_view name, value;
+  std::string_view written, value;
   if (reader.take('{'))
-    while (reader.take_string(name) && reader.take(':') && reader.take_value(value)) {
+    while (reader.take_string(written) && reader.take(':') && reader.take_value(value)) {
+      const std::string name = decoded(written);
       note(name, value, out);
       const auto at = std::find(kText.begin(), kText.end(), name);
       if (at != kText.end()) text[static_cast<size_t>(at - kText.begin())] = value;

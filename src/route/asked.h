@@ -1,23 +1,24 @@
 // What a request says of where it belongs, read from its body without building it: the members of the outermost object,
-// as they are written. One pass, no copy, no recursion; whether the body is good JSON is for the worker to say, so what
-// cannot be read is left out. Pure.
+// as they are written; names are what they stand for, whichever way they are escaped. One pass, no recursion; whether
+// the body is good JSON is for the worker to say, so what cannot be read is left out. Pure.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace quire {
 
 struct Asked {
-  // Text as it stands between the quotes, empty where absent or no string.
-  std::string_view model, name, prompt_cache_key, previous_response_id, user;
+  // Empty where absent or no string.
+  std::string model, name, prompt_cache_key, previous_response_id, user;
   std::string_view keep_alive;         // the value as it is written, empty where absent
   int64_t max_tokens = 0;              // 0: not said
   std::vector<std::string_view> text;  // values that become the prompt, in the order in which templates have them
   int64_t text_bytes = 0;              // of all these
 };
 
-// Views into `body`.
+// `text` are views into `body`.
 Asked read_asked(std::string_view body);
 
 // Names of the beginnings of the prompt, a block of text each: equal names, equal text up to there (and equal `seed`).

@@ -1,7 +1,7 @@
 #include "route/directory.h"
 
 #include <fcntl.h>
-#include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -18,12 +18,12 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "base/thread.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int kIdleMs = 1'000;
 
 int64_t now_ns() { return SystemClock().now_ns(); }
@@ -95,6 +95,7 @@ Directory::~Directory() {
   ending_ = true;
   wake();
   thread_.join();
+  lookup_.reset();  // whose thread would wake a descriptor that is another's
   ::close(wake_fd_);
 }
 
@@ -133,8 +134,9 @@ void Directory::note(const Hash128& session, uint64_t worker) {
 void Directory::run() {
   set_thread_name("quire-directory");
   while (!ending_) {
-    if (fd_ < 0 && now_ns() >= retry_at_ns_) connect();
+    if (fd_ < 0 && !looking_up_ && now_ns() >= retry_at_ns_) look_up();
     wait();
+    take_answer();
     take_commands();
     if (fd_ >= 0 && !connecting_) send_some();
     answer_late(now_ns());
@@ -142,20 +144,37 @@ void Directory::run() {
   give_up("");
 }
 
-// Where nothing answers this takes as long as the system's resolver; nobody waits for it.
-void Directory::connect() {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int rc = getaddrinfo(options_.host.c_str(), std::to_string(options_.port).c_str(), &hints, &list);
-  if (rc != 0) return give_up(gai_strerror(rc));
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
-  fd_ = ::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+void Directory::look_up() {
+  looking_up_ = true;
+  lookup_->find(options_.host, options_.port, [this](const std::vector<HostAddress>& found, const std::string& error) {
+    {
+      const std::lock_guard lock(mu_);
+      answer_ = HostAnswer{found, error};
+    }
+    wake();
+  });
+}
+
+// Of several addresses another one each time.
+void Directory::take_answer() {
+  std::optional<HostAnswer> answer;
+  {
+    const std::lock_guard lock(mu_);
+    answer.swap(answer_);
+  }
+  if (!answer) return;
+  looking_up_ = false;
+  if (answer->found.empty()) return give_up(answer->error);
+  connect(answer->found[n_connects_++ % answer->found.size()]);
+}
+
+void Directory::connect(const HostAddress& to) {
+  fd_ = ::socket(to.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd_ < 0) return give_up(std::strerror(errno));
   const int on = 1;
   ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &options_.stall_ms, sizeof options_.stall_ms);
-  if (::connect(fd_, list->ai_addr, list->ai_addrlen) != 0 && errno != EINPROGRESS)
+  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&to.bytes), to.n_bytes) != 0 && errno != EINPROGRESS)
     return give_up(std::strerror(errno));
   connecting_ = true;
   retry_at_ns_ = now_ns() + options_.stall_ms * kNsPerMs;  // while connecting: until when
@@ -271,7 +290,7 @@ void Directory::answer_late(int64_t now) {
 
 int Directory::poll_ms(int64_t now) const {
   int64_t until = now + kIdleMs * kNsPerMs;
-  if (fd_ < 0 || connecting_) until = std::min(until, retry_at_ns_);
+  if ((fd_ < 0 && !looking_up_) || connecting_) until = std::min(until, retry_at_ns_);
   for (const Command& command : pending_) {
     if (!command.found) continue;
     until = std::min(until, command.due_ns);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "base/hash128.h"
 #include "base/metrics.h"
 #include "base/result.h"
+#include "http/host_lookup.h"
 #include "route/redis_wire.h"
 
 namespace quire {
@@ -59,11 +61,18 @@ class Directory {
     int64_t sent_ns = 0;
   };
 
+  struct HostAnswer {
+    std::vector<HostAddress> found;
+    std::string error;
+  };
+
   bool enter(Command&& command);
   void run();
   void wake() const;
   void take_commands();
-  void connect();
+  void look_up();
+  void take_answer();
+  void connect(const HostAddress& to);
   void set_up();
   void send_some();
   void read_some();
@@ -79,16 +88,19 @@ class Directory {
   int wake_fd_ = -1;
   std::atomic<bool> up_{false}, ending_{false};
   std::mutex mu_;
-  std::vector<Command> fresh_;  // guarded by mu_
+  std::vector<Command> fresh_;        // guarded by mu_
+  std::optional<HostAnswer> answer_;  // to look_up(); guarded by mu_
 
   // Of the thread.
   int fd_ = -1;
-  bool connecting_ = false;
+  bool looking_up_ = false, connecting_ = false;
+  size_t n_connects_ = 0;
   int64_t retry_at_ns_ = 0;
   std::string out_;
   std::deque<Command> pending_;  // in the order in which replies come
   std::unique_ptr<RedisReader> reader_;
   std::string last_failure_;
+  std::optional<HostLookup> lookup_{std::in_place};
   std::thread thread_;  // last: it uses the others
 };
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/rng.h"
+#include "http/resolver_testing.h"
 #include "http/testing.h"
 
 namespace quire {
@@ -233,6 +234,25 @@ TEST(Directory, GarbageRefusalsAndNobodyAreAsIfThereWereNone) {
   Directory nobody(at(port), metrics);
   EXPECT_EQ(find(nobody, {1, 0}), 0U);
   nobody.note({1, 0}, 1);
+}
+
+TEST(Directory, OneWhoseHostIsNotFoundYetEndsAtOnceAndIsReachedLater) {
+  Metrics metrics;
+  SlowResolver::answers = false;
+  const FakeRedis redis([](const std::vector<std::string>&) -> std::optional<std::string> { return "+OK\r\n"; });
+  DirectoryOptions options = at(redis.port());
+  options.host = "slow.test";
+  const int64_t start = test_now_ms();
+  {
+    Directory directory(options, metrics);
+    EXPECT_TRUE(eventually([] { return SlowResolver::n_inside.load() == 1; }));
+    EXPECT_EQ(find(directory, {1, 0}), 0U);
+  }
+  EXPECT_LT(test_now_ms() - start, 2'000);
+  SlowResolver::answers = true;
+  Directory directory(options, metrics);
+  EXPECT_TRUE(eventually([&] { return directory.up(); }));
+  EXPECT_TRUE(eventually([] { return SlowResolver::n_inside.load() == 0; }));
 }
 
 TEST(Directory, EveryQuestionIsAnsweredOnceHoweverItEnds) {

@@ -1,6 +1,7 @@
 #include "route/event_cut.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/json.h"
 #include "http/sse.h"
@@ -24,6 +25,31 @@ size_t whole_bytes(StreamForm form, std::string_view bytes) {
   for (const std::string_view end : {std::string_view("\n\n"), std::string_view("\r\n\r\n"), std::string_view("\r\r")})
     if (const size_t at = bytes.rfind(end); at != std::string_view::npos) whole = std::max(whole, at + end.size());
   return whole;
+}
+
+namespace {
+
+// A blank line ends an event; lines that begin with a colon are nobody's.
+int64_t n_events(std::string_view bytes) {
+  int64_t n = 0;
+  bool says_something = false;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t end = bytes.find_first_of("\r\n", at);
+    if (end == std::string_view::npos) break;
+    if (end == at)
+      n += std::exchange(says_something, false);
+    else
+      says_something |= bytes[at] != ':';
+    at = end + (bytes.substr(end).starts_with("\r\n") ? 2 : 1);
+  }
+  return n;
+}
+
+}  // namespace
+
+int64_t n_whole(StreamForm form, std::string_view bytes) {
+  if (form == StreamForm::events) return n_events(bytes);
+  return form == StreamForm::lines ? std::count(bytes.begin(), bytes.end(), '\n') : 0;
 }
 
 std::string error_tail(StreamForm form, const HttpError& error) {

@@ -27,6 +27,16 @@ TEST(EventCut, LinesAndBytes) {
   EXPECT_EQ(whole_bytes(StreamForm::bytes, "{\"a"), 3U);
 }
 
+TEST(EventCut, EventsAreCountedWhicheverLineEndsAreUsed) {
+  for (const std::string end : {"\n", "\r\n", "\r"}) {
+    const std::string stream = "data: a" + end + end + ": ping" + end + end + "event: x" + end + "data: b" + end + end;
+    EXPECT_EQ(n_whole(StreamForm::events, stream), 2) << end;
+    EXPECT_EQ(n_whole(StreamForm::events, stream + "data: c" + end), 2) << end;
+  }
+  EXPECT_EQ(n_whole(StreamForm::lines, "{}\n{}\n{"), 2);
+  EXPECT_EQ(n_whole(StreamForm::bytes, "abc"), 0);
+}
+
 TEST(EventCut, FormsFollowTheContentType) {
   const auto form = [](std::string type) { return form_of(&type); };
   EXPECT_EQ(form("Text/Event-Stream; charset=utf-8"), StreamForm::events);

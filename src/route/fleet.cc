@@ -1,15 +1,15 @@
 #include "route/fleet.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "route/asked.h"
 
 namespace quire {
 namespace {
-
-constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 RoutePolicyEntry policy_of(std::string_view name) {
   const RoutePolicyEntry* entry = Registry<RoutePolicyEntry>::get().find(name);
@@ -40,9 +40,11 @@ void Fleet::set_workers(const std::vector<WorkerSpec>& workers) {
     if (std::any_of(next.begin(), next.end(), same)) continue;
     const auto old = std::find_if(workers_.begin(), workers_.end(), same);
     next.push_back(old != workers_.end() ? *old : std::make_shared<Worker>(spec, limits_, metrics_));
-    if (old == workers_.end()) drop_hints(*next.back());
   }
-  for (const auto& worker : workers_) worker->gone = std::find(next.begin(), next.end(), worker) == next.end();
+  for (const auto& worker : workers_) {
+    worker->gone = std::find(next.begin(), next.end(), worker) == next.end();
+    if (worker->gone) drop_hints(*worker);
+  }
   workers_ = std::move(next);
   number_models();
 }
@@ -52,10 +54,13 @@ void Fleet::on_more(std::function<void()> fn) {
   on_more_ = std::move(fn);
 }
 
-// A name that the prefix map does not know.
+// Its next prompt gets it a number that the prefix map does not know.
 void Fleet::drop_hints(Worker& worker) {
-  worker.holder = next_holder_;
-  next_holder_ = std::max<uint32_t>(1, next_holder_ + 1);
+  if (worker.holder != 0) prefixes_.forget(std::exchange(worker.holder, 0));
+}
+
+bool Fleet::has(uint64_t worker) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) { return w->id == worker; });
 }
 
 uint32_t Fleet::number_of_model(std::string_view name) const {
@@ -63,13 +68,17 @@ uint32_t Fleet::number_of_model(std::string_view name) const {
   return found == models_.end() ? 0 : found->second;
 }
 
-void Fleet::find_candidates(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these, int64_t now_ns) {
+// Those that may be given something now and serve `model` (0: nobody lists it, so anybody may know it); or `only` the
+// worker of this id, whatever it serves.
+void Fleet::find_candidates(uint32_t model,
+                            uint64_t only,
+                            std::span<const std::shared_ptr<Worker>> not_these,
+                            int64_t now_ns) {
   from_.clear();
   views_.clear();
-  const uint32_t model = number_of_model(ask.model);  // 0: nobody lists it, so anybody may know it
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& w = *workers_[i];
-    if (!w.health.usable(now_ns) || (model != 0 && !w.serves(model))) continue;
+    if (!w.health.usable(now_ns) || (only != 0 ? w.id != only : model != 0 && !w.serves(model))) continue;
     if (std::find(not_these.begin(), not_these.end(), workers_[i]) != not_these.end()) continue;
     from_.push_back(i);
     views_.push_back({w.id, w.load_tokens, w.n_requests, 0});
@@ -96,15 +105,14 @@ void Fleet::fill_hits(const RouteAsk& ask) {
         views_[i].hit_tokens = tokens_of_bytes(bytes_of_blocks(hit.n_blocks));
 }
 
-// A session goes where it was; elsewhere with a reason of its own.
-RouteChoice Fleet::pick(const RouteAsk& ask, int64_t now_ns) {
+// A session goes where it was (`last`; 0: nobody knows); elsewhere with a reason of its own.
+RouteChoice Fleet::pick(const RouteAsk& ask, uint64_t last) {
   const int64_t tokens = ask.prompt_tokens + ask.answer_tokens;
   const RouteQuery query{ask.session ? ask.session->lo : ask.key, tokens, turn_++};
-  const uint64_t last = ask.session ? sessions_.find(*ask.session, now_ns) : 0;
   if (last == 0) return policy_.choose(views_, query);
   const auto at = std::find_if(views_.begin(), views_.end(), [&](const WorkerView& v) { return v.id == last; });
   if (at != views_.end() && (ask.pinned || static_cast<double>(at->load_tokens) <= load_bound(views_, tokens)))
-    return {static_cast<size_t>(at - views_.begin()), "session"};
+    return {static_cast<size_t>(at - views_.begin()), kAtHome};
   RouteChoice moved = policy_.choose(views_, query);
   moved.reason = at == views_.end() ? "session_gone" : "session_full";
   return moved;
@@ -113,11 +121,13 @@ RouteChoice Fleet::pick(const RouteAsk& ask, int64_t now_ns) {
 std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these) {
   const int64_t now = clock_.now_ns();
   const std::lock_guard lock(mu_);
-  find_candidates(ask, not_these, now);
+  const uint64_t last = ask.session ? sessions_.find(*ask.session, now) : 0;
+  const bool stays = ask.pinned && has(last);
+  find_candidates(number_of_model(ask.model), stays ? last : 0, not_these, now);
   leave_out_others(ask.local);
   if (from_.empty()) return std::nullopt;
   fill_hits(ask);
-  const RouteChoice choice = pick(ask, now);
+  const RouteChoice choice = pick(ask, last);
   const auto& worker = workers_[from_[choice.index]];
   const int64_t cached = std::min(views_[choice.index].hit_tokens, ask.prompt_tokens);
   const int64_t tokens = ask.prompt_tokens - cached + ask.answer_tokens;
@@ -125,8 +135,11 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   worker->load_tokens += tokens;
   ++worker->n_requests;
   worker->n_given.add();
-  if (ask.session) sessions_.set(*ask.session, worker->id, now);
-  if (policy_.needs_hits) prefixes_.add(ask.blocks, worker->holder);
+  if (ask.session && (stays || !ask.pinned)) sessions_.set(*ask.session, worker->id, ask.pinned, now);
+  if (policy_.needs_hits && !ask.blocks.empty()) {
+    if (worker->holder == 0) worker->holder = next_holder_++;
+    prefixes_.add(ask.blocks, worker->holder);
+  }
   count(choice.reason);
   return Picked{worker, choice.reason, std::move(load)};
 }
@@ -145,9 +158,9 @@ void Fleet::release(Worker& worker, int64_t tokens) {
   --worker.n_requests;
 }
 
-void Fleet::remember(const Hash128& session, uint64_t worker) {
+void Fleet::remember(const Hash128& session, uint64_t worker, bool pinned) {
   const std::lock_guard lock(mu_);
-  sessions_.set(session, worker, clock_.now_ns());
+  if (has(worker)) sessions_.set(session, worker, pinned, clock_.now_ns());
 }
 
 bool Fleet::knows(const Hash128& session) const {
@@ -160,18 +173,22 @@ void Fleet::worked(Worker& worker) {
   worker.health.worked();
 }
 
-// Never over half: then it is not the worker that is at fault, or nobody would be left.
-void Fleet::failed(Worker& worker) {
-  const std::lock_guard lock(mu_);
+// Left out are never over half: then it is not the worker that is at fault, or nobody would be left. REQUIRES mu_.
+void Fleet::note_failure(Worker& worker) {
   worker.n_failures.add();
   const auto n_out = std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w->health.ejected(); });
   const bool may_eject = !worker.gone && worker.spec.model.empty() && 2 * (n_out + 1) <= std::ssize(workers_);
   if (worker.health.failed(clock_.now_ns(), may_eject)) log_warn("route: " + worker.name + " fails and is left out");
 }
 
+void Fleet::failed(Worker& worker) {
+  const std::lock_guard lock(mu_);
+  note_failure(worker);
+}
+
 void Fleet::unreached(Worker& worker) {
   const std::lock_guard lock(mu_);
-  worker.n_failures.add();
+  note_failure(worker);
   if (worker.health.up()) log_warn("route: " + worker.name + " cannot be reached");
   worker.health.unreached();
   drop_hints(worker);

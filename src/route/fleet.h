@@ -23,7 +23,7 @@ namespace quire {
 // What is asked of the fleet.
 struct RouteAsk {
   std::optional<Hash128> session;                // stays where it was, while that is within the bound of load
-  bool pinned = false;                           // the session's state is there and nowhere else: whatever the load
+  bool pinned = false;                           // what it goes on from is there and nowhere else: no other will do
   std::string model;                             // only workers that list it, where any does
   std::string local;                             // the local engine of this model alone; empty: none of them
   std::vector<uint64_t> blocks;                  // asked.h
@@ -31,6 +31,7 @@ struct RouteAsk {
   int64_t prompt_tokens = 0, answer_tokens = 0;  // as estimated
 };
 
+inline constexpr std::string_view kAtHome = "session";  // the reason where a session stays
 struct Picked {
   std::shared_ptr<Worker> worker;
   std::string_view reason;
@@ -56,10 +57,11 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   // Called, without a lock, when a worker may be given requests that might not before.
   void on_more(std::function<void()> fn);
 
-  // None of `not_these`. Nullopt: no other worker may be given anything now.
+  // None of `not_these`. Nullopt: no other worker may be given this now. A session that is pinned to a worker of the
+  // fleet goes there or, while that may be given nothing, nowhere; its place stays the same whatever is chosen.
   std::optional<Picked> choose(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these);
-  // Where a later request of this session belongs: a worker's id, also of one that is not here.
-  void remember(const Hash128& session, uint64_t worker);
+  // Where a later request of this session belongs: a worker's id. One that is not of the fleet is not taken.
+  void remember(const Hash128& session, uint64_t worker, bool pinned);
   // Whether that is known.
   bool knows(const Hash128& session) const;
 
@@ -84,10 +86,15 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   friend class LoadLease;
   void release(Worker& worker, int64_t tokens);
   void drop_hints(Worker& worker);
-  void find_candidates(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these, int64_t now_ns);
+  void note_failure(Worker& worker);
+  bool has(uint64_t worker) const;
+  void find_candidates(uint32_t model,
+                       uint64_t only,
+                       std::span<const std::shared_ptr<Worker>> not_these,
+                       int64_t now_ns);
   void leave_out_others(const std::string& local);
   void fill_hits(const RouteAsk& ask);
-  RouteChoice pick(const RouteAsk& ask, int64_t now_ns);
+  RouteChoice pick(const RouteAsk& ask, uint64_t last);
   void number_models();
   uint32_t number_of_model(std::string_view name) const;
   void count(std::string_view reason);
@@ -100,7 +107,7 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::vector<std::shared_ptr<Worker>> workers_;
   SessionMap sessions_;
   PrefixMap prefixes_;
-  uint32_t next_holder_ = 1;
+  uint64_t next_holder_ = 1;
   uint64_t turn_ = 0;
   std::map<std::string_view, Counter*> by_reason_;
   std::map<std::string, uint32_t, std::less<>> models_;  // of workers that are there, from 1

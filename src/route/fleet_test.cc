@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 
 struct World {
-  explicit World(int n_workers, std::string_view policy = "prefix")
-      : fleet(std::make_shared<Fleet>(policy, limits, clock, metrics)) {
+  explicit World(int n_workers, std::string_view policy = "prefix", const RouteLimits& l = {})
+      : limits(l), fleet(std::make_shared<Fleet>(policy, limits, clock, metrics)) {
     set(n_workers);
     for (const auto& worker : fleet->workers()) fleet->probed(*worker, Probe::well);
   }
@@ -79,15 +79,71 @@ TEST(Fleet, ASessionMovesWithAReasonWhenItsWorkerIsFullOrGone) {
 TEST(Fleet, SessionsAreForgottenAfterATimeAndBeyondANumber) {
   RouteLimits limits;
   SessionMap map(2, 10 * kMs);
-  map.set({1, 0}, 11, 0);
-  map.set({2, 0}, 12, kMs);
+  map.set({1, 0}, 11, false, 0);
+  map.set({2, 0}, 12, false, kMs);
   EXPECT_EQ(map.find({1, 0}, 9 * kMs), 11U);
   EXPECT_EQ(map.find({1, 0}, 10 * kMs), 0U);
-  map.set({1, 0}, 11, 2 * kMs);
-  map.set({3, 0}, 13, 3 * kMs);  // the one that was not asked for longest goes
+  map.set({1, 0}, 11, false, 2 * kMs);
+  map.set({3, 0}, 13, false, 3 * kMs);  // the one that was not asked for longest goes
   EXPECT_EQ(map.find({2, 0}, 3 * kMs), 0U);
   EXPECT_EQ(map.find({1, 0}, 3 * kMs), 11U);
   EXPECT_EQ(map.n_sessions(), 2);
+}
+
+TEST(Fleet, NamesThatClientsMakeUpTakeNoPlaceOfAPinnedSession) {
+  SessionMap map(10, 1'000 * kMs);
+  for (uint64_t i = 1; i <= 5; ++i) map.set({i, 7}, i, true, 0);
+  for (uint64_t i = 1; i <= 1'000; ++i) map.set({i, 8}, 9, false, kMs);
+  for (uint64_t i = 1; i <= 5; ++i) EXPECT_EQ(map.find({i, 7}, kMs), i);
+  EXPECT_EQ(map.find({1'000, 8}, kMs), 9U);
+  for (uint64_t i = 1; i <= 1'000; ++i) map.set({i, 9}, 9, true, kMs);  // nor do pinned ones take all
+  EXPECT_EQ(map.find({1'000, 8}, kMs), 9U);
+  EXPECT_EQ(map.find({1, 7}, kMs), 0U);
+  EXPECT_EQ(map.n_sessions(), 10);
+}
+
+TEST(Fleet, APinnedSessionKeepsItsPlaceWhateverBecomesOfItsWorker) {
+  World world(4);
+  const auto home = world.worker(3);
+  world.fleet->remember({1, 1}, home->id, true);
+  RouteAsk ask = asks(Hash128{1, 1});
+  ask.pinned = true;
+  EXPECT_EQ(world.fleet->choose(ask, {})->worker, home);
+  world.fleet->rest(*home, 1'000);
+  EXPECT_FALSE(world.fleet->choose(ask, {}));  // nobody else has it
+  world.clock.advance_ns(1'000 * kMs);
+  EXPECT_EQ(world.fleet->choose(ask, {})->worker, home);
+  const std::vector<std::shared_ptr<Worker>> tried{home};
+  EXPECT_FALSE(world.fleet->choose(ask, tried));
+  world.fleet->set_models(*world.worker(0), Json::Array{Json::Object{{"id", "m"}}});
+  ask.model = "m";  // whatever name its client uses now
+  EXPECT_EQ(world.fleet->choose(ask, {})->worker, home);
+  world.set(3);  // it leaves: whoever is asked says that it is not there
+  const auto other = world.fleet->choose(ask, {});
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->reason, "session_gone");
+  world.set(4);
+  for (int i = 0; i < 2; ++i) world.fleet->probed(*world.worker(3), Probe::well);
+  EXPECT_EQ(world.fleet->choose(ask, {})->worker, world.worker(3));
+}
+
+TEST(Fleet, NobodyIsSentToAWorkerThatIsNotOfTheFleet) {
+  World world(2);
+  world.fleet->remember({1, 1}, 12345, false);
+  EXPECT_FALSE(world.fleet->knows({1, 1}));
+  world.fleet->remember({1, 1}, world.worker(1)->id, false);
+  EXPECT_TRUE(world.fleet->knows({1, 1}));
+}
+
+TEST(Fleet, ConnectionsThatFailCountAsFailuresDo) {
+  World world(4);
+  const auto flaky = world.worker(0);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(flaky->health.ejected());
+    world.fleet->unreached(*flaky);
+    for (int k = 0; k < 2; ++k) world.fleet->probed(*flaky, Probe::well);
+  }
+  EXPECT_TRUE(flaky->health.ejected());  // well whenever it is asked, and never there
 }
 
 TEST(Fleet, ASharedBeginningMeetsWhereItWas) {
@@ -270,8 +326,25 @@ TEST(PrefixMap, FindsTheLeadingBlocksOfEachAndForgetsTheEndsFirst) {
   map.add(std::vector<uint64_t>{20, 21}, 7);
   EXPECT_EQ(map.n_blocks(), 6);
   EXPECT_EQ(map.find(a)[1].n_blocks, 2);  // 4 and 3 went, 1 and 2 are shared
-  for (uint32_t holder = 1; holder < 9; ++holder) map.add(b, holder);
+  for (uint64_t holder = 1; holder < 9; ++holder) map.add(b, holder);
   EXPECT_EQ(map.find(b).size(), 4U);  // the latest four
+}
+
+TEST(PrefixMap, WhoIsForgottenTakesNoPlaceOfALivingOne) {
+  PrefixMap map(10);
+  const std::vector<uint64_t> a{1, 2, 3};
+  for (uint64_t holder = 1; holder <= 4; ++holder) map.add(a, holder);
+  map.forget(3);
+  EXPECT_EQ(map.find(a).size(), 3U);
+  map.add(a, 5);
+  std::vector<uint64_t> holders;
+  for (const PrefixMap::Hit& hit : map.find(a)) {
+    holders.push_back(hit.holder);
+    EXPECT_EQ(hit.n_blocks, 3);
+  }
+  EXPECT_EQ(holders, (std::vector<uint64_t>{5, 4, 2, 1}));
+  map.forget(9);
+  EXPECT_EQ(map.find(a).size(), 4U);
 }
 
 }  // namespace

@@ -53,12 +53,9 @@ constexpr std::string_view kOfAll[] = {"/api/ps", "/api/version"};
 
 constexpr const char* kJson = "application/json";
 
-void send_json(const ReplyPtr& reply, const Json& value) { reply->send(200, {{"Content-Type", kJson}}, value.dump()); }
+HttpError stopping() { return {503, "the router is shutting down", "server_error", "", "shutting_down"}; }
 
-void refuse_from_elsewhere(HttpRequest&& request, const ReplyPtr& reply) {
-  send_error(*reply, {403, request.path + " answers clients of this machine only (--admin-host, --admin-port)",
-                      "permission_error", "", "local_only"});
-}
+void send_json(const ReplyPtr& reply, const Json& value) { reply->send(200, {{"Content-Type", kJson}}, value.dump()); }
 
 // A page elsewhere may send forms without asking, and no worker learns where it came from.
 bool is_foreign_form(const HttpRequest& request) {
@@ -102,14 +99,9 @@ void Front::add(std::string_view method, std::string_view path, Scope scope, Ver
   const auto route = [this, scope, answer = std::move(answer)](const HttpRequest& head) {
     return judge(scope, head, answer);
   };
-  if (scope != Scope::inference) admin_door_.router().add(method, path, route);
-  if (scope != Scope::admin) {
-    door_.router().add(method, path, route);
-  } else if (!own_admin_address_) {
-    door_.router().add(method, path, [route](const HttpRequest& head) {
-      return is_local_client(head) ? route(head) : Verdict{&refuse_from_elsewhere, false};
-    });
-  }
+  if (scope == Scope::admin) return add_admin_route(door_, admin_door_, own_admin_address_, {method, path, route});
+  if (scope == Scope::open) admin_door_.router().add(method, path, route);
+  door_.router().add(method, path, route);
 }
 
 void Front::add_passed_on() {
@@ -137,22 +129,12 @@ void Front::add_own() {
   add("GET", "/metrics", Scope::admin, [this](HttpRequest&&, const ReplyPtr& reply) { metrics(reply); });
 }
 
-// As a server does it: without keys everybody may do everything; where no key is the operator's, any key is.
 std::optional<KeyRefusal> Front::check_key(Scope scope, const HttpRequest& head, RouteAsker& asker) const {
   const std::string_view sent = sent_key(head);
-  asker.tenant = tenant_of(sent);
-  if (scope == Scope::open || keys_.empty() || (scope == Scope::inference && !keys_.has_inference()))
-    return std::nullopt;
-  const auto key = keys_.find(sent);
-  if (key == nullptr)
-    return KeyRefusal{{401, "a valid key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
-                       "authentication_error", "", "invalid_api_key"}};
-  const bool needs_admin = scope == Scope::admin && keys_.has_admin();
-  if (needs_admin ? !key->key().admin : scope == Scope::inference && !key->key().inference)
-    return KeyRefusal{{403, std::string("this key lacks the scope ") + (needs_admin ? "admin" : "inference"),
-                       "permission_error", "", "insufficient_scope"}};
-  asker.key = key;
-  return std::nullopt;
+  const Sha256 hash = sha256(sent);
+  if (!sent.empty()) asker.tenant = tenant_of(hash);
+  if (scope == Scope::open) return std::nullopt;
+  return keys_.check(hash, scope == Scope::admin, scope == Scope::inference, asker.key);
 }
 
 Verdict Front::judge(Scope scope, const HttpRequest& head, const Verdict::Answer& answer) {
@@ -168,23 +150,25 @@ Verdict Front::pass_on(Scope scope, const HttpRequest& head) {
   if (is_foreign_form(head))
     return refuse_with(
         {{415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"}});
-  if (draining_) return refuse_with({{503, "the router is shutting down", "server_error", "", "shutting_down"}, 1});
+  if (draining_) return refuse_with({stopping(), 1});
   if (asker->key != nullptr)
     if (auto refusal = asker->key->enter(context_.clock.now_ns(), asker->lease))
       return refuse_with(std::move(*refusal));
   return {[this, asker](HttpRequest&& request, ReplyPtr reply) {
-            std::make_shared<Proxied>(context_, std::move(request), std::move(reply), std::move(*asker))->start();
+            const auto one =
+                std::make_shared<Proxied>(context_, std::move(request), std::move(reply), std::move(*asker));
+            // Counted as under way by now: stop() sees it, or this sees stop(), which may have begun while the body
+            // came.
+            if (draining_) return one->refuse(stopping());
+            one->start();
           },
           true};
 }
 
 void Front::ready(const ReplyPtr& reply) const {
-  if (!draining_ && (context_.engines != nullptr || context_.fleet->any_usable()))
-    return send_json(reply, Json::Object{{"status", "ready"}});
-  send_error(*reply,
-             {503, draining_ ? "the router is shutting down" : "no worker can be given requests", "server_error", "",
-              draining_ ? "shutting_down" : "no_worker"},
-             {{"Retry-After", "1"}});
+  if (!draining_ && (context_.engines != nullptr || context_.fleet->any_usable())) return send_json(reply, Json::Object{{"status", "ready"}});
+  const HttpError nobody{503, "no worker can be given requests", "server_error", "", "no_worker"};
+  send_error(*reply, draining_ ? stopping() : nobody, {{"Retry-After", "1"}});
 }
 
 void Front::models(const HttpRequest& request, const ReplyPtr& reply) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/nanoseconds.h"
 #include "route/limits.h"
 
 namespace quire {
@@ -35,7 +36,7 @@ class WorkerHealth {
     n_well_ = 0;
     return true;
   }
-  // It could not be connected to: there is nobody.
+  // It could not be connected to: there is nobody. What failed by it counts on when it comes back, until it works.
   void unreached() {
     up_ = false;
     n_well_ = 0;
@@ -51,7 +52,7 @@ class WorkerHealth {
       ++n_well_;
       const int64_t enough = known_ ? limits_->n_recoveries : 1;
       if (n_well_ < enough || now_ns < out_until_ns_) return;
-      if (ejected_ || !up_) n_failed_ = 0;
+      if (ejected_) n_failed_ = 0;
       known_ = up_ = true;
       ejected_ = false;
       return;
@@ -61,7 +62,6 @@ class WorkerHealth {
   }
 
  private:
-  static constexpr int64_t kNsPerMs = 1'000'000;
   const RouteLimits* limits_;
   bool known_ = false, up_ = false, ejected_ = false;
   int64_t n_failed_ = 0, n_well_ = 0, n_silent_ = 0, eject_ms_ = 0;

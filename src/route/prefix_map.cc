@@ -10,7 +10,7 @@ std::vector<PrefixMap::Hit> PrefixMap::find(std::span<const uint64_t> names) con
     const auto found = by_name_.find(names[i]);
     if (found == by_name_.end()) break;
     bool some = false;
-    for (const uint32_t holder : found->second->holders) {
+    for (const uint64_t holder : found->second->holders) {
       if (holder == 0) break;
       if (i == 0) hits.push_back({holder, 0});
       const auto hit = std::find_if(hits.begin(), hits.end(), [&](const Hit& h) { return h.holder == holder; });
@@ -24,7 +24,7 @@ std::vector<PrefixMap::Hit> PrefixMap::find(std::span<const uint64_t> names) con
 }
 
 // From the last to the first, so that of one prompt the first block is the latest.
-void PrefixMap::add(std::span<const uint64_t> names, uint32_t holder) {
+void PrefixMap::add(std::span<const uint64_t> names, uint64_t holder) {
   for (size_t i = names.size(); i-- > 0;) {
     const auto [at, fresh] = by_name_.try_emplace(names[i]);
     if (fresh) {
@@ -41,6 +41,15 @@ void PrefixMap::add(std::span<const uint64_t> names, uint32_t holder) {
   while (n_blocks() > most_blocks_) {
     by_name_.erase(by_use_.back().name);
     by_use_.pop_back();
+  }
+}
+
+void PrefixMap::forget(uint64_t holder) {
+  for (Block& block : by_use_) {
+    const auto at = std::find(block.holders.begin(), block.holders.end(), holder);
+    if (at == block.holders.end()) continue;
+    std::rotate(at, at + 1, block.holders.end());
+    block.holders.back() = 0;
   }
 }
 

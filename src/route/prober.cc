@@ -1,11 +1,13 @@
 #include "route/prober.h"
 
+#include <functional>
 #include <utility>
+
+#include "base/nanoseconds.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int64_t kListEvery = 10;      // of so many probes one asks for the models too
 constexpr size_t kMostBytes = 1 << 20;  // of a list of models
 constexpr std::chrono::milliseconds kSweepEvery{100};

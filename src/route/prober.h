@@ -1,7 +1,6 @@
 // Asks every worker for its health and, less often, for its models; wakes and ends requests that wait for a worker. One
 // thread that only tells io threads what to ask.
 #pragma once
-#include <functional>
 #include <string>
 
 #include "base/sweeper.h"

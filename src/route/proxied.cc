@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/nanoseconds.h"
 #include "route/session_key.h"
 
 namespace quire {
@@ -10,7 +11,6 @@ namespace {
 
 constexpr size_t kMostTried = 4;         // workers that could not be reached cost no retry, but are counted too
 constexpr size_t kLearnBytes = 4 << 10;  // of an answer, in which its name stands
-constexpr int64_t kNsPerMs = 1'000'000;
 constexpr std::string_view kWorkerHeader = "x-quire-worker", kReasonHeader = "x-quire-route";
 
 // Fields that are made anew, or are of the client's connection with us.
@@ -19,14 +19,6 @@ bool is_replaced(std::string_view name, bool own_key) {
       "host", "content-length", "expect", "origin", "x-forwarded-for", "x-quire-worker", "x-quire-route"};
   if (std::find(std::begin(kReplaced), std::end(kReplaced), name) != std::end(kReplaced)) return true;
   return own_key && (name == "authorization" || name == "x-api-key");
-}
-
-// Of "http://host/path" what stands behind the host: a client cannot name where its request goes.
-std::string_view origin_form(std::string_view target) {
-  if (target.starts_with('/')) return target;
-  const size_t scheme = target.find("://");
-  const size_t path = scheme == std::string_view::npos ? scheme : target.find_first_of("/?", scheme + 3);
-  return path == std::string_view::npos ? "/" : target.substr(path);
 }
 
 int64_t retry_after_ms(const HttpHeaders& headers) {
@@ -59,13 +51,25 @@ Proxied::Proxied(RouteContext& context, HttpRequest&& request, ReplyPtr reply, R
   context_.n_under_way.fetch_add(1);
 }
 
-Proxied::~Proxied() { context_.n_under_way.fetch_sub(1); }
+Proxied::~Proxied() {
+  settle();
+  context_.n_under_way.fetch_sub(1);
+}
+
+// What came of an answer is paid for, however it ended.
+void Proxied::settle() {
+  if (asker_.key == nullptr) return;
+  asker_.key->charge_generated(std::exchange(n_generated_, 0) + tokens_of_bytes(std::exchange(n_plain_bytes_, 0)));
+}
 
 void Proxied::start() {
   context_.counters.requests.add();
   context_.retries.note_request();
   ask_ = route_ask(request_, *body_, asker_.tenant);
-  if (asker_.key != nullptr) asker_.key->charge_prompt(ask_.prompt_tokens);
+  if (asker_.key != nullptr) {
+    const int64_t n_tokens = tokens_of_bytes(std::ssize(*body_)) + ask_.answer_tokens;
+    if (const auto refusal = asker_.key->take(1, n_tokens, asker_.lease)) return refuse(refusal->error);
+  }
   reply_->on_close([weak = weak_from_this()](CloseReason) {
     if (const auto self = weak.lock()) self->on_client_gone();
   });
@@ -77,14 +81,15 @@ void Proxied::start() {
 
 void Proxied::ask_directory() {
   context_.directory->find(*ask_.session, [self = shared_from_this()](uint64_t worker) {
-    if (worker != 0) self->context_.fleet->remember(*self->ask_.session, worker);
+    if (worker != 0) self->context_.fleet->remember(*self->ask_.session, worker, self->ask_.pinned);
     self->reply_->post([self] { self->look(); });
   });
 }
 
-void Proxied::remember(std::string_view kind, std::string_view name) {
-  const Hash128 session = session_of(asker_.tenant, kind, name);
-  context_.fleet->remember(session, worker_->id);
+void Proxied::remember(std::string_view kind, std::string_view name) { pin(session_of(asker_.tenant, kind, name)); }
+
+void Proxied::pin(const Hash128& session) {
+  context_.fleet->remember(session, worker_->id, true);
   if (context_.directory != nullptr) context_.directory->note(session, worker_->id);
 }
 
@@ -105,12 +110,15 @@ void Proxied::on_no_worker() {
 
 void Proxied::refuse_no_worker() {
   if (phase_ != Phase::looking) return;
-  phase_ = Phase::over;
   context_.counters.no_worker.add();
   const std::string limits = std::to_string(context_.limits.n_waiting) + " requests (n_waiting) wait at most " +
                              std::to_string(context_.limits.wait_ms) + " ms (wait_ms)";
-  send_error(*reply_, {503, "no worker can be given this request; " + limits, "server_error", "", "no_worker"},
-             {{"Retry-After", "1"}});
+  refuse({503, "no worker can be given this request; " + limits, "server_error", "", "no_worker"});
+}
+
+void Proxied::refuse(const HttpError& error) {
+  phase_ = Phase::over;
+  send_error(*reply_, error, {{"Retry-After", "1"}});
 }
 
 void Proxied::send(Picked&& picked) {
@@ -119,7 +127,11 @@ void Proxied::send(Picked&& picked) {
   reason_ = picked.reason;
   load_ = std::move(picked.load);
   tried_.push_back(worker_);
-  if (context_.directory != nullptr && ask_.session) context_.directory->note(*ask_.session, worker_->id);
+  failed_ = false;
+  if (asker_.key != nullptr && !std::exchange(sent_, true))
+    asker_.key->charge_prompt(tokens_of_bytes(std::ssize(*body_)));
+  const bool at_home = !ask_.pinned || reason_ == kAtHome;
+  if (context_.directory != nullptr && ask_.session && at_home) context_.directory->note(*ask_.session, worker_->id);
   upstream_ = ask_upstream(upstream_request(), context_.upstream, shared_from_this());
 }
 
@@ -127,7 +139,7 @@ UpstreamRequest Proxied::upstream_request() const {
   UpstreamRequest out;
   out.to = worker_->spec.at;
   out.method = request_.method == "HEAD" ? "GET" : request_.method;  // the server drops the body
-  out.target = worker_->spec.base + std::string(origin_form(request_.target));
+  out.target = worker_->spec.base + origin_form(request_.target);
   out.headers = forwarded_headers();
   if (!body_->empty()) out.body = body_;
   return out;
@@ -136,11 +148,10 @@ UpstreamRequest Proxied::upstream_request() const {
 // A worker must see that a proxy asks: clients of this machine may do there what others may not.
 HttpHeaders Proxied::forwarded_headers() const {
   HttpHeaders out;
-  std::string connection, forwarded;
-  for (const HttpHeader& h : request_.headers) {
-    if (h.name == "connection") connection += (connection.empty() ? "" : ",") + h.value;
+  const std::string connection = connection_fields(request_.headers);
+  std::string forwarded;
+  for (const HttpHeader& h : request_.headers)
     if (h.name == "x-forwarded-for") forwarded += h.value + ", ";
-  }
   const bool own_key = !context_.worker_key.empty() && worker_->spec.model.empty();  // a local engine has ours
   for (const HttpHeader& h : request_.headers)
     if (!is_hop_field(h.name, connection) && !is_replaced(h.name, own_key)) out.push_back(h);
@@ -163,6 +174,7 @@ bool Proxied::try_elsewhere(bool costs_retry) {
 void Proxied::on_head(UpstreamHead&& head) {
   worker_->progressed_ns.store(context_.clock.now_ns(), std::memory_order_relaxed);
   head_ = std::move(head);
+  if (head_.status == 500 || head_.status == 502 || head_.status == 504) note_failed();
   if (head_.status == 502 || head_.status == 503 || head_.status == 504) {
     const int64_t rest_ms = retry_after_ms(head_.headers);
     if (rest_ms > 0) context_.fleet->rest(*worker_, rest_ms);
@@ -174,6 +186,7 @@ void Proxied::on_head(UpstreamHead&& head) {
 
 void Proxied::begin_answer() {
   if (const std::string* stream = field_of(head_.headers, "x-quire-stream")) remember(kStreamKind, *stream);
+  if (ask_.pinned && head_.status < 300 && reason_ != kAtHome) pin(*ask_.session);
   learns_ = request_.path == "/v1/responses" && head_.status == 200;
   form_ = field_of(head_.headers, "content-encoding") != nullptr ? StreamForm::bytes
                                                                  : form_of(field_of(head_.headers, "content-type"));
@@ -197,6 +210,7 @@ bool Proxied::on_body(std::string_view bytes) {
   worker_->progressed_ns.store(context_.clock.now_ns(), std::memory_order_relaxed);
   if (phase_ == Phase::streaming) return pass_on(bytes);
   learn(bytes);
+  n_plain_bytes_ += std::ssize(bytes);
   held_ += bytes;
   return true;
 }
@@ -217,13 +231,12 @@ bool Proxied::pass_on(std::string_view bytes) {
   return true;
 }
 
-// An event is about a token.
+// An event or a line is about a token.
 void Proxied::count_generated(std::string_view bytes) {
-  if (form_ != StreamForm::events) {
-    n_generated_ += tokens_of_bytes(std::ssize(bytes));
-    return;
-  }
-  for (size_t at = bytes.find("\n\n"); at != std::string_view::npos; at = bytes.find("\n\n", at + 2)) ++n_generated_;
+  if (form_ == StreamForm::bytes)
+    n_plain_bytes_ += std::ssize(bytes);
+  else
+    n_generated_ += n_whole(form_, bytes);
 }
 
 // The name under which a later request may go on from this answer.
@@ -248,10 +261,7 @@ void Proxied::learn(std::string_view bytes) {
 void Proxied::on_end(const UpstreamError* error) {
   upstream_ = nullptr;
   if (error != nullptr) return fail(*error);
-  if (head_.status == 500 || head_.status == 502 || head_.status == 504)
-    context_.fleet->failed(*worker_);
-  else
-    context_.fleet->worked(*worker_);
+  if (head_.status < 400) context_.fleet->worked(*worker_);  // what a client did wrong says nothing of its worker
   if (head_.status < 400) engine_lease_.worked();
   load_ = {};
   engine_lease_ = {};
@@ -259,7 +269,8 @@ void Proxied::on_end(const UpstreamError* error) {
 }
 
 void Proxied::finish() {
-  if (asker_.key != nullptr) asker_.key->charge_generated(n_generated_ + tokens_of_bytes(std::ssize(held_)));
+  if (phase_ == Phase::streaming) count_generated(held_);
+  settle();
   if (phase_ == Phase::streaming) return end_stream(std::move(held_));
   phase_ = Phase::over;
   reply_->send(head_.status, std::move(head_.headers), std::move(held_));
@@ -269,13 +280,18 @@ HttpError Proxied::bad_worker(std::string_view what) const {
   return {502, "worker " + worker_->name + ": " + std::string(what), "server_error", "", "bad_worker"};
 }
 
+// Once for each worker that is asked.
+void Proxied::note_failed() {
+  if (!std::exchange(failed_, true)) context_.fleet->failed(*worker_);
+}
+
 void Proxied::fail(const UpstreamError& error) {
   load_ = {};
   const bool unreached = error.fault == UpstreamFault::unreached;
   if (unreached)
     context_.fleet->unreached(*worker_);
   else
-    context_.fleet->failed(*worker_);
+    note_failed();
   if (phase_ == Phase::streaming) {
     context_.counters.failures.add();
     context_.counters.cut_streams.add();
@@ -285,6 +301,7 @@ void Proxied::fail(const UpstreamError& error) {
     return reply_->abort();
   }
   held_.clear();
+  n_plain_bytes_ = 0;
   learnt_.clear();
   held_lease_.resize(0);
   // What took too long once is not asked again.

@@ -31,6 +31,8 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   ~Proxied() override;
 
   void start();
+  // In place of start(). Also the way in which it ends without a worker.
+  void refuse(const HttpError& error);
 
   void on_head(UpstreamHead&& head) override;
   bool on_body(std::string_view bytes) override;
@@ -49,6 +51,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   void ask_directory();
   void look();
   void remember(std::string_view kind, std::string_view name);
+  void pin(const Hash128& session);
   void send(Picked&& picked);
   UpstreamRequest upstream_request() const;
   HttpHeaders forwarded_headers() const;
@@ -63,6 +66,8 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   void refuse_no_worker();
   void learn(std::string_view bytes);
   void count_generated(std::string_view bytes);
+  void note_failed();
+  void settle();
   HttpError bad_worker(std::string_view what) const;
 
   RouteContext& context_;
@@ -73,8 +78,10 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   RouteAsk ask_;
   Phase phase_ = Phase::looking;
   std::vector<std::shared_ptr<Worker>> tried_;
-  bool retried_ = false;
-  int64_t wait_until_ns_ = 0, n_generated_ = 0;
+  bool sent_ = false, retried_ = false;
+  bool failed_ = false;  // the worker that is asked now, and it was noted
+  int64_t wait_until_ns_ = 0;
+  int64_t n_generated_ = 0, n_plain_bytes_ = 0;  // what the key has still to pay: tokens, and bytes
   std::optional<size_t> engine_;  // the local one whose model it is for
   int64_t keep_alive_ms_ = -1;
   EngineLease engine_lease_;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/nanoseconds.h"
 #include "http/server.h"
 #include "route/front.h"
 #include "route/prober.h"
@@ -50,6 +51,12 @@ LocalOptions local_options(const RouteOptions& options) {
   out.rules.rest_ms = l.eject_ms;
   out.rules.most_rest_ms = l.most_eject_ms;
   return out;
+}
+
+Status check_health_path(const std::string& path) {
+  const auto is_plain = [](char c) { return c > ' ' && c < 0x7f; };
+  if (path.starts_with('/') && split_target(path, false) && std::all_of(path.begin(), path.end(), is_plain)) return {};
+  return fail(Code::invalid, "--health-path must be a path that begins with '/', got '" + shown(path) + "'");
 }
 
 class RouteServerImpl final : public RouteServer {
@@ -111,7 +118,7 @@ class RouteServerImpl final : public RouteServer {
   void stop(int64_t drain_ms) override {
     if (server_ == nullptr) return;
     front_.drain();
-    const int64_t until = clock_.now_ns() + drain_ms * 1'000'000;
+    const int64_t until = clock_.now_ns() + drain_ms * kNsPerMs;
     for (int64_t seen = deadline_ns_; until < seen && !deadline_ns_.compare_exchange_weak(seen, until);) {
     }
     while (context_.n_under_way.load() > 0 && clock_.now_ns() < deadline_ns_) std::this_thread::sleep_for(kDrainPoll);
@@ -152,6 +159,7 @@ class RouteServerImpl final : public RouteServer {
 
 Result<std::unique_ptr<RouteServer>> start_router(const RouteOptions& options, Metrics& metrics) {
   QR_TRY_VOID(check_policy(options.policy));
+  QR_TRY_VOID(check_health_path(options.health_path));
   auto out = std::make_unique<RouteServerImpl>(options, metrics);
   QR_TRY_VOID(out->start(options, metrics));
   return out;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/rng.h"
-#include "base/sha256.h"
 
 namespace quire {
 namespace {
@@ -30,11 +29,9 @@ bool find_in_path(const HttpRequest& request, uint64_t tenant, RouteAsk& out) {
 
 }  // namespace
 
-uint64_t tenant_of(std::string_view key) {
-  if (key.empty()) return 0;
-  const Sha256 hash = sha256(key);
+uint64_t tenant_of(const Sha256& key) {
   uint64_t out = 0;
-  for (size_t i = 0; i < sizeof out; ++i) out = out << 8 | hash[i];
+  for (size_t i = 0; i < sizeof out; ++i) out = out << 8 | key[i];
   return std::max<uint64_t>(1, out);
 }
 

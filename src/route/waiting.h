@@ -2,7 +2,6 @@
 // it says.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
