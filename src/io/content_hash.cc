@@ -51,12 +51,21 @@ Hash128 hash_bytes(std::span<const std::byte> bytes, int n_threads) {
   return hash128(parts.data(), parts.size() * sizeof(Hash128), bytes.size());
 }
 
+// Of a tensor's own bytes, or of all that it is made of.
+Hash128 hash_stored(const HostWeight& weight, int n_threads) {
+  if (weight.made == nullptr) return hash_bytes(weight.data, n_threads);
+  Words words;
+  for (const auto& part : weight.stored()) words.add(hash_bytes(part, n_threads));
+  return words.hash();
+}
+
 void describe(const HostWeight& weight, Words& words) {
   words.add(weight.name);
   words.add(std::string_view(weight.format->name));
   words.add(weight.shape.size());
   for (const int64_t extent : weight.shape) words.add(static_cast<uint64_t>(extent));
-  words.add(weight.data.size());
+  words.add(static_cast<uint64_t>(weight.stored_bytes()));
+  if (weight.made != nullptr) words.add(std::string_view(weight.made->kind()));
 }
 
 // What a remembered hash belongs to: the files as they are, and how they are read as tensors, of which a sample tells.
@@ -69,7 +78,7 @@ Hash128 identity_of(const ModelFile& file) {
   }
   for (const HostWeight& weight : file.tensors) {
     describe(weight, words);
-    words.add(hash128(weight.data.first(std::min(weight.data.size(), kSample)), 0));
+    for (const auto& part : weight.stored()) words.add(hash128(part.first(std::min(part.size(), kSample)), 0));
   }
   return words.hash();
 }
@@ -137,7 +146,7 @@ ContentHash::ContentHash(const ModelFile& file, std::string folder, int n_thread
 void ContentHash::add(const HostWeight& weight) {
   if (known_) return;
   auto& hash = tensors_[static_cast<size_t>(&weight - file_.tensors.data())];
-  if (!hash) hash = hash_bytes(weight.data, n_threads_);
+  if (!hash) hash = hash_stored(weight, n_threads_);
 }
 
 Hash128 ContentHash::finish() {

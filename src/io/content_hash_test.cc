@@ -69,6 +69,37 @@ TEST(ContentHash, NamesShapesAndFormatsCount) {
   EXPECT_NE(hash_of(file), plain);
 }
 
+// Rows made of two ranges of bytes.
+class TwoRanges final : public MadeRows {
+ public:
+  TwoRanges(std::string kind, std::vector<std::span<const std::byte>> stored)
+      : kind_(std::move(kind)), stored_(std::move(stored)) {}
+  std::string kind() const override { return kind_; }
+  std::vector<std::span<const std::byte>> stored() const override { return stored_; }
+  void make(int64_t, int64_t, std::byte*) const override {}
+
+ private:
+  std::string kind_;
+  std::vector<std::span<const std::byte>> stored_;
+};
+
+TEST(ContentHash, OfMadeRowsWhatTheyAreMadeOfCountsAndHow) {
+  const Folder folder;
+  const auto hash_with = [&](const std::string& bytes, const std::string& kind) {
+    ModelFile file = open_tensors(folder.path / "m", bytes, 32);
+    const auto all = file.maps[0]->bytes();
+    file.tensors[0].data = {};
+    file.tensors[0].made = std::make_shared<TwoRanges>(kind, std::vector{all.first(8), all.subspan(16, 8)});
+    return hash_of(file, 2);
+  };
+  std::string bytes(64, 'x');
+  const Hash128 plain = hash_with(bytes, "one");
+  EXPECT_EQ(hash_with(bytes, "one"), plain);
+  EXPECT_NE(hash_with(bytes, "two"), plain);
+  bytes[23] = 'y';
+  EXPECT_NE(hash_with(bytes, "one"), plain);
+}
+
 TEST(ContentHash, ThreadsAndOrderChangeNothing) {
   const Folder folder;
   const ModelFile file = open_tensors(folder.path / "m", std::string(20'000'000, 'z'), 17'000'000);

@@ -130,10 +130,12 @@ Status ModelFile::check_unchanged() const {
 }
 
 void ModelFile::release(const HostWeight& weight) const {
-  for (const auto& map : maps) {
-    const std::span<const std::byte> all = map->bytes();
-    const bool inside = weight.data.data() >= all.data() && weight.data.data() < all.data() + all.size();
-    if (inside) map->release(weight.data);
+  for (const auto& part : weight.stored()) {
+    for (const auto& map : maps) {
+      const std::span<const std::byte> all = map->bytes();
+      const bool inside = part.data() >= all.data() && part.data() < all.data() + all.size();
+      if (inside) map->release(part);
+    }
   }
 }
 

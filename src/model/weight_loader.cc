@@ -11,7 +11,7 @@ const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& o
 
 WeightLoader::WeightLoader(const ModelFile& file, Ops& ops, const LoadOptions& options)
     : file_(file), ops_(ops), options_(options), content_(file, options.hash_folder, options.n_threads) {
-  for (const HostWeight& weight : file.tensors) total_bytes_ += static_cast<int64_t>(weight.data.size());
+  for (const HostWeight& weight : file.tensors) total_bytes_ += weight.stored_bytes();
 }
 
 const HostWeight* WeightLoader::get(const std::string& name, const std::vector<int64_t>& shape) {
@@ -24,7 +24,7 @@ const HostWeight* WeightLoader::get(const std::string& name, const std::vector<i
 void WeightLoader::took(const HostWeight& weight) {
   content_.add(weight);  // while its bytes are at hand
   file_.release(weight);
-  done_bytes_ += static_cast<int64_t>(weight.data.size());
+  done_bytes_ += weight.stored_bytes();
   if (options_.on_progress) options_.on_progress(done_bytes_, total_bytes_);
 }
 
@@ -42,6 +42,7 @@ Result<Linear> WeightLoader::load(const HostWeight& weight, const HostWeight* bi
   QR_TRY_VOID(convert_weight(weight, format, {.n_threads = options_.n_threads, .quick = true}, buffer.data()));
   HostWeight converted = weight;
   converted.format = &format;
+  converted.made = nullptr;
   converted.data = {buffer.data(), static_cast<size_t>(weight.n_rows() * format.row_bytes(weight.n_cols()))};
   return ops_.load_linear(converted, bias, Shard{});
 }
@@ -99,7 +100,8 @@ void WeightLoader::slices(std::vector<Linear>& out, const HostWeight& all, const
     return whole.data.subspan(static_cast<size_t>(i) * bytes, bytes);
   };
   for (int64_t i = 0; i < n && status_; ++i) {
-    one.data = part(all, i);
+    if (all.made == nullptr) one.data = part(all, i);
+    one.first_made = all.first_made + i * one.n_rows();
     if (bias != nullptr) its_bias.data = part(*bias, i);
     take(out.emplace_back(), load(one, bias != nullptr ? &its_bias : nullptr));
   }

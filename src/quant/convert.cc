@@ -22,6 +22,7 @@ struct RowError {
 struct Rows {
   explicit Rows(int64_t n) : was(static_cast<size_t>(n)), is(static_cast<size_t>(n)) {}
   std::vector<float> was, is;
+  std::vector<std::byte> room;
 };
 
 // What the columns' errors count, 1 on the average. A column that the text of the importances never used counts a
@@ -93,7 +94,6 @@ Result<ConversionError> convert_weight(const HostWeight& weight,
                                        const Conversion& how,
                                        std::byte* out) {
   const int64_t n_rows = weight.n_rows();
-  const int64_t in_bytes = weight.format->row_bytes(weight.n_cols());
   const int64_t out_bytes = to.row_bytes(weight.n_cols());
   std::vector<RowError> errors(static_cast<size_t>(n_rows));
   const Task task{*weight.format, to, find_encoder(to), how.quick, relative_importance(how.importance)};
@@ -102,8 +102,7 @@ Result<ConversionError> convert_weight(const HostWeight& weight,
     Rows rows(weight.n_cols());
     for (int64_t at = next.fetch_add(kRowsPerTask); at < n_rows; at = next.fetch_add(kRowsPerTask)) {
       for (int64_t r = at; r < std::min(n_rows, at + kRowsPerTask); ++r) {
-        errors[static_cast<size_t>(r)] =
-            convert_row(weight.data.data() + r * in_bytes, task, rows, out + r * out_bytes);
+        errors[static_cast<size_t>(r)] = convert_row(weight.rows(r, 1, rows.room), task, rows, out + r * out_bytes);
       }
     }
   };

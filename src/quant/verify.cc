@@ -10,11 +10,18 @@ namespace {
 
 constexpr int64_t kRowsPerTask = 64;
 
+// Scratch of one thread.
+struct Row {
+  std::vector<float> numbers;
+  std::vector<std::byte> room;
+};
+
 // Adds what is bad in a row, later than all that `bad` has.
-void check_row(const HostWeight& weight, int64_t row, std::vector<float>& numbers, BadNumbers& bad) {
+void check_row(const HostWeight& weight, int64_t row, Row& scratch, BadNumbers& bad) {
   const WeightFormat& format = *weight.format;
   const int64_t n = weight.n_cols();
-  const std::byte* stored = weight.data.data() + row * format.row_bytes(n);
+  const std::byte* stored = weight.rows(row, 1, scratch.room);
+  std::vector<float>& numbers = scratch.numbers;
   for (int64_t i = 0; i < n; i += format.block)
     format.decode(stored + i / format.block * format.bytes, &numbers[static_cast<size_t>(i)]);
   for (int64_t i = 0; i < n; ++i) {
@@ -36,11 +43,11 @@ BadNumbers find_bad_numbers(const HostWeight& weight, int n_threads) {
   std::vector<BadNumbers> found(static_cast<size_t>(n_tasks));
   std::atomic<int64_t> next{0};
   const auto work = [&] {
-    std::vector<float> numbers(static_cast<size_t>(weight.n_cols()));
+    Row scratch{std::vector<float>(static_cast<size_t>(weight.n_cols())), {}};
     for (int64_t task = next++; task < n_tasks; task = next++) {
       const int64_t end = std::min(n_rows, (task + 1) * kRowsPerTask);
       for (int64_t row = task * kRowsPerTask; row < end; ++row) {
-        check_row(weight, row, numbers, found[static_cast<size_t>(task)]);
+        check_row(weight, row, scratch, found[static_cast<size_t>(task)]);
       }
     }
   };

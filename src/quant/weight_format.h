@@ -24,6 +24,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,12 +53,27 @@ std::span<const WeightFormat* const> weight_formats();
 const WeightFormat* find_weight_format(std::string_view name);  // nullptr when unknown
 const WeightFormat* find_weight_format(uint32_t ggml_type);
 
+// Rows that no tensor of a file holds as they are: what makes them, where they are wanted, out of the tensors that it
+// does hold. Immutable; any thread.
+class MadeRows {
+ public:
+  virtual ~MadeRows() = default;
+  // What is made of what, in words: two that make different rows of the same bytes have different ones.
+  virtual std::string kind() const = 0;
+  // The bytes in the file that rows are made of, in an order of their own.
+  virtual std::vector<std::span<const std::byte>> stored() const = 0;
+  // Rows [first, first + n), each in blocks of the weight's format, one behind the other at `out`.
+  virtual void make(int64_t first, int64_t n, std::byte* out) const = 0;
+};
+
 // A tensor as a file holds it; a view into the mapped file, valid as long as the file is.
 struct HostWeight {
   std::string name;
   const WeightFormat* format = nullptr;
-  std::vector<int64_t> shape;  // outermost first; the last is K, stored in blocks
-  std::span<const std::byte> data;
+  std::vector<int64_t> shape;       // outermost first; the last is K, stored in blocks
+  std::span<const std::byte> data;  // all rows; empty where they are made
+  std::shared_ptr<const MadeRows> made = nullptr;
+  int64_t first_made = 0;  // row 0 is this one of `made`
 
   int64_t n_rows() const {
     int64_t n = 1;
@@ -65,6 +81,13 @@ struct HostWeight {
     return n;
   }
   int64_t n_cols() const { return shape.empty() ? 1 : shape.back(); }
+  int64_t row_bytes() const { return format->row_bytes(n_cols()); }
+  // Rows [first, first + n), one behind the other: where they lie, or made in `room`, which is kept from call to call
+  // and not shared. Valid until `room` changes. Any thread.
+  const std::byte* rows(int64_t first, int64_t n, std::vector<std::byte>& room) const;
+  // The ranges of the file that the rows come from, and how many bytes these are.
+  std::vector<std::span<const std::byte>> stored() const;
+  int64_t stored_bytes() const;
 };
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <span>
 
 #include "backend/cpu/cpu_ops.h"
@@ -39,6 +40,31 @@ inline Stored stored_weight(const WeightFormat& format, int64_t n_out, int64_t n
     format.encode(plain.values.data() + i, out.bytes.data() + i / format.block * format.bytes);
   }
   out.weight = HostWeight{"w", &format, {n_out, n_in}, out.bytes};
+  return out;
+}
+
+// The rows of a stored weight as if they were made of several tensors.
+class CopiedRows final : public MadeRows {
+ public:
+  explicit CopiedRows(const HostWeight& weight) : weight_(weight) {}
+  std::string kind() const override { return "copied"; }
+  std::vector<std::span<const std::byte>> stored() const override { return {weight_.data}; }
+  void make(int64_t first, int64_t n, std::byte* out) const override {
+    const auto bytes = static_cast<size_t>(weight_.row_bytes());
+    std::ranges::copy(weight_.data.subspan(static_cast<size_t>(first) * bytes, static_cast<size_t>(n) * bytes), out);
+  }
+
+ private:
+  HostWeight weight_;
+};
+
+// Rows [first, first + n) of the weight, made.
+inline HostWeight made_weight(const HostWeight& weight, int64_t first, int64_t n) {
+  HostWeight out = weight;
+  out.shape = {n, weight.n_cols()};
+  out.data = {};
+  out.made = std::make_shared<CopiedRows>(weight);
+  out.first_made = first;
   return out;
 }
 

@@ -55,6 +55,30 @@ TEST(Parity, LinearOfLongRows) {
   }
 }
 
+// Rows that are made on their way are those that lie in a file.
+TEST(Parity, LinearOfMadeRows) {
+  for (const char* name : {"q8_0", "q4_k", "bf16"}) {
+    const WeightFormat& format = *find_weight_format(name);
+    const Stored w = stored_weight(format, 77, 512, 11);
+    const auto product = [&](Ops& ops, const HostWeight& weight) {
+      Matrix x(3, 512, 12);
+      Matrix y(3, weight.n_rows());
+      const Linear linear = *ops.load_linear(weight, nullptr, Shard{});
+      ops.linear(y.tensor(), x.tensor(), std::span(&linear, 1));
+      return y.values;
+    };
+    compare(name, 1e-4, [&](Ops& ops) {
+      HostWeight some = w.weight;
+      some.shape = {40, 512};
+      some.data = w.weight.data.subspan(static_cast<size_t>(21 * format.row_bytes(512)),
+                                        static_cast<size_t>(40 * format.row_bytes(512)));
+      const std::vector<float> truth = product(ops, some);
+      EXPECT_TRUE(same_bits(truth, product(ops, made_weight(w.weight, 21, 40)))) << name;
+      return truth;
+    });
+  }
+}
+
 TEST(Parity, LinearPartsOfDifferentFormats) {
   const Stored a = stored_weight(*find_weight_format("q8_0"), 33, 96, 1);
   const Stored b = stored_weight(*find_weight_format("f16"), 20, 96, 2);

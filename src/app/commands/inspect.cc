@@ -104,7 +104,7 @@ Status verify(const std::string& path, int n_threads) {
   for (const HostWeight& weight : file.tensors) {
     const BadNumbers bad = find_bad_numbers(weight, n_threads);
     file.release(weight);
-    bytes += static_cast<int64_t>(weight.data.size());
+    bytes += weight.stored_bytes();
     progress.update(bytes);
     if (bad.count == 0) continue;
     ++n_bad;

@@ -101,13 +101,12 @@ Result<Linear> CpuOps::load_linear(const HostWeight& weight, const HostWeight* b
   out.w.stride[0] = room.stride;
   std::vector<int64_t> ends;
   for (int64_t node = 1; node <= n_nodes; ++node) ends.push_back(std::min(n_panels, node * on_node));
-  const int64_t row_bytes = weight.format->row_bytes(out.n_in);
   pool_.run(ends, true, [&](int64_t p) {
-    const std::byte* rows[kPanelRows];
-    for (int64_t r = 0; r < kPanel; ++r) {
-      const int64_t row = p * kPanel + r;
-      rows[r] = row < out.n_out ? weight.data.data() + row * row_bytes : nullptr;
-    }
+    std::vector<std::byte> made;
+    const int64_t n_rows = std::min(kPanel, out.n_out - p * kPanel);
+    const std::byte* first = weight.rows(p * kPanel, n_rows, made);
+    const std::byte* rows[kPanelRows] = {};
+    for (int64_t r = 0; r < n_rows; ++r) rows[r] = first + r * weight.row_bytes();
     kernels.pack(rows, out.n_in, panel_at(out, p));
   });
   if (bias != nullptr) {

@@ -83,11 +83,14 @@ Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* 
   }
   const PackedMatrix form(weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
-  for (int64_t i = 0; i < form.n_out * form.n_groups; ++i) {
-    const std::byte* block = weight.data.data() + i * weight.format->bytes;
-    std::memcpy(bytes.data() + i * 32, block + 2, 32);
-    std::byte* scales = bytes.data() + form.scales_at;
-    std::memcpy(scales + (i / form.n_groups * form.scale_pitch + i % form.n_groups) * 2, block, 2);
+  std::vector<std::byte> room;
+  for (int64_t row = 0; row < form.n_out; ++row) {
+    const std::byte* block = weight.rows(row, 1, room);
+    for (int64_t g = 0; g < form.n_groups; ++g, block += weight.format->bytes) {
+      std::memcpy(bytes.data() + (row * form.n_groups + g) * 32, block + 2, 32);
+      std::byte* scales = bytes.data() + form.scales_at;
+      std::memcpy(scales + (row * form.scale_pitch + g) * 2, block, 2);
+    }
   }
   QR_TRY(std::byte * data, device_memory(form.bytes));
   runtime_->upload(data, bytes.data(), form.bytes);

@@ -102,8 +102,13 @@ class RefOps final : public Ops {
     QR_TRY(Buffer buffer, Buffer::allocate(n * 4));
     Tensor out = Tensor::dense(buffer.data(), DType::f32, {n});
     const WeightFormat& format = *weight.format;
-    for (int64_t i = 0; i < n; i += format.block) {
-      format.decode(weight.data.data() + i / format.block * format.bytes, out.ptr<float>() + i);
+    std::vector<std::byte> room;
+    for (int64_t row = 0; row < weight.n_rows(); ++row) {
+      const std::byte* stored = weight.rows(row, 1, room);
+      float* to = out.ptr<float>() + row * weight.n_cols();
+      for (int64_t i = 0; i < weight.n_cols(); i += format.block) {
+        format.decode(stored + i / format.block * format.bytes, to + i);
+      }
     }
     weights_.push_back(std::move(buffer));
     return out;
