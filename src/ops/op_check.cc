@@ -26,6 +26,7 @@ void check_embed(const Tensor& y, const Tensor& ids, const Linear& table) {
   check_matrix(y, DType::f32);
   check_index(ids);
   QR_CHECK(y.dim(0) == ids.dim(0) && y.dim(1) == table.n_in, shape_text(y));
+  QR_CHECK(table.order.empty());
 }
 
 void check_norm(const Tensor& y, const Tensor& x, const Tensor& w) {
@@ -64,6 +65,7 @@ void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> part
   int64_t n_out = 0;
   for (const Linear& part : parts) {
     QR_CHECK(part.n_in == x.dim(1), shape_text(x) + " into a weight of " + std::to_string(part.n_in) + " inputs");
+    QR_CHECK(part.order.empty() || (part.format->integer && part.order.dim(0) == part.n_in));
     n_out += part.n_out;
   }
   QR_CHECK(y.dim(1) == n_out, shape_text(y));

@@ -19,6 +19,7 @@ struct Linear {
   const WeightFormat* format = nullptr;
   Tensor bias;  // f32 [n_out] or empty
   int64_t n_out = 0, n_in = 0;
+  Tensor order = {};  // i32 [n_in]: column j of w meets x[order[j]] (HostWeight::order); empty: they are in order
 };
 
 // Which part of a weight this rank holds: whole subtrees of the sum (cols) or ranges of outputs (rows).

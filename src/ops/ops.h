@@ -30,7 +30,7 @@ class Ops {
   virtual Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) = 0;
   virtual Result<Tensor> load_vector(const HostWeight& weight) = 0;  // f32 [n]
 
-  // y [n, n_in] = row ids[i] of the table.  ids i32 [n], in range (checked at submit).
+  // y [n, n_in] = row ids[i] of the table, whose columns are in order.  ids i32 [n], in range (checked at submit).
   virtual void embed(Tensor y, Tensor ids, const Linear& table) = 0;
   // y [n, d] = x / rms(x) · w.
   virtual void rms_norm(Tensor y, Tensor x, Tensor w, float eps) = 0;

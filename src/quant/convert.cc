@@ -41,6 +41,7 @@ std::vector<float> relative_importance(std::span<const float> importance) {
 
 struct Task {
   const WeightFormat& from;
+  std::span<const int32_t> order;  // of `from`'s columns
   const WeightFormat& to;
   Encoder encode;
   bool quick;
@@ -53,6 +54,10 @@ RowError convert_row(const std::byte* stored, const Task& task, Rows& rows, std:
   const auto n = static_cast<int64_t>(rows.was.size());
   RowError error;
   for (int64_t i = 0; i < n; i += from.block) from.decode(stored + i / from.block * from.bytes, rows.was.data() + i);
+  if (!task.order.empty()) {
+    rows.is.swap(rows.was);
+    for (size_t i = 0; i < rows.was.size(); ++i) rows.was[static_cast<size_t>(task.order[i])] = rows.is[i];
+  }
   for (int64_t i = 0; i < n && error.bad < 0; ++i) {
     if (!std::isfinite(rows.was[static_cast<size_t>(i)])) error.bad = i;
   }
@@ -96,7 +101,7 @@ Result<ConversionError> convert_weight(const HostWeight& weight,
   const int64_t n_rows = weight.n_rows();
   const int64_t out_bytes = to.row_bytes(weight.n_cols());
   std::vector<RowError> errors(static_cast<size_t>(n_rows));
-  const Task task{*weight.format, to, find_encoder(to), how.quick, relative_importance(how.importance)};
+  const Task task{*weight.format, weight.order(), to, find_encoder(to), how.quick, relative_importance(how.importance)};
   std::atomic<int64_t> next{0};
   const auto work = [&] {
     Rows rows(weight.n_cols());

@@ -30,9 +30,9 @@ struct Conversion {
   std::span<const float> importance = {};  // of each column, ≥ 0, on any scale; empty: all the same
 };
 
-// Writes weight.n_rows() rows of to.row_bytes(n_cols) bytes. REQUIRES that n_cols is whole blocks of `to`, and as many
-// numbers of importance as columns, or none. Code::invalid names tensor, row and column of a number that is not finite,
-// or that `to` cannot hold; `out` is then undefined.
+// Writes weight.n_rows() rows of to.row_bytes(n_cols) bytes, their columns in order. REQUIRES that n_cols is whole
+// blocks of `to`, and as many numbers of importance as columns, or none. Code::invalid names tensor, row and column of
+// a number that is not finite, or that `to` cannot hold; `out` is then undefined.
 Result<ConversionError> convert_weight(const HostWeight& weight,
                                        const WeightFormat& to,
                                        const Conversion& how,

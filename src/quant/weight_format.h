@@ -62,6 +62,8 @@ class MadeRows {
   virtual std::string kind() const = 0;
   // The bytes in the file that rows are made of, in an order of their own.
   virtual std::vector<std::span<const std::byte>> stored() const = 0;
+  // Column j of the rows is column order()[j] of the weight; empty: they are in order. Integer formats only.
+  virtual std::span<const int32_t> order() const { return {}; }
   // Rows [first, first + n), each in blocks of the weight's format, one behind the other at `out`.
   virtual void make(int64_t first, int64_t n, std::byte* out) const = 0;
 };
@@ -85,6 +87,7 @@ struct HostWeight {
   // Rows [first, first + n), one behind the other: where they lie, or made in `room`, which is kept from call to call
   // and not shared. Valid until `room` changes. Any thread.
   const std::byte* rows(int64_t first, int64_t n, std::vector<std::byte>& room) const;
+  std::span<const int32_t> order() const { return made != nullptr ? made->order() : std::span<const int32_t>(); }
   // The ranges of the file that the rows come from, and how many bytes these are.
   std::vector<std::span<const std::byte>> stored() const;
   int64_t stored_bytes() const;

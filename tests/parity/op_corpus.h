@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 
 #include "backend/cpu/cpu_ops.h"
@@ -43,11 +44,13 @@ inline Stored stored_weight(const WeightFormat& format, int64_t n_out, int64_t n
   return out;
 }
 
-// The rows of a stored weight as if they were made of several tensors.
+// The rows of a stored weight as if they were made of several tensors; its columns in this order, where there is one.
 class CopiedRows final : public MadeRows {
  public:
-  explicit CopiedRows(const HostWeight& weight) : weight_(weight) {}
+  explicit CopiedRows(const HostWeight& weight, std::vector<int32_t> order = {})
+      : weight_(weight), order_(std::move(order)) {}
   std::string kind() const override { return "copied"; }
+  std::span<const int32_t> order() const override { return order_; }
   std::vector<std::span<const std::byte>> stored() const override { return {weight_.data}; }
   void make(int64_t first, int64_t n, std::byte* out) const override {
     const auto bytes = static_cast<size_t>(weight_.row_bytes());
@@ -56,6 +59,7 @@ class CopiedRows final : public MadeRows {
 
  private:
   HostWeight weight_;
+  std::vector<int32_t> order_;
 };
 
 // Rows [first, first + n) of the weight, made.
@@ -66,6 +70,23 @@ inline HostWeight made_weight(const HostWeight& weight, int64_t first, int64_t n
   out.made = std::make_shared<CopiedRows>(weight);
   out.first_made = first;
   return out;
+}
+
+inline std::vector<int32_t> shuffled(int64_t n, uint64_t seed) {
+  std::vector<int32_t> out(static_cast<size_t>(n));
+  std::iota(out.begin(), out.end(), 0);
+  Rng rng(seed);
+  for (int64_t i = n - 1; i > 0; --i) {
+    std::swap(out[static_cast<size_t>(i)], out[static_cast<size_t>(rng.between(0, static_cast<int>(i)))]);
+  }
+  return out;
+}
+
+// The weight with columns that lie in a random order; seed 0: in order.
+inline Linear load_ordered(Ops& ops, const Stored& stored, uint64_t seed) {
+  HostWeight weight = made_weight(stored.weight, 0, stored.weight.n_rows());
+  if (seed != 0) weight.made = std::make_shared<CopiedRows>(stored.weight, shuffled(weight.n_cols(), seed));
+  return *ops.load_linear(weight, nullptr, Shard{});
 }
 
 // n, or the next number of columns that the format can store.

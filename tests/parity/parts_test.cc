@@ -11,9 +11,14 @@
 namespace quire {
 namespace {
 
-Linear load(Ops& ops, std::string_view format, int64_t n_out, int64_t n_in, uint64_t seed) {
-  const Stored stored = stored_weight(*find_weight_format(format), n_out, n_in, seed);
-  return *ops.load_linear(stored.weight, nullptr, Shard{});
+// Of a weight's numbers, and of its columns' order; 0: they are in order.
+struct Seeds {
+  Seeds(uint64_t of_numbers, uint64_t of_order = 0) : numbers(of_numbers), order(of_order) {}
+  uint64_t numbers, order;
+};
+
+Linear load(Ops& ops, std::string_view format, int64_t n_out, int64_t n_in, const Seeds& seeds) {
+  return load_ordered(ops, stored_weight(*find_weight_format(format), n_out, n_in, seeds.numbers), seeds.order);
 }
 
 Tensor vector(Matrix& m) { return Tensor::dense(m.values.data(), DType::f32, {m.n * m.d}); }
@@ -130,6 +135,7 @@ struct AttentionCase {
   bool one_matrix, head_norms;
   int past, n;
   bool row_norms = false;  // of all heads together; nothing turns
+  uint64_t q_order = 0, kv_order = 0, out_order = 0;
 };
 
 // What the part leaves: the stream, and the cache.
@@ -164,8 +170,11 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c, bool fused) {
   const int64_t v = int64_t{c.n_kv_heads} * c.v_dim, mixed = int64_t{c.n_heads} * c.v_dim;
   std::vector<Linear> qkv;
   if (c.one_matrix) qkv.push_back(load(ops, c.qkv, q + k + v, kD, 5));
-  if (!c.one_matrix) qkv = {load(ops, c.qkv, q, kD, 5), load(ops, c.qkv, k, kD, 6), load(ops, c.qkv, v, kD, 7)};
-  const Linear out = load(ops, c.out, kD, mixed, 8);
+  if (!c.one_matrix) {
+    qkv = {load(ops, c.qkv, q, kD, {5, c.q_order}), load(ops, c.qkv, k, kD, {6, c.kv_order}),
+           load(ops, c.qkv, v, kD, {7, c.kv_order})};
+  }
+  const Linear out = load(ops, c.out, kD, mixed, {8, c.out_order});
   Matrix q_norm(1, c.k_dim, 10), k_norm(1, c.k_dim, 11), rotation(c.n, c.k_dim / 2),
       scratch(c.n, q + k + v + mixed, 12);
   std::vector<int64_t> freq(static_cast<size_t>(c.k_dim / 4));
@@ -275,6 +284,41 @@ TEST(Parts, AttentionIsItsOps) {
     for (const AttentionCase& c : cases) {
       ASSERT_TRUE(same_bits(run_attention(ops, c, true), run_attention(ops, c, false)))
           << c.qkv << ' ' << c.n_heads << " heads of " << c.k_dim << ", rows " << c.n;
+    }
+  });
+}
+
+TEST(Parts, AttentionOfColumnsInAnOrderIsItsOps) {
+  const AttentionCase cases[] = {
+      {.qkv = "q8_0",
+       .out = "q8_0",
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .k_dim = 16,
+       .v_dim = 16,
+       .one_matrix = false,
+       .head_norms = false,
+       .past = 0,
+       .n = 40,
+       .q_order = 3,
+       .kv_order = 3,
+       .out_order = 4},  // columns in orders of their own
+      {.qkv = "q8_0",
+       .out = "q8_0",
+       .n_heads = 4,
+       .n_kv_heads = 2,
+       .k_dim = 16,
+       .v_dim = 16,
+       .one_matrix = false,
+       .head_norms = true,
+       .past = 5,
+       .n = 2,
+       .q_order = 3,
+       .kv_order = 5},  // of which q's is another
+  };
+  for_each_cpu([&](Ops& ops) {
+    for (const AttentionCase& c : cases) {
+      ASSERT_TRUE(same_bits(run_attention(ops, c, true), run_attention(ops, c, false))) << c.n;
     }
   });
 }

@@ -74,7 +74,7 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
 }
 
 void CpuOps::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
-  if (!norms_heads(part)) return Ops::attention(out, in, part);
+  if (!norms_heads(part) || n_same_order(part.qkv) < part.qkv.size()) return Ops::attention(out, in, part);
   check_attention(out, in, part);
   const int64_t n = in.x.dim(0);
   if (n == 0) return;
@@ -94,7 +94,9 @@ void CpuOps::attention(Tensor out, const NormedRows& in, const AttentionPart& pa
     }
   });
   const QuantRows mixed = quant_rows(inner_quants_, n, part.out);
-  attend(at.mixed, at.q, part, mixed);
+  const Tensor& order = part.out.front().order;
+  attend(at.mixed, at.q, part, order.empty() ? mixed : QuantRows{});
+  if (!order.empty()) quantize(at.mixed, mixed, order);  // when all heads are there
   set_work(out, at.mixed, mixed, part.out);
   work_.run(pool_);
 }
@@ -180,7 +182,7 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
       row_.quantize_row(out.row<float>(r) + head * width, width, xq.columns(r, head * width, width), 0);
     }
   });
-  if (!xq.empty() && !whole_groups) quantize(out, xq);
+  if (!xq.empty() && !whole_groups) quantize(out, xq, {});
 }
 
 }  // namespace quire

@@ -30,6 +30,13 @@ const T& by_name(std::span<const T* const> table, std::string_view T::* name, st
   return **at;
 }
 
+// How many of an op's first parts want their input in the order that the first one wants.
+inline size_t n_same_order(std::span<const Linear> parts) {
+  size_t n = 1;
+  while (n < parts.size() && parts[n].order.data == parts.front().order.data) ++n;
+  return n;
+}
+
 // How far ahead products ask for weights, on this machine.
 int64_t prefetch_bytes(const IsaTable& isa);
 // Where the threads that options ask for sit.
@@ -89,7 +96,13 @@ class CpuOps final : public Ops {
   }
   // Of a part's input; quantised or rounded too where one of the products that follow wants that.
   QuantRows norm_and_quantize(const NormedRows& in, std::span<const Linear> products);
-  void quantize(const Tensor& x, const QuantRows& out);
+  // order: as of a weight (Linear::order).
+  void quantize(const Tensor& x, const QuantRows& out, const Tensor& order);
+  // Row i of x, that row in `order` where there is one.
+  const float* in_order(const float* x, int64_t i, const Tensor& order);
+  void make_room_in_order(int64_t n, const Tensor& order);
+  // The same memory for the same order as the last one: weights that share their input mostly share their order.
+  Result<Tensor> keep_order(std::span<const int32_t> order);
   // Room for n rows that are input of all these products, in the forms that they want.
   QuantRows quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const;
   // The products of x with all parts, ready to run; xq: x in the forms that they want.
@@ -125,6 +138,8 @@ class CpuOps final : public Ops {
   UnitCounts units_;
   Routes routes_;
   std::vector<size_t> chosen_;  // experts that rows were routed to
+  Tensor last_order_;
+  std::vector<float> ordered_;  // rows of x in a weight's order
 };
 
 }  // namespace quire

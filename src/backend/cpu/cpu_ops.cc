@@ -109,10 +109,22 @@ Result<Linear> CpuOps::load_linear(const HostWeight& weight, const HostWeight* b
     for (int64_t r = 0; r < n_rows; ++r) rows[r] = first + r * weight.row_bytes();
     kernels.pack(rows, out.n_in, panel_at(out, p));
   });
+  if (!weight.order().empty()) {
+    QR_TRY(out.order, keep_order(weight.order()));
+  }
   if (bias != nullptr) {
     QR_TRY(out.bias, load_vector(*bias));
   }
   return out;
+}
+
+Result<Tensor> CpuOps::keep_order(std::span<const int32_t> order) {
+  if (!last_order_.empty() && std::ranges::equal(last_order_.span<int32_t>(), order)) return last_order_;
+  const auto n = std::ssize(order);
+  QR_TRY(const WeightStore::Room room, store_.allocate(n * 4));
+  last_order_ = Tensor::dense(room.data, DType::i32, {n});
+  std::ranges::copy(order, last_order_.ptr<int32_t>());
+  return last_order_;
 }
 
 Result<Tensor> CpuOps::load_vector(const HostWeight& weight) {

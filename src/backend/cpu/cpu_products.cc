@@ -12,6 +12,13 @@ bool is_read_itself(std::span<const Linear> products) {
                      [](const Linear& w) { return !w.format->integer && !w.format->rounded; });
 }
 
+// Rows of activations go to several experts, each with an order of its own.
+bool has_order(const Experts& experts) {
+  const auto is_ordered = [](const Linear& w) { return !w.order.empty(); };
+  return std::ranges::any_of(experts.down, is_ordered) ||
+         std::ranges::any_of(experts.gate_up, [&](const auto& pair) { return std::ranges::any_of(pair, is_ordered); });
+}
+
 }  // namespace
 
 QuantRows CpuOps::quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const {
@@ -23,13 +30,30 @@ QuantRows CpuOps::quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Lin
   return buffer.rows(n, products.front().n_in, forms);
 }
 
-void CpuOps::quantize(const Tensor& x, const QuantRows& out) {
-  for_rows(x.dim(0), x.dim(1), [&](int64_t i) { row_.quantize_row(x.row<float>(i), x.dim(1), out, i); });
+void CpuOps::make_room_in_order(int64_t n, const Tensor& order) {
+  if (order.empty()) return;
+  ordered_.resize(std::max(ordered_.size(), static_cast<size_t>(n * order.dim(0))));
+}
+
+const float* CpuOps::in_order(const float* x, int64_t i, const Tensor& order) {
+  if (order.empty()) return x;
+  float* out = ordered_.data() + i * order.dim(0);
+  const int32_t* from = order.ptr<int32_t>();
+  for (int64_t j = 0; j < order.dim(0); ++j) out[j] = x[from[j]];
+  return out;
+}
+
+void CpuOps::quantize(const Tensor& x, const QuantRows& out, const Tensor& order) {
+  make_room_in_order(x.dim(0), order);
+  for_rows(x.dim(0), x.dim(1),
+           [&](int64_t i) { row_.quantize_row(in_order(x.row<float>(i), i, order), x.dim(1), out, i); });
 }
 
 QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear> products) {
   const int64_t d = in.x.dim(1);
   const QuantRows out = quant_rows(input_quants_, in.x.dim(0), products);
+  const Tensor& order = products.front().order;
+  make_room_in_order(in.x.dim(0), order);
   for_rows(in.x.dim(0), d, [&](int64_t i) {
     float* x = in.x.row<float>(i);
     if (!in.delta.empty()) {
@@ -45,7 +69,7 @@ QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear
     } else {
       row_.layer_norm_row(to, x, d, {in.w.ptr<float>(), in.b.empty() ? nullptr : in.b.ptr<float>(), in.eps});
     }
-    if (!out.empty()) row_.quantize_row(to, d, out, i);
+    if (!out.empty()) row_.quantize_row(in_order(to, i, order), d, out, i);
   });
   return out;
 }
@@ -62,10 +86,19 @@ void CpuOps::set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std
 void CpuOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
   if (x.dim(0) == 0) return;
-  const QuantRows xq = quant_rows(input_quants_, x.dim(0), parts);
-  if (!xq.empty()) quantize(x, xq);
-  set_work(y, x, xq, parts);
-  work_.run(pool_);
+  int64_t column = 0;
+  while (!parts.empty()) {
+    const size_t n = n_same_order(parts);
+    const std::span<const Linear> some = parts.first(n);
+    int64_t n_columns = 0;
+    for (const Linear& part : some) n_columns += part.n_out;
+    const QuantRows xq = quant_rows(input_quants_, x.dim(0), some);
+    if (!xq.empty()) quantize(x, xq, some.front().order);
+    set_work(y.columns(column, n_columns), x, xq, some);
+    work_.run(pool_);
+    column += n_columns;
+    parts = parts.subspan(n);
+  }
 }
 
 void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
@@ -89,23 +122,29 @@ void CpuOps::finish_gate(const GatedUnit& unit, Activation activation, const Hid
 }
 
 void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
-  if (part.gate_up.size() == 1) return Ops::feed_forward(out, in, part);
+  if (part.gate_up.size() == 1 || n_same_order(part.gate_up) < 2) return Ops::feed_forward(out, in, part);
   check_feed_forward(out, in, part);
   const int64_t n = in.x.dim(0);
   if (n == 0) return;
   const Linear &gate = part.gate_up[0], &up = part.gate_up[1];
   const Tensor rows = FeedForwardScratch(part.scratch, true).hidden;
-  const Hidden hidden{rows, is_read_itself(part.down), quant_rows(inner_quants_, n, part.down)};
+  const QuantRows quants = quant_rows(inner_quants_, n, part.down);
+  const Tensor& order = part.down.front().order;
+  // In an order of its own a row is quantised when all of it is there.
+  const bool is_whole = !order.empty();
+  const Hidden hidden{rows, is_whole || is_read_itself(part.down), is_whole ? QuantRows{} : quants};
   gated_work_.clear();
   gated_work_.add(gate, kernels_of(gate), up, kernels_of(up), {in.input(), norm_and_quantize(in, part.gate_up)});
   gated_work_.run(pool_, [&](const GatedUnit& unit) { finish_gate(unit, part.activation, hidden); });
-  set_work(out, rows, hidden.quants, part.down);
+  if (is_whole) quantize(rows, quants, order);
+  set_work(out, rows, quants, part.down);
   work_.run(pool_);
 }
 
 void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
   check_moe(y, in, experts);
   if (y.dim(0) == 0) return;
+  if (has_order(experts)) return moe_by_expert(*this, y, in, experts);
   routes_.make(in.router, experts.routing, experts.choice_bias);
   chosen_.clear();
   QuantBuffer::Forms x_forms, hidden_forms;

@@ -81,6 +81,10 @@ Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* 
     return fail(Code::unsupported, weight.name + ": the cuda backend has kernels for q8_0 weights so far, not for " +
                                        std::string(weight.format->name));
   }
+  if (!weight.order().empty()) {
+    return fail(Code::unsupported,
+                weight.name + ": the cuda backend has no kernels for columns in an order of their own");
+  }
   const PackedMatrix form(weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
   std::vector<std::byte> room;

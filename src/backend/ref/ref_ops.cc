@@ -91,6 +91,12 @@ class RefOps final : public Ops {
     out.n_in = weight.n_cols();
     QR_TRY(Tensor flat, load_vector(weight));
     out.w = Tensor::dense(flat.data, DType::f32, {out.n_out, out.n_in});
+    if (!weight.order().empty()) {
+      QR_TRY(Buffer order, Buffer::allocate(out.n_in * 4));
+      out.order = Tensor::dense(order.data(), DType::i32, {out.n_in});
+      std::ranges::copy(weight.order(), out.order.ptr<int32_t>());
+      weights_.push_back(std::move(order));
+    }
     if (bias != nullptr) {
       QR_TRY(out.bias, load_vector(*bias));
     }
@@ -197,13 +203,18 @@ class RefOps final : public Ops {
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override {
     check_linear(y, x, parts);
     std::vector<double> in;
+    std::vector<float> row;
     for (int64_t r = 0; r < x.dim(0); ++r) {
       int64_t column = 0;
       for (const Linear& part : parts) {
+        row.assign(x.row<float>(r), x.row<float>(r) + part.n_in);
+        for (int64_t i = 0; i < part.n_in && !part.order.empty(); ++i) {
+          row[static_cast<size_t>(i)] = x.row<float>(r)[part.order.ptr<int32_t>()[i]];
+        }
         if (part.format->integer) {
-          quantize_like(x.row<float>(r), part.n_in, in);
+          quantize_like(row.data(), part.n_in, in);
         } else {
-          in.assign(x.row<float>(r), x.row<float>(r) + part.n_in);
+          in.assign(row.begin(), row.end());
         }
         if (part.format->rounded) std::ranges::transform(in, in.begin(), as_bf16);
         for (int64_t o = 0; o < part.n_out; ++o) {
