@@ -27,8 +27,9 @@ Result<HostWeight> make_weight(const GgufTensor& tensor, std::span<const std::by
   weight.format = find_weight_format(tensor.type);
   if (weight.format == nullptr) {
     std::string known;
-    for (const WeightFormat* format : weight_formats())
-      known += (known.empty() ? "" : ", ") + std::string(format->name);
+    for (const WeightFormat* format : weight_formats()) {
+      if (format->is_in_gguf()) known += (known.empty() ? "" : ", ") + std::string(format->name);
+    }
     return fail(Code::unsupported, "tensor " + in_quotes(tensor.name) + ": byte " + std::to_string(tensor.offset) +
                                        ": tensor type " + std::string(find_ggml_type(tensor.type)->name) +
                                        " is not supported yet (supported: " + known + ")");

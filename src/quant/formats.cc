@@ -12,7 +12,7 @@ const WeightFormat* find_weight_format(std::string_view name) {
 
 const WeightFormat* find_weight_format(uint32_t ggml_type) {
   for (const WeightFormat* format : weight_formats()) {
-    if (format->ggml_type == ggml_type) return format;
+    if (format->is_in_gguf() && format->ggml_type == ggml_type) return format;
   }
   return nullptr;
 }

@@ -3,7 +3,7 @@
 // it.
 //
 // The struct of a format X:
-//   kName, kGgmlType           its name on the command line, its number in GGUF
+//   kName, kGgmlType           its name on the command line, its number in GGUF (kNoGgmlType where GGUF has it not)
 //   kBlock, kBytes             elements and bytes of a block along K
 //   kInteger                   products with int8 activations in groups of 32 (exact), else with f32
 //   kRounded                   those are rounded to BF16 before
@@ -35,12 +35,15 @@ namespace quire {
 inline constexpr int kPanelRows = 16;   // one lane per row
 inline constexpr int kPanelDepth = 32;  // K of one panel block; also the activation group
 
+inline constexpr uint32_t kNoGgmlType = 0xffffffffU;
+
 struct WeightFormat {
   std::string_view name;
   uint32_t ggml_type;
   int block;
   int bytes;
   bool integer, rounded;
+  bool is_in_gguf() const { return ggml_type != kNoGgmlType; }
   void (*decode)(const std::byte* block, float* out);
   void (*encode)(const float* in, std::byte* block);
 

@@ -28,11 +28,14 @@
 #include "quant/weights/q4_0.h"
 #include "quant/weights/q4_1.h"
 #include "quant/weights/q4_k.h"
+#include "quant/weights/q4_z128.h"
+#include "quant/weights/q4_z32.h"
 #include "quant/weights/q5_0.h"
 #include "quant/weights/q5_1.h"
 #include "quant/weights/q5_k.h"
 #include "quant/weights/q6_k.h"
 #include "quant/weights/q8_0.h"
+#include "quant/weights/q8_z32.h"
 
 namespace quire {
 namespace {
@@ -42,15 +45,32 @@ struct FormatList {
   using Types = testing::Types<Formats...>;
   static std::set<std::string> names() { return {std::string(Formats::kName)...}; }
 };
-using Tested =
-    FormatList<BF16, F16, F32, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0>;
+using Tested = FormatList<BF16,
+                          F16,
+                          F32,
+                          IQ4_NL,
+                          IQ4_XS,
+                          MXFP4,
+                          Q2_K,
+                          Q3_K,
+                          Q4_0,
+                          Q4_1,
+                          Q4_K,
+                          Q4_Z128,
+                          Q4_Z32,
+                          Q5_0,
+                          Q5_1,
+                          Q5_K,
+                          Q6_K,
+                          Q8_0,
+                          Q8_Z32>;
 
 TEST(WeightFormats, AreAllTestedHereAndAllOnDisk) {
   std::set<std::string> registered;
   for (const WeightFormat* format : weight_formats()) {
     EXPECT_TRUE(registered.insert(std::string(format->name)).second) << format->name;
     EXPECT_EQ(find_weight_format(format->name), format);
-    EXPECT_EQ(find_weight_format(format->ggml_type), format);
+    EXPECT_EQ(find_weight_format(format->ggml_type), format->is_in_gguf() ? format : nullptr);
   }
   EXPECT_EQ(registered, Tested::names());
   if (!std::filesystem::exists("src/quant/weights")) GTEST_SKIP() << "not run from the repository's root";
@@ -297,6 +317,31 @@ TEST(FormatF32, KeepsEveryBit) {
     F32::encode(&value, again.data());
     ASSERT_EQ(block, again);
   }
+}
+
+// Exactly, of every number, zero and scale.
+template <class T>
+void check_every_number(int bits) {
+  const int n = 1 << bits;
+  for (uint16_t scale = 1; scale < 0x7c00; scale = static_cast<uint16_t>(scale + 37)) {
+    for (int zero = 0; zero < n; zero += bits == 4 ? 1 : 17) {
+      std::array<uint8_t, T::kBlock> q;
+      for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<uint8_t>((i * 7 + scale) % static_cast<size_t>(n));
+      std::array<std::byte, T::kBytes> block;
+      T::join(scale, static_cast<uint8_t>(zero), q.data(), block.data());
+      std::array<float, T::kBlock> values;
+      T::decode(block.data(), values.data());
+      for (size_t i = 0; i < q.size(); ++i) {
+        ASSERT_EQ(double{values[i]}, double{f16_to_f32(scale)} * (q[i] - zero)) << T::kName << ' ' << scale;
+      }
+    }
+  }
+}
+
+TEST(FormatsWithZeros, DecodeEveryNumberExactly) {
+  check_every_number<Q4_Z32>(4);
+  check_every_number<Q4_Z128>(4);
+  check_every_number<Q8_Z32>(8);
 }
 
 TEST(FormatQ8, EveryScaleAndNumberSurvives) {

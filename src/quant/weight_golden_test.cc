@@ -1,4 +1,5 @@
-// Decoding against the gguf package: tests/golden/weights, made by tools/fixtures/make_weight_fixtures.py.
+// Decoding against the gguf package (of formats that GGUF has not, against their formula in numpy):
+// tests/golden/weights, made by tools/fixtures/make_weight_fixtures.py.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,7 +23,7 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
   return out;
 }
 
-TEST(WeightGolden, EveryFormatDecodesAsTheGgufPackageDoes) {
+TEST(WeightGolden, EveryFormatDecodesAsTheReferenceDoes) {
   const std::filesystem::path folder = "tests/golden/weights";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "not run from the repository's root";
   for (const WeightFormat* format : weight_formats()) {

@@ -29,7 +29,9 @@ struct Args {
 
 std::string known_formats() {
   std::string out;
-  for (const WeightFormat* format : weight_formats()) out += (out.empty() ? "" : ", ") + std::string(format->name);
+  for (const WeightFormat* format : weight_formats()) {
+    if (format->is_in_gguf()) out += (out.empty() ? "" : ", ") + std::string(format->name);
+  }
   return out;
 }
 
@@ -167,7 +169,7 @@ Status check_parts(const Args& args, const ModelFile& model) {
 
 Status run(const Args& args) {
   const WeightFormat* wanted = find_weight_format(std::string_view(args.type));
-  if (wanted == nullptr) {
+  if (wanted == nullptr || !wanted->is_in_gguf()) {
     return fail(Code::invalid, "TYPE \"" + args.type + "\" is unknown (known: " + known_formats() + ")");
   }
   if (args.threads < 0) return fail(Code::invalid, "--threads must be at least 0, got " + std::to_string(args.threads));

@@ -1,0 +1,12 @@
+// Weight format Q4_Z32: blocks of 32 four-bit numbers with a half-precision scale and a zero of four-bit (what GPTQ and
+// AWQ store of a group; not in GGUF).          value = d · (number − zero)
+#pragma once
+#include "quant/zero_format.h"
+
+namespace quire {
+
+struct Q4_Z32 : ZeroFormat<PackedNibbles, 32> {
+  static constexpr std::string_view kName = "q4_z32";
+};
+
+}  // namespace quire
