@@ -7,33 +7,13 @@
 
 #include "io/describe.h"
 #include "io/gguf_test_file.h"
+#include "io/test_folder.h"
 
 namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-// A folder in the system's temporary one, gone with the object.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (fs::temp_directory_path() / "quire_hf_XXXXXX").string();
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() { fs::remove_all(path_); }
-  void write(const std::string& name, std::string_view content) const {
-    std::ofstream out(fs::path(path_) / name, std::ios::binary | std::ios::trunc);
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // One tensor of two numbers of this type.
 std::string shard(const std::string& name, const std::string& dtype = "BF16", int bytes = 4) {
