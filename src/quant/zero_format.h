@@ -26,12 +26,14 @@ struct Numbers8 {
 // 32 numbers in a file's block.
 struct PackedNibbles {
   static constexpr int kMiddle = 8, kMost = 15, kBytes = 16;
+  static constexpr bool kMinus = false;
   using Panel = Numbers4;
   static QR_INLINE void split(const std::byte* from, uint8_t* q) { split_nibbles(from, q); }
   static QR_INLINE void join(const uint8_t* q, std::byte* to) { join_nibbles(q, to); }
 };
 struct PackedBytes {
-  static constexpr int kMiddle = 127, kMost = 255, kBytes = 32;
+  static constexpr int kMiddle = 128, kMost = 255, kBytes = 32;
+  static constexpr bool kMinus = true;
   using Panel = Numbers8;
   static QR_INLINE void split(const std::byte* from, uint8_t* q) { std::memcpy(q, from, 32); }
   static QR_INLINE void join(const uint8_t* q, std::byte* to) { std::memcpy(to, q, 32); }
@@ -51,7 +53,9 @@ struct ZeroFormat {
   static constexpr bool kMins = true;
   static constexpr int kBytes = 3 + kSuper * Packed::kBytes;
   static constexpr int kPanelBytes = Packed::Panel::kBytes;
-  static constexpr int kPanelScaleBytes = kPanelRows * 3;
+  static constexpr int kMinScale =
+      Packed::kMinus ? 2 * kPanelRows : 0;  // where ±d is that a zero's byte is multiplied by
+  static constexpr int kPanelScaleBytes = kMinScale + kPanelRows * 3;
   static constexpr int kZero = Levels::kZero;
   static constexpr int kMax = Levels::kMax;
 
@@ -64,7 +68,7 @@ struct ZeroFormat {
 
   static QR_INLINE void decode(const std::byte* block, float* out) {
     const float d = f16_to_f32(load_as<uint16_t>(block));
-    const float min = d * static_cast<float>(static_cast<int8_t>(below_middle(block[2])));
+    const float min = (Packed::kMinus ? -d : d) * static_cast<float>(static_cast<int8_t>(from_middle(block[2])));
     for (int b = 0; b < kSuper; ++b) {
       uint8_t q[kPanelDepth];
       Packed::split(block + 3 + b * Packed::kBytes, q);
@@ -88,13 +92,14 @@ struct ZeroFormat {
     join(d, Levels::number(zero), q, block);
   }
 
-  // scales: 16 d, 16 of kMiddle − zero.
+  // scales: 16 d, 16 −d where they are needed, 16 zeros' bytes.
   static QR_INLINE void pack(const std::byte* const* rows, std::byte* panel, std::byte* scales) {
     for (int r = 0; r < kPanelRows; ++r) {
       const std::byte* row = rows[r];
       const uint16_t d = row != nullptr ? load_as<uint16_t>(row) : uint16_t{0};
       store_as<uint16_t>(scales + 2 * r, d);
-      scales[2 * kPanelRows + r] = row != nullptr ? below_middle(row[2]) : std::byte{0};
+      if constexpr (Packed::kMinus) store_as<uint16_t>(scales + kMinScale + 2 * r, static_cast<uint16_t>(d ^ 0x8000U));
+      scales[kMinScale + 2 * kPanelRows + r] = row != nullptr ? from_middle(row[2]) : std::byte{0};
       for (int b = 0; b < kSuper; ++b) {
         uint8_t q[kPanelDepth] = {};
         if (row != nullptr) Packed::split(row + 3 + b * Packed::kBytes, q);
@@ -105,7 +110,8 @@ struct ZeroFormat {
   static QR_INLINE void unpack(const std::byte* panel, const std::byte* scales, int row, std::byte* out) {
     uint8_t q[kBlock] = {};
     for (int b = 0; b < kSuper; ++b) Packed::Panel::get(panel + b * kPanelBytes, row, q + b * kPanelDepth);
-    const auto zero = static_cast<uint8_t>(below_middle(scales[2 * kPanelRows + row]));
+    const auto byte = static_cast<uint8_t>(scales[kMinScale + 2 * kPanelRows + row]);
+    const auto zero = static_cast<uint8_t>(Packed::kMinus ? kMiddle + byte : kMiddle - byte);
     join(load_as<uint16_t>(scales + 2 * row), zero, q, out);
   }
 
@@ -119,16 +125,17 @@ struct ZeroFormat {
     Scales() = default;
     explicit QR_INLINE Scales(const std::byte* scales) {
       d = V::load_f16(reinterpret_cast<const uint16_t*>(scales));
-      min_of_all = V::mul(d, V::load_i8(scales + 2 * kPanelRows));
+      const auto by = V::load_f16(reinterpret_cast<const uint16_t*>(scales + kMinScale));
+      min_of_all = V::mul(by, V::load_i8(scales + kMinScale + 2 * kPanelRows));
     }
     QR_INLINE typename V::F scale(int /*group*/) const { return d; }
     QR_INLINE typename V::F min(int /*group*/) const { return min_of_all; }
   };
 
  private:
-  // Its own inverse.
-  static QR_INLINE std::byte below_middle(std::byte zero) {
-    return static_cast<std::byte>(kMiddle - static_cast<uint8_t>(zero));
+  static QR_INLINE std::byte from_middle(std::byte zero) {
+    const auto number = static_cast<uint8_t>(zero);
+    return static_cast<std::byte>(Packed::kMinus ? number - kMiddle : kMiddle - number);
   }
 };
 

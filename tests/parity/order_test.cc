@@ -69,10 +69,11 @@ TEST(Order, FeedForwardIsItsOps) {
         const Linear last = load_ordered(ops, down, c.down);
         const auto run = [&](bool fused) {
           Matrix x(n, 64, 1), w(1, 64, 3), normed(n, 64), out(n, 64), scratch(n, 192);
-          const NormedRows in{.x = x.tensor(),
-                              .w = Tensor::dense(w.values.data(), DType::f32, {64}),
-                              .eps = 1e-5F,
-                              .normed = normed.tensor()};
+          NormedRows in;
+          in.x = x.tensor();
+          in.w = Tensor::dense(w.values.data(), DType::f32, {64});
+          in.eps = 1e-5F;
+          in.normed = normed.tensor();
           const FeedForwardPart part{
               .gate_up = both, .activation = Activation::silu, .down = {&last, 1}, .scratch = scratch.tensor()};
           if (fused) ops.feed_forward(out.tensor(), in, part);
