@@ -18,6 +18,8 @@ constexpr std::array kPreferred = {"Q4_K_M", "Q8_0", "Q4_K_S", "Q5_K_M", "Q5_K_S
 
 constexpr std::array kFolderFiles = {"config.json",
                                      "generation_config.json",
+                                     "quantize_config.json",
+                                     "quant_config.json",
                                      "tokenizer.json",
                                      "tokenizer.model",
                                      "tokenizer_config.json",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "base/bounded_reader.h"
 #include "base/mmap.h"
@@ -10,6 +11,7 @@
 #include "io/gguf.h"
 #include "io/hf_config.h"
 #include "io/hf_folder.h"
+#include "io/hf_quantisation.h"
 #include "io/in_quotes.h"
 #include "io/tokenizer_meta.h"
 
@@ -55,10 +57,15 @@ std::vector<Stored> stored(const std::vector<GgufTensor>& tensors) {
   return out;
 }
 
-std::vector<Stored> stored(const std::vector<SafeTensor>& tensors) {
+// Of a quantised folder's words every number is a parameter; their zeros, scales and orders are none.
+std::vector<Stored> stored(const std::vector<SafeTensor>& tensors, const std::optional<HfQuantisation>& quantised) {
   std::vector<Stored> out;
   for (const SafeTensor& t : tensors) {
-    out.push_back({t.dtype, t.dtype == "F32" || t.dtype == "F16" || t.dtype == "BF16", n_elements(t.shape), t.bytes});
+    const bool is_float = t.dtype == "F32" || t.dtype == "F16" || t.dtype == "BF16";
+    Stored& one = out.emplace_back(Stored{t.dtype, is_float, n_elements(t.shape), t.bytes});
+    if (!quantised || !is_quantised_part(t.name)) continue;
+    one.supported = true;
+    one.n_params = t.name.ends_with(".qweight") ? one.n_params * (32 / quantised->bits) : 0;
   }
   return out;
 }
@@ -200,7 +207,9 @@ Result<Json> describe_hf(const std::string& path) {
   out.set("file_bytes", file_bytes);
   const std::string arch = text_of(folder.meta, "hf.model_type");
   if (!arch.empty()) out.set("arch", arch);
-  describe_weights(stored(tensors), out);
+  QR_TRY(const Json config, read_folder_json(path, "config.json", kMaxConfigBytes));
+  const auto quantised = read_quantisation(path, config);  // folders that are not supported are described too
+  describe_weights(stored(tensors, quantised ? *quantised : std::nullopt), out);
   Json hyper(Json::Object{});
   Json facts(Json::Object{});
   for (const auto& [key, value] : folder.meta.values) {

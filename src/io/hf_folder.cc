@@ -8,6 +8,7 @@
 #include "base/bounded_reader.h"
 #include "io/folder_files.h"
 #include "io/hf_config.h"
+#include "io/hf_quantisation.h"
 #include "io/in_quotes.h"
 
 namespace quire {
@@ -109,7 +110,10 @@ Result<std::vector<TensorFile>> open_shards(const fs::path& folder) {
 }
 
 Status add_tensors(const fs::path& folder, ModelFile& out) {
-  QR_TRY(const std::vector<TensorFile> shards, open_shards(folder));
+  QR_TRY(const Json config, read_folder_json(folder.string(), "config.json", kMaxConfigBytes));
+  QR_TRY(const std::optional<HfQuantisation> quantised, read_quantisation(folder.string(), config));
+  QR_TRY(std::vector<TensorFile> shards, open_shards(folder));
+  if (quantised) QR_TRY_VOID(take_quantised(*quantised, shards, out));
   for (const TensorFile& shard : shards) {
     for (const SafeTensor& tensor : shard.tensors) {
       if (is_leftover(tensor.name)) continue;

@@ -236,6 +236,11 @@ void keep_end_ids(const ModelFile& folder, ModelFile& out) {
 
 Result<ModelFile> gguf_form(const ModelFile& folder) {
   QR_TRY(ModelFile out, neutral_form(folder));
+  for (const HostWeight& weight : out.tensors) {
+    if (weight.made == nullptr) continue;
+    return fail(Code::unsupported, out.path + ": tensor " + out.shown(weight.name) +
+                                       ": is quantised; folders of floats alone are written as GGUF");
+  }
   QR_TRY(std::string arch, out.meta.get_string("general.architecture"));
   if (arch == "mistral" || arch == "mixtral") {
     rename_arch(out, arch, "llama");

@@ -158,6 +158,15 @@ void add_one(HostWeight& weight, ModelFile& file) {
   file.owned.push_back(std::move(bytes));
 }
 
+// A quantised tensor may be what a product multiplies with, and nothing else.
+Status check_made(const HostWeight& weight, const NameRule& rule) {
+  if (weight.made == nullptr) return {};
+  const bool is_table = rule.ours == "token_embd.weight" && !weight.order().empty();
+  if (rule.reshape == nullptr && !rule.plus_one && !is_table) return {};
+  return fail(Code::unsupported, "tensor " + in_quotes(weight.name) + ": is quantised" +
+                                     (is_table ? " with its columns reordered" : "") + ", which is not supported here");
+}
+
 Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFile& out) {
   int64_t n_left = 0;
   std::string first_left;
@@ -167,6 +176,7 @@ Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFil
     for (const Renamed& ours : made) {
       HostWeight& added = out.tensors.emplace_back(weight);
       added.name = ours.name;
+      QR_TRY_VOID(check_made(weight, *ours.rule));
       if (ours.rule->reshape != nullptr) QR_TRY_VOID(ours.rule->reshape(weight, folder.meta, added, out));
       if (ours.rule->plus_one) add_one(added, out);
     }

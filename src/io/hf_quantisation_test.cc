@@ -1,0 +1,194 @@
+// Folders of GPTQ and AWQ: what becomes a weight, and what is refused, and how that is said.
+#include "io/hf_quantisation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "io/model_file.h"
+#include "io/test_folder.h"
+#include "quant/f16.h"
+
+namespace quire {
+namespace {
+
+using testing::HasSubstr;
+
+struct Stored {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
+using Tensors = std::map<std::string, Stored>;
+
+std::string file_of(const Tensors& tensors) {
+  std::string header, data;
+  for (const auto& [name, t] : tensors) {
+    std::string shape;
+    for (const int64_t extent : t.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+    header += (header.empty() ? "{\"" : ",\"") + name + R"(":{"dtype":")" + t.dtype + R"(","shape":[)" + shape +
+              R"(],"data_offsets":[)" + std::to_string(data.size()) + "," +
+              std::to_string(data.size() + t.bytes.size()) + "]}";
+    data += t.bytes;
+  }
+  header += "}";
+  std::string out(8, '\0');
+  const uint64_t n = header.size();
+  std::memcpy(out.data(), &n, 8);
+  return out + header + data;
+}
+
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+// One weight "m" of 8 outputs and 64 inputs in groups of 32.
+Tensors gptq_tensors() {
+  std::vector<int32_t> groups;
+  for (int i = 0; i < 64; ++i) groups.push_back(i / 32);
+  return {{"m.qweight", {"I32", {8, 8}, std::string(256, 'q')}},
+          {"m.qzeros", {"I32", {2, 1}, std::string(8, 'z')}},
+          {"m.scales", {"F16", {2, 8}, bytes_of(std::vector<uint16_t>(16, 0x2c00))}},
+          {"m.g_idx", {"I32", {64}, bytes_of(groups)}}};
+}
+Tensors awq_tensors() {
+  return {{"m.qweight", {"I32", {64, 1}, std::string(256, 'q')}},
+          {"m.qzeros", {"I32", {2, 1}, std::string(8, 'z')}},
+          {"m.scales", {"F16", {2, 8}, bytes_of(std::vector<uint16_t>(16, 0x2c00))}}};
+}
+
+constexpr const char* kGptq = R"("quant_method":"gptq","bits":4,"group_size":32)";
+constexpr const char* kAwq = R"("quant_method":"awq","bits":4,"group_size":32,"version":"gemm","zero_point":true)";
+
+// The folder's error, or what its weight is.
+std::string opened(const Tensors& tensors, const std::string& config, const std::string& older = "") {
+  const TempFolder folder;
+  folder.write("config.json", config);
+  if (!older.empty()) folder.write(older.substr(0, older.find('{')), older.substr(older.find('{')));
+  folder.write("model.safetensors", file_of(tensors));
+  const Result<ModelFile> file = open_model(folder.path());
+  if (!file) return file.error().message.substr(folder.path().size() + 2);
+  const HostWeight* weight = file->find("m.weight");
+  if (weight == nullptr || weight->made == nullptr) return "none";
+  return weight->made->kind() + (weight->order().empty() ? "" : ", ordered");
+}
+std::string with_keys(const Tensors& tensors, const std::string& keys) {
+  return opened(tensors, "{\"quantization_config\":{" + keys + "}}");
+}
+
+TEST(HfQuantisation, SeveralTensorsAreOneWeight) {
+  const std::string gptq = kGptq, awq = kAwq;
+  EXPECT_EQ(with_keys(gptq_tensors(), gptq), "gptq 4 bits, zeros less one, 2 groups, q4_z32");
+  EXPECT_EQ(with_keys(gptq_tensors(), gptq + R"(,"checkpoint_format":"gptq_v2")"), "gptq 4 bits, 2 groups, q4_z32");
+  EXPECT_EQ(with_keys(gptq_tensors(), gptq + R"(,"dynamic":{"-:lm_head":{}},"pack_dtype":"int32","lm_head":false)"),
+            "gptq 4 bits, zeros less one, 2 groups, q4_z32");
+  EXPECT_EQ(with_keys(awq_tensors(), awq), "awq 4 bits, 2 groups, q4_z32");
+  EXPECT_EQ(with_keys(awq_tensors(), awq + R"(,"modules_to_not_convert":["lm_head"])"), "awq 4 bits, 2 groups, q4_z32");
+  Tensors without = gptq_tensors();
+  without.erase("m.g_idx");
+  EXPECT_EQ(with_keys(without, gptq), "gptq 4 bits, zeros less one, 2 groups, q4_z32");
+  Tensors shuffled = gptq_tensors();
+  std::swap(shuffled["m.g_idx"].bytes[0], shuffled["m.g_idx"].bytes[4 * 40]);
+  EXPECT_EQ(with_keys(shuffled, gptq + R"(,"desc_act":true)"),
+            "gptq 4 bits, zeros less one, 2 groups, q4_z32, ordered");
+}
+
+TEST(HfQuantisation, OlderFoldersSayItInAFileOfItsOwn) {
+  EXPECT_EQ(opened(gptq_tensors(), "{}", R"(quantize_config.json{"bits":4,"group_size":32,"desc_act":false})"),
+            "gptq 4 bits, zeros less one, 2 groups, q4_z32");
+  EXPECT_EQ(opened(awq_tensors(), "{}", R"(quant_config.json{"w_bit":4,"q_group_size":32,"version":"GEMM"})"),
+            "awq 4 bits, 2 groups, q4_z32");
+  EXPECT_EQ(
+      opened(gptq_tensors(), R"({"quantization_config":null})", R"(quantize_config.json{"bits":3,"group_size":32})"),
+      "quantize_config.json: key \"bits\": 3 is not supported (supported: 4, 8)");
+}
+
+TEST(HfQuantisation, RefusesByKey) {
+  const std::string method = R"("quant_method":"gptq",)", gptq = std::string(kGptq) + ",",
+                    awq = std::string(kAwq) + ",";
+  const std::pair<std::string, const char*> cases[] = {
+      {R"("bits":4)", "quant_method\": is missing"},
+      {R"("quant_method":"fp8")", "quant_method\": \"fp8\" is not supported (supported: gptq, awq)"},
+      {R"("quant_method":7)", "quant_method\": 7 is not supported (supported: gptq, awq)"},
+      {method + R"("group_size":32)", "bits\": is missing"},
+      {method + R"("bits":3,"group_size":32)", "bits\": 3 is not supported (supported: 4, 8)"},
+      {method + R"("bits":"4","group_size":32)", "bits\": must be an integer, is \"4\""},
+      {method + R"("bits":4)", "group_size\": is missing"},
+      {method + R"("bits":4,"group_size":0)", "group_size\": 0 is not supported"},
+      {method + R"("bits":4,"group_size":-2)", "group_size\": -2 is not supported"},
+      {method + R"("bits":4,"group_size":9999999)", "group_size\": 9999999 is not supported"},
+      {gptq + R"("checkpoint_format":"marlin")", "checkpoint_format\": \"marlin\" is not supported"},
+      {gptq + R"("pack_dtype":"int64")", "pack_dtype\": \"int64\" is not supported (supported: int32)"},
+      {gptq + R"("is_marlin_format":true)", "is_marlin_format\": true is not supported"},
+      {gptq + R"("desc_act":1)", "desc_act\": must be a bool, is 1"},
+      {gptq + R"("dynamic":{"+:mlp":{"bits":8}})", "dynamic\": \"+:mlp\" is not supported"},
+      {awq + R"("modules_to_not_convert":"lm_head")", "modules_to_not_convert\": must be a list of names"},
+      {R"("quant_method":"awq","bits":8,"group_size":32)", "bits\": 8 is not supported (supported: 4)"},
+      {R"("quant_method":"awq","bits":4,"group_size":32,"version":"gemv")",
+       "\"gemv\" is not supported (supported: gemm)"},
+      {R"("quant_method":"awq","bits":4,"group_size":32,"zero_point":false)", "zero_point\": false is not supported"},
+  };
+  for (const auto& [keys, message] : cases) {
+    const std::string error = with_keys(gptq_tensors(), keys);
+    EXPECT_THAT(error, HasSubstr(message)) << keys;
+    EXPECT_THAT(error, HasSubstr("config.json: key \"quantization_config.")) << keys;
+  }
+  EXPECT_EQ(opened(gptq_tensors(), R"({"quantization_config":7})"),
+            "config.json: key \"quantization_config\": must be an object");
+}
+
+struct BadTensors {
+  const char* what;
+  std::function<void(Tensors&)> spoil;
+  const char* message;
+};
+
+const BadTensors kBadTensors[] = {
+    {"no zeros", [](Tensors& t) { t.erase("m.qzeros"); },
+     "tensor \"m.qweight\": \"m.qzeros\" is missing, shape [2, 1] wanted"},
+    {"no scales", [](Tensors& t) { t.erase("m.scales"); }, "\"m.scales\" is missing, shape [2, 8] wanted"},
+    {"no groups", [](Tensors& t) { t.erase("m.g_idx"); }, "\"m.g_idx\" is missing, shape [64] wanted"},
+    {"numbers of another type", [](Tensors& t) { t["m.qweight"].dtype = "F32"; },
+     "tensor \"m.qweight\": dtype F32 is not supported (supported: I32, U32)"},
+    {"flat numbers", [](Tensors& t) { t["m.qweight"].shape = {64}; },
+     "tensor \"m.qweight\": has shape [64], two dimensions wanted"},
+    {"zeros of another shape", [](Tensors& t) { t["m.qzeros"].shape = {1, 2}; },
+     "tensor \"m.qzeros\": has shape [1, 2], [2, 1] wanted"},
+    {"scales of another shape", [](Tensors& t) { t["m.scales"].shape = {8, 2}; },
+     "tensor \"m.scales\": has shape [8, 2], [2, 8] wanted"},
+    {"scales of another type", [](Tensors& t) { t["m.scales"].dtype = "I16"; },
+     "tensor \"m.scales\": dtype I16 is not supported (supported: F16, BF16, F32)"},
+    {"infinite scale", [](Tensors& t) { std::memcpy(t["m.scales"].bytes.data() + 2 * 11, "\x00\x7c", 2); },
+     "tensor \"m.scales\": row 1, column 3: must be finite, is inf"},
+    {"NaN", [](Tensors& t) { std::memcpy(t["m.scales"].bytes.data(), "\x01\x7c", 2); },
+     "tensor \"m.scales\": row 0, column 0: must be finite, is nan"},
+    {"group out of range", [](Tensors& t) { t["m.g_idx"].bytes[4 * 5] = 2; },
+     "tensor \"m.g_idx\": number 5: must be a group in [0, 1], is 2"},
+    {"group below zero", [](Tensors& t) { std::memset(t["m.g_idx"].bytes.data() + 4 * 63, 0xff, 4); },
+     "tensor \"m.g_idx\": number 63: must be a group in [0, 1], is -1"},
+    {"groups of another number", [](Tensors& t) { t["m.g_idx"] = {"I32", {32}, std::string(128, '\0')}; },
+     "tensor \"m.g_idx\": has shape [32], [64] wanted"},
+    {"a part alone", [](Tensors& t) { t["n.qzeros"] = t["m.qzeros"]; }, "tensor \"n.qzeros\": byte"},
+};
+
+TEST(HfQuantisation, RefusesByTensor) {
+  for (const BadTensors& bad : kBadTensors) {
+    Tensors tensors = gptq_tensors();
+    bad.spoil(tensors);
+    const std::string error = with_keys(tensors, std::string(kGptq) + R"(,"desc_act":true)");
+    EXPECT_THAT(error, HasSubstr(bad.message)) << bad.what;
+    EXPECT_THAT(error, HasSubstr("model.safetensors: ")) << bad.what;
+  }
+}
+
+// Without the configuration nobody knows what the numbers mean.
+TEST(HfQuantisation, TensorsAloneAreRefused) {
+  EXPECT_THAT(opened(gptq_tensors(), "{}"), HasSubstr("tensor \"m.g_idx\": "));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,42 @@
+// Weights of GPTQ and AWQ: numbers of four or eight bits, and for each group of columns a scale and a zero of every
+// row,
+//   value = scale · (number − zero).
+// They lie packed in words of 32 bits, column by column, and are repacked without loss: into blocks of one of our
+// formats, or, where none of those holds them, as f32. Immutable once made; any thread.
+// Source: the dequantisation of gptqmodel 7.7 and autoawq 0.2.9.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "quant/weight_format.h"
+
+namespace quire {
+
+struct GroupedParts {
+  // Of numbers, word [c, o] of gptq holds output o of as many columns as fit, from the low bits up, and word [k, o] of
+  // awq column k of the eight outputs 8·o …, in the order 0 2 4 6 1 3 5 7. Zeros, [group, o], are outputs together.
+  enum class Layout : uint8_t { gptq, awq };
+  Layout layout = Layout::gptq;
+  int bits = 4;  // 4, 8; 4 of awq
+  int64_t n_out = 0, n_in = 0;
+  int64_t n_groups = 1;
+  bool zeros_less_one = false;  // a word of zeros is theirs less one in each
+  std::span<const std::byte> numbers, zeros, scales;
+  const WeightFormat* scale_format = nullptr;     // f16, bf16, f32; scales [n_groups, n_out]
+  std::vector<int32_t> group_of;                  // of every column, < n_groups
+  std::span<const std::byte> stored_groups = {};  // the bytes that group_of was read from
+
+  int per_word() const { return 32 / bits; }
+  int64_t n_zero_words() const { return (n_out + per_word() - 1) / per_word(); }  // of a group
+  float scale(int64_t group, int64_t row) const;
+  uint8_t zero(int64_t group, int64_t row) const;
+};
+
+// The weight that they are. REQUIRES spans of just these sizes, n_in % per_word() == 0, of awq n_out % 8 == 0, and
+// finite scales.
+HostWeight grouped_weight(std::string name, GroupedParts parts);
+
+}  // namespace quire

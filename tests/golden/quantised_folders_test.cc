@@ -1,0 +1,106 @@
+// Folders of GPTQ and AWQ against the transformers package with the weights dequantised (tests/golden/quantised, made
+// by tools/fixtures/make_quantised_fixtures.py): as f32 logprobs within 1e-3 and every greedy choice the same, on every
+// backend and instruction set; in the formats that the weights are repacked into, near, and the same bits everywhere.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "backend/cpu/cpu_ops.h"
+#include "model/gguf_form.h"
+#include "tests/support/golden_run.h"
+#include "tests/support/json_file.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kFolders = "tests/golden/quantised/";
+
+std::vector<std::string> folders() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolders)) {
+    out.push_back(entry.path().filename().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& each) {
+  std::string out = each.param;
+  std::replace(out.begin(), out.end(), '-', '_');
+  return out;
+}
+
+Json first_run(const std::string& folder) {
+  return (*read_json(kFolders + folder + "/expected.json").find("runs")->as_array())[0];
+}
+
+class QuantisedFolder : public testing::TestWithParam<std::string> {};
+
+TEST_P(QuantisedFolder, MatchesTheReference) {
+  const Json run = first_run(GetParam());
+  std::vector<ModelOptions> ways = {{.backend = "ref", .threads = 1, .weights = "f32"},
+                                    {.backend = "ref", .threads = 1}};
+  for (const std::string& isa : cpu_isas()) {
+    ways.push_back({.backend = "cpu", .isa = isa, .threads = 2, .weights = "f32"});
+    ways.push_back({.backend = "cpu", .isa = isa, .threads = 2});
+  }
+  for (ModelOptions options : ways) {
+    SCOPED_TRACE(options.backend + " " + options.isa + " " + options.weights);
+    options.model = kFolders + GetParam();
+    options.kv_type = "f32";
+    const Result<LoadedModel> loaded = load(options);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    check_run(*loaded, run, options.isa == "avx2" ? 7 : 256, options.weights.empty() ? kRounded : kTolerance);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Whatever the instruction set, the threads and the chunks.
+TEST_P(QuantisedFolder, GivesTheSameBitsEverywhere) {
+  const std::vector<Token> ids = tokens_of(*first_run(GetParam()).find("prompt_ids"));
+  std::vector<float> first;
+  for (const std::string& isa : cpu_isas()) {
+    for (const int threads : {1, 3}) {
+      const Result<LoadedModel> loaded =
+          load({.model = kFolders + GetParam(), .isa = isa, .threads = threads, .kv_type = "f32"});
+      ASSERT_TRUE(loaded) << loaded.error().message;
+      const auto logits = logits_of(*loaded, ids, threads == 1 ? 256 : 5);
+      ASSERT_TRUE(logits);
+      if (first.empty()) first = *logits;
+      ASSERT_EQ(*logits, first) << isa << ' ' << threads;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, QuantisedFolder, testing::ValuesIn(folders()), test_name);
+
+// All ways of repacking are among the fixtures.
+TEST(QuantisedFolders, UseEveryFormatAndOrder) {
+  std::set<std::string_view> formats;
+  size_t n_ordered = 0;
+  for (const std::string& name : folders()) {
+    const Result<ModelFile> file = open_model(kFolders + name);
+    ASSERT_TRUE(file) << file.error().message;
+    for (const HostWeight& weight : file->tensors) {
+      if (weight.made == nullptr) continue;
+      formats.insert(weight.format->name);
+      n_ordered += weight.order().empty() ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(formats, (std::set<std::string_view>{"f32", "q4_0", "q4_z128", "q4_z32", "q8_0", "q8_z32"}));
+  EXPECT_GT(n_ordered, 20U);
+}
+
+TEST(QuantisedFolders, AreNotWrittenAsGguf) {
+  const Result<ModelFile> folder = open_model(std::string(kFolders) + "awq-4");
+  ASSERT_TRUE(folder) << folder.error().message;
+  const Result<ModelFile> file = gguf_form(*folder);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code, Code::unsupported);
+  EXPECT_NE(file.error().message.find("_proj.weight\": is quantised"), std::string::npos) << file.error().message;
+}
+
+}  // namespace
+}  // namespace quire
