@@ -25,7 +25,7 @@ Status check_heads(const ModelFile& file, const std::string& prefix, const Decod
     return fail(Code::corrupt, "key " + key("rope.dimension_count") + ": must be even, at least 2 and at most " +
                                    std::to_string(c.head_dim) + ", is " + std::to_string(c.n_rope));
   }
-  QR_TRY(const int64_t v_dim, file.meta.get_int_or(prefix + "attention.value_length", 1, 512, c.head_dim));
+  QR_TRY(const int64_t v_dim, file.meta.get_int_or(prefix + "attention.value_length", 1, kMaxHeadDim, c.head_dim));
   if (v_dim == c.head_dim) return {};
   return fail(Code::unsupported, "key " + key("attention.value_length") + ": " + std::to_string(v_dim) +
                                      " differs from " + key("attention.key_length") + ", which is " +
@@ -36,9 +36,9 @@ Status read_attention(const Metadata& meta, const std::string& prefix, DecoderCo
   QR_TRY(const int64_t n_kv_heads, meta.get_int_or(prefix + "attention.head_count_kv", 1, c.n_heads, c.n_heads));
   c.n_kv_heads = static_cast<int>(n_kv_heads);
   const int natural = c.n_embd / c.n_heads;
-  QR_TRY(const int64_t head_dim, meta.get_int_or(prefix + "attention.key_length", 1, 512, natural));
+  QR_TRY(const int64_t head_dim, meta.get_int_or(prefix + "attention.key_length", 1, kMaxHeadDim, natural));
   c.head_dim = static_cast<int>(head_dim);
-  QR_TRY(const int64_t n_rope, meta.get_int_or(prefix + "rope.dimension_count", 1, 512, c.head_dim));
+  QR_TRY(const int64_t n_rope, meta.get_int_or(prefix + "rope.dimension_count", 1, kMaxHeadDim, c.head_dim));
   c.n_rope = static_cast<int>(n_rope);
   const std::string rms = prefix + "attention.layer_norm_rms_epsilon";
   QR_TRY(const double eps, meta.get_double_or(meta.find(rms) != nullptr ? rms : prefix + "attention.layer_norm_epsilon",

@@ -125,7 +125,7 @@ TEST(DecoderConfig, RefusesWhatIsOutOfRange) {
       {"attention.head_count_kv", int64_t{0}},
       {"attention.head_count_kv", int64_t{5}},
       {"attention.key_length", int64_t{0}},
-      {"attention.key_length", int64_t{513}},
+      {"attention.key_length", int64_t{577}},
       {"rope.freq_base", 0.0},
       {"rope.freq_base", kNaN},
       {"rope.freq_base", kInf},

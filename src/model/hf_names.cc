@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "io/hf_config.h"
 #include "io/in_quotes.h"
+#include "quant/kv_codec.h"
 
 namespace quire {
 namespace {
@@ -243,7 +244,7 @@ Status translate_partial(HfFacts& facts, const Metadata& ours, std::string_view 
   const std::string prefix(arch);
   QR_TRY(const int64_t n_embd, ours.get_int(prefix + ".embedding_length", 1, 1 << 20));
   QR_TRY(const int64_t n_heads, ours.get_int(prefix + ".attention.head_count", 1, 4096));
-  QR_TRY(const int64_t dim, ours.get_int_or(prefix + ".attention.key_length", 1, 512, n_embd / n_heads));
+  QR_TRY(const int64_t dim, ours.get_int_or(prefix + ".attention.key_length", 1, kMaxHeadDim, n_embd / n_heads));
   facts.set("rope.dimension_count", static_cast<int64_t>(static_cast<double>(dim) * factor), key);
   return {};
 }

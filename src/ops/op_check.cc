@@ -129,7 +129,7 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   check_index(meta.cu_q);
   check_index(meta.first_key);
   check_index(meta.end_key);
-  QR_CHECK(p.k_dim <= 512 && p.v_dim <= 512 && p.k_dim > 0 && p.v_dim > 0);
+  QR_CHECK(p.k_dim <= kMaxHeadDim && p.v_dim <= kMaxHeadDim && p.k_dim > 0 && p.v_dim > 0);
   QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
   QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0 && p.n_kept >= 0 && p.n_kept <= kMostKept);
   const Tensor& turns = meta.turns;

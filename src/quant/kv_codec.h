@@ -28,6 +28,7 @@
 namespace quire {
 
 inline constexpr int kKvGroup = 16;
+inline constexpr int kMaxHeadDim = 576;  // components of a key or value at most
 
 struct KvCodec {
   std::string_view name;

@@ -97,19 +97,20 @@ class Codec : public testing::TestWithParam<const KvCodec*> {
 };
 
 TEST_P(Codec, KeysComeBack) {
-  for (const int dim : {1, 2, 3, 7, 16, 17, 32, 48, 64, 80, 105, 128, 256, 511, 512})
+  for (const int dim : {1, 2, 3, 7, 16, 17, 32, 48, 64, 80, 105, 128, 256, 511, 512, 576})
     check_rows(dim, GetParam()->put_k, GetParam()->get_k, true);
 }
 
 TEST_P(Codec, ValuesComeBack) {
-  for (const int dim : {1, 2, 3, 7, 16, 17, 32, 48, 64, 80, 105, 128, 256, 511, 512})
+  for (const int dim : {1, 2, 3, 7, 16, 17, 32, 48, 64, 80, 105, 128, 256, 511, 512, 576})
     check_rows(dim, GetParam()->put_v, GetParam()->get_v, false);
 }
 
 // A layer claims bytes in multiples of 4 (kv/layout.h), so that groups of 16 tokens begin on a line of 64 bytes.
 TEST_P(Codec, AKeyAndItsValueFillWholeWords) {
   const KvCodec& codec = *GetParam();
-  for (int dim = 1; dim <= 512; ++dim) EXPECT_EQ((codec.k_row_bytes(dim) + codec.v_row_bytes(dim)) % 4, 0) << dim;
+  for (int dim = 1; dim <= kMaxHeadDim; ++dim)
+    EXPECT_EQ((codec.k_row_bytes(dim) + codec.v_row_bytes(dim)) % 4, 0) << dim;
 }
 
 // What is not finite stays so in its whole row or where it stood, and in no other row; zeros are zeros.
@@ -144,7 +145,7 @@ TEST_P(Codec, ARowThatIsNotFiniteIsNoOtherRowsMatter) {
 
 TEST_P(Codec, ARowsBytesGrowWithItsWidth) {
   for (const auto row_bytes : {GetParam()->k_row_bytes, GetParam()->v_row_bytes}) {
-    for (int dim = 16; dim <= 512; dim += 16) {
+    for (int dim = 16; dim <= kMaxHeadDim; dim += 16) {
       EXPECT_GT(row_bytes(dim), 0);
       EXPECT_GE(row_bytes(dim + 16), row_bytes(dim));
       EXPECT_GT(row_bytes(dim + 32), row_bytes(dim));

@@ -105,6 +105,7 @@ TEST(Parity, Attend) {
       {.n_heads = 4, .n_kv_heads = 1, .dim = 32, .block_tokens = 64, .past = {511, 255, 256}, .fresh = {2, 1, 1}},
       {.n_heads = 7, .n_kv_heads = 1, .dim = 80, .block_tokens = 16, .past = {300}, .fresh = {9}},
       {.n_heads = 8, .n_kv_heads = 8, .dim = 24, .block_tokens = 16, .past = {600}, .fresh = {3}},
+      {.n_heads = 3, .n_kv_heads = 1, .dim = 576, .block_tokens = 16, .past = {270}, .fresh = {2}},
       {.n_heads = 2,
        .n_kv_heads = 1,
        .dim = 16,

@@ -24,7 +24,6 @@ namespace {
 
 inline constexpr int kChunk = kAttentionChunk;
 inline constexpr int kChunkGroups = kChunk / kKvGroup;
-inline constexpr int kMaxHeadDim = 512;
 
 template <class V, class C>
 struct AttentionKernel {

@@ -1,6 +1,6 @@
 // Attention over the paged cache (docs/numerics.md, "Attention"). AttendChunk makes (m, l, o) of a chunk of 256 keys
 // for up to four heads that share a KV head and one row; AttendJoin merges a row's chunks in position order. Rows of a
-// prompt and of decoding are the same to it. Limits: heads of 512 components.
+// prompt and of decoding are the same to it. Limits: heads of 576 components.
 #pragma once
 #include "backend/cuda/kernels/math.cuh"
 
@@ -8,7 +8,7 @@ namespace quire::cuda {
 
 inline constexpr int kChunk = 256;        // keys
 inline constexpr int kHeadsTogether = 4;  // of one KV head
-inline constexpr int kMaxHead = 512;      // components
+inline constexpr int kMaxHead = 576;      // components
 
 // f16: keys [16 tokens of a group] by component, values token by token (quant/kv/f16.h).
 struct CacheF16 {
