@@ -43,8 +43,7 @@ struct Backend {
   int (*n_threads)(const ModelOptions& options);
   Result<UnitPeak> (*probe)(const ModelOptions& options);
   int64_t (*linear_bytes)(const WeightFormat& format, int64_t n_out, int64_t n_in);
-  // For this cache; keeps: with keys kept beside a window. Null: it has everything.
-  Status (*check_has)(const KvCodec& codec, bool keeps) = nullptr;
+  Status (*check_has)(const AttnParams& layer) = nullptr;  // of any layer; null: it has everything
 };
 
 CpuOptions cpu_options(const ModelOptions& options) { return {.n_threads = options.threads, .isa = options.isa}; }
@@ -234,7 +233,8 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   out.sampling = model_sampling(file.meta);
   QR_TRY(out.ops, make_ops(options));
   if (const auto check_has = backend_of(options).check_has; check_has != nullptr) {
-    QR_TRY_VOID(check_has(*how.k_codec, how.shift.is_on()));
+    QR_TRY(const ModelInfo info, model_info(file, how));
+    for (const AttnParams& layer : info.attention) QR_TRY_VOID(check_has(layer));
   }
   if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
   const auto bar = std::make_shared<Progress>("loading " + path, 0, Progress::Unit::bytes);

@@ -4,6 +4,7 @@
 
 #include "ops/parts.h"
 #include "ops/seen_keys.h"
+#include "quant/rotation.h"
 
 namespace quire {
 namespace {
@@ -115,12 +116,14 @@ void check_rope_table(const Tensor& out, const Tensor& pos, const Tensor& freq) 
 
 void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const KvView& kv, const AttnParams& p) {
   check_matrix(k, DType::f32);
-  check_matrix(v, DType::f32);
   check_index(slots);
   QR_CHECK(p.group >= 0 && p.group < kv.n_groups);
   QR_CHECK(kv.groups[static_cast<size_t>(p.group)].block_tokens % kKvGroup == 0);
-  QR_CHECK(k.dim(0) == slots.dim(0) && v.dim(0) == slots.dim(0), shape_text(k) + " " + shape_text(v));
-  QR_CHECK(k.dim(1) == int64_t{p.n_kv_heads} * p.k_dim && v.dim(1) == int64_t{p.n_kv_heads} * p.v_dim, shape_text(k));
+  QR_CHECK(k.dim(0) == slots.dim(0) && k.dim(1) == int64_t{p.n_kv_heads} * p.k_dim, shape_text(k));
+  QR_CHECK(v.empty() || !p.values_in_keys, shape_text(v));
+  if (p.values_in_keys) return;
+  check_matrix(v, DType::f32);
+  QR_CHECK(v.dim(0) == slots.dim(0) && v.dim(1) == int64_t{p.n_kv_heads} * p.v_dim, shape_text(v));
 }
 
 void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, const AttnParams& p) {
@@ -130,6 +133,10 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   check_index(meta.first_key);
   check_index(meta.end_key);
   QR_CHECK(p.k_dim <= kMaxHeadDim && p.v_dim <= kMaxHeadDim && p.k_dim > 0 && p.v_dim > 0);
+  if (p.values_in_keys) {
+    QR_CHECK(p.v_dim <= p.k_dim && (p.k_dim - p.v_dim) % 2 == 0 && p.k_codec == p.v_codec && p.k_codec->values_in_keys);
+    QR_CHECK(!p.k_codec->turns_keys || rotates_last_apart(p.k_dim, p.v_dim), std::to_string(p.k_dim));
+  }
   QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
   QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0 && p.n_kept >= 0 && p.n_kept <= kMostKept);
   const Tensor& turns = meta.turns;
@@ -159,6 +166,7 @@ void check_attention(const Tensor& out, const NormedRows& in, const AttentionPar
   check_same_shape(out, in.x);
   check_matrix(part.scratch, DType::f32);
   const AttnParams& params = *part.params;
+  QR_CHECK(!params.values_in_keys, "this part makes values of their own");
   const AttentionScratch at(part.scratch, params);
   QR_CHECK(part.scratch.dim(0) == in.x.dim(0) && part.scratch.dim(1) == at.n_columns(), shape_text(part.scratch));
   check_linear(at.qkv, in.input(), part.qkv);

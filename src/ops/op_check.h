@@ -26,18 +26,28 @@ void check_feed_forward(const Tensor& out, const NormedRows& in, const FeedForwa
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids);
 void check_sample(const Tensor& logits, size_t n_out, size_t n_params);
 
-// Where one head's K and V lie inside a layer's claim, in bytes from the claim's start within a block.
+// Bytes that one token's key and value of a head take.
+struct HeadBytes {
+  int64_t k, v;
+};
+inline HeadBytes head_bytes(const AttnParams& params) {
+  return {params.k_codec->k_row_bytes(params.k_dim),
+          params.values_in_keys ? 0 : params.v_codec->v_row_bytes(params.v_dim)};
+}
+
+// Where one head's K and V lie inside a layer's claim, in bytes from the claim's start within a block. Of values that
+// are components of keys v is the end of K.
 struct HeadOffsets {
   int64_t k, v;
 };
 inline HeadOffsets head_offsets(const AttnParams& params, int head, int block_tokens) {
-  const int64_t k_head = params.k_codec->k_row_bytes(params.k_dim) * block_tokens;
-  const int64_t v_head = params.v_codec->v_row_bytes(params.v_dim) * block_tokens;
-  const int64_t k = head * (k_head + v_head);
-  return {k, k + k_head};
+  const HeadBytes bytes = head_bytes(params);
+  const int64_t k = head * (bytes.k + bytes.v) * block_tokens;
+  return {k, k + bytes.k * block_tokens};
 }
 
-// Where one token's K and V of a head go: the groups of its slot, and the position within them (quant/kv_codec.h).
+// Where one token's K and V (if any is stored) of a head go: the groups of its slot, and the position within them
+// (quant/kv_codec.h).
 struct KvPlace {
   std::byte* k;
   std::byte* v;
@@ -49,8 +59,8 @@ inline KvPlace kv_place(const KvView& kv, const AttnParams& params, int64_t slot
   const int t = static_cast<int>(in_block % kKvGroup);
   const HeadOffsets at = head_offsets(params, head, view.block_tokens);
   std::byte* claim = view.base + slot / view.block_tokens * view.block_bytes + params.kv_offset * view.block_tokens;
-  return {claim + at.k + (in_block - t) * params.k_codec->k_row_bytes(params.k_dim),
-          claim + at.v + (in_block - t) * params.v_codec->v_row_bytes(params.v_dim), t};
+  const HeadBytes bytes = head_bytes(params);
+  return {claim + at.k + (in_block - t) * bytes.k, claim + at.v + (in_block - t) * bytes.v, t};
 }
 
 }  // namespace quire

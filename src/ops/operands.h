@@ -76,7 +76,8 @@ struct AttnParams {
   const KvCodec* k_codec = nullptr;
   const KvCodec* v_codec = nullptr;
   int n_heads = 0, n_kv_heads = 0;
-  int k_dim = 0, v_dim = 0;  // 1 … kMaxHeadDim; multiples of 16 waste nothing
+  int k_dim = 0, v_dim = 0;     // 1 … kMaxHeadDim; multiples of 16 waste nothing
+  bool values_in_keys = false;  // a value is the last v_dim components of its key, and is stored no second time
   float scale = 1.0F;
   float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
   int window = 0;         // > 0: of the keys that a row may see only the last `window`

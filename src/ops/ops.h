@@ -55,7 +55,8 @@ class Ops {
   virtual void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) = 0;
   // Rotates the first 2·n_freq components of every head in place.  x [n, n_heads·head_dim].
   virtual void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) = 0;
-  // Writes row i's k [n, n_kv_heads·k_dim] and v to slot[i] (block · block_tokens + token; i32 [n]).
+  // Writes row i's k [n, n_kv_heads·k_dim] and v to slot[i] (block · block_tokens + token; i32 [n]). v is empty where
+  // values are components of keys.
   virtual void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) = 0;
   // out [n, n_heads·v_dim]. A row sees its keys only after kv_write of this step put them there.
   virtual void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) = 0;

@@ -17,8 +17,11 @@
 //   value(group, t, dim, d)    instead, of pairs: components d … d+15 of values t and t+1, t even
 //   scale_k<V>(group, dots)    the group's 16 dot products of what load_k gives, made those of its keys
 //   scale_v<V>(group, p)       weights of the group's 16 values, made those of what load_v gives
-// The last two are where a codec applies what a row has once: they return what they got where there is no such thing.
-// Neither may disturb another lane: those of tokens that are not stored yet hold anything.
+//   kValuesInKeys              values may be the last components of keys, and are stored no second time; then also:
+//   values_of_keys(keys, d, n, dim, values)   components d … d+n−1 of a group of keys as a group of values of `dim`
+//                              components, n ≤ dim, d even; without what scale_v reads, which of `keys` is the same
+// scale_k and scale_v are where a codec applies what a row has once: they return what they got where there is no such
+// thing. Neither may disturb another lane: those of tokens that are not stored yet hold anything.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +37,8 @@ struct KvCodec {
   std::string_view name;
   std::string_view keys, values;  // name, or the codecs that keys and values lie in
   bool rounded;                   // queries and weights of values are rounded to BF16 as well
+  bool values_in_keys;            // values may be the last components of keys
+  bool turns_keys;                // keys are stored rotated (quant/rotation.h)
   bool for_research;              // costs more than a hundredth of perplexity on models that people use (docs/kv.md)
   int64_t (*k_row_bytes)(int dim);
   int64_t (*v_row_bytes)(int dim);

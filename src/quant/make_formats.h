@@ -35,6 +35,8 @@ inline constexpr KvCodec kKvCodec{
     KvForms<T>::kKeys,
     KvForms<T>::kValues,
     T::kTogether == 2,
+    T::kValuesInKeys,
+    T::kRotatesKeys,
     T::kForResearch,
     [](int dim) { return KvForms<T>::k_row_bytes(dim); },
     [](int dim) { return KvForms<T>::v_row_bytes(dim); },

@@ -27,7 +27,7 @@ QR_INLINE float with_sign(float x, int d) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(x) ^ flip);
 }
 
-QR_INLINE int run_of(int dim) { return dim & -dim; }
+QR_INLINE constexpr int run_of(int dim) { return dim & -dim; }
 
 QR_INLINE void hadamard(float* x, int dim) {
   const int run = run_of(dim);
@@ -55,6 +55,16 @@ QR_INLINE void rotate_key(const float* x, int dim, float* out) {
   const float part = 1.0F / static_cast<float>(rotation_detail::run_of(dim));  // a power of two: exact
   for (int d = 0; d < dim; ++d) out[d] = rotation_detail::with_sign(x[d] * part, d);
   rotation_detail::hadamard(out, dim);
+}
+
+// Whether rotation keeps the last n components of a key of `dim` apart from those before them.
+QR_INLINE constexpr bool rotates_last_apart(int dim, int n) { return (dim - n) % rotation_detail::run_of(dim) == 0; }
+
+// Undoes what rotate_key made of the last n components of a key of `dim`, in place. REQUIRES rotates_last_apart.
+QR_INLINE void unrotate_last(float* x, int dim, int n) {
+  const int run = rotation_detail::run_of(dim);
+  for (int begin = 0; begin < n; begin += run) rotation_detail::hadamard(x + begin, run);
+  for (int d = 0; d < n; ++d) x[d] = rotation_detail::with_sign(x[d], dim - n + d);
 }
 
 // Undoes rotate_key, in place.

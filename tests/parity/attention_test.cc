@@ -27,12 +27,15 @@ struct AttendCase {
   int n_kept = 0;     // beside the window, which is the op's
   bool turns = true;  // before keys that are kept
   RopePairs pairs = RopePairs::halves;
+  int in_keys = 0;  // the last components of a key that are its value; 0: it has one of its own
 };
 
 // Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
 // anything read beyond a row's range shows.
 std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& codec) {
-  const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + codec.v_row_bytes(c.dim));
+  const int v_dim = c.in_keys > 0 ? c.in_keys : c.dim;
+  const int64_t value_bytes = c.in_keys > 0 ? 0 : codec.v_row_bytes(c.dim);
+  const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + value_bytes);
   const int64_t offset = 64;  // a claim before this one
   const int64_t block_bytes = (offset + token_bytes) * c.block_tokens;
   const auto n_seqs = static_cast<int64_t>(c.past.size());
@@ -53,7 +56,8 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
                     .n_heads = c.n_heads,
                     .n_kv_heads = c.n_kv_heads,
                     .k_dim = c.dim,
-                    .v_dim = c.dim,
+                    .v_dim = v_dim,
+                    .values_in_keys = c.in_keys > 0,
                     .scale = 1.0F / std::sqrt(static_cast<float>(c.dim)),
                     .soft_cap = c.soft_cap,
                     .window = c.by_op ? c.window : 0,
@@ -78,7 +82,7 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
       slots.push_back(blocks[static_cast<size_t>(s * max_blocks + t / c.block_tokens)] * c.block_tokens +
                       t % c.block_tokens);
     }
-    ops.kv_write(k.tensor(), v.tensor(), ints(slots), view, params);
+    ops.kv_write(k.tensor(), c.in_keys > 0 ? Tensor() : v.tensor(), ints(slots), view, params);
     for (int t = c.past[static_cast<size_t>(s)]; t < total; ++t) {
       end.push_back(t + 1);
       first.push_back(c.window > 0 && !c.by_op ? std::max(0, t + 1 - c.window) : 0);
@@ -88,12 +92,24 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
   Matrix q(n_rows, c.n_heads * c.dim, 300);
   Matrix sinks(1, c.n_heads, 400, 3.0F);
   if (c.sinks) params.sinks = Tensor::dense(sinks.values.data(), DType::f32, {c.n_heads});
-  Matrix out(n_rows, c.n_heads * c.dim);
+  Matrix out(n_rows, c.n_heads * v_dim);
   AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {n_seqs, max_blocks})}, ints(first), ints(end)};
   Matrix turns(n_rows, c.dim / 4 * 2, 500);
   if (c.n_kept > 0 && c.turns) meta.turns = Tensor::dense(turns.values.data(), DType::f32, {n_rows, c.dim / 4, 2});
   ops.attend(out.tensor(), q.tensor(), view, meta, params);
   return out.values;
+}
+
+void compare_all(std::span<const AttendCase> cases) {
+  for (const KvCodec* codec : kv_codecs()) {
+    for (const AttendCase& c : cases) {
+      if (c.in_keys > 0 && !codec->values_in_keys) continue;
+      // A weight that is nearly halfway between two of BF16 may be rounded to the other one.
+      const double tolerance = codec->rounded ? 5e-4 : 3e-6;
+      compare(std::string(codec->name) + " dim " + std::to_string(c.dim) + " past " + std::to_string(c.past[0]),
+              tolerance, [&](Ops& ops) { return run_attend(ops, c, *codec); });
+    }
+  }
 }
 
 TEST(Parity, Attend) {
@@ -159,12 +175,55 @@ TEST(Parity, Attend) {
        .n_kept = 256,
        .turns = false},
   };
+  compare_all(cases);
+}
+
+// Values that are the last components of their keys, of as many rows and heads as tiles are made for.
+TEST(Parity, AttendToValuesInKeys) {
+  const AttendCase cases[] = {
+      {.n_heads = 16, .n_kv_heads = 1, .dim = 576, .block_tokens = 16, .past = {270}, .fresh = {3}, .in_keys = 512},
+      {.n_heads = 5, .n_kv_heads = 1, .dim = 48, .block_tokens = 32, .past = {15, 600}, .fresh = {9, 2}, .in_keys = 32},
+      {.n_heads = 8, .n_kv_heads = 2, .dim = 80, .block_tokens = 16, .past = {0, 3}, .fresh = {5, 1}, .in_keys = 64},
+      {.n_heads = 3, .n_kv_heads = 1, .dim = 56, .block_tokens = 16, .past = {255}, .fresh = {3}, .in_keys = 40},
+      {.n_heads = 1, .n_kv_heads = 1, .dim = 320, .block_tokens = 16, .past = {300}, .fresh = {1}, .in_keys = 256},
+      {.n_heads = 2, .n_kv_heads = 2, .dim = 32, .block_tokens = 16, .past = {100}, .fresh = {2}, .in_keys = 32},
+      {.n_heads = 8,
+       .n_kv_heads = 1,
+       .dim = 96,
+       .block_tokens = 16,
+       .past = {30, 900},
+       .fresh = {20, 9},
+       .window = 33,
+       .soft_cap = 2.0F,
+       .by_op = true,
+       .sinks = true,
+       .n_kept = 4,
+       .pairs = RopePairs::interleaved,
+       .in_keys = 64},
+  };
+  compare_all(cases);
+}
+
+// A NaN behind the last token that is stored, and in a key that a window leaves out, reaches no row; spans of keys
+// merge to the same bits.
+TEST(Parity, SpansOfValuesInKeysMergeToTheSameBits) {
+  AttendCase c{.n_heads = 4, .n_kv_heads = 1, .dim = 96, .block_tokens = 32, .past = {2300, 5}, .fresh = {2, 3}};
+  c.in_keys = 64;
   for (const KvCodec* codec : kv_codecs()) {
-    for (const AttendCase& c : cases) {
-      // A weight that is nearly halfway between two of BF16 may be rounded to the other one.
-      const double tolerance = codec->rounded ? 5e-4 : 3e-6;
-      compare(std::string(codec->name) + " dim " + std::to_string(c.dim) + " past " + std::to_string(c.past[0]),
-              tolerance, [&](Ops& ops) { return run_attend(ops, c, *codec); });
+    if (!codec->values_in_keys) continue;
+    for (const std::string& isa : cpu_isas()) {
+      const auto one = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = isa, .pin = false});
+      const auto many = make_cpu_ops(CpuOptions{.n_threads = 7, .isa = isa, .pin = false});
+      c.window = 0;
+      c.spoiled = -1;
+      ASSERT_TRUE(same_bits(run_attend(**one, c, *codec), run_attend(**many, c, *codec))) << codec->name << ' ' << isa;
+      c.window = 100;
+      const std::vector<float> clean = run_attend(**one, c, *codec);
+      c.spoiled = 2100;
+      c.spoils_key = true;
+      c.bad = NAN;
+      ASSERT_TRUE(same_bits(clean, run_attend(**many, c, *codec))) << codec->name << ' ' << isa;
+      ASSERT_TRUE(std::ranges::all_of(clean, [](float x) { return std::isfinite(x); })) << codec->name << ' ' << isa;
     }
   }
 }

@@ -37,6 +37,7 @@ void CpuOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const 
     for (int h = 0; h < params.n_kv_heads; ++h) {
       const KvPlace at = kv_place(kv, params, slots.ptr<int32_t>()[i], h);
       k_kernels.put_k(at.k, at.t, params.k_dim, k.row<float>(i) + int64_t{h} * params.k_dim);
+      if (params.values_in_keys) continue;
       v_kernels.put_v(at.v, at.t, params.v_dim, v.row<float>(i) + int64_t{h} * params.v_dim);
     }
   });
@@ -122,14 +123,15 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
   const int n_before = params.n_kept > 0 ? 1 : 0;  // states of keys that are kept
   const auto task_of = [&](const AttentionTasks::Tile& tile, int h) {
     const HeadOffsets at = head_offsets(params, h, view.block_tokens);
+    const HeadBytes bytes = head_bytes(params);
     return AttentionTask{.kv = view.base + params.kv_offset * view.block_tokens,
                          .block_bytes = view.block_bytes,
                          .block_tokens = view.block_tokens,
                          .blocks = meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(tile.sequence),
                          .k_offset = at.k,
-                         .v_offset = at.v,
-                         .k_row_bytes = params.k_codec->k_row_bytes(params.k_dim),
-                         .v_row_bytes = params.v_codec->v_row_bytes(params.v_dim),
+                         .v_offset = params.values_in_keys ? at.k : at.v,
+                         .k_row_bytes = bytes.k,
+                         .v_row_bytes = params.values_in_keys ? bytes.k : bytes.v,
                          .q = q.ptr<float>() + int64_t{h} * n_group * params.k_dim,
                          .q_stride = q.stride[0],
                          .out = out.ptr<float>() + int64_t{h} * n_group * params.v_dim,

@@ -390,8 +390,13 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
 
 Result<std::unique_ptr<Ops>> make_cuda_ops() { return cuda::CudaOps::make(cuda::make_fake_runtime({})); }
 
-Status check_cuda_has(const KvCodec& codec, bool keeps) {
-  if (keeps) return fail(Code::unsupported, "--backend cuda has no kernels for --context-shift so far");
+Status check_cuda_has(const AttnParams& layer) {
+  const KvCodec& codec = *layer.k_codec;
+  if (layer.n_kept > 0) return fail(Code::unsupported, "--backend cuda has no kernels for --context-shift so far");
+  if (layer.values_in_keys) {
+    return fail(Code::unsupported,
+                "--backend cuda has no kernels for latent attention, where values are part of keys, so far");
+  }
   if (codec.name == "f16") return {};
   return fail(Code::unsupported,
               "--backend cuda has kernels for --kv-type f16 so far, not for " + std::string(codec.name));

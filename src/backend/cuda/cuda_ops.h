@@ -9,9 +9,9 @@ namespace quire {
 // Code::unsupported where there is no device, and no emulator was built in its place.
 Result<std::unique_ptr<Ops>> make_cuda_ops();
 
-// Code::unsupported where the backend has no kernels for caches in this codec, or none that see keys kept beside a
-// window (AttnParams::n_kept; `keeps`: they are wanted). Weights are load_linear's to refuse.
-Status check_cuda_has(const KvCodec& codec, bool keeps);
+// Code::unsupported where the backend has no kernels for attention of this kind: its codec, keys kept beside a window,
+// values that are part of keys. Weights are load_linear's to refuse.
+Status check_cuda_has(const AttnParams& layer);
 
 // Bytes that load_linear takes for a weight of this shape.
 int64_t cuda_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);

@@ -266,6 +266,7 @@ class RefOps final : public Ops {
       for (int h = 0; h < params.n_kv_heads; ++h) {
         const KvPlace at = kv_place(kv, params, slot, h);
         params.k_codec->put_k(at.k, at.t, params.k_dim, k.row<float>(i) + int64_t{h} * params.k_dim);
+        if (params.values_in_keys) continue;
         params.v_codec->put_v(at.v, at.t, params.v_dim, v.row<float>(i) + int64_t{h} * params.v_dim);
       }
     }
@@ -348,12 +349,17 @@ class RefOps final : public Ops {
         chunk_max = std::ranges::max(std::span(scores).subspan(i, std::min(n, keys.size() - i)));
       }
       const KvPlace where = kv_place(kv, params, slot_of(keys[i]), kv_head);
-      params.v_codec->get_v(where.v, where.t, params.v_dim, row.data());
+      const float* value = row.data() + (params.values_in_keys ? params.k_dim - params.v_dim : 0);
+      if (params.values_in_keys) {
+        params.k_codec->get_k(where.k, where.t, params.k_dim, row.data());
+      } else {
+        params.v_codec->get_v(where.v, where.t, params.v_dim, row.data());
+      }
       const double share = std::exp(chunk_max - max);
       double p = std::exp(scores[i] - chunk_max);
       total += share * p;
       if (params.v_codec->rounded) p = as_bf16(p);
-      for (size_t d = 0; d < sum.size(); ++d) sum[d] += share * p * static_cast<double>(row[d]);
+      for (size_t d = 0; d < sum.size(); ++d) sum[d] += share * p * static_cast<double>(value[d]);
     }
     if (!params.sinks.empty()) total += std::exp(static_cast<double>(params.sinks.ptr<float>()[h]) - max);
     for (size_t d = 0; d < sum.size(); ++d)

@@ -41,6 +41,19 @@ struct KvBF16 : KvUnscaled {
   static QR_INLINE const uint16_t* value(const std::byte* group, int t, int dim, int d) {
     return reinterpret_cast<const uint16_t*>(group) + int64_t{t} * dim + 2 * d;
   }
+  static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
+    constexpr int kPairs = kKvGroup / 2;
+    const std::byte* from = keys + int64_t{d} / 2 * kKvGroup * 4;
+    for (int i = 0; i < n; i += 2, from += kKvGroup * 4) {
+      uint32_t pairs[kKvGroup];
+      std::memcpy(pairs, from, sizeof pairs);
+      for (int t = 0; t < kPairs; ++t) {
+        const uint32_t one = pairs[2 * t], next = pairs[2 * t + 1];
+        const uint32_t two[2] = {(one & 0xffffU) | next << 16, one >> 16 | (next & 0xffff0000U)};
+        std::memcpy(values + (int64_t{t} * dim + i) * 4, two, i + 1 < n ? 8 : 4);
+      }
+    }
+  }
 };
 
 }  // namespace quire

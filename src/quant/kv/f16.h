@@ -2,6 +2,7 @@
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"
+#include "quant/kv_transpose.h"
 #include "quant/kv_unscaled.h"
 
 namespace quire {
@@ -25,6 +26,10 @@ struct KvF16 : KvUnscaled {
   static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
     const auto* v = reinterpret_cast<const uint16_t*>(group) + t * dim;
     for (int d = 0; d < dim; ++d) row[d] = f16_to_f32(v[d]);
+  }
+  static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
+    turn_group(reinterpret_cast<const uint16_t*>(keys) + int64_t{d} * kKvGroup, n, reinterpret_cast<uint16_t*>(values),
+               dim);
   }
   template <class V>
   static QR_INLINE typename V::F load_k(const std::byte* group, int d) {

@@ -2,6 +2,7 @@
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"
+#include "quant/kv_transpose.h"
 #include "quant/kv_unscaled.h"
 
 namespace quire {
@@ -23,6 +24,9 @@ struct KvF32 : KvUnscaled {
   }
   static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
     std::memcpy(row, group + int64_t{t} * row_bytes(dim), static_cast<size_t>(row_bytes(dim)));
+  }
+  static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
+    turn_group(reinterpret_cast<const float*>(keys) + int64_t{d} * kKvGroup, n, reinterpret_cast<float*>(values), dim);
   }
   template <class V>
   static QR_INLINE typename V::F load_k(const std::byte* group, int d) {

@@ -5,6 +5,7 @@
 #pragma once
 #include "quant/f16.h"
 #include "quant/kv_codec.h"
+#include "quant/kv_transpose.h"
 #include "quant/kv_unscaled.h"
 #include "quant/rotation.h"
 
@@ -30,6 +31,10 @@ struct KvF8 : KvUnscaled {
   }
   static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
     for (int d = 0; d < dim; ++d) row[d] = decode(group[int64_t{t} * dim + d]);
+  }
+  static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
+    turn_group(reinterpret_cast<const uint8_t*>(keys) + int64_t{d} * kKvGroup, n, reinterpret_cast<uint8_t*>(values),
+               dim);
   }
   template <class V>
   static QR_INLINE typename V::F load_k(const std::byte* group, int d) {

@@ -9,6 +9,7 @@ namespace quire {
 struct KvK8V4 : KvQ8 {
   static constexpr std::string_view kName = "k8v4", kKeys = KvQ8::kName, kValues = KvQ4::kName;
   static constexpr bool kRotatesValues = KvQ4::kRotatesValues;
+  static constexpr bool kValuesInKeys = false;  // they lie in another form
   static constexpr int64_t k_row_bytes(int dim) { return KvQ8::row_bytes(dim); }
   static constexpr int64_t v_row_bytes(int dim) { return KvQ4::row_bytes(dim); }
 

@@ -49,6 +49,17 @@ struct KvQ4 : KvScaled {
     for (int d = 0; d < dim; ++d) row[d] = scale * number(at[d / 32 * 16 + d % 16], d % 32 >= 16);
     unrotate_key(row, dim);
   }
+  static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
+    for (int t = 0; t < kKvGroup; ++t) {
+      std::byte* row = values + kScales + t * value_bytes(dim);
+      for (int i = 0; i < n; ++i) {
+        const int pair = static_cast<int>(keys[kScales + int64_t{d + i} / 2 * kKvGroup + t]);
+        const int half = pair >> ((d + i) % 2 * 4) & 15;
+        std::byte& both = row[i / 32 * 16 + i % 16];
+        both = i % 32 < 16 ? static_cast<std::byte>(half) : both | static_cast<std::byte>(half << 4);
+      }
+    }
+  }
   template <class V>
   static QR_INLINE typename V::F load_k(const std::byte* group, int d) {
     const std::byte* pairs = group + kScales + int64_t{d} / 2 * kKvGroup;

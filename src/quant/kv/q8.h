@@ -10,6 +10,7 @@
 #include "quant/f16.h"
 #include "quant/kv_codec.h"
 #include "quant/kv_scaled.h"
+#include "quant/kv_transpose.h"
 #include "quant/rotation.h"
 
 namespace quire {
@@ -35,6 +36,10 @@ struct KvQ8 : KvScaled {
   }
   static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
     get(scale_at(group, t), dim, row, group + kScales + int64_t{t} * dim, 1);
+  }
+  static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
+    turn_group(reinterpret_cast<const uint8_t*>(keys + kScales) + int64_t{d} * kKvGroup, n,
+               reinterpret_cast<uint8_t*>(values + kScales), dim);
   }
   template <class V>
   static QR_INLINE typename V::F load_k(const std::byte* group, int d) {

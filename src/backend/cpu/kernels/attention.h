@@ -4,6 +4,8 @@
 // order. A lane is a position mod 16. A key that a row may not see is never multiplied: its lane is replaced before
 // exp, and values are summed over the row's own range only. Where v_dim is no multiple of 16 the last lanes hold a
 // neighbour's components and are dropped at the end (the pool ends with room for one such read, see CpuOps::allocate).
+// Values that are components of keys are turned over as they are used: of a chunk's keys a few components at a time,
+// once for all rows of the tile, which lie then as values of their own do (Tile::turned).
 // Keys that are kept beside a window are a chunk of their own, which comes first, under queries of their own.
 // Reads K and V once per tile: bytes = keys · (k_row_bytes + v_row_bytes).
 // A task may take a span of the chunks only: it leaves each chunk's (m, l, o) in task.states, and join() merges them in
@@ -31,6 +33,9 @@ struct AttentionKernel {
   using Step = Factors<V, C>;
   static constexpr int kStep = C::kTogether;  // components of keys, or values, of one step of a sum
 
+  // Whether values are the last components of keys: no value of its own begins where its key does.
+  static bool are_in_keys(const AttentionTask& task) { return task.v_offset == task.k_offset; }
+
   // Addresses of a chunk's groups.
   struct Groups {
     const std::byte* k[kChunkGroups];
@@ -44,19 +49,32 @@ struct AttentionKernel {
   static constexpr bool kCanAsk = V::kPrefetches;
   static constexpr int kNear = 2;  // of __builtin_prefetch: the second level
 
+  // How many of a tile's rows are summed at once, so that their sums stay in registers; and how many vectors of each,
+  // so that enough products are in flight.
+  template <int M>
+  static constexpr int kTogether = M < Step::kRows ? M : Step::kRows;
+  template <int M>
+  static constexpr int kVectors = kTogether<M> >= Step::kSums ? 1 : Step::kSums / kTogether<M>;
+
   template <int M>
   struct Tile {
     float* out[M];
     int v_dim;
-    SeenKeys seen[M];  // visible keys, absolute
-    int lo[M], hi[M];  // the same within the chunk; empty where hi ≤ lo
-    float m[M], l[M];  // running maximum and sum
+    int first_in_keys;    // of values that are components of keys the first; below 0: they lie on their own
+    int v_width, v_from;  // components that at.v's values have where they are read, and of v_dim the first of these
+    SeenKeys seen[M];     // visible keys, absolute
+    int lo[M], hi[M];     // the same within the chunk; empty where hi ≤ lo
+    float m[M], l[M];     // running maximum and sum
     float chunk_m[M], chunk_l[M];
     alignas(64) float q[kMaxHeadDim][M];  // as steps take it, component after component: so rows need no pointer each
     alignas(64) float score[M][kChunk];   // then weights of the values, as steps take them
     alignas(64) float o[M][kMaxHeadDim];  // running output
     Groups at, next;                      // of this chunk and of the next one
     int next_end;                         // keys of the next chunk; 0: there is none
+    // Values of a chunk's groups, of kTurned vectors of components, as the codec has values.
+    static constexpr int kTurned = kVectors<M> < 4 ? kVectors<M> : 4;
+    static constexpr int kTurnedBytes = C::kValuesInKeys ? kKvGroup * (kTurned * 16 + 32) * 4 : 1;
+    alignas(64) std::byte turned[C::kValuesInKeys ? kChunkGroups : 1][kTurnedBytes];
     int64_t k_step, v_step;  // bytes of a group of keys per component of a value; of values per component of a key
   };
 
@@ -71,13 +89,6 @@ struct AttentionKernel {
       groups.v[g] = base + task.v_offset + group * kKvGroup * task.v_row_bytes;
     }
   }
-
-  // How many of a tile's rows are summed at once, so that their sums stay in registers; and how many vectors of each,
-  // so that enough products are in flight.
-  template <int M>
-  static constexpr int kTogether = M < Step::kRows ? M : Step::kRows;
-  template <int M>
-  static constexpr int kVectors = kTogether<M> >= Step::kSums ? 1 : Step::kSums / kTogether<M>;
 
   // Scores of R rows from `first` on, in G neighbouring groups from g on.
   template <int R, int G, bool kAsk, int M>
@@ -180,13 +191,14 @@ struct AttentionKernel {
   };
   template <int M>
   static QR_INLINE F one_row(const Tile<M>& tile, int i, Range keys, int d, F acc) {
+    d -= tile.v_from;
     for (int t = keys.t0 / kStep * kStep; t < keys.t1; t += kStep) {
       const std::byte* group = tile.at.v[t / kKvGroup];
       for (int part = 0; part < Step::kParts; ++part) {
-        auto v = Step::value(group, t % kKvGroup, tile.v_dim, d, part);
+        auto v = Step::value(group, t % kKvGroup, tile.v_width, d, part);
         if constexpr (kStep == 2) {
           const bool is_cut = t < keys.t0 || t + 1 == keys.t1;
-          if (is_cut) v = Step::half_value(C::value(group, t % kKvGroup, tile.v_dim, d), t < keys.t0 ? 1 : 0, part);
+          if (is_cut) v = Step::half_value(C::value(group, t % kKvGroup, tile.v_width, d), t < keys.t0 ? 1 : 0, part);
         }
         acc = Step::add(v, Step::shared(&tile.score[i][t / Step::kPerFloat], 1, part), acc);
       }
@@ -223,8 +235,21 @@ struct AttentionKernel {
     }
   };
 
+  // Components d … d + 16·G of the keys' values as at.v's own.
+  template <int G, int M>
+  static void turn_values(Range keys, int d, Tile<M>& tile) {
+    tile.v_from = d;
+    tile.v_width = 16 * G;
+    const int n = tile.v_dim - d < 16 * G ? tile.v_dim - d : 16 * G;
+    for (int g = keys.t0 / kKvGroup; g * kKvGroup < keys.t1; ++g) {
+      C::values_of_keys(tile.at.k[g], tile.first_in_keys + d, n, 16 * G, tile.turned[g]);
+      tile.at.v[g] = tile.turned[g];
+    }
+  }
+
+  // Of the chunk's keys.
   template <bool kAsks, int M>
-  static void values(Tile<M>& tile) {
+  static void values(Range keys, Tile<M>& tile) {
     int lo = 0;
     int hi = kChunk;
     for (int i = 0; i < M; ++i) {
@@ -234,7 +259,26 @@ struct AttentionKernel {
     lo = (lo + kStep - 1) / kStep * kStep;
     hi = hi / kStep * kStep;
     const Merges<M> merges(tile.m, tile.l, tile.chunk_m, tile.chunk_l);
-    all_values<kAsks, kVectors<M>>(Range{lo, hi}, 0, merges, tile);
+    const Range seen{lo, hi};
+    if constexpr (C::kValuesInKeys) {
+      if (tile.first_in_keys >= 0) {
+        turned_values<kAsks, Tile<M>::kTurned>(keys, seen, 0, merges, tile);
+        return;
+      }
+    }
+    all_values<kAsks, kVectors<M>>(seen, 0, merges, tile);
+  }
+
+  // all_values() of values that are components of keys.
+  template <bool kAsks, int G, int M>
+  static void turned_values(Range keys, Range seen, int d, const Merges<M>& merges, Tile<M>& tile) {
+    constexpr int kRows = kTogether<M>;
+    for (; d + 16 * (G - 1) < tile.v_dim; d += 16 * G) {
+      turn_values<G>(keys, d, tile);
+      add_values<kAsks, kRows, G>(0, seen, d, merges, tile);
+      for (int first = kRows; first < M; first += kRows) add_values<false, kRows, G>(first, seen, d, merges, tile);
+    }
+    if constexpr (G > 1) turned_values<kAsks, G / 2>(keys, seen, d, merges, tile);
   }
 
   // Components from d on: G vectors of 16 at once, then half as many.
@@ -253,6 +297,7 @@ struct AttentionKernel {
   template <bool kAsks, int R, int G, int M>
   static QR_INLINE void add_values(int first, Range seen, int d, const Merges<M>& merges, Tile<M>& tile) {
     const bool common = seen.t1 > seen.t0;
+    const int width = tile.v_width, from = d - tile.v_from;
     F acc[R * G];
     for (int i = 0; i < R; ++i) {
       const int row = first + i;
@@ -275,7 +320,7 @@ struct AttentionKernel {
           F p[R];
           for (int i = 0; i < R; ++i) p[i] = Step::shared(score + i * kChunk, 1, part);
           for (int j = 0; j < G; ++j) {
-            const auto v = Step::value(group, t, tile.v_dim, d + 16 * j, part);
+            const auto v = Step::value(group, t, width, from + 16 * j, part);
             for (int i = 0; i < R; ++i) acc[i * G + j] = Step::add(v, p[i], acc[i * G + j]);
           }
         }
@@ -344,13 +389,15 @@ struct AttentionKernel {
     for (int i = 0; i < M; ++i) {
       if (tile.hi[i] > tile.lo[i]) softmax(tile, i);
     }
-    values<kAsks>(tile);
+    values<kAsks>(keys, tile);
   }
 
   template <int M, bool kAsks = kCanAsk>
   static void run_tile(const AttentionTask& task, int64_t pair) {
     Tile<M> tile;
-    tile.v_dim = task.v_dim;
+    tile.v_dim = tile.v_width = task.v_dim;
+    tile.v_from = 0;
+    tile.first_in_keys = are_in_keys(task) ? task.k_dim - task.v_dim : -1;
     tile.k_step = kKvGroup * task.k_row_bytes / task.v_dim;
     tile.v_step = kKvGroup * task.v_row_bytes / task.k_dim;
     int begin = INT32_MAX;
@@ -418,7 +465,11 @@ struct AttentionKernel {
       if (task.sinks != nullptr) sum = V::mul(sum, worth);
       V::store_n(out + d, V::mul(sum, inverse), n);
     }
-    if constexpr (C::kRotatesValues) unrotate_key(out, task.v_dim);
+    if (are_in_keys(task)) {
+      if constexpr (C::kRotatesKeys) unrotate_last(out, task.k_dim, task.v_dim);
+    } else {
+      if constexpr (C::kRotatesValues) unrotate_key(out, task.v_dim);
+    }
   }
 
   // The state of a chunk: o, v_dim rounded up to 16, then m and l. l is 0 where the row sees no key of the chunk.
