@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/bounded_reader.h"
+#include "model/latent.h"
 #include "model/weight_loader.h"
 #include "quant/kv_codec.h"
 
@@ -25,6 +26,7 @@ Status check_heads(const ModelFile& file, const std::string& prefix, const Decod
     return fail(Code::corrupt, "key " + key("rope.dimension_count") + ": must be even, at least 2 and at most " +
                                    std::to_string(c.head_dim) + ", is " + std::to_string(c.n_rope));
   }
+  if (c.latent.n_kv > 0) return {};
   QR_TRY(const int64_t v_dim, file.meta.get_int_or(prefix + "attention.value_length", 1, kMaxHeadDim, c.head_dim));
   if (v_dim == c.head_dim) return {};
   return fail(Code::unsupported, "key " + key("attention.value_length") + ": " + std::to_string(v_dim) +
@@ -145,6 +147,7 @@ Status read_all(const ModelFile& file, const LoadOptions& options, DecoderConfig
   const std::string prefix = arch + ".";
   QR_TRY_VOID(read_sizes(file.meta, prefix, c));
   QR_TRY_VOID(read_attention(file.meta, prefix, c));
+  QR_TRY_VOID(read_latent(file, prefix, c));
   QR_TRY_VOID(check_heads(file, prefix, c));
   QR_TRY_VOID(read_experts(file.meta, prefix, c));
   QR_TRY_VOID(read_positions(file, prefix, options, c));

@@ -10,6 +10,13 @@
 
 namespace quire {
 
+// Keys and values that are made of one latent row of a token (model/latent.h).
+struct LatentSizes {
+  int n_kv = 0;              // numbers of the row's latent; 0: keys and values are a layer's own
+  int n_q = 0;               // of a latent that queries are made of; 0: they are not
+  int k_dim = 0, v_dim = 0;  // of a head: the part of a query that does not turn, a value
+};
+
 struct DecoderConfig {
   int n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
   int n_experts = 0, n_ff_expert = 0;  // of layers with a router; 0: none has one
@@ -17,7 +24,8 @@ struct DecoderConfig {
   Routing routing;
   int n_ctx = 0;  // positions the model was trained for, or stretched to by its kind of rope scaling
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  int n_rope = 0;  // rotated components of a head
+  int n_rope = 0;      // rotated components of a head
+  LatentSizes latent;  // where n_kv > 0 there is one KV head, of n_rope + n_kv numbers
   double rope_theta = 10000.0;
   Rope rope;
   Rope rope_local;  // of layers with a window, where an architecture has another one for them

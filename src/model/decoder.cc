@@ -4,6 +4,7 @@
 
 #include "base/bounded_reader.h"
 #include "model/fingerprint.h"
+#include "ops/op_check.h"
 #include "ops/parts.h"
 
 namespace quire {
@@ -17,7 +18,6 @@ Tensor frequencies(const Rope& rope) {
 
 AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   const DecoderConfig& c = config_;
-  const int64_t row_bytes = options.k_codec->k_row_bytes(c.head_dim) + options.v_codec->v_row_bytes(c.head_dim);
   // A layer that sees less than what shifts stays as it is.
   const bool shifts = options.shift.is_on() && (!is_local || c.window > options.shift.window);
   const int window = shifts ? options.shift.window : is_local ? c.window : 0;
@@ -26,20 +26,23 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   const int n_seen = window + n_kept;
   const bool slides = window > 0 && n_seen < info_.n_ctx && (options.n_ctx == 0 || n_seen < options.n_ctx);
   const KvGroup group = slides ? KvGroup{KvGroup::Kind::window, window, n_kept} : KvGroup{};
-  const KvClaim claim = info_.kv_layout.claim(group, c.n_kv_heads * row_bytes);
-  return AttnParams{.group = claim.group,
-                    .kv_offset = claim.offset,
-                    .k_codec = options.k_codec,
-                    .v_codec = options.v_codec,
-                    .n_heads = c.n_heads,
-                    .n_kv_heads = c.n_kv_heads,
-                    .k_dim = c.head_dim,
-                    .v_dim = c.head_dim,
-                    .scale = c.attn_scale,
-                    .soft_cap = c.attn_soft_cap,
-                    .window = window,
-                    .n_kept = n_kept,
-                    .turn_pairs = c.rope_pairs};
+  AttnParams out{.k_codec = options.k_codec,
+                 .v_codec = options.v_codec,
+                 .n_heads = c.n_heads,
+                 .n_kv_heads = c.n_kv_heads,
+                 .k_dim = c.head_dim,
+                 .v_dim = c.latent.n_kv > 0 ? c.latent.n_kv : c.head_dim,
+                 .values_in_keys = c.latent.n_kv > 0,
+                 .scale = c.attn_scale,
+                 .soft_cap = c.attn_soft_cap,
+                 .window = window,
+                 .n_kept = n_kept,
+                 .turn_pairs = c.rope_pairs};
+  const HeadBytes bytes = head_bytes(out);
+  const KvClaim claim = info_.kv_layout.claim(group, c.n_kv_heads * (bytes.k + bytes.v));
+  out.group = claim.group;
+  out.kv_offset = claim.offset;
+  return out;
 }
 
 Status Decoder::check_shift(const LoadOptions& options) const {
@@ -56,6 +59,7 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   auto configured = configure(file, arch + ".", config_);
   if (!configured) return error_within(file.path, std::move(configured).error());
   QR_TRY_VOID(check_shift(options));
+  if (config_.latent.n_kv > 0) QR_TRY_VOID(check_latent_codec(config_, options));
   info_ = make_model_info(file, config_, options);
   for (int l = 0; l < config_.n_layers; ++l) {
     DecoderLayer& layer = layers_.emplace_back();
@@ -99,6 +103,11 @@ void Decoder::load_attention(WeightLoader& load, DecoderLayer& layer) const {
   load.linear(layer.qkv, "attn_k", kv_dim(), config_.n_embd);
   load.linear(layer.qkv, "attn_v", kv_dim(), config_.n_embd);
   load.linear(layer.attn_out, "attn_output", config_.n_embd, q_dim());
+}
+
+void Decoder::load_latent_attention(WeightLoader& load, DecoderLayer& layer) const {
+  load_latent(load, config_, layer.latent);
+  load.linear(layer.attn_out, "attn_output", config_.n_embd, int64_t{config_.n_heads} * config_.latent.v_dim);
 }
 
 void Decoder::load_experts(WeightLoader& load, DecoderLayer& layer) const {
@@ -163,10 +172,15 @@ void Decoder::load_row_norms(WeightLoader& load, DecoderLayer& layer) const {
   load.vector(layer.k_norm, "attn_k_norm.weight", kv_dim());
 }
 
+int64_t Decoder::attention_columns() const {
+  if (config_.latent.n_kv > 0) return latent_columns(config_);
+  return Arena::row_stride(2 * (q_dim() + kv_dim()));  // q, k, v and the result
+}
+
 int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const DecoderConfig& c = config_;
   const int64_t embd = Arena::row_stride(c.n_embd);
-  const int64_t attn = Arena::row_stride(2 * (q_dim() + kv_dim()));  // q, k, v and the result
+  const int64_t attn = attention_columns();
   const int64_t expert = Arena::row_stride(c.n_embd + 3 * int64_t{c.n_ff_expert});
   const int64_t shared = c.n_ff_shared == 0 ? 0 : Arena::row_stride(2 * int64_t{c.n_ff_shared}) + embd + 16;
   const int64_t widest =
@@ -194,6 +208,11 @@ void Decoder::attention(
     turning = pass.batch->attn;
     turning.turns = rotation.turns;
   }
+  const AttnMeta& meta = layer.attn.n_kept > 0 ? turning : pass.batch->attn;
+  if (!layer.latent.empty()) {
+    latent_attention(out, in, {layer.latent, config_, layer.attn, meta, rotation.rows, layer.attn_out}, pass);
+    return;
+  }
   const AttentionPart part{
       .qkv = layer.qkv,
       .q_norm = layer.q_norm,
@@ -202,7 +221,7 @@ void Decoder::attention(
       .pairs = config_.rope_pairs,
       .slots = pass.batch->slots[static_cast<size_t>(layer.attn.group)],
       .kv = &pass.kv,
-      .meta = layer.attn.n_kept > 0 ? &turning : &pass.batch->attn,
+      .meta = &meta,
       .params = &layer.attn,
       .out = layer.attn_out,
       .scratch = pass.arena->alloc_rows(in.x.dim(0), 2 * (q_dim() + kv_dim())),  // [n, q | k | v | mixed]

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/latent.h"
 #include "model/model.h"
 #include "model/weight_loader.h"
 
@@ -17,6 +18,7 @@ struct DecoderLayer {
   Tensor post_attn_norm, post_ffn_norm;  // [n_embd], after each part; only some have them
   Tensor q_norm, k_norm;                 // [head_dim], or of all heads together; only some have them
   std::vector<Linear> qkv;               // n_embd → n_heads·head_dim | n_kv_heads·head_dim | n_kv_heads·head_dim
+  LatentWeights latent;                  // in place of qkv and the norms of q and k; only some have them
   std::vector<Linear> attn_out;          // n_heads·head_dim → n_embd
   std::vector<Linear> gate_up;           // n_embd → n_ff | n_ff, or up alone
   std::vector<Linear> down;              // n_ff → n_embd
@@ -51,6 +53,8 @@ class Decoder : public Model {
   // The common lists: q, k, v and the output; gate, up and down, or a router and the same of experts where the file has
   // one; the two norms in front, those behind, those of heads.
   void load_attention(WeightLoader& load, DecoderLayer& layer) const;
+  // In place of the first where keys and values are made of a latent row.
+  void load_latent_attention(WeightLoader& load, DecoderLayer& layer) const;
   void load_feed_forward(WeightLoader& load, DecoderLayer& layer) const;
   void load_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_post_norms(WeightLoader& load, DecoderLayer& layer) const;
@@ -81,6 +85,8 @@ class Decoder : public Model {
   Status load_ends(WeightLoader& load);
   Status check_shift(const LoadOptions& options) const;
   AttnParams claim(const LoadOptions& options, bool is_local);
+  // Numbers that attention takes from the arena for every row.
+  int64_t attention_columns() const;
   // Room for a step's tables; then what stands in them.
   Rotation rotation_room(const Pass& pass) const;
   void fill(const Rotation& out, const Rope& rope, const Pass& pass) const;

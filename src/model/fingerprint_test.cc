@@ -78,6 +78,12 @@ TEST(Fingerprint, EveryOtherInputCounts) {
   expect_another([](auto& p) { p.content.hi += 1; }, "the tensors' bytes");
   expect_another([](auto& p) { p.tokenizer.hi += 1; }, "tokenizer");
   expect_another([](auto& p) { p.numerics += 1; }, "numerics");
+  for (int i = 0; i < 4; ++i) {
+    LatentSizes sizes{.n_kv = 2, .n_q = 3, .k_dim = 4, .v_dim = 5};
+    int* const fields[] = {&sizes.n_kv, &sizes.n_q, &sizes.k_dim, &sizes.v_dim};
+    *fields[i] += 10;
+    expect_another([&](auto& p) { p.config.latent = sizes; }, "sizes of latents");
+  }
 }
 
 // It stands in names that last: a change here makes everything that was stored under them unknown.

@@ -164,8 +164,11 @@ Status put_scaling(const DecoderConfig& c, const std::string& arch, ModelFile& f
     scaling.set_magnitude(c.rope.magnitude);
     file.meta.values[arch + ".context_length"] = int64_t{c.n_ctx};  // yarn's is not the fact's
   } else if (type == "yarn") {
-    scaling.clear_but({"type", "factor", "original_context_length", "yarn_beta_fast", "yarn_beta_slow", "truncate"});
-    scaling.set_magnitude(c.rope.magnitude / yarn_magnitude(factor, 1.0));
+    scaling.clear_but({"type", "factor", "original_context_length", "yarn_beta_fast", "yarn_beta_slow", "truncate",
+                       kYarnLogMultiplier});
+    const MetaValue* of_scores = scaling.find(kYarnLogMultiplier);
+    const bool is_in_scores = of_scores != nullptr && *of_scores != MetaValue(0.0);
+    scaling.set_magnitude(c.rope.magnitude / (is_in_scores ? 1.0 : yarn_magnitude(factor, 1.0)));
   } else if (type == "dynamic") {  // which GGUF has not: others take the model within its original context
     scaling.clear_but({"original_context_length"});
     scaling.set("type", std::string("none"));
@@ -251,7 +254,8 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   out.meta.values.erase(arch + ".rope.halves");
   // Readers that find no lengths of heads divide the embedding's.
   out.meta.values[arch + ".attention.key_length"] = int64_t{config.head_dim};
-  out.meta.values[arch + ".attention.value_length"] = int64_t{config.head_dim};
+  const int value_dim = config.latent.n_kv > 0 ? config.latent.n_kv : config.head_dim;
+  out.meta.values[arch + ".attention.value_length"] = int64_t{value_dim};
   QR_TRY_VOID(put_scaling(config, arch, out));
   if (config.n_experts > 0) QR_TRY_VOID(stack_experts(config, out));
   widen_small(out);

@@ -298,6 +298,10 @@ bool HfFacts::copy(std::initializer_list<std::string_view> theirs, std::string_v
   return false;
 }
 
+Result<int64_t> HfFacts::get_int(std::string_view key, int64_t lo, int64_t hi) const {
+  return theirs_.get_int(std::string(kHfPrefix) + std::string(key), lo, hi);
+}
+
 Result<double> HfFacts::get_double(std::string_view key, double lo, double hi) const {
   return theirs_.get_double(std::string(kHfPrefix) + std::string(key), lo, hi);
 }

@@ -107,6 +107,41 @@ Status heads_apart(const HostWeight& theirs, const Metadata& facts, HostWeight& 
   });
 }
 
+namespace {
+
+struct LatentShape {
+  int64_t heads, k, v, n;
+};
+
+Result<LatentShape> latent_shape(const HostWeight& theirs, const Metadata& facts) {
+  QR_TRY_VOID(check(theirs, 2, 2));
+  QR_TRY(const int64_t heads, facts.get_int("hf.num_attention_heads", 1, 4096));
+  QR_TRY(const int64_t k, facts.get_int("hf.qk_nope_head_dim", 1, 1 << 16));
+  QR_TRY(const int64_t v, facts.get_int("hf.v_head_dim", 1, 1 << 16));
+  if (theirs.shape[0] == heads * (k + v)) return LatentShape{heads, k, v, theirs.shape[1]};
+  return fail(Code::corrupt, "tensor " + in_quotes(theirs.name) + ": must have " + std::to_string(k + v) +
+                                 " rows of each of " + std::to_string(heads) + " heads, has " +
+                                 std::to_string(theirs.shape[0]) + " rows");
+}
+
+}  // namespace
+
+Status latent_to_queries(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
+  QR_TRY(const LatentShape s, latent_shape(theirs, facts));
+  return copy(theirs, {s.heads, s.n, s.k}, ours, file, [=](int64_t i) {
+    const int64_t head = i / (s.n * s.k);
+    return (head * (s.k + s.v) + i % s.k) * s.n + i / s.k % s.n;
+  });
+}
+
+Status latent_to_values(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
+  QR_TRY(const LatentShape s, latent_shape(theirs, facts));
+  return copy(theirs, {s.heads, s.v, s.n}, ours, file, [=](int64_t i) {
+    const int64_t head = i / (s.v * s.n);
+    return (head * (s.k + s.v) + s.k) * s.n + i % (s.v * s.n);
+  });
+}
+
 Status transposed(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
   QR_TRY_VOID(check(theirs, 3, 3));
   const int64_t f = theirs.shape[1];

@@ -85,6 +85,30 @@ TEST(HfReshape, PutsHeadsApart) {
   EXPECT_THAT(make(flattened, Counted({1, 3})).shape, ElementsAre(3));
 }
 
+// Of two heads, each with two rows of keys and one of values: a query of two numbers is multiplied with [3, 2].
+TEST(HfReshape, CutsWhatMakesKeysAndValuesOfALatent) {
+  Metadata facts;
+  facts.values["hf.num_attention_heads"] = facts.values["hf.qk_nope_head_dim"] = int64_t{2};
+  facts.values["hf.v_head_dim"] = int64_t{1};
+  ModelFile file;
+  const Counted from({6, 3});
+  const auto made = [&](Reshape reshape, std::vector<int64_t> shape) {
+    HostWeight ours = from.weight;
+    EXPECT_TRUE(reshape(from.weight, facts, ours, file));
+    EXPECT_EQ(ours.shape, shape);
+    std::vector<float> values(ours.data.size() / sizeof(float));
+    std::memcpy(values.data(), ours.data.data(), ours.data.size());
+    return values;
+  };
+  EXPECT_THAT(made(latent_to_queries, {2, 3, 2}), ElementsAre(0, 3, 1, 4, 2, 5, 9, 12, 10, 13, 11, 14));
+  EXPECT_THAT(made(latent_to_values, {2, 1, 3}), ElementsAre(6, 7, 8, 15, 16, 17));
+  facts.values["hf.v_head_dim"] = int64_t{3};
+  HostWeight ours = from.weight;
+  const Status done = latent_to_values(from.weight, facts, ours, file);
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message, HasSubstr("\"theirs\": must have 5 rows of each of 2 heads, has 6 rows"));
+}
+
 TEST(HfReshape, RefusesOtherShapes) {
   EXPECT_THAT(make(first_rows, Counted({4, 3})).error, HasSubstr("\"theirs\": must have 3 dimensions, has 2"));
   EXPECT_THAT(make(even_columns, Counted({2, 2, 3})).error, HasSubstr("dimension 2 must be even, is 3"));

@@ -88,6 +88,9 @@ Result<LearnedPrefix> read_config(const Json& config, const ModelInfo& info) {
   const Json* parts = config.find("num_transformer_submodules");
   if (parts != nullptr && !parts->is_null()) QR_TRY_VOID(want_number(config, "num_transformer_submodules", 1));
   if (out.kind == LearnedPrefix::Kind::keys_values) {
+    if (info.attention.front().values_in_keys)
+      return fail(Code::unsupported,
+                  "key \"peft_type\": PREFIX_TUNING is not known for a model whose values are part of its keys");
     QR_TRY_VOID(want_number(config, "num_layers", info.n_layers));
     QR_TRY_VOID(want_number(config, "num_attention_heads", info.n_kv_heads));
     QR_TRY_VOID(want_number(config, "token_dim", int64_t{info.n_kv_heads} * info.head_dim));

@@ -71,6 +71,7 @@ Status yarn(const Scaling& s, Frequencies& freq, double& magnitude) {
   QR_TRY(const bool truncate, meta.get_bool_or(s.prefix + "truncate", true));
   QR_TRY(const double mscale, meta.get_double_or(s.prefix + "mscale", 0.0, 1e3, 0.0));
   QR_TRY(const double mscale_all, meta.get_double_or(s.prefix + "mscale_all_dim", 0.0, 1e3, 0.0));
+  QR_TRY(const double of_scores, meta.get_double_or(s.prefix + std::string(kYarnLogMultiplier), 0.0, 1e3, 0.0));
   QR_TRY(const double extra, meta.get_double_or(s.prefix + "attn_factor", 1e-3, 1e3, 1.0));
   double low = turning_index(s, fast);
   double high = turning_index(s, slow);
@@ -85,9 +86,11 @@ Status yarn(const Scaling& s, Frequencies& freq, double& magnitude) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     freq[i] = freq[i] / factor * ramp + freq[i] * (1 - ramp);
   }
-  magnitude =
-      extra * (mscale > 0 && mscale_all > 0 ? yarn_magnitude(factor, mscale) / yarn_magnitude(factor, mscale_all)
-                                            : yarn_magnitude(factor, 1.0));
+  const bool has_both = mscale > 0 && mscale_all > 0;
+  const bool is_in_scores = of_scores > 0 && meta.find(s.prefix + "mscale_all_dim") == nullptr;
+  const double natural =
+      has_both ? yarn_magnitude(factor, mscale) / yarn_magnitude(factor, mscale_all) : yarn_magnitude(factor, 1.0);
+  magnitude = is_in_scores ? extra : extra * natural;
   return {};
 }
 

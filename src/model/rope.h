@@ -37,6 +37,9 @@ struct RopeQuery {
 };
 
 inline constexpr std::string_view kDynamicFactor = "quire_dynamic_factor";
+// A tenth of the folder's mscale_all_dim: scores are multiplied with the square of (1 + this · ln(factor)), and yarn's
+// cos and sin with nothing, unless the facts say mscale too.
+inline constexpr std::string_view kYarnLogMultiplier = "yarn_log_multiplier";
 
 // What yarn multiplies cos and sin with, where its facts say nothing else.
 double yarn_magnitude(double factor, double mscale);

@@ -88,6 +88,34 @@ void WeightLoader::halves(std::vector<Linear>& out, const std::string& name, int
   if (status_) slices(out, *both, bias, 2);
 }
 
+void WeightLoader::stacked(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape) {
+  const HostWeight* all = get(name + ".weight", {shape[0], shape[1], shape[2]});
+  if (status_) slices(out, *all, nullptr, shape[0]);
+}
+
+void WeightLoader::last_rows_first(std::vector<Linear>& out,
+                                   const std::string& name,
+                                   const std::array<int64_t, 2>& n_out,
+                                   int64_t n_in) {
+  const int64_t n_rows = n_out[0] + n_out[1];
+  const HostWeight* all = get(name + ".weight", {n_rows, n_in});
+  const HostWeight* bias = has(name + ".bias") ? get(name + ".bias", {n_rows}) : nullptr;
+  if (!status_) return;
+  const auto part = [n_rows](const HostWeight& whole, int64_t begin, int64_t n) {
+    const size_t bytes = whole.data.size() / static_cast<size_t>(n_rows);
+    HostWeight some = whole;
+    some.shape[0] = n;
+    some.data = whole.data.subspan(static_cast<size_t>(begin) * bytes, static_cast<size_t>(n) * bytes);
+    return some;
+  };
+  for (const auto& [begin, n] : {std::pair(n_out[0], n_out[1]), {int64_t{0}, n_out[0]}}) {
+    HostWeight its_bias;
+    if (bias != nullptr) its_bias = part(*bias, begin, n);
+    if (status_) take(out.emplace_back(), load(part(*all, begin, n), bias != nullptr ? &its_bias : nullptr));
+  }
+  took(*all);
+}
+
 void WeightLoader::slices(std::vector<Linear>& out, const HostWeight& all, const HostWeight* bias, int64_t n) {
   HostWeight one = all, its_bias;
   one.shape = {all.n_rows() / n, all.n_cols()};

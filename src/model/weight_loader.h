@@ -37,6 +37,13 @@ class WeightLoader {
   // Appends `name`_exps.weight, matrix by matrix, with `name`_exps.bias [n_experts, n_out] where the file has it, or
   // where the file has them one by one `name`.<e>.weight. shape [n_experts, n_out, n_in].
   void experts(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
+  // Appends `name`.weight [n, n_out, n_in], matrix by matrix. shape [n, n_out, n_in].
+  void stacked(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
+  // Appends two: of `name`.weight [n_out[0] + n_out[1], n_in] the last n_out[1] rows, then those before them, likewise.
+  void last_rows_first(std::vector<Linear>& out,
+                       const std::string& name,
+                       const std::array<int64_t, 2>& n_out,
+                       int64_t n_in);
   // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
   const Status& status() const { return status_; }
   // Of all tensors of the file, whether loaded or not.

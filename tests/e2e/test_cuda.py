@@ -50,10 +50,13 @@ class Cuda(unittest.TestCase):
             self.assertNotEqual(self.first.returncode, 0)
             self.assertIn('--backend cuda: this program has no CUDA runtime', self.first.stderr)
             return
-        for options, why in ((['--kv-type', 'q8'], '--backend cuda has kernels for --kv-type f16 so far, not for q8'),
-                             (['--weights', 'q4_0'], 'has kernels for q8_0 weights so far, not for q4_0'),
-                             (['--context-shift', 'sinks=4,window=32'], 'has no kernels for --context-shift so far')):
-            done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda', *options)
+        latent = os.path.join(ROOT, 'tests', 'golden', 'models', 'deepseek2')
+        for model, options, why in (
+                (DRAFT, ['--kv-type', 'q8'], '--backend cuda has kernels for --kv-type f16 so far, not for q8'),
+                (DRAFT, ['--weights', 'q4_0'], 'has kernels for q8_0 weights so far, not for q4_0'),
+                (DRAFT, ['--context-shift', 'sinks=4,window=32'], 'has no kernels for --context-shift so far'),
+                (latent, ['--kv-type', 'f16'], 'has no kernels for latent attention')):
+            done = quire('generate', model, 'a', '--max-tokens', '1', '--backend', 'cuda', *options)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(why, done.stderr)
 

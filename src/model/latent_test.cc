@@ -1,0 +1,124 @@
+// Latent attention out of untrusted facts: what it takes in the cache, what is wrong by key, codecs that cannot hold
+// it.
+#include "model/latent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/json.h"
+#include "io/hf_config.h"
+
+namespace quire {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A folder's configuration with one fact changed: `key` is what comes before the value in the text.
+ModelFile folder_with(const std::string& key = "", const std::string& value = "") {
+  std::string config = R"({"model_type":"deepseek_v3","hidden_size":64,"num_hidden_layers":3,"intermediate_size":96,
+    "num_attention_heads":8,"num_key_value_heads":8,"max_position_embeddings":128,"kv_lora_rank":512,
+    "q_lora_rank":48,"qk_nope_head_dim":24,"qk_rope_head_dim":64,"v_head_dim":40,"n_routed_experts":12,
+    "num_experts_per_tok":4,"moe_intermediate_size":32,"n_shared_experts":1,"n_group":4,"topk_group":2,
+    "rope_scaling":{"type":"yarn","factor":4.0,"mscale":1.0,"mscale_all_dim":0.5}})";
+  if (!key.empty()) {
+    const size_t at = config.find("\"" + key + "\":") + key.size() + 3;
+    config.replace(at, config.find_first_of(",}", at) - at, value);
+  }
+  ModelFile file;
+  file.path = "some/folder";
+  file.is_hugging_face = true;
+  file.meta = *read_hf_config(*Json::parse(config));
+  file.tensors.push_back({"model.embed_tokens.weight", find_weight_format("f32"), {105, 64}, {}});
+  return file;
+}
+
+LoadOptions cache_in(std::string_view codec) {
+  LoadOptions options;
+  options.k_codec = options.v_codec = find_kv_codec(codec);
+  return options;
+}
+
+std::string error_with(const std::string& key, const std::string& value) {
+  const auto info = model_info(folder_with(key, value), cache_in("f16"));
+  return info ? "opened" : info.error().message;
+}
+
+TEST(Latent, OneRowOfATokenAndLayerIsCached) {
+  for (const auto& [codec, row_bytes] : {std::pair("f32", 2304), {"f16", 1152}, {"bf16", 1152}, {"q8", 580}}) {
+    const auto info = model_info(folder_with(), cache_in(codec));
+    ASSERT_TRUE(info) << info.error().message;
+    EXPECT_EQ(info->kv_layout.token_bytes(), 3 * row_bytes) << codec;
+    ASSERT_EQ(info->attention.size(), 3U);
+    const AttnParams& layer = info->attention[1];
+    EXPECT_TRUE(layer.values_in_keys);
+    EXPECT_EQ(layer.k_dim, 576);
+    EXPECT_EQ(layer.v_dim, 512);
+    EXPECT_EQ(layer.n_kv_heads, 1);
+    EXPECT_EQ(layer.n_heads, 8);
+    EXPECT_EQ(layer.kv_offset, row_bytes);
+  }
+}
+
+TEST(Latent, ScoresAreScaledByTheWholeQueryAndItsStretch) {
+  const auto file = neutral_form(folder_with());
+  ASSERT_TRUE(file) << file.error().message;
+  const auto c = read_decoder_config(*file, LoadOptions{});
+  ASSERT_TRUE(c) << c.error().message;
+  const double stretch = 0.1 * 0.5 * std::log(4.0) + 1;
+  EXPECT_FLOAT_EQ(c->attn_scale, static_cast<float>(stretch * stretch / std::sqrt(24.0 + 64.0)));
+  EXPECT_NEAR(c->rope.magnitude, (0.1 * std::log(4.0) + 1) / stretch, 1e-12);
+  EXPECT_EQ(c->latent.n_q, 48);
+  EXPECT_EQ(c->latent.k_dim, 24);
+  EXPECT_EQ(c->latent.v_dim, 40);
+  EXPECT_EQ(c->n_rope, 64);
+}
+
+TEST(Latent, RefusesWhatCannotBe) {
+  const std::string wide = std::to_string(int64_t{1} << 40);
+  const std::pair<const char*, std::string> cases[] = {
+      {"kv_lora_rank", "0"},     {"kv_lora_rank", "-1"},     {"kv_lora_rank", wide},     {"kv_lora_rank", "\"512\""},
+      {"kv_lora_rank", "null"},  {"qk_rope_head_dim", "0"},  {"qk_rope_head_dim", "63"}, {"qk_rope_head_dim", wide},
+      {"qk_nope_head_dim", "0"}, {"qk_nope_head_dim", wide}, {"v_head_dim", "0"},        {"v_head_dim", wide},
+      {"q_lora_rank", "-1"},     {"q_lora_rank", wide},      {"mscale_all_dim", "-1"},   {"n_group", "5"},
+      {"topk_group", "5"},       {"n_group", "24"},
+  };
+  for (const auto& [key, value] : cases) {
+    const std::string shown = "\"" + std::string(key) + "\"";
+    EXPECT_THAT(error_with(key, value), AllOf(HasSubstr("some/folder"), HasSubstr(shown))) << key << ' ' << value;
+  }
+  EXPECT_THAT(error_with("kv_lora_rank", "0"), HasSubstr("must be an integer in [1, 576], is 0"));
+  EXPECT_THAT(error_with("kv_lora_rank", "520"), HasSubstr("a row of 584, at most 576 are supported"));
+  EXPECT_THAT(error_with("qk_rope_head_dim", "63"), HasSubstr("must be even, at least 2 and at most 575, is 63"));
+  EXPECT_THAT(error_with("n_group", "5"), HasSubstr("must divide the 12 experts, is 5"));
+  EXPECT_THAT(error_with("num_experts_per_tok", "7"), HasSubstr("at most the 6 experts of the groups used, is 7"));
+}
+
+TEST(Latent, RefusesFilesFromBeforeItsMatricesWereCut) {
+  auto file = neutral_form(folder_with());
+  ASSERT_TRUE(file) << file.error().message;
+  file->is_hugging_face = false;
+  file->meta.values.erase("deepseek2.attention.key_length_mla");
+  const auto config = read_decoder_config(*file, LoadOptions{});
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, HasSubstr("convert the model again"));
+}
+
+TEST(Latent, RefusesCodecsThatCannotHoldAValueWithinAKey) {
+  const auto error = [](const ModelFile& folder, std::string_view codec) {
+    const auto info = model_info(folder, cache_in(codec));
+    return info ? "opened" : info.error().message;
+  };
+  EXPECT_THAT(error(folder_with(), "k8v4"), HasSubstr("--kv-type k8v4: this model's values are the last 512"));
+  const ModelFile even = folder_with("kv_lora_rank", "64");  // of 64 and 64 the rotation of a key is one run
+  for (const char* codec : {"q8", "q4", "f8"}) {
+    EXPECT_EQ(error(folder_with(), codec), "opened") << codec;
+    EXPECT_THAT(error(even, codec), HasSubstr("a codec that rotates keys of this width mixes")) << codec;
+  }
+  for (const char* codec : {"f16", "bf16", "f32"}) EXPECT_EQ(error(even, codec), "opened") << codec;
+}
+
+}  // namespace
+}  // namespace quire
