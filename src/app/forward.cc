@@ -12,7 +12,7 @@ Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_c
   QR_TRY(Buffer scratch, ops.allocate(model.arena_bytes(max_chunk, max_chunk) + batch_bytes));
   Forward out(model, ops, std::move(scratch), block_tokens);
   for (int g = 0; g < layout.n_groups(); ++g) {
-    const int64_t block_bytes = block_tokens * layout.token_bytes(g);
+    const int64_t block_bytes = layout.block_bytes(g, block_tokens);
     Buffer& blocks = out.blocks_.emplace_back();
     if (block_bytes > 0) {
       QR_TRY(blocks, ops.allocate(n_blocks * block_bytes));

@@ -40,7 +40,7 @@ int64_t batch_bytes(const BatchSize& most) {
   return (6 * most.n_tokens + most.n_seqs + 1 + most.n_groups * group) * 4 + (14 + 2 * most.n_groups) * Arena::kAlign;
 }
 
-Batch build_batch(const Plan& plan, int block_tokens, Arena& arena) {
+Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Arena& arena) {
   const auto ints = [&](int64_t n) { return arena.alloc(DType::i32, {n}); };
   const auto n_seqs = static_cast<int64_t>(plan.grants.size());
   Batch batch;
@@ -50,8 +50,7 @@ Batch build_batch(const Plan& plan, int block_tokens, Arena& arena) {
   batch.attn.cu_q = ints(n_seqs + 1);
   batch.attn.first_key = ints(plan.n_tokens);
   batch.attn.end_key = ints(plan.n_tokens);
-  const size_t n_groups = plan.grants.front().seq->kv.table.front().size();
-  for (size_t g = 0; g < n_groups; ++g) {
+  for (size_t g = 0; g < static_cast<size_t>(layout.n_groups()); ++g) {
     batch.slots[g] = ints(plan.n_tokens);
     batch.attn.blocks[g] = arena.alloc(DType::i32, {n_seqs, max_blocks(plan)});
     std::fill_n(batch.attn.blocks[g].ptr<int32_t>(), batch.attn.blocks[g].n_elements(), 0);

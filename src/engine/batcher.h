@@ -14,6 +14,6 @@ struct BatchSize {
 int64_t batch_bytes(const BatchSize& most);
 
 // REQUIRES a grant, and every granted sequence to hold blocks for its tokens and for what these read.
-Batch build_batch(const Plan& plan, int block_tokens, Arena& arena);
+Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Arena& arena);
 
 }  // namespace quire

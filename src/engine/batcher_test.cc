@@ -10,6 +10,12 @@ namespace {
 
 std::vector<int32_t> ints(const Tensor& t) { return {t.ptr<int32_t>(), t.ptr<int32_t>() + t.n_elements()}; }
 
+KvLayout layout_of(int n_groups) {
+  KvLayout out;
+  for (int g = 0; g < n_groups; ++g) out.claim(g == 0 ? KvGroup{} : KvGroup{KvGroup::Kind::window, 16 * g}, 4);
+  return out;
+}
+
 // Blocks with the wanted ids, in order.
 void hold(Sequence& seq, std::vector<BlockRef>& from, std::initializer_list<size_t> ids) {
   for (const size_t id : ids) seq.kv.table.emplace_back().push_back(from[id].share());
@@ -36,7 +42,7 @@ TEST(Batcher, LaysRowsOutInPlanOrder) {
   plan.n_out = 1;
 
   Arena arena(std::move(*Buffer::allocate(batch_bytes({4, 2, 32, 16, 1}))));
-  const Batch batch = build_batch(plan, 16, arena);
+  const Batch batch = build_batch(plan, layout_of(1), 16, arena);
   EXPECT_EQ(ints(batch.ids), (std::vector<int32_t>{a.tokens[14], a.tokens[15], a.tokens[16], 33}));
   EXPECT_EQ(ints(batch.pos), (std::vector<int32_t>{14, 15, 16, 0}));
   EXPECT_EQ(ints(batch.slots[0]), (std::vector<int32_t>{46, 47, 0, 16}));
@@ -61,7 +67,7 @@ TEST(Batcher, ADraftFollowsTheTokens) {
   plan.n_tokens = 3;
   plan.n_out = 1;
   Arena arena(std::move(*Buffer::allocate(batch_bytes({3, 1, 16, 16, 1}))));
-  EXPECT_EQ(ints(build_batch(plan, 16, arena).ids), (std::vector<int32_t>{6, 7, 8}));
+  EXPECT_EQ(ints(build_batch(plan, layout_of(1), 16, arena).ids), (std::vector<int32_t>{6, 7, 8}));
 }
 
 // The bound that the engine sizes its arena by holds for the widest plan, and leaves less than a cache line per tensor.
@@ -84,7 +90,7 @@ TEST(Batcher, BytesAreEnoughForTheWidestPlan) {
       plan.n_tokens = plan.n_out = n_seqs;
       const BatchSize size{n_seqs, n_seqs, n_ctx, 16, 2};
       Arena arena(std::move(*Buffer::allocate(batch_bytes(size))));
-      build_batch(plan, 16, arena);
+      build_batch(plan, layout_of(2), 16, arena);
       EXPECT_LE(arena.peak_bytes(), batch_bytes(size));
     }
   }

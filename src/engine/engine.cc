@@ -44,7 +44,7 @@ Status open_tier(const EngineOptions& options, const ModelInfo& info, EngineEnv&
   disk.store.most_bytes = options.kv_disk_bytes;
   disk.store.shape = {info.fingerprint, options.block_tokens, {}};
   for (int g = 0; g < info.kv_layout.n_groups(); ++g)
-    disk.store.shape.group_bytes.push_back(info.kv_layout.token_bytes(g) * options.block_tokens);
+    disk.store.shape.group_bytes.push_back(info.kv_layout.block_bytes(g, options.block_tokens));
   Result<std::unique_ptr<DiskTier>> tier = DiskTier::open(options.kv_disk, disk, *env.clock);
   if (!tier) return fail(tier.error().code, "kv_disk: " + tier.error().message);
   env.tier = std::move(*tier);
@@ -87,7 +87,7 @@ Result<EngineMemory> take_memory(const EngineUses& uses,
     const bool is_window = layout.group(g).kind == KvGroup::Kind::window;
     const int64_t n_blocks = n_learned + (is_window ? memory.counts.n_window_blocks : memory.counts.n_blocks);
     Buffer& blocks = memory.blocks.emplace_back();
-    const int64_t bytes = n_blocks * layout.token_bytes(g) * options.block_tokens;
+    const int64_t bytes = n_blocks * layout.block_bytes(g, options.block_tokens);
     if (bytes > 0) {
       QR_TRY(blocks, uses.ops.allocate(bytes));
     }

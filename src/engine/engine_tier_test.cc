@@ -35,7 +35,7 @@ struct TierEngine {
     const KvLayout& layout = model.info().kv_layout;
     options.store.shape = {model.info().fingerprint, wanted.block_tokens, {}};
     for (int g = 0; g < layout.n_groups(); ++g)
-      options.store.shape.group_bytes.push_back(layout.token_bytes(g) * wanted.block_tokens);
+      options.store.shape.group_bytes.push_back(layout.block_bytes(g, wanted.block_tokens));
     auto opened = DiskTier::open(std::make_unique<TestFolder>(disk), options, system);
     QR_CHECK(opened.has_value());
     tier = std::move(*opened);

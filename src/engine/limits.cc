@@ -125,7 +125,7 @@ Shape shape_of(const EngineOptions& o, const KvLayout& layout) {
   for (int g = 0; g < layout.n_groups(); ++g) {
     const KvGroup& group = layout.group(g);
     const bool is_window = group.kind == KvGroup::Kind::window;
-    (is_window ? out.window_bytes : out.full_bytes) += layout.token_bytes(g) * o.block_tokens;
+    (is_window ? out.window_bytes : out.full_bytes) += layout.block_bytes(g, o.block_tokens);
     if (!is_window) continue;
     out.for_one =
         std::max(out.for_one, group.most_blocks(std::min({o.max_chunk, o.step_tokens, o.n_ctx}), o.block_tokens));

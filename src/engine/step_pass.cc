@@ -7,7 +7,7 @@ namespace quire {
 
 void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   arena_.reset();
-  const Batch batch = build_batch(plan, options_.block_tokens, arena_);
+  const Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
   laps.lap(Stage::batch);
   const Pass pass{&batch, kv, &arena_, &ops_};
   const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, model_.info().n_layers}, pass);
@@ -26,7 +26,7 @@ void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
 void StepPass::write(const Plan& plan, const KvView& kv, const VirtualTokens& tokens) {
   if (!tokens.write) return;
   arena_.reset();
-  const Batch batch = build_batch(plan, options_.block_tokens, arena_);
+  const Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
   tokens.write({&batch, kv, &arena_, &ops_}, plan.grants.front().seq->n_computed);
 }
 

@@ -16,7 +16,7 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
   for (int g = 0; g < layout.n_groups(); ++g) {
     const bool fewer = layout.group(g).kind == KvGroup::Kind::window && options.n_window_blocks > 0;
     const int n_blocks = fewer ? options.n_window_blocks : options.n_blocks;
-    const int64_t block_bytes = layout.token_bytes(g) * options.block_tokens;
+    const int64_t block_bytes = layout.block_bytes(g, options.block_tokens);
     groups_.push_back(layout.group(g));
     pools_.push_back(std::make_unique<BlockPool>(std::move(memory[static_cast<size_t>(g)]), n_blocks, block_bytes));
     pooled.push_back({layout.group(g), pools_.back().get()});

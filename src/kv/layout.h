@@ -60,6 +60,8 @@ class KvLayout {
 
   int n_groups() const { return static_cast<int>(groups_.size()); }
   const KvGroup& group(int g) const { return groups_[static_cast<size_t>(g)].group; }
+  // Bytes of a block over all layers of the group.
+  int64_t block_bytes(int g, int block_tokens) const { return token_bytes(g) * block_tokens; }
   // Bytes of one token over all layers of the group.
   int64_t token_bytes(int g) const { return groups_[static_cast<size_t>(g)].token_bytes; }
   // Of one token that every layer keeps.

@@ -237,7 +237,7 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
                              env.block_tokens};
   std::vector<Buffer> blocks;
   for (int g = 0; g < draft.kv_layout.n_groups(); ++g) {
-    const int64_t bytes = int64_t{env.n_blocks} * draft.kv_layout.token_bytes(g) * env.block_tokens;
+    const int64_t bytes = int64_t{env.n_blocks} * draft.kv_layout.block_bytes(g, env.block_tokens);
     Buffer& buffer = blocks.emplace_back();
     if (bytes > 0) {
       QR_TRY(buffer, env.ops->allocate(bytes));
