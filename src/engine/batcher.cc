@@ -32,6 +32,26 @@ void put_blocks(const Plan& plan, int block_tokens, size_t group, Batch& batch) 
   }
 }
 
+// Which states are read, and where rows leave theirs: the last of a block's rows where the block has one, and the last.
+void put_states(const Plan& plan, int block_tokens, size_t group, Batch& batch) {
+  auto* from = batch.attn.blocks[group].ptr<int32_t>();
+  auto* to = batch.slots[group].ptr<int32_t>();
+  for (const Grant& grant : plan.grants) {
+    const std::vector<GroupBlocks>& table = grant.seq->kv.table;
+    const auto state_of = [&](int position) {
+      const BlockRef& block = table[static_cast<size_t>(position / block_tokens)][group];
+      return block ? block.id() : -1;
+    };
+    const int begin = grant.seq->n_computed, end = begin + grant.n_tokens;
+    *from++ = begin == 0 ? -1 : state_of(begin - 1);
+    for (int position = begin; position < end; ++position) {
+      const bool is_last = (position + 1) % block_tokens == 0 || position + 1 == end;
+      *to++ = is_last ? state_of(position) : -1;
+    }
+    QR_CHECK((begin == 0 || from[-1] >= 0) && to[-1] >= 0, "a sequence has no state to go on with");
+  }
+}
+
 }  // namespace
 
 int64_t batch_bytes(const BatchSize& most) {
@@ -52,6 +72,11 @@ Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Ar
   batch.attn.end_key = ints(plan.n_tokens);
   for (size_t g = 0; g < static_cast<size_t>(layout.n_groups()); ++g) {
     batch.slots[g] = ints(plan.n_tokens);
+    if (layout.group(static_cast<int>(g)).kind == KvGroup::Kind::state) {
+      batch.attn.blocks[g] = arena.alloc(DType::i32, {n_seqs, 1});
+      put_states(plan, block_tokens, g, batch);
+      continue;
+    }
     batch.attn.blocks[g] = arena.alloc(DType::i32, {n_seqs, max_blocks(plan)});
     std::fill_n(batch.attn.blocks[g].ptr<int32_t>(), batch.attn.blocks[g].n_elements(), 0);
     put_blocks(plan, block_tokens, g, batch);

@@ -55,6 +55,41 @@ TEST(Batcher, LaysRowsOutInPlanOrder) {
   EXPECT_EQ(ints(batch.attn.blocks[0]), (std::vector<int32_t>{2, 0, 1, 0})) << "rows are filled up with 0";
 }
 
+//  tokens   0 … 15 | 16 … 31 | 32 … 36      A has 20 tokens, computes 17 more; B begins
+//  states        –   |      a  |  b           a is read, and takes the end of its block; b takes the last
+TEST(Batcher, StatesAreReadAndLeft) {
+  KvLayout layout;
+  layout.claim(KvGroup{}, 4);
+  layout.claim_state(64);
+  BlockPool keys(std::move(*Buffer::allocate(4 * 64)), 4, 64);
+  BlockPool states(std::move(*Buffer::allocate(3 * 64)), 3, 64);
+  Sequence a, b;
+  a.tokens = random_tokens(1, 37);
+  a.n_computed = 20;
+  for (int i = 0; i < 3; ++i) {
+    GroupBlocks& blocks = a.kv.table.emplace_back();
+    blocks.push_back(keys.allocate());
+    blocks.push_back(i == 0 ? BlockRef() : states.allocate());
+  }
+  b.tokens = {33, 34};
+  GroupBlocks& blocks = b.kv.table.emplace_back();
+  blocks.push_back(keys.allocate());
+  blocks.push_back(states.allocate());
+  Plan plan;
+  plan.grants = {{&a, 17, 1}, {&b, 2, 1}};
+  plan.n_tokens = 19;
+  plan.n_out = 2;
+  Arena arena(std::move(*Buffer::allocate(batch_bytes({19, 2, 48, 16, 2}))));
+  const Batch batch = build_batch(plan, layout, 16, arena);
+  const int32_t middle = a.kv.table[1][1].id(), last = a.kv.table[2][1].id();
+  EXPECT_EQ(ints(batch.attn.blocks[1]), (std::vector<int32_t>{middle, -1}));
+  std::vector<int32_t> left(19, -1);
+  left[11] = middle;  // token 31
+  left[16] = last;
+  left[18] = b.kv.table[0][1].id();
+  EXPECT_EQ(ints(batch.slots[1]), left);
+}
+
 TEST(Batcher, ADraftFollowsTheTokens) {
   BlockPool pool(std::move(*Buffer::allocate(64)), 1, 64);
   Sequence a;

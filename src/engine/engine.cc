@@ -72,7 +72,7 @@ int n_learned_blocks(const EngineEnv& env, int block_tokens) {
 
 // Blocks that hold something in every layer: where all have a window those of the first group only number the past.
 int n_with_bytes(const BlockCounts& counts, const KvLayout& layout) {
-  return layout.token_bytes(0) > 0 ? counts.n_blocks : counts.n_window_blocks;
+  return layout.token_bytes(0) > 0 || layout.token_bytes() == 0 ? counts.n_blocks : counts.n_window_blocks;
 }
 
 Result<EngineMemory> take_memory(const EngineUses& uses,
@@ -84,8 +84,7 @@ Result<EngineMemory> take_memory(const EngineUses& uses,
   memory.n_learned = n_learned;
   memory.counts = counts;
   for (int g = 0; g < layout.n_groups(); ++g) {
-    const bool is_window = layout.group(g).kind == KvGroup::Kind::window;
-    const int64_t n_blocks = n_learned + (is_window ? memory.counts.n_window_blocks : memory.counts.n_blocks);
+    const int64_t n_blocks = n_learned + memory.counts.of(layout.group(g));
     Buffer& blocks = memory.blocks.emplace_back();
     const int64_t bytes = n_blocks * layout.block_bytes(g, options.block_tokens);
     if (bytes > 0) {
@@ -104,6 +103,9 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
   QR_TRY_VOID(check_options(options, info.kv_group));
   QR_TRY_VOID(check_shift(info.shift, options.block_tokens, {!env.prefixes.empty(), env.recorder != nullptr}));
+  const bool guesses = env.proposer != nullptr || !options.proposer.empty();
+  const bool has_disk = env.tier != nullptr || !options.kv_disk.empty();
+  QR_TRY_VOID(check_state(info.kv_layout, {!env.prefixes.empty(), env.recorder != nullptr, guesses, has_disk}));
   QR_TRY(const PolicyEntry* policy, find_entry<PolicyEntry>("policy", options.policy));
   QR_TRY_VOID(find_entry<KvPolicyEntry>("kv_policy", options.kv_policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);

@@ -26,6 +26,9 @@ struct EngineOptions {
   // Blocks for the layers that see a window, of kv_bytes. 0: the windows of all that may run, but half of the memory at
   // most.
   int n_window_blocks = 0;
+  // States of layers that keep one in place of attention, of kv_bytes. 0: three for each that may run, but half of the
+  // memory at most.
+  int n_states = 0;
   int max_queue = 1024;  // waiting requests; beyond it submit fails
   bool prefix_cache = true;
   double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only

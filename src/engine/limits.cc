@@ -70,6 +70,17 @@ Status check_shift(const ContextShift& shift, int block_tokens, const BesideShif
   return {};
 }
 
+Status check_state(const KvLayout& layout, const BesideState& wanted) {
+  if (layout.state_bytes() == 0) return {};
+  const std::string named = "a model whose layers keep a state of " + std::to_string(layout.state_bytes()) + " bytes";
+  if (wanted.learned_prefixes) return fail(Code::invalid, named + " excludes learned prefixes, which have none");
+  if (wanted.recording) return fail(Code::invalid, named + " excludes a recording: no state is in it");
+  if (wanted.guesses)
+    return fail(Code::invalid, named + " excludes guessing ahead: a state cannot go back to before a wrong guess");
+  if (wanted.disk) return fail(Code::invalid, named + " excludes a disk below the cache, which holds no states");
+  return {};
+}
+
 Status check_virtual(int n_virtual, int n_ctx) {
   if (n_virtual >= 1 && n_virtual <= n_ctx - 2) return {};
   return fail(Code::invalid, "a learned prefix has " + std::to_string(n_virtual) + " virtual tokens; the context of " +
@@ -108,11 +119,12 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
 
 namespace {
 
-constexpr int kContexts = 8;  // that memory is taken for when nothing was asked for
+constexpr int kContexts = 8;     // that memory is taken for when nothing was asked for
+constexpr int kLeastStates = 2;  // one that is read, one that is written
 
 // Bytes of a block over the layers of each kind, and what bounds the blocks that windows need.
 struct Shape {
-  int64_t full_bytes = 0, window_bytes = 0;
+  int64_t full_bytes = 0, window_bytes = 0, state_bytes = 0;
   int64_t for_one = 0;      // blocks that a window needs in a step with one sequence
   int64_t between = 0;      // that it holds between steps
   int64_t in_step = 0;      // that a whole step's tokens fill
@@ -125,6 +137,10 @@ Shape shape_of(const EngineOptions& o, const KvLayout& layout) {
   for (int g = 0; g < layout.n_groups(); ++g) {
     const KvGroup& group = layout.group(g);
     const bool is_window = group.kind == KvGroup::Kind::window;
+    if (group.kind == KvGroup::Kind::state) {
+      out.state_bytes += layout.block_bytes(g, o.block_tokens);
+      continue;
+    }
     (is_window ? out.window_bytes : out.full_bytes) += layout.block_bytes(g, o.block_tokens);
     if (!is_window) continue;
     out.for_one =
@@ -164,7 +180,8 @@ int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
 
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts) {
   const Shape s = shape_of(options, layout);
-  return times(n_contexts * s.for_context, s.full_bytes) + times(for_windows(s, n_contexts), s.window_bytes);
+  return times(n_contexts * s.for_context, s.full_bytes) + times(for_windows(s, n_contexts), s.window_bytes) +
+         times(int64_t{kStatesPerSequence} * n_contexts, s.state_bytes);
 }
 
 // No more than a quarter of the memory that is available now; half of it where one context takes that. Under one
@@ -175,10 +192,19 @@ int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout) {
   const int64_t one = cache_bytes(options, layout, 1);
   const int64_t room = std::max(available / 4, std::min(one, available / 2));
   const int64_t all = cache_bytes(options, layout, std::min(options.max_seqs, kContexts));
-  return std::max(s.full_bytes + s.window_bytes, std::min(all, room));
+  return std::max(s.full_bytes + s.window_bytes + kLeastStates * s.state_bytes, std::min(all, room));
 }
 
 namespace {
+
+// How many of kv_bytes' blocks are states. At least what one sequence needs, whether or not it fits.
+int64_t state_share(const EngineOptions& o, const Shape& s) {
+  if (s.state_bytes == 0) return 0;
+  if (o.n_states > 0) return o.n_states;
+  const bool only = s.full_bytes + s.window_bytes == 0;
+  const int64_t room = (only ? o.kv_bytes : o.kv_bytes / 2) / s.state_bytes;
+  return std::max<int64_t>(std::min(kStatesPerSequence * running(o), room), kLeastStates);
+}
 
 // How many of kv_bytes' blocks are for windows.
 int64_t window_share(const EngineOptions& o, const Shape& s) {
@@ -197,14 +223,22 @@ int64_t window_share(const EngineOptions& o, const Shape& s) {
 // The others. Where every layer has a window they hold no bytes and number the past of as many contexts as memory is
 // taken for by itself.
 int64_t full_blocks(const EngineOptions& o, const Shape& s, int64_t n_window) {
-  if (s.full_bytes > 0) return (o.kv_bytes - n_window * s.window_bytes) / s.full_bytes;
+  if (s.full_bytes > 0) return std::max<int64_t>(o.kv_bytes - n_window * s.window_bytes, 0) / s.full_bytes;
   return std::max(n_window, std::min<int64_t>(o.max_seqs, kContexts) * s.for_context);
 }
 
 }  // namespace
 
-Result<BlockCounts> count_blocks(const EngineOptions& o, const KvLayout& layout, int n_more) {
-  const Shape s = shape_of(o, layout);
+Result<BlockCounts> count_blocks(const EngineOptions& all, const KvLayout& layout, int n_more) {
+  const Shape s = shape_of(all, layout);
+  const int64_t n_states = state_share(all, s);
+  EngineOptions o = all;  // less what is states
+  o.kv_bytes -= times(n_states, s.state_bytes);
+  if (s.state_bytes > 0 && (n_states < kLeastStates || o.kv_bytes < 0)) {
+    return fail(Code::invalid, "kv memory of " + std::to_string(all.kv_bytes) + " bytes has no room for " +
+                                   std::to_string(std::max<int64_t>(n_states, kLeastStates)) + " states of " +
+                                   std::to_string(s.state_bytes) + " bytes");
+  }
   const int64_t n_window = window_share(o, s);
   int64_t n_blocks = full_blocks(o, s, n_window);
   const int64_t most = (int64_t{1} << 31) / o.block_tokens - 1 - n_more;  // a slot is an int32
@@ -222,7 +256,7 @@ Result<BlockCounts> count_blocks(const EngineOptions& o, const KvLayout& layout,
                                    std::to_string(block_bytes) + " bytes; 1 to " + std::to_string(most) +
                                    " are possible");
   }
-  return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window)};
+  return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window), static_cast<int>(n_states)};
 }
 
 }  // namespace quire

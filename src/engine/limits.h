@@ -17,6 +17,12 @@ struct BesideShift {
 };
 Status check_shift(const ContextShift& shift, int block_tokens, const BesideShift& wanted);
 
+// A model that keeps a state beside what the engine is to do with it, likewise.
+struct BesideState {
+  bool learned_prefixes = false, recording = false, guesses = false, disk = false;
+};
+Status check_state(const KvLayout& layout, const BesideState& wanted);
+
 struct RequestLimits {
   int n_ctx = 0, n_vocab = 0;
   int n_blocks = 0, block_tokens = 0;  // that requests may take
@@ -30,7 +36,8 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
 Status check_virtual(int n_virtual, int n_ctx);
 
 // What the cache takes for `n_contexts` sequences of n_ctx tokens that run together: of layers with a window what lies
-// in the windows and in a step. n_ctx must be filled in.
+// in the windows and in a step, of those with a state kStatesPerSequence. n_ctx must be filled in.
+inline constexpr int kStatesPerSequence = 3;  // one that is read, one that is written, one that stays findable
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts);
 
 // Rows of a step whose logits are wanted at most: one of each that runs, and its guesses.
@@ -46,6 +53,12 @@ int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout);
 struct BlockCounts {
   int n_blocks = 0;         // of every full group
   int n_window_blocks = 0;  // of every group with a window; 0: there is none
+  int n_states = 0;         // of a group of states; 0: there is none
+
+  int of(const KvGroup& group) const {
+    if (group.kind == KvGroup::Kind::state) return n_states;
+    return group.kind == KvGroup::Kind::window ? n_window_blocks : n_blocks;
+  }
 };
 // What kv_bytes make. Groups with a window have enough for one sequence, whatever its length, or as many blocks as the
 // others. Code::invalid with the numbers when there are none or more than slots have numbers.

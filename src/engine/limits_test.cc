@@ -53,6 +53,22 @@ TEST(EngineOptions, AContextShiftMustFitWhatIsAskedBesides) {
   EXPECT_EQ(error({}, {.learned_prefixes = true, .recording = true}), "") << "there is none";
 }
 
+TEST(EngineOptions, AStateExcludesWhatWouldGoBackOrKeepItElsewhere) {
+  KvLayout layout;
+  const auto error = [&](const BesideState& wanted) -> std::string {
+    const Status status = check_state(layout, wanted);
+    return status ? "" : status.error().message;
+  };
+  EXPECT_EQ(error({true, true, true, true}), "") << "there is none";
+  layout.claim_state(640);
+  const std::string named = "a model whose layers keep a state of 640 bytes excludes ";
+  EXPECT_EQ(error({}), "");
+  EXPECT_EQ(error({.learned_prefixes = true}), named + "learned prefixes, which have none");
+  EXPECT_EQ(error({.recording = true}), named + "a recording: no state is in it");
+  EXPECT_EQ(error({.guesses = true}), named + "guessing ahead: a state cannot go back to before a wrong guess");
+  EXPECT_EQ(error({.disk = true}), named + "a disk below the cache, which holds no states");
+}
+
 TEST(EngineOptions, CacheMemoryMustHoldABlock) {
   Maker m;
   EXPECT_EQ(m.try_make({.kv_bytes = 16 * kCell - 1}),
@@ -120,6 +136,41 @@ TEST(CountBlocks, WindowsGetWhatMayRunAndHalfOfTheMemoryAtMost) {
   o.n_window_blocks = 3;
   EXPECT_EQ(count_blocks(o, with_window()).error().message,
             "n_window_blocks must be at least 12 for a window and a step, got 3");
+}
+
+TEST(CountBlocks, StatesGetThreeForEachThatRunsAndHalfOfTheMemoryAtMost) {
+  KvLayout layout;
+  layout.claim(KvGroup{}, 4);
+  layout.claim_state(640);
+  EngineOptions o{.max_seqs = 4, .step_tokens = 64, .max_chunk = 64, .n_ctx = 4096, .kv_bytes = 1 << 20};
+  auto counts = count_blocks(o, layout);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->n_states, 12);
+  EXPECT_EQ(counts->n_blocks, ((1 << 20) - 12 * 640) / 64);
+  EXPECT_EQ(cache_bytes(o, layout, 1), 4096 * 4 + 3 * 640);
+  o.kv_bytes = 10 * 640;
+  counts = count_blocks(o, layout);
+  EXPECT_EQ(counts->n_states, 5);
+  EXPECT_EQ(counts->n_blocks, 5 * 640 / 64);
+  o.kv_bytes = 3 * 640;
+  EXPECT_EQ(count_blocks(o, layout)->n_states, 2) << "one cannot go on with fewer";
+  o.kv_bytes = 2 * 640 - 1;
+  EXPECT_EQ(count_blocks(o, layout).error().message, "kv memory of 1279 bytes has no room for 2 states of 640 bytes");
+  o.kv_bytes = 10 * 640;
+  o.n_states = 7;
+  EXPECT_EQ(count_blocks(o, layout)->n_blocks, 3 * 640 / 64);
+  o.n_states = 1;
+  EXPECT_FALSE(count_blocks(o, layout));
+}
+
+TEST(CountBlocks, StatesAloneTakeAllMemoryAndTheRestIsNumbers) {
+  KvLayout layout;
+  layout.claim_state(640);
+  EngineOptions o{.max_seqs = 4, .step_tokens = 64, .max_chunk = 64, .n_ctx = 4096, .kv_bytes = 9 * 640};
+  const auto counts = count_blocks(o, layout);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->n_states, 9);
+  EXPECT_EQ(counts->n_blocks, 4 * 256);
 }
 
 TEST(CountBlocks, WindowsAloneTakeAllMemoryAndTheRestIsNumbers) {

@@ -68,6 +68,7 @@ KvCacheOptions LoopEngine::cache_options(const BlockCounts& counts, int n_learne
   out.prefix_cache = options_.prefix_cache;
   out.policy = options_.kv_policy;
   out.n_window_blocks = counts.n_window_blocks > 0 ? counts.n_window_blocks + n_learned : 0;
+  out.n_states = counts.n_states;
   if (env_.tier == nullptr) return out;
   out.n_elsewhere = counts.n_blocks;
   out.keep = [this](const LeavingBlock& block) { return env_.tier->offer(block, cache_.view()); };
@@ -288,6 +289,12 @@ void LoopEngine::publish(int64_t step_ns) {
   out.n_free_blocks = cache_.n_free_blocks();
   out.n_cached_blocks = cache_.n_cached_blocks();
   for (int g = 1; g < cache_.n_groups(); ++g) {
+    if (cache_.group(g).kind == KvGroup::Kind::state) {
+      out.n_states = cache_.pool(g).n_blocks();
+      out.n_free_states = cache_.pool(g).n_free();
+      out.n_cached_states = cache_.pool(g).n_cached();
+      continue;
+    }
     out.n_window_blocks += cache_.pool(g).n_blocks();
     out.n_free_window_blocks += cache_.pool(g).n_free();
     out.n_cached_window_blocks += cache_.pool(g).n_cached();

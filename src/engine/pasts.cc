@@ -38,6 +38,7 @@ const Pasts::Learned* Pasts::learned(const Sequence& seq) const {
 
 int Pasts::begin(Sequence& seq) {
   const Learned* learned = this->learned(seq);
+  seq.kv.n_lead = seq.n_prompt - 1;
   const int n_whole = seq.n_virtual / cache_.block_tokens();
   if (learned != nullptr) cache_.share(seq.kv, learned->kv, n_whole);
   seq.n_computed = n_whole * cache_.block_tokens();

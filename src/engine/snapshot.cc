@@ -13,6 +13,8 @@ std::string Snapshot::check() const {
   error = adds_up("window blocks", stats.n_free_window_blocks, n_held_window_blocks, stats.n_cached_window_blocks,
                   stats.n_window_blocks);
   if (!error.empty()) return error;
+  error = adds_up("states", stats.n_free_states, n_held_states, stats.n_cached_states, stats.n_states);
+  if (!error.empty()) return error;
   if (n_refs != n_expected_refs) {
     return "references: the pool counts " + std::to_string(n_refs) + ", the holders " + std::to_string(n_expected_refs);
   }

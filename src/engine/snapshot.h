@@ -15,6 +15,7 @@ struct EngineStats : Counters {
   int draft_depth = 0;  // tokens that guesses were to have at most in the last step with streams
   int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
   int n_window_blocks = 0, n_free_window_blocks = 0, n_cached_window_blocks = 0;  // of layers that see a window
+  int n_states = 0, n_free_states = 0, n_cached_states = 0;  // of layers that keep one in place of attention
   int n_learned_blocks = 0;  // of n_blocks: those of learned prefixes; of windows each group has as many
   int64_t step_ns = 0;       // duration of the last step
   TierStats tier;            // zeros: there is none
@@ -25,7 +26,7 @@ struct EngineStats : Counters {
 struct SequenceView {
   SeqId id = 0;
   bool running = false;
-  int n_prompt = 0, n_tokens = 0, n_computed = 0, n_blocks = 0, n_window_blocks = 0;
+  int n_prompt = 0, n_tokens = 0, n_computed = 0, n_blocks = 0, n_window_blocks = 0, n_states = 0;
 };
 
 struct Snapshot {
@@ -33,6 +34,7 @@ struct Snapshot {
   std::vector<SequenceView> seqs;
   int n_held_blocks = 0;                    // in some sequence's table or a learned prefix (shared ones counted once)
   int n_held_window_blocks = 0;             // the same of layers that see a window
+  int n_held_states = 0;                    // of those that keep a state
   int n_indexed_blocks = 0;                 // in the tree
   int64_t n_refs = 0, n_expected_refs = 0;  // as the pool counts, as the holders do
   Cost cost;                                // of all sequences that ended or run or wait

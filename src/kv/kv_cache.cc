@@ -7,6 +7,18 @@
 #include "base/check.h"
 
 namespace quire {
+namespace {
+
+constexpr int kStateBlocks = 32;  // a state stays findable at every multiple of so many blocks
+
+}  // namespace
+
+int KvCache::pool_blocks(const KvGroup& group) const {
+  const bool is_window = group.kind == KvGroup::Kind::window, is_state = group.kind == KvGroup::Kind::state;
+  if (is_window && options_.n_window_blocks > 0) return options_.n_window_blocks;
+  if (is_state && options_.n_states > 0) return options_.n_states;
+  return options_.n_blocks;
+}
 
 KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCacheOptions& options)
     : options_(options) {
@@ -14,8 +26,7 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
   std::vector<PrefixTree::Group> pooled;
   pooled.reserve(static_cast<size_t>(layout.n_groups()));
   for (int g = 0; g < layout.n_groups(); ++g) {
-    const bool fewer = layout.group(g).kind == KvGroup::Kind::window && options.n_window_blocks > 0;
-    const int n_blocks = fewer ? options.n_window_blocks : options.n_blocks;
+    const int n_blocks = pool_blocks(layout.group(g));
     const int64_t block_bytes = layout.block_bytes(g, options.block_tokens);
     groups_.push_back(layout.group(g));
     pools_.push_back(std::make_unique<BlockPool>(std::move(memory[static_cast<size_t>(g)]), n_blocks, block_bytes));
@@ -79,13 +90,52 @@ bool KvCache::grow(SeqKv& seq, int n_tokens) {
   const int wanted = blocks_for(n_tokens) - static_cast<int>(seq.table.size());
   if (wanted <= 0) return true;
   Counts counts;
-  counts.fill(wanted);
+  for (size_t g = 0; g < pools_.size(); ++g) counts[g] = is_state(g) ? 1 : wanted;
   if (!make_room(counts)) return false;
+  const auto n_before = static_cast<int>(seq.table.size());
   for (int i = 0; i < wanted; ++i) {
     PrefixTree::Blocks& blocks = seq.table.emplace_back();
-    for (const auto& pool : pools_) blocks.push_back(pool->allocate());
+    for (size_t g = 0; g < pools_.size(); ++g) {
+      const bool has_one = !is_state(g) || i == wanted - 1;
+      blocks.push_back(has_one ? pools_[g]->allocate() : BlockRef());
+    }
+  }
+  for (size_t g = 1; g < pools_.size(); ++g) {
+    if (is_state(g)) add_states(seq, g, n_before);
   }
   return true;
+}
+
+bool KvCache::keeps_state(const SeqKv& seq, int block) const {
+  return (block + 1) % kStateBlocks == 0 || block + 1 == seq.n_lead / options_.block_tokens;
+}
+
+// Behind the first n_before blocks and before the last, where a state stays findable.
+void KvCache::add_states(SeqKv& seq, size_t g, int n_before) {
+  if (!tree_) return;
+  for (size_t b = static_cast<size_t>(n_before); b + 1 < seq.table.size(); ++b) {
+    if (!keeps_state(seq, static_cast<int>(b))) continue;
+    if (pool(static_cast<int>(g)).n_free() == 0) tree_->evict_window(static_cast<int>(g), 1);
+    seq.table[b][g] = pools_[g]->allocate();  // nothing where there is no room
+  }
+}
+
+int KvCache::choose_states(SeqKv& seq, size_t g, int begin, int end) const {
+  int last = end - 1;
+  while (last >= begin && !seq.table[static_cast<size_t>(last)][g]) --last;
+  for (int b = begin; b < last; ++b) {
+    if (!keeps_state(seq, b)) seq.table[static_cast<size_t>(b)][g] = BlockRef();
+  }
+  return last >= begin ? last : -1;
+}
+
+// What it put into the tree until it would leave a later one there.
+void KvCache::forget_state(SeqKv& seq, size_t g) {
+  if (seq.passing < 0) return;
+  PrefixTree::Blocks& blocks = seq.table[static_cast<size_t>(seq.passing)];
+  blocks[g] = BlockRef();
+  tree_->drop_unheld(blocks[0].id(), g);
+  seq.passing = -1;
 }
 
 KvCache::Counts KvCache::wanted_of_run(int n_before, int n) const {
@@ -152,6 +202,9 @@ bool KvCache::has_room(const SeqKv& seq, const Room& wanted) const {
 void KvCache::slide(SeqKv& seq, int n_computed) {
   const auto n_have = static_cast<int>(seq.table.size());
   for (size_t g = 1; g < pools_.size(); ++g) {
+    for (; is_state(g) && seq.n_passed < first_block(g, n_computed); ++seq.n_passed) {
+      seq.table[static_cast<size_t>(seq.n_passed)][g] = BlockRef();
+    }
     give_back(seq, g, std::min(first_block(g, n_computed), n_have));
   }
 }
@@ -172,7 +225,7 @@ bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
   const size_t b = to.table.size();
   QR_CHECK(b < from.table.size());
   for (size_t g = 0; g < pools_.size(); ++g) {
-    if (!from.table[b][g]) return false;
+    if (!from.table[b][g] || is_state(g)) return false;
   }
   if (!grow(to, (static_cast<int>(b) + 1) * options_.block_tokens)) return false;
   for (size_t g = 0; g < pools_.size(); ++g) {
@@ -200,7 +253,18 @@ int KvCache::index(SeqKv& seq, const Prefix& prefix, int n_computed) {
   const int n_full = n_computed / options_.block_tokens;
   if (!tree_ || n_full <= seq.n_indexed) return 0;
   const int n_known = std::exchange(seq.n_indexed, n_full);
-  return tree_->insert(prefix, n_full, seq.table, n_known) * options_.block_tokens;
+  size_t states = 0;  // the group of them
+  for (size_t g = 1; g < pools_.size(); ++g) states = is_state(g) ? g : states;
+  if (states == 0) return tree_->insert(prefix, n_full, seq.table, n_known) * options_.block_tokens;
+  const int last = choose_states(seq, states, n_known, n_full);
+  const int32_t own = last < 0 ? -1 : seq.table[static_cast<size_t>(last)][states].id();
+  const int n_replaced = tree_->insert(prefix, n_full, seq.table, n_known);
+  if (last < 0) return n_replaced * options_.block_tokens;
+  forget_state(seq, states);
+  // Where another was known there it is not this sequence's to forget.
+  const bool is_own = seq.table[static_cast<size_t>(last)][states].id() == own;
+  if (is_own && !keeps_state(seq, last)) seq.passing = last;
+  return n_replaced * options_.block_tokens;
 }
 
 bool KvCache::exclusive(const SeqKv& seq, int begin, int end) const {
@@ -208,6 +272,7 @@ bool KvCache::exclusive(const SeqKv& seq, int begin, int end) const {
   for (int b = begin / options_.block_tokens; b < blocks_for(end); ++b) {
     const PrefixTree::Blocks& blocks = seq.table[static_cast<size_t>(b)];
     for (size_t g = 0; g < blocks.size(); ++g) {
+      if (!blocks[g] && is_state(g) && b + 1 < blocks_for(end)) continue;
       if (!blocks[g] || pools_[g]->n_refs(blocks[g].id()) != 1) return false;
     }
   }

@@ -21,6 +21,11 @@ namespace quire {
 struct SeqKv {
   std::vector<PrefixTree::Blocks> table;  // [block][group]; empty where a window has slid past
   int n_indexed = 0;                      // leading blocks that were put into the tree
+  // Of layers that keep a state: a block of theirs lies where a state was left, at the end of the tokens that are
+  // computed and at few places before.
+  int n_lead = 0;    // tokens behind whose last whole block a state stays findable: all but the last of a prompt
+  int n_passed = 0;  // leading blocks that have no state any more
+  int passing = -1;  // block of the state that it put into the tree for as long as it has left no later one there
 };
 
 struct KvCacheOptions {
@@ -29,6 +34,7 @@ struct KvCacheOptions {
   bool prefix_cache = true;       // false: match finds nothing, index keeps nothing
   PathHasher::Fn hash = nullptr;  // for tests that force collisions
   int n_window_blocks = 0;        // of every group with a window; 0: n_blocks
+  int n_states = 0;               // of a group of states; 0: n_blocks
   // What a tier below memory needs (PrefixTreeOptions).
   std::function<bool(const LeavingBlock&)> keep = {};
   int n_elsewhere = 0;
@@ -60,12 +66,13 @@ class KvCache {
   int learn(const Prefix& prefix, int begin, std::span<const uint8_t> groups);
   std::vector<Hash128> names(const Prefix& prefix) const;
 
-  // Room for n_tokens in all. Evicts what is needed; false, with nothing changed, when even that is not enough.
+  // Room for n_tokens in all, and for a state behind them; states on the way as far as there is room. Evicts what is
+  // needed; false, with nothing changed, when even that is not enough.
   bool grow(SeqKv& seq, int n_tokens);
   // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
   // sequence may part within a block. False, with nothing changed, when there is no room or a window of `from` has slid
-  // past that block. REQUIRES memory that the host can copy, codecs that keep tokens apart (all that there are), and
-  // `from` to have that block.
+  // past that block, and where layers keep a state, which is that of another place. REQUIRES memory that the host can
+  // copy, codecs that keep tokens apart (all that there are), and `from` to have that block.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
   // Whether n_tokens in all, computed at most n_step at a time, have room beside what others hold, and n_spare blocks
   // of every group are left then.
@@ -96,6 +103,7 @@ class KvCache {
   int n_refs(int32_t block) const { return pools_[0]->n_refs(block); }
   bool indexed(int32_t block) const { return pools_[0]->indexed(block); }
   int n_groups() const { return static_cast<int>(pools_.size()); }
+  const KvGroup& group(int g) const { return groups_[static_cast<size_t>(g)]; }
   const BlockPool& pool(int g) const { return *pools_[static_cast<size_t>(g)]; }
   std::string check() const { return tree_ ? tree_->check() : ""; }
 
@@ -117,6 +125,14 @@ class KvCache {
   bool reads(size_t g, int block, int position) const {
     return groups_[g].reads(block, position, options_.block_tokens);
   }
+  bool is_state(size_t g) const { return groups_[g].kind == KvGroup::Kind::state; }
+  int pool_blocks(const KvGroup& group) const;
+  // Whether the state at the end of `block` is one that others may look for, and so stays findable.
+  bool keeps_state(const SeqKv& seq, int block) const;
+  void add_states(SeqKv& seq, size_t g, int n_before);
+  // Of states in blocks [begin, end), which become findable, those that stay so and the last; the block of that, or −1.
+  int choose_states(SeqKv& seq, size_t g, int begin, int end) const;
+  void forget_state(SeqKv& seq, size_t g);
   int blocks_for(int n_tokens) const { return (n_tokens + options_.block_tokens - 1) / options_.block_tokens; }
 
   KvCacheOptions options_;

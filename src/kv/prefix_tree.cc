@@ -321,6 +321,12 @@ int PrefixTree::evict(int n_blocks) {
   return n_freed;
 }
 
+void PrefixTree::drop_unheld(int32_t block, size_t group) {
+  const int32_t node = owner(block);
+  if (node == kNone || !nodes_[node].blocks[group]) return;
+  if (groups_[group].pool->n_refs(nodes_[node].blocks[group].id()) == 1) drop_block(node, group);
+}
+
 int PrefixTree::evict_window(int group, int n_blocks) {
   const auto g = static_cast<size_t>(group);
   int n_freed = 0;

@@ -93,6 +93,10 @@ class PrefixTree {
   // Whoever slides past a block gives it back before those that the next of its past need.
   int evict_window(int group, int n_blocks);
 
+  // Of the node that has this block of the first group, its block of another one, where nobody else holds that; the
+  // node stays.
+  void drop_unheld(int32_t block, size_t group);
+
   // --- for a tier below memory ---
 
   // What a path goes on with where match ended.

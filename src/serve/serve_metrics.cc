@@ -128,6 +128,12 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   set("quire_kv_cache_usage_perc", "Share of the blocks that running sequences hold, of the scarcer kind, 0 to 1.",
       std::max(share(n_used, s.n_blocks), share(n_window_used, s.n_window_blocks)));
   constexpr std::string_view kWindowBlocks = "Blocks of layers that see a window, by what they hold.";
+  if (s.n_states > 0) {
+    constexpr std::string_view kStates = "States of layers that keep one in place of attention, by what holds them.";
+    set("quire_kv_states", kStates, s.n_states - s.n_free_states - s.n_cached_states, {{"state", "used"}});
+    set("quire_kv_states", kStates, s.n_cached_states, {{"state", "cached"}});
+    set("quire_kv_states", kStates, s.n_free_states, {{"state", "free"}});
+  }
   if (s.n_window_blocks > 0) {
     set("quire_kv_window_blocks", kWindowBlocks, n_window_used, {{"state", "used"}});
     set("quire_kv_window_blocks", kWindowBlocks, s.n_cached_window_blocks, {{"state", "cached"}});

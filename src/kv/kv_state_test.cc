@@ -1,0 +1,174 @@
+// States in the cache: where they are left, found, forgotten. Blocks of 16 tokens; a state of 64 bytes. What a kernel
+// would do is done here: behind a step a state says how many tokens led to it.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kv/kv_cache.h"
+
+namespace quire {
+namespace {
+
+constexpr int kBlock = 16;
+
+struct States {
+  explicit States(int n_blocks, int n_states) {
+    KvLayout layout;
+    layout.claim(KvGroup{}, 4);
+    layout.claim_state(64);
+    std::vector<Buffer> memory;
+    memory.push_back(std::move(*Buffer::allocate(int64_t{4} * kBlock * n_blocks)));
+    memory.push_back(std::move(*Buffer::allocate(int64_t{64} * n_states)));
+    KvCacheOptions options;
+    options.block_tokens = kBlock;
+    options.n_blocks = n_blocks;
+    options.n_states = n_states;
+    cache = std::make_unique<KvCache>(layout, std::move(memory), options);
+  }
+  int32_t& at(int32_t block) {
+    const KvGroupView group = cache->view().groups[1];
+    return *reinterpret_cast<int32_t*>(group.base + block * group.block_bytes);
+  }
+  // Starts a sequence of these tokens; how many of them are known.
+  int begin(SeqKv& seq, std::span<const Token> tokens, int n_prompt) {
+    seq.n_lead = n_prompt - 1;
+    const int n = cache->match(seq, {tokens, {}, {}});
+    EXPECT_TRUE(n == 0 || at(seq.table.back()[1].id()) == n) << "the state that was found is another one";
+    return n;
+  }
+  // One step, to n_end tokens; false where there is no room.
+  bool step(SeqKv& seq, std::span<const Token> tokens, int n_begin, int n_end) {
+    if (!cache->grow(seq, n_end)) return false;
+    EXPECT_TRUE(cache->exclusive(seq, n_begin, n_end));
+    const auto before = static_cast<size_t>(std::max(n_begin - 1, 0) / kBlock);
+    EXPECT_TRUE(n_begin == 0 || at(seq.table[before][1].id()) == n_begin);
+    for (int n = n_begin + 1; n <= n_end; ++n) {
+      const BlockRef& state = seq.table[static_cast<size_t>((n - 1) / kBlock)][1];
+      if (state && (n % kBlock == 0 || n == n_end)) at(state.id()) = n;
+    }
+    cache->index(seq, {tokens, {}, {}}, n_end);
+    cache->slide(seq, n_end);
+    EXPECT_EQ(cache->check(), "");
+    return true;
+  }
+  // All of it, `chunk` tokens a step.
+  int run(SeqKv& seq, std::span<const Token> tokens, int n_prompt, int chunk) {
+    const int n_known = begin(seq, tokens, n_prompt);
+    const auto n_all = static_cast<int>(tokens.size());
+    for (int n = n_known; n < n_all; n += chunk) EXPECT_TRUE(step(seq, tokens, n, std::min(n + chunk, n_all)));
+    return n_known;
+  }
+  int n_cached() const { return cache->pool(1).n_cached(); }
+  int n_free() const { return cache->pool(1).n_free(); }
+
+  std::unique_ptr<KvCache> cache;
+};
+
+std::vector<Token> tokens_of(int n, int last = 0) {
+  std::vector<Token> out;
+  for (int i = 0; i < n; ++i) out.push_back(i + last * 1000);
+  return out;
+}
+
+//  prompt of 50      [0 ……… 47|48 49]        a state at 48, behind the last whole block that a match may take
+TEST(KvStates, AMatchEndsWhereKeysAndAStateAre) {
+  for (const int chunk : {1, 7, 16, 50}) {
+    States states(64, 16);
+    SeqKv seq;
+    EXPECT_EQ(states.run(seq, tokens_of(50), 50, chunk), 0);
+    states.cache->release(seq);
+    SeqKv again, longer, shorter;
+    EXPECT_EQ(states.begin(again, tokens_of(50), 50), 48) << chunk;
+    EXPECT_EQ(states.begin(longer, tokens_of(60), 60), 48);
+    EXPECT_EQ(states.begin(shorter, tokens_of(40), 40), 0) << "keys of 32 tokens are there, a state is not";
+    EXPECT_EQ(states.cache->peek({tokens_of(60), {}, {}}), 48);
+    for (SeqKv* each : {&again, &longer, &shorter}) states.cache->release(*each);
+  }
+}
+
+// An answer leaves a state behind every block, of which the last stays: the next turn goes on from there.
+TEST(KvStates, AnAnswersLastStateStays) {
+  States states(64, 16);
+  SeqKv seq;
+  states.begin(seq, tokens_of(40), 40);
+  states.step(seq, tokens_of(40), 0, 40);
+  const std::vector<Token> all = tokens_of(150);
+  for (int n = 40; n < 150; ++n) {
+    ASSERT_TRUE(states.step(seq, all, n, n + 1));
+    EXPECT_LE(states.cache->pool(1).n_blocks() - states.n_free(), 4) << "at the prompt, behind the last block, now";
+  }
+  states.cache->release(seq);
+  SeqKv next, other;
+  EXPECT_EQ(states.begin(next, tokens_of(170), 170), 144);
+  EXPECT_EQ(states.begin(other, tokens_of(100), 100), 32) << "where the prompt ended";
+  states.cache->release(next);
+  states.cache->release(other);
+  EXPECT_EQ(states.n_cached(), 2);
+}
+
+TEST(KvStates, EveryManyBlocksAStateStays) {
+  States states(256, 16);
+  SeqKv seq;
+  states.run(seq, tokens_of(1300), 1300, 512);
+  states.cache->release(seq);
+  for (const auto& [n, found] : {std::pair{520, 512}, {600, 512}, {1100, 1024}, {1300, 1296}, {500, 0}}) {
+    SeqKv other;
+    EXPECT_EQ(states.begin(other, tokens_of(n), n), found) << n;
+    states.cache->release(other);
+  }
+}
+
+// A sequence that goes on from another's state forgets its own on its way, and never that.
+TEST(KvStates, OthersStatesAreNotForgotten) {
+  States states(64, 16);
+  SeqKv first;
+  states.run(first, tokens_of(50), 50, 50);
+  states.cache->release(first);
+  SeqKv second;
+  EXPECT_EQ(states.run(second, tokens_of(120), 60, 1), 48);
+  states.cache->release(second);
+  SeqKv third;
+  EXPECT_EQ(states.begin(third, tokens_of(50), 50), 48);
+  states.cache->release(third);
+}
+
+TEST(KvStates, ThoseThatAreCachedMakeRoom) {
+  States states(64, 3);
+  std::vector<SeqKv> seqs(2);
+  SeqKv old;
+  states.run(old, tokens_of(40, 1), 40, 40);
+  states.cache->release(old);
+  EXPECT_EQ(states.n_cached(), 1);
+  EXPECT_EQ(states.run(seqs[0], tokens_of(40, 2), 40, 40), 0);
+  EXPECT_EQ(states.run(seqs[1], tokens_of(40, 3), 40, 40), 0);
+  SeqKv again;
+  EXPECT_EQ(states.begin(again, tokens_of(40, 1), 40), 0) << "its keys are there, its state made room";
+  EXPECT_FALSE(states.cache->has_room(again, {41, 40, 2}));
+  for (SeqKv& seq : seqs) states.cache->release(seq);
+  states.cache->release(again);
+}
+
+// A state is of one place, so what parts within a block is computed again.
+TEST(KvStates, NoPartOfABlockIsCopied) {
+  States states(64, 16);
+  SeqKv from, to;
+  states.run(from, tokens_of(40), 40, 40);
+  EXPECT_EQ(states.begin(to, tokens_of(38), 38), 32);
+  EXPECT_FALSE(states.cache->copy_next_block(to, from));
+  states.cache->release(from);
+  states.cache->release(to);
+}
+
+// However long a sequence is and whoever else is there: two states of its own are enough to go on.
+TEST(KvStates, TwoAreEnoughForOne) {
+  for (const int chunk : {1, 5, 16, 40}) {
+    States states(64, 2);
+    SeqKv seq;
+    states.run(seq, tokens_of(300), 200, chunk);
+    states.cache->release(seq);
+    EXPECT_EQ(states.n_free() + states.n_cached(), 2);
+  }
+}
+
+}  // namespace
+}  // namespace quire
