@@ -81,14 +81,15 @@ Encoder find_encoder(const WeightFormat& format) {
   set(QR_GENERATED_quant ${path} CACHE INTERNAL "")
 endfunction()
 
-# Kernel files: linear_<format>_<isa>.cc, attention_<codec>_<isa>.cc, elementwise_<isa>.cc, each exporting one table,
-# and tables.cc (base flags) that collects them.
+# Kernel files: linear_<format>_<isa>.cc, attention_<codec>_<isa>.cc, elementwise_<isa>.cc, states_<isa>.cc, each
+# exporting one table, and tables.cc (base flags) that collects them.
 function(quire_generate_kernels)
   quire_formats(names types weights "")
   quire_formats(kv_names kv_types kv "Kv")
   set(dir ${CMAKE_BINARY_DIR}/generated/backend_cpu)
   set(sources "")
   set(externs "")
+  set(states "")
   set(isas "")
   foreach(isa IN LISTS QR_ISAS)
     set(linear "")
@@ -142,7 +143,19 @@ const ElementwiseKernels kernels_elementwise_${isa} = make_elementwise_kernels<V
 }  // namespace quire
 ")
     list(APPEND files ${path})
-    string(APPEND externs "extern const ElementwiseKernels kernels_elementwise_${isa};
+    set(path ${dir}/states_${isa}.cc)
+    quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
+#include \"backend/cpu/kernels/states.h\"
+
+namespace quire {
+extern const StateKernels kernels_states_${isa};
+const StateKernels kernels_states_${isa} = make_state_kernels<Vec>(\"${isa}\");
+}  // namespace quire
+")
+    list(APPEND files ${path})
+    string(APPEND states "&kernels_states_${isa}, ")
+    string(APPEND externs "extern const StateKernels kernels_states_${isa};
+extern const ElementwiseKernels kernels_elementwise_${isa};
 const LinearKernels* const linear_${isa}[] = {${linear}};
 const AttentionKernels* const attention_${isa}[] = {${attention}};\n")
     string(APPEND isas "    {\"${isa}\", &kernels_elementwise_${isa}, linear_${isa}, attention_${isa}},\n")
@@ -152,6 +165,7 @@ const AttentionKernels* const attention_${isa}[] = {${attention}};\n")
     list(APPEND sources ${files})
   endforeach()
   quire_write(${dir}/tables.cc "// Generated: every kernel table of every instruction set that was compiled.
+#include \"backend/cpu/kernels/state_tables.h\"
 #include \"backend/cpu/kernels/tables.h\"
 
 namespace quire {
@@ -159,8 +173,10 @@ ${externs}
 namespace {
 const IsaTable kTables[] = {
 ${isas}};
+const StateKernels* const kStates[] = {${states}};
 }  // namespace
 std::span<const IsaTable> isa_tables() { return kTables; }
+std::span<const StateKernels* const> state_kernels() { return kStates; }
 }  // namespace quire
 ")
   set(QR_GENERATED_backend_cpu "${sources};${dir}/tables.cc" CACHE INTERNAL "")

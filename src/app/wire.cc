@@ -43,7 +43,8 @@ struct Backend {
   int (*n_threads)(const ModelOptions& options);
   Result<UnitPeak> (*probe)(const ModelOptions& options);
   int64_t (*linear_bytes)(const WeightFormat& format, int64_t n_out, int64_t n_in);
-  Status (*check_has)(const AttnParams& layer) = nullptr;  // of any layer; null: it has everything
+  // For layers like these; has_state: and layers that keep a state. Null: it has everything.
+  Status (*check_has)(std::span<const AttnParams> attention, bool has_state) = nullptr;
 };
 
 CpuOptions cpu_options(const ModelOptions& options) { return {.n_threads = options.threads, .isa = options.isa}; }
@@ -234,7 +235,7 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   QR_TRY(out.ops, make_ops(options));
   if (const auto check_has = backend_of(options).check_has; check_has != nullptr) {
     QR_TRY(const ModelInfo info, model_info(file, how));
-    for (const AttnParams& layer : info.attention) QR_TRY_VOID(check_has(layer));
+    QR_TRY_VOID(check_has(info.attention, info.kv_layout.state_bytes() > 0));
   }
   if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
   const auto bar = std::make_shared<Progress>("loading " + path, 0, Progress::Unit::bytes);

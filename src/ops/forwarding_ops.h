@@ -43,6 +43,12 @@ class ForwardingOps : public Ops {
   void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override {
     target().attend(out, q, kv, meta, params);
   }
+  void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) override {
+    target().short_conv(y, x, conv, rows);
+  }
+  void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) override {
+    target().scan(y, in, params, rows);
+  }
   void rows(Tensor y, Tensor x, Tensor ids) override { target().rows(y, x, ids); }
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {
     target().sample(out, logits, params);

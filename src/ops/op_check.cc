@@ -4,6 +4,7 @@
 
 #include "ops/parts.h"
 #include "ops/seen_keys.h"
+#include "ops/state_sizes.h"
 #include "quant/rotation.h"
 
 namespace quire {
@@ -191,6 +192,45 @@ void check_feed_forward(const Tensor& out, const NormedRows& in, const FeedForwa
   QR_CHECK(has_gate ? part.gate_up[0].n_out == part.gate_up[1].n_out : part.gate_up.size() == 1);
   QR_CHECK(has_gate || part.activation != Activation::clamped_silu);
   check_linear(out, FeedForwardScratch(part.scratch, has_gate).hidden, part.down);
+}
+
+namespace {
+
+// Of n rows.
+void check_state_rows(const StateRows& rows, int64_t n) {
+  check_index(rows.cu_q);
+  check_index(rows.to);
+  QR_CHECK(rows.to.dim(0) == n, shape_text(rows.to));
+  QR_CHECK(rows.from.dtype == DType::i32 && rows.from.n_elements() == rows.cu_q.dim(0) - 1, shape_text(rows.from));
+  QR_CHECK(rows.offset % int64_t{sizeof(float)} == 0 && rows.view.block_bytes % int64_t{sizeof(float)} == 0);
+}
+
+void check_numbers(const Tensor& t, int64_t n) {
+  QR_CHECK(t.rank == 1 && t.dtype == DType::f32 && t.dim(0) == n, shape_text(t));
+}
+
+}  // namespace
+
+void check_short_conv(const Tensor& y, const Tensor& x, const ShortConv& conv, const StateRows& rows) {
+  check_same_shape(y, x);
+  check_state_rows(rows, x.dim(0));
+  check_matrix(conv.w, DType::f32);
+  QR_CHECK(conv.w.is_dense() && conv.w.dim(0) >= 1 && conv.w.dim(0) <= kMostTaps && conv.w.dim(1) == x.dim(1),
+           shape_text(conv.w));
+  if (!conv.b.empty()) check_numbers(conv.b, x.dim(1));
+}
+
+void check_scan(const Tensor& y, const ScanInput& in, const ScanParams& p, const StateRows& rows) {
+  QR_CHECK(p.n_groups > 0 && p.n_heads > 0 && p.n_heads % p.n_groups == 0 && p.head_dim > 0);
+  QR_CHECK(p.state_dim > 0 && p.state_dim <= kMostStateDim, std::to_string(p.state_dim));
+  check_same_shape(y, in.x);
+  check_same_shape(in.b, in.c);
+  check_matrix(in.dt, DType::f32);
+  check_state_rows(rows, in.x.dim(0));
+  QR_CHECK(in.x.dim(1) == int64_t{p.n_heads} * p.head_dim, shape_text(in.x));
+  QR_CHECK(in.b.dim(0) == in.x.dim(0) && in.b.dim(1) == int64_t{p.n_groups} * p.state_dim, shape_text(in.b));
+  QR_CHECK(in.dt.dim(0) == in.x.dim(0) && in.dt.dim(1) == p.n_heads, shape_text(in.dt));
+  for (const Tensor* t : {&p.dt_bias, &p.a, &p.d}) check_numbers(*t, p.n_heads);
 }
 
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {

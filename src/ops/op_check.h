@@ -23,6 +23,8 @@ void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const
 void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, const AttnParams& params);
 void check_attention(const Tensor& out, const NormedRows& in, const AttentionPart& part);
 void check_feed_forward(const Tensor& out, const NormedRows& in, const FeedForwardPart& part);
+void check_short_conv(const Tensor& y, const Tensor& x, const ShortConv& conv, const StateRows& rows);
+void check_scan(const Tensor& y, const ScanInput& in, const ScanParams& params, const StateRows& rows);
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids);
 void check_sample(const Tensor& logits, size_t n_out, size_t n_params);
 

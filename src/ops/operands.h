@@ -116,6 +116,35 @@ struct AttentionPart {
   Tensor scratch;               // [n, q | k | v | mixed values]: undefined before and after
 };
 
+// Where the states of sequences lie, one layer's: who reads which before its rows, and which rows leave theirs behind.
+struct StateRows {
+  Tensor cu_q;  // i32 [n_seqs + 1]: first row of each sequence
+  Tensor from;  // i32 [n_seqs, 1]: the block that has the state before its first row; −1: zeros
+  Tensor to;    // i32 [n]: the block that takes the state behind a row, one of its sequence alone; −1: none does
+  KvGroupView view;
+  int64_t offset = 0;  // of this layer's part of a block, bytes
+
+  float* at(int32_t block) const { return reinterpret_cast<float*>(view.base + block * view.block_bytes + offset); }
+};
+
+// Every column on its own, over a row and those before it. State: f32 [n_taps − 1, d], those rows, the oldest first.
+struct ShortConv {
+  Tensor w;  // f32 [n_taps, d]; the last tap is for the row itself
+  Tensor b;  // f32 [d]; empty: none
+};
+
+// What a selective scan reads of each row. Heads in runs of n_heads / n_groups have b and c in common.
+struct ScanInput {
+  Tensor x;     // [n, n_heads · head_dim]
+  Tensor b, c;  // [n, n_groups · state_dim]
+  Tensor dt;    // [n, n_heads]
+};
+// State: f32 [n_heads, state_dim, head_dim].
+struct ScanParams {
+  int n_heads = 0, head_dim = 0, n_groups = 0, state_dim = 0;
+  Tensor dt_bias, a, d;  // f32 [n_heads]
+};
+
 // A unit between two residual additions, gated or not.
 struct FeedForwardPart {
   std::span<const Linear> gate_up;  // two, or up alone where the unit has no gate; each d → n_ff

@@ -60,6 +60,12 @@ class Ops {
   virtual void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) = 0;
   // out [n, n_heads·v_dim]. A row sees its keys only after kv_write of this step put them there.
   virtual void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) = 0;
+  // y [n, d] = b + Σ_j w[j] · x[row − n_taps + 1 + j], of each sequence's rows; those before its first are its state.
+  // y may be x.
+  virtual void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) = 0;
+  // Of each head, row after row, with step = log(1 + exp(dt + dt_bias)):
+  //   state [state_dim, head_dim] = exp(step · a) · state + b ⊗ (step · x);  y [head_dim] = c · state + d · x
+  virtual void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) = 0;
   // The two parts of a decoder's layer, from the residual stream to what is to be added to it, out [n, d], which may be
   // in.delta itself. They are what the ops above give one after the other (ops/parts.h), bit for bit, and that is what
   // a backend does which knows no better way.

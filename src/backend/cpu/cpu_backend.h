@@ -1,6 +1,6 @@
 // The class behind make_cpu_ops(): every op of the seam as tasks of one fork or of few. Split over files by what an op
 // computes: cpu_ops.cc (rows, loading, making), cpu_products.cc (products and what stands between two of them),
-// cpu_attention.cc (heads and the cache).
+// cpu_attention.cc (heads and the cache), cpu_states.cc (layers with a state).
 // Owner: the backend's caller; kernels run on the pool's threads between fork and join.
 #pragma once
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "backend/cpu/attention_tasks.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/gated_work.h"
+#include "backend/cpu/kernels/state_tables.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/linear_work.h"
 #include "backend/cpu/pool.h"
@@ -47,6 +48,7 @@ class CpuOps final : public Ops {
   CpuOps(const IsaTable& isa, const CpuOptions& options)
       : isa_(isa),
         row_(*isa.elementwise),
+        states_(by_name(state_kernels(), &StateKernels::isa, isa.isa)),
         pool_(seats_of(options)),
         store_(pool_.n_nodes()),
         input_quants_(isa),
@@ -80,6 +82,8 @@ class CpuOps final : public Ops {
   void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override;
   void attention(Tensor out, const NormedRows& in, const AttentionPart& part) override;
   void feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) override;
+  void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) override;
+  void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) override;
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
@@ -128,6 +132,7 @@ class CpuOps final : public Ops {
 
   const IsaTable& isa_;
   const ElementwiseKernels& row_;
+  const StateKernels& states_;
   WorkerPool pool_;
   WeightStore store_;
   QuantBuffer input_quants_, inner_quants_;  // of an op's input, and of what a fused op hands on to its last product
@@ -140,6 +145,7 @@ class CpuOps final : public Ops {
   std::vector<size_t> chosen_;  // experts that rows were routed to
   Tensor last_order_;
   std::vector<float> ordered_;  // rows of x in a weight's order
+  std::vector<float> steps_;    // of a scan: ScanTask::steps
 };
 
 }  // namespace quire

@@ -372,6 +372,14 @@ void CudaOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPa
   Ops::feed_forward(out, in, part);
 }
 
+void CudaOps::short_conv(Tensor, Tensor, const ShortConv&, const StateRows&) {
+  QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
+}
+
+void CudaOps::scan(Tensor, const ScanInput&, const ScanParams&, const StateRows&) {
+  QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
+}
+
 void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {
   check_rows(y, x, ids);
   const Op op(*this);
@@ -390,7 +398,7 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
 
 Result<std::unique_ptr<Ops>> make_cuda_ops() { return cuda::CudaOps::make(cuda::make_fake_runtime({})); }
 
-Status check_cuda_has(const AttnParams& layer) {
+static Status check_layer(const AttnParams& layer) {
   const KvCodec& codec = *layer.k_codec;
   if (layer.n_kept > 0) return fail(Code::unsupported, "--backend cuda has no kernels for --context-shift so far");
   if (layer.values_in_keys) {
@@ -400,6 +408,12 @@ Status check_cuda_has(const AttnParams& layer) {
   if (codec.name == "f16") return {};
   return fail(Code::unsupported,
               "--backend cuda has kernels for --kv-type f16 so far, not for " + std::string(codec.name));
+}
+
+Status check_cuda_has(std::span<const AttnParams> attention, bool has_state) {
+  if (has_state) return fail(Code::unsupported, "--backend cuda has no kernels for layers with a state so far");
+  for (const AttnParams& layer : attention) QR_TRY_VOID(check_layer(layer));
+  return {};
 }
 
 int64_t cuda_linear_bytes(const WeightFormat&, int64_t n_out, int64_t n_in) {

@@ -1,6 +1,7 @@
 // The CUDA backend (docs/backend-cuda.md): Ops on kernels that are tested by emulation and have not run on a device.
 #pragma once
 #include <memory>
+#include <span>
 
 #include "ops/ops.h"
 
@@ -9,9 +10,10 @@ namespace quire {
 // Code::unsupported where there is no device, and no emulator was built in its place.
 Result<std::unique_ptr<Ops>> make_cuda_ops();
 
-// Code::unsupported where the backend has no kernels for attention of this kind: its codec, keys kept beside a window,
-// values that are part of keys. Weights are load_linear's to refuse.
-Status check_cuda_has(const AttnParams& layer);
+// Code::unsupported where the backend has no kernels for attention of one of these kinds: its codec, keys kept beside a
+// window, values that are part of keys; or none for layers with a state, where there are such. Weights are
+// load_linear's to refuse.
+Status check_cuda_has(std::span<const AttnParams> attention, bool has_state);
 
 // Bytes that load_linear takes for a weight of this shape.
 int64_t cuda_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);

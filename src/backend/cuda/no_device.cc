@@ -11,7 +11,7 @@ constexpr std::string_view kNone =
 
 Result<std::unique_ptr<Ops>> make_cuda_ops() { return fail(Code::unsupported, std::string(kNone)); }
 
-Status check_cuda_has(const AttnParams&) { return fail(Code::unsupported, std::string(kNone)); }
+Status check_cuda_has(std::span<const AttnParams>, bool) { return fail(Code::unsupported, std::string(kNone)); }
 
 int64_t cuda_linear_bytes(const WeightFormat&, int64_t, int64_t) { return 0; }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/ref/ref_states.h"
 #include "ops/op_check.h"
 #include "ops/route.h"
 #include "ops/sample_row.h"
@@ -281,6 +282,16 @@ class RefOps final : public Ops {
         }
       }
     }
+  }
+
+  void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) override {
+    check_short_conv(y, x, conv, rows);
+    ref_short_conv(y, x, conv, rows);
+  }
+
+  void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) override {
+    check_scan(y, in, params, rows);
+    ref_scan(y, in, params, rows);
   }
 
   void rows(Tensor y, Tensor x, Tensor ids) override {

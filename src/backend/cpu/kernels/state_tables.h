@@ -1,0 +1,63 @@
+// Tables of the kernels of layers that keep a state, as kernels/tables.h has those of the others.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "quant/f16.h"  // QR_INLINE
+
+namespace quire {
+
+// The rows of one sequence through a short convolution of some columns.
+struct ConvTask {
+  std::byte* states = nullptr;  // block 0's state at the first column
+  int64_t block_bytes = 0;
+  const float* from = nullptr;  // the state before row 0, [n_taps − 1] rows state_stride apart; null: zeros
+  const int32_t* to = nullptr;  // [n]: the block that takes the state behind a row; −1: none
+  int64_t n = 0, d = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int n_taps = 0;
+  const float* w = nullptr;  // [n_taps], state_stride apart
+  const float* b = nullptr;  // null: none
+  int64_t state_stride = 0;
+
+  QR_INLINE float* state(int32_t block) const { return reinterpret_cast<float*>(states + block * block_bytes); }
+};
+
+// The rows of one sequence through one head of a selective scan.
+struct ScanTask {
+  std::byte* states = nullptr;  // block 0's state of this head
+  int64_t block_bytes = 0;
+  const float* from = nullptr;  // the state before row 0, [state_dim, head_dim]; null: zeros
+  const int32_t* to = nullptr;  // as of a ConvTask
+  int64_t n = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  const float* c = nullptr;
+  int64_t c_stride = 0;
+  const float* steps = nullptr;  // of each row its step and exp(step · a), steps_stride apart
+  int64_t steps_stride = 0;
+  float skip = 0.0F;  // the share of x itself
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int head_dim = 0, state_dim = 0;
+
+  QR_INLINE float* state(int32_t block) const { return reinterpret_cast<float*>(states + block * block_bytes); }
+};
+
+struct StateKernels {
+  std::string_view isa;
+  void (*conv)(const ConvTask& task);
+  void (*scan)(const ScanTask& task);
+};
+
+// Of every set that was compiled.
+std::span<const StateKernels* const> state_kernels();
+
+}  // namespace quire

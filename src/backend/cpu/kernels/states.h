@@ -1,0 +1,95 @@
+// Kernels of layers that keep a state: a short convolution and a selective scan, row after row of one sequence. A lane
+// is a column, or a component of a head; sums over taps and over components of the state go in order, so that bits
+// depend neither on the width of a vector nor on how many rows come at once (docs/numerics.md).
+#pragma once
+#include "backend/cpu/kernels/state_tables.h"
+#include "ops/state_sizes.h"
+
+namespace quire {
+namespace {
+
+template <class V>
+struct States {
+  using F = typename V::F;
+
+  static QR_INLINE F load(const float* p, int lanes) { return lanes == 16 ? V::load(p) : V::load_n(p, lanes); }
+  static QR_INLINE void store(float* p, F x, int lanes) { lanes == 16 ? V::store(p, x) : V::store_n(p, x, lanes); }
+
+  static void conv(const ConvTask& task) {
+    for (int64_t i = 0; i < task.d; i += 16) {
+      conv_lanes(task, i, task.d - i < 16 ? static_cast<int>(task.d - i) : 16);
+    }
+  }
+
+  // The rows before wait in registers or on the stack, so a state may be written over the one that was read.
+  static QR_INLINE void conv_lanes(const ConvTask& task, int64_t i, int lanes) {
+    F past[kMostTaps], w[kMostTaps];
+    const int n_past = task.n_taps - 1;
+    for (int j = 0; j < n_past; ++j) {
+      past[j] = task.from == nullptr ? V::zero() : load(task.from + j * task.state_stride + i, lanes);
+    }
+    for (int j = 0; j <= n_past; ++j) w[j] = load(task.w + j * task.state_stride + i, lanes);
+    const F b = task.b == nullptr ? V::zero() : load(task.b + i, lanes);
+    for (int64_t row = 0; row < task.n; ++row) {
+      const F x = load(task.x + row * task.x_stride + i, lanes);
+      F sum = b;
+      for (int j = 0; j < n_past; ++j) sum = V::fma(past[j], w[j], sum);
+      store(task.y + row * task.y_stride + i, V::fma(x, w[n_past], sum), lanes);
+      for (int j = 0; j + 1 < n_past; ++j) past[j] = past[j + 1];
+      if (n_past > 0) past[n_past - 1] = x;
+      if (task.to[row] < 0) continue;
+      float* state = task.state(task.to[row]) + i;
+      for (int j = 0; j < n_past; ++j) store(state + j * task.state_stride, past[j], lanes);
+    }
+  }
+
+  static void scan(const ScanTask& task) {
+    int p = 0;
+    for (; p + 64 <= task.head_dim; p += 64) scan_lanes<4>(task, p, 16);
+    for (; p < task.head_dim; p += 16) scan_lanes<1>(task, p, task.head_dim - p < 16 ? task.head_dim - p : 16);
+  }
+
+  // Components [p, p + 16 · N) of a head; of a single vector `lanes` of them. A row's state goes where it is to be
+  // left, else onto the stack, and the next row reads it there.
+  template <int N>
+  static QR_INLINE void scan_lanes(const ScanTask& task, int p, int lanes) {
+    alignas(64) float own[kMostStateDim * 16 * N];
+    const float* from = task.from == nullptr ? nullptr : task.from + p;
+    int64_t from_stride = task.head_dim;
+    for (int64_t row = 0; row < task.n; ++row) {
+      float* to = task.to[row] < 0 ? own : task.state(task.to[row]) + p;
+      const int64_t to_stride = task.to[row] < 0 ? 16 * N : task.head_dim;
+      const float* x = task.x + row * task.x_stride + p;
+      const float* b = task.b + row * task.b_stride;
+      const float* c = task.c + row * task.c_stride;
+      const F step = V::set1(task.steps[row * task.steps_stride]);
+      const F decay = V::set1(task.steps[row * task.steps_stride + 1]);
+      F in[N], y[N];
+      for (int i = 0; i < N; ++i) in[i] = V::mul(load(x + 16 * i, lanes), step);
+      for (int i = 0; i < N; ++i) y[i] = V::zero();
+      for (int s = 0; s < task.state_dim; ++s) {
+        const F weight = V::set1(b[s]), share = V::set1(c[s]);
+        for (int i = 0; i < N; ++i) {
+          const F before = from == nullptr ? V::zero() : load(from + s * from_stride + 16 * i, lanes);
+          const F now = V::fma(before, decay, V::mul(weight, in[i]));
+          store(to + s * to_stride + 16 * i, now, lanes);
+          y[i] = V::fma(now, share, y[i]);
+        }
+      }
+      float* out = task.y + row * task.y_stride + p;
+      for (int i = 0; i < N; ++i) {
+        store(out + 16 * i, V::fma(load(x + 16 * i, lanes), V::set1(task.skip), y[i]), lanes);
+      }
+      from = to;
+      from_stride = to_stride;
+    }
+  }
+};
+
+template <class V>
+constexpr StateKernels make_state_kernels(std::string_view isa) {
+  return {isa, &States<V>::conv, &States<V>::scan};
+}
+
+}  // namespace
+}  // namespace quire

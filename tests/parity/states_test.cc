@@ -1,0 +1,169 @@
+// Layers that keep a state: short convolutions and selective scans on every instruction set against backend/ref, with
+// sequences beside each other, states that are read and left, and rows that come in pieces: the same bits.
+#include "ops/state_sizes.h"
+#include "tests/parity/op_corpus.h"
+
+namespace quire {
+namespace {
+
+// Blocks of states in one buffer, and who reads and leaves which.
+struct States {
+  States(int n_blocks, int64_t n_floats) : block_floats(n_floats), memory(n_blocks, n_floats, 77, 0.5F) {}
+  StateRows rows() {
+    return {ints(cu_q),
+            ints(from),
+            ints(to),
+            {reinterpret_cast<std::byte*>(memory.values.data()), block_floats * 4, 16},
+            0};
+  }
+  int64_t block_floats;
+  Matrix memory;
+  std::vector<int32_t> cu_q, from, to;
+};
+
+struct Shape {
+  int n_heads, head_dim, n_groups, state_dim, n_taps;
+  int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
+  int64_t scan_floats() const { return n_inner() * state_dim; }
+};
+constexpr Shape kShapes[] = {{1, 1, 1, 1, 1},    {3, 5, 3, 7, 2},    {4, 16, 2, 16, 4},
+                             {2, 64, 1, 128, 4}, {2, 150, 1, 33, 3}, {1, 64, 1, kMostStateDim, kMostTaps}};
+
+// Three sequences: one anew, one that goes on where it left off, in the same block, one of a single row that leaves
+// its state elsewhere; a row in the middle leaves its state too.
+States three(int64_t n_floats) {
+  States out(6, n_floats);
+  out.cu_q = {0, 9, 14, 15};
+  out.from = {-1, 2, 3};
+  out.to.assign(15, -1);
+  out.to[4] = 1;
+  out.to[8] = 0;
+  out.to[9] = 2;  // read in this very step
+  out.to[13] = 4;
+  out.to[14] = 5;
+  return out;
+}
+
+// Numbers of one row each.
+struct Numbers {
+  Numbers(int64_t n, uint64_t seed, float spread = 1.0F) : values(1, n, seed, spread) {}
+  Tensor tensor() { return Tensor::dense(values.values.data(), DType::f32, {values.d}); }
+  Matrix values;
+};
+
+std::vector<float> convolve(Ops& ops, const Shape& shape, States& states, int64_t n, bool has_bias) {
+  const int64_t d = shape.n_inner() + 3;
+  Matrix x(n, d, 1), y(n, d), w(shape.n_taps, d, 2);
+  Numbers b(d, 3);
+  ops.short_conv(y.tensor(), x.tensor(), {w.tensor(), has_bias ? b.tensor() : Tensor()}, states.rows());
+  std::vector<float> out = y.values;
+  out.insert(out.end(), states.memory.values.begin(), states.memory.values.end());
+  return out;
+}
+
+TEST(StateParity, ShortConv) {
+  for (const Shape& shape : kShapes) {
+    for (const bool has_bias : {false, true}) {
+      compare("convolution of " + std::to_string(shape.n_taps), 1e-5, [&](Ops& ops) {
+        States states = three(std::max<int64_t>(1, shape.n_taps - 1) * (shape.n_inner() + 3));
+        return convolve(ops, shape, states, 15, has_bias);
+      });
+    }
+  }
+}
+
+// What a scan reads, rows [begin, end) of 15.
+struct Scanned {
+  explicit Scanned(const Shape& s)
+      : shape(s),
+        x(15, s.n_inner(), 4),
+        b(15, int64_t{s.n_groups} * s.state_dim, 5),
+        c(15, int64_t{s.n_groups} * s.state_dim, 6),
+        dt(15, s.n_heads, 7, 3.0F),
+        y(15, s.n_inner()),
+        bias(s.n_heads, 8),
+        a(s.n_heads, 9),
+        d(s.n_heads, 10) {
+    for (float& v : a.values.values) v = -std::exp(v);
+    dt.values.front() = 30.0F;  // where log(1 + exp(x)) is x
+  }
+  void run(Ops& ops, int64_t begin, int64_t end, States& states) {
+    const int64_t n = end - begin;
+    const ScanParams params{shape.n_heads, shape.head_dim, shape.n_groups, shape.state_dim,
+                            bias.tensor(), a.tensor(),     d.tensor()};
+    const ScanInput in{x.tensor().rows(begin, n), b.tensor().rows(begin, n), c.tensor().rows(begin, n),
+                       dt.tensor().rows(begin, n)};
+    ops.scan(y.tensor().rows(begin, n), in, params, states.rows());
+  }
+  Shape shape;
+  Matrix x, b, c, dt, y;
+  Numbers bias, a, d;
+};
+
+TEST(StateParity, Scan) {
+  for (const Shape& shape : kShapes) {
+    compare("scan of " + std::to_string(shape.head_dim), 1e-5, [&](Ops& ops) {
+      States states = three(shape.scan_floats());
+      Scanned scanned(shape);
+      scanned.run(ops, 0, 15, states);
+      std::vector<float> out = scanned.y.values;
+      out.insert(out.end(), states.memory.values.begin(), states.memory.values.end());
+      return out;
+    });
+  }
+}
+
+// One sequence of 15 rows in pieces, each of which goes on where the last one left off.
+TEST(StateParity, PiecesHaveTheBitsOfTheWhole) {
+  for (const Shape& shape : kShapes) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+      const auto in_pieces = [&](std::initializer_list<int64_t> ends) {
+        States states(1, shape.scan_floats());
+        Scanned scanned(shape);
+        int64_t begin = 0;
+        for (const int64_t end : ends) {
+          states.cu_q = {0, static_cast<int32_t>(end - begin)};
+          states.from = {begin == 0 ? -1 : 0};
+          states.to.assign(static_cast<size_t>(end - begin), -1);
+          states.to.back() = 0;
+          scanned.run(**ops, begin, end, states);
+          begin = end;
+        }
+        std::vector<float> out = scanned.y.values;
+        out.insert(out.end(), states.memory.values.begin(), states.memory.values.end());
+        return out;
+      };
+      const std::vector<float> whole = in_pieces({15});
+      EXPECT_TRUE(same_bits(in_pieces({1, 2, 7, 15}), whole)) << isa;
+      EXPECT_TRUE(same_bits(in_pieces({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}), whole)) << isa;
+    }
+  }
+}
+
+TEST(StateParity, ConvolvedPiecesHaveTheBitsOfTheWhole) {
+  for (const Shape& shape : kShapes) {
+    const int64_t d = shape.n_inner();
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+      const auto in_pieces = [&](int64_t piece) {
+        States states(1, std::max<int64_t>(1, shape.n_taps - 1) * d);
+        Matrix x(15, d, 1), y(15, d), w(shape.n_taps, d, 2);
+        for (int64_t begin = 0; begin < 15; begin += piece) {
+          const int64_t n = std::min<int64_t>(piece, 15 - begin);
+          states.cu_q = {0, static_cast<int32_t>(n)};
+          states.from = {begin == 0 ? -1 : 0};
+          states.to.assign(static_cast<size_t>(n), -1);
+          states.to.back() = 0;
+          (*ops)->short_conv(y.tensor().rows(begin, n), x.tensor().rows(begin, n), {w.tensor(), {}}, states.rows());
+        }
+        return y.values;
+      };
+      EXPECT_TRUE(same_bits(in_pieces(1), in_pieces(15))) << isa;
+      EXPECT_TRUE(same_bits(in_pieces(4), in_pieces(15))) << isa;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
