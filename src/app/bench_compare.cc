@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "engine/limits.h"
 
 namespace quire {
 namespace {
@@ -43,7 +44,10 @@ Result<std::unique_ptr<Engine>> engine_for(const LoadedModel& loaded, int n_seqs
   options.n_ctx = n_ctx;
   options.max_queue = 1 << 20;
   options.prefix_cache = false;
-  options.kv_bytes = int64_t{n_seqs} * (n_ctx / 16 + 2) * 16 * loaded.model->info().kv_layout.token_bytes();
+  const KvLayout& layout = loaded.model->info().kv_layout;
+  options.n_states = kStatesPerSequence * n_seqs;
+  options.kv_bytes =
+      int64_t{n_seqs} * (n_ctx / 16 + 2) * 16 * layout.token_bytes() + options.n_states * layout.state_bytes();
   EngineEnv env;
   env.clock = &clock;
   return make_engine(*loaded.model, *loaded.ops, options, env);

@@ -1,5 +1,7 @@
 #include "app/forward.h"
 
+#include <algorithm>
+
 namespace quire {
 
 Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_chunk, int block_tokens) {
@@ -13,9 +15,10 @@ Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_c
   Forward out(model, ops, std::move(scratch), block_tokens);
   for (int g = 0; g < layout.n_groups(); ++g) {
     const int64_t block_bytes = layout.block_bytes(g, block_tokens);
+    const bool is_state = layout.group(g).kind == KvGroup::Kind::state;
     Buffer& blocks = out.blocks_.emplace_back();
     if (block_bytes > 0) {
-      QR_TRY(blocks, ops.allocate(n_blocks * block_bytes));
+      QR_TRY(blocks, ops.allocate(is_state ? block_bytes : n_blocks * block_bytes));
     }
     out.kv_.groups[static_cast<size_t>(g)] = {blocks.data(), block_bytes, block_tokens};
   }
@@ -46,7 +49,10 @@ Tensor Forward::run(std::span<const Token> tokens) {
     batch.attn.first_key.ptr<int32_t>()[i] = 0;
     batch.attn.end_key.ptr<int32_t>()[i] = n_past_ + i + 1;
   }
-  for (int g = 0; g < kv_.n_groups; ++g) put_blocks(static_cast<size_t>(g), batch);
+  for (int g = 0; g < kv_.n_groups; ++g) {
+    const bool is_state = model_->info().kv_layout.group(g).kind == KvGroup::Kind::state;
+    is_state ? put_state(static_cast<size_t>(g), batch) : put_blocks(static_cast<size_t>(g), batch);
+  }
   Pass pass;
   pass.batch = &batch;
   pass.arena = &arena_;
@@ -55,6 +61,16 @@ Tensor Forward::run(std::span<const Token> tokens) {
   const Tensor x = model_->layers(model_->embed(pass), LayerRange{0, model_->info().n_layers}, pass);
   n_past_ += static_cast<int>(n);
   return model_->head(x, pass);
+}
+
+// One block is enough: the state behind the last row.
+void Forward::put_state(size_t group, Batch& batch) {
+  const int64_t n = batch.ids.dim(0);
+  batch.slots[group] = ints(n);
+  std::fill_n(batch.slots[group].ptr<int32_t>(), n, -1);
+  batch.slots[group].ptr<int32_t>()[n - 1] = 0;
+  batch.attn.blocks[group] = arena_.alloc(DType::i32, {1, 1});
+  batch.attn.blocks[group].ptr<int32_t>()[0] = n_past_ == 0 ? -1 : 0;
 }
 
 // Blocks in falling order, so that a mistake with the table shows. Windows keep every block too.

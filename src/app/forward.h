@@ -18,13 +18,18 @@ class Forward {
   // valid until the next call.
   Tensor run(std::span<const Token> tokens);
   int n_past() const { return n_past_; }
-  void rewind(int n_past) { n_past_ = n_past; }
+  // REQUIRES 0 of a model whose layers keep a state.
+  void rewind(int n_past) {
+    QR_CHECK(n_past == 0 || model_->info().n_state_layers == 0);
+    n_past_ = n_past;
+  }
 
  private:
   Forward(const Model& model, Ops& ops, Buffer scratch, int block_tokens)
       : model_(&model), ops_(&ops), arena_(std::move(scratch)), block_tokens_(block_tokens) {}
   Tensor ints(int64_t n);
   void put_blocks(size_t group, Batch& batch);
+  void put_state(size_t group, Batch& batch);
 
   const Model* model_;
   Ops* ops_;

@@ -90,7 +90,9 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& mod
   out.step = StepNeeds(info);
   out.token_bytes = info.kv_layout.token_bytes();
   const int64_t step_blocks = (options.step_tokens + options.block_tokens - 1) / std::max(options.block_tokens, 1);
+  out.state_bytes = kStatesPerSequence * info.kv_layout.state_bytes();
   for (int g = 1; g < info.kv_layout.n_groups(); ++g) {
+    if (info.kv_layout.group(g).kind == KvGroup::Kind::state) continue;
     const int64_t blocks = info.kv_layout.group(g).most_blocks(1, std::max(options.block_tokens, 1)) + step_blocks;
     out.window_tokens = std::max(out.window_tokens, blocks * options.block_tokens);
     out.window_token_bytes += info.kv_layout.token_bytes(g);
@@ -117,6 +119,8 @@ std::string one_of(const std::vector<std::string>& ways) {
 
 // How long a context that memory holds, at most what the model has.
 int64_t tokens_in(const MemoryNeeds& needs, int64_t bytes) {
+  if (needs.token_bytes == 0) return needs.n_ctx;
+  bytes -= needs.state_bytes;
   const int64_t beyond = bytes - needs.window_tokens * needs.token_bytes;
   if (needs.window_tokens == 0 || beyond <= 0) return bytes / needs.token_bytes;
   const int64_t full = needs.token_bytes - needs.window_token_bytes;
@@ -170,6 +174,7 @@ MemoryNeeds with_draft(MemoryNeeds needs, const MemoryNeeds& draft) {
   needs.scratch += draft.scratch;
   needs.largest = std::max(needs.largest, draft.largest);
   needs.token_bytes += draft.token_bytes;
+  needs.state_bytes += draft.state_bytes;
   return needs;
 }
 

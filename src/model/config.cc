@@ -34,9 +34,42 @@ Status check_heads(const ModelFile& file, const std::string& prefix, const Decod
                                      std::to_string(c.head_dim));
 }
 
+// A number for each layer; nothing where the key is absent or no list. Code::corrupt names the key.
+Result<std::vector<int64_t>> by_layer(const Metadata& meta, const std::string& key, const DecoderConfig& c) {
+  const MetaValue* value = meta.find(key);
+  const auto* list = value != nullptr ? std::get_if<std::vector<int64_t>>(value) : nullptr;
+  if (list == nullptr) return std::vector<int64_t>();
+  if (list->size() == static_cast<size_t>(c.n_layers)) return *list;
+  return fail(Code::corrupt, "key " + meta.shown(key) + ": must have " + std::to_string(c.n_layers) + " entries, has " +
+                                 std::to_string(list->size()));
+}
+
+// One number of all layers, or one a layer: of those that keep a state in place of attention it is 0. A folder has
+// "attention.recurrent_layers" instead.
+Status read_kv_heads(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  const std::string key = prefix + "attention.head_count_kv";
+  QR_TRY(const std::vector<int64_t> heads, by_layer(meta, key, c));
+  QR_TRY(const std::vector<int64_t> kinds, by_layer(meta, prefix + "attention.recurrent_layers", c));
+  if (heads.empty()) {
+    QR_TRY(const int64_t n_kv_heads, meta.get_int_or(key, 1, c.n_heads, c.n_heads));
+    c.n_kv_heads = static_cast<int>(n_kv_heads);
+    for (const int64_t kind : kinds) c.is_state.push_back(kind != 0);
+  } else {
+    const int64_t most = *std::max_element(heads.begin(), heads.end());
+    for (const int64_t n : heads) {
+      if (n == most ? n >= 0 && n <= c.n_heads : n == 0) continue;
+      return fail(Code::unsupported, "key " + meta.shown(key) + ": must be 0 or one number of 1 to " +
+                                         std::to_string(c.n_heads) + " for each layer, has " + std::to_string(n));
+    }
+    c.n_kv_heads = most == 0 ? c.n_heads : static_cast<int>(most);
+    for (const int64_t n : heads) c.is_state.push_back(n == 0);
+  }
+  if (std::find(c.is_state.begin(), c.is_state.end(), true) == c.is_state.end()) c.is_state.clear();
+  return {};
+}
+
 Status read_attention(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
-  QR_TRY(const int64_t n_kv_heads, meta.get_int_or(prefix + "attention.head_count_kv", 1, c.n_heads, c.n_heads));
-  c.n_kv_heads = static_cast<int>(n_kv_heads);
+  QR_TRY_VOID(read_kv_heads(meta, prefix, c));
   const int natural = c.n_embd / c.n_heads;
   QR_TRY(const int64_t head_dim, meta.get_int_or(prefix + "attention.key_length", 1, kMaxHeadDim, natural));
   c.head_dim = static_cast<int>(head_dim);
@@ -223,6 +256,7 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
   info.head_dim = c.head_dim;
   info.rope_pairs = c.rope_pairs;
   info.n_rope = c.n_rope;
+  info.n_state_layers = static_cast<int>(std::count(c.is_state.begin(), c.is_state.end(), true));
   info.scales_embedding = c.embed_scale != 1.0F;
   for (const HostWeight& w : file.tensors) {
     const int64_t n = w.n_rows() * w.n_cols();

@@ -17,6 +17,16 @@ struct LatentSizes {
   int k_dim = 0, v_dim = 0;  // of a head: the part of a query that does not turn, a value
 };
 
+// Sizes of a layer that keeps a state (model/state_mixer.h).
+struct StateConfig {
+  int n_heads = 0, head_dim = 0;  // n_heads 0: there are no such layers
+  int n_groups = 0;               // of heads that share what a state is written and read by
+  int state_dim = 0;              // components of a state for each of a head's
+  int n_taps = 0;                 // of the convolution
+  int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
+  int64_t n_conv() const { return n_inner() + 2 * int64_t{n_groups} * state_dim; }  // columns of the convolution
+};
+
 struct DecoderConfig {
   int n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
   int n_experts = 0, n_ff_expert = 0;  // of layers with a router; 0: none has one
@@ -44,6 +54,8 @@ struct DecoderConfig {
   int window = 0;               // keys that a layer with a window sees, 0: no layer has one
   std::vector<bool> is_local;   // per layer: sees the window only; empty where window is 0
   std::vector<bool> is_still;   // per layer: its heads do not turn; empty: those of all do
+  std::vector<bool> is_state;   // per layer: keeps a state in place of attention; empty: none does
+  StateConfig state;            // of these
 };
 
 // What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes

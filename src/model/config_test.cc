@@ -103,6 +103,32 @@ TEST(DecoderConfig, RefusesExpertsThatCannotBe) {
   EXPECT_THAT(expert_error({{"expert_weights_scale", kNaN}}), HasSubstr("llama.expert_weights_scale"));
 }
 
+using Heads = std::vector<int64_t>;
+
+TEST(DecoderConfig, LayersWithoutHeadsKeepAState) {
+  ModelFile file = good_file();
+  auto& meta = file.meta.values;
+  meta["llama.attention.head_count_kv"] = Heads{0, 2, 0, 2};
+  const auto c = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->n_kv_heads, 2);
+  EXPECT_EQ(c->is_state, (std::vector<bool>{true, false, true, false}));
+  meta["llama.attention.head_count_kv"] = Heads{2, 2, 2, 2};
+  EXPECT_TRUE(read_decoder_config(file, LoadOptions{})->is_state.empty());
+  meta["llama.attention.head_count_kv"] = int64_t{2};
+  meta["llama.attention.recurrent_layers"] = Heads{0, 0, 0, 1};
+  EXPECT_EQ(read_decoder_config(file, LoadOptions{})->is_state, (std::vector<bool>{false, false, false, true}));
+}
+
+TEST(DecoderConfig, RefusesLayersThatCannotBe) {
+  EXPECT_THAT(error_with("attention.head_count_kv", Heads{0, 2, 0}), HasSubstr("must have 4 entries, has 3"));
+  EXPECT_THAT(error_with("attention.recurrent_layers", Heads{0, 1, 0, 1, 0}), HasSubstr("must have 4 entries, has 5"));
+  EXPECT_THAT(error_with("attention.head_count_kv", Heads{1, 2, 0, 2}), HasSubstr("for each layer, has 1"));
+  EXPECT_THAT(error_with("attention.head_count_kv", Heads{5, 5, 0, 5}), HasSubstr("0 or one number of 1 to 4"));
+  EXPECT_THAT(error_with("attention.head_count_kv", Heads{0, -1, 0, 0}), HasSubstr("for each layer, has -1"));
+  EXPECT_THAT(error_with("attention.head_count_kv", Heads{3, 3, 0, 3}), HasSubstr("is no multiple of"));
+}
+
 TEST(DecoderConfig, AFactorAloneIsLinear) {
   for (const char* key : {"llama.rope.scale_linear", "llama.rope.scaling.factor"}) {
     ModelFile file = good_file();

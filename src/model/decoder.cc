@@ -53,6 +53,15 @@ Status Decoder::check_shift(const LoadOptions& options) const {
                                  " positions; the model has " + std::to_string(config_.n_ctx));
 }
 
+// Layers without heads are for architectures that read what those are instead.
+Status Decoder::check_states(const ModelFile& file) const {
+  if (config_.is_state.empty() || config_.state.n_heads > 0) return {};
+  return fail(Code::unsupported, file.path + ": key " +
+                                     file.meta.shown(file.meta.get_string("general.architecture").value_or("") +
+                                                     ".attention.head_count_kv") +
+                                     ": this architecture has no layers without heads");
+}
+
 Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   QR_TRY(config_, read_decoder_config(file, options));
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
@@ -60,12 +69,17 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   if (!configured) return error_within(file.path, std::move(configured).error());
   QR_TRY_VOID(check_shift(options));
   if (config_.latent.n_kv > 0) QR_TRY_VOID(check_latent_codec(config_, options));
+  QR_TRY_VOID(check_states(file));
   info_ = make_model_info(file, config_, options);
   for (int l = 0; l < config_.n_layers; ++l) {
     DecoderLayer& layer = layers_.emplace_back();
     layer.is_local = !config_.is_local.empty() && config_.is_local[static_cast<size_t>(l)];
     layer.is_still = !config_.is_still.empty() && config_.is_still[static_cast<size_t>(l)];
-    layer.attn = claim(options, layer.is_local);
+    if (!config_.is_state.empty() && config_.is_state[static_cast<size_t>(l)]) {
+      claim_state(config_.state, info_.kv_layout, layer.state);
+    } else {
+      layer.attn = claim(options, layer.is_local);
+    }
     info_.attention.push_back(layer.attn);
   }
   return {};
@@ -146,7 +160,7 @@ void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
 
 void Decoder::load_layer(WeightLoader& load, DecoderLayer& layer) const {
   load_norms(load, layer);
-  load_attention(load, layer);
+  layer.keeps_state() ? load_state_mixer(load, config_, layer.state) : load_attention(load, layer);
   load_feed_forward(load, layer);
 }
 
@@ -183,8 +197,8 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const int64_t attn = attention_columns();
   const int64_t expert = Arena::row_stride(c.n_embd + 3 * int64_t{c.n_ff_expert});
   const int64_t shared = c.n_ff_shared == 0 ? 0 : Arena::row_stride(2 * int64_t{c.n_ff_shared}) + embd + 16;
-  const int64_t widest =
-      std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}), c.n_experts + c.routing.n_used * expert, shared});
+  const int64_t widest = std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}),
+                                   c.n_experts + c.routing.n_used * expert, shared, state_mixer_row_floats(c.state)});
   const int64_t turns = info_.shift.is_on() ? 2 * (c.n_rope + 1) : 0;
   const int64_t kept = n * (embd + 2 * c.n_rope + turns);  // x and rotations, to the end of the step
   const int64_t layer = n * (3 * embd + widest);           // normed, delta (two of parallel parts) and a part's own
@@ -198,6 +212,12 @@ Tensor Decoder::embed(const Pass& pass) const {
   pass.ops->embed(x, pass.batch->ids, embedding_);
   if (config_.embed_scale != 1.0F) pass.ops->scale(x, config_.embed_scale);
   return x;
+}
+
+void Decoder::mix(
+    Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const {
+  layer.keeps_state() ? run_state_mixer(out, layer.state, config_.state, in, pass)
+                      : attention(out, layer, in, rotation, pass);
 }
 
 void Decoder::attention(
@@ -288,7 +308,7 @@ void Decoder::run_parallel(
     const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const {
   in.w = layer.attn_norm;
   in.b = layer.attn_norm_bias;
-  attention(delta, layer, in, rotation, pass);
+  mix(delta, layer, in, rotation, pass);
   NormedRows again = in;
   again.delta = {};  // added by the first
   if (!layer.ffn_norm.empty()) {
@@ -312,7 +332,7 @@ void Decoder::run_layer(
   }
   in.w = layer.attn_norm;
   in.b = layer.attn_norm_bias;
-  attention(delta, layer, in, rotation, pass);
+  mix(delta, layer, in, rotation, pass);
   scale_delta(delta, pass);
   in.delta = delta;
   in.delta_w = layer.post_attn_norm;

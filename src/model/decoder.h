@@ -8,6 +8,7 @@
 #include "model/config.h"
 #include "model/latent.h"
 #include "model/model.h"
+#include "model/state_mixer.h"
 #include "model/weight_loader.h"
 
 namespace quire {
@@ -27,8 +28,10 @@ struct DecoderLayer {
   std::vector<Linear> shared_gate_up, shared_down;  // of the unit that all rows go to beside the experts, if any
   std::vector<Linear> shared_gate;                  // n_embd → 1: how much of it each row takes; none: all
   AttnParams attn;
+  StateMixer state;       // in place of attention, where the layer keeps a state
   bool is_local = false;  // sees a window, rotates by the local frequencies
   bool is_still = false;  // does not rotate
+  bool keeps_state() const { return attn.k_codec == nullptr; }
 };
 
 class Decoder : public Model {
@@ -66,7 +69,9 @@ class Decoder : public Model {
     Tensor rows;   // of each row's q and k
     Tensor turns;  // of its queries before sinks (AttnMeta::turns)
   };
-  // The parts of a layer: out [n, n_embd] is what to add to the residual stream.
+  // The parts of a layer: out [n, n_embd] is what to add to the residual stream. The first is attention, or a state's.
+  void mix(
+      Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const;
   void attention(
       Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const;
   void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
@@ -84,6 +89,7 @@ class Decoder : public Model {
   void load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int n_ff) const;
   Status load_ends(WeightLoader& load);
   Status check_shift(const LoadOptions& options) const;
+  Status check_states(const ModelFile& file) const;
   AttnParams claim(const LoadOptions& options, bool is_local);
   // Numbers that attention takes from the arena for every row.
   int64_t attention_columns() const;

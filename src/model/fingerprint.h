@@ -12,14 +12,14 @@
 
 namespace quire {
 
-// fn of every field of a DecoderConfig, in order, those of nested structs too (of `latent` where there is one); Config
-// may be const.
+// fn of every field of a DecoderConfig, in order, those of nested structs too (of `latent`, and of layers that keep a
+// state, where there are any); Config may be const.
 template <class Config, class Fn>
 void each_field(Config& config, Fn fn) {
   auto& [n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_ff_shared, routing, n_ctx, n_heads, n_kv_heads,
          head_dim, n_rope, latent, rope_theta, rope, rope_local, rope_pairs, norm_eps, norm, is_parallel, activation,
          has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap, logit_soft_cap, window,
-         is_local, is_still] = config;
+         is_local, is_still, is_state, state] = config;
   auto& [scoring, n_used, normalised, scale, n_groups, n_groups_used, groups_by_two] = routing;
   auto& [freq, magnitude] = rope;
   auto& [latent_kv, latent_q, latent_k_dim, latent_v_dim] = latent;
@@ -31,6 +31,9 @@ void each_field(Config& config, Fn fn) {
   all(is_parallel, activation, has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap,
       logit_soft_cap, window, is_local, is_still);
   if (latent_kv > 0) all(latent_kv, latent_q, latent_k_dim, latent_v_dim);
+  if (is_state.empty()) return;  // others' names stay what they were
+  auto& [n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps] = state;
+  all(is_state, n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps);
 }
 
 struct FingerprintParts {

@@ -34,20 +34,26 @@ void change(T& field) {
   }
 }
 
-TEST(Fingerprint, EveryHyperParameterCounts) {
-  std::set<uint64_t> seen = {fingerprint(some_parts())};
+void check_every_field(const FingerprintParts& plain, int least) {
+  std::set<uint64_t> seen = {fingerprint(plain)};
   int n_fields = 0;
-  const FingerprintParts plain = some_parts();
   each_field(plain.config, [&](const auto&) { ++n_fields; });
-  EXPECT_GE(n_fields, 28);
+  EXPECT_GE(n_fields, least);
   for (int wanted = 0; wanted < n_fields; ++wanted) {
-    FingerprintParts parts = some_parts();
+    FingerprintParts parts = plain;
     int i = 0;
     each_field(parts.config, [&](auto& field) {
       if (i++ == wanted) change(field);
     });
     EXPECT_TRUE(seen.insert(fingerprint(parts)).second) << "field " << wanted;
   }
+}
+
+TEST(Fingerprint, EveryHyperParameterCounts) {
+  FingerprintParts parts = some_parts();
+  check_every_field(parts, 28);
+  parts.config.is_state = {true, false};
+  check_every_field(parts, 34);
 }
 
 TEST(Fingerprint, WhatListsHoldCounts) {

@@ -9,6 +9,7 @@
 #include "model/config.h"
 #include "model/model.h"
 #include "model/rope.h"
+#include "ops/state_sizes.h"
 #include "quant/convert.h"
 
 namespace quire {
@@ -69,11 +70,12 @@ Status permute(const DecoderConfig& c, ModelFile& file) {
   return {};
 }
 
-// Vectors, biases of experts, routers.
+// Vectors, biases of experts, routers, taps of convolutions.
 void widen_small(ModelFile& file) {
   const WeightFormat& f32 = *find_weight_format(std::string_view("f32"));
   for (HostWeight& weight : file.tensors) {
-    const bool small = weight.shape.size() == 1 || is_router(weight.name) || weight.name.ends_with(".bias");
+    const bool small = weight.shape.size() == 1 || is_router(weight.name) || weight.name.ends_with(".bias") ||
+                       weight.n_cols() < kMostTaps;
     if (!small || weight.format == &f32) continue;
     const std::span<const std::byte> from = weight.data;
     const auto n = static_cast<size_t>(weight.n_rows() * weight.n_cols());
@@ -115,6 +117,7 @@ class Scaling {
     std::erase_if(file_.meta.values, [&](const auto& fact) {
       if (!fact.first.starts_with(prefix_)) return false;
       const std::string_view name = std::string_view(fact.first).substr(prefix_.size());
+      if (name == "finetuned") return false;  // says of some architectures whether heads turn at all
       return std::find(kept.begin(), kept.end(), name) == kept.end();
     });
   }
@@ -256,6 +259,12 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   out.meta.values[arch + ".attention.key_length"] = int64_t{config.head_dim};
   const int value_dim = config.latent.n_kv > 0 ? config.latent.n_kv : config.head_dim;
   out.meta.values[arch + ".attention.value_length"] = int64_t{value_dim};
+  if (!config.is_state.empty()) {
+    std::vector<int64_t> heads;
+    for (const bool is_state : config.is_state) heads.push_back(is_state ? 0 : config.n_kv_heads);
+    out.meta.values[arch + ".attention.head_count_kv"] = std::move(heads);
+    out.meta.values.erase(arch + ".attention.recurrent_layers");
+  }
   QR_TRY_VOID(put_scaling(config, arch, out));
   if (config.n_experts > 0) QR_TRY_VOID(stack_experts(config, out));
   widen_small(out);

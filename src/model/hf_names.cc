@@ -249,20 +249,27 @@ Status translate_partial(HfFacts& facts, const Metadata& ours, std::string_view 
   return {};
 }
 
-// Which layers see a window only: 1 and 0 in the layers' order.
-Status translate_windows(HfFacts& facts) {
+// Which layers see a window only, or keep a state: 1 and 0 in the layers' order.
+Status translate_layers(HfFacts& facts, const std::vector<std::string_view>& state_layers) {
   const MetaValue* types = facts.find("layer_types");
   if (types == nullptr || std::get_if<std::vector<std::string>>(types) == nullptr) return {};
-  std::vector<int64_t> local;
+  const bool has_states = !state_layers.empty();
+  const std::vector<std::string_view> marks =
+      has_states ? state_layers : std::vector<std::string_view>{"sliding_attention"};
+  std::vector<std::string_view> known = {"full_attention"};
+  if (has_states) known.push_back("attention");
+  known.insert(known.end(), marks.begin(), marks.end());
+  std::vector<int64_t> marked;
   for (const std::string& type : std::get<std::vector<std::string>>(*types)) {
-    const bool is_local = type == "sliding_attention";
-    if (!is_local && type != "full_attention") {
-      return fail(Code::unsupported, "key \"layer_types\": " + in_quotes(type) +
-                                         " is not supported; known: full_attention sliding_attention");
+    if (std::find(known.begin(), known.end(), type) == known.end()) {
+      std::string text = "key \"layer_types\": " + in_quotes(type) + " is not supported; known:";
+      for (const std::string_view one : known) text += " " + std::string(one);
+      return fail(Code::unsupported, text);
     }
-    local.push_back(is_local);
+    marked.push_back(std::find(marks.begin(), marks.end(), type) != marks.end() ? 1 : 0);
   }
-  facts.set("attention.sliding_window_pattern", std::move(local), "layer_types");
+  facts.set(has_states ? "attention.recurrent_layers" : "attention.sliding_window_pattern", std::move(marked),
+            "layer_types");
   return {};
 }
 
@@ -274,7 +281,7 @@ Status translate_facts(const ModelFile& folder, std::string_view arch, const HfR
   out.meta.values[std::string(arch) + ".rope.halves"] = true;
   QR_TRY_VOID(translate_rope(facts));
   QR_TRY_VOID(translate_partial(facts, out.meta, arch));
-  QR_TRY_VOID(translate_windows(facts));
+  QR_TRY_VOID(translate_layers(facts, rules.state_layers));
   if (rules.facts != nullptr) QR_TRY_VOID(rules.facts(facts));
   return tie(facts, out);
 }

@@ -60,6 +60,7 @@ struct HfRules {
   std::vector<NameRule> tensors = {};         // before the common ones
   Status (*facts)(HfFacts&) = nullptr;        // after the common ones
   bool pairs_in_gguf = false;                 // GGUF has this architecture's rows of q and k as pairs, not as halves
+  std::vector<std::string_view> state_layers = {};  // kinds of layers that keep a state in place of attention
 };
 
 // The folder as `arch` wants it. Tensors without a rule are named in a warning and left out. Errors name folder and

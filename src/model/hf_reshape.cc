@@ -1,5 +1,6 @@
 #include "model/hf_reshape.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "io/in_quotes.h"
@@ -41,11 +42,12 @@ Status check(const HostWeight& weight, size_t rank, size_t halved) {
 }
 
 Status half_of_rows(const HostWeight& theirs, int64_t half, HostWeight& ours, ModelFile& file) {
-  QR_TRY_VOID(check(theirs, 3, 1));
-  const int64_t n_rows = theirs.shape[1] / 2;
-  const int64_t run = n_rows * theirs.shape[2];
-  return copy(theirs, {theirs.shape[0], n_rows, theirs.shape[2]}, ours, file,
-              [=](int64_t i) { return (2 * (i / run) + half) * run + i % run; });
+  const size_t rank = theirs.shape.size() == 2 ? 2 : 3;
+  QR_TRY_VOID(check(theirs, rank, rank - 2));
+  std::vector<int64_t> shape = theirs.shape;
+  shape[rank - 2] /= 2;
+  const int64_t run = shape[rank - 2] * shape[rank - 1];
+  return copy(theirs, std::move(shape), ours, file, [=](int64_t i) { return (2 * (i / run) + half) * run + i % run; });
 }
 
 Status every_other_column(const HostWeight& theirs, int64_t first, HostWeight& ours, ModelFile& file) {
@@ -88,6 +90,41 @@ Status odd_numbers(const HostWeight& theirs, const Metadata&, HostWeight& ours, 
 Status flattened(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile&) {
   QR_TRY_VOID(check(theirs, 2, 2));
   ours.shape = {theirs.shape[0] * theirs.shape[1]};
+  return {};
+}
+
+Status as_column(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile&) {
+  QR_TRY_VOID(check(theirs, 1, 1));
+  ours.shape = {theirs.shape[0], 1};
+  return {};
+}
+
+Status without_middle(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile&) {
+  QR_TRY_VOID(check(theirs, 3, 3));
+  if (theirs.shape[1] != 1) {
+    return fail(Code::corrupt,
+                "tensor " + in_quotes(theirs.name) + ": dimension 1 must be 1, is " + std::to_string(theirs.shape[1]));
+  }
+  ours.shape = {theirs.shape[0], theirs.shape[2]};
+  return {};
+}
+
+Status minus_exp(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
+  QR_TRY_VOID(as_column(theirs, facts, ours, file));
+  if (theirs.format->block != 1) {
+    return fail(Code::unsupported, "tensor " + in_quotes(theirs.name) + ": its type is not supported here");
+  }
+  const auto n = static_cast<size_t>(theirs.shape[0]);
+  auto bytes = std::make_shared<std::vector<std::byte>>(n * sizeof(float));
+  for (size_t i = 0; i < n; ++i) {
+    float x = 0;
+    theirs.format->decode(theirs.data.data() + i * static_cast<size_t>(theirs.format->bytes), &x);
+    x = static_cast<float>(-std::exp(static_cast<double>(x)));
+    std::memcpy(bytes->data() + i * sizeof(float), &x, sizeof(float));
+  }
+  ours.format = find_weight_format(std::string_view("f32"));
+  ours.data = *bytes;
+  file.owned.push_back(std::move(bytes));
   return {};
 }
 

@@ -1,13 +1,14 @@
 // Ways in which a folder's tensors become GGUF's that are more than another name (NameRule::reshape): a layer's experts
-// cut into gates and ups, or turned over. Elements are copied, one after another, into memory of the file's own.
-// Pure functions; any thread. Errors: Code::corrupt or Code::unsupported, by the name that the folder has.
+// cut into gates and ups, or turned over. Elements are copied, one after another, into memory of the file's own; but
+// for minus_exp they stay what they are. Pure functions; any thread. Errors: Code::corrupt or Code::unsupported, by the
+// name that the folder has.
 #pragma once
 #include "base/result.h"
 #include "io/model_file.h"
 
 namespace quire {
 
-// [n, 2 · f, d] → the first or the last f rows of every matrix.
+// [n, 2 · f, d], or [2 · f, d] → the first or the last f rows of every matrix.
 Status first_rows(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 Status last_rows(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // [n, d, 2 · f] → [n, f, d]: every other column, from the first or the second on, as a row.
@@ -18,6 +19,12 @@ Status even_numbers(const HostWeight& theirs, const Metadata& facts, HostWeight&
 Status odd_numbers(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // [n, 1], or [1, n] → [n].
 Status flattened(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// [n] → [n, 1].
+Status as_column(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// Numbers x [n] → −exp(x) [n, 1], as F32.
+Status minus_exp(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// [n, 1, d] → [n, d].
+Status without_middle(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // Rows, or numbers, that lie head by head as q, k, v, hf.num_attention_heads times: all of q, then of k, then of v.
 Status heads_apart(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // What makes heads' keys and values of a latent, [heads · (k + v), n], k = hf.qk_nope_head_dim and v = hf.v_head_dim:

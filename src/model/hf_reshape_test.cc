@@ -52,6 +52,29 @@ TEST(HfReshape, CutsRowsOfEveryExpert) {
   EXPECT_THAT(make(last_rows, from).values, ElementsAre(6, 7, 8, 9, 10, 11, 18, 19, 20, 21, 22, 23));
 }
 
+TEST(HfReshape, CutsRowsOfOneMatrix) {
+  const Counted from({4, 3});
+  EXPECT_THAT(make(first_rows, from).shape, ElementsAre(2, 3));
+  EXPECT_THAT(make(first_rows, from).values, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(make(last_rows, from).values, ElementsAre(6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(make(last_rows, Counted({3, 4})).error, HasSubstr("dimension 0 must be even, is 3"));
+}
+
+TEST(HfReshape, NumbersOfAScanAreColumns) {
+  EXPECT_THAT(make(as_column, Counted({3})).shape, ElementsAre(3, 1));
+  const Made decays = make(minus_exp, Counted({3}));
+  EXPECT_THAT(decays.shape, ElementsAre(3, 1));
+  EXPECT_THAT(decays.values, ElementsAre(-1.0F, -2.7182818F, -7.3890561F));
+  EXPECT_THAT(make(minus_exp, Counted({3, 1})).error, HasSubstr("must have 1 dimensions, has 2"));
+}
+
+TEST(HfReshape, TapsLoseTheirMiddle) {
+  const Made taps = make(without_middle, Counted({2, 1, 3}));
+  EXPECT_THAT(taps.shape, ElementsAre(2, 3));
+  EXPECT_THAT(taps.values, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(make(without_middle, Counted({2, 2, 3})).error, HasSubstr("dimension 1 must be 1, is 2"));
+}
+
 TEST(HfReshape, TakesEveryOtherColumnAsARow) {
   const Counted from({2, 3, 4});
   const Made even = make(even_columns, from);
@@ -110,7 +133,7 @@ TEST(HfReshape, CutsWhatMakesKeysAndValuesOfALatent) {
 }
 
 TEST(HfReshape, RefusesOtherShapes) {
-  EXPECT_THAT(make(first_rows, Counted({4, 3})).error, HasSubstr("\"theirs\": must have 3 dimensions, has 2"));
+  EXPECT_THAT(make(first_rows, Counted({4})).error, HasSubstr("\"theirs\": must have 3 dimensions, has 1"));
   EXPECT_THAT(make(even_columns, Counted({2, 2, 3})).error, HasSubstr("dimension 2 must be even, is 3"));
   EXPECT_THAT(make(odd_numbers, Counted({2, 2, 3})).error, HasSubstr("must have 2 dimensions, has 3"));
   EXPECT_THAT(make(transposed, Counted({2})).error, HasSubstr("must have 3 dimensions, has 1"));

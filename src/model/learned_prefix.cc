@@ -180,7 +180,7 @@ Tensor rows_of(const LearnedPrefix& prefix, const Pass& pass, int begin, size_t 
 }  // namespace
 
 Result<LearnedPrefix> load_learned_prefix(const std::string& folder, const ModelInfo& info) {
-  if (info.attention.empty())
+  if (info.attention.empty() || info.n_state_layers > 0)
     return fail(Code::unsupported, folder + ": a model of architecture " + info.arch + " takes no learned prefix");
   auto out = read_folder(folder, info);
   if (!out) return error_within(folder, std::move(out).error());

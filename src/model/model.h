@@ -29,10 +29,12 @@ inline constexpr int kStreamTokens = 1 << 17;  // of a sequence with a shift, wh
 
 // One step's rows. All tensors live in the step's arena.
 struct Batch {
-  Tensor ids;                                    // i32 [n]
-  Tensor pos;                                    // i32 [n]
-  Tensor out_rows;                               // i32 [n_out]: rows whose logits are wanted, ascending
-  std::array<Tensor, KvView::kMaxGroups> slots;  // i32 [n] of every KV group: where each row's K and V go
+  Tensor ids;       // i32 [n]
+  Tensor pos;       // i32 [n]
+  Tensor out_rows;  // i32 [n_out]: rows whose logits are wanted, ascending
+  // i32 [n] of every KV group: where each row's K and V go; of a group of states StateRows::to, and attn.blocks are
+  // StateRows::from.
+  std::array<Tensor, KvView::kMaxGroups> slots;
   AttnMeta attn;
 };
 
@@ -60,6 +62,7 @@ struct ModelInfo {
   uint64_t fingerprint = 0;                 // of all that numbers depend on (model/fingerprint.h); 0: not loaded
   KvLayout kv_layout;
   std::vector<AttnParams> attention;         // by layer; empty where the model has nothing like it
+  int n_state_layers = 0;                    // that keep a state in place of attention
   RopePairs rope_pairs = RopePairs::halves;  // how rotated components lie in a cached key
   int n_rope = 0;                            // of them
   bool scales_embedding = false;             // layers() takes embeddings that embed() has multiplied

@@ -35,6 +35,37 @@ void WeightLoader::vector(Tensor& out, const std::string& name, int64_t n) {
   took(*weight);
 }
 
+void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {
+  const HostWeight* found = file_.find(prefix_ + name);
+  const bool same = found != nullptr && found->n_rows() * found->n_cols() == n;
+  const HostWeight* weight = get(name, same ? found->shape : std::vector<int64_t>{n});
+  if (weight == nullptr) return;
+  take(out, ops_.load_vector(*weight));
+  took(*weight);
+}
+
+void WeightLoader::turned(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in) {
+  const HostWeight* weight = get(name, {n_out, n_in});
+  if (weight == nullptr) return;
+  if (weight->format->block != 1) {
+    status_ = fail(Code::unsupported, file_.path + ": tensor " + file_.shown(weight->name) + ": its type " +
+                                          std::string(weight->format->name) + " is not supported here");
+    return;
+  }
+  std::vector<float> numbers(static_cast<size_t>(n_out * n_in));
+  for (int64_t i = 0; i < n_out * n_in; ++i) {
+    weight->format->decode(weight->data.data() + i * weight->format->bytes,
+                           numbers.data() + i % n_in * n_out + i / n_in);
+  }
+  HostWeight turned = *weight;
+  turned.format = find_weight_format(std::string_view("f32"));
+  turned.shape = {n_in * n_out};
+  turned.data = std::as_bytes(std::span(numbers));
+  take(out, ops_.load_vector(turned));
+  if (status_) out = Tensor::dense(out.data, DType::f32, {n_in, n_out});
+  took(*weight);
+}
+
 Result<Linear> WeightLoader::load(const HostWeight& weight, const HostWeight* bias) {
   const WeightFormat& format = loaded_format(weight, options_);
   if (&format == weight.format) return ops_.load_linear(weight, bias, Shard{});

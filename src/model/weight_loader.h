@@ -26,6 +26,10 @@ class WeightLoader {
   bool has(const std::string& name) const { return file_.find(prefix_ + name) != nullptr; }
   // The tensor `name`, f32 [n].
   void vector(Tensor& out, const std::string& name, int64_t n);
+  // The same of a tensor of any shape, n numbers in all.
+  void numbers(Tensor& out, const std::string& name, int64_t n);
+  // The tensor `name` [n_out, n_in] as f32 [n_in, n_out].
+  void turned(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in);
   // Appends `name`.weight [n_out, n_in] with `name`.bias [n_out] where the file has one.
   void linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // The same of `name`.weight [n_in], one output; GGUF has such a matrix as a vector.

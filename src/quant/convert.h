@@ -18,10 +18,11 @@ struct ConversionError {
 // Of a tensor's name: it chooses the experts of a row, or how much of a shared unit it takes.
 bool is_router(std::string_view name);
 
-// The format that `weight` gets when `wanted` is asked for, in a file and at load alike. Vectors and the routers of
-// experts keep their own: these choose by small differences. A matrix gets `wanted` where its rows are whole blocks of
-// it; else the next larger format of blocks of 32 (iq4_nl for q2_k, q3_k and iq4_xs, q5_0 for q4_k, q5_1 for q5_k, q8_0
-// for q6_k), f16 where not even those fit; and its own where that is no smaller.
+// The format that `weight` gets when `wanted` is asked for, in a file and at load alike. Vectors, what has fewer
+// columns than a weight's group and the routers of experts keep their own: these choose by small differences. A matrix
+// gets `wanted` where its rows are whole blocks of it; else the next larger format of blocks of 32 (iq4_nl for q2_k,
+// q3_k and iq4_xs, q5_0 for q4_k, q5_1 for q5_k, q8_0 for q6_k), f16 where not even those fit; and its own where that
+// is no smaller.
 const WeightFormat* fitting_format(const HostWeight& weight, const WeightFormat& wanted);
 
 struct Conversion {

@@ -61,18 +61,29 @@ struct Way {
 
 class Architectures : public testing::TestWithParam<std::string> {
  protected:
-  std::vector<std::vector<uint32_t>> run(const Way& how, int64_t& n_cached) {
+  // An engine of this model, run `how`, and what it stands on.
+  struct Machine {
+    std::unique_ptr<Ops> ops;
+    std::unique_ptr<Model> model;
+    SystemClock clock;
+    std::unique_ptr<Engine> engine;
+  };
+  std::unique_ptr<Machine> machine(const Way& how) {
+    auto out = std::make_unique<Machine>();
     const auto file = open_model(kGoldenModels + GetParam());
     EXPECT_TRUE(file) << file.error().message;
-    const auto ops = make_cpu_ops(CpuOptions{.n_threads = how.threads, .isa = how.isa, .pin = false});
+    auto ops = make_cpu_ops(CpuOptions{.n_threads = how.threads, .isa = how.isa, .pin = false});
+    EXPECT_TRUE(ops);
+    out->ops = std::move(*ops);
     LoadOptions loading;
     loading.k_codec = loading.v_codec = find_kv_codec("f16");
     loading.weights = find_weight_format("q8_0");
     loading.shift = how.shift;
-    const auto model = load_model(*file, **ops, loading);
+    auto model = load_model(*file, *out->ops, loading);
     EXPECT_TRUE(model) << model.error().message;
+    out->model = std::move(*model);
     const auto keeps = [](const AttnParams& layer) { return layer.n_kept > 0; };
-    shifts_ = std::ranges::any_of((*model)->info().attention, keeps);
+    shifts_ = std::ranges::any_of(out->model->info().attention, keeps);
     EngineOptions options;
     options.n_ctx = kCtx;
     options.max_chunk = how.chunk;
@@ -80,21 +91,34 @@ class Architectures : public testing::TestWithParam<std::string> {
     options.max_seqs = how.max_seqs;
     options.prefix_cache = how.cache;
     options.block_tokens = 16;
-    options.kv_bytes = int64_t{how.n_blocks} * 16 * (*model)->info().kv_layout.token_bytes();
-    SystemClock clock;
+    const KvLayout& layout = out->model->info().kv_layout;
+    options.kv_bytes = int64_t{how.n_blocks} * 16 * layout.token_bytes();
+    if (layout.state_bytes() > 0) {
+      options.n_states = how.n_blocks == 64 ? 24 : 5;
+      options.kv_bytes += options.n_states * layout.state_bytes();
+    }
     EngineEnv env;
-    env.clock = &clock;
-    const auto engine = make_engine(**model, **ops, options, env);
+    env.clock = &out->clock;
+    auto engine = make_engine(*out->model, *out->ops, options, env);
     EXPECT_TRUE(engine) << engine.error().message;
+    out->engine = std::move(*engine);
+    return out;
+  }
+  static void run_all(Engine& engine) {
+    while (engine.step()) EXPECT_EQ(engine.snapshot().check(), "");
+  }
+
+  std::vector<std::vector<uint32_t>> run(const Way& how, int64_t& n_cached) {
+    const auto machine = this->machine(how);
+    Engine& engine = *machine->engine;
     std::vector<std::shared_ptr<BitsSink>> sinks;
     std::vector<std::vector<uint32_t>> out;
     for (int i = 0; i < kRequests; ++i) {
       sinks.push_back(std::make_shared<BitsSink>());
-      EXPECT_TRUE((*engine)->submit(request(i), sinks.back()));
-      for (int step = 0; step < 3; ++step) (*engine)->step();
+      EXPECT_TRUE(engine.submit(request(i), sinks.back()));
+      for (int step = 0; step < 3; ++step) engine.step();
     }
-    while ((*engine)->step()) {
-    }
+    run_all(engine);
     for (const auto& sink : sinks) {
       EXPECT_EQ(sink->error, "");
       EXPECT_GT(sink->bits.size(), 2U);
@@ -124,6 +148,28 @@ TEST_P(Architectures, SameRequestSameBits) {
     if (how.cache && how.n_blocks == 64) {
       EXPECT_GT(cached, 0);
     }
+  }
+}
+
+// A dialogue: the second turn's prompt is all of the first turn and a little more. It computes what is new and at most
+// a block, with the bits that it has alone.
+TEST_P(Architectures, ASecondTurnGoesOnWhereTheFirstEnded) {
+  std::vector<uint32_t> truth;
+  for (const bool cache : {false, true}) {
+    const auto machine = this->machine({.isa = cpu_isas().back(), .threads = 2, .chunk = 33, .cache = cache});
+    const auto first = std::make_shared<BitsSink>(), second = std::make_shared<BitsSink>();
+    Request turn = request(0), next = request(0);
+    turn.max_tokens = next.max_tokens = 30;
+    ASSERT_TRUE(machine->engine->submit(std::move(turn), first));
+    run_all(*machine->engine);
+    for (size_t i = 0; i < first->bits.size(); i += 2) next.prompt.push_back(static_cast<Token>(first->bits[i]));
+    const auto n_known = static_cast<int64_t>(next.prompt.size()) - 1;  // the last answer token was never computed
+    for (Token id = 3; id < 8; ++id) next.prompt.push_back(id);
+    ASSERT_TRUE(machine->engine->submit(std::move(next), second));
+    run_all(*machine->engine);
+    EXPECT_EQ(second->n_cached, cache ? n_known / 16 * 16 : 0);
+    if (!cache) truth = second->bits;
+    EXPECT_EQ(second->bits, truth);
   }
 }
 

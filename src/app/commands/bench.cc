@@ -15,6 +15,7 @@
 #include "base/cpu_clock.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "engine/limits.h"
 #include "tensor/probe.h"
 
 namespace quire {
@@ -311,7 +312,9 @@ class Bench {
     options.prefix_cache = false;
     const int longest = n_prompt + args_.n_generate + 1 + leads_of(n_seqs, n_prompt, options.step_tokens).front();
     options.n_ctx = longest;
-    options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes();
+    options.n_states = kStatesPerSequence * n_seqs;
+    options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes() +
+                       options.n_states * info_.kv_layout.state_bytes();
     EngineEnv env;
     env.clock = &clock_;
     env.stage_clock = &stage_clock_;

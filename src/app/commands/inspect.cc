@@ -51,8 +51,13 @@ Json cache_facts(const ModelFile& file, LoadOptions load, int ctx) {
   out.set("kv_type", load.k_codec->name);
   out.set("bytes_per_token", layout.token_bytes(0));
   for (int g = 1; g < layout.n_groups(); ++g) {
+    if (layout.group(g).kind == KvGroup::Kind::state) continue;
     out.set("window", layout.group(g).window);
     out.set("window_bytes_per_token", layout.token_bytes(g));
+  }
+  if (layout.state_bytes() > 0) {
+    out.set("bytes_per_state", layout.state_bytes());
+    out.set("n_states", kStatesPerSequence);
   }
   out.set("n_ctx", options.n_ctx);
   out.set("bytes", cache_bytes(options, layout, 1));
@@ -90,6 +95,9 @@ void print_cache(const Json& cache) {
   std::printf("cache: %s, %ld bytes per token, %.1f MiB for %ld tokens\n",
               std::string(*cache.find("kv_type")->as_string()).c_str(), whole("bytes_per_token"), mib("bytes"),
               whole("n_ctx"));
+  if (cache.find("bytes_per_state") != nullptr) {
+    std::printf("       with %ld states of %.1f MiB, whatever the length\n", whole("n_states"), mib("bytes_per_state"));
+  }
   if (cache.find("window") == nullptr) return;
   std::printf("       with %ld bytes more for each of the last %ld tokens; %.1f MiB if these layers kept every token\n",
               whole("window_bytes_per_token"), whole("window"), mib("bytes_without_windows"));

@@ -204,6 +204,7 @@ Status run(Args& args) {
   log_info(model_name(loaded.path) + ": " + loaded.ops->describe() + ", context " +
            std::to_string(engine->options().n_ctx) + ", " + std::to_string(stats.n_blocks) + " cache blocks of " +
            std::to_string(engine->options().block_tokens) + " tokens" +
+           (stats.n_states > 0 ? " and " + std::to_string(stats.n_states) + " states" : "") +
            (stats.n_window_blocks > 0 ? " and " + std::to_string(stats.n_window_blocks) + " for windows (" : " (") +
            std::to_string(engine->options().kv_bytes >> 20) + " MiB)");
   log_info("memory: " + std::to_string(loaded.model->info().weight_bytes) + " bytes of weights, " +

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-class Granite final : public Decoder {
+class Granite : public Decoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     const auto factor = [&](const char* name) { return file.meta.get_double_or(prefix + name, 1e-6, 1e6, 1.0); };

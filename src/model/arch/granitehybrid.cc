@@ -1,0 +1,134 @@
+// Granite 4 hybrids: Mamba-2 in most layers, attention in few, experts beside a shared unit or the unit alone.
+#include "model/arch/granite.h"
+#include "model/hf_reshape.h"
+
+namespace quire {
+namespace {
+
+class GraniteHybrid final : public Granite {
+ protected:
+  Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
+    QR_TRY_VOID(Granite::configure(file, prefix, c));
+    QR_TRY(const bool turns, file.meta.get_bool_or(prefix + "rope.scaling.finetuned", true));
+    if (!turns) c.is_still.assign(static_cast<size_t>(c.n_layers), true);
+    return c.is_state.empty() ? Status() : read_state_config(file, prefix, c);
+  }
+};
+
+Status layer_facts(HfFacts& hf) {
+  if (hf.find("layer_types") != nullptr) return {};
+  QR_TRY(const double n_layers, hf.get_double("num_hidden_layers", 1, 4096));
+  hf.set("attention.recurrent_layers", std::vector<int64_t>(static_cast<size_t>(n_layers), 1), "layer_types");
+  return {};
+}
+
+Status state_facts(HfFacts& hf) {
+  hf.copy({"mamba_d_conv"}, "ssm.conv_kernel");
+  hf.copy({"mamba_d_state"}, "ssm.state_size");
+  hf.copy({"mamba_n_heads"}, "ssm.time_step_rank");
+  hf.copy({"mamba_n_groups"}, "ssm.group_count");
+  QR_TRY(const double expand, hf.get_double_or("mamba_expand", 1, 64, 2));
+  QR_TRY(const double n_embd, hf.get_double("hidden_size", 1, 1 << 20));
+  const auto n_inner = static_cast<int64_t>(expand * n_embd);
+  hf.set("ssm.inner_size", n_inner, "mamba_expand");
+  const MetaValue* dim = hf.find("mamba_d_head");
+  if (dim == nullptr || std::get_if<int64_t>(dim) == nullptr) return {};  // "auto"
+  QR_TRY(const double n_heads, hf.get_double("mamba_n_heads", 1, 4096));
+  const auto found = static_cast<double>(std::get<int64_t>(*dim)) * n_heads;
+  if (found == static_cast<double>(n_inner)) return {};
+  return fail(Code::corrupt,
+              "key \"mamba_d_head\": times mamba_n_heads must be mamba_expand times hidden_size, which is " +
+                  std::to_string(n_inner) + ", is " + std::to_string(static_cast<int64_t>(found)));
+}
+
+// Of a model without experts the unit that they would share is all there is.
+Status unit_facts(HfFacts& hf) {
+  QR_TRY(const double n_experts, hf.get_double_or("num_local_experts", 0, 1 << 16, 8));
+  if (n_experts > 0) hf.copy({"shared_intermediate_size"}, "expert_shared_feed_forward_length");
+  if (n_experts > 0) hf.copy({"intermediate_size"}, "expert_feed_forward_length");
+  if (n_experts == 0) hf.copy({"shared_intermediate_size"}, "feed_forward_length");
+  return {};
+}
+
+// Steps are cut at these; so far none is.
+Status step_facts(const HfFacts& hf) {
+  const MetaValue* limit = hf.find("time_step_limit");
+  const auto* numbers = limit != nullptr ? std::get_if<std::vector<double>>(limit) : nullptr;
+  if (numbers == nullptr || (numbers->size() == 2 && numbers->front() == 0 && numbers->back() >= 1e30)) return {};
+  return fail(Code::unsupported, "key \"time_step_limit\": only 0 to infinity is supported");
+}
+
+Status facts(HfFacts& hf) {
+  QR_TRY_VOID(granite_facts(hf));
+  QR_TRY_VOID(step_facts(hf));
+  QR_TRY_VOID(hf.require("position_embedding_type", {"rope", "nope"}));
+  const MetaValue* positions = hf.find("position_embedding_type");
+  hf.set("rope.scaling.finetuned", positions != nullptr && *positions == MetaValue(std::string("rope")),
+         "position_embedding_type");
+  QR_TRY_VOID(layer_facts(hf));
+  QR_TRY_VOID(state_facts(hf));
+  return unit_facts(hf);
+}
+
+Status own_name(const Metadata& facts, HostWeight& ours) {
+  QR_TRY(const int64_t n_experts, facts.get_int_or("hf.num_local_experts", 0, 1 << 16, 8));
+  constexpr std::string_view kShared = "_shexp";
+  if (n_experts == 0) ours.name.erase(ours.name.find(kShared), kShared.size());
+  return {};
+}
+
+Status gate_of_unit(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
+  QR_TRY_VOID(own_name(facts, ours));
+  return first_rows(theirs, facts, ours, file);
+}
+Status up_of_unit(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
+  QR_TRY_VOID(own_name(facts, ours));
+  return last_rows(theirs, facts, ours, file);
+}
+Status down_of_unit(const HostWeight&, const Metadata& facts, HostWeight& ours, ModelFile&) {
+  return own_name(facts, ours);
+}
+
+QR_REGISTER(
+    ArchEntry,
+    "granitehybrid",
+    ArchEntry{
+        .summary = "Granite 4 hybrids: Mamba-2 in most layers, with experts or without",
+        .hf = {.model_types = {"granitemoehybrid"},
+               .tensors = {{"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight"},
+                           {"model.layers.{}.mamba.in_proj.bias", "blk.{}.ssm_in.bias"},
+                           {.theirs = "model.layers.{}.mamba.conv1d.weight",
+                            .ours = "blk.{}.ssm_conv1d.weight",
+                            .reshape = without_middle},
+                           {"model.layers.{}.mamba.conv1d.bias", "blk.{}.ssm_conv1d.bias"},
+                           {"model.layers.{}.mamba.dt_bias", "blk.{}.ssm_dt.bias"},
+                           {.theirs = "model.layers.{}.mamba.A_log", .ours = "blk.{}.ssm_a", .reshape = minus_exp},
+                           {.theirs = "model.layers.{}.mamba.D", .ours = "blk.{}.ssm_d", .reshape = as_column},
+                           {"model.layers.{}.mamba.norm.weight", "blk.{}.ssm_norm.weight"},
+                           {"model.layers.{}.mamba.out_proj.weight", "blk.{}.ssm_out.weight"},
+                           {"model.layers.{}.mamba.out_proj.bias", "blk.{}.ssm_out.bias"},
+                           {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight"},
+                           {.theirs = "model.layers.{}.block_sparse_moe.input_linear.weight",
+                            .ours = "blk.{}.ffn_gate_exps.weight",
+                            .reshape = first_rows},
+                           {.theirs = "model.layers.{}.block_sparse_moe.input_linear.weight",
+                            .ours = "blk.{}.ffn_up_exps.weight",
+                            .reshape = last_rows},
+                           {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight"},
+                           {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
+                            .ours = "blk.{}.ffn_gate_shexp.weight",
+                            .reshape = gate_of_unit},
+                           {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
+                            .ours = "blk.{}.ffn_up_shexp.weight",
+                            .reshape = up_of_unit},
+                           {.theirs = "model.layers.{}.shared_mlp.output_linear.weight",
+                            .ours = "blk.{}.ffn_down_shexp.weight",
+                            .reshape = down_of_unit}},
+               .facts = facts,
+               .pairs_in_gguf = true,
+               .state_layers = {"mamba", "linear_attention"}},
+        .load = &load_decoder<GraniteHybrid>,
+        .info = &decoder_info<GraniteHybrid>});
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,107 @@
+#include "model/state_mixer.h"
+
+#include "ops/parts.h"
+#include "ops/state_sizes.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kLine = 64;  // a layer's claims begin on cache lines
+
+int64_t lines(int64_t n_floats) { return (n_floats * 4 + kLine - 1) / kLine * kLine; }
+
+StateRows rows_at(const StateMixer& mixer, int64_t offset, const Pass& pass) {
+  const auto group = static_cast<size_t>(mixer.group);
+  return {pass.batch->attn.cu_q, pass.batch->attn.blocks[group], pass.batch->slots[group], pass.kv.groups[group],
+          offset};
+}
+
+// Each group of columns on its own.
+void norm_groups(const Tensor& y, const Tensor& w, int n_groups, float eps, Ops& ops) {
+  const int64_t n = y.dim(1) / n_groups;
+  for (int64_t at = 0; at < y.dim(1); at += n) {
+    const Tensor columns = y.columns(at, n);
+    ops.rms_norm(columns, columns, Tensor::dense(w.ptr<float>() + at, DType::f32, {n}), eps);
+  }
+}
+
+Status must_divide(const ModelFile& file, const std::string& key, int64_t value, const std::string& whole, int64_t n) {
+  if (n % value == 0) return {};
+  return fail(Code::corrupt, "key " + file.meta.shown(key) + ": must divide " + file.meta.shown(whole) + ", which is " +
+                                 std::to_string(n) + ", is " + std::to_string(value));
+}
+
+}  // namespace
+
+Status read_state_config(const ModelFile& file, const std::string& prefix, DecoderConfig& config) {
+  StateConfig& c = config.state;
+  const auto read = [&](const char* name, int64_t lo, int64_t hi, int& out) -> Status {
+    QR_TRY(const int64_t value, file.meta.get_int(prefix + name, lo, hi));
+    out = static_cast<int>(value);
+    return {};
+  };
+  int n_inner = 0;
+  QR_TRY_VOID(read("ssm.conv_kernel", 1, kMostTaps, c.n_taps));
+  QR_TRY_VOID(read("ssm.state_size", 1, kMostStateDim, c.state_dim));
+  QR_TRY_VOID(read("ssm.inner_size", 1, 1 << 20, n_inner));
+  QR_TRY_VOID(read("ssm.time_step_rank", 1, 4096, c.n_heads));
+  QR_TRY_VOID(read("ssm.group_count", 1, 4096, c.n_groups));
+  QR_TRY_VOID(must_divide(file, prefix + "ssm.time_step_rank", c.n_heads, prefix + "ssm.inner_size", n_inner));
+  QR_TRY_VOID(must_divide(file, prefix + "ssm.group_count", c.n_groups, prefix + "ssm.time_step_rank", c.n_heads));
+  c.head_dim = n_inner / c.n_heads;
+  return {};
+}
+
+void claim_state(const StateConfig& c, KvLayout& layout, StateMixer& mixer) {
+  const int64_t conv_bytes = lines(int64_t{c.n_taps - 1} * c.n_conv());
+  const int64_t scan_bytes = lines(int64_t{c.n_heads} * c.state_dim * c.head_dim);
+  const KvClaim claim = layout.claim_state(conv_bytes + scan_bytes);
+  mixer.group = claim.group;
+  mixer.conv_offset = claim.offset;
+  mixer.scan_offset = claim.offset + conv_bytes;
+}
+
+void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixer& mixer) {
+  const StateConfig& c = config.state;
+  load.linear(mixer.in, "ssm_in", c.n_inner() + c.n_conv() + c.n_heads, config.n_embd);
+  load.turned(mixer.conv.w, "ssm_conv1d.weight", c.n_conv(), c.n_taps);
+  if (load.has("ssm_conv1d.bias")) load.vector(mixer.conv.b, "ssm_conv1d.bias", c.n_conv());
+  mixer.scan.n_heads = c.n_heads;
+  mixer.scan.head_dim = c.head_dim;
+  mixer.scan.n_groups = c.n_groups;
+  mixer.scan.state_dim = c.state_dim;
+  load.vector(mixer.scan.dt_bias, "ssm_dt.bias", c.n_heads);
+  load.numbers(mixer.scan.a, "ssm_a", c.n_heads);
+  load.numbers(mixer.scan.d, "ssm_d", c.n_heads);
+  load.numbers(mixer.norm, "ssm_norm.weight", c.n_inner());
+  load.linear(mixer.out, "ssm_out", config.n_embd, c.n_inner());
+}
+
+int64_t state_mixer_row_floats(const StateConfig& c) {
+  return c.n_heads == 0 ? 0
+                        : Arena::row_stride(c.n_inner() + c.n_conv() + c.n_heads) + Arena::row_stride(c.n_conv()) +
+                              Arena::row_stride(c.n_inner());
+}
+
+void run_state_mixer(
+    Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
+  const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv();
+  const int64_t n_shared = int64_t{c.n_groups} * c.state_dim;
+  const int64_t mark = pass.arena->mark();
+  const Tensor all = pass.arena->alloc_rows(n, n_inner + n_conv + c.n_heads);  // [n, gate | x, b, c | steps]
+  const Tensor mixed = pass.arena->alloc_rows(n, n_conv);                      // [n, x | b | c]
+  const Tensor y = pass.arena->alloc_rows(n, n_inner);                         // [n, n_inner]
+  norm_rows(*pass.ops, in);
+  pass.ops->linear(all, in.input(), mixer.in);
+  pass.ops->short_conv(mixed, all.columns(n_inner, n_conv), mixer.conv, rows_at(mixer, mixer.conv_offset, pass));
+  pass.ops->gated(mixed, mixed, {}, Activation::silu);
+  const ScanInput scanned{mixed.columns(0, n_inner), mixed.columns(n_inner, n_shared),
+                          mixed.columns(n_inner + n_shared, n_shared), all.columns(n_inner + n_conv, c.n_heads)};
+  pass.ops->scan(y, scanned, mixer.scan, rows_at(mixer, mixer.scan_offset, pass));
+  pass.ops->gated(y, all.columns(0, n_inner), y, Activation::silu);
+  norm_groups(y, mixer.norm, c.n_groups, in.eps, *pass.ops);
+  pass.ops->linear(out, y, mixer.out);
+  pass.arena->release(mark);
+}
+
+}  // namespace quire
