@@ -15,8 +15,7 @@ namespace {
 double seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; }
 
 // Seconds since 1970, as nearly as this was loaded when the process began.
-const double started_s =
-    std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+const double started_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 
 // Pages: all, resident. False where the system has no such file.
 bool read_pages(long& all, long& resident) {
@@ -48,7 +47,8 @@ void refresh_process_stats(Metrics& metrics) {
     metrics.gauge("process_resident_memory_bytes", "Memory that the process takes.")
         .set(static_cast<double>(resident) * static_cast<double>(page));
   }
-  if (const int n = n_open_files(); n >= 0) metrics.gauge("process_open_fds", "Files and sockets that are open.").set(n);
+  if (const int n = n_open_files(); n >= 0)
+    metrics.gauge("process_open_fds", "Files and sockets that are open.").set(n);
   rlimit most{};
   if (::getrlimit(RLIMIT_NOFILE, &most) == 0)
     metrics.gauge("process_max_fds", "Files and sockets that may be open.").set(static_cast<double>(most.rlim_cur));

@@ -5,7 +5,8 @@
 namespace quire {
 
 // Sets process_cpu_seconds_total, process_start_time_seconds, process_resident_memory_bytes,
-// process_virtual_memory_bytes, process_open_fds, process_max_fds; what the system does not tell stays away. Any thread.
+// process_virtual_memory_bytes, process_open_fds, process_max_fds; what the system does not tell stays away. Any
+// thread.
 void refresh_process_stats(Metrics& metrics);
 
 }  // namespace quire

@@ -16,6 +16,7 @@ struct Passed {
 // Of OpenAI's, Anthropic's and Ollama's dialects and what engines have beside them. Nothing that changes a worker.
 constexpr Passed kPassed[] = {
     {"POST", "/v1/chat/completions"},
+    {"POST", "/chat/completions"},
     {"POST", "/v1/completions"},
     {"POST", "/v1/responses"},
     {"GET", "/v1/responses/*"},
@@ -36,10 +37,16 @@ constexpr Passed kPassed[] = {
     {"GET", "/api/version"},
     {"POST", "/generate"},
     {"POST", "/infill"},
+    {"POST", "/completion"},
+    {"POST", "/completions"},
+    {"POST", "/embedding"},
+    {"POST", "/embeddings"},
     {"POST", "/tokenize"},
     {"POST", "/detokenize"},
     {"POST", "/apply-template"},
     {"GET", "/props"},
+    {"GET", "/slots"},
+    {"GET", "/tokenizer_info"},
     {"GET", "/openapi.json"},
     {"GET", "/"},
     {"GET", "/page/*"},
@@ -166,7 +173,8 @@ Verdict Front::pass_on(Scope scope, const HttpRequest& head) {
 }
 
 void Front::ready(const ReplyPtr& reply) const {
-  if (!draining_ && (context_.engines != nullptr || context_.fleet->any_usable())) return send_json(reply, Json::Object{{"status", "ready"}});
+  if (!draining_ && (context_.engines != nullptr || context_.fleet->any_usable()))
+    return send_json(reply, Json::Object{{"status", "ready"}});
   const HttpError nobody{503, "no worker can be given requests", "server_error", "", "no_worker"};
   send_error(*reply, draining_ ? stopping() : nobody, {{"Retry-After", "1"}});
 }

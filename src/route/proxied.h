@@ -82,7 +82,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   bool failed_ = false;  // the worker that is asked now, and it was noted
   int64_t wait_until_ns_ = 0;
   int64_t n_generated_ = 0, n_plain_bytes_ = 0;  // what the key has still to pay: tokens, and bytes
-  std::optional<size_t> engine_;  // the local one whose model it is for
+  std::optional<size_t> engine_;                 // the local one whose model it is for
   int64_t keep_alive_ms_ = -1;
   EngineLease engine_lease_;
   std::string reason_;

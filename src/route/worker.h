@@ -18,7 +18,7 @@ namespace quire {
 
 struct WorkerSpec {
   UpstreamAddress at;
-  std::string base;   // what stands before /v1, without a slash at its end
+  std::string base;        // what stands before /v1, without a slash at its end
   std::string model = {};  // of a local engine: the only model that it is asked for, whatever it lists; else empty
   // What clients, logs and metrics call it. A local engine's address is another one at each start.
   std::string name() const { return model.empty() ? at.text() + base : model; }

@@ -29,7 +29,8 @@ struct BegunServer : TestServer {
   std::vector<Token> prompt;
 };
 
-const std::string kBegun = R"("messages":[{"role":"user","content":"Say it"},{"role":"assistant","content":"Hello</s>"}])";
+const std::string kBegun =
+    R"("messages":[{"role":"user","content":"Say it"},{"role":"assistant","content":"Hello</s>"}])";
 
 TEST(Begun, TheAnswerGoesOnFromTheLastMessageInEveryDialect) {
   BegunServer s;
@@ -91,9 +92,9 @@ TEST(Begun, AnEmptyMessageOfTheAssistantsIsTheBeginningOfOne) {
 TEST(Begun, UsageInEveryChunkWhereItIsAskedFor) {
   BegunServer s;
   s.start();
-  const auto e = s.stream("/v1/chat/completions",
-                          R"({"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},)" +
-                              kBegun + "}");
+  const auto e = s.stream(
+      "/v1/chat/completions",
+      R"({"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},)" + kBegun + "}");
   int64_t last = 0;
   for (const SseEvent& event : e.list) {
     if (event.data == "[DONE]") continue;

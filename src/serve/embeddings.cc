@@ -129,8 +129,7 @@ ApiResult<void> add_inputs(
     const Json* input, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job) {
   if (input == nullptr) return refuse(missing_field(path));
   const Json::Array* list = input->as_array();
-  if (list == nullptr || (!list->empty() && (*list)[0].is_number()))
-    return add_input(*input, path, options, env, job);
+  if (list == nullptr || (!list->empty() && (*list)[0].is_number())) return add_input(*input, path, options, env, job);
   const auto n = static_cast<int64_t>(list->size());
   if (n == 0) return refuse(bad_field(path, "is empty"));
   if (n > env.limits.n_prompts) return refuse(over_limit(path, "entries", n, env.limits.n_prompts));

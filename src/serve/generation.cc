@@ -96,16 +96,14 @@ ApiResult<void> read_bias_list(const Json::Array& list,
       return refuse(bad_field(path, "must be a pair: a token id or a text, and a number", "invalid_type"));
     std::vector<Token> ids;
     if (const std::string* text = (*pair)[0].as_string()) {
-      if (const Status done = tokenizer.encode(*text, {}, ids); !done)
-        return refuse(to_http_error(done.error(), path));
+      if (const Status done = tokenizer.encode(*text, {}, ids); !done) return refuse(to_http_error(done.error(), path));
     } else {
       QR_TRY_VOID(read_token_ids(Json(Json::Array{(*pair)[0]}), path, tokenizer.n_vocab(), ids));
     }
     QR_TRY(const float v, read_bias((*pair)[1], path));
     const auto n = static_cast<int64_t>(out.size() + ids.size());
     if (n > limits.n_logit_bias)
-      return refuse(
-          over_limit("logit_bias", "tokens", n, limits.n_logit_bias, limit_note(&ServeLimits::n_logit_bias)));
+      return refuse(over_limit("logit_bias", "tokens", n, limits.n_logit_bias, limit_note(&ServeLimits::n_logit_bias)));
     for (const Token id : ids) {
       const auto known = std::find_if(out.begin(), out.end(), [&](const Edit& edit) { return edit.id == id; });
       if (known == out.end())
@@ -326,7 +324,8 @@ ApiResult<Generation> read_generation(const Args& args,
   if (const Json* stop = args.find("stop")) QR_TRY_VOID(read_stops(*stop, args.sent_as("stop"), limits, g.stops));
   if (const Json* ids = args.find("stop_token_ids"))
     QR_TRY_VOID(read_token_ids(*ids, "stop_token_ids", n_vocab, g.stop_ids));
-  if (const Json* bias = args.find("logit_bias")) QR_TRY_VOID(read_logit_bias(*bias, limits, tokenizer, g.sampling.logit_bias));
+  if (const Json* bias = args.find("logit_bias"))
+    QR_TRY_VOID(read_logit_bias(*bias, limits, tokenizer, g.sampling.logit_bias));
   if (const Json* ids = args.find("allowed_token_ids")) {
     std::vector<Token> allowed;
     QR_TRY_VOID(read_token_ids(*ids, "allowed_token_ids", n_vocab, allowed));

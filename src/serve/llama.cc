@@ -63,7 +63,9 @@ Json settings_of(const Job& job) {
                       {"repeat_penalty", static_cast<double>(s.repetition_penalty)},
                       {"presence_penalty", static_cast<double>(s.presence_penalty)},
                       {"frequency_penalty", static_cast<double>(s.frequency_penalty)},
-                      {"n_predict", g.prompt_only ? int64_t{0} : g.max_tokens > 0 ? g.max_tokens : int64_t{-1}},
+                      {"n_predict", g.prompt_only      ? int64_t{0}
+                                    : g.max_tokens > 0 ? g.max_tokens
+                                                       : int64_t{-1}},
                       {"n_probs", static_cast<int64_t>(std::max(s.n_logprobs, 0))},
                       {"ignore_eos", g.ignore_eos},
                       {"stream", job.stream},
@@ -263,8 +265,7 @@ ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, Llama
   QR_TRY(job.generation.prefix, read_prefix(args, args.text("model"), env));
   if (job.generation.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
-  if (args.integer("n_probs", 0) > 0)
-    job.generation.sampling.n_logprobs = static_cast<int>(args.integer("n_probs", 0));
+  if (args.integer("n_probs", 0) > 0) job.generation.sampling.n_logprobs = static_cast<int>(args.integer("n_probs", 0));
   warn_of_what_is_not_kept(args, request.reading.warnings);
   job.stream = args.flag("stream", false);
   common.tokens = args.flag("return_tokens", false);

@@ -83,8 +83,8 @@ TEST(Llama, StreamsWithTokensAndTimings) {
 TEST(Llama, AnswersOnlyTheFieldsThatAreAskedFor) {
   LlamaServer s;
   s.start();
-  const HttpResponse r = s.post(
-      "/completion", R"({"prompt":"ab","response_fields":["content","timings/predicted_n","no/such","stop"]})");
+  const HttpResponse r =
+      s.post("/completion", R"({"prompt":"ab","response_fields":["content","timings/predicted_n","no/such","stop"]})");
   EXPECT_EQ(r.body, R"({"timings/predicted_n":6,"stop":true,"content":"Hi you"})");
   const HttpResponse bare = s.post("/completion", R"({"prompt":"ab","response_fields":["content"]})");
   EXPECT_EQ(bare.body, R"({"content":"Hi you"})");
@@ -141,7 +141,8 @@ TEST(Ollama, ContextGoesOnFromAnEarlierAnswer) {
   const std::vector<Token> began = s.last.prompt;
   const Json context = json_at(first, "context");
   ASSERT_EQ(list_of(context).size(), began.size() + 7) << "the prompt, the answer and its end";
-  const HttpResponse r = s.post("/api/generate", R"({"model":"tiny","prompt":"abc","stream":false,"context":)" + context.dump() + "}");
+  const HttpResponse r =
+      s.post("/api/generate", R"({"model":"tiny","prompt":"abc","stream":false,"context":)" + context.dump() + "}");
   ASSERT_EQ(r.status, 200) << r.body;
   ASSERT_GT(s.last.prompt.size(), began.size() + 7);
   EXPECT_TRUE(std::equal(began.begin(), began.end(), s.last.prompt.begin()));

@@ -179,7 +179,8 @@ ApiResult<ChatOptions> read_chat_options(const Args& args) {
 
 bool ends_in_answer(const Json& messages) {
   const Json& last = messages.as_array()->back();
-  return messages.as_array()->size() > 1 && *last.find("role")->as_string() == "assistant" && last.find("tool_calls") == nullptr;
+  return messages.as_array()->size() > 1 && *last.find("role")->as_string() == "assistant" &&
+         last.find("tool_calls") == nullptr;
 }
 
 ApiResult<bool> read_continues(const Args& args, const Json& messages) {
@@ -187,7 +188,8 @@ ApiResult<bool> read_continues(const Args& args, const Json& messages) {
   if (!args.has("continue_final_message")) return can && !args.has("add_generation_prompt");
   const bool wanted = args.flag("continue_final_message", false);
   if (wanted && !can)
-    return refuse(bad_field("continue_final_message", "needs a last message of the assistant's, behind another and without tool_calls"));
+    return refuse(bad_field("continue_final_message",
+                            "needs a last message of the assistant's, behind another and without tool_calls"));
   if (wanted && args.flag("add_generation_prompt", false))
     return refuse(bad_field("continue_final_message", "and add_generation_prompt cannot both be true"));
   return wanted;
@@ -243,8 +245,9 @@ static bool may_begin_to_think(const ChatOptions& options, const ServeEnv& env) 
 static ApiResult<void> check_continues(const ChatOptions& options, const Job& job, std::string_view last) {
   const bool whole = job.generation.grammar.has_value() || (options.tools != nullptr && options.tools->required);
   if (!options.continues || !whole) return {};
-  return refuse(unsupported_field(last, "an answer that is begun, where its form is prescribed (a response format, or "
-                                        "a tool that has to be called)"));
+  return refuse(unsupported_field(last,
+                                  "an answer that is begun, where its form is prescribed (a response format, or "
+                                  "a tool that has to be called)"));
 }
 
 ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, const ServeEnv& env, Job& job) {

@@ -63,8 +63,9 @@ ServeMetrics::ServeMetrics(Metrics& m)
       most_tokens_(m.histogram("quire_request_max_num_generation_tokens",
                                "Tokens that a request's longest choice was made of.",
                                token_counts())),
-      max_tokens_(m.histogram(
-          "quire_request_params_max_tokens", "Tokens that a choice may have, with the context's bound.", token_counts())),
+      max_tokens_(m.histogram("quire_request_params_max_tokens",
+                              "Tokens that a choice may have, with the context's bound.",
+                              token_counts())),
       n_(m.histogram("quire_request_params_n", "Choices that a request asks for.", {1, 2, 5, 10, 20})) {
   m.gauge("quire_build_info", "1; what this server is.", {{"version", QR_VERSION}}).set(1);
   for (const FinishReason reason : {FinishReason::stop, FinishReason::length, FinishReason::tool_calls})
@@ -162,8 +163,7 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
   for (size_t i = 0; i < kStages.size(); ++i)
     metrics_
         .total("quire_engine_cpu_seconds_total",
-               "Processor time of all threads while the engine was at this part of its steps.",
-               {{"stage", kStages[i]}})
+               "Processor time of all threads while the engine was at this part of its steps.", {{"stage", kStages[i]}})
         .set(seconds(s.stage_ns[i]));
   count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
   for (int i = 0; i < kNCauses; ++i)
@@ -211,7 +211,8 @@ void ServeMetrics::refresh_tier(const EngineStats& s) {
   set("quire_kv_tier_writing", "1 while the tier takes blocks, 0 while a failure keeps it from that.",
       t.writing ? 1 : 0);
   metrics_
-      .total("quire_kv_tier_engine_seconds_total", "Time that the engine's thread spent giving blocks to the tier.", disk)
+      .total("quire_kv_tier_engine_seconds_total", "Time that the engine's thread spent giving blocks to the tier.",
+             disk)
       .set(seconds(t.engine_ns));
   metrics_.total("quire_kv_tier_read_seconds_total", "Time that reading blocks took, in sum.", disk)
       .set(seconds(t.read_ns));

@@ -46,8 +46,8 @@ class ServeMetrics {
   void mirror(Counter& counter, int64_t total);
 
   Metrics& metrics_;
-  Histogram &queue_, &prefill_, &decode_, &inference_, &per_token_, &prompt_tokens_, &generation_tokens_,
-      &most_tokens_, &max_tokens_, &n_;
+  Histogram &queue_, &prefill_, &decode_, &inference_, &per_token_, &prompt_tokens_, &generation_tokens_, &most_tokens_,
+      &max_tokens_, &n_;
   Counter* finished_[3];  // by FinishReason
   std::mutex mu_;
 };

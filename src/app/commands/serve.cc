@@ -270,7 +270,8 @@ QR_REGISTER(Command,
                       declare_spec_options(line, args->spec);
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
                       line.option("--name", args->name, "what clients call the model, instead of its file's name");
-                      line.option("--alias", args->aliases, "another name for the model, may be repeated; answers carry the first");
+                      line.option("--alias", args->aliases,
+                                  "another name for the model, may be repeated; answers carry the first");
                       declare_prefix_option(line, args->prefixes);
                       line.option("--public-prompt", args->public_prompts,
                                   "a file with a system prompt that is no secret: requests share its cached past "

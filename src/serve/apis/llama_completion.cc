@@ -12,8 +12,8 @@ constexpr Field kPromptObject[] = {field_of("prompt_string", kString), unsupport
 const Schema kSchema({kFields, llama_fields(), sampling_fields()});
 const Schema kPromptSchema({kPromptObject});
 
-ApiResult<void> add_text(const std::string& text, bool special, const std::string& path, const ServeEnv& env,
-                         std::vector<Token>& out) {
+ApiResult<void> add_text(
+    const std::string& text, bool special, const std::string& path, const ServeEnv& env, std::vector<Token>& out) {
   const EncodeOptions options{.add_special = special, .parse_special = true};
   if (const Status done = env.tokenizer->encode(text, options, out); !done)
     return refuse(to_http_error(done.error(), path));
@@ -21,7 +21,9 @@ ApiResult<void> add_text(const std::string& text, bool special, const std::strin
 }
 
 // Texts and ids in one list are one prompt; special tokens come before a text that begins it.
-ApiResult<void> add_mixed(const Json::Array& list, const std::string& path, const ServeEnv& env,
+ApiResult<void> add_mixed(const Json::Array& list,
+                          const std::string& path,
+                          const ServeEnv& env,
                           std::vector<Token>& out) {
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string at = at_index(path, static_cast<int64_t>(i));
@@ -40,8 +42,8 @@ ApiResult<void> add_mixed(const Json::Array& list, const std::string& path, cons
   return {};
 }
 
-ApiResult<void> add_prompt(const Json& one, const std::string& path, const ApiRequest& request, const ServeEnv& env,
-                           Job& job) {
+ApiResult<void> add_prompt(
+    const Json& one, const std::string& path, const ApiRequest& request, const ServeEnv& env, Job& job) {
   std::vector<Token>& out = job.prompts.emplace_back();
   if (one.as_string() != nullptr) {
     QR_TRY_VOID(add_text(*one.as_string(), true, path, env, out));
@@ -63,7 +65,8 @@ ApiResult<void> add_prompts(const ApiRequest& request, const ServeEnv& env, Job&
   const Json* prompt = request.args.find("prompt");
   if (prompt == nullptr) return refuse(missing_field("prompt"));
   const Json::Array* list = prompt->as_array();
-  const bool one = list == nullptr || std::any_of(list->begin(), list->end(), [](const Json& j) { return j.is_number(); });
+  const bool one =
+      list == nullptr || std::any_of(list->begin(), list->end(), [](const Json& j) { return j.is_number(); });
   if (one) return add_prompt(*prompt, "prompt", request, env, job);
   const auto n = static_cast<int64_t>(list->size());
   if (n == 0) return refuse(bad_field("prompt", "is empty"));

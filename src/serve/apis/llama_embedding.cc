@@ -24,8 +24,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(job.generation.prefix, read_prefix(args, args.text("model"), env));
   const int64_t norm = args.integer("embd_normalize", 2);
-  if (norm == 0 || norm == 1)
-    return refuse(unsupported_field("embd_normalize", "2 (Euclidean) and -1 (none) are"));
+  if (norm == 0 || norm == 1) return refuse(unsupported_field("embd_normalize", "2 (Euclidean) and -1 (none) are"));
   const std::string field(args.sent_as("content"));
   QR_TRY_VOID(add_inputs(args.find("content"), field, {.add_special = true, .parse_special = true}, env, job));
   job.prompt_field = field;

@@ -1,9 +1,10 @@
 // Ollama's dialect: /api/chat and /api/generate. Streams are lines of JSON and on by default.
+#include "serve/ollama.h"
+
 #include <ctime>
 
 #include "serve/api.h"
 #include "serve/messages.h"
-#include "serve/ollama.h"
 #include "serve/openai.h"
 #include "serve/utc_time.h"
 
@@ -170,7 +171,8 @@ class Writer final : public ReplyWriter {
     return out + "]";
   }
   std::string tail(const UsageTotals& usage) const {
-    return told_context() + ",\"done\":true,\"done_reason\":\"" + std::string(reason_ == FinishReason::length ? "length" : "stop") +
+    return told_context() + ",\"done\":true,\"done_reason\":\"" +
+           std::string(reason_ == FinishReason::length ? "length" : "stop") +
            "\",\"total_duration\":" + std::to_string(usage.total_ns) + ",\"load_duration\":0" +
            ",\"prompt_eval_count\":" + std::to_string(usage.n_prompt) +
            ",\"prompt_eval_duration\":" + std::to_string(usage.first_token_ns - usage.queued_ns) +

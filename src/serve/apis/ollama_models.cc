@@ -84,11 +84,13 @@ ApiResult<void> check_name(const ApiRequest& request, const ServeEnv& env, const
 
 // A server has the model that it was started with; that one is there.
 ApiResult<Call> pull(const ApiRequest& request, const ServeEnv& env) {
-  QR_TRY_VOID(check_name(request, env, ": this server answers with '" + env.models[0] +
-                                           "' alone; 'quire pull' fetches others"));
+  QR_TRY_VOID(check_name(request, env,
+                         ": this server answers with '" + env.models[0] + "' alone; 'quire pull' fetches others"));
   const std::string done = R"({"status":"success"})";
   if (!request.args.flag("stream", true)) return Call(Answer{.body = done});
-  return Call(Answer{.body = R"({"status":"pulling manifest"})" "\n" + done + "\n",
+  return Call(Answer{.body = R"({"status":"pulling manifest"})"
+                             "\n" +
+                             done + "\n",
                      .content_type = "application/x-ndjson"});
 }
 

@@ -25,8 +25,7 @@ void append_model(std::string& out, const std::string& name, const ServeEnv& env
 bool asks_anthropic(const ApiRequest& request) { return request.http.header("anthropic-version") != nullptr; }
 
 Json anthropic_model(const std::string& name, const ServeEnv& env) {
-  return Json::Object{
-      {"type", "model"}, {"id", name}, {"display_name", name}, {"created_at", utc_time(env.started_s)}};
+  return Json::Object{{"type", "model"}, {"id", name}, {"display_name", name}, {"created_at", utc_time(env.started_s)}};
 }
 
 std::string anthropic_list(const ServeEnv& env) {
