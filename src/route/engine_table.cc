@@ -4,11 +4,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/nanoseconds.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kNsPerMs = 1'000'000, kNever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 int64_t after(int64_t now_ns, int64_t ms) {
   return ms >= (kNever - now_ns) / kNsPerMs ? kNever : now_ns + ms * kNsPerMs;

@@ -10,12 +10,12 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/nanoseconds.h"
 #include "base/thread.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int kSoonMs = 5, kTickMs = 200;
 constexpr std::string_view kListening = "listening on ", kLatest = ":latest";
 

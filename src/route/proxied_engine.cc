@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/nanoseconds.h"
 #include "route/engine_pages.h"
 #include "route/local_ask.h"
 #include "route/proxied.h"
@@ -10,7 +11,6 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kNsPerMs = 1'000'000;
 
 // What Ollama says when a model was only to go.
 std::string unloaded(std::string_view path, const std::string& model) {
