@@ -19,6 +19,9 @@ struct ReasoningForm {
 // By the marks in the vocabulary, or, of <think>, in the chat template.
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer);
 
+// A pattern for text of a channel's message: whoever reads it takes these for marks, whichever tokens spell them.
+inline constexpr std::string_view kNoChannelMarks =
+    R"((?![\s\S]*<\|(?:channel|message|start|end|return|call)\|>)[\s\S]*)";
 inline constexpr std::string_view kCallMessage = "<|channel|>commentary to=functions.";
 
 class ReasoningSplitter {

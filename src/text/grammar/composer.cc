@@ -121,19 +121,26 @@ Rx GrammarComposer::first_time(std::span<const Rx> ends, Rx end) {
   return rx_.both({rx_.cat(text_, end), rx_.negate(early)});
 }
 
+// What text before one of `marks` may not hold: each of them, or the spelling of the control token that it begins with.
+std::vector<Rx> GrammarComposer::marks_in_text(std::span<const std::string> marks) {
+  std::vector<Rx> out;
+  for (const std::string& mark : marks) {
+    const Control* control = control_at(mark);
+    out.push_back(rx_.literal(control != nullptr ? control->first : mark));
+  }
+  return out;
+}
+
 GrammarComposer::Part GrammarComposer::text_until(std::span<const std::string> ends) {
   const Part rule = net_.rule();
   const State behind = net_.state(rule), done = net_.state(rule);
-  std::vector<Rx> plain;
-  for (const std::string& end : ends) {
-    if (control_at(end) == nullptr) plain.push_back(rx_.literal(end));
-  }
-  const Rx none = rx_.both({text_, rx_.negate(rx_.cat({RxStore::kAny, rx_.alt(plain), RxStore::kAny}))});
+  const std::vector<Rx> marks = marks_in_text(ends);
+  const Rx none = rx_.both({text_, rx_.negate(rx_.cat({RxStore::kAny, rx_.alt(marks), RxStore::kAny}))});
   for (const std::string& end : ends) {
     if (control_at(end) == nullptr) {
-      net_.edge_rx(net_.start(rule), first_time(plain, rx_.literal(end)), done);
+      net_.edge_rx(net_.start(rule), first_time(marks, rx_.literal(end)), done);
     } else {
-      net_.edge_rule(behind, literal(end), done);  // no text has a control token in it
+      net_.edge_rule(behind, literal(end), done);
     }
   }
   net_.edge_rx(net_.start(rule), none, behind);
@@ -164,11 +171,8 @@ Result<GrammarComposer::Part> GrammarComposer::triggered(std::span<const std::st
       return fail(Code::invalid, "structural_tag: a tag begins with none of the triggers: \"" + tag.begin + "\"");
     }
   }
-  std::vector<Rx> plain;
-  for (const std::string& t : triggers) {
-    if (control_at(t) == nullptr) plain.push_back(rx_.literal(t));
-  }
-  const Rx none = rx_.both({text_, rx_.negate(rx_.cat({RxStore::kAny, rx_.alt(plain), RxStore::kAny}))});
+  const std::vector<Rx> marks = marks_in_text(triggers);
+  const Rx none = rx_.both({text_, rx_.negate(rx_.cat({RxStore::kAny, rx_.alt(marks), RxStore::kAny}))});
   const Part once = net_.rule();  // text, trigger, tag
   const State behind = net_.state(once), done = net_.state(once);
   net_.edge_rx(net_.start(once), none, behind);
@@ -176,7 +180,7 @@ Result<GrammarComposer::Part> GrammarComposer::triggered(std::span<const std::st
   for (const std::string& t : triggers) {
     const State begun = net_.state(once);
     if (control_at(t) == nullptr) {
-      net_.edge_rx(net_.start(once), first_time(plain, rx_.literal(t)), begun);
+      net_.edge_rx(net_.start(once), first_time(marks, rx_.literal(t)), begun);
     } else {
       net_.edge_rule(behind, literal(t), begun);
     }

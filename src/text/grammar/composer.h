@@ -51,15 +51,18 @@ class GrammarComposer {
   Part repeat(Part what, uint32_t min, uint32_t max);  // grammar::kNoLimit: no end
   // Any text without control tokens.
   Part free_text();
-  // Any text up to the first time that one of `ends` comes, that end included. None of them may be empty.
+  // Any text up to the first time that one of `ends` comes, that end included. None of them may be empty. Where an end
+  // begins with a control token, that token alone is it, and the text cannot spell it with others.
   Part text_until(std::span<const std::string> ends);
-  // Free text in which each trigger, the first time it is whole, begins one of the tags. Code::invalid where a tag
-  // begins with none of the triggers, or a trigger is empty.
+  // Free text in which each trigger, the first time it is whole, begins one of the tags. Where a trigger begins with a
+  // control token, that token alone does, and text cannot spell it with others: whoever reads the text would take it
+  // for the token. Code::invalid where a tag begins with none of the triggers, or a trigger is empty.
   Result<Part> triggered(std::span<const std::string> triggers, std::span<const Tag> tags, TagRules rules);
 
   Result<std::shared_ptr<const Grammar>> finish(Part root);
 
  private:
+  std::vector<grammar::Rx> marks_in_text(std::span<const std::string> marks);
   grammar::Rx first_time(std::span<const grammar::Rx> ends, grammar::Rx end);
   const Control* control_at(std::string_view text) const;
   Result<Part> tags_of(std::string_view trigger, std::span<const Tag> tags);

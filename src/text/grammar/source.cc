@@ -79,11 +79,11 @@ Result<Part> behind_thoughts(GrammarComposer& c, bool open, Part answer) {
 }
 
 // Messages to others than the user, then the one that is the answer.
-Part behind_channels(GrammarComposer& c, Part answer) {
-  const std::string end[] = {"<|end|>"};
+Result<Part> behind_channels(GrammarComposer& c, Part answer) {
+  QR_TRY(const Part text, c.regex(kNoChannelMarks));
   const Part others[] = {c.literal("analysis"), c.literal("commentary")};
-  const Part message[] = {c.literal("<|channel|>"), c.choice(others), c.literal("<|message|>"), c.text_until(end),
-                          c.literal("<|start|>assistant")};
+  const Part message[] = {c.literal("<|channel|>"), c.choice(others), c.literal("<|message|>"), text,
+                          c.literal("<|end|><|start|>assistant")};
   const Part all[] = {c.repeat(c.sequence(message), 0, grammar::kNoLimit), c.literal("<|channel|>final<|message|>"),
                       answer};
   return c.sequence(all);
@@ -147,7 +147,8 @@ std::vector<GrammarComposer::Control> control_tokens(const Tokenizer& tokenizer)
 
 Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer, Kind kind, bool open, Part answer) {
   if (kind == Kind::think) return behind_thoughts(composer, open, answer);
-  return kind == Kind::channels ? behind_channels(composer, answer) : answer;
+  if (kind == Kind::channels) return behind_channels(composer, answer);
+  return answer;
 }
 
 }  // namespace quire

@@ -89,7 +89,9 @@ TEST(StructuralTag, ControlTokensStandForTheirText) {
       compile(R"({"triggers":["<call>"],"structures":[{"begin":"<call>","schema":{"const":7},"end":"</call>"}]})",
               {{"<call>", 256}, {"</call>", 257}});
   Matcher m(g, bytes());
-  ASSERT_TRUE(m.accept_text("hi <call>").has_value());  // as text it is no trigger
+  ASSERT_TRUE(m.accept_text("hi <call").has_value());
+  EXPECT_FALSE(m.accept('>').has_value());  // spelled it would be read as the token that it is not
+  ASSERT_TRUE(m.accept_text("ed> ").has_value());
   ASSERT_TRUE(m.accept(256).has_value());
   EXPECT_EQ(m.forced_bytes(9), "7");
   ASSERT_TRUE(m.accept('7').has_value());
@@ -98,6 +100,17 @@ TEST(StructuralTag, ControlTokensStandForTheirText) {
   EXPECT_TRUE(m.may_end());
   ASSERT_TRUE(m.accept_text("more").has_value());
   EXPECT_TRUE(m.may_end());
+}
+
+TEST(StructuralTag, TextEndsAtTheTokenAndCannotSpellIt) {
+  const auto g = compile(R"({"format":{"type":"tag","begin":"","content":{"type":"any_text"},"end":"</call>\n"}})",
+                         {{"<call>", 256}, {"</call>", 257}});
+  Matcher m(g, bytes());
+  ASSERT_TRUE(m.accept_text("a </call").has_value());
+  EXPECT_FALSE(m.accept('>').has_value());
+  ASSERT_TRUE(m.accept_text(" ").has_value());
+  ASSERT_TRUE(m.accept(257).has_value());
+  EXPECT_EQ(m.forced_bytes(9), "\n");
 }
 
 TEST(StructuralTag, ErrorsNameThePart) {

@@ -41,6 +41,14 @@ std::string in_pattern(std::string_view text) {
   return out;
 }
 
+// Any name up to the mark that ends it, as the parser reads them: one line, and no blank at either end, which models
+// would write and mean nothing by.
+std::string any_key(const CallForm& form) {
+  const std::string end = in_pattern(form.key_end.substr(0, 1));
+  const std::string edge = "[^\\x00-\\x20\\x7f" + end + "]", inner = "[^\\x00-\\x1f\\x7f" + end + "]";
+  return edge + "(?:" + inner + "{0,62}" + edge + ")?";
+}
+
 class Obeying {
  public:
   Obeying(const CallForm& form, const Json& schema) : form_(form), root_(schema) {}
@@ -176,7 +184,7 @@ Json any_arguments(const CallForm& form) {
   if (!form.marked()) return json_schema(any_object());
   Json one = Json::Object{{"type", "tag"},
                           {"begin", form.key_begin},
-                          {"content", sequence({regex("[A-Za-z0-9_.:$-]{1,64}"), text(form.key_end)})},
+                          {"content", sequence({regex(any_key(form)), text(form.key_end)})},
                           {"end", form.padded ? "\n" : ""}};
   Json both = Json::Object{
       {"type", "tag"}, {"begin", ""}, {"content", sequence({std::move(one), any_text(form)})}, {"end", "\n"}};

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "text/reasoning.h"
+
 namespace quire {
 namespace {
 
@@ -104,16 +106,15 @@ Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bo
 
 // Messages to nobody, then one that is a call or, where it may be, text or the document.
 Json in_channels(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
+  const Json plain = Json::Object{{"type", "regex"}, {"pattern", kNoChannelMarks}};
   Json::Array others;
   for (const char* begin : {"<|channel|>analysis<|message|>", "<|channel|>commentary<|message|>"})
-    others.push_back(Json::Object{{"type", "tag"},
-                                  {"begin", begin},
-                                  {"content", Json::Object{{"type", "any_text"}}},
-                                  {"end", "<|end|><|start|>assistant"}});
+    others.push_back(
+        Json::Object{{"type", "tag"}, {"begin", begin}, {"content", plain}, {"end", "<|end|><|start|>assistant"}});
   Json before = Json::Object{{"type", "tags_with_separator"}, {"tags", std::move(others)}, {"separator", ""}};
   Json::Array ways{required_calls(form, tools, true)};
   if (!rules.required) {
-    Json said = rules.document ? std::move(*rules.document) : Json(Json::Object{{"type", "any_text"}});
+    Json said = rules.document ? std::move(*rules.document) : plain;
     ways.push_back(sequence({text("<|channel|>final<|message|>"), std::move(said)}));
   }
   return sequence({std::move(before), one_of(std::move(ways))});

@@ -251,13 +251,84 @@ TEST(CallGrammar, MarksThatAreTokensComeAsTokens) {
                                            {{"<tool_call>", kOpen}, {"</tool_call>", kClose}}, {});
   ASSERT_TRUE(made);
   Matcher m(*made, trie);
-  EXPECT_TRUE(m.accept_text("as text: <tool_call> "));
+  EXPECT_TRUE(m.accept_text("as text: <tool_call"));
+  EXPECT_FALSE(m.accept('>'));
+  EXPECT_TRUE(m.accept_text(" "));
   EXPECT_TRUE(m.accept(kOpen));
   EXPECT_FALSE(m.accept_text("<tool_call>"));
   EXPECT_TRUE(m.accept_text("\n{\"name\": \"search\", \"arguments\": {}}\n"));
   EXPECT_FALSE(m.accept_text("</tool_call>"));
   EXPECT_TRUE(m.accept(kClose));
   EXPECT_TRUE(m.may_end());
+}
+
+// Where the first mark of a family's calls is a control token, text cannot spell it: the parser, which sees text, would
+// read a call that nothing holds to the tools. Where it is none, its spelling opens a call as ever.
+TEST(CallGrammar, AMarkThatIsATokenIsNotSpelled) {
+  constexpr Token kFirst = 257;
+  int n_marked = 0;
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    const CallForm& form = *find_call_form(family);
+    const size_t end = form.trigger.find_first_of(">]");
+    if (form.trigger.empty() || form.channels || end == std::string_view::npos) continue;  // "<function=" is never one
+    ++n_marked;
+    const std::string mark(form.trigger.substr(0, end + 1));
+    std::vector<std::string> texts;
+    for (int b = 0; b < 256; ++b) texts.emplace_back(1, static_cast<char>(b));
+    texts.insert(texts.end(), {"</s>", ""});
+    const auto trie = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{kEnd}, 258);
+    for (const bool is_token : {true, false}) {
+      std::vector<GrammarComposer::Control> controls;
+      if (is_token) controls.emplace_back(mark, kFirst);
+      const auto made = compile_structural_tag(call_tag(form, tools(form), {}), controls, {});
+      ASSERT_TRUE(made) << family;
+      Matcher m(*made, trie);
+      EXPECT_TRUE(m.accept_text("Hm " + mark.substr(0, mark.size() - 1))) << family;
+      EXPECT_EQ(m.accept_text(mark.substr(mark.size() - 1)).has_value(), !is_token) << family;
+      EXPECT_EQ(m.accept(kFirst).has_value(), is_token) << family;
+      EXPECT_FALSE(m.may_end()) << family;
+    }
+  }
+  EXPECT_GE(n_marked, 12);
+}
+
+TEST(CallGrammar, MessagesOfChannelsHoldNoMarks) {
+  const auto any = grammar_of("harmony", {});
+  const std::string call = "<|channel|>commentary to=functions.get<|message|>{}";
+  for (const char* begin : {"<|channel|>final<|message|>", "<|channel|>analysis<|message|>"}) {
+    const std::string text = begin + ("I " + call);
+    EXPECT_TRUE(parse("harmony", text).has(PartKind::call));
+    Matcher m(any, bytes());
+    EXPECT_FALSE(m.accept_text(text)) << text;
+    EXPECT_TRUE(m.accept_text(begin + std::string("I <|channel|")));
+  }
+}
+
+// Arguments that need not obey: any name that the marks can hold.
+TEST(CallGrammar, FreeArgumentsHaveAnyNames) {
+  const std::pair<const char*, std::pair<const char*, const char*>> written[] = {
+      {"qwen_coder", {"<tool_call>\n<function=get>\n<parameter=", ">\n1\n</parameter>\n</function>\n</tool_call>"}},
+      {"seed", {"<seed:tool_call>\n<function=get>\n<parameter=", ">1</parameter>\n</function>\n</seed:tool_call>"}},
+      {"glm", {"<tool_call>get\n<arg_key>", "</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"}},
+      {"minimax",
+       {"<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"",
+        "\">1</parameter>\n</invoke>\n</minimax:tool_call>"}}};
+  for (const auto& [family, around] : written) {
+    const CallForm& form = *find_call_form(family);
+    const std::vector<CallableTool> free{{"get", any_arguments(form)}};
+    const auto made = compile_structural_tag(call_tag(form, free, {}), {}, {});
+    ASSERT_TRUE(made);
+    for (const std::string key : {"größe", "max size", "a", "名前", "x/y[0]", "it's", "$ref"}) {
+      const std::string text = around.first + key + around.second;
+      EXPECT_TRUE(takes(*made, text)) << text;
+      const auto read = Json::parse(parse(family, text).joined(PartKind::arguments));
+      ASSERT_TRUE(read) << text;
+      ASSERT_NE(read->find(key), nullptr) << text;
+    }
+    for (const std::string& key :
+         {std::string(), std::string(" a"), std::string("a "), std::string("a\nb"), std::string(65, 'k')})
+      EXPECT_FALSE(takes(*made, around.first + key + around.second)) << key;
+  }
 }
 
 // Whatever is let through is read: by name, and arguments that their schema takes.

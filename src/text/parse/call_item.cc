@@ -40,7 +40,7 @@ CallItem::Step CallItem::push_arguments(char c) {
   const JsonSpan::Step step = span_.push(c);
   if (step == JsonSpan::Step::broken) return Step::broken;
   arguments_ += c;
-  certain_ = has_name_;
+  certain_ = has_name_ && !exact_;
   if (step != JsonSpan::Step::whole) return Step::more;
   has_arguments_ = true;
   at_ = At::next;
@@ -76,6 +76,12 @@ CallItem::Step CallItem::push_object(char c) {
   }
 }
 
+// What may stand before the name is known; where no mark tells a call, its type at most.
+bool CallItem::is_out_of_place(std::string_view key) const {
+  if (exact_) return has_arguments_ || key != (has_name_ ? form_.arguments_key : form_.name_key);
+  return form_.trigger.empty() && !has_name_ && key != form_.name_key && key != "type";
+}
+
 // A key, the name, or a value that says nothing here.
 CallItem::Step CallItem::push_value(char c) {
   const JsonSpan::Step step = span_.push(c);
@@ -91,9 +97,7 @@ CallItem::Step CallItem::push_value(char c) {
     if (!key || key->as_string() == nullptr) return Step::broken;
     token_ = *key->as_string();
     at_ = At::colon;
-    const bool told_by_marks = !form_.trigger.empty();
-    if (!told_by_marks && !has_name_ && token_ != form_.name_key && token_ != "type") return Step::broken;
-    return Step::more;
+    return is_out_of_place(token_) ? Step::broken : Step::more;
   }
   if (at_ == At::in_name && !know_json_name()) return Step::broken;
   certain_ = certain_ || (has_name_ && has_arguments_);
@@ -103,7 +107,7 @@ CallItem::Step CallItem::push_value(char c) {
 
 // Without arguments a call has none.
 CallItem::Step CallItem::end_object() {
-  if (!has_name_) return Step::broken;
+  if (!has_name_ || (exact_ && !has_arguments_)) return Step::broken;
   if (!has_arguments_) arguments_ = "{}";
   certain_ = true;
   return Step::whole;

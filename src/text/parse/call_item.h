@@ -17,14 +17,18 @@ struct CallRules {
   const CallForm* form = nullptr;      // null: none, everything is text; outlives whoever has it
   std::vector<std::string> names;      // of the tools
   bool only_one = false;               // what comes behind the first call is dropped
+  bool or_document = false;            // an answer is calls or a document, which may look like one: see CallItem
   std::vector<ArgumentKinds> kinds{};  // of each tool's arguments, or none at all; for marked calls
 };
 
+// Beside a document, where no mark tells calls from it, a call is what the grammar of calls lets through
+// (call_grammar.h) and nothing else: an object of the name and the arguments, in this order, certain when it is whole.
 class CallItem {
  public:
   enum class Step { more, whole, broken };
   // `rules` have a form and outlive it.
-  explicit CallItem(const CallRules& rules) : form_(*rules.form), rules_(rules) {}
+  explicit CallItem(const CallRules& rules)
+      : form_(*rules.form), rules_(rules), exact_(rules.or_document && form_.objects() && form_.trigger.empty()) {}
 
   // The next byte. `broken`: this is no call of these tools, or none that can be read.
   Step push(char c);
@@ -44,11 +48,13 @@ class CallItem {
   std::string_view name_end() const;
   Step push_value(char c);
   Step end_object();
+  bool is_out_of_place(std::string_view key) const;
   bool know_name(std::string_view name);
   bool know_json_name();
 
   const CallForm& form_;
   const CallRules& rules_;
+  const bool exact_;
   At at_ = At::open;
   bool certain_ = false, has_name_ = false, has_arguments_ = false;
   JsonSpan span_;

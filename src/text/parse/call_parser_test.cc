@@ -116,6 +116,29 @@ TEST(CallParser, WhatIsNoCallIsText) {
                "text: <tool_call>\ncall: get\narguments: {}\n");
 }
 
+// Where an answer may be a document as well, and no mark tells the two: what the grammar of calls lets through is a
+// call.
+TEST(CallParser, ADocumentThatLooksLikeACallIsText) {
+  auto rules = std::make_shared<CallRules>(*rules_of("llama3_json"));
+  rules->or_document = true;
+  for (const char* text :
+       {"{\"name\": \"get\"}", "{\"name\": \"get\", \"zone\": 1}", "{\"type\": \"x\", \"name\": \"get\"}",
+        "{\"name\": \"get\", \"parameters\": {\"a\": 1}, \"more\": 2}", "{\"name\": \"get\", \"parameters\": [1]}",
+        "{\"name\": \"get\", \"parameters\": {\"a\": ", "{\"name\": \"Paris\"}", "{\"city\": \"get\"}"})
+    for (size_t cut = 1; cut <= std::string_view(text).size() + 1; ++cut)
+      EXPECT_EQ(shown(parse(rules, text, cut)), "text: " + std::string(text) + "\n") << cut;
+  const std::string call = "{\"name\": \"get\", \"parameters\": {\"a\": 1}}";
+  for (size_t cut = 1; cut <= call.size() + 1; ++cut) {
+    EXPECT_EQ(shown(parse(rules, call, cut)), "call: get\narguments: {\"a\": 1}\n");
+    EXPECT_EQ(shown(parse(rules, call + "; " + call, cut)),
+              "call: get\narguments: {\"a\": 1}\ncall: get\narguments: {\"a\": 1}\n");
+  }
+  auto marked = std::make_shared<CallRules>(*rules_of("hermes"));
+  marked->or_document = true;
+  EXPECT_EQ(shown(parse(marked, "<tool_call>{\"arguments\": {}, \"name\": \"get\"}</tool_call>", 3)),
+            "call: get\narguments: {}\n");
+}
+
 TEST(CallParser, WhatIsCutStaysAsFarAsItCame) {
   expect_parts("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": \"x",
                "call: get\narguments: {\"a\": \"x\n");
