@@ -140,8 +140,14 @@ Status read_values(const TensorFile& file, const ModelInfo& info, LearnedPrefix&
   return file.map->check_unchanged();
 }
 
-// PEFT's keys turn component i with i + n_rope/2. Where the model's rows of K were permuted so that pairs are
-// neighbours, its cached keys lie so too.
+// PEFT's keys lie as Hugging Face's rows of K do. Where those lie as halves (component i turns with i + n_rope/2) and
+// GGUF has them permuted so that pairs are neighbours, the model's cached keys lie so too. Families whose own rows are
+// pairs (Command R, GLM 4, ERNIE 4.5) have keys that lie right already.
+bool is_permuted(const ModelInfo& info) {
+  const ArchEntry* arch = Registry<ArchEntry>::get().find(info.arch);
+  return info.rope_pairs == RopePairs::interleaved && arch != nullptr && arch->hf.pairs_in_gguf;
+}
+
 void pair_up(const ModelInfo& info, std::vector<float>& values) {
   const auto head = static_cast<size_t>(info.head_dim), half = static_cast<size_t>(info.n_rope / 2);
   const size_t kv_dim = head * static_cast<size_t>(info.n_kv_heads);
@@ -188,7 +194,7 @@ Result<LearnedPrefix> load_learned_prefix(const std::string& folder, const Model
   const Hash128 hash = hash128(std::as_bytes(std::span(out->values)), kContentSeed + (keys ? 0 : 1));
   const std::array<uint64_t, 3> words{hash.lo, hash.hi, static_cast<uint64_t>(out->n_tokens)};
   out->content = std::max<uint64_t>(hash128(std::as_bytes(std::span(words)), kContentSeed).lo, 1);
-  if (keys && info.rope_pairs == RopePairs::interleaved) pair_up(info, out->values);
+  if (keys && is_permuted(info)) pair_up(info, out->values);
   return out;
 }
 

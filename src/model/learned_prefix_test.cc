@@ -82,6 +82,19 @@ TEST_F(LearnedPrefixFolder, KeysLieAsTheModelsOwn) {
   EXPECT_EQ(v[33], 35.0F);
 }
 
+TEST_F(LearnedPrefixFolder, KeysOfFamiliesThatPairNeighboursThemselvesLieRightAlready) {
+  config("");
+  weights("prompt_embeddings", "F32", "[3,64]", counted(192));
+  for (const char* arch : {"command-r", "cohere2", "glm4", "ernie4_5", "ernie4_5-moe"}) {
+    ModelInfo paired = info();
+    paired.arch = arch;
+    paired.rope_pairs = RopePairs::interleaved;
+    const auto read = load_learned_prefix(folder_, paired);
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(read->values, counted(192)) << arch;
+  }
+}
+
 TEST_F(LearnedPrefixFolder, ContentNamesIt) {
   config("");
   std::vector<float> values = counted(192);

@@ -93,8 +93,9 @@ TEST_P(GoldenPrefix, MatchesPeft) {
 std::vector<Case> cases() {
   const std::string folder = "tests/golden/prefixes/", models = "tests/golden/models/";
   std::vector<Case> out;
-  for (const std::string name : {"llama_prefix", "llama_prompt", "phi3_prefix", "qwen3_prefix"}) {
-    const std::string model = models + name.substr(0, name.find('_'));
+  for (const std::string name : {"command-r_prefix", "ernie4_5_prefix", "glm4_prefix", "llama_prefix", "llama_prompt",
+                                 "phi3_prefix", "qwen3_prefix"}) {
+    const std::string model = models + name.substr(0, name.rfind('_'));
     out.push_back({name + ".folder", folder + name, model, "f32", "f32", 1e-3, 0});
     out.push_back({name + ".gguf", folder + name, model + "/model.gguf", "f32", "f32", 1e-3, 0});
     out.push_back({name + ".q8", folder + name, model, "q8", "f32", 0.15, 0.15});
@@ -107,7 +108,7 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Fixtures, GoldenPrefix, testing::ValuesIn(cases()), [](const auto& each) {
   std::string name = each.param.name;
   for (char& c : name) {
-    if (c == '.') c = '_';
+    if (c == '.' || c == '-') c = '_';
   }
   return name;
 });
