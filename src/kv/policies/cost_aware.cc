@@ -18,8 +18,7 @@
 #include <vector>
 
 #include "kv/ghosts.h"
-#include "kv/kv_policy.h"
-#include "kv/use_heap.h"
+#include "kv/heap_policy.h"
 
 namespace quire {
 namespace {
@@ -43,14 +42,14 @@ int64_t log2_of(uint64_t x) {
   return out;
 }
 
-class CostAware final : public KvPolicy {
+class CostAware final : public HeapPolicy {
  public:
   explicit CostAware(const KvPolicyEnv& env)
-      : nodes_(env.nodes),
+      : HeapPolicy(env),
+        nodes_(env.nodes),
         n_blocks_(env.n_blocks),
         block_tokens_(env.block_tokens),
         states_(static_cast<size_t>(env.nodes.capacity())),
-        leaves_(env.nodes, env.n_blocks),
         ghosts_(int64_t{2} * env.n_blocks) {}
 
   void entered(int32_t node) override { put_in_class(node, ghosts_.take(nodes_[node].name, 0)); }
@@ -63,18 +62,13 @@ class CostAware final : public KvPolicy {
 
   void push(int32_t node) override {
     nodes_[node].rank = rank_of(node);
-    leaves_.push(node);
+    HeapPolicy::push(node);
   }
-  void drop(int32_t node) override { leaves_.drop(node); }
   void was_used(int32_t node) override {
     of(node).used = clock_;
     nodes_[node].rank = rank_of(node);
-    leaves_.was_used(node);
+    HeapPolicy::was_used(node);
   }
-  int32_t first() override { return leaves_.front(); }
-  size_t n_leaves() const override { return leaves_.size(); }
-  bool lists(int32_t node) const override { return leaves_.lists(node); }
-  std::string check() const override { return leaves_.check(); }
 
  private:
   struct State {
@@ -112,7 +106,6 @@ class CostAware final : public KvPolicy {
   int64_t clock_ = 0;
   std::array<Class, kClasses> classes_;
   std::vector<State> states_;  // by node
-  UseHeap leaves_;
   Ghosts ghosts_;
 };
 

@@ -1,0 +1,27 @@
+// A policy whose leaves lie in one heap, by rank and last use: what is first there goes first. What a node's rank is,
+// says the policy. Engine thread only.
+#pragma once
+#include <string>
+
+#include "kv/kv_policy.h"
+#include "kv/use_heap.h"
+
+namespace quire {
+
+class HeapPolicy : public KvPolicy {
+ public:
+  explicit HeapPolicy(const KvPolicyEnv& env) : leaves_(env.nodes, env.n_blocks) {}
+
+  void push(int32_t node) override { leaves_.push(node); }
+  void drop(int32_t node) override { leaves_.drop(node); }
+  void was_used(int32_t node) override { leaves_.was_used(node); }
+  int32_t first() override { return leaves_.front(); }
+  size_t n_leaves() const override { return leaves_.size(); }
+  bool lists(int32_t node) const override { return leaves_.lists(node); }
+  std::string check() const override { return leaves_.check(); }
+
+ private:
+  UseHeap leaves_;
+};
+
+}  // namespace quire
