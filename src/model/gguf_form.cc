@@ -255,15 +255,15 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   QR_TRY(const DecoderConfig config, read_decoder_config(out, LoadOptions{}));
   if (Registry<ArchEntry>::get().find(arch)->hf.pairs_in_gguf) QR_TRY_VOID(permute(config, out));
   out.meta.values.erase(arch + ".rope.halves");
-  // Readers that find no lengths of heads divide the embedding's.
-  out.meta.values[arch + ".attention.key_length"] = int64_t{config.head_dim};
-  const int value_dim = config.latent.n_kv > 0 ? config.latent.n_kv : config.head_dim;
-  out.meta.values[arch + ".attention.value_length"] = int64_t{value_dim};
   if (!config.is_state.empty()) {
     std::vector<int64_t> heads;
     for (const bool is_state : config.is_state) heads.push_back(is_state ? 0 : config.n_kv_heads);
     out.meta.values[arch + ".attention.head_count_kv"] = std::move(heads);
     out.meta.values.erase(arch + ".attention.recurrent_layers");
+  }
+  if (config.latent.n_kv == 0) {  // readers that find no lengths of heads divide the embedding's
+    out.meta.values[arch + ".attention.key_length"] = int64_t{config.head_dim};
+    out.meta.values[arch + ".attention.value_length"] = int64_t{config.head_dim};
   }
   QR_TRY_VOID(put_scaling(config, arch, out));
   if (config.n_experts > 0) QR_TRY_VOID(stack_experts(config, out));

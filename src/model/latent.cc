@@ -25,6 +25,14 @@ Status check_row(int64_t n_kv, int64_t n_rope, const std::string& key) {
                                      ", at most " + std::to_string(kMaxHeadDim) + " are supported");
 }
 
+Result<int64_t> value_width(const HfFacts& facts, LatentForm form) {
+  if (form == LatentForm::cut || facts.find("v_head_dim") != nullptr)
+    return facts.get_int("v_head_dim", 1, kMostHeadPart);
+  QR_TRY(const int64_t n_embd, facts.get_int("hidden_size", 1, 1 << 20));
+  QR_TRY(const int64_t n_heads, facts.get_int("num_attention_heads", 1, 4096));
+  return n_embd / n_heads;
+}
+
 // What scores are multiplied with besides, where positions are stretched.
 Result<double> read_stretch(const ModelFile& file, const std::string& prefix) {
   const std::string scaling = prefix + "rope.scaling.";
@@ -37,33 +45,39 @@ Result<double> read_stretch(const ModelFile& file, const std::string& prefix) {
 
 }  // namespace
 
-std::vector<NameRule> latent_names() {
-  return {{"model.layers.{}.self_attn.q_a_proj.weight", "blk.{}.attn_q_a.weight"},
-          {"model.layers.{}.self_attn.q_a_proj.bias", "blk.{}.attn_q_a.bias"},
-          {"model.layers.{}.self_attn.q_a_layernorm.weight", "blk.{}.attn_q_a_norm.weight"},
-          {"model.layers.{}.self_attn.q_b_proj.weight", "blk.{}.attn_q_b.weight"},
-          {"model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight"},
-          {"model.layers.{}.self_attn.kv_a_proj_with_mqa.bias", "blk.{}.attn_kv_a_mqa.bias"},
-          {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight"},
-          {.theirs = "model.layers.{}.self_attn.kv_b_proj.weight",
-           .ours = "blk.{}.attn_k_b.weight",
-           .reshape = latent_to_queries},
-          {.theirs = "model.layers.{}.self_attn.kv_b_proj.weight",
-           .ours = "blk.{}.attn_v_b.weight",
-           .reshape = latent_to_values}};
+std::vector<NameRule> latent_names(LatentForm form) {
+  std::vector<NameRule> out = {{"model.layers.{}.self_attn.q_a_proj.weight", "blk.{}.attn_q_a.weight"},
+                               {"model.layers.{}.self_attn.q_a_proj.bias", "blk.{}.attn_q_a.bias"},
+                               {"model.layers.{}.self_attn.q_a_layernorm.weight", "blk.{}.attn_q_a_norm.weight"},
+                               {"model.layers.{}.self_attn.q_b_proj.weight", "blk.{}.attn_q_b.weight"},
+                               {"model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight"},
+                               {"model.layers.{}.self_attn.kv_a_proj_with_mqa.bias", "blk.{}.attn_kv_a_mqa.bias"},
+                               {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight"}};
+  constexpr std::string_view kTheirs = "model.layers.{}.self_attn.kv_b_proj.weight";
+  if (form == LatentForm::whole) {
+    out.push_back({kTheirs, "blk.{}.attn_kv_b.weight"});
+  } else {
+    out.push_back({.theirs = kTheirs, .ours = "blk.{}.attn_k_b.weight", .reshape = latent_to_queries});
+    out.push_back({.theirs = kTheirs, .ours = "blk.{}.attn_v_b.weight", .reshape = latent_to_values});
+  }
+  return out;
 }
 
-Status translate_latent(HfFacts& facts) {
+Status translate_latent(HfFacts& facts, LatentForm form) {
   QR_TRY(const int64_t n_kv, facts.get_int("kv_lora_rank", 1, kMaxHeadDim));
   QR_TRY(const int64_t n_rope, facts.get_int("qk_rope_head_dim", 2, kMaxHeadDim));
   QR_TRY(const int64_t n_still, facts.get_int("qk_nope_head_dim", 1, kMostHeadPart));
-  QR_TRY(const int64_t v_dim, facts.get_int("v_head_dim", 1, kMostHeadPart));
+  QR_TRY(const int64_t v_dim, value_width(facts, form));
   QR_TRY_VOID(check_row(n_kv, n_rope, "\"kv_lora_rank\""));
-  facts.set("attention.head_count_kv", int64_t{1}, "num_key_value_heads");
-  facts.set("attention.key_length", n_kv + n_rope, "kv_lora_rank");
-  facts.set("attention.value_length", n_kv, "kv_lora_rank");
-  facts.set("attention.key_length_mla", n_still + n_rope, "qk_nope_head_dim");
-  facts.set("attention.value_length_mla", v_dim, "v_head_dim");
+  const bool is_cut = form == LatentForm::cut;
+  if (is_cut) {
+    facts.set("attention.head_count_kv", int64_t{1}, "num_key_value_heads");
+    facts.set("attention.key_length", n_kv + n_rope, "kv_lora_rank");
+    facts.set("attention.value_length", n_kv, "kv_lora_rank");
+  }
+  const std::string of_heads = is_cut ? "_mla" : "";
+  facts.set("attention.key_length" + of_heads, n_still + n_rope, "qk_nope_head_dim");
+  facts.set("attention.value_length" + of_heads, v_dim, "v_head_dim");
   facts.set("attention.kv_lora_rank", n_kv, "kv_lora_rank");
   facts.copy({"q_lora_rank"}, "attention.q_lora_rank");
   facts.set("rope.dimension_count", n_rope, "qk_rope_head_dim");
@@ -83,18 +97,18 @@ Status read_latent(const ModelFile& file, const std::string& prefix, DecoderConf
   QR_TRY(const int64_t n_kv, meta.get_int(prefix + "attention.kv_lora_rank", 1, kMaxHeadDim));
   QR_TRY(const int64_t n_q, meta.get_int_or(prefix + "attention.q_lora_rank", 0, 1 << 20, 0));
   QR_TRY_VOID(check_row(n_kv, c.n_rope, key("attention.kv_lora_rank")));
-  if (meta.find(prefix + "attention.key_length_mla") == nullptr) {
-    return fail(Code::unsupported, "key " + key("attention.key_length_mla") +
-                                       ": is missing: files of that time hold the matrices of keys and values as one; "
-                                       "convert the model again");
-  }
-  QR_TRY(const int64_t q_dim, meta.get_int(prefix + "attention.key_length_mla", c.n_rope + 1, 2 * kMostHeadPart));
-  QR_TRY(const int64_t v_dim, meta.get_int(prefix + "attention.value_length_mla", 1, kMostHeadPart));
-  if (c.n_kv_heads != 1 || c.head_dim != n_kv + c.n_rope) {
+  const bool is_cut = meta.find(prefix + "attention.key_length_mla") != nullptr;
+  const std::string of_heads = is_cut ? "_mla" : "";
+  QR_TRY(const int64_t q_dim,
+         meta.get_int(prefix + "attention.key_length" + of_heads, c.n_rope + 1, kMostHeadPart + kMaxHeadDim));
+  QR_TRY(const int64_t v_dim, meta.get_int(prefix + "attention.value_length" + of_heads, 1, kMostHeadPart));
+  if (is_cut && (c.n_kv_heads != 1 || c.head_dim != n_kv + c.n_rope)) {
     return fail(Code::corrupt, "key " + key("attention.key_length") + ": must be " + std::to_string(n_kv + c.n_rope) +
                                    " of 1 head as " + key("attention.kv_lora_rank") + " says, is " +
                                    std::to_string(c.head_dim) + " of " + std::to_string(c.n_kv_heads));
   }
+  c.head_dim = static_cast<int>(n_kv) + c.n_rope;
+  c.n_kv_heads = 1;
   c.latent = {static_cast<int>(n_kv), static_cast<int>(n_q), static_cast<int>(q_dim) - c.n_rope,
               static_cast<int>(v_dim)};
   QR_TRY(const double stretch, read_stretch(file, prefix));
@@ -128,6 +142,10 @@ void load_latent(WeightLoader& load, const DecoderConfig& c, LatentWeights& out)
   }
   load.last_rows_first(out.kv_a, "attn_kv_a_mqa", {sizes.n_kv, c.n_rope}, c.n_embd);
   load.vector(out.kv_a_norm, "attn_kv_a_norm.weight", sizes.n_kv);
+  if (load.has("attn_kv_b.weight")) {
+    load.cut_by_heads(out.k_b, out.v_b, "attn_kv_b", {c.n_heads, sizes.k_dim, sizes.v_dim, sizes.n_kv});
+    return;
+  }
   load.stacked(out.k_b, "attn_k_b", {c.n_heads, sizes.n_kv, sizes.k_dim});
   load.stacked(out.v_b, "attn_v_b", {c.n_heads, sizes.v_dim, sizes.n_kv});
 }

@@ -26,13 +26,17 @@ struct LatentWeights {
   bool empty() const { return kv_a.empty(); }
 };
 
+// What GGUF has of what makes heads' keys and values of a latent: one matrix, or for each of the two what it is
+// multiplied in with.
+enum class LatentForm : uint8_t { whole, cut };
 // What a folder calls the tensors of it.
-std::vector<NameRule> latent_names();
+std::vector<NameRule> latent_names(LatentForm form);
 // Translates a folder's sizes of it and what its scores are multiplied with. Errors name the key.
-Status translate_latent(HfFacts& facts);
+Status translate_latent(HfFacts& facts, LatentForm form);
 
-// Fills in config.latent, where the file has "<prefix>attention.kv_lora_rank", and attn_scale with it. REQUIRES
-// head_dim, n_kv_heads and n_rope. Errors name the key.
+// Fills in config.latent, where the file has "<prefix>attention.kv_lora_rank", and with it attn_scale, head_dim and
+// n_kv_heads, which are those of the row in the cache. REQUIRES the latter two, as the file has them, and n_rope.
+// Errors name the key.
 Status read_latent(const ModelFile& file, const std::string& prefix, DecoderConfig& config);
 // Code::unsupported where values that are components of keys cannot lie in this codec.
 Status check_latent_codec(const DecoderConfig& config, const LoadOptions& options);

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/json.h"
 #include "io/hf_config.h"
+#include "ops/no_ops.h"
 
 namespace quire {
 namespace {
@@ -96,14 +98,86 @@ TEST(Latent, RefusesWhatCannotBe) {
   EXPECT_THAT(error_with("num_experts_per_tok", "7"), HasSubstr("at most the 6 experts of the groups used, is 7"));
 }
 
-TEST(Latent, RefusesFilesFromBeforeItsMatricesWereCut) {
+// Such files say what heads have, not what the cache has.
+TEST(Latent, ReadsFilesWhoseMatricesAreNotCut) {
   auto file = neutral_form(folder_with());
   ASSERT_TRUE(file) << file.error().message;
-  file->is_hugging_face = false;
-  file->meta.values.erase("deepseek2.attention.key_length_mla");
-  const auto config = read_decoder_config(*file, LoadOptions{});
-  ASSERT_FALSE(config);
-  EXPECT_THAT(config.error().message, HasSubstr("convert the model again"));
+  const auto cut = read_decoder_config(*file, LoadOptions{});
+  ASSERT_TRUE(cut) << cut.error().message;
+  file->meta.spelled.clear();
+  auto& meta = file->meta.values;
+  meta.erase("deepseek2.attention.key_length_mla");
+  meta.erase("deepseek2.attention.value_length_mla");
+  meta["deepseek2.attention.key_length"] = int64_t{88};
+  meta["deepseek2.attention.value_length"] = int64_t{40};
+  meta["deepseek2.attention.head_count_kv"] = int64_t{8};
+  const auto whole = read_decoder_config(*file, LoadOptions{});
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->head_dim, 576);
+  EXPECT_EQ(whole->n_kv_heads, 1);
+  EXPECT_EQ(whole->latent.k_dim, cut->latent.k_dim);
+  EXPECT_EQ(whole->latent.v_dim, cut->latent.v_dim);
+  EXPECT_EQ(whole->attn_scale, cut->attn_scale);
+  meta["deepseek2.attention.key_length"] = int64_t{64};
+  const auto narrow = read_decoder_config(*file, LoadOptions{});
+  ASSERT_FALSE(narrow);
+  EXPECT_THAT(narrow.error().message, HasSubstr("attention.key_length"));
+}
+
+// Keeps what is loaded, decoded.
+class Taken final : public NoOps {
+ public:
+  Result<Linear> load_linear(const HostWeight& weight, const HostWeight*, Shard) override {
+    std::vector<float>& values = all.emplace_back(static_cast<size_t>(weight.n_rows() * weight.n_cols()));
+    for (size_t i = 0; i < values.size(); i += static_cast<size_t>(weight.format->block)) {
+      const auto block = static_cast<int64_t>(i) / weight.format->block;
+      weight.format->decode(weight.data.data() + block * weight.format->bytes, values.data() + i);
+    }
+    Linear out;
+    out.n_out = weight.n_rows();
+    out.n_in = weight.n_cols();
+    out.format = weight.format;
+    return out;
+  }
+  std::vector<std::vector<float>> all;
+};
+
+// Two heads with three rows of keys and two of values each, of a latent of 64.
+TEST(Latent, CutsOneMatrixOfAnyFormatByHeads) {
+  constexpr int64_t kHeads = 2, kKeys = 3, kValues = 2, kLatent = 64, kRows = kHeads * (kKeys + kValues);
+  for (const char* name : {"f32", "bf16", "q8_0", "q4_0"}) {
+    const WeightFormat& format = *find_weight_format(std::string_view(name));
+    std::vector<std::byte> bytes(static_cast<size_t>(kRows * format.row_bytes(kLatent)));
+    std::vector<float> plain(kRows * kLatent);
+    for (size_t i = 0; i < plain.size(); ++i) plain[i] = std::sin(static_cast<float>(i));
+    for (int64_t i = 0; i < kRows * kLatent; i += format.block) {
+      format.encode(plain.data() + i, bytes.data() + i / format.block * format.bytes);
+      format.decode(bytes.data() + i / format.block * format.bytes, plain.data() + i);
+    }
+    ModelFile file;
+    file.tensors.push_back({"attn_kv_b.weight", &format, {kRows, kLatent}, bytes});
+    Taken ops;
+    const LoadOptions options;
+    WeightLoader load(file, ops, options);
+    std::vector<Linear> turned, kept;
+    load.cut_by_heads(turned, kept, "attn_kv_b", {kHeads, kKeys, kValues, kLatent});
+    ASSERT_TRUE(load.status()) << load.status().error().message;
+    ASSERT_EQ(turned.size(), 2U);
+    ASSERT_EQ(kept.size(), 2U);
+    EXPECT_EQ(turned[1].format->name, format.block == 1 ? format.name : "f32");
+    EXPECT_EQ(kept[1].format->name, format.name);
+    for (int64_t h = 0; h < kHeads; ++h) {
+      const float* head = plain.data() + h * (kKeys + kValues) * kLatent;
+      const std::vector<float>& keys = ops.all[static_cast<size_t>(2 * h)];
+      const std::vector<float>& values = ops.all[static_cast<size_t>(2 * h) + 1];
+      for (int64_t i = 0; i < kKeys * kLatent; ++i)
+        ASSERT_EQ(keys[static_cast<size_t>(i % kLatent * kKeys + i / kLatent)], head[i]) << name << ' ' << i;
+      EXPECT_TRUE(std::equal(values.begin(), values.end(), head + kKeys * kLatent)) << name;
+    }
+    load.cut_by_heads(turned, kept, "attn_kv_b", {kHeads, kKeys, kValues + 1, kLatent});
+    ASSERT_FALSE(load.status());
+    EXPECT_THAT(load.status().error().message, HasSubstr("attn_kv_b.weight"));
+  }
 }
 
 TEST(Latent, RefusesCodecsThatCannotHoldAValueWithinAKey) {

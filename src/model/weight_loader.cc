@@ -1,5 +1,7 @@
 #include "model/weight_loader.h"
 
+#include <cstring>
+
 #include "quant/convert.h"
 
 namespace quire {
@@ -8,6 +10,44 @@ const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& o
   const WeightFormat& format = options.weights != nullptr ? *fitting_format(weight, *options.weights) : *weight.format;
   return format.rounded && is_router(weight.name) ? *find_weight_format("f32") : format;
 }
+
+namespace {
+
+// Rows, or numbers of a vector, [begin, begin + n).
+HostWeight rows_of(const HostWeight& whole, int64_t begin, int64_t n) {
+  const size_t bytes = whole.data.size() / static_cast<size_t>(whole.shape[0]);
+  HostWeight out = whole;
+  out.shape[0] = n;
+  out.data = whole.data.subspan(static_cast<size_t>(begin) * bytes, static_cast<size_t>(n) * bytes);
+  return out;
+}
+
+// [k, n] as [n, k], whose bytes go to `room`.
+HostWeight turned_over(const HostWeight& weight, std::vector<std::byte>& room) {
+  const int64_t k = weight.shape[0], n = weight.shape[1];
+  HostWeight out = weight;
+  out.shape = {n, k};
+  std::vector<float> decoded;
+  const std::byte* from = weight.data.data();
+  if (weight.format->block != 1) {
+    out.format = find_weight_format("f32");
+    decoded.resize(static_cast<size_t>(k * n));
+    for (int64_t i = 0; i < k * n; i += weight.format->block) {
+      weight.format->decode(from + i / weight.format->block * weight.format->bytes, decoded.data() + i);
+    }
+    from = reinterpret_cast<const std::byte*>(decoded.data());
+  }
+  const auto size = static_cast<size_t>(out.format->bytes);
+  room.resize(static_cast<size_t>(k * n) * size);
+  for (int64_t i = 0; i < k * n; ++i) {
+    std::memcpy(room.data() + static_cast<size_t>(i % n * k + i / n) * size, from + static_cast<size_t>(i) * size,
+                size);
+  }
+  out.data = room;
+  return out;
+}
+
+}  // namespace
 
 WeightLoader::WeightLoader(const ModelFile& file, Ops& ops, const LoadOptions& options)
     : file_(file), ops_(ops), options_(options), content_(file, options.hash_folder, options.n_threads) {
@@ -132,19 +172,26 @@ void WeightLoader::last_rows_first(std::vector<Linear>& out,
   const HostWeight* all = get(name + ".weight", {n_rows, n_in});
   const HostWeight* bias = has(name + ".bias") ? get(name + ".bias", {n_rows}) : nullptr;
   if (!status_) return;
-  const auto part = [n_rows](const HostWeight& whole, int64_t begin, int64_t n) {
-    const size_t bytes = whole.data.size() / static_cast<size_t>(n_rows);
-    HostWeight some = whole;
-    some.shape[0] = n;
-    some.data = whole.data.subspan(static_cast<size_t>(begin) * bytes, static_cast<size_t>(n) * bytes);
-    return some;
-  };
   for (const auto& [begin, n] : {std::pair(n_out[0], n_out[1]), {int64_t{0}, n_out[0]}}) {
     HostWeight its_bias;
-    if (bias != nullptr) its_bias = part(*bias, begin, n);
-    if (status_) take(out.emplace_back(), load(part(*all, begin, n), bias != nullptr ? &its_bias : nullptr));
+    if (bias != nullptr) its_bias = rows_of(*bias, begin, n);
+    if (status_) take(out.emplace_back(), load(rows_of(*all, begin, n), bias != nullptr ? &its_bias : nullptr));
   }
   took(*all);
+}
+
+void WeightLoader::cut_by_heads(std::vector<Linear>& turned,
+                                std::vector<Linear>& kept,
+                                const std::string& name,
+                                const std::array<int64_t, 4>& shape) {
+  const auto [heads, k, v, n] = shape;
+  const HostWeight* all = get(name + ".weight", {heads * (k + v), n});
+  std::vector<std::byte> room;
+  for (int64_t h = 0; h < heads && status_; ++h) {
+    take(turned.emplace_back(), load(turned_over(rows_of(*all, h * (k + v), k), room), nullptr));
+    if (status_) take(kept.emplace_back(), load(rows_of(*all, h * (k + v) + k, v), nullptr));
+  }
+  if (status_) took(*all);
 }
 
 void WeightLoader::slices(std::vector<Linear>& out, const HostWeight& all, const HostWeight* bias, int64_t n) {

@@ -48,6 +48,13 @@ class WeightLoader {
                        const std::string& name,
                        const std::array<int64_t, 2>& n_out,
                        int64_t n_in);
+  // Of `name`.weight [heads · (k + v), n], which has k rows of a head, then v: appends to `turned` the first of every
+  // head turned over, [n, k], in their type or in F32 where that has blocks, and to `kept` the others, [v, n]. shape:
+  // heads, k, v, n.
+  void cut_by_heads(std::vector<Linear>& turned,
+                    std::vector<Linear>& kept,
+                    const std::string& name,
+                    const std::array<int64_t, 4>& shape);
   // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
   const Status& status() const { return status_; }
   // Of all tensors of the file, whether loaded or not.

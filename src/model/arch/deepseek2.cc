@@ -31,7 +31,7 @@ class DeepSeek2 final : public Decoder {
 Status facts(HfFacts& hf) {
   QR_TRY_VOID(hf.require("hidden_act", {"silu"}));
   QR_TRY_VOID(hf.require_bool("rope_interleave", true));
-  QR_TRY_VOID(translate_latent(hf));
+  QR_TRY_VOID(translate_latent(hf, LatentForm::cut));
   const MetaValue* type = hf.find("model_type");
   if (type != nullptr && *type == MetaValue(std::string("deepseek_v2"))) {
     QR_TRY_VOID(hf.require("topk_method", {"greedy", "group_limited_greedy"}));
@@ -54,7 +54,7 @@ QR_REGISTER(ArchEntry,
             "deepseek2",
             ArchEntry{.summary = "DeepSeek V2 and V3: latent attention, experts in groups, shared ones",
                       .hf = {.model_types = {"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"},
-                             .tensors = latent_names(),
+                             .tensors = latent_names(LatentForm::cut),
                              .facts = facts},
                       .load = &load_decoder<DeepSeek2>,
                       .info = &decoder_info<DeepSeek2>});
