@@ -6,7 +6,7 @@
     tools/make_model.py --shape qwen3-0.6b --type bf16 --out 0.6b.gguf
     tools/make_model.py --shape tiny --n-embd 256 --n-layers 8 --out mine.gguf
 
-The file is an ordinary Llama (qwen3-0.6b: a Qwen 3): tensor names and keys are the usual ones. What it says is noise,
+The file is an ordinary Llama (or what the shape is named after): tensor names and keys are the usual ones. It says noise,
 but finite noise: a weight is about N(0, 1/n_in), so activations keep their size through the layers. The vocabulary is
 SentencePiece-like with the 256 byte tokens, so any text can be tokenised.
 
@@ -45,6 +45,11 @@ SHAPES = {
     # Granite 3.0 1B-A400M's sizes: 32 experts, of which a token uses 8.
     'moe-1b-a400m': dict(n_embd=1024, n_layers=24, n_heads=16, n_kv_heads=8, head_dim=64, n_ff=512, n_vocab=49152,
                          n_ctx=4096, rope_theta=10000.0, tied=True, n_experts=32, n_experts_used=8),
+    # DeepSeek-V2-Lite's sizes: a row of 512 numbers and 64 that turn is all that a token and layer keeps.
+    'deepseek-v2-lite': dict(arch='deepseek2', n_embd=2048, n_layers=27, n_heads=16, n_kv_heads=1, head_dim=576,
+                             n_ff=10944, n_vocab=102400, n_ctx=32768, rope_theta=10000.0, tied=False, n_experts=64,
+                             n_experts_used=6, n_ff_expert=1408, n_ff_shared=2816, n_dense=1, n_latent=512,
+                             k_dim=128, v_dim=128),
 }
 SHAPES['custom'] = SHAPES['tiny']
 
@@ -158,9 +163,18 @@ def model_facts(shape, seed, file_type):
     facts.u32(arch + '.attention.head_count', shape['n_heads'])
     facts.u32(arch + '.attention.head_count_kv', shape['n_kv_heads'])
     facts.u32(arch + '.attention.key_length', shape['head_dim'])
-    facts.u32(arch + '.attention.value_length', shape['head_dim'])
+    facts.u32(arch + '.attention.value_length', shape.get('n_latent', shape['head_dim']))
     facts.f32(arch + '.attention.layer_norm_rms_epsilon', 1e-6 if shape.get('head_norms') else 1e-5)
-    facts.u32(arch + '.rope.dimension_count', shape['head_dim'])
+    n_rope = shape['head_dim'] - shape.get('n_latent', 0)
+    facts.u32(arch + '.rope.dimension_count', n_rope)
+    if shape.get('n_latent'):
+        facts.u32(arch + '.attention.kv_lora_rank', shape['n_latent'])
+        facts.u32(arch + '.attention.key_length_mla', shape['k_dim'] + n_rope)
+        facts.u32(arch + '.attention.value_length_mla', shape['v_dim'])
+        facts.u32(arch + '.leading_dense_block_count', shape['n_dense'])
+        facts.u32(arch + '.expert_feed_forward_length', shape['n_ff_expert'])
+        facts.u32(arch + '.expert_shared_count', shape['n_ff_shared'] // shape['n_ff_expert'])
+        facts.flag(arch + '.expert_weights_norm', False)
     facts.f32(arch + '.rope.freq_base', shape['rope_theta'])
     facts.u32(arch + '.vocab_size', shape['n_vocab'])
     tokens = make_vocabulary(shape['n_vocab'])
@@ -180,25 +194,42 @@ def model_facts(shape, seed, file_type):
     return facts
 
 
+def attention_tensors(shape, block):
+    embd, heads = shape['n_embd'], shape['n_heads']
+    if shape.get('n_latent'):
+        row, latent, k, v = shape['head_dim'], shape['n_latent'], shape['k_dim'], shape['v_dim']
+        return [(block + 'attn_q.weight', (embd, heads * (k + row - latent))), (block + 'attn_kv_a_mqa.weight', (embd, row)),
+                (block + 'attn_kv_a_norm.weight', (latent,)), (block + 'attn_k_b.weight', (k, latent, heads)),
+                (block + 'attn_v_b.weight', (latent, v, heads)), (block + 'attn_output.weight', (heads * v, embd))]
+    q, kv = heads * shape['head_dim'], shape['n_kv_heads'] * shape['head_dim']
+    return [(block + 'attn_q.weight', (embd, q)), (block + 'attn_k.weight', (embd, kv)),
+            (block + 'attn_v.weight', (embd, kv)), (block + 'attn_output.weight', (q, embd))]
+
+
+def unit_tensors(shape, block, kind, ff, each=()):
+    embd = shape['n_embd']
+    return [(f'{block}ffn_gate{kind}.weight', (embd, ff, *each)), (f'{block}ffn_up{kind}.weight', (embd, ff, *each)),
+            (f'{block}ffn_down{kind}.weight', (ff, embd, *each))]
+
+
 def model_tensors(shape):
     """(name, extents innermost first); a single extent is a norm, kept in f32, and so is a router."""
     embd, ff = shape['n_embd'], shape['n_ff']
-    q, kv = shape['n_heads'] * shape['head_dim'], shape['n_kv_heads'] * shape['head_dim']
     tensors = [('token_embd.weight', (embd, shape['n_vocab']))]
     for layer in range(shape['n_layers']):
         block = f'blk.{layer}.'
-        tensors += [(block + 'attn_norm.weight', (embd,)),
-                    (block + 'attn_q.weight', (embd, q)), (block + 'attn_k.weight', (embd, kv)),
-                    (block + 'attn_v.weight', (embd, kv)), (block + 'attn_output.weight', (q, embd)),
+        tensors += [(block + 'attn_norm.weight', (embd,)), *attention_tensors(shape, block),
                     (block + 'ffn_norm.weight', (embd,))]
         if shape.get('head_norms'):
             tensors += [(block + f'attn_{x}_norm.weight', (shape['head_dim'],)) for x in 'qk']
-        n_experts = shape.get('n_experts', 0)
-        kind, each = ('_exps', (n_experts,)) if n_experts else ('', ())
-        if n_experts:
-            tensors.append((block + 'ffn_gate_inp.weight', (embd, n_experts)))
-        tensors += [(f'{block}ffn_gate{kind}.weight', (embd, ff, *each)), (f'{block}ffn_up{kind}.weight', (embd, ff, *each)),
-                    (f'{block}ffn_down{kind}.weight', (ff, embd, *each))]
+        n_experts = shape.get('n_experts', 0) if layer >= shape.get('n_dense', 0) else 0
+        if not n_experts:
+            tensors += unit_tensors(shape, block, '', ff)
+            continue
+        tensors.append((block + 'ffn_gate_inp.weight', (embd, n_experts)))
+        tensors += unit_tensors(shape, block, '_exps', shape.get('n_ff_expert', ff), (n_experts,))
+        if shape.get('n_ff_shared'):
+            tensors += unit_tensors(shape, block, '_shexp', shape['n_ff_shared'])
     tensors.append(('output_norm.weight', (embd,)))
     if not shape['tied']:
         tensors.append(('output.weight', (embd, shape['n_vocab'])))

@@ -113,6 +113,19 @@ class MakeModel(unittest.TestCase):
         whole = make_model.model_tensors(make_model.SHAPES['qwen3-0.6b'])
         self.assertEqual(sum(math.prod(dims) for _, dims in whole), 596_049_920)
 
+    def test_a_deepseek_has_one_row_for_all_heads_and_its_number_of_parameters(self):
+        path = os.path.join(self.folder.name, 'deepseek2.gguf')
+        done = make(path, '--shape', 'deepseek-v2-lite', '--n-layers', '1', '--n-vocab', '1000', '--type', 'q8_0')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        model = Gguf(path)
+        self.assertEqual(model.facts['deepseek2.attention.key_length'], 576)
+        self.assertEqual(model.facts['deepseek2.attention.key_length_mla'], 192)
+        self.assertEqual(model.facts['deepseek2.rope.dimension_count'], 64)
+        self.assertEqual(model.tensors['blk.0.attn_k_b.weight'][0], [128, 512, 16])
+        self.assertEqual(model.tensors['blk.0.attn_v_b.weight'][0], [512, 128, 16])
+        whole = make_model.model_tensors(make_model.SHAPES['deepseek-v2-lite'])
+        self.assertEqual(sum(math.prod(dims) for _, dims in whole), 15_706_484_224)
+
     def test_impossible_shapes_are_refused(self):
         path = os.path.join(self.folder.name, 'none.gguf')
         for arguments, message in ((['--n-embd', '40'], '--n-embd must be a multiple of 32, is 40'),
