@@ -90,11 +90,28 @@ Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options
   WeightLoader load(file, ops, options);
   for (size_t l = 0; l < layers_.size() && load.status(); ++l) {
     load.enter("blk." + std::to_string(l) + ".");
+    const size_t n_taken = load.taken().size();
     load_layer(load, layers_[l]);
+    if (load.status()) find_sites(load, n_taken, layers_[l]);
   }
   QR_TRY_VOID(load_ends(load));
   info_.fingerprint = fingerprint(fingerprint_parts(file, config_, options, load.content()));
   return {};
+}
+
+void Decoder::find_sites(const WeightLoader& load, size_t first_taken, const DecoderLayer& layer) {
+  const std::pair<const std::vector<Linear>*, std::vector<LowRank> AdapterLayer::*> products[] = {
+      {&layer.qkv, &AdapterLayer::qkv},
+      {&layer.attn_out, &AdapterLayer::attn_out},
+      {&layer.gate_up, &AdapterLayer::gate_up},
+      {&layer.down, &AdapterLayer::down}};
+  for (const auto& [list, product] : products) {
+    for (const WeightLoader::Taken& one : std::span(load.taken()).subspan(first_taken)) {
+      if (one.list != list) continue;
+      const Linear& matrix = (*list)[one.index];
+      sites_.push_back({one.tensor, one.first_row, matrix.n_out, matrix.n_in, number_of(layer), product, one.index});
+    }
+  }
 }
 
 Status Decoder::load_ends(WeightLoader& load) {
@@ -245,6 +262,8 @@ void Decoder::attention(
       .params = &layer.attn,
       .out = layer.attn_out,
       .scratch = pass.arena->alloc_rows(in.x.dim(0), 2 * (q_dim() + kv_dim())),  // [n, q | k | v | mixed]
+      .adapters = pass.batch->adapters,
+      .layer = number_of(layer),
   };
   pass.ops->attention(out, in, part);
   pass.arena->release(mark);
@@ -262,6 +281,8 @@ void Decoder::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRo
       .activation = config_.activation,
       .down = layer.down,
       .scratch = pass.arena->alloc_rows(in.x.dim(0), n_columns),  // [n, gate | up]
+      .adapters = pass.batch->adapters,
+      .layer = number_of(layer),
   };
   pass.ops->feed_forward(out, in, part);
   pass.arena->release(mark);

@@ -37,6 +37,7 @@ struct DecoderLayer {
 class Decoder : public Model {
  public:
   int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override;
+  std::span<const AdapterSite> adapter_sites() const override { return sites_; }
   Tensor embed(const Pass& pass) const override;
   Tensor layers(Tensor x, LayerRange range, const Pass& pass) const override;
   Tensor head(Tensor x, const Pass& pass) const override;
@@ -79,6 +80,7 @@ class Decoder : public Model {
   // Adds to out, and needs, what mixture() left in in.input().
   void shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
 
+  int number_of(const DecoderLayer& layer) const { return static_cast<int>(&layer - layers_.data()); }
   int64_t q_dim() const { return int64_t{config_.n_heads} * config_.head_dim; }
   int64_t kv_dim() const { return int64_t{config_.n_kv_heads} * config_.head_dim; }
   const DecoderConfig& config() const { return config_; }
@@ -88,6 +90,8 @@ class Decoder : public Model {
   void load_shared(WeightLoader& load, DecoderLayer& layer) const;
   void load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int n_ff) const;
   Status load_ends(WeightLoader& load);
+  // Which of what was loaded for a layer is a product of its own.
+  void find_sites(const WeightLoader& load, size_t first_taken, const DecoderLayer& layer);
   Status check_shift(const LoadOptions& options) const;
   Status check_states(const ModelFile& file) const;
   AttnParams claim(const LoadOptions& options, bool is_local);
@@ -106,6 +110,7 @@ class Decoder : public Model {
 
   DecoderConfig config_;
   std::vector<DecoderLayer> layers_;
+  std::vector<AdapterSite> sites_;
   Linear embedding_;            // [n_vocab, n_embd]
   std::vector<Linear> output_;  // n_embd → n_vocab; the embedding itself where they are tied
   Tensor output_norm_;          // [n_embd]

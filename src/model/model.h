@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "base/result.h"
 #include "io/model_file.h"
 #include "kv/layout.h"
+#include "model/adapter_site.h"
 #include "model/hf_names.h"
 #include "ops/ops.h"
 #include "tensor/arena.h"
@@ -36,6 +38,7 @@ struct Batch {
   // StateRows::from.
   std::array<Tensor, KvView::kMaxGroups> slots;
   AttnMeta attn;
+  std::span<const AdapterRows> adapters;  // by rows; lies in the arena too. The adapters were made for this model
 };
 
 struct LayerRange {
@@ -73,6 +76,8 @@ class Model {
  public:
   virtual ~Model() = default;
   const ModelInfo& info() const { return info_; }
+  // By layer and product, every matrix of a product; empty where the model takes no adapters.
+  virtual std::span<const AdapterSite> adapter_sites() const { return {}; }
   // Upper bound of arena use of a pass over n_tokens rows of which n_out want logits; excludes the Batch itself.
   virtual int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const = 0;
   virtual Tensor embed(const Pass&) const = 0;                               // → [n, n_embd]

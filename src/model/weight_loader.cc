@@ -122,6 +122,7 @@ void WeightLoader::linear(std::vector<Linear>& out, const std::string& name, int
   const HostWeight* weight = get(name + ".weight", {n_out, n_in});
   const HostWeight* bias = has(name + ".bias") ? get(name + ".bias", {n_out}) : nullptr;
   if (!status_) return;
+  taken_.push_back({weight->name, &out, out.size(), 0});
   take(out.emplace_back(), load(*weight, bias));
   took(*weight);
 }
@@ -209,6 +210,7 @@ void WeightLoader::slices(std::vector<Linear>& out, const HostWeight& all, const
     if (all.made == nullptr) one.data = part(all, i);
     one.first_made = all.first_made + i * one.n_rows();
     if (bias != nullptr) its_bias.data = part(*bias, i);
+    taken_.push_back({all.name, &out, out.size(), i * one.n_rows()});
     take(out.emplace_back(), load(one, bias != nullptr ? &its_bias : nullptr));
   }
   took(all);

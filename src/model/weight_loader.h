@@ -57,6 +57,14 @@ class WeightLoader {
                     const std::array<int64_t, 4>& shape);
   // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
   const Status& status() const { return status_; }
+  // Every matrix that came into a list, in order: which tensor of the file it is of, and from which of its rows on.
+  struct Taken {
+    std::string tensor;
+    const std::vector<Linear>* list;
+    size_t index;
+    int64_t first_row;
+  };
+  const std::vector<Taken>& taken() const { return taken_; }
   // Of all tensors of the file, whether loaded or not.
   Hash128 content() { return content_.finish(); }
 
@@ -80,6 +88,7 @@ class WeightLoader {
   const LoadOptions& options_;
   std::string prefix_;
   ContentHash content_;
+  std::vector<Taken> taken_;
   int64_t done_bytes_ = 0, total_bytes_ = 0;
   Status status_;
 };

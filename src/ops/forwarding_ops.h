@@ -17,6 +17,9 @@ class ForwardingOps : public Ops {
     return target().load_linear(weight, bias, shard);
   }
   Result<Tensor> load_vector(const HostWeight& weight) override { return target().load_vector(weight); }
+  Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
+    return target().load_low_rank(from, to);
+  }
   void embed(Tensor y, Tensor ids, const Linear& table) override { target().embed(y, ids, table); }
   void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override { target().rms_norm(y, x, w, eps); }
   void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override {
@@ -29,6 +32,7 @@ class ForwardingOps : public Ops {
   void gate_rows(Tensor x, Tensor gate) override { target().gate_rows(x, gate); }
   void soft_cap(Tensor x, float cap) override { target().soft_cap(x, cap); }
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override { target().linear(y, x, parts); }
+  void add_low_rank(Tensor y, Tensor x, const AddedProducts& added) override { target().add_low_rank(y, x, added); }
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override { target().gated(y, gate, up, act); }
   void moe(Tensor y, const MoeInput& in, const Experts& experts) override { target().moe(y, in, experts); }
   void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override {

@@ -16,6 +16,9 @@ class NoOps : public ForwardingOps {
   Result<Tensor> load_vector(const HostWeight&) override {
     return fail(Code::unsupported, "this backend loads no weights");
   }
+  Result<Buffer> load_low_rank(std::span<const LowRankSource>, std::span<LowRank>) override {
+    return fail(Code::unsupported, "this backend loads no weights");
+  }
 
  private:
   [[noreturn]] Ops& target() const final {

@@ -73,6 +73,25 @@ void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> part
   QR_CHECK(y.dim(1) == n_out, shape_text(y));
 }
 
+void check_add_low_rank(const Tensor& y, const Tensor& x, const AddedProducts& added) {
+  check_matrix(y, DType::f32);
+  check_matrix(x, DType::f32);
+  QR_CHECK(y.dim(0) == x.dim(0), shape_text(y));
+  int64_t end = 0;
+  for (const AdapterRows& some : added.rows) {
+    QR_CHECK(end <= some.begin && some.begin <= some.end && some.end <= y.dim(0), std::to_string(some.begin));
+    end = some.end;
+    int64_t n_out = 0;
+    for (const LowRank& part : added.of(some)) {
+      n_out += part.n_out;
+      if (part.empty()) continue;
+      QR_CHECK(part.a.n_in == x.dim(1), shape_text(x) + " into a weight of " + std::to_string(part.a.n_in) + " inputs");
+      QR_CHECK(part.b.dim(0) == part.a.n_out && part.b.dim(1) == part.n_out, shape_text(part.b));
+    }
+    QR_CHECK(n_out == 0 || n_out == y.dim(1), shape_text(y) + " from " + std::to_string(n_out) + " outputs");
+  }
+}
+
 void check_gated(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act) {
   check_same_shape(y, gate);
   if (!up.empty()) check_same_shape(gate, up);

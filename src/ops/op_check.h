@@ -15,6 +15,7 @@ void check_head_norm(const Tensor& x, const Tensor& w);
 void check_matrix_f32(const Tensor& x);
 void check_same_shape(const Tensor& a, const Tensor& b);
 void check_linear(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
+void check_add_low_rank(const Tensor& y, const Tensor& x, const AddedProducts& added);
 void check_gated(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act);
 void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts);
 void check_rope(const Tensor& x, const Tensor& table, int head_dim);

@@ -8,6 +8,7 @@
 #include "ops/activation.h"
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
+#include "tensor/buffer.h"
 #include "tensor/kv_view.h"
 #include "tensor/tensor.h"
 
@@ -26,6 +27,47 @@ struct Linear {
 struct Shard {
   enum class Axis : uint8_t { none, rows, cols } axis = Axis::none;
   int rank = 0, n_ranks = 1;
+};
+
+// What an adapter adds to the product of one weight: B·(A·x), of low rank, both F32.
+struct LowRank {
+  Linear a;  // n_in → rank, in the backend's own layout; of none outputs: nothing is added
+  Tensor b;  // f32 [rank, n_out], transposed, rows a whole number of vectors apart; the adapter's factor is in it
+  int64_t n_out = 0;
+  bool empty() const { return a.n_out == 0; }
+};
+// One of them as it was stored: a [rank, n_in], b [n_out, rank].
+struct LowRankSource {
+  std::span<const float> a = {}, b = {};
+  int64_t rank = 0, n_in = 0, n_out = 0;  // rank 0: nothing is added
+};
+
+// By the four products of a layer: an entry for each matrix of the product, or none where nothing is added to it.
+struct AdapterLayer {
+  std::vector<LowRank> qkv, attn_out, gate_up, down;
+};
+
+// Weights added to a model at run time (LoRA). Constant once it is loaded.
+struct Adapter {
+  uint64_t content = 0;  // of all numbers; equal in every process. Not 0
+  std::vector<AdapterLayer> layers;
+  Buffer memory;  // that the matrices lie in
+};
+
+// Rows [begin, end) of a batch have this adapter, which outlives the step.
+struct AdapterRows {
+  const Adapter* adapter = nullptr;
+  int64_t begin = 0, end = 0;
+};
+
+// What adapters add to one product of a layer. A row belongs to one of `rows` at most; these ascend.
+struct AddedProducts {
+  std::span<const AdapterRows> rows;
+  int layer = 0;
+  std::vector<LowRank> AdapterLayer::* product = nullptr;
+  std::span<const LowRank> of(const AdapterRows& some) const {
+    return some.adapter->layers[static_cast<size_t>(layer)].*product;
+  }
 };
 
 // How a row's few experts follow from its scores (ops/route.h).
@@ -114,6 +156,10 @@ struct AttentionPart {
   const AttnParams* params = nullptr;
   std::span<const Linear> out;  // n_heads·v_dim → d
   Tensor scratch;               // [n, q | k | v | mixed values]: undefined before and after
+  std::span<const AdapterRows> adapters = {};
+  int layer = 0;  // of theirs
+  AddedProducts added_qkv() const { return {adapters, layer, &AdapterLayer::qkv}; }
+  AddedProducts added_out() const { return {adapters, layer, &AdapterLayer::attn_out}; }
 };
 
 // Where the states of sequences lie, one layer's: who reads which before its rows, and which rows leave theirs behind.
@@ -151,6 +197,10 @@ struct FeedForwardPart {
   Activation activation = Activation::silu;
   std::span<const Linear> down;  // n_ff → d
   Tensor scratch;                // [n, gate | up] or [n, up]: undefined before and after
+  std::span<const AdapterRows> adapters = {};
+  int layer = 0;  // of theirs
+  AddedProducts added_gate_up() const { return {adapters, layer, &AdapterLayer::gate_up}; }
+  AddedProducts added_down() const { return {adapters, layer, &AdapterLayer::down}; }
 };
 
 }  // namespace quire

@@ -29,6 +29,10 @@ class Ops {
   // Repack or upload. The backend owns the result and keeps it until it is destroyed. `bias` may be null.
   virtual Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) = 0;
   virtual Result<Tensor> load_vector(const HostWeight& weight) = 0;  // f32 [n]
+  // An adapter's matrices in this backend's own layout: to[i] is of from[i], and all lie in the memory that is
+  // returned. Any thread. Code::unsupported where the backend adds nothing to products, which is what it does by
+  // itself.
+  virtual Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to);
 
   // y [n, n_in] = row ids[i] of the table, whose columns are in order.  ids i32 [n], in range (checked at submit).
   virtual void embed(Tensor y, Tensor ids, const Linear& table) = 0;
@@ -47,6 +51,8 @@ class Ops {
   virtual void soft_cap(Tensor x, float cap) = 0;  // x = cap · tanh(x / cap).  cap > 0
   // y [n, Σ n_out]: the parts' outputs side by side; x [n, n_in] shared. Parts may differ in format.
   virtual void linear(Tensor y, Tensor x, std::span<const Linear> parts) = 0;
+  // y [n, Σ n_out] += B·(A·x) of the rows that have an adapter: right behind the product that it is added to.
+  virtual void add_low_rank(Tensor y, Tensor x, const AddedProducts& added);
   // y [n, d] = act(gate) · up;  gate and up [n, d]. up may be empty: act(gate) alone.
   virtual void gated(Tensor y, Tensor gate, Tensor up, Activation act) = 0;
   // y [n, n_embd] = Σ share_e · down_e(act(gate_e(x)) · up_e(x)) over each row's experts by falling share.

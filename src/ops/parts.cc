@@ -19,17 +19,28 @@ void norm_rows(Ops& ops, const NormedRows& in) {
   if (!is_rms) ops.layer_norm(in.normed, in.x, in.w, in.b, in.eps);
 }
 
+Result<Buffer> Ops::load_low_rank(std::span<const LowRankSource>, std::span<LowRank>) {
+  return fail(Code::unsupported, describe() + ": this backend computes no adapters");
+}
+
+void Ops::add_low_rank(Tensor y, Tensor x, const AddedProducts& added) {
+  check_add_low_rank(y, x, added);
+  QR_CHECK(added.rows.empty(), "load_low_rank made no such matrices");
+}
+
 void Ops::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
   check_attention(out, in, part);
   const AttentionScratch at(part.scratch, *part.params);
   norm_rows(*this, in);
   linear(at.qkv, in.input(), part.qkv);
+  if (!part.adapters.empty()) add_low_rank(at.qkv, in.input(), part.added_qkv());
   if (!part.q_norm.empty()) head_norm(at.q, part.q_norm, in.eps);
   if (!part.k_norm.empty()) head_norm(at.k, part.k_norm, in.eps);
   if (!part.rotation.empty()) rope(at.qk, part.rotation, part.params->k_dim, part.pairs);
   kv_write(at.k, at.v, part.slots, *part.kv, *part.params);
   attend(at.mixed, at.q, *part.kv, *part.meta, *part.params);
   linear(out, at.mixed, part.out);
+  if (!part.adapters.empty()) add_low_rank(out, at.mixed, part.added_out());
 }
 
 void Ops::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
@@ -37,8 +48,10 @@ void Ops::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& 
   const FeedForwardScratch at(part.scratch, part.gate_up.size() == 2);
   norm_rows(*this, in);
   linear(part.scratch, in.input(), part.gate_up);
+  if (!part.adapters.empty()) add_low_rank(part.scratch, in.input(), part.added_gate_up());
   gated(at.hidden, at.gate, at.up, part.activation);
   linear(out, at.hidden, part.down);
+  if (!part.adapters.empty()) add_low_rank(out, at.hidden, part.added_down());
 }
 
 }  // namespace quire

@@ -89,6 +89,41 @@ inline Linear load_ordered(Ops& ops, const Stored& stored, uint64_t seed) {
   return *ops.load_linear(weight, nullptr, Shard{});
 }
 
+// Two adapters for one layer whose products have these matrices, the first of rank 8, the second of rank 17 and not of
+// every matrix. `content` is not asked for.
+struct OneLayer {
+  struct Shape {
+    int64_t n_in, n_out;
+  };
+  using Product = std::vector<LowRank> AdapterLayer::*;
+  void add(Ops& ops, Product product, std::vector<Shape> shapes, uint64_t seed) {
+    for (const int64_t rank : {8, 17}) {
+      Adapter& adapter = adapters[rank == 8 ? 0 : 1];
+      if (adapter.layers.empty()) adapter.layers.resize(1);
+      std::vector<Matrix> numbers;
+      numbers.reserve(2 * shapes.size());
+      std::vector<LowRankSource> from;
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        LowRankSource& one = from.emplace_back(LowRankSource{.n_in = shapes[i].n_in, .n_out = shapes[i].n_out});
+        if (rank == 17 && i == 1) continue;
+        one.rank = rank;
+        const float spread = 0.5F / std::sqrt(static_cast<float>(one.n_in));
+        one.a = numbers.emplace_back(rank, one.n_in, seed++, spread).values;
+        one.b = numbers.emplace_back(one.n_out, rank, seed++, 0.5F).values;
+      }
+      (adapter.layers[0].*product).resize(from.size());
+      memory.push_back(*ops.load_low_rank(from, adapter.layers[0].*product));
+    }
+  }
+  // Of n rows: the first third has the first, the last the second; of one row the second.
+  std::vector<AdapterRows> rows(int64_t n) const {
+    if (n < 3) return {{&adapters[1], 0, n}};
+    return {{adapters.data(), 0, n / 3}, {&adapters[1], n - n / 3, n}};
+  }
+  std::array<Adapter, 2> adapters;
+  std::vector<Buffer> memory;
+};
+
 // n, or the next number of columns that the format can store.
 inline int64_t whole_blocks(const WeightFormat& format, int64_t n) {
   return (n + format.block - 1) / format.block * format.block;

@@ -112,6 +112,38 @@ TEST(Parity, LinearRowsAreIndependent) {
   }
 }
 
+// Rows of either adapter and of none, in one batch and each by itself, on reference and kernels.
+TEST(Parity, LowRankRowsAreIndependent) {
+  for (const auto& [n_in, n_out] : {OneLayer::Shape{64, 48}, {333, 100}, {2048, 7}}) {
+    const auto added_to = [n_in = n_in, n_out = n_out](Ops& ops, bool together) {
+      constexpr int64_t kRows = 70;
+      OneLayer layer;
+      layer.add(ops, &AdapterLayer::qkv, {{n_in, n_out}, {n_in, 5}, {n_in, n_out}}, 9);
+      const std::vector<AdapterRows> rows = layer.rows(kRows);
+      Matrix x(kRows, n_in, 1), y(kRows, 2 * n_out + 5, 2);
+      if (together) ops.add_low_rank(y.tensor(), x.tensor(), {rows, 0, &AdapterLayer::qkv});
+      for (int64_t r = 0; r < kRows && !together; ++r) {
+        const auto at = std::ranges::find_if(rows, [r](const AdapterRows& a) { return a.begin <= r && r < a.end; });
+        if (at == rows.end()) continue;
+        const AdapterRows one{at->adapter, 0, 1};
+        ops.add_low_rank(y.tensor().rows(r, 1), x.tensor().rows(r, 1), {std::span(&one, 1), 0, &AdapterLayer::qkv});
+      }
+      return y.values;
+    };
+    compare("low rank", 1e-4, [&](Ops& ops) { return added_to(ops, true); });
+    const auto ops = make_cpu_ops({.n_threads = 2, .isa = "", .pin = false});
+    ASSERT_TRUE(ops);
+    const std::vector<float> together = added_to(**ops, true), alone = added_to(**ops, false);
+    EXPECT_TRUE(same_bits(together, alone)) << n_in << ' ' << n_out;
+    Matrix before(70, 2 * n_out + 5, 2);
+    const auto middle = [&](const std::vector<float>& all) {
+      return std::span(all).subspan(static_cast<size_t>(23 * before.d), static_cast<size_t>(24 * before.d));
+    };
+    EXPECT_TRUE(same_bits(middle(together), middle(before.values)));
+    EXPECT_FALSE(same_bits(together, before.values));
+  }
+}
+
 TEST(Parity, ExtremeActivations) {
   const Stored w = stored_weight(*find_weight_format("q8_0"), 16, 64, 4);
   compare("huge and tiny", 1e-5, [&](Ops& ops) {

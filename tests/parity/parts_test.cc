@@ -76,8 +76,12 @@ TEST(Parts, FeedForwardIsItsOps) {
     for (const FeedForwardCase& c : cases) {
       const Linear gate_up[] = {load(ops, c.gate, c.n_ff, c.d, 5), load(ops, c.up, c.n_ff, c.d, 6)};
       const Linear down = load(ops, c.down, c.d, c.n_ff, 7);
+      OneLayer layer;
+      layer.add(ops, &AdapterLayer::gate_up, {{c.d, c.n_ff}, {c.d, c.n_ff}}, 20);
+      layer.add(ops, &AdapterLayer::down, {{c.n_ff, c.d}}, 30);
       for (const int64_t n : {1, 3, 70}) {
-        const auto run = [&](bool fused) {
+        const std::vector<AdapterRows> adapters = layer.rows(n);
+        const auto run = [&](bool fused, bool adapted) {
           Stream stream(n, c.d, n != 3, n == 70);
           Matrix scratch(n, 2 * c.n_ff, 8);
           FeedForwardPart part;
@@ -85,11 +89,16 @@ TEST(Parts, FeedForwardIsItsOps) {
           part.down = std::span(&down, 1);
           part.activation = n == 3 ? Activation::gelu_tanh : Activation::silu;
           part.scratch = scratch.tensor();
+          if (adapted) part.adapters = adapters;
           if (fused) ops.feed_forward(stream.delta.tensor(), stream.in, part);
           if (!fused) ops.Ops::feed_forward(stream.delta.tensor(), stream.in, part);
           return stream.result();
         };
-        ASSERT_TRUE(same_bits(run(true), run(false))) << c.gate << ' ' << c.d << ' ' << c.n_ff << ' ' << n;
+        for (const bool adapted : {false, true}) {
+          ASSERT_TRUE(same_bits(run(true, adapted), run(false, adapted)))
+              << c.gate << ' ' << c.d << ' ' << c.n_ff << ' ' << n << adapted;
+        }
+        ASSERT_FALSE(same_bits(run(true, true), run(true, false)));
       }
     }
   });
@@ -136,6 +145,7 @@ struct AttentionCase {
   int past, n;
   bool row_norms = false;  // of all heads together; nothing turns
   uint64_t q_order = 0, kv_order = 0, out_order = 0;
+  bool adapted = false;
 };
 
 // What the part leaves: the stream, and the cache.
@@ -198,6 +208,13 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c, bool fused) {
   }
   part.out = std::span(&out, 1);
   part.scratch = scratch.tensor();
+  OneLayer layer;
+  using Shape = OneLayer::Shape;
+  const std::vector<Shape> apart = {{kD, q}, {kD, k}, {kD, v}}, together = {{kD, q + k + v}};
+  layer.add(ops, &AdapterLayer::qkv, c.one_matrix ? together : apart, 20);
+  layer.add(ops, &AdapterLayer::attn_out, {{mixed, kD}}, 30);
+  const std::vector<AdapterRows> adapters = layer.rows(c.n);
+  if (c.adapted) part.adapters = adapters;
   Stream stream(c.n, kD, c.n != 3, c.head_norms && c.n != 3);
   if (fused) ops.attention(stream.delta.tensor(), stream.in, part);
   if (!fused) ops.Ops::attention(stream.delta.tensor(), stream.in, part);
@@ -281,9 +298,15 @@ TEST(Parts, AttentionIsItsOps) {
        .row_norms = true},
   };
   for_each_cpu([&](Ops& ops) {
-    for (const AttentionCase& c : cases) {
-      ASSERT_TRUE(same_bits(run_attention(ops, c, true), run_attention(ops, c, false)))
+    for (AttentionCase c : cases) {
+      const std::vector<float> plain = run_attention(ops, c, true);
+      ASSERT_TRUE(same_bits(plain, run_attention(ops, c, false)))
           << c.qkv << ' ' << c.n_heads << " heads of " << c.k_dim << ", rows " << c.n;
+      c.adapted = true;
+      const std::vector<float> adapted = run_attention(ops, c, true);
+      ASSERT_TRUE(same_bits(adapted, run_attention(ops, c, false)))
+          << c.qkv << ' ' << c.n_heads << " heads of " << c.k_dim << ", rows " << c.n;
+      ASSERT_FALSE(same_bits(plain, adapted));
     }
   });
 }
@@ -339,6 +362,11 @@ TEST(Parts, ReferenceTakesThemApart) {
   });
   compare("attention", 1e-4,
           [](Ops& ops) { return run_attention(ops, {"f32", "f32", 4, 2, 16, 16, false, true, 0, 20}, true); });
+  compare("attention with adapters", 1e-4, [](Ops& ops) {
+    AttentionCase c = {"f32", "f32", 4, 2, 16, 16, false, true, 0, 20};
+    c.adapted = true;
+    return run_attention(ops, c, true);
+  });
 }
 
 }  // namespace

@@ -82,24 +82,25 @@ void CpuOps::attention(Tensor out, const NormedRows& in, const AttentionPart& pa
   const AttentionScratch at(part.scratch, *part.params);
   const Heads heads(*part.params);
   const QuantRows quants = norm_and_quantize(in, part.qkv);
+  set_low_rank(part.added_qkv(), in.input());
   set_work(at.qkv, in.input(), quants, part.qkv);
   units_.reset(heads.n_qk + part.params->n_kv_heads);
-  work_.run(pool_, [&](int64_t begin, int64_t end, int64_t n_rows) {
-    while (begin < end) {
+  work_.run(pool_, [&](const LinearWork::Done& done) {
+    add_low_rank(at.qkv, done);
+    const int64_t n_rows = done.end_row - done.first_row;
+    for (int64_t begin = done.begin, next = 0; begin < done.end; begin = next) {
       const int64_t head = heads.of(begin);
-      const int64_t next = std::min(end, heads.begin(head + 1));
+      next = std::min(done.end, heads.begin(head + 1));
       if (units_.completes(head, (next - begin) * n_rows, (heads.begin(head + 1) - heads.begin(head)) * n)) {
         finish_head(head, at, part, in.eps);
       }
-      begin = next;
     }
   });
   const QuantRows mixed = quant_rows(inner_quants_, n, part.out);
   const Tensor& order = part.out.front().order;
   attend(at.mixed, at.q, part, order.empty() ? mixed : QuantRows{});
   if (!order.empty()) quantize(at.mixed, mixed, order);  // when all heads are there
-  set_work(out, at.mixed, mixed, part.out);
-  work_.run(pool_);
+  last_product(out, at.mixed, mixed, part.out, part.added_out());
 }
 
 void CpuOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {

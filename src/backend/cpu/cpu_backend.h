@@ -14,6 +14,7 @@
 #include "backend/cpu/kernels/state_tables.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/linear_work.h"
+#include "backend/cpu/low_rank_work.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/quant_buffer.h"
 #include "backend/cpu/unit_counts.h"
@@ -64,6 +65,7 @@ class CpuOps final : public Ops {
 
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override;
   Result<Tensor> load_vector(const HostWeight& weight) override;
+  Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override;
   void embed(Tensor y, Tensor ids, const Linear& table) override;
   void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override;
   void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override;
@@ -74,6 +76,7 @@ class CpuOps final : public Ops {
   void soft_cap(Tensor x, float cap) override;
   void add(Tensor x, Tensor delta) override;
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override;
+  void add_low_rank(Tensor y, Tensor x, const AddedProducts& added) override;
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override;
   void moe(Tensor y, const MoeInput& in, const Experts& experts) override;
   void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override;
@@ -111,6 +114,22 @@ class CpuOps final : public Ops {
   QuantRows quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const;
   // The products of x with all parts, ready to run; xq: x in the forms that they want.
   void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
+  // A·x of the rows of x that have an adapter. It takes work_, so that it comes before set_work().
+  void set_low_rank(const AddedProducts& added, const Tensor& x) {
+    low_rank_.multiply(added, x, f32_kernels(), work_, pool_);
+  }
+  // What that adds to columns of y that work_ has written.
+  void add_low_rank(const Tensor& y, const LinearWork::Done& at) const {
+    if (low_rank_.empty()) return;
+    low_rank_.add_to({at.begin, at.end, at.first_row, at.end_row, y.row<float>(at.first_row) + at.begin, y.stride[0]},
+                     row_);
+  }
+  // A part's last product, of x with what comes by xq.
+  void last_product(const Tensor& out,
+                    const Tensor& x,
+                    const QuantRows& xq,
+                    std::span<const Linear> parts,
+                    const AddedProducts& added);
   // Attention, whose results are quantised or rounded as well where xq has room for that.
   void attend(const Tensor& out, const Tensor& q, const AttentionPart& part, const QuantRows& xq);
   // A head of q, k or v whose columns are all there: its norm, its rotation, its way into the cache.
@@ -123,6 +142,7 @@ class CpuOps final : public Ops {
   };
   // A unit's columns of hidden = act(gate) · up.
   void finish_gate(const GatedUnit& unit, Activation activation, const Hidden& to);
+  const LinearKernels& f32_kernels() const { return by_name(isa_.linear, &LinearKernels::format, "f32"); }
   const LinearKernels& kernels_of(const Linear& linear) const {
     return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
   }
@@ -139,6 +159,7 @@ class CpuOps final : public Ops {
   std::vector<SampleScratch> scratch_;
   AttentionTasks attention_tasks_;
   LinearWork work_;
+  LowRankWork low_rank_;
   GatedWork gated_work_;
   UnitCounts units_;
   Routes routes_;

@@ -137,6 +137,43 @@ Result<Tensor> CpuOps::load_vector(const HostWeight& weight) {
   return out;
 }
 
+// On the caller's thread: the pool is the engine's, which goes on. Sizes are whole cache lines.
+Result<Buffer> CpuOps::load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) {
+  const LinearKernels& kernels = f32_kernels();
+  const auto whole = [](int64_t n) { return (n + kPanel - 1) / kPanel; };
+  const auto a_bytes = [&](const LowRankSource& one) { return whole(one.rank) * kernels.panel_bytes(one.n_in); };
+  int64_t n = 64;  // a buffer has one byte at least
+  for (const LowRankSource& one : from) n += a_bytes(one) + one.rank * whole(one.n_out) * kPanel * 4;
+  QR_TRY(Buffer memory, Buffer::allocate(n));
+  std::byte* at = memory.data();
+  for (size_t i = 0; i < from.size(); ++i) {
+    const LowRankSource& one = from[i];
+    to[i].n_out = one.n_out;
+    if (one.rank == 0) continue;
+    Linear& a = to[i].a;
+    a.format = find_weight_format("f32");
+    a.n_out = one.rank;
+    a.n_in = one.n_in;
+    a.w = Tensor::dense(at, DType::u8, {1, whole(one.rank), kernels.panel_bytes(one.n_in)});
+    for (int64_t p = 0; p < whole(one.rank); ++p) {
+      const std::byte* rows[kPanelRows];
+      for (int64_t r = 0; r < kPanel; ++r) {
+        const int64_t row = p * kPanel + r;
+        const float* first = row < one.rank ? one.a.data() + row * one.n_in : nullptr;
+        rows[r] = reinterpret_cast<const std::byte*>(first);
+      }
+      kernels.pack(rows, one.n_in, panel_at(a, p));
+    }
+    at += a_bytes(one);
+    to[i].b = Tensor::dense(at, DType::f32, {one.rank, whole(one.n_out) * kPanel}).columns(0, one.n_out);
+    for (int64_t j = 0; j < one.rank; ++j) {
+      for (int64_t o = 0; o < one.n_out; ++o) to[i].b.row<float>(j)[o] = one.b[static_cast<size_t>(o * one.rank + j)];
+    }
+    at += one.rank * whole(one.n_out) * kPanel * 4;
+  }
+  return memory;
+}
+
 void CpuOps::embed(Tensor y, Tensor ids, const Linear& table) {
   check_embed(y, ids, table);
   const LinearKernels& kernels = kernels_of(table);

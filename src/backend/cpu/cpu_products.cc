@@ -101,6 +101,23 @@ void CpuOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   }
 }
 
+void CpuOps::add_low_rank(Tensor y, Tensor x, const AddedProducts& added) {
+  check_add_low_rank(y, x, added);
+  set_low_rank(added, x);
+  if (low_rank_.empty()) return;
+  for_rows(y.dim(0), y.dim(1), [&](int64_t i) { add_low_rank(y, LinearWork::Done{0, y.dim(1), i, i + 1}); });
+}
+
+void CpuOps::last_product(const Tensor& out,
+                          const Tensor& x,
+                          const QuantRows& xq,
+                          std::span<const Linear> parts,
+                          const AddedProducts& added) {
+  set_low_rank(added, x);
+  set_work(out, x, xq, parts);
+  work_.run(pool_, [&](const LinearWork::Done& done) { add_low_rank(out, done); });
+}
+
 void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
   check_gated(y, gate, up, act);
   const auto run = row_.gated_row[static_cast<size_t>(act)];
@@ -111,6 +128,11 @@ void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
 
 void CpuOps::finish_gate(const GatedUnit& unit, Activation activation, const Hidden& to) {
   const auto run = row_.gated_row[static_cast<size_t>(activation)];
+  if (!low_rank_.empty()) {
+    const int64_t end_row = unit.first_row + unit.n_rows, end = unit.begin + unit.n_columns, n_ff = to.rows.dim(1);
+    low_rank_.add_to({unit.begin, end, unit.first_row, end_row, unit.first_gate, unit.stride}, row_);
+    low_rank_.add_to({n_ff + unit.begin, n_ff + end, unit.first_row, end_row, unit.first_up, unit.stride}, row_);
+  }
   for (int64_t i = 0; i < unit.n_rows; ++i) {
     const int64_t row = unit.first_row + i;
     float* hidden = to.is_kept ? to.rows.row<float>(row) + unit.begin : unit.gate(i);
@@ -128,17 +150,18 @@ void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPar
   if (n == 0) return;
   const Linear &gate = part.gate_up[0], &up = part.gate_up[1];
   const Tensor rows = FeedForwardScratch(part.scratch, true).hidden;
-  const QuantRows quants = quant_rows(inner_quants_, n, part.down);
+  const QuantRows down_quants = quant_rows(inner_quants_, n, part.down);
   const Tensor& order = part.down.front().order;
-  // In an order of its own a row is quantised when all of it is there.
-  const bool is_whole = !order.empty();
-  const Hidden hidden{rows, is_whole || is_read_itself(part.down), is_whole ? QuantRows{} : quants};
+  const bool is_whole = !order.empty();  // in an order of its own a row is quantised when all of it is there
+  const bool is_kept = is_whole || is_read_itself(part.down) || !part.adapters.empty();
+  const Hidden hidden{rows, is_kept, is_whole ? QuantRows{} : down_quants};
+  const QuantRows quants = norm_and_quantize(in, part.gate_up);
+  set_low_rank(part.added_gate_up(), in.input());
   gated_work_.clear();
-  gated_work_.add(gate, kernels_of(gate), up, kernels_of(up), {in.input(), norm_and_quantize(in, part.gate_up)});
+  gated_work_.add(gate, kernels_of(gate), up, kernels_of(up), {in.input(), quants});
   gated_work_.run(pool_, [&](const GatedUnit& unit) { finish_gate(unit, part.activation, hidden); });
-  if (is_whole) quantize(rows, quants, order);
-  set_work(out, rows, quants, part.down);
-  work_.run(pool_);
+  if (is_whole) quantize(rows, down_quants, order);
+  last_product(out, rows, down_quants, part.down, part.added_down());
 }
 
 void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
@@ -169,6 +192,7 @@ void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
     for (int j = 1; j < experts.routing.n_used; ++j) xq.copy_row(first, routes_.place(i, j));
   });
   const auto mine = [&](const Tensor& t, size_t e) { return t.rows(routes_.begin(e), routes_.count(e)); };
+  set_low_rank({}, in.x);  // experts have none
   gated_work_.clear();
   for (const size_t e : chosen_) {
     const auto& [gate, up] = experts.gate_up[e];

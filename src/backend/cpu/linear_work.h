@@ -118,12 +118,15 @@ class LinearWork {
   }
 
   void run(WorkerPool& pool) {
-    run(pool, [](int64_t, int64_t, int64_t) {});
+    run(pool, [](const Done&) {});
   }
-  // Each task calls done(begin, end, n) when n of the rows have columns [begin, end), of the parts' outputs side by
-  // side.
-  template <class Done>
-  void run(WorkerPool& pool, Done&& done) {
+  // Columns [begin, end), of the parts' outputs side by side, of rows [first_row, end_row).
+  struct Done {
+    int64_t begin, end, first_row, end_row;
+  };
+  // Each task calls done() with what it has written.
+  template <class Tell>
+  void run(WorkerPool& pool, Tell&& done) {
     tasks_.share_out(parts_, pool);
     pool.run(tasks_.ends, false, [this, &done](int64_t task) {
       const PanelTasks::Task& mine = tasks_.tasks[static_cast<size_t>(task)];
@@ -132,8 +135,8 @@ class LinearWork {
       some.begin = mine.begin;
       some.end = mine.end;
       product.run(some);
-      done(product.first_column + some.begin * kPanelRows,
-           product.first_column + std::min(some.n_out, some.end * kPanelRows), some.n);
+      done(Done{product.first_column + some.begin * kPanelRows,
+                product.first_column + std::min(some.n_out, some.end * kPanelRows), mine.first_row, mine.end_row});
     });
   }
 

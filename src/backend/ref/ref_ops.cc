@@ -228,6 +228,51 @@ class RefOps final : public Ops {
     }
   }
 
+  Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
+    int64_t n = 1;  // number of floats; a buffer has one at least
+    for (const LowRankSource& one : from) n += one.rank * (one.n_in + one.n_out);
+    QR_TRY(Buffer memory, Buffer::allocate(n * 4));
+    auto* at = reinterpret_cast<float*>(memory.data());
+    for (size_t i = 0; i < from.size(); ++i) {
+      const LowRankSource& one = from[i];
+      to[i].n_out = one.n_out;
+      if (one.rank == 0) continue;
+      to[i].a.format = find_weight_format("f32");
+      to[i].a.n_out = one.rank;
+      to[i].a.n_in = one.n_in;
+      to[i].a.w = Tensor::dense(at, DType::f32, {one.rank, one.n_in});
+      at = std::ranges::copy(one.a, at).out;
+      to[i].b = Tensor::dense(at, DType::f32, {one.rank, one.n_out});
+      for (int64_t j = 0; j < one.rank; ++j) {
+        for (int64_t o = 0; o < one.n_out; ++o) *at++ = one.b[static_cast<size_t>(o * one.rank + j)];
+      }
+    }
+    return memory;
+  }
+
+  void add_low_rank(Tensor y, Tensor x, const AddedProducts& added) override {
+    check_add_low_rank(y, x, added);
+    std::vector<double> h;
+    for (const AdapterRows& some : added.rows) {
+      int64_t column = 0;
+      for (const LowRank& part : added.of(some)) {
+        for (int64_t r = some.begin; r < some.end && !part.empty(); ++r) {
+          h.assign(static_cast<size_t>(part.a.n_out), 0);
+          for (size_t j = 0; j < h.size(); ++j) {
+            const float* a = part.a.w.row<float>(static_cast<int64_t>(j));
+            for (int64_t i = 0; i < part.a.n_in; ++i) h[j] += static_cast<double>(a[i]) * x.row<float>(r)[i];
+          }
+          for (int64_t o = 0; o < part.n_out; ++o) {
+            double sum = y.row<float>(r)[column + o];
+            for (size_t j = 0; j < h.size(); ++j) sum += h[j] * part.b.row<float>(static_cast<int64_t>(j))[o];
+            y.row<float>(r)[column + o] = static_cast<float>(sum);
+          }
+        }
+        column += part.n_out;
+      }
+    }
+  }
+
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override {
     check_gated(y, gate, up, act);
     for (int64_t r = 0; r < y.dim(0); ++r) {
