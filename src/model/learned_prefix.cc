@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "base/bounded_reader.h"
 #include "base/hash128.h"
-#include "io/folder_files.h"
 #include "io/in_quotes.h"
+#include "model/peft_folder.h"
 
 namespace quire {
 namespace {
 
-constexpr size_t kMaxConfigBytes = size_t{1} << 20;
-constexpr const char* kConfigName = "adapter_config.json";
-constexpr const char* kWeightsName = "adapter_model.safetensors";
 constexpr const char* kTensorName = "prompt_embeddings";
 constexpr uint64_t kContentSeed = 0x6c6561726e6564ULL;
 
@@ -43,8 +39,6 @@ constexpr auto kKnownKeys = std::to_array<std::string_view>({
     "tokenizer_name_or_path",
 });
 
-bool says_nothing(const Json& value) { return value.is_null() || (value.as_bool() != nullptr && !*value.as_bool()); }
-
 Status check_keys(const Json& config) {
   if (config.as_object() == nullptr) return fail(Code::corrupt, "must be an object");
   for (const auto& [key, value] : *config.as_object()) {
@@ -54,13 +48,11 @@ Status check_keys(const Json& config) {
   return {};
 }
 
-std::string shown(const Json* value) { return value == nullptr ? "nothing" : value->dump().substr(0, 80); }
-
 Status want_number(const Json& config, const char* key, int64_t wanted) {
   const Json* value = config.find(key);
   if (value != nullptr && value->as_int() != nullptr && *value->as_int() == wanted) return {};
   return fail(Code::corrupt, "key " + in_quotes(key) + ": must be " + std::to_string(wanted) +
-                                 " as the model's, found " + shown(value));
+                                 " as the model's, found " + shown_json(value));
 }
 
 Result<LearnedPrefix::Kind> read_kind(const Json& config) {
@@ -69,20 +61,18 @@ Result<LearnedPrefix::Kind> read_kind(const Json& config) {
   if (name != nullptr && *name == "PREFIX_TUNING") return LearnedPrefix::Kind::keys_values;
   if (name != nullptr && (*name == "PROMPT_TUNING" || *name == "P_TUNING")) return LearnedPrefix::Kind::embeddings;
   return fail(Code::unsupported,
-              "key \"peft_type\": must be PREFIX_TUNING, PROMPT_TUNING or P_TUNING, found " + shown(type));
+              "key \"peft_type\": must be PREFIX_TUNING, PROMPT_TUNING or P_TUNING, found " + shown_json(type));
 }
 
 Result<LearnedPrefix> read_config(const Json& config, const ModelInfo& info) {
   QR_TRY_VOID(check_keys(config));
   LearnedPrefix out;
   QR_TRY(out.kind, read_kind(config));
-  const Json* task = config.find("task_type");
-  if (task != nullptr && !task->is_null() && (task->as_string() == nullptr || *task->as_string() != "CAUSAL_LM"))
-    return fail(Code::unsupported, "key \"task_type\": must be CAUSAL_LM, found " + shown(task));
+  QR_TRY_VOID(check_task(config));
   const Json* n = config.find("num_virtual_tokens");
   if (n == nullptr || n->as_int() == nullptr || *n->as_int() < 1 || *n->as_int() > kMaxVirtualTokens) {
     return fail(Code::corrupt, "key \"num_virtual_tokens\": must be 1 to " + std::to_string(kMaxVirtualTokens) +
-                                   ", found " + shown(n));
+                                   ", found " + shown_json(n));
   }
   out.n_tokens = static_cast<int>(*n->as_int());
   const Json* parts = config.find("num_transformer_submodules");
@@ -109,12 +99,6 @@ int64_t row_size(const LearnedPrefix& prefix, const ModelInfo& info) {
   return embeds ? info.n_embd : int64_t{2} * info.n_layers * info.n_kv_heads * info.head_dim;
 }
 
-std::string text_of(const std::vector<int64_t>& shape) {
-  std::string out;
-  for (const int64_t n : shape) out += (out.empty() ? "" : ", ") + std::to_string(n);
-  return "[" + out + "]";
-}
-
 Status read_values(const TensorFile& file, const ModelInfo& info, LearnedPrefix& out) {
   const std::vector<int64_t> shape{out.n_tokens, row_size(out, info)};
   const SafeTensor* found = nullptr;
@@ -126,17 +110,7 @@ Status read_values(const TensorFile& file, const ModelInfo& info, LearnedPrefix&
     found = &tensor;
   }
   if (found == nullptr) return fail(Code::corrupt, "tensor " + in_quotes(kTensorName) + ": is missing");
-  if (found->shape != shape) {
-    return fail(Code::corrupt, "tensor " + in_quotes(kTensorName) + ": must have shape " + text_of(shape) + ", has " +
-                                   text_of(found->shape));
-  }
-  QR_TRY(const HostWeight weight, make_weight(*found, *file.map));
-  out.values.resize(static_cast<size_t>(shape[0] * shape[1]));
-  for (size_t i = 0; i < out.values.size(); ++i) {
-    weight.format->decode(weight.data.data() + i * static_cast<size_t>(weight.format->bytes), &out.values[i]);
-    if (std::isfinite(out.values[i])) continue;
-    return fail(Code::corrupt, "tensor " + in_quotes(kTensorName) + ": value " + std::to_string(i) + " is not finite");
-  }
+  QR_TRY(out.values, read_finite(*found, shape, *file.map));
   return file.map->check_unchanged();
 }
 
@@ -163,12 +137,12 @@ void pair_up(const ModelInfo& info, std::vector<float>& values) {
 }
 
 Result<LearnedPrefix> read_folder(const std::string& folder, const ModelInfo& info) {
-  QR_TRY(const Json config, read_folder_json(folder, kConfigName, kMaxConfigBytes));
+  QR_TRY(const Json config, read_folder_json(folder, kPeftConfig, kMaxPeftConfigBytes));
   auto out = read_config(config, info);
-  if (!out) return error_within(kConfigName, std::move(out).error());
-  QR_TRY(const TensorFile file, open_tensor_file(folder, kWeightsName));
+  if (!out) return error_within(kPeftConfig, std::move(out).error());
+  QR_TRY(const TensorFile file, open_tensor_file(folder, kPeftWeights));
   auto read = read_values(file, info, *out);
-  if (!read) return error_within(kWeightsName, std::move(read).error());
+  if (!read) return error_within(kPeftWeights, std::move(read).error());
   return out;
 }
 

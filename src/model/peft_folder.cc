@@ -1,0 +1,47 @@
+#include "model/peft_folder.h"
+
+#include <cmath>
+
+#include "io/in_quotes.h"
+
+namespace quire {
+
+std::string shown_json(const Json* value) { return value == nullptr ? "nothing" : value->dump().substr(0, 80); }
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out;
+  for (const int64_t n : shape) out += (out.empty() ? "" : ", ") + std::to_string(n);
+  return "[" + out + "]";
+}
+
+bool says_nothing(const Json& value) {
+  if (value.as_array() != nullptr) return value.as_array()->empty();
+  if (value.as_object() != nullptr) return value.as_object()->empty();
+  return value.is_null() || (value.as_bool() != nullptr && !*value.as_bool());
+}
+
+Status check_task(const Json& config) {
+  const Json* task = config.find("task_type");
+  if (task == nullptr || task->is_null()) return {};
+  if (task->as_string() != nullptr && *task->as_string() == "CAUSAL_LM") return {};
+  return fail(Code::unsupported, "key \"task_type\": must be CAUSAL_LM, found " + shown_json(task));
+}
+
+Result<std::vector<float>> read_finite(const SafeTensor& tensor,
+                                       const std::vector<int64_t>& shape,
+                                       const MappedFile& map) {
+  if (tensor.shape != shape) {
+    return fail(Code::corrupt, "tensor " + in_quotes(tensor.name) + ": must have shape " + shape_text(shape) +
+                                   ", has " + shape_text(tensor.shape));
+  }
+  QR_TRY(const HostWeight weight, make_weight(tensor, map));
+  std::vector<float> out(static_cast<size_t>(weight.n_rows() * weight.n_cols()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    weight.format->decode(weight.data.data() + i * static_cast<size_t>(weight.format->bytes), &out[i]);
+    if (std::isfinite(out[i])) continue;
+    return fail(Code::corrupt, "tensor " + in_quotes(tensor.name) + ": value " + std::to_string(i) + " is not finite");
+  }
+  return out;
+}
+
+}  // namespace quire
