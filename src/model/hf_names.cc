@@ -104,32 +104,6 @@ std::optional<std::string> renamed_by(const NameRule& rule, std::string_view nam
 // In the order in which they are tried.
 std::array<std::span<const NameRule>, 2> lists(const HfRules& rules) { return {rules.tensors, kTensors}; }
 
-struct Renamed {
-  std::string name;
-  const NameRule* rule;
-};
-
-// All that the first list makes of it that knows it.
-std::vector<Renamed> rename(std::string_view name, const HfRules& rules) {
-  std::string plain(name);
-  for (const std::string_view prefix : kTextPrefixes) {
-    if (!name.starts_with(prefix)) continue;
-    plain = std::string(name.substr(prefix.size()));
-    if (!plain.starts_with("model.") && !plain.starts_with("lm_head.")) plain.insert(0, "model.");
-  }
-  std::vector<Renamed> out;
-  for (const auto list : lists(rules)) {
-    for (const NameRule& rule : list) {
-      auto ours = renamed_by(rule, plain);
-      if (ours && (out.empty() || (rule.reshape != nullptr && rule.theirs == out.front().rule->theirs))) {
-        out.push_back({std::move(*ours), &rule});
-      }
-    }
-    if (!out.empty()) break;
-  }
-  return out;
-}
-
 // Their name for our `name`; ours where no rule has one. Experts that lie one by one are named by the first.
 std::string spelling_of(std::string_view name, const HfRules& rules) {
   constexpr std::string_view kStacked = "_exps.weight";
@@ -172,7 +146,7 @@ Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFil
   int64_t n_left = 0;
   std::string first_left;
   for (const HostWeight& weight : folder.tensors) {
-    const std::vector<Renamed> made = rename(weight.name, rules);
+    const std::vector<Renamed> made = our_names(weight.name, rules);
     if (made.empty() && n_left++ == 0) first_left = weight.name;
     for (const Renamed& ours : made) {
       HostWeight& added = out.tensors.emplace_back(weight);
@@ -287,6 +261,27 @@ Status translate_facts(const ModelFile& folder, std::string_view arch, const HfR
 }
 
 }  // namespace
+
+// All that the first list makes of it that knows it.
+std::vector<Renamed> our_names(std::string_view name, const HfRules& rules) {
+  std::string plain(name);
+  for (const std::string_view prefix : kTextPrefixes) {
+    if (!name.starts_with(prefix)) continue;
+    plain = std::string(name.substr(prefix.size()));
+    if (!plain.starts_with("model.") && !plain.starts_with("lm_head.")) plain.insert(0, "model.");
+  }
+  std::vector<Renamed> out;
+  for (const auto list : lists(rules)) {
+    for (const NameRule& rule : list) {
+      auto ours = renamed_by(rule, plain);
+      if (ours && (out.empty() || (rule.reshape != nullptr && rule.theirs == out.front().rule->theirs))) {
+        out.push_back({std::move(*ours), &rule});
+      }
+    }
+    if (!out.empty()) break;
+  }
+  return out;
+}
 
 void HfFacts::set(std::string_view ours, MetaValue value, std::string_view theirs) {
   const std::string key = prefix_ + std::string(ours);

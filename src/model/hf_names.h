@@ -63,6 +63,13 @@ struct HfRules {
   std::vector<std::string_view> state_layers = {};  // kinds of layers that keep a state in place of attention
 };
 
+// What a tensor of a folder is called by `rules`; several where one makes several, none where no rule knows it.
+struct Renamed {
+  std::string name;
+  const NameRule* rule;  // of `rules`, or common to all
+};
+std::vector<Renamed> our_names(std::string_view theirs, const HfRules& rules);
+
 // The folder as `arch` wants it. Tensors without a rule are named in a warning and left out. Errors name folder and
 // key.
 Result<ModelFile> translate_hf(const ModelFile& folder, std::string_view arch, const HfRules& rules);

@@ -1,0 +1,21 @@
+// LoRA adapters as PEFT saves them: to weights of attention and of dense feed-forward units B·A of low rank is added.
+// They may be loaded while the model computes, and go when the last row that has them is done.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "model/model.h"
+#include "ops/ops.h"
+
+namespace quire {
+
+// Reads `folder`: adapter_config.json and adapter_model.safetensors, made for a model of this shape, whose `ops` will
+// compute it; at most `most_bytes` of matrices as floats. Any thread. Errors begin with the folder and name file, key
+// or tensor, what is wanted and what was found: Code::corrupt, Code::exhausted where there is no room, or
+// Code::unsupported for what is another kind of adapter, an unknown key, tensor or dtype.
+Result<std::shared_ptr<const Adapter>> load_lora(const std::string& folder,
+                                                 const Model& model,
+                                                 Ops& ops,
+                                                 int64_t most_bytes);
+
+}  // namespace quire

@@ -1,0 +1,188 @@
+#include "model/lora_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "io/in_quotes.h"
+#include "model/peft_folder.h"
+
+namespace quire {
+namespace {
+
+// Keys that say nothing about the numbers, or what the tensors say too, or that are read below. All others must say
+// nothing.
+constexpr auto kKnownKeys = std::to_array<std::string_view>({
+    "alpha_pattern",
+    "auto_mapping",
+    "base_model_name_or_path",
+    "bias",
+    "ensure_weight_tying",
+    "eva_config",
+    "exclude_modules",
+    "inference_mode",
+    "init_lora_weights",
+    "layers_pattern",
+    "layers_to_transform",
+    "lora_alpha",
+    "lora_dropout",
+    "megatron_core",
+    "peft_type",
+    "peft_version",
+    "qalora_group_size",
+    "r",
+    "rank_pattern",
+    "revision",
+    "target_modules",
+    "task_type",
+    "use_rslora",
+});
+
+// Ways of beginning a training that leave the model's own weights as they are.
+constexpr auto kKnownBeginnings = std::to_array<std::string_view>({"eva", "gaussian", "orthogonal"});
+
+Status check_keys(const Json& config) {
+  if (config.as_object() == nullptr) return fail(Code::corrupt, "must be an object");
+  for (const auto& [key, value] : *config.as_object()) {
+    if (std::ranges::find(kKnownKeys, key) != kKnownKeys.end() || says_nothing(value)) continue;
+    return fail(Code::unsupported,
+                "key " + in_quotes(key) + ": is not supported for a LoRA adapter, found " + shown_json(&value));
+  }
+  return {};
+}
+
+Status check_kind(const Json& config) {
+  const Json* type = config.find("peft_type");
+  if (type == nullptr || type->as_string() == nullptr || *type->as_string() != "LORA")
+    return fail(Code::unsupported, "key \"peft_type\": must be LORA, found " + shown_json(type));
+  const Json* bias = config.find("bias");
+  if (bias != nullptr && !says_nothing(*bias) && (bias->as_string() == nullptr || *bias->as_string() != "none"))
+    return fail(Code::unsupported, "key \"bias\": must be \"none\", found " + shown_json(bias));
+  const Json* begin = config.find("init_lora_weights");
+  if (begin == nullptr || begin->is_null() || begin->as_bool() != nullptr) return check_task(config);
+  if (begin->as_string() == nullptr ||
+      std::ranges::find(kKnownBeginnings, *begin->as_string()) == kKnownBeginnings.end())
+    return fail(Code::unsupported,
+                "key \"init_lora_weights\": must be true, false, eva, gaussian or orthogonal, which "
+                "leave the model as it is, found " +
+                    shown_json(begin));
+  return check_task(config);
+}
+
+// A rank is a whole number, a factor any that is finite.
+Result<double> number(const std::string& key, const Json* value, bool is_rank) {
+  const bool fits = value != nullptr && (value->as_int() != nullptr || (!is_rank && value->as_double() != nullptr));
+  const double found = fits ? value->number() : 0;
+  if (is_rank && (!fits || found < 1 || found > kMaxLoraRank))
+    return fail(Code::corrupt, "key " + in_quotes(key) + ": must be 1 to " + std::to_string(kMaxLoraRank) + ", found " +
+                                   shown_json(value));
+  if (!fits || !std::isfinite(found))
+    return fail(Code::corrupt, "key " + in_quotes(key) + ": must be a number, found " + shown_json(value));
+  return found;
+}
+
+// PEFT's patterns are regular expressions, of which those are read that are names: "q_proj", "layers.3.mlp.up_proj",
+// "^model.layers.0.self_attn.q_proj$", ".*\.self_attn\.q_proj".
+Result<LoraConfig::Pattern> pattern(const std::string& key, std::string_view text) {
+  LoraConfig::Pattern out;
+  std::string_view left = text;
+  const auto skip = [&left](std::string_view front) {
+    const bool is_there = left.starts_with(front);
+    if (is_there) left.remove_prefix(front.size());
+    return is_there;
+  };
+  out.whole = skip("^");
+  out.within = skip(".*");
+  out.whole = out.whole && !out.within;
+  if (left.ends_with('$')) left.remove_suffix(1);
+  while (!left.empty()) {
+    if (!skip("\\.")) {
+      const char c = left.front();
+      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                         c == '-' || c == '.';
+      if (!plain)
+        return fail(Code::unsupported, "key " + in_quotes(key) + ": " + in_quotes(text) +
+                                           " is not the name of modules; other patterns are not supported");
+      out.name += c;
+      left.remove_prefix(1);
+    } else {
+      out.name += '.';
+    }
+  }
+  return out;
+}
+
+Status read_patterns(const Json& config, const std::string& key, std::vector<LoraConfig::Pattern>& out) {
+  const Json* patterns = config.find(key);
+  if (patterns == nullptr || says_nothing(*patterns)) return {};
+  if (patterns->as_object() == nullptr)
+    return fail(Code::corrupt, "key " + in_quotes(key) + ": must be an object, found " + shown_json(patterns));
+  for (const auto& [text, value] : *patterns->as_object()) {
+    QR_TRY(LoraConfig::Pattern one, pattern(key, text));
+    QR_TRY(one.value, number(key + "." + text, &value, key == "rank_pattern"));
+    out.push_back(std::move(one));
+  }
+  return {};
+}
+
+// A string is a regular expression over modules: the tensors say which it fits.
+Status read_targets(const Json& config, std::vector<std::string>& out) {
+  const Json* targets = config.find("target_modules");
+  if (targets == nullptr || targets->is_null() || targets->as_string() != nullptr) return {};
+  if (targets->as_array() == nullptr)
+    return fail(Code::corrupt, "key \"target_modules\": must be a list of names, found " + shown_json(targets));
+  for (const Json& name : *targets->as_array()) {
+    if (name.as_string() == nullptr)
+      return fail(Code::corrupt, "key \"target_modules\": must be a list of names, found " + shown_json(&name));
+    out.push_back(*name.as_string());
+  }
+  return {};
+}
+
+bool ends_in(std::string_view module, std::string_view name) {
+  if (!module.ends_with(name)) return false;
+  return module.size() == name.size() || module[module.size() - name.size() - 1] == '.';
+}
+
+}  // namespace
+
+bool LoraConfig::Pattern::fits(std::string_view module) const {
+  if (whole) return module == name;
+  return within ? module.ends_with(name) : ends_in(module, name);
+}
+
+int LoraConfig::rank_of(std::string_view module) const {
+  const auto at = std::ranges::find_if(ranks, [&](const Pattern& one) { return one.fits(module); });
+  return at == ranks.end() ? rank : static_cast<int>(at->value);
+}
+
+double LoraConfig::factor_of(std::string_view module) const {
+  const auto at = std::ranges::find_if(alphas, [&](const Pattern& one) { return one.fits(module); });
+  const double by = rank_of(module);
+  return (at == alphas.end() ? alpha : at->value) / (by_root ? std::sqrt(by) : by);
+}
+
+bool LoraConfig::targets_module(std::string_view module) const {
+  return targets.empty() ||
+         std::ranges::any_of(targets, [&](const std::string& name) { return ends_in(module, name); });
+}
+
+Result<LoraConfig> read_lora_config(const Json& config) {
+  if (config.as_object() == nullptr) return fail(Code::corrupt, "must be an object");
+  QR_TRY_VOID(check_kind(config));
+  QR_TRY_VOID(check_keys(config));
+  LoraConfig out;
+  QR_TRY(const double rank, number("r", config.find("r"), true));
+  out.rank = static_cast<int>(rank);
+  QR_TRY(out.alpha, number("lora_alpha", config.find("lora_alpha"), false));
+  const Json* root = config.find("use_rslora");
+  if (root != nullptr && !root->is_null() && root->as_bool() == nullptr)
+    return fail(Code::corrupt, "key \"use_rslora\": must be true or false, found " + shown_json(root));
+  out.by_root = root != nullptr && root->as_bool() != nullptr && *root->as_bool();
+  QR_TRY_VOID(read_patterns(config, "rank_pattern", out.ranks));
+  QR_TRY_VOID(read_patterns(config, "alpha_pattern", out.alphas));
+  QR_TRY_VOID(read_targets(config, out.targets));
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,344 @@
+#include "model/lora.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "model/lora_config.h"
+#include "ops/no_ops.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kRoom = int64_t{1} << 20;
+
+// A llama of 2 layers, 2 heads of 4 and one of keys and values: what it is asked for, no more.
+class SmallModel final : public Model {
+ public:
+  explicit SmallModel(const std::string& arch = "llama") {
+    info_.arch = arch;
+    info_.n_layers = 2;
+    info_.n_heads = 2;
+    info_.n_kv_heads = 1;
+    info_.head_dim = 4;
+    for (int l = 0; l < 2; ++l) {
+      const auto add = [&](const std::string& name, int64_t n_out, int64_t n_in, auto product, size_t index,
+                           int64_t first_row = 0) {
+        const std::string tensor = "blk." + std::to_string(l) + "." + name + ".weight";
+        sites_.push_back({tensor, first_row, n_out, n_in, l, product, index});
+      };
+      const bool fused = arch == "phi3";
+      if (fused) add("attn_qkv", 16, 8, &AdapterLayer::qkv, 0);
+      if (!fused) add("attn_q", 8, 8, &AdapterLayer::qkv, 0);
+      if (!fused) add("attn_k", 4, 8, &AdapterLayer::qkv, 1);
+      if (!fused) add("attn_v", 4, 8, &AdapterLayer::qkv, 2);
+      add("attn_output", 8, 8, &AdapterLayer::attn_out, 0);
+      add(fused ? "ffn_up" : "ffn_gate", 6, 8, &AdapterLayer::gate_up, 0);
+      add("ffn_up", 6, 8, &AdapterLayer::gate_up, 1, fused ? 6 : 0);
+      add("ffn_down", 8, 6, &AdapterLayer::down, 0);
+    }
+  }
+  ModelInfo& facts() { return info_; }
+  std::span<const AdapterSite> adapter_sites() const override { return sites_; }
+  int64_t arena_bytes(int64_t, int64_t) const override { return 0; }
+  Tensor embed(const Pass&) const override { return {}; }
+  Tensor layers(Tensor x, LayerRange, const Pass&) const override { return x; }
+  Tensor head(Tensor x, const Pass&) const override { return x; }
+
+ private:
+  std::vector<AdapterSite> sites_;
+};
+
+// Keeps what it is given, transposes nothing.
+class KeepingOps final : public NoOps {
+ public:
+  std::string describe() const override { return "keeping"; }
+  Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes); }
+  void sample(std::span<Sampled>, Tensor, std::span<const SampleParams>) override {}
+  Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
+    given.clear();
+    for (size_t i = 0; i < from.size(); ++i) {
+      given.push_back({{from[i].a.begin(), from[i].a.end()}, {from[i].b.begin(), from[i].b.end()}, from[i].rank});
+      to[i].n_out = from[i].n_out;
+      to[i].a.n_out = from[i].rank;
+    }
+    return Buffer::allocate(64);
+  }
+  struct Given {
+    std::vector<float> a, b;
+    int64_t rank;
+  };
+  std::vector<Given> given;  // by the model's sites
+};
+
+std::vector<float> counted(int64_t n, float first = 1) {
+  std::vector<float> out;
+  for (int64_t i = 0; i < n; ++i) out.push_back(first + static_cast<float>(i));
+  return out;
+}
+
+class LoraFolder : public testing::Test {
+ protected:
+  LoraFolder() : folder_(testing::TempDir() + "lora_folder") {
+    fs::remove_all(folder_);
+    fs::create_directory(folder_);
+    config("");
+    pair("model.layers.0.self_attn.q_proj", 2, 8, 8);
+    write();
+  }
+  // r 2 and a factor of 3.
+  void config(const std::string& with, const std::string& front = R"("peft_type":"LORA","r":2,"lora_alpha":6)") {
+    std::ofstream(folder_ + "/adapter_config.json") << "{" << front << with << "}";
+  }
+  void add(const std::string& name, const std::vector<int64_t>& shape, std::vector<float> values) {
+    tensors_.push_back({name, shape, std::move(values)});
+  }
+  // A counts from 1, B from 101.
+  void pair(const std::string& module, int64_t rank, int64_t n_in, int64_t n_out) {
+    add("base_model.model." + module + ".lora_A.weight", {rank, n_in}, counted(rank * n_in));
+    add("base_model.model." + module + ".lora_B.weight", {n_out, rank}, counted(n_out * rank, 101));
+  }
+  void write(int64_t cut = 0) {
+    std::string header = "{", data;
+    for (const auto& [name, shape, values] : tensors_) {
+      const size_t begin = data.size();
+      data.append(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+      std::string dims;
+      for (const int64_t n : shape) dims += (dims.empty() ? "" : ",") + std::to_string(n);
+      header += (header.size() > 1 ? ",\"" : "\"") + name + R"(":{"dtype":"F32","shape":[)" + dims +
+                R"(],"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(data.size()) + "]}";
+    }
+    header += "}";
+    const uint64_t n = header.size();
+    std::string all(reinterpret_cast<const char*>(&n), 8);
+    all += header + data;
+    all.resize(all.size() - static_cast<size_t>(cut));
+    std::ofstream(folder_ + "/adapter_model.safetensors", std::ios::binary) << all;
+  }
+  std::shared_ptr<const Adapter> load() {
+    auto loaded = load_lora(folder_, model_, ops_, kRoom);
+    EXPECT_TRUE(loaded) << loaded.error().message;
+    return loaded ? *loaded : nullptr;
+  }
+  std::string refusal(int64_t room = kRoom) {
+    const auto loaded = load_lora(folder_, model_, ops_, room);
+    if (loaded) return "";
+    const std::string& text = loaded.error().message;
+    return text.starts_with(folder_ + ": ") ? text.substr(folder_.size() + 2) : "no folder: " + text;
+  }
+
+  struct Stored {
+    std::string name;
+    std::vector<int64_t> shape;
+    std::vector<float> values;
+  };
+  std::string folder_;
+  std::vector<Stored> tensors_;
+  SmallModel model_;
+  KeepingOps ops_;
+};
+
+TEST_F(LoraFolder, MatricesGoToTheirPlacesWithTheirFactor) {
+  const auto adapter = load();
+  ASSERT_NE(adapter, nullptr);
+  EXPECT_EQ(ops_.given[0].a, counted(16));
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(ops_.given[0].b[i], 3 * (101 + static_cast<float>(i)));
+  for (size_t i = 1; i < ops_.given.size(); ++i) EXPECT_EQ(ops_.given[i].rank, 0) << i;
+  ASSERT_EQ(adapter->layers.size(), 2U);
+  ASSERT_EQ(adapter->layers[0].qkv.size(), 3U);
+  EXPECT_FALSE(adapter->layers[0].qkv[0].empty());
+  EXPECT_TRUE(adapter->layers[0].qkv[1].empty());
+  EXPECT_EQ(adapter->layers[0].qkv[2].n_out, 4);
+  EXPECT_TRUE(adapter->layers[0].down.empty());
+  EXPECT_TRUE(adapter->layers[1].qkv.empty());
+}
+
+TEST_F(LoraFolder, RowsOfQAndKLieAsTheModelsOwn) {
+  model_.facts().rope_pairs = RopePairs::interleaved;
+  ASSERT_NE(load(), nullptr);
+  std::vector<float> firsts;
+  for (size_t row = 0; row < 8; ++row) firsts.push_back(ops_.given[0].b[2 * row] / 3);
+  EXPECT_EQ(firsts, (std::vector<float>{101, 105, 103, 107, 109, 113, 111, 115}));
+}
+
+TEST_F(LoraFolder, FusedMatricesAreCutAsTheModelsOwn) {
+  model_ = SmallModel("phi3");
+  tensors_.clear();
+  pair("model.layers.1.self_attn.qkv_proj", 2, 8, 16);
+  pair("model.layers.1.mlp.gate_up_proj", 2, 8, 12);
+  write();
+  const auto adapter = load();
+  ASSERT_NE(adapter, nullptr);
+  ASSERT_EQ(adapter->layers[1].qkv.size(), 1U);
+  ASSERT_EQ(adapter->layers[1].gate_up.size(), 2U);
+  const size_t per_layer = ops_.given.size() / 2;
+  const auto &gate = ops_.given[per_layer + 2], &up = ops_.given[per_layer + 3];
+  EXPECT_EQ(gate.a, up.a);
+  EXPECT_EQ(gate.b.size(), 12U);
+  EXPECT_EQ(gate.b[0], 303);
+  EXPECT_EQ(up.b[0], 3 * 113);
+}
+
+TEST_F(LoraFolder, ContentNamesIt) {
+  const uint64_t content = load()->content;
+  EXPECT_EQ(load()->content, content);
+  config("", R"("peft_type":"LORA","r":2,"lora_alpha":8)");
+  EXPECT_NE(load()->content, content);
+  config("");
+  tensors_[0].name = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight";
+  tensors_[1].name = "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight";
+  write();
+  EXPECT_NE(load()->content, content);
+}
+
+TEST_F(LoraFolder, RefusesWhatIsNotComputed) {
+  const auto with = [this](const std::string& more) {
+    config(more);
+    return refusal();
+  };
+  const std::string key = "adapter_config.json: key ";
+  EXPECT_EQ(with(R"(,"use_dora":true)"), key + "\"use_dora\": is not supported for a LoRA adapter, found true");
+  EXPECT_EQ(with(R"(,"modules_to_save":["lm_head"])"),
+            key + R"("modules_to_save": is not supported for a LoRA adapter, found ["lm_head"])");
+  EXPECT_EQ(with(R"(,"fan_in_fan_out":true)"),
+            key + "\"fan_in_fan_out\": is not supported for a LoRA adapter, found true");
+  EXPECT_EQ(with(R"(,"lora_bias":true)"), key + "\"lora_bias\": is not supported for a LoRA adapter, found true");
+  EXPECT_EQ(with(R"(,"layer_replication":[[0,1]])"),
+            key + "\"layer_replication\": is not supported for a LoRA adapter, found [[0,1]]");
+  EXPECT_EQ(with(R"(,"alora_invocation_tokens":[1])"),
+            key + "\"alora_invocation_tokens\": is not supported for a LoRA adapter, found [1]");
+  EXPECT_EQ(with(R"(,"whatever":7)"), key + "\"whatever\": is not supported for a LoRA adapter, found 7");
+  EXPECT_EQ(with(R"(,"bias":"all")"), key + R"("bias": must be "none", found "all")");
+  EXPECT_EQ(with(R"(,"init_lora_weights":"pissa")"),
+            key +
+                "\"init_lora_weights\": must be true, false, eva, gaussian or orthogonal, which leave the model as it "
+                "is, found \"pissa\"");
+  EXPECT_EQ(with(R"(,"task_type":"SEQ_CLS")"), key + R"("task_type": must be CAUSAL_LM, found "SEQ_CLS")");
+  EXPECT_EQ(with(R"x(,"rank_pattern":{"q_(proj|k)":4})x"),
+            key + R"x("rank_pattern": "q_(proj|k)" is not the name of modules; other patterns are not supported)x");
+  EXPECT_EQ(with(R"(,"use_dora":false,"modules_to_save":null,"bias":"none","rank_pattern":{},"loftq_config":{},)"
+                 R"("lora_dropout":0.1,"init_lora_weights":true,"layers_to_transform":[0],"inference_mode":true)"),
+            "");
+  config("", R"("peft_type":"PREFIX_TUNING","r":2,"lora_alpha":6)");
+  EXPECT_EQ(refusal(), key + R"("peft_type": must be LORA, found "PREFIX_TUNING")");
+  config("", R"("r":2,"lora_alpha":6)");
+  EXPECT_EQ(refusal(), key + R"("peft_type": must be LORA, found nothing)");
+  config("", R"("peft_type":"LORA","r":0,"lora_alpha":6)");
+  EXPECT_EQ(refusal(), key + R"("r": must be 1 to 512, found 0)");
+  config("", R"("peft_type":"LORA","r":2)");
+  EXPECT_EQ(refusal(), key + R"("lora_alpha": must be a number, found nothing)");
+}
+
+TEST_F(LoraFolder, RefusesTensorsThatDoNotFit) {
+  const std::string file = "adapter_model.safetensors: ", q = "base_model.model.model.layers.0.self_attn.q_proj";
+  const auto again = [this](const std::string& module, int64_t rank, int64_t n_in, int64_t n_out) {
+    tensors_.clear();
+    pair(module, rank, n_in, n_out);
+    write();
+    return refusal();
+  };
+  EXPECT_EQ(again("model.layers.0.self_attn.q_proj", 3, 8, 8),
+            file + "tensor \"" + q + ".lora_A.weight\": must have shape [2, 8], has [3, 8]");
+  EXPECT_EQ(again("model.layers.0.self_attn.q_proj", 2, 8, 12),
+            file + "tensor \"" + q + ".lora_B.weight\": must have shape [8, 2], has [12, 2]");
+  const std::string only = " that adapters may add to: only projections of attention and of dense feed-forward units";
+  EXPECT_EQ(again("lm_head", 2, 8, 8),
+            file + "tensor \"base_model.model.lm_head.lora_A.weight\": this model has no \"lm_head\"" + only);
+  EXPECT_EQ(again("model.layers.2.mlp.up_proj", 2, 8, 6),
+            file +
+                "tensor \"base_model.model.model.layers.2.mlp.up_proj.lora_A.weight\": this model has no "
+                "\"model.layers.2.mlp.up_proj\"" +
+                only);
+  tensors_.pop_back();
+  write();
+  EXPECT_EQ(refusal(), file + "tensor \"base_model.model.model.layers.2.mlp.up_proj.lora_B.weight\": is missing");
+  tensors_.clear();
+  add(q + ".lora_magnitude_vector", {8}, counted(8));
+  write();
+  EXPECT_EQ(refusal(), file + "tensor \"" + q +
+                           ".lora_magnitude_vector\": is not known for a LoRA adapter, which has "
+                           "lora_A.weight and lora_B.weight of modules alone");
+  tensors_.clear();
+  write();
+  EXPECT_EQ(refusal(), file + "it has no tensors");
+}
+
+TEST_F(LoraFolder, RefusesNumbersThatAreNone) {
+  tensors_[1].values[3] = NAN;
+  write();
+  const std::string b =
+      "adapter_model.safetensors: tensor \"base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight\": ";
+  EXPECT_EQ(refusal(), b + "value 3 is not finite");
+  tensors_[1].values[3] = 3e38F;
+  write();
+  EXPECT_EQ(refusal(), b + "times its factor of 3.000000 it is not finite");
+}
+
+TEST_F(LoraFolder, RefusesWhatIsCutOffOrMissing) {
+  write(5);
+  EXPECT_TRUE(refusal().starts_with("adapter_model.safetensors: ")) << refusal();
+  fs::remove(folder_ + "/adapter_model.safetensors");
+  EXPECT_EQ(refusal(), "\"adapter_model.safetensors\": there is no such file");
+  std::ofstream(folder_ + "/adapter_config.json") << "[]";
+  EXPECT_EQ(refusal(), "adapter_config.json: must be an object");
+  fs::remove(folder_ + "/adapter_config.json");
+  EXPECT_EQ(refusal(), "adapter_config.json: cannot be read");
+}
+
+TEST_F(LoraFolder, RefusesMoreThanThereIsRoomFor) {
+  EXPECT_EQ(refusal(128), "");
+  EXPECT_EQ(refusal(127), "adapter_model.safetensors: its matrices take 128 bytes and more; there is room for 127");
+}
+
+TEST_F(LoraFolder, OnlyModulesThatAreNamed) {
+  config(R"(,"target_modules":["k_proj"])");
+  EXPECT_EQ(refusal(),
+            "adapter_model.safetensors: tensor \"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+            "\": is of no module that target_modules names");
+  config(R"(,"target_modules":["k_proj","q_proj"])");
+  EXPECT_EQ(refusal(), "");
+  config(R"(,"target_modules":"all-linear")");
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(LoraFolder, BackendsThatAddNothingSayTheirName) {
+  class Plain final : public NoOps {
+   public:
+    std::string describe() const override { return "plain"; }
+    Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes); }
+    void sample(std::span<Sampled>, Tensor, std::span<const SampleParams>) override {}
+    Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
+      return Ops::load_low_rank(from, to);
+    }
+  } ops;
+  const auto loaded = load_lora(folder_, model_, ops, kRoom);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code, Code::unsupported);
+  EXPECT_EQ(loaded.error().message, folder_ + ": plain: this backend computes no adapters");
+}
+
+TEST(LoraConfig, PatternsAreNamesOfModules) {
+  const auto config = read_lora_config(*Json::parse(
+      R"({"peft_type":"LORA","r":8,"lora_alpha":16,"use_rslora":true,
+          "rank_pattern":{"^model.layers.0.self_attn.q_proj":2,"layers.1.self_attn.q_proj":3,".*\\.down_proj$":4},
+          "alpha_pattern":{"q_proj":9,"k_proj":1.5}})"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->rank_of("model.layers.0.self_attn.q_proj"), 2);
+  EXPECT_EQ(config->rank_of("x.model.layers.0.self_attn.q_proj"), 8);
+  EXPECT_EQ(config->rank_of("model.layers.1.self_attn.q_proj"), 3);
+  EXPECT_EQ(config->rank_of("model.layers.11.self_attn.q_proj"), 8);
+  EXPECT_EQ(config->rank_of("model.layers.5.mlp.down_proj"), 4);
+  EXPECT_EQ(config->rank_of("model.layers.5.mlp.up_proj"), 8);
+  EXPECT_DOUBLE_EQ(config->factor_of("model.layers.5.mlp.up_proj"), 16 / std::sqrt(8.0));
+  EXPECT_DOUBLE_EQ(config->factor_of("model.layers.0.self_attn.q_proj"), 9 / std::sqrt(2.0));
+  EXPECT_DOUBLE_EQ(config->factor_of("model.layers.0.self_attn.k_proj"), 1.5 / std::sqrt(8.0));
+  EXPECT_DOUBLE_EQ(config->factor_of("model.layers.0.self_attn.xk_proj"), 16 / std::sqrt(8.0));
+}
+
+}  // namespace
+}  // namespace quire
