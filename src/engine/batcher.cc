@@ -1,6 +1,7 @@
 #include "engine/batcher.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace quire {
 namespace {
@@ -52,12 +53,35 @@ void put_states(const Plan& plan, int block_tokens, size_t group, Batch& batch) 
   }
 }
 
+// Runs of rows that have the same adapter, in the arena.
+std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
+  const auto adapter = [](const Grant& grant) { return grant.seq->request.adapter.get(); };
+  if (std::ranges::all_of(plan.grants, [&](const Grant& grant) { return adapter(grant) == nullptr; })) return {};
+  const auto n_most = static_cast<int64_t>(plan.grants.size() * sizeof(AdapterRows));
+  auto* out = reinterpret_cast<AdapterRows*>(arena.alloc(DType::u8, {n_most}).data);
+  size_t n = 0;
+  int64_t row = 0;
+  for (const Grant& grant : plan.grants) {
+    const int64_t end = row + grant.n_tokens;
+    const bool goes_on = n > 0 && out[n - 1].end == row && out[n - 1].adapter == adapter(grant);
+    if (goes_on) {
+      out[n - 1].end = end;
+    } else if (adapter(grant) != nullptr) {
+      std::construct_at(out + n++, AdapterRows{adapter(grant), row, end});
+    }
+    row = end;
+  }
+  return {out, n};
+}
+
 }  // namespace
 
 int64_t batch_bytes(const BatchSize& most) {
   const int64_t table = most.n_seqs * (most.n_ctx / most.block_tokens + 2);
   const int64_t group = most.n_tokens + table;
-  return (6 * most.n_tokens + most.n_seqs + 1 + most.n_groups * group) * 4 + (14 + 2 * most.n_groups) * Arena::kAlign;
+  const auto adapters = most.n_seqs * static_cast<int64_t>(sizeof(AdapterRows));
+  return (6 * most.n_tokens + most.n_seqs + 1 + most.n_groups * group) * 4 + adapters +
+         (15 + 2 * most.n_groups) * Arena::kAlign;
 }
 
 Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Arena& arena) {
@@ -97,6 +121,7 @@ Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Ar
     for (int32_t i = row - grant.n_out; i < row; ++i) batch.out_rows.ptr<int32_t>()[n_out++] = i;
   }
   batch.attn.cu_q.ptr<int32_t>()[n_seqs] = row;
+  batch.adapters = put_adapters(plan, arena);
   return batch;
 }
 

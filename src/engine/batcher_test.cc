@@ -105,6 +105,36 @@ TEST(Batcher, ADraftFollowsTheTokens) {
   EXPECT_EQ(ints(build_batch(plan, layout_of(1), 16, arena).ids), (std::vector<int32_t>{6, 7, 8}));
 }
 
+TEST(Batcher, RowsOfAnAdapterLieSideBySide) {
+  BlockPool pool(std::move(*Buffer::allocate(64)), 1, 64);
+  const BlockRef block = pool.allocate();
+  const auto first = std::make_shared<Adapter>(), second = std::make_shared<Adapter>();
+  first->content = 9;
+  second->content = 5;
+  std::vector<Sequence> seqs(5);
+  Plan plan;
+  const std::shared_ptr<const Adapter> of[] = {first, nullptr, second, first, nullptr};
+  for (size_t i = 0; i < seqs.size(); ++i) {
+    seqs[i].id = 10 - i;
+    seqs[i].request.adapter = of[i];
+    seqs[i].tokens.assign(4, static_cast<Token>(i));
+    seqs[i].kv.table.emplace_back().push_back(block.share());
+    plan.add({&seqs[i], 1 + static_cast<int>(i % 2), 1});
+  }
+  plan.group_adapters();
+  Arena arena(std::move(*Buffer::allocate(batch_bytes({7, 5, 16, 16, 1}))));
+  const Batch batch = build_batch(plan, 16, arena);
+  EXPECT_EQ(ints(batch.ids), (std::vector<int32_t>{4, 1, 1, 2, 3, 3, 0}));
+  ASSERT_EQ(batch.adapters.size(), 2U);
+  EXPECT_EQ(batch.adapters[0].adapter, second.get());
+  EXPECT_EQ(batch.adapters[0].begin, 3);
+  EXPECT_EQ(batch.adapters[0].end, 4);
+  EXPECT_EQ(batch.adapters[1].adapter, first.get());
+  EXPECT_EQ(batch.adapters[1].begin, 4);
+  EXPECT_EQ(batch.adapters[1].end, 7);
+  EXPECT_EQ(plan.n_tokens, 7);
+}
+
 // The bound that the engine sizes its arena by holds for the widest plan, and leaves less than a cache line per tensor.
 TEST(Batcher, BytesAreEnoughForTheWidestPlan) {
   for (const int n_seqs : {1, 3, 64}) {
@@ -116,6 +146,7 @@ TEST(Batcher, BytesAreEnoughForTheWidestPlan) {
       Plan plan;
       for (Sequence& seq : seqs) {
         seq.tokens.assign(static_cast<size_t>(n_ctx), 0);
+        seq.request.adapter = std::make_shared<Adapter>();
         for (int b = 0; b < n_blocks; ++b) {
           GroupBlocks& blocks = seq.kv.table.emplace_back();
           for (int g = 0; g < 2; ++g) blocks.push_back(block.share());

@@ -36,7 +36,8 @@ void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> run
   const int block = pasts_.cache().block_tokens();
   const int n_have = seq.n_computed;
   for (const auto& other : running) {
-    if (other.get() == &seq || other->moved_plan != n_plan || other->request.prefix != seq.request.prefix) continue;
+    if (other.get() == &seq || other->moved_plan != n_plan || other->request.learned() != seq.request.learned())
+      continue;
     const auto last = static_cast<size_t>(n_have / block) - 1;
     const bool same_past =
         n_have == 0 || (other->kv.table.size() > last && other->kv.table[last][0].id() == seq.kv.table[last][0].id());

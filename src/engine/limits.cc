@@ -92,6 +92,8 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
   if (request.max_tokens < 1) {
     return fail(Code::invalid, "max_tokens must be at least 1, got " + std::to_string(request.max_tokens));
   }
+  if (request.adapter != nullptr && request.prefix != 0)
+    return fail(Code::invalid, "a request has an adapter or a learned prefix, not both");
   const int n_ctx = limits.n_ctx - n_virtual;
   if (request.prompt.size() >= static_cast<size_t>(n_ctx)) {
     const std::string behind = n_virtual > 0 ? " behind " + std::to_string(n_virtual) + " virtual tokens" : "";

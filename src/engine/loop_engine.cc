@@ -88,6 +88,8 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   QR_CHECK(sink != nullptr);
   QR_TRY(const int n_before, n_virtual(request));
   QR_TRY_VOID(check_request(request, limits_, n_before));
+  if (request.adapter != nullptr && env_.recorder != nullptr)
+    return fail(Code::invalid, "this run is recorded, and a recording holds no adapters");
   Place place(n_inbox_);
   if (place.n_before + n_waiting_.load() >= options_.max_queue) {
     return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");

@@ -8,7 +8,7 @@ namespace quire {
 
 Prefix Pasts::prefix_of(const Sequence& seq) const {
   CacheKey key = key_;
-  key.adapter = seq.request.prefix;
+  key.adapter = seq.request.learned();
   key.salt = seq.request.cache_salt;
   return {seq.tokens, key, {}, seq.n_virtual + seq.request.n_public};
 }

@@ -1,6 +1,7 @@
 #include "engine/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace quire {
 
@@ -20,6 +21,15 @@ void Plan::drop(const Sequence& seq) {
   if (at == grants.end()) return;
   count(*at, -1);
   grants.erase(at);
+}
+
+void Plan::group_adapters() {
+  const auto adapter = [](const Grant& grant) { return grant.seq->request.adapter.get(); };
+  if (std::ranges::none_of(grants, [&](const Grant& grant) { return adapter(grant) != nullptr; })) return;
+  std::ranges::sort(grants, {}, [&](const Grant& grant) {
+    const Adapter* its = adapter(grant);
+    return std::pair(its != nullptr ? its->content : 0, grant.seq->id);
+  });
 }
 
 void Plan::set_drafted(Grant& grant, int n) {

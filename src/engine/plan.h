@@ -29,6 +29,8 @@ struct Plan {
   void add(const Grant& grant);
   // Its grant, where it has one, is given to nobody.
   void drop(const Sequence& seq);
+  // Puts those of the same adapter side by side, so that its weights are read once.
+  void group_adapters();
   // One of its grants has n drafted rows now. REQUIRES a grant of one row and its drafts.
   void set_drafted(Grant& grant, int n);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "ops/operands.h"
 #include "sample/logits_rule.h"
 #include "sample/sampling_params.h"
 
@@ -29,6 +30,9 @@ struct Request {
   uint64_t cache_salt = 0;                         // separates who may share cached prefixes; 0: everybody
   int n_public = 0;     // leading prompt tokens that are no secret (an operator's text): shared whatever the salt
   uint64_t prefix = 0;  // VirtualTokens::content of what stands before the prompt; 0: nothing
+  // What is added to the model's weights for this request; made for this model (model/lora.h). Null: nothing. Not
+  // beside a learned prefix.
+  std::shared_ptr<const Adapter> adapter;
   int priority = 0;
   uint64_t tenant = 0;       // who asks, as an opaque number: tenants take turns, whatever each sends; 0 is one too
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
@@ -36,6 +40,9 @@ struct Request {
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
   // needs (max_tokens 1).
   Pool pool = Pool::none;
+
+  // What keys and values depend on besides model and tokens; 0: nothing.
+  uint64_t learned() const { return adapter != nullptr ? adapter->content : prefix; }
 };
 
 inline constexpr int kMostDraft = 64;  // tokens of one guess, whatever is asked for

@@ -134,6 +134,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   if (drafting_ != nullptr) grant_drafts();
   grant_running(false);
   admit(nullptr);
+  plan_.group_adapters();
   return plan_;
 }
 
