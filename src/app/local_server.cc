@@ -14,20 +14,25 @@ std::string random_key() {
 
 }  // namespace
 
-Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model, EngineOptions engine) {
+Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model,
+                                                        EngineOptions engine,
+                                                        const std::vector<std::string>& adapters) {
   std::unique_ptr<LocalServer> out(new LocalServer);
   QR_TRY(ModelFile file, fit_memory(model, engine));
   QR_TRY(out->loaded_, load(model, std::move(file)));
   if (!out->loaded_.tokenizer) return fail(Code::unsupported, out->loaded_.path + " has no tokenizer");
+  ServeOptions serve;
+  serve.models = {out->model()};
+  QR_TRY_VOID(check_adapters(adapters, serve.models, serve.limits));
+  QR_TRY(out->adapters_, load_adapters(adapters, out->loaded_, serve.limits));
+  serve.adapters = out->adapters_.get();
   EngineEnv env;
   env.clock = &out->clock_;
   env.on_step_end = [signal = &out->signal_] { signal->fire(); };
   QR_TRY(out->engine_, make_engine(*out->loaded_.model, *out->loaded_.ops, engine, env));
-  ServeOptions serve;
   serve.port = 0;
   const std::string key = random_key();
   serve.keys = {plain_key("local", key, true, false)};
-  serve.models = {out->model()};
   serve.sampling = out->loaded_.sampling;
   out->engine_->start();
   QR_TRY(out->serving_, start_serving(serve, *out->engine_, *out->loaded_.tokenizer, out->metrics_, out->signal_));

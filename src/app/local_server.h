@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 
+#include "app/adapters.h"
 #include "app/memory_plan.h"
 #include "app/remote.h"
 #include "app/wire.h"
@@ -15,7 +16,10 @@ namespace quire {
 class LocalServer {
  public:
   // Fits the model into memory, loads it and listens. `engine.n_ctx` and `kv_bytes` of 0 are chosen.
-  static Result<std::unique_ptr<LocalServer>> start(ModelOptions model, EngineOptions engine);
+  // `adapters`: of --lora.
+  static Result<std::unique_ptr<LocalServer>> start(ModelOptions model,
+                                                    EngineOptions engine,
+                                                    const std::vector<std::string>& adapters = {});
   ~LocalServer();
 
   const Remote& remote() const { return remote_; }
@@ -29,6 +33,7 @@ class LocalServer {
   SystemClock clock_;
   Metrics metrics_;
   StepSignal signal_;
+  std::unique_ptr<AdapterTable> adapters_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Serving> serving_;
   Remote remote_;

@@ -21,6 +21,7 @@
 
 namespace quire {
 
+class AdapterTable;
 class ChatTemplate;
 class GrammarCache;
 class PublicPrompts;
@@ -47,6 +48,8 @@ struct ServeEnv {
   ServeLimits limits;
   std::vector<std::string> models;     // the model's name, then its other names
   std::vector<ServedPrefix> prefixes;  // what may stand before a request's text
+  AdapterTable* adapters = nullptr;    // likewise added to the model; null: none, for the reason that follows
+  std::string no_adapters;
   bool strict_model = false;
   SamplingDefaults sampling;
   int64_t n_ctx = 0;      // prompt and answer together

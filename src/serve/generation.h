@@ -1,6 +1,7 @@
 // What a request asks of the engine, in any dialect: the union of the sampling names that servers share, checked and
 // turned into values. One table of fields, one reader.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,8 @@
 
 namespace quire {
 
+struct Adapter;
+
 struct Generation {
   SamplingParams sampling;  // the seed is that of the first choice; choice i gets seed + i
   bool seed_given = false;
@@ -23,11 +26,13 @@ struct Generation {
   std::vector<std::string> stops;                    // none of them empty
   std::vector<Token> stop_ids;                       // beside the model's end tokens
   bool ignore_eos = false;
-  bool include_stop = false;             // the stop string is part of the text
-  bool skip_special = true;              // control tokens have no text
-  int n = 1;                             // choices of each prompt in the answer
-  int best_of = 1;                       // ≥ n: sequences run for each prompt
-  const ServedPrefix* prefix = nullptr;  // the environment's; null: nothing before the prompt
+  bool include_stop = false;               // the stop string is part of the text
+  bool skip_special = true;                // control tokens have no text
+  int n = 1;                               // choices of each prompt in the answer
+  int best_of = 1;                         // ≥ n: sequences run for each prompt
+  const ServedPrefix* prefix = nullptr;    // the environment's; null: nothing before the prompt
+  std::shared_ptr<const Adapter> adapter;  // null: the model as it is
+  std::string adapter_name;                // that it was asked for by
   uint64_t cache_salt = 0;
   bool match_prefix = true;  // may use cached prefixes
   int priority = 0;

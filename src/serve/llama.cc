@@ -259,10 +259,10 @@ std::span<const Field> llama_fields() { return kFields; }
 ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, LlamaCommon& common) {
   const Args& args = request.args;
   Job job;
-  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
+  QR_TRY(AskedModel asked, check_model(args.text("model"), env, request.reading.warnings));
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(job.generation.grammar, read_grammar(args, request.reading));
-  QR_TRY(job.generation.prefix, read_prefix(args, args.text("model"), env));
+  QR_TRY_VOID(read_learned(args, std::move(asked), env, job.generation));
   if (job.generation.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   if (args.integer("n_probs", 0) > 0) job.generation.sampling.n_logprobs = static_cast<int>(args.integer("n_probs", 0));

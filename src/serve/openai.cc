@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "serve/adapters.h"
 #include "serve/logprobs.h"
 #include "serve/seeds.h"
 
@@ -28,24 +29,35 @@ ApiResult<OpenaiCommon> read_stream_options(const Args& args, const Reading& rea
 
 }  // namespace
 
-ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings) {
-  if (std::find(env.models.begin(), env.models.end(), model) != env.models.end()) return {};
-  if (prefix_of_model(model, env.models, env.prefixes) != nullptr) return {};
+ApiResult<AskedModel> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings) {
+  AskedModel asked;
+  const auto is_model = [&env](std::string_view name) {
+    return std::ranges::find(env.models, name) != env.models.end();
+  };
+  if (is_model(model)) return asked;
+  asked.prefix = prefix_of_model(model, env.models, env.prefixes);
+  if (asked.prefix != nullptr) return asked;
+  const size_t at = model.rfind(':');
+  asked.adapter_name = at != std::string_view::npos && is_model(model.substr(0, at)) ? model.substr(at + 1) : model;
+  if (env.adapters != nullptr) asked.adapter = env.adapters->find(asked.adapter_name);
+  if (asked.adapter != nullptr) return asked;
   if (env.strict_model)
     return refuse(HttpError{404, "the model '" + shown(model) + "' does not exist here: '" + env.models[0] + "' does",
                             "invalid_request_error", "model", "model_not_found"});
-  if (model.empty()) return {};
+  if (model.empty()) return asked;
   std::string warning = "model ";
   append_header_text(warning, model);
   warning += " is not loaded; answered by ";
   append_header_text(warning, env.models[0]);
   warnings.add(std::move(warning));
-  return {};
+  return asked;
 }
 
-ApiResult<const ServedPrefix*> read_prefix(const Args& args, std::string_view model, const ServeEnv& env) {
-  const ServedPrefix* of_model = prefix_of_model(model, env.models, env.prefixes);
-  if (!args.has("prefix")) return of_model;
+ApiResult<void> read_learned(const Args& args, AskedModel asked, const ServeEnv& env, Generation& out) {
+  out.prefix = asked.prefix;
+  out.adapter = std::move(asked.adapter);
+  out.adapter_name = std::move(asked.adapter_name);
+  if (!args.has("prefix")) return {};
   const std::string_view name = args.text("prefix");
   const auto at = std::ranges::find(env.prefixes, name, &ServedPrefix::name);
   if (at == env.prefixes.end()) {
@@ -54,21 +66,37 @@ ApiResult<const ServedPrefix*> read_prefix(const Args& args, std::string_view mo
     return refuse(bad_field("prefix", "is '" + shown(name) + "': " +
                                           (known.empty() ? "no learned prefix is loaded" : "there are:" + known)));
   }
-  if (of_model != nullptr && of_model != &*at)
-    return refuse(bad_field("prefix", "is '" + shown(name) + "', but the model's name says '" + of_model->name + "'"));
-  return &*at;
+  if (out.adapter != nullptr)
+    return refuse(bad_field("prefix", "is '" + shown(name) + "', but the model's name asks for the adapter '" +
+                                          out.adapter_name + "': a request has one of them"));
+  if (out.prefix != nullptr && out.prefix != &*at)
+    return refuse(
+        bad_field("prefix", "is '" + shown(name) + "', but the model's name says '" + out.prefix->name + "'"));
+  out.prefix = &*at;
+  return {};
+}
+
+std::vector<std::string> served_names(const ServeEnv& env) {
+  std::vector<std::string> out = served_names(env.models, env.prefixes);
+  if (env.adapters == nullptr) return out;
+  for (const AdapterTable::Entry& entry : env.adapters->all()) {
+    out.push_back(entry.name);
+    for (const std::string& model : env.models) out.push_back(model + ":" + entry.name);
+  }
+  return out;
 }
 
 std::string answering_model(const ServeEnv& env, const Generation& generation) {
+  if (generation.adapter != nullptr) return env.models[0] + ":" + generation.adapter_name;
   return generation.prefix == nullptr ? env.models[0] : env.models[0] + ":" + generation.prefix->name;
 }
 
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job) {
   const Args& args = request.args;
-  QR_TRY_VOID(check_model(args.text("model"), env, request.reading.warnings));
+  QR_TRY(AskedModel asked, check_model(args.text("model"), env, request.reading.warnings));
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(job.generation.grammar, read_grammar(args, request.reading));
-  QR_TRY(job.generation.prefix, read_prefix(args, args.text("model"), env));
+  QR_TRY_VOID(read_learned(args, std::move(asked), env, job.generation));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   job.stream = args.flag("stream", false);
   if (job.stream && job.generation.sampling.n_prompt_logprobs >= 0)
@@ -77,13 +105,10 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   return read_stream_options(args, request.reading, job.stream);
 }
 
-ApiResult<Generation> read_answer(const Args& args,
-                                  std::string_view model,
-                                  const Reading& reading,
-                                  const ServeEnv& env) {
+ApiResult<Generation> read_answer(const Args& args, AskedModel asked, const Reading& reading, const ServeEnv& env) {
   QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(g.grammar, read_grammar(args, reading));
-  QR_TRY(g.prefix, read_prefix(args, model, env));
+  QR_TRY_VOID(read_learned(args, std::move(asked), env, g));
   if (g.prompt_only) return refuse(bad_field(g.max_tokens_field, "is 0: the minimum is 1"));
   if (g.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!g.seed_given) g.sampling.seed = env.seeds->next();
@@ -92,8 +117,8 @@ ApiResult<Generation> read_answer(const Args& args,
 
 ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env) {
   Job job;
-  QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
-  QR_TRY(job.generation, read_answer(request.args, request.args.text("model"), request.reading, env));
+  QR_TRY(AskedModel asked, check_model(request.args.text("model"), env, request.reading.warnings));
+  QR_TRY(job.generation, read_answer(request.args, std::move(asked), request.reading, env));
   job.stream = request.args.flag("stream", false);
   return job;
 }

@@ -16,19 +16,26 @@ struct OpenaiCommon {
   bool continuous_usage = false;  // each chunk says how many tokens there are so far
 };
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job);
+// What a model's name asks for beside the model: the name of a learned prefix or of an adapter, behind a model's name
+// and ':', or of an adapter alone.
+struct AskedModel {
+  const ServedPrefix* prefix = nullptr;
+  std::shared_ptr<const Adapter> adapter;
+  std::string adapter_name;
+};
 // 404 for another model's name with strict_model, otherwise a warning; nothing for our own.
-ApiResult<void> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings);
-// The learned prefix that the field "prefix" or the model's name asks for; null: neither. Refuses a field that names
-// none that is loaded, or another one than the model's name does.
-ApiResult<const ServedPrefix*> read_prefix(const Args& args, std::string_view model, const ServeEnv& env);
-// The model as answers name it, with the prefix that was asked for.
+ApiResult<AskedModel> check_model(std::string_view model, const ServeEnv& env, Warnings& warnings);
+// Puts that, or what the field "prefix" asks for, into `out`. Refuses a field that names none that is loaded, or
+// another one than the model's name does.
+ApiResult<void> read_learned(const Args& args, AskedModel asked, const ServeEnv& env, Generation& out);
+// Every name that a model may be asked for by: the model's, each with every prefix, the adapters', each model's with
+// every adapter.
+std::vector<std::string> served_names(const ServeEnv& env);
+// The model as answers name it, with the prefix or the adapter that was asked for.
 std::string answering_model(const ServeEnv& env, const Generation& generation);
 // For dialects whose answers have no place for a prompt's tokens: read_generation without max_tokens 0 and
-// prompt_logprobs, with a seed, the constraint and the prefix.
-ApiResult<Generation> read_answer(const Args& args,
-                                  std::string_view model,
-                                  const Reading& reading,
-                                  const ServeEnv& env);
+// prompt_logprobs, with a seed, the constraint and what the model's name asks for.
+ApiResult<Generation> read_answer(const Args& args, AskedModel asked, const Reading& reading, const ServeEnv& env);
 // Their jobs' beginning: "model" is checked, generation and stream are read.
 ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env);
 // {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…,"cached_tokens_by_tier":{"memory":…,"disk":…}}};

@@ -105,6 +105,8 @@ class ServingImpl final : public Serving {
     env_.limits = options.limits;
     env_.models = options.models;
     env_.prefixes = options.prefixes;
+    env_.adapters = options.adapters;
+    env_.no_adapters = options.no_adapters;
     env_.strict_model = options.strict_model;
     env_.card = options.card;
     env_.sampling = options.sampling;

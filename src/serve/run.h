@@ -37,9 +37,11 @@ struct ServeOptions : DoorOptions {
   int n_prep_threads = 2;
   std::vector<std::string> models;     // the model's name, then its other names; REQUIRES not empty
   std::vector<ServedPrefix> prefixes;  // that the engine has
-  bool strict_model = false;           // other names are a 404
-  SamplingDefaults sampling;           // what requests get that do not say
-  std::string tool_format;             // a family of text/parse/formats; empty: as the template shows
+  AdapterTable* adapters = nullptr;    // as ServeEnv has it; outlives the server
+  std::string no_adapters = "this server takes none";
+  bool strict_model = false;  // other names are a 404
+  SamplingDefaults sampling;  // what requests get that do not say
+  std::string tool_format;    // a family of text/parse/formats; empty: as the template shows
   ModelCard card;
   MachineFacts machine;
   RequestLog request_log = RequestLog::off;

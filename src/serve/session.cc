@@ -130,6 +130,7 @@ Request Session::make_request(const Choice& choice) const {
   if (ends) r.stop_ids.insert(r.stop_ids.end(), context_.end_ids.begin(), context_.end_ids.end());
   r.cache_salt = g.cache_salt;
   if (g.prefix != nullptr) r.prefix = g.prefix->content;
+  r.adapter = g.adapter;
   r.priority = g.priority;
   r.max_draft = g.max_draft;
   r.tenant = job_.tenant;

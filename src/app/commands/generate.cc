@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 
+#include "app/adapters.h"
 #include "app/context_shift.h"
 #include "app/spec_options.h"
 #include "app/wire.h"
@@ -20,6 +21,7 @@ struct Args {
   ModelOptions model;
   std::string text, prompt, prompt_file;
   std::vector<int> tokens;
+  std::vector<std::string> adapters;
   SamplingChoice sampling;
   SpecChoice spec;
   int max_tokens = 128, ctx = 0, n = 1;
@@ -140,6 +142,7 @@ Status check(const Args& args) {
   if (args.max_tokens < 1)
     return fail(Code::invalid, "--max-tokens must be at least 1, got " + std::to_string(args.max_tokens));
   QR_TRY_VOID(check(args.sampling));
+  QR_TRY_VOID(check_one_adapter(args.adapters));
   QR_TRY_VOID(in_range("--n", args.n, 1, 1024));
   if (args.repetition != -1) QR_TRY_VOID(in_range("--repetition-penalty", args.repetition, 0.01, 100));
   QR_TRY_VOID(in_range("--presence-penalty", args.presence, -100, 100));
@@ -171,6 +174,7 @@ Status run(Args& args) {
   QR_TRY_VOID(check(args));
   QR_TRY(const LoadedModel loaded, load(args.model));
   QR_TRY(const std::vector<Token> prompt, prompt_tokens(args, loaded));
+  QR_TRY(const std::unique_ptr<AdapterTable> adapters, load_adapters(args.adapters, loaded, ServeLimits{}));
   SystemClock clock;
   EngineOptions options;
   options.max_seqs = std::min(args.n, 64);
@@ -185,7 +189,9 @@ Status run(Args& args) {
   std::vector<std::shared_ptr<Printer>> printers;
   for (int i = 0; i < args.n; ++i) {
     printers.push_back(std::make_shared<Printer>(loaded.tokenizer.get(), streamed));
-    QR_TRY([[maybe_unused]] const SeqId id, engine->submit(request_for(args, loaded, prompt, i), printers.back()));
+    Request request = request_for(args, loaded, prompt, i);
+    request.adapter = adapters->find(name_of_adapter(args.adapters));
+    QR_TRY([[maybe_unused]] const SeqId id, engine->submit(std::move(request), printers.back()));
   }
   for (const auto& printer : printers) {
     while (!printer->done) engine->step();
@@ -215,6 +221,7 @@ QR_REGISTER(Command,
                                   "prompt and answer together, 0 for what the model was trained for");
                       declare_sampling_options(line, args->sampling);
                       declare_spec_options(line, args->spec);
+                      declare_one_lora_option(line, args->adapters);
                       line.option("--repetition-penalty", args->repetition,
                                   "divides what has come, 1: off, -1: as the model recommends, else off");
                       line.option("--presence-penalty", args->presence, "subtracted from what has come");

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "app/access_options.h"
+#include "app/adapters.h"
 #include "app/byte_size.h"
 #include "app/context_shift.h"
 #include "app/learned_prefixes.h"
@@ -39,7 +40,7 @@ struct Args {
   AccessOptions access;
   std::string kv_memory = "auto", kv_disk_size = "4G", record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
-  std::vector<std::string> prefixes;                 // NAME=DIR
+  std::vector<std::string> prefixes, adapters;       // NAME=DIR
   SamplingChoice sampling;
   SpecChoice spec;
   std::string name;  // of the model; empty: its file's
@@ -143,6 +144,9 @@ Status check(Args& args) {
   QR_TRY_VOID(load_options(args.model, nullptr));
   QR_TRY_VOID(check_prefixes(args.prefixes));
   QR_TRY_VOID(apply_access(args.access, args.serve));
+  QR_TRY_VOID(check_adapters(args.adapters, args.aliases, args.serve.limits));
+  if (!args.adapters.empty() && !args.record.empty())
+    return fail(Code::invalid, "--record and --lora exclude each other: a recording holds no adapters");
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY_VOID(apply(args.spec, args.engine));
@@ -169,6 +173,16 @@ void apply_sampling(const Args& args, const LoadedModel& loaded, ServeOptions& s
   apply(args.sampling, serve.sampling);
   if (args.max_tokens > 0) serve.sampling.set("max_tokens", args.max_tokens, "option");
   if (args.seed >= 0) serve.sampling.seed = static_cast<uint64_t>(args.seed);
+}
+
+// None where the run is recorded, for what an adapter makes of a request is in no recording.
+Result<std::unique_ptr<AdapterTable>> adapters_of(Args& args, const LoadedModel& loaded) {
+  args.serve.no_adapters = "the run is recorded, and a recording holds none";
+  if (!args.record.empty()) return nullptr;
+  std::vector<std::string> taken = args.serve.models;
+  for (const ServedPrefix& prefix : args.serve.prefixes) taken.push_back(prefix.name);
+  QR_TRY_VOID(check_adapters(args.adapters, taken, args.serve.limits));
+  return load_adapters(args.adapters, loaded, args.serve.limits);
 }
 
 Status run(Args& args) {
@@ -223,6 +237,8 @@ Status run(Args& args) {
     args.serve.models.push_back(model_name(loaded.path));
   else
     args.serve.models.insert(args.serve.models.begin(), args.name);
+  QR_TRY(const std::unique_ptr<AdapterTable> adapters, adapters_of(args, loaded));
+  args.serve.adapters = adapters.get();
   args.serve.card = model_card(loaded.path);
   args.serve.card.n_embd = loaded.model->info().n_embd;
   args.serve.card.digest = loaded.model->info().fingerprint;
@@ -273,6 +289,7 @@ QR_REGISTER(Command,
                       line.option("--alias", args->aliases,
                                   "another name for the model, may be repeated; answers carry the first");
                       declare_prefix_option(line, args->prefixes);
+                      declare_lora_option(line, args->adapters);
                       line.option("--public-prompt", args->public_prompts,
                                   "a file with a system prompt that is no secret: requests share its cached past "
                                   "whatever their keys and salts; may be repeated");

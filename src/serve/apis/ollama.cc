@@ -188,12 +188,12 @@ class Writer final : public ReplyWriter {
   AnswerParts calls_;  // not yet told
 };
 
-ApiResult<Generation> read_options(const ApiRequest& request, const ServeEnv& env) {
+ApiResult<Generation> read_options(const ApiRequest& request, AskedModel asked, const ServeEnv& env) {
   static const Json kNone{Json::Object{}};
   const Json* options = request.args.find("options");
   QR_TRY(const Args args, kOptionsSchema.check(options != nullptr ? *options : kNone, request.reading, "options"));
   if (args.integer("n", 1) != 1) return refuse(unsupported_field("options.n", "an answer has one choice here"));
-  QR_TRY(Generation g, read_answer(args, plain_name(request.args.text("model")), request.reading, env));
+  QR_TRY(Generation g, read_answer(args, std::move(asked), request.reading, env));
   if (!args.has("repeat_last_n")) g.sampling.repeat_last_n = kRepeatLastN;
   if (args.integer("num_predict", 0) > 0) {
     g.max_tokens = args.integer("num_predict", 0);
@@ -252,8 +252,8 @@ ApiResult<MaybeGrammar> read_ollama_format(const Args& args) {
 ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool chat) {
   const Args& args = request.args;
   Job job;
-  QR_TRY_VOID(check_model(plain_name(args.text("model")), env, request.reading.warnings));
-  QR_TRY(job.generation, read_options(request, env));
+  QR_TRY(AskedModel asked, check_model(plain_name(args.text("model")), env, request.reading.warnings));
+  QR_TRY(job.generation, read_options(request, std::move(asked), env));
   QR_TRY(MaybeGrammar format, read_ollama_format(args));
   QR_TRY_VOID(add_grammar(std::move(format), job.generation.grammar));
   job.stream = args.flag("stream", true);

@@ -24,9 +24,9 @@ const Schema kEmbeddingsSchema({kCommon, kEmbeddings, kOptions});
 ApiResult<Job> begin(const ApiRequest& request, const ServeEnv& env) {
   const std::string_view model = plain_name(request.args.text("model"));
   Job job;
-  QR_TRY_VOID(check_model(model, env, request.reading.warnings));
+  QR_TRY(AskedModel asked, check_model(model, env, request.reading.warnings));
   QR_TRY(job.generation, read_generation(request.args, env.limits, *env.tokenizer, env.sampling));
-  QR_TRY(job.generation.prefix, read_prefix(request.args, model, env));
+  QR_TRY_VOID(read_learned(request.args, std::move(asked), env, job.generation));
   return job;
 }
 

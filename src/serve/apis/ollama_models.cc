@@ -4,6 +4,7 @@
 
 #include "serve/api.h"
 #include "serve/ollama.h"
+#include "serve/openai.h"
 #include "serve/reply_writer.h"
 #include "serve/utc_time.h"
 
@@ -52,7 +53,7 @@ void append_details(std::string& out, const ModelCard& card) {
 std::string model_list(const ServeEnv& env, bool loaded) {
   const std::string size = std::to_string(env.card.file_bytes);
   std::string out = "{\"models\":[";
-  const std::vector<std::string> names = served_names(env.models, env.prefixes);
+  const std::vector<std::string> names = served_names(env);
   for (const std::string& name : names) {
     if (&name != names.data()) out += ',';
     out += "{\"name\":";
@@ -76,7 +77,7 @@ ApiResult<Call> ps(const ApiRequest&, const ServeEnv& env) { return Call(Answer{
 // Refuses a name that is not served here.
 ApiResult<void> check_name(const ApiRequest& request, const ServeEnv& env, const std::string& more) {
   if (!request.args.has("model")) return refuse(missing_field("model"));
-  const std::vector<std::string> names = served_names(env.models, env.prefixes);
+  const std::vector<std::string> names = served_names(env);
   if (std::find(names.begin(), names.end(), plain_name(request.args.text("model"))) != names.end()) return {};
   return refuse(HttpError{404, "model '" + shown(request.args.text("model")) + "' not found" + more,
                           "invalid_request_error", "model", "model_not_found"});

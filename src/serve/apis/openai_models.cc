@@ -1,7 +1,7 @@
 // GET /v1/models and /v1/models/{name}: what this server answers with.
 #include <algorithm>
 
-#include "serve/api.h"
+#include "serve/openai.h"
 #include "serve/utc_time.h"
 
 namespace quire {
@@ -14,9 +14,10 @@ void append_model(std::string& out, const std::string& name, const ServeEnv& env
   append_json_string(out, name);
   out += ",\"object\":\"model\",\"created\":" + std::to_string(env.started_s) +
          ",\"owned_by\":\"quire\",\"max_model_len\":" + std::to_string(n_ctx);
-  if (prefix != nullptr) {
+  if (std::ranges::find(env.models, name) == env.models.end()) {
+    const size_t at = name.rfind(':');
     out += ",\"parent\":";
-    append_json_string(out, name.substr(0, name.rfind(':')));
+    append_json_string(out, at == std::string::npos ? env.models[0] : name.substr(0, at));
   }
   out += '}';
 }
@@ -29,7 +30,7 @@ Json anthropic_model(const std::string& name, const ServeEnv& env) {
 }
 
 std::string anthropic_list(const ServeEnv& env) {
-  const std::vector<std::string> names = served_names(env.models, env.prefixes);
+  const std::vector<std::string> names = served_names(env);
   Json::Array data;
   for (const std::string& name : names) data.push_back(anthropic_model(name, env));
   return Json(Json::Object{{"data", std::move(data)},
@@ -42,7 +43,7 @@ std::string anthropic_list(const ServeEnv& env) {
 ApiResult<Call> list(const ApiRequest& request, const ServeEnv& env) {
   if (asks_anthropic(request)) return Answer{.body = anthropic_list(env)};
   std::string out = "{\"object\":\"list\",\"data\":[";
-  for (const std::string& name : served_names(env.models, env.prefixes)) {
+  for (const std::string& name : served_names(env)) {
     if (!out.ends_with('[')) out += ',';
     append_model(out, name, env);
   }
@@ -52,7 +53,7 @@ ApiResult<Call> list(const ApiRequest& request, const ServeEnv& env) {
 ApiResult<Call> retrieve(const ApiRequest& request, const ServeEnv& env) {
   constexpr std::string_view kPrefix = "/v1/models/";
   const std::string name = request.http.path.substr(kPrefix.size());
-  const std::vector<std::string> names = served_names(env.models, env.prefixes);
+  const std::vector<std::string> names = served_names(env);
   if (std::find(names.begin(), names.end(), name) == names.end())
     return refuse(HttpError{404, "the model '" + shown(name) + "' does not exist here", "invalid_request_error",
                             "model", "model_not_found"});

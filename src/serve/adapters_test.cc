@@ -1,0 +1,164 @@
+#include "serve/adapters.h"
+
+#include <gtest/gtest.h>
+
+#include "serve/testing.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kAdapterBytes = 4096;
+
+// Folders are names of contents: "/a7" is adapter 7; "/bad" is none.
+AdapterTable::Load loader() {
+  return [](const std::string& folder, int64_t most_bytes) -> Result<std::shared_ptr<const Adapter>> {
+    if (folder == "/bad") return fail(Code::corrupt, "/bad: adapter_config.json: must be an object");
+    if (most_bytes < kAdapterBytes) return fail(Code::exhausted, folder + ": there is no room");
+    auto out = std::make_shared<Adapter>();
+    out->content = static_cast<uint64_t>(std::stoi(folder.substr(2)));
+    QR_TRY(out->memory, Buffer::allocate(kAdapterBytes));
+    return out;
+  };
+}
+
+std::string names(const AdapterTable& table) {
+  std::string out;
+  for (const AdapterTable::Entry& entry : table.all()) out += entry.name + " ";
+  return out;
+}
+
+TEST(AdapterTable, NamesComeAndGo) {
+  AdapterTable table(loader(), {});
+  ASSERT_TRUE(table.load("b", "/a2", false));
+  ASSERT_TRUE(table.load("a", "/a1", false));
+  EXPECT_EQ(names(table), "a b ");
+  EXPECT_EQ(table.find("a")->content, 1U);
+  EXPECT_EQ(table.load("a", "/a3", false).error().message, "adapter 'a' is loaded already");
+  EXPECT_EQ(table.find("a")->content, 1U);
+  ASSERT_TRUE(table.load("a", "/a3", true));
+  EXPECT_EQ(table.find("a")->content, 3U);
+  EXPECT_EQ(table.load("a", "/bad", true).error().code, Code::corrupt);
+  EXPECT_EQ(table.find("a")->content, 3U) << "a failed load leaves what is there";
+  ASSERT_TRUE(table.unload("a"));
+  EXPECT_EQ(table.find("a"), nullptr);
+  EXPECT_EQ(table.unload("a").error().code, Code::not_found);
+  EXPECT_EQ(names(table), "b ");
+}
+
+TEST(AdapterTable, HoldsNoMoreThanItsLimits) {
+  ServeLimits limits;
+  limits.n_adapters = 2;
+  limits.adapter_bytes = 3 * kAdapterBytes - 1;
+  AdapterTable table(loader(), limits);
+  ASSERT_TRUE(table.load("a", "/a1", false));
+  const std::shared_ptr<const Adapter> held = table.find("a");  // as a request holds it
+  ASSERT_TRUE(table.load("b", "/a2", false));
+  EXPECT_EQ(table.load("c", "/a3", false).error().message, "there are 2 adapters already (n_adapters)");
+  ASSERT_TRUE(table.unload("a"));
+  const Status full = table.load("c", "/a3", false);
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().message, "/a3: there is no room: adapters in memory take 8192 of 12287 bytes (adapter_bytes)");
+  EXPECT_EQ(held->content, 1U);
+}
+
+TEST(AdapterTable, WhatARequestLeavesMakesRoom) {
+  ServeLimits limits;
+  limits.adapter_bytes = kAdapterBytes;
+  AdapterTable table(loader(), limits);
+  ASSERT_TRUE(table.load("a", "/a1", false));
+  std::shared_ptr<const Adapter> held = table.find("a");
+  ASSERT_TRUE(table.unload("a"));
+  EXPECT_FALSE(table.load("b", "/a2", false));
+  held = nullptr;
+  EXPECT_TRUE(table.load("b", "/a2", false));
+}
+
+TEST(AdapterTable, RefusesNamesThatAreNone) {
+  const auto refusal = [](std::string_view name) {
+    const Status fits = check_adapter_name(name, {"tiny"}, {});
+    return fits ? "" : fits.error().message;
+  };
+  EXPECT_EQ(refusal("pirate-2.1/b"), "");
+  EXPECT_EQ(refusal(""), "an adapter's name is not empty");
+  EXPECT_EQ(refusal("a:b"), "an adapter's name has no ':' and no control characters, got 'a:b'");
+  EXPECT_EQ(refusal("tiny"), "'tiny' is the name of the model or of a learned prefix here");
+  EXPECT_EQ(refusal(std::string(257, 'x')), "an adapter's name has at most 256 bytes, got 257 (name_bytes)");
+}
+
+class AdapterServer : public testing::Test {
+ protected:
+  AdapterServer() : table_(loader(), {}) {
+    server_.options.adapters = &table_;
+    server_.options.prefixes = {{"radio", 77, 16}};
+    server_.engine.script = [this](const Request& request) {
+      asked_.push_back(request.adapter != nullptr ? static_cast<int>(request.adapter->content) : 0);
+      return FakeEngine::default_script(request);
+    };
+  }
+  // What a completion of this model has; -1: it was refused.
+  int asks(const std::string& model, const std::string& more = "") {
+    asked_.clear();
+    const HttpResponse r = server_.post("/v1/completions", R"({"prompt":"a","model":")" + model + "\"" + more + "}");
+    last_ = r.body;
+    return r.status == 200 && asked_.size() == 1 ? asked_[0] : -1;
+  }
+  std::string load(const std::string& body) { return server_.post("/v1/load_lora_adapter", body).body; }
+
+  AdapterTable table_;
+  std::vector<int> asked_;
+  std::string last_;
+  TestServer server_;
+};
+
+TEST_F(AdapterServer, LoadsUnloadsAndLists) {
+  server_.start();
+  EXPECT_EQ(server_.get("/lora-adapters").body, "[]");
+  EXPECT_EQ(load(R"({"lora_name":"pirate","lora_path":"/a5"})"), R"({"loaded":"pirate"})");
+  EXPECT_EQ(server_.get("/lora-adapters").body, R"([{"id":0,"name":"pirate","path":"/a5","bytes":4096}])");
+  EXPECT_EQ(asks("pirate"), 5);
+  EXPECT_NE(last_.find(R"("model":"tiny:pirate")"), std::string::npos);
+  EXPECT_EQ(asks("tiny:pirate"), 5);
+  EXPECT_EQ(asks("tiny"), 0);
+  EXPECT_EQ(asks("other:pirate"), 0) << "another model's";
+  const std::string listed = server_.get("/v1/models").body;
+  EXPECT_NE(listed.find(R"("id":"pirate","object":"model")"), std::string::npos) << listed;
+  EXPECT_NE(listed.find(R"("id":"tiny:pirate")"), std::string::npos) << listed;
+  EXPECT_EQ(server_.post("/v1/unload_lora_adapter", R"({"lora_name":"pirate"})").body, R"({"unloaded":"pirate"})");
+  EXPECT_EQ(asks("pirate"), 0);
+  EXPECT_EQ(server_.post("/v1/unload_lora_adapter", R"({"lora_name":"pirate"})").status, 404);
+}
+
+TEST_F(AdapterServer, RefusalsNameTheirField) {
+  server_.options.strict_model = true;
+  server_.start();
+  const auto refused = [this](const std::string& body, const std::string& field, const std::string& text) {
+    const std::string answer = load(body);
+    EXPECT_NE(answer.find("\"param\":\"" + field + "\""), std::string::npos) << answer;
+    EXPECT_NE(answer.find(text), std::string::npos) << answer;
+  };
+  refused(R"({"lora_path":"/a1"})", "lora_name", "is required");
+  refused(R"({"lora_name":"x"})", "lora_path", "is required");
+  refused(R"({"lora_name":"tiny","lora_path":"/a1"})", "lora_name", "is the name of the model");
+  refused(R"({"lora_name":"radio","lora_path":"/a1"})", "lora_name", "or of a learned prefix");
+  refused(R"({"lora_name":"x","lora_path":"/bad"})", "lora_path", "adapter_config.json: must be an object");
+  EXPECT_EQ(names(table_), "");
+  EXPECT_EQ(load(R"({"lora_name":"x","lora_path":"/a1"})"), R"({"loaded":"x"})");
+  refused(R"({"lora_name":"x","lora_path":"/a2"})", "lora_name", "is loaded already");
+  EXPECT_EQ(load(R"({"lora_name":"x","lora_path":"/a2","load_inplace":true})"), R"({"loaded":"x"})");
+  EXPECT_EQ(asks("x"), 2);
+  EXPECT_EQ(asks("x", R"(,"prefix":"radio")"), -1);
+  EXPECT_NE(last_.find("the model's name asks for the adapter 'x'"), std::string::npos) << last_;
+  EXPECT_EQ(asks("y"), -1) << "strict";
+}
+
+TEST_F(AdapterServer, AServerWithoutAdaptersSaysWhy) {
+  server_.options.adapters = nullptr;
+  server_.options.no_adapters = "the run is recorded, and a recording holds none";
+  server_.start();
+  const std::string answer = load(R"({"lora_name":"x","lora_path":"/a1"})");
+  EXPECT_NE(answer.find("adapters are not available here: the run is recorded"), std::string::npos) << answer;
+  EXPECT_EQ(server_.get("/lora-adapters").body, "[]");
+}
+
+}  // namespace
+}  // namespace quire
