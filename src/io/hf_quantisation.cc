@@ -1,6 +1,7 @@
 #include "io/hf_quantisation.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -15,7 +16,19 @@ namespace quire {
 namespace {
 
 constexpr int64_t kMostColumns = int64_t{1} << 20;
-constexpr std::string_view kParts[] = {".qweight", ".qzeros", ".scales", ".g_idx"};
+
+// What the parts of a weight are called behind its name.
+struct PartNames {
+  std::string_view numbers, zeros, scales, groups, shape;
+  std::array<std::string_view, 5> all() const { return {numbers, zeros, scales, groups, shape}; }
+};
+constexpr PartNames kGptqParts{".qweight", ".qzeros", ".scales", ".g_idx", ""};
+constexpr PartNames kRowsParts{".weight_packed", ".weight_zero_point", ".weight_scale", ".weight_g_idx",
+                               ".weight_shape"};
+
+const PartNames& names_of(GroupedParts::Layout layout) {
+  return layout == GroupedParts::Layout::rows ? kRowsParts : kGptqParts;
+}
 
 std::string value_text(const Json& value) {
   return value.as_string() != nullptr ? in_quotes(*value.as_string()) : value.dump().substr(0, 80);
@@ -72,6 +85,8 @@ class Keys {
     }
     return unsupported(shown, value_text(*value), known);
   }
+  // Of an object among the members.
+  Keys inside(const Json& json, const std::string& name) const { return {json, where_ + name + "."}; }
   std::string label(std::string_view key) const { return where_ + std::string(key) + "\""; }
 
  private:
@@ -135,13 +150,66 @@ Result<HfQuantisation> read_awq(const Keys& keys) {
   return out;
 }
 
+// What compressed-tensors says of the weights of the one group of modules that there may be.
+Result<HfQuantisation> read_packed_weights(const Keys& keys) {
+  HfQuantisation out{.layout = GroupedParts::Layout::rows, .zeros_less_one = false};
+  QR_TRY(const int64_t bits, keys.integer({"num_bits"}));
+  if (bits != 4 && bits != 8) return keys.unsupported("num_bits", std::to_string(bits), "4, 8");
+  out.bits = static_cast<int>(bits);
+  QR_TRY_VOID(keys.text({"type"}, "int", {"int"}));
+  QR_TRY(const bool is_symmetric, keys.boolean("symmetric", true));
+  out.has_zeros = !is_symmetric;
+  QR_TRY(const std::string strategy, keys.text({"strategy"}, "group", {"group", "channel"}));
+  if (strategy == "group") {
+    QR_TRY(out.group, group_of(keys));
+  }
+  QR_TRY(const bool is_dynamic, keys.boolean("dynamic", false));
+  if (is_dynamic) return keys.unsupported("dynamic", "true", "false");
+  return out;
+}
+
+// Nothing but weights is quantised, and all in one way.
+Status check_packed(const Keys& keys) {
+  QR_TRY_VOID(keys.text({"format"}, "pack-quantized", {"pack-quantized"}));
+  QR_TRY_VOID(keys.text({"quantization_status"}, "compressed", {"compressed"}));
+  std::string_view shown;
+  for (const std::string_view name : {"kv_cache_scheme", "sparsity_config", "transform_config"}) {
+    const Json* other = keys.find({name}, shown);
+    const bool is_empty = other == nullptr || (other->as_object() != nullptr && other->as_object()->empty());
+    if (!is_empty) return keys.unsupported(name, "one", "none");
+  }
+  const Json* groups = keys.find({"config_groups"}, shown);
+  const size_t n = groups != nullptr && groups->as_object() != nullptr ? groups->as_object()->size() : 0;
+  if (n != 1) return keys.unsupported(shown, std::to_string(n) + " groups", "1");
+  return {};
+}
+
+Result<HfQuantisation> read_packed(const Keys& keys) {
+  QR_TRY_VOID(check_packed(keys));
+  std::string_view shown;
+  const auto& [name, group] = keys.find({"config_groups"}, shown)->as_object()->front();
+  const std::string label = "config_groups." + name;
+  if (group.as_object() == nullptr) return fail(Code::corrupt, keys.label(label) + ": must be an object");
+  const Keys scheme = keys.inside(group, label);
+  for (const std::string_view other : {"input_activations", "output_activations"}) {
+    if (scheme.find({other}, shown) != nullptr) return scheme.unsupported(other, "one", "none");
+  }
+  QR_TRY_VOID(scheme.text({"format"}, "pack-quantized", {"pack-quantized"}));
+  const Json* weights = scheme.find({"weights"}, shown);
+  if (weights == nullptr || weights->as_object() == nullptr) {
+    return fail(Code::corrupt, scheme.label("weights") + ": must be an object");
+  }
+  return read_packed_weights(scheme.inside(*weights, "weights"));
+}
+
 Result<HfQuantisation> read_keys(const Keys& keys, std::string_view fallback) {
   std::string_view shown;
   if (fallback.empty() && keys.find({"quant_method", "method"}, shown) == nullptr) {
     return fail(Code::not_found, keys.label(shown) + ": is missing");
   }
-  QR_TRY(const std::string method, keys.text({"quant_method", "method"}, fallback, {"gptq", "awq"}));
-  return method == "gptq" ? read_gptq(keys) : read_awq(keys);
+  QR_TRY(const std::string method,
+         keys.text({"quant_method", "method"}, fallback, {"gptq", "awq", "compressed-tensors"}));
+  return method == "gptq" ? read_gptq(keys) : method == "awq" ? read_awq(keys) : read_packed(keys);
 }
 
 // The tensors of a folder by name.
@@ -191,10 +259,13 @@ Result<Place> part_of(const Places& places,
 
 Status check_finite(const Place& scales, const GroupedParts& parts) {
   for (int64_t i = 0; i < parts.n_groups * parts.n_out; ++i) {
-    const float scale = parts.scale(i / parts.n_out, i % parts.n_out);
+    const int64_t group = i / parts.n_out, output = i % parts.n_out;
+    const float scale = parts.scale(group, output);
     if (std::isfinite(scale)) continue;
-    return fail(Code::corrupt, label(scales) + ": row " + std::to_string(i / parts.n_out) + ", column " +
-                                   std::to_string(i % parts.n_out) + ": must be finite, is " + std::to_string(scale));
+    const bool by_rows = parts.layout == GroupedParts::Layout::rows;
+    return fail(Code::corrupt, label(scales) + ": row " + std::to_string(by_rows ? output : group) + ", column " +
+                                   std::to_string(by_rows ? group : output) + ": must be finite, is " +
+                                   std::to_string(scale));
   }
   return {};
 }
@@ -221,9 +292,9 @@ Status find_groups(const HfQuantisation& how,
                    const Place& numbers,
                    const std::string& name,
                    GroupedParts& parts) {
-  const bool is_gptq = parts.layout == GroupedParts::Layout::gptq;
-  if (is_gptq && (how.is_ordered || places.contains(name + ".g_idx"))) {
-    QR_TRY(const Place groups, part_of(places, name + ".g_idx", {"I32", "I64"}, {parts.n_in}, label(numbers)));
+  const std::string part = name + std::string(names_of(parts.layout).groups);
+  if (parts.layout != GroupedParts::Layout::awq && (how.is_ordered || places.contains(part))) {
+    QR_TRY(const Place groups, part_of(places, part, {"I32", "I64"}, {parts.n_in}, label(numbers)));
     QR_TRY(parts.group_of, read_groups(groups, parts.n_in, parts.n_groups));
     parts.stored_groups = bytes_of(groups);
     return {};
@@ -235,31 +306,53 @@ Status find_groups(const HfQuantisation& how,
   return {};
 }
 
+// Outputs and inputs of the weight that these numbers are.
+Status find_sizes(const Places& places, const Place& numbers, const std::string& name, GroupedParts& parts) {
+  const int64_t rows = numbers.tensor->shape[0], columns = numbers.tensor->shape[1];
+  const bool is_gptq = parts.layout == GroupedParts::Layout::gptq, is_awq = parts.layout == GroupedParts::Layout::awq;
+  const int64_t inputs = is_gptq || is_awq ? rows : columns;  // words, or columns
+  parts.n_out = is_gptq || is_awq ? columns : rows;
+  if (inputs > kMostColumns || inputs * (is_awq ? 1 : parts.per_word()) > kMostColumns) {
+    return fail(Code::unsupported, label(numbers) + ": has shape " + shape_text(numbers.tensor->shape) + ", at most " +
+                                       std::to_string(kMostColumns) + " inputs are taken");
+  }
+  parts.n_in = is_awq ? inputs : inputs * parts.per_word();
+  if (is_awq) parts.n_out *= parts.per_word();
+  if (is_gptq || is_awq) return {};
+  const std::string part = name + std::string(kRowsParts.shape);
+  QR_TRY(const Place shape, part_of(places, part, {"I64"}, {2}, label(numbers)));
+  const std::byte* at = bytes_of(shape).data();
+  const std::vector<int64_t> found = {load_as<int64_t>(at), load_as<int64_t>(at + 8)};
+  if (found == std::vector<int64_t>{parts.n_out, parts.n_in}) return {};
+  return fail(Code::corrupt,
+              label(shape) + ": is " + shape_text(found) + ", " + shape_text({parts.n_out, parts.n_in}) + " wanted");
+}
+
 // `name`.weight of its tensors.
 Result<HostWeight> assemble(const HfQuantisation& how, const Places& places, const std::string& name) {
-  const std::string qweight = name + ".qweight";
-  QR_TRY(const Place numbers, part_of(places, qweight, {"I32", "U32"}, {}, in_quotes(qweight)));
+  const PartNames& names = names_of(how.layout);
+  const std::string packed = name + std::string(names.numbers);
+  QR_TRY(const Place numbers, part_of(places, packed, {"I32", "U32"}, {}, in_quotes(packed)));
   GroupedParts parts;
   parts.layout = how.layout;
   parts.bits = how.bits;
   parts.zeros_less_one = how.zeros_less_one;
-  const bool is_gptq = how.layout == GroupedParts::Layout::gptq;
-  const int64_t rows = numbers.tensor->shape[0], columns = numbers.tensor->shape[1];
-  parts.n_in = is_gptq ? rows * parts.per_word() : rows;
-  parts.n_out = is_gptq ? columns : columns * parts.per_word();
-  if (rows > kMostColumns || parts.n_in > kMostColumns) {
-    return fail(Code::unsupported, label(numbers) + ": has shape " + shape_text(numbers.tensor->shape) + ", at most " +
-                                       std::to_string(kMostColumns) + " inputs are taken");
-  }
+  QR_TRY_VOID(find_sizes(places, numbers, name, parts));
   parts.n_groups = how.group == 0 ? 1 : (parts.n_in + how.group - 1) / how.group;
   const std::string of = label(numbers);
-  QR_TRY(const Place zeros,
-         part_of(places, name + ".qzeros", {"I32", "U32"}, {parts.n_groups, parts.n_zero_words()}, of));
-  QR_TRY(const Place scales,
-         part_of(places, name + ".scales", {"F16", "BF16", "F32"}, {parts.n_groups, parts.n_out}, of));
+  const auto shape = [&](int64_t outputs) {
+    const bool by_rows = how.layout == GroupedParts::Layout::rows;
+    return by_rows ? std::vector{outputs, parts.n_groups} : std::vector{parts.n_groups, outputs};
+  };
+  if (how.has_zeros) {
+    const std::string part = name + std::string(names.zeros);
+    QR_TRY(const Place zeros, part_of(places, part, {"I32", "U32"}, shape(parts.n_zero_words()), of));
+    parts.zeros = bytes_of(zeros);
+  }
+  const std::string part = name + std::string(names.scales);
+  QR_TRY(const Place scales, part_of(places, part, {"F16", "BF16", "F32"}, shape(parts.n_out), of));
   QR_TRY_VOID(find_groups(how, places, numbers, name, parts));
   parts.numbers = bytes_of(numbers);
-  parts.zeros = bytes_of(zeros);
   parts.scales = bytes_of(scales);
   const std::string& type = scales.tensor->dtype;
   parts.scale_format = find_weight_format(std::string_view(type == "F16" ? "f16" : type == "BF16" ? "bf16" : "f32"));
@@ -290,21 +383,24 @@ Result<std::optional<HfQuantisation>> read_quantisation(const std::string& folde
 }
 
 bool is_quantised_part(std::string_view tensor) {
-  return std::ranges::any_of(kParts, [&](std::string_view part) { return tensor.ends_with(part); });
+  const auto ends = [&](std::string_view part) { return !part.empty() && tensor.ends_with(part); };
+  return std::ranges::any_of(kGptqParts.all(), ends) || std::ranges::any_of(kRowsParts.all(), ends);
 }
 
 Status take_quantised(const HfQuantisation& how, std::vector<TensorFile>& shards, ModelFile& out) {
-  constexpr std::string_view kNumbers = kParts[0];
+  const PartNames& names = names_of(how.layout);
   Places places;
   for (const TensorFile& shard : shards) {
     for (const SafeTensor& tensor : shard.tensors) places.insert_or_assign(tensor.name, Place{&shard, &tensor});
   }
   std::set<std::string, std::less<>> taken;
   for (const auto& [tensor, place] : places) {
-    if (!tensor.ends_with(kNumbers)) continue;
-    const std::string name = tensor.substr(0, tensor.size() - kNumbers.size());
+    if (!tensor.ends_with(names.numbers)) continue;
+    const std::string name = tensor.substr(0, tensor.size() - names.numbers.size());
     QR_TRY(out.tensors.emplace_back(), assemble(how, places, name));
-    for (const std::string_view part : kParts) taken.insert(name + std::string(part));
+    for (const std::string_view part : names.all()) {
+      if (!part.empty()) taken.insert(name + std::string(part));
+    }
   }
   for (TensorFile& shard : shards) {
     std::erase_if(shard.tensors, [&](const SafeTensor& tensor) { return taken.contains(tensor.name); });

@@ -1,8 +1,8 @@
 // How the weights of a Hugging Face folder are quantised: the member "quantization_config" of config.json, or a file of
 // older folders (quantize_config.json of GPTQ, quant_config.json of AWQ), and the tensors that make one weight there:
 // NAME.qweight, .qzeros, .scales and, where columns have been reordered, .g_idx become NAME.weight
-// (quant/grouped_rows.h). What is not supported is refused by key, value found and values supported.
-// Pure functions of the files; any thread.
+// (quant/grouped_rows.h); of compressed-tensors NAME.weight_packed, _scale, _shape, _zero_point and _g_idx do. What is
+// not supported is refused by key, value found and values supported. Pure functions of the files; any thread.
 #pragma once
 #include <optional>
 #include <string>
@@ -22,6 +22,7 @@ struct HfQuantisation {
   int64_t group = 0;           // columns of a group; 0: all are one
   bool zeros_less_one = true;  // GroupedParts::zeros_less_one
   bool is_ordered = false;     // every weight must say which group a column belongs to
+  bool has_zeros = true;
 };
 
 // Nothing where the folder says that nothing is quantised. `config`: config.json. Errors name file and key.

@@ -61,6 +61,21 @@ Tensors awq_tensors() {
           {"m.scales", {"F16", {2, 8}, bytes_of(std::vector<uint16_t>(16, 0x2c00))}}};
 }
 
+Tensors packed_tensors() {
+  return {{"m.weight_packed", {"I32", {8, 8}, std::string(256, 'q')}},
+          {"m.weight_zero_point", {"I32", {1, 2}, std::string(8, 'z')}},
+          {"m.weight_scale", {"BF16", {8, 2}, bytes_of(std::vector<uint16_t>(16, 0x3c00))}},
+          {"m.weight_shape", {"I64", {2}, bytes_of(std::vector<int64_t>{8, 64})}}};
+}
+
+// The configuration of compressed-tensors with these members of its weights, and of its group.
+std::string packed_keys(const std::string& weights, const std::string& group = "", const std::string& more = "") {
+  return R"("quant_method":"compressed-tensors","format":"pack-quantized","kv_cache_scheme":null,)"
+         R"("quantization_status":"compressed","ignore":["lm_head"],"config_groups":{"group_0":{"targets":["Linear"],)"
+         R"("input_activations":null,)" +
+         group + R"("weights":{"type":"int","dynamic":false,)" + weights + "}}}" + more;
+}
+
 constexpr const char* kGptq = R"("quant_method":"gptq","bits":4,"group_size":32)";
 constexpr const char* kAwq = R"("quant_method":"awq","bits":4,"group_size":32,"version":"gemm","zero_point":true)";
 
@@ -97,6 +112,20 @@ TEST(HfQuantisation, SeveralTensorsAreOneWeight) {
             "gptq 4 bits, zeros less one, 2 groups, q4_z32, ordered");
 }
 
+TEST(HfQuantisation, PackedRowsOfCompressedTensorsAreOneWeight) {
+  const std::string weights = R"("num_bits":4,"strategy":"group","group_size":32,)";
+  EXPECT_EQ(with_keys(packed_tensors(), packed_keys(weights + R"("symmetric":false)")),
+            "rows 4 bits, 2 groups, q4_z32");
+  Tensors plain = packed_tensors();
+  plain.erase("m.weight_zero_point");
+  EXPECT_EQ(with_keys(plain, packed_keys(weights + R"("symmetric":true)")), "rows 4 bits, 2 groups, q4_0");
+  Tensors channels = plain;
+  channels["m.weight_scale"] = {"F16", {8, 1}, bytes_of(std::vector<uint16_t>(8, 0x2c00))};
+  channels["m.weight_packed"] = {"I32", {8, 16}, std::string(512, 'q')};
+  EXPECT_EQ(with_keys(channels, packed_keys(R"("num_bits":8,"strategy":"channel","symmetric":true)")),
+            "rows 8 bits, 1 groups, q8_0");
+}
+
 TEST(HfQuantisation, OlderFoldersSayItInAFileOfItsOwn) {
   EXPECT_EQ(opened(gptq_tensors(), "{}", R"(quantize_config.json{"bits":4,"group_size":32,"desc_act":false})"),
             "gptq 4 bits, zeros less one, 2 groups, q4_z32");
@@ -112,8 +141,9 @@ TEST(HfQuantisation, RefusesByKey) {
                     awq = std::string(kAwq) + ",";
   const std::pair<std::string, const char*> cases[] = {
       {R"("bits":4)", "quant_method\": is missing"},
-      {R"("quant_method":"fp8")", "quant_method\": \"fp8\" is not supported (supported: gptq, awq)"},
-      {R"("quant_method":7)", "quant_method\": 7 is not supported (supported: gptq, awq)"},
+      {R"("quant_method":"fp8")",
+       "quant_method\": \"fp8\" is not supported (supported: gptq, awq, compressed-tensors)"},
+      {R"("quant_method":7)", "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors)"},
       {method + R"("group_size":32)", "bits\": is missing"},
       {method + R"("bits":3,"group_size":32)", "bits\": 3 is not supported (supported: 4, 8)"},
       {method + R"("bits":"4","group_size":32)", "bits\": must be an integer, is \"4\""},
@@ -127,6 +157,17 @@ TEST(HfQuantisation, RefusesByKey) {
       {gptq + R"("desc_act":1)", "desc_act\": must be a bool, is 1"},
       {gptq + R"("dynamic":{"+:mlp":{"bits":8}})", "dynamic\": \"+:mlp\" is not supported"},
       {awq + R"("modules_to_not_convert":"lm_head")", "modules_to_not_convert\": must be a list of names"},
+      {R"("quant_method":"compressed-tensors","format":"float-quantized")",
+       "format\": \"float-quantized\" is not supported (supported: pack-quantized)"},
+      {R"("quant_method":"compressed-tensors","format":"pack-quantized")",
+       "config_groups\": 0 groups is not supported"},
+      {packed_keys(R"("num_bits":2,"strategy":"group","group_size":32)"),
+       "config_groups.group_0.weights.num_bits\": 2 is not supported (supported: 4, 8)"},
+      {packed_keys(R"("num_bits":4,"strategy":"block")"), "strategy\": \"block\" is not supported"},
+      {packed_keys(R"("num_bits":4,"strategy":"group")"), "weights.group_size\": is missing"},
+      {packed_keys(R"("num_bits":4)", R"("output_activations":{},)"), "output_activations\": one is not supported"},
+      {packed_keys(R"("num_bits":4)", "", R"(,"sparsity_config":{"format":"sparse"})"),
+       "sparsity_config\": one is not"},
       {R"("quant_method":"awq","bits":8,"group_size":32)", "bits\": 8 is not supported (supported: 4)"},
       {R"("quant_method":"awq","bits":4,"group_size":32,"version":"gemv")",
        "\"gemv\" is not supported (supported: gemm)"},
@@ -183,6 +224,24 @@ TEST(HfQuantisation, RefusesByTensor) {
     EXPECT_THAT(error, HasSubstr(bad.message)) << bad.what;
     EXPECT_THAT(error, HasSubstr("model.safetensors: ")) << bad.what;
   }
+}
+
+TEST(HfQuantisation, RefusesPackedRowsByTensor) {
+  const std::string keys = packed_keys(R"("num_bits":4,"strategy":"group","group_size":32,"symmetric":false)");
+  const auto error = [&](const std::string& name, const Stored& stored) {
+    Tensors tensors = packed_tensors();
+    tensors[name] = stored;
+    return with_keys(tensors, keys);
+  };
+  EXPECT_THAT(error("m.weight_shape", {"I64", {2}, bytes_of(std::vector<int64_t>{8, 60})}),
+              HasSubstr("tensor \"m.weight_shape\": is [8, 60], [8, 64] wanted"));
+  EXPECT_THAT(error("m.weight_zero_point", {"I32", {2, 1}, std::string(8, 'z')}),
+              HasSubstr("tensor \"m.weight_zero_point\": has shape [2, 1], [1, 2] wanted"));
+  EXPECT_THAT(error("m.weight_scale", {"F16", {8, 2}, std::string(32, '\x7c')}),
+              HasSubstr("tensor \"m.weight_scale\": row 0, column 0: must be finite"));
+  Tensors tensors = packed_tensors();
+  tensors.erase("m.weight_shape");
+  EXPECT_THAT(with_keys(tensors, keys), HasSubstr("\"m.weight_shape\" is missing, shape [2] wanted"));
 }
 
 // Without the configuration nobody knows what the numbers mean.

@@ -95,7 +95,8 @@ class GroupedRows final : public MadeRows {
       : parts_(std::move(parts)), order_(std::move(order)), target_(target) {}
 
   std::string kind() const override {
-    return (parts_.layout == GroupedParts::Layout::gptq ? "gptq " : "awq ") + std::to_string(parts_.bits) +
+    constexpr const char* kLayouts[] = {"gptq ", "awq ", "rows "};
+    return kLayouts[static_cast<size_t>(parts_.layout)] + std::to_string(parts_.bits) +
            (parts_.zeros_less_one ? " bits, zeros less one, " : " bits, ") + std::to_string(parts_.n_groups) +
            " groups, " + std::string(target_.format->name);
   }
@@ -106,10 +107,10 @@ class GroupedRows final : public MadeRows {
 
   void make(int64_t first, int64_t n, std::byte* out) const override {
     std::vector<uint8_t> numbers(static_cast<size_t>(n * parts_.n_in));
-    if (parts_.layout == GroupedParts::Layout::gptq) {
-      unpack_gptq(first, n, numbers.data());
-    } else {
-      unpack_awq(first, n, numbers.data());
+    switch (parts_.layout) {
+      case GroupedParts::Layout::gptq: unpack_gptq(first, n, numbers.data()); break;
+      case GroupedParts::Layout::awq: unpack_awq(first, n, numbers.data()); break;
+      case GroupedParts::Layout::rows: unpack_rows(first, n, numbers.data()); break;
     }
     const int64_t row_bytes = target_.format->row_bytes(parts_.n_in);
     for (int64_t r = 0; r < n; ++r) {
@@ -121,15 +122,22 @@ class GroupedRows final : public MadeRows {
 
  private:
   // Rows' numbers, [n, n_in]. Rows are inside: those of a word or a line of memory are read together.
+  void unpack_word(uint32_t word, uint8_t* out) const {
+    const uint32_t mask = (1U << parts_.bits) - 1;
+    for (int i = 0; i < parts_.per_word(); ++i, word >>= parts_.bits) out[i] = static_cast<uint8_t>(word & mask);
+  }
   void unpack_gptq(int64_t first, int64_t n, uint8_t* out) const {
     const int per = parts_.per_word();
-    const uint32_t mask = (1U << parts_.bits) - 1;
     for (int64_t w = 0; w < parts_.n_in / per; ++w) {
       for (int64_t r = 0; r < n; ++r) {
-        uint32_t word = word_at(parts_.numbers, w * parts_.n_out + first + r);
-        uint8_t* to = out + r * parts_.n_in + w * per;
-        for (int i = 0; i < per; ++i, word >>= parts_.bits) to[i] = static_cast<uint8_t>(word & mask);
+        unpack_word(word_at(parts_.numbers, w * parts_.n_out + first + r), out + r * parts_.n_in + w * per);
       }
+    }
+  }
+  void unpack_rows(int64_t first, int64_t n, uint8_t* out) const {
+    const int64_t n_words = parts_.n_in / parts_.per_word();
+    for (int64_t w = 0; w < n * n_words; ++w) {
+      unpack_word(word_at(parts_.numbers, first * n_words + w), out + w * parts_.per_word());
     }
   }
   void unpack_awq(int64_t first, int64_t n, uint8_t* out) const {
@@ -170,13 +178,16 @@ class GroupedRows final : public MadeRows {
 
 float GroupedParts::scale(int64_t group, int64_t row) const {
   float out = 0;
-  scale_format->decode(scales.data() + (group * n_out + row) * scale_format->bytes, &out);
+  const int64_t at = layout == Layout::rows ? row * n_groups + group : group * n_out + row;
+  scale_format->decode(scales.data() + at * scale_format->bytes, &out);
   return out;
 }
 
 uint8_t GroupedParts::zero(int64_t group, int64_t row) const {
+  if (zeros.empty()) return static_cast<uint8_t>(1U << (bits - 1));
   const int64_t per = per_word();
-  uint32_t word = word_at(zeros, group * n_zero_words() + row / per);
+  uint32_t word =
+      word_at(zeros, layout == Layout::rows ? row / per * n_groups + group : group * n_zero_words() + row / per);
   // The writers subtract from and add to whole words, so that what one place borrows the next gives back.
   if (zeros_less_one) word += bits == 4 ? 0x11111111U : 0x01010101U;
   const auto in_word = static_cast<int>(row % per);

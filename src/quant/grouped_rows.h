@@ -1,9 +1,9 @@
-// Weights of GPTQ and AWQ: numbers of four or eight bits, and for each group of columns a scale and a zero of every
-// row,
+// Weights of GPTQ, AWQ and compressed-tensors: numbers of four or eight bits, and for each group of columns a scale and
+// a zero of every row,
 //   value = scale · (number − zero).
-// They lie packed in words of 32 bits, column by column, and are repacked without loss: into blocks of one of our
+// They lie packed in words of 32 bits and are repacked without loss: into blocks of one of our
 // formats, or, where none of those holds them, as f32. Immutable once made; any thread.
-// Source: the dequantisation of gptqmodel 7.7 and autoawq 0.2.9.
+// Source: the dequantisation of gptqmodel 7.7, autoawq 0.2.9 and compressed-tensors 0.20.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,14 +18,15 @@ namespace quire {
 struct GroupedParts {
   // Of numbers, word [c, o] of gptq holds output o of as many columns as fit, from the low bits up, and word [k, o] of
   // awq column k of the eight outputs 8·o …, in the order 0 2 4 6 1 3 5 7. Zeros, [group, o], are outputs together.
-  enum class Layout : uint8_t { gptq, awq };
+  // Word [row, c] of rows holds as many columns of one output as fit; zeros, [o, group], are outputs together.
+  enum class Layout : uint8_t { gptq, awq, rows };
   Layout layout = Layout::gptq;
   int bits = 4;  // 4, 8; 4 of awq
   int64_t n_out = 0, n_in = 0;
   int64_t n_groups = 1;
-  bool zeros_less_one = false;  // a word of zeros is theirs less one in each
-  std::span<const std::byte> numbers, zeros, scales;
-  const WeightFormat* scale_format = nullptr;     // f16, bf16, f32; scales [n_groups, n_out]
+  bool zeros_less_one = false;                        // a word of zeros is theirs less one in each
+  std::span<const std::byte> numbers, zeros, scales;  // zeros empty: each is the middle
+  const WeightFormat* scale_format = nullptr;     // f16, bf16, f32; scales [n_groups, n_out], of rows [n_out, n_groups]
   std::vector<int32_t> group_of;                  // of every column, < n_groups
   std::span<const std::byte> stored_groups = {};  // the bytes that group_of was read from
 

@@ -36,7 +36,7 @@ void put_bits(std::vector<uint32_t>& words, int64_t word, int place, int bits, u
 
 Pieces make_pieces(const Case& c, uint64_t seed) {
   constexpr int kPlaces[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-  const bool awq = c.layout == GroupedParts::Layout::awq;
+  const bool awq = c.layout == GroupedParts::Layout::awq, rows = c.layout == GroupedParts::Layout::rows;
   const int per = 32 / c.bits;
   const int64_t n_groups = c.group == 0 ? 1 : (c.n_in + c.group - 1) / c.group;
   const WeightFormat& format = *find_weight_format(std::string_view(c.scales));
@@ -55,13 +55,14 @@ Pieces make_pieces(const Case& c, uint64_t seed) {
   for (int64_t i = 0; i < n_groups * c.n_out; ++i) {
     const auto at = static_cast<size_t>(i);
     scales[at] = rng.normal() * 0.01F;
-    std::byte* stored = out.scales.data() + i * format.bytes;
+    const int64_t group = i / c.n_out, row = i % c.n_out;
+    std::byte* stored = out.scales.data() + (rows ? row * n_groups + group : i) * format.bytes;
     format.encode(&scales[at], stored);
     format.decode(stored, &scales[at]);
     zeros[at] = c.plain ? 1U << (c.bits - 1) : static_cast<uint32_t>(rng.between(0, (1 << c.bits) - 1));
-    const int64_t row = i % c.n_out;
     const int place = static_cast<int>(row % per);
-    put_bits(out.zeros, i / c.n_out * zero_words + row / per, awq ? kPlaces[place] : place, c.bits, zeros[at]);
+    const int64_t word = rows ? row / per * n_groups + group : group * zero_words + row / per;
+    put_bits(out.zeros, word, awq ? kPlaces[place] : place, c.bits, zeros[at]);
   }
   if (c.v1) {
     for (uint32_t& word : out.zeros) word -= c.bits == 4 ? 0x11111111U : 0x01010101U;
@@ -71,7 +72,8 @@ Pieces make_pieces(const Case& c, uint64_t seed) {
     for (int64_t k = 0; k < c.n_in; ++k) {
       const auto number = static_cast<uint32_t>(rng.between(0, (1 << c.bits) - 1));
       if (awq) put_bits(out.numbers, k * (c.n_out / 8) + row / 8, kPlaces[row % 8], 4, number);
-      if (!awq) put_bits(out.numbers, k / per * c.n_out + row, static_cast<int>(k % per), c.bits, number);
+      const int64_t word = rows ? row * (c.n_in / per) + k / per : k / per * c.n_out + row;
+      if (!awq) put_bits(out.numbers, word, static_cast<int>(k % per), c.bits, number);
       const auto at = static_cast<size_t>(out.group_of[static_cast<size_t>(k)] * c.n_out + row);
       out.meant.push_back(scales[at] * (static_cast<float>(number) - static_cast<float>(zeros[at])));
     }
@@ -132,6 +134,10 @@ const Case kCases[] = {
     {"awq 128", awq, 4, 24, 256, 128, false, false, false, "f16", "q4_z128"},
     {"awq 64", awq, 4, 16, 192, 64, false, false, false, "f16", "q4_z32"},
     {"awq 32", awq, 4, 8, 64, 32, false, true, false, "f16", "q4_0"},
+    {"rows 128", rows, 4, 21, 256, 128, false, false, false, "f16", "q4_z128"},
+    {"rows 32", rows, 4, 24, 96, 32, false, false, false, "f16", "q4_z32"},
+    {"rows 8", rows, 8, 19, 64, 0, false, false, false, "f16", "q8_z32"},
+    {"rows ordered", rows, 4, 24, 256, 64, false, false, true, "f16", "q4_z32"},
 };
 
 TEST(GroupedRows, AreRepackedExactly) {
@@ -148,6 +154,17 @@ TEST(GroupedRows, AreRepackedExactly) {
     some.shape = {c.n_out - 5, c.n_in};
     some.first_made = 5;
     EXPECT_EQ(decoded(some, 16), (std::vector<float>(pieces.meant.begin() + 5 * c.n_in, pieces.meant.end())));
+  }
+}
+
+// Without zeros every one is the middle.
+TEST(GroupedRows, ZerosMayBeAbsent) {
+  for (Case c : {kCases[3], kCases[11]}) {
+    c.plain = true;
+    c.v1 = false;
+    Pieces pieces = make_pieces(c, 7);
+    pieces.parts.zeros = {};
+    EXPECT_EQ(decoded(grouped_weight("w", pieces.parts), 16), pieces.meant) << c.what;
   }
 }
 
