@@ -57,7 +57,8 @@ struct HostLookup::State {
       const std::vector<HostAddress> found = ask_system(place.first, place.second, 0, error);
       lock.lock();
       if (ended) return;
-      for (const Done& done : asked.extract(place).mapped()) done(found, error);
+      const auto waited = asked.extract(place);
+      for (const Done& done : waited.mapped()) done(found, error);
     }
   }
 };

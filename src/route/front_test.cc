@@ -1,6 +1,4 @@
 // What a router promises about keys, places that are pinned, failures and its own end, between sockets of the test's.
-#include "route/front.h"
-
 #include <atomic>
 #include <mutex>
 
@@ -16,8 +14,8 @@ const std::string* worker_in(const HttpResponse& response) { return response.hea
 // Answers as the server of a stored response does: only its own are there.
 Verdict::Answer keeper(std::string own) {
   return [own = std::move(own)](HttpRequest&& request, const ReplyPtr& reply) {
-    if (request.path == "/v1/responses") return reply->send(200, {}, R"({"id":")" + own + R"("})");
-    reply->send(404, {}, "{}");
+    const bool asks = request.path == "/v1/responses";
+    reply->send(asks ? 200 : 404, {}, asks ? R"({"id":")" + own + R"("})" : "{}");
   };
 }
 
@@ -25,11 +23,13 @@ TEST(Pinned, AResponseWaitsForItsWorkerInsteadOfGoingWhereItIsNot) {
   std::atomic<int> n_refused{0};
   const FakeWorker one([&](HttpRequest&& request, const ReplyPtr& reply) {
     if (request.body.find("previous_response_id") == std::string::npos)
-      return reply->send(200, {}, R"({"id":"resp_1"})");
-    if (n_refused++ == 0) return reply->send(503, {{"Retry-After", "1"}}, "{}");
-    reply->send(200, {}, "at home");
+      reply->send(200, {}, R"({"id":"resp_1"})");
+    else if (n_refused++ == 0)
+      reply->send(503, {{"Retry-After", "1"}}, "{}");
+    else
+      reply->send(200, {}, "at home");
   });
-  Router router({&one});
+  TestRouter router({&one});
   ASSERT_EQ(router.ask("POST", "/v1/responses", "{}").status, 200);
   const FakeWorker two(keeper("resp_2"));
   router.router->set_workers({{{"127.0.0.1", one.server->port()}, ""}, {{"127.0.0.1", two.server->port()}, ""}});
@@ -52,7 +52,7 @@ TEST(Failures, A502ThatIsAskedElsewhereCountsAndWhatClientsDoWrongDoesNot) {
   const FakeWorker good([](HttpRequest&&, const ReplyPtr& reply) { reply->send(200, {}, "{}"); });
   RouteLimits limits;
   limits.eject_ms = limits.most_eject_ms = 600'000;
-  Router router({&bad, &good}, limits);
+  TestRouter router({&bad, &good}, limits);
   for (int i = 0; i < 20; ++i) EXPECT_EQ(router.post("{\"user\":\"" + std::to_string(i) + "\"}").status, 200);
   EXPECT_EQ(n_bad.load(), limits.n_failures);
   EXPECT_EQ(router.count("\"ejected\":true"), 1);
@@ -60,7 +60,7 @@ TEST(Failures, A502ThatIsAskedElsewhereCountsAndWhatClientsDoWrongDoesNot) {
 
   status = 400;
   n_bad = 0;
-  Router other({&bad, &good}, limits);
+  TestRouter other({&bad, &good}, limits);
   for (int i = 0; i < 20; ++i) other.post("{\"user\":\"" + std::to_string(i) + "\"}");
   EXPECT_GT(n_bad.load(), limits.n_failures);
   EXPECT_EQ(other.count("\"ejected\":true"), 0);
@@ -76,7 +76,7 @@ TEST(Stopping, ABodyThatComesBehindTheStopIsRefusedAndNotLost) {
     held = std::move(reply);
     ++n_asked;
   });
-  Router router({&worker});
+  TestRouter router({&worker});
   RawClient first(router.router->port()), second(router.router->port());
   first.send(post_bytes("{}"));
   ASSERT_TRUE(eventually([&] { return n_asked.load() == 1; }));
@@ -102,9 +102,9 @@ std::vector<ApiKey> limited_key(KeyLimits limits) {
   return keys;
 }
 
-struct KeyedRouter : Router {
+struct KeyedRouter : TestRouter {
   KeyedRouter(const FakeWorker& worker, KeyLimits limits, const RouteLimits& route = {})
-      : Router({&worker}, route, {}, limited_key(limits)) {}
+      : TestRouter({&worker}, route, {}, limited_key(limits)) {}
   uint64_t paid(const char* kind) {
     return metrics.counter("quire_key_tokens_total", "", {{"key", "one"}, {"kind", kind}}).value();
   }
@@ -170,7 +170,7 @@ TEST(Front, AModelIsFoundHoweverItsNameIsEscaped) {
                        [](HttpRequest&&, const ReplyPtr& r) { r->send(200, {}, "1"); });
   const FakeWorker two(R"({"data":[{"id":"org/two"}]})",
                        [](HttpRequest&&, const ReplyPtr& r) { r->send(200, {}, "2"); });
-  Router router({&one, &two});
+  TestRouter router({&one, &two});
   ASSERT_TRUE(eventually([&] { return router.ask("GET", "/v1/models/org%2Fone").status == 200; }));
   ASSERT_TRUE(eventually([&] { return router.ask("GET", "/v1/models/org/two").status == 200; }));
   for (int i = 0; i < 8; ++i) {

@@ -12,7 +12,7 @@ namespace {
 TEST(Proxied, WholeAnswersKeepTheirLengthAndWhatFindsNoRoomIsPassedOnAsItComes) {
   const std::string large(100'000, 'x');
   const FakeWorker worker([&](HttpRequest&&, const ReplyPtr& reply) { reply->send(200, {{"X-Own", "1"}}, large); });
-  Router roomy({&worker});
+  TestRouter roomy({&worker});
   const HttpResponse whole = roomy.post("{}");
   EXPECT_EQ(whole.body, large);
   ASSERT_NE(whole.header("content-length"), nullptr);
@@ -20,7 +20,7 @@ TEST(Proxied, WholeAnswersKeepTheirLengthAndWhatFindsNoRoomIsPassedOnAsItComes) 
   EXPECT_EQ(*whole.header("x-own"), "1");
   RouteLimits limits;
   limits.held_bytes = 50'000;
-  Router narrow({&worker}, limits);
+  TestRouter narrow({&worker}, limits);
   const HttpResponse passed = narrow.post("{}");
   EXPECT_EQ(passed.body, large);
   EXPECT_EQ(passed.header("content-length"), nullptr);
@@ -65,7 +65,7 @@ class BreakingWorker {
 TEST(Proxied, AnAnswerThatBreaksBeforeItIsSentIsAskedElsewhereAndLeavesNoTrace) {
   const BreakingWorker broken;
   const FakeWorker good([](HttpRequest&&, const ReplyPtr& reply) { reply->send(200, {}, "whole"); });
-  Router router({&good}, {}, {{{"127.0.0.1", broken.port()}, ""}});
+  TestRouter router({&good}, {}, {{{"127.0.0.1", broken.port()}, ""}});
   for (int i = 0; i < 8; ++i) {
     const HttpResponse response = router.post("{\"user\":\"" + std::to_string(i) + "\"}");
     EXPECT_EQ(response.status, 200);
@@ -93,7 +93,7 @@ TEST(Proxied, AClientThatReadsNothingStopsTheWorkerAndLeavingFreesIt) {
       while (r.write(std::string(64 << 10, 'z'))) n_taken += 64 << 10;
     });
   });
-  Router router({&worker});
+  TestRouter router({&worker});
   RawClient client(router.router->port(), 16 << 10);
   client.send(post_bytes("{}"));
   EXPECT_NE(client.read_until("\r\n\r\n").find("x-quire-worker: 127.0.0.1:"), std::string::npos);
@@ -119,7 +119,7 @@ TEST(Proxied, AClientThatLeavesBeforeTheFirstByteFreesTheWorkerToo) {
     held.push_back(std::move(reply));
     ++n_asked;
   });
-  Router router({&worker});
+  TestRouter router({&worker});
   for (int i = 1; i <= 5; ++i) {
     RawClient client(router.router->port());
     client.send(post_bytes("{}"));
@@ -138,7 +138,7 @@ TEST(Proxied, ARequestIsSentAsItCameWithoutWhatIsTheConnections) {
     const std::lock_guard lock(mu);
     seen = std::move(request);
   });
-  Router router({&worker});
+  TestRouter router({&worker});
   RawClient client(router.router->port());
   client.send(
       "POST http://evil.example:1/v1/completions?x=%41 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close, x-hop\r\n"
@@ -169,7 +169,7 @@ TEST(Proxied, StoppingWaitsForWhatIsUnderWayAndRefusesTheRest) {
     held = std::move(reply);
     asked = true;
   });
-  Router router({&worker});
+  TestRouter router({&worker});
   RawClient client(router.router->port());
   client.send(post_bytes("{}"));
   ASSERT_TRUE(eventually([&] { return asked.load(); }));
@@ -194,7 +194,7 @@ TEST(Proxied, WorkersComeAndGoWhileTheRouterRuns) {
     return [word](HttpRequest&&, const ReplyPtr& reply) { reply->send(200, {}, word); };
   };
   const FakeWorker first(says("first")), second(says("second"));
-  Router router({&first});
+  TestRouter router({&first});
   EXPECT_EQ(router.post("{}").body, "first");
   router.router->set_workers({{{"127.0.0.1", second.server->port()}, ""}});
   EXPECT_EQ(router.post("{}").body, "second");  // it waits until the new one has been asked

@@ -32,11 +32,11 @@ struct FakeWorker {
   std::unique_ptr<Server> server;
 };
 
-struct Router {
-  explicit Router(std::initializer_list<const FakeWorker*> workers,
-                  const RouteLimits& limits = {},
-                  std::vector<WorkerSpec> more = {},
-                  std::vector<ApiKey> keys = {}) {
+struct TestRouter {
+  explicit TestRouter(std::initializer_list<const FakeWorker*> workers,
+                      const RouteLimits& limits = {},
+                      std::vector<WorkerSpec> more = {},
+                      std::vector<ApiKey> keys = {}) {
     RouteOptions options;
     options.port = 0;
     options.limits = limits;
@@ -57,8 +57,9 @@ struct Router {
   }
   HttpResponse post(std::string body) { return ask("POST", "/v1/completions", std::move(body)); }
   int count(std::string_view text) {
-    const std::string body =
-        HttpClient(ClientOptions{.port = router->port()}).request({"GET", "/workers", {}, ""})->body;
+    const std::string body = HttpClient(ClientOptions{.port = router->port()})
+                                 .request({"GET", "/workers", {{"Authorization", "Bearer k"}}, ""})
+                                 ->body;
     int n = 0;
     for (size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1)) ++n;
     return n;
