@@ -102,6 +102,7 @@ class Twin {
                        true,
                        hash_of(knobs.hash_bits),
                        knobs.n_window_blocks,
+                       0,
                        [this](const LeavingBlock& block) { return tier_.keep(block, cache_->view()); },
                        knobs.n_elsewhere,
                        {},

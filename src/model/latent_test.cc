@@ -88,7 +88,7 @@ TEST(Latent, RefusesWhatCannotBe) {
       {"topk_group", "5"},       {"n_group", "24"},
   };
   for (const auto& [key, value] : cases) {
-    const std::string shown = "\"" + std::string(key) + "\"";
+    const std::string shown = std::string(key) + "\"";
     EXPECT_THAT(error_with(key, value), AllOf(HasSubstr("some/folder"), HasSubstr(shown))) << key << ' ' << value;
   }
   EXPECT_THAT(error_with("kv_lora_rank", "0"), HasSubstr("must be an integer in [1, 576], is 0"));

@@ -55,6 +55,17 @@ class Folders(unittest.TestCase):
         self.assertEqual(told['weights']['types'][0]['type'], 'BF16')
         self.assertEqual(told['cache']['bytes_per_token'], 2 * 2 * 2 * 16 * 2)  # layers, heads, k and v, dim, bytes of bf16
 
+    def test_a_hybrid_keeps_states_that_are_counted(self):
+        path = os.path.join(MODELS, 'granitehybrid')
+        told = json.loads(quire('inspect', path, '--json', '--ctx', '64').stdout)
+        cache = told['cache']
+        self.assertEqual(cache['bytes_per_token'], 2 * 2 * 8 * 2)  # of one layer: k and v, heads, dim, bytes of bf16
+        # Of two layers: three rows of 112 columns, and four heads of 16 by 24 numbers.
+        self.assertEqual(cache['bytes_per_state'], 2 * (3 * 112 + 4 * 16 * 24) * 4)
+        self.assertEqual(cache['bytes'], 64 * cache['bytes_per_token'] + cache['n_states'] * cache['bytes_per_state'])
+        self.assertEqual(told['memory']['cache'], cache['bytes'])
+        self.assertEqual(len(generate(path, '--tokens', '1,2,3')['tokens']), 24)
+
     def test_the_cache_is_of_the_weights_type(self):
         for options, kept in (((), 'bf16'), (('--weights', 'q8_0'), 'f16'), (('--weights', 'f16'), 'f16'),
                               (('--kv-type', 'q8'), 'q8'), (('--kv-type', 'bf16', '--weights', 'q4_0'), 'bf16')):

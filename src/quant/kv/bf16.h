@@ -42,16 +42,43 @@ struct KvBF16 : KvUnscaled {
     return reinterpret_cast<const uint16_t*>(group) + int64_t{t} * dim + 2 * d;
   }
   static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
-    constexpr int kPairs = kKvGroup / 2;
-    const std::byte* from = keys + int64_t{d} / 2 * kKvGroup * 4;
-    for (int i = 0; i < n; i += 2, from += kKvGroup * 4) {
-      uint32_t pairs[kKvGroup];
-      std::memcpy(pairs, from, sizeof pairs);
-      for (int t = 0; t < kPairs; ++t) {
-        const uint32_t one = pairs[2 * t], next = pairs[2 * t + 1];
-        const uint32_t two[2] = {(one & 0xffffU) | next << 16, one >> 16 | (next & 0xffff0000U)};
-        std::memcpy(values + (int64_t{t} * dim + i) * 4, two, i + 1 < n ? 8 : 4);
+    int i = 0;
+    for (; i + 16 <= n; i += 16) turn_16(keys + int64_t{d + i} * 2 * kKvGroup, values + int64_t{i} * 4, dim);
+    for (; i < n; ++i) {
+      const uint16_t* pairs = key(keys, (d + i) / 2 * 2) + (d + i) % 2;
+      for (int t = 0; t < kKvGroup; ++t) {
+        const uint16_t number = pairs[2 * t];
+        std::memcpy(values + (int64_t{t / 2} * dim + i) * 4 + t % 2 * 2, &number, sizeof number);
       }
+    }
+  }
+
+ private:
+  // 16 components of 16 keys, of which two stand side by side, as those of values, of which two do. First each pair of
+  // components is taken apart, 8 pairs of tokens each; then four rounds, in which rows i and i + 8 are shuffled into 2i
+  // and 2i + 1, turn 16 rows of 8 such pairs over.
+  static QR_INLINE void turn_16(const std::byte* keys, std::byte* values, int64_t dim) {
+    using Pairs [[gnu::vector_size(64)]] = uint16_t;
+    using Row [[gnu::vector_size(32)]] = uint32_t;
+    Row rows[2][16];
+    for (int i = 0; i < 8; ++i) {
+      Pairs two;
+      std::memcpy(&two, keys + int64_t{i} * 64, sizeof two);
+      const auto first = __builtin_shufflevector(two, two, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+      const auto second = __builtin_shufflevector(two, two, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+      std::memcpy(&rows[0][2 * i], &first, sizeof first);
+      std::memcpy(&rows[0][2 * i + 1], &second, sizeof second);
+    }
+    for (int round = 0; round < 4; ++round) {
+      const Row* in = rows[round % 2];
+      Row* out = rows[1 - round % 2];
+      for (int i = 0; i < 8; ++i) {
+        out[2 * i] = __builtin_shufflevector(in[i], in[i + 8], 0, 8, 1, 9, 2, 10, 3, 11);
+        out[2 * i + 1] = __builtin_shufflevector(in[i], in[i + 8], 4, 12, 5, 13, 6, 14, 7, 15);
+      }
+    }
+    for (int pair = 0; pair < kKvGroup / 2; ++pair) {
+      std::memcpy(values + pair * dim * 4, &rows[0][2 * pair], 2 * sizeof(Row));
     }
   }
 };
