@@ -35,6 +35,7 @@ LocalModel describe(std::string name, const fs::path& path, int64_t bytes) {
   out.path = fs::absolute(path, error).lexically_normal().string();
   out.bytes = bytes;
   out.modified_s = modified_s(out.path);
+  out.no_room = "does not fit: needs ";  // memory_plan.cc
   out.format = fs::is_directory(path, error) ? "safetensors" : "gguf";
   return out;
 }

@@ -107,6 +107,7 @@ void EngineTable::listens(size_t index, int64_t now_ns) {
   if (model.state != EngineState::starting) return;
   model.state = EngineState::on;
   model.used_ns = now_ns;
+  model.most_others = kNever;  // room may come
 }
 
 void EngineTable::worked(Ticket ticket) {
@@ -123,6 +124,7 @@ void EngineTable::failed(size_t index, const std::string& why, int64_t now_ns) {
   const bool came_up = model.state == EngineState::on;
   model.state = EngineState::off;
   model.retiring = model.unwanted = false;
+  model.most_others = kNever;
   model.n_users = 0;
   ++model.generation;  // who was granted it holds nothing
   model.keep_alive_ms = rules_.keep_alive_ms;
@@ -139,6 +141,16 @@ void EngineTable::failed(size_t index, const std::string& why, int64_t now_ns) {
     if (!at->second.is_load) refused_.emplace_back(at->first, why);
     requests_.erase(at);
   }
+}
+
+bool EngineTable::found_no_room(size_t index) {
+  Model& model = models_[index];
+  const auto is_there = [](const Model& m) { return m.state != EngineState::off; };
+  const int64_t n_others = std::count_if(models_.begin(), models_.end(), is_there) - 1;
+  if (model.state != EngineState::starting || n_others <= 0) return false;
+  model.state = EngineState::off;
+  model.most_others = n_others - 1;
+  return true;
 }
 
 void EngineTable::ended(size_t index) {
@@ -185,7 +197,7 @@ bool EngineTable::fits(size_t index, int64_t n_gone, int64_t bytes_gone) const {
     ++n;
     bytes += model.bytes;
   }
-  return n <= rules_.n_engines && (rules_.bytes == 0 || bytes <= rules_.bytes);
+  return n <= rules_.n_engines && n - 1 <= models_[index].most_others && (rules_.bytes == 0 || bytes <= rules_.bytes);
 }
 
 // Least recently used, of those that nobody uses, or of those that are in use; −1: there is none.

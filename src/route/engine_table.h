@@ -54,6 +54,7 @@ class EngineTable {
     int64_t n_failures = 0, rests_until_ns = 0;  // since it last answered
     std::string failure;                         // what the last one said; empty: it works, as far as is known
     uint64_t generation = 0;                     // of its process
+    int64_t most_others = kKeepForever;          // engines beside it, until it is there
     bool unwanted = false;                       // to end as soon as nobody uses it, whatever its time
   };
 
@@ -75,6 +76,9 @@ class EngineTable {
   void listens(size_t model, int64_t now_ns);
   void worked(Ticket ticket);
   void failed(size_t model, const std::string& why, int64_t now_ns);
+  // It could not be started for want of memory: its requests wait until fewer engines stand beside it. False, and
+  // nothing has happened: there are none.
+  bool found_no_room(size_t model);
   void ended(size_t model);
 
   // Call after each change and at next_ns().

@@ -237,6 +237,41 @@ TEST(EngineTable, AskedWhileItEndsItIsStartedAnewWhenItIsGone) {
   EXPECT_TRUE(world.table.waits(b));
 }
 
+TEST(EngineTable, WhereMemoryIsShortOthersEndAndItIsTriedAgain) {
+  World world({});
+  world.leave(world.ask(0));
+  const auto b = world.ask(1);
+  world.slow = true;
+  const auto c = world.ask(2);
+  EXPECT_EQ(world.log, "+a+b+c");
+  EXPECT_TRUE(world.table.found_no_room(2));
+  world.step();
+  EXPECT_EQ(world.log, "+a+b+c-a");  // nobody uses it
+  world.table.ended(0);
+  world.step();
+  EXPECT_EQ(world.log, "+a+b+c-a+c");
+  EXPECT_TRUE(world.table.found_no_room(2));
+  world.step();
+  EXPECT_TRUE(world.table.waits(c));
+  EXPECT_TRUE(world.table.models()[1].retiring);
+  world.leave(b);
+  EXPECT_EQ(world.log, "+a+b+c-a+c-b");
+  world.table.ended(1);
+  world.step();
+  EXPECT_EQ(world.log, "+a+b+c-a+c-b+c");
+  EXPECT_FALSE(world.table.found_no_room(2));  // alone: it is too large for the machine
+  world.table.failed(2, "does not fit", world.now_ms * kMs);
+  world.step();
+  ASSERT_EQ(world.refused.size(), 1U);
+  EXPECT_EQ(world.refused[0].first, c);
+  const auto a = world.ask(0);
+  world.table.listens(0, world.now_ms * kMs);
+  world.pass(2'000);
+  world.ask(2);
+  EXPECT_EQ(world.log, "+a+b+c-a+c-b+c+a+c");  // it is tried beside others again
+  EXPECT_TRUE(world.has(a));
+}
+
 TEST(EngineTable, LoadingAsksForNothingAndUnloadingCutsNothing) {
   World world({.n_engines = 1});
   EXPECT_NE(world.table.load(0, world.now_ms * kMs).ticket, 0U);
@@ -268,6 +303,7 @@ TEST(EngineTable, NobodyIsForgottenHoweverRequestsCome) {
     const auto settle = [&](size_t i) {
       if (world.state(i) == EngineState::starting && below(4) != 0) world.table.listens(i, world.now_ms * kMs);
       if (world.state(i) == EngineState::ending) world.table.ended(i);
+      if (world.state(i) == EngineState::starting && below(10) == 0) (void)world.table.found_no_room(i);
       if (world.state(i) != EngineState::off && below(40) == 0) world.table.failed(i, "x", world.now_ms * kMs);
     };
     const auto check = [&] {

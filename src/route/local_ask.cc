@@ -11,19 +11,12 @@ namespace {
 
 constexpr std::string_view kOllama = "/api/";
 
-// A string's text as it stands between its quotes.
-std::string unescaped(std::string_view text) {
-  if (text.find('\\') == std::string_view::npos) return std::string(text);
-  const Result<Json> value = Json::parse("\"" + std::string(text) + "\"");
-  return value && value->as_string() != nullptr ? *value->as_string() : std::string(text);
-}
-
 bool is_reading(const HttpRequest& request) { return request.method == "GET" || request.method == "HEAD"; }
 
 std::string model_named(const HttpRequest& request, const Asked& asked) {
   if (is_reading(request)) return request.query_param("model").value_or("");
-  if (asked.model.empty() && request.path.starts_with(kOllama)) return unescaped(asked.name);
-  return unescaped(asked.model);
+  if (asked.model.empty() && request.path.starts_with(kOllama)) return asked.name;
+  return asked.model;
 }
 
 bool asks_nothing(const Asked& asked) {

@@ -340,8 +340,19 @@ void LocalEngines::bury(size_t model, const std::string& how) {
     const std::lock_guard lock(mu_);
     return table_.ended(model);
   }
+  if (!engine.at && lacked_room(model, engine)) return;
   fail_start(model, "it ended (" + how + ")" + (engine.last_line.empty() ? "" : ": " + engine.last_line));
   tell_changed();
+}
+
+// Whether it is to be tried again with fewer beside it.
+bool LocalEngines::lacked_room(size_t model, const Engine& engine) {
+  const std::string& words = options_.models[model].no_room;
+  if (words.empty() || engine.last_line.find(words) == std::string::npos) return false;
+  const std::lock_guard lock(mu_);
+  if (!table_.found_no_room(model)) return false;
+  log_info("engine " + options_.models[model].name + ": there is no room for it yet: others have to end first");
+  return true;
 }
 
 void LocalEngines::tell_changed() {

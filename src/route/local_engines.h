@@ -29,6 +29,7 @@ struct LocalModel {
   std::string format;      // "gguf", "safetensors"
   ChildSpec command;       // a server that prints "listening on http://HOST:PORT" when it may be asked
   std::string path;        // nobody but the log is told of it
+  std::string no_room;     // words of its last line where memory was what it had not enough of; empty: it has none
 };
 
 struct LocalOptions {
@@ -139,6 +140,7 @@ class LocalEngines {
   void look_after(int64_t now_ns);
   void bury(size_t model, const std::string& how);
   void fail_start(size_t model, const std::string& why);
+  bool lacked_room(size_t model, const Engine& engine);
   void tell_changed();
   void end_all();
   std::string without_path(size_t model, std::string text) const;

@@ -200,6 +200,22 @@ TEST(LocalEngines, OneThatCannotStartSaysWhyAndHarmsNobody) {
   EXPECT_EQ(router.complete("one").status, 200);
 }
 
+TEST(LocalEngines, WhereMemoryIsShortOthersEndFirst) {
+  Backend one("one"), two("two");
+  const TempFile pids;
+  // The second finds room only where the first is gone.
+  LocalModel large = model("two", script("if kill -0 $(cat " + pids.path +
+                                         "); then echo 'quire: it does not fit: needs 2, has 1' >&2; exit 1; fi; "
+                                         "echo listening on http://127.0.0.1:" +
+                                         std::to_string(two.port()) + "; exec sleep 1000"));
+  large.no_room = "does not fit";
+  const Router router({model("one", listener(one.port(), pids.path)), large});
+  EXPECT_EQ(router.complete("one").status, 200);
+  const HttpResponse answer = router.complete("two");
+  EXPECT_EQ(answer.body, "{\"by\":\"two\"}");
+  EXPECT_TRUE(router.is("one", "unloaded"));
+}
+
 TEST(LocalEngines, OneThatDiesIsStartedAgainByTheNextRequest) {
   Backend one("one");
   const TempFile pids;

@@ -5,7 +5,6 @@
 // engine.
 #pragma once
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -11,7 +11,6 @@
 namespace quire {
 namespace {
 
-
 // What Ollama says when a model was only to go.
 std::string unloaded(std::string_view path, const std::string& model) {
   Json::Object out{{"model", model}, {"created_at", utc_time(std::time(nullptr))}};
@@ -35,7 +34,6 @@ bool Proxied::find_engine() {
     send_error_of(*reply_, request_.path, ask.error(), {});
     return false;
   }
-  if (!ask->model) return true;
   if (ask->unloads) {
     phase_ = Phase::over;
     context_.engines->unload(*ask->model);
@@ -45,8 +43,12 @@ bool Proxied::find_engine() {
   }
   engine_ = ask->model;
   keep_alive_ms_ = ask->keep_alive_ms;
-  ask_.local = context_.engines->name(*engine_);
-  ask_.model.clear();  // it is not looked for among what others list
+  if (engine_) {
+    ask_.local = context_.engines->name(*engine_);
+    ask_.model.clear();  // it is not looked for among what others list
+  }
+  // What it goes on from may be another's: then who has its model says that he knows nothing of it.
+  if (ask_.pinned && context_.fleet->local_home(*ask_.session) != ask_.local) ask_.pinned = false;
   return true;
 }
 

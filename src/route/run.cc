@@ -41,6 +41,12 @@ Status check_policy(const std::string& name) {
   return fail(Code::invalid, "--policy is '" + name + "': it must be one of " + known);
 }
 
+Status check_health_path(const std::string& path) {
+  const auto is_plain = [](char c) { return c > ' ' && c < 0x7f; };
+  if (path.starts_with('/') && split_target(path, false) && std::all_of(path.begin(), path.end(), is_plain)) return {};
+  return fail(Code::invalid, "--health-path must be a path that begins with '/', got '" + shown(path) + "'");
+}
+
 LocalOptions local_options(const RouteOptions& options) {
   LocalOptions out = options.local;
   const RouteLimits& l = options.limits;
@@ -51,12 +57,6 @@ LocalOptions local_options(const RouteOptions& options) {
   out.rules.rest_ms = l.eject_ms;
   out.rules.most_rest_ms = l.most_eject_ms;
   return out;
-}
-
-Status check_health_path(const std::string& path) {
-  const auto is_plain = [](char c) { return c > ' ' && c < 0x7f; };
-  if (path.starts_with('/') && split_target(path, false) && std::all_of(path.begin(), path.end(), is_plain)) return {};
-  return fail(Code::invalid, "--health-path must be a path that begins with '/', got '" + shown(path) + "'");
 }
 
 class RouteServerImpl final : public RouteServer {
