@@ -22,6 +22,7 @@
 namespace quire {
 
 class AdapterTable;
+class CallPlans;
 class ChatTemplate;
 class GrammarCache;
 class PublicPrompts;
@@ -39,6 +40,7 @@ struct ServeEnv {
   const PublicPrompts* public_prompts = nullptr;  // may be null
   ResponseStore* responses = nullptr;
   GrammarCache* grammars = nullptr;
+  CallPlans* call_plans = nullptr;
   const EngineOptions* engine = nullptr;  // as resolved
   StreamTable* streams = nullptr;         // filled in by the service
   ReasoningForm reasoning;                // of this model

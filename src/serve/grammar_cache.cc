@@ -40,6 +40,12 @@ Result<std::shared_ptr<const Grammar>> GrammarCache::get(const GrammarSource& so
   return entry->grammar;
 }
 
+Status GrammarCache::check(const GrammarSource& source, const GrammarLimits& limits) const {
+  const auto made = compile_grammar(source, tokenizer_, limits);
+  if (!made) return fail(made.error().code, made.error().message);
+  return {};
+}
+
 // The entry of this source, which is now the one used last; null: there is none.
 std::shared_ptr<GrammarCache::Entry> GrammarCache::find(const std::string& source) {
   const auto found = by_source_.find(source);

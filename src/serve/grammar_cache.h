@@ -23,6 +23,8 @@ class GrammarCache {
 
   // Errors as compile_grammar's, under its limits.
   Result<std::shared_ptr<const Grammar>> get(const GrammarSource& source);
+  // Whether it can be compiled, under other limits; nothing is kept.
+  Status check(const GrammarSource& source, const GrammarLimits& limits) const;
   // The tokenizer's vocabulary as grammars see it; made when it is first asked for.
   std::shared_ptr<const TokenTrie> vocabulary();
 

@@ -19,6 +19,7 @@ constexpr LimitRow kRows[] = {
     {"n_messages", &ServeLimits::n_messages, "messages of a conversation"},
     {"n_parts", &ServeLimits::n_parts, "parts of one message's content"},
     {"n_tools", &ServeLimits::n_tools, "entries of tools, and names of a choice among them"},
+    {"tools_bytes", &ServeLimits::tools_bytes, "bytes of all tools of a request together, as JSON"},
     {"n_calls", &ServeLimits::n_calls, "entries of one message's tool_calls"},
     {"n_template_kwargs", &ServeLimits::n_template_kwargs, "entries of chat_template_kwargs"},
     {"name_bytes", &ServeLimits::name_bytes, "bytes of model, user, cache_salt and other short strings"},

@@ -25,6 +25,7 @@ struct ServeLimits {
   int64_t n_messages = 4096;             // of a conversation
   int64_t n_parts = 4096;                // of one message's content
   int64_t n_tools = 512;                 // of a request; also names of a choice among them
+  int64_t tools_bytes = 1 << 20;         // of them together, as JSON
   int64_t n_calls = 512;                 // of one message
   int64_t n_template_kwargs = 64;        // chat_template_kwargs
   int64_t name_bytes = 256;              // model, user, cache_salt and other short strings

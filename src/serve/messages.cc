@@ -4,7 +4,7 @@
 #include <array>
 #include <ctime>
 
-#include "serve/tool_grammar.h"
+#include "serve/call_plans.h"
 #include "text/chat_prompt.h"
 #include "text/stop_strings.h"
 
@@ -263,12 +263,14 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
     if (env.reasoning.hidden) job.generation.skip_special = false;
   }
   if (options.tools != nullptr && options.tools->given()) {
-    QR_TRY_VOID(add_call_grammar(*options.tools, *env.tools.form, job.generation.grammar));
+    QR_TRY(const std::shared_ptr<const CallPlan> plan,
+           env.call_plans->get(*options.tools, *env.tools.form, std::move(job.generation.grammar)));
+    job.generation.grammar = plan->wanted;
     if (env.tools.form->channels)
       job.thinks = ReasoningForm::Kind::none;  // the grammar of its calls has all of its channels
     else if (job.generation.grammar->free_text && !shut)
       job.thinks = env.reasoning.kind;
-    job.calls = call_rules(*options.tools, *env.tools.form);
+    job.calls = plan->rules;
     if (env.hidden_calls) job.generation.skip_special = false;
   }
   job.prompts.push_back(std::move(prompt.tokens));

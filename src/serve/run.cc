@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "http/server.h"
+#include "serve/call_plans.h"
 #include "serve/grammar_cache.h"
 #include "serve/messages.h"
 #include "serve/public_prompts.h"
@@ -99,6 +100,7 @@ class ServingImpl final : public Serving {
     env_.seeds = &seeds_;
     env_.responses = &responses_;
     env_.grammars = &grammars_;
+    env_.call_plans = &call_plans_;
     env_.reasoning = find_reasoning_form(tokenizer);
     env_.fill = find_fill_tokens(tokenizer);
     find_tools(options, tokenizer);
@@ -174,6 +176,7 @@ class ServingImpl final : public Serving {
   PublicPrompts public_prompts_;
   ResponseStore responses_;
   GrammarCache grammars_;
+  CallPlans call_plans_;
   ServeEnv env_;
   StepSignal& signal_;
   std::shared_ptr<Tracer> tracer_;  // a session that the engine still holds looks for it

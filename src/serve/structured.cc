@@ -207,12 +207,19 @@ ApiResult<MaybeGrammar> read_grammar(const Args& args, const Reading& reading) {
   return out;
 }
 
-// Of what cannot be compiled: the error of the part that is to blame, where one is.
-static HttpError cannot_keep(const WantedGrammar& wanted, Error error, GrammarCache& grammars) {
+// Of what cannot be compiled: the error of the part that is to blame, where one is. All parts together may cost as much
+// as the whole might have: of many each gets a share, and one that needs more than that is not to blame by itself.
+static HttpError cannot_keep(const WantedGrammar& wanted, Error error, const GrammarCache& grammars) {
   std::string field = wanted.field;
+  GrammarLimits share;
+  const size_t n = std::max<size_t>(1, wanted.parts.size());
+  share.source_bytes = std::max<size_t>(share.source_bytes / n, 16 << 10);
+  share.fuel /= n;
+  share.derivatives /= n;
   for (const WantedGrammar::Part& part : wanted.parts) {
-    const auto made = grammars.get(part.source);
-    if (made) continue;
+    const auto made = grammars.check(part.source, n > 1 ? share : GrammarLimits());
+    if (made || (n > 1 && (made.error().code == Code::exhausted || part.source.text.size() > share.source_bytes)))
+      continue;
     field = part.field;
     error = made.error();
     break;

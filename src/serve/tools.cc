@@ -109,6 +109,7 @@ ApiResult<void> read_allowed(const Args& choice, const ToolSyntax& syntax, const
     QR_TRY(args, kChoiceSchema.check(*allowed, reading, path));
   }
   const Json* list = args.find("tools");
+  const std::string mode_path = at_key(path, "mode");
   path = at_key(path, "tools");
   if (list == nullptr || list->as_array()->empty()) return refuse(missing_field(path));
   std::vector<std::string> names;
@@ -117,7 +118,7 @@ ApiResult<void> read_allowed(const Args& choice, const ToolSyntax& syntax, const
     names.push_back(std::move(name));
   }
   QR_TRY_VOID(choose_tools(std::move(names), path, tools));
-  return set_mode(args.has("mode") ? args.text("mode") : "auto", "tool_choice.mode", tools);
+  return set_mode(args.has("mode") ? args.text("mode") : "auto", mode_path, tools);
 }
 
 }  // namespace
@@ -135,6 +136,11 @@ ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const R
   if (tools == nullptr) return out;
   for (const Json& tool : *tools->as_array())
     QR_TRY_VOID(read_tool(tool, syntax, at_index("tools", static_cast<int64_t>(out.names.size())), reading, out));
+  out.text = out.list.dump();
+  const int64_t limit = reading.limits.tools_bytes;
+  if (std::ssize(out.text) > limit)
+    return refuse(
+        over_limit("tools", "bytes as JSON", std::ssize(out.text), limit, limit_note(&ServeLimits::tools_bytes)));
   return out;
 }
 
@@ -163,11 +169,12 @@ ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env) {
   return {};
 }
 
-std::shared_ptr<const CallRules> call_rules(const Tools& tools, const CallForm& form) {
+std::shared_ptr<const CallRules> call_rules(const Tools& tools, const CallForm& form, bool or_document) {
   CallRules out;
   out.form = &form;
   out.names = tools.names;
   out.only_one = tools.only_one;
+  out.or_document = or_document && !tools.required;
   if (form.marked()) {
     out.kinds.resize(out.names.size());
     for (const Json& tool : *tools.list.as_array()) {

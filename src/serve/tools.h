@@ -18,6 +18,7 @@ struct Tools {
     bool strict = false;           // arguments obey its parameters, whatever the choice
   };
   Json list;                       // [{"type":"function","function":{…}}]; null: there are none
+  std::string text;                // of the list
   std::vector<Source> sources;     // of each in the list
   std::vector<std::string> names;  // that may be called
   bool none = false;               // none may be
@@ -33,7 +34,7 @@ struct ToolSyntax {
   std::string_view parameters = "parameters";
 };
 // "tools", which may be null, and "tool_choice" with "parallel_tool_calls" as OpenAI has them. Refused by its path:
-// what is no function, two of one name, a choice of what is not there, and what cannot be kept.
+// what is no function, two of one name, a choice of what is not there, what cannot be kept, and more than tools_bytes.
 ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const Reading& reading);
 ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, const Reading& reading, Tools& tools);
 // As above: only these may be called.
@@ -41,8 +42,9 @@ ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view pa
 // Refuses where the model's template shows no tools, or writes calls that nothing here reads.
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env);
 
-// By which the answer's calls are read. REQUIRES tools.given().
-std::shared_ptr<const CallRules> call_rules(const Tools& tools, const CallForm& form);
+// By which the answer's calls are read; `or_document`: it may be a document that the request describes instead.
+// REQUIRES tools.given().
+std::shared_ptr<const CallRules> call_rules(const Tools& tools, const CallForm& form, bool or_document);
 
 // A call of an earlier turn: {"id","type":"function","function":{"name","arguments"}}, arguments being JSON text.
 // Refuses where that is no object.

@@ -269,6 +269,13 @@ TEST(Tools, WhatCannotBeKeptIsRefusedByItsPath) {
       {kChat, chat(nested(R"(,"tool_choice":"sometimes")")), "tool_choice"},
       {kChat, chat(nested(R"(,"tool_choice":{"type":"function","function":{"name":"none"}})")), "tool_choice"},
       {kChat, chat(R"("tool_choice":"required")"), "tool_choice"},
+      {kChat,
+       chat(nested(
+           R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"some","tools":[{"type":"function","function":{"name":"get"}}]}})")),
+       "tool_choice.allowed_tools.mode"},
+      {"/v1/responses",
+       R"({"input":"x","tools":[{"type":"function","name":"get"}],"tool_choice":{"type":"allowed_tools","mode":"some","tools":[{"type":"function","name":"get"}]}})",
+       "tool_choice.mode"},
       {kChat, turn(R"({"role":"assistant","tool_calls":[{"id":"1","function":{"name":"a","arguments":"{\"b\":"}}]})"),
        "messages[1].tool_calls[0].function.arguments"},
       {kChat, turn(R"({"role":"assistant","tool_calls":[{"id":"1","function":{"name":"a","arguments":"[1]"}}]})"),

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "http/sse.h"
 #include "serve/api.h"
+#include "serve/call_plans.h"
 #include "serve/messages.h"
 #include "serve/response_store.h"
 #include "serve/seeds.h"
@@ -47,6 +48,7 @@ struct World {
     env.plain_chat = true;
     env.seeds = &seeds;
     env.responses = &responses;
+    env.call_plans = &call_plans;
     env.card.n_embd = 4;
     env.models = {"tiny"};
     env.n_ctx = 1 << 20;
@@ -61,6 +63,7 @@ struct World {
   SeedSource seeds;
   ManualClock clock;
   ResponseStore responses;
+  CallPlans call_plans;
   ServeEnv env;
   std::vector<const Endpoint*> endpoints;
 };
