@@ -123,7 +123,7 @@ TEST(Batcher, RowsOfAnAdapterLieSideBySide) {
   }
   plan.group_adapters();
   Arena arena(std::move(*Buffer::allocate(batch_bytes({7, 5, 16, 16, 1}))));
-  const Batch batch = build_batch(plan, 16, arena);
+  const Batch batch = build_batch(plan, layout_of(1), 16, arena);
   EXPECT_EQ(ints(batch.ids), (std::vector<int32_t>{4, 1, 1, 2, 3, 3, 0}));
   ASSERT_EQ(batch.adapters.size(), 2U);
   EXPECT_EQ(batch.adapters[0].adapter, second.get());

@@ -106,6 +106,7 @@ void Decoder::find_sites(const WeightLoader& load, size_t first_taken, const Dec
       {&layer.gate_up, &AdapterLayer::gate_up},
       {&layer.down, &AdapterLayer::down}};
   for (const auto& [list, product] : products) {
+    if (!layer.latent.empty() && list == &layer.attn_out) continue;  // latent_attention adds nothing
     for (const WeightLoader::Taken& one : std::span(load.taken()).subspan(first_taken)) {
       if (one.list != list) continue;
       const Linear& matrix = (*list)[one.index];

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "io/in_quotes.h"
 #include "quant/convert.h"
 
 namespace quire {
@@ -19,6 +20,7 @@ HostWeight rows_of(const HostWeight& whole, int64_t begin, int64_t n) {
   HostWeight out = whole;
   out.shape[0] = n;
   out.data = whole.data.subspan(static_cast<size_t>(begin) * bytes, static_cast<size_t>(n) * bytes);
+  out.first_made += begin * (whole.n_rows() / whole.shape[0]);
   return out;
 }
 
@@ -187,6 +189,8 @@ void WeightLoader::cut_by_heads(std::vector<Linear>& turned,
                                 const std::array<int64_t, 4>& shape) {
   const auto [heads, k, v, n] = shape;
   const HostWeight* all = get(name + ".weight", {heads * (k + v), n});
+  if (status_ && all->made != nullptr)
+    status_ = fail(Code::unsupported, "tensor " + in_quotes(all->name) + ": is quantised, which is not supported here");
   std::vector<std::byte> room;
   for (int64_t h = 0; h < heads && status_; ++h) {
     take(turned.emplace_back(), load(turned_over(rows_of(*all, h * (k + v), k), room), nullptr));
