@@ -116,7 +116,7 @@ class Batch(unittest.TestCase):
                          {n: r['response']['body']['choices'] for n, r in second.items()})
 
     def test_bad_lines_fail_alone(self):
-        self.write([self.line('a'), 'nonsense', self.line('a'), self.line('b', max_tokens=-1), self.line('c', stream=True)])
+        self.write([self.line('a'), 'nonsense', self.line('a'), self.line('b', max_tokens=-3), self.line('c', stream=True)])
         self.assertIn('4 lines failed', quire('batch', self.input, self.output, model(), code=1).stderr)
         with open(self.output, encoding='utf-8') as file:
             results = [json.loads(line) for line in file]
