@@ -15,7 +15,7 @@ namespace {
 double seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; }
 
 // Seconds since 1970, as nearly as this was loaded when the process began.
-const double started_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+const double kStartedS = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 
 // Pages: all, resident. False where the system has no such file.
 bool read_pages(long& all, long& resident) {
@@ -39,7 +39,7 @@ void refresh_process_stats(Metrics& metrics) {
   if (::getrusage(RUSAGE_SELF, &used) == 0)
     metrics.total("process_cpu_seconds_total", "Processor time of the process, in seconds.")
         .set(seconds(used.ru_utime) + seconds(used.ru_stime));
-  metrics.gauge("process_start_time_seconds", "When the process began, in seconds since 1970.").set(started_s);
+  metrics.gauge("process_start_time_seconds", "When the process began, in seconds since 1970.").set(kStartedS);
   long all = 0, resident = 0;
   if (const long page = ::sysconf(_SC_PAGESIZE); read_pages(all, resident)) {
     metrics.gauge("process_virtual_memory_bytes", "Addresses that the process has.")

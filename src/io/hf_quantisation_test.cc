@@ -49,6 +49,7 @@ std::string bytes_of(const std::vector<T>& values) {
 // One weight "m" of 8 outputs and 64 inputs in groups of 32.
 Tensors gptq_tensors() {
   std::vector<int32_t> groups;
+  groups.reserve(64);
   for (int i = 0; i < 64; ++i) groups.push_back(i / 32);
   return {{"m.qweight", {"I32", {8, 8}, std::string(256, 'q')}},
           {"m.qzeros", {"I32", {2, 1}, std::string(8, 'z')}},

@@ -66,6 +66,7 @@ struct States {
 
 std::vector<Token> tokens_of(int n, int last = 0) {
   std::vector<Token> out;
+  out.reserve(static_cast<size_t>(n));
   for (int i = 0; i < n; ++i) out.push_back(i + last * 1000);
   return out;
 }

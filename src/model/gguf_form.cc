@@ -257,6 +257,7 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   out.meta.values.erase(arch + ".rope.halves");
   if (!config.is_state.empty()) {
     std::vector<int64_t> heads;
+    heads.reserve(config.is_state.size());
     for (const bool is_state : config.is_state) heads.push_back(is_state ? 0 : config.n_kv_heads);
     out.meta.values[arch + ".attention.head_count_kv"] = std::move(heads);
     out.meta.values.erase(arch + ".attention.recurrent_layers");

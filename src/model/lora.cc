@@ -186,7 +186,7 @@ class Reader {
     for (size_t i = 0; i < sites.size(); ++i) {
       auto& product = out->layers[static_cast<size_t>(sites[i].layer)].*sites[i].product;
       product.resize(std::max(product.size(), sites[i].index + 1));
-      product[sites[i].index] = std::move(to[i]);
+      product[sites[i].index] = to[i];
     }
     for (AdapterLayer& layer : out->layers) {
       for (auto* product : {&layer.qkv, &layer.attn_out, &layer.gate_up, &layer.down}) {

@@ -78,6 +78,7 @@ class KeepingOps final : public NoOps {
 
 std::vector<float> counted(int64_t n, float first = 1) {
   std::vector<float> out;
+  out.reserve(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) out.push_back(first + static_cast<float>(i));
   return out;
 }
@@ -162,6 +163,7 @@ TEST_F(LoraFolder, RowsOfQAndKLieAsTheModelsOwn) {
   model_.facts().rope_pairs = RopePairs::interleaved;
   ASSERT_NE(load(), nullptr);
   std::vector<float> firsts;
+  firsts.reserve(8);
   for (size_t row = 0; row < 8; ++row) firsts.push_back(ops_.given[0].b[2 * row] / 3);
   EXPECT_EQ(firsts, (std::vector<float>{101, 105, 103, 107, 109, 113, 111, 115}));
 }
@@ -313,7 +315,7 @@ TEST_F(LoraFolder, BackendsThatAddNothingSayTheirName) {
     Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes); }
     void sample(std::span<Sampled>, Tensor, std::span<const SampleParams>) override {}
     Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
-      return Ops::load_low_rank(from, to);
+      return Ops::load_low_rank(from, to);  // NOLINT(bugprone-parent-virtual-call): what a backend without them says
     }
   } ops;
   const auto loaded = load_lora(folder_, model_, ops, kRoom);
