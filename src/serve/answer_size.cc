@@ -40,6 +40,9 @@ std::vector<Share> fixed_shares(const ServeEnv& env, const Job& job) {
   if (job.n_echo_logprobs >= 0) out.push_back(entries(g.n, "prompt tokens", n_tokens, "logprobs", job.n_echo_logprobs));
   if (!job.stream && n_echo > 0)
     out.push_back({g.n * n_echo, "echo", std::to_string(g.n) + " choices × " + times("echo", n_echo) + " bytes"});
+  if (job.told_bytes > 0)
+    out.push_back({g.n * job.told_bytes, job.prompt_field,
+                   std::to_string(g.n) + " choices × " + times(job.prompt_field, job.told_bytes) + " bytes"});
   return out;
 }
 

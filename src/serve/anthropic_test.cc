@@ -5,25 +5,18 @@ namespace quire {
 namespace {
 
 constexpr const char* kPath = "/v1/messages";
-constexpr const char* kTemplate =
-    "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}[assistant]{% endif %}";
 
 struct AnthropicServer : TestServer {
   AnthropicServer() {
     TokenizerSpec spec = tiny_spec();
-    spec.chat_template = kTemplate;
+    spec.chat_template = kTurnsTemplate;
     tokenizer = tiny_tokenizer(spec);
     engine.script = [this](const Request& r) {
       last = {r.prompt, r.sampling, r.max_tokens};
       return byte_tokens(reply);
     };
   }
-  std::string prompt_text() const {
-    std::string out;
-    for (const Token id : last.prompt) tokenizer->append_bytes(id, true, out);
-    return out;
-  }
+  std::string prompt_text() const { return text_of(last.prompt); }
   struct {
     std::vector<Token> prompt;
     SamplingParams sampling;

@@ -4,15 +4,12 @@
 namespace quire {
 namespace {
 
-constexpr const char* kTemplate =
-    "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}[assistant]{% endif %}";
 constexpr const char* kThinking =
     "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}</s>{% endfor %}"
     "{% if add_generation_prompt %}[assistant]<think>\n{% endif %}{# </think> #}";
 
 struct BegunServer : TestServer {
-  explicit BegunServer(const char* source = kTemplate) {
+  explicit BegunServer(const char* source = kTurnsTemplate) {
     TokenizerSpec spec = tiny_spec();
     spec.chat_template = source;
     tokenizer = tiny_tokenizer(spec);
@@ -21,11 +18,7 @@ struct BegunServer : TestServer {
       return byte_tokens(" world");
     };
   }
-  std::string prompt_text() const {
-    std::string out;
-    for (const Token id : prompt) tokenizer->append_bytes(id, true, out);
-    return out;
-  }
+  std::string prompt_text() const { return text_of(prompt); }
   std::vector<Token> prompt;
 };
 

@@ -24,11 +24,7 @@ struct ChatServer : TestServer {
       return byte_tokens(reply);
     };
   }
-  std::string prompt_text() const {
-    std::string out;
-    for (const Token id : prompt) tokenizer->append_bytes(id, true, out);
-    return out;
-  }
+  std::string prompt_text() const { return text_of(prompt); }
   int n_control() const {
     return static_cast<int>(std::count_if(prompt.begin(), prompt.end(), [](Token id) { return id == 1 || id == 2; }));
   }

@@ -102,8 +102,7 @@ ApiResult<void> add_input(
   std::vector<Token>& out = job.prompts.emplace_back();
   if (const std::string* text = one.as_string()) {
     if (text->empty()) return refuse(bad_field(path, "is empty"));
-    if (const Status done = env.tokenizer->encode(*text, options, out); !done)
-      return refuse(to_http_error(done.error(), path));
+    QR_TRY_VOID(encode_text(*env.tokenizer, *text, options, path, out));
     if (out.empty()) return refuse(bad_field(path, "holds no tokens"));
     return {};
   }
@@ -112,8 +111,6 @@ ApiResult<void> add_input(
   if (one.as_array()->empty()) return refuse(bad_field(path, "is empty"));
   return read_token_ids(one, path, env.tokenizer->n_vocab(), out);
 }
-
-}  // namespace
 
 ApiResult<void> check_dimensions(int64_t wanted, const ServeEnv& env) {
   if (env.card.n_embd == 0)
@@ -125,14 +122,25 @@ ApiResult<void> check_dimensions(int64_t wanted, const ServeEnv& env) {
                                                     std::to_string(wanted)));
 }
 
+}  // namespace
+
+ApiResult<Job> begin_embedding(const ApiRequest& request, std::string_view model, const ServeEnv& env) {
+  const Args& args = request.args;
+  Job job;
+  QR_TRY(AskedModel asked, check_model(model, env, request.reading.warnings));
+  QR_TRY_VOID(check_dimensions(args.integer("dimensions", env.card.n_embd), env));
+  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
+  QR_TRY_VOID(read_learned(args, std::move(asked), env, job.generation));
+  return job;
+}
+
 ApiResult<void> add_inputs(
     const Json* input, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job) {
   if (input == nullptr) return refuse(missing_field(path));
   const Json::Array* list = input->as_array();
   if (list == nullptr || (!list->empty() && (*list)[0].is_number())) return add_input(*input, path, options, env, job);
   const auto n = static_cast<int64_t>(list->size());
-  if (n == 0) return refuse(bad_field(path, "is empty"));
-  if (n > env.limits.n_prompts) return refuse(over_limit(path, "entries", n, env.limits.n_prompts));
+  QR_TRY_VOID(check_prompts(path, n, 1, "inputs", env.limits));
   for (int64_t i = 0; i < n; ++i)
     QR_TRY_VOID(add_input((*list)[static_cast<size_t>(i)], at_index(path, i), options, env, job));
   return {};

@@ -15,8 +15,9 @@ struct EmbeddingForm {
   bool normalize = true;
 };
 
-// Refuses where the model gives no vectors, or none of that length.
-ApiResult<void> check_dimensions(int64_t wanted, const ServeEnv& env);
+// A job's beginning, without inputs. Refuses where the model gives no vectors, or none of the length that the field
+// "dimensions" asks for.
+ApiResult<Job> begin_embedding(const ApiRequest& request, std::string_view model, const ServeEnv& env);
 // A string, a list of strings, ids, or a list of lists of ids, each into a prompt of the job. `input` may be null.
 ApiResult<void> add_inputs(
     const Json* input, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job);

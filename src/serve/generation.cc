@@ -96,9 +96,9 @@ ApiResult<void> read_bias_list(const Json::Array& list,
       return refuse(bad_field(path, "must be a pair: a token id or a text, and a number", "invalid_type"));
     std::vector<Token> ids;
     if (const std::string* text = (*pair)[0].as_string()) {
-      if (const Status done = tokenizer.encode(*text, {}, ids); !done) return refuse(to_http_error(done.error(), path));
+      QR_TRY_VOID(encode_text(tokenizer, *text, {}, path, ids));
     } else {
-      QR_TRY_VOID(read_token_ids(Json(Json::Array{(*pair)[0]}), path, tokenizer.n_vocab(), ids));
+      QR_TRY(ids.emplace_back(), read_token_id((*pair)[0], path, 0, tokenizer.n_vocab()));
     }
     QR_TRY(const float v, read_bias((*pair)[1], path));
     const auto n = static_cast<int64_t>(out.size() + ids.size());
@@ -140,8 +140,7 @@ ApiResult<void> read_bad_words(const Args& args,
     for (const std::string& text : texts) {
       for (const std::string& form : {text, " " + text}) {
         std::vector<Token> ids;
-        if (const Status done = tokenizer.encode(form, {}, ids); !done)
-          return refuse(to_http_error(done.error(), "bad_words"));
+        QR_TRY_VOID(encode_text(tokenizer, form, {}, "bad_words", ids));
         if (!ids.empty() && std::find(out.begin(), out.end(), ids) == out.end()) out.push_back(std::move(ids));
       }
     }
@@ -263,7 +262,7 @@ ApiResult<void> read_lengths(const Args& args, const SamplingDefaults& defaults,
   g.prompt_only = args.has("max_tokens") && g.max_tokens == 0;
   g.max_tokens = std::max<int64_t>(g.max_tokens, 0);  // -1, -2: until the context is full
   const int64_t min_tokens = args.integer("min_tokens", 0);
-  if (min_tokens > 0 && g.max_tokens > 0 && min_tokens > g.max_tokens)
+  if (min_tokens > 0 && args.integer("max_tokens", -1) >= 0 && min_tokens > g.max_tokens)
     return refuse(bad_field(args.sent_as("min_tokens"), "is " + std::to_string(min_tokens) + ": " +
                                                             std::string(g.max_tokens_field) + " is only " +
                                                             std::to_string(g.max_tokens)));
@@ -281,18 +280,45 @@ uint64_t hash_salt(std::string_view salt) {
 
 }  // namespace
 
+ApiResult<Token> read_token_id(const Json& value, std::string_view path, size_t index, int n_vocab) {
+  const auto at = [&] { return at_index(path, static_cast<int64_t>(index)); };
+  int64_t id = -1;
+  if (!value.is_number() || !read_integer(value, id))
+    return refuse(bad_field(at(), "must be an integer", "invalid_type"));
+  if (id < 0 || id >= n_vocab)
+    return refuse(
+        bad_field(at(), "is " + std::to_string(id) + ": token ids go from 0 to " + std::to_string(n_vocab - 1)));
+  return static_cast<Token>(id);
+}
+
 ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vocab, std::vector<Token>& out) {
   const auto& items = *list.as_array();
   out.reserve(out.size() + items.size());
   for (size_t i = 0; i < items.size(); ++i) {
-    int64_t id = -1;
-    if (!items[i].is_number() || !read_integer(items[i], id))
-      return refuse(bad_field(at_index(path, static_cast<int64_t>(i)), "must be an integer", "invalid_type"));
-    if (id < 0 || id >= n_vocab)
-      return refuse(bad_field(at_index(path, static_cast<int64_t>(i)),
-                              "is " + std::to_string(id) + ": token ids go from 0 to " + std::to_string(n_vocab - 1)));
-    out.push_back(static_cast<Token>(id));
+    QR_TRY(const Token id, read_token_id(items[i], path, i, n_vocab));
+    out.push_back(id);
   }
+  return {};
+}
+
+ApiResult<void> encode_text(const Tokenizer& tokenizer,
+                            std::string_view text,
+                            const EncodeOptions& options,
+                            std::string_view path,
+                            std::vector<Token>& out) {
+  if (const Status done = tokenizer.encode(text, options, out); !done) return refuse(to_http_error(done.error(), path));
+  return {};
+}
+
+ApiResult<void> check_prompts(
+    std::string_view path, int64_t n, int64_t n_each, std::string_view product, const ServeLimits& limits) {
+  if (n == 0) return refuse(bad_field(path, "is empty"));
+  if (n > limits.n_prompts)
+    return refuse(over_limit(path, "entries", n, limits.n_prompts, limit_note(&ServeLimits::n_prompts)));
+  const int64_t n_sequences = n * n_each;
+  if (n_sequences > limits.n_sequences)
+    return refuse(over_limit(path, "sequences (" + std::string(product) + ")", n_sequences, limits.n_sequences,
+                             limit_note(&ServeLimits::n_sequences)));
   return {};
 }
 

@@ -56,7 +56,19 @@ ApiResult<Generation> read_generation(const Args& args,
                                       const Tokenizer& tokenizer,
                                       const SamplingDefaults& defaults);
 
-// A list of token ids, each in [0, n_vocab). Appends to `out`.
+// The token id `value`, in [0, n_vocab), which is entry `index` of the list at `path`.
+ApiResult<Token> read_token_id(const Json& value, std::string_view path, size_t index, int n_vocab);
+// A list of token ids. Appends to `out`.
 ApiResult<void> read_token_ids(const Json& list, std::string_view path, int n_vocab, std::vector<Token>& out);
+// The tokens of a text that came in the field `path`. Appends to `out`.
+ApiResult<void> encode_text(const Tokenizer& tokenizer,
+                            std::string_view text,
+                            const EncodeOptions& options,
+                            std::string_view path,
+                            std::vector<Token>& out);
+// `n` entries of the field `path`, with n_each sequences for each: refuses what is beyond n_prompts and n_sequences.
+// `product`: what the sequences are, in the client's words.
+ApiResult<void> check_prompts(
+    std::string_view path, int64_t n, int64_t n_each, std::string_view product, const ServeLimits& limits);
 
 }  // namespace quire

@@ -34,6 +34,7 @@ struct Job {
   Pool pool = Pool::none;    // other: hidden states instead of an answer
   uint64_t tenant = 0;       // whose turn it is in the engine
   bool want_ids = false;     // the writer is told the tokens, with or without logprobs
+  int64_t told_bytes = 0;    // of the prompts' texts that each of their choices tells
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;  // taken out of the text
   bool reasoning_open = false;                                // the prompts have begun it
   ReasoningForm::Kind thinks = ReasoningForm::Kind::none;     // taken out or not: what a grammar's answer comes behind

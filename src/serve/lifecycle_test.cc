@@ -38,6 +38,21 @@ TEST(Lifecycle, LeavingMidStreamCancels) {
   EXPECT_EQ(s.metric("quire_requests_cancelled_total"), "2");
 }
 
+TEST(Lifecycle, WhatHadFinishedBeforeItsClientLeftWasNotAborted) {
+  TestServer s;
+  s.engine.script = [](const Request& r) { return letters(r.sampling.seed == 0 ? 2 : 1'000'000); };
+  s.engine.options_.n_ctx = 2'000'000;
+  s.engine.step_us = 200;
+  s.start();
+  RawClient c(s.serving->port());
+  c.send(head(kPath, R"({"prompt":"x","max_tokens":1000000,"stream":true,"n":3,"seed":0})"));
+  c.read_until("\"finish_reason\":\"");
+  c.close();
+  EXPECT_TRUE(eventually([&] { return s.engine.n_running() == 0; }));
+  EXPECT_TRUE(eventually([&] { return s.metric(R"(quire_request_success_total{finished_reason="abort"})") == "2"; }));
+  EXPECT_EQ(s.metric(R"(quire_request_success_total{finished_reason="stop"})"), "1");
+}
+
 TEST(Lifecycle, LeavingBeforeTheAnswerCancels) {
   TestServer s;
   s.engine.pause(true);

@@ -92,12 +92,22 @@ class Writer final : public ReplyWriter {
         common_(std::move(common)),
         model_(answering_model(env, job.generation)),
         settings_(settings_of(job)),
-        prompts_(job.prompts),
         n_(static_cast<size_t>(job.generation.n)),
         n_choices_(job.prompts.size() * n_),
         want_probs_(job.generation.sampling.n_logprobs >= 0),
         began_(Clk::now()),
-        endings_(n_choices_) {}
+        endings_(n_choices_) {
+    const bool tells = wants("prompt") && (!job.stream || n_choices_ == 1);
+    for (const std::vector<Token>& prompt : job.prompts) {
+      n_tokens_.push_back(static_cast<int64_t>(prompt.size()));
+      if (tells) prompts_.push_back(std::make_shared<const std::string>(tokenizer_.decode(prompt, true)));
+    }
+  }
+  int64_t told_bytes() const {
+    int64_t out = 0;
+    for (const auto& prompt : prompts_) out += static_cast<int64_t>(prompt->size());
+    return out;
+  }
 
   void begin(int64_t n_prompt, std::string&) override {
     n_prompt_ = n_prompt;
@@ -128,6 +138,7 @@ class Writer final : public ReplyWriter {
     for (size_t i = 0; i < n_choices_; ++i) {
       Json last = Json::Object{{"index", static_cast<int64_t>(i)}, {"content", ""}, {"tokens", Json::Array{}}};
       add_tail(last, i, usage);
+      if (!prompts_.empty()) last.set("prompt", *prompts_[i / n_]);
       append_sse_data(out, pick(std::move(last)).dump());
     }
   }
@@ -158,14 +169,12 @@ class Writer final : public ReplyWriter {
   void add_tail(Json& out, size_t choice, const UsageTotals& usage) const {
     const Ending& ending = endings_[choice];
     const bool by_word = !ending.stop_string.empty(), cut = ending.reason == FinishReason::length;
-    const std::vector<Token>& prompt = prompts_[choice / n_];
     out.set("id_slot", -1);
     out.set("stop", true);
     out.set("model", model_);
     out.set("tokens_predicted", ending.n_tokens);
-    out.set("tokens_evaluated", static_cast<int64_t>(prompt.size()));
+    out.set("tokens_evaluated", n_tokens_[choice / n_]);
     out.set("generation_settings", settings_);
-    out.set("prompt", tokenizer_.decode(prompt, true));
     out.set("truncated", false);
     out.set("stop_type", cut ? "limit" : by_word ? "word" : "eos");
     out.set("stopping_word", ending.stop_string);
@@ -195,6 +204,10 @@ class Writer final : public ReplyWriter {
     const auto member = [&](const char* name) {
       out.add(std::string(std::exchange(comma, ",")) + "\"" + name + "\":");
     };
+    if (!prompts_.empty()) {
+      member("prompt");
+      out.add_json_string(*prompts_[index / n_], prompts_[index / n_]);
+    }
     if (wants("content")) {
       member("content");
       add_joined(out, choice->whole.parts, PartKind::text, choice);
@@ -220,12 +233,13 @@ class Writer final : public ReplyWriter {
   const LlamaCommon common_;
   const std::string model_;
   const Json settings_;
-  const std::vector<std::vector<Token>> prompts_;
   const size_t n_, n_choices_;
   const bool want_probs_;
   const Clk::time_point began_;
   Clk::time_point first_;  // of the first tokens
   int64_t n_prompt_ = 0;
+  std::vector<int64_t> n_tokens_;                            // of each prompt
+  std::vector<std::shared_ptr<const std::string>> prompts_;  // their texts; empty: they are not told
   std::vector<Ending> endings_;
 };
 
@@ -244,12 +258,11 @@ ApiResult<std::optional<std::vector<std::string>>> read_response_fields(const Ar
 
 void warn_of_what_is_not_kept(const Args& args, Warnings& warnings) {
   for (const char* name : {"t_max_predict_ms", "t_max_prompt_ms"})
-    if (args.integer(name, 0) > 0) warnings.add(std::string(name) + " was not kept: answers do not depend on time");
-  if (args.integer("n_indent", 0) > 0) warnings.add("n_indent was not kept");
+    if (args.integer(name, 0) > 0) warnings.add(std::string(name) + " has no effect: answers do not depend on time");
+  if (args.integer("n_indent", 0) > 0) warnings.add("n_indent has no effect");
   const Json* samplers = args.find("samplers");
-  if (samplers == nullptr) return;
-  for (const Json& name : *samplers->as_array())
-    if (name == Json("infill")) warnings.add("the sampler infill was left out");
+  if (samplers != nullptr && std::ranges::find(*samplers->as_array(), Json("infill")) != samplers->as_array()->end())
+    warnings.add("the sampler infill has no effect");
 }
 
 }  // namespace
@@ -260,11 +273,7 @@ ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, Llama
   const Args& args = request.args;
   Job job;
   QR_TRY(AskedModel asked, check_model(args.text("model"), env, request.reading.warnings));
-  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
-  QR_TRY(job.generation.grammar, read_grammar(args, request.reading));
-  QR_TRY_VOID(read_learned(args, std::move(asked), env, job.generation));
-  if (job.generation.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
-  if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
+  QR_TRY(job.generation, read_answer_or_prompt(args, std::move(asked), request.reading, env));
   if (args.integer("n_probs", 0) > 0) job.generation.sampling.n_logprobs = static_cast<int>(args.integer("n_probs", 0));
   warn_of_what_is_not_kept(args, request.reading.warnings);
   job.stream = args.flag("stream", false);
@@ -275,8 +284,10 @@ ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, Llama
   return job;
 }
 
-std::unique_ptr<ReplyWriter> make_llama_writer(const ServeEnv& env, const Job& job, LlamaCommon common) {
-  return std::make_unique<Writer>(env, job, std::move(common));
+void add_llama_writer(const ServeEnv& env, LlamaCommon common, Job& job) {
+  auto writer = std::make_unique<Writer>(env, job, std::move(common));
+  job.told_bytes = writer->told_bytes();
+  job.writer = std::move(writer);
 }
 
 }  // namespace quire

@@ -22,7 +22,7 @@ struct LlamaCommon {
 };
 // REQUIRES args checked with llama_fields() and sampling_fields(). A job with everything but its prompts and writer.
 ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, LlamaCommon& common);
-// REQUIRES the job's prompts.
-std::unique_ptr<ReplyWriter> make_llama_writer(const ServeEnv& env, const Job& job, LlamaCommon common);
+// Gives the job its writer. REQUIRES its prompts.
+void add_llama_writer(const ServeEnv& env, LlamaCommon common, Job& job);
 
 }  // namespace quire

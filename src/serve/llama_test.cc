@@ -90,6 +90,22 @@ TEST(Llama, AnswersOnlyTheFieldsThatAreAskedFor) {
   EXPECT_EQ(bare.body, R"({"content":"Hi you"})");
 }
 
+// Each of the choices tells the prompt again.
+TEST(Llama, PromptsThatAreToldAgainAreBounded) {
+  LlamaServer s;
+  s.options.limits.answer_bytes = 100'000;
+  s.start();
+  const std::string prompt = "\"prompt\":\"" + std::string(3000, 'x') + "\",\"n_predict\":1,\"n\":64";
+  const HttpResponse r = s.post("/completion", "{" + prompt + "}");
+  EXPECT_EQ(r.status, 400);
+  EXPECT_EQ(text_at(json_at(parse_json(r.body), "error", "param")), "prompt") << r.body;
+  EXPECT_NE(r.body.find("64 choices × prompt 30"), std::string::npos) << r.body;
+  const HttpResponse without = s.post("/completion", "{" + prompt + R"(,"response_fields":["content"]})");
+  EXPECT_EQ(without.status, 200) << without.body;
+  for (const SseEvent& event : s.stream("/completion", "{" + prompt + R"(,"stream":true})").list)
+    EXPECT_EQ(parse_json(event.data).find("prompt"), nullptr) << "of several choices";
+}
+
 // What an editor sends to have the cache filled, and what it sends to be answered.
 TEST(Llama, TakesWhatEditorsSend) {
   LlamaServer s;

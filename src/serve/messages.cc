@@ -25,7 +25,6 @@ constexpr Field kMessage[] = {
 };
 constexpr Field kChatFields[] = {
     flag_field("add_generation_prompt"),
-    flag_field("continue_final_message"),
     flag_field("parse_special"),
     field_of("chat_template_kwargs", kObject, &ServeLimits::n_template_kwargs),
     field_of("reasoning_effort", kString),
@@ -33,6 +32,7 @@ constexpr Field kChatFields[] = {
     other_name("include_reasoning", "separate_reasoning"),
     field_of("reasoning_format", kString),
 };
+constexpr Field kBegunFields[] = {flag_field("continue_final_message")};
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("cache_control"), ignored_field("citations")};
 const Schema kMessageSchema({kMessage});
@@ -177,28 +177,39 @@ ApiResult<ChatOptions> read_chat_options(const Args& args) {
   return options;
 }
 
-bool ends_in_answer(const Json& messages) {
+std::span<const Field> begun_fields() { return kBegunFields; }
+
+// Whether the last message, of several, is text of the assistant's, without calls: an answer may go on from it.
+static bool ends_in_answer(const Json& messages) {
   const Json& last = messages.as_array()->back();
   return messages.as_array()->size() > 1 && *last.find("role")->as_string() == "assistant" &&
          last.find("tool_calls") == nullptr;
 }
 
-ApiResult<bool> read_continues(const Args& args, const Json& messages) {
+static std::string last_message(const Args& args) {
+  return at_index("messages", static_cast<int64_t>(args.find("messages")->as_array()->size()) - 1);
+}
+
+std::string find_begun(const Args& args, const Json& messages) {
+  return ends_in_answer(messages) ? last_message(args) : std::string();
+}
+
+ApiResult<std::string> read_begun(const Args& args, const Json& messages) {
   const bool can = ends_in_answer(messages);
-  if (!args.has("continue_final_message")) return can && !args.has("add_generation_prompt");
-  const bool wanted = args.flag("continue_final_message", false);
+  const bool unsaid = !args.has("continue_final_message");
+  const bool wanted = unsaid ? can && !args.has("add_generation_prompt") : args.flag("continue_final_message", false);
   if (wanted && !can)
     return refuse(bad_field("continue_final_message",
                             "needs a last message of the assistant's, behind another and without tool_calls"));
   if (wanted && args.flag("add_generation_prompt", false))
     return refuse(bad_field("continue_final_message", "and add_generation_prompt cannot both be true"));
-  return wanted;
+  return wanted ? last_message(args) : std::string();
 }
 
 ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env) {
   TemplateInput input;
   std::function<Begun(std::string_view)> begin;
-  if (options.continues) {
+  if (!options.begun.empty()) {
     begin = [&env, text = *messages.as_array()->back().find("content")->as_string()](std::string_view prompt) {
       std::string lead(answer_lead(env.reasoning.kind, prompt));
       if (env.plain_chat && !text.empty() && text.front() != ' ') lead += ' ';
@@ -213,7 +224,7 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
     QR_TRY_VOID(check_tools(*options.tools, env));
     input.tools = options.tools->list;
   }
-  input.add_generation_prompt = options.add_generation_prompt || options.continues;
+  input.add_generation_prompt = options.add_generation_prompt || !options.begun.empty();
   input.now = local_time_text(std::time(nullptr));
   if (options.kwargs != nullptr) input.extra = *options.kwargs;
   const auto preset = [&](const char* name, Json value) {
@@ -241,23 +252,25 @@ static bool may_begin_to_think(const ChatOptions& options, const ServeEnv& env) 
   return !options.effort.empty() || env.tokenizer->spec().chat_template.find("enable_thinking") != std::string::npos;
 }
 
-// A grammar describes an answer from its first byte.
-static ApiResult<void> check_continues(const ChatOptions& options, const Job& job, std::string_view last) {
-  const bool whole = job.generation.grammar.has_value() || (options.tools != nullptr && options.tools->required);
-  if (!options.continues || !whole) return {};
-  return refuse(unsupported_field(last,
+// A grammar describes an answer from its first byte; that of calls in channels says which channels there are.
+static ApiResult<void> check_begun(const ChatOptions& options, const ServeEnv& env, const Job& job) {
+  const bool calls = options.tools != nullptr && options.tools->given() && env.tools.form != nullptr;
+  const bool whole =
+      job.generation.grammar.has_value() || (calls && (options.tools->required || env.tools.form->channels));
+  if (options.begun.empty() || !whole) return {};
+  return refuse(unsupported_field(options.begun,
                                   "an answer that is begun, where its form is prescribed (a response format, or "
                                   "a tool that has to be called)"));
 }
 
 ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, const ServeEnv& env, Job& job) {
-  const auto n_messages = static_cast<int64_t>(messages.as_array()->size());
-  QR_TRY_VOID(check_continues(options, job, at_index("messages", n_messages - 1)));
+  QR_TRY_VOID(check_begun(options, env, job));
   QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), options, env));
-  job.thinks_open = !options.continues && opens_reasoning(env.reasoning.kind, prompt.text);
-  const bool shut = options.continues || closes_reasoning(env.reasoning.kind, prompt.text);
+  const bool is_begun = !options.begun.empty();
+  job.thinks_open = !is_begun && opens_reasoning(env.reasoning.kind, prompt.text);
+  const bool shut = is_begun || closes_reasoning(env.reasoning.kind, prompt.text);
   if (job.thinks_open || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;
-  if (!options.continues && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
+  if (!is_begun && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
     job.reasoning = env.reasoning.kind;
     job.reasoning_open = job.thinks_open;
     if (env.reasoning.hidden) job.generation.skip_special = false;

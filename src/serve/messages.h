@@ -37,14 +37,13 @@ struct ChatOptions {
   std::string_view effort{};       // its reasoning_effort; empty: not given
   bool separate_reasoning = true;  // out of the answer's text
   const Tools* tools = nullptr;    // null: none; lives as long
-  bool continues = false;          // the last message is an answer that is begun: REQUIRES ends_in_answer
+  std::string begun{};             // the path of the last message, an answer that is begun; empty: it is none
 };
-// Whether the last of a template's messages, of several, is text of the assistant's, without calls: an answer may go on
-// from it.
-bool ends_in_answer(const Json& messages);
-// Of the OpenAI dialect: from "continue_final_message" and "add_generation_prompt", and where neither is given, from
-// whose the last message is.
-ApiResult<bool> read_continues(const Args& args, const Json& messages);
+// ChatOptions::begun. Of the OpenAI dialect from "continue_final_message" and "add_generation_prompt", and where
+// neither is given, from whose the last message is; of others from that alone. `messages`: as templates take them.
+ApiResult<std::string> read_begun(const Args& args, const Json& messages);
+std::string find_begun(const Args& args, const Json& messages);
+std::span<const Field> begun_fields();
 // From "chat_template_kwargs", "add_generation_prompt", "parse_special", "reasoning_effort", "separate_reasoning" and
 // "reasoning_format". A view of `args`. Refuses an effort or format that it does not know.
 ApiResult<ChatOptions> read_chat_options(const Args& args);

@@ -4,14 +4,10 @@
 namespace quire {
 namespace {
 
-constexpr const char* kTemplate =
-    "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}[assistant]{% endif %}";
-
 struct OllamaServer : TestServer {
   OllamaServer() {
     TokenizerSpec spec = tiny_spec();
-    spec.chat_template = kTemplate;
+    spec.chat_template = kTurnsTemplate;
     tokenizer = tiny_tokenizer(spec);
     options.card = {"llama", "q8_0", 1'235'814'400, 1'000, 1'700'000'000};
     engine.script = [this](const Request& r) {
@@ -21,11 +17,7 @@ struct OllamaServer : TestServer {
       return byte_tokens("Hi you");
     };
   }
-  std::string prompt_text() const {
-    std::string out;
-    for (const Token id : prompt) tokenizer->append_bytes(id, true, out);
-    return out;
-  }
+  std::string prompt_text() const { return text_of(prompt); }
   std::vector<Json> lines(const std::string& path, const std::string& body) {
     const HttpResponse r = post(path, body);
     EXPECT_EQ(r.status, 200) << r.body;
@@ -107,7 +99,7 @@ TEST(Ollama, TellsAboutTheModel) {
   EXPECT_EQ(text_at(json_at(tag, "details", "parameter_size")), "1.2B");
   EXPECT_EQ(text_at(json_at(tag, "details", "quantization_level")), "Q8_0");
   const Json show = parse_json(s.post("/api/show", R"({"model":"tiny"})").body);
-  EXPECT_EQ(text_at(json_at(show, "template")), kTemplate);
+  EXPECT_EQ(text_at(json_at(show, "template")), kTurnsTemplate);
   EXPECT_GT(int_at(json_at(show, "model_info", "llama.context_length")), 0);
   EXPECT_EQ(s.post("/api/show", R"({"model":"other"})").status, 404);
 }

@@ -106,10 +106,18 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
 }
 
 ApiResult<Generation> read_answer(const Args& args, AskedModel asked, const Reading& reading, const ServeEnv& env) {
+  QR_TRY(Generation g, read_answer_or_prompt(args, std::move(asked), reading, env));
+  if (g.prompt_only) return refuse(bad_field(g.max_tokens_field, "is 0: the minimum is 1"));
+  return g;
+}
+
+ApiResult<Generation> read_answer_or_prompt(const Args& args,
+                                            AskedModel asked,
+                                            const Reading& reading,
+                                            const ServeEnv& env) {
   QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(g.grammar, read_grammar(args, reading));
   QR_TRY_VOID(read_learned(args, std::move(asked), env, g));
-  if (g.prompt_only) return refuse(bad_field(g.max_tokens_field, "is 0: the minimum is 1"));
   if (g.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!g.seed_given) g.sampling.seed = env.seeds->next();
   return g;

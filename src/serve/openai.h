@@ -36,6 +36,11 @@ std::string answering_model(const ServeEnv& env, const Generation& generation);
 // For dialects whose answers have no place for a prompt's tokens: read_generation without max_tokens 0 and
 // prompt_logprobs, with a seed, the constraint and what the model's name asks for.
 ApiResult<Generation> read_answer(const Args& args, AskedModel asked, const Reading& reading, const ServeEnv& env);
+// The same where max_tokens 0 is taken: nothing but the prompt is computed.
+ApiResult<Generation> read_answer_or_prompt(const Args& args,
+                                            AskedModel asked,
+                                            const Reading& reading,
+                                            const ServeEnv& env);
 // Their jobs' beginning: "model" is checked, generation and stream are read.
 ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env);
 // {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…,"cached_tokens_by_tier":{"memory":…,"disk":…}}};

@@ -119,6 +119,7 @@ std::vector<Refusal> bad_values() {
       {kText, text(R"("logit_bias":[["a",true]])"), "logit_bias[0]", "must be a number"},
       {kText, text(R"("logit_bias":[[")" + std::string(2000, 'b') + R"(",1]])"), "logit_bias",
        "2000 tokens: the limit"},
+      {kText, text(R"("max_tokens":0,"echo":true,"min_tokens":1)"), "min_tokens", "max_tokens is only 0"},
       {kChat, chat(R"("continue_final_message":true)"), "continue_final_message",
        "needs a last message of the assistant's"},
       {kChat,

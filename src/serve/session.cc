@@ -234,7 +234,7 @@ void Session::on_closed(CloseReason reason) {
   if (started_) cancel_all();
   if (reason == CloseReason::client_gone) {
     context_.metrics->cancelled.add();
-    if (started_) context_.metrics->aborted.add(choices_.size());
+    if (started_) context_.metrics->aborted.add(static_cast<uint64_t>(n_open_));
   }
   if (reason == CloseReason::stalled) context_.metrics->stalled.add();
   try {

@@ -252,6 +252,11 @@ inline RandomSource counted_random(uint64_t seed) {
   return [seed, n] { return random_bits(seed, n->fetch_add(1)); };
 }
 
+// Messages one behind the other, each ended by </s>.
+inline constexpr const char* kTurnsTemplate =
+    "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}";
+
 // A server around a FakeEngine. Set the engine and the options, then start().
 class TestServer {
  public:
@@ -288,6 +293,12 @@ class TestServer {
     auto response = client().request({"GET", path, std::move(headers), ""});
     EXPECT_TRUE(response) << (response ? "" : response.error().message);
     return response ? std::move(*response) : HttpResponse{};
+  }
+  // The text of these, control tokens by name.
+  std::string text_of(const std::vector<Token>& ids) const {
+    std::string out;
+    for (const Token id : ids) tokenizer->append_bytes(id, true, out);
+    return out;
   }
   // The data of every event of a streamed answer; the status where it is not 200.
   struct Events {

@@ -299,6 +299,11 @@ TEST(ToolChoice, MessagesToFunctionsAreCalls) {
   EXPECT_TRUE(s.takes(call));
   EXPECT_FALSE(s.takes(thought + said));
   EXPECT_FALSE(s.takes("<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"town\": 1}"));
+  // An answer that is begun is in a channel already, and the grammar of calls begins before one.
+  const HttpResponse begun = s.post(kChat, R"({"tools":[{"type":"function","function":{"name":"get"}}],"messages":[
+      {"role":"user","content":"x"},{"role":"assistant","content":"Hm"}]})");
+  EXPECT_EQ(begun.status, 400) << begun.body;
+  EXPECT_EQ(text_at(json_at(parse_json(begun.body), "error", "param")), "messages[1]");
 }
 
 }  // namespace

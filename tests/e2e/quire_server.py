@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import signal
+import shutil
 import subprocess
 import sys
 import threading
@@ -212,3 +213,15 @@ def joined(events, index=0):
             if choice['index'] == index:
                 out += choice.get('text') or choice.get('delta', {}).get('content') or ''
     return out
+
+
+def changed_adapter(source, folder, **changed):
+    """A copy of a PEFT folder in `folder`, under the same name, with other values in its adapter_config.json."""
+    copy = os.path.join(folder, os.path.basename(source))
+    shutil.copytree(source, copy)
+    path = os.path.join(copy, 'adapter_config.json')
+    with open(path, encoding='utf-8') as f:
+        config = json.load(f)
+    with open(path, 'w', encoding='utf-8') as f:
+        json.dump({**config, **changed}, f)
+    return copy

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import unittest
 
-from quire_server import BUNDLED, ROOT, Server, ServerCase, quill, quire
+from quire_server import BUNDLED, ROOT, Server, ServerCase, changed_adapter, quill, quire
 
 CHAT = '/v1/chat/completions'
 LOAD, UNLOAD = '/v1/load_lora_adapter', '/v1/unload_lora_adapter'
@@ -192,13 +192,7 @@ class OneCommand(unittest.TestCase):
 class Refusals(unittest.TestCase):
     def test_wrong_options_and_folders(self):
         with tempfile.TemporaryDirectory() as folder:
-            copy = os.path.join(folder, 'pirate')
-            shutil.copytree(PIRATE, copy)
-            path = os.path.join(copy, 'adapter_config.json')
-            with open(path, encoding='utf-8') as f:
-                config = json.load(f)
-            with open(path, 'w', encoding='utf-8') as f:
-                json.dump({**config, 'use_dora': True}, f)
+            copy = changed_adapter(PIRATE, folder, use_dora=True)
             cases = [(('pirate',), '--lora must be NAME=DIR, got "pirate"'),
                      (('a:b=c',), "an adapter's name has no ':'"),
                      ((f'a={PIRATE}', f'a={PIRATE}'), '"a" is given twice'),

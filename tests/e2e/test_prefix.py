@@ -1,11 +1,9 @@
 # Learned prefixes over HTTP: the bundled model behind its own (models/adapters/radio), whose every answer ends in "Over.".
-import json
 import os
-import shutil
 import tempfile
 import unittest
 
-from quire_server import BUNDLED, ROOT, Server, ServerCase, quill, quire
+from quire_server import BUNDLED, ROOT, Server, ServerCase, changed_adapter, quill, quire
 
 CHAT = '/v1/chat/completions'
 TEXT = '/v1/completions'
@@ -88,13 +86,7 @@ class AnyCache(unittest.TestCase):
 class Refusals(unittest.TestCase):
     def test_wrong_options_and_folders(self):
         with tempfile.TemporaryDirectory() as folder:
-            copy = os.path.join(folder, 'radio')
-            shutil.copytree(RADIO, copy)
-            path = os.path.join(copy, 'adapter_config.json')
-            with open(path, encoding='utf-8') as f:
-                config = json.load(f)
-            with open(path, 'w', encoding='utf-8') as f:
-                json.dump({**config, 'num_layers': 24}, f)
+            copy = changed_adapter(RADIO, folder, num_layers=24)
             cases = [(('radio',), '--prefix must be NAME=DIR, got "radio"'),
                      (('a:b=c',), "a name has no ':'"),
                      ((f'a={RADIO}', f'a={RADIO}'), '"a" is given twice'),

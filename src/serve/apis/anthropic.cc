@@ -364,11 +364,11 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Job job, begin_answer(request, env));
   if (!args.has("max_tokens")) return refuse(missing_field("max_tokens"));
   if (args.has("context_management"))
-    request.reading.warnings.add("context_management was not kept: the whole conversation is read");
+    request.reading.warnings.add("context_management has no effect: the whole conversation is read");
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY(Json conversation, read_conversation(request));
   QR_TRY(ChatOptions options, read_thinking(request, env));
-  options.continues = ends_in_answer(conversation);
+  options.begun = find_begun(request.args, conversation);
   QR_TRY_VOID(read_output(request, job.generation.grammar));
   QR_TRY(const Tools tools, read_tools(request));
   options.tools = &tools;
@@ -381,7 +381,7 @@ ApiResult<Call> count_tokens(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(check_model(request.args.text("model"), env, request.reading.warnings));
   QR_TRY(Json conversation, read_conversation(request));
   QR_TRY(ChatOptions options, read_thinking(request, env));
-  options.continues = ends_in_answer(conversation);
+  options.begun = find_begun(request.args, conversation);
   QR_TRY(const Tools tools, read_tools(request));
   options.tools = &tools;
   QR_TRY(const ChatPrompt prompt, render_chat(std::move(conversation), options, env));

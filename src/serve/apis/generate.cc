@@ -133,8 +133,7 @@ ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env)
   }
   if (!args.has("text")) return refuse(missing_field("input_ids"));
   const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = true};
-  if (const Status done = env.tokenizer->encode(args.text("text"), options, out); !done)
-    return refuse(to_http_error(done.error(), "text"));
+  QR_TRY_VOID(encode_text(*env.tokenizer, args.text("text"), options, "text", out));
   if (out.empty()) return refuse(bad_field("text", "holds no tokens"));
   return out;
 }

@@ -27,8 +27,7 @@ ApiResult<void> add_extra(const ApiRequest& request, const ServeEnv& env, Token 
     if (!args.has("text")) return refuse(missing_field(at_key(path, "text")));
     if (mark >= 0) out.push_back(mark);
     const std::string file = std::string(args.text("filename")) + "\n" + std::string(args.text("text")) + "\n";
-    if (const Status done = env.tokenizer->encode(file, {}, out); !done)
-      return refuse(to_http_error(done.error(), at_key(path, "text")));
+    QR_TRY_VOID(encode_text(*env.tokenizer, file, {}, at_key(path, "text"), out));
   }
   return {};
 }
@@ -48,11 +47,9 @@ ApiResult<void> add_prompt(const ApiRequest& request, const ServeEnv& env, Job& 
   if (args.has("input_extra") && fill.file >= 0) out.push_back(fill.file);
   out.push_back(fill.prefix);
   const std::string before = std::string(args.text("input_prefix")) + std::string(args.text("prompt"));
-  if (const Status done = env.tokenizer->encode(before, {}, out); !done)
-    return refuse(to_http_error(done.error(), "input_prefix"));
+  QR_TRY_VOID(encode_text(*env.tokenizer, before, {}, "input_prefix", out));
   out.push_back(fill.suffix);
-  if (const Status done = env.tokenizer->encode(args.text("input_suffix"), {}, out); !done)
-    return refuse(to_http_error(done.error(), "input_suffix"));
+  QR_TRY_VOID(encode_text(*env.tokenizer, args.text("input_suffix"), {}, "input_suffix", out));
   out.push_back(fill.middle);
   for (const Token id : {fill.prefix, fill.suffix, fill.middle, fill.file})
     if (id >= 0) job.generation.stop_ids.push_back(id);
@@ -64,7 +61,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Job job, begin_llama(request, env, common));
   QR_TRY_VOID(add_prompt(request, env, job));
   job.prompt_field = "input_prefix";
-  job.writer = make_llama_writer(env, job, std::move(common));
+  add_llama_writer(env, std::move(common), job);
   return Call(std::move(job));
 }
 

@@ -13,11 +13,8 @@ const Schema kSchema({kFields, llama_fields(), sampling_fields()});
 const Schema kPromptSchema({kPromptObject});
 
 ApiResult<void> add_text(
-    const std::string& text, bool special, const std::string& path, const ServeEnv& env, std::vector<Token>& out) {
-  const EncodeOptions options{.add_special = special, .parse_special = true};
-  if (const Status done = env.tokenizer->encode(text, options, out); !done)
-    return refuse(to_http_error(done.error(), path));
-  return {};
+    std::string_view text, bool special, std::string_view path, const ServeEnv& env, std::vector<Token>& out) {
+  return encode_text(*env.tokenizer, text, {.add_special = special, .parse_special = true}, path, out);
 }
 
 // Texts and ids in one list are one prompt; special tokens come before a text that begins it.
@@ -26,17 +23,13 @@ ApiResult<void> add_mixed(const Json::Array& list,
                           const ServeEnv& env,
                           std::vector<Token>& out) {
   for (size_t i = 0; i < list.size(); ++i) {
-    const std::string at = at_index(path, static_cast<int64_t>(i));
     if (const std::string* text = list[i].as_string()) {
-      QR_TRY_VOID(add_text(*text, i == 0, at, env, out));
+      QR_TRY_VOID(add_text(*text, i == 0, at_index(path, static_cast<int64_t>(i)), env, out));
+    } else if (list[i].is_number()) {
+      QR_TRY(out.emplace_back(), read_token_id(list[i], path, i, env.tokenizer->n_vocab()));
     } else {
-      int64_t id = -1;
-      if (!list[i].is_number() || !read_integer(list[i], id))
-        return refuse(bad_field(at, "must be a string or a token id", "invalid_type"));
-      if (id < 0 || id >= env.tokenizer->n_vocab())
-        return refuse(bad_field(at, "is " + std::to_string(id) + ": token ids go from 0 to " +
-                                        std::to_string(env.tokenizer->n_vocab() - 1)));
-      out.push_back(static_cast<Token>(id));
+      return refuse(
+          bad_field(at_index(path, static_cast<int64_t>(i)), "must be a string or a token id", "invalid_type"));
     }
   }
   return {};
@@ -52,7 +45,7 @@ ApiResult<void> add_prompt(
   } else if (one.as_object() != nullptr) {
     QR_TRY(const Args args, kPromptSchema.check(one, request.reading, path));
     if (!args.has("prompt_string")) return refuse(missing_field(at_key(path, "prompt_string")));
-    QR_TRY_VOID(add_text(std::string(args.text("prompt_string")), true, path, env, out));
+    QR_TRY_VOID(add_text(args.text("prompt_string"), true, path, env, out));
   } else {
     return refuse(bad_field(path, "must be a string or a list of strings and token ids", "invalid_type"));
   }
@@ -69,13 +62,7 @@ ApiResult<void> add_prompts(const ApiRequest& request, const ServeEnv& env, Job&
       list == nullptr || std::any_of(list->begin(), list->end(), [](const Json& j) { return j.is_number(); });
   if (one) return add_prompt(*prompt, "prompt", request, env, job);
   const auto n = static_cast<int64_t>(list->size());
-  if (n == 0) return refuse(bad_field("prompt", "is empty"));
-  if (n > env.limits.n_prompts)
-    return refuse(over_limit("prompt", "entries", n, env.limits.n_prompts, limit_note(&ServeLimits::n_prompts)));
-  const int64_t n_sequences = n * job.generation.n;
-  if (n_sequences > env.limits.n_sequences)
-    return refuse(over_limit("prompt", "sequences (prompts times n)", n_sequences, env.limits.n_sequences,
-                             limit_note(&ServeLimits::n_sequences)));
+  QR_TRY_VOID(check_prompts("prompt", n, job.generation.n, "prompts times n", env.limits));
   for (int64_t i = 0; i < n; ++i)
     QR_TRY_VOID(add_prompt((*list)[static_cast<size_t>(i)], at_index("prompt", i), request, env, job));
   return {};
@@ -86,7 +73,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Job job, begin_llama(request, env, common));
   QR_TRY_VOID(add_prompts(request, env, job));
   job.prompt_field = "prompt";
-  job.writer = make_llama_writer(env, job, std::move(common));
+  add_llama_writer(env, std::move(common), job);
   return Call(std::move(job));
 }
 

@@ -18,11 +18,7 @@ const Schema kSchema({kFields});
 
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  Job job;
-  QR_TRY(AskedModel asked, check_model(args.text("model"), env, request.reading.warnings));
-  QR_TRY_VOID(check_dimensions(env.card.n_embd, env));
-  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
-  QR_TRY_VOID(read_learned(args, std::move(asked), env, job.generation));
+  QR_TRY(Job job, begin_embedding(request, args.text("model"), env));
   const int64_t norm = args.integer("embd_normalize", 2);
   if (norm == 0 || norm == 1) return refuse(unsupported_field("embd_normalize", "2 (Euclidean) and -1 (none) are"));
   const std::string field(args.sent_as("content"));

@@ -248,8 +248,8 @@ ApiResult<MaybeGrammar> read_ollama_format(const Args& args) {
   return MaybeGrammar(wanted_object("format"));
 }
 
-// A call but for its prompt.
-ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool chat) {
+// A call but for its prompt and writer.
+ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   Job job;
   QR_TRY(AskedModel asked, check_model(plain_name(args.text("model")), env, request.reading.warnings));
@@ -258,7 +258,6 @@ ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env, bool ch
   QR_TRY_VOID(add_grammar(std::move(format), job.generation.grammar));
   job.stream = args.flag("stream", true);
   job.prompt_field = "prompt";
-  job.writer = std::make_unique<Writer>(env, answering_model(env, job.generation), chat);
   return job;
 }
 
@@ -267,7 +266,7 @@ ApiResult<void> add_chat_prompt(
   ChatOptions options;
   options.tools = &tools;
   Json conversation(std::move(messages));
-  options.continues = ends_in_answer(conversation);
+  if (args.has("messages")) options.begun = find_begun(args, conversation);
   if (const Json* think = args.find("think")) {
     options.think = think->as_bool() == nullptr || *think->as_bool();
     if (think->as_string() != nullptr) QR_TRY_VOID(read_effort(*think->as_string(), "think", options));
@@ -278,7 +277,7 @@ ApiResult<void> add_chat_prompt(
 }
 
 ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
-  QR_TRY(Job job, start_job(request, env, true));
+  QR_TRY(Job job, start_job(request, env));
   const Json* messages = request.args.find("messages");
   if (messages == nullptr || messages->as_array()->empty())
     return Call(Answer{.body = Writer(env, env.models[0], true).loaded()});
@@ -291,6 +290,7 @@ ApiResult<Call> chat(const ApiRequest& request, const ServeEnv& env) {
   }
   QR_TRY(const Tools tools, read_tools(request.args.find("tools"), {}, request.reading));
   QR_TRY_VOID(add_chat_prompt(std::move(conversation), request.args, tools, env, job));
+  job.writer = std::make_unique<Writer>(env, answering_model(env, job.generation), true);
   return Call(std::move(job));
 }
 
@@ -308,25 +308,25 @@ ApiResult<void> add_context(const Json* context, const ServeEnv& env, std::vecto
 
 ApiResult<Call> generate(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  QR_TRY(Job job, start_job(request, env, false));
+  QR_TRY(Job job, start_job(request, env));
   const std::string_view prompt = args.text("prompt");
   if (prompt.empty()) return Call(Answer{.body = Writer(env, env.models[0], false).loaded()});
-  if (!args.flag("raw", false)) {
+  const bool raw = args.flag("raw", false);
+  if (raw) {
+    const EncodeOptions options{.add_special = true, .parse_special = true};
+    QR_TRY_VOID(encode_text(*env.tokenizer, prompt, options, "prompt", job.prompts.emplace_back()));
+    if (job.prompts.back().empty()) return refuse(bad_field("prompt", "holds no tokens"));
+  } else {
     Json::Array conversation;
     if (args.has("system")) conversation.push_back(Json::Object{{"role", "system"}, {"content", args.text("system")}});
     conversation.push_back(Json::Object{{"role", "user"}, {"content", prompt}});
     QR_TRY_VOID(add_chat_prompt(std::move(conversation), args, {}, env, job));
     job.prompt_field = "prompt";
-    QR_TRY_VOID(add_context(args.find("context"), env, job.prompts.back()));
     job.want_ids = true;
-    job.writer = std::make_unique<Writer>(env, answering_model(env, job.generation), false, job.prompts.back());
-    return Call(std::move(job));
   }
-  const EncodeOptions options{.add_special = true, .parse_special = true};
-  if (const Status done = env.tokenizer->encode(prompt, options, job.prompts.emplace_back()); !done)
-    return refuse(to_http_error(done.error(), "prompt"));
-  if (job.prompts.back().empty()) return refuse(bad_field("prompt", "holds no tokens"));
   QR_TRY_VOID(add_context(args.find("context"), env, job.prompts.back()));
+  job.writer = std::make_unique<Writer>(env, answering_model(env, job.generation), false,
+                                        raw ? std::vector<Token>() : job.prompts.back());
   return Call(std::move(job));
 }
 

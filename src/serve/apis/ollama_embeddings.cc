@@ -21,15 +21,6 @@ constexpr Field kEmbeddings[] = {field_of("prompt", kString)};
 const Schema kEmbedSchema({kCommon, kEmbed, kOptions});
 const Schema kEmbeddingsSchema({kCommon, kEmbeddings, kOptions});
 
-ApiResult<Job> begin(const ApiRequest& request, const ServeEnv& env) {
-  const std::string_view model = plain_name(request.args.text("model"));
-  Job job;
-  QR_TRY(AskedModel asked, check_model(model, env, request.reading.warnings));
-  QR_TRY(job.generation, read_generation(request.args, env.limits, *env.tokenizer, env.sampling));
-  QR_TRY_VOID(read_learned(request.args, std::move(asked), env, job.generation));
-  return job;
-}
-
 // Where truncate is not false, what is longer than the context loses its end.
 void cut(const ServeEnv& env, Job& job) {
   const auto room = static_cast<size_t>(env.n_ctx - job.generation.n_virtual() - 1);
@@ -39,8 +30,7 @@ void cut(const ServeEnv& env, Job& job) {
 
 ApiResult<Call> embed(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  QR_TRY(Job job, begin(request, env));
-  QR_TRY_VOID(check_dimensions(args.integer("dimensions", env.card.n_embd), env));
+  QR_TRY(Job job, begin_embedding(request, plain_name(args.text("model")), env));
   QR_TRY_VOID(add_inputs(args.find("input"), "input", {.add_special = true, .parse_special = false}, env, job));
   if (args.flag("truncate", true)) cut(env, job);
   job.prompt_field = "input";
@@ -48,8 +38,7 @@ ApiResult<Call> embed(const ApiRequest& request, const ServeEnv& env) {
 }
 
 ApiResult<Call> embeddings(const ApiRequest& request, const ServeEnv& env) {
-  QR_TRY(Job job, begin(request, env));
-  QR_TRY_VOID(check_dimensions(env.card.n_embd, env));
+  QR_TRY(Job job, begin_embedding(request, plain_name(request.args.text("model")), env));
   const EncodeOptions options{.add_special = true, .parse_special = false};
   QR_TRY_VOID(add_inputs(request.args.find("prompt"), "prompt", options, env, job));
   cut(env, job);

@@ -29,7 +29,7 @@ constexpr Field kFields[] = {
     unsupported("verbosity", "\"medium\""),
     unsupported("store", "false"),
 };
-const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields(), openai_fields()});
+const Schema kSchema({kFields, chat_fields(), begun_fields(), sampling_fields(), foreign_fields(), openai_fields()});
 
 class Writer final : public OpenaiWriter {
  public:
@@ -139,7 +139,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   if (job.generation.prompt_only) return refuse(bad_field(job.generation.max_tokens_field, "is 0: the minimum is 1"));
   QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
   QR_TRY(ChatOptions options, read_chat_options(args));
-  QR_TRY(options.continues, read_continues(args, messages));
+  QR_TRY(options.begun, read_begun(args, messages));
   QR_TRY(Tools tools, read_tools(args.find("tools"), {}, request.reading));
   QR_TRY_VOID(read_tool_choice(args, {}, request.reading, tools));
   options.tools = &tools;

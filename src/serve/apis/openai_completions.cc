@@ -58,8 +58,7 @@ ApiResult<void> add_text(
     const Args& args, std::string_view path, const std::string& text, const ServeEnv& env, Job& job) {
   if (text.empty()) return refuse(bad_field(path, "is empty"));
   const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = true};
-  if (const Status done = env.tokenizer->encode(text, options, job.prompts.emplace_back()); !done)
-    return refuse(to_http_error(done.error(), path));
+  QR_TRY_VOID(encode_text(*env.tokenizer, text, options, path, job.prompts.emplace_back()));
   if (job.prompts.back().empty()) return refuse(bad_field(path, "holds no tokens"));
   if (args.flag("echo", false)) job.echo.push_back(std::make_shared<const std::string>(text));
   return {};
@@ -78,15 +77,9 @@ ApiResult<void> read_prompts(const Args& args, const ServeEnv& env, Job& job) {
   if (prompt == nullptr) return refuse(missing_field("prompt"));
   if (prompt->as_string() != nullptr) return add_text(args, "prompt", *prompt->as_string(), env, job);
   const auto& list = *prompt->as_array();
-  if (list.empty()) return refuse(bad_field("prompt", "is empty"));
-  if (list[0].is_number()) return add_ids(args, "prompt", *prompt, env, job);
+  if (!list.empty() && list[0].is_number()) return add_ids(args, "prompt", *prompt, env, job);
   const auto n = static_cast<int64_t>(list.size());
-  if (n > env.limits.n_prompts)
-    return refuse(over_limit("prompt", "entries", n, env.limits.n_prompts, limit_note(&ServeLimits::n_prompts)));
-  const int64_t n_sequences = n * job.generation.best_of;
-  if (n_sequences > env.limits.n_sequences)
-    return refuse(over_limit("prompt", "sequences (prompts times n or best_of)", n_sequences, env.limits.n_sequences,
-                             limit_note(&ServeLimits::n_sequences)));
+  QR_TRY_VOID(check_prompts("prompt", n, job.generation.best_of, "prompts times n or best_of", env.limits));
   for (int64_t i = 0; i < n; ++i) {
     const Json& one = list[static_cast<size_t>(i)];
     const std::string path = at_index("prompt", i);

@@ -29,13 +29,9 @@ ApiResult<std::string_view> read_word(const Args& args, std::string_view name, s
 
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
-  Job job;
-  QR_TRY(AskedModel asked, check_model(args.text("model"), env, request.reading.warnings));
-  QR_TRY_VOID(check_dimensions(args.integer("dimensions", env.card.n_embd), env));
+  QR_TRY(Job job, begin_embedding(request, args.text("model"), env));
   QR_TRY(const std::string_view format, read_word(args, "encoding_format", "float", "base64"));
   QR_TRY(const std::string_view pooling, read_word(args, "pooling", "last", "mean"));
-  QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
-  QR_TRY_VOID(read_learned(args, std::move(asked), env, job.generation));
   const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = false};
   QR_TRY_VOID(add_inputs(args.find("input"), "input", options, env, job));
   job.prompt_field = "input";

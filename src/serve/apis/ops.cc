@@ -31,7 +31,7 @@ constexpr Field kApplyTemplateFields[] = {
 };
 const Schema kTokenize({kTokenizeFields});
 const Schema kDetokenize({kDetokenizeFields});
-const Schema kApplyTemplate({kApplyTemplateFields, chat_fields()});
+const Schema kApplyTemplate({kApplyTemplateFields, chat_fields(), begun_fields()});
 
 // Alive, whatever it is doing; /ready is for whoever sends requests.
 ApiResult<Call> health(const ApiRequest&, const ServeEnv& env) {
@@ -116,8 +116,7 @@ ApiResult<Call> tokenize(const ApiRequest& request, const ServeEnv& env) {
   const EncodeOptions options{.add_special = request.args.flag("add_special", false),
                               .parse_special = request.args.flag("parse_special", true)};
   std::vector<Token> ids;
-  if (const Status done = env.tokenizer->encode(request.args.text("content"), options, ids); !done)
-    return refuse(to_http_error(done.error(), "content"));
+  QR_TRY_VOID(encode_text(*env.tokenizer, request.args.text("content"), options, "content", ids));
   std::string out =
       "{\"count\":" + std::to_string(ids.size()) + ",\"max_model_len\":" + std::to_string(env.n_ctx) + ",\"tokens\":[";
   append_ids(ids, out);
@@ -139,7 +138,7 @@ ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
   QR_TRY(ChatOptions options, read_chat_options(args));
-  QR_TRY(options.continues, read_continues(args, messages));
+  QR_TRY(options.begun, read_begun(args, messages));
   QR_TRY(const ChatPrompt prompt, render_chat(std::move(messages), options, env));
   std::string out = "{\"prompt\":";
   append_json_string(out, prompt.text);
