@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-# Runs test programs one after the other and adds up what they say. Two kinds: the GoogleTest binaries that CMake knows
-# of in a build folder, and Python files with unittest cases (tests/e2e, tests/tools), each in a process of its own.
-#   tools/run_tests.py --build build/ci [--python] [--only NAME]…
+# Runs test programs and adds up what they say. Two kinds: the GoogleTest binaries that CMake knows of in a build folder,
+# and Python files with unittest cases (tests/e2e, tests/tools), each in a process of its own.
+#   tools/run_tests.py --build build/ci [--python] [--only NAME]… [--jobs N]
 # Failures are shown in full, skipped tests with their reasons, lines that begin with "golden: " as they are. The last
-# line is "N passed, N failed, N skipped"; the exit code is 1 when anything failed. One after the other because the
-# engine's tests pin threads to cores.
+# line is "N passed, N failed, N skipped"; the exit code is 1 when anything failed. One program at a time where nothing
+# else is said, because the engine's tests pin threads to cores.
 import argparse
+import concurrent.futures
 import glob
 import json
 import os
@@ -221,6 +222,12 @@ def report_all(outcomes):
     return 1 if total[1] else 0
 
 
+def timed(run):
+    start = time.monotonic()
+    outcome = run()
+    return outcome, time.monotonic() - start
+
+
 def main():
     # A shell starts what it puts into the background with SIGINT ignored, which every program under test would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -230,6 +237,7 @@ def main():
     parser.add_argument('--build', required=True, help='the build folder')
     parser.add_argument('--python', action='store_true', help='the Python tests too')
     parser.add_argument('--only', action='append', default=[], help='programs or files with this name only')
+    parser.add_argument('--jobs', type=int, default=1, help='programs that run at the same time')
     parser.add_argument('--timeout', type=float, default=TIMEOUT_S, help='seconds that one program may take')
     args = parser.parse_args()
     jobs = [(name, lambda c=command, d=cwd: run_gtest(c, d, args.timeout))
@@ -239,13 +247,17 @@ def main():
     names = {name for name, _ in jobs}
     outcomes = [(name, Outcome(failed=[('(the program)', f'no test program is called {name}')]))
                 for name in args.only if name not in names]
-    for name, run in jobs:
-        if args.only and name not in args.only:
-            continue
-        start = time.monotonic()
-        outcome = run()
-        outcomes.append((name, outcome))
-        report_one(name, outcome, time.monotonic() - start)
+    chosen = [(name, run) for name, run in jobs if not args.only or name in args.only]
+    with concurrent.futures.ThreadPoolExecutor(max(args.jobs, 1)) as pool:
+        running = [(name, pool.submit(timed, run)) for name, run in chosen]
+        try:
+            for name, future in running:
+                outcome, seconds = future.result()
+                outcomes.append((name, outcome))
+                report_one(name, outcome, seconds)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return report_all(outcomes)
 
 

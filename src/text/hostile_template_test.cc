@@ -10,16 +10,14 @@
 #include <fstream>
 #include <string>
 
+#include "base/sanitized.h"
 #include "text/chat_template.h"
 
 namespace quire {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr double kSeconds = 40;  // of processor time: checked memory costs a multiple
-#else
-constexpr double kSeconds = 8;  // of processor time
-#endif
+constexpr double kSeconds = kSanitized ? 40 : 8;  // of processor time: checked memory costs a multiple
+constexpr TemplateLimits kLimits = {.fuel = TemplateLimits().fuel / (kSanitized ? 5 : 1)};
 constexpr int64_t kMemoryKib = 400 << 10;
 
 double thread_seconds() {
@@ -238,11 +236,11 @@ bool names_a_limit(const std::string& message) {
 TEST(HostileTemplate, EachEndsWithinItsLimits) {
   for (const Hostile& h : kHostile) {
     const std::string source = std::string(h.first) + h.operation;
-    const auto first = ChatTemplate::parse(h.first);
+    const auto first = ChatTemplate::parse(h.first, kLimits);
     ASSERT_TRUE(first) << h.first;
     const auto made = first->render({});
     EXPECT_TRUE(made) << h.first << ": " << made.error().message;
-    const auto whole = ChatTemplate::parse(source);
+    const auto whole = ChatTemplate::parse(source, kLimits);
     ASSERT_TRUE(whole) << source << ": " << whole.error().message;
     std::ofstream("/proc/self/clear_refs") << 5;  // from now on the most memory is counted anew
     const int64_t before_kib = status_kib("VmRSS");
@@ -257,7 +255,7 @@ TEST(HostileTemplate, EachEndsWithinItsLimits) {
                   rendered ? "a text" : rendered.error().message.c_str());
     }
     if (rendered) {
-      EXPECT_LE(rendered->size(), TemplateLimits().output_bytes) << source;
+      EXPECT_LE(rendered->size(), kLimits.output_bytes) << source;
       continue;
     }
     EXPECT_TRUE(names_a_limit(rendered.error().message)) << source << ": " << rendered.error().message;

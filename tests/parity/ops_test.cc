@@ -9,6 +9,7 @@
 #include <map>
 
 #include "backend/cpu/kernels/tables.h"
+#include "base/sanitized.h"
 #include "quant/f16.h"
 #include "tests/parity/op_corpus.h"
 
@@ -18,6 +19,7 @@ namespace {
 TEST(Parity, Linear) {
   for (const WeightFormat* format : weight_formats()) {
     for (int64_t n_in : {32, 64, 172, 256, 352, 768, 2304}) {
+      if (kSanitized && n_in > 768) continue;
       if (n_in % std::max(format->block, format->integer ? 32 : 1) != 0) continue;
       for (int64_t n_out : {1, 15, 16, 17, 105, 130}) {
         const Stored w = stored_weight(*format, n_out, n_in, 7);
@@ -43,11 +45,11 @@ TEST(Parity, Linear) {
 // More than kernels that unpack weights take at a time.
 TEST(Parity, LinearOfLongRows) {
   for (const WeightFormat* format : weight_formats()) {
-    constexpr int64_t kIn = 16384 + 1024;
+    constexpr int64_t kIn = 16384 + 1024, kRows = kSanitized ? 18 : 90;
     const Stored w = stored_weight(*format, 40, kIn, 11);
     compare(std::string(format->name) + " long rows", 2e-6 * std::sqrt(static_cast<double>(kIn)), [&](Ops& ops) {
-      Matrix x(90, kIn, 12);
-      Matrix y(90, 40);
+      Matrix x(kRows, kIn, 12);
+      Matrix y(kRows, 40);
       const Linear linear = *ops.load_linear(w.weight, nullptr, Shard{});
       ops.linear(y.tensor(), x.tensor(), std::span(&linear, 1));
       return y.values;

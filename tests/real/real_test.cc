@@ -11,6 +11,7 @@
 #include "app/forward.h"
 #include "app/model_store.h"
 #include "app/wire.h"
+#include "base/sanitized.h"
 #include "tests/real/reference.h"
 
 namespace quire {
@@ -81,6 +82,7 @@ class RealModel : public testing::Test {
 };
 
 TEST_F(RealModel, SmolLm2SaysWhatFloat64Says) {
+  if (kSanitized) GTEST_SKIP() << "minutes with a sanitizer: the golden models run there";
   const std::string path = default_model(models_folder(""));
   if (path.empty()) GTEST_SKIP() << kDefaultModel.name << " is not here: `quire pull` fetches it";
   read(path,

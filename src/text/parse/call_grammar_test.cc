@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/rng.h"
+#include "base/sanitized.h"
 #include "text/grammar/structural_tag.h"
 #include "text/parse/answer_parser.h"
 #include "text/parse/call_arguments.h"
@@ -336,9 +337,10 @@ TEST(CallGrammar, WhatIsLetThroughIsReadBack) {
   Rng rng(11);
   std::map<std::string, std::shared_ptr<const Grammar>> known;
   for (const Tool& tool : schemas()) known.emplace(tool.name, *compile_json_schema(tool.schema.dump(), {}, {}));
+  const int n_rounds = fewer_if_sanitized(160);
   for (const std::string& family : Registry<CallForm>::get().names()) {
     int n_whole = 0;
-    for (int round = 0; round < 160; ++round) {
+    for (int round = 0; round < n_rounds; ++round) {
       const bool required = round % 2 == 0, only_one = round % 3 == 0;
       const auto g = grammar_of(family, {.required = required, .only_one = only_one});
       const std::string_view begin = required ? "" : find_call_form(family)->lead;
@@ -360,7 +362,7 @@ TEST(CallGrammar, WhatIsLetThroughIsReadBack) {
       EXPECT_TRUE(n_calls >= 1 || (!required && begin.empty())) << family << ": " << text;
       EXPECT_TRUE(n_calls <= 1 || !only_one) << family << ": " << text;
     }
-    EXPECT_GE(n_whole, 40) << family;
+    EXPECT_GE(n_whole, n_rounds / 4) << family;
   }
 }
 

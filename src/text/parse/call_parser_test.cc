@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/sanitized.h"
 #include "text/parse/answer_parser.h"
 #include "text/parse/tool_format.h"
 
@@ -209,7 +210,7 @@ TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
   Rng rng(5);
   for (const std::string& family : Registry<CallForm>::get().names()) {
     const auto rules = rules_of(family.c_str());
-    for (int round = 0; round < 12'000; ++round) {
+    for (int round = 0; round < fewer_if_sanitized(12'000); ++round) {
       std::string text;
       const int64_t n = rng.between(0, 16);
       for (int64_t i = 0; i < n; ++i)
@@ -259,7 +260,7 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
   Rng rng(7);
   for (const std::string& family : Registry<CallForm>::get().names()) {
     const CallForm& form = *find_call_form(family);
-    for (int round = 0; round < 2'000; ++round) {
+    for (int round = 0; round < fewer_if_sanitized(2'000); ++round) {
       std::string text(form.lead), wanted;
       const int64_t n_calls = rng.between(1, 3);
       for (int64_t i = 0; i < n_calls; ++i) {
