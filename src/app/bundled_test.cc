@@ -1,9 +1,10 @@
 #include "app/bundled.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <fstream>
+#include <filesystem>
+
+#include "io/test_folder.h"
 
 namespace quire {
 namespace {
@@ -12,18 +13,12 @@ namespace fs = std::filesystem;
 
 class Bundled : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "quire_bundled_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(root_); }
   std::string put(const fs::path& folder) const {
-    fs::create_directories(root_ / folder);
-    std::ofstream(root_ / folder / kBundledModel) << "x";
+    folder_.write(folder / kBundledModel, "x");
     return (root_ / folder / kBundledModel).string();
   }
-  fs::path root_;
+  const TempFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(Bundled, IsInTheSharedFolderOfAnInstallation) {

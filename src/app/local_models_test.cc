@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
-#include <fstream>
+
+#include "io/test_folder.h"
 
 namespace quire {
 namespace {
@@ -17,17 +17,9 @@ using ::testing::Not;
 
 class LocalModels : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "quire_local_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-  void put(const fs::path& path, const std::string& text = "1234") const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
-  fs::path root_;
+  void put(const fs::path& path, const std::string& text = "1234") const { folder_.write(path, text); }
+  const TempFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(LocalModels, AFolderHoldsFilesPartsAndFolders) {

@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
-#include <fstream>
+
+#include "io/test_folder.h"
 
 namespace quire {
 namespace {
@@ -16,23 +16,15 @@ using ::testing::IsEmpty;
 
 class ModelStore : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "quire_store_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-  void put(const fs::path& path, const std::string& text = "1234") const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
+  void put(const fs::path& path, const std::string& text = "1234") const { folder_.write(path, text); }
   std::vector<std::string> names() const {
     std::vector<std::string> out;
     for (const StoredModel& model : stored_models(root_)) out.push_back(model.name);
     return out;
   }
   std::string path(const std::string& name) const { return stored_model(root_, name); }
-  std::string root_;
+  const TempFolder folder_;
+  const std::string root_ = folder_.path();
 };
 
 TEST_F(ModelStore, NamesWhatIsThereWhole) {

@@ -17,24 +17,6 @@
 namespace quire {
 namespace {
 
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
 struct Pipe {
   Fd read, write;
 };
@@ -92,13 +74,6 @@ struct Birth {
 
 }  // namespace
 
-PipeLines::~PipeLines() { close(); }
-
-void PipeLines::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 void PipeLines::add(std::string_view bytes, const std::function<void(std::string_view)>& line) {
   while (!bytes.empty()) {
     const size_t end = bytes.find('\n');
@@ -117,15 +92,15 @@ void PipeLines::add(std::string_view bytes, const std::function<void(std::string
 
 void PipeLines::take(const std::function<void(std::string_view)>& line) {
   std::array<char, 4096> bytes;
-  while (fd_ >= 0) {
-    const ssize_t n = ::read(fd_, bytes.data(), bytes.size());
+  while (fd_.get() >= 0) {
+    const ssize_t n = ::read(fd_.get(), bytes.data(), bytes.size());
     if (n > 0) {
       add({bytes.data(), static_cast<size_t>(n)}, line);
       continue;
     }
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
-    close();
+    fd_ = Fd();
     if (!held_.empty()) line(held_);
     held_.clear();
   }
@@ -149,7 +124,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildSpec& spec)
   while ((n = ::read(trouble.read.get(), &error, sizeof error)) < 0 && errno == EINTR) {
   }
   for (const Pipe* pipe : {&out, &err}) ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
-  std::unique_ptr<ChildProcess> child(new ChildProcess(pid, out.read.release(), err.read.release()));
+  std::unique_ptr<ChildProcess> child(new ChildProcess(pid, std::move(out.read), std::move(err.read)));
   if (n == sizeof error) return fail(Code::io, spec.program + ": " + std::strerror(error));
   return child;
 }

@@ -11,8 +11,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/result.h"
 
 namespace quire {
@@ -28,20 +30,18 @@ struct ChildSpec {
 class PipeLines {
  public:
   static constexpr size_t kMostBytes = 4096;
-  explicit PipeLines(int fd) : fd_(fd) {}
-  ~PipeLines();
+  explicit PipeLines(Fd fd) : fd_(std::move(fd)) {}
   PipeLines(const PipeLines&) = delete;
   PipeLines& operator=(const PipeLines&) = delete;
 
   // Calls line() for every line that is there, without its end; a last one without an end too, when the writer is gone.
   void take(const std::function<void(std::string_view line)>& line);
   // To wait for; −1: nothing comes any more.
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
   void add(std::string_view bytes, const std::function<void(std::string_view)>& line);
-  void close();
-  int fd_;
+  Fd fd_;
   std::string held_;
   bool cut_ = false;  // the rest of the line is passed over
 };
@@ -63,7 +63,7 @@ class ChildProcess {
   PipeLines& err() { return err_; }
 
  private:
-  ChildProcess(pid_t pid, int out_fd, int err_fd) : pid_(pid), out_(out_fd), err_(err_fd) {}
+  ChildProcess(pid_t pid, Fd out, Fd err) : pid_(pid), out_(std::move(out)), err_(std::move(err)) {}
   const pid_t pid_;
   std::optional<std::string> end_;
   PipeLines out_, err_;

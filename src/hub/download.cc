@@ -12,6 +12,7 @@
 
 #include "base/bounded_reader.h"
 #include "base/digest.h"
+#include "base/fd.h"
 
 namespace quire {
 namespace {
@@ -48,20 +49,6 @@ class Check {
  private:
   const std::string wanted_, header_;
   Digest digest_;
-};
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
 };
 
 // Adds up the first `n_bytes` of a file. False where there are fewer.

@@ -1,13 +1,12 @@
 #include "route/engine_pages.h"
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
+
+#include "base/utc_time.h"
 
 namespace quire {
 namespace {
-
-constexpr const char* kNever = "9999-12-31T23:59:59Z";
 
 const std::string* id_of(const Json& model) {
   const Json* id = model.find("id");
@@ -39,14 +38,6 @@ Json tag_of(const LocalModelState& model) {
 
 }  // namespace
 
-std::string utc_time(int64_t seconds) {
-  const std::time_t at = seconds;
-  std::tm parts{};
-  if (gmtime_r(&at, &parts) == nullptr || parts.tm_year > 9999 - 1900) return kNever;
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 Json::Array model_entries(const std::vector<LocalModelState>& local, Json::Array listed) {
   Json::Array out;
   for (const LocalModelState& model : local) {
@@ -76,7 +67,8 @@ Json::Array ps_entries(const std::vector<LocalModelState>& local, int64_t now_s)
   for (const LocalModelState& model : local) {
     if (model.state != EngineState::on) continue;
     Json entry = tag_of(model);
-    entry.set("expires_at", model.expires_ms == kKeepForever ? kNever : utc_time(now_s + model.expires_ms / 1000));
+    entry.set("expires_at",
+              model.expires_ms == kKeepForever ? kLastUtcTime : utc_time(now_s + model.expires_ms / 1000));
     entry.set("size_vram", 0);
     out.push_back(std::move(entry));
   }

@@ -10,9 +10,6 @@
 
 namespace quire {
 
-// Seconds since 1970, as "2026-11-25T13:00:00Z".
-std::string utc_time(int64_t seconds);
-
 // Entries of /v1/models: the local ones, as their engine lists them where it runs, then the rest of `listed`.
 Json::Array model_entries(const std::vector<LocalModelState>& local, Json::Array listed);
 

@@ -1,6 +1,7 @@
 // Local engines among other workers, and how they are listed: without processes.
 #include <gtest/gtest.h>
 
+#include "base/utc_time.h"
 #include "route/engine_pages.h"
 #include "route/fleet.h"
 

@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "base/nanoseconds.h"
-#include "route/engine_pages.h"
+#include "base/utc_time.h"
 #include "route/local_ask.h"
 #include "route/proxied.h"
 

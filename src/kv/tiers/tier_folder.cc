@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/fd.h"
+
 namespace quire {
 namespace {
 
@@ -20,26 +22,9 @@ tl::unexpected<Error> failed(const std::string& what) {
   return fail(Code::io, what + ": " + std::generic_category().message(errno));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 class SystemFile final : public TierFile {
  public:
-  SystemFile(Descriptor fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  SystemFile(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
 
   Status write(int64_t offset, std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
@@ -74,13 +59,13 @@ class SystemFile final : public TierFile {
   }
 
  private:
-  Descriptor fd_;
+  Fd fd_;
   std::string name_;
 };
 
 class SystemFolder final : public TierFolder {
  public:
-  SystemFolder(std::string path, Descriptor folder, Descriptor lock)
+  SystemFolder(std::string path, Fd folder, Fd lock)
       : path_(std::move(path)), folder_(std::move(folder)), lock_(std::move(lock)) {}
 
   Result<std::vector<std::string>> names() const override {
@@ -117,22 +102,22 @@ class SystemFolder final : public TierFolder {
 
  private:
   Result<std::shared_ptr<TierFile>> open_file(const std::string& name, int flags) const {
-    Descriptor fd(::openat(folder_.get(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
+    Fd fd(::openat(folder_.get(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (fd.get() < 0) return failed("cannot open " + name);
     return std::make_shared<SystemFile>(std::move(fd), name);
   }
 
   std::string path_;
-  Descriptor folder_, lock_;
+  Fd folder_, lock_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<TierFolder>> open_tier_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed("cannot make the folder " + path);
-  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0) return failed("cannot open the folder " + path);
-  Descriptor lock(::openat(folder.get(), kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  Fd lock(::openat(folder.get(), kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (lock.get() < 0) return failed("cannot open the file \"lock\" in " + path);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return failed("cannot lock " + path);
