@@ -61,7 +61,7 @@ struct Backend {
           }
           ++n_asked;
           if (delay_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
-          reply->send(200, {{"Content-Type", "application/json"}}, "{\"by\":\"" + name + "\"}");
+          reply->send(200, {{"Content-Type", "application/json"}}, "{\"by\":\"" + name + "\"" + more + "}");
         }) {
     ServerOptions options;
     options.limits.linger_ms = 20;
@@ -71,6 +71,7 @@ struct Backend {
   int port() const { return server->port(); }
   std::atomic<int> n_asked{0};
   int delay_ms = 0;
+  std::string more;  // of its answers
   FunctionHandler handler;
   std::unique_ptr<Server> server;
 };
@@ -155,6 +156,16 @@ TEST(LocalEngines, ModelsThatAreNotHereAndFieldsThatAreWrongAreRefusedByName) {
   EXPECT_TRUE(pids_in(pids.path).empty());  // none of them started anything
   EXPECT_EQ(router.ask("POST", "/v1/completions", R"({"model":"\u006fne","keep_alive":"abc"})").status,
             200);  // no field there
+}
+
+TEST(LocalEngines, WhatGoesOnFromAnotherModelsResponseLeavesThatWhereItIs) {
+  Backend one("one"), two("two");
+  one.more = R"(,"id":"resp_1")";
+  const Router router({model("one", listener(one.port())), model("two", listener(two.port()))});
+  EXPECT_EQ(router.ask("POST", "/v1/responses", R"({"model":"one"})").status, 200);
+  const HttpResponse other = router.ask("POST", "/v1/responses", R"({"model":"two","previous_response_id":"resp_1"})");
+  EXPECT_EQ(*other.header("x-quire-worker"), "two");
+  EXPECT_EQ(*router.ask("GET", "/v1/responses/resp_1").header("x-quire-worker"), "one");
 }
 
 TEST(LocalEngines, ItGoesWhenItsTimeIsOverOrWhenItIsAskedTo) {

@@ -5,6 +5,7 @@
 // engine.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

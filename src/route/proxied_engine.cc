@@ -2,6 +2,7 @@
 // answered.
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "base/nanoseconds.h"
 #include "base/utc_time.h"
@@ -47,8 +48,11 @@ bool Proxied::find_engine() {
     ask_.local = context_.engines->name(*engine_);
     ask_.model.clear();  // it is not looked for among what others list
   }
-  // What it goes on from may be another's: then who has its model says that he knows nothing of it.
-  if (ask_.pinned && context_.fleet->local_home(*ask_.session) != ask_.local) ask_.pinned = false;
+  // What it goes on from may be another's: then who has its model says that he knows nothing of it, and it stays there.
+  if (ask_.pinned && context_.fleet->local_home(*ask_.session) != ask_.local) {
+    ask_.key = std::exchange(ask_.session, std::nullopt)->lo;
+    ask_.pinned = false;
+  }
   return true;
 }
 
