@@ -50,6 +50,8 @@ struct RouteContext {
   std::unique_ptr<Directory> directory;     // null: there is none
   UpstreamLimits upstream, probe;
   std::string worker_key;  // what workers are sent instead of the clients' keys; empty: theirs
+  // A local engine has the router's own keys, so it gets the client's.
+  bool sends_key_to(const WorkerSpec& worker) const { return !worker_key.empty() && !worker.is_local(); }
 };
 
 }  // namespace quire

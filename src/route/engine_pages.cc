@@ -8,11 +8,6 @@
 namespace quire {
 namespace {
 
-const std::string* id_of(const Json& model) {
-  const Json* id = model.find("id");
-  return id != nullptr ? id->as_string() : nullptr;
-}
-
 Json status_of(const LocalModelState& model) {
   Json out = Json::Object{{"value", name_of(model.state)}};
   if (model.failure.empty()) return out;

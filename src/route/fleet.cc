@@ -17,11 +17,6 @@ RoutePolicyEntry policy_of(std::string_view name) {
   return *entry;
 }
 
-const std::string* id_of(const Json& model) {
-  const Json* id = model.find("id");
-  return id != nullptr ? id->as_string() : nullptr;
-}
-
 }  // namespace
 
 Fleet::Fleet(std::string_view policy, const RouteLimits& limits, Clock& clock, Metrics& metrics)
@@ -68,33 +63,23 @@ uint32_t Fleet::number_of_model(std::string_view name) const {
   return found == models_.end() ? 0 : found->second;
 }
 
-// Those that may be given something now and serve `model` (0: nobody lists it, so anybody may know it); or `only` the
-// worker of this id, whatever it serves.
-void Fleet::find_candidates(uint32_t model,
+// Those that may be given something now and serve the model (0: nobody lists it, so anybody may know it); or `only` the
+// worker of this id, whatever it serves. A local engine is asked for its model alone, and for that nobody else is.
+void Fleet::find_candidates(const RouteAsk& ask,
                             uint64_t only,
                             std::span<const std::shared_ptr<Worker>> not_these,
                             int64_t now_ns) {
+  const uint32_t model = number_of_model(ask.model);
   from_.clear();
   views_.clear();
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& w = *workers_[i];
-    if (!w.health.usable(now_ns) || (only != 0 ? w.id != only : model != 0 && !w.serves(model))) continue;
+    if (!w.health.usable(now_ns) || w.spec.model != ask.local) continue;
+    if (only != 0 ? w.id != only : model != 0 && !w.serves(model)) continue;
     if (std::find(not_these.begin(), not_these.end(), workers_[i]) != not_these.end()) continue;
     from_.push_back(i);
     views_.push_back({w.id, w.load_tokens, w.n_requests, 0});
   }
-}
-
-// A local engine is asked for its model alone, and for that nobody else is.
-void Fleet::leave_out_others(const std::string& local) {
-  size_t n = 0;
-  for (size_t i = 0; i < from_.size(); ++i) {
-    if (workers_[from_[i]]->spec.model != local) continue;
-    from_[n] = from_[i];
-    views_[n++] = views_[i];
-  }
-  from_.resize(n);
-  views_.resize(n);
 }
 
 void Fleet::fill_hits(const RouteAsk& ask) {
@@ -123,8 +108,7 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   const std::lock_guard lock(mu_);
   const uint64_t last = ask.session ? sessions_.find(*ask.session, now) : 0;
   const bool stays = ask.pinned && has(last);
-  find_candidates(number_of_model(ask.model), stays ? last : 0, not_these, now);
-  leave_out_others(ask.local);
+  find_candidates(ask, stays ? last : 0, not_these, now);
   if (from_.empty()) return std::nullopt;
   fill_hits(ask);
   const RouteChoice choice = pick(ask, last);
@@ -177,7 +161,7 @@ void Fleet::worked(Worker& worker) {
 void Fleet::note_failure(Worker& worker) {
   worker.n_failures.add();
   const auto n_out = std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w->health.ejected(); });
-  const bool may_eject = !worker.gone && worker.spec.model.empty() && 2 * (n_out + 1) <= std::ssize(workers_);
+  const bool may_eject = !worker.gone && !worker.spec.is_local() && 2 * (n_out + 1) <= std::ssize(workers_);
   if (worker.health.failed(clock_.now_ns(), may_eject)) log_warn("route: " + worker.name + " fails and is left out");
 }
 
@@ -227,7 +211,7 @@ void Fleet::number_models() {
   models_.clear();
   for (const auto& worker : workers_) {
     worker->model_ids.clear();
-    if (!worker->spec.model.empty()) continue;  // it is asked by that name
+    if (worker->spec.is_local()) continue;  // it is asked by that name
     for (const Json& model : worker->models) {
       const std::string* id = id_of(model);
       if (id == nullptr) continue;
@@ -247,7 +231,7 @@ std::string Fleet::local_home(const Hash128& session) const {
 
 bool Fleet::has_remote() const {
   const std::lock_guard lock(mu_);
-  return std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->spec.model.empty(); });
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return !w->spec.is_local(); });
 }
 
 std::vector<std::shared_ptr<Worker>> Fleet::workers() const {
@@ -273,6 +257,7 @@ Json::Array Fleet::models() const {
     if (!worker->health.up()) continue;
     for (const Json& model : worker->models) {
       const std::string* id = id_of(model);
+      if (worker->spec.is_local() && (id == nullptr || *id != worker->spec.model)) continue;
       const auto same = [&](const Json& other) { return *id_of(other) == *id; };
       if (id != nullptr && std::none_of(out.begin(), out.end(), same)) out.push_back(model);
     }

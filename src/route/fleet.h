@@ -78,7 +78,7 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::string local_home(const Hash128& session) const;
   // Whether there are workers beside local engines.
   bool has_remote() const;
-  // Entries of /v1/models of all workers that may be given requests, each id once.
+  // Entries of /v1/models of all workers that may be given requests, each id once; of a local engine its model alone.
   Json::Array models() const;
   bool any_usable() const;
 
@@ -88,11 +88,10 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   void drop_hints(Worker& worker);
   void note_failure(Worker& worker);
   bool has(uint64_t worker) const;
-  void find_candidates(uint32_t model,
+  void find_candidates(const RouteAsk& ask,
                        uint64_t only,
                        std::span<const std::shared_ptr<Worker>> not_these,
                        int64_t now_ns);
-  void leave_out_others(const std::string& local);
   void fill_hits(const RouteAsk& ask);
   RouteChoice pick(const RouteAsk& ask, uint64_t last);
   void number_models();

@@ -56,6 +56,17 @@ TEST(FleetLocal, AnEngineIsAskedForItsModelAloneAndForThatNobodyElse) {
   EXPECT_FALSE(World({spec(2, "a")}).fleet->has_remote());
 }
 
+TEST(FleetLocal, AnEngineListsItsModelAndNothingElse) {
+  const World world({spec(1), spec(2, "a")});
+  const auto workers = world.fleet->workers();
+  world.fleet->set_models(*workers[0], {Json::Object{{"id", "c"}}});
+  world.fleet->set_models(*workers[1], {Json::Object{{"id", "a"}}, Json::Object{{"id", "a:prefix"}}});
+  const Json::Array listed = world.fleet->models();
+  ASSERT_EQ(listed.size(), 2U);
+  EXPECT_EQ(*id_of(listed[0]), "c");
+  EXPECT_EQ(*id_of(listed[1]), "a");
+}
+
 TEST(FleetLocal, ASessionIsAtItsModelWhereverThatListens) {
   const World world({spec(1, "a")});
   RouteAsk ask = asks("", "a");

@@ -254,8 +254,8 @@ void Front::tags(const ReplyPtr& reply) const {
   Json::Array out;
   if (context_.engines != nullptr) out = tag_entries(context_.engines->states());
   for (const Json& model : context_.fleet->models()) {
-    const Json& name = *model.find("id");
-    if (context_.engines != nullptr && context_.engines->find(*name.as_string())) continue;
+    const std::string& name = *id_of(model);
+    if (context_.engines != nullptr && context_.engines->find(name)) continue;
     out.push_back(Json::Object{{"name", name}, {"model", name}});
   }
   send_json(reply, Json::Object{{"models", std::move(out)}});

@@ -56,6 +56,7 @@ struct Backend {
   explicit Backend(std::string name)
       : handler([this, name = std::move(name)](HttpRequest&& request, const ReplyPtr& reply) {
           if (request.method == "GET") {
+            if (request.header("authorization") != nullptr) ++n_keys;
             reply->send(200, {}, "{}");
             return;
           }
@@ -69,7 +70,7 @@ struct Backend {
     server = std::move(*Server::start(options, handler));
   }
   int port() const { return server->port(); }
-  std::atomic<int> n_asked{0};
+  std::atomic<int> n_asked{0}, n_keys{0};  // n_keys: questions that came with one
   int delay_ms = 0;
   std::string more;  // of its answers
   FunctionHandler handler;
@@ -77,13 +78,17 @@ struct Backend {
 };
 
 struct Router {
-  explicit Router(std::vector<LocalModel> models, EngineRules rules = {}, RouteLimits limits = {}) {
+  explicit Router(std::vector<LocalModel> models,
+                  EngineRules rules = {},
+                  RouteLimits limits = {},
+                  std::string worker_key = "") {
     RouteOptions options;
     options.port = 0;
     options.n_io_threads = 2;
     options.local.models = std::move(models);
     options.local.rules = rules;
     options.limits = limits;
+    options.worker_key = std::move(worker_key);
     router = std::move(*start_router(options, metrics));
   }
   HttpResponse ask(const std::string& method, const std::string& path, std::string body = "") const {
@@ -166,6 +171,13 @@ TEST(LocalEngines, WhatGoesOnFromAnotherModelsResponseLeavesThatWhereItIs) {
   const HttpResponse other = router.ask("POST", "/v1/responses", R"({"model":"two","previous_response_id":"resp_1"})");
   EXPECT_EQ(*other.header("x-quire-worker"), "two");
   EXPECT_EQ(*router.ask("GET", "/v1/responses/resp_1").header("x-quire-worker"), "one");
+}
+
+TEST(LocalEngines, TheKeyOfWorkersIsNotSentToThem) {
+  Backend one("one");
+  const Router router({model("one", listener(one.port()))}, {}, {}, "of-workers");
+  EXPECT_EQ(router.complete("one").status, 200);  // so it was asked for its health
+  EXPECT_EQ(one.n_keys, 0);
 }
 
 TEST(LocalEngines, ItGoesWhenItsTimeIsOverOrWhenItIsAskedTo) {

@@ -31,11 +31,11 @@ class Question final : public UpstreamEvents {
   std::string body_;
 };
 
-UpstreamRequest question_for(const Worker& worker, const std::string& path, const std::string& key) {
+UpstreamRequest question_for(const Worker& worker, const std::string& path, const RouteContext& context) {
   UpstreamRequest out;
   out.to = worker.spec.at;
   out.target = worker.spec.base + path;
-  if (!key.empty()) out.headers.push_back({"authorization", "Bearer " + key});
+  if (context.sends_key_to(worker.spec)) out.headers.push_back({"authorization", "Bearer " + context.worker_key});
   return out;
 }
 
@@ -52,10 +52,8 @@ Json::Array models_in(const std::string& body) {
   const Json* data = list ? list->find("data") : nullptr;
   Json::Array out;
   if (data == nullptr || data->as_array() == nullptr) return out;
-  for (const Json& model : *data->as_array()) {
-    const Json* id = model.find("id");
-    if (id != nullptr && id->as_string() != nullptr) out.push_back(model);
-  }
+  for (const Json& model : *data->as_array())
+    if (id_of(model) != nullptr) out.push_back(model);
   return out;
 }
 
@@ -90,8 +88,7 @@ void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
       if (error == nullptr && status == 200) context.fleet->set_models(*worker, models_in(body));
       ask(worker, false);
     };
-    ask_upstream(question_for(*worker, "/v1/models", context.worker_key), context.probe,
-                 std::make_shared<Question>(listed));
+    ask_upstream(question_for(*worker, "/v1/models", context), context.probe, std::make_shared<Question>(listed));
     return;
   }
   const int64_t asked_ns = context.clock.now_ns();
@@ -100,8 +97,7 @@ void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
     const bool progressed = worker->progressed_ns.load(std::memory_order_relaxed) > asked_ns;
     if (const auto probe = judge(status, error, progressed)) context.fleet->probed(*worker, *probe);
   };
-  ask_upstream(question_for(*worker, health_path_, context.worker_key), context.probe,
-               std::make_shared<Question>(answered));
+  ask_upstream(question_for(*worker, health_path_, context), context.probe, std::make_shared<Question>(answered));
 }
 
 }  // namespace quire

@@ -152,7 +152,7 @@ HttpHeaders Proxied::forwarded_headers() const {
   std::string forwarded;
   for (const HttpHeader& h : request_.headers)
     if (h.name == "x-forwarded-for") forwarded += h.value + ", ";
-  const bool own_key = !context_.worker_key.empty() && worker_->spec.model.empty();  // a local engine has ours
+  const bool own_key = context_.sends_key_to(worker_->spec);
   for (const HttpHeader& h : request_.headers)
     if (!is_hop_field(h.name, connection) && !is_replaced(h.name, own_key)) out.push_back(h);
   out.push_back({"x-forwarded-for", forwarded + request_.peer});

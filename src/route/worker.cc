@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-uint64_t id_of(const std::string& name) { return std::max<uint64_t>(1, hash128(name.data(), name.size(), 0).lo); }
+uint64_t number_of(const std::string& name) { return std::max<uint64_t>(1, hash128(name.data(), name.size(), 0).lo); }
 
 }  // namespace
 
@@ -20,10 +20,15 @@ Result<WorkerSpec> parse_worker(const std::string& url) {
   return WorkerSpec{std::move(read->at), std::move(read->base)};
 }
 
+const std::string* id_of(const Json& listed) {
+  const Json* id = listed.find("id");
+  return id != nullptr ? id->as_string() : nullptr;
+}
+
 Worker::Worker(WorkerSpec where, const RouteLimits& limits, Metrics& metrics)
     : spec(std::move(where)),
       name(spec.name()),
-      id(id_of(name)),
+      id(number_of(name)),
       n_given(metrics.counter("quire_worker_requests_total", "Requests that a worker was given.", {{"worker", name}})),
       n_failures(metrics.counter("quire_worker_failures_total", "Of them, failed by its fault.", {{"worker", name}})),
       health(limits) {}

@@ -20,14 +20,18 @@ struct WorkerSpec {
   UpstreamAddress at;
   std::string base;        // what stands before /v1, without a slash at its end
   std::string model = {};  // of a local engine: the only model that it is asked for, whatever it lists; else empty
+  bool is_local() const { return !model.empty(); }
   // What clients, logs and metrics call it. A local engine's address is another one at each start.
-  std::string name() const { return model.empty() ? at.text() + base : model; }
+  std::string name() const { return is_local() ? model : at.text() + base; }
   bool operator==(const WorkerSpec&) const = default;
 };
 
 // "http://host:port/base"; the scheme, the port (80) and an ending /v1 may be left out. Fails (Code::invalid) naming
 // what is wrong, https among it: workers are spoken to without TLS.
 Result<WorkerSpec> parse_worker(const std::string& url);
+
+// The name of a model in an entry of /v1/models; null where it has none.
+const std::string* id_of(const Json& listed);
 
 struct Worker {
   Worker(WorkerSpec where, const RouteLimits& limits, Metrics& metrics);
