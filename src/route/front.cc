@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "route/engine_pages.h"
+#include "route/refusal.h"
 #include "route/session_key.h"
 
 namespace quire {
@@ -60,8 +61,6 @@ constexpr std::string_view kOfAll[] = {"/api/ps", "/api/version"};
 
 constexpr const char* kJson = "application/json";
 
-HttpError stopping() { return {503, "the router is shutting down", "server_error", "", "shutting_down"}; }
-
 void send_json(const ReplyPtr& reply, const Json& value) { reply->send(200, {{"Content-Type", kJson}}, value.dump()); }
 
 // A page elsewhere may send forms without asking, and no worker learns where it came from.
@@ -72,12 +71,8 @@ bool is_foreign_form(const HttpRequest& request) {
 }
 
 Verdict refuse_with(KeyRefusal refusal) {
-  return {[refusal = std::move(refusal)](HttpRequest&&, const ReplyPtr& reply) {
-            const int status = refusal.error.status;
-            HttpHeaders extra;
-            if (status == 429 || status == 503)
-              extra.push_back({"Retry-After", std::to_string(std::max<int64_t>(1, refusal.retry_after_s))});
-            send_error(*reply, refusal.error, std::move(extra));
+  return {[refusal = std::move(refusal)](const HttpRequest& request, const ReplyPtr& reply) {
+            send_error_of(*reply, request.path, refusal.error, retry_after(refusal));
           },
           false};
 }
@@ -154,10 +149,8 @@ Verdict Front::judge(Scope scope, const HttpRequest& head, const Verdict::Answer
 Verdict Front::pass_on(Scope scope, const HttpRequest& head) {
   const auto asker = std::make_shared<RouteAsker>();
   if (auto refusal = check_key(scope, head, *asker)) return refuse_with(std::move(*refusal));
-  if (is_foreign_form(head))
-    return refuse_with(
-        {{415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"}});
-  if (draining_) return refuse_with({stopping(), 1});
+  if (is_foreign_form(head)) return refuse_with({wrong_media_type()});
+  if (draining_) return refuse_with({stopping()});
   if (asker->key != nullptr)
     if (auto refusal = asker->key->enter(context_.clock.now_ns(), asker->lease))
       return refuse_with(std::move(*refusal));
@@ -166,7 +159,7 @@ Verdict Front::pass_on(Scope scope, const HttpRequest& head) {
                 std::make_shared<Proxied>(context_, std::move(request), std::move(reply), std::move(*asker));
             // Counted as under way by now: stop() sees it, or this sees stop(), which may have begun while the body
             // came.
-            if (draining_) return one->refuse(stopping());
+            if (draining_) return one->refuse(stopping(), {{"Retry-After", "1"}});
             one->start();
           },
           true};
@@ -189,9 +182,8 @@ void Front::models(const HttpRequest& request, const ReplyPtr& reply) const {
   }
   const std::string_view name = std::string_view(request.path).substr(kPrefix.size());
   for (const Json& model : all)
-    if (*model.find("id")->as_string() == name) return send_json(reply, model);
-  send_error(*reply,
-             {404, "no worker has the model '" + shown(name) + "'", "not_found_error", "model", "model_not_found"});
+    if (*id_of(model) == name) return send_json(reply, model);
+  send_error(*reply, unknown_model(name, "here"));
 }
 
 Json::Array Front::all_models() const {
@@ -204,9 +196,7 @@ void Front::add_posted(std::string_view path, Verdict::Answer answer) {
   door_.router().add("POST", path, [this, answer = std::move(answer)](const HttpRequest& head) {
     RouteAsker asker;
     if (auto refusal = check_key(Scope::inference, head, asker)) return refuse_with(std::move(*refusal));
-    if (is_foreign_form(head))
-      return refuse_with(
-          {{415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"}});
+    if (is_foreign_form(head)) return refuse_with({wrong_media_type()});
     return Verdict{answer, true};
   });
 }
@@ -237,8 +227,7 @@ void Front::change_engine(const HttpRequest& request, const ReplyPtr& reply, boo
     error = {400, "model is required: the name of one that /v1/models lists", "invalid_request_error", "model",
              "missing_required_parameter"};
   } else if (!at) {
-    error = {404, "the model '" + shown(*name) + "' is not one of this machine's", "not_found_error", "model",
-             "model_not_found"};
+    error = unknown_model(*name, "on this machine");
   } else if (!load) {
     engines.unload(*at);
   } else if (const auto refusal = engines.load(*at)) {

@@ -191,6 +191,29 @@ TEST(Front, APathForHealthThatIsNoneIsRefused) {
   }
 }
 
+TEST(Front, RefusalsAreErrorsAsThePathsDialectHasThem) {
+  const FakeWorker cuts([](HttpRequest&&, const ReplyPtr& reply) { reply->abort(); });
+  RouteLimits limits;
+  limits.wait_ms = 1;
+  KeyedRouter router(cuts, {}, limits);
+  const std::string name = name_of(cuts);
+  const auto expect = [&](const char* key, int status, const std::string& text) {
+    const HttpHeaders sent{{"Authorization", std::string("Bearer ") + key}};
+    const HttpResponse theirs = router.ask("POST", "/api/chat", "{}", sent);
+    EXPECT_EQ(theirs.status, status);
+    EXPECT_TRUE(theirs.body.starts_with("{\"error\":\"" + text)) << theirs.body;
+    const HttpResponse ours = router.ask("POST", "/v1/chat/completions", "{}", sent);
+    EXPECT_EQ(ours.status, status);
+    EXPECT_TRUE(ours.body.starts_with("{\"error\":{\"message\":\"" + text)) << ours.body;
+    EXPECT_EQ(theirs.header("retry-after") != nullptr, status == 503);
+    EXPECT_EQ(theirs.header("x-quire-worker") != nullptr, status == 502);
+  };
+  expect("other", 401, "a valid key is needed");
+  expect("k", 502, "worker " + name + ": ");
+  router.router->set_workers({});
+  expect("k", 503, "no worker can be given this request");
+}
+
 // A worker of another make: its health is elsewhere, and what it says at /health is no word about it.
 TEST(Front, AWorkersHealthIsAskedWhereItIs) {
   std::mutex mu;

@@ -3,19 +3,16 @@
 #include <algorithm>
 #include <string>
 
-#include "base/json.h"
-#include "route/asked.h"
+#include "route/refusal.h"
 
 namespace quire {
 namespace {
-
-constexpr std::string_view kOllama = "/api/";
 
 bool is_reading(const HttpRequest& request) { return request.method == "GET" || request.method == "HEAD"; }
 
 std::string model_named(const HttpRequest& request, const Asked& asked) {
   if (is_reading(request)) return request.query_param("model").value_or("");
-  if (asked.model.empty() && request.path.starts_with(kOllama)) return asked.name;
+  if (asked.model.empty() && is_ollama(request.path)) return asked.name;
   return asked.model;
 }
 
@@ -57,13 +54,9 @@ tl::expected<LocalAsk, HttpError> read_local_ask(const HttpRequest& request,
     QR_TRY(out.model, unnamed(request, ask, context));
   } else {
     out.model = context.engines->find(named);
-    if (!out.model && !context.fleet->has_remote())
-      return tl::make_unexpected(
-          HttpError{404, "the model '" + shown(named) + "' is not here; /v1/models lists those that are",
-                    "not_found_error", "model", "model_not_found"});
+    if (!out.model && !context.fleet->has_remote()) return tl::make_unexpected(unknown_model(named, "here"));
   }
-  if (!out.model || !request.path.starts_with(kOllama) || asked.keep_alive.empty() || asked.keep_alive == "null")
-    return out;
+  if (!out.model || !is_ollama(request.path) || asked.keep_alive.empty() || asked.keep_alive == "null") return out;
   const auto keep_alive = parse_keep_alive_json(asked.keep_alive);
   if (!keep_alive)
     return tl::make_unexpected(HttpError{400, "keep_alive " + keep_alive.error().message, "invalid_request_error",
@@ -72,15 +65,6 @@ tl::expected<LocalAsk, HttpError> read_local_ask(const HttpRequest& request,
   const bool generates = request.path == "/api/generate" || request.path == "/api/chat";
   out.unloads = generates && out.keep_alive_ms == 0 && asks_nothing(asked);
   return out;
-}
-
-void send_error_of(Reply& reply, std::string_view path, const HttpError& error, HttpHeaders extra) {
-  if (!path.starts_with(kOllama)) {
-    send_error(reply, error, std::move(extra));
-    return;
-  }
-  extra.push_back({"Content-Type", "application/json"});
-  reply.send(error.status, std::move(extra), Json(Json::Object{{"error", error.message}}).dump());
 }
 
 }  // namespace quire

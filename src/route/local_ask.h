@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "http/message.h"
-#include "http/reply.h"
+#include "route/asked.h"
 #include "route/context.h"
 
 namespace quire {
@@ -24,8 +24,5 @@ tl::expected<LocalAsk, HttpError> read_local_ask(const HttpRequest& request,
                                                  std::string_view body,
                                                  const RouteAsk& ask,
                                                  const RouteContext& context);
-
-// As the dialect of the path writes errors.
-void send_error_of(Reply& reply, std::string_view path, const HttpError& error, HttpHeaders extra);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/nanoseconds.h"
+#include "route/refusal.h"
 #include "route/session_key.h"
 
 namespace quire {
@@ -68,7 +69,8 @@ void Proxied::start() {
   ask_ = route_ask(request_, *body_, asker_.tenant);
   if (asker_.key != nullptr) {
     const int64_t n_tokens = tokens_of_bytes(std::ssize(*body_)) + ask_.answer_tokens;
-    if (const auto refusal = asker_.key->take(1, n_tokens, asker_.lease)) return refuse(refusal->error);
+    if (const auto refusal = asker_.key->take(1, n_tokens, asker_.lease))
+      return refuse(refusal->error, retry_after(*refusal));
   }
   reply_->on_close([weak = weak_from_this()](CloseReason) {
     if (const auto self = weak.lock()) self->on_client_gone();
@@ -113,12 +115,14 @@ void Proxied::refuse_no_worker() {
   context_.counters.no_worker.add();
   const std::string limits = std::to_string(context_.limits.n_waiting) + " requests (n_waiting) wait at most " +
                              std::to_string(context_.limits.wait_ms) + " ms (wait_ms)";
-  refuse({503, "no worker can be given this request; " + limits, "server_error", "", "no_worker"});
+  refuse({503, "no worker can be given this request; " + limits, "server_error", "", "no_worker"},
+         {{"Retry-After", "1"}});
 }
 
-void Proxied::refuse(const HttpError& error) {
+void Proxied::refuse(const HttpError& error, HttpHeaders extra) {
   phase_ = Phase::over;
-  send_error(*reply_, error, {{"Retry-After", "1"}});
+  engine_lease_ = {};
+  send_error_of(*reply_, request_.path, error, std::move(extra));
 }
 
 void Proxied::send(Picked&& picked) {
@@ -312,9 +316,8 @@ void Proxied::fail(const UpstreamError& error) {
     if (engine_) wait_anew();
     return look();
   }
-  phase_ = Phase::over;
   context_.counters.failures.add();
-  send_error(*reply_, bad_worker(error.message), {{std::string(kWorkerHeader), worker_->name}});
+  refuse(bad_worker(error.message), {{std::string(kWorkerHeader), worker_->name}});
 }
 
 // The last of a stream; where there is no room for it, the client is waited for.

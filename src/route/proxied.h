@@ -31,8 +31,8 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   ~Proxied() override;
 
   void start();
-  // In place of start(). Also the way in which it ends without a worker.
-  void refuse(const HttpError& error);
+  // In place of start(). Also the way in which it ends without an answer of a worker.
+  void refuse(const HttpError& error, HttpHeaders extra);
 
   void on_head(UpstreamHead&& head) override;
   bool on_body(std::string_view bytes) override;

@@ -31,8 +31,7 @@ bool Proxied::find_engine() {
   if (context_.engines == nullptr) return true;
   const auto ask = read_local_ask(request_, *body_, ask_, context_);
   if (!ask) {
-    phase_ = Phase::over;
-    send_error_of(*reply_, request_.path, ask.error(), {});
+    refuse(ask.error(), {});
     return false;
   }
   if (ask->unloads) {
@@ -83,15 +82,12 @@ bool Proxied::enter_engine() {
 void Proxied::wait_anew() { wait_until_ns_ = context_.clock.now_ns() + context_.limits.wait_ms * kNsPerMs; }
 
 void Proxied::refuse_engine(const LocalEngines::Refusal& refusal) {
-  phase_ = Phase::over;
-  engine_lease_ = {};
   context_.counters.no_worker.add();
   HttpHeaders extra;
   if (refusal.retry_ms > 0) extra.push_back({"Retry-After", std::to_string((refusal.retry_ms + 999) / 1000)});
-  send_error_of(*reply_, request_.path,
-                {503, "the model '" + ask_.local + "' cannot be used now: " + refusal.why, "server_error", "model",
-                 "model_unavailable"},
-                std::move(extra));
+  refuse({503, "the model '" + ask_.local + "' cannot be used now: " + refusal.why, "server_error", "model",
+          "model_unavailable"},
+         std::move(extra));
 }
 
 // An engine that ended before the first byte is started anew, once: nobody else has its model.

@@ -1,0 +1,38 @@
+#include "route/refusal.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+
+namespace quire {
+
+bool is_ollama(std::string_view path) { return path.starts_with("/api/"); }
+
+void send_error_of(Reply& reply, std::string_view path, const HttpError& error, HttpHeaders extra) {
+  if (!is_ollama(path)) {
+    send_error(reply, error, std::move(extra));
+    return;
+  }
+  extra.push_back({"Content-Type", "application/json"});
+  reply.send(error.status, std::move(extra), Json(Json::Object{{"error", error.message}}).dump());
+}
+
+HttpHeaders retry_after(const KeyRefusal& refusal) {
+  if (refusal.error.status != 429 && refusal.error.status != 503) return {};
+  return {{"Retry-After", std::to_string(std::max<int64_t>(1, refusal.retry_after_s))}};
+}
+
+HttpError wrong_media_type() {
+  return {415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"};
+}
+
+HttpError unknown_model(std::string_view name, std::string_view where) {
+  return {404, "the model '" + shown(name) + "' is not " + std::string(where) + "; /v1/models lists what there is",
+          "not_found_error", "model", "model_not_found"};
+}
+
+HttpError stopping() { return {503, "the router is shutting down", "server_error", "", "shutting_down"}; }
+
+}  // namespace quire
