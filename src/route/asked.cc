@@ -105,6 +105,7 @@ void note(std::string_view name, std::string_view value, Asked& out) {
 
 Asked read_asked(std::string_view body) {
   Asked out;
+  out.body = body;
   std::array<std::string_view, kText.size()> text;
   Reader reader(body);
   std::string_view written, value;

@@ -14,11 +14,12 @@ struct Asked {
   std::string model, name, prompt_cache_key, previous_response_id, user;
   std::string_view keep_alive;         // the value as it is written, empty where absent
   int64_t max_tokens = 0;              // 0: not said
+  std::string_view body;               // what was read
   std::vector<std::string_view> text;  // values that become the prompt, in the order in which templates have them
   int64_t text_bytes = 0;              // of all these
 };
 
-// `text` are views into `body`.
+// The views are into `body`.
 Asked read_asked(std::string_view body);
 
 // Names of the beginnings of the prompt, a block of text each: equal names, equal text up to there (and equal `seed`).

@@ -105,33 +105,37 @@ HttpRequest asking(std::string path, HttpHeaders headers = {}) {
   return out;
 }
 
+RouteAsk ask_of(const HttpRequest& request, std::string_view body, uint64_t tenant) {
+  return route_ask(request, read_asked(body), tenant);
+}
+
 TEST(SessionKey, TheMostCertainNameCountsAndTenantsAreApart) {
   const std::string all = R"({"user":"u","prompt_cache_key":"k","previous_response_id":"resp_1","max_tokens":100000})";
   const HttpRequest plain = asking("/v1/responses");
-  const RouteAsk chained = route_ask(plain, all, 1);
+  const RouteAsk chained = ask_of(plain, all, 1);
   EXPECT_EQ(chained.session, session_of(1, kResponseKind, "resp_1"));
   EXPECT_TRUE(chained.pinned);
   EXPECT_LE(chained.answer_tokens, 4096);
-  EXPECT_EQ(route_ask(asking("/v1/responses/resp_1/input_items"), "", 1).session, chained.session);
-  EXPECT_NE(route_ask(plain, all, 2).session, chained.session);
+  EXPECT_EQ(ask_of(asking("/v1/responses/resp_1/input_items"), "", 1).session, chained.session);
+  EXPECT_NE(ask_of(plain, all, 2).session, chained.session);
 
   const std::string keyed = R"({"user":"u","prompt_cache_key":"k"})";
   const HttpRequest with_field = asking("/v1/chat/completions", {{"x-session-id", "s"}});
-  EXPECT_EQ(route_ask(with_field, keyed, 1).session, session_of(1, "prompt_cache_key", "k"));
-  EXPECT_FALSE(route_ask(with_field, keyed, 1).pinned);
-  EXPECT_EQ(route_ask(with_field, R"({"user":"u"})", 1).session, session_of(1, "x-session-id", "s"));
-  EXPECT_EQ(route_ask(plain, R"({"user":"u"})", 1).session, session_of(1, "user", "u"));
-  EXPECT_EQ(route_ask(asking("/v1/streams/abc"), "", 1).session, session_of(1, kStreamKind, "abc"));
+  EXPECT_EQ(ask_of(with_field, keyed, 1).session, session_of(1, "prompt_cache_key", "k"));
+  EXPECT_FALSE(ask_of(with_field, keyed, 1).pinned);
+  EXPECT_EQ(ask_of(with_field, R"({"user":"u"})", 1).session, session_of(1, "x-session-id", "s"));
+  EXPECT_EQ(ask_of(plain, R"({"user":"u"})", 1).session, session_of(1, "user", "u"));
+  EXPECT_EQ(ask_of(asking("/v1/streams/abc"), "", 1).session, session_of(1, kStreamKind, "abc"));
 }
 
 TEST(SessionKey, WithoutANameTheBeginningOfThePromptIsTheKey) {
   const HttpRequest plain = asking("/v1/chat/completions");
   const std::string begin = "{\"prompt\":\"" + std::string(1500, 'x');
-  const RouteAsk a = route_ask(plain, begin + "one\"}", 1), b = route_ask(plain, begin + "two\"}", 1);
+  const RouteAsk a = ask_of(plain, begin + "one\"}", 1), b = ask_of(plain, begin + "two\"}", 1);
   EXPECT_FALSE(a.session);
   EXPECT_EQ(a.key, b.key);
-  EXPECT_NE(a.key, route_ask(plain, begin + "one\"}", 2).key);
-  EXPECT_NE(route_ask(plain, "{\"prompt\":\"a\"}", 1).key, route_ask(plain, "{\"prompt\":\"b\"}", 1).key);
+  EXPECT_NE(a.key, ask_of(plain, begin + "one\"}", 2).key);
+  EXPECT_NE(ask_of(plain, "{\"prompt\":\"a\"}", 1).key, ask_of(plain, "{\"prompt\":\"b\"}", 1).key);
 }
 
 }  // namespace

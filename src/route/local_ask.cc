@@ -44,10 +44,9 @@ tl::expected<std::optional<size_t>, HttpError> unnamed(const HttpRequest& reques
 }  // namespace
 
 tl::expected<LocalAsk, HttpError> read_local_ask(const HttpRequest& request,
-                                                 std::string_view body,
+                                                 const Asked& asked,
                                                  const RouteAsk& ask,
                                                  const RouteContext& context) {
-  const Asked asked = read_asked(body);
   LocalAsk out;
   const std::string named = model_named(request, asked);
   if (named.empty()) {

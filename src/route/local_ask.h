@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "base/result.h"
 #include "http/message.h"
@@ -21,7 +20,7 @@ struct LocalAsk {
 // REQUIRES context.engines. Fails naming the field: no model where there are several, one that is nobody's, a
 // keep_alive that is no time.
 tl::expected<LocalAsk, HttpError> read_local_ask(const HttpRequest& request,
-                                                 std::string_view body,
+                                                 const Asked& asked,
                                                  const RouteAsk& ask,
                                                  const RouteContext& context);
 

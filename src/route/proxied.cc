@@ -66,7 +66,8 @@ void Proxied::settle() {
 void Proxied::start() {
   context_.counters.requests.add();
   context_.retries.note_request();
-  ask_ = route_ask(request_, *body_, asker_.tenant);
+  const Asked asked = read_asked(*body_);
+  ask_ = route_ask(request_, asked, asker_.tenant);
   if (asker_.key != nullptr) {
     const int64_t n_tokens = tokens_of_bytes(std::ssize(*body_)) + ask_.answer_tokens;
     if (const auto refusal = asker_.key->take(1, n_tokens, asker_.lease))
@@ -75,7 +76,7 @@ void Proxied::start() {
   reply_->on_close([weak = weak_from_this()](CloseReason) {
     if (const auto self = weak.lock()) self->on_client_gone();
   });
-  if (!find_engine()) return;
+  if (!find_engine(asked)) return;
   wait_anew();
   if (context_.directory != nullptr && ask_.session && !context_.fleet->knows(*ask_.session)) return ask_directory();
   look();

@@ -13,6 +13,7 @@
 #include "http/keys.h"
 #include "http/server.h"
 #include "http/upstream.h"
+#include "route/asked.h"
 #include "route/context.h"
 #include "route/event_cut.h"
 
@@ -43,7 +44,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
  private:
   enum class Phase : uint8_t { looking, asking, gathering, streaming, ending, over };
 
-  bool find_engine();
+  bool find_engine(const Asked& asked);
   bool enter_engine();
   void wait_anew();
   void refuse_engine(const LocalEngines::Refusal& refusal);

@@ -27,9 +27,9 @@ std::string unloaded(std::string_view path, const std::string& model) {
 }  // namespace
 
 // Whose model it is for. False: it is answered.
-bool Proxied::find_engine() {
+bool Proxied::find_engine(const Asked& asked) {
   if (context_.engines == nullptr) return true;
-  const auto ask = read_local_ask(request_, *body_, ask_, context_);
+  const auto ask = read_local_ask(request_, asked, ask_, context_);
   if (!ask) {
     refuse(ask.error(), {});
     return false;

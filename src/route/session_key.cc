@@ -40,10 +40,9 @@ Hash128 session_of(uint64_t tenant, std::string_view kind, std::string_view name
   return hash128(name.data(), name.size(), seed);
 }
 
-RouteAsk route_ask(const HttpRequest& request, std::string_view body, uint64_t tenant) {
+RouteAsk route_ask(const HttpRequest& request, const Asked& asked, uint64_t tenant) {
   RouteAsk out;
   if (find_in_path(request, tenant, out)) return out;
-  const Asked asked = read_asked(body);
   out.model = asked.model;
   out.blocks = block_names(asked, hash128(asked.model.data(), asked.model.size(), mix64(tenant)).lo);
   out.prompt_tokens = tokens_of_bytes(asked.text_bytes);
@@ -61,7 +60,7 @@ RouteAsk route_ask(const HttpRequest& request, std::string_view body, uint64_t t
   } else if (!out.blocks.empty()) {
     out.key = out.blocks[std::min(out.blocks.size(), kKeyBlocks) - 1];
   } else {
-    out.key = hash128(body.data(), body.size(), tenant).lo;
+    out.key = hash128(asked.body.data(), asked.body.size(), tenant).lo;
   }
   return out;
 }

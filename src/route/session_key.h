@@ -20,6 +20,6 @@ inline constexpr std::string_view kResponseKind = "response", kStreamKind = "str
 
 // By what the path names, else previous_response_id, prompt_cache_key, X-Session-Id, user; without any of them there is
 // no session, and the key is of the prompt's beginning.
-RouteAsk route_ask(const HttpRequest& request, std::string_view body, uint64_t tenant);
+RouteAsk route_ask(const HttpRequest& request, const Asked& asked, uint64_t tenant);
 
 }  // namespace quire
