@@ -274,6 +274,11 @@ int64_t EngineTable::next_ns() const {
   return out;
 }
 
+bool EngineTable::is_wanted_by(int64_t until_ns) const {
+  return std::any_of(models_.begin(), models_.end(),
+                     [&](const Model& m) { return m.n_waiting > 0 || idle_until_ns(m) <= until_ns; });
+}
+
 bool EngineTable::waits(Ticket ticket) const {
   const auto at = requests_.find(ticket);
   return at != requests_.end() && at->second.generation == 0;

@@ -85,6 +85,8 @@ class EngineTable {
   Step step(int64_t now_ns);
   // When something is due that only time brings; INT64_MAX: nothing.
   int64_t next_ns() const;
+  // Whether what users do may give step() something to do by then: somebody waits, or an engine's time is over.
+  bool is_wanted_by(int64_t until_ns) const;
 
   const std::vector<Model>& models() const { return models_; }
   // When it ends if nobody asks it any more; INT64_MAX: it is not on, is in use, or stays.

@@ -349,5 +349,23 @@ TEST(EngineTable, NobodyIsForgottenHoweverRequestsCome) {
   }
 }
 
+// So that a request that ends disturbs nobody while there is nothing to do.
+TEST(EngineTable, UsersWantSomethingDoneOnlyWhereOneWaitsOrATimeEnds) {
+  World world({.keep_alive_ms = 1'000, .n_engines = 1});
+  const auto wanted_in = [&](int64_t ms) { return world.table.is_wanted_by((world.now_ms + ms) * kMs); };
+  EXPECT_FALSE(wanted_in(1'000'000));
+  const auto one = world.ask(0), same = world.ask(0);
+  EXPECT_FALSE(wanted_in(1'000'000));  // in use
+  const auto other = world.ask(1);
+  EXPECT_TRUE(wanted_in(0));  // it waits for the first to end
+  world.leave(other);
+  EXPECT_FALSE(wanted_in(1'000'000));
+  world.leave(one);
+  EXPECT_FALSE(wanted_in(1'000'000));
+  world.leave(same);
+  EXPECT_FALSE(wanted_in(999));
+  EXPECT_TRUE(wanted_in(1'000));
+}
+
 }  // namespace
 }  // namespace quire

@@ -137,16 +137,19 @@ LocalEngines::Entered LocalEngines::enter(size_t model, int64_t keep_alive_ms, T
 }
 
 void LocalEngines::leave(EngineTable::Ticket ticket) {
-  Told told;  // let go of without the lock
+  Told told;             // let go of without the lock
+  bool matters = false;  // before the thread looks by itself
   {
     const std::lock_guard lock(mu_);
     if (const auto at = told_.find(ticket); at != told_.end()) {
       told = std::move(at->second);
       told_.erase(at);
     }
-    table_.leave(ticket, clock_.now_ns());
+    const int64_t now = clock_.now_ns();
+    table_.leave(ticket, now);
+    matters = table_.is_wanted_by(now + kTickMs * kNsPerMs);
   }
-  wake();
+  if (matters) wake();
 }
 
 void LocalEngines::unload(size_t model) {
