@@ -1,7 +1,5 @@
 #include "app/local_models.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "hub/choice.h"
+#include "text/jinja/unicode.h"
 
 namespace quire {
 namespace {
@@ -22,11 +21,6 @@ namespace fs = std::filesystem;
 constexpr size_t kMostNameBytes = 255, kPartBytes = 15;  // "-00001-of-00003"
 constexpr std::string_view kRouters[] = {"host",     "port",     "admin-host", "admin-port", "api-key", "admin-key",
                                          "api-keys", "tls-cert", "tls-key",    "config",     "name",    "alias"};
-
-int64_t modified_s(const std::string& path) {
-  struct stat info = {};
-  return ::stat(path.c_str(), &info) == 0 ? info.st_mtime : 0;
-}
 
 LocalModel describe(std::string name, const fs::path& path, int64_t bytes) {
   std::error_code error;
@@ -94,7 +88,7 @@ bool is_model_name(std::string_view name) {
   };
   if (name.empty() || name.size() > kMostNameBytes || name == "." || name == "..") return false;
   if (std::any_of(name.begin(), name.end(), is_bad)) return false;
-  return Json::parse("\"" + std::string(name) + "\"").has_value();  // UTF-8
+  return jinja::is_valid_utf8(name);
 }
 
 Result<std::vector<LocalModel>> models_in(const std::string& folder) {

@@ -39,20 +39,20 @@ StoredModel describe(std::string name, const fs::path& folder, const HubChoice& 
     out.files.push_back((folder / file.path).string());
     out.bytes += file.size;
   }
-  struct stat info = {};
-  if (!out.files.empty() && ::stat(out.files.front().c_str(), &info) == 0) out.modified_s = info.st_mtime;
+  if (!out.files.empty()) out.modified_s = modified_s(out.files.front());
   return out;
 }
 
 void add_package(const fs::path& folder, std::vector<StoredModel>& out) {
   const std::string path = gguf_in(folder.string());
-  struct stat info = {};
-  if (path.empty() || ::stat(path.c_str(), &info) != 0) return;
+  std::error_code error;
+  const auto bytes = path.empty() ? 0 : static_cast<int64_t>(fs::file_size(path, error));
+  if (path.empty() || error) return;
   out.push_back({.name = std::string(kPackagePrefix) + folder.filename().string(),
                  .path = path,
                  .files = {path},
-                 .bytes = info.st_size,
-                 .modified_s = info.st_mtime});
+                 .bytes = bytes,
+                 .modified_s = modified_s(path)});
 }
 
 // The name of a hub's model alone where there is one, with its file otherwise.
@@ -78,6 +78,11 @@ std::string models_folder(const std::string& named) {
   if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/quire/models";
   if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/quire/models";
   return {};
+}
+
+int64_t modified_s(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0 ? info.st_mtime : 0;
 }
 
 std::string package_folder(const std::string& models, std::string_view name) {

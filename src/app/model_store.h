@@ -16,6 +16,9 @@ std::string models_folder(const std::string& named);
 // Where the model of a package is kept. `name` passed parse_package_name.
 std::string package_folder(const std::string& models, std::string_view name);
 
+// When the file or folder was last changed, in seconds since 1970; 0 where it cannot be seen.
+int64_t modified_s(const std::string& path);
+
 // A model that is there whole.
 struct StoredModel {
   std::string name;                // what a command takes as its MODEL

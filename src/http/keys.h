@@ -127,7 +127,6 @@ class KeyRing {
                                   std::shared_ptr<KeyHolder>& key) const;
   // Whether some key has the scope admin: then only such keys open what is the operator's.
   bool has_admin() const { return has_admin_; }
-  bool has_inference() const { return has_inference_; }
 
  private:
   std::vector<std::shared_ptr<KeyHolder>> holders_;

@@ -90,9 +90,9 @@ TEST(FleetLocal, AnEngineThatFailsIsNotLeftOut) {
 
 TEST(EnginePages, ListsTellWhatIsHereWhatIsLoadedAndUntilWhen) {
   std::vector<LocalModelState> local(3);
-  local[0] = {"a", "gguf", "", 7, 86'400, 1, EngineState::on, kKeepForever};
-  local[1] = {"b", "gguf", "it ended (exit code 1)", 8, 0, 0, EngineState::off, kKeepForever};
-  local[2] = {"c", "safetensors", "", 9, 0, 0, EngineState::on, 90'500};
+  local[0] = {"a", "gguf", "", 7, 86'400, EngineState::on, kKeepForever};
+  local[1] = {"b", "gguf", "it ended (exit code 1)", 8, 0, EngineState::off, kKeepForever};
+  local[2] = {"c", "safetensors", "", 9, 0, EngineState::on, 90'500};
   const Json::Array models =
       model_entries(local, {Json::Object{{"id", "far"}}, Json::Object{{"id", "a"}, {"max_model_len", 512}}});
   ASSERT_EQ(models.size(), 4U);

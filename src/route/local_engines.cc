@@ -180,7 +180,7 @@ std::vector<LocalModelState> LocalEngines::states() const {
     const int64_t until = table_.idle_until_ns(i);
     int64_t expires = until == kKeepForever ? kKeepForever : std::max<int64_t>(0, (until - now) / kNsPerMs);
     if (m.n_users > 0) expires = m.keep_alive_ms;
-    out.push_back({model.name, model.format, m.failure, model.bytes, model.modified_s, m.n_users, m.state, expires});
+    out.push_back({model.name, model.format, m.failure, model.bytes, model.modified_s, m.state, expires});
   }
   return out;
 }

@@ -42,7 +42,7 @@ struct LocalOptions {
 // What is told of a model, for the lists.
 struct LocalModelState {
   std::string name, format, failure;  // failure: of its last start, empty where there was none
-  int64_t bytes = 0, modified_s = 0, n_users = 0;
+  int64_t bytes = 0, modified_s = 0;
   EngineState state = EngineState::off;
   int64_t expires_ms = kKeepForever;  // from now, where nobody asks it
 };
@@ -128,7 +128,6 @@ class LocalEngines {
   };
 
   void leave(EngineTable::Ticket ticket);
-  void worked(EngineTable::Ticket ticket);
   void run();
   void wake() const;
   void wait();

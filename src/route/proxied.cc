@@ -266,8 +266,10 @@ void Proxied::learn(std::string_view bytes) {
 void Proxied::on_end(const UpstreamError* error) {
   upstream_ = nullptr;
   if (error != nullptr) return fail(*error);
-  if (head_.status < 400) context_.fleet->worked(*worker_);  // what a client did wrong says nothing of its worker
-  if (head_.status < 400) engine_lease_.worked();
+  if (head_.status < 400) {  // what a client did wrong says nothing of its worker
+    context_.fleet->worked(*worker_);
+    engine_lease_.worked();
+  }
   load_ = {};
   engine_lease_ = {};
   finish();

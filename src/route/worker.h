@@ -47,8 +47,8 @@ struct Worker {
   // Guarded by the fleet.
   WorkerHealth health;
   bool gone = false;  // no longer of the fleet
-  uint64_t holder =
-      0;  // its number in the prefix map: another one once it was down, for then it holds nothing; 0: none
+  // Its number in the prefix map, 0: none. Another one once it was down, for then it holds nothing.
+  uint64_t holder = 0;
   int64_t load_tokens = 0, n_requests = 0;
   Json::Array models;               // entries of its /v1/models
   std::vector<uint32_t> model_ids;  // the fleet's numbers of their names

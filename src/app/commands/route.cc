@@ -7,6 +7,7 @@
 #include "app/command.h"
 #include "app/local_models.h"
 #include "app/stop_signals.h"
+#include "base/bounded_reader.h"
 #include "base/line_writer.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -33,12 +34,12 @@ Status check_local(Args& args) {
   LocalOptions& local = args.route.local;
   if (!args.models.empty()) {
     auto found = models_in(args.models);
-    if (!found) return fail(found.error().code, "--models: " + found.error().message);
+    if (!found) return error_within("--models", std::move(found).error());
     local.models = std::move(*found);
   }
   for (const std::string& text : args.named) {
     auto model = parse_local_model(text);
-    if (!model) return fail(model.error().code, "--model: " + model.error().message);
+    if (!model) return error_within("--model", std::move(model).error());
     local.models.push_back(std::move(*model));
   }
   if (args.pulled)
@@ -52,8 +53,8 @@ Status check_local(Args& args) {
   const auto keep_alive = parse_keep_alive(args.keep_alive);
   if (!keep_alive) return fail(Code::invalid, "--keep-alive " + keep_alive.error().message);
   local.rules.keep_alive_ms = *keep_alive;
-  const auto arguments = serve_arguments(args.serve);
-  if (!arguments) return fail(Code::invalid, "--serve-option: " + arguments.error().message);
+  auto arguments = serve_arguments(args.serve);
+  if (!arguments) return error_within("--serve-option", std::move(arguments).error());
   for (LocalModel& model : local.models) model.command = serve_command(model, *arguments, args.route.keys);
   return {};
 }
@@ -75,12 +76,12 @@ Status check(Args& args) {
                 "--worker, --models, --model or --pulled is required: servers that answer, or models of this machine");
   if (!args.directory.empty()) {
     auto directory = parse_directory(args.directory);
-    if (!directory) return fail(directory.error().code, "--directory: " + directory.error().message);
+    if (!directory) return error_within("--directory", std::move(directory).error());
     args.route.directory = std::move(*directory);
   }
   for (const std::string& url : args.workers) {
     auto worker = parse_worker(url);
-    if (!worker) return fail(worker.error().code, "--worker: " + worker.error().message);
+    if (!worker) return error_within("--worker", std::move(worker).error());
     for (const WorkerSpec& other : args.route.workers)
       if (other == *worker) return fail(Code::invalid, "--worker: " + other.name() + " is given twice");
     args.route.workers.push_back(std::move(*worker));

@@ -2,7 +2,6 @@
 // at once.
 #include <malloc.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +15,7 @@
 #include "app/learned_prefixes.h"
 #include "app/local_server.h"
 #include "app/memory_plan.h"
+#include "app/model_store.h"
 #include "app/spec_options.h"
 #include "app/step_needs.h"
 #include "app/stop_signals.h"
@@ -63,8 +63,7 @@ ModelCard model_card(const std::string& path) {
   const Json* types = weights != nullptr ? weights->find("types") : nullptr;
   if (types != nullptr && types->as_array() != nullptr && !types->as_array()->empty())
     card.quantization = text(types->as_array()->front().find("type"));
-  struct stat info = {};
-  if (::stat(path.c_str(), &info) == 0) card.modified_s = info.st_mtime;
+  card.modified_s = modified_s(path);
   return card;
 }
 

@@ -3,10 +3,10 @@
 
 #include <ctime>
 
+#include "base/utc_time.h"
 #include "serve/api.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
-#include "serve/utc_time.h"
 
 namespace quire {
 namespace {

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/utc_time.h"
 #include "serve/api.h"
 #include "serve/ollama.h"
 #include "serve/openai.h"
 #include "serve/reply_writer.h"
-#include "serve/utc_time.h"
 
 namespace quire {
 namespace {

@@ -1,8 +1,8 @@
 // GET /v1/models and /v1/models/{name}: what this server answers with.
 #include <algorithm>
 
+#include "base/utc_time.h"
 #include "serve/openai.h"
-#include "serve/utc_time.h"
 
 namespace quire {
 namespace {

@@ -1,1 +1,0 @@
-#include "base/utc_time.h"
