@@ -381,7 +381,7 @@ class RouteModelsOptions(unittest.TestCase):
         self.assertIn('--model-memory must be auto or a size', self.refused(*good, '--model-memory', 'much'))
         self.assertIn('did you mean ctx?', self.refused(*good, '--serve-option', 'ctxx=1'))
         self.assertIn("the router's own", self.refused(*good, '--serve-option', 'port=1'))
-        self.assertIn('--worker, --models, --model or --pulled is required', self.refused())
+        self.assertIn('nothing to route to: give --worker URL', self.refused())
 
     def test_a_model_larger_than_all_memory_for_models_says_so(self):
         router = ModelRouter('--model', f'a={path_of(ONE)}', '--model-memory', '1K')

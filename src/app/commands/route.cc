@@ -72,8 +72,10 @@ Status check(Args& args) {
   QR_TRY_VOID(apply_door(args.access, set_own, args.route));
   QR_TRY_VOID(check_local(args));
   if (args.workers.empty() && args.route.local.models.empty())
-    return fail(Code::invalid,
-                "--worker, --models, --model or --pulled is required: servers that answer, or models of this machine");
+    return fail(
+        Code::invalid,
+        "nothing to route to: give --worker URL, or models of this machine with --models DIR, --model NAME=PATH or "
+        "--pulled");
   if (!args.directory.empty()) {
     auto directory = parse_directory(args.directory);
     if (!directory) return error_within("--directory", std::move(directory).error());
@@ -107,40 +109,48 @@ Status run(Args& args) {
 // The first names are longer because QUIRE_MODEL and QUIRE_MODELS mean something else already.
 void declare_local_options(CommandLine& line, Args& args) {
   line.option("--local-models,--models", args.models,
-              "a folder with models: an engine of this machine is started for each when it is asked for");
-  line.option("--local-model,--model", args.named, "NAME=PATH: one more model, or another name; may be repeated");
-  line.flag("--pulled", args.pulled, "the models that `quire list` shows, too");
-  line.option("--keep-alive", args.keep_alive,
-              "an engine that nobody asks stays so long: 5m, 1h30m; 0: not at all, -1: until room is needed");
-  line.option("--max-models", args.max_models, "engines at once; for another one the least recently used ends");
+              "serve every model in this folder; each is loaded when a request asks for it");
+  line.option("--local-model,--model", args.named,
+              "NAME=PATH: serve this file, folder or pulled model under this name; may be repeated");
+  line.flag("--pulled", args.pulled, "serve every model that `quire list` shows");
+  line.option(
+      "--keep-alive", args.keep_alive,
+      "how long a model stays loaded after its last request: 5m, 1h30m; 0: unload at once, -1: until another one needs "
+      "the room");
+  line.option("--max-models", args.max_models,
+              "how many models may be loaded at once; beyond it the least recently used is unloaded");
   line.option("--model-memory", args.model_memory,
-              "bytes that the files of loaded models may have together, such as 16G; auto: no bound");
-  line.option("--serve-option", args.serve,
-              "NAME=VALUE: an option of `quire serve` for every engine, such as ctx=8192; may be repeated");
+              "the most bytes that the files of all loaded models may have together, such as 16G; auto: no limit");
+  line.option(
+      "--serve-option", args.serve,
+      "NAME=VALUE: an option of `quire serve` that every model of this machine is loaded with, such as ctx=8192; may "
+      "be repeated");
 }
 
 QR_REGISTER(Command,
             "route",
-            Command{
-                "one address before many servers or models", false, [](CommandLine& line) -> std::function<int()> {
-                  auto args = std::make_shared<Args>();
-                  line.option("--worker", args->workers, "a server that answers, http://HOST:PORT; may be repeated");
-                  declare_local_options(line, *args);
-                  declare_door_options(line, args->access, args->route);
-                  line.option("--policy", args->route.policy,
-                              "which worker, for requests of no session: prefix, hash, least_load, two_choices or "
-                              "round_robin");
-                  line.option("--directory", args->directory,
-                              "a Redis in which several routers share where sessions are, redis://HOST:PORT; with a "
-                              "password better in QUIRE_DIRECTORY");
-                  line.option("--worker-key", args->route.worker_key,
-                              "the key that workers are sent, instead of the clients'; better in QUIRE_WORKER_KEY");
-                  line.option("--health-path", args->route.health_path, "where a worker tells its health");
-                  line.option("--io-threads", args->route.n_io_threads, "threads for sockets");
-                  line.option("--drain-timeout", args->drain_seconds,
-                              "seconds that running requests get after SIGTERM");
-                  return [args] { return exit_code(run(*args)); };
-                }});
+            Command{"one address before many servers or models", false, [](CommandLine& line) -> std::function<int()> {
+                      auto args = std::make_shared<Args>();
+                      line.option("--worker", args->workers,
+                                  "a server to send requests to, http://HOST:PORT; may be repeated");
+                      declare_local_options(line, *args);
+                      declare_door_options(line, args->access, args->route);
+                      line.option("--policy", args->route.policy,
+                                  "how a worker is chosen for requests that belong to no session: prefix, hash, "
+                                  "least_load, two_choices or round_robin");
+                      line.option("--directory", args->directory,
+                                  "a Redis server through which several routers know which worker has a session, "
+                                  "redis://HOST:PORT; give one with a password in QUIRE_DIRECTORY");
+                      line.option("--worker-key", args->route.worker_key,
+                                  "the API key to send to workers instead of the client's; better given in "
+                                  "QUIRE_WORKER_KEY");
+                      line.option("--health-path", args->route.health_path,
+                                  "the path of a worker that answers whether it is well");
+                      line.option("--io-threads", args->route.n_io_threads, "threads for sockets");
+                      line.option("--drain-timeout", args->drain_seconds,
+                                  "seconds that running requests get after SIGTERM");
+                      return [args] { return exit_code(run(*args)); };
+                    }});
 
 }  // namespace
 }  // namespace quire
