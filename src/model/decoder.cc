@@ -65,6 +65,8 @@ Status Decoder::check_states(const ModelFile& file) const {
 Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   QR_TRY(config_, read_decoder_config(file, options));
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
+  auto latent = check_latent(file, arch + ".", config_, takes_latent());
+  if (!latent) return error_within(file.path, std::move(latent).error());
   auto configured = configure(file, arch + ".", config_);
   if (!configured) return error_within(file.path, std::move(configured).error());
   QR_TRY_VOID(check_shift(options));
@@ -131,6 +133,7 @@ Status Decoder::load_ends(WeightLoader& load) {
 }
 
 void Decoder::load_attention(WeightLoader& load, DecoderLayer& layer) const {
+  if (config_.latent.n_kv > 0) return load_latent_attention(load, layer);
   load.linear(layer.qkv, "attn_q", q_dim(), config_.n_embd);
   load.linear(layer.qkv, "attn_k", kv_dim(), config_.n_embd);
   load.linear(layer.qkv, "attn_v", kv_dim(), config_.n_embd);

@@ -51,14 +51,14 @@ class Decoder : public Model {
  protected:
   // Changes what read_decoder_config() could not know. Errors name the key.
   virtual Status configure(const ModelFile&, const std::string& /* "llama." */, DecoderConfig&) const { return {}; }
+  // Whether its layers have latent attention, as those of no other architecture may.
+  virtual bool takes_latent() const { return false; }
   // Loads one layer's weights; the loader has entered "blk.<l>.". By default the norms in front and both parts.
   virtual void load_layer(WeightLoader& load, DecoderLayer& layer) const;
 
-  // The common lists: q, k, v and the output; gate, up and down, or a router and the same of experts where the file has
-  // one; the two norms in front, those behind, those of heads.
+  // The common lists: q, k, v and the output, or latent attention's; gate, up and down, or a router and the same of
+  // experts where the file has one; the two norms in front, those behind, those of heads.
   void load_attention(WeightLoader& load, DecoderLayer& layer) const;
-  // In place of the first where keys and values are made of a latent row.
-  void load_latent_attention(WeightLoader& load, DecoderLayer& layer) const;
   void load_feed_forward(WeightLoader& load, DecoderLayer& layer) const;
   void load_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_post_norms(WeightLoader& load, DecoderLayer& layer) const;
@@ -86,6 +86,7 @@ class Decoder : public Model {
   const DecoderConfig& config() const { return config_; }
 
  private:
+  void load_latent_attention(WeightLoader& load, DecoderLayer& layer) const;
   void load_experts(WeightLoader& load, DecoderLayer& layer) const;
   void load_shared(WeightLoader& load, DecoderLayer& layer) const;
   void load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int n_ff) const;

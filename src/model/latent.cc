@@ -116,6 +116,13 @@ Status read_latent(const ModelFile& file, const std::string& prefix, DecoderConf
   return {};
 }
 
+Status check_latent(const ModelFile& file, const std::string& prefix, const DecoderConfig& c, bool takes) {
+  if (takes == (c.latent.n_kv > 0)) return {};
+  const std::string key = "key " + file.meta.shown(prefix + "attention.kv_lora_rank") + ": ";
+  if (takes) return fail(Code::not_found, key + "is missing");
+  return fail(Code::unsupported, key + "this architecture has no latent attention");
+}
+
 Status check_latent_codec(const DecoderConfig& c, const LoadOptions& options) {
   const KvCodec& codec = *options.k_codec;
   const std::string why = "--kv-type " + std::string(codec.name) + ": this model's values are the last " +

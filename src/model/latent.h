@@ -38,6 +38,9 @@ Status translate_latent(HfFacts& facts, LatentForm form);
 // n_kv_heads, which are those of the row in the cache. REQUIRES the latter two, as the file has them, and n_rope.
 // Errors name the key.
 Status read_latent(const ModelFile& file, const std::string& prefix, DecoderConfig& config);
+// Code::not_found where the file of an architecture that `takes` latent rows has no sizes of them, Code::unsupported
+// where another's has. Errors name the key.
+Status check_latent(const ModelFile& file, const std::string& prefix, const DecoderConfig& config, bool takes);
 // Code::unsupported where values that are components of keys cannot lie in this codec.
 Status check_latent_codec(const DecoderConfig& config, const LoadOptions& options);
 

@@ -124,6 +124,35 @@ TEST(Latent, ReadsFilesWhoseMatricesAreNotCut) {
   EXPECT_THAT(narrow.error().message, HasSubstr("attention.key_length"));
 }
 
+// A GGUF whose sizes would make a latent row, or leave it out.
+std::string opened_as(const std::string& arch, bool has_latent) {
+  ModelFile file;
+  file.path = "m.gguf";
+  file.tensors.push_back({"token_embd.weight", find_weight_format("f32"), {105, 64}, {}});
+  auto& meta = file.meta.values;
+  meta["general.architecture"] = arch;
+  const std::pair<const char*, int64_t> facts[] = {
+      {"block_count", 2},          {"embedding_length", 64},     {"feed_forward_length", 96}, {"context_length", 128},
+      {"attention.head_count", 1}, {"attention.key_length", 64}, {"rope.dimension_count", 32}};
+  for (const auto& [key, value] : facts) meta[arch + "." + key] = value;
+  meta[arch + ".attention.value_length"] = int64_t{64};
+  if (has_latent) meta[arch + ".attention.kv_lora_rank"] = int64_t{32};
+  const auto info = model_info(file, cache_in("f32"));
+  return info ? "opened" : info.error().message;
+}
+
+TEST(Latent, BelongsToArchitecturesThatLoadIt) {
+  for (const std::string& arch : Registry<ArchEntry>::get().names()) {
+    const std::string key = "m.gguf: key \"" + arch + ".attention.kv_lora_rank\": ";
+    if (arch == "deepseek2" || arch == "minicpm3") {
+      EXPECT_EQ(opened_as(arch, true), "opened");
+      EXPECT_EQ(opened_as(arch, false), key + "is missing");
+    } else {
+      EXPECT_EQ(opened_as(arch, true), key + "this architecture has no latent attention");
+    }
+  }
+}
+
 // Keeps what is loaded, decoded.
 class Taken final : public NoOps {
  public:

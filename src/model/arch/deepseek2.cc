@@ -11,9 +11,6 @@ constexpr int64_t kSigmoids = 2;  // GGUF's number
 class DeepSeek2 final : public Decoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
-    if (c.latent.n_kv == 0) {
-      return fail(Code::not_found, "key " + file.meta.shown(prefix + "attention.kv_lora_rank") + ": is missing");
-    }
     c.rope_pairs = RopePairs::interleaved;
     c.routing.groups_by_two = c.routing.scoring == Routing::Scoring::sigmoid;
     QR_TRY(c.routing.normalised, file.meta.get_bool_or(prefix + "expert_weights_norm", false));
@@ -21,11 +18,7 @@ class DeepSeek2 final : public Decoder {
     c.n_layers -= static_cast<int>(n_ahead);
     return {};
   }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_latent_attention(load, layer);
-    load_feed_forward(load, layer);
-  }
+  bool takes_latent() const override { return true; }
 };
 
 Status facts(HfFacts& hf) {

@@ -13,9 +13,6 @@ constexpr double kBase = 256.0;  // numbers of a row of the model that the facto
 class MiniCpm3 final : public Decoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
-    if (c.latent.n_kv == 0) {
-      return fail(Code::not_found, "key " + file.meta.shown(prefix + "attention.kv_lora_rank") + ": is missing");
-    }
     const auto factor = [&](const char* name, double usual) {
       return file.meta.get_double_or(prefix + name, 1e-6, 1e6, usual);
     };
@@ -27,11 +24,7 @@ class MiniCpm3 final : public Decoder {
     c.logit_scale = static_cast<float>(1.0 / logits);
     return {};
   }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_latent_attention(load, layer);
-    load_feed_forward(load, layer);
-  }
+  bool takes_latent() const override { return true; }
 };
 
 Status facts(HfFacts& hf) {
