@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "io/in_quotes.h"
 #include "quant/convert.h"
 
 namespace quire {
@@ -63,6 +62,14 @@ const HostWeight* WeightLoader::get(const std::string& name, const std::vector<i
   return found ? *found : nullptr;
 }
 
+const HostWeight* WeightLoader::get_stored(const std::string& name, const std::vector<int64_t>& shape) {
+  const HostWeight* found = get(name, shape);
+  if (found == nullptr || found->made == nullptr) return found;
+  status_ = fail(Code::unsupported, file_.path + ": tensor " + file_.shown(found->name) +
+                                        ": is quantised, which is not supported here");
+  return nullptr;
+}
+
 void WeightLoader::took(const HostWeight& weight) {
   content_.add(weight);  // while its bytes are at hand
   file_.release(weight);
@@ -80,14 +87,14 @@ void WeightLoader::vector(Tensor& out, const std::string& name, int64_t n) {
 void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {
   const HostWeight* found = file_.find(prefix_ + name);
   const bool same = found != nullptr && found->n_rows() * found->n_cols() == n;
-  const HostWeight* weight = get(name, same ? found->shape : std::vector<int64_t>{n});
+  const HostWeight* weight = get_stored(name, same ? found->shape : std::vector<int64_t>{n});
   if (weight == nullptr) return;
   take(out, ops_.load_vector(*weight));
   took(*weight);
 }
 
 void WeightLoader::turned(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in) {
-  const HostWeight* weight = get(name, {n_out, n_in});
+  const HostWeight* weight = get_stored(name, {n_out, n_in});
   if (weight == nullptr) return;
   if (weight->format->block != 1) {
     status_ = fail(Code::unsupported, file_.path + ": tensor " + file_.shown(weight->name) + ": its type " +
@@ -188,9 +195,7 @@ void WeightLoader::cut_by_heads(std::vector<Linear>& turned,
                                 const std::string& name,
                                 const std::array<int64_t, 4>& shape) {
   const auto [heads, k, v, n] = shape;
-  const HostWeight* all = get(name + ".weight", {heads * (k + v), n});
-  if (status_ && all->made != nullptr)
-    status_ = fail(Code::unsupported, "tensor " + in_quotes(all->name) + ": is quantised, which is not supported here");
+  const HostWeight* all = get_stored(name + ".weight", {heads * (k + v), n});
   std::vector<std::byte> room;
   for (int64_t h = 0; h < heads && status_; ++h) {
     take(turned.emplace_back(), load(turned_over(rows_of(*all, h * (k + v), k), room), nullptr));

@@ -72,6 +72,8 @@ class WeightLoader {
   // Appends the n matrices that `all` has one behind the other; bias: theirs, or null.
   void slices(std::vector<Linear>& out, const HostWeight& all, const HostWeight* bias, int64_t n);
   const HostWeight* get(const std::string& name, const std::vector<int64_t>& shape);
+  // The same of one whose bytes lie in the file: not of a folder's quantised ones, which are made.
+  const HostWeight* get_stored(const std::string& name, const std::vector<int64_t>& shape);
   Result<Linear> load(const HostWeight& weight, const HostWeight* bias);
   void took(const HostWeight& weight);
   template <class T>
