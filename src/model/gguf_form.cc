@@ -8,6 +8,7 @@
 
 #include "model/config.h"
 #include "model/model.h"
+#include "model/paired_rows.h"
 #include "model/rope.h"
 #include "ops/state_sizes.h"
 #include "quant/convert.h"
@@ -37,7 +38,6 @@ std::vector<std::byte>& own(HostWeight& weight, ModelFile& file, size_t bytes) {
   return *owned;
 }
 
-// Row i of the first half of a head's turning rows becomes 2·i, of the second half 2·i + 1.
 Status permute_rows(HostWeight& weight, int n_heads, const DecoderConfig& c, ModelFile& file) {
   const bool is_bias = weight.shape.size() == 1;
   const int64_t n_rows = weight.shape.empty() ? 0 : weight.shape.front();
@@ -50,12 +50,9 @@ Status permute_rows(HostWeight& weight, int n_heads, const DecoderConfig& c, Mod
       static_cast<size_t>(is_bias ? weight.format->bytes : weight.format->row_bytes(weight.n_cols()));
   const std::span<const std::byte> from = weight.data;
   std::vector<std::byte>& to = own(weight, file, from.size());
-  const int half = c.n_rope / 2;
   for (int64_t row = 0; row < n_rows; ++row) {
-    const int64_t at = row % c.head_dim;
-    const int64_t turned = at < half ? 2 * at : 2 * (at - half) + 1;
-    const int64_t target = at < c.n_rope ? row - at + turned : row;
-    std::memcpy(to.data() + static_cast<size_t>(target) * row_bytes, from.data() + static_cast<size_t>(row) * row_bytes,
+    const int64_t source = unpaired_row(row, c.head_dim, c.n_rope);
+    std::memcpy(to.data() + static_cast<size_t>(row) * row_bytes, from.data() + static_cast<size_t>(source) * row_bytes,
                 row_bytes);
   }
   return {};

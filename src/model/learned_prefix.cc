@@ -6,6 +6,7 @@
 #include "base/bounded_reader.h"
 #include "base/hash128.h"
 #include "io/in_quotes.h"
+#include "model/paired_rows.h"
 #include "model/peft_folder.h"
 
 namespace quire {
@@ -114,25 +115,14 @@ Status read_values(const TensorFile& file, const ModelInfo& info, LearnedPrefix&
   return file.map->check_unchanged();
 }
 
-// PEFT's keys lie as Hugging Face's rows of K do. Where those lie as halves (component i turns with i + n_rope/2) and
-// GGUF has them permuted so that pairs are neighbours, the model's cached keys lie so too. Families whose own rows are
-// pairs (Command R, GLM 4, ERNIE 4.5) have keys that lie right already.
-bool is_permuted(const ModelInfo& info) {
-  const ArchEntry* arch = Registry<ArchEntry>::get().find(info.arch);
-  return info.rope_pairs == RopePairs::interleaved && arch != nullptr && arch->hf.pairs_in_gguf;
-}
-
+// PEFT's keys lie as a folder's rows of K do, the model's cached ones as its own rows.
 void pair_up(const ModelInfo& info, std::vector<float>& values) {
-  const auto head = static_cast<size_t>(info.head_dim), half = static_cast<size_t>(info.n_rope / 2);
-  const size_t kv_dim = head * static_cast<size_t>(info.n_kv_heads);
-  std::vector<float> turned(2 * half);
-  for (size_t at = 0; at < values.size(); at += head) {
-    if (at / kv_dim % 2 != 0) continue;  // values
-    for (size_t i = 0; i < half; ++i) {
-      turned[2 * i] = values[at + i];
-      turned[2 * i + 1] = values[at + half + i];
-    }
-    std::ranges::copy(turned, values.begin() + static_cast<std::ptrdiff_t>(at));
+  const int64_t kv_dim = int64_t{info.n_kv_heads} * info.head_dim;
+  std::vector<float> paired(static_cast<size_t>(kv_dim));
+  for (auto keys = values.begin(); keys != values.end(); keys += 2 * kv_dim) {  // behind them their values
+    for (int64_t i = 0; i < kv_dim; ++i)
+      paired[static_cast<size_t>(i)] = keys[unpaired_row(i, info.head_dim, info.n_rope)];
+    std::ranges::copy(paired, keys);
   }
 }
 
@@ -168,7 +158,7 @@ Result<LearnedPrefix> load_learned_prefix(const std::string& folder, const Model
   const Hash128 hash = hash128(std::as_bytes(std::span(out->values)), kContentSeed + (keys ? 0 : 1));
   const std::array<uint64_t, 3> words{hash.lo, hash.hi, static_cast<uint64_t>(out->n_tokens)};
   out->content = std::max<uint64_t>(hash128(std::as_bytes(std::span(words)), kContentSeed).lo, 1);
-  if (keys && is_permuted(info)) pair_up(info, out->values);
+  if (keys && pairs_rows(info)) pair_up(info, out->values);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "io/hf_config.h"
 #include "io/in_quotes.h"
 #include "model/lora_config.h"
+#include "model/paired_rows.h"
 #include "model/peft_folder.h"
 
 namespace quire {
@@ -145,21 +146,17 @@ class Reader {
       std::memcpy(rows.data(), turned.data.data(), turned.data.size());
       out.b = std::move(rows);
     }
-    const ModelInfo& info = model_.info();
-    const bool is_query = ours.name.ends_with(".attn_q.weight");
-    const bool turns = is_query || ours.name.ends_with(".attn_k.weight");
-    if (turns && entry_->hf.pairs_in_gguf && info.rope_pairs == RopePairs::interleaved) pair_up(n_out, out);
+    const bool turns = ours.name.ends_with(".attn_q.weight") || ours.name.ends_with(".attn_k.weight");
+    if (turns && pairs_rows(model_.info())) pair_up(n_out, out);
     return {};
   }
 
-  // A folder's rows of q and k have halves of a head side by side; GGUF's, of such a model, pairs.
   void pair_up(int64_t n_out, Matrices& out) const {
-    const int64_t dim = model_.info().head_dim;
+    const ModelInfo& info = model_.info();
     const auto rank = static_cast<size_t>(out.rank);
     std::vector<float> rows(out.b.size());
     for (int64_t to = 0; to < n_out; ++to) {
-      const int64_t in_head = to % dim;
-      const int64_t from = to - in_head + in_head / 2 + in_head % 2 * (dim / 2);
+      const int64_t from = unpaired_row(to, info.head_dim, info.n_rope);
       std::copy_n(out.b.begin() + from * out.rank, rank, rows.begin() + to * out.rank);
     }
     out.b = std::move(rows);

@@ -26,6 +26,7 @@ class SmallModel final : public Model {
     info_.n_heads = 2;
     info_.n_kv_heads = 1;
     info_.head_dim = 4;
+    info_.n_rope = 4;
     for (int l = 0; l < 2; ++l) {
       const auto add = [&](const std::string& name, int64_t n_out, int64_t n_in, auto product, size_t index,
                            int64_t first_row = 0) {
@@ -166,6 +167,17 @@ TEST_F(LoraFolder, RowsOfQAndKLieAsTheModelsOwn) {
   firsts.reserve(8);
   for (size_t row = 0; row < 8; ++row) firsts.push_back(ops_.given[0].b[2 * row] / 3);
   EXPECT_EQ(firsts, (std::vector<float>{101, 105, 103, 107, 109, 113, 111, 115}));
+}
+
+TEST_F(LoraFolder, RowsThatDoNotTurnStayWhereTheyAre) {
+  model_.facts().rope_pairs = RopePairs::interleaved;
+  model_.facts().head_dim = 8;
+  model_.facts().n_rope = 4;
+  ASSERT_NE(load(), nullptr);
+  std::vector<float> firsts;
+  firsts.reserve(8);
+  for (size_t row = 0; row < 8; ++row) firsts.push_back(ops_.given[0].b[2 * row] / 3);
+  EXPECT_EQ(firsts, (std::vector<float>{101, 105, 103, 107, 109, 111, 113, 115}));
 }
 
 TEST_F(LoraFolder, FusedMatricesAreCutAsTheModelsOwn) {
