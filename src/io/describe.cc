@@ -65,7 +65,7 @@ std::vector<Stored> stored(const std::vector<SafeTensor>& tensors, const std::op
     Stored& one = out.emplace_back(Stored{t.dtype, is_float, n_elements(t.shape), t.bytes});
     if (!quantised || !is_quantised_part(t.name)) continue;
     one.supported = true;
-    one.n_params = t.name.ends_with(".qweight") ? one.n_params * (32 / quantised->bits) : 0;
+    one.n_params = is_quantised_numbers(t.name) ? one.n_params * (32 / quantised->bits) : 0;
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "io/gguf_test_file.h"
+#include "io/test_folder.h"
 
 namespace quire {
 namespace {
@@ -39,6 +40,46 @@ TEST(Describe, SaysWhatTheFileHolds) {
             R"({"model":"llama","n_tokens":4,"n_merges":0,"kinds":{"normal":4},"bos":{"id":1,"text":"<s>"},)"
             R"("eos":{"id":3,"text":"a"},"unk":{"id":0,"text":"<unk>"},"add_bos":true,"add_eos":false,)"
             R"("add_space_prefix":true,"chat_template_bytes":0})");
+}
+
+// A folder of one weight of 8 outputs and 64 inputs, four bits each: a part's name, type, shape and bytes.
+struct Part {
+  const char *name, *type, *shape;
+  size_t bytes;
+};
+int64_t n_params_of(const std::string& how, const std::vector<Part>& parts) {
+  std::string header;
+  size_t end = 0;
+  for (const Part& part : parts) {
+    header += (header.empty() ? "{\"" : ",\"") + std::string(part.name) + R"(":{"dtype":")" + part.type +
+              R"(","shape":)" + part.shape + R"(,"data_offsets":[)" + std::to_string(end);
+    end += part.bytes;
+    header += "," + std::to_string(end) + "]}";
+  }
+  GgufBytes file;
+  file.str(header + "}").fill(end, 0);
+  const TempFolder folder;
+  folder.write("config.json", R"({"model_type":"llama","quantization_config":{)" + how + "}}");
+  folder.write("model.safetensors", file.text());
+  const auto json = describe_model(folder.path());
+  EXPECT_TRUE(json) << json.error().message;
+  return json ? *json->find("n_params")->as_int() : -1;
+}
+
+TEST(Describe, NumbersOfAQuantisedFolderAreItsParameters) {
+  EXPECT_EQ(n_params_of(R"("quant_method":"gptq","bits":4,"group_size":32)", {{"m.g_idx", "I32", "[64]", 256},
+                                                                              {"m.qweight", "I32", "[8,8]", 256},
+                                                                              {"m.qzeros", "I32", "[2,1]", 8},
+                                                                              {"m.scales", "F16", "[2,8]", 32},
+                                                                              {"n.weight", "F16", "[5]", 10}}),
+            8 * 64 + 5);
+  EXPECT_EQ(n_params_of(R"("quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{)"
+                        R"("weights":{"num_bits":4,"type":"int","strategy":"group","group_size":32}}})",
+                        {{"m.weight_packed", "I32", "[8,8]", 256},
+                         {"m.weight_scale", "BF16", "[8,2]", 32},
+                         {"m.weight_shape", "I64", "[2]", 16},
+                         {"n.weight", "F16", "[5]", 10}}),
+            8 * 64 + 5);
 }
 
 TEST(Describe, ABrokenTokenizerIsALineOfTheAnswer) {

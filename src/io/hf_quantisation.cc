@@ -387,6 +387,10 @@ bool is_quantised_part(std::string_view tensor) {
   return std::ranges::any_of(kGptqParts.all(), ends) || std::ranges::any_of(kRowsParts.all(), ends);
 }
 
+bool is_quantised_numbers(std::string_view tensor) {
+  return tensor.ends_with(kGptqParts.numbers) || tensor.ends_with(kRowsParts.numbers);
+}
+
 Status take_quantised(const HfQuantisation& how, std::vector<TensorFile>& shards, ModelFile& out) {
   const PartNames& names = names_of(how.layout);
   Places places;

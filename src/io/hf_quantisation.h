@@ -28,8 +28,9 @@ struct HfQuantisation {
 // Nothing where the folder says that nothing is quantised. `config`: config.json. Errors name file and key.
 Result<std::optional<HfQuantisation>> read_quantisation(const std::string& folder, const Json& config);
 
-// Whether the name is of a part of such a weight.
+// Whether the name is of a part of such a weight, and whether that part is the weight's numbers.
 bool is_quantised_part(std::string_view tensor);
+bool is_quantised_numbers(std::string_view tensor);
 
 // Adds every weight that `shards` hold in several tensors to `out` and takes those tensors away from `shards`. Errors
 // name file, tensor, what was found and what is wanted: types, shapes and groups that do not fit together, scales that
