@@ -79,12 +79,12 @@ bool all_zeros_are(const GroupedParts& parts, uint8_t zero) {
 Target target_of(const GroupedParts& parts, const std::vector<int32_t>& order) {
   const Target dense{find_weight_format(std::string_view("f32")), nullptr};
   if (!holds_blocks(parts, order, kPanelDepth) || !all_scales_are_half(parts)) return dense;
+  const bool has_four_bits = parts.bits == 4;
+  if (has_four_bits && holds_blocks(parts, order, Q4_Z128::kBlock))
+    return {find_weight_format(Q4_Z128::kName), &Q4_Z128::join};
   const bool is_plain = all_zeros_are(parts, static_cast<uint8_t>(1 << (parts.bits - 1)));
-  if (parts.bits == 8) {
-    if (is_plain) return {find_weight_format(Q8_0::kName), &put_q8_0};
-    return {find_weight_format(Q8_Z32::kName), &Q8_Z32::join};
-  }
-  if (holds_blocks(parts, order, Q4_Z128::kBlock)) return {find_weight_format(Q4_Z128::kName), &Q4_Z128::join};
+  if (!has_four_bits && is_plain) return {find_weight_format(Q8_0::kName), &put_q8_0};
+  if (!has_four_bits) return {find_weight_format(Q8_Z32::kName), &Q8_Z32::join};
   if (is_plain) return {find_weight_format(Q4_0::kName), &put_q4_0};
   return {find_weight_format(Q4_Z32::kName), &Q4_Z32::join};
 }

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "base/rng.h"
+#include "quant/convert.h"
 #include "quant/f16.h"
+#include "quant/verify.h"
 
 namespace quire {
 namespace {
@@ -155,6 +158,31 @@ TEST(GroupedRows, AreRepackedExactly) {
     some.first_made = 5;
     EXPECT_EQ(decoded(some, 16), (std::vector<float>(pieces.meant.begin() + 5 * c.n_in, pieces.meant.end())));
   }
+}
+
+TEST(GroupedRows, AreConvertedAndCheckedAsOtherRowsAre) {
+  const WeightFormat& f32 = *find_weight_format(std::string_view("f32"));
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.what);
+    const Pieces pieces = make_pieces(c, 11);
+    const HostWeight weight = grouped_weight("w", pieces.parts);
+    std::vector<float> found(pieces.meant.size());
+    ASSERT_TRUE(convert_weight(weight, f32, {.n_threads = 2}, std::as_writable_bytes(std::span(found)).data()));
+    EXPECT_EQ(found, pieces.meant);
+    EXPECT_EQ(find_bad_numbers(weight, 2).count, 0);
+  }
+}
+
+TEST(GroupedRows, ABadNumberIsFoundInItsRow) {
+  Case c = kCases[8];  // stored as f32
+  c.n_out = 40;
+  c.scales = "f32";
+  Pieces pieces = make_pieces(c, 5);
+  store_as<float>(pieces.scales.data() + (2 * c.n_out + 37) * 4, INFINITY);  // of columns 32 to 47
+  const BadNumbers bad = find_bad_numbers(grouped_weight("w", pieces.parts), 1);
+  EXPECT_EQ(bad.count, 16);
+  EXPECT_EQ(bad.row, 37);
+  EXPECT_EQ(bad.column, 32);
 }
 
 // Without zeros every one is the middle.
