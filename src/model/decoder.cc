@@ -92,16 +92,15 @@ Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options
   WeightLoader load(file, ops, options);
   for (size_t l = 0; l < layers_.size() && load.status(); ++l) {
     load.enter("blk." + std::to_string(l) + ".");
-    const size_t n_taken = load.taken().size();
     load_layer(load, layers_[l]);
-    if (load.status()) find_sites(load, n_taken, layers_[l]);
+    if (load.status()) find_sites(load, layers_[l]);
   }
   QR_TRY_VOID(load_ends(load));
   info_.fingerprint = fingerprint(fingerprint_parts(file, config_, options, load.content()));
   return {};
 }
 
-void Decoder::find_sites(const WeightLoader& load, size_t first_taken, const DecoderLayer& layer) {
+void Decoder::find_sites(const WeightLoader& load, const DecoderLayer& layer) {
   const std::pair<const std::vector<Linear>*, std::vector<LowRank> AdapterLayer::*> products[] = {
       {&layer.qkv, &AdapterLayer::qkv},
       {&layer.attn_out, &AdapterLayer::attn_out},
@@ -109,7 +108,7 @@ void Decoder::find_sites(const WeightLoader& load, size_t first_taken, const Dec
       {&layer.down, &AdapterLayer::down}};
   for (const auto& [list, product] : products) {
     if (!layer.latent.empty() && list == &layer.attn_out) continue;  // latent_attention adds nothing
-    for (const WeightLoader::Taken& one : std::span(load.taken()).subspan(first_taken)) {
+    for (const WeightLoader::Taken& one : load.taken()) {
       if (one.list != list) continue;
       const Linear& matrix = (*list)[one.index];
       sites_.push_back({one.tensor, one.first_row, matrix.n_out, matrix.n_in, number_of(layer), product, one.index});

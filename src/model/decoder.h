@@ -92,7 +92,7 @@ class Decoder : public Model {
   void load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int n_ff) const;
   Status load_ends(WeightLoader& load);
   // Which of what was loaded for a layer is a product of its own.
-  void find_sites(const WeightLoader& load, size_t first_taken, const DecoderLayer& layer);
+  void find_sites(const WeightLoader& load, const DecoderLayer& layer);
   Status check_shift(const LoadOptions& options) const;
   Status check_states(const ModelFile& file) const;
   AttnParams claim(const LoadOptions& options, bool is_local);

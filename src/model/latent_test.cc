@@ -209,54 +209,6 @@ TEST(Latent, CutsOneMatrixOfAnyFormatByHeads) {
   }
 }
 
-// Rows that are made of several tensors: what they are is known when a backend asks for them.
-class NoRows final : public MadeRows {
- public:
-  std::string kind() const override { return "none"; }
-  std::vector<std::span<const std::byte>> stored() const override { return {}; }
-  void make(int64_t, int64_t, std::byte*) const override {}
-};
-
-TEST(Latent, RefusesAQuantisedMatrixThatWouldHaveToBeTakenApart) {
-  ModelFile file;
-  HostWeight& weight = file.tensors.emplace_back();
-  weight.name = "attn_kv_b.weight";
-  weight.format = find_weight_format("q4_0");
-  weight.shape = {2 * (32 + 32), 64};
-  weight.made = std::make_shared<NoRows>();
-  NoOps ops;
-  const LoadOptions options;
-  WeightLoader load(file, ops, options);
-  std::vector<Linear> turned, kept;
-  load.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 32, 64});
-  ASSERT_FALSE(load.status());
-  EXPECT_THAT(load.status().error().message, AllOf(HasSubstr("attn_kv_b.weight"), HasSubstr("is quantised")));
-}
-
-TEST(Latent, PartsOfAQuantisedMatrixAreItsOwnRows) {
-  class Places final : public NoOps {
-   public:
-    Result<Linear> load_linear(const HostWeight& weight, const HostWeight*, Shard) override {
-      at.emplace_back(weight.first_made, weight.n_rows());
-      return Linear{};
-    }
-    std::vector<std::pair<int64_t, int64_t>> at;
-  };
-  ModelFile file;
-  HostWeight& weight = file.tensors.emplace_back();
-  weight.name = "attn_kv_a_mqa.weight";
-  weight.format = find_weight_format("q4_0");
-  weight.shape = {64 + 32, 64};
-  weight.made = std::make_shared<NoRows>();
-  Places ops;
-  const LoadOptions options;
-  WeightLoader load(file, ops, options);
-  std::vector<Linear> parts;
-  load.last_rows_first(parts, "attn_kv_a_mqa", {64, 32}, 64);
-  ASSERT_TRUE(load.status()) << load.status().error().message;
-  EXPECT_EQ(ops.at, (std::vector<std::pair<int64_t, int64_t>>{{64, 32}, {0, 64}}));
-}
-
 TEST(Latent, RefusesCodecsThatCannotHoldAValueWithinAKey) {
   const auto error = [](const ModelFile& folder, std::string_view codec) {
     const auto info = model_info(folder, cache_in(codec));

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/bounded_reader.h"
 #include "quant/convert.h"
 
 namespace quire {
@@ -13,13 +14,13 @@ const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& o
 
 namespace {
 
-// Rows, or numbers of a vector, [begin, begin + n).
+// Rows, or numbers of a vector, [begin, begin + n). REQUIRES whole blocks, of a vector.
 HostWeight rows_of(const HostWeight& whole, int64_t begin, int64_t n) {
-  const size_t bytes = whole.data.size() / static_cast<size_t>(whole.shape[0]);
+  const size_t bytes = whole.data.size(), n_rows = static_cast<size_t>(whole.shape[0]);
   HostWeight out = whole;
   out.shape[0] = n;
-  out.data = whole.data.subspan(static_cast<size_t>(begin) * bytes, static_cast<size_t>(n) * bytes);
-  out.first_made += begin * (whole.n_rows() / whole.shape[0]);
+  out.data = whole.data.subspan(static_cast<size_t>(begin) * bytes / n_rows, static_cast<size_t>(n) * bytes / n_rows);
+  out.first_made += begin;
   return out;
 }
 
@@ -65,8 +66,16 @@ const HostWeight* WeightLoader::get(const std::string& name, const std::vector<i
 const HostWeight* WeightLoader::get_stored(const std::string& name, const std::vector<int64_t>& shape) {
   const HostWeight* found = get(name, shape);
   if (found == nullptr || found->made == nullptr) return found;
-  status_ = fail(Code::unsupported, file_.path + ": tensor " + file_.shown(found->name) +
-                                        ": is quantised, which is not supported here");
+  status_ = fail(Code::unsupported,
+                 file_.path + ": tensor " + file_.shown(found->name) + ": is quantised, which is not supported here");
+  return nullptr;
+}
+
+const HostWeight* WeightLoader::get_plain(const std::string& name, const std::vector<int64_t>& shape) {
+  const HostWeight* found = get_stored(name, shape);
+  if (found == nullptr || found->format->block == 1) return found;
+  status_ = fail(Code::unsupported, file_.path + ": tensor " + file_.shown(found->name) + ": its type " +
+                                        std::string(found->format->name) + " is not supported here");
   return nullptr;
 }
 
@@ -94,13 +103,8 @@ void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {
 }
 
 void WeightLoader::turned(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in) {
-  const HostWeight* weight = get_stored(name, {n_out, n_in});
+  const HostWeight* weight = get_plain(name, {n_out, n_in});
   if (weight == nullptr) return;
-  if (weight->format->block != 1) {
-    status_ = fail(Code::unsupported, file_.path + ": tensor " + file_.shown(weight->name) + ": its type " +
-                                          std::string(weight->format->name) + " is not supported here");
-    return;
-  }
   std::vector<float> numbers(static_cast<size_t>(n_out * n_in));
   for (int64_t i = 0; i < n_out * n_in; ++i) {
     weight->format->decode(weight->data.data() + i * weight->format->bytes,
@@ -119,7 +123,8 @@ Result<Linear> WeightLoader::load(const HostWeight& weight, const HostWeight* bi
   const WeightFormat& format = loaded_format(weight, options_);
   if (&format == weight.format) return ops_.load_linear(weight, bias, Shard{});
   QR_TRY(const Buffer buffer, Buffer::allocate(weight.n_rows() * format.row_bytes(weight.n_cols())));
-  QR_TRY_VOID(convert_weight(weight, format, {.n_threads = options_.n_threads, .quick = true}, buffer.data()));
+  auto lost = convert_weight(weight, format, {.n_threads = options_.n_threads, .quick = true}, buffer.data());
+  if (!lost) return error_within(file_.path, std::move(lost).error());
   HostWeight converted = weight;
   converted.format = &format;
   converted.made = nullptr;
@@ -127,13 +132,30 @@ Result<Linear> WeightLoader::load(const HostWeight& weight, const HostWeight* bi
   return ops_.load_linear(converted, bias, Shard{});
 }
 
-void WeightLoader::linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in) {
-  const HostWeight* weight = get(name + ".weight", {n_out, n_in});
-  const HostWeight* bias = has(name + ".bias") ? get(name + ".bias", {n_out}) : nullptr;
+void WeightLoader::append(std::vector<Linear>& out,
+                          const std::string& name,
+                          const std::vector<int64_t>& shape,
+                          std::span<const Rows> parts) {
+  const std::string bias_name = name + ".bias";
+  const std::vector<int64_t> bias_shape(shape.begin(), shape.end() - 1);
+  const HostWeight* all = get(name + ".weight", shape);
+  const HostWeight* bias = nullptr;
+  if (has(bias_name)) bias = parts.size() == 1 ? get(bias_name, bias_shape) : get_plain(bias_name, bias_shape);
   if (!status_) return;
-  taken_.push_back({weight->name, &out, out.size(), 0});
-  take(out.emplace_back(), load(*weight, bias));
-  took(*weight);
+  HostWeight matrix = *all, numbers = bias != nullptr ? *bias : HostWeight();
+  matrix.shape = {all->n_rows(), all->n_cols()};
+  numbers.shape = {all->n_rows()};
+  for (const auto& [begin, n] : parts) {
+    const HostWeight its_bias = bias != nullptr ? rows_of(numbers, begin, n) : HostWeight();
+    taken_.push_back({all->name, &out, out.size(), begin});
+    take(out.emplace_back(), load(rows_of(matrix, begin, n), bias != nullptr ? &its_bias : nullptr));
+    if (!status_) return;
+  }
+  took(*all);
+}
+
+void WeightLoader::linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in) {
+  append(out, name, {n_out, n_in}, std::array{Rows{0, n_out}});
 }
 
 void WeightLoader::gate(std::vector<Linear>& out, const std::string& name, int64_t n_in) {
@@ -158,36 +180,25 @@ void WeightLoader::experts(std::vector<Linear>& out, const std::string& name, co
     for (int64_t e = 0; e < n_experts; ++e) linear(out, name + "." + std::to_string(e), n_out, n_in);
     return;
   }
-  const HostWeight* all = get(name + "_exps.weight", {n_experts, n_out, n_in});
-  const HostWeight* bias = has(name + "_exps.bias") ? get(name + "_exps.bias", {n_experts, n_out}) : nullptr;
-  if (status_) slices(out, *all, bias, n_experts);
+  stacked(out, name + "_exps", shape);
 }
 
 void WeightLoader::halves(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in) {
-  const HostWeight* both = get(name + ".weight", {2 * n_out, n_in});
-  const HostWeight* bias = has(name + ".bias") ? get(name + ".bias", {2 * n_out}) : nullptr;
-  if (status_) slices(out, *both, bias, 2);
+  append(out, name, {2 * n_out, n_in}, std::array{Rows{0, n_out}, Rows{n_out, n_out}});
 }
 
 void WeightLoader::stacked(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape) {
-  const HostWeight* all = get(name + ".weight", {shape[0], shape[1], shape[2]});
-  if (status_) slices(out, *all, nullptr, shape[0]);
+  const auto [n, n_out, n_in] = shape;
+  std::vector<Rows> parts;
+  for (int64_t i = 0; i < n; ++i) parts.push_back({i * n_out, n_out});
+  append(out, name, {n, n_out, n_in}, parts);
 }
 
 void WeightLoader::last_rows_first(std::vector<Linear>& out,
                                    const std::string& name,
                                    const std::array<int64_t, 2>& n_out,
                                    int64_t n_in) {
-  const int64_t n_rows = n_out[0] + n_out[1];
-  const HostWeight* all = get(name + ".weight", {n_rows, n_in});
-  const HostWeight* bias = has(name + ".bias") ? get(name + ".bias", {n_rows}) : nullptr;
-  if (!status_) return;
-  for (const auto& [begin, n] : {std::pair(n_out[0], n_out[1]), {int64_t{0}, n_out[0]}}) {
-    HostWeight its_bias;
-    if (bias != nullptr) its_bias = rows_of(*bias, begin, n);
-    if (status_) take(out.emplace_back(), load(rows_of(*all, begin, n), bias != nullptr ? &its_bias : nullptr));
-  }
-  took(*all);
+  append(out, name, {n_out[0] + n_out[1], n_in}, std::array{Rows{n_out[0], n_out[1]}, Rows{0, n_out[0]}});
 }
 
 void WeightLoader::cut_by_heads(std::vector<Linear>& turned,
@@ -202,27 +213,6 @@ void WeightLoader::cut_by_heads(std::vector<Linear>& turned,
     if (status_) take(kept.emplace_back(), load(rows_of(*all, h * (k + v) + k, v), nullptr));
   }
   if (status_) took(*all);
-}
-
-void WeightLoader::slices(std::vector<Linear>& out, const HostWeight& all, const HostWeight* bias, int64_t n) {
-  HostWeight one = all, its_bias;
-  one.shape = {all.n_rows() / n, all.n_cols()};
-  if (bias != nullptr) {
-    its_bias = *bias;
-    its_bias.shape = {bias->n_rows() * bias->n_cols() / n};
-  }
-  const auto part = [n](const HostWeight& whole, int64_t i) {
-    const size_t bytes = whole.data.size() / static_cast<size_t>(n);
-    return whole.data.subspan(static_cast<size_t>(i) * bytes, bytes);
-  };
-  for (int64_t i = 0; i < n && status_; ++i) {
-    if (all.made == nullptr) one.data = part(all, i);
-    one.first_made = all.first_made + i * one.n_rows();
-    if (bias != nullptr) its_bias.data = part(*bias, i);
-    taken_.push_back({all.name, &out, out.size(), i * one.n_rows()});
-    take(out.emplace_back(), load(one, bias != nullptr ? &its_bias : nullptr));
-  }
-  took(all);
 }
 
 }  // namespace quire

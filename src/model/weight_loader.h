@@ -4,6 +4,7 @@
 // One thread (the conversion forks and joins inside).
 #pragma once
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,10 @@ class WeightLoader {
   WeightLoader(const ModelFile& file, Ops& ops, const LoadOptions& options);
 
   // Names that follow have this in front: "blk.3.".
-  void enter(std::string prefix) { prefix_ = std::move(prefix); }
+  void enter(std::string prefix) {
+    prefix_ = std::move(prefix);
+    taken_.clear();
+  }
   bool has(const std::string& name) const { return file_.find(prefix_ + name) != nullptr; }
   // The tensor `name`, f32 [n].
   void vector(Tensor& out, const std::string& name, int64_t n);
@@ -41,7 +45,7 @@ class WeightLoader {
   // Appends `name`_exps.weight, matrix by matrix, with `name`_exps.bias [n_experts, n_out] where the file has it, or
   // where the file has them one by one `name`.<e>.weight. shape [n_experts, n_out, n_in].
   void experts(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
-  // Appends `name`.weight [n, n_out, n_in], matrix by matrix. shape [n, n_out, n_in].
+  // Appends `name`.weight [n, n_out, n_in], matrix by matrix, likewise. shape [n, n_out, n_in].
   void stacked(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
   // Appends two: of `name`.weight [n_out[0] + n_out[1], n_in] the last n_out[1] rows, then those before them, likewise.
   void last_rows_first(std::vector<Linear>& out,
@@ -57,7 +61,8 @@ class WeightLoader {
                     const std::array<int64_t, 4>& shape);
   // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
   const Status& status() const { return status_; }
-  // Every matrix that came into a list, in order: which tensor of the file it is of, and from which of its rows on.
+  // Every matrix that came into a list since enter(), in order: which tensor of the file its rows are of, and from
+  // which of them on.
   struct Taken {
     std::string tensor;
     const std::vector<Linear>* list;
@@ -69,11 +74,20 @@ class WeightLoader {
   Hash128 content() { return content_.finish(); }
 
  private:
-  // Appends the n matrices that `all` has one behind the other; bias: theirs, or null.
-  void slices(std::vector<Linear>& out, const HostWeight& all, const HostWeight* bias, int64_t n);
+  struct Rows {
+    int64_t begin, n;
+  };
+  // Appends the matrices that these rows of `name`.weight are, of all dimensions but the last together, each with its
+  // numbers of `name`.bias where the file has one.
+  void append(std::vector<Linear>& out,
+              const std::string& name,
+              const std::vector<int64_t>& shape,
+              std::span<const Rows> parts);
   const HostWeight* get(const std::string& name, const std::vector<int64_t>& shape);
-  // The same of one whose bytes lie in the file: not of a folder's quantised ones, which are made.
+  // The same of one whose bytes lie in the file: not of a folder's quantised ones, which are made. Then of one that has
+  // no blocks.
   const HostWeight* get_stored(const std::string& name, const std::vector<int64_t>& shape);
+  const HostWeight* get_plain(const std::string& name, const std::vector<int64_t>& shape);
   Result<Linear> load(const HostWeight& weight, const HostWeight* bias);
   void took(const HostWeight& weight);
   template <class T>

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <utility>
+
 #include "ops/no_ops.h"
 
 namespace quire {
@@ -50,6 +53,130 @@ TEST(WeightLoader, NumbersOfAQuantisedTensorAreRefused) {
               "folder: tensor \"ssm_norm.weight\": is quantised, which is not supported here");
   }
   EXPECT_EQ(ops.n, 0);
+}
+
+TEST(WeightLoader, AQuantisedMatrixIsNotTakenApartByHeads) {
+  const ModelFile file = file_of_made("attn_kv_b.weight", "q4_0", 2 * (32 + 32), 64);
+  NoOps ops;
+  const LoadOptions options;
+  WeightLoader load(file, ops, options);
+  std::vector<Linear> turned, kept;
+  load.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 32, 64});
+  ASSERT_FALSE(load.status());
+  EXPECT_EQ(load.status().error().message,
+            "folder: tensor \"attn_kv_b.weight\": is quantised, which is not supported here");
+}
+
+// Notes what comes: the first of the rows, how many they are, their numbers of the bias.
+class Parts final : public NoOps {
+ public:
+  struct Part {
+    int64_t first_made, n_rows;
+    std::vector<float> row, bias;
+    bool operator==(const Part&) const = default;
+  };
+  Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard) override {
+    Part& one = all.emplace_back(Part{weight.first_made, weight.n_rows(), {}, {}});
+    if (weight.made == nullptr) one.row = numbers(weight, weight.n_cols());
+    if (bias != nullptr) one.bias = numbers(*bias, bias->n_rows() * bias->n_cols());
+    return Linear{};
+  }
+  std::vector<Part> all;
+
+ private:
+  static std::vector<float> numbers(const HostWeight& weight, int64_t n) {
+    std::vector<float> out(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; i += weight.format->block)
+      weight.format->decode(weight.data.data() + i / weight.format->block * weight.format->bytes, out.data() + i);
+    return out;
+  }
+};
+
+TEST(WeightLoader, PartsOfAQuantisedMatrixAreItsOwnRows) {
+  const ModelFile file = file_of_made("attn_kv_a_mqa.weight", "q4_0", 64 + 32, 64);
+  Parts ops;
+  const LoadOptions options;
+  WeightLoader load(file, ops, options);
+  std::vector<Linear> parts;
+  load.last_rows_first(parts, "attn_kv_a_mqa", {64, 32}, 64);
+  ASSERT_TRUE(load.status()) << load.status().error().message;
+  EXPECT_EQ(ops.all, (std::vector<Parts::Part>{{64, 32, {}, {}}, {0, 64, {}, {}}}));
+}
+
+// Four rows of two numbers, 0 to 7, and a bias of four, 10 to 13.
+struct Numbered {
+  explicit Numbered(const std::vector<int64_t>& shape) {
+    const WeightFormat& f32 = *find_weight_format(std::string_view("f32"));
+    file.path = "m.gguf";
+    file.tensors.push_back({"a.bias", &f32, {shape.begin(), shape.end() - 1}, std::as_bytes(std::span(bias))});
+    file.tensors.push_back({"a.weight", &f32, shape, std::as_bytes(std::span(rows))});
+  }
+  std::vector<float> rows = {0, 1, 2, 3, 4, 5, 6, 7}, bias = {10, 11, 12, 13};
+  ModelFile file;
+};
+
+TEST(WeightLoader, PartsHaveTheirNumbersOfTheBias) {
+  const Numbered two({4, 2}), three({2, 2, 2});
+  Parts ops;
+  const LoadOptions options;
+  std::vector<Linear> out;
+  const std::vector<Parts::Part> parts = {{0, 2, {0, 1}, {10, 11}}, {2, 2, {4, 5}, {12, 13}}};
+  WeightLoader halves(two.file, ops, options);
+  halves.halves(out, "a", 2, 2);
+  EXPECT_EQ(std::exchange(ops.all, {}), parts);
+  ASSERT_EQ(halves.taken().size(), 2U);
+  EXPECT_EQ(halves.taken()[1].tensor, "a.weight");
+  EXPECT_EQ(halves.taken()[1].first_row, 2);
+  EXPECT_EQ(halves.taken()[1].index, 1U);
+  halves.enter("blk.1.");
+  EXPECT_TRUE(halves.taken().empty());
+  WeightLoader stacked(three.file, ops, options);
+  stacked.stacked(out, "a", {2, 2, 2});
+  EXPECT_EQ(std::exchange(ops.all, {}), parts);
+  WeightLoader turned(two.file, ops, options);
+  turned.last_rows_first(out, "a", {2, 2}, 2);
+  EXPECT_EQ(std::exchange(ops.all, {}), (std::vector<Parts::Part>{parts[1], parts[0]}));
+  WeightLoader whole(two.file, ops, options);
+  whole.linear(out, "a", 4, 2);
+  EXPECT_EQ(ops.all, (std::vector<Parts::Part>{{0, 4, {0, 1}, {10, 11, 12, 13}}}));
+}
+
+// A part of blocks need not be whole ones.
+TEST(WeightLoader, ABiasInBlocksIsNotTakenApart) {
+  const WeightFormat& f32 = *find_weight_format(std::string_view("f32"));
+  const WeightFormat& q8_0 = *find_weight_format(std::string_view("q8_0"));
+  const std::vector<float> rows(std::size_t{64} * 2);
+  const std::vector<std::byte> bias(static_cast<size_t>(q8_0.row_bytes(64)));
+  ModelFile file;
+  file.path = "m.gguf";
+  file.tensors.push_back({"a.bias", &q8_0, {64}, bias});
+  file.tensors.push_back({"a.weight", &f32, {64, 2}, std::as_bytes(std::span(rows))});
+  Parts ops;
+  const LoadOptions options;
+  std::vector<Linear> out;
+  WeightLoader load(file, ops, options);
+  load.linear(out, "a", 64, 2);
+  ASSERT_TRUE(load.status());
+  EXPECT_EQ(ops.all[0].bias, std::vector<float>(64));
+  load.halves(out, "a", 32, 2);
+  ASSERT_FALSE(load.status());
+  EXPECT_EQ(load.status().error().message, "m.gguf: tensor \"a.bias\": its type q8_0 is not supported here");
+}
+
+TEST(WeightLoader, ANumberThatCannotBeConvertedIsNamedWithItsFile) {
+  const std::vector<float> rows(64, INFINITY);
+  ModelFile file;
+  file.path = "m.gguf";
+  file.tensors.push_back(
+      {"a.weight", find_weight_format(std::string_view("f32")), {2, 32}, std::as_bytes(std::span(rows))});
+  Parts ops;
+  LoadOptions options;
+  options.weights = find_weight_format(std::string_view("q8_0"));
+  std::vector<Linear> out;
+  WeightLoader load(file, ops, options);
+  load.linear(out, "a", 2, 32);
+  ASSERT_FALSE(load.status());
+  EXPECT_THAT(load.status().error().message, testing::StartsWith("m.gguf: tensor \"a.weight\": row 0, column 0: "));
 }
 
 }  // namespace
