@@ -10,6 +10,7 @@
 #include "base/bounded_reader.h"
 #include "io/hf_config.h"
 #include "io/in_quotes.h"
+#include "io/shape_text.h"
 #include "quant/f16.h"
 
 namespace quire {
@@ -218,12 +219,6 @@ struct Place {
   const SafeTensor* tensor;
 };
 using Places = std::map<std::string, Place, std::less<>>;
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string out = "[";
-  for (const int64_t extent : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(extent);
-  return out + "]";
-}
 
 std::string label(const Place& place) { return place.file->name + ": tensor " + in_quotes(place.tensor->name); }
 

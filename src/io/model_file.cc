@@ -10,16 +10,11 @@
 #include "io/gguf_split.h"
 #include "io/hf_folder.h"
 #include "io/in_quotes.h"
+#include "io/shape_text.h"
 #include "io/tokenizer_meta.h"
 
 namespace quire {
 namespace {
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string out = "[";
-  for (const int64_t extent : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(extent);
-  return out + "]";
-}
 
 Result<HostWeight> make_weight(const GgufTensor& tensor, std::span<const std::byte> file) {
   HostWeight weight;

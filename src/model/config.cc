@@ -233,6 +233,12 @@ Status read_pairs(const ModelFile& file, const std::string& prefix, DecoderConfi
   return {};
 }
 
+Status leave_out_nextn(const ModelFile& file, const std::string& prefix, DecoderConfig& c) {
+  QR_TRY(const int64_t n_ahead, file.meta.get_int_or(prefix + "nextn_predict_layers", 0, c.n_layers - 1, 0));
+  c.n_layers -= static_cast<int>(n_ahead);
+  return {};
+}
+
 bool is_of_experts(std::string_view name) {
   if (name.find("_exps.") != std::string_view::npos) return true;
   for (const std::string_view part : {".ffn_gate.", ".ffn_up.", ".ffn_down."}) {

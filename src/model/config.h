@@ -70,6 +70,9 @@ Status read_windows(const ModelFile& file, int period, DecoderConfig& config);
 // they are a Hugging Face folder's.
 Status read_pairs(const ModelFile& file, const std::string& prefix, DecoderConfig& config);
 
+// Leaves out the layers behind the others that guess ahead, as many as "<arch>.nextn_predict_layers" says.
+Status leave_out_nextn(const ModelFile& file, const std::string& prefix, DecoderConfig& config);
+
 // Whether a tensor holds weights of experts: all of a layer ("blk.0.ffn_up_exps.weight") or one
 // ("blk.0.ffn_up.3.weight").
 bool is_of_experts(std::string_view name);

@@ -10,7 +10,6 @@
 #include "model/model.h"
 #include "model/paired_rows.h"
 #include "model/rope.h"
-#include "ops/state_sizes.h"
 #include "quant/convert.h"
 
 namespace quire {
@@ -67,13 +66,10 @@ Status permute(const DecoderConfig& c, ModelFile& file) {
   return {};
 }
 
-// Vectors, biases of experts, routers, taps of convolutions.
 void widen_small(ModelFile& file) {
   const WeightFormat& f32 = *find_weight_format(std::string_view("f32"));
   for (HostWeight& weight : file.tensors) {
-    const bool small = weight.shape.size() == 1 || is_router(weight.name) || weight.name.ends_with(".bias") ||
-                       weight.n_cols() < kMostTaps;
-    if (!small || weight.format == &f32) continue;
+    if (!is_small(weight) || weight.format == &f32) continue;
     const std::span<const std::byte> from = weight.data;
     const auto n = static_cast<size_t>(weight.n_rows() * weight.n_cols());
     std::vector<std::byte>& to = own(weight, file, n * sizeof(float));

@@ -304,6 +304,10 @@ Result<int64_t> HfFacts::get_int(std::string_view key, int64_t lo, int64_t hi) c
   return theirs_.get_int(std::string(kHfPrefix) + std::string(key), lo, hi);
 }
 
+Result<int64_t> HfFacts::get_int_or(std::string_view key, int64_t lo, int64_t hi, int64_t fallback) const {
+  return theirs_.get_int_or(std::string(kHfPrefix) + std::string(key), lo, hi, fallback);
+}
+
 Result<double> HfFacts::get_double(std::string_view key, double lo, double hi) const {
   return theirs_.get_double(std::string(kHfPrefix) + std::string(key), lo, hi);
 }
@@ -334,8 +338,8 @@ Status HfFacts::choose_windows() {
   QR_TRY(const bool used, get_bool_or("use_sliding_window", false));
   if (!used) set("attention.sliding_window", int64_t{0}, "use_sliding_window");
   if (!used || find("layer_types") != nullptr) return {};
-  QR_TRY(const int64_t n_layers, theirs_.get_int("hf.num_hidden_layers", 1, 4096));
-  QR_TRY(const int64_t first, theirs_.get_int_or("hf.max_window_layers", 0, int64_t{1} << 30, n_layers));
+  QR_TRY(const int64_t n_layers, get_int("num_hidden_layers", 1, 4096));
+  QR_TRY(const int64_t first, get_int_or("max_window_layers", 0, int64_t{1} << 30, n_layers));
   std::vector<int64_t> local(static_cast<size_t>(n_layers), 1);
   std::fill_n(local.begin(), std::min(first, n_layers), 0);
   set("attention.sliding_window_pattern", std::move(local), "max_window_layers");

@@ -37,6 +37,7 @@ class HfFacts {
   // Copies the first of these facts that is there; false when none is. Errors about `ours` name it (or the first).
   bool copy(std::initializer_list<std::string_view> theirs, std::string_view ours);
   Result<int64_t> get_int(std::string_view key, int64_t lo, int64_t hi) const;
+  Result<int64_t> get_int_or(std::string_view key, int64_t lo, int64_t hi, int64_t fallback) const;
   Result<double> get_double(std::string_view key, double lo, double hi) const;
   Result<double> get_double_or(std::string_view key, double lo, double hi, double fallback) const;
   Result<bool> get_bool_or(std::string_view key, bool fallback) const;

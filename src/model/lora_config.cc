@@ -42,7 +42,6 @@ constexpr auto kKnownKeys = std::to_array<std::string_view>({
 constexpr auto kKnownBeginnings = std::to_array<std::string_view>({"eva", "gaussian", "orthogonal"});
 
 Status check_keys(const Json& config) {
-  if (config.as_object() == nullptr) return fail(Code::corrupt, "must be an object");
   for (const auto& [key, value] : *config.as_object()) {
     if (std::ranges::find(kKnownKeys, key) != kKnownKeys.end() || says_nothing(value)) continue;
     return fail(Code::unsupported,

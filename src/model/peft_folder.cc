@@ -3,16 +3,11 @@
 #include <cmath>
 
 #include "io/in_quotes.h"
+#include "io/shape_text.h"
 
 namespace quire {
 
 std::string shown_json(const Json* value) { return value == nullptr ? "nothing" : value->dump().substr(0, 80); }
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string out;
-  for (const int64_t n : shape) out += (out.empty() ? "" : ", ") + std::to_string(n);
-  return "[" + out + "]";
-}
 
 bool says_nothing(const Json& value) {
   if (value.as_array() != nullptr) return value.as_array()->empty();

@@ -83,11 +83,15 @@ RowError convert_row(const std::byte* stored, const Task& task, Rows& rows, std:
 
 bool is_router(std::string_view name) { return name.find(".ffn_gate_inp") != std::string_view::npos; }
 
-const WeightFormat* fitting_format(const HostWeight& weight, const WeightFormat& wanted) {
+bool is_small(const HostWeight& weight) {
   constexpr int64_t kLeastColumns = 16;  // under it rows are taps of a convolution, or single numbers
+  const bool is_matrix = weight.shape.size() >= 2 && weight.n_cols() >= kLeastColumns;
+  return !is_matrix || is_router(weight.name) || weight.name.ends_with(".bias");
+}
+
+const WeightFormat* fitting_format(const HostWeight& weight, const WeightFormat& wanted) {
   const int64_t n = weight.n_cols();
-  if (weight.shape.size() < 2 || n < kLeastColumns) return weight.format;
-  if (is_router(weight.name) || weight.name.ends_with(".bias")) return weight.format;
+  if (is_small(weight)) return weight.format;
   if (n % wanted.block == 0) return &wanted;
   const double bits = 8.0 * wanted.bytes / wanted.block;
   const char* name = bits < 4.5 ? "iq4_nl" : bits < 5 ? "q5_0" : bits < 6 ? "q5_1" : "q8_0";

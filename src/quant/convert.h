@@ -18,6 +18,9 @@ struct ConversionError {
 // Of a tensor's name: it chooses the experts of a row, or how much of a shared unit it takes.
 bool is_router(std::string_view name);
 
+// Vectors, biases, routers, rows of fewer than 16 numbers: few bytes that are read as they are.
+bool is_small(const HostWeight& weight);
+
 // The format that `weight` gets when `wanted` is asked for, in a file and at load alike. Vectors, what has fewer
 // columns than a weight's group and the routers of experts keep their own: these choose by small differences. A matrix
 // gets `wanted` where its rows are whole blocks of it; else the next larger format of blocks of 32 (iq4_nl for q2_k,

@@ -14,9 +14,7 @@ class DeepSeek2 final : public Decoder {
     c.rope_pairs = RopePairs::interleaved;
     c.routing.groups_by_two = c.routing.scoring == Routing::Scoring::sigmoid;
     QR_TRY(c.routing.normalised, file.meta.get_bool_or(prefix + "expert_weights_norm", false));
-    QR_TRY(const int64_t n_ahead, file.meta.get_int_or(prefix + "nextn_predict_layers", 0, c.n_layers - 1, 0));
-    c.n_layers -= static_cast<int>(n_ahead);
-    return {};
+    return leave_out_nextn(file, prefix, c);
   }
   bool takes_latent() const override { return true; }
 };

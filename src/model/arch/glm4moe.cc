@@ -11,9 +11,7 @@ class Glm4Moe final : public Decoder {
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     c.routing.scoring = Routing::Scoring::sigmoid;
     c.routing.groups_by_two = true;
-    QR_TRY(const int64_t n_ahead, file.meta.get_int_or(prefix + "nextn_predict_layers", 0, c.n_layers - 1, 0));
-    c.n_layers -= static_cast<int>(n_ahead);
-    return {};
+    return leave_out_nextn(file, prefix, c);
   }
   void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
     load.vector(layer.attn_norm, "attn_norm.weight", config().n_embd);

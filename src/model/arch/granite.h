@@ -1,7 +1,11 @@
 // What Granite's models share, dense or with experts: Llama's shape with four factors, of the embedding, of scores, of
 // what a part adds and of logits.
 #pragma once
+#include <string_view>
+#include <vector>
+
 #include "model/decoder.h"
+#include "model/hf_reshape.h"
 
 namespace quire {
 
@@ -25,6 +29,16 @@ inline Status granite_facts(HfFacts& hf) {
   hf.copy({"residual_multiplier"}, "residual_scale");
   hf.copy({"logits_scaling"}, "logit_scale");
   return hf.require("hidden_act", {"silu"});
+}
+
+// An architecture's own rules and those of experts.
+inline std::vector<NameRule> granite_tensors(std::vector<NameRule> own) {
+  constexpr std::string_view kGatesAndUps = "model.layers.{}.block_sparse_moe.input_linear.weight";
+  own.push_back({"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight"});
+  own.push_back({.theirs = kGatesAndUps, .ours = "blk.{}.ffn_gate_exps.weight", .reshape = first_rows});
+  own.push_back({.theirs = kGatesAndUps, .ours = "blk.{}.ffn_up_exps.weight", .reshape = last_rows});
+  own.push_back({"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight"});
+  return own;
 }
 
 }  // namespace quire

@@ -17,7 +17,7 @@ class GraniteHybrid final : public Granite {
 
 Status layer_facts(HfFacts& hf) {
   if (hf.find("layer_types") != nullptr) return {};
-  QR_TRY(const double n_layers, hf.get_double("num_hidden_layers", 1, 4096));
+  QR_TRY(const int64_t n_layers, hf.get_int("num_hidden_layers", 1, 4096));
   hf.set("attention.recurrent_layers", std::vector<int64_t>(static_cast<size_t>(n_layers), 1), "layer_types");
   return {};
 }
@@ -27,23 +27,23 @@ Status state_facts(HfFacts& hf) {
   hf.copy({"mamba_d_state"}, "ssm.state_size");
   hf.copy({"mamba_n_heads"}, "ssm.time_step_rank");
   hf.copy({"mamba_n_groups"}, "ssm.group_count");
-  QR_TRY(const double expand, hf.get_double_or("mamba_expand", 1, 64, 2));
-  QR_TRY(const double n_embd, hf.get_double("hidden_size", 1, 1 << 20));
-  const auto n_inner = static_cast<int64_t>(expand * n_embd);
+  QR_TRY(const int64_t expand, hf.get_int_or("mamba_expand", 1, 64, 2));
+  QR_TRY(const int64_t n_embd, hf.get_int("hidden_size", 1, 1 << 20));
+  const int64_t n_inner = expand * n_embd;
   hf.set("ssm.inner_size", n_inner, "mamba_expand");
-  const MetaValue* dim = hf.find("mamba_d_head");
-  if (dim == nullptr || std::get_if<int64_t>(dim) == nullptr) return {};  // "auto"
-  QR_TRY(const double n_heads, hf.get_double("mamba_n_heads", 1, 4096));
-  const auto found = static_cast<double>(std::get<int64_t>(*dim)) * n_heads;
-  if (found == static_cast<double>(n_inner)) return {};
+  const MetaValue* given = hf.find("mamba_d_head");
+  if (given == nullptr || std::get_if<int64_t>(given) == nullptr) return {};  // "auto"
+  QR_TRY(const int64_t dim, hf.get_int("mamba_d_head", 1, 1 << 20));
+  QR_TRY(const int64_t n_heads, hf.get_int("mamba_n_heads", 1, 4096));
+  if (dim * n_heads == n_inner) return {};
   return fail(Code::corrupt,
               "key \"mamba_d_head\": times mamba_n_heads must be mamba_expand times hidden_size, which is " +
-                  std::to_string(n_inner) + ", is " + std::to_string(static_cast<int64_t>(found)));
+                  std::to_string(n_inner) + ", is " + std::to_string(dim * n_heads));
 }
 
 // Of a model without experts the unit that they would share is all there is.
 Status unit_facts(HfFacts& hf) {
-  QR_TRY(const double n_experts, hf.get_double_or("num_local_experts", 0, 1 << 16, 8));
+  QR_TRY(const int64_t n_experts, hf.get_int_or("num_local_experts", 0, 1 << 16, 8));
   if (n_experts > 0) hf.copy({"shared_intermediate_size"}, "expert_shared_feed_forward_length");
   if (n_experts > 0) hf.copy({"intermediate_size"}, "expert_feed_forward_length");
   if (n_experts == 0) hf.copy({"shared_intermediate_size"}, "feed_forward_length");
@@ -89,46 +89,38 @@ Status down_of_unit(const HostWeight&, const Metadata& facts, HostWeight& ours, 
   return own_name(facts, ours);
 }
 
-QR_REGISTER(
-    ArchEntry,
-    "granitehybrid",
-    ArchEntry{
-        .summary = "Granite 4 hybrids: Mamba-2 in most layers, with experts or without",
-        .hf = {.model_types = {"granitemoehybrid"},
-               .tensors = {{"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight"},
-                           {"model.layers.{}.mamba.in_proj.bias", "blk.{}.ssm_in.bias"},
-                           {.theirs = "model.layers.{}.mamba.conv1d.weight",
-                            .ours = "blk.{}.ssm_conv1d.weight",
-                            .reshape = without_middle},
-                           {"model.layers.{}.mamba.conv1d.bias", "blk.{}.ssm_conv1d.bias"},
-                           {"model.layers.{}.mamba.dt_bias", "blk.{}.ssm_dt.bias"},
-                           {.theirs = "model.layers.{}.mamba.A_log", .ours = "blk.{}.ssm_a", .reshape = minus_exp},
-                           {.theirs = "model.layers.{}.mamba.D", .ours = "blk.{}.ssm_d", .reshape = as_column},
-                           {"model.layers.{}.mamba.norm.weight", "blk.{}.ssm_norm.weight"},
-                           {"model.layers.{}.mamba.out_proj.weight", "blk.{}.ssm_out.weight"},
-                           {"model.layers.{}.mamba.out_proj.bias", "blk.{}.ssm_out.bias"},
-                           {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight"},
-                           {.theirs = "model.layers.{}.block_sparse_moe.input_linear.weight",
-                            .ours = "blk.{}.ffn_gate_exps.weight",
-                            .reshape = first_rows},
-                           {.theirs = "model.layers.{}.block_sparse_moe.input_linear.weight",
-                            .ours = "blk.{}.ffn_up_exps.weight",
-                            .reshape = last_rows},
-                           {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight"},
-                           {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
-                            .ours = "blk.{}.ffn_gate_shexp.weight",
-                            .reshape = gate_of_unit},
-                           {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
-                            .ours = "blk.{}.ffn_up_shexp.weight",
-                            .reshape = up_of_unit},
-                           {.theirs = "model.layers.{}.shared_mlp.output_linear.weight",
-                            .ours = "blk.{}.ffn_down_shexp.weight",
-                            .reshape = down_of_unit}},
-               .facts = facts,
-               .pairs_in_gguf = true,
-               .state_layers = {"mamba", "linear_attention"}},
-        .load = &load_decoder<GraniteHybrid>,
-        .info = &decoder_info<GraniteHybrid>});
+QR_REGISTER(ArchEntry,
+            "granitehybrid",
+            ArchEntry{
+                .summary = "Granite 4 hybrids: Mamba-2 in most layers, with experts or without",
+                .hf = {.model_types = {"granitemoehybrid"},
+                       .tensors = granite_tensors(
+                           {{"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight"},
+                            {"model.layers.{}.mamba.in_proj.bias", "blk.{}.ssm_in.bias"},
+                            {.theirs = "model.layers.{}.mamba.conv1d.weight",
+                             .ours = "blk.{}.ssm_conv1d.weight",
+                             .reshape = without_middle},
+                            {"model.layers.{}.mamba.conv1d.bias", "blk.{}.ssm_conv1d.bias"},
+                            {"model.layers.{}.mamba.dt_bias", "blk.{}.ssm_dt.bias"},
+                            {.theirs = "model.layers.{}.mamba.A_log", .ours = "blk.{}.ssm_a", .reshape = minus_exp},
+                            {.theirs = "model.layers.{}.mamba.D", .ours = "blk.{}.ssm_d", .reshape = as_column},
+                            {"model.layers.{}.mamba.norm.weight", "blk.{}.ssm_norm.weight"},
+                            {"model.layers.{}.mamba.out_proj.weight", "blk.{}.ssm_out.weight"},
+                            {"model.layers.{}.mamba.out_proj.bias", "blk.{}.ssm_out.bias"},
+                            {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
+                             .ours = "blk.{}.ffn_gate_shexp.weight",
+                             .reshape = gate_of_unit},
+                            {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
+                             .ours = "blk.{}.ffn_up_shexp.weight",
+                             .reshape = up_of_unit},
+                            {.theirs = "model.layers.{}.shared_mlp.output_linear.weight",
+                             .ours = "blk.{}.ffn_down_shexp.weight",
+                             .reshape = down_of_unit}}),
+                       .facts = facts,
+                       .pairs_in_gguf = true,
+                       .state_layers = {"mamba", "linear_attention"}},
+                .load = &load_decoder<GraniteHybrid>,
+                .info = &decoder_info<GraniteHybrid>});
 
 }  // namespace
 }  // namespace quire
