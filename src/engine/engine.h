@@ -26,8 +26,8 @@ struct EngineOptions {
   // Blocks for the layers that see a window, of kv_bytes. 0: the windows of all that may run, but half of the memory at
   // most.
   int n_window_blocks = 0;
-  // States of layers that keep one in place of attention, of kv_bytes. 0: three for each that may run, but half of the
-  // memory at most.
+  // States of layers that keep one in place of attention, of kv_bytes. 0: three for each that may run, at most half of
+  // kv_bytes and, where a context of n_ctx tokens and three states fit into them, at most what that context leaves.
   int n_states = 0;
   int max_queue = 1024;  // waiting requests; beyond it submit fails
   bool prefix_cache = true;

@@ -199,13 +199,19 @@ int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout) {
 
 namespace {
 
-// How many of kv_bytes' blocks are states. At least what one sequence needs, whether or not it fits.
+// How many of kv_bytes' blocks are states. One whole context comes first where the memory holds one and its states. At
+// least what one sequence needs, whether or not it fits.
 int64_t state_share(const EngineOptions& o, const Shape& s) {
   if (s.state_bytes == 0) return 0;
   if (o.n_states > 0) return o.n_states;
   const bool only = s.full_bytes + s.window_bytes == 0;
   const int64_t room = (only ? o.kv_bytes : o.kv_bytes / 2) / s.state_bytes;
-  return std::max<int64_t>(std::min(kStatesPerSequence * running(o), room), kLeastStates);
+  const int64_t wanted = std::min(kStatesPerSequence * running(o), room);
+  const int64_t windows = std::min(s.for_one, s.for_context);
+  const int64_t beside_context =
+      (o.kv_bytes - times(s.for_context, s.full_bytes) - times(windows, s.window_bytes)) / s.state_bytes;
+  const bool fits = beside_context >= kStatesPerSequence;
+  return std::max<int64_t>(fits ? std::min(wanted, beside_context) : wanted, kLeastStates);
 }
 
 // How many of kv_bytes' blocks are for windows.

@@ -163,6 +163,44 @@ TEST(CountBlocks, StatesGetThreeForEachThatRunsAndHalfOfTheMemoryAtMost) {
   EXPECT_FALSE(count_blocks(o, layout));
 }
 
+// The memory that is taken for one context holds one, however many may run: their states leave it its blocks.
+TEST(CountBlocks, OneWholeContextComesBeforeStates) {
+  KvLayout layout;
+  layout.claim(KvGroup{}, 4);
+  layout.claim_state(640);
+  const int64_t context = 4096 * 4;
+  EngineOptions o{.max_seqs = 64, .step_tokens = 64, .max_chunk = 64, .n_ctx = 4096, .kv_bytes = context + 3 * 640};
+  EXPECT_EQ(cache_bytes(o, layout, 1), o.kv_bytes);
+  auto counts = count_blocks(o, layout);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->n_states, 3);
+  EXPECT_EQ(counts->n_blocks, 256);
+  o.kv_bytes -= 1;  // it fits no more, so that half is for states
+  counts = count_blocks(o, layout);
+  EXPECT_EQ(counts->n_states, (context + 3 * 640 - 1) / 2 / 640);
+  layout.claim({KvGroup::Kind::window, 100}, 12);
+  o.kv_bytes = cache_bytes(o, layout, 1);
+  counts = count_blocks(o, layout);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->n_states, 3);
+  EXPECT_EQ(counts->n_window_blocks, 12);
+  EXPECT_EQ(counts->n_blocks, 256);
+}
+
+TEST(CountBlocks, OneWholeContextInAWindowThatIsAsLongComesBeforeStates) {
+  KvLayout layout;
+  layout.claim(KvGroup{}, 4);
+  layout.claim({KvGroup::Kind::window, 4096}, 12);
+  layout.claim_state(640);
+  EngineOptions o{.max_seqs = 64, .step_tokens = 64, .max_chunk = 64, .n_ctx = 4096};
+  o.kv_bytes = cache_bytes(o, layout, 1);
+  const auto counts = count_blocks(o, layout);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->n_states, 3);
+  EXPECT_EQ(counts->n_window_blocks, 256);
+  EXPECT_EQ(counts->n_blocks, 256);
+}
+
 TEST(CountBlocks, StatesAloneTakeAllMemoryAndTheRestIsNumbers) {
   KvLayout layout;
   layout.claim_state(640);
