@@ -73,8 +73,10 @@ Status check_shift(const ContextShift& shift, int block_tokens, const BesideShif
 Status check_state(const KvLayout& layout, const BesideState& wanted) {
   if (layout.state_bytes() == 0) return {};
   const std::string named = "a model whose layers keep a state of " + std::to_string(layout.state_bytes()) + " bytes";
-  if (wanted.learned_prefixes) return fail(Code::invalid, named + " excludes learned prefixes, which have none");
-  if (wanted.recording) return fail(Code::invalid, named + " excludes a recording: no state is in it");
+  if (wanted.learned_prefixes)
+    return fail(Code::invalid, named + " takes no learned prefixes: they bring keys and values but no state");
+  if (wanted.recording)
+    return fail(Code::invalid, named + " cannot be recorded: a recording does not hold layers' states");
   if (wanted.guesses)
     return fail(Code::invalid, named + " excludes guessing ahead: a state cannot go back to before a wrong guess");
   if (wanted.disk) return fail(Code::invalid, named + " excludes a disk below the cache, which holds no states");
@@ -199,6 +201,11 @@ int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout) {
 
 namespace {
 
+// Blocks of each kind, before it is known whether they are possible.
+struct Shares {
+  int64_t full = 0, window = 0, states = 0;
+};
+
 // How many of kv_bytes' blocks are states. One whole context comes first where the memory holds one and its states. At
 // least what one sequence needs, whether or not it fits.
 int64_t state_share(const EngineOptions& o, const Shape& s) {
@@ -231,8 +238,33 @@ int64_t window_share(const EngineOptions& o, const Shape& s) {
 // The others. Where every layer has a window they hold no bytes and number the past of as many contexts as memory is
 // taken for by itself.
 int64_t full_blocks(const EngineOptions& o, const Shape& s, int64_t n_window) {
-  if (s.full_bytes > 0) return std::max<int64_t>(o.kv_bytes - n_window * s.window_bytes, 0) / s.full_bytes;
+  if (s.full_bytes > 0) return std::max<int64_t>(o.kv_bytes - times(n_window, s.window_bytes), 0) / s.full_bytes;
   return std::max(n_window, std::min<int64_t>(o.max_seqs, kContexts) * s.for_context);
+}
+
+// `o` before states are taken from its kv_bytes.
+Status check_states(const EngineOptions& o, const Shape& s, int64_t n_states) {
+  if (s.state_bytes == 0) return {};
+  if (n_states < kLeastStates) {
+    return fail(Code::invalid, "n_states must be at least 2, one that is read and one that is written, got " +
+                                   std::to_string(n_states));
+  }
+  if (times(n_states, s.state_bytes) <= o.kv_bytes) return {};
+  return fail(Code::invalid, "kv memory of " + std::to_string(o.kv_bytes) + " bytes has no room for " +
+                                 std::to_string(n_states) + " states of " + std::to_string(s.state_bytes) + " bytes");
+}
+
+// The error where there would be no block, or too many: what the memory makes beside what is taken first.
+std::string no_blocks(const EngineOptions& o, const Shape& s, const Shares& n, int64_t most) {
+  const bool asked = o.n_window_blocks > 0 && s.full_bytes > 0;
+  const int64_t taken = times(n.states, s.state_bytes) + (asked ? times(n.window, s.window_bytes) : 0);
+  const int64_t block_bytes = s.full_bytes + (asked ? 0 : s.window_bytes);
+  const int64_t made = block_bytes > 0 ? std::max<int64_t>(o.kv_bytes - taken, 0) / block_bytes : n.full;
+  std::string what = std::to_string(made) + " blocks of " + std::to_string(block_bytes) + " bytes";
+  if (asked) what += " beside " + std::to_string(n.window) + " for windows";
+  if (n.states > 0) what += (asked ? " and " : " beside ") + std::to_string(n.states) + " states";
+  return "kv memory of " + std::to_string(o.kv_bytes) + " bytes makes " + what + "; 1 to " + std::to_string(most) +
+         " are possible";
 }
 
 }  // namespace
@@ -240,13 +272,9 @@ int64_t full_blocks(const EngineOptions& o, const Shape& s, int64_t n_window) {
 Result<BlockCounts> count_blocks(const EngineOptions& all, const KvLayout& layout, int n_more) {
   const Shape s = shape_of(all, layout);
   const int64_t n_states = state_share(all, s);
+  QR_TRY_VOID(check_states(all, s, n_states));
   EngineOptions o = all;  // less what is states
   o.kv_bytes -= times(n_states, s.state_bytes);
-  if (s.state_bytes > 0 && (n_states < kLeastStates || o.kv_bytes < 0)) {
-    return fail(Code::invalid, "kv memory of " + std::to_string(all.kv_bytes) + " bytes has no room for " +
-                                   std::to_string(std::max<int64_t>(n_states, kLeastStates)) + " states of " +
-                                   std::to_string(s.state_bytes) + " bytes");
-  }
   const int64_t n_window = window_share(o, s);
   int64_t n_blocks = full_blocks(o, s, n_window);
   const int64_t most = (int64_t{1} << 31) / o.block_tokens - 1 - n_more;  // a slot is an int32
@@ -258,11 +286,7 @@ Result<BlockCounts> count_blocks(const EngineOptions& all, const KvLayout& layou
     n_blocks = n_window;  // a request that fits into these slides nowhere
   }
   if (n_blocks < 1 || n_blocks > most) {
-    const int64_t block_bytes = s.full_bytes + s.window_bytes;
-    return fail(Code::invalid, "kv memory of " + std::to_string(o.kv_bytes) + " bytes makes " +
-                                   std::to_string(o.kv_bytes / block_bytes) + " blocks of " +
-                                   std::to_string(block_bytes) + " bytes; 1 to " + std::to_string(most) +
-                                   " are possible");
+    return fail(Code::invalid, no_blocks(all, s, {n_blocks, n_window, n_states}, most));
   }
   return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window), static_cast<int>(n_states)};
 }

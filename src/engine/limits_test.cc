@@ -61,12 +61,14 @@ TEST(EngineOptions, AStateExcludesWhatWouldGoBackOrKeepItElsewhere) {
   };
   EXPECT_EQ(error({true, true, true, true}), "") << "there is none";
   layout.claim_state(640);
-  const std::string named = "a model whose layers keep a state of 640 bytes excludes ";
+  const std::string named = "a model whose layers keep a state of 640 bytes ";
   EXPECT_EQ(error({}), "");
-  EXPECT_EQ(error({.learned_prefixes = true}), named + "learned prefixes, which have none");
-  EXPECT_EQ(error({.recording = true}), named + "a recording: no state is in it");
-  EXPECT_EQ(error({.guesses = true}), named + "guessing ahead: a state cannot go back to before a wrong guess");
-  EXPECT_EQ(error({.disk = true}), named + "a disk below the cache, which holds no states");
+  EXPECT_EQ(error({.learned_prefixes = true}),
+            named + "takes no learned prefixes: they bring keys and values but no state");
+  EXPECT_EQ(error({.recording = true}), named + "cannot be recorded: a recording does not hold layers' states");
+  EXPECT_EQ(error({.guesses = true}),
+            named + "excludes guessing ahead: a state cannot go back to before a wrong guess");
+  EXPECT_EQ(error({.disk = true}), named + "excludes a disk below the cache, which holds no states");
 }
 
 TEST(EngineOptions, CacheMemoryMustHoldABlock) {
@@ -161,6 +163,19 @@ TEST(CountBlocks, StatesGetThreeForEachThatRunsAndHalfOfTheMemoryAtMost) {
   EXPECT_EQ(count_blocks(o, layout)->n_blocks, 3 * 640 / 64);
   o.n_states = 1;
   EXPECT_FALSE(count_blocks(o, layout));
+  EXPECT_EQ(count_blocks(o, layout).error().message,
+            "n_states must be at least 2, one that is read and one that is written, got 1");
+  o.n_states = 10;
+  EXPECT_EQ(count_blocks(o, layout).error().message,
+            "kv memory of 6400 bytes makes 0 blocks of 64 bytes beside 10 states; 1 to 134217727 are possible");
+  o.n_states = 11;
+  EXPECT_EQ(count_blocks(o, layout).error().message, "kv memory of 6400 bytes has no room for 11 states of 640 bytes");
+  layout.claim({KvGroup::Kind::window, 100}, 12);
+  o.n_states = 2;
+  o.n_window_blocks = 27;
+  EXPECT_EQ(count_blocks(o, layout).error().message,
+            "kv memory of 6400 bytes makes 0 blocks of 64 bytes beside 27 for windows and 2 states; 1 to 134217727 are "
+            "possible");
 }
 
 // The memory that is taken for one context holds one, however many may run: their states leave it its blocks.
@@ -209,6 +224,10 @@ TEST(CountBlocks, StatesAloneTakeAllMemoryAndTheRestIsNumbers) {
   ASSERT_TRUE(counts);
   EXPECT_EQ(counts->n_states, 9);
   EXPECT_EQ(counts->n_blocks, 4 * 256);
+  o.n_ctx = 1 << 28;
+  o.max_seqs = 8;
+  EXPECT_EQ(count_blocks(o, layout).error().message,
+            "kv memory of 5760 bytes makes 134217728 blocks of 0 bytes beside 9 states; 1 to 134217727 are possible");
 }
 
 TEST(CountBlocks, WindowsAloneTakeAllMemoryAndTheRestIsNumbers) {
