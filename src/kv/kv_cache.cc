@@ -29,6 +29,7 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
     const int n_blocks = pool_blocks(layout.group(g));
     const int64_t block_bytes = layout.block_bytes(g, options.block_tokens);
     groups_.push_back(layout.group(g));
+    if (layout.group(g).kind == KvGroup::Kind::state) states_ = static_cast<size_t>(g);
     pools_.push_back(std::make_unique<BlockPool>(std::move(memory[static_cast<size_t>(g)]), n_blocks, block_bytes));
     pooled.push_back({layout.group(g), pools_.back().get()});
   }
@@ -100,9 +101,7 @@ bool KvCache::grow(SeqKv& seq, int n_tokens) {
       blocks.push_back(has_one ? pools_[g]->allocate() : BlockRef());
     }
   }
-  for (size_t g = 1; g < pools_.size(); ++g) {
-    if (is_state(g)) add_states(seq, g, n_before);
-  }
+  if (tree_ && states_ != 0) add_states(seq, n_before);
   return true;
 }
 
@@ -111,30 +110,30 @@ bool KvCache::keeps_state(const SeqKv& seq, int block) const {
 }
 
 // Behind the first n_before blocks and before the last, where a state stays findable.
-void KvCache::add_states(SeqKv& seq, size_t g, int n_before) {
-  if (!tree_) return;
+void KvCache::add_states(SeqKv& seq, int n_before) {
+  BlockPool& pool = *pools_[states_];
   for (size_t b = static_cast<size_t>(n_before); b + 1 < seq.table.size(); ++b) {
     if (!keeps_state(seq, static_cast<int>(b))) continue;
-    if (pool(static_cast<int>(g)).n_free() == 0) tree_->evict_window(static_cast<int>(g), 1);
-    seq.table[b][g] = pools_[g]->allocate();  // nothing where there is no room
+    if (pool.n_free() == 0) tree_->evict_window(static_cast<int>(states_), 1);
+    seq.table[b][states_] = pool.allocate();  // nothing where there is no room
   }
 }
 
-int KvCache::choose_states(SeqKv& seq, size_t g, int begin, int end) const {
+int KvCache::choose_states(SeqKv& seq, int begin, int end) const {
   int last = end - 1;
-  while (last >= begin && !seq.table[static_cast<size_t>(last)][g]) --last;
+  while (last >= begin && !seq.table[static_cast<size_t>(last)][states_]) --last;
   for (int b = begin; b < last; ++b) {
-    if (!keeps_state(seq, b)) seq.table[static_cast<size_t>(b)][g] = BlockRef();
+    if (!keeps_state(seq, b)) seq.table[static_cast<size_t>(b)][states_] = BlockRef();
   }
   return last >= begin ? last : -1;
 }
 
 // What it put into the tree until it would leave a later one there.
-void KvCache::forget_state(SeqKv& seq, size_t g) {
+void KvCache::forget_state(SeqKv& seq) {
   if (seq.passing < 0) return;
   PrefixTree::Blocks& blocks = seq.table[static_cast<size_t>(seq.passing)];
-  blocks[g] = BlockRef();
-  tree_->drop_unheld(blocks[0].id(), g);
+  blocks[states_] = BlockRef();
+  tree_->drop_unheld(blocks[0].id(), states_);
   seq.passing = -1;
 }
 
@@ -202,10 +201,13 @@ bool KvCache::has_room(const SeqKv& seq, const Room& wanted) const {
 void KvCache::slide(SeqKv& seq, int n_computed) {
   const auto n_have = static_cast<int>(seq.table.size());
   for (size_t g = 1; g < pools_.size(); ++g) {
-    for (; is_state(g) && seq.n_passed < first_block(g, n_computed); ++seq.n_passed) {
-      seq.table[static_cast<size_t>(seq.n_passed)][g] = BlockRef();
+    if (is_state(g)) {
+      for (; seq.n_passed < first_block(g, n_computed); ++seq.n_passed) {
+        seq.table[static_cast<size_t>(seq.n_passed)][g] = BlockRef();
+      }
+    } else {
+      give_back(seq, g, std::min(first_block(g, n_computed), n_have));
     }
-    give_back(seq, g, std::min(first_block(g, n_computed), n_have));
   }
 }
 
@@ -253,17 +255,15 @@ int KvCache::index(SeqKv& seq, const Prefix& prefix, int n_computed) {
   const int n_full = n_computed / options_.block_tokens;
   if (!tree_ || n_full <= seq.n_indexed) return 0;
   const int n_known = std::exchange(seq.n_indexed, n_full);
-  size_t states = 0;  // the group of them
-  for (size_t g = 1; g < pools_.size(); ++g) states = is_state(g) ? g : states;
-  if (states == 0) return tree_->insert(prefix, n_full, seq.table, n_known) * options_.block_tokens;
-  const int last = choose_states(seq, states, n_known, n_full);
-  const int32_t own = last < 0 ? -1 : seq.table[static_cast<size_t>(last)][states].id();
+  const int last = states_ == 0 ? -1 : choose_states(seq, n_known, n_full);
+  const auto state = [&] { return seq.table[static_cast<size_t>(last)][states_].id(); };
+  const int32_t own = last < 0 ? -1 : state();
   const int n_replaced = tree_->insert(prefix, n_full, seq.table, n_known);
-  if (last < 0) return n_replaced * options_.block_tokens;
-  forget_state(seq, states);
-  // Where another was known there it is not this sequence's to forget.
-  const bool is_own = seq.table[static_cast<size_t>(last)][states].id() == own;
-  if (is_own && !keeps_state(seq, last)) seq.passing = last;
+  if (last >= 0) {
+    forget_state(seq);
+    // Where another was known there it is not this sequence's to forget.
+    if (state() == own && !keeps_state(seq, last)) seq.passing = last;
+  }
   return n_replaced * options_.block_tokens;
 }
 

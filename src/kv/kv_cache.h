@@ -23,7 +23,9 @@ struct SeqKv {
   int n_indexed = 0;                      // leading blocks that were put into the tree
   // Of layers that keep a state: a block of theirs lies where a state was left, at the end of the tokens that are
   // computed and at few places before.
-  int n_lead = 0;    // tokens behind whose last whole block a state stays findable: all but the last of a prompt
+  // The state behind the last whole block of the first n_lead tokens (all of a prompt but its last) stays findable, so
+  // that the same prompt finds it again.
+  int n_lead = 0;
   int n_passed = 0;  // leading blocks that have no state any more
   int passing = -1;  // block of the state that it put into the tree for as long as it has left no later one there
 };
@@ -125,18 +127,19 @@ class KvCache {
   bool reads(size_t g, int block, int position) const {
     return groups_[g].reads(block, position, options_.block_tokens);
   }
-  bool is_state(size_t g) const { return groups_[g].kind == KvGroup::Kind::state; }
+  bool is_state(size_t g) const { return g != 0 && g == states_; }
   int pool_blocks(const KvGroup& group) const;
   // Whether the state at the end of `block` is one that others may look for, and so stays findable.
   bool keeps_state(const SeqKv& seq, int block) const;
-  void add_states(SeqKv& seq, size_t g, int n_before);
+  void add_states(SeqKv& seq, int n_before);
   // Of states in blocks [begin, end), which become findable, those that stay so and the last; the block of that, or −1.
-  int choose_states(SeqKv& seq, size_t g, int begin, int end) const;
-  void forget_state(SeqKv& seq, size_t g);
+  int choose_states(SeqKv& seq, int begin, int end) const;
+  void forget_state(SeqKv& seq);
   int blocks_for(int n_tokens) const { return (n_tokens + options_.block_tokens - 1) / options_.block_tokens; }
 
   KvCacheOptions options_;
   std::vector<KvGroup> groups_;
+  size_t states_ = 0;  // the group of states, of which there is one at most; 0: none, for the first is a full one
   std::vector<std::unique_ptr<BlockPool>> pools_;  // by group; address-stable, BlockRefs point to them
   std::unique_ptr<PrefixTree> tree_;               // null without a prefix cache; destroyed before the pools
 };
