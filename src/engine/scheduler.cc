@@ -171,7 +171,7 @@ void Scheduler::grant_running(bool decoding) {
     const bool begun = pasts_.finish_virtual(seq);
     const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
     if (n == 0) return;
-    if (begun && cache_.grow(seq.kv, seq.n_computed + n)) {
+    if (begun && cache_.grow(seq.kv, seq.n_computed + n, n_running() - 1)) {
       give(seq, n);
       ++i;
     } else if (!take_back_drafts()) {
@@ -302,7 +302,7 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   const bool waits = seq.follows.leader != 0 || loads;
   fits = fits && (waits || pasts_.finish_virtual(seq));
   const int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
-  if (!fits || (!waits && (n == 0 || !cache_.grow(seq.kv, seq.n_computed + n)))) {
+  if (!fits || (!waits && (n == 0 || !cache_.grow(seq.kv, seq.n_computed + n, n_running())))) {
     pasts_.give_back(seq);
     return false;
   }

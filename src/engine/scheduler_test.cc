@@ -47,6 +47,18 @@ TEST(Scheduler, NobodyIsPreemptedForADraft) {
   EXPECT_EQ(w.scheduler->counters().spent.computed[static_cast<size_t>(Cause::draft)], 0);
 }
 
+// The first one's last chunk could leave a state behind 96 tokens, but only one is left, and the second needs it.
+TEST(Scheduler, NobodyIsPreemptedForAStateOnTheWay) {
+  World w({.step_tokens = 200, .max_chunk = 40}, 50, 4);
+  w.add(1, 100);
+  w.add(2, 100);
+  EXPECT_EQ(w.step(), "1:40 2:40");
+  EXPECT_EQ(w.step(), "1:40 2:40");
+  EXPECT_EQ(w.step(), "1:20! 2:20!");
+  EXPECT_EQ(w.step(), "1:1! 2:1!");
+  EXPECT_EQ(w.scheduler->counters().n_preempted, 0);
+}
+
 TEST(Scheduler, CutsAPromptIntoChunksAndThenDecodes) {
   World w({.step_tokens = 64, .max_chunk = 20}, 10);
   w.add(1, 50, 3);

@@ -13,14 +13,20 @@ inline constexpr int kBlock = 16;
 inline constexpr Token kSampled = 1;
 
 struct World {
-  explicit World(EngineOptions wanted, int n_blocks) : options(wanted) {
+  // n_states > 0: layers keep a state too.
+  explicit World(EngineOptions wanted, int n_blocks, int n_states = 0) : options(wanted) {
     options.n_ctx = 1000;
     KvLayout layout;
     layout.claim(KvGroup{}, 4);
     std::vector<Buffer> memory;
     memory.push_back(std::move(*Buffer::allocate(int64_t{4} * kBlock * n_blocks)));
-    cache = std::make_unique<KvCache>(layout, std::move(memory),
-                                      KvCacheOptions{kBlock, n_blocks, options.prefix_cache, nullptr});
+    if (n_states > 0) {
+      layout.claim_state(64);
+      memory.push_back(std::move(*Buffer::allocate(int64_t{64} * n_states)));
+    }
+    KvCacheOptions cached{kBlock, n_blocks, options.prefix_cache, nullptr};
+    cached.n_states = n_states;
+    cache = std::make_unique<KvCache>(layout, std::move(memory), cached);
     scheduler = std::make_unique<Scheduler>(options, *cache, *Registry<PolicyEntry>::get().find(options.policy)->get(),
                                             CacheKey{});
   }

@@ -87,7 +87,7 @@ bool KvCache::make_room(const Counts& wanted) {
   return true;
 }
 
-bool KvCache::grow(SeqKv& seq, int n_tokens) {
+bool KvCache::grow(SeqKv& seq, int n_tokens, int n_spare) {
   const int wanted = blocks_for(n_tokens) - static_cast<int>(seq.table.size());
   if (wanted <= 0) return true;
   Counts counts;
@@ -101,7 +101,7 @@ bool KvCache::grow(SeqKv& seq, int n_tokens) {
       blocks.push_back(has_one ? pools_[g]->allocate() : BlockRef());
     }
   }
-  if (tree_ && states_ != 0) add_states(seq, n_before);
+  if (tree_ && states_ != 0) add_states(seq, n_before, n_spare);
   return true;
 }
 
@@ -109,13 +109,15 @@ bool KvCache::keeps_state(const SeqKv& seq, int block) const {
   return (block + 1) % kStateBlocks == 0 || block + 1 == seq.n_lead / options_.block_tokens;
 }
 
-// Behind the first n_before blocks and before the last, where a state stays findable.
-void KvCache::add_states(SeqKv& seq, int n_before) {
+// Behind the first n_before blocks and before the last, where a state stays findable. They are for later: none is
+// taken that another sequence may need in this step.
+void KvCache::add_states(SeqKv& seq, int n_before, int n_spare) {
   BlockPool& pool = *pools_[states_];
   for (size_t b = static_cast<size_t>(n_before); b + 1 < seq.table.size(); ++b) {
     if (!keeps_state(seq, static_cast<int>(b))) continue;
+    if (pool.n_free() + pool.n_cached() <= n_spare) return;
     if (pool.n_free() == 0) tree_->evict_window(static_cast<int>(states_), 1);
-    seq.table[b][states_] = pool.allocate();  // nothing where there is no room
+    seq.table[b][states_] = pool.allocate();
   }
 }
 

@@ -68,9 +68,9 @@ class KvCache {
   int learn(const Prefix& prefix, int begin, std::span<const uint8_t> groups);
   std::vector<Hash128> names(const Prefix& prefix) const;
 
-  // Room for n_tokens in all, and for a state behind them; states on the way as far as there is room. Evicts what is
-  // needed; false, with nothing changed, when even that is not enough.
-  bool grow(SeqKv& seq, int n_tokens);
+  // Room for n_tokens in all, and for a state behind them; states on the way as far as there is room that leaves
+  // n_spare to others. Evicts what is needed; false, with nothing changed, when even that is not enough.
+  bool grow(SeqKv& seq, int n_tokens, int n_spare = 0);
   // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
   // sequence may part within a block. False, with nothing changed, when there is no room or a window of `from` has slid
   // past that block, and where layers keep a state, which is that of another place. REQUIRES memory that the host can
@@ -131,7 +131,7 @@ class KvCache {
   int pool_blocks(const KvGroup& group) const;
   // Whether the state at the end of `block` is one that others may look for, and so stays findable.
   bool keeps_state(const SeqKv& seq, int block) const;
-  void add_states(SeqKv& seq, int n_before);
+  void add_states(SeqKv& seq, int n_before, int n_spare);
   // Of states in blocks [begin, end), which become findable, those that stay so and the last; the block of that, or −1.
   int choose_states(SeqKv& seq, int begin, int end) const;
   void forget_state(SeqKv& seq);

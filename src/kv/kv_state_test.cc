@@ -149,6 +149,26 @@ TEST(KvStates, ThoseThatAreCachedMakeRoom) {
   states.cache->release(again);
 }
 
+// States on the way are for later: they take none that others who run may ask for in this step.
+TEST(KvStates, ThoseOnTheWayLeaveRoomToOthers) {
+  States states(64, 3);
+  SeqKv old, prompt, other;
+  states.run(old, tokens_of(40, 1), 40, 40);
+  states.cache->release(old);
+  states.begin(prompt, tokens_of(40, 2), 40);
+  ASSERT_TRUE(states.cache->grow(prompt, 40, 2));
+  EXPECT_FALSE(prompt.table[1][1]) << "behind 32 tokens: the two that are left are another's";
+  EXPECT_EQ(states.n_free() + states.n_cached(), 2);
+  EXPECT_TRUE(states.cache->grow(other, 16));
+  EXPECT_TRUE(states.cache->grow(other, 32));
+  states.cache->release(prompt);
+  states.cache->release(other);
+  states.begin(prompt, tokens_of(40, 2), 40);
+  ASSERT_TRUE(states.cache->grow(prompt, 40, 1));
+  EXPECT_TRUE(prompt.table[1][1]) << "one is left besides";
+  states.cache->release(prompt);
+}
+
 // A state is of one place, so what parts within a block is computed again.
 TEST(KvStates, NoPartOfABlockIsCopied) {
   States states(64, 16);
