@@ -55,19 +55,18 @@ void put_states(const Plan& plan, int block_tokens, size_t group, Batch& batch) 
 
 // Runs of rows that have the same adapter, in the arena.
 std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
-  const auto adapter = [](const Grant& grant) { return grant.seq->request.adapter.get(); };
-  if (std::ranges::all_of(plan.grants, [&](const Grant& grant) { return adapter(grant) == nullptr; })) return {};
+  if (std::ranges::all_of(plan.grants, [](const Grant& grant) { return grant.adapter() == nullptr; })) return {};
   const auto n_most = static_cast<int64_t>(plan.grants.size() * sizeof(AdapterRows));
   auto* out = reinterpret_cast<AdapterRows*>(arena.alloc(DType::u8, {n_most}).data);
   size_t n = 0;
   int64_t row = 0;
   for (const Grant& grant : plan.grants) {
     const int64_t end = row + grant.n_tokens;
-    const bool goes_on = n > 0 && out[n - 1].end == row && out[n - 1].adapter == adapter(grant);
+    const bool goes_on = n > 0 && out[n - 1].end == row && out[n - 1].adapter == grant.adapter();
     if (goes_on) {
       out[n - 1].end = end;
-    } else if (adapter(grant) != nullptr) {
-      std::construct_at(out + n++, AdapterRows{adapter(grant), row, end});
+    } else if (grant.adapter() != nullptr) {
+      std::construct_at(out + n++, AdapterRows{grant.adapter(), row, end});
     }
     row = end;
   }

@@ -24,11 +24,9 @@ void Plan::drop(const Sequence& seq) {
 }
 
 void Plan::group_adapters() {
-  const auto adapter = [](const Grant& grant) { return grant.seq->request.adapter.get(); };
-  if (std::ranges::none_of(grants, [&](const Grant& grant) { return adapter(grant) != nullptr; })) return;
-  std::ranges::sort(grants, {}, [&](const Grant& grant) {
-    const Adapter* its = adapter(grant);
-    return std::pair(its != nullptr ? its->content : 0, grant.seq->id);
+  if (std::ranges::none_of(grants, [](const Grant& grant) { return grant.adapter() != nullptr; })) return;
+  std::ranges::sort(grants, {}, [](const Grant& grant) {
+    return std::pair(grant.adapter() != nullptr ? grant.adapter()->content : 0, grant.seq->id);
   });
 }
 
