@@ -59,6 +59,7 @@ void for_each_cpu(const std::function<void(Ops&)>& body) {
 struct FeedForwardCase {
   std::string_view gate, up, down;  // formats
   int64_t d, n_ff;
+  uint64_t order = 0, down_order = 0;  // of gate's and up's columns, of down's
 };
 
 TEST(Parts, FeedForwardIsItsOps) {
@@ -71,11 +72,15 @@ TEST(Parts, FeedForwardIsItsOps) {
       {.gate = "q8_0", .up = "q8_0", .down = "f32", .d = 512, .n_ff = 9},
       {.gate = "q4_0", .up = "q8_0", .down = "bf16", .d = 64, .n_ff = 1000},
       {.gate = "q8_0", .up = "q8_0", .down = "q8_0", .d = 32, .n_ff = 12'000},
+      {.gate = "q8_0", .up = "q4_0", .down = "q8_0", .d = 64, .n_ff = 96, .order = 3, .down_order = 4},
+      {.gate = "q4_0", .up = "q4_0", .down = "q8_0", .d = 96, .n_ff = 160, .order = 3},
+      {.gate = "q8_0", .up = "q8_0", .down = "q4_0", .d = 64, .n_ff = 1024, .down_order = 4},
   };
   for_each_cpu([&](Ops& ops) {
     for (const FeedForwardCase& c : cases) {
-      const Linear gate_up[] = {load(ops, c.gate, c.n_ff, c.d, 5), load(ops, c.up, c.n_ff, c.d, 6)};
-      const Linear down = load(ops, c.down, c.d, c.n_ff, 7);
+      const Linear gate_up[] = {load(ops, c.gate, c.n_ff, c.d, {5, c.order}),
+                                load(ops, c.up, c.n_ff, c.d, {6, c.order})};
+      const Linear down = load(ops, c.down, c.d, c.n_ff, {7, c.down_order});
       OneLayer layer;
       layer.add(ops, &AdapterLayer::gate_up, {{c.d, c.n_ff}, {c.d, c.n_ff}}, 20);
       layer.add(ops, &AdapterLayer::down, {{c.n_ff, c.d}}, 30);
@@ -139,10 +144,10 @@ TEST(Parts, OtherUnitsAndNormsAreTheirOps) {
 }
 
 struct AttentionCase {
-  std::string_view qkv, out;  // formats
-  int n_heads, n_kv_heads, k_dim, v_dim;
-  bool one_matrix, head_norms;
-  int past, n;
+  std::string_view qkv = "q8_0", out = "q8_0";  // formats
+  int n_heads = 4, n_kv_heads = 2, k_dim = 16, v_dim = 16;
+  bool one_matrix = false, head_norms = false;
+  int past = 0, n = 1;
   bool row_norms = false;  // of all heads together; nothing turns
   uint64_t q_order = 0, kv_order = 0, out_order = 0;
   bool adapted = false;
@@ -223,126 +228,45 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c, bool fused) {
   return result;
 }
 
+// With adapters and without.
+void expect_its_ops(Ops& ops, AttentionCase c) {
+  const auto run = [&](bool adapted, bool fused) {
+    c.adapted = adapted;
+    return run_attention(ops, c, fused);
+  };
+  const std::vector<float> plain = run(false, true), adapted = run(true, true);
+  ASSERT_TRUE(same_bits(plain, run(false, false)))
+      << c.qkv << ' ' << c.n_heads << " heads of " << c.k_dim << ", rows " << c.n;
+  ASSERT_TRUE(same_bits(adapted, run(true, false)))
+      << c.qkv << ' ' << c.n_heads << " heads of " << c.k_dim << ", rows " << c.n << ", adapted";
+  ASSERT_FALSE(same_bits(plain, adapted));
+}
+
 TEST(Parts, AttentionIsItsOps) {
   const AttentionCase cases[] = {
-      {.qkv = "q8_0",
-       .out = "q8_0",
-       .n_heads = 4,
-       .n_kv_heads = 2,
-       .k_dim = 16,
-       .v_dim = 16,
-       .one_matrix = false,
-       .head_norms = false,
-       .past = 0,
-       .n = 1},  // a KV head's values are a group of the last product
-      {.qkv = "q8_0",
-       .out = "q8_0",
-       .n_heads = 4,
-       .n_kv_heads = 4,
-       .k_dim = 8,
-       .v_dim = 8,
-       .one_matrix = true,
-       .head_norms = true,
-       .past = 0,
-       .n = 3},  // four are; a panel holds two heads
-      {.qkv = "q8_0",
-       .out = "f32",
-       .n_heads = 3,
-       .n_kv_heads = 1,
-       .k_dim = 24,
-       .v_dim = 24,
-       .one_matrix = true,
-       .head_norms = false,
-       .past = 20,
-       .n = 40},  // heads begin within panels
-      {.qkv = "f32",
-       .out = "q4_0",
-       .n_heads = 4,
-       .n_kv_heads = 1,
-       .k_dim = 32,
-       .v_dim = 16,
-       .one_matrix = false,
-       .head_norms = true,
-       .past = 0,
-       .n = 70},  // keys and values of different sizes
-      {.qkv = "bf16",
-       .out = "q8_0",
-       .n_heads = 2,
-       .n_kv_heads = 1,
-       .k_dim = 16,
-       .v_dim = 16,
-       .one_matrix = false,
-       .head_norms = false,
-       .past = 1500,
-       .n = 1},  // keys cut into spans
-      {.qkv = "q8_0",
-       .out = "q8_0",
-       .n_heads = 4,
-       .n_kv_heads = 2,
-       .k_dim = 64,
-       .v_dim = 64,
-       .one_matrix = false,
-       .head_norms = true,
-       .past = 1300,
-       .n = 9},
-      {.qkv = "q8_0",
-       .out = "q8_0",
-       .n_heads = 4,
-       .n_kv_heads = 2,
-       .k_dim = 16,
-       .v_dim = 16,
-       .one_matrix = false,
-       .head_norms = false,
-       .past = 20,
-       .n = 40,
-       .row_norms = true},
+      {},  // a KV head's values are a group of the last product
+      // Four are; a panel holds two heads.
+      {.n_kv_heads = 4, .k_dim = 8, .v_dim = 8, .one_matrix = true, .head_norms = true, .n = 3},
+      // Heads begin within panels.
+      {.out = "f32", .n_heads = 3, .n_kv_heads = 1, .k_dim = 24, .v_dim = 24, .one_matrix = true, .past = 20, .n = 40},
+      // Keys and values of different sizes.
+      {.qkv = "f32", .out = "q4_0", .n_kv_heads = 1, .k_dim = 32, .head_norms = true, .n = 70},
+      {.qkv = "bf16", .n_heads = 2, .n_kv_heads = 1, .past = 1500},  // keys cut into spans
+      {.k_dim = 64, .v_dim = 64, .head_norms = true, .past = 1300, .n = 9},
+      {.past = 20, .n = 40, .row_norms = true},
   };
   for_each_cpu([&](Ops& ops) {
-    for (AttentionCase c : cases) {
-      const std::vector<float> plain = run_attention(ops, c, true);
-      ASSERT_TRUE(same_bits(plain, run_attention(ops, c, false)))
-          << c.qkv << ' ' << c.n_heads << " heads of " << c.k_dim << ", rows " << c.n;
-      c.adapted = true;
-      const std::vector<float> adapted = run_attention(ops, c, true);
-      ASSERT_TRUE(same_bits(adapted, run_attention(ops, c, false)))
-          << c.qkv << ' ' << c.n_heads << " heads of " << c.k_dim << ", rows " << c.n;
-      ASSERT_FALSE(same_bits(plain, adapted));
-    }
+    for (const AttentionCase& c : cases) expect_its_ops(ops, c);
   });
 }
 
 TEST(Parts, AttentionOfColumnsInAnOrderIsItsOps) {
   const AttentionCase cases[] = {
-      {.qkv = "q8_0",
-       .out = "q8_0",
-       .n_heads = 4,
-       .n_kv_heads = 2,
-       .k_dim = 16,
-       .v_dim = 16,
-       .one_matrix = false,
-       .head_norms = false,
-       .past = 0,
-       .n = 40,
-       .q_order = 3,
-       .kv_order = 3,
-       .out_order = 4},  // columns in orders of their own
-      {.qkv = "q8_0",
-       .out = "q8_0",
-       .n_heads = 4,
-       .n_kv_heads = 2,
-       .k_dim = 16,
-       .v_dim = 16,
-       .one_matrix = false,
-       .head_norms = true,
-       .past = 5,
-       .n = 2,
-       .q_order = 3,
-       .kv_order = 5},  // of which q's is another
+      {.n = 40, .q_order = 3, .kv_order = 3, .out_order = 4},                // columns in orders of their own
+      {.head_norms = true, .past = 5, .n = 2, .q_order = 3, .kv_order = 5},  // of which q's is another
   };
   for_each_cpu([&](Ops& ops) {
-    for (const AttentionCase& c : cases) {
-      ASSERT_TRUE(same_bits(run_attention(ops, c, true), run_attention(ops, c, false))) << c.n;
-    }
+    for (const AttentionCase& c : cases) expect_its_ops(ops, c);
   });
 }
 
@@ -361,11 +285,9 @@ TEST(Parts, ReferenceTakesThemApart) {
     return stream.result();
   });
   compare("attention", 1e-4,
-          [](Ops& ops) { return run_attention(ops, {"f32", "f32", 4, 2, 16, 16, false, true, 0, 20}, true); });
+          [](Ops& ops) { return run_attention(ops, {.qkv = "f32", .out = "f32", .head_norms = true, .n = 20}, true); });
   compare("attention with adapters", 1e-4, [](Ops& ops) {
-    AttentionCase c = {"f32", "f32", 4, 2, 16, 16, false, true, 0, 20};
-    c.adapted = true;
-    return run_attention(ops, c, true);
+    return run_attention(ops, {.qkv = "f32", .out = "f32", .head_norms = true, .n = 20, .adapted = true}, true);
   });
 }
 
