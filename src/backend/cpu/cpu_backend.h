@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cpu/attention_tasks.h"
@@ -50,6 +51,7 @@ class CpuOps final : public Ops {
       : isa_(isa),
         row_(*isa.elementwise),
         states_(by_name(state_kernels(), &StateKernels::isa, isa.isa)),
+        f32_(by_name(isa.linear, &LinearKernels::format, "f32")),
         pool_(seats_of(options)),
         store_(pool_.n_nodes()),
         input_quants_(isa),
@@ -91,33 +93,40 @@ class CpuOps final : public Ops {
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
  private:
-  // fn(row) over n rows, in runs long enough to be worth a fork.
+  // fn(row), or fn(row, thread), over n rows, in runs long enough to be worth a fork.
   template <class Fn>
   void for_rows(int64_t n, int64_t row_elements, Fn&& fn) {
     const int64_t per_task = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row_elements));
     const int64_t n_tasks = (n + per_task - 1) / per_task;
-    pool_.run(n_tasks, [&](int64_t task) {
+    pool_.run(n_tasks, [&](int64_t task, int thread) {
       const int64_t end = std::min(n, (task + 1) * per_task);
-      for (int64_t i = task * per_task; i < end; ++i) fn(i);
+      for (int64_t i = task * per_task; i < end; ++i) {
+        if constexpr (std::is_invocable_v<Fn&, int64_t, int>) {
+          fn(i, thread);
+        } else {
+          fn(i);
+        }
+      }
     });
   }
   // Of a part's input; quantised or rounded too where one of the products that follow wants that.
   QuantRows norm_and_quantize(const NormedRows& in, std::span<const Linear> products);
   // order: as of a weight (Linear::order).
   void quantize(const Tensor& x, const QuantRows& out, const Tensor& order);
-  // Row i of x, that row in `order` where there is one.
-  const float* in_order(const float* x, int64_t i, const Tensor& order);
-  void make_room_in_order(int64_t n, const Tensor& order);
+  // A row of x in `order`, for as long as its thread asks for no other; x itself where there is none. REQUIRES
+  // make_room_in_order() before the fork.
+  const float* in_order(const float* x, const Tensor& order, int thread);
+  void make_room_in_order(const Tensor& order);
   // The same memory for the same order as the last one: weights that share their input mostly share their order.
   Result<Tensor> keep_order(std::span<const int32_t> order);
+  // Whether any weight that was loaded has its columns in an order of its own.
+  bool keeps_orders() const { return !last_order_.empty(); }
   // Room for n rows that are input of all these products, in the forms that they want.
   QuantRows quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Linear> products) const;
   // The products of x with all parts, ready to run; xq: x in the forms that they want.
   void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
   // A·x of the rows of x that have an adapter. It takes work_, so that it comes before set_work().
-  void set_low_rank(const AddedProducts& added, const Tensor& x) {
-    low_rank_.multiply(added, x, f32_kernels(), work_, pool_);
-  }
+  void set_low_rank(const AddedProducts& added, const Tensor& x) { low_rank_.multiply(added, x, f32_, work_, pool_); }
   // What that adds to columns of y that work_ has written.
   void add_low_rank(const Tensor& y, const LinearWork::Done& at) const {
     if (low_rank_.empty()) return;
@@ -142,7 +151,6 @@ class CpuOps final : public Ops {
   };
   // A unit's columns of hidden = act(gate) · up.
   void finish_gate(const GatedUnit& unit, Activation activation, const Hidden& to);
-  const LinearKernels& f32_kernels() const { return by_name(isa_.linear, &LinearKernels::format, "f32"); }
   const LinearKernels& kernels_of(const Linear& linear) const {
     return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
   }
@@ -153,6 +161,7 @@ class CpuOps final : public Ops {
   const IsaTable& isa_;
   const ElementwiseKernels& row_;
   const StateKernels& states_;
+  const LinearKernels& f32_;  // of adapters
   WorkerPool pool_;
   WeightStore store_;
   QuantBuffer input_quants_, inner_quants_;  // of an op's input, and of what a fused op hands on to its last product
@@ -165,7 +174,7 @@ class CpuOps final : public Ops {
   Routes routes_;
   std::vector<size_t> chosen_;  // experts that rows were routed to
   Tensor last_order_;
-  std::vector<float> ordered_;  // rows of x in a weight's order
+  std::vector<float> ordered_;  // a row for each thread: one of x in a weight's order
   std::vector<float> steps_;    // of a scan: ScanTask::steps
 };
 

@@ -57,6 +57,17 @@ bool cpu_supports(std::string_view isa) {
   return isa == "scalar";
 }
 
+struct PanelSource {
+  const std::byte* first;  // of its rows, one after another
+  int64_t row_bytes, n_rows;
+};
+
+void pack_panel(const LinearKernels& kernels, const PanelSource& from, int64_t n_in, std::byte* to) {
+  const std::byte* rows[kPanelRows] = {};
+  for (int64_t r = 0; r < from.n_rows; ++r) rows[r] = from.first + r * from.row_bytes;
+  kernels.pack(rows, n_in, to);
+}
+
 // Panel p of w, [nodes, panels on a node, bytes].
 std::byte* panel_at(const Linear& w, int64_t p) {
   return w.w.data + p / w.w.dim(1) * w.w.stride[0] + p % w.w.dim(1) * w.w.stride[1];
@@ -105,9 +116,7 @@ Result<Linear> CpuOps::load_linear(const HostWeight& weight, const HostWeight* b
     std::vector<std::byte> made;
     const int64_t n_rows = std::min(kPanel, out.n_out - p * kPanel);
     const std::byte* first = weight.rows(p * kPanel, n_rows, made);
-    const std::byte* rows[kPanelRows] = {};
-    for (int64_t r = 0; r < n_rows; ++r) rows[r] = first + r * weight.row_bytes();
-    kernels.pack(rows, out.n_in, panel_at(out, p));
+    pack_panel(kernels, {first, weight.row_bytes(), n_rows}, out.n_in, panel_at(out, p));
   });
   if (!weight.order().empty()) {
     QR_TRY(out.order, keep_order(weight.order()));
@@ -139,7 +148,7 @@ Result<Tensor> CpuOps::load_vector(const HostWeight& weight) {
 
 // On the caller's thread: the pool is the engine's, which goes on. Sizes are whole cache lines.
 Result<Buffer> CpuOps::load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) {
-  const LinearKernels& kernels = f32_kernels();
+  const LinearKernels& kernels = f32_;
   const auto whole = [](int64_t n) { return (n + kPanel - 1) / kPanel; };
   const auto a_bytes = [&](const LowRankSource& one) { return whole(one.rank) * kernels.panel_bytes(one.n_in); };
   int64_t n = 64;  // a buffer has one byte at least
@@ -156,13 +165,9 @@ Result<Buffer> CpuOps::load_low_rank(std::span<const LowRankSource> from, std::s
     a.n_in = one.n_in;
     a.w = Tensor::dense(at, DType::u8, {1, whole(one.rank), kernels.panel_bytes(one.n_in)});
     for (int64_t p = 0; p < whole(one.rank); ++p) {
-      const std::byte* rows[kPanelRows];
-      for (int64_t r = 0; r < kPanel; ++r) {
-        const int64_t row = p * kPanel + r;
-        const float* first = row < one.rank ? one.a.data() + row * one.n_in : nullptr;
-        rows[r] = reinterpret_cast<const std::byte*>(first);
-      }
-      kernels.pack(rows, one.n_in, panel_at(a, p));
+      const auto* first = reinterpret_cast<const std::byte*>(one.a.data() + p * kPanel * one.n_in);
+      const int64_t n_rows = std::min(kPanel, one.rank - p * kPanel);
+      pack_panel(kernels, {first, one.n_in * int64_t{sizeof(float)}, n_rows}, one.n_in, panel_at(a, p));
     }
     at += a_bytes(one);
     to[i].b = Tensor::dense(at, DType::f32, {one.rank, whole(one.n_out) * kPanel}).columns(0, one.n_out);

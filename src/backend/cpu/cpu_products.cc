@@ -30,31 +30,33 @@ QuantRows CpuOps::quant_rows(QuantBuffer& buffer, int64_t n, std::span<const Lin
   return buffer.rows(n, products.front().n_in, forms);
 }
 
-void CpuOps::make_room_in_order(int64_t n, const Tensor& order) {
+void CpuOps::make_room_in_order(const Tensor& order) {
   if (order.empty()) return;
-  ordered_.resize(std::max(ordered_.size(), static_cast<size_t>(n * order.dim(0))));
+  const auto n = static_cast<size_t>(pool_.n_threads() * Arena::row_stride(order.dim(0)));
+  if (ordered_.size() < n) ordered_.resize(n);
 }
 
-const float* CpuOps::in_order(const float* x, int64_t i, const Tensor& order) {
+const float* CpuOps::in_order(const float* x, const Tensor& order, int thread) {
   if (order.empty()) return x;
-  float* out = ordered_.data() + i * order.dim(0);
+  float* out = ordered_.data() + thread * Arena::row_stride(order.dim(0));
   const int32_t* from = order.ptr<int32_t>();
   for (int64_t j = 0; j < order.dim(0); ++j) out[j] = x[from[j]];
   return out;
 }
 
 void CpuOps::quantize(const Tensor& x, const QuantRows& out, const Tensor& order) {
-  make_room_in_order(x.dim(0), order);
-  for_rows(x.dim(0), x.dim(1),
-           [&](int64_t i) { row_.quantize_row(in_order(x.row<float>(i), i, order), x.dim(1), out, i); });
+  make_room_in_order(order);
+  for_rows(x.dim(0), x.dim(1), [&](int64_t i, int thread) {
+    row_.quantize_row(in_order(x.row<float>(i), order, thread), x.dim(1), out, i);
+  });
 }
 
 QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear> products) {
   const int64_t d = in.x.dim(1);
   const QuantRows out = quant_rows(input_quants_, in.x.dim(0), products);
   const Tensor& order = products.front().order;
-  make_room_in_order(in.x.dim(0), order);
-  for_rows(in.x.dim(0), d, [&](int64_t i) {
+  make_room_in_order(order);
+  for_rows(in.x.dim(0), d, [&](int64_t i, int thread) {
     float* x = in.x.row<float>(i);
     if (!in.delta.empty()) {
       float* delta = in.delta.row<float>(i);
@@ -69,7 +71,7 @@ QuantRows CpuOps::norm_and_quantize(const NormedRows& in, std::span<const Linear
     } else {
       row_.layer_norm_row(to, x, d, {in.w.ptr<float>(), in.b.empty() ? nullptr : in.b.ptr<float>(), in.eps});
     }
-    if (!out.empty()) row_.quantize_row(in_order(to, i, order), d, out, i);
+    if (!out.empty()) row_.quantize_row(in_order(to, order, thread), d, out, i);
   });
   return out;
 }
@@ -167,7 +169,7 @@ void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPar
 void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
   check_moe(y, in, experts);
   if (y.dim(0) == 0) return;
-  if (has_order(experts)) return moe_by_expert(*this, y, in, experts);
+  if (keeps_orders() && has_order(experts)) return moe_by_expert(*this, y, in, experts);
   routes_.make(in.router, experts.routing, experts.choice_bias);
   chosen_.clear();
   QuantBuffer::Forms x_forms, hidden_forms;
