@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "app/bench_memory.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "engine/limits.h"
 
 namespace quire {
 namespace {
@@ -44,10 +44,7 @@ Result<std::unique_ptr<Engine>> engine_for(const LoadedModel& loaded, int n_seqs
   options.n_ctx = n_ctx;
   options.max_queue = 1 << 20;
   options.prefix_cache = false;
-  const KvLayout& layout = loaded.model->info().kv_layout;
-  options.n_states = kStatesPerSequence * n_seqs;
-  options.kv_bytes =
-      int64_t{n_seqs} * (n_ctx / 16 + 2) * 16 * layout.token_bytes() + options.n_states * layout.state_bytes();
+  give_room(options, loaded.model->info().kv_layout, n_seqs);
   EngineEnv env;
   env.clock = &clock;
   return make_engine(*loaded.model, *loaded.ops, options, env);

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "app/bench_memory.h"
 #include "base/json.h"
-#include "engine/limits.h"
 #include "text/chat_prompt.h"
 
 namespace quire {
@@ -88,10 +88,7 @@ class Bench {
     size_t longest = 0;
     for (const auto& prompt : prompts_) longest = std::max(longest, prompt.size());
     options.n_ctx = static_cast<int>(longest) + wanted_.n_generate + 1;
-    const KvLayout& layout = loaded_.model->info().kv_layout;
-    options.n_states = kStatesPerSequence * n_users;
-    options.kv_bytes = int64_t{n_users} * (options.n_ctx / 16 + 2) * 16 * layout.token_bytes() +
-                       options.n_states * layout.state_bytes();
+    give_room(options, loaded_.model->info().kv_layout, n_users);
     EngineEnv env;
     env.clock = &clock_;
     env.draft = draft_;

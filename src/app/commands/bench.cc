@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "app/bench_compare.h"
+#include "app/bench_memory.h"
 #include "app/bench_spec.h"
 #include "app/context_shift.h"
 #include "app/step_needs.h"
@@ -310,11 +311,8 @@ class Bench {
     EngineOptions options;
     options.max_seqs = n_seqs;
     options.prefix_cache = false;
-    const int longest = n_prompt + args_.n_generate + 1 + leads_of(n_seqs, n_prompt, options.step_tokens).front();
-    options.n_ctx = longest;
-    options.n_states = kStatesPerSequence * n_seqs;
-    options.kv_bytes = int64_t{n_seqs} * (longest / 16 + 2) * 16 * info_.kv_layout.token_bytes() +
-                       options.n_states * info_.kv_layout.state_bytes();
+    options.n_ctx = n_prompt + args_.n_generate + 1 + leads_of(n_seqs, n_prompt, options.step_tokens).front();
+    give_room(options, info_.kv_layout, n_seqs);
     EngineEnv env;
     env.clock = &clock_;
     env.stage_clock = &stage_clock_;
