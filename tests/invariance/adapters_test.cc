@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "engine/engine.h"
 #include "io/model_file.h"
 #include "model/lora.h"
+#include "tests/support/bits_sink.h"
 #include "tests/support/golden_models.h"
 
 namespace quire {
@@ -25,23 +25,6 @@ namespace {
 constexpr int kRequests = 9;
 constexpr int kCtx = 128;
 constexpr int64_t kMostBytes = int64_t{1} << 30;
-
-class BitsSink final : public EventSink {
- public:
-  void on_token(SeqId, const TokenEvent& event) override {
-    bits.push_back(static_cast<uint32_t>(event.id));
-    bits.push_back(std::bit_cast<uint32_t>(event.logprob));
-  }
-  void on_finish(SeqId, Finish, const Usage& told, const std::string& message) override {
-    usage = told;
-    error = message;
-    ended = true;
-  }
-  std::vector<uint32_t> bits;
-  Usage usage;
-  std::string error;
-  bool ended = false;
-};
 
 // As many after each other as there are adapters, and none, begin alike, each with another. Texts of a few tokens over
 // and over, so that n-grams foretell some.

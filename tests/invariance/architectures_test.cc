@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "backend/cpu/cpu_ops.h"
 #include "base/clock.h"
@@ -12,6 +11,7 @@
 #include "base/sanitized.h"
 #include "engine/engine.h"
 #include "io/model_file.h"
+#include "tests/support/bits_sink.h"
 #include "tests/support/golden_models.h"
 
 namespace quire {
@@ -20,23 +20,6 @@ namespace {
 constexpr int kRequests = 6;
 constexpr int kCtx = 128;
 constexpr int kVocab = 128;  // the least of them
-
-class BitsSink final : public EventSink {
- public:
-  void on_token(SeqId, const TokenEvent& event) override {
-    bits.push_back(static_cast<uint32_t>(event.id));
-    bits.push_back(std::bit_cast<uint32_t>(event.logprob));
-  }
-  void on_finish(SeqId, Finish how, const Usage& usage, const std::string& message) override {
-    finish = how;
-    error = message;
-    n_cached = usage.n_cached;
-  }
-  std::vector<uint32_t> bits;
-  Finish finish = Finish::stop;
-  int64_t n_cached = 0;
-  std::string error;
-};
 
 // Odd ones begin as the even ones before them do.
 Request request(int i) {
@@ -124,7 +107,7 @@ class Architectures : public testing::TestWithParam<std::string> {
       EXPECT_EQ(sink->error, "");
       EXPECT_GT(sink->bits.size(), 2U);
       out.push_back(sink->bits);
-      n_cached += sink->n_cached;
+      n_cached += sink->usage.n_cached;
     }
     return out;
   }
@@ -168,7 +151,7 @@ TEST_P(Architectures, ASecondTurnGoesOnWhereTheFirstEnded) {
     for (Token id = 3; id < 8; ++id) next.prompt.push_back(id);
     ASSERT_TRUE(machine->engine->submit(std::move(next), second));
     run_all(*machine->engine);
-    EXPECT_EQ(second->n_cached, cache ? n_known / 16 * 16 : 0);
+    EXPECT_EQ(second->usage.n_cached, cache ? n_known / 16 * 16 : 0);
     if (!cache) truth = second->bits;
     EXPECT_EQ(second->bits, truth);
   }
