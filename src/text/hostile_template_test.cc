@@ -17,7 +17,7 @@ namespace quire {
 namespace {
 
 constexpr double kSeconds = kSanitized ? 40 : 8;  // of processor time: checked memory costs a multiple
-constexpr TemplateLimits kLimits = {.fuel = TemplateLimits().fuel / (kSanitized ? 5 : 1)};
+constexpr size_t kStep = kSanitized ? 4 : 1;      // every fourth: the fuzzer of templates runs with a sanitizer, too
 constexpr int64_t kMemoryKib = 400 << 10;
 
 double thread_seconds() {
@@ -234,13 +234,14 @@ bool names_a_limit(const std::string& message) {
 }
 
 TEST(HostileTemplate, EachEndsWithinItsLimits) {
-  for (const Hostile& h : kHostile) {
+  for (size_t i = 0; i < std::size(kHostile); i += kStep) {
+    const Hostile& h = kHostile[i];
     const std::string source = std::string(h.first) + h.operation;
-    const auto first = ChatTemplate::parse(h.first, kLimits);
+    const auto first = ChatTemplate::parse(h.first);
     ASSERT_TRUE(first) << h.first;
     const auto made = first->render({});
     EXPECT_TRUE(made) << h.first << ": " << made.error().message;
-    const auto whole = ChatTemplate::parse(source, kLimits);
+    const auto whole = ChatTemplate::parse(source);
     ASSERT_TRUE(whole) << source << ": " << whole.error().message;
     std::ofstream("/proc/self/clear_refs") << 5;  // from now on the most memory is counted anew
     const int64_t before_kib = status_kib("VmRSS");
@@ -255,7 +256,7 @@ TEST(HostileTemplate, EachEndsWithinItsLimits) {
                   rendered ? "a text" : rendered.error().message.c_str());
     }
     if (rendered) {
-      EXPECT_LE(rendered->size(), kLimits.output_bytes) << source;
+      EXPECT_LE(rendered->size(), TemplateLimits().output_bytes) << source;
       continue;
     }
     EXPECT_TRUE(names_a_limit(rendered.error().message)) << source << ": " << rendered.error().message;
