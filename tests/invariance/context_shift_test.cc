@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "io/gguf_test_file.h"
 #include "io/model_file.h"
+#include "tests/support/codecs.h"
 
 namespace quire {
 namespace {
@@ -161,7 +162,7 @@ TEST_F(ContextShifts, ARestartOnDiskChangesNoBit) {
 }
 
 TEST_F(ContextShifts, EveryCodecHasOneHash) {
-  for (const KvCodec* codec : kv_codecs()) {
+  for (const KvCodec* codec : tried_codecs()) {
     const std::string name(codec->name);
     const std::vector<uint64_t> truth = run({.codec = name}).hashes;
     EXPECT_EQ(run({.threads = 2, .chunk = 11, .max_seqs = 6, .cache = true, .n_blocks = 14, .codec = name}).hashes,
