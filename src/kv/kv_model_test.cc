@@ -11,7 +11,7 @@ namespace {
 
 struct What {
   int hash_bits = 0;
-  bool windows = false, tier = false, segments = false, keeps = false;
+  bool windows = false, tier = false, segments = false, keeps = false, pins = false;
   std::string policy = "lru";
 };
 
@@ -33,9 +33,16 @@ Knobs random_knobs(uint64_t seed, const What& what) {
     knobs.n_vocab = static_cast<int>(rng.between(1, 2));
     knobs.n_keys = 1;
   }
+  if (what.windows) {
+    knobs.window = static_cast<int>(rng.between(1, 3 * knobs.block_tokens));
+    knobs.n_window_blocks = static_cast<int>(rng.between(1, knobs.n_blocks));
+  }
+  if (what.pins) {
+    knobs.pins.n_pins = static_cast<int>(rng.between(1, 3));
+    knobs.pins.n_blocks = {static_cast<int>(rng.between(1, knobs.n_blocks)), static_cast<int>(rng.between(0, 3))};
+    knobs.pins.bytes = 8 * knobs.block_tokens * rng.between(1, 8);
+  }
   if (!what.windows) return knobs;
-  knobs.window = static_cast<int>(rng.between(1, 3 * knobs.block_tokens));
-  knobs.n_window_blocks = static_cast<int>(rng.between(1, knobs.n_blocks));
   if (what.keeps) knobs.n_kept = static_cast<int>(rng.between(1, 2 * knobs.block_tokens));
   return knobs;
 }
@@ -58,7 +65,7 @@ uint64_t n_seeds_for(uint64_t n_wanted) {
 struct Sums {
   int n_hits = 0, n_evicted = 0, n_refused = 0, n_copied = 0, n_window_evicted = 0, n_hits_behind_a_gap = 0;
   int n_kept = 0, n_arrived = 0, n_overtaken = 0, n_given_up = 0, n_lost = 0, n_learned = 0, n_forgotten = 0;
-  int n_waits = 0;
+  int n_waits = 0, n_pinned = 0, n_pins_refused = 0;
 
   void add(const Twin& twin) {
     n_hits += twin.n_hits;
@@ -75,6 +82,8 @@ struct Sums {
     n_learned += twin.n_learned;
     n_forgotten += twin.n_forgotten;
     n_waits += twin.n_waits;
+    n_pinned += twin.n_pinned;
+    n_pins_refused += twin.n_pins_refused;
   }
 };
 
@@ -96,7 +105,11 @@ void expect_all(const What& what, uint64_t n_wanted) {
   const auto wanted = static_cast<int>(n_seeds);
   EXPECT_GT(sums.n_hits, what.hash_bits == 1 ? 0 : wanted / 4);
   EXPECT_GT(sums.n_refused, wanted / 4);
-  EXPECT_GT(sums.n_copied, wanted / 4);
+  EXPECT_GT(sums.n_copied, wanted / (what.pins ? 8 : 4));
+  if (what.pins && what.hash_bits != 1) {
+    EXPECT_GT(sums.n_pinned, wanted / 4);
+    EXPECT_GT(sums.n_pins_refused, wanted / 4);
+  }
   const bool exact = what.hash_bits == 0 && !(what.windows && what.tier) && what.policy == "lru";
   if (exact) {
     EXPECT_GT(sums.n_evicted, what.windows ? wanted / 8 : wanted / 2);
@@ -145,6 +158,19 @@ TEST(KvCacheModel, NoPolicyChangesWhatABlockHolds) {
 TEST(KvCacheModel, WhatLeavesForSegmentsComesBackAsItWas) {
   expect_all({.tier = true, .segments = true}, 1000);
   expect_all({.windows = true, .tier = true, .segments = true}, 1000);
+}
+
+// Found whole after every operation, under any pressure, and nothing else is changed by it.
+TEST(KvCacheModel, WhatIsPinnedStaysWhateverElseNeedsRoom) {
+  for (const bool windows : {false, true}) {
+    for (const bool tier : {false, true}) {
+      expect_all({.windows = windows, .tier = tier, .pins = true}, 2000);
+      expect_all({.hash_bits = 4, .windows = windows, .tier = tier, .pins = true}, 500);
+      expect_all({.hash_bits = 1, .windows = windows, .tier = tier, .pins = true}, 500);
+    }
+  }
+  for (const std::string& policy : Registry<KvPolicyEntry>::get().names())
+    expect_all({.windows = true, .pins = true, .policy = policy}, 500);
 }
 
 TEST(KvCacheModel, CollisionsAreMissesAndNeverWrongBlocks) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kv/kv_cache.h"
+#include "kv/pins.h"
 
 namespace quire {
 namespace {
@@ -189,6 +190,32 @@ TEST(KvStates, TwoAreEnoughForOne) {
     states.cache->release(seq);
     EXPECT_EQ(states.n_free() + states.n_cached(), 2);
   }
+}
+
+// A pin holds the state behind its last whole block, and others need no less room for that.
+TEST(KvStates, APinnedPromptKeepsItsState) {
+  States states(64, 4);
+  PinLimits limits{4, {8, 2}, 4096};
+  Pins pins(*states.cache, limits);
+  SeqKv seq;
+  states.run(seq, tokens_of(50), 50, 16);
+  const std::vector<Token> pinned = tokens_of(50);
+  ASSERT_TRUE(pins.add(1, {pinned, {}, {}}));
+  EXPECT_EQ(pins.n_blocks(0), 3);
+  EXPECT_EQ(pins.n_blocks(1), 1);
+  EXPECT_EQ(pins.bytes(), 3 * 4 * kBlock + 64);
+  states.cache->release(seq);
+  for (int other = 1; other < 20; ++other) {
+    states.run(seq, tokens_of(60, other), 60, 16);
+    states.cache->release(seq);
+    ASSERT_EQ(states.cache->peek({pinned, {}, {}}), 48) << other;
+  }
+  ASSERT_TRUE(pins.remove(1));
+  for (int other = 20; other < 40; ++other) {
+    states.run(seq, tokens_of(60, other), 60, 16);
+    states.cache->release(seq);
+  }
+  EXPECT_EQ(states.cache->peek({pinned, {}, {}}), 0);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "kv/kv_cache.h"
+#include "kv/pins.h"
 #include "kv/test_tier.h"
 
 namespace quire {
@@ -25,6 +26,7 @@ struct Knobs {
   int window = 0, n_window_blocks = 0, n_kept = 0;                             // window 0: one group
   int n_elsewhere = 0;                                                         // 0: no tier
   bool segments = false;                                                       // the tier's blocks lie in segments
+  PinLimits pins;                                                              // n_pins 0: nobody pins
   std::string policy = "lru";  // of another one content and books are compared, not what it evicts
 };
 
@@ -107,12 +109,18 @@ class Twin {
                        knobs.n_elsewhere,
                        {},
                        knobs.policy});
+    if (knobs.pins.n_pins > 0) pins_ = std::make_unique<Pins>(*cache_, knobs.pins);
   }
 
   void run(int n_ops) {
     for (int op = 0; op < n_ops && !testing::Test::HasFailure(); ++op) {
       if (knobs_.n_elsewhere > 0 && rng_.between(0, 2) == 0) {
         use_tier();
+        check();
+        continue;
+      }
+      if (pins_ != nullptr && rng_.between(0, 5) == 0) {
+        use_pins();
         check();
         continue;
       }
@@ -142,7 +150,7 @@ class Twin {
   }
   int n_hits = 0, n_evicted = 0, n_refused = 0, n_copied = 0, n_window_evicted = 0, n_hits_behind_a_gap = 0;
   int n_kept = 0, n_arrived = 0, n_overtaken = 0, n_given_up = 0, n_lost = 0, n_learned = 0, n_forgotten = 0,
-      n_waits = 0;
+      n_waits = 0, n_pinned = 0, n_pins_refused = 0;
 
  private:
   Token token() { return static_cast<Token>(rng_.between(0, knobs_.n_vocab - 1)); }
@@ -165,6 +173,7 @@ class Twin {
   int n_holders(const std::string& path) const {
     int n = 0;
     for (const auto& seq : seqs_) n += static_cast<int>(std::count(seq->paths.begin(), seq->paths.end(), path));
+    for (const auto& pin : pinned_) n += static_cast<int>(std::count(pin->paths.begin(), pin->paths.end(), path));
     for (const Run& run : runs_) {
       n += static_cast<int>(std::count(run.before.begin(), run.before.end(), path));
       const auto end = run.paths.begin() + static_cast<std::ptrdiff_t>(run.fetch.n_arrived());
@@ -174,8 +183,10 @@ class Twin {
   }
   int n_window_holders(const std::string& path) const {
     int n = 0;
-    for (const auto& seq : seqs_) {
-      for (size_t b = 0; b < seq->paths.size(); ++b) n += holds(*seq, b) && seq->paths[b] == path ? 1 : 0;
+    for (const auto* seqs : {&seqs_, &pinned_}) {
+      for (const auto& seq : *seqs) {
+        for (size_t b = 0; b < seq->paths.size(); ++b) n += holds(*seq, b) && seq->paths[b] == path ? 1 : 0;
+      }
     }
     return n;
   }
@@ -405,6 +416,7 @@ class Twin {
     }
     if (knobs_.window > 0) check_window();
     for (const Run& run : runs_) n_tables += static_cast<int64_t>(run.before.size() + run.paths.size());
+    check_pins(n_tables);
     ASSERT_EQ(n_refs, n_tables + cache_->n_indexed_blocks());
     if (!exact()) return;
     int n_private = 0;
@@ -436,6 +448,14 @@ class Twin {
     ASSERT_EQ(cache_->pool(1).n_free(), n_window_free());
   }
 
+  // With pins: test_twin_pins.h.
+  void use_pins();
+  int n_pinned_blocks(size_t group) const;
+  bool pins_fit() const;
+  void pin(Seq& of);
+  void unpin(size_t i);
+  void check_pins(int64_t& n_held);
+
   // With a tier: test_twin_tier.h.
   void use_tier();
   // What eviction has just asked the tier about.
@@ -460,6 +480,9 @@ class Twin {
   Rng rng_;
   TestTier tier_;
   std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<Pins> pins_;
+  uint64_t n_pin_ids_ = 0;
+  std::vector<std::unique_ptr<Seq>> pinned_;             // of each pin what it is of; the blocks are pins_'
   std::vector<std::unique_ptr<Seq>> seqs_;               // destroyed before the cache, whose blocks they hold
   std::map<std::string, uint64_t> known_;                // path → last use
   std::map<std::string, uint64_t> loading_, elsewhere_;  // likewise
@@ -471,4 +494,5 @@ class Twin {
 
 }  // namespace quire
 
+#include "kv/test_twin_pins.h"
 #include "kv/test_twin_tier.h"
