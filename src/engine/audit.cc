@@ -28,6 +28,9 @@ void count_holders(const Scheduler& scheduler, const KvCache& cache, size_t grou
     }
   };
   for (const Pasts::Learned& learned : scheduler.learned()) hold(learned.kv.table);
+  if (scheduler.pins() != nullptr) {
+    for (const Pins::Pin& pin : scheduler.pins()->pins()) hold(pin.kv.table);
+  }
   for (const auto seqs : {scheduler.running(), scheduler.waiting()}) {
     for (const auto& seq : seqs) {
       hold(seq->kv.table);

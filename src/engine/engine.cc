@@ -75,14 +75,13 @@ int n_with_bytes(const BlockCounts& counts, const KvLayout& layout) {
   return layout.token_bytes(0) > 0 || layout.token_bytes() == 0 ? counts.n_blocks : counts.n_window_blocks;
 }
 
-Result<EngineMemory> take_memory(const EngineUses& uses,
-                                 const EngineOptions& options,
-                                 const BlockCounts& counts,
-                                 int n_learned) {
+Result<EngineMemory> take_memory(
+    const EngineUses& uses, const EngineOptions& options, const BlockCounts& counts, int n_learned, bool recorded) {
   const KvLayout& layout = uses.model.info().kv_layout;
   EngineMemory memory;
   memory.n_learned = n_learned;
   memory.counts = counts;
+  QR_TRY(memory.pins, limit_pins(options, layout, counts, recorded));
   for (int g = 0; g < layout.n_groups(); ++g) {
     const int64_t n_blocks = n_learned + memory.counts.of(layout.group(g));
     Buffer& blocks = memory.blocks.emplace_back();
@@ -123,7 +122,8 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY_VOID(find_proposer(proposing, options, env));
   QR_TRY_VOID(open_tier(options, info, env));
   const EngineUses uses{model, ops, *policy->get()};
-  QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned));
+  QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));
+  options.pin_bytes = memory.pins.bytes;
   return std::make_unique<LoopEngine>(uses, options, std::move(env), std::move(memory));
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "engine/pin_book.h"
 #include "engine/request.h"
 #include "engine/snapshot.h"
 #include "engine/virtual_tokens.h"
@@ -33,6 +34,8 @@ struct EngineOptions {
   bool prefix_cache = true;
   double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   std::string policy = "fcfs";
+  int64_t pin_bytes = -1;  // of kv_bytes what pins may hold, at most what limit_pins allows. -1: a quarter, or that
+  int max_pins = 1024;
   std::string kv_policy = "cost_aware";  // which cached block goes first when room is needed (kv/kv_policy.h)
   // A folder in which cached blocks outlive the process, its own, and their bytes at most; "": none. Needs
   // prefix_cache.
@@ -90,11 +93,13 @@ class Engine {
   virtual ~Engine() = default;
 
   // Any thread; ids ascend in order of arrival. Refuses at once, and then the sink is never called: Code::invalid what
-  // can never run (an empty prompt, one over the context, an id outside the vocabulary, a prefix that is not
-  // there), Code::exhausted when it needs
-  // more blocks than exist or the queue is full, Code::cancelled after stop(). Errors name the limit and the value.
+  // can never run (an empty prompt, one over the context, an id outside the vocabulary, a prefix that is not there, a
+  // pin of more than may be pinned), Code::exhausted when it needs more blocks than exist or the queue is full,
+  // Code::cancelled after stop(). Errors name the limit and the value.
   virtual Result<SeqId> submit(Request, std::shared_ptr<EventSink>) = 0;
-  virtual void cancel(SeqId) = 0;  // any thread; unknown or finished ids are ignored
+  virtual void cancel(SeqId) = 0;                               // any thread; unknown or finished ids are ignored
+  virtual std::vector<PinView> pins(uint64_t owner) const = 0;  // any thread: what this owner has pinned
+  virtual bool unpin(uint64_t id, uint64_t owner) = 0;          // any thread; at once. False: the owner has no such pin
 
   // Runs the loop in its own thread. Once; not together with step().
   virtual void start() = 0;

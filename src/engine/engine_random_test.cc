@@ -34,18 +34,19 @@ Request copy(const Request& r) {
 
 class Storm {
  public:
-  // With learned prefixes, or without.
-  Storm(uint64_t seed, bool learned) : rng_(seed) {
+  // With learned prefixes and pins, or without.
+  Storm(uint64_t seed, bool learned, bool pins) : rng_(seed), pins_(pins) {
     options_.max_seqs = below(6) + 1;
     options_.step_tokens = below(40) + 1;
     options_.max_chunk = below(40) + 1;
     options_.n_ctx = 20 + below(120);
     options_.block_tokens = kBlock * (1 + below(2));
     options_.max_queue = 1 + below(12);
-    options_.prefix_cache = below(4) != 0;
+    options_.prefix_cache = pins || below(4) != 0;
+    options_.max_pins = 4;
     options_.policy = std::array{"fcfs", "priority", "prefix"}[seed % 3];
     options_.itl_target_ms = below(3) == 0 ? 0.001 * below(20) : 0;
-    n_blocks_ = 3 + below(6);
+    n_blocks_ = 3 + below(6) + (pins ? 8 : 0);
     tenants_ = below(2) == 0;
     // As few blocks as a window and a step need, or more.
     const int window = below(3) > 0 ? 0 : 1 + below(60);
@@ -72,6 +73,7 @@ class Storm {
     for (int i = 0; i < 40 && !testing::Test::HasFailure(); ++i) {
       for (int n = below(3); n > 0; --n) submit();
       if (below(4) == 0) cancel();
+      if (pins_ && below(4) == 0) unpin_one();
       if (below(8) == 0) engine_->clock.advance_ns(rng_.between(-1'000'000'000, 1'000'000'000));
       step();
     }
@@ -80,6 +82,8 @@ class Storm {
       step();
     }
     for (const Stream& stream : streams_) check(stream);
+    while (unpin_one()) ++n_pinned_at_end;
+    ASSERT_EQ(engine_->step(), "");
     const Snapshot end = engine_->engine->snapshot();
     EXPECT_EQ(end.n_held_blocks, end.stats.n_learned_blocks);
     EXPECT_EQ(end.stats.n_free_blocks + end.stats.n_cached_blocks + end.n_held_blocks, end.stats.n_blocks);
@@ -104,8 +108,15 @@ class Storm {
     stats = end.stats;
   }
   EngineStats stats;
+  int n_pinned_at_end = 0;
 
  private:
+  bool unpin_one() {
+    const std::vector<PinView> pins = engine_->engine->pins(1);
+    if (pins.empty()) return false;
+    EXPECT_TRUE(engine_->engine->unpin(pins[static_cast<size_t>(below(static_cast<int>(pins.size())))].id, 1));
+    return true;
+  }
   int below(int n) { return static_cast<int>(rng_.between(0, n - 1)); }
 
   void submit() {
@@ -123,6 +134,8 @@ class Storm {
     r.stop_ids.assign(1, static_cast<Token>(below(kPoison)));
     r.cache_salt = static_cast<uint64_t>(below(2));
     r.priority = below(3);
+    if (pins_ && below(4) == 0) r.pin = {streams_.size() + 1, 1, 3};
+    const bool pins = r.pin.id != 0;
     if (tenants_) r.tenant = static_cast<uint64_t>(below(4) == 0 ? 1 + below(3) : 0);
     Stream stream{copy(r), {}, std::make_shared<Heard>()};
     const std::vector<Token> learned = learned_tokens(prefix, n_virtual);
@@ -130,7 +143,8 @@ class Storm {
     stream.n_virtual = n_virtual;
     const auto id = engine_->engine->submit(std::move(r), stream.heard);
     if (!id) {
-      EXPECT_EQ(id.error().code, Code::exhausted) << id.error().message;
+      EXPECT_TRUE(id.error().code == Code::exhausted || (pins && id.error().code == Code::invalid))
+          << id.error().message;
       return;
     }
     stream.heard->seq = *id;
@@ -188,6 +202,11 @@ class Storm {
     ASSERT_EQ(stream.heard->usage.n_generated, static_cast<int>(answer.tokens.size()));
     ASSERT_EQ(stream.heard->usage.n_prompt, static_cast<int>(stream.request.prompt.size()) - stream.n_virtual);
     ASSERT_LT(stream.heard->usage.n_cached, stream.heard->usage.n_prompt);
+    if (stream.heard->usage.n_pinned < 0) {
+      ASSERT_EQ(answer.finish, Finish::error);
+      ASSERT_EQ(answer.tokens, truth.tokens);
+      return;
+    }
     if (answer.finish != Finish::cancelled) {
       ASSERT_EQ(answer, truth) << "sequence " << stream.heard->seq;
       return;
@@ -201,6 +220,7 @@ class Storm {
   EngineOptions options_;
   int n_blocks_ = 0;
   std::vector<std::pair<uint64_t, int>> prefixes_;  // content and length
+  const bool pins_;
   bool tenants_ = false;  // more than one: then the oldest of all may stand behind others' oldest (tests/sim)
   int64_t n_rows_ = 0;
   std::unique_ptr<TestEngine> engine_;
@@ -215,14 +235,18 @@ constexpr uint64_t kSeeds = 200;  // sanitizers are slower
 constexpr uint64_t kSeeds = 2000;
 #endif
 constexpr uint64_t kSeedsLearned = kSeeds / 4;  // as many more
+constexpr uint64_t kSeedsPins = kSeeds / 4;     // likewise
 
 TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EngineStats sum;
-  for (uint64_t seed = 1; seed <= kSeeds + kSeedsLearned; ++seed) {
+  int n_pinned = 0;
+  for (uint64_t seed = 1; seed <= kSeeds + kSeedsLearned + kSeedsPins; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Storm storm(seed, seed > kSeeds);
+    const bool pins = seed > kSeeds + kSeedsLearned;
+    Storm storm(seed, seed > kSeeds && (!pins || seed % 2 == 0), pins);
     storm.run();
     if (HasFailure()) return;
+    n_pinned += storm.n_pinned_at_end;
     sum.n_finished += storm.stats.n_finished;
     sum.n_cancelled += storm.stats.n_cancelled;
     sum.n_failed += storm.stats.n_failed;
@@ -243,6 +267,7 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EXPECT_GT(sum.spent.n_accepted, 10 * static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.n_bad_drafts, static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.spent.n_wasted, 0);
+  EXPECT_GT(n_pinned, static_cast<int>(kSeedsPins) / 2);
 }
 
 }  // namespace

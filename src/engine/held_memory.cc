@@ -3,6 +3,7 @@
 #include "base/held_memory.h"
 
 #include "engine/engine.h"
+#include "kv/pins.h"
 
 namespace quire {
 namespace {
@@ -21,6 +22,10 @@ std::vector<HeldRow> rows() {
       {.what = "cached keys and values",
        .in_all = {"--kv-memory, taken at the start", 0},
        .test = "EngineSubmit.WhatJustFitsRunsToItsEnd"},
+      {.what = "tables of pinned prompts, whose blocks are of the cache",
+       .in_all = {"2^20 blocks, and n_pins", PinLimits().n_named * int64_t{sizeof(GroupBlocks)} +
+                                                 o.max_pins * int64_t{sizeof(Pins::Pin) + sizeof(PinView)}},
+       .test = "EnginePins.AsManyAsTheOptionsSay"},
   };
 }
 

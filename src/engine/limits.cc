@@ -46,6 +46,7 @@ Status check_options(const EngineOptions& o, int kv_group) {
   QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, 1 << 28));
   QR_TRY_VOID(range("max_draft", o.max_draft, 0, kMostDraft));
   QR_TRY_VOID(range("max_queue", o.max_queue, 1, 1 << 20));
+  QR_TRY_VOID(range("max_pins", o.max_pins, 1, 1 << 16));
   if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
     return fail(Code::invalid, "itl_target_ms must be 0 to 60000, got " + std::to_string(o.itl_target_ms));
   }
@@ -289,6 +290,34 @@ Result<BlockCounts> count_blocks(const EngineOptions& all, const KvLayout& layou
     return fail(Code::invalid, no_blocks(all, s, {n_blocks, n_window, n_states}, most));
   }
   return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window), static_cast<int>(n_states)};
+}
+
+Result<PinLimits> limit_pins(const EngineOptions& o, const KvLayout& layout, const BlockCounts& counts, bool recorded) {
+  const bool wanted = o.pin_bytes > 0;
+  if (wanted && !o.prefix_cache) return fail(Code::invalid, "pin_bytes needs the prefix cache, which is off");
+  if (wanted && recorded) return fail(Code::invalid, "pin_bytes excludes a recording: no pins are in it");
+  PinLimits out;
+  if (o.pin_bytes == 0 || !o.prefix_cache || recorded) return out;
+  const Shape s = shape_of(o, layout);
+  int64_t most = 0;
+  for (int g = 0; g < layout.n_groups(); ++g) {
+    const KvGroup& group = layout.group(g);
+    const int64_t for_one = group.kind == KvGroup::Kind::full     ? s.for_context
+                            : group.kind == KvGroup::Kind::window ? s.for_one
+                                                                  : kLeastStates;
+    const int64_t n = std::max<int64_t>(counts.of(group) - for_one, 0);
+    out.n_blocks[static_cast<size_t>(g)] = static_cast<int>(n);
+    most += times(n, layout.block_bytes(g, o.block_tokens));
+  }
+  if (o.pin_bytes > most) {
+    return fail(Code::invalid, "pin_bytes must be at most " + std::to_string(most) + ": kv memory of " +
+                                   std::to_string(o.kv_bytes) + " bytes has to hold a context of " +
+                                   std::to_string(o.n_ctx) + " tokens beside what is pinned; got " +
+                                   std::to_string(o.pin_bytes));
+  }
+  out.bytes = o.pin_bytes > 0 ? o.pin_bytes : std::min(most, o.kv_bytes / 4);
+  out.n_pins = out.bytes > 0 ? o.max_pins : 0;
+  return out;
 }
 
 }  // namespace quire

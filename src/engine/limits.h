@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "kv/layout.h"
+#include "kv/pins.h"
 
 namespace quire {
 
@@ -64,5 +65,13 @@ struct BlockCounts {
 // others. Code::invalid with the numbers when there are none or more than slots have numbers.
 // With n_more blocks that come on top of these.
 Result<BlockCounts> count_blocks(const EngineOptions& options, const KvLayout& layout, int n_more = 0);
+
+// What pins may hold of `counts`: options.pin_bytes, and of no group so much that one sequence of n_ctx tokens would
+// lack room. Code::invalid with the numbers where more was asked for than leaves that. Nothing without a prefix cache
+// and in a run that is recorded, which holds no pins: there Code::invalid where some was asked for.
+Result<PinLimits> limit_pins(const EngineOptions& options,
+                             const KvLayout& layout,
+                             const BlockCounts& counts,
+                             bool recorded);
 
 }  // namespace quire

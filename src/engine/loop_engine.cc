@@ -38,9 +38,11 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
       limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
       env_(std::move(env)),
       cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory.counts, memory.n_learned)),
+      pins_(cache_, memory.pins),
       scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
       pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
       laps_(env_.stage_clock, counts_.stage_ns) {
+  scheduler_.pin_into(pins_, pin_book_);
   ended_.reserve(static_cast<size_t>(scheduler_.max_running()));
   if (env_.proposer != nullptr) {
     scheduler_.draft_with(
@@ -90,6 +92,7 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   QR_TRY_VOID(check_request(request, limits_, n_before));
   if (request.adapter != nullptr && env_.recorder != nullptr)
     return fail(Code::invalid, "this run is recorded, and a recording holds no adapters");
+  QR_TRY_VOID(check_pin(request, n_before));
   Place place(n_inbox_);
   if (place.n_before + n_waiting_.load() >= options_.max_queue) {
     return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
@@ -112,6 +115,37 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   place.kept = id != 0;
   if (id != 0) return id;
   return fail(Code::cancelled, "the engine has stopped");
+}
+
+// What can be said before anything is computed.
+Status LoopEngine::check_pin(const Request& request, int n_virtual) const {
+  if (request.pin.id == 0) return {};
+  if (!options_.prefix_cache) return fail(Code::invalid, "nothing can be pinned: the prefix cache is off");
+  if (env_.recorder != nullptr)
+    return fail(Code::invalid, "nothing can be pinned: this run is recorded, and a recording holds no pins");
+  if (pins_.limits().n_pins == 0)
+    return fail(Code::invalid, "nothing can be pinned: no memory is set aside for it (pin_bytes is 0)");
+  const int n = pins_.whole_tokens(n_virtual + static_cast<int>(request.prompt.size()));
+  if (n <= n_virtual) {
+    return fail(Code::invalid, "whole blocks of " + std::to_string(options_.block_tokens) +
+                                   " tokens before the last token are pinned; the prompt of " +
+                                   std::to_string(request.prompt.size()) + " tokens has none");
+  }
+  if (const std::string why = pins_.never_fits(n); !why.empty()) return fail(Code::invalid, why);
+  return {};
+}
+
+// The engine thread is woken, so that the blocks are there before somebody asks for room.
+bool LoopEngine::unpin(uint64_t id, uint64_t owner) {
+  if (!pin_book_.remove(id, owner)) return false;
+  inbox_.wake();
+  return true;
+}
+
+void LoopEngine::drop_unpinned() {
+  const std::vector<uint64_t> removed = pin_book_.take_removed();
+  for (const uint64_t id : removed) pins_.remove(id);
+  if (!removed.empty()) publish(0);
 }
 
 void LoopEngine::start() {
@@ -225,6 +259,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.n_generated = seq.n_generated();
   usage.n_cached = seq.account.n_cached;
   usage.n_disk = seq.account.n_disk;
+  usage.n_pinned = seq.account.n_pinned;
   usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
   usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;
   usage.total_ns = now_ns - seq.submitted_ns;
@@ -240,6 +275,7 @@ bool LoopEngine::step() {
   const int64_t start = env_.clock->now_ns();
   record(EngineInput::Kind::clock, 0, start);
   laps_.begin_step();
+  drop_unpinned();
   const bool drained = drain(start);
   const Plan& plan = scheduler_.plan(start);
   const bool worked = !plan.grants.empty();
@@ -301,6 +337,10 @@ void LoopEngine::publish(int64_t step_ns) {
     out.n_free_window_blocks += cache_.pool(g).n_free();
     out.n_cached_window_blocks += cache_.pool(g).n_cached();
   }
+  out.n_pins = static_cast<int>(pins_.pins().size());
+  out.n_pinned_blocks = pins_.n_blocks(0);
+  out.pinned_bytes = pins_.bytes();
+  out.pin_bytes = pins_.limits().bytes;
   out.step_ns = step_ns;
   const std::lock_guard lock(stats_mutex_);
   stats_ = out;

@@ -26,7 +26,8 @@ struct EngineMemory {
   std::vector<Buffer> blocks;  // one per KV group
   BlockCounts counts;          // without those of learned prefixes
   int n_learned = 0;           // which every group has on top
-  Buffer scratch;              // the step's arena
+  PinLimits pins;
+  Buffer scratch;  // the step's arena
 };
 
 class LoopEngine final : public Engine {
@@ -40,6 +41,8 @@ class LoopEngine final : public Engine {
   void start() override;
   void stop() override;
   bool step() override;
+  std::vector<PinView> pins(uint64_t owner) const override { return pin_book_.of(owner); }
+  bool unpin(uint64_t id, uint64_t owner) override;
   EngineStats stats() const override;
   Snapshot snapshot() const override;
   const EngineOptions& options() const override { return options_; }
@@ -47,6 +50,8 @@ class LoopEngine final : public Engine {
  private:
   KvCacheOptions cache_options(const BlockCounts& counts, int n_learned);
   Result<int> n_virtual(const Request& request) const;
+  Status check_pin(const Request& request, int n_virtual) const;
+  void drop_unpinned();
   bool drain(int64_t now_ns);
   void take_in(std::unique_ptr<Sequence> seq, int64_t now_ns);
   void work(const Plan& plan, int64_t start_ns);
@@ -75,6 +80,8 @@ class LoopEngine final : public Engine {
   const RequestLimits limits_;
   EngineEnv env_;
   KvCache cache_;
+  Pins pins_;
+  PinBook pin_book_;
   Scheduler scheduler_;
   Counters& counts_ = scheduler_.counters();
   StepPass pass_;

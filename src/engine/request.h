@@ -19,6 +19,14 @@ namespace quire {
 // What is wanted of a prompt's hidden states (after the model's last norm): nothing, the last token's, or their mean.
 enum class Pool : uint8_t { none, last, mean };
 
+// A wish that the whole blocks of a request's prompt stay in the cache until their owner gives them up
+// (Engine::unpin).
+struct PinWish {
+  uint64_t id = 0;     // names the pin; 0: no wish
+  uint64_t owner = 0;  // who may see it and give it up, as an opaque number
+  int n_most = 0;      // pins that this owner may have, this one included
+};
+
 struct Request {
   std::vector<Token> prompt;  // not empty, every id in the vocabulary
   SamplingParams sampling;
@@ -40,6 +48,7 @@ struct Request {
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
   // needs (max_tokens 1).
   Pool pool = Pool::none;
+  PinWish pin;  // granted when the request ends otherwise than by an error or a cancellation
 
   // What keys and values depend on besides model and tokens; 0: nothing.
   uint64_t learned() const { return adapter != nullptr ? adapter->content : prefix; }
@@ -101,6 +110,7 @@ struct Usage {
   int n_prompt = 0, n_generated = 0;  // without virtual tokens
   int n_cached = 0;                   // prompt tokens that came from the prefix tree at first admission
   int n_disk = 0;                     // of these: that were brought from disk for it
+  int n_pinned = 0;                   // prompt tokens that are pinned now; -1: a limit of pins kept them from it
   int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;  // since submit
   Cost cost;
 };

@@ -22,6 +22,7 @@
 #include "engine/policy.h"
 #include "engine/step_cost.h"
 #include "kv/kv_cache.h"
+#include "kv/pins.h"
 
 namespace quire {
 
@@ -40,6 +41,12 @@ class Scheduler {
   void learn(const VirtualTokens& tokens, const std::function<void(const Plan&)>& compute) {
     pasts_.learn(tokens, options_.step_tokens, compute);
   }
+  // From now on what requests wish to be pinned is held there. `pins` and `book` outlive it.
+  void pin_into(Pins& pins, PinBook& book) {
+    pins_ = &pins;
+    pin_book_ = &book;
+  }
+  const Pins* pins() const { return pins_; }  // may be null
   std::span<const Pasts::Learned> learned() const { return pasts_.learned(); }
 
   // Throws std::bad_alloc with nothing changed, `seq` included. With it here no step takes memory for anybody but those
@@ -123,6 +130,7 @@ class Scheduler {
   void grant_drafts();
   bool take_back_drafts();
   void settle(const Grant& grant, int n_accepted);
+  void pin(Sequence& seq, Ended& end);  // scheduler_pins.cc
 
   const EngineOptions& options_;
   KvCache& cache_;
@@ -130,6 +138,8 @@ class Scheduler {
   Accounts accounts_;
   Pasts pasts_;
   Leaders leaders_;
+  Pins* pins_ = nullptr;  // null: nobody pins
+  PinBook* pin_book_ = nullptr;
   std::unique_ptr<Loads> loads_;        // null: there is no tier
   std::unique_ptr<Drafting> drafting_;  // null: nobody guesses
   Seqs running_, waiting_;

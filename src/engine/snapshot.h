@@ -16,10 +16,12 @@ struct EngineStats : Counters {
   int n_blocks = 0, n_free_blocks = 0, n_cached_blocks = 0;  // cached: in the tree and held by nobody else
   int n_window_blocks = 0, n_free_window_blocks = 0, n_cached_window_blocks = 0;  // of layers that see a window
   int n_states = 0, n_free_states = 0, n_cached_states = 0;  // of layers that keep one in place of attention
-  int n_learned_blocks = 0;  // of n_blocks: those of learned prefixes; of windows each group has as many
-  int64_t step_ns = 0;       // duration of the last step
-  TierStats tier;            // zeros: there is none
-  int64_t queue_ns = 0;      // until what waits now will have been computed, as the fitted step time says; 0: unknown
+  int n_learned_blocks = 0;                 // of n_blocks: those of learned prefixes; of windows each group has as many
+  int n_pins = 0, n_pinned_blocks = 0;      // blocks of the first group, each counted once
+  int64_t pinned_bytes = 0, pin_bytes = 0;  // what pins hold, and may hold
+  int64_t step_ns = 0;                      // duration of the last step
+  TierStats tier;                           // zeros: there is none
+  int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 
 // One sequence: running ones first, in their order, then those that wait.
@@ -32,10 +34,10 @@ struct SequenceView {
 struct Snapshot {
   EngineStats stats;
   std::vector<SequenceView> seqs;
-  int n_held_blocks = 0;                    // in some sequence's table or a learned prefix (shared ones counted once)
-  int n_held_window_blocks = 0;             // the same of layers that see a window
-  int n_held_states = 0;                    // of those that keep a state
-  int n_indexed_blocks = 0;                 // in the tree
+  int n_held_blocks = 0;         // in some sequence's table, a learned prefix or a pin (shared ones counted once)
+  int n_held_window_blocks = 0;  // the same of layers that see a window
+  int n_held_states = 0;         // of those that keep a state
+  int n_indexed_blocks = 0;      // in the tree
   int64_t n_refs = 0, n_expected_refs = 0;  // as the pool counts, as the holders do
   Cost cost;                                // of all sequences that ended or run or wait
   std::string ref_error;                    // names the first block whose references are not its holders

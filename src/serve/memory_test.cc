@@ -140,6 +140,8 @@ class SparedEngine final : public Engine {
     const SpareNews spare;
     return fake.step();
   }
+  std::vector<PinView> pins(uint64_t owner) const override { return fake.pins(owner); }
+  bool unpin(uint64_t id, uint64_t owner) override { return fake.unpin(id, owner); }
   EngineStats stats() const override { return fake.stats(); }
   Snapshot snapshot() const override { return {}; }
   const EngineOptions& options() const override { return fake.options(); }

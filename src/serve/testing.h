@@ -89,6 +89,7 @@ class FakeEngine final : public Engine {
   int n_cached = 0, n_disk = 0;
   int64_t queue_ns = 0;  // what it predicts
   Cost cost;             // of every sequence
+  std::string no_pin;    // not empty: what is to be pinned is refused with it
   std::string error;     // not empty: every sequence fails with it after its first token
 
   Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override {
@@ -147,6 +148,8 @@ class FakeEngine final : public Engine {
     signal_.fire();
     return true;
   }
+  std::vector<PinView> pins(uint64_t owner) const override { return pin_book_.of(owner); }
+  bool unpin(uint64_t id, uint64_t owner) override { return pin_book_.remove(id, owner); }
   EngineStats stats() const override {
     std::lock_guard lock(mu_);
     EngineStats s = stats_;
@@ -230,12 +233,21 @@ class FakeEngine final : public Engine {
     usage.queued_ns = 1;
     usage.first_token_ns = s.n_out > 0 ? 2 : 0;
     usage.total_ns = 3;
+    if (s.request.pin.id != 0 && how != Finish::cancelled) pin(s.request, how, usage);
     ++(how == Finish::cancelled ? stats_.n_cancelled : stats_.n_finished);
-    s.sink->on_finish(it->first, how, usage, how == Finish::error ? error : "");
+    s.sink->on_finish(it->first, how, usage, how != Finish::error ? "" : usage.n_pinned < 0 ? no_pin : error);
     gone.insert(running_.extract(it));
   }
 
+  // Blocks of 16 tokens before the last.
+  void pin(const Request& request, Finish& how, Usage& usage) {
+    usage.n_pinned = no_pin.empty() ? (usage.n_prompt - 1) / 16 * 16 : -1;
+    if (!no_pin.empty()) how = Finish::error;
+    if (no_pin.empty()) pin_book_.add({request.pin.id, request.pin.owner, usage.n_pinned, usage.n_pinned * 100});
+  }
+
   StepSignal& signal_;
+  PinBook pin_book_;
   mutable std::mutex mu_;
   std::condition_variable cv_;
   Running running_;

@@ -1,0 +1,33 @@
+// What a request's wish to be pinned comes to when it ends: its prompt was computed or found, so all of it is in the
+// tree, and nobody has had time to need its room.
+#include <new>
+
+#include "engine/scheduler.h"
+
+namespace quire {
+
+// Turns the end into an error where the prompt cannot be pinned.
+void Scheduler::pin(Sequence& seq, Ended& end) {
+  if (end.finish == Finish::error) return;
+  const PinWish& wish = seq.request.pin;
+  const auto refuse = [&](std::string_view why, bool limit) {
+    seq.account.n_pinned = limit ? -1 : 0;
+    end.finish = Finish::error;
+    end.error = failure({why});
+  };
+  try {
+    if (pin_book_->n_of(wish.owner) >= wish.n_most)
+      return refuse("this client has " + std::to_string(wish.n_most) + " pins, which is the limit", true);
+    Prefix prompt = pasts_.prefix_of(seq);
+    prompt.tokens = prompt.tokens.first(static_cast<size_t>(seq.n_prompt));
+    const Result<const Pins::Pin*> pinned = pins_->add(wish.id, prompt);
+    if (!pinned) return refuse(pinned.error().message, true);
+    seq.account.n_pinned = (*pinned)->n_tokens - seq.n_virtual;
+    pin_book_->add({wish.id, wish.owner, (*pinned)->n_tokens, (*pinned)->bytes});
+  } catch (const std::bad_alloc&) {
+    pins_->remove(wish.id);
+    refuse(kNoMemory, false);
+  }
+}
+
+}  // namespace quire
