@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/registry.h"
+#include "engine/pin_book.h"
 #include "engine/snapshot.h"
 #include "serve/asker.h"
 #include "serve/job.h"
@@ -61,6 +62,8 @@ struct ServeEnv {
   std::function<bool()> ready;
   std::function<std::string()> metrics_text;
   std::function<EngineStats()> engine_stats;
+  std::function<std::vector<PinView>(uint64_t owner)> pins;  // as Engine has it
+  std::function<bool(uint64_t id, uint64_t owner)> unpin;    // likewise
 };
 
 struct ApiRequest {

@@ -32,6 +32,7 @@ struct Job {
   Generation generation;
   int n_echo_logprobs = -1;  // ≥ 0: the answer's tokens begin with the prompt's, with so many of the largest
   Pool pool = Pool::none;    // other: hidden states instead of an answer
+  PinWish pin;               // of its prompt, which is then one
   uint64_t tenant = 0;       // whose turn it is in the engine
   bool want_ids = false;     // the writer is told the tokens, with or without logprobs
   int64_t told_bytes = 0;    // of the prompts' texts that each of their choices tells

@@ -55,6 +55,7 @@ UsageTotals usage_of(const Job& job, std::span<const std::unique_ptr<Choice>> ch
       n_cached = std::min<int64_t>(n_cached, c.usage().n_cached);  // what its siblings had computed is no saving
       n_disk = std::max<int64_t>(n_disk, c.usage().n_disk);        // one brings it, its siblings find it
       total.n_generated += c.n_generated();
+      total.n_pinned += c.usage().n_pinned;
       total.n_reasoning += c.n_reasoning();
       total.cost += c.usage().cost;
       if (c.usage().total_ns >= total.total_ns) {

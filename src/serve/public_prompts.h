@@ -16,6 +16,9 @@ class PublicPrompts {
   // text that the chat template refuses is logged and counts for plain prompts only. `env` as dialects see it.
   PublicPrompts(std::span<const std::string> texts, const ServeEnv& env);
 
+  // A prompt that is public as a whole. Before requests come.
+  void add(std::vector<Token> prompt) { beginnings_.push_back(std::move(prompt)); }
+
   // Leading tokens of `prompt` that are public: the longest beginning in common with any of them.
   int n_public(std::span<const Token> prompt) const;
 

@@ -14,6 +14,7 @@
 #include "serve/response_store.h"
 #include "serve/seeds.h"
 #include "serve/service.h"
+#include "serve/warm_prompts.h"
 
 namespace quire {
 namespace {
@@ -126,6 +127,7 @@ class ServingImpl final : public Serving {
                std::unique_ptr<Address> admin) {
     env_.n_ctx = context_tokens(engine);
     env_.engine = &engine.options();
+    QR_TRY_VOID(warm_up(options.warm_prompts, env_, engine, public_prompts_));
     if (!options.traces.host.empty()) tracer_ = std::make_shared<Tracer>(options.traces, metrics);
     ServiceOptions service;
     service.tracer = tracer_;

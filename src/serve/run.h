@@ -47,7 +47,10 @@ struct ServeOptions : DoorOptions {
   RequestLog request_log = RequestLog::off;
   TraceOptions traces;                      // none unless it names a host
   std::vector<std::string> public_prompts;  // texts that requests begin with and may share across keys and salts
-  RandomSource random;                      // of seeds and ids; empty: the system's generator
+  // JSON values, each a prompt as the body of POST /v1/cache/pin or a string: computed and pinned before the first
+  // request, and public. The engine has to run by then.
+  std::vector<std::string> warm_prompts;
+  RandomSource random;  // of seeds and ids; empty: the system's generator
   ServeLimits limits;
 };
 

@@ -140,7 +140,8 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
     set("quire_kv_window_blocks", kWindowBlocks, s.n_cached_window_blocks, {{"state", "cached"}});
     set("quire_kv_window_blocks", kWindowBlocks, s.n_free_window_blocks, {{"state", "free"}});
   }
-  constexpr std::string_view kBlocks = "Blocks by what they hold: used by sequences, cached for later ones, free.";
+  constexpr std::string_view kBlocks =
+      "Blocks by what they hold: used by sequences and pins, cached for later ones, free.";
   set("quire_kv_blocks", kBlocks, n_used, {{"state", "used"}});
   set("quire_kv_blocks", kBlocks, s.n_cached_blocks, {{"state", "cached"}});
   set("quire_kv_blocks", kBlocks, s.n_free_blocks, {{"state", "free"}});
@@ -196,6 +197,15 @@ void ServeMetrics::refresh_drafts(const EngineStats& s) {
   if (s.n_drafts > 0)
     set("quire_spec_decode_mean_length", "Tokens of an answer that a guess brought on the mean, the due one too.",
         1 + static_cast<double>(s.spent.n_accepted) / static_cast<double>(s.n_drafts));
+}
+
+void ServeMetrics::refresh_pins(const EngineStats& s) {
+  if (s.pin_bytes == 0) return;
+  std::lock_guard lock(mu_);
+  set("quire_kv_pins", "Prompts that are pinned.", s.n_pins);
+  set("quire_kv_pinned_blocks", "Blocks that pins hold, each counted once; they count as used.", s.n_pinned_blocks);
+  set("quire_kv_pinned_bytes", "Bytes of the blocks that pins hold.", static_cast<double>(s.pinned_bytes));
+  set("quire_kv_pinned_bytes_limit", "Bytes that pins may hold.", static_cast<double>(s.pin_bytes));
 }
 
 void ServeMetrics::refresh_tier(const EngineStats& s) {

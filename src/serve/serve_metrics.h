@@ -31,6 +31,8 @@ class ServeMetrics {
   void refresh(const EngineStats& stats, int64_t n_preparing);
   // What a tier below the cache has and did, where there is one; likewise.
   void refresh_tier(const EngineStats& stats);
+  // What is pinned, where something may be; likewise.
+  void refresh_pins(const EngineStats& stats);
   // What the engine has moved and computed, and what the machine could; before each scrape.
   void refresh_machine(const EngineStats& stats, const MachineFacts& facts);
 

@@ -74,6 +74,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     const EngineStats stats = engine_.stats();
     metrics_.refresh(stats, static_cast<int64_t>(queue_.size()));
     metrics_.refresh_tier(stats);
+    metrics_.refresh_pins(stats);
     metrics_.refresh_machine(stats, machine_);
     refresh_process_stats(registry_);
     registry_.gauge("quire_answers_held_bytes", "Of answers_bytes, in use.")
@@ -82,6 +83,8 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     return ours + vllm_lines(ours, env_.models.front());
   };
   env_.engine_stats = [this] { return engine_.stats(); };
+  env_.pins = [this](uint64_t owner) { return engine_.pins(owner); };
+  env_.unpin = [this](uint64_t id, uint64_t owner) { return engine_.unpin(id, owner); };
   env_.streams = &streams_;
   context_ = {&engine_,       &clock,
               &env_,          &metrics_,

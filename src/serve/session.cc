@@ -122,6 +122,7 @@ Request Session::make_request(const Choice& choice) const {
   if (g.best_of > g.n) r.sampling.n_logprobs = std::max(r.sampling.n_logprobs, 0);  // what they are ranked by
   r.match_prefix = g.match_prefix;
   r.pool = job_.pool;
+  r.pin = job_.pin;
   r.max_tokens = max_tokens(choice.prompt);
   r.stop_ids = g.stop_ids;
   r.ignore_eos = g.ignore_eos;
@@ -375,6 +376,10 @@ void Session::settle(Choice& c, int64_t now_ns) {
     context_.metrics->failed.add();
     if (c.error() == kNoMemory) {
       failure_ = out_of_memory();
+      return;
+    }
+    if (c.usage().n_pinned < 0) {
+      failure_ = HttpError{400, "the prompt cannot be pinned: " + c.error(), "invalid_request_error", "", "pins_full"};
       return;
     }
     failure_ = HttpError{500, c.error().empty() ? "the model failed on this request" : c.error(), "server_error", "",

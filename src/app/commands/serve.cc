@@ -19,6 +19,7 @@
 #include "app/spec_options.h"
 #include "app/step_needs.h"
 #include "app/stop_signals.h"
+#include "app/warm_prompts.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
 #include "base/log.h"
@@ -38,7 +39,7 @@ struct Args {
   EngineOptions engine;
   ServeOptions serve;
   AccessOptions access;
-  std::string kv_memory = "auto", kv_disk_size = "4G", record, record_limit = "1G";
+  std::string kv_memory = "auto", pin_memory = "auto", warm_prompts, kv_disk_size = "4G", record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
   std::vector<std::string> prefixes, adapters;       // NAME=DIR
   SamplingChoice sampling;
@@ -135,6 +136,30 @@ Result<std::string> read_prompt(const std::string& path) {
 // bound up with the first such block that is freed, and keeps those that follow, in pieces.
 void return_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
 
+// What is to stay in the cache.
+Status check_pins(Args& args) {
+  if (args.pin_memory == "0") {
+    args.engine.pin_bytes = 0;
+  } else if (args.pin_memory != "auto") {
+    QR_TRY(args.engine.pin_bytes, parse_bytes("--pin-memory", args.pin_memory));
+  }
+  const int64_t n_pins = args.serve.limits.n_pins;
+  QR_TRY_VOID(in_range("--limit n_pins", static_cast<double>(n_pins), 1, 1 << 16));
+  args.engine.max_pins = static_cast<int>(n_pins);
+  if (args.engine.pin_bytes <= 0 && args.warm_prompts.empty()) return {};
+  const char* option = args.warm_prompts.empty() ? "--pin-memory" : "--warm-prompts";
+  if (args.no_prefix_cache)
+    return fail(Code::invalid, std::string(option) + " needs the prefix cache; leave out --no-prefix-cache");
+  if (!args.record.empty())
+    return fail(Code::invalid,
+                "--record and " + std::string(option) + " exclude each other: no pins are in a recording");
+  if (args.warm_prompts.empty()) return {};
+  if (args.engine.pin_bytes == 0)
+    return fail(Code::invalid, "--warm-prompts needs --pin-memory other than 0: its prompts are pinned");
+  QR_TRY(args.serve.warm_prompts, read_warm_prompts(args.warm_prompts, n_pins));
+  return {};
+}
+
 // What can be known to be wrong before there is a model.
 Status check(Args& args) {
   QR_TRY_VOID(in_range("--drain-timeout", args.drain_seconds, 0, 86400));
@@ -148,6 +173,7 @@ Status check(Args& args) {
     return fail(Code::invalid, "--record and --lora exclude each other: a recording holds no adapters");
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
+  QR_TRY_VOID(check_pins(args));
   QR_TRY_VOID(apply(args.spec, args.engine));
   QR_TRY(args.engine.kv_disk_bytes, parse_bytes("--kv-disk-size", args.kv_disk_size));
   if (args.engine.kv_disk_bytes == 0)
@@ -244,7 +270,9 @@ Status run(Args& args) {
   QR_TRY(args.serve.machine, machine_facts(args, loaded.model->info()));
   if (recording) recording->begin(*engine, loaded.model->info(), env.prefixes);
   engine->start();
+  if (!args.serve.warm_prompts.empty()) watch = std::make_unique<LoadWatch>(signals);
   QR_TRY(const std::unique_ptr<Serving> serving, listening->serve(args.serve, *engine, *loaded.tokenizer, signal));
+  watch.reset();
   if (!serving->admin_url().empty()) log_info("metrics on " + serving->admin_url());
   LineWriter out(STDOUT_FILENO, {.bytes = 4096, .lines = 1}, [](uint64_t) { return std::string(); });
   out.write("listening on " + serving->url());  // whether somebody reads it or not
@@ -265,6 +293,12 @@ QR_REGISTER(Command,
                                   "prompt and answer together, 0 for what the model was trained for or what fits");
                       line.option("--kv-memory", args->kv_memory,
                                   "memory for cached keys and values: auto, or a size such as 4G");
+                      line.option("--pin-memory", args->pin_memory,
+                                  "of these bytes what pinned prompts may hold: auto for a quarter, a size such as 1G, "
+                                  "or 0; a whole context always has room beside it");
+                      line.option("--warm-prompts", args->warm_prompts,
+                                  "a file of prompts that are computed at the start, pinned and public, a JSON value a "
+                                  "line: a string, or an object with messages");
                       line.option("--kv-policy", args->engine.kv_policy,
                                   "which cached block goes first when room is needed: cost_aware, lru or s3_fifo");
                       line.option("--kv-disk", args->engine.kv_disk,
