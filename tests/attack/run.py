@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+# Every attack that we know of, one after the other and then all mixed, on a server beside a bystander who must not notice.
+# Not part of the tests in full: it takes as long as it is told to. `./dev soak attack [minutes]` runs it.
+#   one by one  each attack by --attackers at once for --seconds: the bystander's streams keep their bytes, the server lives,
+#               its memory comes back; how long a token of the bystander takes (p99), beside what it took just before
+#   mixed       all of them for so many minutes: likewise, and memory is where it was when that began
+# Exit code 1 when one of these does not hold; with --strict also where a p99 is beyond LATE times what it was. The attackers
+# share the machine's cores with the server: they are nice (19), and the processor time of both sides is in the table.
+import argparse
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, '..'), os.path.join(HERE, '..', 'e2e'), HERE]
+import attacks_requests  # noqa: E402,F401  they register themselves
+import attacks_transport  # noqa: E402,F401
+from bystander import Bystander, quantile  # noqa: E402
+from quire_server import Server  # noqa: E402
+from registry import ATTACKS  # noqa: E402
+from soak import metrics, processor_s, resident  # noqa: E402
+
+LATE = 1.5
+SLACK_MIB = 48        # what the allocator may keep after one attack
+MIXED_SLACK_MIB = 32  # and after all of them, when each has been there before
+SETTLE_S = 40         # within which memory must come back
+# What clients may have kept is given up soon enough to be seen, and caches are small enough to be full from the start.
+LIMITS = {'resumable_s': 5, 'stored_s': 5, 'grammar_bytes': 16 << 20}
+KV_MEMORY = '64M'
+N_TENANTS = 4  # of the attackers
+MIB = 1 << 20
+
+
+def keys_file(folder):
+    """The file of keys: a bystander, an operator, attackers. The text of a key is its name."""
+    names = ['bystander', 'operator'] + [f'attacker-{i}' for i in range(N_TENANTS)]
+    path = os.path.join(folder, 'keys.json')
+    with open(path, 'w', encoding='utf-8') as file:
+        json.dump({'keys': [{'name': name, 'sha256': hashlib.sha256(name.encode()).hexdigest(),
+                             'scopes': ['inference', 'admin'] if name == 'operator' else ['inference']}
+                            for name in names]}, file)
+    return path
+
+
+class Attacked(Server):
+    """A server with keys, whose numbers its operator may see."""
+
+    def get(self, path, headers=None):
+        return super().get(path, {'Authorization': 'Bearer operator', **(headers or {})})
+
+    def post(self, path, body, headers=None):
+        return super().post(path, body, {'Authorization': 'Bearer operator', **(headers or {})})
+
+    def fill_cache(self):
+        """Until every block of the cache has been used: its pages come with their first use."""
+        ids, order = range(20, 200), random.Random(1)
+        for _ in range(200):
+            if metrics(self)['quire_kv_blocks{state="free"}'] == 0:
+                return
+            self.post('/v1/completions', {'prompt': order.choices(ids, k=1500), 'max_tokens': 1})
+
+
+class Crowd:
+    """The process of the attackers."""
+
+    def __init__(self, server, options):
+        self.order = {'port': server.port, 'key': 'attacker', 'n_keys': N_TENANTS, 'addresses': options.addresses}
+        self.process = subprocess.Popen([sys.executable, os.path.join(HERE, 'crowd.py'), str(options.nice)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def attack(self, name, n, seconds, hold_s):
+        order = {**self.order, 'attack': name, 'n': n, 'seconds': seconds, 'hold_s': hold_s}
+        self.process.stdin.write(json.dumps(order) + '\n')
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f'the attackers ended: {self.process.wait()}')
+        return json.loads(answer)
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Memory:
+    """What the server held while this ran: the most, and a value every ten seconds."""
+
+    def __init__(self, server):
+        self.server, self.most, self.every = server, resident(server), []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        begun = time.monotonic()
+        while not self._end.wait(0.1) and self.server.process.poll() is None:
+            now = resident(self.server)
+            self.most = max(self.most, now)
+            if time.monotonic() - begun >= 10 * (len(self.every) + 1):
+                self.every.append(now)
+
+    def stop(self):
+        self._end.set()
+        self._thread.join()
+
+
+class Row:
+    """What one attack did. Bytes, seconds, and Watches of the bystander before it and while it ran."""
+
+    def __init__(self, name, n):
+        self.name, self.n = name, n
+        self.alone = self.attacked = self.crowd = None
+        self.before = self.most = self.after = 0
+        self.every = []  # memory, every ten seconds
+        self.server_s = self.seconds = 0.0
+        self.why = []  # what did not hold
+
+    def factor(self):
+        return self.attacked.p99_ms() / self.alone.p99_ms() if self.alone.gaps and self.attacked.gaps else 0.0
+
+    HEAD = ('attack', 'attackers', 'p99 alone', 'p99', 'times', 'first', 'health', 'streams', 'refused', 'server', 'attackers',
+            'before', 'most', 'after', 'what became of it')
+    FORM = '{:<40} {:>9} {:>9} {:>8} {:>5} {:>6} {:>6} {:>7} {:>7} {:>6} {:>9} {:>6} {:>6} {:>6}  {}'
+
+    def line(self):
+        counts = ', '.join(f'{n} × {what}' for what, n in list(self.crowd['counts'].items())[:4])
+        return self.FORM.format(
+            self.name, self.n, f'{self.alone.p99_ms():.2f}', f'{self.attacked.p99_ms():.2f}', f'{self.factor():.1f}',
+            f'{quantile(self.attacked.first, 0.99) * 1e3:.0f}', f'{quantile(self.attacked.pings, 0.99) * 1e3:.0f}',
+            self.attacked.n_streams, sum(self.attacked.refused.values()),
+            f'{self.server_s / self.seconds:.2f}', f'{self.crowd["processor_s"] / self.seconds:.2f}',
+            self.before // MIB, self.most // MIB, self.after // MIB, counts)
+
+
+class Soak:
+    def __init__(self, options, folder):
+        limits = [part for name, value in LIMITS.items() for part in ('--limit', f'{name}={value}')]
+        self.options, self.rows, self.ended = options, [], False
+        self.server = Attacked('--api-keys', keys_file(folder), '--threads', str(options.threads), '--kv-memory', KV_MEMORY,
+                               '--log-requests', 'off', *limits, *options.server_options, path=options.model)
+        self.server.fill_cache()
+        self.bystander = Bystander(self.server.port, 'bystander')
+        self.bystander.learn()
+        self.bystander.start()
+        self.crowd = Crowd(self.server, options)
+
+    def stop(self):
+        """The server's exit code."""
+        self.bystander.stop()
+        self.crowd.stop()
+        return self.server.stop()
+
+    def lives(self):
+        return self.server.process.poll() is None
+
+    def settle(self, bound):
+        """Waits until the attackers' requests are over and memory is below `bound`, as long as it may take; what it is."""
+        end = time.monotonic() + self.options.settle
+        while self.lives():
+            seen, now = metrics(self.server), resident(self.server)
+            idle = seen['quire_num_requests_running'] <= 1 and seen['quire_num_requests_waiting'] == 0
+            if (idle and now <= bound) or time.monotonic() > end:
+                return now, idle
+            time.sleep(0.2)
+        return 0, False
+
+    def waits_for_a_token(self):
+        """Of the bystander, once the attack is over; whether one comes."""
+        end = time.monotonic() + self.options.settle
+        while not self.bystander.watch.moves() and self.lives() and time.monotonic() < end:
+            time.sleep(0.2)
+        return self.bystander.watch.moves()
+
+    def run(self, name, n, seconds, slack_mib):
+        """One attack, or all for "*"."""
+        slack = slack_mib * MIB
+        row = Row('all of them, mixed' if name == '*' else name, n)
+        self.bystander.take()
+        time.sleep(self.options.alone)
+        row.alone, row.before, memory = self.bystander.take(), resident(self.server), Memory(self.server)
+        used, begun = processor_s(self.server), time.monotonic()
+        row.crowd = self.crowd.attack(name, n, seconds, hold_s=min(5, seconds * 0.8))
+        row.attacked, row.seconds = self.bystander.take(), time.monotonic() - begun
+        memory.stop()
+        row.most, row.every = memory.most, memory.every
+        if self.lives():
+            row.server_s = processor_s(self.server) - used
+            row.after, idle = self.settle(row.before + slack)
+            if not idle:
+                row.why.append(f'its requests still run {self.options.settle:g} s later')
+            if row.after > row.before + slack:
+                row.why.append(f'memory is {(row.after - row.before) // MIB} MiB beyond what it was (allowed: {slack_mib})')
+        self.judge(row)
+        return row
+
+    def judge(self, row):
+        moves = row.attacked.moves() or self.waits_for_a_token()
+        settled = self.bystander.take()
+        if not self.lives():
+            row.why.append(f'it ended the server: {self.server.process.returncode}')
+        elif not moves:
+            row.why.append(f'the bystander got no token within {row.seconds + self.options.settle:.0f} s')
+        row.why += (row.attacked.wrong + settled.wrong)[:3] + row.crowd['errors']
+        if self.options.strict and row.factor() > LATE:
+            row.why.append(f'the bystander\'s p99 is {row.factor():.1f} times what it was (allowed: {LATE})')
+        row.why += [f'the bystander got {what}' for what in row.attacked.refused if what.startswith('500')]
+        self.rows.append(row)
+        print(row.line(), flush=True)
+        if len(row.every) > 2:
+            parts = row.every[::max(1, len(row.every) // 20)]
+            print(f'        memory as it went on: {" ".join(str(value // MIB) for value in parts)}', flush=True)
+        if len(row.crowd['rounds']) > 1:
+            print('        rounds: ' + ', '.join(f'{n} × {name}' for name, n in sorted(row.crowd['rounds'].items())), flush=True)
+        for why in row.why:
+            print(f'  FAIL  {row.name}: {why}', flush=True)
+        if row.attacked.refused:
+            print(f'        the bystander was refused: {row.attacked.refused}', flush=True)
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('minutes', nargs='?', type=float, default=10.0, help='of all attacks mixed; 0: only one by one')
+    parser.add_argument('--attackers', type=int, default=1000)
+    parser.add_argument('--seconds', type=float, default=8.0, help='of each attack by itself; 0: only mixed')
+    parser.add_argument('--alone', type=float, default=3.0, help='seconds before each in which the bystander is alone')
+    parser.add_argument('--only', action='append', default=[], help='attacks whose names hold this, may be repeated')
+    parser.add_argument('--addresses', type=int, default=16, help='of the attackers')
+    parser.add_argument('--nice', type=int, default=19, help='of the attackers, who share the cores; less where others use them')
+    parser.add_argument('--slack', type=int, metavar='MIB', default=SLACK_MIB,
+                        help='what the allocator may keep after one attack')
+    parser.add_argument('--mixed-slack', type=int, metavar='MIB', default=MIXED_SLACK_MIB, help='after all of them')
+    parser.add_argument('--settle', type=float, default=SETTLE_S, help='seconds in which memory must come back')
+    parser.add_argument('--model', help='default: the one of the tests')
+    parser.add_argument('--threads', type=int, default=1, help='that compute; fewer than there are cores')
+    parser.add_argument('--strict', action='store_true', help=f'a p99 beyond {LATE} times what it was is a failure')
+    parser.add_argument('server_options', nargs='*', metavar='-- OPTION', help='more options of quire serve')
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    names = [name for name in ATTACKS if not options.only or any(part in name for part in options.only)]
+    with tempfile.TemporaryDirectory() as folder:
+        soak = Soak(options, folder)
+        print('times in ms, processors in use, memory in MiB\n' + Row.FORM.format(*Row.HEAD), flush=True)
+        try:
+            if options.seconds > 0:
+                for name in names:
+                    soak.run(name, options.attackers, options.seconds, options.slack)
+                    if not soak.lives():
+                        break
+            if options.minutes > 0 and soak.lives():
+                soak.run('*', options.attackers, options.minutes * 60, options.mixed_slack)
+        finally:
+            code = soak.stop()
+    failed = [row.name for row in soak.rows if row.why]
+    late = [row.name for row in soak.rows if row.factor() > LATE]
+    print(f'{len(soak.rows)} attacks, {len(failed)} failed {failed or ""}; the server ended with {code}')
+    print(f'beyond {LATE} times the p99: {", ".join(late) or "none"}')
+    return 1 if failed or code else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
