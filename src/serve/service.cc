@@ -241,7 +241,8 @@ std::optional<HttpError> Service::enqueue(Work&& work) {
   const int64_t waiting = waiting_bytes_.fetch_add(bytes);
   const bool fits = waiting == 0 || waiting + bytes <= env_.limits.prep_bytes;
   try {
-    if (fits && queue_.try_push(std::move(work))) return std::nullopt;
+    const uint64_t tenant = work.asker.tenant;
+    if (fits && queue_.try_push(tenant, std::move(work))) return std::nullopt;
   } catch (const std::bad_alloc&) {
     waiting_bytes_ -= bytes;
     return out_of_memory();
@@ -249,7 +250,8 @@ std::optional<HttpError> Service::enqueue(Work&& work) {
   waiting_bytes_ -= bytes;
   const std::string limit = fits ? std::to_string(queue_.capacity()) + " requests (prep_queue)"
                                  : std::to_string(env_.limits.prep_bytes) + " bytes of requests (prep_bytes)";
-  return HttpError{429, "the limit of " + limit + " that wait to be read is reached", "rate_limit_error", "",
+  const std::string whose = fits && queue_.size() < queue_.capacity() ? ", as far as one client's share goes" : "";
+  return HttpError{429, "the limit of " + limit + " that wait to be read is reached" + whose, "rate_limit_error", "",
                    "queue_full"};
 }
 

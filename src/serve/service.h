@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/queue.h"
 #include "base/sweeper.h"
+#include "base/turn_queue.h"
 #include "http/door.h"
 #include "http/keys.h"
 #include "serve/resumable_stream.h"
@@ -108,7 +108,7 @@ class Service final {
   std::chrono::steady_clock::time_point drain_until_ = std::chrono::steady_clock::time_point::max();  // likewise
 
   std::atomic<int64_t> waiting_bytes_{0};  // bodies in queue_
-  Queue<Work> queue_;
+  TurnQueue<Work> queue_;                  // tenants take turns
   std::vector<std::thread> prep_;
   Sweeper sweeper_;  // last: it uses the tables
 };

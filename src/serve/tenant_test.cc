@@ -1,4 +1,6 @@
 // What a request shares with others, what it is told it cost, and when a refused one should come back.
+#include <future>
+
 #include "serve/load_estimate.h"
 #include "serve/testing.h"
 
@@ -56,6 +58,51 @@ TEST(Tenant, TurnsAreAKeysOrWithoutKeysAnAddresss) {
   const uint64_t here = tenant_of(open, {});
   EXPECT_NE(here, 0U);
   EXPECT_EQ(tenant_of(open, one), here) << "a key that nobody asked for is worth no turn of its own";
+}
+
+// Five requests of one key wait to be read when another's comes: it is the second that is read, not the sixth.
+TEST(Tenant, KeysTakeTurnsInBeingRead) {
+  TestServer s;
+  s.options.keys = {plain_key("a", "one", true, false), plain_key("b", "two", true, false)};
+  s.options.n_prep_threads = 1;
+  std::promise<void> gate;
+  std::mutex mu;
+  std::vector<uint64_t> order;
+  s.engine.script = [&, open = gate.get_future().share()](const Request& r) {
+    {
+      const std::lock_guard lock(mu);
+      order.push_back(r.tenant);
+    }
+    open.wait();  // holds the only prep thread in submit
+    return byte_tokens("x");
+  };
+  s.start();
+  std::vector<std::future<HttpResponse>> answers;
+  const auto post = [&](const std::string& key) {
+    answers.push_back(std::async(std::launch::async, [&s, key] {
+      return s.post(kPath, R"({"prompt":"x"})", {{"Authorization", "Bearer " + key}});
+    }));
+  };
+  const auto waiting = [&](int n) {
+    const std::string line = "quire_num_requests_preparing " + std::to_string(n) + "\n";
+    return eventually(
+        [&] { return s.get("/metrics", {{"Authorization", "Bearer one"}}).body.find(line) != std::string::npos; });
+  };
+  post("one");
+  ASSERT_TRUE(eventually([&] {
+    const std::lock_guard lock(mu);
+    return order.size() == 1;
+  }));
+  for (int i = 0; i < 5; ++i) post("one");
+  ASSERT_TRUE(waiting(5));
+  post("two");
+  ASSERT_TRUE(waiting(6));
+  gate.set_value();
+  for (auto& answer : answers) EXPECT_EQ(answer.get().status, 200);
+  ASSERT_EQ(order.size(), 7U);
+  EXPECT_EQ(order[1], order[0]);
+  EXPECT_NE(order[2], order[0]);
+  EXPECT_EQ(order[3], order[0]);
 }
 
 TEST(Tenant, OnlyTheOperatorsPromptIsPublic) {
