@@ -104,6 +104,44 @@ TEST(EngineSubmit, TheQueueHasALimit) {
   for (const auto& h : heard) EXPECT_EQ(h->n_finish, 1);
 }
 
+TEST(EngineSubmit, WhoAsksForTheWholeQueueLeavesPlacesToOthers) {
+  EngineOptions o = options();
+  o.max_queue = 32;
+  o.max_seqs = 1;
+  TestEngine t(o);
+  std::vector<std::shared_ptr<Heard>> heard;
+  std::string why;
+  const auto try_submit = [&](uint64_t tenant) {
+    Request r = request(1, 5, 3);
+    r.tenant = tenant;
+    heard.push_back(std::make_shared<Heard>());
+    const auto id = t.engine->submit(std::move(r), heard.back());
+    if (id) return true;
+    heard.pop_back();
+    why = id.error().message;
+    EXPECT_EQ(id.error().code, Code::exhausted);
+    return false;
+  };
+  int n = 0;
+  while (try_submit(1)) ++n;
+  EXPECT_EQ(n, 29);
+  EXPECT_EQ(why,
+            "the queue is nearly full: 29 of at most 32 requests wait, and the places that are left are for other "
+            "clients");
+  EXPECT_TRUE(try_submit(2));
+  EXPECT_TRUE(try_submit(2));
+  EXPECT_TRUE(try_submit(3));
+  EXPECT_FALSE(try_submit(4));
+  EXPECT_EQ(why, "the queue is full: 32 requests wait");
+  EXPECT_EQ(t.step(), "");  // one runs now
+  EXPECT_FALSE(try_submit(1));
+  EXPECT_TRUE(try_submit(4));
+  EXPECT_EQ(t.run(), "");
+  for (const auto& h : heard) EXPECT_EQ(h->n_finish, 1);
+  for (n = 0; try_submit(1);) ++n;
+  EXPECT_EQ(n, 29) << "what was there before has left its places";
+}
+
 TEST(EngineSubmit, WhoWasAdmittedWaitsNoMoreWhileTheStepComputes) {
   EngineOptions o = options();
   o.max_queue = 1;

@@ -21,13 +21,24 @@ constexpr std::chrono::milliseconds kLoadTick{10};  // so often a load is asked 
 struct Place {
   explicit Place(std::atomic<int>& n) : n_before(n.fetch_add(1)), count(n) {}
   ~Place() {
-    if (!kept) --count;
+    if (kept) return;
+    --count;
+    if (shares != nullptr) shares->leave(tenant);
   }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
+  // False: the tenant has its share.
+  bool enter(QueueShares& all, uint64_t whose, int n_free) {
+    if (!all.enter(whose, n_free)) return false;
+    shares = &all;
+    tenant = whose;
+    return true;
+  }
 
   const int n_before;
   std::atomic<int>& count;
+  QueueShares* shares = nullptr;
+  uint64_t tenant = 0;
   bool kept = false;
 };
 
@@ -94,8 +105,14 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
     return fail(Code::invalid, "this run is recorded, and a recording holds no adapters");
   QR_TRY_VOID(check_pin(request, n_before));
   Place place(n_inbox_);
-  if (place.n_before + n_waiting_.load() >= options_.max_queue) {
+  const int n_waiting = place.n_before + n_waiting_.load();
+  if (n_waiting >= options_.max_queue) {
     return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
+  }
+  if (!place.enter(shares_, request.tenant, options_.max_queue - n_waiting)) {
+    return fail(Code::exhausted, "the queue is nearly full: " + std::to_string(n_waiting) + " of at most " +
+                                     std::to_string(options_.max_queue) +
+                                     " requests wait, and the places that are left are for other clients");
   }
   auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
   request.rules.insert(request.rules.begin(), std::make_move_iterator(rules.begin()),
@@ -111,6 +128,7 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   seq->n_prompt = n_before + static_cast<int>(request.prompt.size());
   seq->request = std::move(request);
   seq->sink = std::move(sink);
+  seq->in_queue = true;
   const SeqId id = inbox_.submit(std::move(seq));
   place.kept = id != 0;
   if (id != 0) return id;
@@ -266,6 +284,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.cost = seq.account.cost;
   ended_cost_ += seq.account.cost;
   decided(EngineDecision::Kind::finish, seq.id, static_cast<int64_t>(ended.finish));
+  leave_queue(seq);
   inbox_.leave(seq.id);
   seq.tell_sink([&](EventSink& sink) { sink.on_finish(seq.id, ended.finish, usage, ended.error); });
 }
@@ -285,6 +304,7 @@ bool LoopEngine::step() {
            "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
   if (starved != nullptr) starve(std::move(starved), start);
   n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
+  for (const Grant& grant : plan.grants) leave_queue(*grant.seq);
   if (worked) {
     work(plan, start);
   } else if (moved) {

@@ -6,12 +6,14 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/inbox.h"
 #include "engine/laps.h"
 #include "engine/limits.h"
+#include "engine/queue_shares.h"
 #include "engine/scheduler.h"
 #include "engine/step_pass.h"
 
@@ -67,6 +69,9 @@ class LoopEngine final : public Engine {
   void decided(EngineDecision::Kind kind, SeqId seq, int64_t value) {
     if (env_.recorder != nullptr) env_.recorder->decided({kind, seq, value});
   }
+  void leave_queue(Sequence& seq) {
+    if (std::exchange(seq.in_queue, false)) shares_.leave(seq.request.tenant);
+  }
   void tell_plan(const Plan& plan);
   void publish(int64_t step_ns);
   void cancel_all();
@@ -87,6 +92,7 @@ class LoopEngine final : public Engine {
   StepPass pass_;
   Laps laps_;
   Inbox inbox_;
+  QueueShares shares_;
   std::thread thread_;
   std::atomic<std::thread::id> owner_{};        // of the loop, while it runs in its own thread
   std::atomic<int> n_inbox_{0}, n_waiting_{0};  // together: submitted and not yet running

@@ -31,6 +31,7 @@ struct Sequence {
   // Scheduler: whose turn it is.
   bool admitted = false;  // has run before (it may wait again after preemption)
   bool preempted = false;
+  bool in_queue = false;    // has a place there, until its first step (queue_shares.h)
   int place = 0;            // in the policy's order of those that run
   int n_ahead = 0;          // of its own tenant: those that came before it and are here
   int64_t ahead_plan = 0;   // number of the plan before which that number became what it is

@@ -52,6 +52,7 @@ class Stream final : public EventSink {
   SeqId seq = 0;
   int64_t cancel_at_ns = -1;
   bool cancelled = false;   // we asked for it
+  bool in_queue = true;     // no step was for it yet
   bool step_threw = false;  // it was part of a step that threw
   size_t n_heard = 0;
   int n_finish = 0;
