@@ -3,6 +3,7 @@
 #include "base/held_memory.h"
 
 #include "engine/engine.h"
+#include "engine/queue_shares.h"
 #include "kv/pins.h"
 
 namespace quire {
@@ -17,7 +18,7 @@ std::vector<HeldRow> rows() {
   return {
       {.what = "tokens of sequences that wait or run, in a context of 32768",
        .of_request = {"n_sequences × 4 × ctx", 1024 * sequence},
-       .in_all = {"(max_queue + max_seqs) × 4 × ctx", (o.max_queue + o.max_seqs) * sequence},
+       .in_all = {"(max_queue × 9/8 + max_seqs) × 4 × ctx", (QueueShares::places(o.max_queue) + o.max_seqs) * sequence},
        .test = "EngineSubmit.RefusesWhatCanNeverRunWithLimitAndValue"},
       {.what = "cached keys and values",
        .in_all = {"--kv-memory, taken at the start", 0},

@@ -28,8 +28,8 @@ struct Place {
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
   // False: the tenant has its share.
-  bool enter(QueueShares& all, uint64_t whose, int n_free) {
-    if (!all.enter(whose, n_free)) return false;
+  bool enter(QueueShares& all, uint64_t whose, int max, int n_waiting) {
+    if (!all.enter(whose, max, n_waiting)) return false;
     shares = &all;
     tenant = whose;
     return true;
@@ -105,14 +105,14 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
     return fail(Code::invalid, "this run is recorded, and a recording holds no adapters");
   QR_TRY_VOID(check_pin(request, n_before));
   Place place(n_inbox_);
+  const int max_queue = options_.max_queue;
   const int n_waiting = place.n_before + n_waiting_.load();
-  if (n_waiting >= options_.max_queue) {
-    return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
+  if (n_waiting >= QueueShares::places(max_queue)) {
+    return fail(Code::exhausted, "the queue is full: " + std::to_string(n_waiting) + " requests wait");
   }
-  if (!place.enter(shares_, request.tenant, options_.max_queue - n_waiting)) {
-    return fail(Code::exhausted, "the queue is nearly full: " + std::to_string(n_waiting) + " of at most " +
-                                     std::to_string(options_.max_queue) +
-                                     " requests wait, and the places that are left are for other clients");
+  if (!place.enter(shares_, request.tenant, max_queue, n_waiting)) {
+    return fail(Code::exhausted, "the queue is full for this client: " + std::to_string(n_waiting) +
+                                     " requests wait, of one client at most " + std::to_string(max_queue));
   }
   auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
   request.rules.insert(request.rules.begin(), std::make_move_iterator(rules.begin()),

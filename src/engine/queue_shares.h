@@ -1,11 +1,12 @@
-// How many places in the queue each tenant has, so that none gets all of them: one that has more than its share is
-// refused while there are a few left, and whoever comes next finds those. A place is had from submit to the first step.
-// Any thread.
+// How many places in the queue each tenant has, so that none gets all of them. There are an eighth more than one tenant
+// may have, and while few are left who has many gets no more: whoever comes next finds those. A place is had from
+// submit to the first step. Any thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "base/turn_queue.h"
 
@@ -13,12 +14,16 @@ namespace quire {
 
 class QueueShares {
  public:
-  // False, with nothing changed: the tenant has its share of a queue of which `n_free` places are left. May throw
-  // std::bad_alloc, likewise.
-  bool enter(uint64_t tenant, int n_free) {
+  static constexpr int places(int max) { return max + max / static_cast<int>(kTurnShare); }
+  // `max` is what one tenant may have, `n_waiting` are all that wait. False, with nothing changed: there is no place,
+  // or the tenant has its share. May throw std::bad_alloc, likewise.
+  bool enter(uint64_t tenant, int max, int n_waiting) {
     const std::lock_guard lock(mu_);
     const auto at = n_of_.find(tenant);
-    if (!may_have_place(at == n_of_.end() ? 0 : at->second, static_cast<size_t>(n_free))) return false;
+    const size_t n_own = at == n_of_.end() ? 0 : at->second;
+    const int n_free = places(max) - n_waiting;
+    if (n_free <= 0 || std::cmp_greater_equal(n_own, max) || !may_have_place(n_own, static_cast<size_t>(n_free)))
+      return false;
     if (at == n_of_.end())
       n_of_.emplace(tenant, 1);
     else
