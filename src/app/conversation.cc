@@ -148,11 +148,7 @@ class Conversation::Impl {
     Ask what;
     what.body.set("model", model_);
     what.body.set("messages", messages_);
-    const SamplingChoice& sampling = args_.sampling;
-    if (sampling.temperature >= 0) what.body.set("temperature", sampling.temperature);
-    if (sampling.top_k >= 0) what.body.set("top_k", sampling.top_k);
-    if (sampling.top_p >= 0) what.body.set("top_p", sampling.top_p);
-    if (sampling.min_p >= 0) what.body.set("min_p", sampling.min_p);
+    set_fields(args_.sampling, what.body);
     if (args_.max_tokens > 0) what.body.set("max_tokens", args_.max_tokens);
     if (args_.seed > 0) what.body.set("seed", static_cast<int64_t>(args_.seed));
     what.on_text = [](std::string_view piece) {

@@ -1,80 +1,105 @@
 #include "app/sampling_options.h"
 
-#include <array>
-#include <limits>
+#include <algorithm>
+#include <type_traits>
+
+#include "sample/filters.h"
 
 namespace quire {
 namespace {
 
-struct Row {
-  std::string_view field;
-  double value;                  // of the table; small models babble without cuts
-  double lo, hi;                 // what a file may say
-  std::string_view hf, gguf;     // the keys of the two
-  double SamplingChoice::* own;  // null: no option
-};
+// The one field of these that no filter has: a rule's, and its option is its command's own.
+constexpr FilterField kRepetition = {
+    .name = "repetition_penalty",
+    .lo = 0.01,
+    .hi = 100,
+    .neutral = 1,
+    .advice = {.usual = 1, .hf = "hf_generation.repetition_penalty", .gguf = "general.sampling.penalty_repeat"}};
 
-constexpr double kMostTokens = std::numeric_limits<int>::max();
+// f(field, member) for each field that has an option; `types` tells the kind of its value.
+template <class F>
+void for_each_option(F&& f) {
+  const SamplingParams types;
+  for_each_filter_field(
+      [&](const FilterField& field, const auto& member) {
+        if (!field.advice.option.empty()) f(field, member);
+      },
+      types);
+}
 
-constexpr std::array kRows = {
-    Row{"temperature", 0.8, 0, 100, "hf_generation.temperature", "general.sampling.temp", &SamplingChoice::temperature},
-    Row{"top_k", 40, 0, kMostTokens, "hf_generation.top_k", "general.sampling.top_k", nullptr},
-    Row{"top_p", 0.95, 0, 1, "hf_generation.top_p", "general.sampling.top_p", &SamplingChoice::top_p},
-    Row{"min_p", 0.05, 0, 1, "hf_generation.min_p", "general.sampling.min_p", &SamplingChoice::min_p},
-    Row{"repetition_penalty", 1, 0.01, 100, "hf_generation.repetition_penalty", "general.sampling.penalty_repeat",
-        nullptr},
-};
+template <class T>
+auto& chosen(SamplingChoice& choice, const T&) {
+  if constexpr (std::is_integral_v<T>)
+    return choice.integers;
+  else
+    return choice.numbers;
+}
 
-// An option that was not given is -1.
-Status check_one(const char* name, double value, double hi) {
-  return value == -1 ? Status{} : in_range(name, value, 0, hi);
+// Its value on the command line; below 0: not given.
+double given(const SamplingChoice& choice, std::string_view field) {
+  if (const auto it = choice.numbers.find(field); it != choice.numbers.end()) return it->second;
+  const auto it = choice.integers.find(field);
+  return it != choice.integers.end() ? it->second : -1;
+}
+
+void set_default(const FilterField& field, const Metadata& meta, SamplingDefaults& out) {
+  const double lo = std::max(field.lo, 0.0);
+  out.set(field.name, field.advice.usual, "table");
+  if (const auto value = meta.get_double(field.advice.gguf, lo, field.hi))
+    out.set(field.name, *value, "general.sampling");
+  if (const auto value = meta.get_double(field.advice.hf, lo, field.hi))
+    out.set(field.name, *value, "generation_config.json");
 }
 
 }  // namespace
 
 void declare_sampling_options(CommandLine& line, SamplingChoice& choice) {
-  line.option("--temperature,--temp", choice.temperature,
-              "0 always takes the likeliest token, -1: as the model recommends, else 0.8");
-  line.option("--top-k", choice.top_k,
-              "draw from so many of the likeliest tokens, 0: from all, -1: as the model recommends, else 40");
-  line.option("--top-p", choice.top_p,
-              "draw from the likeliest tokens of this share together, -1: as the model recommends, else 0.95");
-  line.option("--min-p", choice.min_p,
-              "draw from tokens at least this share of the likeliest, -1: as the model recommends, else 0.05");
+  for_each_option([&](const FilterField& field, const auto& member) {
+    auto& value = chosen(choice, member).try_emplace(field.name, -1).first->second;
+    line.option(field.advice.option, value, field.advice.help);
+  });
 }
 
 Status check(const SamplingChoice& choice) {
-  QR_TRY_VOID(check_one("--temperature", choice.temperature, 100));
-  QR_TRY_VOID(check_one("--top-k", choice.top_k, kMostTokens));
-  QR_TRY_VOID(check_one("--top-p", choice.top_p, 1));
-  return check_one("--min-p", choice.min_p, 1);
+  Status out;
+  for_each_option([&](const FilterField& field, const auto&) {
+    const double value = given(choice, field.name);
+    const std::string name(field.advice.option.substr(0, field.advice.option.find(',')));
+    if (out && value != -1) out = in_range(name.c_str(), value, 0, field.hi);
+  });
+  return out;
 }
 
 SamplingDefaults model_sampling(const Metadata& meta) {
   SamplingDefaults out;
-  for (const Row& row : kRows) {
-    out.set(row.field, row.value, "table");
-    if (const auto value = meta.get_double(row.gguf, row.lo, row.hi)) out.set(row.field, *value, "general.sampling");
-    if (const auto value = meta.get_double(row.hf, row.lo, row.hi))
-      out.set(row.field, *value, "generation_config.json");
-  }
+  for_each_option([&](const FilterField& field, const auto&) { set_default(field, meta, out); });
+  set_default(kRepetition, meta, out);
   return out;
 }
 
 void apply(const SamplingChoice& choice, SamplingDefaults& defaults) {
-  for (const Row& row : kRows) {
-    if (row.own != nullptr && choice.*row.own >= 0) defaults.set(row.field, choice.*row.own, "option");
+  for_each_option([&](const FilterField& field, const auto&) {
+    if (const double value = given(choice, field.name); value >= 0) defaults.set(field.name, value, "option");
+  });
+}
+
+void set_fields(const SamplingChoice& choice, Json& request) {
+  for (const auto& [field, value] : choice.numbers) {
+    if (value >= 0) request.set(std::string(field), value);
   }
-  if (choice.top_k >= 0) defaults.set("top_k", choice.top_k, "option");
+  for (const auto& [field, value] : choice.integers) {
+    if (value >= 0) request.set(std::string(field), static_cast<int64_t>(value));
+  }
 }
 
 SamplingParams sampling_params(const SamplingDefaults& defaults) {
   SamplingParams out;
-  out.temperature = static_cast<float>(defaults.get("temperature", 1));
-  out.top_k = static_cast<int>(defaults.get("top_k", 0));
-  out.top_p = static_cast<float>(defaults.get("top_p", 1));
-  out.min_p = static_cast<float>(defaults.get("min_p", 0));
-  out.repetition_penalty = static_cast<float>(defaults.get("repetition_penalty", 1));
+  for_each_filter_field(
+      [&](const FilterField& field, auto& value) {
+        value = static_cast<std::remove_reference_t<decltype(value)>>(defaults.get(field.name, field.neutral));
+      },
+      out);
+  out.repetition_penalty = static_cast<float>(defaults.get(kRepetition.name, kRepetition.neutral));
   return out;
 }
 

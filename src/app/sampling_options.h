@@ -2,20 +2,23 @@
 // recommend, else one table for all commands and dialects.
 #pragma once
 #include <cstdint>
+#include <map>
+#include <string_view>
 
 #include "app/command.h"
+#include "base/json.h"
 #include "io/model_file.h"
 #include "sample/sampling_params.h"
 #include "serve/sampling_defaults.h"
 
 namespace quire {
 
-// Of the command line; below 0: not given.
+// Of the command line, by the names of request fields; below 0: not given.
 struct SamplingChoice {
-  double temperature = -1, top_p = -1, min_p = -1;
-  int top_k = -1;
+  std::map<std::string_view, double> numbers;
+  std::map<std::string_view, int> integers;
 };
-// --temperature, --top-k, --top-p, --min-p.
+// An option for each filter's field that has one: --temperature, --top-k, --top-p, --min-p. `choice` stays where it is.
 void declare_sampling_options(CommandLine& line, SamplingChoice& choice);
 Status check(const SamplingChoice& choice);
 
@@ -25,6 +28,9 @@ SamplingDefaults model_sampling(const Metadata& meta);
 
 // Over these what the command line says.
 void apply(const SamplingChoice& choice, SamplingDefaults& defaults);
+
+// What was given, as fields of a request.
+void set_fields(const SamplingChoice& choice, Json& request);
 
 // For requests that are made here instead of read.
 SamplingParams sampling_params(const SamplingDefaults& defaults);

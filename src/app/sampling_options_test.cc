@@ -32,8 +32,8 @@ TEST(SamplingDefaults, OptionThenModelThenTable) {
   EXPECT_EQ(defaults.get("top_p", 1), 0.95);
   EXPECT_EQ(from(defaults, "temperature"), "generation_config.json");
   SamplingChoice choice;
-  choice.temperature = 0;
-  choice.top_k = 0;
+  choice.numbers["temperature"] = 0;
+  choice.integers["top_k"] = 0;
   apply(choice, defaults);
   EXPECT_EQ(defaults.get("temperature", 1), 0);
   EXPECT_EQ(defaults.get("top_k", 1), 0);
@@ -61,9 +61,9 @@ TEST(SamplingDefaults, AFilesNonsenseIsLeftOut) {
 TEST(SamplingChoice, NamesWhatIsOutOfRange) {
   EXPECT_TRUE(check(SamplingChoice{}));
   SamplingChoice choice;
-  choice.top_p = 1.5;
+  choice.numbers["top_p"] = 1.5;
   EXPECT_EQ(check(choice).error().message, "--top-p must be 0 to 1, got 1.5");
-  choice.top_p = -0.5;
+  choice.numbers["top_p"] = -0.5;
   EXPECT_FALSE(check(choice));
 }
 

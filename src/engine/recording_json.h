@@ -10,6 +10,7 @@
 
 #include "engine/recording.h"
 #include "sample/constraint.h"
+#include "sample/filters.h"
 
 namespace quire::recording {
 
@@ -32,16 +33,7 @@ void fields(EngineOptions& o, F&& f) {
 
 template <class F>
 void fields(SamplingParams& p, F&& f) {
-  f("temperature", p.temperature);
-  f("dynatemp_range", p.dynatemp_range);
-  f("dynatemp_exponent", p.dynatemp_exponent);
-  f("top_k", p.top_k);
-  f("top_p", p.top_p);
-  f("min_p", p.min_p);
-  f("typical_p", p.typical_p);
-  f("top_n_sigma", p.top_n_sigma);
-  f("xtc_probability", p.xtc_probability);
-  f("xtc_threshold", p.xtc_threshold);
+  for_each_filter_field([&](const FilterField& field, auto& value) { f(field.name.data(), value); }, p);
   f("min_keep", p.min_keep);
   f("order", p.order);
   f("mirostat", p.mirostat);

@@ -1,20 +1,14 @@
 // The candidates of one row on their way through the filters. They begin as the whole vocabulary, of which only the
 // blocks' maxima are known, and become a list at the first cut; every cut is a bound on logits, so the list keeps the
 // order of ids and is never sorted. With f = 1 / temperature (1 before the temperature acts), p_i ∝ exp((x_i − max) ·
-// f) over the candidates that are left, H their entropy in nats:
-//   temperature    f = 1 / T; with a range r, T = lo + (hi − lo) · (H / ln n)^exponent, lo = max(0, T − r), hi = T + r
-//   top_n_sigma    keeps x ≥ max − n · σ, σ the standard deviation of the logits
-//   min_p          keeps p ≥ min_p · p_max
-//   top_k          keeps the k largest, of equal ones the lowest ids
-//   typical_p      keeps the shortest run in order of |−ln p − H| that reaches typical_p
-//   top_p          keeps the shortest run of the largest that reaches top_p
-//   xtc            with its probability: of those with p ≥ threshold, if two or more, keeps the least probable only
-//   mirostat_2     keeps −log2 p ≤ mu
-//   mirostat_1     keeps the k largest, k = ⌊(ε · 2^mu / (1 − N^−ε))^(1/s)⌋, ε = s − 1: of N candidates distributed by
-//                  Zipf's law with exponent s, which is fitted to the 100 largest, those give a surprise of mu
+// f) over the candidates that are left, H their entropy in nats. What a filter keeps is said in its file in filters/.
 // A cut keeps min_keep at least, and one always. Masses are integers (2^40 for the largest logit), so their sums do not
 // depend on an order; only sums over a whole vocabulary are of floats, in chunks of 1024 added in order as doubles.
 #pragma once
+#include <array>
+#include <limits>
+#include <string_view>
+
 #include "ops/sample_row.h"
 
 namespace quire {
@@ -31,31 +25,43 @@ class SampleCandidates {
   // The k largest as (logit, id) in scratch.ranked, falling, equal ones by id. Not after a filter.
   void largest(int k);
 
- private:
-  void collect(float bound);                   // vocabulary → list of x ≥ bound (and more: see keep)
-  void keep_from(double bound, int min_keep);  // x ≥ bound
-  void keep_largest(int64_t k);
-  void set_temperature(const SampleParams& params);
-  void top_n_sigma(float n, int min_keep);
-  void typical_p(float p, int min_keep);
-  void top_p(float p, int min_keep);
-  void xtc(const SampleParams& params);
-  void mirostat_2(float mu);
-  void mirostat_1(float mu);
-  double zipf_exponent();  // 0 where fewer than two are left
-  float block_bound(int64_t k);
-
-  double sum();      // Σ exp((x − max) · f) of what is left
-  uint64_t weigh();  // fills scratch.mass for the list; its sum. REQUIRES a list
+  // What filters are made of. The list is of what is left, by rising id; `i` counts in it.
+  static constexpr double kMassOne = 0x1p40;  // times 2^24 candidates: still below 2^64
   struct Spread {
     double sum = 0, entropy = 0;  // as sum() gives it; nats
     int64_t n = 0;
   };
-  Spread spread();  // of what is left
-  // The last of the shortest run of scratch.ranked, by falling key and rising id, whose mass reaches `wanted`.
-  SampleScratch::Ranked end_of_run(double wanted, int min_keep);
-  Token draw_from_all(double u, float* surprise);
+  bool whole() const { return whole_; }  // nothing was cut and there is no list yet
   std::span<const float> logits() const { return whole_ ? x_ : std::span<const float>(scratch_.logits); }
+  float max() const { return max_; }  // of what is left
+  float factor() const { return factor_; }
+  void set_factor(float factor) { factor_ = factor; }
+  double sum();                                    // Σ exp((x − max) · f) of what is left
+  Spread spread();                                 // of what is left
+  uint64_t weigh();                                // fills the masses of the list; their sum. REQUIRES a list
+  std::span<const float> peek_largest(int64_t k);  // falling, k at most; cuts nothing. Until the next call of any
+  void list();                                     // makes the list where there is none
+  void keep_from(double bound, int min_keep);      // x ≥ bound; makes the list
+  void keep_largest(int64_t k);                    // of equal ones the lowest ids
+  // Keeps candidate i of the list, with logit x, where keep(i, x).
+  template <class Keep>
+  void keep_where(Keep keep);
+  // Keeps the shortest run of the list, by falling key(x) and rising id, whose mass reaches `wanted`. REQUIRES weigh().
+  template <class Key>
+  void keep_run(Key key, double wanted, int min_keep);
+  void find_max();  // after a cut of the largest. REQUIRES a list
+
+ private:
+  using Ranked = SampleScratch::Ranked;
+  // A type, not a function: sorts then inline it.
+  struct Before {
+    bool operator()(const Ranked& a, const Ranked& b) const { return a.key != b.key ? a.key > b.key : a.id < b.id; }
+  };
+  void collect(float bound);  // vocabulary → list of x ≥ bound (and more: see keep_from)
+  float block_bound(int64_t k);
+  // The last of the shortest run of scratch.ranked, by falling key and rising id, whose mass reaches `wanted`.
+  Ranked end_of_run(double wanted, int min_keep);
+  Token draw_from_all(double u, float* surprise);
 
   const std::span<const float> x_;
   float max_;  // of what is left
@@ -64,5 +70,53 @@ class SampleCandidates {
   bool whole_ = true;
   float factor_ = 1.0F;
 };
+
+template <class Keep>
+void SampleCandidates::keep_where(Keep keep) {
+  SampleScratch& s = scratch_;
+  size_t n = 0;
+  for (size_t i = 0; i < s.ids.size(); ++i) {
+    if (!keep(i, s.logits[i])) continue;
+    s.ids[n] = s.ids[i];
+    s.logits[n] = s.logits[i];
+    ++n;
+  }
+  s.ids.resize(n);
+  s.logits.resize(n);
+}
+
+template <class Key>
+void SampleCandidates::keep_run(Key key, double wanted, int min_keep) {
+  scratch_.ranked.resize(scratch_.ids.size());
+  for (size_t i = 0; i < scratch_.ids.size(); ++i) {
+    scratch_.ranked[i] = {key(scratch_.logits[i]), scratch_.ids[i], scratch_.mass[i]};
+  }
+  const Ranked last = end_of_run(wanted, min_keep);
+  keep_where([&](size_t i, float x) { return !Before()(last, {key(x), scratch_.ids[i], 0}); });
+}
+
+// Where the makers of models and the command line have a say about a field; no option: nowhere.
+struct FilterAdvice {
+  double usual = 0;           // where neither says
+  std::string_view hf, gguf;  // the keys of a folder's generation_config.json and of a GGUF file
+  std::string_view option = {}, help = {};
+};
+// A number that a filter takes from a request. Every server, command and recording reads it from here.
+struct FilterField {
+  std::string_view name;
+  double lo, hi;   // what a request may say; models and the command line: not below 0
+  double neutral;  // where nobody says
+  std::string_view other_name = {};
+  double (*take)(double) = nullptr;  // what a value that is legal stands for; null: itself
+  FilterAdvice advice = {};
+};
+
+// A filter: filters/NAME.h specialises it. Its value in the enum is its place among the others. It holds
+//   kName     the file's name
+//   kListed   what lists of samplers call it; first what errors call it
+//   fields    f(FilterField, p.member…) for each number, of the structs p that have these members
+//   act       reshapes or cuts; does nothing where its numbers say so
+template <Filter filter>
+struct FilterOf;
 
 }  // namespace quire

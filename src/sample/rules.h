@@ -1,5 +1,5 @@
 // The rules that requests name: one file each in rules/, registered by name. A rule knows the sequence's history and
-// turns it into edits or numbers; what acts on the distribution alone is a filter (ops/sample_filters.h).
+// turns it into edits or numbers; what acts on the distribution alone is a filter (ops/filters.h).
 #pragma once
 #include <memory>
 #include <span>

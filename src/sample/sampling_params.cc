@@ -1,8 +1,10 @@
 #include "sample/sampling_params.h"
 
-#include <utility>
+#include <algorithm>
+#include <string>
 
 #include "base/rng.h"
+#include "sample/filters.h"
 
 namespace quire {
 namespace {
@@ -11,24 +13,28 @@ constexpr std::array kMirostat1 = {Filter::temperature, Filter::mirostat_1};
 constexpr std::array kMirostat2 = {Filter::temperature, Filter::mirostat_2};
 constexpr uint64_t kXtcStream = 0x58c3a5d1f2b46e97;  // a second number per position, unrelated to the first
 
-constexpr std::pair<std::string_view, Filter> kNames[] = {
-    {"temperature", Filter::temperature},
-    {"top_n_sigma", Filter::top_n_sigma},
-    {"min_p", Filter::min_p},
-    {"top_k", Filter::top_k},
-    {"typical_p", Filter::typical_p},
-    {"typ_p", Filter::typical_p},
-    {"top_p", Filter::top_p},
-    {"xtc", Filter::xtc},
-};
-
 }  // namespace
 
 std::optional<Filter> find_filter(std::string_view name) {
-  for (const auto& [known, filter] : kNames) {
-    if (known == name) return filter;
-  }
-  return std::nullopt;
+  std::optional<Filter> found;
+  int place = 0;
+  for_each_filter([&](auto filter) {
+    const auto& listed = filter.kListed;
+    if (std::find(listed.begin(), listed.end(), name) != listed.end()) found = static_cast<Filter>(place);
+    ++place;
+  });
+  return found;
+}
+
+std::string listed_filters() {
+  std::string out;
+  for_each_filter([&](auto filter) {
+    for (const std::string_view name : std::span(filter.kListed).first(std::min<size_t>(1, filter.kListed.size()))) {
+      if (!out.empty()) out += ", ";
+      out += name;
+    }
+  });
+  return out;
 }
 
 static std::span<const Filter> order_of(const SamplingParams& wanted) {
@@ -38,16 +44,7 @@ static std::span<const Filter> order_of(const SamplingParams& wanted) {
 
 SampleParams sample_params(const SamplingParams& wanted, int64_t position, const LogitEdits* edits) {
   SampleParams out;
-  out.temperature = wanted.temperature;
-  out.dynatemp_range = wanted.dynatemp_range;
-  out.dynatemp_exponent = wanted.dynatemp_exponent;
-  out.top_k = wanted.top_k;
-  out.top_p = wanted.top_p;
-  out.min_p = wanted.min_p;
-  out.typical_p = wanted.typical_p;
-  out.top_n_sigma = wanted.top_n_sigma;
-  out.xtc_probability = wanted.xtc_probability;
-  out.xtc_threshold = wanted.xtc_threshold;
+  for_each_filter_field([](const FilterField&, const auto& from, auto& to) { to = from; }, wanted, out);
   out.min_keep = wanted.min_keep;
   out.order = order_of(wanted);
   out.draw = random_unit(wanted.seed, static_cast<uint64_t>(position));

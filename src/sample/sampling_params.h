@@ -1,4 +1,4 @@
-// What a request asks of the sampler. Every value is legal past Api::parse (see serve/generation.cc for the ranges).
+// What a request asks of the sampler. Every value is legal past Api::parse (ranges: serve/sampling_fields.cc).
 // Each of its sequences has a copy, so what may be long is shared by the copies.
 #pragma once
 #include <cstdint>

@@ -4,13 +4,11 @@
 #include <charconv>
 
 #include "base/rng.h"
+#include "sample/filters.h"
 #include "sample/rules.h"
 
 namespace quire {
 namespace {
-
-constexpr double kMinTemperature = 1e-4;  // below it 1 / temperature leaves float's useful range: greedy
-constexpr double kMinTopP = 1e-9;         // 0 keeps the most probable token, as a tiny value does
 
 float number(const Args& args, std::string_view name, double otherwise) {
   return static_cast<float>(args.number(name, otherwise));
@@ -209,9 +207,7 @@ ApiResult<void> read_samplers(const Json& list, SamplingParams& s) {
       continue;
     }
     if (*name != "penalties" && *name != "dry")
-      return refuse(bad_field(at, "is '" + shown(*name) +
-                                      "': it must be one of penalties, dry, temperature, top_n_sigma, min_p, top_k, "
-                                      "typ_p, top_p, xtc"));
+      return refuse(bad_field(at, "is '" + shown(*name) + "': it must be one of penalties, dry, " + listed_filters()));
     if (!s.order.empty() || (*name == "penalties" && dry))
       return refuse(bad_field(at, "is '" + *name + "': penalties, then dry, act before the others"));
     (*name == "dry" ? dry : penalties) = true;
@@ -226,18 +222,16 @@ ApiResult<void> read_samplers(const Json& list, SamplingParams& s) {
 }
 
 ApiResult<void> read_filters(const Args& args, int n_vocab, const SamplingDefaults& defaults, SamplingParams& s) {
-  const double temperature = args.number("temperature", defaults.get("temperature", 1.0));
-  s.temperature = temperature < kMinTemperature ? 0.0F : static_cast<float>(temperature);
-  s.dynatemp_range = number(args, "dynatemp_range", 0.0);
-  s.dynatemp_exponent = number(args, "dynatemp_exponent", 1.0);
-  s.top_p = static_cast<float>(std::max(args.number("top_p", defaults.get("top_p", 1.0)), kMinTopP));
-  s.top_k = std::max(count(args, "top_k", static_cast<int>(defaults.get("top_k", 0))), 0);
-  s.min_p = number(args, "min_p", defaults.get("min_p", 0.0));
-  const double typical = args.number("typical_p", 1.0);
-  s.typical_p = typical <= 0.0 ? 1.0F : static_cast<float>(typical);
-  s.top_n_sigma = std::max(number(args, "top_n_sigma", 0.0), 0.0F);
-  s.xtc_probability = number(args, "xtc_probability", 0.0);
-  s.xtc_threshold = number(args, "xtc_threshold", 0.1);
+  for_each_filter_field(
+      [&](const FilterField& field, auto& value) {
+        using T = std::remove_reference_t<decltype(value)>;
+        const double otherwise = defaults.get(field.name, field.neutral);
+        if constexpr (std::is_integral_v<T>)
+          value = taken<T>(field, count(args, field.name, static_cast<int>(otherwise)));
+        else
+          value = taken<T>(field, args.number(field.name, otherwise));
+      },
+      s);
   s.min_keep = std::max(count(args, "min_keep", 1), 1);
   s.mirostat = static_cast<int>(args.integer("mirostat", 0));
   s.mirostat_tau = number(args, "mirostat_tau", 5.0);

@@ -1,29 +1,23 @@
 // The names of sampling and engine fields, of every server whose clients we know: what is used, what is ignored, and
-// what is a 400 because it would change the answer and is not supported. One table; generation.cc reads it.
+// what is a 400 because it would change the answer and is not supported. One table beside those of the filters, which
+// have their fields in their own files; generation.cc reads it.
+#include <type_traits>
+#include <vector>
+
 #include "engine/request.h"
+#include "sample/filters.h"
 #include "serve/generation.h"
 
 namespace quire {
 namespace {
 
-constexpr double kMaxTemperature = 100.0;
 constexpr double kMaxInt32 = 2147483647.0;
 constexpr double kTwo63 = 9223372036854775808.0;
 constexpr double kMaxPriority = 1000.0;
 constexpr double kMaxDryLength = 65536.0;
 
+// Beside those of the filters.
 constexpr Field kSampling[] = {
-    number_field("temperature", 0, kMaxTemperature),
-    number_field("dynatemp_range", 0, kMaxTemperature),
-    number_field("dynatemp_exponent", 0, 100),
-    number_field("top_p", 0, 1),
-    integer_field("top_k", -1, kMaxInt32),
-    number_field("min_p", 0, 1),
-    number_field("typical_p", 0, 1),
-    other_name("typ_p", "typical_p"),
-    number_field("top_n_sigma", -1, 1000),
-    number_field("xtc_probability", 0, 1),
-    number_field("xtc_threshold", 0, 1),
     integer_field("min_keep", 0, kMaxInt32),
     field_of("samplers", kArray, &ServeLimits::n_samplers),
     integer_field("mirostat", 0, 2),
@@ -150,9 +144,30 @@ constexpr Field kOpenai[] = {
     ignored_field("prompt_cache_retention"),
 };
 
+std::vector<Field> filter_fields() {
+  std::vector<Field> out;
+  const SamplingParams types;
+  for_each_filter_field(
+      [&out](const FilterField& field, const auto& value) {
+        using T = std::remove_cvref_t<decltype(value)>;
+        out.push_back(std::is_integral_v<T> ? integer_field(field.name, field.lo, field.hi)
+                                            : number_field(field.name, field.lo, field.hi));
+        if (!field.other_name.empty()) out.push_back(other_name(field.other_name, field.name));
+      },
+      types);
+  return out;
+}
+
 }  // namespace
 
-std::span<const Field> sampling_fields() { return kSampling; }
+std::span<const Field> sampling_fields() {
+  static const std::vector<Field> all = [] {
+    std::vector<Field> out = filter_fields();
+    out.insert(out.end(), std::begin(kSampling), std::end(kSampling));
+    return out;
+  }();
+  return all;
+}
 std::span<const Field> foreign_fields() { return kForeign; }
 std::span<const Field> openai_fields() { return kOpenai; }
 

@@ -10,6 +10,7 @@ FOLDERS = {  # registry -> where its files lie, how they end
     'policy': ('src/engine/policies', '.cc'),
     'kv_policy': ('src/kv/policies', '.cc'),
     'api': ('src/serve/apis', '.cc'),
+    'filter': ('src/ops/filters', '.h'),
     'rule': ('src/sample/rules', '.cc'),
     'proposer': ('src/spec/proposers', '.cc'),
     'tool_format': ('src/text/parse/formats', '.cc'),
@@ -55,7 +56,7 @@ class Registries(unittest.TestCase):
                 self.assertTrue(os.path.isfile(os.path.join(models, name, part)), f'{name}/{part}')
 
     def test_there_is_something_to_compare(self):
-        for kind in ('arch', 'policy', 'kv_policy', 'api', 'rule', 'tool_format', 'command', 'weights', 'kv'):
+        for kind in ('arch', 'policy', 'kv_policy', 'api', 'filter', 'rule', 'tool_format', 'command', 'weights', 'kv'):
             self.assertTrue(names_on_disk(*FOLDERS[kind]), kind)
 
 

@@ -9,6 +9,7 @@
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
 #include "route/policy.h"
+#include "sample/filters.h"
 #include "sample/rules.h"
 #include "serve/api.h"
 #include "spec/proposer.h"
@@ -36,6 +37,9 @@ int run() {
   out.set("policy", list(Registry<PolicyEntry>::get().names()));
   out.set("kv_policy", list(Registry<KvPolicyEntry>::get().names()));
   out.set("api", list(Registry<Api>::get().names()));
+  std::vector<std::string> filters;
+  for_each_filter([&](auto filter) { filters.emplace_back(filter.kName); });
+  out.set("filter", list(filters));
   out.set("rule", list(Registry<LogitsRuleEntry>::get().names()));
   out.set("proposer", list(Registry<ProposerEntry>::get().names()));
   out.set("tool_format", list(Registry<CallForm>::get().names()));

@@ -1,5 +1,5 @@
 // Mirostat (Basu et al. 2020): the bound mu on a token's surprise follows the surprise that was observed, so that its
-// mean stays at tau. The versions differ in what they cut for a mu (ops/sample_filters.h). mu is a function of the
+// mean stays at tau. The versions differ in what they cut for a mu (ops/filters/mirostat_*.h). mu is a function of the
 // committed tokens: one value is kept for each.
 #include "sample/rules.h"
 
