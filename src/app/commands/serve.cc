@@ -315,7 +315,7 @@ QR_REGISTER(Command,
                       line.option(
                           "--itl-target", args->engine.itl_target_ms,
                           "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
-                      line.option("--max-queue", args->engine.max_queue, "requests that may wait; beyond it 429");
+                      line.option("--max-queue", args->engine.max_queue, "waiting requests of one client; then 429");
                       declare_spec_options(line, args->spec);
                       line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
                       line.option("--name", args->name, "what clients call the model, instead of its file's name");
