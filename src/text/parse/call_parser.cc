@@ -29,11 +29,12 @@ void CallParser::take(char c, AnswerParts& out) {
     case At::start:
       if (is_json_space(c)) {
         spaces_ += c;
-      } else {
-        begin_item();
-        take_item(c, out);
+        return;
       }
-      return;
+      at_ = At::lead;
+      if (!lead_.empty()) return take_lead(c, out);
+      begin_item();
+      return take_item(c, out);
     case At::text: return take_text(c, out);
     case At::lead: return take_lead(c, out);
     case At::item: return take_item(c, out);
