@@ -1,5 +1,6 @@
 // See call_arguments.h. Between marks a string is written as it is, anything else as JSON. A string may be held to its
-// values or its length; a value of several kinds only where each reading obeys.
+// values or its length; a value of several kinds only where each reading obeys. In Python a value is written as JSON,
+// which is read there, too, but for True, False and None where they stand alone.
 #include "text/parse/call_arguments.h"
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 
 namespace quire {
 namespace {
+
+constexpr size_t kKeyBytes = 1024;
 
 constexpr std::array<std::string_view, 9> kAnnotations{"title",    "description", "default",   "examples", "deprecated",
                                                        "$comment", "readOnly",    "writeOnly", "type"};
@@ -41,6 +44,25 @@ std::string in_pattern(std::string_view text) {
   return out;
 }
 
+// Python's literals, and JSON's. White space is bounded; half a pair of surrogates is no character.
+constexpr std::string_view kAnyKeywords = R"py(
+root   ::= ( pair ( "," ws pair )* )?
+pair   ::= key "=" value
+key    ::= edge ( inner{0,62} edge )?
+edge   ::= [^\x00-\x20\x7F"'()\x5B\x5D{},:#\\=]
+inner  ::= [^\x00-\x1F\x7F"'()\x5B\x5D{},:#\\=]
+value  ::= string | number | list | dict | "True" | "False" | "None" | "true" | "false" | "null"
+list   ::= "[" ws ( value ws ( "," ws value ws )* )? "]"
+dict   ::= "{" ws ( entry ws ( "," ws entry ws )* )? "}"
+entry  ::= string ws ":" ws value
+string ::= "\"" ( [^"\\\x00-\x1F\x7F] | escape )* "\"" | "'" ( [^'\\\x00-\x1F\x7F] | escape )* "'"
+escape ::= "\\" ( ["'\\/abfnrtv] | "x" hex{2} | "u" code )
+code   ::= ( [0-9a-cA-Ce-fE-F] hex | [dD] [0-7] ) hex{2} | [dD] [89abAB] hex{2} "\\u" [dD] [c-fC-F] hex{2}
+hex    ::= [0-9a-fA-F]
+number ::= "-"? ( "0" | [1-9] [0-9]{0,99} ) ( "." [0-9]{1,99} )? ( [eE] [-+]? [0-9]{1,2} )?
+ws     ::= " "? | "\n" " "{0,16}
+)py";
+
 // Any name up to the mark that ends it, as the parser reads them: one line, and no blank at either end, which models
 // would write and mean nothing by.
 std::string any_key(const CallForm& form) {
@@ -59,29 +81,88 @@ class Obeying {
           "properties", "required", "additionalProperties", "$schema", "$defs", "definitions", "$id", "strict"};
       if (!is_annotation(key) && std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end()) return cannot("#", key);
     }
-    Json::Array parts;
+    std::vector<Argument> arguments;
     const Json* properties = root_.find("properties");
     if (properties != nullptr && properties->as_object() != nullptr) {
       for (const auto& [key, schema] : *properties->as_object()) {
-        QR_TRY(Json part, argument(key, resolved(schema, root_)));
-        parts.push_back(required(key) ? std::move(part) : one_of({std::move(part), text("")}));
+        QR_TRY(Json part, form_.keywords ? keyword(key, schema) : argument(key, resolved(schema, root_)));
+        arguments.push_back({std::move(part), required(key)});
       }
     }
     if (const Json* names = root_.find("required"); names != nullptr && names->as_array() != nullptr) {
       for (const Json& name : *names->as_array())
         if (name.as_string() != nullptr && (properties == nullptr || properties->find(*name.as_string()) == nullptr))
           return fail(Code::unsupported,
-                      "#/required: \"" + *name.as_string() + "\" is none of the properties, which " + kMeans);
+                      "#/required: \"" + *name.as_string() + "\" is none of the properties, which " + means());
     }
-    if (parts.empty()) return text("");
-    return sequence(std::move(parts));
+    if (arguments.empty()) return text("");
+    return form_.keywords ? with_commas(std::move(arguments)) : one_after_another(std::move(arguments));
   }
 
  private:
-  static constexpr const char* kMeans = "values between marks, as this model writes them, cannot be held to";
+  struct Argument {
+    Json format;
+    bool required;
+  };
+  static constexpr size_t kMaxFirst = 32;  // parameters of which any may come first: parts grow with the square
 
-  static tl::unexpected<Error> cannot(const std::string& at, std::string_view keyword) {
-    return fail(Code::unsupported, at + ": \"" + std::string(keyword) + "\" is what " + kMeans);
+  std::string means() const {
+    const char* what = form_.keywords ? "arguments in Python" : "values between marks";
+    return std::string(what) + ", as this model writes them, cannot be held to";
+  }
+  tl::unexpected<Error> cannot(const std::string& at, std::string_view keyword) const {
+    return fail(Code::unsupported, at + ": \"" + std::string(keyword) + "\" is what " + means());
+  }
+
+  static Json one_after_another(std::vector<Argument> arguments) {
+    Json::Array parts;
+    for (Argument& a : arguments)
+      parts.push_back(a.required ? std::move(a.format) : one_of({std::move(a.format), text("")}));
+    return sequence(std::move(parts));
+  }
+
+  // The first that is required comes first. Where none is, any may, and those behind it follow.
+  static Result<Json> with_commas(std::vector<Argument> arguments) {
+    const auto first = std::find_if(arguments.begin(), arguments.end(), [](const Argument& a) { return a.required; });
+    const bool some = first != arguments.end();
+    if (some) std::rotate(arguments.begin(), first, first + 1);
+    if (!some && arguments.size() > kMaxFirst)
+      return fail(Code::unsupported,
+                  "#/properties: " + std::to_string(arguments.size()) + " parameters of which none is required; of " +
+                      "such, arguments in Python can be held to at most " + std::to_string(kMaxFirst));
+    Json::Array ways;
+    for (size_t i = 0; i < (some ? 1 : arguments.size()); ++i) {
+      Json::Array parts{arguments[i].format};
+      for (size_t k = i + 1; k < arguments.size(); ++k) {
+        Json next = sequence({text(", "), arguments[k].format});
+        parts.push_back(arguments[k].required ? std::move(next) : one_of({std::move(next), text("")}));
+      }
+      ways.push_back(sequence(std::move(parts)));
+    }
+    if (!some) ways.push_back(text(""));
+    return one_of(std::move(ways));
+  }
+
+  Result<Json> keyword(const std::string& key, const Json& schema) {
+    constexpr std::string_view kNone = "\"'()[]{},:#\\=";
+    const bool fits =
+        !key.empty() && key.front() != ' ' && key.back() != ' ' && key.size() <= kKeyBytes &&
+        std::none_of(key.begin(), key.end(), [&](char c) {
+          return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || kNone.find(c) != std::string_view::npos;
+        });
+    if (!fits) return fail(Code::unsupported, "#/properties/" + key + ": no name that a keyword of Python's can be");
+    return sequence({text(key + "="), python_value(schema)});
+  }
+
+  Json python_value(const Json& schema) const {
+    const Json& meant = resolved(schema, root_);
+    const Json* type = meant.find("type");
+    const bool plain = type != nullptr && type->as_string() != nullptr &&
+                       std::all_of(meant.as_object()->begin(), meant.as_object()->end(),
+                                   [](const auto& m) { return is_annotation(m.first); });
+    if (plain && *type->as_string() == "boolean") return one_of({text("True"), text("False")});
+    if (plain && *type->as_string() == "null") return text("None");
+    return json_schema(with_definitions(schema));
   }
   static bool is_annotation(std::string_view key) {
     return std::find(kAnnotations.begin(), kAnnotations.end(), key) != kAnnotations.end();
@@ -181,6 +262,7 @@ class Obeying {
 }  // namespace
 
 Json any_arguments(const CallForm& form) {
+  if (form.keywords) return Json::Object{{"type", "grammar"}, {"grammar", kAnyKeywords}};
   if (!form.marked()) return json_schema(any_object());
   Json one = Json::Object{{"type", "tag"},
                           {"begin", form.key_begin},
@@ -192,7 +274,7 @@ Json any_arguments(const CallForm& form) {
 }
 
 Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {
-  if (!form.marked()) return json_schema(schema);
+  if (!form.marked() && !form.keywords) return json_schema(schema);
   return Obeying(form, schema).run();
 }
 

@@ -77,15 +77,23 @@ Json text_that_calls_nothing(const CallForm& form, std::span<const CallableTool>
   std::string names;
   for (const CallableTool& tool : tools) {
     if (!names.empty()) names += '|';
-    for (const char c : Json(tool.name).dump()) {
+    for (const char c : name_text(form, tool.name)) {
       if (kMeta.find(c) != std::string_view::npos) names += '\\';
       names += c;
     }
   }
-  std::string pattern = "(?!S\\{S(?:\"type\"S:S\"[^\"]*\"S,S)?\"" + std::string(form.name_key) + "\"S:S(?:";
-  std::string out;
-  for (const char c : pattern) c == 'S' ? out.append(kSpace) : out += c;
-  return Json::Object{{"type", "regex"}, {"pattern", out + names + "))[\\s\\S]*"}};
+  std::string before = "S\\[S", behind = "S\\(";
+  if (form.objects()) {
+    before = "S\\{S(?:\"type\"S:S\"[^\"]*\"S,S)?\"" + std::string(form.name_key) + "\"S:S";
+    behind.clear();
+  }
+  const auto spaced = [&](std::string_view pattern) {
+    std::string out;
+    for (const char c : pattern) c == 'S' ? out.append(kSpace) : out += c;
+    return out;
+  };
+  std::string pattern = "(?!" + spaced(before) + "(?:" + names + ")" + spaced(behind) + ")[\\s\\S]*";
+  return Json::Object{{"type", "regex"}, {"pattern", std::move(pattern)}};
 }
 
 Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bool only_one) {

@@ -146,6 +146,9 @@ const Written kWritten[] = {
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{\"city\": \"a\"}"
      "<|tool_call_end|><|tool_call_begin|>functions.search:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
      "<|tool_calls_section_end|>"},
+    {"pythonic", "[get(city=\"a\")]", "[get(city=\"a\", n=2.5), search(o={\"a\": \"}\"})]"},
+    {"lfm2", "<|tool_call_start|>[get(city=\"a\")]<|tool_call_end|>",
+     "<|tool_call_start|>[get(city=\"a\", n=null), search(list=[true, false])]<|tool_call_end|>"},
     {"apertus", "<|tools_prefix|>[{\"get\": {\"city\": \"a\"}}]<|tools_suffix|>",
      "<|tools_prefix|>[{\"get\": {\"city\": \"a\"}}, {\"search\": {}}]<|tools_suffix|>"},
     {"deepseek",
@@ -228,6 +231,11 @@ TEST(CallGrammar, OtherwiseTextIsFreeUntilACallBegins) {
   const auto llama = grammar_of("llama3_json", {});
   EXPECT_TRUE(takes(llama, "{\"name\": \"getter\", \"parameters\": 3}")) << "none of the tools";
   EXPECT_FALSE(takes(llama, " { \"type\": \"function\", \"name\" : \"get\", \"parameters\": 3}"));
+  const auto python = grammar_of("pythonic", {});
+  for (const char* text : {"[getter(a=1)]", "[get](url)", "[]", "[1]", "See [get(n=3)]"})
+    EXPECT_TRUE(takes(python, text)) << text;
+  for (const char* text : {" [ get (n=3)]", "[get(", "[get_weather(city=1)]"})
+    EXPECT_FALSE(takes(python, text)) << text;
 }
 
 TEST(CallGrammar, CallsOrTheDocument) {
@@ -332,6 +340,79 @@ TEST(CallGrammar, FreeArgumentsHaveAnyNames) {
   }
 }
 
+std::shared_ptr<const Grammar> python_of(const Json& arguments) {
+  const CallForm& form = *find_call_form("pythonic");
+  const std::vector<CallableTool> one{{"get", arguments}};
+  auto made = compile_structural_tag(call_tag(form, one, {.required = true, .only_one = true}), {}, {});
+  EXPECT_TRUE(made) << (made ? "" : made.error().message);
+  return made ? *made : nullptr;
+}
+
+TEST(CallGrammar, KeywordsThatNeedNotObeyAreAnyLiterals) {
+  const auto free = python_of(any_arguments(*find_call_form("pythonic")));
+  const auto read = [&](const std::string& text) {
+    return Json::parse(parse("pythonic", text).joined(PartKind::arguments));
+  };
+  for (const char* arguments :
+       {"", "a=1", "größe=-1.5e-3, max size=None", "s='it\\'s'", "s=\"\\u00e9\\ud83d\\ude00\\x41\"",
+        "l=[True, [], {'a': {}}], d={\n    'k': 0, \"j\": 'x'}", "$ref='', x/y=\"'\""}) {
+    const std::string text = "[get(" + std::string(arguments) + ")]";
+    EXPECT_TRUE(takes(free, text)) << text;
+    EXPECT_TRUE(read(text)) << text;
+  }
+  for (const char* arguments : {"a", "=1", "a=", "a=1,", "a=x", "a=(1,)", "a='x", "a=01", "a=\"\\ud800\"", " a=1"})
+    EXPECT_FALSE(takes(free, "[get(" + std::string(arguments) + ")]")) << arguments;
+  Rng rng(13);
+  int n_whole = 0;
+  const int n_rounds = fewer_if_sanitized(400);
+  for (int round = 0; round < n_rounds; ++round) {
+    const std::string text = walk(free, "[get(", rng, 300);
+    if (text.empty()) continue;
+    ++n_whole;
+    const auto arguments = read(text);
+    ASSERT_TRUE(arguments) << text;
+    EXPECT_FALSE(parse("pythonic", text).has(PartKind::text)) << text;
+  }
+  EXPECT_GE(n_whole, n_rounds / 20);
+}
+
+TEST(CallGrammar, KeywordsObeyTheirSchema) {
+  const CallForm& form = *find_call_form("pythonic");
+  const auto obeying = [&](const char* schema) { return obeying_arguments(form, *Json::parse(schema)); };
+  const auto made = obeying(R"({"type":"object","properties":{"a":{"type":"boolean"},"b":{"$ref":"#/$defs/b"},
+      "c":{"type":"null"},"d":{"type":"integer","minimum":3}},"required":["b","d"],"$defs":{"b":{"type":"string",
+      "pattern":"^x+$"}}})");
+  ASSERT_TRUE(made) << made.error().message;
+  const auto g = python_of(*made);
+  for (const char* text : {"[get(b=\"x\", d=3)]", "[get(b=\"xx\", a=True, c=None, d=4)]"})
+    EXPECT_TRUE(takes(g, text)) << text;
+  for (const char* text : {"[get(b=\"x\")]", "[get(b=\"y\", d=3)]", "[get(b=\"x\", d=2)]", "[get(d=3, b=\"x\")]",
+                           "[get(b=\"x\", d=3, e=1)]", "[get(b=\"x\", a=1, d=3)]", "[get()]", "[get(b=\"x\", , d=3)]"})
+    EXPECT_FALSE(takes(g, text)) << text;
+
+  const auto none = obeying(R"({"properties":{"a":{"type":"boolean"},"b":{"type":"null"},"c":{"const":1}}})");
+  ASSERT_TRUE(none);
+  const auto h = python_of(*none);
+  for (const char* text :
+       {"[get()]", "[get(a=True)]", "[get(b=None)]", "[get(a=False, c=1)]", "[get(b=None, c=1)]", "[get(c=1)]"})
+    EXPECT_TRUE(takes(h, text)) << text;
+  for (const char* text : {"[get(, b=None)]", "[get(c=1, a=True)]", "[get(a=True, a=True)]", "[get(a=True b=None)]"})
+    EXPECT_FALSE(takes(h, text)) << text;
+
+  const auto error = [&](const std::string& schema) {
+    const auto refused = obeying(schema.c_str());
+    return refused ? "taken" : refused.error().message;
+  };
+  EXPECT_EQ(error(R"({"properties":{"a":{}},"minProperties":1})"),
+            "#: \"minProperties\" is what arguments in Python, as this model writes them, cannot be held to");
+  EXPECT_EQ(error(R"({"properties":{"a=b":{}}})"), "#/properties/a=b: no name that a keyword of Python's can be");
+  EXPECT_NE(error(R"({"properties":{},"required":["a"]})").find("#/required: \"a\" is none of"), std::string::npos);
+  std::string many;
+  for (int i = 0; i < 33; ++i) many += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + "\":{\"type\":\"integer\"}";
+  EXPECT_NE(error("{\"properties\":{" + many + "}}").find("#/properties: 33 parameters"), std::string::npos);
+  EXPECT_EQ(error("{\"properties\":{" + many + "},\"required\":[\"p7\"]}"), "taken");
+}
+
 // Whatever is let through is read: by name, and arguments that their schema takes.
 TEST(CallGrammar, WhatIsLetThroughIsReadBack) {
   Rng rng(11);
@@ -343,7 +424,8 @@ TEST(CallGrammar, WhatIsLetThroughIsReadBack) {
     for (int round = 0; round < n_rounds; ++round) {
       const bool required = round % 2 == 0, only_one = round % 3 == 0;
       const auto g = grammar_of(family, {.required = required, .only_one = only_one});
-      const std::string_view begin = required ? "" : find_call_form(family)->lead;
+      const CallForm& form = *find_call_form(family);
+      const std::string_view begin = required || form.trigger.empty() ? "" : form.lead;
       const std::string text = walk(g, begin, rng, 1200);
       if (text.empty()) continue;
       const AnswerParts parts = parse(family, text, only_one);

@@ -33,6 +33,7 @@ bool CallItem::know_json_name() {
 CallItem::Step CallItem::push(char c) {
   if (at_ == At::in_arguments) return push_arguments(c);
   if (at_ == At::in_marked) return push_marked(c);
+  if (at_ == At::in_keywords) return push_keywords(c);
   return form_.objects() ? push_object(c) : push_named(c);
 }
 
@@ -126,7 +127,7 @@ CallItem::Step CallItem::end_name(std::string_view name, char next) {
   while (!name.empty() && is_json_space(name.back())) name.remove_suffix(1);
   if (!know_name(name)) return Step::broken;
   certain_ = form_.marked();
-  at_ = form_.marked() ? At::in_marked : At::value;
+  at_ = form_.marked() ? At::in_marked : form_.keywords ? At::in_keywords : At::value;
   return push(next);
 }
 
@@ -134,6 +135,22 @@ CallItem::Step CallItem::push_marked(char c) {
   const MarkedArguments::Step step = marked_->push(c, arguments_);
   if (step == MarkedArguments::Step::more) return Step::more;
   return step == MarkedArguments::Step::whole ? Step::whole : Step::broken;
+}
+
+// Where no mark tells a call, text behind a bracket is no call as soon as its first key is none.
+CallItem::Step CallItem::push_keywords(char c) {
+  const KeywordArguments::Step step = keywords_.push(c, arguments_);
+  if (step == KeywordArguments::Step::broken) return Step::broken;
+  const bool whole = step == KeywordArguments::Step::whole;
+  certain_ = certain_ || whole || (!exact_ && !arguments_.empty());
+  return whole ? Step::whole : Step::more;
+}
+
+// Of keyword calls, which may have no mark: text that begins like one need not wait for more.
+bool CallItem::may_become_name() const {
+  std::string_view begun = token_;
+  while (!begun.empty() && is_json_space(begun.back())) begun.remove_suffix(1);
+  return std::any_of(rules_.names.begin(), rules_.names.end(), [&](const auto& n) { return n.starts_with(begun); });
 }
 
 CallItem::Step CallItem::push_named(char c) {
@@ -148,7 +165,10 @@ CallItem::Step CallItem::push_named(char c) {
       if (form_.marked() && c == form_.call_end[0] && is_json_space(form_.name_end[0])) return end_name(token_, c);
       token_ += c;
       const std::string_view end = name_end();
-      if (!token_.ends_with(end)) return token_.size() < kNameBytes ? Step::more : Step::broken;
+      if (!token_.ends_with(end)) {
+        const bool goes_on = token_.size() < kNameBytes && (!form_.keywords || may_become_name());
+        return goes_on ? Step::more : Step::broken;
+      }
       std::string_view name(token_);
       name.remove_suffix(end.size());
       return end_name(name, ' ');

@@ -8,6 +8,7 @@
 #include "text/parse/argument_kinds.h"
 #include "text/parse/call_form.h"
 #include "text/parse/json_span.h"
+#include "text/parse/keyword_arguments.h"
 #include "text/parse/marked_arguments.h"
 
 namespace quire {
@@ -22,13 +23,13 @@ struct CallRules {
 };
 
 // Beside a document, where no mark tells calls from it, a call is what the grammar of calls lets through
-// (call_grammar.h) and nothing else: an object of the name and the arguments, in this order, certain when it is whole.
+// (call_grammar.h) and nothing else, certain when it is whole: of objects, the name and the arguments, in this order.
 class CallItem {
  public:
   enum class Step { more, whole, broken };
   // `rules` have a form and outlive it.
   explicit CallItem(const CallRules& rules)
-      : form_(*rules.form), rules_(rules), exact_(rules.or_document && form_.objects() && form_.trigger.empty()) {}
+      : form_(*rules.form), rules_(rules), exact_(rules.or_document && form_.trigger.empty()) {}
 
   // The next byte. `broken`: this is no call of these tools, or none that can be read.
   Step push(char c);
@@ -39,13 +40,28 @@ class CallItem {
   std::string take_arguments() { return std::exchange(arguments_, {}); }
 
  private:
-  enum class At : uint8_t { open, key, in_key, colon, value, in_name, in_other, in_arguments, in_marked, next, name };
+  enum class At : uint8_t {
+    open,
+    key,
+    in_key,
+    colon,
+    value,
+    in_name,
+    in_other,
+    in_arguments,
+    in_marked,
+    in_keywords,
+    next,
+    name
+  };
   Step push_named(char c);
   Step push_object(char c);
   Step push_arguments(char c);
   Step push_marked(char c);
+  Step push_keywords(char c);
   Step end_name(std::string_view name, char next);
   std::string_view name_end() const;
+  bool may_become_name() const;
   Step push_value(char c);
   Step end_object();
   bool is_out_of_place(std::string_view key) const;
@@ -59,6 +75,7 @@ class CallItem {
   bool certain_ = false, has_name_ = false, has_arguments_ = false;
   JsonSpan span_;
   std::optional<MarkedArguments> marked_;
+  KeywordArguments keywords_;
   std::string token_;  // the key, name or value that is read
   std::string name_, arguments_;
 };

@@ -100,6 +100,57 @@ TEST(CallParser, ValuesBetweenMarksAreOfTheirParametersKind) {
   expect_parts("glm", "<tool_call>gat\n</tool_call>", "text: <tool_call>gat\n</tool_call>\n");
 }
 
+TEST(CallParser, ArgumentsInPythonComeAsJson) {
+  expect_parts("pythonic", " [get(s=\"a\", i=1),\n get_weather( )] ",
+               "call: get\narguments: {\"s\": \"a\", \"i\": 1}\ncall: get_weather\narguments: {}\n");
+  expect_parts("lfm2", "I look.<|tool_call_start|>[get(s='it\\'s \"x\"')]<|tool_call_end|>Wait.",
+               "text: I look.\ncall: get\narguments: {\"s\": \"it's \\\"x\\\"\"}\ntext: Wait.\n");
+  const std::pair<const char*, const char*> values[] = {
+      {"True", "true"},
+      {"false", "false"},
+      {"None", "null"},
+      {"[True, None, ]", "[true, null]"},
+      {"{'a': [ ], \"b\" : {'c': False,},}", "{\"a\": [], \"b\": {\"c\": false}}"},
+      {"1_000", "1000"},
+      {"+.5", "0.5"},
+      {"-5.", "-5.0"},
+      {"1.50e-3", "1.50e-3"},
+      {"123456789012345678", "123456789012345678"},
+      {"'02134'", "\"02134\""},
+      {"'a\\n\\t\\\\\\/\\d'", "\"a\\n\\t\\\\/\\\\d\""},
+      {"'\\x41\\u00e9\\U0001F600\\101\\0'", "\"\\u0041\\u00e9\\ud83d\\ude00\\u0041\\u0000\""},
+      {"'\\ud83d\\ude00'", "\"\\ud83d\\ude00\""},
+      {"\"line\nnext\\\nsame\"", "\"line\\u000anextsame\""},
+      {"'größe ) ] } , ='", "\"größe ) ] } , =\""},
+      {"'</tool_call>]<|tool_call_end|>'", "\"</tool_call>]<|tool_call_end|>\""}};
+  for (const auto& [python, json] : values)
+    expect_parts("pythonic", "[get(a=0, größe = " + std::string(python) + " , )]",
+                 "call: get\narguments: {\"a\": 0, \"größe\": " + std::string(json) + "}\n");
+  expect_parts("pythonic", "[get(a=1, a=[2, 'x'], b=3)]", "call: get\narguments: {\"a\": 1, \"b\": 3}\n");
+}
+
+TEST(CallParser, WhatIsNoCallInPythonIsText) {
+  for (const char* text : {"[", "[get", "[get(", "[get(a", "[get(1)]", "[get(\"a\")]", "[get(, a=1)]", "[get](url)",
+                           "[getter(a=1)]", "[1, 2]", "get(a=1)", "[[get(a=1)]]", "[]", "[get(=1)]", "See [get(a=1)]"})
+    expect_parts("pythonic", text, "text: " + std::string(text) + "\n");
+  for (const char* value :
+       {"007", "1__0",  "1_",   "0x1F",    "yes",     "1+1",           "f(1)",          "(1, 2)", "{1, 2}", "{1: 2}",
+        "[,]", "[1 2]", "r'a'", "'a' 'b'", "'\\xg0'", "'\\U00110000'", "'\\U0000d800'", "inf",    "-",      "]"}) {
+    const std::string text = "[get(k=0, a=" + std::string(value) + ")]";
+    const AnswerParts parts = parse(rules_of("pythonic"), text, 1);
+    ASSERT_TRUE(parts.has(PartKind::call));
+    EXPECT_FALSE(Json::parse(parts.joined(PartKind::arguments))) << text << ": " << shown(parts);
+    EXPECT_TRUE(parts.has(PartKind::text)) << text << ": " << shown(parts);
+  }
+  const auto nested = [](int depth) {
+    const auto n = static_cast<size_t>(depth);
+    return "[get(a=" + std::string(n, '[') + std::string(n, ']') + ")]";
+  };
+  const auto arguments = [](const AnswerParts& parts) { return Json::parse(parts.joined(PartKind::arguments)); };
+  EXPECT_TRUE(arguments(parse(rules_of("pythonic"), nested(kMaxJsonDepth - 1), 7)));
+  EXPECT_FALSE(arguments(parse(rules_of("pythonic"), nested(kMaxJsonDepth), 7)));
+}
+
 TEST(CallParser, AnEndMarkInAStringIsText) {
   expect_parts("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": \"</tool_call>\\\"}\"}}</tool_call>",
                "call: get\narguments: {\"a\": \"</tool_call>\\\"}\"}\n");
@@ -134,6 +185,12 @@ TEST(CallParser, ADocumentThatLooksLikeACallIsText) {
     EXPECT_EQ(shown(parse(rules, call + "; " + call, cut)),
               "call: get\narguments: {\"a\": 1}\ncall: get\narguments: {\"a\": 1}\n");
   }
+  auto python = std::make_shared<CallRules>(*rules_of("pythonic"));
+  python->or_document = true;
+  for (const std::string text : {"[get(a=1, ", "[get(a=1, 2)]", "[\"get\"]", "[]", "[get(a=(1))]"})
+    EXPECT_EQ(shown(parse(python, text, 1)), "text: " + text + "\n");
+  EXPECT_EQ(shown(parse(python, "[get(a=1), get()]", 1)),
+            "call: get\narguments: {\"a\": 1}\ncall: get\narguments: {}\n");
   auto marked = std::make_shared<CallRules>(*rules_of("hermes"));
   marked->or_document = true;
   EXPECT_EQ(shown(parse(marked, "<tool_call>{\"arguments\": {}, \"name\": \"get\"}</tool_call>", 3)),
@@ -206,6 +263,19 @@ TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
                                                    "</arg_value>",
                                                    "</function>",
                                                    "</invoke>",
+                                                   "[get(",
+                                                   "<|tool_call_start|>[",
+                                                   "get(",
+                                                   "a=",
+                                                   "s='",
+                                                   "'",
+                                                   "\\u00",
+                                                   "\\7",
+                                                   "1_0",
+                                                   "True",
+                                                   "{'k': ",
+                                                   ")",
+                                                   ")]",
                                                    "</"};
   Rng rng(5);
   for (const std::string& family : Registry<CallForm>::get().names()) {
@@ -234,7 +304,17 @@ std::string marked(const CallForm& form, const std::string& name, const std::str
   return out + std::string(form.call_end);
 }
 
+// Of keyword calls: JSON is Python but for its three words.
+std::string keywords(const CallForm& form, const std::string& name, const std::string& arguments) {
+  std::string out = name + std::string(form.name_end);
+  const Json parsed = *Json::parse(arguments);
+  for (const auto& [key, value] : *parsed.as_object())
+    out += (out.ends_with(form.name_end) ? "" : ", ") + key + "=" + (value.is_null() ? "None" : value.dump());
+  return out + std::string(form.call_end);
+}
+
 std::string written(const CallForm& form, const std::string& name, const std::string& arguments) {
+  if (form.keywords) return keywords(form, name, arguments);
   if (form.marked()) return marked(form, name, arguments);
   if (!form.objects()) return name + std::string(form.name_end) + arguments;
   return "{\"" + std::string(form.name_key) + "\": \"" + name + "\", \"" + std::string(form.arguments_key) +
@@ -252,7 +332,8 @@ std::string with_values(const AnswerParts& parts) {
   return out;
 }
 
-// Rendered calls of random arguments come back byte for byte, or, of values between marks, as the same values.
+// Rendered calls of random arguments come back byte for byte, or, where they are not written as JSON, as the same
+// values.
 TEST(CallParser, ReadsWhatEveryFamilyWrites) {
   static constexpr const char* kValues[] = {"1",          "\"x\"",      "\"</tool_call>\"", "{\"n\":{}}",
                                             "[1, \"]\"]", "\"\\\"}{\"", "\"[TOOL_CALLS]\"", "\"\\u00e9é\\\\\"",
@@ -260,6 +341,7 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
   Rng rng(7);
   for (const std::string& family : Registry<CallForm>::get().names()) {
     const CallForm& form = *find_call_form(family);
+    const bool by_value = form.marked() || form.keywords;
     for (int round = 0; round < fewer_if_sanitized(2'000); ++round) {
       std::string text(form.lead), wanted;
       const int64_t n_calls = rng.between(1, 3);
@@ -272,13 +354,12 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
         arguments += "}";
         const std::string name = rng.between(0, 1) == 0 ? "get" : "get_weather";
         text += (i > 0 ? std::string(form.between) : "") + written(form, name, arguments);
-        wanted +=
-            "call: " + name + "\narguments: " + (form.marked() ? Json::parse(arguments)->dump() : arguments) + "\n";
+        wanted += "call: " + name + "\narguments: " + (by_value ? Json::parse(arguments)->dump() : arguments) + "\n";
       }
       text += form.tail;
       const auto cut = static_cast<size_t>(rng.between(1, 20));
       const AnswerParts parts = parse(rules_of(family.c_str()), text, cut);
-      ASSERT_EQ(form.marked() ? with_values(parts) : shown(parts), wanted) << family << ": " << text;
+      ASSERT_EQ(by_value ? with_values(parts) : shown(parts), wanted) << family << ": " << text;
     }
   }
 }

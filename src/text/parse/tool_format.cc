@@ -46,8 +46,11 @@ bool reads(const CallForm& form, std::string_view text) {
 std::string told_family(std::string_view prompt) {
   std::string out;
   for (const std::string& name : Registry<CallForm>::get().names()) {
-    const std::string_view trigger = find_call_form(name)->trigger;
-    if (trigger.empty() || prompt.find(trigger) == std::string_view::npos) continue;
+    const CallForm& form = *find_call_form(name);
+    const auto tells = [&](std::string_view mark) {
+      return !mark.empty() && prompt.find(mark) != std::string_view::npos;
+    };
+    if (!tells(form.trigger) && !tells(form.prompt_mark)) continue;
     if (!out.empty()) return "";
     out = name;
   }

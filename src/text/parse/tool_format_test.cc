@@ -56,6 +56,32 @@ TEST(ToolFormat, OfATemplateThatWritesNoCallsIsWhatItTellsTheModel) {
   EXPECT_TRUE(source.empty() || format_of(source).name == "granite");
 }
 
+// Calls in Python, as templates write them: strings in quotes of either kind.
+constexpr const char* kPython =
+    "{% if tools %}TOOLS{% endif %}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}OPEN["
+    "{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}="
+    "{% if v is string %}'{{ v }}'{% else %}{{ v | tojson }}{% endif %}{% if not loop.last %}, {% endif %}{% endfor %})"
+    "{% if not loop.last %}, {% endif %}{% endfor %}]CLOSE{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+TEST(ToolFormat, CallsInPythonAreFound) {
+  const auto python = [](const std::string& tools, const std::string& open, const std::string& close) {
+    std::string out = kPython;
+    for (const auto& [what, with] : {std::pair{std::string("TOOLS"), tools}, {"OPEN", open}, {"CLOSE", close}})
+      out.replace(out.find(what), what.size(), with);
+    return format_of(out);
+  };
+  EXPECT_EQ(python("{{ tools | tojson }}", "", "").name, "pythonic");
+  EXPECT_EQ(python("{{ tools | tojson }}", "<|tool_call_start|>", "<|tool_call_end|>").name, "lfm2");
+  EXPECT_EQ(python("{{ tools | tojson }}", "<|other|>", "").form, nullptr);
+  const std::string rest = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  EXPECT_EQ(format_of("{% if tools %}<|tool_list_start|>{{ tools | tojson }}{% endif %}" + rest).name, "lfm2");
+  const char* shared = std::getenv("QUIRE_SHARED");
+  if (shared == nullptr) return;
+  const std::string source = text_of(std::string(shared) + "/data/templates/LFM2-8B-A1B.jinja");
+  EXPECT_TRUE(source.empty() || format_of(source).name == "lfm2");
+}
+
 TEST(ToolFormat, ArgumentsGoToTheTemplateByteForByte) {
   const auto chat =
       ChatTemplate::parse("{% for m in messages %}{{ m.c.arguments | tojson }}{{ m.c.arguments.b }}{% endfor %}");
