@@ -222,6 +222,17 @@ TEST(CallParser, DeltasLeaveOnceCertain) {
   EXPECT_EQ(after(" <tool_call>{\"name\": \"get\", \"arguments\": "), "");
   EXPECT_EQ(after("{\"a"), "call: get\narguments: {\"a\n");
   EXPECT_EQ(after("\":1"), "arguments: \":1\n");
+  CallParser python(rules_of("pythonic"));
+  const auto then = [&](std::string_view text) {
+    out.clear();
+    python.push(text, out);
+    return shown(out);
+  };
+  EXPECT_EQ(then("[get(s"), "");
+  EXPECT_EQ(then("="), "call: get\narguments: {\"s\": \n");
+  EXPECT_EQ(then("'it\\"), "arguments: \"it\n");
+  EXPECT_EQ(then("'s', i=1"), "arguments: 's\", \"i\": \n");
+  EXPECT_EQ(then("2)"), "arguments: 12}\n");
 }
 
 // Pieces of calls in random order, cut at random: the same parts as from the whole text.
