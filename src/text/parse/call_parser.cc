@@ -147,6 +147,8 @@ void CallParser::take_after(char c, AnswerParts& out) {
 }
 
 void CallParser::finish(AnswerParts& out) {
+  // Nothing but what stands between calls is no text: the answer was cut off in front of a further one.
+  if (at_ == At::item && n_calls_ > 0 && without_space(raw_) == between_) raw_.clear();
   if (at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(raw_, out);
   if (n_calls_ == 0) out.add(PartKind::text, spaces_);
   raw_.clear();

@@ -380,6 +380,12 @@ TEST(CallParser, AMarkRightBehindACallIsOne) {
                "call: get\narguments: {}\ncall: search\narguments: {}\n");
 }
 
+TEST(CallParser, WhatStandsBetweenCallsIsNoTextWhereTheAnswerEnds) {
+  expect_parts("pythonic", "[get(a=1), ", "call: get\narguments: {\"a\": 1}\n");
+  expect_parts("llama3_json", R"({"name": "get", "parameters": {}}; )", "call: get\narguments: {}\n");
+  expect_parts("pythonic", "[get(a=1), x", "call: get\narguments: {\"a\": 1}\ntext: , x\n");
+}
+
 TEST(AnswerParser, MessagesToFunctionsAreCalls) {
   const std::string thought = "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant";
   const std::string json = "<|message|>{\"city\": \"<|x\"}<|call|>";
