@@ -267,7 +267,7 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EXPECT_GT(sum.spent.n_accepted, 10 * static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.n_bad_drafts, static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.spent.n_wasted, 0);
-  EXPECT_GT(n_pinned, static_cast<int>(kSeedsPins) / 2);
+  EXPECT_GT(n_pinned, static_cast<int>(kSeedsPins) / 3);
 }
 
 }  // namespace

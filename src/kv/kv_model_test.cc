@@ -123,10 +123,13 @@ void expect_all(const What& what, uint64_t n_wanted) {
   EXPECT_GT(sums.n_arrived, often);
   EXPECT_GT(sums.n_given_up, often);
   EXPECT_GT(sums.n_learned, often);
-  EXPECT_GT(sums.n_lost, often / 8);
+  const bool is_many = wanted >= 300;  // where memory is checked they are too few for what is rare
+  if (is_many) {
+    EXPECT_GT(sums.n_lost, often / 8);
+  }
   if (!exact) return;
   EXPECT_GT(sums.n_kept, wanted / 2);
-  if (wanted < 300) return;  // where memory is checked: too few for what is rare
+  if (!is_many) return;
   EXPECT_GT(sums.n_overtaken, wanted / 64);
   EXPECT_GT(sums.n_forgotten, wanted / 64);
   EXPECT_GT(sums.n_waits, wanted / 64);
