@@ -248,6 +248,8 @@ def main():
     outcomes = [(name, Outcome(failed=[('(the program)', f'no test program is called {name}')]))
                 for name in args.only if name not in names]
     chosen = [(name, run) for name, run in jobs if not args.only or name in args.only]
+    if args.jobs > 1:
+        chosen.reverse()  # the suites across rooms take longest: they begin first
     with concurrent.futures.ThreadPoolExecutor(max(args.jobs, 1)) as pool:
         running = [(name, pool.submit(timed, run)) for name, run in chosen]
         try:
