@@ -190,6 +190,7 @@ void WeightLoader::halves(std::vector<Linear>& out, const std::string& name, int
 void WeightLoader::stacked(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape) {
   const auto [n, n_out, n_in] = shape;
   std::vector<Rows> parts;
+  parts.reserve(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) parts.push_back({i * n_out, n_out});
   append(out, name, {n, n_out, n_in}, parts);
 }

@@ -161,12 +161,12 @@ std::vector<Field> filter_fields() {
 }  // namespace
 
 std::span<const Field> sampling_fields() {
-  static const std::vector<Field> all = [] {
+  static const std::vector<Field> kAll = [] {
     std::vector<Field> out = filter_fields();
     out.insert(out.end(), std::begin(kSampling), std::end(kSampling));
     return out;
   }();
-  return all;
+  return kAll;
 }
 std::span<const Field> foreign_fields() { return kForeign; }
 std::span<const Field> openai_fields() { return kOpenai; }
