@@ -2,6 +2,7 @@
 # requests. Attacks (attacks_*.py) are functions of it; the crowd (crowd.py) runs many of them at once.
 import asyncio
 import collections
+import contextlib
 import json
 import random
 import socket
@@ -107,6 +108,23 @@ class Attacker:
         else:
             connection.writer.close()
 
+    @contextlib.asynccontextmanager
+    async def connection(self, reset=False, **how):
+        """A connection that is left, with RST where `reset`, when the block ends."""
+        connection = await self.connect(**how)
+        try:
+            yield connection
+        finally:
+            self.leave(connection, reset)
+
+    async def hold(self, connection, closed):
+        """Waits for the server to close, as long as an attack holds what it holds; counts which came first."""
+        try:
+            await asyncio.wait_for(connection.rest(), self.hold_s)
+            self.counts[closed] += 1
+        except asyncio.TimeoutError:
+            self.counts['held'] += 1
+
     def leave_all(self):
         for connection in list(self.open):
             self.leave(connection, reset=True)
@@ -119,14 +137,12 @@ class Attacker:
     async def ask(self, data):
         """Sends one request on a connection of its own and reads its answer to the end; (status, fields), None for a status
         where there was no answer."""
-        connection = await self.connect()
-        try:
-            return await asyncio.wait_for(self._answer(connection, data), ANSWER_S)
-        except asyncio.TimeoutError:
-            self.counts['no answer yet'] += 1
-            return None, {}
-        finally:
-            self.leave(connection)
+        async with self.connection() as connection:
+            try:
+                return await asyncio.wait_for(self._answer(connection, data), ANSWER_S)
+            except asyncio.TimeoutError:
+                self.counts['no answer yet'] += 1
+                return None, {}
 
     async def _answer(self, connection, data):
         parts = [data] if isinstance(data, bytes) else list(data)

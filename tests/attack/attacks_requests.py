@@ -164,13 +164,10 @@ async def stored_responses(a):
 
 @attack('resumable streams that are abandoned', works=True)
 async def abandoned_streams(a):
-    c = await a.connect()
-    try:
+    async with a.connection(reset=True) as c:
         await c.send(a.post(TEXT, text(stream=True, max_tokens=2000, ignore_eos=True), **{'x-quire-resumable': '1'}))
         status, fields = await c.head()
         a.counts[f'{status}, resumable: {"yes" if "x-quire-stream" in fields else "no"}'] += 1
-    finally:
-        a.leave(c, reset=True)
 
 
 @attack('names of streams that are made up')

@@ -13,14 +13,11 @@ SLOW = b'{"prompt":"' + b'x' * (64 << 10)
 
 @attack('bodies without a key')
 async def bodies_without_a_key(a):
-    c = await a.connect()
-    try:
+    async with a.connection() as c:
         await c.send(request('POST', TEXT, **{'Content-Length': str(BIG)}))
         for _ in range(BIG >> 20):
             await c.send(MEGABYTE)
         a.counts['whole'] += 1
-    finally:
-        a.leave(c)
 
 
 @attack('guesses of keys')
@@ -30,11 +27,8 @@ async def guesses_of_keys(a):
 
 @attack('heads that dribble')
 async def heads_that_dribble(a):
-    c = await a.connect()
-    try:
+    async with a.connection() as c:
         await c.dribble(b'GET /health HTTP/1.1\r\nHost: localhost\r\nX: ' + b'a' * 10000, 0.2)
-    finally:
-        a.leave(c)
 
 
 @attack('connections held idle')
@@ -68,42 +62,35 @@ async def heads_over_their_limits(a):
 
 @attack('pipelines')
 async def pipelines(a):
-    c = await a.connect()
-    try:
+    async with a.connection() as c:
         reading = background(c.rest())
         await c.send(b''.join(request('GET', '/health') * 500 + request('GET', '/health', Connection='close')))
         await asyncio.wait_for(reading, 60)
         a.counts['answered'] += 501
-    finally:
-        a.leave(c)
 
 
 @attack('pipelines that are never read')
 async def pipelines_never_read(a):
-    c = await a.connect(receive_buffer=4096)
-    c.writer.transport.pause_reading()
-    try:
-        data = b''.join(request('GET', '/v1/models', Authorization=f'Bearer {a.key}')) * 200
-        await asyncio.wait_for(c.dribble(data * 20, 0, len(data)), a.hold_s)
-    except asyncio.TimeoutError:
-        a.counts['held'] += 1
-    finally:
-        a.leave(c, reset=True)
+    async with a.connection(receive_buffer=4096, reset=True) as c:
+        c.writer.transport.pause_reading()
+        try:
+            data = b''.join(request('GET', '/v1/models', Authorization=f'Bearer {a.key}')) * 200
+            await asyncio.wait_for(c.dribble(data * 20, 0, len(data)), a.hold_s)
+        except asyncio.TimeoutError:
+            a.counts['held'] += 1
 
 
 @attack('no HTTP at all')
 async def no_http(a):
     hello = b'\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03' + os.urandom(505)
     for data in (hello, os.urandom(3000), b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', b'\0' * 3000):
-        c = await a.connect()
-        try:
-            await c.send(data)
-            await asyncio.wait_for(c.rest(), 5)
-            a.counts['refused'] += 1
-        except (OSError, asyncio.TimeoutError):
-            a.counts['cut'] += 1
-        finally:
-            a.leave(c)
+        async with a.connection() as c:
+            try:
+                await c.send(data)
+                await asyncio.wait_for(c.rest(), 5)
+                a.counts['refused'] += 1
+            except (OSError, asyncio.TimeoutError):
+                a.counts['cut'] += 1
 
 
 @attack('two lengths and other smuggling')
@@ -122,76 +109,52 @@ async def bodies_of_chunks(a):
 
 @attack('slow bodies')
 async def slow_bodies(a):
-    c = await a.connect()
-    try:
+    async with a.connection() as c:
         await c.send(a.post(TEXT, b'', **{'Content-Length': str(BIG)}))
         await c.dribble(SLOW, 0.1, 500)
-    finally:
-        a.leave(c)
 
 
 @attack('large bodies without their last byte')
 async def large_bodies(a):
-    c = await a.connect()
-    try:
+    async with a.connection() as c:
         await c.send(a.post(TEXT, b'', **{'Content-Length': str(BIG)}))
         for _ in range((BIG >> 20) - 1):
             await c.send(MEGABYTE)
-        await asyncio.wait_for(c.rest(), a.hold_s)
-        a.counts['refused'] += 1
-    except asyncio.TimeoutError:
-        a.counts['held'] += 1
-    finally:
-        a.leave(c)
+        await a.hold(c, 'refused')
 
 
 @attack('promises of a body')
 async def promises_of_a_body(a):
-    c = await a.connect()
-    try:
+    async with a.connection() as c:
         await c.send(a.post(TEXT, b'', **{'Content-Length': str(BIG), 'Expect': '100-continue'}))
-        await asyncio.wait_for(c.rest(), a.hold_s)
-        a.counts['closed'] += 1
-    except asyncio.TimeoutError:
-        a.counts['held'] += 1
-    finally:
-        a.leave(c)
+        await a.hold(c, 'closed')
 
 
 @attack('resets before the answer')
 async def resets_before_the_answer(a):
-    c = await a.connect()
-    try:
+    async with a.connection(reset=True) as c:
         await c.send(a.post(TEXT, {'prompt': 'x' * 200, 'max_tokens': 200, 'ignore_eos': True}))
         a.counts['sent'] += 1
-    finally:
-        a.leave(c, reset=True)
 
 
 @attack('resets in mid-stream')
 async def resets_in_mid_stream(a):
-    c = await a.connect()
-    try:
+    async with a.connection(reset=True) as c:
         await c.send(a.post(CHAT, {'messages': [{'role': 'user', 'content': 'A fox.'}], 'stream': True, 'ignore_eos': True,
                                    'max_tokens': 400}))
         status, _ = await c.head()
         a.counts[status] += 1
         await c.reader.read(1 << 16)
-    finally:
-        a.leave(c, reset=True)
 
 
 @attack('readers that are slow')
 async def slow_readers(a):
-    c = await a.connect(receive_buffer=4096)
-    try:
+    async with a.connection(receive_buffer=4096, reset=True) as c:
         await c.send(a.post(TEXT, {'prompt': 'Once', 'stream': True, 'ignore_eos': True, 'n': 4, 'logprobs': 20,
                                    'max_tokens': 2000}))
         c.writer.transport.pause_reading()
         await asyncio.sleep(a.hold_s)
         a.counts['held'] += 1
-    finally:
-        a.leave(c, reset=True)
 
 
 @attack('paths and methods that are none')
