@@ -33,4 +33,8 @@ void add_admin_route(Door& door, Door& admin_door, bool own_admin_address, const
   });
 }
 
+HttpError wrong_media_type() {
+  return {415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"};
+}
+
 }  // namespace quire

@@ -28,6 +28,9 @@ class Door final : public Handler {
   Router router_;
 };
 
+// A body whose Content-Type is not taken.
+HttpError wrong_media_type();
+
 // What is the operator's: at the operator's door; where there is none (`own_admin_address` false) also at the other
 // one, for clients of this machine only.
 void add_admin_route(Door& door, Door& admin_door, bool own_admin_address, const AdminRoute& route);

@@ -24,10 +24,6 @@ HttpHeaders retry_after(const KeyRefusal& refusal) {
   return {{"Retry-After", std::to_string(std::max<int64_t>(1, refusal.retry_after_s))}};
 }
 
-HttpError wrong_media_type() {
-  return {415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"};
-}
-
 HttpError unknown_model(std::string_view name, std::string_view where) {
   return {404, "the model '" + shown(name) + "' is not " + std::string(where) + "; /v1/models lists what there is",
           "not_found_error", "model", "model_not_found"};

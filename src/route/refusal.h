@@ -17,7 +17,6 @@ void send_error_of(Reply& reply, std::string_view path, const HttpError& error, 
 // Retry-After: at least a second; no field where asking again later is no help.
 HttpHeaders retry_after(const KeyRefusal& refusal);
 
-HttpError wrong_media_type();
 // `where`: "here", or "on this machine" where other workers' models are of no use.
 HttpError unknown_model(std::string_view name, std::string_view where);
 HttpError stopping();

@@ -146,9 +146,7 @@ std::optional<KeyRefusal> Service::check(const Endpoint& endpoint,
                                          const HttpRequest& head,
                                          Admission& admission) const {
   if (auto refusal = check_key(endpoint, head, admission)) return refusal;
-  if (endpoint.schema != nullptr && !accepts_media(head))
-    return KeyRefusal{
-        {415, "Content-Type must be application/json", "invalid_request_error", "", "unsupported_media_type"}};
+  if (endpoint.schema != nullptr && !accepts_media(head)) return KeyRefusal{wrong_media_type()};
   if (endpoint.quick) return std::nullopt;
   if (draining_) return KeyRefusal{shutdown_refusal()};
   if (admission.key == nullptr) return std::nullopt;
@@ -250,7 +248,8 @@ std::optional<HttpError> Service::enqueue(Work&& work) {
   waiting_bytes_ -= bytes;
   const std::string limit = fits ? std::to_string(queue_.capacity()) + " requests (prep_queue)"
                                  : std::to_string(env_.limits.prep_bytes) + " bytes of requests (prep_bytes)";
-  const std::string whose = fits && queue_.size() < queue_.capacity() ? ", as far as one client's share goes" : "";
+  const std::string whose =
+      fits && queue_.size() < queue_.capacity() ? ": the places that are left are for other clients" : "";
   return HttpError{429, "the limit of " + limit + " that wait to be read is reached" + whose, "rate_limit_error", "",
                    "queue_full"};
 }
