@@ -61,6 +61,18 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
 // plain template's stop string added. Returns that string, empty where none was.
 ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, const ServeEnv& env, Job& job);
 
+// What a body of OpenAI's chat says of its prompt. `options` points to `tools`, so it stays where it was made.
+struct ChatInput {
+  ChatInput() = default;
+  ChatInput(const ChatInput&) = delete;
+  ChatInput& operator=(const ChatInput&) = delete;
+  Json messages;
+  ChatOptions options;
+  Tools tools;
+};
+// From "messages", "tools", "tool_choice" and the chat_fields(). `out.options`: a view of the request.
+ApiResult<void> read_chat_input(const ApiRequest& request, ChatInput& out);
+
 // Jinja source for models whose file has no template: "User: …", "Assistant: …".
 std::string_view plain_template();
 

@@ -37,8 +37,7 @@ ApiResult<void> read_text(const Args& args, const ServeEnv& env, Job& job) {
   job.prompt_field = "prompt";
   if (const std::string* text = prompt.as_string()) {
     const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = true};
-    if (const Status done = env.tokenizer->encode(*text, options, out); !done)
-      return refuse(to_http_error(done.error(), "prompt"));
+    QR_TRY_VOID(encode_text(*env.tokenizer, *text, options, "prompt", out));
   } else {
     const Json::Array& list = *prompt.as_array();
     if (!list.empty() && !list[0].is_number())
@@ -50,14 +49,9 @@ ApiResult<void> read_text(const Args& args, const ServeEnv& env, Job& job) {
 }
 
 ApiResult<void> read_chat(const ApiRequest& request, const ServeEnv& env, Job& job) {
-  const Args& args = request.args;
-  QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
-  QR_TRY(ChatOptions options, read_chat_options(args));
-  QR_TRY(options.begun, read_begun(args, messages));
-  QR_TRY(Tools tools, read_tools(args.find("tools"), {}, request.reading));
-  QR_TRY_VOID(read_tool_choice(args, {}, request.reading, tools));
-  options.tools = &tools;
-  QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), options, env));
+  ChatInput chat;
+  QR_TRY_VOID(read_chat_input(request, chat));
+  QR_TRY(ChatPrompt prompt, render_chat(std::move(chat.messages), chat.options, env));
   job.prompts.push_back(std::move(prompt.tokens));
   job.prompt_field = "messages";
   return {};

@@ -137,13 +137,9 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(const OpenaiCommon common, read_openai(request, env, job));
   QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
   if (job.generation.prompt_only) return refuse(bad_field(job.generation.max_tokens_field, "is 0: the minimum is 1"));
-  QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
-  QR_TRY(ChatOptions options, read_chat_options(args));
-  QR_TRY(options.begun, read_begun(args, messages));
-  QR_TRY(Tools tools, read_tools(args.find("tools"), {}, request.reading));
-  QR_TRY_VOID(read_tool_choice(args, {}, request.reading, tools));
-  options.tools = &tools;
-  QR_TRY_VOID(add_chat(std::move(messages), options, env, job));
+  ChatInput chat;
+  QR_TRY_VOID(read_chat_input(request, chat));
+  QR_TRY_VOID(add_chat(std::move(chat.messages), chat.options, env, job));
   job.writer = std::make_unique<Writer>(env, job, common);
   return Call(std::move(job));
 }
