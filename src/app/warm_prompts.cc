@@ -1,30 +1,13 @@
 #include "app/warm_prompts.h"
 
-#include <fstream>
+#include <algorithm>
+
+#include "app/text_file.h"
 
 namespace quire {
-namespace {
-
-constexpr int64_t kMostBytes = 64 << 20;
-
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string out;
-  std::string part(size_t{1} << 20, '\0');
-  while (in.is_open() && std::ssize(out) <= kMostBytes && !in.eof() && !in.bad()) {
-    in.read(part.data(), std::ssize(part));
-    out.append(part, 0, static_cast<size_t>(in.gcount()));
-  }
-  if (!in.is_open() || in.bad()) return fail(Code::io, "--warm-prompts: " + path + " cannot be read");
-  if (std::ssize(out) > kMostBytes)
-    return fail(Code::invalid, "--warm-prompts: " + path + " has more than " + std::to_string(kMostBytes) + " bytes");
-  return out;
-}
-
-}  // namespace
-
 Result<std::vector<std::string>> read_warm_prompts(const std::string& path, int64_t most) {
-  QR_TRY(const std::string text, read_file(path));
+  constexpr int64_t kMostBytes = 64 << 20;
+  QR_TRY(const std::string text, read_text_file("--warm-prompts", path, kMostBytes));
   std::vector<std::string> out;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <fstream>
 #include <thread>
 
 #include "app/access_options.h"
@@ -19,6 +18,7 @@
 #include "app/spec_options.h"
 #include "app/step_needs.h"
 #include "app/stop_signals.h"
+#include "app/text_file.h"
 #include "app/warm_prompts.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
@@ -118,14 +118,7 @@ Result<std::unique_ptr<RecordingWriter>> open_recording(const Args& args) {
 // A line break at the end is the editor's and no part of the text.
 Result<std::string> read_prompt(const std::string& path) {
   constexpr int64_t kMostBytes = 1 << 20;
-  std::ifstream in(path, std::ios::binary);
-  std::string text(static_cast<size_t>(kMostBytes) + 1, '\0');
-  in.read(text.data(), kMostBytes + 1);
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (!in.is_open() || in.bad()) return fail(Code::io, "--public-prompt: " + path + " cannot be read");
-  if (std::ssize(text) > kMostBytes) {
-    return fail(Code::invalid, "--public-prompt: " + path + " has more than " + std::to_string(kMostBytes) + " bytes");
-  }
+  QR_TRY(std::string text, read_text_file("--public-prompt", path, kMostBytes));
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
   if (text.empty()) return fail(Code::invalid, "--public-prompt: " + path + " is empty");
@@ -294,11 +287,11 @@ QR_REGISTER(Command,
                       line.option("--kv-memory", args->kv_memory,
                                   "memory for cached keys and values: auto, or a size such as 4G");
                       line.option("--pin-memory", args->pin_memory,
-                                  "of these bytes what pinned prompts may hold: auto for a quarter, a size such as 1G, "
-                                  "or 0; a whole context always has room beside it");
+                                  "how much of --kv-memory pinned prompts may hold: auto for a quarter, a size, or 0; "
+                                  "a whole context always keeps its room");
                       line.option("--warm-prompts", args->warm_prompts,
-                                  "a file of prompts that are computed at the start, pinned and public, a JSON value a "
-                                  "line: a string, or an object with messages");
+                                  "a file of prompts to compute and pin at the start, for every key; each line is a "
+                                  "JSON string, or a JSON object with messages");
                       line.option("--kv-policy", args->engine.kv_policy,
                                   "which cached block goes first when room is needed: cost_aware, lru or s3_fifo");
                       line.option("--kv-disk", args->engine.kv_disk,
