@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "text/parse/argument_kinds.h"
+#include "text/parse/keyword_arguments.h"
 
 namespace quire {
 namespace {
-
-constexpr size_t kKeyBytes = 1024;
 
 constexpr std::array<std::string_view, 9> kAnnotations{"title",    "description", "default",   "examples", "deprecated",
                                                        "$comment", "readOnly",    "writeOnly", "type"};
@@ -144,12 +143,11 @@ class Obeying {
   }
 
   Result<Json> keyword(const std::string& key, const Json& schema) {
-    constexpr std::string_view kNone = "\"'()[]{},:#\\=";
-    const bool fits =
-        !key.empty() && key.front() != ' ' && key.back() != ' ' && key.size() <= kKeyBytes &&
-        std::none_of(key.begin(), key.end(), [&](char c) {
-          return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || kNone.find(c) != std::string_view::npos;
-        });
+    const bool fits = !key.empty() && key.front() != ' ' && key.back() != ' ' && key.size() <= kKeywordBytes &&
+                      std::none_of(key.begin(), key.end(), [&](char c) {
+                        return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '=' ||
+                               kNotInKeywords.find(c) != std::string_view::npos;
+                      });
     if (!fits) return fail(Code::unsupported, "#/properties/" + key + ": no name that a keyword of Python's can be");
     return sequence({text(key + "="), python_value(schema)});
   }

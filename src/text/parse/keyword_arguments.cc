@@ -9,8 +9,6 @@
 namespace quire {
 namespace {
 
-constexpr size_t kTokenBytes = 1024;  // of a key or a number
-
 using Step = KeywordArguments::Step;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -99,11 +97,10 @@ Step KeywordArguments::push_item(char c, std::string& json) {
 }
 
 Step KeywordArguments::push_key(char c, std::string& json) {
-  constexpr std::string_view kNone = "\"'()[]{},:#\\";
   if (c != '=') {
-    if (static_cast<unsigned char>(c) < 0x20 || kNone.find(c) != std::string_view::npos) return Step::broken;
+    if (static_cast<unsigned char>(c) < 0x20 || kNotInKeywords.find(c) != std::string_view::npos) return Step::broken;
     token_ += c;
-    return token_.size() <= kTokenBytes ? Step::more : Step::broken;
+    return token_.size() <= kKeywordBytes ? Step::more : Step::broken;
   }
   while (token_.ends_with(' ')) token_.pop_back();
   if (token_.empty()) return Step::broken;
@@ -161,7 +158,7 @@ Step KeywordArguments::close(char c, std::string& json) {
 Step KeywordArguments::push_scalar(char c, std::string& json) {
   if (is_scalar(c)) {
     token_ += c;
-    return token_.size() <= kTokenBytes ? Step::more : Step::broken;
+    return token_.size() <= kKeywordBytes ? Step::more : Step::broken;
   }
   const std::string value = json_scalar(token_);
   if (value.empty()) return Step::broken;

@@ -9,6 +9,10 @@
 
 namespace quire {
 
+// What no key has, beside control characters and '=', which ends it. A key, like a number, is no longer than this.
+inline constexpr std::string_view kNotInKeywords = "\"'()[]{},:#\\";
+inline constexpr size_t kKeywordBytes = 1024;
+
 class KeywordArguments {
  public:
   enum class Step { more, whole, broken };
