@@ -12,7 +12,7 @@ template <>
 struct FilterOf<Filter::temperature> {
   static constexpr std::string_view kName = "temperature";
   static constexpr std::array kListed = {kName};
-  static constexpr float kColdest = 1e-4F;  // below it 1 / temperature leaves float's useful range
+  static constexpr double kColdest = 1e-4;  // below it 1 / temperature leaves float's useful range
 
   template <class F, class... P>
   static constexpr void fields(F&& f, P&... p) {
@@ -21,7 +21,7 @@ struct FilterOf<Filter::temperature> {
         .lo = 0,
         .hi = 100,
         .neutral = 1,
-        .take = [](double t) { return t < 1e-4 ? 0.0 : t; },  // colder than the coldest: the largest logit
+        .take = [](double t) { return t < kColdest ? 0.0 : t; },  // colder: the largest logit
         .advice = {.usual = 0.8,
                    .hf = "hf_generation.temperature",
                    .gguf = "general.sampling.temp",
@@ -39,7 +39,7 @@ struct FilterOf<Filter::temperature> {
       const double share = n > 1 ? std::clamp(h / std::log(static_cast<double>(n)), 0.0, 1.0) : 0.0;
       const float lo = std::max(0.0F, t - params.dynatemp_range), hi = t + params.dynatemp_range;
       const double shaped = std::pow(share, static_cast<double>(params.dynatemp_exponent));
-      t = std::max(kColdest, lo + (hi - lo) * static_cast<float>(shaped));
+      t = std::max(static_cast<float>(kColdest), lo + (hi - lo) * static_cast<float>(shaped));
     }
     c.set_factor(1.0F / t);
   }
