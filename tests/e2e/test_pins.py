@@ -5,9 +5,10 @@ import os
 import tempfile
 import unittest
 
-from quire_server import Server, model, quill, quire
+from quire_server import ROOT, Server, model, quill, quire
 
 CHAT = '/v1/chat/completions'
+PIRATE = os.path.join(ROOT, 'models', 'adapters', 'pirate')
 TEXT = '/v1/completions'
 MESSAGES = [{'role': 'system', 'content': 'You answer in few words, and only where you are sure of what you say. ' * 3},
             {'role': 'user', 'content': 'What is the colour of the sky on a clear day?'}]
@@ -68,6 +69,26 @@ class Pins(unittest.TestCase):
             self.assertEqual(server.metric('quire_kv_pins'), 0)
         finally:
             server.stop()
+
+    def test_with_packed_caches_guesses_and_adapters(self):
+        """The answer is the one from before there was a pin; of another model's name nothing is found."""
+        for options, name in ((('--kv-type', 'q8'), None), (('--spec', 'ngram', '--spec-depth', '3'), None),
+                              (('--lora', f'pirate={PIRATE}'), 'pirate')):
+            with self.subTest(options=options):
+                asked = {'messages': MESSAGES, 'temperature': 0, 'max_tokens': 6, 'logprobs': True,
+                         **({'model': name} if name else {})}
+                server = Server(*SMALL, *options)
+                try:
+                    first = self.ask(server, CHAT, asked)
+                    pin = self.ask(server, '/v1/cache/pin', {k: v for k, v in asked.items() if k in ('messages', 'model')})
+                    self.flood(server)
+                    again = self.ask(server, CHAT, asked)
+                    self.assertEqual(again['choices'], first['choices'])
+                    self.assertEqual(cached(again), pin['pinned_tokens'])
+                    if name:
+                        self.assertEqual(self.chat(server)[1], 0, 'the base model has another past')
+                finally:
+                    server.stop()
 
     def test_a_pin_beyond_the_memory_for_pins_is_refused_and_changes_nothing(self):
         server = Server(*SMALL)
