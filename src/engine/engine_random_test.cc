@@ -5,6 +5,7 @@
 #include <array>
 #include <deque>
 
+#include "base/sanitized.h"
 #include "engine/engine.h"
 #include "engine/test_model.h"
 #include "engine/test_proposer.h"
@@ -229,11 +230,7 @@ class Storm {
   int n_steps_of_oldest_ = 0;
 };
 
-#ifdef QR_DEBUG
-constexpr uint64_t kSeeds = 200;  // sanitizers are slower
-#else
-constexpr uint64_t kSeeds = 2000;
-#endif
+constexpr uint64_t kSeeds = fewer_if_sanitized(2000);
 constexpr uint64_t kSeedsLearned = kSeeds / 4;  // as many more
 constexpr uint64_t kSeedsPins = kSeeds / 4;     // likewise
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/rng.h"
+#include "base/sanitized.h"
 #include "kv/test_twin.h"
 
 namespace quire {
@@ -47,18 +48,12 @@ Knobs random_knobs(uint64_t seed, const What& what) {
   return knobs;
 }
 
-#ifdef QR_DEBUG
-constexpr uint64_t kSlower = 10;  // sanitizers
-#else
-constexpr uint64_t kSlower = 1;
-#endif
-
 constexpr int kOps = 60, kOpsWithTier = 240;  // of one seed
 
 // What is run on every commit, or as many operations as QUIRE_TEST_OPS says (./dev sim: a million).
 uint64_t n_seeds_for(uint64_t n_wanted) {
   const char* ops = std::getenv("QUIRE_TEST_OPS");
-  return ops != nullptr ? std::strtoull(ops, nullptr, 10) / kOps : n_wanted / kSlower;
+  return ops != nullptr ? std::strtoull(ops, nullptr, 10) / kOps : n_wanted / (kSanitized ? 10 : 1);
 }
 
 // What came to pass, over all seeds: a test in which it never did would prove nothing.

@@ -6,6 +6,7 @@
 
 #include "app/wire.h"
 #include "backend/cpu/cpu_ops.h"
+#include "base/sanitized.h"
 #include "io/hf_config.h"
 #include "model/gguf_form.h"
 #include "model/rope.h"
@@ -28,9 +29,7 @@ TEST_P(Architecture, MatchesTheReference) {
     ways.push_back({.backend = "cpu", .isa = isa, .threads = 2, .weights = "f32"});
     ways.push_back({.backend = "cpu", .isa = isa, .threads = 2});
   }
-#ifdef QR_DEBUG
-  ways = {ways.front(), ways.back()};  // sanitizers are slower; parity has every kernel
-#endif
+  if (kSanitized) ways = {ways.front(), ways.back()};  // parity has every kernel
   for (const std::string& path : {folder, folder + "/model.gguf"}) {
     for (ModelOptions options : ways) {
       for (const Json& run : *expected.find("runs")->as_array()) {

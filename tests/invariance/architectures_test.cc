@@ -122,9 +122,7 @@ TEST_P(Architectures, SameRequestSameBits) {
                            {.isa = cpu_isas().back(), .threads = 2, .chunk = 33, .n_blocks = 13},
                            {.isa = cpu_isas().back(), .threads = 1, .chunk = 64, .cache = false}};
   for (const std::string& isa : cpu_isas()) runs.push_back({.isa = isa, .threads = 2, .chunk = 16});
-#ifdef QR_DEBUG
-  runs.resize(2);  // sanitizers are slower
-#endif
+  if (kSanitized) runs.resize(2);
   for (const Way& how : runs) {
     int64_t cached = 0;
     SCOPED_TRACE(how.isa + " threads " + std::to_string(how.threads) + " chunk " + std::to_string(how.chunk));
@@ -170,9 +168,7 @@ TEST_P(Architectures, SameRequestSameBitsWhenTheContextShifts) {
   std::vector<Way> runs = {{.isa = cpu_isas().back(), .threads = 3, .chunk = 7},
                            {.isa = cpu_isas().back(), .threads = 1, .chunk = 64, .cache = false}};
   for (const std::string& isa : cpu_isas()) runs.push_back({.isa = isa, .threads = 2, .chunk = 16, .n_blocks = 13});
-#ifdef QR_DEBUG
-  runs.resize(2);
-#endif
+  if (kSanitized) runs.resize(2);
   for (Way& how : runs) {
     int64_t cached = 0;
     SCOPED_TRACE(how.isa + " threads " + std::to_string(how.threads) + " chunk " + std::to_string(how.chunk));

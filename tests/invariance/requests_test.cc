@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "backend/cpu/cpu_ops.h"
+#include "base/sanitized.h"
 #include "engine/engine.h"
 #include "engine/test_proposer.h"
 #include "model/learned_prefix.h"
@@ -200,13 +201,10 @@ TinyShape shape_for(std::string_view format) {
 }
 
 std::vector<std::string> format_names() {
-#ifdef QR_DEBUG
-  return {"f32", "q8_0", "q4_k"};  // sanitizers are slower, and find memory errors of all formats in the op corpus
-#else
+  if (kSanitized) return {"f32", "q8_0", "q4_k"};  // memory errors of all formats are found in the op corpus
   std::vector<std::string> out;
   for (const WeightFormat* format : weight_formats()) out.emplace_back(format->name);
   return out;
-#endif
 }
 
 TEST_P(Invariance, BatchChunkThreadsOrder) {

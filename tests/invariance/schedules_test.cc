@@ -8,6 +8,7 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "base/rng.h"
+#include "base/sanitized.h"
 #include "engine/engine.h"
 #include "engine/policy.h"
 #include "io/gguf_test_file.h"
@@ -17,11 +18,7 @@
 namespace quire {
 namespace {
 
-#ifdef QR_DEBUG
-constexpr uint64_t kSchedules = 36;  // sanitizers are slower
-#else
-constexpr uint64_t kSchedules = 1000;
-#endif
+constexpr uint64_t kSchedules = kSanitized ? 36 : 1000;
 constexpr uintmax_t kSmallBytes = 2 << 20;  // a larger model gets a twelfth of the schedules
 constexpr int kRequests = 14;
 constexpr int kCtx = 96;

@@ -24,6 +24,7 @@
 #include <map>
 #include <thread>
 
+#include "base/sanitized.h"
 #include "tests/sim/reference.h"
 #include "tests/sim/shrink.h"
 #include "tests/sim/workers.h"
@@ -31,11 +32,7 @@
 namespace quire::sim {
 namespace {
 
-#ifdef QR_DEBUG
-constexpr uint64_t kSeeds = 300;  // sanitizers are slower
-#else
-constexpr uint64_t kSeeds = 5000;
-#endif
+constexpr uint64_t kSeeds = kSanitized ? 300 : 5000;
 
 TEST(Sim, ThousandsOfSeedsHold) {
   const int n_workers = static_cast<int>(std::thread::hardware_concurrency());

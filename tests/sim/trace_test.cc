@@ -2,6 +2,7 @@
 // share blocks the cache finds them.
 #include <gtest/gtest.h>
 
+#include "base/sanitized.h"
 #include "engine/scheduler.h"
 #include "tests/sim/traces.h"
 #include "tests/sim/world.h"
@@ -9,11 +10,7 @@
 namespace quire::sim {
 namespace {
 
-#ifdef QR_DEBUG
-constexpr int kRequests = 150;  // sanitizers are slower
-#else
-constexpr int kRequests = 1000;
-#endif
+constexpr int kRequests = kSanitized ? 150 : 1000;
 
 TEST(Traces, AzureConversations) {
   const std::string path = trace_path("AzureLLMInferenceTrace_conv.csv");
