@@ -147,13 +147,14 @@ class Writer final : public ReplyWriter {
   }
   Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
     Pieces out;
-    if (choices.size() > 1) out.add("[");
+    const bool many = choices.size() > 1;
+    if (many) out.add("[");
     for (size_t i = 0; i < choices.size(); ++i) {
       endings_[i] = choices[i].ending;
       if (i > 0) out.add(",");
       add_choice(std::make_shared<const ChoiceResult>(std::move(choices[i])), usage, out);
     }
-    if (n_choices_ > 1) out.add("]");
+    if (many) out.add("]");
     return out;
   }
 

@@ -176,16 +176,14 @@ void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
   if (cut_up.end(delta)) job.writer->delta(0, delta, out);
   job.writer->finish(0, {}, out);
   job.writer->end({}, out);
-  ChoiceResult result;
-  whole.end(result.whole);
-  const std::string told = result.whole.parts.joined(PartKind::text);
+  std::vector<ChoiceResult> results(job.prompts.size() * static_cast<size_t>(job.generation.n));
+  whole.end(results.front().whole);
+  const std::string told = results.front().whole.parts.joined(PartKind::text);
   QR_CHECK(heard(out, streams_events(*job.writer)) == told, "the stream differs from the whole");
-  std::vector<ChoiceResult> results;
-  results.push_back(std::move(result));
   Pieces pieces = job.writer->body(std::move(results), {});
   std::string body;
-  while (!pieces.done()) pieces.write(1 << 16, body);
-  QR_CHECK(Json::parse(body).has_value());
+  while (!pieces.done()) pieces.write(body.size() + 1, body);
+  QR_CHECK(Json::parse(body).has_value(), body);
 }
 
 }  // namespace
