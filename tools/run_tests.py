@@ -3,8 +3,8 @@
 # and Python files with unittest cases (tests/e2e, tests/tools), each in a process of its own.
 #   tools/run_tests.py --build build/ci [--python] [--only NAME]… [--jobs N]
 # Failures are shown in full, skipped tests with their reasons, lines that begin with "golden: " as they are. The last
-# line is "N passed, N failed, N skipped"; the exit code is 1 when anything failed. One program at a time where nothing
-# else is said, because the engine's tests pin threads to cores.
+# line is "N passed, N failed, N skipped"; the exit code is 1 when anything failed. --jobs says how many GoogleTest
+# binaries run at the same time; the Python files, which start servers and watch what they do, follow one by one.
 import argparse
 import concurrent.futures
 import glob
@@ -228,29 +228,10 @@ def timed(run):
     return outcome, time.monotonic() - start
 
 
-def main():
-    # A shell starts what it puts into the background with SIGINT ignored, which every program under test would inherit.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if sys.argv[1:2] == ['--child']:
-        return python_child(*sys.argv[2:4])
-    parser = argparse.ArgumentParser(description='runs the tests of a build folder and adds them up')
-    parser.add_argument('--build', required=True, help='the build folder')
-    parser.add_argument('--python', action='store_true', help='the Python tests too')
-    parser.add_argument('--only', action='append', default=[], help='programs or files with this name only')
-    parser.add_argument('--jobs', type=int, default=1, help='programs that run at the same time')
-    parser.add_argument('--timeout', type=float, default=TIMEOUT_S, help='seconds that one program may take')
-    args = parser.parse_args()
-    jobs = [(name, lambda c=command, d=cwd: run_gtest(c, d, args.timeout))
-            for name, command, cwd in gtest_programs(args.build)]
-    if args.python:
-        jobs += [(os.path.basename(p)[:-3], lambda p=p: run_python(p, args.build, args.timeout)) for p in python_files()]
-    names = {name for name, _ in jobs}
-    outcomes = [(name, Outcome(failed=[('(the program)', f'no test program is called {name}')]))
-                for name in args.only if name not in names]
-    chosen = [(name, run) for name, run in jobs if not args.only or name in args.only]
-    if args.jobs > 1:
-        chosen.reverse()  # the suites across rooms take longest: they begin first
-    with concurrent.futures.ThreadPoolExecutor(max(args.jobs, 1)) as pool:
+def run_together(chosen, n_jobs):
+    """[(name, outcome)], each reported in its order as soon as it is there."""
+    outcomes = []
+    with concurrent.futures.ThreadPoolExecutor(max(n_jobs, 1)) as pool:
         running = [(name, pool.submit(timed, run)) for name, run in chosen]
         try:
             for name, future in running:
@@ -260,6 +241,32 @@ def main():
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return outcomes
+
+
+def main():
+    # A shell starts what it puts into the background with SIGINT ignored, which every program under test would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if sys.argv[1:2] == ['--child']:
+        return python_child(*sys.argv[2:4])
+    parser = argparse.ArgumentParser(description='runs the tests of a build folder and adds them up')
+    parser.add_argument('--build', required=True, help='the build folder')
+    parser.add_argument('--python', action='store_true', help='the Python tests too')
+    parser.add_argument('--only', action='append', default=[], help='programs or files with this name only')
+    parser.add_argument('--jobs', type=int, default=1, help='GoogleTest binaries that run at the same time')
+    parser.add_argument('--timeout', type=float, default=TIMEOUT_S, help='seconds that one program may take')
+    args = parser.parse_args()
+    programs = [(name, lambda c=command, d=cwd: run_gtest(c, d, args.timeout))
+                for name, command, cwd in gtest_programs(args.build)]
+    files = [(os.path.basename(p)[:-3], lambda p=p: run_python(p, args.build, args.timeout))
+             for p in (python_files() if args.python else [])]
+    names = {name for name, _ in programs + files}
+    outcomes = [(name, Outcome(failed=[('(the program)', f'no test program is called {name}')]))
+                for name in args.only if name not in names]
+    if args.jobs > 1:
+        programs.reverse()  # the suites across rooms take longest: they begin first
+    for jobs, n_jobs in ((programs, args.jobs), (files, 1)):
+        outcomes += run_together([job for job in jobs if not args.only or job[0] in args.only], n_jobs)
     return report_all(outcomes)
 
 

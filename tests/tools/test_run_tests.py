@@ -1,10 +1,13 @@
 # The runner must not lose a failure: not of a test, not of a program that dies, hangs or ends badly.
+import contextlib
+import io
 import os
 import stat
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -107,6 +110,42 @@ class Python(Folder):
 
     def test_a_file_that_exits(self):
         self.assertEqual(len(self.run_file('import os\nos._exit(0)').failed), 1)
+
+
+class Together(unittest.TestCase):
+    def run_jobs(self, jobs, n_jobs):
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            outcomes = run_tests.run_together(jobs, n_jobs)
+        return outcomes, [line.split()[1] for line in said.getvalue().splitlines() if line[:4] in ('ok  ', 'FAIL')]
+
+    def test_two_run_at_the_same_time_and_are_told_in_order(self):
+        second_began = threading.Event()
+        seen = []
+
+        def first():
+            seen.append(second_began.wait(20))
+            return run_tests.Outcome(passed=1)
+
+        def second():
+            second_began.set()
+            return run_tests.Outcome(failed=[('b', 'no')])
+
+        outcomes, told = self.run_jobs([('first', first), ('second', second)], 2)
+        self.assertEqual(seen, [True])
+        self.assertEqual(told, ['first', 'second'])
+        self.assertEqual([(name, o.passed, len(o.failed)) for name, o in outcomes], [('first', 1, 0), ('second', 0, 1)])
+
+    def test_one_at_a_time(self):
+        running, most = [], []
+
+        def job():
+            running.append(1)
+            most.append(len(running))
+            running.pop()
+            return run_tests.Outcome(passed=1)
+
+        outcomes, _ = self.run_jobs([(str(i), job) for i in range(20)], 1)
+        self.assertEqual((len(outcomes), max(most)), (20, 1))
 
 
 class Stages(Folder):
