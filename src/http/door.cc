@@ -4,9 +4,9 @@ namespace quire {
 
 Verdict Door::judge(const HttpRequest& head) {
   if (const auto error = guard_.check(head))
-    return {[this, error = *error](HttpRequest&&, const ReplyPtr& reply) {
+    return {[this, error = *error](HttpRequest&& request, const ReplyPtr& reply) {
               refused_(error.code);
-              send_error(*reply, error);
+              send_error(*reply, error, {}, request.path);
             },
             false};
   if (guard_.is_preflight(head))

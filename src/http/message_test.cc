@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "http/error_form.h"
 #include "http/response_head.h"
 
 namespace quire {
@@ -16,6 +17,26 @@ TEST(Message, ErrorBodyIsOpenAiFormAndAlwaysJson) {
   ASSERT_TRUE(json) << body;
   EXPECT_TRUE(json->find("error")->find("param")->is_null());
   EXPECT_TRUE(json->find("error")->find("code")->is_null());
+}
+
+TEST(ErrorForm, FollowsTheDialectOfThePath) {
+  const HttpError error{404, "no \"x\"", "not_found_error", "", "unknown_path"};
+  const std::string anthropic = R"({"type":"error","error":{"type":"not_found_error","message":"no \"x\""}})";
+  EXPECT_EQ(error_form("/v1/messages")(error), anthropic);
+  EXPECT_EQ(error_form("/v1/messages/count_tokens")(error), anthropic);
+  EXPECT_EQ(error_form("/api/chat")(error), R"({"error":"no \"x\""})");
+  for (const char* openai : {"", "/", "/v1/chat/completions", "/v1/messages2", "/api", "/apis/x"})
+    EXPECT_EQ(error_form(openai)(error), error_body(error)) << openai;
+  const auto type_at = [](int status) {
+    return *Json::parse(anthropic_error({status, "m", "", "", ""}))->find("error")->find("type");
+  };
+  EXPECT_EQ(type_at(400), Json("invalid_request_error"));
+  EXPECT_EQ(type_at(401), Json("authentication_error"));
+  EXPECT_EQ(type_at(403), Json("permission_error"));
+  EXPECT_EQ(type_at(413), Json("request_too_large"));
+  EXPECT_EQ(type_at(429), Json("rate_limit_error"));
+  EXPECT_EQ(type_at(500), Json("api_error"));
+  EXPECT_EQ(type_at(503), Json("overloaded_error"));
 }
 
 TEST(Message, PercentDecoding) {

@@ -60,7 +60,8 @@ class Reply {
 };
 using ReplyPtr = std::shared_ptr<Reply>;
 
-// JSON error answer in OpenAI's form; `extra` headers (Retry-After, Allow) are added.
-bool send_error(Reply&, const HttpError&, HttpHeaders extra = {});
+// JSON error answer in the form of the dialect that `path` belongs to (error_form; OpenAI's by default); `extra`
+// headers (Retry-After, Allow) are added.
+bool send_error(Reply&, const HttpError&, HttpHeaders extra = {}, std::string_view path = {});
 
 }  // namespace quire

@@ -16,8 +16,8 @@ std::string allowed(const std::map<std::string, Router::Route, std::less<>>& met
 constexpr const char* kInvalid = "invalid_request_error";
 
 Verdict refuse(HttpError error, HttpHeaders extra = {}) {
-  return {[error = std::move(error), extra = std::move(extra)](HttpRequest&&, const ReplyPtr& reply) {
-            send_error(*reply, error, extra);
+  return {[error = std::move(error), extra = std::move(extra)](HttpRequest&& request, const ReplyPtr& reply) {
+            send_error(*reply, error, extra, request.path);
           },
           false};
 }

@@ -271,6 +271,9 @@ TEST(Server, RouterAnswers404And405AndOptions) {
   EXPECT_EQ(get("GET", "/v1/models/org%2Fname").body, "org/name");
   EXPECT_EQ(get("GET", "/other").body, "page");
   EXPECT_EQ(get("GET", "/").status, 404);
+  EXPECT_TRUE(get("POST", "/other").body.starts_with("{\"error\":{"));
+  EXPECT_TRUE(get("POST", "/v1/messages").body.starts_with("{\"type\":\"error\","));
+  EXPECT_TRUE(get("POST", "/api/other").body.starts_with("{\"error\":\""));
   const HttpResponse wrong = get("GET", "/v1/x");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(*wrong.header("allow"), "OPTIONS, POST");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "http/error_form.h"
 
 namespace quire {
 
@@ -33,9 +34,9 @@ std::string_view close_reason_name(CloseReason reason) {
   return "aborted";
 }
 
-bool send_error(Reply& reply, const HttpError& error, HttpHeaders extra) {
+bool send_error(Reply& reply, const HttpError& error, HttpHeaders extra, std::string_view path) {
   extra.push_back({"Content-Type", "application/json"});
-  return reply.send(error.status, std::move(extra), error_body(error));
+  return reply.send(error.status, std::move(extra), error_form(path)(error));
 }
 
 ReplyPtr Stream::handle_for(const std::shared_ptr<Stream>& stream) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/json.h"
 #include "http/sse.h"
 
 namespace quire {
@@ -52,14 +51,10 @@ int64_t n_whole(StreamForm form, std::string_view bytes) {
   return form == StreamForm::lines ? std::count(bytes.begin(), bytes.end(), '\n') : 0;
 }
 
-std::string error_tail(StreamForm form, const HttpError& error) {
+std::string error_tail(StreamForm form, const HttpError& error, ErrorForm dialect) {
   std::string out;
-  if (form == StreamForm::events) append_sse_event(out, "error", "", error_body(error));
-  if (form == StreamForm::lines) {
-    out += "{\"error\":";
-    append_json_string(out, error.message);
-    out += "}\n";
-  }
+  if (form == StreamForm::events) append_sse_event(out, "error", "", dialect(error));
+  if (form == StreamForm::lines) out += ollama_error(error) + "\n";
   return out;
 }
 

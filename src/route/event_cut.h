@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "http/message.h"
+#include "http/error_form.h"
 
 namespace quire {
 
@@ -17,7 +17,7 @@ StreamForm form_of(const std::string* content_type);
 size_t whole_bytes(StreamForm form, std::string_view bytes);
 // How many events that say something, or lines, of `bytes`, which begin at such a place, are whole; 0 of bytes.
 int64_t n_whole(StreamForm form, std::string_view bytes);
-// What tells `error` at such a place; empty: it cannot be told.
-std::string error_tail(StreamForm form, const HttpError& error);
+// What tells `error` at such a place, in a dialect's form; empty: it cannot be told. Lines are Ollama's.
+std::string error_tail(StreamForm form, const HttpError& error, ErrorForm dialect);
 
 }  // namespace quire

@@ -47,12 +47,14 @@ TEST(EventCut, FormsFollowTheContentType) {
 
 TEST(EventCut, AnErrorIsAnEventOfItsOwn) {
   const HttpError error{502, "worker\n\ndata: x", "server_error", "", "bad_worker"};
-  const std::string event = error_tail(StreamForm::events, error);
+  const std::string event = error_tail(StreamForm::events, error, &error_body);
   EXPECT_EQ(event.find("event: error\ndata: {\"error\":"), 0U);
   EXPECT_EQ(whole_bytes(StreamForm::events, event), event.size());
   EXPECT_EQ(event.find("\n\n"), event.size() - 2);
-  EXPECT_EQ(error_tail(StreamForm::lines, error), "{\"error\":\"worker\\n\\ndata: x\"}\n");
-  EXPECT_EQ(error_tail(StreamForm::bytes, error), "");
+  EXPECT_EQ(error_tail(StreamForm::events, error, &anthropic_error).find("event: error\ndata: {\"type\":\"error\""),
+            0U);
+  EXPECT_EQ(error_tail(StreamForm::lines, error, &error_body), "{\"error\":\"worker\\n\\ndata: x\"}\n");
+  EXPECT_EQ(error_tail(StreamForm::bytes, error, &error_body), "");
 }
 
 TEST(RetryBudget, IsABurstAndAFifth) {

@@ -72,7 +72,7 @@ bool is_foreign_form(const HttpRequest& request) {
 
 Verdict refuse_with(KeyRefusal refusal) {
   return {[refusal = std::move(refusal)](const HttpRequest& request, const ReplyPtr& reply) {
-            send_error_of(*reply, request.path, refusal.error, retry_after(refusal));
+            send_error(*reply, refusal.error, retry_after(refusal), request.path);
           },
           false};
 }

@@ -205,6 +205,10 @@ TEST(Front, RefusalsAreErrorsAsThePathsDialectHasThem) {
     const HttpResponse ours = router.ask("POST", "/v1/chat/completions", "{}", sent);
     EXPECT_EQ(ours.status, status);
     EXPECT_TRUE(ours.body.starts_with("{\"error\":{\"message\":\"" + text)) << ours.body;
+    const HttpResponse anthropic = router.ask("POST", "/v1/messages", "{}", sent);
+    EXPECT_EQ(anthropic.status, status);
+    EXPECT_TRUE(anthropic.body.starts_with("{\"type\":\"error\",")) << anthropic.body;
+    EXPECT_NE(anthropic.body.find("\"message\":\"" + text), std::string::npos) << anthropic.body;
     EXPECT_EQ(theirs.header("retry-after") != nullptr, status == 503);
     EXPECT_EQ(theirs.header("x-quire-worker") != nullptr, status == 502);
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "http/error_form.h"
 #include "route/refusal.h"
 
 namespace quire {

@@ -123,7 +123,7 @@ void Proxied::refuse_no_worker() {
 void Proxied::refuse(const HttpError& error, HttpHeaders extra) {
   phase_ = Phase::over;
   engine_lease_ = {};
-  send_error_of(*reply_, request_.path, error, std::move(extra));
+  send_error(*reply_, error, std::move(extra), request_.path);
 }
 
 void Proxied::send(Picked&& picked) {
@@ -302,7 +302,7 @@ void Proxied::fail(const UpstreamError& error) {
   if (phase_ == Phase::streaming) {
     context_.counters.failures.add();
     context_.counters.cut_streams.add();
-    std::string tail = error_tail(form_, bad_worker(error.message));
+    std::string tail = error_tail(form_, bad_worker(error.message), error_form(request_.path));
     if (!tail.empty()) return end_stream(std::move(tail));
     phase_ = Phase::over;
     return reply_->abort();

@@ -2,22 +2,7 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
-
-#include "base/json.h"
-
 namespace quire {
-
-bool is_ollama(std::string_view path) { return path.starts_with("/api/"); }
-
-void send_error_of(Reply& reply, std::string_view path, const HttpError& error, HttpHeaders extra) {
-  if (!is_ollama(path)) {
-    send_error(reply, error, std::move(extra));
-    return;
-  }
-  extra.push_back({"Content-Type", "application/json"});
-  reply.send(error.status, std::move(extra), Json(Json::Object{{"error", error.message}}).dump());
-}
 
 HttpHeaders retry_after(const KeyRefusal& refusal) {
   if (refusal.error.status != 429 && refusal.error.status != 503) return {};

@@ -1,18 +1,11 @@
-// What the router itself says where it refuses a request. One text for one cause, and one place that knows how a
-// dialect writes errors. Pure but for the sending.
+// What the router itself says where it refuses a request. One text for one cause. Pure.
 #pragma once
 #include <string_view>
 
 #include "http/keys.h"
-#include "http/reply.h"
+#include "http/message.h"
 
 namespace quire {
-
-// Whether the path is of Ollama's dialect.
-bool is_ollama(std::string_view path);
-
-// As the dialect of the path writes errors: Ollama's, else OpenAI's. `extra`: more fields of the head.
-void send_error_of(Reply& reply, std::string_view path, const HttpError& error, HttpHeaders extra);
 
 // Retry-After: at least a second; no field where asking again later is no help.
 HttpHeaders retry_after(const KeyRefusal& refusal);

@@ -64,9 +64,9 @@ class Gate final : public Handler {
   Verdict judge(const HttpRequest& head) override {
     Handler* const open = target_.load(std::memory_order_acquire);
     if (open != nullptr) return open->judge(head);
-    return {[](HttpRequest&&, const ReplyPtr& reply) {
+    return {[](HttpRequest&& request, const ReplyPtr& reply) {
               send_error(*reply, {503, "Loading model", "unavailable_error", "", "loading_model"},
-                         {{"Retry-After", "1"}});
+                         {{"Retry-After", "1"}}, request.path);
             },
             false};
   }

@@ -193,7 +193,7 @@ void Service::admit(const Endpoint& endpoint, Admission& admission, HttpRequest&
     no_memory = false;
   }
   try {
-    send_error(*reply, no_memory ? out_of_memory() : internal_error(), {{"Retry-After", "1"}});
+    send_error(*reply, no_memory ? out_of_memory() : internal_error(), {{"Retry-After", "1"}}, endpoint.path);
   } catch (const std::exception&) {
     reply->abort();
   }

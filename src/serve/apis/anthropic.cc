@@ -2,6 +2,7 @@
 // written by itself, so cache_control marks change nothing.
 #include <utility>
 
+#include "http/error_form.h"
 #include "serve/api.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
@@ -54,19 +55,6 @@ const Schema kThinkingSchema({kThinking});
 const Schema kOutputConfigSchema({kOutputConfig});
 const Schema kChoiceSchema({kChoice});
 const Schema kBlockSchema({kBlock});
-
-std::string error_object(const HttpError& error) {
-  std::string_view type = "invalid_request_error";
-  if (error.status == 401) type = "authentication_error";
-  if (error.status == 403) type = "permission_error";
-  if (error.status == 404) type = "not_found_error";
-  if (error.status == 413) type = "request_too_large";
-  if (error.status == 429) type = "rate_limit_error";
-  if (error.status >= 500) type = error.status == 503 ? "overloaded_error" : "api_error";
-  std::string out = "{\"type\":\"error\",\"error\":{\"type\":\"" + std::string(type) + "\",\"message\":";
-  append_json_string(out, error.message);
-  return out + "}}";
-}
 
 // What counts as input is what was not cached; the two add up to the prompt.
 void append_usage(std::string& out, const UsageTotals& usage) {
@@ -133,7 +121,7 @@ class Writer final : public ReplyWriter {
     append_sse_event(out, "message_stop", "", R"({"type":"message_stop"})");
   }
   void error(const HttpError& error, std::string& out) override {
-    append_sse_event(out, "error", "", error_object(error));
+    append_sse_event(out, "error", "", anthropic_error(error));
   }
   Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
     const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
@@ -393,13 +381,13 @@ const Api kApi{{
      .path = "/v1/messages",
      .schema = &kMessages,
      .parse = &messages,
-     .error_text = &error_object,
+     .error_text = &anthropic_error,
      .summary = "Anthropic: the next message of a conversation"},
     {.method = "POST",
      .path = "/v1/messages/count_tokens",
      .schema = &kCount,
      .parse = &count_tokens,
-     .error_text = &error_object,
+     .error_text = &anthropic_error,
      .summary = "Anthropic: the tokens of a conversation"},
 }};
 QR_REGISTER(Api, "anthropic", kApi);

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "base/utc_time.h"
+#include "http/error_form.h"
 #include "serve/api.h"
 #include "serve/messages.h"
 #include "serve/openai.h"

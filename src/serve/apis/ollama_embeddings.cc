@@ -1,4 +1,5 @@
 // Ollama's dialect: /api/embed, and /api/embeddings, which came before it.
+#include "http/error_form.h"
 #include "serve/embeddings.h"
 #include "serve/ollama.h"
 #include "serve/openai.h"

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "base/utc_time.h"
+#include "http/error_form.h"
 #include "serve/api.h"
 #include "serve/ollama.h"
 #include "serve/openai.h"
