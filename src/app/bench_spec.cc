@@ -17,8 +17,8 @@ constexpr const char* kPrompts[] = {
     "Explain how rain forms, step by step.",
     "List five animals and say what each of them eats.",
     "Repeat this text and correct its mistakes: The quick brown foxes jumps over the lazy dog. Then the foxes sleeps.",
-    "Summarise: The river rises in the hills, flows past three mills, and joins the sea near the old town. The mills "
-    "ground corn for the town until the railway came.",
+    ("Summarise: The river rises in the hills, flows past three mills, and joins the sea near the old town. The mills "
+     "ground corn for the town until the railway came."),
     "How many legs have three spiders and two dogs together?",
     "Translate into simpler words: the committee deferred its deliberations until the subsequent quarter.",
 };

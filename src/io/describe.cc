@@ -50,6 +50,7 @@ int64_t n_elements(const std::vector<int64_t>& shape) {
 
 std::vector<Stored> stored(const std::vector<GgufTensor>& tensors) {
   std::vector<Stored> out;
+  out.reserve(tensors.size());
   for (const GgufTensor& t : tensors) {
     out.push_back({std::string(find_ggml_type(t.type)->name), find_weight_format(t.type) != nullptr,
                    n_elements(t.shape), t.bytes});

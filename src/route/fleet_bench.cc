@@ -21,6 +21,7 @@ void choose(benchmark::State& state) {
   Metrics metrics;
   const auto fleet = std::make_shared<Fleet>("prefix", limits, clock, metrics);
   std::vector<WorkerSpec> specs;
+  specs.reserve(static_cast<size_t>(state.range(0)));
   for (int i = 0; i < state.range(0); ++i) specs.push_back({{"w", 1 + i}, ""});
   fleet->set_workers(specs);
   for (const auto& worker : fleet->workers()) {
@@ -30,6 +31,7 @@ void choose(benchmark::State& state) {
   HttpRequest request;
   request.path = "/v1/chat/completions";
   std::vector<RouteAsk> asks;
+  asks.reserve(64);
   for (uint64_t i = 0; i < 64; ++i) asks.push_back(route_ask(request, read_asked(body_of(state.range(1), i)), 1));
   Rng rng(1);
   std::vector<std::optional<Picked>> held(256);
