@@ -18,8 +18,9 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-constexpr size_t kMaxAhead = 64 << 10;  // pipelined bytes kept while a reply is under way; then reading pauses
-constexpr int kRequestsPerTurn = 16;
+constexpr size_t kMaxAhead = 64 << 10;      // pipelined bytes kept while a reply is under way; then reading pauses
+constexpr size_t kBytesPerTurn = 16 << 10;  // read, and taken to pieces
+constexpr int kRequestsPerTurn = 4;
 
 bool is_over(int64_t since, int timeout_ms, int64_t now) { return now - since > int64_t{timeout_ms} * kNsPerMs; }
 
@@ -63,26 +64,38 @@ void Connection::start(Reject reject) {
 }
 
 void Connection::arm_read() {
-  if (reading_ || state_ == State::closed || peer_eof_ || paused_) return;
+  if (reading_ || readable_ || state_ == State::closed || peer_eof_ || paused_) return;
   reading_ = true;
   socket_.async_wait(tcp::socket::wait_read, read_slot_.bind([self = shared_from_this()](error_code) {
     self->reading_ = false;
-    self->guarded(&Connection::on_readable);
-    self->io_.run_work();
+    if (self->state_ == State::closed) return;
+    self->readable_ = true;
+    self->io_.want_turn(*self, false);
   }));
 }
 
 void Connection::arm_write() {
-  if (writing_ || state_ == State::closed) return;
+  if (writing_ || writable_ || state_ == State::closed) return;
   writing_ = true;
   socket_.async_wait(tcp::socket::wait_write, write_slot_.bind([self = shared_from_this()](error_code) {
     self->writing_ = false;
-    self->guarded(&Connection::on_writable);
-    self->io_.run_work();
+    if (self->state_ == State::closed) return;
+    self->writable_ = true;
+    self->io_.want_turn(*self, false);
   }));
 }
 
-void Connection::on_readable() {
+void Connection::take_turn() {
+  if (std::exchange(writable_, false)) flush_out();
+  if (state_ == State::reading && !in_.empty())
+    process_ahead();
+  else if (std::exchange(readable_, false))
+    read_some();
+  if (state_ == State::closed) return;
+  if (readable_ || (state_ == State::reading && !in_.empty())) io_.want_turn(*this, true);
+}
+
+void Connection::read_some() {
   auto& scratch = io_.scratch();
   const size_t room = read_room();
   paused_ = room == 0;
@@ -91,8 +104,10 @@ void Connection::on_readable() {
   if (n == 0) {
     on_eof();
   } else if (n < 0) {
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) close(CloseReason::client_gone);
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return close(CloseReason::client_gone);
+    ahead_.set(static_cast<int64_t>(in_.capacity()));  // nothing came for the room that was taken
   } else {
+    readable_ = static_cast<size_t>(n) == room;  // there may be more
     io_.shared().metrics->bytes_in.add(static_cast<size_t>(n));
     const std::string_view bytes(scratch.data(), static_cast<size_t>(n));
     if (tls_ != nullptr)
@@ -113,14 +128,9 @@ void Connection::on_cipher(std::string_view bytes) {
   close(CloseReason::client_gone);
 }
 
-void Connection::on_writable() {
-  flush_out();
-  if (state_ == State::reading && !processing_) process_ahead();
-}
-
 // How much may be read now: what has to wait for its turn needs a place.
 size_t Connection::read_room() {
-  const size_t all = io_.scratch().size();
+  const size_t all = std::min(kBytesPerTurn, io_.scratch().size());
   if (state_ == State::lingering || deaf_ || (state_ == State::reading && in_.empty())) return all;
   const size_t held = in_.size() - in_at_;
   if (held >= kMaxAhead) return 0;
@@ -152,8 +162,7 @@ void Connection::on_eof() {
   close(CloseReason::client_gone);
 }
 
-// Uses bytes up to a request that is not answered at once, or up to kRequestsPerTurn of them: then the other
-// connections of this thread get their turn. Returns how many.
+// Uses bytes up to a request that is not answered at once, or up to kRequestsPerTurn of them. Returns how many.
 size_t Connection::process(std::string_view bytes) {
   const size_t all = bytes.size();
   processing_ = true;
@@ -161,7 +170,6 @@ size_t Connection::process(std::string_view bytes) {
   while (!bytes.empty() && state_ == State::reading && n_left > 0)
     if (take_some(bytes)) --n_left;
   processing_ = false;
-  if (n_left == 0 && !bytes.empty() && state_ == State::reading) arm_write();  // a turn that comes at once
   return all - bytes.size();
 }
 
@@ -184,12 +192,13 @@ void Connection::process_ahead() {
   const size_t at = in_at_;
   in_.clear();
   in_at_ = 0;
-  const size_t used = at + process(std::string_view(ahead).substr(at));
+  const size_t used = at + process(std::string_view(ahead).substr(at, kBytesPerTurn));
   if (used < ahead.size() && !deaf_ && (state_ == State::reading || state_ == State::handling)) {
     in_ = std::move(ahead);
     in_at_ = used;
   }
   ahead_.set(static_cast<int64_t>(in_.capacity()));
+  paused_ = false;
   arm_read();
 }
 
@@ -386,6 +395,7 @@ void Connection::close(CloseReason reason) {
   error_code ec;
   socket_.close(ec);
   io_.remove(*this);
+  leave();
   drop_input();
   place_.leave();
   const auto stream = std::move(stream_);

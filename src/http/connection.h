@@ -1,6 +1,7 @@
 // One client's socket: reads requests one after the other, hands each to the handler, and writes its reply. Readiness
 // is awaited, then read and written without blocking, so an idle connection holds no buffers and a departed client is
-// seen while nothing is being written. Io thread only.
+// seen while nothing is being written. What it does for its client it does in turns, each a bounded amount of work.
+// Io thread only.
 #pragma once
 #include <boost/asio/ip/tcp.hpp>
 #include <exception>
@@ -17,7 +18,7 @@
 
 namespace quire {
 
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection : public std::enable_shared_from_this<Connection>, public Turns::Waiter {
  public:
   // Takes the arrival's place.
   Connection(IoThread& io, boost::asio::ip::tcp::socket socket, Arrival& arrival);
@@ -27,6 +28,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // of it is with the kernel, its delivery is timed.
   void sweep(int64_t woken_ns);
   void tick(int64_t now_ns);
+  // Writes what the socket takes, then uses bytes that are here, or reads some.
+  void take_turn();
   // Calls a member. What it throws, most likely for want of memory, ends this connection and nothing else.
   template <class... Args, class... Given>
   void guarded(void (Connection::*member)(Args...), Given... given) noexcept {
@@ -39,6 +42,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void drain();      // the server is stopping: close when idle, else after the reply
   void shut_down();  // close now
 
+  Address& address() const { return *place_.address(); }  // REQUIRES it is not closed
+
   size_t index = 0;  // in the io thread's list
 
  private:
@@ -49,8 +54,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void arm_read();
   void arm_write();
-  void on_readable();
-  void on_writable();
+  void read_some();
   void on_cipher(std::string_view bytes);
   void on_bytes(std::string_view bytes);
   size_t read_room();
@@ -89,10 +93,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   RequestParser parser_;
   State state_ = State::reading;
   OpSlot read_slot_, write_slot_;
-  bool reading_ = false, writing_ = false;  // a wait is under way
-  bool processing_ = false;                 // inside process(): do not enter it again
-  bool judged_ = false;                     // verdict_ is the handler's on this request's head
-  bool deaf_ = false;                       // what follows the head that is being answered is nobody's
+  bool reading_ = false, writing_ = false;    // a wait is under way
+  bool readable_ = false, writable_ = false;  // for the next turn
+  bool processing_ = false;                   // inside process(): do not enter it again
+  bool judged_ = false;                       // verdict_ is the handler's on this request's head
+  bool deaf_ = false;                         // what follows the head that is being answered is nobody's
   bool peer_eof_ = false, sent_fin_ = false, said_end_ = false;
   bool paused_ = false;         // no room to read ahead: the tick looks again
   std::string in_;              // bytes that came ahead of their turn

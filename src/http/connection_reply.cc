@@ -128,7 +128,7 @@ void Connection::finish_reply() {
     idle_since_ = IoThread::now_ns();
   }
   stream->close(CloseReason::finished);
-  if (state_ == State::reading && !processing_) process_ahead();
+  if (state_ == State::reading && !processing_ && !in_.empty()) io_.want_turn(*this, true);
 }
 
 // A request that is not answered yet hears why, as long as that needs no memory.

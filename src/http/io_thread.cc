@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <exception>
 
@@ -24,7 +25,8 @@ namespace asio = boost::asio;
 
 constexpr size_t kScratchBytes = 64 << 10;
 thread_local IoThread* current_thread = nullptr;
-constexpr int kMaxRounds = 8;  // of work that makes work, before sockets get their turn
+constexpr int kMaxRounds = 8;      // of work that makes work, before sockets get their turn
+constexpr int kTurnsPerRound = 8;  // of connections, before sockets are asked who else has something to do
 
 // Timeouts are looked at in a tick over all connections, at a quarter of the shortest of them: no timer per connection.
 int tick_of(const HttpLimits& l) {
@@ -77,6 +79,7 @@ std::shared_ptr<Address> Addresses::enter(const std::string& name, int& n) {
     address->name = name;
     address->received = std::make_shared<ByteAccount>(received_);
     address->unsent = std::make_shared<ByteAccount>(unsent_);
+    address->lines = std::vector<Turns::Line>(static_cast<size_t>(n_io_threads_));
     all_.emplace(name, address);
   }
   n = ++address->n_connections;
@@ -236,6 +239,32 @@ void IoThread::run_work() noexcept {
     }
     work_.clear();
   }
+}
+
+void IoThread::want_turn(Connection& connection, bool again) {
+  turns_.push(connection.address().lines[static_cast<size_t>(index_)], connection, again);
+  arm_turns();
+}
+
+// Behind what sockets have to say by then.
+void IoThread::arm_turns() {
+  if (turns_armed_) return;
+  turns_armed_ = true;
+  asio::post(context_, turns_slot_.bind([this] {
+    turns_armed_ = false;
+    if (!stopping_) take_turns();
+  }));
+}
+
+void IoThread::take_turns() {
+  for (int i = 0; i < kTurnsPerRound; ++i) {
+    Turns::Waiter* const next = turns_.next();
+    if (next == nullptr) return;
+    const auto connection = static_cast<Connection*>(next)->shared_from_this();
+    connection->guarded(&Connection::take_turn);
+    run_work();
+  }
+  if (!turns_.empty()) arm_turns();
 }
 
 void IoThread::arm_tick() {

@@ -18,6 +18,7 @@
 #include "http/io_queue.h"
 #include "http/op_slot.h"
 #include "http/server.h"
+#include "http/turns.h"
 
 namespace quire {
 
@@ -49,19 +50,21 @@ struct Address {
   std::string name;
   int n_connections = 0;  // guarded by Addresses
   std::shared_ptr<ByteAccount> received, unsent;
+  std::vector<Turns::Line> lines;  // of each io thread, which alone touches it
 };
 
 // Those that have connections. Any thread.
 class Addresses {
  public:
-  Addresses(std::shared_ptr<ByteBudget> received, std::shared_ptr<ByteBudget> unsent)
-      : received_(std::move(received)), unsent_(std::move(unsent)) {}
+  Addresses(std::shared_ptr<ByteBudget> received, std::shared_ptr<ByteBudget> unsent, int n_io_threads)
+      : received_(std::move(received)), unsent_(std::move(unsent)), n_io_threads_(n_io_threads) {}
   // One connection more; `n` is set to how many it has now.
   std::shared_ptr<Address> enter(const std::string& name, int& n);
   void leave(Address& address);
 
  private:
   const std::shared_ptr<ByteBudget> received_, unsent_;
+  const int n_io_threads_;
   std::mutex mu_;
   std::unordered_map<std::string, std::shared_ptr<Address>> all_;
 };
@@ -102,11 +105,11 @@ struct Arrival {
 
 // What all io threads of one server share.
 struct ServerShared {
-  explicit ServerShared(const HttpLimits& l)
+  ServerShared(const HttpLimits& l, int n_io_threads)
       : limits(l),
         received(std::make_shared<ByteBudget>(l.all_body_bytes)),
         unsent(std::make_shared<ByteBudget>(l.all_out_bytes)),
-        addresses(received, unsent) {}
+        addresses(received, unsent, n_io_threads) {}
   const HttpLimits limits;
   const std::shared_ptr<ByteBudget> received, unsent;
   Handler* handler = nullptr;
@@ -145,6 +148,8 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   HostLookup& lookup();
   // stop() was heard: what begins now is never ended by a clock.
   bool stopping() const { return stopping_; }
+  // The connection has something to do, and does it when its turn comes. `again`: its turn is over just now.
+  void want_turn(Connection& connection, bool again);
   void remove(Connection& connection);
   std::vector<char>& scratch() { return scratch_; }
   std::string_view date();
@@ -156,6 +161,8 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   void take_in(Arrival& arrival);
   void arm_wake();
   void arm_tick();
+  void arm_turns();
+  void take_turns();
   void on_tick();
 
   const std::shared_ptr<ServerShared> shared_;
@@ -164,10 +171,12 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_;
   boost::asio::posix::stream_descriptor wake_;  // an eventfd
   boost::asio::steady_timer tick_;
-  OpSlot wake_slot_, tick_slot_;
+  OpSlot wake_slot_, tick_slot_, turns_slot_;
+  bool turns_armed_ = false;
   int tick_ms_;
   std::thread thread_;
   std::atomic<int> n_connections_{0};
+  Turns turns_;
   std::vector<std::shared_ptr<Connection>> connections_;
   std::unique_ptr<UpstreamPool> upstreams_;  // null until one is asked for
   Work work_;

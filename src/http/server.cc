@@ -34,7 +34,8 @@ void raise_descriptor_limit(int n_connections) {
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(const ServerOptions& options, Handler& handler) : shared_(std::make_shared<ServerShared>(options.limits)) {
+  ServerImpl(const ServerOptions& options, Handler& handler)
+      : shared_(std::make_shared<ServerShared>(options.limits, std::max(1, options.n_io_threads))) {
     shared_->handler = &handler;
     if (options.metrics == nullptr) shared_->own_metrics = std::make_unique<Metrics>();
     shared_->metrics =

@@ -27,8 +27,13 @@ inline constexpr int kPatienceMs = 30'000;
 
 class RawClient {
  public:
-  explicit RawClient(int port, int receive_buffer = 0) {
+  // `from`: one of this machine's own addresses.
+  explicit RawClient(int port, int receive_buffer = 0, const char* from = "127.0.0.1") {
     fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    inet_pton(AF_INET, from, &own.sin_addr);
+    ::bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof own);
     if (receive_buffer > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -43,6 +48,16 @@ class RawClient {
   ~RawClient() { close(); }
 
   bool connected() const { return connected_; }
+  // What the kernel takes at once; how many bytes that was.
+  size_t send_what_fits(std::string_view bytes) {
+    size_t n_sent = 0;
+    while (n_sent < bytes.size()) {
+      const ssize_t n = ::send(fd_, bytes.data() + n_sent, bytes.size() - n_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n <= 0) break;
+      n_sent += static_cast<size_t>(n);
+    }
+    return n_sent;
+  }
   int fd() const { return fd_; }
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
