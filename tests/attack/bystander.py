@@ -2,6 +2,7 @@
 # the server was quiet, and takes down when each event came; and one that asks /health on connections of its own.
 import http.client
 import json
+import ssl
 import threading
 import time
 
@@ -38,17 +39,23 @@ class Watch:
 
 
 class Bystander:
-    def __init__(self, port, key):
+    def __init__(self, port, key, tls=False):
         self.port, self.key = port, key
+        self._context = ssl._create_unverified_context() if tls else None
         self.right = {}  # what each prompt's answer is, once it is known
         self.watch = Watch()
         self._end = threading.Event()
         self._threads = []
 
+    def connect(self):
+        if self._context:
+            return http.client.HTTPSConnection('127.0.0.1', self.port, timeout=120, context=self._context)
+        return http.client.HTTPConnection('127.0.0.1', self.port, timeout=120)
+
     def stream(self, i):
         """Streams one answer: what it says, however its tokens were cut into events."""
         begun, last = time.monotonic(), None
-        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=120)
+        connection = self.connect()
         try:
             connection.request('POST', '/v1/completions', body_of(i),
                                {'Content-Type': 'application/json', 'Authorization': f'Bearer {self.key}'})
@@ -121,7 +128,7 @@ class Bystander:
     def _ping(self):
         while not self._end.wait(0.05):
             begun = time.monotonic()
-            connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=120)
+            connection = self.connect()
             try:
                 connection.request('GET', '/health')
                 if connection.getresponse().status != 200:

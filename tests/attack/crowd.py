@@ -1,5 +1,5 @@
-# A process of attackers. It reads one JSON object a line, {"attack", "n", "seconds", "port", "key", "addresses", "hold_s"}, runs
-# that many attackers at once for so long ("attack": "*" has each take all of them in turn), and answers with
+# A process of attackers. It reads one JSON object a line, {"attack", "n", "seconds", "port", "key", "addresses", "hold_s", "tls"}, runs
+# that many attackers at once for so long ("attack": "*" has each take all of them in turn, those on TLS or the others), and answers with
 # one: {"counts", "rounds", "errors", "processor_s"}. Its argument is how nice it is to the server, whose cores it shares.
 import asyncio
 import collections
@@ -9,6 +9,7 @@ import sys
 import time
 
 import attacks_requests  # noqa: F401  they register themselves
+import attacks_tls  # noqa: F401
 import attacks_transport  # noqa: F401
 from attacker import Attacker
 from registry import ATTACKS
@@ -17,9 +18,8 @@ PAUSE_S = 0.05  # after a round that failed at once, so that the loop stays just
 GONE = (OSError, EOFError, asyncio.TimeoutError, asyncio.LimitOverrunError)
 
 
-async def attack_until(end, a, chosen):
+async def attack_until(end, a, names):
     """Rounds until `end`; what the server did to them is counted, what the attack itself got wrong is raised."""
-    names = [chosen] if chosen else list(ATTACKS)
     rounds = 0
     while time.monotonic() < end:
         kind = ATTACKS[names[(a.number + rounds) % len(names)]]
@@ -36,10 +36,12 @@ async def attack_until(end, a, chosen):
 
 
 async def run(order):
-    chosen = None if order['attack'] == '*' else order['attack']
+    names = [order['attack']]
+    if names == ['*']:
+        names = [name for name, kind in ATTACKS.items() if kind.tls == order['tls']]
     attackers = [Attacker(i, order, order['hold_s']) for i in range(order['n'])]
     end = time.monotonic() + order['seconds']
-    tasks = [asyncio.ensure_future(attack_until(end, a, chosen)) for a in attackers]
+    tasks = [asyncio.ensure_future(attack_until(end, a, names)) for a in attackers]
     done, late = await asyncio.wait(tasks, timeout=order['seconds'])
     for task in late:
         task.cancel()

@@ -4,13 +4,18 @@
 #   one by one  each attack by --attackers at once for --seconds: the bystander's streams keep their bytes, the server lives,
 #               its memory comes back; how long a token of the bystander takes (p99), beside what it took just before
 #   mixed       all of them for so many minutes: likewise, and memory is where it was when that began
+# Attacks on TLS have a server of their own, which speaks it, and are mixed with each other; without `openssl`, which makes its
+# certificate, they are left out.
 # Exit code 1 when one of these does not hold; with --strict also where a p99 is beyond LATE times what it was. The attackers
 # share the machine's cores with the server: they are nice (19), and the processor time of both sides is in the table.
 import argparse
 import hashlib
+import http.client
 import json
 import os
 import random
+import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -20,6 +25,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..'), os.path.join(HERE, '..', 'e2e'), HERE]
 import attacks_requests  # noqa: E402,F401  they register themselves
+import attacks_tls  # noqa: E402,F401
 import attacks_transport  # noqa: E402,F401
 from bystander import Bystander, quantile  # noqa: E402
 from quire_server import Server  # noqa: E402
@@ -48,8 +54,21 @@ def keys_file(folder):
     return path
 
 
+def certificate(folder):
+    """Options of a server that speaks TLS, with a certificate of the moment."""
+    cert, key = (os.path.join(folder, name) for name in ('cert.pem', 'key.pem'))
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', key,
+                    '-out', cert, '-days', '2', '-subj', '/CN=localhost'], check=True, capture_output=True)
+    return ['--tls-cert', cert, '--tls-key', key]
+
+
 class Attacked(Server):
     """A server with keys, whose numbers its operator may see."""
+
+    def connect(self, timeout=60):
+        if self.url.startswith('http://'):
+            return super().connect(timeout)
+        return http.client.HTTPSConnection('127.0.0.1', self.port, timeout=timeout, context=ssl._create_unverified_context())
 
     def get(self, path, headers=None):
         return super().get(path, {'Authorization': 'Bearer operator', **(headers or {})})
@@ -69,8 +88,8 @@ class Attacked(Server):
 class Crowd:
     """The process of the attackers."""
 
-    def __init__(self, server, options):
-        self.order = {'port': server.port, 'key': 'attacker', 'n_keys': N_TENANTS, 'addresses': options.addresses}
+    def __init__(self, server, options, tls):
+        self.order = {'port': server.port, 'key': 'attacker', 'n_keys': N_TENANTS, 'addresses': options.addresses, 'tls': tls}
         self.process = subprocess.Popen([sys.executable, os.path.join(HERE, 'crowd.py'), str(options.nice)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
 
@@ -140,16 +159,17 @@ class Row:
 
 
 class Soak:
-    def __init__(self, options, folder):
+    def __init__(self, options, folder, tls):
         limits = [part for name, value in LIMITS.items() for part in ('--limit', f'{name}={value}')]
-        self.options, self.rows, self.ended = options, [], False
+        self.options, self.rows, self.tls = options, [], tls
         self.server = Attacked('--api-keys', keys_file(folder), '--threads', str(options.threads), '--kv-memory', KV_MEMORY,
-                               '--log-requests', 'off', *limits, *options.server_options, path=options.model)
+                               '--log-requests', 'off', *limits, *(certificate(folder) if tls else []), *options.server_options,
+                               path=options.model)
         self.server.fill_cache()
-        self.bystander = Bystander(self.server.port, 'bystander')
+        self.bystander = Bystander(self.server.port, 'bystander', tls)
         self.bystander.learn()
         self.bystander.start()
-        self.crowd = Crowd(self.server, options)
+        self.crowd = Crowd(self.server, options, tls)
 
     def stop(self):
         """The server's exit code."""
@@ -181,7 +201,8 @@ class Soak:
     def run(self, name, n, seconds, slack_mib):
         """One attack, or all for "*"."""
         slack = slack_mib * MIB
-        row = Row('all of them, mixed' if name == '*' else name, n)
+        mixed = 'all on TLS, mixed' if self.tls else 'all of them, mixed'
+        row = Row(mixed if name == '*' else name, n)
         self.bystander.take()
         time.sleep(self.options.alone)
         row.alone, row.before, memory = self.bystander.take(), resident(self.server), Memory(self.server)
@@ -244,27 +265,43 @@ def parse():
     return parser.parse_args()
 
 
+def attacked(options, names, folder, tls):
+    """One server, and these attacks one by one, then mixed: its rows, and its exit code."""
+    soak = Soak(options, folder, tls)
+    try:
+        if options.seconds > 0:
+            for name in names:
+                soak.run(name, options.attackers, options.seconds, options.slack)
+                if not soak.lives():
+                    break
+        if options.minutes > 0 and soak.lives():
+            soak.run('*', options.attackers, options.minutes * 60, options.mixed_slack)
+    finally:
+        code = soak.stop()
+    return soak.rows, code
+
+
 def main():
     options = parse()
-    names = [name for name in ATTACKS if not options.only or any(part in name for part in options.only)]
-    with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(options, folder)
-        print('times in ms, processors in use, memory in MiB\n' + Row.FORM.format(*Row.HEAD), flush=True)
-        try:
-            if options.seconds > 0:
-                for name in names:
-                    soak.run(name, options.attackers, options.seconds, options.slack)
-                    if not soak.lives():
-                        break
-            if options.minutes > 0 and soak.lives():
-                soak.run('*', options.attackers, options.minutes * 60, options.mixed_slack)
-        finally:
-            code = soak.stop()
-    failed = [row.name for row in soak.rows if row.why]
-    late = [row.name for row in soak.rows if row.factor() > LATE]
-    print(f'{len(soak.rows)} attacks, {len(failed)} failed {failed or ""}; the server ended with {code}')
+    chosen = [name for name in ATTACKS if not options.only or any(part in name for part in options.only)]
+    rows, ended = [], []
+    print('times in ms, processors in use, memory in MiB\n' + Row.FORM.format(*Row.HEAD), flush=True)
+    for tls in (False, True):
+        names = [name for name in chosen if ATTACKS[name].tls == tls]
+        if not names:
+            continue
+        if tls and not shutil.which('openssl'):
+            print('no openssl here: attacks on TLS are left out', flush=True)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            seen, code = attacked(options, names, folder, tls)
+        rows += seen
+        ended.append(code)
+    failed = [row.name for row in rows if row.why]
+    late = [row.name for row in rows if row.factor() > LATE]
+    print(f'{len(rows)} attacks, {len(failed)} failed {failed or ""}; the server ended with {" and ".join(map(str, ended))}')
     print(f'beyond {LATE} times the p99: {", ".join(late) or "none"}')
-    return 1 if failed or code else 0
+    return 1 if failed or any(ended) else 0
 
 
 if __name__ == '__main__':
