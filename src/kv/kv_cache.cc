@@ -34,9 +34,9 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
     pooled.push_back({layout.group(g), pools_.back().get()});
   }
   if (options.prefix_cache) {
-    tree_ = std::make_unique<PrefixTree>(
-        pooled, options.block_tokens,
-        PrefixTreeOptions{options.hash, options.keep, options.n_elsewhere, options.computed, options.policy});
+    tree_ = std::make_unique<PrefixTree>(pooled, options.block_tokens,
+                                         PrefixTreeOptions{options.hash, options.keep, options.n_elsewhere,
+                                                           options.computed, options.policy, options.n_departures});
   }
 }
 
@@ -74,14 +74,19 @@ int KvCache::peek(const Prefix& prefix) const {
   return tree_->peek(prefix, max_match(prefix)) * options_.block_tokens;
 }
 
-bool KvCache::make_room(const Counts& wanted) {
+PathTrace KvCache::trace(const Prefix& prefix, const TraceLimits& limits) const {
+  if (!tree_ || prefix.tokens.empty()) return {};
+  return tree_->trace(prefix, max_match(prefix), limits);
+}
+
+bool KvCache::make_room(const Counts& wanted, uint64_t whose) {
   for (int g = 0; g < n_groups(); ++g) {
     if (wanted[static_cast<size_t>(g)] > pool(g).n_free() + pool(g).n_cached()) return false;
   }
-  if (wanted[0] > n_free_blocks()) tree_->evict(wanted[0] - n_free_blocks());
+  if (wanted[0] > n_free_blocks()) tree_->evict(wanted[0] - n_free_blocks(), {now_ns_, whose});
   for (int g = 1; g < n_groups(); ++g) {
     const int n = wanted[static_cast<size_t>(g)];
-    if (n > pool(g).n_free()) tree_->evict_window(g, n - pool(g).n_free());
+    if (n > pool(g).n_free()) tree_->evict_window(g, n - pool(g).n_free(), {now_ns_, whose});
   }
   QR_CHECK(wanted[0] <= n_free_blocks(), "whoever holds a block holds those before it, so what is cached can be freed");
   return true;
@@ -92,7 +97,7 @@ bool KvCache::grow(SeqKv& seq, int n_tokens, int n_spare) {
   if (wanted <= 0) return true;
   Counts counts;
   for (size_t g = 0; g < pools_.size(); ++g) counts[g] = is_state(g) ? 1 : wanted;
-  if (!make_room(counts)) return false;
+  if (!make_room(counts, seq.whose)) return false;
   const auto n_before = static_cast<int>(seq.table.size());
   for (int i = 0; i < wanted; ++i) {
     PrefixTree::Blocks& blocks = seq.table.emplace_back();
@@ -116,7 +121,7 @@ void KvCache::add_states(SeqKv& seq, int n_before, int n_spare) {
   for (size_t b = static_cast<size_t>(n_before); b + 1 < seq.table.size(); ++b) {
     if (!keeps_state(seq, static_cast<int>(b))) continue;
     if (pool.n_free() + pool.n_cached() <= n_spare) return;
-    if (pool.n_free() == 0) tree_->evict_window(static_cast<int>(states_), 1);
+    if (pool.n_free() == 0) tree_->evict_window(static_cast<int>(states_), 1, {now_ns_, seq.whose});
     seq.table[b][states_] = pool.allocate();
   }
 }
@@ -159,7 +164,7 @@ KvCache::Below KvCache::fetch(const SeqKv& seq, const Prefix& prefix, Fetch& out
   Fetch run(*tree_, seq.table);
   for (const int32_t node : missing.between) run.hold(node);
   const int n_before = run.n_before();
-  if (!make_room(wanted_of_run(n_before, static_cast<int>(missing.nodes.size())))) return Below::no_room;
+  if (!make_room(wanted_of_run(n_before, static_cast<int>(missing.nodes.size())), seq.whose)) return Below::no_room;
   missing = tree_->missing(prefix, max_match(prefix), seq.table);
   const auto n = static_cast<int>(missing.nodes.size());
   if (n == 0) return Below::nothing;

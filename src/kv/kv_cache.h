@@ -26,8 +26,9 @@ struct SeqKv {
   // The state behind the last whole block of the first n_lead tokens (all of a prompt but its last) stays findable, so
   // that the same prompt finds it again.
   int n_lead = 0;
-  int n_passed = 0;  // leading blocks that have no state any more
-  int passing = -1;  // block of the state that it put into the tree for as long as it has left no later one there
+  int n_passed = 0;    // leading blocks that have no state any more
+  uint64_t whose = 0;  // the tenant, as Prefix has it: for whom room is made
+  int passing = -1;    // block of the state that it put into the tree for as long as it has left no later one there
 };
 
 struct KvCacheOptions {
@@ -42,6 +43,7 @@ struct KvCacheOptions {
   int n_elsewhere = 0;
   std::function<void(const LeavingBlock&)> computed = {};
   std::string policy = "lru";  // what is evicted first: a registered KvPolicy
+  int n_departures = 0;        // as PrefixTreeOptions has it
 };
 
 class KvCache {
@@ -59,6 +61,12 @@ class KvCache {
   int extend(SeqKv& seq, const Prefix& prefix);
   // How many tokens match would find; changes nothing.
   int peek(const Prefix& prefix) const;
+  // Where `prefix` ends and what is stored there (PrefixTree); changes nothing.
+  PathTrace trace(const Prefix& prefix, const TraceLimits& limits) const;
+  // How the block of that name last left memory; null: nothing is remembered of it.
+  const Departure* departure(const Hash128& name) const { return tree_ ? tree_->departure(name) : nullptr; }
+  // What departures from now on are remembered with. Decides nothing.
+  void tell_time(int64_t now_ns) { now_ns_ = now_ns; }
   // Takes room for what a tier has of `prefix` behind the blocks of `seq`, all up to where a match would end then, into
   // `out`. REQUIRES nothing in `seq` but what match and extend found; the cache outlives `out`.
   enum class Below : uint8_t { nothing, loading, no_room, begun };  // loading: somebody fetches the next block already
@@ -108,16 +116,16 @@ class KvCache {
   const KvGroup& group(int g) const { return groups_[static_cast<size_t>(g)]; }
   const BlockPool& pool(int g) const { return *pools_[static_cast<size_t>(g)]; }
   std::string check() const { return tree_ ? tree_->check() : ""; }
-
- private:
-  // The last token is always left to compute, or there would be no logits.
+  // Blocks that a match may take at most. The last token is always left to compute, or there would be no logits.
   int max_match(const Prefix& prefix) const {
     return (static_cast<int>(prefix.tokens.size()) - 1) / options_.block_tokens;
   }
+
+ private:
   // Free blocks of every group, as many as `wanted` says; false, with nothing changed, when there is not that much
   // room.
   using Counts = std::array<int, GroupBlocks::kMaxGroups>;
-  bool make_room(const Counts& wanted);
+  bool make_room(const Counts& wanted, uint64_t whose);
   // Blocks of each group that a run of n behind n_before blocks takes: of windows those that a row behind it reads.
   Counts wanted_of_run(int n_before, int n) const;
   // Of window g, what `seq` holds of the blocks that end with `end`, but for those that are kept.
@@ -139,6 +147,7 @@ class KvCache {
 
   KvCacheOptions options_;
   std::vector<KvGroup> groups_;
+  int64_t now_ns_ = 0;
   size_t states_ = 0;  // the group of states, of which there is one at most; 0: none, for the first is a full one
   std::vector<std::unique_ptr<BlockPool>> pools_;  // by group; address-stable, BlockRefs point to them
   std::unique_ptr<PrefixTree> tree_;               // null without a prefix cache; destroyed before the pools

@@ -28,11 +28,9 @@ int32_t NodeTable::add(const Hash128& hash, int32_t parent) {
   Node& node = (*this)[id];
   node.hash = hash;
   node.parent = parent;
-  if (parent != kNone) {
-    node.depth = (*this)[parent].depth + 1;
-    node.after = std::exchange((*this)[parent].first_child, id);
-    if (node.after != kNone) (*this)[node.after].before = id;
-  }
+  if (parent != kNone) node.depth = (*this)[parent].depth + 1;
+  node.after = std::exchange(list_below(parent), id);
+  if (node.after != kNone) (*this)[node.after].before = id;
   slots_[slot_of(hash)] = id;
   return id;
 }
@@ -44,8 +42,8 @@ void NodeTable::remove(int32_t id) {
   if (node.after != kNone) (*this)[node.after].before = node.before;
   if (node.before != kNone) {
     (*this)[node.before].after = node.after;
-  } else if (node.parent != kNone) {
-    (*this)[node.parent].first_child = node.after;
+  } else {
+    list_below(node.parent) = node.after;
   }
   node = Node{};
   free_.push_back(id);
@@ -74,12 +72,13 @@ void NodeTable::free_slot(int32_t id) {
 
 std::string NodeTable::check() const {
   std::vector<int32_t> n_children(nodes_.size());
-  int n_used = 0;
+  int n_used = 0, n_roots = 0;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.state == NodeState::unused) continue;
     ++n_used;
     if (look_up(node.hash) != static_cast<int32_t>(i)) return "a node is not found by its hash";
+    n_roots += node.parent == kNone ? 1 : 0;
     if (node.parent == kNone) continue;
     if ((*this)[node.parent].state == NodeState::unused) return "a node's parent is gone";
     ++n_children[static_cast<size_t>(node.parent)];
@@ -95,6 +94,13 @@ std::string NodeTable::check() const {
     }
     if (n_linked != n_children[i]) return "a node's children are miscounted";
   }
+  int32_t before = kNone;
+  for (int32_t root = first_root_; root != kNone; root = (*this)[root].after) {
+    if ((*this)[root].parent != kNone || (*this)[root].before != before || n_roots-- == 0)
+      return "a root is linked wrongly";
+    before = root;
+  }
+  if (n_roots != 0) return "the roots are miscounted";
   return n_used == size() ? "" : "the nodes are miscounted";
 }
 

@@ -59,8 +59,9 @@ struct Node {
   Hash128 hash;                                       // of this process
   Hash128 name;                                       // that outlives it
   int32_t parent = -1;                                // −1: a root's child
-  int32_t first_child = -1, before = -1, after = -1;  // among the parent's children
+  int32_t first_child = -1, before = -1, after = -1;  // among the parent's children, or the roots
   CacheKey key;
+  uint64_t whose = 0;         // the tenant that was first to put it here
   std::vector<Extra> extras;  // that reach into it
   GroupBlocks blocks;         // empty where it has none: that of a window may be evicted on its own
   int32_t depth = 0;          // blocks before it
@@ -83,6 +84,9 @@ class NodeTable {
   std::span<Token> tokens(int32_t id);  // what it spells
   std::span<const Token> tokens(int32_t id) const;
 
+  // The newest child; of kNone the newest root. Those before it follow by Node::after.
+  int32_t first_child(int32_t parent) const { return parent == kNone ? first_root_ : (*this)[parent].first_child; }
+
   // The node of that hash, whatever it spells; kNone: there is none.
   int32_t look_up(const Hash128& hash) const { return slots_[slot_of(hash)]; }
   // A new node in no state, with its links. REQUIRES a free id and no node of that hash.
@@ -94,12 +98,14 @@ class NodeTable {
  private:
   size_t slot_of(const Hash128& hash) const;
   void free_slot(int32_t id);
+  int32_t& list_below(int32_t parent) { return parent == kNone ? first_root_ : (*this)[parent].first_child; }
 
   size_t block_tokens_;
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;
   std::vector<int32_t> slots_;  // half full at most; kNone: free
   std::vector<int32_t> free_;   // ids, last freed first used
+  int32_t first_root_ = kNone;
 };
 
 }  // namespace quire

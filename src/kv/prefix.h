@@ -34,6 +34,7 @@ struct Prefix {
   CacheKey key;
   std::span<const Extra> extras;  // ascending by position
   int n_public = 0;               // leading tokens that are no secret: their whole blocks are under salt 0
+  uint64_t whose = 0;             // the tenant that asks, as an opaque number; no part of a block's name
 };
 
 // A prefix cut into blocks.

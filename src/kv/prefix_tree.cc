@@ -26,6 +26,7 @@ PrefixTree::PrefixTree(std::vector<Group> groups, int block_tokens, PrefixTreeOp
       hasher_(PathHasher::of_process(options_.hash)),
       names_(PathHasher::of_names()),
       nodes_(groups_[0].pool->n_blocks() + options_.n_elsewhere, block_tokens),
+      departures_(options_.n_departures),
       leaves_(make_policy(options_.policy, {nodes_, groups_[0].pool->n_blocks(), block_tokens})),
       far_leaves_(nodes_, options_.n_elsewhere + 1) {
   const auto n = static_cast<size_t>(groups_[0].pool->n_blocks());
@@ -192,6 +193,7 @@ int32_t PrefixTree::add(const Hash128& hash, int32_t parent, const Prefix& prefi
   const int32_t id = nodes_.add(hash, parent);
   Node& node = nodes_[id];
   node.key = blocks.key(block);
+  node.whose = prefix.whose;
   node.name = names_.block(parent == kNone ? names_.root(node.key) : nodes_[parent].name, blocks, block);
   node.extras = blocks.extras(block);
   for (size_t g = 0; g < groups_.size(); ++g) node.blocks.push_back(BlockRef());
@@ -303,7 +305,13 @@ bool PrefixTree::keep(int32_t id) const {
   return options_.keep && options_.n_elsewhere > 0 && options_.keep(view_of(id));
 }
 
-int PrefixTree::evict(int n_blocks) {
+// `id` or a window's part of it leaves memory for that.
+void PrefixTree::remember(int32_t id, const Occasion& occasion) {
+  if (options_.n_departures == 0) return;
+  departures_.put(nodes_[id].name, {occasion.now_ns, nodes_[id].whose, occasion.whose});
+}
+
+int PrefixTree::evict(int n_blocks, const Occasion& occasion) {
   int n_freed = 0;
   held_.clear();  // at most one leaf per running sequence
   while (n_freed < n_blocks && leaves_->n_leaves() > 0) {
@@ -314,6 +322,7 @@ int PrefixTree::evict(int n_blocks) {
       continue;
     }
     leaves_->left(node);
+    remember(node, occasion);
     keep(node) ? go_elsewhere(node) : remove_tree(node);
     ++n_freed;
   }
@@ -327,13 +336,15 @@ void PrefixTree::drop_unheld(int32_t block, size_t group) {
   if (groups_[group].pool->n_refs(nodes_[node].blocks[group].id()) == 1) drop_block(node, group);
 }
 
-int PrefixTree::evict_window(int group, int n_blocks) {
+int PrefixTree::evict_window(int group, int n_blocks, const Occasion& occasion) {
   const auto g = static_cast<size_t>(group);
   int n_freed = 0;
   for (; n_freed < n_blocks; ++n_freed) {
     const int32_t block = groups_[g].pool->oldest_cached();
     if (block < 0) break;
-    drop_block(owners_[g][static_cast<size_t>(block)], g);
+    const int32_t node = owners_[g][static_cast<size_t>(block)];
+    remember(node, occasion);
+    drop_block(node, g);
   }
   return n_freed;
 }

@@ -30,9 +30,11 @@
 
 #include "base/types.h"
 #include "kv/block_pool.h"
+#include "kv/ghosts.h"
 #include "kv/kv_policy.h"
 #include "kv/layout.h"
 #include "kv/node_table.h"
+#include "kv/path_trace.h"
 #include "kv/prefix.h"
 #include "kv/use_heap.h"
 
@@ -57,6 +59,7 @@ struct PrefixTreeOptions {
   // Told of every block that insert makes resident, while its bytes are there.
   std::function<void(const LeavingBlock&)> computed = {};
   std::string policy = "lru";  // a registered KvPolicy
+  int n_departures = 0;        // evicted blocks of which is remembered how they left; 0: of none
 };
 
 class PrefixTree {
@@ -81,6 +84,13 @@ class PrefixTree {
   // How many blocks match would find; takes nothing and counts as no use.
   int peek(const Prefix& prefix, int max_blocks) const;
 
+  // Where this path ends and what is stored there, of the same key and tenant; takes nothing and counts as no use.
+  PathTrace trace(const Prefix& prefix, int max_blocks, const TraceLimits& limits) const;
+  // How the block of that name last left memory, or lost what a window needs of it; null: nothing is remembered of it.
+  const Departure* departure(const Hash128& name) const {
+    return options_.n_departures > 0 ? departures_.find(name) : nullptr;
+  }
+
   // Makes blocks [0, n_blocks) of `table` (table[b] = block b's references) findable. Where a block is resident
   // already, the table's own reference is replaced by the known one: equal tokens have equal bits. Returns how many
   // were. A node that has lost its block of a window takes the table's, one that is elsewhere or loading all of them.
@@ -88,10 +98,10 @@ class PrefixTree {
   int insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table, int n_known = 0);
 
   // Frees up to n_blocks blocks (of every group) that only the tree holds, as the policy has them; returns how many.
-  int evict(int n_blocks);
+  int evict(int n_blocks, const Occasion& occasion = {});
   // Frees up to n_blocks blocks of a group with a window, first given back first; the nodes stay. Returns how many.
   // Whoever slides past a block gives it back before those that the next of its past need.
-  int evict_window(int group, int n_blocks);
+  int evict_window(int group, int n_blocks, const Occasion& occasion = {});
 
   // Of the node that has this block of the first group, its block of another one, where nobody else holds that; the
   // node stays.
@@ -156,6 +166,7 @@ class PrefixTree {
   void unlist(int32_t node);
   LeavingBlock view_of(int32_t node) const;
   bool keep(int32_t node) const;
+  void remember(int32_t node, const Occasion& occasion);
   bool held_by_others(const Node& node) const;
   void go_elsewhere(int32_t node);
   int32_t loading_into(int32_t block) const;
@@ -174,6 +185,7 @@ class PrefixTree {
   bool windows_whole(const Walk& at) const;
   // One block further; false where the path ends, in memory or `beyond` it.
   bool step(const Prefix& prefix, Walk& at, bool beyond) const;
+  int32_t nearest_sibling(const Prefix& prefix, const Walk& end, const TraceLimits& limits, int& n_common) const;
   std::string check_node(int32_t id) const;
 
   std::vector<Group> groups_;
@@ -183,6 +195,7 @@ class PrefixTree {
   uint64_t clock_ = 0;  // counts uses: a monotonic order that no clock change can upset
   int n_elsewhere_ = 0, n_loading_ = 0;
   NodeTable nodes_;
+  RememberedNames<Departure> departures_;
   std::unique_ptr<KvPolicy> leaves_;          // resident, and no child is in memory
   UseHeap far_leaves_;                        // elsewhere, and without children
   std::vector<int32_t> held_;                 // scratch of evict

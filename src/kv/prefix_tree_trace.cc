@@ -1,0 +1,66 @@
+// The prefix tree as a reader asks why a path ends: nothing of it is taken, touched or changed.
+#include <algorithm>
+
+#include "kv/prefix_tree.h"
+
+namespace quire {
+
+// Of the stored blocks that could have stood where the path ends, the tenant's own that has most in common with what
+// stands there; of equal ones the last used. kNone: there is none.
+int32_t PrefixTree::nearest_sibling(const Prefix& prefix,
+                                    const Walk& end,
+                                    const TraceLimits& limits,
+                                    int& n_common) const {
+  const CacheKey key = cut(prefix).key(end.depth);
+  const std::span<const Token> wanted = cut(prefix).tokens(end.depth);
+  int32_t best = kNone;
+  n_common = 0;
+  int n_seen = 0;
+  for (int32_t id = nodes_.first_child(end.node); id != kNone && n_seen < limits.n_siblings; id = nodes_[id].after) {
+    ++n_seen;
+    const Node& node = nodes_[id];
+    if (node.whose != prefix.whose || node.key != key) continue;
+    const std::span<const Token> stored = nodes_.tokens(id);
+    const auto n = static_cast<int>(std::ranges::mismatch(wanted, stored).in1 - wanted.begin());
+    if (n == block_tokens_) continue;  // parts from it in what is no token
+    const bool closer = best == kNone || n > n_common || (n == n_common && node.last_used > nodes_[best].last_used);
+    if (!closer) continue;
+    best = id;
+    n_common = n;
+  }
+  return best;
+}
+
+PathTrace PrefixTree::trace(const Prefix& prefix, int max_blocks, const TraceLimits& limits) const {
+  PathTrace out;
+  out.n_matched = peek(prefix, max_blocks) * block_tokens_;
+  Walk end, next;
+  next.hash = hasher_.root(cut(prefix).key(0));
+  while (next.depth < max_blocks && step(prefix, next, true)) {
+    if (next.depth * block_tokens_ > out.n_matched && nodes_[next.node].whose != prefix.whose) break;
+    end = next;
+  }
+  out.n_known = end.depth * block_tokens_;
+  if (end.depth == max_blocks) return out;
+  int32_t id = nearest_sibling(prefix, end, limits, out.n_common);
+  if (id == kNone || (end.depth == 0 && out.n_common == 0)) return out;  // nothing alike
+  // Down the tenant's own path, the newest branch of it.
+  const CacheKey key = nodes_[id].key;
+  size_t at = static_cast<size_t>(out.n_common);
+  const auto most = static_cast<size_t>(limits.n_stored);
+  while (id != kNone && out.stored.size() < most) {
+    const std::span<const Token> tokens = nodes_.tokens(id).subspan(at);
+    const size_t n = std::min(tokens.size(), most - out.stored.size());
+    out.stored.insert(out.stored.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n));
+    at = 0;
+    int32_t child = nodes_.first_child(id);
+    int n_seen = 0;
+    while (child != kNone && (nodes_[child].whose != prefix.whose || nodes_[child].key != key)) {
+      child = ++n_seen < limits.n_siblings ? nodes_[child].after : kNone;
+    }
+    id = child;
+  }
+  return out;
+}
+
+}  // namespace quire
