@@ -51,6 +51,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
       cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory.counts, memory.n_learned)),
       pins_(cache_, memory.pins),
       scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
+      explains_({scheduler_.pasts(), env_.tier.get()}),
       pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
       laps_(env_.stage_clock, counts_.stage_ns) {
   scheduler_.pin_into(pins_, pin_book_);
@@ -82,6 +83,7 @@ KvCacheOptions LoopEngine::cache_options(const BlockCounts& counts, int n_learne
   out.policy = options_.kv_policy;
   out.n_window_blocks = counts.n_window_blocks > 0 ? counts.n_window_blocks + n_learned : 0;
   out.n_states = counts.n_states;
+  out.n_departures = static_cast<int>(std::min(kDeparturesPerBlock * int64_t{out.n_blocks}, kMostDepartures));
   if (env_.tier == nullptr) return out;
   out.n_elsewhere = counts.n_blocks;
   out.keep = [this](const LeavingBlock& block) { return env_.tier->offer(block, cache_.view()); };
@@ -104,6 +106,7 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   if (request.adapter != nullptr && env_.recorder != nullptr)
     return fail(Code::invalid, "this run is recorded, and a recording holds no adapters");
   QR_TRY_VOID(check_pin(request, n_before));
+  QR_TRY_VOID(check_explain(request));
   Place place(n_inbox_);
   const int max_queue = options_.max_queue;
   const int n_waiting = place.n_before + n_waiting_.load();
@@ -153,6 +156,18 @@ Status LoopEngine::check_pin(const Request& request, int n_virtual) const {
   return {};
 }
 
+Status LoopEngine::check_explain(const Request& request) const {
+  if (request.explain == nullptr) return {};
+  if (!options_.prefix_cache) return fail(Code::invalid, "nothing can be explained: the prefix cache is off");
+  if (env_.recorder != nullptr)
+    return fail(Code::invalid, "nothing can be explained: this run is recorded, and a recording holds no explanations");
+  if (request.pin.id != 0) return fail(Code::invalid, "a request is explained or pinned, not both");
+  const auto n = static_cast<int>(request.explain->others.size());
+  if (n <= kMostOtherRoots) return {};
+  return fail(Code::invalid, std::to_string(n) + " other adapters and salts are to be looked at: the limit is " +
+                                 std::to_string(kMostOtherRoots));
+}
+
 // The engine thread is woken, so that the blocks are there before somebody asks for room.
 bool LoopEngine::unpin(uint64_t id, uint64_t owner) {
   if (!pin_book_.remove(id, owner)) return false;
@@ -192,7 +207,8 @@ void LoopEngine::cancel_all() {
   const int64_t now = env_.clock->now_ns();
   record(EngineInput::Kind::clock, 0, now);
   drain(now);
-  const bool any = !scheduler_.idle();
+  const bool any = !scheduler_.idle() || explains_.n_waiting() > 0;
+  while (std::unique_ptr<Sequence> seq = explains_.remove_first()) finish({std::move(seq), Finish::cancelled, ""}, now);
   while (!scheduler_.idle()) {
     const auto first = scheduler_.n_running() > 0 ? scheduler_.running() : scheduler_.waiting();
     const SeqId id = first.front()->id;
@@ -213,25 +229,41 @@ bool LoopEngine::drain(int64_t now_ns) {
     if (std::vector<Token> prompt = std::exchange(seq->request.prompt, {}); seq->n_virtual == 0)
       seq->tokens = std::move(prompt);
     ++counts_.n_submitted;
-    counts_.n_prompt_tokens += seq->n_prompt - seq->n_virtual;
+    counts_.n_prompt_tokens += seq->request.explain == nullptr ? seq->n_prompt - seq->n_virtual : 0;
     take_in(std::move(seq), now_ns);
-    n_waiting_ = scheduler_.n_waiting();
+    n_waiting_ = n_waiting();
     --n_inbox_;
   }
   while (const SeqId id = inbox_.next_cancelled()) {
     any = true;
     record(EngineInput::Kind::cancel, id, now_ns);
-    finish({scheduler_.remove(id), Finish::cancelled, ""}, now_ns);
+    std::unique_ptr<Sequence> seq = explains_.remove(id);
+    finish({seq != nullptr ? std::move(seq) : scheduler_.remove(id), Finish::cancelled, ""}, now_ns);
   }
   return any;
 }
 
 void LoopEngine::take_in(std::unique_ptr<Sequence> seq, int64_t now_ns) {
   try {
-    scheduler_.add(std::move(seq));
+    seq->request.explain != nullptr ? explains_.add(std::move(seq)) : scheduler_.add(std::move(seq));
   } catch (const std::bad_alloc&) {
     starve(std::move(seq), now_ns);
   }
+}
+
+// Answers one that is to be explained: what it takes is bounded, and a step has one. False: none waits.
+bool LoopEngine::explain_next(int64_t now_ns) {
+  std::unique_ptr<Sequence> seq = explains_.remove_first();
+  if (seq == nullptr) return false;
+  try {
+    const Explanation found = explains_.explain(*seq, now_ns);
+    seq->tell_sink([&](EventSink& sink) { sink.on_explained(seq->id, found); });
+  } catch (const std::bad_alloc&) {
+    starve(std::move(seq), now_ns);
+    return true;
+  }
+  finish({std::move(seq), Finish::stop, ""}, now_ns);
+  return true;
 }
 
 // False when the pass threw, a failed allocation say. Nothing of it is committed then: the sequences that it was for
@@ -273,7 +305,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   counts_.n_cancelled += ended.finish == Finish::cancelled ? 1 : 0;
   counts_.n_failed += ended.finish == Finish::error ? 1 : 0;
   Usage usage;
-  usage.n_prompt = seq.n_prompt - seq.n_virtual;
+  usage.n_prompt = seq.request.explain == nullptr ? seq.n_prompt - seq.n_virtual : 0;
   usage.n_generated = seq.n_generated();
   usage.n_cached = seq.account.n_cached;
   usage.n_disk = seq.account.n_disk;
@@ -295,15 +327,17 @@ bool LoopEngine::step() {
   record(EngineInput::Kind::clock, 0, start);
   laps_.begin_step();
   drop_unpinned();
+  cache_.tell_time(start);
   const bool drained = drain(start);
+  const bool explained = explain_next(start);
   const Plan& plan = scheduler_.plan(start);
   const bool worked = !plan.grants.empty();
   std::unique_ptr<Sequence> starved = scheduler_.take_starved();
-  const bool moved = worked || starved != nullptr || drained;
+  const bool moved = worked || starved != nullptr || drained || explained;
   QR_CHECK(worked || starved != nullptr || scheduler_.idle() || scheduler_.loading(),
            "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
   if (starved != nullptr) starve(std::move(starved), start);
-  n_waiting_ = scheduler_.n_waiting();  // who was admitted waits no more while the step computes
+  n_waiting_ = n_waiting();  // who was admitted waits no more while the step computes
   for (const Grant& grant : plan.grants) leave_queue(*grant.seq);
   if (worked) {
     work(plan, start);
@@ -338,7 +372,7 @@ void LoopEngine::publish(int64_t step_ns) {
   EngineStats out;
   static_cast<Counters&>(out) = scheduler_.counters();
   out.queue_ns = scheduler_.queue_ns();
-  out.n_waiting = scheduler_.n_waiting();
+  out.n_waiting = n_waiting();
   n_waiting_ = out.n_waiting;
   out.n_running = scheduler_.n_running();
   out.draft_depth = scheduler_.draft_depth();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/explains.h"
 #include "engine/inbox.h"
 #include "engine/laps.h"
 #include "engine/limits.h"
@@ -53,6 +54,9 @@ class LoopEngine final : public Engine {
   KvCacheOptions cache_options(const BlockCounts& counts, int n_learned);
   Result<int> n_virtual(const Request& request) const;
   Status check_pin(const Request& request, int n_virtual) const;
+  Status check_explain(const Request& request) const;
+  bool explain_next(int64_t now_ns);
+  int n_waiting() const { return scheduler_.n_waiting() + explains_.n_waiting(); }
   void drop_unpinned();
   bool drain(int64_t now_ns);
   void take_in(std::unique_ptr<Sequence> seq, int64_t now_ns);
@@ -88,6 +92,7 @@ class LoopEngine final : public Engine {
   Pins pins_;
   PinBook pin_book_;
   Scheduler scheduler_;
+  Explains explains_;
   Counters& counts_ = scheduler_.counters();
   StepPass pass_;
   Laps laps_;

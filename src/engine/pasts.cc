@@ -10,7 +10,7 @@ Prefix Pasts::prefix_of(const Sequence& seq) const {
   CacheKey key = key_;
   key.adapter = seq.request.learned();
   key.salt = seq.request.cache_salt;
-  return {seq.tokens, key, {}, seq.n_virtual + seq.request.n_public};
+  return {seq.tokens, key, {}, seq.n_virtual + seq.request.n_public, seq.request.tenant};
 }
 
 void Pasts::learn(const VirtualTokens& tokens, int most_rows, const std::function<void(const Plan&)>& compute) {
@@ -39,6 +39,7 @@ const Pasts::Learned* Pasts::learned(const Sequence& seq) const {
 int Pasts::begin(Sequence& seq) {
   const Learned* learned = this->learned(seq);
   seq.kv.n_lead = seq.n_prompt - 1;
+  seq.kv.whose = seq.request.tenant;
   const int n_whole = seq.n_virtual / cache_.block_tokens();
   if (learned != nullptr) cache_.share(seq.kv, learned->kv, n_whole);
   seq.n_computed = n_whole * cache_.block_tokens();

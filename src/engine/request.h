@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "engine/explanation.h"
 #include "ops/operands.h"
 #include "sample/logits_rule.h"
 #include "sample/sampling_params.h"
@@ -49,6 +50,8 @@ struct Request {
   // needs (max_tokens 1).
   Pool pool = Pool::none;
   PinWish pin;  // granted when the request ends otherwise than by an error or a cancellation
+  // Not null: nothing is computed. on_explained is called, then on_finish, with nothing in its usage.
+  std::unique_ptr<ExplainWish> explain;
 
   // What keys and values depend on besides model and tokens; 0: nothing.
   uint64_t learned() const { return adapter != nullptr ? adapter->content : prefix; }
@@ -124,6 +127,8 @@ class EventSink {
   virtual void on_token(SeqId, const TokenEvent&) = 0;
   // Of requests that asked for pooling, once, where the model has hidden states to give: n_embd values.
   virtual void on_pooled(SeqId, std::span<const float>) {}
+  // Of requests that asked for an explanation instead of an answer, once.
+  virtual void on_explained(SeqId, const Explanation&) {}
   // Exactly once, last. `error` is empty unless finish is Finish::error; then it may be shown to the user.
   virtual void on_finish(SeqId, Finish, const Usage&, const std::string& error) = 0;
 };

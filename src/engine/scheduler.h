@@ -48,6 +48,7 @@ class Scheduler {
   }
   const Pins* pins() const { return pins_; }  // may be null
   std::span<const Pasts::Learned> learned() const { return pasts_.learned(); }
+  const Pasts& pasts() const { return pasts_; }
 
   // Throws std::bad_alloc with nothing changed, `seq` included. With it here no step takes memory for anybody but those
   // that it admits.
