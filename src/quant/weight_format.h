@@ -11,7 +11,7 @@
 //   encode(in, block)          a block that decodes near to `in`; none: quant/encode.h searches for scales
 // and, for the CPU's panels of kPanelRows rows (docs/numerics.md):
 //   kPanelBytes                bytes of 16 rows × 32 k
-//   load_two<V>(panel, k, out) float formats: the 16 rows' weights at k, which is even, and at k + 1
+//   load_two<V>(panel, k, out) float formats (kBlock 1 or 32·n): the 16 rows' weights at k, which is even, and at k + 1
 // Integer formats: weight = scale · value, or scale · value + min; a scale belongs to a group of kGroup numbers of a
 // row.
 //   kGroup, kMins              32 or 16; whether groups have mins

@@ -20,6 +20,8 @@
 #include "quant/weights/bf16.h"
 #include "quant/weights/f16.h"
 #include "quant/weights/f32.h"
+#include "quant/weights/f8_128.h"
+#include "quant/weights/f8_32.h"
 #include "quant/weights/iq4_nl.h"
 #include "quant/weights/iq4_xs.h"
 #include "quant/weights/mxfp4.h"
@@ -48,6 +50,8 @@ struct FormatList {
 using Tested = FormatList<BF16,
                           F16,
                           F32,
+                          F8_128,
+                          F8_32,
                           IQ4_NL,
                           IQ4_XS,
                           MXFP4,
@@ -191,6 +195,9 @@ struct PlainVec {
   static void load_bf16_pairs(const uint16_t* p, F* two) {
     for (size_t odd = 0; odd < 2; ++odd) two[odd] = each([&](size_t i) { return bf16_to_f32(p[2 * i + odd]); });
   }
+  static F load_e4m3(const std::byte* p) {
+    return each([&](size_t i) { return e4m3_to_f32(static_cast<uint8_t>(p[i])); });
+  }
   static F load_i8(const std::byte* p) {
     return each([&](size_t i) { return static_cast<float>(static_cast<int8_t>(p[i])); });
   }
@@ -203,31 +210,39 @@ struct PlainVec {
   }
 };
 
-// The float formats' panels: rows beyond the matrix and columns beyond its depth are zeros.
+// The float formats' panels of kDepth columns: rows beyond the matrix and columns beyond its depth are zeros.
+template <class T>
+constexpr int kDepth = T::kBlock == 1 ? kPanelDepth : T::kBlock;
+
 template <class T>
 void check_float_panel(int depth, int n_rows, const std::vector<std::byte>& source) {
+  constexpr int kRowBytes = kDepth<T> / T::kBlock * T::kBytes;
   std::array<const std::byte*, kPanelRows> rows{};
-  for (int r = 0; r < n_rows; ++r) rows[static_cast<size_t>(r)] = source.data() + r * kPanelDepth * T::kBytes;
-  alignas(64) std::array<std::byte, T::kPanelBytes> panel;
+  for (int r = 0; r < n_rows; ++r) rows[static_cast<size_t>(r)] = source.data() + r * kRowBytes;
+  alignas(64) std::array<std::byte, T::kPanelBytes*(kDepth<T> / kPanelDepth)> panel;
   panel.fill(std::byte{0xee});
   T::pack(rows.data(), depth, panel.data());
-  std::vector<std::byte> row(kPanelDepth * T::kBytes);
+  std::vector<std::byte> row(kRowBytes);
   for (int r = 0; r < kPanelRows; ++r) {
-    T::unpack(panel.data(), r, kPanelDepth, row.data());
-    const auto kept = static_cast<size_t>(r < n_rows ? depth * T::kBytes : 0);
-    ASSERT_TRUE(std::equal(row.begin(), row.begin() + static_cast<ptrdiff_t>(kept),
-                           source.begin() + r * kPanelDepth * T::kBytes));
+    T::unpack(panel.data(), r, kDepth<T>, row.data());
+    const auto kept = static_cast<size_t>(r < n_rows ? depth / T::kBlock * T::kBytes : 0);
+    ASSERT_TRUE(std::equal(row.begin(), row.begin() + static_cast<ptrdiff_t>(kept), source.begin() + r * kRowBytes));
     ASSERT_TRUE(std::all_of(row.begin() + static_cast<ptrdiff_t>(kept), row.end(),
                             [](std::byte b) { return b == std::byte{0}; }));
   }
-  for (int k = 0; k < kPanelDepth; k += 2) {
-    std::array<PlainVec::F, 2> two;
-    T::template load_two<PlainVec>(panel.data(), k, two.data());
-    for (int i = 0; i < 2 * kPanelRows; ++i) {
-      const int r = i / 2, at = k + i % 2;
-      float wanted = 0;
-      if (r < n_rows && at < depth) T::decode(rows[static_cast<size_t>(r)] + at * T::kBytes, &wanted);
-      ASSERT_EQ(two[static_cast<size_t>(i % 2)][static_cast<size_t>(r)], wanted) << "row " << r << " k " << at;
+  std::array<float, kDepth<T>> wanted;
+  for (int r = 0; r < kPanelRows; ++r) {
+    wanted.fill(0);
+    for (int k = 0; r < n_rows && k < depth; k += T::kBlock) {
+      T::decode(rows[static_cast<size_t>(r)] + k / T::kBlock * T::kBytes, wanted.data() + k);
+    }
+    for (int k = 0; k < kDepth<T>; k += 2) {
+      std::array<PlainVec::F, 2> two;
+      T::template load_two<PlainVec>(panel.data(), k, two.data());
+      for (int i = 0; i < 2; ++i) {
+        ASSERT_EQ(two[static_cast<size_t>(i)][static_cast<size_t>(r)], wanted[static_cast<size_t>(k + i)])
+            << "row " << r << " k " << k + i;
+      }
     }
   }
 }
@@ -290,7 +305,7 @@ void check_integer_panel(int n_rows, const std::vector<std::byte>& source, bool 
 }
 
 TYPED_TEST(Format, PanelsGiveBackTheRowsTheyWerePackedFrom) {
-  constexpr int kBlocksPerRow = TypeParam::kInteger ? 1 : kPanelDepth / TypeParam::kBlock;
+  constexpr int kBlocksPerRow = TypeParam::kInteger ? 1 : kDepth<TypeParam> / TypeParam::kBlock;
   const auto source = this->random_blocks(kPanelRows * kBlocksPerRow, 5);
   Rng rng(6);
   std::vector<std::byte> random_bits(source.size());  // what no encoder writes, but a file may hold
@@ -300,7 +315,9 @@ TYPED_TEST(Format, PanelsGiveBackTheRowsTheyWerePackedFrom) {
       check_integer_panel<TypeParam>(n_rows, source, true);
       check_integer_panel<TypeParam>(n_rows, random_bits, false);
     } else {
-      for (int depth = 1; depth <= kPanelDepth; ++depth) check_float_panel<TypeParam>(depth, n_rows, source);
+      for (int depth = TypeParam::kBlock; depth <= kDepth<TypeParam>; depth += TypeParam::kBlock) {
+        check_float_panel<TypeParam>(depth, n_rows, source);
+      }
     }
   }
 }
@@ -342,6 +359,46 @@ TEST(FormatsWithZeros, DecodeEveryNumberExactly) {
   check_every_number<Q4_Z32>(4);
   check_every_number<Q4_Z128>(4);
   check_every_number<Q8_Z32>(8);
+}
+
+TEST(FormatsOfE4m3, DecodeEveryNumberUnderAnyScale) {
+  Rng rng(19);
+  for (int round = 0; round < 2000; ++round) {
+    const float d = std::exp2(static_cast<float>(rng.between(-100, 100))) * (1.0F + std::fabs(rng.normal()));
+    std::array<std::byte, F8_128::kBytes> block;
+    store_as<float>(block.data(), d);
+    for (size_t i = 0; i < 128; ++i) block[4 + i] = static_cast<std::byte>(2 * i + (round & 1));
+    std::array<float, 128> values;
+    F8_128::decode(block.data(), values.data());
+    for (size_t i = 0; i < 128; ++i) {
+      const auto code = static_cast<unsigned>(block[4 + i]);
+      const int exponent = static_cast<int>(code >> 3 & 15), fraction = static_cast<int>(code & 7);
+      if (exponent == 15 && fraction == 7) {
+        ASSERT_TRUE(std::isnan(values[i]));
+        continue;
+      }
+      const double size = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+      ASSERT_EQ(values[i], static_cast<float>(double{d} * (code >= 128 ? -size : size))) << code;
+    }
+  }
+}
+
+// Half of the distance of e4m3's numbers, a sixteenth of a number, and what the scale is larger than it need be.
+TEST(FormatsOfE4m3, EncodeToTheNearestNumber) {
+  Rng rng(23);
+  for (int round = 0; round < 2000; ++round) {
+    std::array<float, 32> values;
+    for (float& v : values) v = rng.normal() * std::exp2(static_cast<float>(rng.between(-60, 60)));
+    std::array<std::byte, F8_32::kBytes> block;
+    F8_32::encode(values.data(), block.data());
+    std::array<float, 32> back;
+    F8_32::decode(block.data(), back.data());
+    const double step = double{load_as<float>(block.data())} * 0x1p-10;
+    for (size_t i = 0; i < 32; ++i) {
+      const double most = std::max(std::fabs(double{values[i]}) / 16, step);
+      ASSERT_LE(std::fabs(double{back[i]} - double{values[i]}), most * 1.0001) << round;
+    }
+  }
 }
 
 TEST(FormatQ8, EveryScaleAndNumberSurvives) {

@@ -3,7 +3,7 @@
 // becomes 448, what is not a finite number becomes NaN. Keys are rotated first (quant/rotation.h): large components of
 // a few models' keys would leave the range. docs/kv.md has what it costs.
 #pragma once
-#include "quant/f16.h"
+#include "quant/e4m3.h"
 #include "quant/kv_codec.h"
 #include "quant/kv_transpose.h"
 #include "quant/kv_unscaled.h"
@@ -46,18 +46,7 @@ struct KvF8 : KvUnscaled {
   }
 
  private:
-  static QR_INLINE std::byte encode(float x) {
-    const uint32_t bits = std::bit_cast<uint32_t>(x);
-    const uint32_t magnitude = bits & 0x7fffffffU;
-    const uint32_t most = std::bit_cast<uint32_t>(448.0F);
-    const uint32_t kept = magnitude < most ? magnitude : most;
-    // Below 2^-6 numbers are multiples of 2^-9, the distance of floats from 2^14 on.
-    const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(kept) + 0x1p14F) & 0xffU;
-    const uint32_t normal = ((kept + 0x7ffffU + (kept >> 20 & 1U)) >> 20) - (120U << 3);
-    uint32_t code = kept < std::bit_cast<uint32_t>(0x1p-6F) ? small : normal;
-    code = magnitude < 0x7f800000U ? code : 0x7fU;
-    return static_cast<std::byte>(code | (bits >> 24 & 0x80U));
-  }
+  static QR_INLINE std::byte encode(float x) { return static_cast<std::byte>(f32_to_e4m3(x)); }
   static QR_INLINE float decode(std::byte byte) { return e4m3_to_f32(static_cast<uint8_t>(byte)); }
 };
 

@@ -1,7 +1,7 @@
 // y = x·Wᵀ over panels of 16 outputs: a lane is an output, so no dot product needs a horizontal sum and every row of x
 // is summed over K in the same order whatever stands beside it (docs/numerics.md, "Linear").
-//   panel, integer formats: quants of all blocks of 32 k, then scales of all blocks; float formats: [k][16] elements.
-//   K is cut into segments (kernels/segments.h).
+//   panel, integer formats: quants of all blocks of 32 k, then scales of all blocks; float formats: [k][16] elements,
+//   of those with scales [16] scales in front of each block. K is cut into segments (kernels/segments.h).
 // The register tile is kPanels panels × kRows rows of x; both only change how much is in flight, never the sums.
 //
 // Instructions per block of 32 k in g++ 12's code. AVX-512: tiles of 2 panels × 4 rows, 64 are VPDPBUSD, 45 to 60
@@ -39,8 +39,10 @@ namespace {
 template <class V, class W>
 struct LinearKernel {
   using F = typename V::F;
-  static constexpr int kRows = W::kInteger ? V::kTileRows : V::kFloatTileRows;  // of a register tile
-  static constexpr int kPerFloat = W::kRounded ? V::kBf16PerFloat : 1;          // numbers of x in a float's place
+  static constexpr int kRows = W::kInteger ? V::kTileRows : V::kFloatTileRows;      // of a register tile
+  static constexpr int kPerFloat = W::kRounded ? V::kBf16PerFloat : 1;              // numbers of x in a float's place
+  static constexpr int kDepth = W::kBlock > kPanelDepth ? W::kBlock : kPanelDepth;  // k that are packed together
+  static constexpr int64_t kTwoBytes = 2 * W::kPanelBytes / kPanelDepth;            // of two k in a panel
 
   static int64_t n_blocks(int64_t n_in) { return (n_in + kPanelDepth - 1) / kPanelDepth; }
   static int64_t panel_bytes(int64_t n_in) {
@@ -53,7 +55,6 @@ struct LinearKernel {
   }
 
   static void pack(const std::byte* const* rows, int64_t n_in, std::byte* panel) {
-    constexpr int kDepth = W::kInteger ? W::kBlock : kPanelDepth;
     std::byte* scales = panel + n_blocks(n_in) * W::kPanelBytes;
     for (int64_t k = 0; k < n_in; k += kDepth) {
       const std::byte* at[kPanelRows];
@@ -71,9 +72,8 @@ struct LinearKernel {
   }
 
   static void unpack_row(const std::byte* panel, int row, int64_t n_in, float* out) {
-    constexpr int kDepth = W::kInteger ? W::kBlock : kPanelDepth;
     const std::byte* scales = panel + n_blocks(n_in) * W::kPanelBytes;
-    std::byte stored[W::kInteger ? W::kBytes : kPanelDepth * W::kBytes];
+    std::byte stored[kDepth / W::kBlock * W::kBytes];
     for (int64_t k = 0; k < n_in; k += kDepth) {
       const int64_t block = k / kPanelDepth;
       if constexpr (W::kInteger) {
@@ -82,7 +82,7 @@ struct LinearKernel {
       } else {
         const int depth = n_in - k < kDepth ? static_cast<int>(n_in - k) : kDepth;
         W::unpack(panel + block * W::kPanelBytes, row, depth, stored);
-        for (int i = 0; i < depth; ++i) W::decode(stored + i * W::kBytes, out + k + i);
+        for (int i = 0; i < depth; i += W::kBlock) W::decode(stored + i / W::kBlock * W::kBytes, out + k + i);
       }
     }
   }
@@ -323,8 +323,7 @@ struct LinearKernel {
     RowPointers<float, M> x(task.x + at.row * task.x_stride + begin / kPerFloat, task.x_stride);
     for (int64_t k = begin; k < end; k += 2) {
       if constexpr (M <= 4) {
-        prefetch<P>(at.panel + k * kPanelRows * W::kBytes + task.prefetch_bytes, task.panel_stride,
-                    2 * kPanelRows * W::kBytes);
+        prefetch<P>(at.panel + k / 2 * kTwoBytes + task.prefetch_bytes, task.panel_stride, kTwoBytes);
       }
       later.ask();
       // Number j of each row's two times `product`'s weights.
@@ -336,7 +335,7 @@ struct LinearKernel {
       };
       if constexpr (kPerFloat == 2) {
         typename V::U w[P];
-        for (int p = 0; p < P; ++p) w[p] = V::load_bytes(at.panel + p * task.panel_stride + k * kPanelRows * W::kBytes);
+        for (int p = 0; p < P; ++p) w[p] = V::load_bytes(at.panel + p * task.panel_stride + k / 2 * kTwoBytes);
         add(0, [&](int p, F v, F sum) __attribute__((always_inline)) { return V::dot_bf16(w[p], v, sum); });
       } else {
         F w[P][2];
