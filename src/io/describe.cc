@@ -58,15 +58,16 @@ std::vector<Stored> stored(const std::vector<GgufTensor>& tensors) {
   return out;
 }
 
-// Of a quantised folder's words every number is a parameter; their zeros, scales and orders are none.
+// Of a quantised folder's words every number is a parameter; zeros, scales and orders beside them are none.
 std::vector<Stored> stored(const std::vector<SafeTensor>& tensors, const std::optional<HfQuantisation>& quantised) {
   std::vector<Stored> out;
   for (const SafeTensor& t : tensors) {
     const bool is_float = t.dtype == "F32" || t.dtype == "F16" || t.dtype == "BF16";
     Stored& one = out.emplace_back(Stored{t.dtype, is_float, n_elements(t.shape), t.bytes});
-    if (!quantised || !is_quantised_part(t.name)) continue;
+    const std::optional<int64_t> n = quantised ? quantised_numbers(*quantised, t) : std::nullopt;
+    if (!n) continue;
     one.supported = true;
-    one.n_params = is_quantised_numbers(t.name) ? one.n_params * (32 / quantised->bits) : 0;
+    one.n_params = *n;
   }
   return out;
 }

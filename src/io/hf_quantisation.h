@@ -1,8 +1,9 @@
 // How the weights of a Hugging Face folder are quantised: the member "quantization_config" of config.json, or a file of
 // older folders (quantize_config.json of GPTQ, quant_config.json of AWQ), and the tensors that make one weight there:
 // NAME.qweight, .qzeros, .scales and, where columns have been reordered, .g_idx become NAME.weight
-// (quant/grouped_rows.h); of compressed-tensors NAME.weight_packed, _scale, _shape, _zero_point and _g_idx do. What is
-// not supported is refused by key, value found and values supported. Pure functions of the files; any thread.
+// (quant/grouped_rows.h); of compressed-tensors NAME.weight_packed, _scale, _shape, _zero_point and _g_idx do; of FP8
+// NAME.weight with NAME.weight_scale_inv or NAME.weight_scale (quant/scaled_rows.h). What is not supported is refused
+// by key, value found and values supported. Pure functions of the files; any thread.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,21 +17,27 @@
 
 namespace quire {
 
+struct QuantisedKind;  // io/quantised_kinds.h
+
 struct HfQuantisation {
+  const QuantisedKind* kind = nullptr;
+  // Of numbers in groups.
   GroupedParts::Layout layout = GroupedParts::Layout::gptq;
   int bits = 4;
   int64_t group = 0;           // columns of a group; 0: all are one
   bool zeros_less_one = true;  // GroupedParts::zeros_less_one
   bool is_ordered = false;     // every weight must say which group a column belongs to
   bool has_zeros = true;
+  // Of floats under scales: rows and columns that share one; 0: all do.
+  int64_t scale_rows = 0, scale_columns = 0;
 };
 
 // Nothing where the folder says that nothing is quantised. `config`: config.json. Errors name file and key.
 Result<std::optional<HfQuantisation>> read_quantisation(const std::string& folder, const Json& config);
 
-// Whether the name is of a part of such a weight, and whether that part is the weight's numbers.
-bool is_quantised_part(std::string_view tensor);
-bool is_quantised_numbers(std::string_view tensor);
+// How many numbers of a weight a tensor holds: none where it is a scale or another part beside them. Nothing where it
+// is no part of a weight in several tensors.
+std::optional<int64_t> quantised_numbers(const HfQuantisation& how, const SafeTensor& tensor);
 
 // Adds every weight that `shards` hold in several tensors to `out` and takes those tensors away from `shards`. Errors
 // name file, tensor, what was found and what is wanted: types, shapes and groups that do not fit together, scales that

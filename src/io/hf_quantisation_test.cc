@@ -1,9 +1,10 @@
-// Folders of GPTQ and AWQ: what becomes a weight, and what is refused, and how that is said.
+// Quantised folders: what becomes a weight, and what is refused, and how that is said.
 #include "io/hf_quantisation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -77,6 +78,22 @@ std::string packed_keys(const std::string& weights, const std::string& group = "
          group + R"("weights":{"type":"int","dynamic":false,)" + weights + "}}}" + more;
 }
 
+// One weight "m" of 100 outputs and 128 inputs, and a plain one.
+Tensors fp8_tensors(const std::string& scale, const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (const int64_t extent : shape) n *= extent;
+  return {{"m.weight", {"F8_E4M3", {100, 128}, std::string(12800, 'w')}},
+          {scale, {"F32", shape, bytes_of(std::vector<float>(static_cast<size_t>(n), 0.25F))}},
+          {"m.input_scale", {"F32", {}, bytes_of(std::vector<float>(1, 1.0F))}},
+          {"norm.weight", {"F32", {2}, std::string(8, 0)}}};
+}
+std::string float_keys(const std::string& weights) {
+  return R"("quant_method":"compressed-tensors","format":"float-quantized","config_groups":{"group_0":{)"
+         R"("input_activations":{"num_bits":8,"type":"float","dynamic":true},"weights":{"type":"float",)" +
+         weights + "}}}";
+}
+
+constexpr const char* kFp8 = R"("quant_method":"fp8","activation_scheme":"dynamic")";
 constexpr const char* kGptq = R"("quant_method":"gptq","bits":4,"group_size":32)";
 constexpr const char* kAwq = R"("quant_method":"awq","bits":4,"group_size":32,"version":"gemm","zero_point":true)";
 
@@ -127,6 +144,50 @@ TEST(HfQuantisation, PackedRowsOfCompressedTensorsAreOneWeight) {
             "rows 8 bits, 1 groups, q8_0");
 }
 
+TEST(HfQuantisation, FloatsUnderScalesAreOneWeight) {
+  const std::string fp8 = kFp8, blocks = fp8 + R"(,"fmt":"e4m3","weight_block_size":[32,128])";
+  const std::string inverse = "m.weight_scale_inv", scale = "m.weight_scale";
+  EXPECT_EQ(with_keys(fp8_tensors(inverse, {4, 1}), blocks), "e4m3, scales of 32 x 128, f8_128");
+  EXPECT_EQ(with_keys(fp8_tensors(scale, {4, 4}), fp8 + R"(,"weight_block_size":[32,32])"),
+            "e4m3, scales of 32 x 32, f8_32");
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{}, {1}, {1, 1}}) {
+    EXPECT_EQ(with_keys(fp8_tensors(scale, shape), fp8), "e4m3, scales of 100 x 128, f8_128");
+    EXPECT_EQ(with_keys(fp8_tensors(scale, shape), float_keys(R"("num_bits":8,"strategy":"tensor")")),
+              "e4m3, scales of 100 x 128, f8_128");
+  }
+  EXPECT_EQ(with_keys(fp8_tensors(inverse, {100, 1}), fp8), "e4m3, scales of 1 x 128, f8_128");
+  EXPECT_EQ(with_keys(fp8_tensors(scale, {100, 1}), float_keys(R"("num_bits":8,"strategy":"channel")")),
+            "e4m3, scales of 1 x 128, f8_128");
+  EXPECT_EQ(with_keys(fp8_tensors(scale, {100, 2}), float_keys(R"("num_bits":8,"strategy":"group","group_size":64)")),
+            "e4m3, scales of 1 x 64, f8_32");
+  EXPECT_EQ(with_keys(fp8_tensors(scale, {2, 1}),
+                      float_keys(R"("num_bits":8,"strategy":"block","block_structure":[64,128])")),
+            "e4m3, scales of 64 x 128, f8_128");
+}
+
+TEST(HfQuantisation, RefusesFloatsByTensor) {
+  const std::string keys = std::string(kFp8) + R"(,"weight_block_size":[32,128])", scale = "m.weight_scale_inv";
+  const Tensors good = fp8_tensors(scale, {4, 1});
+  const auto error = [&](const std::string& name, const Stored& stored) {
+    Tensors tensors = good;
+    tensors[name] = stored;
+    return with_keys(tensors, keys);
+  };
+  EXPECT_EQ(error(scale, {"F32", {1, 4}, std::string(16, 0)}),
+            "model.safetensors: tensor \"m.weight_scale_inv\": has shape [1, 4], [4, 1] wanted");
+  EXPECT_THAT(error(scale, {"I32", {4, 1}, std::string(16, 0)}), HasSubstr("dtype I32 is not supported"));
+  EXPECT_EQ(error(scale, {"F32", {4, 1}, bytes_of(std::vector<float>{1, 2, NAN, 4})}),
+            "model.safetensors: tensor \"m.weight_scale_inv\": number 2: must be finite, is nan");
+  EXPECT_EQ(error("m.weight", {"F8_E4M3", {12800}, std::string(12800, 'w')}),
+            "model.safetensors: tensor \"m.weight\": has shape [12800], two dimensions wanted");
+  EXPECT_THAT(error("m.weight", {"F8_E5M2", {100, 128}, std::string(12800, 'w')}),
+              HasSubstr("tensor \"m.weight\": byte"));
+  Tensors tensors = good;
+  tensors.erase(scale);
+  EXPECT_EQ(with_keys(tensors, keys),
+            "model.safetensors: tensor \"m.weight\": \"m.weight_scale\" is missing, shape [4, 1] wanted");
+}
+
 TEST(HfQuantisation, OlderFoldersSayItInAFileOfItsOwn) {
   EXPECT_EQ(opened(gptq_tensors(), "{}", R"(quantize_config.json{"bits":4,"group_size":32,"desc_act":false})"),
             "gptq 4 bits, zeros less one, 2 groups, q4_z32");
@@ -139,12 +200,12 @@ TEST(HfQuantisation, OlderFoldersSayItInAFileOfItsOwn) {
 
 TEST(HfQuantisation, RefusesByKey) {
   const std::string method = R"("quant_method":"gptq",)", gptq = std::string(kGptq) + ",",
-                    awq = std::string(kAwq) + ",";
+                    awq = std::string(kAwq) + ",", fp8 = R"("quant_method":"fp8",)";
   const std::pair<std::string, const char*> cases[] = {
       {R"("bits":4)", "quant_method\": is missing"},
-      {R"("quant_method":"fp8")",
-       "quant_method\": \"fp8\" is not supported (supported: gptq, awq, compressed-tensors)"},
-      {R"("quant_method":7)", "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors)"},
+      {R"("quant_method":"quark")",
+       "quant_method\": \"quark\" is not supported (supported: gptq, awq, compressed-tensors, fp8)"},
+      {R"("quant_method":7)", "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors, fp8)"},
       {method + R"("group_size":32)", "bits\": is missing"},
       {method + R"("bits":3,"group_size":32)", "bits\": 3 is not supported (supported: 4, 8)"},
       {method + R"("bits":"4","group_size":32)", "bits\": must be an integer, is \"4\""},
@@ -158,8 +219,8 @@ TEST(HfQuantisation, RefusesByKey) {
       {gptq + R"("desc_act":1)", "desc_act\": must be a bool, is 1"},
       {gptq + R"("dynamic":{"+:mlp":{"bits":8}})", "dynamic\": \"+:mlp\" is not supported"},
       {awq + R"("modules_to_not_convert":"lm_head")", "modules_to_not_convert\": must be a list of names"},
-      {R"("quant_method":"compressed-tensors","format":"float-quantized")",
-       "format\": \"float-quantized\" is not supported (supported: pack-quantized)"},
+      {R"("quant_method":"compressed-tensors","format":"marlin-24")",
+       "format\": \"marlin-24\" is not supported (supported: pack-quantized, float-quantized)"},
       {R"("quant_method":"compressed-tensors","format":"pack-quantized")",
        "config_groups\": 0 groups is not supported"},
       {packed_keys(R"("num_bits":2,"strategy":"group","group_size":32)"),
@@ -169,6 +230,15 @@ TEST(HfQuantisation, RefusesByKey) {
       {packed_keys(R"("num_bits":4)", R"("output_activations":{},)"), "output_activations\": one is not supported"},
       {packed_keys(R"("num_bits":4)", "", R"(,"sparsity_config":{"format":"sparse"})"),
        "sparsity_config\": one is not"},
+      {fp8 + R"("fmt":"e5m2")", "fmt\": \"e5m2\" is not supported (supported: e4m3, float8_e4m3fn)"},
+      {fp8 + R"("activation_scheme":"none")", "activation_scheme\": \"none\" is not supported"},
+      {fp8 + R"("weight_block_size":[128])", "weight_block_size\": must be two numbers from 1 to 1048576, is [128]"},
+      {fp8 + R"("weight_block_size":[0,128])", "weight_block_size\": must be two numbers"},
+      {fp8 + R"("weight_block_size":[128,1.5])", "weight_block_size\": must be two numbers"},
+      {float_keys(R"("num_bits":4)"), "weights.num_bits\": 4 is not supported (supported: 8)"},
+      {float_keys(R"("num_bits":8,"strategy":"token")"), "strategy\": \"token\" is not supported"},
+      {float_keys(R"("num_bits":8,"strategy":"block")"), "weights.block_structure\": is missing"},
+      {float_keys(R"("num_bits":8,"symmetric":false)"), "symmetric\": false is not supported"},
       {R"("quant_method":"awq","bits":8,"group_size":32)", "bits\": 8 is not supported (supported: 4)"},
       {R"("quant_method":"awq","bits":4,"group_size":32,"version":"gemv")",
        "\"gemv\" is not supported (supported: gemm)"},

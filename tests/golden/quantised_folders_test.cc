@@ -1,4 +1,4 @@
-// Folders of GPTQ, AWQ and compressed-tensors against the transformers package with the weights dequantised
+// Folders of GPTQ, AWQ, compressed-tensors and FP8 against the transformers package with the weights dequantised
 // (tests/golden/quantised, made by tools/fixtures/make_quantised_fixtures.py): as f32 logprobs within 1e-3 and every
 // greedy choice the same, on every backend and instruction set; in the formats that the weights are repacked into,
 // near, and the same bits everywhere.
@@ -90,7 +90,8 @@ TEST(QuantisedFolders, UseEveryFormatAndOrder) {
       n_ordered += weight.order().empty() ? 0 : 1;
     }
   }
-  EXPECT_EQ(formats, (std::set<std::string_view>{"f32", "q4_0", "q4_z128", "q4_z32", "q8_0", "q8_z32"}));
+  EXPECT_EQ(formats,
+            (std::set<std::string_view>{"f32", "f8_128", "f8_32", "q4_0", "q4_z128", "q4_z32", "q8_0", "q8_z32"}));
   EXPECT_GT(n_ordered, 20U);
 }
 

@@ -1,0 +1,94 @@
+// What compressed-tensors says of its weights: "config_groups" of the configuration. How activations are to be rounded
+// is not looked at: here they are not.
+#include <algorithm>
+
+#include "io/quantised_kinds.h"
+
+namespace quire {
+namespace {
+
+Result<int64_t> read_bits(const ConfigKeys& keys, std::string_view type, bool may_be_four) {
+  QR_TRY(const int64_t bits, keys.integer({"num_bits"}));
+  if (bits != 8 && (bits != 4 || !may_be_four))
+    return keys.unsupported("num_bits", std::to_string(bits), may_be_four ? "4, 8" : "8");
+  QR_TRY_VOID(keys.text({"type"}, type, {type}));
+  QR_TRY(const bool is_dynamic, keys.boolean("dynamic", false));
+  if (is_dynamic) return keys.unsupported("dynamic", "true", "false");
+  return bits;
+}
+
+Result<HfQuantisation> read_packed(const ConfigKeys& keys) {
+  constexpr GroupedParts::Layout kLayout = GroupedParts::Layout::rows;
+  HfQuantisation out{.kind = &grouped_kind(kLayout), .layout = kLayout, .zeros_less_one = false};
+  QR_TRY(const int64_t bits, read_bits(keys, "int", true));
+  out.bits = static_cast<int>(bits);
+  QR_TRY(const bool is_symmetric, keys.boolean("symmetric", true));
+  out.has_zeros = !is_symmetric;
+  QR_TRY(const std::string strategy, keys.text({"strategy"}, "group", {"group", "channel"}));
+  if (strategy == "group") {
+    QR_TRY(out.group, read_group_size(keys));
+  }
+  return out;
+}
+
+Result<HfQuantisation> read_floats(const ConfigKeys& keys) {
+  HfQuantisation out{.kind = &scaled_kind()};
+  QR_TRY_VOID(read_bits(keys, "float", false));
+  QR_TRY(const bool is_symmetric, keys.boolean("symmetric", true));
+  if (!is_symmetric) return keys.unsupported("symmetric", "false", "true");
+  QR_TRY(const std::string strategy, keys.text({"strategy"}, "tensor", {"tensor", "channel", "group", "block"}));
+  if (strategy == "block") {
+    QR_TRY_VOID(read_block_size(keys, "block_structure", out));
+    if (out.scale_rows == 0) return fail(Code::not_found, keys.label("block_structure") + ": is missing");
+  }
+  if (strategy == "channel" || strategy == "group") out.scale_rows = 1;
+  if (strategy == "group") {
+    QR_TRY(out.scale_columns, read_group_size(keys));
+  }
+  return out;
+}
+
+// Its name in the configuration, and what reads the weights' members.
+struct Format {
+  std::string_view name;
+  Result<HfQuantisation> (*read)(const ConfigKeys& weights);
+};
+constexpr Format kFormats[] = {{"pack-quantized", &read_packed}, {"float-quantized", &read_floats}};
+
+// All modules are quantised in one way, and nothing else is.
+Status check_rest(const ConfigKeys& keys) {
+  QR_TRY_VOID(keys.text({"quantization_status"}, "compressed", {"compressed"}));
+  std::string_view shown;
+  for (const std::string_view name : {"kv_cache_scheme", "sparsity_config", "transform_config"}) {
+    const Json* other = keys.find({name}, shown);
+    const bool is_empty = other == nullptr || (other->as_object() != nullptr && other->as_object()->empty());
+    if (!is_empty) return keys.unsupported(name, "one", "none");
+  }
+  const Json* groups = keys.find({"config_groups"}, shown);
+  const size_t n = groups != nullptr && groups->as_object() != nullptr ? groups->as_object()->size() : 0;
+  if (n != 1) return keys.unsupported(shown, std::to_string(n) + " groups", "1");
+  return {};
+}
+
+}  // namespace
+
+Result<HfQuantisation> read_compressed(const ConfigKeys& keys) {
+  QR_TRY(const std::string name, keys.text({"format"}, "pack-quantized", {"pack-quantized", "float-quantized"}));
+  QR_TRY_VOID(check_rest(keys));
+  std::string_view shown;
+  const auto& [group_name, group] = keys.find({"config_groups"}, shown)->as_object()->front();
+  const std::string label = "config_groups." + group_name;
+  if (group.as_object() == nullptr) return fail(Code::corrupt, keys.label(label) + ": must be an object");
+  const ConfigKeys scheme = keys.inside(group, label);
+  if (scheme.find({"output_activations"}, shown) != nullptr)
+    return scheme.unsupported("output_activations", "one", "none");
+  QR_TRY_VOID(scheme.text({"format"}, name, {name}));
+  const Json* weights = scheme.find({"weights"}, shown);
+  if (weights == nullptr || weights->as_object() == nullptr) {
+    return fail(Code::corrupt, scheme.label("weights") + ": must be an object");
+  }
+  const auto* format = std::ranges::find(kFormats, name, &Format::name);
+  return format->read(scheme.inside(*weights, "weights"));
+}
+
+}  // namespace quire

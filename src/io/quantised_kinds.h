@@ -1,0 +1,61 @@
+// Each kind of folder whose weights lie in several tensors: what those are called, and how they become one. A kind is a
+// file io/hf_*.cc; which one a folder is says its configuration (io/hf_quantisation.cc). Any thread.
+#pragma once
+#include <initializer_list>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/config_keys.h"
+#include "io/hf_quantisation.h"
+
+namespace quire {
+
+inline constexpr int64_t kMostColumns = int64_t{1} << 20;  // of a quantised weight
+
+// The tensors of a folder by name.
+struct TensorPlace {
+  const TensorFile* file;
+  const SafeTensor* tensor;
+  std::string label() const;  // as errors name it: file and tensor
+  std::span<const std::byte> bytes() const;
+};
+using TensorPlaces = std::map<std::string, TensorPlace, std::less<>>;
+
+// One of a weight's tensors, of one of these types and shapes; no shapes: any of two dimensions. `of`: the label of the
+// tensor that it belongs to. Errors: Code::not_found, Code::unsupported for a type, Code::corrupt for a shape.
+Result<TensorPlace> part_of(const TensorPlaces& places,
+                            const std::string& name,
+                            std::initializer_list<std::string_view> types,
+                            const std::vector<std::vector<int64_t>>& shapes,
+                            const std::string& of);
+
+// The same of scales, in any type that a weight format reads.
+Result<TensorPlace> scales_of(const TensorPlaces& places,
+                              const std::string& name,
+                              const std::vector<std::vector<int64_t>>& shapes,
+                              const std::string& of);
+const WeightFormat* scale_format_of(const TensorPlace& scales);
+
+struct QuantisedKind {
+  std::string_view numbers;                          // behind a module's name: the tensor that holds the numbers
+  std::string_view type;                             // of it; empty: told when it is read
+  std::vector<std::string_view> others;              // the tensors beside it, needed or passed over
+  int64_t (*numbers_of)(const HfQuantisation& how);  // how many numbers an element of it holds
+  // The weight NAME.weight.
+  Result<HostWeight> (*assemble)(const HfQuantisation& how, const TensorPlaces& places, const std::string& name);
+};
+
+const QuantisedKind& grouped_kind(GroupedParts::Layout layout);
+const QuantisedKind& scaled_kind();
+
+// What compressed-tensors says.
+Result<HfQuantisation> read_compressed(const ConfigKeys& keys);
+// A group size as the key says it; 0: all columns.
+Result<int64_t> read_group_size(const ConfigKeys& keys);
+// Two numbers, rows and columns that share a scale, where the key is there.
+Status read_block_size(const ConfigKeys& keys, std::string_view name, HfQuantisation& out);
+
+}  // namespace quire
