@@ -91,6 +91,7 @@ void Drafting::ask_for(Sequence& seq, int n) {
   draft.ends = seq.request.stop_ids;
   draft.salt = seq.request.cache_salt;
   draft.n_public = seq.request.n_public;
+  draft.tapped = seq.tapped.row;
   draft.tokens.clear();
   draft.parents.clear();
   draft.probs.clear();

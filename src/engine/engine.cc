@@ -24,16 +24,32 @@ Result<const Entry*> find_entry(const char* what, const std::string& name) {
   return fail(Code::invalid, std::string(what) + " \"" + name + "\" is unknown; there are:" + known);
 }
 
+// Whether the model gives a proposer what it taps, and there is room for it.
+Status check_taps(const Proposer& proposer, const ModelInfo& info, int n_out) {
+  for (const Tap& tap : proposer.taps()) {
+    if (!info.has_taps) {
+      return fail(Code::unsupported,
+                  "the proposer drafts from hidden states, and a " + info.arch + " model gives none");
+    }
+    QR_CHECK(tap.out.rank == 2 && tap.out.dim(0) >= n_out && tap.out.dim(1) == info.n_embd, "taps without room");
+  }
+  return {};
+}
+
 // Puts the proposer that the options name into `env`, unless it has one, and settles how much it may guess.
-Status find_proposer(const ProposerEnv& uses, EngineOptions& options, EngineEnv& env) {
+Status find_proposer(ProposerEnv uses, EngineOptions& options, EngineEnv& env) {
   const int usual = options.adapt_draft ? kUsualAdapting : kUsualDraft;
   const int wanted = options.max_draft == 0 ? usual : options.max_draft;
-  if (env.proposer == nullptr && !options.proposer.empty()) {
+  const bool guesses = env.proposer != nullptr || !options.proposer.empty();
+  options.max_draft = guesses ? wanted : 0;
+  uses.n_out = max_out_rows(options);
+  if (env.proposer == nullptr && guesses) {
     QR_TRY(const ProposerEntry* entry, find_entry<ProposerEntry>("proposer", options.proposer));
     QR_TRY(env.proposer, entry->make({wanted}, uses));
   }
-  options.max_draft = env.proposer == nullptr ? 0 : std::min(wanted, env.proposer->max_draft());
-  return {};
+  if (env.proposer == nullptr) return {};
+  options.max_draft = std::min(wanted, env.proposer->max_draft());
+  return check_taps(*env.proposer, uses.target->info(), max_out_rows(options));
 }
 
 // Puts the tier that the options name into `env`, unless it has one.

@@ -36,6 +36,7 @@ void in_portions(std::span<const PromptRow> rows, int most, const Pass& pass, co
     for (size_t i = 0; i < portion.size(); ++i) batch.out_rows.ptr<int32_t>()[i] = portion[i].row;
     Pass of_portion = pass;
     of_portion.batch = &batch;
+    of_portion.taps = {};  // these are of the step's own rows of output
     f(portion, of_portion);
     pass.arena->release(mark);
     rows = rows.subspan(portion.size());

@@ -189,6 +189,9 @@ void Scheduler::grant_drafts() {
   int room = options_.step_tokens - plan_.n_tokens - n_others;
   if (n_others > 0 || !waiting_.empty()) room /= 2;
   if (room <= 0 || plan_.grants.empty()) return;
+  for (const Grant& grant : plan_.grants) {
+    if (grant.seq->tapped.plan != n_plans_ - 1) grant.seq->tapped.row = -1;
+  }
   drafting_->propose(plan_.grants, room);
   for (Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
@@ -357,8 +360,9 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
     Sequence& seq = *grant.seq;
     Ended end;
     const auto rows = sampled.subspan(row, static_cast<size_t>(grant.n_out));
-    row += rows.size();
     const auto [n_accepted, over] = take_tokens(grant, rows, how, end);
+    if (!rows.empty()) seq.tapped = {static_cast<int>(row) + n_accepted, n_plans_};
+    row += rows.size();
     settle(grant, n_accepted);
     // What led to logits that are not finite is not for others to find.
     if (!over || end.finish != Finish::error) pasts_.index(seq);

@@ -52,6 +52,12 @@ struct Sequence {
   std::unique_ptr<Load> load;
   bool loaded = false;  // just now
 
+  // Scheduler: which row of output of a step the last token was drawn from, and the number of its plan.
+  struct Tapped {
+    int row = -1;
+    int64_t plan = 0;
+  } tapped;
+
   // StepPass: what is told and taken of the prompt's own rows.
   struct OfPrompt {
     int n_scored = 1;  // leading tokens whose logprob was told, where they are asked for; the first has none

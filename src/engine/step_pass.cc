@@ -9,7 +9,7 @@ void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   arena_.reset();
   const Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
   laps.lap(Stage::batch);
-  const Pass pass{&batch, kv, &arena_, &ops_};
+  const Pass pass{&batch, kv, &arena_, &ops_, taps_};
   const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, model_.info().n_layers}, pass);
   prompt_rows_.find(plan);
   const int most = max_out_rows(options_);

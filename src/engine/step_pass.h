@@ -22,6 +22,8 @@ class StepPass {
   StepPass(const Model& model, Ops& ops, const EngineOptions& options, Buffer scratch)
       : model_(model), ops_(ops), options_(options), arena_(std::move(scratch)) {}
 
+  // From now on runs write to these; they outlive it.
+  void tap_into(std::span<const Tap> taps) { taps_ = taps; }
   // Throws what the pass throws (no memory, say); nothing of it counts then.
   void run(const Plan& plan, const KvView& kv, Laps& laps);
   // Writes the plan's rows, of one sequence that has virtual tokens alone.
@@ -39,6 +41,7 @@ class StepPass {
   Ops& ops_;
   const EngineOptions& options_;
   Arena arena_;
+  std::span<const Tap> taps_;
   // Reused from step to step.
   RowParams params_;
   std::vector<Sampled> sampled_;

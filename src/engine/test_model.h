@@ -89,6 +89,8 @@ class TestModel final : public Model {
     info_.arch = info_.name = "test";
     info_.n_layers = 1;
     info_.n_vocab = kTestVocab;
+    info_.n_embd = 2;
+    info_.has_taps = true;
     info_.n_ctx = n_ctx;
     info_.kv_layout.claim(KvGroup{}, sizeof(Cell));
     if (window > 0) info_.kv_layout.claim({KvGroup::Kind::window, window, n_kept}, sizeof(Cell));
@@ -113,8 +115,9 @@ class TestModel final : public Model {
     for_each_row(*pass.batch, [&](int64_t s, int64_t row) { check_window(pass, s, row); });
     return x;
   }
-  Tensor head(Tensor, const Pass& pass) const override {
+  Tensor head(Tensor x, const Pass& pass) const override {
     const Batch& batch = *pass.batch;
+    if (!pass.taps.empty()) hidden(x, pass);
     const int64_t n_out = batch.out_rows.dim(0);
     const Tensor logits = pass.arena->alloc(DType::f32, {n_out, kTestVocab});
     int64_t out = 0;
@@ -136,7 +139,8 @@ class TestModel final : public Model {
   // Two numbers of each row's past: hash and position.
   Tensor hidden(Tensor, const Pass& pass) const override {
     const Batch& batch = *pass.batch;
-    const Tensor out = pass.arena->alloc(DType::f32, {batch.out_rows.dim(0), 2});
+    Tensor out = tapped(pass, Tap::At::last_norm);
+    if (out.empty()) out = pass.arena->alloc(DType::f32, {batch.out_rows.dim(0), 2});
     int64_t n = 0;
     for_each_row(batch, [&](int64_t s, int64_t row) {
       if (n == out.dim(0) || batch.out_rows.ptr<int32_t>()[n] != row) return;

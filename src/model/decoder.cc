@@ -73,6 +73,7 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   if (config_.latent.n_kv > 0) QR_TRY_VOID(check_latent_codec(config_, options));
   QR_TRY_VOID(check_states(file));
   info_ = make_model_info(file, config_, options);
+  info_.has_taps = true;
   for (int l = 0; l < config_.n_layers; ++l) {
     DecoderLayer& layer = layers_.emplace_back();
     layer.is_local = !config_.is_local.empty() && config_.is_local[static_cast<size_t>(l)];
@@ -415,8 +416,9 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
 
 Tensor Decoder::hidden(Tensor x, const Pass& pass) const {
   const int64_t n_out = pass.batch->out_rows.dim(0);
-  Tensor last = pass.arena->alloc_rows(n_out, config_.n_embd);    // [n_out, n_embd]
-  Tensor normed = pass.arena->alloc_rows(n_out, config_.n_embd);  // [n_out, n_embd]
+  Tensor last = pass.arena->alloc_rows(n_out, config_.n_embd);  // [n_out, n_embd]
+  Tensor normed = tapped(pass, Tap::At::last_norm);             // [n_out, n_embd]
+  if (normed.empty()) normed = pass.arena->alloc_rows(n_out, config_.n_embd);
   pass.ops->rows(last, x, pass.batch->out_rows);
   if (config_.norm == NormKind::rms) pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);
   if (config_.norm == NormKind::layer) {

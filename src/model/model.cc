@@ -40,6 +40,13 @@ Result<Found> find_by_model_type(const ModelFile& file) {
 
 }  // namespace
 
+Tensor tapped(const Pass& pass, Tap::At at) {
+  for (const Tap& tap : pass.taps) {
+    if (tap.at == at) return tap.out.rows(0, pass.batch->out_rows.dim(0));
+  }
+  return {};
+}
+
 Result<ModelFile> neutral_form(const ModelFile& file) {
   if (!file.is_hugging_face) return file;
   auto found = find_by_model_type(file);

@@ -14,6 +14,7 @@
 #include "kv/layout.h"
 #include "model/adapter_site.h"
 #include "model/hf_names.h"
+#include "model/pass.h"
 #include "ops/ops.h"
 #include "tensor/arena.h"
 
@@ -28,30 +29,6 @@ struct ContextShift {
   int n_positions() const { return n_sinks + window; }  // that are ever used
 };
 inline constexpr int kStreamTokens = 1 << 17;  // of a sequence with a shift, where nothing else is said
-
-// One step's rows. All tensors live in the step's arena.
-struct Batch {
-  Tensor ids;       // i32 [n]
-  Tensor pos;       // i32 [n]
-  Tensor out_rows;  // i32 [n_out]: rows whose logits are wanted, ascending
-  // i32 [n] of every KV group: where each row's K and V go; of a group of states StateRows::to, and attn.blocks are
-  // StateRows::from.
-  std::array<Tensor, KvView::kMaxGroups> slots;
-  AttnMeta attn;
-  std::span<const AdapterRows> adapters;  // by rows; lies in the arena too. The adapters were made for this model
-};
-
-struct LayerRange {
-  int begin = 0, end = 0;
-};
-
-// What a forward pass works with.
-struct Pass {
-  const Batch* batch = nullptr;
-  KvView kv;
-  Arena* arena = nullptr;
-  Ops* ops = nullptr;
-};
 
 struct ModelInfo {
   std::string arch, name;
@@ -69,6 +46,7 @@ struct ModelInfo {
   RopePairs rope_pairs = RopePairs::halves;  // how rotated components lie in a cached key
   int n_rope = 0;                            // of them
   bool scales_embedding = false;             // layers() takes embeddings that embed() has multiplied
+  bool has_taps = false;                     // passes give hidden states to those that ask (Tap)
   int kv_group = kKvGroup;                   // tokens whose keys lie together: a block holds a multiple of them
 };
 

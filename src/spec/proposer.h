@@ -26,6 +26,8 @@ struct Draft {
   std::span<const Token> ends;  // behind which there is nothing
   uint64_t salt = 0;            // who may share its past, but for the first n_public tokens
   int n_public = 0;
+  // Row of the proposer's taps() that its due token was drawn from; −1: its last row was not of the step before.
+  int tapped = -1;
 
   // The answer: empty when it is asked for, and the vectors keep their room from step to step. More than max_tokens, an
   // id outside of the vocabulary, lists of other lengths: then there is no draft, and it is counted.
@@ -48,6 +50,9 @@ class Proposer {
  public:
   virtual ~Proposer() = default;
   virtual int max_draft() const = 0;  // tokens of one draft at most
+  // What the target's passes write for it, into memory of its own with room for ProposerEnv::n_out rows: in propose()
+  // it holds the rows of output of the last step. The same for as long as it lives.
+  virtual std::span<const Tap> taps() const { return {}; }
   // Answers all of the drafts, or leaves them empty. What it throws is counted, and this step has no drafts.
   virtual void propose(std::span<Draft> drafts) = 0;
   // After the step: of those that were computed. Throws nothing.
@@ -66,6 +71,7 @@ struct ProposerEnv {
   Ops* ops = nullptr;
   int n_ctx = 0, max_seqs = 0;          // of the engine
   int block_tokens = 16, n_blocks = 0;  // of its cache: all that its sequences can hold
+  int n_out = 0;                        // rows of output of a step at most
   bool prefix_cache = true;
   const Model* draft = nullptr;  // a smaller model of the same vocabulary, on the same ops; null: there is none
 };
