@@ -43,7 +43,12 @@ PathTrace PrefixTree::trace(const Prefix& prefix, int max_blocks, const TraceLim
   out.n_known = end.depth * block_tokens_;
   if (end.depth == max_blocks) return out;
   int32_t id = nearest_sibling(prefix, end, limits, out.n_common);
-  if (id == kNone || (end.depth == 0 && out.n_common == 0)) return out;  // nothing alike
+  // What shares a control token or two with all that is stored is like none of it.
+  const int least = end.depth > 0 ? 0 : std::max(block_tokens_ / 4, 1);
+  if (id == kNone || out.n_common < least) {
+    out.n_common = 0;
+    return out;
+  }
   // Down the tenant's own path, the newest branch of it.
   const CacheKey key = nodes_[id].key;
   size_t at = static_cast<size_t>(out.n_common);
