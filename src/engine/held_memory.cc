@@ -3,6 +3,7 @@
 #include "base/held_memory.h"
 
 #include "engine/engine.h"
+#include "engine/explains.h"
 #include "engine/queue_shares.h"
 #include "kv/pins.h"
 
@@ -27,6 +28,9 @@ std::vector<HeldRow> rows() {
        .in_all = {"2^20 blocks, and n_pins", PinLimits().n_named * int64_t{sizeof(GroupBlocks)} +
                                                  o.max_pins * int64_t{sizeof(Pins::Pin) + sizeof(PinView)}},
        .test = "EnginePins.AsManyAsTheOptionsSay"},
+      {.what = "evicted blocks of which is remembered when and for whom they left",
+       .in_all = {"2^16 names", kMostDepartures * int64_t{2 * sizeof(Hash128) + sizeof(Departure)}},
+       .test = "EngineExplain.SaysWhenAndForWhomABlockWasEvicted"},
   };
 }
 

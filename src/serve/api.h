@@ -27,6 +27,7 @@ class CallPlans;
 class ChatTemplate;
 class GrammarCache;
 class PublicPrompts;
+class RecentSalts;
 class ResponseStore;
 class SeedSource;
 class StreamTable;
@@ -44,6 +45,7 @@ struct ServeEnv {
   CallPlans* call_plans = nullptr;
   const EngineOptions* engine = nullptr;  // as resolved
   StreamTable* streams = nullptr;         // filled in by the service
+  const RecentSalts* salts = nullptr;     // likewise; may be null
   ReasoningForm reasoning;                // of this model
   FillTokens fill;                        // likewise
   ToolFormat tools;                       // likewise

@@ -73,6 +73,15 @@ void Choice::on_pooled(SeqId, std::span<const float> values) {
   }
 }
 
+// A few tokens, whatever the prompt.
+void Choice::on_explained(SeqId, const Explanation& explained) {
+  try {
+    explained_ = explained;
+  } catch (const std::bad_alloc&) {
+    lose(Overflow::no_memory);
+  }
+}
+
 void Choice::on_finish(SeqId, Finish how, const Usage& usage, const std::string& error) {
   if (key_ != nullptr) key_->charge_generated(usage.n_generated);
   finish_ = how;

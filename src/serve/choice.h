@@ -55,6 +55,7 @@ class Choice final : public EventSink {
   // --- engine thread ---
   void on_token(SeqId id, const TokenEvent& event) override;
   void on_pooled(SeqId, std::span<const float> values) override;
+  void on_explained(SeqId, const Explanation& explained) override;
   void on_finish(SeqId id, Finish how, const Usage& usage, const std::string& error) override;
 
   // --- any thread ---
@@ -94,6 +95,7 @@ class Choice final : public EventSink {
   const Usage& usage() const { return usage_; }
   const std::string& error() const { return error_; }
   std::vector<float> give_pooled() { return std::move(pooled_); }
+  Explanation give_explained() { return std::move(explained_); }
   const std::shared_ptr<const std::string>& echo() const { return echo_; }
   int64_t n_generated() const { return prompt_only_ ? 0 : stopped() ? n_tokens_ : usage_.n_generated; }
   Ending ending() const {
@@ -132,6 +134,7 @@ class Choice final : public EventSink {
   Usage usage_;
   std::string error_;
   std::vector<float> pooled_;
+  Explanation explained_;
   std::atomic<bool> finished_{false};
 
   void parse_token(Token id);

@@ -5,6 +5,7 @@
 #include "http/limits.h"
 #include "serve/held_bytes.h"
 #include "serve/limits.h"
+#include "serve/recent_salts.h"
 #include "serve/run.h"
 #include "text/jinja/limits.h"
 
@@ -55,6 +56,10 @@ std::vector<HeldRow> rows() {
        .of_request = {"sequences that have spans", trace},
        .in_all = {"… × 4096", trace * static_cast<int64_t>(TraceOptions().queue)},
        .test = "Trace.AFullQueueDropsAndCounts"},
+      {.what = "cache_salts that each key has named last",
+       .of_key = {"8", int64_t{RecentSalts::kSalts * sizeof(uint64_t)}},
+       .in_all = {"8 × 1024 keys", int64_t{RecentSalts::kSalts * RecentSalts::kOwners * sizeof(uint64_t)}},
+       .test = "RecentSalts.AreBounded"},
   };
 }
 

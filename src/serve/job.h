@@ -1,6 +1,7 @@
 // What a dialect makes of a request (serve/api.h).
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -30,12 +31,13 @@ struct Job {
   std::vector<std::shared_ptr<const std::string>> echo;  // empty, or what comes before each prompt's choices
   std::string prompt_field;                              // named when a prompt does not fit the context
   Generation generation;
-  int n_echo_logprobs = -1;  // ≥ 0: the answer's tokens begin with the prompt's, with so many of the largest
-  Pool pool = Pool::none;    // other: hidden states instead of an answer
-  PinWish pin;               // of its prompt, which is then one
-  uint64_t tenant = 0;       // whose turn it is in the engine
-  bool want_ids = false;     // the writer is told the tokens, with or without logprobs
-  int64_t told_bytes = 0;    // of the prompts' texts that each of their choices tells
+  int n_echo_logprobs = -1;            // ≥ 0: the answer's tokens begin with the prompt's, with so many of the largest
+  Pool pool = Pool::none;              // other: hidden states instead of an answer
+  PinWish pin;                         // of its prompt, which is then one
+  std::optional<ExplainWish> explain;  // of its prompt likewise, instead of an answer
+  uint64_t tenant = 0;                 // whose turn it is in the engine
+  bool want_ids = false;               // the writer is told the tokens, with or without logprobs
+  int64_t told_bytes = 0;              // of the prompts' texts that each of their choices tells
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;  // taken out of the text
   bool reasoning_open = false;                                // the prompts have begun it
   ReasoningForm::Kind thinks = ReasoningForm::Kind::none;     // taken out or not: what a grammar's answer comes behind

@@ -33,6 +33,7 @@ std::vector<ChoiceResult> take_results(const Job& job,
       result.echo = ranked[i]->echo();
       result.prompt = prompt;
       result.pooled = ranked[i]->give_pooled();
+      result.explained = ranked[i]->give_explained();
     }
   }
   return out;

@@ -2,6 +2,7 @@
 // for endpoints that have to do with the prompt alone. Fields that shape an answer are taken and have no effect.
 #pragma once
 #include "serve/api.h"
+#include "serve/earlier_turns.h"
 
 namespace quire {
 
@@ -9,7 +10,10 @@ namespace quire {
 const Schema& prompt_body_schema();
 
 // One prompt and what its cached past depends on, into `job`, which asks for no answer. REQUIRES fields checked by
-// prompt_body_schema().
-ApiResult<void> read_prompt_body(const ApiRequest& request, const ServeEnv& env, Job& job);
+// prompt_body_schema(). `turns`, where it is not null, is filled with how the template wrote a chat's earlier turns.
+ApiResult<void> read_prompt_body(const ApiRequest& request,
+                                 const ServeEnv& env,
+                                 Job& job,
+                                 std::vector<EarlierTurn>* turns = nullptr);
 
 }  // namespace quire

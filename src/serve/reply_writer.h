@@ -48,6 +48,7 @@ struct ChoiceResult {
   std::shared_ptr<const std::string> echo{};  // comes before the text; null: nothing does
   std::shared_ptr<PromptTokens> prompt{};     // where their logprobs were asked for; of all choices of a prompt
   std::vector<float> pooled{};                // where the job asked for it
+  Explanation explained{};                    // likewise
 };
 struct UsageTotals {
   int64_t n_prompt = 0;  // each prompt once, however many choices it has

@@ -86,6 +86,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
   env_.pins = [this](uint64_t owner) { return engine_.pins(owner); };
   env_.unpin = [this](uint64_t id, uint64_t owner) { return engine_.unpin(id, owner); };
   env_.streams = &streams_;
+  env_.salts = &salts_;
   context_ = {&engine_,       &clock,
               &env_,          &metrics_,
               &load_,         std::make_shared<AnswerBudget>(env_.limits.answers_bytes),
@@ -346,10 +347,20 @@ void Service::try_prepare(Work& work) {
   job.headers.insert(job.headers.end(), headers.begin(), headers.end());
   if (const auto error = check_context(job)) return session.refuse_with(*error);
   if (const auto error = bound_answer(env_, job)) return session.refuse_with(*error);
-  if (const auto key = sent_key(work.request); !key.empty())
-    job.generation.cache_salt = tenant_salt(key, job.generation.cache_salt);
+  set_salts(work, job);
   job.tenant = work.asker.tenant;
   session.start(std::move(job));
+}
+
+// A key separates whatever salts its requests name.
+void Service::set_salts(const Work& work, Job& job) {
+  uint64_t& salt = job.generation.cache_salt;
+  if (!work.asker.asks_secret && !job.explain) salts_.note(work.asker.owner, salt);
+  const auto key = sent_key(work.request);
+  if (key.empty()) return;
+  salt = tenant_salt(key, salt);
+  if (!job.explain) return;
+  for (ExplainWish::Root& root : job.explain->others) root.salt = tenant_salt(key, root.salt);
 }
 
 void Service::drain(int64_t ms) {

@@ -17,6 +17,7 @@
 #include "base/turn_queue.h"
 #include "http/door.h"
 #include "http/keys.h"
+#include "serve/recent_salts.h"
 #include "serve/resumable_stream.h"
 #include "serve/seeds.h"
 #include "serve/session.h"
@@ -82,6 +83,7 @@ class Service final {
   void prepare(Work& work);
   void try_prepare(Work& work);
   ApiResult<Call> parse(const Work& work, HttpHeaders& headers) const;
+  void set_salts(const Work& work, Job& job);
   Asker asker(const HttpRequest& request, const KeyHolder* key) const;
   ReplyPtr make_resumable(const Asker& asker, ReplyPtr reply);
   void quick(const Endpoint& endpoint, const Work& work, const ReplyPtr& reply);
@@ -99,6 +101,7 @@ class Service final {
   SessionContext context_;
   Door door_, admin_door_;
   StreamTable streams_;
+  RecentSalts salts_;
   const uint64_t address_secret_;  // of addresses' numbers: nobody chooses to be another's
 
   std::atomic<bool> ready_{false}, draining_{false};

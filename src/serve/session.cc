@@ -123,6 +123,7 @@ Request Session::make_request(const Choice& choice) const {
   r.match_prefix = g.match_prefix;
   r.pool = job_.pool;
   r.pin = job_.pin;
+  if (job_.explain) r.explain = std::make_unique<ExplainWish>(*job_.explain);
   r.max_tokens = max_tokens(choice.prompt);
   r.stop_ids = g.stop_ids;
   r.ignore_eos = g.ignore_eos;

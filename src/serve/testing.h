@@ -87,10 +87,11 @@ class FakeEngine final : public Engine {
   int tokens_per_step = 1;  // of each sequence
   int step_us = 0;
   int n_cached = 0, n_disk = 0;
-  int64_t queue_ns = 0;  // what it predicts
-  Cost cost;             // of every sequence
-  std::string no_pin;    // not empty: what is to be pinned is refused with it
-  std::string error;     // not empty: every sequence fails with it after its first token
+  int64_t queue_ns = 0;     // what it predicts
+  Cost cost;                // of every sequence
+  Explanation explanation;  // told to whoever asks for one
+  std::string no_pin;       // not empty: what is to be pinned is refused with it
+  std::string error;        // not empty: every sequence fails with it after its first token
 
   Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override {
     std::vector<Token> tokens = script(request);
@@ -202,6 +203,10 @@ class FakeEngine final : public Engine {
   void advance(Running::iterator it, Running& gone) {
     const SeqId id = it->first;
     Seq& s = it->second;
+    if (s.request.explain != nullptr) {
+      s.sink->on_explained(id, explanation);
+      return finish(it, Finish::stop, gone);
+    }
     if (s.n_out == 0) score_prompt(id, s);
     if (s.n_out == 0 && s.request.pool != Pool::none) pool_prompt(id, s);
     for (int i = 0; i < tokens_per_step; ++i) {
