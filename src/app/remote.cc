@@ -140,6 +140,16 @@ RemoteAnswer ask(HttpClient& client, const Remote& remote, const Ask& ask) {
   return out;
 }
 
+Result<Json> post_json(HttpClient& client, const Remote& remote, std::string_view path, const Json& body) {
+  const std::string name(path);
+  QR_TRY(const HttpResponse response, client.request({"POST", remote.base + name, headers_for(remote), body.dump()}));
+  if (response.status != 200)
+    return fail(Code::io, name + " answers " + std::to_string(response.status) + ": " + error_words(response.body));
+  Result<Json> json = Json::parse(response.body);
+  if (!json) return fail(Code::corrupt, name + " answers no JSON");
+  return json;
+}
+
 Result<std::string> first_model(HttpClient& client, const Remote& remote) {
   QR_TRY(const HttpResponse response,
          client.request({"GET", remote.base + "/v1/models", headers_for(remote), std::string()}));

@@ -46,6 +46,9 @@ struct RemoteAnswer {
 
 // Sends and hears to the end.
 RemoteAnswer ask(HttpClient& client, const Remote& remote, const Ask& ask);
+// Posts `body` to `path` ("/v1/…"); the JSON of an answer with status 200. Other statuses are Code::io, with the
+// server's words.
+Result<Json> post_json(HttpClient& client, const Remote& remote, std::string_view path, const Json& body);
 // The first name of /v1/models.
 Result<std::string> first_model(HttpClient& client, const Remote& remote);
 
