@@ -21,6 +21,7 @@ using asio::ip::tcp;
 constexpr size_t kMaxAhead = 64 << 10;      // pipelined bytes kept while a reply is under way; then reading pauses
 constexpr size_t kBytesPerTurn = 16 << 10;  // read, and taken to pieces
 constexpr int kRequestsPerTurn = 4;
+constexpr size_t kMaxTlsTalk = 32 << 10;  // encrypted bytes that a client has not taken; then it is not read from
 
 bool is_over(int64_t since, int timeout_ms, int64_t now) { return now - since > int64_t{timeout_ms} * kNsPerMs; }
 
@@ -130,6 +131,7 @@ void Connection::on_cipher(std::string_view bytes) {
 
 // How much may be read now: what has to wait for its turn needs a place.
 size_t Connection::read_room() {
+  if (outbox_.unsent_wire_bytes() > kMaxTlsTalk) return 0;
   const size_t all = std::min(kBytesPerTurn, io_.scratch().size());
   if (state_ == State::lingering || deaf_ || (state_ == State::reading && in_.empty())) return all;
   const size_t held = in_.size() - in_at_;

@@ -29,6 +29,7 @@ class Outbox {
   Result flush(int fd, size_t most, size_t& n_sent);
 
   bool empty() const { return bytes_ == 0 && wire_at_ == wire_.size(); }
+  size_t unsent_wire_bytes() const { return wire_.size() - wire_at_; }
   int64_t unsent_bytes() const { return static_cast<int64_t>(bytes_ + wire_.size() - wire_at_); }
   int64_t held_bytes() const { return static_cast<int64_t>(held_ + wire_.capacity()); }
 
