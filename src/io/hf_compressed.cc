@@ -48,12 +48,34 @@ Result<HfQuantisation> read_floats(const ConfigKeys& keys) {
   return out;
 }
 
+Result<HfQuantisation> read_bytes(const ConfigKeys& keys) {
+  constexpr GroupedParts::Layout kLayout = GroupedParts::Layout::bytes;
+  HfQuantisation out{.kind = &grouped_kind(kLayout), .layout = kLayout, .bits = 8, .zeros_less_one = false};
+  QR_TRY_VOID(read_bits(keys, "int", false));
+  QR_TRY(const bool is_symmetric, keys.boolean("symmetric", true));
+  out.has_zeros = !is_symmetric;
+  QR_TRY(const std::string strategy, keys.text({"strategy"}, "tensor", {"tensor", "channel", "group"}));
+  out.has_one_scale = strategy == "tensor";
+  if (strategy == "group") {
+    QR_TRY(out.group, read_group_size(keys));
+  }
+  return out;
+}
+
+Result<HfQuantisation> read_either(const ConfigKeys& keys) {
+  QR_TRY(const std::string type, keys.text({"type"}, "int", {"int", "float"}));
+  return type.starts_with('i') ? read_bytes(keys) : read_floats(keys);
+}
+
 // Its name in the configuration, and what reads the weights' members.
 struct Format {
   std::string_view name;
   Result<HfQuantisation> (*read)(const ConfigKeys& weights);
 };
-constexpr Format kFormats[] = {{"pack-quantized", &read_packed}, {"float-quantized", &read_floats}};
+constexpr Format kFormats[] = {{"pack-quantized", &read_packed},
+                               {"float-quantized", &read_floats},
+                               {"int-quantized", &read_bytes},
+                               {"naive-quantized", &read_either}};
 
 // All modules are quantised in one way, and nothing else is.
 Status check_rest(const ConfigKeys& keys) {
@@ -73,7 +95,8 @@ Status check_rest(const ConfigKeys& keys) {
 }  // namespace
 
 Result<HfQuantisation> read_compressed(const ConfigKeys& keys) {
-  QR_TRY(const std::string name, keys.text({"format"}, "pack-quantized", {"pack-quantized", "float-quantized"}));
+  QR_TRY(const std::string name, keys.text({"format"}, "pack-quantized",
+                                           {"pack-quantized", "float-quantized", "int-quantized", "naive-quantized"}));
   QR_TRY_VOID(check_rest(keys));
   std::string_view shown;
   const auto& [group_name, group] = keys.find({"config_groups"}, shown)->as_object()->front();

@@ -1,4 +1,5 @@
-// Weights of GPTQ, AWQ and compressed-tensors: numbers in groups of columns that have a scale and a zero each.
+// Weights of GPTQ, AWQ and compressed-tensors: numbers in groups of columns that have a scale and a zero each, packed
+// in words or as signed bytes. What activations were divided by where the folder was made (input_scale) is passed over.
 #include <array>
 #include <cmath>
 
@@ -18,17 +19,20 @@ struct PartNames {
 constexpr PartNames kGptqParts{".qweight", ".qzeros", ".scales", ".g_idx", ""};
 constexpr PartNames kRowsParts{".weight_packed", ".weight_zero_point", ".weight_scale", ".weight_g_idx",
                                ".weight_shape"};
+constexpr PartNames kBytesParts{".weight", ".weight_zero_point", ".weight_scale", ".weight_g_idx", ""};
 
 const PartNames& names_of(GroupedParts::Layout layout) {
+  if (layout == GroupedParts::Layout::bytes) return kBytesParts;
   return layout == GroupedParts::Layout::rows ? kRowsParts : kGptqParts;
 }
 
 Status check_finite(const TensorPlace& scales, const GroupedParts& parts) {
-  for (int64_t i = 0; i < parts.n_groups * parts.n_out; ++i) {
+  const int64_t n = parts.has_one_scale ? 1 : parts.n_groups * parts.n_out;
+  for (int64_t i = 0; i < n; ++i) {
     const int64_t group = i / parts.n_out, output = i % parts.n_out;
     const float scale = parts.scale(group, output);
     if (std::isfinite(scale)) continue;
-    const bool by_rows = parts.layout == GroupedParts::Layout::rows;
+    const bool by_rows = parts.is_by_rows();
     return fail(Code::corrupt, scales.label() + ": row " + std::to_string(by_rows ? output : group) + ", column " +
                                    std::to_string(by_rows ? group : output) + ": must be finite, is " +
                                    std::to_string(scale));
@@ -78,16 +82,18 @@ Status find_sizes(const TensorPlaces& places,
                   const std::string& name,
                   GroupedParts& parts) {
   const int64_t rows = numbers.tensor->shape[0], columns = numbers.tensor->shape[1];
-  const bool is_gptq = parts.layout == GroupedParts::Layout::gptq, is_awq = parts.layout == GroupedParts::Layout::awq;
-  const int64_t inputs = is_gptq || is_awq ? rows : columns;  // words, or columns
-  parts.n_out = is_gptq || is_awq ? columns : rows;
-  if (inputs > kMostColumns || inputs * (is_awq ? 1 : parts.per_word()) > kMostColumns) {
+  const bool is_awq = parts.layout == GroupedParts::Layout::awq;
+  const bool is_bytes = parts.layout == GroupedParts::Layout::bytes;
+  const int64_t inputs = parts.is_by_rows() ? columns : rows;  // words, or columns
+  parts.n_out = parts.is_by_rows() ? rows : columns;
+  const int64_t per = is_awq || is_bytes ? 1 : parts.per_word();
+  if (inputs > kMostColumns || inputs * per > kMostColumns) {
     return fail(Code::unsupported, numbers.label() + ": has shape " + shape_text(numbers.tensor->shape) + ", at most " +
                                        std::to_string(kMostColumns) + " inputs are taken");
   }
-  parts.n_in = is_awq ? inputs : inputs * parts.per_word();
+  parts.n_in = inputs * per;
   if (is_awq) parts.n_out *= parts.per_word();
-  if (is_gptq || is_awq) return {};
+  if (parts.layout != GroupedParts::Layout::rows) return {};
   const std::string part = name + std::string(kRowsParts.shape);
   QR_TRY(const TensorPlace shape, part_of(places, part, {"I64"}, {{2}}, numbers.label()));
   const std::byte* at = shape.bytes().data();
@@ -97,29 +103,45 @@ Status find_sizes(const TensorPlaces& places,
               shape.label() + ": is " + shape_text(found) + ", " + shape_text({parts.n_out, parts.n_in}) + " wanted");
 }
 
+// Shapes that scales may have, or zeros, of which `outputs` lie side by side.
+std::vector<std::vector<int64_t>> shapes_of(const GroupedParts& parts, int64_t outputs) {
+  if (parts.has_one_scale) return {{1}, {1, 1}, {}};
+  if (!parts.is_by_rows()) return {{parts.n_groups, outputs}};
+  std::vector<std::vector<int64_t>> out = {{outputs, parts.n_groups}};
+  if (parts.n_groups == 1) out.push_back({outputs});
+  return out;
+}
+
+Status find_zeros(const TensorPlaces& places,
+                  const TensorPlace& numbers,
+                  const std::string& name,
+                  GroupedParts& parts) {
+  const std::string part = name + std::string(names_of(parts.layout).zeros);
+  const bool is_bytes = parts.layout == GroupedParts::Layout::bytes;
+  const auto shapes = shapes_of(parts, is_bytes ? parts.n_out : parts.n_zero_words());
+  QR_TRY(const TensorPlace zeros, is_bytes ? part_of(places, part, {"I8"}, shapes, numbers.label())
+                                           : part_of(places, part, {"I32", "U32"}, shapes, numbers.label()));
+  parts.zeros = zeros.bytes();
+  return {};
+}
+
 // `name`.weight of its tensors.
 Result<HostWeight> assemble(const HfQuantisation& how, const TensorPlaces& places, const std::string& name) {
   const PartNames& names = names_of(how.layout);
   const std::string packed = name + std::string(names.numbers);
-  QR_TRY(const TensorPlace numbers, part_of(places, packed, {"I32", "U32"}, {}, in_quotes(packed)));
+  const bool is_bytes = how.layout == GroupedParts::Layout::bytes;
+  QR_TRY(const TensorPlace numbers, is_bytes ? part_of(places, packed, {"I8"}, {}, in_quotes(packed))
+                                             : part_of(places, packed, {"I32", "U32"}, {}, in_quotes(packed)));
   GroupedParts parts;
   parts.layout = how.layout;
   parts.bits = how.bits;
   parts.zeros_less_one = how.zeros_less_one;
+  parts.has_one_scale = how.has_one_scale;
   QR_TRY_VOID(find_sizes(places, numbers, name, parts));
   parts.n_groups = how.group == 0 ? 1 : (parts.n_in + how.group - 1) / how.group;
-  const std::string of = numbers.label();
-  const auto shape = [&](int64_t outputs) {
-    const bool by_rows = how.layout == GroupedParts::Layout::rows;
-    return by_rows ? std::vector{outputs, parts.n_groups} : std::vector{parts.n_groups, outputs};
-  };
-  if (how.has_zeros) {
-    const std::string part = name + std::string(names.zeros);
-    QR_TRY(const TensorPlace zeros, part_of(places, part, {"I32", "U32"}, {shape(parts.n_zero_words())}, of));
-    parts.zeros = zeros.bytes();
-  }
+  if (how.has_zeros) QR_TRY_VOID(find_zeros(places, numbers, name, parts));
   const std::string part = name + std::string(names.scales);
-  QR_TRY(const TensorPlace scales, scales_of(places, part, {shape(parts.n_out)}, of));
+  QR_TRY(const TensorPlace scales, scales_of(places, part, shapes_of(parts, parts.n_out), numbers.label()));
   QR_TRY_VOID(find_groups(how, places, numbers, name, parts));
   parts.numbers = numbers.bytes();
   parts.scales = scales.bytes();
@@ -128,7 +150,7 @@ Result<HostWeight> assemble(const HfQuantisation& how, const TensorPlaces& place
   return grouped_weight(name + ".weight", std::move(parts));
 }
 
-int64_t numbers_of(const HfQuantisation& how) { return 32 / how.bits; }
+int64_t numbers_of(const HfQuantisation& how) { return how.layout == GroupedParts::Layout::bytes ? 1 : 32 / how.bits; }
 
 QuantisedKind kind_of(const PartNames& names) {
   QuantisedKind out{
@@ -139,10 +161,18 @@ QuantisedKind kind_of(const PartNames& names) {
   return out;
 }
 
+QuantisedKind kind_of_bytes() {
+  QuantisedKind out = kind_of(kBytesParts);
+  out.type = "I8";
+  for (const std::string_view name : {".input_scale", ".input_zero_point", ".output_scale"}) out.others.push_back(name);
+  return out;
+}
+
 }  // namespace
 
 const QuantisedKind& grouped_kind(GroupedParts::Layout layout) {
-  static const QuantisedKind words = kind_of(kGptqParts), rows = kind_of(kRowsParts);
+  static const QuantisedKind words = kind_of(kGptqParts), rows = kind_of(kRowsParts), bytes = kind_of_bytes();
+  if (layout == GroupedParts::Layout::bytes) return bytes;
   return layout == GroupedParts::Layout::rows ? rows : words;
 }
 

@@ -1,9 +1,9 @@
 // How the weights of a Hugging Face folder are quantised: the member "quantization_config" of config.json, or a file of
 // older folders (quantize_config.json of GPTQ, quant_config.json of AWQ), and the tensors that make one weight there:
 // NAME.qweight, .qzeros, .scales and, where columns have been reordered, .g_idx become NAME.weight
-// (quant/grouped_rows.h); of compressed-tensors NAME.weight_packed, _scale, _shape, _zero_point and _g_idx do; of FP8
-// NAME.weight with NAME.weight_scale_inv or NAME.weight_scale (quant/scaled_rows.h). What is not supported is refused
-// by key, value found and values supported. Pure functions of the files; any thread.
+// (quant/grouped_rows.h); of compressed-tensors NAME.weight_packed or, as bytes, NAME.weight, and _scale, _shape,
+// _zero_point and _g_idx do; of FP8 NAME.weight with NAME.weight_scale_inv or NAME.weight_scale (quant/scaled_rows.h).
+// What is not supported is refused by key, value found and values supported. Pure functions of the files; any thread.
 #pragma once
 #include <optional>
 #include <string>
@@ -28,6 +28,7 @@ struct HfQuantisation {
   bool zeros_less_one = true;  // GroupedParts::zeros_less_one
   bool is_ordered = false;     // every weight must say which group a column belongs to
   bool has_zeros = true;
+  bool has_one_scale = false;  // GroupedParts::has_one_scale
   // Of floats under scales: rows and columns that share one; 0: all do.
   int64_t scale_rows = 0, scale_columns = 0;
 };

@@ -165,6 +165,59 @@ TEST(HfQuantisation, FloatsUnderScalesAreOneWeight) {
             "e4m3, scales of 64 x 128, f8_128");
 }
 
+// One weight "m" of 8 outputs and 64 inputs, as signed bytes.
+Tensors byte_tensors(const std::vector<int64_t>& shape, const char* type = "BF16") {
+  int64_t n = 1;
+  for (const int64_t extent : shape) n *= extent;
+  const auto size = static_cast<size_t>(n);
+  const std::string scales = type == std::string("BF16") ? bytes_of(std::vector<uint16_t>(size, 0x3c00))
+                                                         : bytes_of(std::vector<float>(size, 0.1F));
+  return {{"m.weight", {"I8", {8, 64}, std::string(512, 'w')}},
+          {"m.weight_scale", {type, shape, scales}},
+          {"m.input_scale", {"F32", {1}, bytes_of(std::vector<float>(1, 1.0F))}},
+          {"norm.weight", {"F32", {2}, std::string(8, 0)}}};
+}
+std::string byte_keys(const std::string& weights, const std::string& format = "int-quantized") {
+  return R"("quant_method":"compressed-tensors","format":")" + format +
+         R"(","config_groups":{"group_0":{"input_activations":{"num_bits":8,"type":"int","dynamic":true},)"
+         R"("weights":{"num_bits":8,"type":"int",)" +
+         weights + "}}}";
+}
+
+TEST(HfQuantisation, SignedBytesAreOneWeight) {
+  const std::string channel = R"("strategy":"channel")", tensor = R"("strategy":"tensor")";
+  EXPECT_EQ(with_keys(byte_tensors({8, 1}), byte_keys(channel)), "bytes 8 bits, 1 groups, q8_0");
+  EXPECT_EQ(with_keys(byte_tensors({8}), byte_keys(channel)), "bytes 8 bits, 1 groups, q8_0");
+  EXPECT_EQ(with_keys(byte_tensors({8, 1}, "F32"), byte_keys(channel)), "bytes 8 bits, 1 groups, f32");
+  EXPECT_EQ(with_keys(byte_tensors({8, 2}), byte_keys(R"("strategy":"group","group_size":32)")),
+            "bytes 8 bits, 2 groups, q8_0");
+  EXPECT_EQ(with_keys(byte_tensors({1}), byte_keys(tensor)), "bytes 8 bits, one scale, 1 groups, q8_0");
+  EXPECT_EQ(with_keys(byte_tensors({8, 1}), byte_keys(channel, "naive-quantized")), "bytes 8 bits, 1 groups, q8_0");
+  Tensors uneven = byte_tensors({8, 1});
+  uneven["m.weight_zero_point"] = {"I8", {8, 1}, std::string(8, 'z')};
+  EXPECT_EQ(with_keys(uneven, byte_keys(channel + R"(,"symmetric":false)")), "bytes 8 bits, 1 groups, q8_z32");
+  const std::string floats = R"("quant_method":"compressed-tensors","format":"naive-quantized","config_groups":{)"
+                             R"("a":{"weights":{"num_bits":8,"type":"float","strategy":"tensor"}}})";
+  EXPECT_EQ(with_keys(fp8_tensors("m.weight_scale", {1}), floats), "e4m3, scales of 100 x 128, f8_128");
+}
+
+TEST(HfQuantisation, RefusesSignedBytesByTensor) {
+  const std::string uneven = byte_keys(R"("strategy":"channel","symmetric":false)");
+  Tensors tensors = byte_tensors({8, 1});
+  EXPECT_EQ(with_keys(tensors, uneven),
+            "model.safetensors: tensor \"m.weight\": \"m.weight_zero_point\" is missing, shape [8, 1] wanted");
+  tensors["m.weight_zero_point"] = {"I32", {8, 1}, std::string(32, 'z')};
+  EXPECT_THAT(with_keys(tensors, uneven),
+              HasSubstr("\"m.weight_zero_point\": dtype I32 is not supported (supported: I8)"));
+  EXPECT_EQ(with_keys(byte_tensors({8, 2}), byte_keys(R"("strategy":"channel")")),
+            "model.safetensors: tensor \"m.weight_scale\": has shape [8, 2], [8, 1] wanted");
+  EXPECT_THAT(with_keys(byte_tensors({8, 1}), byte_keys(R"("strategy":"block")")),
+              HasSubstr("strategy\": \"block\" is not supported (supported: tensor, channel, group)"));
+  Tensors bad = byte_tensors({8, 1});
+  bad["m.weight_scale"] = {"F16", {8, 1}, std::string(16, '\x7c')};
+  EXPECT_THAT(with_keys(bad, byte_keys(R"("strategy":"channel")")), HasSubstr("row 0, column 0: must be finite"));
+}
+
 TEST(HfQuantisation, RefusesFloatsByTensor) {
   const std::string keys = std::string(kFp8) + R"(,"weight_block_size":[32,128])", scale = "m.weight_scale_inv";
   const Tensors good = fp8_tensors(scale, {4, 1});
@@ -220,7 +273,8 @@ TEST(HfQuantisation, RefusesByKey) {
       {gptq + R"("dynamic":{"+:mlp":{"bits":8}})", "dynamic\": \"+:mlp\" is not supported"},
       {awq + R"("modules_to_not_convert":"lm_head")", "modules_to_not_convert\": must be a list of names"},
       {R"("quant_method":"compressed-tensors","format":"marlin-24")",
-       "format\": \"marlin-24\" is not supported (supported: pack-quantized, float-quantized)"},
+       "format\": \"marlin-24\" is not supported (supported: pack-quantized, float-quantized, int-quantized, "
+       "naive-quantized)"},
       {R"("quant_method":"compressed-tensors","format":"pack-quantized")",
        "config_groups\": 0 groups is not supported"},
       {packed_keys(R"("num_bits":2,"strategy":"group","group_size":32)"),

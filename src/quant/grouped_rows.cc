@@ -14,6 +14,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kWordBytes = 4;
+constexpr std::byte kTopBit{0x80};  // of a signed byte: the same number from 0 on
 // Where the eight outputs of one of awq's words lie.
 constexpr std::array<int, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
 
@@ -95,10 +96,11 @@ class GroupedRows final : public MadeRows {
       : parts_(std::move(parts)), order_(std::move(order)), target_(target) {}
 
   std::string kind() const override {
-    constexpr const char* kLayouts[] = {"gptq ", "awq ", "rows "};
+    constexpr const char* kLayouts[] = {"gptq ", "awq ", "rows ", "bytes "};
     return kLayouts[static_cast<size_t>(parts_.layout)] + std::to_string(parts_.bits) +
-           (parts_.zeros_less_one ? " bits, zeros less one, " : " bits, ") + std::to_string(parts_.n_groups) +
-           " groups, " + std::string(target_.format->name);
+           (parts_.zeros_less_one ? " bits, zeros less one, " : " bits, ") +
+           (parts_.has_one_scale ? "one scale, " : "") + std::to_string(parts_.n_groups) + " groups, " +
+           std::string(target_.format->name);
   }
   std::vector<std::span<const std::byte>> stored() const override {
     return {parts_.numbers, parts_.zeros, parts_.scales, parts_.stored_groups};
@@ -111,6 +113,7 @@ class GroupedRows final : public MadeRows {
       case GroupedParts::Layout::gptq: unpack_gptq(first, n, numbers.data()); break;
       case GroupedParts::Layout::awq: unpack_awq(first, n, numbers.data()); break;
       case GroupedParts::Layout::rows: unpack_rows(first, n, numbers.data()); break;
+      case GroupedParts::Layout::bytes: unpack_bytes(first, n, numbers.data()); break;
     }
     const int64_t row_bytes = target_.format->row_bytes(parts_.n_in);
     for (int64_t r = 0; r < n; ++r) {
@@ -139,6 +142,10 @@ class GroupedRows final : public MadeRows {
     for (int64_t w = 0; w < n * n_words; ++w) {
       unpack_word(word_at(parts_.numbers, first * n_words + w), out + w * parts_.per_word());
     }
+  }
+  void unpack_bytes(int64_t first, int64_t n, uint8_t* out) const {
+    const std::byte* from = parts_.numbers.data() + first * parts_.n_in;
+    for (int64_t i = 0; i < n * parts_.n_in; ++i) out[i] = static_cast<uint8_t>(from[i] ^ kTopBit);
   }
   void unpack_awq(int64_t first, int64_t n, uint8_t* out) const {
     for (int64_t k = 0; k < parts_.n_in; ++k) {
@@ -178,13 +185,16 @@ class GroupedRows final : public MadeRows {
 
 float GroupedParts::scale(int64_t group, int64_t row) const {
   float out = 0;
-  const int64_t at = layout == Layout::rows ? row * n_groups + group : group * n_out + row;
-  scale_format->decode(scales.data() + at * scale_format->bytes, &out);
+  const int64_t at = is_by_rows() ? row * n_groups + group : group * n_out + row;
+  scale_format->decode(scales.data() + (has_one_scale ? 0 : at) * scale_format->bytes, &out);
   return out;
 }
 
 uint8_t GroupedParts::zero(int64_t group, int64_t row) const {
   if (zeros.empty()) return static_cast<uint8_t>(1U << (bits - 1));
+  if (layout == Layout::bytes) {
+    return static_cast<uint8_t>(zeros[static_cast<size_t>(has_one_scale ? 0 : row * n_groups + group)] ^ kTopBit);
+  }
   const int64_t per = per_word();
   uint32_t word =
       word_at(zeros, layout == Layout::rows ? row / per * n_groups + group : group * n_zero_words() + row / per);

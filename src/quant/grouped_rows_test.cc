@@ -173,6 +173,46 @@ TEST(GroupedRows, AreConvertedAndCheckedAsOtherRowsAre) {
   }
 }
 
+// Numbers, zeros and scales of a row side by side.
+TEST(GroupedRows, SignedBytesAreRepackedExactly) {
+  constexpr int64_t kOut = 21, kIn = 96;
+  for (const int64_t n_groups : {1, 3}) {
+    for (const char* kind : {"plain", "zeros", "one scale"}) {
+      SCOPED_TRACE(std::string(kind) + " " + std::to_string(n_groups));
+      const bool has_zeros = std::string_view(kind) != "plain", has_one = std::string_view(kind) == "one scale";
+      Rng rng(31);
+      std::vector<int8_t> numbers(kOut * kIn), zeros(static_cast<size_t>(kOut * n_groups));
+      std::vector<uint16_t> scales(zeros.size());
+      for (int8_t& number : numbers) number = static_cast<int8_t>(rng.between(-128, 127));
+      for (int8_t& zero : zeros) zero = static_cast<int8_t>(rng.between(-128, 127));
+      for (uint16_t& scale : scales) scale = f32_to_f16(rng.normal() * 0.01F);
+      std::vector<int32_t> group_of;
+      for (int32_t k = 0; k < kIn; ++k) group_of.push_back(static_cast<int32_t>(k * n_groups / kIn));
+      std::vector<float> meant;
+      for (int64_t i = 0; i < kOut * kIn; ++i) {
+        const auto at = static_cast<size_t>(has_one ? 0 : i / kIn * n_groups + group_of[static_cast<size_t>(i % kIn)]);
+        const int zero = has_zeros ? zeros[at] : 0;
+        meant.push_back(f16_to_f32(scales[at]) * static_cast<float>(numbers[static_cast<size_t>(i)] - zero));
+      }
+      const HostWeight weight =
+          grouped_weight("w", {.layout = bytes,
+                               .bits = 8,
+                               .n_out = kOut,
+                               .n_in = kIn,
+                               .n_groups = n_groups,
+                               .numbers = std::as_bytes(std::span(numbers)),
+                               .zeros = has_zeros ? std::as_bytes(std::span(zeros)) : std::span<const std::byte>(),
+                               .scales = std::as_bytes(std::span(scales)),
+                               .scale_format = find_weight_format(std::string_view("f16")),
+                               .group_of = group_of,
+                               .has_one_scale = has_one});
+      EXPECT_EQ(weight.format->name, has_zeros ? "q8_z32" : "q8_0");
+      EXPECT_EQ(decoded(weight, 1), meant);
+      EXPECT_EQ(decoded(weight, 16), meant);
+    }
+  }
+}
+
 TEST(GroupedRows, ABadNumberIsFoundInItsRow) {
   Case c = kCases[8];  // stored as f32
   c.n_out = 40;
