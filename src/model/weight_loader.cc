@@ -24,6 +24,16 @@ HostWeight rows_of(const HostWeight& whole, int64_t begin, int64_t n) {
   return out;
 }
 
+// One whose rows lie in memory: of one that makes its rows, all of them, in `room`.
+HostWeight with_rows(const HostWeight& weight, std::vector<std::byte>& room) {
+  if (weight.made == nullptr) return weight;
+  HostWeight out = weight;
+  out.data = {weight.rows(0, weight.n_rows(), room), static_cast<size_t>(weight.n_rows() * weight.row_bytes())};
+  out.made = nullptr;
+  out.first_made = 0;
+  return out;
+}
+
 // [k, n] as [n, k], whose bytes go to `room`.
 HostWeight turned_over(const HostWeight& weight, std::vector<std::byte>& room) {
   const int64_t k = weight.shape[0], n = weight.shape[1];
@@ -68,6 +78,14 @@ const HostWeight* WeightLoader::get_stored(const std::string& name, const std::v
   if (found == nullptr || found->made == nullptr) return found;
   status_ = fail(Code::unsupported,
                  file_.path + ": tensor " + file_.shown(found->name) + ": is quantised, which is not supported here");
+  return nullptr;
+}
+
+const HostWeight* WeightLoader::get_ordered(const std::string& name, const std::vector<int64_t>& shape) {
+  const HostWeight* found = get(name, shape);
+  if (found == nullptr || found->order().empty()) return found;
+  status_ = fail(Code::unsupported, file_.path + ": tensor " + file_.shown(found->name) +
+                                        ": its columns are reordered, which is not supported here");
   return nullptr;
 }
 
@@ -207,10 +225,12 @@ void WeightLoader::cut_by_heads(std::vector<Linear>& turned,
                                 const std::string& name,
                                 const std::array<int64_t, 4>& shape) {
   const auto [heads, k, v, n] = shape;
-  const HostWeight* all = get_stored(name + ".weight", {heads * (k + v), n});
-  std::vector<std::byte> room;
+  const HostWeight* all = get_ordered(name + ".weight", {heads * (k + v), n});
+  if (all == nullptr) return;
+  std::vector<std::byte> whole, room;
   for (int64_t h = 0; h < heads && status_; ++h) {
-    take(turned.emplace_back(), load(turned_over(rows_of(*all, h * (k + v), k), room), nullptr));
+    const HostWeight keys = with_rows(rows_of(*all, h * (k + v), k), whole);
+    take(turned.emplace_back(), load(turned_over(keys, room), nullptr));
     if (status_) take(kept.emplace_back(), load(rows_of(*all, h * (k + v) + k, v), nullptr));
   }
   if (status_) took(*all);

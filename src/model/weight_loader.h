@@ -84,8 +84,9 @@ class WeightLoader {
               const std::vector<int64_t>& shape,
               std::span<const Rows> parts);
   const HostWeight* get(const std::string& name, const std::vector<int64_t>& shape);
-  // The same of one whose bytes lie in the file: not of a folder's quantised ones, which are made. Then of one that has
-  // no blocks.
+  // The same of one whose columns are in order. Of one whose bytes lie in the file: not of a folder's quantised ones,
+  // which are made. Then of one that has no blocks.
+  const HostWeight* get_ordered(const std::string& name, const std::vector<int64_t>& shape);
   const HostWeight* get_stored(const std::string& name, const std::vector<int64_t>& shape);
   const HostWeight* get_plain(const std::string& name, const std::vector<int64_t>& shape);
   Result<Linear> load(const HostWeight& weight, const HostWeight* bias);

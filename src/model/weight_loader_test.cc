@@ -55,18 +55,6 @@ TEST(WeightLoader, NumbersOfAQuantisedTensorAreRefused) {
   EXPECT_EQ(ops.n, 0);
 }
 
-TEST(WeightLoader, AQuantisedMatrixIsNotTakenApartByHeads) {
-  const ModelFile file = file_of_made("attn_kv_b.weight", "q4_0", 2 * (32 + 32), 64);
-  NoOps ops;
-  const LoadOptions options;
-  WeightLoader load(file, ops, options);
-  std::vector<Linear> turned, kept;
-  load.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 32, 64});
-  ASSERT_FALSE(load.status());
-  EXPECT_EQ(load.status().error().message,
-            "folder: tensor \"attn_kv_b.weight\": is quantised, which is not supported here");
-}
-
 // Notes what comes: the first of the rows, how many they are, their numbers of the bias.
 class Parts final : public NoOps {
  public:
@@ -91,6 +79,61 @@ class Parts final : public NoOps {
     return out;
   }
 };
+
+// Rows of q8_0 that count: every number of row r is r + 1.
+class CountedRows final : public MadeRows {
+ public:
+  explicit CountedRows(std::vector<int32_t> order) : order_(std::move(order)) {}
+  std::string kind() const override { return "counted"; }
+  std::vector<std::span<const std::byte>> stored() const override { return {}; }
+  std::span<const int32_t> order() const override { return order_; }
+  void make(int64_t first, int64_t n, std::byte* out) const override {
+    const WeightFormat& format = *find_weight_format(std::string_view("q8_0"));
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      std::vector<float> block(32, static_cast<float>(first + i / 2 + 1));
+      format.encode(block.data(), out + i * format.bytes);
+    }
+  }
+
+ private:
+  std::vector<int32_t> order_;
+};
+
+// As one that lies in a file is.
+TEST(WeightLoader, AQuantisedMatrixIsTakenApartByHeads) {
+  ModelFile made = file_of_made("attn_kv_b.weight", "q8_0", 2 * (32 + 16), 64), stored = made;
+  made.tensors[0].made = std::make_shared<CountedRows>(std::vector<int32_t>());
+  std::vector<std::byte> rows(static_cast<size_t>(96 * stored.tensors[0].row_bytes()));
+  made.tensors[0].made->make(0, 96, rows.data());
+  stored.tensors[0].made = nullptr;
+  stored.tensors[0].data = rows;
+  Parts of_made, of_stored;
+  const LoadOptions options;
+  std::vector<Linear> turned, kept;
+  WeightLoader one(made, of_made, options), other(stored, of_stored, options);
+  one.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 16, 64});
+  other.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 16, 64});
+  ASSERT_TRUE(one.status()) << one.status().error().message;
+  ASSERT_EQ(of_made.all.size(), 4U);
+  ASSERT_EQ(of_stored.all.size(), 4U);
+  for (const size_t keys : {0U, 2U}) EXPECT_EQ(of_made.all[keys].row, of_stored.all[keys].row);
+  EXPECT_NEAR(of_made.all[2].row[31], 80, 0.01);  // the last key of the second head
+  EXPECT_EQ(of_made.all[1].first_made, 32);
+  EXPECT_EQ(of_made.all[3].first_made, 80);
+}
+
+TEST(WeightLoader, ReorderedColumnsAreNotTakenApartByHeads) {
+  ModelFile file = file_of_made("attn_kv_b.weight", "q8_0", 2 * (32 + 32), 64);
+  file.tensors[0].made = std::make_shared<CountedRows>(std::vector<int32_t>(64));
+  NoOps ops;
+  const LoadOptions options;
+  WeightLoader load(file, ops, options);
+  std::vector<Linear> turned, kept;
+  load.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 32, 64});
+  ASSERT_FALSE(load.status());
+  EXPECT_EQ(load.status().error().message,
+            "folder: tensor \"attn_kv_b.weight\": its columns are reordered, which is not supported here");
+}
 
 TEST(WeightLoader, PartsOfAQuantisedMatrixAreItsOwnRows) {
   const ModelFile file = file_of_made("attn_kv_a_mqa.weight", "q4_0", 64 + 32, 64);
