@@ -15,7 +15,7 @@ struct Named {
 Result<Named> split(const std::string& option) {
   const size_t at = option.find('=');
   if (at == std::string::npos || at == 0 || at + 1 == option.size())
-    return fail(Code::invalid, "--lora must be NAME=DIR, got \"" + option + "\"");
+    return fail(Code::invalid, "--lora must be NAME=PATH, got \"" + option + "\"");
   return Named{option.substr(0, at), option.substr(at + 1)};
 }
 
@@ -23,11 +23,13 @@ Result<Named> split(const std::string& option) {
 
 void declare_lora_option(CommandLine& line, std::vector<std::string>& options) {
   line.option("--lora", options,
-              "NAME=DIR: a LoRA adapter of PEFT's, which requests ask for as model NAME or base:NAME; may be repeated");
+              "NAME=PATH: a LoRA adapter, a folder of PEFT's or a GGUF file, which requests ask for as model NAME or "
+              "base:NAME; may be repeated");
 }
 
 void declare_one_lora_option(CommandLine& line, std::vector<std::string>& options) {
-  line.option("--lora", options, "NAME=DIR: a LoRA adapter of PEFT's, with which the model answers");
+  line.option("--lora", options,
+              "NAME=PATH: a LoRA adapter, a folder of PEFT's or a GGUF file, with which the model answers");
 }
 
 Status check_one_adapter(const std::vector<std::string>& options) {

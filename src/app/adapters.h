@@ -1,4 +1,4 @@
-// --lora NAME=DIR: adapters of PEFT's that a model has from the start.
+// --lora NAME=PATH: adapters that a model has from the start.
 #pragma once
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ Status check_one_adapter(const std::vector<std::string>& options);
 // Its name; empty: none is given.
 std::string name_of_adapter(const std::vector<std::string>& options);
 
-// What is asked for, before there is a model. `names` are taken. Code::invalid for what is no NAME=DIR, a name that is
+// What is asked for, before there is a model. `names` are taken. Code::invalid for what is no NAME=PATH, a name that is
 // none or that is given twice.
 Status check_adapters(const std::vector<std::string>& options,
                       const std::vector<std::string>& names,

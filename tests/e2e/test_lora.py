@@ -193,7 +193,7 @@ class Refusals(unittest.TestCase):
     def test_wrong_options_and_folders(self):
         with tempfile.TemporaryDirectory() as folder:
             copy = changed_adapter(PIRATE, folder, use_dora=True)
-            cases = [(('pirate',), '--lora must be NAME=DIR, got "pirate"'),
+            cases = [(('pirate',), '--lora must be NAME=PATH, got "pirate"'),
                      (('a:b=c',), "an adapter's name has no ':'"),
                      ((f'a={PIRATE}', f'a={PIRATE}'), '"a" is given twice'),
                      ((f'a={folder}',), 'adapter_config.json: cannot be read'),

@@ -1,6 +1,9 @@
 // LoRA adapters against the peft package (tests/golden/adapters, made by tools/fixtures/make_lora_fixtures.py), from
 // Hugging Face folders and from GGUF, whose rows of q and k lie otherwise.
+#include "io/gguf_writer.h"
+#include "model/hf_names.h"
 #include "model/lora.h"
+#include "model/peft_folder.h"
 #include "tests/support/peft_run.h"
 
 namespace quire {
@@ -11,6 +14,75 @@ std::function<void(Request&)> with_adapter(const PeftCase& c, const LoadedModel&
   EXPECT_TRUE(read) << read.error().message;
   if (!read) return {};
   return [adapter = *read](Request& request) { request.adapter = adapter; };
+}
+
+// The same adapter as llama.cpp's converter would write it: GGUF's names, its rows of q and k.
+std::string as_gguf(const std::string& folder, const ModelInfo& info) {
+  const Result<TensorFile> file = open_tensor_file(folder, "adapter_model.safetensors");
+  EXPECT_TRUE(file);
+  const std::string path = testing::TempDir() + "adapter.gguf";
+  GgufWriter out(path);
+  out.add_string("general.type", "adapter");
+  out.add_string("general.architecture", info.arch);
+  out.add_string("adapter.type", "lora");
+  const Json config = read_json(folder + "/adapter_config.json");
+  out.add_f32("adapter.lora.alpha", static_cast<float>(config.find("lora_alpha")->number()));
+  std::vector<std::vector<float>> all;
+  for (const SafeTensor& tensor : file->tensors) {
+    constexpr std::string_view kFront = "base_model.model.", kEnd = ".lora_A.weight";
+    const std::string module = tensor.name.substr(kFront.size(), tensor.name.size() - kFront.size() - kEnd.size());
+    const std::string name = our_names(module + ".weight", Registry<ArchEntry>::get().find(info.arch)->hf).front().name;
+    const bool is_b = tensor.name.ends_with(".lora_B.weight");
+    std::vector<float> values = *read_finite(tensor, tensor.shape, *file->map);
+    const bool turns = name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight");
+    if (is_b && turns && info.arch == "llama") {  // [heads, 2, half, rank] to [heads, half, 2, rank]
+      const std::vector<float> was = values;
+      const int64_t rank = tensor.shape[1], half = info.head_dim / 2;
+      for (int64_t i = 0; i < tensor.shape[0]; ++i) {
+        const int64_t head = i / (2 * half), part = i / half % 2, at = i % half;
+        std::copy_n(was.begin() + i * rank, rank, values.begin() + (head * 2 * half + 2 * at + part) * rank);
+      }
+    }
+    EXPECT_TRUE(out.add_tensor(name + (is_b ? ".lora_b" : ".lora_a"), 0, tensor.shape));
+    all.push_back(std::move(values));
+  }
+  for (const std::vector<float>& values : all) EXPECT_TRUE(out.write(std::as_bytes(std::span(values))));
+  EXPECT_TRUE(out.finish());
+  return path;
+}
+
+// Of a folder's model and of a GGUF file's: what is multiplied is the same, bit for bit.
+TEST(AdapterFiles, AreWhatTheirFoldersAre) {
+  for (const std::string name : {"llama_all", "phi3_fused"}) {
+    for (const char* file : {"", "/model.gguf"}) {
+      SCOPED_TRACE(name + file);
+      const std::string model = "tests/golden/models/" + name.substr(0, name.find('_')) + file;
+      const Result<LoadedModel> loaded = load({.model = model, .isa = cpu_isas().back(), .threads = 1});
+      ASSERT_TRUE(loaded) << loaded.error().message;
+      const std::string folder = "tests/golden/adapters/" + name;
+      const std::string path = as_gguf(folder, loaded->model->info());
+      const auto wanted = load_lora(folder, *loaded->model, *loaded->ops, int64_t{1} << 30);
+      const auto found = load_lora(path, *loaded->model, *loaded->ops, int64_t{1} << 30);
+      ASSERT_TRUE(wanted) << wanted.error().message;
+      ASSERT_TRUE(found) << found.error().message;
+      EXPECT_EQ((*found)->content, (*wanted)->content);
+      EXPECT_NE((*found)->content, 0U);
+    }
+  }
+}
+
+// And so are the answers.
+std::function<void(Request&)> with_file(const PeftCase& c, const LoadedModel& loaded, EngineEnv&) {
+  const auto read = load_lora(as_gguf(c.folder, loaded.model->info()), *loaded.model, *loaded.ops, int64_t{1} << 30);
+  EXPECT_TRUE(read) << read.error().message;
+  if (!read) return {};
+  return [adapter = *read](Request& request) { request.adapter = adapter; };
+}
+
+TEST(AdapterFiles, MatchPeft) {
+  const std::string its = "tests/golden/adapters/llama_all", model = "tests/golden/models/llama";
+  check_peft({"llama", its, its, model, "f32", "f32", 1e-3, 0}, &with_file);
+  check_peft({"llama.gguf", its, its, model + "/model.gguf", "f32", "f32", 1e-3, 0}, &with_file);
 }
 
 class GoldenAdapter : public testing::TestWithParam<PeftCase> {};

@@ -1,0 +1,20 @@
+// LoRA adapters as llama.cpp's converter writes them: a GGUF file of type "adapter", whose tensors are NAME.lora_a
+// [rank, n_in] and NAME.lora_b [n_out, rank] of the model's tensors NAME ("blk.0.attn_q.weight"), rows as GGUF has
+// them.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "model/model.h"
+#include "ops/ops.h"
+
+namespace quire {
+
+// Reads the file for a model of this shape, as load_lora does a folder. REQUIRES a model that takes adapters. Errors
+// name key or tensor, what is wanted and what was found, not the file.
+Result<std::shared_ptr<const Adapter>> read_gguf_lora(const std::string& path,
+                                                      const Model& model,
+                                                      Ops& ops,
+                                                      int64_t most_bytes);
+
+}  // namespace quire
