@@ -76,9 +76,10 @@ Result<HfQuantisation> read_keys(const ConfigKeys& keys, std::string_view fallba
     return fail(Code::not_found, keys.label(shown) + ": is missing");
   }
   QR_TRY(const std::string method,
-         keys.text({"quant_method", "method"}, fallback, {"gptq", "awq", "compressed-tensors", "fp8"}));
+         keys.text({"quant_method", "method"}, fallback, {"gptq", "awq", "compressed-tensors", "fp8", "bitsandbytes"}));
   if (method == "gptq") return read_gptq(keys);
   if (method == "awq") return read_awq(keys);
+  if (method == "bitsandbytes") return read_bitsandbytes(keys);
   return method == "fp8" ? read_fp8(keys) : read_compressed(keys);
 }
 

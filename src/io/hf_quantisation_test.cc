@@ -241,6 +241,73 @@ TEST(HfQuantisation, RefusesFloatsByTensor) {
             "model.safetensors: tensor \"m.weight\": \"m.weight_scale\" is missing, shape [4, 1] wanted");
 }
 
+// One weight "m" of 6 outputs and 64 inputs in four bits, scales in eight.
+Tensors table_tensors(bool is_nested) {
+  const auto floats = [](size_t n) { return bytes_of(std::vector<float>(n, 0.5F)); };
+  std::string state = R"({"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[6,64])";
+  if (is_nested) state += R"(,"nested_blocksize":4,"nested_dtype":"float32","nested_offset":0.25)";
+  state += "}";
+  Tensors out = {{"m.weight", {"U8", {192, 1}, std::string(192, 'w')}},
+                 {"m.weight.quant_map", {"F32", {16}, floats(16)}},
+                 {"m.weight.absmax", {"F32", {6}, floats(6)}},
+                 {"m.weight.quant_state.bitsandbytes__nf4", {"U8", {static_cast<int64_t>(state.size())}, state}}};
+  if (!is_nested) return out;
+  out["m.weight.absmax"] = {"U8", {6}, std::string(6, 's')};
+  out["m.weight.nested_absmax"] = {"F32", {2}, floats(2)};
+  out["m.weight.nested_quant_map"] = {"F32", {256}, floats(256)};
+  return out;
+}
+constexpr const char* kFourBits = R"("quant_method":"bitsandbytes","load_in_4bit":true,"bnb_4bit_quant_type":"nf4")";
+
+TEST(HfQuantisation, BitsandbytesWeightsAreOneWeight) {
+  using testing::StartsWith;
+  EXPECT_THAT(with_keys(table_tensors(false), kFourBits), StartsWith("table of 1056964608 "));
+  EXPECT_THAT(with_keys(table_tensors(true), kFourBits), HasSubstr(", blocks of 4, offset 1048576000"));
+  const Tensors rows = {{"m.weight", {"I8", {8, 64}, std::string(512, 'w')}},
+                        {"m.weight_format", {"U8", {}, std::string(1, 0)}},
+                        {"m.SCB", {"F32", {8}, bytes_of(std::vector<float>(8, 0.5F))}}};
+  const std::string eight = R"("quant_method":"bitsandbytes","load_in_8bit":true,"load_in_4bit":false)";
+  EXPECT_EQ(with_keys(rows, eight), "bytes 8 bits, scales of 127, 1 groups, f32");
+  Tensors bad = rows;
+  bad["m.weight_format"].bytes[0] = 1;
+  EXPECT_EQ(with_keys(bad, eight), "model.safetensors: tensor \"m.weight_format\": must be 0, rows as they are");
+  bad = rows;
+  bad["m.SCB"] = {"F32", {8}, std::string(32, '\xff')};
+  EXPECT_THAT(with_keys(bad, eight), HasSubstr("tensor \"m.SCB\": number 0: must be finite"));
+  bad.erase("m.SCB");
+  EXPECT_THAT(with_keys(bad, eight), HasSubstr("tensor \"m.weight\": \"m.SCB\" is missing, shape [8] wanted"));
+}
+
+TEST(HfQuantisation, RefusesBitsandbytesByKeyAndTensor) {
+  const std::string method = R"("quant_method":"bitsandbytes")", state = "m.weight.quant_state.bitsandbytes__nf4";
+  EXPECT_THAT(with_keys(table_tensors(false), method), HasSubstr("load_in_4bit\": false without load_in_8bit is not"));
+  EXPECT_THAT(with_keys(table_tensors(false), kFourBits + std::string(R"(,"bnb_4bit_quant_storage":"bfloat16")")),
+              HasSubstr("bnb_4bit_quant_storage\": \"bfloat16\" is not supported (supported: uint8)"));
+  const auto error = [&](const std::string& name, const Stored& stored) {
+    Tensors tensors = table_tensors(true);
+    tensors[name] = stored;
+    return with_keys(tensors, kFourBits);
+  };
+  const auto said = [&](const std::string& json) {
+    return error(state, {"U8", {static_cast<int64_t>(json.size())}, json});
+  };
+  EXPECT_THAT(said("{"), HasSubstr("bitsandbytes__nf4\": no JSON: "));
+  EXPECT_THAT(said("[]"), HasSubstr("bitsandbytes__nf4\": must be a JSON object"));
+  EXPECT_THAT(said(R"({"blocksize":0})"), HasSubstr(": key \"blocksize\": must be 1 to 65536, is 0"));
+  EXPECT_THAT(said(R"({"blocksize":64,"shape":[6]})"), HasSubstr("shape\": must be two numbers from 1 to 1048576"));
+  EXPECT_THAT(said(R"({"blocksize":64,"shape":[6,32]})"),
+              HasSubstr("\"m.weight\": has shape [192, 1], [96, 1] wanted"));
+  EXPECT_THAT(said(R"({"blocksize":64,"shape":[6,64],"nested_blocksize":4,"nested_offset":"x"})"),
+              HasSubstr("nested_offset\": must be a finite number, is \"x\""));
+  EXPECT_THAT(error("m.weight.absmax", {"U8", {7}, std::string(7, 's')}), HasSubstr("has shape [7], [6] wanted"));
+  EXPECT_THAT(error("m.weight.nested_absmax", {"F32", {2}, std::string(8, '\xff')}),
+              HasSubstr("nested_absmax\": number 0: must be finite"));
+  EXPECT_THAT(error("m.weight.quant_map", {"F16", {16}, std::string(32, 0)}), HasSubstr("dtype F16 is not supported"));
+  Tensors tensors = table_tensors(false);
+  tensors.erase(state);
+  EXPECT_EQ(with_keys(tensors, kFourBits), "model.safetensors: tensor \"m.weight\": \"" + state + "\" is missing");
+}
+
 TEST(HfQuantisation, OlderFoldersSayItInAFileOfItsOwn) {
   EXPECT_EQ(opened(gptq_tensors(), "{}", R"(quantize_config.json{"bits":4,"group_size":32,"desc_act":false})"),
             "gptq 4 bits, zeros less one, 2 groups, q4_z32");
@@ -257,8 +324,9 @@ TEST(HfQuantisation, RefusesByKey) {
   const std::pair<std::string, const char*> cases[] = {
       {R"("bits":4)", "quant_method\": is missing"},
       {R"("quant_method":"quark")",
-       "quant_method\": \"quark\" is not supported (supported: gptq, awq, compressed-tensors, fp8)"},
-      {R"("quant_method":7)", "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors, fp8)"},
+       "quant_method\": \"quark\" is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes)"},
+      {R"("quant_method":7)",
+       "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes)"},
       {method + R"("group_size":32)", "bits\": is missing"},
       {method + R"("bits":3,"group_size":32)", "bits\": 3 is not supported (supported: 4, 8)"},
       {method + R"("bits":"4","group_size":32)", "bits\": must be an integer, is \"4\""},

@@ -51,8 +51,9 @@ struct QuantisedKind {
 const QuantisedKind& grouped_kind(GroupedParts::Layout layout);
 const QuantisedKind& scaled_kind();
 
-// What compressed-tensors says.
+// What compressed-tensors and bitsandbytes say.
 Result<HfQuantisation> read_compressed(const ConfigKeys& keys);
+Result<HfQuantisation> read_bitsandbytes(const ConfigKeys& keys);
 // A group size as the key says it; 0: all columns.
 Result<int64_t> read_group_size(const ConfigKeys& keys);
 // Two numbers, rows and columns that share a scale, where the key is there.

@@ -61,7 +61,7 @@ bool holds_blocks(const GroupedParts& parts, const std::vector<int32_t>& order, 
 }
 
 bool all_scales_are_half(const GroupedParts& parts) {
-  if (parts.scale_format->name == "f16") return true;
+  if (parts.scale_format->name == "f16" && parts.scale_factor == 1) return true;
   for (int64_t i = 0; i < parts.n_groups * parts.n_out; ++i) {
     const float scale = parts.scale(i / parts.n_out, i % parts.n_out);
     if (f16_to_f32(f32_to_f16(scale)) != scale) return false;
@@ -99,8 +99,8 @@ class GroupedRows final : public MadeRows {
     constexpr const char* kLayouts[] = {"gptq ", "awq ", "rows ", "bytes "};
     return kLayouts[static_cast<size_t>(parts_.layout)] + std::to_string(parts_.bits) +
            (parts_.zeros_less_one ? " bits, zeros less one, " : " bits, ") +
-           (parts_.has_one_scale ? "one scale, " : "") + std::to_string(parts_.n_groups) + " groups, " +
-           std::string(target_.format->name);
+           (parts_.has_one_scale ? "one scale, " : "") + (parts_.scale_factor == 1 ? "" : "scales of 127, ") +
+           std::to_string(parts_.n_groups) + " groups, " + std::string(target_.format->name);
   }
   std::vector<std::span<const std::byte>> stored() const override {
     return {parts_.numbers, parts_.zeros, parts_.scales, parts_.stored_groups};
@@ -187,7 +187,7 @@ float GroupedParts::scale(int64_t group, int64_t row) const {
   float out = 0;
   const int64_t at = is_by_rows() ? row * n_groups + group : group * n_out + row;
   scale_format->decode(scales.data() + (has_one_scale ? 0 : at) * scale_format->bytes, &out);
-  return out;
+  return out * scale_factor;
 }
 
 uint8_t GroupedParts::zero(int64_t group, int64_t row) const {

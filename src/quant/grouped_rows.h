@@ -31,6 +31,7 @@ struct GroupedParts {
   std::vector<int32_t> group_of;                  // of every column, < n_groups
   std::span<const std::byte> stored_groups = {};  // the bytes that group_of was read from
 
+  float scale_factor = 1;      // that stored scales are multiplied by
   bool has_one_scale = false;  // for all outputs and groups, and one zero
 
   bool is_by_rows() const { return layout == Layout::rows || layout == Layout::bytes; }
