@@ -134,7 +134,8 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
                               .block_tokens = options.block_tokens,
                               .n_blocks = n_with_bytes(counts, info.kv_layout),
                               .prefix_cache = options.prefix_cache,
-                              .draft = env.draft};
+                              .draft = env.draft,
+                              .medusa = env.medusa};
   QR_TRY_VOID(find_proposer(proposing, options, env));
   QR_TRY_VOID(open_tier(options, info, env));
   const EngineUses uses{model, ops, *policy->get()};

@@ -48,6 +48,7 @@ struct EngineOptions {
 
 class Proposer;
 class Tier;
+struct MedusaHeads;
 
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
 // records the time of its start, the submissions and cancellations that it took in, what was guessed, and, when it
@@ -77,12 +78,11 @@ class InputRecorder {
 struct EngineEnv {
   Clock* clock = nullptr;             // REQUIRES non-null; asked by every thread that submits
   InputRecorder* recorder = nullptr;  // may be null
-  // Measures what parts of a step take, in whatever it counts (the program's processor time, say); decides nothing, so
-  // it is not recorded. May be null.
-  Clock* stage_clock = nullptr;
-  const Model* draft = nullptr;        // what the proposer "draft" writes with (ProposerEnv); outlives the engine
-  std::shared_ptr<Proposer> proposer;  // in place of the one that the options name; may be null
-  std::shared_ptr<Tier> tier;          // in place of the one that the options make; may be null
+  Clock* stage_clock = nullptr;  // measures parts of a step, in any unit; decides nothing, is not recorded; may be null
+  const Model* draft = nullptr;  // what the proposer "draft" writes with (ProposerEnv); outlives the engine
+  const MedusaHeads* medusa = nullptr;  // what the proposer "medusa" guesses with, likewise
+  std::shared_ptr<Proposer> proposer;   // in place of the one that the options name; may be null
+  std::shared_ptr<Tier> tier;           // in place of the one that the options make; may be null
   // What requests may have before their prompts. Their blocks come on top of kv_bytes. Equal contents are one.
   std::vector<VirtualTokens> prefixes;
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty

@@ -14,6 +14,8 @@
 
 namespace quire {
 
+struct MedusaHeads;
+
 // What is asked for one sequence, and the answer to it.
 struct Draft {
   SeqId seq = 0;
@@ -73,7 +75,8 @@ struct ProposerEnv {
   int block_tokens = 16, n_blocks = 0;  // of its cache: all that its sequences can hold
   int n_out = 0;                        // rows of output of a step at most
   bool prefix_cache = true;
-  const Model* draft = nullptr;  // a smaller model of the same vocabulary, on the same ops; null: there is none
+  const Model* draft = nullptr;         // a smaller model of the same vocabulary, on the same ops; null: there is none
+  const MedusaHeads* medusa = nullptr;  // heads made for the target, on the same ops; null: there are none
 };
 
 struct ProposerEntry {

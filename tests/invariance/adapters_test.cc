@@ -18,6 +18,7 @@
 #include "model/lora.h"
 #include "tests/support/bits_sink.h"
 #include "tests/support/golden_models.h"
+#include "tests/support/tiny_medusa.h"
 
 namespace quire {
 namespace {
@@ -93,6 +94,8 @@ class Adapters : public testing::TestWithParam<Case> {
     SystemClock clock;
     EngineEnv env;
     env.clock = &clock;
+    const MedusaHeads heads = tiny_heads((*model)->info(), nullptr, **ops);
+    env.medusa = &heads;
     const auto engine = make_engine(**model, **ops, options, env);
     EXPECT_TRUE(engine) << engine.error().message;
     Ran out;
@@ -150,9 +153,11 @@ TEST_P(Adapters, SameRequestSameBits) {
   const Ran tight = run({.isa = isa, .threads = 2, .chunk = 33, .n_blocks = 13});
   EXPECT_EQ(tight.bits, truth);
   EXPECT_GT(tight.n_preempted, 0);
-  const Ran drafted = run({.isa = isa, .threads = 2, .chunk = 64, .proposer = "ngram"});
-  EXPECT_EQ(drafted.bits, truth);
-  EXPECT_GT(drafted.n_drafted, 0);
+  for (const char* proposer : {"ngram", "medusa"}) {
+    const Ran drafted = run({.isa = isa, .threads = 2, .chunk = 64, .proposer = proposer});
+    EXPECT_EQ(drafted.bits, truth) << proposer;
+    EXPECT_GT(drafted.n_drafted, 0) << proposer;
+  }
   for (const std::string& one : cpu_isas()) EXPECT_EQ(run({.isa = one, .chunk = 16}).bits, truth) << one;
 }
 

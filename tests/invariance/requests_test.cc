@@ -13,6 +13,7 @@
 #include "engine/test_proposer.h"
 #include "model/learned_prefix.h"
 #include "tests/support/codecs.h"
+#include "tests/support/tiny_medusa.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire {
@@ -148,6 +149,11 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   if (s.draft != nullptr) {
     draft = std::move(*s.draft->load(**ops, "f16"));
     env.draft = draft.get();
+  }
+  MedusaHeads heads;
+  if (s.proposer == "medusa") {
+    heads = tiny_heads((*model)->info(), tiny.file().find("output.weight"), **ops);
+    env.medusa = &heads;
   }
   if (s.max_draft > 0 && s.proposer.empty()) {
     const auto answer_of = [&](SeqId id) -> std::span<const Token> {
@@ -340,35 +346,39 @@ TEST_P(InvarianceCodec, GuessesAheadChangeNoBit) {
 // Those that guess by themselves, under everything that changes no bit without them: what they guess comes of what the
 // sequences have, so it is another thing in every run.
 TEST_P(InvarianceCodec, ProposersChangeNoBit) {
+  struct Who {
+    std::string name;
+    const TinyModel* draft = nullptr;
+  };
   const TinyModel tiny(TinyShape{}, "q8_0", 9), alike(TinyShape{}, "q4_0", 9), other(TinyShape{}, "q8_0", 10);
   Conditions plain;
   plain.codec = GetParam()->name;
   const Outcome truth = run(tiny, plain);
-  const auto drafted = [&](Conditions s, const TinyModel* draft) {
+  const auto drafted = [&](Conditions s, const Who& who) {
     s.codec = plain.codec;
-    s.proposer = draft == nullptr ? "ngram" : "draft";
-    s.draft = draft;
-    SCOPED_TRACE(s.text() + (draft == &other ? " of another model" : ""));
+    s.proposer = who.name;
+    s.draft = who.draft;
+    SCOPED_TRACE(s.text() + (who.draft == &other ? " of another model" : ""));
     const Outcome got = run(tiny, s);
     EXPECT_EQ(got.hashes, truth.hashes);
     EXPECT_EQ(got.stats.n_bad_drafts, 0);
     if (s.adapts) return got.stats;  // how much it guesses depends on the clock
     EXPECT_GT(got.stats.spent.computed[static_cast<size_t>(Cause::draft)], 0);
-    if (draft != &other) {
+    if (who.draft != &other) {
       EXPECT_GT(got.stats.spent.n_accepted, 0);
     }
     return got.stats;
   };
-  for (const TinyModel* draft : {static_cast<const TinyModel*>(nullptr), &alike, &other}) {
-    drafted({.max_draft = 4}, draft);
-    drafted({.threads = 2, .max_seqs = 8, .max_chunk = 5, .max_draft = 7}, draft);
-    drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15}, draft);
-    const EngineStats hits = drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 6}, draft);
+  for (const Who& who : {Who{"ngram"}, Who{"medusa"}, Who{"draft", &alike}, Who{"draft", &other}}) {
+    drafted({.max_draft = 4}, who);
+    drafted({.threads = 2, .max_seqs = 8, .max_chunk = 5, .max_draft = 7}, who);
+    drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15}, who);
+    const EngineStats hits = drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 6}, who);
     EXPECT_GT(hits.n_cached_tokens, 1000);
     const EngineStats tight = drafted(
-        {.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true, .max_draft = 6}, draft);
+        {.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true, .max_draft = 6}, who);
     EXPECT_GT(tight.n_preempted, 0);
-    drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 8, .adapts = true}, draft);
+    drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 8, .adapts = true}, who);
   }
 }
 

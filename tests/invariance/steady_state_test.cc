@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/count_news.h"
 #include "engine/engine.h"
+#include "tests/support/tiny_medusa.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire {
@@ -25,6 +26,7 @@ struct Work {
   TinyShape shape{};
   int n_seqs = 4, n_prompt = 300, n_generate = 250;
   int step_tokens = 512;
+  bool heads = false;  // Medusa heads guess
 };
 
 // An engine with all of its sequences submitted.
@@ -42,6 +44,12 @@ class Running {
     options.kv_bytes = int64_t{work.n_seqs} * (options.n_ctx + 40) * model_->info().kv_layout.token_bytes();
     EngineEnv env;
     env.clock = &clock_;
+    if (work.heads) {
+      heads_ = tiny_heads(model_->info(), tiny_.file().find("output.weight"), *ops_);
+      env.medusa = &heads_;
+      options.proposer = "medusa";
+      options.max_draft = 4;
+    }
     engine_ = *make_engine(*model_, *ops_, options, env);
     for (int s = 0; s < work.n_seqs; ++s) submit(work, s);
   }
@@ -72,6 +80,7 @@ class Running {
   TinyModel tiny_;
   std::unique_ptr<Model> model_;
   SystemClock clock_;
+  MedusaHeads heads_;
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<CountingSink> sink_ = std::make_shared<CountingSink>();
   int n_before_ = 0;
@@ -105,6 +114,13 @@ TEST_P(SteadyState, ExpertsTakeNoMemory) {
   Running running({.n_threads = GetParam(), .shape = {.n_experts = 16, .n_experts_used = 2}});
   EXPECT_EQ(running.news(44, 150), 0);
   EXPECT_EQ(running.n_tokens(), 4 * 150);
+}
+
+// Heads guess from what passes leave them, with as much memory in every step.
+TEST_P(SteadyState, MedusaHeadsTakeNoMemory) {
+  Running running({.n_threads = GetParam(), .n_generate = 1100, .heads = true});
+  EXPECT_EQ(running.news(44, 150), 0);
+  EXPECT_GT(running.n_tokens(), 4 * 150) << "some guesses are right";
 }
 
 // 24 rows a step: few enough to be cut for the threads once the past is long.
