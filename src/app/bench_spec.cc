@@ -68,8 +68,8 @@ struct Measured {
 
 class Bench {
  public:
-  Bench(const LoadedModel& loaded, const Model* draft, const SpecBench& wanted)
-      : loaded_(loaded), draft_(draft), wanted_(wanted) {}
+  Bench(const LoadedModel& loaded, const Drafter& drafter, const SpecBench& wanted)
+      : loaded_(loaded), drafter_(drafter), wanted_(wanted) {}
 
   Status run() {
     QR_TRY(const std::vector<std::string> texts, read_prompts(wanted_.prompts));
@@ -91,7 +91,7 @@ class Bench {
     give_room(options, loaded_.model->info().kv_layout, n_users);
     EngineEnv env;
     env.clock = &clock_;
-    env.draft = draft_;
+    drafter_.put_into(env);
     return make_engine(*loaded_.model, *loaded_.ops, options, env);
   }
 
@@ -171,7 +171,7 @@ class Bench {
   }
 
   const LoadedModel& loaded_;
-  const Model* draft_;
+  const Drafter& drafter_;
   const SpecBench& wanted_;
   SystemClock clock_;
   std::vector<std::vector<Token>> prompts_;
@@ -179,9 +179,9 @@ class Bench {
 
 }  // namespace
 
-Status bench_spec(const LoadedModel& loaded, const Model* draft, const SpecBench& wanted) {
+Status bench_spec(const LoadedModel& loaded, const Drafter& drafter, const SpecBench& wanted) {
   if (!loaded.tokenizer) return fail(Code::unsupported, loaded.path + " has no tokenizer, so there are no questions");
-  return Bench(loaded, draft, wanted).run();
+  return Bench(loaded, drafter, wanted).run();
 }
 
 }  // namespace quire

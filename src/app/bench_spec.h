@@ -16,7 +16,7 @@ struct SpecBench {
   bool sampled = false, json = false;
   std::string prompts = {};  // a file with one on every line; empty: a few of its own
 };
-// One line for each number of users. `draft` may be null. Code::internal where an answer differs.
-Status bench_spec(const LoadedModel& loaded, const Model* draft, const SpecBench& wanted);
+// One line for each number of users. Code::internal where an answer differs.
+Status bench_spec(const LoadedModel& loaded, const Drafter& drafter, const SpecBench& wanted);
 
 }  // namespace quire

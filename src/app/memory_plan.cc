@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/limits.h"
+#include "model/medusa.h"
 #include "model/weight_loader.h"
 #include "ops/no_ops.h"
 
@@ -184,7 +185,10 @@ Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const 
   QR_TRY(MemoryNeeds needs, measure_needs(file, model, options));
   const auto own_bytes = static_cast<double>(needs.token_bytes);
   EngineOptions wanted = options;
-  if (!draft.model.empty()) {
+  if (is_medusa_folder(draft.model)) {
+    QR_TRY(const int64_t bytes, medusa_bytes(draft.model));
+    needs.weights += bytes;
+  } else if (!draft.model.empty()) {
     QR_TRY(const std::string path, model_path(draft.model));
     QR_TRY(const ModelFile draft_file, open_model(path));
     QR_TRY(const MemoryNeeds its, measure_needs(draft_file, draft, options));

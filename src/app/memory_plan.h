@@ -47,8 +47,9 @@ MemoryNeeds with_draft(MemoryNeeds needs, const MemoryNeeds& draft);
 std::string smaller_weights(const MemoryNeeds& needs);
 
 // Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Its file, opened, for load().
-// Code::not_found without a model. `draft`: a model that drafts, which gets as many tokens of cache as the other one;
-// none where it names none. options.kv_bytes are the other one's alone.
+// Code::not_found without a model. `draft`: a model that drafts, which gets as many tokens of cache as the other one,
+// or a folder of Medusa heads, which need none; nothing drafts where it names none. options.kv_bytes are the other
+// one's alone.
 Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const ModelOptions& draft = {});
 
 // What load() checks of a model that was not fitted: one block of cache and one token a step, no more.

@@ -3,15 +3,17 @@
 #include "app/memory_plan.h"
 #include "app/model_name.h"
 #include "base/bounded_reader.h"
+#include "base/memory.h"
 #include "io/in_quotes.h"
 
 namespace quire {
 
 void declare_spec_options(CommandLine& line, SpecChoice& choice) {
   line.option("--spec", choice.mode,
-              "who guesses tokens ahead, which changes no answer: draft (the model of --draft), ngram (what followed "
-              "the same tokens before), off, or auto: draft where --draft names one, else nobody");
-  line.option("--draft", choice.draft, "a smaller model with the same tokens, which guesses ahead");
+              "who guesses tokens ahead, which changes no answer: draft (what --draft names), ngram (what followed the "
+              "same tokens before), off, or auto: draft where --draft names something, else nobody");
+  line.option("--draft", choice.draft,
+              "what guesses ahead: a smaller model with the same tokens, or a folder of Medusa heads for this model");
   line.option("--spec-depth", choice.depth, "tokens of every guess, 0: as many as pay, none where none do");
 }
 
@@ -20,11 +22,12 @@ Status apply(const SpecChoice& choice, EngineOptions& options) {
   if (mode != "auto" && mode != "off" && mode != "ngram" && mode != "draft")
     return fail(Code::invalid, "--spec must be auto, off, ngram or draft, got \"" + mode + "\"");
   if (mode == "draft" && choice.draft.empty())
-    return fail(Code::invalid, "--spec draft needs a model that drafts: --draft MODEL");
+    return fail(Code::invalid, "--spec draft needs what drafts: --draft with a model or a folder of Medusa heads");
   if (mode == "ngram" && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec ngram");
   QR_TRY_VOID(in_range("--spec-depth", choice.depth, 0, kMostDraft));
-  options.proposer = choice.has_draft() ? "draft" : mode == "ngram" ? "ngram" : "";
+  const char* drafter = is_medusa_folder(choice.draft) ? "medusa" : "draft";
+  options.proposer = choice.has_draft() ? drafter : mode == "ngram" ? "ngram" : "";
   options.max_draft = choice.depth;
   options.adapt_draft = choice.depth == 0;
   return {};
@@ -58,25 +61,46 @@ Status check_same_tokens(const Tokenizer& target, const Tokenizer& draft) {
   return {};
 }
 
-Result<std::unique_ptr<Model>> load_draft(const SpecChoice& choice,
-                                          const ModelOptions& how,
-                                          const LoadedModel& target) {
-  if (!choice.has_draft()) return nullptr;
-  auto loaded = [&]() -> Result<std::unique_ptr<Model>> {
-    QR_TRY(const std::string path, model_path(choice.draft));
-    QR_TRY(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer_of(path));
-    if (target.tokenizer == nullptr) return fail(Code::invalid, target.path + " has no tokenizer to compare with");
-    QR_TRY_VOID(check_same_tokens(*target.tokenizer, *tokenizer));
-    const ModelOptions options = draft_options(choice, how);
-    QR_TRY(const ModelFile file, open_model(path));
-    QR_TRY_VOID(check_weights_fit(file, options));
-    QR_TRY(const LoadOptions as, load_options(options, &file));
-    QR_TRY(std::unique_ptr<Model> model, load_model(file, *target.ops, as));
-    QR_TRY_VOID(file.check_unchanged());
-    return model;
-  }();
-  if (!loaded) return error_within("--draft " + choice.draft, std::move(loaded).error());
-  return loaded;
+namespace {
+
+Result<std::unique_ptr<Model>> load_model_that_drafts(const SpecChoice& choice,
+                                                      const ModelOptions& how,
+                                                      const LoadedModel& target) {
+  QR_TRY(const std::string path, model_path(choice.draft));
+  QR_TRY(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer_of(path));
+  if (target.tokenizer == nullptr) return fail(Code::invalid, target.path + " has no tokenizer to compare with");
+  QR_TRY_VOID(check_same_tokens(*target.tokenizer, *tokenizer));
+  const ModelOptions options = draft_options(choice, how);
+  QR_TRY(const ModelFile file, open_model(path));
+  QR_TRY_VOID(check_weights_fit(file, options));
+  QR_TRY(const LoadOptions as, load_options(options, &file));
+  QR_TRY(std::unique_ptr<Model> model, load_model(file, *target.ops, as));
+  QR_TRY_VOID(file.check_unchanged());
+  return model;
+}
+
+Result<std::unique_ptr<MedusaHeads>> load_heads(const std::string& folder, const LoadedModel& target) {
+  QR_TRY(const int64_t bytes, medusa_bytes(folder));
+  const int64_t available = available_memory();
+  if (bytes > available) {
+    return fail(Code::exhausted, folder + ": Medusa heads of " + memory_text(bytes) + " do not fit: there are " +
+                                     memory_text(available));
+  }
+  return load_medusa(folder, target.model->info(), *target.ops);
+}
+
+}  // namespace
+
+Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
+  if (!choice.has_draft()) return Drafter{};
+  if (is_medusa_folder(choice.draft)) {
+    auto heads = load_heads(choice.draft, target);
+    if (!heads) return error_within("--draft", std::move(heads).error());
+    return Drafter{nullptr, std::move(*heads)};
+  }
+  auto model = load_model_that_drafts(choice, how, target);
+  if (!model) return error_within("--draft " + choice.draft, std::move(model).error());
+  return Drafter{std::move(*model), nullptr};
 }
 
 }  // namespace quire

@@ -1,29 +1,40 @@
-// Who guesses ahead: the options of the commands that generate, what they make of the engine's, and the model that
-// drafts.
+// Who guesses ahead: the options of the commands that generate, what they make of the engine's, and the model or the
+// heads that draft.
 #pragma once
 #include <memory>
 #include <string>
 
 #include "app/wire.h"
 #include "engine/engine.h"
+#include "model/medusa.h"
 
 namespace quire {
 
 struct SpecChoice {
   std::string mode = "auto";  // auto, off, ngram, draft
-  std::string draft = {};     // a model
+  std::string draft = {};     // a model, or a folder of Medusa heads
   int depth = 0;              // tokens of a guess, 0: as it pays
 
-  // Whether a model drafts.
+  // Whether a model drafts, or heads.
   bool has_draft() const { return !draft.empty() && (mode == "auto" || mode == "draft"); }
 };
 // --spec, --spec-depth, --draft.
 void declare_spec_options(CommandLine& line, SpecChoice& choice);
 // Puts it into the engine's options. Code::invalid names option and range.
 Status apply(const SpecChoice& choice, EngineOptions& options);
-// The model that drafts for `target`, on its backend; null where none does. Code::invalid where the two have not the
-// same tokens, with the first that differs. `target` outlives it.
-Result<std::unique_ptr<Model>> load_draft(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
+// What drafts for a model, at most one of them.
+struct Drafter {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<MedusaHeads> heads;
+  // It outlives the engine.
+  void put_into(EngineEnv& env) const {
+    env.draft = model.get();
+    env.medusa = heads.get();
+  }
+};
+// The one that drafts for `target`, on its backend. Code::invalid where a model has not the same tokens, with the first
+// that differs; heads as load_medusa. `target` outlives it.
+Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
 // How a draft is loaded beside a model that is loaded so: as stored.
 ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how);
 // Code::invalid names the first token that is another.

@@ -3,8 +3,12 @@
 import concurrent.futures
 import json
 import os
+import random
+import struct
+import tempfile
 import unittest
 
+from gguf_reader import Gguf
 from quire_server import BUNDLED, ROOT, SHARED, Server, quire
 
 CHAT = '/v1/chat/completions'
@@ -12,6 +16,32 @@ DRAFT = os.path.join(ROOT, 'models', 'quill-draft-q8_0.gguf')
 OTHER = os.path.join(SHARED, 'data', 'models', 'stories260K', 'stories260K.gguf')
 QUESTIONS = ['Tell me a story about a fox.', 'How many legs have three spiders?', 'Repeat after me: one two one two one two.',
              'What is the capital of France?']
+
+
+def write_heads(folder, n_embd, n_vocab, n_heads=3):
+    """Medusa heads of random numbers, in the folder that such heads are published in."""
+    rng = random.Random(1)
+    numbers = struct.pack('<4096e', *(rng.gauss(0, 0.1) for _ in range(4096)))
+    header, data = {}, bytearray()
+    shapes = {'0.linear.weight': [n_embd, n_embd], '0.linear.bias': [n_embd], '1.weight': [n_vocab, n_embd]}
+    for head in range(n_heads):
+        for name, shape in shapes.items():
+            n_bytes = 2 * shape[0] * (shape[1] if len(shape) == 2 else 1)
+            shift = 2 * rng.randrange(4096)
+            part = (numbers[shift:] + numbers * (n_bytes // len(numbers) + 1))[:n_bytes]
+            header[f'{head}.{name}'] = {'dtype': 'F16', 'shape': shape, 'data_offsets': [len(data), len(data) + n_bytes]}
+            data += part
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, 'medusa_lm_head.safetensors'), 'wb') as file:
+        file.write(struct.pack('<Q', len(text)) + text + data)
+    with open(os.path.join(folder, 'config.json'), 'w') as file:
+        json.dump({'medusa_num_heads': n_heads, 'medusa_num_layers': 1, 'base_model_name_or_path': 'quill'}, file)
+
+
+def write_bundled_heads(folder, n_more=0):
+    gguf = Gguf(BUNDLED)
+    n_embd, n_vocab = gguf.tensors['token_embd.weight'][0]
+    write_heads(folder, n_embd + n_more, n_vocab)
 
 
 def body(i, **fields):
@@ -69,6 +99,21 @@ class Speculation(unittest.TestCase):
     def test_a_draft_as_it_pays(self):
         self.check('--draft', DRAFT)
 
+    def test_medusa_heads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_heads(folder)
+            details, metrics = self.check('--draft', folder, '--spec-depth', '4')
+        # Random numbers are hardly ever right.
+        self.assertGreater(sum(d.get('rejected_prediction_tokens', 0) for d in details), 100)
+        self.assertIn('quire_spec_decode_bad_drafts_total 0', metrics)
+        self.assertIn('position="2"', metrics)
+        self.assertNotIn('position="3"', metrics)  # three heads
+
+    def test_medusa_heads_as_they_pay(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_heads(folder)
+            self.check('--draft', folder, '--spec', 'draft')
+
     def test_ngrams(self):
         details, _ = self.check('--spec', 'ngram', '--spec-depth', '6')
         self.assertGreater(sum(d.get('accepted_prediction_tokens', 0) for d in details), 0)
@@ -99,10 +144,21 @@ class Refusals(unittest.TestCase):
 
     def test_what_cannot_be_is_named(self):
         self.assertIn('--spec must be auto, off, ngram or draft, got "fast"', self.refusal('--spec', 'fast'))
-        self.assertIn('--spec draft needs a model that drafts: --draft MODEL', self.refusal('--spec', 'draft'))
+        self.assertIn('--spec draft needs what drafts: --draft with a model or a folder of Medusa heads',
+                      self.refusal('--spec', 'draft'))
         self.assertIn('--spec-depth must be 0 to 64, got 65', self.refusal('--spec-depth', '65'))
         self.assertIn('--draft is for --spec draft or auto', self.refusal('--spec', 'ngram', '--draft', DRAFT))
         self.assertIn('--draft /nowhere.gguf', self.refusal('--draft', '/nowhere.gguf'))
+
+    def test_medusa_heads_of_another_model_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_heads(folder, n_more=32)
+            self.assertRegex(self.refusal('--draft', folder),
+                             r'--draft: .*: medusa_lm_head.safetensors: tensor "0.0.linear.weight": must have shape '
+                             r'\[(\d+), \1\] for this model, has \[(\d+), \2\]')
+            self.assertIn('--draft is for --spec draft or auto', self.refusal('--draft', folder, '--spec', 'ngram'))
+            os.rename(os.path.join(folder, 'medusa_lm_head.safetensors'), os.path.join(folder, 'medusa_lm_head.pt'))
+            self.assertIn('medusa_lm_head.pt: is a pickle', self.refusal('--draft', folder))
 
     @unittest.skipUnless(os.path.exists(OTHER), 'no other model is here')
     def test_a_draft_of_another_tokenizer_is_refused(self):

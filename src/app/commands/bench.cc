@@ -444,8 +444,8 @@ Status run(const Args& args) {
     return compare_batching(loaded, {args.n_requests, n_seqs, n_prompt, args.n_generate}, args.json);
   }
   if (options.proposer.empty()) return Bench(args, loaded).run();
-  QR_TRY(const std::unique_ptr<Model> draft, load_draft(args.spec, args.model, loaded));
-  return bench_spec(loaded, draft.get(),
+  QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
+  return bench_spec(loaded, drafter,
                     {args.spec, args.batch, args.n_generate, args.repeat, args.sampled, args.json, args.prompts});
 }
 

@@ -182,8 +182,8 @@ Status run(Args& args) {
   QR_TRY_VOID(apply(args.spec, options));
   EngineEnv env;
   env.clock = &clock;
-  QR_TRY(const std::unique_ptr<Model> draft, load_draft(args.spec, args.model, loaded));
-  env.draft = draft.get();
+  QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
+  drafter.put_into(env);
   QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, options, env));
   const bool streamed = !args.json && args.n == 1;
   std::vector<std::shared_ptr<Printer>> printers;

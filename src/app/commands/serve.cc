@@ -215,14 +215,14 @@ Status run(Args& args) {
   auto watch = std::make_unique<LoadWatch>(signals);
   QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_of(args)));
   QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
-  QR_TRY(const std::unique_ptr<Model> draft, load_draft(args.spec, args.model, loaded));
+  QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
   watch.reset();
   if (!loaded.tokenizer)
     return fail(Code::unsupported, loaded.path + " has no tokenizer, so there is nothing to serve");
   SystemClock clock;
   EngineEnv env;
   env.clock = &clock;
-  env.draft = draft.get();
+  drafter.put_into(env);
   QR_TRY(const std::unique_ptr<RecordingWriter> recording, open_recording(args));
   env.recorder = recording.get();
   ProcessCpuClock cpu_clock;
