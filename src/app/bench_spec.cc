@@ -92,6 +92,7 @@ class Bench {
     EngineEnv env;
     env.clock = &clock_;
     drafter_.put_into(env);
+    env.tokenizer = loaded_.tokenizer.get();
     return make_engine(*loaded_.model, *loaded_.ops, options, env);
   }
 

@@ -8,10 +8,15 @@
 
 namespace quire {
 
+// Of a server that guesses nothing else: room for what a few streams can use, and little memory for logits.
+static constexpr int kForcedRows = 32;
+
 void declare_spec_options(CommandLine& line, SpecChoice& choice) {
-  line.option("--spec", choice.mode,
-              "who guesses tokens ahead, which changes no answer: draft (what --draft names), ngram (what followed the "
-              "same tokens before), off, or auto: draft where --draft names something, else nobody");
+  line.option(
+      "--spec", choice.mode,
+      "who guesses tokens ahead, which changes no answer: draft (what --draft names), ngram (what followed "
+      "the same tokens before), grammar (what a grammar leaves no choice about; a server's draft and ngram have "
+      "it beside them), off, or auto: draft where --draft names something, else grammar");
   line.option("--draft", choice.draft,
               "what guesses ahead: a smaller model with the same tokens, or a folder of Medusa heads for this model");
   line.option("--spec-depth", choice.depth, "tokens of every guess, 0: as many as pay, none where none do");
@@ -19,18 +24,28 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
 
 Status apply(const SpecChoice& choice, EngineOptions& options) {
   const std::string& mode = choice.mode;
-  if (mode != "auto" && mode != "off" && mode != "ngram" && mode != "draft")
-    return fail(Code::invalid, "--spec must be auto, off, ngram or draft, got \"" + mode + "\"");
+  if (mode != "auto" && mode != "off" && mode != "ngram" && mode != "draft" && mode != "grammar")
+    return fail(Code::invalid, "--spec must be auto, off, grammar, ngram or draft, got \"" + mode + "\"");
   if (mode == "draft" && choice.draft.empty())
     return fail(Code::invalid, "--spec draft needs what drafts: --draft with a model or a folder of Medusa heads");
-  if (mode == "ngram" && !choice.draft.empty())
-    return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec ngram");
+  if ((mode == "ngram" || mode == "grammar") && !choice.draft.empty())
+    return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
   QR_TRY_VOID(in_range("--spec-depth", choice.depth, 0, kMostDraft));
   const char* drafter = is_medusa_folder(choice.draft) ? "medusa" : "draft";
-  options.proposer = choice.has_draft() ? drafter : mode == "ngram" ? "ngram" : "";
+  options.proposer = choice.has_draft() ? drafter : mode == "ngram" || mode == "grammar" ? mode : "";
   options.max_draft = choice.depth;
   options.adapt_draft = choice.depth == 0;
   return {};
+}
+
+void add_grammars(const SpecChoice& choice, EngineOptions& options) {
+  if (choice.mode == "off" || options.proposer == "grammar") return;
+  if (options.proposer.empty()) options.draft_rows = kForcedRows;
+  options.proposer = options.proposer.empty() ? "grammar" : "grammar," + options.proposer;
+}
+
+void drop_if_impossible(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options) {
+  if (choice.mode == "auto" && !choice.has_draft() && model.kv_layout.state_bytes() > 0) options.proposer.clear();
 }
 
 ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how) {

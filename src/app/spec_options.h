@@ -11,7 +11,7 @@
 namespace quire {
 
 struct SpecChoice {
-  std::string mode = "auto";  // auto, off, ngram, draft
+  std::string mode = "auto";  // auto, off, grammar, ngram, draft
   std::string draft = {};     // a model, or a folder of Medusa heads
   int depth = 0;              // tokens of a guess, 0: as it pays
 
@@ -22,6 +22,10 @@ struct SpecChoice {
 void declare_spec_options(CommandLine& line, SpecChoice& choice);
 // Puts it into the engine's options. Code::invalid names option and range.
 Status apply(const SpecChoice& choice, EngineOptions& options);
+// Of a server, whose requests may have grammars: what these leave no choice about is guessed first, unless nothing is
+// to be. Not where the model cannot go back to before a guess and nobody asked for one.
+void add_grammars(const SpecChoice& choice, EngineOptions& options);
+void drop_if_impossible(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options);
 // What drafts for a model, at most one of them.
 struct Drafter {
   std::unique_ptr<Model> model;

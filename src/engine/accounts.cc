@@ -52,6 +52,10 @@ void Accounts::computed(const Grant& grant) {
 void Accounts::verified(const Grant& grant, int n_accepted) {
   for (Cost* cost : {&grant.seq->account.cost, &counters_.spent}) cost->n_accepted += n_accepted;
   ++counters_.n_drafts;
+  Counters::ByProposer& by = counters_.drafted_by[static_cast<size_t>(grant.seq->draft_by)];
+  ++by.n_drafts;
+  by.n_drafted += grant.n_drafted;
+  by.n_accepted += n_accepted;
   for (int i = 0; i < grant.n_drafted && i < kMostDraft; ++i) {
     ++counters_.n_drafted_at[static_cast<size_t>(i)];
     if (i < n_accepted) ++counters_.n_accepted_at[static_cast<size_t>(i)];

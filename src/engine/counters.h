@@ -4,13 +4,19 @@
 #include <cstdint>
 
 #include "engine/request.h"
+#include "spec/proposer_names.h"
 
 namespace quire {
 
 struct Counters {
   int64_t n_steps = 0, n_submitted = 0, n_finished = 0, n_cancelled = 0, n_failed = 0, n_preempted = 0;
   int64_t n_bad_drafts = 0;  // calls of a proposer that threw, and drafts that cannot be
-  int64_t n_drafts = 0;      // that were verified; their tokens: spent.computed of Cause::draft
+  // Of guesses that were verified, by who made them (Draft::by): how many, their tokens, those that came true.
+  struct ByProposer {
+    int64_t n_drafts = 0, n_drafted = 0, n_accepted = 0;
+  };
+  std::array<ByProposer, kMostProposers> drafted_by{};
+  int64_t n_drafts = 0;  // that were verified; their tokens: spent.computed of Cause::draft
   std::array<int64_t, kMostDraft> n_drafted_at{}, n_accepted_at{};  // of their tokens those at each position
   int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
   // Tokens that were brought from disk, and the runs of blocks that did: begun, not begun because computing was sooner,

@@ -66,12 +66,16 @@ void Drafting::choose(std::span<const Grant> streams, int room) {
   for (const Grant& grant : streams) {
     Sequence& seq = *grant.seq;
     n_keys += seq.n_computed + 1;
-    const int most = std::min(most_for(seq), room);
-    if (most < 1 || needs_samples(seq.request)) continue;
+    const int wanted = std::min(most_for(seq), room);
+    if (wanted < 1 || needs_samples(seq.request)) continue;
+    const Draft& draft = ask_for(seq, wanted);
+    int most = 0;
+    if (!ask([&](Proposer& p) { most = std::min(p.most(draft), wanted); }) || most < 1) continue;
     streams_.push_back({seq.id, most, most});
     seqs_.push_back(&seq);
   }
-  if (!controller_) return;
+  if (!controller_ || (streams_.empty() && !has_chosen_)) return;
+  has_chosen_ = true;
   try {
     controller_->choose(streams_, static_cast<int>(streams.size()), n_keys);
     chose_ = true;
@@ -80,8 +84,9 @@ void Drafting::choose(std::span<const Grant> streams, int room) {
   }
 }
 
-void Drafting::ask_for(Sequence& seq, int n) {
-  Draft& draft = drafts_[n_asked_++];
+// What is asked for the stream that comes next.
+Draft& Drafting::ask_for(const Sequence& seq, int n) {
+  Draft& draft = drafts_[streams_.size()];
   draft.seq = seq.id;
   draft.context = std::span<const Token>(seq.tokens).subspan(static_cast<size_t>(seq.n_virtual));
   draft.n_prompt = seq.n_prompt - seq.n_virtual;
@@ -95,7 +100,8 @@ void Drafting::ask_for(Sequence& seq, int n) {
   draft.tokens.clear();
   draft.parents.clear();
   draft.probs.clear();
-  draft.n_sure = draft.n_behind = 0;
+  draft.n_sure = draft.n_behind = draft.by = 0;
+  return draft;
 }
 
 void Drafting::propose(std::span<const Grant> streams, int room) {
@@ -109,7 +115,8 @@ void Drafting::propose(std::span<const Grant> streams, int room) {
   for (size_t i = 0; i < streams_.size(); ++i) {
     if (streams_[i].depth == 0) continue;
     seqs_[n_asked_] = seqs_[i];
-    ask_for(*seqs_[i], streams_[i].depth);
+    std::swap(drafts_[n_asked_], drafts_[i]);
+    drafts_[n_asked_++].max_tokens = streams_[i].depth;
   }
   const auto asked = std::span(drafts_).first(n_asked_);
   if (asked.empty() || !ask([&](Proposer& p) { p.propose(asked); })) return;
@@ -134,12 +141,14 @@ int Drafting::take(const Draft& draft, Sequence& seq, int room) {
     ++accounts_.counters().n_bad_drafts;
     return 0;
   }
+  seq.draft_by = draft.by;
   if (recorder_ != nullptr && n > 0) recorder_->record({EngineInput::Kind::draft, seq.id, 0, nullptr, seq.draft});
   return static_cast<int>(n);
 }
 
 bool Drafting::is_true(const Draft& draft) const {
   const size_t n = draft.tokens.size();
+  if (draft.by < 0 || static_cast<size_t>(draft.by) >= kMostProposers) return false;
   if (n > static_cast<size_t>(draft.max_tokens) || draft.n_sure < 0 || static_cast<size_t>(draft.n_sure) > n)
     return false;
   if (!draft.parents.empty() && draft.parents.size() != n) return false;

@@ -12,6 +12,7 @@
 #include "engine/plan.h"
 #include "spec/controller.h"
 #include "spec/proposer.h"
+#include "spec/proposer_names.h"
 
 namespace quire {
 
@@ -44,7 +45,7 @@ class Drafting {
   int most_for(const Sequence& seq) const;
   bool reserve(size_t n);
   void choose(std::span<const Grant> streams, int room);
-  void ask_for(Sequence& seq, int n);
+  Draft& ask_for(const Sequence& seq, int n);
   int take(const Draft& draft, Sequence& seq, int room);
   void tell();
   // Whether the proposer did what was asked of it and threw nothing.
@@ -57,8 +58,9 @@ class Drafting {
   Accounts& accounts_;
   InputRecorder* recorder_;
   std::optional<DepthController> controller_;
-  bool chose_ = false;    // the controller, in this step
-  int64_t n_behind_ = 0;  // tokens that the proposer took in first
+  bool chose_ = false;       // the controller, in this step
+  bool has_chosen_ = false;  // ever: before there is anything to guess it learns nothing and costs nothing
+  int64_t n_behind_ = 0;     // tokens that the proposer took in first
   std::vector<DepthController::Stream> streams_;
   // Reused from step to step; the first n_asked_ are of this one.
   std::vector<Draft> drafts_;

@@ -7,7 +7,7 @@
 #include "engine/loop_engine.h"
 #include "kv/kv_policy.h"
 #include "kv/tiers/disk_tier.h"
-#include "spec/proposer.h"
+#include "spec/several.h"
 
 namespace quire {
 namespace {
@@ -44,8 +44,7 @@ Status find_proposer(ProposerEnv uses, EngineOptions& options, EngineEnv& env) {
   options.max_draft = guesses ? wanted : 0;
   uses.n_out = max_out_rows(options);
   if (env.proposer == nullptr && guesses) {
-    QR_TRY(const ProposerEntry* entry, find_entry<ProposerEntry>("proposer", options.proposer));
-    QR_TRY(env.proposer, entry->make({wanted}, uses));
+    QR_TRY(env.proposer, make_proposers(options.proposer, {wanted}, uses));
   }
   if (env.proposer == nullptr) return {};
   options.max_draft = std::min(wanted, env.proposer->max_draft());
@@ -135,7 +134,8 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
                               .n_blocks = n_with_bytes(counts, info.kv_layout),
                               .prefix_cache = options.prefix_cache,
                               .draft = env.draft,
-                              .medusa = env.medusa};
+                              .medusa = env.medusa,
+                              .tokenizer = env.tokenizer};
   QR_TRY_VOID(find_proposer(proposing, options, env));
   QR_TRY_VOID(open_tier(options, info, env));
   const EngineUses uses{model, ops, *policy->get()};

@@ -24,8 +24,7 @@ struct EngineOptions {
   int n_ctx = 0;          // longest prompt + answer, 0: what the model was trained for
   int64_t kv_bytes = 0;   // memory for blocks; under one sequence of n_ctx tokens fewer fit. 0: from what is free
   int block_tokens = 16;  // a multiple of kKvGroup
-  // Blocks for the layers that see a window, of kv_bytes. 0: the windows of all that may run, but half of the memory at
-  // most.
+  // Blocks for the layers that see a window, of kv_bytes. 0: the windows of all that may run, at most half of it.
   int n_window_blocks = 0;
   // States of layers that keep one in place of attention, of kv_bytes. 0: three for each that may run, at most half of
   // kv_bytes and, where a context of n_ctx tokens and three states fit into them, at most what that context leaves.
@@ -37,18 +36,19 @@ struct EngineOptions {
   int64_t pin_bytes = -1;  // of kv_bytes what pins may hold, at most what limit_pins allows. -1: a quarter, or that
   int max_pins = 1024;
   std::string kv_policy = "cost_aware";  // which cached block goes first when room is needed (kv/kv_policy.h)
-  // A folder in which cached blocks outlive the process, its own, and their bytes at most; "": none. Needs
-  // prefix_cache.
+  // A folder of its own in which cached blocks outlive the process, their bytes at most; "": none. Needs prefix_cache.
   std::string kv_disk{};
   int64_t kv_disk_bytes = int64_t{4} << 30;
-  std::string proposer{};    // who guesses ahead (spec/proposer.h); "": nobody, unless EngineEnv has one
+  std::string proposer{};    // who guesses ahead, as a list (spec/several.h); "": nobody, unless EngineEnv has one
   int max_draft = 0;         // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts
+  int draft_rows = 0;        // guessed tokens of a step at most, of all sequences; 0: max_draft of each
   bool adapt_draft = false;  // guesses are as long as it pays, by the durations of the steps that were
 };
 
 class Proposer;
 class Tier;
 struct MedusaHeads;
+class Tokenizer;
 
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
 // records the time of its start, the submissions and cancellations that it took in, what was guessed, and, when it
@@ -80,9 +80,10 @@ struct EngineEnv {
   InputRecorder* recorder = nullptr;  // may be null
   Clock* stage_clock = nullptr;  // measures parts of a step, in any unit; decides nothing, is not recorded; may be null
   const Model* draft = nullptr;  // what the proposer "draft" writes with (ProposerEnv); outlives the engine
-  const MedusaHeads* medusa = nullptr;  // what the proposer "medusa" guesses with, likewise
-  std::shared_ptr<Proposer> proposer;   // in place of the one that the options name; may be null
-  std::shared_ptr<Tier> tier;           // in place of the one that the options make; may be null
+  const MedusaHeads* medusa = nullptr;   // what the proposer "medusa" guesses with, likewise
+  const Tokenizer* tokenizer = nullptr;  // what the proposer "grammar" cuts text with, likewise
+  std::shared_ptr<Proposer> proposer;    // in place of the one that the options name; may be null
+  std::shared_ptr<Tier> tier;            // in place of the one that the options make; may be null
   // What requests may have before their prompts. Their blocks come on top of kv_bytes. Equal contents are one.
   std::vector<VirtualTokens> prefixes;
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty

@@ -45,6 +45,7 @@ Status check_options(const EngineOptions& o, int kv_group) {
   QR_TRY_VOID(range("max_chunk", o.max_chunk, 1, 1 << 16));
   QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, 1 << 28));
   QR_TRY_VOID(range("max_draft", o.max_draft, 0, kMostDraft));
+  QR_TRY_VOID(range("draft_rows", o.draft_rows, 0, 1 << 16));
   QR_TRY_VOID(range("max_queue", o.max_queue, 1, 1 << 20));
   QR_TRY_VOID(range("max_pins", o.max_pins, 1, 1 << 16));
   if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
@@ -173,8 +174,13 @@ int64_t for_windows(const Shape& s, int64_t n) {
 
 }  // namespace
 
+int64_t most_drafted(const EngineOptions& options, int64_t n) {
+  return options.draft_rows == 0 ? n : std::min<int64_t>(n, options.draft_rows);
+}
+
 int max_out_rows(const EngineOptions& options) {
-  return static_cast<int>(std::min<int64_t>(running(options) * (1 + options.max_draft), options.step_tokens));
+  const int64_t n_drafted = running(options) * options.max_draft;
+  return static_cast<int>(std::min<int64_t>(running(options) + most_drafted(options, n_drafted), options.step_tokens));
 }
 
 int64_t scratch_bytes(const Model& model, const EngineOptions& options) {

@@ -43,6 +43,8 @@ int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_
 
 // Rows of a step whose logits are wanted at most: one of each that runs, and its guesses.
 int max_out_rows(const EngineOptions& options);
+// Of n guesses those that a step may have.
+int64_t most_drafted(const EngineOptions& options, int64_t n);
 
 // Memory of a step's batch and activations. REQUIRES n_ctx to be filled in.
 int64_t scratch_bytes(const Model& model, const EngineOptions& options);

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "engine/limits.h"
+
 namespace quire {
 namespace {
 
@@ -188,6 +190,7 @@ void Scheduler::grant_drafts() {
   const int n_others = n_running() - static_cast<int>(plan_.grants.size());
   int room = options_.step_tokens - plan_.n_tokens - n_others;
   if (n_others > 0 || !waiting_.empty()) room /= 2;
+  room = static_cast<int>(most_drafted(options_, room));
   if (room <= 0 || plan_.grants.empty()) return;
   for (const Grant& grant : plan_.grants) {
     if (grant.seq->tapped.plan != n_plans_ - 1) grant.seq->tapped.row = -1;

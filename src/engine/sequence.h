@@ -26,6 +26,7 @@ struct Sequence {
   // Scheduler: what there is, how much of it is computed, and where that lies.
   std::vector<Token> tokens;  // virtual ones (zeros), prompt, then what was sampled
   std::vector<Token> draft;   // guesses behind them, not yet verified
+  int draft_by = 0;           // whose they are: Draft::by
   int n_computed = 0;         // leading tokens whose keys and values are in the cache
   SeqKv kv;
   // Scheduler: whose turn it is.

@@ -309,6 +309,7 @@ struct TestSetup {
   std::shared_ptr<Proposer> proposer = nullptr;
   std::vector<std::pair<uint64_t, int>> prefixes = {};  // content and length
   int n_kept = 0;                                       // beside the window
+  const Tokenizer* tokenizer = nullptr;
 };
 
 // An engine over the scripted model, stepped by hand under a clock moved by hand.
@@ -330,6 +331,7 @@ struct TestEngine {
     env.clock = &clock;
     env.recorder = setup.recorder;
     env.proposer = setup.proposer;
+    env.tokenizer = setup.tokenizer;
     for (const auto& [content, n] : setup.prefixes) env.prefixes.push_back(model.learned(content, n));
     env.stage_clock = &ticks;
     env.on_step_end = [this] { ++n_wakes; };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "spec/proposer_names.h"
 
 namespace quire {
 namespace {
@@ -197,6 +198,20 @@ void ServeMetrics::refresh_drafts(const EngineStats& s) {
   if (s.n_drafts > 0)
     set("quire_spec_decode_mean_length", "Tokens of an answer that a guess brought on the mean, the due one too.",
         1 + static_cast<double>(s.spent.n_accepted) / static_cast<double>(s.n_drafts));
+}
+
+void ServeMetrics::refresh_drafters(const EngineStats& s, std::string_view proposers) {
+  const std::vector<std::string> names = proposer_names(proposers);
+  std::lock_guard lock(mu_);
+  for (size_t i = 0; i < std::min(names.size(), s.drafted_by.size()); ++i) {
+    if (s.drafted_by[i].n_drafts == 0) continue;
+    const MetricLabels by = {{"drafter", names[i]}};
+    count("quire_spec_decode_drafter_drafts_total", "Guesses that were verified, by who made them.",
+          s.drafted_by[i].n_drafts, by);
+    count("quire_spec_decode_drafter_draft_tokens_total", "Tokens of these.", s.drafted_by[i].n_drafted, by);
+    count("quire_spec_decode_drafter_accepted_tokens_total", "Of these tokens those that came true.",
+          s.drafted_by[i].n_accepted, by);
+  }
 }
 
 void ServeMetrics::refresh_pins(const EngineStats& s) {

@@ -31,6 +31,8 @@ class ServeMetrics {
   void refresh(const EngineStats& stats, int64_t n_preparing);
   // What a tier below the cache has and did, where there is one; likewise.
   void refresh_tier(const EngineStats& stats);
+  // Who guessed ahead, where somebody did, by the engine's list of proposers; likewise.
+  void refresh_drafters(const EngineStats& stats, std::string_view proposers);
   // What is pinned, where something may be; likewise.
   void refresh_pins(const EngineStats& stats);
   // What the engine has moved and computed, and what the machine could; before each scrape.

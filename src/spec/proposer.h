@@ -40,6 +40,7 @@ struct Draft {
   std::vector<float> probs;  // with which each was drawn, for those who verify by them; empty: not known
   int n_sure = 0;            // leading tokens beside which nothing is allowed (a grammar says so)
   int n_behind = 0;          // tokens of the context that were taken in first: work that does not come again
+  int by = 0;                // which of several proposers it is of (spec/several.h)
 };
 
 // What became of a draft.
@@ -55,6 +56,9 @@ class Proposer {
   // What the target's passes write for it, into memory of its own with room for ProposerEnv::n_out rows: in propose()
   // it holds the rows of output of the last step. The same for as long as it lives.
   virtual std::span<const Tap> taps() const { return {}; }
+  // How many of asked.max_tokens it may come to for this one sequence now. Asked before a depth is chosen, so that none
+  // is where there is nothing; 0: propose() is not told of it in this step.
+  virtual int most(const Draft& asked) { return asked.max_tokens; }
   // Answers all of the drafts, or leaves them empty. What it throws is counted, and this step has no drafts.
   virtual void propose(std::span<Draft> drafts) = 0;
   // After the step: of those that were computed. Throws nothing.
@@ -67,6 +71,8 @@ struct ProposerOptions {
   int max_draft = 0;  // tokens of a draft at most, ≥ 1
 };
 
+class Tokenizer;
+
 // What proposers are made of; it all outlives them.
 struct ProposerEnv {
   const Model* target = nullptr;  // whose tokens are guessed
@@ -75,8 +81,9 @@ struct ProposerEnv {
   int block_tokens = 16, n_blocks = 0;  // of its cache: all that its sequences can hold
   int n_out = 0;                        // rows of output of a step at most
   bool prefix_cache = true;
-  const Model* draft = nullptr;         // a smaller model of the same vocabulary, on the same ops; null: there is none
-  const MedusaHeads* medusa = nullptr;  // heads made for the target, on the same ops; null: there are none
+  const Model* draft = nullptr;          // a smaller model of the same vocabulary, on the same ops; null: there is none
+  const MedusaHeads* medusa = nullptr;   // heads made for the target, on the same ops; null: there are none
+  const Tokenizer* tokenizer = nullptr;  // of the target; null: not told
 };
 
 struct ProposerEntry {

@@ -17,6 +17,13 @@ OTHER = os.path.join(SHARED, 'data', 'models', 'stories260K', 'stories260K.gguf'
 QUESTIONS = ['Tell me a story about a fox.', 'How many legs have three spiders?', 'Repeat after me: one two one two one two.',
              'What is the capital of France?']
 
+SCHEMAS = [{'type': 'json_schema', 'json_schema': {'name': 'n', 'schema': {
+    'type': 'object', 'required': list(properties), 'additionalProperties': False, 'properties': properties}}}
+    for properties in (
+        {'temperature': {'type': 'integer'}, 'population': {'type': 'integer'}, 'description': {'enum': ['beautiful', 'terrible']}},
+        {'conversation_id': {'type': 'string', 'maxLength': 8}, 'is_finished': {'type': 'boolean'},
+         'recommendation': {'const': 'Nothing to be done'}})]
+
 
 def write_heads(folder, n_embd, n_vocab, n_heads=3):
     """Medusa heads of random numbers, in the folder that such heads are published in."""
@@ -118,6 +125,49 @@ class Speculation(unittest.TestCase):
         details, _ = self.check('--spec', 'ngram', '--spec-depth', '6')
         self.assertGreater(sum(d.get('accepted_prediction_tokens', 0) for d in details), 0)
 
+    def check_schemas(self, *options):
+        """Answers under schemas, twice, are those without guesses; the metrics of a server that guessed."""
+        def ask_schemas(server, **fields):
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                return list(pool.map(lambda i: ask(server, i, response_format=SCHEMAS[i % 2], max_tokens=80, **fields),
+                                     range(8)))
+        plain = Server('--spec', 'off', path=BUNDLED)
+        truth = texts(ask_schemas(plain))
+        plain.stop()
+        server = Server(*options, path=BUNDLED)
+        try:
+            for _ in range(2):
+                replies = ask_schemas(server)
+                self.assertEqual(texts(replies), truth)
+            accepted = [r['usage'].get('completion_tokens_details', {}).get('accepted_prediction_tokens', 0) for r in replies]
+            self.assertEqual(texts(ask_schemas(server, speculation=False)), truth)
+            self.assertNotIn('completion_tokens_details', ask(server, 0, max_tokens=3, speculation=False)['usage'])
+            return sum(accepted), server.get('/metrics')[2]
+        finally:
+            self.assertEqual(server.stop(), 0)
+
+    def counted(self, metrics, name, drafter):
+        line = f'quire_spec_decode_drafter_{name}_total{{drafter="{drafter}"}} '
+        return sum(int(float(one.split()[-1])) for one in metrics.splitlines() if one.startswith(line))
+
+    def test_what_a_schema_forces_is_guessed(self):
+        accepted, metrics = self.check_schemas('--spec-depth', '6')
+        self.assertGreater(accepted, 0)
+        drafted, right = (self.counted(metrics, name, 'grammar') for name in ('draft_tokens', 'accepted_tokens'))
+        self.assertGreater(right, drafted / 5)  # a small model spells names that it does not know in other tokens
+        self.assertNotIn('drafter="ngram"', metrics)
+
+    def test_what_a_schema_forces_as_it_pays(self):
+        self.check_schemas()
+
+    def test_beside_others(self):
+        _, metrics = self.check_schemas('--spec', 'ngram', '--spec-depth', '4')
+        self.assertGreater(self.counted(metrics, 'accepted_tokens', 'grammar'), 0)
+        self.assertGreater(self.counted(metrics, 'draft_tokens', 'ngram'), 0)
+        _, metrics = self.check_schemas('--draft', DRAFT, '--spec-depth', '3')
+        self.assertGreater(self.counted(metrics, 'accepted_tokens', 'grammar'), 0)
+        self.assertGreater(self.counted(metrics, 'accepted_tokens', 'draft'), 0)
+
     def test_off_has_nothing_of_it(self):
         details, metrics = self.check('--draft', DRAFT, '--spec', 'off')
         self.assertEqual([d for d in details if d], [])
@@ -143,7 +193,7 @@ class Refusals(unittest.TestCase):
         return done.stderr
 
     def test_what_cannot_be_is_named(self):
-        self.assertIn('--spec must be auto, off, ngram or draft, got "fast"', self.refusal('--spec', 'fast'))
+        self.assertIn('--spec must be auto, off, grammar, ngram or draft, got "fast"', self.refusal('--spec', 'fast'))
         self.assertIn('--spec draft needs what drafts: --draft with a model or a folder of Medusa heads',
                       self.refusal('--spec', 'draft'))
         self.assertIn('--spec-depth must be 0 to 64, got 65', self.refusal('--spec-depth', '65'))

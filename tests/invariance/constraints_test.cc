@@ -11,6 +11,7 @@
 #include "text/grammar/structural_tag.h"
 #include "text/parse/call_arguments.h"
 #include "text/parse/call_grammar.h"
+#include "text/tokenizer.h"
 
 namespace quire {
 namespace {
@@ -29,6 +30,33 @@ std::shared_ptr<const TokenTrie> vocabulary() {
   }();
   return trie;
 }
+
+// Cuts text into the longest tokens from the left.
+class TestTokenizer final : public Tokenizer {
+ public:
+  TestTokenizer() : Tokenizer(TokenizerSpec{}) {}
+  Status encode(std::string_view text, EncodeOptions, std::vector<Token>& out) const override {
+    while (!text.empty()) {
+      Token best = -1;
+      for (Token id = 1; vocabulary()->known(id); ++id) {
+        const std::string& bytes = vocabulary()->bytes(id);
+        const bool fits = !bytes.empty() && text.starts_with(bytes);
+        if (fits && (best < 0 || bytes.size() > vocabulary()->bytes(best).size())) best = id;
+      }
+      if (best < 0) return fail(Code::invalid, "no token begins so");
+      out.push_back(best);
+      text.remove_prefix(vocabulary()->bytes(best).size());
+    }
+    return {};
+  }
+  void append_bytes(Token id, bool, std::string& out) const override { out += vocabulary()->bytes(id); }
+  std::string decode(std::span<const Token> ids, bool special) const override {
+    std::string out;
+    for (const Token id : ids) append_bytes(id, special, out);
+    return out;
+  }
+  bool strips_leading_space() const override { return false; }
+};
 
 // Calls in letters that the vocabulary has: required, or in free text where a mark begins them.
 Result<std::shared_ptr<const Grammar>> calls(bool required) {
@@ -97,22 +125,25 @@ const std::vector<Answer>& truth() {
   return answers;
 }
 
-void expect_same(EngineOptions options, int n_blocks) {
-  const auto proposer = options.max_draft == 0
+// What the engine has counted when each has the answer that it has alone, twice.
+EngineStats run_all(const EngineOptions& options, int n_blocks) {
+  const auto proposer = options.max_draft == 0 || !options.proposer.empty()
                             ? nullptr
                             : std::make_shared<ScriptedProposer>(options.max_draft, kTestVocab, 7,
                                                                  [](SeqId id) -> std::span<const Token> {
                                                                    return truth()[(id - 1) % kRequests].tokens;
                                                                  });
-  TestEngine t(options, n_blocks, nullptr, 0, proposer);
+  static const TestTokenizer tokenizer;
+  TestEngine t(options, TestSetup{.n_blocks = n_blocks, .proposer = proposer, .tokenizer = &tokenizer});
   for (int round = 0; round < 2; ++round) {  // the second time the prompts are in the cache
     std::vector<std::shared_ptr<Heard>> sinks;
     for (int i = 0; i < kRequests; ++i) sinks.push_back(t.submit(request(i)));
-    ASSERT_EQ(t.run(), "");
+    EXPECT_EQ(t.run(), "");
     for (size_t i = 0; i < sinks.size(); ++i)
       EXPECT_EQ(sinks[i]->answer, truth()[i]) << "request " << i << " " << sinks[i]->error;
   }
   EXPECT_EQ(t.engine->snapshot().n_held_blocks, 0);
+  return t.engine->stats();
 }
 
 TEST(InvarianceConstraints, AsAloneUnderEverySchedule) {
@@ -121,7 +152,31 @@ TEST(InvarianceConstraints, AsAloneUnderEverySchedule) {
       SCOPED_TRACE("schedule " + std::to_string(s) + " draft " + std::to_string(max_draft));
       EngineOptions options = kTestSchedules[s].options(kCtx);
       options.max_draft = max_draft;
-      expect_same(options, kTestSchedules[s].n_blocks);
+      run_all(options, kTestSchedules[s].n_blocks);
+    }
+  }
+}
+
+// Of what is forced, by itself and before n-grams, as long as may be and as it pays.
+TEST(InvarianceConstraints, ForcedTextAsGuessesChangesNoBit) {
+  for (size_t s = 0; s < kTestSchedules.size(); ++s) {
+    for (const char* proposer : {"grammar", "grammar,ngram"}) {
+      for (const int max_draft : {1, 5, 0}) {
+        SCOPED_TRACE("schedule " + std::to_string(s) + " " + proposer + " draft " + std::to_string(max_draft));
+        EngineOptions options = kTestSchedules[s].options(kCtx);
+        options.proposer = proposer;
+        options.max_draft = max_draft;
+        options.adapt_draft = max_draft == 0;
+        options.draft_rows = s % 2 == 0 ? 0 : 3;
+        const EngineStats stats = run_all(options, kTestSchedules[s].n_blocks);
+        EXPECT_EQ(stats.n_bad_drafts, 0);
+        const auto& [forced, repeated, third, fourth] = stats.drafted_by;
+        EXPECT_GT(forced.n_accepted, 0);
+        EXPECT_LE(forced.n_accepted, forced.n_drafted);
+        EXPECT_TRUE(repeated.n_drafts == 0 || proposer != std::string("grammar"));
+        EXPECT_EQ(stats.n_drafts, forced.n_drafts + repeated.n_drafts);
+        EXPECT_EQ(third.n_drafts + fourth.n_drafts, 0);
+      }
     }
   }
 }

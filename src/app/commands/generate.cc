@@ -184,6 +184,7 @@ Status run(Args& args) {
   env.clock = &clock;
   QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
   drafter.put_into(env);
+  env.tokenizer = loaded.tokenizer.get();
   QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, options, env));
   const bool streamed = !args.json && args.n == 1;
   std::vector<std::shared_ptr<Printer>> printers;

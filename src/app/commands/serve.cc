@@ -168,6 +168,7 @@ Status check(Args& args) {
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY_VOID(check_pins(args));
   QR_TRY_VOID(apply(args.spec, args.engine));
+  add_grammars(args.spec, args.engine);
   QR_TRY(args.engine.kv_disk_bytes, parse_bytes("--kv-disk-size", args.kv_disk_size));
   if (args.engine.kv_disk_bytes == 0)
     return fail(Code::invalid, "--kv-disk-size must be a size such as 4G, got \"" + args.kv_disk_size + "\"");
@@ -216,6 +217,7 @@ Status run(Args& args) {
   QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_of(args)));
   QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
   QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
+  drop_if_impossible(args.spec, loaded.model->info(), args.engine);
   watch.reset();
   if (!loaded.tokenizer)
     return fail(Code::unsupported, loaded.path + " has no tokenizer, so there is nothing to serve");
@@ -223,6 +225,7 @@ Status run(Args& args) {
   EngineEnv env;
   env.clock = &clock;
   drafter.put_into(env);
+  env.tokenizer = loaded.tokenizer.get();
   QR_TRY(const std::unique_ptr<RecordingWriter> recording, open_recording(args));
   env.recorder = recording.get();
   ProcessCpuClock cpu_clock;

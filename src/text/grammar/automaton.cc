@@ -131,10 +131,27 @@ Config Automaton::make_step(Config c, uint32_t symbol_class) {
   return to;
 }
 
-int Automaton::forced_byte(Config c) const {
+int Automaton::forced_byte(Config c) {
   const Info& info = info_[c];
-  if (info.may_end || info.has_controls || info.first.count() != 1) return -1;
-  return info.first.lowest();
+  if (info.may_end || info.first.count() != 1) return -1;
+  const int byte = info.first.lowest();
+  return info.has_controls && n_controls(c).n > 0 ? -1 : byte;
+}
+
+int Automaton::forced_control(Config c) {
+  if (info_[c].may_end || !info_[c].has_controls || info_[c].first.count() != 0) return -1;
+  const auto [n, first] = n_controls(c);
+  return n == 1 ? static_cast<int>(first) : -1;
+}
+
+// Control tokens that may follow, two at most, and the first of them.
+Automaton::Controls Automaton::n_controls(Config c) {
+  Controls out;
+  for (uint32_t i = 0; i < program_->net.controls.size() && out.n < 2; ++i) {
+    if (step_control(c, i) == kDead) continue;
+    if (out.n++ == 0) out.first = i;
+  }
+  return out;
 }
 
 int Automaton::free_chars(Config c) {

@@ -48,7 +48,9 @@ class Automaton {
   bool may_end(Config c) const { return info_[c].may_end; }
   bool has_controls(Config c) const { return info_[c].has_controls; }
   // The only byte that may follow, −1 when there are several, none, or the end may come.
-  int forced_byte(Config c) const;
+  int forced_byte(Config c);
+  // The index of the only control token that may follow, −1 likewise and where a byte may.
+  int forced_control(Config c);
   // How much work `c` is, the same whatever is cached: lexemes and items that it consists of.
   uint32_t cost(Config c) const { return info_[c].cost; }
   // Texts of at most this many characters that JSON strings hold unescaped may follow, whatever they are.
@@ -70,6 +72,11 @@ class Automaton {
     uint32_t cost = 0;
     bool may_end = false, has_controls = false;
   };
+  struct Controls {
+    int n = 0;
+    uint32_t first = 0;
+  };
+  Controls n_controls(Config c);
   Config intern(std::vector<uint32_t>& entries, bool may_end, uint32_t row_cost);
   Config make_step(Config c, uint32_t symbol_class);
   int free_chars_of(LexState s);

@@ -160,7 +160,19 @@ std::string Matcher::forced_bytes(size_t max_bytes) {
     if (at == Automaton::kDead || a.failed()) break;
     out.push_back(static_cast<char>(b));
   }
+  if (a.failed()) out.clear();
   return out;
+}
+
+Token Matcher::forced_control() {
+  if (ended()) return -1;
+  const int index = work_->automaton.forced_control(now());
+  if (index < 0 || work_->automaton.failed()) return -1;
+  return work_->automaton.program().net.controls[static_cast<size_t>(index)];
+}
+
+bool Matcher::may_be_longer(std::string_view held) {
+  return !ended() && work_->may_be_longer(now(), *vocabulary_, held);
 }
 
 Status Matcher::fill(std::span<uint32_t> words) {

@@ -83,6 +83,11 @@ class Matcher {
   bool ended() const;    // an end token came
   // The bytes that must come next, as far as there is no choice; at most `max_bytes`.
   std::string forced_bytes(size_t max_bytes);
+  // The control token that must come next, −1 where there is a choice, where text may come or the end.
+  Token forced_control();
+  // Whether a longer token may come that begins with `held`, which is the end of what was accepted. True where telling
+  // takes more than a bounded number of steps.
+  bool may_be_longer(std::string_view held);
 
  private:
   struct Step {

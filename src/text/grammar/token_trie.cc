@@ -100,6 +100,19 @@ std::vector<TokenTrie::Node> TokenTrie::build(const std::vector<Token>& sorted) 
   return nodes;
 }
 
+std::optional<size_t> TokenTrie::find(std::string_view bytes) const {
+  std::optional<size_t> found;
+  size_t i = 0, end = nodes_.size();
+  for (const char c : bytes) {
+    while (i < end && nodes_[i].byte != static_cast<uint8_t>(c)) i = nodes_[i].skip;
+    if (i >= end) return std::nullopt;
+    found = i;
+    end = nodes_[i].skip;
+    ++i;
+  }
+  return found;
+}
+
 size_t TokenTrie::memory_bytes() const {
   size_t n = nodes_.size() * sizeof(Node) + same_as_.size() * sizeof(Token);
   for (const std::string& b : bytes_) n += sizeof b + (b.size() < 16 ? 0 : b.capacity());

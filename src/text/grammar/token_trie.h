@@ -5,8 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.h"
@@ -44,6 +46,8 @@ class TokenTrie {
   bool is_end(Token id) const;
 
   std::span<const Node> nodes() const { return nodes_; }
+  // The node that these bytes lead to; nothing where no token begins with them.
+  std::optional<size_t> find(std::string_view bytes) const;
   std::span<const Slice> slices() const { return slices_; }  // ascending in max_chars
   // The next token with the same bytes, −1 none.
   Token same_as(Token id) const { return same_as_.empty() ? -1 : same_as_[static_cast<size_t>(id)]; }

@@ -2,6 +2,7 @@
 #include "text/grammar/workspace.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace quire::grammar {
 
@@ -61,6 +62,25 @@ bool Workspace::walk(
     ++i;
   }
   return used <= fuel && !automaton.failed();
+}
+
+bool Workspace::may_be_longer(Config c, const TokenTrie& trie, std::string_view held) {
+  const std::span<const TokenTrie::Node> nodes = trie.nodes();
+  const std::optional<size_t> at = trie.find(held);
+  if (!at) return false;
+  path_.resize(trie.longest() + 1);
+  path_[held.size()] = c;
+  const uint8_t* class_of = automaton.program().classes.of_byte.data();
+  size_t used = 0;
+  for (size_t i = *at + 1; i < nodes[*at].skip;) {
+    const TokenTrie::Node& node = nodes[i];
+    const Config to = automaton.step(path_[node.depth - 1u], class_of[node.byte]);
+    if (automaton.failed() || ++used > kLongerFuel) return true;
+    if (to != Automaton::kDead && node.token >= 0) return true;
+    path_[node.depth] = to;
+    i = to == Automaton::kDead ? node.skip : i + 1;
+  }
+  return false;
 }
 
 bool Workspace::mask(Config c, const TokenTrie& trie, std::span<uint32_t> words, uint64_t fuel) {

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +40,10 @@ struct Workspace {
   // Sets the bits of all tokens that may follow `c`, no end tokens. False when it took more than `fuel` steps or the
   // automaton failed; what counts as a step does not depend on what is cached.
   bool mask(Config c, const TokenTrie& trie, std::span<uint32_t> words, uint64_t fuel);
+  // Whether one of the tokens that begin with `held` and are longer may come, where `c` is what `held` led to. True
+  // where it takes more than kLongerFuel steps or the automaton failed.
+  bool may_be_longer(Config c, const TokenTrie& trie, std::string_view held);
+  static constexpr size_t kLongerFuel = 20'000;
   void clear() {
     automaton.clear();
     masks.clear();

@@ -1,0 +1,108 @@
+#include "spec/several.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace quire {
+namespace {
+
+class Several final : public Proposer {
+ public:
+  explicit Several(std::vector<std::unique_ptr<Proposer>> all) : all_(std::move(all)), asked_(all_.size()) {
+    for (const auto& each : all_) taps_.insert(taps_.end(), each->taps().begin(), each->taps().end());
+  }
+
+  int max_draft() const override {
+    int most = 0;
+    for (const auto& each : all_) most = std::max(most, each->max_draft());
+    return most;
+  }
+
+  std::span<const Tap> taps() const override { return taps_; }
+
+  int most(const Draft& draft) override {
+    size_t& by = by_[draft.seq];
+    for (by = 0; by < all_.size(); ++by) {
+      if (const int n = all_[by]->most(draft); n > 0) return std::min(n, all_[by]->max_draft());
+    }
+    by = 0;
+    return 0;
+  }
+
+  // Each gets its drafts in one piece: they change places with empty ones of its list and come back.
+  void propose(std::span<Draft> drafts) override {
+    for (size_t by = 0; by < all_.size(); ++by) {
+      std::vector<Draft>& own = asked_[by];
+      size_t n = 0;
+      own.resize(std::max(own.size(), drafts.size()));
+      const Back back{drafts, own};
+      for (Draft& draft : drafts) {
+        if (place_of(draft.seq) == by) std::swap(draft, own[n++]);
+      }
+      if (n > 0) all_[by]->propose(std::span(own).first(n));
+      for (size_t i = 0; i < n; ++i) own[i].by = static_cast<int>(by);
+    }
+  }
+  void observe(std::span<const Verified> verified) override {
+    for (const auto& each : all_) each->observe(verified);
+  }
+  void forget(SeqId id) override {
+    by_.erase(id);
+    for (const auto& each : all_) each->forget(id);
+  }
+
+ private:
+  // Also where one throws: what is empty is not of a sequence.
+  struct Back {
+    std::span<Draft> drafts;
+    std::vector<Draft>& own;
+    ~Back() {
+      size_t n = 0;
+      for (Draft& draft : drafts) {
+        if (draft.seq == 0) std::swap(draft, own[n++]);
+      }
+    }
+  };
+
+  size_t place_of(SeqId id) const {
+    const auto at = by_.find(id);
+    return at == by_.end() ? 0 : at->second;
+  }
+
+  const std::vector<std::unique_ptr<Proposer>> all_;
+  std::vector<Tap> taps_;                  // of all of them
+  std::vector<std::vector<Draft>> asked_;  // by proposer; empty between calls, kept for their room
+  std::unordered_map<SeqId, size_t> by_;
+};
+
+Result<const ProposerEntry*> find(const std::string& name) {
+  const ProposerEntry* entry = Registry<ProposerEntry>::get().find(name);
+  if (entry != nullptr) return entry;
+  std::string known;
+  for (const std::string& each : Registry<ProposerEntry>::get().names()) known += " " + each;
+  return fail(Code::invalid, "proposer \"" + name + "\" is unknown; there are:" + known);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Proposer>> make_proposers(std::string_view list,
+                                                 const ProposerOptions& options,
+                                                 const ProposerEnv& env) {
+  const std::vector<std::string> names = proposer_names(list);
+  if (names.size() > kMostProposers) {
+    return fail(Code::invalid,
+                "at most " + std::to_string(kMostProposers) + " proposers, got " + std::to_string(names.size()));
+  }
+  std::vector<std::unique_ptr<Proposer>> all;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      return fail(Code::invalid, "proposer \"" + names[i] + "\" is named twice");
+    QR_TRY(const ProposerEntry* entry, find(names[i]));
+    QR_TRY(all.emplace_back(), entry->make(options, env));
+  }
+  if (all.size() == 1) return std::move(all.front());
+  return std::make_unique<Several>(std::move(all));
+}
+
+}  // namespace quire
