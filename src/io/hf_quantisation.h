@@ -32,6 +32,7 @@ struct HfQuantisation {
   bool has_one_scale = false;  // GroupedParts::has_one_scale
   // Of floats under scales: rows and columns that share one; 0: all do.
   int64_t scale_rows = 0, scale_columns = 0;
+  bool has_exponents = false;  // scales are bytes, 127 more than powers of two
 };
 
 // Nothing where the folder says that nothing is quantised. `config`: config.json. Errors name file and key.

@@ -308,6 +308,45 @@ TEST(HfQuantisation, RefusesBitsandbytesByKeyAndTensor) {
   EXPECT_EQ(with_keys(tensors, kFourBits), "model.safetensors: tensor \"m.weight\": \"" + state + "\" is missing");
 }
 
+std::string small_keys(const std::string& format, const std::string& weights) {
+  return R"("quant_method":"compressed-tensors","format":")" + format +
+         R"(","config_groups":{"group_0":{"weights":{"type":"float",)" + weights + "}}}";
+}
+Tensors fp4_tensors(const std::string& type, int64_t n_groups) {
+  Tensors out = {{"m.weight_packed", {"U8", {8, 48}, std::string(384, 'w')}},
+                 {"m.weight_scale", {type, {8, n_groups}, std::string(static_cast<size_t>(8 * n_groups), 's')}}};
+  if (type != "U8") out["m.weight_global_scale"] = {"F32", {1}, bytes_of(std::vector<float>(1, 64.0F))};
+  return out;
+}
+
+TEST(HfQuantisation, FloatsInSmallGroupsAreOneWeight) {
+  const std::string mx4 = small_keys("mxfp4-pack-quantized", R"("num_bits":4,"strategy":"group","group_size":32)"),
+                    nv4 =
+                        small_keys("nvfp4-pack-quantized", R"("num_bits":4,"strategy":"tensor_group","group_size":16)"),
+                    mx8 = small_keys("mxfp8-quantized", R"("num_bits":8,"strategy":"group","group_size":32)");
+  EXPECT_EQ(with_keys(fp4_tensors("U8", 3), mx4), "e2m1, exponents");
+  EXPECT_EQ(with_keys(fp4_tensors("F8_E4M3", 6), nv4), "e2m1, divisor 1115684864");
+  Tensors eight = {{"m.weight", {"F8_E4M3", {8, 96}, std::string(768, 'w')}},
+                   {"m.weight_scale", {"U8", {8, 3}, std::string(24, 's')}}};
+  EXPECT_EQ(with_keys(eight, mx8), "e4m3, exponents of 1 x 32, f8_32");
+  eight["m.weight_scale"].bytes[5] = '\xff';
+  EXPECT_THAT(with_keys(eight, mx8), HasSubstr("\"m.weight_scale\": number 5: must be finite, is nan"));
+  const std::string wide = small_keys("mxfp4-pack-quantized", R"("num_bits":4,"strategy":"group","group_size":64)");
+  EXPECT_THAT(with_keys(fp4_tensors("U8", 3), wide), HasSubstr("group_size\": 64 is not supported (supported: 32)"));
+  EXPECT_THAT(with_keys(fp4_tensors("U8", 2), mx4), HasSubstr("\"m.weight_scale\": has shape [8, 2], [8, 3] wanted"));
+  EXPECT_THAT(with_keys(fp4_tensors("U8", 6), nv4), HasSubstr("dtype U8 is not supported (supported: F8_E4M3)"));
+  Tensors bad = fp4_tensors("U8", 3);
+  bad["m.weight_scale"].bytes[4] = '\xff';
+  EXPECT_THAT(with_keys(bad, mx4), HasSubstr("\"m.weight_scale\": row 1, column 1: must be finite, is nan"));
+  bad = fp4_tensors("F8_E4M3", 6);
+  bad["m.weight_global_scale"].bytes = bytes_of(std::vector<float>(1, 0.0F));
+  EXPECT_THAT(with_keys(bad, nv4), HasSubstr("\"m.weight_global_scale\": must be finite and above 0, is 0.0"));
+  bad.erase("m.weight_global_scale");
+  EXPECT_THAT(with_keys(bad, nv4), HasSubstr("\"m.weight_global_scale\" is missing, shape [1] wanted"));
+  bad["m.weight_packed"] = {"U8", {48, 8}, std::string(384, 'w')};
+  EXPECT_THAT(with_keys(bad, mx4), HasSubstr("has shape [48, 8], columns by 16, at most 524288, are taken"));
+}
+
 TEST(HfQuantisation, OlderFoldersSayItInAFileOfItsOwn) {
   EXPECT_EQ(opened(gptq_tensors(), "{}", R"(quantize_config.json{"bits":4,"group_size":32,"desc_act":false})"),
             "gptq 4 bits, zeros less one, 2 groups, q4_z32");
@@ -341,8 +380,8 @@ TEST(HfQuantisation, RefusesByKey) {
       {gptq + R"("dynamic":{"+:mlp":{"bits":8}})", "dynamic\": \"+:mlp\" is not supported"},
       {awq + R"("modules_to_not_convert":"lm_head")", "modules_to_not_convert\": must be a list of names"},
       {R"("quant_method":"compressed-tensors","format":"marlin-24")",
-       "format\": \"marlin-24\" is not supported (supported: pack-quantized, float-quantized, int-quantized, "
-       "naive-quantized)"},
+       "format\": \"marlin-24\" is not supported (supported: pack-quantized, float-quantized, "
+       "int-quantized, naive-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, mxfp8-quantized)"},
       {R"("quant_method":"compressed-tensors","format":"pack-quantized")",
        "config_groups\": 0 groups is not supported"},
       {packed_keys(R"("num_bits":2,"strategy":"group","group_size":32)"),

@@ -48,11 +48,12 @@ Result<HostWeight> assemble(const HfQuantisation& how, const TensorPlaces& place
   auto shapes = shapes_of(parts.n_scale_rows(), parts.n_scale_columns());
   const std::vector<int64_t> rows = {parts.n_out, 1};
   if (how.scale_rows == 0) shapes.push_back(rows);  // some writers give every row its own all the same
-  QR_TRY(const TensorPlace scales, scales_of(places, part, shapes, numbers.label()));
+  QR_TRY(const TensorPlace scales, how.has_exponents ? part_of(places, part, {"U8"}, shapes, numbers.label())
+                                                     : scales_of(places, part, shapes, numbers.label()));
   if (how.scale_rows == 0 && scales.tensor->shape == rows) parts.scale_rows = 1;
   parts.numbers = numbers.bytes();
   parts.scales = scales.bytes();
-  parts.scale_format = scale_format_of(scales);
+  if (!how.has_exponents) parts.scale_format = scale_format_of(scales);
   QR_TRY_VOID(check_finite(scales, parts));
   return scaled_weight(name + ".weight", std::move(parts));
 }

@@ -1,5 +1,6 @@
 #include "quant/scaled_rows.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "quant/f16.h"
@@ -21,8 +22,9 @@ class ScaledRows final : public MadeRows {
   ScaledRows(const ScaledParts& parts, const WeightFormat* format) : parts_(parts), format_(format) {}
 
   std::string kind() const override {
-    return "e4m3, scales of " + std::to_string(parts_.scale_rows) + " x " + std::to_string(parts_.scale_columns) +
-           ", " + std::string(format_->name);
+    return std::string("e4m3, ") + (parts_.scale_format == nullptr ? "exponents of " : "scales of ") +
+           std::to_string(parts_.scale_rows) + " x " + std::to_string(parts_.scale_columns) + ", " +
+           std::string(format_->name);
   }
   std::vector<std::span<const std::byte>> stored() const override { return {parts_.numbers, parts_.scales}; }
 
@@ -61,6 +63,10 @@ class ScaledRows final : public MadeRows {
 }  // namespace
 
 float ScaledParts::scale(int64_t i) const {
+  if (scale_format == nullptr) {
+    const auto byte = static_cast<uint8_t>(scales[static_cast<size_t>(i)]);
+    return byte == 255 ? NAN : std::ldexp(1.0F, byte - 127);
+  }
   float out = 0;
   scale_format->decode(scales.data() + i * scale_format->bytes, &out);
   return out;

@@ -17,7 +17,7 @@ struct ScaledParts {
   int64_t n_out = 0, n_in = 0;
   int64_t scale_rows = 1, scale_columns = 1;   // of a rectangle; those at the ends may be smaller
   std::span<const std::byte> numbers, scales;  // [n_out, n_in]; [n_scale_rows(), n_scale_columns()]
-  const WeightFormat* scale_format = nullptr;  // f16, bf16, f32
+  const WeightFormat* scale_format = nullptr;  // f16, bf16, f32; null: bytes, 127 more than powers of two (MXFP8)
 
   int64_t n_scale_rows() const { return (n_out + scale_rows - 1) / scale_rows; }
   int64_t n_scale_columns() const { return (n_in + scale_columns - 1) / scale_columns; }

@@ -104,6 +104,24 @@ TEST(ScaledRows, AreRepackedExactly) {
   }
 }
 
+TEST(ScaledRows, ScalesMayBeExponents) {
+  Pieces pieces = make_pieces({"", 18, 96, 1, 32, "f16", "f8_32"}, 9);
+  std::vector<uint8_t> exponents(static_cast<size_t>(pieces.parts.n_scales()));
+  Rng rng(4);
+  for (uint8_t& exponent : exponents) exponent = static_cast<uint8_t>(rng.between(0, 254));
+  pieces.parts.scale_format = nullptr;
+  pieces.parts.scales = std::as_bytes(std::span(exponents));
+  const HostWeight weight = scaled_weight("w", pieces.parts);
+  EXPECT_EQ(weight.format->name, "f8_32");
+  const std::vector<float> found = decoded(weight, 16);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const float scale = std::ldexp(1.0F, exponents[i / 32] - 127);
+    ASSERT_EQ(found[i], scale * e4m3_to_f32(static_cast<uint8_t>(pieces.numbers[i]))) << i;
+  }
+  exponents[3] = 255;
+  EXPECT_TRUE(std::isnan(pieces.parts.scale(3)));
+}
+
 TEST(ScaledRows, WhatRowsAreMadeOfIsTold) {
   Pieces pieces = make_pieces(kCases[0], 3);
   const HostWeight weight = scaled_weight("w", pieces.parts);

@@ -91,7 +91,7 @@ TEST(QuantisedFolders, UseEveryFormatAndOrder) {
     }
   }
   EXPECT_EQ(formats,
-            (std::set<std::string_view>{"f32", "f8_128", "f8_32", "q4_0", "q4_z128", "q4_z32", "q8_0", "q8_z32"}));
+            (std::set<std::string_view>{"f32", "f8_128", "f8_32", "mxfp4", "q4_0", "q4_z128", "q4_z32", "q8_0", "q8_z32"}));
   EXPECT_GT(n_ordered, 20U);
 }
 
