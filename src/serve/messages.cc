@@ -269,7 +269,9 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
   const bool is_begun = !options.begun.empty();
   job.thinks_open = !is_begun && opens_reasoning(env.reasoning.kind, prompt.text);
   const bool shut = is_begun || closes_reasoning(env.reasoning.kind, prompt.text);
-  if (job.thinks_open || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;
+  // Command R's answer has marks of its own, also where it does not think.
+  const bool marked = env.reasoning.kind == ReasoningForm::Kind::command && !is_begun;
+  if (job.thinks_open || marked || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;
   if (!is_begun && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
     job.reasoning = env.reasoning.kind;
     job.reasoning_open = job.thinks_open;

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = ReasoningForm::Kind;
 
-constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+constexpr ReasoningMarks kThink{"<think>", "</think>"}, kCommand{"<|START_THINKING|>", "<|END_THINKING|>"};
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kStart = "<|start|>";
 constexpr std::array<std::string_view, 6> kChannelMarks{kChannel,  kMessage,     kStart,
                                                         "<|end|>", "<|return|>", "<|call|>"};
@@ -20,32 +20,46 @@ bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; 
 
 }  // namespace
 
+ReasoningMarks reasoning_marks(Kind kind) {
+  return kind == Kind::think ? kThink : kind == Kind::command ? kCommand : ReasoningMarks{};
+}
+
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer) {
   const TokenizerSpec& spec = tokenizer.spec();
-  int n_think = 0, n_channel = 0, n_control = 0;
+  // The marks of <think>, of Command R, of channels: how many are tokens, and control tokens.
+  const std::array<std::array<std::string_view, 2>, 3> marks{
+      {{kThink.open, kThink.close}, {kCommand.open, kCommand.close}, {kChannel, kMessage}}};
+  std::array<int, 3> n{}, n_control{};
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    const std::string& text = spec.tokens[i];
-    const bool think = text == kOpen || text == kClose, channel = text == kChannel || text == kMessage;
-    n_think += think ? 1 : 0;
-    n_channel += channel ? 1 : 0;
-    if ((think || channel) && i < spec.types.size() && spec.types[i] == TokenType::control) ++n_control;
+    for (size_t m = 0; m < marks.size(); ++m) {
+      if (std::find(marks[m].begin(), marks[m].end(), spec.tokens[i]) == marks[m].end()) continue;
+      ++n[m];
+      if (i < spec.types.size() && spec.types[i] == TokenType::control) ++n_control[m];
+    }
   }
-  if (n_channel == 2) return {Kind::channels, n_control > 0};
-  const auto in_template = [&](std::string_view mark) { return spec.chat_template.find(mark) != std::string::npos; };
-  if (n_think == 2 || (in_template(kOpen) && in_template(kClose))) return {Kind::think, n_control > 0};
+  if (n[2] == 2) return {Kind::channels, n_control[2] > 0};
+  const auto in_template = [&](const ReasoningMarks& m) {
+    const std::string& text = spec.chat_template;
+    return text.find(m.open) != std::string::npos && text.find(m.close) != std::string::npos;
+  };
+  if (n[1] == 2 || in_template(kCommand)) return {Kind::command, n_control[1] > 0};
+  if (n[0] == 2 || in_template(kThink)) return {Kind::think, n_control[0] > 0};
   return {};
 }
 
-static bool ends_with_mark(Kind kind, std::string_view prompt, std::string_view mark) {
+static bool ends_with_mark(std::string_view prompt, std::string_view mark) {
   while (!prompt.empty() && is_space(prompt.back())) prompt.remove_suffix(1);
-  return kind == Kind::think && prompt.ends_with(mark);
+  return !mark.empty() && prompt.ends_with(mark);
 }
 
-bool opens_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(kind, prompt, kOpen); }
-bool closes_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(kind, prompt, kClose); }
+bool opens_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(prompt, reasoning_marks(kind).open); }
+bool closes_reasoning(Kind kind, std::string_view prompt) {
+  return ends_with_mark(prompt, reasoning_marks(kind).close);
+}
 
 std::string_view answer_lead(Kind kind, std::string_view prompt) {
   if (kind == Kind::channels) return "<|channel|>final<|message|>";
+  if (kind == Kind::command) return opens_reasoning(kind, prompt) ? "<|END_THINKING|><|START_RESPONSE|>" : "";
   return opens_reasoning(kind, prompt) ? "\n</think>\n\n" : "";
 }
 
@@ -59,7 +73,15 @@ ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls)
 bool ReasoningSplitter::may_be_mark(std::string_view text) const {
   if (kind_ == Kind::channels)
     return std::any_of(kChannelMarks.begin(), kChannelMarks.end(), [&](auto mark) { return mark.starts_with(text); });
-  return (at_ == At::start && kOpen.starts_with(text)) || (at_ == At::inside && kClose.starts_with(text));
+  const ReasoningMarks marks = reasoning_marks(kind_);
+  if ((at_ == At::start && marks.open.starts_with(text)) || (at_ == At::inside && marks.close.starts_with(text)))
+    return true;
+  return kind_ == Kind::command && at_ != At::inside && (kResponse.starts_with(text) || kResponseEnd.starts_with(text));
+}
+
+bool ReasoningSplitter::is_mark(std::string_view text) const {
+  if (text == (at_ == At::start ? reasoning_marks(kind_).open : reasoning_marks(kind_).close)) return at_ <= At::inside;
+  return kind_ == Kind::command && at_ != At::inside && (text == kResponse || text == kResponseEnd);
 }
 
 void ReasoningSplitter::push(std::string_view text, AnswerParts& out) {
@@ -81,7 +103,7 @@ void ReasoningSplitter::take(char c, AnswerParts& out) {
   }
   const bool whole = kind_ == Kind::channels
                          ? std::find(kChannelMarks.begin(), kChannelMarks.end(), held_) != kChannelMarks.end()
-                         : held_ == (at_ == At::start ? kOpen : kClose);
+                         : is_mark(held_);
   if (!whole) return;
   const std::string mark = std::move(held_);
   held_.clear();
@@ -91,7 +113,9 @@ void ReasoningSplitter::take(char c, AnswerParts& out) {
 void ReasoningSplitter::on_mark(std::string_view mark, AnswerParts& out) {
   spaces_.clear();
   said_ = false;
-  if (kind_ == Kind::think) {
+  if (mark == kResponse || mark == kResponseEnd) {
+    at_ = At::content;
+  } else if (kind_ != Kind::channels) {
     at_ = at_ == At::start ? At::inside : At::after;
   } else if (mark == kMessage) {
     end_header(out);

@@ -1,6 +1,8 @@
-// What a model thought, taken apart from what it says: <think>…</think> before the answer, or channels as gpt-oss
-// writes them (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…). One byte at a
-// time, so what comes out, joined, does not depend on how the text was cut.
+// What a model thought, taken apart from what it says: <think>…</think> before the answer, the same in Command R's
+// words
+// (<|START_THINKING|>…<|END_THINKING|><|START_RESPONSE|>…<|END_RESPONSE|>), or channels as gpt-oss writes them
+// (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…). One byte at a time, so what
+// comes out, joined, does not depend on how the text was cut.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,10 +14,19 @@
 namespace quire {
 
 struct ReasoningForm {
-  enum class Kind : uint8_t { none, think, channels };
+  enum class Kind : uint8_t { none, think, channels, command };
   Kind kind = Kind::none;
   bool hidden = false;  // the marks are control tokens: they have to be shown to whoever splits
 };
+// What thoughts stand between; both empty where there are none, or channels instead.
+struct ReasoningMarks {
+  std::string_view open{}, close{};
+};
+ReasoningMarks reasoning_marks(ReasoningForm::Kind kind);
+
+// What Command R puts around what it says to the user.
+inline constexpr std::string_view kResponse = "<|START_RESPONSE|>", kResponseEnd = "<|END_RESPONSE|>";
+
 // By the marks in the vocabulary, or, of <think>, in the chat template.
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer);
 
@@ -43,6 +54,7 @@ class ReasoningSplitter {
   enum class At : uint8_t { start, inside, after, header, content };
   void take(char c, AnswerParts& out);
   bool may_be_mark(std::string_view text) const;
+  bool is_mark(std::string_view text) const;
   void on_mark(std::string_view mark, AnswerParts& out);
   void on_text(std::string_view text, AnswerParts& out);
   void end_header(AnswerParts& out);
@@ -56,9 +68,9 @@ class ReasoningSplitter {
   std::string header_;  // of a channel's message, its first bytes
 };
 
-// Whether a rendered prompt ends within an opened <think>.
+// Whether a rendered prompt ends within thoughts that it opened.
 bool opens_reasoning(ReasoningForm::Kind kind, std::string_view prompt);
-// Whether it ends behind a closed one: the answer begins at once.
+// Whether it ends behind closed ones: the answer begins at once.
 bool closes_reasoning(ReasoningForm::Kind kind, std::string_view prompt);
 // What comes between a rendered prompt and an answer without thinking.
 std::string_view answer_lead(ReasoningForm::Kind kind, std::string_view prompt);

@@ -41,6 +41,19 @@ TEST(ReasoningSplitter, TakesThinkingApart) {
   expect_parts(Kind::none, false, "<think>x</think>y", {"", "<think>x</think>y"});
 }
 
+TEST(ReasoningSplitter, TakesCommandRsMarksApart) {
+  expect_parts(Kind::command, false, "<|START_THINKING|>I look.<|END_THINKING|><|START_RESPONSE|>Yes.<|END_RESPONSE|>",
+               {"I look.", "Yes."});
+  expect_parts(Kind::command, true, "I look.<|END_THINKING|>\n<|START_RESPONSE|> Yes <|b<|END_RESPONSE|>",
+               {"I look.", " Yes <|b"});
+  expect_parts(Kind::command, false, "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", {"", "Yes."});
+  expect_parts(Kind::command, false, "Yes, <think>.", {"", "Yes, <think>."});
+  expect_parts(Kind::command, true, "Call.<|END_THINKING|><|START_ACTION|>[]<|END_ACTION|>",
+               {"Call.", "<|START_ACTION|>[]<|END_ACTION|>"});
+  expect_parts(Kind::command, true, "<|START_RESPONSE|> is no end <|END_THINK",
+               {"<|START_RESPONSE|> is no end <|END_THINK", ""});
+}
+
 TEST(ReasoningSplitter, TakesChannelsApart) {
   expect_parts(Kind::channels, false,
                "<|channel|>analysis<|message|>The user <asks>. <|end|><|start|>assistant<|channel|>final"
@@ -51,15 +64,29 @@ TEST(ReasoningSplitter, TakesChannelsApart) {
 }
 
 TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
-  static constexpr std::string_view kPieces[] = {"<think>",     "</think>",    "<",        " ",         "\n",  "a",
-                                                 "<|channel|>", "<|message|>", "analysis", "<|start|>", "th<", "|>"};
+  static constexpr std::string_view kPieces[] = {"<think>",
+                                                 "</think>",
+                                                 "<",
+                                                 " ",
+                                                 "\n",
+                                                 "a",
+                                                 "<|channel|>",
+                                                 "<|message|>",
+                                                 "analysis",
+                                                 "<|start|>",
+                                                 "th<",
+                                                 "|>",
+                                                 "<|START_THINKING|>",
+                                                 "<|END_THINKING|>",
+                                                 "<|START_RESPONSE|>",
+                                                 "<|END_RESPONSE|>"};
   Rng rng(1);
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     const int64_t n = rng.between(0, 14);
-    for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, 11))];
-    for (const Kind kind : {Kind::think, Kind::channels}) {
-      const bool inside = kind == Kind::think && rng.between(0, 1) == 1;
+    for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, 15))];
+    for (const Kind kind : {Kind::think, Kind::command, Kind::channels}) {
+      const bool inside = kind != Kind::channels && rng.between(0, 1) == 1;
       const Parts whole = split(kind, inside, text, text.size() + 1);
       const auto cut = static_cast<size_t>(rng.between(1, 7));
       EXPECT_EQ(split(kind, inside, text, cut), whole) << text << " cut at " << cut;
@@ -71,6 +98,9 @@ TEST(ReasoningForm, OpensWhereThePromptLeftIt) {
   EXPECT_TRUE(opens_reasoning(Kind::think, "<|assistant|><think>\n"));
   EXPECT_FALSE(opens_reasoning(Kind::think, "<think>\n\n</think>\n\n"));
   EXPECT_FALSE(opens_reasoning(Kind::none, "<think>"));
+  EXPECT_TRUE(opens_reasoning(Kind::command, "<|CHATBOT_TOKEN|><|START_THINKING|>"));
+  EXPECT_TRUE(closes_reasoning(Kind::command, "<|START_THINKING|><|END_THINKING|>"));
+  EXPECT_FALSE(closes_reasoning(Kind::command, "<think></think>"));
 }
 
 }  // namespace

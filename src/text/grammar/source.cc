@@ -15,7 +15,7 @@ using Part = GrammarComposer::Part;
 
 constexpr std::array<std::string_view, 8> kNotations{"json_object", "json_schema", "regex", "choice",
                                                      "gbnf",        "ebnf",        "lark",  "structural_tag"};
-constexpr std::array<std::string_view, 3> kReasonings{"none", "think", "channels"};
+constexpr std::array<std::string_view, 4> kReasonings{"none", "think", "channels", "command"};
 
 constexpr std::string_view kSpace = "[ \\t\\r\\n]{0,16}";  // around reasoning, where models write a line or two
 
@@ -67,15 +67,21 @@ Result<Part> part(GrammarComposer& composer, const GrammarSource& source) {
   return structural_tag(composer, source.text);
 }
 
-// <think> … </think>, or nothing of it where the prompt has not begun it.
-Result<Part> behind_thoughts(GrammarComposer& c, bool open, Part answer) {
+// Thoughts between their marks, or nothing of it where the prompt has not begun them.
+Result<Part> behind_thoughts(GrammarComposer& c, ReasoningMarks marks, bool open, Part answer) {
   QR_TRY(const Part space, c.regex(kSpace));
-  const std::string close[] = {"</think>"};
+  const std::string close[] = {std::string(marks.close)};
   const Part rest[] = {c.text_until(close), space, answer};
   if (open) return c.sequence(rest);
-  const Part all[] = {space, c.literal("<think>"), c.sequence(rest)};
+  const Part all[] = {space, c.literal(marks.open), c.sequence(rest)};
   const Part ways[] = {c.sequence(all), answer};
   return c.choice(ways);
+}
+
+// As Command R marks what it says to the user; it may leave the marks out.
+Part in_response(GrammarComposer& c, Part answer) {
+  const Part all[] = {c.repeat(c.literal(kResponse), 0, 1), answer, c.repeat(c.literal(kResponseEnd), 0, 1)};
+  return c.sequence(all);
 }
 
 // Messages to others than the user, then the one that is the answer.
@@ -146,9 +152,10 @@ std::vector<GrammarComposer::Control> control_tokens(const Tokenizer& tokenizer)
 }
 
 Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer, Kind kind, bool open, Part answer) {
-  if (kind == Kind::think) return behind_thoughts(composer, open, answer);
   if (kind == Kind::channels) return behind_channels(composer, answer);
-  return answer;
+  if (kind == Kind::none) return answer;
+  if (kind == Kind::command) answer = in_response(composer, answer);
+  return behind_thoughts(composer, reasoning_marks(kind), open, answer);
 }
 
 }  // namespace quire

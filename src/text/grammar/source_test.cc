@@ -98,6 +98,15 @@ TEST(GrammarSource, ChannelsBeforeTheLastAreReasoning) {
   EXPECT_FALSE(answers.take("no"));
 }
 
+TEST(GrammarSource, CommandRMarksThoughtsAndAnswer) {
+  const GrammarSource source{Notation::choice, R"(["yes","no"])", Kind::command};
+  const Answers answers(source, {"<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"});
+  EXPECT_TRUE(answers.take("no"));
+  EXPECT_TRUE(answers.take("<|START_RESPONSE|>no<|END_RESPONSE|>"));
+  EXPECT_TRUE(answers.take("<|START_THINKING|>so so<|END_THINKING|><|START_RESPONSE|>yes<|END_RESPONSE|>"));
+  EXPECT_FALSE(answers.take("<|START_RESPONSE|>so<|END_RESPONSE|>"));
+}
+
 TEST(GrammarSource, ErrorsNameNotationAndPlace) {
   const auto error = [](Notation notation, std::string text) {
     const auto t = tokenizer({});
@@ -116,7 +125,7 @@ TEST(GrammarSource, ErrorsNameNotationAndPlace) {
 
 TEST(GrammarSource, WhatIsWrittenIsRead) {
   for (const Notation notation : {Notation::json_object, Notation::lark, Notation::structural_tag}) {
-    for (const Kind kind : {Kind::none, Kind::think, Kind::channels}) {
+    for (const Kind kind : {Kind::none, Kind::think, Kind::channels, Kind::command}) {
       for (const bool open : {false, true}) {
         const GrammarSource source{notation, "a\nb open\n", kind, open};
         const auto back = GrammarSource::read(source.written());

@@ -20,7 +20,7 @@ struct CallForm {
   std::string_view lead{}, between{}, tail{};
   std::string_view name_key{}, arguments_key{};
   std::string_view name_end{};
-  std::string_view id_mark{};      // between the name and what else stands before name_end
+  std::string_view id_mark{};      // between the name and what else stands before name_end; in objects: the id's key
   std::string_view behind_name{};  // in calls that are held to the form: what stands before name_end
   std::string_view id_pattern{};   // what stands there in calls that are held to the form; empty: no mark either
   std::string_view key_begin{}, key_end{}, value_end{}, call_end{};

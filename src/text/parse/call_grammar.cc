@@ -28,7 +28,15 @@ struct Around {
 };
 Around around(const CallForm& form) {
   if (!form.objects()) return {"", std::string(form.name_end), std::string(form.call_end)};
-  return {"{\"" + std::string(form.name_key) + "\": ", ", \"" + std::string(form.arguments_key) + "\": ", "}"};
+  const std::string first(form.id_pattern.empty() ? form.name_key : form.id_mark);
+  return {"{\"" + first + "\": ", ", \"" + std::string(form.arguments_key) + "\": ", "}"};
+}
+
+// Of objects that begin with an id: that, and the name's key.
+Json behind_id(const CallForm& form, Json call) {
+  if (!form.objects() || form.id_pattern.empty()) return call;
+  Json id = Json::Object{{"type", "regex"}, {"pattern", "\"" + std::string(form.id_pattern) + "\""}};
+  return sequence({std::move(id), text(", \"" + std::string(form.name_key) + "\": "), std::move(call)});
 }
 
 // The name of a tool and its arguments.
@@ -43,7 +51,7 @@ Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
   Json::Array ways;
   for (auto& [arguments, names] : groups) {
     Json::Array parts{one_of(std::move(names))};
-    if (!form.id_pattern.empty()) {
+    if (!form.id_pattern.empty() && !form.objects()) {
       parts.push_back(text(form.id_mark));
       parts.push_back(Json::Object{{"type", "regex"}, {"pattern", form.id_pattern}});
     }
@@ -51,7 +59,7 @@ Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
     parts.push_back(*arguments);
     ways.push_back(sequence(std::move(parts)));
   }
-  return one_of(std::move(ways));
+  return behind_id(form, one_of(std::move(ways)));
 }
 
 // One call, or several with what stands between them.

@@ -119,6 +119,7 @@ constexpr Family kFamilies[] = {
     {"moonshotai-Kimi-K2", "kimi"},
     {"Apertus-8B-Instruct", "apertus"},
     {"openai-gpt-oss-120b", "harmony"},
+    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "command"},
 };
 
 // A call per line: the name, then the arguments as a value.
