@@ -18,14 +18,13 @@
 namespace quire {
 
 struct EngineOptions {
-  int max_seqs = 64;      // sequences that run together; never more than step_tokens
-  int step_tokens = 512;  // token budget of a step
-  int max_chunk = 512;    // tokens of one sequence in a step
-  int n_ctx = 0;          // longest prompt + answer, 0: what the model was trained for
-  int64_t kv_bytes = 0;   // memory for blocks; under one sequence of n_ctx tokens fewer fit. 0: from what is free
-  int block_tokens = 16;  // a multiple of kKvGroup
-  // Blocks for the layers that see a window, of kv_bytes. 0: the windows of all that may run, at most half of it.
-  int n_window_blocks = 0;
+  int max_seqs = 64;        // sequences that run together; never more than step_tokens
+  int step_tokens = 512;    // token budget of a step
+  int max_chunk = 512;      // tokens of one sequence in a step
+  int n_ctx = 0;            // longest prompt + answer, 0: what the model was trained for
+  int64_t kv_bytes = 0;     // memory for blocks; under one sequence of n_ctx tokens fewer fit. 0: from what is free
+  int block_tokens = 16;    // a multiple of kKvGroup
+  int n_window_blocks = 0;  // of kv_bytes, for layers that see a window. 0: for all that may run, at most half
   // States of layers that keep one in place of attention, of kv_bytes. 0: three for each that may run, at most half of
   // kv_bytes and, where a context of n_ctx tokens and three states fit into them, at most what that context leaves.
   int n_states = 0;
@@ -47,8 +46,8 @@ struct EngineOptions {
 
 class Proposer;
 class Tier;
-struct MedusaHeads;
 class Tokenizer;
+struct MedusaHeads;
 
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
 // records the time of its start, the submissions and cancellations that it took in, what was guessed, and, when it
