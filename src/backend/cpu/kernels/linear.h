@@ -44,6 +44,12 @@ struct LinearKernel {
   static constexpr int kDepth = W::kBlock > kPanelDepth ? W::kBlock : kPanelDepth;  // k that are packed together
   static constexpr int64_t kTwoBytes = 2 * W::kPanelBytes / kPanelDepth;            // of two k in a panel
 
+  // Of float formats: where in a panel the two k lie of which this is the first.
+  static QR_INLINE int64_t two_at(int64_t k) {
+    if constexpr (W::kBlock == 1) return k * kPanelRows * W::kBytes;
+    return k / 2 * kTwoBytes;
+  }
+
   static int64_t n_blocks(int64_t n_in) { return (n_in + kPanelDepth - 1) / kPanelDepth; }
   static int64_t panel_bytes(int64_t n_in) {
     return (n_blocks(n_in) * W::kPanelBytes + scales_at(n_blocks(n_in)) + 63) / 64 * 64;
@@ -323,7 +329,7 @@ struct LinearKernel {
     RowPointers<float, M> x(task.x + at.row * task.x_stride + begin / kPerFloat, task.x_stride);
     for (int64_t k = begin; k < end; k += 2) {
       if constexpr (M <= 4) {
-        prefetch<P>(at.panel + k / 2 * kTwoBytes + task.prefetch_bytes, task.panel_stride, kTwoBytes);
+        prefetch<P>(at.panel + two_at(k) + task.prefetch_bytes, task.panel_stride, kTwoBytes);
       }
       later.ask();
       // Number j of each row's two times `product`'s weights.
@@ -335,7 +341,7 @@ struct LinearKernel {
       };
       if constexpr (kPerFloat == 2) {
         typename V::U w[P];
-        for (int p = 0; p < P; ++p) w[p] = V::load_bytes(at.panel + p * task.panel_stride + k / 2 * kTwoBytes);
+        for (int p = 0; p < P; ++p) w[p] = V::load_bytes(at.panel + p * task.panel_stride + two_at(k));
         add(0, [&](int p, F v, F sum) __attribute__((always_inline)) { return V::dot_bf16(w[p], v, sum); });
       } else {
         F w[P][2];
