@@ -144,20 +144,20 @@ int64_t numbers_of_byte(const HfQuantisation&) { return 1; }
 int64_t numbers_of(const HfQuantisation&) { return 2; }
 
 const QuantisedKind& table_kind() {
-  static const QuantisedKind kind{.numbers = kNumbers,
-                                  .type = "U8",
-                                  .others = {kScales, kTable, kOuter, kScaleTable, kNf4, kFp4},
-                                  .numbers_of = &numbers_of,
-                                  .assemble = &assemble};
-  return kind;
+  static const QuantisedKind kKind{.numbers = kNumbers,
+                                   .type = "U8",
+                                   .others = {kScales, kTable, kOuter, kScaleTable, kNf4, kFp4},
+                                   .numbers_of = &numbers_of,
+                                   .assemble = &assemble};
+  return kKind;
 }
 const QuantisedKind& row_kind() {
-  static const QuantisedKind kind{.numbers = kNumbers,
-                                  .type = "I8",
-                                  .others = {kRowScales, kOrder},
-                                  .numbers_of = &numbers_of_byte,
-                                  .assemble = &assemble_rows};
-  return kind;
+  static const QuantisedKind kKind{.numbers = kNumbers,
+                                   .type = "I8",
+                                   .others = {kRowScales, kOrder},
+                                   .numbers_of = &numbers_of_byte,
+                                   .assemble = &assemble_rows};
+  return kKind;
 }
 
 }  // namespace

@@ -67,11 +67,11 @@ QuantisedKind kind_of(Result<HostWeight> (*make)(const HfQuantisation&, const Te
 }  // namespace
 
 const QuantisedKind& fp4_kind(bool has_exponents) {
-  static const QuantisedKind mx =
+  static const QuantisedKind kMx =
       kind_of([](const HfQuantisation&, const TensorPlaces& p, const std::string& n) { return assemble(true, p, n); });
-  static const QuantisedKind nv =
+  static const QuantisedKind kNv =
       kind_of([](const HfQuantisation&, const TensorPlaces& p, const std::string& n) { return assemble(false, p, n); });
-  return has_exponents ? mx : nv;
+  return has_exponents ? kMx : kNv;
 }
 
 }  // namespace quire

@@ -171,9 +171,9 @@ QuantisedKind kind_of_bytes() {
 }  // namespace
 
 const QuantisedKind& grouped_kind(GroupedParts::Layout layout) {
-  static const QuantisedKind words = kind_of(kGptqParts), rows = kind_of(kRowsParts), bytes = kind_of_bytes();
-  if (layout == GroupedParts::Layout::bytes) return bytes;
-  return layout == GroupedParts::Layout::rows ? rows : words;
+  static const QuantisedKind kWords = kind_of(kGptqParts), kRows = kind_of(kRowsParts), kBytes = kind_of_bytes();
+  if (layout == GroupedParts::Layout::bytes) return kBytes;
+  return layout == GroupedParts::Layout::rows ? kRows : kWords;
 }
 
 }  // namespace quire

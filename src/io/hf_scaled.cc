@@ -55,7 +55,7 @@ Result<HostWeight> assemble(const HfQuantisation& how, const TensorPlaces& place
   parts.scales = scales.bytes();
   if (!how.has_exponents) parts.scale_format = scale_format_of(scales);
   QR_TRY_VOID(check_finite(scales, parts));
-  return scaled_weight(name + ".weight", std::move(parts));
+  return scaled_weight(name + ".weight", parts);
 }
 
 int64_t numbers_of(const HfQuantisation&) { return 1; }
@@ -63,12 +63,12 @@ int64_t numbers_of(const HfQuantisation&) { return 1; }
 }  // namespace
 
 const QuantisedKind& scaled_kind() {
-  static const QuantisedKind kind{.numbers = kNumbers,
-                                  .type = "F8_E4M3",
-                                  .others = {kInverse, kScale, ".input_scale", ".activation_scale", ".output_scale"},
-                                  .numbers_of = &numbers_of,
-                                  .assemble = &assemble};
-  return kind;
+  static const QuantisedKind kKind{.numbers = kNumbers,
+                                   .type = "F8_E4M3",
+                                   .others = {kInverse, kScale, ".input_scale", ".activation_scale", ".output_scale"},
+                                   .numbers_of = &numbers_of,
+                                   .assemble = &assemble};
+  return kKind;
 }
 
 }  // namespace quire

@@ -54,7 +54,7 @@ float Fp4Parts::scale(int64_t i) const {
   return byte == 255 ? NAN : std::ldexp(1.0F, byte - 127);
 }
 
-HostWeight fp4_weight(std::string name, Fp4Parts parts) {
+HostWeight fp4_weight(std::string name, const Fp4Parts& parts) {
   HostWeight out;
   out.name = std::move(name);
   out.format = find_weight_format(std::string_view(parts.has_exponents ? "mxfp4" : "f32"));

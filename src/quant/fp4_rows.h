@@ -24,6 +24,6 @@ struct Fp4Parts {
 };
 
 // The weight that they are. REQUIRES spans of just these sizes, n_in % group() == 0, finite scales.
-HostWeight fp4_weight(std::string name, Fp4Parts parts);
+HostWeight fp4_weight(std::string name, const Fp4Parts& parts);
 
 }  // namespace quire

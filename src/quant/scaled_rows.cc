@@ -72,7 +72,7 @@ float ScaledParts::scale(int64_t i) const {
   return out;
 }
 
-HostWeight scaled_weight(std::string name, ScaledParts parts) {
+HostWeight scaled_weight(std::string name, const ScaledParts& parts) {
   HostWeight out;
   out.name = std::move(name);
   out.format = format_of(parts);

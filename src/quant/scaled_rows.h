@@ -26,6 +26,6 @@ struct ScaledParts {
 };
 
 // The weight that they are. REQUIRES spans of just these sizes and finite scales.
-HostWeight scaled_weight(std::string name, ScaledParts parts);
+HostWeight scaled_weight(std::string name, const ScaledParts& parts);
 
 }  // namespace quire
