@@ -11,13 +11,15 @@
 #include "base/clock.h"
 #include "base/sanitized.h"
 #include "engine/engine.h"
+#include "spec/proposer.h"
+#include "tests/support/golden_run.h"
 #include "tests/support/json_file.h"
 
 namespace quire {
 namespace {
 
 constexpr const char* kFolder = "tests/golden/models/";
-constexpr double kTolerance = 2e-3;  // absolute; the values are of the order of 1
+constexpr double kNear = 2e-3;  // absolute; the values are of the order of 1
 
 class Pooled final : public EventSink {
  public:
@@ -28,9 +30,9 @@ class Pooled final : public EventSink {
   std::string error;
 };
 
-std::vector<float> pooled(Engine& engine, const Json& prompt, Pool pool) {
+std::vector<float> pooled(Engine& engine, const std::vector<Token>& prompt, Pool pool) {
   Request request;
-  for (const Json& id : *prompt.as_array()) request.prompt.push_back(static_cast<Token>(*id.as_int()));
+  request.prompt = prompt;
   request.max_tokens = 1;
   request.pool = pool;
   const auto sink = std::make_shared<Pooled>();
@@ -47,7 +49,7 @@ TEST_P(Embeddings, MatchTheReference) {
   const std::string folder = kFolder + GetParam();
   if (!std::filesystem::exists(folder + "/embeddings.json")) GTEST_SKIP() << "no " << folder << "/embeddings.json";
   const Json expected = read_json(folder + "/embeddings.json");
-  const Json& prompt = *expected.find("prompt_ids");
+  const std::vector<Token> prompt = tokens_of(*expected.find("prompt_ids"));
   // As f32: products with BF16 weights round activations.
   std::vector<ModelOptions> ways = {{.backend = "ref", .threads = 1, .weights = "f32"}};
   for (const std::string& isa : cpu_isas()) {
@@ -73,10 +75,66 @@ TEST_P(Embeddings, MatchTheReference) {
         const std::vector<float> got = pooled(**engine, prompt, pool);
         const Json::Array& want = *expected.find(name)->as_array();
         ASSERT_EQ(got.size(), want.size());
-        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i].number(), kTolerance) << name << " " << i;
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i].number(), kNear) << name << " " << i;
         EXPECT_EQ(pooled(**engine, prompt, pool), got) << name << ", again, with a cache that is filled";
       }
     }
+  }
+}
+
+// Keeps the hidden state that the first answered token was drawn from, and never guesses.
+class Keeper final : public Proposer {
+ public:
+  Keeper(Ops& ops, int n_embd) : memory_(*ops.allocate(kRows * n_embd * int64_t{sizeof(float)})) {
+    tap_.out = Tensor::dense(memory_.data(), DType::f32, {kRows, n_embd});
+  }
+  int max_draft() const override { return 1; }
+  std::span<const Tap> taps() const override { return {&tap_, 1}; }
+  void propose(std::span<Draft> drafts) override {
+    ASSERT_EQ(drafts.size(), 1U);
+    ASSERT_GE(drafts[0].tapped, 0);
+    const float* row = tap_.out.row<float>(drafts[0].tapped);
+    if (first.empty()) first.assign(row, row + tap_.out.dim(1));
+  }
+  std::vector<float> first;
+
+ private:
+  static constexpr int64_t kRows = 1024;
+  Buffer memory_;
+  Tap tap_;
+};
+
+// What passes hand out is what is pooled of the prompt's last token, bit for bit.
+TEST_P(Embeddings, AreWhatPassesHandOut) {
+  const std::string folder = kFolder + GetParam();
+  std::vector<Token> prompt;
+  for (Token id = 0; id < 40; ++id) prompt.push_back(3 + id * 7 % 50);
+  for (const char* backend : {"ref", "cpu"}) {
+    ModelOptions options{.backend = backend, .threads = 1};
+    options.model = folder;
+    const Result<LoadedModel> loaded = load(options);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    const ModelInfo& info = loaded->model->info();
+    if (info.kv_layout.state_bytes() > 0) GTEST_SKIP() << "nobody guesses beside states";
+    const auto keeper = std::make_shared<Keeper>(*loaded->ops, info.n_embd);
+    EngineOptions wanted;
+    wanted.kv_bytes = 1 << 22;
+    SystemClock clock;
+    EngineEnv env;
+    env.clock = &clock;
+    env.proposer = keeper;
+    const auto engine = make_engine(*loaded->model, *loaded->ops, wanted, env);
+    ASSERT_TRUE(engine) << engine.error().message;
+    const std::vector<float> last = pooled(**engine, prompt, Pool::last);
+    EXPECT_TRUE(keeper->first.empty()) << "an answer of one token wants no guess";
+    Request request;
+    request.prompt = prompt;
+    request.max_tokens = 4;
+    ASSERT_TRUE((*engine)->submit(std::move(request), std::make_shared<Pooled>()));
+    while ((*engine)->step()) {
+    }
+    ASSERT_EQ(keeper->first.size(), static_cast<size_t>(info.n_embd));
+    EXPECT_EQ(keeper->first, last) << backend;
   }
 }
 
