@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sample/constraint.h"
+#include "sample/thinking_budget.h"
 
 namespace quire {
 
@@ -30,6 +31,7 @@ std::string forbidding_fields(const SamplingParams& s) {
     out += field;
   };
   if (has_grammar(s)) name(true, s.constraint->field);
+  if (s.thinking != nullptr) name(true, s.thinking->field);
   name(!s.allowed_ids.empty(), "allowed_token_ids");
   name(!s.bad_words.empty(), "bad_words");
   name(s.no_repeat_ngram_size > 0, "no_repeat_ngram_size");

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "ops/sample_row.h"
 #include "sample/constraint.h"
+#include "sample/thinking_budget.h"
 
 namespace quire {
 namespace {
@@ -150,6 +151,11 @@ TEST(Rules, EachIsMadeOnlyWhenItIsAskedFor) {
   EXPECT_TRUE(make_rules({SamplingParams{}, {}, {}, kVocab}).empty());
   const size_t n_all = Registry<LogitsRuleEntry>::get().names().size();
   SamplingParams all = everything();
+  all.thinking = std::make_shared<const ThinkingBudget>(ThinkingBudget{
+      .open = "<",
+      .close = ">",
+      .closing = {1},
+      .vocabulary = std::make_shared<const TokenTrie>(std::vector<std::string>{"a"}, std::vector<Token>{}, 1)});
   EXPECT_EQ(make_rules({all, {}, std::vector<Token>{1}, kVocab}).size(), n_all - 1) << "all but the grammar";
   all.constraint = std::make_shared<const Constraint>();
   EXPECT_EQ(make_rules({all, {}, std::vector<Token>{1}, kVocab}).size(), n_all - 1) << "of which nothing is compiled";

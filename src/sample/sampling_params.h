@@ -14,6 +14,7 @@
 namespace quire {
 
 struct Constraint;
+struct ThinkingBudget;
 
 // Sources of the meanings: docs/sampling.md. The values here are "off".
 struct SamplingParams {
@@ -45,7 +46,8 @@ struct SamplingParams {
   SharedList<uint32_t> allowed_mask;         // of these, as LogitEdits has it; empty: whoever needs it makes its own
   SharedList<std::vector<Token>> bad_words;  // sequences that the answer must not hold, none of them empty
   int min_tokens = 0;
-  std::shared_ptr<const Constraint> constraint;  // null: the answer may be anything (sample/constraint.h)
+  std::shared_ptr<const Constraint> constraint;    // null: the answer may be anything (sample/constraint.h)
+  std::shared_ptr<const ThinkingBudget> thinking;  // null: it may think as long as it likes (sample/thinking_budget.h)
 
   uint64_t seed = 0;
   int n_logprobs = -1;         // -1: none; n: the chosen token's and the n largest

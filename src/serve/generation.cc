@@ -261,6 +261,8 @@ ApiResult<void> read_lengths(const Args& args, const SamplingDefaults& defaults,
                                                             std::string(g.max_tokens_field) + " is only " +
                                                             std::to_string(g.max_tokens)));
   g.sampling.min_tokens = static_cast<int>(std::min<int64_t>(min_tokens, std::numeric_limits<int>::max()));
+  g.thinking_tokens = args.integer("thinking_token_budget", -1);
+  g.thinking_field = "thinking_token_budget";
   return {};
 }
 

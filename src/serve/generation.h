@@ -36,8 +36,11 @@ struct Generation {
   uint64_t cache_salt = 0;
   bool match_prefix = true;  // may use cached prefixes
   int priority = 0;
-  int max_draft = -1;    // tokens guessed ahead at a time at most; -1: as the server does
-  MaybeGrammar grammar;  // what the answer has to be; `sampling.constraint` once it is compiled (constrain)
+  // Tokens that it may think at most, and the field that says so; -1: as many as it likes (limit_thinking).
+  int64_t thinking_tokens = -1;
+  std::string_view thinking_field;  // a constant
+  int max_draft = -1;               // tokens guessed ahead at a time at most; -1: as the server does
+  MaybeGrammar grammar;             // what the answer has to be; `sampling.constraint` once it is compiled (constrain)
 
   // Tokens of the context that stand before the prompt.
   int64_t n_virtual() const { return prefix != nullptr ? prefix->n_tokens : 0; }

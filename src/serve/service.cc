@@ -11,6 +11,7 @@
 #include "serve/answer_size.h"
 #include "serve/response_store.h"
 #include "serve/structured.h"
+#include "serve/thinking.h"
 #include "serve/vllm_names.h"
 
 namespace quire {
@@ -313,7 +314,10 @@ ApiResult<Call> Service::parse(const Work& work, HttpHeaders& headers) const {
   }
   auto call = endpoint.parse({work.request, args, reading, work.asker}, env_);
   if (call) {
-    if (Job* job = std::get_if<Job>(&*call)) QR_TRY_VOID(constrain(env_, *job, warnings));
+    if (Job* job = std::get_if<Job>(&*call)) {
+      QR_TRY_VOID(constrain(env_, *job, warnings));
+      QR_TRY_VOID(limit_thinking(env_, job->generation));
+    }
   }
   if (std::string text = warnings.text(); !text.empty())
     headers.push_back({std::string(kWarningHeader), std::move(text)});

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "sample/constraint.h"
+#include "sample/thinking_budget.h"
 #include "serve/grammar_cache.h"
 #include "serve/testing.h"
 
@@ -280,6 +281,42 @@ TEST(GrammarCache, IsBoundedAndKeepsWhatWasUsedLast) {
   for (int i = 0; i < 3; ++i) cache.get(regex(std::string(200'000, 'a') + std::to_string(i)));
   EXPECT_LT(cache.stats().n_entries, n_small) << "large ones push out many";
   EXPECT_LE(cache.stats().bytes, kBytes);
+}
+
+// The rule of the engine is told the model's own marks; who cannot keep a budget refuses it.
+TEST(Structured, ABudgetOfThinkingReachesTheEngine) {
+  const char* thinks = "{% for m in messages %}{{ m['content'] }}{% endfor %}{# <think></think> #}";
+  StructuredServer s(thinks);
+  s.start();
+  const auto budget = [&](const char* path, const std::string& body) -> std::string {
+    const HttpResponse r = s.post(path, body);
+    if (r.status != 200) return std::to_string(r.status) + " " + r.body;
+    const std::lock_guard lock(s.mu);
+    if (s.sampling.thinking == nullptr) return "none";
+    const ThinkingBudget& b = *s.sampling.thinking;
+    EXPECT_EQ(b.open, "<think>");
+    EXPECT_EQ(b.close, "</think>");
+    EXPECT_EQ(b.closing, byte_tokens("</think>"));
+    EXPECT_NE(b.vocabulary, nullptr);
+    return b.field + " " + std::to_string(b.n_tokens);
+  };
+  const char* path = "/v1/chat/completions";
+  EXPECT_EQ(budget(path, chat(R"("max_tokens":4)")), "none");
+  EXPECT_EQ(budget(path, chat(R"("thinking_token_budget":null)")), "none");
+  EXPECT_EQ(budget(path, chat(R"("thinking_token_budget":7)")), "thinking_token_budget 7");
+  EXPECT_EQ(budget(path, chat(R"("thinking_token_budget":0)")), "thinking_token_budget 0");
+  EXPECT_EQ(budget(path, chat(R"("thinking_token_budget":1000000000000)")), "thinking_token_budget 2147483647");
+  EXPECT_EQ(budget("/v1/completions", text(R"("thinking_token_budget":3)")), "thinking_token_budget 3");
+  const std::string anthropic = R"("max_tokens":4,"thinking":{"type":"enabled","budget_tokens":1024})";
+  EXPECT_EQ(budget("/v1/messages", chat(anthropic)), "thinking.budget_tokens 1024");
+  EXPECT_EQ(budget("/v1/messages", chat(anthropic + R"(,"thinking_token_budget":2)")), "thinking_token_budget 2");
+  EXPECT_NE(budget(path, chat(R"("thinking_token_budget":-1)")).find("400"), std::string::npos);
+  StructuredServer plain;
+  plain.start();
+  const HttpResponse refused = plain.post(path, chat(R"("thinking_token_budget":7)"));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("thinking_token_budget"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.body.find("does not think"), std::string::npos) << refused.body;
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ constexpr Field kCall[] = {
     ignored_field("metadata"),      ignored_field("service_tier"),
     ignored_field("inference_geo"),
 };
-// A budget is a wish of the client's: thinking ends when the model ends it.
-constexpr Field kThinking[] = {field_of("type", kString), ignored_field("budget_tokens"), ignored_field("display")};
+constexpr Field kThinking[] = {field_of("type", kString), integer_field("budget_tokens", 1, kNoMax),
+                               ignored_field("display")};
 constexpr Field kMessage[] = {field_of("role", kString), field_of("content", kString | kArray)};
 constexpr Field kOutputConfig[] = {field_of("format", kObject), unsupported("effort")};
 constexpr Field kChoice[] = {field_of("type", kString), field_of("name", kString),
@@ -314,6 +314,20 @@ ApiResult<ChatOptions> read_thinking(const ApiRequest& request, const ServeEnv& 
   return options;
 }
 
+// The protocol demands a budget of whoever asks for thinking; a thinking_token_budget beside it counts instead.
+void read_budget(const ApiRequest& request, const ServeEnv& env, Generation& g) {
+  const Json* thinking = request.args.find("thinking");
+  const Json* budget = thinking == nullptr ? nullptr : thinking->find("budget_tokens");
+  const Json* type = thinking == nullptr ? nullptr : thinking->find("type");
+  int64_t n = -1;
+  if (budget == nullptr || *type->as_string() != "enabled" || !read_integer(*budget, n) || g.thinking_tokens >= 0)
+    return;
+  if (env.reasoning.kind == ReasoningForm::Kind::channels)
+    return request.reading.warnings.add("thinking.budget_tokens has no effect: the model thinks in channels");
+  g.thinking_tokens = n;
+  g.thinking_field = "thinking.budget_tokens";
+}
+
 // "output_config", and "output_format" as its clients sent the same before.
 ApiResult<void> read_output(const ApiRequest& request, MaybeGrammar& grammar) {
   const auto add = [&](const Json* format, const std::string& path) -> ApiResult<void> {
@@ -356,6 +370,7 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY(Json conversation, read_conversation(request));
   QR_TRY(ChatOptions options, read_thinking(request, env));
+  read_budget(request, env, job.generation);
   options.begun = find_begun(request.args, conversation);
   QR_TRY_VOID(read_output(request, job.generation.grammar));
   QR_TRY(const Tools tools, read_tools(request));

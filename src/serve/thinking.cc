@@ -1,0 +1,45 @@
+#include "serve/thinking.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sample/thinking_budget.h"
+#include "serve/grammar_cache.h"
+#include "serve/messages.h"
+
+namespace quire {
+namespace {
+
+// The control token of this text; -1: there is none.
+Token control_token(const Tokenizer& tokenizer, std::string_view text) {
+  const TokenizerSpec& spec = tokenizer.spec();
+  for (size_t i = 0; i < spec.types.size(); ++i) {
+    if (spec.types[i] == TokenType::control && spec.tokens[i] == text) return static_cast<Token>(i);
+  }
+  return -1;
+}
+
+}  // namespace
+
+ApiResult<void> limit_thinking(const ServeEnv& env, Generation& g) {
+  if (g.thinking_tokens < 0) return {};
+  QR_TRY_VOID(check_thinks(env, g.thinking_field));
+  const ReasoningMarks marks = reasoning_marks(env.reasoning.kind);
+  if (marks.close.empty())
+    return refuse(unsupported_field(g.thinking_field,
+                                    "the model '" + env.models[0] + "' thinks in channels, which no single mark ends"));
+  auto budget = std::make_shared<ThinkingBudget>();
+  budget->n_tokens = static_cast<int>(std::min<int64_t>(g.thinking_tokens, std::numeric_limits<int>::max()));
+  budget->field = g.thinking_field;
+  budget->open = marks.open;
+  budget->close = marks.close;
+  budget->open_id = control_token(*env.tokenizer, marks.open);
+  budget->close_id = control_token(*env.tokenizer, marks.close);
+  const EncodeOptions as_mark{.add_special = false, .parse_special = true};
+  QR_TRY_VOID(encode_text(*env.tokenizer, marks.close, as_mark, g.thinking_field, budget->closing));
+  budget->vocabulary = env.grammars->vocabulary();
+  g.sampling.thinking = std::move(budget);
+  return {};
+}
+
+}  // namespace quire
