@@ -44,6 +44,9 @@ struct SampleParams {
   Token forced = -1;    // ≥ 0: this is the token, nothing is drawn, edits do not act
   bool logprob = true;  // report the token's; costs an exponential over the vocabulary
   int n_top = 0;        // how many of the largest to report; above 0 REQUIRES logprob
+  // These are of what edits and filters left, from which the token is drawn, instead of the model's own distribution.
+  // Not together with forced.
+  bool of_drawn = false;
 };
 struct TopLogprob {
   Token id;
@@ -51,7 +54,7 @@ struct TopLogprob {
 };
 struct Sampled {
   Token token = -1;
-  float logprob = 0.0F;  // of the model's own distribution, before edits and temperature
+  float logprob = 0.0F;  // of the model's own distribution, before edits and temperature; see of_drawn
   bool ok = false;       // false: a logit was NaN or +inf, or edits left nothing; token is then -1
   std::vector<TopLogprob> top;
   float surprise = 0.0F;  // bits, of the distribution that mirostat drew from; 0 without it

@@ -231,4 +231,22 @@ Token SampleCandidates::draw(double u, float* surprise) {
   return scratch_.ids[at];
 }
 
+void SampleCandidates::tell_shares(int n_top, Sampled& out) {
+  list();
+  const auto total = static_cast<double>(weigh());
+  const auto share = [&](uint64_t mass) {
+    return static_cast<float>(std::log(static_cast<double>(std::max<uint64_t>(mass, 1)) / total));
+  };
+  auto& ranked = scratch_.ranked;
+  ranked.clear();
+  for (size_t i = 0; i < scratch_.ids.size(); ++i) {
+    const uint64_t mass = scratch_.mass[i];
+    if (scratch_.ids[i] == out.token) out.logprob = share(mass);
+    if (mass > 0) ranked.push_back({scratch_.logits[i], scratch_.ids[i], mass});
+  }
+  const size_t n = std::min(ranked.size(), static_cast<size_t>(n_top));
+  std::partial_sort(ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(n), ranked.end(), Before());
+  for (size_t i = 0; i < n; ++i) out.top.push_back({ranked[i].id, share(ranked[i].mass)});
+}
+
 }  // namespace quire

@@ -22,6 +22,9 @@ class SampleCandidates {
   void filter(Filter filter, const SampleParams& params);
   // The id whose share of [0, 1) holds u. `surprise`: −log2 of its probability, where it is not null.
   Token draw(double u, float* surprise);
+  // Puts the logarithms of the shares into `out`: of out.token, which was drawn, and of the n_top largest that have
+  // one.
+  void tell_shares(int n_top, Sampled& out);
   // The k largest as (logit, id) in scratch.ranked, falling, equal ones by id. Not after a filter.
   void largest(int k);
 

@@ -135,14 +135,20 @@ void report_top(const Scored& row, int n_top, const SampleKernels& kernels, Samp
   for (const auto& c : scratch.ranked) out.top.push_back({c.id, c.key - row.log_sum});
 }
 
-Token pick(
+// Into out.token; -1 where nothing is allowed.
+void pick(
     const Row& row, const SampleParams& params, const SampleKernels& kernels, SampleScratch& scratch, Sampled& out) {
   const float max = row.max();
-  if (!std::isfinite(max)) return -1;  // nothing is allowed
-  if (params.temperature <= 0.0F) return row.argmax(max);
+  if (!std::isfinite(max)) return;
+  if (params.temperature <= 0.0F) {
+    out.token = row.argmax(max);
+    if (params.of_drawn && params.n_top > 0) out.top.push_back({out.token, 0.0F});
+    return;
+  }
   SampleCandidates candidates(row.values(), max, kernels, scratch);
   for (const Filter filter : params.order) candidates.filter(filter, params);
-  return candidates.draw(params.draw, std::isfinite(params.mirostat_mu) ? &out.surprise : nullptr);
+  out.token = candidates.draw(params.draw, std::isfinite(params.mirostat_mu) ? &out.surprise : nullptr);
+  if (params.of_drawn) candidates.tell_shares(params.n_top, out);
 }
 
 }  // namespace
@@ -160,8 +166,9 @@ void sample_row(std::span<float> logits,
   if (!row.scan()) return;
   const float max = row.max();
   if (!std::isfinite(max)) return;
-  const float log_sum = params.logprob ? log_denominator(logits, max, kernels) : 0.0F;
-  report_top({logits, max, log_sum}, params.n_top, kernels, scratch, out);
+  const bool own = params.logprob && !params.of_drawn;
+  const float log_sum = own ? log_denominator(logits, max, kernels) : 0.0F;
+  if (own) report_top({logits, max, log_sum}, params.n_top, kernels, scratch, out);
 
   if (params.forced >= 0) {
     out.token = params.forced;
@@ -172,10 +179,10 @@ void sample_row(std::span<float> logits,
   const std::span<const Edit> sparse = params.edits != nullptr ? params.edits->sparse : std::span<const Edit>();
   if (!sparse.empty() && !row.edit(sparse)) return row.undo(sparse);
   const bool masked = params.edits != nullptr && !params.edits->bitmask.empty();
-  out.token = pick(masked ? row.masked(params.edits->bitmask) : row, params, kernels, scratch, out);
+  pick(masked ? row.masked(params.edits->bitmask) : row, params, kernels, scratch, out);
   if (!sparse.empty()) row.undo(sparse);
   if (out.token < 0) return;
-  if (params.logprob) out.logprob = logits[static_cast<size_t>(out.token)] - log_sum;
+  if (own) out.logprob = logits[static_cast<size_t>(out.token)] - log_sum;
   out.ok = true;
 }
 

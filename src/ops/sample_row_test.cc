@@ -448,5 +448,41 @@ TEST(SampleRow, TopLogprobsFallAndTiesRise) {
   for (size_t i = 0; i < 20; ++i) EXPECT_EQ(out.top[i].id, static_cast<Token>(order[i]));
 }
 
+// Of what the filters left: shares of the definition, the draw is the same, and equal ones rise.
+TEST(SampleRow, SharesOfWhatIsDrawnFrom) {
+  std::vector<float> logits = random_logits(7, 1000, 2.0F);
+  SampleScratch scratch;
+  for (const int top_k : {0, 5, 50}) {
+    SampleParams s = at(0.7F);
+    s.top_k = top_k;
+    s.draw = 0.4;
+    s.logprob = true;
+    s.n_top = 8;
+    Sampled plain, drawn;
+    sample_row(logits, s, plain_sample_kernels(), scratch, plain);
+    s.of_drawn = true;
+    sample_row(logits, s, plain_sample_kernels(), scratch, drawn);
+    ASSERT_TRUE(drawn.ok);
+    EXPECT_EQ(drawn.token, plain.token);
+    const size_t n_left = top_k > 0 ? static_cast<size_t>(top_k) : logits.size();
+    ASSERT_EQ(drawn.top.size(), std::min<size_t>(8, n_left));
+    std::vector<float> sorted = logits;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    double total = 0;
+    for (size_t i = 0; i < n_left; ++i) total += std::exp((static_cast<double>(sorted[i]) - sorted[0]) / 0.7);
+    for (size_t i = 0; i < drawn.top.size(); ++i)
+      EXPECT_NEAR(std::exp(drawn.top[i].logprob), std::exp((static_cast<double>(sorted[i]) - sorted[0]) / 0.7) / total,
+                  1e-5);
+    EXPECT_NEAR(drawn.logprob,
+                (static_cast<double>(logits[static_cast<size_t>(drawn.token)]) - sorted[0]) / 0.7 - std::log(total),
+                1e-4);
+    s.temperature = 0.0F;
+    sample_row(logits, s, plain_sample_kernels(), scratch, drawn);
+    ASSERT_EQ(drawn.top.size(), 1U);
+    EXPECT_EQ(drawn.top[0].id, drawn.token);
+    EXPECT_EQ(drawn.logprob, 0.0F) << "it is certain";
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -52,6 +52,7 @@ SampleParams sample_params(const SamplingParams& wanted, int64_t position, const
     out.xtc_draw = random_unit(wanted.seed ^ kXtcStream, static_cast<uint64_t>(position));
   out.edits = edits;
   out.logprob = wanted.n_logprobs >= 0;
+  out.of_drawn = out.logprob && wanted.drawn_logprobs;
   out.n_top = wanted.n_logprobs > 0 ? wanted.n_logprobs : 0;
   return out;
 }

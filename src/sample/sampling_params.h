@@ -50,8 +50,9 @@ struct SamplingParams {
   std::shared_ptr<const ThinkingBudget> thinking;  // null: it may think as long as it likes (sample/thinking_budget.h)
 
   uint64_t seed = 0;
-  int n_logprobs = -1;         // -1: none; n: the chosen token's and the n largest
-  int n_prompt_logprobs = -1;  // likewise, of the prompt's tokens
+  int n_logprobs = -1;          // -1: none; n: the chosen token's and the n largest
+  bool drawn_logprobs = false;  // these are of the distribution that the token is drawn from, not of the model's own
+  int n_prompt_logprobs = -1;   // as n_logprobs, of the prompt's tokens, and always of the model's own
 };
 
 // The filter that a list of samplers calls so: "top_k", …; nothing for mirostat, which is not for lists.
