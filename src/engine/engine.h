@@ -97,17 +97,17 @@ class Engine {
   // pin of more than may be pinned), Code::exhausted when it needs more blocks than exist or the queue is full,
   // Code::cancelled after stop(). Errors name the limit and the value.
   virtual Result<SeqId> submit(Request, std::shared_ptr<EventSink>) = 0;
+  // Any thread: places in the queue for `n` sequences of one tenant, or Code::exhausted and none. REQUIRES n ≥ 1.
+  virtual Result<std::shared_ptr<QueuePlaces>> reserve(uint64_t tenant, int n) = 0;
   virtual void cancel(SeqId) = 0;                               // any thread; unknown or finished ids are ignored
   virtual std::vector<PinView> pins(uint64_t owner) const = 0;  // any thread: what this owner has pinned
   virtual bool unpin(uint64_t id, uint64_t owner) = 0;          // any thread; at once. False: the owner has no such pin
 
   // Runs the loop in its own thread. Once; not together with step().
   virtual void start() = 0;
-  // Joins, cancels what is left (their sinks hear it on this thread) and refuses what comes later. Idempotent; not from
-  // a sink.
+  // Joins, cancels what is left (sinks hear it on this thread) and refuses what comes later. Idempotent; not in a sink.
   virtual void stop() = 0;
-  // One step on the caller's thread instead of start(). Returns false when there was nothing to do.
-  virtual bool step() = 0;
+  virtual bool step() = 0;  // one step on the caller's thread instead of start(); false: there was nothing to do
 
   virtual EngineStats stats() const = 0;             // any thread: counters as of the last step
   virtual Snapshot snapshot() const = 0;             // engine thread (or between step() calls)

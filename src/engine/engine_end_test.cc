@@ -104,6 +104,38 @@ TEST(EngineSubmit, TheQueueHasALimit) {
   for (const auto& h : heard) EXPECT_EQ(h->n_finish, 1);
 }
 
+TEST(EngineSubmit, PlacesAreReservedTogetherOrNotAtAll) {
+  EngineOptions o = options();
+  o.max_queue = 16;  // 18 in all
+  o.max_seqs = 1;
+  TestEngine t(o);
+  std::vector<std::shared_ptr<Heard>> heard;
+  const auto submit = [&](uint64_t tenant, std::shared_ptr<QueuePlaces> places) {
+    Request r = request(1, 5, 3);
+    r.tenant = tenant;
+    r.places = std::move(places);
+    heard.push_back(std::make_shared<Heard>());
+    return t.engine->submit(std::move(r), heard.back());
+  };
+  auto first = t.engine->reserve(1, 12);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(t.engine->reserve(1, 5).error().message,
+            "the queue has no room for 5 sequences of this client: 12 requests wait, of one client at most 16");
+  EXPECT_EQ(t.engine->reserve(2, 7).error().message,
+            "the queue has no room for 7 sequences: 12 requests wait, at most 18 can");
+  EXPECT_TRUE(t.engine->reserve(1, 4)) << "what was refused holds nothing; this goes back at once";
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(submit(2, nullptr));
+  EXPECT_FALSE(submit(2, nullptr)) << "places of another";
+  heard.pop_back();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(submit(1, *first));
+  EXPECT_EQ((*first)->n(), 9);
+  first->reset();
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(submit(3, nullptr)) << i;
+  EXPECT_EQ(t.run(), "");
+  for (const auto& h : heard) EXPECT_EQ(h->n_finish, 1);
+  EXPECT_TRUE(t.engine->reserve(1, 16)) << "all have left their places";
+}
+
 TEST(EngineSubmit, WhoAsksForTheWholeQueueLeavesPlacesToOthers) {
   EngineOptions o = options();
   o.max_queue = 32;

@@ -17,30 +17,32 @@ namespace {
 
 constexpr std::chrono::milliseconds kLoadTick{10};  // so often a load is asked whether it is late
 
-// One of those that wait, unless what was to wait is refused or throws.
-struct Place {
-  explicit Place(std::atomic<int>& n) : n_before(n.fetch_add(1)), count(n) {}
-  ~Place() {
-    if (kept) return;
-    --count;
-    if (shares != nullptr) shares->leave(tenant);
+// Counted among those that wait, unless it comes to nothing.
+struct Counted {
+  Counted(std::atomic<int>& of, int how_many) : count(of), n(how_many), n_before(of.fetch_add(how_many)) {}
+  ~Counted() {
+    if (!kept) count -= n;
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  // False: the tenant has its share.
-  bool enter(QueueShares& all, uint64_t whose, int max, int n_waiting) {
-    if (!all.enter(whose, max, n_waiting)) return false;
-    shares = &all;
-    tenant = whose;
-    return true;
-  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
 
-  const int n_before;
   std::atomic<int>& count;
-  QueueShares* shares = nullptr;
-  uint64_t tenant = 0;
+  const int n, n_before;
   bool kept = false;
 };
+
+std::string no_place(int n, int n_waiting, int n_places) {
+  const std::string wait = std::to_string(n_waiting) + " requests wait";
+  if (n == 1) return "the queue is full: " + wait;
+  return "the queue has no room for " + std::to_string(n) + " sequences: " + wait + ", at most " +
+         std::to_string(n_places) + " can";
+}
+
+std::string no_share(int n, int n_waiting, int max) {
+  const std::string what = n == 1 ? "the queue is full for this client: "
+                                  : "the queue has no room for " + std::to_string(n) + " sequences of this client: ";
+  return what + std::to_string(n_waiting) + " requests wait, of one client at most " + std::to_string(max);
+}
 
 }  // namespace
 
@@ -108,16 +110,10 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
     return fail(Code::invalid, "this run is recorded, and a recording holds no adapters");
   QR_TRY_VOID(check_pin(request, n_before));
   QR_TRY_VOID(check_explain(request));
-  Place place(n_inbox_);
-  const int max_queue = options_.max_queue;
-  const int n_waiting = place.n_before + n_waiting_.load();
-  if (n_waiting >= QueueShares::places(max_queue)) {
-    return fail(Code::exhausted, "the queue is full: " + std::to_string(n_waiting) + " requests wait");
+  if (request.places == nullptr) {
+    QR_TRY(request.places, reserve(request.tenant, 1));
   }
-  if (!place.enter(shares_, request.tenant, max_queue, n_waiting)) {
-    return fail(Code::exhausted, "the queue is full for this client: " + std::to_string(n_waiting) +
-                                     " requests wait, of one client at most " + std::to_string(max_queue));
-  }
+  const std::shared_ptr<QueuePlaces> places = std::move(request.places);
   auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
   request.rules.insert(request.rules.begin(), std::make_move_iterator(rules.begin()),
                        std::make_move_iterator(rules.end()));
@@ -134,9 +130,28 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   seq->sink = std::move(sink);
   seq->in_queue = true;
   const SeqId id = inbox_.submit(std::move(seq));
-  place.kept = id != 0;
-  if (id != 0) return id;
-  return fail(Code::cancelled, "the engine has stopped");
+  if (id == 0) return fail(Code::cancelled, "the engine has stopped");
+  places->take();
+  return id;
+}
+
+Result<std::shared_ptr<QueuePlaces>> LoopEngine::reserve(uint64_t tenant, int n) {
+  Counted counted(n_inbox_, n);
+  const int max_queue = options_.max_queue, n_places = QueueShares::places(max_queue);
+  const int n_waiting = counted.n_before + n_waiting_.load();
+  if (n > n_places - n_waiting) return fail(Code::exhausted, no_place(n, n_waiting, n_places));
+  if (!shares_.enter(tenant, n, max_queue, n_waiting)) return fail(Code::exhausted, no_share(n, n_waiting, max_queue));
+  try {
+    auto places = std::make_shared<QueuePlaces>(n, [this, tenant](int n_left) {
+      n_inbox_ -= n_left;
+      shares_.leave(tenant, n_left);
+    });
+    counted.kept = true;
+    return places;
+  } catch (const std::bad_alloc&) {
+    shares_.leave(tenant, n);
+    throw;
+  }
 }
 
 // What can be said before anything is computed.

@@ -40,6 +40,7 @@ class LoopEngine final : public Engine {
   ~LoopEngine() override;
 
   Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override;
+  Result<std::shared_ptr<QueuePlaces>> reserve(uint64_t tenant, int n) override;
   void cancel(SeqId id) override { inbox_.cancel(id); }
   void start() override;
   void stop() override;

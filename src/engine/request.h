@@ -11,6 +11,7 @@
 
 #include "base/types.h"
 #include "engine/explanation.h"
+#include "engine/queue_places.h"
 #include "ops/operands.h"
 #include "sample/logits_rule.h"
 #include "sample/sampling_params.h"
@@ -49,6 +50,8 @@ struct Request {
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
   // needs (max_tokens 1).
   Pool pool = Pool::none;
+  // Has one for this sequence (Engine::reserve, for the same tenant). Null: submit looks for a place itself.
+  std::shared_ptr<QueuePlaces> places;
   PinWish pin;  // granted when the request ends otherwise than by an error or a cancellation
   // Not null: nothing is computed. on_explained is called, then on_finish, with nothing in its usage.
   std::unique_ptr<ExplainWish> explain;

@@ -130,6 +130,10 @@ class SparedEngine final : public Engine {
     const SpareNews spare;
     return fake.submit(std::move(request), std::make_shared<Sink>(std::move(sink)));
   }
+  Result<std::shared_ptr<QueuePlaces>> reserve(uint64_t tenant, int n) override {
+    const SpareNews spare;
+    return fake.reserve(tenant, n);
+  }
   void cancel(SeqId id) override {
     const SpareNews spare;
     fake.cancel(id);
@@ -334,6 +338,23 @@ TEST_P(OutOfMemory, IsTheErrorOfItsRequestAndOfNobodyElse) {
     if (HasFailure()) return;
   }
 }
+// The queue has room for none of them; then nothing that each would need is made.
+TEST(ManyChoices, ThatWillBeRefusedAreNotMade) {
+  if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
+  MemoryServer s;
+  s.engine.fake.options_.max_queue = 1;
+  const auto news_of = [&](int n) {
+    const std::string prompts = R"("prompt":["a","b","c","d","e","f","g","h"])";
+    const Tried what{"POST", "/v1/completions", "{" + prompts + ",\"max_tokens\":4,\"n\":" + std::to_string(n) + "}"};
+    s.ask(what, 0, false);  // what is made once
+    const int64_t before = n_news;
+    EXPECT_EQ(s.ask(what, 0, false)->status, 429);
+    return n_news - before;
+  };
+  const int64_t of_few = news_of(1), of_many = news_of(128);
+  EXPECT_LT(of_many, of_few + 100) << "1024 choices; 8 took " << of_few;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, OutOfMemory, testing::Bool());
 
 }  // namespace

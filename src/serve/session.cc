@@ -152,6 +152,9 @@ void Session::start(Job&& job) {
     stops_ = std::make_shared<const StopStrings>(std::move(*stops));
   }
   if (context_.answers->full()) return refuse_with(too_many_answers(*context_.answers));
+  const size_t n = job_.prompts.size() * static_cast<size_t>(g.best_of);
+  const auto places = context_.engine->reserve(job_.tenant, static_cast<int>(n));  // before any of them takes memory
+  if (!places) return refuse_with(to_http_error(places.error(), ""));
   const ServeLimits& limits = context_.env->limits;
   held_.emplace(context_.answers, limits.unread_bytes + (job_.stream ? 0 : limits.answer_bytes));
   ChoiceSetup setup;
@@ -168,7 +171,6 @@ void Session::start(Job&& job) {
   setup.reasoning_open = job_.reasoning_open;
   setup.calls = job_.calls;
   setup.notify_every = job_.stream ? 1 : kWholeEvery;
-  const size_t n = job_.prompts.size() * static_cast<size_t>(g.best_of);
   for (size_t i = 0; i < n; ++i) {
     setup.index = static_cast<int>(i);
     setup.prompt = i / static_cast<size_t>(g.best_of);
@@ -185,20 +187,22 @@ void Session::start(Job&& job) {
   submitted_ns_ = context_.clock->now_ns();
   context_.metrics->count_asked(g.best_of, max_tokens(0));
   started_ = true;
-  if (!submit_all()) return;
+  if (!submit_all(*places)) return;
   submitted_ = true;
   reply_->notify();  // for tokens that came before
   reply_->flush();
 }
 
-bool Session::submit_all() {
+bool Session::submit_all(const std::shared_ptr<QueuePlaces>& places) {
   for (const auto& choice : choices_) {
     if (closed_) return false;
     if (shutdown_) {
       refuse_with(shutdown_error());
       return false;
     }
-    const auto id = context_.engine->submit(make_request(*choice), {shared_from_this(), choice.get()});
+    Request request = make_request(*choice);
+    request.places = places;
+    const auto id = context_.engine->submit(std::move(request), {shared_from_this(), choice.get()});
     if (!id) {
       cancel_all();
       refuse_with(to_http_error(id.error(), id.error().code == Code::invalid ? job_.prompt_field : ""));

@@ -70,7 +70,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   Request make_request(const Choice& choice) const;
   int max_tokens(size_t prompt) const;
   std::optional<KeyRefusal> take_from_key();
-  bool submit_all();
+  bool submit_all(const std::shared_ptr<QueuePlaces>& places);
   void cancel_all();
   Overflow overflow() const;
   // The producer: everything below runs in it, on the io thread.

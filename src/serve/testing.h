@@ -108,6 +108,13 @@ class FakeEngine final : public Engine {
     cv_.notify_all();
     return id;
   }
+  // Holds nothing: submit looks again.
+  Result<std::shared_ptr<QueuePlaces>> reserve(uint64_t, int n) override {
+    const std::lock_guard lock(mu_);
+    if (static_cast<int>(running_.size()) + n > options_.max_queue)
+      return fail(Code::exhausted, "the queue is full: " + std::to_string(options_.max_queue) + " requests wait");
+    return std::make_shared<QueuePlaces>(n, [](int) {});
+  }
   void cancel(SeqId id) override {
     std::lock_guard lock(mu_);
     cancelled_.push_back(id);
