@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -85,6 +87,13 @@ std::string thread_name() {
   std::array<char, kMaxNameBytes + 1> name{};
   pthread_getname_np(pthread_self(), name.data(), name.size());
   return name.data();
+}
+
+// On Linux a nice value is the thread's own, whatever POSIX says.
+void step_behind_others(int more) {
+  const auto self = static_cast<id_t>(gettid());
+  const int nice = getpriority(PRIO_PROCESS, self);
+  setpriority(PRIO_PROCESS, self, std::min(nice + more, 19));
 }
 
 std::vector<int> allowed_cpus() {

@@ -13,6 +13,10 @@ void set_thread_name(std::string_view name);
 // The calling thread's name.
 std::string thread_name();
 
+// From now on threads of this process go before the calling one where a processor is wanted by both: its nice value is
+// `more` above what it was, 19 at most; 5 is a third of the weight. Without effect where the system refuses.
+void step_behind_others(int more);
+
 // CPUs in the calling thread's affinity mask, ascending; never empty. Threads inherit the mask, so before any pinning
 // it is the process's. Read at each call: cpusets change.
 std::vector<int> allowed_cpus();

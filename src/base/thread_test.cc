@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,17 @@ TEST(Thread, NameIsSetAndCut) {
     set_thread_name("a-name-longer-than-the-kernel-allows");
     EXPECT_EQ(thread_name(), "a-name-longer-t");
   }).join();
+}
+
+TEST(Thread, OneStepsBehindTheOthersAndThoseStay) {
+  const int before = getpriority(PRIO_PROCESS, 0);
+  std::thread([before] {
+    step_behind_others(5);
+    EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())), std::min(before + 5, 19));
+    step_behind_others(100);
+    EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())), 19);
+  }).join();
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), before);
 }
 
 TEST(Thread, AllowedCpusAreSortedAndHoldTheCurrentOne) {

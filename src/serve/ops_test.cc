@@ -1,4 +1,6 @@
 // Operators' endpoints, the model list, the registry, and the table of limits.
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -21,6 +23,24 @@ TEST(Ops, HealthVersionModels) {
   EXPECT_EQ(text_at(json_at(list, "data", 1, "id")), "also/tiny");
   EXPECT_EQ(int_at(json_at(list, "data", 0, "max_model_len")), 4096);
   EXPECT_EQ(text_at(json_at(parse_json(s.get("/v1/models/also%2Ftiny").body), "id")), "also/tiny");
+}
+
+TEST(Ops, ThreadsThatReadRequestsStepBehindTheEngine) {
+  TestServer s;
+  s.start();
+  EXPECT_EQ(s.post("/tokenize", R"({"content":"a"})").status, 200);
+  int n_prep = 0, n_others = 0;
+  const int own = getpriority(PRIO_PROCESS, 0);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(entry.path() / "comm") >> name;
+    const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(std::stoi(entry.path().filename())));
+    const bool prep = name.starts_with("quire-prep");
+    EXPECT_EQ(nice, prep ? std::min(own + 5, 19) : own) << name;
+    ++(prep ? n_prep : n_others);
+  }
+  EXPECT_GE(n_prep, 1);
+  EXPECT_GE(n_others, 2) << "io and engine";
 }
 
 TEST(Ops, TokenizeAndBack) {

@@ -37,6 +37,7 @@ std::vector<Token> end_ids(const Tokenizer& tokenizer) {
 }
 
 constexpr std::chrono::milliseconds kSweepEvery{500};
+constexpr int kPrepNice = 5;  // beyond the engine's: a flood of prompts to be read holds up tokens less
 
 HttpError json_error(const Error& error) {
   if (error.code == Code::exhausted) return out_of_memory();
@@ -277,6 +278,7 @@ void Service::take_up(const TakeUp& taken, Session& session, const ReplyPtr& rep
 
 void Service::prepare_loop(int index) {
   set_thread_name("quire-prep-" + std::to_string(index));
+  step_behind_others(kPrepNice);
   while (auto work = queue_.pop()) {
     waiting_bytes_ -= static_cast<int64_t>(work->request.body.size());
     prepare(*work);
