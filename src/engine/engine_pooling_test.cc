@@ -1,6 +1,9 @@
 // Hidden states of prompts: the same bits however the prompt was cut, whatever was cached, preempted or not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "engine/test_model.h"
 #include "engine/test_schedules.h"
 
@@ -73,6 +76,65 @@ TEST(EnginePooling, IsThatOfTheDefinitionForAnyChunkCacheAndPreemption) {
     }
   }
   EXPECT_GT(n_preempted, 0);
+}
+
+TEST(EnginePooling, OfEachTokenIsThatOfItsPrefixForAnyChunkAndPreemption) {
+  for (const TestSchedule& schedule : kTestSchedules) {
+    TestEngine t(schedule.options(kCtx), schedule.n_blocks);
+    std::vector<std::shared_ptr<Pooled>> sinks;
+    for (uint64_t i = 0; i < 6; ++i) {
+      sinks.push_back(std::make_shared<Pooled>());
+      ASSERT_TRUE(t.engine->submit(pooled(i % 2, 70, Pool::all), sinks.back()));
+    }
+    EXPECT_EQ(t.run(), "");
+    for (uint64_t i = 0; i < 6; ++i) {
+      ASSERT_EQ(sinks[i]->hidden.size(), 140U);
+      for (int n = 1; n <= 70; ++n) {
+        Request prefix = pooled(i % 2, 70, Pool::last);
+        prefix.prompt.resize(static_cast<size_t>(n));
+        const auto at = sinks[i]->hidden.begin() + 2 * (n - 1);
+        EXPECT_EQ(std::vector<float>(at, at + 2), wanted(prefix)) << n;
+      }
+    }
+  }
+}
+
+// What was cached first, then every step's, then all of it; each once, whatever is preempted.
+TEST(EngineProgress, RisesFromWhatIsCachedToTheWholePrompt) {
+  struct Heard : EventSink {
+    void on_token(SeqId, const TokenEvent& event) override {
+      if (event.n_done >= 0) {
+        EXPECT_EQ(n_tokens, 0) << "before the answer";
+        done.push_back(event.n_done);
+      } else {
+        ++n_tokens;
+      }
+    }
+    void on_finish(SeqId, Finish, const Usage& used, const std::string&) override { usage = used; }
+    std::vector<int> done;
+    int n_tokens = 0;
+    Usage usage;
+  };
+  for (const TestSchedule& schedule : kTestSchedules) {
+    TestEngine t(schedule.options(kCtx), schedule.n_blocks);
+    std::vector<std::shared_ptr<Heard>> sinks;
+    for (uint64_t i = 0; i < 8; ++i) {
+      Request r = pooled(i % 2, 100, Pool::none);
+      r.max_tokens = 20;
+      r.tells_progress = i != 7;
+      sinks.push_back(std::make_shared<Heard>());
+      ASSERT_TRUE(t.engine->submit(std::move(r), sinks.back()));
+    }
+    EXPECT_EQ(t.run(), "");
+    EXPECT_TRUE(sinks[7]->done.empty());
+    for (size_t i = 0; i < 7; ++i) {
+      ASSERT_GE(sinks[i]->done.size(), 2U);
+      EXPECT_EQ(sinks[i]->done.front(), sinks[i]->usage.n_cached);
+      EXPECT_EQ(sinks[i]->done.back(), 100);
+      EXPECT_EQ(std::adjacent_find(sinks[i]->done.begin(), sinks[i]->done.end(), std::greater_equal<>()),
+                sinks[i]->done.end());
+    }
+  }
 }
 
 TEST(EnginePooling, OfTheLastTokenTakesThePromptFromTheCache) {

@@ -306,6 +306,20 @@ void LoopEngine::tell_plan(const Plan& plan) {
   for (const Grant& grant : plan.grants) decided(EngineDecision::Kind::grant, grant.seq->id, grant.n_tokens);
 }
 
+// To those of the plan who asked, what their sinks do not know yet.
+void LoopEngine::tell_progress(const Plan& plan) {
+  for (const Grant& grant : plan.grants) {
+    Sequence& seq = *grant.seq;
+    if (!seq.request.tells_progress) continue;
+    const int n_done = std::min(seq.n_computed, seq.n_prompt) - seq.n_virtual;
+    if (n_done <= seq.of_prompt.n_told) continue;
+    seq.of_prompt.n_told = n_done;
+    TokenEvent event;
+    event.n_done = n_done;
+    seq.tell_sink([&](EventSink& sink) { sink.on_token(seq.id, event); });
+  }
+}
+
 void LoopEngine::emit(Sequence& seq, Sampled& sampled) {
   event_.id = sampled.token;
   event_.logprob = sampled.logprob;
@@ -369,6 +383,7 @@ void LoopEngine::work(const Plan& plan, int64_t start_ns) {
   laps_.lap(Stage::plan);
   tell_plan(plan);
   ended_.clear();
+  tell_progress(plan);
   const bool done = run(plan);
   const int64_t now = env_.clock->now_ns();
   record(EngineInput::Kind::clock, 0, now);
@@ -377,6 +392,7 @@ void LoopEngine::work(const Plan& plan, int64_t start_ns) {
     scheduler_.advance();
     scheduler_.charge_stages(laps_.step());
     pass_.emit_prompts();
+    tell_progress(plan);
     scheduler_.commit(pass_.sampled(), now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
   }
   for (Ended& ended : ended_) finish(std::move(ended), now);

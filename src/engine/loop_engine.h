@@ -77,6 +77,7 @@ class LoopEngine final : public Engine {
   void leave_queue(Sequence& seq) {
     if (std::exchange(seq.in_queue, false)) shares_.leave(seq.request.tenant);
   }
+  void tell_progress(const Plan& plan);
   void tell_plan(const Plan& plan);
   void publish(int64_t step_ns);
   void cancel_all();

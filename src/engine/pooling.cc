@@ -4,6 +4,12 @@ namespace quire {
 namespace {
 
 void add_row(Sequence& seq, int position, std::span<const float> hidden) {
+  if (seq.request.pool == Pool::all) {
+    seq.of_prompt.pooled.resize(static_cast<size_t>(position - seq.n_virtual) * hidden.size());
+    seq.of_prompt.pooled.insert(seq.of_prompt.pooled.end(), hidden.begin(), hidden.end());
+    seq.of_prompt.n_pooled = position + 1;
+    return;
+  }
   seq.of_prompt.pooled.resize(hidden.size());
   const bool sums = seq.request.pool == Pool::mean && position > seq.n_virtual;
   for (size_t i = 0; i < hidden.size(); ++i)

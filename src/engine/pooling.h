@@ -1,5 +1,5 @@
-// Hidden states instead of an answer: of the prompt's last token, or the mean over all of it. Rows are added in the
-// order of their positions, in double, so that the result does not depend on how the prompt was cut. One engine's;
+// Hidden states instead of an answer: of the prompt's last token, the mean over all of it, or each. Rows are added in
+// the order of their positions, in double, so that the result does not depend on how the prompt was cut. One engine's;
 // engine thread.
 #pragma once
 #include <span>

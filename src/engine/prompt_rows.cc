@@ -9,7 +9,7 @@ bool wants_score(const Sequence& seq, int position) {
 
 bool wants_hidden(const Sequence& seq, int position) {
   if (!seq.wants_pooling() || position >= seq.n_prompt) return false;
-  return seq.request.pool == Pool::mean ? position >= seq.of_prompt.n_pooled : position == seq.n_prompt - 1;
+  return seq.request.pool == Pool::last ? position == seq.n_prompt - 1 : position >= seq.of_prompt.n_pooled;
 }
 
 }  // namespace

@@ -18,8 +18,9 @@
 
 namespace quire {
 
-// What is wanted of a prompt's hidden states (after the model's last norm): nothing, the last token's, or their mean.
-enum class Pool : uint8_t { none, last, mean };
+// What is wanted of a prompt's hidden states (after the model's last norm): nothing, the last token's, their mean, or
+// each, one behind the other.
+enum class Pool : uint8_t { none, last, mean, all };
 
 // A wish that the whole blocks of a request's prompt stay in the cache until their owner gives them up
 // (Engine::unpin).
@@ -50,6 +51,7 @@ struct Request {
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
   // needs (max_tokens 1).
   Pool pool = Pool::none;
+  bool tells_progress = false;  // events say how far the prompt is (TokenEvent::n_done)
   // Has one for this sequence (Engine::reserve, for the same tenant). Null: submit looks for a place itself.
   std::shared_ptr<QueuePlaces> places;
   PinWish pin;  // granted when the request ends otherwise than by an error or a cancellation
@@ -105,6 +107,9 @@ struct TokenEvent {
   float logprob = 0.0F;
   std::vector<TopLogprob> top;
   bool prompt = false;  // a token of the prompt, where sampling.n_prompt_logprobs asks for them: all but the first
+  // ≥ 0: no token; so many of the prompt's are computed or were cached. Rising; the first says what was cached, before
+  // anything is computed, the last one comes before the answer's first token.
+  int n_done = -1;
 };
 
 enum class Finish : uint8_t { stop, length, cancelled, error };
@@ -128,7 +133,8 @@ class EventSink {
   virtual ~EventSink() = default;
   // The prompt's, where asked for, come first and in order.
   virtual void on_token(SeqId, const TokenEvent&) = 0;
-  // Of requests that asked for pooling, once, where the model has hidden states to give: n_embd values.
+  // Of requests that asked for pooling, once, where the model has hidden states to give: n_embd values, or as many for
+  // each token.
   virtual void on_pooled(SeqId, std::span<const float>) {}
   // Of requests that asked for an explanation instead of an answer, once.
   virtual void on_explained(SeqId, const Explanation&) {}

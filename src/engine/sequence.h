@@ -64,6 +64,7 @@ struct Sequence {
     int n_scored = 1;  // leading tokens whose logprob was told, where they are asked for; the first has none
     int n_pooled = 0;  // leading tokens whose hidden state was taken in
     std::vector<double> pooled;
+    int n_told = -1;  // how far its sink knows it to be
   } of_prompt;
   int n_checked = 0;  // rows of output of this step that its rules have followed
   std::string fault;  // what the request's own rules threw: it ends the sequence at commit
@@ -92,7 +93,7 @@ struct Sequence {
   bool wants_scores() const { return request.sampling.n_prompt_logprobs >= 0 && of_prompt.n_scored < n_prompt; }
   bool wants_pooling() const { return request.pool != Pool::none && of_prompt.n_pooled < n_prompt; }
   // Cached rows have no hidden state either; the last row of a prompt is never taken from the cache.
-  bool wants_every_row() const { return wants_scores() || (request.pool == Pool::mean && wants_pooling()); }
+  bool wants_every_row() const { return wants_scores() || (request.pool != Pool::last && wants_pooling()); }
   bool may_match() const { return !wants_every_row() && (request.match_prefix || admitted); }
   int n_pending() const { return static_cast<int>(tokens.size() + draft.size()) - n_computed; }
   int n_generated() const { return static_cast<int>(tokens.size()) - n_prompt; }
