@@ -87,7 +87,7 @@ Status set_limit(const std::string& text, const SetLimit& set_own, HttpLimits& h
 }  // namespace
 
 void declare_door_options(CommandLine& line, AccessOptions& access, DoorOptions& door) {
-  line.option("--host", door.host, "address to listen on");
+  line.option("--host", door.host, "address to listen on; of `quire serve` also several, with commas between them");
   line.option("--port", door.port, "port to listen on, 0 for any free one");
   line.option("--admin-host", door.admin_host, "address of what is the operator's, with --admin-port");
   line.option("--admin-port", door.admin_port,

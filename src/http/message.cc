@@ -114,6 +114,11 @@ std::string error_body(const HttpError& e) {
     else
       append_json_string(out, *value);
   }
+  for (const auto& [name, value] : e.numbers) {
+    out += ',';
+    append_json_string(out, name);
+    out += ':' + std::to_string(value);
+  }
   return out + "}}";
 }
 

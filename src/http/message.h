@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -44,9 +45,12 @@ struct HttpError {
   std::string type = "invalid_request_error";
   std::string param;
   std::string code;
+  // Further members of the error object, for programs.
+  std::vector<std::pair<std::string, int64_t>> numbers{};
 };
 
-// {"error":{"message":…,"type":…,"param":…,"code":…}}: always valid JSON, whatever bytes are in the message.
+// {"error":{"message":…,"type":…,"param":…,"code":…}}, the numbers behind them: always valid JSON, whatever bytes are
+// in the message.
 std::string error_body(const HttpError&);
 // "Not Found" for 404; "Unknown" for a status without a phrase here.
 std::string_view status_phrase(int status);

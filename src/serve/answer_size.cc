@@ -29,7 +29,7 @@ std::vector<Share> fixed_shares(const ServeEnv& env, const Job& job) {
   for (const auto& prompt : job.prompts) n_tokens += static_cast<int64_t>(prompt.size());
   for (const auto& echo : job.echo) n_echo += static_cast<int64_t>(echo->size());
   if (job.pool != Pool::none) {
-    const auto n = static_cast<int64_t>(job.prompts.size());
+    const int64_t n = job.pool == Pool::all ? n_tokens : static_cast<int64_t>(job.prompts.size());
     out.push_back({n * env.card.n_embd * kFloatBytes, job.prompt_field,
                    times(job.prompt_field, n) + " × " + times("dimensions", env.card.n_embd) + " × " +
                        std::to_string(kFloatBytes) + " bytes"});

@@ -37,6 +37,7 @@ struct EngineOptions;
 struct ServeEnv {
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat = nullptr;
+  std::string chat_source;  // Jinja source of `chat`
   bool plain_chat = false;  // `chat` is our plain template: the model's file has none
   SeedSource* seeds = nullptr;
   const PublicPrompts* public_prompts = nullptr;  // may be null

@@ -53,7 +53,7 @@ TEST(Chat, StreamsARoleThenContentThenTheEnd) {
   const auto e = s.stream(kPath, R"({"messages":[{"role":"user","content":"x"}],"stream":true})");
   ASSERT_GE(e.list.size(), 4u);
   EXPECT_EQ(json_at(parse_json(e.list[0].data), "choices").dump(),
-            R"([{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])");
+            R"([{"index":0,"delta":{"role":"assistant","content":null},"logprobs":null,"finish_reason":null}])");
   EXPECT_EQ(text_at(json_at(parse_json(e.list[0].data), "object")), "chat.completion.chunk");
   EXPECT_EQ(joined_text(e), "Hi!");
   EXPECT_EQ(json_at(parse_json(e.list[e.list.size() - 2].data), "choices").dump(),

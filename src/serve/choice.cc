@@ -115,6 +115,11 @@ int64_t Choice::take_tokens() {
   for (int i = 0; i < kTakenAtOnce && behind_; ++i) {
     behind_ = channel_.pop(event);
     if (!behind_) break;
+    if (event.n_done >= 0) {
+      if (n_cached_first_ < 0) n_cached_first_ = event.n_done;
+      progress_.push_back(event.n_done);
+      continue;
+    }
     if (event.prompt) {
       if (hold(static_cast<int64_t>(sizeof event + event.top.size() * sizeof(TopLogprob))))
         prompt_tokens_.push_back(std::move(event));

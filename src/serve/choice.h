@@ -4,6 +4,8 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/request.h"
 #include "http/server.h"
@@ -81,6 +83,9 @@ class Choice final : public EventSink {
 
   // The prompt's tokens behind the first, where their logprobs were asked for.
   std::vector<TokenEvent> give_prompt_tokens() { return std::move(prompt_tokens_); }
+  // How far the prompt is: what was not taken yet, rising; of a job that asks for it.
+  std::vector<int> take_progress() { return std::exchange(progress_, {}); }
+  int n_cached_first() const { return n_cached_first_; }  // what it began with
   const TextStream& text() const { return text_; }
   // Moves out what is certain and not yet taken; the echo first. False when there is nothing. REQUIRES a choice that
   // does not gather.
@@ -155,6 +160,8 @@ class Choice final : public EventSink {
   int64_t n_tokens_ = 0;
   double logprob_sum_ = 0;
   std::vector<TokenEvent> prompt_tokens_;
+  std::vector<int> progress_;
+  int n_cached_first_ = -1;
 };
 
 }  // namespace quire

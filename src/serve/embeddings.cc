@@ -1,5 +1,6 @@
 #include "serve/embeddings.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -55,9 +56,20 @@ class Writer final : public ReplyWriter {
     const std::string index = "\"index\":" + std::to_string(one.index);
     if (form_.json == Kind::openai) out += "{\"object\":\"embedding\"," + index + ",\"embedding\":";
     if (form_.json == Kind::llama) out += "{" + index + ",\"embedding\":[";
-    append_vector(out, std::move(one.pooled));
+    if (form_.n_embd > 0)
+      append_rows(out, one.pooled);
+    else
+      append_vector(out, std::move(one.pooled));
     if (form_.json == Kind::openai) out += '}';
     if (form_.json == Kind::llama) out += "]}";
+  }
+  void append_rows(std::string& out, const std::vector<float>& values) const {
+    const auto n = static_cast<size_t>(form_.n_embd);
+    for (size_t at = 0; at + n <= values.size(); at += n) {
+      if (at > 0) out += ',';
+      const auto row = values.begin() + static_cast<std::ptrdiff_t>(at);
+      append_vector(out, {row, row + static_cast<std::ptrdiff_t>(n)});
+    }
   }
   std::string tail(const UsageTotals& usage) const {
     const std::string n = std::to_string(usage.n_prompt);
@@ -97,19 +109,61 @@ class Writer final : public ReplyWriter {
   std::string model_;
 };
 
-ApiResult<void> add_input(
-    const Json& one, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job) {
+constexpr Field kObjectFields[] = {field_of("prompt_string", kString), field_of("content", kArray)};
+const Schema kObjectSchema({kObjectFields});
+
+ApiResult<void> add_text(std::string_view text, const std::string& path, const InputReader& reader, Job& job) {
+  if (text.empty() && job.prompts.back().empty()) return refuse(bad_field(path, "is empty"));
+  EncodeOptions options = reader.options;
+  options.add_special = options.add_special && job.prompts.back().empty();
+  return encode_text(*reader.env.tokenizer, text, options, path, job.prompts.back());
+}
+
+// Texts and ids; what stands before a text that begins the prompt is put there.
+ApiResult<void> add_mixed(const Json::Array& list, const std::string& path, const InputReader& reader, Job& job) {
+  if (list.empty()) return refuse(bad_field(path, "is empty"));
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string at = at_index(path, static_cast<int64_t>(i));
+    if (const std::string* text = list[i].as_string()) {
+      QR_TRY_VOID(add_text(*text, at, reader, job));
+    } else if (list[i].is_number()) {
+      QR_TRY(job.prompts.back().emplace_back(), read_token_id(list[i], path, i, reader.env.tokenizer->n_vocab()));
+    } else {
+      return refuse(bad_field(at, "must be a string or a token id", "invalid_type"));
+    }
+  }
+  return {};
+}
+
+ApiResult<void> add_object(const Json& one, const std::string& path, const InputReader& reader, Job& job) {
+  QR_TRY(const Args args, kObjectSchema.check(one, reader.reading, path));
+  if (args.has("prompt_string"))
+    return add_text(args.text("prompt_string"), at_key(path, "prompt_string"), reader, job);
+  const Json* content = args.find("content");
+  if (content == nullptr) return refuse(missing_field(at_key(path, "prompt_string")));
+  std::string text;
+  for (const Json& part : *content->as_array()) {
+    const Json *type = part.find("type"), *piece = part.find("text");
+    if (type == nullptr || *type != Json("text") || piece == nullptr || piece->as_string() == nullptr)
+      return refuse(unsupported_field(at_key(path, "content"), "only parts of type text are"));
+    text += *piece->as_string();
+  }
+  return add_text(text, at_key(path, "content"), reader, job);
+}
+
+ApiResult<void> add_input(const Json& one, const std::string& path, const InputReader& reader, Job& job) {
   std::vector<Token>& out = job.prompts.emplace_back();
   if (const std::string* text = one.as_string()) {
-    if (text->empty()) return refuse(bad_field(path, "is empty"));
-    QR_TRY_VOID(encode_text(*env.tokenizer, *text, options, path, out));
-    if (out.empty()) return refuse(bad_field(path, "holds no tokens"));
-    return {};
-  }
-  if (one.as_array() == nullptr)
+    QR_TRY_VOID(add_text(*text, path, reader, job));
+  } else if (one.as_array() != nullptr) {
+    QR_TRY_VOID(add_mixed(*one.as_array(), path, reader, job));
+  } else if (one.as_object() != nullptr) {
+    QR_TRY_VOID(add_object(one, path, reader, job));
+  } else {
     return refuse(bad_field(path, "must be a string or a list of token ids", "invalid_type"));
-  if (one.as_array()->empty()) return refuse(bad_field(path, "is empty"));
-  return read_token_ids(one, path, env.tokenizer->n_vocab(), out);
+  }
+  if (out.empty()) return refuse(bad_field(path, "holds no tokens"));
+  return {};
 }
 
 ApiResult<void> check_dimensions(int64_t wanted, const ServeEnv& env) {
@@ -134,15 +188,16 @@ ApiResult<Job> begin_embedding(const ApiRequest& request, std::string_view model
   return job;
 }
 
-ApiResult<void> add_inputs(
-    const Json* input, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job) {
+ApiResult<void> add_inputs(const Json* input, const std::string& path, const InputReader& reader, Job& job) {
   if (input == nullptr) return refuse(missing_field(path));
   const Json::Array* list = input->as_array();
-  if (list == nullptr || (!list->empty() && (*list)[0].is_number())) return add_input(*input, path, options, env, job);
+  const bool one =
+      list == nullptr || std::any_of(list->begin(), list->end(), [](const Json& entry) { return entry.is_number(); });
+  if (one) return add_input(*input, path, reader, job);
   const auto n = static_cast<int64_t>(list->size());
-  QR_TRY_VOID(check_prompts(path, n, 1, "inputs", env.limits));
+  QR_TRY_VOID(check_prompts(path, n, 1, "inputs", reader.env.limits));
   for (int64_t i = 0; i < n; ++i)
-    QR_TRY_VOID(add_input((*list)[static_cast<size_t>(i)], at_index(path, i), options, env, job));
+    QR_TRY_VOID(add_input((*list)[static_cast<size_t>(i)], at_index(path, i), reader, job));
   return {};
 }
 

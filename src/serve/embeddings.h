@@ -13,14 +13,22 @@ struct EmbeddingForm {
   Json json = Json::openai;
   bool base64 = false;  // of little-endian floats, instead of a list
   bool normalize = true;
+  int64_t n_embd = 0;  // above 0: a vector for each token, each of so many numbers. llama.cpp's form only
+};
+
+// How inputs become tokens.
+struct InputReader {
+  const EncodeOptions& options;
+  const Reading& reading;
+  const ServeEnv& env;
 };
 
 // A job's beginning, without inputs. Refuses where the model gives no vectors, or none of the length that the field
 // "dimensions" asks for.
 ApiResult<Job> begin_embedding(const ApiRequest& request, std::string_view model, const ServeEnv& env);
-// A string, a list of strings, ids, or a list of lists of ids, each into a prompt of the job. `input` may be null.
-ApiResult<void> add_inputs(
-    const Json* input, const std::string& path, const EncodeOptions& options, const ServeEnv& env, Job& job);
+// A string, a list with ids in it, an object {"prompt_string"} or {"content":[{"type":"text","text"}]}, or a list of
+// such, each into a prompt of the job; texts and ids in one list are one prompt. `input` may be null.
+ApiResult<void> add_inputs(const Json* input, const std::string& path, const InputReader& reader, Job& job);
 // REQUIRES a generation and prompts that came from the field `prompt_field`.
 Call embedding_job(Job&& job, Pool pool, const EmbeddingForm& form, const ServeEnv& env);
 

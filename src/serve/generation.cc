@@ -69,20 +69,45 @@ ApiResult<float> read_bias(const Json& bias, const std::string& path) {
   return static_cast<float>(v);
 }
 
-ApiResult<void> read_bias_map(const Json::Object& map, int n_vocab, std::vector<Edit>& out) {
-  for (const auto& [key, bias] : map) {
-    const std::string path = at_key("logit_bias", shown(key));
-    Token id = -1;
-    const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (ec != std::errc() || end != key.data() + key.size() || id < 0 || id >= n_vocab)
-      return refuse(bad_field(path, "is no token id: ids go from 0 to " + std::to_string(n_vocab - 1)));
-    QR_TRY(const float v, read_bias(bias, path));
-    out.push_back({id, v, 1.0F});
+// What is added to a text's tokens or to one id; what comes later counts.
+ApiResult<void> add_bias(const std::vector<Token>& ids, float v, const ServeLimits& limits, std::vector<Edit>& out) {
+  const auto n = static_cast<int64_t>(out.size() + ids.size());
+  if (n > limits.n_logit_bias)
+    return refuse(over_limit("logit_bias", "tokens", n, limits.n_logit_bias, limit_note(&ServeLimits::n_logit_bias)));
+  for (const Token id : ids) {
+    const auto known = std::find_if(out.begin(), out.end(), [&](const Edit& edit) { return edit.id == id; });
+    if (known == out.end())
+      out.push_back({id, v, 1.0F});
+    else
+      known->add = v;
   }
   return {};
 }
 
-// [[15,-1],["word",false],…]: of a text each of its tokens. What comes later counts.
+// {"15":-1,"word":false,…}: a key that is no whole number is a text.
+ApiResult<void> read_bias_map(const Json::Object& map,
+                              const ServeLimits& limits,
+                              const Tokenizer& tokenizer,
+                              std::vector<Edit>& out) {
+  for (const auto& [key, bias] : map) {
+    const std::string path = at_key("logit_bias", shown(key));
+    QR_TRY(const float v, read_bias(bias, path));
+    int64_t id = -1;
+    const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
+    std::vector<Token> ids;
+    if (key.empty() || end != key.data() + key.size()) {
+      QR_TRY_VOID(encode_text(tokenizer, key, {}, path, ids));
+    } else if (ec != std::errc() || id < 0 || id >= tokenizer.n_vocab()) {
+      return refuse(bad_field(path, "is no token id: ids go from 0 to " + std::to_string(tokenizer.n_vocab() - 1)));
+    } else {
+      ids.push_back(static_cast<Token>(id));
+    }
+    QR_TRY_VOID(add_bias(ids, v, limits, out));
+  }
+  return {};
+}
+
+// [[15,-1],["word",false],…]
 ApiResult<void> read_bias_list(const Json::Array& list,
                                const ServeLimits& limits,
                                const Tokenizer& tokenizer,
@@ -99,16 +124,7 @@ ApiResult<void> read_bias_list(const Json::Array& list,
       QR_TRY(ids.emplace_back(), read_token_id((*pair)[0], path, 0, tokenizer.n_vocab()));
     }
     QR_TRY(const float v, read_bias((*pair)[1], path));
-    const auto n = static_cast<int64_t>(out.size() + ids.size());
-    if (n > limits.n_logit_bias)
-      return refuse(over_limit("logit_bias", "tokens", n, limits.n_logit_bias, limit_note(&ServeLimits::n_logit_bias)));
-    for (const Token id : ids) {
-      const auto known = std::find_if(out.begin(), out.end(), [&](const Edit& edit) { return edit.id == id; });
-      if (known == out.end())
-        out.push_back({id, v, 1.0F});
-      else
-        known->add = v;
-    }
+    QR_TRY_VOID(add_bias(ids, v, limits, out));
   }
   return {};
 }
@@ -119,7 +135,7 @@ ApiResult<void> read_logit_bias(const Json& value,
                                 SharedList<Edit>& list) {
   std::vector<Edit> out;
   if (value.as_object() != nullptr) {
-    QR_TRY_VOID(read_bias_map(*value.as_object(), tokenizer.n_vocab(), out));
+    QR_TRY_VOID(read_bias_map(*value.as_object(), limits, tokenizer, out));
   } else {
     QR_TRY_VOID(read_bias_list(*value.as_array(), limits, tokenizer, out));
   }

@@ -51,6 +51,7 @@ std::span<const Field> sampling_fields();
 // For dialects other than llama.cpp's: what only that one keeps (llama.h).
 std::span<const Field> foreign_fields();
 std::span<const Field> openai_fields();
+std::span<const Field> no_progress_fields();  // what dialects without those refuse
 
 // REQUIRES args checked by a schema with sampling_fields(). n_logprobs, the seed where none was given, and whether
 // prompt_only makes sense, are left to the caller. `defaults` stand for what the request does not say.

@@ -44,8 +44,9 @@ struct Job {
   bool thinks_open = false;                                   // likewise
   std::shared_ptr<const CallRules> calls;                     // likewise taken out; null: there are none
   bool stream = false;
-  bool include_cost = false;  // in the usage
-  HttpHeaders headers;        // of the answer, beside the usual
+  bool tells_progress = false;  // of a stream: the writer is told how far the prompt is
+  bool include_cost = false;    // in the usage
+  HttpHeaders headers;          // of the answer, beside the usual
   std::unique_ptr<ReplyWriter> writer;
 };
 // A resumable stream goes on behind event `after` on the connection that asks. From quick endpoints only.

@@ -1,13 +1,16 @@
 #include "serve/llama.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
+#include <limits>
 #include <utility>
 
-#include "serve/logprobs.h"
+#include "serve/code_points.h"
+#include "serve/llama_probs.h"
 #include "serve/openai.h"
 #include "serve/seeds.h"
 #include "serve/structured.h"
+#include "serve/timings.h"
 
 namespace quire {
 namespace {
@@ -20,36 +23,32 @@ constexpr Field kFields[] = {
     count_field("n_probs", 0, &ServeLimits::n_logprobs),
     flag_field("return_tokens"),
     flag_field("timings_per_token"),
+    flag_field("return_progress"),
+    flag_field("post_sampling_probs"),
     field_of("response_fields", kArray, &ServeLimits::n_parts),
     integer_field("t_max_predict_ms", -1, kMaxInt32),
     integer_field("t_max_prompt_ms", -1, kMaxInt32),
     integer_field("n_indent", 0, kMaxInt32),
     ignored_field("id_slot"),
-    unsupported("post_sampling_probs", "false"),
-    unsupported("return_progress", "false"),
     unsupported("n_keep", "0", "-1"),
     unsupported("n_discard", "0"),
 };
 
-double milliseconds(int64_t ns) { return static_cast<double>(ns) * 1e-6; }
-
-// Of a number of tokens in some time: the time, that of each, and how many in a second.
-void set_rate(Json& out, const std::string& name, int64_t n, int64_t ns) {
-  const double ms = milliseconds(ns);
-  out.set(name + "_n", n);
-  out.set(name + "_ms", ms);
-  out.set(name + "_per_token_ms", n > 0 ? ms / static_cast<double>(n) : 0.0);
-  out.set(name + "_per_second", ms > 0 ? static_cast<double>(n) * 1e3 / ms : 0.0);
+// What is added to logits, end tokens that may not come among it; null: never.
+Json bias_of(const Generation& g, const ServeEnv& env) {
+  Json::Array out;
+  const auto add = [&](Token id, float bias) {
+    out.push_back(Json::Object{{"token", static_cast<int64_t>(id)},
+                               {"bias", std::isinf(bias) ? Json() : Json(static_cast<double>(bias))}});
+  };
+  for (const Edit& edit : g.sampling.logit_bias) add(edit.id, edit.add);
+  if (g.ignore_eos)
+    for (Token id = 0; id < env.tokenizer->n_vocab(); ++id)
+      if (env.tokenizer->is_end(id)) add(id, -std::numeric_limits<float>::infinity());
+  return Json(std::move(out));
 }
 
-Json timings_of(const UsageTotals& usage) {
-  Json out = Json::Object{{"cache_n", usage.n_cached}};
-  set_rate(out, "prompt", usage.n_prompt - usage.n_cached, usage.first_token_ns - usage.queued_ns);
-  set_rate(out, "predicted", usage.n_generated, usage.total_ns - usage.first_token_ns);
-  return out;
-}
-
-Json settings_of(const Job& job) {
+Json settings_of(const Job& job, const ServeEnv& env) {
   const Generation& g = job.generation;
   const SamplingParams& s = g.sampling;
   Json::Array stops;
@@ -66,6 +65,10 @@ Json settings_of(const Job& job) {
                       {"n_predict", g.prompt_only      ? int64_t{0}
                                     : g.max_tokens > 0 ? g.max_tokens
                                                        : int64_t{-1}},
+                      {"adaptive_target", -1.0},
+                      {"adaptive_decay", 0.9},
+                      {"post_sampling_probs", s.drawn_logprobs},
+                      {"logit_bias", bias_of(g, env)},
                       {"n_probs", static_cast<int64_t>(std::max(s.n_logprobs, 0))},
                       {"ignore_eos", g.ignore_eos},
                       {"stream", job.stream},
@@ -83,20 +86,20 @@ const Json* at_path(const Json& object, std::string_view path) {
   return at;
 }
 
-using Clk = std::chrono::steady_clock;
-
 class Writer final : public ReplyWriter {
  public:
   Writer(const ServeEnv& env, const Job& job, LlamaCommon common)
       : tokenizer_(*env.tokenizer),
         common_(std::move(common)),
         model_(answering_model(env, job.generation)),
-        settings_(settings_of(job)),
+        settings_(settings_of(job, env)),
+        max_tokens_(job.generation.max_tokens),
+        prompt_only_(job.generation.prompt_only),
         n_(static_cast<size_t>(job.generation.n)),
         n_choices_(job.prompts.size() * n_),
         want_probs_(job.generation.sampling.n_logprobs >= 0),
-        began_(Clk::now()),
-        endings_(n_choices_) {
+        endings_(n_choices_),
+        told_(n_choices_) {
     const bool tells = wants("prompt") && (!job.stream || n_choices_ == 1);
     for (const std::vector<Token>& prompt : job.prompts) {
       n_tokens_.push_back(static_cast<int64_t>(prompt.size()));
@@ -111,25 +114,40 @@ class Writer final : public ReplyWriter {
 
   void begin(int64_t n_prompt, std::string&) override {
     n_prompt_ = n_prompt;
-    first_ = Clk::now();
+    timings_.begin(n_prompt);
   }
+  void progress(int choice, const PromptProgress& progress, std::string& out) override {
+    Json data = Json::Object{{"index", static_cast<int64_t>(choice)},
+                             {"content", ""},
+                             {"tokens", Json::Array{}},
+                             {"stop", false},
+                             {"id_slot", -1},
+                             {"tokens_predicted", 0},
+                             {"tokens_evaluated", n_prompt_},
+                             {"prompt_progress", timings_.progress(progress)}};
+    if (common_.timings) data.set("timings", timings_.of_prompt(progress));
+    append_sse_data(out, data.dump());
+  }
+  // An event a token where its probabilities are told, each with the text that the token brought.
   void delta(int choice, const Delta& delta, std::string& out) override {
     if (delta.parts.empty() && delta.tokens.empty()) return;
-    std::string data = "{\"index\":" + std::to_string(choice) + ",\"content\":";
-    append_joined(data, delta.parts, PartKind::text);
-    data += ",\"tokens\":[";
-    for (const TokenText& token : delta.tokens) {
-      if (&token != delta.tokens.data()) data += ',';
-      data += std::to_string(token.id);
+    Told& told = told_[static_cast<size_t>(choice)];
+    const std::string text = delta.parts.joined(PartKind::text);
+    told.new_line = told.new_line || text.find('\n') != std::string::npos;
+    const std::span<const TokenText> tokens = delta.tokens;
+    size_t at = 0;
+    const auto n = static_cast<int64_t>(tokens.size());
+    for (int64_t i = 0; want_probs_ && i + 1 < n; ++i) {
+      const size_t end = at + bytes_of_points(std::string_view(text).substr(at),
+                                              tokens[static_cast<size_t>(i) + 1].text_at - told.n_points);
+      tell(choice, std::string_view(text).substr(at, end - at), tokens.subspan(static_cast<size_t>(i), 1),
+           delta.n_tokens - n + i + 1, out);
+      told.n_points += count_points(std::string_view(text).substr(at, end - at));
+      at = end;
     }
-    data += "],\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":" + std::to_string(delta.n_tokens) +
-            ",\"tokens_evaluated\":" + std::to_string(n_prompt_);
-    if (want_probs_) {
-      data += ",\"completion_probabilities\":";
-      append_logprob_list(data, delta.tokens, tokenizer_);
-    }
-    if (common_.timings) data += ",\"timings\":" + timings_so_far(delta.n_tokens).dump();
-    append_sse_data(out, data + "}");
+    const std::string_view rest = std::string_view(text).substr(at);
+    tell(choice, rest, want_probs_ ? tokens.last(std::min<size_t>(tokens.size(), 1)) : tokens, delta.n_tokens, out);
+    told.n_points += count_points(rest);
   }
   void finish(int choice, const Ending& ending, std::string&) override {
     endings_[static_cast<size_t>(choice)] = ending;
@@ -138,6 +156,7 @@ class Writer final : public ReplyWriter {
     for (size_t i = 0; i < n_choices_; ++i) {
       Json last = Json::Object{{"index", static_cast<int64_t>(i)}, {"content", ""}, {"tokens", Json::Array{}}};
       add_tail(last, i, usage);
+      last.set("has_new_line", told_[i].new_line);
       if (!prompts_.empty()) last.set("prompt", *prompts_[i / n_]);
       append_sse_data(out, pick(std::move(last)).dump());
     }
@@ -159,12 +178,40 @@ class Writer final : public ReplyWriter {
   }
 
  private:
-  Json timings_so_far(int64_t n_tokens) const {
-    const auto ns = [](Clk::duration d) { return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count(); };
-    Json out = Json::Object{};
-    set_rate(out, "prompt", n_prompt_, ns(first_ - began_));
-    set_rate(out, "predicted", n_tokens, ns(Clk::now() - first_));
-    return out;
+  struct Told {  // of a choice's stream
+    int64_t n_points = 0;
+    bool new_line = false;
+  };
+
+  // Bytes of the first n code points of `text`.
+  static size_t bytes_of_points(std::string_view text, int64_t n) {
+    size_t at = 0;
+    for (int64_t i = 0; i < n && at < text.size(); ++i)
+      for (++at; at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;) ++at;
+    return at;
+  }
+  void tell(int choice, std::string_view text, std::span<const TokenText> tokens, int64_t n_tokens, std::string& out) {
+    std::string data = "{\"index\":" + std::to_string(choice) + ",\"content\":";
+    append_json_string(data, text);
+    data += ",\"tokens\":[";
+    for (const TokenText& token : tokens) {
+      if (&token != tokens.data()) data += ',';
+      data += std::to_string(token.id);
+    }
+    data += "],\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":" + std::to_string(n_tokens) +
+            ",\"tokens_evaluated\":" + std::to_string(n_prompt_);
+    if (want_probs_) {
+      data += ",\"completion_probabilities\":[";
+      for (const TokenText& token : tokens) append_llama_probs(data, token, common_.drawn, tokenizer_);
+      data += ']';
+    }
+    if (common_.timings) data += ",\"timings\":" + timings_.so_far(n_tokens).dump();
+    append_sse_data(out, data + "}");
+  }
+  bool has_new_line(const ChoiceResult& choice) const {
+    return std::ranges::any_of(choice.whole.parts, [](const AnswerPart& part) {
+      return part.kind == PartKind::text && part.text.find('\n') != std::string::npos;
+    });
   }
   // What stands behind the text.
   void add_tail(Json& out, size_t choice, const UsageTotals& usage) const {
@@ -176,7 +223,8 @@ class Writer final : public ReplyWriter {
     out.set("tokens_predicted", ending.n_tokens);
     out.set("tokens_evaluated", n_tokens_[choice / n_]);
     out.set("generation_settings", settings_);
-    out.set("truncated", false);
+    // By the end of the context.
+    out.set("truncated", cut && !prompt_only_ && (max_tokens_ <= 0 || ending.n_tokens < max_tokens_));
     out.set("stop_type", cut ? "limit" : by_word ? "word" : "eos");
     out.set("stopping_word", ending.stop_string);
     out.set("tokens_cached", usage.n_cached);
@@ -198,6 +246,7 @@ class Writer final : public ReplyWriter {
     const auto index = static_cast<size_t>(choice->index);
     Json rest = Json::Object{{"index", static_cast<int64_t>(index)}};
     add_tail(rest, index, usage);
+    rest.set("has_new_line", has_new_line(*choice));
     std::string tail = pick(std::move(rest)).dump();
     tail.pop_back();
     out.add(tail);
@@ -224,7 +273,9 @@ class Writer final : public ReplyWriter {
     if (want_probs_ && wants("completion_probabilities")) {
       member("completion_probabilities");
       out.add("[");
-      add_logprob_list(out, choice, tokenizer_);
+      out.add_list(n, [this, choice](size_t i, std::string& text) {
+        append_llama_probs(text, choice->whole.tokens[i], common_.drawn, tokenizer_);
+      });
       out.add("]");
     }
     out.add("}");
@@ -234,14 +285,16 @@ class Writer final : public ReplyWriter {
   const LlamaCommon common_;
   const std::string model_;
   const Json settings_;
+  const int64_t max_tokens_;
+  const bool prompt_only_;
   const size_t n_, n_choices_;
   const bool want_probs_;
-  const Clk::time_point began_;
-  Clk::time_point first_;  // of the first tokens
+  RunningTimings timings_;
   int64_t n_prompt_ = 0;
   std::vector<int64_t> n_tokens_;                            // of each prompt
   std::vector<std::shared_ptr<const std::string>> prompts_;  // their texts; empty: they are not told
   std::vector<Ending> endings_;
+  std::vector<Told> told_;
 };
 
 ApiResult<std::optional<std::vector<std::string>>> read_response_fields(const Args& args) {
@@ -280,6 +333,9 @@ ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, Llama
   job.stream = args.flag("stream", false);
   common.tokens = args.flag("return_tokens", false);
   common.timings = args.flag("timings_per_token", false);
+  common.drawn = args.flag("post_sampling_probs", false);
+  job.generation.sampling.drawn_logprobs = common.drawn && job.generation.sampling.n_logprobs >= 0;
+  job.tells_progress = job.stream && args.flag("return_progress", false);
   QR_TRY(common.response_fields, read_response_fields(args));
   job.want_ids = job.stream || common.tokens;
   return job;

@@ -17,6 +17,7 @@ std::span<const Field> llama_fields();
 
 struct LlamaCommon {
   bool timings = false;                                     // in each event of a stream
+  bool drawn = false;                                       // probabilities are of what was drawn from
   bool tokens = false;                                      // ids in a whole answer; a stream has them anyway
   std::optional<std::vector<std::string>> response_fields;  // "content", "timings/prompt_ms": all that is answered
 };

@@ -73,7 +73,12 @@ TEST(Llama, StreamsWithTokensAndTimings) {
     EXPECT_FALSE(json_at(j, "timings", "predicted_n").is_null()) << event.data;
     const bool last = &event == &e.list.back();
     EXPECT_EQ(json_at(j, "stop"), Json(last));
-    if (!last) n_probs += list_of(json_at(j, "completion_probabilities")).size();
+    if (!last) {
+      ASSERT_EQ(list_of(json_at(j, "completion_probabilities")).size(), 1u) << "an event a token";
+      EXPECT_EQ(json_at(j, "completion_probabilities", 0, "id"), json_at(j, "tokens", 0));
+      EXPECT_EQ(text_at(json_at(j, "content")), text_at(json_at(j, "completion_probabilities", 0, "token")));
+      ++n_probs;
+    }
   }
   EXPECT_EQ(text, "Hi you");
   EXPECT_EQ(n_tokens, 6u);
@@ -88,6 +93,131 @@ TEST(Llama, AnswersOnlyTheFieldsThatAreAskedFor) {
   EXPECT_EQ(r.body, R"({"timings/predicted_n":6,"stop":true,"content":"Hi you"})");
   const HttpResponse bare = s.post("/completion", R"({"prompt":"ab","response_fields":["content"]})");
   EXPECT_EQ(bare.body, R"({"content":"Hi you"})");
+}
+
+TEST(Llama, ProbabilitiesOfWhatIsDrawnFrom) {
+  LlamaServer s;
+  s.start();
+  const Json j = parse_json(s.post("/completion", R"({"prompt":"ab","n_probs":2,"post_sampling_probs":true})").body);
+  EXPECT_TRUE(s.last.sampling.drawn_logprobs);
+  const Json& first = json_at(j, "completion_probabilities", 0);
+  EXPECT_TRUE(json_at(first, "logprob").is_null());
+  ASSERT_EQ(list_of(json_at(first, "top_probs")).size(), 2u);
+  EXPECT_EQ(json_at(first, "top_probs", 0, "prob"), Json(1.0)) << "the engine's 0, as a probability";
+  EXPECT_EQ(json_at(j, "generation_settings", "post_sampling_probs"), Json(true));
+  EXPECT_EQ(s.post("/v1/completions", R"({"prompt":"ab","post_sampling_probs":true})").status, 400);
+}
+
+TEST(Llama, TellsHowFarThePromptIs) {
+  LlamaServer s;
+  s.engine.n_cached = 1;
+  s.start();
+  for (const auto& [path, prompt] :
+       {std::pair("/completion", R"("prompt":[5,6,7])"), {"/v1/completions", R"("prompt":[5,6,7])"}}) {
+    const auto e =
+        s.stream(path, std::string("{") + prompt +
+                           R"(,"stream":true,"return_progress":true,"timings_per_token":true,"max_tokens":3})");
+    std::vector<Json> told;
+    for (const SseEvent& event : e.list) {
+      if (event.data == "[DONE]") continue;
+      const Json j = parse_json(event.data);
+      if (j.find("prompt_progress") != nullptr) told.push_back(j);
+    }
+    ASSERT_EQ(told.size(), 2u) << path;
+    EXPECT_EQ(int_at(json_at(told[0], "prompt_progress", "total")), 3);
+    EXPECT_EQ(int_at(json_at(told[0], "prompt_progress", "cache")), 1);
+    EXPECT_EQ(int_at(json_at(told[0], "prompt_progress", "processed")), 1);
+    EXPECT_EQ(json_at(told[0], "timings", "prompt_ms"), Json(0.0)) << "nothing is computed";
+    EXPECT_EQ(int_at(json_at(told[1], "prompt_progress", "processed")), 3);
+    EXPECT_EQ(int_at(json_at(told[1], "timings", "prompt_n")), 2);
+  }
+  EXPECT_EQ(
+      s.post("/v1/messages", R"({"max_tokens":3,"messages":[{"role":"user","content":"a"}],"return_progress":true})")
+          .status,
+      400);
+}
+
+TEST(Llama, SettingsAndEndsAreToldAsTheReferenceHasThem) {
+  LlamaServer s;
+  s.start();
+  const Json whole = parse_json(
+      s.post("/completion", R"({"prompt":"ab","n_predict":2,"ignore_eos":true,"logit_bias":[[7,1.5]]})").body);
+  EXPECT_EQ(json_at(whole, "truncated"), Json(false)) << "cut by n_predict";
+  EXPECT_EQ(json_at(whole, "has_new_line"), Json(false));
+  const Json& bias = json_at(whole, "generation_settings", "logit_bias");
+  ASSERT_GE(list_of(bias).size(), 2u);
+  EXPECT_EQ(json_at(bias, 0, "bias"), Json(1.5));
+  EXPECT_TRUE(json_at(bias, 1, "bias").is_null()) << "an end token never comes";
+  EXPECT_EQ(json_at(whole, "timings", "predicted_per_second").is_null(), false);
+}
+
+TEST(Llama, PromptsThatDoNotFitAreRefusedWithNumbers) {
+  LlamaServer s;
+  s.engine.options_.n_ctx = 128;
+  s.start();
+  const HttpResponse r = s.post(
+      "/completion", "{\"prompt\":[" + [] {
+        std::string ids = "5";
+        for (int i = 0; i < 200; ++i) ids += ",5";
+        return ids;
+      }() + "]}");
+  EXPECT_EQ(r.status, 400);
+  const Json j = parse_json(r.body);
+  EXPECT_EQ(text_at(json_at(j, "error", "type")), "exceed_context_size_error");
+  EXPECT_EQ(text_at(json_at(j, "error", "code")), "context_length_exceeded");
+  EXPECT_EQ(int_at(json_at(j, "error", "n_prompt_tokens")), 201);
+  EXPECT_EQ(int_at(json_at(j, "error", "n_ctx")), 128);
+  EXPECT_NE(r.body.find("exceeds the available context size"), std::string::npos) << r.body;
+}
+
+TEST(Llama, MetricsUnderItsNamesWhereAskedFor) {
+  for (const bool asked : {false, true}) {
+    LlamaServer s;
+    s.options.llama_metrics = asked;
+    s.start();
+    EXPECT_EQ(s.post("/completion", R"({"prompt":"ab"})").status, 200);
+    const std::string text = s.get("/metrics").body;
+    EXPECT_EQ(text.find("\nllamacpp:tokens_predicted_total ") != std::string::npos, asked);
+    EXPECT_EQ(text.find("# TYPE llamacpp:requests_processing gauge\n") != std::string::npos, asked);
+  }
+}
+
+TEST(Llama, PiecesOfTokens) {
+  LlamaServer s;
+  s.start();
+  const Json j = parse_json(s.post("/tokenize", R"({"content":"ab","with_pieces":true})").body);
+  EXPECT_EQ(int_at(json_at(j, "tokens", 0, "id")), kFirstWord + 5);
+  EXPECT_EQ(text_at(json_at(j, "tokens", 0, "piece")), "ab");
+}
+
+TEST(Llama, VectorsOfEachTokenAndInputsInEveryForm) {
+  LlamaServer s;
+  s.start();
+  const Json rows = parse_json(s.post("/embeddings", R"({"input":[5,6,7],"pooling":"none"})").body);
+  ASSERT_EQ(list_of(json_at(rows, 0, "embedding")).size(), 3u);
+  EXPECT_EQ(json_at(rows, 0, "embedding", 2, 0), Json(3.0)) << "not normalised";
+  EXPECT_EQ(s.post("/v1/embeddings", R"({"input":[5,6,7],"pooling":"none"})").status, 400);
+  const Json many =
+      parse_json(s.post("/v1/embeddings", R"({"normalize":false,"input":["ab",[5,"ab",6],{"prompt_string":"ab"},
+      {"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})")
+                     .body);
+  std::vector<double> lengths;
+  for (const Json& one : list_of(json_at(many, "data"))) lengths.push_back(json_at(one, "embedding", 0).number());
+  EXPECT_EQ(lengths, (std::vector<double>{2, 3, 2, 2}));
+  for (const char* bad : {R"({"content":"x"})", R"({"content":[{"type":"image_url"}]})", R"({})", R"([5,{}])", "[[]]"})
+    EXPECT_EQ(s.post("/v1/embeddings", std::string(R"({"input":)") + bad + "}").status, 400) << bad;
+}
+
+TEST(Llama, AnotherTemplateThanTheModels) {
+  LlamaServer s;
+  s.options.chat_template = "[{{ messages[0]['content'] }}]";
+  s.start();
+  const Json j = parse_json(s.post("/apply-template", R"({"messages":[{"role":"user","content":"hey"}]})").body);
+  EXPECT_NE(text_at(json_at(j, "prompt")).find("[hey]"), std::string::npos);
+  EXPECT_EQ(text_at(json_at(parse_json(s.get("/props").body), "chat_template")), s.options.chat_template);
+  const Json n =
+      parse_json(s.post("/chat/completions/input_tokens", R"({"messages":[{"role":"user","content":"hey"}]})").body);
+  EXPECT_EQ(int_at(json_at(n, "input_tokens")), static_cast<int64_t>(list_of(json_at(j, "tokens")).size()));
 }
 
 // Each of the choices tells the prompt again.
@@ -122,6 +252,18 @@ TEST(Llama, TakesWhatEditorsSend) {
   ASSERT_EQ(s.last.sampling.logit_bias.size(), 2u);
   EXPECT_EQ(s.last.sampling.logit_bias[0].id, kFirstWord + 5);
   EXPECT_EQ(s.last.sampling.logit_bias[0].add, -std::numeric_limits<float>::infinity());
+}
+
+TEST(Llama, BiasOfTextsAndIdsByKey) {
+  LlamaServer s;
+  s.start();
+  const HttpResponse r = s.post("/completion", R"({"prompt":"ab","logit_bias":{"ab":-2,"7":1.5,"":3}})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  ASSERT_EQ(s.last.sampling.logit_bias.size(), 2u);
+  for (const Edit& edit : s.last.sampling.logit_bias) {
+    EXPECT_EQ(edit.add, edit.id == 7 ? 1.5F : -2.0F);
+    EXPECT_TRUE(edit.id == 7 || edit.id == kFirstWord + 5) << edit.id;
+  }
 }
 
 TEST(Llama, OtherEndpointsOfItsClients) {

@@ -13,24 +13,13 @@ namespace {
 constexpr size_t kAllTop = std::numeric_limits<size_t>::max();
 constexpr double kLowestLogprob = -9999.0;  // what OpenAI shows for "impossible"; JSON has no infinity
 
-void append_bytes_array(std::string& out, std::string_view bytes) {
-  out += '[';
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (i > 0) out += ',';
-    out += std::to_string(static_cast<unsigned char>(bytes[i]));
-  }
-  out += ']';
-}
-
 void append_entry(std::string& out, Token id, float logprob, const Tokenizer& tokenizer) {
-  std::string bytes;
-  if (id < tokenizer.n_vocab()) tokenizer.append_bytes(id, true, bytes);
   out += "{\"token\":";
   append_json_string(out, token_name(tokenizer, id));
   out += ",\"logprob\":";
   append_logprob(out, logprob);
   out += ",\"bytes\":";
-  append_bytes_array(out, bytes);
+  append_token_bytes(out, id, tokenizer);
 }
 
 // The largest n_top of those that are there.
@@ -124,6 +113,17 @@ void add_told(Pieces& out, const ToldTokens& told, AppendToken append, const Tok
 }
 
 }  // namespace
+
+void append_token_bytes(std::string& out, Token id, const Tokenizer& tokenizer) {
+  std::string bytes;
+  if (id < tokenizer.n_vocab()) tokenizer.append_bytes(id, true, bytes);
+  out += '[';
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0) out += ',';
+    out += std::to_string(static_cast<unsigned char>(bytes[i]));
+  }
+  out += ']';
+}
 
 // Adding 0 turns the -0 of a certain token into 0.
 void append_logprob(std::string& out, float v) {

@@ -12,6 +12,7 @@ struct ModelCard {
   int64_t modified_s = 0;  // of the file, seconds since 1970
   int n_embd = 0;          // 0: the model gives no embeddings
   uint64_t digest = 0;     // of its contents; 0: not known
+  std::string file{};      // its name, without a folder
 };
 
 }  // namespace quire

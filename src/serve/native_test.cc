@@ -170,7 +170,7 @@ TEST(Defaults, StandForWhatARequestDoesNotSayInEveryDialect) {
 
   const Json props = parse_json(s.get("/props").body);
   EXPECT_EQ(json_at(props, "default_generation_settings", "params").dump(),
-            R"({"temperature":0.6,"top_k":40,"repetition_penalty":1.1,"max_tokens":5})");
+            R"({"temperature":0.6,"top_k":40,"repetition_penalty":1.1,"max_tokens":5,"seed":7})");
   EXPECT_EQ(text_at(json_at(props, "default_generation_from", "temperature")), "generation_config.json");
 }
 
@@ -229,7 +229,7 @@ TEST(Embeddings, RefuseByName) {
       {R"({"input":["a","b","c","d"]})", "input"},
       {R"({"input":[[1],[]]})", "input[1]"},
       {R"({"input":[1,99999]})", "input[1]"},
-      {R"({"input":[{"x":1}]})", "input[0]"},
+      {R"({"input":[{"x":1}]})", "input[0].prompt_string"},
       {R"({"input":"a","dimensions":0})", "dimensions"},
       {R"({"input":"a","dimensions":1000000})", "dimensions"},
       {R"({"input":"a","encoding_format":"int8"})", "encoding_format"},

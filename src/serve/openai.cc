@@ -102,7 +102,10 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   if (job.stream && job.generation.sampling.n_prompt_logprobs >= 0)
     return refuse(unsupported_field("prompt_logprobs", "together with \"stream\": true"));
   job.include_cost = args.flag("include_cost", false);
-  return read_stream_options(args, request.reading, job.stream);
+  job.tells_progress = job.stream && args.flag("return_progress", false);
+  QR_TRY(OpenaiCommon common, read_stream_options(args, request.reading, job.stream));
+  common.timings = args.flag("timings_per_token", false);
+  return common;
 }
 
 ApiResult<Generation> read_answer(const Args& args, AskedModel asked, const Reading& reading, const ServeEnv& env) {
@@ -190,54 +193,69 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, const
       continuous_usage_(common.continuous_usage),
       include_cost_(job.include_cost),
       prompt_logprobs_by_choice_(form.prompt_logprobs_by_choice),
-      n_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs) {
+      n_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs),
+      timings_(common.timings) {
   std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
   append_json_string(rest, answering_model(env, job.generation));
-  rest += ",\"choices\":[";
+  rest += ",\"system_fingerprint\":\"build-quire-" QR_VERSION "\",\"choices\":[";
   const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + env.seeds->id() + "\",\"object\":\"";
   head_ = id + std::string(form.object) + rest;
   chunk_head_ = "data: " + id + std::string(form.chunk_object) + rest;
 }
 
-void OpenaiWriter::append_chunk(int choice, std::string_view content, std::string& out) {
+void OpenaiWriter::open_chunk(int choice, std::string& out) const {
   out += chunk_head_;
   out += "{\"index\":" + std::to_string(choice) + ",";
+}
+
+void OpenaiWriter::append_chunk(int choice, std::string_view content, std::string& out) {
+  open_chunk(choice, out);
   out += content;
   out += ",\"logprobs\":null";
-  close_chunk("null", 0, out);
+  close_chunk("null", 0, {}, out);
 }
 
-void OpenaiWriter::close_chunk(std::string_view finish, int64_t n_tokens, std::string& out) {
+void OpenaiWriter::close_chunk(std::string_view finish, int64_t n_tokens, std::string_view more, std::string& out) {
   out += ",\"finish_reason\":";
   out += finish;
-  if (!include_usage_) {
-    out += "}]}\n\n";
-  } else if (!continuous_usage_) {
-    out += "}],\"usage\":null}\n\n";
-  } else {
-    out += "}],\"usage\":{\"prompt_tokens\":" + std::to_string(n_prompt_) +
+  out += "}]";
+  if (include_usage_ && !continuous_usage_) out += ",\"usage\":null";
+  if (continuous_usage_)
+    out += ",\"usage\":{\"prompt_tokens\":" + std::to_string(n_prompt_) +
            ",\"completion_tokens\":" + std::to_string(n_tokens) +
-           ",\"total_tokens\":" + std::to_string(n_prompt_ + n_tokens) + "}}\n\n";
-  }
+           ",\"total_tokens\":" + std::to_string(n_prompt_ + n_tokens) + "}";
+  out += more;
+  out += "}\n\n";
 }
 
-void OpenaiWriter::begin(int64_t n_prompt, std::string&) { n_prompt_ = n_prompt; }
+void OpenaiWriter::begin(int64_t n_prompt, std::string&) {
+  n_prompt_ = n_prompt;
+  running_.begin(n_prompt);
+}
+
+void OpenaiWriter::progress(int choice, const PromptProgress& progress, std::string& out) {
+  open_chunk(choice, out);
+  append_delta(choice, Delta{}, out);
+  out += ",\"logprobs\":null";
+  std::string more = ",\"prompt_progress\":" + running_.progress(progress).dump();
+  if (timings_) more += ",\"timings\":" + running_.of_prompt(progress).dump();
+  close_chunk("null", 0, more, out);
+}
 
 void OpenaiWriter::delta(int choice, const Delta& delta, std::string& out) {
-  out += chunk_head_;
-  out += "{\"index\":" + std::to_string(choice) + ",";
+  open_chunk(choice, out);
   append_delta(choice, delta, out);
   out += ",\"logprobs\":";
   append_logprobs(choice, delta.tokens, out);
-  close_chunk("null", delta.n_tokens, out);
+  const std::string more = timings_ ? ",\"timings\":" + running_.so_far(delta.n_tokens).dump() : "";
+  close_chunk("null", delta.n_tokens, more, out);
 }
 
 void OpenaiWriter::finish(int choice, const Ending& ending, std::string& out) {
-  out += chunk_head_;
-  out += "{\"index\":" + std::to_string(choice) + ",";
+  open_chunk(choice, out);
   append_delta(choice, Delta{}, out);
   out += ",\"logprobs\":null";
-  close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", ending.n_tokens, out);
+  close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", ending.n_tokens, {}, out);
 }
 
 void OpenaiWriter::end(const UsageTotals& usage, std::string& out) {
@@ -245,6 +263,7 @@ void OpenaiWriter::end(const UsageTotals& usage, std::string& out) {
     out += chunk_head_;
     out += "],\"usage\":";
     append_openai_usage(out, usage, include_cost_);
+    if (timings_) out += ",\"timings\":" + timings_of(usage).dump();
     out += "}\n\n";
   }
   out += "data: [DONE]\n\n";
@@ -276,6 +295,7 @@ Pieces OpenaiWriter::body(std::vector<ChoiceResult> choices, const UsageTotals& 
   }
   std::string tail = "],\"usage\":";
   append_openai_usage(tail, usage, include_cost_);
+  if (timings_) tail += ",\"timings\":" + timings_of(usage).dump();
   out.add(tail);
   if (n_prompt_logprobs_ >= 0 && !prompt_logprobs_by_choice_) add_prompt(first, out);
   out.add("}");

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "serve/api.h"
+#include "serve/timings.h"
 
 namespace quire {
 
@@ -14,6 +15,7 @@ namespace quire {
 struct OpenaiCommon {
   bool include_usage = false;
   bool continuous_usage = false;  // each chunk says how many tokens there are so far
+  bool timings = false;           // llama.cpp's: how long it takes, in each chunk and in the answer
 };
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job);
 // What a model's name asks for beside the model: the name of a learned prefix or of an adapter, behind a model's name
@@ -56,6 +58,7 @@ class OpenaiWriter : public ReplyWriter {
   OpenaiWriter(Form form, const ServeEnv& env, const Job& job, const OpenaiCommon& common);
 
   void begin(int64_t n_prompt, std::string& out) override;
+  void progress(int choice, const PromptProgress& progress, std::string& out) override;
   void delta(int choice, const Delta& delta, std::string& out) override;
   void finish(int choice, const Ending& ending, std::string& out) override;
   void end(const UsageTotals& usage, std::string& out) override;
@@ -79,12 +82,16 @@ class OpenaiWriter : public ReplyWriter {
 
  private:
   void add_prompt(const Shared& choice, Pieces& out) const;
-  void close_chunk(std::string_view finish, int64_t n_tokens, std::string& out);
+  // `more`: members of the chunk, each with a comma before it.
+  void close_chunk(std::string_view finish, int64_t n_tokens, std::string_view more, std::string& out);
+  void open_chunk(int choice, std::string& out) const;
 
   const Tokenizer* tokenizer_;
   const int n_choices_;
   const bool want_logprobs_, include_usage_, continuous_usage_, include_cost_, prompt_logprobs_by_choice_;
   const int n_prompt_logprobs_;
+  const bool timings_;
+  RunningTimings running_;
   int64_t n_prompt_ = 0;
   std::string head_, chunk_head_;  // up to "choices":[
 };

@@ -62,6 +62,11 @@ struct UsageTotals {
   Cost cost{};  // of every sequence that ran
 };
 
+// How far a prompt is, in tokens: all, those that were cached, and those that are computed or were cached.
+struct PromptProgress {
+  int64_t n_total = 0, n_cached = 0, n_done = 0;
+};
+
 // Turns results into a dialect's bytes. Io thread only; one per request. A streamed answer is begin, then deltas and
 // one finish per choice in any interleaving, then end; error instead of anything from begin on. A whole one is body.
 class ReplyWriter {
@@ -69,6 +74,8 @@ class ReplyWriter {
   virtual ~ReplyWriter() = default;
   virtual HttpHeaders stream_headers() const { return sse_headers(); }
   virtual void begin(int64_t n_prompt, std::string& out) = 0;
+  // Before a choice's first delta, where the job tells it.
+  virtual void progress(int /*choice*/, const PromptProgress&, std::string& /*out*/) {}
   virtual void delta(int choice, const Delta& delta, std::string& out) = 0;
   virtual void finish(int choice, const Ending& ending, std::string& out) = 0;
   virtual void end(const UsageTotals& usage, std::string& out) = 0;

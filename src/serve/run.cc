@@ -46,16 +46,23 @@ Status check_tool_format(const std::string& name) {
 
 struct Chat {
   ChatTemplate chat;
+  std::string source;
   bool plain;
 };
-Result<Chat> make_chat(const std::string& source) {
+// `asked`: in place of the model's `source`; empty: nothing is.
+Result<Chat> make_chat(const std::string& asked, const std::string& source) {
+  if (!asked.empty()) {
+    auto given = ChatTemplate::parse(asked);
+    if (given) return Chat{std::move(*given), asked, false};
+    return fail(Code::invalid, "--chat-template: " + given.error().message);
+  }
   if (!source.empty()) {
     auto own = ChatTemplate::parse(source);
-    if (own) return Chat{std::move(*own), false};
+    if (own) return Chat{std::move(*own), source, false};
     log_warn("the model's chat template cannot be used, a plain one is: " + own.error().message);
   }
   QR_TRY(ChatTemplate plain, ChatTemplate::parse(plain_template()));
-  return Chat{std::move(plain), true};
+  return Chat{std::move(plain), std::string(plain_template()), true};
 }
 
 // Who answers at an address: nobody yet, then the service.
@@ -76,10 +83,39 @@ class Gate final : public Handler {
   std::atomic<Handler*> target_{nullptr};
 };
 
+// One gate, and a server at each of its addresses.
 struct Address {
   Gate gate;
-  std::unique_ptr<Server> server;  // destroyed first: its threads ask the gate
+  std::vector<std::unique_ptr<Server>> servers;  // destroyed first: their threads ask the gate; never empty
+
+  Server& first() const { return *servers.front(); }
+  // At each host of a list with commas. Port 0: any free one at the first, and that at the others.
+  Status start(ServerOptions options) {
+    const std::string hosts = std::exchange(options.host, "");
+    for (size_t at = 0; at <= hosts.size();) {
+      const size_t end = std::min(hosts.find(',', at), hosts.size());
+      options.host = hosts.substr(at, end - at);
+      at = end + 1;
+      if (options.host.empty()) return fail(Code::invalid, "--host: an address in \"" + hosts + "\" is empty");
+      QR_TRY(servers.emplace_back(), Server::start(options, gate));
+      options.port = first().port();
+    }
+    return {};
+  }
+  void stop(int ms) const {
+    for (const auto& server : servers) server->stop(ms);
+  }
 };
+
+// Of a list with commas: whether nobody but this machine reaches any of them.
+bool all_loopback(std::string_view hosts) {
+  for (size_t at = 0; at <= hosts.size();) {
+    const size_t end = std::min(hosts.find(',', at), hosts.size());
+    if (!is_loopback(hosts.substr(at, end - at))) return false;
+    at = end + 1;
+  }
+  return true;
+}
 
 std::string admin_host(const ServeOptions& options) {
   return options.admin_host.empty() ? "127.0.0.1" : options.admin_host;
@@ -97,6 +133,7 @@ class ServingImpl final : public Serving {
         signal_(signal) {
     env_.tokenizer = &tokenizer;
     env_.chat = &chat_.chat;
+    env_.chat_source = chat_.source;
     env_.plain_chat = chat_.plain;
     env_.seeds = &seeds_;
     env_.responses = &responses_;
@@ -137,7 +174,8 @@ class ServingImpl final : public Serving {
     service.guard = options.guard;
     service.own_admin_address = options.admin_port >= 0;
     service.n_prep_threads = options.n_prep_threads;
-    service.guard.loopback = is_loopback(options.host);
+    service.guard.loopback = all_loopback(options.host);
+    service.llama_metrics = options.llama_metrics;
     service.admin_guard.hosts = options.guard.hosts;
     service.admin_guard.loopback = is_loopback(admin_host(options));
     service_ = std::make_unique<Service>(engine, clock_, metrics, std::move(service));
@@ -145,21 +183,21 @@ class ServingImpl final : public Serving {
     admin_ = std::move(admin);
     door_->gate.open(service_->door());
     if (admin_ != nullptr) admin_->gate.open(service_->admin_door());
-    signal_.watch(door_->server.get());
+    for (const auto& server : door_->servers) signal_.watch(server.get());
     service_->set_ready();
     return {};
   }
 
-  int port() const override { return door_->server->port(); }
-  std::string url() const override { return door_->server->url(); }
-  std::string admin_url() const override { return admin_ != nullptr ? admin_->server->url() : ""; }
+  int port() const override { return door_->first().port(); }
+  std::string url() const override { return door_->first().url(); }
+  std::string admin_url() const override { return admin_ != nullptr ? admin_->first().url() : ""; }
 
   void stop(int64_t drain_ms) override {
     if (service_ == nullptr || door_ == nullptr) return;
     service_->drain(drain_ms);
-    door_->server->stop(kLastBytesMs);
-    if (admin_ != nullptr) admin_->server->stop(0);
-    signal_.watch(nullptr);
+    door_->stop(kLastBytesMs);
+    if (admin_ != nullptr) admin_->stop(0);
+    signal_.forget();
   }
 
  private:
@@ -191,7 +229,7 @@ class ServingImpl final : public Serving {
 void StepSignal::fire() {
   std::lock_guard lock(mu_);
   try {
-    if (server_ != nullptr) server_->flush();
+    for (Server* server : servers_) server->flush();
   } catch (const std::bad_alloc&) {
     return;
   }
@@ -199,7 +237,12 @@ void StepSignal::fire() {
 
 void StepSignal::watch(Server* server) {
   std::lock_guard lock(mu_);
-  server_ = server;
+  servers_.push_back(server);
+}
+
+void StepSignal::forget() {
+  std::lock_guard lock(mu_);
+  servers_.clear();
 }
 
 namespace {
@@ -216,18 +259,18 @@ class ListeningImpl final : public Listening {
     server.tls_certificate = options.tls_certificate;
     server.tls_key = options.tls_key;
     door_ = std::make_unique<Address>();
-    QR_TRY(door_->server, Server::start(server, door_->gate));
+    QR_TRY_VOID(door_->start(server));
     if (options.admin_port < 0) return {};
     server.host = admin_host(options);
     server.port = options.admin_port;
     server.n_io_threads = 1;
     server.tls_certificate = server.tls_key = "";
     admin_ = std::make_unique<Address>();
-    QR_TRY(admin_->server, Server::start(server, admin_->gate));
+    QR_TRY_VOID(admin_->start(server));
     return {};
   }
   explicit ListeningImpl(Metrics& metrics) : metrics_(metrics) {}
-  std::string url() const override { return door_->server->url(); }
+  std::string url() const override { return door_->first().url(); }
 
   Result<std::unique_ptr<Serving>> serve(const ServeOptions& options,
                                          Engine& engine,
@@ -235,7 +278,7 @@ class ListeningImpl final : public Listening {
                                          StepSignal& signal) override {
     QR_CHECK(!options.models.empty() && door_ != nullptr);
     QR_TRY_VOID(check_tool_format(options.tool_format));
-    QR_TRY(Chat chat, make_chat(tokenizer.spec().chat_template));
+    QR_TRY(Chat chat, make_chat(options.chat_template, tokenizer.spec().chat_template));
     auto serving = std::make_unique<ServingImpl>(options, tokenizer, std::move(chat), signal);
     QR_TRY_VOID(serving->start(options, engine, metrics_, std::move(door_), std::move(admin_)));
     return serving;

@@ -27,10 +27,11 @@ class StepSignal {
 
  private:
   friend class ServingImpl;
-  void watch(Server* server);
+  void watch(Server* server);  // one more
+  void forget();               // all
 
   std::mutex mu_;  // held by stop() for a moment only
-  Server* server_ = nullptr;
+  std::vector<Server*> servers_;
 };
 
 struct ServeOptions : DoorOptions {
@@ -39,9 +40,11 @@ struct ServeOptions : DoorOptions {
   std::vector<ServedPrefix> prefixes;  // that the engine has
   AdapterTable* adapters = nullptr;    // as ServeEnv has it; outlives the server
   std::string no_adapters = "this server takes none";
-  bool strict_model = false;  // other names are a 404
-  SamplingDefaults sampling;  // what requests get that do not say
-  std::string tool_format;    // a family of text/parse/formats; empty: as the template shows
+  bool strict_model = false;   // other names are a 404
+  SamplingDefaults sampling;   // what requests get that do not say
+  std::string tool_format;     // a family of text/parse/formats; empty: as the template shows
+  std::string chat_template;   // Jinja source; empty: the model's own
+  bool llama_metrics = false;  // /metrics has the names of llama.cpp's server too
   ModelCard card;
   MachineFacts machine;
   RequestLog request_log = RequestLog::off;

@@ -115,19 +115,18 @@ constexpr Field kSampling[] = {
 };
 
 constexpr Field kForeign[] = {
-    unsupported("n_probs", "0"),
-    unsupported("post_sampling_probs", "false"),
-    unsupported("return_tokens", "false"),
-    unsupported("return_progress", "false"),
-    unsupported("timings_per_token", "false"),
-    unsupported("n_keep", "0"),
-    unsupported("n_discard", "0"),
-    unsupported("t_max_predict_ms", "0"),
-    unsupported("t_max_prompt_ms", "0"),
-    ignored_field("id_slot"),
+    unsupported("n_probs", "0"),           unsupported("post_sampling_probs", "false"),
+    unsupported("return_tokens", "false"), unsupported("n_keep", "0"),
+    unsupported("n_discard", "0"),         unsupported("t_max_predict_ms", "0"),
+    unsupported("t_max_prompt_ms", "0"),   ignored_field("id_slot"),
 };
 
+// Of streams, in dialects that have no place for it.
+constexpr Field kNoProgress[] = {unsupported("return_progress", "false"), unsupported("timings_per_token", "false")};
+
 constexpr Field kOpenai[] = {
+    flag_field("return_progress"),
+    flag_field("timings_per_token"),
     // Of other servers' own endpoints: an object whose fields belong into the body itself here.
     unsupported("sampling_params", "{}"),
     unsupported("parameters", "{}"),
@@ -169,6 +168,7 @@ std::span<const Field> sampling_fields() {
   return kAll;
 }
 std::span<const Field> foreign_fields() { return kForeign; }
+std::span<const Field> no_progress_fields() { return kNoProgress; }
 std::span<const Field> openai_fields() { return kOpenai; }
 
 }  // namespace quire

@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "serve/address.h"
 #include "serve/answer_size.h"
+#include "serve/llama_names.h"
 #include "serve/response_store.h"
 #include "serve/structured.h"
 #include "serve/thinking.h"
@@ -72,7 +73,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
         if (env_.responses != nullptr) env_.responses->expire();
       }) {
   env_.ready = [this] { return ready_.load() && !draining_.load(); };
-  env_.metrics_text = [this] {
+  env_.metrics_text = [this, llama = options.llama_metrics] {
     const EngineStats stats = engine_.stats();
     metrics_.refresh(stats, static_cast<int64_t>(queue_.size()));
     metrics_.refresh_tier(stats);
@@ -83,7 +84,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     registry_.gauge("quire_answers_held_bytes", "Of answers_bytes, in use.")
         .set(static_cast<double>(context_.answers->held()));
     const std::string ours = registry_.expose();
-    return ours + vllm_lines(ours, env_.models.front());
+    return ours + vllm_lines(ours, env_.models.front()) + (llama ? llama_lines(stats) : "");
   };
   env_.engine_stats = [this] { return engine_.stats(); };
   env_.pins = [this](uint64_t owner) { return engine_.pins(owner); };
@@ -335,10 +336,15 @@ std::optional<HttpError> Service::check_context(const Job& job) const {
     if (n + n_before < env_.n_ctx) continue;
     const std::string field =
         job.prompts.size() > 1 ? at_index(job.prompt_field, static_cast<int64_t>(i)) : job.prompt_field;
-    return bad_field(field,
-                     "has " + std::to_string(n) + " tokens: this model's maximum context length is " +
-                         std::to_string(env_.n_ctx) + " tokens" + taken + ", of which at least one is for the answer",
-                     "context_length_exceeded");
+    HttpError error =
+        bad_field(field,
+                  "has " + std::to_string(n) + " tokens: this model's maximum context length is " +
+                      std::to_string(env_.n_ctx) + " tokens" + taken +
+                      ", of which at least one is for the answer; the prompt exceeds the available context size",
+                  "context_length_exceeded");
+    error.type = "exceed_context_size_error";
+    error.numbers = {{"n_prompt_tokens", n + n_before}, {"n_ctx", env_.n_ctx}};
+    return error;
   }
   return std::nullopt;
 }

@@ -29,6 +29,7 @@ struct ServiceOptions {
   std::vector<ApiKey> keys{};  // empty: none is asked for
   GuardOptions guard{}, admin_guard{};
   MachineFacts machine{};
+  bool llama_metrics = false;      // as ServeOptions has it
   std::shared_ptr<Tracer> tracer;  // null: no traces
   bool own_admin_address = false;  // the operator's endpoints answer in admin() only
   int n_prep_threads = 2;

@@ -122,6 +122,7 @@ Request Session::make_request(const Choice& choice) const {
   if (g.best_of > g.n) r.sampling.n_logprobs = std::max(r.sampling.n_logprobs, 0);  // what they are ranked by
   r.match_prefix = g.match_prefix;
   r.pool = job_.pool;
+  r.tells_progress = job_.tells_progress;
   r.pin = job_.pin;
   if (job_.explain) r.explain = std::make_unique<ExplainWish>(*job_.explain);
   r.max_tokens = max_tokens(choice.prompt);
@@ -416,6 +417,12 @@ void Session::write_delta(Reply& reply, Choice& c) {
     reply.start_stream(200, std::move(headers));
     job_.writer->begin(n_prompt_tokens(job_), pending_);
   };
+  for (const int n_done : c.take_progress()) {
+    begin();
+    job_.writer->progress(c.index, {static_cast<int64_t>(job_.prompts[c.prompt].size()), c.n_cached_first(), n_done},
+                          pending_);
+    n_sound_ = pending_.size();
+  }
   Delta delta;
   if (c.take_text(delta)) {
     begin();

@@ -200,12 +200,22 @@ class FakeEngine final : public Engine {
       s.sink->on_token(id, event);
     }
   }
-  // Number of tokens, which pooling, the last token, 0.
+  // Number of tokens, which pooling, the last token, 0; for each token where each is wanted.
   static void pool_prompt(SeqId id, Seq& s) {
-    const std::vector<float> values{static_cast<float>(s.request.prompt.size()),
-                                    s.request.pool == Pool::mean ? 1.0F : 2.0F,
-                                    static_cast<float>(s.request.prompt.back()), 0.0F};
+    std::vector<float> values{static_cast<float>(s.request.prompt.size()), s.request.pool == Pool::mean ? 1.0F : 2.0F,
+                              static_cast<float>(s.request.prompt.back()), 0.0F};
+    if (s.request.pool == Pool::all) {
+      const std::vector<float> one = values;
+      for (size_t i = 1; i < s.request.prompt.size(); ++i) values.insert(values.end(), one.begin(), one.end());
+    }
     s.sink->on_pooled(id, values);
+  }
+  static void tell_progress(SeqId id, const Seq& s, int n_cached) {
+    TokenEvent event;
+    for (const int n_done : {n_cached, static_cast<int>(s.request.prompt.size())}) {
+      event.n_done = n_done;
+      s.sink->on_token(id, event);
+    }
   }
   void advance(Running::iterator it, Running& gone) {
     const SeqId id = it->first;
@@ -214,6 +224,7 @@ class FakeEngine final : public Engine {
       s.sink->on_explained(id, explanation);
       return finish(it, Finish::stop, gone);
     }
+    if (s.n_out == 0 && s.request.tells_progress) tell_progress(id, s, n_cached);
     if (s.n_out == 0) score_prompt(id, s);
     if (s.n_out == 0 && s.request.pool != Pool::none) pool_prompt(id, s);
     for (int i = 0; i < tokens_per_step; ++i) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "app/access_options.h"
@@ -28,6 +29,7 @@
 #include "engine/limits.h"
 #include "engine/recording.h"
 #include "io/describe.h"
+#include "serve/named_templates.h"
 #include "serve/run.h"
 #include "tensor/probe.h"
 
@@ -44,6 +46,7 @@ struct Args {
   std::vector<std::string> prefixes, adapters;       // NAME=DIR
   SamplingChoice sampling;
   SpecChoice spec;
+  std::string chat_template, chat_template_file;
   std::string name;  // of the model; empty: its file's
   int64_t seed = -1;
   int max_tokens = 0;
@@ -64,6 +67,7 @@ ModelCard model_card(const std::string& path) {
   const Json* types = weights != nullptr ? weights->find("types") : nullptr;
   if (types != nullptr && types->as_array() != nullptr && !types->as_array()->empty())
     card.quantization = text(types->as_array()->front().find("type"));
+  card.file = std::filesystem::path(path).filename();
   card.modified_s = modified_s(path);
   return card;
 }
@@ -153,12 +157,27 @@ Status check_pins(Args& args) {
   return {};
 }
 
+// A template by its text or name, or of a file.
+Status read_chat_template(Args& args) {
+  constexpr int64_t kMostBytes = 1 << 20;
+  if (args.chat_template.empty() && args.chat_template_file.empty()) return {};
+  if (!args.chat_template.empty() && !args.chat_template_file.empty())
+    return fail(Code::invalid, "--chat-template and --chat-template-file exclude each other");
+  if (args.chat_template_file.empty()) {
+    QR_TRY(args.serve.chat_template, named_template(args.chat_template));
+  } else {
+    QR_TRY(args.serve.chat_template, read_text_file("--chat-template-file", args.chat_template_file, kMostBytes));
+  }
+  return check_chat_template(args.serve.chat_template);
+}
+
 // What can be known to be wrong before there is a model.
 Status check(Args& args) {
   QR_TRY_VOID(in_range("--drain-timeout", args.drain_seconds, 0, 86400));
   QR_TRY_VOID(in_range("--max-tokens", args.max_tokens, 0, 1e9));
   QR_TRY_VOID(check(args.sampling));
   QR_TRY_VOID(load_options(args.model, nullptr));
+  QR_TRY_VOID(read_chat_template(args));
   QR_TRY_VOID(check_prefixes(args.prefixes));
   QR_TRY_VOID(apply_access(args.access, args.serve));
   QR_TRY_VOID(check_adapters(args.adapters, args.aliases, args.serve.limits));
@@ -322,10 +341,15 @@ QR_REGISTER(Command,
                       line.option("--public-prompt", args->public_prompts,
                                   "a file with a system prompt that is no secret: requests share its cached past "
                                   "whatever their keys and salts; may be repeated");
+                      line.option("--chat-template", args->chat_template,
+                                  "in place of the model's own: Jinja text, or chatml, llama3 or command-r");
+                      line.option("--chat-template-file", args->chat_template_file, "the same, from a file");
                       line.option("--tool-format", args->serve.tool_format,
                                   "how the model writes calls of tools, such as hermes; default: as its template does");
                       line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
                       line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
+                      line.flag("--llama-metrics", args->serve.llama_metrics,
+                                "/metrics has the names of llama.cpp's server too (llamacpp:…)");
                       line.flag("--probe", args->probe,
                                 "measure memory bandwidth and operations first, so that metrics tell shares of them");
                       line.option("--record", args->record,

@@ -48,7 +48,7 @@ constexpr Field kBlock[] = {field_of("type", kString),
                             ignored_field("cache_control"),
                             ignored_field("citations"),
                             ignored_field("caller")};
-const Schema kMessages({kPrompt, kCall, sampling_fields(), foreign_fields()});
+const Schema kMessages({kPrompt, kCall, sampling_fields(), foreign_fields(), no_progress_fields()});
 const Schema kCount({kPrompt});
 const Schema kMessageSchema({kMessage});
 const Schema kThinkingSchema({kThinking});

@@ -17,7 +17,7 @@ constexpr Field kFields[] = {
     flag_field("include_cost"),
     count_field("logprobs", 0, &ServeLimits::n_logprobs),
 };
-const Schema kSchema({kFields, sampling_fields(), foreign_fields()});
+const Schema kSchema({kFields, sampling_fields(), foreign_fields(), no_progress_fields()});
 
 class Writer final : public ReplyWriter {
  public:

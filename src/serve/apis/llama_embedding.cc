@@ -6,15 +6,24 @@ namespace quire {
 namespace {
 
 constexpr Field kFields[] = {
-    field_of("content", kString | kArray),
+    field_of("content", kString | kArray | kObject),
     other_name("input", "content"),
     field_of("model", kString, &ServeLimits::name_bytes),
     integer_field("embd_normalize", -1, 2),
+    field_of("pooling", kString),
     field_of("cache_salt", kString, &ServeLimits::name_bytes),
     field_of("prefix", kString, &ServeLimits::name_bytes),
     ignored_field("encoding_format"),
 };
 const Schema kSchema({kFields});
+
+ApiResult<Pool> read_pool(const Args& args) {
+  const std::string_view word = args.has("pooling") ? args.text("pooling") : "last";
+  if (word == "last") return Pool::last;
+  if (word == "mean") return Pool::mean;
+  if (word == "none") return Pool::all;
+  return refuse(bad_field("pooling", "is '" + shown(word) + "': it must be last, mean or none"));
+}
 
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
@@ -22,9 +31,14 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const int64_t norm = args.integer("embd_normalize", 2);
   if (norm == 0 || norm == 1) return refuse(unsupported_field("embd_normalize", "2 (Euclidean) and -1 (none) are"));
   const std::string field(args.sent_as("content"));
-  QR_TRY_VOID(add_inputs(args.find("content"), field, {.add_special = true, .parse_special = true}, env, job));
+  const EncodeOptions options{.add_special = true, .parse_special = true};
+  QR_TRY_VOID(add_inputs(args.find("content"), field, {options, request.reading, env}, job));
   job.prompt_field = field;
-  return embedding_job(std::move(job), Pool::last, {.json = EmbeddingForm::Json::llama, .normalize = norm == 2}, env);
+  QR_TRY(const Pool pool, read_pool(args));
+  EmbeddingForm form{.json = EmbeddingForm::Json::llama};
+  form.normalize = norm == 2 && pool != Pool::all;
+  if (pool == Pool::all) form.n_embd = env.card.n_embd;
+  return embedding_job(std::move(job), pool, form, env);
 }
 
 const Api kApi{{{.method = "POST",

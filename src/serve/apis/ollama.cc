@@ -64,7 +64,7 @@ constexpr Field kCalled[] = {field_of("name", kString, &ServeLimits::name_bytes)
 const Schema kMessageSchema({kMessage});
 const Schema kCallSchema({kCall});
 const Schema kCalledSchema({kCalled});
-const Schema kOptionsSchema({kOptions, sampling_fields(), foreign_fields()});
+const Schema kOptionsSchema({kOptions, sampling_fields(), foreign_fields(), no_progress_fields()});
 
 constexpr int kRepeatLastN = 64;
 

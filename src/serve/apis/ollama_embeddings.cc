@@ -32,7 +32,8 @@ void cut(const ServeEnv& env, Job& job) {
 ApiResult<Call> embed(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, begin_embedding(request, plain_name(args.text("model")), env));
-  QR_TRY_VOID(add_inputs(args.find("input"), "input", {.add_special = true, .parse_special = false}, env, job));
+  const EncodeOptions options{.add_special = true, .parse_special = false};
+  QR_TRY_VOID(add_inputs(args.find("input"), "input", {options, request.reading, env}, job));
   if (args.flag("truncate", true)) cut(env, job);
   job.prompt_field = "input";
   return embedding_job(std::move(job), Pool::last, {.json = EmbeddingForm::Json::ollama}, env);
@@ -41,7 +42,7 @@ ApiResult<Call> embed(const ApiRequest& request, const ServeEnv& env) {
 ApiResult<Call> embeddings(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(Job job, begin_embedding(request, plain_name(request.args.text("model")), env));
   const EncodeOptions options{.add_special = true, .parse_special = false};
-  QR_TRY_VOID(add_inputs(request.args.find("prompt"), "prompt", options, env, job));
+  QR_TRY_VOID(add_inputs(request.args.find("prompt"), "prompt", {options, request.reading, env}, job));
   cut(env, job);
   job.prompt_field = "prompt";
   return embedding_job(std::move(job), Pool::last, {.json = EmbeddingForm::Json::ollama_one, .normalize = false}, env);

@@ -39,7 +39,7 @@ class Writer final : public OpenaiWriter {
 
   void begin(int64_t n_prompt, std::string& out) override {
     OpenaiWriter::begin(n_prompt, out);
-    for (int i = 0; i < n_choices(); ++i) append_chunk(i, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}", out);
+    for (int i = 0; i < n_choices(); ++i) append_chunk(i, "\"delta\":{\"role\":\"assistant\",\"content\":null}", out);
   }
 
  private:
@@ -144,12 +144,26 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   return Call(std::move(job));
 }
 
+// How many tokens the prompt of such a request has.
+ApiResult<Call> count(const ApiRequest& request, const ServeEnv& env) {
+  ChatInput chat;
+  QR_TRY_VOID(read_chat_input(request, chat));
+  QR_TRY(const ChatPrompt prompt, render_chat(std::move(chat.messages), chat.options, env));
+  return Answer{.body = "{\"input_tokens\":" + std::to_string(prompt.tokens.size()) + "}"};
+}
+
 const Api kApi{{{.method = "POST",
                  .path = "/v1/chat/completions",
                  .also = "/chat/completions",
                  .schema = &kSchema,
                  .parse = &parse,
-                 .summary = "OpenAI: the next message of a conversation"}}};
+                 .summary = "OpenAI: the next message of a conversation"},
+                {.method = "POST",
+                 .path = "/v1/chat/completions/input_tokens",
+                 .also = "/chat/completions/input_tokens",
+                 .schema = &kSchema,
+                 .parse = &count,
+                 .summary = "llama.cpp: how many tokens the prompt of a conversation has"}}};
 QR_REGISTER(Api, "openai_chat", kApi);
 
 }  // namespace

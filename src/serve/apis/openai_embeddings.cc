@@ -6,7 +6,7 @@ namespace quire {
 namespace {
 
 constexpr Field kFields[] = {
-    field_of("input", kString | kArray),
+    field_of("input", kString | kArray | kObject),
     field_of("model", kString, &ServeLimits::name_bytes),
     field_of("encoding_format", kString),
     integer_field("dimensions", 1, kNoMax),
@@ -31,9 +31,11 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, begin_embedding(request, args.text("model"), env));
   QR_TRY(const std::string_view format, read_word(args, "encoding_format", "float", "base64"));
+  if (args.text("pooling") == "none")
+    return refuse(bad_field("pooling", "none gives a vector for each token: only /embeddings has a form for these"));
   QR_TRY(const std::string_view pooling, read_word(args, "pooling", "last", "mean"));
   const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = false};
-  QR_TRY_VOID(add_inputs(args.find("input"), "input", options, env, job));
+  QR_TRY_VOID(add_inputs(args.find("input"), "input", {options, request.reading, env}, job));
   job.prompt_field = "input";
   EmbeddingForm form{.json = EmbeddingForm::Json::openai};
   form.base64 = format == "base64";

@@ -60,7 +60,7 @@ constexpr Field kItem[] = {
 };
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("logprobs")};
-const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields()});
+const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields(), no_progress_fields()});
 const Schema kReasoningSchema({kReasoning});
 const Schema kTextSchema({kText});
 const Schema kItemSchema({kItem});
@@ -309,6 +309,7 @@ ApiResult<Call> erase(const ApiRequest& request, const ServeEnv& env) {
 const Api kApi{{
     {.method = "POST",
      .path = "/v1/responses",
+     .also = "/responses",
      .schema = &kSchema,
      .parse = &create,
      .summary = "OpenAI: one turn of a conversation that may be kept"},

@@ -4,6 +4,7 @@
 #include "serve/api.h"
 #include "serve/logprobs.h"
 #include "serve/messages.h"
+#include "text/detok.h"
 #include "text/tokenizer.h"
 
 namespace quire {
@@ -16,6 +17,7 @@ constexpr Field kTokenizeFields[] = {
     flag_field("add_special"),
     other_name("add_special_tokens", "add_special"),
     flag_field("parse_special"),
+    flag_field("with_pieces"),
     field_of("model", kString, &ServeLimits::name_bytes),
 };
 constexpr Field kDetokenizeFields[] = {
@@ -26,7 +28,9 @@ constexpr Field kDetokenizeFields[] = {
 constexpr Field kApplyTemplateFields[] = {
     field_of("messages", kArray, &ServeLimits::n_messages),
     unsupported("chat_template"),
-    unsupported("tools", "[]"),
+    field_of("tools", kArray, &ServeLimits::n_tools),
+    field_of("tool_choice", kString | kObject),
+    flag_field("parallel_tool_calls"),
     field_of("model", kString, &ServeLimits::name_bytes),
 };
 const Schema kTokenize({kTokenizeFields});
@@ -48,7 +52,9 @@ ApiResult<Call> version(const ApiRequest&, const ServeEnv&) {
 }
 
 ApiResult<Call> metrics(const ApiRequest&, const ServeEnv& env) {
-  return Answer{.body = env.metrics_text(), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  return Answer{.body = env.metrics_text(),
+                .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                .headers = {{"Process-Start-Time-Unix", std::to_string(env.started_s)}}};
 }
 
 // What clients of llama.cpp's server ask about the model; limits are ours.
@@ -58,13 +64,15 @@ ApiResult<Call> props(const ApiRequest&, const ServeEnv& env) {
   Json::Object limits;
   limits.reserve(limit_rows().size());
   for (const LimitRow& row : limit_rows()) limits.emplace_back(row.name, env.limits.*row.value);
-  Json out = Json::Object{{"model_alias", env.models[0]}, {"build_info", "quire-" QR_VERSION}};
+  Json out = Json::Object{
+      {"model_alias", env.models[0]}, {"model_path", env.card.file}, {"build_info", "build-quire-" QR_VERSION}};
   Json::Object values, from;
   for (const SamplingDefault& row : env.sampling.rows()) {
     const auto whole = static_cast<int64_t>(row.value);
     values.emplace_back(row.field, static_cast<double>(whole) == row.value ? Json(whole) : Json(row.value));
     from.emplace_back(row.field, row.from);
   }
+  if (env.sampling.seed) values.emplace_back("seed", static_cast<int64_t>(*env.sampling.seed));
   out.set("default_generation_settings", Json::Object{{"n_ctx", env.n_ctx}, {"params", std::move(values)}});
   out.set("default_generation_from", std::move(from));
   out.set("total_slots", env.engine->max_seqs);
@@ -78,7 +86,7 @@ ApiResult<Call> props(const ApiRequest&, const ServeEnv& env) {
   out.set("thinks", env.reasoning.kind != ReasoningForm::Kind::none);
   out.set("bos_token", text_of(spec.bos));
   out.set("eos_token", text_of(spec.eos));
-  out.set("chat_template", env.plain_chat ? std::string(plain_template()) : spec.chat_template);
+  out.set("chat_template", env.chat_source);
   out.set("limits", std::move(limits));
   return Answer{.body = out.dump()};
 }
@@ -100,7 +108,7 @@ ApiResult<Call> tokenizer_info(const ApiRequest&, const ServeEnv& env) {
   out.set("vocab_size", env.tokenizer->n_vocab());
   out.set("model_max_length", env.n_ctx);
   out.set("add_bos_token", spec.add_bos);
-  out.set("chat_template", env.plain_chat ? std::string(plain_template()) : spec.chat_template);
+  out.set("chat_template", env.chat_source);
   return Answer{.body = out.dump()};
 }
 
@@ -108,6 +116,20 @@ void append_ids(const std::vector<Token>& ids, std::string& out) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) out += ',';
     out += std::to_string(ids[i]);
+  }
+}
+
+// Each with its text, or with its bytes where these are no whole code points.
+void append_pieces(const std::vector<Token>& ids, const Tokenizer& tokenizer, std::string& out) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::string bytes;
+    if (ids[i] < tokenizer.n_vocab()) tokenizer.append_bytes(ids[i], true, bytes);
+    out += (i > 0 ? ",{\"id\":" : "{\"id\":") + std::to_string(ids[i]) + ",\"piece\":";
+    if (to_valid_utf8(bytes) == bytes)
+      append_json_string(out, bytes);
+    else
+      append_token_bytes(out, ids[i], tokenizer);
+    out += '}';
   }
 }
 
@@ -119,7 +141,10 @@ ApiResult<Call> tokenize(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(encode_text(*env.tokenizer, request.args.text("content"), options, "content", ids));
   std::string out =
       "{\"count\":" + std::to_string(ids.size()) + ",\"max_model_len\":" + std::to_string(env.n_ctx) + ",\"tokens\":[";
-  append_ids(ids, out);
+  if (request.args.flag("with_pieces", false))
+    append_pieces(ids, *env.tokenizer, out);
+  else
+    append_ids(ids, out);
   return Answer{.body = out + "]}"};
 }
 
@@ -135,11 +160,9 @@ ApiResult<Call> detokenize(const ApiRequest& request, const ServeEnv& env) {
 
 // What a chat completion of the same conversation would begin with, without running it.
 ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
-  const Args& args = request.args;
-  QR_TRY(Json messages, read_messages(args.find("messages"), request.reading));
-  QR_TRY(ChatOptions options, read_chat_options(args));
-  QR_TRY(options.begun, read_begun(args, messages));
-  QR_TRY(const ChatPrompt prompt, render_chat(std::move(messages), options, env));
+  ChatInput chat;
+  QR_TRY_VOID(read_chat_input(request, chat));
+  QR_TRY(const ChatPrompt prompt, render_chat(std::move(chat.messages), chat.options, env));
   std::string out = "{\"prompt\":";
   append_json_string(out, prompt.text);
   out += ",\"count\":" + std::to_string(prompt.tokens.size()) + ",\"tokens\":[";
