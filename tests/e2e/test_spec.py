@@ -141,6 +141,7 @@ class Speculation(unittest.TestCase):
                 self.assertEqual(texts(replies), truth)
             accepted = [r['usage'].get('completion_tokens_details', {}).get('accepted_prediction_tokens', 0) for r in replies]
             self.assertEqual(texts(ask_schemas(server, speculation=False)), truth)
+            self.assertEqual(texts(ask_all(server)), texts(self.truth))  # without a schema: what others guess
             self.assertNotIn('completion_tokens_details', ask(server, 0, max_tokens=3, speculation=False)['usage'])
             return sum(accepted), server.get('/metrics')[2]
         finally:
@@ -167,6 +168,11 @@ class Speculation(unittest.TestCase):
         _, metrics = self.check_schemas('--draft', DRAFT, '--spec-depth', '3')
         self.assertGreater(self.counted(metrics, 'accepted_tokens', 'grammar'), 0)
         self.assertGreater(self.counted(metrics, 'accepted_tokens', 'draft'), 0)
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_heads(folder)
+            _, metrics = self.check_schemas('--draft', folder, '--spec-depth', '3')
+        self.assertGreater(self.counted(metrics, 'accepted_tokens', 'grammar'), 0)
+        self.assertGreater(self.counted(metrics, 'draft_tokens', 'medusa'), 0)
 
     def test_off_has_nothing_of_it(self):
         details, metrics = self.check('--draft', DRAFT, '--spec', 'off')
