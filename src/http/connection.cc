@@ -397,7 +397,7 @@ void Connection::close(CloseReason reason) {
   error_code ec;
   socket_.close(ec);
   io_.remove(*this);
-  leave();
+  io_.leave_turns(*this);
   drop_input();
   place_.leave();
   const auto stream = std::move(stream_);

@@ -241,10 +241,16 @@ void IoThread::run_work() noexcept {
   }
 }
 
+Turns::Line& IoThread::line_of(const Connection& connection) const {
+  return connection.address().lines[static_cast<size_t>(index_)];
+}
+
 void IoThread::want_turn(Connection& connection, bool again) {
-  turns_.push(connection.address().lines[static_cast<size_t>(index_)], connection, again);
+  turns_.push(line_of(connection), connection, again);
   arm_turns();
 }
+
+void IoThread::leave_turns(Connection& connection) { turns_.leave(line_of(connection), connection); }
 
 // Behind what sockets have to say by then.
 void IoThread::arm_turns() {

@@ -150,6 +150,7 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   bool stopping() const { return stopping_; }
   // The connection has something to do, and does it when its turn comes. `again`: its turn is over just now.
   void want_turn(Connection& connection, bool again);
+  void leave_turns(Connection& connection);
   void remove(Connection& connection);
   std::vector<char>& scratch() { return scratch_; }
   std::string_view date();
@@ -161,6 +162,7 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   void take_in(Arrival& arrival);
   void arm_wake();
   void arm_tick();
+  Turns::Line& line_of(const Connection& connection) const;
   void arm_turns();
   void take_turns();
   void on_tick();

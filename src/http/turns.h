@@ -13,15 +13,13 @@ class Turns {
   using List = boost::intrusive::list<T, boost::intrusive::constant_time_size<false>>;
 
  public:
-  // What can wait for its turn, once at a time. Leaves its line when it is destroyed.
+  // What can wait for its turn, once at a time. Has left before it is destroyed.
   class Waiter : public Hook {
    public:
     bool waits() const { return is_linked(); }
-    void leave() {
-      if (is_linked()) unlink();
-    }
   };
-  // Those of one address. Lives longer than whoever waits in it.
+  // Those of one address. Lives longer than whoever waits in it; turns know of it only while somebody does, so that
+  // another thread may end it then.
   class Line : public Hook {
     friend class Turns;
     List<Waiter> fresh_, again_;
@@ -34,23 +32,25 @@ class Turns {
     (again ? line.again_ : line.fresh_).push_back(waiter);
     if (!line.is_linked()) lines_.push_back(line);
   }
+  // Waits no longer. REQUIRES it is this line that it may wait in.
+  void leave(Line& line, Waiter& waiter) {
+    if (!waiter.waits()) return;
+    waiter.unlink();
+    if (line.fresh_.empty() && line.again_.empty()) line.unlink();
+  }
   // Whose turn it is, taken out of its line, which goes behind the others; null: nobody waits.
   Waiter* next() {
-    while (!lines_.empty()) {
-      Line& line = lines_.front();
-      lines_.pop_front();
-      if (line.fresh_.empty() && line.again_.empty()) continue;  // they left
-      List<Waiter>& from =
-          line.fresh_.empty() || (line.again_next_ && !line.again_.empty()) ? line.again_ : line.fresh_;
-      line.again_next_ = &from == &line.fresh_;
-      Waiter& waiter = from.front();
-      from.pop_front();
-      if (!line.fresh_.empty() || !line.again_.empty()) lines_.push_back(line);
-      return &waiter;
-    }
-    return nullptr;
+    if (lines_.empty()) return nullptr;
+    Line& line = lines_.front();
+    lines_.pop_front();
+    List<Waiter>& from = line.fresh_.empty() || (line.again_next_ && !line.again_.empty()) ? line.again_ : line.fresh_;
+    line.again_next_ = &from == &line.fresh_;
+    Waiter& waiter = from.front();
+    from.pop_front();
+    if (!line.fresh_.empty() || !line.again_.empty()) lines_.push_back(line);
+    return &waiter;
   }
-  bool empty() const { return lines_.empty(); }  // false: perhaps somebody waits
+  bool empty() const { return lines_.empty(); }
 
  private:
   List<Line> lines_;

@@ -92,20 +92,22 @@ TEST(Turns, WhoWaitsAlreadyWaitsOnce) {
   EXPECT_EQ(take(turns, line, 9), (std::vector<std::string>{"a", "b"}));
 }
 
-TEST(Turns, WhoLeavesIsPassedOver) {
+// What is left behind would be an address that another thread may end.
+TEST(Turns, WhoLeavesIsPassedOverAndALineThatNobodyWaitsInIsForgotten) {
   Turns turns;
   Turns::Line line, other;
-  Client a("a"), c("c");
-  {
-    Client b("b");
-    Turns::Line gone;
-    turns.push(gone, b, false);
-    turns.push(line, a, false);
-    turns.push(other, c, false);
-  }
-  a.leave();
+  Client a("a"), b("b"), c("c");
+  turns.push(line, a, false);
+  turns.push(line, b, true);
+  turns.push(other, c, false);
+  turns.leave(line, a);
+  turns.leave(line, a);
   EXPECT_FALSE(a.waits());
+  EXPECT_TRUE(line.is_linked());
+  turns.leave(line, b);
+  EXPECT_FALSE(line.is_linked());
   EXPECT_EQ(turns.next(), &c);
+  EXPECT_FALSE(other.is_linked());
   EXPECT_EQ(turns.next(), nullptr);
 }
 
