@@ -153,7 +153,8 @@ struct Told {
 };
 
 void check_reply(Job& job, std::string_view bytes, size_t cut, const World& w) {
-  if (job.pool != Pool::none || job.pin.id != 0) return;  // vectors, or a prompt that stays: no text
+  // Vectors, a prompt that stays, or what is cached of one: no text.
+  if (job.pool != Pool::none || job.pin.id != 0 || job.explain) return;
   const bool want_tokens = job.generation.sampling.n_logprobs >= 0 || job.want_ids;
   auto compiled = StopStrings::compile(job.generation.stops);
   QR_CHECK(compiled.has_value());
