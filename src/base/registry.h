@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/result.h"  // QR_CONCAT
+#include "base/result.h"
 
 namespace quire {
 
@@ -36,6 +36,17 @@ class Registry {
  private:
   std::map<std::string, T, std::less<>> entries_;
 };
+
+// The entry of that name. Code::invalid says which names there are; `what` is what the name was given for, an option
+// say.
+template <class T>
+Result<const T*> find_entry(std::string_view what, const std::string& name) {
+  const T* entry = Registry<T>::get().find(name);
+  if (entry != nullptr) return entry;
+  std::string known;
+  for (const std::string& each : Registry<T>::get().names()) known += " " + each;
+  return fail(Code::invalid, std::string(what) + " \"" + name + "\" is unknown; there are:" + known);
+}
 
 }  // namespace quire
 

@@ -14,16 +14,6 @@ namespace {
 
 constexpr int kUsualDraft = 4, kUsualAdapting = 8;
 
-// `what` is the option that names it.
-template <class Entry>
-Result<const Entry*> find_entry(const char* what, const std::string& name) {
-  const Entry* entry = Registry<Entry>::get().find(name);
-  if (entry != nullptr) return entry;
-  std::string known;
-  for (const std::string& each : Registry<Entry>::get().names()) known += " " + each;
-  return fail(Code::invalid, std::string(what) + " \"" + name + "\" is unknown; there are:" + known);
-}
-
 // Whether the model gives a proposer what it taps, and there is room for it.
 Status check_taps(const Proposer& proposer, const ModelInfo& info, int n_out) {
   for (const Tap& tap : proposer.taps()) {

@@ -4,11 +4,11 @@
 // scale of each row. What rows of activations were divided by, and which of their columns were not, is not looked at.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/bounded_reader.h"
 #include "io/in_quotes.h"
 #include "io/quantised_kinds.h"
-#include "io/shape_text.h"
 #include "quant/f16.h"
 #include "quant/table_rows.h"
 
@@ -39,16 +39,7 @@ Result<TableParts> read_state(const Json& json, const std::string& label, bool& 
   if (out.block % 2 != 0) return keys.unsupported("blocksize", std::to_string(out.block), "even ones");
   std::string_view shown;
   const Json* shape = keys.find({"shape"}, shown);
-  const auto extent = [](const Json& n) {
-    return n.as_int() != nullptr && *n.as_int() >= 1 && *n.as_int() <= kMostColumns;
-  };
-  const Json::Array* extents = shape != nullptr ? shape->as_array() : nullptr;
-  if (extents == nullptr || extents->size() != 2 || !extent((*extents)[0]) || !extent((*extents)[1])) {
-    return fail(Code::corrupt, keys.label(shown) + ": must be two numbers from 1 to " + std::to_string(kMostColumns) +
-                                   (shape != nullptr ? ", is " + value_text(*shape) : ", is missing"));
-  }
-  out.n_out = *(*extents)[0].as_int();
-  out.n_in = *(*extents)[1].as_int();
+  QR_TRY(std::tie(out.n_out, out.n_in), read_extents(shape, keys.label(shown)));
   has_outer = keys.find({"nested_blocksize"}, shown) != nullptr;
   if (!has_outer) return out;
   QR_TRY(out.outer_block, size_of(keys, "nested_blocksize", kMostBlock));
@@ -124,10 +115,7 @@ Result<HostWeight> assemble_rows(const HfQuantisation&, const TensorPlaces& plac
   parts.bits = 8;
   parts.n_out = numbers.tensor->shape[0];
   parts.n_in = numbers.tensor->shape[1];
-  if (parts.n_in > kMostColumns) {
-    return fail(Code::unsupported, numbers.label() + ": has shape " + shape_text(numbers.tensor->shape) + ", at most " +
-                                       std::to_string(kMostColumns) + " inputs are taken");
-  }
+  QR_TRY_VOID(check_columns(numbers, parts.n_in));
   const auto order = places.find(name + std::string(kOrder));
   const bool is_plain = order == places.end() ||
                         std::ranges::all_of(order->second.bytes(), [](std::byte b) { return b == std::byte{0}; });

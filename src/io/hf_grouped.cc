@@ -87,10 +87,7 @@ Status find_sizes(const TensorPlaces& places,
   const int64_t inputs = parts.is_by_rows() ? columns : rows;  // words, or columns
   parts.n_out = parts.is_by_rows() ? rows : columns;
   const int64_t per = is_awq || is_bytes ? 1 : parts.per_word();
-  if (inputs > kMostColumns || inputs * per > kMostColumns) {
-    return fail(Code::unsupported, numbers.label() + ": has shape " + shape_text(numbers.tensor->shape) + ", at most " +
-                                       std::to_string(kMostColumns) + " inputs are taken");
-  }
+  QR_TRY_VOID(check_columns(numbers, inputs, per));
   parts.n_in = inputs * per;
   if (is_awq) parts.n_out *= parts.per_word();
   if (parts.layout != GroupedParts::Layout::rows) return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <tuple>
 
 #include "io/hf_config.h"
 #include "io/quantised_kinds.h"
@@ -96,20 +97,23 @@ Result<int64_t> read_group_size(const ConfigKeys& keys) {
   return keys.unsupported("group_size", std::to_string(group), "-1 and 1 to " + std::to_string(kMostColumns));
 }
 
-Status read_block_size(const ConfigKeys& keys, std::string_view name, HfQuantisation& out) {
-  std::string_view shown;
-  const Json* found = keys.find({name}, shown);
-  if (found == nullptr) return {};
-  const Json::Array* sizes = found->as_array();
+Result<std::pair<int64_t, int64_t>> read_extents(const Json* value, const std::string& label) {
+  const Json::Array* sizes = value != nullptr ? value->as_array() : nullptr;
   const auto fits = [](const Json& size) {
     return size.as_int() != nullptr && *size.as_int() >= 1 && *size.as_int() <= kMostColumns;
   };
   if (sizes == nullptr || sizes->size() != 2 || !std::ranges::all_of(*sizes, fits)) {
-    return fail(Code::corrupt, keys.label(shown) + ": must be two numbers from 1 to " + std::to_string(kMostColumns) +
-                                   ", is " + value_text(*found));
+    return fail(Code::corrupt, label + ": must be two numbers from 1 to " + std::to_string(kMostColumns) +
+                                   (value != nullptr ? ", is " + value_text(*value) : ", is missing"));
   }
-  out.scale_rows = *(*sizes)[0].as_int();
-  out.scale_columns = *(*sizes)[1].as_int();
+  return std::pair(*(*sizes)[0].as_int(), *(*sizes)[1].as_int());
+}
+
+Status read_block_size(const ConfigKeys& keys, std::string_view name, HfQuantisation& out) {
+  std::string_view shown;
+  const Json* found = keys.find({name}, shown);
+  if (found == nullptr) return {};
+  QR_TRY(std::tie(out.scale_rows, out.scale_columns), read_extents(found, keys.label(shown)));
   return {};
 }
 

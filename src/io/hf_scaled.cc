@@ -5,7 +5,6 @@
 
 #include "io/in_quotes.h"
 #include "io/quantised_kinds.h"
-#include "io/shape_text.h"
 #include "quant/scaled_rows.h"
 
 namespace quire {
@@ -37,10 +36,7 @@ Result<HostWeight> assemble(const HfQuantisation& how, const TensorPlaces& place
   ScaledParts parts;
   parts.n_out = numbers.tensor->shape[0];
   parts.n_in = numbers.tensor->shape[1];
-  if (parts.n_in > kMostColumns) {
-    return fail(Code::unsupported, numbers.label() + ": has shape " + shape_text(numbers.tensor->shape) + ", at most " +
-                                       std::to_string(kMostColumns) + " inputs are taken");
-  }
+  QR_TRY_VOID(check_columns(numbers, parts.n_in));
   const bool has_inverse = places.contains(name + std::string(kInverse));
   const std::string part = name + std::string(has_inverse ? kInverse : kScale);
   parts.scale_rows = how.scale_rows == 0 ? parts.n_out : how.scale_rows;

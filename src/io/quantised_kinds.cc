@@ -50,4 +50,10 @@ const WeightFormat* scale_format_of(const TensorPlace& scales) {
   return find_weight_format(std::string_view(type == "F16" ? "f16" : type == "BF16" ? "bf16" : "f32"));
 }
 
+Status check_columns(const TensorPlace& numbers, int64_t n, int64_t per) {
+  if (n <= kMostColumns / per) return {};
+  return fail(Code::unsupported, numbers.label() + ": has shape " + shape_text(numbers.tensor->shape) + ", at most " +
+                                     std::to_string(kMostColumns) + " inputs are taken");
+}
+
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/config_keys.h"
@@ -39,6 +40,9 @@ Result<TensorPlace> scales_of(const TensorPlaces& places,
                               const std::string& of);
 const WeightFormat* scale_format_of(const TensorPlace& scales);
 
+// Whether `numbers`, of `n` elements with `per` inputs each, is no wider than kMostColumns. Code::unsupported.
+Status check_columns(const TensorPlace& numbers, int64_t n, int64_t per = 1);
+
 struct QuantisedKind {
   std::string_view numbers;                          // behind a module's name: the tensor that holds the numbers
   std::string_view type;                             // of it; empty: told when it is read
@@ -55,6 +59,8 @@ const QuantisedKind& fp4_kind(bool has_exponents);  // MXFP4, or NVFP4
 // What compressed-tensors and bitsandbytes say.
 Result<HfQuantisation> read_compressed(const ConfigKeys& keys);
 Result<HfQuantisation> read_bitsandbytes(const ConfigKeys& keys);
+// Rows and columns, two numbers from 1 to kMostColumns. Code::corrupt, also where there is no value.
+Result<std::pair<int64_t, int64_t>> read_extents(const Json* value, const std::string& label);
 // A group size as the key says it; 0: all columns.
 Result<int64_t> read_group_size(const ConfigKeys& keys);
 // Two numbers, rows and columns that share a scale, where the key is there.

@@ -75,14 +75,6 @@ class Several final : public Proposer {
   std::unordered_map<SeqId, size_t> by_;
 };
 
-Result<const ProposerEntry*> find(const std::string& name) {
-  const ProposerEntry* entry = Registry<ProposerEntry>::get().find(name);
-  if (entry != nullptr) return entry;
-  std::string known;
-  for (const std::string& each : Registry<ProposerEntry>::get().names()) known += " " + each;
-  return fail(Code::invalid, "proposer \"" + name + "\" is unknown; there are:" + known);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Proposer>> make_proposers(std::string_view list,
@@ -98,7 +90,7 @@ Result<std::unique_ptr<Proposer>> make_proposers(std::string_view list,
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))
       return fail(Code::invalid, "proposer \"" + names[i] + "\" is named twice");
-    QR_TRY(const ProposerEntry* entry, find(names[i]));
+    QR_TRY(const ProposerEntry* entry, find_entry<ProposerEntry>("proposer", names[i]));
     QR_TRY(all.emplace_back(), entry->make(options, env));
   }
   if (all.size() == 1) return std::move(all.front());
