@@ -218,6 +218,13 @@ bool read(const Json& json, std::shared_ptr<const T>& out, std::string& wrong) {
   out = std::move(value);
   return true;
 }
+// Whether a number is one of the type's, where that has names for some alone.
+template <class T>
+constexpr bool is_known(T) {
+  return true;
+}
+constexpr bool is_known(Filter filter) { return static_cast<size_t>(filter) < kNFilters; }
+constexpr bool is_known(Pool pool) { return pool <= Pool::all; }
 template <class T>
 bool read_fields(const Json& json, T& out, std::string& wrong) {
   if (json.as_object() == nullptr) return false;
@@ -246,7 +253,7 @@ bool read(const Json& json, T& out, std::string& wrong) {
     const int64_t* v = json.as_int();
     if (v == nullptr || (sizeof(T) < 8 && *v != static_cast<int64_t>(static_cast<T>(*v)))) return false;
     out = static_cast<T>(*v);
-    return true;
+    return is_known(out);
   } else {
     return read_fields(json, out, wrong);
   }

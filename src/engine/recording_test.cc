@@ -327,6 +327,12 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
             "line 2: \"submit.id\" is 0, they must rise");
   EXPECT_EQ(error_of(head + "{\"start\":1,\"submit\":[{\"id\":\"1\",\"prompt\":[1e99]}]}\n"),
             "line 2: \"submit.prompt\" has a wrong value");
+  for (const char* sampling : {R"({"order":[9]})", R"({"order":[0,-1]})", R"({"order":[255]})"}) {
+    EXPECT_EQ(error_of(head + R"({"start":1,"submit":[{"id":"1","at":1,"prompt":[1],"sampling":)" + sampling + "}]}\n"),
+              "line 2: \"submit.order\" has a wrong value");
+  }
+  EXPECT_EQ(error_of(head + R"({"start":1,"submit":[{"id":"1","at":1,"prompt":[1],"pool":4}]})" + "\n"),
+            "line 2: \"submit.pool\" has a wrong value");
   EXPECT_EQ(error_of(head + "{\"start\":-5}\n"), "line 2: \"start\" is no time: -5");
   EXPECT_EQ(error_of(head + "{\"start\":1,\"submit\":[{\"id\":\"1\"}]}\n"), "line 2: \"at\" is missing");
   EXPECT_EQ(error_of(head + "{\"steps\":3,\"hash\":\"1\"}\n"), "line 2: \"steps\" is 3, there are 0");
