@@ -30,7 +30,7 @@ struct Past {
 };
 
 // One sequence in one call.
-struct Turn {
+struct Asked {
   Draft* draft = nullptr;
   Past* past = nullptr;
   LogitEdits edits;  // what it forbids and prefers whatever came before
@@ -54,8 +54,8 @@ class DraftModel final : public Proposer {
 
   void propose(std::span<Draft> drafts) override {
     ++call_;
-    turns_.resize(drafts.size());
-    for (size_t i = 0; i < drafts.size(); ++i) begin(drafts[i], turns_[i]);
+    asked_.resize(drafts.size());
+    for (size_t i = 0; i < drafts.size(); ++i) begin(drafts[i], asked_[i]);
     catch_up();
     while (n_drafting() > 0) write_on();
   }
@@ -72,15 +72,15 @@ class DraftModel final : public Proposer {
     return {draft.context, {fingerprint_, 0, draft.salt}, {}, draft.n_public};
   }
 
-  void begin(Draft& draft, Turn& turn) {
+  void begin(Draft& draft, Asked& asked) {
     Past& past = pasts_[draft.seq];
     past.call = call_;
-    turn.draft = &draft;
-    turn.past = &past;
-    turn.drafts = false;
-    turn.edits.sparse.clear();
+    asked.draft = &draft;
+    asked.past = &past;
+    asked.drafts = false;
+    asked.edits.sparse.clear();
     if (draft.sampling != nullptr) {
-      turn.edits.sparse.assign(draft.sampling->logit_bias.begin(), draft.sampling->logit_bias.end());
+      asked.edits.sparse.assign(draft.sampling->logit_bias.begin(), draft.sampling->logit_bias.end());
     }
     settle(draft, past);
   }
@@ -122,18 +122,18 @@ class DraftModel final : public Proposer {
     in_pass_.clear();
     int room = size_.n_rows;
     for (const bool few : {true, false}) {
-      for (Turn& turn : turns_) {
-        Past& past = *turn.past;
+      for (Asked& asked : asked_) {
+        Past& past = *asked.past;
         const int n_behind = past.n_context - past.n_computed;
         if ((n_behind <= kFew) != few || room == 0) continue;
         const int n = std::min(n_behind, room);
         if (!grow(past, n)) continue;
-        turn.drafts = n == n_behind;
-        turn.draft->n_behind = n - 1;
+        asked.drafts = n == n_behind;
+        asked.draft->n_behind = n - 1;
         rows_.push_back({&past.kv, past.n_computed,
-                         turn.draft->context.subspan(static_cast<size_t>(past.n_computed), static_cast<size_t>(n)),
-                         turn.drafts});
-        in_pass_.push_back(&turn);
+                         asked.draft->context.subspan(static_cast<size_t>(past.n_computed), static_cast<size_t>(n)),
+                         asked.drafts});
+        in_pass_.push_back(&asked);
         room -= n;
       }
     }
@@ -141,20 +141,20 @@ class DraftModel final : public Proposer {
   }
 
   int n_drafting() const {
-    return static_cast<int>(std::count_if(turns_.begin(), turns_.end(), [](const Turn& t) { return t.drafts; }));
+    return static_cast<int>(std::count_if(asked_.begin(), asked_.end(), [](const Asked& t) { return t.drafts; }));
   }
 
   // The next guess of everyone that wants one more.
   void write_on() {
     rows_.clear();
     in_pass_.clear();
-    for (Turn& turn : turns_) {
-      if (!turn.drafts) continue;
-      turn.drafts = grow(*turn.past, 1);
-      if (!turn.drafts) continue;
-      turn.past->guesses.push_back(turn.draft->tokens.back());
-      rows_.push_back({&turn.past->kv, turn.past->n_computed, std::span(turn.draft->tokens).last(1), true});
-      in_pass_.push_back(&turn);
+    for (Asked& asked : asked_) {
+      if (!asked.drafts) continue;
+      asked.drafts = grow(*asked.past, 1);
+      if (!asked.drafts) continue;
+      asked.past->guesses.push_back(asked.draft->tokens.back());
+      rows_.push_back({&asked.past->kv, asked.past->n_computed, std::span(asked.draft->tokens).last(1), true});
+      in_pass_.push_back(&asked);
     }
     run();
   }
@@ -162,43 +162,43 @@ class DraftModel final : public Proposer {
   void run() {
     if (rows_.empty()) return;
     params_.clear();
-    for (Turn* turn : in_pass_) {
-      if (turn->drafts) params_.push_back(params_of(*turn));
+    for (Asked* asked : in_pass_) {
+      if (asked->drafts) params_.push_back(params_of(*asked));
     }
     const std::span<const Sampled> sampled = pass_.run(rows_, params_, cache_.view());
     size_t next = 0;
     for (size_t i = 0; i < rows_.size(); ++i) {
-      Turn& turn = *in_pass_[i];
-      turn.past->n_computed += static_cast<int>(rows_[i].tokens.size());
-      if (turn.drafts) take(turn, sampled[next++]);
+      Asked& asked = *in_pass_[i];
+      asked.past->n_computed += static_cast<int>(rows_[i].tokens.size());
+      if (asked.drafts) take(asked, sampled[next++]);
     }
   }
 
-  SampleParams params_of(const Turn& turn) const {
+  SampleParams params_of(const Asked& asked) const {
     static const SamplingParams kGreedy = [] {
       SamplingParams out;
       out.temperature = 0;
       return out;
     }();
-    const SamplingParams& wanted = turn.draft->sampling == nullptr ? kGreedy : *turn.draft->sampling;
+    const SamplingParams& wanted = asked.draft->sampling == nullptr ? kGreedy : *asked.draft->sampling;
     const auto position =
-        turn.draft->n_before + static_cast<int64_t>(turn.draft->context.size() + turn.draft->tokens.size());
-    SampleParams out = sample_params(wanted, position, &turn.edits);
+        asked.draft->n_before + static_cast<int64_t>(asked.draft->context.size() + asked.draft->tokens.size());
+    SampleParams out = sample_params(wanted, position, &asked.edits);
     out.logprob = false;
     out.n_top = 0;
     return out;
   }
 
   // A vocabulary may be padded beyond the target's.
-  void take(Turn& turn, const Sampled& sampled) const {
-    Draft& draft = *turn.draft;
+  void take(Asked& asked, const Sampled& sampled) const {
+    Draft& draft = *asked.draft;
     if (!sampled.ok || sampled.token >= n_vocab_) {
-      turn.drafts = false;
+      asked.drafts = false;
       return;
     }
     draft.tokens.push_back(sampled.token);
     const bool ends = std::find(draft.ends.begin(), draft.ends.end(), sampled.token) != draft.ends.end();
-    turn.drafts = !ends && static_cast<int>(draft.tokens.size()) < draft.max_tokens;
+    asked.drafts = !ends && static_cast<int>(draft.tokens.size()) < draft.max_tokens;
   }
 
   const int max_draft_, n_vocab_;
@@ -209,8 +209,8 @@ class DraftModel final : public Proposer {
   std::unordered_map<SeqId, Past> pasts_;
   uint64_t call_ = 0;
   // Of the call and the pass at hand; kept for their room.
-  std::vector<Turn> turns_;
-  std::vector<Turn*> in_pass_;
+  std::vector<Asked> asked_;
+  std::vector<Asked*> in_pass_;
   std::vector<DraftRows> rows_;
   std::vector<SampleParams> params_;
 };
