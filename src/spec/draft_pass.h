@@ -35,7 +35,6 @@ class DraftPass {
 
  private:
   Batch batch_of(std::span<const DraftRows> rows, int64_t n_out);
-  void put_blocks(std::span<const DraftRows> rows, size_t group, Batch& batch) const;
 
   const Model& model_;
   Ops& ops_;
