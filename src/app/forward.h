@@ -27,9 +27,7 @@ class Forward {
  private:
   Forward(const Model& model, Ops& ops, Buffer scratch, int block_tokens)
       : model_(&model), ops_(&ops), arena_(std::move(scratch)), block_tokens_(block_tokens) {}
-  Tensor ints(int64_t n);
-  void put_blocks(size_t group, Batch& batch);
-  void put_state(size_t group, Batch& batch);
+  void put_state(size_t group, Batch& batch) const;
 
   const Model* model_;
   Ops* ops_;
