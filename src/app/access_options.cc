@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "app/remote.h"
+#include "app/text_file.h"
 
 namespace quire {
 namespace {
 
-constexpr size_t kMaxKeyFileBytes = 8 << 20;
+constexpr int64_t kMaxKeyFileBytes = 8 << 20;
 
 Status add_plain(const std::vector<std::string>& texts, const char* option, bool admin, std::vector<ApiKey>& out) {
   for (const std::string& text : texts) {
@@ -27,14 +26,8 @@ Status add_plain(const std::vector<std::string>& texts, const char* option, bool
 }
 
 Status add_file(const std::string& path, std::vector<ApiKey>& out) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in) return fail(Code::io, "--api-keys: cannot read " + path);
-  if (text.str().size() > kMaxKeyFileBytes)
-    return fail(Code::invalid, "--api-keys: " + path + " has " + std::to_string(text.str().size()) +
-                                   " bytes: the limit is " + std::to_string(kMaxKeyFileBytes));
-  auto keys = read_keys(text.str());
+  QR_TRY(const std::string text, read_text_file("--api-keys", path, kMaxKeyFileBytes));
+  auto keys = read_keys(text);
   if (!keys) return fail(keys.error().code, "--api-keys: " + path + ": " + keys.error().message);
   for (ApiKey& key : *keys) {
     for (const ApiKey& other : out)

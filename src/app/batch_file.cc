@@ -4,13 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/json_fields.h"
+
 namespace quire {
 namespace {
-
-const std::string* text_of(const Json& object, std::string_view key) {
-  const Json* value = object.find(key);
-  return value != nullptr ? value->as_string() : nullptr;
-}
 
 // The custom_id of a result that needs no second try; null otherwise.
 const std::string* done_id(const Json& line) {
@@ -18,7 +15,7 @@ const std::string* done_id(const Json& line) {
   const Json* status = response != nullptr ? response->find("status_code") : nullptr;
   if (status == nullptr || status->as_int() == nullptr) return nullptr;
   if (*status->as_int() >= 500 || *status->as_int() == 429) return nullptr;
-  return text_of(line, "custom_id");
+  return string_at(line, "custom_id");
 }
 
 Json result_head(int64_t n_line, const std::string& custom_id) {
@@ -34,12 +31,12 @@ Result<BatchLine> parse_batch_line(const std::string& text) {
   QR_TRY(const Json json, Json::parse(text));
   if (json.as_object() == nullptr) return fail(Code::invalid, "the line is no JSON object");
   BatchLine out;
-  const std::string* id = text_of(json, "custom_id");
+  const std::string* id = string_at(json, "custom_id");
   if (id == nullptr || id->empty()) return fail(Code::invalid, "custom_id must be a string that is not empty");
   out.custom_id = *id;
-  const std::string* method = text_of(json, "method");
+  const std::string* method = string_at(json, "method");
   if (method == nullptr || *method != "POST") return fail(Code::invalid, "method must be \"POST\"");
-  const std::string* url = text_of(json, "url");
+  const std::string* url = string_at(json, "url");
   if (url == nullptr || !url->starts_with("/v1/")) return fail(Code::invalid, "url must begin with \"/v1/\"");
   out.url = *url;
   const Json* body = json.find("body");
@@ -53,7 +50,7 @@ Result<BatchLine> parse_batch_line(const std::string& text) {
 
 std::string batch_result(int64_t n_line, const std::string& custom_id, int status, Json body) {
   Json response, out = result_head(n_line, custom_id);
-  const std::string* request_id = text_of(body, "id");
+  const std::string* request_id = string_at(body, "id");
   response.set("status_code", status);
   response.set("request_id", request_id != nullptr ? Json(*request_id) : Json());
   response.set("body", std::move(body));

@@ -1,5 +1,6 @@
 #include "app/remote.h"
 
+#include "app/json_fields.h"
 #include "base/clock.h"
 #include "http/server_url.h"
 
@@ -16,14 +17,8 @@ HttpHeaders headers_for(const Remote& remote) {
 std::string error_words(const std::string& body) {
   const Result<Json> json = Json::parse(body);
   const Json* error = json ? json->find("error") : nullptr;
-  const Json* message = error != nullptr ? error->find("message") : nullptr;
-  if (message != nullptr && message->as_string() != nullptr) return *message->as_string();
+  if (const std::string* message = error != nullptr ? string_at(*error, "message") : nullptr) return *message;
   return body.substr(0, 200);
-}
-
-const std::string* string_at(const Json& object, std::string_view key) {
-  const Json* value = object.find(key);
-  return value != nullptr ? value->as_string() : nullptr;
 }
 
 void read_usage(const Json& usage, RemoteAnswer& out) {

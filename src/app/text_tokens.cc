@@ -1,9 +1,6 @@
 #include "app/text_tokens.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
+#include "app/text_file.h"
 
 namespace quire {
 
@@ -11,11 +8,9 @@ Result<std::vector<Token>> text_tokens(const std::string& path, const LoadedMode
   std::vector<Token> out;
   if (path.empty()) return out;
   if (!loaded.tokenizer) return fail(Code::unsupported, loaded.path + " has no tokenizer: give --tokens");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(Code::io, path + ": cannot be read: " + std::strerror(errno));
-  std::stringstream all;
-  all << in.rdbuf();
-  QR_TRY_VOID(loaded.tokenizer->encode(all.str(), EncodeOptions{.add_special = true}, out));
+  constexpr int64_t kMostBytes = 1 << 30;
+  QR_TRY(const std::string text, read_text_file("--text", path, kMostBytes));
+  QR_TRY_VOID(loaded.tokenizer->encode(text, EncodeOptions{.add_special = true}, out));
   return out;
 }
 

@@ -63,7 +63,7 @@ class Keys(unittest.TestCase):
 
     def test_what_is_wrong_is_one_clear_line(self):
         self.assertIn('keys[0]: sha256 is missing', refused('--api-keys', self.write('a', {'keys': [{'name': 'a'}]})))
-        self.assertIn('cannot read', refused('--api-keys', '/nowhere/keys.json'))
+        self.assertIn('cannot be read', refused('--api-keys', '/nowhere/keys.json'))
         self.assertIn('--cors-origin', refused('--cors-origin', 'example.org'))
         self.assertIn('need each other', refused('--tls-cert', 'x.pem'))
         self.assertIn('x.pem', refused('--tls-cert', 'x.pem', '--tls-key', 'y.pem'))

@@ -166,7 +166,7 @@ class Explain(unittest.TestCase):
         text = quire('explain', '--prompt', 'Nothing of this kind was ever asked before by anybody at all.', '--url', url)
         self.assertTrue(re.search(r'cause +never_stored', text.stdout), text.stdout + text.stderr)
         for options, expected in ((('--url', url), 'one of FILE and --prompt'),
-                                  (('/nowhere/x.json', '--url', url), 'cannot read'),
+                                  (('/nowhere/x.json', '--url', url), 'FILE: /nowhere/x.json: cannot be read'),
                                   (('--prompt', 'x', '--url', 'http://127.0.0.1:1'), 'cannot connect'),
                                   (('--prompt', 'x', '--model-name', 'a:b:c', '--url', url), '')):
             done = quire('explain', *options)

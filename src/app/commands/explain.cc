@@ -1,11 +1,10 @@
 // quire explain: how much of a prompt a running server has cached, and why no more (POST /v1/cache/explain).
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 
 #include "app/command.h"
+#include "app/json_fields.h"
 #include "app/remote.h"
+#include "app/text_file.h"
 
 namespace quire {
 namespace {
@@ -16,13 +15,7 @@ struct Args {
 };
 
 constexpr int kTimeoutMs = 60'000;
-
-Result<std::string> read_input(const std::string& file) {
-  if (file == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return fail(Code::io, file + ": cannot read");
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
+constexpr int64_t kMostBytes = 64 << 20;
 
 // A file that is a JSON object is a request's body; any other is the prompt itself.
 Result<Json> body_of(const Args& args) {
@@ -32,7 +25,7 @@ Result<Json> body_of(const Args& args) {
   if (args.file.empty()) {
     body.set("prompt", args.prompt);
   } else {
-    QR_TRY(std::string text, read_input(args.file));
+    QR_TRY(std::string text, args.file == "-" ? read_stdin(kMostBytes) : read_text_file("FILE", args.file, kMostBytes));
     Result<Json> json = Json::parse(text);
     const bool is_body = json && json->as_object() != nullptr;
     if (is_body) body = std::move(*json);
@@ -49,8 +42,8 @@ int64_t number_at(const Json& object, std::string_view key) {
 }
 
 std::string text_at(const Json& object, std::string_view key) {
-  const Json* value = object.find(key);
-  return value != nullptr && value->as_string() != nullptr ? *value->as_string() : "";
+  const std::string* value = string_at(object, key);
+  return value != nullptr ? *value : "";
 }
 
 // In one line: quoted and escaped as JSON has it.

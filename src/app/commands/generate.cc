@@ -1,14 +1,13 @@
 // quire generate: one completion on the terminal, streamed as it is made.
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <limits>
 #include <optional>
-#include <sstream>
 
 #include "app/adapters.h"
 #include "app/context_shift.h"
 #include "app/spec_options.h"
+#include "app/text_file.h"
 #include "app/wire.h"
 #include "base/json.h"
 #include "text/chat_prompt.h"
@@ -82,11 +81,8 @@ Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& lo
   if (!loaded.tokenizer) return fail(Code::not_found, loaded.path + " has no tokenizer: give --tokens");
   std::string text = args.prompt.empty() ? args.text : args.prompt;
   if (!args.prompt_file.empty()) {
-    std::ifstream in(args.prompt_file, std::ios::binary);
-    if (!in) return fail(Code::io, args.prompt_file + ": cannot read");
-    std::stringstream all;
-    all << in.rdbuf();
-    text = all.str();
+    constexpr int64_t kMostBytes = 64 << 20;
+    QR_TRY(text, read_text_file("--prompt-file", args.prompt_file, kMostBytes));
   }
   std::vector<Token> ids;
   if (args.raw || loaded.tokenizer->spec().chat_template.empty()) {

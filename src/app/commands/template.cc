@@ -1,10 +1,9 @@
 // quire template: renders conversations with a chat template, or tells whether it only appends from turn to turn.
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 
+#include "app/text_file.h"
 #include "app/wire.h"
 #include "text/chat_prompt.h"
 #include "text/template_jsonl.h"
@@ -23,13 +22,7 @@ struct Loaded {
   Json special_tokens;
 };
 
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(Code::io, path + ": cannot read");
-  std::stringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
+constexpr int64_t kMostSource = 1 << 20, kMostRequest = 64 << 20;  // bytes
 
 // --file names the source; else the model's own template, with its special tokens.
 Result<Loaded> load_template(const Args& args) {
@@ -41,7 +34,7 @@ Result<Loaded> load_template(const Args& args) {
     tokens = special_tokens(*tokenizer);
   }
   if (!args.file.empty()) {
-    QR_TRY(source, read_file(args.file));
+    QR_TRY(source, read_text_file("--file", args.file, kMostSource));
   }
   if (source.empty()) return fail(Code::not_found, "no template: name a model that has one, or --file");
   QR_TRY(ChatTemplate chat, ChatTemplate::parse(source));
@@ -60,9 +53,8 @@ Status render_lines(const Loaded& loaded) {
 
 // The whole of stdin is one request; prints the text itself.
 Status render_one(const Loaded& loaded) {
-  std::stringstream all;
-  all << std::cin.rdbuf();
-  QR_TRY(const Json request, Json::parse(all.str()));
+  QR_TRY(const std::string line, read_stdin(kMostRequest));
+  QR_TRY(const Json request, Json::parse(line));
   TemplateInput defaults;
   defaults.special_tokens = loaded.special_tokens;
   defaults.now = local_time_text(std::time(nullptr));
