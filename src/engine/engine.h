@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "engine/pin_book.h"
 #include "engine/request.h"
+#include "engine/request_view.h"
 #include "engine/snapshot.h"
 #include "engine/virtual_tokens.h"
 #include "model/model.h"
@@ -43,7 +44,6 @@ struct EngineOptions {
   int draft_rows = 0;        // guessed tokens of a step at most, of all sequences; 0: max_draft of each
   bool adapt_draft = false;  // guesses are as long as it pays, by the durations of the steps that were
 };
-
 class Proposer;
 class Tier;
 class Tokenizer;
@@ -69,8 +69,7 @@ struct EngineDecision {
 class InputRecorder {
  public:
   virtual ~InputRecorder() = default;
-  // Both throw nothing: a recording ends, the run goes on.
-  virtual void record(const EngineInput&) = 0;
+  virtual void record(const EngineInput&) = 0;  // neither throws: a recording ends, the run goes on
   virtual void decided(const EngineDecision&) {}
 };
 
@@ -102,14 +101,13 @@ class Engine {
   virtual void cancel(SeqId) = 0;                               // any thread; unknown or finished ids are ignored
   virtual std::vector<PinView> pins(uint64_t owner) const = 0;  // any thread: what this owner has pinned
   virtual bool unpin(uint64_t id, uint64_t owner) = 0;          // any thread; at once. False: the owner has no such pin
-
-  // Runs the loop in its own thread. Once; not together with step().
-  virtual void start() = 0;
+  virtual void start() = 0;  // runs the loop in its own thread. Once; not together with step()
   // Joins, cancels what is left (sinks hear it on this thread) and refuses what comes later. Idempotent; not in a sink.
   virtual void stop() = 0;
   virtual bool step() = 0;  // one step on the caller's thread instead of start(); false: there was nothing to do
 
   virtual EngineStats stats() const = 0;             // any thread: counters as of the last step
+  virtual RequestViews requests() const = 0;         // any thread: as of the last look, one in 100 ms at most
   virtual Snapshot snapshot() const = 0;             // engine thread (or between step() calls)
   virtual const EngineOptions& options() const = 0;  // as resolved: n_ctx, kv_bytes filled in
 };

@@ -15,6 +15,7 @@
 namespace quire {
 namespace {
 
+constexpr int64_t kViewNs = 100'000'000;            // so often sequences are shown as they are, at most
 constexpr std::chrono::milliseconds kLoadTick{10};  // so often a load is asked whether it is late
 
 // Counted among those that wait, unless it comes to nothing.
@@ -369,6 +370,7 @@ bool LoopEngine::step() {
   if (starved != nullptr) starve(std::move(starved), start);
   n_waiting_ = n_waiting();  // who was admitted waits no more while the step computes
   for (const Grant& grant : plan.grants) leave_queue(*grant.seq);
+  show_requests(start);
   if (worked) {
     work(plan, start);
   } else if (moved) {
@@ -397,6 +399,7 @@ void LoopEngine::work(const Plan& plan, int64_t start_ns) {
   }
   for (Ended& ended : ended_) finish(std::move(ended), now);
   laps_.lap(Stage::commit);
+  if (scheduler_.idle()) show_requests(now);
   publish(now - start_ns);
 }
 
@@ -430,6 +433,26 @@ void LoopEngine::publish(int64_t step_ns) {
   out.step_ns = step_ns;
   const std::lock_guard lock(stats_mutex_);
   stats_ = out;
+}
+
+// Before the pass, so that a long step is explained while it runs; what has just ended is not shown for longer than
+// others run. Without memory the last look stays.
+void LoopEngine::show_requests(int64_t now_ns) {
+  const bool any = !scheduler_.idle();
+  if (any == shows_any_ && (!any || now_ns - shown_ns_ < kViewNs)) return;
+  const std::lock_guard lock(views_mutex_);
+  try {
+    view_requests(scheduler_, now_ns, views_);
+    shown_ns_ = now_ns;
+    shows_any_ = any;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+RequestViews LoopEngine::requests() const {
+  const std::lock_guard lock(views_mutex_);
+  return views_;
 }
 
 EngineStats LoopEngine::stats() const {

@@ -48,6 +48,7 @@ class LoopEngine final : public Engine {
   std::vector<PinView> pins(uint64_t owner) const override { return pin_book_.of(owner); }
   bool unpin(uint64_t id, uint64_t owner) override;
   EngineStats stats() const override;
+  RequestViews requests() const override;
   Snapshot snapshot() const override;
   const EngineOptions& options() const override { return options_; }
 
@@ -80,6 +81,7 @@ class LoopEngine final : public Engine {
   void tell_progress(const Plan& plan);
   void tell_plan(const Plan& plan);
   void publish(int64_t step_ns);
+  void show_requests(int64_t now_ns);
   void cancel_all();
   // Nobody runs the loop, or this is the thread that does.
   bool on_engine_thread() const {
@@ -113,6 +115,10 @@ class LoopEngine final : public Engine {
 
   mutable std::mutex stats_mutex_;
   EngineStats stats_;
+  mutable std::mutex views_mutex_;
+  RequestViews views_;    // guarded by views_mutex_, written by the engine thread
+  int64_t shown_ns_ = 0;  // engine thread: when
+  bool shows_any_ = false;
 };
 
 }  // namespace quire

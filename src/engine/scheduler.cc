@@ -178,7 +178,7 @@ void Scheduler::grant_running(bool decoding) {
       ++i;
     } else if (!take_back_drafts()) {
       // From the beginning: what is preempted may have been somebody's leader, in front or behind.
-      preempt(last());
+      preempt(last(), SentBack::for_blocks);
       i = 0;
     }
   }
@@ -227,7 +227,7 @@ size_t Scheduler::last() const {
   return static_cast<size_t>(at - running_.begin());
 }
 
-void Scheduler::preempt(size_t i) {
+void Scheduler::preempt(size_t i, SentBack why) {
   Sequence& victim = *running_[i];
   plan_.drop(victim);
   victim.draft.clear();
@@ -236,6 +236,8 @@ void Scheduler::preempt(size_t i) {
   pasts_.give_back(victim);
   victim.follows.leader = 0;
   victim.preempted = true;
+  ++victim.n_preempted;
+  victim.sent_back = why;
   n_pending_waiting_ += static_cast<int64_t>(victim.tokens.size());
   waiting_.push_back(std::move(running_[i]));
   waiting_sorted_ = false;
@@ -253,16 +255,17 @@ void Scheduler::sort_waiting() {
 
 // Those that go before `other`, which runs; null: all. Nobody in a step in which blocks or memory ran out.
 void Scheduler::admit(const Sequence* other) {
-  if (preempted_now_ || starved_ != 0 || waiting_.empty()) return;
-  if (n_running() >= max_running() || plan_.n_tokens >= options_.step_tokens) return;
+  if (waiting_.empty()) return;
+  halt_ = {Hold::pressure};
+  if (preempted_now_ || starved_ != 0) return;
+  if (full()) return;
   sort_waiting();
   size_t n_admitted = 0;
   for (; n_admitted < waiting_.size(); ++n_admitted) {
-    const int budget = options_.step_tokens - plan_.n_tokens;
-    if (budget <= 0 || n_running() >= max_running()) break;
+    if (full()) break;
     Sequence& seq = *waiting_[n_admitted];
     if (other != nullptr && !passes(seq, *other)) break;
-    if (!admit_one(seq, budget)) break;
+    if (!admit_one(seq, options_.step_tokens - plan_.n_tokens)) break;
     seq.place = other != nullptr ? other->place : n_running();
     if (!seq.admitted) {
       seq.admitted = true;
@@ -275,12 +278,23 @@ void Scheduler::admit(const Sequence* other) {
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(n_admitted));
 }
 
+// Whether nobody more may be admitted in this plan, for want of a place or of rows.
+bool Scheduler::full() {
+  if (n_running() >= max_running())
+    halt_ = {Hold::places, max_running()};
+  else if (is_full())
+    halt_ = {Hold::budget, options_.step_tokens};
+  else
+    return false;
+  return true;
+}
+
 // Beside others: all that is pending and the next token must fit, and a block for each that runs, else it would be
 // preempted at once. Alone: what submit() found to fit.
-bool Scheduler::has_room(const Sequence& seq) const {
+KvCache::Shortage Scheduler::shortage(const Sequence& seq) const {
   const int n_all = static_cast<int>(seq.tokens.size()) + (running_.empty() ? 0 : 1);
   const int n_step = std::min(options_.step_tokens, options_.max_chunk);
-  return cache_.has_room(seq.kv, {n_all, n_step, n_running()});
+  return cache_.shortage(seq.kv, {n_all, n_step, n_running()});
 }
 
 // Room for all that it may come to, so that no step allocates. False, and it is starved: there is no memory.
@@ -302,12 +316,15 @@ bool Scheduler::reserve_tokens(Sequence& seq) {
 bool Scheduler::admit_one(Sequence& seq, int budget) {
   if (!reserve_table(seq)) return false;
   pasts_.begin(seq);
-  bool fits = has_room(seq) && reserve_tokens(seq);
+  const KvCache::Shortage lack = shortage(seq);
+  halt_ = {lack.of_states ? Hold::states : Hold::blocks, lack.wanted, lack.have};
+  bool fits = !lack && reserve_tokens(seq);
   if (fits) leaders_.find(seq, running_, n_plans_);
   const bool loads = fits && seq.follows.leader == 0 && loads_ != nullptr && loads_->begin(seq, planned_ns_);
   const bool waits = seq.follows.leader != 0 || loads;
   fits = fits && (waits || pasts_.finish_virtual(seq));
   const int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+  if (fits && !waits && n == 0) halt_ = {Hold::step_time};
   if (!fits || (!waits && (n == 0 || !cache_.grow(seq.kv, seq.n_computed + n, n_running())))) {
     pasts_.give_back(seq);
     return false;

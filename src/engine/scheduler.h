@@ -20,6 +20,7 @@
 #include "engine/pasts.h"
 #include "engine/plan.h"
 #include "engine/policy.h"
+#include "engine/request_view.h"
 #include "engine/step_cost.h"
 #include "kv/kv_cache.h"
 #include "kv/pins.h"
@@ -96,6 +97,16 @@ class Scheduler {
   // Until what waits now will have been computed, as far as the steps so far tell; 0: not at all.
   int64_t queue_ns() const;
   const StepCost& step_cost() const { return step_cost_; }
+  // Of the last plan, for whoever asks why a sequence waits: whether it got something, whether all rows of a step are
+  // given out, and why the first that waits was not admitted.
+  struct Halt {
+    Hold hold = Hold::none;
+    int64_t wanted = 0, have = 0;  // as RequestView has them
+  };
+  bool granted(const Sequence& seq) const { return seq.moved_plan == n_plans_; }
+  bool is_full() const { return plan_.n_tokens >= options_.step_tokens; }
+  int step_tokens() const { return options_.step_tokens; }
+  const Halt& halt() const { return halt_; }
   std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
   std::span<const std::unique_ptr<Sequence>> waiting() const { return waiting_; }
 
@@ -110,11 +121,12 @@ class Scheduler {
   void grant_running(bool decoding);
   // Of running_, by number.
   size_t last() const;
-  void preempt(size_t i);
+  void preempt(size_t i, SentBack why);
   void give(Sequence& seq, int n_tokens);
   void sort_waiting();
+  bool full();
   void admit(const Sequence* other);
-  bool has_room(const Sequence& seq) const;
+  KvCache::Shortage shortage(const Sequence& seq) const;
   bool admit_one(Sequence& seq, int budget);
   bool reserve_table(Sequence& seq);
   bool reserve_tokens(Sequence& seq);
@@ -146,7 +158,8 @@ class Scheduler {
   Seqs running_, waiting_;
   Plan plan_;
   bool preempted_now_ = false, waiting_sorted_ = false;
-  SeqId starved_ = 0;                              // of this plan
+  SeqId starved_ = 0;  // of this plan
+  Halt halt_;
   std::unordered_map<uint64_t, int> n_of_tenant_;  // sequences that are here
   int64_t n_pending_waiting_ = 0;                  // tokens of all that wait
   double mean_generated_ = 0;                      // by those that ended

@@ -10,6 +10,7 @@
 
 #include "engine/load.h"
 #include "engine/request.h"
+#include "engine/request_view.h"
 #include "kv/kv_cache.h"
 
 namespace quire {
@@ -32,10 +33,12 @@ struct Sequence {
   // Scheduler: whose turn it is.
   bool admitted = false;  // has run before (it may wait again after preemption)
   bool preempted = false;
-  bool in_queue = false;    // has a place there, until its first step (queue_shares.h)
-  int place = 0;            // in the policy's order of those that run
-  int n_ahead = 0;          // of its own tenant: those that came before it and are here
-  int64_t ahead_plan = 0;   // number of the plan before which that number became what it is
+  int n_preempted = 0;                   // times
+  SentBack sent_back = SentBack::never;  // the last time
+  bool in_queue = false;                 // has a place there, until its first step (queue_shares.h)
+  int place = 0;                         // in the policy's order of those that run
+  int n_ahead = 0;                       // of its own tenant: those that came before it and are here
+  int64_t ahead_plan = 0;                // number of the plan before which that number became what it is
   int64_t moved_plan = 0;   // number of the plan that last granted it something or let it wait for such a one
   int n_hit = 0;            // prompt tokens that the tree has, as of plan number probed_plan; a policy's hint
   int64_t probed_plan = 0;  // 0: never looked up

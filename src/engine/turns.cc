@@ -55,7 +55,7 @@ bool Scheduler::fits(Sequence& first) {
   if (n_running() >= max_running()) return false;
   if (!reserve_table(first)) return true;  // nobody makes way for it: it ends
   pasts_.begin(first);
-  const bool out = has_room(first);
+  const bool out = !shortage(first);
   pasts_.give_back(first);
   return out;
 }
@@ -70,7 +70,7 @@ void Scheduler::make_way() {
   while (!running_.empty() && !fits(first)) {
     const size_t victim = last();
     if (!passes(first, *running_[victim])) break;
-    preempt(victim);
+    preempt(victim, SentBack::for_turn);
   }
   preempted_now_ = false;  // blocks did not run out: it is admitted in this step
 }

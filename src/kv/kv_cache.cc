@@ -191,7 +191,7 @@ std::vector<Hash128> KvCache::names(const Prefix& prefix) const {
 
 // The blocks of a window that a sequence will still ask for are no more than fit into the window and a step, less those
 // that it has.
-bool KvCache::has_room(const SeqKv& seq, const Room& wanted) const {
+KvCache::Shortage KvCache::shortage(const SeqKv& seq, const Room& wanted) const {
   const auto n_have = static_cast<int>(seq.table.size());
   const int missing = std::max(blocks_for(wanted.n_tokens) - n_have, 0);
   for (size_t g = 0; g < pools_.size(); ++g) {
@@ -200,9 +200,10 @@ bool KvCache::has_room(const SeqKv& seq, const Room& wanted) const {
     n_held += std::min(kept_blocks(g), n_have - n_held);
     const int64_t most = groups_[g].most_blocks(wanted.n_step, options_.block_tokens) - n_held;
     const int64_t n = std::min<int64_t>(missing, std::max<int64_t>(most, 0));
-    if (n + wanted.n_spare > pools_[g]->n_free() + pools_[g]->n_cached()) return false;
+    const Shortage lack{n + wanted.n_spare, int64_t{pools_[g]->n_free()} + pools_[g]->n_cached(), is_state(g)};
+    if (lack) return lack;
   }
-  return true;
+  return {};
 }
 
 void KvCache::slide(SeqKv& seq, int n_computed) {

@@ -84,12 +84,17 @@ class KvCache {
   // past that block, and where layers keep a state, which is that of another place. REQUIRES memory that the host can
   // copy, codecs that keep tokens apart (all that there are), and `from` to have that block.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
-  // Whether n_tokens in all, computed at most n_step at a time, have room beside what others hold, and n_spare blocks
-  // of every group are left then.
+  // What is missing for n_tokens in all, computed at most n_step at a time, to have room beside what others hold, and
+  // n_spare blocks of every group to be left then; of the first group that lacks some.
   struct Room {
     int n_tokens, n_step, n_spare;
   };
-  bool has_room(const SeqKv& seq, const Room& wanted) const;
+  struct Shortage {
+    int64_t wanted = 0, have = 0;  // blocks to be taken, and those that are free or can be freed
+    bool of_states = false;
+    explicit operator bool() const { return wanted > have; }
+  };
+  Shortage shortage(const SeqKv& seq, const Room& wanted) const;
   // Gives back what no row at position n_computed or behind it reads: blocks that lie before every window and are not
   // kept.
   void slide(SeqKv& seq, int n_computed);

@@ -145,7 +145,8 @@ TEST(KvStates, ThoseThatAreCachedMakeRoom) {
   EXPECT_EQ(states.run(seqs[1], tokens_of(40, 3), 40, 40), 0);
   SeqKv again;
   EXPECT_EQ(states.begin(again, tokens_of(40, 1), 40), 0) << "its keys are there, its state made room";
-  EXPECT_FALSE(states.cache->has_room(again, {41, 40, 2}));
+  const KvCache::Shortage lack = states.cache->shortage(again, {41, 40, 2});
+  EXPECT_TRUE(lack && lack.of_states);
   for (SeqKv& seq : seqs) states.cache->release(seq);
   states.cache->release(again);
 }

@@ -14,6 +14,7 @@
 #include "serve/asker.h"
 #include "serve/job.h"
 #include "serve/model_card.h"
+#include "serve/request_list.h"
 #include "serve/request_log.h"
 #include "text/fill_tokens.h"
 #include "text/parse/tool_format.h"
@@ -65,6 +66,7 @@ struct ServeEnv {
   std::function<bool()> ready;
   std::function<std::string()> metrics_text;
   std::function<EngineStats()> engine_stats;
+  std::function<RequestList()> requests;
   std::function<std::vector<PinView>(uint64_t owner)> pins;  // as Engine has it
   std::function<bool(uint64_t id, uint64_t owner)> unpin;    // likewise
 };

@@ -147,6 +147,7 @@ class SparedEngine final : public Engine {
   std::vector<PinView> pins(uint64_t owner) const override { return fake.pins(owner); }
   bool unpin(uint64_t id, uint64_t owner) override { return fake.unpin(id, owner); }
   EngineStats stats() const override { return fake.stats(); }
+  RequestViews requests() const override { return fake.requests(); }
   Snapshot snapshot() const override { return {}; }
   const EngineOptions& options() const override { return fake.options(); }
 

@@ -87,6 +87,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     return ours + vllm_lines(ours, env_.models.front()) + (llama ? llama_lines(stats) : "");
   };
   env_.engine_stats = [this] { return engine_.stats(); };
+  env_.requests = [this] { return requests(); };
   env_.pins = [this](uint64_t owner) { return engine_.pins(owner); };
   env_.unpin = [this](uint64_t id, uint64_t owner) { return engine_.unpin(id, owner); };
   env_.streams = &streams_;
@@ -129,6 +130,23 @@ void Service::add_route(const Endpoint& endpoint, std::string_view path, bool ow
 int64_t Service::n_sessions() const {
   std::lock_guard lock(mu_);
   return static_cast<int64_t>(sessions_.size());
+}
+
+RequestList Service::requests() const {
+  std::vector<std::shared_ptr<Session>> sessions;
+  {
+    const std::lock_guard lock(mu_);
+    sessions.reserve(sessions_.size());
+    for (const auto& entry : sessions_) sessions.push_back(entry.second);
+  }
+  RequestList out;
+  out.engine = engine_.requests();
+  out.now_ns = context_.clock->now_ns();
+  out.n_unread = static_cast<int64_t>(queue_.size());
+  out.lines.reserve(sessions.size());
+  for (const auto& session : sessions)
+    if (auto line = session->line(out.now_ns)) out.lines.push_back(std::move(*line));
+  return out;
 }
 
 HttpError Service::shutdown_refusal() const {
@@ -215,6 +233,7 @@ void Service::try_admit(const Endpoint& endpoint, Admission& admission, HttpRequ
   if (const auto& refusal = admission.refusal) return session->refuse_with(refusal->error, refusal->retry_after_s);
   Work work{&endpoint, std::move(request), who, session};
   if (endpoint.quick) return quick(endpoint, work, reply);
+  session->set_progress(RequestStage::queued);
   if (const auto error = enqueue(std::move(work))) session->refuse_with(*error);
 }
 
@@ -318,6 +337,7 @@ ApiResult<Call> Service::parse(const Work& work, HttpHeaders& headers) const {
   auto call = endpoint.parse({work.request, args, reading, work.asker}, env_);
   if (call) {
     if (Job* job = std::get_if<Job>(&*call)) {
+      if (job->generation.grammar) work.session->set_progress(RequestStage::compiled);
       QR_TRY_VOID(constrain(env_, *job, warnings));
       QR_TRY_VOID(limit_thinking(env_, job->generation));
     }
@@ -352,6 +372,7 @@ std::optional<HttpError> Service::check_context(const Job& job) const {
 void Service::try_prepare(Work& work) {
   Session& session = *work.session;
   if (session.closed()) return;
+  session.set_progress(RequestStage::read);
   HttpHeaders headers;
   auto call = parse(work, headers);
   if (!call) return session.refuse_with(call.error());

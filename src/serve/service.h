@@ -53,6 +53,8 @@ class Service final {
   // thread.
   void drain(int64_t ms);
   int64_t n_sessions() const;
+  // The requests that are here and have something to wait for.
+  RequestList requests() const;
 
  private:
   struct Work {

@@ -16,6 +16,7 @@
 #include "serve/api.h"
 #include "serve/choice.h"
 #include "serve/load_estimate.h"
+#include "serve/request_list.h"
 #include "serve/serve_metrics.h"
 #include "serve/trace.h"
 
@@ -61,6 +62,9 @@ class Session final : public std::enable_shared_from_this<Session> {
 
   // --- any thread ---
   bool closed() const { return closed_.load(); }
+  void set_progress(RequestStage progress) { progress_ = progress; }  // until it is started
+  // What it waits for; nothing before it is known whose it is, and of those that wait for nothing.
+  std::optional<RequestLine> line(int64_t now_ns) const;
   void shut_down();  // the server's time is up: cancels, tells the client, ends
 
   // --- io thread ---
@@ -115,6 +119,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   // an id sees those flags.
   std::atomic<bool> started_{false}, submitted_{false}, closed_{false}, shutdown_{false};
   std::atomic<int> status_{0};  // 0: not counted yet
+  std::atomic<RequestStage> progress_{RequestStage::none};
 
   // Io thread.
   std::optional<TraceParent> trace_parent_;

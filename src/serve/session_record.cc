@@ -63,4 +63,14 @@ void Session::add_sequences(RequestTrace& t) const {
   }
 }
 
+std::optional<RequestLine> Session::line(int64_t now_ns) const {
+  const RequestStage progress = progress_;
+  if (progress == RequestStage::none) return std::nullopt;
+  RequestLine out{id_, endpoint_.path, key_ != nullptr ? key_->key().name : "", now_ns - arrived_ns_, progress, {}};
+  if (!started_) return out;
+  out.progress = RequestStage::submitted;
+  for (const auto& choice : choices_) out.sequences.push_back({choice->seq, choice->finished()});
+  return out;
+}
+
 }  // namespace quire

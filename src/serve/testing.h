@@ -90,6 +90,7 @@ class FakeEngine final : public Engine {
   int64_t queue_ns = 0;     // what it predicts
   Cost cost;                // of every sequence
   Explanation explanation;  // told to whoever asks for one
+  RequestViews views;       // told to whoever asks; under pause(), or before start()
   std::string no_pin;       // not empty: what is to be pinned is refused with it
   std::string error;        // not empty: every sequence fails with it after its first token
 
@@ -164,6 +165,10 @@ class FakeEngine final : public Engine {
     s.n_running = static_cast<int>(running_.size());
     s.queue_ns = queue_ns;
     return s;
+  }
+  RequestViews requests() const override {
+    std::lock_guard lock(mu_);
+    return views;
   }
   Snapshot snapshot() const override { return {}; }
   const EngineOptions& options() const override { return options_; }
