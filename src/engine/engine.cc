@@ -87,6 +87,7 @@ Result<EngineMemory> take_memory(
   memory.n_learned = n_learned;
   memory.counts = counts;
   QR_TRY(memory.pins, limit_pins(options, layout, counts, recorded));
+  QR_TRY(memory.retention, limit_retention(options, counts));
   for (int g = 0; g < layout.n_groups(); ++g) {
     const int64_t n_blocks = n_learned + memory.counts.of(layout.group(g));
     Buffer& blocks = memory.blocks.emplace_back();

@@ -28,6 +28,9 @@ std::vector<HeldRow> rows() {
        .in_all = {"2^20 blocks, and n_pins", PinLimits().n_named * int64_t{sizeof(GroupBlocks)} +
                                                  o.max_pins * int64_t{sizeof(Pins::Pin) + sizeof(PinView)}},
        .test = "EnginePins.AsManyAsTheOptionsSay"},
+      {.what = "how long cached blocks are to stay",
+       .in_all = {"some 100 bytes a block, which --retain-share bounds", 0},
+       .test = "Retention.ATenantsWishesEndAtItsShareAndAtThatOfAll"},
       {.what = "evicted blocks of which is remembered when and for whom they left",
        .in_all = {"2^16 names", kMostDepartures * int64_t{2 * sizeof(Hash128) + sizeof(Departure)}},
        .test = "EngineExplain.SaysWhenAndForWhomABlockWasEvicted"},

@@ -91,6 +91,25 @@ Status check_virtual(int n_virtual, int n_ctx) {
                                  std::to_string(n_ctx) + " takes 1 to " + std::to_string(n_ctx - 2));
 }
 
+Status check_retention(const Request& request) {
+  const auto bad = [](const char* name, int64_t value, int64_t lo, int64_t hi) {
+    return fail(Code::invalid, "retention: " + std::string(name) + " must be " + std::to_string(lo) + " to " +
+                                   std::to_string(hi) + ", got " + std::to_string(value));
+  };
+  const auto n = static_cast<int64_t>(request.retention.size());
+  const auto most = static_cast<int64_t>(kMostRetentionRanges);
+  if (n > most) return bad("ranges", n, 0, most);
+  for (const RetentionRange& range : request.retention) {
+    if (range.priority < 0 || range.priority > kMostPriority) return bad("priority", range.priority, 0, kMostPriority);
+    if (range.duration_ns < 1 || range.duration_ns > kMostRetentionNs)
+      return bad("nanoseconds", range.duration_ns, 1, kMostRetentionNs);
+    if (range.begin < 0 || range.begin >= range.end)
+      return fail(Code::invalid, "retention: a range begins at " + std::to_string(range.begin) + " and ends at " +
+                                     std::to_string(range.end) + "; it has at least one token from 0 on");
+  }
+  return {};
+}
+
 Status check_request(Request& request, const RequestLimits& limits, int n_virtual) {
   if (request.prompt.empty()) return fail(Code::invalid, "the prompt has no tokens; at least 1 is needed");
   if (request.max_tokens < 1) {
@@ -106,6 +125,7 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
                                    std::to_string(n_ctx - 1) + behind);
   }
   QR_TRY_VOID(check_ids(request, limits.n_vocab));
+  QR_TRY_VOID(check_retention(request));
   const auto n_prompt = static_cast<int>(request.prompt.size());
   if (request.n_public < 0 || request.n_public > n_prompt) {
     return fail(Code::invalid, "n_public must be 0 to the prompt's " + std::to_string(n_prompt) + " tokens, got " +
@@ -296,6 +316,13 @@ Result<BlockCounts> count_blocks(const EngineOptions& all, const KvLayout& layou
     return fail(Code::invalid, no_blocks(all, s, {n_blocks, n_window, n_states}, most));
   }
   return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window), static_cast<int>(n_states)};
+}
+
+Result<RetentionLimits> limit_retention(const EngineOptions& o, const BlockCounts& counts) {
+  if (!(o.retain_share >= 0 && o.retain_share <= 1))
+    return fail(Code::invalid, "retain_share must be 0 to 1, got " + std::to_string(o.retain_share));
+  const auto n = static_cast<int>(counts.n_blocks * o.retain_share);
+  return RetentionLimits{n, (n + 1) / 2};
 }
 
 Result<PinLimits> limit_pins(const EngineOptions& o, const KvLayout& layout, const BlockCounts& counts, bool recorded) {

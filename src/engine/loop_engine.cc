@@ -51,7 +51,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
     : options_(options),
       limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
       env_(std::move(env)),
-      cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory.counts, memory.n_learned)),
+      cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory)),
       pins_(cache_, memory.pins),
       scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
       explains_({scheduler_.pasts(), env_.tier.get()}),
@@ -79,8 +79,11 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
 LoopEngine::~LoopEngine() { stop(); }
 
 // With a tier below, which takes what is computed and what it does not have yet of what leaves.
-KvCacheOptions LoopEngine::cache_options(const BlockCounts& counts, int n_learned) {
+KvCacheOptions LoopEngine::cache_options(const EngineMemory& memory) {
+  const BlockCounts& counts = memory.counts;
+  const int n_learned = memory.n_learned;
   KvCacheOptions out;
+  out.retention = memory.retention;
   out.block_tokens = options_.block_tokens;
   out.n_blocks = counts.n_blocks + n_learned;
   out.prefix_cache = options_.prefix_cache;
@@ -430,6 +433,8 @@ void LoopEngine::publish(int64_t step_ns) {
   out.n_pinned_blocks = pins_.n_blocks(0);
   out.pinned_bytes = pins_.bytes();
   out.pin_bytes = pins_.limits().bytes;
+  out.n_retained_blocks = cache_.n_retained_blocks();
+  out.most_retained_blocks = cache_.n_most_retained_blocks();
   out.step_ns = step_ns;
   const std::lock_guard lock(stats_mutex_);
   stats_ = out;

@@ -30,6 +30,7 @@ struct EngineMemory {
   BlockCounts counts;          // without those of learned prefixes
   int n_learned = 0;           // which every group has on top
   PinLimits pins;
+  RetentionLimits retention;
   Buffer scratch;  // the step's arena
 };
 
@@ -53,7 +54,7 @@ class LoopEngine final : public Engine {
   const EngineOptions& options() const override { return options_; }
 
  private:
-  KvCacheOptions cache_options(const BlockCounts& counts, int n_learned);
+  KvCacheOptions cache_options(const EngineMemory& memory);
   Result<int> n_virtual(const Request& request) const;
   Status check_pin(const Request& request, int n_virtual) const;
   Status check_explain(const Request& request) const;

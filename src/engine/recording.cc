@@ -127,6 +127,7 @@ void RecordingWriter::take(const EngineInput& input) {
       r.request.n_public = input.request->n_public;
       r.request.prefix = input.request->prefix;
       r.request.priority = input.request->priority;
+      r.request.retention = input.request->retention;
       r.request.tenant = input.request->tenant;
       r.request.match_prefix = input.request->match_prefix;
       r.request.pool = input.request->pool;

@@ -26,7 +26,7 @@
 
 namespace quire {
 
-inline constexpr int kRecordingVersion = 5;        // 4 had one order of eviction, 3 no constraints, 2 no drafts
+inline constexpr int kRecordingVersion = 6;        // 5 had no retention, 4 one order of eviction, 3 no constraints
 inline constexpr int kOldestRecordingVersion = 2;  // that is still read
 
 // One number for all decisions of a run, in order.

@@ -27,6 +27,7 @@ void fields(EngineOptions& o, F&& f) {
   f("itl_target_ms", o.itl_target_ms);
   f("policy", o.policy);
   f("kv_policy", o.kv_policy);
+  f("retain_share", o.retain_share);
   f("proposer", o.proposer);
   f("max_draft", o.max_draft);
 }
@@ -83,6 +84,14 @@ void fields(RecordedPrefix& p, F&& f) {
 }
 
 template <class F>
+void fields(RetentionRange& r, F&& f) {
+  f("begin", r.begin);
+  f("end", r.end);
+  f("priority", r.priority);
+  f("duration_ns", r.duration_ns);
+}
+
+template <class F>
 void fields(RecordedRequest& r, F&& f) {
   f("id", r.id);
   f("at", r.at_ns);
@@ -99,6 +108,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("match_prefix", r.request.match_prefix);
   f("pool", r.request.pool);
   f("max_draft", r.request.max_draft);
+  f("retention", r.request.retention);
 }
 
 template <class T>

@@ -113,6 +113,7 @@ EngineStats record_run(const std::string& path,
     r.cache_salt = rng.bits() & 1;
     r.tenant = rng.bits() << (i % 2 * 62);  // 0 and 2^62 … 2^64 among others
     r.n_public = static_cast<int>(r.prompt.size()) * (i % 3) / 2;
+    if (i % 4 == 1) r.retention = {{0, 30, 40 + i % 60, 1'000'000'000}, {30, 1 << 30, i % 30, 5}};
     if (rng.between(0, 2) == 0) r.stop_ids = {3, 4, 5, 6};
     if (rng.between(0, 3) == 0) r.end = std::make_unique<EndAt>(5);
     const bool scores = r.sampling.n_prompt_logprobs >= 0;
@@ -309,7 +310,7 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
   EXPECT_EQ(error_of(""), "is empty");
   EXPECT_EQ(error_of("{}\n"), "line 1: this is no recording: \"quire_recording\" is missing");
   EXPECT_EQ(error_of("[1]\n"), "line 1: no object");
-  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 5");
+  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 6");
   EXPECT_EQ(error_of("{\"quire_recording\":2}\n"), "line 1: \"n_vocab\" is missing");
   EXPECT_EQ(error_of(head + "{}\n"), "line 2: \"start\" is missing");
   const auto with_drafts = [&](const std::string& drafts) {

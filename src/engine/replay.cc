@@ -67,6 +67,7 @@ Request copy_of(const Request& r) {
   out.n_public = r.n_public;
   out.prefix = r.prefix;
   out.priority = r.priority;
+  out.retention = r.retention;
   out.tenant = r.tenant;
   out.match_prefix = r.match_prefix;
   out.pool = r.pool;

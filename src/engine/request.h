@@ -12,6 +12,7 @@
 #include "base/types.h"
 #include "engine/explanation.h"
 #include "engine/queue_places.h"
+#include "kv/retention_range.h"
 #include "ops/operands.h"
 #include "sample/logits_rule.h"
 #include "sample/sampling_params.h"
@@ -54,6 +55,9 @@ struct Request {
   bool tells_progress = false;  // events say how far the prompt is (TokenEvent::n_done)
   // Has one for this sequence (Engine::reserve, for the same tenant). Null: submit looks for a place itself.
   std::shared_ptr<QueuePlaces> places;
+  // How long the blocks of prompt and answer are to stay when it has ended other than by an error or a cancellation;
+  // tokens are counted from the prompt's first. At most kMostRetentionRanges.
+  std::vector<RetentionRange> retention;
   PinWish pin;  // granted when the request ends otherwise than by an error or a cancellation
   // Not null: nothing is computed. on_explained is called, then on_finish, with nothing in its usage.
   std::unique_ptr<ExplainWish> explain;
@@ -62,6 +66,7 @@ struct Request {
   uint64_t learned() const { return adapter != nullptr ? adapter->content : prefix; }
 };
 
+inline constexpr size_t kMostRetentionRanges = 64;
 inline constexpr int kMostDraft = 64;  // tokens of one guess, whatever is asked for
 
 // Why a token was computed; every computed row has exactly one.

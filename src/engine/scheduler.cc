@@ -389,6 +389,7 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
     cache_.slide(seq.kv, seq.n_computed);
     if (!over) continue;
     if (seq.request.pin.id != 0) pin(seq, end);
+    if (!seq.request.retention.empty() && end.finish != Finish::error) retain(seq);
     mean_generated_ += (seq.n_generated() - mean_generated_) * (mean_generated_ == 0 ? 1 : kMeanStep);
     end.seq = remove(seq.id);
     ended.push_back(std::move(end));

@@ -144,6 +144,7 @@ class Scheduler {
   bool take_back_drafts();
   void settle(const Grant& grant, int n_accepted);
   void pin(Sequence& seq, Ended& end);  // scheduler_pins.cc
+  void retain(const Sequence& seq);     // likewise
 
   const EngineOptions& options_;
   KvCache& cache_;

@@ -1,5 +1,5 @@
-// What a request's wish to be pinned comes to when it ends: its prompt was computed or found, so all of it is in the
-// tree, and nobody has had time to need its room.
+// What a request's wishes for its past come to when it ends: pins, and how long the rest is to stay. Of a pin: its
+// prompt was computed or found, so all of it is in the tree, and nobody has had time to need its room.
 #include <new>
 
 #include "engine/scheduler.h"
@@ -27,6 +27,20 @@ void Scheduler::pin(Sequence& seq, Ended& end) {
   } catch (const std::bad_alloc&) {
     pins_->remove(wish.id);
     refuse(kNoMemory, false);
+  }
+}
+
+// Virtual tokens come before the prompt, and stay for good. Without memory for it less is retained.
+void Scheduler::retain(const Sequence& seq) {
+  try {
+    std::vector<RetentionRange> ranges = seq.request.retention;
+    for (RetentionRange& range : ranges) {
+      range.begin = std::min(range.begin, options_.n_ctx) + seq.n_virtual;
+      range.end = std::min(range.end, options_.n_ctx) + seq.n_virtual;
+    }
+    accounts_.counters().n_unretained_blocks += cache_.retain(pasts_.prefix_of(seq), ranges);
+  } catch (const std::bad_alloc&) {
+    return;
   }
 }
 

@@ -53,6 +53,11 @@ class BlockPool {
   void set_indexed(int32_t id, bool indexed);
   // Of the blocks that the tree alone holds the one whose last other holder left first; -1: none.
   int32_t oldest_cached() const;
+  // As if its last other holder had left just now. REQUIRES one of those.
+  void renew_cached(int32_t id) {
+    leave_cached(id);
+    enter_cached(id);
+  }
 
   std::byte* base() const { return memory_.data(); }
   int64_t block_bytes() const { return block_bytes_; }

@@ -1,5 +1,5 @@
-// A policy whose leaves lie in one heap, by rank and last use: what is first there goes first. What a node's rank is,
-// says the policy. Engine thread only.
+// A policy whose leaves lie in one heap, by priority, rank and last use: what is first there goes first. What a node's
+// rank is, says the policy. Engine thread only.
 #pragma once
 #include <string>
 

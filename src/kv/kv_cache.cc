@@ -34,9 +34,10 @@ KvCache::KvCache(const KvLayout& layout, std::vector<Buffer> memory, const KvCac
     pooled.push_back({layout.group(g), pools_.back().get()});
   }
   if (options.prefix_cache) {
-    tree_ = std::make_unique<PrefixTree>(pooled, options.block_tokens,
-                                         PrefixTreeOptions{options.hash, options.keep, options.n_elsewhere,
-                                                           options.computed, options.policy, options.n_departures});
+    tree_ = std::make_unique<PrefixTree>(
+        pooled, options.block_tokens,
+        PrefixTreeOptions{options.hash, options.keep, options.n_elsewhere, options.computed, options.policy,
+                          options.n_departures, options.retention});
   }
 }
 

@@ -44,6 +44,7 @@ struct KvCacheOptions {
   std::function<void(const LeavingBlock&)> computed = {};
   std::string policy = "lru";  // what is evicted first: a registered KvPolicy
   int n_departures = 0;        // as PrefixTreeOptions has it
+  RetentionLimits retention{};
 };
 
 class KvCache {
@@ -65,8 +66,17 @@ class KvCache {
   PathTrace trace(const Prefix& prefix, const TraceLimits& limits) const;
   // How the block of that name last left memory; null: nothing is remembered of it.
   const Departure* departure(const Hash128& name) const { return tree_ ? tree_->departure(name) : nullptr; }
-  // What departures from now on are remembered with. Decides nothing.
-  void tell_time(int64_t now_ns) { now_ns_ = now_ns; }
+  // What departures from now on are remembered with, and ends wishes to retain something.
+  void tell_time(int64_t now_ns) {
+    now_ns_ = now_ns;
+    if (tree_) tree_->tell_time(now_ns);
+  }
+  // As PrefixTree::retain, from the time that was told last on.
+  int retain(const Prefix& prefix, std::span<const RetentionRange> ranges) {
+    return tree_ ? tree_->retain(prefix, ranges, now_ns_) : 0;
+  }
+  int n_retained_blocks() const { return tree_ ? tree_->retentions().n_raised() : 0; }
+  int n_most_retained_blocks() const { return tree_ ? options_.retention.n_blocks : 0; }
   // Takes room for what a tier has of `prefix` behind the blocks of `seq`, all up to where a match would end then, into
   // `out`. REQUIRES nothing in `seq` but what match and extend found; the cache outlives `out`.
   enum class Below : uint8_t { nothing, loading, no_room, begun };  // loading: somebody fetches the next block already

@@ -26,7 +26,8 @@ class KvPolicy {
   virtual void push(int32_t node) = 0;
   virtual void drop(int32_t node) = 0;      // REQUIRES it to be listed
   virtual void was_used(int32_t node) = 0;  // its last_used has changed. REQUIRES it to be listed
-  virtual int32_t first() = 0;              // the one that goes next. REQUIRES leaves
+  // The one that goes next, of those of the lowest Node::priority. REQUIRES leaves.
+  virtual int32_t first() = 0;
   virtual size_t n_leaves() const = 0;
   virtual bool lists(int32_t node) const = 0;
   virtual std::string check() const = 0;  // empty when in order

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "kv/block_pool.h"
 #include "kv/prefix.h"
+#include "kv/retention_range.h"
 
 namespace quire {
 
@@ -61,10 +62,11 @@ struct Node {
   int32_t parent = -1;                                // −1: a root's child
   int32_t first_child = -1, before = -1, after = -1;  // among the parent's children, or the roots
   CacheKey key;
-  uint64_t whose = 0;         // the tenant that was first to put it here
-  std::vector<Extra> extras;  // that reach into it
-  GroupBlocks blocks;         // empty where it has none: that of a window may be evicted on its own
-  int32_t depth = 0;          // blocks before it
+  uint64_t whose = 0;                 // the tenant that was first to put it here
+  std::vector<Extra> extras;          // that reach into it
+  GroupBlocks blocks;                 // empty where it has none: that of a window may be evicted on its own
+  int32_t depth = 0;                  // blocks before it
+  uint8_t priority = kUsualPriority;  // in memory: the lower goes first, whatever its rank
   uint64_t last_used = 0;
   int64_t rank = 0;  // of a leaf in memory, by its policy: the lower goes first, of equal ones the longest unused
   int32_t n_in_memory = 0;  // children that are resident or loading

@@ -27,6 +27,7 @@ PrefixTree::PrefixTree(std::vector<Group> groups, int block_tokens, PrefixTreeOp
       names_(PathHasher::of_names()),
       nodes_(groups_[0].pool->n_blocks() + options_.n_elsewhere, block_tokens),
       departures_(options_.n_departures),
+      retentions_(nodes_, options_.retention),
       leaves_(make_policy(options_.policy, {nodes_, groups_[0].pool->n_blocks(), block_tokens})),
       far_leaves_(nodes_, options_.n_elsewhere + 1) {
   const auto n = static_cast<size_t>(groups_[0].pool->n_blocks());
@@ -221,6 +222,8 @@ void PrefixTree::make_resident(int32_t id) {
 
 // What in_memory() said of the node holds no more; the parent may be a leaf now.
 void PrefixTree::leave_memory(int32_t id) {
+  retentions_.forget(id);
+  nodes_[id].priority = kUsualPriority;
   const int32_t parent = nodes_[id].parent;
   if (parent == kNone || --nodes_[parent].n_in_memory > 0) return;
   if (nodes_[parent].state == NodeState::resident) leaves_->push(parent);
@@ -338,11 +341,18 @@ void PrefixTree::drop_unheld(int32_t block, size_t group) {
 
 int PrefixTree::evict_window(int group, int n_blocks, const Occasion& occasion) {
   const auto g = static_cast<size_t>(group);
+  BlockPool& pool = *groups_[g].pool;
   int n_freed = 0;
   for (; n_freed < n_blocks; ++n_freed) {
-    const int32_t block = groups_[g].pool->oldest_cached();
+    int32_t block = pool.oldest_cached();
     if (block < 0) break;
-    const int32_t node = owners_[g][static_cast<size_t>(block)];
+    int32_t node = owners_[g][static_cast<size_t>(block)];
+    // Those that are to stay go to the end of the row, once around at most.
+    for (int n = pool.n_cached(); n > 0 && nodes_[node].priority > kUsualPriority; --n) {
+      pool.renew_cached(block);
+      block = pool.oldest_cached();
+      node = owners_[g][static_cast<size_t>(block)];
+    }
     remember(node, occasion);
     drop_block(node, g);
   }

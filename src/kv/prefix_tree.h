@@ -36,6 +36,7 @@
 #include "kv/node_table.h"
 #include "kv/path_trace.h"
 #include "kv/prefix.h"
+#include "kv/retention.h"
 #include "kv/use_heap.h"
 
 namespace quire {
@@ -60,6 +61,7 @@ struct PrefixTreeOptions {
   std::function<void(const LeavingBlock&)> computed = {};
   std::string policy = "lru";  // a registered KvPolicy
   int n_departures = 0;        // evicted blocks of which is remembered how they left; 0: of none
+  RetentionLimits retention{};
 };
 
 class PrefixTree {
@@ -106,6 +108,14 @@ class PrefixTree {
   // Of the node that has this block of the first group, its block of another one, where nobody else holds that; the
   // node stays.
   void drop_unheld(int32_t block, size_t group);
+
+  // Wishes for the blocks of a path that are in memory (retention.h), which are prefix.whose's. Returns how many of the
+  // blocks that something is wished for a limit kept from it, and all behind them. Throws std::bad_alloc with some of
+  // them noted.
+  int retain(const Prefix& prefix, std::span<const RetentionRange> ranges, int64_t now_ns);
+  // Wishes whose time is over are so within a second of it.
+  void tell_time(int64_t now_ns);
+  const Retentions& retentions() const { return retentions_; }
 
   // --- for a tier below memory ---
 
@@ -164,6 +174,7 @@ class PrefixTree {
   void touch(int32_t deepest);
   void make_resident(int32_t node);
   void unlist(int32_t node);
+  void set_priority(int32_t node, int priority);
   LeavingBlock view_of(int32_t node) const;
   bool keep(int32_t node) const;
   void remember(int32_t node, const Occasion& occasion);
@@ -196,6 +207,7 @@ class PrefixTree {
   int n_elsewhere_ = 0, n_loading_ = 0;
   NodeTable nodes_;
   RememberedNames<Departure> departures_;
+  Retentions retentions_;
   std::unique_ptr<KvPolicy> leaves_;          // resident, and no child is in memory
   UseHeap far_leaves_;                        // elsewhere, and without children
   std::vector<int32_t> held_;                 // scratch of evict

@@ -198,7 +198,7 @@ std::string PrefixTree::check() const {
   if (n_far != n_elsewhere_ || n_loading != n_loading_) return "the nodes of a state are miscounted";
   if (n_elsewhere_ > options_.n_elsewhere) return "more nodes are elsewhere than are allowed";
   if (n_leaves != leaves_->n_leaves() || n_far_leaves != far_leaves_.size()) return "a list of leaves has strangers";
-  return leaves_->check() + far_leaves_.check();
+  return leaves_->check() + far_leaves_.check() + retentions_.check();
 }
 
 }  // namespace quire

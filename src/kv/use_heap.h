@@ -1,5 +1,5 @@
-// Nodes by rank, and of one rank by last use, the longest unused in front: a binary heap in which every node knows its
-// place. A node is in one heap at most. Engine thread only.
+// Nodes by priority, of one priority by rank, and of one rank by last use, the longest unused in front: a binary heap
+// in which every node knows its place. A node is in one heap at most. Engine thread only.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -28,6 +28,7 @@ class UseHeap {
   void sift(size_t place);
   bool older(size_t a, size_t b) const {
     const Node &first = nodes_[heap_[a]], &second = nodes_[heap_[b]];
+    if (first.priority != second.priority) return first.priority < second.priority;
     return first.rank != second.rank ? first.rank < second.rank : first.last_used < second.last_used;
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sample/sampling_params.h"
+#include "serve/retention.h"
 #include "serve/sampling_defaults.h"
 #include "serve/schema.h"
 #include "serve/served_prefix.h"
@@ -36,6 +37,7 @@ struct Generation {
   uint64_t cache_salt = 0;
   bool match_prefix = true;  // may use cached prefixes
   int priority = 0;
+  Retention retention;  // of what is cached of it
   // Tokens that it may think at most, and the field that says so; -1: as many as it likes (limit_thinking).
   int64_t thinking_tokens = -1;
   std::string_view thinking_field;  // a constant

@@ -28,6 +28,8 @@ constexpr LimitRow kRows[] = {
     {"n_metadata", &ServeLimits::n_metadata, "entries of a response's metadata"},
     {"n_pins", &ServeLimits::n_pins, "prompts that are pinned at once"},
     {"n_pins_each", &ServeLimits::n_pins_each, "those of one key"},
+    {"n_retention_ranges", &ServeLimits::n_retention_ranges,
+     "entries of `kv_cache_retention_config.token_range_retention_configs`"},
     {"n_explained_turns", &ServeLimits::n_explained_turns,
      "earlier turns, the last ones, that `/v1/cache/explain` renders as they were asked"},
     {"n_adapters", &ServeLimits::n_adapters, "adapters that are loaded at once"},

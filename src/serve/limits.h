@@ -34,6 +34,7 @@ struct ServeLimits {
   int64_t n_metadata = 16;               // entries of a response's metadata
   int64_t n_pins = 1024;                 // prompts that are pinned, those of --warm-prompts too
   int64_t n_pins_each = 64;              // of one key, or of all clients where no key is asked for
+  int64_t n_retention_ranges = 16;       // entries of kv_cache_retention_config's token_range_retention_configs
   int64_t n_explained_turns = 8;         // earlier turns that are rendered anew to explain a miss of the cache
   int64_t n_adapters = 64;               // that have a name
   int64_t adapter_bytes = 1 << 30;       // of all in memory, those that requests still hold with them

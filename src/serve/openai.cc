@@ -96,6 +96,7 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   QR_TRY(AskedModel asked, check_model(args.text("model"), env, request.reading.warnings));
   QR_TRY(job.generation, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(job.generation.grammar, read_grammar(args, request.reading));
+  QR_TRY(job.generation.retention, read_retention(args, request.reading));
   QR_TRY_VOID(read_learned(args, std::move(asked), env, job.generation));
   if (!job.generation.seed_given) job.generation.sampling.seed = env.seeds->next();
   job.stream = args.flag("stream", false);
@@ -120,6 +121,7 @@ ApiResult<Generation> read_answer_or_prompt(const Args& args,
                                             const ServeEnv& env) {
   QR_TRY(Generation g, read_generation(args, env.limits, *env.tokenizer, env.sampling));
   QR_TRY(g.grammar, read_grammar(args, reading));
+  QR_TRY(g.retention, read_retention(args, reading));
   QR_TRY_VOID(read_learned(args, std::move(asked), env, g));
   if (g.sampling.n_prompt_logprobs >= 0) return refuse(unsupported_field("prompt_logprobs", ""));
   if (!g.seed_given) g.sampling.seed = env.seeds->next();

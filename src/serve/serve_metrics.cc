@@ -223,6 +223,14 @@ void ServeMetrics::refresh_pins(const EngineStats& s) {
   set("quire_kv_pinned_bytes_limit", "Bytes that pins may hold.", static_cast<double>(s.pin_bytes));
 }
 
+void ServeMetrics::refresh_retention(const EngineStats& s) {
+  std::lock_guard lock(mu_);
+  set("quire_kv_retained_blocks", "Cached blocks that stay for longer, as requests wished.", s.n_retained_blocks);
+  set("quire_kv_retained_blocks_limit", "Blocks that may.", s.most_retained_blocks);
+  count("quire_kv_unretained_blocks_total", "Blocks that were to stay for longer and do not, for a limit.",
+        s.n_unretained_blocks);
+}
+
 void ServeMetrics::refresh_tier(const EngineStats& s) {
   const TierStats& t = s.tier;
   if (t.most_bytes == 0) return;  // there is none

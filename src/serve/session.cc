@@ -135,6 +135,7 @@ Request Session::make_request(const Choice& choice) const {
   if (g.prefix != nullptr) r.prefix = g.prefix->content;
   r.adapter = g.adapter;
   r.priority = g.priority;
+  r.retention = retention_of(g.retention, static_cast<int>(r.prompt.size()));
   r.max_draft = g.max_draft;
   r.tenant = job_.tenant;
   if (context_.env->public_prompts != nullptr) r.n_public = context_.env->public_prompts->n_public(r.prompt);

@@ -140,6 +140,7 @@ Status check_pins(Args& args) {
   } else if (args.pin_memory != "auto") {
     QR_TRY(args.engine.pin_bytes, parse_bytes("--pin-memory", args.pin_memory));
   }
+  QR_TRY_VOID(in_range("--retain-share", args.engine.retain_share, 0, 1));
   const int64_t n_pins = args.serve.limits.n_pins;
   QR_TRY_VOID(in_range("--limit n_pins", static_cast<double>(n_pins), 1, 1 << 16));
   args.engine.max_pins = static_cast<int>(n_pins);
@@ -311,6 +312,9 @@ QR_REGISTER(Command,
                       line.option("--pin-memory", args->pin_memory,
                                   "how much of --kv-memory pinned prompts may hold: auto for a quarter, a size, or 0; "
                                   "a whole context always keeps its room");
+                      line.option("--retain-share", args->engine.retain_share,
+                                  "share of the cache that requests may have stay for longer "
+                                  "(prompt_cache_retention), of one key half of it: 0 to 1");
                       line.option("--warm-prompts", args->warm_prompts,
                                   "a file of prompts to compute and pin at the start, for every key; each line is a "
                                   "JSON string, or a JSON object with messages");

@@ -54,7 +54,7 @@ class S3Fifo final : public KvPolicy {
 
   int32_t first() override {
     while (true) {
-      const bool from_small = !small_.empty() && (n_small_ > n_small_wanted_ || main_.empty());
+      const bool from_small = takes_small();
       const int32_t node = from_small ? small_.front() : main_.front();
       State& state = of(node);
       if (state.n_found < (from_small ? kFoundToStay : 1)) return node;
@@ -73,6 +73,12 @@ class S3Fifo final : public KvPolicy {
     uint8_t n_found = 0;  // since its last turn
   };
   State& of(int32_t node) { return states_[static_cast<size_t>(node)]; }
+  // REQUIRES leaves. A lower priority goes first, in whichever queue it is.
+  bool takes_small() const {
+    if (small_.empty() || main_.empty()) return !small_.empty();
+    const uint8_t small = nodes_[small_.front()].priority, main = nodes_[main_.front()].priority;
+    return small != main ? small < main : n_small_ > n_small_wanted_;
+  }
   UseHeap& queue_of(int32_t node) { return of(node).is_main ? main_ : small_; }
 
   NodeTable& nodes_;

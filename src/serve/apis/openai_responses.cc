@@ -39,7 +39,8 @@ constexpr Field kFields[] = {
     ignored_field("safety_identifier"),
     ignored_field("service_tier"),
     ignored_field("prompt_cache_key"),
-    ignored_field("prompt_cache_retention"),
+    field_of("prompt_cache_retention", kString, &ServeLimits::name_bytes),
+    field_of("kv_cache_retention_config", kObject),
 };
 constexpr Field kReasoning[] = {field_of("effort", kString), unsupported("summary", "\"auto\""),
                                 unsupported("generate_summary", "\"auto\"")};
