@@ -22,6 +22,9 @@ struct Counters {
   // Tokens that were brought from disk, and the runs of blocks that did: begun, not begun because computing was sooner,
   // given up because it had become so, ended because a block could not be had.
   int64_t n_loaded_tokens = 0, n_loads = 0, n_loads_declined = 0, n_loads_overtaken = 0, n_loads_lost = 0;
+  // Sequences that were copied out of the cache when they were preempted, and back; for which there was no room; tokens
+  // that came back so.
+  int64_t n_swaps_out = 0, n_swaps_in = 0, n_swaps_refused = 0, n_swapped_tokens = 0;
   int64_t n_unretained_blocks = 0;                    // that were to be retained and were not, for a limit
   int64_t n_rows = 0, busy_ns = 0;                    // computed in all steps, and how long these took
   int64_t n_slot_steps = 0, n_filled_slot_steps = 0;  // slots of the blocks that ran with each step, those with a token

@@ -114,6 +114,8 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY(const PolicyEntry* policy, find_entry<PolicyEntry>("policy", options.policy));
   QR_TRY_VOID(find_entry<KvPolicyEntry>("kv_policy", options.kv_policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);
+  if (options.swap_bytes > 0 && env.recorder != nullptr)
+    return fail(Code::invalid, "swap_bytes excludes a recording: no copies are in it");
   QR_TRY_VOID(check_prefixes(env.prefixes, options.n_ctx));
   const int n_learned = n_learned_blocks(env, options.block_tokens);
   QR_TRY(const BlockCounts counts, count_blocks(options, info.kv_layout, n_learned));
@@ -132,6 +134,8 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   const EngineUses uses{model, ops, *policy->get()};
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));
   options.pin_bytes = memory.pins.bytes;
+  const bool parts = info.kv_layout.n_groups() > 1 && env.recorder == nullptr;
+  if (options.swap_bytes < 0) options.swap_bytes = parts ? options.kv_bytes / 4 : 0;
   return std::make_unique<LoopEngine>(uses, options, std::move(env), std::move(memory));
 }
 

@@ -35,6 +35,7 @@ struct EngineOptions {
   std::string policy = "fcfs";
   int64_t pin_bytes = -1;  // of kv_bytes what pins may hold, at most what limit_pins allows. -1: a quarter, or that
   int max_pins = 1024;
+  int64_t swap_bytes = -1;     // beside kv_bytes, for copies (swaps.h). -1: a quarter of it, or 0 where none are made
   double retain_share = 0.25;  // of all blocks those that Request::retention may raise, a tenant half of them
   std::string kv_policy = "cost_aware";  // which cached block goes first when room is needed (kv/kv_policy.h)
   // A folder of its own in which cached blocks outlive the process, their bytes at most; "": none. Needs prefix_cache.

@@ -433,6 +433,8 @@ void LoopEngine::publish(int64_t step_ns) {
   out.n_pinned_blocks = pins_.n_blocks(0);
   out.pinned_bytes = pins_.bytes();
   out.pin_bytes = pins_.limits().bytes;
+  out.swapped_bytes = scheduler_.swaps().bytes();
+  out.swap_bytes = scheduler_.swaps().most_bytes();
   out.n_retained_blocks = cache_.n_retained_blocks();
   out.most_retained_blocks = cache_.n_most_retained_blocks();
   out.step_ns = step_ns;

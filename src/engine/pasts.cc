@@ -63,16 +63,16 @@ void Pasts::take(Sequence& seq, int n_known) {
 void Pasts::index(Sequence& seq) {
   const int n_before = seq.kv.n_indexed;
   int n_known = cache_.index(seq.kv, prefix_of(seq), seq.n_computed);
-  if (n_known > 0)
-    n_known -= seq.follows.n_copied;  // not computed by it; the first that was not indexed is the one copied
-  if (seq.kv.n_indexed > n_before) seq.follows.n_copied = 0;
+  // What was copied or brought back it has not computed now; the first that was not indexed is the one copied.
+  if (n_known > 0) n_known = std::max(n_known - seq.follows.n_copied - seq.n_restored, 0);
+  if (seq.kv.n_indexed > n_before) seq.follows.n_copied = seq.n_restored = 0;
   accounts_.wasted(seq, n_known);
 }
 
 void Pasts::give_back(Sequence& seq) {
   cache_.release(seq.kv);
   seq.n_computed = 0;
-  seq.follows.n_copied = 0;
+  seq.follows.n_copied = seq.n_restored = 0;
 }
 
 }  // namespace quire

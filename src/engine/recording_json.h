@@ -28,6 +28,7 @@ void fields(EngineOptions& o, F&& f) {
   f("policy", o.policy);
   f("kv_policy", o.kv_policy);
   f("retain_share", o.retain_share);
+  f("swap_bytes", o.swap_bytes);
   f("proposer", o.proposer);
   f("max_draft", o.max_draft);
 }

@@ -32,7 +32,8 @@ Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy&
       cache_(cache),
       policy_(policy),
       pasts_(cache, key, accounts_),
-      leaders_(pasts_, options.prefix_cache) {
+      leaders_(pasts_, options.prefix_cache),
+      swaps_(cache, accounts_, std::max<int64_t>(options.swap_bytes, 0)) {
   running_.reserve(static_cast<size_t>(max_running()));
   plan_.grants.reserve(static_cast<size_t>(max_running()));
 }
@@ -74,6 +75,7 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
     seqs->erase(at);
     if (seqs == &waiting_) n_pending_waiting_ -= static_cast<int64_t>(out->tokens.size());
     out->load = nullptr;
+    swaps_.drop(*out, false);
     cache_.release(out->kv);
     leave(*out);
     if (drafting_ != nullptr) drafting_->forget(id);
@@ -233,6 +235,7 @@ void Scheduler::preempt(size_t i, SentBack why) {
   victim.draft.clear();
   victim.load = nullptr;
   pasts_.index(victim);
+  swaps_.out(victim);
   pasts_.give_back(victim);
   victim.follows.leader = 0;
   victim.preempted = true;
@@ -311,16 +314,28 @@ bool Scheduler::reserve_tokens(Sequence& seq) {
   return false;
 }
 
+// What is known of its past: its own copy where that has more than the tree, as far as there is room for it.
+KvCache::Shortage Scheduler::begin(Sequence& seq, bool& restored) {
+  pasts_.begin(seq);
+  if (swaps_.pays(seq)) {
+    pasts_.give_back(seq);
+    restored = !shortage(seq) && swaps_.in(seq);
+    if (!restored) pasts_.begin(seq);
+  }
+  return shortage(seq);
+}
+
 // Takes what is cached and grants the next of it, or lets it wait for a leader; false, with nothing changed, where
 // there is no room yet, or no memory.
 bool Scheduler::admit_one(Sequence& seq, int budget) {
   if (!reserve_table(seq)) return false;
-  pasts_.begin(seq);
-  const KvCache::Shortage lack = shortage(seq);
+  bool restored = false;
+  const KvCache::Shortage lack = begin(seq, restored);
   halt_ = {lack.of_states ? Hold::states : Hold::blocks, lack.wanted, lack.have};
   bool fits = !lack && reserve_tokens(seq);
-  if (fits) leaders_.find(seq, running_, n_plans_);
-  const bool loads = fits && seq.follows.leader == 0 && loads_ != nullptr && loads_->begin(seq, planned_ns_);
+  if (fits && !restored) leaders_.find(seq, running_, n_plans_);
+  const bool loads =
+      fits && !restored && seq.follows.leader == 0 && loads_ != nullptr && loads_->begin(seq, planned_ns_);
   const bool waits = seq.follows.leader != 0 || loads;
   fits = fits && (waits || pasts_.finish_virtual(seq));
   const int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
@@ -330,6 +345,7 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
     return false;
   }
   pasts_.take(seq, std::exchange(seq.n_computed, 0));
+  swaps_.drop(seq, restored);
   if (n > 0) give(seq, n);
   seq.moved_plan = loads ? 0 : n_plans_;
   return true;

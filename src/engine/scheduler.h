@@ -22,6 +22,7 @@
 #include "engine/policy.h"
 #include "engine/request_view.h"
 #include "engine/step_cost.h"
+#include "engine/swaps.h"
 #include "kv/kv_cache.h"
 #include "kv/pins.h"
 
@@ -48,6 +49,7 @@ class Scheduler {
     pin_book_ = &book;
   }
   const Pins* pins() const { return pins_; }  // may be null
+  const Swaps& swaps() const { return swaps_; }
   std::span<const Pasts::Learned> learned() const { return pasts_.learned(); }
   const Pasts& pasts() const { return pasts_; }
 
@@ -128,6 +130,7 @@ class Scheduler {
   void admit(const Sequence* other);
   KvCache::Shortage shortage(const Sequence& seq) const;
   bool admit_one(Sequence& seq, int budget);
+  KvCache::Shortage begin(Sequence& seq, bool& restored);
   bool reserve_table(Sequence& seq);
   bool reserve_tokens(Sequence& seq);
   // Turns of tenants (turns.cc).
@@ -152,6 +155,7 @@ class Scheduler {
   Accounts accounts_;
   Pasts pasts_;
   Leaders leaders_;
+  Swaps swaps_;
   Pins* pins_ = nullptr;  // null: nobody pins
   PinBook* pin_book_ = nullptr;
   std::unique_ptr<Loads> loads_;        // null: there is no tier

@@ -12,6 +12,7 @@
 #include "engine/request.h"
 #include "engine/request_view.h"
 #include "kv/kv_cache.h"
+#include "kv/kv_image.h"
 
 namespace quire {
 
@@ -55,6 +56,10 @@ struct Sequence {
   // Loads: what a tier brings of its past. Until that is here it waits; null: nothing.
   std::unique_ptr<Load> load;
   bool loaded = false;  // just now
+
+  // Swaps: what it held when it was preempted. Null: nothing, or the tree has it.
+  std::unique_ptr<KvImage> swapped;
+  int n_restored = 0;  // tokens that came back that way and are not indexed yet
 
   // Scheduler: which row of output of a step the last token was drawn from, and the number of its plan.
   struct Tapped {

@@ -31,6 +31,8 @@ struct SeqKv {
   int passing = -1;    // block of the state that it put into the tree for as long as it has left no later one there
 };
 
+struct KvImage;
+
 struct KvCacheOptions {
   int block_tokens = 16;          // a multiple of kKvGroup
   int n_blocks = 0;               // of every full group
@@ -94,6 +96,15 @@ class KvCache {
   // past that block, and where layers keep a state, which is that of another place. REQUIRES memory that the host can
   // copy, codecs that keep tokens apart (all that there are), and `from` to have that block.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
+  // Whether the past of a sequence with n_computed tokens is lost as a whole with any block of a window or a state that
+  // goes: what lies before the window has been given back already, or there is nothing but the state.
+  bool parts_with_past(const SeqKv& seq, int n_computed) const;
+  // A copy of what rows behind the first n_tokens read, and how many bytes it has. REQUIRES blocks for these, computed,
+  // and memory that the host can copy. Throws std::bad_alloc.
+  KvImage copy_out(const SeqKv& seq, int n_tokens) const;
+  int64_t image_bytes(const SeqKv& seq, int n_tokens) const;
+  // Into an empty `seq`, in blocks of its own. False, with nothing changed, when there is no room.
+  bool put_back(SeqKv& seq, const KvImage& image);
   // What is missing for n_tokens in all, computed at most n_step at a time, to have room beside what others hold, and
   // n_spare blocks of every group to be left then; of the first group that lacks some.
   struct Room {
@@ -152,6 +163,7 @@ class KvCache {
   }
   bool is_state(size_t g) const { return g != 0 && g == states_; }
   int pool_blocks(const KvGroup& group) const;
+  uint8_t image_groups(const SeqKv& seq, int block, int n_tokens) const;
   // Whether the state at the end of `block` is one that others may look for, and so stays findable.
   bool keeps_state(const SeqKv& seq, int block) const;
   void add_states(SeqKv& seq, int n_before, int n_spare);

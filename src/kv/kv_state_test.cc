@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kv/kv_cache.h"
+#include "kv/kv_image.h"
 #include "kv/pins.h"
 
 namespace quire {
@@ -217,6 +218,29 @@ TEST(KvStates, APinnedPromptKeepsItsState) {
     states.cache->release(seq);
   }
   EXPECT_EQ(states.cache->peek({pinned, {}, {}}), 0);
+}
+
+// Copied out and back, a sequence goes on behind the same state, whatever others did to what the tree had of it.
+TEST(KvStates, ACopyComesBackAsItWas) {
+  for (const int n : {50, 48, 17}) {
+    States states(12, 4);
+    SeqKv seq;
+    const std::vector<Token> tokens = tokens_of(n + 30);
+    const std::span<const Token> first = std::span(tokens).first(static_cast<size_t>(n));
+    states.run(seq, first, n, 16);
+    EXPECT_TRUE(states.cache->parts_with_past(seq, n));
+    const KvImage image = states.cache->copy_out(seq, n);
+    EXPECT_EQ(image.n_bytes, (n + kBlock - 1) / kBlock * kBlock * 4 + 64) << "every block, and one state";
+    states.cache->release(seq);
+    SeqKv others;
+    states.run(others, tokens_of(12 * kBlock, 2), 12 * kBlock, 64);
+    EXPECT_FALSE(states.cache->put_back(seq, image)) << "no room";
+    EXPECT_TRUE(seq.table.empty());
+    states.cache->release(others);
+    ASSERT_TRUE(states.cache->put_back(seq, image));
+    EXPECT_TRUE(states.step(seq, tokens, n, n + 30));
+    states.cache->release(seq);
+  }
 }
 
 }  // namespace

@@ -223,6 +223,17 @@ void ServeMetrics::refresh_pins(const EngineStats& s) {
   set("quire_kv_pinned_bytes_limit", "Bytes that pins may hold.", static_cast<double>(s.pin_bytes));
 }
 
+void ServeMetrics::refresh_swaps(const EngineStats& s) {
+  if (s.swap_bytes == 0) return;
+  std::lock_guard lock(mu_);
+  set("quire_swapped_bytes", "Of copies of preempted sequences.", static_cast<double>(s.swapped_bytes));
+  set("quire_swapped_bytes_limit", "Bytes that these copies may have.", static_cast<double>(s.swap_bytes));
+  count("quire_swaps_out_total", "Preempted sequences that were copied out of the cache.", s.n_swaps_out);
+  count("quire_swaps_in_total", "Of these: those that were copied back and went on behind it.", s.n_swaps_in);
+  count("quire_swaps_refused_total", "Preempted sequences for whose copy there was no room.", s.n_swaps_refused);
+  count("quire_swapped_tokens_total", "Tokens that came back so instead of being computed again.", s.n_swapped_tokens);
+}
+
 void ServeMetrics::refresh_retention(const EngineStats& s) {
   std::lock_guard lock(mu_);
   set("quire_kv_retained_blocks", "Cached blocks that stay for longer, as requests wished.", s.n_retained_blocks);

@@ -35,6 +35,7 @@ class ServeMetrics {
   void refresh_drafters(const EngineStats& stats, std::string_view proposers);
   // What is pinned, where something may be; likewise.
   void refresh_pins(const EngineStats& stats);
+  void refresh_swaps(const EngineStats& stats);
   void refresh_retention(const EngineStats& stats);
   // What the engine has moved and computed, and what the machine could; before each scrape.
   void refresh_machine(const EngineStats& stats, const MachineFacts& facts);

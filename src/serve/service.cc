@@ -78,6 +78,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     metrics_.refresh(stats, static_cast<int64_t>(queue_.size()));
     metrics_.refresh_tier(stats);
     metrics_.refresh_pins(stats);
+    metrics_.refresh_swaps(stats);
     metrics_.refresh_retention(stats);
     metrics_.refresh_drafters(stats, engine_.options().proposer);
     metrics_.refresh_machine(stats, machine_);

@@ -41,7 +41,8 @@ struct Args {
   EngineOptions engine;
   ServeOptions serve;
   AccessOptions access;
-  std::string kv_memory = "auto", pin_memory = "auto", warm_prompts, kv_disk_size = "4G", record, record_limit = "1G";
+  std::string kv_memory = "auto", pin_memory = "auto", swap_memory = "auto", warm_prompts, kv_disk_size = "4G", record,
+              record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
   std::vector<std::string> prefixes, adapters;       // NAME=DIR
   SamplingChoice sampling;
@@ -133,14 +134,21 @@ Result<std::string> read_prompt(const std::string& path) {
 // bound up with the first such block that is freed, and keeps those that follow, in pieces.
 void return_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
 
+// "auto", "0" or a size; `out` keeps what stands for auto.
+Status read_share(const char* option, const std::string& text, int64_t& out) {
+  if (text == "0") {
+    out = 0;
+  } else if (text != "auto") {
+    QR_TRY(out, parse_bytes(option, text));
+  }
+  return {};
+}
+
 // What is to stay in the cache.
 Status check_pins(Args& args) {
-  if (args.pin_memory == "0") {
-    args.engine.pin_bytes = 0;
-  } else if (args.pin_memory != "auto") {
-    QR_TRY(args.engine.pin_bytes, parse_bytes("--pin-memory", args.pin_memory));
-  }
+  QR_TRY_VOID(read_share("--pin-memory", args.pin_memory, args.engine.pin_bytes));
   QR_TRY_VOID(in_range("--retain-share", args.engine.retain_share, 0, 1));
+  QR_TRY_VOID(read_share("--swap-memory", args.swap_memory, args.engine.swap_bytes));
   const int64_t n_pins = args.serve.limits.n_pins;
   QR_TRY_VOID(in_range("--limit n_pins", static_cast<double>(n_pins), 1, 1 << 16));
   args.engine.max_pins = static_cast<int>(n_pins);
@@ -315,6 +323,9 @@ QR_REGISTER(Command,
                       line.option("--retain-share", args->engine.retain_share,
                                   "share of the cache that requests may have stay for longer "
                                   "(prompt_cache_retention), of one key half of it: 0 to 1");
+                      line.option("--swap-memory", args->swap_memory,
+                                  "memory beside --kv-memory for preempted sequences of models with windows or states: "
+                                  "auto for a quarter of --kv-memory, a size, or 0");
                       line.option("--warm-prompts", args->warm_prompts,
                                   "a file of prompts to compute and pin at the start, for every key; each line is a "
                                   "JSON string, or a JSON object with messages");

@@ -1,0 +1,78 @@
+#include "kv/kv_image.h"
+
+#include <cstring>
+
+#include "kv/kv_cache.h"
+
+namespace quire {
+
+// Of windows what the next row reads; of states the one behind the last token.
+uint8_t KvCache::image_groups(const SeqKv& seq, int block, int n_tokens) const {
+  const int n_blocks = blocks_for(n_tokens);
+  uint8_t out = 0;
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    const bool wanted = is_state(g) ? block == n_blocks - 1 : reads(g, block, n_tokens);
+    if (wanted && seq.table[static_cast<size_t>(block)][g]) out = static_cast<uint8_t>(out | 1U << g);
+  }
+  return out;
+}
+
+bool KvCache::parts_with_past(const SeqKv& seq, int n_computed) const {
+  if (n_computed == 0 || blocks_for(n_computed) > static_cast<int>(seq.table.size())) return false;
+  for (size_t g = 1; g < pools_.size(); ++g) {
+    if (is_state(g) || first_block(g, n_computed) > kept_blocks(g)) return true;
+  }
+  return false;
+}
+
+int64_t KvCache::image_bytes(const SeqKv& seq, int n_tokens) const {
+  int64_t out = 0;
+  for (int b = 0; b < blocks_for(n_tokens); ++b) {
+    const uint8_t groups = image_groups(seq, b, n_tokens);
+    for (size_t g = 0; g < pools_.size(); ++g) out += (groups >> g & 1U) != 0 ? pools_[g]->block_bytes() : 0;
+  }
+  return out;
+}
+
+KvImage KvCache::copy_out(const SeqKv& seq, int n_tokens) const {
+  KvImage out;
+  out.n_tokens = n_tokens;
+  out.n_bytes = image_bytes(seq, n_tokens);
+  out.bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(out.n_bytes));
+  std::byte* to = out.bytes.get();
+  for (int b = 0; b < blocks_for(n_tokens); ++b) {
+    out.groups.push_back(image_groups(seq, b, n_tokens));
+    for (size_t g = 0; g < pools_.size(); ++g) {
+      const BlockPool& pool = *pools_[g];
+      if ((out.groups.back() >> g & 1U) == 0 || pool.block_bytes() == 0) continue;
+      const int32_t id = seq.table[static_cast<size_t>(b)][g].id();
+      std::memcpy(to, pool.base() + id * pool.block_bytes(), static_cast<size_t>(pool.block_bytes()));
+      to += pool.block_bytes();
+    }
+  }
+  return out;
+}
+
+bool KvCache::put_back(SeqKv& seq, const KvImage& image) {
+  QR_CHECK(seq.table.empty());
+  Counts wanted{};
+  for (const uint8_t groups : image.groups) {
+    for (size_t g = 0; g < pools_.size(); ++g) wanted[g] += groups >> g & 1U;
+  }
+  if (!make_room(wanted, seq.whose)) return false;
+  const std::byte* from = image.bytes.get();
+  for (const uint8_t groups : image.groups) {
+    PrefixTree::Blocks& blocks = seq.table.emplace_back();
+    for (size_t g = 0; g < pools_.size(); ++g) {
+      const bool has = (groups >> g & 1U) != 0;
+      blocks.push_back(has ? pools_[g]->allocate() : BlockRef());
+      const auto n = static_cast<size_t>(pools_[g]->block_bytes());
+      if (!has || n == 0) continue;
+      std::memcpy(pools_[g]->base() + blocks[g].id() * pools_[g]->block_bytes(), from, n);
+      from += n;
+    }
+  }
+  return true;
+}
+
+}  // namespace quire
