@@ -234,7 +234,7 @@ template <class T>
 constexpr bool is_known(T) {
   return true;
 }
-constexpr bool is_known(Filter filter) { return static_cast<size_t>(filter) < kNFilters; }
+constexpr bool is_known(Filter filter) { return static_cast<size_t>(filter) < Filters::kSize; }
 constexpr bool is_known(Pool pool) { return pool <= Pool::all; }
 template <class T>
 bool read_fields(const Json& json, T& out, std::string& wrong) {

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "ops/filters.h"
-
 namespace quire {
 namespace {
 
@@ -176,9 +174,13 @@ SampleScratch::Ranked SampleCandidates::end_of_run(double wanted, int min_keep) 
 void SampleCandidates::filter(Filter filter, const SampleParams& params) {
   using Act = void (*)(SampleCandidates&, const SampleParams&, int);
   static constexpr auto kActs = [] {
-    std::array<Act, kNFilters> acts = {};
+    std::array<Act, Filters::kSize> acts = {};
     size_t n = 0;
-    for_each_filter([&](auto of) { acts[n++] = &decltype(of)::act; });
+    for_each_filter([&](auto of) {
+      acts[n++] = [](SampleCandidates& c, const SampleParams& with, int min_keep) {
+        decltype(of)::act(c, with, min_keep);
+      };
+    });
     return acts;
   }();
   kActs[static_cast<size_t>(filter)](*this, params, std::max(params.min_keep, 1));

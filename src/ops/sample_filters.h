@@ -7,7 +7,6 @@
 #pragma once
 #include <array>
 #include <limits>
-#include <string_view>
 
 #include "ops/sample_row.h"
 
@@ -97,29 +96,5 @@ void SampleCandidates::keep_run(Key key, double wanted, int min_keep) {
   const Ranked last = end_of_run(wanted, min_keep);
   keep_where([&](size_t i, float x) { return !Before()(last, {key(x), scratch_.ids[i], 0}); });
 }
-
-// Where the makers of models and the command line have a say about a field; no option: nowhere.
-struct FilterAdvice {
-  double usual = 0;           // where neither says
-  std::string_view hf, gguf;  // the keys of a folder's generation_config.json and of a GGUF file
-  std::string_view option = {}, help = {};
-};
-// A number that a filter takes from a request. Every server, command and recording reads it from here.
-struct FilterField {
-  std::string_view name;
-  double lo, hi;   // what a request may say; models and the command line: not below 0
-  double neutral;  // where nobody says
-  std::string_view other_name = {};
-  double (*take)(double) = nullptr;  // what a value that is legal stands for; null: itself
-  FilterAdvice advice = {};
-};
-
-// A filter: filters/NAME.h specialises it. Its value in the enum is its place among the others. It holds
-//   kName     the file's name
-//   kListed   what lists of samplers call it; first what errors call it
-//   fields    f(FilterField, p.member…) for each number, of the structs p that have these members
-//   act       reshapes or cuts; does nothing where its numbers say so
-template <Filter filter>
-struct FilterOf;
 
 }  // namespace quire

@@ -114,19 +114,20 @@ std::map<int, double> definition(const std::vector<float>& logits, const SampleP
   sort_falling(list);
   for (const Filter filter : s.order) {
     const std::vector<double> p = softmax(list);
-    if (filter == Filter::temperature) plain_temperature(list, s);
-    if (filter == Filter::top_n_sigma && s.top_n_sigma > 0) plain_sigma(list, s);
-    if (filter == Filter::min_p) {
+    if (filter == kFilter<filters::Temperature>) plain_temperature(list, s);
+    if (filter == kFilter<filters::TopNSigma> && s.top_n_sigma > 0) plain_sigma(list, s);
+    if (filter == kFilter<filters::MinP>) {
       size_t n = 0;
       while (n < p.size() && p[n] >= static_cast<double>(s.min_p) * p[0]) ++n;
       list.resize(n);
     }
-    if (filter == Filter::top_k && s.top_k > 0) list.resize(std::min(list.size(), static_cast<size_t>(s.top_k)));
-    if (filter == Filter::typical_p && s.typical_p < 1) plain_typical(list, s);
-    if (filter == Filter::top_p && s.top_p < 1) list.resize(run_length(p, static_cast<double>(s.top_p)));
-    if (filter == Filter::xtc && s.xtc_probability > 0) plain_xtc(list, s);
-    if (filter == Filter::mirostat_1) plain_mirostat_1(list, s);
-    if (filter == Filter::mirostat_2) {
+    if (filter == kFilter<filters::TopK> && s.top_k > 0)
+      list.resize(std::min(list.size(), static_cast<size_t>(s.top_k)));
+    if (filter == kFilter<filters::TypicalP> && s.typical_p < 1) plain_typical(list, s);
+    if (filter == kFilter<filters::TopP> && s.top_p < 1) list.resize(run_length(p, static_cast<double>(s.top_p)));
+    if (filter == kFilter<filters::Xtc> && s.xtc_probability > 0) plain_xtc(list, s);
+    if (filter == kFilter<filters::Mirostat1>) plain_mirostat_1(list, s);
+    if (filter == kFilter<filters::Mirostat2>) {
       size_t n = 1;
       while (n < p.size() && -std::log2(p[n]) <= static_cast<double>(s.mirostat_mu)) ++n;
       list.resize(n);
@@ -223,8 +224,8 @@ TEST(SampleRow, FollowsTheDefinitionOfEachFilter) {
       s.dynatemp_exponent = 1.5F;
       if (n > 1) expect_follows(s, n, 2.0F);
       s = at(t);
-      for (const Filter version : {Filter::mirostat_1, Filter::mirostat_2}) {
-        const std::array order = {Filter::temperature, version};
+      for (const Filter version : {kFilter<filters::Mirostat1>, kFilter<filters::Mirostat2>}) {
+        const std::array order = {kFilter<filters::Temperature>, version};
         s.order = order;
         for (const float mu : {1.5F, 4.5F, 30.0F}) {
           s.mirostat_mu = mu;
@@ -274,7 +275,7 @@ TEST(SampleRow, KeepsAtLeastMinKeep) {
       sample_row(logits, s, plain_sample_kernels(), scratch, out);
       ++seen[out.token];
     }
-    if (filter != Filter::temperature && filter != Filter::xtc) {
+    if (filter != kFilter<filters::Temperature> && filter != kFilter<filters::Xtc>) {
       EXPECT_EQ(seen.size(), 4U) << static_cast<int>(filter);
     } else {
       EXPECT_GT(seen.size(), 4U);
@@ -415,7 +416,8 @@ TEST(SampleRow, ExtremeParametersAlwaysGiveAToken) {
     s.xtc_threshold = one_of({0.0F, 0.1F, 0.5F});
     s.mirostat_mu = one_of({-100.0F, 0.0F, 5.0F, 1e9F});
     s.min_keep = static_cast<int>(rng.between(1, 5));
-    const std::array mirostat = {Filter::temperature, rng.unit() < 0.5 ? Filter::mirostat_1 : Filter::mirostat_2};
+    const std::array mirostat = {kFilter<filters::Temperature>,
+                                 rng.unit() < 0.5 ? kFilter<filters::Mirostat1> : kFilter<filters::Mirostat2>};
     if (rng.unit() < 0.3) s.order = mirostat;
     s.draw = rng.unit() < 0.1 ? 1.0 - 0x1p-53 : rng.unit();
     Sampled out;

@@ -325,8 +325,8 @@ TEST(Rules, SuffixMatchesOfOneLetterAreLinear) {
 }
 
 TEST(SamplingParams, NamesOfFilters) {
-  EXPECT_EQ(find_filter("typ_p"), Filter::typical_p);
-  EXPECT_EQ(find_filter("top_k"), Filter::top_k);
+  EXPECT_EQ(find_filter("typ_p"), kFilter<filters::TypicalP>);
+  EXPECT_EQ(find_filter("top_k"), kFilter<filters::TopK>);
   EXPECT_FALSE(find_filter("mirostat").has_value());
   EXPECT_FALSE(find_filter("").has_value());
 }

@@ -9,19 +9,16 @@
 namespace quire {
 namespace {
 
-constexpr std::array kMirostat1 = {Filter::temperature, Filter::mirostat_1};
-constexpr std::array kMirostat2 = {Filter::temperature, Filter::mirostat_2};
-constexpr uint64_t kXtcStream = 0x58c3a5d1f2b46e97;  // a second number per position, unrelated to the first
+constexpr std::array kMirostat1 = {kFilter<filters::Temperature>, kFilter<filters::Mirostat1>};
+constexpr std::array kMirostat2 = {kFilter<filters::Temperature>, kFilter<filters::Mirostat2>};
 
 }  // namespace
 
 std::optional<Filter> find_filter(std::string_view name) {
   std::optional<Filter> found;
-  int place = 0;
   for_each_filter([&](auto filter) {
     const auto& listed = filter.kListed;
-    if (std::find(listed.begin(), listed.end(), name) != listed.end()) found = static_cast<Filter>(place);
-    ++place;
+    if (std::find(listed.begin(), listed.end(), name) != listed.end()) found = kFilter<decltype(filter)>;
   });
   return found;
 }
@@ -44,12 +41,14 @@ static std::span<const Filter> order_of(const SamplingParams& wanted) {
 
 SampleParams sample_params(const SamplingParams& wanted, int64_t position, const LogitEdits* edits) {
   SampleParams out;
-  for_each_filter_field([](const FilterField&, const auto& from, auto& to) { to = from; }, wanted, out);
+  static_cast<FilterNumbers&>(out) = wanted;
   out.min_keep = wanted.min_keep;
   out.order = order_of(wanted);
-  out.draw = random_unit(wanted.seed, static_cast<uint64_t>(position));
-  if (wanted.xtc_probability > 0.0F)
-    out.xtc_draw = random_unit(wanted.seed ^ kXtcStream, static_cast<uint64_t>(position));
+  const auto at = static_cast<uint64_t>(position);
+  out.draw = random_unit(wanted.seed, at);
+  for_each_filter([&](auto filter) {
+    if constexpr (requires { filter.draw(out, wanted.seed, at); }) filter.draw(out, wanted.seed, at);
+  });
   out.edits = edits;
   out.logprob = wanted.n_logprobs >= 0;
   out.of_drawn = out.logprob && wanted.drawn_logprobs;

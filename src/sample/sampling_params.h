@@ -16,16 +16,9 @@ namespace quire {
 struct Constraint;
 struct ThinkingBudget;
 
-// Sources of the meanings: docs/sampling.md. The values here are "off".
-struct SamplingParams {
-  float temperature = 1.0F;  // 0: greedy
-  float dynatemp_range = 0.0F, dynatemp_exponent = 1.0F;
-  int top_k = 0;  // 0: off
-  float top_p = 1.0F;
-  float min_p = 0.0F;
-  float typical_p = 1.0F;
-  float top_n_sigma = 0.0F;
-  float xtc_probability = 0.0F, xtc_threshold = 0.1F;
+// Sources of the meanings: docs/sampling.md. The values here are "off". Of the filters' numbers what no field names is
+// the sampler's own.
+struct SamplingParams : FilterNumbers {
   int min_keep = 1;
   std::vector<Filter> order{kDefaultOrder.begin(), kDefaultOrder.end()};
 

@@ -399,7 +399,8 @@ TEST(Completions, EverySamplingFieldReachesTheEngine) {
   EXPECT_EQ(seen.bad_words[2], (std::vector<Token>{7}));
   EXPECT_EQ(seen.min_tokens, 3);
   EXPECT_FALSE(match);
-  EXPECT_EQ(seen.order, (std::vector<Filter>{Filter::top_k, Filter::typical_p, Filter::temperature}));
+  EXPECT_EQ(seen.order,
+            (std::vector<Filter>{kFilter<filters::TopK>, kFilter<filters::TypicalP>, kFilter<filters::Temperature>}));
 
   EXPECT_EQ(s.post(kPath, R"({"prompt":"x","samplers":["top_k"],"temperature":0,"repetition_penalty":2,
       "dry_multiplier":1})")

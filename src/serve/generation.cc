@@ -233,7 +233,7 @@ ApiResult<void> read_samplers(const Json& list, SamplingParams& s) {
     s.presence_penalty = s.frequency_penalty = 0.0F;
   }
   if (!dry) s.dry_multiplier = 0.0F;
-  if (std::find(s.order.begin(), s.order.end(), Filter::temperature) == s.order.end()) s.temperature = 1.0F;
+  if (std::find(s.order.begin(), s.order.end(), kFilter<filters::Temperature>) == s.order.end()) s.temperature = 1.0F;
   return {};
 }
 

@@ -2,14 +2,16 @@
 #pragma once
 #include <cmath>
 
-#include "ops/sample_filters.h"
+#include "ops/filter_field.h"
 
-namespace quire {
+namespace quire::filters {
 
-template <>
-struct FilterOf<Filter::min_p> {
+struct MinP {
   static constexpr std::string_view kName = "min_p";
   static constexpr std::array kListed = {kName};
+  struct Numbers {
+    float min_p = 0.0F;
+  };
 
   template <class F, class... P>
   static constexpr void fields(F&& f, P&... p) {
@@ -27,11 +29,12 @@ struct FilterOf<Filter::min_p> {
     f(kMinP, p.min_p...);
   }
 
-  static void act(SampleCandidates& c, const SampleParams& params, int min_keep) {
+  template <class Candidates>
+  static void act(Candidates& c, const Numbers& params, int min_keep) {
     if (params.min_p <= 0.0F) return;
     const double distance = std::log(static_cast<double>(params.min_p)) / static_cast<double>(c.factor());
     c.keep_from(static_cast<double>(c.max()) + distance, min_keep);
   }
 };
 
-}  // namespace quire
+}  // namespace quire::filters

@@ -4,20 +4,24 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
 
-#include "ops/sample_filters.h"
+#include "ops/filter_field.h"
+#include "ops/filters/mirostat_2.h"
 
-namespace quire {
+namespace quire::filters {
 
-template <>
-struct FilterOf<Filter::mirostat_1> {
+struct Mirostat1 {
   static constexpr std::string_view kName = "mirostat_1";
   static constexpr std::array<std::string_view, 0> kListed = {};
+  struct Numbers {};
 
   template <class F, class... P>
   static constexpr void fields(F&&, P&...) {}
 
-  static void act(SampleCandidates& c, const SampleParams& params, int /*min_keep*/) {
+  template <class Candidates>
+  static void act(Candidates& c, const Mirostat2::Numbers& params, int /*min_keep*/) {
     const auto n = static_cast<double>(c.logits().size());
     const double s = zipf_exponent(c), epsilon = s - 1.0;
     if (n < 2.0) return;
@@ -31,7 +35,8 @@ struct FilterOf<Filter::mirostat_1> {
 
   // Least squares through the origin of ln(p_i / p_i+1) over ln((i + 1) / i), i from 1 (Basu et al. 2020, equation 13
   // with m = 100). 0 where fewer than two are left.
-  static double zipf_exponent(SampleCandidates& c) {
+  template <class Candidates>
+  static double zipf_exponent(Candidates& c) {
     const std::span<const float> top = c.peek_largest(100);
     double products = 0, squares = 0;
     for (size_t i = 0; i + 1 < top.size(); ++i) {
@@ -43,4 +48,4 @@ struct FilterOf<Filter::mirostat_1> {
   }
 };
 
-}  // namespace quire
+}  // namespace quire::filters

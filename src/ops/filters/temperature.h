@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/sample_filters.h"
+#include "ops/filter_field.h"
 
-namespace quire {
+namespace quire::filters {
 
-template <>
-struct FilterOf<Filter::temperature> {
+struct Temperature {
   static constexpr std::string_view kName = "temperature";
   static constexpr std::array kListed = {kName};
+  struct Numbers {
+    float temperature = 1.0F;     // 0: the largest logit, whatever else is asked for
+    float dynatemp_range = 0.0F;  // above 0: the temperature follows the entropy within ± range
+    float dynatemp_exponent = 1.0F;
+  };
   static constexpr double kColdest = 1e-4;  // below it 1 / temperature leaves float's useful range
 
   template <class F, class... P>
@@ -32,7 +36,8 @@ struct FilterOf<Filter::temperature> {
     f(FilterField{.name = "dynatemp_exponent", .lo = 0, .hi = 100, .neutral = 1}, p.dynatemp_exponent...);
   }
 
-  static void act(SampleCandidates& c, const SampleParams& params, int /*min_keep*/) {
+  template <class Candidates>
+  static void act(Candidates& c, const Numbers& params, int /*min_keep*/) {
     float t = params.temperature;
     if (params.dynatemp_range > 0.0F) {
       const auto [sum, h, n] = c.spread();
@@ -45,4 +50,4 @@ struct FilterOf<Filter::temperature> {
   }
 };
 
-}  // namespace quire
+}  // namespace quire::filters

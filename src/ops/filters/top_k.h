@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/sample_filters.h"
+#include "ops/filter_field.h"
 
-namespace quire {
+namespace quire::filters {
 
-template <>
-struct FilterOf<Filter::top_k> {
+struct TopK {
   static constexpr std::string_view kName = "top_k";
   static constexpr std::array kListed = {kName};
+  struct Numbers {
+    int top_k = 0;  // 0: all
+  };
 
   template <class F, class... P>
   static constexpr void fields(F&& f, P&... p) {
@@ -29,9 +31,10 @@ struct FilterOf<Filter::top_k> {
     f(kK, p.top_k...);
   }
 
-  static void act(SampleCandidates& c, const SampleParams& params, int min_keep) {
+  template <class Candidates>
+  static void act(Candidates& c, const Numbers& params, int min_keep) {
     if (params.top_k > 0) c.keep_largest(std::max(params.top_k, min_keep));
   }
 };
 
-}  // namespace quire
+}  // namespace quire::filters

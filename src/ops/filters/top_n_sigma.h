@@ -2,15 +2,19 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 
-#include "ops/sample_filters.h"
+#include "ops/filter_field.h"
 
-namespace quire {
+namespace quire::filters {
 
-template <>
-struct FilterOf<Filter::top_n_sigma> {
+struct TopNSigma {
   static constexpr std::string_view kName = "top_n_sigma";
   static constexpr std::array kListed = {kName};
+  struct Numbers {
+    float top_n_sigma = 0.0F;  // 0: off
+  };
 
   template <class F, class... P>
   static constexpr void fields(F&& f, P&... p) {
@@ -19,7 +23,8 @@ struct FilterOf<Filter::top_n_sigma> {
     f(kN, p.top_n_sigma...);
   }
 
-  static void act(SampleCandidates& c, const SampleParams& params, int min_keep) {
+  template <class Candidates>
+  static void act(Candidates& c, const Numbers& params, int min_keep) {
     if (params.top_n_sigma <= 0.0F) return;
     constexpr size_t kLanes = 8;
     double sums[kLanes] = {}, squares[kLanes] = {}, counts[kLanes] = {};
@@ -43,4 +48,4 @@ struct FilterOf<Filter::top_n_sigma> {
   }
 };
 
-}  // namespace quire
+}  // namespace quire::filters

@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/sample_filters.h"
+#include "ops/filter_field.h"
 
-namespace quire {
+namespace quire::filters {
 
-template <>
-struct FilterOf<Filter::top_p> {
+struct TopP {
   static constexpr std::string_view kName = "top_p";
   static constexpr std::array kListed = {kName};
+  struct Numbers {
+    float top_p = 1.0F;
+  };
 
   template <class F, class... P>
   static constexpr void fields(F&& f, P&... p) {
@@ -29,13 +31,14 @@ struct FilterOf<Filter::top_p> {
     f(kP, p.top_p...);
   }
 
-  static void act(SampleCandidates& c, const SampleParams& params, int min_keep) {
+  template <class Candidates>
+  static void act(Candidates& c, const Numbers& params, int min_keep) {
     if (params.top_p >= 1.0F) return;
     const auto p = static_cast<double>(params.top_p);
     double wanted = 0;
     if (c.whole()) {
       const double total = c.sum();
-      wanted = p * total * SampleCandidates::kMassOne;
+      wanted = p * total * Candidates::kMassOne;
       // All below the bound together have less than half of 1 − p: they lie behind the run.
       const double share = 0.5 * (1.0 - p) * total / static_cast<double>(c.logits().size());
       c.keep_from(static_cast<double>(c.max()) + std::log(share) / static_cast<double>(c.factor()), min_keep);
@@ -47,4 +50,4 @@ struct FilterOf<Filter::top_p> {
   }
 };
 
-}  // namespace quire
+}  // namespace quire::filters

@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/sample_filters.h"
+#include "ops/filter_field.h"
 
-namespace quire {
+namespace quire::filters {
 
-template <>
-struct FilterOf<Filter::typical_p> {
+struct TypicalP {
   static constexpr std::string_view kName = "typical_p";
   static constexpr std::array<std::string_view, 2> kListed = {"typ_p", kName};
+  struct Numbers {
+    float typical_p = 1.0F;
+  };
 
   template <class F, class... P>
   static constexpr void fields(F&& f, P&... p) {
@@ -21,14 +23,15 @@ struct FilterOf<Filter::typical_p> {
     f(kP, p.typical_p...);
   }
 
-  static void act(SampleCandidates& c, const SampleParams& params, int min_keep) {
+  template <class Candidates>
+  static void act(Candidates& c, const Numbers& params, int min_keep) {
     if (params.typical_p >= 1.0F) return;
     const auto p = static_cast<double>(params.typical_p);
     const auto [total, h, n] = c.spread();
     const double log_sum = std::log(total);
     double wanted = 0;
     if (c.whole()) {
-      wanted = p * total * SampleCandidates::kMassOne;
+      wanted = p * total * Candidates::kMassOne;
       // Where −ln p > 2 H the order is that of falling p, behind all others: of those the ones that together have less
       // than half of 1 − p lie behind the run.
       const double share = 0.5 * (1.0 - p) / static_cast<double>(n);
@@ -46,4 +49,4 @@ struct FilterOf<Filter::typical_p> {
   }
 };
 
-}  // namespace quire
+}  // namespace quire::filters

@@ -2,15 +2,21 @@
 // (p-e-w, text-generation-webui #6335).
 #pragma once
 #include <cmath>
+#include <cstdint>
+#include <span>
 
-#include "ops/sample_filters.h"
+#include "base/rng.h"
+#include "ops/filter_field.h"
 
-namespace quire {
+namespace quire::filters {
 
-template <>
-struct FilterOf<Filter::xtc> {
+struct Xtc {
   static constexpr std::string_view kName = "xtc";
   static constexpr std::array kListed = {kName};
+  struct Numbers {
+    float xtc_probability = 0.0F, xtc_threshold = 0.1F;
+    double xtc_draw = 0.0;  // uniform in [0, 1)
+  };
 
   template <class F, class... P>
   static constexpr void fields(F&& f, P&... p) {
@@ -18,7 +24,14 @@ struct FilterOf<Filter::xtc> {
     f(FilterField{.name = "xtc_threshold", .lo = 0, .hi = 1, .neutral = 0.1}, p.xtc_threshold...);
   }
 
-  static void act(SampleCandidates& c, const SampleParams& params, int min_keep) {
+  // A second number per position, unrelated to the one that the token is drawn with.
+  static void draw(Numbers& params, uint64_t seed, uint64_t position) {
+    constexpr uint64_t kStream = 0x58c3a5d1f2b46e97;
+    if (params.xtc_probability > 0.0F) params.xtc_draw = random_unit(seed ^ kStream, position);
+  }
+
+  template <class Candidates>
+  static void act(Candidates& c, const Numbers& params, int min_keep) {
     if (params.xtc_probability <= 0.0F || params.xtc_draw >= static_cast<double>(params.xtc_probability)) return;
     const double share = static_cast<double>(params.xtc_threshold) * c.sum();
     const auto bound =
@@ -37,4 +50,4 @@ struct FilterOf<Filter::xtc> {
   }
 };
 
-}  // namespace quire
+}  // namespace quire::filters
