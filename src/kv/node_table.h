@@ -12,6 +12,7 @@
 #include "kv/block_pool.h"
 #include "kv/prefix.h"
 #include "kv/retention_range.h"
+#include "tensor/kv_view.h"
 
 namespace quire {
 
@@ -19,7 +20,7 @@ namespace quire {
 // table grows without allocating per block.
 class GroupBlocks {
  public:
-  static constexpr size_t kMaxGroups = 4;
+  static constexpr size_t kMaxGroups = KvView::kMaxGroups;
 
   void push_back(BlockRef block) {
     QR_CHECK(n_ < kMaxGroups);

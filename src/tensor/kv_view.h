@@ -16,7 +16,7 @@ struct KvGroupView {
 };
 
 struct KvView {
-  static constexpr int kMaxGroups = 8;
+  static constexpr int kMaxGroups = 4;  // of any model
   std::array<KvGroupView, kMaxGroups> groups{};
   int n_groups = 0;
 };
