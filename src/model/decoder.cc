@@ -37,7 +37,7 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
                  .soft_cap = c.attn_soft_cap,
                  .window = window,
                  .n_kept = n_kept,
-                 .turn_pairs = c.rope_pairs};
+                 .kept_pairs = c.rope_pairs};
   const HeadBytes bytes = head_bytes(out);
   const KvClaim claim = info_.kv_layout.claim(group, c.n_kv_heads * (bytes.k + bytes.v));
   out.group = claim.group;
@@ -220,10 +220,10 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const int64_t shared = c.n_ff_shared == 0 ? 0 : Arena::row_stride(2 * int64_t{c.n_ff_shared}) + embd + 16;
   const int64_t widest = std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}),
                                    c.n_experts + c.routing.n_used * expert, shared, state_mixer_row_floats(c.state)});
-  const int64_t turns = info_.shift.is_on() ? 2 * (c.n_rope + 1) : 0;
-  const int64_t kept = n * (embd + 2 * c.n_rope + turns);  // x and rotations, to the end of the step
-  const int64_t layer = n * (3 * embd + widest);           // normed, delta (two of parallel parts) and a part's own
-  const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);  // the row's number, its state twice, its logits
+  const int64_t of_kept = info_.shift.is_on() ? 2 * (c.n_rope + 1) : 0;
+  const int64_t kept = n * (embd + 2 * c.n_rope + of_kept);  // x and rotations, to the end of the step
+  const int64_t layer = n * (3 * embd + widest);             // normed, delta (two of parallel parts) and a part's own
+  const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);    // the row's number, its state twice, its logits
   return (kept + std::max(layer, out)) * 4 + 20 * Arena::kAlign;
 }
 
@@ -244,12 +244,12 @@ void Decoder::mix(
 void Decoder::attention(
     Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const {
   const int64_t mark = pass.arena->mark();
-  AttnMeta turning;
+  AttnMeta with_kept;
   if (layer.attn.n_kept > 0) {
-    turning = pass.batch->attn;
-    turning.turns = rotation.turns;
+    with_kept = pass.batch->attn;
+    with_kept.kept_rotation = rotation.kept;
   }
-  const AttnMeta& meta = layer.attn.n_kept > 0 ? turning : pass.batch->attn;
+  const AttnMeta& meta = layer.attn.n_kept > 0 ? with_kept : pass.batch->attn;
   if (!layer.latent.empty()) {
     latent_attention(out, in, {layer.latent, config_, layer.attn, meta, rotation.rows, layer.attn_out}, pass);
     return;
@@ -371,7 +371,7 @@ void Decoder::run_layer(
 Decoder::Rotation Decoder::rotation_room(const Pass& pass) const {
   const int64_t n = pass.batch->pos.dim(0), n_freq = config_.n_rope / 2;
   Rotation out{pass.arena->alloc(DType::f32, {n, n_freq, 2}), {}};  // cos, sin
-  if (info_.shift.is_on()) out.turns = pass.arena->alloc(DType::f32, {n, n_freq, 2});
+  if (info_.shift.is_on()) out.kept = pass.arena->alloc(DType::f32, {n, n_freq, 2});
   return out;
 }
 
@@ -379,14 +379,14 @@ Decoder::Rotation Decoder::rotation_room(const Pass& pass) const {
 // queries, which turn by its own, turn back by what lies beyond. Lengths of queries are the rows' affair.
 void Decoder::fill(const Rotation& out, const Rope& rope, const Pass& pass) const {
   pass.ops->rope_table(out.rows, pass.batch->pos, frequencies(rope), rope.magnitude);
-  if (out.turns.empty()) return;
+  if (out.kept.empty()) return;
   const int64_t n = pass.batch->pos.dim(0);
   const int32_t last = info_.shift.n_positions() - 1;
   const Tensor back = pass.arena->alloc(DType::i32, {n});
   for (int64_t i = 0; i < n; ++i) {
     back.ptr<int32_t>()[i] = std::min(0, last - pass.batch->pos.ptr<int32_t>()[i]);
   }
-  pass.ops->rope_table(out.turns, back, frequencies(rope), 1.0);
+  pass.ops->rope_table(out.kept, back, frequencies(rope), 1.0);
 }
 
 Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {

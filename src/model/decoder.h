@@ -67,8 +67,8 @@ class Decoder : public Model {
   void load_row_norms(WeightLoader& load, DecoderLayer& layer) const;
   // A step's rotary tables for layers of one kind.
   struct Rotation {
-    Tensor rows;   // of each row's q and k
-    Tensor turns;  // of its queries before sinks (AttnMeta::turns)
+    Tensor rows;  // of each row's q and k
+    Tensor kept;  // of its queries before sinks (AttnMeta::kept_rotation)
   };
   // The parts of a layer: out [n, n_embd] is what to add to the residual stream. The first is attention, or a state's.
   void mix(

@@ -159,10 +159,10 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   }
   QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
   QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0 && p.n_kept >= 0 && p.n_kept <= kMostKept);
-  const Tensor& turns = meta.turns;
-  QR_CHECK(turns.empty() || (turns.rank == 3 && turns.dtype == DType::f32 && turns.dim(0) == q.dim(0) &&
-                             2 * turns.dim(1) <= p.k_dim && turns.dim(2) == 2),
-           shape_text(turns));
+  const Tensor& rotation = meta.kept_rotation;
+  QR_CHECK(rotation.empty() || (rotation.rank == 3 && rotation.dtype == DType::f32 && rotation.dim(0) == q.dim(0) &&
+                                2 * rotation.dim(1) <= p.k_dim && rotation.dim(2) == 2),
+           shape_text(rotation));
   QR_CHECK(p.sinks.empty() || (p.sinks.rank == 1 && p.sinks.dtype == DType::f32 && p.sinks.dim(0) == p.n_heads));
   QR_CHECK(q.dim(1) == int64_t{p.n_heads} * p.k_dim && out.dim(1) == int64_t{p.n_heads} * p.v_dim, shape_text(q));
   QR_CHECK(out.dim(0) == q.dim(0) && meta.first_key.dim(0) == q.dim(0) && meta.end_key.dim(0) == q.dim(0));

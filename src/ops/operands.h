@@ -109,7 +109,7 @@ struct AttnMeta {
   Tensor end_key;    // i32 [n]
   // f32 [n, n_freq, 2], cos and sin: what each row's queries turn by before they meet keys that are kept beside a
   // window (AttnParams::n_kept); empty: they do not turn.
-  Tensor turns = {};
+  Tensor kept_rotation = {};
 };
 
 struct AttnParams {
@@ -124,7 +124,7 @@ struct AttnParams {
   float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
   int window = 0;         // > 0: of the keys that a row may see only the last `window`
   int n_kept = 0;         // and of its sequence's first keys as many; 0 … kMostKept (ops/seen_keys.h)
-  RopePairs turn_pairs = RopePairs::halves;  // how AttnMeta::turns turns queries
+  RopePairs kept_pairs = RopePairs::halves;  // how AttnMeta::kept_rotation turns queries
   Tensor sinks = {};  // f32 [n_heads]: of each head a score that counts in the sum and has no value; empty: none
 };
 

@@ -62,7 +62,7 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
                     .soft_cap = c.soft_cap,
                     .window = c.by_op ? c.window : 0,
                     .n_kept = c.n_kept,
-                    .turn_pairs = c.pairs};
+                    .kept_pairs = c.pairs};
   std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * max_blocks));
   // Blocks interleaved and descending: position order is not memory order.
   for (int64_t i = 0; i < n_seqs * max_blocks; ++i) {
@@ -95,7 +95,8 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
   Matrix out(n_rows, c.n_heads * v_dim);
   AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {n_seqs, max_blocks})}, ints(first), ints(end)};
   Matrix turns(n_rows, c.dim / 4 * 2, 500);
-  if (c.n_kept > 0 && c.turns) meta.turns = Tensor::dense(turns.values.data(), DType::f32, {n_rows, c.dim / 4, 2});
+  if (c.n_kept > 0 && c.turns)
+    meta.kept_rotation = Tensor::dense(turns.values.data(), DType::f32, {n_rows, c.dim / 4, 2});
   ops.attend(out.tensor(), q.tensor(), view, meta, params);
   return out.values;
 }

@@ -380,7 +380,8 @@ class RefOps final : public Ops {
     for (int t = seen.first; t < seen.end; ++t) keys.push_back(t);
     const std::vector<double> query = query_of(q + h * params.k_dim, params);
     std::vector<float> turned(q + h * params.k_dim, q + (h + 1) * params.k_dim);
-    if (n_kept > 0 && !at.meta.turns.empty()) turn(turned.data(), at.meta.turns, at.row, params.turn_pairs);
+    if (n_kept > 0 && !at.meta.kept_rotation.empty())
+      turn(turned.data(), at.meta.kept_rotation, at.row, params.kept_pairs);
     const std::vector<double> query_of_kept = query_of(turned.data(), params);
     std::vector<double> scores;
     std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
