@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "app/spec_options.h"
 #include "base/bounded_reader.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -10,6 +11,7 @@
 #include "model/medusa.h"
 #include "model/weight_loader.h"
 #include "ops/no_ops.h"
+#include "spec/several.h"
 
 namespace quire {
 namespace {
@@ -67,6 +69,52 @@ Error does_not_fit(const std::string& what, int64_t needs, int64_t has, const st
 
 }  // namespace
 
+namespace {
+
+// A model without numbers.
+struct Counted {
+  std::unique_ptr<CountingOps> ops;
+  std::unique_ptr<Model> model;
+};
+
+Result<Counted> count(const ModelFile& file, const ModelOptions& options) {
+  QR_TRY(LoadOptions how, load_options(options, &file));
+  Counted out;
+  out.ops = std::make_unique<CountingOps>(options, how.weights);
+  how.weights = nullptr;  // counted instead of converted
+  QR_TRY(out.model, load_model(file, *out.ops, how));
+  return out;
+}
+
+// What guesses for `target` adds; `options` have n_ctx and max_draft filled in.
+Status add_draft(const Model& target, const EngineOptions& options, const ModelOptions& draft, MemoryNeeds& needs) {
+  ProposerEnv env = proposer_shapes(target, options);
+  Counted counted;
+  std::unique_ptr<MedusaHeads> heads;
+  if (is_medusa_folder(draft.model)) {
+    counted.ops = std::make_unique<CountingOps>(draft, nullptr);
+    QR_TRY(heads, load_medusa(draft.model, target.info(), *counted.ops));
+  } else if (!draft.model.empty()) {
+    QR_TRY(const std::string path, model_path(draft.model));
+    QR_TRY(const ModelFile file, open_model(path));
+    QR_TRY(counted, count(file, draft));
+    needs.draft.token_bytes = counted.model->info().kv_layout.token_bytes();
+  }
+  env.draft = counted.model.get();
+  env.medusa = heads.get();
+  if (counted.ops != nullptr) {
+    needs.draft.weights = counted.ops->bytes;
+    needs.largest = std::max(needs.largest, counted.ops->largest);
+  }
+  needs.draft.scratch = proposer_bytes(options.proposer, {options.max_draft}, env);
+  needs.weights += needs.draft.weights;
+  needs.token_bytes += needs.draft.token_bytes;
+  needs.scratch += needs.draft.scratch;
+  return {};
+}
+
+}  // namespace
+
 std::string memory_text(int64_t bytes) {
   char text[64];
   const double mib = static_cast<double>(bytes) / (1 << 20);
@@ -74,12 +122,13 @@ std::string memory_text(int64_t bytes) {
   return text;
 }
 
-Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& model, const EngineOptions& options) {
-  QR_TRY(LoadOptions how, load_options(model, &file));
-  CountingOps ops(model, how.weights);
-  how.weights = nullptr;  // counted above instead of converted
-  QR_TRY(const std::unique_ptr<Model> counted, load_model(file, ops, how));
-  const ModelInfo& info = counted->info();
+Result<MemoryNeeds> measure_needs(const ModelFile& file,
+                                  const ModelOptions& model,
+                                  const EngineOptions& options,
+                                  const ModelOptions& draft) {
+  QR_TRY(const Counted counted, count(file, model));
+  const CountingOps& ops = *counted.ops;
+  const ModelInfo& info = counted.model->info();
   MemoryNeeds out;
   out.weights = ops.bytes;
   out.matrix_elements = ops.elements;
@@ -100,8 +149,10 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& mod
   }
   EngineOptions resolved = options;
   if (resolved.n_ctx == 0) resolved.n_ctx = info.n_ctx;
+  settle_drafts(resolved, !resolved.proposer.empty() && info.kv_layout.state_bytes() == 0);
   QR_TRY_VOID(check_options(resolved, info.kv_group));
-  out.scratch = scratch_bytes(*counted, resolved);
+  out.scratch = scratch_bytes(*counted.model, resolved);
+  QR_TRY_VOID(add_draft(*counted.model, resolved, draft, out));
   return out;
 }
 
@@ -170,31 +221,13 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
   return out;
 }
 
-MemoryNeeds with_draft(MemoryNeeds needs, const MemoryNeeds& draft) {
-  needs.weights += draft.weights;
-  needs.scratch += draft.scratch;
-  needs.largest = std::max(needs.largest, draft.largest);
-  needs.token_bytes += draft.token_bytes;
-  needs.state_bytes += draft.state_bytes;
-  return needs;
-}
-
 Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const ModelOptions& draft) {
   QR_TRY(model.model, model_path(model.model));
   QR_TRY(ModelFile file, open_model(model.model));
-  QR_TRY(MemoryNeeds needs, measure_needs(file, model, options));
-  const auto own_bytes = static_cast<double>(needs.token_bytes);
+  QR_TRY(const MemoryNeeds needs, measure_needs(file, model, options, draft));
+  const auto own_bytes = static_cast<double>(needs.token_bytes - needs.draft.token_bytes);
   EngineOptions wanted = options;
-  if (is_medusa_folder(draft.model)) {
-    QR_TRY(const int64_t bytes, medusa_bytes(draft.model));
-    needs.weights += bytes;
-  } else if (!draft.model.empty()) {
-    QR_TRY(const std::string path, model_path(draft.model));
-    QR_TRY(const ModelFile draft_file, open_model(path));
-    QR_TRY(const MemoryNeeds its, measure_needs(draft_file, draft, options));
-    needs = with_draft(needs, its);
-  }
-  const double share = own_bytes / static_cast<double>(needs.token_bytes);
+  const double share = needs.token_bytes == 0 ? 1 : own_bytes / static_cast<double>(needs.token_bytes);
   wanted.kv_bytes = static_cast<int64_t>(static_cast<double>(options.kv_bytes) / share);
   Result<MemoryPlan> plan = plan_memory(needs, available_memory(), wanted);
   if (!plan) return error_within(model.model, std::move(plan).error());

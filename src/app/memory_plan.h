@@ -20,7 +20,16 @@ struct MemoryNeeds {
   int64_t window_token_bytes = 0, window_tokens = 0;  // of them by layers with a window, which keep so many tokens
   int64_t state_bytes = 0;                            // of the states of one sequence, whatever its length
   int64_t block_tokens = 0;
-  int n_ctx = 0;                              // what the model was trained for
+  int n_ctx = 0;  // what the model was trained for
+  // Of all these what guessing ahead adds: weights, bytes of a cached token, memory of a step beside the model's own.
+  // Logits of guessed rows are part of the model's step.
+  struct Draft {
+    int64_t weights = 0, token_bytes = 0, scratch = 0;
+    int64_t kv_bytes(int64_t n_tokens, int64_t per_block) const {  // tokens of a block
+      return (n_tokens + per_block - 1) / per_block * per_block * token_bytes;
+    }
+  };
+  Draft draft;
   StepNeeds step;                             // not of memory: what its tokens need
   int64_t kv_bytes(int64_t n_tokens) const {  // whole blocks
     const int64_t n = (n_tokens + block_tokens - 1) / block_tokens * block_tokens;
@@ -28,8 +37,11 @@ struct MemoryNeeds {
   }
 };
 // `file` was opened by open_model; `options.n_ctx` 0 counts as the model's. Fails as load() does where the model cannot
-// be loaded at all.
-Result<MemoryNeeds> measure_needs(const ModelFile& file, const ModelOptions& model, const EngineOptions& options);
+// be loaded at all. `draft`: a model that drafts, or a folder of Medusa heads; nothing drafts where it names none.
+Result<MemoryNeeds> measure_needs(const ModelFile& file,
+                                  const ModelOptions& model,
+                                  const EngineOptions& options,
+                                  const ModelOptions& draft = {});
 
 struct MemoryPlan {
   int n_ctx = 0;
@@ -40,16 +52,12 @@ struct MemoryPlan {
 // fits. Code::exhausted "… does not fit: needs X, has Y, try …". Pure.
 Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, const EngineOptions& wanted);
 
-// Of a model and one that drafts for it: the cache keeps every token of both.
-MemoryNeeds with_draft(MemoryNeeds needs, const MemoryNeeds& draft);
-
 // The conversion that would make the weights smaller than they are: "--weights q8_0", "--weights q4_k", or empty.
 std::string smaller_weights(const MemoryNeeds& needs);
 
 // Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Its file, opened, for load().
-// Code::not_found without a model. `draft`: a model that drafts, which gets as many tokens of cache as the other one,
-// or a folder of Medusa heads, which need none; nothing drafts where it names none. options.kv_bytes are the other
-// one's alone.
+// Code::not_found without a model. `draft` as above: a model that drafts gets as many tokens of cache as the other one,
+// heads need none. options.kv_bytes are the other one's alone.
 Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const ModelOptions& draft = {});
 
 // What load() checks of a model that was not fitted: one block of cache and one token a step, no more.

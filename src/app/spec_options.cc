@@ -4,7 +4,9 @@
 #include "app/model_name.h"
 #include "base/bounded_reader.h"
 #include "base/memory.h"
+#include "engine/limits.h"
 #include "io/in_quotes.h"
+#include "spec/several.h"
 
 namespace quire {
 
@@ -46,6 +48,33 @@ void add_grammars(const SpecChoice& choice, EngineOptions& options) {
 
 void drop_if_impossible(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options) {
   if (choice.mode == "auto" && !choice.has_draft() && model.kv_layout.state_bytes() > 0) options.proposer.clear();
+}
+
+ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options) {
+  ProposerEnv env;
+  env.target = &target;
+  env.n_ctx = options.n_ctx;
+  env.max_seqs = options.max_seqs;
+  env.block_tokens = options.block_tokens;
+  env.n_out = max_out_rows(options);
+  return env;
+}
+
+DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engine& engine) {
+  const EngineOptions& options = engine.options();
+  ProposerEnv env = proposer_shapes(target, options);
+  env.draft = drafter.model.get();
+  env.medusa = drafter.heads.get();
+  DraftMemory out;
+  out.scratch = proposer_bytes(options.proposer, {options.max_draft}, env);
+  if (drafter.heads != nullptr) out.weights = drafter.heads->weight_bytes;
+  if (drafter.model != nullptr) {
+    const EngineStats stats = engine.stats();
+    out.weights = drafter.model->info().weight_bytes;
+    out.cache = int64_t{stats.n_blocks - stats.n_learned_blocks} * options.block_tokens *
+                drafter.model->info().kv_layout.token_bytes();
+  }
+  return out;
 }
 
 ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how) {

@@ -7,6 +7,7 @@
 #include "app/wire.h"
 #include "engine/engine.h"
 #include "model/medusa.h"
+#include "spec/proposer.h"
 
 namespace quire {
 
@@ -39,6 +40,13 @@ struct Drafter {
 // The one that drafts for `target`, on its backend. Code::invalid where a model has not the same tokens, with the first
 // that differs; heads as load_medusa. `target` outlives it.
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
+// Shapes that memory depends on, of an engine whose options have n_ctx and max_draft filled in.
+ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options);
+// What it takes beside the model's own memory, in an engine that guesses with it.
+struct DraftMemory {
+  int64_t weights = 0, cache = 0, scratch = 0;
+};
+DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engine& engine);
 // How a draft is loaded beside a model that is loaded so: as stored.
 ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how);
 // Code::invalid names the first token that is another.

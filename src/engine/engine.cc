@@ -12,8 +12,6 @@
 namespace quire {
 namespace {
 
-constexpr int kUsualDraft = 4, kUsualAdapting = 8;
-
 // Whether the model gives a proposer what it taps, and there is room for it.
 Status check_taps(const Proposer& proposer, const ModelInfo& info, int n_out) {
   for (const Tap& tap : proposer.taps()) {
@@ -28,16 +26,14 @@ Status check_taps(const Proposer& proposer, const ModelInfo& info, int n_out) {
 
 // Puts the proposer that the options name into `env`, unless it has one, and settles how much it may guess.
 Status find_proposer(ProposerEnv uses, EngineOptions& options, EngineEnv& env) {
-  const int usual = options.adapt_draft ? kUsualAdapting : kUsualDraft;
-  const int wanted = options.max_draft == 0 ? usual : options.max_draft;
   const bool guesses = env.proposer != nullptr || !options.proposer.empty();
-  options.max_draft = guesses ? wanted : 0;
+  settle_drafts(options, guesses);
   uses.n_out = max_out_rows(options);
   if (env.proposer == nullptr && guesses) {
-    QR_TRY(env.proposer, make_proposers(options.proposer, {wanted}, uses));
+    QR_TRY(env.proposer, make_proposers(options.proposer, {options.max_draft}, uses));
   }
   if (env.proposer == nullptr) return {};
-  options.max_draft = std::min(wanted, env.proposer->max_draft());
+  options.max_draft = std::min(options.max_draft, env.proposer->max_draft());
   return check_taps(*env.proposer, uses.target->info(), max_out_rows(options));
 }
 

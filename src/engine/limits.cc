@@ -194,6 +194,12 @@ int64_t for_windows(const Shape& s, int64_t n) {
 
 }  // namespace
 
+void settle_drafts(EngineOptions& options, bool guesses) {
+  constexpr int kUsual = 4, kUsualAdapting = 8;
+  const int usual = options.adapt_draft ? kUsualAdapting : kUsual;
+  options.max_draft = !guesses ? 0 : options.max_draft == 0 ? usual : options.max_draft;
+}
+
 int64_t most_drafted(const EngineOptions& options, int64_t n) {
   return options.draft_rows == 0 ? n : std::min<int64_t>(n, options.draft_rows);
 }

@@ -41,6 +41,10 @@ Status check_virtual(int n_virtual, int n_ctx);
 inline constexpr int kStatesPerSequence = 3;  // one that is read, one that is written, one that stays findable
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts);
 
+// Fills in max_draft as an engine of these options has it: what is usual where it is 0, none where nobody guesses. A
+// proposer that guesses less makes it smaller later.
+void settle_drafts(EngineOptions& options, bool guesses);
+
 // Rows of a step whose logits are wanted at most: one of each that runs, and its guesses.
 int max_out_rows(const EngineOptions& options);
 // Of n guesses those that a step may have.

@@ -88,6 +88,9 @@ struct ProposerEnv {
 
 struct ProposerEntry {
   Result<std::unique_ptr<Proposer>> (*make)(const ProposerOptions&, const ProposerEnv&);
+  // Bytes that make() allocates of env.ops, without the blocks of a cache; null: none. Looks at shapes alone: models
+  // and heads may have no numbers, ops may be null. REQUIRES what make() does.
+  int64_t (*bytes)(const ProposerOptions&, const ProposerEnv&) = nullptr;
 };
 
 }  // namespace quire

@@ -97,4 +97,13 @@ Result<std::unique_ptr<Proposer>> make_proposers(std::string_view list,
   return std::make_unique<Several>(std::move(all));
 }
 
+int64_t proposer_bytes(std::string_view list, const ProposerOptions& options, const ProposerEnv& env) {
+  int64_t sum = 0;
+  for (const std::string& name : proposer_names(list)) {
+    const ProposerEntry* entry = Registry<ProposerEntry>::get().find(name);
+    if (entry != nullptr && entry->bytes != nullptr) sum += entry->bytes(options, env);
+  }
+  return sum;
+}
+
 }  // namespace quire

@@ -14,5 +14,8 @@ namespace quire {
 Result<std::unique_ptr<Proposer>> make_proposers(std::string_view list,
                                                  const ProposerOptions& options,
                                                  const ProposerEnv& env);
+// Memory that those of a list allocate when they are made, without the blocks of caches (ProposerEntry::bytes). Names
+// that make_proposers refuses count nothing.
+int64_t proposer_bytes(std::string_view list, const ProposerOptions& options, const ProposerEnv& env);
 
 }  // namespace quire

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import random
+import re
 import struct
 import tempfile
 import unittest
@@ -189,6 +190,66 @@ class Speculation(unittest.TestCase):
             self.assertIn('speculation', json.dumps(reply))
         finally:
             server.stop()
+
+
+@unittest.skipUnless(os.path.exists(BUNDLED) and os.path.exists(DRAFT), 'the bundled models are not here')
+class Memory(unittest.TestCase):
+    """What `quire inspect --draft` says that drafting takes is what a server takes for it."""
+
+    LITTLE = 2 << 20  # threads' stacks, the allocator's arenas
+
+    def facts(self, *options):
+        done = quire('inspect', BUNDLED, '--json', '--ctx', '2048', *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)['memory']
+
+    def resident_after(self, facts, *options):
+        """Of a server once it used its whole cache, and the lines of its log."""
+        server = Server('--ctx', '2048', '--kv-memory', str(facts['cache']), '--threads', '2', *options, path=BUNDLED)
+        try:
+            long = {'prompt': [300 + i % 900 for i in range(2000)], 'max_tokens': 40, 'ignore_eos': True}
+            self.assertEqual(server.post('/v1/completions', long)[0], 200)
+            with concurrent.futures.ThreadPoolExecutor(64) as pool:
+                short = [{'prompt': [300 + i, 301, 302], 'max_tokens': 16} for i in range(64)]
+                self.assertEqual([r[0] for r in pool.map(lambda b: server.post('/v1/completions', b), short)], [200] * 64)
+            with open(f'/proc/{server.process.pid}/status', encoding='utf-8') as file:
+                return int(re.search(r'VmRSS:\s+(\d+) kB', file.read()).group(1)) * 1024, server.log
+        finally:
+            server.stop()
+
+    def check(self, *options):
+        facts = self.facts(*options)
+        resident, log = self.resident_after(facts, *options, '--spec-depth', '8')
+        line = next(line for line in log if 'memory of what drafts' in line)
+        told = map(int, re.search(r'(\d+) bytes of weights, (\d+) of cache, (\d+) of scratch', line).groups())
+        for part, bytes_told in zip(('weights', 'cache', 'scratch'), told):
+            self.assertLessEqual(abs(facts['draft'][part] - bytes_told), 0.02 * bytes_told, part)
+        line = next(line for line in log if 'info memory: ' in line)
+        self.assertEqual(int(re.search(r'(\d+) of scratch', line).group(1)), facts['scratch'])
+        self.assertLess(resident, 1.02 * facts['total'] + self.LITTLE)
+        return facts
+
+    def test_of_a_model_that_drafts(self):
+        facts = self.check('--draft', DRAFT)
+        self.assertGreater(facts['draft']['cache'], 0)
+        self.assertGreater(facts['scratch'], self.facts('--spec', 'off')['scratch'], 'rows of guesses have logits')
+
+    def test_of_medusa_heads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_heads(folder)
+            facts = self.check('--draft', folder)
+            size = os.path.getsize(os.path.join(folder, 'medusa_lm_head.safetensors'))
+        self.assertEqual(facts['draft']['cache'], 0)
+        self.assertLess(abs(facts['draft']['weights'] - size), 0.02 * size)
+
+    def test_without_there_is_nothing_of_it(self):
+        self.assertNotIn('draft', self.facts())
+        self.assertNotIn('draft', self.facts('--draft', DRAFT, '--spec', 'off'))
+
+    def test_what_is_not_there_is_named(self):
+        done = quire('inspect', BUNDLED, '--draft', '/nowhere.gguf')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('--draft /nowhere.gguf', done.stderr)
 
 
 @unittest.skipUnless(os.path.exists(BUNDLED) and os.path.exists(DRAFT), 'the bundled models are not here')

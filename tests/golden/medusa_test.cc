@@ -11,6 +11,7 @@
 #include "backend/ref/ref_ops.h"
 #include "base/rng.h"
 #include "io/test_folder.h"
+#include "ops/forwarding_ops.h"
 #include "spec/proposer.h"
 #include "tests/support/json_file.h"
 
@@ -140,6 +141,32 @@ TEST(Medusa, NeedsHeadsAndAModelThatGivesItsStates) {
   const MedusaHeads heads;
   env.medusa = &heads;
   EXPECT_NE(entry.make({8}, env).error().message.find("a shape model gives none"), std::string::npos);
+}
+
+class CountingOps final : public WrappedOps {
+ public:
+  using WrappedOps::WrappedOps;
+  Result<Buffer> allocate(int64_t bytes) override {
+    n_bytes += bytes;
+    return WrappedOps::allocate(bytes);
+  }
+  int64_t n_bytes = 0;
+};
+
+TEST(Medusa, SaysWhatItWillAllocate) {
+  CountingOps ops(make_ref_ops());
+  const Shape model(32, 48);
+  const auto heads = load_medusa(kFolder, model.info(), ops);
+  ASSERT_TRUE(heads) << heads.error().message;
+  const ProposerEntry& entry = *Registry<ProposerEntry>::get().find("medusa");
+  for (const int n : {1, 7, 64}) {
+    ProposerEnv env{.target = &model, .max_seqs = n, .n_out = 3 * n, .medusa = heads->get()};
+    const int64_t told = entry.bytes({2 + n % 8}, env);
+    ops.n_bytes = 0;
+    env.ops = &ops;
+    ASSERT_TRUE(entry.make({2 + n % 8}, env));
+    EXPECT_EQ(told, ops.n_bytes) << n;
+  }
 }
 
 // A copy of the folder in which one thing is another.

@@ -4,7 +4,9 @@
 #include "app/context_shift.h"
 #include "app/memory_plan.h"
 #include "app/progress.h"
+#include "app/spec_options.h"
 #include "app/wire.h"
+#include "base/bounded_reader.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "engine/limits.h"
@@ -20,6 +22,7 @@ namespace {
 struct Args {
   ModelOptions model;
   EngineOptions engine;
+  SpecChoice spec;
   bool json = false, verify = false;
 };
 
@@ -65,17 +68,28 @@ Json cache_facts(const ModelFile& file, LoadOptions load, int ctx) {
   return out;
 }
 
-// What `quire serve` takes with a cache for that many tokens; null where the engine could not load the model.
-Json memory_facts(const Args& args, const ModelFile& file) {
-  EngineOptions options = args.engine;
-  const Result<MemoryNeeds> needs = measure_needs(file, args.model, options);
-  if (!needs) return {};
-  const int64_t n_ctx = options.n_ctx > 0 ? options.n_ctx : needs->n_ctx;
+// What `quire serve` takes with a cache for that many tokens; null where the engine could not load the model. What
+// drafts has to be there.
+Result<Json> memory_facts(const Args& args, const ModelFile& file) {
+  const bool drafts = args.spec.has_draft();
+  const ModelOptions draft = drafts ? draft_options(args.spec, args.model) : ModelOptions();
+  const Result<MemoryNeeds> needs = measure_needs(file, args.model, args.engine, draft);
+  if (!needs && drafts) return error_within("--draft " + args.spec.draft, needs.error());
+  if (!needs) return Json();
+  const int64_t n_ctx = args.engine.n_ctx > 0 ? args.engine.n_ctx : needs->n_ctx;
+  const int64_t draft_cache = needs->draft.kv_bytes(n_ctx, needs->block_tokens);
   Json out;
   out.set("n_ctx", n_ctx);
-  out.set("weights", needs->weights);
-  out.set("cache", needs->kv_bytes(n_ctx));
-  out.set("scratch", needs->scratch);
+  out.set("weights", needs->weights - needs->draft.weights);
+  out.set("cache", needs->kv_bytes(n_ctx) - draft_cache);
+  out.set("scratch", needs->scratch - needs->draft.scratch);
+  if (drafts) {
+    Json its;
+    its.set("weights", needs->draft.weights);
+    its.set("cache", draft_cache);
+    its.set("scratch", needs->draft.scratch);
+    out.set("draft", std::move(its));
+  }
   out.set("process", needs->process);
   out.set("total", needs->weights + needs->kv_bytes(n_ctx) + needs->scratch + needs->process);
   out.set("available", available_memory());
@@ -83,10 +97,15 @@ Json memory_facts(const Args& args, const ModelFile& file) {
 }
 
 void print_memory(const Json& memory) {
-  const auto text = [&memory](const char* part) { return memory_text(*memory.find(part)->as_int()); };
-  std::printf("memory: %s for %ld tokens (weights %s, cache %s, a step %s, the rest %s); available: %s\n",
-              text("total").c_str(), static_cast<long>(*memory.find("n_ctx")->as_int()), text("weights").c_str(),
-              text("cache").c_str(), text("scratch").c_str(), text("process").c_str(), text("available").c_str());
+  const auto text = [](const Json& of, const char* part) { return memory_text(*of.find(part)->as_int()); };
+  const auto parts = [&text](const Json& of) {
+    return "weights " + text(of, "weights") + ", cache " + text(of, "cache") + ", a step " + text(of, "scratch");
+  };
+  const Json* draft = memory.find("draft");
+  std::printf("memory: %s for %ld tokens (%s%s, the rest %s); available: %s\n", text(memory, "total").c_str(),
+              static_cast<long>(*memory.find("n_ctx")->as_int()), parts(memory).c_str(),
+              draft == nullptr ? "" : ("; what drafts: " + parts(*draft)).c_str(), text(memory, "process").c_str(),
+              text(memory, "available").c_str());
 }
 
 void print_cache(const Json& cache) {
@@ -130,19 +149,21 @@ Status verify(const std::string& path, int n_threads) {
   return {};
 }
 
-Status run(const Args& args) {
+Status run(Args& args) {
   QR_TRY(const std::string path, model_path(args.model.model));
   if (args.verify) return verify(path, n_threads(args.model));
   if (args.engine.n_ctx < 0)
     return fail(Code::invalid, "--ctx must be at least 0, got " + std::to_string(args.engine.n_ctx));
   QR_TRY_VOID(load_options(args.model, nullptr));  // a wrong one is told before the file is opened
+  QR_TRY_VOID(apply(args.spec, args.engine));
+  add_grammars(args.spec, args.engine);
   QR_TRY(Json description, describe_model(path));
   if (is_hf_folder(path)) add_tokenizer(path, description);
   Json cache, memory;
   if (const Result<ModelFile> file = open_model(path)) {
     QR_TRY(const LoadOptions how, load_options(args.model, &*file));
     cache = cache_facts(*file, how, args.engine.n_ctx);
-    memory = memory_facts(args, *file);
+    QR_TRY(memory, memory_facts(args, *file));
   }
   if (args.json) {
     if (!cache.is_null()) description.set("cache", cache);
@@ -173,6 +194,7 @@ QR_REGISTER(
           line.option("--max-seqs", args->engine.max_seqs, "as for the server: sequences that run together");
           line.option("--step-tokens", args->engine.step_tokens,
                       "as for the server: tokens computed in one step at most");
+          declare_spec_options(line, args->spec);
           line.flag("--verify", args->verify,
                     "read every tensor instead and name those with numbers that are not finite");
           line.flag("--json", args->json, "print one JSON object");

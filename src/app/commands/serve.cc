@@ -232,6 +232,13 @@ Result<std::unique_ptr<AdapterTable>> adapters_of(Args& args, const LoadedModel&
   return load_adapters(args.adapters, loaded, args.serve.limits);
 }
 
+void log_draft_memory(const LoadedModel& loaded, const Drafter& drafter, const Engine& engine) {
+  if (drafter.model == nullptr && drafter.heads == nullptr) return;
+  const DraftMemory its = draft_memory(*loaded.model, drafter, engine);
+  log_info("memory of what drafts: " + std::to_string(its.weights) + " bytes of weights, " + std::to_string(its.cache) +
+           " of cache, " + std::to_string(its.scratch) + " of scratch");
+}
+
 Status run(Args& args) {
   const sigset_t signals = block_stop_signals();
   outlive_readers();
@@ -273,6 +280,7 @@ Status run(Args& args) {
   log_info("memory: " + std::to_string(loaded.model->info().weight_bytes) + " bytes of weights, " +
            std::to_string(engine->options().kv_bytes) + " of cache, " +
            std::to_string(scratch_bytes(*loaded.model, engine->options())) + " of scratch");
+  log_draft_memory(loaded, drafter, *engine);
   if (stats.tier.most_bytes > 0) {
     log_info("disk: " + std::to_string(stats.tier.n_blocks) + " cached blocks, " + std::to_string(stats.tier.bytes) +
              " of " + std::to_string(stats.tier.most_bytes) + " bytes in " + args.engine.kv_disk +

@@ -234,11 +234,15 @@ Status check(const ProposerEnv& env) {
   return {};
 }
 
+DraftPass::Size size_of(const ProposerEnv& env) {
+  return {std::max(kRows, env.max_seqs), env.max_seqs, std::min(env.n_ctx, env.draft->info().n_ctx), env.block_tokens};
+}
+
+int64_t bytes(const ProposerOptions&, const ProposerEnv& env) { return DraftPass::bytes(*env.draft, size_of(env)); }
+
 Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const ProposerEnv& env) {
   QR_TRY_VOID(check(env));
   const ModelInfo& draft = env.draft->info();
-  const DraftPass::Size size{std::max(kRows, env.max_seqs), env.max_seqs, std::min(env.n_ctx, draft.n_ctx),
-                             env.block_tokens};
   std::vector<Buffer> blocks;
   for (int g = 0; g < draft.kv_layout.n_groups(); ++g) {
     const int64_t bytes = int64_t{env.n_blocks} * draft.kv_layout.block_bytes(g, env.block_tokens);
@@ -247,10 +251,10 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
       QR_TRY(buffer, env.ops->allocate(bytes));
     }
   }
-  QR_TRY(Buffer memory, env.ops->allocate(DraftPass::bytes(*env.draft, size)));
-  return std::make_unique<DraftModel>(options.max_draft, env, size, std::move(blocks), std::move(memory));
+  QR_TRY(Buffer memory, env.ops->allocate(bytes(options, env)));
+  return std::make_unique<DraftModel>(options.max_draft, env, size_of(env), std::move(blocks), std::move(memory));
 }
-QR_REGISTER(ProposerEntry, "draft", {make});
+QR_REGISTER(ProposerEntry, "draft", {make, bytes});
 
 }  // namespace
 }  // namespace quire

@@ -118,17 +118,28 @@ class Medusa final : public Proposer {
   std::vector<SampleParams> params_;
 };
 
+int depth_of(const ProposerOptions& options, const ProposerEnv& env) {
+  return std::min(options.max_draft, env.medusa->n_heads());
+}
+int64_t tapped_bytes(const ProposerEnv& env) { return row_bytes(env.n_out, env.target->info().n_embd); }
+int64_t step_bytes(const ProposerOptions& options, const ProposerEnv& env) {
+  return Medusa::step_bytes(env.target->info(), env.max_seqs, depth_of(options, env));
+}
+int64_t bytes(const ProposerOptions& options, const ProposerEnv& env) {
+  return tapped_bytes(env) + step_bytes(options, env);
+}
+
 Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const ProposerEnv& env) {
   if (env.medusa == nullptr) return fail(Code::invalid, "the proposer \"medusa\" needs heads");
   const ModelInfo& info = env.target->info();
   if (!info.has_taps)
     return fail(Code::unsupported, "Medusa heads read hidden states, and a " + info.arch + " model gives none");
-  const int depth = std::min(options.max_draft, env.medusa->n_heads());
-  QR_TRY(Buffer tapped, env.ops->allocate(row_bytes(env.n_out, info.n_embd)));
-  QR_TRY(Buffer step, env.ops->allocate(Medusa::step_bytes(info, env.max_seqs, depth)));
-  return std::make_unique<Medusa>(depth, env, Medusa::Memory{Arena(std::move(tapped)), Arena(std::move(step))});
+  QR_TRY(Buffer tapped, env.ops->allocate(tapped_bytes(env)));
+  QR_TRY(Buffer step, env.ops->allocate(step_bytes(options, env)));
+  return std::make_unique<Medusa>(depth_of(options, env), env,
+                                  Medusa::Memory{Arena(std::move(tapped)), Arena(std::move(step))});
 }
-QR_REGISTER(ProposerEntry, "medusa", {make});
+QR_REGISTER(ProposerEntry, "medusa", {make, bytes});
 
 }  // namespace
 }  // namespace quire
