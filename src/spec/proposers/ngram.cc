@@ -110,11 +110,12 @@ class Ngram final : public Proposer {
   explicit Ngram(int max_draft) : max_draft_(max_draft) {}
   int max_draft() const override { return max_draft_; }
 
+  // Nothing where these words are new: what is found is all that may be asked for.
+  int most(const Draft& asked) override { return find(asked) > 0 ? asked.max_tokens : 0; }
+
   void propose(std::span<Draft> drafts) override {
     for (Draft& draft : drafts) {
-      Known& known = known_[draft.seq];
-      if (!known.extend(draft.context)) continue;
-      const size_t end = known.find(draft.context);
+      const size_t end = find(draft);
       const size_t n = draft.context.size();
       for (size_t i = 0; end > 0 && i < static_cast<size_t>(draft.max_tokens); ++i) {
         const size_t from = end + i;
@@ -125,6 +126,12 @@ class Ngram final : public Proposer {
   void forget(SeqId id) override { known_.erase(id); }
 
  private:
+  // Where the longest run that ends its context stood before; 0: nowhere, or not all of the context is taken in yet.
+  size_t find(const Draft& draft) {
+    Known& known = known_[draft.seq];
+    return known.extend(draft.context) ? known.find(draft.context) : 0;
+  }
+
   const int max_draft_;
   std::unordered_map<SeqId, Known> known_;
 };

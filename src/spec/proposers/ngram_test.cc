@@ -75,6 +75,27 @@ TEST(Ngram, ALongPromptIsTakenInOverSeveralSteps) {
   EXPECT_EQ(draft_of(*proposer, 1, context, 4), by_definition(context, 4));
 }
 
+// Who asks before how deep to guess is told whether there is anything.
+TEST(Ngram, SaysBeforehandWhetherItHasAnything) {
+  Rng rng(5);
+  const auto proposer = make_ngram(6);
+  std::vector<Token> context;
+  int n_with = 0;
+  while (context.size() < 600) {
+    context.push_back(static_cast<Token>(rng.between(0, 20)));
+    Draft draft;
+    draft.seq = 1;
+    draft.context = context;
+    draft.max_tokens = 3;
+    const int most = proposer->most(draft);
+    ASSERT_EQ(most, static_cast<int>(by_definition(context, 3).size())) << context.size();
+    ASSERT_EQ(draft_of(*proposer, 1, context, 3).size(), static_cast<size_t>(most));
+    n_with += most > 0 ? 1 : 0;
+  }
+  EXPECT_GT(n_with, 50);
+  EXPECT_LT(n_with, 550);
+}
+
 // Tokens that somebody chose so that every run is another: the index forgets, and keeps its bounds.
 TEST(Ngram, RunsThatNeverRepeatDraftNothing) {
   std::vector<Token> context;
