@@ -28,12 +28,15 @@ size_t chain_of(const Draft& draft) {
 
 }  // namespace
 
+// Tokens that it may write still.
+int Drafting::left_of(const Sequence& seq) const {
+  return std::min(seq.request.max_tokens - seq.n_generated(), limits_.n_ctx - static_cast<int>(seq.tokens.size()));
+}
+
 // With n drafted tokens a step adds n + 1 at most.
 int Drafting::most_for(const Sequence& seq) const {
-  const int left =
-      std::min(seq.request.max_tokens - seq.n_generated(), limits_.n_ctx - static_cast<int>(seq.tokens.size()));
   const int wanted = seq.request.max_draft < 0 ? limits_.max_draft : std::min(seq.request.max_draft, limits_.max_draft);
-  return std::min(wanted, left - 1);
+  return std::min(wanted, left_of(seq) - 1);
 }
 
 template <class F>
@@ -71,7 +74,7 @@ void Drafting::choose(std::span<const Grant> streams, int room) {
     const Draft& draft = ask_for(seq, wanted);
     int most = 0;
     if (!ask([&](Proposer& p) { most = std::min(p.most(draft), wanted); }) || most < 1) continue;
-    streams_.push_back({seq.id, most, most});
+    streams_.push_back({seq.id, most, most, static_cast<int>(seq.tokens.size()), left_of(seq)});
     seqs_.push_back(&seq);
   }
   if (!controller_ || (streams_.empty() && !has_chosen_)) return;
@@ -107,6 +110,7 @@ Draft& Drafting::ask_for(const Sequence& seq, int n) {
 void Drafting::propose(std::span<const Grant> streams, int room) {
   n_asked_ = 0;
   n_behind_ = 0;
+  n_accepted_ = 0;
   chose_ = false;
   streams_.clear();
   seqs_.clear();
@@ -121,8 +125,12 @@ void Drafting::propose(std::span<const Grant> streams, int room) {
   const auto asked = std::span(drafts_).first(n_asked_);
   if (asked.empty() || !ask([&](Proposer& p) { p.propose(asked); })) return;
   for (size_t i = 0; i < n_asked_; ++i) {
-    n_behind_ += drafts_[i].n_behind;
-    if (room > 0) room -= take(drafts_[i], *seqs_[i], room);
+    const Draft& draft = drafts_[i];
+    n_behind_ += draft.n_behind;
+    // Who still takes in what came before has not been asked yet.
+    if (controller_ && (!draft.tokens.empty() || draft.n_behind <= kUsuallyBehind))
+      controller_->asked(draft.seq, draft.max_tokens, static_cast<int>(draft.tokens.size()));
+    if (room > 0) room -= take(draft, *seqs_[i], room);
   }
 }
 
@@ -160,6 +168,7 @@ bool Drafting::is_true(const Draft& draft) const {
 void Drafting::verified(const Grant& grant, int n_accepted) {
   if (grant.n_drafted == 0) return;
   accounts_.verified(grant, n_accepted);
+  n_accepted_ += n_accepted;
   verified_.push_back({grant.seq->id, grant.n_drafted, n_accepted});
   if (controller_) controller_->verified(grant.seq->id, grant.n_drafted, n_accepted);
 }
@@ -173,8 +182,11 @@ void Drafting::tell() {
 void Drafting::end_step(const Plan& plan, int64_t ns) {
   tell();
   if (!chose_) return;
-  const bool learns = plan.shape.n_prefill == 0 && n_behind_ <= kUsuallyBehind * static_cast<int64_t>(n_asked_);
-  controller_->observe(plan.n_drafted, ns, learns);
+  controller_->observe({.n_drafted = plan.n_drafted,
+                        .n_new = static_cast<int>(plan.grants.size()) + n_accepted_,
+                        .ns = ns,
+                        .alone = plan.shape.n_prefill == 0,
+                        .caught_up = n_behind_ > kUsuallyBehind * static_cast<int64_t>(n_asked_)});
   chose_ = false;
 }
 

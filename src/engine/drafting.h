@@ -42,6 +42,7 @@ class Drafting {
   int depth() const { return controller_ ? controller_->depth() : limits_.max_draft; }
 
  private:
+  int left_of(const Sequence& seq) const;
   int most_for(const Sequence& seq) const;
   bool reserve(size_t n);
   void choose(std::span<const Grant> streams, int room);
@@ -61,6 +62,7 @@ class Drafting {
   bool chose_ = false;       // the controller, in this step
   bool has_chosen_ = false;  // ever: before there is anything to guess it learns nothing and costs nothing
   int64_t n_behind_ = 0;     // tokens that the proposer took in first
+  int n_accepted_ = 0;       // in this step
   std::vector<DepthController::Stream> streams_;
   // Reused from step to step; the first n_asked_ are of this one.
   std::vector<Draft> drafts_;

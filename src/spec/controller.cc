@@ -1,7 +1,8 @@
 #include "spec/controller.h"
 
 #include <algorithm>
-#include <new>
+#include <cmath>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -16,137 +17,225 @@ constexpr double kExplore = 0.01;  // of the time
 constexpr int kBurst = 4;          // steps of a try
 // What the first steps with a number of streams do: the line needs both kinds of step and several depths.
 constexpr std::array kBegin = {0, 2, 4, 0, 1, 8, 0, 3, 6, 0, 2, 4, 0, 1, 8, 0, 3, 6};
+constexpr double kGrace = 6;                             // plain steps that the first tries may lose
+constexpr int kFewBehind = 16;                           // tokens: as guesses leave them
+constexpr double kForgetBehind = 0.9;                    // of what taking in took, when the next comes
+constexpr double kTokensPerStep = 1.5, kLeastSteps = 4;  // of a stream, in whose steps taking in has to pay
+constexpr double kForgetAnswer = 0.9;
+// Guesses have lost for certain where the mean loss, of a plain step, is over kMostLoss and over kSure of its errors.
+constexpr double kForgetGain = 0.99, kLeastGains = 30, kMostLoss = 0.02, kSure = 1.5;
+constexpr int kFirstHold = 256, kLastHold = 1 << 14;  // steps without guesses then
 
 }  // namespace
 
 DepthController::DepthController(int max_depth) : max_depth_(max_depth) {
   all_.tried.fill(kClassWeight);
   all_.came.fill(kClassWeight * kPrior);
+  all_.asked.fill(kClassWeight);
+  all_.made.fill(kClassWeight);
 }
 
 DepthController::Regime& DepthController::regime(int n_streams) { return regimes_[StepTime::bucket(n_streams)]; }
 
-// That the guess at `place` comes true where all before it did.
-float DepthController::rate(const Record* record, int place) const {
-  const auto i = static_cast<size_t>(std::min(place, kPlaces - 1));
-  const float mean = all_.came[i] / all_.tried[i];
-  if (record == nullptr) return mean;
-  return (record->came[i] + kClassWeight * mean) / (record->tried[i] + kClassWeight);
+// What it takes to take in what a stream has more than a guess leaves behind.
+double DepthController::catch_up_ns(const Record& record, int n_tokens) const {
+  const int n_behind = n_tokens - record.n_known;
+  return n_behind <= kFewBehind || behind_tokens_ <= 0 ? 0 : n_behind * behind_ns_ / behind_tokens_;
 }
 
 void DepthController::follow(std::span<const Stream> streams) {
   const auto depth = static_cast<size_t>(max_depth_);
   reach_.assign(streams.size() * depth, 0.0F);
+  made_.assign(streams.size() * depth, 0.0F);
+  asked_.assign(streams.size(), {});
   for (size_t s = 0; s < streams.size(); ++s) {
-    const auto at = of_.find(streams[s].seq);
-    const Record* record = at == of_.end() ? nullptr : &at->second;
-    float reach = 1;
-    for (int j = 0; j < std::min(streams[s].most, max_depth_); ++j) {
-      reach *= rate(record, j);
+    const Stream& stream = streams[s];
+    Record& record = of_[stream.seq];
+    if (record.n_first == 0) record.n_first = stream.n_tokens;
+    record.n_tokens = stream.n_tokens;
+    const double n_steps = std::max(std::min<double>(stream.n_left, mean_answer_) / kTokensPerStep, kLeastSteps);
+    const double ns = catch_up_ns(record, stream.n_tokens);
+    asked_[s] = {&record, ns, ns / n_steps};
+    float reach = 1, made = 1;
+    for (int j = 0; j < std::min(stream.most, max_depth_); ++j) {
+      const auto i = static_cast<size_t>(std::min(j, kPlaces - 1));
+      const auto rate = [&](const auto& n, const auto& of, float own_n, float own_of) {
+        return (own_n + kClassWeight * n[i] / of[i]) / (own_of + kClassWeight);
+      };
+      made *= rate(all_.made, all_.asked, record.made[i], record.asked[i]);
+      reach *= rate(all_.made, all_.asked, record.made[i], record.asked[i]) *
+               rate(all_.came, all_.tried, record.came[i], record.tried[i]);
+      made_[s * depth + static_cast<size_t>(j)] = made;
       reach_[s * depth + static_cast<size_t>(j)] = reach;
     }
   }
 }
 
-// With so many rounds, which guesses pay and what that yields (Dinkelbach's way to the best quotient): a row pays where
-// its chance is above its cost at the rate that there is.
+// A row pays where its chance is above its cost at the rate that there is, a stream where its rows pay for what has to
+// be taken in, too.
+DepthController::Worth DepthController::worth(size_t stream, int rounds, const Choice& choice) const {
+  const float* reach = reach_.data() + stream * static_cast<size_t>(max_depth_);
+  const float* made = made_.data() + stream * static_cast<size_t>(max_depth_);
+  Worth out;
+  while (out.depth < rounds && reach[out.depth] > choice.threshold * made[out.depth]) {
+    out.gain += reach[out.depth];
+    out.rows += made[out.depth];
+    ++out.depth;
+  }
+  const double cost = choice.threshold * out.rows + choice.rate * asked_[stream].share_ns;
+  return out.depth > 0 && out.gain > cost ? out : Worth{};
+}
+
+// With so many rounds, which guesses pay and what that yields (Dinkelbach's way to the best quotient).
 DepthController::Choice DepthController::weigh(int rounds) const {
   const double row_ns = time_.row_ns(step_.n_streams);
-  const auto depth = static_cast<size_t>(max_depth_);
-  DraftedStep step = step_;
-  step.n_rounds = rounds;
-  step.n_drafted = 0;
-  const double n_streams = step.n_streams;
-  Choice out{n_streams / std::max(time_.predict_ns(step), 1.0), 0};
+  const double n_streams = step_.n_streams;
+  Choice out{n_streams / std::max(time_.predict_ns(step_), 1.0), 0};
   for (int i = 0; i < 3 && rounds > 0; ++i) {
     out.threshold = out.rate * row_ns;
-    double gain = 0;
-    step.n_drafted = 0;
-    for (size_t s = 0; s < reach_.size(); s += depth) {
-      for (size_t j = 0; j < static_cast<size_t>(rounds) && reach_[s + j] > out.threshold; ++j) {
-        gain += reach_[s + j];
-        ++step.n_drafted;
-      }
+    DraftedStep step = step_;
+    double gain = 0, more_ns = 0;
+    for (size_t s = 0; s < asked_.size(); ++s) {
+      const Worth its = worth(s, rounds, out);
+      if (its.depth == 0) continue;
+      gain += its.gain;
+      step.n_drafted += its.rows;
+      more_ns += asked_[s].share_ns;
+      step.n_rounds = std::max(step.n_rounds, its.depth);
     }
-    out.rate = (n_streams + gain) / std::max(time_.predict_ns(step), 1.0);
+    out.rate = (n_streams + gain) / std::max(time_.predict_ns(step) + more_ns, 1.0);
   }
   return out;
 }
 
-void DepthController::set(std::span<Stream> streams, int rounds, double threshold) const {
-  const auto depth = static_cast<size_t>(max_depth_);
+void DepthController::set(std::span<Stream> streams, int rounds, const Choice& choice) const {
   for (size_t s = 0; s < streams.size(); ++s) {
-    int n = 0;
-    const int most = std::min(streams[s].most, rounds);
-    while (n < most && reach_[s * depth + static_cast<size_t>(n)] > threshold) ++n;
-    streams[s].depth = n;
+    streams[s].depth = worth(s, std::min(streams[s].most, rounds), choice).depth;
   }
 }
 
-int DepthController::begin_rounds(Regime& regime) const {
-  return std::min(kBegin[static_cast<size_t>(regime.n_begun++)], max_depth_);
+void DepthController::set_tried(std::span<Stream> streams, int rounds) const {
+  for (Stream& stream : streams) {
+    const bool is_tried = std::ranges::find(tried_, stream.seq) != tried_.end();
+    stream.depth = is_tried ? std::min(stream.most, rounds) : 0;
+  }
 }
 
-// The neighbours of what is chosen in turn, and nothing at all.
-int DepthController::try_rounds(Regime& regime) {
-  const int turn = regime.next_try++ % 3;
-  const int rounds = regime.rounds;
-  if (rounds == 0) return std::min(1 << turn, max_depth_);
-  return turn == 0 ? 0 : turn == 1 ? std::min(rounds + 1, max_depth_) : rounds - 1;
+// Who is asked for in a try that may take in no more than room_ns: those that are least behind. Before anything is
+// known of taking in, one.
+void DepthController::try_some(std::span<const Stream> streams, double room_ns) {
+  tried_.clear();
+  order_.clear();
+  for (size_t s = 0; s < streams.size(); ++s) order_.emplace_back(asked_[s].catch_up_ns, s);
+  std::ranges::sort(order_);
+  for (const auto& [ns, s] : order_) {
+    if (ns > room_ns || (behind_tokens_ < 0 && !tried_.empty())) break;
+    room_ns -= ns;
+    tried_.push_back(streams[s].seq);
+  }
+}
+
+// The best for now, and the regime's own choice where that has been better for long enough.
+DepthController::Choice DepthController::decide(Regime& regime) {
+  Choice best = weigh(0), now = best;
+  int best_rounds = 0;
+  for (int k = 1; k <= max_depth_; ++k) {
+    const Choice choice = weigh(k);
+    if (k == regime.rounds) now = choice;
+    if (choice.rate > best.rate) best = choice, best_rounds = k;
+  }
+  if (regime.n_held > 0) {
+    --regime.n_held;
+    return now;
+  }
+  const double gain = best_rounds == regime.rounds ? 1 : best.rate / now.rate;
+  regime.n_better = gain > kMuchBetter ? regime.n_better + kMuchCounts : gain > kBetter ? regime.n_better + 1 : 0;
+  if (regime.n_better < kDwell) return now;
+  if (regime.rounds == 0) regime.gained = regime.n_gained = regime.gained_squares = 0;
+  regime.rounds = best_rounds;
+  regime.n_better = 0;
+  return best;
+}
+
+// The first steps with about so many streams: the next depth of kBegin, or none while those before it have lost too
+// much.
+void DepthController::begin(Regime& regime, std::span<Stream> streams) {
+  const double may_lose = kExplore * all_ns_ + kGrace * time_.predict_ns(step_) - debt_ns_;
+  const int rounds = std::min(kBegin[static_cast<size_t>(regime.n_begun)], max_depth_);
+  if (rounds > 0 && may_lose <= 0) return;
+  if (rounds > 0) {
+    try_some(streams, may_lose);
+    if (tried_.empty()) return;
+    trying_ = true;
+    set_tried(streams, rounds);
+  }
+  ++regime.n_begun;
+}
+
+// Begins to try another depth where there is time for that; whether it is being tried now.
+bool DepthController::tries(Regime& regime, std::span<const Stream> streams) {
+  const double burst_ns = kBurst * time_.predict_ns(step_);
+  const double room_ns = kExplore * all_ns_ - explored_ns_ - burst_ns;
+  if (burst_ == 0 && room_ns > 0) {
+    burst_ = kBurst;
+    burst_streams_ = step_.n_streams;
+    // The neighbours of what is chosen in turn, and nothing at all.
+    const int turn = regime.next_try++ % 3, rounds = regime.rounds;
+    burst_rounds_ = rounds == 0 ? std::min(1 << turn, max_depth_)
+                    : turn == 0 ? 0
+                    : turn == 1 ? std::min(rounds + 1, max_depth_)
+                                : rounds - 1;
+    try_some(streams, room_ns);
+  }
+  const bool out = burst_ > 0 && burst_streams_ == step_.n_streams;
+  burst_ = std::max(burst_ - 1, 0);
+  return out;
 }
 
 void DepthController::choose(std::span<Stream> streams, int n_streams, int64_t n_keys) {
   step_ = {n_streams, 0, 0, n_keys};
-  exploring_ = false;
+  trying_ = exploring_ = false;
+  step_behind_ = 0;
   for (Stream& stream : streams) stream.depth = 0;
   if (streams.empty()) return;
   Regime& regime = this->regime(n_streams);
   follow(streams);
-  int rounds = 0;
-  double threshold = 0;
   if (regime.n_begun < static_cast<int>(kBegin.size())) {
-    rounds = begin_rounds(regime);
+    begin(regime, streams);
   } else {
-    Choice best = weigh(0), now = best;
-    int best_rounds = 0;
-    for (int k = 1; k <= max_depth_; ++k) {
-      const Choice choice = weigh(k);
-      if (k == regime.rounds) now = choice;
-      if (choice.rate > best.rate) best = choice, best_rounds = k;
+    const Choice now = decide(regime);
+    trying_ = exploring_ = tries(regime, streams);
+    if (trying_) {
+      set_tried(streams, burst_rounds_);
+    } else {
+      set(streams, regime.rounds, now);
     }
-    const double gain = best_rounds == regime.rounds ? 1 : best.rate / now.rate;
-    regime.n_better = gain > kMuchBetter ? regime.n_better + kMuchCounts : gain > kBetter ? regime.n_better + 1 : 0;
-    if (regime.n_better >= kDwell) {
-      regime.rounds = best_rounds;
-      regime.n_better = 0;
-      now = best;
-    }
-    rounds = regime.rounds;
-    threshold = now.threshold;
-    const double step_ns = static_cast<double>(n_streams) / std::max(now.rate, 1e-12);
-    if (burst_ == 0 && explored_ns_ + kBurst * step_ns < kExplore * all_ns_) {
-      burst_ = kBurst;
-      burst_streams_ = n_streams;
-      burst_rounds_ = try_rounds(regime);
-    }
-    if (burst_ > 0 && burst_streams_ == n_streams) {
-      rounds = burst_rounds_;
-      threshold = 0;
-      exploring_ = true;
-    }
-    burst_ = std::max(burst_ - 1, 0);
   }
-  set(streams, rounds, threshold);
-  for (const Stream& stream : streams) step_.n_rounds = std::max(step_.n_rounds, stream.depth);
+  for (size_t s = 0; s < streams.size(); ++s) {
+    if (streams[s].depth == 0) continue;
+    step_.n_rounds = std::max(step_.n_rounds, streams[s].depth);
+    const int n_behind = streams[s].n_tokens - std::exchange(asked_[s].record->n_known, streams[s].n_tokens);
+    if (n_behind > kFewBehind) step_behind_ += n_behind;
+  }
+}
+
+void DepthController::asked(SeqId seq, int n_asked, int n_drafted) {
+  const auto at = of_.find(seq);
+  if (at == of_.end()) return;
+  Record& own = at->second;
+  for (int j = 0; j < std::min({n_asked, n_drafted + 1, kPlaces}); ++j) {
+    const auto i = static_cast<size_t>(j);
+    const float made = j < n_drafted ? 1.0F : 0.0F;
+    own.asked[i] = own.asked[i] * kForgetOwn + 1;
+    own.made[i] = own.made[i] * kForgetOwn + made;
+    all_.asked[i] = all_.asked[i] * kForgetAll + 1;
+    all_.made[i] = all_.made[i] * kForgetAll + made;
+  }
 }
 
 void DepthController::verified(SeqId seq, int n_drafted, int n_accepted) {
-  Record* own = nullptr;
-  try {
-    own = &of_[seq];
-  } catch (const std::bad_alloc&) {
-    // Then it is as young as it was.
-  }
+  const auto at = of_.find(seq);
+  Record* own = at == of_.end() ? nullptr : &at->second;
   for (int j = 0; j < std::min({n_drafted, n_accepted + 1, kPlaces}); ++j) {
     const auto i = static_cast<size_t>(j);
     const float came = j < n_accepted ? 1.0F : 0.0F;
@@ -159,15 +248,62 @@ void DepthController::verified(SeqId seq, int n_drafted, int n_accepted) {
   }
 }
 
-void DepthController::observe(int n_drafted, int64_t ns, bool learns) {
+// That those who guessed as chosen lose for certain: then nobody does for a while, and longer the next time.
+void DepthController::guard(Regime& regime, double gained) {
+  regime.n_gained = regime.n_gained * kForgetGain + 1;
+  regime.gained = regime.gained * kForgetGain + gained;
+  regime.gained_squares = regime.gained_squares * kForgetGain + gained * gained;
+  if (regime.n_gained < kLeastGains) return;
+  const double mean = regime.gained / regime.n_gained;
+  const double spread =
+      std::sqrt(std::max(regime.gained_squares / regime.n_gained - mean * mean, 0.0) / regime.n_gained);
+  if (mean > -kMostLoss || mean > -kSure * spread) return;
+  regime.hold = std::clamp(2 * regime.hold, kFirstHold, kLastHold);
+  regime.n_held = regime.hold;
+  regime.rounds = regime.n_better = 0;
+  regime.gained = regime.n_gained = regime.gained_squares = 0;
+}
+
+// Against what the same tokens take without guesses.
+void DepthController::charge(const Outcome& outcome) {
+  DraftedStep plain = step_;
+  plain.n_rounds = 0;
+  plain.n_drafted = 0;
+  const double plain_ns = time_.predict_ns(plain);
+  if (plain_ns <= 0 || step_.n_rounds == 0 || !outcome.alone) return;
+  const auto ns = static_cast<double>(outcome.ns);
+  if (step_behind_ > 0 || outcome.caught_up) {
+    const double more_ns = outcome.caught_up ? std::max(ns - time_.predict_ns(step_), 0.0) : 0;
+    behind_ns_ = behind_ns_ * kForgetBehind + more_ns;
+    behind_tokens_ = std::max(behind_tokens_, 0.0) * kForgetBehind + step_behind_;
+  }
+  const double gained_ns = plain_ns * outcome.n_new / step_.n_streams - ns;
+  (gained_ns > 0 ? saved_ns_ : lost_ns_) += std::abs(gained_ns);
+  if (trying_) {
+    debt_ns_ = std::max(debt_ns_ - gained_ns, 0.0);
+  } else if (!outcome.caught_up) {
+    guard(regime(step_.n_streams), gained_ns / plain_ns);
+  }
+}
+
+void DepthController::observe(const Outcome& outcome) {
   if (step_.n_streams == 0) return;
-  step_.n_drafted = n_drafted;
-  all_ns_ += static_cast<double>(ns);
+  step_.n_drafted = outcome.n_drafted;
+  all_ns_ += static_cast<double>(outcome.ns);
   if (exploring_) {
-    explored_ns_ += static_cast<double>(ns);
+    explored_ns_ += static_cast<double>(outcome.ns);
     ++n_explored_;
   }
-  if (learns) time_.observe(step_, ns);
+  charge(outcome);
+  if (outcome.alone && !outcome.caught_up) time_.observe(step_, outcome.ns);
+}
+
+void DepthController::forget(SeqId seq) {
+  const auto at = of_.find(seq);
+  if (at == of_.end()) return;
+  const int n = at->second.n_tokens - at->second.n_first;
+  if (n > 0) mean_answer_ += (n - mean_answer_) * (1 - kForgetAnswer);
+  of_.erase(at);
 }
 
 }  // namespace quire

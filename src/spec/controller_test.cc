@@ -42,7 +42,7 @@ std::pair<double, double> run(const World& world, int fixed, DepthController* co
   double ns = 0, late_ns = 0;
   int64_t n_tokens = 0, n_late = 0;
   for (int step = 0; step < world.n_steps; ++step) {
-    for (size_t s = 0; s < streams.size(); ++s) streams[s] = {s + 1, kMost, std::max(fixed, 0)};
+    for (size_t s = 0; s < streams.size(); ++s) streams[s] = {s + 1, kMost, std::max(fixed, 0), 100, 1000};
     if (fixed < 0) c.choose(streams, world.n_streams, world.n_streams * 100);
     int n_drafted = 0, n_rounds = 0;
     int64_t n_new = 0;
@@ -55,7 +55,7 @@ std::pair<double, double> run(const World& world, int fixed, DepthController* co
       if (fixed < 0 && stream.depth > 0) c.verified(stream.seq, stream.depth, n_accepted);
     }
     const double took = world.machine.ns(world.n_streams + n_drafted, n_rounds) * (0.9 + 0.2 * rng.unit());
-    if (fixed < 0) c.observe(n_drafted, static_cast<int64_t>(took), true);
+    if (fixed < 0) c.observe({n_drafted, static_cast<int>(n_new), static_cast<int64_t>(took)});
     ns += took;
     n_tokens += n_new;
     if (step >= world.n_steps * 2 / 3) late_ns += took, n_late += n_new;
@@ -113,19 +113,20 @@ TEST(DepthController, StreamsThatGuessBadlyAreAskedForLess) {
   std::vector<DepthController::Stream> streams(8);
   std::array<int64_t, 2> asked{};
   for (int step = 0; step < 3000; ++step) {
-    for (size_t s = 0; s < streams.size(); ++s) streams[s] = {s + 1, kMost, 0};
+    for (size_t s = 0; s < streams.size(); ++s) streams[s] = {s + 1, kMost, 0, 100, 1000};
     controller.choose(streams, 8, 800);
-    int n_drafted = 0, n_rounds = 0;
+    int n_drafted = 0, n_rounds = 0, n_new = 0;
     for (const auto& stream : streams) {
       int n_accepted = 0;
       while (n_accepted < stream.depth && rng.unit() < (stream.seq % 2 == 0 ? 0.9 : 0.1)) ++n_accepted;
       if (stream.depth > 0) controller.verified(stream.seq, stream.depth, n_accepted);
       n_drafted += stream.depth;
+      n_new += 1 + n_accepted;
       n_rounds = std::max(n_rounds, stream.depth);
       if (step > 500) asked[stream.seq % 2] += stream.depth;
     }
     // Every row costs something, and a step does too.
-    controller.observe(n_drafted, static_cast<int64_t>(1e7 * (1 + 0.05 * (8 + n_drafted) + 0.05 * n_rounds)), true);
+    controller.observe({n_drafted, n_new, static_cast<int64_t>(1e7 * (1 + 0.05 * (8 + n_drafted) + 0.05 * n_rounds))});
   }
   EXPECT_GT(asked[0], 5 * asked[1]);
 }
@@ -137,14 +138,15 @@ TEST(DepthController, TheSameStepsTeachTheSame) {
 
 TEST(DepthController, AsksNobodyBeyondWhatMayBe) {
   DepthController controller(kMost);
-  std::vector<DepthController::Stream> streams{{1, 1, 0}, {2, 3, 0}};
+  std::vector<DepthController::Stream> streams{{1, 1, 0, 10, 100}, {2, 3, 0, 10, 100}};
   for (int step = 0; step < 200; ++step) {
     controller.choose(streams, 5, 100);
     for (const auto& stream : streams) {
       ASSERT_LE(stream.depth, stream.most);
       if (stream.depth > 0) controller.verified(stream.seq, stream.depth, stream.depth);
     }
-    controller.observe(streams[0].depth + streams[1].depth, 1'000'000, true);
+    const int n = streams[0].depth + streams[1].depth;
+    controller.observe({n, 5 + n, 1'000'000});
   }
   std::vector<DepthController::Stream> nobody;
   controller.choose(nobody, 3, 100);

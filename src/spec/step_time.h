@@ -12,10 +12,10 @@ namespace quire {
 
 // A step of streams, without prompts.
 struct DraftedStep {
-  int n_streams = 0;   // one due row each
-  int n_drafted = 0;   // guessed rows beside these
-  int n_rounds = 0;    // guesses that were asked for of one stream, at most
-  int64_t n_keys = 0;  // that the streams' due rows see
+  int n_streams = 0;     // one due row each
+  double n_drafted = 0;  // guessed rows beside these
+  int n_rounds = 0;      // guesses that were asked for of one stream, at most
+  int64_t n_keys = 0;    // that the streams' due rows see
 };
 
 class StepTime {

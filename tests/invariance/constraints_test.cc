@@ -171,7 +171,8 @@ TEST(InvarianceConstraints, ForcedTextAsGuessesChangesNoBit) {
         const EngineStats stats = run_all(options, kTestSchedules[s].n_blocks);
         EXPECT_EQ(stats.n_bad_drafts, 0);
         const auto& [forced, repeated, third, fourth] = stats.drafted_by;
-        EXPECT_GT(forced.n_accepted, 0);
+        // As it pays: by what steps took, perhaps never.
+        EXPECT_TRUE(forced.n_accepted > 0 || options.adapt_draft);
         EXPECT_LE(forced.n_accepted, forced.n_drafted);
         EXPECT_TRUE(repeated.n_drafts == 0 || proposer != std::string("grammar"));
         EXPECT_EQ(stats.n_drafts, forced.n_drafts + repeated.n_drafts);
