@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <string>
 
 #include "base/log.h"
 #include "engine/guesses.h"
@@ -111,11 +112,13 @@ void Drafting::propose(std::span<const Grant> streams, int room) {
   n_asked_ = 0;
   n_behind_ = 0;
   n_accepted_ = 0;
+  could_ = false;
   chose_ = false;
   streams_.clear();
   seqs_.clear();
   if (!reserve(streams.size())) return;
   choose(streams, room);
+  could_ = !streams_.empty();
   for (size_t i = 0; i < streams_.size(); ++i) {
     if (streams_[i].depth == 0) continue;
     seqs_[n_asked_] = seqs_[i];
@@ -178,9 +181,16 @@ void Drafting::tell() {
   verified_.clear();
 }
 
+// Where guesses do not do what they are there for.
+void Drafting::warn(const Plan& plan) {
+  if (!std::exchange(could_, false) || (controller_ && (!chose_ || controller_->trying()))) return;
+  if (const std::string line = alarm_.step(plan.n_drafted, n_accepted_); !line.empty()) log_warn(line);
+}
+
 // A step beside prompts, or one in which the proposer had to catch up, says nothing of what guesses take.
 void Drafting::end_step(const Plan& plan, int64_t ns) {
   tell();
+  warn(plan);
   if (!chose_) return;
   controller_->observe({.n_drafted = plan.n_drafted,
                         .n_new = static_cast<int>(plan.grants.size()) + n_accepted_,

@@ -8,6 +8,7 @@
 
 #include "engine/accounts.h"
 #include "engine/answer.h"
+#include "engine/draft_alarm.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "spec/controller.h"
@@ -49,6 +50,7 @@ class Drafting {
   Draft& ask_for(const Sequence& seq, int n);
   int take(const Draft& draft, Sequence& seq, int room);
   void tell();
+  void warn(const Plan& plan);
   // Whether the proposer did what was asked of it and threw nothing.
   template <class F>
   bool ask(const F& f);
@@ -63,6 +65,8 @@ class Drafting {
   bool has_chosen_ = false;  // ever: before there is anything to guess it learns nothing and costs nothing
   int64_t n_behind_ = 0;     // tokens that the proposer took in first
   int n_accepted_ = 0;       // in this step
+  bool could_ = false;       // somebody guess in this step
+  DraftAlarm alarm_;
   std::vector<DepthController::Stream> streams_;
   // Reused from step to step; the first n_asked_ are of this one.
   std::vector<Draft> drafts_;
