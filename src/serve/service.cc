@@ -85,6 +85,8 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     refresh_process_stats(registry_);
     registry_.gauge("quire_answers_held_bytes", "Of answers_bytes, in use.")
         .set(static_cast<double>(context_.answers->held()));
+    registry_.gauge("quire_requests_open", "Requests whose answer is not over, the one that asks among them.")
+        .set(static_cast<double>(n_sessions()));
     const std::string ours = registry_.expose();
     return ours + vllm_lines(ours, env_.models.front()) + (llama ? llama_lines(stats) : "");
   };

@@ -2,6 +2,7 @@
 # on a server of its own, with a certificate, beside a bystander who speaks TLS too. What Python cannot say (renegotiation,
 # updates of keys) is in src/http/server_tls_test.cc.
 import asyncio
+import contextlib
 import os
 import ssl
 
@@ -9,6 +10,7 @@ from attacker import request
 from registry import attack
 
 HELD = b'GET /health HTTP/1.1\r\nHost: localhost\r\n'
+GET = b''.join(request('GET', '/health', Connection='close'))
 
 
 def believing(version=None):
@@ -59,6 +61,15 @@ class Session:
         return self.outgoing.read()
 
 
+@contextlib.asynccontextmanager
+async def greeted(a, context=NEWEST):
+    """A session whose handshake is done, on a connection of its own."""
+    async with a.connection() as connection:
+        session = Session(connection, context)
+        await session.handshake()
+        yield session
+
+
 @attack('connections that never say hello', tls=True)
 async def never_hello(a):
     held = [await a.connect() for _ in range(3)]
@@ -101,41 +112,33 @@ async def begun_and_reset(a):
 
 @attack('a handshake for each small request', tls=True)
 async def handshake_for_each(a):
-    async with a.connection() as c:
-        session = Session(c)
-        await session.handshake()
-        await c.send(session.sealed(b''.join(request('GET', '/health', Connection='close'))))
+    async with greeted(a) as session:
+        await session.connection.send(session.sealed(GET))
         await session.step(lambda: session.tls.read(4096))
         a.counts['answered'] += 1
 
 
 @attack('handshakes without a request', tls=True)
 async def without_a_request(a):
-    async with a.connection() as c:
-        session = Session(c)
-        await session.handshake()
-        await c.send(session.sealed(HELD))
-        await a.hold(c, 'closed')
+    async with greeted(a) as session:
+        await session.connection.send(session.sealed(HELD))
+        await a.hold(session.connection, 'closed')
 
 
 @attack('records that are none', tls=True)
 async def no_records(a):
     for make in (lambda session: b'\x17\x03\x03\x40\x00' + os.urandom(1 << 14), lambda session: b'\x16\x03\x03\xff\xff',
                  lambda session: Session(session.connection).hello(), lambda session: os.urandom(3000)):
-        async with a.connection() as c:
-            session = Session(c, a.rng.choice([NEWEST, OLDEST]))
-            await session.handshake()
-            await c.send(make(session))
-            await asyncio.wait_for(c.rest(), 5)
+        async with greeted(a, a.rng.choice([NEWEST, OLDEST])) as session:
+            await session.connection.send(make(session))
+            await asyncio.wait_for(session.connection.rest(), 5)
             a.counts['refused'] += 1
 
 
 @attack('records cut at every byte', tls=True)
 async def cut_records(a):
-    async with a.connection() as c:
-        session = Session(c)
-        await session.handshake()
-        await c.dribble(session.sealed(b''.join(request('GET', '/health', Connection='close'))), 0)
+    async with greeted(a) as session:
+        await session.connection.dribble(session.sealed(GET), 0)
         await session.step(lambda: session.tls.read(4096))
         a.counts['answered'] += 1
 

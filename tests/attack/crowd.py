@@ -1,6 +1,7 @@
 # A process of attackers. It reads one JSON object a line, {"attack", "n", "seconds", "port", "key", "addresses", "hold_s", "tls"}, runs
 # that many attackers at once for so long ("attack": "*" has each take all of them in turn, those on TLS or the others), and answers with
-# one: {"counts", "rounds", "errors", "processor_s"}. Its argument is how nice it is to the server, whose cores it shares.
+# one: {"counts", "rounds", "errors", "processor_s"}. Its argument is how nice it is to the server, whose cores it shares; with
+# "behind" as the second it comes behind all other work of the machine too.
 import asyncio
 import collections
 import json
@@ -11,6 +12,7 @@ import time
 import attacks_requests  # noqa: F401  they register themselves
 import attacks_tls  # noqa: F401
 import attacks_transport  # noqa: F401
+import cores
 from attacker import Attacker
 from registry import ATTACKS
 
@@ -56,6 +58,8 @@ async def run(order):
 
 
 def main():
+    if 'behind' in sys.argv[2:]:
+        cores.own_group(19)
     os.nice(int(sys.argv[1]))
     for line in sys.stdin:
         used = time.process_time()

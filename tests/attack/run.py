@@ -3,12 +3,15 @@
 # Not part of the tests in full: it takes as long as it is told to. `./dev soak attack [minutes]` runs it.
 #   one by one  each attack by --attackers at once for --seconds: the bystander's streams keep their bytes, the server lives,
 #               its memory comes back; how long a token of the bystander takes (p99), beside what it took just before
-#   mixed       all of them for so many minutes: likewise, and memory is where it was when that began
+#   mixed       all of them for so many minutes: likewise, and memory is where it was when that began; what is held is told
+#               every minute
 # Attacks on TLS have a server of their own, which speaks it, and are mixed with each other; without `openssl`, which makes its
 # certificate, they are left out.
 # Exit code 1 when one of these does not hold; with --strict also where a p99 is beyond LATE times what it was. The attackers
-# share the machine's cores with the server: they are nice (19), and the processor time of both sides is in the table.
+# share the machine's cores with the server: they are nice (19), and the processor time of both sides is in the table. With
+# --apart they do not (cores.py): what a p99 is then is the attack's doing alone.
 import argparse
+import contextlib
 import hashlib
 import http.client
 import json
@@ -19,7 +22,6 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -27,7 +29,9 @@ sys.path[:0] = [os.path.join(HERE, '..'), os.path.join(HERE, '..', 'e2e'), HERE]
 import attacks_requests  # noqa: E402,F401  they register themselves
 import attacks_tls  # noqa: E402,F401
 import attacks_transport  # noqa: E402,F401
+import cores  # noqa: E402
 from bystander import Bystander, quantile  # noqa: E402
+from held import MIB, Memory  # noqa: E402
 from quire_server import Server  # noqa: E402
 from registry import ATTACKS  # noqa: E402
 from soak import metrics, processor_s, resident  # noqa: E402
@@ -40,7 +44,7 @@ SETTLE_S = 40         # within which memory must come back
 LIMITS = {'resumable_s': 5, 'stored_s': 5, 'grammar_bytes': 16 << 20}
 KV_MEMORY = '64M'
 N_TENANTS = 4  # of the attackers
-MIB = 1 << 20
+MOST_WARM_S = 120  # of the mix, before memory is compared with what it was
 
 
 def keys_file(folder):
@@ -90,8 +94,9 @@ class Crowd:
 
     def __init__(self, server, options, tls):
         self.order = {'port': server.port, 'key': 'attacker', 'n_keys': N_TENANTS, 'addresses': options.addresses, 'tls': tls}
-        self.process = subprocess.Popen([sys.executable, os.path.join(HERE, 'crowd.py'), str(options.nice)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+        behind = ['behind'] if options.apart else []
+        self.process = subprocess.Popen([sys.executable, os.path.join(HERE, 'crowd.py'), str(options.nice), *behind],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def attack(self, name, n, seconds, hold_s):
         order = {**self.order, 'attack': name, 'n': n, 'seconds': seconds, 'hold_s': hold_s}
@@ -108,28 +113,6 @@ class Crowd:
         self.process.stdout.close()
 
 
-class Memory:
-    """What the server held while this ran: the most, and a value every ten seconds."""
-
-    def __init__(self, server):
-        self.server, self.most, self.every = server, resident(server), []
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self):
-        begun = time.monotonic()
-        while not self._end.wait(0.1) and self.server.process.poll() is None:
-            now = resident(self.server)
-            self.most = max(self.most, now)
-            if time.monotonic() - begun >= 10 * (len(self.every) + 1):
-                self.every.append(now)
-
-    def stop(self):
-        self._end.set()
-        self._thread.join()
-
-
 class Row:
     """What one attack did. Bytes, seconds, and Watches of the bystander before it and while it ran."""
 
@@ -137,7 +120,6 @@ class Row:
         self.name, self.n = name, n
         self.alone = self.attacked = self.crowd = None
         self.before = self.most = self.after = 0
-        self.every = []  # memory, every ten seconds
         self.server_s = self.seconds = 0.0
         self.why = []  # what did not hold
 
@@ -162,14 +144,24 @@ class Soak:
     def __init__(self, options, folder, tls):
         limits = [part for name, value in LIMITS.items() for part in ('--limit', f'{name}={value}')]
         self.options, self.rows, self.tls = options, [], tls
-        self.server = Attacked('--api-keys', keys_file(folder), '--threads', str(options.threads), '--kv-memory', KV_MEMORY,
-                               '--log-requests', 'off', *limits, *(certificate(folder) if tls else []), *options.server_options,
-                               path=options.model)
+        arguments = ['--api-keys', keys_file(folder), '--threads', str(options.threads), '--kv-memory', KV_MEMORY,
+                     '--log-requests', 'off', *limits, *(certificate(folder) if tls else []), *options.server_options]
+        with cores.OnCores(cores.SERVERS) if options.apart else contextlib.nullcontext():
+            self.server = Attacked(*arguments, path=options.model)
         self.server.fill_cache()
         self.bystander = Bystander(self.server.port, 'bystander', tls)
         self.bystander.learn()
         self.bystander.start()
         self.crowd = Crowd(self.server, options, tls)
+
+    def warm_up(self):
+        """The mix for a while: what an allocator keeps once each attack has been there belongs to what memory was before."""
+        fresh = resident(self.server)
+        self.crowd.attack('*', self.options.attackers, self.options.warm, hold_s=min(5, self.options.warm * 0.8))
+        self.settle(float('inf'))
+        time.sleep(min(10, self.options.warm))  # what is kept for a while is given up
+        now = resident(self.server)
+        print(f'        after {self.options.warm:g} s of the mix: {now // MIB} MiB, of {fresh // MIB} before', flush=True)
 
     def stop(self):
         """The server's exit code."""
@@ -210,7 +202,7 @@ class Soak:
         row.crowd = self.crowd.attack(name, n, seconds, hold_s=min(5, seconds * 0.8))
         row.attacked, row.seconds = self.bystander.take(), time.monotonic() - begun
         memory.stop()
-        row.most, row.every = memory.most, memory.every
+        row.most = memory.most
         if self.lives():
             row.server_s = processor_s(self.server) - used
             row.after, idle = self.settle(row.before + slack)
@@ -234,9 +226,6 @@ class Soak:
         row.why += [f'the bystander got {what}' for what in row.attacked.refused if what.startswith('500')]
         self.rows.append(row)
         print(row.line(), flush=True)
-        if len(row.every) > 2:
-            parts = row.every[::max(1, len(row.every) // 20)]
-            print(f'        memory as it went on: {" ".join(str(value // MIB) for value in parts)}', flush=True)
         if len(row.crowd['rounds']) > 1:
             print('        rounds: ' + ', '.join(f'{n} × {name}' for name, n in sorted(row.crowd['rounds'].items())), flush=True)
         for why in row.why:
@@ -257,12 +246,21 @@ def parse():
     parser.add_argument('--slack', type=int, metavar='MIB', default=SLACK_MIB,
                         help='what the allocator may keep after one attack')
     parser.add_argument('--mixed-slack', type=int, metavar='MIB', default=MIXED_SLACK_MIB, help='after all of them')
+    parser.add_argument('--warm', type=float, metavar='SECONDS',
+                        help=f'of the mix, before memory is compared with what it was; default: a tenth of MINUTES, at most {MOST_WARM_S} s')
+    parser.add_argument('--apart', action='store_true',
+                        help='the server alone on one core and before all other work of the machine, attackers on the others')
     parser.add_argument('--settle', type=float, default=SETTLE_S, help='seconds in which memory must come back')
     parser.add_argument('--model', help='default: the one of the tests')
     parser.add_argument('--threads', type=int, default=1, help='that compute; fewer than there are cores')
     parser.add_argument('--strict', action='store_true', help=f'a p99 beyond {LATE} times what it was is a failure')
     parser.add_argument('server_options', nargs='*', metavar='-- OPTION', help='more options of quire serve')
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.warm is None:
+        options.warm = min(MOST_WARM_S, options.minutes * 6)
+    if options.apart and not cores.can_part():
+        parser.error('--apart needs Linux with autogroups, two cores and root')
+    return options
 
 
 def attacked(options, names, folder, tls):
@@ -275,6 +273,8 @@ def attacked(options, names, folder, tls):
                 if not soak.lives():
                     break
         if options.minutes > 0 and soak.lives():
+            if options.warm > 0:
+                soak.warm_up()
             soak.run('*', options.attackers, options.minutes * 60, options.mixed_slack)
     finally:
         code = soak.stop()
@@ -283,6 +283,9 @@ def attacked(options, names, folder, tls):
 
 def main():
     options = parse()
+    if options.apart:
+        cores.own_group(-20)
+        os.sched_setaffinity(0, cores.OTHERS)
     chosen = [name for name in ATTACKS if not options.only or any(part in name for part in options.only)]
     rows, ended = [], []
     print('times in ms, processors in use, memory in MiB\n' + Row.FORM.format(*Row.HEAD), flush=True)
