@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 
+#include "ops/sample_row.h"
 #include "sample/rules.h"
 
 namespace quire {
@@ -52,7 +53,9 @@ bool accept(Sequence& seq, const Sampled& sampled, Ended& end) {
 bool fails(const Sequence& seq, const Sampled& sampled, Ended& end) {
   if (seq.fault.empty() && sampled.ok) return false;
   end.finish = Finish::error;
-  if (seq.fault.empty()) {
+  if (seq.fault.empty() && sampled.token == kNoMemoryToken) {
+    end.error = kNoMemory;
+  } else if (seq.fault.empty()) {
     end.error = failure({"no token could be sampled at position ", std::to_string(seq.tokens.size()),
                          ": the model's logits are not finite, or everything is forbidden", forbidden_by(seq)});
   } else {

@@ -1,5 +1,7 @@
 #include "engine/pooling.h"
 
+#include <new>
+
 namespace quire {
 namespace {
 
@@ -24,7 +26,12 @@ void Pooling::take(std::span<const PromptRow> rows, const Tensor& x, const Pass&
     const Tensor hidden = model.hidden(x, of_portion);  // [n, n_embd]
     for (size_t i = 0; i < portion.size() && hidden.data != nullptr; ++i) {
       const float* row = hidden.row<float>(static_cast<int64_t>(i));
-      add_row(*portion[i].seq, portion[i].position, {row, static_cast<size_t>(hidden.dim(1))});
+      Sequence& seq = *portion[i].seq;
+      try {
+        add_row(seq, portion[i].position, {row, static_cast<size_t>(hidden.dim(1))});
+      } catch (const std::bad_alloc&) {
+        seq.fault = kNoMemory;
+      }
     }
   });
 }
@@ -32,7 +39,7 @@ void Pooling::take(std::span<const PromptRow> rows, const Tensor& x, const Pass&
 void Pooling::emit(std::span<const PromptRow> rows) {
   for (const PromptRow& row : rows) {
     Sequence& seq = *row.seq;
-    if (row.position != seq.n_prompt - 1 || seq.of_prompt.pooled.empty()) continue;
+    if (row.position != seq.n_prompt - 1 || seq.of_prompt.pooled.empty() || !seq.fault.empty()) continue;
     const double n = seq.request.pool == Pool::mean ? seq.n_prompt - seq.n_virtual : 1;
     seq.tell_sink([&](EventSink& sink) {
       out_.clear();

@@ -12,7 +12,7 @@ namespace quire {
 class Pooling {
  public:
   // Takes in the rows' hidden states; `x` as layers() gave it. Asks the model for at most `most` rows at a time. A
-  // model that gives none leaves everything as it is.
+  // model that gives none leaves everything as it is. Whoever there is no memory for has a fault.
   static void take(std::span<const PromptRow> rows, const Tensor& x, const Pass& pass, const Model& model, int most);
   // Tells the sinks of those whose prompt is now complete.
   void emit(std::span<const PromptRow> rows);

@@ -3,6 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "ops/sample_row.h"
+
 namespace quire {
 namespace {
 
@@ -31,6 +33,8 @@ void PromptScores::emit(std::span<const PromptRow> rows) {
   event_.prompt = true;
   for (size_t i = 0; i < rows.size(); ++i) {
     const PromptRow& row = rows[i];
+    if (scored_[i].token == kNoMemoryToken) row.seq->fault = kNoMemory;
+    if (!row.seq->fault.empty()) continue;
     event_.id = scored_token(row);
     event_.logprob = scored_[i].ok ? scored_[i].logprob : -std::numeric_limits<float>::infinity();
     std::swap(event_.top, scored_[i].top);

@@ -11,6 +11,11 @@ namespace quire {
 
 class RowParams {
  public:
+  // For so many rows of output.
+  void reserve(size_t n) {
+    edits_.resize(n);
+    params_.reserve(n);
+  }
   // Of all rows of output of the plan, in its order. Views what the sequences have and what this object keeps.
   std::span<const SampleParams> make(const Plan& plan);
 

@@ -5,6 +5,15 @@
 
 namespace quire {
 
+void StepPass::reserve() {
+  const auto n_out = static_cast<size_t>(max_out_rows(options_)), n_rows = static_cast<size_t>(options_.step_tokens);
+  params_.reserve(n_out);
+  sampled_.resize(n_out);
+  prompt_rows_.scored.reserve(n_rows);
+  prompt_rows_.pooled.reserve(n_rows);
+  scores_.reserve(n_rows, n_out);
+}
+
 void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   arena_.reset();
   const Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
@@ -15,11 +24,12 @@ void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   const int most = max_out_rows(options_);
   scores_.take(prompt_rows_.scored, x, pass, model_, most);
   Pooling::take(prompt_rows_.pooled, x, pass, model_, most);
-  sampled_.resize(static_cast<size_t>(plan.n_out));
+  n_sampled_ = static_cast<size_t>(plan.n_out);
+  if (sampled_.size() < n_sampled_) sampled_.resize(n_sampled_);
   if (plan.n_out == 0) return laps.lap(Stage::forward);
   const Tensor logits = model_.head(x, pass);
   laps.lap(Stage::forward);
-  ops_.sample(sampled_, logits, params_.make(plan));
+  ops_.sample(sampled(), logits, params_.make(plan));
   laps.lap(Stage::sample);
 }
 

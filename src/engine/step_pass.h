@@ -20,7 +20,9 @@ class StepPass {
  public:
   // `model`, `ops` and `options` outlive it. `scratch`: as scratch_bytes says.
   StepPass(const Model& model, Ops& ops, const EngineOptions& options, Buffer scratch)
-      : model_(model), ops_(ops), options_(options), arena_(std::move(scratch)) {}
+      : model_(model), ops_(ops), options_(options), arena_(std::move(scratch)) {
+    reserve();
+  }
 
   // From now on runs write to these; they outlive it.
   void tap_into(std::span<const Tap> taps) { taps_ = taps; }
@@ -29,7 +31,7 @@ class StepPass {
   // Writes the plan's rows, of one sequence that has virtual tokens alone.
   void write(const Plan& plan, const KvView& kv, const VirtualTokens& tokens);
   // One for each row of output of the last run, in plan order.
-  std::span<Sampled> sampled() { return sampled_; }
+  std::span<Sampled> sampled() { return std::span(sampled_).first(n_sampled_); }
   // Tells the sinks what the prompts' rows gave; before their answers' tokens.
   void emit_prompts() {
     scores_.emit(prompt_rows_.scored);
@@ -37,14 +39,18 @@ class StepPass {
   }
 
  private:
+  void reserve();
+
   const Model& model_;
   Ops& ops_;
   const EngineOptions& options_;
   Arena arena_;
   std::span<const Tap> taps_;
-  // Reused from step to step.
+  // Reused from step to step, and as large as a step's may be: a step that needs more than the last one needs no memory
+  // for it, which all others of the step would miss too.
   RowParams params_;
   std::vector<Sampled> sampled_;
+  size_t n_sampled_ = 0;
   PromptRows prompt_rows_;
   PromptScores scores_;
   Pooling pooling_;

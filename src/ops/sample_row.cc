@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <new>
 
 #include "ops/sample_filters.h"
 
@@ -54,6 +55,7 @@ class Row {
   // In place; scratch.originals remembers what was there. False when a logit is no number any more.
   bool edit(std::span<const Edit> edits) {
     scratch_.originals.clear();
+    scratch_.originals.reserve(edits.size());  // once they begin they are all made
     bool numbers = true;
     for (const Edit& edit : edits) {
       float& x = x_[static_cast<size_t>(edit.id)];
@@ -151,17 +153,27 @@ void pick(
   if (params.of_drawn) candidates.tell_shares(params.n_top, out);
 }
 
-}  // namespace
+// Edits that are undone when it goes.
+class Edited {
+ public:
+  Edited(Row& row, std::span<const Edit> edits)
+      : row_(row), edits_(edits), numbers_(edits.empty() || row.edit(edits)) {}
+  ~Edited() { row_.undo(edits_); }
+  Edited(const Edited&) = delete;
+  Edited& operator=(const Edited&) = delete;
+  bool numbers() const { return numbers_; }
 
-SampleKernels plain_sample_kernels() { return {plain_block_max, plain_exp_row}; }
+ private:
+  Row& row_;
+  const std::span<const Edit> edits_;
+  const bool numbers_;
+};
 
-void sample_row(std::span<float> logits,
-                const SampleParams& params,
-                const SampleKernels& kernels,
-                SampleScratch& scratch,
-                Sampled& out) {
-  out = Sampled{.top = std::move(out.top)};
-  out.top.clear();
+void sample(std::span<float> logits,
+            const SampleParams& params,
+            const SampleKernels& kernels,
+            SampleScratch& scratch,
+            Sampled& out) {
   Row row(logits, kernels, scratch);
   if (!row.scan()) return;
   const float max = row.max();
@@ -176,14 +188,45 @@ void sample_row(std::span<float> logits,
     out.ok = true;
     return;
   }
-  const std::span<const Edit> sparse = params.edits != nullptr ? params.edits->sparse : std::span<const Edit>();
-  if (!sparse.empty() && !row.edit(sparse)) return row.undo(sparse);
-  const bool masked = params.edits != nullptr && !params.edits->bitmask.empty();
-  pick(masked ? row.masked(params.edits->bitmask) : row, params, kernels, scratch, out);
-  if (!sparse.empty()) row.undo(sparse);
+  {
+    const Edited edited(row, params.edits != nullptr ? params.edits->sparse : std::span<const Edit>());
+    if (!edited.numbers()) return;
+    const bool masked = params.edits != nullptr && !params.edits->bitmask.empty();
+    pick(masked ? row.masked(params.edits->bitmask) : row, params, kernels, scratch, out);
+  }
   if (out.token < 0) return;
   if (own) out.logprob = logits[static_cast<size_t>(out.token)] - log_sum;
   out.ok = true;
+}
+
+}  // namespace
+
+void SampleScratch::reserve(int64_t n_logits) {
+  const auto n = static_cast<size_t>(n_logits);
+  if (edited.capacity() >= n && ranked.capacity() >= n) return;
+  block_max.reserve(n / kSampleBlock + 1);
+  for (std::vector<float>* of : {&values, &logits, &originals, &edited}) of->reserve(n);
+  ids.reserve(n);
+  mass.reserve(n);
+  chunk_sums.reserve(n / kSampleBlock + 1);
+  ranked.reserve(n);  // last: it stands for the others
+}
+
+SampleKernels plain_sample_kernels() { return {plain_block_max, plain_exp_row}; }
+
+void sample_row(std::span<float> logits,
+                const SampleParams& params,
+                const SampleKernels& kernels,
+                SampleScratch& scratch,
+                Sampled& out) {
+  out = Sampled{.top = std::move(out.top)};
+  out.top.clear();
+  try {
+    sample(logits, params, kernels, scratch, out);
+  } catch (const std::bad_alloc&) {
+    out.token = kNoMemoryToken;
+    out.ok = false;
+  }
 }
 
 }  // namespace quire

@@ -24,6 +24,9 @@ struct SampleKernels {
 // Plain loops: what the reference backend and tests use.
 SampleKernels plain_sample_kernels();
 
+// The token of a row that there was no memory for; it is not ok.
+inline constexpr Token kNoMemoryToken = -2;
+
 struct SampleScratch {
   std::vector<float> edited;     // the row under a bitmask
   std::vector<float> block_max;  // of the row, edits included
@@ -39,9 +42,13 @@ struct SampleScratch {
     uint64_t mass;
   };
   std::vector<Ranked> ranked;
+
+  // Of rows of so many logits nothing takes memory behind it but what `top` holds.
+  void reserve(int64_t n_logits);
 };
 
-// Sparse edits are made in place and undone before it returns: `logits` is the same afterwards.
+// Sparse edits are made in place and undone before it returns: `logits` is the same afterwards. Throws nothing: a row
+// that there is no memory for has kNoMemoryToken.
 void sample_row(std::span<float> logits,
                 const SampleParams& params,
                 const SampleKernels& kernels,

@@ -56,7 +56,7 @@ class CpuOps final : public Ops {
         store_(pool_.n_nodes()),
         input_quants_(isa),
         inner_quants_(isa),
-        scratch_(1),
+        scratch_(static_cast<size_t>(pool_.n_threads())),
         work_(prefetch_bytes(isa)),
         gated_work_(prefetch_bytes(isa)) {}
 

@@ -266,11 +266,11 @@ void CpuOps::rows(Tensor y, Tensor x, Tensor ids) {
 void CpuOps::sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {
   check_sample(logits, out.size(), params.size());
   const SampleKernels kernels{row_.block_max, row_.exp_row};
-  if (scratch_.size() < out.size()) scratch_.resize(out.size());
-  pool_.run(logits.dim(0), [&](int64_t i) {
+  for (SampleScratch& of_thread : scratch_) of_thread.reserve(logits.dim(1));
+  pool_.run(logits.dim(0), [&](int64_t i, int thread) {
     const auto r = static_cast<size_t>(i);
     const std::span<float> row(logits.row<float>(i), static_cast<size_t>(logits.dim(1)));
-    sample_row(row, params[r], kernels, scratch_[r], out[r]);
+    sample_row(row, params[r], kernels, scratch_[static_cast<size_t>(thread)], out[r]);
   });
 }
 

@@ -1,7 +1,9 @@
 #include "backend/cpu/pool.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
+#include <new>
 #include <string>
 
 #include "base/check.h"
@@ -84,7 +86,11 @@ bool WorkerPool::take_and_run(size_t node, int thread) {
   int64_t task = queues_[node].take();
   for (size_t other = node + 1; task < 0 && other < node + n; ++other) task = queues_[other % n].take_for_other_node();
   if (task < 0) return false;
-  call_.run(call_.fn, task, thread);
+  try {
+    call_.run(call_.fn, task, thread);
+  } catch (const std::exception&) {  // on whatever thread: it is the caller's to hear
+    threw_.store(true, std::memory_order_relaxed);
+  }
   n_done_.fetch_add(1, std::memory_order_release);
   return true;
 }
@@ -121,6 +127,7 @@ void WorkerPool::fork_join(std::span<const int64_t> ends, Call call, bool at_hom
       std::this_thread::yield();  // a worker lost its core in the middle of a task
     }
   }
+  if (threw_.exchange(false, std::memory_order_relaxed)) throw std::bad_alloc();
 }
 
 void WorkerPool::worker(int index, Seat seat) {

@@ -40,7 +40,8 @@ class WorkerPool {
   int64_t n_forks() const { return n_forks_; }
 
   // fn(task), or fn(task, thread) with the number of the thread that runs it, the caller's 0, for every task in
-  // [0, n_tasks). REQUIRES n_tasks < 2^20; fn must not call run().
+  // [0, n_tasks). REQUIRES n_tasks < 2^20; fn must not call run(). What a task throws, for want of memory, is thrown
+  // here as std::bad_alloc once no task runs any more; others may have been done or not.
   template <class Fn>
   void run(int64_t n_tasks, Fn&& fn) {
     if (n_tasks == 1 || workers_.empty()) {
@@ -94,6 +95,7 @@ class WorkerPool {
   std::vector<int> n_threads_of_;    // a node
   std::unique_ptr<Queue[]> queues_;  // one for each
   alignas(64) std::atomic<int64_t> n_done_{0};
+  std::atomic<bool> threw_{false};              // a task of this round
   alignas(64) std::atomic<uint32_t> epoch_{0};  // what parked workers wait on
   std::atomic<int> n_parked_{0};
   std::atomic<bool> stop_{false};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,6 +30,24 @@ TEST_P(PoolOf, RunsEveryTaskOnce) {
   EXPECT_EQ(pool.n_threads(), GetParam());
   for (const int64_t n_tasks : {0, 1, 2, 3, 7, 64, 1000, 100'000}) {
     EXPECT_EQ(times_run(pool, n_tasks), std::vector<int>(static_cast<size_t>(n_tasks), 1)) << n_tasks;
+  }
+}
+
+// On whatever thread it was thrown: the caller hears it when no task runs any more, and the next round is as ever.
+TEST_P(PoolOf, WhatATaskThrowsIsTheCallersToHear) {
+  WorkerPool pool(GetParam(), false);
+  for (int64_t bad = 0; bad < 20; ++bad) {
+    std::atomic<int> n_running{0};
+    EXPECT_THROW(pool.run(20,
+                          [&](int64_t task) {
+                            ++n_running;
+                            const bool throws = task == bad;
+                            --n_running;
+                            if (throws) throw std::bad_alloc();
+                          }),
+                 std::bad_alloc);
+    EXPECT_EQ(n_running, 0);
+    EXPECT_EQ(times_run(pool, 100), std::vector<int>(100, 1));
   }
 }
 
