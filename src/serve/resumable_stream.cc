@@ -107,12 +107,14 @@ std::string ResumableStream::number(std::string_view bytes) {
   std::string out;
   while (!bytes.empty()) {
     const size_t end = std::min(bytes.find(kEventEnd), bytes.size() - kEventEnd.size()) + kEventEnd.size();
-    std::string event = "id: " + std::to_string(++n_events_) + "\n";
+    std::string event = "id: " + std::to_string(n_events_ + 1) + "\n";
     event += bytes.substr(0, end);
     bytes.remove_prefix(end);
     out += event;
-    log_bytes_ += static_cast<int64_t>(event.size());
-    log_.push_back(std::move(event));
+    const auto n_bytes = static_cast<int64_t>(event.size());
+    log_.push_back(std::move(event));  // from here on nothing takes memory
+    ++n_events_;
+    log_bytes_ += n_bytes;
   }
   while (log_bytes_ > kept_bytes_ && !log_.empty()) {
     log_bytes_ -= static_cast<int64_t>(log_.front().size());
@@ -237,16 +239,32 @@ std::optional<HttpError> ResumableStream::resume(int64_t after, const ReplyPtr& 
     over = complete_;
   }
   if (before != nullptr) before->abort();
+  try {
+    go_on(next, missed, over);
+  } catch (const std::exception&) {
+    let_go(next);
+    throw;
+  }
+  return std::nullopt;
+}
+
+void ResumableStream::go_on(const ReplyPtr& next, std::string_view missed, bool over) {
   HttpHeaders headers = sse_headers();
   headers.push_back({std::string(kStreamHeader), name_.id});
   next->start_stream(200, std::move(headers));
   next->write(missed);
-  if (over) {
+  if (over)
     next->end();
-    return std::nullopt;
-  }
-  attach(next);
-  return std::nullopt;
+  else
+    attach(next);
+}
+
+// Where there is no memory to go on with it the stream waits for whoever takes it up next.
+void ResumableStream::let_go(const ReplyPtr& next) {
+  const std::lock_guard lock(mu_);
+  if (inner_ != next) return;
+  inner_ = nullptr;
+  ++generation_;  // what next was told to do is nobody's any more
 }
 
 bool StreamTable::add(const std::shared_ptr<ResumableStream>& stream) {

@@ -53,7 +53,8 @@ class ResumableStream final : public Reply, public std::enable_shared_from_this<
 
   const StreamName& name() const { return name_; }
   // Goes on with the event behind number `after` on `next`, from whatever connection had it. Refuses where that event
-  // is not remembered any more, or does not exist yet.
+  // is not remembered any more, or does not exist yet. Where it throws the stream is detached, and `next` the caller's
+  // to answer or to abort.
   std::optional<HttpError> resume(int64_t after, const ReplyPtr& next);
   bool detached() const;  // a stream that no connection has
   bool over() const;      // its events are complete, or there are and will be none
@@ -66,6 +67,8 @@ class ResumableStream final : public Reply, public std::enable_shared_from_this<
  private:
   ReplyPtr current() const;
   void attach(const ReplyPtr& next);
+  void go_on(const ReplyPtr& next, std::string_view missed, bool over);
+  void let_go(const ReplyPtr& next);
   void on_inner_close(int64_t generation, CloseReason reason);
   void run(int64_t generation);
   void tell_closed(CloseReason reason);

@@ -295,9 +295,17 @@ void Service::quick(const Endpoint& endpoint, const Work& work, const ReplyPtr& 
 
 // From here on the reply is the stream's: how it ends is for the session that the stream belongs to.
 void Service::take_up(const TakeUp& taken, Session& session, const ReplyPtr& reply) {
+  struct Closing {
+    Closing(Service& s, const Session& of) : service(s), session(of) {}
+    Closing(const Closing&) = delete;
+    Closing& operator=(const Closing&) = delete;
+    ~Closing() { service.close_session(&session); }
+    Service& service;
+    const Session& session;
+  };
   reply->on_close([](CloseReason) {});
+  const Closing closing(*this, session);  // also where there is no memory to go on with the stream
   if (const auto error = taken.stream->resume(taken.after, reply)) session.refuse_with(*error);
-  close_session(&session);
 }
 
 void Service::prepare_loop(int index) {
