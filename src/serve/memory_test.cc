@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/count_news.h"
+#include "serve/essence_testing.h"
 #include "serve/messages.h"
 #include "serve/response_store.h"
 #include "serve/service.h"
@@ -172,10 +173,6 @@ class SparedEngine final : public Engine {
   };
 };
 
-struct Tried {
-  std::string method, path, body;
-};
-
 class MemoryServer {
  public:
   MemoryServer()
@@ -240,32 +237,6 @@ class MemoryServer {
   int64_t n_left = 0;  // of the last ask: above 0, the failure did not come
 };
 
-// The characters of a stream's texts, sorted: how many tokens an event brings is a matter of time.
-std::string streamed_text(std::string_view body) {
-  std::string out;
-  for (const std::string_view key : {"\"text\":\"", "\"content\":\"", "\"delta\":\"", "\"response\":\""}) {
-    for (size_t at = body.find(key); at != std::string_view::npos; at = body.find(key, at)) {
-      at += key.size();
-      for (; at < body.size() && body[at] != '"'; ++at) out += body[at];
-    }
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-// Ids, times and durations as '#'.
-std::string masked(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool varies = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-    if (!varies)
-      out += c;
-    else if (out.empty() || out.back() != '#')
-      out += '#';
-  }
-  return out;
-}
-
 std::vector<Tried> requests() {
   const std::string more = R"("seed":7,"max_tokens":12,"temperature":0.5,)";
   const std::string chat = R"("messages":[{"role":"user","content":"the cat"}])";
@@ -296,12 +267,6 @@ std::vector<Tried> requests() {
   for (const char* path : {"/health", "/ready", "/v1/models", "/props", "/metrics", "/api/tags"})
     out.push_back({"GET", path, ""});
   return out;
-}
-
-// What an answer must be again, whatever was refused in between.
-std::string essence(const Tried& what, std::string_view answer) {
-  if (what.path == "/metrics") return "";
-  return what.body.find("\"stream\":true") != std::string::npos ? streamed_text(answer) : masked(answer);
 }
 
 class OutOfMemory : public testing::TestWithParam<bool> {};
@@ -339,6 +304,7 @@ TEST_P(OutOfMemory, IsTheErrorOfItsRequestAndOfNobodyElse) {
     if (HasFailure()) return;
   }
 }
+
 // The queue has room for none of them; then nothing that each would need is made.
 TEST(ManyChoices, ThatWillBeRefusedAreNotMade) {
   if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
