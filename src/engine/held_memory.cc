@@ -10,6 +10,8 @@
 namespace quire {
 namespace {
 
+constexpr int64_t kIndexBytes = 48;  // of a token, at most (spec/proposers/ngram.cc)
+constexpr int64_t kEditBytes = sizeof(Edit);
 constexpr int64_t kContext = 32'768;  // for the numbers of this table; the model and --ctx say it
 
 std::vector<HeldRow> rows() {
@@ -21,6 +23,18 @@ std::vector<HeldRow> rows() {
        .of_request = {"n_sequences × 4 × ctx", 1024 * sequence},
        .in_all = {"(max_queue × 9/8 + max_seqs) × 4 × ctx", (QueueShares::places(o.max_queue) + o.max_seqs) * sequence},
        .test = "EngineSubmit.RefusesWhatCanNeverRunWithLimitAndValue"},
+      {.what = "what a proposer that looks words up remembers of sequences that run or were sent back (ngram)",
+       .of_request = {"n_sequences × 48 × ctx", 1024 * kIndexBytes * kContext},
+       .in_all = {"(max_queue × 9/8 + max_seqs) × 48 × ctx",
+                  (QueueShares::places(o.max_queue) + o.max_seqs) * kIndexBytes * kContext},
+       .test = "Ngram.SequencesKnowNothingOfEachOther"},
+      {.what = "edits of the logits of a step's rows: biases, penalties",
+       .of_request = {"max_seqs × 12 × (ctx + n_logit_bias)", o.max_seqs * kEditBytes * (kContext + 1024)},
+       .in_all = {"step_tokens × …", o.step_tokens * kEditBytes * (kContext + 1024)},
+       .test = "EngineAlloc.AStepOfARunningBatchTakesNoMemory"},
+      {.what = "counts by tenant, of those that have sequences",
+       .in_all = {"64 × (max_queue × 9/8 + max_seqs)", 64 * (QueueShares::places(o.max_queue) + int64_t{o.max_seqs})},
+       .test = "EngineAlloc.ASubmissionThatThrowsTakesNoPlaceInTheQueue"},
       {.what = "cached keys and values",
        .in_all = {"--kv-memory, taken at the start", 0},
        .test = "EngineSubmit.WhatJustFitsRunsToItsEnd"},

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/nanoseconds.h"
 #include "http/response_head.h"
+#include "http/tls_bytes.h"
 
 namespace quire {
 namespace {
@@ -21,7 +22,6 @@ using asio::ip::tcp;
 constexpr size_t kMaxAhead = 64 << 10;      // pipelined bytes kept while a reply is under way; then reading pauses
 constexpr size_t kBytesPerTurn = 16 << 10;  // read, and taken to pieces
 constexpr int kRequestsPerTurn = 4;
-constexpr size_t kMaxTlsTalk = 32 << 10;  // encrypted bytes that a client has not taken; then it is not read from
 
 bool is_over(int64_t since, int timeout_ms, int64_t now) { return now - since > int64_t{timeout_ms} * kNsPerMs; }
 

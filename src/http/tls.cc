@@ -6,10 +6,10 @@
 
 #include <array>
 
+#include "http/tls_bytes.h"
+
 namespace quire {
 namespace {
-
-constexpr size_t kRecordBytes = 16 << 10;  // the largest that TLS has
 
 // The first reason in OpenSSL's queue, which is emptied.
 std::string reason() {
@@ -90,7 +90,7 @@ void TlsSession::drain(std::string& wire) {
 TlsSession::State TlsSession::receive(std::string_view bytes, std::string& plain, std::string& wire) {
   size_t taken = 0;
   if (BIO_write_ex(SSL_get_rbio(ssl_.get()), bytes.data(), bytes.size(), &taken) != 1) return State::failed;
-  std::array<char, kRecordBytes> record;
+  std::array<char, kTlsRecordBytes> record;
   size_t n = 0;
   ERR_clear_error();
   while (SSL_read_ex(ssl_.get(), record.data(), record.size(), &n) == 1) plain.append(record.data(), n);

@@ -1,5 +1,7 @@
 #include "serve/grammar_cache.h"
 
+#include <new>
+
 namespace quire {
 
 std::shared_ptr<const TokenTrie> GrammarCache::vocabulary() {
@@ -83,6 +85,23 @@ int64_t GrammarCache::bytes() const {
   return n;
 }
 
+// REQUIRES mu_.
+int64_t GrammarCache::bytes_elsewhere() {
+  int64_t n = 0;
+  std::erase_if(elsewhere_, [&](const std::weak_ptr<const Grammar>& one) {
+    const auto held = one.lock();
+    n += held != nullptr ? static_cast<int64_t>(held->bytes()) : 0;
+    return held == nullptr;
+  });
+  return n;
+}
+
+bool GrammarCache::no_room_for(const GrammarSource& source) {
+  const std::string written = source.written();
+  const std::lock_guard lock(mu_);
+  return !by_source_.contains(written) && bytes_elsewhere() > most_elsewhere();
+}
+
 // What is being compiled stays, and the one used last whatever it takes.
 void GrammarCache::trim() {
   int64_t held = bytes();
@@ -90,15 +109,23 @@ void GrammarCache::trim() {
     if (held <= max_bytes_ && entries_.size() <= kMaxEntries) return;
     --at;
     if (!(*at)->done || at == entries_.begin()) continue;
-    held -= bytes_of(**at);
+    const Entry& entry = **at;
+    if (entry.grammar && entry.grammar->use_count() > 1) {
+      try {
+        elsewhere_.push_back(*entry.grammar);
+      } catch (const std::bad_alloc&) {
+        return;  // it is kept a while longer
+      }
+    }
+    held -= bytes_of(entry);
     by_source_.erase((*at)->source);
     at = entries_.erase(at);
   }
 }
 
-GrammarCache::Stats GrammarCache::stats() const {
+GrammarCache::Stats GrammarCache::stats() {
   const std::lock_guard lock(mu_);
-  return {n_compiled_, n_found_, static_cast<int64_t>(entries_.size()), bytes()};
+  return {n_compiled_, n_found_, static_cast<int64_t>(entries_.size()), bytes(), bytes_elsewhere()};
 }
 
 }  // namespace quire

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "text/grammar/source.h"
 
@@ -17,12 +18,17 @@ namespace quire {
 class GrammarCache {
  public:
   static constexpr size_t kMaxEntries = 1024;
+  // What requests hold of grammars that are not kept any more may take so many times as much as what is kept.
+  static constexpr int64_t kElsewhere = 4;
 
   // `tokenizer` outlives it.
   GrammarCache(const Tokenizer& tokenizer, int64_t max_bytes) : tokenizer_(tokenizer), max_bytes_(max_bytes) {}
 
   // Errors as compile_grammar's, under its limits.
   Result<std::shared_ptr<const Grammar>> get(const GrammarSource& source);
+  // Whether this one would have to be compiled while requests hold as much as they may.
+  bool no_room_for(const GrammarSource& source);
+  int64_t most_elsewhere() const { return kElsewhere * max_bytes_; }
   // Whether it can be compiled, under other limits; nothing is kept.
   Status check(const GrammarSource& source, const GrammarLimits& limits) const;
   // The tokenizer's vocabulary as grammars see it; made when it is first asked for.
@@ -31,8 +37,9 @@ class GrammarCache {
   struct Stats {
     int64_t n_compiled = 0, n_found = 0;  // found: also those that waited
     int64_t n_entries = 0, bytes = 0;
+    int64_t bytes_elsewhere = 0;  // of those that requests alone hold
   };
-  Stats stats() const;
+  Stats stats();
 
  private:
   struct Entry {
@@ -48,6 +55,7 @@ class GrammarCache {
   void trim();
   static int64_t bytes_of(const Entry& entry);
   int64_t bytes() const;
+  int64_t bytes_elsewhere();
 
   const Tokenizer& tokenizer_;
   const int64_t max_bytes_;
@@ -55,6 +63,7 @@ class GrammarCache {
   std::condition_variable done_;
   Entries entries_;                                                    // the one used last first
   std::unordered_map<std::string_view, Entries::iterator> by_source_;  // views the entries' own
+  std::vector<std::weak_ptr<const Grammar>> elsewhere_;                // left the cache while requests held them
   int64_t n_compiled_ = 0, n_found_ = 0;
   std::once_flag vocabulary_made_;
   std::shared_ptr<const TokenTrie> vocabulary_;

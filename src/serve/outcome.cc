@@ -45,6 +45,14 @@ int64_t n_prompt_tokens(const Job& job) {
   return n;
 }
 
+int64_t own_bytes(const Job& job, size_t n_choices) {
+  return n_prompt_tokens(job) * int64_t{sizeof(Token)} + static_cast<int64_t>(n_choices * sizeof(Choice));
+}
+
+int64_t answer_limit(const ServeLimits& limits, const Job& job) {
+  return limits.unread_bytes + (job.stream ? 0 : limits.answer_bytes);
+}
+
 UsageTotals usage_of(const Job& job, std::span<const std::unique_ptr<Choice>> choices) {
   UsageTotals total;
   total.n_prompt = n_prompt_tokens(job);

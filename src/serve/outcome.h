@@ -16,5 +16,9 @@ std::vector<ChoiceResult> take_results(const Job& job,
                                        const Tokenizer& tokenizer);
 UsageTotals usage_of(const Job& job, std::span<const std::unique_ptr<Choice>> choices);
 int64_t n_prompt_tokens(const Job& job);
+// Bytes that a request holds itself until its answer is over: its prompts and its choices.
+int64_t own_bytes(const Job& job, size_t n_choices);
+// Bytes of its answer's text and tokens that may be held at a time.
+int64_t answer_limit(const ServeLimits& limits, const Job& job);
 
 }  // namespace quire

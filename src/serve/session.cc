@@ -145,8 +145,7 @@ Request Session::make_request(const Choice& choice) const {
 }
 
 void Session::start(Job&& job) {
-  job_ = std::move(job);
-  const Generation& g = job_.generation;
+  const Generation& g = (job_ = std::move(job)).generation;
   if (const auto refusal = take_from_key()) return refuse_with(refusal->error, refusal->retry_after_s);
   if (!g.stops.empty()) {
     auto stops = StopStrings::compile(g.stops);
@@ -157,8 +156,9 @@ void Session::start(Job&& job) {
   const size_t n = job_.prompts.size() * static_cast<size_t>(g.best_of);
   const auto places = context_.engine->reserve(job_.tenant, static_cast<int>(n));  // before any of them takes memory
   if (!places) return refuse_with(to_http_error(places.error(), ""));
-  const ServeLimits& limits = context_.env->limits;
-  held_.emplace(context_.answers, limits.unread_bytes + (job_.stream ? 0 : limits.answer_bytes));
+  const int64_t own = own_bytes(job_, n);
+  held_.emplace(context_.answers, own + answer_limit(context_.env->limits, job_));
+  if (held_->take(own) != HeldBytes::Taken::yes) return refuse_with(too_many_answers(*context_.answers));
   ChoiceSetup setup;
   setup.held = &*held_;
   setup.ready = &ready_;
@@ -176,7 +176,7 @@ void Session::start(Job&& job) {
   for (size_t i = 0; i < n; ++i) {
     setup.index = static_cast<int>(i);
     setup.prompt = i / static_cast<size_t>(g.best_of);
-    setup.channel_bytes = limits.channel_bytes + prompt_channel_bytes(setup.prompt);
+    setup.channel_bytes = context_.env->limits.channel_bytes + prompt_channel_bytes(setup.prompt);
     if (!job_.echo.empty()) setup.echo = job_.echo[setup.prompt];
     choices_.push_back(std::make_unique<Choice>(setup));
     ready_.push(*choices_.back());  // of an echo there is something to tell already
@@ -358,7 +358,7 @@ int64_t Session::take(Choice& c, int64_t now_ns) {
       break;
     case Overflow::too_large:
       failure_ = HttpError{500,
-                           "the answer holds more than " + std::to_string(held_->max_bytes()) +
+                           "the answer holds more than " + std::to_string(answer_limit(context_.env->limits, job_)) +
                                " bytes, which is the limit (answer_bytes and unread_bytes)",
                            "server_error", "", "answer_too_large"};
       break;

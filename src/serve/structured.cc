@@ -209,6 +209,13 @@ ApiResult<MaybeGrammar> read_grammar(const Args& args, const Reading& reading) {
 
 // Of what cannot be compiled: the error of the part that is to blame, where one is. All parts together may cost as much
 // as the whole might have: of many each gets a share, and one that needs more than that is not to blame by itself.
+static HttpError no_room_for_grammars(const GrammarCache& grammars) {
+  return {503,
+          "the grammars of the requests that are under way hold " + std::to_string(grammars.most_elsewhere()) +
+              " bytes, which is the limit (" + std::to_string(GrammarCache::kElsewhere) + " × grammar_bytes)",
+          "server_error", "", "grammars_full"};
+}
+
 static HttpError cannot_keep(const WantedGrammar& wanted, Error error, const GrammarCache& grammars) {
   std::string field = wanted.field;
   GrammarLimits share;
@@ -233,6 +240,7 @@ ApiResult<void> constrain(const ServeEnv& env, Job& job, Warnings& warnings) {
   if (!g.grammar) return {};
   g.grammar->source.reasoning = job.thinks;
   g.grammar->source.reasoning_open = job.thinks_open;
+  if (env.grammars->no_room_for(g.grammar->source)) return refuse(no_room_for_grammars(*env.grammars));
   auto made = env.grammars->get(g.grammar->source);
   if (!made) return refuse(cannot_keep(*g.grammar, std::move(made.error()), *env.grammars));
   warn(**made, g.grammar->field, warnings);

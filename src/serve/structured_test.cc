@@ -283,6 +283,27 @@ TEST(GrammarCache, IsBoundedAndKeepsWhatWasUsedLast) {
   EXPECT_LE(cache.stats().bytes, kBytes);
 }
 
+// What requests hold of grammars that are not kept any more has a bound too.
+TEST(GrammarCache, WhatRequestsHoldBesideItIsBounded) {
+  const auto tokenizer = tiny_tokenizer();
+  constexpr int64_t kBytes = 1 << 20;
+  GrammarCache cache(*tokenizer, kBytes);
+  std::vector<std::shared_ptr<const Grammar>> held;
+  const auto nth = [](int i) { return regex("(a|b){1,400}c" + std::to_string(i)); };
+  while (held.size() < 3000 && !cache.no_room_for(nth(-1))) {
+    const auto made = cache.get(nth(static_cast<int>(held.size())));
+    ASSERT_TRUE(made) << made.error().message;
+    held.push_back(*made);
+  }
+  ASSERT_LT(held.size(), 3000U);
+  const auto one = static_cast<int64_t>(held.back()->bytes());
+  EXPECT_GT(cache.stats().bytes_elsewhere, GrammarCache::kElsewhere * kBytes);
+  EXPECT_LE(cache.stats().bytes_elsewhere, GrammarCache::kElsewhere * kBytes + one);
+  EXPECT_FALSE(cache.no_room_for(nth(static_cast<int>(held.size()) - 1))) << "that is kept";
+  held.resize(held.size() / 2);
+  EXPECT_FALSE(cache.no_room_for(nth(-1))) << "others have ended";
+}
+
 // The rule of the engine is told the model's own marks; who cannot keep a budget refuses it.
 TEST(Structured, ABudgetOfThinkingReachesTheEngine) {
   const char* thinks = "{% for m in messages %}{{ m['content'] }}{% endfor %}{# <think></think> #}";
