@@ -7,8 +7,10 @@
 // no neighbours, in a quarter of the time or less and with a little more error (docs/io.md has both).
 // Pure functions, any thread. Numbers that are not finite give some block, never undefined behaviour.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "quant/levels.h"
 
@@ -19,6 +21,32 @@ struct LineFit {
 };
 
 namespace search {
+
+// Four numbers side by side, which every instruction set that we compile for has registers for. Written out, since g++
+// leaves loops over the lanes of an array as they are.
+using Four = float __attribute__((vector_size(16)));
+
+QR_INLINE Four load_four(const float* from) {
+  Four out;
+  std::memcpy(&out, from, sizeof out);
+  return out;
+}
+QR_INLINE Four all_four(float v) { return Four{v, v, v, v}; }
+// a > b ? a : b and a < b ? a : b of each lane, which g++ 12 makes no instruction of.
+QR_INLINE Four larger(Four a, Four b) {
+#ifdef __SSE__
+  return __builtin_ia32_maxps(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+QR_INLINE Four smaller(Four a, Four b) {
+#ifdef __SSE__
+  return __builtin_ia32_minps(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
 
 // Levels; of a table whose levels ascend, the nearest is found by counting the middles that v lies above,
 // which vectorises. Other tables are kUsable no.
@@ -46,6 +74,16 @@ struct Ascending : L {
     for (int i = 0; i < 15; ++i) level += v > middle(i) ? step(i) : 0.0F;
     return level;
   }
+  static QR_INLINE Four nearest(Four v) {
+    if constexpr (kTable) {
+      Four level = all_four(L::kLowest);
+      for (int i = 0; i < 15; ++i) level += v > middle(i) ? all_four(step(i)) : Four{};
+      return level;
+    } else {
+      const Four inside = smaller(larger(v, all_four(L::kLowest)), all_four(L::kHighest));
+      return inside + 12582912.0F - 12582912.0F;  // as Whole::nearest
+    }
+  }
   static QR_INLINE uint8_t number(float level) {
     if constexpr (!kTable) return L::number(level);
     int above = 0;
@@ -53,6 +91,16 @@ struct Ascending : L {
     return static_cast<uint8_t>(above);
   }
 };
+
+// Of each lane the nearest level, one by one where a table's levels do not ascend.
+template <class Levels>
+QR_INLINE Four nearest_four(Four v) {
+  if constexpr (requires(Four four) { four = Levels::nearest(four); }) {
+    return Levels::nearest(v);
+  } else {
+    return Four{Levels::nearest(v[0]), Levels::nearest(v[1]), Levels::nearest(v[2]), Levels::nearest(v[3])};
+  }
+}
 
 // Numbers and what the square of each one's error counts.
 template <bool kWeighted>
@@ -65,6 +113,12 @@ struct Numbers {
   QR_INLINE float weight(int i) const {
     if constexpr (kWeighted) return weights[i];
     return 1.0F;
+  }
+  QR_INLINE Four four(int i) const { return load_four(x + i); }
+  // `v` of the four numbers from i on, as much as they weigh.
+  QR_INLINE Four weigh(int i, Four v) const {
+    if constexpr (kWeighted) return load_four(weights + i) * v;
+    return v;
   }
   double total_weight() const {
     if constexpr (!kWeighted) return n;
@@ -91,30 +145,35 @@ struct Sums {
   double q = 0, qq = 0, xq = 0;
 };
 
-// Σ over the levels nearest to (x − offset) · inverse, of x − offset. Eight partial sums, so that it vectorises.
-template <class Levels, class In>
-inline Sums sums_at(const In& in, float offset, float inverse) {
-  float q[8] = {};
-  float qq[8] = {};
-  float xq[8] = {};
-  for (int i = 0; i < in.n; i += 8) {
-    for (int l = 0; l < 8; ++l) {
-      const float v = in.x[i + l] - offset;
-      const float level = Levels::nearest(v * inverse);
-      const float weighted = in.weight(i + l) * level;
-      q[l] += weighted;
-      qq[l] += level * weighted;
-      xq[l] += v * weighted;
-    }
-  }
-  Sums out;
-  for (int l = 0; l < 8; ++l) {
-    out.q += static_cast<double>(q[l]);
-    out.qq += static_cast<double>(qq[l]);
-    out.xq += static_cast<double>(xq[l]);
+// The lanes of two fours in their order.
+inline double sum_of(const Four (&v)[2]) {
+  double out = 0;
+  for (const Four& four : v) {
+    for (int l = 0; l < 4; ++l) out += static_cast<double>(four[l]);
   }
   return out;
 }
+
+// Σ over the levels nearest to (x − offset) · inverse, of x − offset. Eight partial sums, number i in that of i mod 8.
+template <class Levels, class In>
+inline Sums sums_at(const In& in, float offset, float inverse) {
+  Four q[2] = {};
+  Four qq[2] = {};
+  Four xq[2] = {};
+  for (int i = 0; i < in.n; i += 8) {
+    for (int h = 0; h < 2; ++h) {
+      const Four v = in.four(i + 4 * h) - offset;
+      const Four level = Levels::nearest(v * inverse);
+      const Four weighted = in.weigh(i + 4 * h, level);
+      q[h] += weighted;
+      qq[h] += level * weighted;
+      xq[h] += v * weighted;
+    }
+  }
+  return {sum_of(q), sum_of(qq), sum_of(xq)};
+}
+
+inline constexpr Four kSteps = {0, 1, 2, 3};
 
 inline float inverse_of(float scale) { return scale != 0 ? 1.0F / scale : 0.0F; }
 
@@ -122,17 +181,47 @@ inline float inverse_of(float scale) { return scale != 0 ? 1.0F / scale : 0.0F; 
 template <class Levels, class In>
 inline double error_at(const In& in, LineFit fit) {
   const float inverse = inverse_of(fit.scale);
-  float sum[8] = {};
+  Four sum[2] = {};
   for (int i = 0; i < in.n; i += 8) {
-    for (int l = 0; l < 8; ++l) {
-      const float v = in.x[i + l] - fit.min;
-      const float error = v - fit.scale * Levels::nearest(v * inverse);
-      sum[l] += in.weight(i + l) * (error * error);
+    for (int h = 0; h < 2; ++h) {
+      const Four v = in.four(i + 4 * h) - fit.min;
+      const Four error = v - fit.scale * nearest_four<Levels>(v * inverse);
+      sum[h] += in.weigh(i + 4 * h, error * error);
     }
   }
-  double out = 0;
-  for (const float s : sum) out += static_cast<double>(s);
+  return sum_of(sum);
+}
+
+// Four candidates side by side, a lane each, so that nothing is summed across lanes.
+struct SumsOfFour {
+  Four q = {}, qq = {}, xq = {};
+  Sums at(int lane) const {
+    return {static_cast<double>(q[lane]), static_cast<double>(qq[lane]), static_cast<double>(xq[lane])};
+  }
+};
+template <class Levels, class In>
+inline SumsOfFour sums_of_four(const In& in, float offset, Four inverse) {
+  SumsOfFour out;
+  for (int i = 0; i < in.n; ++i) {
+    const float v = in.x[i] - offset;
+    const Four level = Levels::nearest(v * inverse);
+    const Four weighted = in.weight(i) * level;
+    out.q += weighted;
+    out.qq += level * weighted;
+    out.xq += v * weighted;
+  }
   return out;
+}
+template <class Levels, class In>
+inline Four errors_of_four(const In& in, Four scale, Four min) {
+  const Four inverse = scale != 0.0F ? 1.0F / scale : Four{};
+  Four sum = {};
+  for (int i = 0; i < in.n; ++i) {
+    const Four v = in.x[i] - min;
+    const Four error = v - scale * Levels::nearest(v * inverse);
+    sum += in.weight(i) * (error * error);
+  }
+  return sum;
 }
 
 template <class Levels>
@@ -162,8 +251,10 @@ inline float fit_scale(const In& in, const Effort& effort) {
   if (extreme == 0) return 0;
   BestScale best;
   for (const float side : {Levels::kLowest, Levels::kHighest}) {
-    for (int step = effort.scale_from; step <= effort.scale_to; ++step) {
-      best.offer(sums_at<Levels>(in, 0, side * (1.0F + effort.scale_step * static_cast<float>(step)) / extreme));
+    for (int step = effort.scale_from; step <= effort.scale_to; step += 4) {
+      const Four inverse = side * (1.0F + effort.scale_step * (static_cast<float>(step) + kSteps)) / extreme;
+      const SumsOfFour sums = sums_of_four<Levels>(in, 0, inverse);
+      for (int lane = 0; lane < std::min(4, effort.scale_to - step + 1); ++lane) best.offer(sums.at(lane));
     }
   }
   for (int i = 0; i < effort.polish; ++i) {
@@ -202,22 +293,22 @@ inline LineFit fit_line(const In& in, float max_min, const Effort& effort) {
   double sum = 0;  // of x − lo, in which everything below is computed
   for (int i = 0; i < in.n; ++i) sum += static_cast<double>(in.weight(i) * (in.x[i] - lo));
   double least = INFINITY;
-  // The line through the levels chosen by `from`; true when it is the best so far.
-  const auto offer = [&](LineFit from) {
-    const Sums at = sums_at<Levels>(in, lo, inverse_of(from.scale));
+  // The line through the levels whose sums these are, if it is the best so far.
+  const auto offer = [&](const Sums& at) {
     const double determinant = n * at.qq - at.q * at.q;
-    if (!(determinant > 0)) return false;
+    if (!(determinant > 0)) return;
     double m = (at.qq * sum - at.q * at.xq) / determinant;
     m = m < static_cast<double>(max_min - lo) ? m : static_cast<double>(max_min - lo);
     const double s = (at.xq - m * at.q) / at.qq;
     const double error = s * s * at.qq + 2 * s * m * at.q + n * m * m - 2 * (s * at.xq + m * sum);  // less Σxx
-    if (!(s > 0) || !(error < least)) return false;
+    if (!(s > 0) || !(error < least)) return;
     least = error;
     best = {static_cast<float>(s), lo + static_cast<float>(m)};
-    return true;
   };
-  for (int step = effort.line_from; step <= effort.line_to; ++step) {
-    offer({(hi - lo) / (Levels::kHighest * (1.0F + effort.line_step * static_cast<float>(step))), lo});
+  for (int step = effort.line_from; step <= effort.line_to; step += 4) {
+    const Four inverse = Levels::kHighest * (1.0F + effort.line_step * (static_cast<float>(step) + kSteps)) / (hi - lo);
+    const SumsOfFour sums = sums_of_four<Levels>(in, lo, inverse);
+    for (int lane = 0; lane < std::min(4, effort.line_to - step + 1); ++lane) offer(sums.at(lane));
   }
   for (int i = 0; i < effort.polish; ++i) {
     LineFit polished = best;
@@ -273,15 +364,15 @@ class ScalesOfGroups {
   double choose(int g, Parts& parts, double& num, double& den) const {
     const In at = group(g);
     const float d = f16_to_f32(parts.d);
-    const float middle = Multiple::nearest(scale_[g] * inverse_of(d));
-    const auto reach = static_cast<float>(effort_.near);
+    const float lowest = Multiple::nearest(scale_[g] * inverse_of(d)) - static_cast<float>(effort_.near);
+    const Four multiples = nearest_four<Multiple>(lowest + kSteps);
+    const Four errors = errors_of_four<Levels>(at, d * multiples, Four{});
     double least = INFINITY;
-    for (float near = middle - reach; near <= middle + reach; near += 1) {
-      const float multiple = Multiple::nearest(near);
-      const double here = error_at<Levels>(at, {d * multiple, 0});
+    for (int lane = 0; lane <= 2 * effort_.near; ++lane) {
+      const auto here = static_cast<double>(errors[lane]);
       if (!(here < least)) continue;
       least = here;
-      parts.scale[g] = static_cast<int8_t>(multiple);
+      parts.scale[g] = static_cast<int8_t>(multiples[lane]);
     }
     const auto multiple = static_cast<float>(parts.scale[g]);
     write_numbers<Levels>(at.x, kGroup, {d * multiple, 0}, parts.q + g * kGroup);
@@ -346,15 +437,16 @@ class LinesOfGroups {
     const float s0 = Multiple::nearest(lines_[g].scale * inverse_of(d));
     const float m0 = Multiple::nearest(-lines_[g].min * inverse_of(dmin));
     double least = INFINITY;
-    for (int s_near = -effort_.near; s_near <= effort_.near; ++s_near) {
-      for (int m_near = -effort_.near; m_near <= effort_.near; ++m_near) {
-        const float s = Multiple::nearest(s0 + static_cast<float>(s_near));
-        const float m = Multiple::nearest(m0 + static_cast<float>(m_near));
-        const double error = error_at<Levels>(at, {d * s, -(dmin * m)});
+    for (int near = -effort_.near; near <= effort_.near; ++near) {
+      const float s = Multiple::nearest(s0 + static_cast<float>(near));
+      const Four mins = nearest_four<Multiple>(m0 - static_cast<float>(effort_.near) + kSteps);
+      const Four errors = errors_of_four<Levels>(at, all_four(d * s), -(dmin * mins));
+      for (int lane = 0; lane <= 2 * effort_.near; ++lane) {
+        const auto error = static_cast<double>(errors[lane]);
         if (!(error < least)) continue;
         least = error;
         parts.scale[g] = static_cast<int8_t>(s);
-        parts.min[g] = static_cast<uint8_t>(m);
+        parts.min[g] = static_cast<uint8_t>(mins[lane]);
       }
     }
     const LineFit line{d * static_cast<float>(parts.scale[g]), -(dmin * static_cast<float>(parts.min[g]))};
