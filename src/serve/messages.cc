@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "serve/call_plans.h"
+#include "text/chat_messages.h"
 #include "text/chat_prompt.h"
 #include "text/stop_strings.h"
 

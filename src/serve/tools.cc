@@ -1,7 +1,6 @@
 #include "serve/tools.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/rng.h"
 
@@ -216,18 +215,6 @@ ApiResult<Json::Array> read_calls(const Json& list, const std::string& path, con
     out.push_back(std::move(message));
   }
   return out;
-}
-
-void name_results(Json::Array& messages) {
-  std::unordered_map<std::string, std::string> names;
-  for (Json& message : messages) {
-    if (const Json* calls = message.find("tool_calls"))
-      for (const Json& call : *calls->as_array())
-        names[*call.find("id")->as_string()] = *call.find("function")->find("name")->as_string();
-    const Json* id = message.find("tool_call_id");
-    if (id == nullptr || message.find("name") != nullptr) continue;
-    if (const auto found = names.find(*id->as_string()); found != names.end()) message.set("name", found->second);
-  }
 }
 
 std::string call_id(uint64_t answer, int choice, int call) {

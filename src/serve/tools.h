@@ -54,8 +54,6 @@ ApiResult<Json> call_message(std::string_view id,
                              std::string_view path);
 // "tool_calls" of a message.
 ApiResult<Json::Array> read_calls(const Json& list, const std::string& path, const Reading& reading);
-// Results without a name get that of the call whose id they have.
-void name_results(Json::Array& messages);
 
 // The id of an answer's call: nine letters and digits, which every template takes.
 std::string call_id(uint64_t answer, int choice, int call);

@@ -1,5 +1,7 @@
 #include "text/template_jsonl.h"
 
+#include "text/chat_messages.h"
+
 namespace quire {
 namespace {
 
@@ -17,6 +19,7 @@ Status set_field(const Json::Member& member, TemplateInput& out) {
   if (name == "messages") {
     if (!value.as_array()) return wrong_type(name, "an array");
     out.messages = value;
+    unify_messages(*out.messages.as_array());
   } else if (name == "tools") {
     if (!value.as_array() && !value.is_null()) return wrong_type(name, "an array or null");
     out.tools = value;

@@ -6,6 +6,7 @@
 #include "app/text_file.h"
 #include "app/wire.h"
 #include "text/chat_prompt.h"
+#include "text/parse/tool_format.h"
 #include "text/template_jsonl.h"
 #include "text/template_lint.h"
 
@@ -20,6 +21,15 @@ struct Args {
 struct Loaded {
   ChatTemplate chat;
   Json special_tokens;
+
+  // What a request need not say. Arguments of calls are shown as this template takes them.
+  TemplateInput defaults() const {
+    TemplateInput out;
+    out.special_tokens = special_tokens;
+    out.arguments = find_tool_format(chat, special_tokens).arguments;
+    out.now = local_time_text(std::time(nullptr));
+    return out;
+  }
 };
 
 constexpr int64_t kMostSource = 1 << 20, kMostRequest = 64 << 20;  // bytes
@@ -42,9 +52,7 @@ Result<Loaded> load_template(const Args& args) {
 }
 
 Status render_lines(const Loaded& loaded) {
-  TemplateInput defaults;
-  defaults.special_tokens = loaded.special_tokens;
-  defaults.now = local_time_text(std::time(nullptr));
+  const TemplateInput defaults = loaded.defaults();
   for (std::string line; std::getline(std::cin, line);) {
     std::cout << render_template_line(loaded.chat, line, defaults) << '\n';
   }
@@ -55,10 +63,7 @@ Status render_lines(const Loaded& loaded) {
 Status render_one(const Loaded& loaded) {
   QR_TRY(const std::string line, read_stdin(kMostRequest));
   QR_TRY(const Json request, Json::parse(line));
-  TemplateInput defaults;
-  defaults.special_tokens = loaded.special_tokens;
-  defaults.now = local_time_text(std::time(nullptr));
-  QR_TRY(const TemplateInput input, template_input(request, defaults));
+  QR_TRY(const TemplateInput input, template_input(request, loaded.defaults()));
   QR_TRY(const std::string text, loaded.chat.render(input));
   std::cout << text;
   return {};
