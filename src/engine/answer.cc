@@ -71,6 +71,7 @@ bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end) 
   if (seq.first_token_ns < 0) seq.first_token_ns = how.now_ns;
   const Request& request = seq.request;
   if (std::find(request.stop_ids.begin(), request.stop_ids.end(), sampled.token) != request.stop_ids.end()) {
+    seq.drew_stop_id = true;
     end.finish = Finish::stop;
     return true;
   }

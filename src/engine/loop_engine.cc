@@ -340,7 +340,8 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   counts_.n_failed += ended.finish == Finish::error ? 1 : 0;
   Usage usage;
   usage.n_prompt = seq.request.explain == nullptr ? seq.n_prompt - seq.n_virtual : 0;
-  usage.n_generated = seq.n_generated();
+  usage.n_generated = seq.n_sampled();
+  counts_.n_generated_tokens += seq.drew_stop_id ? 1 : 0;
   usage.n_cached = seq.account.n_cached;
   usage.n_disk = seq.account.n_disk;
   usage.n_pinned = seq.account.n_pinned;

@@ -123,7 +123,7 @@ enum class Finish : uint8_t { stop, length, cancelled, error };
 inline constexpr std::string_view kNoMemory = "out of memory";
 
 struct Usage {
-  int n_prompt = 0, n_generated = 0;  // without virtual tokens
+  int n_prompt = 0, n_generated = 0;  // without virtual tokens; a stop id counts
   int n_cached = 0;                   // prompt tokens that came from the prefix tree at first admission
   int n_disk = 0;                     // of these: that were brought from disk for it
   int n_pinned = 0;                   // prompt tokens that are pinned now; -1: a limit of pins kept them from it

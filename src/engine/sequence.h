@@ -74,8 +74,9 @@ struct Sequence {
     std::vector<double> pooled;
     int n_told = -1;  // how far its sink knows it to be
   } of_prompt;
-  int n_checked = 0;  // rows of output of this step that its rules have followed
-  std::string fault;  // what the request's own rules threw: it ends the sequence at commit
+  int n_checked = 0;          // rows of output of this step that its rules have followed
+  bool drew_stop_id = false;  // which ended it; `tokens` does not have it
+  std::string fault;          // what the request's own rules threw: it ends the sequence at commit
 
   // Accounts.
   struct Account {
@@ -105,6 +106,8 @@ struct Sequence {
   bool may_match() const { return !wants_every_row() && (request.match_prefix || admitted); }
   int n_pending() const { return static_cast<int>(tokens.size() + draft.size()) - n_computed; }
   int n_generated() const { return static_cast<int>(tokens.size()) - n_prompt; }
+  // Usage::n_generated: a stop id was sampled as any other token.
+  int n_sampled() const { return n_generated() + (drew_stop_id ? 1 : 0); }
 };
 
 }  // namespace quire
