@@ -58,5 +58,30 @@ class SmolLm2(unittest.TestCase):
                     self.assertGreater(found['same_top'], 0.92)
 
 
+@unittest.skipUnless(os.path.exists(os.environ.get('QUIRE_GEMMA', '')), 'QUIRE_GEMMA names no file: Gemma 3 270M in Q4_K_M')
+@unittest.skipUnless(os.path.exists(TEXT), 'no tinyshakespeare.txt: QUIRE_SHARED names the folder of the data')
+class Gemma(unittest.TestCase):
+    """Of another family: BOS in front of every window, windows of attention, heads of 256."""
+
+    def test_what_caches_cost(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text, base = os.path.join(folder, 'text'), os.path.join(folder, 'base')
+            with open(TEXT, 'rb') as source, open(text, 'wb') as out:
+                out.write(source.read(N_BYTES))
+
+            def measure(*options):
+                done = quire('perplexity', os.environ['QUIRE_GEMMA'], '--text', text, '--ctx', '512', '--json', *options)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                return json.loads(done.stdout)
+
+            whole = measure('--kv-type', 'f32', '--kl-base-out', base)
+            self.assertTrue(whole['windows_begin_with_bos'])
+            for kv_type, most_kl in (('f16', 0.005), ('q8', 0.006), ('k8v4', 0.02)):
+                with self.subTest(kv_type=kv_type):
+                    found = measure('--kv-type', kv_type, '--kl-base', base)
+                    self.assertLess(found['kl_mean'], most_kl)
+                    self.assertAlmostEqual(found['perplexity'] / whole['perplexity'], 1, delta=0.015)
+
+
 if __name__ == '__main__':
     unittest.main()
