@@ -330,7 +330,7 @@ TEST_P(EngineMemory, WhatFailsInAStepEndsRequestsOfThatStepAlone) {
 }
 INSTANTIATE_TEST_SUITE_P(All,
                          EngineMemory,
-                         testing::Combine(testing::Values("fcfs", "priority", "prefix"),
+                         testing::Combine(testing::Values("fcfs", "priority", "prefix", "vtc"),
                                           testing::Bool(),
                                           testing::Bool()));
 

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "engine/batcher.h"
+#include "engine/policy.h"
 
 namespace quire {
 namespace {
@@ -114,6 +115,10 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
   if (request.prompt.empty()) return fail(Code::invalid, "the prompt has no tokens; at least 1 is needed");
   if (request.max_tokens < 1) {
     return fail(Code::invalid, "max_tokens must be at least 1, got " + std::to_string(request.max_tokens));
+  }
+  if (request.weight < 1 || request.weight > kMostWeight) {
+    return fail(Code::invalid,
+                "weight must be 1 to " + std::to_string(kMostWeight) + ", got " + std::to_string(request.weight));
   }
   if (request.adapter != nullptr && request.prefix != 0)
     return fail(Code::invalid, "a request has an adapter or a learned prefix, not both");

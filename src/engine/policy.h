@@ -10,11 +10,14 @@
 
 namespace quire {
 
+inline constexpr int kMostWeight = 100;  // of a tenant
+
 // Where a sequence stands among those of all tenants when these take turns: the oldest of each tenant comes before the
-// second of any, and of those the one that has been it for longest. It moves forward only, and where there is one
-// tenant it is the order of arrival. Compared as a whole.
+// second of any, and of those the one that has been it for longest. Of a tenant with weight n the n-th comes before the
+// second of one with weight 1. It moves forward only, and where there is one tenant it is the order of arrival.
+// Compared as a whole.
 struct Turn {
-  int n_ahead = 0;         // of its own tenant: those that came before it and are here
+  int n_ahead = 0;         // of its own tenant: those that came before it and are here, × kMostWeight ÷ its weight
   int64_t ahead_plan = 0;  // number of the plan before which that number became what it is
   SeqId id = 0;
   auto operator<=>(const Turn&) const = default;
@@ -28,6 +31,9 @@ struct Candidate {
   int n_prompt = 1;  // ≥ 1
   int n_hit = 0;     // prompt tokens that are cached: an estimate while it waits, what was found once it runs
   Turn turn{};
+  // To its tenant (engine/tenants.h), of those that wait. 0 for those that run among themselves, and so where it is asked
+  // who gives way: what changes with every step decides nothing about these.
+  int64_t served = 0;
 };
 
 class Policy {

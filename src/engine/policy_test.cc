@@ -53,6 +53,22 @@ TEST(Policy, PriorityGoesByNumberThenInTurns) {
   EXPECT_EQ(order("priority", {in_turn(1, 0, 0), in_turn(2, 1, 0), in_turn(3, 0, 5), in_turn(4, 1, 5, -1)}), "4 1 3 2");
 }
 
+TEST(Policy, VtcGoesByWhatTheTenantWasServedThenInTurns) {
+  const auto served = [](SeqId id, int n_ahead, int64_t n) {
+    Candidate out = in_turn(id, n_ahead, 0);
+    out.served = n;
+    return out;
+  };
+  EXPECT_EQ(order("vtc", {served(1, 0, 50), served(2, 1, 50), served(3, 0, 7), served(4, 1, 7)}), "3 4 1 2");
+  EXPECT_EQ(order("vtc", {served(1, 0, 7), served(2, 1, 7), served(3, 0, 7), served(4, 1, 7)}), "1 3 2 4");
+}
+
+TEST(Policy, PriorityGoesByServiceAmongEqualsOnly) {
+  Candidate a = in_turn(1, 0, 0), b = in_turn(2, 0, 1), c = in_turn(3, 0, 2, -1);
+  a.served = 9, b.served = 5, c.served = 100;
+  EXPECT_EQ(order("priority", {a, b, c}), "3 2 1");
+}
+
 TEST(Policy, PrefixPutsTheLargerCachedShareFirst) {
   EXPECT_EQ(order("prefix", {waiting(1, 0, 100, 0), waiting(2, 0, 100, 50), waiting(3, 0, 1000, 100)}), "2 3 1");
   EXPECT_EQ(order("prefix", {waiting(2, 0, 100, 50), waiting(1, 0, 10, 5)}), "1 2") << "equal shares: by arrival";

@@ -105,6 +105,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("prefix", r.request.prefix);
   f("priority", r.request.priority);
   f("tenant", r.request.tenant);
+  f("weight", r.request.weight);
   f("sampling", r.request.sampling);
   f("match_prefix", r.request.match_prefix);
   f("pool", r.request.pool);

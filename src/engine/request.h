@@ -47,6 +47,7 @@ struct Request {
   std::shared_ptr<const Adapter> adapter;
   int priority = 0;
   uint64_t tenant = 0;       // who asks, as an opaque number: tenants take turns, whatever each sends; 0 is one too
+  int weight = 1;            // of its tenant: 1 to kMostWeight; a tenant's share is in proportion to it
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
   int max_draft = -1;        // tokens guessed ahead at a time at most; -1: as many as the engine does
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request

@@ -25,6 +25,13 @@ bool reserve(std::vector<T>& out, size_t n) {
   }
 }
 
+// Of the grant's rows those of its prompt that are computed for the first time. Before the sequence moves on.
+int n_new_prompt(const Grant& grant) {
+  const Sequence& seq = *grant.seq;
+  const int end = std::min(seq.n_computed + grant.n_tokens, seq.n_prompt);
+  return std::max(0, end - seq.n_computed - grant.n_recomputed);
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy& policy, const CacheKey& key)
@@ -57,7 +64,7 @@ void Scheduler::make_room(uint64_t tenant) {
     candidates_.reserve(room);
     order_.reserve(room);
   }
-  n_of_tenant_.try_emplace(tenant, 0);
+  tenants_.of(tenant);
 }
 
 void Scheduler::add(std::unique_ptr<Sequence>&& seq) {
@@ -73,7 +80,10 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
     if (at == seqs->end()) continue;
     std::unique_ptr<Sequence> out = std::move(*at);
     seqs->erase(at);
-    if (seqs == &waiting_) n_pending_waiting_ -= static_cast<int64_t>(out->tokens.size());
+    if (seqs == &waiting_) {
+      n_pending_waiting_ -= static_cast<int64_t>(out->tokens.size());
+      Tenants::waits_no_more(*out->tenant);
+    }
     out->load = nullptr;
     swaps_.drop(*out, false);
     cache_.release(out->kv);
@@ -84,18 +94,23 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
   return nullptr;
 }
 
-Candidate Scheduler::candidate(const Sequence& seq) {
-  return {seq.id,          seq.submitted_ns, seq.request.priority,
-          seq.n_pending(), seq.n_prompt,     std::min(seq.n_hit, seq.n_prompt),
-          turn(seq)};
+Candidate Scheduler::candidate(const Sequence& seq, bool by_service) {
+  return {seq.id,
+          seq.submitted_ns,
+          seq.request.priority,
+          seq.n_pending(),
+          seq.n_prompt,
+          std::min(seq.n_hit, seq.n_prompt),
+          turn(seq),
+          by_service ? seq.tenant->served : 0};
 }
 
-void Scheduler::sort(Seqs& seqs) {
+void Scheduler::sort(Seqs& seqs, bool by_service) {
   candidates_.clear();
   order_.clear();
   for (const auto& seq : seqs) {
     order_.push_back(static_cast<int>(candidates_.size()));
-    candidates_.push_back(candidate(*seq));
+    candidates_.push_back(candidate(*seq, by_service));
   }
   policy_.order(candidates_, order_);
   if (std::is_sorted(order_.begin(), order_.end())) return;
@@ -129,7 +144,8 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   planned_ns_ = now_ns;
   preempted_now_ = waiting_sorted_ = false;
   starved_ = 0;
-  sort(running_);
+  tenants_.begin_plan();
+  sort(running_, false);
   for (size_t i = 0; i < running_.size(); ++i) running_[i]->place = static_cast<int>(i);
   if (loads_ != nullptr) loads_->poll(running_, now_ns);
   make_way();
@@ -139,6 +155,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   grant_running(false);
   admit(nullptr);
   plan_.group_adapters();
+  tenants_.end_plan();
   return plan_;
 }
 
@@ -241,6 +258,7 @@ void Scheduler::preempt(size_t i, SentBack why) {
   victim.preempted = true;
   ++victim.n_preempted;
   victim.sent_back = why;
+  Tenants::waits(*victim.tenant);
   n_pending_waiting_ += static_cast<int64_t>(victim.tokens.size());
   waiting_.push_back(std::move(running_[i]));
   waiting_sorted_ = false;
@@ -252,7 +270,7 @@ void Scheduler::preempt(size_t i, SentBack why) {
 void Scheduler::sort_waiting() {
   if (waiting_sorted_) return;
   if (policy_.wants_hits()) look_up_hits();
-  sort(waiting_);
+  sort(waiting_, true);
   waiting_sorted_ = true;
 }
 
@@ -270,6 +288,7 @@ void Scheduler::admit(const Sequence* other) {
     if (other != nullptr && !passes(seq, *other)) break;
     if (!admit_one(seq, options_.step_tokens - plan_.n_tokens)) break;
     seq.place = other != nullptr ? other->place : n_running();
+    Tenants::waits_no_more(*seq.tenant);
     if (!seq.admitted) {
       seq.admitted = true;
       seq.started_ns = planned_ns_;
@@ -354,6 +373,7 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
 void Scheduler::advance() {
   for (const Grant& grant : plan_.grants) {
     accounts_.computed(grant);
+    Tenants::charge(*grant.seq->tenant, n_new_prompt(grant), 0);
     grant.seq->n_computed += grant.n_tokens;
   }
 }
@@ -396,7 +416,9 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
     Sequence& seq = *grant.seq;
     Ended end;
     const auto rows = sampled.subspan(row, static_cast<size_t>(grant.n_out));
+    const int n_before = seq.n_generated();
     const auto [n_accepted, over] = take_tokens(grant, rows, how, end);
+    Tenants::charge(*seq.tenant, 0, seq.n_generated() - n_before);
     if (!rows.empty()) seq.tapped = {static_cast<int>(row) + n_accepted, n_plans_};
     row += rows.size();
     settle(grant, n_accepted);

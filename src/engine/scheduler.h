@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/accounts.h"
@@ -23,6 +22,7 @@
 #include "engine/request_view.h"
 #include "engine/step_cost.h"
 #include "engine/swaps.h"
+#include "engine/tenants.h"
 #include "kv/kv_cache.h"
 #include "kv/pins.h"
 
@@ -116,7 +116,8 @@ class Scheduler {
   using Seqs = std::vector<std::unique_ptr<Sequence>>;
 
   void make_room(uint64_t tenant);
-  void sort(Seqs& seqs);
+  // By what tenants were served too, or as those that run stand.
+  void sort(Seqs& seqs, bool by_service);
   void look_up_hits();
   int affordable(const Sequence& seq, int n) const;
   bool waits(Sequence& seq);
@@ -134,10 +135,12 @@ class Scheduler {
   bool reserve_table(Sequence& seq);
   bool reserve_tokens(Sequence& seq);
   // Turns of tenants (turns.cc).
-  static Turn turn(const Sequence& seq) { return {seq.n_ahead, seq.ahead_plan, seq.id}; }
-  static Candidate candidate(const Sequence& seq);
+  static Turn turn(const Sequence& seq) {
+    return {seq.n_ahead * kMostWeight / seq.tenant->weight, seq.ahead_plan, seq.id};
+  }
+  static Candidate candidate(const Sequence& seq, bool by_service);
   void enter(Sequence& seq);
-  void leave(const Sequence& seq);
+  void leave(Sequence& seq);
   bool passes(const Sequence& waiting, const Sequence& running);
   bool could_fit(const Sequence& first);
   bool fits(Sequence& first);
@@ -165,9 +168,9 @@ class Scheduler {
   bool preempted_now_ = false, waiting_sorted_ = false;
   SeqId starved_ = 0;  // of this plan
   Halt halt_;
-  std::unordered_map<uint64_t, int> n_of_tenant_;  // sequences that are here
-  int64_t n_pending_waiting_ = 0;                  // tokens of all that wait
-  double mean_generated_ = 0;                      // by those that ended
+  Tenants tenants_;
+  int64_t n_pending_waiting_ = 0;  // tokens of all that wait
+  double mean_generated_ = 0;      // by those that ended
   int64_t n_plans_ = 0, planned_ns_ = 0;
   StepCost step_cost_;
   std::vector<Candidate> candidates_;  // scratch of sort

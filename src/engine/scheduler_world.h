@@ -31,9 +31,13 @@ struct World {
                                             CacheKey{});
   }
 
-  Sequence& add(SeqId id, int n_prompt, int max_tokens = 100) {
+  Sequence& add(SeqId id, int n_prompt, int max_tokens = 100) { return add_of(0, 1, id, n_prompt, max_tokens); }
+  // Of a tenant with this weight.
+  Sequence& add_of(uint64_t tenant, int weight, SeqId id, int n_prompt, int max_tokens) {
     auto seq = std::make_unique<Sequence>();
     seq->id = id;
+    seq->request.tenant = tenant;
+    seq->request.weight = weight;
     seq->request.max_tokens = max_tokens;
     seq->tokens = random_tokens(id, n_prompt);
     seq->n_prompt = n_prompt;

@@ -11,6 +11,7 @@
 #include "engine/load.h"
 #include "engine/request.h"
 #include "engine/request_view.h"
+#include "engine/tenants.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_image.h"
 
@@ -37,7 +38,8 @@ struct Sequence {
   int n_preempted = 0;                   // times
   SentBack sent_back = SentBack::never;  // the last time
   bool in_queue = false;                 // has a place there, until its first step (queue_shares.h)
-  int place = 0;                         // in the policy's order of those that run
+  Tenant* tenant = nullptr;              // while it is here
+  int place = 0;                         // among those that run: who stands last gives way first
   int n_ahead = 0;                       // of its own tenant: those that came before it and are here
   int64_t ahead_plan = 0;                // number of the plan before which that number became what it is
   int64_t moved_plan = 0;   // number of the plan that last granted it something or let it wait for such a one

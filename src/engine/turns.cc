@@ -3,19 +3,22 @@
 // back for another never sends that one back in turn, and there are at most as many such preemptions as arrivals and
 // ends for each place. Within a tenant nothing of this happens; where there is one tenant the scheduler is without it.
 #include <algorithm>
+#include <utility>
 
 #include "engine/scheduler.h"
 
 namespace quire {
 
 void Scheduler::enter(Sequence& seq) {
-  seq.n_ahead = n_of_tenant_[seq.request.tenant]++;
+  seq.tenant = &tenants_.of(seq.request.tenant);
+  seq.n_ahead = seq.tenant->n_here;
   seq.ahead_plan = n_plans_;
+  tenants_.enter(*seq.tenant, seq.request.weight);
+  Tenants::waits(*seq.tenant);
 }
 
-void Scheduler::leave(const Sequence& seq) {
-  const auto n = n_of_tenant_.find(seq.request.tenant);
-  if (--n->second == 0) n_of_tenant_.erase(n);
+void Scheduler::leave(Sequence& seq) {
+  tenants_.leave(*std::exchange(seq.tenant, nullptr));
   for (Seqs* seqs : {&running_, &waiting_}) {
     for (const auto& other : *seqs) {
       if (other->request.tenant != seq.request.tenant || other->id < seq.id) continue;
@@ -26,8 +29,8 @@ void Scheduler::leave(const Sequence& seq) {
 }
 
 bool Scheduler::passes(const Sequence& waiting, const Sequence& running) {
-  if (waiting.request.tenant == running.request.tenant || turn(waiting) > turn(running)) return false;
-  candidates_ = {candidate(running), candidate(waiting)};
+  if (waiting.tenant == running.tenant || turn(waiting) > turn(running)) return false;
+  candidates_ = {candidate(running, true), candidate(waiting, true)};
   order_ = {0, 1};
   policy_.order(candidates_, order_);
   return order_.front() == 1;
@@ -63,7 +66,7 @@ bool Scheduler::fits(Sequence& first) {
 // For the first that waits: sends back from the end whom it passes, until it has a place and room. What they have
 // computed goes to the tree, so they resume as hits.
 void Scheduler::make_way() {
-  if (n_of_tenant_.size() < 2 || waiting_.empty() || running_.empty()) return;
+  if (tenants_.n_here() < 2 || waiting_.empty() || running_.empty()) return;
   sort_waiting();
   Sequence& first = *waiting_.front();
   if (!passes(first, *running_[last()]) || !could_fit(first)) return;
@@ -77,7 +80,7 @@ void Scheduler::make_way() {
 
 // Before running_[i] and all behind it, one of which may have lent it its place, have their prompts computed.
 void Scheduler::admit_before(size_t i) {
-  if (n_of_tenant_.size() < 2 || waiting_.empty()) return;
+  if (tenants_.n_here() < 2 || waiting_.empty()) return;
   const auto first = std::min_element(running_.begin() + static_cast<std::ptrdiff_t>(i), running_.end(),
                                       [](const auto& a, const auto& b) { return a->place < b->place; });
   admit(first->get());

@@ -349,7 +349,7 @@ QR_REGISTER(Command,
                       line.option("--seed", args->seed, "of requests that name none; -1: another one for each");
                       line.option("--max-tokens", args->max_tokens,
                                   "of an answer whose request does not say, 0: until the context is full");
-                      line.option("--policy", args->engine.policy, "who goes first: fcfs, priority or prefix");
+                      line.option("--policy", args->engine.policy, "who goes first: fcfs, vtc, priority or prefix");
                       line.option(
                           "--itl-target", args->engine.itl_target_ms,
                           "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");

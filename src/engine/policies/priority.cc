@@ -1,6 +1,6 @@
-// Lower numbers first, as vLLM's field of that name has it; among equals tenants take turns, and each is served first
-// come, first served. Strict: while more urgent requests keep coming, less urgent ones wait. Who is most urgent and
-// oldest is never preempted.
+// Lower numbers first, as vLLM's field of that name has it; among equals the tenant that has been served least
+// (policies/vtc.cc), then in turns, and of a tenant first come, first served. Strict: while more urgent requests keep
+// coming, less urgent ones wait. Who is most urgent and oldest is never preempted.
 #include <algorithm>
 #include <tuple>
 
@@ -14,7 +14,7 @@ class Priority final : public Policy {
   void order(std::span<const Candidate> candidates, std::span<int> order) const override {
     const auto key = [&](int i) {
       const Candidate& c = candidates[static_cast<size_t>(i)];
-      return std::tuple(c.priority, c.turn);
+      return std::tuple(c.priority, c.served, c.turn);
     };
     std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
   }
