@@ -1,4 +1,5 @@
-// What a sequence waits for that a tier brings. Plain values; engine thread only.
+// What a sequence waits for that a tier brings. Its end, whatever the reason, tells the tier that nobody wants the
+// rest. Engine thread only.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,13 @@
 namespace quire {
 
 struct Load {
+  Load() = default;
+  ~Load() {
+    if (read != nullptr) read->abandon();
+  }
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+
   Fetch run;                       // empty: another sequence's load brings the next block
   std::shared_ptr<TierRead> read;  // null likewise
   int n_arrived = 0;               // blocks that it brought

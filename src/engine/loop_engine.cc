@@ -364,7 +364,7 @@ bool LoopEngine::step() {
   drop_unpinned();
   cache_.tell_time(start);
   const bool drained = drain(start);
-  const bool explained = explain_next(start);
+  const bool explained = explain_next(start), loaded = scheduler_.loading();
   const Plan& plan = scheduler_.plan(start);
   const bool worked = !plan.grants.empty();
   std::unique_ptr<Sequence> starved = scheduler_.take_starved();
@@ -377,8 +377,8 @@ bool LoopEngine::step() {
   show_requests(start);
   if (worked) {
     work(plan, start);
-  } else if (moved) {
-    publish(0);
+  } else if (moved || loaded || scheduler_.loading()) {
+    publish(0);  // what a tier brought takes room though nobody moves
   }
   if (moved && env_.on_step_end) env_.on_step_end();
   return moved;
