@@ -44,6 +44,15 @@ Status read_limit(const std::string& field, const Json& value, int64_t& out) {
   return {};
 }
 
+Status read_weight(const Json& value, int& out) {
+  const int64_t* n = value.as_int();
+  if (n == nullptr || *n < 1 || *n > kMostKeyWeight)
+    return fail(Code::invalid,
+                "weight must be 1 to " + std::to_string(kMostKeyWeight) + ", got " + shown(value.dump()));
+  out = static_cast<int>(*n);
+  return {};
+}
+
 Status read_field(const std::string& field, const Json& value, ApiKey& key) {
   const std::string* text = value.as_string();
   if (field == "name") {
@@ -63,6 +72,7 @@ Status read_field(const std::string& field, const Json& value, ApiKey& key) {
   if (field == "tokens_per_minute") return read_limit(field, value, key.limits.tokens_per_minute);
   if (field == "concurrent") return read_limit(field, value, key.limits.concurrent);
   if (field == "tokens_under_way") return read_limit(field, value, key.limits.tokens_under_way);
+  if (field == "weight") return read_weight(value, key.weight);
   return fail(Code::invalid, shown(field) + " is no field of a key");
 }
 

@@ -98,16 +98,18 @@ TEST(Keys, SequencesAndTokensUnderWayCountUntilTheirEnd) {
 
 TEST(KeyFile, ReadsWhatItDocuments) {
   const std::string hash = hex_of(sha256("a-1"));
-  const auto keys =
-      read_keys(R"({"keys":[{"name":"alice","sha256":")" + hash +
-                R"(","scopes":["inference","admin"],"requests_per_minute":60,"concurrent":2,"tokens_under_way":9},)"
-                R"({"name":"bob","sha256":")" +
-                std::string(64, '0') + R"("}]})");
+  const auto keys = read_keys(
+      R"({"keys":[{"name":"alice","sha256":")" + hash +
+      R"(","scopes":["inference","admin"],"requests_per_minute":60,"concurrent":2,"tokens_under_way":9,"weight":4},)"
+      R"({"name":"bob","sha256":")" +
+      std::string(64, '0') + R"("}]})");
   ASSERT_TRUE(keys) << keys.error().message;
   EXPECT_TRUE((*keys)[0].admin);
   EXPECT_EQ((*keys)[0].limits.requests_per_minute, 60);
   EXPECT_EQ((*keys)[0].limits.tokens_per_minute, 0);
   EXPECT_EQ((*keys)[0].limits.tokens_under_way, 9);
+  EXPECT_EQ((*keys)[0].weight, 4);
+  EXPECT_EQ((*keys)[1].weight, 1);
   EXPECT_TRUE((*keys)[1].inference);
   EXPECT_FALSE((*keys)[1].admin);
 }
@@ -130,6 +132,8 @@ TEST(KeyFile, RefusesWithEntryAndField) {
            {R"({"name":"a","scopes":["root"]})", "keys[0]: scopes must be"},
            {R"({"name":"a","scopes":[]})", "keys[0]: scopes must be"},
            {R"({"name":"a","concurrent":0})", "keys[0]: concurrent must be 1 to"},
+           {R"({"name":"a","weight":101})", "keys[0]: weight must be 1 to 100, got 101"},
+           {R"({"name":"a","weight":1.5})", "keys[0]: weight must be 1 to 100, got 1.5"},
            {good + "," + good, "keys[1]: has the name or the sha256 of another"},
        })
     EXPECT_EQ(error(entry).substr(0, want.size()), want) << entry;

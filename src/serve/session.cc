@@ -138,6 +138,7 @@ Request Session::make_request(const Choice& choice) const {
   r.retention = retention_of(g.retention, static_cast<int>(r.prompt.size()));
   r.max_draft = g.max_draft;
   r.tenant = job_.tenant;
+  if (key_ != nullptr) r.weight = key_->key().weight;
   if (context_.env->public_prompts != nullptr) r.n_public = context_.env->public_prompts->n_public(r.prompt);
   if (stops_ != nullptr)
     r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special, g.sampling.min_tokens);
