@@ -5,13 +5,6 @@
 namespace quire::sim {
 namespace {
 
-// The prompt and the whole answer.
-std::vector<Token> tokens_of(const Stream& stream) {
-  std::vector<Token> out = prompt_of(*stream.script);
-  out.insert(out.end(), stream.truth.tokens.begin(), stream.truth.tokens.end());
-  return out;
-}
-
 // Leading tokens that one may take from the other.
 int n_common(const Stream& a, const Stream& b) {
   const std::vector<Token> one = tokens_of(a), two = tokens_of(b);
@@ -28,6 +21,7 @@ void Books::submitted(const Stream& stream) {
   int n_ahead = 0;
   for (const auto& [id, turn] : turns_) n_ahead += live_.at(id)->script->tenant == stream.script->tenant ? 1 : 0;
   turns_.emplace(stream.seq, Turn{n_ahead, n_steps_, stream.seq});
+  service_.submitted(stream, static_cast<int>(prompt_of(*stream.script).size()));
   const uint64_t salt = stream.script->salt;
   for (const uint64_t path : paths(stream, salt)) ++cached_[path];
   if (salt == 0) return;
@@ -66,7 +60,11 @@ void Books::left(const Stream& gone) {
 void Books::before_step(Snapshot before) {
   ++n_steps_;
   before_.clear();
-  for (const SequenceView& view : before.seqs) before_.emplace(view.id, view);
+  loading_before_.clear();
+  for (const SequenceView& view : before.seqs) {
+    before_.emplace(view.id, view);
+    if (view.running && loads(*live_.at(view.id))) loading_before_.insert(view.id);
+  }
   preempted_before_ = before.stats.n_preempted;
   grants_.clear();
 }
@@ -101,10 +99,41 @@ void Books::after_step(const Snapshot& after, int64_t n_rows) {
     const auto now = views.find(id);
     if (!was.running || now == views.end() || !now->second.running) continue;
     const bool decodes = was.n_tokens - was.n_computed == 1;
-    if (decodes && !grants_.contains(id))
+    // It may have been sent back and be here again, waiting for another to compute what it lost.
+    const bool returned = preempted && now->second.n_computed < was.n_computed;
+    if (decodes && !returned && !grants_.contains(id))
       fail("sequence " + std::to_string(id) + " had one token to compute and got none");
   }
+  for (const SeqId id : loading_before_) {
+    const auto now = views.find(id);
+    n_preempted_loading_ += now != views.end() && !now->second.running ? 1 : 0;
+  }
   check_progress(views);
+  count_service(views);
+}
+
+void Books::count_service(const Views& after) {
+  for (const auto& [id, n] : grants_) {
+    const auto at = live_.find(id);
+    if (at == live_.end() || at->second->step_threw) continue;
+    const auto was = before_.find(id);
+    const auto now = after.find(id);
+    const int n_tokens =
+        was == before_.end() ? static_cast<int>(prompt_of(*at->second->script).size()) : was->second.n_tokens;
+    const bool streams = ran(id) && n_tokens - was->second.n_computed == 1;
+    // Who ended had all that was pending computed.
+    const int start = streams ? was->second.n_computed : (now == after.end() ? n_tokens : now->second.n_computed) - n;
+    service_.computed(*at->second, start, n);
+  }
+  std::set<uint64_t> waiting;
+  for (const auto& [id, stream] : live_) {
+    service_.heard(*stream);
+    const auto now = after.find(id);
+    if (now == after.end()) continue;
+    service_.has(*stream, now->second.n_computed);
+    if (!now->second.running) waiting.insert(stream->script->tenant);
+  }
+  service_.end_step(waiting);
 }
 
 void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempted) {
@@ -136,7 +165,10 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   const bool back = was.running && !preempted && hit < was.n_computed;
   const bool all_but_one = hit == was.n_tokens - 1;  // whole blocks, and a copy of the rest
   const bool enters = !back && hit >= 0 && (hit % knobs_.block_tokens == 0 || all_but_one);
-  if (!stays && !enters) {
+  // All but its last token came from a tier, and it streams on at once.
+  const bool resumes = knobs_.tier_blocks > 0 && n_heard >= 1 && n_heard <= n_tokens && n_tokens <= 1 + guesses &&
+                       now->second.n_computed - n_heard == was.n_tokens - 1;
+  if (!stays && !enters && !resumes) {
     fail(name + " had " + std::to_string(was.running ? was.n_computed : 0) + " tokens computed, was granted " +
          std::to_string(n_tokens) + " and has " + std::to_string(now->second.n_computed));
   }
@@ -151,11 +183,17 @@ const Stream* Books::first() const {
     const Stream& stream = *live_.at(id);
     alone &= stream.script->tenant == live_.at(turns_.begin()->first)->script->tenant;
     const bool before =
-        first == nullptr ||
-        (knobs_.policy == "fcfs" ? turn < turns_.at(first->seq) : stream.script->priority < first->script->priority);
+        first == nullptr || (knobs_.policy == "fcfs" ? by_weight(id) < by_weight(first->seq)
+                                                     : stream.script->priority < first->script->priority);
     if (before && (knobs_.policy == "fcfs" || ran(id))) first = &stream;
   }
   return knobs_.policy == "fcfs" || (knobs_.policy == "priority" && alone) ? first : nullptr;
+}
+
+Turn Books::by_weight(SeqId id) const {
+  Turn out = turns_.at(id);
+  out.n_ahead = out.n_ahead * kMostWeight / live_.at(id)->script->weight;
+  return out;
 }
 
 bool Books::ran(SeqId id) const {
@@ -169,11 +207,12 @@ void Books::check_progress(const Views& after) {
   for (auto& [id, stream] : live_) {
     if (stream->cancelled && stream->finish == Finish::cancelled) left(*stream);
   }
+  const bool any_loads = std::ranges::any_of(live_, [this](const auto& entry) { return loads(*entry.second); });
   for (const auto& [id, stream] : live_) {
-    if (!stream->cancelled && grants_.empty()) fail(stream->name() + " is there and nobody got anything");
+    if (!stream->cancelled && grants_.empty() && !any_loads) fail(stream->name() + " is there and nobody got anything");
   }
   const Stream* first = this->first();
-  if (first == nullptr || first->cancelled) return;
+  if (first == nullptr || first->cancelled || loads(*first)) return;
   const auto now = after.find(first->seq);
   if (now != after.end() && !now->second.running) failure_.set(first->name() + " is the first and was sent back");
   if (!moves(*first)) failure_.set(first->name() + " is the first and got nothing");

@@ -2,19 +2,28 @@
 // batches, against what the script says. The first thing that does not hold is set as the run's failure.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/policy.h"
+#include "tests/sim/service.h"
 #include "tests/sim/stream.h"
 
 namespace quire::sim {
 
 class Books {
  public:
-  Books(const Knobs& knobs, Failure& failure) : knobs_(knobs), failure_(failure) {}
+  Books(const Script& script, Failure& failure) : knobs_(script.knobs), failure_(failure), service_(script, failure) {}
+
+  // Whether a tier brings something of a stream's past: such a one may stand still.
+  void tier(std::function<bool(const Stream&)> loads) { loads_ = std::move(loads); }
+  // Of those that waited for a tier: how many were sent back.
+  int64_t n_preempted_loading() const { return n_preempted_loading_; }
 
   // `stream` lives until ended().
   void submitted(const Stream& stream);
@@ -27,6 +36,7 @@ class Books {
   void check_live(const Snapshot& now);
 
   const std::map<SeqId, int>& grants() const { return grants_; }
+  const Service& service() const { return service_; }
 
  private:
   using Views = std::unordered_map<SeqId, SequenceView>;
@@ -36,6 +46,9 @@ class Books {
   const Stream* first() const;
   void left(const Stream& gone);
   bool ran(SeqId id) const;
+  bool loads(const Stream& stream) const { return loads_ && loads_(stream); }
+  Turn by_weight(SeqId id) const;
+  void count_service(const Views& after);
   void check_progress(const Views& after);
   // Whether it was granted something, or another that shares more of its past than it has.
   bool moves(const Stream& stream) const;
@@ -51,10 +64,14 @@ class Books {
 
   const Knobs& knobs_;
   Failure& failure_;
+  Service service_;
   std::map<SeqId, const Stream*> live_;
   std::map<SeqId, Turn> turns_;  // of those that have not left
   int64_t n_steps_ = 0;
   Views before_;
+  std::function<bool(const Stream&)> loads_;
+  std::set<SeqId> loading_before_;
+  int64_t n_preempted_loading_ = 0;
   int64_t preempted_before_ = 0;
   std::map<SeqId, int> grants_;
   std::unordered_map<uint64_t, int> cached_;  // salted path → how many streams lead there

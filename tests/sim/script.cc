@@ -133,11 +133,76 @@ void set_tenants(uint64_t seed, std::vector<RequestScript>& requests) {
     if (kind == 1) r.tenant = static_cast<uint64_t>(draw.below(n));
     if (kind == 2 && draw.one_in(8)) r.tenant = static_cast<uint64_t>(draw.between(1, n));
   }
+  if (!draw.one_in(3)) return;
+  const int heaviest = draw.skewed(2, 8);
+  for (RequestScript& r : requests) r.weight = 1 + static_cast<int>(r.tenant) % heaviest;
+}
+
+// By themselves as well. From a tier that is faster than computing to one that is never worth it.
+void set_tier(uint64_t seed, Knobs& knobs) {
+  Draw draw(mix64(seed ^ 0x71e5));
+  if (!knobs.prefix_cache || !draw.one_in(2)) return;
+  knobs.tier_blocks = draw.skewed(4, 400);
+  knobs.tier_read_ns = draw.skewed(1000, 1'000'000);
+  if (draw.one_in(2)) knobs.tier_fault_in = draw.skewed(2, 64);
+}
+
+Knobs fairness_knobs(Draw& draw) {
+  Knobs knobs;
+  knobs.policy = "vtc";
+  knobs.max_seqs = draw.between(1, 4);
+  knobs.step_tokens = draw.skewed(4, 64);
+  knobs.max_chunk = draw.one_in(2) ? 8192 : draw.skewed(4, 64);
+  knobs.n_ctx = 150;
+  knobs.block_tokens = 4 << draw.below(3);
+  const int longest = knobs.n_ctx / knobs.block_tokens + 1;
+  knobs.n_blocks = longest * draw.between(1, 4) + draw.below(8);
+  knobs.max_queue = 400;
+  knobs.prefix_cache = !draw.one_in(4);
+  if (draw.one_in(4)) knobs.max_draft = draw.between(1, 4);
+  return knobs;
+}
+
+// Requests of one tenant: prompts and answers of its own length, a beginning that some have in common, all at once or
+// after a pause.
+void add_tenant(Draw& draw, uint64_t tenant, Script& script) {
+  const int most_prompt = draw.skewed(2, 100), most_tokens = draw.skewed(1, 40);
+  const int n_shared = draw.one_in(2) ? draw.below(most_prompt) : 0;
+  const int weight = draw.one_in(2) ? 1 : draw.between(1, 5);
+  const int n = draw.between(12, 40);
+  const int n_before_pause = tenant > 0 && draw.one_in(2) ? draw.below(3) : n;
+  const auto pause_ns = static_cast<int64_t>(draw.unit() * 40e6);
+  for (int i = 0; i < n; ++i) {
+    RequestScript r;
+    r.tenant = tenant;
+    r.weight = weight;
+    const int n_prompt = draw.between(1 + most_prompt / 2, most_prompt);
+    if (n_shared > 0) r.prompt.push_back({tenant, std::min(n_prompt, n_shared)});
+    if (n_prompt > n_shared)
+      r.prompt.push_back({1000 + static_cast<uint64_t>(draw.below(1 << 20)), n_prompt - n_shared});
+    r.max_tokens = draw.between(1, most_tokens);
+    r.arrival_ns = i < n_before_pause ? 0 : pause_ns;
+    if (draw.one_in(30)) r.cancel_ns = static_cast<int64_t>(draw.unit() * 60e6);
+    script.requests.push_back(r);
+  }
 }
 
 }  // namespace
 
+Script fairness_script(uint64_t seed) {
+  Draw draw(mix64(seed ^ 0xfa12));
+  Script script;
+  script.seed = seed;
+  script.knobs = fairness_knobs(draw);
+  set_tier(seed, script.knobs);
+  const int n_tenants = draw.one_in(4) ? 3 : 2;
+  for (int i = 0; i < n_tenants; ++i) add_tenant(draw, static_cast<uint64_t>(i), script);
+  std::ranges::stable_sort(script.requests, {}, &RequestScript::arrival_ns);
+  return script;
+}
+
 Script random_script(uint64_t seed) {
+  if (seed % 8 == 5) return fairness_script(seed);
   Draw draw(seed);
   Script script;
   script.seed = seed;
@@ -150,6 +215,7 @@ Script random_script(uint64_t seed) {
   script.faults = random_faults(draw);
   script.no_memory = draw.one_in(200);
   set_tenants(seed, script.requests);
+  set_tier(seed, script.knobs);
   return script;
 }
 

@@ -20,6 +20,10 @@ struct Knobs {
   bool prefix_cache = true;
   int itl_target_ms = 0;
   std::string policy = "fcfs", kv_policy = "lru";
+  // A tier below memory for so many blocks; 0: there is none. How long it takes for one, and how rarely a fault befalls
+  // a read, a write or what lies there; 0: never.
+  int tier_blocks = 0, tier_fault_in = 0;
+  int64_t tier_read_ns = 100'000;
   int max_draft = 0;   // tokens that are guessed ahead at most; 0: nobody guesses
   uint64_t guess = 0;  // how, as ScriptedProposer's seed
   // The time of a step: base + row · rows + context · Σ context, give or take `noise` percent.
@@ -59,6 +63,7 @@ struct RequestScript {
   int n_public = 0;  // of text 0 these tokens are everybody's
   int priority = 0;
   uint64_t tenant = 0;
+  int weight = 1;          // the tenant's
   int64_t cancel_ns = -1;  // after its arrival; -1: never
   RowFault fault = RowFault::none;
   int at = 0;
@@ -81,7 +86,10 @@ struct Script {
 
 inline constexpr int64_t kDayNs = 86'400'000'000'000;
 
+// One in eight is a fairness_script.
 Script random_script(uint64_t seed);
+// Tenants that send more than can be served, each of its own kind, under the policy "vtc"; some pause and come back.
+Script fairness_script(uint64_t seed);
 
 std::vector<Token> prompt_of(const RequestScript& request);
 // Leading tokens of the prompt that are shared whatever the salt.

@@ -21,6 +21,9 @@ void fields(Knobs& k, F&& f) {
   f("prefix_cache", k.prefix_cache);
   f("policy", k.policy);
   f("kv_policy", k.kv_policy);
+  f("tier_blocks", k.tier_blocks);
+  f("tier_read_ns", k.tier_read_ns);
+  f("tier_fault_in", k.tier_fault_in);
   f("max_draft", k.max_draft);
   f("guess", k.guess);
   f("itl_target_ms", k.itl_target_ms);
@@ -50,6 +53,7 @@ void fields(RequestScript& r, F&& f) {
   f("n_public", r.n_public);
   f("priority", r.priority);
   f("tenant", r.tenant);
+  f("weight", r.weight);
   f("cancel_ns", r.cancel_ns);
   f("fault", r.fault);
   f("at", r.at);

@@ -84,6 +84,7 @@ class Shrinker {
       reset(&RequestScript::poison), reset(&RequestScript::temperature), reset(&RequestScript::top_k);
       reset(&RequestScript::seed), reset(&RequestScript::stop_id), reset(&RequestScript::end_after);
       reset(&RequestScript::no_repeats), reset(&RequestScript::salt), reset(&RequestScript::priority);
+      reset(&RequestScript::weight);
       reset(&RequestScript::cancel_ns), reset(&RequestScript::fault), reset(&RequestScript::arrival_ns);
       better |= lower([i](auto& s) -> auto& { return s.requests[i].max_tokens; }, 1);
       better |= lower([i](auto& s) -> auto& { return s.requests[i].at; }, 0);
@@ -105,6 +106,7 @@ class Shrinker {
     reset(&Knobs::max_seqs), reset(&Knobs::step_tokens), reset(&Knobs::max_chunk), reset(&Knobs::n_ctx);
     reset(&Knobs::block_tokens), reset(&Knobs::n_blocks), reset(&Knobs::max_queue);
     reset(&Knobs::window), reset(&Knobs::max_draft);
+    reset(&Knobs::tier_blocks), reset(&Knobs::tier_read_ns), reset(&Knobs::tier_fault_in);
     reset(&Knobs::policy), reset(&Knobs::noise), reset(&Knobs::itl_target_ms);
     better |= change([](Script& s) { s.knobs.prefix_cache = false; });
     better |= change([](Script& s) { s.no_memory = false; });

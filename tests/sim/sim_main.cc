@@ -1,6 +1,8 @@
 // The simulation by hand:  sim [N] [--seed S] [--jobs J]   N seeds from S on, over J processes (all cores)
 //                          sim --script JSON               one script, as a failure prints it
 //                          sim --traces                    the real traces, whole, under every policy
+//                          sim [N] --fair                  N seeds of tenants that ask for more than there is
+//                          sim --fairness [N]              what tenants get, and what a flood costs (N floods; 1000)
 //                          sim --eviction [--blocks N]...  what stays in caches of these sizes, under every policy
 // A failure prints the seed, what did not hold, the smallest script found that still fails, and the commands that run
 // both again. The last line is "N passed, N failed, 0 skipped".
@@ -12,6 +14,7 @@
 
 #include "engine/policy.h"
 #include "tests/sim/eviction.h"
+#include "tests/sim/fairness.h"
 #include "tests/sim/shrink.h"
 #include "tests/sim/traces.h"
 #include "tests/sim/workers.h"
@@ -26,7 +29,7 @@ struct Args {
   uint64_t n = 0, seed = 1;
   int jobs = static_cast<int>(std::thread::hardware_concurrency());
   std::string script;
-  bool traces = false, eviction = false;
+  bool traces = false, eviction = false, fairness = false, fair = false;
   std::vector<int> blocks;
 };
 
@@ -46,6 +49,10 @@ bool read_args(int argc, char** argv, Args& out) {
       out.traces = true;
     } else if (word == "--eviction") {
       out.eviction = true;
+    } else if (word == "--fair") {
+      out.fair = true;
+    } else if (word == "--fairness") {
+      out.fairness = true;
     } else if (word == "--blocks" && has_value && read_number(argv[++i], number) && number > 0 &&
                number < kMostBlocks) {
       out.blocks.push_back(static_cast<int>(number));
@@ -59,7 +66,7 @@ bool read_args(int argc, char** argv, Args& out) {
       return false;
     }
   }
-  if (out.n == 0) out.n = seeded ? 1 : 100'000;
+  if (out.n == 0) out.n = seeded ? 1 : out.fairness ? 1000 : 100'000;
   return true;
 }
 
@@ -135,12 +142,13 @@ int run_eviction(std::vector<int> sizes) {
 }
 
 int run_all(const Args& args) {
-  const Report report = run_seeds(args.seed, args.n, args.jobs);
+  const auto script_of = args.fair ? fairness_script : random_script;
+  const Report report = run_seeds(args.seed, args.n, args.jobs, script_of);
   std::printf("%s\n", report.counts.text().c_str());
   if (report.failed) {
-    std::printf("seed %llu failed; again: ./dev sim --seed %llu\n", static_cast<unsigned long long>(report.seed),
-                static_cast<unsigned long long>(report.seed));
-    explain(random_script(report.seed), report.failure);
+    std::printf("seed %llu failed; again: ./dev sim%s --seed %llu\n", static_cast<unsigned long long>(report.seed),
+                args.fair ? " --fair" : "", static_cast<unsigned long long>(report.seed));
+    explain(script_of(report.seed), report.failure);
   }
   std::printf("%lld passed, %d failed, 0 skipped\n", static_cast<long long>(report.counts.runs), report.failed ? 1 : 0);
   return report.failed ? 1 : 0;
@@ -154,10 +162,15 @@ int main(int argc, char** argv) {
   if (!quire::sim::read_args(argc, argv, args)) {
     std::fprintf(
         stderr,
-        "usage: sim [N] [--seed S] [--jobs J] | sim --script JSON | sim --traces | sim --eviction [--blocks N]...\n");
+        "usage: sim [N] [--fair] [--seed S] [--jobs J] | sim --script JSON | sim --traces | sim --fairness [N] | "
+        "sim --eviction [--blocks N]...\n");
     return 2;
   }
   if (args.traces) return quire::sim::run_traces();
+  if (args.fairness) {
+    std::printf("%s", quire::sim::fairness_tables(args.n).c_str());
+    return 0;
+  }
   if (args.eviction) return quire::sim::run_eviction(args.blocks);
   return args.script.empty() ? quire::sim::run_all(args) : quire::sim::run_script(args.script);
 }

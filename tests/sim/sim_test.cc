@@ -60,6 +60,12 @@ TEST(Sim, ThousandsOfSeedsHold) {
   if (n >= 5000) {
     EXPECT_GT(c.no_memory, 0) << "rare";
   }
+  EXPECT_GT(c.loaded, n / 4);
+  EXPECT_GT(c.overtaken, n / 200);
+  EXPECT_GT(c.stalled, n / 200);
+  if (n >= 5000) {
+    EXPECT_GT(std::min({c.loads_lost, c.cancelled_loading, c.preempted_loading}), 0) << "rare: " << c.text();
+  }
   for (size_t kind = 1; kind < c.row_faults.size(); ++kind) EXPECT_GT(c.row_faults[kind], n / 200) << kind;
 }
 
@@ -93,6 +99,7 @@ TEST(Sim, TheClockDecidesNothingUnderFcfs) {
     Script script = random_script(seed);
     script.knobs.policy = "fcfs";
     script.knobs.itl_target_ms = 0;
+    script.knobs.tier_blocks = 0;  // what is brought depends on how long it takes
     script.faults.clear();
     for (RequestScript& r : script.requests) {
       r.arrival_ns = 0;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/sim/reference.h"
 
@@ -63,5 +64,12 @@ class Stream final : public EventSink {
  private:
   Failure& failure_;
 };
+
+// The prompt and the whole answer.
+inline std::vector<Token> tokens_of(const Stream& stream) {
+  std::vector<Token> out = prompt_of(*stream.script);
+  out.insert(out.end(), stream.truth.tokens.begin(), stream.truth.tokens.end());
+  return out;
+}
 
 }  // namespace quire::sim

@@ -90,12 +90,18 @@ void keep(Shared& out, const std::string& failure) {
   std::strncpy(out.failure, failure.c_str(), sizeof out.failure - 1);
 }
 
-void work(Shared* all, int me, int n_workers, uint64_t first, uint64_t n) {
+struct Seeds {
+  uint64_t first, n;
+  int n_workers;
+  Script (*script_of)(uint64_t);
+};
+
+void work(Shared* all, int me, const Seeds& seeds) {
   Shared& mine = all[me];
-  for (uint64_t i = static_cast<uint64_t>(me); i < n && !all[0].stop; i += static_cast<uint64_t>(n_workers)) {
-    mine.seed = first + i;
+  for (auto i = static_cast<uint64_t>(me); i < seeds.n && !all[0].stop; i += static_cast<uint64_t>(seeds.n_workers)) {
+    mine.seed = seeds.first + i;
     alarm(kSecondsPerRun);
-    const Outcome out = run(random_script(first + i));
+    const Outcome out = run(seeds.script_of(mine.seed));
     if (!out.failure.empty()) {
       keep(mine, out.failure);
       return;
@@ -106,13 +112,13 @@ void work(Shared* all, int me, int n_workers, uint64_t first, uint64_t n) {
 
 }  // namespace
 
-Report run_seeds(uint64_t first, uint64_t n, int n_workers) {
+Report run_seeds(uint64_t first, uint64_t n, int n_workers, Script (*script_of)(uint64_t)) {
   n_workers = static_cast<int>(std::max<uint64_t>(1, std::min<uint64_t>(n, static_cast<uint64_t>(n_workers))));
   Shared* all = make_shared_memory(n_workers);
   std::vector<Child> children;
   for (int w = 0; w < n_workers; ++w) {
     children.push_back(start([=] {
-      work(all, w, n_workers, first, n);
+      work(all, w, {first, n, n_workers, script_of});
       if (all[w].failed) all[0].stop = true;
     }));
   }

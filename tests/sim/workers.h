@@ -15,8 +15,8 @@ struct Report {
   Counts counts;        // of all that passed
 };
 
-// Seeds [first, first + n), shared among n_workers processes. Stops at the first failure.
-Report run_seeds(uint64_t first, uint64_t n, int n_workers);
+// The scripts of seeds [first, first + n), shared among n_workers processes. Stops at the first failure.
+Report run_seeds(uint64_t first, uint64_t n, int n_workers, Script (*script_of)(uint64_t) = random_script);
 
 // One script; empty when all held.
 std::string failure_of(const Script& script);

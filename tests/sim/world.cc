@@ -6,6 +6,7 @@
 #include "engine/recording.h"
 #include "engine/test_proposer.h"
 #include "tests/sim/books.h"
+#include "tests/sim/sim_tier.h"
 #include "tests/sim/stream.h"
 
 namespace quire::sim {
@@ -24,7 +25,7 @@ class World final : public InputRecorder {
       : script_(script),
         model_(script.knobs.n_ctx, 1, script.knobs.window),
         noise_(script.seed),
-        books_(script.knobs, failure_) {
+        books_(script, failure_) {
     model_.on_pass = [this](const Batch& batch) { pass(batch); };
   }
 
@@ -46,7 +47,9 @@ class World final : public InputRecorder {
 
  private:
   bool make();
+  void make_tier();
   void loop();
+  bool wait_for_tier();
   void finish();
   void deliver();
   void submit(const RequestScript& request);
@@ -63,6 +66,8 @@ class World final : public InputRecorder {
   TestModel model_;
   Rng noise_;
   Books books_;
+  std::shared_ptr<SimTier> tier_;  // null: there is none
+  int n_idle_ = 0;                 // steps in a row in which nothing could be done but wait for it
   std::unique_ptr<Engine> engine_;
   std::map<SeqId, std::shared_ptr<Stream>> streams_;
   size_t next_request_ = 0;
@@ -101,6 +106,8 @@ bool World::make() {
         knobs.max_draft, kTestVocab, knobs.guess,
         [this](SeqId id) -> std::span<const Token> { return streams_.at(id)->truth.tokens; });
   }
+  make_tier();
+  env.tier = tier_;
   auto made = make_engine(model_, ops_, options, env);
   out_.counts.runs = 1;
   out_.ttft_ns.resize(script_.requests.size());
@@ -109,6 +116,30 @@ bool World::make() {
   if (made && script_.no_memory) failure_.set("an engine was made though its cache could not be allocated");
   if (!made && !script_.no_memory) failure_.set("no engine: " + made.error().message);
   return engine_ != nullptr && !failure_.any();
+}
+
+void World::make_tier() {
+  const Knobs& knobs = script_.knobs;
+  if (knobs.tier_blocks == 0) return;
+  StoreShape shape{model_.info().fingerprint, knobs.block_tokens, {}};
+  const KvLayout& layout = model_.info().kv_layout;
+  for (int g = 0; g < layout.n_groups(); ++g) shape.group_bytes.push_back(layout.block_bytes(g, knobs.block_tokens));
+  tier_ = std::make_shared<SimTier>(script_, shape);
+  books_.tier([this](const Stream& stream) { return tier_->n_wanted() > 0 && tier_->brings(tokens_of(stream)); });
+}
+
+// Nothing can be computed. Until a block comes, somebody arrives or a load is late, whichever is first; by longer and
+// longer steps, for the clock may have jumped back. False: nobody waits for a tier.
+bool World::wait_for_tier() {
+  if (tier_ == nullptr || streams_.empty()) return false;
+  if (++n_idle_ > 100) failure_.set("nothing has happened for a hundred looks at the tier");
+  constexpr int64_t kLook = 10'000'000;
+  int64_t until_ns = clock_.true_ns + (kLook << std::min(n_idle_ / 4, 24));
+  if (const int64_t next = tier_->next_ns(); next >= 0) until_ns = std::min(until_ns, next);
+  if (next_request_ < script_.requests.size())
+    until_ns = std::min(until_ns, script_.requests[next_request_].arrival_ns);
+  clock_.true_ns = std::max(clock_.true_ns + 1, until_ns);
+  return true;
 }
 
 void World::loop() {
@@ -121,8 +152,10 @@ void World::loop() {
     deliver();
     if (step()) {
       if (++out_.counts.steps > work) failure_.set("still busy after " + std::to_string(work) + " steps");
+      n_idle_ = 0;
       continue;
     }
+    if (wait_for_tier()) continue;
     if (next_request_ == script_.requests.size()) return;
     clock_.true_ns = std::max(clock_.true_ns, script_.requests[next_request_].arrival_ns);
   }
@@ -142,6 +175,7 @@ void World::cancel_due() {
     if (!stream->live()) continue;
     engine_->cancel(id);
     stream->cancelled = true;
+    out_.counts.cancelled_loading += tier_ != nullptr && tier_->brings(tokens_of(*stream)) ? 1 : 0;
   }
 }
 
@@ -188,6 +222,7 @@ void World::submit(const RequestScript& request) {
 }
 
 bool World::step() {
+  if (tier_ != nullptr) tier_->tell_time(clock_.true_ns);
   books_.before_step(engine_->snapshot());
   const bool busy = engine_->step();
   n_in_inbox_ = 0;
@@ -253,6 +288,13 @@ void World::finish() {
   if (end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed != out_.counts.submitted) {
     failure_.set("not every submission has one end");
   }
+  if (tier_ != nullptr && tier_->n_wanted() > 0) failure_.set("a tier's read is claimed though all is over");
+  out_.counts.stalled = tier_ == nullptr ? 0 : tier_->counts().stalled;
+  out_.counts.loaded = end.stats.n_loaded_tokens;
+  out_.counts.loads = end.stats.n_loads;
+  out_.counts.overtaken = end.stats.n_loads_overtaken;
+  out_.counts.loads_lost = end.stats.n_loads_lost;
+  out_.counts.preempted_loading = books_.n_preempted_loading();
   out_.counts.finished = end.stats.n_finished;
   out_.counts.cancelled = end.stats.n_cancelled;
   out_.counts.failed = end.stats.n_failed;
@@ -262,6 +304,7 @@ void World::finish() {
   out_.counts.accepted = end.stats.spent.n_accepted;
   out_.counts.bad_drafts = end.stats.n_bad_drafts;
   out_.counts.recomputed = end.stats.spent.computed[static_cast<size_t>(Cause::recomputed)];
+  out_.served = books_.service().together();
   if (out_.counts.recomputed > 0 && out_.counts.preempted == 0) {
     failure_.set("tokens were computed again though nobody was preempted");
   }
@@ -274,6 +317,8 @@ void Counts::add(const Counts& o) {
   cancelled += o.cancelled, failed += o.failed, preempted += o.preempted, recomputed += o.recomputed;
   drafted += o.drafted, accepted += o.accepted, bad_drafts += o.bad_drafts;
   cached += o.cached, too_long += o.too_long, never_fits += o.never_fits, queue_full += o.queue_full;
+  loaded += o.loaded, loads += o.loads, overtaken += o.overtaken, loads_lost += o.loads_lost;
+  cancelled_loading += o.cancelled_loading, preempted_loading += o.preempted_loading, stalled += o.stalled;
   no_memory += o.no_memory, slow += o.slow, jumps += o.jumps, throws += o.throws;
   for (size_t i = 0; i < row_faults.size(); ++i) row_faults[i] += o.row_faults[i];
 }
@@ -298,7 +343,14 @@ std::string Counts::text() const {
                                                  {"no memory", no_memory},
                                                  {"slow steps", slow},
                                                  {"clock jumps", jumps},
-                                                 {"steps that threw", throws}};
+                                                 {"steps that threw", throws},
+                                                 {"tokens loaded", loaded},
+                                                 {"loads", loads},
+                                                 {"overtaken", overtaken},
+                                                 {"lost", loads_lost},
+                                                 {"cancelled while loading", cancelled_loading},
+                                                 {"sent back while loading", preempted_loading},
+                                                 {"stalled reads", stalled}};
   std::string out;
   for (const auto& [name, n] : all) out += (out.empty() ? "" : ", ") + std::string(name) + " " + std::to_string(n);
   out += ", row faults";

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct Counts {
   int64_t drafted = 0, accepted = 0, bad_drafts = 0;
   int64_t too_long = 0, never_fits = 0, queue_full = 0, no_memory = 0;
   int64_t slow = 0, jumps = 0, throws = 0;
+  // Of a tier: tokens that it brought, runs of blocks that were begun, overtaken, ended by a block that could not be
+  // had, and cancelled and sent back while they were on their way; reads that never ended.
+  int64_t loaded = 0, loads = 0, overtaken = 0, loads_lost = 0, cancelled_loading = 0, preempted_loading = 0;
+  int64_t stalled = 0;
   std::array<int64_t, kNRowFaults> row_faults{};
 
   void add(const Counts& other);
@@ -27,7 +32,8 @@ struct Outcome {
   std::string failure;     // empty when all held
   uint64_t decisions = 0;  // hash of everything that the engine decided, in order
   Counts counts;
-  std::vector<int64_t> ttft_ns;  // of each request of the script; 0: it heard no token
+  std::vector<int64_t> ttft_ns;        // of each request of the script; 0: it heard no token
+  std::map<uint64_t, int64_t> served;  // of each tenant, when last all of them waited: virtual tokens
 };
 
 Outcome run(const Script& script);
