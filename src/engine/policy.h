@@ -31,8 +31,8 @@ struct Candidate {
   int n_prompt = 1;  // ≥ 1
   int n_hit = 0;     // prompt tokens that are cached: an estimate while it waits, what was found once it runs
   Turn turn{};
-  // To its tenant (engine/tenants.h), of those that wait. 0 for those that run among themselves, and so where it is asked
-  // who gives way: what changes with every step decides nothing about these.
+  // To its tenant (engine/tenants.h), of those that wait. 0 for those that run among themselves, and so where it is
+  // asked who gives way: what changes with every step decides nothing about these.
   int64_t served = 0;
 };
 
