@@ -1,6 +1,8 @@
-# What the README and the first pages tell a new user is true: every command in them runs, every option that they name is
-# one, and every message that the page on troubles lists is said somewhere. Models with a hub's names come from a hub of
-# the test's own.
+# What the README and the pages tell a user is true: every command in the README and the quickstart runs, every curl of any
+# page is answered, every option that a command names is one, and every message that the page on troubles lists is said
+# somewhere. What is not run is of a program in NOT_RUN, with the reason. Models with a hub's names come from a hub of the
+# test's own.
+import json
 import os
 import re
 import shlex
@@ -13,6 +15,19 @@ from hub_server import Hub
 from quire_server import BUNDLED, ROOT, Server, binary, quire
 
 NEW_PAGES = ('quickstart.md', 'troubleshooting.md', 'coming-from.md')
+PAGES = sorted(name for name in os.listdir(os.path.join(ROOT, 'docs')) if name.endswith('.md'))
+# Programs whose lines in the pages are not run here.
+NOT_RUN = {
+    './dev': 'builds or runs everything; its commands are looked up',
+    'quire': 'of the pages behind the quickstart: models and servers that are not here; its options are looked up',
+    'cmake': 'installs: test_install does it',
+    'git': 'clones from an address of the reader',
+    'podman': 'builds an image, which takes minutes and a container engine',
+    'guidellm': 'brings PyTorch along',
+    'python3': 'part of a pipe that takes minutes',
+    'tools/': 'work of the models and their tests in tests/tools',
+    'build/': 'needs PyTorch, or is a built program whose options are looked up',
+}
 
 
 def page(*path):
@@ -24,6 +39,22 @@ def blocks(text):
     """[(what stands behind the fence, the lines)], lines that end in \\ joined."""
     return [(info, body.replace('\\\n', ' ').splitlines())
             for info, body in re.findall(r'(?ms)^```([^\n]*)\n(.*?)^```$', text)]
+
+
+def whole_commands(text):
+    """The commands in blocks, each on one line: a quoted argument may go over several."""
+    for info, lines in blocks(text):
+        if info in ('json', 'python', 'text', 'jinja', 'cpp'):
+            continue
+        at = 0
+        while at < len(lines):
+            line, at = lines[at], at + 1
+            if not re.match(r'(curl|quire|\./dev|build/|tools/|podman|cmake|python3|guidellm|git) ', line + ' ') and not re.match(
+                    r'(tools|build)/\S', line):
+                continue
+            while line.count("'") % 2 and at < len(lines):
+                line, at = line + '\n' + lines[at], at + 1
+            yield line
 
 
 def commands(text, program):
@@ -96,7 +127,56 @@ class Commands(unittest.TestCase):
                 self.run_line(line.replace('curl ', 'curl -sS --fail '), URL=server.url)
 
 
+    def test_what_the_pages_ask_a_server_is_answered(self):
+        server = Server('--lora', 'german=' + os.path.join(ROOT, 'models', 'adapters', 'german'), path=BUNDLED)
+        self.addCleanup(server.stop)
+        n, pin = 0, ''
+        for name in PAGES:
+            for line in whole_commands(page('docs', name)):
+                if not line.startswith('curl '):
+                    continue
+                line = re.sub(r'(http://)?(localhost|127\.0\.0\.1):8080|\$URL', server.url, line)
+                line = line.replace('"models/adapters/', f'"{ROOT}/models/adapters/').replace('pin_3f…', pin)
+                with self.subTest(name, line=line):
+                    said = self.run_line(line.replace('curl ', 'curl -sS --fail-with-body ', 1))
+                    n += 1
+                    if '/v1/cache/pin ' in line:
+                        pin = json.loads(said)['id']
+        self.assertGreaterEqual(n, 18)
+
+
 class Words(unittest.TestCase):
+    def test_commands_that_are_not_run_have_a_reason_and_options_that_exist(self):
+        known, section = {}, ''
+        for line in quire('options').stdout.splitlines():
+            if line.startswith('## '):
+                section = line[3:].removeprefix('quire ').strip()
+            for option in re.findall(r'`(--[a-z][a-z-]*)', line):
+                known.setdefault(section, set()).add(option)
+        for folder, _, names in os.walk(os.path.join(ROOT, 'src', 'app')):
+            for name in names:  # second names, which the list leaves out
+                for first, second in re.findall(r'"(--[a-z-]+),(--[a-z-]+)"', page(folder, name)):
+                    for options in known.values():
+                        options |= {second} if first in options else set()
+        dev = set(re.findall(r'^\./dev (\w+)', page('dev').split("cat << 'END'")[1], re.M))
+        for path in ('README.md', *(os.path.join('docs', name) for name in PAGES)):
+            for line in whole_commands(page(path)):
+                if line.startswith('curl '):
+                    continue
+                with self.subTest(path, line=line):
+                    program = next((key for key in NOT_RUN if line.startswith(key if key.endswith('/') else key + ' ') or
+                                    line == key), None)
+                    self.assertIsNotNone(program, 'neither run nor in NOT_RUN')
+                    words = re.sub(r'\s#.*|\s{3,}.*', '', line).split()
+                    if program == './dev' and len(words) > 1:
+                        self.assertIn(words[1], dev)
+                    name = words[1] if words[0] in ('quire', 'build/release/quire') and len(words) > 1 else ''
+                    if not name or name.startswith('-'):
+                        continue
+                    self.assertIn(name, known, 'no such command')
+                    for option in re.findall(r'(?<=\s)--[a-z][a-z-]*', ' '.join(words)):
+                        self.assertIn(option, known[name] | {'--help'})
+
     def test_options_that_are_named_exist(self):
         known = set(re.findall(r'`(--[a-z][a-z-]*)', quire('options').stdout)) | {'--help', '--version', '--temp'}
         for name in NEW_PAGES:
