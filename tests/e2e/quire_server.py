@@ -23,7 +23,8 @@ def binary():
 
 def quire(*arguments):
     """One command to its end, in the project's folder."""
-    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
+    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, check=False, cwd=ROOT,
+                          stdin=subprocess.DEVNULL)
 
 
 def model():

@@ -190,6 +190,10 @@ class Run(Models):
         self.assertEqual(named.stdout, text)
         self.assertIn('no prompt: quire generate MODEL "TEXT"', self.quire('generate', BUNDLED, code=1).stderr)
         self.assertIn('more than one of', self.quire('generate', BUNDLED, 'a', '--prompt', 'b', code=1).stderr)
+        piped = subprocess.run([binary(), 'generate', BUNDLED, '--temperature', '0', '--max-tokens', '5'],
+                               input='Tell me a story.\n', env=self.environment, capture_output=True, text=True, timeout=120,
+                               check=True)
+        self.assertEqual(piped.stdout, text)
 
 
 class NoModelNamed(Models):

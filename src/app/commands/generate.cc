@@ -1,4 +1,7 @@
 // quire generate: one completion on the terminal, streamed as it is made.
+#include <unistd.h>
+
+#include <array>
 #include <cstdio>
 #include <ctime>
 #include <limits>
@@ -123,12 +126,30 @@ void print_json(const Printer& printer) {
   std::printf("%s\n", out.dump().c_str());
 }
 
+constexpr size_t kMaxPromptBytes = 64 << 20;
+
+// The prompt that is piped in, where none is given otherwise. The line break at its end is the pipe's.
+Status read_piped(Args& args) {
+  const bool given = !args.text.empty() || !args.prompt.empty() || !args.prompt_file.empty() || !args.tokens.empty();
+  if (given || ::isatty(STDIN_FILENO) == 1) return {};
+  std::array<char, 1 << 16> room{};
+  for (size_t n = 0; (n = std::fread(room.data(), 1, room.size(), stdin)) > 0;) {
+    args.text.append(room.data(), n);
+    if (args.text.size() > kMaxPromptBytes)
+      return fail(Code::invalid, "the prompt on stdin has more than " + std::to_string(kMaxPromptBytes) + " bytes");
+  }
+  if (std::ferror(stdin) != 0) return fail(Code::io, "stdin: cannot be read");
+  if (args.text.ends_with('\n')) args.text.pop_back();
+  return {};
+}
+
 // One prompt, of one of the places that it may come from.
 Status check_prompt(const Args& args) {
   const int n_given =
       int{!args.text.empty()} + int{!args.prompt.empty()} + int{!args.prompt_file.empty()} + int{!args.tokens.empty()};
   if (n_given == 0)
-    return fail(Code::invalid, "no prompt: quire generate MODEL \"TEXT\", or --prompt, --prompt-file or --tokens");
+    return fail(Code::invalid,
+                "no prompt: quire generate MODEL \"TEXT\", or --prompt, --prompt-file or --tokens, or text on stdin");
   if (n_given > 1) return fail(Code::invalid, "more than one of TEXT, --prompt, --prompt-file and --tokens");
   return {};
 }
@@ -167,6 +188,7 @@ Request request_for(const Args& args, const LoadedModel& loaded, const std::vect
 
 Status run(Args& args) {
   args.model.ctx = args.ctx;
+  QR_TRY_VOID(read_piped(args));
   QR_TRY_VOID(check(args));
   QR_TRY(const LoadedModel loaded, load(args.model));
   QR_TRY(const std::vector<Token> prompt, prompt_tokens(args, loaded));
@@ -209,7 +231,7 @@ QR_REGISTER(Command,
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
                       declare_shift_option(line, args->model);
-                      line.positional("TEXT", args->text, false, "the prompt");
+                      line.positional("TEXT", args->text, false, "the prompt; without one it is read from stdin");
                       line.option("--prompt", args->prompt, "the same");
                       line.option("--prompt-file", args->prompt_file, "read the prompt from this file");
                       line.option("--tokens", args->tokens, "the prompt as token ids, separated by commas");
