@@ -88,6 +88,23 @@ class Quantize(unittest.TestCase):
                 logits = quire('logits', out, *tokens, '--out', self.path('logits.npy'))
                 self.assertEqual(logits.returncode, 0, logits.stderr)
 
+    def test_mixes_and_formats_by_part_of_the_name_in_any_case(self):
+        quill = os.path.join(ROOT, 'models', 'quill-q8_0.gguf')
+        out = self.path('mix.gguf')
+        done = quire('quantize', quill, out, 'Q4_K_M', '--tensor-type', 'ffn_gate=Q3_K', '--threads', '1')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        file = Gguf(out)
+        self.assertEqual(file.facts['general.file_type'], 15)
+        numbers = {name: kind for name, (_, kind, _) in file.tensors.items()}
+        self.assertEqual({part: numbers[f'blk.2.{part}.weight'] for part in ('attn_v', 'attn_q', 'ffn_gate', 'ffn_up')},
+                         {'attn_v': 14, 'attn_q': 12, 'ffn_gate': 11, 'ffn_up': 12})
+        self.assertEqual(numbers['token_embd.weight'], 14, 'it makes the logits')
+        self.assertEqual(quire('generate', out, 'hello', '--max-tokens', '4').returncode, 0)
+        for wrong in ('ffn_gate', '=q4_k', 'ffn_gate=q9', 'ffn_gate=q4_k_m'):
+            done = quire('quantize', quill, self.path('x'), 'q4_k', '--tensor-type', wrong)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f'got "{wrong}"', done.stderr)
+
     def test_a_folder_becomes_a_file_that_answers_the_same(self):
         for name in sorted(os.listdir(GOLDEN)):
             folder = os.path.join(GOLDEN, name)

@@ -1,5 +1,5 @@
-// quire quantize: a model with its matrices in another weight format, as a GGUF file. A GGUF file's facts and vectors
-// are copied as they are; a Hugging Face folder takes GGUF's form first.
+// quire quantize: a model with its matrices in another weight format, or in a mix of several, as a GGUF file. A GGUF
+// file's facts and vectors are copied as they are; a Hugging Face folder takes GGUF's form first.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -17,12 +17,14 @@
 #include "io/model_file.h"
 #include "model/gguf_form.h"
 #include "quant/convert.h"
+#include "quant/mixes.h"
 
 namespace quire {
 namespace {
 
 struct Args {
   std::string in, out, type, imatrix;
+  std::vector<std::string> tensor_types;
   int threads = 0;
   bool force = false;
 };
@@ -32,21 +34,62 @@ std::string known_formats() {
   for (const WeightFormat* format : weight_formats()) {
     if (format->is_in_gguf()) out += (out.empty() ? "" : ", ") + std::string(format->name);
   }
+  for (const Mix& mix : mixes()) out += ", " + std::string(mix.name);
   return out;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  return text;
+}
+
+// A format that a GGUF file can have, by its name in any case; null: there is none.
+const WeightFormat* format_named(const std::string& name) {
+  const WeightFormat* format = find_weight_format(std::string_view(lower(name)));
+  return format != nullptr && format->is_in_gguf() ? format : nullptr;
+}
+
+// What was asked for: a format for all, or a mix; and over it formats for tensors with a part of their name.
+struct Wish {
+  const WeightFormat* format = nullptr;
+  const Mix* mix = nullptr;
+  std::vector<std::pair<std::string, const WeightFormat*>> parts;
+
+  const WeightFormat& of(const std::string& tensor, bool tied) const {
+    for (const auto& [part, wanted] : parts)
+      if (tensor.find(part) != std::string::npos) return *wanted;
+    return format != nullptr ? *format : mix_format(*mix, tensor, tied);
+  }
+};
+
+Result<Wish> read_wish(const Args& args) {
+  Wish wish{format_named(args.type), find_mix(lower(args.type)), {}};
+  if (wish.format == nullptr && wish.mix == nullptr)
+    return fail(Code::invalid, "TYPE \"" + args.type + "\" is unknown (known: " + known_formats() + ")");
+  for (const std::string& text : args.tensor_types) {
+    const size_t equals = text.find('=');
+    const WeightFormat* format = equals == std::string::npos ? nullptr : format_named(text.substr(equals + 1));
+    if (format == nullptr || equals == 0)
+      return fail(Code::invalid, "--tensor-type must be PART=TYPE, such as ffn_down=q6_k, got \"" + text + "\"");
+    wish.parts.emplace_back(text.substr(0, equals), format);
+  }
+  return wish;
 }
 
 // The file's tensors in its own order, each with the format it will have.
 struct Job {
   const HostWeight* weight;
-  const WeightFormat* to;
+  const WeightFormat *wanted, *to;
   int64_t bytes() const { return weight->n_rows() * to->row_bytes(weight->n_cols()); }
 };
 
-std::vector<Job> plan(const ModelFile& model, const WeightFormat& wanted) {
+std::vector<Job> plan(const ModelFile& model, const Wish& wish) {
   std::vector<Job> jobs;
+  const bool tied = model.find("output.weight") == nullptr;
   jobs.reserve(model.tensors.size());
   for (const HostWeight& weight : model.tensors) {
-    jobs.push_back({&weight, fitting_format(weight, wanted)});
+    const WeightFormat& wanted = wish.of(weight.name, tied);
+    jobs.push_back({&weight, &wanted, fitting_format(weight, wanted)});
   }
   std::sort(jobs.begin(), jobs.end(),
             [](const Job& a, const Job& b) { return a.weight->data.data() < b.weight->data.data(); });
@@ -107,7 +150,6 @@ Status write_facts(const ModelFile& model, GgufWriter& writer) {
 
 // How every tensor is converted.
 struct How {
-  const WeightFormat& wanted;
   int n_threads;
   Imatrix importance;  // empty: none
 };
@@ -137,7 +179,7 @@ Status write_tensor(const Job& job, const How& how, GgufWriter& writer) {
   const Conversion conversion{.n_threads = how.n_threads, .importance = importance};
   QR_TRY(const ConversionError error, convert_weight(weight, *job.to, conversion, bytes.data()));
   std::printf(" to %-6s error %.5f, at most %.3g%s\n", std::string(job.to->name).c_str(), error.relative, error.largest,
-              job.to == &how.wanted ? "" : ("; rows are no whole blocks of " + std::string(how.wanted.name)).c_str());
+              job.to == job.wanted ? "" : ("; rows are no whole blocks of " + std::string(job.wanted->name)).c_str());
   return writer.write(bytes);
 }
 
@@ -168,14 +210,11 @@ Status check_parts(const Args& args, const ModelFile& model) {
 }
 
 Status run(const Args& args) {
-  const WeightFormat* wanted = find_weight_format(std::string_view(args.type));
-  if (wanted == nullptr || !wanted->is_in_gguf()) {
-    return fail(Code::invalid, "TYPE \"" + args.type + "\" is unknown (known: " + known_formats() + ")");
-  }
+  QR_TRY(const Wish wish, read_wish(args));
   if (args.threads < 0) return fail(Code::invalid, "--threads must be at least 0, got " + std::to_string(args.threads));
   QR_TRY_VOID(check_out(args));
   const int n_threads = args.threads == 0 ? n_usable_cpus() : args.threads;
-  How how{*wanted, n_threads, {}};
+  How how{n_threads, {}};
   if (!args.imatrix.empty()) {
     QR_TRY(how.importance, Imatrix::open(args.imatrix));
   }
@@ -194,7 +233,8 @@ Status run(const Args& args) {
     writer.add_string(prefix + "file", std::filesystem::path(args.imatrix).filename().string());
     writer.add_u32(prefix + "entries_count", static_cast<uint32_t>(how.importance.weights.size()));
   }
-  const std::vector<Job> jobs = plan(model, *wanted);
+  if (wish.mix != nullptr) writer.add_u32("general.file_type", wish.mix->file_type);
+  const std::vector<Job> jobs = plan(model, wish);
   int64_t before = 0;
   int64_t after = 0;
   for (const Job& job : jobs) {
@@ -219,7 +259,11 @@ QR_REGISTER(Command,
                       auto args = std::make_shared<Args>();
                       line.positional("IN", args->in, true, "a GGUF file or a Hugging Face folder");
                       line.positional("OUT", args->out, true, "the file to write");
-                      line.positional("TYPE", args->type, true, "the weight format, as `quire inspect` names it");
+                      line.positional("TYPE", args->type, true,
+                                      "a weight format, as `quire inspect` names it, or a mix such as q4_k_m; in any "
+                                      "case");
+                      line.option("--tensor-type", args->tensor_types,
+                                  "PART=TYPE: another format for tensors whose name has this part, may be repeated");
                       line.option("--imatrix", args->imatrix,
                                   "an importance matrix by `quire imatrix` or llama.cpp: what matters comes nearer");
                       line.option("--threads", args->threads, "0 for all that can run");
