@@ -328,7 +328,7 @@ void LoopEngine::emit(Sequence& seq, Sampled& sampled) {
   event_.id = sampled.token;
   event_.logprob = sampled.logprob;
   std::swap(event_.top, sampled.top);
-  ++counts_.n_generated_tokens;
+  counts_.n_generated_tokens += seq.request.pool == Pool::none ? 1 : 0;  // vectors are no tokens
   decided(EngineDecision::Kind::token, seq.id, event_.id);
   seq.tell_sink([&](EventSink& sink) { sink.on_token(seq.id, event_); });
 }

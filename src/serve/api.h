@@ -12,6 +12,7 @@
 #include "engine/pin_book.h"
 #include "engine/snapshot.h"
 #include "serve/asker.h"
+#include "serve/chat_defaults.h"
 #include "serve/job.h"
 #include "serve/model_card.h"
 #include "serve/request_list.h"
@@ -59,8 +60,10 @@ struct ServeEnv {
   std::string no_adapters;
   bool strict_model = false;
   SamplingDefaults sampling;
-  int64_t n_ctx = 0;      // prompt and answer together
-  int64_t started_s = 0;  // seconds since 1970
+  ChatDefaults chat_defaults;
+  Pool pooling = Pool::last;  // of embeddings that do not say
+  int64_t n_ctx = 0;          // prompt and answer together
+  int64_t started_s = 0;      // seconds since 1970
   ModelCard card;
   RequestLog request_log = RequestLog::off;
   std::function<bool()> ready;
@@ -89,6 +92,7 @@ struct Endpoint {
   ApiResult<Call> (*parse)(const ApiRequest&, const ServeEnv&) = nullptr;
   std::string (*error_text)(const HttpError&) = &error_body;  // the body of a refusal, in the dialect's form
   std::string_view summary{};                                 // for /openapi.json
+  std::string_view part{};  // what ServeOptions::off switches it off by; empty: it is always there
 };
 
 // Registered under the name of its file: QR_REGISTER(Api, "openai_chat", Api{endpoints}).

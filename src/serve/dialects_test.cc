@@ -190,14 +190,16 @@ TEST(Dialects, ThinkingIsAskedOfTheTemplate) {
   EXPECT_EQ(s.post("/v1/chat/completions", dialects()[1].body + R"(,"reasoning_effort":"much"})").status, 400);
   TestServer plain;
   plain.start();
-  for (const auto& [path, body] :
-       {std::pair{"/api/chat", R"({"messages":[{"role":"user","content":"x"}],"think":true})"},
-        std::pair{"/v1/messages", R"({"messages":[{"role":"user","content":"x"}],"max_tokens":4,)"
-                                  R"("thinking":{"type":"enabled"}})"}}) {
-    const HttpResponse r = plain.post(path, body);
-    EXPECT_EQ(r.status, 400) << path;
-    EXPECT_NE(r.body.find("does not think"), std::string::npos) << r.body;
-  }
+  const HttpResponse refused = plain.post("/api/chat", R"({"messages":[{"role":"user","content":"x"}],"think":true})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("does not think"), std::string::npos) << refused.body;
+  // Anthropic's clients send the field to every model.
+  const HttpResponse warned =
+      plain.post("/v1/messages", R"({"messages":[{"role":"user","content":"x"}],"max_tokens":4,)"
+                                 R"("thinking":{"type":"enabled","budget_tokens":1024}})");
+  EXPECT_EQ(warned.status, 200) << warned.body;
+  ASSERT_NE(warned.header("x-quire-warning"), nullptr);
+  EXPECT_NE(warned.header("x-quire-warning")->find("does not think"), std::string::npos);
 }
 
 TEST(Dialects, UnknownFieldsAreNamedInAWarningAtAnyDepth) {

@@ -341,6 +341,15 @@ ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, Llama
   return job;
 }
 
+std::string llama_verbose(const ServeEnv& env, const Job& job) {
+  std::string prompt;
+  for (const Token id : job.prompts.front()) env.tokenizer->append_bytes(id, true, prompt);
+  std::string out = "{\"prompt\":";
+  append_json_string(out, prompt);
+  out += ",\"tokens_evaluated\":" + std::to_string(job.prompts.front().size());
+  return out + ",\"generation_settings\":" + settings_of(job, env).dump() + "}";
+}
+
 void add_llama_writer(const ServeEnv& env, LlamaCommon common, Job& job) {
   auto writer = std::make_unique<Writer>(env, job, std::move(common));
   job.told_bytes = writer->told_bytes();

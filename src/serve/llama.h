@@ -23,6 +23,9 @@ struct LlamaCommon {
 };
 // REQUIRES args checked with llama_fields() and sampling_fields(). A job with everything but its prompts and writer.
 ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, LlamaCommon& common);
+// {"prompt","tokens_evaluated","generation_settings"}: what of the job is computed, the prompt with all of its control
+// tokens. REQUIRES one prompt.
+std::string llama_verbose(const ServeEnv& env, const Job& job);
 // Gives the job its writer. REQUIRES its prompts.
 void add_llama_writer(const ServeEnv& env, LlamaCommon common, Job& job);
 

@@ -25,7 +25,7 @@ class Lines {
 
 }  // namespace
 
-std::string llama_lines(const EngineStats& s) {
+std::string llama_lines(const EngineStats& s, int64_t n_tokens_max) {
   const auto n = [](int64_t v) { return static_cast<double>(v); };
   const int64_t n_computed = s.n_prompt_tokens - s.n_cached_tokens;
   const double prompt_s = seconds(s.spent.prefill_ns), predicted_s = seconds(s.spent.decode_ns);
@@ -37,6 +37,7 @@ std::string llama_lines(const EngineStats& s) {
   out.counter("tokens_predicted_total", "Tokens generated.", n(s.n_generated_tokens));
   out.counter("tokens_predicted_seconds_total", "Seconds of steps that generated tokens.", predicted_s);
   out.counter("n_decode_total", "Steps of the engine.", n(s.n_steps));
+  out.counter("n_tokens_max", "Tokens of the longest sequence that has finished.", n(n_tokens_max));
   out.counter("spec_decode_num_draft_tokens_total", "Tokens that were guessed ahead.", n(n_drafted));
   out.counter("spec_decode_num_accepted_tokens_total", "Of these those that came true.", n(s.spent.n_accepted));
   out.counter("spec_decode_num_drafts_total", "Guesses that were verified.", n(s.n_drafts));

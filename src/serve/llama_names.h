@@ -7,6 +7,6 @@
 namespace quire {
 
 // Lines of Prometheus' text format, "llamacpp:…".
-std::string llama_lines(const EngineStats& stats);
+std::string llama_lines(const EngineStats& stats, int64_t n_tokens_max);
 
 }  // namespace quire

@@ -207,6 +207,18 @@ ApiResult<std::string> read_begun(const Args& args, const Json& messages) {
   return wanted ? last_message(args) : std::string();
 }
 
+// The request's word, else the server's; none: as the template does.
+static std::optional<bool> asked_to_think(const ChatOptions& options, const ServeEnv& env) {
+  if (options.think) return options.think;
+  return options.effort.empty() ? env.chat_defaults.think : std::nullopt;
+}
+
+// A variable of the template, of the request's or else of the server's; null: neither says.
+static const Json* find_kwarg(const ChatOptions& options, const ServeEnv& env, const char* name) {
+  const Json* given = options.kwargs != nullptr ? options.kwargs->find(name) : nullptr;
+  return given != nullptr ? given : env.chat_defaults.kwargs.find(name);
+}
+
 ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env) {
   TemplateInput input;
   std::function<Begun(std::string_view)> begin;
@@ -228,11 +240,13 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
   input.add_generation_prompt = options.add_generation_prompt || !options.begun.empty();
   input.now = local_time_text(std::time(nullptr));
   if (options.kwargs != nullptr) input.extra = *options.kwargs;
-  const auto preset = [&](const char* name, Json value) {
-    if (input.extra.find(name) == nullptr) input.extra.set(name, std::move(value));
+  const auto preset = [&](std::string_view name, Json value) {
+    if (input.extra.find(name) == nullptr) input.extra.set(std::string(name), std::move(value));
   };
+  for (const auto& [name, value] : *env.chat_defaults.kwargs.as_object()) preset(name, value);
+  const std::optional<bool> think = asked_to_think(options, env);
   for (const char* name : {"enable_thinking", "thinking"})
-    if (options.think) preset(name, *options.think);
+    if (think) preset(name, *think);
   if (!options.effort.empty()) preset("reasoning_effort", options.effort);
   Result<ChatPrompt> prompt = chat_prompt(*env.chat, *env.tokenizer, std::move(input), options.user_text, begin);
   if (!prompt) return refuse(to_http_error(prompt.error(), "messages"));
@@ -246,10 +260,10 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
 static bool may_begin_to_think(const ChatOptions& options, const ServeEnv& env) {
   if (env.reasoning.kind == ReasoningForm::Kind::channels) return true;
   for (const char* name : {"enable_thinking", "thinking"}) {
-    const Json* given = options.kwargs != nullptr ? options.kwargs->find(name) : nullptr;
+    const Json* given = find_kwarg(options, env, name);
     if (given != nullptr && given->as_bool() != nullptr) return *given->as_bool();
   }
-  if (options.think) return *options.think;
+  if (const std::optional<bool> think = asked_to_think(options, env)) return *think;
   return !options.effort.empty() || env.tokenizer->spec().chat_template.find("enable_thinking") != std::string::npos;
 }
 

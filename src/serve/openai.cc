@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <utility>
 
 #include "serve/adapters.h"
 #include "serve/logprobs.h"
@@ -196,7 +197,8 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, const
       include_cost_(job.include_cost),
       prompt_logprobs_by_choice_(form.prompt_logprobs_by_choice),
       n_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs),
-      timings_(common.timings) {
+      timings_(common.timings),
+      verbose_(common.verbose) {
   std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
   append_json_string(rest, answering_model(env, job.generation));
   rest += ",\"system_fingerprint\":\"build-quire-" QR_VERSION "\",\"choices\":[";
@@ -257,7 +259,8 @@ void OpenaiWriter::finish(int choice, const Ending& ending, std::string& out) {
   open_chunk(choice, out);
   append_delta(choice, Delta{}, out);
   out += ",\"logprobs\":null";
-  close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", ending.n_tokens, {}, out);
+  const std::string verbose = verbose_.empty() ? "" : ",\"__verbose\":" + std::exchange(verbose_, {});
+  close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", ending.n_tokens, verbose, out);
 }
 
 void OpenaiWriter::end(const UsageTotals& usage, std::string& out) {
@@ -298,6 +301,7 @@ Pieces OpenaiWriter::body(std::vector<ChoiceResult> choices, const UsageTotals& 
   std::string tail = "],\"usage\":";
   append_openai_usage(tail, usage, include_cost_);
   if (timings_) tail += ",\"timings\":" + timings_of(usage).dump();
+  if (!verbose_.empty()) tail += ",\"__verbose\":" + std::exchange(verbose_, {});
   out.add(tail);
   if (n_prompt_logprobs_ >= 0 && !prompt_logprobs_by_choice_) add_prompt(first, out);
   out.add("}");

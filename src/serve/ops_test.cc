@@ -54,9 +54,9 @@ TEST(Ops, TokenizeAndBack) {
   EXPECT_EQ(tokens(R"({"text":"</s>"})"), "[2]");
   EXPECT_EQ(tokens(R"({"text":"</s>","parse_special":false})"), "[63,50,118,65]");
   EXPECT_EQ(int_at(json_at(parse_json(s.post("/tokenize", R"({"content":"abab"})").body), "count")), 2);
-  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[100,259,101,2]})").body, R"({"content":"a b</s>"})");
-  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[100,2],"special":false})").body, R"({"content":"a"})");
-  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[]})").body, R"({"content":""})");
+  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[100,259,101,2]})").body, R"({"content":"a b</s>","prompt":"a b</s>"})");
+  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[100,2],"special":false})").body, R"({"content":"a","prompt":"a"})");
+  EXPECT_EQ(s.post("/detokenize", R"({"tokens":[]})").body, R"({"content":"","prompt":""})");
 }
 
 // The same prompt that a chat completion sends, text and tokens, and the template's words where it refuses.

@@ -4,6 +4,7 @@
 
 #include "serve/logprobs.h"
 #include "serve/seeds.h"
+#include "serve/timings.h"
 #include "serve/tools.h"
 
 namespace quire {
@@ -11,19 +12,26 @@ namespace {
 
 class Writer final : public ReplyWriter {
  public:
-  Writer(const ServeEnv& env, Json::Object echo, KeepResponse keep)
+  Writer(const ServeEnv& env, Json::Object echo, KeepResponse keep, bool timings)
       : tokenizer_(*env.tokenizer),
         echo_(std::move(echo)),
         keep_(std::move(keep)),
+        timings_(timings),
         number_(env.seeds->id()),
         ids_(env.seeds->next()),
         created_(std::time(nullptr)) {}
 
-  void begin(int64_t, std::string& out) override {
-    for (const char* type : {"response.created", "response.in_progress"})
-      event(out, type, ",\"response\":" + begin_response("in_progress") + end_response(nullptr));
+  void begin(int64_t n_prompt, std::string& out) override {
+    running_.begin(n_prompt);
+    for (const char* type : {"response.created", kInProgress}) event(out, type, response_so_far());
+  }
+  void progress(int, const PromptProgress& progress, std::string& out) override {
+    std::string rest = response_so_far() + ",\"prompt_progress\":" + running_.progress(progress).dump();
+    if (timings_) rest += ",\"timings\":" + running_.of_prompt(progress).dump();
+    event(out, kInProgress, rest);
   }
   void delta(int, const Delta& delta, std::string& out) override {
+    if (timings_) timed_ = ",\"timings\":" + running_.so_far(delta.n_tokens).dump();
     bool told = delta.tokens.empty();  // logprobs go with the first piece of text, or alone
     for (const AnswerPart& part : delta.parts) {
       open(part, out);
@@ -47,7 +55,8 @@ class Writer final : public ReplyWriter {
   }
   void end(const UsageTotals& usage, std::string& out) override {
     std::string body = begin_response(end_status()) + items_ + end_response(usage_object(usage));
-    event(out, "response." + std::string(end_status()), ",\"response\":" + body);
+    const std::string timed = timings_ ? ",\"timings\":" + timings_of(usage).dump() : "";
+    event(out, "response." + std::string(end_status()), ",\"response\":" + body + timed);
     if (keep_.store != nullptr) keep(std::move(body));
   }
   void error(const HttpError& error, std::string& out) override {
@@ -93,6 +102,9 @@ class Writer final : public ReplyWriter {
     const std::string prefix = kind_ == PartKind::text ? "msg_" : kind_ == PartKind::call ? "fc_" : "rs_";
     const int nth = n_of_kind_[static_cast<size_t>(kind_)];
     return prefix + number_ + (nth > 0 ? "_" + std::to_string(nth) : "");
+  }
+  std::string response_so_far() const {
+    return ",\"response\":" + begin_response("in_progress") + end_response(nullptr);
   }
   std::string_view end_status() const { return reason_ == FinishReason::length ? "incomplete" : "completed"; }
 
@@ -179,7 +191,7 @@ class Writer final : public ReplyWriter {
       }
       rest += ",\"logprobs\":" + list;
     }
-    event(out, std::string("response.") + kDeltas[static_cast<size_t>(kind_)] + ".delta", rest);
+    event(out, std::string("response.") + kDeltas[static_cast<size_t>(kind_)] + ".delta", rest + timed_);
   }
   void close(std::string& out) {
     if (!is_open_) return;
@@ -241,11 +253,15 @@ class Writer final : public ReplyWriter {
         {std::move(body), Json(std::move(keep_.input)).dump(), Json(std::move(keep_.conversation)).dump()});
   }
 
+  static constexpr const char* kInProgress = "response.in_progress";
   static constexpr const char* kDeltas[] = {"reasoning_text", "output_text", "function_call_arguments"};
 
   const Tokenizer& tokenizer_;
   const Json::Object echo_;
   KeepResponse keep_;
+  const bool timings_;
+  RunningTimings running_;
+  std::string timed_;  // behind each piece of the answer; empty: nothing is
   const std::string number_;
   const uint64_t ids_;  // of the calls
   const int64_t created_;
@@ -262,8 +278,11 @@ class Writer final : public ReplyWriter {
 
 }  // namespace
 
-std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env, Json::Object echo, KeepResponse keep) {
-  return std::make_unique<Writer>(env, std::move(echo), std::move(keep));
+std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env,
+                                                  Json::Object echo,
+                                                  KeepResponse keep,
+                                                  bool timings) {
+  return std::make_unique<Writer>(env, std::move(echo), std::move(keep), timings);
 }
 
 }  // namespace quire

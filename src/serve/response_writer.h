@@ -14,7 +14,11 @@ struct KeepResponse {  // null store: the answer is not kept
   Json::Array input, conversation;
 };
 
-// `echo`: what of the request the answer repeats.
-std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env, Json::Object echo, KeepResponse keep);
+// `echo`: what of the request the answer repeats. `timings`: how long it takes stands in the events of its text and in
+// the last one, as llama.cpp's server has it.
+std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env,
+                                                  Json::Object echo,
+                                                  KeepResponse keep,
+                                                  bool timings);
 
 }  // namespace quire

@@ -150,6 +150,8 @@ class ServingImpl final : public Serving {
     env_.strict_model = options.strict_model;
     env_.card = options.card;
     env_.sampling = options.sampling;
+    env_.chat_defaults = options.chat_defaults;
+    env_.pooling = options.pooling;
     env_.request_log = options.request_log;
     env_.started_s = std::time(nullptr);
     public_prompts_ = PublicPrompts(options.public_prompts, env_);
@@ -176,6 +178,7 @@ class ServingImpl final : public Serving {
     service.n_prep_threads = options.n_prep_threads;
     service.guard.loopback = all_loopback(options.host);
     service.llama_metrics = options.llama_metrics;
+    service.off = options.off;
     service.admin_guard.hosts = options.guard.hosts;
     service.admin_guard.loopback = is_loopback(admin_host(options));
     service_ = std::make_unique<Service>(engine, clock_, metrics, std::move(service));

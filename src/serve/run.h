@@ -42,6 +42,10 @@ struct ServeOptions : DoorOptions {
   std::string no_adapters = "this server takes none";
   bool strict_model = false;   // other names are a 404
   SamplingDefaults sampling;   // what requests get that do not say
+  ChatDefaults chat_defaults;  // likewise
+  Pool pooling = Pool::last;   // likewise, of embeddings
+  // Parts that are switched off: "slots" and "metrics" are a 501 then, "ui" is not there.
+  std::vector<std::string> off;
   std::string tool_format;     // a family of text/parse/formats; empty: as the template shows
   std::string chat_template;   // Jinja source; empty: the model's own
   bool llama_metrics = false;  // /metrics has the names of llama.cpp's server too

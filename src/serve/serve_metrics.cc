@@ -97,6 +97,9 @@ void ServeMetrics::count_finished(FinishReason reason, const Usage& usage) {
     per_token_.observe(seconds(std::max<int64_t>(usage.total_ns - usage.first_token_ns, 0)) / (usage.n_generated - 1));
   prompt_tokens_.observe(usage.n_prompt);
   generation_tokens_.observe(usage.n_generated);
+  const int64_t n = int64_t{usage.n_prompt} + usage.n_generated;
+  int64_t most = n_tokens_max_.load(std::memory_order_relaxed);
+  while (n > most && !n_tokens_max_.compare_exchange_weak(most, n, std::memory_order_relaxed)) continue;
 }
 
 void ServeMetrics::count_asked(int n, int max_tokens) {

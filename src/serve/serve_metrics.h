@@ -1,6 +1,7 @@
 // What an operator sees of requests and of the engine, under vLLM's names with the prefix quire_. Counting is atomics
 // on fixed addresses; label values are endpoints, statuses and codes of ours, never a client's words. Any thread.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string_view>
@@ -27,6 +28,8 @@ class ServeMetrics {
   void count_finished(FinishReason reason, const Usage& usage);
   void count_asked(int n, int max_tokens);  // of a request that begins
   void count_longest(int64_t n_tokens) { most_tokens_.observe(static_cast<double>(n_tokens)); }
+  // Of the longest sequence that has finished, prompt and answer.
+  int64_t n_tokens_max() const { return n_tokens_max_.load(std::memory_order_relaxed); }
   // Sets what mirrors the engine's own counters; before each scrape.
   void refresh(const EngineStats& stats, int64_t n_preparing);
   // What a tier below the cache has and did, where there is one; likewise.
@@ -55,6 +58,7 @@ class ServeMetrics {
   Histogram &queue_, &prefill_, &decode_, &inference_, &per_token_, &prompt_tokens_, &generation_tokens_, &most_tokens_,
       &max_tokens_, &n_;
   Counter* finished_[3];  // by FinishReason
+  std::atomic<int64_t> n_tokens_max_{0};
   std::mutex mu_;
 };
 

@@ -54,6 +54,13 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
   return h == 0 ? 1 : h;
 }
 
+// As llama.cpp's server says it.
+HttpError switched_off(const Endpoint& endpoint) {
+  const std::string part(endpoint.part);
+  return {501, "this server was started with --no-" + part + ": it does not answer at " + std::string(endpoint.path),
+          "not_supported_error", "", "not_supported"};
+}
+
 }  // namespace
 
 Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions options)
@@ -62,6 +69,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
       metrics_(metrics),
       env_(std::move(options.env)),
       machine_(options.machine),
+      off_(std::move(options.off)),
       keys_(std::move(options.keys), metrics),
       door_(std::move(options.guard), [this](std::string_view code) { metrics_.count_rejected(code); }),
       admin_door_(std::move(options.admin_guard), [this](std::string_view code) { metrics_.count_rejected(code); }),
@@ -88,7 +96,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     registry_.gauge("quire_requests_open", "Requests whose answer is not over, the one that asks among them.")
         .set(static_cast<double>(n_sessions()));
     const std::string ours = registry_.expose();
-    return ours + vllm_lines(ours, env_.models.front()) + (llama ? llama_lines(stats) : "");
+    return ours + vllm_lines(ours, env_.models.front()) + (llama ? llama_lines(stats, metrics_.n_tokens_max()) : "");
   };
   env_.engine_stats = [this] { return engine_.stats(); };
   env_.requests = [this] { return requests(); };
@@ -115,9 +123,14 @@ Service::~Service() {
   for (std::thread& thread : prep_) thread.join();
 }
 
+bool Service::is_off(const Endpoint& endpoint) const {
+  return !endpoint.part.empty() && std::ranges::find(off_, endpoint.part) != off_.end();
+}
+
 void Service::add_routes(bool own_admin_address) {
   for (const std::string& name : Registry<Api>::get().names()) {
     for (const Endpoint& endpoint : Registry<Api>::get().find(name)->endpoints) {
+      if (endpoint.part == "ui" && is_off(endpoint)) continue;
       add_route(endpoint, endpoint.path, own_admin_address);
       if (!endpoint.also.empty()) add_route(endpoint, endpoint.also, own_admin_address);
     }
@@ -173,6 +186,7 @@ std::optional<KeyRefusal> Service::check(const Endpoint& endpoint,
                                          const HttpRequest& head,
                                          Admission& admission) const {
   if (auto refusal = check_key(endpoint, head, admission)) return refusal;
+  if (is_off(endpoint)) return KeyRefusal{switched_off(endpoint)};
   if (endpoint.schema != nullptr && !accepts_media(head)) return KeyRefusal{wrong_media_type()};
   if (endpoint.quick) return std::nullopt;
   if (draining_) return KeyRefusal{shutdown_refusal()};
@@ -351,7 +365,7 @@ ApiResult<Call> Service::parse(const Work& work, HttpHeaders& headers) const {
     if (Job* job = std::get_if<Job>(&*call)) {
       if (job->generation.grammar) work.session->set_progress(RequestStage::compiled);
       QR_TRY_VOID(constrain(env_, *job, warnings));
-      QR_TRY_VOID(limit_thinking(env_, job->generation));
+      QR_TRY_VOID(limit_thinking(env_, *job));
     }
   }
   if (std::string text = warnings.text(); !text.empty())
@@ -368,12 +382,12 @@ std::optional<HttpError> Service::check_context(const Job& job) const {
     if (n + n_before < env_.n_ctx) continue;
     const std::string field =
         job.prompts.size() > 1 ? at_index(job.prompt_field, static_cast<int64_t>(i)) : job.prompt_field;
-    HttpError error =
-        bad_field(field,
-                  "has " + std::to_string(n) + " tokens: this model's maximum context length is " +
-                      std::to_string(env_.n_ctx) + " tokens" + taken +
-                      ", of which at least one is for the answer; the prompt exceeds the available context size",
-                  "context_length_exceeded");
+    HttpError error = bad_field(
+        field,
+        (job.pool != Pool::none ? "is too large: it has " : "has ") + std::to_string(n) +
+            " tokens: this model's maximum context length is " + std::to_string(env_.n_ctx) + " tokens" + taken +
+            ", of which at least one is for the answer; the prompt exceeds the available context size",
+        "context_length_exceeded");
     error.type = "exceed_context_size_error";
     error.numbers = {{"n_prompt_tokens", n + n_before}, {"n_ctx", env_.n_ctx}};
     return error;

@@ -30,6 +30,7 @@ struct ServiceOptions {
   GuardOptions guard{}, admin_guard{};
   MachineFacts machine{};
   bool llama_metrics = false;      // as ServeOptions has it
+  std::vector<std::string> off{};  // likewise
   std::shared_ptr<Tracer> tracer;  // null: no traces
   bool own_admin_address = false;  // the operator's endpoints answer in admin() only
   int n_prep_threads = 2;
@@ -72,6 +73,7 @@ class Service final {
     std::optional<KeyRefusal> refusal;
   };
 
+  bool is_off(const Endpoint& endpoint) const;
   void add_routes(bool own_admin_address);
   void add_route(const Endpoint& endpoint, std::string_view path, bool own_admin_address);
   Verdict judge(const Endpoint& endpoint, const HttpRequest& head);
@@ -100,6 +102,7 @@ class Service final {
   LoadEstimate load_;
   ServeEnv env_;
   const MachineFacts machine_;
+  const std::vector<std::string> off_;
   const KeyRing keys_;
   SessionContext context_;
   Door door_, admin_door_;

@@ -21,10 +21,16 @@ Token control_token(const Tokenizer& tokenizer, std::string_view text) {
 
 }  // namespace
 
-ApiResult<void> limit_thinking(const ServeEnv& env, Generation& g) {
+ApiResult<void> limit_thinking(const ServeEnv& env, Job& job) {
+  Generation& g = job.generation;
+  const ReasoningMarks marks = reasoning_marks(env.reasoning.kind);
+  const bool is_chat = job.reasoning != ReasoningForm::Kind::none || job.thinks != ReasoningForm::Kind::none;
+  if (g.thinking_tokens < 0 && env.chat_defaults.thinking_tokens >= 0 && is_chat && !marks.close.empty()) {
+    g.thinking_tokens = env.chat_defaults.thinking_tokens;
+    g.thinking_field = "thinking_token_budget";
+  }
   if (g.thinking_tokens < 0) return {};
   QR_TRY_VOID(check_thinks(env, g.thinking_field));
-  const ReasoningMarks marks = reasoning_marks(env.reasoning.kind);
   if (marks.close.empty())
     return refuse(unsupported_field(g.thinking_field,
                                     "the model '" + env.models[0] + "' thinks in channels, which no single mark ends"));

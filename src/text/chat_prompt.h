@@ -29,8 +29,9 @@ struct Begun {
 
 // Renders `input`, with the tokenizer's special tokens, and turns it into ids: control tokens where the template wrote
 // them, plain text where the user did unless that is to be parsed; BOS in front where the tokenizer wants one and the
-// template has not written it. `begin`, where it is set, is shown the rendered text and says what comes behind it.
-// Errors are the template's. Any thread.
+// template has not written it. Where `input.now` is given, the variables date_string ("26 Jul 2026") and datetime
+// ("Jul 26 2026") are its day, unless `input.extra` has them. `begin`, where it is set, is shown the rendered text and
+// says what comes behind it. Errors are the template's. Any thread.
 Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
                                const Tokenizer& tokenizer,
                                TemplateInput input,

@@ -68,5 +68,18 @@ TEST(ChatPrompt, AControlTokenAcrossTheSeamIsText) {
   EXPECT_EQ(n_control(prompt_of("{{ bos_token }}<{{ messages[0].content }}", "/s>")), 1);
 }
 
+TEST(ChatPrompt, TheDayIsThereForTemplatesThatLeaveItToTheCaller) {
+  const auto chat = ChatTemplate::parse(
+      "{% if not date_string is defined %}{% set date_string = 'never' %}{% endif %}{{ date_string }}, {{ datetime }}");
+  const auto tokenizer = byte_tokenizer();
+  TemplateInput input;
+  input.messages = Json::Array{};
+  EXPECT_EQ(chat_prompt(*chat, *tokenizer, input, UserText::plain)->text, "never, ");
+  input.now = "2026-07-26T23:59:00";
+  EXPECT_EQ(chat_prompt(*chat, *tokenizer, input, UserText::plain)->text, "26 Jul 2026, Jul 26 2026");
+  input.extra = Json::Object{{"date_string", "today"}};
+  EXPECT_EQ(chat_prompt(*chat, *tokenizer, input, UserText::plain)->text, "today, Jul 26 2026");
+}
+
 }  // namespace
 }  // namespace quire

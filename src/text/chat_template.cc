@@ -35,7 +35,9 @@ bool is_reserved(std::string_view name) {
   return token || jinja::find_global(name) || std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
 }
 
-Status check_extra(const Json& extra) {
+}  // namespace
+
+Status check_template_kwargs(const Json& extra) {
   if (extra.is_null()) return {};
   const Json::Object* members = extra.as_object();
   if (!members) return fail(Code::invalid, "chat_template_kwargs must be an object");
@@ -46,6 +48,8 @@ Status check_extra(const Json& extra) {
   }
   return {};
 }
+
+namespace {
 
 class InputVariables final : public jinja::Variables {
  public:
@@ -92,7 +96,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, const Template
 }
 
 Result<Rendered> ChatTemplate::render_marked(const TemplateInput& input) const {
-  QR_TRY_VOID(check_extra(input.extra));
+  QR_TRY_VOID(check_template_kwargs(input.extra));
   Context in(limits_, input.now);
   InputVariables variables(input);
   jinja::TextBuilder out;

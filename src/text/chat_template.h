@@ -64,6 +64,10 @@ class ChatTemplate {
   TemplateLimits limits_;
 };
 
+// Of TemplateInput::extra: Code::invalid, in the words of render_marked(), where it is no object or has a reserved
+// name.
+Status check_template_kwargs(const Json& extra);
+
 // `unix_seconds` in the machine's time zone, as TemplateInput::now wants it.
 std::string local_time_text(int64_t unix_seconds);
 

@@ -11,6 +11,7 @@
 #include "app/access_options.h"
 #include "app/adapters.h"
 #include "app/byte_size.h"
+#include "app/chat_options.h"
 #include "app/context_shift.h"
 #include "app/learned_prefixes.h"
 #include "app/local_server.h"
@@ -46,6 +47,7 @@ struct Args {
   std::vector<std::string> aliases, public_prompts;  // the latter: files
   std::vector<std::string> prefixes, adapters;       // NAME=DIR
   SamplingChoice sampling;
+  ChatChoice chat;
   SpecChoice spec;
   std::string chat_template, chat_template_file;
   std::string name;  // of the model; empty: its file's
@@ -187,6 +189,7 @@ Status check(Args& args) {
   QR_TRY_VOID(check(args.sampling));
   QR_TRY_VOID(load_options(args.model, nullptr));
   QR_TRY_VOID(read_chat_template(args));
+  QR_TRY_VOID(apply(args.chat, args.serve));
   QR_TRY_VOID(check_prefixes(args.prefixes));
   QR_TRY_VOID(apply_access(args.access, args.serve));
   QR_TRY_VOID(check_adapters(args.adapters, args.aliases, args.serve.limits));
@@ -367,6 +370,7 @@ QR_REGISTER(Command,
                       line.option("--chat-template", args->chat_template,
                                   "in place of the model's own: Jinja text, or chatml, llama3 or command-r");
                       line.option("--chat-template-file", args->chat_template_file, "the same, from a file");
+                      declare_chat_options(line, args->chat, args->serve);
                       line.option("--tool-format", args->serve.tool_format,
                                   "how the model writes calls of tools, such as hermes; default: as its template does");
                       line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");

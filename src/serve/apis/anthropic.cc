@@ -310,7 +310,8 @@ ApiResult<ChatOptions> read_thinking(const ApiRequest& request, const ServeEnv& 
   if (type != "enabled" && type != "disabled" && type != "adaptive")
     return refuse(bad_field("thinking.type", "is '" + shown(type) + "': it must be enabled, adaptive or disabled"));
   options.think = type != "disabled";
-  if (*options.think) QR_TRY_VOID(check_thinks(env, "thinking"));
+  if (*options.think && env.reasoning.kind == ReasoningForm::Kind::none)
+    request.reading.warnings.add("thinking has no effect: the model does not think");
   return options;
 }
 
@@ -322,6 +323,7 @@ void read_budget(const ApiRequest& request, const ServeEnv& env, Generation& g) 
   int64_t n = -1;
   if (budget == nullptr || *type->as_string() != "enabled" || !read_integer(*budget, n) || g.thinking_tokens >= 0)
     return;
+  if (env.reasoning.kind == ReasoningForm::Kind::none) return;  // read_thinking has warned
   if (env.reasoning.kind == ReasoningForm::Kind::channels)
     return request.reading.warnings.add("thinking.budget_tokens has no effect: the model thinks in channels");
   g.thinking_tokens = n;

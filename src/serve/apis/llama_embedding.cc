@@ -17,8 +17,9 @@ constexpr Field kFields[] = {
 };
 const Schema kSchema({kFields});
 
-ApiResult<Pool> read_pool(const Args& args) {
-  const std::string_view word = args.has("pooling") ? args.text("pooling") : "last";
+ApiResult<Pool> read_pool(const Args& args, const ServeEnv& env) {
+  if (!args.has("pooling")) return env.pooling;
+  const std::string_view word = args.text("pooling");
   if (word == "last") return Pool::last;
   if (word == "mean") return Pool::mean;
   if (word == "none") return Pool::all;
@@ -34,7 +35,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const EncodeOptions options{.add_special = true, .parse_special = true};
   QR_TRY_VOID(add_inputs(args.find("content"), field, {options, request.reading, env}, job));
   job.prompt_field = field;
-  QR_TRY(const Pool pool, read_pool(args));
+  QR_TRY(const Pool pool, read_pool(args, env));
   EmbeddingForm form{.json = EmbeddingForm::Json::llama};
   form.normalize = norm == 2 && pool != Pool::all;
   if (pool == Pool::all) form.n_embd = env.card.n_embd;

@@ -7,6 +7,9 @@
 namespace quire {
 namespace {
 
+// Their answers have a place for one vector.
+Pool pool_of(const ServeEnv& env) { return env.pooling == Pool::mean ? Pool::mean : Pool::last; }
+
 constexpr Field kOptions[] = {field_of("cache_salt", kString, &ServeLimits::name_bytes)};
 constexpr Field kCommon[] = {
     field_of("model", kString, &ServeLimits::name_bytes),
@@ -36,7 +39,7 @@ ApiResult<Call> embed(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(add_inputs(args.find("input"), "input", {options, request.reading, env}, job));
   if (args.flag("truncate", true)) cut(env, job);
   job.prompt_field = "input";
-  return embedding_job(std::move(job), Pool::last, {.json = EmbeddingForm::Json::ollama}, env);
+  return embedding_job(std::move(job), pool_of(env), {.json = EmbeddingForm::Json::ollama}, env);
 }
 
 ApiResult<Call> embeddings(const ApiRequest& request, const ServeEnv& env) {
@@ -45,7 +48,8 @@ ApiResult<Call> embeddings(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(add_inputs(request.args.find("prompt"), "prompt", {options, request.reading, env}, job));
   cut(env, job);
   job.prompt_field = "prompt";
-  return embedding_job(std::move(job), Pool::last, {.json = EmbeddingForm::Json::ollama_one, .normalize = false}, env);
+  return embedding_job(std::move(job), pool_of(env), {.json = EmbeddingForm::Json::ollama_one, .normalize = false},
+                       env);
 }
 
 const Api kApi{{{.method = "POST",

@@ -1,5 +1,6 @@
 // POST /v1/chat/completions: a conversation in, the assistant's next message out.
 #include "serve/api.h"
+#include "serve/llama.h"
 #include "serve/logprobs.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
@@ -11,6 +12,7 @@ namespace {
 constexpr Field kFields[] = {
     field_of("messages", kArray, &ServeLimits::n_messages),
     flag_field("logprobs"),
+    flag_field("verbose"),
     count_field("top_logprobs", 0, &ServeLimits::n_logprobs),
     unsupported("best_of", "1"),
     unsupported("echo", "false"),
@@ -134,12 +136,16 @@ ApiResult<int> read_logprobs(const Args& args) {
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   Job job;
-  QR_TRY(const OpenaiCommon common, read_openai(request, env, job));
+  QR_TRY(OpenaiCommon common, read_openai(request, env, job));
   QR_TRY(job.generation.sampling.n_logprobs, read_logprobs(args));
   if (job.generation.prompt_only) return refuse(bad_field(job.generation.max_tokens_field, "is 0: the minimum is 1"));
   ChatInput chat;
   QR_TRY_VOID(read_chat_input(request, chat));
   QR_TRY_VOID(add_chat(std::move(chat.messages), chat.options, env, job));
+  if (args.flag("verbose", env.chat_defaults.verbose)) {
+    common.verbose = llama_verbose(env, job);
+    job.told_bytes += static_cast<int64_t>(common.verbose.size());
+  }
   job.writer = std::make_unique<Writer>(env, job, common);
   return Call(std::move(job));
 }

@@ -21,8 +21,9 @@ constexpr Field kFields[] = {
 };
 const Schema kSchema({kFields});
 
-ApiResult<std::string_view> read_word(const Args& args, std::string_view name, std::string_view a, std::string_view b) {
-  const std::string_view word = args.has(name) ? args.text(name) : a;
+ApiResult<std::string_view> read_word(
+    const Args& args, std::string_view name, std::string_view absent, std::string_view a, std::string_view b) {
+  const std::string_view word = args.has(name) ? args.text(name) : absent;
   if (word == a || word == b) return word;
   return refuse(bad_field(name, "is '" + shown(word) + "': it must be " + std::string(a) + " or " + std::string(b)));
 }
@@ -30,10 +31,12 @@ ApiResult<std::string_view> read_word(const Args& args, std::string_view name, s
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, begin_embedding(request, args.text("model"), env));
-  QR_TRY(const std::string_view format, read_word(args, "encoding_format", "float", "base64"));
-  if (args.text("pooling") == "none")
+  QR_TRY(const std::string_view format, read_word(args, "encoding_format", "float", "float", "base64"));
+  const bool by_token = args.has("pooling") ? args.text("pooling") == "none" : env.pooling == Pool::all;
+  if (by_token)
     return refuse(bad_field("pooling", "none gives a vector for each token: only /embeddings has a form for these"));
-  QR_TRY(const std::string_view pooling, read_word(args, "pooling", "last", "mean"));
+  QR_TRY(const std::string_view pooling,
+         read_word(args, "pooling", env.pooling == Pool::mean ? "mean" : "last", "last", "mean"));
   const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = false};
   QR_TRY_VOID(add_inputs(args.find("input"), "input", {options, request.reading, env}, job));
   job.prompt_field = "input";

@@ -37,6 +37,8 @@ constexpr Field kFields[] = {
     ignored_field("stream_options"),
     ignored_field("user"),
     ignored_field("safety_identifier"),
+    flag_field("return_progress"),
+    flag_field("timings_per_token"),
     ignored_field("service_tier"),
     ignored_field("prompt_cache_key"),
     field_of("prompt_cache_retention", kString, &ServeLimits::name_bytes),
@@ -61,7 +63,7 @@ constexpr Field kItem[] = {
 };
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("logprobs")};
-const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields(), no_progress_fields()});
+const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields()});
 const Schema kReasoningSchema({kReasoning});
 const Schema kTextSchema({kText});
 const Schema kItemSchema({kItem});
@@ -241,7 +243,9 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   job.prompt_field = "input";
   keep.asker = request.asker;
   if (args.flag("store", true)) keep.store = env.responses;
-  job.writer = make_response_writer(env, echo_of(args, env, job.generation), std::move(keep));
+  job.tells_progress = job.stream && args.flag("return_progress", false);
+  const bool timings = job.stream && args.flag("timings_per_token", false);
+  job.writer = make_response_writer(env, echo_of(args, env, job.generation), std::move(keep), timings);
   return Call(std::move(job));
 }
 

@@ -153,9 +153,9 @@ ApiResult<Call> detokenize(const ApiRequest& request, const ServeEnv& env) {
   if (tokens == nullptr) return refuse(missing_field("tokens"));
   std::vector<Token> ids;
   QR_TRY_VOID(read_token_ids(*tokens, "tokens", env.tokenizer->n_vocab(), ids));
-  std::string out = "{\"content\":";
-  append_json_string(out, env.tokenizer->decode(ids, request.args.flag("special", true)));
-  return Answer{.body = out + "}"};
+  std::string text;
+  append_json_string(text, env.tokenizer->decode(ids, request.args.flag("special", true)));
+  return Answer{.body = "{\"content\":" + text + ",\"prompt\":" + text + "}"};  // vLLM's name for it
 }
 
 // What a chat completion of the same conversation would begin with, without running it.
@@ -186,12 +186,19 @@ const Api kApi{{
      .summary = "Does it take requests"},
     {.method = "GET", .path = "/version", .quick = true, .open = true, .parse = &version, .summary = "Quire's version"},
     {.method = "GET", .path = "/props", .quick = true, .parse = &props, .summary = "Model, template and limits"},
-    {.method = "GET", .path = "/metrics", .quick = true, .admin = true, .parse = &metrics, .summary = "For Prometheus"},
+    {.method = "GET",
+     .path = "/metrics",
+     .quick = true,
+     .admin = true,
+     .parse = &metrics,
+     .summary = "For Prometheus",
+     .part = "metrics"},
     {.method = "GET",
      .path = "/slots",
      .quick = true,
      .parse = &slots,
-     .summary = "llama.cpp: the places for sequences, and which are taken"},
+     .summary = "llama.cpp: the places for sequences, and which are taken",
+     .part = "slots"},
     {.method = "GET",
      .path = "/tokenizer_info",
      .quick = true,

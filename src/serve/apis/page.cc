@@ -68,8 +68,20 @@ ApiResult<Call> engine(const ApiRequest&, const ServeEnv& env) {
 }
 
 const Api kApi{
-    {{.method = "GET", .path = "/", .quick = true, .open = true, .parse = &index, .summary = "The chat page"},
-     {.method = "GET", .path = "/page/*", .quick = true, .open = true, .parse = &file, .summary = "Of the page"},
+    {{.method = "GET",
+      .path = "/",
+      .quick = true,
+      .open = true,
+      .parse = &index,
+      .summary = "The chat page",
+      .part = "ui"},
+     {.method = "GET",
+      .path = "/page/*",
+      .quick = true,
+      .open = true,
+      .parse = &file,
+      .summary = "Of the page",
+      .part = "ui"},
      {.method = "GET", .path = "/engine", .quick = true, .parse = &engine, .summary = "What the engine does now"}}};
 QR_REGISTER(Api, "page", kApi);
 
