@@ -71,16 +71,22 @@ Result<HfQuantisation> read_fp8(const ConfigKeys& keys) {
   return out;
 }
 
+Result<HfQuantisation> read_mxfp4(const ConfigKeys& keys) {
+  QR_TRY_VOID(check_modules(keys));
+  return HfQuantisation{.kind = &mxfp4_blocks_kind()};
+}
+
 Result<HfQuantisation> read_keys(const ConfigKeys& keys, std::string_view fallback) {
   std::string_view shown;
   if (fallback.empty() && keys.find({"quant_method", "method"}, shown) == nullptr) {
     return fail(Code::not_found, keys.label(shown) + ": is missing");
   }
-  QR_TRY(const std::string method,
-         keys.text({"quant_method", "method"}, fallback, {"gptq", "awq", "compressed-tensors", "fp8", "bitsandbytes"}));
+  QR_TRY(const std::string method, keys.text({"quant_method", "method"}, fallback,
+                                             {"gptq", "awq", "compressed-tensors", "fp8", "bitsandbytes", "mxfp4"}));
   if (method == "gptq") return read_gptq(keys);
   if (method == "awq") return read_awq(keys);
   if (method == "bitsandbytes") return read_bitsandbytes(keys);
+  if (method == "mxfp4") return read_mxfp4(keys);
   return method == "fp8" ? read_fp8(keys) : read_compressed(keys);
 }
 

@@ -3,8 +3,9 @@
 // NAME.qweight, .qzeros, .scales and, where columns have been reordered, .g_idx become NAME.weight
 // (quant/grouped_rows.h); of compressed-tensors NAME.weight_packed or, as bytes, NAME.weight, and _scale, _shape,
 // _zero_point and _g_idx do; of FP8 NAME.weight with NAME.weight_scale_inv or NAME.weight_scale (quant/scaled_rows.h);
-// of bitsandbytes NAME.weight with NAME.SCB, or with NAME.weight.absmax and others (quant/table_rows.h). What is not
-// supported is refused by key, value found and values supported. Pure functions of the files; any thread.
+// of bitsandbytes NAME.weight with NAME.SCB, or with NAME.weight.absmax and others (quant/table_rows.h); of stacked
+// experts in MXFP4 NAME_blocks and NAME_scales do, as the weight NAME_blocks (quant/fp4_rows.h). What is not supported
+// is refused by key, value found and values supported. Pure functions of the files; any thread.
 #pragma once
 #include <optional>
 #include <string>

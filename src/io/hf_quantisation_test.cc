@@ -10,42 +10,13 @@
 #include <map>
 
 #include "io/model_file.h"
-#include "io/test_folder.h"
+#include "io/test_quantised_folder.h"
 #include "quant/f16.h"
 
 namespace quire {
 namespace {
 
 using testing::HasSubstr;
-
-struct Stored {
-  std::string dtype;
-  std::vector<int64_t> shape;
-  std::string bytes;
-};
-using Tensors = std::map<std::string, Stored>;
-
-std::string file_of(const Tensors& tensors) {
-  std::string header, data;
-  for (const auto& [name, t] : tensors) {
-    std::string shape;
-    for (const int64_t extent : t.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
-    header += (header.empty() ? "{\"" : ",\"") + name + R"(":{"dtype":")" + t.dtype + R"(","shape":[)" + shape +
-              R"(],"data_offsets":[)" + std::to_string(data.size()) + "," +
-              std::to_string(data.size() + t.bytes.size()) + "]}";
-    data += t.bytes;
-  }
-  header += "}";
-  std::string out(8, '\0');
-  const uint64_t n = header.size();
-  std::memcpy(out.data(), &n, 8);
-  return out + header + data;
-}
-
-template <class T>
-std::string bytes_of(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
 
 // One weight "m" of 8 outputs and 64 inputs in groups of 32.
 Tensors gptq_tensors() {
@@ -96,22 +67,6 @@ std::string float_keys(const std::string& weights) {
 constexpr const char* kFp8 = R"("quant_method":"fp8","activation_scheme":"dynamic")";
 constexpr const char* kGptq = R"("quant_method":"gptq","bits":4,"group_size":32)";
 constexpr const char* kAwq = R"("quant_method":"awq","bits":4,"group_size":32,"version":"gemm","zero_point":true)";
-
-// The folder's error, or what its weight is.
-std::string opened(const Tensors& tensors, const std::string& config, const std::string& older = "") {
-  const TempFolder folder;
-  folder.write("config.json", config);
-  if (!older.empty()) folder.write(older.substr(0, older.find('{')), older.substr(older.find('{')));
-  folder.write("model.safetensors", file_of(tensors));
-  const Result<ModelFile> file = open_model(folder.path());
-  if (!file) return file.error().message.substr(folder.path().size() + 2);
-  const HostWeight* weight = file->find("m.weight");
-  if (weight == nullptr || weight->made == nullptr) return "none";
-  return weight->made->kind() + (weight->order().empty() ? "" : ", ordered");
-}
-std::string with_keys(const Tensors& tensors, const std::string& keys) {
-  return opened(tensors, "{\"quantization_config\":{" + keys + "}}");
-}
 
 TEST(HfQuantisation, SeveralTensorsAreOneWeight) {
   const std::string gptq = kGptq, awq = kAwq;
@@ -363,9 +318,10 @@ TEST(HfQuantisation, RefusesByKey) {
   const std::pair<std::string, const char*> cases[] = {
       {R"("bits":4)", "quant_method\": is missing"},
       {R"("quant_method":"quark")",
-       "quant_method\": \"quark\" is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes)"},
+       "quant_method\": \"quark\" is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes, "
+       "mxfp4)"},
       {R"("quant_method":7)",
-       "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes)"},
+       "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes, mxfp4)"},
       {method + R"("group_size":32)", "bits\": is missing"},
       {method + R"("bits":3,"group_size":32)", "bits\": 3 is not supported (supported: 4, 8)"},
       {method + R"("bits":"4","group_size":32)", "bits\": must be an integer, is \"4\""},

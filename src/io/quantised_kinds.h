@@ -55,6 +55,7 @@ struct QuantisedKind {
 const QuantisedKind& grouped_kind(GroupedParts::Layout layout);
 const QuantisedKind& scaled_kind();
 const QuantisedKind& fp4_kind(bool has_exponents);  // MXFP4, or NVFP4
+const QuantisedKind& mxfp4_blocks_kind();           // MXFP4 of stacked experts
 
 // What compressed-tensors and bitsandbytes say.
 Result<HfQuantisation> read_compressed(const ConfigKeys& keys);

@@ -137,7 +137,7 @@ void add_one(HostWeight& weight, ModelFile& file) {
 Status check_made(const HostWeight& weight, const NameRule& rule) {
   if (weight.made == nullptr) return {};
   const bool is_table = rule.ours == "token_embd.weight" && !weight.order().empty();
-  if (rule.reshape == nullptr && !rule.plus_one && !is_table) return {};
+  if ((rule.reshape == nullptr || rule.keeps_rows) && !rule.plus_one && !is_table) return {};
   return fail(Code::unsupported, "tensor " + in_quotes(weight.name) + ": is quantised" +
                                      (is_table ? " with its columns reordered" : "") + ", which is not supported here");
 }

@@ -23,6 +23,7 @@ struct NameRule {
   std::string_view theirs, ours;
   bool plus_one = false;      // the stored value is the factor less one
   Reshape reshape = nullptr;  // null: as it is
+  bool keeps_rows = false;    // it takes rows as they are: those of a quantised tensor too
 };
 
 // The facts of a folder while they are translated: theirs under "hf.", ours under the architecture's name.

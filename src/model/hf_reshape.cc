@@ -61,6 +61,46 @@ Status every_other_column(const HostWeight& theirs, int64_t first, HostWeight& o
   });
 }
 
+class EveryOtherRow final : public MadeRows {
+ public:
+  EveryOtherRow(HostWeight theirs, int64_t first) : theirs_(std::move(theirs)), first_(first) {}
+
+  std::string kind() const override {
+    return (theirs_.made != nullptr ? theirs_.made->kind() : std::string()) +
+           (first_ == 0 ? ", even rows" : ", odd rows");
+  }
+  // The two that are made of the same rows answer for half of the bytes each: together they count what the file holds.
+  std::vector<std::span<const std::byte>> stored() const override {
+    std::vector<std::span<const std::byte>> out = theirs_.stored();
+    for (std::span<const std::byte>& part : out) {
+      const size_t half = part.size() / 2;
+      part = first_ == 0 ? part.first(half) : part.subspan(half);
+    }
+    return out;
+  }
+  std::span<const int32_t> order() const override { return theirs_.order(); }
+  void make(int64_t first, int64_t n, std::byte* out) const override {
+    std::vector<std::byte> room;
+    const auto size = static_cast<size_t>(theirs_.row_bytes());
+    for (int64_t i = first; i < first + n; ++i, out += size) {
+      std::memcpy(out, theirs_.rows(2 * i + first_, 1, room), size);
+    }
+  }
+
+ private:
+  HostWeight theirs_;
+  int64_t first_;
+};
+
+Status every_other_row(const HostWeight& theirs, int64_t first, HostWeight& ours) {
+  QR_TRY_VOID(check(theirs, 3, 1));
+  ours.shape[1] /= 2;
+  ours.data = {};
+  ours.first_made = 0;
+  ours.made = std::make_shared<EveryOtherRow>(theirs, first);
+  return {};
+}
+
 Status every_other_number(const HostWeight& theirs, int64_t first, HostWeight& ours, ModelFile& file) {
   QR_TRY_VOID(check(theirs, 2, 1));
   return copy(theirs, {theirs.shape[0], theirs.shape[1] / 2}, ours, file, [=](int64_t i) { return 2 * i + first; });
@@ -79,6 +119,12 @@ Status even_columns(const HostWeight& theirs, const Metadata&, HostWeight& ours,
 }
 Status odd_columns(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
   return every_other_column(theirs, 1, ours, file);
+}
+Status even_rows(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile&) {
+  return every_other_row(theirs, 0, ours);
+}
+Status odd_rows(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile&) {
+  return every_other_row(theirs, 1, ours);
 }
 Status even_numbers(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
   return every_other_number(theirs, 0, ours, file);

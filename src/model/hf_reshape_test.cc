@@ -85,6 +85,30 @@ TEST(HfReshape, TakesEveryOtherColumnAsARow) {
   EXPECT_THAT(make(odd_numbers, Counted({2, 4})).shape, ElementsAre(2, 2));
 }
 
+TEST(HfReshape, TakesEveryOtherRowWhereItIsWanted) {
+  const Counted from({2, 4, 3});
+  ModelFile file;
+  HostWeight even = from.weight, odd = from.weight;
+  ASSERT_TRUE(even_rows(from.weight, {}, even, file));
+  ASSERT_TRUE(odd_rows(from.weight, {}, odd, file));
+  EXPECT_THAT(even.shape, ElementsAre(2, 2, 3));
+  const auto numbers = [](const HostWeight& weight, int64_t first, int64_t n) {
+    std::vector<std::byte> room;
+    std::vector<float> out(static_cast<size_t>(3 * n));
+    std::memcpy(out.data(), weight.rows(first, n, room), out.size() * sizeof(float));
+    return out;
+  };
+  EXPECT_THAT(numbers(even, 0, 4), ElementsAre(0, 1, 2, 6, 7, 8, 12, 13, 14, 18, 19, 20));
+  EXPECT_THAT(numbers(odd, 1, 2), ElementsAre(9, 10, 11, 15, 16, 17));
+  EXPECT_EQ(even.stored_bytes() + odd.stored_bytes(), from.weight.stored_bytes());
+  EXPECT_EQ(even.stored()[0].data() + even.stored_bytes(), odd.stored()[0].data());
+  EXPECT_NE(even.made->kind(), odd.made->kind());
+  HostWeight again = even;  // of rows that are made
+  ASSERT_TRUE(odd_rows(even, {}, again, file));
+  EXPECT_THAT(numbers(again, 0, 2), ElementsAre(6, 7, 8, 18, 19, 20));
+  EXPECT_THAT(make(even_rows, Counted({2, 3, 3})).error, HasSubstr("dimension 1 must be even, is 3"));
+}
+
 TEST(HfReshape, TurnsEveryMatrixOver) {
   const Made made = make(transposed, Counted({2, 2, 3}));
   EXPECT_THAT(made.shape, ElementsAre(2, 3, 2));

@@ -1,6 +1,5 @@
 // gpt-oss: experts with biases and a clamped unit, a learned sink beside the keys of every head, every other layer
-// behind a window. A Hugging Face folder has experts' gates and ups column beside column; the weights of BF16 are read,
-// not those of MXFP4, which GGUF has.
+// behind a window. A Hugging Face folder has experts' gates and ups in turns, as columns of floats or as rows in MXFP4.
 #include "model/decoder.h"
 #include "model/hf_reshape.h"
 
@@ -28,9 +27,7 @@ class GptOss final : public Decoder {
 };
 
 Status facts(HfFacts& hf) {
-  if (hf.find("quantization_config.quant_method") != nullptr) {
-    QR_TRY_VOID(hf.require("quantization_config.quant_method", {}));
-  }
+  QR_TRY_VOID(hf.require("quantization_config.quant_method", {"mxfp4"}));
   QR_TRY_VOID(hf.require("hidden_act", {"silu"}));
   QR_TRY_VOID(hf.require_number("swiglu_alpha", kAlpha));
   return hf.require_number("swiglu_limit", kLimit);
@@ -38,32 +35,42 @@ Status facts(HfFacts& hf) {
 
 QR_REGISTER(ArchEntry,
             "gpt-oss",
-            ArchEntry{.summary = "gpt-oss: sinks, windows, clamped experts with biases",
-                      .hf = {.model_types = {"gpt_oss"},
-                             .tensors = {{"model.layers.{}.post_attention_layernorm.weight",
-                                          "blk.{}.post_attention_norm.weight"},
-                                         {"model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks.weight"},
-                                         {"model.layers.{}.mlp.router.weight", "blk.{}.ffn_gate_inp.weight"},
-                                         {"model.layers.{}.mlp.router.bias", "blk.{}.ffn_gate_inp.bias"},
-                                         {.theirs = "model.layers.{}.mlp.experts.gate_up_proj",
-                                          .ours = "blk.{}.ffn_gate_exps.weight",
-                                          .reshape = even_columns},
-                                         {.theirs = "model.layers.{}.mlp.experts.gate_up_proj",
-                                          .ours = "blk.{}.ffn_up_exps.weight",
-                                          .reshape = odd_columns},
-                                         {.theirs = "model.layers.{}.mlp.experts.gate_up_proj_bias",
-                                          .ours = "blk.{}.ffn_gate_exps.bias",
-                                          .reshape = even_numbers},
-                                         {.theirs = "model.layers.{}.mlp.experts.gate_up_proj_bias",
-                                          .ours = "blk.{}.ffn_up_exps.bias",
-                                          .reshape = odd_numbers},
-                                         {.theirs = "model.layers.{}.mlp.experts.down_proj",
-                                          .ours = "blk.{}.ffn_down_exps.weight",
-                                          .reshape = transposed},
-                                         {"model.layers.{}.mlp.experts.down_proj_bias", "blk.{}.ffn_down_exps.bias"}},
-                             .facts = facts},
-                      .load = &load_decoder<GptOss>,
-                      .info = &decoder_info<GptOss>});
+            ArchEntry{
+                .summary = "gpt-oss: sinks, windows, clamped experts with biases",
+                .hf = {.model_types = {"gpt_oss"},
+                       .tensors = {{"model.layers.{}.post_attention_layernorm.weight",
+                                    "blk.{}.post_attention_norm.weight"},
+                                   {"model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks.weight"},
+                                   {"model.layers.{}.mlp.router.weight", "blk.{}.ffn_gate_inp.weight"},
+                                   {"model.layers.{}.mlp.router.bias", "blk.{}.ffn_gate_inp.bias"},
+                                   {.theirs = "model.layers.{}.mlp.experts.gate_up_proj",
+                                    .ours = "blk.{}.ffn_gate_exps.weight",
+                                    .reshape = even_columns},
+                                   {.theirs = "model.layers.{}.mlp.experts.gate_up_proj",
+                                    .ours = "blk.{}.ffn_up_exps.weight",
+                                    .reshape = odd_columns},
+                                   {.theirs = "model.layers.{}.mlp.experts.gate_up_proj_blocks",
+                                    .ours = "blk.{}.ffn_gate_exps.weight",
+                                    .reshape = even_rows,
+                                    .keeps_rows = true},
+                                   {.theirs = "model.layers.{}.mlp.experts.gate_up_proj_blocks",
+                                    .ours = "blk.{}.ffn_up_exps.weight",
+                                    .reshape = odd_rows,
+                                    .keeps_rows = true},
+                                   {"model.layers.{}.mlp.experts.down_proj_blocks", "blk.{}.ffn_down_exps.weight"},
+                                   {.theirs = "model.layers.{}.mlp.experts.gate_up_proj_bias",
+                                    .ours = "blk.{}.ffn_gate_exps.bias",
+                                    .reshape = even_numbers},
+                                   {.theirs = "model.layers.{}.mlp.experts.gate_up_proj_bias",
+                                    .ours = "blk.{}.ffn_up_exps.bias",
+                                    .reshape = odd_numbers},
+                                   {.theirs = "model.layers.{}.mlp.experts.down_proj",
+                                    .ours = "blk.{}.ffn_down_exps.weight",
+                                    .reshape = transposed},
+                                   {"model.layers.{}.mlp.experts.down_proj_bias", "blk.{}.ffn_down_exps.bias"}},
+                       .facts = facts},
+                .load = &load_decoder<GptOss>,
+                .info = &decoder_info<GptOss>});
 
 }  // namespace
 }  // namespace quire
