@@ -18,6 +18,9 @@ struct Counters {
   std::array<ByProposer, kMostProposers> drafted_by{};
   int64_t n_drafts = 0;  // that were verified; their tokens: spent.computed of Cause::draft
   std::array<int64_t, kMostDraft> n_drafted_at{}, n_accepted_at{};  // of their tokens those at each position
+  // What guesses as they pay are reckoned to have saved and lost, and runs of steps in which few of them came true, or
+  // nobody guessed (DraftAlarm).
+  int64_t draft_saved_ns = 0, draft_lost_ns = 0, n_few_accepted = 0, n_never_drafted = 0;
   int64_t n_prompt_tokens = 0, n_cached_tokens = 0, n_generated_tokens = 0;
   // Tokens that were brought from disk, and the runs of blocks that did: begun, not begun because computing was sooner,
   // given up because it had become so, ended because a block could not be had.

@@ -24,6 +24,8 @@ class DraftAlarm {
     const double accepted = n_drafted_ == 0 ? 0 : static_cast<double>(n_accepted_) / static_cast<double>(n_drafted_);
     const bool few = n_drafted_ >= kLeastDrafted && accepted < kLeastAccepted;
     kind_ = n_drafted_ == 0 ? Kind::never : few ? Kind::few_accepted : Kind::none;
+    n_few_ += kind_ == Kind::few_accepted ? 1 : 0;
+    n_never_ += kind_ == Kind::never ? 1 : 0;
     n_steps_ = 0;
     n_drafted_ = n_accepted_ = 0;
     if (kind_ == Kind::none || (told_ & bit(kind_)) != 0) return {};
@@ -34,7 +36,9 @@ class DraftAlarm {
            std::to_string(static_cast<int>(accepted * 100)) + " % came true, which is under 60 %";
   }
 
-  Kind kind() const { return kind_; }  // of the last whole run
+  Kind kind() const { return kind_; }       // of the last whole run
+  int64_t n_few() const { return n_few_; }  // runs of that kind
+  int64_t n_never() const { return n_never_; }
 
  private:
   static constexpr unsigned bit(Kind kind) { return 1U << static_cast<unsigned>(kind); }
@@ -42,7 +46,7 @@ class DraftAlarm {
   Kind kind_ = Kind::none;
   unsigned told_ = 0;
   int n_steps_ = 0;
-  int64_t n_drafted_ = 0, n_accepted_ = 0;
+  int64_t n_drafted_ = 0, n_accepted_ = 0, n_few_ = 0, n_never_ = 0;
 };
 
 }  // namespace quire

@@ -27,6 +27,7 @@ TEST(DraftAlarm, TellsOnceThatFewGuessesComeTrue) {
   EXPECT_EQ(alarm.kind(), DraftAlarm::Kind::none) << "and that it is over";
   EXPECT_TRUE(told(alarm, 1, 4, 2).empty()) << "once";
   EXPECT_EQ(alarm.kind(), DraftAlarm::Kind::few_accepted);
+  EXPECT_EQ(alarm.n_few(), 4) << "all runs are counted";
 }
 
 TEST(DraftAlarm, TellsOnceThatNobodyGuesses) {
@@ -34,6 +35,7 @@ TEST(DraftAlarm, TellsOnceThatNobodyGuesses) {
   EXPECT_EQ(told(alarm, 4, 0, 0),
             std::vector<std::string>{"guessing ahead has not paid in 1024 steps, so nobody guesses but to try"});
   EXPECT_EQ(alarm.kind(), DraftAlarm::Kind::never);
+  EXPECT_EQ(alarm.n_never(), 4);
 }
 
 TEST(DraftAlarm, AFewTokensSayNothing) {

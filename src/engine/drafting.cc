@@ -185,6 +185,8 @@ void Drafting::tell() {
 void Drafting::warn(const Plan& plan) {
   if (!std::exchange(could_, false) || (controller_ && (!chose_ || controller_->trying()))) return;
   if (const std::string line = alarm_.step(plan.n_drafted, n_accepted_); !line.empty()) log_warn(line);
+  accounts_.counters().n_few_accepted = alarm_.n_few();
+  accounts_.counters().n_never_drafted = alarm_.n_never();
 }
 
 // A step beside prompts, or one in which the proposer had to catch up, says nothing of what guesses take.
@@ -197,6 +199,8 @@ void Drafting::end_step(const Plan& plan, int64_t ns) {
                         .ns = ns,
                         .alone = plan.shape.n_prefill == 0,
                         .caught_up = n_behind_ > kUsuallyBehind * static_cast<int64_t>(n_asked_)});
+  accounts_.counters().draft_saved_ns = controller_->saved_ns();
+  accounts_.counters().draft_lost_ns = controller_->lost_ns();
   chose_ = false;
 }
 

@@ -183,7 +183,11 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
 
 // Of a server that never guessed ahead there are no series. REQUIRES mu_.
 void ServeMetrics::refresh_drafts(const EngineStats& s) {
+  constexpr std::string_view kAlarms = "Runs of steps in which guessing ahead did not do what it is there for.";
+  if (s.n_never_drafted > 0)
+    count("quire_spec_decode_alarms_total", kAlarms, s.n_never_drafted, {{"reason", "never_pays"}});
   if (s.n_drafts == 0 && s.n_bad_drafts == 0) return;
+  count("quire_spec_decode_alarms_total", kAlarms, s.n_few_accepted, {{"reason", "few_accepted"}});
   count("quire_spec_decode_num_drafts_total", "Guesses that were verified.", s.n_drafts);
   count("quire_spec_decode_num_draft_tokens_total", "Tokens of these.",
         s.spent.computed[static_cast<size_t>(Cause::draft)]);
@@ -197,6 +201,11 @@ void ServeMetrics::refresh_drafts(const EngineStats& s) {
     count("quire_spec_decode_num_accepted_tokens_per_pos_total", "Of these those that came true.", s.n_accepted_at[i],
           at);
   }
+  constexpr std::string_view kTime = "Time that guessing as it pays is reckoned to have saved, and to have lost.";
+  metrics_.total("quire_spec_decode_seconds_total", kTime, {{"what", "saved"}})
+      .set(static_cast<double>(s.draft_saved_ns) / 1e9);
+  metrics_.total("quire_spec_decode_seconds_total", kTime, {{"what", "lost"}})
+      .set(static_cast<double>(s.draft_lost_ns) / 1e9);
   set("quire_spec_decode_depth", "Tokens that guesses were to have at most in the last step.", s.draft_depth);
   if (s.n_drafts > 0)
     set("quire_spec_decode_mean_length", "Tokens of an answer that a guess brought on the mean, the due one too.",

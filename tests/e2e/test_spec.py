@@ -99,6 +99,8 @@ class Speculation(unittest.TestCase):
         self.assertGreater(2 * accepted, rejected)
         for series in ('quire_spec_decode_num_drafts_total', 'vllm:spec_decode_num_draft_tokens_total',
                        'vllm:spec_decode_num_accepted_tokens_total', 'quire_spec_decode_mean_length',
+                       'quire_spec_decode_seconds_total{what="saved"}',
+                       'quire_spec_decode_alarms_total{reason="few_accepted"} 0',
                        'vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="quill-q8_0",engine="0",position="3"}'):
             self.assertIn(series, metrics)
         self.assertNotIn('position="4"', metrics)
