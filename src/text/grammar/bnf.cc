@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint32_t kMaxCount = 1'000'000'000;
 
+constexpr const char* kNothingTaken = "there is nothing behind the -";
+
 class BnfParser {
  public:
   BnfParser(std::string_view source, std::string_view notation, bool ebnf, NetworkBuilder& net)
@@ -88,6 +90,7 @@ class BnfParser {
     for (;;) {
       QR_TRY_VOID(blank());
       Frame& f = open.back();
+      if (f.takes_away && (in_.looking_at("|") || in_.looking_at(")"))) return in_.error(kNothingTaken);
       if (in_.accept("|")) {
         f.choices.push_back(book_.sequence(std::move(f.sequence)));
         f.sequence.clear();
@@ -115,6 +118,7 @@ class BnfParser {
       }
     }
     if (open.size() > 1) return in_.error("( without )");
+    if (open[0].takes_away) return in_.error(kNothingTaken);
     QR_TRY_VOID(blank());
     return close(open[0]);
   }

@@ -149,5 +149,19 @@ TEST(Ebnf, HasTheW3csNotation) {
   EXPECT_TRUE(ebnf(kJson, R"({"a": 1})"));
 }
 
+TEST(Ebnf, SomethingIsBehindAMinus) {
+  for (const char* source : {"root ::= 'a' - | 'b'", "root ::= ('a' -) 'b'", "root ::= 'a' -", "root ::= 'a' - ;",
+                             "root ::= 'a' - x ::= 'b'", "root ::= 'a' - - 'b'", "root ::= 'a' - ?"}) {
+    const auto grammar = compile_ebnf(source, {});
+    ASSERT_FALSE(grammar) << source;
+    EXPECT_EQ(grammar.error().code, Code::invalid) << source;
+  }
+  const auto grammar = compile_ebnf("root ::= 'a' - | 'b'", {});
+  EXPECT_NE(grammar.error().message.find("there is nothing behind the -"), std::string::npos)
+      << grammar.error().message;
+  EXPECT_FALSE(ebnf("root ::= [ab] - ('a' | 'c') | 'd'", "a"));
+  EXPECT_TRUE(ebnf("root ::= [ab] - ('a' | 'c') | 'd'", "d"));
+}
+
 }  // namespace
 }  // namespace quire
