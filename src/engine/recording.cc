@@ -101,6 +101,26 @@ void RecordingWriter::record(const EngineInput& input) {
   }
 }
 
+Request recorded_part(const Request& r) {
+  Request out;
+  out.prompt = r.prompt;
+  out.sampling = r.sampling;
+  out.max_tokens = r.max_tokens;
+  out.stop_ids = r.stop_ids;
+  out.ignore_eos = r.ignore_eos;
+  out.cache_salt = r.cache_salt;
+  out.n_public = r.n_public;
+  out.prefix = r.prefix;
+  out.priority = r.priority;
+  out.retention = r.retention;
+  out.tenant = r.tenant;
+  out.weight = r.weight;
+  out.match_prefix = r.match_prefix;
+  out.pool = r.pool;
+  out.max_draft = r.max_draft;
+  return out;
+}
+
 void RecordingWriter::take(const EngineInput& input) {
   switch (input.kind) {
     case EngineInput::Kind::clock:
@@ -118,20 +138,7 @@ void RecordingWriter::take(const EngineInput& input) {
       RecordedRequest& r = step_.submits.emplace_back();
       r.id = input.seq;
       r.at_ns = input.time_ns;
-      r.request.prompt = input.request->prompt;
-      r.request.sampling = input.request->sampling;
-      r.request.max_tokens = input.request->max_tokens;
-      r.request.stop_ids = input.request->stop_ids;
-      r.request.ignore_eos = input.request->ignore_eos;
-      r.request.cache_salt = input.request->cache_salt;
-      r.request.n_public = input.request->n_public;
-      r.request.prefix = input.request->prefix;
-      r.request.priority = input.request->priority;
-      r.request.retention = input.request->retention;
-      r.request.tenant = input.request->tenant;
-      r.request.match_prefix = input.request->match_prefix;
-      r.request.pool = input.request->pool;
-      r.request.max_draft = input.request->max_draft;
+      r.request = recorded_part(*input.request);
     }
   }
   stepping_ = true;

@@ -45,6 +45,9 @@ struct RecordedRequest {
   Request request;    // without rules of its own: they are the caller's code
 };
 
+// What a recording holds of a request: all that decides what the engine makes of it.
+Request recorded_part(const Request& request);
+
 struct RecordedDraft {
   SeqId seq = 0;
   std::vector<Token> tokens;

@@ -112,6 +112,7 @@ EngineStats record_run(const std::string& path,
     r.sampling.n_prompt_logprobs = i % 10 == 2 ? i / 10 : -1;
     r.cache_salt = rng.bits() & 1;
     r.tenant = rng.bits() << (i % 2 * 62);  // 0 and 2^62 … 2^64 among others
+    r.weight = seed % 2 == 0 ? 1 + i % 5 : 1;
     r.n_public = static_cast<int>(r.prompt.size()) * (i % 3) / 2;
     if (i % 4 == 1) r.retention = {{0, 30, 40 + i % 60, 1'000'000'000}, {30, 1 << 30, i % 30, 5}};
     if (rng.between(0, 2) == 0) r.stop_ids = {3, 4, 5, 6};

@@ -56,25 +56,6 @@ Answers answers_of(const Recording& recording) {
   return out;
 }
 
-Request copy_of(const Request& r) {
-  Request out;
-  out.prompt = r.prompt;
-  out.sampling = r.sampling;
-  out.max_tokens = r.max_tokens;
-  out.stop_ids = r.stop_ids;
-  out.ignore_eos = r.ignore_eos;
-  out.cache_salt = r.cache_salt;
-  out.n_public = r.n_public;
-  out.prefix = r.prefix;
-  out.priority = r.priority;
-  out.retention = r.retention;
-  out.tenant = r.tenant;
-  out.match_prefix = r.match_prefix;
-  out.pool = r.pool;
-  out.max_draft = r.max_draft;
-  return out;
-}
-
 std::string text_of(const std::vector<EngineDecision>& decisions) {
   std::string out;
   for (size_t i = 0; i < decisions.size() && i < 12; ++i) {
@@ -203,7 +184,7 @@ class Replay final : public InputRecorder {
   };
 
   Result<SeqId> submit(const RecordedRequest& r, bool with_model) {
-    Request request = copy_of(r.request);
+    Request request = recorded_part(r.request);
     const PlayedAnswer& answer = answers_[r.id];
     if (with_model) {
       if (std::max(request.sampling.n_logprobs, request.sampling.n_prompt_logprobs) > recording_.n_vocab)
