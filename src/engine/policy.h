@@ -1,6 +1,7 @@
 // Who goes first. A policy orders plain views of sequences; it decides nothing else, keeps no state and allocates
 // nothing. One file each in engine/policies/, registered by name.
 #pragma once
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <span>
@@ -45,6 +46,13 @@ class Policy {
   // Whether n_hit counts; it costs look-ups and is 0 for everybody who waits otherwise.
   virtual bool wants_hits() const { return false; }
 };
+
+// An order by what `key` gives for each candidate, the least first. REQUIRES keys that differ.
+template <class Key>
+void order_by(std::span<const Candidate> candidates, std::span<int> order, Key key) {
+  const auto of = [&](int i) { return key(candidates[static_cast<size_t>(i)]); };
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return of(a) < of(b); });
+}
 
 struct PolicyEntry {
   const Policy* (*get)();

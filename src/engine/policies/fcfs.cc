@@ -1,7 +1,5 @@
 // First come, first served, in turns: the oldest of each tenant, then the second of each, and so on. Ids are given out
 // at submit, so where there is one tenant this is the order of arrival.
-#include <algorithm>
-
 #include "engine/policy.h"
 
 namespace quire {
@@ -10,9 +8,7 @@ namespace {
 class Fcfs final : public Policy {
  public:
   void order(std::span<const Candidate> candidates, std::span<int> order) const override {
-    std::sort(order.begin(), order.end(), [&](int a, int b) {
-      return candidates[static_cast<size_t>(a)].turn < candidates[static_cast<size_t>(b)].turn;
-    });
+    order_by(candidates, order, [](const Candidate& c) { return c.turn; });
   }
 };
 

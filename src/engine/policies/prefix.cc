@@ -3,7 +3,6 @@
 // passed by a request that comes more than kPatienceNs after it. Written as a time of arrival the age of two requests
 // cancels out of their comparison: the order needs no clock. Source: longest prefix match (SGLang) with ageing linear
 // in time.
-#include <algorithm>
 #include <tuple>
 
 #include "engine/policy.h"
@@ -16,11 +15,8 @@ constexpr int64_t kPatienceNs = 2'000'000'000;
 class PrefixFirst final : public Policy {
  public:
   void order(std::span<const Candidate> candidates, std::span<int> order) const override {
-    const auto key = [&](int i) {
-      const Candidate& c = candidates[static_cast<size_t>(i)];
-      return std::tuple(c.submitted_ns - kPatienceNs * c.n_hit / c.n_prompt, c.id);
-    };
-    std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+    order_by(candidates, order,
+             [](const Candidate& c) { return std::tuple(c.submitted_ns - kPatienceNs * c.n_hit / c.n_prompt, c.id); });
   }
   bool wants_hits() const override { return true; }
 };

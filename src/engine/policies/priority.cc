@@ -1,7 +1,6 @@
 // Lower numbers first, as vLLM's field of that name has it; among equals the tenant that has been served least
 // (policies/vtc.cc), then in turns, and of a tenant first come, first served. Strict: while more urgent requests keep
 // coming, less urgent ones wait. Who is most urgent and oldest is never preempted.
-#include <algorithm>
 #include <tuple>
 
 #include "engine/policy.h"
@@ -12,11 +11,7 @@ namespace {
 class Priority final : public Policy {
  public:
   void order(std::span<const Candidate> candidates, std::span<int> order) const override {
-    const auto key = [&](int i) {
-      const Candidate& c = candidates[static_cast<size_t>(i)];
-      return std::tuple(c.priority, c.served, c.turn);
-    };
-    std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+    order_by(candidates, order, [](const Candidate& c) { return std::tuple(c.priority, c.served, c.turn); });
   }
 };
 

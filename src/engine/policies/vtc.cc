@@ -2,7 +2,6 @@
 // not in requests; within a tenant, and among equals, in turns. That is decided for the next place, anew with every
 // step. Those that run stand in turns: what has begun is finished, and what was sent back for another does not send
 // that one back. docs/engine.md has the bound. Source: Sheng et al. 2023.
-#include <algorithm>
 #include <tuple>
 
 #include "engine/policy.h"
@@ -13,11 +12,7 @@ namespace {
 class Vtc final : public Policy {
  public:
   void order(std::span<const Candidate> candidates, std::span<int> order) const override {
-    const auto key = [&](int i) {
-      const Candidate& c = candidates[static_cast<size_t>(i)];
-      return std::tuple(c.served, c.turn);
-    };
-    std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+    order_by(candidates, order, [](const Candidate& c) { return std::tuple(c.served, c.turn); });
   }
 };
 
