@@ -62,9 +62,9 @@ void DepthController::follow(std::span<const Stream> streams) {
       const auto rate = [&](const auto& n, const auto& of, float own_n, float own_of) {
         return (own_n + kClassWeight * n[i] / of[i]) / (own_of + kClassWeight);
       };
-      made *= rate(all_.made, all_.asked, record.made[i], record.asked[i]);
-      reach *= rate(all_.made, all_.asked, record.made[i], record.asked[i]) *
-               rate(all_.came, all_.tried, record.came[i], record.tried[i]);
+      const float is_made = rate(all_.made, all_.asked, record.made[i], record.asked[i]);
+      made *= is_made;
+      reach *= is_made * rate(all_.came, all_.tried, record.came[i], record.tried[i]);
       made_[s * depth + static_cast<size_t>(j)] = made;
       reach_[s * depth + static_cast<size_t>(j)] = reach;
     }
