@@ -8,6 +8,7 @@
 
 #include "app/config_file.h"
 #include "base/log.h"
+#include "base/lower_case.h"
 #include "base/process.h"
 
 namespace quire {
@@ -72,8 +73,7 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
 std::string config_key(const CLI::Option& option) {
   std::string out = option.get_name();
   out.erase(0, std::min(out.find_first_not_of('-'), out.size()));
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
+  return lower_case(out);
 }
 bool is_setting(const CLI::Option& option) {
   const std::string key = config_key(option);

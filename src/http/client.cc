@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/lower_case.h"
 
 namespace quire {
 namespace {
@@ -56,9 +57,7 @@ class HttpClient::Machine final : public beast::http::basic_parser<false> {
   void on_request_impl(beast::http::verb, sv, sv, int, ec&) override {}
   void on_response_impl(int status, sv, int, ec&) override { response_.status = status; }
   void on_field_impl(beast::http::field, sv name, sv value, ec&) override {
-    HttpHeader h{std::string(name.data(), name.size()), std::string(value.data(), value.size())};
-    for (char& c : h.name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-    response_.headers.push_back(std::move(h));
+    response_.headers.push_back({lower_case({name.data(), name.size()}), std::string(value.data(), value.size())});
   }
   void on_header_impl(ec&) override { response_.head_ns = now_ns(); }
   void on_body_init_impl(const boost::optional<uint64_t>&, ec&) override {}

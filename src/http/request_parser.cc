@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/beast/http/basic_parser.hpp>
 
+#include "base/lower_case.h"
 #include "http/head_scan.h"
 
 namespace quire {
@@ -51,9 +52,7 @@ class HeadMachine final : public beast::http::basic_parser<true> {
     request_.version = version;
   }
   void on_field_impl(beast::http::field, sv name, sv value, ec&) override {
-    std::string lower(view(name));
-    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-    request_.headers.push_back({std::move(lower), std::string(view(value))});
+    request_.headers.push_back({lower_case(view(name)), std::string(view(value))});
   }
   void on_response_impl(int, sv, int, ec&) override {}
   void on_header_impl(ec&) override {}

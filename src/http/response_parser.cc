@@ -4,6 +4,7 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <limits>
 
+#include "base/lower_case.h"
 #include "http/head_scan.h"
 
 namespace quire {
@@ -38,9 +39,7 @@ class HeadMachine final : public beast::http::basic_parser<false> {
     version_ = version;
   }
   void on_field_impl(beast::http::field, sv name, sv value, ec&) override {
-    std::string lower(name.data(), name.size());
-    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-    headers_.push_back({std::move(lower), std::string(value.data(), value.size())});
+    headers_.push_back({lower_case({name.data(), name.size()}), std::string(value.data(), value.size())});
   }
   void on_header_impl(ec&) override {}
   void on_body_init_impl(const boost::optional<uint64_t>&, ec&) override {}

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <optional>
 
+#include "base/lower_case.h"
 #include "base/size_text.h"
 #include "io/in_quotes.h"
 
@@ -40,12 +40,6 @@ constexpr std::array kFolderFiles = {"config.json",
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kWholeName = "model.safetensors";
 constexpr size_t kMaxListed = 40;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -84,7 +78,7 @@ PartName part_name(std::string_view path) {
 
 // Projectors of images, importance matrices and vocabularies are no models.
 bool is_model_gguf(std::string_view path) {
-  const std::string name = lower(base_name(path));
+  const std::string name = lower_case(base_name(path));
   return name.ends_with(".gguf") && !name.starts_with("mmproj") && name.find("imatrix") == name.npos &&
          name.find("vocab") == name.npos;
 }
@@ -107,7 +101,7 @@ std::vector<Gguf> find_ggufs(std::span<const HubFile> files) {
 
 // Whether a file's name has the tag between other words: "m-Q4_K-x" has Q4_K, "m-Q4_K_M" has not.
 bool has_tag(const Gguf& gguf, std::string_view tag) {
-  const std::string name = lower(base_name(gguf.stem)), wanted = lower(tag);
+  const std::string name = lower_case(base_name(gguf.stem)), wanted = lower_case(tag);
   if (wanted.empty()) return false;
   for (size_t at = name.find(wanted); at != name.npos; at = name.find(wanted, at + 1)) {
     const char before = at == 0 ? '-' : name[at - 1];

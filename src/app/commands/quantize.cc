@@ -10,6 +10,7 @@
 #include "app/carried_tokenizer.h"
 #include "app/command.h"
 #include "app/imatrix.h"
+#include "base/lower_case.h"
 #include "base/mmap.h"
 #include "base/thread.h"
 #include "io/gguf.h"
@@ -38,14 +39,9 @@ std::string known_formats() {
   return out;
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-  return text;
-}
-
 // A format that a GGUF file can have, by its name in any case; null: there is none.
 const WeightFormat* format_named(const std::string& name) {
-  const WeightFormat* format = find_weight_format(std::string_view(lower(name)));
+  const WeightFormat* format = find_weight_format(std::string_view(lower_case(name)));
   return format != nullptr && format->is_in_gguf() ? format : nullptr;
 }
 
@@ -63,7 +59,7 @@ struct Wish {
 };
 
 Result<Wish> read_wish(const Args& args) {
-  Wish wish{format_named(args.type), find_mix(lower(args.type)), {}};
+  Wish wish{format_named(args.type), find_mix(lower_case(args.type)), {}};
   if (wish.format == nullptr && wish.mix == nullptr)
     return fail(Code::invalid, "TYPE \"" + args.type + "\" is unknown (known: " + known_formats() + ")");
   for (const std::string& text : args.tensor_types) {
