@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/count_news.h"
+#include "engine/test_guarded_sink.h"
 #include "serve/essence_testing.h"
 #include "serve/messages.h"
 #include "serve/response_store.h"
@@ -129,7 +130,7 @@ class SparedEngine final : public Engine {
   Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override {
     const auto sequence = std::make_unique<int>(1);
     const SpareNews spare;
-    return fake.submit(std::move(request), std::make_shared<Sink>(std::move(sink)));
+    return fake.submit(std::move(request), std::make_shared<GuardedSink<Unspared>>(std::move(sink)));
   }
   Result<std::shared_ptr<QueuePlaces>> reserve(uint64_t tenant, int n) override {
     const SpareNews spare;
@@ -153,24 +154,6 @@ class SparedEngine final : public Engine {
   const EngineOptions& options() const override { return fake.options(); }
 
   FakeEngine fake;
-
- private:
-  struct Sink final : EventSink {
-    explicit Sink(std::shared_ptr<EventSink> s) : inner(std::move(s)) {}
-    void on_token(SeqId id, const TokenEvent& event) override {
-      const Unspared unspared;
-      inner->on_token(id, event);
-    }
-    void on_pooled(SeqId id, std::span<const float> values) override {
-      const Unspared unspared;
-      inner->on_pooled(id, values);
-    }
-    void on_finish(SeqId id, Finish how, const Usage& usage, const std::string& error) override {
-      const Unspared unspared;
-      inner->on_finish(id, how, usage, error);
-    }
-    std::shared_ptr<EventSink> inner;
-  };
 };
 
 class MemoryServer {
@@ -238,32 +221,8 @@ class MemoryServer {
 };
 
 std::vector<Tried> requests() {
-  const std::string more = R"("seed":7,"max_tokens":12,"temperature":0.5,)";
-  const std::string chat = R"("messages":[{"role":"user","content":"the cat"}])";
-  std::vector<Tried> out;
-  const auto both = [&](const std::string& path, const std::string& fields) {
-    out.push_back({"POST", path, "{" + fields + R"(,"stream":false})"});
-    out.push_back({"POST", path, "{" + fields + R"(,"stream":true})"});
-  };
-  both("/v1/completions", more + R"("prompt":["the cat","sat"],"n":2,"logprobs":2,"stop":["zz"],"what":1)");
-  out.push_back({"POST", "/v1/completions",
-                 "{" + more +
-                     R"("prompt":"the cat","echo":true,"logprobs":1,"best_of":3,)"
-                     R"("prompt_logprobs":2,"logit_bias":{"300":1},"bad_words":["q"]})"});
-  both("/v1/chat/completions", more + R"("logprobs":true,"top_logprobs":2,)" + chat);
-  both("/v1/responses", R"("seed":7,"max_output_tokens":12,"top_logprobs":1,"input":"the cat")");
-  both("/v1/messages", more + chat);
-  both("/api/chat", chat + R"(,"options":{"seed":7,"num_predict":12})");
-  both("/api/generate", R"("prompt":"the cat","options":{"seed":7,"num_predict":12})");
-  both("/generate", more + R"("input_ids":[5,6,7],"logprobs":1)");
-  both("/infill", more + R"("input_prefix":"a","input_suffix":"b")");
-  out.push_back({"POST", "/v1/embeddings", R"({"input":["the cat","sat"]})"});
-  out.push_back({"POST", "/v1/messages/count_tokens", "{" + chat + "}"});
-  out.push_back({"POST", "/tokenize", R"({"content":"the cat sat"})"});
-  out.push_back({"POST", "/detokenize", R"({"tokens":[5,6,7]})"});
-  out.push_back({"POST", "/apply-template", "{" + chat + "}"});
-  out.push_back({"POST", "/v1/completions", R"({"prompt":1})"});
-  out.push_back({"POST", "/v1/completions", R"({"prompt":)"});
+  std::vector<Tried> out = tried_at_every_door(300), more = tried_beside_them();
+  std::move(more.begin(), more.end(), std::back_inserter(out));
   for (const char* path : {"/health", "/ready", "/v1/models", "/props", "/metrics", "/api/tags"})
     out.push_back({"GET", path, ""});
   return out;

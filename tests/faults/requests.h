@@ -17,43 +17,19 @@ inline std::vector<Tried> generating_requests() {
   const std::string schema =
       R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object",)"
       R"("properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}})";
-  std::vector<Tried> out;
-  const auto both = [&](const std::string& path, const std::string& fields) {
-    out.push_back({"POST", path, "{" + fields + R"(,"stream":false})"});
-    out.push_back({"POST", path, "{" + fields + R"(,"stream":true})"});
-  };
-  both("/v1/completions", more + R"("prompt":["the cat","sat"],"n":2,"logprobs":2,"stop":["zz"],"what":1)");
-  out.push_back({"POST", "/v1/completions",
-                 "{" + more +
-                     R"("prompt":"the cat","echo":true,"logprobs":1,"best_of":3,)"
-                     R"("prompt_logprobs":2,"logit_bias":{"200":1},"bad_words":["q"]})"});
-  both("/v1/chat/completions", more + R"("logprobs":true,"top_logprobs":2,)" + chat);
-  both("/v1/chat/completions", more + tool + "," + chat);
-  both("/v1/chat/completions", more + schema + "," + chat);
+  std::vector<Tried> out = tried_at_every_door(200);
+  try_both("/v1/chat/completions", more + tool + "," + chat, out);
+  try_both("/v1/chat/completions", more + schema + "," + chat, out);
   out.push_back({"POST", "/v1/completions", "{" + more + R"("prompt":"a","guided_regex":"(the|a) ca?t"})"});
   out.push_back({"POST", "/v1/completions", "{" + more + R"("prompt":"a","guided_grammar":"root ::= \"x\" [a-z]+"})"});
-  both("/v1/responses", R"("seed":7,"max_output_tokens":12,"top_logprobs":1,"input":"the cat")");
-  both("/v1/messages", more + chat);
-  both("/api/chat", chat + R"(,"options":{"seed":7,"num_predict":12})");
-  both("/api/generate", R"("prompt":"the cat","options":{"seed":7,"num_predict":12})");
-  both("/generate", more + R"("input_ids":[5,6,7],"logprobs":1)");
-  both("/infill", more + R"("input_prefix":"a","input_suffix":"b")");
-  both("/completion", R"("prompt":"the cat","n_predict":12,"seed":7,"n_probs":2)");
-  out.push_back({"POST", "/v1/embeddings", R"({"input":["the cat","sat"]})"});
+  try_both("/completion", R"("prompt":"the cat","n_predict":12,"seed":7,"n_probs":2)", out);
   out.push_back({"POST", "/api/embed", R"({"input":"the cat"})"});
   out.push_back({"POST", "/v1/cache/explain", R"({"prompt":"the cat sat on the cat"})"});
   return out;
 }
 
 inline std::vector<Tried> plain_requests() {
-  const std::string chat = R"("messages":[{"role":"user","content":"the cat"}])";
-  std::vector<Tried> out;
-  out.push_back({"POST", "/v1/messages/count_tokens", "{" + chat + "}"});
-  out.push_back({"POST", "/tokenize", R"({"content":"the cat sat"})"});
-  out.push_back({"POST", "/detokenize", R"({"tokens":[5,6,7]})"});
-  out.push_back({"POST", "/apply-template", "{" + chat + "}"});
-  out.push_back({"POST", "/v1/completions", R"({"prompt":1})"});
-  out.push_back({"POST", "/v1/completions", R"({"prompt":)"});
+  std::vector<Tried> out = tried_beside_them();
   out.push_back({"POST", "/v1/completions", R"({"prompt":"a","n":1000})"});
   out.push_back({"POST", "/v1/completions", R"({"prompt":"a","guided_regex":"(a"})"});
   out.push_back({"POST", "/api/show", R"({"model":"tiny"})"});

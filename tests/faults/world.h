@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "backend/cpu/cpu_ops.h"
+#include "engine/test_guarded_sink.h"
 #include "serve/testing.h"
 #include "tests/faults/victim.h"
 #include "tests/support/tiny_model.h"
@@ -22,7 +23,7 @@ class BesideEngine final : public Engine {
  public:
   BesideEngine(Engine& engine, uint64_t spared) : engine_(engine), spared_(spared) {}
   Result<SeqId> submit(Request request, std::shared_ptr<EventSink> sink) override {
-    if (request.tenant == spared_) sink = std::make_shared<Sink>(std::move(sink));
+    if (request.tenant == spared_) sink = std::make_shared<GuardedSink<SpareFaults>>(std::move(sink));
     return engine_.submit(std::move(request), std::move(sink));
   }
   Result<std::shared_ptr<QueuePlaces>> reserve(uint64_t tenant, int n) override { return engine_.reserve(tenant, n); }
@@ -38,18 +39,6 @@ class BesideEngine final : public Engine {
   const EngineOptions& options() const override { return engine_.options(); }
 
  private:
-  struct Sink final : EventSink {
-    explicit Sink(std::shared_ptr<EventSink> to) : inner(std::move(to)) {}
-    void on_token(SeqId id, const TokenEvent& event) override {
-      const SpareFaults spare;
-      inner->on_token(id, event);
-    }
-    void on_finish(SeqId id, Finish how, const Usage& usage, const std::string& error) override {
-      const SpareFaults spare;
-      inner->on_finish(id, how, usage, error);
-    }
-    std::shared_ptr<EventSink> inner;
-  };
   Engine& engine_;
   const uint64_t spared_;
 };
