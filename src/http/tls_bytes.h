@@ -6,7 +6,7 @@ namespace quire {
 
 inline constexpr size_t kTlsRecordBytes = 16 << 10;  // the largest that TLS has
 inline constexpr size_t kMaxTlsTalk = 32 << 10;      // that a client has not taken; then it is not read from
-inline constexpr size_t kTlsSessionBytes = 64
-                                           << 10;  // of OpenSSL's own: 47 KiB in a handshake, 19 behind it (measured)
+// Of OpenSSL's own: 47 KiB in a handshake, 19 behind it (measured).
+inline constexpr size_t kTlsSessionBytes = 64 << 10;
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/secure_random.h"
 #include "base/thread.h"
+#include "engine/policy.h"
 #include "serve/address.h"
 #include "serve/answer_size.h"
 #include "serve/llama_names.h"
@@ -53,6 +54,8 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
   h = mix64(mix64(h) + salt);
   return h == 0 ? 1 : h;
 }
+
+static_assert(kMostKeyWeight <= kMostWeight, "what a key file may say the engine takes");
 
 // As llama.cpp's server says it.
 HttpError switched_off(const Endpoint& endpoint) {
