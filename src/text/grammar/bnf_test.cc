@@ -9,6 +9,7 @@ namespace {
 
 std::shared_ptr<const TokenTrie> bytes() {
   std::vector<std::string> tokens;
+  tokens.reserve(256);
   for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
   tokens.emplace_back("");      // 256: a control token
   tokens.emplace_back("");      // 257: another
