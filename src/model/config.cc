@@ -142,18 +142,18 @@ Status read_scoring(const Metadata& meta, const std::string& prefix, DecoderConf
   return {};
 }
 
-Status read_groups(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+Status read_expert_groups(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
   const std::string key = prefix + "expert_group_count";
-  QR_TRY(int64_t n_groups, meta.get_int_or(key, 0, c.n_experts, 1));
-  n_groups = std::max<int64_t>(n_groups, 1);  // 0: not set
-  if (c.n_experts % n_groups != 0) {
+  QR_TRY(int64_t n_expert_groups, meta.get_int_or(key, 0, c.n_experts, 1));
+  n_expert_groups = std::max<int64_t>(n_expert_groups, 1);  // 0: not set
+  if (c.n_experts % n_expert_groups != 0) {
     return fail(Code::corrupt, "key " + meta.shown(key) + ": must divide the " + std::to_string(c.n_experts) +
-                                   " experts, is " + std::to_string(n_groups));
+                                   " experts, is " + std::to_string(n_expert_groups));
   }
-  QR_TRY(const int64_t used, meta.get_int_or(prefix + "expert_group_used_count", 0, n_groups, n_groups));
-  c.routing.n_groups = static_cast<int>(n_groups);
-  c.routing.n_groups_used = used == 0 ? c.routing.n_groups : static_cast<int>(used);
-  const int64_t most = c.n_experts / n_groups * c.routing.n_groups_used;
+  QR_TRY(const int64_t used, meta.get_int_or(prefix + "expert_group_used_count", 0, n_expert_groups, n_expert_groups));
+  c.routing.n_expert_groups = static_cast<int>(n_expert_groups);
+  c.routing.n_expert_groups_used = used == 0 ? c.routing.n_expert_groups : static_cast<int>(used);
+  const int64_t most = c.n_experts / n_expert_groups * c.routing.n_expert_groups_used;
   if (c.routing.n_used <= most) return {};
   return fail(Code::corrupt, "key " + meta.shown(prefix + "expert_used_count") + ": must be at most the " +
                                  std::to_string(most) + " experts of the groups used, is " +
@@ -172,7 +172,7 @@ Status read_experts(const Metadata& meta, const std::string& prefix, DecoderConf
   c.n_ff_expert = static_cast<int>(n_ff);
   c.routing.scale = scale == 0.0 ? 1.0F : static_cast<float>(scale);  // 0: not set
   QR_TRY_VOID(read_scoring(meta, prefix, c));
-  return read_groups(meta, prefix, c);
+  return read_expert_groups(meta, prefix, c);
 }
 
 Status read_all(const ModelFile& file, const LoadOptions& options, DecoderConfig& c) {

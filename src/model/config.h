@@ -20,11 +20,11 @@ struct LatentSizes {
 // Sizes of a layer that keeps a state (model/state_mixer.h).
 struct StateConfig {
   int n_heads = 0, head_dim = 0;  // n_heads 0: there are no such layers
-  int n_groups = 0;               // of heads that share what a state is written and read by
+  int n_head_groups = 0;          // of heads that share what a state is written and read by
   int state_dim = 0;              // components of a state for each of a head's
   int n_taps = 0;                 // of the convolution
   int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
-  int64_t n_conv() const { return n_inner() + 2 * int64_t{n_groups} * state_dim; }  // columns of the convolution
+  int64_t n_conv() const { return n_inner() + 2 * int64_t{n_head_groups} * state_dim; }  // columns of the convolution
 };
 
 struct DecoderConfig {

@@ -75,7 +75,7 @@ TEST(DecoderConfig, ReadsHowExpertsAreChosen) {
   const auto plain = read_decoder_config(file, LoadOptions{});
   ASSERT_TRUE(plain) << plain.error().message;
   EXPECT_EQ(plain->routing.scoring, Routing::Scoring::softmax);
-  EXPECT_EQ(plain->routing.n_groups, 1);
+  EXPECT_EQ(plain->routing.n_expert_groups, 1);
   EXPECT_EQ(plain->n_ff_shared, 0);
   meta["llama.expert_gating_func"] = int64_t{2};
   meta["llama.expert_group_count"] = int64_t{4};
@@ -85,8 +85,8 @@ TEST(DecoderConfig, ReadsHowExpertsAreChosen) {
   const auto c = read_decoder_config(file, LoadOptions{});
   ASSERT_TRUE(c) << c.error().message;
   EXPECT_EQ(c->routing.scoring, Routing::Scoring::sigmoid);
-  EXPECT_EQ(c->routing.n_groups, 4);
-  EXPECT_EQ(c->routing.n_groups_used, 2);
+  EXPECT_EQ(c->routing.n_expert_groups, 4);
+  EXPECT_EQ(c->routing.n_expert_groups_used, 2);
   EXPECT_EQ(c->n_ff_shared, 48);
 }
 

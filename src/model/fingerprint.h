@@ -20,13 +20,13 @@ void each_field(Config& config, Fn fn) {
          head_dim, n_rope, latent, rope_theta, rope, rope_local, rope_pairs, norm_eps, norm, is_parallel, activation,
          has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap, logit_soft_cap, window,
          is_local, is_still, is_state, state] = config;
-  auto& [scoring, n_used, normalised, scale, n_groups, n_groups_used, groups_by_two] = routing;
+  auto& [scoring, n_used, normalised, scale, n_expert_groups, n_expert_groups_used, expert_groups_by_two] = routing;
   auto& [freq, magnitude] = rope;
   auto& [latent_kv, latent_q, latent_k_dim, latent_v_dim] = latent;
   auto& [local_freq, local_magnitude] = rope_local;
   const auto all = [&fn](auto&... fields) { (fn(fields), ...); };
   all(n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_ff_shared, n_ctx, n_heads, n_kv_heads);
-  all(scoring, n_used, normalised, scale, n_groups, n_groups_used, groups_by_two);
+  all(scoring, n_used, normalised, scale, n_expert_groups, n_expert_groups_used, expert_groups_by_two);
   all(head_dim, n_rope, rope_theta, freq, magnitude, local_freq, local_magnitude, rope_pairs, norm_eps, norm);
   all(is_parallel, activation, has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap,
       logit_soft_cap, window, is_local, is_still);

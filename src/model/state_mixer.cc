@@ -16,9 +16,9 @@ StateRows rows_at(const StateMixer& mixer, int64_t offset, const Pass& pass) {
           offset};
 }
 
-// Each group of columns on its own.
-void norm_groups(const Tensor& y, const Tensor& w, int n_groups, float eps, Ops& ops) {
-  const int64_t n = y.dim(1) / n_groups;
+// The columns of each head group on their own.
+void norm_head_groups(const Tensor& y, const Tensor& w, int n_head_groups, float eps, Ops& ops) {
+  const int64_t n = y.dim(1) / n_head_groups;
   for (int64_t at = 0; at < y.dim(1); at += n) {
     const Tensor columns = y.columns(at, n);
     ops.rms_norm(columns, columns, Tensor::dense(w.ptr<float>() + at, DType::f32, {n}), eps);
@@ -45,9 +45,9 @@ Status read_state_config(const ModelFile& file, const std::string& prefix, Decod
   QR_TRY_VOID(read("ssm.state_size", 1, kMostStateDim, c.state_dim));
   QR_TRY_VOID(read("ssm.inner_size", 1, 1 << 20, n_inner));
   QR_TRY_VOID(read("ssm.time_step_rank", 1, 4096, c.n_heads));
-  QR_TRY_VOID(read("ssm.group_count", 1, 4096, c.n_groups));
+  QR_TRY_VOID(read("ssm.group_count", 1, 4096, c.n_head_groups));
   QR_TRY_VOID(must_divide(file, prefix + "ssm.time_step_rank", c.n_heads, prefix + "ssm.inner_size", n_inner));
-  QR_TRY_VOID(must_divide(file, prefix + "ssm.group_count", c.n_groups, prefix + "ssm.time_step_rank", c.n_heads));
+  QR_TRY_VOID(must_divide(file, prefix + "ssm.group_count", c.n_head_groups, prefix + "ssm.time_step_rank", c.n_heads));
   c.head_dim = n_inner / c.n_heads;
   return {};
 }
@@ -68,7 +68,7 @@ void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixe
   if (load.has("ssm_conv1d.bias")) load.vector(mixer.conv.b, "ssm_conv1d.bias", c.n_conv());
   mixer.scan.n_heads = c.n_heads;
   mixer.scan.head_dim = c.head_dim;
-  mixer.scan.n_groups = c.n_groups;
+  mixer.scan.n_head_groups = c.n_head_groups;
   mixer.scan.state_dim = c.state_dim;
   load.vector(mixer.scan.dt_bias, "ssm_dt.bias", c.n_heads);
   load.numbers(mixer.scan.a, "ssm_a", c.n_heads);
@@ -86,7 +86,7 @@ int64_t state_mixer_row_floats(const StateConfig& c) {
 void run_state_mixer(
     Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv();
-  const int64_t n_shared = int64_t{c.n_groups} * c.state_dim;
+  const int64_t n_shared = int64_t{c.n_head_groups} * c.state_dim;
   const int64_t mark = pass.arena->mark();
   const Tensor all = pass.arena->alloc_rows(n, n_inner + n_conv + c.n_heads);  // [n, gate | x, b, c | steps]
   const Tensor mixed = pass.arena->alloc_rows(n, n_conv);                      // [n, x | b | c]
@@ -99,7 +99,7 @@ void run_state_mixer(
                           mixed.columns(n_inner + n_shared, n_shared), all.columns(n_inner + n_conv, c.n_heads)};
   pass.ops->scan(y, scanned, mixer.scan, rows_at(mixer, mixer.scan_offset, pass));
   pass.ops->gated(y, all.columns(0, n_inner), y, Activation::silu);
-  norm_groups(y, mixer.norm, c.n_groups, in.eps, *pass.ops);
+  norm_head_groups(y, mixer.norm, c.n_head_groups, in.eps, *pass.ops);
   pass.ops->linear(out, y, mixer.out);
   pass.arena->release(mark);
 }

@@ -108,9 +108,11 @@ void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts) {
   QR_CHECK(n_experts > 0 && experts.gate_up.size() == experts.down.size());
   QR_CHECK(router.dim(0) == x.dim(0) && router.dim(1) == n_experts, shape_text(router));
   const Routing& routing = experts.routing;
-  QR_CHECK(routing.n_groups > 0 && n_experts % routing.n_groups == 0, std::to_string(routing.n_groups));
-  QR_CHECK(routing.n_groups_used > 0 && routing.n_groups_used <= routing.n_groups);
-  QR_CHECK(n_used > 0 && n_used <= n_experts / routing.n_groups * routing.n_groups_used, std::to_string(n_used));
+  QR_CHECK(routing.n_expert_groups > 0 && n_experts % routing.n_expert_groups == 0,
+           std::to_string(routing.n_expert_groups));
+  QR_CHECK(routing.n_expert_groups_used > 0 && routing.n_expert_groups_used <= routing.n_expert_groups);
+  QR_CHECK(n_used > 0 && n_used <= n_experts / routing.n_expert_groups * routing.n_expert_groups_used,
+           std::to_string(n_used));
   QR_CHECK(experts.choice_bias.empty() || experts.choice_bias.n_elements() == n_experts);
   const int64_t n_ff = experts.down.front().n_in;
   QR_CHECK(scratch.dim(0) == x.dim(0) * n_used && scratch.dim(1) == x.dim(1) + 3 * n_ff, shape_text(scratch));
@@ -240,14 +242,14 @@ void check_short_conv(const Tensor& y, const Tensor& x, const ShortConv& conv, c
 }
 
 void check_scan(const Tensor& y, const ScanInput& in, const ScanParams& p, const StateRows& rows) {
-  QR_CHECK(p.n_groups > 0 && p.n_heads > 0 && p.n_heads % p.n_groups == 0 && p.head_dim > 0);
+  QR_CHECK(p.n_head_groups > 0 && p.n_heads > 0 && p.n_heads % p.n_head_groups == 0 && p.head_dim > 0);
   QR_CHECK(p.state_dim > 0 && p.state_dim <= kMostStateDim, std::to_string(p.state_dim));
   check_same_shape(y, in.x);
   check_same_shape(in.b, in.c);
   check_matrix(in.dt, DType::f32);
   check_state_rows(rows, in.x.dim(0));
   QR_CHECK(in.x.dim(1) == int64_t{p.n_heads} * p.head_dim, shape_text(in.x));
-  QR_CHECK(in.b.dim(0) == in.x.dim(0) && in.b.dim(1) == int64_t{p.n_groups} * p.state_dim, shape_text(in.b));
+  QR_CHECK(in.b.dim(0) == in.x.dim(0) && in.b.dim(1) == int64_t{p.n_head_groups} * p.state_dim, shape_text(in.b));
   QR_CHECK(in.dt.dim(0) == in.x.dim(0) && in.dt.dim(1) == p.n_heads, shape_text(in.dt));
   for (const Tensor* t : {&p.dt_bias, &p.a, &p.d}) check_numbers(*t, p.n_heads);
 }

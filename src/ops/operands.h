@@ -77,10 +77,10 @@ struct Routing {
   int n_used = 0;                      // 1 … all
   bool normalised = true;              // shares are of the row's experts; else of all, or a sigmoid as it is
   float scale = 1.0F;                  // of the shares
-  // Experts in n_groups runs of the same length, of which the n_groups_used best are chosen from: those whose best
-  // expert is, or whose two best are together.
-  int n_groups = 1, n_groups_used = 1;
-  bool groups_by_two = false;
+  // Experts in n_expert_groups runs of the same length, of which the n_expert_groups_used best are chosen from: those
+  // whose best expert is, or whose two best are together.
+  int n_expert_groups = 1, n_expert_groups_used = 1;
+  bool expert_groups_by_two = false;
 };
 
 // A layer's experts: gated units of which a router gives every row a few.
@@ -179,15 +179,15 @@ struct ShortConv {
   Tensor b;  // f32 [d]; empty: none
 };
 
-// What a selective scan reads of each row. Heads in runs of n_heads / n_groups have b and c in common.
+// What a selective scan reads of each row. Heads in runs of n_heads / n_head_groups have b and c in common.
 struct ScanInput {
   Tensor x;     // [n, n_heads · head_dim]
-  Tensor b, c;  // [n, n_groups · state_dim]
+  Tensor b, c;  // [n, n_head_groups · state_dim]
   Tensor dt;    // [n, n_heads]
 };
 // State: f32 [n_heads, state_dim, head_dim].
 struct ScanParams {
-  int n_heads = 0, head_dim = 0, n_groups = 0, state_dim = 0;
+  int n_heads = 0, head_dim = 0, n_head_groups = 0, state_dim = 0;
   Tensor dt_bias, a, d;  // f32 [n_heads]
 };
 

@@ -29,10 +29,10 @@ double Router::mass(float score, double largest) const {
   return routing_.scoring == Routing::Scoring::softmax ? std::exp(s - largest) : 1.0 / (1.0 + std::exp(-s));
 }
 
-// Scores themselves order experts as their shares do, unless a bias comes to them or groups add some.
+// Scores themselves order experts as their shares do, unless a bias comes to them or expert groups add some.
 void Router::set_values(std::span<const float> scores, double largest) {
   value_.assign(scores.begin(), scores.end());
-  if (bias_.empty() && !routing_.groups_by_two) return;
+  if (bias_.empty() && !routing_.expert_groups_by_two) return;
   double total = 1.0;
   if (routing_.scoring == Routing::Scoring::softmax) {
     total = 0;
@@ -43,12 +43,12 @@ void Router::set_values(std::span<const float> scores, double largest) {
   }
 }
 
-void Router::close_groups() {
-  const auto n_groups = static_cast<size_t>(routing_.n_groups);
-  if (routing_.n_groups_used == routing_.n_groups) return;
-  const size_t size = value_.size() / n_groups;
-  group_.assign(n_groups, 0.0);
-  for (size_t g = 0; g < n_groups; ++g) {
+void Router::close_expert_groups() {
+  const auto n_expert_groups = static_cast<size_t>(routing_.n_expert_groups);
+  if (routing_.n_expert_groups_used == routing_.n_expert_groups) return;
+  const size_t size = value_.size() / n_expert_groups;
+  group_score_.assign(n_expert_groups, 0.0);
+  for (size_t g = 0; g < n_expert_groups; ++g) {
     double best = -INFINITY;
     double second = -INFINITY;
     for (const double value : std::span(value_).subspan(g * size, size)) {
@@ -58,14 +58,15 @@ void Router::close_groups() {
         second = value;
       }
     }
-    group_[g] = routing_.groups_by_two && size > 1 ? best + second : best;
+    group_score_[g] = routing_.expert_groups_by_two && size > 1 ? best + second : best;
   }
-  for (size_t g = 0; g < n_groups; ++g) {
-    int n_before = 0;  // groups that go first, of equal ones those of lower number
-    for (size_t other = 0; other < n_groups; ++other) {
-      n_before += static_cast<int>(group_[other] > group_[g] || (group_[other] == group_[g] && other < g));
+  for (size_t g = 0; g < n_expert_groups; ++g) {
+    int n_before = 0;  // expert groups that go first, of equal ones those of lower number
+    for (size_t other = 0; other < n_expert_groups; ++other) {
+      n_before += static_cast<int>(group_score_[other] > group_score_[g] ||
+                                   (group_score_[other] == group_score_[g] && other < g));
     }
-    if (n_before < routing_.n_groups_used) continue;
+    if (n_before < routing_.n_expert_groups_used) continue;
     std::fill_n(value_.begin() + static_cast<int64_t>(g * size), size, -INFINITY);
   }
 }
@@ -92,7 +93,7 @@ void Router::route(std::span<const float> scores, int32_t* experts, float* share
     largest = std::max(largest, static_cast<double>(score));
   }
   set_values(scores, largest);
-  close_groups();
+  close_expert_groups();
   choose(experts);
   double total = 0;
   for (int j = 0; j < n_used && routing_.normalised; ++j)

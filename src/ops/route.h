@@ -1,6 +1,6 @@
 // Which experts a row's feed-forward part goes to, and the rows of each expert side by side, so that a product reads an
 // expert's weights once for all rows that want it, and no others. (Shazeer et al. 2017, "Outrageously large neural
-// networks"; sigmoids, biases of the choice and groups: DeepSeek-AI 2024, "DeepSeek-V3 technical report".)
+// networks"; sigmoids, biases of the choice and expert groups: DeepSeek-AI 2024, "DeepSeek-V3 technical report".)
 // A row's choice depends on its scores only. One thread, the backend's caller.
 #pragma once
 #include <cstdint>
@@ -27,14 +27,14 @@ class Router {
 
  private:
   void set_values(std::span<const float> scores, double largest);
-  void close_groups();
+  void close_expert_groups();
   void choose(int32_t* experts) const;
   double mass(float score, double largest) const;
 
   Routing routing_;
   std::span<const float> bias_;
-  std::vector<double> value_;  // [n_experts]: what the choice goes by; −inf: in a group that is not chosen from
-  std::vector<double> group_;  // [n_groups]
+  std::vector<double> value_;  // [n_experts]: what the choice goes by; −inf: in an expert group that is not chosen from
+  std::vector<double> group_score_;  // [n_expert_groups]
 };
 
 // Rows sorted by expert. Kept from step to step, so that a steady state allocates nothing.

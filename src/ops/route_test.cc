@@ -79,18 +79,20 @@ TEST(Route, ABiasChoosesAndDoesNotWeigh) {
   EXPECT_FLOAT_EQ(soft.shares[0], 1.0F / 8);
 }
 
-// Of three groups of two: {4, 0}, {3, 2}, {1, 2.5}.
+// Of three expert groups of two: {4, 0}, {3, 2}, {1, 2.5}.
 TEST(Route, GroupsAreChosenByTheirBestOrTheirTwoBest) {
   const std::vector<float> scores = {4.0F, 0.0F, 3.0F, 2.0F, 1.0F, 2.5F};
-  const Choice by_best = choose(scores, {.n_used = 2, .n_groups = 3, .n_groups_used = 1});
+  const Choice by_best = choose(scores, {.n_used = 2, .n_expert_groups = 3, .n_expert_groups_used = 1});
   EXPECT_EQ(by_best.experts, (std::vector<int32_t>{0, 1}));
-  const Choice two_groups = choose(scores, {.n_used = 3, .n_groups = 3, .n_groups_used = 2});
+  const Choice two_groups = choose(scores, {.n_used = 3, .n_expert_groups = 3, .n_expert_groups_used = 2});
   EXPECT_EQ(two_groups.experts, (std::vector<int32_t>{0, 2, 3}));
-  const Choice by_two = choose(
-      scores,
-      {.scoring = Routing::Scoring::sigmoid, .n_used = 2, .n_groups = 3, .n_groups_used = 1, .groups_by_two = true});
+  const Choice by_two = choose(scores, {.scoring = Routing::Scoring::sigmoid,
+                                        .n_used = 2,
+                                        .n_expert_groups = 3,
+                                        .n_expert_groups_used = 1,
+                                        .expert_groups_by_two = true});
   EXPECT_EQ(by_two.experts, (std::vector<int32_t>{2, 3}));
-  EXPECT_EQ(choose({1, 1, 1, 1}, {.n_used = 2, .n_groups = 2, .n_groups_used = 1}).experts,
+  EXPECT_EQ(choose({1, 1, 1, 1}, {.n_used = 2, .n_expert_groups = 2, .n_expert_groups_used = 1}).experts,
             (std::vector<int32_t>{0, 1}));
 }
 

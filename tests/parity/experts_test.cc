@@ -61,17 +61,17 @@ TEST(Parity, MoeByEveryRouting) {
   const TestExperts stored(*find_weight_format("f32"), 8, 32, 32);
   Matrix bias(1, 8, 13);
   for (const auto scoring : {Routing::Scoring::softmax, Routing::Scoring::sigmoid}) {
-    for (const int n_groups_used : {1, 2, 4}) {
+    for (const int n_expert_groups_used : {1, 2, 4}) {
       const Routing routing{.scoring = scoring,
                             .n_used = 2,
-                            .normalised = n_groups_used == 1,
-                            .n_groups = 4,
-                            .n_groups_used = n_groups_used,
-                            .groups_by_two = n_groups_used == 2};
+                            .normalised = n_expert_groups_used == 1,
+                            .n_expert_groups = 4,
+                            .n_expert_groups_used = n_expert_groups_used,
+                            .expert_groups_by_two = n_expert_groups_used == 2};
       compare("routing", 1e-4, [&](Ops& ops) {
         Experts experts = stored.load(ops, routing);
         experts.activation = Activation::clamped_silu;
-        if (n_groups_used > 1) experts.choice_bias = Tensor::dense(bias.values.data(), DType::f32, {8});
+        if (n_expert_groups_used > 1) experts.choice_bias = Tensor::dense(bias.values.data(), DType::f32, {8});
         return run_moe(ops, experts, Matrix(20, 32, 11), Matrix(20, 8, 12));
       });
     }

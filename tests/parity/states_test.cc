@@ -22,7 +22,7 @@ struct States {
 };
 
 struct Shape {
-  int n_heads, head_dim, n_groups, state_dim, n_taps;
+  int n_heads, head_dim, n_head_groups, state_dim, n_taps;
   int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
   int64_t scan_floats() const { return n_inner() * state_dim; }
 };
@@ -77,8 +77,8 @@ struct Scanned {
   explicit Scanned(const Shape& s)
       : shape(s),
         x(15, s.n_inner(), 4),
-        b(15, int64_t{s.n_groups} * s.state_dim, 5),
-        c(15, int64_t{s.n_groups} * s.state_dim, 6),
+        b(15, int64_t{s.n_head_groups} * s.state_dim, 5),
+        c(15, int64_t{s.n_head_groups} * s.state_dim, 6),
         dt(15, s.n_heads, 7, 3.0F),
         y(15, s.n_inner()),
         bias(s.n_heads, 8),
@@ -89,7 +89,7 @@ struct Scanned {
   }
   void run(Ops& ops, int64_t begin, int64_t end, States& states) {
     const int64_t n = end - begin;
-    const ScanParams params{shape.n_heads, shape.head_dim, shape.n_groups, shape.state_dim,
+    const ScanParams params{shape.n_heads, shape.head_dim, shape.n_head_groups, shape.state_dim,
                             bias.tensor(), a.tensor(),     d.tensor()};
     const ScanInput in{x.tensor().rows(begin, n), b.tensor().rows(begin, n), c.tensor().rows(begin, n),
                        dt.tensor().rows(begin, n)};

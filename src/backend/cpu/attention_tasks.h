@@ -30,7 +30,7 @@ class AttentionTasks {
 
   std::span<const Tile> tiles() const { return tiles_; }
   std::span<const Span> spans() const { return spans_; }
-  // States of a cut tile at a KV head, [row · head of the group][chunk].
+  // States of a cut tile at a KV head, [row · head of the head group][chunk].
   float* states(const Tile& tile, const AttnParams& params, int kv_head);
 
  private:

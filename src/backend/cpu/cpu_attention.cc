@@ -118,52 +118,53 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
   QR_CHECK(params.k_codec == params.v_codec, "one codec for K and V until mixed kernels exist");
   const KvGroupView& view = part.kv->groups[static_cast<size_t>(params.group)];
   const AttentionKernels& kernels = kernels_of(params.k_codec);
-  const int n_group = params.n_heads / params.n_kv_heads;
+  const int heads_per_kv = params.n_heads / params.n_kv_heads;
   attention_tasks_.cut(meta, params, pool_.n_threads());
 
   const int n_before = params.n_kept > 0 ? 1 : 0;  // states of keys that are kept
   const auto task_of = [&](const AttentionTasks::Tile& tile, int h) {
     const HeadOffsets at = head_offsets(params, h, view.block_tokens);
     const HeadBytes bytes = head_bytes(params);
-    return AttentionTask{.kv = view.base + params.kv_offset * view.block_tokens,
-                         .block_bytes = view.block_bytes,
-                         .block_tokens = view.block_tokens,
-                         .blocks = meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(tile.sequence),
-                         .k_offset = at.k,
-                         .v_offset = params.values_in_keys ? at.k : at.v,
-                         .k_row_bytes = bytes.k,
-                         .v_row_bytes = params.values_in_keys ? bytes.k : bytes.v,
-                         .q = q.ptr<float>() + int64_t{h} * n_group * params.k_dim,
-                         .q_stride = q.stride[0],
-                         .out = out.ptr<float>() + int64_t{h} * n_group * params.v_dim,
-                         .out_stride = out.stride[0],
-                         .first_key = meta.first_key.ptr<int32_t>(),
-                         .end_key = meta.end_key.ptr<int32_t>(),
-                         .row_begin = tile.row_begin,
-                         .row_end = tile.row_end,
-                         .n_group = n_group,
-                         .k_dim = params.k_dim,
-                         .v_dim = params.v_dim,
-                         .scale = params.scale,
-                         .soft_cap = params.soft_cap,
-                         .window = params.window,
-                         .n_kept = params.n_kept,
-                         .turns = meta.kept_rotation.empty() ? nullptr : meta.kept_rotation.ptr<float>(),
-                         .turns_stride = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.stride[0],
-                         .n_turns = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.dim(1),
-                         .turns_interleaved = params.kept_pairs == RopePairs::interleaved,
-                         .turn_head = row_.turn_head,
-                         .sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>() + int64_t{h} * n_group,
-                         .first_chunk = tile.first_chunk,
-                         .end_chunk = tile.end_chunk,
-                         .states = attention_tasks_.states(tile, params, h),
-                         .n_states = tile.end_chunk - tile.first_chunk + n_before,
-                         .states_chunk = tile.first_chunk - n_before};
+    return AttentionTask{
+        .kv = view.base + params.kv_offset * view.block_tokens,
+        .block_bytes = view.block_bytes,
+        .block_tokens = view.block_tokens,
+        .blocks = meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(tile.sequence),
+        .k_offset = at.k,
+        .v_offset = params.values_in_keys ? at.k : at.v,
+        .k_row_bytes = bytes.k,
+        .v_row_bytes = params.values_in_keys ? bytes.k : bytes.v,
+        .q = q.ptr<float>() + int64_t{h} * heads_per_kv * params.k_dim,
+        .q_stride = q.stride[0],
+        .out = out.ptr<float>() + int64_t{h} * heads_per_kv * params.v_dim,
+        .out_stride = out.stride[0],
+        .first_key = meta.first_key.ptr<int32_t>(),
+        .end_key = meta.end_key.ptr<int32_t>(),
+        .row_begin = tile.row_begin,
+        .row_end = tile.row_end,
+        .heads_per_kv = heads_per_kv,
+        .k_dim = params.k_dim,
+        .v_dim = params.v_dim,
+        .scale = params.scale,
+        .soft_cap = params.soft_cap,
+        .window = params.window,
+        .n_kept = params.n_kept,
+        .turns = meta.kept_rotation.empty() ? nullptr : meta.kept_rotation.ptr<float>(),
+        .turns_stride = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.stride[0],
+        .n_turns = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.dim(1),
+        .turns_interleaved = params.kept_pairs == RopePairs::interleaved,
+        .turn_head = row_.turn_head,
+        .sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>() + int64_t{h} * heads_per_kv,
+        .first_chunk = tile.first_chunk,
+        .end_chunk = tile.end_chunk,
+        .states = attention_tasks_.states(tile, params, h),
+        .n_states = tile.end_chunk - tile.first_chunk + n_before,
+        .states_chunk = tile.first_chunk - n_before};
   };
   const auto spans = attention_tasks_.spans();
   const auto tiles = attention_tasks_.tiles();
   const int64_t n_heads = params.n_kv_heads;
-  const int64_t width = int64_t{n_group} * params.v_dim;  // of a KV head in the result
+  const int64_t width = int64_t{heads_per_kv} * params.v_dim;  // of a KV head in the result
   const bool whole_groups = width % kPanelDepth == 0;
   units_.reset(static_cast<int64_t>(tiles.size()) * n_heads);
   pool_.run(static_cast<int64_t>(spans.size()), [&](int64_t i) {

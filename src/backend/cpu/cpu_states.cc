@@ -63,7 +63,7 @@ void CpuOps::scan(Tensor y, const ScanInput& in, const ScanParams& params, const
   pool_.run((rows.cu_q.dim(0) - 1) * n_heads, [&](int64_t i) {
     const SeqRows seq(rows, i / n_heads);
     const int64_t head = i % n_heads;
-    const int64_t group = head / (n_heads / params.n_groups);
+    const int64_t head_group = head / (n_heads / params.n_head_groups);
     ScanTask task;
     task.states = reinterpret_cast<std::byte*>(rows.at(0) + head * head_dim * state_dim);
     task.block_bytes = rows.view.block_bytes;
@@ -72,9 +72,9 @@ void CpuOps::scan(Tensor y, const ScanInput& in, const ScanParams& params, const
     task.n = seq.n;
     task.x = in.x.row<float>(seq.begin) + head * head_dim;
     task.x_stride = in.x.stride[0];
-    task.b = in.b.row<float>(seq.begin) + group * state_dim;
+    task.b = in.b.row<float>(seq.begin) + head_group * state_dim;
     task.b_stride = in.b.stride[0];
-    task.c = in.c.row<float>(seq.begin) + group * state_dim;
+    task.c = in.c.row<float>(seq.begin) + head_group * state_dim;
     task.c_stride = in.c.stride[0];
     task.steps = steps_.data() + 2 * (seq.begin * n_heads + head);
     task.steps_stride = 2 * n_heads;

@@ -333,21 +333,21 @@ void CudaOps::attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n
   const int64_t row_bytes = int64_t{params.n_heads} * n_chunks * (params.v_dim + 2) * 4;
   const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes);
   QR_CHECK(most > 0, "one row's states of attention take " + std::to_string(row_bytes) + " bytes");
-  const int n_group = params.n_heads / params.n_kv_heads;
+  const int heads_per_kv = params.n_heads / params.n_kv_heads;
   AttendChunk chunk{.cache = cache_of(*part.kv, params),
                     .keys = {meta.cu_q.ptr<int32_t>(), blocks.ptr<int32_t>(), meta.first_key.ptr<int32_t>(),
                              meta.end_key.ptr<int32_t>(), static_cast<int>(blocks.dim(0)),
                              static_cast<int>(blocks.stride[0]), params.window},
                     .q = read_rows(q),
                     .states = {reinterpret_cast<float*>(workspace_), params.n_heads, n_chunks, params.v_dim, 0},
-                    .n_group = n_group,
+                    .heads_per_kv = heads_per_kv,
                     .scale = params.scale,
                     .soft_cap = params.soft_cap};
   const float* sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>();
   for (int64_t i = 0; i < q.dim(0); i += most) {
     const int64_t n = std::min(most, q.dim(0) - i);
     chunk.states.first_row = static_cast<int>(i);
-    run(chunk, n_chunks, params.n_kv_heads * parts_of(n_group, kHeadsTogether), n);
+    run(chunk, n_chunks, params.n_kv_heads * parts_of(heads_per_kv, kHeadsTogether), n);
     run(AttendJoin{chunk.states, rows_of(out), sinks}, params.n_heads, n);
   }
 }

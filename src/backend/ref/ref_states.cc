@@ -31,14 +31,14 @@ void scan_row(const Tensor& y, const ScanInput& in, const ScanParams& p, const P
   const double step = sum > 20 ? sum : std::log1p(std::exp(sum));
   const double decay = std::exp(step * p.a.ptr<float>()[head]);
   const float* x = in.x.row<float>(row) + head * p.head_dim;
-  const int64_t group = head / (p.n_heads / p.n_groups) * p.state_dim;
+  const int64_t head_group = head / (p.n_heads / p.n_head_groups) * p.state_dim;
   for (int64_t i = 0; i < p.head_dim; ++i) {
     double out = static_cast<double>(p.d.ptr<float>()[head]) * x[i];
     for (int64_t s = 0; s < p.state_dim; ++s) {
       float& at = state[s * p.head_dim + i];
-      const double now = at * decay + step * x[i] * in.b.row<float>(row)[group + s];
+      const double now = at * decay + step * x[i] * in.b.row<float>(row)[head_group + s];
       at = static_cast<float>(now);
-      out += now * in.c.row<float>(row)[group + s];
+      out += now * in.c.row<float>(row)[head_group + s];
     }
     y.row<float>(row)[head * p.head_dim + i] = static_cast<float>(out);
   }

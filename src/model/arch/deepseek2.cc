@@ -12,7 +12,7 @@ class DeepSeek2 final : public Decoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     c.rope_pairs = RopePairs::interleaved;
-    c.routing.groups_by_two = c.routing.scoring == Routing::Scoring::sigmoid;
+    c.routing.expert_groups_by_two = c.routing.scoring == Routing::Scoring::sigmoid;
     QR_TRY(c.routing.normalised, file.meta.get_bool_or(prefix + "expert_weights_norm", false));
     return leave_out_nextn(file, prefix, c);
   }

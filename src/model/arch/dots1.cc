@@ -9,7 +9,7 @@ class Dots1 final : public Decoder {
  protected:
   Status configure(const ModelFile&, const std::string&, DecoderConfig& c) const override {
     c.routing.scoring = Routing::Scoring::sigmoid;
-    c.routing.groups_by_two = true;
+    c.routing.expert_groups_by_two = true;
     return {};
   }
   void load_layer(WeightLoader& load, DecoderLayer& layer) const override {

@@ -10,7 +10,7 @@ class Glm4Moe final : public Decoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     c.routing.scoring = Routing::Scoring::sigmoid;
-    c.routing.groups_by_two = true;
+    c.routing.expert_groups_by_two = true;
     return leave_out_nextn(file, prefix, c);
   }
   void load_layer(WeightLoader& load, DecoderLayer& layer) const override {

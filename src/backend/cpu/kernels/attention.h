@@ -351,8 +351,8 @@ struct AttentionKernel {
   template <int M>
   static void load_queries(const AttentionTask& task, int64_t pair, bool for_kept, Tile<M>& tile) {
     for (int i = 0; i < M; ++i) {
-      const int64_t row = task.row_begin + (pair + i) / task.n_group;
-      const int64_t head = (pair + i) % task.n_group;
+      const int64_t row = task.row_begin + (pair + i) / task.heads_per_kv;
+      const int64_t head = (pair + i) % task.heads_per_kv;
       const float* q = task.q + row * task.q_stride + head * task.k_dim;
       float turned[kMaxHeadDim];
       if (for_kept && task.turns != nullptr) {
@@ -404,8 +404,8 @@ struct AttentionKernel {
     int end = 0;
     Range kept{INT32_MAX, 0};
     for (int i = 0; i < M; ++i) {
-      const int64_t row = task.row_begin + (pair + i) / task.n_group;
-      const int64_t head = (pair + i) % task.n_group;
+      const int64_t row = task.row_begin + (pair + i) / task.heads_per_kv;
+      const int64_t head = (pair + i) % task.heads_per_kv;
       tile.out[i] = task.out + row * task.out_stride + head * task.v_dim;
       const SeenKeys seen = seen_keys(task.first_key[row], task.end_key[row], task.window, task.n_kept);
       tile.seen[i] = seen;
@@ -453,7 +453,7 @@ struct AttentionKernel {
   static Total with_sink(const AttentionTask& task, int64_t pair, float m, float l) {
     if (task.sinks == nullptr) return {1.0F, l};
     const float one = 1.0F;
-    const Merges<1> merge(&m, &l, task.sinks + pair % task.n_group, &one);
+    const Merges<1> merge(&m, &l, task.sinks + pair % task.heads_per_kv, &one);
     return {merge.a[0], l};
   }
 
@@ -502,7 +502,7 @@ struct AttentionKernel {
   // Merges the states of the task's chunks.
   static void join(const AttentionTask& task) {
     const int n = attention_state_floats(task.v_dim);
-    const int64_t n_pairs = (task.row_end - task.row_begin) * task.n_group;
+    const int64_t n_pairs = (task.row_end - task.row_begin) * task.heads_per_kv;
     float o[kMaxHeadDim];
     for (int64_t pair = 0; pair < n_pairs; ++pair) {
       float m = -__builtin_inff();
@@ -513,13 +513,14 @@ struct AttentionKernel {
         const Merges<1> merge(&m, &l, state + n - 16, state + n - 15);
         for (int d = 0; d < n - 16; d += 16) merge.values(0, o + d, V::load(state + d));
       }
-      const int64_t row = task.row_begin + pair / task.n_group;
-      finish(task, task.out + row * task.out_stride + pair % task.n_group * task.v_dim, o, with_sink(task, pair, m, l));
+      const int64_t row = task.row_begin + pair / task.heads_per_kv;
+      finish(task, task.out + row * task.out_stride + pair % task.heads_per_kv * task.v_dim, o,
+             with_sink(task, pair, m, l));
     }
   }
 
   static void run(const AttentionTask& task) {
-    const int64_t n_pairs = (task.row_end - task.row_begin) * task.n_group;
+    const int64_t n_pairs = (task.row_end - task.row_begin) * task.heads_per_kv;
     int64_t pair = 0;
     if constexpr (V::kAttentionRows >= 16) {
       if (n_pairs >= 16) run_tile<16>(task, 0);

@@ -148,14 +148,14 @@ struct AttentionTask {
   const int32_t* blocks = nullptr;
   int64_t k_offset = 0, v_offset = 0;  // of this KV head within the claim
   int64_t k_row_bytes = 0, v_row_bytes = 0;
-  const float* q = nullptr;  // row 0, first query head of the group; heads k_dim apart
+  const float* q = nullptr;  // row 0, first query head of the head group; heads k_dim apart
   int64_t q_stride = 0;
   float* out = nullptr;
   int64_t out_stride = 0;
   const int32_t* first_key = nullptr;  // of row 0
   const int32_t* end_key = nullptr;
   int64_t row_begin = 0, row_end = 0;
-  int n_group = 1;  // query heads per KV head
+  int heads_per_kv = 1;  // query heads of the head group
   int k_dim = 0, v_dim = 0;
   float scale = 1.0F;
   float soft_cap = 0.0F;   // 0: none

@@ -72,7 +72,7 @@ struct AttendChunk {
   RowsKeys keys;
   Rows<const float> q;
   States states;
-  int n_group;  // heads of a KV head
+  int heads_per_kv;  // query heads that share a KV head
   float scale, soft_cap;
 
   struct Part {
@@ -82,14 +82,14 @@ struct AttendChunk {
   };
 
   QR_DEVICE Part part() const {
-    const int n_runs = (n_group + kHeadsTogether - 1) / kHeadsTogether;
+    const int n_runs = (heads_per_kv + kHeadsTogether - 1) / kHeadsTogether;
     Part p;
     p.row = states.first_row + dev::block_z();
     p.chunk = dev::block_x() * kChunk;
     p.kv_head = dev::block_y() / n_runs;
     const int begin = dev::block_y() % n_runs * kHeadsTogether;
-    p.head = p.kv_head * n_group + begin;
-    p.n_heads = n_group - begin < kHeadsTogether ? n_group - begin : kHeadsTogether;
+    p.head = p.kv_head * heads_per_kv + begin;
+    p.n_heads = heads_per_kv - begin < kHeadsTogether ? heads_per_kv - begin : kHeadsTogether;
     p.blocks = keys.blocks_of(p.row);
     p.lo = keys.first(p.row) - p.chunk > 0 ? keys.first(p.row) - p.chunk : 0;
     p.hi = keys.end(p.row) - p.chunk < kChunk ? keys.end(p.row) - p.chunk : kChunk;
