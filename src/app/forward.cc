@@ -9,7 +9,7 @@ namespace quire {
 
 Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_chunk, int block_tokens) {
   const KvLayout& layout = model.info().kv_layout;
-  QR_CHECK(block_tokens % kKvGroup == 0);
+  QR_CHECK(block_tokens % kStripTokens == 0);
   const int n_blocks = (n_ctx + block_tokens - 1) / block_tokens;
   const int64_t batch_bytes =
       BatchRows::bytes({.n_rows = max_chunk, .n_seqs = 1, .n_blocks = n_blocks}, layout.n_groups());

@@ -150,7 +150,7 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   EngineOptions resolved = options;
   if (resolved.n_ctx == 0) resolved.n_ctx = info.n_ctx;
   settle_drafts(resolved, !resolved.proposer.empty() && info.kv_layout.state_bytes() == 0);
-  QR_TRY_VOID(check_options(resolved, info.kv_group));
+  QR_TRY_VOID(check_options(resolved, info.strip_tokens));
   out.scratch = scratch_bytes(*counted.model, resolved);
   QR_TRY_VOID(add_draft(*counted.model, resolved, draft, out));
   return out;

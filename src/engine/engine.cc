@@ -102,7 +102,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_CHECK(env.clock != nullptr);
   const ModelInfo& info = model.info();
   if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
-  QR_TRY_VOID(check_options(options, info.kv_group));
+  QR_TRY_VOID(check_options(options, info.strip_tokens));
   QR_TRY_VOID(check_shift(info.shift, options.block_tokens, {!env.prefixes.empty(), env.recorder != nullptr}));
   const bool guesses = env.proposer != nullptr || !options.proposer.empty();
   const bool has_disk = env.tier != nullptr || !options.kv_disk.empty();

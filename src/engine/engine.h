@@ -24,7 +24,7 @@ struct EngineOptions {
   int max_chunk = 512;      // tokens of one sequence in a step
   int n_ctx = 0;            // longest prompt + answer, 0: what the model was trained for
   int64_t kv_bytes = 0;     // memory for blocks; under one sequence of n_ctx tokens fewer fit. 0: from what is free
-  int block_tokens = 16;    // a multiple of kKvGroup
+  int block_tokens = 16;    // a multiple of kStripTokens
   int n_window_blocks = 0;  // of kv_bytes, for layers that see a window. 0: for all that may run, at most half
   // States of layers that keep one in place of attention, of kv_bytes. 0: three for each that may run, at most half of
   // kv_bytes and, where a context of n_ctx tokens and three states fit into them, at most what that context leaves.

@@ -21,7 +21,7 @@ struct TierKnobs {
 
 // An engine and its disk tier, stepped by hand; the disk is the test's and outlives it.
 struct TierEngine {
-  explicit TierEngine(TestDisk& disk, const TierKnobs& knobs = {}) : model(kCtx, kKvGroup, knobs.window) {
+  explicit TierEngine(TestDisk& disk, const TierKnobs& knobs = {}) : model(kCtx, kStripTokens, knobs.window) {
     EngineOptions wanted;
     wanted.n_ctx = kCtx;
     wanted.max_seqs = 8;

@@ -35,7 +35,7 @@ Status check_ids(const Request& request, int n_vocab) {
 
 }  // namespace
 
-Status check_options(const EngineOptions& o, int kv_group) {
+Status check_options(const EngineOptions& o, int strip_tokens) {
   const auto range = [](const char* name, int value, int lo, int hi) -> Status {
     if (value >= lo && value <= hi) return {};
     return fail(Code::invalid, std::string(name) + " must be " + std::to_string(lo) + " to " + std::to_string(hi) +
@@ -52,9 +52,9 @@ Status check_options(const EngineOptions& o, int kv_group) {
   if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
     return fail(Code::invalid, "itl_target_ms must be 0 to 60000, got " + std::to_string(o.itl_target_ms));
   }
-  if (o.block_tokens < kv_group || o.block_tokens > 4096 || o.block_tokens % kv_group != 0) {
-    return fail(Code::invalid, "block_tokens must be a multiple of " + std::to_string(kv_group) + " up to 4096, got " +
-                                   std::to_string(o.block_tokens));
+  if (o.block_tokens < strip_tokens || o.block_tokens > 4096 || o.block_tokens % strip_tokens != 0) {
+    return fail(Code::invalid, "block_tokens must be a multiple of " + std::to_string(strip_tokens) +
+                                   " up to 4096, got " + std::to_string(o.block_tokens));
   }
   return {};
 }

@@ -9,8 +9,9 @@
 
 namespace quire {
 
-// Ranges of the numbers; n_ctx must be filled in, kv_group is the model's. Code::invalid names option, range and value.
-Status check_options(const EngineOptions& options, int kv_group);
+// Ranges of the numbers; n_ctx must be filled in, strip_tokens is the model's. Code::invalid names option, range and
+// value.
+Status check_options(const EngineOptions& options, int strip_tokens);
 
 // A model that shifts its context beside what the engine is to do with it. Code::invalid names both.
 struct BesideShift {

@@ -101,7 +101,7 @@ PlayModel::PlayModel(int n_ctx, int n_vocab, uint64_t fingerprint, int window) {
   info_.n_vocab = n_vocab;
   info_.n_ctx = n_ctx;
   info_.fingerprint = fingerprint;
-  info_.kv_group = 1;
+  info_.strip_tokens = 1;
   info_.kv_layout.claim(KvGroup{}, kPlayTokenBytes);
   if (window > 0) info_.kv_layout.claim({KvGroup::Kind::window, window}, kPlayTokenBytes);
 }

@@ -82,10 +82,10 @@ class TestModel final : public Model {
     uint64_t past;
   };
 
-  // kv_group: blocks may have any multiple of it. window 0: none.
-  explicit TestModel(int n_ctx, int kv_group = kKvGroup, int window = 0, int n_kept = 0)
+  // strip_tokens: blocks may have any multiple of it. window 0: none.
+  explicit TestModel(int n_ctx, int strip_tokens = kStripTokens, int window = 0, int n_kept = 0)
       : window_(window), n_kept_(n_kept) {
-    info_.kv_group = kv_group;
+    info_.strip_tokens = strip_tokens;
     info_.arch = info_.name = "test";
     info_.n_layers = 1;
     info_.n_vocab = kTestVocab;
@@ -322,7 +322,8 @@ struct TestEngine {
                       int window = 0,
                       std::shared_ptr<Proposer> proposer = nullptr)
       : TestEngine(wanted, TestSetup{n_blocks, recorder, window, std::move(proposer)}) {}
-  TestEngine(EngineOptions wanted, const TestSetup& setup) : model(wanted.n_ctx, kKvGroup, setup.window, setup.n_kept) {
+  TestEngine(EngineOptions wanted, const TestSetup& setup)
+      : model(wanted.n_ctx, kStripTokens, setup.window, setup.n_kept) {
     wanted.block_tokens = wanted.block_tokens == 0 ? kBlockTokens : wanted.block_tokens;
     const int64_t n_all =
         int64_t{setup.n_blocks == 0 ? 4096 : setup.n_blocks} + (setup.window > 0 ? wanted.n_window_blocks : 0);

@@ -34,7 +34,7 @@ struct SeqKv {
 struct KvImage;
 
 struct KvCacheOptions {
-  int block_tokens = 16;          // a multiple of kKvGroup
+  int block_tokens = 16;          // a multiple of kStripTokens
   int n_blocks = 0;               // of every full group
   bool prefix_cache = true;       // false: match finds nothing, index keeps nothing
   PathHasher::Fn hash = nullptr;  // for tests that force collisions

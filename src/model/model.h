@@ -47,7 +47,7 @@ struct ModelInfo {
   int n_rope = 0;                            // of them
   bool scales_embedding = false;             // layers() takes embeddings that embed() has multiplied
   bool has_taps = false;                     // passes give hidden states to those that ask (Tap)
-  int kv_group = kKvGroup;                   // tokens whose keys lie together: a block holds a multiple of them
+  int strip_tokens = kStripTokens;           // tokens whose keys lie together: a block holds a multiple of them
 };
 
 class Model {

@@ -140,7 +140,7 @@ void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const
   check_matrix(k, DType::f32);
   check_index(slots);
   QR_CHECK(p.group >= 0 && p.group < kv.n_groups);
-  QR_CHECK(kv.groups[static_cast<size_t>(p.group)].block_tokens % kKvGroup == 0);
+  QR_CHECK(kv.groups[static_cast<size_t>(p.group)].block_tokens % kStripTokens == 0);
   QR_CHECK(k.dim(0) == slots.dim(0) && k.dim(1) == int64_t{p.n_kv_heads} * p.k_dim, shape_text(k));
   QR_CHECK(v.empty() || !p.values_in_keys, shape_text(v));
   if (p.values_in_keys) return;

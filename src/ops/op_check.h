@@ -49,7 +49,7 @@ inline HeadOffsets head_offsets(const AttnParams& params, int head, int block_to
   return {k, k + bytes.k * block_tokens};
 }
 
-// Where one token's K and V (if any is stored) of a head go: the groups of its slot, and the position within them
+// Where one token's K and V (if any is stored) of a head go: the strips of its slot, and the position within them
 // (quant/kv_codec.h).
 struct KvPlace {
   std::byte* k;
@@ -59,7 +59,7 @@ struct KvPlace {
 inline KvPlace kv_place(const KvView& kv, const AttnParams& params, int64_t slot, int head) {
   const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
   const int64_t in_block = slot % view.block_tokens;
-  const int t = static_cast<int>(in_block % kKvGroup);
+  const int t = static_cast<int>(in_block % kStripTokens);
   const HeadOffsets at = head_offsets(params, head, view.block_tokens);
   std::byte* claim = view.base + slot / view.block_tokens * view.block_bytes + params.kv_offset * view.block_tokens;
   const HeadBytes bytes = head_bytes(params);

@@ -69,29 +69,29 @@ class Codec : public testing::TestWithParam<const KvCodec*> {
   using Put = void (*)(std::byte*, int, int, const float*);
   using Get = void (*)(const std::byte*, int, int, float*);
 
-  // Fills a group row by row in a scattered order, twice (the second time over old rows), and reads all of it back.
+  // Fills a strip row by row in a scattered order, twice (the second time over old rows), and reads all of it back.
   static void check_rows(int dim, Put put, Get get, bool is_key) {
     const KvCodec& codec = *GetParam();
-    const auto group_bytes = static_cast<size_t>((is_key ? codec.k_row_bytes : codec.v_row_bytes)(dim)*kKvGroup);
+    const auto strip_bytes = static_cast<size_t>((is_key ? codec.k_row_bytes : codec.v_row_bytes)(dim)*kStripTokens);
     constexpr size_t kGuard = 64;
-    std::vector<std::byte> memory(group_bytes + 2 * kGuard, std::byte{0xa5});
-    std::byte* group = memory.data() + kGuard;
+    std::vector<std::byte> memory(strip_bytes + 2 * kGuard, std::byte{0xa5});
+    std::byte* strip = memory.data() + kGuard;
     Rng rng(static_cast<uint64_t>(dim));
-    std::vector<std::vector<float>> rows(kKvGroup, std::vector<float>(static_cast<size_t>(dim)));
+    std::vector<std::vector<float>> rows(kStripTokens, std::vector<float>(static_cast<size_t>(dim)));
     std::vector<float> back(static_cast<size_t>(dim));
-    for (int i = 0; i < 2 * kKvGroup; ++i) {
-      const int t = i * 7 % kKvGroup;
+    for (int i = 0; i < 2 * kStripTokens; ++i) {
+      const int t = i * 7 % kStripTokens;
       auto& row = rows[static_cast<size_t>(t)];
       for (float& v : row) v = rng.normal();
-      put(group, t, dim, row.data());
+      put(strip, t, dim, row.data());
     }
-    for (int t = 0; t < kKvGroup; ++t) {
-      get(group, t, dim, back.data());
+    for (int t = 0; t < kStripTokens; ++t) {
+      get(strip, t, dim, back.data());
       ASSERT_EQ(back, as_stored(codec, rows[static_cast<size_t>(t)], is_key)) << "t " << t << " dim " << dim;
     }
     for (size_t i = 0; i < kGuard; ++i) {
       ASSERT_EQ(memory[i], std::byte{0xa5});
-      ASSERT_EQ(memory[kGuard + group_bytes + i], std::byte{0xa5});
+      ASSERT_EQ(memory[kGuard + strip_bytes + i], std::byte{0xa5});
     }
   }
 };
@@ -106,7 +106,7 @@ TEST_P(Codec, ValuesComeBack) {
     check_rows(dim, GetParam()->put_v, GetParam()->get_v, false);
 }
 
-// A layer claims bytes in multiples of 4 (kv/layout.h), so that groups of 16 tokens begin on a line of 64 bytes.
+// A layer claims bytes in multiples of 4 (kv/layout.h), so that strips of 16 tokens begin on a line of 64 bytes.
 TEST_P(Codec, AKeyAndItsValueFillWholeWords) {
   const KvCodec& codec = *GetParam();
   for (int dim = 1; dim <= kMaxHeadDim; ++dim)
@@ -119,18 +119,19 @@ TEST_P(Codec, ARowThatIsNotFiniteIsNoOtherRowsMatter) {
   constexpr int kDim = 24;
   for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
     for (const int at : {0, 5, kDim - 1}) {
-      std::vector<float> group(
-          static_cast<size_t>(std::max(codec.k_row_bytes(kDim), codec.v_row_bytes(kDim)) * kKvGroup) / sizeof(float),
+      std::vector<float> strip(
+          static_cast<size_t>(std::max(codec.k_row_bytes(kDim), codec.v_row_bytes(kDim)) * kStripTokens) /
+              sizeof(float),
           NAN);
-      auto* bytes = reinterpret_cast<std::byte*>(group.data());
+      auto* bytes = reinterpret_cast<std::byte*>(strip.data());
       std::vector<float> row(kDim, 0.5F);
       std::vector<float> back(kDim);
       for (const auto& [put, get] : {std::pair(codec.put_k, codec.get_k), std::pair(codec.put_v, codec.get_v)}) {
         row.assign(kDim, 0.0F);
-        for (int t = 0; t < kKvGroup; ++t) put(bytes, t, kDim, row.data());
+        for (int t = 0; t < kStripTokens; ++t) put(bytes, t, kDim, row.data());
         row[static_cast<size_t>(at)] = bad;
         put(bytes, 7, kDim, row.data());
-        for (int t = 0; t < kKvGroup; ++t) {
+        for (int t = 0; t < kStripTokens; ++t) {
           get(bytes, t, kDim, back.data());
           if (t == 7) {
             EXPECT_FALSE(std::isfinite(back[static_cast<size_t>(at)])) << bad << " at " << at;
@@ -174,34 +175,34 @@ INSTANTIATE_TEST_SUITE_P(All, Codec, testing::ValuesIn(kv_codecs().begin(), kv_c
 TEST(KvF16, KeysLieTransposedAndValuesInRows) {
   const KvCodec& codec = *find_kv_codec("f16");
   constexpr int kDim = 32;
-  std::vector<uint16_t> group(static_cast<size_t>(kDim * kKvGroup));
-  auto* bytes = reinterpret_cast<std::byte*>(group.data());
+  std::vector<uint16_t> strip(static_cast<size_t>(kDim * kStripTokens));
+  auto* bytes = reinterpret_cast<std::byte*>(strip.data());
   std::vector<float> row(kDim);
   for (int d = 0; d < kDim; ++d) row[static_cast<size_t>(d)] = static_cast<float>(d + 1);
   codec.put_k(bytes, 5, kDim, row.data());
   for (int d = 0; d < kDim; ++d)
-    EXPECT_EQ(group[static_cast<size_t>(d * kKvGroup + 5)], f32_to_f16(static_cast<float>(d + 1)));
-  std::fill(group.begin(), group.end(), uint16_t{0});
+    EXPECT_EQ(strip[static_cast<size_t>(d * kStripTokens + 5)], f32_to_f16(static_cast<float>(d + 1)));
+  std::fill(strip.begin(), strip.end(), uint16_t{0});
   codec.put_v(bytes, 5, kDim, row.data());
   for (int d = 0; d < kDim; ++d)
-    EXPECT_EQ(group[static_cast<size_t>(5 * kDim + d)], f32_to_f16(static_cast<float>(d + 1)));
+    EXPECT_EQ(strip[static_cast<size_t>(5 * kDim + d)], f32_to_f16(static_cast<float>(d + 1)));
 }
 
 TEST(KvBF16, ComponentsOfKeysAndTokensOfValuesLieInPairs) {
   const KvCodec& codec = *find_kv_codec("bf16");
   constexpr int kDim = 7;
   EXPECT_EQ(codec.k_row_bytes(kDim), 16);
-  std::vector<uint16_t> group(8 * kKvGroup, 0xffff);
-  auto* bytes = reinterpret_cast<std::byte*>(group.data());
+  std::vector<uint16_t> strip(8 * kStripTokens, 0xffff);
+  auto* bytes = reinterpret_cast<std::byte*>(strip.data());
   std::vector<float> row(kDim);
   for (int d = 0; d < kDim; ++d) row[static_cast<size_t>(d)] = static_cast<float>(d + 1);
   const auto component = [&](int d) { return f32_to_bf16(static_cast<float>(d + 1)); };
   codec.put_k(bytes, 5, kDim, row.data());
   for (int d = 0; d < kDim; ++d)
-    EXPECT_EQ(group[static_cast<size_t>((d / 2 * kKvGroup + 5) * 2 + d % 2)], component(d));
-  EXPECT_EQ(group[(3 * kKvGroup + 5) * 2 + 1], 0) << "the last one's partner";
+    EXPECT_EQ(strip[static_cast<size_t>((d / 2 * kStripTokens + 5) * 2 + d % 2)], component(d));
+  EXPECT_EQ(strip[(3 * kStripTokens + 5) * 2 + 1], 0) << "the last one's partner";
   codec.put_v(bytes, 5, kDim, row.data());
-  for (int d = 0; d < kDim; ++d) EXPECT_EQ(group[static_cast<size_t>((2 * kDim + d) * 2 + 1)], component(d));
+  for (int d = 0; d < kDim; ++d) EXPECT_EQ(strip[static_cast<size_t>((2 * kDim + d) * 2 + 1)], component(d));
 }
 
 // Against the table of the format: 0, the least number, the least normal one, 1, the largest, and NaN.
@@ -214,10 +215,10 @@ TEST(KvF8, CodesAreThoseOfTheStandard) {
   EXPECT_EQ(e4m3_to_f32(0x7e), 448.0F);
   EXPECT_TRUE(std::isnan(e4m3_to_f32(0x7f)));
   const KvCodec& codec = *find_kv_codec("f8");
-  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(8) * kKvGroup));
+  std::vector<std::byte> strip(static_cast<size_t>(codec.k_row_bytes(8) * kStripTokens));
   std::vector<float> row = {1e9F, -1e9F, 463.0F, 465.0F, 0x1p-10F, 0x1.8p-9F, 1e-30F, -0.0F};
-  codec.put_v(group.data(), 3, 8, row.data());
-  codec.get_v(group.data(), 3, 8, row.data());
+  codec.put_v(strip.data(), 3, 8, row.data());
+  codec.get_v(strip.data(), 3, 8, row.data());
   EXPECT_EQ(row, (std::vector<float>{448.0F, -448.0F, 448.0F, 448.0F, 0.0F, 0x1p-8F, 0.0F, -0.0F}));
 }
 
@@ -225,8 +226,8 @@ TEST(KvQ4, TwoComponentsShareAByte) {
   const KvCodec& codec = *find_kv_codec("q4");
   constexpr int kDim = 64;
   EXPECT_EQ(codec.k_row_bytes(kDim), 36);
-  constexpr auto kScales = static_cast<size_t>(kKvGroup) * sizeof(float);
-  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(kDim) * kKvGroup));
+  constexpr auto kScales = static_cast<size_t>(kStripTokens) * sizeof(float);
+  std::vector<std::byte> strip(static_cast<size_t>(codec.k_row_bytes(kDim) * kStripTokens));
   std::vector<float> row(kDim, 0.0F);
   row[0] = 8.0F;  // as stored: the farthest, so −8 of the scale −1
   row[1] = -3.0F;
@@ -234,48 +235,48 @@ TEST(KvQ4, TwoComponentsShareAByte) {
   row[63] = 1.0F;
   std::vector<float> given(row);
   unrotate_key(given.data(), kDim);  // exact: sums of integers
-  codec.put_k(group.data(), 5, kDim, given.data());
-  EXPECT_EQ(load_as<float>(group.data() + 5 * sizeof(float)), -1.0F);
-  EXPECT_EQ(group[kScales + 5], std::byte{0 | 11 << 4});
-  EXPECT_EQ(group[kScales + 8 * kKvGroup + 5], std::byte{15 | 8 << 4});
-  EXPECT_EQ(group[kScales + 31 * kKvGroup + 5], std::byte{8 | 7 << 4});
-  group.assign(group.size(), std::byte{0});
-  codec.put_v(group.data(), 5, kDim, given.data());
-  EXPECT_EQ(group[kScales + 5 * 32], std::byte{0 | 15 << 4}) << "components 0 and 16";
-  EXPECT_EQ(group[kScales + 5 * 32 + 1], std::byte{11 | 8 << 4}) << "components 1 and 17";
-  EXPECT_EQ(group[kScales + 5 * 32 + 31], std::byte{8 | 7 << 4}) << "components 47 and 63";
+  codec.put_k(strip.data(), 5, kDim, given.data());
+  EXPECT_EQ(load_as<float>(strip.data() + 5 * sizeof(float)), -1.0F);
+  EXPECT_EQ(strip[kScales + 5], std::byte{0 | 11 << 4});
+  EXPECT_EQ(strip[kScales + 8 * kStripTokens + 5], std::byte{15 | 8 << 4});
+  EXPECT_EQ(strip[kScales + 31 * kStripTokens + 5], std::byte{8 | 7 << 4});
+  strip.assign(strip.size(), std::byte{0});
+  codec.put_v(strip.data(), 5, kDim, given.data());
+  EXPECT_EQ(strip[kScales + 5 * 32], std::byte{0 | 15 << 4}) << "components 0 and 16";
+  EXPECT_EQ(strip[kScales + 5 * 32 + 1], std::byte{11 | 8 << 4}) << "components 1 and 17";
+  EXPECT_EQ(strip[kScales + 5 * 32 + 31], std::byte{8 | 7 << 4}) << "components 47 and 63";
 }
 
 TEST(KvQ8, ScalesLieBeforeTransposedKeysAndRowsOfValues) {
   const KvCodec& codec = *find_kv_codec("q8");
   constexpr int kDim = 32;
   EXPECT_EQ(codec.k_row_bytes(kDim), kDim + 4);
-  constexpr auto kScales = static_cast<size_t>(kKvGroup) * sizeof(float);
-  std::vector<std::byte> group(static_cast<size_t>((kDim + 4) * kKvGroup));
-  const auto scale = [&group](int t) {
+  constexpr auto kScales = static_cast<size_t>(kStripTokens) * sizeof(float);
+  std::vector<std::byte> strip(static_cast<size_t>((kDim + 4) * kStripTokens));
+  const auto scale = [&strip](int t) {
     float value = 0.0F;
-    std::memcpy(&value, group.data() + static_cast<size_t>(t) * sizeof value, sizeof value);
+    std::memcpy(&value, strip.data() + static_cast<size_t>(t) * sizeof value, sizeof value);
     return value;
   };
   std::vector<float> row(kDim);
   for (int d = 0; d < kDim; ++d) row[static_cast<size_t>(d)] = static_cast<float>(d - 31) * 0.5F;
   std::vector<float> key(row);
   unrotate_key(key.data(), kDim);  // exact: sums of halves
-  codec.put_k(group.data(), 5, kDim, key.data());
+  codec.put_k(strip.data(), 5, kDim, key.data());
   EXPECT_EQ(scale(5), 15.5F / 127.0F);
-  EXPECT_EQ(static_cast<int8_t>(group[kScales + 5]), -127);
-  EXPECT_EQ(static_cast<int8_t>(group[kScales + 30 * kKvGroup + 5]), -4);  // −0.5 · 127 / 15.5 = −4.1
-  group.assign(group.size(), std::byte{0});
-  codec.put_v(group.data(), 5, kDim, row.data());
+  EXPECT_EQ(static_cast<int8_t>(strip[kScales + 5]), -127);
+  EXPECT_EQ(static_cast<int8_t>(strip[kScales + 30 * kStripTokens + 5]), -4);  // −0.5 · 127 / 15.5 = −4.1
+  strip.assign(strip.size(), std::byte{0});
+  codec.put_v(strip.data(), 5, kDim, row.data());
   EXPECT_EQ(scale(5), 15.5F / 127.0F);
-  EXPECT_EQ(static_cast<int8_t>(group[kScales + 5 * kDim]), -127);
-  EXPECT_EQ(static_cast<int8_t>(group[kScales + 5 * kDim + 30]), -4);
+  EXPECT_EQ(static_cast<int8_t>(strip[kScales + 5 * kDim]), -127);
+  EXPECT_EQ(static_cast<int8_t>(strip[kScales + 5 * kDim + 30]), -4);
 }
 
 TEST(KvQ8, ErrorIsHalfAStepAtMost) {
   const KvCodec& codec = *find_kv_codec("q8");
   constexpr int kDim = 64;
-  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(kDim) * kKvGroup));
+  std::vector<std::byte> strip(static_cast<size_t>(codec.k_row_bytes(kDim) * kStripTokens));
   std::vector<float> row(kDim);
   std::vector<float> back(kDim);
   Rng rng(3);
@@ -283,8 +284,8 @@ TEST(KvQ8, ErrorIsHalfAStepAtMost) {
     for (int i = 0; i < 200; ++i) {
       float amax = 0.0F;
       for (float& x : row) amax = std::max(amax, std::fabs(x = rng.normal() * spread));
-      codec.put_v(group.data(), i % kKvGroup, kDim, row.data());
-      codec.get_v(group.data(), i % kKvGroup, kDim, back.data());
+      codec.put_v(strip.data(), i % kStripTokens, kDim, row.data());
+      codec.get_v(strip.data(), i % kStripTokens, kDim, back.data());
       // Half a step, and what rounding the product and the scale adds to it.
       const float most = amax / 127.0F * (0.5F + 1e-4F);
       for (size_t d = 0; d < back.size(); ++d) ASSERT_LE(std::fabs(back[d] - row[d]), most) << spread;
@@ -297,7 +298,7 @@ TEST(KvQ8, ErrorIsHalfAStepAtMost) {
 TEST(KvQ8, LargeComponentsOfAKeyLeaveTheOthersTheirDigits) {
   const KvCodec& codec = *find_kv_codec("q8");
   constexpr int kDim = 128;
-  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(kDim) * kKvGroup));
+  std::vector<std::byte> strip(static_cast<size_t>(codec.k_row_bytes(kDim) * kStripTokens));
   std::vector<float> key(kDim);
   std::vector<float> back(kDim);
   Rng rng(5);
@@ -307,8 +308,8 @@ TEST(KvQ8, LargeComponentsOfAKeyLeaveTheOthersTheirDigits) {
     for (float& x : key) x = rng.normal();
     key[20] += 30.0F;
     key[85] -= 30.0F;
-    codec.put_k(group.data(), i % kKvGroup, kDim, key.data());
-    codec.get_k(group.data(), i % kKvGroup, kDim, back.data());
+    codec.put_k(strip.data(), i % kStripTokens, kDim, key.data());
+    codec.get_k(strip.data(), i % kStripTokens, kDim, back.data());
     double error = 0;
     for (size_t d = 0; d < key.size(); ++d) error += double{rng.normal()} * (double{back[d]} - double{key[d]});
     squares += error * error;
@@ -349,10 +350,10 @@ TEST(Rotation, SpreadsALargeComponent) {
 // 127 / amax is finite down to 2^-120; what is smaller counts as nothing, and is never multiplied by infinity.
 TEST(KvQ8, TinyRowsBecomeZeros) {
   const KvCodec& codec = *find_kv_codec("q8");
-  std::vector<std::byte> group(static_cast<size_t>(codec.k_row_bytes(2) * kKvGroup));
+  std::vector<std::byte> strip(static_cast<size_t>(codec.k_row_bytes(2) * kStripTokens));
   const auto stored = [&](std::vector<float> row) {
-    codec.put_v(group.data(), 3, 2, row.data());
-    codec.get_v(group.data(), 3, 2, row.data());
+    codec.put_v(strip.data(), 3, 2, row.data());
+    codec.get_v(strip.data(), 3, 2, row.data());
     return row;
   };
   EXPECT_EQ(stored({0x1p-120F, 0.0F}), (std::vector<float>{0x1p-120F / 127.0F * 127.0F, 0.0F}));

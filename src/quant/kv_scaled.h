@@ -1,4 +1,4 @@
-// The base of a KV codec whose rows have one scale each (quant/kv_codec.h): 16 scales stand before a group's rows, and
+// The base of a KV codec whose rows have one scale each (quant/kv_codec.h): 16 scales stand before a strip's rows, and
 // multiply a finished score, or a probability, once per key.
 #pragma once
 #include <bit>
@@ -14,15 +14,15 @@ struct KvScaled {
   static constexpr int kTogether = 1;
   static constexpr bool kValuesInKeys = true;
   static constexpr bool kRotatesKeys = true;
-  static constexpr int64_t kScales = kKvGroup * sizeof(float);  // bytes before the rows of a group
+  static constexpr int64_t kScales = kStripTokens * sizeof(float);  // bytes before the rows of a strip
 
   template <class V>
-  static QR_INLINE typename V::F scale_k(const std::byte* group, typename V::F dots) {
-    return V::mul(dots, V::load(reinterpret_cast<const float*>(group)));
+  static QR_INLINE typename V::F scale_k(const std::byte* strip, typename V::F dots) {
+    return V::mul(dots, V::load(reinterpret_cast<const float*>(strip)));
   }
   template <class V>
-  static QR_INLINE typename V::F scale_v(const std::byte* group, typename V::F weights) {
-    return V::mul(weights, V::load(reinterpret_cast<const float*>(group)));
+  static QR_INLINE typename V::F scale_v(const std::byte* strip, typename V::F weights) {
+    return V::mul(weights, V::load(reinterpret_cast<const float*>(strip)));
   }
 
  protected:
@@ -31,8 +31,8 @@ struct KvScaled {
   static constexpr float kMagic = 12582912.0F;  // 1.5·2^23: adding it leaves the nearest integer in the low bits
 
   template <class Byte>
-  static QR_INLINE Byte* scale_at(Byte* group, int t) {
-    return group + t * int64_t{sizeof(float)};
+  static QR_INLINE Byte* scale_at(Byte* strip, int t) {
+    return strip + t * int64_t{sizeof(float)};
   }
   // The largest magnitude; infinity or NaN where a component is none. As integers magnitudes order as the floats do,
   // NaN and infinity above all, so that one maximum finds both.

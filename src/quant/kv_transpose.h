@@ -1,4 +1,4 @@
-// A group of keys, [dim][16], as a group of values, [16][dim], where a codec has the numbers of both in the same form:
+// A strip of keys, [dim][16], as a strip of values, [16][dim], where a codec has the numbers of both in the same form:
 // what values that are components of their keys are read through (quant/kv_codec.h, values_of_keys). Elements of 1, 2
 // or 4 bytes are moved, never looked at: those of tokens that are not stored yet may be anything.
 #pragma once
@@ -11,9 +11,9 @@
 namespace quire {
 namespace kv_transpose_detail {
 
-// Four rounds in which rows i and i + 8 are shuffled into 2i and 2i + 1 turn 16 rows of 16 over.
+// Four rounds in which rows i and i + 8 are shuffled into 2i and 2i + 1 transpose 16 rows of 16.
 template <class T>
-QR_INLINE void turn_16(const T* from, T* to, int64_t to_stride) {
+QR_INLINE void transpose_16(const T* from, T* to, int64_t to_stride) {
   using Row [[gnu::vector_size(16 * sizeof(T))]] = T;
   Row rows[2][16];
   std::memcpy(rows[0], from, sizeof rows[0]);
@@ -26,18 +26,19 @@ QR_INLINE void turn_16(const T* from, T* to, int64_t to_stride) {
           __builtin_shufflevector(in[i], in[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     }
   }
-  for (int t = 0; t < kKvGroup; ++t) std::memcpy(to + t * to_stride, &rows[0][t], sizeof(Row));
+  for (int t = 0; t < kStripTokens; ++t) std::memcpy(to + t * to_stride, &rows[0][t], sizeof(Row));
 }
 
 }  // namespace kv_transpose_detail
 
 // to[t · dim + d] = from[d · 16 + t] of n components d; n ≤ dim.
 template <class T>
-QR_INLINE void turn_group(const T* from, int n, T* to, int64_t dim) {
+QR_INLINE void transpose_strip(const T* from, int n, T* to, int64_t dim) {
   int d = 0;
-  for (; d + kKvGroup <= n; d += kKvGroup) kv_transpose_detail::turn_16(from + int64_t{d} * kKvGroup, to + d, dim);
+  for (; d + kStripTokens <= n; d += kStripTokens)
+    kv_transpose_detail::transpose_16(from + int64_t{d} * kStripTokens, to + d, dim);
   for (; d < n; ++d) {
-    for (int t = 0; t < kKvGroup; ++t) to[t * dim + d] = from[int64_t{d} * kKvGroup + t];
+    for (int t = 0; t < kStripTokens; ++t) to[t * dim + d] = from[int64_t{d} * kStripTokens + t];
   }
 }
 

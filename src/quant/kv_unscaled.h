@@ -15,11 +15,11 @@ struct KvUnscaled {
   static constexpr bool kRotatesValues = false;
 
   template <class V>
-  static QR_INLINE typename V::F scale_k(const std::byte* /*group*/, typename V::F dots) {
+  static QR_INLINE typename V::F scale_k(const std::byte* /*strip*/, typename V::F dots) {
     return dots;
   }
   template <class V>
-  static QR_INLINE typename V::F scale_v(const std::byte* /*group*/, typename V::F weights) {
+  static QR_INLINE typename V::F scale_v(const std::byte* /*strip*/, typename V::F weights) {
     return weights;
   }
 };

@@ -40,10 +40,10 @@ inline constexpr KvCodec kKvCodec{
     T::kForResearch,
     [](int dim) { return KvForms<T>::k_row_bytes(dim); },
     [](int dim) { return KvForms<T>::v_row_bytes(dim); },
-    [](std::byte* group, int t, int dim, const float* row) { T::put_k(group, t, dim, row); },
-    [](const std::byte* group, int t, int dim, float* row) { T::get_k(group, t, dim, row); },
-    [](std::byte* group, int t, int dim, const float* row) { T::put_v(group, t, dim, row); },
-    [](const std::byte* group, int t, int dim, float* row) { T::get_v(group, t, dim, row); },
+    [](std::byte* strip, int t, int dim, const float* row) { T::put_k(strip, t, dim, row); },
+    [](const std::byte* strip, int t, int dim, float* row) { T::get_k(strip, t, dim, row); },
+    [](std::byte* strip, int t, int dim, const float* row) { T::put_v(strip, t, dim, row); },
+    [](const std::byte* strip, int t, int dim, float* row) { T::get_v(strip, t, dim, row); },
 };
 
 }  // namespace quire

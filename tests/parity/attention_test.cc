@@ -330,10 +330,10 @@ TEST(Parity, RowsAreStoredAsTheCodecStoresThem) {
         std::vector<float> row(static_cast<size_t>(dim));
         const int64_t first = dim % 2 == 0 ? 0 : kFinite;
         for (float& x : row) x = numbers[static_cast<size_t>(rng.between(first, std::ssize(numbers) - 1))];
-        const auto bytes = static_cast<size_t>(std::max(codec.k_row_bytes(dim), codec.v_row_bytes(dim)) * kKvGroup);
+        const auto bytes = static_cast<size_t>(std::max(codec.k_row_bytes(dim), codec.v_row_bytes(dim)) * kStripTokens);
         std::vector<std::byte> expected(bytes), got(bytes);
         for (const bool is_key : {true, false}) {
-          for (int t = 0; t < kKvGroup; t += 5) {
+          for (int t = 0; t < kStripTokens; t += 5) {
             (is_key ? codec.put_k : codec.put_v)(expected.data(), t, dim, row.data());
             (is_key ? kernels->put_k : kernels->put_v)(got.data(), t, dim, row.data());
           }

@@ -13,40 +13,40 @@ struct KvBF16 : KvUnscaled {
   static constexpr int kTogether = 2;
   static constexpr int64_t row_bytes(int dim) { return (int64_t{dim} + 1) / 2 * 4; }
 
-  static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
+  static QR_INLINE void put_k(std::byte* strip, int t, int dim, const float* row) {
     constexpr int kSome = 32;  // converted side by side before pairs go where they belong
     for (int begin = 0; begin < dim; begin += kSome) {
       const int n = dim - begin < kSome ? dim - begin : kSome;
       uint16_t rounded[kSome + 1];
       for (int d = 0; d < n; ++d) rounded[d] = f32_to_bf16(row[begin + d]);
       rounded[n] = 0;
-      std::byte* to = group + (begin / 2 * kKvGroup + t) * int64_t{4};
-      for (int d = 0; d < n; d += 2) std::memcpy(to + d / 2 * kKvGroup * 4, rounded + d, 4);
+      std::byte* to = strip + (begin / 2 * kStripTokens + t) * int64_t{4};
+      for (int d = 0; d < n; d += 2) std::memcpy(to + d / 2 * kStripTokens * 4, rounded + d, 4);
     }
   }
-  static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
-    for (int d = 0; d < dim; ++d) row[d] = bf16_to_f32(key(group, d / 2 * 2)[2 * t + d % 2]);
+  static QR_INLINE void get_k(const std::byte* strip, int t, int dim, float* row) {
+    for (int d = 0; d < dim; ++d) row[d] = bf16_to_f32(key(strip, d / 2 * 2)[2 * t + d % 2]);
   }
-  static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
-    auto* v = reinterpret_cast<uint16_t*>(group) + int64_t{t / 2 * 2} * dim + t % 2;
+  static QR_INLINE void put_v(std::byte* strip, int t, int dim, const float* row) {
+    auto* v = reinterpret_cast<uint16_t*>(strip) + int64_t{t / 2 * 2} * dim + t % 2;
     for (int d = 0; d < dim; ++d) v[2 * d] = f32_to_bf16(row[d]);
   }
-  static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
-    const uint16_t* v = value(group, t / 2 * 2, dim, 0) + t % 2;
+  static QR_INLINE void get_v(const std::byte* strip, int t, int dim, float* row) {
+    const uint16_t* v = value(strip, t / 2 * 2, dim, 0) + t % 2;
     for (int d = 0; d < dim; ++d) row[d] = bf16_to_f32(v[2 * d]);
   }
-  static QR_INLINE const uint16_t* key(const std::byte* group, int d) {
-    return reinterpret_cast<const uint16_t*>(group) + int64_t{d} * kKvGroup;
+  static QR_INLINE const uint16_t* key(const std::byte* strip, int d) {
+    return reinterpret_cast<const uint16_t*>(strip) + int64_t{d} * kStripTokens;
   }
-  static QR_INLINE const uint16_t* value(const std::byte* group, int t, int dim, int d) {
-    return reinterpret_cast<const uint16_t*>(group) + int64_t{t} * dim + 2 * d;
+  static QR_INLINE const uint16_t* value(const std::byte* strip, int t, int dim, int d) {
+    return reinterpret_cast<const uint16_t*>(strip) + int64_t{t} * dim + 2 * d;
   }
   static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
     int i = 0;
-    for (; i + 16 <= n; i += 16) turn_16(keys + int64_t{d + i} * 2 * kKvGroup, values + int64_t{i} * 4, dim);
+    for (; i + 16 <= n; i += 16) transpose_16(keys + int64_t{d + i} * 2 * kStripTokens, values + int64_t{i} * 4, dim);
     for (; i < n; ++i) {
       const uint16_t* pairs = key(keys, (d + i) / 2 * 2) + (d + i) % 2;
-      for (int t = 0; t < kKvGroup; ++t) {
+      for (int t = 0; t < kStripTokens; ++t) {
         const uint16_t number = pairs[2 * t];
         std::memcpy(values + (int64_t{t / 2} * dim + i) * 4 + t % 2 * 2, &number, sizeof number);
       }
@@ -56,8 +56,8 @@ struct KvBF16 : KvUnscaled {
  private:
   // 16 components of 16 keys, of which two stand side by side, as those of values, of which two do. First each pair of
   // components is taken apart, 8 pairs of tokens each; then four rounds, in which rows i and i + 8 are shuffled into 2i
-  // and 2i + 1, turn 16 rows of 8 such pairs over.
-  static QR_INLINE void turn_16(const std::byte* keys, std::byte* values, int64_t dim) {
+  // and 2i + 1, transpose 16 rows of 8 such pairs.
+  static QR_INLINE void transpose_16(const std::byte* keys, std::byte* values, int64_t dim) {
     using Pairs [[gnu::vector_size(64)]] = uint16_t;
     using Row [[gnu::vector_size(32)]] = uint32_t;
     Row rows[2][16];
@@ -77,7 +77,7 @@ struct KvBF16 : KvUnscaled {
         out[2 * i + 1] = __builtin_shufflevector(in[i], in[i + 8], 4, 12, 5, 13, 6, 14, 7, 15);
       }
     }
-    for (int pair = 0; pair < kKvGroup / 2; ++pair) {
+    for (int pair = 0; pair < kStripTokens / 2; ++pair) {
       std::memcpy(values + pair * dim * 4, &rows[0][2 * pair], 2 * sizeof(Row));
     }
   }

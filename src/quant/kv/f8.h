@@ -17,32 +17,32 @@ struct KvF8 : KvUnscaled {
   static constexpr bool kRotatesKeys = true;
   static constexpr int64_t row_bytes(int dim) { return (int64_t{dim} + 3) / 4 * 4; }  // whole words
 
-  static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
+  static QR_INLINE void put_k(std::byte* strip, int t, int dim, const float* row) {
     float rotated[kMaxRotated];
     rotate_key(row, dim, rotated);
-    for (int d = 0; d < dim; ++d) group[int64_t{d} * kKvGroup + t] = encode(rotated[d]);
+    for (int d = 0; d < dim; ++d) strip[int64_t{d} * kStripTokens + t] = encode(rotated[d]);
   }
-  static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
-    for (int d = 0; d < dim; ++d) row[d] = decode(group[int64_t{d} * kKvGroup + t]);
+  static QR_INLINE void get_k(const std::byte* strip, int t, int dim, float* row) {
+    for (int d = 0; d < dim; ++d) row[d] = decode(strip[int64_t{d} * kStripTokens + t]);
     unrotate_key(row, dim);
   }
-  static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
-    for (int d = 0; d < dim; ++d) group[int64_t{t} * dim + d] = encode(row[d]);
+  static QR_INLINE void put_v(std::byte* strip, int t, int dim, const float* row) {
+    for (int d = 0; d < dim; ++d) strip[int64_t{t} * dim + d] = encode(row[d]);
   }
-  static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
-    for (int d = 0; d < dim; ++d) row[d] = decode(group[int64_t{t} * dim + d]);
+  static QR_INLINE void get_v(const std::byte* strip, int t, int dim, float* row) {
+    for (int d = 0; d < dim; ++d) row[d] = decode(strip[int64_t{t} * dim + d]);
   }
   static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
-    turn_group(reinterpret_cast<const uint8_t*>(keys) + int64_t{d} * kKvGroup, n, reinterpret_cast<uint8_t*>(values),
-               dim);
+    transpose_strip(reinterpret_cast<const uint8_t*>(keys) + int64_t{d} * kStripTokens, n,
+                    reinterpret_cast<uint8_t*>(values), dim);
   }
   template <class V>
-  static QR_INLINE typename V::F load_k(const std::byte* group, int d) {
-    return V::load_e4m3(group + int64_t{d} * kKvGroup);
+  static QR_INLINE typename V::F load_k(const std::byte* strip, int d) {
+    return V::load_e4m3(strip + int64_t{d} * kStripTokens);
   }
   template <class V>
-  static QR_INLINE typename V::F load_v(const std::byte* group, int t, int dim, int d) {
-    return V::load_e4m3(group + int64_t{t} * dim + d);
+  static QR_INLINE typename V::F load_v(const std::byte* strip, int t, int dim, int d) {
+    return V::load_e4m3(strip + int64_t{t} * dim + d);
   }
 
  private:

@@ -13,15 +13,15 @@ struct KvK8V4 : KvQ8 {
   static constexpr int64_t k_row_bytes(int dim) { return KvQ8::row_bytes(dim); }
   static constexpr int64_t v_row_bytes(int dim) { return KvQ4::row_bytes(dim); }
 
-  static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) { KvQ4::put_v(group, t, dim, row); }
-  static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) { KvQ4::get_v(group, t, dim, row); }
+  static QR_INLINE void put_v(std::byte* strip, int t, int dim, const float* row) { KvQ4::put_v(strip, t, dim, row); }
+  static QR_INLINE void get_v(const std::byte* strip, int t, int dim, float* row) { KvQ4::get_v(strip, t, dim, row); }
   template <class V>
-  static QR_INLINE typename V::F load_v(const std::byte* group, int t, int dim, int d) {
-    return KvQ4::load_v<V>(group, t, dim, d);
+  static QR_INLINE typename V::F load_v(const std::byte* strip, int t, int dim, int d) {
+    return KvQ4::load_v<V>(strip, t, dim, d);
   }
   template <class V>
-  static QR_INLINE typename V::F scale_v(const std::byte* group, typename V::F weights) {
-    return KvQ4::scale_v<V>(group, weights);
+  static QR_INLINE typename V::F scale_v(const std::byte* strip, typename V::F weights) {
+    return KvQ4::scale_v<V>(strip, weights);
   }
 };
 

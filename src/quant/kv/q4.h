@@ -1,7 +1,7 @@
 // KV codec q4: four bits per component, an f32 scale per row (docs/numerics.md, "Attention"). A quarter of the memory
 // of f16 and a little more.
-//   group of keys    [16] scales, [dim / 2][16] bytes: components d (low half) and d + 1 of 16 keys, padding
-//   group of values  [16] scales, [16][dim / 32][16] bytes: components d (low half) and d + 16 of a value
+//   strip of keys    [16] scales, [dim / 2][16] bytes: components d (low half) and d + 1 of 16 keys, padding
+//   strip of values  [16] scales, [16][dim / 32][16] bytes: components d (low half) and d + 16 of a value
 // A number n in 0 … 15 stands for (n − 8) · scale. The scale is what makes −8 of the component that is farthest from
 // zero. Keys and values are rotated first (quant/rotation.h); queries are too, and results are turned back: four bits
 // under one scale are too few for a row with a few large components. docs/kv.md has what it costs.
@@ -19,41 +19,41 @@ struct KvQ4 : KvScaled {
   static constexpr bool kRotatesValues = true;
   static constexpr int64_t row_bytes(int dim) { return value_bytes(dim) + int64_t{sizeof(float)}; }
 
-  static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
+  static QR_INLINE void put_k(std::byte* strip, int t, int dim, const float* row) {
     int8_t numbers[kMaxRotated];
-    store_as(scale_at(group, t), encode(row, dim, numbers));
+    store_as(scale_at(strip, t), encode(row, dim, numbers));
     for (int d = 0; d < dim; d += 2) {
       const int high = d + 1 < dim ? numbers[d + 1] : 0;
-      group[kScales + int64_t{d} / 2 * kKvGroup + t] = static_cast<std::byte>(numbers[d] | high << 4);
+      strip[kScales + int64_t{d} / 2 * kStripTokens + t] = static_cast<std::byte>(numbers[d] | high << 4);
     }
   }
-  static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
-    const auto scale = load_as<float>(scale_at(group, t));
+  static QR_INLINE void get_k(const std::byte* strip, int t, int dim, float* row) {
+    const auto scale = load_as<float>(scale_at(strip, t));
     for (int d = 0; d < dim; ++d) {
-      row[d] = scale * number(group[kScales + int64_t{d} / 2 * kKvGroup + t], d % 2 == 1);
+      row[d] = scale * number(strip[kScales + int64_t{d} / 2 * kStripTokens + t], d % 2 == 1);
     }
     unrotate_key(row, dim);
   }
-  static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
+  static QR_INLINE void put_v(std::byte* strip, int t, int dim, const float* row) {
     int8_t numbers[kMaxRotated + 31];
-    store_as(scale_at(group, t), encode(row, dim, numbers));
+    store_as(scale_at(strip, t), encode(row, dim, numbers));
     for (int d = dim; d % 32 != 0; ++d) numbers[d] = 0;
-    std::byte* at = group + kScales + t * value_bytes(dim);
+    std::byte* at = strip + kScales + t * value_bytes(dim);
     for (int d = 0; d < dim; d += 32) {
       for (int i = 0; i < 16; ++i) *at++ = static_cast<std::byte>(numbers[d + i] | numbers[d + 16 + i] << 4);
     }
   }
-  static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
-    const auto scale = load_as<float>(scale_at(group, t));
-    const std::byte* at = group + kScales + t * value_bytes(dim);
+  static QR_INLINE void get_v(const std::byte* strip, int t, int dim, float* row) {
+    const auto scale = load_as<float>(scale_at(strip, t));
+    const std::byte* at = strip + kScales + t * value_bytes(dim);
     for (int d = 0; d < dim; ++d) row[d] = scale * number(at[d / 32 * 16 + d % 16], d % 32 >= 16);
     unrotate_key(row, dim);
   }
   static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
-    for (int t = 0; t < kKvGroup; ++t) {
+    for (int t = 0; t < kStripTokens; ++t) {
       std::byte* row = values + kScales + t * value_bytes(dim);
       for (int i = 0; i < n; ++i) {
-        const int pair = static_cast<int>(keys[kScales + int64_t{d + i} / 2 * kKvGroup + t]);
+        const int pair = static_cast<int>(keys[kScales + int64_t{d + i} / 2 * kStripTokens + t]);
         const int half = pair >> ((d + i) % 2 * 4) & 15;
         std::byte& both = row[i / 32 * 16 + i % 16];
         both = i % 32 < 16 ? static_cast<std::byte>(half) : both | static_cast<std::byte>(half << 4);
@@ -61,13 +61,13 @@ struct KvQ4 : KvScaled {
     }
   }
   template <class V>
-  static QR_INLINE typename V::F load_k(const std::byte* group, int d) {
-    const std::byte* pairs = group + kScales + int64_t{d} / 2 * kKvGroup;
+  static QR_INLINE typename V::F load_k(const std::byte* strip, int d) {
+    const std::byte* pairs = strip + kScales + int64_t{d} / 2 * kStripTokens;
     return centred<V>(d % 2 == 0 ? V::template load_nibbles<0>(pairs) : V::template load_nibbles<4>(pairs));
   }
   template <class V>
-  static QR_INLINE typename V::F load_v(const std::byte* group, int t, int dim, int d) {
-    const std::byte* pairs = group + kScales + t * value_bytes(dim) + d / 32 * 16;
+  static QR_INLINE typename V::F load_v(const std::byte* strip, int t, int dim, int d) {
+    const std::byte* pairs = strip + kScales + t * value_bytes(dim) + d / 32 * 16;
     return centred<V>(d % 32 == 0 ? V::template load_nibbles<0>(pairs) : V::template load_nibbles<4>(pairs));
   }
 

@@ -1,7 +1,7 @@
 // KV codec q8: a byte per component, an f32 scale per row (docs/numerics.md, "Attention"). Half the memory of f16, and
 // half of what a step reads.
-//   group of keys    [16] scales, [dim][16] bytes, padding to row_bytes
-//   group of values  [16] scales, [16][dim] bytes, padding to row_bytes
+//   strip of keys    [16] scales, [dim][16] bytes, padding to row_bytes
+//   strip of values  [16] scales, [16][dim] bytes, padding to row_bytes
 // One scale for the whole row, not one for every 32 components as in Q8_0: so it multiplies a finished score, or a
 // probability, once per key instead of once per block, and the products stay those of f16. Keys are rotated first
 // (quant/rotation.h), and queries with them: else a key with a few very large components would lose the others.
@@ -19,35 +19,35 @@ struct KvQ8 : KvScaled {
   static constexpr std::string_view kName = "q8";
   static constexpr bool kForResearch = false;
   static constexpr bool kRotatesValues = false;
-  // Whole lines of 64 bytes a group, whatever the width.
+  // Whole lines of 64 bytes a strip, whatever the width.
   static constexpr int64_t row_bytes(int dim) { return (int64_t{dim} + 3) / 4 * 4 + int64_t{sizeof(float)}; }
 
-  static QR_INLINE void put_k(std::byte* group, int t, int dim, const float* row) {
+  static QR_INLINE void put_k(std::byte* strip, int t, int dim, const float* row) {
     float rotated[kMaxRotated];
     rotate_key(row, dim, rotated);
-    put(scale_at(group, t), dim, rotated, group + kScales + t, kKvGroup);
+    put(scale_at(strip, t), dim, rotated, strip + kScales + t, kStripTokens);
   }
-  static QR_INLINE void get_k(const std::byte* group, int t, int dim, float* row) {
-    get(scale_at(group, t), dim, row, group + kScales + t, kKvGroup);
+  static QR_INLINE void get_k(const std::byte* strip, int t, int dim, float* row) {
+    get(scale_at(strip, t), dim, row, strip + kScales + t, kStripTokens);
     unrotate_key(row, dim);
   }
-  static QR_INLINE void put_v(std::byte* group, int t, int dim, const float* row) {
-    put(scale_at(group, t), dim, row, group + kScales + int64_t{t} * dim, 1);
+  static QR_INLINE void put_v(std::byte* strip, int t, int dim, const float* row) {
+    put(scale_at(strip, t), dim, row, strip + kScales + int64_t{t} * dim, 1);
   }
-  static QR_INLINE void get_v(const std::byte* group, int t, int dim, float* row) {
-    get(scale_at(group, t), dim, row, group + kScales + int64_t{t} * dim, 1);
+  static QR_INLINE void get_v(const std::byte* strip, int t, int dim, float* row) {
+    get(scale_at(strip, t), dim, row, strip + kScales + int64_t{t} * dim, 1);
   }
   static QR_INLINE void values_of_keys(const std::byte* keys, int d, int n, int dim, std::byte* values) {
-    turn_group(reinterpret_cast<const uint8_t*>(keys + kScales) + int64_t{d} * kKvGroup, n,
-               reinterpret_cast<uint8_t*>(values + kScales), dim);
+    transpose_strip(reinterpret_cast<const uint8_t*>(keys + kScales) + int64_t{d} * kStripTokens, n,
+                    reinterpret_cast<uint8_t*>(values + kScales), dim);
   }
   template <class V>
-  static QR_INLINE typename V::F load_k(const std::byte* group, int d) {
-    return V::load_i8(group + kScales + int64_t{d} * kKvGroup);
+  static QR_INLINE typename V::F load_k(const std::byte* strip, int d) {
+    return V::load_i8(strip + kScales + int64_t{d} * kStripTokens);
   }
   template <class V>
-  static QR_INLINE typename V::F load_v(const std::byte* group, int t, int dim, int d) {
-    return V::load_i8(group + kScales + int64_t{t} * dim + d);
+  static QR_INLINE typename V::F load_v(const std::byte* strip, int t, int dim, int d) {
+    return V::load_i8(strip + kScales + int64_t{t} * dim + d);
   }
 
  private:

@@ -227,9 +227,9 @@ Status check(const ProposerEnv& env) {
     return fail(Code::unsupported,
                 "a model whose layers keep a state cannot draft: it cannot go back to before a guess");
   }
-  if (env.block_tokens % draft.kv_group != 0) {
+  if (env.block_tokens % draft.strip_tokens != 0) {
     return fail(Code::invalid, "block_tokens must be a multiple of the draft model's " +
-                                   std::to_string(draft.kv_group) + ", got " + std::to_string(env.block_tokens));
+                                   std::to_string(draft.strip_tokens) + ", got " + std::to_string(env.block_tokens));
   }
   return {};
 }

@@ -4,8 +4,8 @@
 // order. A lane is a position mod 16. A key that a row may not see is never multiplied: its lane is replaced before
 // exp, and values are summed over the row's own range only. Where v_dim is no multiple of 16 the last lanes hold a
 // neighbour's components and are dropped at the end (the pool ends with room for one such read, see CpuOps::allocate).
-// Values that are components of keys are turned over as they are used: of a chunk's keys a few components at a time,
-// once for all rows of the tile, which lie then as values of their own do (Tile::turned).
+// Values that are components of keys are transposed as they are used: of a chunk's keys a few components at a time,
+// once for all rows of the tile, which lie then as values of their own do (Tile::transposed).
 // Keys that are kept beside a window are a chunk of their own, which comes first, under queries of their own.
 // Reads K and V once per tile: bytes = keys · (k_row_bytes + v_row_bytes).
 // A task may take a span of the chunks only: it leaves each chunk's (m, l, o) in task.states, and join() merges them in
@@ -25,7 +25,7 @@ namespace quire {
 namespace {
 
 inline constexpr int kChunk = kAttentionChunk;
-inline constexpr int kChunkGroups = kChunk / kKvGroup;
+inline constexpr int kChunkStrips = kChunk / kStripTokens;
 
 template <class V, class C>
 struct AttentionKernel {
@@ -36,13 +36,13 @@ struct AttentionKernel {
   // Whether values are the last components of keys: no value of its own begins where its key does.
   static bool are_in_keys(const AttentionTask& task) { return task.v_offset == task.k_offset; }
 
-  // Addresses of a chunk's groups.
-  struct Groups {
-    const std::byte* k[kChunkGroups];
-    const std::byte* v[kChunkGroups];
+  // Addresses of a chunk's strips.
+  struct Strips {
+    const std::byte* k[kChunkStrips];
+    const std::byte* v[kChunkStrips];
   };
 
-  // The machine is asked for what comes soon, since its own prefetcher does not see where a group's run of a few KiB
+  // The machine is asked for what comes soon, since its own prefetcher does not see where a strip's run of a few KiB
   // begins: with the scores for the chunk's values, with the sum of values for the next chunk's keys, so that reading
   // goes on evenly. Into the second-level cache: all of it in the first would drive each other out. Of tiles of 16
   // rows only a task's first asks, and nobody where a vocabulary says kPrefetches = false.
@@ -69,30 +69,30 @@ struct AttentionKernel {
     alignas(64) float q[kMaxHeadDim][M];  // as steps take it, component after component: so rows need no pointer each
     alignas(64) float score[M][kChunk];   // then weights of the values, as steps take them
     alignas(64) float o[M][kMaxHeadDim];  // running output
-    Groups at, next;                      // of this chunk and of the next one
+    Strips at, next;                      // of this chunk and of the next one
     int next_end;                         // keys of the next chunk; 0: there is none
-    // Values of a chunk's groups, of kTurned vectors of components, as the codec has values.
-    static constexpr int kTurned = kVectors<M> < 4 ? kVectors<M> : 4;
-    static constexpr int kTurnedBytes = C::kValuesInKeys ? kKvGroup * (kTurned * 16 + 32) * 4 : 1;
-    alignas(64) std::byte turned[C::kValuesInKeys ? kChunkGroups : 1][kTurnedBytes];
-    int64_t k_step, v_step;  // bytes of a group of keys per component of a value; of values per component of a key
+    // Values of a chunk's strips, of kTransposed vectors of components, as the codec has values.
+    static constexpr int kTransposed = kVectors<M> < 4 ? kVectors<M> : 4;
+    static constexpr int kTransposedBytes = C::kValuesInKeys ? kStripTokens * (kTransposed * 16 + 32) * 4 : 1;
+    alignas(64) std::byte transposed[C::kValuesInKeys ? kChunkStrips : 1][kTransposedBytes];
+    int64_t k_step, v_step;  // bytes of a strip of keys per component of a value; of values per component of a key
   };
 
-  // The groups that keys [lo, hi) of a chunk lie in.
-  static void locate(const AttentionTask& task, int chunk, int lo, int hi, Groups& groups) {
-    for (int g = lo / kKvGroup; g * kKvGroup < hi; ++g) {
-      const int position = chunk + g * kKvGroup;
+  // The strips that keys [lo, hi) of a chunk lie in.
+  static void locate(const AttentionTask& task, int chunk, int lo, int hi, Strips& strips) {
+    for (int g = lo / kStripTokens; g * kStripTokens < hi; ++g) {
+      const int position = chunk + g * kStripTokens;
       const int64_t block = task.blocks[position / task.block_tokens];
-      const int64_t group = position % task.block_tokens / kKvGroup;
+      const int64_t strip = position % task.block_tokens / kStripTokens;
       const std::byte* base = task.kv + block * task.block_bytes;
-      groups.k[g] = base + task.k_offset + group * kKvGroup * task.k_row_bytes;
-      groups.v[g] = base + task.v_offset + group * kKvGroup * task.v_row_bytes;
+      strips.k[g] = base + task.k_offset + strip * kStripTokens * task.k_row_bytes;
+      strips.v[g] = base + task.v_offset + strip * kStripTokens * task.v_row_bytes;
     }
   }
 
-  // Scores of R rows from `first` on, in G neighbouring groups from g on.
+  // Scores of R rows from `first` on, in G neighbouring strips from g on.
   template <int R, int G, bool kAsk, int M>
-  static QR_INLINE void score_groups(const AttentionTask& task, int first, int g, Tile<M>& tile) {
+  static QR_INLINE void score_strips(const AttentionTask& task, int first, int g, Tile<M>& tile) {
     F acc[R * G];
     for (int i = 0; i < R * G; ++i) acc[i] = V::zero();
     const float* q_at = &tile.q[0][first];
@@ -112,7 +112,7 @@ struct AttentionKernel {
       for (int j = 0; j < G; ++j) {
         F s = V::mul(C::template scale_k<V>(tile.at.k[g + j], acc[i * G + j]), scale);
         if (task.soft_cap > 0.0F) s = soft_cap_lanes<V>(s, task.soft_cap);
-        V::store(tile.score[first + i] + (g + j) * kKvGroup, s);
+        V::store(tile.score[first + i] + (g + j) * kStripTokens, s);
       }
     }
   }
@@ -120,21 +120,21 @@ struct AttentionKernel {
   template <bool kAsks, int M>
   static void scores(const AttentionTask& task, int lo, int hi, Tile<M>& tile) {
     constexpr int kRows = kTogether<M>;
-    constexpr int kGroups = kVectors<M>;
-    const int end = (hi + kKvGroup - 1) / kKvGroup;
-    const auto groups = [&]<int G>(int g, std::integral_constant<int, G>) {
-      score_groups<kRows, G, kAsks>(task, 0, g, tile);
-      for (int first = kRows; first < M; first += kRows) score_groups<kRows, G, false>(task, first, g, tile);
+    constexpr int kStrips = kVectors<M>;
+    const int end = (hi + kStripTokens - 1) / kStripTokens;
+    const auto strips = [&]<int G>(int g, std::integral_constant<int, G>) {
+      score_strips<kRows, G, kAsks>(task, 0, g, tile);
+      for (int first = kRows; first < M; first += kRows) score_strips<kRows, G, false>(task, first, g, tile);
     };
-    int g = lo / kKvGroup;
-    for (; g + kGroups <= end; g += kGroups) groups(g, std::integral_constant<int, kGroups>());
-    for (; g < end; ++g) groups(g, std::integral_constant<int, 1>());
+    int g = lo / kStripTokens;
+    for (; g + kStrips <= end; g += kStrips) strips(g, std::integral_constant<int, kStrips>());
+    for (; g < end; ++g) strips(g, std::integral_constant<int, 1>());
   }
 
-  // The end of the groups of row i's keys, from its first on, that it sees as a whole.
+  // The end of the strips of row i's keys, from its first on, that it sees as a whole.
   template <int M>
-  static int whole_groups(const Tile<M>& tile, int i) {
-    return tile.lo[i] % kKvGroup == 0 ? tile.hi[i] / kKvGroup : 0;
+  static int whole_strips(const Tile<M>& tile, int i) {
+    return tile.lo[i] % kStripTokens == 0 ? tile.hi[i] / kStripTokens : 0;
   }
 
   // The largest score of row i's visible keys. Of all rows before any exp: it takes a row's time to fold a vector, and
@@ -145,12 +145,12 @@ struct AttentionKernel {
     const int lo = tile.lo[i];
     const int hi = tile.hi[i];
     const F none = V::set1(-__builtin_inff());
-    const int whole = whole_groups(tile, i);
+    const int whole = whole_strips(tile, i);
     F m = none;
-    int g = lo / kKvGroup;
-    for (; g < whole; ++g) m = V::max(V::load(score + g * kKvGroup), m);
-    for (; g * kKvGroup < hi; ++g) {
-      m = V::max(V::inside(lo - g * kKvGroup, hi - g * kKvGroup, V::load(score + g * kKvGroup), none), m);
+    int g = lo / kStripTokens;
+    for (; g < whole; ++g) m = V::max(V::load(score + g * kStripTokens), m);
+    for (; g * kStripTokens < hi; ++g) {
+      m = V::max(V::inside(lo - g * kStripTokens, hi - g * kStripTokens, V::load(score + g * kStripTokens), none), m);
     }
     tile.chunk_m[i] = V::max_of(m);
   }
@@ -162,24 +162,24 @@ struct AttentionKernel {
     float* score = tile.score[i];
     const int lo = tile.lo[i];
     const int hi = tile.hi[i];
-    const int whole = whole_groups(tile, i);
+    const int whole = whole_strips(tile, i);
     const F shift = V::set1(tile.chunk_m[i]);
     F l = V::zero();
-    const auto groups = [&]<int N>(int g, std::integral_constant<int, N>,
+    const auto strips = [&]<int N>(int g, std::integral_constant<int, N>,
                                    bool is_whole) __attribute__((always_inline)) {
       F p[N];
-      for (int j = 0; j < N; ++j) p[j] = V::sub(V::load(score + (g + j) * kKvGroup), shift);
+      for (int j = 0; j < N; ++j) p[j] = V::sub(V::load(score + (g + j) * kStripTokens), shift);
       exp_some<V, N, false>(p);
       for (int j = 0; j < N; ++j) {
-        const int first = (g + j) * kKvGroup;
+        const int first = (g + j) * kStripTokens;
         if (!is_whole) p[j] = V::inside(lo - first, hi - first, p[j], V::zero());
         Step::store_shared(score + first / Step::kPerFloat, C::template scale_v<V>(tile.at.v[g + j], p[j]));
         l = V::add(l, p[j]);
       }
     };
-    int g = lo / kKvGroup;
-    for (; g + kSome <= whole; g += kSome) groups(g, std::integral_constant<int, kSome>(), true);
-    for (; g * kKvGroup < hi; ++g) groups(g, std::integral_constant<int, 1>(), false);
+    int g = lo / kStripTokens;
+    for (; g + kSome <= whole; g += kSome) strips(g, std::integral_constant<int, kSome>(), true);
+    for (; g * kStripTokens < hi; ++g) strips(g, std::integral_constant<int, 1>(), false);
     tile.chunk_l[i] = V::sum(l);
   }
 
@@ -193,12 +193,13 @@ struct AttentionKernel {
   static QR_INLINE F one_row(const Tile<M>& tile, int i, Range keys, int d, F acc) {
     d -= tile.v_from;
     for (int t = keys.t0 / kStep * kStep; t < keys.t1; t += kStep) {
-      const std::byte* group = tile.at.v[t / kKvGroup];
+      const std::byte* strip = tile.at.v[t / kStripTokens];
       for (int part = 0; part < Step::kParts; ++part) {
-        auto v = Step::value(group, t % kKvGroup, tile.v_width, d, part);
+        auto v = Step::value(strip, t % kStripTokens, tile.v_width, d, part);
         if constexpr (kStep == 2) {
           const bool is_cut = t < keys.t0 || t + 1 == keys.t1;
-          if (is_cut) v = Step::half_value(C::value(group, t % kKvGroup, tile.v_width, d), t < keys.t0 ? 1 : 0, part);
+          if (is_cut)
+            v = Step::half_value(C::value(strip, t % kStripTokens, tile.v_width, d), t < keys.t0 ? 1 : 0, part);
         }
         acc = Step::add(v, Step::shared(&tile.score[i][t / Step::kPerFloat], 1, part), acc);
       }
@@ -237,13 +238,13 @@ struct AttentionKernel {
 
   // Components d … d + 16·G of the keys' values as at.v's own.
   template <int G, int M>
-  static void turn_values(Range keys, int d, Tile<M>& tile) {
+  static void transpose_values(Range keys, int d, Tile<M>& tile) {
     tile.v_from = d;
     tile.v_width = 16 * G;
     const int n = tile.v_dim - d < 16 * G ? tile.v_dim - d : 16 * G;
-    for (int g = keys.t0 / kKvGroup; g * kKvGroup < keys.t1; ++g) {
-      C::values_of_keys(tile.at.k[g], tile.first_in_keys + d, n, 16 * G, tile.turned[g]);
-      tile.at.v[g] = tile.turned[g];
+    for (int g = keys.t0 / kStripTokens; g * kStripTokens < keys.t1; ++g) {
+      C::values_of_keys(tile.at.k[g], tile.first_in_keys + d, n, 16 * G, tile.transposed[g]);
+      tile.at.v[g] = tile.transposed[g];
     }
   }
 
@@ -262,7 +263,7 @@ struct AttentionKernel {
     const Range seen{lo, hi};
     if constexpr (C::kValuesInKeys) {
       if (tile.first_in_keys >= 0) {
-        turned_values<kAsks, Tile<M>::kTurned>(keys, seen, 0, merges, tile);
+        transposed_values<kAsks, Tile<M>::kTransposed>(keys, seen, 0, merges, tile);
         return;
       }
     }
@@ -271,14 +272,14 @@ struct AttentionKernel {
 
   // all_values() of values that are components of keys.
   template <bool kAsks, int G, int M>
-  static void turned_values(Range keys, Range seen, int d, const Merges<M>& merges, Tile<M>& tile) {
+  static void transposed_values(Range keys, Range seen, int d, const Merges<M>& merges, Tile<M>& tile) {
     constexpr int kRows = kTogether<M>;
     for (; d + 16 * (G - 1) < tile.v_dim; d += 16 * G) {
-      turn_values<G>(keys, d, tile);
+      transpose_values<G>(keys, d, tile);
       add_values<kAsks, kRows, G>(0, seen, d, merges, tile);
       for (int first = kRows; first < M; first += kRows) add_values<false, kRows, G>(first, seen, d, merges, tile);
     }
-    if constexpr (G > 1) turned_values<kAsks, G / 2>(keys, seen, d, merges, tile);
+    if constexpr (G > 1) transposed_values<kAsks, G / 2>(keys, seen, d, merges, tile);
   }
 
   // Components from d on: G vectors of 16 at once, then half as many.
@@ -308,11 +309,11 @@ struct AttentionKernel {
       }
     }
     const auto add = [&](int g, int begin, int end) {
-      const std::byte* group = tile.at.v[g];
+      const std::byte* strip = tile.at.v[g];
       // Where there is nothing to ask for, these values are: a loop without the instruction was slower (8 rows, AVX2).
-      const bool asks = kAsks && g * kKvGroup < tile.next_end;
-      const std::byte* soon = asks ? tile.next.k[g] + d * tile.k_step : group;
-      const float* score = tile.score[first] + (g * kKvGroup + begin) / Step::kPerFloat;
+      const bool asks = kAsks && g * kStripTokens < tile.next_end;
+      const std::byte* soon = asks ? tile.next.k[g] + d * tile.k_step : strip;
+      const float* score = tile.score[first] + (g * kStripTokens + begin) / Step::kPerFloat;
       for (int t = begin; t < end; t += kStep, score += kStep / Step::kPerFloat) {
         asm volatile("" : "+r"(score));  // or g++ keeps a pointer for each row, more than there are registers
         for (int j = 0; kAsks && j < G; ++j) __builtin_prefetch(soon + (t + 16 * j) * tile.k_step, 0, kNear);
@@ -320,19 +321,19 @@ struct AttentionKernel {
           F p[R];
           for (int i = 0; i < R; ++i) p[i] = Step::shared(score + i * kChunk, 1, part);
           for (int j = 0; j < G; ++j) {
-            const auto v = Step::value(group, t, width, from + 16 * j, part);
+            const auto v = Step::value(strip, t, width, from + 16 * j, part);
             for (int i = 0; i < R; ++i) acc[i * G + j] = Step::add(v, p[i], acc[i * G + j]);
           }
         }
       }
     };
-    for (int g = seen.t0 / kKvGroup; g * kKvGroup < seen.t1; ++g) {
-      const int begin = seen.t0 - g * kKvGroup;
-      const int end = seen.t1 - g * kKvGroup;
-      if (begin <= 0 && end >= kKvGroup) {
-        add(g, 0, kKvGroup);  // a number of rounds that the compiler knows
+    for (int g = seen.t0 / kStripTokens; g * kStripTokens < seen.t1; ++g) {
+      const int begin = seen.t0 - g * kStripTokens;
+      const int end = seen.t1 - g * kStripTokens;
+      if (begin <= 0 && end >= kStripTokens) {
+        add(g, 0, kStripTokens);  // a number of rounds that the compiler knows
       } else {
-        add(g, begin > 0 ? begin : 0, end < kKvGroup ? end : kKvGroup);
+        add(g, begin > 0 ? begin : 0, end < kStripTokens ? end : kStripTokens);
       }
     }
     for (int i = 0; i < R; ++i) {
@@ -398,8 +399,8 @@ struct AttentionKernel {
     tile.v_dim = tile.v_width = task.v_dim;
     tile.v_from = 0;
     tile.first_in_keys = are_in_keys(task) ? task.k_dim - task.v_dim : -1;
-    tile.k_step = kKvGroup * task.k_row_bytes / task.v_dim;
-    tile.v_step = kKvGroup * task.v_row_bytes / task.k_dim;
+    tile.k_step = kStripTokens * task.k_row_bytes / task.v_dim;
+    tile.v_step = kStripTokens * task.v_row_bytes / task.k_dim;
     int begin = INT32_MAX;
     int end = 0;
     Range kept{INT32_MAX, 0};
@@ -538,8 +539,8 @@ struct AttentionKernel {
     if (pair < n_pairs) run_tile<1>(task, pair);
   }
 
-  static void put_k(std::byte* group, int t, int dim, const float* row) { C::put_k(group, t, dim, row); }
-  static void put_v(std::byte* group, int t, int dim, const float* row) { C::put_v(group, t, dim, row); }
+  static void put_k(std::byte* strip, int t, int dim, const float* row) { C::put_k(strip, t, dim, row); }
+  static void put_v(std::byte* strip, int t, int dim, const float* row) { C::put_v(strip, t, dim, row); }
 
   // kPart in the mode that products of pairs want.
   template <void (*kPart)(const AttentionTask&)>

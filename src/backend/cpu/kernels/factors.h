@@ -19,9 +19,9 @@ struct Factors<V, C, 1, kPerFloatOfPairs> {
   static constexpr int kRows = V::kAttentionRows;  // that are summed at once
   static constexpr int kSums = V::kAttentionSums;  // that are in flight at least, where there are fewer rows
 
-  static QR_INLINE F key(const std::byte* group, int d, int /*part*/) { return C::template load_k<V>(group, d); }
-  static QR_INLINE F value(const std::byte* group, int t, int dim, int d, int /*part*/) {
-    return C::template load_v<V>(group, t, dim, d);
+  static QR_INLINE F key(const std::byte* strip, int d, int /*part*/) { return C::template load_k<V>(strip, d); }
+  static QR_INLINE F value(const std::byte* strip, int t, int dim, int d, int /*part*/) {
+    return C::template load_v<V>(strip, t, dim, d);
   }
   static QR_INLINE F shared(const float* from, int /*apart*/, int /*part*/) { return V::set1(*from); }
   static QR_INLINE F add(F lanes, F shared, F sum) { return V::fma(lanes, shared, sum); }
@@ -31,9 +31,9 @@ struct Factors<V, C, 1, kPerFloatOfPairs> {
 // Pairs of BF16 as the vocabulary has them: P is PairsAsFloats or WholePairs.
 template <class V, class C, class P>
 struct PairFactors : P {
-  static QR_INLINE auto key(const std::byte* group, int d, int part) { return P::load(C::key(group, d), part); }
-  static QR_INLINE auto value(const std::byte* group, int t, int dim, int d, int part) {
-    return P::load(C::value(group, t, dim, d), part);
+  static QR_INLINE auto key(const std::byte* strip, int d, int part) { return P::load(C::key(strip, d), part); }
+  static QR_INLINE auto value(const std::byte* strip, int t, int dim, int d, int part) {
+    return P::load(C::value(strip, t, dim, d), part);
   }
   // Number `kept` of each pair beside zeros.
   static QR_INLINE auto half_value(const uint16_t* pairs, int kept, int part) {

@@ -179,8 +179,8 @@ struct AttentionTask {
 struct AttentionKernels {
   std::string_view codec;
   // As the codec's (quant/kv_codec.h).
-  void (*put_k)(std::byte* group, int t, int dim, const float* row);
-  void (*put_v)(std::byte* group, int t, int dim, const float* row);
+  void (*put_k)(std::byte* strip, int t, int dim, const float* row);
+  void (*put_v)(std::byte* strip, int t, int dim, const float* row);
   void (*run)(const AttentionTask& task);
   void (*join)(const AttentionTask& task);
 };

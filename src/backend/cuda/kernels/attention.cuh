@@ -10,7 +10,7 @@ inline constexpr int kChunk = 256;        // keys
 inline constexpr int kHeadsTogether = 4;  // of one KV head
 inline constexpr int kMaxHead = 576;      // components
 
-// f16: keys [16 tokens of a group] by component, values token by token (quant/kv/f16.h).
+// f16: keys [16 tokens of a strip] by component, values token by token (quant/kv/f16.h).
 struct CacheF16 {
   uint8_t* base;  // of the layer's claim in block 0
   int64_t block_bytes;
