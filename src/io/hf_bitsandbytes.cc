@@ -124,7 +124,7 @@ Result<HostWeight> assemble_rows(const HfQuantisation&, const TensorPlaces& plac
   QR_TRY(parts.scales, finite_floats(places, name + std::string(kRowScales), parts.n_out, numbers.label()));
   parts.scale_format = find_weight_format(std::string_view("f32"));
   parts.scale_factor = 1.0F / 127.0F;
-  parts.group_of.assign(static_cast<size_t>(parts.n_in), 0);
+  parts.scale_group_of.assign(static_cast<size_t>(parts.n_in), 0);
   return grouped_weight(name + ".weight", std::move(parts));
 }
 

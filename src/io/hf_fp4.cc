@@ -1,5 +1,5 @@
 // Weights in four-bit floats, as compressed-tensors stores them: NAME.weight_packed, numbers in e2m1, and
-// NAME.weight_scale, a byte for each group; of NVFP4 also NAME.weight_global_scale, which scales are divided by.
+// NAME.weight_scale, a byte for each scale group; of NVFP4 also NAME.weight_global_scale, which scales are divided by.
 #include <cmath>
 
 #include "base/bounded_reader.h"
@@ -24,7 +24,7 @@ Status find_divisor(const TensorPlaces& places, const std::string& name, const s
 Status check_finite(const TensorPlace& scales, const Fp4Parts& parts) {
   for (int64_t i = 0; i < parts.n_scales(); ++i) {
     if (std::isfinite(parts.scale(i))) continue;
-    const int64_t n = parts.n_in / parts.group();
+    const int64_t n = parts.n_in / parts.scale_group();
     return fail(Code::corrupt, scales.label() + ": row " + std::to_string(i / n) + ", column " + std::to_string(i % n) +
                                    ": must be finite, is " + std::to_string(parts.scale(i)));
   }
@@ -39,13 +39,13 @@ Result<HostWeight> assemble(bool has_exponents, const TensorPlaces& places, cons
   parts.has_exponents = has_exponents;
   parts.n_out = numbers.tensor->shape[0];
   const int64_t columns = numbers.tensor->shape[1];
-  if (columns > kMostColumns / 2 || columns * 2 % parts.group() != 0) {
+  if (columns > kMostColumns / 2 || columns * 2 % parts.scale_group() != 0) {
     return fail(Code::unsupported, of + ": has shape " + shape_text(numbers.tensor->shape) + ", columns by " +
-                                       std::to_string(parts.group() / 2) + ", at most " +
+                                       std::to_string(parts.scale_group() / 2) + ", at most " +
                                        std::to_string(kMostColumns / 2) + ", are taken");
   }
   parts.n_in = columns * 2;
-  const std::vector<int64_t> shape = {parts.n_out, parts.n_in / parts.group()};
+  const std::vector<int64_t> shape = {parts.n_out, parts.n_in / parts.scale_group()};
   const std::string part = name + std::string(kScales);
   QR_TRY(const TensorPlace scales,
          has_exponents ? part_of(places, part, {"U8"}, {shape}, of) : part_of(places, part, {"F8_E4M3"}, {shape}, of));

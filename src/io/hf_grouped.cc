@@ -27,7 +27,7 @@ const PartNames& names_of(GroupedParts::Layout layout) {
 }
 
 Status check_finite(const TensorPlace& scales, const GroupedParts& parts) {
-  const int64_t n = parts.has_one_scale ? 1 : parts.n_groups * parts.n_out;
+  const int64_t n = parts.has_one_scale ? 1 : parts.n_scale_groups * parts.n_out;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t group = i / parts.n_out, output = i % parts.n_out;
     const float scale = parts.scale(group, output);
@@ -40,16 +40,16 @@ Status check_finite(const TensorPlace& scales, const GroupedParts& parts) {
   return {};
 }
 
-Result<std::vector<int32_t>> read_groups(const TensorPlace& groups, int64_t n_columns, int64_t n_groups) {
+Result<std::vector<int32_t>> read_groups(const TensorPlace& groups, int64_t n_columns, int64_t n_scale_groups) {
   std::vector<int32_t> out;
   out.reserve(static_cast<size_t>(n_columns));
   const std::byte* at = groups.bytes().data();
   const bool is_wide = groups.tensor->dtype == "I64";
   for (int64_t i = 0; i < n_columns; ++i) {
     const int64_t group = is_wide ? load_as<int64_t>(at + i * 8) : load_as<int32_t>(at + i * 4);
-    if (group < 0 || group >= n_groups) {
+    if (group < 0 || group >= n_scale_groups) {
       return fail(Code::corrupt, groups.label() + ": number " + std::to_string(i) + ": must be a group in [0, " +
-                                     std::to_string(n_groups - 1) + "], is " + std::to_string(group));
+                                     std::to_string(n_scale_groups - 1) + "], is " + std::to_string(group));
     }
     out.push_back(static_cast<int32_t>(group));
   }
@@ -65,13 +65,13 @@ Status find_groups(const HfQuantisation& how,
   const std::string part = name + std::string(names_of(parts.layout).groups);
   if (parts.layout != GroupedParts::Layout::awq && (how.is_ordered || places.contains(part))) {
     QR_TRY(const TensorPlace groups, part_of(places, part, {"I32", "I64"}, {{parts.n_in}}, numbers.label()));
-    QR_TRY(parts.group_of, read_groups(groups, parts.n_in, parts.n_groups));
-    parts.stored_groups = groups.bytes();
+    QR_TRY(parts.scale_group_of, read_groups(groups, parts.n_in, parts.n_scale_groups));
+    parts.stored_scale_groups = groups.bytes();
     return {};
   }
-  parts.group_of.resize(static_cast<size_t>(parts.n_in));
+  parts.scale_group_of.resize(static_cast<size_t>(parts.n_in));
   for (int64_t i = 0; i < parts.n_in; ++i) {
-    parts.group_of[static_cast<size_t>(i)] = static_cast<int32_t>(how.group == 0 ? 0 : i / how.group);
+    parts.scale_group_of[static_cast<size_t>(i)] = static_cast<int32_t>(how.group == 0 ? 0 : i / how.group);
   }
   return {};
 }
@@ -103,9 +103,9 @@ Status find_sizes(const TensorPlaces& places,
 // Shapes that scales may have, or zeros, of which `outputs` lie side by side.
 std::vector<std::vector<int64_t>> shapes_of(const GroupedParts& parts, int64_t outputs) {
   if (parts.has_one_scale) return {{1}, {1, 1}, {}};
-  if (!parts.is_by_rows()) return {{parts.n_groups, outputs}};
-  std::vector<std::vector<int64_t>> out = {{outputs, parts.n_groups}};
-  if (parts.n_groups == 1) out.push_back({outputs});
+  if (!parts.is_by_rows()) return {{parts.n_scale_groups, outputs}};
+  std::vector<std::vector<int64_t>> out = {{outputs, parts.n_scale_groups}};
+  if (parts.n_scale_groups == 1) out.push_back({outputs});
   return out;
 }
 
@@ -135,7 +135,7 @@ Result<HostWeight> assemble(const HfQuantisation& how, const TensorPlaces& place
   parts.zeros_less_one = how.zeros_less_one;
   parts.has_one_scale = how.has_one_scale;
   QR_TRY_VOID(find_sizes(places, numbers, name, parts));
-  parts.n_groups = how.group == 0 ? 1 : (parts.n_in + how.group - 1) / how.group;
+  parts.n_scale_groups = how.group == 0 ? 1 : (parts.n_in + how.group - 1) / how.group;
   if (how.has_zeros) QR_TRY_VOID(find_zeros(places, numbers, name, parts));
   const std::string part = name + std::string(names.scales);
   QR_TRY(const TensorPlace scales, scales_of(places, part, shapes_of(parts, parts.n_out), numbers.label()));

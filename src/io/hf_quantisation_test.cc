@@ -267,9 +267,10 @@ std::string small_keys(const std::string& format, const std::string& weights) {
   return R"("quant_method":"compressed-tensors","format":")" + format +
          R"(","config_groups":{"group_0":{"weights":{"type":"float",)" + weights + "}}}";
 }
-Tensors fp4_tensors(const std::string& type, int64_t n_groups) {
-  Tensors out = {{"m.weight_packed", {"U8", {8, 48}, std::string(384, 'w')}},
-                 {"m.weight_scale", {type, {8, n_groups}, std::string(static_cast<size_t>(8 * n_groups), 's')}}};
+Tensors fp4_tensors(const std::string& type, int64_t n_scale_groups) {
+  Tensors out = {
+      {"m.weight_packed", {"U8", {8, 48}, std::string(384, 'w')}},
+      {"m.weight_scale", {type, {8, n_scale_groups}, std::string(static_cast<size_t>(8 * n_scale_groups), 's')}}};
   if (type != "U8") out["m.weight_global_scale"] = {"F32", {1}, bytes_of(std::vector<float>(1, 64.0F))};
   return out;
 }

@@ -20,7 +20,7 @@ struct BlockFormat {
   static constexpr int kBlock = 32;
   static constexpr bool kInteger = true;
   static constexpr bool kRounded = false;
-  static constexpr int kGroup = 32;
+  static constexpr int kScaleGroup = 32;
   static constexpr int kSuper = 1;
   static constexpr bool kMins = kHasMins;
   static constexpr int kPanelBytes = Numbers::kBytes;
@@ -72,8 +72,8 @@ struct BlockFormat {
     const std::byte* at;
     Scales() = default;
     explicit QR_INLINE Scales(const std::byte* scales) : at(scales) {}
-    QR_INLINE typename V::F scale(int /*group*/) const { return T::template load_wide<V>(at); }
-    QR_INLINE typename V::F min(int /*group*/) const {
+    QR_INLINE typename V::F scale(int /*scale_group*/) const { return T::template load_wide<V>(at); }
+    QR_INLINE typename V::F min(int /*scale_group*/) const {
       return V::load_f16(reinterpret_cast<const uint16_t*>(at + 2 * kPanelRows));
     }
   };

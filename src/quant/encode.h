@@ -50,17 +50,17 @@ void encode_block(const float* x, std::byte* block, const Encoding& how) {
   T::join(parts, block);
 }
 
-// Blocks of 256 in groups. Scales lie in [kLowScale, kHighScale], mins in [0, kHighScale].
+// Blocks of 256 in scale groups. Scales lie in [kLowScale, kHighScale], mins in [0, kHighScale].
 template <class T>
-void encode_groups(const float* x, std::byte* block, const Encoding& how) {
+void encode_scale_groups(const float* x, std::byte* block, const Encoding& how) {
   using Levels = search::Ascending<typename T::Levels>;
   using Multiple = Whole<T::kLowScale, T::kHighScale>;
   const KParts parts = with_numbers(x, T::kBlock, how, [](const auto& in, const search::Effort& effort) {
     using In = std::decay_t<decltype(in)>;
     if constexpr (T::kMins) {
-      return search::LinesOfGroups<Levels, Multiple, T::kGroup, KParts, In>(in, effort).fit();
+      return search::BlockLines<Levels, Multiple, T::kScaleGroup, KParts, In>(in, effort).fit();
     } else {
-      return search::ScalesOfGroups<Levels, Multiple, T::kGroup, KParts, In>(in, effort).fit();
+      return search::BlockScales<Levels, Multiple, T::kScaleGroup, KParts, In>(in, effort).fit();
     }
   });
   T::join(parts, block);
@@ -71,7 +71,7 @@ void encode_as(const float* in, std::byte* block, const Encoding& how) {
   if constexpr (requires { T::encode(in, block); }) {
     T::encode(in, block);
   } else if constexpr (T::kBlock == 256) {
-    encode_groups<T>(in, block, how);
+    encode_scale_groups<T>(in, block, how);
   } else {
     encode_block<T>(in, block, how);
   }

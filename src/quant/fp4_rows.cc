@@ -20,17 +20,17 @@ class Fp4Rows final : public MadeRows {
   std::vector<std::span<const std::byte>> stored() const override { return {parts_.numbers, parts_.scales}; }
 
   void make(int64_t first, int64_t n, std::byte* out) const override {
-    const int64_t group = parts_.group(), n_groups = parts_.n_in / group;
-    for (int64_t i = first * n_groups; i < (first + n) * n_groups; ++i) {
+    const int64_t scale_group = parts_.scale_group(), n_scale_groups = parts_.n_in / scale_group;
+    for (int64_t i = first * n_scale_groups; i < (first + n) * n_scale_groups; ++i) {
       std::array<uint8_t, 32> q;
-      for (int64_t k = 0; k < group; k += 2) {
-        const auto two = static_cast<unsigned>(parts_.numbers[static_cast<size_t>((i * group + k) / 2)]);
+      for (int64_t k = 0; k < scale_group; k += 2) {
+        const auto two = static_cast<unsigned>(parts_.numbers[static_cast<size_t>((i * scale_group + k) / 2)]);
         q[static_cast<size_t>(k)] = static_cast<uint8_t>(two & 15U);
         q[static_cast<size_t>(k + 1)] = static_cast<uint8_t>(two >> 4);
       }
       if (format_->block == 1) {
         const float scale = parts_.scale(i);
-        for (int64_t k = 0; k < group; ++k, out += 4) {
+        for (int64_t k = 0; k < scale_group; ++k, out += 4) {
           store_as<float>(out, scale * (0.5F * static_cast<float>(MXFP4::Levels::value(q[static_cast<size_t>(k)]))));
         }
       } else {

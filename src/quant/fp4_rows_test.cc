@@ -39,7 +39,7 @@ TEST(Fp4Rows, AreTheirNumbersTimesTheirScales) {
       }
       for (int64_t k = 0; k < kIn; ++k) {
         const unsigned two = numbers[static_cast<size_t>((r * kIn + k) / 2)], q = k % 2 == 0 ? two % 16 : two / 16;
-        const uint8_t byte = scales[static_cast<size_t>((r * kIn + k) / parts.group())];
+        const uint8_t byte = scales[static_cast<size_t>((r * kIn + k) / parts.scale_group())];
         const float scale = has_exponents ? std::ldexp(1.0F, byte - 127) : e4m3_to_f32(byte) / 2688.3F;
         ASSERT_EQ(row[static_cast<size_t>(k)], scale * (q < 8 ? kLevels[q] : -kLevels[q - 8])) << r << ' ' << k;
       }

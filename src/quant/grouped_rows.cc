@@ -39,30 +39,30 @@ struct Target {
   PutBlock put;
 };
 
-// Columns in the order of their groups; empty where they are in it.
-std::vector<int32_t> order_of(const std::vector<int32_t>& group_of) {
-  if (std::ranges::is_sorted(group_of)) return {};
-  std::vector<int32_t> out(group_of.size());
+// Columns in the order of their scale groups; empty where they are in it.
+std::vector<int32_t> order_of(const std::vector<int32_t>& scale_group_of) {
+  if (std::ranges::is_sorted(scale_group_of)) return {};
+  std::vector<int32_t> out(scale_group_of.size());
   std::iota(out.begin(), out.end(), 0);
-  std::ranges::stable_sort(out, {}, [&](int32_t column) { return group_of[static_cast<size_t>(column)]; });
+  std::ranges::stable_sort(out, {}, [&](int32_t column) { return scale_group_of[static_cast<size_t>(column)]; });
   return out;
 }
 
-// Whether blocks of n columns, in order, are each of one group.
+// Whether blocks of n columns, in order, are each of one scale group.
 bool holds_blocks(const GroupedParts& parts, const std::vector<int32_t>& order, int64_t n) {
   if (parts.n_in % n != 0) return false;
   for (int64_t j = 0; j < parts.n_in; ++j) {
-    const auto group = [&](int64_t at) {
-      return parts.group_of[static_cast<size_t>(order.empty() ? at : order[static_cast<size_t>(at)])];
+    const auto scale_group = [&](int64_t at) {
+      return parts.scale_group_of[static_cast<size_t>(order.empty() ? at : order[static_cast<size_t>(at)])];
     };
-    if (group(j) != group(j - j % n)) return false;
+    if (scale_group(j) != scale_group(j - j % n)) return false;
   }
   return true;
 }
 
 bool all_scales_are_half(const GroupedParts& parts) {
   if (parts.scale_format->name == "f16" && parts.scale_factor == 1) return true;
-  for (int64_t i = 0; i < parts.n_groups * parts.n_out; ++i) {
+  for (int64_t i = 0; i < parts.n_scale_groups * parts.n_out; ++i) {
     const float scale = parts.scale(i / parts.n_out, i % parts.n_out);
     if (f16_to_f32(f32_to_f16(scale)) != scale) return false;
   }
@@ -70,7 +70,7 @@ bool all_scales_are_half(const GroupedParts& parts) {
 }
 
 bool all_zeros_are(const GroupedParts& parts, uint8_t zero) {
-  for (int64_t i = 0; i < parts.n_groups * parts.n_out; ++i) {
+  for (int64_t i = 0; i < parts.n_scale_groups * parts.n_out; ++i) {
     if (parts.zero(i / parts.n_out, i % parts.n_out) != zero) return false;
   }
   return true;
@@ -100,10 +100,10 @@ class GroupedRows final : public MadeRows {
     return kLayouts[static_cast<size_t>(parts_.layout)] + std::to_string(parts_.bits) +
            (parts_.zeros_less_one ? " bits, zeros less one, " : " bits, ") +
            (parts_.has_one_scale ? "one scale, " : "") + (parts_.scale_factor == 1 ? "" : "scales of 127, ") +
-           std::to_string(parts_.n_groups) + " groups, " + std::string(target_.format->name);
+           std::to_string(parts_.n_scale_groups) + " groups, " + std::string(target_.format->name);
   }
   std::vector<std::span<const std::byte>> stored() const override {
-    return {parts_.numbers, parts_.zeros, parts_.scales, parts_.stored_groups};
+    return {parts_.numbers, parts_.zeros, parts_.scales, parts_.stored_scale_groups};
   }
   std::span<const int32_t> order() const override { return order_; }
 
@@ -164,15 +164,15 @@ class GroupedRows final : public MadeRows {
     std::array<uint8_t, 128> q;
     for (int64_t at = 0; at < parts_.n_in; at += block, out += target_.format->bytes) {
       for (int i = 0; i < block; ++i) q[static_cast<size_t>(i)] = numbers[column(at + i)];
-      const int64_t group = parts_.group_of[static_cast<size_t>(column(at))];
-      target_.put(f32_to_f16(parts_.scale(group, row)), parts_.zero(group, row), q.data(), out);
+      const int64_t scale_group = parts_.scale_group_of[static_cast<size_t>(column(at))];
+      target_.put(f32_to_f16(parts_.scale(scale_group, row)), parts_.zero(scale_group, row), q.data(), out);
     }
   }
   void put_floats(int64_t row, const uint8_t* numbers, std::byte* out) const {
     for (int64_t k = 0; k < parts_.n_in; ++k) {
-      const int64_t group = parts_.group_of[static_cast<size_t>(k)];
-      const int beyond = int{numbers[k]} - int{parts_.zero(group, row)};
-      store_as<float>(out + k * 4, parts_.scale(group, row) * static_cast<float>(beyond));
+      const int64_t scale_group = parts_.scale_group_of[static_cast<size_t>(k)];
+      const int beyond = int{numbers[k]} - int{parts_.zero(scale_group, row)};
+      store_as<float>(out + k * 4, parts_.scale(scale_group, row) * static_cast<float>(beyond));
     }
   }
 
@@ -183,21 +183,22 @@ class GroupedRows final : public MadeRows {
 
 }  // namespace
 
-float GroupedParts::scale(int64_t group, int64_t row) const {
+float GroupedParts::scale(int64_t scale_group, int64_t row) const {
   float out = 0;
-  const int64_t at = is_by_rows() ? row * n_groups + group : group * n_out + row;
+  const int64_t at = is_by_rows() ? row * n_scale_groups + scale_group : scale_group * n_out + row;
   scale_format->decode(scales.data() + (has_one_scale ? 0 : at) * scale_format->bytes, &out);
   return out * scale_factor;
 }
 
-uint8_t GroupedParts::zero(int64_t group, int64_t row) const {
+uint8_t GroupedParts::zero(int64_t scale_group, int64_t row) const {
   if (zeros.empty()) return static_cast<uint8_t>(1U << (bits - 1));
   if (layout == Layout::bytes) {
-    return static_cast<uint8_t>(zeros[static_cast<size_t>(has_one_scale ? 0 : row * n_groups + group)] ^ kTopBit);
+    return static_cast<uint8_t>(zeros[static_cast<size_t>(has_one_scale ? 0 : row * n_scale_groups + scale_group)] ^
+                                kTopBit);
   }
   const int64_t per = per_word();
-  uint32_t word =
-      word_at(zeros, layout == Layout::rows ? row / per * n_groups + group : group * n_zero_words() + row / per);
+  uint32_t word = word_at(zeros, layout == Layout::rows ? row / per * n_scale_groups + scale_group
+                                                        : scale_group * n_zero_words() + row / per);
   // The writers subtract from and add to whole words, so that what one place borrows the next gives back.
   if (zeros_less_one) word += bits == 4 ? 0x11111111U : 0x01010101U;
   const auto in_word = static_cast<int>(row % per);
@@ -206,7 +207,7 @@ uint8_t GroupedParts::zero(int64_t group, int64_t row) const {
 }
 
 HostWeight grouped_weight(std::string name, GroupedParts parts) {
-  std::vector<int32_t> order = order_of(parts.group_of);
+  std::vector<int32_t> order = order_of(parts.scale_group_of);
   const Target target = target_of(parts, order);
   if (target.put == nullptr) order.clear();
   HostWeight out;

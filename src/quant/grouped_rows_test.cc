@@ -28,7 +28,7 @@ struct Case {
 struct Pieces {
   std::vector<uint32_t> numbers, zeros;
   std::vector<std::byte> scales;
-  std::vector<int32_t> group_of;
+  std::vector<int32_t> scale_group_of;
   std::vector<float> meant;  // [n_out, n_in]
   GroupedParts parts;
 };
@@ -41,30 +41,31 @@ Pieces make_pieces(const Case& c, uint64_t seed) {
   constexpr int kPlaces[8] = {0, 4, 1, 5, 2, 6, 3, 7};
   const bool awq = c.layout == GroupedParts::Layout::awq, rows = c.layout == GroupedParts::Layout::rows;
   const int per = 32 / c.bits;
-  const int64_t n_groups = c.group == 0 ? 1 : (c.n_in + c.group - 1) / c.group;
+  const int64_t n_scale_groups = c.group == 0 ? 1 : (c.n_in + c.group - 1) / c.group;
   const WeightFormat& format = *find_weight_format(std::string_view(c.scales));
   Rng rng(seed);
   Pieces out;
-  for (int64_t i = 0; i < c.n_in; ++i) out.group_of.push_back(static_cast<int32_t>(c.group == 0 ? 0 : i / c.group));
+  for (int64_t i = 0; i < c.n_in; ++i)
+    out.scale_group_of.push_back(static_cast<int32_t>(c.group == 0 ? 0 : i / c.group));
   for (int64_t i = c.n_in - 1; c.shuffled && i > 0; --i) {
-    std::swap(out.group_of[static_cast<size_t>(i)],
-              out.group_of[static_cast<size_t>(rng.between(0, static_cast<int>(i)))]);
+    std::swap(out.scale_group_of[static_cast<size_t>(i)],
+              out.scale_group_of[static_cast<size_t>(rng.between(0, static_cast<int>(i)))]);
   }
-  out.scales.resize(static_cast<size_t>(n_groups * c.n_out * format.bytes));
-  std::vector<float> scales(static_cast<size_t>(n_groups * c.n_out));
+  out.scales.resize(static_cast<size_t>(n_scale_groups * c.n_out * format.bytes));
+  std::vector<float> scales(static_cast<size_t>(n_scale_groups * c.n_out));
   std::vector<uint32_t> zeros(scales.size());
   const int64_t zero_words = (c.n_out + per - 1) / per;
-  out.zeros.resize(static_cast<size_t>(n_groups * zero_words));
-  for (int64_t i = 0; i < n_groups * c.n_out; ++i) {
+  out.zeros.resize(static_cast<size_t>(n_scale_groups * zero_words));
+  for (int64_t i = 0; i < n_scale_groups * c.n_out; ++i) {
     const auto at = static_cast<size_t>(i);
     scales[at] = rng.normal() * 0.01F;
     const int64_t group = i / c.n_out, row = i % c.n_out;
-    std::byte* stored = out.scales.data() + (rows ? row * n_groups + group : i) * format.bytes;
+    std::byte* stored = out.scales.data() + (rows ? row * n_scale_groups + group : i) * format.bytes;
     format.encode(&scales[at], stored);
     format.decode(stored, &scales[at]);
     zeros[at] = c.plain ? 1U << (c.bits - 1) : static_cast<uint32_t>(rng.between(0, (1 << c.bits) - 1));
     const int place = static_cast<int>(row % per);
-    const int64_t word = rows ? row / per * n_groups + group : group * zero_words + row / per;
+    const int64_t word = rows ? row / per * n_scale_groups + group : group * zero_words + row / per;
     put_bits(out.zeros, word, awq ? kPlaces[place] : place, c.bits, zeros[at]);
   }
   if (c.v1) {
@@ -77,7 +78,7 @@ Pieces make_pieces(const Case& c, uint64_t seed) {
       if (awq) put_bits(out.numbers, k * (c.n_out / 8) + row / 8, kPlaces[row % 8], 4, number);
       const int64_t word = rows ? row * (c.n_in / per) + k / per : k / per * c.n_out + row;
       if (!awq) put_bits(out.numbers, word, static_cast<int>(k % per), c.bits, number);
-      const auto at = static_cast<size_t>(out.group_of[static_cast<size_t>(k)] * c.n_out + row);
+      const auto at = static_cast<size_t>(out.scale_group_of[static_cast<size_t>(k)] * c.n_out + row);
       out.meant.push_back(scales[at] * (static_cast<float>(number) - static_cast<float>(zeros[at])));
     }
   }
@@ -85,13 +86,13 @@ Pieces make_pieces(const Case& c, uint64_t seed) {
                .bits = c.bits,
                .n_out = c.n_out,
                .n_in = c.n_in,
-               .n_groups = n_groups,
+               .n_scale_groups = n_scale_groups,
                .zeros_less_one = c.v1,
                .numbers = std::as_bytes(std::span(out.numbers)),
                .zeros = std::as_bytes(std::span(out.zeros)),
                .scales = out.scales,
                .scale_format = &format,
-               .group_of = out.group_of};
+               .scale_group_of = out.scale_group_of};
   return out;
 }
 
@@ -176,21 +177,22 @@ TEST(GroupedRows, AreConvertedAndCheckedAsOtherRowsAre) {
 // Numbers, zeros and scales of a row side by side.
 TEST(GroupedRows, SignedBytesAreRepackedExactly) {
   constexpr int64_t kOut = 21, kIn = 96;
-  for (const int64_t n_groups : {1, 3}) {
+  for (const int64_t n_scale_groups : {1, 3}) {
     for (const char* kind : {"plain", "zeros", "one scale"}) {
-      SCOPED_TRACE(std::string(kind) + " " + std::to_string(n_groups));
+      SCOPED_TRACE(std::string(kind) + " " + std::to_string(n_scale_groups));
       const bool has_zeros = std::string_view(kind) != "plain", has_one = std::string_view(kind) == "one scale";
       Rng rng(31);
-      std::vector<int8_t> numbers(kOut * kIn), zeros(static_cast<size_t>(kOut * n_groups));
+      std::vector<int8_t> numbers(kOut * kIn), zeros(static_cast<size_t>(kOut * n_scale_groups));
       std::vector<uint16_t> scales(zeros.size());
       for (int8_t& number : numbers) number = static_cast<int8_t>(rng.between(-128, 127));
       for (int8_t& zero : zeros) zero = static_cast<int8_t>(rng.between(-128, 127));
       for (uint16_t& scale : scales) scale = f32_to_f16(rng.normal() * 0.01F);
-      std::vector<int32_t> group_of;
-      for (int32_t k = 0; k < kIn; ++k) group_of.push_back(static_cast<int32_t>(k * n_groups / kIn));
+      std::vector<int32_t> scale_group_of;
+      for (int32_t k = 0; k < kIn; ++k) scale_group_of.push_back(static_cast<int32_t>(k * n_scale_groups / kIn));
       std::vector<float> meant;
       for (int64_t i = 0; i < kOut * kIn; ++i) {
-        const auto at = static_cast<size_t>(has_one ? 0 : i / kIn * n_groups + group_of[static_cast<size_t>(i % kIn)]);
+        const auto at =
+            static_cast<size_t>(has_one ? 0 : i / kIn * n_scale_groups + scale_group_of[static_cast<size_t>(i % kIn)]);
         const int zero = has_zeros ? zeros[at] : 0;
         meant.push_back(f16_to_f32(scales[at]) * static_cast<float>(numbers[static_cast<size_t>(i)] - zero));
       }
@@ -199,12 +201,12 @@ TEST(GroupedRows, SignedBytesAreRepackedExactly) {
                                .bits = 8,
                                .n_out = kOut,
                                .n_in = kIn,
-                               .n_groups = n_groups,
+                               .n_scale_groups = n_scale_groups,
                                .numbers = std::as_bytes(std::span(numbers)),
                                .zeros = has_zeros ? std::as_bytes(std::span(zeros)) : std::span<const std::byte>(),
                                .scales = std::as_bytes(std::span(scales)),
                                .scale_format = find_weight_format(std::string_view("f16")),
-                               .group_of = group_of,
+                               .scale_group_of = scale_group_of,
                                .has_one_scale = has_one});
       EXPECT_EQ(weight.format->name, has_zeros ? "q8_z32" : "q8_0");
       EXPECT_EQ(decoded(weight, 1), meant);

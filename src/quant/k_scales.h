@@ -4,9 +4,9 @@
 
 namespace quire {
 
-// Eight six-bit scales and mins in 12 bytes. Bytes g and 4 + g hold scale and min of group g < 4 in their low six bits.
-// Of groups 4 + g, byte 8 + g holds the low four bits of scale and min; their high two are the top bits of bytes g and
-// 4 + g.
+// Eight six-bit scales and mins in 12 bytes. Bytes g and 4 + g hold scale and min of scale group g < 4 in their low six
+// bits. Of scale groups 4 + g, byte 8 + g holds the low four bits of scale and min; their high two are the top bits of
+// bytes g and 4 + g.
 QR_INLINE void split_k_scales(const std::byte* from, int8_t* scale, uint8_t* min) {
   for (int g = 0; g < 4; ++g) {
     const auto a = static_cast<uint8_t>(from[g]);
@@ -27,7 +27,7 @@ QR_INLINE void join_k_scales(const int8_t* scale, const uint8_t* min, std::byte*
   }
 }
 
-// Low four bits of 256 numbers: of groups 2c and 2c + 1 of 32, byte 32·c + i holds number i of both.
+// Low four bits of 256 numbers: of scale groups 2c and 2c + 1 of 32, byte 32·c + i holds number i of both.
 QR_INLINE void split_k_nibbles(const std::byte* from, uint8_t* q) {
   for (int c = 0; c < 4; ++c) {
     for (int i = 0; i < 32; ++i) {

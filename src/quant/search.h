@@ -1,11 +1,11 @@
 // Encoders' search for scales: of many scales around the one that just covers the numbers, the one with the least
 // squared error, each judged at its own best fit. With levels q fixed, the best scale of x ≈ s·q is Σxq / Σqq and its
 // error Σxx − (Σxq)² / Σqq; the best line x ≈ s·q + m is the regression line. Choosing levels for a scale and a scale
-// for the levels in turn never gets worse (Lloyd 1982), so the best candidate is polished that way. Groups whose scales
-// are quantised too try the neighbours of each rounded scale, then refit the common one over all of them. Every sum is
-// weighted where numbers differ in importance. How many candidates are tried is an Effort: the quick one tries few and
-// no neighbours, in a quarter of the time or less and with a little more error (docs/io.md has both).
-// Pure functions, any thread. Numbers that are not finite give some block, never undefined behaviour.
+// for the levels in turn never gets worse (Lloyd 1982), so the best candidate is polished that way. Scale groups whose
+// scales are quantised too try the neighbours of each rounded scale, then refit the common one over all of them. Every
+// sum is weighted where numbers differ in importance. How many candidates are tried is an Effort: the quick one tries
+// few and no neighbours, in a quarter of the time or less and with a little more error (docs/io.md has both). Pure
+// functions, any thread. Numbers that are not finite give some block, never undefined behaviour.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -136,7 +136,7 @@ struct Effort {
   int line_from, line_to;       // fit_line's
   int polish;                   // rounds
   int near;                     // neighbours of a rounded scale on either side
-  int rounds;                   // of choosing groups' scales and refitting the block's
+  int rounds;                   // of choosing scale groups' scales and refitting the block's
 };
 inline constexpr Effort kThorough{0.02F, 0.02F, -10, 14, -10, 6, 4, 1, 3};
 inline constexpr Effort kQuick{0.09F, 0.07F, -1, 1, -1, 0, 1, 0, 1};
@@ -326,13 +326,13 @@ inline LineFit fit_line(const In& in, float max_min, const Effort& effort) {
   return best;
 }
 
-// A block of 256 in groups whose scales are whole multiples, Multiple::kLowest … kHighest, of one half-precision
+// A block of 256 in scale groups whose scales are whole multiples, Multiple::kLowest … kHighest, of one half-precision
 // number.
-template <class Levels, class Multiple, int kGroup, class Parts, class In>
-class ScalesOfGroups {
+template <class Levels, class Multiple, int kScaleGroup, class Parts, class In>
+class BlockScales {
  public:
-  ScalesOfGroups(const In& in, const Effort& effort) : in_(in), effort_(effort) {
-    for (int g = 0; g < kGroups; ++g) scale_[g] = fit_scale<Levels>(group(g), effort);
+  BlockScales(const In& in, const Effort& effort) : in_(in), effort_(effort) {
+    for (int g = 0; g < kScaleGroups; ++g) scale_[g] = fit_scale<Levels>(scale_group(g), effort);
   }
   Parts fit() const {
     float extreme = 0;
@@ -347,7 +347,7 @@ class ScalesOfGroups {
       double error = 0;
       double num = 0;
       double den = 0;
-      for (int g = 0; g < kGroups; ++g) error += choose(g, parts, num, den);
+      for (int g = 0; g < kScaleGroups; ++g) error += choose(g, parts, num, den);
       if (error < least) best = parts;
       if (!(error < least) || !(den > 0)) break;
       least = error;
@@ -357,12 +357,13 @@ class ScalesOfGroups {
   }
 
  private:
-  static constexpr int kGroups = 256 / kGroup;
-  In group(int g) const { return in_.part(g * kGroup, kGroup); }
+  static constexpr int kScaleGroups = 256 / kScaleGroup;
+  In scale_group(int g) const { return in_.part(g * kScaleGroup, kScaleGroup); }
 
-  // Scale and numbers of a group at the block's d; the squared error. Adds to the regression of x on scale · level.
+  // Scale and numbers of a scale group at the block's d; the squared error. Adds to the regression of x on scale ·
+  // level.
   double choose(int g, Parts& parts, double& num, double& den) const {
-    const In at = group(g);
+    const In at = scale_group(g);
     const float d = f16_to_f32(parts.d);
     const float lowest = Multiple::nearest(scale_[g] * inverse_of(d)) - static_cast<float>(effort_.near);
     const Four multiples = nearest_four<Multiple>(lowest + kSteps);
@@ -375,9 +376,9 @@ class ScalesOfGroups {
       parts.scale[g] = static_cast<int8_t>(multiples[lane]);
     }
     const auto multiple = static_cast<float>(parts.scale[g]);
-    write_numbers<Levels>(at.x, kGroup, {d * multiple, 0}, parts.q + g * kGroup);
-    for (int i = 0; i < kGroup; ++i) {
-      const auto a = static_cast<double>(multiple * static_cast<float>(Levels::value(parts.q[g * kGroup + i])));
+    write_numbers<Levels>(at.x, kScaleGroup, {d * multiple, 0}, parts.q + g * kScaleGroup);
+    for (int i = 0; i < kScaleGroup; ++i) {
+      const auto a = static_cast<double>(multiple * static_cast<float>(Levels::value(parts.q[g * kScaleGroup + i])));
       const double weighted = static_cast<double>(at.weight(i)) * a;
       num += weighted * static_cast<double>(at.x[i]);
       den += weighted * a;
@@ -387,16 +388,16 @@ class ScalesOfGroups {
 
   In in_;
   const Effort& effort_;
-  float scale_[kGroups];
+  float scale_[kScaleGroups];
 };
 
-// A block of 256 in groups whose scales and mins are whole multiples, 0 … Multiple::kHighest, of two half-precision
-// numbers.
-template <class Levels, class Multiple, int kGroup, class Parts, class In>
-class LinesOfGroups {
+// A block of 256 in scale groups whose scales and mins are whole multiples, 0 … Multiple::kHighest, of two
+// half-precision numbers.
+template <class Levels, class Multiple, int kScaleGroup, class Parts, class In>
+class BlockLines {
  public:
-  LinesOfGroups(const In& in, const Effort& effort) : in_(in), effort_(effort) {
-    for (int g = 0; g < kGroups; ++g) lines_[g] = fit_line<Levels>(group(g), 0, effort);
+  BlockLines(const In& in, const Effort& effort) : in_(in), effort_(effort) {
+    for (int g = 0; g < kScaleGroups; ++g) lines_[g] = fit_line<Levels>(scale_group(g), 0, effort);
   }
   Parts fit() const {
     float scale = 0;
@@ -416,7 +417,7 @@ class LinesOfGroups {
       parts.d = d;
       parts.dmin = dmin;
       double error = 0;
-      for (int g = 0; g < kGroups; ++g) error += choose(g, parts);
+      for (int g = 0; g < kScaleGroups; ++g) error += choose(g, parts);
       if (!(error < least)) break;
       least = error;
       best = parts;
@@ -426,12 +427,12 @@ class LinesOfGroups {
   }
 
  private:
-  static constexpr int kGroups = 256 / kGroup;
-  In group(int g) const { return in_.part(g * kGroup, kGroup); }
+  static constexpr int kScaleGroups = 256 / kScaleGroup;
+  In scale_group(int g) const { return in_.part(g * kScaleGroup, kScaleGroup); }
 
-  // Scale, min and numbers of a group at the block's d and dmin; the squared error.
+  // Scale, min and numbers of a scale group at the block's d and dmin; the squared error.
   double choose(int g, Parts& parts) const {
-    const In at = group(g);
+    const In at = scale_group(g);
     const float d = f16_to_f32(parts.d);
     const float dmin = f16_to_f32(parts.dmin);
     const float s0 = Multiple::nearest(lines_[g].scale * inverse_of(d));
@@ -450,7 +451,7 @@ class LinesOfGroups {
       }
     }
     const LineFit line{d * static_cast<float>(parts.scale[g]), -(dmin * static_cast<float>(parts.min[g]))};
-    write_numbers<Levels>(at.x, kGroup, line, parts.q + g * kGroup);
+    write_numbers<Levels>(at.x, kScaleGroup, line, parts.q + g * kScaleGroup);
     return least;
   }
 
@@ -462,7 +463,7 @@ class LinesOfGroups {
     double xa = 0;
     double xb = 0;
     for (int i = 0; i < 256; ++i) {
-      const int g = i / kGroup;
+      const int g = i / kScaleGroup;
       const double a = int{parts.scale[g]} * Levels::value(parts.q[i]);
       const double b = -int{parts.min[g]};
       const auto x = static_cast<double>(in_.x[i]);
@@ -484,7 +485,7 @@ class LinesOfGroups {
 
   In in_;
   const Effort& effort_;
-  LineFit lines_[kGroups];
+  LineFit lines_[kScaleGroups];
 };
 
 }  // namespace search

@@ -5,21 +5,21 @@
 // The struct of a format X:
 //   kName, kGgmlType           its name on the command line, its number in GGUF (kNoGgmlType where GGUF has it not)
 //   kBlock, kBytes             elements and bytes of a block along K
-//   kInteger                   products with int8 activations in groups of 32 (exact), else with f32
+//   kInteger                   products with int8 activations in activation groups of 32 (exact), else with f32
 //   kRounded                   those are rounded to BF16 before
 //   decode(block, out)         kBlock floats of one stored block
 //   encode(in, block)          a block that decodes near to `in`; none: quant/encode.h searches for scales
 // and, for the CPU's panels of kPanelRows rows (docs/numerics.md):
 //   kPanelBytes                bytes of 16 rows × 32 k
 //   load_two<V>(panel, k, out) float formats (kBlock 1 or 32·n): the 16 rows' weights at k, which is even, and at k + 1
-// Integer formats: weight = scale · value, or scale · value + min; a scale belongs to a group of kGroup numbers of a
-// row.
-//   kGroup, kMins              32 or 16; whether groups have mins
+// Integer formats: weight = scale · value, or scale · value + min; a scale belongs to a scale group of kScaleGroup
+// numbers of a row.
+//   kScaleGroup, kMins         32 or 16; whether scale groups have mins
 //   kSuper, kPanelScaleBytes   panel blocks whose scales lie together (a super-block), and those scales' bytes
 //   pack(rows, panel, scales)  16 stored blocks of kBlock = 32 · kSuper (null: a row of zeros); unpack is its inverse
 //   load_quad<V, J>(panel)     64 unsigned bytes, byte 4·r + i = row r, k = 4·J + i
 //   kZero, kMax                such a byte is value + kZero and at most kMax
-//   Scales<V>(scales)          a super-block's: scale(g), min(g) are 16 rows' of its group g
+//   Scales<V>(scales)          a super-block's: scale(g), min(g) are 16 rows' of its scale group g
 // quant/float_format.h, quant/block_format.h and quant/k_format.h have all of it for the usual kinds.
 #pragma once
 #include <cstddef>

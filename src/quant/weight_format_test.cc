@@ -271,9 +271,9 @@ void check_kernel_view(const std::byte* panel, const std::byte* scales, const st
       std::array<float, T::kBlock> wanted;
       T::decode(rows[r], wanted.data());
       for (int k = 0; k < kPanelDepth; ++k) {
-        const int group = (b * kPanelDepth + k) / T::kGroup;
-        float got = all.scale(group)[r] * values[r][static_cast<size_t>(k)];
-        if constexpr (T::kMins) got += all.min(group)[r];
+        const int scale_group = (b * kPanelDepth + k) / T::kScaleGroup;
+        float got = all.scale(scale_group)[r] * values[r][static_cast<size_t>(k)];
+        if constexpr (T::kMins) got += all.min(scale_group)[r];
         ASSERT_EQ(got, wanted[static_cast<size_t>(b * kPanelDepth + k)]) << T::kName << " row " << r << " k " << k;
       }
     }

@@ -48,7 +48,7 @@ struct ZeroFormat {
   static constexpr int kBlock = kBlockOf;
   static constexpr bool kInteger = true;
   static constexpr bool kRounded = false;
-  static constexpr int kGroup = kPanelDepth;
+  static constexpr int kScaleGroup = kPanelDepth;
   static constexpr int kSuper = kBlock / kPanelDepth;
   static constexpr bool kMins = true;
   static constexpr int kBytes = 3 + kSuper * Packed::kBytes;
@@ -128,8 +128,8 @@ struct ZeroFormat {
       const auto by = V::load_f16(reinterpret_cast<const uint16_t*>(scales + kMinScale));
       min_of_all = V::mul(by, V::load_i8(scales + kMinScale + 2 * kPanelRows));
     }
-    QR_INLINE typename V::F scale(int /*group*/) const { return d; }
-    QR_INLINE typename V::F min(int /*group*/) const { return min_of_all; }
+    QR_INLINE typename V::F scale(int /*scale_group*/) const { return d; }
+    QR_INLINE typename V::F min(int /*scale_group*/) const { return min_of_all; }
   };
 
  private:

@@ -165,7 +165,7 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
   const auto tiles = attention_tasks_.tiles();
   const int64_t n_heads = params.n_kv_heads;
   const int64_t width = int64_t{heads_per_kv} * params.v_dim;  // of a KV head in the result
-  const bool whole_groups = width % kPanelDepth == 0;
+  const bool whole_activation_groups = width % kPanelDepth == 0;
   units_.reset(static_cast<int64_t>(tiles.size()) * n_heads);
   pool_.run(static_cast<int64_t>(spans.size()), [&](int64_t i) {
     const AttentionTasks::Span& span = spans[static_cast<size_t>(i)];
@@ -181,12 +181,12 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
                           tile.end_chunk - tile.first_chunk))
       return;
     if (whole.states != nullptr) kernels.join(whole);
-    if (xq.empty() || !whole_groups) return;
+    if (xq.empty() || !whole_activation_groups) return;
     for (int64_t r = tile.row_begin; r < tile.row_end; ++r) {
       row_.quantize_row(out.row<float>(r) + head * width, width, xq.columns(r, head * width, width), 0);
     }
   });
-  if (!xq.empty() && !whole_groups) quantize(out, xq, {});
+  if (!xq.empty() && !whole_activation_groups) quantize(out, xq, {});
 }
 
 }  // namespace quire

@@ -48,8 +48,8 @@ class GatedWork {
     n_rows_ += rows.x.dim(0);
   }
 
-  // finish(unit), on any thread, for units whose first column is a multiple of kPanelDepth and that are whole such
-  // groups but for a pair's last columns.
+  // finish(unit), on any thread, for units whose first column is a multiple of kPanelDepth and that are whole
+  // activation groups but for a pair's last columns.
   template <class Finish>
   void run(WorkerPool& pool, Finish&& finish) {
     tasks_.share_out(parts_, pool);
@@ -69,7 +69,7 @@ class GatedWork {
   }
 
  private:
-  // Of a unit, few enough that they stay in the second-level cache, but a group of columns at least.
+  // Of a unit, few enough that they stay in the second-level cache, but an activation group of columns at least.
   static constexpr int64_t kUnitFloats = 128 << 10, kLeastPanels = kPanelDepth / kPanelRows;
 
   struct Part {

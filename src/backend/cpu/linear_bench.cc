@@ -69,8 +69,8 @@ const Weights& weights_for(const Key& key) {
   return *kept;
 }
 
-// Whole numbers up to 127, and ±127 in every group of 32: quantised to int8 they stay what they are, so that integer
-// formats have to agree with plain loops but for the rounding of sums.
+// Whole numbers up to 127, and ±127 in every activation group of 32: quantised to int8 they stay what they are, so that
+// integer formats have to agree with plain loops but for the rounding of sums.
 std::vector<float> exact_rows(int64_t n) {
   Rng rng(2);
   std::vector<float> out(static_cast<size_t>(n * kIn));

@@ -1,5 +1,5 @@
 // Rows of activations quantised or rounded for products. The memory is kept from op to op, so that a steady state
-// allocates nothing. Owner: the backend's caller; workers write rows and groups of their own.
+// allocates nothing. Owner: the backend's caller; workers write rows and activation groups of their own.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -44,14 +44,14 @@ class QuantBuffer {
 
  private:
   QuantRows quantised(int64_t n_rows, int64_t n_in, bool only_tiles) {
-    const int64_t n_groups = n_in / kPanelDepth;
-    const auto n = static_cast<size_t>(n_rows * n_groups);
-    if (groups_.size() < n) groups_.resize(n);
-    QuantRows out{.groups = groups_.data(), .n_groups = n_groups};
+    const int64_t n_activation_groups = n_in / kPanelDepth;
+    const auto n = static_cast<size_t>(n_rows * n_activation_groups);
+    if (activations_.size() < n) activations_.resize(n);
+    QuantRows out{.activations = activations_.data(), .n_activation_groups = n_activation_groups};
     if (has_tiles_ && n_rows >= kLeastTiled) {
-      // One group more: tiles next to each other never begin at the same place of a page, where a few of the
+      // One activation group more: tiles next to each other never begin at the same place of a page, where a few of the
       // first-level cache's lines would have to hold all of them.
-      out.tile_stride = n_groups + 1;
+      out.tile_stride = n_activation_groups + 1;
       const int64_t n_tiles = (n_rows + QuantTile::kRows - 1) / QuantTile::kRows;
       const auto n_all = static_cast<size_t>(n_tiles * out.tile_stride + QuantTile::kBehind);
       if (tiles_.size() < n_all) tiles_.resize(n_all);
@@ -66,7 +66,7 @@ class QuantBuffer {
 
   const bool has_tiles_;
   const int64_t bf16_per_float_;
-  std::vector<QuantGroup> groups_;
+  std::vector<ActivationGroup> activations_;
   std::vector<float> rounded_;
   std::vector<QuantTile> tiles_;
 };

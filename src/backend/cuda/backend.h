@@ -16,7 +16,7 @@ namespace quire::cuda {
 // Where the numbers of a Q8_0 matrix lie: [n_out, n_in] int8, then its scales, halves.
 struct PackedMatrix {
   PackedMatrix(int64_t rows, int64_t columns);
-  int64_t n_out, n_in, n_groups, scale_pitch;
+  int64_t n_out, n_in, n_scale_groups, scale_pitch;
   int64_t scales_at, bytes;
 };
 

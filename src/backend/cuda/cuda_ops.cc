@@ -36,8 +36,8 @@ Rows<const float> read_rows(const Tensor& t) {
 PackedMatrix::PackedMatrix(int64_t rows, int64_t columns)
     : n_out(rows),
       n_in(columns),
-      n_groups(columns / 32),
-      scale_pitch(parts_of(n_groups, LinearQ8_0::kGroups) * LinearQ8_0::kGroups),
+      n_scale_groups(columns / 32),
+      scale_pitch(parts_of(n_scale_groups, LinearQ8_0::kScaleGroups) * LinearQ8_0::kScaleGroups),
       scales_at(n_out * n_in),
       bytes(scales_at + n_out * scale_pitch * 2) {}
 
@@ -90,8 +90,8 @@ Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* 
   std::vector<std::byte> room;
   for (int64_t row = 0; row < form.n_out; ++row) {
     const std::byte* block = weight.rows(row, 1, room);
-    for (int64_t g = 0; g < form.n_groups; ++g, block += weight.format->bytes) {
-      std::memcpy(bytes.data() + (row * form.n_groups + g) * 32, block + 2, 32);
+    for (int64_t g = 0; g < form.n_scale_groups; ++g, block += weight.format->bytes) {
+      std::memcpy(bytes.data() + (row * form.n_scale_groups + g) * 32, block + 2, 32);
       std::byte* scales = bytes.data() + form.scales_at;
       std::memcpy(scales + (row * form.scale_pitch + g) * 2, block, 2);
     }
@@ -231,9 +231,9 @@ void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear>
   const PackedMatrix form(n, x.dim(1));
   auto* scales = reinterpret_cast<float*>(workspace_);
   auto* q = reinterpret_cast<int8_t*>(workspace_ + n * form.scale_pitch * 4);
-  const auto n_groups = static_cast<int>(form.n_groups);
+  const auto n_scale_groups = static_cast<int>(form.n_scale_groups);  // of weights and of activations alike
   const auto pitch = static_cast<int>(form.scale_pitch);
-  run(Quantize{read_rows(x), q, scales, n_groups, pitch}, parts_of(n_groups, Quantize::kThreads / 32), n);
+  run(Quantize{read_rows(x), q, scales, n_scale_groups, pitch}, parts_of(n_scale_groups, Quantize::kThreads / 32), n);
   int64_t column = 0;
   for (const Linear& part : parts) {
     const PackedMatrix w(part.n_out, part.n_in);
@@ -245,7 +245,7 @@ void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear>
                    .y = rows_of(y.columns(column, part.n_out)),
                    .n = static_cast<int>(n),
                    .n_out = static_cast<int>(part.n_out),
-                   .n_groups = n_groups,
+                   .n_scale_groups = n_scale_groups,
                    .scale_pitch = pitch},
         parts_of(part.n_out, LinearQ8_0::kOutputs), parts_of(n, LinearQ8_0::kRows));
     column += part.n_out;

@@ -1,7 +1,7 @@
-// Weight format IQ4_XS: super-blocks of 8 groups of 32 four-bit numbers of uneven levels with six-bit scales (GGUF type
-// 23).
-//   file block: f16 d | u16 high bits of the scales, two each | 4 bytes of their low four bits | 128 bytes: of group g,
-//   byte 16·g + i holds numbers i and 16 + i          value = d · (scale − 32) · level(number)
+// Weight format IQ4_XS: super-blocks of 8 scale groups of 32 four-bit numbers of uneven levels with six-bit scales
+// (GGUF type 23).
+//   file block: f16 d | u16 high bits of the scales, two each | 4 bytes of their low four bits | 128 bytes: of scale
+//   group g, byte 16·g + i holds numbers i and 16 + i          value = d · (scale − 32) · level(number)
 #pragma once
 #include "quant/block_format.h"
 #include "quant/k_format.h"

@@ -1,5 +1,6 @@
-// Weight format Q2_K: super-blocks of 16 groups of 16 two-bit numbers with four-bit scales and mins (GGUF type 10).
-//   file block: 16 bytes, scale | min << 4 of each group | 64 bytes of numbers (k_scales.h) | f16 d | f16 dmin
+// Weight format Q2_K: super-blocks of 16 scale groups of 16 two-bit numbers with four-bit scales and mins (GGUF type
+// 10).
+//   file block: 16 bytes, scale | min << 4 of each scale group | 64 bytes of numbers (k_scales.h) | f16 d | f16 dmin
 //   value = d · scale · number − dmin · min
 #pragma once
 #include "quant/k_format.h"

@@ -1,4 +1,4 @@
-// Weight format Q3_K: super-blocks of 16 groups of 16 three-bit numbers with six-bit scales (GGUF type 11).
+// Weight format Q3_K: super-blocks of 16 scale groups of 16 three-bit numbers with six-bit scales (GGUF type 11).
 //   file block: 32 bytes of third bits, bit j of byte i that of number 32·j + i | 64 bytes of low bits (k_scales.h) |
 //   12 bytes of scales | f16 d          value = d · (scale − 32) · (number − 4)
 //   Scales: byte g < 8 holds the low four bits of scales g and 8 + g, byte 8 + g % 4 the high two of scale g in bits

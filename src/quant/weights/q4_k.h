@@ -1,6 +1,7 @@
-// Weight format Q4_K: super-blocks of 8 groups of 32 four-bit numbers with six-bit scales and mins (GGUF type 12).
-//   file block: f16 d | f16 dmin | 12 bytes of scales and mins (k_scales.h) | 128 bytes: of groups 2c and 2c + 1, byte
-//   32·c + i holds number i of both, the first in its low nibble          value = d · scale · number − dmin · min
+// Weight format Q4_K: super-blocks of 8 scale groups of 32 four-bit numbers with six-bit scales and mins (GGUF type
+// 12).
+//   file block: f16 d | f16 dmin | 12 bytes of scales and mins (k_scales.h) | 128 bytes: of scale groups 2c and 2c + 1,
+//   byte 32·c + i holds number i of both, the first in its low nibble          value = d · scale · number − dmin · min
 #pragma once
 #include "quant/k_format.h"
 #include "quant/k_scales.h"

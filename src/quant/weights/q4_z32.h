@@ -1,5 +1,5 @@
 // Weight format Q4_Z32: blocks of 32 four-bit numbers with a half-precision scale and a zero of four-bit (what GPTQ and
-// AWQ store of a group; not in GGUF).          value = d · (number − zero)
+// AWQ store of a scale group; not in GGUF).          value = d · (number − zero)
 #pragma once
 #include "quant/zero_format.h"
 

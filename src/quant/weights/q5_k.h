@@ -1,6 +1,8 @@
-// Weight format Q5_K: super-blocks of 8 groups of 32 five-bit numbers with six-bit scales and mins (GGUF type 13).
+// Weight format Q5_K: super-blocks of 8 scale groups of 32 five-bit numbers with six-bit scales and mins (GGUF type
+// 13).
 //   file block: f16 d | f16 dmin | 12 bytes of scales and mins (k_scales.h) | 32 bytes of fifth bits, bit g of byte i
-//   that of number i of group g | 128 bytes of low bits as in Q4_K          value = d · scale · number − dmin · min
+//   that of number i of scale group g | 128 bytes of low bits as in Q4_K          value = d · scale · number − dmin ·
+//   min
 #pragma once
 #include "quant/k_format.h"
 #include "quant/k_scales.h"

@@ -1,4 +1,4 @@
-// Weight format Q6_K: super-blocks of 16 groups of 16 six-bit numbers with eight-bit scales (GGUF type 14).
+// Weight format Q6_K: super-blocks of 16 scale groups of 16 six-bit numbers with eight-bit scales (GGUF type 14).
 //   file block: 128 bytes of low bits | 64 bytes of high bits | int8 scales[16] | f16 d
 //   Of each half of 128 numbers in four quarters: byte i < 64 of its low bits holds quarters 0 and 1 in the low nibble,
 //   2 and 3 in the high one; byte i < 32 of its high bits holds quarter j's two in bits 2·j, 2·j + 1.

@@ -15,7 +15,7 @@ struct Q8_0 {
   static constexpr int kBytes = 34;
   static constexpr bool kInteger = true;
   static constexpr bool kRounded = false;
-  static constexpr int kGroup = 32;
+  static constexpr int kScaleGroup = 32;
   static constexpr int kSuper = 1;
   static constexpr bool kMins = false;
   static constexpr int kPanelBytes = kPanelRows * kPanelDepth;
@@ -62,7 +62,9 @@ struct Q8_0 {
     const std::byte* at;
     Scales() = default;
     explicit QR_INLINE Scales(const std::byte* scales) : at(scales) {}
-    QR_INLINE typename V::F scale(int /*group*/) const { return V::load_f16(reinterpret_cast<const uint16_t*>(at)); }
+    QR_INLINE typename V::F scale(int /*scale_group*/) const {
+      return V::load_f16(reinterpret_cast<const uint16_t*>(at));
+    }
   };
 };
 

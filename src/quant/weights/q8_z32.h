@@ -1,5 +1,5 @@
 // Weight format Q8_Z32: blocks of 32 eight-bit numbers with a half-precision scale and a zero of eight-bit (what GPTQ
-// and AWQ store of a group; not in GGUF).          value = d · (number − zero)
+// and AWQ store of a scale group; not in GGUF).          value = d · (number − zero)
 #pragma once
 #include "quant/zero_format.h"
 

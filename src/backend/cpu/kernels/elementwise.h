@@ -28,11 +28,11 @@ struct Elementwise {
     const int64_t r = tile_row % QuantTile::kRows;
     const bool only_tiles = tile_row < out.only_tiles;
     const auto some = [&]<int N>(int64_t g, std::integral_constant<int, N>) __attribute__((always_inline)) {
-      QuantGroup* groups = out.groups + row * out.n_groups + g;
+      ActivationGroup* to = out.activations + row * out.n_activation_groups + g;
       int8_t* q[N];
-      for (int i = 0; i < N; ++i) q[i] = only_tiles ? tiles[g + i].q[r] : groups[i].q;
-      GroupScale of[N];
-      quantize_groups<N>(x + g * kPanelDepth, q, of);
+      for (int i = 0; i < N; ++i) q[i] = only_tiles ? tiles[g + i].q[r] : to[i].q;
+      ActivationScale of[N];
+      quantize_activations<N>(x + g * kPanelDepth, q, of);
       for (int i = 0; i < N; ++i) {
         const auto& [scale, sums] = of[i];
         const int32_t sum = sums.first + sums.last;
@@ -42,27 +42,27 @@ struct Elementwise {
           tiles[g + i].scaled_sum[r] = scaled_sum;
           continue;
         }
-        groups[i].scale = scale;
-        groups[i].sum = sum;
-        groups[i].first_sum = sums.first;
-        groups[i].scaled_sum = scaled_sum;
-        if (tiles != nullptr) tiles[g + i].put(r, groups[i]);
+        to[i].scale = scale;
+        to[i].sum = sum;
+        to[i].first_sum = sums.first;
+        to[i].scaled_sum = scaled_sum;
+        if (tiles != nullptr) tiles[g + i].put(r, to[i]);
       }
     };
     constexpr int kSome = V::kSideBySide;
     int64_t g = 0;
-    for (; g + kSome <= out.n_groups; g += kSome) some(g, std::integral_constant<int, kSome>());
-    for (; g < out.n_groups; ++g) some(g, std::integral_constant<int, 1>());
+    for (; g + kSome <= out.n_activation_groups; g += kSome) some(g, std::integral_constant<int, kSome>());
+    for (; g < out.n_activation_groups; ++g) some(g, std::integral_constant<int, 1>());
   }
 
-  struct GroupScale {
+  struct ActivationScale {
     float scale;
     typename V::Sums sums;
   };
 
-  // N groups that lie one behind the other, operation after operation (see exp_some).
+  // N activation groups that lie one behind the other, operation after operation (see exp_some).
   template <int N>
-  static QR_INLINE void quantize_groups(const float* x, int8_t* const* q, GroupScale* out) {
+  static QR_INLINE void quantize_activations(const float* x, int8_t* const* q, ActivationScale* out) {
     F lo[N], hi[N], most[N];
     float inverse[N];
     for (int i = 0; i < N; ++i) {

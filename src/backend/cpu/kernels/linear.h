@@ -125,29 +125,30 @@ struct LinearKernel {
     const std::byte* quants;
     const std::byte* scales;
     int64_t panel_stride;
-    RowPointers<QuantGroup, M> x;
+    RowPointers<ActivationGroup, M> x;
   };
 
-  // A group of quants' products with each row, before they are scaled, and what scales them.
+  // A scale group of quants' products with each row, before they are scaled, and what scales them.
   template <int P, int M>
   struct Products {
     F dots[P * M], scales[P], mins[P];
   };
 
-  // The sum of a row's activations over a group: the only one of its block, or number kHalf.
+  // The sum of a row's activations over a scale group: the only one of its block, or number kHalf.
   template <int kHalf>
-  static QR_INLINE int32_t sum_of(const QuantGroup& x) {
-    if constexpr (W::kGroup == kPanelDepth) return x.sum;
+  static QR_INLINE int32_t sum_of(const ActivationGroup& x) {
+    if constexpr (W::kScaleGroup == kPanelDepth) return x.sum;
     return kHalf == 0 ? x.first_sum : x.sum - x.first_sum;
   }
 
-  // Adds number i, of panel i / M and row i % M, whose group of activations is x.
+  // Adds number i, of panel i / M and row i % M, whose activation group is x.
   template <int P, int M, int kHalf>
-  static QR_INLINE void add_scaled(const Products<P, M>& of, const QuantGroup& x, int i, F* acc) {
+  static QR_INLINE void add_scaled(const Products<P, M>& of, const ActivationGroup& x, int i, F* acc) {
     const F s = V::mul(of.scales[i / M], V::set1(x.scale));
     acc[i] = V::fma(of.dots[i], s, acc[i]);
     if constexpr (W::kMins) {
-      const float scaled_sum = W::kGroup == kPanelDepth ? x.scaled_sum : x.scale * static_cast<float>(sum_of<kHalf>(x));
+      const float scaled_sum =
+          W::kScaleGroup == kPanelDepth ? x.scaled_sum : x.scale * static_cast<float>(sum_of<kHalf>(x));
       acc[i] = V::fma(of.mins[i / M], V::set1(scaled_sum), acc[i]);
     }
   }
@@ -156,15 +157,15 @@ struct LinearKernel {
   // would stand in the unit's scheduler until the chains of products end, and keep the next block's out of it.
   template <int P, int M>
   static constexpr bool kWaits = (V::kSideBySide > 1) && P * M == V::kTilePanels * V::kTileRows &&
-                                 W::kGroup == kPanelDepth && W::kSuper == 1 && !W::kMins;
+                                 W::kScaleGroup == kPanelDepth && W::kSuper == 1 && !W::kMins;
 
-  // A group of the block (the only one, or its first or last 16 numbers), number `group` of its super-block, onto the
+  // A scale group of the block (the only one, or its first or last 16 numbers), number g of its super-block, onto the
   // sums, or into `waiting`. kScales: what waits there, of the block before, onto the sums meanwhile.
   template <int P, int M, int kHalf, bool kScales, class Scales>
-  static QR_INLINE void add_group(
-      const Sources<M>& from, int group, const Scales* scales, Products<P, M>& waiting, F* acc) {
+  static QR_INLINE void add_scale_group(
+      const Sources<M>& from, int g, const Scales* scales, Products<P, M>& waiting, F* acc) {
     using Dot = typename V::template Dot<W::kZero, W::kMax>;
-    constexpr int kQuads = W::kGroup / 4;
+    constexpr int kQuads = W::kScaleGroup / 4;
     Dot dot[P * M];
     for (int m = 0; m < M; ++m) {
       for (int p = 0; p < P; ++p) dot[p * M + m].start(sum_of<kHalf>(from.x[m]));
@@ -186,8 +187,8 @@ struct LinearKernel {
     });
     for (int i = 0; i < P * M; ++i) waiting.dots[i] = V::to_float(dot[i].total(sum_of<kHalf>(from.x[i % M])));
     for (int p = 0; p < P; ++p) {
-      waiting.scales[p] = scales[p].scale(group);
-      if constexpr (W::kMins) waiting.mins[p] = scales[p].min(group);
+      waiting.scales[p] = scales[p].scale(g);
+      if constexpr (W::kMins) waiting.mins[p] = scales[p].min(g);
     }
     if constexpr (!kWaits<P, M>) {
       for (int i = 0; i < P * M; ++i) add_scaled<P, M, kHalf>(waiting, from.x[i % M], i, acc);
@@ -262,13 +263,13 @@ struct LinearKernel {
   static QR_INLINE void integer_segments(
       const LinearTask& task, const Panels& panels, int64_t row, Later& later, F* parts) {
     using Scales = typename W::template Scales<V>;
-    constexpr int kHalves = kPanelDepth / W::kGroup;
-    const int64_t blocks = task.xq.n_groups;
+    constexpr int kHalves = kPanelDepth / W::kScaleGroup;
+    const int64_t blocks = task.xq.n_activation_groups;
     const int64_t quant_bytes = blocks * W::kPanelBytes;  // of a panel; behind them those of the next tile's
     Sources<M> from{.quants = panels.first,
                     .scales = panels.first + quant_bytes,
                     .panel_stride = task.panel_stride,
-                    .x = {task.xq.groups + row * blocks, blocks}};
+                    .x = {task.xq.activations + row * blocks, blocks}};
     const std::byte* soon = panels.first + task.prefetch_bytes;
     const std::byte* soon_end = panels.first + quant_bytes;
     int64_t b = 0;
@@ -289,9 +290,9 @@ struct LinearKernel {
           soon += W::kPanelBytes;
         }
         later.ask();
-        const int group = static_cast<int>(b % W::kSuper) * kHalves;  // in its super-block
-        add_group<P, M, 0, waits.value>(from, group, scales, waiting, acc);
-        if constexpr (kHalves == 2) add_group<P, M, 1, waits.value>(from, group + 1, scales, waiting, acc);
+        const int g = static_cast<int>(b % W::kSuper) * kHalves;  // in its super-block
+        add_scale_group<P, M, 0, waits.value>(from, g, scales, waiting, acc);
+        if constexpr (kHalves == 2) add_scale_group<P, M, 1, waits.value>(from, g + 1, scales, waiting, acc);
         from.quants += W::kPanelBytes;
         asm volatile("" : "+r"(from.quants));
         from.x.advance(1);
@@ -446,8 +447,8 @@ struct LinearKernel {
   // Rows are taken in blocks that stay in the second-level cache while the panels pass.
   static void run_rows(const LinearTask& task, int64_t begin, int64_t end) {
     constexpr int64_t kBlockBytes = 192 << 10;
-    const int64_t row_bytes =
-        W::kInteger ? task.xq.n_groups * int64_t{sizeof(QuantGroup)} : task.n_in * int64_t{sizeof(float)} / kPerFloat;
+    const int64_t row_bytes = W::kInteger ? task.xq.n_activation_groups * int64_t{sizeof(ActivationGroup)}
+                                          : task.n_in * int64_t{sizeof(float)} / kPerFloat;
     const int64_t fit = kBlockBytes / row_bytes / kRows * kRows;
     const int64_t step = fit > kRows ? fit : kRows;
     for (int64_t row = 0; row < task.n; row += step) {

@@ -1,6 +1,6 @@
 // Integer products of whole tiles of 16 rows where a vocabulary has them (V::Tiles): a panel's weights are unpacked to
-// int8 and multiplied with 16 rows of x at once. What a group's sums go through then is what kernels/linear.h does with
-// them, in the same order, so the bits are the same.
+// int8 and multiplied with 16 rows of x at once. What a scale group's sums go through then is what kernels/linear.h
+// does with them, in the same order, so the bits are the same.
 #pragma once
 #include "backend/cpu/kernels/segments.h"
 #include "backend/cpu/kernels/tables.h"
@@ -13,34 +13,34 @@ namespace {
 template <class V>
 inline constexpr bool kHasTiles = requires { typename V::template Tiles<kPanelDepth, false>; };
 
-// Formats whose groups of 16 have mins need more sums of x than a tile holds.
+// Formats whose scale groups of 16 have mins need more sums of x than a tile holds.
 template <class V, class W>
 constexpr bool is_tiled() {
-  if constexpr (W::kInteger) return kHasTiles<V> && (W::kGroup == kPanelDepth || !W::kMins);
+  if constexpr (W::kInteger) return kHasTiles<V> && (W::kScaleGroup == kPanelDepth || !W::kMins);
   return false;
 }
 
 template <class V, class W>
 struct TiledLinear {
   using F = typename V::F;
-  using Tiles = typename V::template Tiles<W::kGroup, W::kMins>;
+  using Tiles = typename V::template Tiles<W::kScaleGroup, W::kMins>;
 
   static constexpr int kTileRows = QuantTile::kRows;
   static constexpr int kTileFloats = kTileRows * kPanelRows;
-  static constexpr int kHalves = kPanelDepth / W::kGroup;
+  static constexpr int kHalves = kPanelDepth / W::kScaleGroup;
   static constexpr int kInFlight = Tiles::kInFlight;
   static_assert(kInFlight <= QuantTile::kBehind);
   static constexpr int kLine = 64;
   // That are multiplied with each other while they stay in the first-level cache.
   static constexpr int kMaxPanels = 2, kMaxTiles = 2;
 
-  // Groups of a segment, counted from a chunk's first one; none where a segment is empty.
+  // Scale groups of a segment, counted from a chunk's first one; none where a segment is empty.
   struct Round {
     int16_t first;
     int8_t n, segment;
     bool begins, ends;  // the segment
   };
-  // Rounds [begin, end), which a panel and a tile of rows go through before the next: at most kMostOfPass groups.
+  // Rounds [begin, end), which a panel and a tile of rows go through before the next: at most kMostOfPass of these.
   struct Pass {
     int16_t begin, end;
   };
@@ -48,9 +48,9 @@ struct TiledLinear {
 
   // Whole segments, from `segment` on to `end_segment`, of all that panels have: as many as fit.
   struct Chunk {
-    static constexpr int kMaxGroups = 512 * kHalves;
-    static constexpr int kMaxRounds = kMaxGroups / kMostOfPass + kSegments;
-    int64_t first = 0;  // group
+    static constexpr int kMaxScaleGroups = 512 * kHalves;
+    static constexpr int kMaxRounds = kMaxScaleGroups / kMostOfPass + kSegments;
+    int64_t first = 0;  // scale group
     int n = 0, n_rounds = 0, n_passes = 0;
     int segment = 0, end_segment = 0;
     Round rounds[kMaxRounds];
@@ -58,10 +58,10 @@ struct TiledLinear {
 
     Chunk(int64_t n_blocks, int begin_segment) : segment(begin_segment), end_segment(begin_segment) {
       first = segment_begin(n_blocks, segment) * kHalves;
-      int in_pass = 0;  // groups of the last one
+      int in_pass = 0;  // scale groups of the last one
       for (; end_segment < kSegments; ++end_segment) {
         const int64_t end = segment_begin(n_blocks, end_segment + 1) * kHalves - first;
-        if (end > kMaxGroups) break;
+        if (end > kMaxScaleGroups) break;
         bool begins = true;
         do {
           const int64_t left = end - n;
@@ -86,16 +86,16 @@ struct TiledLinear {
 
   // A panel's weights of a chunk.
   struct Unpacked {
-    // As many groups more may be read as products are in flight.
-    alignas(64) std::byte w[(Chunk::kMaxGroups + kInFlight) * W::kGroup * kPanelRows];
-    alignas(64) float scale[Chunk::kMaxGroups * kPanelRows];
-    alignas(64) float min[W::kMins ? Chunk::kMaxGroups * kPanelRows : 1];
+    // As many scale groups more may be read as products are in flight.
+    alignas(64) std::byte w[(Chunk::kMaxScaleGroups + kInFlight) * W::kScaleGroup * kPanelRows];
+    alignas(64) float scale[Chunk::kMaxScaleGroups * kPanelRows];
+    alignas(64) float min[W::kMins ? Chunk::kMaxScaleGroups * kPanelRows : 1];
 
     void unpack(const Chunk& chunk, const std::byte* panel, int64_t n_blocks) {
       const std::byte* scales = panel + n_blocks * W::kPanelBytes;
       for (int g = 0; g < chunk.n; g += kHalves) {
         const int64_t block = (chunk.first + g) / kHalves;
-        std::byte* to = w + g * W::kGroup * kPanelRows;
+        std::byte* to = w + g * W::kScaleGroup * kPanelRows;
         const std::byte* quants = panel + block * W::kPanelBytes;
         unrolled<0, kPanelDepth / 4>([&](auto j) __attribute__((always_inline)) {
           V::store_bytes(to + j.kValue * kLine,
@@ -117,7 +117,7 @@ struct TiledLinear {
     const LinearTask* task;
     int64_t panel;
     int n_panels;
-    const QuantTile* x;  // of the first tile's group 0
+    const QuantTile* x;  // of the first tile, at its first activations
     int64_t row;
     int n_tiles;
     const Unpacked* w;
@@ -129,7 +129,7 @@ struct TiledLinear {
     float* at(int level, int p, int t) const { return sums + ((level * kMaxPanels + p) * kMaxTiles + t) * kTileFloats; }
   };
 
-  static QR_INLINE void add_group(
+  static QR_INLINE void add_scale_group(
       const float* w_scale, const float* w_min, const QuantTile& x, const float* results, F* acc) {
     const F ws = V::load(w_scale);
     unrolled<0, kTileRows>([&](auto r) __attribute__((always_inline)) {
@@ -187,15 +187,15 @@ struct TiledLinear {
 
   template <int kNumber>
   static QR_INLINE void begin(const int8_t* x, const std::byte* w) {
-    Tiles::template multiply<kNumber, kNumber / kHalves* int{sizeof(QuantTile)} + kNumber % kHalves * W::kGroup,
-                             kNumber * W::kGroup * kPanelRows>(x, kPanelDepth, w);
+    Tiles::template multiply<kNumber, kNumber / kHalves* int{sizeof(QuantTile)} + kNumber % kHalves * W::kScaleGroup,
+                             kNumber * W::kScaleGroup * kPanelRows>(x, kPanelDepth, w);
   }
 
-  // Products of kInFlight groups.
+  // Products of kInFlight scale groups.
   static QR_INLINE void begin_some(const int8_t* x, const std::byte* w) {
     unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) { begin<i.kValue>(x, w); });
   }
-  // What has begun before is stored, group by group, and others begin.
+  // What has begun before is stored, one by one, and others begin.
   static QR_INLINE void store_and_begin_some(float* results, const int8_t* x, const std::byte* w) {
     unrolled<0, kInFlight>([&](auto i) __attribute__((always_inline)) {
       Tiles::template store<i.kValue>(results);
@@ -221,13 +221,13 @@ struct TiledLinear {
       const Round& next_round = chunk.rounds[round];
       begin_left = next_round.n;
       begin_x = first_x[tile * x_stride + next_round.first / kHalves].q[0];
-      begin_w = block.w[panel].w + next_round.first * W::kGroup * kPanelRows;
+      begin_w = block.w[panel].w + next_round.first * W::kScaleGroup * kPanelRows;
     };
     const auto advance = [&]() __attribute__((always_inline)) {
       begin_left -= kInFlight;
       if (begin_left > 0) {
         begin_x += kInFlight / kHalves * sizeof(QuantTile);
-        begin_w += kInFlight * W::kGroup * kPanelRows;
+        begin_w += kInFlight * W::kScaleGroup * kPanelRows;
         return;
       }
       if (++round == chunk.passes[pass].end) {
@@ -269,8 +269,8 @@ struct TiledLinear {
                 Tiles::template store<j.kValue>(next);
                 begin<j.kValue>(begin_x, begin_w);
                 if (j.kValue < left) {
-                  add_group(ws + j.kValue * kPanelRows, wm + (W::kMins ? j.kValue * kPanelRows : 0),
-                            x[j.kValue / kHalves], ready + j.kValue * Tiles::kFloats, acc);
+                  add_scale_group(ws + j.kValue * kPanelRows, wm + (W::kMins ? j.kValue * kPanelRows : 0),
+                                  x[j.kValue / kHalves], ready + j.kValue * Tiles::kFloats, acc);
                 }
               });
               x += kInFlight / kHalves;
@@ -287,7 +287,8 @@ struct TiledLinear {
     }
   }
 
-  static constexpr int64_t kMostIn = int64_t{Chunk::kMaxGroups} * W::kGroup * kSegments;  // a segment fits into a chunk
+  static constexpr int64_t kMostIn =
+      int64_t{Chunk::kMaxScaleGroups} * W::kScaleGroup * kSegments;  // a segment fits into a chunk
 
   // Rows that are whole tiles among those of a task: [begin, end).
   struct Whole {
@@ -302,7 +303,7 @@ struct TiledLinear {
 
   // Panels [begin, end) of the task's. REQUIRES whole tiles.
   static void run(const LinearTask& task, int64_t begin, int64_t end) {
-    const int64_t n_blocks = task.xq.n_groups;
+    const int64_t n_blocks = task.xq.n_activation_groups;
     Unpacked w[kMaxPanels];
     alignas(64) float sums[(kLevels + 1) * kMaxPanels * kMaxTiles * kTileFloats];
     Tiles::begin();

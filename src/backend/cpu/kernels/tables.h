@@ -13,34 +13,34 @@
 namespace quire {
 
 // 32 quantised activations: value = scale · q.
-struct alignas(16) QuantGroup {
+struct alignas(16) ActivationGroup {
   int8_t q[32];
   float scale;
   int32_t sum, first_sum;  // Σ q: of all, of the first 16
   float scaled_sum;        // scale · Σ q
 };
 
-// A group of 16 rows of them, as a unit that multiplies whole tiles reads it.
+// An activation group of each of 16 rows, as a unit that multiplies whole tiles reads it.
 struct alignas(64) QuantTile {
   static constexpr int kRows = 16;
-  static constexpr int kBehind = 4;  // so many groups behind the last may be read
+  static constexpr int kBehind = 4;  // so many activation groups behind the last may be read
   int8_t q[kRows][32];
   float scale[kRows];
   float scaled_sum[kRows];
 
-  QR_INLINE void put(int64_t r, const QuantGroup& group) {
-    __builtin_memcpy(q[r], group.q, sizeof q[r]);
-    scale[r] = group.scale;
-    scaled_sum[r] = group.scaled_sum;
+  QR_INLINE void put(int64_t r, const ActivationGroup& of) {
+    __builtin_memcpy(q[r], of.q, sizeof q[r]);
+    scale[r] = of.scale;
+    scaled_sum[r] = of.scaled_sum;
   }
 };
 
-// Activation rows as products want them, each form where there is room for it. Quantised: row r's groups start at
-// r · n_groups. And rounded to BF16.
+// Rows of activations as products want them, each form where there is room for it. Quantised: row r's begin at
+// activations + r · n_activation_groups. And rounded to BF16.
 struct QuantRows {
-  QuantGroup* groups = nullptr;
-  int64_t n_groups = 0;  // of a row
-  // The same values where somebody reads tiles: of rows 16·t … 16·t + 15 at tiles[t · tile_stride + group], counted
+  ActivationGroup* activations = nullptr;
+  int64_t n_activation_groups = 0;  // of a row
+  // The same values where somebody reads tiles: of rows 16·t … 16·t + 15 at tiles[t · tile_stride + g], counted
   // from a first row of which row 0 here is number `first_row`. Rows below `only_tiles` are nowhere else.
   QuantTile* tiles = nullptr;
   int64_t tile_stride = 0, first_row = 0, only_tiles = 0;
@@ -49,11 +49,11 @@ struct QuantRows {
   float* rounded = nullptr;
   int64_t rounded_stride = 0, rounded_per_float = 1;
 
-  QR_INLINE bool empty() const { return groups == nullptr && rounded == nullptr; }
+  QR_INLINE bool empty() const { return activations == nullptr && rounded == nullptr; }
   // The same without the rows before `row`.
   QR_INLINE QuantRows from(int64_t row) const {
     QuantRows out = *this;
-    if (groups != nullptr) out.groups += row * n_groups;
+    if (activations != nullptr) out.activations += row * n_activation_groups;
     out.first_row += row;
     if (rounded != nullptr) out.rounded += row * rounded_stride;
     return out;
@@ -61,9 +61,9 @@ struct QuantRows {
   // Columns [begin, begin + n) of row i as a row of their own. REQUIRES begin % 32 == 0.
   QR_INLINE QuantRows columns(int64_t i, int64_t begin, int64_t n) const {
     QuantRows out = from(i);
-    if (groups != nullptr) {
-      out.groups += begin / 32;
-      out.n_groups = n / 32;
+    if (activations != nullptr) {
+      out.activations += begin / 32;
+      out.n_activation_groups = n / 32;
     }
     if (tiles != nullptr) out.tiles += begin / 32;
     if (rounded != nullptr) out.rounded += begin / rounded_per_float;
@@ -75,13 +75,13 @@ struct QuantRows {
       __builtin_memcpy(rounded + to * rounded_stride, rounded + from * rounded_stride,
                        static_cast<size_t>(rounded_stride) * sizeof(float));
     }
-    for (int64_t g = 0; groups != nullptr && g < n_groups; ++g) {
-      const QuantGroup& group = groups[from * n_groups + g];
-      groups[to * n_groups + g] = group;
-      if (tiles != nullptr) tile_of(to)[g].put((first_row + to) % QuantTile::kRows, group);
+    for (int64_t g = 0; activations != nullptr && g < n_activation_groups; ++g) {
+      const ActivationGroup& copied = activations[from * n_activation_groups + g];
+      activations[to * n_activation_groups + g] = copied;
+      if (tiles != nullptr) tile_of(to)[g].put((first_row + to) % QuantTile::kRows, copied);
     }
   }
-  // Of the tile that row `row` is in, group 0.
+  // Of the tile that row `row` is in, its first activation group.
   QR_INLINE QuantTile* tile_of(int64_t row) const { return tiles + (first_row + row) / QuantTile::kRows * tile_stride; }
 };
 
@@ -142,7 +142,7 @@ constexpr int attention_state_floats(int v_dim) { return (v_dim + 15) / 16 * 16 
 
 // Some rows of one sequence at one KV head: all their keys, or those of a span of chunks.
 struct AttentionTask {
-  const std::byte* kv = nullptr;  // group base + layer claim: address of block 0's claim
+  const std::byte* kv = nullptr;  // the KV group's memory + layer claim: address of block 0's claim
   int64_t block_bytes = 0;
   int block_tokens = 0;
   const int32_t* blocks = nullptr;

@@ -46,8 +46,8 @@ struct Machine::Fiber {
   int thread = 0, warp = 0, lane = 0;
   void* context = nullptr;
   std::unique_ptr<std::byte[]> stack;
-  std::vector<Copy> open;                 // since the last commit
-  std::vector<std::vector<Copy>> groups;  // committed, the oldest first
+  std::vector<Copy> open;                    // since the last commit
+  std::vector<std::vector<Copy>> committed;  // the oldest first
 };
 
 // What a lane brings to a collective, and where its result goes.
@@ -139,7 +139,7 @@ void Machine::make_ready() {
     fiber.lane = t % kLanes;
     fiber.state = Fiber::State::ready;
     fiber.open.clear();
-    fiber.groups.clear();
+    fiber.committed.clear();
     fiber.context = context::make_fcontext(fiber.stack.get() + kStackBytes, kStackBytes, [](context::transfer_t from) {
       auto* self = static_cast<Machine*>(from.data);
       self->main_ = from.fctx;
@@ -267,17 +267,17 @@ void Machine::copy16(int to, const void* from, bool is_in, const Site& site) {
 }
 
 void Machine::copy_commit() {
-  now_->groups.push_back(std::move(now_->open));
+  now_->committed.push_back(std::move(now_->open));
   now_->open.clear();
 }
 
 void Machine::copy_wait(int n_left) {
   if (mutation_.kind == Mutation::Kind::no_wait) return;
   if (mutation_.kind == Mutation::Kind::late_wait) ++n_left;
-  std::vector<std::vector<Copy>>& groups = now_->groups;
-  while (static_cast<int>(groups.size()) > n_left) {
-    for (const Copy& copy : groups.front()) end_copy(copy.to, copy.from, copy.is_in);
-    groups.erase(groups.begin());
+  std::vector<std::vector<Copy>>& committed = now_->committed;
+  while (static_cast<int>(committed.size()) > n_left) {
+    for (const Copy& copy : committed.front()) end_copy(copy.to, copy.from, copy.is_in);
+    committed.erase(committed.begin());
   }
 }
 

@@ -1,5 +1,5 @@
-// Activations for integer formats (docs/numerics.md, "Activations"): groups of 32 of a row, a warp each. Writes 32 int8
-// and a scale for each group. Grid: groups / 4, rows.
+// Activations for integer formats (docs/numerics.md, "Activations"): activation groups of 32 of a row, a warp each.
+// Writes 32 int8 and a scale for each. Grid: activation groups / 4, rows.
 #pragma once
 #include "backend/cuda/kernels/math.cuh"
 
@@ -8,17 +8,17 @@ namespace quire::cuda {
 struct Quantize {
   static constexpr int kThreads = 128, kSharedBytes = 0;
   Rows<const float> x;
-  int8_t* q;      // [rows, 32 · n_groups]
+  int8_t* q;      // [rows, 32 · n_activation_groups]
   float* scales;  // [rows, scale_pitch]
-  int n_groups;
+  int n_activation_groups;
   int scale_pitch;
 
   QR_DEVICE void operator()() const {
     const int lane = dev::thread() % 32;
-    const int group = dev::block_x() * (kThreads / 32) + dev::thread() / 32;
-    if (group >= n_groups) return;
+    const int g = dev::block_x() * (kThreads / 32) + dev::thread() / 32;
+    if (g >= n_activation_groups) return;
     const int64_t row = dev::block_y();
-    const float v = dev::load(x.row(row) + group * 32 + lane);
+    const float v = dev::load(x.row(row) + g * 32 + lane);
     // As integers magnitudes order as floats do, infinity and NaN above all.
     uint32_t largest = dev::as_bits(v) & 0x7fffffffU;
     for (int n = 16; n > 0; n /= 2) {
@@ -30,10 +30,10 @@ struct Quantize {
     const bool counts = is_finite && amax >= 0x1p-120F;
     const float scaled = counts ? dev::mul(v, dev::div(127.0F, amax)) : 0.0F;
     const uint32_t rounded = dev::as_bits(dev::add(scaled, 12582912.0F));  // the integer in the low bits
-    dev::store(q + (row * n_groups + group) * 32 + lane, static_cast<int8_t>(rounded & 0xffU));
+    dev::store(q + (row * n_activation_groups + g) * 32 + lane, static_cast<int8_t>(rounded & 0xffU));
     if (lane != 0) return;
     const float scale = counts ? dev::div(amax, 127.0F) : is_finite ? 0.0F : dev::as_float(0x7fc00000U);
-    dev::store(scales + row * scale_pitch + group, scale);
+    dev::store(scales + row * scale_pitch + g, scale);
   }
 };
 
