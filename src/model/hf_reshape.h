@@ -1,5 +1,5 @@
 // Ways in which a folder's tensors become GGUF's that are more than another name (NameRule::reshape): a layer's experts
-// cut into gates and ups, or turned over. Elements are copied, one after another, into memory of the file's own; but
+// cut into gates and ups, or transposed. Elements are copied, one after another, into memory of the file's own; but
 // for minus_exp they stay what they are. Pure functions; any thread. Errors: Code::corrupt or Code::unsupported, by the
 // name that the folder has.
 #pragma once

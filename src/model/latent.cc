@@ -131,7 +131,7 @@ Status check_latent_codec(const DecoderConfig& c, const LoadOptions& options) {
   if (options.v_codec != options.k_codec || !codec.values_in_keys) {
     return fail(Code::unsupported, why + "a codec that keeps the two in other forms cannot hold");
   }
-  if (codec.turns_keys && !rotates_last_apart(c.head_dim, c.latent.n_kv)) {
+  if (codec.rotates_keys && !rotates_last_apart(c.head_dim, c.latent.n_kv)) {
     return fail(Code::unsupported, why + "a codec that rotates keys of this width mixes with the others");
   }
   return {};

@@ -188,12 +188,12 @@ TEST(Latent, CutsOneMatrixOfAnyFormatByHeads) {
     Taken ops;
     const LoadOptions options;
     WeightLoader load(file, ops, options);
-    std::vector<Linear> turned, kept;
-    load.cut_by_heads(turned, kept, "attn_kv_b", {kHeads, kKeys, kValues, kLatent});
+    std::vector<Linear> transposed, kept;
+    load.cut_by_heads(transposed, kept, "attn_kv_b", {kHeads, kKeys, kValues, kLatent});
     ASSERT_TRUE(load.status()) << load.status().error().message;
-    ASSERT_EQ(turned.size(), 2U);
+    ASSERT_EQ(transposed.size(), 2U);
     ASSERT_EQ(kept.size(), 2U);
-    EXPECT_EQ(turned[1].format->name, format.block == 1 ? format.name : "f32");
+    EXPECT_EQ(transposed[1].format->name, format.block == 1 ? format.name : "f32");
     EXPECT_EQ(kept[1].format->name, format.name);
     for (int64_t h = 0; h < kHeads; ++h) {
       const float* head = plain.data() + h * (kKeys + kValues) * kLatent;
@@ -203,7 +203,7 @@ TEST(Latent, CutsOneMatrixOfAnyFormatByHeads) {
         ASSERT_EQ(keys[static_cast<size_t>(i % kLatent * kKeys + i / kLatent)], head[i]) << name << ' ' << i;
       EXPECT_TRUE(std::equal(values.begin(), values.end(), head + kKeys * kLatent)) << name;
     }
-    load.cut_by_heads(turned, kept, "attn_kv_b", {kHeads, kKeys, kValues + 1, kLatent});
+    load.cut_by_heads(transposed, kept, "attn_kv_b", {kHeads, kKeys, kValues + 1, kLatent});
     ASSERT_FALSE(load.status());
     EXPECT_THAT(load.status().error().message, HasSubstr("attn_kv_b.weight"));
   }

@@ -89,23 +89,23 @@ class Reader {
     QR_TRY_VOID(builder_.take_room(place, out.rank));
     QR_TRY(out.a, read_finite(*pair.a, {out.rank, place.n_in}, map));
     QR_TRY(out.b, read_finite(*pair.b, {place.n_out, out.rank}, map));
-    QR_TRY_VOID(turn_rows(ours.front(), pair, place.n_out, out));
+    QR_TRY_VOID(reshape_rows(ours.front(), pair, place.n_out, out));
     return builder_.add(place, std::move(out), config.factor_of(module), in_quotes(pair.a->name),
                         in_quotes(pair.b->name));
   }
 
   // B's rows are the model's: they lie as the rows of its weight do.
-  Status turn_rows(const Renamed& ours, const Pair& pair, int64_t n_out, LoraMatrices& out) const {
+  Status reshape_rows(const Renamed& ours, const Pair& pair, int64_t n_out, LoraMatrices& out) const {
     if (ours.rule->reshape != nullptr) {
       const HostWeight theirs{
           pair.b->name, find_weight_format("f32"), {n_out, out.rank}, std::as_bytes(std::span(out.b))};
-      HostWeight turned = theirs;
+      HostWeight reshaped = theirs;
       ModelFile memory;
-      QR_TRY_VOID(ours.rule->reshape(theirs, facts_, turned, memory));
-      if (turned.shape != theirs.shape)
+      QR_TRY_VOID(ours.rule->reshape(theirs, facts_, reshaped, memory));
+      if (reshaped.shape != theirs.shape)
         return fail(Code::unsupported, "tensor " + in_quotes(pair.b->name) + ": its rows are not rows of this model");
       std::vector<float> rows(out.b.size());
-      std::memcpy(rows.data(), turned.data.data(), turned.data.size());
+      std::memcpy(rows.data(), reshaped.data.data(), reshaped.data.size());
       out.b = std::move(rows);
     }
     if (is_turned(ours.name) && pairs_rows(model_.info())) out.b = paired_rows_of(out, model_.info());

@@ -64,7 +64,7 @@ void claim_state(const StateConfig& c, KvLayout& layout, StateMixer& mixer) {
 void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixer& mixer) {
   const StateConfig& c = config.state;
   load.linear(mixer.in, "ssm_in", c.n_inner() + c.n_conv() + c.n_heads, config.n_embd);
-  load.turned(mixer.conv.w, "ssm_conv1d.weight", c.n_conv(), c.n_taps);
+  load.load_transposed(mixer.conv.w, "ssm_conv1d.weight", c.n_conv(), c.n_taps);
   if (load.has("ssm_conv1d.bias")) load.vector(mixer.conv.b, "ssm_conv1d.bias", c.n_conv());
   mixer.scan.n_heads = c.n_heads;
   mixer.scan.head_dim = c.head_dim;

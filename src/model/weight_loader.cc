@@ -35,7 +35,7 @@ HostWeight with_rows(const HostWeight& weight, std::vector<std::byte>& room) {
 }
 
 // [k, n] as [n, k], whose bytes go to `room`.
-HostWeight turned_over(const HostWeight& weight, std::vector<std::byte>& room) {
+HostWeight transpose(const HostWeight& weight, std::vector<std::byte>& room) {
   const int64_t k = weight.shape[0], n = weight.shape[1];
   HostWeight out = weight;
   out.shape = {n, k};
@@ -120,7 +120,7 @@ void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {
   took(*weight);
 }
 
-void WeightLoader::turned(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in) {
+void WeightLoader::load_transposed(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in) {
   const HostWeight* weight = get_plain(name, {n_out, n_in});
   if (weight == nullptr) return;
   std::vector<float> numbers(static_cast<size_t>(n_out * n_in));
@@ -128,11 +128,11 @@ void WeightLoader::turned(Tensor& out, const std::string& name, int64_t n_out, i
     weight->format->decode(weight->data.data() + i * weight->format->bytes,
                            numbers.data() + i % n_in * n_out + i / n_in);
   }
-  HostWeight turned = *weight;
-  turned.format = find_weight_format(std::string_view("f32"));
-  turned.shape = {n_in * n_out};
-  turned.data = std::as_bytes(std::span(numbers));
-  take(out, ops_.load_vector(turned));
+  HostWeight transposed = *weight;
+  transposed.format = find_weight_format(std::string_view("f32"));
+  transposed.shape = {n_in * n_out};
+  transposed.data = std::as_bytes(std::span(numbers));
+  take(out, ops_.load_vector(transposed));
   if (status_) out = Tensor::dense(out.data, DType::f32, {n_in, n_out});
   took(*weight);
 }
@@ -220,7 +220,7 @@ void WeightLoader::last_rows_first(std::vector<Linear>& out,
   append(out, name, {n_out[0] + n_out[1], n_in}, std::array{Rows{n_out[0], n_out[1]}, Rows{0, n_out[0]}});
 }
 
-void WeightLoader::cut_by_heads(std::vector<Linear>& turned,
+void WeightLoader::cut_by_heads(std::vector<Linear>& transposed,
                                 std::vector<Linear>& kept,
                                 const std::string& name,
                                 const std::array<int64_t, 4>& shape) {
@@ -230,7 +230,7 @@ void WeightLoader::cut_by_heads(std::vector<Linear>& turned,
   std::vector<std::byte> whole, room;
   for (int64_t h = 0; h < heads && status_; ++h) {
     const HostWeight keys = with_rows(rows_of(*all, h * (k + v), k), whole);
-    take(turned.emplace_back(), load(turned_over(keys, room), nullptr));
+    take(transposed.emplace_back(), load(transpose(keys, room), nullptr));
     if (status_) take(kept.emplace_back(), load(rows_of(*all, h * (k + v) + k, v), nullptr));
   }
   if (status_) took(*all);

@@ -33,7 +33,7 @@ class WeightLoader {
   // The same of a tensor of any shape, n numbers in all.
   void numbers(Tensor& out, const std::string& name, int64_t n);
   // The tensor `name` [n_out, n_in] as f32 [n_in, n_out].
-  void turned(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in);
+  void load_transposed(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in);
   // Appends `name`.weight [n_out, n_in] with `name`.bias [n_out] where the file has one.
   void linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // The same of `name`.weight [n_in], one output; GGUF has such a matrix as a vector.
@@ -52,10 +52,10 @@ class WeightLoader {
                        const std::string& name,
                        const std::array<int64_t, 2>& n_out,
                        int64_t n_in);
-  // Of `name`.weight [heads · (k + v), n], which has k rows of a head, then v: appends to `turned` the first of every
-  // head turned over, [n, k], in their type or in F32 where that has blocks, and to `kept` the others, [v, n]. shape:
-  // heads, k, v, n.
-  void cut_by_heads(std::vector<Linear>& turned,
+  // Of `name`.weight [heads · (k + v), n], which has k rows of a head, then v: appends to `transposed` the first of
+  // every head transposed, [n, k], in their type or in F32 where that has blocks, and to `kept` the others, [v, n].
+  // shape: heads, k, v, n.
+  void cut_by_heads(std::vector<Linear>& transposed,
                     std::vector<Linear>& kept,
                     const std::string& name,
                     const std::array<int64_t, 4>& shape);

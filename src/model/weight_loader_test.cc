@@ -44,10 +44,10 @@ TEST(WeightLoader, NumbersOfAQuantisedTensorAreRefused) {
   Counting ops;
   const LoadOptions options;
   Tensor out;
-  WeightLoader numbers(file, ops, options), turned(file, ops, options);
+  WeightLoader numbers(file, ops, options), transposed(file, ops, options);
   numbers.numbers(out, "ssm_norm.weight", 64);
-  turned.turned(out, "ssm_norm.weight", 1, 64);
-  for (const WeightLoader* load : {&numbers, &turned}) {
+  transposed.load_transposed(out, "ssm_norm.weight", 1, 64);
+  for (const WeightLoader* load : {&numbers, &transposed}) {
     ASSERT_FALSE(load->status());
     EXPECT_EQ(load->status().error().message,
               "folder: tensor \"ssm_norm.weight\": is quantised, which is not supported here");
@@ -109,10 +109,10 @@ TEST(WeightLoader, AQuantisedMatrixIsTakenApartByHeads) {
   stored.tensors[0].data = rows;
   Parts of_made, of_stored;
   const LoadOptions options;
-  std::vector<Linear> turned, kept;
+  std::vector<Linear> transposed, kept;
   WeightLoader one(made, of_made, options), other(stored, of_stored, options);
-  one.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 16, 64});
-  other.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 16, 64});
+  one.cut_by_heads(transposed, kept, "attn_kv_b", {2, 32, 16, 64});
+  other.cut_by_heads(transposed, kept, "attn_kv_b", {2, 32, 16, 64});
   ASSERT_TRUE(one.status()) << one.status().error().message;
   ASSERT_EQ(of_made.all.size(), 4U);
   ASSERT_EQ(of_stored.all.size(), 4U);
@@ -128,8 +128,8 @@ TEST(WeightLoader, ReorderedColumnsAreNotTakenApartByHeads) {
   NoOps ops;
   const LoadOptions options;
   WeightLoader load(file, ops, options);
-  std::vector<Linear> turned, kept;
-  load.cut_by_heads(turned, kept, "attn_kv_b", {2, 32, 32, 64});
+  std::vector<Linear> transposed, kept;
+  load.cut_by_heads(transposed, kept, "attn_kv_b", {2, 32, 32, 64});
   ASSERT_FALSE(load.status());
   EXPECT_EQ(load.status().error().message,
             "folder: tensor \"attn_kv_b.weight\": its columns are reordered, which is not supported here");
@@ -176,8 +176,8 @@ TEST(WeightLoader, PartsHaveTheirNumbersOfTheBias) {
   WeightLoader stacked(three.file, ops, options);
   stacked.stacked(out, "a", {2, 2, 2});
   EXPECT_EQ(std::exchange(ops.all, {}), parts);
-  WeightLoader turned(two.file, ops, options);
-  turned.last_rows_first(out, "a", {2, 2}, 2);
+  WeightLoader transposed(two.file, ops, options);
+  transposed.last_rows_first(out, "a", {2, 2}, 2);
   EXPECT_EQ(std::exchange(ops.all, {}), (std::vector<Parts::Part>{parts[1], parts[0]}));
   WeightLoader whole(two.file, ops, options);
   whole.linear(out, "a", 4, 2);

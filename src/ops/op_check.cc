@@ -157,7 +157,7 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   QR_CHECK(p.k_dim <= kMaxHeadDim && p.v_dim <= kMaxHeadDim && p.k_dim > 0 && p.v_dim > 0);
   if (p.values_in_keys) {
     QR_CHECK(p.v_dim <= p.k_dim && (p.k_dim - p.v_dim) % 2 == 0 && p.k_codec == p.v_codec && p.k_codec->values_in_keys);
-    QR_CHECK(!p.k_codec->turns_keys || rotates_last_apart(p.k_dim, p.v_dim), std::to_string(p.k_dim));
+    QR_CHECK(!p.k_codec->rotates_keys || rotates_last_apart(p.k_dim, p.v_dim), std::to_string(p.k_dim));
   }
   QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
   QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0 && p.n_kept >= 0 && p.n_kept <= kMostKept);

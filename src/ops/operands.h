@@ -107,8 +107,8 @@ struct AttnMeta {
   std::array<Tensor, KvView::kMaxGroups> blocks;
   Tensor first_key;  // i32 [n]: a row sees keys first_key ≤ position < end_key of its sequence
   Tensor end_key;    // i32 [n]
-  // f32 [n, n_freq, 2], cos and sin: what each row's queries turn by before they meet keys that are kept beside a
-  // window (AttnParams::n_kept); empty: they do not turn.
+  // f32 [n, n_freq, 2], cos and sin: what each row's queries are rotated by before they meet keys that are kept beside
+  // a window (AttnParams::n_kept); empty: they are not rotated.
   Tensor kept_rotation = {};
 };
 
@@ -124,7 +124,7 @@ struct AttnParams {
   float soft_cap = 0.0F;  // > 0: a score s becomes soft_cap · tanh(s / soft_cap)
   int window = 0;         // > 0: of the keys that a row may see only the last `window`
   int n_kept = 0;         // and of its sequence's first keys as many; 0 … kMostKept (ops/seen_keys.h)
-  RopePairs kept_pairs = RopePairs::halves;  // how AttnMeta::kept_rotation turns queries
+  RopePairs kept_pairs = RopePairs::halves;  // how AttnMeta::kept_rotation rotates queries
   Tensor sinks = {};  // f32 [n_heads]: of each head a score that counts in the sum and has no value; empty: none
 };
 
@@ -148,7 +148,7 @@ struct NormedRows {
 struct AttentionPart {
   std::span<const Linear> qkv;  // d → q | k | v, in any number of matrices
   Tensor q_norm, k_norm;        // [k_dim]: norms of single heads; or of all heads of a row together; empty: none
-  Tensor rotation;              // f32 [n, n_freq, 2], of rope_table; empty: nothing turns
+  Tensor rotation;              // f32 [n, n_freq, 2], of rope_table; empty: nothing is rotated
   RopePairs pairs = RopePairs::halves;
   Tensor slots;  // i32 [n]
   const KvView* kv = nullptr;

@@ -10,7 +10,7 @@
 //   kForResearch               costs more than a hundredth of perplexity on models that people use (docs/kv.md)
 //   kTogether                  1, or 2 where numbers are BF16 and multiplied as pairs that lie side by side
 //   kRotatesKeys               what load_k gives is of keys that were rotated (quant/rotation.h): queries are too
-//   kRotatesValues             what load_v gives is of values that were rotated as keys: results are turned back
+//   kRotatesValues             what load_v gives is of values that were rotated as keys: results are rotated back
 //   load_k<V>(strip, d)        component d of the strip's 16 keys
 //   load_v<V>(strip, t, dim, d)   components d … d+15 of value t
 //   key(strip, d)              instead, of pairs: components d and d+1 of 16 keys, d even; 0 behind the last one
@@ -38,7 +38,7 @@ struct KvCodec {
   std::string_view keys, values;  // name, or the codecs that keys and values lie in
   bool rounded;                   // queries and weights of values are rounded to BF16 as well
   bool values_in_keys;            // values may be the last components of keys
-  bool turns_keys;                // keys are stored rotated (quant/rotation.h)
+  bool rotates_keys;              // keys are stored rotated (quant/rotation.h)
   bool for_research;              // costs more than a hundredth of perplexity on models that people use (docs/kv.md)
   int64_t (*k_row_bytes)(int dim);
   int64_t (*v_row_bytes)(int dim);

@@ -24,7 +24,7 @@ void CpuOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
   const bool interleaved = pairs == RopePairs::interleaved;
   for_rows(x.dim(0), x.dim(1), [&](int64_t i) {
     for (int64_t h = 0; h < x.dim(1); h += head_dim) {
-      row_.turn_head(x.row<float>(i) + h, table.row<float>(i), table.dim(1), interleaved);
+      row_.rotate_head(x.row<float>(i) + h, table.row<float>(i), table.dim(1), interleaved);
     }
   });
 }
@@ -60,7 +60,7 @@ void CpuOps::finish_head(int64_t head, const AttentionScratch& at, const Attenti
     if (!is_v) {
       if (!norm.empty()) row_.rms_norm_row(x, x, norm.ptr<float>(), params.k_dim, eps);
       if (!part.rotation.empty()) {
-        row_.turn_head(x, part.rotation.row<float>(i), part.rotation.dim(1), part.pairs == RopePairs::interleaved);
+        row_.rotate_head(x, part.rotation.row<float>(i), part.rotation.dim(1), part.pairs == RopePairs::interleaved);
       }
     }
     if (is_q) continue;
@@ -149,11 +149,11 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
         .soft_cap = params.soft_cap,
         .window = params.window,
         .n_kept = params.n_kept,
-        .turns = meta.kept_rotation.empty() ? nullptr : meta.kept_rotation.ptr<float>(),
-        .turns_stride = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.stride[0],
-        .n_turns = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.dim(1),
-        .turns_interleaved = params.kept_pairs == RopePairs::interleaved,
-        .turn_head = row_.turn_head,
+        .rotations = meta.kept_rotation.empty() ? nullptr : meta.kept_rotation.ptr<float>(),
+        .rotations_stride = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.stride[0],
+        .n_rotations = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.dim(1),
+        .rotations_interleaved = params.kept_pairs == RopePairs::interleaved,
+        .rotate_head = row_.rotate_head,
         .sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>() + int64_t{h} * heads_per_kv,
         .first_chunk = tile.first_chunk,
         .end_chunk = tile.end_chunk,

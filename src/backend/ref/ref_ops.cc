@@ -55,7 +55,7 @@ void quantize_like(const float* x, int64_t n, std::vector<double>& out) {
 double as_bf16(double x) { return static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(x)))); }
 
 // A head by row r of a table of rotations.
-void turn(float* head, const Tensor& table, int64_t r, RopePairs pairs) {
+void rotate(float* head, const Tensor& table, int64_t r, RopePairs pairs) {
   const int64_t n_freq = table.dim(1);
   for (int64_t f = 0; f < n_freq; ++f) {
     float* first = pairs == RopePairs::interleaved ? head + 2 * f : head + f;
@@ -301,7 +301,7 @@ class RefOps final : public Ops {
   void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override {
     check_rope(x, table, head_dim);
     for (int64_t r = 0; r < x.dim(0); ++r) {
-      for (int64_t h = 0; h < x.dim(1); h += head_dim) turn(x.row<float>(r) + h, table, r, pairs);
+      for (int64_t h = 0; h < x.dim(1); h += head_dim) rotate(x.row<float>(r) + h, table, r, pairs);
     }
   }
 
@@ -379,10 +379,10 @@ class RefOps final : public Ops {
     for (int t = seen.kept_begin; t < seen.kept_end; ++t) keys.push_back(t);
     for (int t = seen.first; t < seen.end; ++t) keys.push_back(t);
     const std::vector<double> query = query_of(q + h * params.k_dim, params);
-    std::vector<float> turned(q + h * params.k_dim, q + (h + 1) * params.k_dim);
+    std::vector<float> rotated(q + h * params.k_dim, q + (h + 1) * params.k_dim);
     if (n_kept > 0 && !at.meta.kept_rotation.empty())
-      turn(turned.data(), at.meta.kept_rotation, at.row, params.kept_pairs);
-    const std::vector<double> query_of_kept = query_of(turned.data(), params);
+      rotate(rotated.data(), at.meta.kept_rotation, at.row, params.kept_pairs);
+    const std::vector<double> query_of_kept = query_of(rotated.data(), params);
     std::vector<double> scores;
     std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
     double max = -INFINITY;

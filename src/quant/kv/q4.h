@@ -3,7 +3,7 @@
 //   strip of keys    [16] scales, [dim / 2][16] bytes: components d (low half) and d + 1 of 16 keys, padding
 //   strip of values  [16] scales, [16][dim / 32][16] bytes: components d (low half) and d + 16 of a value
 // A number n in 0 … 15 stands for (n − 8) · scale. The scale is what makes −8 of the component that is farthest from
-// zero. Keys and values are rotated first (quant/rotation.h); queries are too, and results are turned back: four bits
+// zero. Keys and values are rotated first (quant/rotation.h); queries are too, and results are rotated back: four bits
 // under one scale are too few for a row with a few large components. docs/kv.md has what it costs.
 #pragma once
 #include "quant/f16.h"

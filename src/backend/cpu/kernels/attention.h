@@ -355,11 +355,12 @@ struct AttentionKernel {
       const int64_t row = task.row_begin + (pair + i) / task.heads_per_kv;
       const int64_t head = (pair + i) % task.heads_per_kv;
       const float* q = task.q + row * task.q_stride + head * task.k_dim;
-      float turned[kMaxHeadDim];
-      if (for_kept && task.turns != nullptr) {
-        for (int d = 0; d < task.k_dim; ++d) turned[d] = q[d];
-        task.turn_head(turned, task.turns + row * task.turns_stride, task.n_turns, task.turns_interleaved);
-        q = turned;
+      float kept_q[kMaxHeadDim];
+      if (for_kept && task.rotations != nullptr) {
+        for (int d = 0; d < task.k_dim; ++d) kept_q[d] = q[d];
+        task.rotate_head(kept_q, task.rotations + row * task.rotations_stride, task.n_rotations,
+                         task.rotations_interleaved);
+        q = kept_q;
       }
       float rotated[C::kRotatesKeys ? kMaxHeadDim : 1];
       if constexpr (C::kRotatesKeys) {

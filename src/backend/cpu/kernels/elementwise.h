@@ -233,7 +233,7 @@ struct Elementwise {
     if (tail > 0) V::store_n(y + i, gated<kAct>(V::load_n(gate + i, tail), V::load_n(up + i, tail)), tail);
   }
 
-  static void turn_head(float* x, const float* turn, int64_t n, bool interleaved) {
+  static void rotate_head(float* x, const float* rotation, int64_t n, bool interleaved) {
     const int64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : n;
     int64_t f = 0;
     for (; f + 16 <= n; f += 16) {
@@ -244,20 +244,20 @@ struct Elementwise {
         at[0] = V::load(x + f);
         at[1] = V::load(x + f + n);
       }
-      V::load_pairs(turn + 2 * f, by);
-      const F turned[2] = {V::sub(V::mul(at[0], by[0]), V::mul(at[1], by[1])),
-                           V::add(V::mul(at[0], by[1]), V::mul(at[1], by[0]))};
+      V::load_pairs(rotation + 2 * f, by);
+      const F rotated[2] = {V::sub(V::mul(at[0], by[0]), V::mul(at[1], by[1])),
+                            V::add(V::mul(at[0], by[1]), V::mul(at[1], by[0]))};
       if (interleaved) {
-        V::store_pairs(x + 2 * f, turned);
+        V::store_pairs(x + 2 * f, rotated);
       } else {
-        V::store(x + f, turned[0]);
-        V::store(x + f + n, turned[1]);
+        V::store(x + f, rotated[0]);
+        V::store(x + f + n, rotated[1]);
       }
     }
     for (; f < n; ++f) {
       const float a = x[f * step], b = x[f * step + apart];
-      x[f * step] = a * turn[2 * f] - b * turn[2 * f + 1];
-      x[f * step + apart] = a * turn[2 * f + 1] + b * turn[2 * f];
+      x[f * step] = a * rotation[2 * f] - b * rotation[2 * f + 1];
+      x[f * step + apart] = a * rotation[2 * f + 1] + b * rotation[2 * f];
     }
   }
 
@@ -382,7 +382,7 @@ constexpr ElementwiseKernels make_elementwise_kernels() {
           .gated_row = {&E::template gated_row<Activation::silu>, &E::template gated_row<Activation::gelu_tanh>,
                         &E::template gated_row<Activation::gelu_erf>, &E::template gated_row<Activation::relu2>,
                         &E::template gated_row<Activation::clamped_silu>},
-          .turn_head = &E::turn_head,
+          .rotate_head = &E::rotate_head,
           .block_max = &E::block_max,
           .exp_row = &E::exp_row,
           .spin_int8 = &E::spin_int8,

@@ -162,11 +162,12 @@ struct AttentionTask {
   int window = 0;          // 0: none
   int n_kept = 0;          // first keys that are seen besides
   bool takes_kept = true;  // this run does those too; of a tile's spans the first does
-  // Cos and sin of n_turns pairs for each row, turns_stride apart, that queries turn by before these; null: none.
-  const float* turns = nullptr;
-  int64_t turns_stride = 0, n_turns = 0;
-  bool turns_interleaved = false;
-  void (*turn_head)(float* x, const float* turn, int64_t n, bool interleaved) = nullptr;
+  // Cos and sin of n_rotations pairs for each row, rotations_stride apart, that queries are rotated by before these;
+  // null: none.
+  const float* rotations = nullptr;
+  int64_t rotations_stride = 0, n_rotations = 0;
+  bool rotations_interleaved = false;
+  void (*rotate_head)(float* x, const float* rotation, int64_t n, bool interleaved) = nullptr;
   const float* sinks = nullptr;  // of the first query head on, one each; null: none
   int first_chunk = 0;           // of the keys that `run` takes, or whose states `join` merges
   int end_chunk = INT32_MAX;
@@ -215,8 +216,8 @@ struct ElementwiseKernels {
   // y = act(gate) · up by Activation; up null: act(gate).
   void (*gated_row[kActivations])(float* y, const float* gate, const float* up, int64_t n);
   // Pairs (a, b) number f of n, x[2·f] and x[2·f + 1] or x[f] and x[n + f], become (a·c − b·s, a·s + b·c) of (c, s) =
-  // turn[2·f], turn[2·f + 1]; each operation rounded on its own.
-  void (*turn_head)(float* x, const float* turn, int64_t n, bool interleaved);
+  // rotation[2·f], rotation[2·f + 1]; each operation rounded on its own.
+  void (*rotate_head)(float* x, const float* rotation, int64_t n, bool interleaved);
   // out[b] = the largest of x[64·b …]; false where a value is NaN or +inf (ops/sample_row.h).
   bool (*block_max)(float* out, const float* x, int64_t n);
   // out[i] = exp((x[i] − max) · factor); returns Σ out over 16 lanes, folded. out may be null.
