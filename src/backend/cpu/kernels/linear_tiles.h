@@ -203,85 +203,117 @@ struct TiledLinear {
     });
   }
 
-  // Pass after pass, each with all panels and tiles, whose data mostly stay in the first-level cache meanwhile; sums
-  // are in registers. While those of kInFlight groups are added up, those of the next are stored and products of the
-  // ones after begin: an addition that waited for a store would hold up all behind it.
-  static void multiply(const Block& block, const Chunk& chunk) {
-    alignas(64) float results[2 * kInFlight * Tiles::kFloats];
-    float* ready = results;
-    float* next = results + kInFlight * Tiles::kFloats;
-    const int64_t x_stride = block.task->xq.tile_stride;
-    const QuantTile* first_x = block.x + chunk.first / kHalves;
-    // What begins next; after the last one it begins once more, for nothing. Beyond its groups a round multiplies
-    // others, of the next tile where x has no more; not used.
-    int pass = 0, round = 0, panel = 0, tile = 0, begin_left = 0;
-    const int8_t* begin_x = nullptr;
-    const std::byte* begin_w = nullptr;
-    const auto aim = [&]() __attribute__((always_inline)) {
+  // What begins next, in the order in which multiply() adds up; after the last one it begins once more, for nothing.
+  // Beyond its scale groups a round multiplies others, of the next tile where x has no more; not used.
+  struct Ahead {
+    const Block& block;
+    const Chunk& chunk;
+    const QuantTile* first_x;  // of the block's first tile, at the chunk's beginning
+    int64_t x_stride;          // from tile to tile
+    int pass = 0, round = 0, panel = 0, tile = 0, left = 0;
+    const int8_t* x = nullptr;
+    const std::byte* w = nullptr;
+
+    QR_INLINE void aim() {
       const Round& next_round = chunk.rounds[round];
-      begin_left = next_round.n;
-      begin_x = first_x[tile * x_stride + next_round.first / kHalves].q[0];
-      begin_w = block.w[panel].w + next_round.first * W::kScaleGroup * kPanelRows;
-    };
-    const auto advance = [&]() __attribute__((always_inline)) {
-      begin_left -= kInFlight;
-      if (begin_left > 0) {
-        begin_x += kInFlight / kHalves * sizeof(QuantTile);
-        begin_w += kInFlight * W::kScaleGroup * kPanelRows;
+      left = next_round.n;
+      x = first_x[tile * x_stride + next_round.first / kHalves].q[0];
+      w = block.w[panel].w + next_round.first * W::kScaleGroup * kPanelRows;
+    }
+    // To the first round of the next tile, of the next panel behind the last tile, of the next pass behind all.
+    QR_INLINE void take_next_tile() {
+      if (++tile == block.n_tiles) {
+        tile = 0;
+        if (++panel == block.n_panels) {
+          panel = 0;
+          if (pass + 1 < chunk.n_passes) ++pass;
+        }
+      }
+      round = chunk.passes[pass].begin;
+    }
+    QR_INLINE void advance() {
+      left -= kInFlight;
+      if (left > 0) {
+        x += kInFlight / kHalves * sizeof(QuantTile);
+        w += kInFlight * W::kScaleGroup * kPanelRows;
         return;
       }
-      if (++round == chunk.passes[pass].end) {
-        if (++tile == block.n_tiles) {
-          tile = 0;
-          if (++panel == block.n_panels) {
-            panel = 0;
-            if (pass + 1 < chunk.n_passes) ++pass;
-          }
-        }
-        round = chunk.passes[pass].begin;
-      }
+      if (++round == chunk.passes[pass].end) take_next_tile();
       aim();
-    };
-    aim();
-    begin_some(begin_x, begin_w);
-    advance();
-    store_and_begin_some(ready, begin_x, begin_w);
+    }
+  };
+
+  // Products on their way: those of kInFlight scale groups that are stored, and where those that follow go.
+  struct Results {
+    float* ready;
+    float* next;
+  };
+
+  // A panel and a tile of a block.
+  struct At {
+    int panel, tile;
+  };
+
+  // Adds up a round of a panel and a tile. While the products of kInFlight scale groups are added, those of the next
+  // are stored and those of the ones after begin: an addition that waited for a store would hold up all behind it.
+  static QR_INLINE void add_round(const Round& now, const At& at, Ahead& ahead, Results& results, F* acc) {
+    const QuantTile* x = ahead.first_x + at.tile * ahead.x_stride + now.first / kHalves;
+    const float* ws = ahead.block.w[at.panel].scale + now.first * kPanelRows;
+    const float* wm = ahead.block.w[at.panel].min + (W::kMins ? now.first * kPanelRows : 0);
+    int left = now.n;
+    do {
+      ahead.advance();
+      unrolled<0, kInFlight>([&](auto j) __attribute__((always_inline)) {
+        Tiles::template store<j.kValue>(results.next);
+        begin<j.kValue>(ahead.x, ahead.w);
+        if (j.kValue < left) {
+          add_scale_group(ws + j.kValue * kPanelRows, wm + (W::kMins ? j.kValue * kPanelRows : 0),
+                          x[j.kValue / kHalves], results.ready + j.kValue * Tiles::kFloats, acc);
+        }
+      });
+      x += kInFlight / kHalves;
+      ws += kInFlight * kPanelRows;
+      if constexpr (W::kMins) wm += kInFlight * kPanelRows;
+      exchange(results.ready, results.next);
+      left -= kInFlight;
+    } while (left > 0);
+  }
+
+  // Adds up a pass of a panel and a tile: sums are in registers, and wait in memory where a segment goes on behind it.
+  static QR_INLINE void add_pass(const Pass& pass, const At& at, Ahead& ahead, Results& results) {
+    const Block& block = ahead.block;
+    const Round* now = ahead.chunk.rounds + pass.begin;
+    const Round* end_round = ahead.chunk.rounds + pass.end;
+    float* unfinished = block.at(0, at.panel, at.tile);
+    F acc[kTileRows];
+    if (!now->begins) fetch(unfinished, acc);
+    for (; now < end_round; ++now) {
+      if (now->begins) clear(acc);
+      add_round(*now, at, ahead, results, acc);
+      if (now->ends) finish(block, at.panel, at.tile, now->segment, acc);
+    }
+    if (!now[-1].ends) keep(unfinished, acc);
+  }
+
+  // Pass after pass, each with all panels and tiles, whose data mostly stay in the first-level cache meanwhile.
+  static void multiply(const Block& block, const Chunk& chunk) {
+    alignas(64) float room[2 * kInFlight * Tiles::kFloats];
+    Results results{.ready = room, .next = room + kInFlight * Tiles::kFloats};
+    Ahead ahead{.block = block,
+                .chunk = chunk,
+                .first_x = block.x + chunk.first / kHalves,
+                .x_stride = block.task->xq.tile_stride};
+    ahead.aim();
+    begin_some(ahead.x, ahead.w);
+    ahead.advance();
+    store_and_begin_some(results.ready, ahead.x, ahead.w);
     const std::byte* asked = block.next;
     const std::byte* ask_until = asked;
     for (int i = 0; i < chunk.n_passes; ++i) {
-      const Round* end_round = chunk.rounds + chunk.passes[i].end;
       for (int p = 0; p < block.n_panels; ++p) {
         for (int t = 0; t < block.n_tiles; ++t) {
-          const Round* now = chunk.rounds + chunk.passes[i].begin;
-          float* unfinished = block.at(0, p, t);
           for (ask_until += block.next_step; asked < ask_until; asked += kLine) __builtin_prefetch(asked, 0, 2);
-          F acc[kTileRows];
-          if (!now->begins) fetch(unfinished, acc);
-          for (; now < end_round; ++now) {
-            if (now->begins) clear(acc);
-            const QuantTile* x = first_x + t * x_stride + now->first / kHalves;
-            const float* ws = block.w[p].scale + now->first * kPanelRows;
-            const float* wm = block.w[p].min + (W::kMins ? now->first * kPanelRows : 0);
-            int left = now->n;
-            do {
-              advance();
-              unrolled<0, kInFlight>([&](auto j) __attribute__((always_inline)) {
-                Tiles::template store<j.kValue>(next);
-                begin<j.kValue>(begin_x, begin_w);
-                if (j.kValue < left) {
-                  add_scale_group(ws + j.kValue * kPanelRows, wm + (W::kMins ? j.kValue * kPanelRows : 0),
-                                  x[j.kValue / kHalves], ready + j.kValue * Tiles::kFloats, acc);
-                }
-              });
-              x += kInFlight / kHalves;
-              ws += kInFlight * kPanelRows;
-              if constexpr (W::kMins) wm += kInFlight * kPanelRows;
-              exchange(ready, next);
-              left -= kInFlight;
-            } while (left > 0);
-            if (now->ends) finish(block, p, t, now->segment, acc);
-          }
-          if (!now[-1].ends) keep(unfinished, acc);
+          add_pass(chunk.passes[i], {p, t}, ahead, results);
         }
       }
     }
