@@ -14,7 +14,7 @@ struct BlockParts {
 };
 
 template <class T, class LevelsOf, class NumbersOf, bool kHasMins>
-struct BlockFormat {
+struct BlockFormat : LevelPanel<LevelsOf, NumbersOf> {
   using Levels = LevelsOf;
   using Numbers = NumbersOf;
   static constexpr int kBlock = 32;
@@ -63,10 +63,6 @@ struct BlockFormat {
     T::join(parts, out);
   }
 
-  template <class V, int J>
-  static QR_INLINE typename V::U load_quad(const std::byte* panel) {
-    return Levels::template bytes<V>(Numbers::template quad<V, J>(panel));
-  }
   template <class V>
   struct Scales {
     const std::byte* at;
@@ -110,5 +106,20 @@ QR_INLINE uint32_t join_fifth_bits(const uint8_t* q) {
   for (int i = 0; i < 32; ++i) bits |= static_cast<uint32_t>(q[i] >> 4 & 1) << i;
   return bits;
 }
+
+// Of four-bit numbers: f16 d | 16 bytes, byte i = number i | number 16 + i << 4.
+template <class T, class LevelsOf>
+struct NibbleFormat : BlockFormat<T, LevelsOf, Numbers4, false> {
+  static constexpr int kBytes = 18;
+
+  static QR_INLINE void split(const std::byte* block, BlockParts& parts) {
+    parts.d = load_as<uint16_t>(block);
+    split_nibbles(block + 2, parts.q);
+  }
+  static QR_INLINE void join(const BlockParts& parts, std::byte* block) {
+    store_as<uint16_t>(block, parts.d);
+    join_nibbles(parts.q, block + 2);
+  }
+};
 
 }  // namespace quire

@@ -22,7 +22,7 @@ struct KParts {
 enum class SubScale : uint8_t { only, bytes, nibbles };
 
 template <class T, class LevelsOf, class NumbersOf, int kScaleGroupOf, SubScale kSub>
-struct KFormat {
+struct KFormat : LevelPanel<LevelsOf, NumbersOf> {
   using Levels = LevelsOf;
   using Numbers = NumbersOf;
   static constexpr int kBlock = 256;
@@ -92,10 +92,6 @@ struct KFormat {
     T::join(parts, out);
   }
 
-  template <class V, int J>
-  static QR_INLINE typename V::U load_quad(const std::byte* panel) {
-    return Levels::template bytes<V>(Numbers::template quad<V, J>(panel));
-  }
   template <class V>
   struct Scales {
     typename V::F d, minus_dmin;

@@ -67,4 +67,13 @@ using Numbers4 = Plane<4, 0>;
 using Numbers5 = TwoPlanes<Plane<4, 0>, Plane<1, 4>>;
 using Numbers6 = TwoPlanes<Plane<4, 0>, Plane<2, 4>>;
 
+// Panels of numbers that stand for levels, as kernels read them: the base of formats that have such.
+template <class Levels, class Numbers>
+struct LevelPanel {
+  template <class V, int J>
+  static QR_INLINE typename V::U load_quad(const std::byte* panel) {
+    return Levels::template bytes<V>(Numbers::template quad<V, J>(panel));
+  }
+};
+
 }  // namespace quire

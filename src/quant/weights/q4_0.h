@@ -5,19 +5,9 @@
 
 namespace quire {
 
-struct Q4_0 : BlockFormat<Q4_0, Whole<-8, 7>, Numbers4, false> {
+struct Q4_0 : NibbleFormat<Q4_0, Whole<-8, 7>> {
   static constexpr std::string_view kName = "q4_0";
   static constexpr uint32_t kGgmlType = 2;
-  static constexpr int kBytes = 18;
-
-  static QR_INLINE void split(const std::byte* block, BlockParts& parts) {
-    parts.d = load_as<uint16_t>(block);
-    split_nibbles(block + 2, parts.q);
-  }
-  static QR_INLINE void join(const BlockParts& parts, std::byte* block) {
-    store_as<uint16_t>(block, parts.d);
-    join_nibbles(parts.q, block + 2);
-  }
 };
 
 }  // namespace quire
