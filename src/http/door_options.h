@@ -7,6 +7,7 @@
 #include "http/guard.h"
 #include "http/keys.h"
 #include "http/limits.h"
+#include "http/server.h"
 
 namespace quire {
 
@@ -20,6 +21,14 @@ struct DoorOptions {
   std::string tls_certificate, tls_key;  // PEM files; empty: plain HTTP. The operator's address is plain
   GuardOptions guard;                    // `loopback` is filled in
   HttpLimits http;
+
+  // Where the operator's own address is.
+  std::string operators_host() const { return admin_host.empty() ? "127.0.0.1" : admin_host; }
 };
+
+// The server that clients come to, and the operator's, where it has an address of its own: one io thread, plain HTTP.
+// `metrics` outlives both.
+ServerOptions clients_server(const DoorOptions& door, Metrics& metrics);
+ServerOptions operators_server(const DoorOptions& door, Metrics& metrics);
 
 }  // namespace quire

@@ -90,8 +90,7 @@ Front::Front(RouteContext& context, Metrics& metrics, const DoorOptions& options
       keys_(options.keys, metrics),
       own_admin_address_(options.admin_port >= 0),
       door_(guard_at(options.guard, options.host), [](std::string_view) {}),
-      admin_door_({options.admin_host.empty() || is_loopback(options.admin_host), options.guard.hosts, {}},
-                  [](std::string_view) {}) {
+      admin_door_({is_loopback(options.operators_host()), options.guard.hosts, {}}, [](std::string_view) {}) {
   add_passed_on();
   add_own();
   if (context_.engines != nullptr) add_engines();

@@ -86,21 +86,9 @@ class RouteServerImpl final : public RouteServer {
   ~RouteServerImpl() override { stop(0); }
 
   Status start(const RouteOptions& options, Metrics& metrics) {
-    ServerOptions server;
-    server.host = options.host;
-    server.port = options.port;
-    server.n_io_threads = options.n_io_threads;
-    server.limits = options.http;
-    server.metrics = &metrics;
-    server.tls_certificate = options.tls_certificate;
-    server.tls_key = options.tls_key;
-    QR_TRY(server_, Server::start(server, front_.door()));
+    QR_TRY(server_, Server::start(clients_server(options, metrics), front_.door()));
     if (options.admin_port >= 0) {
-      server.host = options.admin_host.empty() ? "127.0.0.1" : options.admin_host;
-      server.port = options.admin_port;
-      server.n_io_threads = 1;
-      server.tls_certificate = server.tls_key = "";
-      QR_TRY(admin_, Server::start(server, front_.admin_door()));
+      QR_TRY(admin_, Server::start(operators_server(options, metrics), front_.admin_door()));
     }
     prober_ = std::make_unique<Prober>(context_, *server_, options.health_path);
     return {};

@@ -117,10 +117,6 @@ bool all_loopback(std::string_view hosts) {
   return true;
 }
 
-std::string admin_host(const ServeOptions& options) {
-  return options.admin_host.empty() ? "127.0.0.1" : options.admin_host;
-}
-
 }  // namespace
 
 class ServingImpl final : public Serving {
@@ -180,7 +176,7 @@ class ServingImpl final : public Serving {
     service.llama_metrics = options.llama_metrics;
     service.off = options.off;
     service.admin_guard.hosts = options.guard.hosts;
-    service.admin_guard.loopback = is_loopback(admin_host(options));
+    service.admin_guard.loopback = is_loopback(options.operators_host());
     service_ = std::make_unique<Service>(engine, clock_, metrics, std::move(service));
     door_ = std::move(door);
     admin_ = std::move(admin);
@@ -253,23 +249,11 @@ namespace {
 class ListeningImpl final : public Listening {
  public:
   Status start(const ServeOptions& options) {
-    ServerOptions server;
-    server.host = options.host;
-    server.port = options.port;
-    server.n_io_threads = options.n_io_threads;
-    server.limits = options.http;
-    server.metrics = &metrics_;
-    server.tls_certificate = options.tls_certificate;
-    server.tls_key = options.tls_key;
     door_ = std::make_unique<Address>();
-    QR_TRY_VOID(door_->start(server));
+    QR_TRY_VOID(door_->start(clients_server(options, metrics_)));
     if (options.admin_port < 0) return {};
-    server.host = admin_host(options);
-    server.port = options.admin_port;
-    server.n_io_threads = 1;
-    server.tls_certificate = server.tls_key = "";
     admin_ = std::make_unique<Address>();
-    QR_TRY_VOID(admin_->start(server));
+    QR_TRY_VOID(admin_->start(operators_server(options, metrics_)));
     return {};
   }
   explicit ListeningImpl(Metrics& metrics) : metrics_(metrics) {}
