@@ -1,5 +1,5 @@
-// Owned memory for weights, KV blocks and the step's arena: anonymous pages, 2 MiB pages wherever the system gives them
-// (2 threads of a Zen 4 VM read up to 62 GB/s from 2 MiB pages and never over 35 from 4 KiB ones).
+// Owned memory for weights, KV blocks and the step's arena: anonymous pages, 2 MiB pages wherever the system gives them:
+// they are read faster (docs/numbers.md).
 #pragma once
 #include <cstddef>
 #include <cstdint>
