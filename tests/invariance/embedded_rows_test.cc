@@ -37,6 +37,7 @@ class BitsOfAnswer final : public EventSink {
 std::vector<Token> random_tokens(uint64_t seed, int n) {
   Rng rng(seed);
   std::vector<Token> out;
+  out.reserve(static_cast<size_t>(n));
   for (int i = 0; i < n; ++i) out.push_back(static_cast<Token>(rng.between(0, 104)));
   return out;
 }

@@ -216,7 +216,7 @@ struct TiledLinear {
 
     QR_INLINE void aim() {
       const Round& next_round = chunk.rounds[round];
-      left = next_round.n;
+      left = static_cast<int>(next_round.n);
       x = first_x[tile * x_stride + next_round.first / kHalves].q[0];
       w = block.w[panel].w + next_round.first * W::kScaleGroup * kPanelRows;
     }
@@ -260,7 +260,7 @@ struct TiledLinear {
     const QuantTile* x = ahead.first_x + at.tile * ahead.x_stride + now.first / kHalves;
     const float* ws = ahead.block.w[at.panel].scale + now.first * kPanelRows;
     const float* wm = ahead.block.w[at.panel].min + (W::kMins ? now.first * kPanelRows : 0);
-    int left = now.n;
+    int left = static_cast<int>(now.n);
     do {
       ahead.advance();
       unrolled<0, kInFlight>([&](auto j) __attribute__((always_inline)) {
