@@ -1,6 +1,8 @@
 // See byte_bpe.h.
 #include "text/byte_bpe.h"
 
+#include "text/kept_vector.h"
+
 namespace quire {
 
 namespace {
@@ -32,8 +34,9 @@ void ByteBpe::encode(std::string_view word, std::vector<Token>& out) const {
 }
 
 void ByteBpe::encode_by_merges(std::string_view word, std::vector<Token>& out) const {
-  thread_local std::vector<Symbol> symbols;
-  symbols.clear();
+  thread_local std::vector<Symbol> kept;
+  const KeptVector held(kept);
+  std::vector<Symbol>& symbols = *held;
   const auto flush = [&] {
     merge_symbols(merges_, symbols);
     out.insert(out.end(), symbols.begin(), symbols.end());

@@ -1,6 +1,7 @@
 // See char_bpe.h.
 #include "text/char_bpe.h"
 
+#include "text/kept_vector.h"
 #include "text/utf8.h"
 
 namespace quire {
@@ -65,8 +66,9 @@ void CharBpe::add_char(std::string_view text, Symbol symbol) {
 
 void CharBpe::encode(std::string_view word, std::vector<Token>& out) const {
   if (!word_prefix_.empty() || !word_suffix_.empty()) return encode_named(word, out);
-  thread_local std::vector<Symbol> symbols;
-  symbols.clear();
+  thread_local std::vector<Symbol> kept;
+  const KeptVector held(kept);
+  std::vector<Symbol>& symbols = *held;
   size_t begin = 0;  // of the segment that `symbols` holds
   size_t unk_end = kNowhere;
   for (size_t i = 0; i < word.size();) {

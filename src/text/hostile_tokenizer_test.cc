@@ -2,12 +2,16 @@
 // Every one ends in an error that names the limit, or in time that is linear in the text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "base/json.h"
 #include "text/charsmap.h"
 #include "text/hf/hf_tokenizer.h"
+#include "text/kept_vector.h"
 #include "text/test_support.h"
 #include "text/text_budget.h"
 
@@ -164,6 +168,37 @@ TEST(HostileTokenizer, OneWordOfAMegabyteTakesLinearTime) {
     std::vector<Token> ids;
     ASSERT_TRUE((*tokenizer)->encode(word, {}, ids));  // quadratic: hours
     EXPECT_GT(ids.size(), 0u);
+  }
+}
+
+// A thread that has read a large text holds no more afterwards than one that has not.
+TEST(HostileTokenizer, WorkingMemoryIsBoundedAndGivenBack) {
+  const auto held = [] { return static_cast<int64_t>(mallinfo2().uordblks + mallinfo2().hblkhd); };
+  const std::string bpe = R"({"type":"BPE","unk_token":"?","vocab":{"?":0,"a":1,"b":2,"ab":3},"merges":["a b"]})";
+  for (const std::string& sections :
+       {"\"model\":" + bpe,
+        "\"model\":" + bpe + R"(,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"}) {
+    const auto root = Json::parse("{" + sections + "}");
+    ASSERT_TRUE(root);
+    const auto tokenizer = make_hf_tokenizer(*root, {});
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    std::vector<Token> ids;
+    ASSERT_TRUE((*tokenizer)->encode("abba", {}, ids));  // what is made once
+    std::string word;
+    uint32_t state = 1;
+    while (word.size() < 4 << 20) word += (state = state * 1664525 + 1013904223) >> 31 != 0 ? 'a' : 'b';
+    ids.reserve(word.size());
+    const int64_t before = held();
+    std::atomic<bool> done = false;
+    int64_t most = 0;
+    std::thread watch([&] {
+      while (!done) most = std::max(most, held() - before);
+    });
+    EXPECT_TRUE((*tokenizer)->encode(word, {}, ids));
+    done = true;
+    watch.join();
+    EXPECT_LE(most, kEncodeBytes * static_cast<int64_t>(word.size())) << sections;
+    EXPECT_LE(held() - before, int64_t{4 * kKeptBytes}) << sections;
   }
 }
 

@@ -7,6 +7,8 @@
 #include <queue>
 #include <unordered_map>
 
+#include "text/kept_vector.h"
+
 namespace quire {
 
 namespace {
@@ -231,9 +233,11 @@ void MergeTable::add(Symbol left, Symbol right, Merge merge) {
 }
 
 void merge_by_scan(const MergeTable& table, std::vector<Symbol>& symbols) {
-  thread_local std::vector<Merge> pairs;  // pairs[i] of (i, i+1), the last one never merges
   const size_t n = symbols.size();
   if (n < 2) return;
+  thread_local std::vector<Merge> kept;
+  const KeptVector held(kept);
+  std::vector<Merge>& pairs = *held;  // pairs[i] of (i, i+1), the last one never merges
   pairs.resize(n);
   for (size_t i = 0; i + 1 < n; ++i) pairs[i] = table.find(symbols[i], symbols[i + 1]);
   pairs[n - 1] = {};

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "text/kept_vector.h"
+
 namespace quire::grammar {
 
 namespace {
@@ -87,8 +89,10 @@ RxStore::Node RxStore::describe(Kind kind, std::span<const uint32_t> args) {
 }
 
 Rx RxStore::add(Kind kind, std::span<const uint32_t> args) {
-  thread_local std::vector<uint32_t> key;
-  key.assign(1, static_cast<uint32_t>(kind));
+  thread_local std::vector<uint32_t> kept;
+  const KeptVector held(kept);
+  std::vector<uint32_t>& key = *held;
+  key.push_back(static_cast<uint32_t>(kind));
   key.insert(key.end(), args.begin(), args.end());
   const uint32_t id = keys_.add(key);
   if (id == nodes_.size()) {
