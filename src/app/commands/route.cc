@@ -8,6 +8,7 @@
 #include "app/local_models.h"
 #include "app/stop_signals.h"
 #include "base/bounded_reader.h"
+#include "base/freed_memory.h"
 #include "base/line_writer.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -94,6 +95,7 @@ Status check(Args& args) {
 Status run(Args& args) {
   const sigset_t signals = block_stop_signals();
   outlive_readers();
+  const FreedMemory freed_memory;
   const LogThread log_thread;
   QR_TRY_VOID(check(args));
   Metrics metrics;

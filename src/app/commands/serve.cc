@@ -1,6 +1,5 @@
 // quire serve: the server. Ready when it prints "listening on …"; SIGTERM, SIGINT or SIGHUP drains, a second one stops
 // at once.
-#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "app/warm_prompts.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
+#include "base/freed_memory.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/process.h"
@@ -131,10 +131,6 @@ Result<std::string> read_prompt(const std::string& path) {
   if (text.empty()) return fail(Code::invalid, "--public-prompt: " + path + " is empty");
   return text;
 }
-
-// What clients sent in large blocks goes back to the system when they leave. Left to itself the allocator moves this
-// bound up with the first such block that is freed, and keeps those that follow, in pieces.
-void return_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, 128 << 10); }
 
 // "auto", "0" or a size; `out` keeps what stands for auto.
 Status read_share(const char* option, const std::string& text, int64_t& out) {
@@ -245,7 +241,7 @@ void log_draft_memory(const LoadedModel& loaded, const Drafter& drafter, const E
 Status run(Args& args) {
   const sigset_t signals = block_stop_signals();
   outlive_readers();
-  return_large_blocks();
+  const FreedMemory freed_memory;
   const LogThread log_thread;
   QR_TRY_VOID(check(args));
   Metrics metrics;

@@ -1,0 +1,38 @@
+#include "base/freed_memory.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace quire {
+namespace {
+
+constexpr int kLargeBlock = 128 << 10;
+
+// Bytes of this process that are in memory; 0 where the system does not say.
+int64_t resident() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"), &std::fclose);
+  long all = 0, pages = 0;
+  if (file == nullptr || std::fscanf(file.get(), "%ld %ld", &all, &pages) != 2) return 0;
+  return int64_t{pages} * ::sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+// Pages that were given back still count as free, so the process has to have grown too.
+bool FreedPages::give_back() {
+  const int64_t now = resident();
+  resident_ = std::min(resident_, now);
+  if (now < resident_ + least_ || static_cast<int64_t>(::mallinfo2().fordblks) < least_) return false;
+  ::malloc_trim(0);
+  resident_ = resident();
+  return true;
+}
+
+FreedMemory::FreedMemory() : sweeper_(kEvery, [this] { pages_.give_back(); }) {
+  ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+}
+
+}  // namespace quire
