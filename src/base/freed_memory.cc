@@ -21,12 +21,16 @@ int64_t resident() {
 
 }  // namespace
 
-// Pages that were given back still count as free, so the process has to have grown too.
+// What was given back still counts as free until it is used again, and then the process grows: so either has to have
+// become more, than the last time or than at any time since.
 bool FreedPages::give_back() {
-  const int64_t now = resident();
-  resident_ = std::min(resident_, now);
-  if (now < resident_ + least_ || static_cast<int64_t>(::mallinfo2().fordblks) < least_) return false;
+  const auto free = static_cast<int64_t>(::mallinfo2().fordblks);
+  const int64_t size = resident();
+  free_ = std::min(free_, free);
+  resident_ = std::min(resident_, size);
+  if (free < least_ || (free < free_ + least_ && size < resident_ + least_)) return false;
   ::malloc_trim(0);
+  free_ = static_cast<int64_t>(::mallinfo2().fordblks);
   resident_ = resident();
   return true;
 }

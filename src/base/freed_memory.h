@@ -2,7 +2,7 @@
 // large blocks, because it moves the bound from which they are the system's own up with the first of them that is
 // freed; of small ones, because a page that lies below one still in use is never given back. While this lives large
 // blocks are always the system's own, and a thread gives back whole pages of what was freed, every few seconds and only
-// when the process has grown since. A process has one; main thread.
+// when that has become more. A process has one; main thread.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// Gives pages back where more than `least` bytes of the allocator's are free and the process has grown since the last
-// time. One thread.
+// Gives pages back where `least` bytes are free in the allocator, and so much more than the last time or the process so
+// much larger. One thread.
 class FreedPages {
  public:
   explicit FreedPages(int64_t least) : least_(least) {}
@@ -22,7 +22,7 @@ class FreedPages {
 
  private:
   const int64_t least_;
-  int64_t resident_ = 0;  // that was left the last time, or the least since
+  int64_t free_ = 0, resident_ = 0;  // the last time, or the least since
 };
 
 class FreedMemory {

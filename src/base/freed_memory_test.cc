@@ -40,7 +40,23 @@ TEST(FreedMemory, PagesOfSmallBlocksAreGivenBack) {
   }
 }
 
-TEST(FreedMemory, AProcessThatHasNotGrownIsLeftAlone) {
+// What was in use when pages were given back is freed later, and the process does not grow any more.
+TEST(FreedMemory, WhatIsFreedAfterwardsIsGivenBackToo) {
+  FreedPages pages(8 << 20);
+  std::vector<std::unique_ptr<char[]>> blocks, left;
+  std::thread([&] {
+    for (int i = 0; i < 100'000; ++i) blocks.push_back(std::make_unique<char[]>(600));
+    left.push_back(std::move(blocks.back()));
+  }).join();
+  pages.give_back();
+  const int64_t before = resident();
+  blocks.clear();
+  if (resident() < before - (50 << 20)) GTEST_SKIP() << "another allocator: it keeps nothing";
+  EXPECT_TRUE(pages.give_back());
+  EXPECT_LT(resident(), before - (40 << 20));
+}
+
+TEST(FreedMemory, LittleIsLeftAlone) {
   FreedPages pages(int64_t{1} << 40);
   std::vector<std::unique_ptr<char[]>> left;
   fill_and_free(left);
