@@ -1,9 +1,8 @@
 #include "app/config_file.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
+#include "app/text_file.h"
 #include "base/bounded_reader.h"
 
 namespace quire {
@@ -60,11 +59,8 @@ Result<std::vector<ConfigEntry>> parse_config(std::string_view text) {
 }
 
 Result<std::vector<ConfigEntry>> read_config(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream all;
-  all << in.rdbuf();
-  if (!in) return fail(Code::io, path + ": cannot read");
-  auto entries = parse_config(all.str());
+  QR_TRY(const std::string text, read_text_file("--config", path, kMostConfigBytes));
+  auto entries = parse_config(text);
   if (!entries) return error_within(path, std::move(entries).error());
   return entries;
 }

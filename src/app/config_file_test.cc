@@ -17,7 +17,14 @@ TEST(ConfigFile, ReadsKeysSectionsAndComments) {
 TEST(ConfigFile, NamesTheLineThatIsNone) {
   EXPECT_EQ(parse_config("a = 1\nb\n").error().message, "line 2: no \"key = value\"");
   EXPECT_EQ(parse_config("= 1").error().message, "line 1: no \"key = value\"");
-  EXPECT_EQ(read_config("/nowhere").error().message, "/nowhere: cannot read");
+  EXPECT_EQ(read_config("/nowhere").error().message, "--config: /nowhere: cannot be read");
+}
+
+TEST(ConfigFile, IsReadUpToALimit) {
+  const auto endless = read_config("/dev/zero");
+  ASSERT_FALSE(endless);
+  EXPECT_EQ(endless.error().code, Code::invalid);
+  EXPECT_EQ(endless.error().message, "--config: /dev/zero has more than 1048576 bytes");
 }
 
 TEST(ConfigFile, TheNearestNameIsSuggested) {
