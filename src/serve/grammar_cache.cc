@@ -15,6 +15,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCache::get(const GrammarSource& so
   if (const auto entry = find(written)) {
     ++n_found_;
     done_.wait(lock, [&] { return entry->done; });
+    if (entry->no_memory) throw std::bad_alloc();
     return entry->grammar;
   }
   const auto entry = std::make_shared<Entry>();
@@ -33,9 +34,10 @@ Result<std::shared_ptr<const Grammar>> GrammarCache::get(const GrammarSource& so
     ++n_compiled_;
     finish(*entry, std::move(made));
   } catch (...) {
-    // No memory: those who wait are told, those who come later try again.
+    // Those who wait fail likewise, those who come later try again.
     if (!lock.owns_lock()) lock.lock();
-    finish(*entry, fail(Code::internal, "out of memory"));
+    entry->no_memory = true;
+    finish(*entry, fail(Code::internal, ""));
     forget(*entry);
     throw;
   }

@@ -24,7 +24,7 @@ class GrammarCache {
   // `tokenizer` outlives it.
   GrammarCache(const Tokenizer& tokenizer, int64_t max_bytes) : tokenizer_(tokenizer), max_bytes_(max_bytes) {}
 
-  // Errors as compile_grammar's, under its limits.
+  // Errors as compile_grammar's, under its limits. Out of memory is a std::bad_alloc, also for those who wait.
   Result<std::shared_ptr<const Grammar>> get(const GrammarSource& source);
   // Whether this one would have to be compiled while requests hold as much as they may.
   bool no_room_for(const GrammarSource& source);
@@ -43,8 +43,9 @@ class GrammarCache {
 
  private:
   struct Entry {
-    std::string source;  // as written
-    bool done = false;   // otherwise somebody compiles it
+    std::string source;      // as written
+    bool done = false;       // otherwise somebody compiles it
+    bool no_memory = false;  // whoever compiled it ran out of memory
     Result<std::shared_ptr<const Grammar>> grammar = fail(Code::internal, "");
   };
   using Entries = std::list<std::shared_ptr<Entry>>;

@@ -6,6 +6,7 @@
 #include "base/count_news.h"
 #include "engine/test_guarded_sink.h"
 #include "serve/essence_testing.h"
+#include "serve/grammar_cache.h"
 #include "serve/messages.h"
 #include "serve/response_store.h"
 #include "serve/service.h"
@@ -279,6 +280,47 @@ TEST(ManyChoices, ThatWillBeRefusedAreNotMade) {
   };
   const int64_t of_few = news_of(1), of_many = news_of(128);
   EXPECT_LT(of_many, of_few + 100) << "1024 choices; 8 took " << of_few;
+}
+
+// Whether somebody came to wait for a compilation that ran out of memory at its n-th allocation, and was told so.
+bool waits_in_vain(const Tokenizer& tokenizer, const GrammarSource& source, int64_t n) {
+  const SpareNews spare;
+  GrammarCache cache(tokenizer, 64 << 20);
+  bool failed = false, told = false;
+  std::atomic<bool> over = false;
+  std::thread compiles([&] {
+    news_until_failure = n;
+    try {
+      cache.get(source);
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+    news_until_failure = 0;
+    over = true;
+  });
+  while (!over && cache.stats().n_entries == 0) std::this_thread::yield();
+  try {
+    cache.get(source);
+  } catch (const std::bad_alloc&) {
+    told = true;
+  }
+  compiles.join();
+  EXPECT_TRUE(failed);
+  EXPECT_TRUE(cache.get(source)) << "who comes later tries again";
+  return told;
+}
+
+TEST(GrammarCache, WhoWaitsForACompilationWithoutMemoryIsToldSoToo) {
+  if (!QR_COUNTS_NEWS) GTEST_SKIP() << "a sanitizer counts here";
+  const auto tokenizer = tiny_tokenizer();
+  const GrammarSource source{GrammarSource::Notation::regex, "(a|b){1,400}c[0-9]{5,300}"};
+  GrammarCache whole(*tokenizer, 64 << 20);
+  const int64_t before = n_news;
+  ASSERT_TRUE(whole.get(source));
+  const int64_t n = n_news - before;
+  bool told = false;
+  for (int i = 0; i < 1000 && !told; ++i) told = waits_in_vain(*tokenizer, source, n - 8);
+  EXPECT_TRUE(told);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OutOfMemory, testing::Bool());
