@@ -6,6 +6,7 @@
 #include "engine/explains.h"
 #include "engine/queue_shares.h"
 #include "kv/pins.h"
+#include "kv/tiers/disk_tier.h"
 
 namespace quire {
 namespace {
@@ -42,6 +43,17 @@ std::vector<HeldRow> rows() {
        .in_all = {"2^20 blocks, and n_pins", PinLimits().n_named * int64_t{sizeof(GroupBlocks)} +
                                                  o.max_pins * int64_t{sizeof(Pins::Pin) + sizeof(PinView)}},
        .test = "EnginePins.AsManyAsTheOptionsSay"},
+      {.what = "what the order of eviction knows of cached blocks, and of those that left last",
+       .in_all = {"256 × blocks of --kv-memory, taken at the start", 0},
+       .test = "Ghosts.TakeNothingMoreHoweverManyLeave"},
+      {.what = "index of the blocks on disk, where --kv-disk names a folder",
+       .in_all = {"192 × 2^21 blocks; what would be beyond makes the oldest go",
+                  kIndexedBytes * StoreOptions().most_blocks},
+       .test = "SegmentStore.TheIndexHasABoundHoweverSmallBlocksAre"},
+      {.what = "blocks that wait to be written to disk, and those that were read and not taken",
+       .in_all = {"64 MiB + 64 MiB + a block for each reader",
+                  DiskTierOptions().queue_bytes + DiskTierOptions().staging_bytes},
+       .test = "DiskTier.TheQueueIsBoundedAndWhatComesBeyondIsRefused"},
       {.what = "how long cached blocks are to stay",
        .in_all = {"some 100 bytes a block, which --retain-share bounds", 0},
        .test = "Retention.ATenantsWishesEndAtItsShareAndAtThatOfAll"},

@@ -1,12 +1,17 @@
 // A policy whose leaves lie in one heap, by priority, rank and last use: what is first there goes first. What a node's
 // rank is, says the policy. Engine thread only.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "kv/kv_policy.h"
 #include "kv/use_heap.h"
 
 namespace quire {
+
+// That any policy takes beside the order of the leaves, at most for each block in memory: what it knows of the block
+// and of the two that left before it (ghosts.h).
+inline constexpr int64_t kPolicyBytes = 256;
 
 class HeapPolicy : public KvPolicy {
  public:

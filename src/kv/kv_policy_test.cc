@@ -2,6 +2,7 @@
 #include "kv/kv_policy.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "base/rng.h"
 #include "kv/ghosts.h"
+#include "kv/heap_policy.h"
 #include "kv/kv_cache.h"
 
 namespace quire {
@@ -182,6 +184,31 @@ TEST(Ghosts, RemembersTheLastNamesAndWhatTheyWere) {
   ghosts.put({21, 21}, 1);
   EXPECT_EQ(ghosts.take({0, 0}, 0), 0) << "the first to leave made room";
   EXPECT_EQ(ghosts.take({1, 1}, 0), 2);
+}
+
+// All memory is taken when a policy is made, and has a bound for each block: however many leave, nothing is added.
+TEST(Ghosts, TakeNothingMoreHoweverManyLeave) {
+  const auto held = [] { return static_cast<int64_t>(mallinfo2().uordblks + mallinfo2().hblkhd); };
+  constexpr int kBlocks = 1 << 10;
+  int64_t plain = 0;
+  for (const std::string policy : {"lru", "cost_aware", "s3_fifo"}) {
+    const int64_t before = held();
+    Asked cache(policy, kBlocks);
+    if (policy == "lru") plain = held() - before;
+    EXPECT_LE(held() - before - plain, kPolicyBytes * kBlocks) << policy;
+    std::vector<int> past(128);
+    int next = 0;
+    const auto ask_for = [&](int n_blocks) {
+      for (int i = 0; i < n_blocks; i += static_cast<int>(past.size())) {
+        for (int& block : past) block = ++next;
+        cache.ask(past);
+      }
+    };
+    ask_for(4 * kBlocks);
+    const int64_t full = held();
+    ask_for(20 * kBlocks);
+    EXPECT_LE(held() - full, 16 << 10) << policy;
+  }
 }
 
 TEST(Ghosts, HasRoomForAsManyAsWereAskedFor) {

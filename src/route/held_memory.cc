@@ -1,21 +1,33 @@
 // What this room holds for clients, beside what its sockets do.
 #include "base/held_memory.h"
 
+#include "http/byte_budget.h"
+#include "http/limits.h"
 #include "route/limits.h"
+#include "route/proxied.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kBlockBytes = 160,
-                  kSessionBytes = 160;  // an entry in a list and in a table, with the allocator's share
+                  kSessionBytes = 160;      // an entry in a list and in a table, with the allocator's share
+constexpr int64_t kWaitingBytes = 1 << 10;  // a request beside its head and body
+static_assert(sizeof(Proxied) <= kWaitingBytes);
 
 std::vector<HeldRow> rows() {
   const RouteLimits l;
+  const HttpLimits http;
   return {
       {.what = "router: answers and events that are held until they are whole",
        .of_request = {"gathered_bytes or event_bytes", l.gathered_bytes},
        .in_all = {"held_bytes", l.held_bytes},
        .test = "Proxied.WholeAnswersKeepTheirLengthAndWhatFindsNoRoomIsPassedOnAsItComes"},
+      {.what = "router: requests that wait for a worker, or for their model's engine; their bodies are of "
+               "all_body_bytes too",
+       .of_request = {"body_bytes + 2 × header_bytes + 1 KiB", http.body_bytes + kWaitingBytes + 2 * http.header_bytes},
+       .in_all = {"all_body_bytes + 2 × n_waiting × (4 KiB + 2 × header_bytes + 1 KiB)",
+                  http.all_body_bytes + 2 * l.n_waiting * (kFreeBytes + kWaitingBytes + 2 * http.header_bytes)},
+       .test = "Proxied.RequestsThatWaitForAWorkerAreFewAndTheirBodiesAreCounted"},
       {.what = "router: beginnings of prompts and sessions, and their workers",
        .in_all = {"160 × n_prefix_blocks + 160 × n_sessions",
                   kBlockBytes * l.n_prefix_blocks + kSessionBytes * l.n_sessions},

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "http/byte_budget.h"
 #include "route/testing.h"
 
 namespace quire {
@@ -187,6 +188,32 @@ TEST(Proxied, StoppingWaitsForWhatIsUnderWayAndRefusesTheRest) {
   }
   EXPECT_NE(client.read_to_end().find("\r\n\r\nlate"), std::string::npos);
   stopper.join();
+}
+
+TEST(Proxied, RequestsThatWaitForAWorkerAreFewAndTheirBodiesAreCounted) {
+  constexpr int kN = 4;
+  RouteLimits limits;
+  limits.n_waiting = kN;
+  limits.wait_ms = 600'000;
+  TestRouter router({}, limits);
+  const auto held = [&] {
+    const std::string text = router.metrics.expose(), name = "\nquire_http_received_held_bytes ";
+    const size_t at = text.find(name);
+    return at == std::string::npos ? int64_t{-1} : static_cast<int64_t>(std::stod(text.substr(at + name.size())));
+  };
+  const std::string body = R"({"prompt":")" + std::string(1 << 20, 'x') + "\"}";
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < kN; ++i) {
+    clients.push_back(std::make_unique<RawClient>(router.router->port()));
+    clients.back()->send(post_bytes(body));
+  }
+  EXPECT_TRUE(eventually([&] { return router.count("\"waiting\":4") == 1; }));
+  const HttpResponse refused = router.post(body);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.body.find("4 requests (n_waiting)"), std::string::npos) << refused.body;
+  EXPECT_TRUE(eventually([&] { return held() >= kN * ((int64_t{1} << 20) - kFreeBytes); })) << held();
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return router.count("\"waiting\":0") == 1 && held() == 0; })) << held();
 }
 
 TEST(Proxied, WorkersComeAndGoWhileTheRouterRuns) {

@@ -12,6 +12,7 @@
 #include "serve/recent_salts.h"
 #include "serve/run.h"
 #include "text/jinja/limits.h"
+#include "text/kept_vector.h"
 
 namespace quire {
 namespace {
@@ -36,6 +37,11 @@ std::vector<HeldRow> rows() {
        .of_request = {"kTreeBytes (40) × body_bytes", kTreeBytes * http.body_bytes},
        .in_all = {"… × prep threads", kTreeBytes * http.body_bytes * serve.n_prep_threads},
        .test = "JsonParse.ATreeIsNoLargerThanItsTextAllows"},
+      {.what = "what the tokenizer takes while it reads texts, and keeps for the next",
+       .of_request = {"kEncodeBytes (128) × body_bytes", kEncodeBytes * http.body_bytes},
+       .in_all = {"(… + 4 × 64 KiB) × prep threads",
+                  (kEncodeBytes * http.body_bytes + int64_t{4 * kKeptBytes}) * serve.n_prep_threads},
+       .test = "HostileTokenizer.WorkingMemoryIsBoundedAndGivenBack"},
       {.what = "fields that every event of /v1/responses repeats (metadata, instructions)",
        .of_request = {"body_bytes", http.body_bytes},
        .of_connection = {"body_bytes", http.body_bytes},

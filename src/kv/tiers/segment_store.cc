@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <new>
 #include <random>
 #include <utility>
@@ -72,30 +73,36 @@ Result<std::unique_ptr<SegmentStore>> SegmentStore::open(std::unique_ptr<TierFol
 
 Status SegmentStore::read_folder() {
   QR_TRY(const std::vector<std::string> names, folder_->names());
-  for (const std::string& name : names) {
+  std::vector<uint64_t> numbers;
+  for (const std::string& name : names)
+    if (uint64_t number = 0; number_of(name, number)) numbers.push_back(number);
+  std::ranges::sort(numbers, std::greater<>());
+  if (!numbers.empty()) last_number_ = numbers.front();
+  for (const uint64_t number : numbers) {
     Segment segment;
-    if (!number_of(name, segment.number)) continue;
-    segment.name = name;
-    last_number_ = std::max(last_number_, segment.number);
-    const Result<std::shared_ptr<TierFile>> file = folder_->open(name);
+    segment.number = number;
+    segment.name = name_of(number);
+    const Result<std::shared_ptr<TierFile>> file = folder_->open(segment.name);
     if (file) segment.file = *file;
     if (file) segment.bytes = (*file)->size().value_or(0);
     counts_.bytes += segment.bytes;
-    if (!file || !scan(segment)) {
+    const bool fits = counts_.bytes <= options_.most_bytes && counts_.n_stored < options_.most_blocks &&
+                      segments_.size() < kMostSegments;
+    if (!file || !fits || !scan(segment)) {
       segment.file = nullptr;
       ++counts_.n_skipped_segments;
     }
-    segments_.emplace(segment.number, std::move(segment));
+    segments_.emplace(number, std::move(segment));
   }
   return {};
 }
 
-// Until the first thing that is no record: behind it nothing was promised.
+// Until there are as many blocks as there may be, or the first thing that is no record: behind it nothing was promised.
 Status SegmentStore::scan(Segment& segment) {
   std::vector<std::byte> buffer(static_cast<size_t>(kSegmentHeadBytes));
   QR_TRY(const size_t n, segment.file->read(0, buffer));
   QR_TRY_VOID(check_segment_head(std::span(buffer).first(n), options_.shape, segment.number));
-  for (int64_t offset = kSegmentHeadBytes; offset < segment.bytes;) {
+  for (int64_t offset = kSegmentHeadBytes; offset < segment.bytes && counts_.n_stored < options_.most_blocks;) {
     Result<RecordHead> head = read_head(segment, offset, usual_head_bytes(options_.shape));
     if (!head && head.error().code == Code::exhausted)
       head = read_head(segment, offset, most_head_bytes(options_.shape));
@@ -114,8 +121,11 @@ Result<RecordHead> SegmentStore::read_head(const Segment& segment, int64_t offse
 
 void SegmentStore::learn(Segment& segment, int64_t offset, const RecordHead& head) {
   const Hash128& name = head.spelling.name;
-  index_[name] = {segment.number, offset, head.head_bytes, head.payload_bytes, head.groups};
+  const Place place{segment.number, offset, head.head_bytes, head.payload_bytes, head.groups};
+  const auto [at, fresh] = index_.try_emplace(name, place);
+  if (!fresh && at->second.segment == segment.number) at->second = place;  // otherwise a newer segment has it
   segment.blocks.push_back(name);
+  ++counts_.n_stored;
 }
 
 // --- writing ---
@@ -150,15 +160,22 @@ Status SegmentStore::append_all(std::vector<Block> blocks) {
   return finish();
 }
 
+// Of the current one: so much more is for the next.
+bool SegmentStore::is_full(const Segment& current, int64_t bytes) const {
+  return current.bytes + bytes > options_.segment_bytes ||
+         std::ssize(current.blocks) + std::ssize(pending_) >= options_.most_blocks / kParts;
+}
+
 // A current segment with room for so much, and so much room in all.
 Status SegmentStore::ready_for(int64_t bytes, std::vector<Block>& moved) {
-  if (current_ != nullptr && current_->bytes > kSegmentHeadBytes && current_->bytes + bytes > options_.segment_bytes) {
+  if (current_ != nullptr && current_->bytes > kSegmentHeadBytes && is_full(*current_, bytes)) {
     QR_TRY_VOID(finish());
     current_ = nullptr;
   }
   const auto full = [&] {
     const int64_t wanted = bytes + (current_ == nullptr ? kSegmentHeadBytes : 0);
-    return counts_.bytes + wanted > options_.most_bytes || segments_.size() >= kMostSegments;
+    return counts_.bytes + wanted > options_.most_bytes || segments_.size() >= kMostSegments ||
+           counts_.n_stored + std::ssize(pending_) >= options_.most_blocks;
   };
   while (full() && !segments_.empty() && &segments_.begin()->second != current_) QR_TRY_VOID(drop_oldest(moved));
   if (counts_.bytes + bytes > options_.most_bytes) {
@@ -193,7 +210,7 @@ std::vector<SegmentStore::Block> SegmentStore::used_of(const Segment& oldest) co
       const auto at = index_.find(name);
       if (at == index_.end() || at->second.segment != oldest.number || !at->second.used) continue;
       bytes += at->second.payload_bytes;
-      if (bytes > options_.segment_bytes / 2) break;
+      if (bytes > options_.segment_bytes / 2 || std::ssize(places) >= options_.most_blocks / kParts / 2) break;
       places.push_back(at->second);
     }
   }
@@ -217,6 +234,7 @@ Status SegmentStore::drop_oldest(std::vector<Block>& moved) {
     if (at != index_.end() && at->second.segment == oldest.number) index_.erase(at);
   }
   counts_.bytes -= oldest.bytes;
+  counts_.n_stored -= std::ssize(oldest.blocks);
   counts_.n_moved += std::ssize(used);
   ++counts_.n_dropped_segments;
   segments_.erase(segments_.begin());
@@ -250,6 +268,7 @@ Status SegmentStore::finish() {
   for (const auto& [name, place] : pending_) {
     index_[name] = place;
     current_->blocks.push_back(name);
+    ++counts_.n_stored;
     ++counts_.n_written;
     counts_.written_bytes += place.head_bytes + place.payload_bytes;
   }

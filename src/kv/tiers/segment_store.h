@@ -20,9 +20,13 @@ namespace quire {
 
 struct StoreOptions {
   StoreShape shape;
-  int64_t most_bytes = 0;     // of all segments; at least least_store_bytes()
-  int64_t segment_bytes = 0;  // of one; 0: a 64th of all, at least a MiB or a quarter of all
+  int64_t most_bytes = 0;                  // of all segments; at least least_store_bytes()
+  int64_t segment_bytes = 0;               // of one; 0: a 64th of all, at least a MiB or a quarter of all
+  int64_t most_blocks = int64_t{1} << 21;  // stored in all segments; at least 64
 };
+
+// What the index takes of memory for one that is stored, at most.
+inline constexpr int64_t kIndexedBytes = 192;
 
 // With less there would be no room for anything.
 int64_t least_store_bytes(const StoreShape& shape);
@@ -38,12 +42,13 @@ class SegmentStore {
     TierBlock block;
   };
   struct Counts {
-    int64_t n_blocks = 0, bytes = 0, n_written = 0, written_bytes = 0;
+    int64_t n_blocks = 0, n_stored = 0, bytes = 0, n_written = 0, written_bytes = 0;
     int64_t n_dropped_segments = 0, n_moved = 0, n_skipped_segments = 0;
   };
 
-  // Reads what is there. Segments of another model or version and those that are damaged stay as they are, count and
-  // are the first to go. Code::invalid for numbers that cannot be, Code::io where the folder cannot be read.
+  // Reads what is there, the newest first, as far as the options allow. Older segments, those of another model or
+  // version and those that are damaged stay as they are, count and are the first to go. Code::invalid for numbers that
+  // cannot be, Code::io where the folder cannot be read.
   static Result<std::unique_ptr<SegmentStore>> open(std::unique_ptr<TierFolder> folder, const StoreOptions& options);
 
   // Stores them and returns when they are safe; those that are there already are skipped. After a failure some may be
@@ -81,6 +86,7 @@ class SegmentStore {
   void learn(Segment& segment, int64_t offset, const RecordHead& head);
   Status append_all(std::vector<Block> blocks);
   Status write(const Block& block);
+  bool is_full(const Segment& current, int64_t bytes) const;
   Status ready_for(int64_t bytes, std::vector<Block>& moved);
   Status begin_segment();
   std::vector<Block> used_of(const Segment& oldest) const;

@@ -1,6 +1,7 @@
 #include "kv/tiers/segment_store.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -225,6 +226,69 @@ TEST(SegmentStore, RefusesSizesWithoutRoomForAnything) {
 constexpr int64_t kTight = 27'000;  // a hundred blocks
 
 // Each call of each kind fails once, at every place; what was promised before and after is there.
+std::unique_ptr<SegmentStore> open_for(TestDisk& disk, int64_t most_blocks, int64_t most_bytes = 16 << 20) {
+  auto out = SegmentStore::open(std::make_unique<TestFolder>(disk),
+                                {.shape = kShape, .most_bytes = most_bytes, .most_blocks = most_blocks});
+  return out ? std::move(*out) : nullptr;
+}
+
+TEST(SegmentStore, TheIndexHasABoundHoweverSmallBlocksAre) {
+  constexpr uint64_t kN = 4000;
+  TestDisk disk;
+  {
+    const auto store = open_for(disk, 200);
+    for (uint64_t n = 0; n < kN; n += 10) {
+      std::vector<SegmentStore::Block> some;
+      for (uint64_t i = n; i < n + 10; ++i) some.push_back(block(i));
+      ASSERT_TRUE(store->append(std::move(some)));
+      ASSERT_LE(store->counts().n_blocks, 200);
+      if (n == 2000) {
+        EXPECT_TRUE(has(*store, 2000)) << "it is used";
+      }
+      if (n == 2250) {
+        EXPECT_TRUE(has(*store, 2000)) << "so it moves when its segment goes";
+      }
+    }
+    EXPECT_GT(store->counts().n_blocks, 150);
+    EXPECT_TRUE(has(*store, kN - 1));
+    EXPECT_FALSE(has(*store, kN - 250));
+  }
+  EXPECT_TRUE(has(*open_for(disk, 200), kN - 100));
+}
+
+// A folder that holds more than there may be is read from its newest end, and the rest goes first.
+TEST(SegmentStore, OfAFolderThatIsTooLargeTheNewestIsKnown) {
+  constexpr uint64_t kN = 4000;
+  TestDisk disk;
+  {
+    const auto store = open(disk, 16 << 20);
+    for (uint64_t n = 0; n < kN; ++n) ASSERT_TRUE(store->append(blocks({n})));
+  }
+  const int64_t all = open(disk, 16 << 20)->counts().bytes;
+  const auto few = open_for(disk, 64);
+  EXPECT_LE(few->counts().n_blocks, 64);
+  const auto small = open(disk, all / 2);
+  EXPECT_LE(small->counts().n_blocks, static_cast<int64_t>(kN / 2));
+  ASSERT_TRUE(small->append(blocks({kN})));
+  EXPECT_LE(small->counts().bytes, all / 2);
+}
+
+TEST(SegmentStore, TheIndexTakesNoMoreOfABlockThanItSays) {
+  constexpr uint64_t kN = 20'000;
+  TestDisk disk;
+  {
+    const auto store = open(disk, 64 << 20);
+    std::vector<SegmentStore::Block> all;
+    for (uint64_t n = 0; n < kN; ++n) all.push_back(block(n));
+    ASSERT_TRUE(store->append(std::move(all)));
+  }
+  const auto held = [] { return static_cast<int64_t>(mallinfo2().uordblks + mallinfo2().hblkhd); };
+  const int64_t before = held();
+  const auto store = open(disk, 64 << 20);
+  ASSERT_EQ(store->counts().n_blocks, static_cast<int64_t>(kN));
+  EXPECT_LE(held() - before, kIndexedBytes * static_cast<int64_t>(kN));
+}
+
 TEST(SegmentStore, WhateverFailsCostsAMissAndTheNextAppendGoesOn) {
   for (const Op op : {Op::create, Op::write, Op::sync, Op::remove, Op::sync_folder}) {
     for (int at = 0; at < 12; ++at) {
