@@ -1,7 +1,7 @@
 # A process of attackers. It reads one JSON object a line, {"attack", "n", "seconds", "port", "key", "addresses", "hold_s", "tls"}, runs
 # that many attackers at once for so long ("attack": "*" has each take all of them in turn, those on TLS or the others), and answers with
-# one: {"counts", "rounds", "errors", "processor_s"}. Its argument is how nice it is to the server, whose cores it shares; with
-# "behind" as the second it comes behind all other work of the machine too.
+# one: {"counts", "rounds", "errors", "processor_s"}. Its argument is how nice it is to the server, whose cores it shares; with a
+# second it has a group of its own, and that is how nice the group is to all other work of the machine.
 import asyncio
 import collections
 import json
@@ -58,8 +58,8 @@ async def run(order):
 
 
 def main():
-    if 'behind' in sys.argv[2:]:
-        cores.own_group(19)
+    if len(sys.argv) > 2:
+        cores.own_group(int(sys.argv[2]))
     os.nice(int(sys.argv[1]))
     for line in sys.stdin:
         used = time.process_time()

@@ -94,7 +94,7 @@ class Crowd:
 
     def __init__(self, server, options, tls):
         self.order = {'port': server.port, 'key': 'attacker', 'n_keys': N_TENANTS, 'addresses': options.addresses, 'tls': tls}
-        behind = ['behind'] if options.apart else []
+        behind = [str(options.behind)] if options.apart else []
         self.process = subprocess.Popen([sys.executable, os.path.join(HERE, 'crowd.py'), str(options.nice), *behind],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -250,6 +250,8 @@ def parse():
                         help=f'of the mix, before memory is compared with what it was; default: a tenth of MINUTES, at most {MOST_WARM_S} s')
     parser.add_argument('--apart', action='store_true',
                         help='the server alone on one core and before all other work of the machine, attackers on the others')
+    parser.add_argument('--behind', type=int, default=19, metavar='NICE',
+                        help='with --apart, of the attackers to all other work of the machine; less where that leaves them nothing')
     parser.add_argument('--settle', type=float, default=SETTLE_S, help='seconds in which memory must come back')
     parser.add_argument('--model', help='default: the one of the tests')
     parser.add_argument('--threads', type=int, default=1, help='that compute; fewer than there are cores')
