@@ -22,6 +22,24 @@ VLLM = ['num_requests_running', 'num_requests_waiting', 'kv_cache_usage_perc', '
         'request_time_per_output_token_seconds', 'e2e_request_latency_seconds', 'request_queue_time_seconds',
         'request_prefill_time_seconds', 'request_decode_time_seconds', 'request_success_total', 'cache_config_info',
         'request_max_num_generation_tokens', 'request_params_max_tokens', 'request_params_n']
+# What the panels of the dashboard that vLLM publishes show (prometheus_grafana/grafana.json among its examples).
+HISTOGRAM = 'histogram_quantile(0.9, sum by(le) (rate(vllm:{}_bucket{{}}[1m])))'
+LENGTHS = 'sum by(le) (increase(vllm:{}_bucket{{}}[1m]))'
+SUM, COUNTER, GAUGE = 'rate(vllm:{}_sum{{}}[1m])', 'rate(vllm:{}{{}}[1m])', 'vllm:{}{{}}'
+VLLM_PANELS = {
+    'E2E Request Latency': [(HISTOGRAM, 'e2e_request_latency_seconds'), (SUM, 'e2e_request_latency_seconds')],
+    'Token Throughput': [(COUNTER, 'prompt_tokens_total'), (COUNTER, 'generation_tokens_total')],
+    'Inter Token Latency': [(HISTOGRAM, 'inter_token_latency_seconds'), (HISTOGRAM, 'time_per_output_token_seconds')],
+    'Scheduler State': [(GAUGE, 'num_requests_running'), (GAUGE, 'num_requests_waiting')],
+    'Time To First Token Latency': [(HISTOGRAM, 'time_to_first_token_seconds')],
+    'Cache Utilization': [(GAUGE, 'kv_cache_usage_perc')],
+    'Request Prompt Length': [(LENGTHS, 'request_prompt_tokens')],
+    'Request Generation Length': [(LENGTHS, 'request_generation_tokens')],
+    'Finish Reason': [('sum by(finished_reason) (increase(vllm:{}{{}}[1m]))', 'request_success_total')],
+    'Queue Time': [(SUM, 'request_queue_time_seconds')],
+    'Requests Prefill and Decode Time': [(SUM, 'request_prefill_time_seconds'), (SUM, 'request_decode_time_seconds')],
+    'Max Generation Token in Sequence Group': [(SUM, 'request_max_num_generation_tokens')],
+}
 
 
 def expressions():
@@ -157,6 +175,12 @@ class Metrics(ServerCase):
             expr = expr.replace('$__rate_interval', '1m').replace('$instance', '.*')
             with self.subTest(expr):
                 self.assertTrue(ask(expr))
+        name = next(iter(ask('vllm:num_requests_running')))['metric']['model_name']
+        for panel, shown in VLLM_PANELS.items():
+            for form, metric in shown:
+                expr = form.format(metric).replace('{}', f'{{model_name="{name}"}}')
+                with self.subTest(panel, expr=expr):
+                    self.assertTrue(ask(expr))
 
 
 class RequestLog(unittest.TestCase):

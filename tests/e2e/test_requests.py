@@ -47,6 +47,30 @@ class Requests(ServerCase):
         status, _, vectors = self.server.post('/api/embed', {'model': name, 'input': ['one', 'two'], 'truncate': True})
         self.assertEqual((status, len(vectors['embeddings'])), (200, 2))
 
+    def test_an_editor_that_completes_and_chats(self):
+        """Continue, by each of its providers: what it asks first, chat, chat with tools, completion while one types."""
+        name = self.server.get('/v1/models')[2]['data'][0]['id']
+        stops = ['<|endoftext|>', '<|fim_prefix|>', '<|fim_middle|>', '<|fim_suffix|>', '<|fim_pad|>', '<|repo_name|>',
+                 '<|file_sep|>', '<|im_start|>', '<|im_end|>', '\n\n', '\r\n\r\n', '/src/', '#- coding: utf-8', '```']
+        messages = [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': 'Hello'}]
+        tool = {'type': 'function', 'function': {'name': 'read_file', 'description': 'The text of a file', 'parameters': {
+            'type': 'object', 'required': ['path'], 'properties': {'path': {'type': 'string'}}}}}
+        openai = {'model': name, 'max_tokens': 8, 'temperature': 0.5, 'stream': True}
+        chunks = list(self.server.events('/v1/chat/completions', {**openai, 'messages': messages, 'tools': [tool]}))
+        self.assertTrue(any(c['choices'][0]['delta'].get('content') for c in chunks if c != '[DONE]'), chunks)
+        chunks = list(self.server.events('/v1/completions', {**openai, 'prompt': 'def add(a, b):', 'stop': stops}))
+        self.assertEqual(chunks[-1], '[DONE]')
+        chunks = list(self.server.events('/completion', {'prompt': 'def add(a, b):', 'stream': True, 'n_predict': 8, 'stop': stops}))
+        self.assertTrue(chunks[-1]['stop'], chunks)
+        options = {'temperature': 0.5, 'num_predict': 8, 'stop': stops, 'num_ctx': 4096, 'num_thread': 4, 'use_mmap': True}
+        ollama = {'model': name, 'options': options, 'keep_alive': 1800}
+        status, _, shown = self.server.post('/api/show', {'name': name})
+        self.assertEqual((status, 'template' in shown), (200, True))
+        status, _, answer = self.server.post('/api/chat', {**ollama, 'messages': messages, 'tools': [tool], 'stream': False})
+        self.assertEqual((status, answer.get('done')), (200, True), answer)
+        status, _, answer = self.server.post('/api/generate', {**ollama, 'prompt': 'def add(a, b):', 'raw': True, 'stream': False})
+        self.assertEqual((status, answer.get('done')), (200, True), answer)
+
     def test_an_answer_that_is_begun_goes_on_as_one_that_was_not(self):
         """The tokens of a greedy answer, cut at a token and sent back, end in the same text."""
         messages = [{'role': 'user', 'content': 'Tell a story about a cat.'}]
