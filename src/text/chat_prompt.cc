@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "text/jinja/strftime.h"
+#include "text/template_variables.h"
 
 namespace quire {
 
@@ -31,24 +31,13 @@ static void append_begun(const Begun& begun, Rendered& rendered) {
     rendered.user_ranges.push_back({from, rendered.text.size()});
 }
 
-// Variables that some templates leave to whoever renders them, and write a day of their maker's otherwise.
-static Status add_dates(TemplateInput& input) {
-  if (input.now.empty()) return {};
-  for (const auto& [name, format] : {std::pair{"date_string", "%d %b %Y"}, std::pair{"datetime", "%b %d %Y"}}) {
-    if (input.extra.find(name) != nullptr) continue;
-    QR_TRY(std::string text, jinja::format_time(input.now, format));
-    input.special_tokens.set(name, std::move(text));
-  }
-  return {};
-}
-
 Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
                                const Tokenizer& tokenizer,
                                TemplateInput input,
                                UserText user_text,
                                const std::function<Begun(std::string_view)>& begin) {
   input.special_tokens = special_tokens(tokenizer);
-  QR_TRY_VOID(add_dates(input));
+  QR_TRY_VOID(add_template_variables(input));
   QR_TRY(Rendered rendered, chat.render_marked(input));
   if (begin) append_begun(begin(rendered.text), rendered);
   std::vector<Token> tokens;

@@ -81,5 +81,19 @@ TEST(ChatPrompt, TheDayIsThereForTemplatesThatLeaveItToTheCaller) {
   EXPECT_EQ(chat_prompt(*chat, *tokenizer, input, UserText::plain)->text, "today, Jul 26 2026");
 }
 
+TEST(ChatPrompt, FunctionsAreThereForTemplatesThatWantThemAsText) {
+  const auto chat = ChatTemplate::parse("{{ 'f: ' + functions }}");
+  const auto tokenizer = byte_tokenizer();
+  TemplateInput input;
+  input.messages = Json::Array{};
+  EXPECT_EQ(chat_prompt(*chat, *tokenizer, input, UserText::plain)->text, "f: ");
+  input.tools = *Json::parse(R"([{"type":"function","function":{"name":"</s>"}}])");
+  const auto prompt = chat_prompt(*chat, *tokenizer, input, UserText::plain);
+  EXPECT_EQ(prompt->text, R"(f: [{"name":"</s>"}])");
+  EXPECT_EQ(n_control(prompt->tokens), 1) << "the client's text stays text";
+  input.extra = Json::Object{{"functions", "mine"}};
+  EXPECT_EQ(chat_prompt(*chat, *tokenizer, input, UserText::plain)->text, "f: mine");
+}
+
 }  // namespace
 }  // namespace quire

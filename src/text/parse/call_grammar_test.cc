@@ -115,6 +115,8 @@ const Written kWritten[] = {
      "{\"name\": \"get\", \"parameters\": {\"city\": \"a\"}}; {\"name\": \"search\", \"parameters\": {}}"},
     {"mistral_list", "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {\"city\": \"a\"}}]",
      "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {\"city\": \"a\"}}, {\"name\": \"search\", \"arguments\": {}}]"},
+    {"functools", "functools[{\"name\": \"get\", \"arguments\": {\"city\": \"a\"}}]",
+     "functools[{\"name\": \"get\", \"arguments\": {\"city\": \"a\"}}, {\"name\": \"search\", \"arguments\": {}}]"},
     {"mistral", "[TOOL_CALLS]get[ARGS]{\"city\": \"a\"}",
      "[TOOL_CALLS]get[ARGS]{\"city\": \"a\"}[TOOL_CALLS]search[ARGS]{}"},
     {"deepseek_v31",

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "text/parse/answer_parser.h"
+#include "text/template_variables.h"
 
 namespace quire {
 namespace {
@@ -74,16 +75,20 @@ ToolFormat find_tool_format(const ChatTemplate& chat, const Json& special_tokens
   input.now = "2024-05-01T08:00:00";
   input.add_generation_prompt = true;
   input.messages = conversation(false);
-  const auto plain = chat.render(input);
+  const auto render = [&chat](TemplateInput in) -> Result<std::string> {
+    QR_TRY_VOID(add_template_variables(in));
+    return chat.render(in);
+  };
+  const auto plain = render(input);
   input.tools = tools();
-  const auto prompt = chat.render(input);
+  const auto prompt = render(input);
   out.takes_tools = prompt && (!plain || *plain != *prompt);
   if (!prompt) return out;
   input.messages = conversation(true);
   input.add_generation_prompt = false;
   for (const ArgumentsAs how : {ArgumentsAs::object, ArgumentsAs::text}) {
     input.arguments = how;
-    const auto called = chat.render(input);
+    const auto called = render(input);
     if (!called) continue;
     const auto at = std::mismatch(prompt->begin(), prompt->end(), called->begin(), called->end()).second;
     const auto begin = static_cast<size_t>(at - called->begin());

@@ -43,6 +43,15 @@ TEST(ToolFormat, IsFoundByRendering) {
   EXPECT_EQ(other.form, nullptr);
 }
 
+TEST(ToolFormat, OfATemplateThatTakesFunctionsAsText) {
+  const ToolFormat found = format_of(
+      "{{ 'Functions: ' + functions }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}"
+      " functools[{% for c in m.tool_calls %}{\"name\": \"{{ c.function.name }}\", \"arguments\": "
+      "{{ c.function.arguments | tojson }}}{% endfor %}]{% endif %}{% endfor %}");
+  EXPECT_TRUE(found.takes_tools);
+  EXPECT_EQ(found.name, "functools");
+}
+
 TEST(ToolFormat, OfATemplateThatWritesNoCallsIsWhatItTellsTheModel) {
   const std::string rest = "{% for m in messages %}{{ m.content }}{% endfor %}";
   EXPECT_EQ(format_of("{% if tools %}Write <|tool_call|> first. {{ tools | tojson }}{% endif %}" + rest).name,

@@ -1,0 +1,36 @@
+#include "text/template_variables.h"
+
+#include <string>
+#include <utility>
+
+#include "text/jinja/strftime.h"
+
+namespace quire {
+namespace {
+
+// FireFunction's template wants them as text, without the wrapping of OpenAI's tools.
+std::string functions_text(const Json& tools) {
+  if (tools.as_array() == nullptr || tools.as_array()->empty()) return "";
+  Json::Array functions;
+  for (const Json& tool : *tools.as_array()) {
+    const Json* function = tool.find("function");
+    functions.push_back(function != nullptr ? *function : tool);
+  }
+  return Json(std::move(functions)).dump();
+}
+
+}  // namespace
+
+Status add_template_variables(TemplateInput& input) {
+  const bool has_room = input.extra.is_null() || input.extra.as_object() != nullptr;  // else rendering refuses it
+  if (has_room && input.extra.find("functions") == nullptr) input.extra.set("functions", functions_text(input.tools));
+  if (input.now.empty()) return {};
+  for (const auto& [name, format] : {std::pair{"date_string", "%d %b %Y"}, std::pair{"datetime", "%b %d %Y"}}) {
+    if (input.extra.find(name) != nullptr) continue;
+    QR_TRY(std::string text, jinja::format_time(input.now, format));
+    input.special_tokens.set(name, std::move(text));
+  }
+  return {};
+}
+
+}  // namespace quire
