@@ -264,7 +264,7 @@ static bool may_begin_to_think(const ChatOptions& options, const ServeEnv& env) 
     if (given != nullptr && given->as_bool() != nullptr) return *given->as_bool();
   }
   if (const std::optional<bool> think = asked_to_think(options, env)) return *think;
-  return !options.effort.empty() || env.tokenizer->spec().chat_template.find("enable_thinking") != std::string::npos;
+  return !options.effort.empty() || env.chat_source.find("enable_thinking") != std::string::npos;
 }
 
 // A grammar describes an answer from its first byte; that of calls in channels says which channels there are.

@@ -15,6 +15,7 @@
 #include "serve/seeds.h"
 #include "serve/service.h"
 #include "serve/warm_prompts.h"
+#include "text/reasoning.h"
 
 namespace quire {
 namespace {
@@ -135,7 +136,7 @@ class ServingImpl final : public Serving {
     env_.responses = &responses_;
     env_.grammars = &grammars_;
     env_.call_plans = &call_plans_;
-    env_.reasoning = find_reasoning_form(tokenizer);
+    env_.reasoning = find_reasoning_form(tokenizer, chat_.source);
     env_.fill = find_fill_tokens(tokenizer);
     find_tools(options, tokenizer);
     env_.limits = options.limits;

@@ -64,6 +64,24 @@ TEST(ServerDefaults, VariablesOfTheTemplateAreTheRequestsThenTheServers) {
   EXPECT_EQ(s.prompt_of(R"(,"chat_template_kwargs":{"enable_thinking":false})"), "<s>x-!");
 }
 
+// Of a model that does not think by its own template, and of one that does.
+TEST(ServerDefaults, WhetherAnswersAreTakenApartIsAsTheTemplateInForceSays) {
+  for (const bool thinks : {true, false}) {
+    TemplateServer s;
+    if (thinks) s.tokenizer = tiny_tokenizer();
+    s.options.chat_template =
+        thinks ? "{{ messages[0].content }}{# enable_thinking: <think></think> #}" : "{{ messages[0].content }}";
+    s.engine.script = [](const Request&) { return byte_tokens("<think>a</think>b"); };
+    s.start();
+    const Json message = json_at(parse_json(s.post(kChat, R"({"messages":[{"role":"user","content":"x"}]})").body),
+                                 "choices", 0, "message");
+    EXPECT_EQ(text_at(json_at(message, "content")), thinks ? "b" : "<think>a</think>b");
+    EXPECT_EQ(json_at(message, "reasoning_content").is_null(), !thinks);
+    const Json show = parse_json(s.post("/api/show", R"({"model":"tiny"})").body);
+    EXPECT_EQ(text_at(json_at(show, "template")), s.options.chat_template);
+  }
+}
+
 TEST(ServerDefaults, ABudgetOfThinkingIsForChatsThatNameNone) {
   TemplateServer s;
   s.options.chat_defaults.thinking_tokens = 5;

@@ -24,7 +24,7 @@ ReasoningMarks reasoning_marks(Kind kind) {
   return kind == Kind::think ? kThink : kind == Kind::command ? kCommand : ReasoningMarks{};
 }
 
-ReasoningForm find_reasoning_form(const Tokenizer& tokenizer) {
+ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view chat_template) {
   const TokenizerSpec& spec = tokenizer.spec();
   // The marks of <think>, of Command R, of channels: how many are tokens, and control tokens.
   const std::array<std::array<std::string_view, 2>, 3> marks{
@@ -39,8 +39,8 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer) {
   }
   if (n[2] == 2) return {Kind::channels, n_control[2] > 0};
   const auto in_template = [&](const ReasoningMarks& m) {
-    const std::string& text = spec.chat_template;
-    return text.find(m.open) != std::string::npos && text.find(m.close) != std::string::npos;
+    return chat_template.find(m.open) != std::string_view::npos &&
+           chat_template.find(m.close) != std::string_view::npos;
   };
   if (n[1] == 2 || in_template(kCommand)) return {Kind::command, n_control[1] > 0};
   if (n[0] == 2 || in_template(kThink)) return {Kind::think, n_control[0] > 0};

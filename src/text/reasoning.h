@@ -27,8 +27,8 @@ ReasoningMarks reasoning_marks(ReasoningForm::Kind kind);
 // What Command R puts around what it says to the user.
 inline constexpr std::string_view kResponse = "<|START_RESPONSE|>", kResponseEnd = "<|END_RESPONSE|>";
 
-// By the marks in the vocabulary, or, of <think>, in the chat template.
-ReasoningForm find_reasoning_form(const Tokenizer& tokenizer);
+// By the marks in the vocabulary, or, of <think> and Command R's, in the chat template that a model is asked with.
+ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view chat_template);
 
 // A pattern for text of a channel's message: whoever reads it takes these for marks, whichever tokens spell them.
 inline constexpr std::string_view kNoChannelMarks =

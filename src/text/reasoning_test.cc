@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "text/tokenizer.h"
 
 namespace quire {
 namespace {
@@ -92,6 +93,22 @@ TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
       EXPECT_EQ(split(kind, inside, text, cut), whole) << text << " cut at " << cut;
     }
   }
+}
+
+TEST(ReasoningForm, IsFoundInTheTemplateWhereTheVocabularyHasNoMarks) {
+  TokenizerSpec spec;
+  spec.model = "llama";
+  spec.tokens = {"<unk>", "<s>", "</s>", "a"};
+  spec.types = {TokenType::unknown, TokenType::control, TokenType::control, TokenType::normal};
+  spec.scores.assign(spec.tokens.size(), 0.0F);
+  spec.unk = 0;
+  auto made = make_tokenizer(std::move(spec));
+  ASSERT_TRUE(made) << made.error().message;
+  const auto& tokenizer = *made;
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "").kind, Kind::none);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "{# <think> #}").kind, Kind::none) << "one mark alone";
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "{{ '<think></think>' }}").kind, Kind::think);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "<|START_THINKING|><|END_THINKING|>").kind, Kind::command);
 }
 
 TEST(ReasoningForm, OpensWhereThePromptLeftIt) {

@@ -99,7 +99,7 @@ ApiResult<Call> pull(const ApiRequest& request, const ServeEnv& env) {
 ApiResult<Call> show(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(check_name(request, env, ""));
   std::string out = "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":";
-  append_json_string(out, env.tokenizer->spec().chat_template);
+  append_json_string(out, env.chat_source);
   out += ',';
   append_details(out, env.card);
   out += ",\"model_info\":{\"general.architecture\":";
