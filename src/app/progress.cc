@@ -16,6 +16,13 @@ constexpr int64_t kEveryNs = 200'000'000, kEveryLineNs = 10'000'000'000;
 constexpr int64_t kWidth = 30;
 constexpr double kLongestLeftS = 360'000;  // 100 hours; beyond that a guess says nothing
 
+std::string rate_text(bool bytes, double per_s) {
+  if (bytes) return per_s >= 1 ? ", " + size_text(static_cast<int64_t>(per_s)) + "/s" : "";
+  char text[32];
+  std::snprintf(text, sizeof text, per_s >= 10 ? ", %.0f/s" : ", %.1f/s", std::min(per_s, 1e15));
+  return per_s >= 0.05 ? text : "";
+}
+
 }  // namespace
 
 std::string progress_line(const std::string& what, int64_t done, int64_t total) {
@@ -33,7 +40,7 @@ std::string amount_progress(Progress::Unit unit, int64_t done, int64_t total, do
   std::string out = "  " + (bytes ? size_text(done) : std::to_string(done));
   if (total > 0) out += " of " + (bytes ? size_text(total) : std::to_string(total));
   if (!(per_s >= 1e-9)) return out;
-  if (bytes && per_s >= 1) out += ", " + size_text(static_cast<int64_t>(per_s)) + "/s";
+  out += rate_text(bytes, per_s);
   const double left_s = static_cast<double>(total - done) / per_s;
   if (total <= 0 || !(left_s < kLongestLeftS)) return out;
   const auto s = static_cast<int>(std::max(left_s, 0.0));
@@ -49,8 +56,14 @@ std::string amount_progress(Progress::Unit unit, int64_t done, int64_t total, do
 Progress::Progress(std::string what, int64_t total, Unit unit)
     : terminal_(isatty(STDERR_FILENO) != 0), what_(std::move(what)), unit_(unit), total_(total) {}
 
-Progress::~Progress() {
-  if (drawn_) std::fputs("\r\x1b[K", stderr);
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
+  const std::lock_guard lock(mu_);
+  if (!drawn_) return;
+  std::fputs("\r\x1b[K", stderr);
+  drawn_ = false;
+  next_ns_ = 0;
 }
 
 void Progress::update(int64_t done) { update(done, total_); }

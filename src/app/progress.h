@@ -19,6 +19,7 @@ class Progress {
 
   void update(int64_t done);
   void update(int64_t done, int64_t total);
+  void clear();  // what is printed next begins a terminal's line; the next update draws again
 
  private:
   const bool terminal_;
@@ -33,7 +34,7 @@ class Progress {
 // What the line says: "x [#####.....] 50 %", or "x 17" where the total is not known.
 std::string progress_line(const std::string& what, int64_t done, int64_t total);
 
-// What follows it: "  1.2 GB of 2.4 GB, 60.0 MB/s, 0:20 left" where bytes are counted, "  17 of 272, 0:20 left"
+// What follows it: "  1.2 GB of 2.4 GB, 60.0 MB/s, 0:20 left" where bytes are counted, "  17 of 272, 0.5/s, 8:30 left"
 // otherwise. `per_s` below 1e-9: not known yet.
 std::string amount_progress(Progress::Unit unit, int64_t done, int64_t total, double per_s);
 

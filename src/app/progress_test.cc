@@ -28,9 +28,11 @@ TEST(Progress, PiecesHaveATimeLeft) {
   const auto pieces = [](int64_t done, int64_t total, double per_s) {
     return amount_progress(Progress::Unit::none, done, total, per_s);
   };
-  EXPECT_EQ(pieces(17, 272, 0.5), "  17 of 272, 8:30 left");
+  EXPECT_EQ(pieces(17, 272, 0.5), "  17 of 272, 0.5/s, 8:30 left");
+  EXPECT_EQ(pieces(0, 5, 0.01), "  0 of 5, 8:20 left");
+  EXPECT_EQ(pieces(1000, 4096, 120.7), "  1000 of 4096, 121/s, 0:25 left");
   EXPECT_EQ(pieces(17, 272, 0), "  17 of 272");
-  EXPECT_EQ(pieces(300, 272, 1), "  300 of 272, 0:00 left");
+  EXPECT_EQ(pieces(300, 272, 1), "  300 of 272, 1.0/s, 0:00 left");
 }
 
 }  // namespace

@@ -80,10 +80,10 @@ class Quantize(unittest.TestCase):
                 self.assertTrue(all(entry['supported'] for entry in types.values()))
                 self.assertIn(kind, types)
                 self.assertIn('f32', types, 'norms are kept')
-                line = next(text for text in done.stdout.splitlines() if text.startswith('blk.0.attn_q.weight'))
+                line = next(text for text in done.stdout.splitlines() if ' blk.0.attn_q.weight ' in text)
                 self.assertRegex(line, r'256 x 256 +f32 +to ' + kind + r' +error 0\.\d{5}, at most ')
                 # Rows of 288 are no whole super-blocks: the next larger format, and it is said.
-                down = next(text for text in done.stdout.splitlines() if text.startswith('blk.0.ffn_down.weight'))
+                down = next(text for text in done.stdout.splitlines() if ' blk.0.ffn_down.weight ' in text)
                 self.assertEqual('no whole blocks' in down, kind.endswith('_k') or kind == 'iq4_xs', down)
                 logits = quire('logits', out, *tokens, '--out', self.path('logits.npy'))
                 self.assertEqual(logits.returncode, 0, logits.stderr)

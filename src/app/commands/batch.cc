@@ -1,10 +1,12 @@
 // quire batch: OpenAI batch lines, as fast as the engine takes them. Results are written as they come; a run that was
 // ended goes on where it was.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -29,6 +31,12 @@ struct Args {
   bool restart = false;
 };
 
+// Line ends in a file; 0 where it cannot be read.
+int64_t count_lines(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+}
+
 // Lines of the input that are still to be done, handed out one by one; the results' file.
 class Batch {
  public:
@@ -40,9 +48,7 @@ class Batch {
     if (!in_) return fail(Code::io, args_.in + ": cannot read");
     out_ = std::fopen(args_.out.c_str(), "ab");
     if (out_ == nullptr) return fail(Code::io, args_.out + ": cannot write");
-    std::error_code error;
-    const auto bytes = std::filesystem::file_size(args_.in, error);
-    progress_.emplace(args_.in, error ? 0 : static_cast<int64_t>(bytes));
+    progress_.emplace(args_.in, count_lines(args_.in));
     std::vector<std::thread> threads;
     threads.reserve(static_cast<size_t>(args_.in_flight));
     for (int i = 0; i < args_.in_flight; ++i) threads.emplace_back([this] { work(); });
@@ -67,8 +73,6 @@ class Batch {
     const std::lock_guard lock(mu_);
     for (std::string text; !write_failed_ && std::getline(in_, text);) {
       ++n_line_;
-      n_bytes_ += static_cast<int64_t>(text.size()) + 1;
-      progress_->update(n_bytes_);
       if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
       Result<BatchLine> line = parse_batch_line(text);
       if (!line) {
@@ -83,6 +87,7 @@ class Batch {
                             "line " + std::to_string(n_line_) + ": an earlier line has the same custom_id"));
       } else {
         work = {n_line_, *std::move(line)};
+        ++n_running_;
         return true;
       }
     }
@@ -105,7 +110,9 @@ class Batch {
       }
       const std::lock_guard lock(mu_);
       ++(good ? n_done_ : n_failed_);
+      --n_running_;
       write(result);
+      progress_->update(n_line_ - n_running_);
     }
   }
 
@@ -136,7 +143,7 @@ class Batch {
   std::ifstream in_;
   std::FILE* out_ = nullptr;
   std::set<std::string> seen_;
-  int64_t n_line_ = 0, n_bytes_ = 0, n_done_ = 0, n_failed_ = 0, n_skipped_ = 0;
+  int64_t n_line_ = 0, n_running_ = 0, n_done_ = 0, n_failed_ = 0, n_skipped_ = 0;
   bool write_failed_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include "app/bench_memory.h"
 #include "app/bench_spec.h"
 #include "app/context_shift.h"
+#include "app/progress.h"
 #include "app/step_needs.h"
 #include "app/wire.h"
 #include "base/cpu_clock.h"
@@ -296,6 +297,8 @@ class Bench {
     threads_ = n_threads(args_.model);
     std::vector<int> depths = args_.depth;
     std::sort(depths.begin(), depths.end());
+    const auto n_lines = args_.batch.size() * (args_.prompt.size() + (args_.n_generate > 0 ? depths.size() : 0));
+    progress_.update(0, static_cast<int64_t>(n_lines) * (args_.repeat + 2));
     for (const int n_seqs : args_.batch) {
       shallow_.reset();
       for (const int n_prompt : args_.prompt) QR_TRY_VOID(run_prefill(n_seqs, n_prompt));
@@ -362,25 +365,32 @@ class Bench {
     Work work{info_.n_vocab, line.n_seqs, n_prompt, line.n_generate, args_.sampled};
     if (line.n_generate > 0) work.leads = leads_of(line.n_seqs, n_prompt, engine.options().step_tokens);
     const Work warm_up{info_.n_vocab, line.n_seqs, std::min(n_prompt, 64), line.n_generate, args_.sampled};
-    QR_TRY_VOID(run_once(engine, clock_, warm_up));
+    QR_TRY_VOID(timed(engine, warm_up));
     Limits limits;
     QR_TRY_VOID(probe(limits));
     const EngineStats before = engine.stats();
     for (int i = 0; i < args_.repeat; ++i) {
-      QR_TRY(const Timing timing, run_once(engine, clock_, work));
+      QR_TRY(const Timing timing, timed(engine, work));
       line.tok_s.push_back(timing.*what);
       if (i == 0 && line.n_generate > 0) QR_TRY_VOID(set_decode_needs(line, timing));
     }
     const EngineStats middle = engine.stats();
     line.wall = Steps::between(before, middle);
     stage_clock_.by_cpu = true;
-    const auto by_cpu = run_once(engine, clock_, work);
+    const auto by_cpu = timed(engine, work);
     stage_clock_.by_cpu = false;
     QR_TRY_VOID(by_cpu);
     line.cpu = Steps::between(middle, engine.stats());
     QR_TRY_VOID(probe(limits));
+    progress_.clear();
     print_line(args_, line, limits, threads_);
     return {};
+  }
+
+  Result<Timing> timed(Engine& engine, const Work& work) {
+    auto timing = run_once(engine, clock_, work);
+    progress_.update(++n_runs_);
+    return timing;
   }
 
   Status probe(Limits& limits) {
@@ -399,6 +409,8 @@ class Bench {
   std::optional<Step> shallow_;  // of the sequences that run together now
   SystemClock clock_;
   EitherClock stage_clock_;
+  Progress progress_{"bench", 0};  // runs of the batch
+  int64_t n_runs_ = 0;
   int threads_ = 1;
 };
 

@@ -127,7 +127,7 @@ Status verify(const std::string& path, int n_threads) {
   QR_TRY(const ModelFile file, open_model(path));
   int64_t bytes = 0;
   int64_t n_bad = 0;
-  Progress progress(path, file.file_bytes);
+  Progress progress(path, file.file_bytes, Progress::Unit::bytes);
   for (const HostWeight& weight : file.tensors) {
     const BadNumbers bad = find_bad_numbers(weight, n_threads);
     file.release(weight);

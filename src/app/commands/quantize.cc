@@ -10,6 +10,7 @@
 #include "app/carried_tokenizer.h"
 #include "app/command.h"
 #include "app/imatrix.h"
+#include "app/progress.h"
 #include "base/lower_case.h"
 #include "base/mmap.h"
 #include "base/thread.h"
@@ -161,12 +162,24 @@ Result<std::vector<float>> importance_of(const HostWeight& weight, const How& ho
                                  " numbers: it is of another model");
 }
 
-Status write_tensor(const Job& job, const How& how, GgufWriter& writer) {
+// "[ 17/272]"
+std::string place_text(size_t i, size_t n) {
+  const std::string all = std::to_string(n), at = std::to_string(i + 1);
+  return "[" + std::string(all.size() - at.size(), ' ') + at + "/" + all + "]";
+}
+
+// `place` begins its line.
+Status write_tensor(const Job& job, const std::string& place, const How& how, Progress& bar, GgufWriter& writer) {
   const HostWeight& weight = *job.weight;
   std::string shape;
   for (const int64_t extent : weight.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
-  std::printf("%-36s %-16s %-6s", weight.name.c_str(), shape.c_str(), std::string(weight.format->name).c_str());
+  const auto print_head = [&] {
+    bar.clear();
+    std::printf("%s %-36s %-16s %-6s", place.c_str(), weight.name.c_str(), shape.c_str(),
+                std::string(weight.format->name).c_str());
+  };
   if (job.to == weight.format) {
+    print_head();
     std::printf(" kept\n");
     return writer.write(weight.data);
   }
@@ -174,6 +187,7 @@ Status write_tensor(const Job& job, const How& how, GgufWriter& writer) {
   std::vector<std::byte> bytes(static_cast<size_t>(job.bytes()));
   const Conversion conversion{.n_threads = how.n_threads, .importance = importance};
   QR_TRY(const ConversionError error, convert_weight(weight, *job.to, conversion, bytes.data()));
+  print_head();
   std::printf(" to %-6s error %.5f, at most %.3g%s\n", std::string(job.to->name).c_str(), error.relative, error.largest,
               job.to == job.wanted ? "" : ("; rows are no whole blocks of " + std::string(job.wanted->name)).c_str());
   return writer.write(bytes);
@@ -238,9 +252,13 @@ Status run(const Args& args) {
     before += static_cast<int64_t>(job.weight->data.size());
     after += job.bytes();
   }
-  for (const Job& job : jobs) {
-    QR_TRY_VOID(write_tensor(job, how, writer));
-    model.release(*job.weight);
+  Progress bar(args.out, before, Progress::Unit::bytes);
+  int64_t done = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    bar.update(done);
+    QR_TRY_VOID(write_tensor(jobs[i], place_text(i, jobs.size()), how, bar, writer));
+    done += static_cast<int64_t>(jobs[i].weight->data.size());
+    model.release(*jobs[i].weight);
   }
   QR_TRY_VOID(model.check_unchanged());
   QR_TRY_VOID(writer.finish());
