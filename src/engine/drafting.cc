@@ -101,6 +101,9 @@ Draft& Drafting::ask_for(const Sequence& seq, int n) {
   draft.salt = seq.request.cache_salt;
   draft.n_public = seq.request.n_public;
   draft.tapped = seq.tapped.row;
+  draft.first_row = seq.tapped.first;
+  draft.n_rows = seq.tapped.n;
+  draft.kv = nullptr;
   draft.tokens.clear();
   draft.parents.clear();
   draft.probs.clear();
@@ -108,7 +111,23 @@ Draft& Drafting::ask_for(const Sequence& seq, int n) {
   return draft;
 }
 
-void Drafting::propose(std::span<const Grant> streams, int room) {
+// Those of whom some tokens are wanted, in front of the others.
+std::span<Draft> Drafting::asked(const RoomAhead& ahead) {
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    int depth = streams_[i].depth;
+    if (depth > 0 && writes_ahead()) {
+      depth = ahead(*seqs_[i], depth);
+      drafts_[i].kv = &seqs_[i]->kv;
+    }
+    if (depth == 0) continue;
+    seqs_[n_asked_] = seqs_[i];
+    std::swap(drafts_[n_asked_], drafts_[i]);
+    drafts_[n_asked_++].max_tokens = depth;
+  }
+  return std::span(drafts_).first(n_asked_);
+}
+
+void Drafting::propose(std::span<const Grant> streams, int room, const RoomAhead& ahead) {
   n_asked_ = 0;
   n_behind_ = 0;
   n_accepted_ = 0;
@@ -119,14 +138,8 @@ void Drafting::propose(std::span<const Grant> streams, int room) {
   if (!reserve(streams.size())) return;
   choose(streams, room);
   could_ = !streams_.empty();
-  for (size_t i = 0; i < streams_.size(); ++i) {
-    if (streams_[i].depth == 0) continue;
-    seqs_[n_asked_] = seqs_[i];
-    std::swap(drafts_[n_asked_], drafts_[i]);
-    drafts_[n_asked_++].max_tokens = streams_[i].depth;
-  }
-  const auto asked = std::span(drafts_).first(n_asked_);
-  if (asked.empty() || !ask([&](Proposer& p) { p.propose(asked); })) return;
+  const std::span<Draft> drafts = asked(ahead);
+  if (drafts.empty() || !ask([&](Proposer& p) { p.propose(drafts); })) return;
   for (size_t i = 0; i < n_asked_; ++i) {
     const Draft& draft = drafts_[i];
     n_behind_ += draft.n_behind;

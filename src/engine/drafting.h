@@ -1,6 +1,7 @@
 // Asks a proposer for drafts and keeps it honest: what it throws, or says too much or wrong of, is no draft and one
 // counter. Knows no blocks and no budget. One scheduler's; engine thread.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,8 +33,12 @@ class Drafting {
   }
 
   // Puts drafts of `room` tokens at most in all into the sequences of `streams`, grants of one due token each. Where a
-  // grammar holds, a draft ends before the first token that may not come.
-  void propose(std::span<const Grant> streams, int room);
+  // grammar holds, a draft ends before the first token that may not come. `ahead` gives a sequence room in the cache
+  // for so many tokens behind the due one and says for how many there is; it is asked where the proposer
+  // writes_ahead().
+  using RoomAhead = std::function<int(Sequence&, int)>;
+  void propose(std::span<const Grant> streams, int room, const RoomAhead& ahead);
+  bool writes_ahead() const { return proposer_->writes_ahead(); }
   // n_accepted of the grant's drafted tokens are part of the answer now.
   void verified(const Grant& grant, int n_accepted);
   // The step took ns; the proposer hears what became of its drafts.
@@ -47,6 +52,7 @@ class Drafting {
   int most_for(const Sequence& seq) const;
   bool reserve(size_t n);
   void choose(std::span<const Grant> streams, int room);
+  std::span<Draft> asked(const RoomAhead& ahead);
   Draft& ask_for(const Sequence& seq, int n);
   int take(const Draft& draft, Sequence& seq, int room);
   void tell();

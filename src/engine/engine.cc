@@ -24,16 +24,31 @@ Status check_taps(const Proposer& proposer, const ModelInfo& info, int n_out) {
   return {};
 }
 
+// The same of hidden states of every row.
+Status check_all_rows(const Proposer& proposer, const ModelInfo& info, int n_rows) {
+  for (const StreamTap& tap : proposer.all_rows()) {
+    if (tap.n_layers < 1 || tap.n_layers > info.n_layers) {
+      return fail(Code::invalid, "the proposer reads what is behind " + std::to_string(tap.n_layers) +
+                                     " layers: the model has " + std::to_string(info.n_layers));
+    }
+    QR_CHECK(tap.out.rank == 2 && tap.out.dim(0) >= n_rows && tap.out.dim(1) == info.n_embd, "taps without room");
+    QR_CHECK(tap.rows.dim(0) >= n_rows, "taps without rows");
+  }
+  return {};
+}
+
 // Puts the proposer that the options name into `env`, unless it has one, and settles how much it may guess.
 Status find_proposer(ProposerEnv uses, EngineOptions& options, EngineEnv& env) {
   const bool guesses = env.proposer != nullptr || !options.proposer.empty();
   settle_drafts(options, guesses);
   uses.n_out = max_out_rows(options);
+  uses.n_rows = options.step_tokens;
   if (env.proposer == nullptr && guesses) {
     QR_TRY(env.proposer, make_proposers(options.proposer, {options.max_draft}, uses));
   }
   if (env.proposer == nullptr) return {};
   options.max_draft = std::min(options.max_draft, env.proposer->max_draft());
+  QR_TRY_VOID(check_all_rows(*env.proposer, uses.target->info(), options.step_tokens));
   return check_taps(*env.proposer, uses.target->info(), max_out_rows(options));
 }
 
@@ -124,8 +139,12 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
                               .prefix_cache = options.prefix_cache,
                               .draft = env.draft,
                               .medusa = env.medusa,
-                              .tokenizer = env.tokenizer};
+                              .eagle = env.eagle,
+                              .tokenizer = env.tokenizer,
+                              .exit_layers = options.exit_layers};
   QR_TRY_VOID(find_proposer(proposing, options, env));
+  if (env.proposer != nullptr && env.proposer->writes_ahead() && env.recorder != nullptr)
+    return fail(Code::invalid, "a recording holds no blocks that a guess took: nobody who writes ahead may guess");
   QR_TRY_VOID(open_tier(options, info, env));
   const EngineUses uses{model, ops, *policy->get()};
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));

@@ -44,12 +44,11 @@ struct EngineOptions {
   std::string proposer{};    // who guesses ahead, as a list (spec/several.h); "": nobody, unless EngineEnv has one
   int max_draft = 0;         // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts
   int draft_rows = 0;        // guessed tokens of a step at most, of all sequences; 0: max_draft of each
+  int exit_layers = 0;       // after so many layers of the model the proposer "exit" leaves it, at least 1
   bool adapt_draft = false;  // guesses are as long as it pays, by the durations of the steps that were
 };
 class Proposer;
 class Tier;
-class Tokenizer;
-struct MedusaHeads;
 
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
 // records the time of its start, the submissions and cancellations that it took in, what was guessed, and, when it
@@ -80,10 +79,11 @@ struct EngineEnv {
   InputRecorder* recorder = nullptr;  // may be null
   Clock* stage_clock = nullptr;  // measures parts of a step, in any unit; decides nothing, is not recorded; may be null
   const Model* draft = nullptr;  // what the proposer "draft" writes with (ProposerEnv); outlives the engine
-  const MedusaHeads* medusa = nullptr;   // what the proposer "medusa" guesses with, likewise
-  const Tokenizer* tokenizer = nullptr;  // what the proposer "grammar" cuts text with, likewise
-  std::shared_ptr<Proposer> proposer;    // in place of the one that the options name; may be null
-  std::shared_ptr<Tier> tier;            // in place of the one that the options make; may be null
+  const struct MedusaHeads* medusa = nullptr;  // what the proposer "medusa" guesses with, likewise
+  const struct EagleHead* eagle = nullptr;     // what the proposer "eagle" guesses with, likewise
+  const class Tokenizer* tokenizer = nullptr;  // what the proposer "grammar" cuts text with, likewise
+  std::shared_ptr<Proposer> proposer;          // in place of the one that the options name; may be null
+  std::shared_ptr<Tier> tier;                  // in place of the one that the options make; may be null
   // What requests may have before their prompts. Their blocks come on top of kv_bytes. Equal contents are one.
   std::vector<VirtualTokens> prefixes;
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty

@@ -60,7 +60,8 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
   scheduler_.pin_into(pins_, pin_book_);
   ended_.reserve(static_cast<size_t>(scheduler_.max_running()));
   if (env_.proposer != nullptr) {
-    pass_.tap_into(env_.proposer->taps());
+    pass_.tap_into(env_.proposer->taps(), env_.proposer->all_rows());
+    if (env_.proposer->writes_ahead()) env_.proposer->write_into(cache_.view());
     scheduler_.draft_with(
         env_.proposer,
         {std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab, options_.adapt_draft},

@@ -212,18 +212,25 @@ void Scheduler::grant_drafts() {
   room = static_cast<int>(most_drafted(options_, room));
   if (room <= 0 || plan_.grants.empty()) return;
   for (const Grant& grant : plan_.grants) {
-    if (grant.seq->tapped.plan != n_plans_ - 1) grant.seq->tapped.row = -1;
+    if (grant.seq->tapped.plan != n_plans_ - 1) grant.seq->tapped = {};
   }
-  drafting_->propose(plan_.grants, room);
+  const auto ahead = [this](Sequence& seq, int n) { return room_ahead(seq, n); };
+  drafting_->propose(plan_.grants, room, ahead);
   for (Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
-    const int n_held = static_cast<int>(seq.kv.table.size()) * cache_.block_tokens() - seq.n_computed - 1;
-    auto n = static_cast<int>(seq.draft.size());
-    if (!waiting_.empty()) n = std::min(n, n_held);
-    if (n > 0 && !cache_.grow(seq.kv, seq.n_computed + 1 + n)) n = 0;
+    const int n = room_ahead(seq, static_cast<int>(seq.draft.size()));
     seq.draft.resize(static_cast<size_t>(n));
     if (n > 0) plan_.set_drafted(grant, n);
+    if (drafting_->writes_ahead()) cache_.truncate(seq.kv, seq.n_computed + 1 + n);
   }
+}
+
+// For how many of n guesses there are blocks behind the due token, which are taken; where others wait, of those that it
+// holds.
+int Scheduler::room_ahead(Sequence& seq, int n) {
+  const int n_held = static_cast<int>(seq.kv.table.size()) * cache_.block_tokens() - seq.n_computed - 1;
+  if (!waiting_.empty()) n = std::min(n, n_held);
+  return n > 0 && cache_.grow(seq.kv, seq.n_computed + 1 + n) ? n : 0;
 }
 
 // Nobody is preempted for a guess. False: there was none.
@@ -412,6 +419,7 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
   accounts_.step(plan_, running_, cache_.block_tokens(), step_ns);
   const Taking how{options_.n_ctx, now_ns, emit};
   size_t row = 0;
+  int first = 0;
   for (const Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
     Ended end;
@@ -419,8 +427,10 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
     const int n_before = seq.n_generated();
     const auto [n_accepted, over] = take_tokens(grant, rows, how, end);
     Tenants::charge(*seq.tenant, 0, seq.n_generated() - n_before);
-    if (!rows.empty()) seq.tapped = {static_cast<int>(row) + n_accepted, n_plans_};
+    const int n_kept = grant.n_tokens - grant.n_drafted + n_accepted;
+    if (!rows.empty()) seq.tapped = {static_cast<int>(row) + n_accepted, first, n_kept, n_plans_};
     row += rows.size();
+    first += grant.n_tokens;
     settle(grant, n_accepted);
     // What led to logits that are not finite is not for others to find.
     if (!over || end.finish != Finish::error) pasts_.index(seq);

@@ -147,6 +147,7 @@ class Scheduler {
   void make_way();
   void admit_before(size_t i);
   void grant_drafts();
+  int room_ahead(Sequence& seq, int n);
   bool take_back_drafts();
   void settle(const Grant& grant, int n_accepted);
   void pin(Sequence& seq, Ended& end);  // scheduler_pins.cc

@@ -63,9 +63,11 @@ struct Sequence {
   std::unique_ptr<KvImage> swapped;
   int n_restored = 0;  // tokens that came back that way and are not indexed yet
 
-  // Scheduler: which row of output of a step the last token was drawn from, and the number of its plan.
+  // Scheduler: which row of output of a step the last token was drawn from, which of its rows are part of its past, and
+  // the number of its plan.
   struct Tapped {
     int row = -1;
+    int first = 0, n = 0;
     int64_t plan = 0;
   } tapped;
 

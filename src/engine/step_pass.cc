@@ -14,12 +14,25 @@ void StepPass::reserve() {
   scores_.reserve(n_rows, n_out);
 }
 
+// In parts where somebody reads what is between them. What a part leaves in the arena is not needed by the next.
+Tensor StepPass::layers(Tensor x, const Pass& pass) {
+  int begin = 0;
+  for (const StreamTap& tap : all_rows_) {
+    const int64_t n = x.dim(0), mark = arena_.mark();
+    x = model_.layers(x, LayerRange{begin, tap.n_layers}, pass);
+    arena_.release(mark);
+    begin = tap.n_layers;
+    ops_.rows(tap.out.rows(0, n), x, tap.rows.rows(0, n));
+  }
+  return model_.layers(x, LayerRange{begin, model_.info().n_layers}, pass);
+}
+
 void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   arena_.reset();
   const Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
   laps.lap(Stage::batch);
   const Pass pass{&batch, kv, &arena_, &ops_, taps_};
-  const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, model_.info().n_layers}, pass);
+  const Tensor x = layers(model_.embed(pass), pass);
   prompt_rows_.find(plan);
   const int most = max_out_rows(options_);
   scores_.take(prompt_rows_.scored, x, pass, model_, most);

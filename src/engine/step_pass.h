@@ -12,6 +12,7 @@
 #include "engine/prompt_scores.h"
 #include "engine/row_params.h"
 #include "engine/virtual_tokens.h"
+#include "spec/proposer.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -25,7 +26,10 @@ class StepPass {
   }
 
   // From now on runs write to these; they outlive it.
-  void tap_into(std::span<const Tap> taps) { taps_ = taps; }
+  void tap_into(std::span<const Tap> taps, std::span<const StreamTap> all_rows) {
+    taps_ = taps;
+    all_rows_ = all_rows;
+  }
   // Throws what the pass throws (no memory, say); nothing of it counts then.
   void run(const Plan& plan, const KvView& kv, Laps& laps);
   // Writes the plan's rows, of one sequence that has virtual tokens alone.
@@ -40,12 +44,14 @@ class StepPass {
 
  private:
   void reserve();
+  Tensor layers(Tensor x, const Pass& pass);
 
   const Model& model_;
   Ops& ops_;
   const EngineOptions& options_;
   Arena arena_;
   std::span<const Tap> taps_;
+  std::span<const StreamTap> all_rows_;
   // Reused from step to step, and as large as a step's may be: a step that needs more than the last one needs no memory
   // for it, which all others of the step would miss too.
   RowParams params_;

@@ -20,7 +20,8 @@ std::span<const Sampled> DraftPass::run(std::span<const DraftRows> rows,
   arena_.reset();
   const Batch batch = batch_of(rows, static_cast<int64_t>(params.size()));
   const Pass pass{&batch, kv, &arena_, &ops_};
-  const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, model_.info().n_layers}, pass);
+  const int n_layers = size_.n_layers == 0 ? model_.info().n_layers : size_.n_layers;
+  const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, n_layers}, pass);
   sampled_.resize(params.size());
   if (!params.empty()) ops_.sample(sampled_, model_.head(x, pass), params);
   return sampled_;

@@ -1,5 +1,6 @@
-// A pass over a draft model: the next tokens of several sequences, whose keys and values lie in the draft's own cache,
-// to one sampled token of each that wants one. Owns that pass's memory; decides nothing. Engine thread.
+// A pass over a draft model, or over the first layers of a model, whose head reads what these leave: the next tokens of
+// several sequences, whose keys and values lie in a cache of its layout, to one sampled token of each that wants one.
+// Owns that pass's memory; decides nothing. Engine thread.
 #pragma once
 #include <span>
 #include <vector>
@@ -22,6 +23,7 @@ class DraftPass {
  public:
   struct Size {
     int n_rows = 0, n_seqs = 0, n_ctx = 0, block_tokens = 0;  // at most
+    int n_layers = 0;                                         // 0: all
   };
   // Bytes of such a pass's memory.
   static int64_t bytes(const Model& model, const Size& most);

@@ -15,6 +15,7 @@
 namespace quire {
 
 struct MedusaHeads;
+struct SeqKv;
 
 // What is asked for one sequence, and the answer to it.
 struct Draft {
@@ -30,6 +31,12 @@ struct Draft {
   int n_public = 0;
   // Row of the proposer's taps() that its due token was drawn from; −1: its last row was not of the step before.
   int tapped = -1;
+  // The rows of all_rows() that it had in the step before and that are part of its past now, the last of them that
+  // which its due token was drawn from: the first of them, and how many. 0: it had none.
+  int first_row = 0, n_rows = 0;
+  // Its blocks in the target's cache, with room behind what is computed for the due token and max_tokens − 1 more; of a
+  // proposer that writes_ahead() alone, else null.
+  const SeqKv* kv = nullptr;
 
   // The answer: empty when it is asked for, and the vectors keep their room from step to step. More than max_tokens, an
   // id outside of the vocabulary, lists of other lengths: then there is no draft, and it is counted.
@@ -49,6 +56,13 @@ struct Verified {
   int n_drafted = 0, n_accepted = 0;
 };
 
+// Hidden states of every row of a step, between two layers of the target.
+struct StreamTap {
+  int n_layers = 0;  // behind so many of them, 1 … all
+  Tensor rows;       // i32 [≥ n]: 0, 1, 2, …
+  Tensor out;        // f32 [≥ n, n_embd], in memory of the proposer with room for ProposerEnv::n_rows
+};
+
 class Proposer {
  public:
   virtual ~Proposer() = default;
@@ -56,6 +70,13 @@ class Proposer {
   // What the target's passes write for it, into memory of its own with room for ProposerEnv::n_out rows: in propose()
   // it holds the rows of output of the last step. The same for as long as it lives.
   virtual std::span<const Tap> taps() const { return {}; }
+  // The same of every row of the step, in order, each time after the layers of one more of these. Ascending; likewise.
+  virtual std::span<const StreamTap> all_rows() const { return {}; }
+  // Whether it computes rows of the target behind a sequence's past, in the target's own cache (Draft::kv). Nothing of
+  // what it writes there lasts: the step computes the due token and what was drafted again before anybody reads them.
+  virtual bool writes_ahead() const { return false; }
+  // That cache, before the first propose(); for as long as it lives. Only of one that writes_ahead().
+  virtual void write_into(const KvView&) {}
   // How many of asked.max_tokens it may come to for this one sequence now. Asked before a depth is chosen, so that none
   // is where there is nothing; 0: propose() is not told of it in this step.
   virtual int most(const Draft& asked) { return asked.max_tokens; }
@@ -80,10 +101,13 @@ struct ProposerEnv {
   int n_ctx = 0, max_seqs = 0;          // of the engine
   int block_tokens = 16, n_blocks = 0;  // of its cache: all that its sequences can hold
   int n_out = 0;                        // rows of output of a step at most
+  int n_rows = 0;                       // rows of a step at most
   bool prefix_cache = true;
-  const Model* draft = nullptr;          // a smaller model of the same vocabulary, on the same ops; null: there is none
-  const MedusaHeads* medusa = nullptr;   // heads made for the target, on the same ops; null: there are none
-  const Tokenizer* tokenizer = nullptr;  // of the target; null: not told
+  const Model* draft = nullptr;         // a smaller model of the same vocabulary, on the same ops; null: there is none
+  const MedusaHeads* medusa = nullptr;  // heads made for the target, on the same ops; null: there are none
+  const struct EagleHead* eagle = nullptr;  // a head made for the target, likewise
+  const Tokenizer* tokenizer = nullptr;     // of the target; null: not told
+  int exit_layers = 0;                      // of the target, that draft by themselves; 0: none do
 };
 
 struct ProposerEntry {

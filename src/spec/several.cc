@@ -9,7 +9,11 @@ namespace {
 class Several final : public Proposer {
  public:
   explicit Several(std::vector<std::unique_ptr<Proposer>> all) : all_(std::move(all)), asked_(all_.size()) {
-    for (const auto& each : all_) taps_.insert(taps_.end(), each->taps().begin(), each->taps().end());
+    for (const auto& each : all_) {
+      taps_.insert(taps_.end(), each->taps().begin(), each->taps().end());
+      all_rows_.insert(all_rows_.end(), each->all_rows().begin(), each->all_rows().end());
+    }
+    std::ranges::stable_sort(all_rows_, {}, &StreamTap::n_layers);
   }
 
   int max_draft() const override {
@@ -19,6 +23,17 @@ class Several final : public Proposer {
   }
 
   std::span<const Tap> taps() const override { return taps_; }
+  std::span<const StreamTap> all_rows() const override { return all_rows_; }
+
+  bool writes_ahead() const override {
+    return std::ranges::any_of(all_, [](const auto& each) { return each->writes_ahead(); });
+  }
+
+  void write_into(const KvView& kv) override {
+    for (const auto& each : all_) {
+      if (each->writes_ahead()) each->write_into(kv);
+    }
+  }
 
   int most(const Draft& draft) override {
     size_t& by = by_[draft.seq];
@@ -71,6 +86,7 @@ class Several final : public Proposer {
 
   const std::vector<std::unique_ptr<Proposer>> all_;
   std::vector<Tap> taps_;                  // of all of them
+  std::vector<StreamTap> all_rows_;        // likewise
   std::vector<std::vector<Draft>> asked_;  // by proposer; empty between calls, kept for their room
   std::unordered_map<SeqId, size_t> by_;
 };

@@ -1,8 +1,7 @@
 // A smaller model of the same vocabulary writes ahead (Leviathan et al. 2023, Chen et al. 2023). It keeps keys and
 // values of its own, in a pool of its own with a prefix tree of its own, so that what target and draft know of a past
-// never get in each other's way. Every round of guesses is one pass over all sequences that still want one. A guess is
-// drawn as the target draws: the same filters under the same draw of (seed, position), so that two distributions that
-// are alike give the same token, at temperature 0 and above.
+// never get in each other's way. Every round of guesses is one pass over all sequences that still want one, and a guess
+// is drawn as the target draws.
 //
 // What a sequence has is compared with what was computed for it, so whatever became of the guesses, keys and values of
 // those that came true are kept and the others are given back. A prompt is taken in as far as kRows go in a step;
@@ -11,8 +10,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "sample/sampling_params.h"
 #include "spec/draft_pass.h"
+#include "spec/drawn_alike.h"
 #include "spec/proposer.h"
 
 namespace quire {
@@ -78,10 +77,7 @@ class DraftModel final : public Proposer {
     asked.draft = &draft;
     asked.past = &past;
     asked.drafts = false;
-    asked.edits.sparse.clear();
-    if (draft.sampling != nullptr) {
-      asked.edits.sparse.assign(draft.sampling->logit_bias.begin(), draft.sampling->logit_bias.end());
-    }
+    put_biases(draft, asked.edits);
     settle(draft, past);
   }
 
@@ -163,42 +159,16 @@ class DraftModel final : public Proposer {
     if (rows_.empty()) return;
     params_.clear();
     for (Asked* asked : in_pass_) {
-      if (asked->drafts) params_.push_back(params_of(*asked));
+      if (asked->drafts) params_.push_back(draw_alike(*asked->draft, asked->edits));
     }
     const std::span<const Sampled> sampled = pass_.run(rows_, params_, cache_.view());
     size_t next = 0;
     for (size_t i = 0; i < rows_.size(); ++i) {
       Asked& asked = *in_pass_[i];
       asked.past->n_computed += static_cast<int>(rows_[i].tokens.size());
-      if (asked.drafts) take(asked, sampled[next++]);
+      if (asked.drafts)
+        asked.drafts = take_drawn(sampled[next++], n_vocab_, *asked.draft);  // its vocabulary may be padded
     }
-  }
-
-  SampleParams params_of(const Asked& asked) const {
-    static const SamplingParams kGreedy = [] {
-      SamplingParams out;
-      out.temperature = 0;
-      return out;
-    }();
-    const SamplingParams& wanted = asked.draft->sampling == nullptr ? kGreedy : *asked.draft->sampling;
-    const auto position =
-        asked.draft->n_before + static_cast<int64_t>(asked.draft->context.size() + asked.draft->tokens.size());
-    SampleParams out = sample_params(wanted, position, &asked.edits);
-    out.logprob = false;
-    out.n_top = 0;
-    return out;
-  }
-
-  // A vocabulary may be padded beyond the target's.
-  void take(Asked& asked, const Sampled& sampled) const {
-    Draft& draft = *asked.draft;
-    if (!sampled.ok || sampled.token >= n_vocab_) {
-      asked.drafts = false;
-      return;
-    }
-    draft.tokens.push_back(sampled.token);
-    const bool ends = std::find(draft.ends.begin(), draft.ends.end(), sampled.token) != draft.ends.end();
-    asked.drafts = !ends && static_cast<int>(draft.tokens.size()) < draft.max_tokens;
   }
 
   const int max_draft_, n_vocab_;

@@ -1,0 +1,34 @@
+#include "spec/drawn_alike.h"
+
+#include <algorithm>
+
+namespace quire {
+
+void put_biases(const Draft& draft, LogitEdits& out) {
+  out.sparse.clear();
+  if (draft.sampling == nullptr) return;
+  out.sparse.assign(draft.sampling->logit_bias.begin(), draft.sampling->logit_bias.end());
+}
+
+SampleParams draw_alike(const Draft& draft, const LogitEdits& edits) {
+  static const SamplingParams kGreedy = [] {
+    SamplingParams out;
+    out.temperature = 0;
+    return out;
+  }();
+  const SamplingParams& wanted = draft.sampling == nullptr ? kGreedy : *draft.sampling;
+  const auto position = draft.n_before + static_cast<int64_t>(draft.context.size() + draft.tokens.size());
+  SampleParams out = sample_params(wanted, position, &edits);
+  out.logprob = false;
+  out.n_top = 0;
+  return out;
+}
+
+bool take_drawn(const Sampled& sampled, int n_vocab, Draft& draft) {
+  if (!sampled.ok || sampled.token >= n_vocab) return false;
+  draft.tokens.push_back(sampled.token);
+  const bool ends = std::find(draft.ends.begin(), draft.ends.end(), sampled.token) != draft.ends.end();
+  return !ends && static_cast<int>(draft.tokens.size()) < draft.max_tokens;
+}
+
+}  // namespace quire

@@ -1,0 +1,18 @@
+// How those guess who have logits of their own: they draw as the target does, with the same filters under the same draw
+// of (seed, position), so that two distributions that are alike give the same token, at temperature 0 and above. Engine
+// thread.
+#pragma once
+#include "sample/sampling_params.h"
+#include "spec/proposer.h"
+
+namespace quire {
+
+// What the sequence forbids and prefers whatever came before, into `out`, which keeps its room.
+void put_biases(const Draft& draft, LogitEdits& out);
+// How the token behind the draft's is drawn. `edits` outlives what is returned.
+SampleParams draw_alike(const Draft& draft, const LogitEdits& edits);
+// Puts a token that was drawn into the draft. Whether it wants one more: not behind an end token, and not where it has
+// all that was asked for, or where the token is none of the target's n_vocab, which it does not get.
+bool take_drawn(const Sampled& sampled, int n_vocab, Draft& draft);
+
+}  // namespace quire
