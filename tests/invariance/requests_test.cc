@@ -58,6 +58,7 @@ struct Conditions {
   const std::vector<std::vector<Token>>* answers = nullptr;
   std::string proposer = {};  // in its place, by name, with this model for the one that needs a model
   const TinyModel* draft = nullptr;
+  int exit_layers = 0;
   bool adapts = false;
   bool learned = false;  // of three requests one stands behind 5 virtual tokens and one behind 40
   int loaded_for = 0;    // positions, 0: all that the model has; a window of as many or more has no blocks of its own
@@ -145,6 +146,7 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   options.max_draft = s.max_draft;
   options.proposer = s.proposer;
   options.adapt_draft = s.adapts;
+  options.exit_layers = s.exit_layers;
   std::unique_ptr<Model> draft;
   if (s.draft != nullptr) {
     draft = std::move(*s.draft->load(**ops, "f16"));
@@ -349,6 +351,7 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
   struct Who {
     std::string name;
     const TinyModel* draft = nullptr;
+    int exit_layers = 0;
   };
   const TinyModel tiny(TinyShape{}, "q8_0", 9), alike(TinyShape{}, "q4_0", 9), other(TinyShape{}, "q8_0", 10);
   Conditions plain;
@@ -358,6 +361,7 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     s.codec = plain.codec;
     s.proposer = who.name;
     s.draft = who.draft;
+    s.exit_layers = who.exit_layers;
     SCOPED_TRACE(s.text() + (who.draft == &other ? " of another model" : ""));
     const Outcome got = run(tiny, s);
     EXPECT_EQ(got.hashes, truth.hashes);
@@ -369,7 +373,8 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     }
     return got.stats;
   };
-  for (const Who& who : {Who{"ngram"}, Who{"medusa"}, Who{"draft", &alike}, Who{"draft", &other}}) {
+  for (const Who& who :
+       {Who{"ngram"}, Who{"medusa"}, Who{"draft", &alike}, Who{"draft", &other}, Who{"exit", nullptr, 1}}) {
     drafted({.max_draft = 4}, who);
     drafted({.threads = 2, .max_seqs = 8, .max_chunk = 5, .max_draft = 7}, who);
     drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15}, who);
