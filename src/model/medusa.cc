@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <string_view>
 
 #include "base/bounded_reader.h"
 #include "io/folder_files.h"
 #include "io/in_quotes.h"
-#include "io/shape_text.h"
+#include "model/tensor_taker.h"
 
 namespace quire {
 namespace {
@@ -53,49 +52,7 @@ Result<TensorFile> open_weights(const std::string& folder) {
   return open_tensor_file(folder, kWeights);
 }
 
-// Takes tensors out of a file by name, and says which were not taken.
-class Taker {
- public:
-  Taker(const TensorFile& file, Ops& ops) : file_(file), ops_(ops) {
-    for (const SafeTensor& tensor : file.tensors) left_.emplace(tensor.name, &tensor);
-  }
-
-  bool has(const std::string& name) const { return left_.contains(name); }
-
-  // `bias` may be empty: the product has none.
-  Result<Linear> linear(const std::string& name, const std::string& bias, int64_t n_out, int64_t n_in) {
-    QR_TRY(const HostWeight weight, take(name, {n_out, n_in}));
-    if (bias.empty()) return ops_.load_linear(weight, nullptr, Shard{});
-    QR_TRY(const HostWeight numbers, take(bias, {n_out}));
-    return ops_.load_linear(weight, &numbers, Shard{});
-  }
-
-  Status check_all_taken() const {
-    if (left_.empty()) return {};
-    return fail(Code::unsupported, "tensor " + in_quotes(left_.begin()->first) +
-                                       ": is not known for Medusa heads, which have \"<head>.<block>.linear.weight\", "
-                                       "\".linear.bias\" and \"<head>.<blocks>.weight\" alone");
-  }
-
- private:
-  Result<HostWeight> take(const std::string& name, const std::vector<int64_t>& shape) {
-    const auto at = left_.find(name);
-    if (at == left_.end()) return fail(Code::corrupt, "tensor " + in_quotes(name) + ": is missing");
-    const SafeTensor& tensor = *at->second;
-    if (tensor.shape != shape) {
-      return fail(Code::corrupt, "tensor " + in_quotes(name) + ": must have shape " + shape_text(shape) +
-                                     " for this model, has " + shape_text(tensor.shape));
-    }
-    left_.erase(at);
-    return make_weight(tensor, *file_.map);
-  }
-
-  const TensorFile& file_;
-  Ops& ops_;
-  std::map<std::string_view, const SafeTensor*, std::less<>> left_;
-};
-
-Status read_head(Taker& taker, int head, const ModelInfo& model, MedusaHeads& out) {
+Status read_head(TensorTaker& taker, int head, const ModelInfo& model, MedusaHeads& out) {
   const std::string prefix = std::to_string(head) + ".";
   for (size_t j = 0; j < out.blocks.size(); ++j) {
     const std::string block = prefix + std::to_string(j) + ".linear.";
@@ -109,13 +66,15 @@ Status read_head(Taker& taker, int head, const ModelInfo& model, MedusaHeads& ou
 }
 
 Status read_heads(const TensorFile& file, const Counts& counts, const ModelInfo& model, Ops& ops, MedusaHeads& out) {
-  Taker taker(file, ops);
+  TensorTaker taker(file, ops);
   out.blocks.resize(static_cast<size_t>(counts.n_blocks));
   for (int head = 0; head < kMostMedusaHeads; ++head) {
     if (head >= counts.n_heads && !taker.has(std::to_string(head) + ".0.linear.weight")) break;
     QR_TRY_VOID(read_head(taker, head, model, out));
   }
-  QR_TRY_VOID(taker.check_all_taken());
+  QR_TRY_VOID(
+      taker.check_all_taken("Medusa heads, which have \"<head>.<block>.linear.weight\", \".linear.bias\" and "
+                            "\"<head>.<blocks>.weight\" alone"));
   for (const SafeTensor& tensor : file.tensors) out.weight_bytes += tensor.bytes;
   return file.map->check_unchanged();
 }
