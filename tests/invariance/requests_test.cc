@@ -13,6 +13,7 @@
 #include "engine/test_proposer.h"
 #include "model/learned_prefix.h"
 #include "tests/support/codecs.h"
+#include "tests/support/tiny_eagle.h"
 #include "tests/support/tiny_medusa.h"
 #include "tests/support/tiny_model.h"
 
@@ -156,6 +157,11 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   if (s.proposer == "medusa") {
     heads = tiny_heads((*model)->info(), tiny.file().find("output.weight"), **ops);
     env.medusa = &heads;
+  }
+  std::optional<TinyEagle> eagle;
+  if (s.proposer == "eagle") {
+    eagle.emplace((*model)->info(), **ops);
+    env.eagle = &eagle->head;
   }
   if (s.max_draft > 0 && s.proposer.empty()) {
     const auto answer_of = [&](SeqId id) -> std::span<const Token> {
@@ -373,8 +379,8 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     }
     return got.stats;
   };
-  for (const Who& who :
-       {Who{"ngram"}, Who{"medusa"}, Who{"draft", &alike}, Who{"draft", &other}, Who{"exit", nullptr, 1}}) {
+  for (const Who& who : {Who{"ngram"}, Who{"medusa"}, Who{"draft", &alike}, Who{"draft", &other},
+                         Who{"exit", nullptr, 1}, Who{"eagle"}}) {
     drafted({.max_draft = 4}, who);
     drafted({.threads = 2, .max_seqs = 8, .max_chunk = 5, .max_draft = 7}, who);
     drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15}, who);

@@ -1,0 +1,249 @@
+#include "model/eagle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/bounded_reader.h"
+#include "io/folder_files.h"
+#include "io/in_quotes.h"
+#include "model/tensor_taker.h"
+#include "ops/op_check.h"
+#include "quant/kv_codec.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kPickle = "pytorch_model.bin";
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+constexpr int kMostTaps = 16;
+
+Error bad_key(std::string_view key, const std::string& wanted, const Json* found) {
+  return Error{Code::corrupt, std::string(kConfig) + ": key " + in_quotes(key) + ": must be " + wanted + ", found " +
+                                  (found == nullptr ? "nothing" : found->dump().substr(0, 80))};
+}
+
+// What config.json says. Shapes are the tensors' affair.
+struct Config {
+  int n_heads = 0, n_kv_heads = 0, head_dim = 0, n_draft = 0;
+};
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(const Json& json) : json_(json) {}
+
+  Result<int> count(std::string_view key, int64_t lo, int64_t hi, std::optional<int> otherwise = {}) const {
+    const Json* value = found(key);
+    if (value == nullptr && otherwise) return *otherwise;
+    const int64_t* n = value == nullptr ? nullptr : value->as_int();
+    if (n != nullptr && *n >= lo && *n <= hi) return static_cast<int>(*n);
+    return tl::make_unexpected(bad_key(key, std::to_string(lo) + " to " + std::to_string(hi), value));
+  }
+
+  Result<double> positive(std::string_view key, double otherwise) const {
+    const Json* value = found(key);
+    if (value == nullptr) return otherwise;
+    if (value->is_number() && value->number() > 0 && std::isfinite(value->number())) return value->number();
+    return tl::make_unexpected(bad_key(key, "a number above 0", value));
+  }
+
+  // What a head may say and this program does not compute.
+  Status check_plain() const {
+    for (const char* key : {"norm_before_residual", "norm_before_fc", "attention_bias", "mlp_bias"}) {
+      const Json* value = found(key);
+      if (value != nullptr && (value->as_bool() == nullptr || *value->as_bool()))
+        return fail(Code::unsupported, std::string(kConfig) + ": key " + in_quotes(key) + ": must be false");
+    }
+    if (const Json* scaling = found("rope_scaling"); scaling != nullptr) {
+      return fail(Code::unsupported, std::string(kConfig) + ": key \"rope_scaling\": is not supported for a head");
+    }
+    const Json* act = found("hidden_act");
+    if (act == nullptr || (act->as_string() != nullptr && *act->as_string() == "silu")) return {};
+    return tl::make_unexpected(bad_key("hidden_act", "\"silu\"", act));
+  }
+
+  // Where it says nothing, as the authors choose them.
+  Result<std::vector<int>> taps(int n_layers) const {
+    const char* key = "eagle_aux_hidden_state_layer_ids";
+    const Json* within = found("eagle_config");
+    const Json* list = within == nullptr || within->as_object() == nullptr ? nullptr : within->find(key);
+    if (list == nullptr) list = found(key);
+    if (list == nullptr) {
+      if (n_layers < 6) return tl::make_unexpected(bad_key(key, "there for a model of less than 6 layers", nullptr));
+      return std::vector<int>{2, n_layers / 2, n_layers - 3};
+    }
+    const std::string wanted = "ascending numbers of layers, each 1 to " + std::to_string(n_layers);
+    std::vector<int> out;
+    if (list->as_array() == nullptr || list->as_array()->empty() || list->as_array()->size() > kMostTaps)
+      return tl::make_unexpected(bad_key(key, wanted, list));
+    for (const Json& item : *list->as_array()) {
+      const int64_t* n = item.as_int();
+      if (n == nullptr || *n <= (out.empty() ? 0 : out.back()) || *n > n_layers)
+        return tl::make_unexpected(bad_key(key, wanted, list));
+      out.push_back(static_cast<int>(*n));
+    }
+    return out;
+  }
+
+ private:
+  // Nothing where the key has null.
+  const Json* found(std::string_view key) const {
+    const Json* value = json_.find(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+
+  const Json& json_;
+};
+
+Result<Config> read_config(const std::string& folder, const ModelInfo& model, EagleHead& out) {
+  QR_TRY(const Json json, read_folder_json(folder, kConfig, kMaxConfigBytes));
+  if (json.as_object() == nullptr) return fail(Code::corrupt, std::string(kConfig) + ": must be an object");
+  const ConfigReader read(json);
+  QR_TRY_VOID(read.check_plain());
+  Config c;
+  QR_TRY(out.n_embd, read.count("hidden_size", 1, 1 << 20));
+  if (out.n_embd != model.n_embd) {
+    return fail(Code::invalid, std::string(kConfig) + ": key \"hidden_size\": the head is for states of " +
+                                   std::to_string(out.n_embd) + " numbers, the model has " +
+                                   std::to_string(model.n_embd));
+  }
+  QR_TRY(out.n_ff, read.count("intermediate_size", 1, 1 << 20));
+  QR_TRY(c.n_heads, read.count("num_attention_heads", 1, 1 << 10));
+  QR_TRY(c.n_kv_heads, read.count("num_key_value_heads", 1, c.n_heads, c.n_heads));
+  QR_TRY(c.head_dim, read.count("head_dim", 2, kMaxHeadDim, std::clamp(out.n_embd / c.n_heads, 2, kMaxHeadDim)));
+  QR_TRY(c.n_draft, read.count("draft_vocab_size", 1, model.n_vocab));
+  if (c.n_heads % c.n_kv_heads != 0 || c.head_dim % 2 != 0) {
+    return fail(Code::corrupt, std::string(kConfig) + ": " + std::to_string(c.n_heads) + " heads, " +
+                                   std::to_string(c.n_kv_heads) + " of keys, of " + std::to_string(c.head_dim) +
+                                   " components: heads must be a multiple, components even");
+  }
+  QR_TRY(const double eps, read.positive("rms_norm_eps", 1e-5));
+  out.norm_eps = static_cast<float>(eps);
+  QR_TRY(const double theta, read.positive("rope_theta", 10000.0));
+  QR_TRY(out.taps, read.taps(model.n_layers));
+  out.rope = plain_rope(c.head_dim, theta);
+  return c;
+}
+
+// Keys and values in F16, as nobody's answer depends on them.
+void claim(const Config& c, EagleHead& out) {
+  const KvCodec* codec = find_kv_codec("f16");
+  out.attn = AttnParams{.k_codec = codec,
+                        .v_codec = codec,
+                        .n_heads = c.n_heads,
+                        .n_kv_heads = c.n_kv_heads,
+                        .k_dim = c.head_dim,
+                        .v_dim = c.head_dim,
+                        .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim))};
+  const HeadBytes bytes = head_bytes(out.attn);
+  const KvClaim claim = out.kv_layout.claim(KvGroup{}, c.n_kv_heads * (bytes.k + bytes.v));
+  out.attn.group = claim.group;
+  out.attn.kv_offset = claim.offset;
+}
+
+// "d2t" has of each output how far its token lies behind it; a head without it has all tokens.
+Status read_tokens(TensorTaker& taker, int n_draft, const ModelInfo& model, std::vector<Token>& out) {
+  if (taker.has("t2d")) QR_TRY_VOID(taker.stored("t2d", {model.n_vocab}, "BOOL"));
+  if (!taker.has("d2t") && n_draft != model.n_vocab) {
+    return fail(Code::corrupt, "tensor \"d2t\": is missing, and the head has " + std::to_string(n_draft) + " of " +
+                                   std::to_string(model.n_vocab) + " tokens");
+  }
+  std::vector<int64_t> offsets(static_cast<size_t>(n_draft));
+  if (taker.has("d2t")) {
+    QR_TRY(const std::span<const std::byte> bytes, taker.stored("d2t", {n_draft}, "I64"));
+    std::memcpy(offsets.data(), bytes.data(), bytes.size());
+  }
+  for (int64_t i = 0; i < n_draft; ++i) {
+    const int64_t offset = offsets[static_cast<size_t>(i)];
+    if (offset < -i || offset >= model.n_vocab - i) {
+      return fail(Code::corrupt, "tensor \"d2t\": output " + std::to_string(i) + " has the offset " +
+                                     std::to_string(offset) + ", and the model has tokens 0 to " +
+                                     std::to_string(model.n_vocab - 1));
+    }
+    out.push_back(static_cast<Token>(i + offset));
+  }
+  return {};
+}
+
+Status read_matrices(TensorTaker& taker, const Config& c, EagleHead& out) {
+  const std::string layer = taker.has("layers.0.hidden_norm.weight") ? "layers.0." : "midlayer.";
+  const auto linear = [&](std::vector<Linear>& to, const std::string& name, int64_t n_out, int64_t n_in) -> Status {
+    QR_TRY(to.emplace_back(), taker.linear(name + ".weight", "", n_out, n_in));
+    return {};
+  };
+  const int64_t n = out.n_embd, n_q = int64_t{c.n_heads} * c.head_dim, n_kv = int64_t{c.n_kv_heads} * c.head_dim;
+  QR_TRY_VOID(linear(out.fc, "fc", n, std::ssize(out.taps) * n));
+  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.q_proj", n_q, 2 * n));
+  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.k_proj", n_kv, 2 * n));
+  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.v_proj", n_kv, 2 * n));
+  QR_TRY_VOID(linear(out.attn_out, layer + "self_attn.o_proj", n, n_q));
+  QR_TRY_VOID(linear(out.gate_up, layer + "mlp.gate_proj", out.n_ff, n));
+  QR_TRY_VOID(linear(out.gate_up, layer + "mlp.up_proj", out.n_ff, n));
+  QR_TRY_VOID(linear(out.down, layer + "mlp.down_proj", n, out.n_ff));
+  QR_TRY_VOID(linear(out.out, "lm_head", c.n_draft, n));
+  QR_TRY(out.token_norm, taker.vector(layer + "input_layernorm.weight", n));
+  QR_TRY(out.state_norm, taker.vector(layer + "hidden_norm.weight", n));
+  QR_TRY(out.ffn_norm, taker.vector(layer + "post_attention_layernorm.weight", n));
+  QR_TRY(out.out_norm, taker.vector("norm.weight", n));
+  return {};
+}
+
+Status read_weights(const TensorFile& file, const Config& c, const ModelInfo& model, Ops& ops, EagleHead& out) {
+  TensorTaker taker(file, ops);
+  QR_TRY_VOID(read_tokens(taker, c.n_draft, model, out.tokens));
+  QR_TRY_VOID(read_matrices(taker, c, out));
+  if (taker.has("embed_tokens.weight")) {
+    QR_TRY(out.embedding, taker.linear("embed_tokens.weight", "", model.n_vocab, out.n_embd));
+  }
+  QR_TRY_VOID(taker.check_all_taken("an EAGLE-3 head"));
+  for (const SafeTensor& tensor : file.tensors) out.weight_bytes += tensor.bytes;
+  return file.map->check_unchanged();
+}
+
+// A pickle is a program: it is not opened.
+Result<TensorFile> open_weights(const std::string& folder) {
+  std::error_code none;
+  const std::filesystem::path at(folder);
+  if (!std::filesystem::exists(at / kWeights, none) && std::filesystem::exists(at / kPickle, none)) {
+    return fail(Code::unsupported, std::string(kPickle) +
+                                       ": is a pickle, which can run code and is not read; save the same tensors as " +
+                                       kWeights);
+  }
+  return open_tensor_file(folder, kWeights);
+}
+
+}  // namespace
+
+bool is_eagle_folder(const std::string& folder) {
+  std::error_code none;
+  if (!std::filesystem::is_directory(folder, none)) return false;
+  const auto config = read_folder_json(folder, kConfig, kMaxConfigBytes);
+  return config && config->as_object() != nullptr && config->find("draft_vocab_size") != nullptr;
+}
+
+Result<int64_t> eagle_bytes(const std::string& folder) {
+  const auto file = open_weights(folder);
+  if (!file) return error_within(folder, file.error());
+  int64_t bytes = 0;
+  for (const SafeTensor& tensor : file->tensors) bytes += tensor.bytes;
+  return bytes;
+}
+
+Result<std::unique_ptr<EagleHead>> load_eagle(const std::string& folder, const ModelInfo& model, Ops& ops) {
+  auto out = std::make_unique<EagleHead>();
+  const Status done = [&]() -> Status {
+    QR_TRY(const Config config, read_config(folder, model, *out));
+    claim(config, *out);
+    QR_TRY(const TensorFile file, open_weights(folder));
+    if (auto read = read_weights(file, config, model, ops, *out); !read)
+      return error_within(kWeights, std::move(read).error());
+    return {};
+  }();
+  if (!done) return error_within(folder, done.error());
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,150 @@
+#include "spec/eagle_pass.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kv/block_ids.h"
+#include "model/batch_rows.h"
+#include "ops/parts.h"
+
+namespace quire {
+namespace {
+
+// Bytes of [n, n_columns] as Arena::alloc_rows lays it.
+int64_t row_bytes(int64_t n, int64_t n_columns) {
+  return n * Arena::row_stride(n_columns) * int64_t{sizeof(float)} + Arena::kAlign;
+}
+
+SampleParams greedy() {
+  SampleParams out;
+  out.logprob = false;
+  return out;
+}
+
+}  // namespace
+
+int64_t EaglePass::bytes(const EagleHead& head, const Size& most) {
+  const int64_t n = most.n_rows, m = most.n_seqs, d = head.n_embd, n_taps = std::ssize(head.taps);
+  const AttnParams& a = head.attn;
+  const int64_t n_qkv = int64_t{a.n_heads} * a.k_dim + 2 * int64_t{a.n_kv_heads} * a.k_dim;
+  const int64_t lasting = row_bytes(most.n_tapped, n_taps * d) + row_bytes(most.n_tapped, 1) + row_bytes(m, d);
+  const int64_t batch = BatchRows::bytes({.n_rows = n, .n_seqs = m, .n_blocks = most.n_ctx / most.block_tokens + 2},
+                                         head.kv_layout.n_groups());
+  // States, the taps that they are of, the embedding; both beside each other, attention's and its result; the rest.
+  const int64_t rows = row_bytes(n, 1) + row_bytes(n, n_taps * d) + 2 * row_bytes(n, d) + row_bytes(n, 2 * d) +
+                       row_bytes(n, n_qkv + int64_t{a.n_heads} * a.v_dim) + row_bytes(n, a.k_dim) +
+                       2 * row_bytes(n, d) + row_bytes(n, 2 * int64_t{head.n_ff});
+  return lasting + batch + row_bytes(m, 1) + rows + row_bytes(m, d) + row_bytes(m, head.n_draft());
+}
+
+EaglePass::EaglePass(const EagleHead& head, const Model& target, Ops& ops, const Size& most, Buffer memory)
+    : head_(head), target_(target), ops_(ops), size_(most), arena_(std::move(memory)) {
+  const int64_t n = most.n_tapped, d = head.n_embd;
+  tapped_ = arena_.alloc_rows(n, std::ssize(head.taps) * d);
+  const Tensor rows = arena_.alloc(DType::i32, {n});
+  std::iota(rows.ptr<int32_t>(), rows.ptr<int32_t>() + n, 0);
+  left_ = arena_.alloc_rows(most.n_seqs, d);
+  kept_ = arena_.mark();
+  for (size_t k = 0; k < head.taps.size(); ++k) {
+    taps_.push_back({head.taps[k], rows, tapped_.columns(static_cast<int64_t>(k) * d, d)});
+  }
+}
+
+std::span<const Token> EaglePass::run(std::span<const EagleRows> rows, bool first, const KvView& kv) {
+  arena_.release(kept_);
+  const Batch batch = batch_of(rows);
+  const int64_t n = batch.ids.dim(0), d = head_.n_embd;
+  const Tensor x = states_of(rows, first, n);  // [n, n_embd]
+  NormedRows in;
+  in.x = x;
+  in.delta = arena_.alloc_rows(n, d);  // [n, n_embd]
+  attention(in.delta, embed(batch, kv), x, batch, kv);
+  in.w = head_.ffn_norm;
+  in.eps = head_.norm_eps;
+  in.normed = arena_.alloc_rows(n, d);  // [n, n_embd]
+  const FeedForwardPart part{.gate_up = head_.gate_up,
+                             .activation = Activation::silu,
+                             .down = head_.down,
+                             .scratch = arena_.alloc_rows(n, 2 * int64_t{head_.n_ff})};  // [n, gate | up]
+  ops_.feed_forward(in.delta, in, part);
+  ops_.add(x, in.delta);
+  guess(x, batch);
+  return tokens_;
+}
+
+Batch EaglePass::batch_of(std::span<const EagleRows> rows) {
+  BatchRows::Size size{.n_out = std::ssize(rows), .n_seqs = std::ssize(rows), .n_blocks = 1};
+  for (const EagleRows& r : rows) {
+    size.n_rows += std::ssize(r.tokens);
+    size.n_blocks = std::max(size.n_blocks, std::ssize(r.kv->table));
+  }
+  BatchRows out(size, head_.kv_layout, size_.block_tokens, arena_);
+  for (const EagleRows& r : rows) {
+    put_block_ids(*r.kv, 0, out.table(0));
+    out.add({.begin = r.begin, .tokens = r.tokens, .n_out = 1});
+  }
+  return out.batch();
+}
+
+// What each row goes on from: the target's states through fc, or what the head itself left.
+Tensor EaglePass::states_of(std::span<const EagleRows> rows, bool first, int64_t n) {
+  const Tensor x = arena_.alloc_rows(n, head_.n_embd);  // [n, n_embd]
+  const Tensor from = arena_.alloc(DType::i32, {n});    // which rows
+  auto* at = from.ptr<int32_t>();
+  for (const EagleRows& r : rows) {
+    std::iota(at, at + r.tokens.size(), r.from);
+    at += r.tokens.size();
+  }
+  if (!first) {
+    ops_.rows(x, left_, from);
+    return x;
+  }
+  const Tensor states = arena_.alloc_rows(n, tapped_.dim(1));  // [n, taps · n_embd]
+  ops_.rows(states, tapped_, from);
+  ops_.linear(x, states, head_.fc);
+  return x;
+}
+
+Tensor EaglePass::embed(const Batch& batch, const KvView& kv) {
+  if (!head_.embedding) return target_.embed({&batch, kv, &arena_, &ops_});
+  const Tensor out = arena_.alloc_rows(batch.ids.dim(0), head_.n_embd);  // [n, n_embd]
+  ops_.embed(out, batch.ids, *head_.embedding);
+  return out;
+}
+
+void EaglePass::attention(Tensor out, Tensor tokens, Tensor state, const Batch& batch, const KvView& kv) {
+  const int64_t n = state.dim(0), d = head_.n_embd;
+  const AttnParams& a = head_.attn;
+  const Tensor both = arena_.alloc_rows(n, 2 * d);  // [n, token | state]
+  ops_.rms_norm(both.columns(0, d), tokens, head_.token_norm, head_.norm_eps);
+  ops_.rms_norm(both.columns(d, d), state, head_.state_norm, head_.norm_eps);
+  const int64_t n_freq = std::ssize(head_.rope.freq);
+  const Tensor turns = arena_.alloc(DType::f32, {n, n_freq, 2});  // cos, sin
+  const Tensor freq = Tensor::dense(const_cast<int64_t*>(head_.rope.freq.data()), DType::i64, {n_freq});
+  ops_.rope_table(turns, batch.pos, freq, head_.rope.magnitude);
+  const int64_t n_q = int64_t{a.n_heads} * a.k_dim, n_kv = int64_t{a.n_kv_heads} * a.k_dim;
+  const AttentionScratch at(arena_.alloc_rows(n, 2 * (n_q + n_kv)), a);  // [n, q | k | v | mixed]
+  ops_.linear(at.qkv, both, head_.qkv);
+  ops_.rope(at.qk, turns, a.k_dim, RopePairs::halves);
+  ops_.kv_write(at.k, at.v, batch.slots[0], kv, a);
+  ops_.attend(at.mixed, at.q, kv, batch.attn, a);
+  ops_.linear(out, at.mixed, head_.attn_out);
+}
+
+// Of each sequence's last row the likeliest token, and the state that the next run goes on from.
+void EaglePass::guess(Tensor x, const Batch& batch) {
+  const int64_t m = batch.out_rows.dim(0);
+  const Tensor left = left_.rows(0, m);                                  // [m, n_embd]
+  const Tensor normed = arena_.alloc_rows(m, head_.n_embd);              // [m, n_embd]
+  const Tensor logits = arena_.alloc(DType::f32, {m, head_.n_draft()});  // [m, n_draft]
+  ops_.rows(left, x, batch.out_rows);
+  ops_.rms_norm(normed, left, head_.out_norm, head_.norm_eps);
+  ops_.linear(logits, normed, head_.out);
+  sampled_.resize(static_cast<size_t>(m));
+  params_.assign(sampled_.size(), greedy());
+  ops_.sample(sampled_, logits, params_);
+  tokens_.clear();
+  for (const Sampled& each : sampled_) tokens_.push_back(each.ok ? head_.tokens[static_cast<size_t>(each.token)] : -1);
+}
+
+}  // namespace quire

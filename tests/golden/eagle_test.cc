@@ -1,0 +1,337 @@
+// An EAGLE-3 head against plain Python in double precision (make_eagle_fixtures.py): the same tokens on the reference
+// backend and every instruction set, in any company, to any depth, however much came at once; and folders that are
+// refused by name.
+#include "model/eagle.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/ref/ref_ops.h"
+#include "base/rng.h"
+#include "io/test_folder.h"
+#include "ops/forwarding_ops.h"
+#include "spec/proposer.h"
+#include "tests/support/json_file.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFolder = "tests/golden/eagle";
+constexpr int kEmbd = 24, kVocab = 50, kLayers = 4, kGuesses = 4;
+
+// Of this shape, and nothing else.
+class Shape final : public Model {
+ public:
+  explicit Shape(int n_embd = kEmbd, int n_vocab = kVocab, int n_layers = kLayers) {
+    info_.arch = "shape";
+    info_.n_embd = n_embd;
+    info_.n_vocab = n_vocab;
+    info_.n_layers = n_layers;
+  }
+  void scale_embedding() { info_.scales_embedding = true; }
+  int64_t arena_bytes(int64_t, int64_t) const override { return 0; }
+  Tensor embed(const Pass&) const override { return {}; }
+  Tensor layers(Tensor x, LayerRange, const Pass&) const override { return x; }
+  Tensor head(Tensor x, const Pass&) const override { return x; }
+};
+
+struct Text {
+  size_t n = 0;  // tokens at first
+  std::vector<Token> tokens, first, second;
+  std::vector<std::vector<float>> states;
+};
+
+std::vector<Token> tokens_of(const Json& list) {
+  std::vector<Token> out;
+  for (const Json& v : *list.as_array()) out.push_back(static_cast<Token>(*v.as_int()));
+  return out;
+}
+
+std::vector<Text> read_texts() {
+  const Json json = read_json(std::string(kFolder) + "/expected.json");
+  std::vector<Text> out;
+  for (const Json& item : *json.find("texts")->as_array()) {
+    Text& text = out.emplace_back();
+    text.n = static_cast<size_t>(*item.find("n")->as_int());
+    text.tokens = tokens_of(*item.find("tokens"));
+    text.first = tokens_of(*item.find("first"));
+    text.second = tokens_of(*item.find("second"));
+    for (const Json& row : *item.find("states")->as_array()) {
+      for (auto& state = text.states.emplace_back(); const Json& v : *row.as_array())
+        state.push_back(static_cast<float>(v.number()));
+    }
+  }
+  return out;
+}
+
+std::vector<std::unique_ptr<Ops>> all_ops() {
+  std::vector<std::unique_ptr<Ops>> out;
+  out.push_back(make_ref_ops());
+  for (const std::string& isa : cpu_isas())
+    out.push_back(std::move(*make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false})));
+  return out;
+}
+
+ProposerEnv env_of(const Model& model, Ops& ops, const EagleHead& head, int n_seqs, int n_blocks = 64) {
+  ProposerEnv env{.target = &model, .ops = &ops, .n_ctx = 64, .max_seqs = n_seqs, .n_blocks = n_blocks};
+  env.n_rows = 256;
+  env.eagle = &head;
+  return env;
+}
+
+// A step's rows as the target's pass leaves them, and what is asked for behind them.
+class Step {
+ public:
+  explicit Step(Proposer& proposer) : proposer_(proposer) {}
+  // The states of positions [begin, end) of a text, whose first `end` + 1 tokens are there.
+  void add(SeqId seq, const Text& text, size_t begin, size_t end, int n_wanted) {
+    for (size_t p = begin; p < end; ++p) {
+      size_t k = 0;
+      for (const StreamTap& tap : proposer_.all_rows()) {
+        std::copy_n(text.states[p].data() + k * kEmbd, kEmbd, tap.out.row<float>(n_rows_));
+        ++k;
+      }
+      ++n_rows_;
+    }
+    Draft& draft = drafts_.emplace_back();
+    draft.seq = seq;
+    draft.context = std::span(text.tokens).first(end + 1);
+    draft.max_tokens = n_wanted;
+    draft.n_rows = static_cast<int>(end - begin);
+    draft.first_row = n_rows_ - draft.n_rows;
+  }
+  std::vector<Draft>& propose() {
+    proposer_.propose(drafts_);
+    return drafts_;
+  }
+
+ private:
+  Proposer& proposer_;
+  std::vector<Draft> drafts_;
+  int n_rows_ = 0;
+};
+
+void expect_first(const std::vector<Token>& got, const std::vector<Token>& all, int n, size_t i) {
+  EXPECT_EQ(got, std::vector(all.begin(), all.begin() + n)) << "text " << i;
+}
+
+// Everybody's first tokens, then the others of some, then of all.
+void check_drafts(const std::vector<Text>& texts, Proposer& proposer, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<int> wanted(texts.size());
+  for (int& n : wanted) n = static_cast<int>(rng.between(1, kGuesses));
+  Step first(proposer);
+  for (size_t i = 0; i < texts.size(); ++i) first.add(i + 1, texts[i], 0, texts[i].n - 1, wanted[i]);
+  std::vector<Draft>& drafts = first.propose();
+  for (size_t i = 0; i < texts.size(); ++i) {
+    expect_first(drafts[i].tokens, texts[i].first, wanted[i], i);
+    EXPECT_EQ(drafts[i].n_behind, static_cast<int>(texts[i].n) - 2);
+  }
+  for (const size_t parity : {seed % 2, (seed + 1) % 2}) {
+    Step second(proposer);
+    std::vector<size_t> which;
+    for (size_t i = parity; i < texts.size(); i += 2) {
+      which.push_back(i);
+      second.add(i + 1, texts[i], texts[i].n - 1, texts[i].tokens.size() - 1, kGuesses);
+    }
+    std::vector<Draft>& more = second.propose();
+    for (size_t k = 0; k < which.size(); ++k) EXPECT_EQ(more[k].tokens, texts[which[k]].second) << "text " << which[k];
+  }
+  for (size_t i = 0; i < texts.size(); ++i) proposer.forget(i + 1);
+}
+
+TEST(Eagle, DraftsWhatTheReferenceDoes) {
+  const std::vector<Text> texts = read_texts();
+  ASSERT_GT(texts.size(), 8U);
+  const Shape model;
+  for (const std::unique_ptr<Ops>& ops : all_ops()) {
+    SCOPED_TRACE(ops->describe());
+    const auto head = load_eagle(kFolder, model.info(), *ops);
+    ASSERT_TRUE(head) << head.error().message;
+    EXPECT_EQ((*head)->n_draft(), 20);
+    EXPECT_EQ((*head)->taps, (std::vector{1, 3}));
+    const auto proposer = Registry<ProposerEntry>::get().find("eagle")->make(
+        {kGuesses}, env_of(model, *ops, **head, static_cast<int>(texts.size())));
+    ASSERT_TRUE(proposer) << proposer.error().message;
+    for (uint64_t seed = 0; seed < 4; ++seed) check_drafts(texts, **proposer, seed);
+  }
+}
+
+TEST(Eagle, DraftsNothingBehindAnEndTokenOrWithoutRows) {
+  const Text text = read_texts().front();
+  const Shape model;
+  const auto ops = make_ref_ops();
+  const auto head = load_eagle(kFolder, model.info(), *ops);
+  ASSERT_TRUE(head) << head.error().message;
+  const auto proposer = Registry<ProposerEntry>::get().find("eagle")->make({8}, env_of(model, *ops, **head, 1));
+  ASSERT_TRUE(proposer);
+  Draft none;
+  none.seq = 1;
+  none.context = text.tokens;
+  none.max_tokens = 2;
+  (*proposer)->propose(std::span(&none, 1));
+  EXPECT_TRUE(none.tokens.empty());
+  Step step(**proposer);
+  step.add(1, text, 0, text.n - 1, kGuesses);
+  Draft draft = step.propose().front();
+  ASSERT_EQ(draft.tokens, text.first);
+  draft.tokens.clear();
+  const std::vector<Token> ends = {text.first[1]};
+  draft.ends = ends;
+  (*proposer)->propose(std::span(&draft, 1));
+  const auto end = std::ranges::find(text.first, ends[0]) - text.first.begin() + 1;
+  EXPECT_EQ(draft.tokens, std::vector(text.first.begin(), text.first.begin() + end));
+}
+
+// Two places, and a pool with room for one past: who is asked takes the blocks of who is not.
+TEST(Eagle, ThoseThatAreNotAskedGiveTheirBlocks) {
+  const std::vector<Text> texts = read_texts();
+  const Shape model;
+  const auto ops = make_ref_ops();
+  const auto head = load_eagle(kFolder, model.info(), *ops);
+  ASSERT_TRUE(head) << head.error().message;
+  const auto proposer =
+      Registry<ProposerEntry>::get().find("eagle")->make({kGuesses}, env_of(model, *ops, **head, 2, 1));
+  ASSERT_TRUE(proposer);
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < 2; ++i) {
+      Step step(**proposer);
+      step.add(i + 1, texts[i], 0, texts[i].n - 1, kGuesses);
+      EXPECT_EQ(step.propose().front().tokens, texts[i].first) << round;
+    }
+  }
+}
+
+TEST(Eagle, NeedsAHeadAndEmbeddingsAsTheyAre) {
+  const auto ops = make_ref_ops();
+  Shape model;
+  EagleHead head;
+  ProposerEnv env = env_of(model, *ops, head, 1);
+  env.eagle = nullptr;
+  const ProposerEntry& entry = *Registry<ProposerEntry>::get().find("eagle");
+  EXPECT_NE(entry.make({8}, env).error().message.find("needs a head"), std::string::npos);
+  env.eagle = &head;
+  model.scale_embedding();
+  EXPECT_NE(entry.make({8}, env).error().message.find("a shape model scales its own"), std::string::npos);
+}
+
+class CountingOps final : public WrappedOps {
+ public:
+  using WrappedOps::WrappedOps;
+  Result<Buffer> allocate(int64_t bytes) override {
+    n_bytes += bytes;
+    return WrappedOps::allocate(bytes);
+  }
+  int64_t n_bytes = 0;
+};
+
+TEST(Eagle, SaysWhatItWillAllocate) {
+  CountingOps ops(make_ref_ops());
+  const Shape model;
+  const auto head = load_eagle(kFolder, model.info(), ops);
+  ASSERT_TRUE(head) << head.error().message;
+  const ProposerEntry& entry = *Registry<ProposerEntry>::get().find("eagle");
+  for (const int n : {1, 7, 64}) {
+    ProposerEnv env = env_of(model, ops, **head, n, 3 * n);
+    env.ops = nullptr;
+    const int64_t told = entry.bytes({4}, env);
+    ops.n_bytes = 0;
+    env.ops = &ops;
+    ASSERT_TRUE(entry.make({4}, env));
+    EXPECT_EQ(told + 3 * n * (*head)->kv_layout.block_bytes(0, env.block_tokens), ops.n_bytes) << n;
+  }
+}
+
+// A copy of the folder in which one thing is another.
+struct Changed {
+  Changed() {
+    for (const char* name : {"config.json", "model.safetensors"})
+      fs::copy_file(fs::path(kFolder) / name, fs::path(folder.path()) / name);
+  }
+  std::string read(const char* name) const {
+    std::ifstream in(folder.path() + "/" + name, std::ios::binary);
+    return {(std::istreambuf_iterator<char>(in)), {}};
+  }
+  // In the weights' header or the configuration; of the same length there.
+  Changed& put(const char* name, const std::string& from, const std::string& to) {
+    std::string bytes = read(name);
+    const size_t at = bytes.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    if (at != std::string::npos) folder.write(name, bytes.replace(at, from.size(), to));
+    return *this;
+  }
+  std::string refusal(const Shape& model = Shape()) const {
+    const auto ops = make_ref_ops();
+    const auto head = load_eagle(folder.path(), model.info(), *ops);
+    EXPECT_FALSE(head);
+    const std::string message = head ? "" : head.error().message;
+    EXPECT_EQ(message.find(folder.path() + ": "), 0U) << message;
+    return message;
+  }
+  TempFolder folder;
+};
+
+#define EXPECT_NAMES(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
+
+TEST(Eagle, FoldersOfAnotherModelAreRefusedByName) {
+  const Changed same;
+  EXPECT_NAMES(same.refusal(Shape(32)),
+               "config.json: key \"hidden_size\": the head is for states of 24 numbers, the model has 32");
+  EXPECT_NAMES(same.refusal(Shape(24, 60)), "model.safetensors: tensor \"t2d\": must have shape [60] for this model");
+  EXPECT_NAMES(same.refusal(Shape(24, 50, 2)), "must be ascending numbers of layers, each 1 to 2, found [1,3]");
+}
+
+TEST(Eagle, BrokenConfigurationsAreRefusedByName) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    return Changed().put("config.json", from, to).refusal();
+  };
+  EXPECT_NAMES(with("\"draft_vocab_size\": 20", "\"draft_vocab_size\": 51"), "must be 1 to 50, found 51");
+  EXPECT_NAMES(with("\"hidden_size\"", "\"hidden\""), "key \"hidden_size\": must be 1 to 1048576, found nothing");
+  EXPECT_NAMES(with("\"silu\"", "\"gelu\""), "key \"hidden_act\": must be \"silu\", found \"gelu\"");
+  EXPECT_NAMES(with("\"rope_scaling\": null", "\"rope_scaling\": {}"), "key \"rope_scaling\": is not supported");
+  EXPECT_NAMES(with("\"rope_scaling\": null", "\"norm_before_fc\": true"), "key \"norm_before_fc\": must be false");
+  EXPECT_NAMES(with("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"), "heads must be a multiple");
+  EXPECT_NAMES(with("\"rope_theta\": 1000.0", "\"rope_theta\": 0"), "must be a number above 0, found 0");
+  EXPECT_NAMES(with("1,\n      3", "3,\n      1"), "must be ascending numbers of layers");
+}
+
+TEST(Eagle, BrokenWeightsAreRefusedByName) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    return Changed().put("model.safetensors", from, to).refusal();
+  };
+  EXPECT_NAMES(with("\"fc.weight\"", "\"fd.weight\""), "tensor \"fc.weight\": is missing");
+  EXPECT_NAMES(with("\"embed_tokens.weight\"", "\"embed_tokenz.weight\""), "\": is not known for an EAGLE-3 head");
+  EXPECT_NAMES(with("\"d2t\"", "\"d3t\""), "tensor \"d2t\": is missing, and the head has 20 of 50 tokens");
+  EXPECT_NAMES(with("\"I64\"", "\"U64\""), "tensor \"d2t\": must be of type I64, is of U64");
+  Changed wild;
+  std::string bytes = wild.read("model.safetensors");
+  const size_t header = static_cast<unsigned char>(bytes[0]) + 256U * static_cast<unsigned char>(bytes[1]);
+  bytes[8 + header] = 50;  // the first of d2t, which lies in front
+  wild.folder.write("model.safetensors", bytes);
+  EXPECT_NAMES(wild.refusal(), "tensor \"d2t\": output 0 has the offset 50, and the model has tokens 0 to 49");
+  Changed cut;
+  fs::resize_file(cut.folder.path() + "/model.safetensors", 10'000);
+  EXPECT_NAMES(cut.refusal(), "model.safetensors: ");
+}
+
+TEST(Eagle, APickleIsRefusedByName) {
+  Changed changed;
+  fs::rename(changed.folder.path() + "/model.safetensors", changed.folder.path() + "/pytorch_model.bin");
+  EXPECT_NAMES(changed.refusal(), "pytorch_model.bin: is a pickle, which can run code and is not read");
+}
+
+TEST(Eagle, AFolderOfAHeadIsKnownByItsConfig) {
+  EXPECT_TRUE(is_eagle_folder(kFolder));
+  EXPECT_FALSE(is_eagle_folder("tests/golden/medusa"));
+  EXPECT_FALSE(is_eagle_folder("tests/golden/models/llama"));
+  EXPECT_FALSE(is_eagle_folder("/nowhere"));
+  EXPECT_GT(*eagle_bytes(kFolder), 30'000);
+}
+
+}  // namespace
+}  // namespace quire
