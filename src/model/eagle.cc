@@ -199,7 +199,9 @@ Status read_weights(const TensorFile& file, const Config& c, const ModelInfo& mo
     QR_TRY(out.embedding, taker.linear("embed_tokens.weight", "", model.n_vocab, out.n_embd));
   }
   QR_TRY_VOID(taker.check_all_taken("an EAGLE-3 head"));
-  for (const SafeTensor& tensor : file.tensors) out.weight_bytes += tensor.bytes;
+  for (const SafeTensor& tensor : file.tensors) {
+    if (tensor.name != "d2t" && tensor.name != "t2d") out.weight_bytes += tensor.bytes;
+  }
   return file.map->check_unchanged();
 }
 

@@ -31,7 +31,7 @@ struct EagleHead {
   AttnParams attn;
   KvLayout kv_layout;  // of the layer alone
   Rope rope;
-  int64_t weight_bytes = 0;  // as the file has them
+  int64_t weight_bytes = 0;  // matrices and norms, as the file has them
   int n_draft() const { return static_cast<int>(tokens.size()); }
 };
 
