@@ -45,7 +45,7 @@ class Eagle final : public Proposer {
     for (Draft& draft : drafts) pasts_[draft.seq].call = call_;
     int room = size_.n_rows;
     for (Draft& draft : drafts) {
-      if (draft.n_rows > 0 && room > 0) room -= begin(draft, pasts_[draft.seq], room);
+      room -= begin(draft, pasts_[draft.seq], room);
     }
     for (bool first = true; !wanting_.empty(); first = false) write_on(first);
   }
@@ -66,7 +66,8 @@ class Eagle final : public Proposer {
   // Takes in what the target computed in the step before, the last `room` rows of it; how many these are. A row is of
   // the token behind the one whose states it reads, so its last one is the due token's.
   int begin(Draft& draft, Past& past, int room) {
-    const int n = std::min(draft.n_rows, room), end = static_cast<int>(draft.context.size());
+    const int end = static_cast<int>(draft.context.size()), n = std::min({draft.n_rows, room, end - 1});
+    if (n <= 0) return 0;
     if (past.kv.table.empty() || past.end != end - n) {
       cache_.release(past.kv);
       past.begin = past.end = end - n;
@@ -75,7 +76,6 @@ class Eagle final : public Proposer {
     cache_.truncate(past.kv, n_before);
     if (!grow(past, n_before + n)) return 0;
     draft.n_behind = n - 1;
-    past.end = end;
     rows_.push_back(
         {&past.kv, n_before, draft.context.last(static_cast<size_t>(n)), draft.first_row + draft.n_rows - n});
     wanting_.push_back({&draft, &past});
@@ -101,6 +101,7 @@ class Eagle final : public Proposer {
     size_t n = 0;
     for (size_t i = 0; i < wanting_.size(); ++i) {
       const auto [draft, past] = wanting_[i];
+      past->end = static_cast<int>(draft->context.size());  // not before: a pass may throw
       if (guesses[i] < 0) continue;
       draft->tokens.push_back(guesses[i]);
       const bool ends = std::ranges::find(draft->ends, guesses[i]) != draft->ends.end();
