@@ -37,22 +37,22 @@ struct Written {
     }
     const KvGroupView view = cache.view().groups[0];
     const int64_t per_layer = layout.token_bytes() / model.info().n_layers;
-    first_layer.resize(static_cast<size_t>(model.info().n_layers));
-    for (size_t l = 0; l < first_layer.size(); ++l) {
+    layers.resize(static_cast<size_t>(model.info().n_layers));
+    for (size_t l = 0; l < layers.size(); ++l) {
       for (const auto& block : kv.table) {
         const auto* at = view.base + block[0].id() * view.block_bytes + static_cast<int64_t>(l) * per_layer * kBlock;
-        if (&block != &kv.table.back()) first_layer[l].insert(first_layer[l].end(), at, at + per_layer * kBlock);
+        if (&block != &kv.table.back()) layers[l].insert(layers[l].end(), at, at + per_layer * kBlock);
       }
     }
     cache.release(kv);
   }
-  std::vector<std::vector<std::byte>> first_layer;  // of each layer its bytes of the whole blocks
+  std::vector<std::vector<std::byte>> layers;  // of each its bytes of the whole blocks
 };
 
 TEST(EarlyExit, WritesWhatTheWholePassWrites) {
   Rng rng(3);
-  std::vector<Token> text;
-  for (int i = 0; i < kTokens; ++i) text.push_back(static_cast<Token>(rng.between(0, 104)));
+  std::vector<Token> text(kTokens);
+  for (Token& token : text) token = static_cast<Token>(rng.between(0, 104));
   const TinyModel tiny(TinyShape{.n_layers = 3}, "q8_0", 4);
   for (const std::string& isa : cpu_isas()) {
     for (const char* codec : {"f16", "q8", "k8v4", "f32"}) {
@@ -60,9 +60,9 @@ TEST(EarlyExit, WritesWhatTheWholePassWrites) {
       const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
       const auto model = tiny.load(**ops, codec);
       const Written whole(**model, **ops, text, 0, kTokens), ahead(**model, **ops, text, 2, 1);
-      EXPECT_EQ(whole.first_layer[0], ahead.first_layer[0]);
-      EXPECT_EQ(whole.first_layer[1], ahead.first_layer[1]);
-      EXPECT_NE(whole.first_layer[2], ahead.first_layer[2]) << "the last layer was to write nothing";
+      EXPECT_EQ(whole.layers[0], ahead.layers[0]);
+      EXPECT_EQ(whole.layers[1], ahead.layers[1]);
+      EXPECT_NE(whole.layers[2], ahead.layers[2]) << "the last layer was to write nothing";
     }
   }
 }

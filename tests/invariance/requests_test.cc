@@ -59,7 +59,6 @@ struct Conditions {
   const std::vector<std::vector<Token>>* answers = nullptr;
   std::string proposer = {};  // in its place, by name, with this model for the one that needs a model
   const TinyModel* draft = nullptr;
-  int exit_layers = 0;
   bool adapts = false;
   bool learned = false;  // of three requests one stands behind 5 virtual tokens and one behind 40
   int loaded_for = 0;    // positions, 0: all that the model has; a window of as many or more has no blocks of its own
@@ -147,7 +146,7 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   options.max_draft = s.max_draft;
   options.proposer = s.proposer;
   options.adapt_draft = s.adapts;
-  options.exit_layers = s.exit_layers;
+  options.exit_layers = s.proposer == "exit" ? 1 : 0;
   std::unique_ptr<Model> draft;
   if (s.draft != nullptr) {
     draft = std::move(*s.draft->load(**ops, "f16"));
@@ -357,7 +356,6 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
   struct Who {
     std::string name;
     const TinyModel* draft = nullptr;
-    int exit_layers = 0;
   };
   const TinyModel tiny(TinyShape{}, "q8_0", 9), alike(TinyShape{}, "q4_0", 9), other(TinyShape{}, "q8_0", 10);
   Conditions plain;
@@ -367,7 +365,6 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     s.codec = plain.codec;
     s.proposer = who.name;
     s.draft = who.draft;
-    s.exit_layers = who.exit_layers;
     SCOPED_TRACE(s.text() + (who.draft == &other ? " of another model" : ""));
     const Outcome got = run(tiny, s);
     EXPECT_EQ(got.hashes, truth.hashes);
@@ -379,8 +376,8 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     }
     return got.stats;
   };
-  for (const Who& who : {Who{"ngram"}, Who{"medusa"}, Who{"draft", &alike}, Who{"draft", &other},
-                         Who{"exit", nullptr, 1}, Who{"eagle"}}) {
+  for (const Who& who :
+       {Who{"ngram"}, Who{"medusa"}, Who{"eagle"}, Who{"exit"}, Who{"draft", &alike}, Who{"draft", &other}}) {
     drafted({.max_draft = 4}, who);
     drafted({.threads = 2, .max_seqs = 8, .max_chunk = 5, .max_draft = 7}, who);
     drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15}, who);
@@ -435,6 +432,12 @@ TEST_P(InvarianceCodec, LearnedPrefixes) {
                                       .draft = draft});
     EXPECT_GT(drafted.spent.n_accepted, 0);
   }
+  for (const char* proposer : {"exit", "eagle"}) {
+    const EngineStats drafted =
+        same({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 5, .proposer = proposer});
+    EXPECT_GT(drafted.spent.computed[static_cast<size_t>(Cause::draft)], 0) << proposer;
+    EXPECT_EQ(drafted.n_bad_drafts, 0) << proposer;
+  }
   EXPECT_GT(same({.max_seqs = 32, .prefix_cache = true, .twice = true}).n_cached_tokens, 1000);
   EXPECT_GT(same({.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true}).n_preempted,
             0);
@@ -459,6 +462,12 @@ TEST(InvarianceWindow, GivenBackBlocksChangeNoBit) {
                            .n_window_blocks = 14,
                            .max_draft = 7,
                            .answers = &answers});
+    for (const char* proposer : {"exit", "eagle"}) {
+      Conditions s{.max_chunk = 20, .n_blocks = 60, .prefix_cache = true, .n_window_blocks = 14, .max_draft = 7};
+      s.max_seqs = 8;
+      s.proposer = proposer;
+      expect_same(tiny, truth, s);
+    }
     for (const int n_window_blocks : {8, 14, 60}) {  // 8: what 49 and 64 tokens touch at most
       const Conditions s{.max_seqs = 32,
                          .max_chunk = 64,
