@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/limits.h"
+#include "model/eagle.h"
 #include "model/medusa.h"
 #include "model/weight_loader.h"
 #include "ops/no_ops.h"
@@ -91,9 +92,14 @@ Status add_draft(const Model& target, const EngineOptions& options, const ModelO
   ProposerEnv env = proposer_shapes(target, options);
   Counted counted;
   std::unique_ptr<MedusaHeads> heads;
+  std::unique_ptr<EagleHead> eagle;
   if (is_medusa_folder(draft.model)) {
     counted.ops = std::make_unique<CountingOps>(draft, nullptr);
     QR_TRY(heads, load_medusa(draft.model, target.info(), *counted.ops));
+  } else if (is_eagle_folder(draft.model)) {
+    counted.ops = std::make_unique<CountingOps>(draft, nullptr);
+    QR_TRY(eagle, load_eagle(draft.model, target.info(), *counted.ops));
+    needs.draft.token_bytes = eagle->kv_layout.token_bytes();
   } else if (!draft.model.empty()) {
     QR_TRY(const std::string path, model_path(draft.model));
     QR_TRY(const ModelFile file, open_model(path));
@@ -102,6 +108,7 @@ Status add_draft(const Model& target, const EngineOptions& options, const ModelO
   }
   env.draft = counted.model.get();
   env.medusa = heads.get();
+  env.eagle = eagle.get();
   if (counted.ops != nullptr) {
     needs.draft.weights = counted.ops->bytes;
     needs.largest = std::max(needs.largest, counted.ops->largest);

@@ -37,7 +37,7 @@ struct MemoryNeeds {
   }
 };
 // `file` was opened by open_model; `options.n_ctx` 0 counts as the model's. Fails as load() does where the model cannot
-// be loaded at all. `draft`: a model that drafts, or a folder of Medusa heads; nothing drafts where it names none.
+// be loaded at all. `draft`: a model that drafts, or a folder of Medusa heads; none where it names none.
 Result<MemoryNeeds> measure_needs(const ModelFile& file,
                                   const ModelOptions& model,
                                   const EngineOptions& options,

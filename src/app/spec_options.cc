@@ -1,5 +1,7 @@
 #include "app/spec_options.h"
 
+#include <charconv>
+
 #include "app/memory_plan.h"
 #include "app/model_name.h"
 #include "base/bounded_reader.h"
@@ -13,15 +15,35 @@ namespace quire {
 // Of a server that guesses nothing else: room for what a few streams can use, and little memory for logits.
 static constexpr int kForcedRows = 32;
 
+// Of --draft: the first layers of the target itself.
+static constexpr std::string_view kExit = "exit:";
+
+// 0: it names something else.
+static Result<int> exit_layers(std::string_view draft) {
+  if (!draft.starts_with(kExit)) return 0;
+  const std::string_view digits = draft.substr(kExit.size());
+  int n = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+  if (error == std::errc() && end == digits.data() + digits.size() && n > 0) return n;
+  return fail(Code::invalid, "--draft exit:E needs a number of layers of 1 or more, got " + in_quotes(draft));
+}
+
 void declare_spec_options(CommandLine& line, SpecChoice& choice) {
   line.option(
       "--spec", choice.mode,
       "who guesses tokens ahead, which changes no answer: draft (what --draft names), ngram (what followed "
       "the same tokens before), grammar (what a grammar leaves no choice about; a server's draft and ngram have "
       "it beside them), off, or auto: draft where --draft names something, else grammar");
-  line.option("--draft", choice.draft,
-              "what guesses ahead: a smaller model with the same tokens, or a folder of Medusa heads for this model");
+  line.option(
+      "--draft", choice.draft,
+      "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE-3 head "
+      "for this model, or exit:E, the first E layers of the model itself");
   line.option("--spec-depth", choice.depth, "tokens of every guess, 0: as many as pay, none where none do");
+}
+
+// Who guesses with what --draft names.
+static std::string drafter_of(const std::string& draft) {
+  return is_medusa_folder(draft) ? "medusa" : is_eagle_folder(draft) ? "eagle" : "draft";
 }
 
 Status apply(const SpecChoice& choice, EngineOptions& options) {
@@ -29,11 +51,14 @@ Status apply(const SpecChoice& choice, EngineOptions& options) {
   if (mode != "auto" && mode != "off" && mode != "ngram" && mode != "draft" && mode != "grammar")
     return fail(Code::invalid, "--spec must be auto, off, grammar, ngram or draft, got \"" + mode + "\"");
   if (mode == "draft" && choice.draft.empty())
-    return fail(Code::invalid, "--spec draft needs what drafts: --draft with a model or a folder of Medusa heads");
+    return fail(Code::invalid,
+                "--spec draft needs what drafts: --draft with a model, a folder of Medusa heads or of an EAGLE-3 head, "
+                "or exit:E");
   if ((mode == "ngram" || mode == "grammar") && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
   QR_TRY_VOID(in_range("--spec-depth", choice.depth, 0, kMostDraft));
-  const char* drafter = is_medusa_folder(choice.draft) ? "medusa" : "draft";
+  QR_TRY(options.exit_layers, exit_layers(choice.draft));
+  const std::string drafter = options.exit_layers > 0 ? "exit" : drafter_of(choice.draft);
   options.proposer = choice.has_draft() ? drafter : mode == "ngram" || mode == "grammar" ? mode : "";
   options.max_draft = choice.depth;
   options.adapt_draft = choice.depth == 0;
@@ -57,6 +82,8 @@ ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options) {
   env.max_seqs = options.max_seqs;
   env.block_tokens = options.block_tokens;
   env.n_out = max_out_rows(options);
+  env.n_rows = options.step_tokens;
+  env.exit_layers = options.exit_layers;
   return env;
 }
 
@@ -65,21 +92,26 @@ DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engi
   ProposerEnv env = proposer_shapes(target, options);
   env.draft = drafter.model.get();
   env.medusa = drafter.heads.get();
+  env.eagle = drafter.eagle.get();
   DraftMemory out;
   out.scratch = proposer_bytes(options.proposer, {options.max_draft}, env);
   if (drafter.heads != nullptr) out.weights = drafter.heads->weight_bytes;
+  const EngineStats stats = engine.stats();
+  const int64_t n_tokens = int64_t{stats.n_blocks - stats.n_learned_blocks} * options.block_tokens;
+  if (drafter.eagle != nullptr) {
+    out.weights = drafter.eagle->weight_bytes;
+    out.cache = n_tokens * drafter.eagle->kv_layout.token_bytes();
+  }
   if (drafter.model != nullptr) {
-    const EngineStats stats = engine.stats();
     out.weights = drafter.model->info().weight_bytes;
-    out.cache = int64_t{stats.n_blocks - stats.n_learned_blocks} * options.block_tokens *
-                drafter.model->info().kv_layout.token_bytes();
+    out.cache = n_tokens * drafter.model->info().kv_layout.token_bytes();
   }
   return out;
 }
 
 ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how) {
   ModelOptions out = how;
-  out.model = choice.draft;
+  out.model = choice.draft.starts_with(kExit) ? "" : choice.draft;
   out.kv_type = "auto";
   out.weights.clear();
   out.context_shift.clear();  // it guesses as far as its own context goes
@@ -123,28 +155,38 @@ Result<std::unique_ptr<Model>> load_model_that_drafts(const SpecChoice& choice,
   return model;
 }
 
-Result<std::unique_ptr<MedusaHeads>> load_heads(const std::string& folder, const LoadedModel& target) {
-  QR_TRY(const int64_t bytes, medusa_bytes(folder));
+Status check_heads_fit(const std::string& folder, const Result<int64_t>& bytes) {
+  if (!bytes) return tl::make_unexpected(bytes.error());
   const int64_t available = available_memory();
-  if (bytes > available) {
-    return fail(Code::exhausted, folder + ": Medusa heads of " + memory_text(bytes) + " do not fit: there are " +
-                                     memory_text(available));
+  if (*bytes <= available) return {};
+  return fail(Code::exhausted,
+              folder + ": heads of " + memory_text(*bytes) + " do not fit: there are " + memory_text(available));
+}
+
+Result<Drafter> load_heads(const std::string& folder, const LoadedModel& target) {
+  Drafter out;
+  if (is_medusa_folder(folder)) {
+    QR_TRY_VOID(check_heads_fit(folder, medusa_bytes(folder)));
+    QR_TRY(out.heads, load_medusa(folder, target.model->info(), *target.ops));
+  } else {
+    QR_TRY_VOID(check_heads_fit(folder, eagle_bytes(folder)));
+    QR_TRY(out.eagle, load_eagle(folder, target.model->info(), *target.ops));
   }
-  return load_medusa(folder, target.model->info(), *target.ops);
+  return out;
 }
 
 }  // namespace
 
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
-  if (!choice.has_draft()) return Drafter{};
-  if (is_medusa_folder(choice.draft)) {
+  if (!choice.has_draft() || choice.draft.starts_with(kExit)) return Drafter{};
+  if (is_medusa_folder(choice.draft) || is_eagle_folder(choice.draft)) {
     auto heads = load_heads(choice.draft, target);
     if (!heads) return error_within("--draft", std::move(heads).error());
-    return Drafter{nullptr, std::move(*heads)};
+    return std::move(*heads);
   }
   auto model = load_model_that_drafts(choice, how, target);
   if (!model) return error_within("--draft " + choice.draft, std::move(model).error());
-  return Drafter{std::move(*model), nullptr};
+  return Drafter{std::move(*model), nullptr, nullptr};
 }
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 
 #include "app/wire.h"
 #include "engine/engine.h"
+#include "model/eagle.h"
 #include "model/medusa.h"
 #include "spec/proposer.h"
 
@@ -13,10 +14,10 @@ namespace quire {
 
 struct SpecChoice {
   std::string mode = "auto";  // auto, off, grammar, ngram, draft
-  std::string draft = {};     // a model, or a folder of Medusa heads
+  std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE-3 head, or exit:E
   int depth = 0;              // tokens of a guess, 0: as it pays
 
-  // Whether a model drafts, or heads.
+  // Whether a model drafts, or heads, or an EAGLE-3 head, or the first layers of the target.
   bool has_draft() const { return !draft.empty() && (mode == "auto" || mode == "draft"); }
 };
 // --spec, --spec-depth, --draft.
@@ -31,14 +32,16 @@ void drop_if_impossible(const SpecChoice& choice, const ModelInfo& model, Engine
 struct Drafter {
   std::unique_ptr<Model> model;
   std::unique_ptr<MedusaHeads> heads;
+  std::unique_ptr<EagleHead> eagle;
   // It outlives the engine.
   void put_into(EngineEnv& env) const {
     env.draft = model.get();
     env.medusa = heads.get();
+    env.eagle = eagle.get();
   }
 };
 // The one that drafts for `target`, on its backend. Code::invalid where a model has not the same tokens, with the first
-// that differs; heads as load_medusa. `target` outlives it.
+// that differs; heads as load_medusa and load_eagle. `target` outlives it.
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
 // Shapes that memory depends on, of an engine whose options have n_ctx and max_draft filled in.
 ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options);

@@ -1,5 +1,5 @@
-// Owned memory for weights, KV blocks and the step's arena: anonymous pages, 2 MiB pages wherever the system gives them:
-// they are read faster (docs/numbers.md).
+// Owned memory for weights, KV blocks and the step's arena: anonymous pages, 2 MiB pages wherever the system gives
+// them: they are read faster (docs/numbers.md).
 #pragma once
 #include <cstddef>
 #include <cstdint>

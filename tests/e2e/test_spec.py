@@ -26,22 +26,31 @@ SCHEMAS = [{'type': 'json_schema', 'json_schema': {'name': 'n', 'schema': {
          'recommendation': {'const': 'Nothing to be done'}})]
 
 
-def write_heads(folder, n_embd, n_vocab, n_heads=3):
-    """Medusa heads of random numbers, in the folder that such heads are published in."""
+def write_random(path, shapes, more=None):
+    """A file of F16 tensors of random numbers, behind others: name to (dtype, shape, bytes)."""
     rng = random.Random(1)
     numbers = struct.pack('<4096e', *(rng.gauss(0, 0.1) for _ in range(4096)))
     header, data = {}, bytearray()
-    shapes = {'0.linear.weight': [n_embd, n_embd], '0.linear.bias': [n_embd], '1.weight': [n_vocab, n_embd]}
-    for head in range(n_heads):
-        for name, shape in shapes.items():
-            n_bytes = 2 * shape[0] * (shape[1] if len(shape) == 2 else 1)
-            shift = 2 * rng.randrange(4096)
-            part = (numbers[shift:] + numbers * (n_bytes // len(numbers) + 1))[:n_bytes]
-            header[f'{head}.{name}'] = {'dtype': 'F16', 'shape': shape, 'data_offsets': [len(data), len(data) + n_bytes]}
-            data += part
+    for name, (dtype, shape, part) in (more or {}).items():
+        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [len(data), len(data) + len(part)]}
+        data += part
+    for name, shape in shapes.items():
+        n_bytes = 2 * shape[0] * (shape[1] if len(shape) == 2 else 1)
+        shift = 2 * rng.randrange(4096)
+        part = (numbers[shift:] + numbers * (n_bytes // len(numbers) + 1))[:n_bytes]
+        header[name] = {'dtype': 'F16', 'shape': shape, 'data_offsets': [len(data), len(data) + n_bytes]}
+        data += part
     text = json.dumps(header).encode()
-    with open(os.path.join(folder, 'medusa_lm_head.safetensors'), 'wb') as file:
+    text += b' ' * (-len(text) % 8)
+    with open(path, 'wb') as file:
         file.write(struct.pack('<Q', len(text)) + text + data)
+
+
+def write_heads(folder, n_embd, n_vocab, n_heads=3):
+    """Medusa heads of random numbers, in the folder that such heads are published in."""
+    shapes = {'0.linear.weight': [n_embd, n_embd], '0.linear.bias': [n_embd], '1.weight': [n_vocab, n_embd]}
+    write_random(os.path.join(folder, 'medusa_lm_head.safetensors'),
+                 {f'{head}.{name}': shape for head in range(n_heads) for name, shape in shapes.items()})
     with open(os.path.join(folder, 'config.json'), 'w') as file:
         json.dump({'medusa_num_heads': n_heads, 'medusa_num_layers': 1, 'base_model_name_or_path': 'quill'}, file)
 
@@ -50,6 +59,21 @@ def write_bundled_heads(folder, n_more=0):
     gguf = Gguf(BUNDLED)
     n_embd, n_vocab = gguf.tensors['token_embd.weight'][0]
     write_heads(folder, n_embd + n_more, n_vocab)
+
+
+def write_bundled_eagle(folder, n_draft=600, **config):
+    """An EAGLE-3 head of random numbers for the bundled model."""
+    n, n_vocab = Gguf(BUNDLED).tensors['token_embd.weight'][0]
+    layer = {'input_layernorm': [n], 'hidden_norm': [n], 'post_attention_layernorm': [n], 'self_attn.q_proj': [64, 2 * n],
+             'self_attn.k_proj': [32, 2 * n], 'self_attn.v_proj': [32, 2 * n], 'self_attn.o_proj': [n, 64],
+             'mlp.gate_proj': [128, n], 'mlp.up_proj': [128, n], 'mlp.down_proj': [n, 128]}
+    shapes = {'fc.weight': [n, 3 * n], 'norm.weight': [n], 'lm_head.weight': [n_draft, n]}
+    shapes |= {f'midlayer.{name}.weight': shape for name, shape in layer.items()}
+    d2t = struct.pack(f'<{n_draft}q', *(i for i in range(n_draft)))  # every other token
+    write_random(os.path.join(folder, 'model.safetensors'), shapes, {'d2t': ('I64', [n_draft], d2t)})
+    with open(os.path.join(folder, 'config.json'), 'w') as file:
+        json.dump({'hidden_size': n, 'intermediate_size': 128, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'head_dim': 16,
+                   'rms_norm_eps': 1e-5, 'rope_theta': 10000.0, 'vocab_size': n_vocab, 'draft_vocab_size': n_draft, **config}, file)
 
 
 def body(i, **fields):
@@ -123,6 +147,21 @@ class Speculation(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             write_bundled_heads(folder)
             self.check('--draft', folder, '--spec', 'draft')
+
+    def test_an_eagle_head(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_eagle(folder)
+            details, metrics = self.check('--draft', folder, '--spec-depth', '4')
+            self.check('--draft', folder)
+        self.assertGreater(sum(d.get('rejected_prediction_tokens', 0) for d in details), 100)
+        self.assertIn('quire_spec_decode_bad_drafts_total 0', metrics)
+        self.assertIn('quire_spec_decode_drafter_drafts_total{drafter="eagle"}', metrics)
+
+    def test_the_first_layers(self):
+        details, metrics = self.check('--draft', 'exit:3', '--spec-depth', '3')
+        self.assertGreater(sum(d.get('rejected_prediction_tokens', 0) for d in details), 100)
+        self.assertIn('quire_spec_decode_bad_drafts_total 0', metrics)
+        self.assertIn('quire_spec_decode_drafter_drafts_total{drafter="exit"}', metrics)
 
     def test_ngrams(self):
         details, _ = self.check('--spec', 'ngram', '--spec-depth', '6')
@@ -244,6 +283,19 @@ class Memory(unittest.TestCase):
         self.assertEqual(facts['draft']['cache'], 0)
         self.assertLess(abs(facts['draft']['weights'] - size), 0.02 * size)
 
+    def test_of_an_eagle_head(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_eagle(folder)
+            facts = self.check('--draft', folder)
+            size = os.path.getsize(os.path.join(folder, 'model.safetensors'))
+        self.assertGreater(facts['draft']['cache'], 0)
+        self.assertLess(abs(facts['draft']['weights'] - size), 0.02 * size)
+
+    def test_of_the_first_layers(self):
+        facts = self.check('--draft', 'exit:2')
+        self.assertEqual((facts['draft']['cache'], facts['draft']['weights']), (0, 0))
+        self.assertGreater(facts['draft']['scratch'], 0)
+
     def test_without_there_is_nothing_of_it(self):
         self.assertNotIn('draft', self.facts())
         self.assertNotIn('draft', self.facts('--draft', DRAFT, '--spec', 'off'))
@@ -263,8 +315,11 @@ class Refusals(unittest.TestCase):
 
     def test_what_cannot_be_is_named(self):
         self.assertIn('--spec must be auto, off, grammar, ngram or draft, got "fast"', self.refusal('--spec', 'fast'))
-        self.assertIn('--spec draft needs what drafts: --draft with a model or a folder of Medusa heads',
-                      self.refusal('--spec', 'draft'))
+        self.assertIn('--spec draft needs what drafts: --draft with a model, a folder of Medusa heads or of an EAGLE-3 head, '
+                      'or exit:E', self.refusal('--spec', 'draft'))
+        for wrong in ('exit:', 'exit:x', 'exit:0', 'exit:3 '):
+            self.assertIn(f'--draft exit:E needs a number of layers of 1 or more, got "{wrong}"', self.refusal('--draft', wrong))
+        self.assertIn('must leave the model after 1 to 5 of its 6 layers, got 6', self.refusal('--draft', 'exit:6'))
         self.assertIn('--spec-depth must be 0 to 64, got 65', self.refusal('--spec-depth', '65'))
         self.assertIn('--draft is for --spec draft or auto', self.refusal('--spec', 'ngram', '--draft', DRAFT))
         self.assertIn('--draft /nowhere.gguf', self.refusal('--draft', '/nowhere.gguf'))
@@ -278,6 +333,14 @@ class Refusals(unittest.TestCase):
             self.assertIn('--draft is for --spec draft or auto', self.refusal('--draft', folder, '--spec', 'ngram'))
             os.rename(os.path.join(folder, 'medusa_lm_head.safetensors'), os.path.join(folder, 'medusa_lm_head.pt'))
             self.assertIn('medusa_lm_head.pt: is a pickle', self.refusal('--draft', folder))
+
+    def test_an_eagle_head_of_another_model_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_eagle(folder, hidden_size=64)
+            self.assertRegex(self.refusal('--draft', folder),
+                             r'--draft: .*: config.json: key "hidden_size": the head is for states of 64 numbers, the model has')
+            write_bundled_eagle(folder, eagle_config={'eagle_aux_hidden_state_layer_ids': [1, 2]})
+            self.assertIn('tensor "fc.weight": must have shape', self.refusal('--draft', folder))
 
     @unittest.skipUnless(os.path.exists(OTHER), 'no other model is here')
     def test_a_draft_of_another_tokenizer_is_refused(self):
