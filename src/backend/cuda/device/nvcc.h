@@ -79,9 +79,4 @@ QR_DEVICE void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) entry(Kernel kernel) {
-  kernel();
-}
-
 }  // namespace quire::dev
