@@ -6,10 +6,7 @@
 #include <utility>
 
 #include "backend/cuda/backend.h"
-#include "backend/cuda/emulated/runtime_fake.h"
-#include "backend/cuda/kernels/linear_q8_0.cuh"
-#include "backend/cuda/kernels/norm.cuh"
-#include "backend/cuda/kernels/quantize.cuh"
+#include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/sums.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
@@ -396,7 +393,10 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
 
 }  // namespace cuda
 
-Result<std::unique_ptr<Ops>> make_cuda_ops() { return cuda::CudaOps::make(cuda::make_fake_runtime({})); }
+Result<std::unique_ptr<Ops>> make_cuda_ops() {
+  QR_TRY(std::shared_ptr<cuda::Runtime> runtime, cuda::open_runtime());
+  return cuda::CudaOps::make(std::move(runtime));
+}
 
 static Status check_layer(const AttnParams& layer) {
   const KvCodec& codec = *layer.k_codec;

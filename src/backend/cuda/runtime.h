@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "base/result.h"
@@ -19,10 +20,12 @@ struct Blocks {
   int64_t x = 1, y = 1, z = 1;
 };
 
-// A kernel and the arguments that it begins with.
+// A kernel, by its name in compiled modules, and the arguments that it begins with.
 struct Launch {
   static constexpr size_t kMaxArguments = 256;
-  void (*body)(const void* arguments) = nullptr;  // one thread of it; null where kernels are the driver's
+  const char* name = nullptr;
+  void (*body)(const void* arguments) =
+      nullptr;  // one thread of a kernel without a name: the emulator's tests have such
   alignas(16) std::array<std::byte, kMaxArguments> arguments{};
   Blocks blocks;
   int n_threads = 0, shared_bytes = 0;
@@ -42,15 +45,22 @@ class Runtime {
   virtual void wait() = 0;
 };
 
+// kValue: its name. Kernels that stand in kernels/list.cuh have one; no other can be launched.
+template <class Kernel>
+struct KernelName;
+
 template <class Kernel>
 Launch launch_of(const Kernel& kernel, Blocks blocks) {
   static_assert(sizeof(Kernel) <= Launch::kMaxArguments);
-  Launch out{.body = [](const void* at) { (*static_cast<const Kernel*>(at))(); },
+  Launch out{.name = KernelName<Kernel>::kValue,
              .blocks = blocks,
              .n_threads = Kernel::kThreads,
              .shared_bytes = Kernel::kSharedBytes};
   std::memcpy(out.arguments.data(), &kernel, sizeof kernel);
   return out;
 }
+
+// The device that a program computes on, or the emulated one. Code::unsupported says why there is none.
+Result<std::shared_ptr<Runtime>> open_runtime();
 
 }  // namespace quire::cuda

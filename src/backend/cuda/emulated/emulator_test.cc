@@ -33,7 +33,7 @@ Ran run(Fn fn, uint64_t seed = 1) {
   const auto runtime = cuda::make_fake_runtime({.seed = seed, .fault = &out.fault});
   auto* numbers = reinterpret_cast<int32_t*>(*runtime->allocate(kBytes, Place::shared));
   std::iota(numbers, numbers + 4096, 0);
-  runtime->launch(cuda::launch_of(Kernel<Fn>{fn, numbers}, {.x = 2}));
+  runtime->launch(cuda::unnamed_launch(Kernel<Fn>{fn, numbers}, {.x = 2}));
   runtime->wait();
   out.numbers.assign(numbers, numbers + 4096);
   return out;
@@ -239,7 +239,7 @@ TEST(FakeRuntime, WorkRunsWhenAWaitForcesIt) {
                   },
                   static_cast<int32_t*>(nullptr)};
   };
-  runtime->launch(cuda::launch_of(copy(at, shared), {}));
+  runtime->launch(cuda::unnamed_launch(copy(at, shared), {}));
   runtime->wait();
   EXPECT_EQ(*reinterpret_cast<int64_t*>(shared), 2);
 }

@@ -18,4 +18,16 @@ struct FakeOptions {
 };
 std::shared_ptr<Runtime> make_fake_runtime(const FakeOptions& options);
 
+// Of a kernel without a name.
+template <class Kernel>
+Launch unnamed_launch(const Kernel& kernel, Blocks blocks) {
+  static_assert(sizeof(Kernel) <= Launch::kMaxArguments);
+  Launch out{.body = [](const void* at) { (*static_cast<const Kernel*>(at))(); },
+             .blocks = blocks,
+             .n_threads = Kernel::kThreads,
+             .shared_bytes = Kernel::kSharedBytes};
+  std::memcpy(out.arguments.data(), &kernel, sizeof kernel);
+  return out;
+}
+
 }  // namespace quire::cuda
