@@ -41,12 +41,8 @@ endfunction()
 
 function(quire_room room)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${QR_DIR_${room}}/*.cc)
-  if(room STREQUAL backend_cuda)  # with an emulated device, or none
-    if(QR_CUDA_EMULATED)
-      list(FILTER sources EXCLUDE REGEX "/no_device\\.cc$")
-    else()
-      list(FILTER sources INCLUDE REGEX "/no_device\\.cc$")
-    endif()
+  if(room STREQUAL backend_cuda)
+    quire_cuda_sources(sources)
   endif()
   set(tests ${sources})
   set(benches ${sources})
@@ -66,8 +62,12 @@ function(quire_room room)
 endfunction()
 
 # Links a target against a room and all below it. OBJECT libraries are linked whole, so self-registration works.
+# One argument more: whose device backend_cuda opens (cmake/cuda.cmake) where it is not the default's.
 function(quire_link target room)
   quire_closure(rooms ${room})
+  if("backend_cuda" IN_LIST rooms)
+    quire_link_cuda(${target} ${ARGN})
+  endif()
   foreach(r IN LISTS rooms)
     target_link_libraries(${target} PRIVATE ${r})
     if(QR_HAS_SOURCES_${r})

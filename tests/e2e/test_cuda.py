@@ -1,9 +1,11 @@
-# The CUDA backend behind a server: on an emulated device the bundled model's answers are those of the CPU, bit for bit.
-# A program that was built without it says so.
+# The CUDA backend behind a server: on an emulated device the bundled model's answers are those of the CPU, bit for bit, and
+# so they are by way of NVIDIA's driver calls, on a driver that the tests bring. A program that was built without it says so.
 import os
+import tempfile
 import unittest
+from unittest import mock
 
-from quire_server import BUNDLED, ROOT, Server, quire
+from quire_server import BUNDLED, ROOT, Server, binary, quire
 
 CHAT = '/v1/chat/completions'
 DRAFT = os.path.join(ROOT, 'models', 'quill-draft-q8_0.gguf')
@@ -14,6 +16,14 @@ def has_emulator():
     """Of the program under test; where the build says nothing the program itself is asked."""
     done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda')
     return 'has no CUDA runtime' not in done.stderr, done
+
+
+def on_driver(libraries):
+    """While it lasts, the program is the one that opens NVIDIA's driver, which is looked for in that folder first."""
+    program = os.path.join(os.path.dirname(binary()), 'quire_on_driver')
+    if not os.path.exists(program):
+        raise unittest.SkipTest('built without quire_on_driver')
+    return mock.patch.dict(os.environ, {'QUIRE_BIN': program, 'LD_LIBRARY_PATH': libraries})
 
 
 def answers(*options):
@@ -44,6 +54,18 @@ class Cuda(unittest.TestCase):
         truth = answers()
         self.assertTrue(all(text for text, _ in truth))
         self.assertEqual(answers('--backend', 'cuda'), truth)
+        with on_driver(os.path.join(os.path.dirname(binary()), 'fake_driver')):
+            self.assertEqual(answers('--backend', 'cuda'), truth)
+
+    def test_without_a_driver_it_says_so_and_the_cpu_serves(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, 'libcuda.so.1'), 'w', encoding='utf-8'):
+                pass  # in front of one that the machine may have
+            with on_driver(folder):
+                for backend, code in (('cuda', 1), ('cpu', 0)):
+                    done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', backend)
+                    self.assertEqual(done.returncode != 0, code != 0, done.stderr)
+                    self.assertEqual('--backend cuda: NVIDIA\'s driver cannot be opened: ' in done.stderr, backend == 'cuda')
 
     def test_what_has_no_kernel_is_refused_by_name(self):
         if not self.emulates:

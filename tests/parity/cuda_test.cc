@@ -1,5 +1,6 @@
 // The CUDA backend on an emulated device against the CPU's: the same bits, whatever the order in which the device's
-// threads run. And the suite against itself: faults that are planted in the kernels are noticed.
+// threads run, and by way of a driver too. And the suite against itself: faults that are planted in the kernels are
+// noticed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/driver/runtime_cuda.h"
+#include "backend/cuda/emulated/fake_libcuda.h"
 #include "backend/cuda/emulated/runtime_fake.h"
 #include "quant/kv_codec.h"
 #include "tests/parity/op_corpus.h"
@@ -68,8 +71,18 @@ std::vector<float> on_cuda(Body body, const cuda::FakeOptions& options) {
   return body(bench);
 }
 
+// By way of the driver's calls, on a driver for tests.
+std::vector<float> on_driver(Body body) {
+  const auto runtime = cuda::open_driver_runtime(
+      {.library = cuda::fake_libcuda_path(), .image = std::as_bytes(std::span(cuda::kFakeImage))});
+  const auto ops = cuda::CudaOps::make(*runtime);
+  Bench bench(**ops);
+  return body(bench);
+}
+
 void expect_same(Body body) {
   const std::vector<float> truth = on_cpu(body);
+  ASSERT_TRUE(same_bits(truth, on_driver(body)));
   for (const uint64_t seed : {0, 1, 2})
     ASSERT_TRUE(same_bits(truth, on_cuda(body, {.seed = seed}))) << "order " << seed;
 }

@@ -4,8 +4,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kNone =
-    "--backend cuda: this program has no CUDA runtime (its kernels run in the emulator of test builds only)";
+constexpr std::string_view kNone = "--backend cuda: this program has no CUDA runtime (the preset `cuda` builds it)";
 
 }  // namespace
 

@@ -1,0 +1,81 @@
+// NVIDIA's driver, opened at run time: a program that knows these calls starts on a machine without it. Only what the
+// runtime uses is here; names, numbers and kinds of arguments are those of the driver's binary interface.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace quire::cuda {
+
+using DevicePointer = uint64_t;
+using Handle = void*;  // of a context, module, function or stream
+
+// A call and its address in the library. Each returns 0 or an error's number.
+template <class... Arguments>
+struct DriverCall {
+  const char* name;
+  int (*function)(Arguments...) = nullptr;
+};
+
+struct DriverCalls {
+  DriverCall<unsigned> init{"cuInit"};
+  DriverCall<int*> version{"cuDriverGetVersion"};
+  DriverCall<int, const char**> error_name{"cuGetErrorName"};
+  DriverCall<int*> count{"cuDeviceGetCount"};
+  DriverCall<int*, int> device{"cuDeviceGet"};
+  DriverCall<char*, int, int> device_name{"cuDeviceGetName"};
+  DriverCall<int*, int, int> attribute{"cuDeviceGetAttribute"};
+  DriverCall<Handle*, int> retain{"cuDevicePrimaryCtxRetain"};
+  DriverCall<int> release{"cuDevicePrimaryCtxRelease_v2"};
+  DriverCall<Handle> use{"cuCtxSetCurrent"};
+  DriverCall<Handle*, const void*> load{"cuModuleLoadData"};
+  DriverCall<Handle> unload{"cuModuleUnload"};
+  DriverCall<Handle*, Handle, const char*> find{"cuModuleGetFunction"};
+  DriverCall<Handle, int, int> set_function{"cuFuncSetAttribute"};
+  DriverCall<size_t*, size_t*> memory{"cuMemGetInfo_v2"};
+  DriverCall<DevicePointer*, size_t> allocate{"cuMemAlloc_v2"};
+  DriverCall<DevicePointer*, size_t, unsigned> allocate_managed{"cuMemAllocManaged"};
+  DriverCall<DevicePointer> free{"cuMemFree_v2"};
+  DriverCall<DevicePointer, unsigned char, size_t, Handle> fill{"cuMemsetD8Async"};
+  DriverCall<DevicePointer, const void*, size_t, Handle> upload{"cuMemcpyHtoDAsync_v2"};
+  DriverCall<Handle*, unsigned> make_stream{"cuStreamCreate"};
+  DriverCall<Handle> end_stream{"cuStreamDestroy_v2"};
+  DriverCall<Handle> wait{"cuStreamSynchronize"};
+  DriverCall<Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**>
+      launch{"cuLaunchKernel"};
+};
+
+// Numbers of the driver's interface.
+enum : int {
+  kOutOfMemory = 2,
+  kAskComputeMajor = 75,  // what cuDeviceGetAttribute is asked for
+  kAskComputeMinor = 76,
+  kAskManagedMemory = 83,
+  kSetSharedBytes = 8,  // what cuFuncSetAttribute sets
+};
+inline constexpr unsigned kAttachGlobal = 1;  // managed memory: every stream may use it
+inline constexpr unsigned kNonBlocking = 1;   // a stream: does not wait for the default one
+
+class Driver {
+ public:
+  // Opens `library` for the rest of the process. Code::unsupported where it cannot be opened or lacks a call.
+  static Result<Driver> open(const std::string& library);
+
+  // Code::exhausted where memory ended, else Code::internal; the message names the call and the driver's error.
+  template <class... Arguments, class... Given>
+  Status run(const DriverCall<Arguments...>& call, Given... given) const {
+    const int code = call.function(given...);
+    if (code == 0) return {};
+    return error(call.name, code);
+  }
+
+  const DriverCalls& calls() const { return calls_; }
+
+ private:
+  tl::unexpected<Error> error(const char* call, int code) const;
+  DriverCalls calls_;
+};
+
+}  // namespace quire::cuda

@@ -1,0 +1,167 @@
+#include "backend/cuda/driver/runtime_cuda.h"
+
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/kernels/list.cuh"
+#include "base/check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr std::string_view kArchitectures = "for compute capability 8.x, 9.0 and 10.x";  // cmake/cuda.cmake
+constexpr int kLeastMajor = 8;                                                           // compute capability
+constexpr int kPlainShared = 48 << 10;  // bytes of shared memory that a kernel has without being asked for more
+
+struct Known {
+  const char* name;
+  int shared_bytes;
+};
+#define QR_KNOWN(name, Kernel) Known{KernelName<Kernel>::kValue, Kernel::kSharedBytes},
+constexpr Known kKnown[] = {QR_KERNELS(QR_KNOWN)};
+#undef QR_KNOWN
+
+void expect(const Status& status) {
+  if (!status) check_failed(__FILE__, __LINE__, "the CUDA device is lost", status.error().message);
+}
+
+std::byte* pointer(DevicePointer at) { return reinterpret_cast<std::byte*>(at); }
+DevicePointer address(const std::byte* at) { return reinterpret_cast<DevicePointer>(at); }
+
+class DriverRuntime final : public Runtime {
+ public:
+  explicit DriverRuntime(const Driver& driver) : driver_(driver), calls_(driver_.calls()) {}
+  DriverRuntime(const DriverRuntime&) = delete;
+  DriverRuntime& operator=(const DriverRuntime&) = delete;
+
+  // What was opened is closed, whatever the driver says to it: nobody is left to tell.
+  ~DriverRuntime() override {
+    if (context_ == nullptr) return;
+    static_cast<void>(driver_.run(calls_.use, context_));
+    if (stream_ != nullptr) static_cast<void>(driver_.run(calls_.end_stream, stream_));
+    if (module_ != nullptr) static_cast<void>(driver_.run(calls_.unload, module_));
+    static_cast<void>(driver_.run(calls_.release, device_));
+  }
+
+  Status open(std::span<const std::byte> image) {
+    QR_TRY_VOID(find_device());
+    QR_TRY_VOID(driver_.run(calls_.retain, &context_, device_));
+    QR_TRY_VOID(driver_.run(calls_.use, context_));
+    QR_TRY_VOID(load(image));
+    return driver_.run(calls_.make_stream, &stream_, kNonBlocking);
+  }
+
+  std::string describe() const override { return description_; }
+
+  Result<std::byte*> allocate(int64_t bytes, Place place) override {
+    QR_CHECK(bytes > 0);
+    const auto n = static_cast<size_t>(bytes);
+    DevicePointer at = 0;
+    QR_TRY_VOID(driver_.run(calls_.use, context_));
+    const Status got = place == Place::device ? driver_.run(calls_.allocate, &at, n)
+                                              : driver_.run(calls_.allocate_managed, &at, n, kAttachGlobal);
+    if (!got) return tl::make_unexpected(without_memory(got.error(), bytes));
+    Status cleared = driver_.run(calls_.fill, at, static_cast<unsigned char>(0), n, stream_);
+    if (cleared) cleared = driver_.run(calls_.wait, stream_);  // shared memory is the host's until the next launch
+    if (cleared) return pointer(at);
+    static_cast<void>(driver_.run(calls_.free, at));
+    return tl::make_unexpected(cleared.error());
+  }
+
+  void release(std::byte* data) override {
+    expect(driver_.run(calls_.use, context_));
+    expect(driver_.run(calls_.free, address(data)));
+  }
+
+  void upload(std::byte* to, const void* from, int64_t bytes) override {
+    expect(driver_.run(calls_.use, context_));
+    expect(driver_.run(calls_.upload, address(to), from, static_cast<size_t>(bytes), stream_));
+  }
+
+  // The driver copies the arguments before it returns.
+  void launch(const Launch& launch) override {
+    const auto function = functions_.find(launch.name);
+    QR_CHECK(function != functions_.end(), launch.name);
+    std::array<void*, 1> arguments = {const_cast<std::byte*>(launch.arguments.data())};
+    const Blocks& b = launch.blocks;
+    expect(driver_.run(calls_.use, context_));
+    expect(driver_.run(calls_.launch, function->second, static_cast<unsigned>(b.x), static_cast<unsigned>(b.y),
+                       static_cast<unsigned>(b.z), static_cast<unsigned>(launch.n_threads), 1U, 1U,
+                       static_cast<unsigned>(launch.shared_bytes), stream_, arguments.data(), nullptr));
+  }
+
+  void wait() override {
+    expect(driver_.run(calls_.use, context_));
+    expect(driver_.run(calls_.wait, stream_));
+  }
+
+ private:
+  Status find_device() {
+    int version = 0, n = 0, major = 0, minor = 0, is_managed = 0;
+    std::array<char, 128> name{};
+    QR_TRY_VOID(driver_.run(calls_.init, 0U));
+    QR_TRY_VOID(driver_.run(calls_.version, &version));
+    QR_TRY_VOID(driver_.run(calls_.count, &n));
+    if (n < 1) return fail(Code::unsupported, "cuDeviceGetCount: the driver shows no device");
+    QR_TRY_VOID(driver_.run(calls_.device, &device_, 0));
+    QR_TRY_VOID(driver_.run(calls_.device_name, name.data(), static_cast<int>(name.size()) - 1, device_));
+    QR_TRY_VOID(driver_.run(calls_.attribute, &major, int{kAskComputeMajor}, device_));
+    QR_TRY_VOID(driver_.run(calls_.attribute, &minor, int{kAskComputeMinor}, device_));
+    QR_TRY_VOID(driver_.run(calls_.attribute, &is_managed, int{kAskManagedMemory}, device_));
+    const std::string capability = std::to_string(major) + "." + std::to_string(minor);
+    description_ = std::string(name.data()) + ", compute capability " + capability + ", driver for CUDA " +
+                   std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+    if (major < kLeastMajor) {
+      return fail(Code::unsupported, "the kernels need compute capability " + std::to_string(kLeastMajor) +
+                                         ".0 or more, the device has " + capability);
+    }
+    if (is_managed == 0) return fail(Code::unsupported, "the device has no managed memory");
+    return {};
+  }
+
+  Status load(std::span<const std::byte> image) {
+    const Status loaded = driver_.run(calls_.load, &module_, static_cast<const void*>(image.data()));
+    if (!loaded) {
+      return fail(loaded.error().code == Code::exhausted ? Code::exhausted : Code::unsupported,
+                  loaded.error().message + " on " + description_ + "; this program's kernels are " +
+                      std::string(kArchitectures));
+    }
+    for (const Known& kernel : kKnown) {
+      Handle& function = functions_[kernel.name];
+      QR_TRY_VOID(driver_.run(calls_.find, &function, module_, kernel.name));
+      if (kernel.shared_bytes <= kPlainShared) continue;
+      QR_TRY_VOID(driver_.run(calls_.set_function, function, int{kSetSharedBytes}, kernel.shared_bytes));
+    }
+    return {};
+  }
+
+  Error without_memory(Error error, int64_t bytes) const {
+    size_t left = 0, all = 0;
+    error.message = "cannot allocate " + std::to_string(bytes) + " bytes on the device: " + error.message;
+    if (driver_.run(calls_.memory, &left, &all)) error.message += ", " + std::to_string(left) + " are left";
+    return error;
+  }
+
+  Driver driver_;
+  const DriverCalls& calls_;
+  int device_ = 0;
+  Handle context_ = nullptr, module_ = nullptr, stream_ = nullptr;
+  std::map<std::string_view, Handle> functions_;
+  std::string description_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Runtime>> open_driver_runtime(const DriverOptions& options) {
+  Result<Driver> driver = Driver::open(options.library);
+  if (!driver) return fail(driver.error().code, "--backend cuda: " + driver.error().message);
+  auto runtime = std::make_shared<DriverRuntime>(*driver);
+  if (const Status opened = runtime->open(options.image); !opened) {
+    return fail(opened.error().code, "--backend cuda: " + opened.error().message);
+  }
+  return runtime;
+}
+
+}  // namespace quire::cuda

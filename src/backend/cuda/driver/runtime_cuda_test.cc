@@ -1,0 +1,171 @@
+// The runtime on a driver for tests: what it asks of it, each call that may fail, and that nothing stays open.
+#include "backend/cuda/driver/runtime_cuda.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "backend/cuda/emulated/fake_libcuda.h"
+#include "backend/cuda/kernels/list.cuh"
+
+namespace quire::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kOpen = 3;  // a context, a module, a stream
+
+class DriverRuntime : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = fake_libcuda_path();
+    library_ = ::dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library_, nullptr) << ::dlerror();
+    reset({});
+  }
+  void TearDown() override {
+    if (library_ == nullptr) return;
+    EXPECT_EQ(alive(), 0);
+  }
+
+  void reset(const FakeDriver& options) { reinterpret_cast<FakeReset>(::dlsym(library_, "quire_fake_reset"))(options); }
+  int alive() { return reinterpret_cast<FakeCount>(::dlsym(library_, "quire_fake_alive"))(); }
+  int calls() { return reinterpret_cast<FakeCount>(::dlsym(library_, "quire_fake_calls"))(); }
+  std::string trace() { return reinterpret_cast<FakeText>(::dlsym(library_, "quire_fake_trace"))(); }
+
+  Result<std::shared_ptr<Runtime>> open(std::string_view image = kFakeImage) {
+    return open_driver_runtime({.library = path_, .image = std::as_bytes(std::span(image))});
+  }
+  // What goes wrong with these options.
+  std::string refusal(const FakeDriver& options, std::string_view image = kFakeImage) {
+    reset(options);
+    const auto runtime = open(image);
+    return runtime ? "nothing" : runtime.error().message;
+  }
+
+  std::string path_;
+  void* library_ = nullptr;
+};
+
+TEST_F(DriverRuntime, WithoutADriverItSaysSo) {
+  const auto runtime = open_driver_runtime({.library = "libno-such-driver.so.1"});
+  ASSERT_FALSE(runtime);
+  EXPECT_EQ(runtime.error().code, Code::unsupported);
+  EXPECT_THAT(runtime.error().message,
+              HasSubstr("--backend cuda: NVIDIA's driver cannot be opened: libno-such-driver"));
+}
+
+TEST_F(DriverRuntime, ALibraryThatIsNoDriver) {
+  const auto runtime = open_driver_runtime({.library = "libc.so.6"});
+  ASSERT_FALSE(runtime);
+  EXPECT_EQ(runtime.error().message, "--backend cuda: libc.so.6 has no cuInit: NVIDIA's driver is too old");
+}
+
+TEST_F(DriverRuntime, WhatADeviceMustHave) {
+  EXPECT_EQ(refusal({.n_devices = 0}), "--backend cuda: cuInit: CUDA_ERROR_NO_DEVICE (100)");
+  EXPECT_EQ(refusal({.major = 7, .minor = 5}),
+            "--backend cuda: the kernels need compute capability 8.0 or more, the device has 7.5");
+  EXPECT_EQ(
+      refusal({}, "something that is no code"),
+      "--backend cuda: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200) on a device of tests, compute capability 9.0, "
+      "driver for CUDA 13.0; this program's kernels are for compute capability 8.x, 9.0 and 10.x");
+}
+
+TEST_F(DriverRuntime, EveryCallThatFailsAtTheStartIsNamedAndNothingStaysOpen) {
+  reset({});
+  int n = 0;
+  {
+    const auto runtime = open();
+    ASSERT_TRUE(runtime) << runtime.error().message;
+    n = calls();
+    EXPECT_EQ((*runtime)->describe(), "a device of tests, compute capability 9.0, driver for CUDA 13.0");
+  }
+  ASSERT_GT(n, 25);
+  for (int nth = 1; nth <= n; ++nth) {
+    reset({.failing_call = nth, .code = 999});
+    const auto runtime = open();
+    ASSERT_FALSE(runtime) << nth;
+    EXPECT_THAT(runtime.error().message, HasSubstr(": an unknown error (999)"));
+    EXPECT_THAT(runtime.error().message, testing::StartsWith("--backend cuda: cu"));
+    EXPECT_EQ(alive(), 0) << runtime.error().message << " after " << trace();
+  }
+}
+
+TEST_F(DriverRuntime, MemoryIsClearedAndEndsWithItsSizes) {
+  reset({.bytes = 1 << 20});
+  const auto runtime = *open();
+  std::byte* shared = *runtime->allocate(100, Place::shared);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(shared[i], std::byte{0});
+  const auto more = runtime->allocate(2 << 20, Place::device);
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().code, Code::exhausted);
+  EXPECT_EQ(
+      more.error().message,
+      "cannot allocate 2097152 bytes on the device: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2), 1048476 are left");
+  runtime->release(shared);
+}
+
+TEST_F(DriverRuntime, EveryCallThatFailsInAnAllocationIsNamedAndNothingIsKept) {
+  reset({});
+  int at_start = 0;
+  {
+    const auto runtime = *open();
+    at_start = calls();
+  }
+  for (const Place place : {Place::device, Place::shared}) {
+    for (int nth = 1; nth <= 4; ++nth) {
+      reset({.failing_call = at_start + nth, .code = 999});
+      const auto runtime = *open();
+      const auto got = runtime->allocate(64, place);
+      ASSERT_FALSE(got) << nth;
+      EXPECT_THAT(got.error().message, HasSubstr("an unknown error (999)"));
+      EXPECT_EQ(alive(), kOpen) << got.error().message;
+    }
+  }
+}
+
+TEST_F(DriverRuntime, KernelsRunWithTheArgumentsOfTheLaunch) {
+  const auto runtime = *open();
+  auto* x = reinterpret_cast<float*>(*runtime->allocate(64 * 4, Place::shared));
+  std::byte* factor = *runtime->allocate(4, Place::device);
+  for (int i = 0; i < 64; ++i) x[i] = static_cast<float>(i);
+  const float three = 3.0F;
+  runtime->upload(factor, &three, 4);
+  {
+    Launch scale = launch_of(Elementwise<Scale>{{{x, 64}, 2.0F}, 64}, {});
+    runtime->launch(scale);
+    scale.arguments.fill(std::byte{0xff});  // the driver has copied them
+  }
+  runtime->launch(launch_of(Elementwise<ScaleRows>{{{x, 64}, reinterpret_cast<const float*>(factor)}, 64}, {}));
+  runtime->wait();
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(x[i], 6.0F * static_cast<float>(i));
+  runtime->release(factor);
+  runtime->release(reinterpret_cast<std::byte*>(x));
+}
+
+TEST_F(DriverRuntime, AnyThreadMayGiveMemoryBack) {
+  const auto runtime = *open();
+  std::byte* data = *runtime->allocate(64, Place::device);
+  std::thread([&] { runtime->release(data); }).join();
+  EXPECT_EQ(alive(), kOpen);
+}
+
+TEST_F(DriverRuntime, AnErrorAfterTheStartEndsTheProcessAndIsNamed) {
+  const auto runtime = *open();
+  auto* outside = reinterpret_cast<float*>(uintptr_t{4096});
+  EXPECT_DEATH(
+      {
+        runtime->launch(launch_of(Elementwise<Scale>{{{outside, 64}, 2.0F}, 64}, {}));
+        runtime->wait();
+      },
+      "the CUDA device is lost cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED \\(719\\)");
+  EXPECT_DEATH(runtime->launch(launch_of(Elementwise<Scale>{{{outside, 64}, 2.0F}, 64}, {.x = 1, .y = 65536})),
+               "cuLaunchKernel: CUDA_ERROR_INVALID_VALUE \\(1\\)");
+  EXPECT_DEATH(runtime->release(reinterpret_cast<std::byte*>(outside)),
+               "cuMemFree_v2: CUDA_ERROR_INVALID_VALUE \\(1\\)");
+}
+
+}  // namespace
+}  // namespace quire::cuda

@@ -1,0 +1,411 @@
+#include "backend/cuda/emulated/fake_libcuda.h"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "backend/cuda/emulated/kernel_bodies.h"
+#include "backend/cuda/emulated/runtime_fake.h"
+
+namespace quire {
+
+void check_failed(const char* file, int line, const char* expr, const std::string& detail) {
+  std::fprintf(stderr, "%s:%d: %s %s\n", file, line, expr, detail.c_str());
+  std::abort();
+}
+
+}  // namespace quire
+
+namespace quire::cuda {
+namespace {
+
+constexpr size_t kMostTrace = 1 << 20;
+
+enum : int {
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialised = 3,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kIllegalAddress = 700,
+  kTooManyThreads = 701,
+  kLaunchFailed = 719,
+};
+
+struct ErrorName {
+  int code;
+  const char* name;
+};
+constexpr ErrorName kNames[] = {
+    {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+    {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+    {kNotInitialised, "CUDA_ERROR_NOT_INITIALIZED"},
+    {kNoDevice, "CUDA_ERROR_NO_DEVICE"},
+    {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE"},
+    {kInvalidImage, "CUDA_ERROR_INVALID_IMAGE"},
+    {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+    {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+    {kNotFound, "CUDA_ERROR_NOT_FOUND"},
+    {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+    {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"},
+    {kTooManyThreads, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+};
+
+struct Function {
+  const KernelBody* kernel;
+  int shared_bytes = 48 << 10;
+};
+
+struct Region {
+  int64_t bytes;
+  bool is_cleared = false;
+};
+
+struct State {
+  std::mutex lock;
+  FakeDriver options;
+  std::string fault, trace;
+  std::shared_ptr<Runtime> runtime;
+  bool is_ready = false;
+  int n_calls = 0, dead = 0;  // dead: what every call returns after a kernel went wrong
+  int n_contexts = 0, n_modules = 0, n_streams = 0;
+  std::map<uint64_t, Region> regions;
+  std::map<std::string, Function> functions;
+};
+
+State& state() {
+  static State one;
+  return one;
+}
+thread_local void* t_context = nullptr;
+char g_context, g_module, g_stream;  // what handles point to
+
+enum class Needs : uint8_t { nothing, driver, context };
+
+// A call: locked, counted, and refused where it is the one that fails or comes too early.
+class Call {
+ public:
+  Call(const char* name, Needs needs) : s_(state()), held_(s_.lock) {
+    if (s_.trace.size() < kMostTrace) s_.trace += name + std::string(" ");
+    if (++s_.n_calls == s_.options.failing_call)
+      code_ = s_.options.code;
+    else if (s_.dead != 0)
+      code_ = s_.dead;
+    else if (needs != Needs::nothing && !s_.is_ready)
+      code_ = kNotInitialised;
+    else if (needs == Needs::context && (t_context != &g_context || s_.n_contexts == 0))
+      code_ = kInvalidContext;
+  }
+  bool is_refused() const { return code_ != 0; }
+  int code() const { return code_; }
+  State* operator->() { return &s_; }
+
+  // The range lies in memory that is alive.
+  Region* region(uint64_t at, int64_t bytes) {
+    auto found = s_.regions.upper_bound(at);
+    if (found == s_.regions.begin()) return nullptr;
+    --found;
+    const bool is_in = at + static_cast<uint64_t>(bytes) <= found->first + static_cast<uint64_t>(found->second.bytes);
+    return is_in ? &found->second : nullptr;
+  }
+  bool is_all_cleared() const {
+    for (const auto& [at, region] : s_.regions) {
+      if (!region.is_cleared) return false;
+    }
+    return true;
+  }
+  int allocate(uint64_t* out, size_t bytes, Place place) {
+    if (bytes == 0) return kInvalidValue;
+    const Result<std::byte*> got = s_.runtime->allocate(static_cast<int64_t>(bytes), place);
+    if (!got) return kOutOfMemory;
+    *out = reinterpret_cast<uint64_t>(*got);
+    s_.regions[*out] = {.bytes = static_cast<int64_t>(bytes)};
+    return 0;
+  }
+
+ private:
+  State& s_;
+  std::lock_guard<std::mutex> held_;
+  int code_ = 0;
+};
+
+using Dim = std::array<unsigned, 3>;
+
+int check_launch(const Function& function, const Dim& grid, const Dim& block, unsigned shared_bytes) {
+  for (const unsigned n : grid) {
+    if (n == 0) return kInvalidValue;
+  }
+  if (grid[0] >= 1U << 31 || grid[1] > 65535 || grid[2] > 65535) return kInvalidValue;
+  if (block[1] != 1 || block[2] != 1 || block[0] == 0 || block[0] % 32 != 0) return kInvalidValue;
+  if (block[0] > static_cast<unsigned>(function.kernel->n_threads)) return kTooManyThreads;
+  return shared_bytes > static_cast<unsigned>(function.shared_bytes) ? kInvalidValue : 0;
+}
+
+}  // namespace
+}  // namespace quire::cuda
+
+using namespace quire::cuda;
+
+// NOLINTBEGIN(readability-identifier-naming): the names of the driver's calls
+extern "C" {
+
+void quire_fake_reset(const FakeDriver& options) {
+  State& s = state();
+  const std::lock_guard<std::mutex> held(s.lock);
+  s.options = options;
+  s.fault.clear();
+  s.trace.clear();
+  s.runtime.reset();
+  s.is_ready = false;
+  s.n_calls = s.dead = s.n_contexts = s.n_modules = s.n_streams = 0;
+  s.regions.clear();
+  s.functions.clear();
+  t_context = nullptr;
+}
+
+int quire_fake_calls() { return state().n_calls; }
+int quire_fake_alive() {
+  const State& s = state();
+  return s.n_contexts + s.n_modules + s.n_streams + static_cast<int>(s.regions.size());
+}
+const char* quire_fake_trace() { return state().trace.c_str(); }
+
+int cuInit(unsigned flags) {
+  Call call("cuInit", Needs::nothing);
+  if (call.is_refused()) return call.code();
+  if (flags != 0) return kInvalidValue;
+  if (call->options.n_devices == 0) return kNoDevice;
+  if (call->is_ready) return 0;
+  call->is_ready = true;
+  call->runtime = make_fake_runtime({.bytes = call->options.bytes, .fault = &call->fault});
+  return 0;
+}
+
+int cuDriverGetVersion(int* version) {
+  Call call("cuDriverGetVersion", Needs::nothing);
+  if (!call.is_refused()) *version = 13000;
+  return call.code();
+}
+
+int cuGetErrorName(int code, const char** name) {
+  for (const ErrorName& known : kNames) {
+    if (known.code != code) continue;
+    *name = known.name;
+    return 0;
+  }
+  return kInvalidValue;
+}
+
+int cuDeviceGetCount(int* n) {
+  Call call("cuDeviceGetCount", Needs::driver);
+  if (!call.is_refused()) *n = call->options.n_devices;
+  return call.code();
+}
+
+int cuDeviceGet(int* device, int number) {
+  Call call("cuDeviceGet", Needs::driver);
+  if (call.is_refused()) return call.code();
+  if (number < 0 || number >= call->options.n_devices) return kInvalidDevice;
+  *device = number;
+  return 0;
+}
+
+int cuDeviceGetName(char* name, int size, int) {
+  Call call("cuDeviceGetName", Needs::driver);
+  if (!call.is_refused()) std::snprintf(name, static_cast<size_t>(size), "a device of tests");
+  return call.code();
+}
+
+int cuDeviceGetAttribute(int* value, int what, int) {
+  Call call("cuDeviceGetAttribute", Needs::driver);
+  if (call.is_refused()) return call.code();
+  if (what != 75 && what != 76 && what != 83) return kInvalidValue;
+  *value = what == 75 ? call->options.major : what == 76 ? call->options.minor : 1;
+  return 0;
+}
+
+int cuDevicePrimaryCtxRetain(void** context, int) {
+  Call call("cuDevicePrimaryCtxRetain", Needs::driver);
+  if (call.is_refused()) return call.code();
+  ++call->n_contexts;
+  *context = &g_context;
+  return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int) {
+  Call call("cuDevicePrimaryCtxRelease_v2", Needs::driver);
+  if (call.is_refused()) return call.code();
+  if (call->n_contexts == 0) return kInvalidContext;
+  --call->n_contexts;
+  return 0;
+}
+
+int cuCtxSetCurrent(void* context) {
+  Call call("cuCtxSetCurrent", Needs::driver);
+  if (call.is_refused()) return call.code();
+  if (context != &g_context) return kInvalidContext;
+  t_context = context;
+  return 0;
+}
+
+int cuModuleLoadData(void** module, const void* image) {
+  Call call("cuModuleLoadData", Needs::context);
+  if (call.is_refused()) return call.code();
+  constexpr uint32_t kOfNvcc = 0xba55ed50;
+  const bool is_known = std::strncmp(static_cast<const char*>(image), kFakeImage, sizeof kFakeImage) == 0 ||
+                        std::memcmp(image, &kOfNvcc, sizeof kOfNvcc) == 0;
+  if (!is_known) return kInvalidImage;
+  ++call->n_modules;
+  *module = &g_module;
+  return 0;
+}
+
+int cuModuleUnload(void* module) {
+  Call call("cuModuleUnload", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (module != &g_module || call->n_modules == 0) return kInvalidHandle;
+  --call->n_modules;
+  return 0;
+}
+
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  Call call("cuModuleGetFunction", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (module != &g_module || call->n_modules == 0) return kInvalidHandle;
+  const KernelBody* kernel = find_kernel(name);
+  if (kernel == nullptr) return kNotFound;
+  *function = &(call->functions[name] = Function{kernel});
+  return 0;
+}
+
+int cuFuncSetAttribute(void* function, int what, int value) {
+  Call call("cuFuncSetAttribute", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (what != 8 || value < 0 || value > 227 << 10) return kInvalidValue;
+  static_cast<Function*>(function)->shared_bytes = value;
+  return 0;
+}
+
+int cuMemGetInfo_v2(size_t* left, size_t* all) {
+  Call call("cuMemGetInfo_v2", Needs::context);
+  if (call.is_refused()) return call.code();
+  int64_t used = 0;
+  for (const auto& [at, region] : call->regions) used += region.bytes;
+  *all = static_cast<size_t>(call->options.bytes);
+  *left = static_cast<size_t>(call->options.bytes - used);
+  return 0;
+}
+
+int cuMemAlloc_v2(uint64_t* at, size_t bytes) {
+  Call call("cuMemAlloc_v2", Needs::context);
+  return call.is_refused() ? call.code() : call.allocate(at, bytes, Place::device);
+}
+
+int cuMemAllocManaged(uint64_t* at, size_t bytes, unsigned flags) {
+  Call call("cuMemAllocManaged", Needs::context);
+  if (call.is_refused()) return call.code();
+  return flags != 1 ? kInvalidValue : call.allocate(at, bytes, Place::shared);
+}
+
+// Waits for what is under way, as the driver does.
+int cuMemFree_v2(uint64_t at) {
+  Call call("cuMemFree_v2", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (call->regions.erase(at) == 0) return kInvalidValue;
+  call->runtime->wait();
+  call->runtime->release(reinterpret_cast<std::byte*>(at));
+  return 0;
+}
+
+// Memory is zeros when it is new; here it counts as cleared only when somebody clears the whole of it.
+int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, void* stream) {
+  Call call("cuMemsetD8Async", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  const auto region = call->regions.find(at);
+  if (region == call->regions.end() || value != 0 || static_cast<int64_t>(bytes) != region->second.bytes) {
+    return kInvalidValue;
+  }
+  static constexpr char kZero = 0;
+  call->runtime->upload(reinterpret_cast<std::byte*>(at), &kZero, 1);
+  region->second.is_cleared = true;
+  return 0;
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+  Call call("cuMemcpyHtoDAsync_v2", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  const Region* region = call.region(to, static_cast<int64_t>(bytes));
+  if (region == nullptr || from == nullptr) return kInvalidValue;
+  if (!region->is_cleared) return kIllegalAddress;
+  call->runtime->upload(reinterpret_cast<std::byte*>(to), from, static_cast<int64_t>(bytes));
+  return 0;
+}
+
+int cuStreamCreate(void** stream, unsigned flags) {
+  Call call("cuStreamCreate", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (flags != 1) return kInvalidValue;
+  ++call->n_streams;
+  *stream = &g_stream;
+  return 0;
+}
+
+int cuStreamDestroy_v2(void* stream) {
+  Call call("cuStreamDestroy_v2", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  --call->n_streams;
+  return 0;
+}
+
+int cuStreamSynchronize(void* stream) {
+  Call call("cuStreamSynchronize", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  call->runtime->wait();
+  if (call->fault.empty()) return 0;
+  std::fprintf(stderr, "the emulated device: %s\n", call->fault.c_str());
+  return call->dead = kLaunchFailed;
+}
+
+int cuLaunchKernel(void* function,
+                   unsigned grid_x,
+                   unsigned grid_y,
+                   unsigned grid_z,
+                   unsigned block_x,
+                   unsigned block_y,
+                   unsigned block_z,
+                   unsigned shared_bytes,
+                   void* stream,
+                   void** arguments,
+                   void** extra) {
+  Call call("cuLaunchKernel", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0 || function == nullptr) return kInvalidHandle;
+  if (arguments == nullptr || arguments[0] == nullptr || extra != nullptr) return kInvalidValue;
+  const auto& known = *static_cast<Function*>(function);
+  if (const int code = check_launch(known, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes))
+    return code;
+  if (!call.is_all_cleared()) return kIllegalAddress;
+  Launch launch{.name = known.kernel->name,
+                .blocks = {grid_x, grid_y, grid_z},
+                .n_threads = static_cast<int>(block_x),
+                .shared_bytes = static_cast<int>(shared_bytes)};
+  std::memcpy(launch.arguments.data(), arguments[0], static_cast<size_t>(known.kernel->argument_bytes));
+  call->runtime->launch(launch);
+  return 0;
+}
+
+}  // extern "C"
+// NOLINTEND(readability-identifier-naming)
