@@ -12,6 +12,11 @@ set(QR_ISA_BASE_avx512_bf16 avx512)
 set(QR_ISA_LINEAR_avx512_bf16 bf16)
 set(QR_ISA_ATTENTION_avx512_bf16 bf16)
 set(QR_ISA_BASE_amx avx512)
+# Encoders of weights: floats side by side, no fused products.
+set(QR_ENCODER_ISAS avx2 avx512)
+set(QR_ENCODER_LANES 8 16)
+set(QR_ENCODER_FLAGS_avx2 -mavx2)
+set(QR_ENCODER_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 if(QR_EMULATE_AVX512)
   set(QR_ISA_FLAGS_avx512 ${QR_ISA_FLAGS_avx2} -Wno-ignored-attributes -include ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa/avx512/emulated.h)
   set(QR_ISA_FLAGS_avx512_bf16 ${QR_ISA_FLAGS_avx512})
@@ -55,30 +60,56 @@ function(quire_generate_quant)
     string(APPEND includes "#include \"quant/kv/${name}.h\"\n")
     string(APPEND codecs "  &kKvCodec<quire::${type}>,\n")
   endforeach()
+  # The search for scales once more for each wider instruction set: more candidates side by side, the same bytes.
+  set(dir ${CMAKE_BINARY_DIR}/generated/quant)
+  set(sources "")
+  set(externs "")
+  set(sets "")
+  foreach(isa lanes IN ZIP_LISTS QR_ENCODER_ISAS QR_ENCODER_LANES)
+    if(NOT isa IN_LIST QR_ISAS OR (QR_EMULATE_AVX512 AND isa STREQUAL avx512))
+      continue()
+    endif()
+    set(wide "")
+    foreach(type IN LISTS types)
+      string(APPEND wide "  encoder_of<quire::${type}, ${lanes}>(),\n")
+    endforeach()
+    quire_write(${dir}/encoders_${isa}.cc "// Generated from src/quant/weights.
+${includes}#include \"quant/encode.h\"
+
+namespace quire {
+extern const Encoder encoders_${isa}[];
+const Encoder encoders_${isa}[] = {
+${wide}};
+}  // namespace quire
+")
+    set_source_files_properties(${dir}/encoders_${isa}.cc PROPERTIES COMPILE_OPTIONS "${QR_ENCODER_FLAGS_${isa}};-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized")
+    list(APPEND sources ${dir}/encoders_${isa}.cc)
+    string(APPEND externs "extern const Encoder encoders_${isa}[];\n")
+    string(APPEND sets "  {\"${isa}\", {encoders_${isa}, std::size(kEncoders)}},\n")
+  endforeach()
   set(path ${CMAKE_BINARY_DIR}/generated/quant/formats.cc)
   quire_write(${path} "// Generated from src/quant/weights and src/quant/kv.
 ${includes}#include \"quant/make_formats.h\"
 
 namespace quire {
-namespace {
+${externs}namespace {
 const WeightFormat* const kWeights[] = {
 ${weights}};
 constexpr Encoder kEncoders[] = {
 ${encoders}};
+const EncoderSet kEncoderSets[] = {
+  {\"base\", kEncoders},
+${sets}};
 const KvCodec* const kCodecs[] = {
 ${codecs}};
 }  // namespace
 
 std::span<const WeightFormat* const> weight_formats() { return kWeights; }
 std::span<const KvCodec* const> kv_codecs() { return kCodecs; }
-Encoder find_encoder(const WeightFormat& format) {
-  size_t i = 0;
-  while (kWeights[i] != &format) ++i;
-  return kEncoders[i];
-}
+std::span<const EncoderSet> encoder_sets() { return kEncoderSets; }
 }  // namespace quire
 ")
-  set(QR_GENERATED_quant ${path} CACHE INTERNAL "")
+  set(QR_GENERATED_quant "${path};${sources}" CACHE INTERNAL "")
 endfunction()
 
 # Kernel files: linear_<format>_<isa>.cc, attention_<codec>_<isa>.cc, elementwise_<isa>.cc, states_<isa>.cc, each

@@ -12,17 +12,17 @@
 namespace quire {
 
 // Calls `fit` with the n numbers at x as `how` weighs them, and with how far to go.
-template <class Fit>
+template <int kLanes, class Fit>
 inline auto with_numbers(const float* x, int n, const Encoding& how, const Fit& fit) {
   const search::Effort& effort = how.quick ? search::kQuick : search::kThorough;
-  if (how.importance == nullptr) return fit(search::Numbers<false>{x, nullptr, n}, effort);
-  return fit(search::Numbers<true>{x, how.importance, n}, effort);
+  if (how.importance == nullptr) return fit(search::Numbers<false, kLanes>{x, nullptr, n}, effort);
+  return fit(search::Numbers<true, kLanes>{x, how.importance, n}, effort);
 }
 
 // Blocks of 32 with one scale, or with a scale and an offset. Measured with importances (docs/io.md): a lone scale does
 // best that shrinks nothing; a line does best with importances to the power of 3/4, which trusts their text a little
 // less.
-template <class T>
+template <class T, int kLanes>
 void encode_block(const float* x, std::byte* block, const Encoding& how) {
   using Levels = search::Ascending<typename T::Levels>;
   Encoding tempered = how;
@@ -31,7 +31,7 @@ void encode_block(const float* x, std::byte* block, const Encoding& how) {
     for (int i = 0; i < T::kBlock; ++i) weights[i] = std::sqrt(how.importance[i] * std::sqrt(how.importance[i]));
     tempered.importance = weights;
   }
-  const LineFit fit = with_numbers(x, T::kBlock, tempered, [](const auto& in, const search::Effort& effort) {
+  const LineFit fit = with_numbers<kLanes>(x, T::kBlock, tempered, [](const auto& in, const search::Effort& effort) {
     if constexpr (T::kMins) {
       return search::fit_line<Levels>(in, INFINITY, effort);
     } else {
@@ -51,11 +51,11 @@ void encode_block(const float* x, std::byte* block, const Encoding& how) {
 }
 
 // Blocks of 256 in scale groups. Scales lie in [kLowScale, kHighScale], mins in [0, kHighScale].
-template <class T>
+template <class T, int kLanes>
 void encode_scale_groups(const float* x, std::byte* block, const Encoding& how) {
   using Levels = search::Ascending<typename T::Levels>;
   using Multiple = Whole<T::kLowScale, T::kHighScale>;
-  const KParts parts = with_numbers(x, T::kBlock, how, [](const auto& in, const search::Effort& effort) {
+  const KParts parts = with_numbers<kLanes>(x, T::kBlock, how, [](const auto& in, const search::Effort& effort) {
     using In = std::decay_t<decltype(in)>;
     if constexpr (T::kMins) {
       return search::BlockLines<Levels, Multiple, T::kScaleGroup, KParts, In>(in, effort).fit();
@@ -66,15 +66,26 @@ void encode_scale_groups(const float* x, std::byte* block, const Encoding& how) 
   T::join(parts, block);
 }
 
+// Formats with levels to choose: their scales are searched for, kLanes candidates side by side.
 template <class T>
+inline constexpr bool kSearches = !requires(const float* in, std::byte* block) { T::encode(in, block); };
+
+template <class T, int kLanes = 4>
 void encode_as(const float* in, std::byte* block, const Encoding& how) {
-  if constexpr (requires { T::encode(in, block); }) {
+  if constexpr (!kSearches<T>) {
     T::encode(in, block);
   } else if constexpr (T::kBlock == 256) {
-    encode_scale_groups<T>(in, block, how);
+    encode_scale_groups<T, kLanes>(in, block, how);
   } else {
-    encode_block<T>(in, block, how);
+    encode_block<T, kLanes>(in, block, how);
   }
+}
+
+// Of a set of encoders that is compiled for one instruction set: those without a search have nothing to gain there.
+template <class T, int kLanes>
+consteval Encoder encoder_of() {
+  if constexpr (kSearches<T>) return &encode_as<T, kLanes>;
+  return nullptr;
 }
 
 }  // namespace quire

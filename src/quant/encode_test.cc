@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "quant/encoding.h"
 #include "quant/weight_format.h"
 
 namespace quire {
@@ -99,6 +100,55 @@ TEST(Encode, IsNoWorseThanThePlainWayAtExactScales) {
     for (const Input& input : kInputs) {
       const std::vector<float> x = numbers(input);
       EXPECT_LE(encoded_error(*format, x), plain_error(plain, x)) << name << ", " << input.name;
+    }
+  }
+}
+
+// What searches on wider registers writes is what the narrow ones write, to the bit.
+TEST(Encoders, EverySetWritesTheSameBytes) {
+  Rng rng(5);
+  std::vector<float> importance(256);
+  for (float& v : importance) v = 0.1F + 4 * static_cast<float>(rng.unit());
+  for (const EncoderSet& set : encoder_sets()) {
+    if (!set.runs_here()) continue;
+    ASSERT_EQ(set.encoders.size(), weight_formats().size());
+    for (size_t f = 0; f < set.encoders.size(); ++f) {
+      const WeightFormat& format = *weight_formats()[f];
+      const Encoder base = encoder_sets().front().encoders[f];
+      ASSERT_NE(base, nullptr);
+      if (set.encoders[f] == nullptr) continue;
+      std::vector<std::byte> block(static_cast<size_t>(format.bytes));
+      std::vector<std::byte> wanted(block.size());
+      for (const Input& input : kInputs) {
+        const std::vector<float> x = numbers(input);
+        for (const Encoding how :
+             {Encoding{}, {nullptr, true}, {importance.data(), false}, {importance.data(), true}}) {
+          for (size_t i = 0; i < x.size() / 4; i += static_cast<size_t>(format.block)) {
+            set.encoders[f](x.data() + i, block.data(), how);
+            base(x.data() + i, wanted.data(), how);
+            ASSERT_EQ(block, wanted) << set.isa << " " << format.name << " " << input.name << " from " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Encoders, NumbersThatAreNotFiniteGiveTheSameBlocks) {
+  for (const float bad : {INFINITY, -INFINITY, NAN, 3e38F, 1e-44F}) {
+    for (const EncoderSet& set : encoder_sets()) {
+      if (!set.runs_here()) continue;
+      for (size_t f = 0; f < set.encoders.size(); ++f) {
+        const WeightFormat& format = *weight_formats()[f];
+        if (set.encoders[f] == nullptr) continue;
+        std::vector<float> x = numbers(kInputs[0]);
+        x[3] = bad;
+        std::vector<std::byte> block(static_cast<size_t>(format.bytes));
+        std::vector<std::byte> wanted(block.size());
+        set.encoders[f](x.data(), block.data(), {});
+        encoder_sets().front().encoders[f](x.data(), wanted.data(), {});
+        EXPECT_EQ(block, wanted) << set.isa << " " << format.name << " " << bad;
+      }
     }
   }
 }

@@ -4,14 +4,16 @@
 // for the levels in turn never gets worse (Lloyd 1982), so the best candidate is polished that way. Scale groups whose
 // scales are quantised too try the neighbours of each rounded scale, then refit the common one over all of them. Every
 // sum is weighted where numbers differ in importance. How many candidates are tried is an Effort: the quick one tries
-// few and no neighbours, in a quarter of the time or less and with a little more error (docs/io.md has both). Pure
-// functions, any thread. Numbers that are not finite give some block, never undefined behaviour.
+// few and no neighbours, in a quarter of the time or less and with a little more error (docs/io.md has both).
+// Candidates stand side by side, as many as a register of an instruction set holds (Numbers::kLanes), each lane by
+// itself: the bits are the same. This is compiled for several sets: what they share is inlined, the rest has the lanes
+// in its type. Pure functions, any thread. Numbers that are not finite give some block, never undefined behaviour.
 #pragma once
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
+#include "quant/lanes.h"
 #include "quant/levels.h"
 
 namespace quire {
@@ -21,32 +23,6 @@ struct LineFit {
 };
 
 namespace search {
-
-// Four numbers side by side, which every instruction set that we compile for has registers for. Written out, since g++
-// leaves loops over the lanes of an array as they are.
-using Four = float __attribute__((vector_size(16)));
-
-QR_INLINE Four load_four(const float* from) {
-  Four out;
-  std::memcpy(&out, from, sizeof out);
-  return out;
-}
-QR_INLINE Four all_four(float v) { return Four{v, v, v, v}; }
-// a > b ? a : b and a < b ? a : b of each lane, which g++ 12 makes no instruction of.
-QR_INLINE Four larger(Four a, Four b) {
-#ifdef __SSE__
-  return __builtin_ia32_maxps(a, b);
-#else
-  return a > b ? a : b;
-#endif
-}
-QR_INLINE Four smaller(Four a, Four b) {
-#ifdef __SSE__
-  return __builtin_ia32_minps(a, b);
-#else
-  return a < b ? a : b;
-#endif
-}
 
 // Levels; of a table whose levels ascend, the nearest is found by counting the middles that v lies above,
 // which vectorises. Other tables are kUsable no.
@@ -61,10 +37,10 @@ struct Ascending : L {
     }
     return true;
   }();
-  static constexpr float middle(int i) {
+  static QR_INLINE constexpr float middle(int i) {
     return 0.5F * static_cast<float>(L::value(static_cast<uint8_t>(i)) + L::value(static_cast<uint8_t>(i + 1)));
   }
-  static constexpr float step(int i) {
+  static QR_INLINE constexpr float step(int i) {
     return static_cast<float>(L::value(static_cast<uint8_t>(i + 1)) - L::value(static_cast<uint8_t>(i)));
   }
 
@@ -74,13 +50,15 @@ struct Ascending : L {
     for (int i = 0; i < 15; ++i) level += v > middle(i) ? step(i) : 0.0F;
     return level;
   }
-  static QR_INLINE Four nearest(Four v) {
+  template <class V>
+    requires(sizeof(V) > sizeof(float))
+  static QR_INLINE V nearest(V v) {
     if constexpr (kTable) {
-      Four level = all_four(L::kLowest);
-      for (int i = 0; i < 15; ++i) level += v > middle(i) ? all_four(step(i)) : Four{};
+      V level = V{} + L::kLowest;
+      for (int i = 0; i < 15; ++i) level += v > middle(i) ? V{} + step(i) : V{};
       return level;
     } else {
-      const Four inside = smaller(larger(v, all_four(L::kLowest)), all_four(L::kHighest));
+      const V inside = smaller(larger(v, V{} + L::kLowest), V{} + L::kHighest);
       return inside + 12582912.0F - 12582912.0F;  // as Whole::nearest
     }
   }
@@ -102,9 +80,10 @@ QR_INLINE Four nearest_four(Four v) {
   }
 }
 
-// Numbers and what the square of each one's error counts.
-template <bool kWeighted>
+// Numbers and what the square of each one's error counts; how many candidates are tried side by side.
+template <bool kWeighted, int kLanesOf = 4>
 struct Numbers {
+  static constexpr int kLanes = kLanesOf;
   static constexpr bool kHasWeights = kWeighted;
   const float* x;
   const float* weights;  // unused unless kWeighted
@@ -146,7 +125,7 @@ struct Sums {
 };
 
 // The lanes of two fours in their order.
-inline double sum_of(const Four (&v)[2]) {
+QR_INLINE double sum_of(const Four (&v)[2]) {
   double out = 0;
   for (const Four& four : v) {
     for (int l = 0; l < 4; ++l) out += static_cast<double>(four[l]);
@@ -173,9 +152,7 @@ inline Sums sums_at(const In& in, float offset, float inverse) {
   return {sum_of(q), sum_of(qq), sum_of(xq)};
 }
 
-inline constexpr Four kSteps = {0, 1, 2, 3};
-
-inline float inverse_of(float scale) { return scale != 0 ? 1.0F / scale : 0.0F; }
+QR_INLINE float inverse_of(float scale) { return scale != 0 ? 1.0F / scale : 0.0F; }
 
 // Σ (x − (scale · level + min))² with the nearest levels.
 template <class Levels, class In>
@@ -192,54 +169,64 @@ inline double error_at(const In& in, LineFit fit) {
   return sum_of(sum);
 }
 
-// Four candidates side by side, a lane each, so that nothing is summed across lanes.
-struct SumsOfFour {
-  Four q = {}, qq = {}, xq = {};
-  Sums at(int lane) const {
-    return {static_cast<double>(q[lane]), static_cast<double>(qq[lane]), static_cast<double>(xq[lane])};
-  }
+// Candidates side by side, a lane each, so that nothing is summed across lanes.
+template <class In>
+struct SumsOfLanes {
+  using Doubles = typename LanesOf<In::kLanes>::Doubles;
+  Doubles q, qq, xq;
 };
-template <class Levels, class In>
-inline SumsOfFour sums_of_four(const In& in, float offset, Four inverse) {
-  SumsOfFour out;
+template <class Levels, class In, class V>
+QR_INLINE SumsOfLanes<In> sums_of_lanes(const In& in, float offset, V inverse) {
+  V q = {};
+  V qq = {};
+  V xq = {};
   for (int i = 0; i < in.n; ++i) {
     const float v = in.x[i] - offset;
-    const Four level = Levels::nearest(v * inverse);
-    const Four weighted = in.weight(i) * level;
-    out.q += weighted;
-    out.qq += level * weighted;
-    out.xq += v * weighted;
+    const V level = Levels::nearest(v * inverse);
+    const V weighted = in.weight(i) * level;
+    q += weighted;
+    qq += level * weighted;
+    xq += v * weighted;
   }
-  return out;
+  using Doubles = typename SumsOfLanes<In>::Doubles;
+  return {__builtin_convertvector(q, Doubles), __builtin_convertvector(qq, Doubles),
+          __builtin_convertvector(xq, Doubles)};
 }
-template <class Levels, class In>
-inline Four errors_of_four(const In& in, Four scale, Four min) {
-  const Four inverse = scale != 0.0F ? 1.0F / scale : Four{};
-  Four sum = {};
+
+template <class Levels, class In, class V>
+QR_INLINE V errors_of_lanes(const In& in, V scale, V min) {
+  const V inverse = scale != 0.0F ? 1.0F / scale : V{};
+  V sum = {};
   for (int i = 0; i < in.n; ++i) {
-    const Four v = in.x[i] - min;
-    const Four error = v - scale * Levels::nearest(v * inverse);
+    const V v = in.x[i] - min;
+    const V error = v - scale * Levels::nearest(v * inverse);
     sum += in.weight(i) * (error * error);
   }
   return sum;
 }
 
 template <class Levels>
-inline void write_numbers(const float* x, int n, LineFit fit, uint8_t* q) {
+QR_INLINE void write_numbers(const float* x, int n, LineFit fit, uint8_t* q) {
   const float inverse = inverse_of(fit.scale);
   for (int i = 0; i < n; ++i) q[i] = Levels::number(Levels::nearest((x[i] - fit.min) * inverse));
 }
 
 // Keeps the candidate whose best fit has the least error.
 struct BestScale {
-  double gain = 0;
+  double loss = 0;  // Σ(x − scale · level)² − Σx²
   float scale = 0;
-  bool offer(const Sums& at) {
-    const double gained = at.qq > 0 ? at.xq * at.xq / at.qq : 0;
-    if (!(gained > gain)) return false;
-    gain = gained;
+  QR_INLINE bool offer(const Sums& at) {
+    const double lost = at.qq > 0 ? -(at.xq * at.xq / at.qq) : 0;
+    if (!(lost < loss)) return false;
+    loss = lost;
     scale = static_cast<float>(at.xq / at.qq);
     return true;
+  }
+  template <class In>
+  QR_INLINE void offer(const SumsOfLanes<In>& at, int n) {  // n of the lanes, or all
+    const auto lost = at.qq > 0.0 ? -(at.xq * at.xq / at.qq) : at.qq - at.qq;
+    const int lane = least_of(lost, n < In::kLanes ? n : In::kLanes, loss);
+    if (lane >= 0) scale = static_cast<float>(at.xq[lane] / at.qq[lane]);
   }
 };
 
@@ -251,10 +238,10 @@ inline float fit_scale(const In& in, const Effort& effort) {
   if (extreme == 0) return 0;
   BestScale best;
   for (const float side : {Levels::kLowest, Levels::kHighest}) {
-    for (int step = effort.scale_from; step <= effort.scale_to; step += 4) {
-      const Four inverse = side * (1.0F + effort.scale_step * (static_cast<float>(step) + kSteps)) / extreme;
-      const SumsOfFour sums = sums_of_four<Levels>(in, 0, inverse);
-      for (int lane = 0; lane < std::min(4, effort.scale_to - step + 1); ++lane) best.offer(sums.at(lane));
+    for (int step = effort.scale_from; step <= effort.scale_to; step += In::kLanes) {
+      const auto steps = static_cast<float>(step) + LanesOf<In::kLanes>::kSteps;
+      const auto sums = sums_of_lanes<Levels>(in, 0, side * (1.0F + effort.scale_step * steps) / extreme);
+      best.offer(sums, effort.scale_to - step + 1);
     }
   }
   for (int i = 0; i < effort.polish; ++i) {
@@ -294,25 +281,27 @@ inline LineFit fit_line(const In& in, float max_min, const Effort& effort) {
   for (int i = 0; i < in.n; ++i) sum += static_cast<double>(in.weight(i) * (in.x[i] - lo));
   double least = INFINITY;
   // The line through the levels whose sums these are, if it is the best so far.
-  const auto offer = [&](const Sums& at) {
-    const double determinant = n * at.qq - at.q * at.q;
-    if (!(determinant > 0)) return;
-    double m = (at.qq * sum - at.q * at.xq) / determinant;
-    m = m < static_cast<double>(max_min - lo) ? m : static_cast<double>(max_min - lo);
-    const double s = (at.xq - m * at.q) / at.qq;
-    const double error = s * s * at.qq + 2 * s * m * at.q + n * m * m - 2 * (s * at.xq + m * sum);  // less Σxx
-    if (!(s > 0) || !(error < least)) return;
-    least = error;
-    best = {static_cast<float>(s), lo + static_cast<float>(m)};
+  const auto offer = [&](const SumsOfLanes<In>& at, int n_lanes) {
+    using Doubles = typename LanesOf<In::kLanes>::Doubles;
+    const double highest = static_cast<double>(max_min - lo);
+    const Doubles determinant = n * at.qq - at.q * at.q;
+    Doubles m = (at.qq * sum - at.q * at.xq) / determinant;
+    m = m < highest ? m : Doubles{} + highest;
+    const Doubles s = (at.xq - m * at.q) / at.qq;
+    Doubles error = s * s * at.qq + 2.0 * s * m * at.q + n * m * m - 2.0 * (s * at.xq + m * sum);  // less Σxx
+    error = determinant > 0.0 ? error : Doubles{} + INFINITY;
+    error = s > 0.0 ? error : Doubles{} + INFINITY;
+    const int lane = least_of(error, n_lanes < In::kLanes ? n_lanes : In::kLanes, least);
+    if (lane >= 0) best = {static_cast<float>(s[lane]), lo + static_cast<float>(m[lane])};
   };
-  for (int step = effort.line_from; step <= effort.line_to; step += 4) {
-    const Four inverse = Levels::kHighest * (1.0F + effort.line_step * (static_cast<float>(step) + kSteps)) / (hi - lo);
-    const SumsOfFour sums = sums_of_four<Levels>(in, lo, inverse);
-    for (int lane = 0; lane < std::min(4, effort.line_to - step + 1); ++lane) offer(sums.at(lane));
+  for (int step = effort.line_from; step <= effort.line_to; step += In::kLanes) {
+    const auto steps = static_cast<float>(step) + LanesOf<In::kLanes>::kSteps;
+    const auto sums = sums_of_lanes<Levels>(in, lo, Levels::kHighest * (1.0F + effort.line_step * steps) / (hi - lo));
+    offer(sums, effort.line_to - step + 1);
   }
+  double error = effort.polish > 0 ? error_at<Levels>(in, best) : 0;
   for (int i = 0; i < effort.polish; ++i) {
     LineFit polished = best;
-    const double error = error_at<Levels>(in, polished);
     const Sums at = sums_at<Levels>(in, best.min, inverse_of(best.scale));
     const double shifted = sum - n * static_cast<double>(best.min - lo);
     const double determinant = n * at.qq - at.q * at.q;
@@ -320,7 +309,10 @@ inline LineFit fit_line(const In& in, float max_min, const Effort& effort) {
     const double m = (at.qq * shifted - at.q * at.xq) / determinant;
     polished.min = std::fmin(best.min + static_cast<float>(m), max_min);
     polished.scale = static_cast<float>((at.xq - static_cast<double>(polished.min - best.min) * at.q) / at.qq);
-    if (!(polished.scale > 0) || !(error_at<Levels>(in, polished) < error)) break;
+    if (!(polished.scale > 0)) break;
+    const double less = error_at<Levels>(in, polished);
+    if (!(less < error)) break;
+    error = less;
     best = polished;
   }
   return best;
@@ -367,7 +359,7 @@ class BlockScales {
     const float d = f16_to_f32(parts.d);
     const float lowest = Multiple::nearest(scale_[g] * inverse_of(d)) - static_cast<float>(effort_.near);
     const Four multiples = nearest_four<Multiple>(lowest + kSteps);
-    const Four errors = errors_of_four<Levels>(at, d * multiples, Four{});
+    const Four errors = errors_of_lanes<Levels>(at, d * multiples, Four{});
     double least = INFINITY;
     for (int lane = 0; lane <= 2 * effort_.near; ++lane) {
       const auto here = static_cast<double>(errors[lane]);
@@ -395,6 +387,8 @@ class BlockScales {
 // half-precision numbers.
 template <class Levels, class Multiple, int kScaleGroup, class Parts, class In>
 class BlockLines {
+  using Lanes = typename LanesOf<In::kLanes>::Type;
+
  public:
   BlockLines(const In& in, const Effort& effort) : in_(in), effort_(effort) {
     for (int g = 0; g < kScaleGroups; ++g) lines_[g] = fit_line<Levels>(scale_group(g), 0, effort);
@@ -438,15 +432,21 @@ class BlockLines {
     const float s0 = Multiple::nearest(lines_[g].scale * inverse_of(d));
     const float m0 = Multiple::nearest(-lines_[g].min * inverse_of(dmin));
     double least = INFINITY;
-    for (int near = -effort_.near; near <= effort_.near; ++near) {
-      const float s = Multiple::nearest(s0 + static_cast<float>(near));
-      const Four mins = nearest_four<Multiple>(m0 - static_cast<float>(effort_.near) + kSteps);
-      const Four errors = errors_of_four<Levels>(at, all_four(d * s), -(dmin * mins));
-      for (int lane = 0; lane <= 2 * effort_.near; ++lane) {
+    const int n_near = 2 * effort_.near + 1;
+    for (int first = 0; first < n_near * n_near; first += In::kLanes) {
+      Lanes scales = {};
+      Lanes mins = {};
+      for (int lane = 0; lane < In::kLanes; ++lane) {
+        const int pair = first + lane < n_near * n_near ? first + lane : 0;
+        scales[lane] = Multiple::nearest(s0 + static_cast<float>(pair / n_near - effort_.near));
+        mins[lane] = Multiple::nearest(m0 + static_cast<float>(pair % n_near - effort_.near));
+      }
+      const Lanes errors = errors_of_lanes<Levels>(at, d * scales, -(dmin * mins));
+      for (int lane = 0; lane < In::kLanes; ++lane) {
         const auto error = static_cast<double>(errors[lane]);
         if (!(error < least)) continue;
         least = error;
-        parts.scale[g] = static_cast<int8_t>(s);
+        parts.scale[g] = static_cast<int8_t>(scales[lane]);
         parts.min[g] = static_cast<uint8_t>(mins[lane]);
       }
     }
