@@ -252,7 +252,7 @@ def main():
     parser = argparse.ArgumentParser(description='runs the tests of a build folder and adds them up')
     parser.add_argument('--build', required=True, help='the build folder')
     parser.add_argument('--python', action='store_true', help='the Python tests too')
-    parser.add_argument('--only', action='append', default=[], help='programs or files with this name only')
+    parser.add_argument('--only', action='append', default=[], help='programs, files or folders of files with this name only')
     parser.add_argument('--jobs', type=int, default=1, help='GoogleTest binaries that run at the same time')
     parser.add_argument('--timeout', type=float, default=TIMEOUT_S, help='seconds that one program may take')
     args = parser.parse_args()
@@ -260,13 +260,14 @@ def main():
                 for name, command, cwd in gtest_programs(args.build)]
     files = [(os.path.basename(p)[:-3], lambda p=p: run_python(p, args.build, args.timeout))
              for p in (python_files() if args.python else [])]
-    names = {name for name, _ in programs + files}
+    folder = {os.path.basename(p)[:-3]: os.path.basename(os.path.dirname(p)) for p in python_files()}
+    names = {name for name, _ in programs + files} | {folder[name] for name, _ in files}
     outcomes = [(name, Outcome(failed=[('(the program)', f'no test program is called {name}')]))
                 for name in args.only if name not in names]
     if args.jobs > 1:
         programs.reverse()  # the suites across rooms take longest: they begin first
     for jobs, n_jobs in ((programs, args.jobs), (files, 1)):
-        outcomes += run_together([job for job in jobs if not args.only or job[0] in args.only], n_jobs)
+        outcomes += run_together([job for job in jobs if not args.only or {job[0], folder.get(job[0])} & {*args.only}], n_jobs)
     return report_all(outcomes)
 
 
