@@ -75,10 +75,10 @@ class RouteServerImpl final : public RouteServer {
     context_.worker_key = options.worker_key;
     context_.upstream = context_.probe = upstream_limits(options);
     context_.probe.first_byte_ms = context_.probe.stall_ms = as_int(limits_.probe_answer_ms);
-    if (!options.directory.host.empty()) {
+    if (!options.directory.redis.host.empty()) {
       DirectoryOptions directory = options.directory;
       directory.keep_s = limits_.session_s;
-      context_.directory = std::make_unique<Directory>(std::move(directory), metrics);
+      context_.directory = std::make_unique<Directory>(directory, metrics);
     }
     fleet_->on_more([this] { context_.waiting.wake(); });
     set_workers(options.workers);

@@ -1,4 +1,4 @@
-#include "route/redis_wire.h"
+#include "redis/redis_wire.h"
 
 #include <hiredis/hiredis.h>
 #include <hiredis/read.h>
@@ -51,7 +51,10 @@ std::string redis_command(std::span<const std::string> words) {
 
 void RedisReader::Free::operator()(redisReader* reader) const { redisReaderFree(reader); }
 
-RedisReader::RedisReader() : reader_(redisReaderCreateWithFunctions(&functions)), failed_(reader_ == nullptr) {}
+RedisReader::RedisReader(size_t most_reply_bytes)
+    : reader_(redisReaderCreateWithFunctions(&functions)),
+      most_reply_bytes_(most_reply_bytes),
+      failed_(reader_ == nullptr) {}
 
 bool RedisReader::feed(std::string_view bytes) {
   n_waiting_ += bytes.size();
@@ -65,7 +68,7 @@ std::unique_ptr<RedisReply> RedisReader::next() {
   std::unique_ptr<RedisReply> out(static_cast<RedisReply*>(reply));
   if (out != nullptr)
     n_waiting_ = reader_->len - reader_->pos;
-  else if (n_waiting_ > kMostReplyBytes)
+  else if (n_waiting_ > most_reply_bytes_)
     failed_ = true;
   return failed_ ? nullptr : std::move(out);
 }

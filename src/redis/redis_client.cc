@@ -1,0 +1,311 @@
+#include "redis/redis_client.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/nanoseconds.h"
+#include "base/thread.h"
+
+namespace quire {
+namespace {
+
+constexpr int kIdleMs = 1'000;
+constexpr int kReadsAtOnce = 16;  // before commands have their turn
+
+int64_t now_ns() { return SystemClock().now_ns(); }
+
+bool read_number(std::string_view text, int lo, int hi, int& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && out >= lo && out <= hi;
+}
+
+}  // namespace
+
+Result<RedisOptions> parse_redis_url(const std::string& url, const std::string& what) {
+  const auto bad = [&](const char* why) {
+    return fail(Code::invalid, what + " is redis://[:PASSWORD@]HOST[:PORT][/DATABASE]: " + why);
+  };
+  RedisOptions out;
+  std::string_view rest(url);
+  constexpr std::string_view kScheme = "redis://";
+  if (!rest.starts_with(kScheme)) return bad("the scheme is another (rediss is not spoken)");
+  rest.remove_prefix(kScheme.size());
+  if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
+    if (!rest.starts_with(':')) return bad("there are no users, only a password behind ':'");
+    out.password = rest.substr(1, at - 1);
+    rest.remove_prefix(at + 1);
+  }
+  if (const size_t slash = rest.find('/'); slash != std::string_view::npos) {
+    if (slash + 1 < rest.size() && !read_number(rest.substr(slash + 1), 0, 1'000'000, out.database))
+      return bad("the database is no number");
+    rest = rest.substr(0, slash);
+  }
+  if (const size_t colon = rest.rfind(':'); colon != std::string_view::npos && !rest.ends_with(']')) {
+    if (!read_number(rest.substr(colon + 1), 1, 65535, out.port)) return bad("the port must be 1 to 65535");
+    rest = rest.substr(0, colon);
+  }
+  if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
+  if (rest.empty()) return bad("there is no host");
+  out.host = rest;
+  return out;
+}
+
+RedisClient::RedisClient(RedisOptions options, Told told)
+    : options_(std::move(options)),
+      told_(std::move(told)),
+      wake_fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      retry_ms_(options_.retry_ms) {
+  QR_CHECK(wake_fd_ >= 0, "no descriptor left to start with");
+  thread_ = std::thread([this] { run(); });
+}
+
+RedisClient::~RedisClient() {
+  ending_ = true;
+  wake();
+  thread_.join();
+  lookup_.reset();  // whose thread would wake a descriptor that is another's
+  ::close(wake_fd_);
+}
+
+void RedisClient::wake() const {
+  const uint64_t one = 1;
+  static_cast<void>(::write(wake_fd_, &one, sizeof one));
+}
+
+bool RedisClient::send(std::span<const std::string> words, Answer answer, int64_t due_ns) {
+  if (!up_ || ending_) return false;
+  Command command{redis_command(words), false, std::move(answer), due_ns, 0};
+  {
+    const std::lock_guard lock(mu_);
+    if (!up_ || ending_) return false;
+    if (fresh_.size() >= options_.most_pending) {
+      if (told_.dropped) told_.dropped();
+      return false;
+    }
+    fresh_.push_back(std::move(command));
+  }
+  wake();
+  return true;
+}
+
+void RedisClient::run() {
+  set_thread_name(options_.thread_name);
+  while (!ending_) {
+    if (fd_ < 0 && !looking_up_ && now_ns() >= retry_at_ns_) look_up();
+    wait();
+    take_answer();
+    take_commands();
+    if (fd_ >= 0 && !connecting_) send_some();
+    answer_late(now_ns());
+  }
+  give_up("");
+}
+
+void RedisClient::look_up() {
+  looking_up_ = true;
+  lookup_->find(options_.host, options_.port, [this](const std::vector<HostAddress>& found, const std::string& error) {
+    {
+      const std::lock_guard lock(mu_);
+      answer_ = HostAnswer{found, error};
+    }
+    wake();
+  });
+}
+
+// Of several addresses another one each time.
+void RedisClient::take_answer() {
+  std::optional<HostAnswer> answer;
+  {
+    const std::lock_guard lock(mu_);
+    answer.swap(answer_);
+  }
+  if (!answer) return;
+  looking_up_ = false;
+  if (answer->found.empty()) return give_up(answer->error);
+  connect(answer->found[n_connects_++ % answer->found.size()]);
+}
+
+void RedisClient::connect(const HostAddress& to) {
+  fd_ = ::socket(to.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd_ < 0) return give_up(std::strerror(errno));
+  const int on = 1;
+  ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &options_.stall_ms, sizeof options_.stall_ms);
+  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&to.bytes), to.n_bytes) != 0 && errno != EINPROGRESS)
+    return give_up(std::strerror(errno));
+  connecting_ = true;
+  retry_at_ns_ = now_ns() + options_.stall_ms * kNsPerMs;  // while connecting: until when
+}
+
+void RedisClient::set_up() {
+  connecting_ = false;
+  reader_ = std::make_unique<RedisReader>(options_.most_reply_bytes);
+  const auto enter_setup = [this](const std::vector<std::string>& words) {
+    pending_.push_back({redis_command(words), true, nullptr, 0, now_ns()});
+  };
+  if (!options_.password.empty()) enter_setup({"AUTH", options_.password});
+  enter_setup({"SELECT", std::to_string(options_.database)});
+}
+
+void RedisClient::take_commands() {
+  std::vector<Command> fresh;
+  {
+    const std::lock_guard lock(mu_);
+    fresh.swap(fresh_);
+  }
+  for (Command& command : fresh) {
+    if (!up_ || pending_.size() >= options_.most_pending) {
+      if (told_.dropped) told_.dropped();
+      RedisReply none{RedisReply::Kind::lost, ""};
+      if (command.answer) command.answer(none);
+      continue;
+    }
+    command.sent_ns = now_ns();
+    pending_.push_back(std::move(command));
+  }
+}
+
+void RedisClient::send_some() {
+  while (n_sent_ < pending_.size()) {
+    Command& next = pending_[n_sent_];
+    const ssize_t n =
+        ::send(fd_, next.bytes.data() + n_sent_bytes_, next.bytes.size() - n_sent_bytes_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return give_up(std::strerror(errno));
+    next.sent_ns = now_ns();
+    n_sent_bytes_ += static_cast<size_t>(n);
+    if (n_sent_bytes_ < next.bytes.size()) continue;
+    next.bytes = std::string();
+    n_sent_bytes_ = 0;
+    ++n_sent_;
+  }
+}
+
+void RedisClient::read_some() {
+  std::array<char, 64 << 10> bytes;
+  for (int i = 0; i < kReadsAtOnce && fd_ >= 0; ++i) {
+    const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) return give_up(n == 0 ? "it closed the connection" : std::strerror(errno));
+    if (!reader_->feed({bytes.data(), static_cast<size_t>(n)})) return give_up("its reply cannot be read");
+    while (fd_ >= 0 && take_reply()) {
+    }
+  }
+}
+
+// A reply to what was not even sent is none.
+bool RedisClient::take_reply() {
+  const auto reply = reader_->next();
+  if (reader_->failed() || (reply != nullptr && n_sent_ == 0)) return give_up("its reply cannot be read"), false;
+  if (reply == nullptr) return false;
+  replied_ns_ = now_ns();
+  const Command command = std::move(pending_.front());
+  pending_.pop_front();
+  --n_sent_;
+  const bool is_error = reply->kind == RedisReply::Kind::error;
+  if (is_error && told_.error) told_.error();
+  if (command.is_setup && is_error) return give_up("it refuses: " + reply->text.substr(0, 100)), false;
+  if (command.is_setup && (pending_.empty() || !pending_.front().is_setup)) {
+    if (!options_.quiet) log_info(options_.name + " at " + options_.host + " is up");
+    last_failure_.clear();
+    retry_ms_ = options_.retry_ms;
+    if (told_.up) told_.up(true);
+    up_ = true;
+  }
+  if (command.answer) command.answer(*reply);
+  return true;
+}
+
+// What waits hears that it is lost.
+void RedisClient::give_up(const std::string& why) {
+  if (!why.empty() && why != last_failure_ && !options_.quiet)
+    log_warn(options_.name + " at " + options_.host + ": " + why);
+  if (!why.empty() && told_.error) told_.error();
+  last_failure_ = why;
+  {
+    const std::lock_guard lock(mu_);  // so that nothing enters behind this
+    up_ = false;
+    for (Command& command : fresh_) pending_.push_back(std::move(command));
+    fresh_.clear();
+  }
+  if (told_.up) told_.up(false);
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+  connecting_ = false;
+  n_sent_ = n_sent_bytes_ = 0;
+  retry_at_ns_ = now_ns() + retry_ms_ * kNsPerMs;
+  retry_ms_ = std::min(2 * retry_ms_, options_.most_retry_ms);
+  std::deque<Command> unanswered;
+  unanswered.swap(pending_);
+  for (const Command& command : unanswered) {
+    RedisReply none{RedisReply::Kind::lost, ""};
+    if (command.answer) command.answer(none);
+  }
+}
+
+void RedisClient::answer_late(int64_t now) {
+  for (Command& command : pending_) {
+    if (!command.answer || command.due_ns == 0) continue;
+    if (command.due_ns > now) break;  // who came later is due later
+    RedisReply none{RedisReply::Kind::late, ""};
+    std::exchange(command.answer, nullptr)(none);
+  }
+  if (!pending_.empty() && now > stalls_at_ns()) give_up("no reply for " + std::to_string(options_.stall_ms) + " ms");
+  if (connecting_ && now >= retry_at_ns_) give_up("no connection for " + std::to_string(options_.stall_ms) + " ms");
+}
+
+// The first reply that is due had its time from when the command was sent, or the reply before it came.
+int64_t RedisClient::stalls_at_ns() const {
+  return std::max(pending_.front().sent_ns, n_sent_ > 0 ? replied_ns_ : 0) + options_.stall_ms * kNsPerMs;
+}
+
+int RedisClient::poll_ms(int64_t now) const {
+  int64_t until = now + kIdleMs * kNsPerMs;
+  if ((fd_ < 0 && !looking_up_) || connecting_) until = std::min(until, retry_at_ns_);
+  if (!pending_.empty()) until = std::min(until, stalls_at_ns() + kNsPerMs);
+  for (const Command& command : pending_) {
+    if (!command.answer || command.due_ns == 0) continue;
+    until = std::min(until, command.due_ns);
+    break;
+  }
+  return static_cast<int>(std::clamp<int64_t>((until - now + kNsPerMs - 1) / kNsPerMs, 0, kIdleMs));
+}
+
+void RedisClient::wait() {
+  const bool writes = n_sent_ < pending_.size();
+  std::array<pollfd, 2> fds{pollfd{wake_fd_, POLLIN, 0}, pollfd{fd_,
+                                                                static_cast<short>(connecting_ ? POLLOUT
+                                                                                   : writes    ? POLLIN | POLLOUT
+                                                                                               : POLLIN),
+                                                                0}};
+  if (::poll(fds.data(), fd_ >= 0 ? 2 : 1, poll_ms(now_ns())) <= 0) return;
+  if (fds[0].revents != 0) {
+    uint64_t n = 0;
+    static_cast<void>(::read(wake_fd_, &n, sizeof n));
+  }
+  if (fd_ < 0 || fds[1].revents == 0) return;
+  if (!connecting_) return (fds[1].revents & ~POLLOUT) != 0 ? read_some() : void();
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error != 0) return give_up(std::strerror(error));
+  set_up();
+}
+
+}  // namespace quire
