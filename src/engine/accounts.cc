@@ -31,9 +31,10 @@ void Accounts::reused(Sequence& seq, int n) {
   counters_.n_cached_tokens += n;
 }
 
-void Accounts::loaded(Sequence& seq, int n) {
+void Accounts::loaded(Sequence& seq, TierPlace from, int n) {
   counters_.n_loaded_tokens += n;
-  if (!seq.preempted) seq.account.n_disk += n;
+  if (seq.preempted) return;
+  (from == TierPlace::disk ? seq.account.n_disk : seq.account.n_remote) += n;
 }
 
 void Accounts::wasted(Sequence& seq, int n) {

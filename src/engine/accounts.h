@@ -15,7 +15,7 @@ class Accounts {
   // n tokens are in its table that it did not compute now.
   void reused(Sequence& seq, int n);
   // Of the reused, n were brought from disk for it.
-  void loaded(Sequence& seq, int n);
+  void loaded(Sequence& seq, TierPlace from, int n);
   // n tokens that it computed were given up for another's.
   void wasted(Sequence& seq, int n);
   // The grant's rows were computed, each for the cause that the plan knows.

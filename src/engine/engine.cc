@@ -52,9 +52,9 @@ Status find_proposer(ProposerEnv uses, EngineOptions& options, EngineEnv& env) {
   return check_taps(*env.proposer, uses.target->info(), max_out_rows(options));
 }
 
-// Puts the tier that the options name into `env`, unless it has one.
-Status open_tier(const EngineOptions& options, const ModelInfo& info, EngineEnv& env) {
-  if (env.tier != nullptr || options.kv_disk.empty()) return {};
+// Puts the tiers that the options name into `env`, nearest first, unless it has some.
+Status open_tiers(const EngineOptions& options, const ModelInfo& info, EngineEnv& env) {
+  if (!env.tiers.empty() || options.kv_disk.empty()) return {};
   if (!options.prefix_cache) return fail(Code::invalid, "kv_disk needs the prefix cache, which is off");
   DiskTierOptions disk;
   disk.store.most_bytes = options.kv_disk_bytes;
@@ -63,7 +63,7 @@ Status open_tier(const EngineOptions& options, const ModelInfo& info, EngineEnv&
     disk.store.shape.group_bytes.push_back(info.kv_layout.block_bytes(g, options.block_tokens));
   Result<std::unique_ptr<DiskTier>> tier = DiskTier::open(options.kv_disk, disk, *env.clock);
   if (!tier) return fail(tier.error().code, "kv_disk: " + tier.error().message);
-  env.tier = std::move(*tier);
+  env.tiers.push_back(std::move(*tier));
   return {};
 }
 
@@ -120,7 +120,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY_VOID(check_options(options, info.strip_tokens));
   QR_TRY_VOID(check_shift(info.shift, options.block_tokens, {!env.prefixes.empty(), env.recorder != nullptr}));
   const bool guesses = env.proposer != nullptr || !options.proposer.empty();
-  const bool has_disk = env.tier != nullptr || !options.kv_disk.empty();
+  const bool has_disk = !env.tiers.empty() || !options.kv_disk.empty();
   QR_TRY_VOID(check_state(info.kv_layout, {!env.prefixes.empty(), env.recorder != nullptr, guesses, has_disk}));
   QR_TRY(const PolicyEntry* policy, find_entry<PolicyEntry>("policy", options.policy));
   QR_TRY_VOID(find_entry<KvPolicyEntry>("kv_policy", options.kv_policy));
@@ -145,7 +145,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY_VOID(find_proposer(proposing, options, env));
   if (env.proposer != nullptr && env.proposer->writes_ahead() && env.recorder != nullptr)
     return fail(Code::invalid, "a proposer that writes ahead excludes a recording: its blocks are not in it");
-  QR_TRY_VOID(open_tier(options, info, env));
+  QR_TRY_VOID(open_tiers(options, info, env));
   const EngineUses uses{model, ops, *policy->get()};
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));
   options.pin_bytes = memory.pins.bytes;

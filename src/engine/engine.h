@@ -48,7 +48,6 @@ struct EngineOptions {
   bool adapt_draft = false;  // guesses are as long as it pays, by the durations of the steps that were
 };
 class Proposer;
-class Tier;
 
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
 // records the time of its start, the submissions and cancellations that it took in, what was guessed, and, when it
@@ -83,7 +82,7 @@ struct EngineEnv {
   const struct EagleHead* eagle = nullptr;     // what the proposer "eagle" guesses with, likewise
   const class Tokenizer* tokenizer = nullptr;  // what the proposer "grammar" cuts text with, likewise
   std::shared_ptr<Proposer> proposer;          // in place of the one that the options name; may be null
-  std::shared_ptr<Tier> tier;                  // in place of the one that the options make; may be null
+  std::vector<std::shared_ptr<Tier>> tiers;    // nearest first, in place of those that the options make; may be none
   // What requests may have before their prompts. Their blocks come on top of kv_bytes. Equal contents are one.
   std::vector<VirtualTokens> prefixes;
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty

@@ -42,7 +42,7 @@ struct TierEngine {
     model.on_pass = [this](const Batch&) { clock.advance_ns(pass_ns); };
     EngineEnv env;
     env.clock = &clock;
-    env.tier = tier;
+    env.tiers = {tier};
     auto made = make_engine(model, ops, wanted, env);
     QR_CHECK(made.has_value(), made ? "" : made.error().message);
     engine = std::move(*made);
@@ -303,7 +303,7 @@ TEST(EngineTier, NoFaultOfTheDiskChangesAnAnswer) {
         const auto which = static_cast<uint64_t>(rng.between(1, 4));
         n_disk += run_right(t, [=] { return request_of(which, 150); })->usage.n_disk;
       }
-      const TierStats stats = t.engine->stats().tier;
+      const TierStats stats = t.engine->stats().tiers.at(0);
       n_errors += stats.n_read_errors + stats.n_write_errors;
       n_damaged += stats.n_damaged;
       t.finish();

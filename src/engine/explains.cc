@@ -39,16 +39,19 @@ std::unique_ptr<Sequence> Explains::remove(SeqId id) {
   return out;
 }
 
-// Tokens behind `begin` whose blocks a tier has whole, in every group.
-int Explains::on_disk(const Prefix& prefix, int begin, int most) const {
-  if (uses_.tier == nullptr || begin >= most) return 0;
+// Tokens behind `begin` whose blocks a tier is known to have whole, in every group, by the nearest that has them.
+TokensByTier Explains::below(const Prefix& prefix, int begin, int most) const {
+  TokensByTier out{};
+  if (uses_.tiers.empty() || begin >= most) return out;
   const KvCache& cache = uses_.pasts.cache();
   const std::vector<Hash128> names = cache.names(prefix);
   const auto all = static_cast<uint8_t>((1U << static_cast<unsigned>(cache.n_groups())) - 1);
-  int end = begin;
-  while (end < most && uses_.tier->find(names[static_cast<size_t>(end / cache.block_tokens())]) == all)
-    end += cache.block_tokens();
-  return end - begin;
+  for (int at = begin; at < most; at += cache.block_tokens()) {
+    const size_t tier = uses_.tiers.find(names[static_cast<size_t>(at / cache.block_tokens())], all);
+    if (tier == uses_.tiers.size()) break;
+    out[static_cast<size_t>(uses_.tiers.place(tier))] += cache.block_tokens();
+  }
+  return out;
 }
 
 // Whether the first block that is missing is remembered as evicted, or where its tokens are known one behind it, whose
@@ -99,12 +102,13 @@ Explanation Explains::explain(const Sequence& seq, int64_t now_ns) const {
   reach.memory = trace.n_matched;
   reach.known = trace.n_known;
   reach.most = cache.max_match(prefix) * cache.block_tokens();
-  reach.disk = on_disk(prefix, reach.memory, reach.most);
+  reach.below = below(prefix, reach.memory, reach.most);
 
   Explanation out;
   out.n_prompt = seq.n_prompt - n_virtual;
   out.n_memory = text(reach.memory);
-  out.n_disk = text(reach.end()) - out.n_memory;
+  out.n_remote = std::min(reach.below[static_cast<size_t>(TierPlace::remote)], text(reach.end()) - out.n_memory);
+  out.n_disk = text(reach.end()) - out.n_memory - out.n_remote;
   out.block_tokens = cache.block_tokens();
   if (text(reach.most) == 0) {
     out.cause = MissCause::below_block;

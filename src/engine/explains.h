@@ -3,9 +3,10 @@
 #pragma once
 #include <deque>
 #include <memory>
+#include <numeric>
 
 #include "engine/pasts.h"
-#include "kv/tiers/tier.h"
+#include "kv/tiers/tier_chain.h"
 
 namespace quire {
 
@@ -17,7 +18,7 @@ class Explains {
   // All outlive it.
   struct Uses {
     const Pasts& pasts;
-    Tier* tier;  // null: there is none
+    const TierChain& tiers;
   };
   explicit Explains(const Uses& uses) : uses_(uses) {}
 
@@ -28,16 +29,17 @@ class Explains {
   std::unique_ptr<Sequence> remove(SeqId id);
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
 
-  // Looks at every block of the prompt once for each root, at names of as many on disk, and at n_siblings stored
+  // Looks at every block of the prompt once for each root, at names of as many in tiers, and at n_siblings stored
   // blocks. Changes nothing.
   Explanation explain(const Sequence& seq, int64_t now_ns) const;
 
  private:
   struct Reach {
-    int memory = 0, disk = 0, known = 0, most = 0;  // tokens, virtual ones among them
-    int end() const { return memory + disk; }
+    int memory = 0, known = 0, most = 0;  // tokens, virtual ones among them
+    TokensByTier below{};
+    int end() const { return std::accumulate(below.begin(), below.end(), memory); }
   };
-  int on_disk(const Prefix& prefix, int begin, int most) const;
+  TokensByTier below(const Prefix& prefix, int begin, int most) const;
   bool find_departure(const Prefix& prefix, const Reach& reach, int64_t now_ns, Explanation& out) const;
   bool find_other_root(const Sequence& seq, const Reach& reach, Explanation& out) const;
 

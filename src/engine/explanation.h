@@ -35,7 +35,8 @@ enum class MissCause : uint8_t {
 // Counts are in tokens of the prompt, without virtual ones.
 struct Explanation {
   int n_prompt = 0;
-  int n_memory = 0, n_disk = 0;  // what would be found in memory, and behind that on disk
+  int n_memory = 0, n_disk = 0,
+      n_remote = 0;  // what would be found in memory, behind that on disk, in the remote store
   int block_tokens = 0;
   MissCause cause = MissCause::never_stored;
 

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kLeastPatienceNs = 50'000'000;       // a thread may have to wait for its turn
 constexpr int64_t kUnknownPatienceNs = 2'000'000'000;  // before any step has told what computing takes
 constexpr int64_t kLate = 10;                          // times what was predicted
+constexpr int64_t kAskShare = 8;                       // asking may take this part of what computing takes
 
 }  // namespace
 
@@ -18,57 +19,93 @@ bool Loads::begin(Sequence& seq, int64_t now_ns) {
   try {
     if (seq.may_match() && ask(seq, now_ns)) return true;
   } catch (const std::bad_alloc&) {
+    seq.load = nullptr;
   }
   seq.load = nullptr;
   return false;
 }
 
+// What n more blocks of a path would take; 0: unknown.
+int64_t Loads::compute_ns(int first, size_t n_blocks) const {
+  const int block = uses_.pasts.cache().block_tokens();
+  return static_cast<int64_t>(
+      uses_.cost.predict_ns(StepShape::rows(first * block, static_cast<int>(n_blocks) * block)));
+}
+
 bool Loads::ask(Sequence& seq, int64_t now_ns) {
-  KvCache& cache = uses_.pasts.cache();
+  const KvCache& cache = uses_.pasts.cache();
   const Prefix prefix = uses_.pasts.prefix_of(seq);
   const auto n_have = static_cast<int>(seq.kv.table.size());
   const int most = (static_cast<int>(seq.tokens.size()) - 1) / cache.block_tokens();
   if (n_have >= most) return false;
   const std::vector<Hash128> names = cache.names(prefix);
-  std::vector<uint8_t> groups;
-  for (int b = n_have; b < most; ++b) {
-    const uint8_t has = uses_.tier.find(names[static_cast<size_t>(b)]);
-    if (has == 0) break;
-    groups.push_back(has);
-  }
-  if (groups.empty()) return false;
-  cache.learn(prefix, n_have, groups);
-  const auto n_blocks = static_cast<int>(groups.size());
-  const int block = cache.block_tokens();
-  const auto compute_ns =
-      static_cast<int64_t>(uses_.cost.predict_ns(StepShape::rows(n_have * block, n_blocks * block)));
-  const int64_t load_ns = uses_.tier.predict_ns(n_blocks);
-  if (compute_ns > 0 && load_ns >= compute_ns) {
-    ++uses_.accounts.counters().n_loads_declined;
-    return false;
-  }
+  const auto rest = std::span(names).subspan(static_cast<size_t>(n_have), static_cast<size_t>(most - n_have));
+  const int64_t all_ns = compute_ns(n_have, rest.size());
+  const int64_t most_ns = all_ns > 0 ? all_ns / kAskShare : kUnknownPatienceNs;
   seq.load = std::make_unique<Load>();
-  const int64_t patience_ns = std::max(kLate * load_ns, kLeastPatienceNs);
-  seq.load->give_up_ns = now_ns + (compute_ns > 0 ? std::min(patience_ns, compute_ns) : kUnknownPatienceNs);
-  return fetch(seq, now_ns);
+  seq.load->first = n_have;
+  seq.load->search = uses_.tiers.search(rest, most_ns);
+  if (seq.load->search->over()) return choose(seq, now_ns);
+  seq.load->give_up_ns = now_ns + most_ns;
+  return true;
+}
+
+// Of what the tiers have, so many blocks that bringing them saves the most.
+size_t Loads::worth_loading(const Load& load) const {
+  const std::span<const uint8_t> tiers = load.path.tiers;
+  size_t best = 0;
+  int64_t best_ns = 0;
+  for (size_t n = 1; n <= tiers.size(); ++n) {
+    if (n < tiers.size() && tiers[n] == tiers[n - 1]) continue;
+    const int64_t by_hand_ns = compute_ns(load.first, n), load_ns = uses_.tiers.predict_ns(tiers.first(n));
+    if (by_hand_ns <= 0) return tiers.size();
+    if (by_hand_ns - load_ns <= best_ns) continue;
+    best = n;
+    best_ns = by_hand_ns - load_ns;
+  }
+  return best;
 }
 
 // False: there is nothing to wait for.
+bool Loads::choose(Sequence& seq, int64_t now_ns) {
+  Load& load = *seq.load;
+  load.path = uses_.tiers.found(*load.search);
+  load.search = nullptr;
+  if (load.path.size() == 0) return false;
+  uses_.pasts.cache().learn(uses_.pasts.prefix_of(seq), load.first, load.path.groups);
+  load.path.cut(worth_loading(load));
+  if (load.path.size() == 0) {
+    ++uses_.accounts.counters().n_loads_declined;
+    return false;
+  }
+  const int64_t by_hand_ns = compute_ns(load.first, load.path.size());
+  const int64_t patience_ns = std::max(kLate * uses_.tiers.predict_ns(load.path.tiers), kLeastPatienceNs);
+  load.give_up_ns = now_ns + (by_hand_ns > 0 ? std::min(patience_ns, by_hand_ns) : kUnknownPatienceNs);
+  return fetch(seq, now_ns);
+}
+
+// False: there is nothing to wait for. Fetched is what was chosen, whatever else the tree knows of.
 bool Loads::fetch(Sequence& seq, int64_t now_ns) {
-  const Prefix prefix = uses_.pasts.prefix_of(seq);
-  const KvCache::Below below = uses_.pasts.cache().fetch(seq.kv, prefix, seq.load->run);
-  if (below == KvCache::Below::loading) return now_ns < seq.load->give_up_ns;
+  Load& load = *seq.load;
+  Prefix prefix = uses_.pasts.prefix_of(seq);
+  const size_t n_chosen =
+      (static_cast<size_t>(load.first) + load.path.size()) * static_cast<size_t>(uses_.pasts.cache().block_tokens());
+  prefix.tokens = prefix.tokens.first(std::min(prefix.tokens.size(), n_chosen + 1));
+  const KvCache::Below below = uses_.pasts.cache().fetch(seq.kv, prefix, load.run);
+  if (below == KvCache::Below::loading) return now_ns < load.give_up_ns;
   if (below != KvCache::Below::begun) return false;
-  seq.load->read = read(prefix, seq.load->run);
+  load.read = read(prefix, load);
   ++uses_.accounts.counters().n_loads;
   return true;
 }
 
-std::shared_ptr<TierRead> Loads::read(const Prefix& prefix, const Fetch& run) {
+std::shared_ptr<TierRead> Loads::read(const Prefix& prefix, Load& load) {
   const KvCache& cache = uses_.pasts.cache();
+  const Fetch& run = load.run;
   const std::vector<Hash128> names = cache.names(prefix);
   const PrefixBlocks cut{prefix, cache.block_tokens()};
   auto b = static_cast<size_t>(std::find(names.begin(), names.end(), run.name(0)) - names.begin());
+  load.run_first = static_cast<int>(b);
   std::vector<Spelling> wanted;
   for (size_t i = 0; i < run.n_blocks(); ++i, ++b) {
     QR_CHECK(b < names.size() && names[b] == run.name(i), "a run follows its path");
@@ -80,25 +117,28 @@ std::shared_ptr<TierRead> Loads::read(const Prefix& prefix, const Fetch& run) {
                       {tokens.begin(), tokens.end()},
                       cut.extras(block)});
   }
-  return uses_.tier.read(std::move(wanted));
+  const auto tiers = std::span(load.path.tiers).subspan(static_cast<size_t>(load.run_first - load.first));
+  return uses_.tiers.read(std::move(wanted), tiers.first(run.n_blocks()));
 }
 
 void Loads::poll(std::span<const std::unique_ptr<Sequence>> running, int64_t now_ns) {
   for (const auto& seq : running) {
     if (seq->load == nullptr) continue;
     Load& load = *seq->load;
+    if (load.search != nullptr && !load.search->over() && now_ns < load.give_up_ns) continue;
     const bool own = load.read != nullptr;
     if (own) take_in(load);
-    const bool over = own ? load.run.arrived_all() : !still_comes(*seq, now_ns);
+    const bool over = own ? load.run.arrived_all() : !goes_on(*seq, now_ns);
     if (!over && now_ns < load.give_up_ns) continue;
     if (!over) ++uses_.accounts.counters().n_loads_overtaken;
     end(*seq);
   }
 }
 
-bool Loads::still_comes(Sequence& seq, int64_t now_ns) {
+// Whether there is something to wait for still, of one that has no read of its own.
+bool Loads::goes_on(Sequence& seq, int64_t now_ns) {
   try {
-    return fetch(seq, now_ns);
+    return seq.load->search != nullptr ? choose(seq, now_ns) : fetch(seq, now_ns);
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -113,6 +153,8 @@ void Loads::take_in(Load& load) {
     if (state == TierRead::State::here && put(block, load.run.blocks(i))) {
       load.run.arrived();
       ++load.n_arrived;
+      const uint8_t tier = load.path.tiers[static_cast<size_t>(load.run_first - load.first) + i];
+      load.arrived[static_cast<size_t>(uses_.tiers.place(tier))] += uses_.pasts.cache().block_tokens();
     } else {
       load.run.lost();
       ++uses_.accounts.counters().n_loads_lost;
@@ -136,12 +178,17 @@ bool Loads::put(const TierBlock& block, const GroupBlocks& to) const {
 }
 
 void Loads::end(Sequence& seq) {
-  const int n_brought = seq.load->n_arrived * uses_.pasts.cache().block_tokens();
+  const TokensByTier brought = seq.load->arrived;
   seq.load = nullptr;
   seq.loaded = true;
   const int n_before = seq.n_computed;
   uses_.pasts.extend(seq);
-  uses_.accounts.loaded(seq, std::min(seq.n_computed - n_before, n_brought));
+  int rest = seq.n_computed - n_before;
+  for (size_t place = 0; place < brought.size(); ++place) {
+    const int n = std::min(rest, brought[place]);
+    rest -= n;
+    if (n > 0) uses_.accounts.loaded(seq, static_cast<TierPlace>(place), n);
+  }
 }
 
 }  // namespace quire

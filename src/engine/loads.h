@@ -1,7 +1,8 @@
-// What of a past lies in a tier below memory: whether it is brought or computed, and who waits for it. A sequence that
+// What of a past lies in tiers below memory: whether it is brought or computed, and who waits for it. A sequence that
 // loads runs, holds its place and gets no grant, as one that follows a leader; others go on. It is brought where that
-// is sooner by what reads and steps have taken so far, and a load that is late is overtaken by computing. One
-// scheduler's; engine thread only.
+// is sooner by what reads and steps have taken so far, and a load that is late is overtaken by computing. A tier that
+// has to be asked first is asked only where its answer takes a small part of what computing would. One scheduler's;
+// engine thread only.
 #pragma once
 #include <memory>
 #include <span>
@@ -9,7 +10,7 @@
 #include "engine/accounts.h"
 #include "engine/pasts.h"
 #include "engine/step_cost.h"
-#include "kv/tiers/tier.h"
+#include "kv/tiers/tier_chain.h"
 
 namespace quire {
 
@@ -20,7 +21,7 @@ class Loads {
     Pasts& pasts;
     Accounts& accounts;
     const StepCost& cost;
-    Tier& tier;
+    TierChain& tiers;
   };
   explicit Loads(const Uses& uses) : uses_(uses) {}
 
@@ -31,9 +32,12 @@ class Loads {
 
  private:
   bool ask(Sequence& seq, int64_t now_ns);
+  bool choose(Sequence& seq, int64_t now_ns);
+  size_t worth_loading(const Load& load) const;
+  int64_t compute_ns(int first, size_t n_blocks) const;
   bool fetch(Sequence& seq, int64_t now_ns);
-  bool still_comes(Sequence& seq, int64_t now_ns);
-  std::shared_ptr<TierRead> read(const Prefix& prefix, const Fetch& run);
+  bool goes_on(Sequence& seq, int64_t now_ns);
+  std::shared_ptr<TierRead> read(const Prefix& prefix, Load& load);
   void take_in(Load& load);
   bool put(const TierBlock& block, const GroupBlocks& to) const;
   void end(Sequence& seq);

@@ -51,10 +51,11 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
     : options_(options),
       limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
       env_(std::move(env)),
+      tiers_(env_.tiers),
       cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory)),
       pins_(cache_, memory.pins),
       scheduler_(options_, cache_, uses.policy, {uses.model.info().fingerprint, 0, 0}),
-      explains_({scheduler_.pasts(), env_.tier.get()}),
+      explains_({scheduler_.pasts(), tiers_}),
       pass_(uses.model, uses.ops, options_, std::move(memory.scratch)),
       laps_(env_.stage_clock, counts_.stage_ns) {
   scheduler_.pin_into(pins_, pin_book_);
@@ -67,9 +68,9 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
         {std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab, options_.adapt_draft},
         env_.recorder);
   }
-  if (env_.tier != nullptr && options_.prefix_cache) {
-    env_.tier->on_arrival([this] { inbox_.wake(); });
-    scheduler_.load_from(*env_.tier);
+  if (!tiers_.empty() && options_.prefix_cache) {
+    tiers_.on_arrival([this] { inbox_.wake(); });
+    scheduler_.load_from(tiers_);
   }
   for (const VirtualTokens& tokens : env_.prefixes) {
     scheduler_.learn(tokens, [&](const Plan& plan) { pass_.write(plan, cache_.view(), tokens); });
@@ -79,7 +80,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
 
 LoopEngine::~LoopEngine() { stop(); }
 
-// With a tier below, which takes what is computed and what it does not have yet of what leaves.
+// With tiers below, which take what is computed and what it does not have yet of what leaves.
 KvCacheOptions LoopEngine::cache_options(const EngineMemory& memory) {
   const BlockCounts& counts = memory.counts;
   const int n_learned = memory.n_learned;
@@ -92,10 +93,10 @@ KvCacheOptions LoopEngine::cache_options(const EngineMemory& memory) {
   out.n_window_blocks = counts.n_window_blocks > 0 ? counts.n_window_blocks + n_learned : 0;
   out.n_states = counts.n_states;
   out.n_departures = static_cast<int>(std::min(kDeparturesPerBlock * int64_t{out.n_blocks}, kMostDepartures));
-  if (env_.tier == nullptr) return out;
+  if (tiers_.empty()) return out;
   out.n_elsewhere = counts.n_blocks;
-  out.keep = [this](const LeavingBlock& block) { return env_.tier->offer(block, cache_.view()); };
-  out.computed = [this](const LeavingBlock& block) { env_.tier->offer(block, cache_.view()); };
+  out.keep = [this](const LeavingBlock& block) { return tiers_.offer(block, cache_.view()); };
+  out.computed = [this](const LeavingBlock& block) { tiers_.offer(block, cache_.view()); };
   return out;
 }
 
@@ -220,7 +221,7 @@ void LoopEngine::stop() {
   inbox_.close();
   if (thread_.joinable()) thread_.join();
   if (first) cancel_all();
-  if (env_.tier != nullptr) env_.tier->stop();
+  tiers_.stop();
 }
 
 // REQUIRES a closed inbox and that nobody runs the loop.
@@ -345,6 +346,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   counts_.n_generated_tokens += seq.drew_stop_id ? 1 : 0;
   usage.n_cached = seq.account.n_cached;
   usage.n_disk = seq.account.n_disk;
+  usage.n_remote = seq.account.n_remote;
   usage.n_pinned = seq.account.n_pinned;
   usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
   usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;
@@ -470,7 +472,7 @@ EngineStats LoopEngine::stats() const {
     const std::lock_guard lock(stats_mutex_);
     out = stats_;
   }
-  if (env_.tier != nullptr) out.tier = env_.tier->stats();
+  out.tiers = tiers_.stats();
   return out;
 }
 

@@ -93,6 +93,7 @@ class LoopEngine final : public Engine {
   const EngineOptions options_;
   const RequestLimits limits_;
   EngineEnv env_;
+  TierChain tiers_;
   KvCache cache_;
   Pins pins_;
   PinBook pin_book_;

@@ -127,6 +127,7 @@ struct Usage {
   int n_prompt = 0, n_generated = 0;  // without virtual tokens; a stop id counts
   int n_cached = 0;                   // prompt tokens that came from the prefix tree at first admission
   int n_disk = 0;                     // of these: that were brought from disk for it
+  int n_remote = 0;                   // of these: that were brought from the remote store for it
   int n_pinned = 0;                   // prompt tokens that are pinned now; -1: a limit of pins kept them from it
   int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;  // since submit
   Cost cost;

@@ -36,8 +36,8 @@ class Scheduler {
   // From now on `proposer` drafts for those that stream. `recorder` may be null.
   void draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder);
 
-  // From now on what `tier` has of a past is brought where that is sooner than computing it.
-  void load_from(Tier& tier);
+  // From now on what `tiers` have of a past is brought where that is sooner than computing it.
+  void load_from(TierChain& tiers);
 
   // As Pasts::learn; before anything is added.
   void learn(const VirtualTokens& tokens, const std::function<void(const Plan&)>& compute) {

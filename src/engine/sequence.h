@@ -87,6 +87,7 @@ struct Sequence {
     int n_ever_computed = 0;  // the most that n_computed ever was: below it a row is a recomputation
     int n_cached = 0;         // prompt tokens found in the tree at first admission
     int n_disk = 0;           // of these: that were brought from disk
+    int n_remote = 0;         // of these: that were brought from the remote store
     int n_pinned = 0;         // as Usage has it
     Cost cost;
   } account;

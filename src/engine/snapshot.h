@@ -22,7 +22,7 @@ struct EngineStats : Counters {
   int64_t swapped_bytes = 0, swap_bytes = 0;            // of copies of preempted sequences, and at most
   int n_retained_blocks = 0, most_retained_blocks = 0;  // that stay for longer, and may
   int64_t step_ns = 0;                                  // duration of the last step
-  TierStats tier;                                       // zeros: there is none
+  std::vector<TierStats> tiers;                         // nearest first; only Engine::stats() fills it
   int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 

@@ -254,23 +254,30 @@ void ServeMetrics::refresh_retention(const EngineStats& s) {
         s.n_unretained_blocks);
 }
 
-void ServeMetrics::refresh_tier(const EngineStats& s) {
-  const TierStats& t = s.tier;
-  if (t.most_bytes == 0) return;  // there is none
+void ServeMetrics::refresh_tiers(const EngineStats& s) {
+  if (s.tiers.empty()) return;
   std::lock_guard lock(mu_);
-  const MetricLabels disk{{"tier", "disk"}};
-  const auto set = [&](std::string_view name, std::string_view help, double v) { this->set(name, help, v, disk); };
-  const auto count = [&](std::string_view name, std::string_view help, int64_t v) { this->count(name, help, v, disk); };
-  set("quire_kv_tier_blocks", "Blocks that the tier has.", static_cast<double>(t.n_blocks));
-  set("quire_kv_tier_bytes", "Bytes that the tier takes.", static_cast<double>(t.bytes));
-  set("quire_kv_tier_bytes_limit", "Bytes that the tier may take.", static_cast<double>(t.most_bytes));
+  for (const TierStats& tier : s.tiers) refresh_tier(tier);
+  count("quire_kv_loaded_tokens_total", "Tokens whose keys and values were brought from tiers.", s.n_loaded_tokens);
+  count("quire_kv_loads_total", "Runs of blocks that were begun to be brought.", s.n_loads);
+  count("quire_kv_loads_declined_total", "Runs not begun, because computing was sooner.", s.n_loads_declined);
+  count("quire_kv_loads_overtaken_total", "Runs given up, because computing had become sooner.", s.n_loads_overtaken);
+  count("quire_kv_loads_lost_total", "Runs that ended at a block that could not be had.", s.n_loads_lost);
+}
+
+void ServeMetrics::refresh_tier(const TierStats& t) {
+  const MetricLabels labels{{"tier", std::string(name_of(t.place))}};
+  const auto set = [&](std::string_view name, std::string_view help, double v) { this->set(name, help, v, labels); };
+  const auto count = [&](std::string_view name, std::string_view help, int64_t v) {
+    this->count(name, help, v, labels);
+  };
   set("quire_kv_tier_writing", "1 while the tier takes blocks, 0 while a failure keeps it from that.",
       t.writing ? 1 : 0);
   metrics_
       .total("quire_kv_tier_engine_seconds_total", "Time that the engine's thread spent giving blocks to the tier.",
-             disk)
+             labels)
       .set(seconds(t.engine_ns));
-  metrics_.total("quire_kv_tier_read_seconds_total", "Time that reading blocks took, in sum.", disk)
+  metrics_.total("quire_kv_tier_read_seconds_total", "Time that reading blocks took, in sum.", labels)
       .set(seconds(t.read_ns));
   count("quire_kv_tier_written_blocks_total", "Blocks stored.", t.n_written);
   count("quire_kv_tier_written_bytes_total", "Bytes stored.", t.written_bytes);
@@ -281,15 +288,19 @@ void ServeMetrics::refresh_tier(const EngineStats& s) {
   count("quire_kv_tier_other_blocks_total", "Names that stood for another block; computed again.", t.n_other);
   count("quire_kv_tier_read_errors_total", "Reads that the system failed.", t.n_read_errors);
   count("quire_kv_tier_write_errors_total", "Groups of blocks that could not be stored.", t.n_write_errors);
+  if (t.place == TierPlace::remote) {
+    set("quire_kv_tier_up", "1 while the store can be reached.", t.up ? 1 : 0);
+    count("quire_kv_tier_asked_total", "Paths that the tier was asked for.", t.n_asked);
+    count("quire_kv_tier_late_total", "Answers to that which did not come in time.", t.n_late);
+    return;
+  }
+  set("quire_kv_tier_blocks", "Blocks that the tier has.", static_cast<double>(t.n_blocks));
+  set("quire_kv_tier_bytes", "Bytes that the tier takes.", static_cast<double>(t.bytes));
+  set("quire_kv_tier_bytes_limit", "Bytes that the tier may take.", static_cast<double>(t.most_bytes));
   count("quire_kv_tier_dropped_segments_total", "Segments dropped for room.", t.n_dropped_segments);
   count("quire_kv_tier_moved_blocks_total", "Blocks kept from dropped segments, for they had been used.", t.n_moved);
   count("quire_kv_tier_skipped_segments_total", "Files of another model or version, or damaged ones, at the start.",
         t.n_skipped_segments);
-  count("quire_kv_loaded_tokens_total", "Tokens whose keys and values were brought from the tier.", s.n_loaded_tokens);
-  count("quire_kv_loads_total", "Runs of blocks that were begun to be brought.", s.n_loads);
-  count("quire_kv_loads_declined_total", "Runs not begun, because computing was sooner.", s.n_loads_declined);
-  count("quire_kv_loads_overtaken_total", "Runs given up, because computing had become sooner.", s.n_loads_overtaken);
-  count("quire_kv_loads_lost_total", "Runs that ended at a block that could not be had.", s.n_loads_lost);
 }
 
 // Weights are read once a step, and the cached tokens of the sequences that run with it; a row costs its layers, a

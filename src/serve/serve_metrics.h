@@ -32,8 +32,8 @@ class ServeMetrics {
   int64_t n_tokens_max() const { return n_tokens_max_.load(std::memory_order_relaxed); }
   // Sets what mirrors the engine's own counters; before each scrape.
   void refresh(const EngineStats& stats, int64_t n_preparing);
-  // What a tier below the cache has and did, where there is one; likewise.
-  void refresh_tier(const EngineStats& stats);
+  // What tiers below the cache have and did, where there are some; likewise.
+  void refresh_tiers(const EngineStats& stats);
   // Who guessed ahead, where somebody did, by the engine's list of proposers; likewise.
   void refresh_drafters(const EngineStats& stats, std::string_view proposers);
   // What is pinned, where something may be; likewise.
@@ -48,6 +48,7 @@ class ServeMetrics {
   Counter &cancelled, &failed, &stalled;
 
  private:
+  void refresh_tier(const TierStats& tier);  // REQUIRES mu_
   void refresh_drafts(const EngineStats& stats);
   // REQUIRE mu_. A counter of ours becomes the total that the engine counted.
   void set(std::string_view name, std::string_view help, double v, const MetricLabels& labels = {});

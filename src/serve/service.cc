@@ -87,7 +87,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
   env_.metrics_text = [this, llama = options.llama_metrics] {
     const EngineStats stats = engine_.stats();
     metrics_.refresh(stats, static_cast<int64_t>(queue_.size()));
-    metrics_.refresh_tier(stats);
+    metrics_.refresh_tiers(stats);
     metrics_.refresh_pins(stats);
     metrics_.refresh_swaps(stats);
     metrics_.refresh_retention(stats);

@@ -126,7 +126,7 @@ class ContextShifts : public testing::Test {
     const EngineStats stats = (*engine)->stats();
     out.n_drafted = stats.spent.computed[static_cast<size_t>(Cause::draft)];
     out.n_preempted = stats.n_preempted;
-    out.n_disk = stats.tier.n_blocks;
+    out.n_disk = stats.tiers.empty() ? 0 : stats.tiers[0].n_blocks;
     return out;
   }
 

@@ -76,11 +76,10 @@ void SimTier::damage() {
   }
 }
 
-std::shared_ptr<TierRead> SimTier::read(std::vector<Spelling> wanted) {
-  Job job{std::make_shared<TierRead>(std::move(wanted), nullptr), 0, 0, 0};
+void SimTier::bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) {
+  Job job{read, begin, end, 0, 0};
   begin_block(job);
   jobs_.push_back(job);
-  return job.read;
 }
 
 // Most take up to twice the usual time, some fifty times as long, and some never come.
@@ -94,11 +93,11 @@ void SimTier::begin_block(Job& job) {
   ++counts_.stalled;
 }
 
-void SimTier::bring(Job& job) {
+void SimTier::bring_block(Job& job) {
   SegmentStore::Read got = store_->read(job.read->wanted(job.next));
   const bool found = got.outcome == SegmentStore::Read::Outcome::found;
   ++(found ? counts_.given : counts_.lost);
-  found ? job.read->give(job.next, std::move(got.block)) : job.read->lose(job.next);
+  found ? job.read->give(job.next, std::move(got.block), nullptr) : job.read->lose(job.next);
   const auto took = static_cast<double>(job.due_ns - job.since_ns);
   mean_read_ns_ = mean_read_ns_ == 0 ? took : mean_read_ns_ + (took - mean_read_ns_) / 8;
   ++job.next;
@@ -117,14 +116,14 @@ void SimTier::tell_time(int64_t now_ns) {
   if (one_in(4L * one_fault_in_)) damage();
   bool any = false;
   for (Job& job : jobs_) {
-    while (!job.read->abandoned() && job.next < job.read->n_blocks() && job.due_ns <= now_ns) {
-      bring(job);
+    while (!job.read->abandoned() && job.next < job.end && job.due_ns <= now_ns) {
+      bring_block(job);
       any = true;
-      if (job.next < job.read->n_blocks()) begin_block(job);
+      if (job.next < job.end) begin_block(job);
     }
   }
   std::erase_if(jobs_, [this](const Job& job) {
-    const bool over = job.next == job.read->n_blocks();
+    const bool over = job.next == job.end;
     counts_.let_go += !over && job.read->abandoned() ? 1 : 0;
     return over || job.read->abandoned();
   });

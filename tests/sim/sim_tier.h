@@ -23,9 +23,11 @@ class SimTier final : public Tier {
 
   SimTier(const Script& script, const StoreShape& shape);
 
+  TierPlace place() const override { return TierPlace::disk; }
   bool offer(const LeavingBlock& block, const KvView& memory) override;
   uint8_t find(const Hash128& name) override { return store_->find(name); }
-  std::shared_ptr<TierRead> read(std::vector<Spelling> wanted) override;
+  std::shared_ptr<TierAnswer> ask(std::vector<Hash128>) override { return nullptr; }
+  void bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) override;
   int64_t predict_ns(int64_t n_blocks) override;
   TierStats stats() const override { return {}; }
   void on_arrival(std::function<void()> call) override { on_arrival_ = std::move(call); }
@@ -44,7 +46,7 @@ class SimTier final : public Tier {
  private:
   struct Job {
     std::shared_ptr<TierRead> read;
-    size_t next = 0;
+    size_t next = 0, end = 0;
     int64_t since_ns = 0, due_ns = 0;
   };
   struct Record {
@@ -55,7 +57,7 @@ class SimTier final : public Tier {
 
   bool one_in(int64_t n) { return n > 0 && rng_.between(1, n) == 1; }
   void begin_block(Job& job);
-  void bring(Job& job);
+  void bring_block(Job& job);
   void write();
   void damage();
 

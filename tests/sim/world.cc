@@ -107,7 +107,7 @@ bool World::make() {
         [this](SeqId id) -> std::span<const Token> { return streams_.at(id)->truth.tokens; });
   }
   make_tier();
-  env.tier = tier_;
+  if (tier_ != nullptr) env.tiers = {tier_};
   auto made = make_engine(model_, ops_, options, env);
   out_.counts.runs = 1;
   out_.ttft_ns.resize(script_.requests.size());

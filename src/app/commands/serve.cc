@@ -280,11 +280,12 @@ Status run(Args& args) {
            std::to_string(engine->options().kv_bytes) + " of cache, " +
            std::to_string(scratch_bytes(*loaded.model, engine->options())) + " of scratch");
   log_draft_memory(loaded, drafter, *engine);
-  if (stats.tier.most_bytes > 0) {
-    log_info("disk: " + std::to_string(stats.tier.n_blocks) + " cached blocks, " + std::to_string(stats.tier.bytes) +
-             " of " + std::to_string(stats.tier.most_bytes) + " bytes in " + args.engine.kv_disk +
-             (stats.tier.n_skipped_segments > 0
-                  ? ", " + std::to_string(stats.tier.n_skipped_segments) + " files are another's and are not read"
+  for (const TierStats& tier : stats.tiers) {
+    if (tier.place != TierPlace::disk) continue;
+    log_info("disk: " + std::to_string(tier.n_blocks) + " cached blocks, " + std::to_string(tier.bytes) + " of " +
+             std::to_string(tier.most_bytes) + " bytes in " + args.engine.kv_disk +
+             (tier.n_skipped_segments > 0
+                  ? ", " + std::to_string(tier.n_skipped_segments) + " files are another's and are not read"
                   : ""));
   }
   apply_sampling(args, loaded, args.serve);

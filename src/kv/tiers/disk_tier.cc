@@ -1,53 +1,26 @@
 #include "kv/tiers/disk_tier.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <new>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "kv/tiers/tier_copy.h"
 
 namespace quire {
 namespace {
 
-constexpr int kReaders = 2;
 constexpr int64_t kLongestPauseNs = 60'000'000'000;
-constexpr double kNewest = 1.0 / 8;            // share of the newest measurement in the mean
-constexpr double kHalfLifeNs = 8'000'000'000;  // of what was measured: a disk that was slow is tried again
-
-// Copies what there is of the block, group by group.
-TierBlock copy_of(const LeavingBlock& block, const KvView& memory) {
-  TierBlock out;
-  int64_t bytes = 0;
-  for (size_t g = 0; g < block.blocks.size(); ++g) bytes += block.blocks[g] ? memory.groups[g].block_bytes : 0;
-  out.bytes.resize(static_cast<size_t>(bytes));
-  std::byte* to = out.bytes.data();
-  for (size_t g = 0; g < block.blocks.size(); ++g) {
-    if (!block.blocks[g]) continue;
-    const KvGroupView& group = memory.groups[g];
-    const auto n = static_cast<size_t>(group.block_bytes);
-    out.groups = static_cast<uint8_t>(out.groups | 1U << g);
-    if (n > 0) std::memcpy(to, group.base + block.blocks[g].id() * group.block_bytes, n);
-    to += n;
-  }
-  return out;
-}
 
 // Where there is no memory for a line there is none.
 void say(LogLevel level, std::string_view what, std::string_view why = {}) noexcept {
   try {
     log(level, std::string(what).append(why));
   } catch (const std::bad_alloc&) {
+    return;
   }
-}
-
-uint8_t groups_of(const GroupBlocks& blocks) {
-  uint8_t out = 0;
-  for (size_t g = 0; g < blocks.size(); ++g) out = static_cast<uint8_t>(out | (blocks[g] ? 1U << g : 0U));
-  return out;
 }
 
 }  // namespace
@@ -71,7 +44,6 @@ DiskTier::DiskTier(std::unique_ptr<SegmentStore> store, const DiskTierOptions& o
       clock_(clock),
       store_(std::move(store)),
       room_(std::make_shared<StagingRoom>(options.staging_bytes)) {
-  reading_since_ns_.reserve(kReaders);
   writer_ = std::thread([this] {
     set_thread_name("qr-tier-write");
     write_all();
@@ -122,9 +94,7 @@ bool DiskTier::take(const LeavingBlock& block, const KvView& memory) {
     const bool room = queued_bytes_ + bytes <= options_.queue_bytes || queue_.empty();
     if (!taken && room && !stopping_ && begin_ns >= off_until_ns_) {
       lock.unlock();
-      Block copy{{block.name, block.parent, block.key, {}, {}}, copy_of(block, memory)};
-      copy.spelling.tokens.assign(block.tokens.begin(), block.tokens.end());
-      copy.spelling.extras.assign(block.extras.begin(), block.extras.end());
+      Block copy{spelling_of(block), copy_of(block, memory)};
       lock.lock();
       if (queue_.size() == queue_.capacity()) queue_.reserve(2 * queue_.size() + 1);  // so that all or nothing is done
       names_.reserve(queue_.capacity());
@@ -184,15 +154,13 @@ void DiskTier::wait_until_written() {
 
 // --- reading ---
 
-std::shared_ptr<TierRead> DiskTier::read(std::vector<Spelling> wanted) {
-  QR_CHECK(!wanted.empty());
-  auto out = std::make_shared<TierRead>(std::move(wanted), room_);
+void DiskTier::bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) {
+  QR_CHECK(begin < end && end <= read->n_blocks());
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({out, 0});
+    jobs_.add(read, begin, end);
   }
   to_read_.notify_all();
-  return out;
 }
 
 // Room comes before the next block: were it the other way round, later blocks could fill the room that an earlier one
@@ -203,7 +171,7 @@ void DiskTier::read_all() {
   while (true) {
     room_->wait([this] { return stopping_.load(); });
     if (!next_block(read, i)) return;
-    bring(*read, i);
+    bring_block(*read, i);
     if (on_arrival_) on_arrival_();
     read = nullptr;
   }
@@ -215,69 +183,51 @@ bool DiskTier::next_block(std::shared_ptr<TierRead>& read, size_t& i) {
   while (true) {
     to_read_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
     if (stopping_) return false;
-    Job& job = jobs_.front();
-    const bool wanted = !job.read->abandoned();
-    if (wanted) {
-      read = job.read;
-      i = job.next++;
-    }
-    if (!wanted || job.next == job.read->n_blocks()) jobs_.pop_front();
-    if (wanted) return true;
+    if (jobs_.next(read, i)) return true;
   }
 }
 
-void DiskTier::bring(TierRead& read, size_t i) {
+void DiskTier::bring_block(TierRead& read, size_t i) {
   using Outcome = SegmentStore::Read::Outcome;
   const int64_t begin_ns = clock_.now_ns();
   {
     const std::lock_guard lock(mutex_);
-    reading_since_ns_.push_back(begin_ns);
+    times_.begin(begin_ns);
   }
   SegmentStore::Read got{Outcome::failed, {}};
   try {
     got = store_->read(read.wanted(i));
   } catch (const std::bad_alloc&) {
-    // It could not be read.
+    got.outcome = Outcome::failed;
   }
   const auto bytes = std::ssize(got.block.bytes);
-  got.outcome == Outcome::found ? read.give(i, std::move(got.block)) : read.lose(i);
-  const int64_t ns = std::max<int64_t>(clock_.now_ns() - begin_ns, 0);
+  got.outcome == Outcome::found ? read.give(i, std::move(got.block), room_) : read.lose(i);
+  const int64_t now_ns = clock_.now_ns();
+  const bool measured = got.outcome != Outcome::none;
   const std::lock_guard lock(mutex_);
-  reading_since_ns_.erase(std::find(reading_since_ns_.begin(), reading_since_ns_.end(), begin_ns));
+  times_.end(begin_ns, now_ns, measured);
   counts_.n_damaged += got.outcome == Outcome::damaged ? 1 : 0;
   counts_.n_other += got.outcome == Outcome::other ? 1 : 0;
   if (got.outcome == Outcome::failed && counts_.n_read_errors++ == 0)
     say(LogLevel::warn,
         "the disk tier could not read a block; it is computed again, and so are others that cannot be read");
-  if (got.outcome != Outcome::none) observe(ns, bytes);
-}
-
-void DiskTier::observe(int64_t ns, int64_t bytes) {
+  if (!measured) return;
   counts_.n_read += bytes > 0 ? 1 : 0;
   counts_.read_bytes += bytes;
-  counts_.read_ns += ns;
-  const auto took = static_cast<double>(ns);
-  mean_read_ns_ = mean_read_ns_ == 0 ? took : mean_read_ns_ + (took - mean_read_ns_) * kNewest;
-  read_at_ns_ = clock_.now_ns();
+  counts_.read_ns += std::max<int64_t>(now_ns - begin_ns, 0);
 }
 
 int64_t DiskTier::predict_ns(int64_t n_blocks) {
+  if (n_blocks == 0) return 0;  // it is never asked
   const std::lock_guard lock(mutex_);
-  const int64_t now_ns = clock_.now_ns();
-  for (const Job& job : jobs_) n_blocks += static_cast<int64_t>(job.read->n_blocks() - job.next);
-  n_blocks += std::ssize(reading_since_ns_);
-  const auto age_ns = static_cast<double>(std::max<int64_t>(now_ns - read_at_ns_, 0));
-  double out = mean_read_ns_ * std::exp2(-age_ns / kHalfLifeNs) * static_cast<double>(n_blocks) / kReaders;
-  int64_t longest_ns = 0;  // what has taken so long will take as long again
-  for (const int64_t since_ns : reading_since_ns_) longest_ns = std::max(longest_ns, now_ns - since_ns);
-  if (static_cast<double>(longest_ns) > 2 * mean_read_ns_) out += static_cast<double>(longest_ns);
-  return static_cast<int64_t>(out);
+  return times_.predict_ns(n_blocks + jobs_.n_blocks() + times_.n_running(), kReaders, clock_.now_ns());
 }
 
 TierStats DiskTier::stats() const {
   const SegmentStore::Counts store = store_->counts();
   const std::lock_guard lock(mutex_);
   TierStats out = counts_;
+  out.place = TierPlace::disk;
   out.n_blocks = store.n_blocks;
   out.bytes = store.bytes;
   out.most_bytes = options_.store.most_bytes;

@@ -5,12 +5,12 @@
 // in the log; reading goes on. Its threads outlive a lack of memory: what they could not do has failed.
 #pragma once
 #include <atomic>
-#include <deque>
 #include <set>
 #include <string>
 #include <thread>
 
 #include "base/clock.h"
+#include "kv/tiers/read_jobs.h"
 #include "kv/tiers/segment_store.h"
 #include "kv/tiers/tier.h"
 
@@ -32,9 +32,11 @@ class DiskTier final : public Tier {
                                                 Clock& clock);
   ~DiskTier() override { stop(); }
 
+  TierPlace place() const override { return TierPlace::disk; }
   bool offer(const LeavingBlock& block, const KvView& memory) override;
   uint8_t find(const Hash128& name) override { return store_->find(name); }
-  std::shared_ptr<TierRead> read(std::vector<Spelling> wanted) override;
+  std::shared_ptr<TierAnswer> ask(std::vector<Hash128>) override { return nullptr; }
+  void bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) override;
   int64_t predict_ns(int64_t n_blocks) override;
   TierStats stats() const override;
   void on_arrival(std::function<void()> call) override { on_arrival_ = std::move(call); }
@@ -43,20 +45,15 @@ class DiskTier final : public Tier {
   void wait_until_written();  // of what was offered so far, or given up; for tests
 
  private:
+  static constexpr int kReaders = 2;
   using Block = SegmentStore::Block;
-  struct Job {
-    std::shared_ptr<TierRead> read;
-    size_t next = 0;
-  };
-
   DiskTier(std::unique_ptr<SegmentStore> store, const DiskTierOptions& options, Clock& clock);
   bool take(const LeavingBlock& block, const KvView& memory);
   void write_all();
   void write(std::vector<Block> blocks, const std::vector<Hash128>& names);
   void read_all();
   bool next_block(std::shared_ptr<TierRead>& read, size_t& i);
-  void bring(TierRead& read, size_t i);
-  void observe(int64_t ns, int64_t bytes);
+  void bring_block(TierRead& read, size_t i);
 
   const DiskTierOptions options_;
   Clock& clock_;
@@ -73,10 +70,8 @@ class DiskTier final : public Tier {
   bool busy_writing_ = false, writing_off_ = false;
   std::atomic<bool> stopping_{false};
   int64_t off_until_ns_ = 0, pause_ns_ = 0;
-  std::deque<Job> jobs_;
-  std::vector<int64_t> reading_since_ns_;  // of each read that runs now
-  double mean_read_ns_ = 0;
-  int64_t read_at_ns_ = 0;  // when the last was measured
+  ReadJobs jobs_;
+  CallTimes times_{kReaders};  // of reads
   TierStats counts_;
   std::atomic<int64_t> engine_ns_{0};
 

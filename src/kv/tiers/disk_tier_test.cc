@@ -68,9 +68,14 @@ struct World {
     arrived.wait(lock, [&] { return (state = read.take(i, out)) != TierRead::State::coming; });
     return state;
   }
+  std::shared_ptr<TierRead> read(std::vector<Spelling> wanted) const {
+    auto out = std::make_shared<TierRead>(std::move(wanted));
+    tier->bring(out, 0, out->n_blocks());
+    return out;
+  }
   bool has(uint64_t n) {
     TierBlock got;
-    const auto read = tier->read({spelling(n)});
+    const auto read = this->read({spelling(n)});
     if (wait(*read, 0, got) != TierRead::State::here) return false;
     EXPECT_EQ(got.bytes, bytes(n));
     return true;
@@ -100,7 +105,7 @@ TEST(DiskTier, BringsWhatItTookInOrderAlsoAfterAnEnd) {
     std::vector<Spelling> wanted;
     for (uint64_t n = 0; n < 20; ++n) wanted.push_back(World::spelling(n));
     wanted.push_back(World::spelling(99));
-    const auto read = w.tier->read(wanted);
+    const auto read = w.read(wanted);
     TierBlock got;
     for (uint64_t n = 0; n < 20; ++n) {
       ASSERT_EQ(w.wait(*read, n, got), TierRead::State::here);
@@ -227,15 +232,15 @@ TEST(DiskTier, ReadersWaitForRoomAndLeaveWhatIsAbandoned) {
     wanted.push_back(World::spelling(n));
   }
   w.tier->wait_until_written();
-  auto read = w.tier->read(wanted);
+  auto read = w.read(wanted);
   TierBlock got;
   ASSERT_EQ(w.wait(*read, 0, got), TierRead::State::here);
-  const auto second = w.tier->read({World::spelling(7)});
+  const auto second = w.read({World::spelling(7)});
   read->abandon();
   EXPECT_EQ(w.wait(*second, 0, got), TierRead::State::here);
   EXPECT_EQ(got.bytes, World::bytes(7));
   EXPECT_LE(w.tier->stats().n_read, 8) << "two of room, two readers, one taken, one more";
-  const auto third = w.tier->read(wanted);
+  const auto third = w.read(wanted);
   for (size_t i = 0; i < wanted.size(); ++i) ASSERT_EQ(w.wait(*third, i, got), TierRead::State::here);
 }
 
@@ -267,7 +272,7 @@ TEST(DiskTier, AReadThatHangsMakesOthersLookSlow) {
     return false;
   };
   const int64_t before = w.tier->predict_ns(1);
-  const auto read = w.tier->read({World::spelling(1)});
+  const auto read = w.read({World::spelling(1)});
   TierBlock got;
   while (w.tier->predict_ns(1) <= before + 1'000'000) w.clock.now += 1'000'000;  // once it hangs, with the clock
   EXPECT_EQ(read->take(0, got), TierRead::State::coming);

@@ -1,8 +1,10 @@
 // The seam below memory: what keeps blocks that leave memory, or that may be wanted after the process has ended. A tier
 // is told of blocks as they are computed and as they leave, says by name what it has, and brings runs of blocks back.
 // It decides nothing: whether a run is worth waiting for is the engine's. Nothing of it can change an answer: what a
-// tier cannot bring, or brings too late, is computed. The engine's thread calls it, and is never kept waiting.
+// tier cannot bring, or brings too late, is computed. The engine's thread calls it, and is never kept waiting: what a
+// tier does not know by itself it is asked, and answers later. Several tiers are a TierChain.
 #pragma once
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -10,12 +12,19 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "kv/prefix_tree.h"
 #include "tensor/kv_view.h"
 
 namespace quire {
+
+// Where a tier lies, the nearest first.
+enum class TierPlace : uint8_t { disk, remote };
+inline constexpr size_t kTierPlaces = 2;
+std::string_view name_of(TierPlace place);
+using TokensByTier = std::array<int, kTierPlaces>;
 
 // What a block stands for: its name, and everything that the name was made of. A tier compares it before it believes a
 // name.
@@ -72,8 +81,7 @@ class StagingRoom {
 // lets go of one that it does not want any more. Any thread.
 class TierRead {
  public:
-  TierRead(std::vector<Spelling> wanted, std::shared_ptr<StagingRoom> room)
-      : wanted_(std::move(wanted)), slots_(wanted_.size()), room_(std::move(room)) {}
+  explicit TierRead(std::vector<Spelling> wanted) : wanted_(std::move(wanted)), slots_(wanted_.size()) {}
   ~TierRead();
   TierRead(const TierRead&) = delete;
   TierRead& operator=(const TierRead&) = delete;
@@ -83,8 +91,8 @@ class TierRead {
   size_t n_blocks() const { return wanted_.size(); }
   const Spelling& wanted(size_t i) const { return wanted_[i]; }
 
-  // The tier: block i is this, or cannot be had.
-  void give(size_t i, TierBlock block);
+  // The tier: block i is this, or cannot be had. Its bytes take that room, which may be null, until they are taken.
+  void give(size_t i, TierBlock block, const std::shared_ptr<StagingRoom>& room);
   void lose(size_t i);
   // The engine: what has become of block i; `out` is filled when it is here, once.
   State take(size_t i, TierBlock& out);
@@ -95,15 +103,47 @@ class TierRead {
   struct Slot {
     State state = State::coming;
     TierBlock block;
+    std::shared_ptr<StagingRoom> room;
   };
+  static void leave_room(Slot& slot, size_t n_bytes);
+
   const std::vector<Spelling> wanted_;
   std::mutex mutex_;
   std::vector<Slot> slots_;
   std::atomic<bool> abandoned_{false};
-  const std::shared_ptr<StagingRoom> room_;
+};
+
+// What a tier says of a path's names, when it has found out: of which groups it has their blocks, up to the first that
+// it has not. Who asked lets go of an answer that nobody waits for any more. Any thread.
+class TierAnswer {
+ public:
+  explicit TierAnswer(std::vector<Hash128> names) : names_(std::move(names)) {}
+
+  std::span<const Hash128> names() const { return names_; }
+  // The tier, once.
+  void tell(std::vector<uint8_t> groups) {
+    const std::lock_guard lock(mutex_);
+    groups_ = std::move(groups);
+    told_ = true;
+  }
+  bool told() const { return told_; }
+  // Of block i; 0: it has it not, or has not told yet.
+  uint8_t groups(size_t i) const {
+    const std::lock_guard lock(mutex_);
+    return i < groups_.size() ? groups_[i] : uint8_t{0};
+  }
+  void abandon() { abandoned_ = true; }
+  bool abandoned() const { return abandoned_; }
+
+ private:
+  const std::vector<Hash128> names_;
+  mutable std::mutex mutex_;
+  std::vector<uint8_t> groups_;
+  std::atomic<bool> told_{false}, abandoned_{false};
 };
 
 struct TierStats {
+  TierPlace place = TierPlace::disk;
   int64_t n_blocks = 0, bytes = 0, most_bytes = 0;  // that it has now, and may have
   int64_t n_written = 0, written_bytes = 0;         // blocks that were stored, and are safe
   int64_t n_read = 0, read_bytes = 0, read_ns = 0;  // blocks that were brought, and how long each took, in sum
@@ -113,6 +153,8 @@ struct TierStats {
   int64_t n_dropped_segments = 0, n_moved = 0;      // oldest ones, for room; blocks saved from them
   int64_t n_skipped_segments = 0;                   // files of another model, version or kind
   int64_t engine_ns = 0;                            // that the engine's thread spent in it
+  int64_t n_asked = 0, n_late = 0;                  // paths that it was asked for; of their answers, not in time
+  bool up = true;                                   // it can be reached
   bool writing = true;                              // false: it takes nothing for now, for what it met
 };
 
@@ -120,16 +162,20 @@ class Tier {
  public:
   virtual ~Tier() = default;
 
+  virtual TierPlace place() const = 0;
   // Takes a copy of a block whose bytes lie in `memory`, or has it already. False: it does not want it now.
   virtual bool offer(const LeavingBlock& block, const KvView& memory) = 0;
-  // Of which groups it has the block of that name, as bits; 0: it has it not. What is said of names alone.
+  // Of which groups it has the block of that name, as bits; 0: it has it not, as far as it knows. What is said of names
+  // alone.
   virtual uint8_t find(const Hash128& name) = 0;
-  // Begins to bring these blocks, in order. REQUIRES one at least.
-  virtual std::shared_ptr<TierRead> read(std::vector<Spelling> wanted) = 0;
-  // How long n blocks would take from now on, as measured; 0: unknown yet.
+  // Begins to find out about a path's names. Null: find() says all there is to say.
+  virtual std::shared_ptr<TierAnswer> ask(std::vector<Hash128> names) = 0;
+  // Begins to bring the blocks [begin, end) of that run, in order. REQUIRES one at least.
+  virtual void bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) = 0;
+  // How long n blocks would take from now on, as measured, and an answer for n = 0; 0: unknown yet.
   virtual int64_t predict_ns(int64_t n_blocks) = 0;
   virtual TierStats stats() const = 0;
-  // What is called, on any thread, when something of a run has come. Before the first read.
+  // What is called, on any thread, when something of a run or an answer has come. Before the first of them.
   virtual void on_arrival(std::function<void()> call) = 0;
   // Writes what was taken, and ends: nothing is called any more. Idempotent.
   virtual void stop() = 0;

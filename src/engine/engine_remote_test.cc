@@ -1,0 +1,247 @@
+// Engines that share a store which has to be asked what it has: what one computed another finds, no answer changes
+// whatever the store says or does not say, and nobody waits for it for long.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/test_model.h"
+#include "kv/tiers/tier_copy.h"
+
+namespace quire {
+namespace {
+
+constexpr int kCtx = 512;
+
+// What engines have in common.
+struct Store {
+  struct Block {
+    Spelling spelling;
+    TierBlock block;
+  };
+  std::map<Hash128, Block> blocks;
+};
+
+enum class Mood : uint8_t { honest, silent, boastful, forgetful };
+
+// An engine's way to it. Answers come when the test says so, or at once.
+class StoreTier final : public Tier {
+ public:
+  explicit StoreTier(Store& store) : store_(store) {}
+  TierPlace place() const override { return TierPlace::remote; }
+  bool offer(const LeavingBlock& block, const KvView& memory) override {
+    store_.blocks[block.name] = {spelling_of(block), copy_of(block, memory)};
+    return true;
+  }
+  uint8_t find(const Hash128&) override { return 0; }
+  std::shared_ptr<TierAnswer> ask(std::vector<Hash128> names) override {
+    ++n_asked;
+    auto out = std::make_shared<TierAnswer>(std::move(names));
+    at_once ? answer(*out) : open_.push_back(out);
+    return out;
+  }
+  // What was not answered at once.
+  void answer() {
+    for (const auto& open : open_) answer(*open);
+    open_.clear();
+  }
+  void bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) override {
+    for (size_t i = begin; i < end; ++i) {
+      const auto at = store_.blocks.find(read->wanted(i).name);
+      const bool has = at != store_.blocks.end() && mood != Mood::forgetful && at->second.spelling == read->wanted(i);
+      has ? read->give(i, at->second.block, nullptr) : read->lose(i);
+    }
+  }
+  int64_t predict_ns(int64_t n) override { return n == 0 ? ask_ns : n * block_ns; }
+  TierStats stats() const override { return {.place = TierPlace::remote}; }
+  void on_arrival(std::function<void()>) override {}
+  void stop() override {}
+
+  Mood mood = Mood::honest;
+  bool at_once = true;
+  int n_asked = 0;
+  int64_t ask_ns = 0, block_ns = 1;
+
+ private:
+  void answer(TierAnswer& to) const {
+    if (mood == Mood::silent) return;
+    std::vector<uint8_t> groups;
+    for (const Hash128& name : to.names()) {
+      const auto at = store_.blocks.find(name);
+      if (at == store_.blocks.end() && mood != Mood::boastful) break;
+      groups.push_back(at == store_.blocks.end() ? uint8_t{1} : at->second.block.groups);
+    }
+    to.tell(std::move(groups));
+  }
+
+  Store& store_;
+  std::vector<std::shared_ptr<TierAnswer>> open_;
+};
+
+struct RemoteEngine {
+  explicit RemoteEngine(Store& store, int window = 0)
+      : model(kCtx, kKvGroup, window), tier(std::make_shared<StoreTier>(store)) {
+    EngineOptions wanted;
+    wanted.n_ctx = kCtx;
+    wanted.max_seqs = 8;
+    wanted.step_tokens = wanted.max_chunk = 64;
+    wanted.block_tokens = TestEngine::kBlockTokens;
+    if (window > 0) wanted.n_window_blocks = 64;
+    wanted.kv_bytes = (int64_t{256} + wanted.n_window_blocks) * wanted.block_tokens * int64_t{sizeof(TestModel::Cell)};
+    model.on_pass = [this](const Batch&) { clock.advance_ns(pass_ns); };
+    EngineEnv env;
+    env.clock = &clock;
+    env.tiers = {tier};
+    auto made = make_engine(model, ops, wanted, env);
+    QR_CHECK(made.has_value(), made ? "" : made.error().message);
+    engine = std::move(*made);
+  }
+  std::shared_ptr<Heard> submit(Request request) {
+    auto sink = std::make_shared<Heard>();
+    QR_CHECK(engine->submit(std::move(request), sink).has_value());
+    return sink;
+  }
+  void step() {
+    clock.advance_ns(step_ns);
+    engine->step();
+    ASSERT_EQ(engine->snapshot().check(), "");
+  }
+  void run(const Heard& sink) {
+    for (int64_t i = 0; !sink.done(); ++i) {
+      step();
+      ASSERT_LT(i, 60'000) << "it waits for something that does not come";
+    }
+  }
+
+  ManualClock clock;
+  int64_t step_ns = 50'000, pass_ns = 0;  // the latter 0: what computing takes stays unknown
+  TestOps ops;
+  TestModel model;
+  std::shared_ptr<StoreTier> tier;
+  std::unique_ptr<Engine> engine;
+};
+
+Request request_of(uint64_t seed, int n_prompt) {
+  Request out;
+  out.prompt = random_tokens(seed, n_prompt);
+  out.max_tokens = 4;
+  out.sampling.seed = seed;
+  return out;
+}
+
+Usage run_right(RemoteEngine& e, uint64_t seed, int n_prompt = 200) {
+  const auto heard = e.submit(request_of(seed, n_prompt));
+  e.run(*heard);
+  EXPECT_EQ(heard->answer, alone(request_of(seed, n_prompt), kCtx));
+  return heard->usage;
+}
+
+TEST(EngineRemote, WhatOneEngineComputedAnotherFinds) {
+  for (const int window : {0, 40}) {
+    Store store;
+    RemoteEngine a(store, window), b(store, window);
+    EXPECT_EQ(run_right(a, 1).n_cached, 0);
+    const Usage found = run_right(b, 1);
+    EXPECT_EQ(found.n_cached, 192);
+    EXPECT_EQ(found.n_remote, 192);
+    EXPECT_EQ(found.n_disk, 0);
+    EXPECT_EQ(run_right(b, 1).n_remote, 0) << "it is in memory";
+    EXPECT_EQ(b.engine->stats().n_loads, 1);
+    EXPECT_EQ(b.engine->stats().n_loaded_tokens, 192);
+    EXPECT_EQ(b.engine->stats().tiers.at(0).place, TierPlace::remote);
+  }
+}
+
+TEST(EngineRemote, OthersGoOnWhileOneWaitsForAnAnswer) {
+  Store store;
+  RemoteEngine a(store), b(store);
+  run_right(a, 1);
+  b.tier->at_once = false;
+  const auto first = b.submit(request_of(1, 200));
+  for (int i = 0; i < 20; ++i) b.step();
+  EXPECT_EQ(b.tier->n_asked, 1);
+  EXPECT_FALSE(first->done());
+  b.tier->at_once = true;
+  const auto other = b.submit(request_of(9, 100));
+  b.run(*other);
+  EXPECT_EQ(other->answer, alone(request_of(9, 100), kCtx));
+  b.tier->answer();
+  b.run(*first);
+  EXPECT_EQ(first->answer, alone(request_of(1, 200), kCtx));
+  EXPECT_EQ(first->usage.n_remote, 192);
+}
+
+TEST(EngineRemote, AStoreThatDoesNotAnswerIsNotWaitedForLongerThanAnEighthOfComputing) {
+  Store store;
+  RemoteEngine a(store), b(store);
+  run_right(a, 1);
+  b.pass_ns = 8'000'000;
+  run_right(b, 5);  // what computing takes is known
+  b.tier->mood = Mood::silent;
+  const int64_t begin_ns = b.clock.now_ns();
+  const Usage usage = run_right(b, 1);
+  EXPECT_EQ(usage.n_cached, 0);
+  EXPECT_LE(usage.first_token_ns, 4 * 8'000'000 * 5 / 4) << "four steps, an eighth of them, and a few looks";
+  EXPECT_GT(b.clock.now_ns(), begin_ns);
+}
+
+TEST(EngineRemote, OneWhoseAnswerTakesTooLongIsNotAskedAndAFarOneIsNotReadFrom) {
+  Store store;
+  RemoteEngine a(store), b(store);
+  run_right(a, 1);
+  run_right(a, 2);
+  run_right(a, 3);
+  b.pass_ns = 8'000'000;
+  run_right(b, 5);
+  const int n_asked = b.tier->n_asked;
+  b.tier->ask_ns = 8'000'000;
+  EXPECT_EQ(run_right(b, 1).n_cached, 0);
+  EXPECT_EQ(b.tier->n_asked, n_asked);
+  b.tier->ask_ns = 0;
+  b.tier->block_ns = 10'000'000;
+  EXPECT_EQ(run_right(b, 2).n_cached, 0);
+  EXPECT_EQ(b.engine->stats().n_loads_declined, 1);
+  b.tier->block_ns = 1000;
+  EXPECT_EQ(run_right(b, 3).n_remote, 192);
+}
+
+TEST(EngineRemote, AStoreThatPromisesWhatItHasNotOrForgetsChangesNoAnswer) {
+  Store store;
+  RemoteEngine a(store), b(store);
+  run_right(a, 1);
+  b.tier->mood = Mood::boastful;
+  EXPECT_EQ(run_right(b, 5).n_cached, 0);
+  EXPECT_EQ(b.engine->stats().n_loads_lost, 1);
+  b.tier->mood = Mood::forgetful;
+  EXPECT_EQ(run_right(b, 1).n_cached, 0);
+  EXPECT_EQ(b.engine->stats().n_loads_lost, 2);
+  // All but the fourth block is there.
+  b.tier->mood = Mood::boastful;
+  run_right(a, 7);
+  const auto tokens = request_of(7, 200).prompt;
+  const auto n = std::erase_if(store.blocks, [&](const auto& entry) {
+    const std::vector<Token>& of_block = entry.second.spelling.tokens;
+    return std::equal(of_block.begin(), of_block.end(), tokens.begin() + 48);
+  });
+  EXPECT_EQ(n, 1U);
+  EXPECT_EQ(run_right(b, 7).n_remote, 48);
+}
+
+TEST(EngineRemote, CancellingWhileAnAnswerIsAwaitedLeavesNothingBehind) {
+  Store store;
+  RemoteEngine a(store), b(store);
+  run_right(a, 1);
+  b.tier->at_once = false;
+  const auto heard = b.submit(request_of(1, 200));
+  b.step();
+  b.step();
+  b.engine->cancel(b.engine->snapshot().seqs.at(0).id);
+  b.step();
+  EXPECT_EQ(heard->answer.finish, Finish::cancelled);
+  EXPECT_EQ(b.engine->stats().n_free_blocks, b.engine->stats().n_blocks);
+  b.tier->answer();
+  b.tier->at_once = true;
+  EXPECT_EQ(run_right(b, 1).n_remote, 192);
+}
+
+}  // namespace
+}  // namespace quire

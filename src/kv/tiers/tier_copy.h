@@ -1,0 +1,40 @@
+// The bytes of a block that is offered to a tier, out of memory. Engine thread.
+#pragma once
+#include <cstring>
+
+#include "kv/tiers/tier.h"
+
+namespace quire {
+
+inline uint8_t groups_of(const GroupBlocks& blocks) {
+  uint8_t out = 0;
+  for (size_t g = 0; g < blocks.size(); ++g) out = static_cast<uint8_t>(out | (blocks[g] ? 1U << g : 0U));
+  return out;
+}
+
+inline Spelling spelling_of(const LeavingBlock& block) {
+  Spelling out{block.name, block.parent, block.key, {}, {}};
+  out.tokens.assign(block.tokens.begin(), block.tokens.end());
+  out.extras.assign(block.extras.begin(), block.extras.end());
+  return out;
+}
+
+// What there is of the block, group by group.
+inline TierBlock copy_of(const LeavingBlock& block, const KvView& memory) {
+  TierBlock out;
+  out.groups = groups_of(block.blocks);
+  int64_t bytes = 0;
+  for (size_t g = 0; g < block.blocks.size(); ++g) bytes += block.blocks[g] ? memory.groups[g].block_bytes : 0;
+  out.bytes.resize(static_cast<size_t>(bytes));
+  std::byte* to = out.bytes.data();
+  for (size_t g = 0; g < block.blocks.size(); ++g) {
+    if (!block.blocks[g]) continue;
+    const KvGroupView& group = memory.groups[g];
+    const auto n = static_cast<size_t>(group.block_bytes);
+    if (n > 0) std::memcpy(to, group.base + block.blocks[g].id() * group.block_bytes, n);
+    to += n;
+  }
+  return out;
+}
+
+}  // namespace quire
