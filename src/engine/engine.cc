@@ -7,10 +7,13 @@
 #include "engine/loop_engine.h"
 #include "kv/kv_policy.h"
 #include "kv/tiers/disk_tier.h"
+#include "kv/tiers/remote_tier.h"
 #include "spec/several.h"
 
 namespace quire {
 namespace {
+
+constexpr int64_t kMostKeepS = int64_t{10} * 365 * 86'400;
 
 // Whether the model gives a proposer what it taps, and there is room for it.
 Status check_taps(const Proposer& proposer, const ModelInfo& info, int n_out) {
@@ -52,19 +55,49 @@ Status find_proposer(ProposerEnv uses, EngineOptions& options, EngineEnv& env) {
   return check_taps(*env.proposer, uses.target->info(), max_out_rows(options));
 }
 
-// Puts the tiers that the options name into `env`, nearest first, unless it has some.
-Status open_tiers(const EngineOptions& options, const ModelInfo& info, EngineEnv& env) {
-  if (!env.tiers.empty() || options.kv_disk.empty()) return {};
-  if (!options.prefix_cache) return fail(Code::invalid, "kv_disk needs the prefix cache, which is off");
+bool has_tier(const EngineOptions& options, const EngineEnv& env) {
+  return !env.tiers.empty() || !options.kv_disk.empty() || !options.kv_remote.empty();
+}
+
+Status open_disk(const EngineOptions& options, const StoreShape& shape, EngineEnv& env) {
   DiskTierOptions disk;
   disk.store.most_bytes = options.kv_disk_bytes;
-  disk.store.shape = {info.fingerprint, options.block_tokens, {}};
-  for (int g = 0; g < info.kv_layout.n_groups(); ++g)
-    disk.store.shape.group_bytes.push_back(info.kv_layout.block_bytes(g, options.block_tokens));
+  disk.store.shape = shape;
   Result<std::unique_ptr<DiskTier>> tier = DiskTier::open(options.kv_disk, disk, *env.clock);
   if (!tier) return fail(tier.error().code, "kv_disk: " + tier.error().message);
   env.tiers.push_back(std::move(*tier));
   return {};
+}
+
+Status open_remote(const EngineOptions& options, const StoreShape& shape, EngineEnv& env) {
+  if (options.kv_remote_keep_s < 1 || options.kv_remote_keep_s > kMostKeepS) {
+    return fail(Code::invalid, "kv_remote_keep_s must be 1 to " + std::to_string(kMostKeepS) + ", got " +
+                                   std::to_string(options.kv_remote_keep_s));
+  }
+  Result<RemoteTierOptions> remote = parse_remote_tier(options.kv_remote, options.kv_remote_password);
+  if (!remote) return fail(remote.error().code, "kv_remote: " + remote.error().message);
+  remote->shape = shape;
+  remote->keep_s = options.kv_remote_keep_s;
+  const Status possible = check_remote(*remote);
+  if (!possible) return fail(possible.error().code, "kv_remote: " + possible.error().message);
+  env.tiers.push_back(std::make_shared<RemoteTier>(std::move(*remote), *env.clock));
+  return {};
+}
+
+// Puts the tiers that the options name into `env`, nearest first, unless it has some.
+Status open_tiers(const EngineOptions& options, const ModelInfo& info, EngineEnv& env) {
+  if (!env.tiers.empty() || !has_tier(options, env)) return {};
+  if (!options.prefix_cache) {
+    return fail(Code::invalid, std::string(options.kv_disk.empty() ? "kv_remote" : "kv_disk") +
+                                   " needs the prefix cache, which is off");
+  }
+  StoreShape shape{info.fingerprint, options.block_tokens, {}};
+  for (int g = 0; g < info.kv_layout.n_groups(); ++g)
+    shape.group_bytes.push_back(info.kv_layout.block_bytes(g, options.block_tokens));
+  if (!options.kv_disk.empty()) {
+    QR_TRY_VOID(open_disk(options, shape, env));
+  }
+  return options.kv_remote.empty() ? Status{} : open_remote(options, shape, env);
 }
 
 // Each content once.
@@ -120,8 +153,8 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY_VOID(check_options(options, info.strip_tokens));
   QR_TRY_VOID(check_shift(info.shift, options.block_tokens, {!env.prefixes.empty(), env.recorder != nullptr}));
   const bool guesses = env.proposer != nullptr || !options.proposer.empty();
-  const bool has_disk = !env.tiers.empty() || !options.kv_disk.empty();
-  QR_TRY_VOID(check_state(info.kv_layout, {!env.prefixes.empty(), env.recorder != nullptr, guesses, has_disk}));
+  QR_TRY_VOID(
+      check_state(info.kv_layout, {!env.prefixes.empty(), env.recorder != nullptr, guesses, has_tier(options, env)}));
   QR_TRY(const PolicyEntry* policy, find_entry<PolicyEntry>("policy", options.policy));
   QR_TRY_VOID(find_entry<KvPolicyEntry>("kv_policy", options.kv_policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);

@@ -38,9 +38,10 @@ struct EngineOptions {
   int64_t swap_bytes = -1;     // beside kv_bytes, for copies (swaps.h). -1: a quarter of it, or 0 where none are made
   double retain_share = 0.25;  // of all blocks those that Request::retention may raise, a tenant half of them
   std::string kv_policy = "cost_aware";  // which cached block goes first when room is needed (kv/kv_policy.h)
-  // A folder of its own in which cached blocks outlive the process, their bytes at most; "": none. Needs prefix_cache.
-  std::string kv_disk{};
-  int64_t kv_disk_bytes = int64_t{4} << 30;
+  // Below the cache, "" for none, and both need prefix_cache: a folder of its own in which blocks outlive the process,
+  // their bytes at most; a store that engines of one model share, redis://HOST:PORT/DATABASE, and how long they stay.
+  std::string kv_disk{}, kv_remote{}, kv_remote_password{};
+  int64_t kv_disk_bytes = int64_t{4} << 30, kv_remote_keep_s = 86'400;
   std::string proposer{};    // who guesses ahead, as a list (spec/several.h); "": nobody, unless EngineEnv has one
   int max_draft = 0;         // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts
   int draft_rows = 0;        // guessed tokens of a step at most, of all sequences; 0: max_draft of each

@@ -79,7 +79,7 @@ class StoreTier final : public Tier {
 
 struct RemoteEngine {
   explicit RemoteEngine(Store& store, int window = 0)
-      : model(kCtx, kKvGroup, window), tier(std::make_shared<StoreTier>(store)) {
+      : model(kCtx, kStripTokens, window), tier(std::make_shared<StoreTier>(store)) {
     EngineOptions wanted;
     wanted.n_ctx = kCtx;
     wanted.max_seqs = 8;
@@ -241,6 +241,29 @@ TEST(EngineRemote, CancellingWhileAnAnswerIsAwaitedLeavesNothingBehind) {
   b.tier->answer();
   b.tier->at_once = true;
   EXPECT_EQ(run_right(b, 1).n_remote, 192);
+}
+
+TEST(EngineRemote, OptionsNameAnAddressAndItsErrors) {
+  TestModel model(kCtx);
+  TestOps ops;
+  ManualClock clock;
+  EngineOptions wanted;
+  wanted.n_ctx = kCtx;
+  wanted.kv_bytes = int64_t{64} * 16 * int64_t{sizeof(TestModel::Cell)};
+  EngineEnv env;
+  env.clock = &clock;
+  const auto error = [&] {
+    const auto made = make_engine(model, ops, wanted, env);
+    return made ? "" : made.error().message;
+  };
+  wanted.kv_remote = "http://h";
+  EXPECT_NE(error().find("kv_remote: a remote store is redis://"), std::string::npos) << error();
+  wanted.kv_remote = "redis://h";
+  wanted.kv_remote_keep_s = 0;
+  EXPECT_NE(error().find("kv_remote_keep_s must be 1 to"), std::string::npos) << error();
+  wanted.kv_remote_keep_s = 60;
+  wanted.prefix_cache = false;
+  EXPECT_NE(error().find("kv_remote needs the prefix cache"), std::string::npos) << error();
 }
 
 }  // namespace

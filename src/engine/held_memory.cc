@@ -7,11 +7,13 @@
 #include "engine/queue_shares.h"
 #include "kv/pins.h"
 #include "kv/tiers/disk_tier.h"
+#include "kv/tiers/remote_tier.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kIndexBytes = 48;  // of a token, at most (spec/proposers/ngram.cc)
+constexpr int64_t kNameBytes = 48;   // of a name in a table, with the allocator's share
 constexpr int64_t kEditBytes = sizeof(Edit);
 constexpr int64_t kContext = 32'768;  // for the numbers of this table; the model and --ctx say it
 
@@ -39,6 +41,11 @@ std::vector<HeldRow> rows() {
       {.what = "cached keys and values",
        .in_all = {"--kv-memory, taken at the start", 0},
        .test = "EngineSubmit.WhatJustFitsRunsToItsEnd"},
+      {.what = "blocks on their way to the remote store and back, and names that are known there",
+       .in_all = {"128 MiB, 16 blocks, 2^20 names", RemoteTierOptions().queue_bytes +
+                                                        RemoteTierOptions().staging_bytes +
+                                                        static_cast<int64_t>(RemoteTierOptions().n_known) * kNameBytes},
+       .test = "RemoteTier.WhatWaitsToBeStoredIsBoundedAndSoIsWhatWasBrought"},
       {.what = "tables of pinned prompts, whose blocks are of the cache",
        .in_all = {"2^20 blocks, and n_pins", PinLimits().n_named * int64_t{sizeof(GroupBlocks)} +
                                                  o.max_pins * int64_t{sizeof(Pins::Pin) + sizeof(PinView)}},

@@ -18,7 +18,7 @@ enum class Hold : uint8_t {
   states,     // likewise of states
   pressure,   // blocks ran out in this step, so nobody new was let in
   leader,     // `other` computes its first `wanted` tokens, of which it has `have`
-  load,       // `have` of `wanted` blocks have come from disk
+  load,       // `have` of `wanted` blocks have come from disk or the remote store; 0: not known yet
   behind,     // `wanted` others wait before it, the first of them is `other`
 };
 

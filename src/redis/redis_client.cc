@@ -232,12 +232,13 @@ bool RedisClient::take_reply() {
   return true;
 }
 
-// What waits hears that it is lost.
+// What waits hears that it is lost. One warning until it is up again; another reason meanwhile is only told.
 void RedisClient::give_up(const std::string& why) {
+  const bool first = last_failure_.empty();
   if (!why.empty() && why != last_failure_ && !options_.quiet)
-    log_warn(options_.name + " at " + options_.host + ": " + why);
+    log(first ? LogLevel::warn : LogLevel::info, options_.name + " at " + options_.host + ": " + why);
   if (!why.empty() && told_.error) told_.error();
-  last_failure_ = why;
+  if (!why.empty()) last_failure_ = why;
   {
     const std::lock_guard lock(mu_);  // so that nothing enters behind this
     up_ = false;
