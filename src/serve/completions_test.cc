@@ -28,7 +28,7 @@ TEST(Completions, AnswersWithTextUsageAndName) {
   EXPECT_TRUE(json_at(j, "choices", 0, "logprobs").is_null());
   EXPECT_EQ(json_at(j, "usage").dump(),
             R"({"prompt_tokens":10,"completion_tokens":16,"total_tokens":26,"prompt_tokens_details":)"
-            R"({"cached_tokens":2,"cached_tokens_by_tier":{"memory":1,"disk":1}}})");
+            R"({"cached_tokens":2,"cached_tokens_by_tier":{"memory":1,"disk":1,"remote":0}}})");
 }
 
 TEST(Completions, DefaultsToSixteenTokens) {
@@ -68,7 +68,7 @@ TEST(Completions, StreamsUsageOnlyWhenAsked) {
   EXPECT_EQ(json_at(usage, "choices").dump(), "[]");
   EXPECT_EQ(json_at(usage, "usage").dump(),
             R"({"prompt_tokens":3,"completion_tokens":3,"total_tokens":6,"prompt_tokens_details":)"
-            R"({"cached_tokens":0,"cached_tokens_by_tier":{"memory":0,"disk":0}}})");
+            R"({"cached_tokens":0,"cached_tokens_by_tier":{"memory":0,"disk":0,"remote":0}}})");
   const Json first = parse_json(e.list[0].data);
   ASSERT_NE(first.find("usage"), nullptr);
   EXPECT_TRUE(first.find("usage")->is_null());

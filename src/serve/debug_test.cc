@@ -102,8 +102,9 @@ TEST(DebugRequests, EveryReasonIsASentenceWithItsNumbers) {
       {held(1, Hold::step_time),
        "more tokens would pass the target of the time between tokens in this step; it goes on in one of the next"},
       {held(1, Hold::pressure), "KV blocks ran out in this step, so nobody new is let in; it is looked at in the next"},
-      {held(1, Hold::load, 40, 7), "its cached blocks are read from disk: 7 of 40 are here"},
-      {held(1, Hold::load), "waits for cached blocks that another request reads from disk"},
+      {held(1, Hold::load, 40, 7), "its cached blocks are brought from disk or the remote store: 7 of 40 are here"},
+      {held(1, Hold::load),
+       "waits for cached blocks that another request brings, or for the remote store to say what it has"},
       {held(1, Hold::leader, 99, 5, 8),
        "waits for another request, which computes the same first 99 tokens and has 5 of them"},
   };

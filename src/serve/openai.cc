@@ -181,8 +181,8 @@ void append_openai_usage(std::string& out, const UsageTotals& usage, bool includ
          ",\"completion_tokens\":" + std::to_string(usage.n_generated) +
          ",\"total_tokens\":" + std::to_string(usage.n_prompt + usage.n_generated) +
          ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) +
-         ",\"cached_tokens_by_tier\":{\"memory\":" + std::to_string(usage.n_cached - usage.n_disk) +
-         ",\"disk\":" + std::to_string(usage.n_disk) + "}}";
+         ",\"cached_tokens_by_tier\":{\"memory\":" + std::to_string(usage.n_cached - usage.n_disk - usage.n_remote) +
+         ",\"disk\":" + std::to_string(usage.n_disk) + ",\"remote\":" + std::to_string(usage.n_remote) + "}}";
   append_details(out, usage);
   if (include_cost) append_cost(out, usage.cost);
   out += '}';

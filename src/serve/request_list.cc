@@ -58,9 +58,10 @@ class Describer {
         return "waits for " + name(v.other) + ", which computes the same first " + number(v.wanted) +
                " tokens and has " + number(v.have) + " of them";
       case Hold::load:
-        return v.wanted == 0 ? "waits for cached blocks that another request reads from disk"
-                             : "its cached blocks are read from disk: " + number(v.have) + " of " + number(v.wanted) +
-                                   " are here";
+        return v.wanted == 0
+                   ? "waits for cached blocks that another request brings, or for the remote store to say what it has"
+                   : "its cached blocks are brought from disk or the remote store: " + number(v.have) + " of " +
+                         number(v.wanted) + " are here";
       case Hold::behind: return behind(v);
     }
     return "";

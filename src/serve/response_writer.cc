@@ -240,7 +240,9 @@ class Writer final : public ReplyWriter {
         {"input_tokens", u.n_prompt},
         {"input_tokens_details",
          Json::Object{{"cached_tokens", u.n_cached},
-                      {"cached_tokens_by_tier", Json::Object{{"memory", u.n_cached - u.n_disk}, {"disk", u.n_disk}}}}},
+                      {"cached_tokens_by_tier", Json::Object{{"memory", u.n_cached - u.n_disk - u.n_remote},
+                                                             {"disk", u.n_disk},
+                                                             {"remote", u.n_remote}}}}},
         {"output_tokens", u.n_generated},
         {"output_tokens_details", Json::Object{{"reasoning_tokens", u.n_reasoning}}},
         {"total_tokens", u.n_prompt + u.n_generated}};

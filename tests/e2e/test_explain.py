@@ -155,7 +155,7 @@ class Explain(unittest.TestCase):
             done = quire('explain', path, '--url', url)
             self.assertEqual(done.returncode, 0, done.stderr)
             found = self.explain(server, messages)
-            self.assertRegex(done.stdout, rf'cached +{found["cached_tokens"]} \(memory {found["cached_tokens"]}, disk 0\)')
+            self.assertRegex(done.stdout, rf'cached +{found["cached_tokens"]} \(memory {found["cached_tokens"]}, disk 0, remote 0\)')
             self.assertRegex(done.stdout, rf'to compute +{found["computed_tokens"]}\n')
             self.assertRegex(done.stdout, r'cause +differs: ')
             self.assertIn(json.dumps(found['first_difference']['stored']), done.stdout)

@@ -58,8 +58,8 @@ void print(const Json& answer) {
   std::printf("prompt      %lld tokens\n", static_cast<long long>(number_at(answer, "prompt_tokens")));
   std::printf("cached      %lld", static_cast<long long>(number_at(answer, "cached_tokens")));
   if (tiers != nullptr) {
-    std::printf(" (memory %lld, disk %lld)", static_cast<long long>(number_at(*tiers, "memory")),
-                static_cast<long long>(number_at(*tiers, "disk")));
+    std::printf(" (memory %lld, disk %lld, remote %lld)", static_cast<long long>(number_at(*tiers, "memory")),
+                static_cast<long long>(number_at(*tiers, "disk")), static_cast<long long>(number_at(*tiers, "remote")));
   }
   std::printf("\nto compute  %lld\n", static_cast<long long>(number_at(answer, "computed_tokens")));
   std::printf("cause       %s: %s\n", text_at(answer, "cause").c_str(), text_at(answer, "reason").c_str());

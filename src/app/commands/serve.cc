@@ -42,8 +42,8 @@ struct Args {
   EngineOptions engine;
   ServeOptions serve;
   AccessOptions access;
-  std::string kv_memory = "auto", pin_memory = "auto", swap_memory = "auto", warm_prompts, kv_disk_size = "4G", record,
-              record_limit = "1G";
+  std::string kv_memory = "auto", pin_memory = "auto", swap_memory = "auto", warm_prompts, kv_disk_size = "4G",
+              kv_remote_password_file, record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
   std::vector<std::string> prefixes, adapters;       // NAME=DIR
   SamplingChoice sampling;
@@ -142,6 +142,23 @@ Status read_share(const char* option, const std::string& text, int64_t& out) {
   return {};
 }
 
+Status check_tier(const Args& args, const std::string& option, const std::string& value) {
+  if (!value.empty() && args.no_prefix_cache)
+    return fail(Code::invalid, option + " needs the prefix cache; leave out --no-prefix-cache");
+  if (!value.empty() && !args.record.empty())
+    return fail(Code::invalid, "--record and " + option + " exclude each other: what a tier brings is in no recording");
+  return {};
+}
+
+// The first line of a file.
+Result<std::string> read_password(const std::string& path) {
+  constexpr int64_t kMostBytes = 4096;
+  QR_TRY(std::string text, read_text_file("--kv-remote-password-file", path, kMostBytes));
+  text.resize(std::min(text.size(), text.find_first_of("\r\n")));
+  if (text.empty()) return fail(Code::invalid, "--kv-remote-password-file: " + path + ": its first line is empty");
+  return text;
+}
+
 // What is to stay in the cache.
 Status check_pins(Args& args) {
   QR_TRY_VOID(read_share("--pin-memory", args.pin_memory, args.engine.pin_bytes));
@@ -199,10 +216,11 @@ Status check(Args& args) {
   QR_TRY(args.engine.kv_disk_bytes, parse_bytes("--kv-disk-size", args.kv_disk_size));
   if (args.engine.kv_disk_bytes == 0)
     return fail(Code::invalid, "--kv-disk-size must be a size such as 4G, got \"" + args.kv_disk_size + "\"");
-  if (!args.engine.kv_disk.empty() && args.no_prefix_cache)
-    return fail(Code::invalid, "--kv-disk needs the prefix cache; leave out --no-prefix-cache");
-  if (!args.engine.kv_disk.empty() && !args.record.empty())
-    return fail(Code::invalid, "--record and --kv-disk exclude each other: what a disk brings is in no recording");
+  QR_TRY_VOID(check_tier(args, "--kv-disk", args.engine.kv_disk));
+  QR_TRY_VOID(check_tier(args, "--kv-remote", args.engine.kv_remote));
+  if (!args.kv_remote_password_file.empty()) {
+    QR_TRY(args.engine.kv_remote_password, read_password(args.kv_remote_password_file));
+  }
   for (const std::string& path : args.public_prompts) {
     QR_TRY(args.serve.public_prompts.emplace_back(), read_prompt(path));
   }
@@ -343,6 +361,14 @@ QR_REGISTER(Command,
                                   "a folder in which cached keys and values outlive the server, one server's; it "
                                   "holds tokens of conversations");
                       line.option("--kv-disk-size", args->kv_disk_size, "bytes that the folder may take, such as 4G");
+                      line.option("--kv-remote", args->engine.kv_remote,
+                                  "a Redis or Valkey in which several servers of one model share cached keys and "
+                                  "values, redis://HOST:PORT/DATABASE; it holds tokens of conversations; give one with "
+                                  "a password in QUIRE_KV_REMOTE");
+                      line.option("--kv-remote-password-file", args->kv_remote_password_file,
+                                  "a file whose first line is its password");
+                      line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s,
+                                  "seconds that a block stays there since it was stored or last brought");
                       line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
                       line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
                       declare_sampling_options(line, args->sampling);

@@ -90,6 +90,7 @@ void TierChain::stop() {
 
 std::vector<TierStats> TierChain::stats() const {
   std::vector<TierStats> out;
+  out.reserve(tiers_.size());
   for (const auto& tier : tiers_) out.push_back(tier->stats());
   return out;
 }

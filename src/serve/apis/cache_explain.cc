@@ -26,12 +26,13 @@ class Writer final : public ReplyWriter {
   Pieces body(std::vector<ChoiceResult> choices, const UsageTotals&) override {
     const Explanation& found = choices.front().explained;
     const Miss miss = name_miss(found, context_);
-    const int n_cached = found.n_memory + found.n_disk;
+    const int n_cached = found.n_memory + found.n_disk + found.n_remote;
     Json::Object out{{"object", "cache.explanation"},
                      {"model", model_},
                      {"prompt_tokens", found.n_prompt},
                      {"cached_tokens", n_cached},
-                     {"cached_tokens_by_tier", Json::Object{{"memory", found.n_memory}, {"disk", found.n_disk}}},
+                     {"cached_tokens_by_tier",
+                      Json::Object{{"memory", found.n_memory}, {"disk", found.n_disk}, {"remote", found.n_remote}}},
                      {"computed_tokens", found.n_prompt - n_cached},
                      {"block_tokens", found.block_tokens},
                      {"cause", miss.cause},
