@@ -21,6 +21,7 @@ int64_t resident() {
 // Small blocks of which the last lies above all others: nothing of them is given back by itself.
 void fill_and_free(std::vector<std::unique_ptr<char[]>>& left) {
   std::vector<std::unique_ptr<char[]>> blocks;
+  blocks.reserve(100'000);
   for (int i = 0; i < 100'000; ++i) blocks.push_back(std::make_unique<char[]>(600));
   left.push_back(std::move(blocks.back()));
 }
@@ -45,6 +46,7 @@ TEST(FreedMemory, WhatIsFreedAfterwardsIsGivenBackToo) {
   FreedPages pages(8 << 20);
   std::vector<std::unique_ptr<char[]>> blocks, left;
   std::thread([&] {
+    blocks.reserve(100'000);
     for (int i = 0; i < 100'000; ++i) blocks.push_back(std::make_unique<char[]>(600));
     left.push_back(std::move(blocks.back()));
   }).join();

@@ -239,6 +239,7 @@ TEST(SegmentStore, TheIndexHasABoundHoweverSmallBlocksAre) {
     const auto store = open_for(disk, 200);
     for (uint64_t n = 0; n < kN; n += 10) {
       std::vector<SegmentStore::Block> some;
+      some.reserve(10);
       for (uint64_t i = n; i < n + 10; ++i) some.push_back(block(i));
       ASSERT_TRUE(store->append(std::move(some)));
       ASSERT_LE(store->counts().n_blocks, 200);
@@ -279,6 +280,7 @@ TEST(SegmentStore, TheIndexTakesNoMoreOfABlockThanItSays) {
   {
     const auto store = open(disk, 64 << 20);
     std::vector<SegmentStore::Block> all;
+    all.reserve(kN);
     for (uint64_t n = 0; n < kN; ++n) all.push_back(block(n));
     ASSERT_TRUE(store->append(std::move(all)));
   }
