@@ -57,7 +57,8 @@ Status apply(const SpecChoice& choice, EngineOptions& options) {
   if ((mode == "ngram" || mode == "grammar") && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
   QR_TRY_VOID(in_range("--spec-depth", choice.depth, 0, kMostDraft));
-  QR_TRY(options.exit_layers, exit_layers(choice.draft));
+  QR_TRY(const int n_first, exit_layers(choice.draft));
+  options.exit_layers = choice.has_draft() ? n_first : 0;
   const std::string drafter = options.exit_layers > 0 ? "exit" : drafter_of(choice.draft);
   options.proposer = choice.has_draft() ? drafter : mode == "ngram" || mode == "grammar" ? mode : "";
   options.max_draft = choice.depth;

@@ -250,7 +250,8 @@ Result<std::unique_ptr<AdapterTable>> adapters_of(Args& args, const LoadedModel&
 }
 
 void log_draft_memory(const LoadedModel& loaded, const Drafter& drafter, const Engine& engine) {
-  if (drafter.model == nullptr && drafter.heads == nullptr) return;
+  const bool loaded_one = drafter.model != nullptr || drafter.heads != nullptr || drafter.eagle != nullptr;
+  if (!loaded_one && engine.options().exit_layers == 0) return;
   const DraftMemory its = draft_memory(*loaded.model, drafter, engine);
   log_info("memory of what drafts: " + std::to_string(its.weights) + " bytes of weights, " + std::to_string(its.cache) +
            " of cache, " + std::to_string(its.scratch) + " of scratch");
