@@ -27,8 +27,8 @@ class Bench {
     const Stored stored = stored_weight(*find_weight_format("f32"), 1, n, seed);
     return *ops_.load_vector(stored.weight);
   }
-  Linear matrix(int64_t n_out, int64_t n_in, uint64_t seed, bool has_bias = false) {
-    const Stored w = stored_weight(*find_weight_format("q8_0"), n_out, n_in, seed);
+  Linear matrix(int64_t n_out, int64_t n_in, uint64_t seed, bool has_bias = false, std::string_view format = "q8_0") {
+    const Stored w = stored_weight(*find_weight_format(format), n_out, n_in, seed);
     Stored bias = stored_weight(*find_weight_format("f32"), 1, n_out, seed + 1);
     bias.weight.shape = {n_out};
     return *ops_.load_linear(w.weight, has_bias ? &bias.weight : nullptr, Shard{});
@@ -102,6 +102,28 @@ TEST(Cuda, LinearHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return product(bench, 16, 768, 65); });
   expect_same([](Bench& bench) { return product(bench, 33, 96, 130); });
   expect_same(one_product);
+}
+
+// Parts of several formats, one of them floats; n_in need not be whole blocks where all are.
+std::vector<float> product_of_floats(Bench& bench, std::string_view format, int64_t n, int64_t n_in, int64_t n_out) {
+  std::vector<Linear> parts = {bench.matrix(n_out, n_in, 1, n % 2 == 1, format),
+                               bench.matrix(7, n_in, 3, false, "f32")};
+  if (n_in % 32 == 0) parts.push_back(bench.matrix(5, n_in, 5));
+  const int64_t wide = n_out + 7 + (n_in % 32 == 0 ? 5 : 0);
+  const Tensor y = bench.floats(Matrix(n, wide)), embedded = bench.floats(Matrix(3, n_in));
+  const Tensor x = bench.floats(Matrix(n, n_in + 3, 2));
+  bench.ops().linear(y, x.columns(2, n_in), parts);
+  bench.ops().embed(embedded, bench.ints({static_cast<int32_t>(n_out) - 1, 0, 1}), parts.front());
+  std::vector<float> out = values(y);
+  std::ranges::copy(values(embedded), std::back_inserter(out));
+  return out;
+}
+
+TEST(Cuda, LinearOfFloatsHasTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) { return product_of_floats(bench, "f32", 1, 32, 2); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "f32", 17, 333, 70); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "f16", 5, 15, 64); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "f16", 33, 544, 65); });
 }
 
 TEST(Cuda, LinearOfTinyAndOfBadNumbers) {
@@ -190,6 +212,7 @@ TEST(Cuda, ExpertsHaveTheBitsOfTheCpu) {
       experts.down.push_back(bench.matrix(kWide, kHidden, 30 + e));
     }
     experts.routing.n_used = 2;
+    experts.choice_bias = bench.vector(5, 8);
     const Tensor y = bench.floats(Matrix(7, kWide));
     const MoeInput in{bench.floats(Matrix(7, kWide, 1)), bench.floats(Matrix(7, 5, 2)),
                       bench.floats(Matrix(14, kWide + 3 * kHidden))};
@@ -276,6 +299,7 @@ std::vector<float> attended(Bench& bench, const Attending& c) {
   return values(out);
 }
 
+std::vector<float> one_product_of_halves(Bench& bench) { return product_of_floats(bench, "f16", 17, 320, 70); }
 std::vector<float> one_attention(Bench& bench) { return attended(bench, {4, 2, 16, {300, 0}, {1, 3}}); }
 
 TEST(Cuda, AttentionHasTheBitsOfTheCpu) {
@@ -319,7 +343,7 @@ Noticed noticed(Body body, emulated::Mutation mutation) {
 }
 
 TEST(CudaMutants, NoneIsNoticedWhereNothingIsPlanted) {
-  for (const Body body : {one_product, one_attention}) {
+  for (const Body body : {one_product, one_product_of_halves, one_attention}) {
     const auto [fault, differs] = noticed(body, {});
     EXPECT_EQ(fault, "");
     EXPECT_FALSE(differs);
@@ -332,6 +356,10 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
     const Noticed product = noticed(one_product, {no_barrier, nth});
     EXPECT_NE(product.fault.find("linear_q8_0.cuh:"), std::string::npos) << nth << product.fault;
   }
+  for (int nth = 0; nth < 2; ++nth) {  // of LinearFloat
+    const Noticed product = noticed(one_product_of_halves, {no_barrier, nth});
+    EXPECT_NE(product.fault.find("linear_float.cuh:"), std::string::npos) << nth << product.fault;
+  }
   for (int nth = 0; nth < 3; ++nth) {  // of AttendChunk
     const Noticed attention = noticed(one_attention, {no_barrier, nth});
     EXPECT_NE(attention.fault.find("attention.cuh:"), std::string::npos) << nth << attention.fault;
@@ -341,8 +369,10 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
 TEST(CudaMutants, CopiesAreWaitedFor) {
   using enum emulated::Mutation::Kind;
   for (const auto kind : {no_wait, late_wait}) {
-    const Noticed product = noticed(one_product, {kind});
-    EXPECT_NE(product.fault.find("nobody waited"), std::string::npos) << product.fault;
+    for (const Body body : {one_product, one_product_of_halves}) {
+      const Noticed product = noticed(body, {kind});
+      EXPECT_NE(product.fault.find("nobody waited"), std::string::npos) << product.fault;
+    }
   }
 }
 

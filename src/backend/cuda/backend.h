@@ -1,6 +1,6 @@
-// The class behind the Ops seam. Weights lie in device memory, what ops take and give in shared memory; every op asks
-// the runtime for its kernels and waits for them, the two parts of a layer once at their end. Work that a host does
-// (rotary tables, routing of experts, sampling) is done between waits. Owner: the engine thread.
+// The class behind the Ops seam. Matrices lie in device memory, vectors and what ops take and give in shared memory;
+// every op asks the runtime for its kernels and waits for them, the two parts of a layer once at their end. Work that a
+// host does (rotary tables, routing of experts, sampling) is done between waits. Owner: the engine thread.
 #pragma once
 #include <memory>
 #include <vector>
@@ -12,13 +12,6 @@
 #include "ops/sample_row.h"
 
 namespace quire::cuda {
-
-// Where the numbers of a Q8_0 matrix lie: [n_out, n_in] int8, then its scales, halves.
-struct PackedMatrix {
-  PackedMatrix(int64_t rows, int64_t columns);
-  int64_t n_out, n_in, n_scale_groups, scale_pitch;
-  int64_t scales_at, bytes;
-};
 
 class CudaOps final : public Ops {
  public:
@@ -55,7 +48,7 @@ class CudaOps final : public Ops {
 
  private:
   explicit CudaOps(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
-  Result<std::byte*> device_memory(int64_t bytes);
+  Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
 
   // Waits when it ends, but where one of these surrounds it.
   class Op;
@@ -65,10 +58,22 @@ class CudaOps final : public Ops {
   void run_each(const Each& each, int64_t n_rows, int64_t n_columns);
   void norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps);
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
+  // x quantised as LinearQ8_0 wants it.
+  struct Quantised {
+    const int8_t* q;
+    const float* scales;
+    int n_scale_groups, pitch;
+  };
+  Quantised quantise(const Tensor& x);
+  void multiply_integers(const Tensor& y, const Quantised& x, const Linear& part);
+  template <class W>
+  void multiply_floats(const Tensor& y, const Tensor& x, const Linear& part);
+  template <class W>
+  void embed_floats(const Tensor& y, const Tensor& ids, const Linear& table);
   void attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n_chunks);
 
   std::shared_ptr<Runtime> runtime_;
-  std::vector<std::byte*> memory_;  // on the device
+  std::vector<std::byte*> memory_;
   std::byte* workspace_ = nullptr;
   int depth_ = 0;  // of ops in ops
   SampleScratch scratch_;

@@ -8,6 +8,7 @@
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/sums.h"
+#include "backend/cuda/weights.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
 #include "ops/route.h"
@@ -30,14 +31,6 @@ Rows<const float> read_rows(const Tensor& t) {
 
 }  // namespace
 
-PackedMatrix::PackedMatrix(int64_t rows, int64_t columns)
-    : n_out(rows),
-      n_in(columns),
-      n_scale_groups(columns / 32),
-      scale_pitch(parts_of(n_scale_groups, LinearQ8_0::kScaleGroups) * LinearQ8_0::kScaleGroups),
-      scales_at(n_out * n_in),
-      bytes(scales_at + n_out * scale_pitch * 2) {}
-
 class CudaOps::Op {
  public:
   explicit Op(CudaOps& ops) : ops_(ops) { ++ops_.depth_; }
@@ -53,7 +46,7 @@ class CudaOps::Op {
 
 Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime) {
   std::unique_ptr<CudaOps> ops(new CudaOps(std::move(runtime)));
-  QR_TRY(ops->workspace_, ops->device_memory(kWorkspaceBytes));
+  QR_TRY(ops->workspace_, ops->own_memory(kWorkspaceBytes, Place::device));
   return std::unique_ptr<Ops>(std::move(ops));
 }
 
@@ -61,8 +54,8 @@ CudaOps::~CudaOps() {
   for (std::byte* data : memory_) runtime_->release(data);
 }
 
-Result<std::byte*> CudaOps::device_memory(int64_t bytes) {
-  QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::device));
+Result<std::byte*> CudaOps::own_memory(int64_t bytes, Place place) {
+  QR_TRY(std::byte * data, runtime_->allocate(bytes, place));
   memory_.push_back(data);
   return data;
 }
@@ -74,33 +67,17 @@ Result<Buffer> CudaOps::allocate(int64_t bytes) {
 
 Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) {
   QR_CHECK(shard.n_ranks == 1);
-  if (weight.format->name != "q8_0") {
-    return fail(Code::unsupported, weight.name + ": the cuda backend has kernels for q8_0 weights so far, not for " +
-                                       std::string(weight.format->name));
-  }
-  if (!weight.order().empty()) {
-    return fail(Code::unsupported,
-                weight.name + ": the cuda backend has no kernels for columns in an order of their own");
-  }
-  const PackedMatrix form(weight.n_rows(), weight.n_cols());
-  std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
-  std::vector<std::byte> room;
-  for (int64_t row = 0; row < form.n_out; ++row) {
-    const std::byte* block = weight.rows(row, 1, room);
-    for (int64_t g = 0; g < form.n_scale_groups; ++g, block += weight.format->bytes) {
-      std::memcpy(bytes.data() + (row * form.n_scale_groups + g) * 32, block + 2, 32);
-      std::byte* scales = bytes.data() + form.scales_at;
-      std::memcpy(scales + (row * form.scale_pitch + g) * 2, block, 2);
-    }
-  }
-  QR_TRY(std::byte * data, device_memory(form.bytes));
-  runtime_->upload(data, bytes.data(), form.bytes);
+  QR_TRY_VOID(check_weight(weight));
+  const std::vector<std::byte> bytes = packed(weight);
+  const auto n = static_cast<int64_t>(bytes.size());
+  QR_TRY(std::byte * data, own_memory(n, Place::device));
+  runtime_->upload(data, bytes.data(), n);
   runtime_->wait();
   Linear out;
-  out.w = Tensor::dense(data, DType::u8, {form.bytes});
+  out.w = Tensor::dense(data, DType::u8, {n});
   out.format = weight.format;
-  out.n_out = form.n_out;
-  out.n_in = form.n_in;
+  out.n_out = weight.n_rows();
+  out.n_in = weight.n_cols();
   if (bias != nullptr) {
     QR_TRY(out.bias, load_vector(*bias));
   }
@@ -113,7 +90,7 @@ Result<Tensor> CudaOps::load_vector(const HostWeight& weight) {
   for (int64_t i = 0; i < n; i += weight.format->block) {
     weight.format->decode(weight.data.data() + i / weight.format->block * weight.format->bytes, values.data() + i);
   }
-  QR_TRY(std::byte * data, device_memory(n * 4));
+  QR_TRY(std::byte * data, own_memory(n * 4, Place::shared));  // the host looks at experts' biases of the choice
   runtime_->upload(data, values.data(), n * 4);
   runtime_->wait();
   return Tensor::dense(data, DType::f32, {n});
@@ -131,9 +108,18 @@ void CudaOps::run_each(const Each& each, int64_t n_rows, int64_t n_columns) {
   run(Kernel{each, static_cast<int>(n_columns)}, parts_of(n_columns, Kernel::kThreads), n_rows);
 }
 
+template <class W>
+void CudaOps::embed_floats(const Tensor& y, const Tensor& ids, const Linear& table) {
+  const PanelMatrix form(*table.format, table.n_out, table.n_in);
+  run_each(EmbedFloat<W>{rows_of(y), table.w.ptr<W>(), ids.ptr<int32_t>(), static_cast<int>(form.n_blocks)}, y.dim(0),
+           y.dim(1));
+}
+
 void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
   check_embed(y, ids, table);
   const Op op(*this);
+  if (table.format->name == "f32") return embed_floats<float>(y, ids, table);
+  if (table.format->name == "f16") return embed_floats<uint16_t>(y, ids, table);
   const PackedMatrix form(table.n_out, table.n_in);
   const auto* scales = reinterpret_cast<const uint16_t*>(table.w.data + form.scales_at);
   run_each(EmbedQ8_0{rows_of(y), table.w.ptr<int8_t>(), scales, ids.ptr<int32_t>(), static_cast<int>(form.n_in),
@@ -223,28 +209,54 @@ void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   }
 }
 
-void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
+CudaOps::Quantised CudaOps::quantise(const Tensor& x) {
   const int64_t n = x.dim(0);
   const PackedMatrix form(n, x.dim(1));
   auto* scales = reinterpret_cast<float*>(workspace_);
   auto* q = reinterpret_cast<int8_t*>(workspace_ + n * form.scale_pitch * 4);
-  const auto n_scale_groups = static_cast<int>(form.n_scale_groups);  // of weights and of activations alike
-  const auto pitch = static_cast<int>(form.scale_pitch);
-  run(Quantize{read_rows(x), q, scales, n_scale_groups, pitch}, parts_of(n_scale_groups, Quantize::kThreads / 32), n);
+  const Quantised out{q, scales, static_cast<int>(form.n_scale_groups), static_cast<int>(form.scale_pitch)};
+  run(Quantize{read_rows(x), q, scales, out.n_scale_groups, out.pitch},
+      parts_of(out.n_scale_groups, Quantize::kThreads / 32), n);
+  return out;
+}
+
+void CudaOps::multiply_integers(const Tensor& y, const Quantised& x, const Linear& part) {
+  const PackedMatrix w(part.n_out, part.n_in);
+  run(LinearQ8_0{.w = part.w.ptr<int8_t>(),
+                 .w_scales = reinterpret_cast<const uint16_t*>(part.w.data + w.scales_at),
+                 .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+                 .x = x.q,
+                 .x_scales = x.scales,
+                 .y = rows_of(y),
+                 .n = static_cast<int>(y.dim(0)),
+                 .n_out = static_cast<int>(part.n_out),
+                 .n_scale_groups = x.n_scale_groups,
+                 .scale_pitch = x.pitch},
+      parts_of(part.n_out, LinearQ8_0::kOutputs), parts_of(y.dim(0), LinearQ8_0::kRows));
+}
+
+template <class W>
+void CudaOps::multiply_floats(const Tensor& y, const Tensor& x, const Linear& part) {
+  using Kernel = LinearFloat<W>;
+  run(Kernel{.w = part.w.ptr<W>(),
+             .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+             .x = read_rows(x),
+             .y = rows_of(y),
+             .n = static_cast<int>(y.dim(0)),
+             .n_out = static_cast<int>(part.n_out),
+             .n_in = static_cast<int>(part.n_in)},
+      parts_of(part.n_out, Kernel::kOutputs), parts_of(y.dim(0), Kernel::kRows));
+}
+
+void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
+  Quantised q{};
+  if (std::ranges::any_of(parts, [](const Linear& part) { return part.format->integer; })) q = quantise(x);
   int64_t column = 0;
   for (const Linear& part : parts) {
-    const PackedMatrix w(part.n_out, part.n_in);
-    run(LinearQ8_0{.w = part.w.ptr<int8_t>(),
-                   .w_scales = reinterpret_cast<const uint16_t*>(part.w.data + w.scales_at),
-                   .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
-                   .x = q,
-                   .x_scales = scales,
-                   .y = rows_of(y.columns(column, part.n_out)),
-                   .n = static_cast<int>(n),
-                   .n_out = static_cast<int>(part.n_out),
-                   .n_scale_groups = n_scale_groups,
-                   .scale_pitch = pitch},
-        parts_of(part.n_out, LinearQ8_0::kOutputs), parts_of(n, LinearQ8_0::kRows));
+    const Tensor to = y.columns(column, part.n_out);
+    if (part.format->integer) multiply_integers(to, q, part);
+    if (part.format->name == "f32") multiply_floats<float>(to, x, part);
+    if (part.format->name == "f16") multiply_floats<uint16_t>(to, x, part);
     column += part.n_out;
   }
 }
@@ -416,8 +428,8 @@ Status check_cuda_has(std::span<const AttnParams> attention, bool has_state) {
   return {};
 }
 
-int64_t cuda_linear_bytes(const WeightFormat&, int64_t n_out, int64_t n_in) {
-  return cuda::PackedMatrix(n_out, n_in).bytes;
+int64_t cuda_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in) {
+  return cuda::packed_bytes(format, n_out, n_in);
 }
 
 }  // namespace quire

@@ -3,7 +3,7 @@
 // and their scales come by cp.async, 8 scale groups a stage, two stages. Grid: outputs / 64, rows / 16. An integer sum
 // starts at the bits of 1.5·2^23, so that its bits are those of a float that a subtraction makes right.
 #pragma once
-#include "backend/cuda/kernels/math.cuh"
+#include "backend/cuda/kernels/segments.cuh"
 
 namespace quire::cuda {
 
@@ -59,32 +59,7 @@ struct LinearQ8_0 {
     dev::copy_commit();
   }
 
-  // Sums of a thread: 2 outputs × 4 rows. Segments are joined as ((0+1)+(2+3))+((4+5)+(6+7)) as they end.
-  struct Sums {
-    float now[8], one[8], two[8], four[8];
-    int segment, end;  // the segment ends before this scale group
-    QR_DEVICE void begin(int n_scale_groups) {
-      for (int i = 0; i < 8; ++i) now[i] = one[i] = two[i] = four[i] = 0.0F;
-      segment = 0;
-      end = static_cast<int>(int64_t{n_scale_groups} / 8);
-    }
-    QR_DEVICE void close(int n_scale_groups) {
-      for (int i = 0; i < 8; ++i) {
-        float v = now[i];
-        now[i] = 0.0F;
-        if (segment % 2 == 1) v = dev::add(one[i], v);
-        if (segment % 4 == 3) v = dev::add(two[i], v);
-        if (segment == 7) v = dev::add(four[i], v);
-        if (segment % 2 == 0) one[i] = v;
-        if (segment % 4 == 1) two[i] = v;
-        if (segment == 3 || segment == 7) four[i] = v;
-      }
-      ++segment;
-      end = static_cast<int>(int64_t{n_scale_groups} * (segment + 1) / 8);
-    }
-  };
-
-  QR_DEVICE void add_scale_group(int base, int b, Sums& sums) const {
+  QR_DEVICE void add_scale_group(int base, int b, SegmentSums& sums) const {
     const int lane = dev::thread() % 32, warp = dev::thread() / 32;
     const dev::Shared<int8_t> of_w(base), of_x(base + kXAt);
     const dev::Shared<uint16_t> w_at(base + kWScalesAt);
@@ -110,7 +85,7 @@ struct LinearQ8_0 {
   }
 
   QR_DEVICE void operator()() const {
-    Sums sums;
+    SegmentSums sums;
     sums.begin(n_scale_groups);
     const int n_steps = (n_scale_groups + kScaleGroups - 1) / kScaleGroups;
     fetch(0, 0);

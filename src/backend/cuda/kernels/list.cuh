@@ -3,6 +3,7 @@
 #pragma once
 #include "backend/cuda/kernels/attention.cuh"
 #include "backend/cuda/kernels/elementwise.cuh"
+#include "backend/cuda/kernels/linear_float.cuh"
 #include "backend/cuda/kernels/linear_q8_0.cuh"
 #include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/quantize.cuh"
@@ -10,6 +11,8 @@
 // Calls X(name, type) for each of them; types as seen from quire::cuda.
 #define QR_KERNELS(X)                                                 \
   X(linear_q8_0, LinearQ8_0)                                          \
+  X(linear_f32, LinearFloat<float>)                                   \
+  X(linear_f16, LinearFloat<uint16_t>)                                \
   X(quantize, Quantize)                                               \
   X(attend_chunk, AttendChunk)                                        \
   X(attend_join, AttendJoin)                                          \
@@ -27,6 +30,8 @@
   X(gated_clamped_silu, Elementwise<Gated<Activation::clamped_silu>>) \
   X(pick_rows, Elementwise<PickRows>)                                 \
   X(embed_q8_0, Elementwise<EmbedQ8_0>)                               \
+  X(embed_f32, Elementwise<EmbedFloat<float>>)                        \
+  X(embed_f16, Elementwise<EmbedFloat<uint16_t>>)                     \
   X(rotate, Elementwise<Rotate>)
 
 namespace quire::cuda {
