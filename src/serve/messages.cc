@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <utility>
 
 #include "serve/call_plans.h"
 #include "text/chat_messages.h"
 #include "text/chat_prompt.h"
 #include "text/stop_strings.h"
+#include "text/told_tools.h"
 
 namespace quire {
 namespace {
@@ -231,12 +233,16 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
     messages.as_array()->pop_back();
   }
   name_results(*messages.as_array());
-  input.messages = std::move(messages);
-  input.arguments = env.tools.arguments;
+  Json tools;
   if (options.tools != nullptr && options.tools->given()) {
     QR_TRY_VOID(check_tools(*options.tools, env));
-    input.tools = options.tools->list;
+    tools = options.tools->list;
   }
+  if (!env.tools.takes_tools && env.tools.name == kToldForm)
+    tell_tools(*messages.as_array(), std::exchange(tools, Json()));
+  input.messages = std::move(messages);
+  input.arguments = env.tools.arguments;
+  input.tools = std::move(tools);
   input.add_generation_prompt = options.add_generation_prompt || !options.begun.empty();
   input.now = local_time_text(std::time(nullptr));
   if (options.kwargs != nullptr) input.extra = *options.kwargs;

@@ -16,6 +16,7 @@
 #include "serve/service.h"
 #include "serve/warm_prompts.h"
 #include "text/reasoning.h"
+#include "text/told_tools.h"
 
 namespace quire {
 namespace {
@@ -203,9 +204,9 @@ class ServingImpl final : public Serving {
  private:
   void find_tools(const ServeOptions& options, const Tokenizer& tokenizer) {
     env_.tools = find_tool_format(chat_.chat, special_tokens(tokenizer));
-    if (!options.tool_format.empty()) {
-      env_.tools.form = find_call_form(options.tool_format);
-      env_.tools.name = options.tool_format;
+    if (!options.tool_format.empty() || !env_.tools.takes_tools) {
+      env_.tools.name = options.tool_format.empty() ? std::string(kToldForm) : options.tool_format;
+      env_.tools.form = find_call_form(env_.tools.name);
     }
     env_.hidden_calls = env_.tools.form != nullptr && is_control(tokenizer, env_.tools.form->trigger);
   }

@@ -304,8 +304,30 @@ TEST(Tools, WhatCannotBeKeptIsRefusedByItsPath) {
   }
 }
 
-TEST(Tools, ATemplateWithoutToolsRefusesThem) {
+TEST(Tools, ATemplateWithoutToolsIsToldThemInWords) {
+  ToolServer s(kPlain);
+  s.start();
+  const HttpResponse r = s.post("/v1/chat/completions", chat(nested()));
+  ASSERT_EQ(r.status, 200) << r.body;
+  const Json call = json_at(parse_json(r.body), "choices", 0, "message", "tool_calls", 0, "function");
+  EXPECT_EQ(call.dump(), R"({"name":"get","arguments":"{\"city\": \"Par\\u00eds\"}"})");
+  EXPECT_EQ(s.prompt.find("<s>[user]You can call functions"), 0U) << s.prompt;
+  EXPECT_NE(s.prompt.find("\n{\"name\":\"other\""), std::string::npos) << s.prompt;
+  const std::string next =
+      R"({"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"I look.","tool_calls":[{"id":"1",
+          "type":"function","function":{"name":"get","arguments":"{\"city\": \"Par\\u00eds\"}"}}]},
+          {"role":"tool","tool_call_id":"1","content":"21"}],)";
+  ASSERT_EQ(s.post("/v1/chat/completions", next + nested() + "}").status, 200);
+  const std::string history =
+      "x[assistant]I look.\n" + std::string(kCall) + "[user]<tool_response>\n21\n</tool_response>";
+  EXPECT_NE(s.prompt.find(history), std::string::npos) << s.prompt;
+  ASSERT_EQ(s.post("/v1/chat/completions", next + R"("stop":["q"]})").status, 200) << "calls without tools";
+  EXPECT_EQ(s.prompt, "<s>[user]" + history);
+}
+
+TEST(Tools, OfAFormThatNobodyTellsTheModelAreRefused) {
   ToolServer plain(kPlain);
+  plain.options.tool_format = "granite";
   plain.start();
   const HttpResponse r = plain.post("/v1/chat/completions", chat(nested()));
   EXPECT_EQ(r.status, 400);
