@@ -68,7 +68,8 @@ double plain_error(const Plain& plain, const std::vector<float>& x) {
     }
     const bool line = plain.kind != Plain::scale;
     if (plain.kind == Plain::line_below_zero) lo = std::min(lo, 0.0F);
-    const float zero = static_cast<float>(plain.n_levels / 2);
+    const int half = plain.n_levels / 2;
+    const float zero = static_cast<float>(half);
     const float extreme = -lo > hi ? lo : hi;
     const float scale = line ? (hi - lo) / static_cast<float>(plain.n_levels - 1) : extreme / -zero;
     const float min = line ? lo : 0;

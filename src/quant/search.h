@@ -438,8 +438,10 @@ class BlockLines {
       Lanes mins = {};
       for (int lane = 0; lane < In::kLanes; ++lane) {
         const int pair = first + lane < n_near * n_near ? first + lane : 0;
-        scales[lane] = Multiple::nearest(s0 + static_cast<float>(pair / n_near - effort_.near));
-        mins[lane] = Multiple::nearest(m0 + static_cast<float>(pair % n_near - effort_.near));
+        const int s_near = pair / n_near - effort_.near;
+        const int m_near = pair % n_near - effort_.near;
+        scales[lane] = Multiple::nearest(s0 + static_cast<float>(s_near));
+        mins[lane] = Multiple::nearest(m0 + static_cast<float>(m_near));
       }
       const Lanes errors = errors_of_lanes<Levels>(at, d * scales, -(dmin * mins));
       for (int lane = 0; lane < In::kLanes; ++lane) {
