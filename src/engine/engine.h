@@ -33,6 +33,7 @@ struct EngineOptions {
   bool prefix_cache = true;
   double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   std::string policy = "fcfs";
+  int allowance = 16384;   // of a tenant of weight 1, in virtual tokens (tenants.h); policies that know it alone
   int64_t pin_bytes = -1;  // of kv_bytes what pins may hold, at most what limit_pins allows. -1: a quarter, or that
   int max_pins = 1024;
   int64_t swap_bytes = -1;     // beside kv_bytes, for copies (swaps.h). -1: a quarter of it, or 0 where none are made
@@ -48,7 +49,6 @@ struct EngineOptions {
   int exit_layers = 0;       // after so many layers of the model the proposer "exit" leaves it, at least 1
   bool adapt_draft = false;  // guesses are as long as it pays, by the durations of the steps that were
 };
-class Proposer;
 
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
 // records the time of its start, the submissions and cancellations that it took in, what was guessed, and, when it
@@ -82,7 +82,7 @@ struct EngineEnv {
   const struct MedusaHeads* medusa = nullptr;  // what the proposer "medusa" guesses with, likewise
   const struct EagleHead* eagle = nullptr;     // what the proposer "eagle" guesses with, likewise
   const class Tokenizer* tokenizer = nullptr;  // what the proposer "grammar" cuts text with, likewise
-  std::shared_ptr<Proposer> proposer;          // in place of the one that the options name; may be null
+  std::shared_ptr<class Proposer> proposer;    // in place of the one that the options name; may be null
   std::vector<std::shared_ptr<Tier>> tiers;    // nearest first, in place of those that the options make; may be none
   // What requests may have before their prompts. Their blocks come on top of kv_bytes. Equal contents are one.
   std::vector<VirtualTokens> prefixes;

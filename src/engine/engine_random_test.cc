@@ -45,7 +45,7 @@ class Storm {
     options_.max_queue = 1 + below(12);
     options_.prefix_cache = pins || below(4) != 0;
     options_.max_pins = 4;
-    options_.policy = std::array{"fcfs", "priority", "prefix", "vtc"}[seed % 4];
+    options_.policy = std::array{"fcfs", "priority", "prefix", "vtc", "deadlines"}[seed % 5];
     options_.itl_target_ms = below(3) == 0 ? 0.001 * below(20) : 0;
     n_blocks_ = 3 + below(6) + (pins ? 8 : 0);
     tenants_ = below(2) == 0;

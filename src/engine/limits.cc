@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "engine/batcher.h"
 #include "engine/policy.h"
+#include "engine/tenants.h"
 
 namespace quire {
 namespace {
@@ -48,6 +49,7 @@ Status check_options(const EngineOptions& o, int strip_tokens) {
   QR_TRY_VOID(range("max_draft", o.max_draft, 0, kMostDraft));
   QR_TRY_VOID(range("draft_rows", o.draft_rows, 0, 1 << 16));
   QR_TRY_VOID(range("max_queue", o.max_queue, 1, 1 << 20));
+  QR_TRY_VOID(range("allowance", o.allowance, 0, kMostAllowance));
   QR_TRY_VOID(range("max_pins", o.max_pins, 1, 1 << 16));
   if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
     return fail(Code::invalid, "itl_target_ms must be 0 to 60000, got " + std::to_string(o.itl_target_ms));
@@ -116,6 +118,10 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
   if (request.prompt.empty()) return fail(Code::invalid, "the prompt has no tokens; at least 1 is needed");
   if (request.max_tokens < 1) {
     return fail(Code::invalid, "max_tokens must be at least 1, got " + std::to_string(request.max_tokens));
+  }
+  if (request.deadline_ns < 0 || request.deadline_ns > kMostDeadlineNs) {
+    return fail(Code::invalid, "deadline_ns must be 0 to " + std::to_string(kMostDeadlineNs) + ", got " +
+                                   std::to_string(request.deadline_ns));
   }
   if (request.weight < 1 || request.weight > kMostWeight) {
     return fail(Code::invalid,

@@ -36,7 +36,8 @@ TEST(EngineOptions, OutOfRangeIsRefusedWithRangeAndValue) {
     EXPECT_EQ(m.try_make({.block_tokens = bad}),
               "block_tokens must be a multiple of 16 up to 4096, got " + std::to_string(bad));
   }
-  EXPECT_EQ(m.try_make({.policy = "fastest"}), "policy \"fastest\" is unknown; there are: fcfs prefix priority vtc");
+  EXPECT_EQ(m.try_make({.policy = "fastest"}),
+            "policy \"fastest\" is unknown; there are: deadlines fcfs prefix priority vtc");
 }
 
 TEST(EngineOptions, AContextShiftMustFitWhatIsAskedBesides) {

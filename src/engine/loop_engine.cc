@@ -359,6 +359,16 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   seq.tell_sink([&](EventSink& sink) { sink.on_finish(seq.id, ended.finish, usage, ended.error); });
 }
 
+// False: nobody was.
+bool LoopEngine::refuse_late(int64_t now_ns) {
+  bool any = false;
+  for (auto seq = scheduler_.take_late(now_ns); seq != nullptr; seq = scheduler_.take_late(now_ns)) {
+    finish({std::move(seq), Finish::error, std::string(kTooLate)}, now_ns);
+    any = true;
+  }
+  return any;
+}
+
 bool LoopEngine::step() {
   QR_DCHECK(on_engine_thread());
   const int64_t start = env_.clock->now_ns();
@@ -367,11 +377,11 @@ bool LoopEngine::step() {
   drop_unpinned();
   cache_.tell_time(start);
   const bool drained = drain(start);
-  const bool explained = explain_next(start), loaded = scheduler_.loading();
+  const bool refused = refuse_late(start), explained = explain_next(start), loaded = scheduler_.loading();
   const Plan& plan = scheduler_.plan(start);
   const bool worked = !plan.grants.empty();
   std::unique_ptr<Sequence> starved = scheduler_.take_starved();
-  const bool moved = worked || starved != nullptr || drained || explained;
+  const bool moved = worked || starved != nullptr || drained || explained || refused;
   QR_CHECK(worked || starved != nullptr || scheduler_.idle() || scheduler_.loading(),
            "nothing can run though " + std::to_string(scheduler_.n_waiting()) + " sequences wait");
   if (starved != nullptr) starve(std::move(starved), start);

@@ -68,6 +68,7 @@ class LoopEngine final : public Engine {
   void starve(std::unique_ptr<Sequence> seq, int64_t now_ns) {
     finish({std::move(seq), Finish::error, std::string(kNoMemory)}, now_ns);
   }
+  bool refuse_late(int64_t now_ns);
   void emit(Sequence& seq, Sampled& sampled);
   void finish(Ended ended, int64_t now_ns);
   void record(EngineInput::Kind kind, SeqId seq, int64_t time_ns, const Request* request = nullptr) {

@@ -12,6 +12,8 @@
 namespace quire {
 
 inline constexpr int kMostWeight = 100;  // of a tenant
+inline constexpr int64_t kUsualDeadlineNs =
+    600'000'000'000;  // of a request that names none: it waits no longer behind others
 
 // Where a sequence stands among those of all tenants when these take turns: the oldest of each tenant comes before the
 // second of any, and of those the one that has been it for longest. Of a tenant with weight n the n-th comes before the
@@ -35,6 +37,8 @@ struct Candidate {
   // To its tenant (engine/tenants.h), of those that wait. 0 for those that run among themselves, and so where it is
   // asked who gives way: what changes with every step decides nothing about these.
   int64_t served = 0;
+  int64_t deadline_ns = 0;  // when its first token is to be there, by the clock of submitted_ns
+  bool within = false;      // its tenant is within its allowance (engine/tenants.h), now
 };
 
 class Policy {
@@ -45,6 +49,10 @@ class Policy {
   virtual void order(std::span<const Candidate> candidates, std::span<int> order) const = 0;
   // Whether n_hit counts; it costs look-ups and is 0 for everybody who waits otherwise.
   virtual bool wants_hits() const { return false; }
+  // Whether deadlines count; then requests that cannot meet theirs are refused.
+  virtual bool wants_deadlines() const { return false; }
+  // Whether `within` counts, and comes before turns.
+  virtual bool wants_allowances() const { return false; }
 };
 
 // An order by what `key` gives for each candidate, the least first. REQUIRES keys that differ.

@@ -69,6 +69,27 @@ TEST(Policy, PriorityGoesByServiceAmongEqualsOnly) {
   EXPECT_EQ(order("priority", {a, b, c}), "3 2 1");
 }
 
+TEST(Policy, WhoIsWithinAnAllowanceGoesFirst) {
+  Candidate a = in_turn(1, 0, 0), b = in_turn(2, 3, 9), c = in_turn(3, 0, 2);
+  a.served = 5, b.served = 9, c.served = 7;
+  b.within = true;
+  EXPECT_EQ(order("vtc", {a, b, c}), "2 1 3");
+  EXPECT_EQ(order("priority", {a, b, c}), "2 1 3");
+  EXPECT_EQ(order("deadlines", {a, b, c}), "2 1 3");
+  EXPECT_EQ(order("fcfs", {a, b, c}), "1 3 2");
+  a.priority = -1;
+  EXPECT_EQ(order("priority", {a, b, c}), "1 2 3");
+}
+
+TEST(Policy, DeadlinesGoWithinShares) {
+  Candidate a = in_turn(1, 0, 0), b = in_turn(2, 1, 0), c = in_turn(3, 0, 1);
+  a.served = b.served = 5, c.served = 7;
+  a.deadline_ns = 9, b.deadline_ns = 3, c.deadline_ns = 1;
+  EXPECT_EQ(order("deadlines", {a, b, c}), "2 1 3") << "an early deadline is no larger share";
+  a.within = b.within = c.within = true;
+  EXPECT_EQ(order("deadlines", {a, b, c}), "3 2 1") << "unless its tenant has asked for little";
+}
+
 TEST(Policy, PrefixPutsTheLargerCachedShareFirst) {
   EXPECT_EQ(order("prefix", {waiting(1, 0, 100, 0), waiting(2, 0, 100, 50), waiting(3, 0, 1000, 100)}), "2 3 1");
   EXPECT_EQ(order("prefix", {waiting(2, 0, 100, 50), waiting(1, 0, 10, 5)}), "1 2") << "equal shares: by arrival";

@@ -115,6 +115,7 @@ Request recorded_part(const Request& r) {
   out.retention = r.retention;
   out.tenant = r.tenant;
   out.weight = r.weight;
+  out.deadline_ns = r.deadline_ns;
   out.match_prefix = r.match_prefix;
   out.pool = r.pool;
   out.max_draft = r.max_draft;

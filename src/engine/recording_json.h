@@ -26,6 +26,7 @@ void fields(EngineOptions& o, F&& f) {
   f("prefix_cache", o.prefix_cache);
   f("itl_target_ms", o.itl_target_ms);
   f("policy", o.policy);
+  f("allowance", o.allowance);
   f("kv_policy", o.kv_policy);
   f("retain_share", o.retain_share);
   f("swap_bytes", o.swap_bytes);
@@ -106,6 +107,7 @@ void fields(RecordedRequest& r, F&& f) {
   f("priority", r.request.priority);
   f("tenant", r.request.tenant);
   f("weight", r.request.weight);
+  f("deadline", r.request.deadline_ns);
   f("sampling", r.request.sampling);
   f("match_prefix", r.request.match_prefix);
   f("pool", r.request.pool);

@@ -46,8 +46,10 @@ struct Request {
   // beside a learned prefix.
   std::shared_ptr<const Adapter> adapter;
   int priority = 0;
-  uint64_t tenant = 0;       // who asks, as an opaque number: tenants take turns, whatever each sends; 0 is one too
-  int weight = 1;            // of its tenant: 1 to kMostWeight; a tenant's share is in proportion to it
+  uint64_t tenant = 0;  // who asks, as an opaque number: tenants take turns, whatever each sends; 0 is one too
+  int weight = 1;       // of its tenant: 1 to kMostWeight; a tenant's share is in proportion to it
+  // The first token is to come so long after submit; 0: whenever it comes. Under the policy "deadlines" alone.
+  int64_t deadline_ns = 0;
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
   int max_draft = -1;        // tokens guessed ahead at a time at most; -1: as many as the engine does
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
@@ -122,6 +124,9 @@ enum class Finish : uint8_t { stop, length, cancelled, error };
 
 // The error of a request for which there was no memory. Short enough for a string to need none.
 inline constexpr std::string_view kNoMemory = "out of memory";
+// Of one whose first token cannot come by its deadline: it ends before anything is computed for it. Short likewise.
+inline constexpr std::string_view kTooLate = "too late";
+inline constexpr int64_t kMostDeadlineNs = 86'400'000'000'000;
 
 struct Usage {
   int n_prompt = 0, n_generated = 0;  // without virtual tokens; a stop id counts

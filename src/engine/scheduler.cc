@@ -40,7 +40,8 @@ Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy&
       policy_(policy),
       pasts_(cache, key, accounts_),
       leaders_(pasts_, options.prefix_cache),
-      swaps_(cache, accounts_, std::max<int64_t>(options.swap_bytes, 0)) {
+      swaps_(cache, accounts_, std::max<int64_t>(options.swap_bytes, 0)),
+      tenants_(options.allowance) {
   running_.reserve(static_cast<size_t>(max_running()));
   plan_.grants.reserve(static_cast<size_t>(max_running()));
 }
@@ -102,7 +103,9 @@ Candidate Scheduler::candidate(const Sequence& seq, bool by_service) {
           seq.n_prompt,
           std::min(seq.n_hit, seq.n_prompt),
           turn(seq),
-          by_service ? seq.tenant->served : 0};
+          by_service ? seq.tenant->served : 0,
+          deadline_of(seq),
+          seq.tenant->within};
 }
 
 void Scheduler::sort(Seqs& seqs, bool by_service) {
@@ -144,6 +147,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   planned_ns_ = now_ns;
   preempted_now_ = waiting_sorted_ = false;
   starved_ = 0;
+  if (policy_.wants_allowances()) count_pending();
   tenants_.begin_plan();
   sort(running_, false);
   for (size_t i = 0; i < running_.size(); ++i) running_[i]->place = static_cast<int>(i);
@@ -400,8 +404,8 @@ void Scheduler::settle(const Grant& grant, int n_accepted) {
 
 int64_t Scheduler::queue_ns() const {
   if (step_cost_.n_observed() == 0) return 0;
-  const int chunk = std::min(options_.step_tokens, options_.max_chunk), n_seqs = max_running();
-  const double prefill_ns = step_cost_.predict_ns(StepShape::rows(0, chunk)) / chunk;
+  const int n_seqs = max_running();
+  const double prefill_ns = prompt_token_ns();
   StepShape decode;
   decode.n_decode = n_seqs;
   const double decode_ns = step_cost_.predict_ns(decode) / n_seqs;

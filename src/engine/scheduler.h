@@ -56,6 +56,9 @@ class Scheduler {
   // Throws std::bad_alloc with nothing changed, `seq` included. With it here no step takes memory for anybody but those
   // that it admits.
   void add(std::unique_ptr<Sequence>&& seq);
+  // The next of those that wait whose first token cannot be there by its deadline, taken out; null: none, as far as is
+  // known. Before plan().
+  std::unique_ptr<Sequence> take_late(int64_t now_ns);
   // Takes the sequence out, wherever it is; null when it is unknown.
   std::unique_ptr<Sequence> remove(SeqId id);
 
@@ -141,6 +144,10 @@ class Scheduler {
   static Candidate candidate(const Sequence& seq, bool by_service);
   void enter(Sequence& seq);
   void leave(Sequence& seq);
+  void count_pending();
+  static int64_t deadline_of(const Sequence& seq);  // scheduler_deadlines.cc
+  double prompt_token_ns() const;                   // likewise
+  bool goes_first(const Candidate& waiting, const Candidate& running);
   bool passes(const Sequence& waiting, const Sequence& running);
   bool could_fit(const Sequence& first);
   bool fits(Sequence& first);

@@ -6,9 +6,10 @@
 namespace quire {
 
 Tenant& Tenants::of(uint64_t id) {
-  Tenant& out = tenants_.try_emplace(id).first->second;
-  out.id = id;
-  return out;
+  const auto [at, is_new] = tenants_.try_emplace(id);
+  if (is_new) at->second.served = level_ - allowance_;
+  at->second.id = id;
+  return at->second;
 }
 
 void Tenants::enter(Tenant& tenant, int weight) {
@@ -16,12 +17,12 @@ void Tenants::enter(Tenant& tenant, int weight) {
   if (tenant.n_here++ == 0) ++n_here_;
 }
 
-// One that has had no more than the level needs no memory: it would be lifted there.
+// One that would be lifted needs no memory.
 void Tenants::leave(Tenant& tenant) {
   if (--tenant.n_here > 0) return;
   --n_here_;
   tenant.was_waiting = false;
-  if (tenant.served <= level_)
+  if (tenant.served <= level_ - allowance_)
     tenants_.erase(tenant.id);
   else if (tenants_.size() > static_cast<size_t>(n_here_) + kMostIdleTenants)
     forget_idle();
@@ -49,18 +50,16 @@ int64_t Tenants::level() const {
   return last == tenants_.end() ? level_ : std::max(level_, last->second.served);
 }
 
-// To just below it: between equals the one that has just come goes first.
+// To just below it, without an allowance: between equals the one that has just come goes first.
 void Tenants::begin_plan() {
-  bool any = false;
-  for (auto& [id, tenant] : tenants_) {
-    tenant.was_waiting &= tenant.n_waiting > 0;
-    any |= tenant.n_waiting > 0 && !tenant.was_waiting;
-  }
-  if (!any) return;
+  for (auto& [id, tenant] : tenants_) tenant.was_waiting &= tenant.n_waiting > 0;
   level_ = level();
+  const int64_t lowest = level_ - std::max<int64_t>(allowance_, 1);
   for (auto& [id, tenant] : tenants_) {
-    if (tenant.n_waiting > 0 && !tenant.was_waiting) tenant.served = std::max(tenant.served, level_ - 1);
+    if (tenant.n_waiting > 0 && !tenant.was_waiting) tenant.served = std::max(tenant.served, lowest);
     tenant.was_waiting = tenant.n_waiting > 0;
+    tenant.within = n_here_ > 1 && allowance_ > 0 &&
+                    tenant.served + kServedUnit * kPromptCharge * tenant.n_pending / tenant.weight <= level_;
   }
 }
 

@@ -26,7 +26,7 @@ void serve(Tenants& all, Tenant& tenant, int64_t n_prompt, int64_t n_output) {
 }
 
 TEST(Tenants, AnswersCountTwiceAndAWeightDivides) {
-  Tenants all;
+  Tenants all(0);
   Tenant &one = arrives(all, 1), &heavy = arrives(all, 2, 4);
   Tenants::charge(one, 10, 3);
   Tenants::charge(heavy, 10, 3);
@@ -35,7 +35,7 @@ TEST(Tenants, AnswersCountTwiceAndAWeightDivides) {
 }
 
 TEST(Tenants, WhoComesBackIsLiftedToTheLeastServedThatWaits) {
-  Tenants all;
+  Tenants all(0);
   Tenant &busy = arrives(all, 1), &busier = arrives(all, 2);
   plan(all);
   Tenants::charge(busy, 100, 0);
@@ -51,8 +51,45 @@ TEST(Tenants, WhoComesBackIsLiftedToTheLeastServedThatWaits) {
   EXPECT_EQ(back.served, 100 * kServedUnit - 1) << "who waits already is not lifted";
 }
 
+TEST(Tenants, WhoComesBackIsOwedTheAllowanceAndNoMore) {
+  Tenants all(100);
+  Tenant &busy = arrives(all, 1), &heavy = arrives(all, 2, 4);
+  EXPECT_EQ(busy.served, -100 * kServedUnit) << "who was never here is owed it as well";
+  EXPECT_EQ(heavy.served, -100 * kServedUnit) << "of its own tokens four times as many";
+  plan(all);
+  Tenants::charge(busy, 500, 0);
+  Tenants::charge(heavy, 4 * 500, 0);
+  Tenant& back = arrives(all, 3);
+  all.begin_plan();
+  EXPECT_EQ(back.served, 300 * kServedUnit);
+}
+
+TEST(Tenants, WhoseWholeBacklogFitsIsWithinItsAllowance) {
+  Tenants all(100);
+  Tenant &flood = arrives(all, 1), &quiet = arrives(all, 2);
+  flood.n_pending = 101;
+  quiet.n_pending = 100;
+  plan(all);
+  EXPECT_FALSE(flood.within) << "before anything of it is computed";
+  EXPECT_TRUE(quiet.within);
+  Tenants::charge(quiet, 60, 1);
+  quiet.n_pending = 39;
+  plan(all);
+  EXPECT_FALSE(quiet.within) << "what it was served counts: 62, and 39 are to come";
+  quiet.n_pending = 38;
+  plan(all);
+  EXPECT_TRUE(quiet.within);
+}
+
+TEST(Tenants, OneTenantIsNeverWithin) {
+  Tenants all(100);
+  Tenant& one = arrives(all, 1);
+  plan(all);
+  EXPECT_FALSE(one.within);
+}
+
 TEST(Tenants, WhereNobodyWaitsTheLastThatDidSaysHowFarItIs) {
-  Tenants all;
+  Tenants all(0);
   Tenant& first = arrives(all, 1);
   plan(all);
   Tenants::waits_no_more(first);
@@ -64,7 +101,7 @@ TEST(Tenants, WhereNobodyWaitsTheLastThatDidSaysHowFarItIs) {
 }
 
 TEST(Tenants, WhoWasServedMoreThanOthersIsRememberedWhileItIsAway) {
-  Tenants all;
+  Tenants all(0);
   Tenant& other = arrives(all, 1);
   plan(all);
   serve(all, arrives(all, 2), 500, 0);
@@ -73,7 +110,7 @@ TEST(Tenants, WhoWasServedMoreThanOthersIsRememberedWhileItIsAway) {
 }
 
 TEST(Tenants, WhatIsRememberedIsBounded) {
-  Tenants all;
+  Tenants all(0);
   Tenant& other = arrives(all, 1);
   plan(all);
   for (uint64_t id = 0; id < 2 * kMostIdleTenants; ++id) {

@@ -17,6 +17,21 @@ void Scheduler::enter(Sequence& seq) {
   Tenants::waits(*seq.tenant);
 }
 
+// Of each tenant what is left of its prompts, without what is known to be cached.
+void Scheduler::count_pending() {
+  if (tenants_.n_here() < 2) return;
+  look_up_hits();
+  for (Seqs* seqs : {&running_, &waiting_}) {
+    for (const auto& seq : *seqs) seq->tenant->n_pending = 0;
+  }
+  for (Seqs* seqs : {&running_, &waiting_}) {
+    for (const auto& seq : *seqs) {
+      const int n_had = std::max({seq->n_computed, seq->account.n_ever_computed, seq->n_hit});
+      seq->tenant->n_pending += std::max(0, seq->n_prompt - n_had);
+    }
+  }
+}
+
 void Scheduler::leave(Sequence& seq) {
   tenants_.leave(*std::exchange(seq.tenant, nullptr));
   for (Seqs* seqs : {&running_, &waiting_}) {
@@ -28,12 +43,27 @@ void Scheduler::leave(Sequence& seq) {
   }
 }
 
-bool Scheduler::passes(const Sequence& waiting, const Sequence& running) {
-  if (waiting.tenant == running.tenant || turn(waiting) > turn(running)) return false;
-  candidates_ = {candidate(running, true), candidate(waiting, true)};
+// Whether the policy puts `waiting` first.
+bool Scheduler::goes_first(const Candidate& waiting, const Candidate& running) {
+  candidates_ = {running, waiting};
   order_ = {0, 1};
   policy_.order(candidates_, order_);
   return order_.front() == 1;
+}
+
+// As they would stand if both ran as well: by that it is decided who gives way when blocks run out, and two orders that
+// differ would have each send the other back in turn.
+bool Scheduler::passes(const Sequence& waiting, const Sequence& running) {
+  if (waiting.tenant == running.tenant) return false;
+  const bool by_allowance = policy_.wants_allowances() && waiting.tenant->within && !running.tenant->within;
+  if (!by_allowance && turn(waiting) > turn(running)) return false;
+  if (!goes_first(candidate(waiting, false), candidate(running, false))) return false;
+  Candidate served = candidate(running, true);
+  // Of two that are not within their allowances, the one that waits must have been served less even with its prompt:
+  // floods do not send each other back for little.
+  if (options_.allowance > 0 && !waiting.tenant->within && !running.tenant->within)
+    served.served -= kServedUnit * kPromptCharge * waiting.n_pending() / waiting.tenant->weight;
+  return goes_first(candidate(waiting, true), served);
 }
 
 // Whether it may, once all that it passes have given back what they hold. Blocks that several hold count for each, so

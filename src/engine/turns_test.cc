@@ -181,7 +181,7 @@ TEST(Turns, AStreamOfShortRequestsCostsOneOfTheOthersAtMostAndThatOneMovesToo) {
 
 // Whatever else the tenants send and whenever they end: nobody is passed for ever.
 TEST(Turns, EverySequenceEndsWhileOtherTenantsKeepComing) {
-  for (const char* policy : {"fcfs", "priority", "prefix", "vtc"}) {
+  for (const char* policy : {"fcfs", "priority", "prefix", "vtc", "deadlines"}) {
     World w({.max_seqs = 2, .policy = policy}, 40);
     for (SeqId id = 1; id <= 5; ++id) w.add(kMany, id, 10, 5);
     int n_steps = 0;
@@ -200,7 +200,7 @@ TEST(Turns, EverySequenceEndsWhileOtherTenantsKeepComing) {
 
 TEST(Turns, OneTenantIsServedAsIfThereWereNone) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
-    for (const char* policy : {"fcfs", "priority", "prefix", "vtc"}) {
+    for (const char* policy : {"fcfs", "priority", "prefix", "vtc", "deadlines"}) {
       const auto trace = [&](uint64_t tenant) {
         Rng rng(seed);
         World w({.max_seqs = static_cast<int>(rng.between(1, 6)),

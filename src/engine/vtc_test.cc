@@ -46,7 +46,7 @@ TEST(Vtc, SharesAreTokensAndNotRequests) {
 
 TEST(Vtc, SharesFollowWeights) {
   for (const int weight : {2, 5}) {
-    World w({.max_seqs = 4, .step_tokens = 32, .max_chunk = 32, .policy = "vtc"}, 400);
+    World w({.max_seqs = 4, .step_tokens = 32, .max_chunk = 32, .policy = "vtc", .allowance = 100}, 400);
     for (SeqId id = 1; id <= 400; ++id) w.add_of(kOne, 1, id, 40, 4);
     for (SeqId id = 1001; id <= 1400; ++id) w.add_of(kTwo, weight, id, 40, 4);
     const auto n = granted(w, 300);
@@ -72,6 +72,20 @@ TEST(Vtc, ANewcomersPromptIsComputedAsAWholeBeforeLaterOnesOfOthers) {
   EXPECT_EQ(w.step(), "1:1! 100:63");
   EXPECT_EQ(w.step(), "1:1! 100:24! 2:39") << "and what is left of the step is not lost";
   EXPECT_EQ(w.scheduler->counters().n_preempted, 0);
+}
+
+// Also before a prompt of the flood's oldest that has begun, and with a second prompt behind the first.
+TEST(Vtc, WhoAsksForLittleIsComputedBeforeAnythingOfAFlood) {
+  World w({.max_seqs = 3, .step_tokens = 64, .max_chunk = 64, .policy = "vtc", .allowance = 1000}, 400);
+  for (SeqId id = 1; id <= 20; ++id) w.add_of(kOne, 1, id, 900, 4);
+  for (int i = 0; i < 3; ++i) w.step();
+  w.add_of(kTwo, 1, 100, 100, 1);
+  w.add_of(kTwo, 1, 101, 100, 1);
+  EXPECT_EQ(w.step(), "100:64");
+  EXPECT_EQ(w.step(), "100:36! 101:28");
+  EXPECT_EQ(w.step(), "101:64");
+  w.add_of(kTwo, 1, 102, 800, 1);  // with what it had that is over its allowance
+  EXPECT_EQ(w.step(), "1:64") << "then turns decide";
 }
 
 // What is found in the cache is not charged: the tenant whose prompts are known has more of them answered.

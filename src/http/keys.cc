@@ -36,20 +36,12 @@ Status read_scopes(const Json& value, ApiKey& key) {
   return {};
 }
 
-Status read_limit(const std::string& field, const Json& value, int64_t& out) {
+template <class T>
+Status read_number(const std::string& field, const Json& value, int64_t most, T& out) {
   const int64_t* n = value.as_int();
-  if (n == nullptr || *n < 1 || *n > kMaxLimit)
-    return fail(Code::invalid, field + " must be 1 to " + std::to_string(kMaxLimit) + ", got " + shown(value.dump()));
-  out = *n;
-  return {};
-}
-
-Status read_weight(const Json& value, int& out) {
-  const int64_t* n = value.as_int();
-  if (n == nullptr || *n < 1 || *n > kMostKeyWeight)
-    return fail(Code::invalid,
-                "weight must be 1 to " + std::to_string(kMostKeyWeight) + ", got " + shown(value.dump()));
-  out = static_cast<int>(*n);
+  if (n == nullptr || *n < 1 || *n > most)
+    return fail(Code::invalid, field + " must be 1 to " + std::to_string(most) + ", got " + shown(value.dump()));
+  out = static_cast<T>(*n);
   return {};
 }
 
@@ -68,11 +60,12 @@ Status read_field(const std::string& field, const Json& value, ApiKey& key) {
     return {};
   }
   if (field == "scopes") return read_scopes(value, key);
-  if (field == "requests_per_minute") return read_limit(field, value, key.limits.requests_per_minute);
-  if (field == "tokens_per_minute") return read_limit(field, value, key.limits.tokens_per_minute);
-  if (field == "concurrent") return read_limit(field, value, key.limits.concurrent);
-  if (field == "tokens_under_way") return read_limit(field, value, key.limits.tokens_under_way);
-  if (field == "weight") return read_weight(value, key.weight);
+  if (field == "requests_per_minute") return read_number(field, value, kMaxLimit, key.limits.requests_per_minute);
+  if (field == "tokens_per_minute") return read_number(field, value, kMaxLimit, key.limits.tokens_per_minute);
+  if (field == "concurrent") return read_number(field, value, kMaxLimit, key.limits.concurrent);
+  if (field == "tokens_under_way") return read_number(field, value, kMaxLimit, key.limits.tokens_under_way);
+  if (field == "weight") return read_number(field, value, kMostKeyWeight, key.weight);
+  if (field == "deadline_ms") return read_number(field, value, kMostDeadlineMs, key.deadline_ms);
   return fail(Code::invalid, shown(field) + " is no field of a key");
 }
 

@@ -25,19 +25,21 @@ struct KeyLimits {  // 0: none
   int64_t tokens_under_way = 0;  // over these, prompts and what answers may come to
 };
 inline constexpr int kMostKeyWeight = 100;
+inline constexpr int64_t kMostDeadlineMs = 86'400'000;  // a day
 
 struct ApiKey {
   std::string name;  // for logs and metrics: 1 to 64 of [A-Za-z0-9_.-]
   Sha256 hash{};
   bool inference = true, admin = false;  // scopes
   KeyLimits limits;
-  int weight = 1;  // of its share beside other keys', 1 to kMostKeyWeight
+  int64_t deadline_ms = 0;  // of its requests that name none; 0: none
+  int weight = 1;           // of its share beside other keys', 1 to kMostKeyWeight
 };
 
 // A key given as it is, without limits.
 ApiKey plain_key(std::string name, std::string_view text, bool inference, bool admin);
 // A key file: {"keys":[{"name","sha256","scopes":["inference","admin"],"requests_per_minute","tokens_per_minute",
-// "concurrent","tokens_under_way","weight"}]}. Fails (Code::invalid) naming the entry and the field.
+// "concurrent","tokens_under_way","weight","deadline_ms"}]}. Fails (Code::invalid) naming the entry and the field.
 Result<std::vector<ApiKey>> read_keys(std::string_view json);
 
 // The key that a request carries, as OpenAI's clients send it, or Anthropic's; empty for none.

@@ -52,6 +52,13 @@ int http_status(Code code) {
   return 500;
 }
 
+HttpError internal_error() { return {500, "internal error", "server_error", "", "internal"}; }
+HttpError out_of_memory() { return {503, "out of memory", "server_error", "", "out_of_memory"}; }
+HttpError too_late() {
+  return {503, "the first token cannot come by the deadline_ms of the request or its key", "server_error",
+          "deadline_ms", "too_late"};
+}
+
 HttpError to_http_error(const Error& error, std::string_view field) {
   const int status = http_status(error.code);
   return {status, error.message, std::string(error_type(status)), std::string(field),

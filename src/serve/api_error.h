@@ -24,6 +24,12 @@ HttpError missing_field(std::string_view field);
 // An Error of a room below; `field` may be empty.
 HttpError to_http_error(const Error& error, std::string_view field);
 
+// 503 and 500, made without memory.
+HttpError out_of_memory();
+HttpError internal_error();
+// Of a request whose first token cannot come by its deadline.
+HttpError too_late();
+
 // The value of `code`'s HTTP status.
 int http_status(Code code);
 // What the client sent, in a header field: other than plain ASCII becomes '?', cut at 64 bytes.

@@ -353,6 +353,7 @@ ApiResult<Generation> read_generation(const Args& args,
   g.skip_special = args.flag("skip_special_tokens", true);
   g.sampling.n_prompt_logprobs = count(args, "prompt_logprobs", -1);
   g.priority = static_cast<int>(args.integer("priority", 0));
+  g.deadline_ms = args.integer("deadline_ms", 0);
   if (const Json* guesses = args.find("speculation")) {
     const bool* on = guesses->as_bool();
     g.max_draft = on == nullptr ? static_cast<int>(args.integer("speculation", -1)) : *on ? -1 : 0;

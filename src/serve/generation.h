@@ -37,7 +37,8 @@ struct Generation {
   uint64_t cache_salt = 0;
   bool match_prefix = true;  // may use cached prefixes
   int priority = 0;
-  Retention retention;  // of what is cached of it
+  int64_t deadline_ms = 0;  // for the first token; 0: as its key has it
+  Retention retention;      // of what is cached of it
   // Tokens that it may think at most, and the field that says so; -1: as many as it likes (limit_thinking).
   int64_t thinking_tokens = -1;
   std::string_view thinking_field;  // a constant

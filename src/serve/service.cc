@@ -55,6 +55,7 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
   return h == 0 ? 1 : h;
 }
 
+static_assert(kMostDeadlineMs * 1'000'000 <= kMostDeadlineNs, "what a key file may say the engine takes");
 static_assert(kMostKeyWeight <= kMostWeight, "what a key file may say the engine takes");
 
 // As llama.cpp's server says it.

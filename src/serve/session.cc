@@ -34,9 +34,6 @@ HttpError too_many_answers(const AnswerBudget& answers) {
 
 }  // namespace
 
-HttpError internal_error() { return {500, "internal error", "server_error", "", "internal"}; }
-HttpError out_of_memory() { return {503, "out of memory", "server_error", "", "out_of_memory"}; }
-
 Session::Session(const SessionContext& context, const Endpoint& endpoint, ReplyPtr reply, int64_t arrived_ns)
     : context_(context), endpoint_(endpoint), reply_(std::move(reply)), arrived_ns_(arrived_ns) {}
 Session::~Session() {
@@ -139,6 +136,7 @@ Request Session::make_request(const Choice& choice) const {
   r.max_draft = g.max_draft;
   r.tenant = job_.tenant;
   if (key_ != nullptr) r.weight = key_->key().weight;
+  r.deadline_ns = 1'000'000 * (g.deadline_ms > 0 || key_ == nullptr ? g.deadline_ms : key_->key().deadline_ms);
   if (context_.env->public_prompts != nullptr) r.n_public = context_.env->public_prompts->n_public(r.prompt);
   if (stops_ != nullptr)
     r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special, g.sampling.min_tokens);
@@ -382,8 +380,8 @@ void Session::settle(Choice& c, int64_t now_ns) {
   --n_open_;
   if (c.finish() == Finish::error) {
     context_.metrics->failed.add();
-    if (c.error() == kNoMemory) {
-      failure_ = out_of_memory();
+    if (c.error() == kNoMemory || c.error() == kTooLate) {
+      failure_ = c.error() == kTooLate ? too_late() : out_of_memory();
       return;
     }
     if (c.usage().n_pinned < 0) {

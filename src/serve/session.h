@@ -14,6 +14,7 @@
 #include "http/keys.h"
 #include "http/server.h"
 #include "serve/api.h"
+#include "serve/api_error.h"
 #include "serve/choice.h"
 #include "serve/load_estimate.h"
 #include "serve/request_list.h"
@@ -33,10 +34,6 @@ struct SessionContext {
   std::shared_ptr<Tracer> tracer;  // null: no traces
   std::vector<Token> end_ids;      // the model's end tokens
 };
-
-// 503 and 500, made without memory.
-HttpError out_of_memory();
-HttpError internal_error();
 
 class Session final : public std::enable_shared_from_this<Session> {
  public:

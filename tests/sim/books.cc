@@ -48,8 +48,8 @@ std::vector<uint64_t> Books::paths(const Stream& stream, uint64_t salt) const {
 // The younger ones of its tenant move up.
 void Books::left(const Stream& gone) {
   if (turns_.erase(gone.seq) == 0) return;
-  // What was cancelled left before the step's plan, what ended did so after it.
-  const int64_t since = gone.finish == Finish::cancelled ? n_steps_ - 1 : n_steps_;
+  // What was cancelled or refused left before the step's plan, what ended did so after it.
+  const int64_t since = gone.finish == Finish::cancelled || gone.error == kTooLate ? n_steps_ - 1 : n_steps_;
   for (auto& [id, turn] : turns_) {
     if (id < gone.seq || live_.at(id)->script->tenant != gone.script->tenant) continue;
     --turn.n_ahead;
@@ -109,6 +109,7 @@ void Books::after_step(const Snapshot& after, int64_t n_rows) {
     n_preempted_loading_ += now != views.end() && !now->second.running ? 1 : 0;
   }
   check_progress(views);
+  check_deadlines(views);
   count_service(views);
 }
 
@@ -201,6 +202,25 @@ bool Books::ran(SeqId id) const {
   return was != before_.end() && was->second.running;
 }
 
+// Under deadlines, of one tenant: nobody begins to run while one waits that was due before.
+void Books::check_deadlines(const Views& after) {
+  if (knobs_.policy != "deadlines") return;
+  const auto due = [this](SeqId id) {
+    const int64_t own = live_.at(id)->script->deadline_ns;
+    return live_.at(id)->submitted_ns + (own > 0 ? own : kUsualDeadlineNs);
+  };
+  for (const auto& [id, n] : grants_) {
+    if (ran(id) || !live_.contains(id)) continue;
+    for (const auto& [other, stream] : live_) {
+      const auto now = after.find(other);
+      const bool waits = now != after.end() && !now->second.running && !ran(other);
+      if (waits && stream->script->tenant == live_.at(id)->script->tenant && due(other) < due(id)) {
+        fail(stream->name() + " waits, is due before sequence " + std::to_string(id) + " and was passed by it");
+      }
+    }
+  }
+}
+
 // Somebody gets something in every step: the first, or one that computes what it needs too.
 void Books::check_progress(const Views& after) {
   // Who was cancelled left before the step's plan.
@@ -209,7 +229,8 @@ void Books::check_progress(const Views& after) {
   }
   const bool any_loads = std::ranges::any_of(live_, [this](const auto& entry) { return loads(*entry.second); });
   for (const auto& [id, stream] : live_) {
-    if (!stream->cancelled && grants_.empty() && !any_loads) fail(stream->name() + " is there and nobody got anything");
+    if (!stream->cancelled && stream->error != kTooLate && grants_.empty() && !any_loads)
+      fail(stream->name() + " is there and nobody got anything");
   }
   const Stream* first = this->first();
   if (first == nullptr || first->cancelled || loads(*first)) return;
@@ -281,7 +302,11 @@ void Books::check_end(const Stream& stream) {
     fail(stream.name() + " is part of a step that threw, or says so: " + stream.error);
   }
   if (failed && stream.error.empty()) fail(stream.name() + " fails without a reason");
-  const bool by_itself = !stream.cancelled && !stream.step_threw;
+  const bool late = failed && stream.error == kTooLate;
+  if (late && (knobs_.policy != "deadlines" || stream.script->deadline_ns == 0 || stream.usage.cost.n_computed() > 0)) {
+    fail(stream.name() + " is refused for a deadline that it has not, or after something was computed for it");
+  }
+  const bool by_itself = !stream.cancelled && !stream.step_threw && !late;
   if (by_itself && (stream.finish != stream.truth.finish || !complete)) {
     fail(stream.name() + " ends as " + std::to_string(static_cast<int>(stream.finish)) + " after " +
          std::to_string(stream.n_heard) + " tokens, its reference as " +

@@ -50,6 +50,7 @@ class Books {
   Turn by_weight(SeqId id) const;
   void count_service(const Views& after);
   void check_progress(const Views& after);
+  void check_deadlines(const Views& after);
   // Whether it was granted something, or another that shares more of its past than it has.
   bool moves(const Stream& stream) const;
   void check_windows(const Snapshot& now);

@@ -12,6 +12,7 @@ namespace quire::sim {
 namespace {
 
 constexpr uint64_t kFlood = 0, kQuiet = 1;
+constexpr int kAllowance = 8192;  // about eleven seconds of this machine
 
 // One row of prompt takes a millisecond, reading the weights twenty.
 Knobs machine() {
@@ -37,10 +38,11 @@ struct Kind {
 };
 
 // Two tenants that send all at once, of these kinds.
-Script shares_script(const char* policy, const Kind& one, const Kind& two) {
+Script shares_script(const char* policy, int allowance, const Kind& one, const Kind& two) {
   Script script;
   script.knobs = machine();
   script.knobs.policy = policy;
+  script.knobs.allowance = allowance;
   uint64_t text = 1000;
   for (const auto& [tenant, kind] : {std::pair{kFlood, one}, std::pair{kQuiet, two}}) {
     const int n = 30'000 / (kind.n_prompt + 2 * kind.max_tokens);
@@ -58,7 +60,8 @@ Script shares_script(const char* policy, const Kind& one, const Kind& two) {
 
 std::string shares_table() {
   std::string out =
-      "| requests of A (prompt + answer) | of B | weights | wanted | `fcfs` | `vtc` |\n|---|---|---|---|---|---|\n";
+      "| requests of A (prompt + answer) | of B | weights | wanted | `fcfs` | `vtc`, no allowance | `vtc`, 1024 |\n"
+      "|---|---|---|---|---|---|---|\n";
   const std::pair<Kind, Kind> all[] = {
       {{300, 20, 1}, {300, 20, 1}}, {{1200, 10, 1}, {20, 10, 1}}, {{300, 10, 1}, {20, 200, 1}},
       {{300, 20, 1}, {300, 20, 2}}, {{300, 20, 1}, {300, 20, 4}}, {{1200, 10, 1}, {20, 10, 3}},
@@ -66,8 +69,9 @@ std::string shares_table() {
   for (const auto& [one, two] : all) {
     out += row("| %d + %d | %d + %d | %d : %d | %.2f |", one.n_prompt, one.max_tokens, two.n_prompt, two.max_tokens,
                one.weight, two.weight, static_cast<double>(two.weight) / one.weight);
-    for (const char* policy : {"fcfs", "vtc"}) {
-      const Outcome outcome = run(shares_script(policy, one, two));
+    for (const auto& [policy, allowance] :
+         {std::pair{"fcfs", 0}, std::pair{"vtc", 0}, std::pair{"vtc", kAllowance / 8}}) {
+      const Outcome outcome = run(shares_script(policy, allowance, one, two));
       if (!outcome.failure.empty()) return outcome.failure;
       const auto a = static_cast<double>(outcome.served.at(kFlood)), b = static_cast<double>(outcome.served.at(kQuiet));
       out += row(" %.2f (%lld sent back, %lld steps) |", b / a, static_cast<long long>(outcome.counts.preempted),
@@ -82,6 +86,7 @@ void one_flood(uint64_t seed, Met met, FloodTimes& out) {
   const Script script = flood_script(seed, met);
   const Outcome outcome = run(script);
   out.failure = outcome.failure;
+  out.n_steps += outcome.counts.steps;
   for (size_t i = 0; i < script.requests.size(); ++i) {
     if (script.requests[i].arrival_ns > 0) out.ttft_ns.push_back(outcome.ttft_ns[i]);
   }
@@ -94,7 +99,8 @@ Script flood_script(uint64_t seed, Met met) {
   Script script;
   script.seed = seed;
   script.knobs = machine();
-  script.knobs.policy = met == Met::vtc ? "vtc" : "fcfs";
+  script.knobs.policy = met == Met::vtc || met == Met::allowance ? "vtc" : "fcfs";
+  script.knobs.allowance = met == Met::allowance ? kAllowance : 0;
   const auto add = [&](uint64_t tenant, int64_t at_ns, int n_prompt, int max_tokens) {
     RequestScript r;
     r.arrival_ns = at_ns;
@@ -130,6 +136,7 @@ FloodTimes flood_times(uint64_t first, uint64_t n, Met met) {
   FloodTimes out;
   for (FloodTimes& part : parts) {
     if (out.failure.empty()) out.failure = part.failure;
+    out.n_steps += part.n_steps;
     out.ttft_ns.insert(out.ttft_ns.end(), part.ttft_ns.begin(), part.ttft_ns.end());
   }
   std::ranges::sort(out.ttft_ns);
@@ -137,16 +144,19 @@ FloodTimes flood_times(uint64_t first, uint64_t n, Met met) {
 }
 
 std::string fairness_tables(uint64_t n) {
-  std::string out = shares_table() + "\n| first token of the quiet tenant | p50 | p90 | p99 |\n|---|---|---|---|\n";
+  std::string out = shares_table() +
+                    "\n| first token of the quiet tenant | p50 | p90 | p99 | steps of both |\n|---|---|---|---|---|\n";
   const std::pair<const char*, Met> all[] = {{"alone", Met::alone},
                                              {"beside a flood, one queue", Met::fifo},
                                              {"beside a flood, `fcfs` in turns", Met::turns},
-                                             {"beside a flood, `vtc`", Met::vtc}};
+                                             {"beside a flood, `vtc`, no allowance", Met::vtc},
+                                             {"beside a flood, `vtc`", Met::allowance}};
   for (const auto& [name, met] : all) {
     const FloodTimes times = flood_times(1, n, met);
     if (!times.failure.empty()) return times.failure;
     const auto at = [&](double q) { return static_cast<double>(at_rank(times.ttft_ns, q)) / 1e9; };
-    out += row("| %s | %.2f s | %.2f s | %.2f s |\n", name, at(0.5), at(0.9), at(0.99));
+    out += row("| %s | %.2f s | %.2f s | %.2f s | %lld |\n", name, at(0.5), at(0.9), at(0.99),
+               static_cast<long long>(times.n_steps));
   }
   return out;
 }

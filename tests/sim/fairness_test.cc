@@ -26,7 +26,19 @@ TEST(Fairness, WhatTwoThatWaitAreServedDiffersByTheBoundAtMost) {
   EXPECT_GT(report.counts.preempted, static_cast<int64_t>(kSeeds));
 }
 
-// Alone the quiet tenant waits for itself as well; beside a flood it has a share of the machine in place of all of it.
+// The step that is under way and the rows of the flood's streams are left of it (docs/engine.md, "Allowances").
+TEST(Fairness, AFloodMovesThePercentilesOfWhoIsWithinItsAllowanceByATenth) {
+  const FloodTimes alone = flood_times(1, kFloods, Met::alone), beside = flood_times(1, kFloods, Met::allowance),
+                   turns = flood_times(1, kFloods, Met::turns);
+  ASSERT_EQ(alone.failure + beside.failure + turns.failure, "");
+  const auto at = [](const FloodTimes& times, double q) { return static_cast<double>(at_rank(times.ttft_ns, q)); };
+  EXPECT_LE(at(beside, 0.5), 1.1 * at(alone, 0.5));
+  EXPECT_LE(at(beside, 0.99), 1.1 * at(alone, 0.99));
+  EXPECT_LE(static_cast<double>(beside.n_steps), static_cast<double>(turns.n_steps) / 0.97) << "it costs no throughput";
+}
+
+// Alone the quiet tenant waits for itself as well; without an allowance, beside a flood it has a share of the machine
+// in place of all of it.
 TEST(Fairness, AFloodCostsAnotherNoMoreThanItsShare) {
   const FloodTimes alone = flood_times(1, kFloods, Met::alone), fifo = flood_times(1, kFloods, Met::fifo),
                    vtc = flood_times(1, kFloods, Met::vtc);

@@ -78,6 +78,7 @@ inline Request request_of(const RequestScript& script) {
   out.n_public = n_public_of(script);
   out.priority = script.priority;
   out.tenant = script.tenant;
+  out.deadline_ns = script.deadline_ns;
   out.weight = script.weight;
   return out;
 }

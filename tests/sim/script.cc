@@ -138,6 +138,16 @@ void set_tenants(uint64_t seed, std::vector<RequestScript>& requests) {
   for (RequestScript& r : requests) r.weight = 1 + static_cast<int>(r.tenant) % heaviest;
 }
 
+// By themselves as well: from some that nothing meets to some that everything does, and how much tenants may be owed.
+void set_deadlines(uint64_t seed, Script& script) {
+  Draw draw(mix64(seed ^ 0xdead));
+  if (draw.one_in(2)) script.knobs.allowance = draw.skewed(1, 1024);
+  if (script.knobs.policy != "deadlines") return;
+  for (RequestScript& r : script.requests) {
+    if (!draw.one_in(3)) r.deadline_ns = int64_t{100'000} << draw.below(14);
+  }
+}
+
 // By themselves as well. From a tier that is faster than computing to one that is never worth it.
 void set_tier(uint64_t seed, Knobs& knobs) {
   Draw draw(mix64(seed ^ 0x71e5));
@@ -198,6 +208,7 @@ Script fairness_script(uint64_t seed) {
   const int n_tenants = draw.one_in(4) ? 3 : 2;
   for (int i = 0; i < n_tenants; ++i) add_tenant(draw, static_cast<uint64_t>(i), script);
   std::ranges::stable_sort(script.requests, {}, &RequestScript::arrival_ns);
+  set_deadlines(seed, script);
   return script;
 }
 
@@ -216,6 +227,7 @@ Script random_script(uint64_t seed) {
   script.no_memory = draw.one_in(200);
   set_tenants(seed, script.requests);
   set_tier(seed, script.knobs);
+  set_deadlines(seed, script);
   return script;
 }
 

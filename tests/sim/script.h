@@ -17,6 +17,7 @@ struct Knobs {
   int max_seqs = 8, step_tokens = 64, max_chunk = 64, n_ctx = 64;
   int block_tokens = 16, n_blocks = 64, max_queue = 64;
   int window = 0, n_window_blocks = 64;  // of layers that see a window; 0: there are none
+  int allowance = 0;                     // of tenants
   bool prefix_cache = true;
   int itl_target_ms = 0;
   std::string policy = "fcfs", kv_policy = "lru";
@@ -62,6 +63,7 @@ struct RequestScript {
   uint64_t salt = 0;
   int n_public = 0;  // of text 0 these tokens are everybody's
   int priority = 0;
+  int64_t deadline_ns = 0;  // for its first token, after its arrival; 0: none
   uint64_t tenant = 0;
   int weight = 1;          // the tenant's
   int64_t cancel_ns = -1;  // after its arrival; -1: never
@@ -88,7 +90,8 @@ inline constexpr int64_t kDayNs = 86'400'000'000'000;
 
 // One in eight is a fairness_script.
 Script random_script(uint64_t seed);
-// Tenants that send more than can be served, each of its own kind, under the policy "vtc"; some pause and come back.
+// Tenants that send more than can be served, each of its own kind, under the policy "vtc", with an allowance in
+// half of them; some pause and come back.
 Script fairness_script(uint64_t seed);
 
 std::vector<Token> prompt_of(const RequestScript& request);

@@ -20,6 +20,7 @@ void fields(Knobs& k, F&& f) {
   f("n_window_blocks", k.n_window_blocks);
   f("prefix_cache", k.prefix_cache);
   f("policy", k.policy);
+  f("allowance", k.allowance);
   f("kv_policy", k.kv_policy);
   f("tier_blocks", k.tier_blocks);
   f("tier_read_ns", k.tier_read_ns);
@@ -52,6 +53,7 @@ void fields(RequestScript& r, F&& f) {
   f("salt", r.salt);
   f("n_public", r.n_public);
   f("priority", r.priority);
+  f("deadline_ns", r.deadline_ns);
   f("tenant", r.tenant);
   f("weight", r.weight);
   f("cancel_ns", r.cancel_ns);

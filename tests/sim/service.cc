@@ -7,7 +7,7 @@
 
 namespace quire::sim {
 
-Service::Service(const Script& script, Failure& failure) : failure_(failure) {
+Service::Service(const Script& script, Failure& failure) : allowance_(script.knobs.allowance), failure_(failure) {
   checks_ = script.knobs.policy == "vtc";
   const auto n_together = static_cast<size_t>(std::min(script.knobs.max_seqs, script.knobs.step_tokens));
   std::map<uint64_t, std::vector<double>> costs;
@@ -69,7 +69,7 @@ void Service::end_step(const std::set<uint64_t>& waiting) {
       Range& seen = differences_.try_emplace({*a, *b}, Range{now, now}).first->second;
       seen = {std::min(seen.low, now), std::max(seen.high, now)};
       // One virtual token for what the counters round.
-      const double most = 2 * std::max(one.bound, two.bound) + 1;
+      const double most = 2 * (std::max(one.bound, two.bound) + allowance_) + 1;
       if (seen.high - seen.low <= most) continue;
       failure_.set("tenants " + std::to_string(*a) + " and " + std::to_string(*b) + " waited, and were served " +
                    std::to_string(seen.high - seen.low) + " virtual tokens apart: over " + std::to_string(most));

@@ -1,6 +1,6 @@
 // What tenants were served, counted beside the engine, and the bound on it: under the policy "vtc" two tenants that
 // both have something waiting are served alike, in proportion to their weights, but for what the sequences of one may
-// come to that run at a time (docs/engine.md, "By what was served"). Told by Books of each step.
+// come to that run at a time, and the allowance (docs/engine.md, "By what was served"). Told by Books of each step.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -46,6 +46,7 @@ class Service {
   };
 
   bool checks_ = false;
+  const double allowance_;
   Failure& failure_;
   std::map<uint64_t, Account> accounts_;
   std::map<SeqId, Progress> progress_;

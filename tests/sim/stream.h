@@ -51,6 +51,7 @@ class Stream final : public EventSink {
   const RequestScript* script;
   Answer truth;
   SeqId seq = 0;
+  int64_t submitted_ns = 0;  // by the engine's clock
   int64_t cancel_at_ns = -1;
   bool cancelled = false;   // we asked for it
   bool in_queue = true;     // no step was for it yet

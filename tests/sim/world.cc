@@ -88,6 +88,7 @@ bool World::make() {
   options.max_queue = knobs.max_queue;
   options.prefix_cache = knobs.prefix_cache;
   options.policy = knobs.policy;
+  options.allowance = knobs.allowance;
   options.kv_policy = knobs.kv_policy;
   options.itl_target_ms = knobs.itl_target_ms;
   options.max_draft = knobs.max_draft;
@@ -216,6 +217,7 @@ void World::submit(const RequestScript& request) {
   ++n_in_inbox_;
   ++out_.counts.submitted;
   stream->seq = *id;
+  stream->submitted_ns = clock_.now_ns();
   if (request.cancel_ns >= 0) stream->cancel_at_ns = clock_.true_ns + request.cancel_ns;
   books_.submitted(*stream);
   streams_.emplace(*id, std::move(stream));
@@ -273,6 +275,7 @@ void World::after_step() {
     }
     books_.ended(stream);
     out_.ttft_ns[static_cast<size_t>(stream.script - script_.requests.data())] = stream.usage.first_token_ns;
+    out_.counts.too_late += stream.error == kTooLate ? 1 : 0;
     out_.counts.row_faults[static_cast<size_t>(stream.script->fault)] += stream.finish == Finish::error ? 1 : 0;
     at = streams_.erase(at);
   }
@@ -319,7 +322,7 @@ void Counts::add(const Counts& o) {
   cached += o.cached, too_long += o.too_long, never_fits += o.never_fits, queue_full += o.queue_full;
   loaded += o.loaded, loads += o.loads, overtaken += o.overtaken, loads_lost += o.loads_lost;
   cancelled_loading += o.cancelled_loading, preempted_loading += o.preempted_loading, stalled += o.stalled;
-  no_memory += o.no_memory, slow += o.slow, jumps += o.jumps, throws += o.throws;
+  too_late += o.too_late, no_memory += o.no_memory, slow += o.slow, jumps += o.jumps, throws += o.throws;
   for (size_t i = 0; i < row_faults.size(); ++i) row_faults[i] += o.row_faults[i];
 }
 
@@ -341,6 +344,7 @@ std::string Counts::text() const {
                                                  {"never fit", never_fits},
                                                  {"queue full", queue_full},
                                                  {"no memory", no_memory},
+                                                 {"too late", too_late},
                                                  {"slow steps", slow},
                                                  {"clock jumps", jumps},
                                                  {"steps that threw", throws},

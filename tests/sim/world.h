@@ -16,7 +16,7 @@ struct Counts {
   int64_t runs = 0, steps = 0, rows = 0, submitted = 0, finished = 0, cancelled = 0, failed = 0;
   int64_t preempted = 0, recomputed = 0, cached = 0;
   int64_t drafted = 0, accepted = 0, bad_drafts = 0;
-  int64_t too_long = 0, never_fits = 0, queue_full = 0, no_memory = 0;
+  int64_t too_long = 0, never_fits = 0, queue_full = 0, no_memory = 0, too_late = 0;
   int64_t slow = 0, jumps = 0, throws = 0;
   // Of a tier: tokens that it brought, runs of blocks that were begun, overtaken, ended by a block that could not be
   // had, and cancelled and sent back while they were on their way; reads that never ended.

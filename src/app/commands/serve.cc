@@ -38,6 +38,7 @@ namespace quire {
 namespace {
 
 struct Args {
+  Args() { engine.policy = "vtc"; }
   ModelOptions model;
   EngineOptions engine;
   ServeOptions serve;
@@ -333,84 +334,85 @@ Status run(Args& args) {
   return recording ? recording->finish() : Status{};
 }
 
-QR_REGISTER(Command,
-            "serve",
-            Command{"answer over HTTP", false, [](CommandLine& line) -> std::function<int()> {
-                      auto args = std::make_shared<Args>();
-                      declare_model_options(line, args->model);
-                      declare_shift_option(line, args->model);
-                      declare_access_options(line, args->access, args->serve);
-                      line.option("--ctx", args->engine.n_ctx,
-                                  "prompt and answer together, 0 for what the model was trained for or what fits");
-                      line.option("--kv-memory", args->kv_memory,
-                                  "memory for cached keys and values: auto, or a size such as 4G");
-                      line.option("--pin-memory", args->pin_memory,
-                                  "how much of --kv-memory pinned prompts may hold: auto for a quarter, a size, or 0; "
-                                  "a whole context always keeps its room");
-                      line.option("--retain-share", args->engine.retain_share,
-                                  "share of the cache that requests may have stay for longer "
-                                  "(prompt_cache_retention), of one key half of it: 0 to 1");
-                      line.option("--swap-memory", args->swap_memory,
-                                  "memory beside --kv-memory for preempted sequences of models with windows or states: "
-                                  "auto for a quarter of --kv-memory, a size, or 0");
-                      line.option("--warm-prompts", args->warm_prompts,
-                                  "a file of prompts to compute and pin at the start, for every key; each line is a "
-                                  "JSON string, or a JSON object with messages");
-                      line.option("--kv-policy", args->engine.kv_policy,
-                                  "which cached block goes first when room is needed: cost_aware, lru or s3_fifo");
-                      line.option("--kv-disk", args->engine.kv_disk,
-                                  "a folder in which cached keys and values outlive the server, one server's; it "
-                                  "holds tokens of conversations");
-                      line.option("--kv-disk-size", args->kv_disk_size, "bytes that the folder may take, such as 4G");
-                      line.option("--kv-remote", args->engine.kv_remote,
-                                  "a Redis or Valkey in which several servers of one model share cached keys and "
-                                  "values, redis://HOST:PORT/DATABASE; it holds tokens of conversations; give one with "
-                                  "a password in QUIRE_KV_REMOTE");
-                      line.option("--kv-remote-password-file", args->kv_remote_password_file,
-                                  "a file whose first line is its password");
-                      line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s,
-                                  "seconds that a block stays there since it was stored or last brought");
-                      line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
-                      line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
-                      declare_sampling_options(line, args->sampling);
-                      line.option("--seed", args->seed, "of requests that name none; -1: another one for each");
-                      line.option("--max-tokens", args->max_tokens,
-                                  "of an answer whose request does not say, 0: until the context is full");
-                      line.option("--policy", args->engine.policy, "who goes first: fcfs, vtc, priority or prefix");
-                      line.option(
-                          "--itl-target", args->engine.itl_target_ms,
-                          "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
-                      line.option("--max-queue", args->engine.max_queue, "waiting requests of one client; then 429");
-                      declare_spec_options(line, args->spec);
-                      line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
-                      line.option("--name", args->name, "what clients call the model, instead of its file's name");
-                      line.option("--alias", args->aliases,
-                                  "another name for the model, may be repeated; answers carry the first");
-                      declare_prefix_option(line, args->prefixes);
-                      declare_lora_option(line, args->adapters);
-                      line.option("--public-prompt", args->public_prompts,
-                                  "a file with a system prompt that is no secret: requests share its cached past "
-                                  "whatever their keys and salts; may be repeated");
-                      line.option("--chat-template", args->chat_template,
-                                  "in place of the model's own: Jinja text, or chatml, llama3 or command-r");
-                      line.option("--chat-template-file", args->chat_template_file, "the same, from a file");
-                      declare_chat_options(line, args->chat, args->serve);
-                      line.option("--tool-format", args->serve.tool_format,
-                                  "how the model writes calls of tools, such as hermes; default: as its template does");
-                      line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
-                      line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
-                      line.flag("--llama-metrics", args->serve.llama_metrics,
-                                "/metrics has the names of llama.cpp's server too (llamacpp:…)");
-                      line.flag("--probe", args->probe,
-                                "measure memory bandwidth and operations first, so that metrics tell shares of them");
-                      line.option("--record", args->record,
-                                  "write all that the engine takes in and decides to this file, for `quire replay`; "
-                                  "it holds prompts and answers as token ids");
-                      line.option("--record-limit", args->record_limit, "where the recording ends, such as 1G");
-                      line.option("--drain-timeout", args->drain_seconds,
-                                  "seconds that running requests get after SIGTERM");
-                      return [args] { return exit_code(run(*args)); };
-                    }});
+QR_REGISTER(
+    Command,
+    "serve",
+    Command{
+        "answer over HTTP", false, [](CommandLine& line) -> std::function<int()> {
+          auto args = std::make_shared<Args>();
+          declare_model_options(line, args->model);
+          declare_shift_option(line, args->model);
+          declare_access_options(line, args->access, args->serve);
+          line.option("--ctx", args->engine.n_ctx,
+                      "prompt and answer together, 0 for what the model was trained for or what fits");
+          line.option("--kv-memory", args->kv_memory, "memory for cached keys and values: auto, or a size such as 4G");
+          line.option("--pin-memory", args->pin_memory,
+                      "how much of --kv-memory pinned prompts may hold: auto for a quarter, a size, or 0; "
+                      "a whole context always keeps its room");
+          line.option("--retain-share", args->engine.retain_share,
+                      "share of the cache that requests may have stay for longer "
+                      "(prompt_cache_retention), of one key half of it: 0 to 1");
+          line.option("--swap-memory", args->swap_memory,
+                      "memory beside --kv-memory for preempted sequences of models with windows or states: "
+                      "auto for a quarter of --kv-memory, a size, or 0");
+          line.option("--warm-prompts", args->warm_prompts,
+                      "a file of prompts to compute and pin at the start, for every key; each line is a "
+                      "JSON string, or a JSON object with messages");
+          line.option("--kv-policy", args->engine.kv_policy,
+                      "which cached block goes first when room is needed: cost_aware, lru or s3_fifo");
+          line.option("--kv-disk", args->engine.kv_disk,
+                      "a folder in which cached keys and values outlive the server, one server's; it "
+                      "holds tokens of conversations");
+          line.option("--kv-disk-size", args->kv_disk_size, "bytes that the folder may take, such as 4G");
+          line.option("--kv-remote", args->engine.kv_remote,
+                      "a Redis or Valkey in which several servers of one model share cached keys and "
+                      "values, redis://HOST:PORT/DATABASE; it holds tokens of conversations; give one with "
+                      "a password in QUIRE_KV_REMOTE");
+          line.option("--kv-remote-password-file", args->kv_remote_password_file,
+                      "a file whose first line is its password");
+          line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s,
+                      "seconds that a block stays there since it was stored or last brought");
+          line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
+          line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
+          declare_sampling_options(line, args->sampling);
+          line.option("--seed", args->seed, "of requests that name none; -1: another one for each");
+          line.option("--max-tokens", args->max_tokens,
+                      "of an answer whose request does not say, 0: until the context is full");
+          line.option("--policy", args->engine.policy, "who goes first: vtc, fcfs, priority, deadlines or prefix");
+          line.option("--allowance", args->engine.allowance,
+                      "tokens up to which a key that has had less than its share goes before others, "
+                      "0 for none; --policy vtc, priority and deadlines");
+          line.option("--itl-target", args->engine.itl_target_ms,
+                      "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
+          line.option("--max-queue", args->engine.max_queue, "waiting requests of one client; then 429");
+          declare_spec_options(line, args->spec);
+          line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
+          line.option("--name", args->name, "what clients call the model, instead of its file's name");
+          line.option("--alias", args->aliases, "another name for the model, may be repeated; answers carry the first");
+          declare_prefix_option(line, args->prefixes);
+          declare_lora_option(line, args->adapters);
+          line.option("--public-prompt", args->public_prompts,
+                      "a file with a system prompt that is no secret: requests share its cached past "
+                      "whatever their keys and salts; may be repeated");
+          line.option("--chat-template", args->chat_template,
+                      "in place of the model's own: Jinja text, or chatml, llama3 or command-r");
+          line.option("--chat-template-file", args->chat_template_file, "the same, from a file");
+          declare_chat_options(line, args->chat, args->serve);
+          line.option("--tool-format", args->serve.tool_format,
+                      "how the model writes calls of tools, such as hermes; default: as its template does");
+          line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
+          line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
+          line.flag("--llama-metrics", args->serve.llama_metrics,
+                    "/metrics has the names of llama.cpp's server too (llamacpp:…)");
+          line.flag("--probe", args->probe,
+                    "measure memory bandwidth and operations first, so that metrics tell shares of them");
+          line.option("--record", args->record,
+                      "write all that the engine takes in and decides to this file, for `quire replay`; "
+                      "it holds prompts and answers as token ids");
+          line.option("--record-limit", args->record_limit, "where the recording ends, such as 1G");
+          line.option("--drain-timeout", args->drain_seconds, "seconds that running requests get after SIGTERM");
+          return [args] { return exit_code(run(*args)); };
+        }});
 
 }  // namespace
 }  // namespace quire

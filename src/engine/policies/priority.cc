@@ -11,8 +11,9 @@ namespace {
 class Priority final : public Policy {
  public:
   void order(std::span<const Candidate> candidates, std::span<int> order) const override {
-    order_by(candidates, order, [](const Candidate& c) { return std::tuple(c.priority, c.served, c.turn); });
+    order_by(candidates, order, [](const Candidate& c) { return std::tuple(c.priority, !c.within, c.served, c.turn); });
   }
+  bool wants_allowances() const override { return true; }
 };
 
 const Policy* get() {

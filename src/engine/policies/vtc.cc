@@ -12,8 +12,9 @@ namespace {
 class Vtc final : public Policy {
  public:
   void order(std::span<const Candidate> candidates, std::span<int> order) const override {
-    order_by(candidates, order, [](const Candidate& c) { return std::tuple(c.served, c.turn); });
+    order_by(candidates, order, [](const Candidate& c) { return std::tuple(!c.within, c.served, c.turn); });
   }
+  bool wants_allowances() const override { return true; }
 };
 
 const Policy* get() {
