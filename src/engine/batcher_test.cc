@@ -27,6 +27,7 @@ void hold(Sequence& seq, std::vector<BlockRef>& from, std::initializer_list<size
 TEST(Batcher, LaysRowsOutInPlanOrder) {
   BlockPool pool(std::move(*Buffer::allocate(3 * 64)), 3, 64);
   std::vector<BlockRef> blocks;
+  blocks.reserve(3);
   for (int i = 0; i < 3; ++i) blocks.push_back(pool.allocate());
   std::sort(blocks.begin(), blocks.end(), [](const BlockRef& x, const BlockRef& y) { return x.id() < y.id(); });
   Sequence a;

@@ -40,14 +40,15 @@ inline void test_logits(uint64_t state, bool poisoned, float* out) {
 }
 
 inline void test_sample(float* logits, const SampleParams& params, SampleScratch& scratch, Sampled& out) {
-  static const SampleKernels kernels = plain_sample_kernels();
-  sample_row({logits, kTestVocab}, params, kernels, scratch, out);
+  static const SampleKernels kKernels = plain_sample_kernels();
+  sample_row({logits, kTestVocab}, params, kKernels, scratch, out);
 }
 
 // Tokens 0 … kTestVocab − 2 from a seed.
 inline std::vector<Token> random_tokens(uint64_t seed, int n) {
   Rng rng(seed);
   std::vector<Token> out;
+  out.reserve(static_cast<size_t>(n));
   for (int i = 0; i < n; ++i) out.push_back(static_cast<Token>(rng.between(0, kPoison - 1)));
   return out;
 }
@@ -237,6 +238,7 @@ inline Answer alone(const Request& request, int n_ctx) {
   for (const Token id : request.prompt) take(id);
   const auto own = make_rules({request.sampling, request.prompt, request.stop_ids, kTestVocab});
   std::vector<LogitsRule*> rules;
+  rules.reserve(own.size() + request.rules.size());
   for (const auto& rule : own) rules.push_back(rule.get());
   for (const auto& rule : request.rules) rules.push_back(rule.get());
   SampleScratch scratch;
@@ -356,7 +358,7 @@ struct TestEngine {
   // Until there is nothing to do, at most `limit` steps.
   std::string run(int limit = 100000) {
     for (int i = 0; i < limit; ++i) {
-      const std::string error = step();
+      std::string error = step();
       if (!error.empty()) return error;
       if (!busy) return "";
     }
