@@ -6,14 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/rng.h"
-#include "io/test_folder.h"
-#include "ops/forwarding_ops.h"
 #include "spec/proposer.h"
+#include "tests/support/head_folder.h"
 #include "tests/support/json_file.h"
 
 namespace quire {
@@ -24,20 +22,12 @@ namespace fs = std::filesystem;
 constexpr const char* kFolder = "tests/golden/eagle";
 constexpr int kEmbd = 24, kVocab = 50, kLayers = 4, kGuesses = 4;
 
-// Of this shape, and nothing else.
-class Shape final : public Model {
+class Shape final : public ShapeModel {
  public:
-  explicit Shape(int n_embd = kEmbd, int n_vocab = kVocab, int n_layers = kLayers) {
-    info_.arch = "shape";
-    info_.n_embd = n_embd;
-    info_.n_vocab = n_vocab;
+  explicit Shape(int n_embd = kEmbd, int n_vocab = kVocab, int n_layers = kLayers) : ShapeModel(n_embd, n_vocab) {
     info_.n_layers = n_layers;
   }
   void scale_embedding() { info_.scales_embedding = true; }
-  int64_t arena_bytes(int64_t, int64_t) const override { return 0; }
-  Tensor embed(const Pass&) const override { return {}; }
-  Tensor layers(Tensor x, LayerRange, const Pass&) const override { return x; }
-  Tensor head(Tensor x, const Pass&) const override { return x; }
 };
 
 struct Text {
@@ -220,16 +210,6 @@ TEST(Eagle, NeedsAHeadAndEmbeddingsAsTheyAre) {
   EXPECT_NE(entry.make({8}, env).error().message.find("a shape model scales its own"), std::string::npos);
 }
 
-class CountingOps final : public WrappedOps {
- public:
-  using WrappedOps::WrappedOps;
-  Result<Buffer> allocate(int64_t bytes) override {
-    n_bytes += bytes;
-    return WrappedOps::allocate(bytes);
-  }
-  int64_t n_bytes = 0;
-};
-
 TEST(Eagle, SaysWhatItWillAllocate) {
   CountingOps ops(make_ref_ops());
   const Shape model;
@@ -247,36 +227,13 @@ TEST(Eagle, SaysWhatItWillAllocate) {
   }
 }
 
-// A copy of the folder in which one thing is another.
-struct Changed {
-  Changed() {
-    for (const char* name : {"config.json", "model.safetensors"})
-      fs::copy_file(fs::path(kFolder) / name, fs::path(folder.path()) / name);
-  }
-  std::string read(const char* name) const {
-    std::ifstream in(folder.path() + "/" + name, std::ios::binary);
-    return {(std::istreambuf_iterator<char>(in)), {}};
-  }
-  // In the weights' header or the configuration; of the same length there.
-  Changed& put(const char* name, const std::string& from, const std::string& to) {
-    std::string bytes = read(name);
-    const size_t at = bytes.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    if (at != std::string::npos) folder.write(name, bytes.replace(at, from.size(), to));
-    return *this;
-  }
+struct Changed : ChangedFolder {
+  Changed() : ChangedFolder(kFolder, {"config.json", "model.safetensors"}) {}
   std::string refusal(const Shape& model = Shape()) const {
-    const auto ops = make_ref_ops();
-    const auto head = load_eagle(folder.path(), model.info(), *ops);
-    EXPECT_FALSE(head);
-    const std::string message = head ? "" : head.error().message;
-    EXPECT_EQ(message.find(folder.path() + ": "), 0U) << message;
-    return message;
+    return ChangedFolder::refusal(
+        [&](const std::string& path, Ops& ops) { return load_eagle(path, model.info(), ops); });
   }
-  TempFolder folder;
 };
-
-#define EXPECT_NAMES(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
 
 TEST(Eagle, FoldersOfAnotherModelAreRefusedByName) {
   const Changed same;
@@ -288,7 +245,9 @@ TEST(Eagle, FoldersOfAnotherModelAreRefusedByName) {
 
 TEST(Eagle, BrokenConfigurationsAreRefusedByName) {
   const auto with = [](const std::string& from, const std::string& to) {
-    return Changed().put("config.json", from, to).refusal();
+    const Changed changed;
+    changed.put("config.json", from, to);
+    return changed.refusal();
   };
   EXPECT_NAMES(with("\"draft_vocab_size\": 20", "\"draft_vocab_size\": 51"), "must be 1 to 50, found 51");
   EXPECT_NAMES(with("\"hidden_size\"", "\"hidden\""), "key \"hidden_size\": must be 1 to 1048576, found nothing");
@@ -302,7 +261,9 @@ TEST(Eagle, BrokenConfigurationsAreRefusedByName) {
 
 TEST(Eagle, BrokenWeightsAreRefusedByName) {
   const auto with = [](const std::string& from, const std::string& to) {
-    return Changed().put("model.safetensors", from, to).refusal();
+    const Changed changed;
+    changed.put("model.safetensors", from, to);
+    return changed.refusal();
   };
   EXPECT_NAMES(with("\"fc.weight\"", "\"fd.weight\""), "tensor \"fc.weight\": is missing");
   EXPECT_NAMES(with("\"embed_tokens.weight\"", "\"embed_tokenz.weight\""), "\": is not known for an EAGLE-3 head");
@@ -315,13 +276,13 @@ TEST(Eagle, BrokenWeightsAreRefusedByName) {
   wild.folder.write("model.safetensors", bytes);
   EXPECT_NAMES(wild.refusal(), "tensor \"d2t\": output 0 has the offset 50, and the model has tokens 0 to 49");
   Changed cut;
-  fs::resize_file(cut.folder.path() + "/model.safetensors", 10'000);
+  fs::resize_file(cut.path("model.safetensors"), 10'000);
   EXPECT_NAMES(cut.refusal(), "model.safetensors: ");
 }
 
 TEST(Eagle, APickleIsRefusedByName) {
   Changed changed;
-  fs::rename(changed.folder.path() + "/model.safetensors", changed.folder.path() + "/pytorch_model.bin");
+  fs::rename(changed.path("model.safetensors"), changed.path("pytorch_model.bin"));
   EXPECT_NAMES(changed.refusal(), "pytorch_model.bin: is a pickle, which can run code and is not read");
 }
 

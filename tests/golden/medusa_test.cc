@@ -5,14 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/rng.h"
-#include "io/test_folder.h"
-#include "ops/forwarding_ops.h"
 #include "spec/proposer.h"
+#include "tests/support/head_folder.h"
 #include "tests/support/json_file.h"
 
 namespace quire {
@@ -23,19 +21,9 @@ namespace fs = std::filesystem;
 constexpr const char* kFolder = "tests/golden/medusa";
 constexpr int kHeads = 3;
 
-// Of this shape, and nothing else.
-class Shape final : public Model {
+class Shape final : public ShapeModel {
  public:
-  Shape(int n_embd, int n_vocab, bool has_taps = true) {
-    info_.arch = "shape";
-    info_.n_embd = n_embd;
-    info_.n_vocab = n_vocab;
-    info_.has_taps = has_taps;
-  }
-  int64_t arena_bytes(int64_t, int64_t) const override { return 0; }
-  Tensor embed(const Pass&) const override { return {}; }
-  Tensor layers(Tensor x, LayerRange, const Pass&) const override { return x; }
-  Tensor head(Tensor x, const Pass&) const override { return x; }
+  Shape(int n_embd, int n_vocab, bool has_taps = true) : ShapeModel(n_embd, n_vocab) { info_.has_taps = has_taps; }
 };
 
 struct Case {
@@ -143,16 +131,6 @@ TEST(Medusa, NeedsHeadsAndAModelThatGivesItsStates) {
   EXPECT_NE(entry.make({8}, env).error().message.find("a shape model gives none"), std::string::npos);
 }
 
-class CountingOps final : public WrappedOps {
- public:
-  using WrappedOps::WrappedOps;
-  Result<Buffer> allocate(int64_t bytes) override {
-    n_bytes += bytes;
-    return WrappedOps::allocate(bytes);
-  }
-  int64_t n_bytes = 0;
-};
-
 TEST(Medusa, SaysWhatItWillAllocate) {
   CountingOps ops(make_ref_ops());
   const Shape model(32, 48);
@@ -169,34 +147,18 @@ TEST(Medusa, SaysWhatItWillAllocate) {
   }
 }
 
-// A copy of the folder in which one thing is another.
-struct Changed {
-  Changed() {
-    for (const char* name : {"config.json", "medusa_lm_head.safetensors"})
-      fs::copy_file(fs::path(kFolder) / name, fs::path(folder.path()) / name);
-  }
-  std::string path(const char* name) const { return folder.path() + "/" + name; }
+struct Changed : ChangedFolder {
+  Changed() : ChangedFolder(kFolder, {"config.json", "medusa_lm_head.safetensors"}) {}
   // In the weights' header; of the same length.
   void rename(const std::string& from, const std::string& to) const {
-    std::ifstream in(path("medusa_lm_head.safetensors"), std::ios::binary);
-    std::string bytes((std::istreambuf_iterator<char>(in)), {});
     ASSERT_EQ(from.size(), to.size());
-    const size_t at = bytes.find(from);
-    ASSERT_NE(at, std::string::npos);
-    folder.write("medusa_lm_head.safetensors", bytes.replace(at, from.size(), to));
+    put("medusa_lm_head.safetensors", from, to);
   }
   std::string refusal(int n_embd = 32, int n_vocab = 48) const {
-    const auto ops = make_ref_ops();
-    const auto heads = load_medusa(folder.path(), Shape(n_embd, n_vocab).info(), *ops);
-    EXPECT_FALSE(heads);
-    const std::string message = heads ? "" : heads.error().message;
-    EXPECT_EQ(message.find(folder.path() + ": "), 0U) << message;
-    return message;
+    return ChangedFolder::refusal(
+        [&](const std::string& path, Ops& ops) { return load_medusa(path, Shape(n_embd, n_vocab).info(), ops); });
   }
-  TempFolder folder;
 };
-
-#define EXPECT_NAMES(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
 
 TEST(Medusa, FoldersOfAnotherModelAreRefusedByName) {
   const Changed same;
