@@ -4,13 +4,13 @@
 
 #include <map>
 
-#include "engine/test_model.h"
+#include "engine/test_tiered.h"
 #include "kv/tiers/tier_copy.h"
 
 namespace quire {
 namespace {
 
-constexpr int kCtx = 512;
+constexpr int kCtx = TieredEngine::kCtx;
 
 // What engines have in common.
 struct Store {
@@ -77,62 +77,17 @@ class StoreTier final : public Tier {
   std::vector<std::shared_ptr<TierAnswer>> open_;
 };
 
-struct RemoteEngine {
+struct RemoteEngine : TieredEngine {
   explicit RemoteEngine(Store& store, int window = 0)
-      : model(kCtx, kStripTokens, window), tier(std::make_shared<StoreTier>(store)) {
-    EngineOptions wanted;
-    wanted.n_ctx = kCtx;
-    wanted.max_seqs = 8;
-    wanted.step_tokens = wanted.max_chunk = 64;
-    wanted.block_tokens = TestEngine::kBlockTokens;
-    if (window > 0) wanted.n_window_blocks = 64;
-    wanted.kv_bytes = (int64_t{256} + wanted.n_window_blocks) * wanted.block_tokens * int64_t{sizeof(TestModel::Cell)};
-    model.on_pass = [this](const Batch&) { clock.advance_ns(pass_ns); };
-    EngineEnv env;
-    env.clock = &clock;
-    env.tiers = {tier};
-    auto made = make_engine(model, ops, wanted, env);
-    QR_CHECK(made.has_value(), made ? "" : made.error().message);
-    engine = std::move(*made);
-  }
-  std::shared_ptr<Heard> submit(Request request) {
-    auto sink = std::make_shared<Heard>();
-    QR_CHECK(engine->submit(std::move(request), sink).has_value());
-    return sink;
-  }
-  void step() {
-    clock.advance_ns(step_ns);
-    engine->step();
-    ASSERT_EQ(engine->snapshot().check(), "");
-  }
-  void run(const Heard& sink) {
-    for (int64_t i = 0; !sink.done(); ++i) {
-      step();
-      ASSERT_LT(i, 60'000) << "it waits for something that does not come";
-    }
+      : TieredEngine(256, window), tier(std::make_shared<StoreTier>(store)) {
+    open(tier);
   }
 
-  ManualClock clock;
-  int64_t step_ns = 50'000, pass_ns = 0;  // the latter 0: what computing takes stays unknown
-  TestOps ops;
-  TestModel model;
   std::shared_ptr<StoreTier> tier;
-  std::unique_ptr<Engine> engine;
 };
 
-Request request_of(uint64_t seed, int n_prompt) {
-  Request out;
-  out.prompt = random_tokens(seed, n_prompt);
-  out.max_tokens = 4;
-  out.sampling.seed = seed;
-  return out;
-}
-
 Usage run_right(RemoteEngine& e, uint64_t seed, int n_prompt = 200) {
-  const auto heard = e.submit(request_of(seed, n_prompt));
-  e.run(*heard);
-  EXPECT_EQ(heard->answer, alone(request_of(seed, n_prompt), kCtx));
-  return heard->usage;
+  return run_right(e, [=] { return request_of(seed, n_prompt); })->usage;
 }
 
 TEST(EngineRemote, WhatOneEngineComputedAnotherFinds) {
@@ -244,26 +199,15 @@ TEST(EngineRemote, CancellingWhileAnAnswerIsAwaitedLeavesNothingBehind) {
 }
 
 TEST(EngineRemote, OptionsNameAnAddressAndItsErrors) {
-  TestModel model(kCtx);
-  TestOps ops;
-  ManualClock clock;
   EngineOptions wanted;
-  wanted.n_ctx = kCtx;
-  wanted.kv_bytes = int64_t{64} * 16 * int64_t{sizeof(TestModel::Cell)};
-  EngineEnv env;
-  env.clock = &clock;
-  const auto error = [&] {
-    const auto made = make_engine(model, ops, wanted, env);
-    return made ? "" : made.error().message;
-  };
   wanted.kv_remote = "http://h";
-  EXPECT_NE(error().find("kv_remote: a remote store is redis://"), std::string::npos) << error();
+  EXPECT_NE(error_of(wanted).find("kv_remote: a remote store is redis://"), std::string::npos) << error_of(wanted);
   wanted.kv_remote = "redis://h";
   wanted.kv_remote_keep_s = 0;
-  EXPECT_NE(error().find("kv_remote_keep_s must be 1 to"), std::string::npos) << error();
+  EXPECT_NE(error_of(wanted).find("kv_remote_keep_s must be 1 to"), std::string::npos) << error_of(wanted);
   wanted.kv_remote_keep_s = 60;
   wanted.prefix_cache = false;
-  EXPECT_NE(error().find("kv_remote needs the prefix cache"), std::string::npos) << error();
+  EXPECT_NE(error_of(wanted).find("kv_remote needs the prefix cache"), std::string::npos) << error_of(wanted);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // and nobody waits for it longer than computing takes.
 #include <gtest/gtest.h>
 
-#include "engine/test_model.h"
+#include "engine/test_tiered.h"
 #include "kv/tiers/disk_tier.h"
 #include "kv/tiers/test_folder.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 using Op = TestDisk::Op;
 
-constexpr int kCtx = 512;
+constexpr int kCtx = TieredEngine::kCtx;
 
 struct TierKnobs {
   int n_blocks = 0;  // 0: plenty
@@ -19,17 +19,10 @@ struct TierKnobs {
   int64_t disk_bytes = int64_t{8} << 20;
 };
 
-// An engine and its disk tier, stepped by hand; the disk is the test's and outlives it.
-struct TierEngine {
-  explicit TierEngine(TestDisk& disk, const TierKnobs& knobs = {}) : model(kCtx, kStripTokens, knobs.window) {
-    EngineOptions wanted;
-    wanted.n_ctx = kCtx;
-    wanted.max_seqs = 8;
-    wanted.step_tokens = wanted.max_chunk = 64;
-    wanted.block_tokens = TestEngine::kBlockTokens;
-    if (knobs.window > 0) wanted.n_window_blocks = 64;
-    const int64_t n_all = int64_t{knobs.n_blocks == 0 ? 1024 : knobs.n_blocks} + wanted.n_window_blocks;
-    wanted.kv_bytes = n_all * wanted.block_tokens * int64_t{sizeof(TestModel::Cell)};
+// An engine and its disk tier; the disk is the test's and outlives it.
+struct TierEngine : TieredEngine {
+  explicit TierEngine(TestDisk& disk, const TierKnobs& knobs = {})
+      : TieredEngine(knobs.n_blocks == 0 ? 1024 : knobs.n_blocks, knobs.window) {
     DiskTierOptions options;
     options.store.most_bytes = knobs.disk_bytes;
     const KvLayout& layout = model.info().kv_layout;
@@ -39,62 +32,15 @@ struct TierEngine {
     auto opened = DiskTier::open(std::make_unique<TestFolder>(disk), options, system);
     QR_CHECK(opened.has_value());
     tier = std::move(*opened);
-    model.on_pass = [this](const Batch&) { clock.advance_ns(pass_ns); };
-    EngineEnv env;
-    env.clock = &clock;
-    env.tiers = {tier};
-    auto made = make_engine(model, ops, wanted, env);
-    QR_CHECK(made.has_value(), made ? "" : made.error().message);
-    engine = std::move(*made);
-  }
-  std::shared_ptr<Heard> submit(Request request) {
-    auto sink = std::make_shared<Heard>();
-    const auto id = engine->submit(std::move(request), sink);
-    QR_CHECK(id.has_value(), id ? "" : id.error().message);
-    return sink;
-  }
-  // Steps until it is done, with the clock going on by step_ns each.
-  void run(const Heard& sink) {
-    for (int64_t i = 0; !sink.done(); ++i) {
-      step();
-      ASSERT_LT(i, 60'000) << "it waits for something that does not come";
-    }
-  }
-  void step() {
-    clock.advance_ns(step_ns);
-    if (!engine->step()) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    ASSERT_EQ(engine->snapshot().check(), "");
+    open(tier);
   }
   void finish() {
     engine->stop();
     engine.reset();
   }
 
-  SystemClock system;
-  ManualClock clock;
-  int64_t step_ns = 50'000;  // slower than the system's, so that nothing is late on a busy machine
-  int64_t pass_ns = 0;       // 0: what computing takes stays unknown
-  TestOps ops;
-  TestModel model;
   std::shared_ptr<DiskTier> tier;
-  std::unique_ptr<Engine> engine;
 };
-
-Request request_of(uint64_t seed, int n_prompt, int n_tokens = 4) {
-  Request out;
-  out.prompt = random_tokens(seed, n_prompt);
-  out.max_tokens = n_tokens;
-  out.sampling.seed = seed;
-  return out;
-}
-
-// Runs it and holds its answer to the one without engine, cache or tier.
-std::shared_ptr<Heard> run_right(TierEngine& t, const std::function<Request()>& request) {
-  const auto heard = t.submit(request());
-  t.run(*heard);
-  EXPECT_EQ(heard->answer, alone(request(), kCtx));
-  return heard;
-}
 
 TEST(EngineTier, ARestartedEngineHitsWhatAnEarlierOneStored) {
   for (const int window : {0, 40}) {
@@ -315,27 +261,16 @@ TEST(EngineTier, NoFaultOfTheDiskChangesAnAnswer) {
 }
 
 TEST(EngineTier, OptionsNameAFolderAndItsErrors) {
-  TestModel model(kCtx);
-  TestOps ops;
-  ManualClock clock;
   EngineOptions wanted;
-  wanted.n_ctx = kCtx;
-  wanted.kv_bytes = int64_t{64} * 16 * int64_t{sizeof(TestModel::Cell)};
-  EngineEnv env;
-  env.clock = &clock;
-  const auto error = [&] {
-    const auto made = make_engine(model, ops, wanted, env);
-    return made ? "" : made.error().message;
-  };
   wanted.kv_disk = testing::TempDir() + "no/such/folder";
-  EXPECT_NE(error().find("kv_disk: cannot make the folder"), std::string::npos) << error();
+  EXPECT_NE(error_of(wanted).find("kv_disk: cannot make the folder"), std::string::npos) << error_of(wanted);
   wanted.kv_disk = testing::TempDir() + "quire-engine-tier";
   wanted.kv_disk_bytes = 1000;
-  EXPECT_NE(error().find("at least"), std::string::npos) << error();
+  EXPECT_NE(error_of(wanted).find("at least"), std::string::npos) << error_of(wanted);
   wanted.kv_disk_bytes = 1 << 20;
-  EXPECT_EQ(error(), "");
+  EXPECT_EQ(error_of(wanted), "");
   wanted.prefix_cache = false;
-  EXPECT_NE(error().find("prefix cache"), std::string::npos) << error();
+  EXPECT_NE(error_of(wanted).find("prefix cache"), std::string::npos) << error_of(wanted);
 }
 
 }  // namespace
