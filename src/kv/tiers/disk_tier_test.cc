@@ -4,10 +4,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <future>
 
-#include "base/rng.h"
+#include "kv/tiers/test_blocks.h"
 #include "kv/tiers/test_folder.h"
 
 namespace quire {
@@ -15,7 +14,7 @@ namespace {
 
 using Op = TestDisk::Op;
 
-constexpr int kBlockBytes = 64, kTokens = 4;
+constexpr int kBlockBytes = 64;
 
 // A clock that every thread may ask and a test moves.
 class SharedClock final : public Clock {
@@ -24,14 +23,11 @@ class SharedClock final : public Clock {
   std::atomic<int64_t> now{1};
 };
 
-// A tier over a disk in memory, and a pool of one block that is offered under many names.
-struct World {
-  explicit World(DiskTierOptions options = {}) : pool(*Buffer::allocate(kBlockBytes), 1, kBlockBytes) {
+// A tier over a disk in memory, and what is offered to it.
+struct World : TestBlocks<kBlockBytes> {
+  explicit World(DiskTierOptions options = {}) {
     options.store.shape = {7, kTokens, {kBlockBytes}};
     if (options.store.most_bytes == 0) options.store.most_bytes = 1 << 20;
-    block.push_back(pool.allocate());
-    memory.groups[0] = {pool.base(), kBlockBytes, kTokens};
-    memory.n_groups = 1;
     settings = options;
     reopen();
   }
@@ -46,33 +42,14 @@ struct World {
       arrived.notify_all();
     });
   }
-  static Spelling spelling(uint64_t n) {
-    return {{n, n + 1}, {n + 2, n}, {7, 0, n}, {1, 2, 3, static_cast<Token>(n)}, {}};
-  }
-  static std::vector<std::byte> bytes(uint64_t n) {
-    std::vector<std::byte> out;
-    for (int i = 0; i < kBlockBytes; ++i)
-      out.push_back(static_cast<std::byte>(mix64(n * 1000 + static_cast<uint64_t>(i))));
-    return out;
-  }
-  bool offer(uint64_t n) {
-    const Spelling s = spelling(n);
-    std::memcpy(pool.base(), bytes(n).data(), kBlockBytes);
-    const bool out = tier->offer({s.name, s.key, s.parent, s.tokens, s.extras, block}, memory);
-    std::memset(pool.base(), 0, kBlockBytes);  // it has a copy
-    return out;
-  }
+  bool offer(uint64_t n) const { return offer_to(*tier, n); }
   TierRead::State wait(TierRead& read, size_t i, TierBlock& out) {
     TierRead::State state = TierRead::State::coming;
     std::unique_lock lock(mutex);
     arrived.wait(lock, [&] { return (state = read.take(i, out)) != TierRead::State::coming; });
     return state;
   }
-  std::shared_ptr<TierRead> read(std::vector<Spelling> wanted) const {
-    auto out = std::make_shared<TierRead>(std::move(wanted));
-    tier->bring(out, 0, out->n_blocks());
-    return out;
-  }
+  std::shared_ptr<TierRead> read(std::vector<Spelling> wanted) const { return read_from(*tier, std::move(wanted)); }
   bool has(uint64_t n) {
     TierBlock got;
     const auto read = this->read({spelling(n)});
@@ -83,9 +60,6 @@ struct World {
 
   TestDisk disk;
   SharedClock clock;
-  BlockPool pool;
-  GroupBlocks block;
-  KvView memory;
   DiskTierOptions settings;
   std::mutex mutex;
   std::condition_variable arrived;

@@ -4,21 +4,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "base/rng.h"
 #include "kv/tiers/remote_format.h"
+#include "kv/tiers/test_blocks.h"
 #include "redis/testing.h"
 
 namespace quire {
 namespace {
 
-constexpr int kBlockBytes = 4096, kTokens = 4;
+constexpr int kBlockBytes = 4096, kTokens = TestBlocks<kBlockBytes>::kTokens;
 
-// A tier, and a pool of one block that is offered under many names.
-struct World {
-  explicit World(int port, RemoteTierOptions options = {}, uint64_t fingerprint = 7)
-      : pool(*Buffer::allocate(kBlockBytes), 1, kBlockBytes) {
+// A tier, and what is offered to it.
+struct World : TestBlocks<kBlockBytes> {
+  explicit World(int port, RemoteTierOptions options = {}, uint64_t fingerprint = 7) {
     options.redis.host = "127.0.0.1";
     options.redis.port = port;
     options.shape = {fingerprint, kTokens, {kBlockBytes}};
@@ -27,42 +24,20 @@ struct World {
       options.most_retry_ms = 100;
     }
     shape = options.shape;
-    block.push_back(pool.allocate());
-    memory.groups[0] = {pool.base(), kBlockBytes, kTokens};
-    memory.n_groups = 1;
     tier = std::make_unique<RemoteTier>(options, clock);
     tier->on_arrival([this] { ++n_arrivals; });
   }
   bool connect() const {
     return eventually([this] { return tier->up() && tier->ask({{1, 1}}) != nullptr; });
   }
-  static Spelling spelling(uint64_t n) {
-    return {{n, n + 1}, {n + 2, n}, {7, 0, n}, {1, 2, 3, static_cast<Token>(n)}, {}};
-  }
-  static std::vector<std::byte> bytes(uint64_t n) {
-    std::vector<std::byte> out;
-    for (int i = 0; i < kBlockBytes; ++i)
-      out.push_back(static_cast<std::byte>(mix64(n * 10'000 + static_cast<uint64_t>(i))));
-    return out;
-  }
-  bool offer(uint64_t n) {
-    const Spelling s = spelling(n);
-    std::memcpy(pool.base(), bytes(n).data(), kBlockBytes);
-    const bool out = tier->offer({s.name, s.key, s.parent, s.tokens, s.extras, block}, memory);
-    std::memset(pool.base(), 0, kBlockBytes);  // it has a copy
-    return out;
-  }
+  bool offer(uint64_t n) const { return offer_to(*tier, n); }
   // Offers until it is taken: its second connection may be on its way still.
   bool store(uint64_t n) {
     const bool taken = eventually([&] { return offer(n); });
     tier->wait_until_stored();
     return taken;
   }
-  std::shared_ptr<TierRead> read(std::vector<Spelling> wanted) const {
-    auto out = std::make_shared<TierRead>(std::move(wanted));
-    tier->bring(out, 0, out->n_blocks());
-    return out;
-  }
+  std::shared_ptr<TierRead> read(std::vector<Spelling> wanted) const { return read_from(*tier, std::move(wanted)); }
   static TierRead::State wait(TierRead& read, size_t i, TierBlock& out) {
     TierRead::State state = TierRead::State::coming;
     eventually([&] { return (state = read.take(i, out)) != TierRead::State::coming; });
@@ -90,9 +65,6 @@ struct World {
   }
 
   SystemClock clock;
-  BlockPool pool;
-  GroupBlocks block;
-  KvView memory;
   StoreShape shape;
   std::atomic<int> n_arrivals{0};
   std::unique_ptr<RemoteTier> tier;
