@@ -89,6 +89,16 @@ class Batch(unittest.TestCase):
         return {'custom_id': name, 'method': 'POST', 'url': '/v1/completions',
                 'body': {'prompt': f'Once {name}', 'max_tokens': 6, 'temperature': 0, **body}}
 
+    def test_a_pipe_is_read_once(self):
+        text = ''.join(json.dumps(self.line(name)) + '\n' for name in ('a', 'b', 'c'))
+        os.mkfifo(self.input)
+        writer = threading.Thread(target=lambda: open(self.input, 'w', encoding='utf-8').write(text), daemon=True)
+        writer.start()
+        log = quire('batch', self.input, self.output, model()).stderr
+        writer.join(timeout=10)
+        self.assertIn('3 done, 0 failed', log)
+        self.assertEqual(sorted(self.results()), ['a', 'b', 'c'])
+
     def test_each_line_is_answered_as_the_server_would_and_a_run_goes_on(self):
         names = [f'r{i}' for i in range(20)]
         self.write([self.line(name) for name in names[:12]])

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -31,10 +30,14 @@ struct Args {
   bool restart = false;
 };
 
-// Line ends in a file; 0 where it cannot be read.
+// Lines of a file; 0 where it cannot be read, or not twice, as a pipe.
 int64_t count_lines(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return 0;
   std::ifstream in(path, std::ios::binary);
-  return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+  int64_t n = 0;
+  for (std::string line; std::getline(in, line);) ++n;
+  return n;
 }
 
 // Lines of the input that are still to be done, handed out one by one; the results' file.
