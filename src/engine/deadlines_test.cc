@@ -57,6 +57,15 @@ TEST(Deadlines, WhatCannotBeOnTimeIsRefusedAndNothingElse) {
   EXPECT_EQ(late(w, 100), "12") << "and without it the next is";
 }
 
+// Between tenants turns change with every step, so what another asks for is no reason.
+TEST(Deadlines, AnothersFloodIsNoReasonToRefuse) {
+  World w = taught();
+  for (SeqId id = 11; id < 31; ++id) add_due(w, id, 320, 100'000, 7);
+  add_due(w, 31, 320, 400, 8);
+  add_due(w, 32, 320, 400, 8);
+  EXPECT_EQ(late(w, 0), "32") << "320 ms for the first of its two";
+}
+
 TEST(Deadlines, WhatHasBegunGoesOn) {
   World w = taught();
   add_due(w, 11, 320, 400);

@@ -1,6 +1,8 @@
-// Which of those that wait cannot have their first token by their deadlines. The estimate is a lower bound on the time
-// that it takes, so that nobody is refused who might be on time: its own prompt and those that wait before it, without
-// what is known to be cached, at the speed of full steps. What runs, and answers, are left out of it.
+// Which of those that wait cannot have their first token by their deadlines, as far as can be told: its own prompt and
+// those of its tenant that are due before, without what is known to be cached in memory, at the speed of full steps as
+// measured. What runs, answers, and all that is others' are left out: whose turn it is between tenants changes with
+// every step. So one is refused who would have been on time only where one before it is cancelled, where a tier brings
+// blocks, or where steps turn out faster than measured.
 #include "engine/scheduler.h"
 
 namespace quire {
@@ -22,9 +24,11 @@ std::unique_ptr<Sequence> Scheduler::take_late(int64_t now_ns) {
   look_up_hits();
   sort(waiting_, true);
   const double token_ns = prompt_token_ns();
-  double ready_ns = 0;
+  for (const auto& seq : waiting_) seq->tenant->n_due_before = 0;
   for (const auto& seq : waiting_) {
-    ready_ns += token_ns * std::max(1, seq->n_prompt - std::max(seq->n_hit, seq->account.n_ever_computed));
+    int64_t& n_tokens = seq->tenant->n_due_before;
+    n_tokens += std::max(1, seq->n_prompt - std::max(seq->n_hit, seq->account.n_ever_computed));
+    const double ready_ns = token_ns * static_cast<double>(n_tokens);
     const bool begun = seq->admitted || !has_one(seq);
     if (!begun && static_cast<double>(now_ns) + ready_ns > static_cast<double>(deadline_of(*seq)))
       return remove(seq->id);
