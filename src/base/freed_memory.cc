@@ -1,23 +1,15 @@
 #include "base/freed_memory.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+
+#include "base/process_stats.h"
 
 namespace quire {
 namespace {
 
 constexpr int kLargeBlock = 128 << 10;
-
-// Bytes of this process that are in memory; 0 where the system does not say.
-int64_t resident() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"), &std::fclose);
-  long all = 0, pages = 0;
-  if (file == nullptr || std::fscanf(file.get(), "%ld %ld", &all, &pages) != 2) return 0;
-  return int64_t{pages} * ::sysconf(_SC_PAGESIZE);
-}
 
 }  // namespace
 
@@ -25,13 +17,13 @@ int64_t resident() {
 // become more, than the last time or than at any time since.
 bool FreedPages::give_back() {
   const auto free = static_cast<int64_t>(::mallinfo2().fordblks);
-  const int64_t size = resident();
+  const int64_t size = resident_bytes();
   free_ = std::min(free_, free);
   resident_ = std::min(resident_, size);
   if (free < least_ || (free < free_ + least_ && size < resident_ + least_)) return false;
   ::malloc_trim(0);
   free_ = static_cast<int64_t>(::mallinfo2().fordblks);
-  resident_ = resident();
+  resident_ = resident_bytes();
   return true;
 }
 

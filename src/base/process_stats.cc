@@ -34,6 +34,11 @@ int n_open_files() {
 
 }  // namespace
 
+int64_t resident_bytes() {
+  long all = 0, resident = 0;
+  return read_pages(all, resident) ? int64_t{resident} * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
 void refresh_process_stats(Metrics& metrics) {
   rusage used{};
   if (::getrusage(RUSAGE_SELF, &used) == 0)

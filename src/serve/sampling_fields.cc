@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "http/keys.h"
 #include "sample/filters.h"
 #include "serve/generation.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr double kMaxInt32 = 2147483647.0;
 constexpr double kTwo63 = 9223372036854775808.0;
-constexpr double kMostDeadlineMs = kMostDeadlineNs / 1e6;
 constexpr double kMaxPriority = 1000.0;
 constexpr double kMaxDryLength = 65536.0;
 
@@ -70,7 +70,7 @@ constexpr Field kSampling[] = {
     flag_field("skip_reading_prefix_cache"),
     flag_field("cache_prompt"),
     integer_field("priority", -kMaxPriority, kMaxPriority),
-    integer_field("deadline_ms", 1, kMostDeadlineMs),
+    integer_field("deadline_ms", 1, double{kMostDeadlineMs}),
     {.name = "speculation", .kinds = kBool | kInteger, .min = 0, .max = kMostDraft},
 
     field_of("response_format", kObject),

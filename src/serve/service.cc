@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/nanoseconds.h"
 #include "base/process_stats.h"
 #include "base/rng.h"
 #include "base/secure_random.h"
@@ -55,7 +56,7 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
   return h == 0 ? 1 : h;
 }
 
-static_assert(kMostDeadlineMs * 1'000'000 <= kMostDeadlineNs, "what a key file may say the engine takes");
+static_assert(kMostDeadlineMs * kNsPerMs <= kMostDeadlineNs, "what a key file may say the engine takes");
 static_assert(kMostKeyWeight <= kMostWeight, "what a key file may say the engine takes");
 
 // As llama.cpp's server says it.

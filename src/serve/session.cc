@@ -5,6 +5,7 @@
 #include <limits>
 #include <new>
 
+#include "base/nanoseconds.h"
 #include "serve/outcome.h"
 #include "serve/public_prompts.h"
 #include "serve/stop_rule.h"
@@ -136,7 +137,7 @@ Request Session::make_request(const Choice& choice) const {
   r.max_draft = g.max_draft;
   r.tenant = job_.tenant;
   if (key_ != nullptr) r.weight = key_->key().weight;
-  r.deadline_ns = 1'000'000 * (g.deadline_ms > 0 || key_ == nullptr ? g.deadline_ms : key_->key().deadline_ms);
+  r.deadline_ns = kNsPerMs * (g.deadline_ms > 0 || key_ == nullptr ? g.deadline_ms : key_->key().deadline_ms);
   if (context_.env->public_prompts != nullptr) r.n_public = context_.env->public_prompts->n_public(r.prompt);
   if (stops_ != nullptr)
     r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special, g.sampling.min_tokens);
