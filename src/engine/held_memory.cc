@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kIndexBytes = 48;  // of a token, at most (spec/proposers/ngram.cc)
 constexpr int64_t kNameBytes = 48;   // of a name in a table, with the allocator's share
+constexpr int64_t kKnownBytes = 64;  // of one that the remote store is known to have, likewise
 constexpr int64_t kEditBytes = sizeof(Edit);
 constexpr int64_t kContext = 32'768;  // for the numbers of this table; the model and --ctx say it
 
@@ -42,9 +43,9 @@ std::vector<HeldRow> rows() {
        .in_all = {"--kv-memory, taken at the start", 0},
        .test = "EngineSubmit.WhatJustFitsRunsToItsEnd"},
       {.what = "blocks on their way to the remote store and back, and names that are known there",
-       .in_all = {"128 MiB, 16 blocks, 2^20 names", RemoteTierOptions().queue_bytes +
-                                                        RemoteTierOptions().staging_bytes +
-                                                        static_cast<int64_t>(RemoteTierOptions().n_known) * kNameBytes},
+       .in_all = {"128 MiB, 16 blocks, 2^20 names",
+                  RemoteTierOptions().queue_bytes + RemoteTierOptions().staging_bytes +
+                      static_cast<int64_t>(RemoteTierOptions().n_known) * kKnownBytes},
        .test = "RemoteTier.WhatWaitsToBeStoredIsBoundedAndSoIsWhatWasBrought"},
       {.what = "tables of pinned prompts, whose blocks are of the cache",
        .in_all = {"2^20 blocks, and n_pins", PinLimits().n_named * int64_t{sizeof(GroupBlocks)} +

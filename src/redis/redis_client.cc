@@ -74,10 +74,15 @@ RedisClient::RedisClient(RedisOptions options, Told told)
   thread_ = std::thread([this] { run(); });
 }
 
-RedisClient::~RedisClient() {
+void RedisClient::stop() {
+  if (!thread_.joinable()) return;
   ending_ = true;
   wake();
   thread_.join();
+}
+
+RedisClient::~RedisClient() {
+  stop();
   lookup_.reset();  // whose thread would wake a descriptor that is another's
   ::close(wake_fd_);
 }
@@ -106,14 +111,22 @@ bool RedisClient::send(std::span<const std::string> words, Answer answer, int64_
 void RedisClient::run() {
   set_thread_name(options_.thread_name);
   while (!ending_) {
-    if (fd_ < 0 && !looking_up_ && now_ns() >= retry_at_ns_) look_up();
-    wait();
-    take_answer();
-    take_commands();
-    if (fd_ >= 0 && !connecting_) send_some();
-    answer_late(now_ns());
+    try {
+      take_turn();
+    } catch (const std::bad_alloc&) {
+      give_up("");  // a new connection may have better luck
+    }
   }
   give_up("");
+}
+
+void RedisClient::take_turn() {
+  if (fd_ < 0 && !looking_up_ && now_ns() >= retry_at_ns_) look_up();
+  wait();
+  take_answer();
+  take_commands();
+  if (fd_ >= 0 && !connecting_) send_some();
+  answer_late(now_ns());
 }
 
 void RedisClient::look_up() {
@@ -169,15 +182,21 @@ void RedisClient::take_commands() {
     fresh.swap(fresh_);
   }
   for (Command& command : fresh) {
-    if (!up_ || pending_.size() >= options_.most_pending) {
-      if (told_.dropped) told_.dropped();
-      RedisReply none{RedisReply::Kind::lost, ""};
-      if (command.answer) command.answer(none);
-      continue;
-    }
-    command.sent_ns = now_ns();
-    pending_.push_back(std::move(command));
+    if (up_ && pending_.size() < options_.most_pending && enter(command)) continue;
+    if (told_.dropped) told_.dropped();
+    if (command.answer) command.answer({RedisReply::Kind::lost, ""});
   }
+}
+
+// False: there is no memory for it.
+bool RedisClient::enter(Command& command) {
+  command.sent_ns = now_ns();
+  try {
+    pending_.push_back(std::move(command));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
 }
 
 void RedisClient::send_some() {
@@ -232,18 +251,19 @@ bool RedisClient::take_reply() {
   return true;
 }
 
-// What waits hears that it is lost. One warning until it is up again; another reason meanwhile is only told.
+// What waits hears that it is lost; without a reason that takes no memory. One warning until it is up again; another
+// reason meanwhile is only told.
 void RedisClient::give_up(const std::string& why) {
   const bool first = last_failure_.empty();
   if (!why.empty() && why != last_failure_ && !options_.quiet)
     log(first ? LogLevel::warn : LogLevel::info, options_.name + " at " + options_.host + ": " + why);
   if (!why.empty() && told_.error) told_.error();
   if (!why.empty()) last_failure_ = why;
+  std::vector<Command> fresh;
   {
     const std::lock_guard lock(mu_);  // so that nothing enters behind this
     up_ = false;
-    for (Command& command : fresh_) pending_.push_back(std::move(command));
-    fresh_.clear();
+    fresh.swap(fresh_);
   }
   if (told_.up) told_.up(false);
   if (fd_ >= 0) ::close(fd_);
@@ -252,11 +272,11 @@ void RedisClient::give_up(const std::string& why) {
   n_sent_ = n_sent_bytes_ = 0;
   retry_at_ns_ = now_ns() + retry_ms_ * kNsPerMs;
   retry_ms_ = std::min(2 * retry_ms_, options_.most_retry_ms);
-  std::deque<Command> unanswered;
-  unanswered.swap(pending_);
-  for (const Command& command : unanswered) {
-    RedisReply none{RedisReply::Kind::lost, ""};
-    if (command.answer) command.answer(none);
+  for (; !pending_.empty(); pending_.pop_front()) {
+    if (pending_.front().answer) pending_.front().answer({RedisReply::Kind::lost, ""});
+  }
+  for (const Command& command : fresh) {
+    if (command.answer) command.answer({RedisReply::Kind::lost, ""});
   }
 }
 
@@ -264,8 +284,7 @@ void RedisClient::answer_late(int64_t now) {
   for (Command& command : pending_) {
     if (!command.answer || command.due_ns == 0) continue;
     if (command.due_ns > now) break;  // who came later is due later
-    RedisReply none{RedisReply::Kind::late, ""};
-    std::exchange(command.answer, nullptr)(none);
+    std::exchange(command.answer, nullptr)({RedisReply::Kind::late, ""});
   }
   if (!pending_.empty() && now > stalls_at_ns()) give_up("no reply for " + std::to_string(options_.stall_ms) + " ms");
   if (connecting_ && now >= retry_at_ns_) give_up("no connection for " + std::to_string(options_.stall_ms) + " ms");

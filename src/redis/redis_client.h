@@ -41,8 +41,8 @@ Result<RedisOptions> parse_redis_url(const std::string& url, const std::string& 
 
 class RedisClient {
  public:
-  // A reply, or why there is none; what it holds may be taken. Must not block or throw.
-  using Answer = std::function<void(RedisReply& reply)>;
+  // A reply, or why there is none. Must not block or throw.
+  using Answer = std::function<void(const RedisReply& reply)>;
   // On the client's thread, under the same conditions; each may be empty.
   struct Told {
     std::function<void(bool up)> up;
@@ -52,7 +52,10 @@ class RedisClient {
 
   // Connects when it can, for as long as it lives.
   RedisClient(RedisOptions options, Told told);
-  ~RedisClient();  // answers what still waits: lost
+  ~RedisClient();
+  // What still waits is answered: lost. Nothing is sent from then on, and nobody is told. Idempotent; no thread of its
+  // own; not beside itself.
+  void stop();
 
   // `answer`, which may be empty, is called once. `due_ns` (SystemClock): from then on it is late, 0 for no sooner than
   // the connection is given up; those that are not 0 must not fall from one command to the next. False: there is no
@@ -75,8 +78,10 @@ class RedisClient {
   };
 
   void run();
+  void take_turn();
   void wake() const;
   void take_commands();
+  bool enter(Command& command);
   void look_up();
   void take_answer();
   void connect(const HostAddress& to);

@@ -8,20 +8,12 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "kv/tiers/tier_copy.h"
+#include "kv/tiers/tier_log.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kLongestPauseNs = 60'000'000'000;
-
-// Where there is no memory for a line there is none.
-void say(LogLevel level, std::string_view what, std::string_view why = {}) noexcept {
-  try {
-    log(level, std::string(what).append(why));
-  } catch (const std::bad_alloc&) {
-    return;
-  }
-}
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "kv/tiers/remote_format.h"
 
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -20,9 +21,10 @@ RemoteHead head_of(const StoreShape& shape, uint8_t groups) { return {kMagic, gr
 }  // namespace
 
 Hash128 hash_of(const StoreShape& shape) {
-  std::vector<uint64_t> parts{shape.fingerprint, static_cast<uint64_t>(shape.block_tokens)};
-  for (const int64_t bytes : shape.group_bytes) parts.push_back(static_cast<uint64_t>(bytes));
-  return hash128(parts.data(), parts.size() * sizeof parts[0], kShapeSeed);
+  std::array<uint64_t, 2 + GroupBlocks::kMaxGroups> parts{shape.fingerprint, static_cast<uint64_t>(shape.block_tokens)};
+  size_t n = 2;
+  for (const int64_t bytes : shape.group_bytes) parts.at(n++) = static_cast<uint64_t>(bytes);
+  return hash128(parts.data(), n * sizeof parts[0], kShapeSeed);
 }
 
 std::string remote_key(const Hash128& shape, const Hash128& name) {

@@ -2,15 +2,15 @@
 
 #include <array>
 #include <new>
-#include <random>
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "base/nanoseconds.h"
+#include "base/secure_random.h"
 #include "base/thread.h"
 #include "kv/tiers/remote_format.h"
 #include "kv/tiers/tier_copy.h"
+#include "kv/tiers/tier_log.h"
 
 namespace quire {
 namespace {
@@ -18,11 +18,6 @@ namespace {
 constexpr int kStoresAtOnce = 8;
 constexpr int64_t kMostValueBytes = int64_t{256} << 20;  // half of what Redis takes
 constexpr int64_t kLongestDrainMs = 1'000;
-
-uint64_t random_seed() {
-  std::random_device random;
-  return (static_cast<uint64_t>(random()) << 32) | random();
-}
 
 RedisOptions connection(const RemoteTierOptions& options, bool stores) {
   RedisOptions out = options.redis;
@@ -35,15 +30,6 @@ RedisOptions connection(const RemoteTierOptions& options, bool stores) {
   out.thread_name = stores ? "qr-remote-out" : "qr-remote-in";
   out.quiet = stores;  // one of the two says what befalls both
   return out;
-}
-
-// Where there is no memory for a line there is none.
-void say(LogLevel level, std::string_view what, std::string_view why = {}) noexcept {
-  try {
-    log(level, std::string(what).append(why));
-  } catch (const std::bad_alloc&) {
-    return;
-  }
 }
 
 int64_t longer(int64_t pause_ns, const RemoteTierOptions& options) {
@@ -81,7 +67,7 @@ RemoteTier::RemoteTier(RemoteTierOptions options, Clock& clock)
       clock_(clock),
       shape_(hash_of(options_.shape)),
       room_(std::make_shared<StagingRoom>(options_.staging_bytes)),
-      known_(options_.n_known, options_.keep_s * kNsPerMs * 500, random_seed()) {
+      known_(options_.n_known, options_.keep_s * kNsPerMs * 500, secure_random_bits()) {
   in_ =
       std::make_unique<RedisClient>(connection(options_, false), RedisClient::Told{[this](bool up) { came(up); },
                                                                                    [this] {
@@ -113,8 +99,8 @@ void RemoteTier::stop() {
   room_->wake();
   storer_.join();
   bringer_.join();
-  in_.reset();  // what waits for an answer hears that it is lost
-  out_.reset();
+  in_->stop();  // what waits for an answer hears that it is lost
+  out_->stop();
 }
 
 // A store that went may come back empty.
@@ -159,10 +145,16 @@ void RemoteTier::ask_some(const std::shared_ptr<Asking>& asking) {
   }
   const std::string last = std::to_string(kRemoteHeadBytes - 1);
   for (size_t i = begin; i < end; ++i) {
-    const std::array<std::string, 4> words{"GETRANGE", remote_key(shape_, asking->answer->names()[i]), "0", last};
-    const auto answer = [this, asking, i](const RedisReply& reply) { heard(asking, i, reply); };
-    if (!in_->send(words, answer, asking->begin_ns + options_.ask_ms * kNsPerMs))
-      heard(asking, i, {RedisReply::Kind::lost, ""});
+    bool sent = false;
+    try {
+      const std::array<std::string, 4> words{"GETRANGE", remote_key(shape_, asking->answer->names()[i]), "0", last};
+      sent = in_->send(
+          words, [this, asking, i](const RedisReply& reply) { heard(asking, i, reply); },
+          asking->begin_ns + options_.ask_ms * kNsPerMs);
+    } catch (const std::bad_alloc&) {
+      sent = false;
+    }
+    if (!sent) heard(asking, i, {RedisReply::Kind::lost, ""});
   }
 }
 
@@ -180,8 +172,8 @@ void RemoteTier::heard(const std::shared_ptr<Asking>& asking, size_t i, const Re
     asking->begin = std::exchange(asking->end, std::min(asking->end + n, asking->groups.size()));
     return ask_some(asking);
   }
-  const auto gap = std::find(asking->groups.begin(), asking->groups.end(), 0);
-  asking->answer->tell({asking->groups.begin(), gap});
+  asking->groups.erase(std::find(asking->groups.begin(), asking->groups.end(), 0), asking->groups.end());
+  asking->answer->tell(std::move(asking->groups));
   arrive();
 }
 
@@ -198,7 +190,16 @@ void RemoteTier::heard_all(Asking& asking, bool late) {
     quiet_pause_ns_ = 0;
   }
   for (size_t i = asking.begin; i < asking.end && asking.groups[i] != 0; ++i)
-    known_.put(asking.answer->names()[i], asking.groups[i], now_ns);
+    remember(asking.answer->names()[i], asking.groups[i], now_ns);
+}
+
+// REQUIRES mutex_. Without memory it is not known, and asked for again.
+void RemoteTier::remember(const Hash128& name, uint8_t groups, int64_t now_ns) {
+  try {
+    known_.put(name, groups, now_ns);
+  } catch (const std::bad_alloc&) {
+    known_.forget_all();
+  }
 }
 
 // --- storing ---
@@ -232,10 +233,11 @@ bool RemoteTier::take(const LeavingBlock& block, const KvView& memory) {
     }
   }
   Block copy{spelling_of(block), copy_of(block, memory)};
+  std::set<Hash128> name{block.name};  // its node: from here on only the queue may lack memory, and comes first
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(copy));
-    queued_.insert(block.name);
+    queued_.merge(name);
     queued_bytes_ += bytes;
   }
   to_store_.notify_one();
@@ -288,7 +290,7 @@ void RemoteTier::stored(
     if (reply.kind == RedisReply::Kind::status) {
       ++counts_.n_written;
       counts_.written_bytes += value_bytes;
-      if (up_) known_.put(name, groups, clock_.now_ns());
+      if (up_) remember(name, groups, clock_.now_ns());
       if (std::exchange(writing_off_, false)) say(LogLevel::info, "the remote tier takes blocks again");
       off_pause_ns_ = 0;
     } else {
@@ -393,12 +395,18 @@ void RemoteTier::brought(TierRead& read, size_t i, int64_t begin_ns, const Redis
     if (!found) known_.forget_all();  // it is not what it was: emptied, or its values are
   }
   to_bring_.notify_all();
-  if (found) {
-    const std::array<std::string, 3> words{"EXPIRE", remote_key(shape_, read.wanted(i).name),
-                                           std::to_string(options_.keep_s)};
-    in_->send(words, nullptr, 0);
-  }
+  if (found) keep(read.wanted(i).name);
   arrive();
+}
+
+// Its time begins anew; without memory for the words it does not.
+void RemoteTier::keep(const Hash128& name) {
+  try {
+    const std::array<std::string, 3> words{"EXPIRE", remote_key(shape_, name), std::to_string(options_.keep_s)};
+    in_->send(words, nullptr, 0);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 // Of answers: what one takes, or would where it hangs.

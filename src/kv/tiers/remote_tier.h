@@ -79,6 +79,8 @@ class RemoteTier final : public Tier {
   void ask_some(const std::shared_ptr<Asking>& asking);
   void heard(const std::shared_ptr<Asking>& asking, size_t i, const RedisReply& reply);
   void heard_all(Asking& asking, bool late);
+  void remember(const Hash128& name, uint8_t groups, int64_t now_ns);
+  void keep(const Hash128& name);
   void came(bool up);
   void arrive() const {
     if (on_arrival_) on_arrival_();

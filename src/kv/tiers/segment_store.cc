@@ -4,11 +4,11 @@
 #include <charconv>
 #include <functional>
 #include <new>
-#include <random>
 #include <utility>
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "base/secure_random.h"
 
 namespace quire {
 namespace {
@@ -41,11 +41,6 @@ StoreOptions resolved(StoreOptions options) {
   return options;
 }
 
-uint64_t random_seed() {
-  std::random_device random;
-  return (static_cast<uint64_t>(random()) << 32) | random();
-}
-
 }  // namespace
 
 int64_t least_store_bytes(const StoreShape& shape) {
@@ -55,7 +50,7 @@ int64_t least_store_bytes(const StoreShape& shape) {
 size_t SegmentStore::HashOfName::operator()(const Hash128& name) const { return mix64(name.lo ^ seed); }
 
 SegmentStore::SegmentStore(std::unique_ptr<TierFolder> folder, const StoreOptions& options)
-    : folder_(std::move(folder)), options_(resolved(options)), index_(0, HashOfName{random_seed()}) {}
+    : folder_(std::move(folder)), options_(resolved(options)), index_(0, HashOfName{secure_random_bits()}) {}
 
 Result<std::unique_ptr<SegmentStore>> SegmentStore::open(std::unique_ptr<TierFolder> folder,
                                                          const StoreOptions& options) {
