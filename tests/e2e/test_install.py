@@ -49,7 +49,8 @@ class Install(unittest.TestCase):
     def test_documents_unit_and_models_are_there(self):
         for path in ('share/doc/quire/README.md', 'share/doc/quire/deploy.md', 'share/doc/quire/options.md',
                      'lib/systemd/system/quire.service', 'share/quire/models/README.md',
-                     'share/quire/deploy/grafana/quire.json', 'share/quire/deploy/kubernetes/deployment.yaml'):
+                     'share/quire/deploy/grafana/quire.json', 'share/quire/deploy/kubernetes/deployment.yaml',
+                     'share/quire/deploy/prometheus/alerts.yml'):
             self.assertTrue(os.path.isfile(os.path.join(self.prefix, path)), path)
         with open(os.path.join(self.prefix, 'lib/systemd/system/quire.service'), encoding='utf-8') as f:
             unit = f.read()

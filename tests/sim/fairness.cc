@@ -150,7 +150,7 @@ std::string fairness_tables(uint64_t n) {
                                              {"beside a flood, one queue", Met::fifo},
                                              {"beside a flood, `fcfs` in turns", Met::turns},
                                              {"beside a flood, `vtc`, no allowance", Met::vtc},
-                                             {"beside a flood, `vtc`", Met::allowance}};
+                                             {"beside a flood, `vtc`, 8192", Met::allowance}};
   for (const auto& [name, met] : all) {
     const FloodTimes times = flood_times(1, n, met);
     if (!times.failure.empty()) return times.failure;
