@@ -52,8 +52,7 @@ Status apply(const SpecChoice& choice, EngineOptions& options) {
     return fail(Code::invalid, "--spec must be auto, off, grammar, ngram or draft, got \"" + mode + "\"");
   if (mode == "draft" && choice.draft.empty())
     return fail(Code::invalid,
-                "--spec draft needs what drafts: --draft with a model, a folder of Medusa heads or of an EAGLE-3 head, "
-                "or exit:E");
+                "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, or exit:E");
   if ((mode == "ngram" || mode == "grammar") && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
   QR_TRY_VOID(in_range("--spec-depth", choice.depth, 0, kMostDraft));

@@ -177,7 +177,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
                               .exit_layers = options.exit_layers};
   QR_TRY_VOID(find_proposer(proposing, options, env));
   if (env.proposer != nullptr && env.proposer->writes_ahead() && env.recorder != nullptr)
-    return fail(Code::invalid, "a proposer that writes ahead excludes a recording: its blocks are not in it");
+    return fail(Code::invalid, "exit_layers excludes a recording: blocks that guesses are written into are not in it");
   QR_TRY_VOID(open_tiers(options, info, env));
   const EngineUses uses{model, ops, *policy->get()};
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));

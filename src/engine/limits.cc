@@ -84,8 +84,7 @@ Status check_state(const KvLayout& layout, const BesideState& wanted) {
     return fail(Code::invalid, named + " cannot be recorded: a recording does not hold layers' states");
   if (wanted.guesses)
     return fail(Code::invalid, named + " excludes guessing ahead: a state cannot go back to before a wrong guess");
-  if (wanted.disk)
-    return fail(Code::invalid, named + " excludes a disk or a remote store below the cache, which hold no states");
+  if (wanted.disk) return fail(Code::invalid, named + " excludes kv_disk and kv_remote: states are not stored there");
   return {};
 }
 

@@ -69,7 +69,7 @@ TEST(EngineOptions, AStateExcludesWhatWouldGoBackOrKeepItElsewhere) {
   EXPECT_EQ(error({.recording = true}), named + "cannot be recorded: a recording does not hold layers' states");
   EXPECT_EQ(error({.guesses = true}),
             named + "excludes guessing ahead: a state cannot go back to before a wrong guess");
-  EXPECT_EQ(error({.disk = true}), named + "excludes a disk or a remote store below the cache, which hold no states");
+  EXPECT_EQ(error({.disk = true}), named + "excludes kv_disk and kv_remote: states are not stored there");
 }
 
 TEST(EngineOptions, CacheMemoryMustHoldABlock) {

@@ -116,9 +116,10 @@ Result<Config> read_config(const std::string& folder, const ModelInfo& model, Ea
   QR_TRY(c.head_dim, read.count("head_dim", 2, kMaxHeadDim, std::clamp(out.n_embd / c.n_heads, 2, kMaxHeadDim)));
   QR_TRY(c.n_draft, read.count("draft_vocab_size", 1, model.n_vocab));
   if (c.n_heads % c.n_kv_heads != 0 || c.head_dim % 2 != 0) {
-    return fail(Code::corrupt, std::string(kConfig) + ": " + std::to_string(c.n_heads) + " heads, " +
-                                   std::to_string(c.n_kv_heads) + " of keys, of " + std::to_string(c.head_dim) +
-                                   " components: heads must be a multiple, components even");
+    return fail(Code::corrupt, std::string(kConfig) + ": num_attention_heads " + std::to_string(c.n_heads) +
+                                   ", num_key_value_heads " + std::to_string(c.n_kv_heads) + ", head_dim " +
+                                   std::to_string(c.head_dim) +
+                                   ": attention heads must be a multiple of key-value heads, head_dim must be even");
   }
   QR_TRY(const double eps, read.positive("rms_norm_eps", 1e-5));
   out.norm_eps = static_cast<float>(eps);

@@ -316,8 +316,11 @@ class Refusals(unittest.TestCase):
 
     def test_what_cannot_be_is_named(self):
         self.assertIn('--spec must be auto, off, grammar, ngram or draft, got "fast"', self.refusal('--spec', 'fast'))
-        self.assertIn('--spec draft needs what drafts: --draft with a model, a folder of Medusa heads or of an EAGLE-3 head, '
-                      'or exit:E', self.refusal('--spec', 'draft'))
+        self.assertIn('--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, or exit:E',
+                      self.refusal('--spec', 'draft'))
+        done = quire('serve', BUNDLED, '--record', '/nowhere/record', '--draft', 'exit:2')
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn('--record and --draft exit:E exclude each other', done.stderr)
         for wrong in ('exit:', 'exit:x', 'exit:0', 'exit:3 '):
             self.assertIn(f'--draft exit:E needs a number of layers of 1 or more, got "{wrong}"', self.refusal('--draft', wrong))
         self.assertIn('must leave the model after 1 to 5 of its 6 layers, got 6', self.refusal('--draft', 'exit:6'))

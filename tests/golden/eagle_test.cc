@@ -254,7 +254,8 @@ TEST(Eagle, BrokenConfigurationsAreRefusedByName) {
   EXPECT_NAMES(with("\"silu\"", "\"gelu\""), "key \"hidden_act\": must be \"silu\", found \"gelu\"");
   EXPECT_NAMES(with("\"rope_scaling\": null", "\"rope_scaling\": {}"), "key \"rope_scaling\": is not supported");
   EXPECT_NAMES(with("\"rope_scaling\": null", "\"norm_before_fc\": true"), "key \"norm_before_fc\": must be false");
-  EXPECT_NAMES(with("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"), "heads must be a multiple");
+  EXPECT_NAMES(with("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"),
+               "num_attention_heads 4, num_key_value_heads 3, head_dim 8: attention heads must be a multiple");
   EXPECT_NAMES(with("\"rope_theta\": 1000.0", "\"rope_theta\": 0"), "must be a number above 0, found 0");
   EXPECT_NAMES(with("1,\n      3", "3,\n      1"), "must be ascending numbers of layers");
 }

@@ -213,6 +213,8 @@ Status check(Args& args) {
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY_VOID(check_pins(args));
   QR_TRY_VOID(apply(args.spec, args.engine));
+  if (args.engine.exit_layers > 0 && !args.record.empty())
+    return fail(Code::invalid, "--record and --draft exit:E exclude each other: what guesses write is in no recording");
   add_grammars(args.spec, args.engine);
   QR_TRY(args.engine.kv_disk_bytes, parse_bytes("--kv-disk-size", args.kv_disk_size));
   if (args.engine.kv_disk_bytes == 0)
@@ -366,22 +368,24 @@ QR_REGISTER(
           line.option("--kv-disk-size", args->kv_disk_size, "bytes that the folder may take, such as 4G");
           line.option("--kv-remote", args->engine.kv_remote,
                       "a Redis or Valkey in which several servers of one model share cached keys and "
-                      "values, redis://HOST:PORT/DATABASE; it holds tokens of conversations; give one with "
-                      "a password in QUIRE_KV_REMOTE");
+                      "values: redis://HOST:PORT/DATABASE. It holds tokens of conversations. An address with a "
+                      "password belongs into the variable QUIRE_KV_REMOTE, since others can read a command line");
           line.option("--kv-remote-password-file", args->kv_remote_password_file,
-                      "a file whose first line is its password");
+                      "a file whose first line is the password of --kv-remote");
           line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s,
-                      "seconds that a block stays there since it was stored or last brought");
+                      "seconds that a block stays in the store of --kv-remote after it was stored or last read");
           line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
           line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
           declare_sampling_options(line, args->sampling);
           line.option("--seed", args->seed, "of requests that name none; -1: another one for each");
           line.option("--max-tokens", args->max_tokens,
                       "of an answer whose request does not say, 0: until the context is full");
-          line.option("--policy", args->engine.policy, "who goes first: vtc, fcfs, priority, deadlines or prefix");
+          line.option("--policy", args->engine.policy,
+                      "who goes first: vtc (who was served least), fcfs (turns), priority, deadlines (whose first "
+                      "token is due first) or prefix (whose prompt is cached)");
           line.option("--allowance", args->engine.allowance,
-                      "tokens up to which a key that has had less than its share goes before others, "
-                      "0 for none; --policy vtc, priority and deadlines");
+                      "how many tokens behind its share a key may be and still go before others; 0: none. "
+                      "For --policy vtc, priority and deadlines");
           line.option("--itl-target", args->engine.itl_target_ms,
                       "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
           line.option("--max-queue", args->engine.max_queue, "waiting requests of one client; then 429");
