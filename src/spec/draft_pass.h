@@ -11,6 +11,10 @@
 
 namespace quire {
 
+// Of passes over what has a past of its own: rows of one, but at least one for every sequence that may run; and rows
+// that guesses leave of a sequence: who has so few goes before prompts.
+inline constexpr int kDraftRows = 512, kFewRows = 16;
+
 // Rows of one sequence.
 struct DraftRows {
   const SeqKv* kv = nullptr;  // has blocks for all of them

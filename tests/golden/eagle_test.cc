@@ -197,6 +197,38 @@ TEST(Eagle, ThoseThatAreNotAskedGiveTheirBlocks) {
   }
 }
 
+// Rows of a text over and over, more than a pass of the head takes.
+Text long_text(const Text& of, size_t n) {
+  Text out;
+  for (size_t i = 0; i <= n; ++i) {
+    out.tokens.push_back(of.tokens[i % of.states.size()]);
+    out.states.push_back(of.states[i % of.states.size()]);
+  }
+  return out;
+}
+
+TEST(Eagle, ALongPromptBeforeThemEndsNobodysPast) {
+  const Text text = read_texts().front();
+  const Text prompt = long_text(text, 600);
+  const Shape model;
+  const auto ops = make_ref_ops();
+  const auto head = load_eagle(kFolder, model.info(), *ops);
+  ASSERT_TRUE(head) << head.error().message;
+  ProposerEnv env = env_of(model, *ops, **head, 2, 128);
+  env.n_ctx = env.n_rows = 1024;
+  const auto proposer = Registry<ProposerEntry>::get().find("eagle")->make({kGuesses}, env);
+  ASSERT_TRUE(proposer) << proposer.error().message;
+  Step first(**proposer);
+  first.add(1, text, 0, text.n - 1, kGuesses);
+  ASSERT_EQ(first.propose().front().tokens, text.first);
+  Step second(**proposer);
+  second.add(2, prompt, 0, 600, kGuesses);
+  second.add(1, text, text.n - 1, text.tokens.size() - 1, kGuesses);
+  const std::vector<Draft>& drafts = second.propose();
+  EXPECT_EQ(drafts[1].tokens, text.second);
+  EXPECT_EQ(drafts[0].tokens.size(), size_t{kGuesses});
+}
+
 TEST(Eagle, NeedsAHeadAndEmbeddingsAsTheyAre) {
   const auto ops = make_ref_ops();
   Shape model;

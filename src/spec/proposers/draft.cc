@@ -4,7 +4,7 @@
 // is drawn as the target draws.
 //
 // What a sequence has is compared with what was computed for it, so whatever became of the guesses, keys and values of
-// those that came true are kept and the others are given back. A prompt is taken in as far as kRows go in a step;
+// those that came true are kept and the others are given back. A prompt is taken in as far as kDraftRows go in a step;
 // meanwhile its sequence has no drafts. Where blocks run out, those give theirs back that are not asked for now.
 #include <algorithm>
 #include <string>
@@ -16,9 +16,6 @@
 
 namespace quire {
 namespace {
-
-constexpr int kRows = 512;  // of a pass, but at least one for every sequence that may run
-constexpr int kFew = 16;    // tokens behind, as guesses leave them: these go before prompts
 
 // What the draft has computed for a sequence: the first n_computed tokens of its context as it was, then guesses.
 struct Past {
@@ -121,7 +118,7 @@ class DraftModel final : public Proposer {
       for (Asked& asked : asked_) {
         Past& past = *asked.past;
         const int n_behind = past.n_context - past.n_computed;
-        if ((n_behind <= kFew) != few || room == 0) continue;
+        if ((n_behind <= kFewRows) != few || room == 0) continue;
         const int n = std::min(n_behind, room);
         if (!grow(past, n)) continue;
         asked.drafts = n == n_behind;
@@ -205,7 +202,8 @@ Status check(const ProposerEnv& env) {
 }
 
 DraftPass::Size size_of(const ProposerEnv& env) {
-  return {std::max(kRows, env.max_seqs), env.max_seqs, std::min(env.n_ctx, env.draft->info().n_ctx), env.block_tokens};
+  return {std::max(kDraftRows, env.max_seqs), env.max_seqs, std::min(env.n_ctx, env.draft->info().n_ctx),
+          env.block_tokens};
 }
 
 int64_t bytes(const ProposerOptions&, const ProposerEnv& env) { return DraftPass::bytes(*env.draft, size_of(env)); }

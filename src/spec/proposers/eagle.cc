@@ -8,13 +8,12 @@
 #include <string>
 #include <unordered_map>
 
+#include "spec/draft_pass.h"
 #include "spec/eagle_pass.h"
 #include "spec/proposer.h"
 
 namespace quire {
 namespace {
-
-constexpr int kRows = 512;  // of a pass, but at least one for every sequence that may run
 
 // What the head has computed of a sequence: the rows of the tokens [begin, end) of its context and those behind them.
 struct Past {
@@ -44,8 +43,11 @@ class Eagle final : public Proposer {
     wanting_.clear();
     for (Draft& draft : drafts) pasts_[draft.seq].call = call_;
     int room = size_.n_rows;
-    for (Draft& draft : drafts) {
-      room -= begin(draft, pasts_[draft.seq], room);
+    // Few rows first: a prompt that fills a pass would end the pasts of those behind it.
+    for (const bool few : {true, false}) {
+      for (Draft& draft : drafts) {
+        if ((draft.n_rows <= kFewRows) == few) room -= begin(draft, pasts_[draft.seq], room);
+      }
     }
     for (bool first = true; !wanting_.empty(); first = false) write_on(first);
   }
@@ -126,7 +128,7 @@ class Eagle final : public Proposer {
 };
 
 EaglePass::Size size_of(const ProposerEnv& env) {
-  return {std::max(kRows, env.max_seqs), env.max_seqs, env.n_ctx, env.block_tokens, env.n_rows};
+  return {std::max(kDraftRows, env.max_seqs), env.max_seqs, env.n_ctx, env.block_tokens, env.n_rows};
 }
 
 int64_t bytes(const ProposerOptions&, const ProposerEnv& env) { return EaglePass::bytes(*env.eagle, size_of(env)); }
