@@ -22,8 +22,6 @@ namespace {
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kMostRows = 65535;  // of a grid's second axis
 
-int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 Rows<float> rows_of(const Tensor& t) { return {t.ptr<float>(), t.stride[0]}; }
 Rows<const float> read_rows(const Tensor& t) {
   return t.empty() ? Rows<const float>{nullptr, 0} : Rows<const float>{t.ptr<float>(), t.stride[0]};

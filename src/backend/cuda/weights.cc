@@ -11,8 +11,6 @@ namespace {
 
 constexpr int64_t kPanelOutputs = LinearFloat<float>::kOutputs, kPanelDepth = LinearFloat<float>::kDepth;
 
-int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 std::vector<std::byte> packed_q8_0(const HostWeight& weight) {
   const PackedMatrix form(weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));

@@ -8,6 +8,9 @@
 
 namespace quire::cuda {
 
+// How many parts of `size` hold n.
+inline int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
 // Of a Q8_0 matrix: [n_out, n_in] int8, then its scales, halves.
 struct PackedMatrix {
   PackedMatrix(int64_t rows, int64_t columns);
