@@ -54,7 +54,7 @@ void encode_block(const float* x, std::byte* block, const Encoding& how) {
 template <class T, int kLanes>
 void encode_scale_groups(const float* x, std::byte* block, const Encoding& how) {
   using Levels = search::Ascending<typename T::Levels>;
-  using Multiple = Whole<T::kLowScale, T::kHighScale>;
+  using Multiple = search::Ascending<Whole<T::kLowScale, T::kHighScale>>;
   const KParts parts = with_numbers<kLanes>(x, T::kBlock, how, [](const auto& in, const search::Effort& effort) {
     using In = std::decay_t<decltype(in)>;
     if constexpr (T::kMins) {

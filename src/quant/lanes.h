@@ -43,7 +43,6 @@ QR_INLINE Four load_four(const float* from) {
   std::memcpy(&out, from, sizeof out);
   return out;
 }
-QR_INLINE Four all_four(float v) { return Four{v, v, v, v}; }
 // a > b ? a : b and a < b ? a : b of each lane, which g++ 12 makes no instruction of.
 QR_INLINE Four larger(Four a, Four b) {
 #ifdef __SSE__

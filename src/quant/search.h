@@ -24,19 +24,10 @@ struct LineFit {
 
 namespace search {
 
-// Levels; of a table whose levels ascend, the nearest is found by counting the middles that v lies above,
-// which vectorises. Other tables are kUsable no.
+// Levels that ascend; of a table's, the nearest is found by counting the middles that v lies above, which vectorises.
 template <class L>
 struct Ascending : L {
   static constexpr bool kTable = requires { L::extreme(1); };
-  static constexpr bool kUsable = [] {
-    if constexpr (kTable) {
-      for (uint8_t i = 0; i < 15; ++i) {
-        if (L::value(i) >= L::value(i + 1)) return false;
-      }
-    }
-    return true;
-  }();
   static QR_INLINE constexpr float middle(int i) {
     return 0.5F * static_cast<float>(L::value(static_cast<uint8_t>(i)) + L::value(static_cast<uint8_t>(i + 1)));
   }
@@ -70,7 +61,7 @@ struct Ascending : L {
   }
 };
 
-// Of each lane the nearest level, one by one where a table's levels do not ascend.
+// Of each lane the nearest level, one by one where a table's levels do not ascend (MXFP4's).
 template <class Levels>
 QR_INLINE Four nearest_four(Four v) {
   if constexpr (requires(Four four) { four = Levels::nearest(four); }) {
@@ -358,7 +349,7 @@ class BlockScales {
     const In at = scale_group(g);
     const float d = f16_to_f32(parts.d);
     const float lowest = Multiple::nearest(scale_[g] * inverse_of(d)) - static_cast<float>(effort_.near);
-    const Four multiples = nearest_four<Multiple>(lowest + kSteps);
+    const Four multiples = Multiple::nearest(lowest + kSteps);
     const Four errors = errors_of_lanes<Levels>(at, d * multiples, Four{});
     double least = INFINITY;
     for (int lane = 0; lane <= 2 * effort_.near; ++lane) {
