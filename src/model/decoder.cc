@@ -8,13 +8,6 @@
 #include "ops/parts.h"
 
 namespace quire {
-namespace {
-
-Tensor frequencies(const Rope& rope) {
-  return Tensor::dense(const_cast<int64_t*>(rope.freq.data()), DType::i64, {static_cast<int64_t>(rope.freq.size())});
-}
-
-}  // namespace
 
 AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   const DecoderConfig& c = config_;

@@ -200,4 +200,8 @@ Result<Rope> read_rope(const ModelFile& file, const RopeQuery& query) {
   return as_bits(freq, magnitude);
 }
 
+Tensor frequencies(const Rope& rope) {
+  return Tensor::dense(const_cast<int64_t*>(rope.freq.data()), DType::i64, {static_cast<int64_t>(rope.freq.size())});
+}
+
 }  // namespace quire

@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "io/model_file.h"
+#include "tensor/tensor.h"
 
 namespace quire {
 
@@ -27,6 +28,9 @@ struct Rope {
   std::vector<int64_t> freq;  // bits of the rotation per position, one f64 a pair
   double magnitude = 1.0;     // of cos and sin
 };
+
+// i64 [pairs]: Rope::freq as Ops::rope_table reads it. `rope` outlives it.
+Tensor frequencies(const Rope& rope);
 
 struct RopeQuery {
   std::string prefix;  // "llama."; the facts are <prefix>rope.scaling.*

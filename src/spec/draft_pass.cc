@@ -7,6 +7,11 @@
 
 namespace quire {
 
+Status check_can_draft(const ModelInfo& model) {
+  if (model.kv_layout.state_bytes() == 0) return {};
+  return fail(Code::unsupported, "a model whose layers keep a state cannot draft: it cannot go back to before a guess");
+}
+
 int64_t DraftPass::bytes(const Model& model, const Size& most) {
   const int64_t n_blocks = most.n_ctx / most.block_tokens + 2;
   return model.arena_bytes(most.n_rows, most.n_seqs) +

@@ -15,6 +15,9 @@ namespace quire {
 // that guesses leave of a sequence: who has so few goes before prompts.
 inline constexpr int kDraftRows = 512, kFewRows = 16;
 
+// Code::unsupported where such a pass could not go back to before a guess: a layer keeps a state.
+Status check_can_draft(const ModelInfo& model);
+
 // Rows of one sequence.
 struct DraftRows {
   const SeqKv* kv = nullptr;  // has blocks for all of them

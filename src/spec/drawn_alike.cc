@@ -24,11 +24,21 @@ SampleParams draw_alike(const Draft& draft, const LogitEdits& edits) {
   return out;
 }
 
+SampleParams draw_likeliest() {
+  SampleParams out;
+  out.logprob = false;
+  return out;
+}
+
+bool take_guess(Token token, Draft& draft) {
+  draft.tokens.push_back(token);
+  const bool ends = std::find(draft.ends.begin(), draft.ends.end(), token) != draft.ends.end();
+  return !ends && static_cast<int>(draft.tokens.size()) < draft.max_tokens;
+}
+
 bool take_drawn(const Sampled& sampled, int n_vocab, Draft& draft) {
   if (!sampled.ok || sampled.token >= n_vocab) return false;
-  draft.tokens.push_back(sampled.token);
-  const bool ends = std::find(draft.ends.begin(), draft.ends.end(), sampled.token) != draft.ends.end();
-  return !ends && static_cast<int>(draft.tokens.size()) < draft.max_tokens;
+  return take_guess(sampled.token, draft);
 }
 
 }  // namespace quire

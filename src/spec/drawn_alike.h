@@ -11,8 +11,13 @@ namespace quire {
 void put_biases(const Draft& draft, LogitEdits& out);
 // How the token behind the draft's is drawn. `edits` outlives what is returned.
 SampleParams draw_alike(const Draft& draft, const LogitEdits& edits);
-// Puts a token that was drawn into the draft. Whether it wants one more: not behind an end token, and not where it has
-// all that was asked for, or where the token is none of the target's n_vocab, which it does not get.
+// The likeliest token, whatever the sequence asks for: of those that draw nothing.
+SampleParams draw_likeliest();
+// Puts a token into the draft. Whether it wants one more: not behind an end token, and not where it has all that was
+// asked for.
+bool take_guess(Token token, Draft& draft);
+// Puts a token that was drawn into the draft. Whether it wants one more: as take_guess, and not where the
+// token is none of the target's n_vocab, which it does not get.
 bool take_drawn(const Sampled& sampled, int n_vocab, Draft& draft);
 
 }  // namespace quire

@@ -6,35 +6,24 @@
 #include "kv/block_ids.h"
 #include "model/batch_rows.h"
 #include "ops/parts.h"
+#include "spec/drawn_alike.h"
 
 namespace quire {
-namespace {
-
-// Bytes of [n, n_columns] as Arena::alloc_rows lays it.
-int64_t row_bytes(int64_t n, int64_t n_columns) {
-  return n * Arena::row_stride(n_columns) * int64_t{sizeof(float)} + Arena::kAlign;
-}
-
-SampleParams greedy() {
-  SampleParams out;
-  out.logprob = false;
-  return out;
-}
-
-}  // namespace
 
 int64_t EaglePass::bytes(const EagleHead& head, const Size& most) {
   const int64_t n = most.n_rows, m = most.n_seqs, d = head.n_embd, n_taps = std::ssize(head.taps);
   const AttnParams& a = head.attn;
   const int64_t n_qkv = int64_t{a.n_heads} * a.k_dim + 2 * int64_t{a.n_kv_heads} * a.k_dim;
-  const int64_t lasting = row_bytes(most.n_tapped, n_taps * d) + row_bytes(most.n_tapped, 1) + row_bytes(m, d);
+  const int64_t lasting =
+      Arena::row_bytes(most.n_tapped, n_taps * d) + Arena::row_bytes(most.n_tapped, 1) + Arena::row_bytes(m, d);
   const int64_t batch = BatchRows::bytes({.n_rows = n, .n_seqs = m, .n_blocks = most.n_ctx / most.block_tokens + 2},
                                          head.kv_layout.n_groups());
   // States, the taps that they are of, the embedding; both beside each other, attention's and its result; the rest.
-  const int64_t rows = row_bytes(n, 1) + row_bytes(n, n_taps * d) + 2 * row_bytes(n, d) + row_bytes(n, 2 * d) +
-                       row_bytes(n, n_qkv + int64_t{a.n_heads} * a.v_dim) + row_bytes(n, a.k_dim) +
-                       2 * row_bytes(n, d) + row_bytes(n, 2 * int64_t{head.n_ff});
-  return lasting + batch + row_bytes(m, 1) + rows + row_bytes(m, d) + row_bytes(m, head.n_draft());
+  const int64_t rows = Arena::row_bytes(n, 1) + Arena::row_bytes(n, n_taps * d) + 2 * Arena::row_bytes(n, d) +
+                       Arena::row_bytes(n, 2 * d) + Arena::row_bytes(n, n_qkv + int64_t{a.n_heads} * a.v_dim) +
+                       Arena::row_bytes(n, a.k_dim) + 2 * Arena::row_bytes(n, d) +
+                       Arena::row_bytes(n, 2 * int64_t{head.n_ff});
+  return lasting + batch + Arena::row_bytes(m, 1) + rows + Arena::row_bytes(m, d) + Arena::row_bytes(m, head.n_draft());
 }
 
 EaglePass::EaglePass(const EagleHead& head, const Model& target, Ops& ops, const Size& most, Buffer memory)
@@ -118,10 +107,8 @@ void EaglePass::attention(Tensor out, Tensor tokens, Tensor state, const Batch& 
   const Tensor both = arena_.alloc_rows(n, 2 * d);  // [n, token | state]
   ops_.rms_norm(both.columns(0, d), tokens, head_.token_norm, head_.norm_eps);
   ops_.rms_norm(both.columns(d, d), state, head_.state_norm, head_.norm_eps);
-  const int64_t n_freq = std::ssize(head_.rope.freq);
-  const Tensor turns = arena_.alloc(DType::f32, {n, n_freq, 2});  // cos, sin
-  const Tensor freq = Tensor::dense(const_cast<int64_t*>(head_.rope.freq.data()), DType::i64, {n_freq});
-  ops_.rope_table(turns, batch.pos, freq, head_.rope.magnitude);
+  const Tensor turns = arena_.alloc(DType::f32, {n, std::ssize(head_.rope.freq), 2});  // cos, sin
+  ops_.rope_table(turns, batch.pos, frequencies(head_.rope), head_.rope.magnitude);
   const int64_t n_q = int64_t{a.n_heads} * a.k_dim, n_kv = int64_t{a.n_kv_heads} * a.k_dim;
   const AttentionScratch at(arena_.alloc_rows(n, 2 * (n_q + n_kv)), a);  // [n, q | k | v | mixed]
   ops_.linear(at.qkv, both, head_.qkv);
@@ -141,7 +128,7 @@ void EaglePass::guess(Tensor x, const Batch& batch) {
   ops_.rms_norm(normed, left, head_.out_norm, head_.norm_eps);
   ops_.linear(logits, normed, head_.out);
   sampled_.resize(static_cast<size_t>(m));
-  params_.assign(sampled_.size(), greedy());
+  params_.assign(sampled_.size(), draw_likeliest());
   ops_.sample(sampled_, logits, params_);
   tokens_.clear();
   for (const Sampled& each : sampled_) tokens_.push_back(each.ok ? head_.tokens[static_cast<size_t>(each.token)] : -1);

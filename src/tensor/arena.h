@@ -35,6 +35,10 @@ class Arena {
     constexpr int64_t kLine = kAlign / int64_t{sizeof(float)};
     return n_columns % (2 * kLine) == 0 ? n_columns + kLine : n_columns;
   }
+  // What a matrix takes at most that alloc_rows makes.
+  static constexpr int64_t row_bytes(int64_t n, int64_t n_columns) {
+    return n * row_stride(n_columns) * int64_t{sizeof(float)} + kAlign;
+  }
   void reset() { used_ = 0; }
   // Everything allocated after mark() is freed by release(mark).
   int64_t mark() const { return used_; }

@@ -190,10 +190,7 @@ Status check(const ProposerEnv& env) {
     return fail(Code::invalid, "the draft model has " + std::to_string(draft.n_vocab) + " tokens, the target " +
                                    std::to_string(target.n_vocab));
   }
-  if (draft.kv_layout.state_bytes() > 0) {
-    return fail(Code::unsupported,
-                "a model whose layers keep a state cannot draft: it cannot go back to before a guess");
-  }
+  QR_TRY_VOID(check_can_draft(draft));
   if (env.block_tokens % draft.strip_tokens != 0) {
     return fail(Code::invalid, "block_tokens must be a multiple of the draft model's " +
                                    std::to_string(draft.strip_tokens) + ", got " + std::to_string(env.block_tokens));

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "spec/draft_pass.h"
+#include "spec/drawn_alike.h"
 #include "spec/eagle_pass.h"
 #include "spec/proposer.h"
 
@@ -105,11 +106,9 @@ class Eagle final : public Proposer {
       const auto [draft, past] = wanting_[i];
       past->end = static_cast<int>(draft->context.size());  // not before: a pass may throw
       if (guesses[i] < 0) continue;
-      draft->tokens.push_back(guesses[i]);
-      const bool ends = std::ranges::find(draft->ends, guesses[i]) != draft->ends.end();
-      const auto n_guessed = static_cast<int>(draft->tokens.size());
-      const int at = past->end - past->begin + n_guessed - 1;
-      if (ends || n_guessed == draft->max_tokens || !grow(*past, at + 1)) continue;
+      const bool wants_more = take_guess(guesses[i], *draft);
+      const int at = past->end - past->begin + static_cast<int>(draft->tokens.size()) - 1;
+      if (!wants_more || !grow(*past, at + 1)) continue;
       rows_.push_back({&past->kv, at, std::span<const Token>(draft->tokens).last(1), static_cast<int>(i)});
       wanting_[n++] = {draft, past};
     }

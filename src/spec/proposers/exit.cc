@@ -85,10 +85,7 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
                                    std::to_string(info.n_layers - 1) + " of its " + std::to_string(info.n_layers) +
                                    " layers, got " + std::to_string(env.exit_layers));
   }
-  if (info.kv_layout.state_bytes() > 0) {
-    return fail(Code::unsupported,
-                "a model whose layers keep a state cannot draft: it cannot go back to before a guess");
-  }
+  QR_TRY_VOID(check_can_draft(info));
   QR_TRY(Buffer memory, env.ops->allocate(bytes(options, env)));
   return std::make_unique<EarlyExit>(options.max_draft, env, size_of(env), std::move(memory));
 }

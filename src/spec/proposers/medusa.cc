@@ -7,16 +7,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "spec/drawn_alike.h"
 #include "spec/proposer.h"
 #include "tensor/arena.h"
 
 namespace quire {
 namespace {
-
-// Bytes of [n, n_columns] as Arena::alloc_rows lays it.
-int64_t row_bytes(int64_t n, int64_t n_columns) {
-  return n * Arena::row_stride(n_columns) * int64_t{sizeof(float)} + Arena::kAlign;
-}
 
 class Medusa final : public Proposer {
  public:
@@ -34,8 +30,8 @@ class Medusa final : public Proposer {
 
   // What `n` sequences need in a step that guess `depth` tokens each.
   static int64_t step_bytes(const ModelInfo& info, int64_t n, int64_t depth) {
-    return row_bytes(n, info.n_embd) + row_bytes(n, info.n_embd * depth) + row_bytes(n, info.n_embd) +
-           row_bytes(n, info.n_vocab) + 2 * row_bytes(n, 1);
+    return Arena::row_bytes(n, info.n_embd) + Arena::row_bytes(n, info.n_embd * depth) +
+           Arena::row_bytes(n, info.n_embd) + Arena::row_bytes(n, info.n_vocab) + 2 * Arena::row_bytes(n, 1);
   }
 
   int max_draft() const override { return max_draft_; }
@@ -87,16 +83,10 @@ class Medusa final : public Proposer {
     const Tensor logits = memory_.step.alloc(DType::f32, {x.dim(0), n_vocab_});  // [n, n_vocab]
     ops_.linear(logits, x, std::span(heads_.out).subspan(head, 1));
     sampled_.resize(static_cast<size_t>(x.dim(0)));
-    params_.assign(sampled_.size(), greedy());
+    params_.assign(sampled_.size(), draw_likeliest());
     ops_.sample(sampled_, logits, params_);
     for (size_t i = 0; i < sampled_.size(); ++i) take(k, sampled_[i], *order_[i]);
     memory_.step.release(mark);
-  }
-
-  static SampleParams greedy() {
-    SampleParams out;
-    out.logprob = false;
-    return out;
   }
 
   // A guess counts where all before it were made; behind an end token there is none.
@@ -121,7 +111,7 @@ class Medusa final : public Proposer {
 int depth_of(const ProposerOptions& options, const ProposerEnv& env) {
   return std::min(options.max_draft, env.medusa->n_heads());
 }
-int64_t tapped_bytes(const ProposerEnv& env) { return row_bytes(env.n_out, env.target->info().n_embd); }
+int64_t tapped_bytes(const ProposerEnv& env) { return Arena::row_bytes(env.n_out, env.target->info().n_embd); }
 int64_t step_bytes(const ProposerOptions& options, const ProposerEnv& env) {
   return Medusa::step_bytes(env.target->info(), env.max_seqs, depth_of(options, env));
 }
