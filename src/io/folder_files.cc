@@ -43,6 +43,8 @@ Result<Json> read_folder_json(const std::string& folder, const std::string& name
   return json;
 }
 
+std::string shown_json(const Json* value) { return value == nullptr ? "nothing" : value->dump().substr(0, 80); }
+
 Result<TensorFile> open_tensor_file(const std::string& folder, const std::string& name) {
   QR_TRY_VOID(check_inside(folder, name));
   QR_TRY(const auto map, MappedFile::open((fs::path(folder) / name).string()));

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 #include "base/bounded_reader.h"
-#include "io/folder_files.h"
 #include "io/in_quotes.h"
+#include "model/head_folder.h"
 #include "model/tensor_taker.h"
 #include "ops/op_check.h"
 #include "quant/kv_codec.h"
@@ -15,16 +14,8 @@
 namespace quire {
 namespace {
 
-constexpr const char* kConfig = "config.json";
-constexpr const char* kWeights = "model.safetensors";
-constexpr const char* kPickle = "pytorch_model.bin";
-constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+constexpr HeadFolderKind kKind{"draft_vocab_size", "model.safetensors", "pytorch_model.bin"};
 constexpr int kMostTaps = 16;
-
-Error bad_key(std::string_view key, const std::string& wanted, const Json* found) {
-  return Error{Code::corrupt, std::string(kConfig) + ": key " + in_quotes(key) + ": must be " + wanted + ", found " +
-                                  (found == nullptr ? "nothing" : found->dump().substr(0, 80))};
-}
 
 // What config.json says. Shapes are the tensors' affair.
 struct Config {
@@ -38,16 +29,14 @@ class ConfigReader {
   Result<int> count(std::string_view key, int64_t lo, int64_t hi, std::optional<int> otherwise = {}) const {
     const Json* value = found(key);
     if (value == nullptr && otherwise) return *otherwise;
-    const int64_t* n = value == nullptr ? nullptr : value->as_int();
-    if (n != nullptr && *n >= lo && *n <= hi) return static_cast<int>(*n);
-    return tl::make_unexpected(bad_key(key, std::to_string(lo) + " to " + std::to_string(hi), value));
+    return head_count(key, value, lo, hi);
   }
 
   Result<double> positive(std::string_view key, double otherwise) const {
     const Json* value = found(key);
     if (value == nullptr) return otherwise;
     if (value->is_number() && value->number() > 0 && std::isfinite(value->number())) return value->number();
-    return tl::make_unexpected(bad_key(key, "a number above 0", value));
+    return tl::make_unexpected(bad_head_key(key, "a number above 0", value));
   }
 
   // What a head may say and this program does not compute.
@@ -55,14 +44,14 @@ class ConfigReader {
     for (const char* key : {"norm_before_residual", "norm_before_fc", "attention_bias", "mlp_bias"}) {
       const Json* value = found(key);
       if (value != nullptr && (value->as_bool() == nullptr || *value->as_bool()))
-        return fail(Code::unsupported, std::string(kConfig) + ": key " + in_quotes(key) + ": must be false");
+        return fail(Code::unsupported, std::string(kHeadConfig) + ": key " + in_quotes(key) + ": must be false");
     }
     if (const Json* scaling = found("rope_scaling"); scaling != nullptr) {
-      return fail(Code::unsupported, std::string(kConfig) + ": key \"rope_scaling\": is not supported for a head");
+      return fail(Code::unsupported, std::string(kHeadConfig) + ": key \"rope_scaling\": is not supported for a head");
     }
     const Json* act = found("hidden_act");
     if (act == nullptr || (act->as_string() != nullptr && *act->as_string() == "silu")) return {};
-    return tl::make_unexpected(bad_key("hidden_act", "\"silu\"", act));
+    return tl::make_unexpected(bad_head_key("hidden_act", "\"silu\"", act));
   }
 
   // Where it says nothing, as the authors choose them.
@@ -72,17 +61,18 @@ class ConfigReader {
     const Json* list = within == nullptr || within->as_object() == nullptr ? nullptr : within->find(key);
     if (list == nullptr) list = found(key);
     if (list == nullptr) {
-      if (n_layers < 6) return tl::make_unexpected(bad_key(key, "there for a model of less than 6 layers", nullptr));
+      if (n_layers < 6)
+        return tl::make_unexpected(bad_head_key(key, "there for a model of less than 6 layers", nullptr));
       return std::vector<int>{2, n_layers / 2, n_layers - 3};
     }
     const std::string wanted = "ascending numbers of layers, each 1 to " + std::to_string(n_layers);
     std::vector<int> out;
     if (list->as_array() == nullptr || list->as_array()->empty() || list->as_array()->size() > kMostTaps)
-      return tl::make_unexpected(bad_key(key, wanted, list));
+      return tl::make_unexpected(bad_head_key(key, wanted, list));
     for (const Json& item : *list->as_array()) {
       const int64_t* n = item.as_int();
       if (n == nullptr || *n <= (out.empty() ? 0 : out.back()) || *n > n_layers)
-        return tl::make_unexpected(bad_key(key, wanted, list));
+        return tl::make_unexpected(bad_head_key(key, wanted, list));
       out.push_back(static_cast<int>(*n));
     }
     return out;
@@ -99,14 +89,13 @@ class ConfigReader {
 };
 
 Result<Config> read_config(const std::string& folder, const ModelInfo& model, EagleHead& out) {
-  QR_TRY(const Json json, read_folder_json(folder, kConfig, kMaxConfigBytes));
-  if (json.as_object() == nullptr) return fail(Code::corrupt, std::string(kConfig) + ": must be an object");
+  QR_TRY(const Json json, read_head_config(folder));
   const ConfigReader read(json);
   QR_TRY_VOID(read.check_plain());
   Config c;
   QR_TRY(out.n_embd, read.count("hidden_size", 1, 1 << 20));
   if (out.n_embd != model.n_embd) {
-    return fail(Code::invalid, std::string(kConfig) + ": key \"hidden_size\": the head is for states of " +
+    return fail(Code::invalid, std::string(kHeadConfig) + ": key \"hidden_size\": the head is for states of " +
                                    std::to_string(out.n_embd) + " numbers, the model has " +
                                    std::to_string(model.n_embd));
   }
@@ -114,9 +103,9 @@ Result<Config> read_config(const std::string& folder, const ModelInfo& model, Ea
   QR_TRY(c.n_heads, read.count("num_attention_heads", 1, 1 << 10));
   QR_TRY(c.n_kv_heads, read.count("num_key_value_heads", 1, c.n_heads, c.n_heads));
   QR_TRY(c.head_dim, read.count("head_dim", 2, kMaxHeadDim, std::clamp(out.n_embd / c.n_heads, 2, kMaxHeadDim)));
-  QR_TRY(c.n_draft, read.count("draft_vocab_size", 1, model.n_vocab));
+  QR_TRY(c.n_draft, read.count(kKind.key, 1, model.n_vocab));
   if (c.n_heads % c.n_kv_heads != 0 || c.head_dim % 2 != 0) {
-    return fail(Code::corrupt, std::string(kConfig) + ": num_attention_heads " + std::to_string(c.n_heads) +
+    return fail(Code::corrupt, std::string(kHeadConfig) + ": num_attention_heads " + std::to_string(c.n_heads) +
                                    ", num_key_value_heads " + std::to_string(c.n_kv_heads) + ", head_dim " +
                                    std::to_string(c.head_dim) +
                                    ": attention heads must be a multiple of key-value heads, head_dim must be even");
@@ -206,43 +195,20 @@ Status read_weights(const TensorFile& file, const Config& c, const ModelInfo& mo
   return file.map->check_unchanged();
 }
 
-// A pickle is a program: it is not opened.
-Result<TensorFile> open_weights(const std::string& folder) {
-  std::error_code none;
-  const std::filesystem::path at(folder);
-  if (!std::filesystem::exists(at / kWeights, none) && std::filesystem::exists(at / kPickle, none)) {
-    return fail(Code::unsupported, std::string(kPickle) +
-                                       ": is a pickle, which can run code and is not read; save the same tensors as " +
-                                       kWeights);
-  }
-  return open_tensor_file(folder, kWeights);
-}
-
 }  // namespace
 
-bool is_eagle_folder(const std::string& folder) {
-  std::error_code none;
-  if (!std::filesystem::is_directory(folder, none)) return false;
-  const auto config = read_folder_json(folder, kConfig, kMaxConfigBytes);
-  return config && config->as_object() != nullptr && config->find("draft_vocab_size") != nullptr;
-}
+bool is_eagle_folder(const std::string& folder) { return is_head_folder(folder, kKind); }
 
-Result<int64_t> eagle_bytes(const std::string& folder) {
-  const auto file = open_weights(folder);
-  if (!file) return error_within(folder, file.error());
-  int64_t bytes = 0;
-  for (const SafeTensor& tensor : file->tensors) bytes += tensor.bytes;
-  return bytes;
-}
+Result<int64_t> eagle_bytes(const std::string& folder) { return head_weight_bytes(folder, kKind); }
 
 Result<std::unique_ptr<EagleHead>> load_eagle(const std::string& folder, const ModelInfo& model, Ops& ops) {
   auto out = std::make_unique<EagleHead>();
   const Status done = [&]() -> Status {
     QR_TRY(const Config config, read_config(folder, model, *out));
     claim(config, *out);
-    QR_TRY(const TensorFile file, open_weights(folder));
+    QR_TRY(const TensorFile file, open_head_weights(folder, kKind));
     if (auto read = read_weights(file, config, model, ops, *out); !read)
-      return error_within(kWeights, std::move(read).error());
+      return error_within(kKind.weights, std::move(read).error());
     return {};
   }();
   if (!done) return error_within(folder, done.error());

@@ -7,8 +7,6 @@
 
 namespace quire {
 
-std::string shown_json(const Json* value) { return value == nullptr ? "nothing" : value->dump().substr(0, 80); }
-
 bool says_nothing(const Json& value) {
   if (value.as_array() != nullptr) return value.as_array()->empty();
   if (value.as_object() != nullptr) return value.as_object()->empty();

@@ -15,8 +15,6 @@ inline constexpr size_t kMaxPeftConfigBytes = size_t{1} << 20;
 inline constexpr const char* kPeftConfig = "adapter_config.json";
 inline constexpr const char* kPeftWeights = "adapter_model.safetensors";
 
-// For errors: a value cut to what a line has room for.
-std::string shown_json(const Json* value);
 // Null, false, or a list or an object of nothing: as if the key were not there.
 bool says_nothing(const Json& value);
 // Code::unsupported unless "task_type" is absent, null or CAUSAL_LM.
