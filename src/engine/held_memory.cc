@@ -13,7 +13,6 @@ namespace quire {
 namespace {
 
 constexpr int64_t kIndexBytes = 48;  // of a token, at most (spec/proposers/ngram.cc)
-constexpr int64_t kNameBytes = 48;   // of a name in a table, with the allocator's share
 constexpr int64_t kKnownBytes = 64;  // of one that the remote store is known to have, likewise
 constexpr int64_t kEditBytes = sizeof(Edit);
 constexpr int64_t kContext = 32'768;  // for the numbers of this table; the model and --ctx say it
