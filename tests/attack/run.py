@@ -9,7 +9,8 @@
 # certificate, they are left out.
 # Exit code 1 when one of these does not hold; with --strict also where a p99 is beyond LATE times what it was. The attackers
 # share the machine's cores with the server: they are nice (19), and the processor time of both sides is in the table. With
-# --apart they do not (cores.py): what a p99 is then is the attack's doing alone.
+# --apart they do not (cores.py): what a p99 is then is the attack's doing alone. A line below each says which of the server's threads
+# ran and which waited for a processor, before the attack and while it ran (threads.py).
 import argparse
 import contextlib
 import hashlib
@@ -30,6 +31,7 @@ import attacks_requests  # noqa: E402,F401  they register themselves
 import attacks_tls  # noqa: E402,F401
 import attacks_transport  # noqa: E402,F401
 import cores  # noqa: E402
+import threads  # noqa: E402
 from bystander import Bystander, quantile  # noqa: E402
 from held import MIB, Memory  # noqa: E402
 from quire_server import Server  # noqa: E402
@@ -121,6 +123,7 @@ class Row:
         self.alone = self.attacked = self.crowd = None
         self.before = self.most = self.after = 0
         self.server_s = self.seconds = 0.0
+        self.threads = ''
         self.why = []  # what did not hold
 
     def factor(self):
@@ -148,6 +151,8 @@ class Soak:
                      '--log-requests', 'off', *limits, *(certificate(folder) if tls else []), *options.server_options]
         with cores.OnCores(cores.SERVERS) if options.apart else contextlib.nullcontext():
             self.server = Attacked(*arguments, path=options.model)
+        if options.engine_alone:
+            threads.keep_engine_alone(self.server.process.pid, cores.OTHERS)
         self.server.fill_cache()
         self.bystander = Bystander(self.server.port, 'bystander', tls)
         self.bystander.learn()
@@ -195,16 +200,20 @@ class Soak:
         slack = slack_mib * MIB
         mixed = 'all on TLS, mixed' if self.tls else 'all of them, mixed'
         row = Row(mixed if name == '*' else name, n)
+        pid = self.server.process.pid
         self.bystander.take()
+        alone, alone_at = threads.times(pid), time.monotonic()
         time.sleep(self.options.alone)
         row.alone, row.before, memory = self.bystander.take(), resident(self.server), Memory(self.server)
-        used, begun = processor_s(self.server), time.monotonic()
+        used, ran, begun = processor_s(self.server), threads.times(pid), time.monotonic()
         row.crowd = self.crowd.attack(name, n, seconds, hold_s=min(5, seconds * 0.8))
         row.attacked, row.seconds = self.bystander.take(), time.monotonic() - begun
         memory.stop()
         row.most = memory.most
         if self.lives():
             row.server_s = processor_s(self.server) - used
+            row.threads = (f'before: {threads.shares(alone, ran, begun - alone_at)}\n        while:  '
+                           f'{threads.shares(ran, threads.times(pid), row.seconds)}')
             row.after, idle = self.settle(row.before + slack)
             if not idle:
                 row.why.append(f'its requests still run {self.options.settle:g} s later')
@@ -225,7 +234,7 @@ class Soak:
             row.why.append(f'the bystander\'s p99 is {row.factor():.1f} times what it was (allowed: {LATE})')
         row.why += [f'the bystander got {what}' for what in row.attacked.refused if what.startswith('500')]
         self.rows.append(row)
-        print(row.line(), flush=True)
+        print(f'{row.line()}\n        {row.threads}', flush=True)
         if len(row.crowd['rounds']) > 1:
             print('        rounds: ' + ', '.join(f'{n} × {name}' for name, n in sorted(row.crowd['rounds'].items())), flush=True)
         for why in row.why:
@@ -250,6 +259,8 @@ def parse():
                         help=f'of the mix, before memory is compared with what it was; default: a tenth of MINUTES, at most {MOST_WARM_S} s')
     parser.add_argument('--apart', action='store_true',
                         help='the server alone on one core and before all other work of the machine, attackers on the others')
+    parser.add_argument('--engine-alone', action='store_true',
+                        help='with --apart, only the server\'s engine is on its core; its other threads share those of the attackers')
     parser.add_argument('--behind', type=int, default=19, metavar='NICE',
                         help='with --apart, of the attackers to all other work of the machine; less where that leaves them nothing')
     parser.add_argument('--settle', type=float, default=SETTLE_S, help='seconds in which memory must come back')
@@ -262,6 +273,8 @@ def parse():
         options.warm = min(MOST_WARM_S, options.minutes * 6)
     if options.apart and not cores.can_part():
         parser.error('--apart needs Linux with autogroups, two cores and root')
+    if options.engine_alone and not options.apart:
+        parser.error('--engine-alone needs --apart')
     return options
 
 
