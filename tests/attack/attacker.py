@@ -149,14 +149,16 @@ class Attacker:
         parts[0] = parts[0].replace(b'\r\n', b'\r\nConnection: close\r\n', 1)
         reading = background(connection.head())
         try:
-            await connection.send(parts)
-        except OSError:
-            pass  # refused before all of it was sent
-        try:
+            try:
+                await connection.send(parts)
+            except OSError:
+                pass  # refused before all of it was sent
             status, fields = await reading
         except (OSError, asyncio.IncompleteReadError):
             self.counts['cut'] += 1
             return None, {}
+        finally:
+            reading.cancel()  # where it took too long
         self.counts[status] += 1
         try:
             await connection.rest()
