@@ -31,7 +31,8 @@ struct EngineOptions {
   int n_states = 0;
   int max_queue = 1024;  // waiting requests; beyond it submit fails
   bool prefix_cache = true;
-  double itl_target_ms = 0;  // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
+  double itl_target_ms = 0;   // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
+  double step_target_ms = 0;  // likewise, and streams take turns (stream_turns.cc); 0: all of them are in every step
   std::string policy = "fcfs";
   int allowance = 16384;   // of a tenant of weight 1, in virtual tokens (tenants.h); policies that know it alone
   int64_t pin_bytes = -1;  // of kv_bytes what pins may hold, at most what limit_pins allows. -1: a quarter, or that
@@ -107,7 +108,6 @@ class Engine {
   // Joins, cancels what is left (sinks hear it on this thread) and refuses what comes later. Idempotent; not in a sink.
   virtual void stop() = 0;
   virtual bool step() = 0;  // one step on the caller's thread instead of start(); false: there was nothing to do
-
   virtual EngineStats stats() const = 0;             // any thread: counters as of the last step
   virtual RequestViews requests() const = 0;         // any thread: as of the last look, one in 100 ms at most
   virtual Snapshot snapshot() const = 0;             // engine thread (or between step() calls)

@@ -52,7 +52,7 @@ TEST(EngineAlloc, AStepOfARunningBatchTakesNoMemory) {
   QuietModel model(1000);
   ManualClock clock;
   EngineOptions options;
-  options.itl_target_ms = 20;
+  options.itl_target_ms = options.step_target_ms = 20;
   options.policy = "prefix";
   options.kv_bytes = 64 * 60 * 16 * 4;
   EngineEnv env;
@@ -231,7 +231,7 @@ class Storm {
     options.step_tokens = 48;
     options.max_chunk = 32;
     options.policy = policy;
-    options.itl_target_ms = 20;
+    options.itl_target_ms = options.step_target_ms = 20;
     options.max_draft = 3;
     const auto truth = [this](SeqId id) -> std::span<const Token> { return (*truth_)[id - 1]; };
     if (recorded) recorder_ = std::move(*RecordingWriter::create(testing::TempDir() + "storm.jsonl", 1 << 20));

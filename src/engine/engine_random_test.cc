@@ -47,6 +47,7 @@ class Storm {
     options_.max_pins = 4;
     options_.policy = std::array{"fcfs", "priority", "prefix", "vtc", "deadlines"}[seed % 5];
     options_.itl_target_ms = below(3) == 0 ? 0.001 * below(20) : 0;
+    options_.step_target_ms = seed % 7 == 3 ? 0.002 : 0;
     n_blocks_ = 3 + below(6) + (pins ? 8 : 0);
     tenants_ = below(2) == 0;
     // As few blocks as a window and a step need, or more.
@@ -66,7 +67,8 @@ class Storm {
         std::make_unique<TestEngine>(options_, TestSetup{n_blocks_, nullptr, window, std::move(proposer), prefixes_});
     engine_->model.on_pass = [this](const Batch& batch) {
       see(batch);
-      if (options_.itl_target_ms > 0) engine_->clock.advance_ns(100 + 200 * batch.ids.dim(0) + below(300));
+      if (options_.itl_target_ms + options_.step_target_ms > 0)
+        engine_->clock.advance_ns(100 + 200 * batch.ids.dim(0) + below(300));
     };
   }
 

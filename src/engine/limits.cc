@@ -51,8 +51,10 @@ Status check_options(const EngineOptions& o, int strip_tokens) {
   QR_TRY_VOID(range("max_queue", o.max_queue, 1, 1 << 20));
   QR_TRY_VOID(range("allowance", o.allowance, 0, kMostAllowance));
   QR_TRY_VOID(range("max_pins", o.max_pins, 1, 1 << 16));
-  if (!(o.itl_target_ms >= 0 && o.itl_target_ms <= 60'000)) {
-    return fail(Code::invalid, "itl_target_ms must be 0 to 60000, got " + std::to_string(o.itl_target_ms));
+  for (const auto& [name, ms] :
+       {std::pair("itl_target_ms", o.itl_target_ms), std::pair("step_target_ms", o.step_target_ms)}) {
+    if (ms >= 0 && ms <= 60'000) continue;  // a number that is none is refused too
+    return fail(Code::invalid, std::string(name) + " must be 0 to 60000, got " + std::to_string(ms));
   }
   if (o.block_tokens < strip_tokens || o.block_tokens > 4096 || o.block_tokens % strip_tokens != 0) {
     return fail(Code::invalid, "block_tokens must be a multiple of " + std::to_string(strip_tokens) +

@@ -25,6 +25,7 @@ void fields(EngineOptions& o, F&& f) {
   f("max_queue", o.max_queue);
   f("prefix_cache", o.prefix_cache);
   f("itl_target_ms", o.itl_target_ms);
+  f("step_target_ms", o.step_target_ms);
   f("policy", o.policy);
   f("allowance", o.allowance);
   f("kv_policy", o.kv_policy);

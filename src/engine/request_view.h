@@ -12,7 +12,7 @@ namespace quire {
 enum class Hold : uint8_t {
   none,       // nothing: it computes in it
   budget,     // `wanted` rows are the most of a step, and others have them
-  step_time,  // more rows would make the step longer than the time between tokens may be
+  step_time,  // more rows would make the step longer than it may be
   places,     // `wanted` sequences run, which is the most
   blocks,     // it needs `wanted` blocks of which `have` are free or can be freed
   states,     // likewise of states

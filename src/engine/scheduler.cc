@@ -44,6 +44,7 @@ Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy&
       tenants_(options.allowance) {
   running_.reserve(static_cast<size_t>(max_running()));
   plan_.grants.reserve(static_cast<size_t>(max_running()));
+  if (options.step_target_ms > 0) streams_.reserve(static_cast<size_t>(max_running()));
 }
 
 void Scheduler::draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder) {
@@ -134,11 +135,12 @@ void Scheduler::look_up_hits() {
   }
 }
 
-// How many of n rows the target of the time between tokens leaves room for.
+// How many of n rows the targets of the time between tokens and of steps leave room for.
 int Scheduler::affordable(const Sequence& seq, int n) const {
-  if (options_.itl_target_ms <= 0 || plan_.shape.n_decode == 0) return n;
+  const double most_ns = most_step_ns();
+  if (most_ns <= 0 || plan_.shape.n_decode == 0) return n;
   const int least = plan_.shape.n_prefill == 0 ? std::min(n, kLeastChunk) : 0;
-  return std::max(least, step_cost_.fit(plan_.shape, seq.n_computed, n, options_.itl_target_ms * 1e6));
+  return std::max(least, step_cost_.fit(plan_.shape, seq.n_computed, n, most_ns));
 }
 
 const Plan& Scheduler::plan(int64_t now_ns) {
@@ -154,6 +156,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   if (loads_ != nullptr) loads_->poll(running_, now_ns);
   make_way();
   Leaders::lend_places(running_);
+  choose_streams();
   grant_running(true);
   if (drafting_ != nullptr) grant_drafts();
   grant_running(false);
@@ -186,7 +189,7 @@ void Scheduler::grant_running(bool decoding) {
     Sequence& seq = *running_[i];
     if (plan_.n_tokens >= options_.step_tokens) return;
     const bool granted = seq.follows.leader == 0 && seq.moved_plan == n_plans_;
-    if (granted || (seq.n_pending() == 1) != decoding || waits(seq)) {
+    if (granted || (seq.n_pending() == 1) != decoding || (decoding && seq.pauses) || waits(seq)) {
       ++i;
       continue;
     }
@@ -213,7 +216,7 @@ void Scheduler::grant_drafts() {
   const int n_others = n_running() - static_cast<int>(plan_.grants.size());
   int room = options_.step_tokens - plan_.n_tokens - n_others;
   if (n_others > 0 || !waiting_.empty()) room /= 2;
-  room = static_cast<int>(most_drafted(options_, room));
+  room = affordable_guesses(static_cast<int>(most_drafted(options_, room)));
   if (room <= 0 || plan_.grants.empty()) return;
   for (const Grant& grant : plan_.grants) {
     if (grant.seq->tapped.plan != n_plans_ - 1) grant.seq->tapped = {};
@@ -266,6 +269,7 @@ void Scheduler::preempt(size_t i, SentBack why) {
   swaps_.out(victim);
   pasts_.give_back(victim);
   victim.follows.leader = 0;
+  victim.stream_turn = 0;
   victim.preempted = true;
   ++victim.n_preempted;
   victim.sent_back = why;

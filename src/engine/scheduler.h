@@ -63,7 +63,8 @@ class Scheduler {
   std::unique_ptr<Sequence> remove(SeqId id);
 
   // The step's work within the token budget and, where sequences stream, the time that a step may take. Sequences with
-  // one pending token come first (nobody's stream waits for another's prompt), then chunks in the policy's order, then
+  // one pending token come first (nobody's stream waits for another's prompt; where steps have a target of their own,
+  // as many as have time in it, in turns), then chunks in the policy's order, then
   // admissions. When blocks run out the last in the policy's order is preempted: its blocks go to the prefix tree and
   // it waits at its old place. The first is never preempted, so it always advances, or one that computes what it needs
   // too does so on its place. Where sequences of several tenants are here, one that waits takes place and blocks of
@@ -145,6 +146,15 @@ class Scheduler {
   void enter(Sequence& seq);
   void leave(Sequence& seq);
   void count_pending();
+  // Turns of streams (stream_turns.cc).
+  struct StreamTurn {
+    Sequence* seq;
+    int n_before;  // of its tenant
+  };
+  void sort_streams();
+  void choose_streams();
+  double most_step_ns() const;
+  int affordable_guesses(int n) const;
   static int64_t deadline_of(const Sequence& seq);  // scheduler_deadlines.cc
   double prompt_token_ns() const;                   // likewise
   bool goes_first(const Candidate& waiting, const Candidate& running);
@@ -179,8 +189,9 @@ class Scheduler {
   Tenants tenants_;
   int64_t n_pending_waiting_ = 0;  // tokens of all that wait
   double mean_generated_ = 0;      // by those that ended
-  int64_t n_plans_ = 0, planned_ns_ = 0;
+  int64_t n_plans_ = 0, planned_ns_ = 0, n_stream_turns_ = 0;
   StepCost step_cost_;
+  std::vector<StreamTurn> streams_;    // scratch, of max_running() where steps have a target
   std::vector<Candidate> candidates_;  // scratch of sort
   std::vector<int> order_;
   Seqs sorted_;

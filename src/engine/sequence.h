@@ -43,6 +43,8 @@ struct Sequence {
   int n_ahead = 0;                       // of its own tenant: those that came before it and are here
   int64_t ahead_plan = 0;                // number of the plan before which that number became what it is
   int64_t moved_plan = 0;   // number of the plan that last granted it something or let it wait for such a one
+  int64_t stream_turn = 0;  // number of its last turn to stream, or of when it came to those that do; 0: not yet
+  bool pauses = false;      // of this plan: others have their turn
   int n_hit = 0;            // prompt tokens that the tree has, as of plan number probed_plan; a policy's hint
   int64_t probed_plan = 0;  // 0: never looked up
   int64_t started_ns = 0;

@@ -12,6 +12,21 @@ constexpr double kOutlier = 4;     // spreads beyond which a duration counts as 
 constexpr int64_t kTrusting = 16;  // first observations, which are taken as they are
 constexpr int kFirstChunk = 32;    // rows of the first prompt that is computed beside streams
 
+// The largest number up to `most` that fits, where none that is larger than one that does not fit does; 0: none.
+template <class Fits>
+int largest(int most, Fits&& fits) {
+  int out = 0;
+  while (out < most) {
+    const int half = out + (most - out + 1) / 2;
+    if (fits(half)) {
+      out = half;
+    } else {
+      most = half - 1;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 // In units that a usual step has about one of, so that the filter's numbers are of one size.
@@ -45,17 +60,17 @@ void StepCost::observe(const StepShape& shape, int64_t ns) {
 }
 
 int StepCost::fit(const StepShape& shape, int begin, int n, double limit_ns) const {
-  int most = std::max(0, std::min(n, std::max(kFirstChunk, 2 * most_prefill_) - shape.n_prefill));
-  int fits = 0;
-  while (fits < most) {
-    const int half = fits + (most - fits + 1) / 2;
-    if (predict_ns(shape + StepShape::rows(begin, half)) + spread_ <= limit_ns) {
-      fits = half;
-    } else {
-      most = half - 1;
-    }
-  }
-  return fits;
+  const int most = std::max(0, std::min(n, std::max(kFirstChunk, 2 * most_prefill_) - shape.n_prefill));
+  return largest(most,
+                 [&](int rows) { return predict_ns(shape + StepShape::rows(begin, rows)) + spread_ <= limit_ns; });
+}
+
+int StepCost::fit_streams(const StepShape& shape, int n, double limit_ns) const {
+  return largest(std::max(n, 0), [&](int rows) {
+    StepShape with = shape;
+    with.n_decode += rows;
+    return predict_ns(with) + spread_ <= limit_ns;
+  });
 }
 
 }  // namespace quire

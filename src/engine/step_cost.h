@@ -49,6 +49,8 @@ class StepCost {
   // The most of n rows from position `begin` on that keep a step of `shape` within limit_ns, a spread included. At most
   // twice the largest number of prompt rows seen so far: beyond that a line is a guess.
   int fit(const StepShape& shape, int begin, int n, double limit_ns) const;
+  // Likewise of n rows of streams, without what they attend to.
+  int fit_streams(const StepShape& shape, int n, double limit_ns) const;
 
  private:
   static constexpr size_t kN = 4;

@@ -30,6 +30,7 @@ struct Tenant {
   int64_t served = 0;        // in kServedUnit-ths of virtual tokens
   int64_t n_pending = 0;     // tokens of its prompts that are to be computed, as this plan began
   bool within = false;       // its allowance, likewise; of several tenants alone
+  int64_t stream_turn = 0;   // number of the last turn of one of its sequences (stream_turns.cc)
   int64_t n_due_before = 0;  // while late ones are looked for: of its prompts so far (scheduler_deadlines.cc)
 };
 

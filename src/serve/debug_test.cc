@@ -100,7 +100,8 @@ TEST(DebugRequests, EveryReasonIsASentenceWithItsNumbers) {
       {held(1, Hold::states, 2, 1), "waits for 2 states, of which 1 are free or can be freed"},
       {held(1, Hold::budget, 512), "others have the 512 tokens in this step; it goes on in one of the next"},
       {held(1, Hold::step_time),
-       "more tokens would pass the target of the time between tokens in this step; it goes on in one of the next"},
+       "more tokens would pass the target of the time that a step may take in this step; it goes on in one of the "
+       "next"},
       {held(1, Hold::pressure), "KV blocks ran out in this step, so nobody new is let in; it is looked at in the next"},
       {held(1, Hold::load, 40, 7), "its cached blocks are brought from disk or the remote store: 7 of 40 are here"},
       {held(1, Hold::load),

@@ -47,7 +47,7 @@ class Describer {
     switch (v.hold) {
       case Hold::none: return runs(v);
       case Hold::budget: return "others have the " + number(v.wanted) + " tokens" + steps;
-      case Hold::step_time: return "more tokens would pass the target of the time between tokens" + steps;
+      case Hold::step_time: return "more tokens would pass the target of the time that a step may take" + steps;
       case Hold::places:
         return "waits for a place: " + counted(v.wanted, "sequence runs", "sequences run") + ", which is the limit";
       case Hold::blocks:

@@ -121,6 +121,7 @@ class Schedules : public testing::Test {
     options.block_tokens = below(4) == 0 ? 32 : 16;
     options.prefix_cache = below(5) != 0;
     options.itl_target_ms = below(4) == 0 ? 0.01 : 0;
+    options.step_target_ms = seed % 3 == 1 ? 0.01 : 0;
     options.policy = policies[static_cast<size_t>(below(static_cast<int>(policies.size())))];
     const std::vector<std::string> kv_policies = Registry<KvPolicyEntry>::get().names();
     options.kv_policy = kv_policies[static_cast<size_t>(below(static_cast<int>(kv_policies.size())))];

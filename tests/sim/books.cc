@@ -101,8 +101,7 @@ void Books::after_step(const Snapshot& after, int64_t n_rows) {
     const bool decodes = was.n_tokens - was.n_computed == 1;
     // It may have been sent back and be here again, waiting for another to compute what it lost.
     const bool returned = preempted && now->second.n_computed < was.n_computed;
-    if (decodes && !returned && !grants_.contains(id))
-      fail("sequence " + std::to_string(id) + " had one token to compute and got none");
+    check_turn(id, decodes && !returned, preempted);
   }
   for (const SeqId id : loading_before_) {
     const auto now = views.find(id);
@@ -111,6 +110,27 @@ void Books::after_step(const Snapshot& after, int64_t n_rows) {
   check_progress(views);
   check_deadlines(views);
   count_service(views);
+}
+
+// Who has one token to compute has it computed; where steps have a target, in turns, two in a step at least.
+void Books::check_turn(SeqId id, bool decodes, bool preempted) {
+  const std::string name = "sequence " + std::to_string(id);
+  if (!decodes || grants_.contains(id)) {
+    n_paused_.erase(id);
+    return;
+  }
+  if (knobs_.step_target_us == 0) return fail(name + " had one token to compute and got none");
+  const auto n_streams = std::ranges::count_if(grants_, [this](const auto& grant) {
+    const auto was = before_.find(grant.first);
+    return was != before_.end() && was->second.running && was->second.n_tokens - was->second.n_computed == 1;
+  });
+  // Where something came from a tier just now, one that had its turn may wait for another's instead.
+  if (n_streams < 2 && !preempted && knobs_.tier_blocks == 0) {
+    fail(name + " pauses in a step in which " + std::to_string(n_streams) + " others stream");
+  }
+  // Tenants × streams of its own, where all of them run.
+  const int most = (knobs_.max_seqs + 1) * (knobs_.max_seqs + 1) / 4;
+  if (++n_paused_[id] > most) fail(name + " has paused for more than " + std::to_string(most) + " steps");
 }
 
 void Books::count_service(const Views& after) {

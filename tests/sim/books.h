@@ -48,6 +48,7 @@ class Books {
   bool ran(SeqId id) const;
   bool loads(const Stream& stream) const { return loads_ && loads_(stream); }
   Turn by_weight(SeqId id) const;
+  void check_turn(SeqId id, bool decodes, bool preempted);
   void count_service(const Views& after);
   void check_progress(const Views& after);
   void check_deadlines(const Views& after);
@@ -75,6 +76,7 @@ class Books {
   int64_t n_preempted_loading_ = 0;
   int64_t preempted_before_ = 0;
   std::map<SeqId, int> grants_;
+  std::unordered_map<SeqId, int> n_paused_;   // steps since it streamed
   std::unordered_map<uint64_t, int> cached_;  // salted path → how many streams lead there
 };
 

@@ -157,6 +157,12 @@ void set_tier(uint64_t seed, Knobs& knobs) {
   if (draw.one_in(2)) knobs.tier_fault_in = draw.skewed(2, 64);
 }
 
+// By themselves as well: from one that no step meets to one that nearly all do.
+void set_step_target(uint64_t seed, Knobs& knobs) {
+  Draw draw(mix64(seed ^ 0x57e9));
+  if (draw.one_in(4)) knobs.step_target_us = draw.skewed(1, 5000);
+}
+
 Knobs fairness_knobs(Draw& draw) {
   Knobs knobs;
   knobs.policy = "vtc";
@@ -205,6 +211,7 @@ Script fairness_script(uint64_t seed) {
   script.seed = seed;
   script.knobs = fairness_knobs(draw);
   set_tier(seed, script.knobs);
+  set_step_target(seed, script.knobs);
   const int n_tenants = draw.one_in(4) ? 3 : 2;
   for (int i = 0; i < n_tenants; ++i) add_tenant(draw, static_cast<uint64_t>(i), script);
   std::ranges::stable_sort(script.requests, {}, &RequestScript::arrival_ns);
@@ -227,6 +234,7 @@ Script random_script(uint64_t seed) {
   script.no_memory = draw.one_in(200);
   set_tenants(seed, script.requests);
   set_tier(seed, script.knobs);
+  set_step_target(seed, script.knobs);
   set_deadlines(seed, script);
   return script;
 }

@@ -20,6 +20,7 @@ struct Knobs {
   int allowance = 0;                     // of tenants
   bool prefix_cache = true;
   int itl_target_ms = 0;
+  int step_target_us = 0;
   std::string policy = "fcfs", kv_policy = "lru";
   // A tier below memory for so many blocks; 0: there is none. How long it takes for one, and how rarely a fault befalls
   // a read, a write or what lies there; 0: never.

@@ -28,6 +28,7 @@ void fields(Knobs& k, F&& f) {
   f("max_draft", k.max_draft);
   f("guess", k.guess);
   f("itl_target_ms", k.itl_target_ms);
+  f("step_target_us", k.step_target_us);
   f("base_ns", k.base_ns);
   f("row_ns", k.row_ns);
   f("context_ns", k.context_ns);

@@ -98,7 +98,7 @@ TEST(Sim, TheClockDecidesNothingUnderFcfs) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Script script = random_script(seed);
     script.knobs.policy = "fcfs";
-    script.knobs.itl_target_ms = 0;
+    script.knobs.itl_target_ms = script.knobs.step_target_us = 0;
     script.knobs.tier_blocks = 0;  // what is brought depends on how long it takes
     script.faults.clear();
     for (RequestScript& r : script.requests) {

@@ -52,14 +52,14 @@ Status set_knob(const std::string& text, Knobs& knobs) {
     o.kv_policy = value;
   } else if (name == "prefix-cache" && (value == "on" || value == "off")) {
     o.prefix_cache = value == "on";
-  } else if (name == "itl-target") {
+  } else if (name == "itl-target" || name == "step-target") {
     int ms = 0;
     QR_TRY_VOID(set_number(name, value, ms));
-    o.itl_target_ms = ms;
+    (name == "itl-target" ? o.itl_target_ms : o.step_target_ms) = ms;
   } else {
     return fail(Code::invalid,
                 "--what-if takes max-seqs=N, step-tokens=N, max-chunk=N, block-tokens=N, n-blocks=N, ctx=N, policy=P, "
-                "kv-policy=P, itl-target=MS or prefix-cache=on|off, got \"" +
+                "kv-policy=P, itl-target=MS, step-target=MS or prefix-cache=on|off, got \"" +
                     text + "\"");
   }
   return {};

@@ -388,6 +388,9 @@ QR_REGISTER(
                       "For --policy vtc, priority and deadlines");
           line.option("--itl-target", args->engine.itl_target_ms,
                       "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
+          line.option("--step-target", args->engine.step_target_ms,
+                      "milliseconds that a step may take while answers are written: prompts are cut, and where "
+                      "more answers run than fit, they take turns; 0 for no target");
           line.option("--max-queue", args->engine.max_queue, "waiting requests of one client; then 429");
           declare_spec_options(line, args->spec);
           line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
