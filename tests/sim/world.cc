@@ -47,7 +47,9 @@ class World final : public InputRecorder {
 
  private:
   bool make();
-  void make_tier();
+  void make_tiers();
+  bool waits(const Stream& stream) const;
+  size_t n_wanted() const;
   void loop();
   bool wait_for_tier();
   void finish();
@@ -66,8 +68,8 @@ class World final : public InputRecorder {
   TestModel model_;
   Rng noise_;
   Books books_;
-  std::shared_ptr<SimTier> tier_;  // null: there is none
-  int n_idle_ = 0;                 // steps in a row in which nothing could be done but wait for it
+  std::vector<std::shared_ptr<TimedTier>> tiers_;  // nearest first
+  int n_idle_ = 0;                                 // steps in a row in which nothing could be done but wait for them
   std::unique_ptr<Engine> engine_;
   std::map<SeqId, std::shared_ptr<Stream>> streams_;
   size_t next_request_ = 0;
@@ -108,8 +110,8 @@ bool World::make() {
         knobs.max_draft, kTestVocab, knobs.guess,
         [this](SeqId id) -> std::span<const Token> { return streams_.at(id)->truth.tokens; });
   }
-  make_tier();
-  if (tier_ != nullptr) env.tiers = {tier_};
+  make_tiers();
+  env.tiers.assign(tiers_.begin(), tiers_.end());
   auto made = make_engine(model_, ops_, options, env);
   out_.counts.runs = 1;
   out_.ttft_ns.resize(script_.requests.size());
@@ -120,24 +122,39 @@ bool World::make() {
   return engine_ != nullptr && !failure_.any();
 }
 
-void World::make_tier() {
+void World::make_tiers() {
   const Knobs& knobs = script_.knobs;
-  if (knobs.tier_blocks == 0) return;
   StoreShape shape{model_.info().fingerprint, knobs.block_tokens, {}};
   const KvLayout& layout = model_.info().kv_layout;
   for (int g = 0; g < layout.n_groups(); ++g) shape.group_bytes.push_back(layout.block_bytes(g, knobs.block_tokens));
-  tier_ = std::make_shared<SimTier>(script_, shape);
-  books_.tier([this](const Stream& stream) { return tier_->n_wanted() > 0 && tier_->brings(tokens_of(stream)); });
+  if (knobs.tier_blocks > 0) tiers_.push_back(std::make_shared<SimTier>(script_, shape));
+  if (!tiers_.empty()) books_.tier([this](const Stream& stream) { return n_wanted() > 0 && waits(stream); });
+}
+
+// What somebody has a right to still.
+size_t World::n_wanted() const {
+  size_t out = 0;
+  for (const auto& tier : tiers_) out += tier->n_wanted();
+  return out;
+}
+
+// Whether a tier has something of a stream's past under way.
+bool World::waits(const Stream& stream) const {
+  const std::vector<Token> tokens = tokens_of(stream);
+  return std::ranges::any_of(tiers_,
+                             [&](const auto& tier) { return tier->brings(tokens, script_.knobs.block_tokens); });
 }
 
 // Nothing can be computed. Until a block comes, somebody arrives or a load is late, whichever is first; by longer and
 // longer steps, for the clock may have jumped back. False: nobody waits for a tier.
 bool World::wait_for_tier() {
-  if (tier_ == nullptr || streams_.empty()) return false;
-  if (++n_idle_ > 100) failure_.set("nothing has happened for a hundred looks at the tier");
+  if (tiers_.empty() || streams_.empty()) return false;
+  if (++n_idle_ > 100) failure_.set("nothing has happened for a hundred looks at the tiers");
   constexpr int64_t kLook = 10'000'000;
   int64_t until_ns = clock_.true_ns + (kLook << std::min(n_idle_ / 4, 24));
-  if (const int64_t next = tier_->next_ns(); next >= 0) until_ns = std::min(until_ns, next);
+  for (const auto& tier : tiers_) {
+    if (const int64_t next = tier->next_ns(); next >= 0) until_ns = std::min(until_ns, next);
+  }
   if (next_request_ < script_.requests.size())
     until_ns = std::min(until_ns, script_.requests[next_request_].arrival_ns);
   clock_.true_ns = std::max(clock_.true_ns + 1, until_ns);
@@ -177,7 +194,7 @@ void World::cancel_due() {
     if (!stream->live()) continue;
     engine_->cancel(id);
     stream->cancelled = true;
-    out_.counts.cancelled_loading += tier_ != nullptr && tier_->brings(tokens_of(*stream)) ? 1 : 0;
+    out_.counts.cancelled_loading += waits(*stream) ? 1 : 0;
   }
 }
 
@@ -225,7 +242,7 @@ void World::submit(const RequestScript& request) {
 }
 
 bool World::step() {
-  if (tier_ != nullptr) tier_->tell_time(clock_.true_ns);
+  for (const auto& tier : tiers_) tier->tell_time(clock_.true_ns);
   books_.before_step(engine_->snapshot());
   const bool busy = engine_->step();
   n_in_inbox_ = 0;
@@ -292,8 +309,8 @@ void World::finish() {
   if (end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed != out_.counts.submitted) {
     failure_.set("not every submission has one end");
   }
-  if (tier_ != nullptr && tier_->n_wanted() > 0) failure_.set("a tier's read is claimed though all is over");
-  out_.counts.stalled = tier_ == nullptr ? 0 : tier_->counts().stalled;
+  if (n_wanted() > 0) failure_.set("a tier's read is claimed though all is over");
+  for (const auto& tier : tiers_) out_.counts.stalled += tier->counts().stalled;
   out_.counts.loaded = end.stats.n_loaded_tokens;
   out_.counts.loads = end.stats.n_loads;
   out_.counts.overtaken = end.stats.n_loads_overtaken;
