@@ -169,7 +169,8 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   const bool streams = was.running && was.n_tokens - was.n_computed == 1;
   const int left = was.n_prompt + stream->second->script->max_tokens - was.n_tokens;
   const int guesses = std::max(0, std::min({knobs_.max_draft, left - 1, knobs_.n_ctx - was.n_tokens - 1}));
-  const int pending = streams ? std::max(due, 1 + guesses) : due;
+  // So may who waited for a tier, when all but its last token has come.
+  const int pending = streams || loading_before_.contains(id) ? std::max(due, 1 + guesses) : due;
   if (n_tokens < 1 || n_tokens > pending || n_tokens > knobs_.max_chunk) {
     fail(name + " was granted " + std::to_string(n_tokens) + " of " + std::to_string(pending) + " pending tokens");
   }
@@ -187,8 +188,8 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   const bool all_but_one = hit == was.n_tokens - 1;  // whole blocks, and a copy of the rest
   const bool enters = !back && hit >= 0 && (hit % knobs_.block_tokens == 0 || all_but_one);
   // All but its last token came from a tier, and it streams on at once.
-  const bool resumes = knobs_.tier_blocks > 0 && n_heard >= 1 && n_heard <= n_tokens && n_tokens <= 1 + guesses &&
-                       now->second.n_computed - n_heard == was.n_tokens - 1;
+  const bool resumes = knobs_.tier_blocks + knobs_.remote_blocks > 0 && n_heard >= 1 && n_heard <= n_tokens &&
+                       n_tokens <= 1 + guesses && now->second.n_computed - n_heard == was.n_tokens - 1;
   if (!stays && !enters && !resumes) {
     fail(name + " had " + std::to_string(was.running ? was.n_computed : 0) + " tokens computed, was granted " +
          std::to_string(n_tokens) + " and has " + std::to_string(now->second.n_computed));
@@ -253,7 +254,8 @@ void Books::check_progress(const Views& after) {
       fail(stream->name() + " is there and nobody got anything");
   }
   const Stream* first = this->first();
-  if (first == nullptr || first->cancelled || loads(*first)) return;
+  // Who waits for what comes for another has it a step later.
+  if (first == nullptr || first->cancelled || loads(*first) || loading_before_.contains(first->seq)) return;
   const auto now = after.find(first->seq);
   if (now != after.end() && !now->second.running) failure_.set(first->name() + " is the first and was sent back");
   if (!moves(*first)) failure_.set(first->name() + " is the first and got nothing");

@@ -22,6 +22,8 @@ class Books {
 
   // Whether a tier brings something of a stream's past: such a one may stand still.
   void tier(std::function<bool(const Stream&)> loads) { loads_ = std::move(loads); }
+  // What another run of the same requests made cached, in a store that both share.
+  void shares_store_with(const Books& other) { cached_ = other.cached_; }
   // Of those that waited for a tier: how many were sent back.
   int64_t n_preempted_loading() const { return n_preempted_loading_; }
 

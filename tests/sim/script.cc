@@ -163,6 +163,17 @@ void set_step_target(uint64_t seed, Knobs& knobs) {
   if (draw.one_in(4)) knobs.step_target_us = draw.skewed(1, 5000);
 }
 
+// By themselves as well. In half of them another server has been there before.
+void set_remote(uint64_t seed, Knobs& knobs) {
+  Draw draw(mix64(seed ^ 0x4e05));
+  if (!knobs.prefix_cache || !draw.one_in(3)) return;
+  knobs.remote_blocks = draw.skewed(4, 1000);
+  knobs.remote_ask_ns = draw.skewed(1000, 300'000);
+  knobs.remote_read_ns = draw.skewed(1000, 1'000'000);
+  knobs.remote_before = draw.one_in(2);
+  if (knobs.tier_fault_in == 0 && draw.one_in(2)) knobs.tier_fault_in = draw.skewed(2, 64);
+}
+
 Knobs fairness_knobs(Draw& draw) {
   Knobs knobs;
   knobs.policy = "vtc";
@@ -212,6 +223,7 @@ Script fairness_script(uint64_t seed) {
   script.knobs = fairness_knobs(draw);
   set_tier(seed, script.knobs);
   set_step_target(seed, script.knobs);
+  set_remote(seed, script.knobs);
   const int n_tenants = draw.one_in(4) ? 3 : 2;
   for (int i = 0; i < n_tenants; ++i) add_tenant(draw, static_cast<uint64_t>(i), script);
   std::ranges::stable_sort(script.requests, {}, &RequestScript::arrival_ns);
@@ -235,6 +247,7 @@ Script random_script(uint64_t seed) {
   set_tenants(seed, script.requests);
   set_tier(seed, script.knobs);
   set_step_target(seed, script.knobs);
+  set_remote(seed, script.knobs);
   set_deadlines(seed, script);
   return script;
 }

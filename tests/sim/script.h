@@ -26,6 +26,11 @@ struct Knobs {
   // a read, a write or what lies there; 0: never.
   int tier_blocks = 0, tier_fault_in = 0;
   int64_t tier_read_ns = 100'000;
+  // A store of several servers below that, for so many blocks; 0: there is none. How long a question and a block take.
+  // Faults befall it as often as the tier. And whether another server of the same requests has left its blocks there.
+  int remote_blocks = 0;
+  int64_t remote_ask_ns = 100'000, remote_read_ns = 100'000;
+  bool remote_before = false;
   int max_draft = 0;   // tokens that are guessed ahead at most; 0: nobody guesses
   uint64_t guess = 0;  // how, as ScriptedProposer's seed
   // The time of a step: base + row · rows + context · Σ context, give or take `noise` percent.

@@ -25,6 +25,10 @@ void fields(Knobs& k, F&& f) {
   f("tier_blocks", k.tier_blocks);
   f("tier_read_ns", k.tier_read_ns);
   f("tier_fault_in", k.tier_fault_in);
+  f("remote_blocks", k.remote_blocks);
+  f("remote_ask_ns", k.remote_ask_ns);
+  f("remote_read_ns", k.remote_read_ns);
+  f("remote_before", k.remote_before);
   f("max_draft", k.max_draft);
   f("guess", k.guess);
   f("itl_target_ms", k.itl_target_ms);

@@ -107,6 +107,8 @@ class Shrinker {
     reset(&Knobs::block_tokens), reset(&Knobs::n_blocks), reset(&Knobs::max_queue);
     reset(&Knobs::window), reset(&Knobs::max_draft);
     reset(&Knobs::tier_blocks), reset(&Knobs::tier_read_ns), reset(&Knobs::tier_fault_in);
+    reset(&Knobs::remote_blocks), reset(&Knobs::remote_ask_ns), reset(&Knobs::remote_read_ns);
+    reset(&Knobs::remote_before);
     reset(&Knobs::policy), reset(&Knobs::noise), reset(&Knobs::itl_target_ms), reset(&Knobs::step_target_us);
     better |= change([](Script& s) { s.knobs.prefix_cache = false; });
     better |= change([](Script& s) { s.no_memory = false; });

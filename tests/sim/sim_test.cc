@@ -66,6 +66,8 @@ TEST(Sim, ThousandsOfSeedsHold) {
   if (n >= 5000) {
     EXPECT_GT(std::min({c.loads_lost, c.cancelled_loading, c.preempted_loading}), 0) << "rare: " << c.text();
   }
+  for (const int64_t reached : {c.asked, c.answered, c.brought, c.full}) EXPECT_GT(reached, n / 20) << c.text();
+  for (const int64_t reached : {c.lies, c.away}) EXPECT_GT(reached, n / 200) << c.text();
   for (size_t kind = 1; kind < c.row_faults.size(); ++kind) EXPECT_GT(c.row_faults[kind], n / 200) << kind;
 }
 
@@ -99,7 +101,7 @@ TEST(Sim, TheClockDecidesNothingUnderFcfs) {
     Script script = random_script(seed);
     script.knobs.policy = "fcfs";
     script.knobs.itl_target_ms = script.knobs.step_target_us = 0;
-    script.knobs.tier_blocks = 0;  // what is brought depends on how long it takes
+    script.knobs.tier_blocks = script.knobs.remote_blocks = 0;  // what is brought depends on how long it takes
     script.faults.clear();
     for (RequestScript& r : script.requests) {
       r.arrival_ns = 0;
@@ -143,6 +145,45 @@ TEST(Sim, TheTimeToTheFirstTokenTellsNothingAcrossSalts) {
     for (size_t i = 0; i < right.size(); ++i) EXPECT_EQ(out.ttft_ns[right[i]], out.ttft_ns[wrong[i]]) << policy;
     EXPECT_LT(2 * out.ttft_ns[again], out.ttft_ns[right[0]]) << "the measure sees a hit";
   }
+}
+
+// Requests one after the other, each with a prompt of its own, before a store of several servers.
+Outcome before_a_store(int64_t ask_ns, bool another_was_there) {
+  Script script;
+  script.knobs.n_ctx = 256;
+  script.knobs.row_ns = 1'000'000;
+  script.knobs.remote_blocks = ask_ns > 0 ? 1000 : 0;
+  script.knobs.remote_ask_ns = ask_ns;
+  script.knobs.remote_before = another_was_there;
+  for (uint64_t i = 0; i < 20; ++i) {
+    RequestScript r;
+    r.arrival_ns = static_cast<int64_t>(i) * 10'000'000'000;  // nobody beside it
+    r.prompt = {{i, 200}};
+    script.requests.push_back(r);
+  }
+  return run(script);
+}
+
+// The first comes before any step has told what computing takes, and may wait for two seconds.
+TEST(Sim, AStoreThatNeverAnswersCostsAnEighthAtMost) {
+  constexpr int64_t kLookNs = 10'000'000;  // how often the world looks
+  const Outcome without = before_a_store(0, false), with = before_a_store(kDayNs, false);
+  ASSERT_EQ(with.failure, "");
+  EXPECT_EQ(with.counts.asked, 20);
+  EXPECT_EQ(with.counts.answered, 0);
+  for (size_t i = 1; i < with.ttft_ns.size(); ++i) {
+    EXPECT_LE(with.ttft_ns[i], without.ttft_ns[i] * 9 / 8 + kLookNs) << i;
+    EXPECT_GT(with.ttft_ns[i], without.ttft_ns[i]) << "the measure sees the wait";
+  }
+}
+
+TEST(Sim, WhatAnotherServerHasComputedIsBrought) {
+  const Outcome alone = before_a_store(100'000, false), second = before_a_store(100'000, true);
+  ASSERT_EQ(alone.failure, "");
+  ASSERT_EQ(second.failure, "");
+  EXPECT_EQ(alone.counts.brought, 0);
+  EXPECT_EQ(second.counts.brought, 20 * (199 / 16));
+  for (size_t i = 0; i < second.ttft_ns.size(); ++i) EXPECT_LT(10 * second.ttft_ns[i], alone.ttft_ns[i]) << i;
 }
 
 // One tenant asks for everything at once, with long prompts and long answers; one request of another comes later. It

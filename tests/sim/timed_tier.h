@@ -37,6 +37,8 @@ class TimedTier : public Tier {
   virtual int64_t next_ns() const;
   // Whether somebody waits for a block whose tokens these have, at a whole number of blocks of `block_tokens`.
   bool brings(const std::vector<Token>& tokens, int block_tokens) const;
+  // Whether somebody waits for what it will say of one of these names.
+  virtual bool answers(const std::vector<Hash128>& /*names*/) const { return false; }
   // What somebody has a right to still.
   virtual size_t n_wanted() const;
   const Counts& counts() const { return counts_; }

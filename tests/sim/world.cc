@@ -6,6 +6,7 @@
 #include "engine/recording.h"
 #include "engine/test_proposer.h"
 #include "tests/sim/books.h"
+#include "tests/sim/sim_remote.h"
 #include "tests/sim/sim_tier.h"
 #include "tests/sim/stream.h"
 
@@ -21,11 +22,14 @@ class SimClock final : public Clock {
 
 class World final : public InputRecorder {
  public:
-  explicit World(const Script& script)
+  // `before`: one that ran and shared its store; null: nobody did. It outlives this.
+  explicit World(const Script& script, World* before = nullptr)
       : script_(script),
         model_(script.knobs.n_ctx, 1, script.knobs.window),
         noise_(script.seed),
-        books_(script, failure_) {
+        books_(script, failure_),
+        values_(before == nullptr ? own_values_ : before->own_values_) {
+    if (before != nullptr) books_.shares_store_with(before->books_);
     model_.on_pass = [this](const Batch& batch) { pass(batch); };
   }
 
@@ -49,10 +53,13 @@ class World final : public InputRecorder {
   bool make();
   void make_tiers();
   bool waits(const Stream& stream) const;
+  std::vector<Hash128> names_of(const Stream& stream) const;
   size_t n_wanted() const;
+  int64_t n_come() const;
   void loop();
   bool wait_for_tier();
   void finish();
+  void count_remote();
   void deliver();
   void submit(const RequestScript& request);
   std::string expected_refusal(const RequestScript& request) const;
@@ -69,7 +76,12 @@ class World final : public InputRecorder {
   Rng noise_;
   Books books_;
   std::vector<std::shared_ptr<TimedTier>> tiers_;  // nearest first
-  int n_idle_ = 0;                                 // steps in a row in which nothing could be done but wait for them
+  std::shared_ptr<SimRemote> remote_;              // one of them, or null
+  std::map<SeqId, std::vector<Hash128>> names_;    // of what is asked of it
+  StoredValues own_values_;
+  StoredValues& values_;
+  int n_idle_ = 0;      // steps in a row in which nothing could be done but wait for them
+  int64_t n_come_ = 0;  // blocks from them until then, had or not
   std::unique_ptr<Engine> engine_;
   std::map<SeqId, std::shared_ptr<Stream>> streams_;
   size_t next_request_ = 0;
@@ -128,7 +140,21 @@ void World::make_tiers() {
   const KvLayout& layout = model_.info().kv_layout;
   for (int g = 0; g < layout.n_groups(); ++g) shape.group_bytes.push_back(layout.block_bytes(g, knobs.block_tokens));
   if (knobs.tier_blocks > 0) tiers_.push_back(std::make_shared<SimTier>(script_, shape));
+  if (knobs.remote_blocks > 0) tiers_.push_back(remote_ = std::make_shared<SimRemote>(script_, shape, values_));
   if (!tiers_.empty()) books_.tier([this](const Stream& stream) { return n_wanted() > 0 && waits(stream); });
+}
+
+// What the blocks of a stream's prompt and answer are called below memory.
+std::vector<Hash128> World::names_of(const Stream& stream) const {
+  const std::vector<Token> tokens = tokens_of(stream);
+  const Prefix prefix{tokens, {model_.info().fingerprint, 0, stream.script->salt}, {}, n_public_of(*stream.script), 0};
+  const PrefixBlocks blocks{prefix, script_.knobs.block_tokens};
+  const PathHasher hasher = PathHasher::of_names();
+  std::vector<Hash128> out;
+  Hash128 above = hasher.root(blocks.key(0));
+  for (int b = 0; b < static_cast<int>(tokens.size()) / script_.knobs.block_tokens; ++b)
+    out.push_back(above = hasher.block(above, blocks, b));
+  return out;
 }
 
 // What somebody has a right to still.
@@ -138,17 +164,26 @@ size_t World::n_wanted() const {
   return out;
 }
 
+int64_t World::n_come() const {
+  int64_t out = 0;
+  for (const auto& tier : tiers_) out += tier->counts().given + tier->counts().lost;
+  return out;
+}
+
 // Whether a tier has something of a stream's past under way.
 bool World::waits(const Stream& stream) const {
   const std::vector<Token> tokens = tokens_of(stream);
-  return std::ranges::any_of(tiers_,
-                             [&](const auto& tier) { return tier->brings(tokens, script_.knobs.block_tokens); });
+  return std::ranges::any_of(tiers_, [&](const auto& tier) {
+    return tier->brings(tokens, script_.knobs.block_tokens) || tier->answers(names_.at(stream.seq));
+  });
 }
 
 // Nothing can be computed. Until a block comes, somebody arrives or a load is late, whichever is first; by longer and
 // longer steps, for the clock may have jumped back. False: nobody waits for a tier.
 bool World::wait_for_tier() {
   if (tiers_.empty() || streams_.empty()) return false;
+  const int64_t n_come = this->n_come();
+  if (std::exchange(n_come_, n_come) != n_come) n_idle_ = 0;
   if (++n_idle_ > 100) failure_.set("nothing has happened for a hundred looks at the tiers");
   constexpr int64_t kLook = 10'000'000;
   int64_t until_ns = clock_.true_ns + (kLook << std::min(n_idle_ / 4, 24));
@@ -235,6 +270,7 @@ void World::submit(const RequestScript& request) {
   ++n_in_inbox_;
   ++out_.counts.submitted;
   stream->seq = *id;
+  if (!tiers_.empty()) names_.emplace(*id, names_of(*stream));
   stream->submitted_ns = clock_.now_ns();
   if (request.cancel_ns >= 0) stream->cancel_at_ns = clock_.true_ns + request.cancel_ns;
   books_.submitted(*stream);
@@ -242,8 +278,8 @@ void World::submit(const RequestScript& request) {
 }
 
 bool World::step() {
-  for (const auto& tier : tiers_) tier->tell_time(clock_.true_ns);
   books_.before_step(engine_->snapshot());
+  for (const auto& tier : tiers_) tier->tell_time(clock_.true_ns);
   const bool busy = engine_->step();
   n_in_inbox_ = 0;
   if (!failure_.any()) after_step();
@@ -295,9 +331,18 @@ void World::after_step() {
     out_.ttft_ns[static_cast<size_t>(stream.script - script_.requests.data())] = stream.usage.first_token_ns;
     out_.counts.too_late += stream.error == kTooLate ? 1 : 0;
     out_.counts.row_faults[static_cast<size_t>(stream.script->fault)] += stream.finish == Finish::error ? 1 : 0;
+    names_.erase(stream.seq);
     at = streams_.erase(at);
   }
   books_.check_live(now);
+}
+
+void World::count_remote() {
+  if (remote_ == nullptr) return;
+  const SimRemote::Told& told = remote_->told();
+  out_.counts.asked = told.asked, out_.counts.answered = told.answered, out_.counts.lies = told.lies;
+  out_.counts.full = told.full, out_.counts.away = told.away;
+  out_.counts.brought = remote_->counts().given;
 }
 
 void World::finish() {
@@ -311,6 +356,7 @@ void World::finish() {
   }
   if (n_wanted() > 0) failure_.set("a tier's read is claimed though all is over");
   for (const auto& tier : tiers_) out_.counts.stalled += tier->counts().stalled;
+  count_remote();
   out_.counts.loaded = end.stats.n_loaded_tokens;
   out_.counts.loads = end.stats.n_loads;
   out_.counts.overtaken = end.stats.n_loads_overtaken;
@@ -340,6 +386,7 @@ void Counts::add(const Counts& o) {
   cached += o.cached, too_long += o.too_long, never_fits += o.never_fits, queue_full += o.queue_full;
   loaded += o.loaded, loads += o.loads, overtaken += o.overtaken, loads_lost += o.loads_lost;
   cancelled_loading += o.cancelled_loading, preempted_loading += o.preempted_loading, stalled += o.stalled;
+  asked += o.asked, answered += o.answered, lies += o.lies, brought += o.brought, full += o.full, away += o.away;
   too_late += o.too_late, no_memory += o.no_memory, slow += o.slow, jumps += o.jumps, throws += o.throws;
   for (size_t i = 0; i < row_faults.size(); ++i) row_faults[i] += o.row_faults[i];
 }
@@ -372,7 +419,13 @@ std::string Counts::text() const {
                                                  {"lost", loads_lost},
                                                  {"cancelled while loading", cancelled_loading},
                                                  {"sent back while loading", preempted_loading},
-                                                 {"stalled reads", stalled}};
+                                                 {"stalled reads", stalled},
+                                                 {"asked", asked},
+                                                 {"answered", answered},
+                                                 {"lies", lies},
+                                                 {"brought from a store", brought},
+                                                 {"store full", full},
+                                                 {"store away", away}};
   std::string out;
   for (const auto& [name, n] : all) out += (out.empty() ? "" : ", ") + std::string(name) + " " + std::to_string(n);
   out += ", row faults";
@@ -380,6 +433,11 @@ std::string Counts::text() const {
   return out;
 }
 
-Outcome run(const Script& script) { return World(script).run(); }
+Outcome run(const Script& script) {
+  World before(script);
+  if (script.knobs.remote_blocks == 0 || !script.knobs.remote_before) return before.run();
+  Outcome out = before.run();
+  return out.failure.empty() ? World(script, &before).run() : out;
+}
 
 }  // namespace quire::sim

@@ -22,6 +22,9 @@ struct Counts {
   // had, and cancelled and sent back while they were on their way; reads that never ended.
   int64_t loaded = 0, loads = 0, overtaken = 0, loads_lost = 0, cancelled_loading = 0, preempted_loading = 0;
   int64_t stalled = 0;
+  // Of a store that is shared: paths that it was asked for, its answers, those that were lies; blocks that it brought,
+  // did not take for want of room; times that it was away.
+  int64_t asked = 0, answered = 0, lies = 0, brought = 0, full = 0, away = 0;
   std::array<int64_t, kNRowFaults> row_faults{};
 
   void add(const Counts& other);
