@@ -72,14 +72,15 @@ def load_hf(folder: str) -> tuple[Config, State]:
 
 
 def load_gguf(path: str) -> tuple[Config, State]:
-    """A file that write_gguf wrote: the values that its blocks stand for, names and rows as in training."""
+    """A Llama whose output matrix is its embedding: the values that its blocks stand for, names and rows as in training."""
     file = GgufReader(path)
     fact = {k.removeprefix('llama.'): v for k, v in file.facts.items()}
     # f32 in the file: the shortest decimal is what the configuration says
     theta, eps = (float(str(np.float32(fact[k]))) for k in ('rope.freq_base', 'attention.layer_norm_rms_epsilon'))
+    head_dim = fact.get('attention.key_length', fact['embedding_length'] // fact['attention.head_count'])
     c = Config(n_vocab=fact['vocab_size'], n_embd=fact['embedding_length'], n_layers=fact['block_count'],
                n_heads=fact['attention.head_count'], n_kv_heads=fact['attention.head_count_kv'],
-               head_dim=fact['attention.key_length'], n_ff=fact['feed_forward_length'], n_ctx=fact['context_length'],
+               head_dim=head_dim, n_ff=fact['feed_forward_length'], n_ctx=fact['context_length'],
                rope_theta=theta, norm_eps=eps)
     state = {}
     for name in state_names(c):

@@ -19,8 +19,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from make_model import TYPES, Facts, gguf_string, padding  # noqa: E402
 
 BLOCK = 32
+BLOCK_BYTES = {'q8_0': 34, 'q4_1': 20}
 PIECE_VALUES = 1 << 24  # of a tensor at a time
-KINDS = {number: kind for kind, (number, _) in TYPES.items()}
+KINDS = {number: kind for kind, (number, _) in TYPES.items()} | {3: 'q4_1'}  # q4_1 is read only
 
 
 @dataclass
@@ -69,46 +70,57 @@ def to_q8_0(x: np.ndarray) -> bytes:
 def value_bytes(x: np.ndarray, kind: str) -> bytes:
     if kind == 'q8_0':
         return to_q8_0(x)
+    if kind == 'i64':
+        return x.astype('<i8').tobytes()
     return (to_bf16(x) if kind == 'bf16' else x.astype('<f2' if kind == 'f16' else '<f4')).tobytes()
 
 
 def n_bytes(n_values: int, kind: str) -> int:
-    return n_values // BLOCK * (BLOCK + 2) if kind == 'q8_0' else n_values * {'f32': 4, 'f16': 2, 'bf16': 2}[kind]
+    if kind in BLOCK_BYTES:
+        return n_values // BLOCK * BLOCK_BYTES[kind]
+    return n_values * {'f32': 4, 'f16': 2, 'bf16': 2, 'i64': 8}[kind]
 
 
 def values_of(data: bytes | memoryview, kind: str) -> np.ndarray:
-    """f32, flat."""
+    """f32, flat; i64 of i64."""
     if kind == 'q8_0':
         blocks = np.frombuffer(data, dtype=[('d', '<f2'), ('q', 'i1', BLOCK)])
         return (blocks['d'].astype(np.float32)[:, None] * blocks['q'].astype(np.float32)).reshape(-1)
+    if kind == 'q4_1':
+        blocks = np.frombuffer(data, dtype=[('d', '<f2'), ('m', '<f2'), ('q', 'u1', BLOCK // 2)])
+        d, m, q = blocks['d'].astype(np.float32)[:, None], blocks['m'].astype(np.float32)[:, None], blocks['q']
+        return (np.concatenate((q & 15, q >> 4), axis=1) * d + m).reshape(-1)
     if kind == 'bf16':
         return from_bf16(np.frombuffer(data, dtype='<u2'))
+    if kind == 'i64':
+        return np.frombuffer(data, dtype='<i8')
     return np.frombuffer(data, dtype='<f2' if kind == 'f16' else '<f4').astype(np.float32)
 
 
 # ---- safetensors ---------------------------------------------------------------------------------------------------
 
-def write_safetensors(path: str, tensors: dict[str, Rows], kind: str) -> int:
-    """kind f32 or bf16. The bytes of all tensors."""
+def write_safetensors(path: str, tensors: dict[str, Rows], kind: str, whole: tuple[str, ...] = ()) -> int:
+    """kind f32 or bf16; those named in `whole` are I64. The bytes of all tensors."""
+    kinds = {name: 'i64' if name in whole else kind for name in tensors}
     header: dict = {'__metadata__': {'format': 'pt'}}
     offset = 0
     for name, x in tensors.items():
-        size = n_bytes(x.n_values(), kind)
-        header[name] = {'dtype': kind.upper(), 'shape': list(x.shape), 'data_offsets': [offset, offset + size]}
+        size = n_bytes(x.n_values(), kinds[name])
+        header[name] = {'dtype': kinds[name].upper(), 'shape': list(x.shape), 'data_offsets': [offset, offset + size]}
         offset += size
     text = json.dumps(header).encode()
     text += b' ' * (-len(text) % 8)
     with open(path + '.tmp', 'wb') as f:
         f.write(struct.pack('<Q', len(text)) + text)
-        for x in tensors.values():
+        for name, x in tensors.items():
             for piece in x.pieces():
-                f.write(value_bytes(piece, kind))
+                f.write(value_bytes(piece, kinds[name]))
     os.replace(path + '.tmp', path)
     return offset
 
 
 def read_safetensors(path: str) -> dict[str, np.ndarray]:
-    """F32 and BF16, as f32."""
+    """F32 and BF16, as f32; I64 as it is."""
     with open(path, 'rb') as f:
         data = f.read()
     n, = struct.unpack_from('<Q', data)
