@@ -98,7 +98,8 @@ class Bench {
  private:
   Result<std::unique_ptr<Engine>> engine_for(int n_users, bool guesses) {
     EngineOptions options;
-    if (guesses) QR_TRY_VOID(apply(wanted_.spec, options));
+    SpecChoice spec = wanted_.spec;
+    if (guesses) QR_TRY_VOID(apply(spec, options));
     options.max_seqs = n_users;
     size_t longest = 0;
     for (const auto& prompt : prompts_) longest = std::max(longest, prompt.size());

@@ -88,22 +88,22 @@ Result<Counted> count(const ModelFile& file, const ModelOptions& options) {
 }
 
 // What guesses for `target` adds; `options` have n_ctx and max_draft filled in.
-Status add_draft(const Model& target, const EngineOptions& options, const ModelOptions& draft, MemoryNeeds& needs) {
+Status add_draft(const Model& target, const EngineOptions& options, const DraftSource& draft, MemoryNeeds& needs) {
   ProposerEnv env = proposer_shapes(target, options);
   Counted counted;
   std::unique_ptr<MedusaHeads> heads;
   std::unique_ptr<EagleHead> eagle;
-  if (is_medusa_folder(draft.model)) {
-    counted.ops = std::make_unique<CountingOps>(draft, nullptr);
-    QR_TRY(heads, load_medusa(draft.model, target.info(), *counted.ops));
-  } else if (is_eagle_folder(draft.model)) {
-    counted.ops = std::make_unique<CountingOps>(draft, nullptr);
-    QR_TRY(eagle, load_eagle(draft.model, target.info(), *counted.ops));
+  if (draft.kind == DraftKind::medusa) {
+    counted.ops = std::make_unique<CountingOps>(draft.how, nullptr);
+    QR_TRY(heads, load_medusa(draft.how.model, target.info(), *counted.ops));
+  } else if (draft.kind == DraftKind::eagle) {
+    counted.ops = std::make_unique<CountingOps>(draft.how, nullptr);
+    QR_TRY(eagle, load_eagle(draft.how.model, target.info(), *counted.ops));
     needs.draft.token_bytes = eagle->kv_layout.token_bytes();
-  } else if (!draft.model.empty()) {
-    QR_TRY(const std::string path, model_path(draft.model));
+  } else if (draft.kind == DraftKind::model) {
+    QR_TRY(const std::string path, model_path(draft.how.model));
     QR_TRY(const ModelFile file, open_model(path));
-    QR_TRY(counted, count(file, draft));
+    QR_TRY(counted, count(file, draft.how));
     needs.draft.token_bytes = counted.model->info().kv_layout.token_bytes();
   }
   env.draft = counted.model.get();
@@ -132,7 +132,7 @@ std::string memory_text(int64_t bytes) {
 Result<MemoryNeeds> measure_needs(const ModelFile& file,
                                   const ModelOptions& model,
                                   const EngineOptions& options,
-                                  const ModelOptions& draft) {
+                                  const DraftSource& draft) {
   QR_TRY(const Counted counted, count(file, model));
   const CountingOps& ops = *counted.ops;
   const ModelInfo& info = counted.model->info();
@@ -228,7 +228,7 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
   return out;
 }
 
-Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const ModelOptions& draft) {
+Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const DraftSource& draft) {
   QR_TRY(model.model, model_path(model.model));
   QR_TRY(ModelFile file, open_model(model.model));
   QR_TRY(const MemoryNeeds needs, measure_needs(file, model, options, draft));
@@ -243,7 +243,7 @@ Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const 
              std::to_string(needs.n_ctx));
   }
   model.ctx = options.n_ctx = plan->n_ctx;
-  if (draft.model.empty()) {
+  if (!draft.has_file()) {
     options.kv_bytes = plan->kv_bytes;
   } else if (options.kv_bytes == 0) {
     options.kv_bytes = static_cast<int64_t>(static_cast<double>(plan->kv_bytes) * share);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "app/draft_source.h"
 #include "app/step_needs.h"
 #include "app/wire.h"
 #include "engine/engine.h"
@@ -37,11 +38,11 @@ struct MemoryNeeds {
   }
 };
 // `file` was opened by open_model; `options.n_ctx` 0 counts as the model's. Fails as load() does where the model cannot
-// be loaded at all. `draft`: a model that drafts, or a folder of Medusa heads; none where it names none.
+// be loaded at all. `draft`: what guesses for it.
 Result<MemoryNeeds> measure_needs(const ModelFile& file,
                                   const ModelOptions& model,
                                   const EngineOptions& options,
-                                  const ModelOptions& draft = {});
+                                  const DraftSource& draft = {});
 
 struct MemoryPlan {
   int n_ctx = 0;
@@ -58,7 +59,7 @@ std::string smaller_weights(const MemoryNeeds& needs);
 // Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Its file, opened, for load().
 // Code::not_found without a model. `draft` as above: a model that drafts gets as many tokens of cache as the other one,
 // heads need none. options.kv_bytes are the other one's alone.
-Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const ModelOptions& draft = {});
+Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const DraftSource& draft = {});
 
 // What load() checks of a model that was not fitted: one block of cache and one token a step, no more.
 Status check_weights_fit(const ModelFile& file, const ModelOptions& model);

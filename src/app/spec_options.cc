@@ -41,12 +41,25 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
   line.option("--spec-depth", choice.depth, "tokens of every guess, 0: as many as pay, none where none do");
 }
 
-// Who guesses with what --draft names.
-static std::string drafter_of(const std::string& draft) {
-  return is_medusa_folder(draft) ? "medusa" : is_eagle_folder(draft) ? "eagle" : "draft";
+static DraftKind kind_of(const std::string& draft) {
+  if (draft.starts_with(kExit)) return DraftKind::exit;
+  if (is_medusa_folder(draft)) return DraftKind::medusa;
+  return is_eagle_folder(draft) ? DraftKind::eagle : DraftKind::model;
 }
 
-Status apply(const SpecChoice& choice, EngineOptions& options) {
+// Who guesses with it.
+static std::string proposer_of(DraftKind kind) {
+  switch (kind) {
+    case DraftKind::none: return "";
+    case DraftKind::model: return "draft";
+    case DraftKind::medusa: return "medusa";
+    case DraftKind::eagle: return "eagle";
+    case DraftKind::exit: return "exit";
+  }
+  return "";
+}
+
+Status apply(SpecChoice& choice, EngineOptions& options) {
   const std::string& mode = choice.mode;
   if (mode != "auto" && mode != "off" && mode != "ngram" && mode != "draft" && mode != "grammar")
     return fail(Code::invalid, "--spec must be auto, off, grammar, ngram or draft, got \"" + mode + "\"");
@@ -57,9 +70,9 @@ Status apply(const SpecChoice& choice, EngineOptions& options) {
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
   QR_TRY_VOID(in_range("--spec-depth", choice.depth, 0, kMostDraft));
   QR_TRY(const int n_first, exit_layers(choice.draft));
+  if (choice.has_draft() && choice.kind == DraftKind::none) choice.kind = kind_of(choice.draft);
   options.exit_layers = choice.has_draft() ? n_first : 0;
-  const std::string drafter = options.exit_layers > 0 ? "exit" : drafter_of(choice.draft);
-  options.proposer = choice.has_draft() ? drafter : mode == "ngram" || mode == "grammar" ? mode : "";
+  options.proposer = mode == "ngram" || mode == "grammar" ? mode : proposer_of(choice.kind);
   options.max_draft = choice.depth;
   options.adapt_draft = choice.depth == 0;
   return {};
@@ -109,13 +122,14 @@ DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engi
   return out;
 }
 
-ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how) {
-  ModelOptions out = how;
-  out.model = choice.draft.starts_with(kExit) ? "" : choice.draft;
-  out.kv_type = "auto";
-  out.weights.clear();
-  out.context_shift.clear();  // it guesses as far as its own context goes
-  out.ctx = 0;
+DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how) {
+  if (choice.kind == DraftKind::none) return {};
+  DraftSource out{choice.kind, how};
+  out.how.model = choice.kind == DraftKind::exit ? "" : choice.draft;
+  out.how.kv_type = "auto";
+  out.how.weights.clear();
+  out.how.context_shift.clear();  // it guesses as far as its own context goes
+  out.how.ctx = 0;
   return out;
 }
 
@@ -146,7 +160,7 @@ Result<std::unique_ptr<Model>> load_model_that_drafts(const SpecChoice& choice,
   QR_TRY(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer_of(path));
   if (target.tokenizer == nullptr) return fail(Code::invalid, target.path + " has no tokenizer to compare with");
   QR_TRY_VOID(check_same_tokens(*target.tokenizer, *tokenizer));
-  const ModelOptions options = draft_options(choice, how);
+  const ModelOptions options = draft_source(choice, how).how;
   QR_TRY(const ModelFile file, open_model(path));
   QR_TRY_VOID(check_weights_fit(file, options));
   QR_TRY(const LoadOptions as, load_options(options, &file));
@@ -163,9 +177,9 @@ Status check_heads_fit(const std::string& folder, const Result<int64_t>& bytes) 
               folder + ": heads of " + memory_text(*bytes) + " do not fit: there are " + memory_text(available));
 }
 
-Result<Drafter> load_heads(const std::string& folder, const LoadedModel& target) {
+Result<Drafter> load_heads(DraftKind kind, const std::string& folder, const LoadedModel& target) {
   Drafter out;
-  if (is_medusa_folder(folder)) {
+  if (kind == DraftKind::medusa) {
     QR_TRY_VOID(check_heads_fit(folder, medusa_bytes(folder)));
     QR_TRY(out.heads, load_medusa(folder, target.model->info(), *target.ops));
   } else {
@@ -178,9 +192,9 @@ Result<Drafter> load_heads(const std::string& folder, const LoadedModel& target)
 }  // namespace
 
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
-  if (!choice.has_draft() || choice.draft.starts_with(kExit)) return Drafter{};
-  if (is_medusa_folder(choice.draft) || is_eagle_folder(choice.draft)) {
-    auto heads = load_heads(choice.draft, target);
+  if (choice.kind == DraftKind::none || choice.kind == DraftKind::exit) return Drafter{};
+  if (choice.kind != DraftKind::model) {
+    auto heads = load_heads(choice.kind, choice.draft, target);
     if (!heads) return error_within("--draft", std::move(heads).error());
     return std::move(*heads);
   }

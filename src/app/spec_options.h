@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "app/draft_source.h"
 #include "app/wire.h"
 #include "engine/engine.h"
 #include "model/eagle.h"
@@ -16,14 +17,15 @@ struct SpecChoice {
   std::string mode = "auto";  // auto, off, grammar, ngram, draft
   std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE-3 head, or exit:E
   int depth = 0;              // tokens of a guess, 0: as it pays
+  DraftKind kind = {};        // of the draft; apply() finds it out
 
   // Whether a model drafts, or heads, or an EAGLE-3 head, or the first layers of the target.
   bool has_draft() const { return !draft.empty() && (mode == "auto" || mode == "draft"); }
 };
 // --spec, --spec-depth, --draft.
 void declare_spec_options(CommandLine& line, SpecChoice& choice);
-// Puts it into the engine's options. Code::invalid names option and range.
-Status apply(const SpecChoice& choice, EngineOptions& options);
+// Puts it into the engine's options; the first time it looks what the draft is. Code::invalid names option and range.
+Status apply(SpecChoice& choice, EngineOptions& options);
 // Of a server, whose requests may have grammars: what these leave no choice about is guessed first, unless nothing is
 // to be. Not where the model cannot go back to before a guess and nobody asked for one.
 void add_grammars(const SpecChoice& choice, EngineOptions& options);
@@ -41,7 +43,8 @@ struct Drafter {
   }
 };
 // The one that drafts for `target`, on its backend. Code::invalid where a model has not the same tokens, with the first
-// that differs; heads as load_medusa and load_eagle. `target` outlives it.
+// that differs; heads as load_medusa and load_eagle. `target` outlives it. REQUIRES a choice that was applied, as
+// draft_source does.
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
 // Shapes that memory depends on, of an engine whose options have n_ctx and max_draft filled in.
 ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options);
@@ -50,8 +53,8 @@ struct DraftMemory {
   int64_t weights = 0, cache = 0, scratch = 0;
 };
 DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engine& engine);
-// How a draft is loaded beside a model that is loaded so: as stored.
-ModelOptions draft_options(const SpecChoice& choice, const ModelOptions& how);
+// What drafts, loaded beside a model that is loaded so: as stored.
+DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how);
 // Code::invalid names the first token that is another.
 Status check_same_tokens(const Tokenizer& target, const Tokenizer& draft);
 

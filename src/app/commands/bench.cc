@@ -414,7 +414,7 @@ class Bench {
   int threads_ = 1;
 };
 
-Status run(const Args& args) {
+Status run(Args& args) {
   if (args.n_generate < 0 || args.repeat < 1) {
     return fail(Code::invalid, "--repeat must be at least 1, --generate at least 0");
   }

@@ -72,7 +72,7 @@ Json cache_facts(const ModelFile& file, LoadOptions load, int ctx) {
 // drafts has to be there.
 Result<Json> memory_facts(const Args& args, const ModelFile& file) {
   const bool drafts = args.spec.has_draft();
-  const ModelOptions draft = drafts ? draft_options(args.spec, args.model) : ModelOptions();
+  const DraftSource draft = draft_source(args.spec, args.model);
   const Result<MemoryNeeds> needs = measure_needs(file, args.model, args.engine, draft);
   if (!needs && drafts) return error_within("--draft " + args.spec.draft, needs.error());
   if (!needs) return Json();

@@ -230,11 +230,6 @@ Status check(Args& args) {
   return {};
 }
 
-// The model that drafts; its path is empty where none does.
-ModelOptions draft_of(const Args& args) {
-  return args.spec.has_draft() ? draft_options(args.spec, args.model) : ModelOptions{};
-}
-
 void apply_sampling(const Args& args, const LoadedModel& loaded, ServeOptions& serve) {
   serve.sampling = loaded.sampling;
   apply(args.sampling, serve.sampling);
@@ -270,7 +265,7 @@ Status run(Args& args) {
   StepSignal signal;
   QR_TRY(const std::unique_ptr<Listening> listening, Listening::start(args.serve, metrics));
   auto watch = std::make_unique<LoadWatch>(signals);
-  QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_of(args)));
+  QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_source(args.spec, args.model)));
   QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
   QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
   drop_if_impossible(args.spec, loaded.model->info(), args.engine);
