@@ -227,6 +227,20 @@ Status read_windows(const ModelFile& file, int period, DecoderConfig& c) {
   return {};
 }
 
+Status read_turns(const ModelFile& file, const std::string& prefix, int period, DecoderConfig& c) {
+  const std::string key = prefix + kTurns;
+  QR_TRY(const std::vector<int64_t> turns, by_layer(file.meta, key, c));
+  if (turns.empty() && file.meta.find(key) != nullptr) {
+    return fail(Code::corrupt, "key " + file.meta.shown(key) + ": must be a list of numbers");
+  }
+  c.is_still.clear();
+  for (int l = 0; l < c.n_layers; ++l) {
+    const bool by_period = period > 0 && l % period == period - 1;
+    c.is_still.push_back(turns.empty() ? by_period : turns[static_cast<size_t>(l)] == 0);
+  }
+  return {};
+}
+
 Status read_pairs(const ModelFile& file, const std::string& prefix, DecoderConfig& c) {
   QR_TRY(const bool halves, file.meta.get_bool_or(prefix + "rope.halves", false));
   c.rope_pairs = halves ? RopePairs::halves : RopePairs::interleaved;

@@ -66,6 +66,11 @@ Result<DecoderConfig> read_decoder_config(const ModelFile& file, const LoadOptio
 // `period`; 1: every layer. Code::corrupt names the key.
 Status read_windows(const ModelFile& file, int period, DecoderConfig& config);
 
+// Sets is_still from the file's list of a number a layer, 0: it does not turn (folders have one of some architectures,
+// GGUF has no word for it); without a list the last layer of every `period`, 0: none. Code::corrupt names the key.
+Status read_turns(const ModelFile& file, const std::string& prefix, int period, DecoderConfig& config);
+inline constexpr const char* kTurns = "rope.layers";  // that list
+
 // Rows of q and k as interleaved pairs, which is how GGUF has some architectures, unless "<arch>.rope.halves" says that
 // they are a Hugging Face folder's.
 Status read_pairs(const ModelFile& file, const std::string& prefix, DecoderConfig& config);

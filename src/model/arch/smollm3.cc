@@ -5,21 +5,11 @@ namespace quire {
 namespace {
 
 constexpr int kPeriod = 4;
-constexpr const char* kTurns = "rope.layers";  // of folders: 1 and 0 in the layers' order; GGUF has no word for it
 
 class SmolLm3 final : public Decoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
-    const MetaValue* listed = file.meta.find(prefix + kTurns);
-    const auto* turns = listed != nullptr ? std::get_if<std::vector<int64_t>>(listed) : nullptr;
-    if (listed != nullptr && (turns == nullptr || turns->size() != static_cast<size_t>(c.n_layers))) {
-      return fail(Code::corrupt, "key " + file.meta.shown(prefix + kTurns) + ": must have " +
-                                     std::to_string(c.n_layers) + " entries, has " +
-                                     std::to_string(turns != nullptr ? turns->size() : 0));
-    }
-    for (int l = 0; l < c.n_layers; ++l) {
-      c.is_still.push_back(turns != nullptr ? (*turns)[static_cast<size_t>(l)] == 0 : l % kPeriod == kPeriod - 1);
-    }
+    QR_TRY_VOID(read_turns(file, prefix, kPeriod, c));
     return read_pairs(file, prefix, c);
   }
 };
