@@ -49,7 +49,8 @@ def blank_folder(path, n_vocab):
 # Of folders that are not named as theirs is in a GGUF file.
 ARCHITECTURES = {'mistral': 'llama', 'mixtral': 'llama', 'gptneox-serial': 'gptneox', 'olmo3': 'olmo2',
                  'stablelm-parallel': 'stablelm', 'deepseek2-glm': 'deepseek2', 'deepseek2-groups': 'deepseek2',
-                 'deepseek2-v3': 'deepseek2', 'granitehybrid-moe': 'granitehybrid'}
+                 'deepseek2-v3': 'deepseek2', 'granitehybrid-moe': 'granitehybrid',
+                 'granitehybrid-bamba': 'granitehybrid', 'falcon-one-norm': 'falcon'}
 
 
 class Quantize(unittest.TestCase):
