@@ -1,9 +1,12 @@
-// Granite 4 hybrids: Mamba-2 in most layers, attention in few, experts beside a shared unit or the unit alone.
+// Granite 4 hybrids: Mamba-2 in most layers, attention in few, experts beside a shared unit or the unit alone. Bamba is
+// the same without factors; GGUF has it under this name.
 #include "model/arch/granite.h"
 #include "model/hf_reshape.h"
 
 namespace quire {
 namespace {
+
+constexpr std::string_view kAttentionLayers = "attn_layer_indices";  // of Bamba's folders
 
 class GraniteHybrid final : public Granite {
  protected:
@@ -18,7 +21,17 @@ class GraniteHybrid final : public Granite {
 Status layer_facts(HfFacts& hf) {
   if (hf.find("layer_types") != nullptr) return {};
   QR_TRY(const int64_t n_layers, hf.get_int("num_hidden_layers", 1, 4096));
-  hf.set("attention.recurrent_layers", std::vector<int64_t>(static_cast<size_t>(n_layers), 1), "layer_types");
+  std::vector<int64_t> states(static_cast<size_t>(n_layers), 1);
+  const MetaValue* named = hf.find(kAttentionLayers);
+  const auto* numbers = named != nullptr ? std::get_if<std::vector<int64_t>>(named) : nullptr;
+  for (const int64_t l : numbers != nullptr ? *numbers : std::vector<int64_t>()) {
+    if (l < 0 || l >= n_layers) {
+      return fail(Code::corrupt, "key \"" + std::string(kAttentionLayers) + "\": must have numbers of 0 to " +
+                                     std::to_string(n_layers - 1) + ", has " + std::to_string(l));
+    }
+    states[static_cast<size_t>(l)] = 0;
+  }
+  hf.set("attention.recurrent_layers", std::move(states), numbers != nullptr ? kAttentionLayers : "layer_types");
   return {};
 }
 
@@ -58,16 +71,21 @@ Status step_facts(const HfFacts& hf) {
   return fail(Code::unsupported, "key \"time_step_limit\": only 0 to infinity is supported");
 }
 
-Status facts(HfFacts& hf) {
+Status granite_hybrid_facts(HfFacts& hf) {
   QR_TRY_VOID(granite_facts(hf));
-  QR_TRY_VOID(step_facts(hf));
   QR_TRY_VOID(hf.require("position_embedding_type", {"rope", "nope"}));
   const MetaValue* positions = hf.find("position_embedding_type");
   hf.set("rope.scaling.finetuned", positions != nullptr && *positions == MetaValue(std::string("rope")),
          "position_embedding_type");
-  QR_TRY_VOID(layer_facts(hf));
-  QR_TRY_VOID(state_facts(hf));
   return unit_facts(hf);
+}
+
+Status facts(HfFacts& hf) {
+  const bool is_bamba = hf.find(kAttentionLayers) != nullptr;
+  QR_TRY_VOID(is_bamba ? hf.require("hidden_act", {"silu"}) : granite_hybrid_facts(hf));
+  QR_TRY_VOID(step_facts(hf));
+  QR_TRY_VOID(layer_facts(hf));
+  return state_facts(hf);
 }
 
 Status own_name(const Metadata& facts, HostWeight& ours) {
@@ -92,10 +110,15 @@ Status down_of_unit(const HostWeight&, const Metadata& facts, HostWeight& ours, 
 QR_REGISTER(ArchEntry,
             "granitehybrid",
             ArchEntry{
-                .summary = "Granite 4 hybrids: Mamba-2 in most layers, with experts or without",
-                .hf = {.model_types = {"granitemoehybrid"},
+                .summary = "Granite 4 hybrids and Bamba: Mamba-2 in most layers, with experts or without",
+                .hf = {.model_types = {"granitemoehybrid", "bamba"},
                        .tensors = granite_tensors(
-                           {{"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight"},
+                           {{"model.final_layernorm.weight", "output_norm.weight"},
+                            {"model.layers.{}.pre_ff_layernorm.weight", "blk.{}.ffn_norm.weight"},
+                            {"model.layers.{}.feed_forward.gate_proj.weight", "blk.{}.ffn_gate.weight"},
+                            {"model.layers.{}.feed_forward.up_proj.weight", "blk.{}.ffn_up.weight"},
+                            {"model.layers.{}.feed_forward.down_proj.weight", "blk.{}.ffn_down.weight"},
+                            {"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight"},
                             {"model.layers.{}.mamba.in_proj.bias", "blk.{}.ssm_in.bias"},
                             {.theirs = "model.layers.{}.mamba.conv1d.weight",
                              .ours = "blk.{}.ssm_conv1d.weight",
