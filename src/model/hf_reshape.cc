@@ -174,20 +174,30 @@ Status minus_exp(const HostWeight& theirs, const Metadata& facts, HostWeight& ou
   return {};
 }
 
-Status heads_apart(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
-  QR_TRY(const int64_t n_heads, facts.get_int("hf.num_attention_heads", 1, 4096));
+Status kv_heads_apart(
+    const HostWeight& theirs, int64_t n_heads, int64_t n_kv_heads, HostWeight& ours, ModelFile& file) {
   const int64_t n_rows = theirs.shape.empty() ? 0 : theirs.shape[0];
-  if (theirs.shape.size() > 2 || n_rows % (3 * n_heads) != 0) {
-    return fail(Code::corrupt, "tensor " + in_quotes(theirs.name) + ": must have three rows of every head, " +
-                                   std::to_string(n_heads) + ", has " + std::to_string(n_rows) + " rows");
+  if (theirs.shape.size() > 2 || n_heads % n_kv_heads != 0 || n_rows % (n_heads + 2 * n_kv_heads) != 0) {
+    return fail(Code::corrupt, "tensor " + in_quotes(theirs.name) + ": must have rows of " + std::to_string(n_heads) +
+                                   " heads of queries and " + std::to_string(n_kv_heads) +
+                                   " of keys and of values, has " + std::to_string(n_rows) + " rows");
   }
   const int64_t d = theirs.shape.size() == 2 ? theirs.shape[1] : 1;
-  const int64_t dim = n_rows / (3 * n_heads);
+  const int64_t dim = n_rows / (n_heads + 2 * n_kv_heads);
+  const int64_t n_shared = n_heads / n_kv_heads;
   return copy(theirs, theirs.shape, ours, file, [=](int64_t i) {
     const int64_t row = i / d;
-    const int64_t kind = row / (n_heads * dim);
-    return ((row / dim % n_heads * 3 + kind) * dim + row % dim) * d + i % d;
+    const int64_t head = row / dim;
+    const bool is_q = head < n_heads;
+    const int64_t kv_head = is_q ? head / n_shared : (head - n_heads) % n_kv_heads;
+    const int64_t at = is_q ? head % n_shared : n_shared + (head - n_heads) / n_kv_heads;
+    return ((kv_head * (n_shared + 2) + at) * dim + row % dim) * d + i % d;
   });
+}
+
+Status heads_apart(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
+  QR_TRY(const int64_t n_heads, facts.get_int("hf.num_attention_heads", 1, 4096));
+  return kv_heads_apart(theirs, n_heads, n_heads, ours, file);
 }
 
 namespace {
@@ -226,10 +236,13 @@ Status latent_to_values(const HostWeight& theirs, const Metadata& facts, HostWei
 }
 
 Status transposed(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
-  QR_TRY_VOID(check(theirs, 3, 3));
-  const int64_t f = theirs.shape[1];
-  const int64_t d = theirs.shape[2];
-  return copy(theirs, {theirs.shape[0], d, f}, ours, file, [=](int64_t i) {
+  const size_t rank = theirs.shape.size() == 2 ? 2 : 3;
+  QR_TRY_VOID(check(theirs, rank, rank));
+  const int64_t f = theirs.shape[rank - 2];
+  const int64_t d = theirs.shape[rank - 1];
+  std::vector<int64_t> shape = theirs.shape;
+  std::swap(shape[rank - 2], shape[rank - 1]);
+  return copy(theirs, std::move(shape), ours, file, [=](int64_t i) {
     const int64_t matrix = i / (f * d);
     return (matrix * f + i % f) * d + i / f % d;
   });

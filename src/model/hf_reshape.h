@@ -31,11 +31,13 @@ Status minus_exp(const HostWeight& theirs, const Metadata& facts, HostWeight& ou
 Status without_middle(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // Rows, or numbers, that lie head by head as q, k, v, hf.num_attention_heads times: all of q, then of k, then of v.
 Status heads_apart(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// The same of fewer heads of keys and values: n_heads / n_kv_heads of q, one of k and one of v, n_kv_heads times.
+Status kv_heads_apart(const HostWeight& theirs, int64_t n_heads, int64_t n_kv_heads, HostWeight& ours, ModelFile& file);
 // What makes heads' keys and values of a latent, [heads · (k + v), n], k = hf.qk_nope_head_dim and v = hf.v_head_dim:
 // of every head what a query is multiplied with instead, [heads, n, k], or what the mixed latents are, [heads, v, n].
 Status latent_to_queries(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 Status latent_to_values(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
-// [n, f, d] → [n, d, f].
+// [n, f, d] → [n, d, f], or [f, d] → [d, f].
 Status transposed(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 
 }  // namespace quire

@@ -128,8 +128,20 @@ TEST(HfReshape, PutsHeadsApart) {
   facts.values["hf.num_attention_heads"] = int64_t{4};
   const Status done = heads_apart(from.weight, facts, ours, file);
   ASSERT_FALSE(done);
-  EXPECT_THAT(done.error().message, HasSubstr("three rows of every head, 4, has 6 rows"));
+  EXPECT_THAT(done.error().message, HasSubstr("rows of 4 heads of queries and 4 of keys and of values, has 6 rows"));
   EXPECT_THAT(make(flattened, Counted({1, 3})).shape, ElementsAre(3));
+}
+
+// Two heads of queries, a key and a value, twice.
+TEST(HfReshape, PutsApartHeadsThatShareKeys) {
+  ModelFile file;
+  const Counted from({8});
+  HostWeight ours = from.weight;
+  ASSERT_TRUE(kv_heads_apart(from.weight, 4, 2, ours, file));
+  std::vector<float> values(8);
+  std::memcpy(values.data(), ours.data.data(), ours.data.size());
+  EXPECT_THAT(values, ElementsAre(0, 1, 4, 5, 2, 6, 3, 7));
+  EXPECT_FALSE(kv_heads_apart(from.weight, 4, 3, ours, file));
 }
 
 // Of two heads, each with two rows of keys and one of values: a query of two numbers is multiplied with [3, 2].
