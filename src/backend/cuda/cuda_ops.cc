@@ -271,6 +271,9 @@ void CudaOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
     case Activation::gelu_erf: return run_as.operator()<Activation::gelu_erf>();
     case Activation::relu2: return run_as.operator()<Activation::relu2>();
     case Activation::clamped_silu: return run_as.operator()<Activation::clamped_silu>();
+    case Activation::sigmoid: return run_as.operator()<Activation::sigmoid>();
+    case Activation::none: return run_as.operator()<Activation::none>();
+    case Activation::below_zero: return run_as.operator()<Activation::below_zero>();
   }
 }
 

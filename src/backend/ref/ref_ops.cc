@@ -25,6 +25,9 @@ double activated(double x, Activation act) {
     case Activation::gelu_tanh: return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::gelu_erf: return 0.5 * x * (1.0 + std::erf(x * M_SQRT1_2));
     case Activation::relu2: return x < 0 ? 0.0 : x * x;
+    case Activation::sigmoid: return 1.0 / (1.0 + std::exp(-x));
+    case Activation::none: return x;
+    case Activation::below_zero: return x < 0 ? std::expm1(x) - x : 0.0 * x;
     case Activation::clamped_silu: break;
   }
   const double gate = x > 7 ? 7.0 : x;

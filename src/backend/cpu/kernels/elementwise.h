@@ -196,6 +196,8 @@ struct Elementwise {
 
   static F silu(F x) { return V::div(x, V::add(V::set1(1.0F), exp_lanes<V>(V::sub(V::zero(), x)))); }
 
+  static F sigmoid(F x) { return V::div(V::set1(1.0F), V::add(V::set1(1.0F), exp_lanes<V>(V::sub(V::zero(), x)))); }
+
   template <Activation kAct>
   static F activated(F x) {
     if constexpr (kAct == Activation::silu) return silu(x);
@@ -204,6 +206,12 @@ struct Elementwise {
     if constexpr (kAct == Activation::relu2) {
       const F above = V::max(V::zero(), x);  // the second where x is NaN
       return V::mul(above, above);
+    }
+    if constexpr (kAct == Activation::sigmoid) return sigmoid(x);
+    if constexpr (kAct == Activation::none) return x;
+    if constexpr (kAct == Activation::below_zero) {
+      const F below = V::min(V::zero(), x);  // the second where x is NaN
+      return V::sub(V::sub(exp_lanes<V>(below), V::set1(1.0F)), below);
     }
     if constexpr (kAct == Activation::clamped_silu) {
       const F gate = V::min(V::set1(7.0F), x);
@@ -381,7 +389,8 @@ constexpr ElementwiseKernels make_elementwise_kernels() {
           .soft_cap_row = &E::soft_cap_row,
           .gated_row = {&E::template gated_row<Activation::silu>, &E::template gated_row<Activation::gelu_tanh>,
                         &E::template gated_row<Activation::gelu_erf>, &E::template gated_row<Activation::relu2>,
-                        &E::template gated_row<Activation::clamped_silu>},
+                        &E::template gated_row<Activation::clamped_silu>, &E::template gated_row<Activation::sigmoid>,
+                        &E::template gated_row<Activation::none>, &E::template gated_row<Activation::below_zero>},
           .rotate_head = &E::rotate_head,
           .block_max = &E::block_max,
           .exp_row = &E::exp_row,

@@ -75,6 +75,12 @@ QR_DEVICE float activated(float x) {
     const float above = 0.0F > x ? 0.0F : x;
     return dev::mul(above, above);
   }
+  if constexpr (kAct == Activation::sigmoid) return dev::div(1.0F, dev::add(1.0F, exp_of(dev::sub(0.0F, x))));
+  if constexpr (kAct == Activation::none) return x;
+  if constexpr (kAct == Activation::below_zero) {
+    const float below = 0.0F < x ? 0.0F : x;
+    return dev::sub(dev::sub(exp_of(below), 1.0F), below);
+  }
   const float gate = 7.0F < x ? 7.0F : x;  // clamped_silu
   return dev::div(gate, dev::add(1.0F, exp_of(dev::mul(gate, -1.702F))));
 }

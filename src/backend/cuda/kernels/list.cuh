@@ -28,6 +28,9 @@
   X(gated_gelu_erf, Elementwise<Gated<Activation::gelu_erf>>)         \
   X(gated_relu2, Elementwise<Gated<Activation::relu2>>)               \
   X(gated_clamped_silu, Elementwise<Gated<Activation::clamped_silu>>) \
+  X(gated_sigmoid, Elementwise<Gated<Activation::sigmoid>>)           \
+  X(gated_none, Elementwise<Gated<Activation::none>>)                 \
+  X(gated_below_zero, Elementwise<Gated<Activation::below_zero>>)     \
   X(pick_rows, Elementwise<PickRows>)                                 \
   X(embed_q8_0, Elementwise<EmbedQ8_0>)                               \
   X(embed_f32, Elementwise<EmbedFloat<float>>)                        \
