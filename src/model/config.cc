@@ -277,7 +277,7 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
   info.rope_pairs = c.rope_pairs;
   info.n_rope = c.n_rope;
   info.n_state_layers = static_cast<int>(std::count(c.is_state.begin(), c.is_state.end(), true));
-  info.scales_embedding = c.embed_scale != 1.0F;
+  info.scales_embedding = c.embed_scale != 1.0F || c.n_positions > 0;
   for (const HostWeight& w : file.tensors) {
     const int64_t n = w.n_rows() * w.n_cols();
     const WeightFormat& format = loaded_format(w, options);

@@ -23,8 +23,23 @@ struct StateConfig {
   int n_head_groups = 0;          // of heads that share what a state is written and read by
   int state_dim = 0;              // components of a state for each of a head's
   int n_taps = 0;                 // of the convolution
+  int n_channels = 0;             // of layers that are a gated convolution alone; 0: they scan
   int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
   int64_t n_conv() const { return n_inner() + 2 * int64_t{n_head_groups} * state_dim; }  // columns of the convolution
+};
+
+// What the queries of a row at position p are multiplied with: 1 + by · log(1 + ⌊(p + ahead) / length⌋).
+struct QueryScale {
+  double by = 0.0;  // 0: with nothing
+  int64_t length = 1;
+  int ahead = 0;          // 0 or 1
+  bool of_still = false;  // of layers alone that do not turn
+};
+
+// A unit's activation with numbers of its own: alpha_p · x² + beta · x above 0, alpha_n · (exp(x) − 1 − x) + beta · x
+// below. Source: Huang and Schlag, "Deriving activation functions using integration".
+struct Xielu {
+  float alpha_p = 0.0F, alpha_n = 0.0F, beta = 0.0F;
 };
 
 struct DecoderConfig {
@@ -44,18 +59,25 @@ struct DecoderConfig {
   NormKind norm = NormKind::rms;  // of those in front of parts, and of the last one
   bool is_parallel = false;       // both parts of a layer read the same rows
   Activation activation = Activation::silu;
-  bool has_gate = true;         // of feed-forward units
-  float embed_scale = 1.0F;     // of the embedding
-  float residual_scale = 1.0F;  // of what a part adds
-  float logit_scale = 1.0F;     // before the soft cap
-  float attn_scale = 0.0F;      // of scores: 1/√head_dim unless the model says otherwise
-  float attn_soft_cap = 0.0F;   // of scores, 0: none
-  float logit_soft_cap = 0.0F;  // 0: none
-  int window = 0;               // keys that a layer with a window sees, 0: no layer has one
-  std::vector<bool> is_local;   // per layer: sees the window only; empty where window is 0
-  std::vector<bool> is_still;   // per layer: its heads do not turn; empty: those of all do
-  std::vector<bool> is_state;   // per layer: keeps a state in place of attention; empty: none does
-  StateConfig state;            // of these
+  bool has_gate = true;           // of feed-forward units
+  float embed_scale = 1.0F;       // of the embedding
+  float residual_scale = 1.0F;    // of what a part adds
+  float logit_scale = 1.0F;       // before the soft cap
+  float attn_scale = 0.0F;        // of scores: 1/√head_dim unless the model says otherwise
+  float attn_soft_cap = 0.0F;     // of scores, 0: none
+  float logit_soft_cap = 0.0F;    // 0: none
+  int window = 0;                 // keys that a layer with a window sees, 0: no layer has one
+  std::vector<bool> is_local;     // per layer: sees the window only; empty where window is 0
+  std::vector<bool> is_still;     // per layer: its heads do not turn; empty: those of all do
+  std::vector<bool> is_state;     // per layer: keeps a state in place of attention; empty: none does
+  StateConfig state;              // of these
+  int n_positions = 0;            // learned ones, which are added to the embedding; 0: there are none
+  bool turns_first = false;       // heads are rotated before their norms, not after
+  bool plain_head_norms = false;  // heads of layers that turn are normed without weights
+  int chunk = 0;                  // positions; > 0: rows of local layers see the keys of their own aligned chunk only
+  bool share_on_input = false;    // a row's one expert reads the row times its share, and its result is taken as it is
+  QueryScale query_scale;
+  std::vector<Xielu> xielu;  // by layer, in place of the activation; empty: none has it
 };
 
 // What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/bounded_reader.h"
+#include "model/attention_steps.h"
 #include "model/fingerprint.h"
+#include "model/step_tables.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
 
@@ -40,15 +42,28 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
 
 Status Decoder::check_shift(const LoadOptions& options) const {
   const ContextShift& shift = options.shift;
+  if (shift.is_on() && (config_.n_positions > 0 || config_.turns_first || config_.chunk > 0)) {
+    return fail(Code::unsupported, "a context shift: keys of this architecture do not move to other positions");
+  }
   if (!shift.is_on() || shift.n_positions() <= config_.n_ctx) return {};
   return fail(Code::invalid, "a context shift with " + std::to_string(shift.n_sinks) + " sinks and a window of " +
                                  std::to_string(shift.window) + " tokens takes " + std::to_string(shift.n_positions()) +
                                  " positions; the model has " + std::to_string(config_.n_ctx));
 }
 
+Status Decoder::check_positions(const LoadOptions& options) const {
+  if (config_.query_scale.by != 0.0 && config_.head_dim % 2 != 0) {
+    return fail(Code::unsupported, "heads of " + std::to_string(config_.head_dim) +
+                                       " numbers, of which queries grow with their position: must be even");
+  }
+  if (config_.n_positions == 0 || options.n_ctx <= config_.n_positions) return {};
+  return fail(Code::invalid, "a context of " + std::to_string(options.n_ctx) + " tokens: the model has learned " +
+                                 std::to_string(config_.n_positions) + " positions");
+}
+
 // Layers without heads are for architectures that read what those are instead.
 Status Decoder::check_states(const ModelFile& file) const {
-  if (config_.is_state.empty() || config_.state.n_heads > 0) return {};
+  if (config_.is_state.empty() || config_.state.n_heads > 0 || config_.state.n_channels > 0) return {};
   return fail(Code::unsupported, file.path + ": key " +
                                      file.meta.shown(file.meta.get_string("general.architecture").value_or("") +
                                                      ".attention.head_count_kv") +
@@ -63,6 +78,7 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   auto configured = configure(file, arch + ".", config_);
   if (!configured) return error_within(file.path, std::move(configured).error());
   QR_TRY_VOID(check_shift(options));
+  QR_TRY_VOID(check_positions(options));
   if (config_.latent.n_kv > 0) QR_TRY_VOID(check_latent_codec(config_, options));
   QR_TRY_VOID(check_states(file));
   info_ = make_model_info(file, config_, options);
@@ -115,9 +131,11 @@ Status Decoder::load_ends(WeightLoader& load) {
   load.enter("");
   std::vector<Linear> embedding;
   load.linear(embedding, "token_embd", c.n_vocab, c.n_embd);
-  load.vector(output_norm_, "output_norm.weight", c.n_embd);
+  const bool is_other = !load.has("output_norm.weight") && load.has("token_embd_norm.weight");
+  load.vector(output_norm_, is_other ? "token_embd_norm.weight" : "output_norm.weight", c.n_embd);
   const bool layer_norms = c.norm == NormKind::layer;
   if (layer_norms && load.has("output_norm.bias")) load.vector(output_norm_bias_, "output_norm.bias", c.n_embd);
+  if (c.n_positions > 0) load.linear(positions_, "position_embd", c.n_positions, c.n_embd);
   if (load.has("output.weight")) load.linear(output_, "output", c.n_vocab, c.n_embd);
   QR_TRY_VOID(load.status());
   embedding_ = embedding[0];
@@ -202,7 +220,8 @@ void Decoder::load_row_norms(WeightLoader& load, DecoderLayer& layer) const {
 
 int64_t Decoder::attention_columns() const {
   if (config_.latent.n_kv > 0) return latent_columns(config_);
-  return Arena::row_stride(2 * (q_dim() + kv_dim()));  // q, k, v and the result
+  const bool has_gate = std::ranges::any_of(layers_, [](const DecoderLayer& l) { return !l.attn_gate.empty(); });
+  return Arena::row_stride(2 * (q_dim() + kv_dim())) + (has_gate ? Arena::row_stride(q_dim()) : 0);  // q, k, v, result
 }
 
 int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
@@ -211,13 +230,16 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const int64_t attn = attention_columns();
   const int64_t expert = Arena::row_stride(c.n_embd + 3 * int64_t{c.n_ff_expert});
   const int64_t shared = c.n_ff_shared == 0 ? 0 : Arena::row_stride(2 * int64_t{c.n_ff_shared}) + embd + 16;
-  const int64_t widest = std::max({attn, Arena::row_stride(2 * int64_t{c.n_ff}),
-                                   c.n_experts + c.routing.n_used * expert, shared, state_mixer_row_floats(c.state)});
+  const int64_t unit = c.xielu.empty() ? Arena::row_stride(2 * int64_t{c.n_ff}) : 3 * Arena::row_stride(c.n_ff);
+  const int64_t shares = c.share_on_input ? embd + 2 : 0;
+  const int64_t widest =
+      std::max({attn, unit, c.n_experts + c.routing.n_used * expert + shares, shared, state_mixer_row_floats(c.state)});
   const int64_t of_kept = info_.shift.is_on() ? 2 * (c.n_rope + 1) : 0;
-  const int64_t kept = n * (embd + 2 * c.n_rope + of_kept);  // x and rotations, to the end of the step
-  const int64_t layer = n * (3 * embd + widest);             // normed, delta (two of parallel parts) and a part's own
-  const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);    // the row's number, its state twice, its logits
-  return (kept + std::max(layer, out)) * 4 + 20 * Arena::kAlign;
+  const int64_t tables = (c.query_scale.by != 0.0 ? c.head_dim : 0) + (c.chunk > 0 ? 1 : 0);
+  const int64_t kept = n * (embd + 2 * c.n_rope + of_kept + tables);  // x and tables, to the end of the step
+  const int64_t layer = n * (3 * embd + widest);           // normed, delta (two of parallel parts) and a part's own
+  const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);  // the row's number, its state twice, its logits
+  return (kept + std::max(layer, out)) * 4 + 24 * Arena::kAlign;
 }
 
 Tensor Decoder::embed(const Pass& pass) const {
@@ -225,6 +247,12 @@ Tensor Decoder::embed(const Pass& pass) const {
   Tensor x = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
   pass.ops->embed(x, pass.batch->ids, embedding_);
   if (config_.embed_scale != 1.0F) pass.ops->scale(x, config_.embed_scale);
+  if (positions_.empty()) return x;
+  const int64_t mark = pass.arena->mark();
+  const Tensor positions = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
+  pass.ops->embed(positions, pass.batch->pos, positions_[0]);
+  pass.ops->add(x, positions);
+  pass.arena->release(mark);
   return x;
 }
 
@@ -237,12 +265,14 @@ void Decoder::mix(
 void Decoder::attention(
     Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const {
   const int64_t mark = pass.arena->mark();
-  AttnMeta with_kept;
-  if (layer.attn.n_kept > 0) {
-    with_kept = pass.batch->attn;
-    with_kept.kept_rotation = rotation.kept;
+  AttnMeta own;
+  const bool has_own = layer.attn.n_kept > 0 || !rotation.first_key.empty();
+  if (has_own) {
+    own = pass.batch->attn;
+    if (layer.attn.n_kept > 0) own.kept_rotation = rotation.kept;
+    if (!rotation.first_key.empty()) own.first_key = rotation.first_key;
   }
-  const AttnMeta& meta = layer.attn.n_kept > 0 ? with_kept : pass.batch->attn;
+  const AttnMeta& meta = has_own ? own : pass.batch->attn;
   if (!layer.latent.empty()) {
     latent_attention(out, in, {layer.latent, config_, layer.attn, meta, rotation.rows, layer.attn_out}, pass);
     return;
@@ -262,59 +292,13 @@ void Decoder::attention(
       .adapters = pass.batch->adapters,
       .layer = number_of(layer),
   };
-  pass.ops->attention(out, in, part);
-  pass.arena->release(mark);
-}
-
-void Decoder::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
-  if (!layer.router.empty()) {
-    mixture(out, layer, in, pass);
-    return;
+  if (config_.turns_first || !rotation.query_factors.empty() || !layer.attn_gate.empty()) {
+    HeadSteps steps{config_.turns_first, rotation.query_factors, layer.attn_gate, {}};
+    if (!steps.gate.empty()) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), q_dim());  // [n, q_dim]
+    attention_steps(*pass.ops, out, in, part, steps);
+  } else {
+    pass.ops->attention(out, in, part);
   }
-  const int64_t mark = pass.arena->mark();
-  const int64_t n_columns = static_cast<int64_t>(layer.gate_up.size()) * config_.n_ff;
-  const FeedForwardPart part{
-      .gate_up = layer.gate_up,
-      .activation = config_.activation,
-      .down = layer.down,
-      .scratch = pass.arena->alloc_rows(in.x.dim(0), n_columns),  // [n, gate | up]
-      .adapters = pass.batch->adapters,
-      .layer = number_of(layer),
-  };
-  pass.ops->feed_forward(out, in, part);
-  pass.arena->release(mark);
-}
-
-void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
-  const int64_t n = in.x.dim(0);
-  const DecoderConfig& c = config_;
-  const int64_t mark = pass.arena->mark();
-  Tensor scores = pass.arena->alloc(DType::f32, {n, c.n_experts});  // [n, n_experts]
-  Tensor scratch = pass.arena->alloc_rows(n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert});
-  norm_rows(*pass.ops, in);
-  pass.ops->linear(scores, in.input(), layer.router);
-  pass.ops->moe(out, MoeInput{in.input(), scores, scratch}, layer.experts);
-  pass.arena->release(mark);
-  if (!layer.shared_down.empty()) shared_unit(out, layer, in, pass);
-}
-
-void Decoder::shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
-  const int64_t n = in.x.dim(0);
-  const bool has_gate = layer.shared_gate_up.size() == 2;
-  const int64_t mark = pass.arena->mark();
-  const int64_t n_columns = (has_gate ? 2 : 1) * int64_t{config_.n_ff_shared};
-  const Tensor scratch = pass.arena->alloc_rows(n, n_columns);     // [n, gate | up]
-  const Tensor found = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
-  const FeedForwardScratch at(scratch, has_gate);
-  pass.ops->linear(scratch, in.input(), layer.shared_gate_up);
-  pass.ops->gated(at.hidden, at.gate, at.up, config_.activation);
-  pass.ops->linear(found, at.hidden, layer.shared_down);
-  if (!layer.shared_gate.empty()) {
-    const Tensor gate = pass.arena->alloc(DType::f32, {n, 1});
-    pass.ops->linear(gate, in.input(), layer.shared_gate);
-    pass.ops->gate_rows(found, gate);
-  }
-  pass.ops->add(out, found);
   pass.arena->release(mark);
 }
 
@@ -382,11 +366,34 @@ void Decoder::fill(const Rotation& out, const Rope& rope, const Pass& pass) cons
   pass.ops->rope_table(out.kept, back, frequencies(rope), 1.0);
 }
 
+Decoder::Rotation Decoder::step_tables(const Pass& pass) const {
+  const int64_t n = pass.batch->pos.dim(0);
+  const int32_t last = info_.shift.is_on() ? info_.shift.n_positions() - 1 : info_.n_ctx;
+  Rotation out;
+  if (config_.query_scale.by != 0.0) {
+    out.query_factors = pass.arena->alloc(DType::f32, {n, config_.head_dim / 2, 2});
+    fill_query_factors(out.query_factors, config_.query_scale, pass.batch->pos, last);
+  }
+  if (config_.chunk > 0) {
+    out.first_key = pass.arena->alloc(DType::i32, {n});
+    fill_chunk_starts(out.first_key, config_.chunk, pass.batch->pos, pass.batch->attn.first_key);
+  }
+  return out;
+}
+
+Decoder::Rotation Decoder::of_layer(const DecoderLayer& layer, const Rotation& of_kind, const Rotation& tables) const {
+  Rotation out = layer.is_still ? Rotation() : of_kind;
+  if (layer.is_still || !config_.query_scale.of_still) out.query_factors = tables.query_factors;
+  if (layer.is_local) out.first_key = tables.first_key;
+  return out;
+}
+
 Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   const int64_t n = x.dim(0);
   const bool two_kinds = config_.rope_local.freq != config_.rope.freq;
   const Rotation rotation = rotation_room(pass);
   const Rotation rotation_local = two_kinds ? rotation_room(pass) : rotation;
+  const Rotation tables = step_tables(pass);
   const int64_t mark = pass.arena->mark();
   NormedRows in;
   in.x = x;
@@ -399,7 +406,7 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   for (int l = range.begin; l < range.end; ++l) {
     const DecoderLayer& layer = layers_[static_cast<size_t>(l)];
     const Rotation& of_kind = layer.is_local ? rotation_local : rotation;
-    run_layer(layer, in, delta, layer.is_still ? Rotation() : of_kind, pass);
+    run_layer(layer, in, delta, of_layer(layer, of_kind, tables), pass);
   }
   if (!in.delta_w.empty()) pass.ops->rms_norm(delta, delta, in.delta_w, in.eps);
   if (!in.delta.empty()) pass.ops->add(x, delta);

@@ -21,6 +21,7 @@ struct DecoderLayer {
   std::vector<Linear> qkv;               // n_embd → n_heads·head_dim | n_kv_heads·head_dim | n_kv_heads·head_dim
   LatentWeights latent;                  // in place of qkv and the norms of q and k; only some have them
   std::vector<Linear> attn_out;          // n_heads·head_dim → n_embd
+  std::vector<Linear> attn_gate;         // n_embd → n_heads·head_dim, of mixed values; only some have it
   std::vector<Linear> gate_up;           // n_embd → n_ff | n_ff, or up alone
   std::vector<Linear> down;              // n_ff → n_embd
   std::vector<Linear> router;  // n_embd → n_experts; a layer with one has experts in place of gate_up and down
@@ -67,8 +68,10 @@ class Decoder : public Model {
   void load_row_norms(WeightLoader& load, DecoderLayer& layer) const;
   // A step's rotary tables for layers of one kind.
   struct Rotation {
-    Tensor rows;  // of each row's q and k
-    Tensor kept;  // of its queries before sinks (AttnMeta::kept_rotation)
+    Tensor rows;                // of each row's q and k
+    Tensor kept;                // of its queries before sinks (AttnMeta::kept_rotation)
+    Tensor query_factors = {};  // of its queries, as HeadSteps'; empty: none
+    Tensor first_key = {};      // in place of AttnMeta's, of layers with chunks; empty: AttnMeta's
   };
   // The parts of a layer: out [n, n_embd] is what to add to the residual stream. The first is attention, or a state's.
   void mix(
@@ -76,6 +79,8 @@ class Decoder : public Model {
   void attention(
       Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const;
   void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
+  // A unit of config().xielu, by the ops one after the other.
+  void xielu_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   void mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   // Adds to out, and needs, what mixture() left in in.input().
   void shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
@@ -94,6 +99,7 @@ class Decoder : public Model {
   // Which of what was loaded for a layer is a product of its own.
   void find_sites(const WeightLoader& load, const DecoderLayer& layer);
   Status check_shift(const LoadOptions& options) const;
+  Status check_positions(const LoadOptions& options) const;
   Status check_states(const ModelFile& file) const;
   AttnParams claim(const LoadOptions& options, bool is_local);
   // Numbers that attention takes from the arena for every row.
@@ -101,6 +107,11 @@ class Decoder : public Model {
   // Room for a step's tables; then what stands in them.
   Rotation rotation_room(const Pass& pass) const;
   void fill(const Rotation& out, const Rope& rope, const Pass& pass) const;
+  // query_factors and first_key of a layer that needs them; made once a step.
+  Rotation step_tables(const Pass& pass) const;
+  Rotation of_layer(const DecoderLayer& layer, const Rotation& of_kind, const Rotation& tables) const;
+  // What a row's experts read.
+  Tensor expert_input(const NormedRows& in, const Tensor& scores, const Pass& pass) const;
   // Both parts, of the same rows: what they find stands in `delta` together.
   void run_parallel(
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
@@ -112,10 +123,11 @@ class Decoder : public Model {
   DecoderConfig config_;
   std::vector<DecoderLayer> layers_;
   std::vector<AdapterSite> sites_;
-  Linear embedding_;            // [n_vocab, n_embd]
-  std::vector<Linear> output_;  // n_embd → n_vocab; the embedding itself where they are tied
-  Tensor output_norm_;          // [n_embd]
-  Tensor output_norm_bias_;     // [n_embd], of a layer norm; may be empty
+  Linear embedding_;               // [n_vocab, n_embd]
+  std::vector<Linear> positions_;  // [n_positions, n_embd]; none where positions are not learned
+  std::vector<Linear> output_;     // n_embd → n_vocab; the embedding itself where they are tied
+  Tensor output_norm_;             // [n_embd]
+  Tensor output_norm_bias_;        // [n_embd], of a layer norm; may be empty
 };
 
 // ArchEntry::load and ArchEntry::info of an architecture that is a Decoder.

@@ -19,7 +19,8 @@ void each_field(Config& config, Fn fn) {
   auto& [n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_ff_shared, routing, n_ctx, n_heads, n_kv_heads,
          head_dim, n_rope, latent, rope_theta, rope, rope_local, rope_pairs, norm_eps, norm, is_parallel, activation,
          has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap, logit_soft_cap, window,
-         is_local, is_still, is_state, state] = config;
+         is_local, is_still, is_state, state, n_positions, turns_first, plain_head_norms, chunk, share_on_input,
+         query_scale, xielu] = config;
   auto& [scoring, n_used, normalised, scale, n_expert_groups, n_expert_groups_used, expert_groups_by_two] = routing;
   auto& [freq, magnitude] = rope;
   auto& [latent_kv, latent_q, latent_k_dim, latent_v_dim] = latent;
@@ -31,9 +32,17 @@ void each_field(Config& config, Fn fn) {
   all(is_parallel, activation, has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap,
       logit_soft_cap, window, is_local, is_still);
   if (latent_kv > 0) all(latent_kv, latent_q, latent_k_dim, latent_v_dim);
-  if (is_state.empty()) return;  // others' names stay what they were
-  auto& [n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps] = state;
+  // Others' names stay what they were.
+  if (n_positions > 0) all(n_positions);
+  if (turns_first || plain_head_norms || chunk > 0 || share_on_input) {
+    all(turns_first, plain_head_norms, chunk, share_on_input);
+  }
+  for (auto& [alpha_p, alpha_n, beta] : xielu) all(alpha_p, alpha_n, beta);
+  if (query_scale.by != 0.0) all(query_scale.by, query_scale.length, query_scale.ahead, query_scale.of_still);
+  if (is_state.empty()) return;
+  auto& [n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps, n_channels] = state;
   all(is_state, n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps);
+  if (n_channels > 0) all(n_channels);
 }
 
 struct FingerprintParts {

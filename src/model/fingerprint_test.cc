@@ -54,6 +54,12 @@ TEST(Fingerprint, EveryHyperParameterCounts) {
   check_every_field(parts, 28);
   parts.config.is_state = {true, false};
   check_every_field(parts, 34);
+  parts.config.state.n_channels = 64;
+  parts.config.n_positions = 32;
+  parts.config.turns_first = parts.config.share_on_input = true;
+  parts.config.query_scale.by = 0.5;
+  parts.config.xielu = {{0.5F, 0.25F, 0.125F}};
+  check_every_field(parts, 47);
 }
 
 TEST(Fingerprint, WhatListsHoldCounts) {

@@ -228,8 +228,9 @@ Status translate_layers(HfFacts& facts, const std::vector<std::string_view>& sta
   const MetaValue* types = facts.find("layer_types");
   if (types == nullptr || std::get_if<std::vector<std::string>>(types) == nullptr) return {};
   const bool has_states = !state_layers.empty();
+  const bool has_chunks = facts.find("attention_chunk_size") != nullptr;
   const std::vector<std::string_view> marks =
-      has_states ? state_layers : std::vector<std::string_view>{"sliding_attention"};
+      has_states ? state_layers : std::vector<std::string_view>{has_chunks ? "chunked_attention" : "sliding_attention"};
   std::vector<std::string_view> known = {"full_attention"};
   if (has_states) known.push_back("attention");
   known.insert(known.end(), marks.begin(), marks.end());

@@ -50,14 +50,15 @@ Status half_of_rows(const HostWeight& theirs, int64_t half, HostWeight& ours, Mo
   return copy(theirs, std::move(shape), ours, file, [=](int64_t i) { return (2 * (i / run) + half) * run + i % run; });
 }
 
-Status every_other_column(const HostWeight& theirs, int64_t first, HostWeight& ours, ModelFile& file) {
+// Column first + step · i of every matrix as its row i.
+Status some_columns(const HostWeight& theirs, int64_t first, int64_t step, HostWeight& ours, ModelFile& file) {
   QR_TRY_VOID(check(theirs, 3, 2));
   const int64_t d = theirs.shape[1];
   const int64_t f = theirs.shape[2] / 2;
   return copy(theirs, {theirs.shape[0], f, d}, ours, file, [=](int64_t i) {
     const int64_t matrix = i / (f * d);
     const int64_t row = i / d % f;
-    return (matrix * d + i % d) * 2 * f + 2 * row + first;
+    return (matrix * d + i % d) * 2 * f + step * row + first;
   });
 }
 
@@ -115,10 +116,17 @@ Status last_rows(const HostWeight& theirs, const Metadata&, HostWeight& ours, Mo
   return half_of_rows(theirs, 1, ours, file);
 }
 Status even_columns(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
-  return every_other_column(theirs, 0, ours, file);
+  return some_columns(theirs, 0, 2, ours, file);
 }
 Status odd_columns(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
-  return every_other_column(theirs, 1, ours, file);
+  return some_columns(theirs, 1, 2, ours, file);
+}
+Status first_columns(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  return some_columns(theirs, 0, 1, ours, file);
+}
+Status last_columns(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile& file) {
+  const int64_t n_columns = theirs.shape.size() == 3 ? theirs.shape[2] : 0;
+  return some_columns(theirs, n_columns / 2, 1, ours, file);
 }
 Status even_rows(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile&) {
   return every_other_row(theirs, 0, ours);

@@ -14,6 +14,9 @@ Status last_rows(const HostWeight& theirs, const Metadata& facts, HostWeight& ou
 // [n, d, 2 · f] → [n, f, d]: every other column, from the first or the second on, as a row.
 Status even_columns(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 Status odd_columns(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// The same of the first or the last f columns.
+Status first_columns(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+Status last_columns(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // [n, 2 · f, d] → [n, f, d]: every other row, from the first or the second on. Rows are made where they are wanted, of
 // any format, also of rows that are made themselves (NameRule::keeps_rows).
 Status even_rows(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);

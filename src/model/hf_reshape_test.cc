@@ -52,6 +52,15 @@ TEST(HfReshape, CutsRowsOfEveryExpert) {
   EXPECT_THAT(make(last_rows, from).values, ElementsAre(6, 7, 8, 9, 10, 11, 18, 19, 20, 21, 22, 23));
 }
 
+TEST(HfReshape, CutsColumnsOfEveryExpert) {
+  const Counted from({2, 2, 4});
+  const Made first = make(first_columns, from);
+  EXPECT_THAT(first.shape, ElementsAre(2, 2, 2));
+  EXPECT_THAT(first.values, ElementsAre(0, 4, 1, 5, 8, 12, 9, 13));
+  EXPECT_THAT(make(last_columns, from).values, ElementsAre(2, 6, 3, 7, 10, 14, 11, 15));
+  EXPECT_THAT(make(last_columns, Counted({2, 2, 3})).error, HasSubstr("dimension 2 must be even, is 3"));
+}
+
 TEST(HfReshape, CutsRowsOfOneMatrix) {
   const Counted from({4, 3});
   EXPECT_THAT(make(first_rows, from).shape, ElementsAre(2, 3));

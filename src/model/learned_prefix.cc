@@ -90,7 +90,7 @@ Result<LearnedPrefix> read_config(const Json& config, const ModelInfo& info) {
   QR_TRY_VOID(want_number(config, "token_dim", info.n_embd));
   if (info.scales_embedding)
     return fail(Code::unsupported,
-                "embeddings of virtual tokens are not known for " + info.arch + ", which scales its own");
+                "embeddings of virtual tokens are not known for " + info.arch + ", which changes its own");
   return out;
 }
 

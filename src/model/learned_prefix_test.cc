@@ -160,7 +160,7 @@ TEST_F(LearnedPrefixFolder, EmbeddingsOfPromptTuning) {
   ModelInfo scaled = info();
   scaled.scales_embedding = true;
   EXPECT_EQ(refusal(scaled),
-            "adapter_config.json: embeddings of virtual tokens are not known for llama, which scales its own");
+            "adapter_config.json: embeddings of virtual tokens are not known for llama, which changes its own");
 }
 
 }  // namespace

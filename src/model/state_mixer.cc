@@ -52,8 +52,16 @@ Status read_state_config(const ModelFile& file, const std::string& prefix, Decod
   return {};
 }
 
+Status read_conv_config(const ModelFile& file, const std::string& prefix, DecoderConfig& config) {
+  QR_TRY(const int64_t n_taps, file.meta.get_int(prefix + "shortconv.l_cache", 1, kMostTaps));
+  config.state.n_taps = static_cast<int>(n_taps);
+  config.state.n_channels = config.n_embd;
+  return {};
+}
+
 void claim_state(const StateConfig& c, KvLayout& layout, StateMixer& mixer) {
-  const int64_t conv_bytes = lines(int64_t{c.n_taps - 1} * c.n_conv());
+  const int64_t n_columns = c.n_channels > 0 ? c.n_channels : c.n_conv();
+  const int64_t conv_bytes = lines(int64_t{c.n_taps - 1} * n_columns);
   const int64_t scan_bytes = lines(int64_t{c.n_heads} * c.state_dim * c.head_dim);
   const KvClaim claim = layout.claim_state(conv_bytes + scan_bytes);
   mixer.group = claim.group;
@@ -61,8 +69,35 @@ void claim_state(const StateConfig& c, KvLayout& layout, StateMixer& mixer) {
   mixer.scan_offset = claim.offset + conv_bytes;
 }
 
+namespace {
+
+void load_conv(WeightLoader& load, const DecoderConfig& config, StateMixer& mixer) {
+  const int n = config.state.n_channels;
+  load.linear(mixer.in, "shortconv.in_proj", 3 * int64_t{n}, config.n_embd);
+  load.load_transposed(mixer.conv.w, "shortconv.conv.weight", n, config.state.n_taps);
+  if (load.has("shortconv.conv.bias")) load.vector(mixer.conv.b, "shortconv.conv.bias", n);
+  load.linear(mixer.out, "shortconv.out_proj", config.n_embd, n);
+}
+
+void run_conv(Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
+  const int64_t n = in.x.dim(0), d = c.n_channels;
+  const int64_t mark = pass.arena->mark();
+  const Tensor all = pass.arena->alloc_rows(n, 3 * d);  // [n, gate | gate | x]
+  const Tensor x = all.columns(2 * d, d);
+  norm_rows(*pass.ops, in);
+  pass.ops->linear(all, in.input(), mixer.in);
+  pass.ops->gated(x, all.columns(0, d), x, Activation::none);
+  pass.ops->short_conv(x, x, mixer.conv, rows_at(mixer, mixer.conv_offset, pass));
+  pass.ops->gated(x, all.columns(d, d), x, Activation::none);
+  pass.ops->linear(out, x, mixer.out);
+  pass.arena->release(mark);
+}
+
+}  // namespace
+
 void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixer& mixer) {
   const StateConfig& c = config.state;
+  if (c.n_channels > 0) return load_conv(load, config, mixer);
   load.linear(mixer.in, "ssm_in", c.n_inner() + c.n_conv() + c.n_heads, config.n_embd);
   load.load_transposed(mixer.conv.w, "ssm_conv1d.weight", c.n_conv(), c.n_taps);
   if (load.has("ssm_conv1d.bias")) load.vector(mixer.conv.b, "ssm_conv1d.bias", c.n_conv());
@@ -78,6 +113,7 @@ void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixe
 }
 
 int64_t state_mixer_row_floats(const StateConfig& c) {
+  if (c.n_channels > 0) return Arena::row_stride(3 * int64_t{c.n_channels});
   return c.n_heads == 0 ? 0
                         : Arena::row_stride(c.n_inner() + c.n_conv() + c.n_heads) + Arena::row_stride(c.n_conv()) +
                               Arena::row_stride(c.n_inner());
@@ -85,6 +121,7 @@ int64_t state_mixer_row_floats(const StateConfig& c) {
 
 void run_state_mixer(
     Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
+  if (c.n_channels > 0) return run_conv(out, mixer, c, in, pass);
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv();
   const int64_t n_shared = int64_t{c.n_head_groups} * c.state_dim;
   const int64_t mark = pass.arena->mark();

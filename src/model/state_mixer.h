@@ -1,6 +1,7 @@
-// A layer's part that keeps a state in place of attention (Mamba-2): a short convolution and a selective scan between
-// two products. The state is a fixed number of bytes of a sequence, whatever its length. Const after load; used by the
-// engine thread. Source: Dao and Gu, "Transformers are SSMs".
+// A layer's part that keeps a state in place of attention: a short convolution and a selective scan between two
+// products (Mamba-2), or the convolution alone between two gates (LFM2). The state is a fixed number of bytes of a
+// sequence, whatever its length. Const after load; used by the engine thread. Source: Dao and Gu, "Transformers are
+// SSMs".
 #pragma once
 #include <string>
 #include <vector>
@@ -13,9 +14,9 @@
 namespace quire {
 
 struct StateMixer {
-  std::vector<Linear> in;   // n_embd → gate | x, b and c | steps: n_inner | n_conv | n_heads
-  std::vector<Linear> out;  // n_inner → n_embd
-  ShortConv conv;           // over the n_conv columns
+  std::vector<Linear> in;   // n_embd → gate | x, b and c | steps: n_inner | n_conv | n_heads; or gate | gate | x
+  std::vector<Linear> out;  // n_inner → n_embd, or n_channels → n_embd
+  ShortConv conv;           // over the n_conv columns, or the n_channels
   ScanParams scan;
   Tensor norm;                               // [n_inner]
   int group = 0;                             // KV group of the states
@@ -25,6 +26,9 @@ struct StateMixer {
 // "<arch>.ssm.*" into config.state. REQUIRES config.n_embd. Errors name key, range and value; sizes are such that their
 // products fit 64 bits, and within what the ops take.
 Status read_state_config(const ModelFile& file, const std::string& prefix, DecoderConfig& config);
+
+// "<arch>.shortconv.l_cache", of layers without a scan, likewise.
+Status read_conv_config(const ModelFile& file, const std::string& prefix, DecoderConfig& config);
 
 // Claims room for a layer's state.
 void claim_state(const StateConfig& config, KvLayout& layout, StateMixer& mixer);

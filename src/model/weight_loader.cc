@@ -9,7 +9,8 @@ namespace quire {
 
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options) {
   const WeightFormat& format = options.weights != nullptr ? *fitting_format(weight, *options.weights) : *weight.format;
-  return format.rounded && is_router(weight.name) ? *find_weight_format("f32") : format;
+  const bool is_exact = is_router(weight.name) || weight.name == "position_embd.weight";
+  return format.rounded && is_exact ? *find_weight_format("f32") : format;
 }
 
 namespace {
@@ -109,6 +110,16 @@ void WeightLoader::vector(Tensor& out, const std::string& name, int64_t n) {
   if (weight == nullptr) return;
   take(out, ops_.load_vector(*weight));
   took(*weight);
+}
+
+void WeightLoader::ones(Tensor& out, int64_t n) {
+  const std::vector<float> values(static_cast<size_t>(n), 1.0F);
+  HostWeight made;
+  made.name = "ones";
+  made.format = find_weight_format(std::string_view("f32"));
+  made.shape = {n};
+  made.data = std::as_bytes(std::span(values));
+  take(out, ops_.load_vector(made));
 }
 
 void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {

@@ -14,7 +14,7 @@
 namespace quire {
 
 // The format that a tensor will have: the one that fits where the options want another (fitting_format), else its own.
-// Routers whose products would round the rows that they choose for become f32.
+// Routers whose products would round the rows that they choose for become f32, and so do learned positions.
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options);
 
 class WeightLoader {
@@ -32,6 +32,8 @@ class WeightLoader {
   void vector(Tensor& out, const std::string& name, int64_t n);
   // The same of a tensor of any shape, n numbers in all.
   void numbers(Tensor& out, const std::string& name, int64_t n);
+  // Ones, f32 [n], of no tensor.
+  void ones(Tensor& out, int64_t n);
   // The tensor `name` [n_out, n_in] as f32 [n_in, n_out].
   void load_transposed(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in);
   // Appends `name`.weight [n_out, n_in] with `name`.bias [n_out] where the file has one.

@@ -92,6 +92,8 @@ TEST(Convert, RowsThatAreNoWholeSuperBlocksGetTheNextLargerFormat) {
   EXPECT_EQ(fitting_format(vector, format("q4_k"))->name, "f32");
   HostWeight router{"blk.0.ffn_gate_inp.weight", &format("f32"), {8, 256}, {}};
   EXPECT_EQ(fitting_format(router, format("q4_k"))->name, "f32");
+  HostWeight positions{"position_embd.weight", &format("f32"), {8, 256}, {}};
+  EXPECT_EQ(fitting_format(positions, format("q4_k"))->name, "f32");
   // What takes the place of a format may not be larger than what is there.
   HostWeight small{"m", &format("q4_0"), {2, 32}, {}};
   EXPECT_EQ(fitting_format(small, format("q4_k"))->name, "q4_0");

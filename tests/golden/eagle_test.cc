@@ -239,7 +239,7 @@ TEST(Eagle, NeedsAHeadAndEmbeddingsAsTheyAre) {
   EXPECT_NE(entry.make({8}, env).error().message.find("needs a head"), std::string::npos);
   env.eagle = &head;
   model.scale_embedding();
-  EXPECT_NE(entry.make({8}, env).error().message.find("a shape model scales its own"), std::string::npos);
+  EXPECT_NE(entry.make({8}, env).error().message.find("a shape model changes its own"), std::string::npos);
 }
 
 TEST(Eagle, SaysWhatItWillAllocate) {

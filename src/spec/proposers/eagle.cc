@@ -137,7 +137,7 @@ Status check(const ProposerEnv& env) {
   const ModelInfo& info = env.target->info();
   if (info.scales_embedding && !env.eagle->embedding) {
     return fail(Code::unsupported, "an EAGLE-3 head reads embeddings as they are, and a " + info.arch +
-                                       " model scales its own: the head needs \"embed_tokens.weight\"");
+                                       " model changes its own: the head needs \"embed_tokens.weight\"");
   }
   return {};
 }

@@ -1,0 +1,101 @@
+// The second part of a decoder's layer: a unit, or a few of many beside one that all rows go to.
+#include "model/decoder.h"
+#include "model/step_tables.h"
+#include "ops/parts.h"
+
+namespace quire {
+
+void Decoder::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  if (!layer.router.empty()) {
+    mixture(out, layer, in, pass);
+    return;
+  }
+  if (!config_.xielu.empty()) {
+    xielu_unit(out, layer, in, pass);
+    return;
+  }
+  const int64_t mark = pass.arena->mark();
+  const int64_t n_columns = static_cast<int64_t>(layer.gate_up.size()) * config_.n_ff;
+  const FeedForwardPart part{
+      .gate_up = layer.gate_up,
+      .activation = config_.activation,
+      .down = layer.down,
+      .scratch = pass.arena->alloc_rows(in.x.dim(0), n_columns),  // [n, gate | up]
+      .adapters = pass.batch->adapters,
+      .layer = number_of(layer),
+  };
+  pass.ops->feed_forward(out, in, part);
+  pass.arena->release(mark);
+}
+
+void Decoder::xielu_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  const Xielu& by = config_.xielu[static_cast<size_t>(number_of(layer))];
+  const int64_t n = in.x.dim(0), n_ff = config_.n_ff;
+  const int64_t mark = pass.arena->mark();
+  const Tensor x = pass.arena->alloc_rows(n, n_ff), part = pass.arena->alloc_rows(n, n_ff);  // [n, n_ff]
+  const Tensor sum = pass.arena->alloc_rows(n, n_ff);                                        // [n, n_ff]
+  const std::span<const AdapterRows> adapters = pass.batch->adapters;
+  norm_rows(*pass.ops, in);
+  pass.ops->linear(x, in.input(), layer.gate_up);
+  if (!adapters.empty()) {
+    pass.ops->add_low_rank(x, in.input(), {adapters, number_of(layer), &AdapterLayer::gate_up});
+  }
+  pass.ops->gated(sum, x, {}, Activation::relu2);
+  pass.ops->scale(sum, by.alpha_p);
+  pass.ops->gated(part, x, {}, Activation::below_zero);
+  pass.ops->scale(part, by.alpha_n);
+  pass.ops->add(sum, part);
+  pass.ops->scale(x, by.beta);
+  pass.ops->add(sum, x);
+  pass.ops->linear(out, sum, layer.down);
+  if (!adapters.empty()) pass.ops->add_low_rank(out, sum, {adapters, number_of(layer), &AdapterLayer::down});
+  pass.arena->release(mark);
+}
+
+Tensor Decoder::expert_input(const NormedRows& in, const Tensor& scores, const Pass& pass) const {
+  if (!config_.share_on_input) return in.input();
+  const int64_t n = in.x.dim(0);
+  const Tensor scaled = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
+  const Tensor best = pass.arena->alloc(DType::f32, {n, 1});
+  const Tensor each = pass.arena->alloc(DType::i32, {n});
+  for (int64_t i = 0; i < n; ++i) each.ptr<int32_t>()[i] = static_cast<int32_t>(i);
+  fill_largest(best, scores);
+  pass.ops->rows(scaled, in.input(), each);
+  pass.ops->gate_rows(scaled, best);
+  return scaled;
+}
+
+void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  const int64_t n = in.x.dim(0);
+  const DecoderConfig& c = config_;
+  const int64_t mark = pass.arena->mark();
+  Tensor scores = pass.arena->alloc(DType::f32, {n, c.n_experts});  // [n, n_experts]
+  Tensor scratch = pass.arena->alloc_rows(n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert});
+  norm_rows(*pass.ops, in);
+  pass.ops->linear(scores, in.input(), layer.router);
+  pass.ops->moe(out, MoeInput{expert_input(in, scores, pass), scores, scratch}, layer.experts);
+  pass.arena->release(mark);
+  if (!layer.shared_down.empty()) shared_unit(out, layer, in, pass);
+}
+
+void Decoder::shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  const int64_t n = in.x.dim(0);
+  const bool has_gate = layer.shared_gate_up.size() == 2;
+  const int64_t mark = pass.arena->mark();
+  const int64_t n_columns = (has_gate ? 2 : 1) * int64_t{config_.n_ff_shared};
+  const Tensor scratch = pass.arena->alloc_rows(n, n_columns);     // [n, gate | up]
+  const Tensor found = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
+  const FeedForwardScratch at(scratch, has_gate);
+  pass.ops->linear(scratch, in.input(), layer.shared_gate_up);
+  pass.ops->gated(at.hidden, at.gate, at.up, config_.activation);
+  pass.ops->linear(found, at.hidden, layer.shared_down);
+  if (!layer.shared_gate.empty()) {
+    const Tensor gate = pass.arena->alloc(DType::f32, {n, 1});
+    pass.ops->linear(gate, in.input(), layer.shared_gate);
+    pass.ops->gate_rows(found, gate);
+  }
+  pass.ops->add(out, found);
+  pass.arena->release(mark);
+}
+
+}  // namespace quire

@@ -1,0 +1,43 @@
+// What rows are told by their positions.
+#include "model/step_tables.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace quire {
+namespace {
+
+using testing::ElementsAre;
+
+Tensor numbers(std::vector<int32_t>& values) {
+  return Tensor::dense(values.data(), DType::i32, {static_cast<int64_t>(values.size())});
+}
+
+TEST(StepTables, QueriesGrowByLengths) {
+  std::vector<int32_t> pos = {0, 7, 8, 23, 1000};
+  std::vector<float> out(5 * 4, -1.0F);
+  const Tensor table = Tensor::dense(out.data(), DType::f32, {5, 2, 2});
+  fill_query_factors(table, {.by = 0.5, .length = 8, .ahead = 1}, numbers(pos), 31);
+  const auto grown = [](double n) { return static_cast<float>(1.0 + 0.5 * std::log(1.0 + n)); };
+  EXPECT_THAT(out, ElementsAre(1, 0, 1, 0, grown(1), 0, grown(1), 0, grown(1), 0, grown(1), 0, grown(3), 0, grown(3), 0,
+                               grown(4), 0, grown(4), 0))
+      << "the last row stands at 31";
+}
+
+TEST(StepTables, RowsSeeTheirChunk) {
+  std::vector<int32_t> pos = {0, 15, 16, 40}, first = {0, 3, 0, 35}, out(4, -1);
+  fill_chunk_starts(numbers(out), 16, numbers(pos), numbers(first));
+  EXPECT_THAT(out, ElementsAre(0, 3, 16, 35));
+}
+
+TEST(StepTables, LargestOfARow) {
+  std::vector<float> scores = {-3, -1, -2, 5, 4, 3}, out(2);
+  fill_largest(Tensor::dense(out.data(), DType::f32, {2, 1}), Tensor::dense(scores.data(), DType::f32, {2, 3}));
+  EXPECT_THAT(out, ElementsAre(-1, 5));
+}
+
+}  // namespace
+}  // namespace quire
