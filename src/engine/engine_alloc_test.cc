@@ -250,7 +250,7 @@ class Storm {
       const SpareNews spare;
       news_stay_failed = false;  // there is memory again
       if (stay_failed && news_until_failure == 1) news_until_failure = 0;
-      const std::string wrong = t_->engine->snapshot().check();
+      std::string wrong = t_->engine->snapshot().check();
       if (!wrong.empty()) return wrong;
       if (sinks.size() < kRequests) {
         submit();

@@ -37,7 +37,11 @@ void fields(EngineOptions& o, F&& f) {
 
 template <class F>
 void fields(SamplingParams& p, F&& f) {
-  for_each_filter_field([&](const FilterField& field, auto& value) { f(field.name.data(), value); }, p);
+  for_each_filter_field(
+      [&](const FilterField& field, auto& value) {
+        f(field.name.data(), value);  // NOLINT(bugprone-suspicious-stringview-data-usage): names are literals
+      },
+      p);
   f("min_keep", p.min_keep);
   f("order", p.order);
   f("mirostat", p.mirostat);

@@ -12,7 +12,7 @@ namespace {
 class Draw {
  public:
   explicit Draw(uint64_t seed) : rng_(seed) {}
-  int below(int n) { return static_cast<int>(rng_.between(0, n - 1)); }
+  int below(int n) { return static_cast<int>(rng_.between(0, std::max(n, 1) - 1)); }
   int between(int lo, int hi) { return static_cast<int>(rng_.between(lo, hi)); }
   bool one_in(int n) { return below(n) == 0; }
   // Small numbers as often as large ones: the powers of two between lo and hi are equally likely.
