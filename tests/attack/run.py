@@ -182,7 +182,9 @@ class Soak:
         end = time.monotonic() + self.options.settle
         while self.lives():
             seen, now = metrics(self.server), resident(self.server)
-            idle = seen['quire_num_requests_running'] <= 1 and seen['quire_num_requests_waiting'] == 0
+            # Open are the bystander's stream, perhaps its /health, and this question; what is being read holds memory too.
+            idle = (seen['quire_num_requests_running'] <= 1 and seen['quire_num_requests_waiting'] == 0
+                    and seen['quire_requests_open'] <= 3)
             if (idle and now <= bound) or time.monotonic() > end:
                 return now, idle
             time.sleep(0.2)
@@ -215,6 +217,9 @@ class Soak:
             row.threads = (f'before: {threads.shares(alone, ran, begun - alone_at)}\n        while:  '
                            f'{threads.shares(ran, threads.times(pid), row.seconds)}')
             row.after, idle = self.settle(row.before + slack)
+            if name == '*':  # as before it (warm_up): what is kept for a while is given up
+                time.sleep(min(10, self.options.warm))
+                row.after = resident(self.server)
             if not idle:
                 row.why.append(f'its requests still run {self.options.settle:g} s later')
             if row.after > row.before + slack:
