@@ -238,8 +238,7 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
     QR_TRY_VOID(check_tools(*options.tools, env));
     tools = options.tools->list;
   }
-  if (!env.tools.takes_tools && env.tools.name == kToldForm)
-    tell_tools(*messages.as_array(), std::exchange(tools, Json()));
+  if (env.tools.told) tell_tools(*messages.as_array(), std::exchange(tools, Json()), *env.tools.form);
   input.messages = std::move(messages);
   input.arguments = env.tools.arguments;
   input.tools = std::move(tools);

@@ -208,6 +208,7 @@ class ServingImpl final : public Serving {
       env_.tools.name = options.tool_format.empty() ? std::string(kToldForm) : options.tool_format;
       env_.tools.form = find_call_form(env_.tools.name);
     }
+    env_.tools.told = !env_.tools.takes_tools && env_.tools.name == kToldForm;
     env_.hidden_calls = env_.tools.form != nullptr && is_control(tokenizer, env_.tools.form->trigger);
   }
 

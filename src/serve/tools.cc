@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/rng.h"
-#include "text/told_tools.h"
 
 namespace quire {
 namespace {
@@ -162,7 +161,7 @@ ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, con
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env) {
   if (!tools.given()) return {};
   const std::string model = "'" + env.models[0] + "'";
-  if (!env.tools.takes_tools && env.tools.name != kToldForm)
+  if (!env.tools.takes_tools && !env.tools.told)
     return refuse(unsupported_field(
         "tools", "the chat template of " + model + " shows none; without --tool-format they are told in words"));
   if (env.tools.form == nullptr)

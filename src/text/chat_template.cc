@@ -6,6 +6,7 @@
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
+#include "text/template_variables.h"
 
 namespace quire {
 namespace {
@@ -69,6 +70,10 @@ class InputVariables final : public jinja::Variables {
     }
     if (const Json* token = input_.special_tokens.find(name)) return import(in, *token, Trust::trusted, out);
     if (const Json* more = input_.extra.find(name)) return import(in, *more, Trust::user, out);
+    if (name == "functions" && input_.shows_functions) {
+      if (functions_.is_null()) functions_ = functions_text(input_.tools);
+      return import(in, functions_, Trust::user, out);
+    }
     if (name == "documents") out = jinja::make_none();  // the reference always passes it
     return true;
   }
@@ -80,6 +85,7 @@ class InputVariables final : public jinja::Variables {
   }
 
   const TemplateInput& input_;
+  Json functions_;  // the value refers to it
 };
 
 }  // namespace

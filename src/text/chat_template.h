@@ -32,6 +32,7 @@ struct TemplateInput {
   bool add_generation_prompt = false;
   Json special_tokens = Json::Object{};  // "bos_token", "eos_token", …: trusted text, each a variable of that name
   std::string now;                       // "YYYY-MM-DDTHH:MM:SS" for strftime_now; empty: strftime_now fails
+  bool shows_functions = false;          // a variable "functions", the tools as JSON text, where `extra` has none
   Json extra = Json::Object{};           // chat_template_kwargs: more variables; reserved names are refused
 };
 

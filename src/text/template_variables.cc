@@ -6,24 +6,21 @@
 #include "text/jinja/strftime.h"
 
 namespace quire {
-namespace {
 
 // FireFunction's template wants them as text, without the wrapping of OpenAI's tools.
 std::string functions_text(const Json& tools) {
   if (tools.as_array() == nullptr || tools.as_array()->empty()) return "";
-  Json::Array functions;
+  std::string out;
   for (const Json& tool : *tools.as_array()) {
     const Json* function = tool.find("function");
-    functions.push_back(function != nullptr ? *function : tool);
+    out += out.empty() ? '[' : ',';
+    out += (function != nullptr ? *function : tool).dump();
   }
-  return Json(std::move(functions)).dump();
+  return out + ']';
 }
 
-}  // namespace
-
 Status add_template_variables(TemplateInput& input) {
-  const bool has_room = input.extra.is_null() || input.extra.as_object() != nullptr;  // else rendering refuses it
-  if (has_room && input.extra.find("functions") == nullptr) input.extra.set("functions", functions_text(input.tools));
+  input.shows_functions = true;
   if (input.now.empty()) return {};
   for (const auto& [name, format] : {std::pair{"date_string", "%d %b %Y"}, std::pair{"datetime", "%b %d %Y"}}) {
     if (input.extra.find(name) != nullptr) continue;

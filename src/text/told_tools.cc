@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "text/parse/call_grammar.h"
+
 namespace quire {
 namespace {
 
@@ -15,19 +17,27 @@ std::string text_at(const Json& object, std::string_view key) {
 
 bool has_role(const Json& message, std::string_view role) { return text_at(message, "role") == role; }
 
-// {"name": …, "arguments": …} between Hermes' marks. The arguments are JSON already.
-std::string call_text(const Json& call) {
-  const Json* function = call.find("function");
-  if (function == nullptr) return "";
-  const std::string arguments = text_at(*function, "arguments");
-  return "<tool_call>\n{\"name\": " + Json(text_at(*function, "name")).dump() +
-         ", \"arguments\": " + (arguments.empty() ? "{}" : arguments) + "}\n</tool_call>";
+// Without the marks around all calls. `arguments` is JSON.
+std::string one_call(const CallForm& form, std::string_view name, const std::string& arguments) {
+  const CallText around = call_text(form);
+  return around.before + name_text(form, name) + around.between + arguments + around.after;
 }
 
-Json without_calls(const Json& message) {
+std::string marked(const CallForm& form, const std::string& calls) {
+  return std::string(form.lead) + calls + std::string(form.tail);
+}
+
+Json without_calls(const Json& message, const CallForm& form) {
+  std::string calls;
+  for (const Json& call : *message.find("tool_calls")->as_array()) {
+    const Json* function = call.find("function");
+    if (function == nullptr) continue;
+    const std::string arguments = text_at(*function, "arguments");
+    if (!calls.empty()) calls += form.between;
+    calls += one_call(form, text_at(*function, "name"), arguments.empty() ? "{}" : arguments);
+  }
   std::string content = text_at(message, "content");
-  for (const Json& call : *message.find("tool_calls")->as_array())
-    content += (content.empty() ? "" : "\n") + call_text(call);
+  if (!calls.empty()) content += (content.empty() ? "" : "\n") + marked(form, calls);
   Json out(Json::Object{});
   for (const auto& [key, value] : *message.as_object())
     if (key != "tool_calls") out.set(key, value);
@@ -35,16 +45,15 @@ Json without_calls(const Json& message) {
   return out;
 }
 
-std::string tools_text(const Json& tools) {
+std::string tools_text(const Json& tools, const CallForm& form) {
   std::string out = "You can call functions. Each line describes one:\n";
   for (const Json& tool : *tools.as_array()) {
     const Json* function = tool.find("function");
     out += (function != nullptr ? *function : tool).dump() + '\n';
   }
-  return out +
-         "\nTo call a function, answer with its name and its arguments in this form, and with nothing else:\n"
-         "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"KEY\": \"VALUE\"}}\n</tool_call>\n"
-         "\nWhere no function is needed, answer in plain text.";
+  return out + "\nTo call a function, answer with its name and its arguments in this form, and with nothing else:\n" +
+         marked(form, one_call(form, "NAME", R"({"KEY": "VALUE"})")) +
+         "\n\nWhere no function is needed, answer in plain text.";
 }
 
 void tell(Json::Array& messages, const std::string& text) {
@@ -57,7 +66,7 @@ void tell(Json::Array& messages, const std::string& text) {
 
 }  // namespace
 
-void tell_tools(Json::Array& messages, const Json& tools) {
+void tell_tools(Json::Array& messages, const Json& tools, const CallForm& form) {
   Json::Array out;
   std::string results;  // of the user's turn that is being put together
   const auto end_results = [&] {
@@ -76,11 +85,11 @@ void tell_tools(Json::Array& messages, const Json& tools) {
       continue;
     }
     end_results();
-    out.push_back(calls != nullptr && calls->as_array() != nullptr ? without_calls(message) : std::move(message));
+    out.push_back(calls != nullptr && calls->as_array() != nullptr ? without_calls(message, form) : std::move(message));
   }
   end_results();
   messages = std::move(out);
-  if (tools.as_array() != nullptr && !tools.as_array()->empty()) tell(messages, tools_text(tools));
+  if (tools.as_array() != nullptr && !tools.as_array()->empty()) tell(messages, tools_text(tools, form));
 }
 
 }  // namespace quire

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "text/parse/tool_format.h"
+
 namespace quire {
 namespace {
 
@@ -11,9 +13,11 @@ Json list(const char* text) {
   return json ? *std::move(json) : Json(Json::Array{});
 }
 
+const CallForm& form() { return *find_call_form(kToldForm); }
+
 std::string told(const char* messages, const Json& tools) {
   Json out = list(messages);
-  tell_tools(*out.as_array(), tools);
+  tell_tools(*out.as_array(), tools, form());
   return out.dump();
 }
 
@@ -38,7 +42,7 @@ TEST(ToldTools, CallsAndResultsAreText) {
 TEST(ToldTools, AreToldBeforeWhatTheUserSaysFirst) {
   const Json tools = list(kTools);
   Json fresh = list(R"([{"role":"system","content":"s"},{"role":"user","content":"x"},{"role":"user","content":"y"}])");
-  tell_tools(*fresh.as_array(), tools);
+  tell_tools(*fresh.as_array(), tools, form());
   const Json::Array& messages = *fresh.as_array();
   ASSERT_EQ(messages.size(), 3U);
   EXPECT_EQ(*messages[0].find("content")->as_string(), "s");

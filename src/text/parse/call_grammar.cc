@@ -18,20 +18,6 @@ Json one_of(Json::Array ways) {
   return Json::Object{{"type", "or"}, {"elements", std::move(ways)}};
 }
 
-// As a name stands in a call: in an object as JSON.
-std::string name_text(const CallForm& form, std::string_view name) {
-  return form.objects() ? Json(name).dump() : std::string(name);
-}
-
-struct Around {
-  std::string before, between, after;  // the name and the arguments
-};
-Around around(const CallForm& form) {
-  if (!form.objects()) return {"", std::string(form.name_end), std::string(form.call_end)};
-  const std::string first(form.id_pattern.empty() ? form.name_key : form.id_mark);
-  return {"{\"" + first + "\": ", ", \"" + std::string(form.arguments_key) + "\": ", "}"};
-}
-
 // Of objects that begin with an id: that, and the name's key.
 Json behind_id(const CallForm& form, Json call) {
   if (!form.objects() || form.id_pattern.empty()) return call;
@@ -41,7 +27,7 @@ Json behind_id(const CallForm& form, Json call) {
 
 // The name of a tool and its arguments.
 Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
-  const std::string between = around(form).between;
+  const std::string between = call_text(form).between;
   std::vector<std::pair<const Json*, Json::Array>> groups;  // names by their arguments
   for (const CallableTool& tool : tools) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return *g.first == tool.arguments; });
@@ -64,7 +50,7 @@ Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
 
 // One call, or several with what stands between them.
 Json call_list(const CallForm& form, std::span<const CallableTool> tools, bool only_one) {
-  const Around marks = around(form);
+  const CallText marks = call_text(form);
   Json call = Json::Object{
       {"type", "tag"}, {"begin", marks.before}, {"content", named_calls(form, tools)}, {"end", marks.after}};
   if (only_one) return call;
@@ -137,6 +123,16 @@ Json in_channels(const CallForm& form, std::span<const CallableTool> tools, Call
 }
 
 }  // namespace
+
+CallText call_text(const CallForm& form) {
+  if (!form.objects()) return {"", std::string(form.name_end), std::string(form.call_end)};
+  const std::string first(form.id_pattern.empty() ? form.name_key : form.id_mark);
+  return {"{\"" + first + "\": ", ", \"" + std::string(form.arguments_key) + "\": ", "}"};
+}
+
+std::string name_text(const CallForm& form, std::string_view name) {
+  return form.objects() ? Json(name).dump() : std::string(name);
+}
 
 Json call_tag(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
   if (form.channels) return Json::Object{{"format", in_channels(form, tools, std::move(rules))}};

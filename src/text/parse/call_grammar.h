@@ -4,12 +4,21 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
 #include "text/parse/call_form.h"
 
 namespace quire {
+
+// What stands around the name and the arguments of one call, beside ids.
+struct CallText {
+  std::string before, between, after;
+};
+CallText call_text(const CallForm& form);
+// A name as it stands in a call: in an object as JSON.
+std::string name_text(const CallForm& form, std::string_view name);
 
 // A tool that may be called.
 struct CallableTool {

@@ -12,6 +12,7 @@ struct ToolFormat {
   bool takes_tools = false;                     // the template shows them to the model
   const CallForm* form = nullptr;               // null: it writes no calls, or none that a family here writes
   std::string name{};                           // of the family
+  bool told = false;                            // messages tell the tools (text/told_tools.h), the template does not
   ArgumentsAs arguments = ArgumentsAs::object;  // how it wants the arguments of earlier calls
 };
 // By which family's parser a call that the template writes is read back; where it writes none, whose mark it tells the
