@@ -365,10 +365,17 @@ TEST(Refusal, AForeignDialectsObjectIsNotIgnored) {
   s.start();
   for (const char* field : {"sampling_params", "parameters", "options"}) {
     const std::string in(field);
-    const HttpResponse r = s.post("/v1/completions", R"({"prompt":"a",")" + in + R"(":{"temperature":0}})");
-    EXPECT_EQ(r.status, 400) << r.body;
-    EXPECT_EQ(text_at(json_at(parse_json(r.body), "error", "param")), in);
-    EXPECT_EQ(text_at(json_at(parse_json(r.body), "error", "code")), "unsupported_parameter");
+    for (const char* path : {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "/generate",
+                             "/completion", "/infill", "/api/chat", "/api/generate"}) {
+      if (path[1] == 'a' && in == "options") continue;  // Ollama's own
+      const HttpResponse r = s.post(path, "{\"" + in + R"(":{"temperature":0}})");
+      EXPECT_EQ(r.status, 400) << path << r.body;
+      EXPECT_NE(r.body.find("'" + in + "' is another server's"), std::string::npos) << path << r.body;
+    }
+    const Json error = json_at(parse_json(s.post(kText, text("\"" + in + R"(":{"temperature":0})")).body), "error");
+    EXPECT_EQ(text_at(json_at(error, "param")), in);
+    EXPECT_EQ(text_at(json_at(error, "code")), "unsupported_parameter");
+    EXPECT_EQ(s.post(kText, text("\"" + in + "\":{}")).status, 200);
   }
 }
 

@@ -107,6 +107,10 @@ constexpr Field kSampling[] = {
     unsupported("stream_interval", "1"),
     unsupported("lora", "[]"),
 
+    foreign_object("sampling_params"),
+    foreign_object("parameters"),
+    foreign_object("options"),
+
     // These only tune something above; while that is off they change nothing.
     ignored_field("adaptive_decay"),
     ignored_field("length_penalty"),
@@ -129,10 +133,6 @@ constexpr Field kNoProgress[] = {unsupported("return_progress", "false"), unsupp
 constexpr Field kOpenai[] = {
     flag_field("return_progress"),
     flag_field("timings_per_token"),
-    // Of other servers' own endpoints: an object whose fields belong into the body itself here.
-    unsupported("sampling_params", "{}"),
-    unsupported("parameters", "{}"),
-    unsupported("options", "{}"),
     field_of("model", kString, &ServeLimits::name_bytes),
     flag_field("stream"),
     flag_field("include_cost"),

@@ -36,6 +36,7 @@ std::string kind_names(uint8_t kinds) {
 std::string number_text(double v) {
   std::string out;
   append_json_number(out, v);
+  if (out.ends_with(".0")) out.resize(out.size() - 2);
   return out;
 }
 
@@ -82,6 +83,12 @@ bool is_neutral(const Field& f, const Json& v) {
 
 ApiResult<void> check_value(const Field& f, const Json& v, const ServeLimits& limits, const std::string& path) {
   if (f.use == Field::Use::ignored) return {};
+  if (f.use == Field::Use::foreign) {
+    if (is_neutral(f, v)) return {};
+    return refuse(bad_field(path,
+                            "is another server's: what is in it, such as temperature, stands in the body itself here",
+                            "unsupported_parameter"));
+  }
   if (f.use == Field::Use::unsupported) {
     if (is_neutral(f, v)) return {};
     return refuse(unsupported_field(path, f.neutral[0].empty() ? "" : "only " + std::string(f.neutral[0]) + " is"));

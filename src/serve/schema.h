@@ -25,8 +25,9 @@ enum Kinds : uint8_t { kBool = 1, kInteger = 2, kNumber = 4, kString = 8, kArray
 struct Field {
   enum class Use : uint8_t {
     used,
-    ignored,     // known, and without effect here
-    unsupported  // a 400 unless null or one of `neutral`
+    ignored,      // known, and without effect here
+    unsupported,  // a 400 unless null or one of `neutral`
+    foreign       // a 400 unless empty: another server's object around fields that stand in the body itself here
   };
   std::string_view name{};
   uint8_t kinds = kAnyKind;  // Kinds that are accepted; null counts as absent
@@ -57,6 +58,9 @@ constexpr Field other_name(std::string_view name, std::string_view same_as) {
 constexpr Field ignored_field(std::string_view name) { return {.name = name, .use = Field::Use::ignored}; }
 constexpr Field unsupported(std::string_view name, std::string_view neutral = {}, std::string_view or_neutral = {}) {
   return {.name = name, .use = Field::Use::unsupported, .neutral = {neutral, or_neutral}};
+}
+constexpr Field foreign_object(std::string_view name) {
+  return {.name = name, .use = Field::Use::foreign, .neutral = {"{}"}};
 }
 
 // What a client is told beside its answer: gathered while its request is read, sent in one header (kWarningHeader).

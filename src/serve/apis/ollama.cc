@@ -21,6 +21,8 @@ constexpr Field kCommon[] = {
     unsupported("logprobs", "false"),
     unsupported("top_logprobs", "0"),
     ignored_field("keep_alive"),
+    foreign_object("sampling_params"),
+    foreign_object("parameters"),
 };
 constexpr Field kChat[] = {
     field_of("messages", kArray, &ServeLimits::n_messages),

@@ -36,7 +36,7 @@ Json describe_unsupported(const Field& f) {
 }
 
 Json describe(const Field& f, const ServeLimits& limits) {
-  if (f.use == Field::Use::unsupported) return describe_unsupported(f);
+  if (f.use == Field::Use::unsupported || f.use == Field::Use::foreign) return describe_unsupported(f);
   if (f.use == Field::Use::ignored) return Json::Object{{"description", "Taken and without effect here."}};
   Json out = Json::Object{{"type", type_names(f.kinds)}};
   const double max = f.limit != nullptr ? static_cast<double>(limits.*f.limit) : f.max;
