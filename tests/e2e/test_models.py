@@ -83,6 +83,12 @@ class FromAHub(Models):
             self.assertEqual(done.returncode, 1)
             self.assertNotIn('hub', done.stderr)
 
+    def test_what_is_neither_says_what_a_model_is(self):
+        self.assertIn('no file or folder "qwen3:4b"; the name of a model has the form ORG/NAME[:TAG]',
+                      self.quire('run', 'qwen3:4b', code=1).stderr)
+        self.assertIn('no file or folder "Why is the sky blue?"; a prompt comes behind the model, such as pypi:',
+                      self.quire('run', 'Why is the sky blue?', code=1).stderr)
+
     def test_list_and_rm(self):
         self.assertIn('no models in', self.quire('list').stderr)
         with Hub({'m-Q8_0.gguf': self.model, 'm-Q4_0.gguf': self.model}) as hub:
