@@ -49,7 +49,7 @@ TEST(Anthropic, AnswersInTheFormOfTheReference) {
   const Json usage = json_at(j, "usage");
   EXPECT_EQ(int_at(json_at(usage, "input_tokens")), static_cast<int64_t>(s.last.prompt.size()) - 3);
   EXPECT_EQ(int_at(json_at(usage, "cache_read_input_tokens")), 3);
-  EXPECT_EQ(int_at(json_at(usage, "output_tokens")), 3);
+  EXPECT_EQ(int_at(json_at(usage, "output_tokens")), 4) << "with the end token";
 }
 
 TEST(Anthropic, StreamsNamedEventsInOrder) {
@@ -73,7 +73,7 @@ TEST(Anthropic, StreamsNamedEventsInOrder) {
   EXPECT_EQ(text, "Hi!");
   const Json last = parse_json(e.list[e.list.size() - 2].data);
   EXPECT_EQ(json_at(last, "delta").dump(), R"({"stop_reason":"end_turn","stop_sequence":null})");
-  EXPECT_EQ(int_at(json_at(last, "usage", "output_tokens")), 3);
+  EXPECT_EQ(int_at(json_at(last, "usage", "output_tokens")), 4);
 }
 
 TEST(Anthropic, SaysWhyItStopped) {

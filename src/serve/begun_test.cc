@@ -98,7 +98,7 @@ TEST(Begun, UsageInEveryChunkWhereItIsAskedFor) {
     EXPECT_EQ(int_at(json_at(j, "usage", "total_tokens")), static_cast<int64_t>(s.prompt.size()) + n);
     last = n;
   }
-  EXPECT_EQ(last, 6);
+  EXPECT_EQ(last, 7) << "with the end token";
 }
 
 }  // namespace

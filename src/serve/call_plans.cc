@@ -41,13 +41,13 @@ int64_t bytes_of(const std::string& key, const CallPlan& plan) {
 }  // namespace
 
 ApiResult<std::shared_ptr<const CallPlan>> CallPlans::get(const Tools& tools,
-                                                          const CallForm& form,
+                                                          const ToolFormat& format,
                                                           MaybeGrammar document) {
   std::string key = key_of(tools, document);
   if (auto found = find(key)) return found;
   const bool or_document = document.has_value();
-  QR_TRY_VOID(add_call_grammar(tools, form, document));
-  auto plan = std::make_shared<const CallPlan>(CallPlan{std::move(*document), call_rules(tools, form, or_document)});
+  QR_TRY_VOID(add_call_grammar(tools, *format.form, document));
+  auto plan = std::make_shared<const CallPlan>(CallPlan{std::move(*document), call_rules(tools, format, or_document)});
   keep(std::move(key), plan);
   return plan;
 }

@@ -12,7 +12,7 @@
 
 #include "serve/structured.h"
 #include "serve/tools.h"
-#include "text/parse/call_form.h"
+#include "text/parse/tool_format.h"
 
 namespace quire {
 
@@ -29,8 +29,8 @@ class CallPlans {
   explicit CallPlans(int64_t max_bytes = kBytes) : max_bytes_(max_bytes) {}
 
   // The calls beside `document`, which the request wants otherwise. Refuses as add_call_grammar does; what is refused
-  // is not kept. REQUIRES tools.given(), and one form for all calls.
-  ApiResult<std::shared_ptr<const CallPlan>> get(const Tools& tools, const CallForm& form, MaybeGrammar document);
+  // is not kept. REQUIRES tools.given(), and one format, with a form, for all of them.
+  ApiResult<std::shared_ptr<const CallPlan>> get(const Tools& tools, const ToolFormat& format, MaybeGrammar document);
 
   struct Stats {
     int64_t n_made = 0, n_found = 0, n_entries = 0, bytes = 0;

@@ -23,11 +23,17 @@ Tools tools_of(std::string_view text, bool required = false) {
   return std::move(*tools);
 }
 
+ToolFormat hermes() {
+  ToolFormat out;
+  out.form = find_call_form("hermes");
+  return out;
+}
+
 TEST(CallPlans, EqualToolsAreMadeOnceAndWhateverDiffersIsItsOwn) {
   CallPlans plans;
-  const CallForm& form = *find_call_form("hermes");
+  const ToolFormat format = hermes();
   const auto get = [&](const Tools& tools, MaybeGrammar document = std::nullopt) {
-    const auto plan = plans.get(tools, form, std::move(document));
+    const auto plan = plans.get(tools, format, std::move(document));
     EXPECT_TRUE(plan);
     return *plan;
   };
@@ -60,13 +66,13 @@ TEST(CallPlans, EqualToolsAreMadeOnceAndWhateverDiffersIsItsOwn) {
 
 TEST(CallPlans, TheOldestGoFirstAndNothingIsHeldBeyondItsBytes) {
   CallPlans plans(20'000);
-  const CallForm& form = *find_call_form("hermes");
+  const ToolFormat format = hermes();
   const auto named = [](int i) {
     return tools_of(R"([{"type":"function","function":{"name":"t)" + std::to_string(i) + R"("}}])");
   };
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(plans.get(named(i), form, std::nullopt));
-    ASSERT_TRUE(plans.get(named(0), form, std::nullopt));  // used again and again: it stays
+    ASSERT_TRUE(plans.get(named(i), format, std::nullopt));
+    ASSERT_TRUE(plans.get(named(0), format, std::nullopt));  // used again and again: it stays
     EXPECT_LE(plans.stats().bytes, 20'000);
   }
   EXPECT_EQ(plans.stats().n_made, 100);
@@ -74,7 +80,7 @@ TEST(CallPlans, TheOldestGoFirstAndNothingIsHeldBeyondItsBytes) {
   const auto large =
       tools_of(R"([{"type":"function","function":{"name":"t","description":")" + std::string(20'000, 'x') + R"("}}])");
   const int64_t before = plans.stats().n_entries;
-  ASSERT_TRUE(plans.get(large, form, std::nullopt));
+  ASSERT_TRUE(plans.get(large, format, std::nullopt));
   EXPECT_EQ(plans.stats().n_entries, before);
 }
 

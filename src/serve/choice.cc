@@ -133,6 +133,7 @@ int64_t Choice::take_tokens() {
   }
   if (finished && !behind_) {
     text_.finish();
+    if (splits_ && !ended_) parses_.finish(dropped_);  // some calls show at the end only
     ended_ = true;
   }
   if (gathers_) gather();

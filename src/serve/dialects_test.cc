@@ -167,7 +167,7 @@ TEST(Dialects, ReasoningIsTakenOutOfTheText) {
   EXPECT_EQ(s.whole(chat, R"(,"chat_template_kwargs":{"open":true})"), (Said{"Yes.", "Hm."})) << "the prompt opened it";
   const Json usage =
       json_at(parse_json(s.post(chat.path, chat.body + R"(,"chat_template_kwargs":{"open":1}})").body), "usage");
-  EXPECT_EQ(int_at(json_at(usage, "completion_tokens")), 15);
+  EXPECT_EQ(int_at(json_at(usage, "completion_tokens")), 16);
   EXPECT_EQ(int_at(json_at(usage, "completion_tokens_details", "reasoning_tokens")), 11);
 }
 

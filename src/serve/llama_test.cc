@@ -32,10 +32,10 @@ TEST(Llama, CompletionAnswersInTheFormOfTheReference) {
     EXPECT_EQ(text_at(json_at(j, "model")), "tiny");
     EXPECT_EQ(text_at(json_at(j, "prompt")), "<s>ab");
     EXPECT_EQ(text_at(json_at(j, "stop_type")), "eos");
-    EXPECT_EQ(int_at(json_at(j, "tokens_predicted")), 6);
+    EXPECT_EQ(int_at(json_at(j, "tokens_predicted")), 7) << "with the end token";
     EXPECT_EQ(int_at(json_at(j, "tokens_evaluated")), 2) << "<s> and ab";
     EXPECT_EQ(int_at(json_at(j, "timings", "cache_n")), 1);
-    EXPECT_EQ(int_at(json_at(j, "timings", "predicted_n")), 6);
+    EXPECT_EQ(int_at(json_at(j, "timings", "predicted_n")), 7);
     EXPECT_EQ(int_at(json_at(j, "generation_settings", "seed")), 3);
     EXPECT_EQ(int_at(json_at(j, "generation_settings", "n_predict")), -1);
   }
@@ -90,7 +90,7 @@ TEST(Llama, AnswersOnlyTheFieldsThatAreAskedFor) {
   s.start();
   const HttpResponse r =
       s.post("/completion", R"({"prompt":"ab","response_fields":["content","timings/predicted_n","no/such","stop"]})");
-  EXPECT_EQ(r.body, R"({"timings/predicted_n":6,"stop":true,"content":"Hi you"})");
+  EXPECT_EQ(r.body, R"({"timings/predicted_n":7,"stop":true,"content":"Hi you"})");
   const HttpResponse bare = s.post("/completion", R"({"prompt":"ab","response_fields":["content"]})");
   EXPECT_EQ(bare.body, R"({"content":"Hi you"})");
 }

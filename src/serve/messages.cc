@@ -299,7 +299,7 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
   }
   if (options.tools != nullptr && options.tools->given()) {
     QR_TRY(const std::shared_ptr<const CallPlan> plan,
-           env.call_plans->get(*options.tools, *env.tools.form, std::move(job.generation.grammar)));
+           env.call_plans->get(*options.tools, env.tools, std::move(job.generation.grammar)));
     job.generation.grammar = plan->wanted;
     if (env.tools.form->channels)
       job.thinks = ReasoningForm::Kind::none;  // the grammar of its calls has all of its channels

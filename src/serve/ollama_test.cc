@@ -48,7 +48,7 @@ TEST(Ollama, ChatStreamsLinesUnlessToldNotTo) {
   }
   EXPECT_EQ(text, "Hi you");
   EXPECT_EQ(text_at(json_at(lines.back(), "done_reason")), "stop");
-  EXPECT_EQ(int_at(json_at(lines.back(), "eval_count")), 6);
+  EXPECT_EQ(int_at(json_at(lines.back(), "eval_count")), 7) << "with the end token";
   EXPECT_EQ(int_at(json_at(lines.back(), "prompt_eval_count")), static_cast<int64_t>(s.prompt.size()));
   EXPECT_EQ(s.prompt_text(), "<s>[user]Hello</s>[assistant]");
 

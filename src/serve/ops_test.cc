@@ -111,8 +111,8 @@ TEST(Ops, MetricsCountWhatHappened) {
   EXPECT_EQ(s.metric("quire_request_success_total{finished_reason=\"length\"}"), "3");
   EXPECT_EQ(s.metric("quire_request_success_total{finished_reason=\"stop\"}"), "1");
   EXPECT_EQ(s.metric("quire_time_to_first_token_seconds_count"), "4");
-  EXPECT_EQ(s.metric("quire_request_generation_tokens_sum"), "36");
-  EXPECT_EQ(s.metric("quire_generation_tokens_total"), "36");
+  EXPECT_EQ(s.metric("quire_request_generation_tokens_sum"), "37");
+  EXPECT_EQ(s.metric("quire_generation_tokens_total"), "37");
   EXPECT_EQ(s.metric("quire_num_requests_running"), "0");
   EXPECT_NE(s.metric("quire_http_requests_total"), "");
   EXPECT_NE(s.metric("quire_kv_blocks{state=\"free\"}"), "");

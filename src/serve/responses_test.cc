@@ -45,8 +45,8 @@ TEST(Responses, AnswersInTheFormOfTheReference) {
   EXPECT_EQ(json_at(item, "content").dump(), R"([{"type":"output_text","text":"Hi!","annotations":[],"logprobs":[]}])");
   EXPECT_EQ(
       json_at(j, "usage").dump(),
-      R"({"input_tokens":29,"input_tokens_details":{"cached_tokens":2,"cached_tokens_by_tier":{"memory":2,"disk":0,"remote":0}},"output_tokens":3,)"
-      R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":32})");
+      R"({"input_tokens":29,"input_tokens_details":{"cached_tokens":2,"cached_tokens_by_tier":{"memory":2,"disk":0,"remote":0}},"output_tokens":4,)"
+      R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":33})");
   EXPECT_EQ(json_at(j, "temperature").number(), 0.5);
   EXPECT_EQ(json_at(j, "metadata").dump(), R"({"a":"b"})");
   EXPECT_TRUE(json_at(j, "error").is_null());

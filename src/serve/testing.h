@@ -233,11 +233,11 @@ class FakeEngine final : public Engine {
     if (s.n_out == 0) score_prompt(id, s);
     if (s.n_out == 0 && s.request.pool != Pool::none) pool_prompt(id, s);
     for (int i = 0; i < tokens_per_step; ++i) {
-      if (s.n_out >= static_cast<int>(s.tokens.size())) return finish(it, Finish::stop, gone);
+      if (s.n_out >= static_cast<int>(s.tokens.size())) return finish_by_token(it, gone);
       TokenEvent event;
       event.id = s.tokens[static_cast<size_t>(s.n_out)];
       for (const Token stop : s.request.stop_ids)
-        if (event.id == stop) return finish(it, Finish::stop, gone);
+        if (event.id == stop) return finish_by_token(it, gone);
       event.logprob = -0.25F * static_cast<float>(event.id % 7);
       for (int k = 0; k < s.request.sampling.n_logprobs; ++k)
         event.top.push_back({kFirstByte + 'A' + k, -0.5F * static_cast<float>(k)});
@@ -249,6 +249,12 @@ class FakeEngine final : public Engine {
       if (ends) return finish(it, Finish::stop, gone);
       if (s.n_out >= s.request.max_tokens) return finish(it, Finish::length, gone);
     }
+  }
+  // A token that ends the answer is counted, as the engine does, and is no part of it.
+  void finish_by_token(Running::iterator it, Running& gone) {
+    ++it->second.n_out;
+    ++stats_.n_generated_tokens;
+    finish(it, Finish::stop, gone);
   }
   void finish(Running::iterator it, Finish how, Running& gone) {
     Seq& s = it->second;

@@ -169,12 +169,15 @@ ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env) {
   return {};
 }
 
-std::shared_ptr<const CallRules> call_rules(const Tools& tools, const CallForm& form, bool or_document) {
+std::shared_ptr<const CallRules> call_rules(const Tools& tools, const ToolFormat& format, bool or_document) {
+  const CallForm& form = *format.form;
   CallRules out;
   out.form = &form;
   out.names = tools.names;
   out.only_one = tools.only_one;
   out.or_document = or_document && !tools.required;
+  const bool obeys = tools.required || or_document || std::ranges::any_of(tools.sources, &Tools::Source::strict);
+  out.bare = format.told && !obeys;
   if (form.marked()) {
     out.kinds.resize(out.names.size());
     for (const Json& tool : *tools.list.as_array()) {

@@ -39,12 +39,13 @@ ApiResult<Tools> read_tools(const Json* tools, const ToolSyntax& syntax, const R
 ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, const Reading& reading, Tools& tools);
 // As above: only these may be called.
 ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view path, Tools& tools);
-// Refuses where the model's template shows no tools, or writes calls that nothing here reads.
+// Refuses where nobody shows the model tools, or it writes calls that nothing here reads.
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env);
 
-// By which the answer's calls are read; `or_document`: it may be a document that the request describes instead.
-// REQUIRES tools.given().
-std::shared_ptr<const CallRules> call_rules(const Tools& tools, const CallForm& form, bool or_document);
+// By which the answer's calls are read; `or_document`: it may be a document that the request describes instead. Of a
+// model that was told its tools, calls without marks count too, where nothing has to be obeyed. REQUIRES tools.given()
+// and a form.
+std::shared_ptr<const CallRules> call_rules(const Tools& tools, const ToolFormat& format, bool or_document);
 
 // A call of an earlier turn: {"id","type":"function","function":{"name","arguments"}}, arguments being JSON text.
 // Refuses where that is no object.

@@ -116,7 +116,7 @@ TEST(Tools, OnlyOneCallWhereParallelOnesAreNotWanted) {
     const std::string first(kCall);
     const auto n_first = static_cast<int64_t>(first.rfind('}') + 1);
     EXPECT_EQ(int_at(json_at(j, "usage", "completion_tokens")),
-              parallel ? static_cast<int64_t>(s.reply.size()) : n_first);
+              parallel ? static_cast<int64_t>(s.reply.size()) + 1 : n_first);
   }
   const HttpResponse r =
       s.post("/v1/messages", anthropic(R"(,"tool_choice":{"type":"auto","disable_parallel_tool_use":true})"));
@@ -323,6 +323,28 @@ TEST(Tools, ATemplateWithoutToolsIsToldThemInWords) {
   EXPECT_NE(s.prompt.find(history), std::string::npos) << s.prompt;
   ASSERT_EQ(s.post("/v1/chat/completions", next + R"("stop":["q"]})").status, 200) << "calls without tools";
   EXPECT_EQ(s.prompt, "<s>[user]" + history);
+}
+
+TEST(Tools, CallsWithoutMarksCountWhereTheyWereToldInWordsAndNothingHasToBeObeyed) {
+  const std::string bare = R"({"name": "get", "arguments": {"city": "x"}})";
+  const auto n_calls = [&](const char* source, const std::string& tools) {
+    ToolServer s(source);
+    s.reply = bare;
+    s.start();
+    const HttpResponse r = s.post("/v1/chat/completions", chat(tools));
+    EXPECT_EQ(r.status, 200) << r.body;
+    const Json choice = json_at(parse_json(r.body), "choices", 0);
+    const size_t n = list_of(json_at(choice, "message", "tool_calls")).size();
+    EXPECT_EQ(text_at(json_at(choice, "finish_reason")), n > 0 ? "tool_calls" : "stop");
+    EXPECT_EQ(json_at(choice, "message", "content"), n > 0 ? Json() : Json(bare));
+    return n;
+  };
+  EXPECT_EQ(n_calls(kPlain, nested()), 1U);
+  EXPECT_EQ(n_calls(kTemplate, nested()), 0U);
+  EXPECT_EQ(n_calls(kPlain, nested(R"(,"response_format":{"type":"json_object"})")), 0U);
+  EXPECT_EQ(n_calls(kPlain, R"("tools":[{"type":"function","function":{"name":"get","strict":true,
+    "parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}])"),
+            0U);
 }
 
 TEST(Tools, OfAFormThatNobodyTellsTheModelAreRefused) {

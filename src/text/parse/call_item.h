@@ -20,6 +20,7 @@ struct CallRules {
   bool only_one = false;               // what comes behind the first call is dropped
   bool or_document = false;            // an answer is calls or a document, which may look like one: see CallItem
   std::vector<ArgumentKinds> kinds{};  // of each tool's arguments, or none at all; for marked calls
+  bool bare = false;                   // an answer may be calls without marks (bare_calls.h); of objects
 };
 
 // Beside a document, where no mark tells calls from it, a call is what the grammar of calls lets through
@@ -27,9 +28,9 @@ struct CallRules {
 class CallItem {
  public:
   enum class Step { more, whole, broken };
-  // `rules` have a form and outlive it.
-  explicit CallItem(const CallRules& rules)
-      : form_(*rules.form), rules_(rules), exact_(rules.or_document && form_.trigger.empty()) {}
+  // `rules` have a form and outlive it. `exact`: as beside a document.
+  CallItem(const CallRules& rules, bool exact) : form_(*rules.form), rules_(rules), exact_(exact) {}
+  explicit CallItem(const CallRules& rules) : CallItem(rules, rules.or_document && rules.form->trigger.empty()) {}
 
   // The next byte. `broken`: this is no call of these tools, or none that can be read.
   Step push(char c);

@@ -1,6 +1,7 @@
 #include "text/parse/call_parser.h"
 
 #include <array>
+#include <utility>
 
 namespace quire {
 CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::move(rules)) {
@@ -17,6 +18,9 @@ CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::mov
   auto compiled = StopStrings::compile(trigger);
   QR_CHECK(compiled.has_value());
   trigger_ = std::make_shared<const StopStrings>(std::move(*compiled));
+  if (!rules_->bare) return;
+  at_ = At::bare;
+  bare_.emplace(*rules_);
 }
 
 void CallParser::push(std::string_view text, AnswerParts& out) {
@@ -26,6 +30,7 @@ void CallParser::push(std::string_view text, AnswerParts& out) {
 
 void CallParser::take(char c, AnswerParts& out) {
   switch (at_) {
+    case At::bare: return take_bare(c, out);
     case At::start:
       if (is_json_space(c)) {
         spaces_ += c;
@@ -41,6 +46,28 @@ void CallParser::take(char c, AnswerParts& out) {
     case At::after: return take_after(c, out);
     case At::over: return;
   }
+}
+
+void CallParser::take_bare(char c, AnswerParts& out) {
+  raw_ += c;
+  if (!bare_->push(c)) give_up_bare(out);
+}
+
+// It is read as any other answer.
+void CallParser::give_up_bare(AnswerParts& out) {
+  const std::string raw = std::exchange(raw_, {});
+  bare_.reset();
+  at_ = At::text;
+  for (const char c : raw) take(c, out);
+}
+
+void CallParser::tell_bare(AnswerParts& out) {
+  for (const BareCalls::Call& call : bare_->calls()) {
+    if (rules_->only_one && n_calls_ > 0) break;
+    out.add_call(n_calls_, call.name);
+    out.add_arguments(n_calls_++, call.arguments);
+  }
+  raw_.clear();
 }
 
 // White space waits for what comes behind it, unless that is the end or a call.
@@ -147,6 +174,7 @@ void CallParser::take_after(char c, AnswerParts& out) {
 }
 
 void CallParser::finish(AnswerParts& out) {
+  if (at_ == At::bare) bare_->whole() ? tell_bare(out) : give_up_bare(out);
   // Nothing but what stands between calls is no text: the answer was cut off in front of a further one.
   if (at_ == At::item && n_calls_ > 0 && without_space(raw_) == between_) raw_.clear();
   if (at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(raw_, out);

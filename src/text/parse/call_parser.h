@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "text/parse/answer_parts.h"
+#include "text/parse/bare_calls.h"
 #include "text/parse/call_form.h"
 #include "text/parse/call_item.h"
 #include "text/stop_strings.h"
@@ -28,8 +29,9 @@ class CallParser {
   int n_calls() const { return n_calls_; }  // told so far
 
  private:
-  enum class At : uint8_t { start, text, lead, item, after, over };
+  enum class At : uint8_t { bare, start, text, lead, item, after, over };
   void take(char c, AnswerParts& out);
+  void take_bare(char c, AnswerParts& out);
   void take_text(char c, AnswerParts& out);
   void take_lead(char c, AnswerParts& out);
   void take_item(char c, AnswerParts& out);
@@ -37,6 +39,8 @@ class CallParser {
   void say(std::string_view text, AnswerParts& out);
   void tell(AnswerParts& out);
   void give_up(AnswerParts& out);
+  void give_up_bare(AnswerParts& out);
+  void tell_bare(AnswerParts& out);
   void begin_item();
 
   std::shared_ptr<const CallRules> rules_;
@@ -47,6 +51,7 @@ class CallParser {
   std::string raw_;                              // what may become a mark or a call, not yet told
   std::string lead_, between_, tail_, matched_;  // the marks without white space; what came of one
   std::optional<CallItem> item_;
+  std::optional<BareCalls> bare_;
   int n_calls_ = 0;    // told
   bool told_ = false;  // the one that is read
   bool behind_call_ = false;

@@ -210,6 +210,32 @@ TEST(CallParser, OnlyOneCallEndsTheAnswer) {
                "call: get\narguments: {}\n", true);
 }
 
+TEST(CallParser, AnAnswerThatIsBareCallsIsTheseWhereItMayBe) {
+  const auto expect = [](std::string_view text, const std::string& wanted, bool only_one = false) {
+    CallRules rules{find_call_form("hermes"), {"get", "search"}, only_one, {}};
+    rules.bare = true;
+    const auto shared = std::make_shared<const CallRules>(std::move(rules));
+    for (size_t cut = 1; cut <= text.size() + 1; ++cut)
+      EXPECT_EQ(shown(parse(shared, text, cut)), wanted) << text << " cut at " << cut;
+  };
+  const std::string one = R"({"name": "get", "arguments": {"a": "}</tool_call>"}})",
+                    other = R"({"name":"search","arguments":{}})";
+  expect("\n" + one + " \n", "call: get\narguments: {\"a\": \"}</tool_call>\"}\n");
+  expect(one + "\n" + other, "call: get\narguments: {\"a\": \"}</tool_call>\"}\ncall: search\narguments: {}\n");
+  expect(one + other, "call: get\narguments: {\"a\": \"}</tool_call>\"}\n", true);
+  expect("<tool_call>" + other + "</tool_call>", "call: search\narguments: {}\n");
+  for (const std::string& text :
+       {one + " is what I would write.", "See: " + one, one + "\n" + R"({"name":"get")", one + "\n}",
+        std::string(R"({"name":"none","arguments":{}})"), std::string(R"({"name":"get"})"),
+        std::string(R"({"arguments":{},"name":"get"})"), std::string(R"({"name":"get","arguments":{},"id":1})"),
+        std::string(R"({"name":"get","arguments":{a}})"), std::string(R"({"name":"get","arguments":[]})"),
+        std::string(R"([{"name":"get","arguments":{}}])"), std::string("{")})
+    expect(text, "text: " + text + "\n");
+  expect(R"({"name":"get","arguments":{"a":"<tool_call>)" + other + R"("}}, no)",
+         "text: {\"name\":\"get\",\"arguments\":{\"a\":\"\ncall: search\narguments: {}\ntext: \"}}, no\n");
+  expect(" \n", "text:  \n\n");
+}
+
 TEST(CallParser, DeltasLeaveOnceCertain) {
   CallParser parser(rules_of("hermes"));
   AnswerParts out;
