@@ -1,6 +1,7 @@
 #include "app/adapters.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/bounded_reader.h"
 #include "model/lora.h"
@@ -53,6 +54,9 @@ Status check_adapters(const std::vector<std::string>& options,
       return error_within("--lora", std::move(fits).error());
     if (std::ranges::find(given, one.name) != given.end())
       return fail(Code::invalid, "--lora: \"" + one.name + "\" is given twice");
+    std::error_code error;
+    if (!std::filesystem::exists(one.folder, error))
+      return fail(Code::not_found, "--lora " + option + ": no file or folder \"" + one.folder + '"');
     given.push_back(one.name);
   }
   return {};

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 
@@ -261,11 +262,19 @@ int exit_code(const Result<bool>& well) {
   return *well ? kExitDone : kExitFailed;
 }
 
+static std::string number_text(double value) {
+  char text[32];
+  if (value == std::trunc(value) && std::abs(value) < 1e15)
+    std::snprintf(text, sizeof text, "%.0f", value);
+  else
+    std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
 Status in_range(const char* name, double value, double lo, double hi) {
   if (value >= lo && value <= hi) return {};
-  char text[160];
-  std::snprintf(text, sizeof text, "%s must be %g to %g, got %g", name, lo, hi, value);
-  return fail(Code::invalid, text);
+  return fail(Code::invalid, std::string(name) + " must be " + number_text(lo) + " to " + number_text(hi) + ", got " +
+                                 number_text(value));
 }
 
 int run_program(int argc, char** argv) {

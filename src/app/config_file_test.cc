@@ -32,6 +32,8 @@ TEST(ConfigFile, TheNearestNameIsSuggested) {
   EXPECT_EQ(nearest("max-tokenz", names), "max-tokens");
   EXPECT_EQ(nearest("max_seqs", names), "max-seqs");
   EXPECT_EQ(nearest("sed", names), "seed");
+  EXPECT_EQ(nearest("sede", names), "seed");
+  EXPECT_EQ(nearest("esed", names), "seed");
   EXPECT_EQ(nearest("colour", names), "");
   EXPECT_EQ(nearest("", names), "n");
   EXPECT_EQ(nearest("x", {}), "");

@@ -267,7 +267,6 @@ class ListeningImpl final : public Listening {
                                          const Tokenizer& tokenizer,
                                          StepSignal& signal) override {
     QR_CHECK(!options.models.empty() && door_ != nullptr);
-    QR_TRY_VOID(check_tool_format(options.tool_format));
     QR_TRY(Chat chat, make_chat(options.chat_template, tokenizer.spec().chat_template));
     auto serving = std::make_unique<ServingImpl>(options, tokenizer, std::move(chat), signal);
     QR_TRY_VOID(serving->start(options, engine, metrics_, std::move(door_), std::move(admin_)));
@@ -282,6 +281,7 @@ class ListeningImpl final : public Listening {
 }  // namespace
 
 Result<std::unique_ptr<Listening>> Listening::start(const ServeOptions& options, Metrics& metrics) {
+  QR_TRY_VOID(check_tool_format(options.tool_format));
   auto out = std::make_unique<ListeningImpl>(metrics);
   QR_TRY_VOID(out->start(options));
   return out;
