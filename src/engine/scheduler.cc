@@ -273,6 +273,7 @@ void Scheduler::preempt(size_t i, SentBack why) {
   victim.preempted = true;
   ++victim.n_preempted;
   victim.sent_back = why;
+  victim.gave_way |= why == SentBack::for_turn;
   Tenants::waits(*victim.tenant);
   n_pending_waiting_ += static_cast<int64_t>(victim.tokens.size());
   waiting_.push_back(std::move(running_[i]));

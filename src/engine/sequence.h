@@ -37,6 +37,7 @@ struct Sequence {
   bool preempted = false;
   int n_preempted = 0;                   // times
   SentBack sent_back = SentBack::never;  // the last time
+  bool gave_way = false;                 // was sent back for another's turn, once or more
   bool in_queue = false;                 // has a place there, until its first step (queue_shares.h)
   Tenant* tenant = nullptr;              // while it is here
   int place = 0;                         // among those that run: who stands last gives way first

@@ -55,7 +55,10 @@ bool Scheduler::goes_first(const Candidate& waiting, const Candidate& running) {
 // differ would have each send the other back in turn.
 bool Scheduler::passes(const Sequence& waiting, const Sequence& running) {
   if (waiting.tenant == running.tenant) return false;
-  const bool by_allowance = policy_.wants_allowances() && waiting.tenant->within && !running.tenant->within;
+  // Once in its life: an allowance goes by what is cached, which both change, so two could send each other back for
+  // ever.
+  const bool by_allowance =
+      policy_.wants_allowances() && waiting.tenant->within && !running.tenant->within && !running.gave_way;
   if (!by_allowance && turn(waiting) > turn(running)) return false;
   if (!goes_first(candidate(waiting, false), candidate(running, false))) return false;
   Candidate served = candidate(running, true);

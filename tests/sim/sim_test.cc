@@ -217,6 +217,22 @@ TEST(Sim, ANewTenantWaitsForNoOtherTenantsEnd) {
   }
 }
 
+// Two tenants whose allowances come and go with what the cache has of their prompts, and a window that holds one of
+// them.
+TEST(Sim, TwoTenantsDoNotSendEachOtherBackForEver) {
+  const Result<Script> script = script_from_json(
+      R"({"knobs":{"step_tokens":1,"n_ctx":239,"block_tokens":3,"n_blocks":131,"window":9,"n_window_blocks":7,)"
+      R"("policy":"vtc","allowance":483,"kv_policy":"cost_aware","noise":78},"seed":117360,"requests":[)"
+      R"({"prompt":[{"n":177}],"tenant":3},{"prompt":[{"n":129}],"tenant":3},{"prompt":[{"text":2,"n":233}],"tenant":3},)"
+      R"({"prompt":[{"n":119},{"n":100}],"tenant":3},{"prompt":[{"n":72}],"tenant":3},)"
+      R"({"arrival_ns":8975277,"prompt":[{"text":2,"n":103}],"tenant":2},)"
+      R"({"arrival_ns":10156154,"prompt":[{"n":94}],"tenant":3,"weight":2}]})");
+  ASSERT_TRUE(script);
+  const Outcome out = run(*script);
+  EXPECT_EQ(out.failure, "");
+  EXPECT_EQ(out.counts.finished, 7);
+}
+
 TEST(Sim, TheShrinkerKeepsWhatFails) {
   // "Fails" when two requests of one salt come before a slow step: all else must go.
   const auto fails = [](const Script& s) {
