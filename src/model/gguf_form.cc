@@ -219,6 +219,24 @@ Status stack_experts(const DecoderConfig& c, ModelFile& file) {
   return {};
 }
 
+// Numbers of units' activations that a folder has as tensors, one a layer ("blk.0.xielu.beta"): GGUF has lists of them.
+void list_numbers(const DecoderConfig& c, ModelFile& file) {
+  for (const std::string_view name : {"alpha_p", "alpha_n", "beta", "eps"}) {
+    std::vector<double> list;
+    const std::string ending = ".xielu." + std::string(name);
+    for (int l = 0; l < c.n_layers; ++l) {
+      const HostWeight* weight = file.find("blk." + std::to_string(l) + ending);
+      if (weight == nullptr || weight->data.size() != static_cast<size_t>(weight->format->bytes)) break;
+      float value = 0;
+      weight->format->decode(weight->data.data(), &value);
+      list.push_back(static_cast<double>(value));
+    }
+    if (list.size() != static_cast<size_t>(c.n_layers)) continue;
+    file.meta.values["xielu." + std::string(name)] = std::move(list);
+    std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.ends_with(ending); });
+  }
+}
+
 void keep_end_ids(const ModelFile& folder, ModelFile& out) {
   const MetaValue* value = folder.meta.find("hf_generation.eos_token_id");
   if (value == nullptr) value = folder.meta.find("hf.eos_token_id");
@@ -261,6 +279,7 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   }
   QR_TRY_VOID(put_scaling(config, arch, out));
   if (config.n_experts > 0) QR_TRY_VOID(stack_experts(config, out));
+  list_numbers(config, out);
   widen_small(out);
   keep_end_ids(folder, out);
   return out;

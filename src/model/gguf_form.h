@@ -3,9 +3,10 @@
 // architecture of that name has pairs (llama; mistral is llama there), experts that lie one by one become one tensor a
 // layer, vectors and routers are F32, and the scaling of positions is said as GGUF says it: llama3's as the tensor
 // "rope_freqs.weight", longrope's factors as "rope_factors_long.weight" and "rope_factors_short.weight", magnitudes as
-// rope.scaling.attn_factor. A yarn with unusual betas, or that does not round its range, is divisors too where the
-// architecture is llama: others would take it for the usual one. What GGUF has no word for keeps keys that only
-// model/rope.h reads: the factor of "dynamic", and such a yarn in other architectures.
+// rope.scaling.attn_factor, and the numbers of xIELU, tensors there, are lists. A yarn with unusual betas, or that does
+// not round its range, is divisors too where the architecture is llama: others would take it for the usual one. What
+// GGUF has no word for keeps keys that only model/rope.h reads: the factor of "dynamic", and such a yarn in other
+// architectures.
 #pragma once
 #include "base/result.h"
 #include "io/model_file.h"
