@@ -340,6 +340,30 @@ TEST(Rotation, KeepsProductsAndLengths) {
 }
 
 // One large component is spread over its run: that is what it is for.
+// By the definition in docs/numerics.md, however many components a register holds.
+TEST(Rotation, HasTheBitsOfItsPlainRounds) {
+  for (int dim = 1; dim <= 600; ++dim) {
+    Rng rng(static_cast<uint64_t>(dim));
+    std::vector<float> x(static_cast<size_t>(dim));
+    for (float& v : x) v = rng.unit() < 0.1 ? -0.0F : rng.normal();
+    std::vector<float> plain(x.size());
+    for (int d = 0; d < dim; ++d)
+      plain[static_cast<size_t>(d)] = rotation_detail::with_sign(x[static_cast<size_t>(d)], d);
+    const auto run = static_cast<size_t>(dim & -dim);
+    for (size_t half = 1; half < run; half *= 2) {
+      for (size_t d = 0; d < plain.size(); ++d) {
+        if ((d & half) != 0) continue;
+        const float a = plain[d];
+        const float b = plain[d + half];
+        plain[d] = a + b;
+        plain[d + half] = a - b;
+      }
+    }
+    rotate_query(x.data(), dim, x.data());
+    ASSERT_EQ(std::memcmp(x.data(), plain.data(), x.size() * sizeof(float)), 0) << dim;
+  }
+}
+
 TEST(Rotation, SpreadsALargeComponent) {
   std::vector<float> x(128, 0.0F);
   x[77] = 128.0F;
