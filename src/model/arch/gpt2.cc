@@ -73,7 +73,7 @@ constexpr Part kParts[] = {{"wte.weight", "token_embd.weight"},
 
 // Some folders have these names, others the same within "transformer.".
 std::vector<NameRule> tensors() {
-  static const std::vector<std::string> within = [] {
+  static const std::vector<std::string> kWithin = [] {
     std::vector<std::string> out;
     for (const Part& part : kParts) out.push_back("transformer." + std::string(part.theirs));
     return out;
@@ -81,7 +81,7 @@ std::vector<NameRule> tensors() {
   std::vector<NameRule> out;
   for (size_t i = 0; i < std::size(kParts); ++i) {
     out.push_back({.theirs = kParts[i].theirs, .ours = kParts[i].ours, .reshape = kParts[i].reshape});
-    out.push_back({.theirs = within[i], .ours = kParts[i].ours, .reshape = kParts[i].reshape});
+    out.push_back({.theirs = kWithin[i], .ours = kParts[i].ours, .reshape = kParts[i].reshape});
   }
   return out;
 }
