@@ -133,7 +133,10 @@ int64_t Choice::take_tokens() {
   }
   if (finished && !behind_) {
     text_.finish();
-    if (splits_ && !ended_) parses_.finish(dropped_);  // some calls show at the end only
+    if (splits_ && !ended_ && !stopped()) {  // some calls show at the end only
+      parses_.finish(dropped_);
+      parses_finished_ = true;
+    }
     ended_ = true;
   }
   if (gathers_) gather();

@@ -77,7 +77,7 @@ class Choice final : public EventSink {
     return own != Overflow::none ? own : channel_.overflow();
   }
   // It ended before the engine knew: a stop string is complete, or the only call that may come.
-  bool stopped() const { return text_.stopped() || parses_.over(); }
+  bool stopped() const { return text_.stopped() || (parses_.over() && !parses_finished_); }
   // That, and the engine goes on: true once.
   bool wants_cancel();
 
@@ -151,7 +151,7 @@ class Choice final : public EventSink {
   std::string scratch_;
   AnswerParts dropped_;
   int64_t n_reasoning_ = 0;
-  bool parse_ended_ = false;
+  bool parse_ended_ = false, parses_finished_ = false;
   TextStream text_;
   const std::shared_ptr<const std::string> echo_;
   bool echoed_ = false;
