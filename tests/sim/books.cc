@@ -125,7 +125,7 @@ void Books::check_turn(SeqId id, bool decodes, bool preempted) {
     return was != before_.end() && was->second.running && was->second.n_tokens - was->second.n_computed == 1;
   });
   // Where something came from a tier just now, one that had its turn may wait for another's instead.
-  if (n_streams < 2 && !preempted && knobs_.tier_blocks == 0) {
+  if (n_streams < 2 && !preempted && knobs_.tier_blocks == 0 && knobs_.remote_blocks == 0) {
     fail(name + " pauses in a step in which " + std::to_string(n_streams) + " others stream");
   }
   // Tenants × streams of its own, where all of them run.

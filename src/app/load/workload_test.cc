@@ -121,13 +121,13 @@ TEST(Workload, EqualBlocksOfMooncakesTraceAreEqualText) {
 }
 
 TEST(Workload, NamesWhatIsWrong) {
-  EXPECT_EQ(refusal({.rate = -1, .n_sessions = 1}), "--rate must be 0 to 1e+06, got -1");
+  EXPECT_EQ(refusal({.rate = -1, .n_sessions = 1}), "--rate must be 0 to 1000000, got -1");
   EXPECT_EQ(refusal({.rate = 1, .arrivals = "burst", .n_sessions = 1}),
             "--arrivals must be poisson or fixed, got \"burst\"");
   EXPECT_EQ(refusal({}), "how long? Give --requests or --duration");
   EXPECT_EQ(refusal({.rate = 1, .trace = "x.csv"}),
             "--rate and --trace exclude each other: a trace has its own arrivals");
-  EXPECT_EQ(refusal({.rate = std::nan(""), .n_sessions = 1}), "--rate must be 0 to 1e+06, got nan");
+  EXPECT_EQ(refusal({.rate = std::nan(""), .n_sessions = 1}), "--rate must be 0 to 1000000, got nan");
   const std::string bad = file_with("bad.csv", "heads\nno numbers\n");
   EXPECT_EQ(refusal({.trace = bad}), bad + ": line 2: no TIMESTAMP,ContextTokens,GeneratedTokens");
   const std::string back = file_with("back.jsonl",
