@@ -53,6 +53,7 @@ class LearnedPrefixFolder : public testing::Test {
   }
   static std::vector<float> counted(int n) {
     std::vector<float> out;
+    out.reserve(static_cast<size_t>(n));
     for (int i = 0; i < n; ++i) out.push_back(static_cast<float>(i));
     return out;
   }

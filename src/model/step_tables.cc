@@ -9,8 +9,8 @@ void fill_query_factors(const Tensor& out, const QueryScale& scale, const Tensor
   const int64_t dim = 2 * out.dim(1);
   for (int64_t i = 0; i < out.dim(0); ++i) {
     const int64_t at = std::min(pos.ptr<int32_t>()[i], last);
-    const auto n_lengths = static_cast<double>((at + scale.ahead) / scale.length);
-    const auto by = static_cast<float>(1.0 + scale.by * std::log1p(n_lengths));
+    const int64_t n_lengths = (at + scale.ahead) / scale.length;
+    const auto by = static_cast<float>(1.0 + scale.by * std::log1p(static_cast<double>(n_lengths)));
     float* row = out.ptr<float>() + i * dim;
     for (int64_t j = 0; j < dim; j += 2) {
       row[j] = by;

@@ -15,7 +15,8 @@ Status width_facts(HfFacts& hf) {
   if (adjusted) {
     QR_TRY(const double factor, hf.get_double_or("block_ffn_dim_multiplier", 1e-3, 1e3, 1.0));
     QR_TRY(const int64_t multiple, hf.get_int_or("block_multiple_of", 1, 1 << 20, 256));
-    width = static_cast<int64_t>(factor * static_cast<double>(2 * width / 3));
+    const int64_t two_thirds = 2 * width / 3;
+    width = static_cast<int64_t>(factor * static_cast<double>(two_thirds));
     width = (width + multiple - 1) / multiple * multiple;
   }
   hf.set("feed_forward_length", width, key);
