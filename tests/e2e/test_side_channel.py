@@ -1,7 +1,7 @@
 # Whether one client can tell what another has asked: it guesses prompts that the other has in the cache, and others, in
-# turns. Neither the time to the first token nor anything that is reported may part the two. A real measurement:
-# `./dev test --all` asks for 2,000 of each, and then the area under the curve (AUC) is at most 0.55 at the upper end of its
-# 95 % interval. QUIRE_SIDE_CHANNEL says another number; usually there are few, and the bound is five standard errors.
+# turns. Neither the time to the first token nor anything that is reported may part the two. Time is really measured, so
+# only when it is asked for: `./dev test --all` takes 2,000 of each, and then the area under the curve (AUC) is at most
+# 0.55 at the upper end of its 95 % interval. QUIRE_SIDE_CHANNEL says another number.
 import json
 import math
 import os
@@ -13,7 +13,7 @@ from quire_server import Server, quill
 
 TEXT = '/v1/completions'
 EXPLAIN = '/v1/cache/explain'
-N = int(os.environ.get('QUIRE_SIDE_CHANNEL') or (2000 if os.environ.get('QUIRE_TEST_ALL') else 40))
+N = int(os.environ.get('QUIRE_SIDE_CHANNEL') or (2000 if os.environ.get('QUIRE_TEST_ALL') else 0))
 SECRETS = 4
 TOKENS = 96
 
@@ -83,6 +83,7 @@ class SideChannel(unittest.TestCase):
         self.assertEqual(answer['usage']['prompt_tokens_details']['cached_tokens'], 0)
         return seconds
 
+    @unittest.skipUnless(N, 'times are measured by ./dev test --all')
     def test_guessed_and_unguessed_prompts_take_equally_long(self):
         self.owner_asks()
         order = random.Random(8)
@@ -102,7 +103,8 @@ class SideChannel(unittest.TestCase):
         self.assertGreater(seen, 0.9, 'the measure sees a hit')
         if N >= 2000:
             self.assertLessEqual(upper_bound(area, N), 0.55)
-        self.assertLessEqual(max(area, 1 - area), 0.5 + 5 / math.sqrt(6 * N), 'five standard errors from nothing')
+        else:
+            self.assertLessEqual(max(area, 1 - area), 0.5 + 5 / math.sqrt(6 * N), 'five standard errors from nothing')
 
     def test_reports_say_the_same_of_both(self):
         self.owner_asks()
