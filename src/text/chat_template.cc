@@ -13,7 +13,6 @@ namespace {
 
 using jinja::Context;
 using jinja::JsonImport;
-using jinja::Kind;
 using jinja::Trust;
 using jinja::Value;
 

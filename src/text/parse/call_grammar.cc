@@ -116,7 +116,8 @@ Json in_channels(const CallForm& form, std::span<const CallableTool> tools, Call
   Json before = Json::Object{{"type", "tags_with_separator"}, {"tags", std::move(others)}, {"separator", ""}};
   Json::Array ways{required_calls(form, tools, true)};
   if (!rules.required) {
-    Json said = rules.document ? std::move(*rules.document) : plain;
+    Json said = plain;
+    if (rules.document) said = std::move(*rules.document);
     ways.push_back(sequence({text("<|channel|>final<|message|>"), std::move(said)}));
   }
   return sequence({std::move(before), one_of(std::move(ways))});
