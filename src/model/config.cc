@@ -241,6 +241,13 @@ Status read_turns(const ModelFile& file, const std::string& prefix, int period, 
   return {};
 }
 
+std::optional<double> single_number(const HostWeight& weight) {
+  if (weight.format->block != 1 || weight.data.size() != static_cast<size_t>(weight.format->bytes)) return {};
+  float value = 0;
+  weight.format->decode(weight.data.data(), &value);
+  return static_cast<double>(value);
+}
+
 Status read_pairs(const ModelFile& file, const std::string& prefix, DecoderConfig& c) {
   QR_TRY(const bool halves, file.meta.get_bool_or(prefix + "rope.halves", false));
   c.rope_pairs = halves ? RopePairs::halves : RopePairs::interleaved;

@@ -1,5 +1,6 @@
 // Hyper-parameters of a decoder-only transformer, read from the file's facts and checked before anything is allocated.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,9 @@ Status read_windows(const ModelFile& file, int period, DecoderConfig& config);
 // GGUF has no word for it); without a list the last layer of every `period`, 0: none. Code::corrupt names the key.
 Status read_turns(const ModelFile& file, const std::string& prefix, int period, DecoderConfig& config);
 inline constexpr const char* kTurns = "rope.layers";  // that list
+
+// The number that a tensor is; none where it is no single unquantised one.
+std::optional<double> single_number(const HostWeight& weight);
 
 // Rows of q and k as interleaved pairs, which is how GGUF has some architectures, unless "<arch>.rope.halves" says that
 // they are a Hugging Face folder's.

@@ -196,6 +196,11 @@ void Decoder::load_layer(WeightLoader& load, DecoderLayer& layer) const {
   load_feed_forward(load, layer);
 }
 
+void NormedHeads::load_layer(WeightLoader& load, DecoderLayer& layer) const {
+  if (!layer.keeps_state()) load_head_norms(load, layer);
+  Decoder::load_layer(load, layer);
+}
+
 void Decoder::load_norms(WeightLoader& load, DecoderLayer& layer) const {
   load.vector(layer.attn_norm, "attn_norm.weight", config_.n_embd);
   const bool layer_norms = config_.norm == NormKind::layer;

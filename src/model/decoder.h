@@ -130,6 +130,12 @@ class Decoder : public Model {
   Tensor output_norm_bias_;        // [n_embd], of a layer norm; may be empty
 };
 
+// One whose heads of q and k have norms of their own, in all layers with attention.
+class NormedHeads : public Decoder {
+ protected:
+  void load_layer(WeightLoader& load, DecoderLayer& layer) const override;
+};
+
 // ArchEntry::load and ArchEntry::info of an architecture that is a Decoder.
 template <class T>
 Result<std::unique_ptr<Model>> load_decoder(const ModelFile& file, Ops& ops, const LoadOptions& options) {

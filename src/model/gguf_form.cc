@@ -226,10 +226,9 @@ void list_numbers(const DecoderConfig& c, ModelFile& file) {
     const std::string ending = ".xielu." + std::string(name);
     for (int l = 0; l < c.n_layers; ++l) {
       const HostWeight* weight = file.find("blk." + std::to_string(l) + ending);
-      if (weight == nullptr || weight->data.size() != static_cast<size_t>(weight->format->bytes)) break;
-      float value = 0;
-      weight->format->decode(weight->data.data(), &value);
-      list.push_back(static_cast<double>(value));
+      const std::optional<double> value = weight == nullptr ? std::nullopt : single_number(*weight);
+      if (!value) break;
+      list.push_back(*value);
     }
     if (list.size() != static_cast<size_t>(c.n_layers)) continue;
     file.meta.values["xielu." + std::string(name)] = std::move(list);

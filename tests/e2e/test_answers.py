@@ -3,11 +3,15 @@
 import json
 import os
 import resource
+import sys
 import threading
 import time
 import unittest
 
 from quire_server import Server, eventually, prompt
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'attack'))
+import threads  # noqa: E402
 
 TEXT = '/v1/completions'
 PING_S = 0.05  # of a ping, at the p99, beside the worst that is allowed
@@ -101,18 +105,9 @@ class Pings:
 
     def times(self):
         """(seconds that io threads ran, seconds that they and this thread could have run but had no processor)"""
-        ran, waited = 0, 0
-        tasks = f'/proc/{self.server.process.pid}/task'
-        for task in os.listdir(tasks):
-            with open(f'{tasks}/{task}/comm', encoding='utf-8') as file:
-                if not file.read().startswith('quire-io'):
-                    continue
-            with open(f'{tasks}/{task}/schedstat', encoding='ascii') as file:
-                values = file.read().split()
-            ran, waited = ran + int(values[0]), waited + int(values[1])
+        ran, waited = threads.times(self.server.process.pid)['io']
         with open('/proc/thread-self/schedstat', encoding='ascii') as file:
-            waited += int(file.read().split()[1])
-        return ran / 1e9, waited / 1e9
+            return ran, waited + int(file.read().split()[1]) / 1e9
 
     def ping(self):
         ran, waited = self.times()

@@ -17,12 +17,9 @@ Result<double> number_of_layer(const ModelFile& file, const std::string& name, i
   const std::string tensor = "blk." + std::to_string(l) + ".xielu." + name;
   double value = fallback;
   if (const HostWeight* found = file.find(tensor)) {
-    float stored = 0.0F;
-    if (found->format->block != 1 || found->data.size() != static_cast<size_t>(found->format->bytes)) {
-      return fail(Code::corrupt, "tensor " + file.shown(tensor) + ": must be one number");
-    }
-    found->format->decode(found->data.data(), &stored);
-    value = static_cast<double>(stored);
+    const std::optional<double> stored = single_number(*found);
+    if (!stored) return fail(Code::corrupt, "tensor " + file.shown(tensor) + ": must be one number");
+    value = *stored;
   } else if (const MetaValue* list = file.meta.find("xielu." + name)) {
     const auto* numbers = std::get_if<std::vector<double>>(list);
     if (numbers == nullptr || numbers->size() <= static_cast<size_t>(l)) {
@@ -34,7 +31,7 @@ Result<double> number_of_layer(const ModelFile& file, const std::string& name, i
   return fail(Code::corrupt, "tensor or key \"xielu." + name + "\": is not finite in layer " + std::to_string(l));
 }
 
-class Apertus final : public Decoder {
+class Apertus final : public NormedHeads {
  protected:
   Status configure(const ModelFile& file, const std::string&, DecoderConfig& c) const override {
     c.has_gate = false;
@@ -46,12 +43,6 @@ class Apertus final : public Decoder {
           {static_cast<float>(softplus(above)), static_cast<float>(beta + softplus(below)), static_cast<float>(beta)});
     }
     return {};
-  }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_head_norms(load, layer);
-    load_attention(load, layer);
-    load_feed_forward(load, layer);
   }
 };
 

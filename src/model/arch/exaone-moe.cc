@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kPeriod = 4;  // of local and global layers
 
-class ExaoneMoe final : public Decoder {
+class ExaoneMoe final : public NormedHeads {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     c.routing.scoring = Routing::Scoring::sigmoid;
@@ -17,12 +17,6 @@ class ExaoneMoe final : public Decoder {
     c.is_still = c.is_local;
     c.is_still.flip();
     return leave_out_nextn(file, prefix, c);
-  }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_head_norms(load, layer);
-    load_attention(load, layer);
-    load_feed_forward(load, layer);
   }
 };
 

@@ -9,17 +9,11 @@
 
 namespace quire {
 
-class Hunyuan : public Decoder {
+class Hunyuan : public NormedHeads {
  protected:
   Status configure(const ModelFile&, const std::string&, DecoderConfig& c) const override {
     c.turns_first = true;
     return {};
-  }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_head_norms(load, layer);
-    load_attention(load, layer);
-    load_feed_forward(load, layer);
   }
 };
 

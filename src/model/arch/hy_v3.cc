@@ -5,18 +5,12 @@
 namespace quire {
 namespace {
 
-class HyV3 final : public Decoder {
+class HyV3 final : public NormedHeads {
  protected:
   Status configure(const ModelFile&, const std::string&, DecoderConfig& c) const override {
     c.routing.scoring = Routing::Scoring::sigmoid;
     c.routing.normalised = true;
     return {};
-  }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_head_norms(load, layer);
-    load_attention(load, layer);
-    load_feed_forward(load, layer);
   }
 };
 

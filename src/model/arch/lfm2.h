@@ -10,14 +10,10 @@
 
 namespace quire {
 
-class Lfm2 : public Decoder {
+class Lfm2 : public NormedHeads {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     return c.is_state.empty() ? Status() : read_conv_config(file, prefix, c);
-  }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    Decoder::load_layer(load, layer);
-    if (!layer.keeps_state()) load_head_norms(load, layer);
   }
 };
 

@@ -5,16 +5,6 @@
 
 namespace quire {
 
-class Qwen3 final : public Decoder {
- protected:
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load_head_norms(load, layer);
-    load_attention(load, layer);
-    load_feed_forward(load, layer);
-  }
-};
-
 inline Status qwen3_facts(HfFacts& hf) {
   QR_TRY_VOID(hf.require("hidden_act", {"silu"}));
   return hf.choose_windows();
@@ -26,8 +16,8 @@ inline ArchEntry qwen3_entry(std::string_view summary, std::string_view model_ty
                  .tensors = {{"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
                              {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"}},
                  .facts = qwen3_facts},
-          .load = &load_decoder<Qwen3>,
-          .info = &decoder_info<Qwen3>};
+          .load = &load_decoder<NormedHeads>,
+          .info = &decoder_info<NormedHeads>};
 }
 
 }  // namespace quire
