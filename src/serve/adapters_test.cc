@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "serve/testing.h"
+#include "serve/vllm_names.h"
 
 namespace quire {
 namespace {
@@ -158,6 +159,26 @@ TEST_F(AdapterServer, AServerWithoutAdaptersSaysWhy) {
   const std::string answer = load(R"({"lora_name":"x","lora_path":"/a1"})");
   EXPECT_NE(answer.find("adapters are not available here: the run is recorded"), std::string::npos) << answer;
   EXPECT_EQ(server_.get("/lora-adapters").body, "[]");
+}
+
+TEST(AdapterMetrics, NameWhatRunsAndWhatWaits) {
+  const auto shown = [](const AdapterUse& use) {
+    const std::string text = vllm_adapter_lines(use, 64, 1'700'000'000);
+    EXPECT_NE(text.find("\n# TYPE vllm:lora_requests_info gauge\n"), text.npos) << text;
+    return text.substr(text.rfind("vllm:"));
+  };
+  EXPECT_EQ(
+      shown(AdapterUse({})),
+      "vllm:lora_requests_info{max_lora=\"64\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"} 1700000000\n");
+  RequestViews engine;
+  for (const SeqId id : {1, 2, 3}) engine.views.push_back({.id = id, .running = true});
+  engine.views.push_back({.id = 4});
+  AdapterUse use(engine);
+  for (const auto& [adapter, sequence] : {std::pair{"b", 1}, {"a\"", 2}, {"b", 3}, {"b", 4}, {"c", 0}})
+    use.add(adapter, static_cast<SeqId>(sequence));
+  EXPECT_EQ(shown(use),
+            "vllm:lora_requests_info{max_lora=\"64\",running_lora_adapters=\"a\\\",b\",waiting_lora_adapters=\"b,c\"} "
+            "1700000000\n");
 }
 
 }  // namespace

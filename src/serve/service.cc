@@ -1,6 +1,7 @@
 #include "serve/service.h"
 
 #include <algorithm>
+#include <ctime>
 #include <new>
 
 #include "base/nanoseconds.h"
@@ -101,7 +102,10 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     registry_.gauge("quire_requests_open", "Requests whose answer is not over, the one that asks among them.")
         .set(static_cast<double>(n_sessions()));
     const std::string ours = registry_.expose();
-    return ours + vllm_lines(ours, env_.models.front()) + (llama ? llama_lines(stats, metrics_.n_tokens_max()) : "");
+    std::string text = ours + vllm_lines(ours, env_.models.front());
+    if (env_.adapters != nullptr) text += vllm_adapter_lines(adapter_use(), env_.limits.n_adapters, std::time(nullptr));
+    if (llama) text += llama_lines(stats, metrics_.n_tokens_max());
+    return text;
   };
   env_.engine_stats = [this] { return engine_.stats(); };
   env_.requests = [this] { return requests(); };
@@ -154,13 +158,22 @@ int64_t Service::n_sessions() const {
   return static_cast<int64_t>(sessions_.size());
 }
 
+std::vector<std::shared_ptr<Session>> Service::all_sessions() const {
+  std::vector<std::shared_ptr<Session>> out;
+  const std::lock_guard lock(mu_);
+  out.reserve(sessions_.size());
+  for (const auto& entry : sessions_) out.push_back(entry.second);
+  return out;
+}
+
+AdapterUse Service::adapter_use() const {
+  AdapterUse out(engine_.requests());
+  for (const auto& session : all_sessions()) session->add_to(out);
+  return out;
+}
+
 RequestList Service::requests() const {
-  std::vector<std::shared_ptr<Session>> sessions;
-  {
-    const std::lock_guard lock(mu_);
-    sessions.reserve(sessions_.size());
-    for (const auto& entry : sessions_) sessions.push_back(entry.second);
-  }
+  const std::vector<std::shared_ptr<Session>> sessions = all_sessions();
   RequestList out;
   out.engine = engine_.requests();
   out.now_ns = context_.clock->now_ns();

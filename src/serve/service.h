@@ -84,6 +84,8 @@ class Service final {
   std::shared_ptr<Session> open_session(const Endpoint& endpoint, const HttpRequest& request, ReplyPtr reply);
   std::optional<HttpError> enqueue(Work&& work);
   void close_session(const Session* session);
+  std::vector<std::shared_ptr<Session>> all_sessions() const;
+  AdapterUse adapter_use() const;
   void prepare_loop(int index);
   void prepare(Work& work);
   void try_prepare(Work& work);

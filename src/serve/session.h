@@ -20,6 +20,7 @@
 #include "serve/request_list.h"
 #include "serve/serve_metrics.h"
 #include "serve/trace.h"
+#include "serve/vllm_names.h"
 
 namespace quire {
 
@@ -62,7 +63,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   void set_progress(RequestStage progress) { progress_ = progress; }  // until it is started
   // What it waits for; nothing before it is known whose it is, and of those that wait for nothing.
   std::optional<RequestLine> line(int64_t now_ns) const;
-  void shut_down();  // the server's time is up: cancels, tells the client, ends
+  void add_to(AdapterUse& use) const;  // its adapter, where it has one
+  void shut_down();                    // the server's time is up: cancels, tells the client, ends
 
   // --- io thread ---
   void on_closed(CloseReason reason);

@@ -73,4 +73,10 @@ std::optional<RequestLine> Session::line(int64_t now_ns) const {
   return out;
 }
 
+void Session::add_to(AdapterUse& use) const {
+  if (!started_ || job_.generation.adapter == nullptr) return;
+  for (const auto& choice : choices_)
+    if (!choice->finished()) use.add(job_.generation.adapter_name, choice->seq);
+}
+
 }  // namespace quire

@@ -53,6 +53,12 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+std::string joined(const std::set<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out.append(out.empty() ? "" : ",").append(escaped(name));
+  return out;
+}
+
 // "# HELP quire_x text" or "# TYPE quire_x kind": the name stands third.
 std::string_view name_of_comment(std::string_view line) {
   constexpr size_t kPrefix = 7;  // "# HELP "
@@ -101,6 +107,20 @@ std::string vllm_lines(std::string_view text, std::string_view model) {
     return std::string(name == "inter_token_latency_seconds" ? "vllm:time_per_output_token_seconds" : "");
   });
   return out;
+}
+
+AdapterUse::AdapterUse(const RequestViews& engine) {
+  for (const RequestView& view : engine.views)
+    if (view.running) runs_.insert(view.id);
+}
+
+std::string vllm_adapter_lines(const AdapterUse& use, int64_t n_most, int64_t now_s) {
+  const std::string name = "vllm:lora_requests_info";
+  return "# HELP " + name +
+         " Adapters that requests run with and wait for, as labels; the value is the time of day.\n# TYPE " + name +
+         " gauge\n" + name + "{max_lora=\"" + std::to_string(n_most) + "\",running_lora_adapters=\"" +
+         joined(use.running()) + "\",waiting_lora_adapters=\"" + joined(use.waiting()) + "\"} " +
+         std::to_string(now_s) + "\n";
 }
 
 }  // namespace quire

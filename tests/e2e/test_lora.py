@@ -84,6 +84,18 @@ class Lora(Case):
         self.assertEqual(cached[:3], [0, 0, 0])
         self.assertGreater(cached[3], 40)
 
+    def test_metrics_name_what_runs_as_vllm_does(self):
+        def info():
+            return next(line for line in self.server.get('/metrics')[2].splitlines() if line.startswith('vllm:lora_requests_info'))
+        self.assertRegex(info(), r'\{max_lora="64",running_lora_adapters="",waiting_lora_adapters=""\} 1\d{9}$')
+        seen = []
+
+        def look(_):
+            seen.append(info())
+            return 'running_lora_adapters="pirate"' not in seen[-1]  # False: the client leaves
+        self.server.events('/v1/completions', {'model': 'pirate', 'prompt': 'a', 'max_tokens': 3000, 'ignore_eos': True}, look)
+        self.assertIn('running_lora_adapters="pirate"', seen[-1])
+
     def test_beside_a_grammar(self):
         fields = {'response_format': {'type': 'json_schema', 'json_schema': {'name': 'who', 'schema': {
             'type': 'object', 'properties': {'name': {'type': 'string', 'maxLength': 20}, 'known': {'type': 'boolean'}},
