@@ -89,7 +89,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.say(Answer(401, headers={'X-Error-Message': 'Invalid username or password.'}))
         if self.hub.private and self.headers.get('Authorization') != 'Bearer ' + self.hub.token:
             return self.say(Answer(401, headers={'X-Error-Message': 'Repository not found'}))
-        if revision not in ('main', 'refs/pr/1', COMMIT):
+        if revision not in ('main', 'refs/pr/1', 'v1.1', COMMIT):
             return self.say(Answer(404, headers={'X-Error-Message': 'Invalid rev id'}))
         if what == 'revision':
             return self.say_json({'id': self.hub.repo, 'sha': COMMIT, 'siblings': []})

@@ -67,9 +67,10 @@ class Server:
     def __init__(self, *options, path=None, timeout=60):
         self.start(['serve', path or model(), '--port', '0', *options], timeout)
 
-    def start(self, arguments, timeout):
-        command = [binary(), *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(self, arguments, timeout, command=None, **more):
+        """`command` in place of the program with the arguments; `more` is for the process."""
+        self.process = subprocess.Popen(command or [binary(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, **more)
         self.log = []
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()

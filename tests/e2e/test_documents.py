@@ -19,7 +19,7 @@ PAGES = sorted(name for name in os.listdir(os.path.join(ROOT, 'docs')) if name.e
 # Programs whose lines in the pages are not run here.
 NOT_RUN = {
     './dev': 'builds or runs everything; its commands are looked up',
-    'quire': 'of the pages behind the quickstart: models and servers that are not here; its options are looked up',
+    'quire': 'test_documents_run runs them',
     'cmake': 'installs: test_install does it',
     'git': 'clones from an address of the reader',
     'podman': 'builds an image, which takes minutes and a container engine',
