@@ -121,6 +121,22 @@ TEST(Anthropic, RefusesInItsOwnShape) {
   }
 }
 
+// What its newer clients always send.
+TEST(Anthropic, WhatHasNoEffectIsTakenWithAWarning) {
+  AnthropicServer s;
+  s.start();
+  const HttpResponse r =
+      s.post(kPath, R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],"metadata":{"user_id":"u"},
+      "context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]},
+      "thinking":{"type":"enabled","budget_tokens":1024}})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  const std::string* warning = r.header("x-quire-warning");
+  ASSERT_NE(warning, nullptr);
+  EXPECT_NE(warning->find("context_management has no effect: the whole conversation is read"), warning->npos)
+      << *warning;
+  EXPECT_NE(warning->find("thinking"), warning->npos) << *warning;
+}
+
 TEST(Anthropic, CountsWhatAMessageWouldCost) {
   AnthropicServer s;
   s.start();

@@ -3,6 +3,7 @@ import http.client
 import http.server
 import json
 import os
+import pty
 import signal
 import shutil
 import subprocess
@@ -203,6 +204,14 @@ def eventually(condition, timeout=20):
             return False
         time.sleep(0.02)
     return True
+
+
+def open_terminal():
+    """A pseudo-terminal: what a person would hold, and what a program is given. Skips the test where there is none to be had."""
+    try:
+        return pty.openpty()
+    except OSError as e:
+        raise unittest.SkipTest(f'no pseudo-terminal: {e} (is /dev/pts mounted?)') from None
 
 
 def joined(events, index=0):

@@ -4,7 +4,6 @@ import fcntl
 import http.server
 import json
 import os
-import pty
 import re
 import struct
 import select
@@ -17,7 +16,7 @@ import threading
 import time
 import unittest
 
-from quire_server import BUNDLED, ROOT, LocalServer, Server, binary, eventually, model
+from quire_server import BUNDLED, ROOT, LocalServer, Server, binary, eventually, model, open_terminal
 
 
 def quire(*arguments, code=0, text=None, env=None):
@@ -300,7 +299,7 @@ class Terminal:
 
     def __init__(self, *command):
         self.output = ''
-        self.fd, slave = pty.openpty()
+        self.fd, slave = open_terminal()
         self.slave = slave  # held, so that the mode can be asked for after the program's end
         self.found = self.mode()
         self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,

