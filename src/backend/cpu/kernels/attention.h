@@ -49,6 +49,11 @@ struct AttentionKernel {
   static constexpr bool kCanAsk = V::kPrefetches;
   static constexpr int kNear = 2;  // of __builtin_prefetch: the second level
 
+  // Steps of a sum for each time that something is asked for: two where one reads a quarter of a line of 64 bytes. Two
+  // of f16, half a line each, were slower.
+  static constexpr int64_t kStepBytes = C::row_bytes(64) * kStripTokens * kStep / 64;
+  static constexpr int kSteps = kStepBytes <= 17 ? 2 : 1;
+
   // How many of a tile's rows are summed at once, so that their sums stay in registers; and how many vectors of each,
   // so that enough products are in flight.
   template <int M>
@@ -71,11 +76,11 @@ struct AttentionKernel {
     alignas(64) float o[M][kMaxHeadDim];  // running output
     Strips at, next;                      // of this chunk and of the next one
     int next_end;                         // keys of the next chunk; 0: there is none
+    int64_t k_step, v_step;  // bytes of a strip of keys per component of a value; of values per component of a key
     // Values of a chunk's strips, of kTransposed vectors of components, as the codec has values.
     static constexpr int kTransposed = kVectors<M> < 4 ? kVectors<M> : 4;
     static constexpr int kTransposedBytes = C::kValuesInKeys ? kStripTokens * (kTransposed * 16 + 32) * 4 : 1;
     alignas(64) std::byte transposed[C::kValuesInKeys ? kChunkStrips : 1][kTransposedBytes];
-    int64_t k_step, v_step;  // bytes of a strip of keys per component of a value; of values per component of a key
   };
 
   // The strips that keys [lo, hi) of a chunk lie in.
@@ -96,8 +101,7 @@ struct AttentionKernel {
     F acc[R * G];
     for (int i = 0; i < R * G; ++i) acc[i] = V::zero();
     const float* q_at = &tile.q[0][first];
-    for (int d = 0; d < task.k_dim; d += kStep, q_at += M * kStep / Step::kPerFloat) {
-      for (int j = 0; kAsk && j < G; ++j) __builtin_prefetch(tile.at.v[g + j] + d * tile.v_step, 0, kNear);
+    const auto step = [&](int d) __attribute__((always_inline)) {
       for (int part = 0; part < Step::kParts; ++part) {
         F q[R];
         for (int i = 0; i < R; ++i) q[i] = Step::shared(q_at + i, M, part);
@@ -106,7 +110,14 @@ struct AttentionKernel {
           for (int i = 0; i < R; ++i) acc[i * G + j] = Step::add(k, q[i], acc[i * G + j]);
         }
       }
+      q_at += M * kStep / Step::kPerFloat;
+    };
+    int d = 0;
+    for (; d + kStep * (kSteps - 1) < task.k_dim; d += kStep * kSteps) {
+      for (int j = 0; kAsk && j < G; ++j) __builtin_prefetch(tile.at.v[g + j] + d * tile.v_step, 0, kNear);
+      for (int s = 0; s < kSteps; ++s) step(d + s * kStep);
     }
+    for (; kSteps > 1 && d < task.k_dim; d += kStep) step(d);
     const F scale = V::set1(task.scale);
     for (int i = 0; i < R; ++i) {
       for (int j = 0; j < G; ++j) {
@@ -314,9 +325,7 @@ struct AttentionKernel {
       const bool asks = kAsks && g * kStripTokens < tile.next_end;
       const std::byte* soon = asks ? tile.next.k[g] + d * tile.k_step : strip;
       const float* score = tile.score[first] + (g * kStripTokens + begin) / Step::kPerFloat;
-      for (int t = begin; t < end; t += kStep, score += kStep / Step::kPerFloat) {
-        asm volatile("" : "+r"(score));  // or g++ keeps a pointer for each row, more than there are registers
-        for (int j = 0; kAsks && j < G; ++j) __builtin_prefetch(soon + (t + 16 * j) * tile.k_step, 0, kNear);
+      const auto step = [&](int t) __attribute__((always_inline)) {
         for (int part = 0; part < Step::kParts; ++part) {
           F p[R];
           for (int i = 0; i < R; ++i) p[i] = Step::shared(score + i * kChunk, 1, part);
@@ -325,16 +334,24 @@ struct AttentionKernel {
             for (int i = 0; i < R; ++i) acc[i * G + j] = Step::add(v, p[i], acc[i * G + j]);
           }
         }
+        score += kStep / Step::kPerFloat;
+      };
+      int t = begin;
+      for (; t + kStep * (kSteps - 1) < end; t += kStep * kSteps) {
+        asm volatile("" : "+r"(score));  // or g++ keeps a pointer for each row, more than there are registers
+        for (int j = 0; kAsks && j < G; ++j) __builtin_prefetch(soon + (t + 16 * j) * tile.k_step, 0, kNear);
+        for (int s = 0; s < kSteps; ++s) step(t + s * kStep);
       }
+      for (; kSteps > 1 && t < end; t += kStep) step(t);
     };
-    for (int g = seen.t0 / kStripTokens; g * kStripTokens < seen.t1; ++g) {
-      const int begin = seen.t0 - g * kStripTokens;
-      const int end = seen.t1 - g * kStripTokens;
-      if (begin <= 0 && end >= kStripTokens) {
-        add(g, 0, kStripTokens);  // a number of rounds that the compiler knows
-      } else {
-        add(g, begin > 0 ? begin : 0, end < kStripTokens ? end : kStripTokens);
+    // Whole strips in a loop of their own, so that sums stay in registers from one to the next.
+    int g = seen.t0 / kStripTokens;
+    for (int begin = seen.t0 % kStripTokens; g * kStripTokens < seen.t1; ++g, begin = 0) {
+      if (begin == 0) {
+        for (; (g + 1) * kStripTokens <= seen.t1; ++g) add(g, 0, kStripTokens);
       }
+      const int n = seen.t1 - g * kStripTokens;
+      if (n > 0) add(g, begin, n < kStripTokens ? n : kStripTokens);
     }
     for (int i = 0; i < R; ++i) {
       const int row = first + i;
