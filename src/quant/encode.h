@@ -8,6 +8,7 @@
 #include "quant/encoding.h"
 #include "quant/k_format.h"
 #include "quant/search.h"
+#include "quant/search_blocks.h"
 
 namespace quire {
 

@@ -38,8 +38,9 @@ struct LanesOf<16> {
 };
 inline constexpr Four kSteps = LanesOf<4>::kSteps;
 
-QR_INLINE Four load_four(const float* from) {
-  Four out;
+template <class V>
+QR_INLINE V load_lanes(const float* from) {
+  V out;
   std::memcpy(&out, from, sizeof out);
   return out;
 }

@@ -1,15 +1,14 @@
 // Encoders' search for scales: of many scales around the one that just covers the numbers, the one with the least
 // squared error, each judged at its own best fit. With levels q fixed, the best scale of x ≈ s·q is Σxq / Σqq and its
 // error Σxx − (Σxq)² / Σqq; the best line x ≈ s·q + m is the regression line. Choosing levels for a scale and a scale
-// for the levels in turn never gets worse (Lloyd 1982), so the best candidate is polished that way. Scale groups whose
-// scales are quantised too try the neighbours of each rounded scale, then refit the common one over all of them. Every
-// sum is weighted where numbers differ in importance. How many candidates are tried is an Effort: the quick one tries
-// few and no neighbours, in a quarter of the time or less and with a little more error (docs/io.md has both).
+// for the levels in turn never gets worse (Lloyd 1982), so the best candidate is polished that way. A lone scale is
+// looked for in two rounds: some candidates far apart, then as many close to the best of them. Every sum is weighted
+// where numbers differ in importance. How many candidates are tried is an Effort: the quick one tries few and no
+// neighbours, in half the time or less and with a little more error (docs/io.md has both).
 // Candidates stand side by side, as many as a register of an instruction set holds (Numbers::kLanes), each lane by
 // itself: the bits are the same. This is compiled for several sets: what they share is inlined, the rest has the lanes
 // in its type. Pure functions, any thread. Numbers that are not finite give some block, never undefined behaviour.
 #pragma once
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -84,10 +83,10 @@ struct Numbers {
     if constexpr (kWeighted) return weights[i];
     return 1.0F;
   }
-  QR_INLINE Four four(int i) const { return load_four(x + i); }
-  // `v` of the four numbers from i on, as much as they weigh.
-  QR_INLINE Four weigh(int i, Four v) const {
-    if constexpr (kWeighted) return load_four(weights + i) * v;
+  // `v` of the numbers from i on, as much as they weigh.
+  template <class V>
+  QR_INLINE V weigh(int i, V v) const {
+    if constexpr (kWeighted) return load_lanes<V>(weights + i) * v;
     return v;
   }
   double total_weight() const {
@@ -99,42 +98,52 @@ struct Numbers {
   Numbers part(int from, int size) const { return {x + from, kWeighted ? weights + from : nullptr, size}; }
 };
 
+// Candidates: from … to steps of so many shares of the scale that they lie around.
+struct Candidates {
+  float step;
+  int from, to;
+};
+
 // How far a search goes.
 struct Effort {
-  float scale_step, line_step;  // between candidates, as shares of the scale that covers the numbers
-  int scale_from, scale_to;     // fit_scale's candidates: from … to steps
-  int line_from, line_to;       // fit_line's
-  int polish;                   // rounds
-  int near;                     // neighbours of a rounded scale on either side
-  int rounds;                   // of choosing scale groups' scales and refitting the block's
+  Candidates scale;               // fit_scale's around the scale that covers the numbers, on either side of zero
+  Candidates scale_many;          // the same of more than 16 levels, whose errors change with smaller steps
+  Candidates scale_near;          // around the best of those
+  Candidates line;                // fit_line's around the one that covers the numbers
+  int polish_scale, polish_line;  // rounds
+  int near;                       // neighbours of a rounded scale on either side
+  int rounds;                     // of choosing scale groups' scales and refitting the block's
 };
-inline constexpr Effort kThorough{0.02F, 0.02F, -10, 14, -10, 6, 4, 1, 3};
-inline constexpr Effort kQuick{0.09F, 0.07F, -1, 1, -1, 0, 1, 0, 1};
+inline constexpr int kMostCandidates = 32;  // of fit_scale's, both sides
+inline constexpr Effort kThorough{{0.06F, -3, 4}, {0.03F, -7, 8}, {0.0125F, -4, 3}, {0.02F, -10, 5}, 1, 2, 1, 3};
+inline constexpr Effort kQuick{{0.09F, -1, 1}, {0.09F, -1, 1}, {0, 0, -1}, {0.07F, -1, 0}, 1, 1, 0, 1};
 
 struct Sums {
   double q = 0, qq = 0, xq = 0;
 };
 
-// The lanes of two fours in their order.
-QR_INLINE double sum_of(const Four (&v)[2]) {
+// The lanes of eight partial sums in their order.
+template <class V>
+QR_INLINE double sum_of(const V* v) {
+  constexpr int kLanes = sizeof(V) / sizeof(float);
   double out = 0;
-  for (const Four& four : v) {
-    for (int l = 0; l < 4; ++l) out += static_cast<double>(four[l]);
-  }
+  for (int i = 0; i < 8; ++i) out += static_cast<double>(v[i / kLanes][i % kLanes]);
   return out;
 }
 
 // Σ over the levels nearest to (x − offset) · inverse, of x − offset. Eight partial sums, number i in that of i mod 8.
 template <class Levels, class In>
 inline Sums sums_at(const In& in, float offset, float inverse) {
-  Four q[2] = {};
-  Four qq[2] = {};
-  Four xq[2] = {};
+  constexpr int kLanes = In::kLanes < 8 ? In::kLanes : 8;
+  using V = typename LanesOf<kLanes>::Type;
+  V q[8 / kLanes] = {};
+  V qq[8 / kLanes] = {};
+  V xq[8 / kLanes] = {};
   for (int i = 0; i < in.n; i += 8) {
-    for (int h = 0; h < 2; ++h) {
-      const Four v = in.four(i + 4 * h) - offset;
-      const Four level = Levels::nearest(v * inverse);
-      const Four weighted = in.weigh(i + 4 * h, level);
+    for (int h = 0; h < 8 / kLanes; ++h) {
+      const V v = load_lanes<V>(in.x + i + kLanes * h) - offset;
+      const V level = Levels::nearest(v * inverse);
+      const V weighted = in.weigh(i + kLanes * h, level);
       q[h] += weighted;
       qq[h] += level * weighted;
       xq[h] += v * weighted;
@@ -152,7 +161,7 @@ inline double error_at(const In& in, LineFit fit) {
   Four sum[2] = {};
   for (int i = 0; i < in.n; i += 8) {
     for (int h = 0; h < 2; ++h) {
-      const Four v = in.four(i + 4 * h) - fit.min;
+      const Four v = load_lanes<Four>(in.x + i + 4 * h) - fit.min;
       const Four error = v - fit.scale * nearest_four<Levels>(v * inverse);
       sum[h] += in.weigh(i + 4 * h, error * error);
     }
@@ -227,15 +236,25 @@ inline float fit_scale(const In& in, const Effort& effort) {
   float extreme = 0;
   for (int i = 0; i < in.n; ++i) extreme = std::fabs(in.x[i]) > std::fabs(extreme) ? in.x[i] : extreme;
   if (extreme == 0) return 0;
-  BestScale best;
+  const Candidates& wide = Levels::kMax > 15 && !Levels::kTable ? effort.scale_many : effort.scale;
+  float inverses[kMostCandidates] = {};
+  int n = 0;
   for (const float side : {Levels::kLowest, Levels::kHighest}) {
-    for (int step = effort.scale_from; step <= effort.scale_to; step += In::kLanes) {
-      const auto steps = static_cast<float>(step) + LanesOf<In::kLanes>::kSteps;
-      const auto sums = sums_of_lanes<Levels>(in, 0, side * (1.0F + effort.scale_step * steps) / extreme);
-      best.offer(sums, effort.scale_to - step + 1);
-    }
+    for (int i = wide.from; i <= wide.to; ++i)
+      inverses[n++] = side * (1.0F + wide.step * static_cast<float>(i)) / extreme;
   }
-  for (int i = 0; i < effort.polish; ++i) {
+  BestScale best;
+  for (int i = 0; i < n; i += In::kLanes) {
+    const auto some = load_lanes<typename LanesOf<In::kLanes>::Type>(inverses + i);
+    best.offer(sums_of_lanes<Levels>(in, 0, some), n - i);
+  }
+  const Candidates& near = effort.scale_near;
+  const float around = inverse_of(best.scale);
+  for (int i = near.from; i <= near.to; i += In::kLanes) {
+    const auto steps = static_cast<float>(i) + LanesOf<In::kLanes>::kSteps;
+    best.offer(sums_of_lanes<Levels>(in, 0, around * (1.0F + near.step * steps)), near.to - i + 1);
+  }
+  for (int i = 0; i < effort.polish_scale; ++i) {
     if (!best.offer(sums_at<Levels>(in, 0, inverse_of(best.scale)))) break;
   }
   return best.scale;
@@ -285,13 +304,13 @@ inline LineFit fit_line(const In& in, float max_min, const Effort& effort) {
     const int lane = least_of(error, n_lanes < In::kLanes ? n_lanes : In::kLanes, least);
     if (lane >= 0) best = {static_cast<float>(s[lane]), lo + static_cast<float>(m[lane])};
   };
-  for (int step = effort.line_from; step <= effort.line_to; step += In::kLanes) {
-    const auto steps = static_cast<float>(step) + LanesOf<In::kLanes>::kSteps;
-    const auto sums = sums_of_lanes<Levels>(in, lo, Levels::kHighest * (1.0F + effort.line_step * steps) / (hi - lo));
-    offer(sums, effort.line_to - step + 1);
+  const Candidates& lines = effort.line;
+  for (int i = lines.from; i <= lines.to; i += In::kLanes) {
+    const auto steps = static_cast<float>(i) + LanesOf<In::kLanes>::kSteps;
+    offer(sums_of_lanes<Levels>(in, lo, Levels::kHighest * (1.0F + lines.step * steps) / (hi - lo)), lines.to - i + 1);
   }
-  double error = effort.polish > 0 ? error_at<Levels>(in, best) : 0;
-  for (int i = 0; i < effort.polish; ++i) {
+  double error = effort.polish_line > 0 ? error_at<Levels>(in, best) : 0;
+  for (int i = 0; i < effort.polish_line; ++i) {
     LineFit polished = best;
     const Sums at = sums_at<Levels>(in, best.min, inverse_of(best.scale));
     const double shifted = sum - n * static_cast<double>(best.min - lo);
@@ -308,178 +327,6 @@ inline LineFit fit_line(const In& in, float max_min, const Effort& effort) {
   }
   return best;
 }
-
-// A block of 256 in scale groups whose scales are whole multiples, Multiple::kLowest … kHighest, of one half-precision
-// number.
-template <class Levels, class Multiple, int kScaleGroup, class Parts, class In>
-class BlockScales {
- public:
-  BlockScales(const In& in, const Effort& effort) : in_(in), effort_(effort) {
-    for (int g = 0; g < kScaleGroups; ++g) scale_[g] = fit_scale<Levels>(scale_group(g), effort);
-  }
-  Parts fit() const {
-    float extreme = 0;
-    for (const float scale : scale_) extreme = std::fabs(scale) > std::fabs(extreme) ? scale : extreme;
-    Parts best{};
-    double least = INFINITY;
-    best.d = f32_to_f16(extreme / Multiple::kLowest);
-    uint16_t half = best.d;
-    for (int round = 0; round < effort_.rounds; ++round) {
-      Parts parts{};
-      parts.d = half;
-      double error = 0;
-      double num = 0;
-      double den = 0;
-      for (int g = 0; g < kScaleGroups; ++g) error += choose(g, parts, num, den);
-      if (error < least) best = parts;
-      if (!(error < least) || !(den > 0)) break;
-      least = error;
-      half = f32_to_f16(static_cast<float>(num / den));
-    }
-    return best;
-  }
-
- private:
-  static constexpr int kScaleGroups = 256 / kScaleGroup;
-  In scale_group(int g) const { return in_.part(g * kScaleGroup, kScaleGroup); }
-
-  // Scale and numbers of a scale group at the block's d; the squared error. Adds to the regression of x on scale ·
-  // level.
-  double choose(int g, Parts& parts, double& num, double& den) const {
-    const In at = scale_group(g);
-    const float d = f16_to_f32(parts.d);
-    const float lowest = Multiple::nearest(scale_[g] * inverse_of(d)) - static_cast<float>(effort_.near);
-    const Four multiples = Multiple::nearest(lowest + kSteps);
-    const Four errors = errors_of_lanes<Levels>(at, d * multiples, Four{});
-    double least = INFINITY;
-    for (int lane = 0; lane <= 2 * effort_.near; ++lane) {
-      const auto here = static_cast<double>(errors[lane]);
-      if (!(here < least)) continue;
-      least = here;
-      parts.scale[g] = static_cast<int8_t>(multiples[lane]);
-    }
-    const auto multiple = static_cast<float>(parts.scale[g]);
-    write_numbers<Levels>(at.x, kScaleGroup, {d * multiple, 0}, parts.q + g * kScaleGroup);
-    for (int i = 0; i < kScaleGroup; ++i) {
-      const auto a = static_cast<double>(multiple * static_cast<float>(Levels::value(parts.q[g * kScaleGroup + i])));
-      const double weighted = static_cast<double>(at.weight(i)) * a;
-      num += weighted * static_cast<double>(at.x[i]);
-      den += weighted * a;
-    }
-    return least;
-  }
-
-  In in_;
-  const Effort& effort_;
-  float scale_[kScaleGroups];
-};
-
-// A block of 256 in scale groups whose scales and mins are whole multiples, 0 … Multiple::kHighest, of two
-// half-precision numbers.
-template <class Levels, class Multiple, int kScaleGroup, class Parts, class In>
-class BlockLines {
-  using Lanes = typename LanesOf<In::kLanes>::Type;
-
- public:
-  BlockLines(const In& in, const Effort& effort) : in_(in), effort_(effort) {
-    for (int g = 0; g < kScaleGroups; ++g) lines_[g] = fit_line<Levels>(scale_group(g), 0, effort);
-  }
-  Parts fit() const {
-    float scale = 0;
-    float min = 0;
-    for (const LineFit& line : lines_) {
-      scale = std::fmax(scale, line.scale);
-      min = std::fmax(min, -line.min);
-    }
-    Parts best{};
-    best.d = f32_to_f16(scale / Multiple::kHighest);
-    best.dmin = f32_to_f16(min / Multiple::kHighest);
-    double least = INFINITY;
-    uint16_t d = best.d;
-    uint16_t dmin = best.dmin;
-    for (int round = 0; round < effort_.rounds; ++round) {
-      Parts parts{};
-      parts.d = d;
-      parts.dmin = dmin;
-      double error = 0;
-      for (int g = 0; g < kScaleGroups; ++g) error += choose(g, parts);
-      if (!(error < least)) break;
-      least = error;
-      best = parts;
-      if (!refit(parts, d, dmin)) break;
-    }
-    return best;
-  }
-
- private:
-  static constexpr int kScaleGroups = 256 / kScaleGroup;
-  In scale_group(int g) const { return in_.part(g * kScaleGroup, kScaleGroup); }
-
-  // Scale, min and numbers of a scale group at the block's d and dmin; the squared error.
-  double choose(int g, Parts& parts) const {
-    const In at = scale_group(g);
-    const float d = f16_to_f32(parts.d);
-    const float dmin = f16_to_f32(parts.dmin);
-    const float s0 = Multiple::nearest(lines_[g].scale * inverse_of(d));
-    const float m0 = Multiple::nearest(-lines_[g].min * inverse_of(dmin));
-    double least = INFINITY;
-    const int n_near = 2 * effort_.near + 1;
-    for (int first = 0; first < n_near * n_near; first += In::kLanes) {
-      Lanes scales = {};
-      Lanes mins = {};
-      for (int lane = 0; lane < In::kLanes; ++lane) {
-        const int pair = first + lane < n_near * n_near ? first + lane : 0;
-        const int s_near = pair / n_near - effort_.near;
-        const int m_near = pair % n_near - effort_.near;
-        scales[lane] = Multiple::nearest(s0 + static_cast<float>(s_near));
-        mins[lane] = Multiple::nearest(m0 + static_cast<float>(m_near));
-      }
-      const Lanes errors = errors_of_lanes<Levels>(at, d * scales, -(dmin * mins));
-      for (int lane = 0; lane < In::kLanes; ++lane) {
-        const auto error = static_cast<double>(errors[lane]);
-        if (!(error < least)) continue;
-        least = error;
-        parts.scale[g] = static_cast<int8_t>(scales[lane]);
-        parts.min[g] = static_cast<uint8_t>(mins[lane]);
-      }
-    }
-    const LineFit line{d * static_cast<float>(parts.scale[g]), -(dmin * static_cast<float>(parts.min[g]))};
-    write_numbers<Levels>(at.x, kScaleGroup, line, parts.q + g * kScaleGroup);
-    return least;
-  }
-
-  // Regression of x on a = scale · number and b = −min; false where it has no positive solution.
-  bool refit(const Parts& parts, uint16_t& d, uint16_t& dmin) const {
-    double aa = 0;
-    double ab = 0;
-    double bb = 0;
-    double xa = 0;
-    double xb = 0;
-    for (int i = 0; i < 256; ++i) {
-      const int g = i / kScaleGroup;
-      const double a = int{parts.scale[g]} * Levels::value(parts.q[i]);
-      const double b = -int{parts.min[g]};
-      const auto x = static_cast<double>(in_.x[i]);
-      const auto weight = static_cast<double>(in_.weight(i));
-      aa += weight * a * a;
-      ab += weight * a * b;
-      bb += weight * b * b;
-      xa += weight * x * a;
-      xb += weight * x * b;
-    }
-    const double determinant = aa * bb - ab * ab;
-    const double new_d = (xa * bb - xb * ab) / determinant;
-    const double new_dmin = (xb * aa - xa * ab) / determinant;
-    if (!(determinant > 0) || !(new_d > 0) || !(new_dmin > 0)) return false;
-    d = f32_to_f16(static_cast<float>(new_d));
-    dmin = f32_to_f16(static_cast<float>(new_dmin));
-    return true;
-  }
-
-  In in_;
-  const Effort& effort_;
-  LineFit lines_[kScaleGroups];
-};
 
 }  // namespace search
 
