@@ -53,6 +53,9 @@ class ForwardingOps : public Ops {
   void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) override {
     target().scan(y, in, params, rows);
   }
+  void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) override {
+    target().delta_rule(y, in, params, rows);
+  }
   void rows(Tensor y, Tensor x, Tensor ids) override { target().rows(y, x, ids); }
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {
     target().sample(out, logits, params);

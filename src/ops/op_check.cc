@@ -113,11 +113,12 @@ void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts) {
   QR_CHECK(routing.n_expert_groups_used > 0 && routing.n_expert_groups_used <= routing.n_expert_groups);
   QR_CHECK(n_used > 0 && n_used <= n_experts / routing.n_expert_groups * routing.n_expert_groups_used,
            std::to_string(n_used));
+  QR_CHECK(experts.has_gate || experts.activation != Activation::clamped_silu);
   QR_CHECK(experts.choice_bias.empty() || experts.choice_bias.n_elements() == n_experts);
   const int64_t n_ff = experts.down.front().n_in;
   QR_CHECK(scratch.dim(0) == x.dim(0) * n_used && scratch.dim(1) == x.dim(1) + 3 * n_ff, shape_text(scratch));
   for (size_t e = 0; e < experts.down.size(); ++e) {
-    for (const Linear& part : experts.gate_up[e]) QR_CHECK(part.n_in == x.dim(1) && part.n_out == n_ff);
+    for (const Linear& part : experts.into(e)) QR_CHECK(part.n_in == x.dim(1) && part.n_out == n_ff);
     QR_CHECK(experts.down[e].n_in == n_ff && experts.down[e].n_out == x.dim(1));
   }
 }
@@ -252,6 +253,22 @@ void check_scan(const Tensor& y, const ScanInput& in, const ScanParams& p, const
   QR_CHECK(in.b.dim(0) == in.x.dim(0) && in.b.dim(1) == int64_t{p.n_head_groups} * p.state_dim, shape_text(in.b));
   QR_CHECK(in.dt.dim(0) == in.x.dim(0) && in.dt.dim(1) == p.n_heads, shape_text(in.dt));
   for (const Tensor* t : {&p.dt_bias, &p.a, &p.d}) check_numbers(*t, p.n_heads);
+}
+
+void check_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& p, const StateRows& rows) {
+  QR_CHECK(p.n_key_heads > 0 && p.n_heads > 0 && p.n_heads % p.n_key_heads == 0 && p.v_dim > 0);
+  QR_CHECK(p.k_dim > 0 && p.k_dim <= kMostStateDim, std::to_string(p.k_dim));
+  check_same_shape(y, in.v);
+  check_same_shape(in.q, in.k);
+  check_matrix(in.dt, DType::f32);
+  check_matrix(in.beta, DType::f32);
+  check_state_rows(rows, in.v.dim(0));
+  QR_CHECK(in.v.dim(1) == int64_t{p.n_heads} * p.v_dim, shape_text(in.v));
+  QR_CHECK(in.k.dim(0) == in.v.dim(0) && in.k.dim(1) == int64_t{p.n_key_heads} * p.k_dim, shape_text(in.k));
+  QR_CHECK(in.dt.dim(0) == in.v.dim(0) && in.dt.dim(1) == p.n_fades(), shape_text(in.dt));
+  QR_CHECK(in.beta.dim(0) == in.v.dim(0) && in.beta.dim(1) == p.n_heads, shape_text(in.beta));
+  check_numbers(p.dt_bias, p.n_fades());
+  check_numbers(p.a, p.n_heads);
 }
 
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {

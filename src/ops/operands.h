@@ -42,9 +42,9 @@ struct LowRankSource {
   int64_t rank = 0, n_in = 0, n_out = 0;  // rank 0: nothing is added
 };
 
-// By the four products of a layer: an entry for each matrix of the product, or none where nothing is added to it.
+// By the products of a layer: an entry for each matrix of the product, or none where nothing is added to it.
 struct AdapterLayer {
-  std::vector<LowRank> qkv, attn_out, gate_up, down;
+  std::vector<LowRank> qkv, attn_gate, attn_out, gate_up, down;
 };
 
 // Weights added to a model at run time (LoRA). Constant once it is loaded.
@@ -83,13 +83,15 @@ struct Routing {
   bool expert_groups_by_two = false;
 };
 
-// A layer's experts: gated units of which a router gives every row a few.
+// A layer's experts: units, gated or not, of which a router gives every row a few.
 struct Experts {
-  std::vector<std::array<Linear, 2>> gate_up;  // n_embd → n_ff | n_ff
+  std::vector<std::array<Linear, 2>> gate_up;  // n_embd → n_ff | n_ff; without gates up and nothing
   std::vector<Linear> down;                    // n_ff → n_embd
   Routing routing;
   Tensor choice_bias = {};  // f32 [n_experts]: added for the choice, not to the shares; empty: none
   Activation activation = Activation::silu;
+  bool has_gate = true;
+  std::span<const Linear> into(size_t e) const { return {gate_up[e].data(), has_gate ? size_t{2} : size_t{1}}; }
 };
 
 struct MoeInput {
@@ -159,6 +161,7 @@ struct AttentionPart {
   std::span<const AdapterRows> adapters = {};
   int layer = 0;  // of theirs
   AddedProducts added_qkv() const { return {adapters, layer, &AdapterLayer::qkv}; }
+  AddedProducts added_gate() const { return {adapters, layer, &AdapterLayer::attn_gate}; }
   AddedProducts added_out() const { return {adapters, layer, &AdapterLayer::attn_out}; }
 };
 
@@ -189,6 +192,24 @@ struct ScanInput {
 struct ScanParams {
   int n_heads = 0, head_dim = 0, n_head_groups = 0, state_dim = 0;
   Tensor dt_bias, a, d;  // f32 [n_heads]
+};
+
+// What a delta rule reads of each row. Heads share the queries and keys of n_key_heads, as DeltaParams says.
+struct DeltaInput {
+  Tensor q, k;  // [n, n_key_heads · k_dim]
+  Tensor v;     // [n, n_heads · v_dim]
+  Tensor dt;    // [n, n_heads], or of every component of a key [n, n_heads · k_dim]: by what a state fades
+  Tensor beta;  // [n, n_heads]: how much of what is new a state takes
+};
+// State: f32 [n_heads, k_dim, v_dim].
+struct DeltaParams {
+  int n_heads = 0, n_key_heads = 0, k_dim = 0, v_dim = 0;
+  bool shares_in_turn = false;      // head h has key head h mod n_key_heads, not that of its run of heads
+  bool fades_by_component = false;  // dt and dt_bias are of every component of a key
+  float beta_scale = 1.0F;
+  Tensor dt_bias;  // f32 [n_heads] or [n_heads · k_dim]
+  Tensor a;        // f32 [n_heads]
+  int64_t n_fades() const { return fades_by_component ? int64_t{n_heads} * k_dim : n_heads; }
 };
 
 // A unit between two residual additions, gated or not.

@@ -72,6 +72,10 @@ class Ops {
   // Of each head, row after row, with step = log(1 + exp(dt + dt_bias)):
   //   state [state_dim, head_dim] = exp(step · a) · state + b ⊗ (step · x);  y [head_dim] = c · state + d · x
   virtual void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) = 0;
+  // Of each head, row after row, with q and k divided by their lengths and q by √k_dim too, step = log(1 + exp(dt +
+  // dt_bias)) and share = beta_scale / (1 + exp(−beta)):
+  //   state [k_dim, v_dim] = exp(step · a) · state;  state += k ⊗ (share · (v − k · state));  y [v_dim] = q · state
+  virtual void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) = 0;
   // The two parts of a decoder's layer, from the residual stream to what is to be added to it, out [n, d], which may be
   // in.delta itself. They are what the ops above give one after the other (ops/parts.h), bit for bit, and that is what
   // a backend does which knows no better way.

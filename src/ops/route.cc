@@ -146,8 +146,8 @@ void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& expert
     const int64_t n = routes.count(e);
     if (n == 0) continue;
     const auto mine = [&](const Tensor& t) { return t.rows(routes.begin(e), n); };
-    ops.linear(mine(at.gate_up), mine(at.x), experts.gate_up[e]);
-    ops.gated(mine(at.hidden), mine(at.gate), mine(at.up), experts.activation);
+    ops.linear(mine(experts.has_gate ? at.gate_up : at.gate), mine(at.x), experts.into(e));
+    ops.gated(mine(at.hidden), mine(at.gate), experts.has_gate ? mine(at.up) : Tensor(), experts.activation);
     ops.linear(mine(at.result), mine(at.hidden), {&experts.down[e], 1});
   }
   for (int64_t i = 0; i < y.dim(0); ++i) mix_row(routes, i, at.result, y);

@@ -1,5 +1,6 @@
-// Layers that keep a state: short convolutions and selective scans on every instruction set against backend/ref, with
-// sequences beside each other, states that are read and left, and rows that come in pieces: the same bits.
+// Layers that keep a state: short convolutions, selective scans and delta rules on every instruction set against
+// backend/ref, with sequences beside each other, states that are read and left, and rows that come in pieces: the same
+// bits.
 #include "ops/state_sizes.h"
 #include "tests/parity/op_corpus.h"
 
@@ -161,6 +162,86 @@ TEST(StateParity, ConvolvedPiecesHaveTheBitsOfTheWhole) {
       };
       EXPECT_TRUE(same_bits(in_pieces(1), in_pieces(15))) << isa;
       EXPECT_TRUE(same_bits(in_pieces(4), in_pieces(15))) << isa;
+    }
+  }
+}
+
+// Shapes as those of scans, head groups as key heads and components of a state as those of a key; every second shape
+// fades by component, the others share in turn.
+struct Ruled {
+  explicit Ruled(int which)
+      : shape(kShapes[which]),
+        by_component(which % 2 == 0),
+        q(15, n_keys(), 11),
+        k(15, n_keys(), 12),
+        v(15, shape.n_inner(), 13),
+        dt(15, n_fades(), 14, 3.0F),
+        beta(15, shape.n_heads, 15, 2.0F),
+        y(15, shape.n_inner()),
+        bias(n_fades(), 16),
+        a(shape.n_heads, 17) {
+    for (float& value : a.values.values) value = -std::exp(value);
+    dt.values.front() = 30.0F;
+  }
+  int64_t n_keys() const { return int64_t{shape.n_head_groups} * shape.state_dim; }
+  int64_t n_fades() const { return by_component ? int64_t{shape.n_heads} * shape.state_dim : shape.n_heads; }
+  void run(Ops& ops, int64_t begin, int64_t end, States& states) {
+    const int64_t n = end - begin;
+    DeltaParams params;
+    params.n_heads = shape.n_heads;
+    params.n_key_heads = shape.n_head_groups;
+    params.k_dim = shape.state_dim;
+    params.v_dim = shape.head_dim;
+    params.fades_by_component = by_component;
+    params.shares_in_turn = !by_component;
+    params.beta_scale = by_component ? 1.0F : 2.0F;
+    params.dt_bias = bias.tensor();
+    params.a = a.tensor();
+    const auto some = [&](Matrix& of) { return of.tensor().rows(begin, n); };
+    ops.delta_rule(some(y), {some(q), some(k), some(v), some(dt), some(beta)}, params, states.rows());
+  }
+  std::vector<float> result(const States& states) const {
+    std::vector<float> out = y.values;
+    out.insert(out.end(), states.memory.values.begin(), states.memory.values.end());
+    return out;
+  }
+  Shape shape;
+  bool by_component;
+  Matrix q, k, v, dt, beta, y;
+  Numbers bias, a;
+};
+
+TEST(StateParity, DeltaRule) {
+  for (int which = 0; which < static_cast<int>(std::size(kShapes)); ++which) {
+    compare("delta rule " + std::to_string(which), 1e-5, [&](Ops& ops) {
+      States states = three(kShapes[which].scan_floats());
+      Ruled ruled(which);
+      ruled.run(ops, 0, 15, states);
+      return ruled.result(states);
+    });
+  }
+}
+
+TEST(StateParity, RuledPiecesHaveTheBitsOfTheWhole) {
+  for (int which = 0; which < static_cast<int>(std::size(kShapes)); ++which) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+      const auto in_pieces = [&](int64_t piece) {
+        States states(1, kShapes[which].scan_floats());
+        Ruled ruled(which);
+        for (int64_t begin = 0; begin < 15; begin += piece) {
+          const int64_t n = std::min<int64_t>(piece, 15 - begin);
+          states.cu_q = {0, static_cast<int32_t>(n)};
+          states.from = {begin == 0 ? -1 : 0};
+          states.to.assign(static_cast<size_t>(n), -1);
+          states.to.back() = 0;
+          ruled.run(**ops, begin, begin + n, states);
+        }
+        return ruled.result(states);
+      };
+      const std::vector<float> whole = in_pieces(15);
+      EXPECT_TRUE(same_bits(in_pieces(1), whole)) << isa;
+      EXPECT_TRUE(same_bits(in_pieces(4), whole)) << isa;
     }
   }
 }

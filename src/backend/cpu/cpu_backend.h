@@ -89,6 +89,7 @@ class CpuOps final : public Ops {
   void feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) override;
   void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) override;
   void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) override;
+  void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) override;
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
@@ -175,7 +176,7 @@ class CpuOps final : public Ops {
   std::vector<size_t> chosen_;  // experts that rows were routed to
   Tensor last_order_;
   std::vector<float> ordered_;  // a row for each thread: one of x in a weight's order
-  std::vector<float> steps_;    // of a scan: ScanTask::steps
+  std::vector<float> steps_;    // what a scan or a delta rule makes of its rows, for its tasks
 };
 
 }  // namespace quire

@@ -169,7 +169,7 @@ void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPar
 void CpuOps::moe(Tensor y, const MoeInput& in, const Experts& experts) {
   check_moe(y, in, experts);
   if (y.dim(0) == 0) return;
-  if (keeps_orders() && has_order(experts)) return moe_by_expert(*this, y, in, experts);
+  if (!experts.has_gate || (keeps_orders() && has_order(experts))) return moe_by_expert(*this, y, in, experts);
   routes_.make(in.router, experts.routing, experts.choice_bias);
   chosen_.clear();
   QuantBuffer::Forms x_forms, hidden_forms;

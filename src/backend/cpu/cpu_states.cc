@@ -3,6 +3,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "ops/op_check.h"
+#include "ops/state_sizes.h"
 
 namespace quire {
 namespace {
@@ -20,6 +21,48 @@ struct SeqRows {
   const float* from;
   const int32_t* to;
 };
+
+// What a delta rule makes of a row, one behind the other in `at`: of each key head q and k, of each head its fades, of
+// each head its share.
+struct DeltaRow {
+  explicit DeltaRow(const DeltaParams& p)
+      : k_dim(p.k_dim),
+        n_keys(2 * int64_t{p.n_key_heads} * p.k_dim),
+        n_fades(p.n_fades()),
+        stride(n_keys + n_fades + p.n_heads) {}
+  int64_t q(int64_t key_head) const { return 2 * key_head * k_dim; }
+  int64_t k(int64_t key_head) const { return q(key_head) + k_dim; }
+  int64_t fades(int64_t head, int64_t n_heads) const { return n_keys + head * (n_fades / n_heads); }
+  int64_t share(int64_t head) const { return n_keys + n_fades + head; }
+  int64_t k_dim, n_keys, n_fades, stride;
+};
+
+// out [n] = x · scale / its length.
+void to_length(const float* x, int64_t n, double scale, float* out) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  const double factor = scale / std::sqrt(sum + kLengthEpsilon);
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(x[i] * factor);
+}
+
+void make_delta_row(const DeltaInput& in, const DeltaParams& p, int64_t row, float* at) {
+  const DeltaRow made(p);
+  const double scale = 1 / std::sqrt(static_cast<double>(p.k_dim));
+  for (int64_t h = 0; h < p.n_key_heads; ++h) {
+    to_length(in.q.row<float>(row) + h * p.k_dim, p.k_dim, scale, at + made.q(h));
+    to_length(in.k.row<float>(row) + h * p.k_dim, p.k_dim, 1, at + made.k(h));
+  }
+  const int64_t n_of_head = made.n_fades / p.n_heads;
+  for (int64_t i = 0; i < made.n_fades; ++i) {
+    const double sum = static_cast<double>(in.dt.row<float>(row)[i]) + p.dt_bias.ptr<float>()[i];
+    const double step = sum > 20 ? sum : std::log1p(std::exp(sum));
+    at[made.n_keys + i] = static_cast<float>(std::exp(step * p.a.ptr<float>()[i / n_of_head]));
+  }
+  for (int64_t h = 0; h < p.n_heads; ++h) {
+    at[made.share(h)] =
+        static_cast<float>(p.beta_scale / (1 + std::exp(-static_cast<double>(in.beta.row<float>(row)[h]))));
+  }
+}
 
 }  // namespace
 
@@ -84,6 +127,40 @@ void CpuOps::scan(Tensor y, const ScanInput& in, const ScanParams& params, const
     task.head_dim = static_cast<int>(head_dim);
     task.state_dim = static_cast<int>(state_dim);
     states_.scan(task);
+  });
+}
+
+void CpuOps::delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) {
+  check_delta_rule(y, in, params, rows);
+  const int64_t n_heads = params.n_heads, per_head = int64_t{params.k_dim} * params.v_dim;
+  const DeltaRow made(params);
+  steps_.resize(static_cast<size_t>(in.v.dim(0) * made.stride));
+  for_rows(in.v.dim(0), 8 * made.n_keys + 64 * made.n_fades,
+           [&](int64_t i) { make_delta_row(in, params, i, steps_.data() + i * made.stride); });
+  pool_.run((rows.cu_q.dim(0) - 1) * n_heads, [&](int64_t i) {
+    const SeqRows seq(rows, i / n_heads);
+    const int64_t head = i % n_heads, n_sharing = n_heads / params.n_key_heads;
+    const int64_t key_head = params.shares_in_turn ? head % params.n_key_heads : head / n_sharing;
+    const float* at = steps_.data() + seq.begin * made.stride;
+    DeltaTask task;
+    task.states = reinterpret_cast<std::byte*>(rows.at(0) + head * per_head);
+    task.block_bytes = rows.view.block_bytes;
+    task.from = seq.from == nullptr ? nullptr : seq.from + head * per_head;
+    task.to = seq.to;
+    task.n = seq.n;
+    task.q = at + made.q(key_head);
+    task.k = at + made.k(key_head);
+    task.fades = at + made.fades(head, n_heads);
+    task.share = at + made.share(head);
+    task.made_stride = made.stride;
+    task.fade_stride = params.fades_by_component ? 1 : 0;
+    task.v = in.v.row<float>(seq.begin) + head * params.v_dim;
+    task.v_stride = in.v.stride[0];
+    task.y = y.row<float>(seq.begin) + head * params.v_dim;
+    task.y_stride = y.stride[0];
+    task.k_dim = params.k_dim;
+    task.v_dim = params.v_dim;
+    states_.delta_rule(task);
   });
 }
 

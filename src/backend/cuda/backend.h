@@ -43,6 +43,7 @@ class CudaOps final : public Ops {
   void feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) override;
   void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) override;
   void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) override;
+  void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) override;
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 

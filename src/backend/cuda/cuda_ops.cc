@@ -390,6 +390,10 @@ void CudaOps::scan(Tensor, const ScanInput&, const ScanParams&, const StateRows&
   QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
 }
 
+void CudaOps::delta_rule(Tensor, const DeltaInput&, const DeltaParams&, const StateRows&) {
+  QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
+}
+
 void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {
   check_rows(y, x, ids);
   const Op op(*this);

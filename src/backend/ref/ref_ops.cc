@@ -342,6 +342,11 @@ class RefOps final : public Ops {
     ref_scan(y, in, params, rows);
   }
 
+  void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) override {
+    check_delta_rule(y, in, params, rows);
+    ref_delta_rule(y, in, params, rows);
+  }
+
   void rows(Tensor y, Tensor x, Tensor ids) override {
     check_rows(y, x, ids);
     for (int64_t i = 0; i < y.dim(0); ++i) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/state_sizes.h"
+
 namespace quire {
 namespace {
 
@@ -44,6 +46,46 @@ void scan_row(const Tensor& y, const ScanInput& in, const ScanParams& p, const P
   }
 }
 
+// x [n] · scale / its length.
+std::vector<double> to_length(const float* x, int64_t n, double scale) {
+  double sum = kLengthEpsilon;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  std::vector<double> out;
+  for (int64_t i = 0; i < n; ++i) out.push_back(x[i] * scale / std::sqrt(sum));
+  return out;
+}
+
+// state [k_dim, v_dim].
+void delta_row(const Tensor& y, const DeltaInput& in, const DeltaParams& p, const Place& at_row, float* state) {
+  const auto [row, head] = at_row;
+  const int64_t key_head = p.shares_in_turn ? head % p.n_key_heads : head / (p.n_heads / p.n_key_heads);
+  const double scale = 1 / std::sqrt(static_cast<double>(p.k_dim));
+  const std::vector<double> q = to_length(in.q.row<float>(row) + key_head * p.k_dim, p.k_dim, scale);
+  const std::vector<double> k = to_length(in.k.row<float>(row) + key_head * p.k_dim, p.k_dim, 1);
+  const double share = p.beta_scale / (1 + std::exp(-static_cast<double>(in.beta.row<float>(row)[head])));
+  std::vector<double> now(static_cast<size_t>(p.k_dim));
+  std::vector<double> fades;
+  for (int64_t s = 0; s < p.k_dim; ++s) {
+    const int64_t at = p.fades_by_component ? head * p.k_dim + s : head;
+    const double sum = static_cast<double>(in.dt.row<float>(row)[at]) + p.dt_bias.ptr<float>()[at];
+    fades.push_back(std::exp((sum > 20 ? sum : std::log1p(std::exp(sum))) * p.a.ptr<float>()[head]));
+  }
+  for (int64_t i = 0; i < p.v_dim; ++i) {
+    double said = 0, out = 0;
+    for (size_t s = 0; s < now.size(); ++s) {
+      now[s] = state[static_cast<int64_t>(s) * p.v_dim + i] * fades[s];
+      said += now[s] * k[s];
+    }
+    const double added = (in.v.row<float>(row)[head * p.v_dim + i] - said) * share;
+    for (size_t s = 0; s < now.size(); ++s) {
+      now[s] += k[s] * added;
+      state[static_cast<int64_t>(s) * p.v_dim + i] = static_cast<float>(now[s]);
+      out += now[s] * q[s];
+    }
+    y.row<float>(row)[head * p.v_dim + i] = static_cast<float>(out);
+  }
+}
+
 }  // namespace
 
 void ref_short_conv(const Tensor& y, const Tensor& x, const ShortConv& conv, const StateRows& rows) {
@@ -73,6 +115,18 @@ void ref_scan(const Tensor& y, const ScanInput& in, const ScanParams& params, co
     std::vector<float> state = state_before(rows, s, params.n_heads * per_head);
     for (int64_t row = cu_q[s]; row < cu_q[s + 1]; ++row) {
       for (int64_t h = 0; h < params.n_heads; ++h) scan_row(y, in, params, {row, h}, state.data() + h * per_head);
+      leave(state, rows, row);
+    }
+  }
+}
+
+void ref_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) {
+  const int64_t per_head = int64_t{params.k_dim} * params.v_dim;
+  const int32_t* cu_q = rows.cu_q.ptr<int32_t>();
+  for (int64_t s = 0; s + 1 < rows.cu_q.dim(0); ++s) {
+    std::vector<float> state = state_before(rows, s, params.n_heads * per_head);
+    for (int64_t row = cu_q[s]; row < cu_q[s + 1]; ++row) {
+      for (int64_t h = 0; h < params.n_heads; ++h) delta_row(y, in, params, {row, h}, state.data() + h * per_head);
       leave(state, rows, row);
     }
   }

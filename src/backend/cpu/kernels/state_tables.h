@@ -51,10 +51,32 @@ struct ScanTask {
   QR_INLINE float* state(int32_t block) const { return reinterpret_cast<float*>(states + block * block_bytes); }
 };
 
+// The rows of one sequence through one head of a delta rule.
+struct DeltaTask {
+  std::byte* states = nullptr;  // block 0's state of this head
+  int64_t block_bytes = 0;
+  const float* from = nullptr;  // the state before row 0, [k_dim, v_dim]; null: zeros
+  const int32_t* to = nullptr;  // as of a ConvTask
+  int64_t n = 0;
+  const float* q = nullptr;  // of each row, at its length; made_stride apart, as k, fades and share are
+  const float* k = nullptr;
+  const float* fades = nullptr;  // exp(step · a), of a component fade_stride apart
+  const float* share = nullptr;
+  int64_t made_stride = 0, fade_stride = 0;
+  const float* v = nullptr;
+  int64_t v_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int k_dim = 0, v_dim = 0;
+
+  QR_INLINE float* state(int32_t block) const { return reinterpret_cast<float*>(states + block * block_bytes); }
+};
+
 struct StateKernels {
   std::string_view isa;
   void (*conv)(const ConvTask& task);
   void (*scan)(const ScanTask& task);
+  void (*delta_rule)(const DeltaTask& task);
 };
 
 // Of every set that was compiled.

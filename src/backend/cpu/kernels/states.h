@@ -1,6 +1,6 @@
-// Kernels of layers that keep a state: a short convolution and a selective scan, row after row of one sequence. A lane
-// is a column, or a component of a head; sums over taps and over components of the state go in order, so that bits
-// depend neither on the width of a vector nor on how many rows come at once (docs/numerics.md).
+// Kernels of layers that keep a state: a short convolution, a selective scan and a delta rule, row after row of one
+// sequence. A lane is a column, or a component of a head; sums over taps and over components of the state go in order,
+// so that bits depend neither on the width of a vector nor on how many rows come at once (docs/numerics.md).
 #pragma once
 #include "backend/cpu/kernels/state_tables.h"
 #include "ops/state_sizes.h"
@@ -84,11 +84,57 @@ struct States {
       from_stride = to_stride;
     }
   }
+
+  static void delta_rule(const DeltaTask& task) {
+    int p = 0;
+    for (; p + 64 <= task.v_dim; p += 64) delta_lanes<4>(task, p, 16);
+    for (; p < task.v_dim; p += 16) delta_lanes<1>(task, p, task.v_dim - p < 16 ? task.v_dim - p : 16);
+  }
+
+  // Components [p, p + 16 · N) of a head's values, as scan_lanes. The state is read twice: for what it says of the key,
+  // then for what it becomes.
+  template <int N>
+  static QR_INLINE void delta_lanes(const DeltaTask& task, int p, int lanes) {
+    alignas(64) float own[kMostStateDim * 16 * N];
+    const float* from = task.from == nullptr ? nullptr : task.from + p;
+    int64_t from_stride = task.v_dim;
+    for (int64_t row = 0; row < task.n; ++row) {
+      float* to = task.to[row] < 0 ? own : task.state(task.to[row]) + p;
+      const int64_t to_stride = task.to[row] < 0 ? 16 * N : task.v_dim;
+      const float* q = task.q + row * task.made_stride;
+      const float* k = task.k + row * task.made_stride;
+      const float* fades = task.fades + row * task.made_stride;
+      const F share = V::set1(task.share[row * task.made_stride]);
+      F now[N], added[N], y[N];
+      for (int i = 0; i < N; ++i) added[i] = y[i] = V::zero();
+      for (int s = 0; from != nullptr && s < task.k_dim; ++s) {
+        const F fade = V::set1(fades[s * task.fade_stride]), key = V::set1(k[s]);
+        for (int i = 0; i < N; ++i) now[i] = V::mul(load(from + s * from_stride + 16 * i, lanes), fade);
+        for (int i = 0; i < N; ++i) added[i] = V::fma(now[i], key, added[i]);
+      }
+      for (int i = 0; i < N; ++i) {
+        const F value = load(task.v + row * task.v_stride + p + 16 * i, lanes);
+        added[i] = V::mul(V::sub(value, added[i]), share);
+      }
+      for (int s = 0; s < task.k_dim; ++s) {
+        const F fade = V::set1(fades[s * task.fade_stride]), key = V::set1(k[s]), query = V::set1(q[s]);
+        for (int i = 0; i < N; ++i) {
+          const F before = from == nullptr ? V::zero() : load(from + s * from_stride + 16 * i, lanes);
+          now[i] = V::fma(added[i], key, V::mul(before, fade));
+          store(to + s * to_stride + 16 * i, now[i], lanes);
+        }
+        for (int i = 0; i < N; ++i) y[i] = V::fma(now[i], query, y[i]);
+      }
+      for (int i = 0; i < N; ++i) store(task.y + row * task.y_stride + p + 16 * i, y[i], lanes);
+      from = to;
+      from_stride = to_stride;
+    }
+  }
 };
 
 template <class V>
 constexpr StateKernels make_state_kernels(std::string_view isa) {
-  return {isa, &States<V>::conv, &States<V>::scan};
+  return {isa, &States<V>::conv, &States<V>::scan, &States<V>::delta_rule};
 }
 
 }  // namespace
