@@ -24,6 +24,21 @@ Status check_inside(const fs::path& folder, const std::string& name) {
   return fail(Code::corrupt, in_quotes(name) + ": is a link to a place outside of the folder");
 }
 
+// Python writes what has no bound as Infinity, which is no JSON: outside of strings it becomes 1e308, in its place.
+void bound_infinities(std::string& text) {
+  constexpr std::string_view kInfinity = "Infinity", kBound = "1e308   ";
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string && text.compare(i, kInfinity.size(), kInfinity) == 0) {
+      text.replace(i, kInfinity.size(), kBound);
+    }
+  }
+}
+
 }  // namespace
 
 Result<Json> read_folder_json(const std::string& folder, const std::string& name, size_t max_bytes) {
@@ -38,6 +53,7 @@ Result<Json> read_folder_json(const std::string& folder, const std::string& name
   std::string text(size, '\0');
   std::ifstream in(path, std::ios::binary);
   if (!in.read(text.data(), static_cast<std::streamsize>(size))) return fail(Code::io, name + ": cannot be read");
+  bound_infinities(text);
   auto json = Json::parse(text);
   if (!json) return fail(Code::corrupt, name + ": " + json.error().message);
   return json;

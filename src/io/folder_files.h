@@ -13,8 +13,8 @@
 
 namespace quire {
 
-// A small JSON file of the folder. Errors begin with its name: Code::not_found, Code::corrupt (more than max_bytes, or
-// no JSON), Code::io.
+// A small JSON file of the folder; Infinity, as Python writes it, is 1e308. Errors begin with its name:
+// Code::not_found, Code::corrupt (more than max_bytes, or no JSON), Code::io.
 Result<Json> read_folder_json(const std::string& folder, const std::string& name, size_t max_bytes);
 // For errors: a value cut to what a line has room for, and "nothing" where there is none.
 std::string shown_json(const Json* value);

@@ -61,6 +61,19 @@ TEST(HfFolder, TheTextModelsConfigurationStandsForTheWhole) {
   EXPECT_EQ(*model->meta.get_string("hf.model_type"), "gemma3");
 }
 
+TEST(HfFolder, InfinitiesAreLargeNumbers) {
+  const TempFolder folder;
+  folder.write("config.json", R"({"limit":[0.0, Infinity],"least":-Infinity,"name":"\"Infinity","Infinity":1})");
+  const auto model = open_model_metadata(folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(std::get<std::vector<double>>(*model->meta.find("hf.limit")), (std::vector<double>{0.0, 1e308}));
+  EXPECT_EQ(std::get<double>(*model->meta.find("hf.least")), -1e308);
+  EXPECT_EQ(*model->meta.get_string("hf.name"), "\"Infinity");
+  EXPECT_EQ(*model->meta.get_int("hf.Infinity", 0, 1), 1);
+  folder.write("config.json", R"({"limit":NaN})");
+  EXPECT_FALSE(open_model_metadata(folder.path()));
+}
+
 TEST(HfFolder, ReadsShardsThatTheIndexNames) {
   const TempFolder folder;
   folder.write("config.json", "{}");
