@@ -26,7 +26,7 @@ StepNeeds::StepNeeds(const ModelInfo& info) : weight_bytes(static_cast<double>(i
     const auto bytes = static_cast<double>(layout.token_bytes(g));
     // Every layer of a model that caches keys caches the same number of bytes, so bytes say how many layers a group
     // has.
-    const double n_layers = (info.n_layers - info.n_state_layers) * bytes / static_cast<double>(layout.token_bytes());
+    const double n_layers = info.n_attention_layers * bytes / static_cast<double>(layout.token_bytes());
     const KvGroup& group = layout.group(g);
     layers_.push_back({group.kind == KvGroup::Kind::window ? group.window + group.n_kept : 0,
                        4.0 * info.n_heads * info.head_dim * n_layers, bytes});

@@ -13,7 +13,7 @@ constexpr int kWindow = 8;
 // 6 layers, 2 of them with all of the past; 10 numbers a vocabulary entry.
 ModelInfo model() {
   ModelInfo out;
-  out.n_layers = 6;
+  out.n_layers = out.n_attention_layers = 6;
   out.n_vocab = 100;
   out.n_embd = 10;
   out.n_heads = 4;

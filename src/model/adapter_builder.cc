@@ -96,7 +96,7 @@ Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
     product[sites[i].index] = to[i];
   }
   for (AdapterLayer& layer : out->layers) {
-    for (auto* product : {&layer.qkv, &layer.attn_out, &layer.gate_up, &layer.down}) {
+    for (auto* product : {&layer.qkv, &layer.attn_gate, &layer.attn_out, &layer.gate_up, &layer.down}) {
       if (std::ranges::all_of(*product, &LowRank::empty)) product->clear();
     }
   }

@@ -26,6 +26,7 @@ void attention_steps(Ops& ops, Tensor out, const NormedRows& in, const Attention
   ops.attend(at.mixed, at.q, *part.kv, *part.meta, params);
   if (!steps.gate.empty()) {
     ops.linear(steps.gate_room, in.input(), steps.gate);
+    if (!part.adapters.empty()) ops.add_low_rank(steps.gate_room, in.input(), part.added_gate());
     ops.gated(at.mixed, steps.gate_room, at.mixed, Activation::sigmoid);
   }
   ops.linear(out, at.mixed, part.out);

@@ -68,6 +68,14 @@ Status read_kv_heads(const Metadata& meta, const std::string& prefix, DecoderCon
   return {};
 }
 
+Status read_norms(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  const std::string rms = prefix + "attention.layer_norm_rms_epsilon";
+  QR_TRY(const double eps, meta.get_double_or(meta.find(rms) != nullptr ? rms : prefix + "attention.layer_norm_epsilon",
+                                              1e-12, 1.0, 1e-5));
+  c.norm_eps = static_cast<float>(eps);
+  return {};
+}
+
 Status read_attention(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
   QR_TRY_VOID(read_kv_heads(meta, prefix, c));
   const int natural = c.n_embd / c.n_heads;
@@ -75,10 +83,6 @@ Status read_attention(const Metadata& meta, const std::string& prefix, DecoderCo
   c.head_dim = static_cast<int>(head_dim);
   QR_TRY(const int64_t n_rope, meta.get_int_or(prefix + "rope.dimension_count", 1, kMaxHeadDim, c.head_dim));
   c.n_rope = static_cast<int>(n_rope);
-  const std::string rms = prefix + "attention.layer_norm_rms_epsilon";
-  QR_TRY(const double eps, meta.get_double_or(meta.find(rms) != nullptr ? rms : prefix + "attention.layer_norm_epsilon",
-                                              1e-12, 1.0, 1e-5));
-  c.norm_eps = static_cast<float>(eps);
   const double scale = 1.0F / std::sqrt(static_cast<float>(std::max(c.head_dim, 1)));
   QR_TRY(const double attn_scale, meta.get_double_or(prefix + "attention.scale", 1e-6, 1e6, scale));
   c.attn_scale = static_cast<float>(attn_scale);
@@ -107,6 +111,38 @@ Status read_positions(const ModelFile& file, const std::string& prefix, const Lo
   return {};
 }
 
+// Of feed-forward parts: one number of all layers, or one a layer, 0 where a layer has none. A model all of whose
+// layers have experts may say their width alone.
+Status read_widths(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  const std::string key = prefix + "feed_forward_length", of_experts = prefix + "expert_feed_forward_length";
+  QR_TRY(const std::vector<int64_t> widths, by_layer(meta, key, c));
+  if (widths.empty()) {
+    const bool is_said = meta.find(key) != nullptr || meta.find(of_experts) == nullptr;
+    QR_TRY(const int64_t width, meta.get_int(is_said ? key : of_experts, 1, 1 << 22));
+    c.n_ff = static_cast<int>(width);
+    return {};
+  }
+  const int64_t most = *std::max_element(widths.begin(), widths.end());
+  for (const int64_t n : widths) {
+    if (n == most ? n > 0 && n <= 1 << 22 : n == 0) continue;
+    return fail(Code::unsupported, "key " + meta.shown(key) + ": must be 0 or one number of 1 to " +
+                                       std::to_string(1 << 22) + " for each layer, has " + std::to_string(n));
+  }
+  c.n_ff = static_cast<int>(most);
+  for (const int64_t n : widths) c.has_unit.push_back(n > 0);
+  if (std::ranges::count(c.has_unit, false) == 0) c.has_unit.clear();
+  return {};
+}
+
+// Whether layers keep a state and have nothing else: no heads, and no feed-forward part.
+bool has_states_alone(const Metadata& meta, const std::string& prefix) {
+  const auto is_none = [&](const char* name) {
+    const MetaValue* value = meta.find(prefix + name);
+    return value != nullptr && (*value == MetaValue(int64_t{0}) || *value == MetaValue(uint64_t{0}));
+  };
+  return is_none("attention.head_count") && is_none("feed_forward_length");
+}
+
 Status read_sizes(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
   const auto read = [&](std::string_view key, int64_t lo, int64_t hi, int& out) -> Status {
     QR_TRY(const int64_t value, meta.get_int(prefix + std::string(key), lo, hi));
@@ -115,10 +151,15 @@ Status read_sizes(const Metadata& meta, const std::string& prefix, DecoderConfig
   };
   QR_TRY_VOID(read("block_count", 1, 4096, c.n_layers));
   QR_TRY_VOID(read("embedding_length", 1, 1 << 20, c.n_embd));
-  QR_TRY_VOID(read("feed_forward_length", 1, 1 << 22, c.n_ff));
   QR_TRY_VOID(read("context_length", 1, 1 << 28, c.n_ctx));
-  QR_TRY_VOID(read("attention.head_count", 1, 4096, c.n_heads));
-  return {};
+  if (has_states_alone(meta, prefix)) {
+    const auto n = static_cast<size_t>(c.n_layers);
+    c.is_state.assign(n, true);
+    c.has_unit.assign(n, false);
+    return {};
+  }
+  QR_TRY_VOID(read_widths(meta, prefix, c));
+  return read("attention.head_count", 1, 4096, c.n_heads);
 }
 
 // GGUF's numbers: 1 softmax, 2 sigmoid, 3 a softmax of the chosen.
@@ -179,9 +220,12 @@ Status read_all(const ModelFile& file, const LoadOptions& options, DecoderConfig
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
   const std::string prefix = arch + ".";
   QR_TRY_VOID(read_sizes(file.meta, prefix, c));
-  QR_TRY_VOID(read_attention(file.meta, prefix, c));
-  QR_TRY_VOID(read_latent(file, prefix, c));
-  QR_TRY_VOID(check_heads(file, prefix, c));
+  QR_TRY_VOID(read_norms(file.meta, prefix, c));
+  if (c.n_heads > 0) {
+    QR_TRY_VOID(read_attention(file.meta, prefix, c));
+    QR_TRY_VOID(read_latent(file, prefix, c));
+    QR_TRY_VOID(check_heads(file, prefix, c));
+  }
   QR_TRY_VOID(read_experts(file.meta, prefix, c));
   QR_TRY_VOID(read_positions(file, prefix, options, c));
   QR_TRY_VOID(read_windows(file, 1, c));
@@ -284,6 +328,8 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
   info.rope_pairs = c.rope_pairs;
   info.n_rope = c.n_rope;
   info.n_state_layers = static_cast<int>(std::count(c.is_state.begin(), c.is_state.end(), true));
+  info.n_attention_layers = c.attends.empty() ? c.n_layers - info.n_state_layers
+                                              : static_cast<int>(std::count(c.attends.begin(), c.attends.end(), true));
   info.scales_embedding = c.embed_scale != 1.0F || c.n_positions > 0;
   for (const HostWeight& w : file.tensors) {
     const int64_t n = w.n_rows() * w.n_cols();

@@ -18,13 +18,34 @@ struct LatentSizes {
   int k_dim = 0, v_dim = 0;  // of a head: the part of a query that does not turn, a value
 };
 
+// What the columns that a scan's mixer reads are multiplied with, and what it finds.
+struct StateScales {
+  float gate = 1.0F, x = 1.0F, b = 1.0F, c = 1.0F, steps = 1.0F, found = 1.0F;
+  bool operator==(const StateScales&) const = default;
+};
+
+// What is multiplied within the other parts: what attention found, a unit's gates before their activation, what a unit
+// found.
+struct PartScales {
+  float attention = 1.0F, gate = 1.0F, unit = 1.0F;
+  bool operator==(const PartScales&) const = default;
+};
+
 // Sizes of a layer that keeps a state (model/state_mixer.h).
 struct StateConfig {
   int n_heads = 0, head_dim = 0;  // n_heads 0: there are no such layers
   int n_head_groups = 0;          // of heads that share what a state is written and read by
   int state_dim = 0;              // components of a state for each of a head's
   int n_taps = 0;                 // of the convolution
-  int n_channels = 0;             // of layers that are a gated convolution alone; 0: they scan
+  int n_channels = 0;             // of layers that are a gated convolution alone; 0: they scan, or have a delta rule
+  // A gated delta rule (model/delta_mixer.h): heads are those of values, head groups those of keys, state_dim is a
+  // key's.
+  bool has_delta_rule = false;
+  bool shares_in_turn = false;  // DeltaParams::shares_in_turn
+  float beta_scale = 1.0F;
+  float norm_eps = 0.0F;  // of heads; 0: that of the other norms
+  bool has_norm = true;   // of what a scan found
+  StateScales scales;     // of a scan
   int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
   int64_t n_conv() const { return n_inner() + 2 * int64_t{n_head_groups} * state_dim; }  // columns of the convolution
 };
@@ -70,7 +91,9 @@ struct DecoderConfig {
   int window = 0;                 // keys that a layer with a window sees, 0: no layer has one
   std::vector<bool> is_local;     // per layer: sees the window only; empty where window is 0
   std::vector<bool> is_still;     // per layer: its heads do not turn; empty: those of all do
-  std::vector<bool> is_state;     // per layer: keeps a state in place of attention; empty: none does
+  std::vector<bool> is_state;     // per layer: keeps a state; empty: none does
+  std::vector<bool> attends;      // per layer: has attention; empty: those do that keep no state
+  std::vector<bool> has_unit;     // per layer: has a feed-forward part; empty: all do
   StateConfig state;              // of these
   int n_positions = 0;            // learned ones, which are added to the embedding; 0: there are none
   bool turns_first = false;       // heads are rotated before their norms, not after
@@ -78,6 +101,7 @@ struct DecoderConfig {
   int chunk = 0;                  // positions; > 0: rows of local layers see the keys of their own aligned chunk only
   bool share_on_input = false;    // a row's one expert reads the row times its share, and its result is taken as it is
   QueryScale query_scale;
+  PartScales scales;
   std::vector<Xielu> xielu;  // by layer, in place of the activation; empty: none has it
 };
 

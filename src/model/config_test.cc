@@ -120,7 +120,36 @@ TEST(DecoderConfig, LayersWithoutHeadsKeepAState) {
   EXPECT_EQ(read_decoder_config(file, LoadOptions{})->is_state, (std::vector<bool>{false, false, false, true}));
 }
 
+TEST(DecoderConfig, LayersMayHaveNoUnit) {
+  ModelFile file = good_file();
+  auto& meta = file.meta.values;
+  meta["llama.feed_forward_length"] = Heads{0, 96, 0, 96};
+  const auto c = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->n_ff, 96);
+  EXPECT_EQ(c->has_unit, (std::vector<bool>{false, true, false, true}));
+  meta["llama.feed_forward_length"] = Heads{96, 96, 96, 96};
+  EXPECT_TRUE(read_decoder_config(file, LoadOptions{})->has_unit.empty());
+  meta.erase("llama.feed_forward_length");
+  EXPECT_FALSE(read_decoder_config(file, LoadOptions{}));
+  meta["llama.expert_feed_forward_length"] = int64_t{24};
+  EXPECT_EQ(read_decoder_config(file, LoadOptions{})->n_ff, 24);
+}
+
+TEST(DecoderConfig, LayersMayBeStatesAlone) {
+  ModelFile file = good_file();
+  file.meta.values["llama.feed_forward_length"] = file.meta.values["llama.attention.head_count"] = int64_t{0};
+  const auto c = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->n_heads, 0);
+  EXPECT_EQ(c->is_state, std::vector<bool>(4, true));
+  EXPECT_EQ(c->has_unit, std::vector<bool>(4, false));
+}
+
 TEST(DecoderConfig, RefusesLayersThatCannotBe) {
+  EXPECT_THAT(error_with("feed_forward_length", Heads{0, 96, 0}), HasSubstr("must have 4 entries, has 3"));
+  EXPECT_THAT(error_with("feed_forward_length", Heads{64, 96, 0, 96}), HasSubstr("for each layer, has 64"));
+  EXPECT_THAT(error_with("feed_forward_length", Heads{0, 0, 0, 0}), HasSubstr("for each layer, has 0"));
   EXPECT_THAT(error_with("attention.head_count_kv", Heads{0, 2, 0}), HasSubstr("must have 4 entries, has 3"));
   EXPECT_THAT(error_with("attention.recurrent_layers", Heads{0, 1, 0, 1, 0}), HasSubstr("must have 4 entries, has 5"));
   EXPECT_THAT(error_with("attention.head_count_kv", Heads{1, 2, 0, 2}), HasSubstr("for each layer, has 1"));

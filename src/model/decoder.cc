@@ -85,13 +85,16 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   info_.has_taps = true;
   for (int l = 0; l < config_.n_layers; ++l) {
     DecoderLayer& layer = layers_.emplace_back();
-    layer.is_local = !config_.is_local.empty() && config_.is_local[static_cast<size_t>(l)];
-    layer.is_still = !config_.is_still.empty() && config_.is_still[static_cast<size_t>(l)];
-    if (!config_.is_state.empty() && config_.is_state[static_cast<size_t>(l)]) {
-      claim_state(config_.state, info_.kv_layout, layer.state);
-    } else {
-      layer.attn = claim(options, layer.is_local);
-    }
+    const auto said = [l](const std::vector<bool>& of, bool otherwise) {
+      return of.empty() ? otherwise : of[static_cast<size_t>(l)];
+    };
+    layer.is_local = said(config_.is_local, false);
+    layer.is_still = said(config_.is_still, false);
+    layer.keeps_state = said(config_.is_state, false);
+    layer.attends = said(config_.attends, !layer.keeps_state);
+    layer.has_unit = said(config_.has_unit, true);
+    if (layer.keeps_state) claim_state(config_.state, info_.kv_layout, layer.state);
+    if (layer.attends) layer.attn = claim(options, layer.is_local);
     info_.attention.push_back(layer.attn);
   }
   return {};
@@ -113,6 +116,7 @@ Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options
 void Decoder::find_sites(const WeightLoader& load, const DecoderLayer& layer) {
   const std::pair<const std::vector<Linear>*, std::vector<LowRank> AdapterLayer::*> products[] = {
       {&layer.qkv, &AdapterLayer::qkv},
+      {&layer.attn_gate, &AdapterLayer::attn_gate},
       {&layer.attn_out, &AdapterLayer::attn_out},
       {&layer.gate_up, &AdapterLayer::gate_up},
       {&layer.down, &AdapterLayer::down}};
@@ -160,11 +164,14 @@ void Decoder::load_experts(WeightLoader& load, DecoderLayer& layer) const {
   const DecoderConfig& c = config_;
   std::vector<Linear> gate, up;
   load.linear(layer.router, "ffn_gate_inp", c.n_experts, c.n_embd);
-  load.experts(gate, "ffn_gate", {c.n_experts, c.n_ff_expert, c.n_embd});
+  if (c.has_gate) load.experts(gate, "ffn_gate", {c.n_experts, c.n_ff_expert, c.n_embd});
   load.experts(up, "ffn_up", {c.n_experts, c.n_ff_expert, c.n_embd});
   load.experts(layer.experts.down, "ffn_down", {c.n_experts, c.n_embd, c.n_ff_expert});
   if (!load.status()) return;
-  for (size_t e = 0; e < gate.size(); ++e) layer.experts.gate_up.push_back({gate[e], up[e]});
+  for (size_t e = 0; e < up.size(); ++e) {
+    layer.experts.gate_up.push_back(c.has_gate ? std::array{gate[e], up[e]} : std::array{up[e], Linear()});
+  }
+  layer.experts.has_gate = c.has_gate;
   layer.experts.routing = c.routing;
   layer.experts.activation = c.activation;
   if (load.has("exp_probs_b.bias")) load.vector(layer.experts.choice_bias, "exp_probs_b.bias", c.n_experts);
@@ -192,12 +199,17 @@ void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
 
 void Decoder::load_layer(WeightLoader& load, DecoderLayer& layer) const {
   load_norms(load, layer);
-  layer.keeps_state() ? load_state_mixer(load, config_, layer.state) : load_attention(load, layer);
-  load_feed_forward(load, layer);
+  load_mixers(load, layer);
+  if (layer.has_unit) load_feed_forward(load, layer);
+}
+
+void Decoder::load_mixers(WeightLoader& load, DecoderLayer& layer) const {
+  if (layer.keeps_state) load_state_mixer(load, config_, layer.state);
+  if (layer.attends) load_attention(load, layer);
 }
 
 void NormedHeads::load_layer(WeightLoader& load, DecoderLayer& layer) const {
-  if (!layer.keeps_state()) load_head_norms(load, layer);
+  if (layer.attends) load_head_norms(load, layer);
   Decoder::load_layer(load, layer);
 }
 
@@ -263,8 +275,17 @@ Tensor Decoder::embed(const Pass& pass) const {
 
 void Decoder::mix(
     Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const {
-  layer.keeps_state() ? run_state_mixer(out, layer.state, config_.state, in, pass)
-                      : attention(out, layer, in, rotation, pass);
+  if (layer.attends) attention(out, layer, in, rotation, pass);
+  if (layer.attends && config_.scales.attention != 1.0F) pass.ops->scale(out, config_.scales.attention);
+  if (!layer.keeps_state) return;
+  if (!layer.attends) return run_state_mixer(out, layer.state, config_.state, in, pass);
+  NormedRows again = in;
+  again.delta = {};  // added by the first
+  const int64_t mark = pass.arena->mark();
+  const Tensor second = pass.arena->alloc_rows(in.x.dim(0), config_.n_embd);  // [n, n_embd]
+  run_state_mixer(second, layer.state, config_.state, again, pass);
+  pass.ops->add(out, second);
+  pass.arena->release(mark);
 }
 
 void Decoder::attention(
@@ -337,21 +358,26 @@ void Decoder::run_layer(
     run_parallel(layer, in, delta, rotation, pass);
     return;
   }
-  in.w = layer.attn_norm;
-  in.b = layer.attn_norm_bias;
-  mix(delta, layer, in, rotation, pass);
-  scale_delta(delta, pass);
-  in.delta = delta;
-  in.delta_w = layer.post_attn_norm;
+  if (layer.attends || layer.keeps_state) {
+    in.w = layer.attn_norm;
+    in.b = layer.attn_norm_bias;
+    mix(delta, layer, in, rotation, pass);
+    scale_delta(delta, pass);
+    in.delta = delta;
+    in.delta_w = layer.post_attn_norm;
+  }
+  if (!layer.has_unit) return;
   in.w = layer.ffn_norm;
   in.b = layer.ffn_norm_bias;
   feed_forward(delta, layer, in, pass);
   scale_delta(delta, pass);
+  in.delta = delta;
   in.delta_w = layer.post_ffn_norm;
 }
 
 Decoder::Rotation Decoder::rotation_room(const Pass& pass) const {
   const int64_t n = pass.batch->pos.dim(0), n_freq = config_.n_rope / 2;
+  if (n_freq == 0) return {};
   Rotation out{pass.arena->alloc(DType::f32, {n, n_freq, 2}), {}};  // cos, sin
   if (info_.shift.is_on()) out.kept = pass.arena->alloc(DType::f32, {n, n_freq, 2});
   return out;
@@ -360,6 +386,7 @@ Decoder::Rotation Decoder::rotation_room(const Pass& pass) const {
 // A row's window lies right behind the sinks, so towards these it stands at the last position that there is: its
 // queries, which turn by its own, turn back by what lies beyond. Lengths of queries are the rows' affair.
 void Decoder::fill(const Rotation& out, const Rope& rope, const Pass& pass) const {
+  if (config_.n_rope == 0) return;  // there are no heads
   pass.ops->rope_table(out.rows, pass.batch->pos, frequencies(rope), rope.magnitude);
   if (out.kept.empty()) return;
   const int64_t n = pass.batch->pos.dim(0);

@@ -29,10 +29,12 @@ struct DecoderLayer {
   std::vector<Linear> shared_gate_up, shared_down;  // of the unit that all rows go to beside the experts, if any
   std::vector<Linear> shared_gate;                  // n_embd → 1: how much of it each row takes; none: all
   AttnParams attn;
-  StateMixer state;       // in place of attention, where the layer keeps a state
+  StateMixer state;  // in place of attention or beside it, where the layer keeps a state
+  bool keeps_state = false;
+  bool attends = true;
+  bool has_unit = true;   // or experts
   bool is_local = false;  // sees a window, rotates by the local frequencies
   bool is_still = false;  // does not rotate
-  bool keeps_state() const { return attn.k_codec == nullptr; }
 };
 
 class Decoder : public Model {
@@ -60,6 +62,8 @@ class Decoder : public Model {
   // The common lists: q, k, v and the output, or latent attention's; gate, up and down, or a router and the same of
   // experts where the file has one; the two norms in front, those behind, those of heads.
   void load_attention(WeightLoader& load, DecoderLayer& layer) const;
+  // Those of attention, of what keeps a state, or both, as the layer has them.
+  void load_mixers(WeightLoader& load, DecoderLayer& layer) const;
   void load_feed_forward(WeightLoader& load, DecoderLayer& layer) const;
   void load_norms(WeightLoader& load, DecoderLayer& layer) const;
   void load_post_norms(WeightLoader& load, DecoderLayer& layer) const;
@@ -73,12 +77,15 @@ class Decoder : public Model {
     Tensor query_factors = {};  // of its queries, as HeadSteps'; empty: none
     Tensor first_key = {};      // in place of AttnMeta's, of layers with chunks; empty: AttnMeta's
   };
-  // The parts of a layer: out [n, n_embd] is what to add to the residual stream. The first is attention, or a state's.
+  // The parts of a layer: out [n, n_embd] is what to add to the residual stream. The first is attention, or a state's,
+  // or both side by side.
   void mix(
       Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const;
   void attention(
       Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const;
   void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
+  // A unit whose gates are multiplied before their activation, by the ops one after the other.
+  void scaled_unit(Tensor out, const NormedRows& in, const FeedForwardPart& part, const Pass& pass) const;
   // A unit of config().xielu, by the ops one after the other.
   void xielu_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   void mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
@@ -116,7 +123,8 @@ class Decoder : public Model {
   void run_parallel(
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
   void scale_delta(Tensor delta, const Pass& pass) const;
-  // Both parts. What the second finds stands in `delta` [n, n_embd], and `in` says that it is still to be added.
+  // The parts that the layer has. What the last finds stands in `delta` [n, n_embd], and `in` says that it is still to
+  // be added.
   void run_layer(
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
 

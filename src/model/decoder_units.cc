@@ -24,8 +24,20 @@ void Decoder::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRo
       .adapters = pass.batch->adapters,
       .layer = number_of(layer),
   };
-  pass.ops->feed_forward(out, in, part);
+  config_.scales.gate == 1.0F ? pass.ops->feed_forward(out, in, part) : scaled_unit(out, in, part, pass);
+  if (config_.scales.unit != 1.0F) pass.ops->scale(out, config_.scales.unit);
   pass.arena->release(mark);
+}
+
+void Decoder::scaled_unit(Tensor out, const NormedRows& in, const FeedForwardPart& part, const Pass& pass) const {
+  const FeedForwardScratch at(part.scratch, part.gate_up.size() == 2);
+  norm_rows(*pass.ops, in);
+  pass.ops->linear(part.scratch, in.input(), part.gate_up);
+  if (!part.adapters.empty()) pass.ops->add_low_rank(part.scratch, in.input(), part.added_gate_up());
+  pass.ops->scale(at.gate, config_.scales.gate);
+  pass.ops->gated(at.hidden, at.gate, at.up, part.activation);
+  pass.ops->linear(out, at.hidden, part.down);
+  if (!part.adapters.empty()) pass.ops->add_low_rank(out, at.hidden, part.added_down());
 }
 
 void Decoder::xielu_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {

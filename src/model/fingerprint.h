@@ -19,8 +19,8 @@ void each_field(Config& config, Fn fn) {
   auto& [n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_ff_shared, routing, n_ctx, n_heads, n_kv_heads,
          head_dim, n_rope, latent, rope_theta, rope, rope_local, rope_pairs, norm_eps, norm, is_parallel, activation,
          has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap, logit_soft_cap, window,
-         is_local, is_still, is_state, state, n_positions, turns_first, plain_head_norms, chunk, share_on_input,
-         query_scale, xielu] = config;
+         is_local, is_still, is_state, attends, has_unit, state, n_positions, turns_first, plain_head_norms, chunk,
+         share_on_input, query_scale, scales, xielu] = config;
   auto& [scoring, n_used, normalised, scale, n_expert_groups, n_expert_groups_used, expert_groups_by_two] = routing;
   auto& [freq, magnitude] = rope;
   auto& [latent_kv, latent_q, latent_k_dim, latent_v_dim] = latent;
@@ -39,10 +39,16 @@ void each_field(Config& config, Fn fn) {
   }
   for (auto& [alpha_p, alpha_n, beta] : xielu) all(alpha_p, alpha_n, beta);
   if (query_scale.by != 0.0) all(query_scale.by, query_scale.length, query_scale.ahead, query_scale.of_still);
+  if (!(scales == PartScales{})) all(scales.attention, scales.gate, scales.unit);
+  if (!attends.empty() || !has_unit.empty()) all(attends, has_unit);
   if (is_state.empty()) return;
-  auto& [n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps, n_channels] = state;
+  auto& [n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps, n_channels, has_delta_rule, shares_in_turn,
+         beta_scale, state_norm_eps, has_state_norm, by] = state;
   all(is_state, n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps);
   if (n_channels > 0) all(n_channels);
+  if (!has_state_norm) all(has_state_norm);
+  if (!(by == StateScales{})) all(by.gate, by.x, by.b, by.c, by.steps, by.found);
+  if (has_delta_rule) all(has_delta_rule, shares_in_turn, beta_scale, state_norm_eps);
 }
 
 struct FingerprintParts {

@@ -54,12 +54,16 @@ TEST(Fingerprint, EveryHyperParameterCounts) {
   check_every_field(parts, 28);
   parts.config.is_state = {true, false};
   check_every_field(parts, 34);
+  parts.config.has_unit = {true, false};
+  check_every_field(parts, 36);
   parts.config.state.n_channels = 64;
+  parts.config.state.has_delta_rule = true;
+  parts.config.state.scales.b = parts.config.scales.gate = 0.5F;
   parts.config.n_positions = 32;
   parts.config.turns_first = parts.config.share_on_input = true;
   parts.config.query_scale.by = 0.5;
   parts.config.xielu = {{0.5F, 0.25F, 0.125F}};
-  check_every_field(parts, 47);
+  check_every_field(parts, 62);
 }
 
 TEST(Fingerprint, WhatListsHoldCounts) {

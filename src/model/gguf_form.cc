@@ -15,21 +15,6 @@
 namespace quire {
 namespace {
 
-// The same facts under another architecture's name.
-void rename_arch(ModelFile& file, const std::string& from, const std::string& to) {
-  const auto rename = [&](auto& map) {
-    std::remove_reference_t<decltype(map)> renamed;
-    for (auto& [key, value] : map) {
-      const bool own = key.starts_with(from + ".");
-      renamed[own ? to + key.substr(from.size()) : key] = std::move(value);
-    }
-    map = std::move(renamed);
-  };
-  rename(file.meta.values);
-  rename(file.meta.spelled);
-  file.meta.values["general.architecture"] = to;
-}
-
 std::vector<std::byte>& own(HostWeight& weight, ModelFile& file, size_t bytes) {
   auto owned = std::make_shared<std::vector<std::byte>>(bytes);
   weight.data = *owned;
@@ -250,6 +235,20 @@ void keep_end_ids(const ModelFile& folder, ModelFile& out) {
 
 }  // namespace
 
+void rename_arch(ModelFile& file, const std::string& from, const std::string& to) {
+  const auto rename = [&](auto& map) {
+    std::remove_reference_t<decltype(map)> renamed;
+    for (auto& [key, value] : map) {
+      const bool own = key.starts_with(from + ".");
+      renamed[own ? to + key.substr(from.size()) : key] = std::move(value);
+    }
+    map = std::move(renamed);
+  };
+  rename(file.meta.values);
+  rename(file.meta.spelled);
+  file.meta.values["general.architecture"] = to;
+}
+
 Result<ModelFile> gguf_form(const ModelFile& folder) {
   QR_TRY(ModelFile out, neutral_form(folder));
   for (const HostWeight& weight : out.tensors) {
@@ -262,6 +261,11 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
     rename_arch(out, arch, "llama");
     arch = "llama";
   }
+  if (const auto as_gguf = Registry<ArchEntry>::get().find(arch)->hf.as_gguf; as_gguf != nullptr) {
+    auto done = as_gguf(out);
+    if (!done) return error_within(out.path, std::move(done).error());
+    QR_TRY(arch, out.meta.get_string("general.architecture"));
+  }
   QR_TRY(const DecoderConfig config, read_decoder_config(out, LoadOptions{}));
   if (Registry<ArchEntry>::get().find(arch)->hf.pairs_in_gguf) QR_TRY_VOID(permute(config, out));
   out.meta.values.erase(arch + ".rope.halves");
@@ -272,7 +276,7 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
     out.meta.values[arch + ".attention.head_count_kv"] = std::move(heads);
     out.meta.values.erase(arch + ".attention.recurrent_layers");
   }
-  if (config.latent.n_kv == 0) {  // readers that find no lengths of heads divide the embedding's
+  if (config.latent.n_kv == 0 && config.n_heads > 0) {  // readers that find no lengths of heads divide the embedding's
     out.meta.values[arch + ".attention.key_length"] = int64_t{config.head_dim};
     out.meta.values[arch + ".attention.value_length"] = int64_t{config.head_dim};
   }

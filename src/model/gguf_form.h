@@ -20,4 +20,7 @@ inline constexpr std::string_view kEndTokensKey = "tokenizer.quire_end_ids";
 // tensor that must be permuted has another shape than the facts say.
 Result<ModelFile> gguf_form(const ModelFile& folder);
 
+// The same facts under another architecture's name.
+void rename_arch(ModelFile& file, const std::string& from, const std::string& to);
+
 }  // namespace quire

@@ -256,7 +256,7 @@ Status translate_facts(const ModelFile& folder, std::string_view arch, const HfR
   out.meta.values[std::string(arch) + ".rope.halves"] = true;
   QR_TRY_VOID(translate_rope(facts));
   QR_TRY_VOID(translate_partial(facts, out.meta, arch));
-  QR_TRY_VOID(translate_layers(facts, rules.state_layers));
+  if (!rules.lists_parts) QR_TRY_VOID(translate_layers(facts, rules.state_layers));
   if (rules.facts != nullptr) QR_TRY_VOID(rules.facts(facts));
   return tie(facts, out);
 }

@@ -62,6 +62,8 @@ struct HfRules {
   std::vector<NameRule> tensors = {};         // before the common ones
   Status (*facts)(HfFacts&) = nullptr;        // after the common ones
   bool pairs_in_gguf = false;                 // GGUF has this architecture's rows of q and k as pairs, not as halves
+  Status (*as_gguf)(ModelFile&) = nullptr;    // makes of a translated folder what else GGUF files of it hold otherwise
+  bool lists_parts = false;                   // facts() says which parts a layer has, by "layer_types" or another list
   std::vector<std::string_view> state_layers = {};  // kinds of layers that keep a state in place of attention
 };
 

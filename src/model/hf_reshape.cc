@@ -141,6 +141,18 @@ Status odd_numbers(const HostWeight& theirs, const Metadata&, HostWeight& ours, 
   return every_other_number(theirs, 1, ours, file);
 }
 
+Status rows_in_order(const HostWeight& theirs, const std::vector<RowRun>& runs, HostWeight& ours, ModelFile& file) {
+  std::vector<int64_t> rows;
+  for (const auto& [begin, n] : runs) {
+    for (int64_t i = 0; i < n; ++i) rows.push_back(begin + i);
+  }
+  std::vector<int64_t> shape = theirs.shape;
+  shape[0] = static_cast<int64_t>(rows.size());
+  const int64_t d = theirs.shape.size() == 2 ? theirs.shape[1] : 1;
+  return copy(theirs, std::move(shape), ours, file,
+              [&](int64_t i) { return rows[static_cast<size_t>(i / d)] * d + i % d; });
+}
+
 Status flattened(const HostWeight& theirs, const Metadata&, HostWeight& ours, ModelFile&) {
   QR_TRY_VOID(check(theirs, 2, 2));
   ours.shape = {theirs.shape[0] * theirs.shape[1]};

@@ -24,6 +24,11 @@ Status odd_rows(const HostWeight& theirs, const Metadata& facts, HostWeight& our
 // [n, 2 · f] → [n, f]: every other number.
 Status even_numbers(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 Status odd_numbers(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// [m, d], or [m], → these runs of its rows, one behind the other.
+struct RowRun {
+  int64_t begin, n;
+};
+Status rows_in_order(const HostWeight& theirs, const std::vector<RowRun>& runs, HostWeight& ours, ModelFile& file);
 // [n, 1], or [1, n] → [n].
 Status flattened(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // [n] → [n, 1].

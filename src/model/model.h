@@ -42,7 +42,8 @@ struct ModelInfo {
   uint64_t fingerprint = 0;                 // of all that numbers depend on (model/fingerprint.h); 0: not loaded
   KvLayout kv_layout;
   std::vector<AttnParams> attention;         // by layer; empty where the model has nothing like it
-  int n_state_layers = 0;                    // that keep a state in place of attention
+  int n_state_layers = 0;                    // that keep a state
+  int n_attention_layers = 0;                // that cache keys
   RopePairs rope_pairs = RopePairs::halves;  // how rotated components lie in a cached key
   int n_rope = 0;                            // of them
   bool scales_embedding = false;             // layers() takes embeddings that embed() has multiplied

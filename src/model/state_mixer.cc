@@ -1,5 +1,6 @@
 #include "model/state_mixer.h"
 
+#include "model/delta_mixer.h"
 #include "ops/parts.h"
 #include "ops/state_sizes.h"
 
@@ -10,18 +11,28 @@ constexpr int64_t kLine = 64;  // a layer's claims begin on cache lines
 
 int64_t lines(int64_t n_floats) { return (n_floats * 4 + kLine - 1) / kLine * kLine; }
 
-StateRows rows_at(const StateMixer& mixer, int64_t offset, const Pass& pass) {
-  const auto group = static_cast<size_t>(mixer.group);
-  return {pass.batch->attn.cu_q, pass.batch->attn.blocks[group], pass.batch->slots[group], pass.kv.groups[group],
-          offset};
-}
-
 // The columns of each head group on their own.
 void norm_head_groups(const Tensor& y, const Tensor& w, int n_head_groups, float eps, Ops& ops) {
   const int64_t n = y.dim(1) / n_head_groups;
   for (int64_t at = 0; at < y.dim(1); at += n) {
     const Tensor columns = y.columns(at, n);
     ops.rms_norm(columns, columns, Tensor::dense(w.ptr<float>() + at, DType::f32, {n}), eps);
+  }
+}
+
+// all [n, gate | x | b | c | steps].
+void scale_columns(const Tensor& all, const StateConfig& config, Ops& ops) {
+  const int64_t n_shared = int64_t{config.n_head_groups} * config.state_dim;
+  const StateScales& by = config.scales;
+  const std::pair<int64_t, float> parts[] = {{config.n_inner(), by.gate},
+                                             {config.n_inner(), by.x},
+                                             {n_shared, by.b},
+                                             {n_shared, by.c},
+                                             {config.n_heads, by.steps}};
+  int64_t at = 0;
+  for (const auto& [n, factor] : parts) {
+    if (factor != 1.0F) ops.scale(all.columns(at, n), factor);
+    at += n;
   }
 }
 
@@ -32,6 +43,12 @@ Status must_divide(const ModelFile& file, const std::string& key, int64_t value,
 }
 
 }  // namespace
+
+StateRows state_rows(const StateMixer& mixer, int64_t offset, const Pass& pass) {
+  const auto group = static_cast<size_t>(mixer.group);
+  return {pass.batch->attn.cu_q, pass.batch->attn.blocks[group], pass.batch->slots[group], pass.kv.groups[group],
+          offset};
+}
 
 Status read_state_config(const ModelFile& file, const std::string& prefix, DecoderConfig& config) {
   StateConfig& c = config.state;
@@ -87,7 +104,7 @@ void run_conv(Tensor out, const StateMixer& mixer, const StateConfig& c, const N
   norm_rows(*pass.ops, in);
   pass.ops->linear(all, in.input(), mixer.in);
   pass.ops->gated(x, all.columns(0, d), x, Activation::none);
-  pass.ops->short_conv(x, x, mixer.conv, rows_at(mixer, mixer.conv_offset, pass));
+  pass.ops->short_conv(x, x, mixer.conv, state_rows(mixer, mixer.conv_offset, pass));
   pass.ops->gated(x, all.columns(d, d), x, Activation::none);
   pass.ops->linear(out, x, mixer.out);
   pass.arena->release(mark);
@@ -98,6 +115,7 @@ void run_conv(Tensor out, const StateMixer& mixer, const StateConfig& c, const N
 void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixer& mixer) {
   const StateConfig& c = config.state;
   if (c.n_channels > 0) return load_conv(load, config, mixer);
+  if (c.has_delta_rule) return load_delta_mixer(load, config, mixer);
   load.linear(mixer.in, "ssm_in", c.n_inner() + c.n_conv() + c.n_heads, config.n_embd);
   load.load_transposed(mixer.conv.w, "ssm_conv1d.weight", c.n_conv(), c.n_taps);
   if (load.has("ssm_conv1d.bias")) load.vector(mixer.conv.b, "ssm_conv1d.bias", c.n_conv());
@@ -108,12 +126,13 @@ void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixe
   load.vector(mixer.scan.dt_bias, "ssm_dt.bias", c.n_heads);
   load.numbers(mixer.scan.a, "ssm_a", c.n_heads);
   load.numbers(mixer.scan.d, "ssm_d", c.n_heads);
-  load.numbers(mixer.norm, "ssm_norm.weight", c.n_inner());
+  if (c.has_norm) load.numbers(mixer.norm, "ssm_norm.weight", c.n_inner());
   load.linear(mixer.out, "ssm_out", config.n_embd, c.n_inner());
 }
 
 int64_t state_mixer_row_floats(const StateConfig& c) {
   if (c.n_channels > 0) return Arena::row_stride(3 * int64_t{c.n_channels});
+  if (c.has_delta_rule) return delta_mixer_row_floats(c);
   return c.n_heads == 0 ? 0
                         : Arena::row_stride(c.n_inner() + c.n_conv() + c.n_heads) + Arena::row_stride(c.n_conv()) +
                               Arena::row_stride(c.n_inner());
@@ -122,6 +141,7 @@ int64_t state_mixer_row_floats(const StateConfig& c) {
 void run_state_mixer(
     Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
   if (c.n_channels > 0) return run_conv(out, mixer, c, in, pass);
+  if (c.has_delta_rule) return run_delta_mixer(out, mixer, c, in, pass);
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv();
   const int64_t n_shared = int64_t{c.n_head_groups} * c.state_dim;
   const int64_t mark = pass.arena->mark();
@@ -130,14 +150,16 @@ void run_state_mixer(
   const Tensor y = pass.arena->alloc_rows(n, n_inner);                         // [n, n_inner]
   norm_rows(*pass.ops, in);
   pass.ops->linear(all, in.input(), mixer.in);
-  pass.ops->short_conv(mixed, all.columns(n_inner, n_conv), mixer.conv, rows_at(mixer, mixer.conv_offset, pass));
+  scale_columns(all, c, *pass.ops);
+  pass.ops->short_conv(mixed, all.columns(n_inner, n_conv), mixer.conv, state_rows(mixer, mixer.conv_offset, pass));
   pass.ops->gated(mixed, mixed, {}, Activation::silu);
   const ScanInput scanned{mixed.columns(0, n_inner), mixed.columns(n_inner, n_shared),
                           mixed.columns(n_inner + n_shared, n_shared), all.columns(n_inner + n_conv, c.n_heads)};
-  pass.ops->scan(y, scanned, mixer.scan, rows_at(mixer, mixer.scan_offset, pass));
+  pass.ops->scan(y, scanned, mixer.scan, state_rows(mixer, mixer.scan_offset, pass));
   pass.ops->gated(y, all.columns(0, n_inner), y, Activation::silu);
-  norm_head_groups(y, mixer.norm, c.n_head_groups, in.eps, *pass.ops);
+  if (c.has_norm) norm_head_groups(y, mixer.norm, c.n_head_groups, in.eps, *pass.ops);
   pass.ops->linear(out, y, mixer.out);
+  if (c.scales.found != 1.0F) pass.ops->scale(out, c.scales.found);
   pass.arena->release(mark);
 }
 

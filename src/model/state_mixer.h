@@ -1,7 +1,7 @@
 // A layer's part that keeps a state in place of attention: a short convolution and a selective scan between two
-// products (Mamba-2), or the convolution alone between two gates (LFM2). The state is a fixed number of bytes of a
-// sequence, whatever its length. Const after load; used by the engine thread. Source: Dao and Gu, "Transformers are
-// SSMs".
+// products (Mamba-2), the convolution alone between two gates (LFM2), or a gated delta rule (model/delta_mixer.h). The
+// state is a fixed number of bytes of a sequence, whatever its length. Const after load; used by the engine thread.
+// Source: Dao and Gu, "Transformers are SSMs".
 #pragma once
 #include <string>
 #include <vector>
@@ -14,11 +14,14 @@
 namespace quire {
 
 struct StateMixer {
-  std::vector<Linear> in;   // n_embd → gate | x, b and c | steps: n_inner | n_conv | n_heads; or gate | gate | x
+  // n_embd → gate | x, b and c | steps: n_inner | n_conv | n_heads; or gate | gate | x; or q, k and v | gate | beta |
+  // alpha: n_conv | n_inner | n_heads | n_heads.
+  std::vector<Linear> in;
   std::vector<Linear> out;  // n_inner → n_embd, or n_channels → n_embd
   ShortConv conv;           // over the n_conv columns, or the n_channels
   ScanParams scan;
-  Tensor norm;                               // [n_inner]
+  DeltaParams delta;
+  Tensor norm;                               // [n_inner]; [head_dim] of a delta rule
   int group = 0;                             // KV group of the states
   int64_t conv_offset = 0, scan_offset = 0;  // bytes of a state before this layer's
 };
@@ -29,6 +32,9 @@ Status read_state_config(const ModelFile& file, const std::string& prefix, Decod
 
 // "<arch>.shortconv.l_cache", of layers without a scan, likewise.
 Status read_conv_config(const ModelFile& file, const std::string& prefix, DecoderConfig& config);
+
+// Where a layer's states lie, `offset` bytes into a block, and which rows read and leave one.
+StateRows state_rows(const StateMixer& mixer, int64_t offset, const Pass& pass);
 
 // Claims room for a layer's state.
 void claim_state(const StateConfig& config, KvLayout& layout, StateMixer& mixer);

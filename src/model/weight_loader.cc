@@ -132,20 +132,30 @@ void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {
 }
 
 void WeightLoader::load_transposed(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in) {
-  const HostWeight* weight = get_plain(name, {n_out, n_in});
-  if (weight == nullptr) return;
-  std::vector<float> numbers(static_cast<size_t>(n_out * n_in));
-  for (int64_t i = 0; i < n_out * n_in; ++i) {
-    weight->format->decode(weight->data.data() + i * weight->format->bytes,
-                           numbers.data() + i % n_in * n_out + i / n_in);
+  load_transposed(out, std::array{Part{name, n_out}}, n_in);
+}
+
+void WeightLoader::load_transposed(Tensor& out, std::span<const Part> parts, int64_t n_in) {
+  int64_t n_all = 0, at = 0;
+  for (const Part& part : parts) n_all += part.n_out;
+  std::vector<float> numbers(static_cast<size_t>(n_all * n_in));
+  for (const auto& [name, n_out] : parts) {
+    const HostWeight* weight = get_plain(name, {n_out, n_in});
+    if (weight == nullptr) return;
+    for (int64_t i = 0; i < n_out * n_in; ++i) {
+      weight->format->decode(weight->data.data() + i * weight->format->bytes,
+                             numbers.data() + i % n_in * n_all + at + i / n_in);
+    }
+    at += n_out;
+    took(*weight);
   }
-  HostWeight transposed = *weight;
+  HostWeight transposed;
+  transposed.name = prefix_ + parts.front().name;
   transposed.format = find_weight_format(std::string_view("f32"));
-  transposed.shape = {n_in * n_out};
+  transposed.shape = {n_in * n_all};
   transposed.data = std::as_bytes(std::span(numbers));
   take(out, ops_.load_vector(transposed));
-  if (status_) out = Tensor::dense(out.data, DType::f32, {n_in, n_out});
-  took(*weight);
+  if (status_) out = Tensor::dense(out.data, DType::f32, {n_in, n_all});
 }
 
 Result<Linear> WeightLoader::load(const HostWeight& weight, const HostWeight* bias) {
@@ -174,10 +184,11 @@ void WeightLoader::append(std::vector<Linear>& out,
   HostWeight matrix = *all, numbers = bias != nullptr ? *bias : HostWeight();
   matrix.shape = {all->n_rows(), all->n_cols()};
   numbers.shape = {all->n_rows()};
-  for (const auto& [begin, n] : parts) {
+  for (const auto& [begin, n, other] : parts) {
     const HostWeight its_bias = bias != nullptr ? rows_of(numbers, begin, n) : HostWeight();
-    taken_.push_back({all->name, &out, out.size(), begin});
-    take(out.emplace_back(), load(rows_of(matrix, begin, n), bias != nullptr ? &its_bias : nullptr));
+    std::vector<Linear>& list = other != nullptr ? *other : out;
+    taken_.push_back({all->name, &list, list.size(), begin});
+    take(list.emplace_back(), load(rows_of(matrix, begin, n), bias != nullptr ? &its_bias : nullptr));
     if (!status_) return;
   }
   took(*all);
@@ -229,6 +240,41 @@ void WeightLoader::last_rows_first(std::vector<Linear>& out,
                                    const std::array<int64_t, 2>& n_out,
                                    int64_t n_in) {
   append(out, name, {n_out[0] + n_out[1], n_in}, std::array{Rows{n_out[0], n_out[1]}, Rows{0, n_out[0]}});
+}
+
+void WeightLoader::runs_apart(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 4>& shape) {
+  const auto [n, a, b, n_in] = shape;
+  const HostWeight* all = get_ordered(name + ".weight", {n * (a + b), n_in});
+  if (all == nullptr) return;
+  std::vector<std::byte> room;
+  for (const auto& [begin, n_rows] : {std::pair<int64_t, int64_t>{0, a}, {a, b}}) {
+    std::vector<std::byte> together;
+    for (int64_t i = 0; i < n; ++i) {
+      const std::byte* rows = all->rows(i * (a + b) + begin, n_rows, room);
+      together.insert(together.end(), rows, rows + n_rows * all->row_bytes());
+    }
+    HostWeight part = *all;
+    part.shape = {n * n_rows, n_in};
+    part.made = nullptr;
+    part.data = together;
+    take(out.emplace_back(), load(part, nullptr));
+    if (!status_) return;
+  }
+  took(*all);
+}
+
+void WeightLoader::heads_apart(std::vector<Linear>& first,
+                               std::vector<Linear>& second,
+                               const std::string& name,
+                               const std::array<int64_t, 3>& shape) {
+  const auto [n_heads, n_out, n_in] = shape;
+  std::vector<Rows> parts;
+  parts.reserve(static_cast<size_t>(2 * n_heads));
+  for (int64_t h = 0; h < n_heads; ++h) {
+    parts.push_back({2 * h * n_out, n_out});
+    parts.push_back({(2 * h + 1) * n_out, n_out, &second});
+  }
+  append(first, name, {2 * n_heads * n_out, n_in}, parts);
 }
 
 void WeightLoader::cut_by_heads(std::vector<Linear>& transposed,

@@ -36,6 +36,12 @@ class WeightLoader {
   void ones(Tensor& out, int64_t n);
   // The tensor `name` [n_out, n_in] as f32 [n_in, n_out].
   void load_transposed(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in);
+  // Of several [n_out, n_in] the same, side by side: f32 [n_in, Σ n_out].
+  struct Part {
+    std::string name;
+    int64_t n_out;
+  };
+  void load_transposed(Tensor& out, std::span<const Part> parts, int64_t n_in);
   // Appends `name`.weight [n_out, n_in] with `name`.bias [n_out] where the file has one.
   void linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // The same of `name`.weight [n_in], one output; GGUF has such a matrix as a vector.
@@ -61,6 +67,16 @@ class WeightLoader {
                     std::vector<Linear>& kept,
                     const std::string& name,
                     const std::array<int64_t, 4>& shape);
+  // Of `name`.weight [n · (a + b), n_in], n times a rows and then b: appends to `out` all of the first, then all of the
+  // others; no adapter adds to them. shape: n, a, b, n_in.
+  void runs_apart(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 4>& shape);
+  // Of `name`.weight [n_heads · 2 · n_out, n_in]: appends to `first` the first n_out rows of every head, matrix by
+  // matrix, to `second` the others, each with its numbers of `name`.bias where the file has one. shape: n_heads, n_out,
+  // n_in.
+  void heads_apart(std::vector<Linear>& first,
+                   std::vector<Linear>& second,
+                   const std::string& name,
+                   const std::array<int64_t, 3>& shape);
   // The first failure: file, tensor, wanted and found shape. After it nothing more is loaded.
   const Status& status() const { return status_; }
   // Every matrix that came into a list since enter(), in order: which tensor of the file its rows are of, and from
@@ -78,6 +94,7 @@ class WeightLoader {
  private:
   struct Rows {
     int64_t begin, n;
+    std::vector<Linear>* out = nullptr;  // in place of append's
   };
   // Appends the matrices that these rows of `name`.weight are, of all dimensions but the last together, each with its
   // numbers of `name`.bias where the file has one.

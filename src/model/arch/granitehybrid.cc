@@ -1,7 +1,7 @@
 // Granite 4 hybrids: Mamba-2 in most layers, attention in few, experts beside a shared unit or the unit alone. Bamba is
 // the same without factors; GGUF has it under this name.
 #include "model/arch/granite.h"
-#include "model/hf_reshape.h"
+#include "model/arch/mamba2.h"
 
 namespace quire {
 namespace {
@@ -63,14 +63,6 @@ Status unit_facts(HfFacts& hf) {
   return {};
 }
 
-// Steps are cut at these; so far none is.
-Status step_facts(const HfFacts& hf) {
-  const MetaValue* limit = hf.find("time_step_limit");
-  const auto* numbers = limit != nullptr ? std::get_if<std::vector<double>>(limit) : nullptr;
-  if (numbers == nullptr || (numbers->size() == 2 && numbers->front() == 0 && numbers->back() >= 1e30)) return {};
-  return fail(Code::unsupported, "key \"time_step_limit\": only 0 to infinity is supported");
-}
-
 Status granite_hybrid_facts(HfFacts& hf) {
   QR_TRY_VOID(granite_facts(hf));
   QR_TRY_VOID(hf.require("position_embedding_type", {"rope", "nope"}));
@@ -109,41 +101,28 @@ Status down_of_unit(const HostWeight&, const Metadata& facts, HostWeight& ours, 
 
 QR_REGISTER(ArchEntry,
             "granitehybrid",
-            ArchEntry{
-                .summary = "Granite 4 hybrids and Bamba: Mamba-2 in most layers, with experts or without",
-                .hf = {.model_types = {"granitemoehybrid", "bamba"},
-                       .tensors = granite_tensors(
-                           {{"model.final_layernorm.weight", "output_norm.weight"},
-                            {"model.layers.{}.pre_ff_layernorm.weight", "blk.{}.ffn_norm.weight"},
-                            {"model.layers.{}.feed_forward.gate_proj.weight", "blk.{}.ffn_gate.weight"},
-                            {"model.layers.{}.feed_forward.up_proj.weight", "blk.{}.ffn_up.weight"},
-                            {"model.layers.{}.feed_forward.down_proj.weight", "blk.{}.ffn_down.weight"},
-                            {"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight"},
-                            {"model.layers.{}.mamba.in_proj.bias", "blk.{}.ssm_in.bias"},
-                            {.theirs = "model.layers.{}.mamba.conv1d.weight",
-                             .ours = "blk.{}.ssm_conv1d.weight",
-                             .reshape = without_middle},
-                            {"model.layers.{}.mamba.conv1d.bias", "blk.{}.ssm_conv1d.bias"},
-                            {"model.layers.{}.mamba.dt_bias", "blk.{}.ssm_dt.bias"},
-                            {.theirs = "model.layers.{}.mamba.A_log", .ours = "blk.{}.ssm_a", .reshape = minus_exp},
-                            {.theirs = "model.layers.{}.mamba.D", .ours = "blk.{}.ssm_d", .reshape = as_column},
-                            {"model.layers.{}.mamba.norm.weight", "blk.{}.ssm_norm.weight"},
-                            {"model.layers.{}.mamba.out_proj.weight", "blk.{}.ssm_out.weight"},
-                            {"model.layers.{}.mamba.out_proj.bias", "blk.{}.ssm_out.bias"},
-                            {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
-                             .ours = "blk.{}.ffn_gate_shexp.weight",
-                             .reshape = gate_of_unit},
-                            {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
-                             .ours = "blk.{}.ffn_up_shexp.weight",
-                             .reshape = up_of_unit},
-                            {.theirs = "model.layers.{}.shared_mlp.output_linear.weight",
-                             .ours = "blk.{}.ffn_down_shexp.weight",
-                             .reshape = down_of_unit}}),
-                       .facts = facts,
-                       .pairs_in_gguf = true,
-                       .state_layers = {"mamba", "linear_attention"}},
-                .load = &load_decoder<GraniteHybrid>,
-                .info = &decoder_info<GraniteHybrid>});
+            ArchEntry{.summary = "Granite 4 hybrids and Bamba: Mamba-2 in most layers, with experts or without",
+                      .hf = {.model_types = {"granitemoehybrid", "bamba"},
+                             .tensors = granite_tensors(mamba2_mixer_tensors(
+                                 {{"model.final_layernorm.weight", "output_norm.weight"},
+                                  {"model.layers.{}.pre_ff_layernorm.weight", "blk.{}.ffn_norm.weight"},
+                                  {"model.layers.{}.feed_forward.gate_proj.weight", "blk.{}.ffn_gate.weight"},
+                                  {"model.layers.{}.feed_forward.up_proj.weight", "blk.{}.ffn_up.weight"},
+                                  {"model.layers.{}.feed_forward.down_proj.weight", "blk.{}.ffn_down.weight"},
+                                  {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
+                                   .ours = "blk.{}.ffn_gate_shexp.weight",
+                                   .reshape = gate_of_unit},
+                                  {.theirs = "model.layers.{}.shared_mlp.input_linear.weight",
+                                   .ours = "blk.{}.ffn_up_shexp.weight",
+                                   .reshape = up_of_unit},
+                                  {.theirs = "model.layers.{}.shared_mlp.output_linear.weight",
+                                   .ours = "blk.{}.ffn_down_shexp.weight",
+                                   .reshape = down_of_unit}})),
+                             .facts = facts,
+                             .pairs_in_gguf = true,
+                             .state_layers = {"mamba", "linear_attention"}},
+                      .load = &load_decoder<GraniteHybrid>,
+                      .info = &decoder_info<GraniteHybrid>});
 
 }  // namespace
 }  // namespace quire
