@@ -70,6 +70,8 @@ GrammarComposer::Part GrammarComposer::literal(std::string_view text) {
 GrammarComposer::Part GrammarComposer::token(Token id) { return net_.rule_of(net_.control(id)); }
 
 Result<GrammarComposer::Part> GrammarComposer::json_schema(const Json& schema, JsonSchemaOptions options) {
+  const Control* mark = control_at(options.string_mark);
+  if (mark != nullptr && mark->first == options.string_mark) options.mark_token = mark->second;
   return json_schema_rule(schema, options, limits_.fuel, net_, warnings_);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/types.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/network.h"
 
@@ -18,6 +19,9 @@ namespace quire {
 
 struct JsonSchemaOptions {
   bool draft7 = false;  // what a schema without $schema is; otherwise 2020-12
+  // Not empty: values are written as calls of some models have them (value_syntax.h), strings between two such marks.
+  std::string_view string_mark{};
+  Token mark_token = -1;  // the control token that the mark is; −1: text
 };
 
 // Errors: Code::invalid (no schema), Code::unsupported (cannot be kept), Code::exhausted (larger than `limits`).

@@ -140,7 +140,11 @@ class TagCompiler {
     }
     if (type == "json_schema") {
       QR_TRY(const Json* schema, member(v, "json_schema", where));
-      return at(where, c_.json_schema(*schema, {}));
+      std::string mark;
+      if (v.find("string_mark") != nullptr) {
+        QR_TRY(mark, text(v, "string_mark", where));
+      }
+      return at(where, c_.json_schema(*schema, {.string_mark = mark}));
     }
     if (type == "regex") {
       QR_TRY(const std::string pattern, text(v, "pattern", where));

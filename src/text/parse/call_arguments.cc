@@ -23,6 +23,12 @@ Json sequence(Json::Array parts) { return Json::Object{{"type", "sequence"}, {"e
 Json one_of(Json::Array ways) { return Json::Object{{"type", "or"}, {"elements", std::move(ways)}}; }
 Json regex(std::string pattern) { return Json::Object{{"type", "regex"}, {"pattern", std::move(pattern)}}; }
 Json json_schema(const Json& schema) { return Json::Object{{"type", "json_schema"}, {"json_schema", schema}}; }
+// A whole object as the form's calls write it.
+Json object_schema(const CallForm& form, const Json& schema) {
+  Json out = json_schema(schema);
+  if (form.quoted()) out.set("string_mark", form.string_mark);
+  return out;
+}
 Json any_object() { return Json::Object{{"type", "object"}}; }
 
 std::string value_end(const CallForm& form) { return (form.padded ? "\n" : "") + std::string(form.value_end); }
@@ -261,7 +267,7 @@ class Obeying {
 
 Json any_arguments(const CallForm& form) {
   if (form.keywords) return Json::Object{{"type", "grammar"}, {"grammar", kAnyKeywords}};
-  if (!form.marked()) return json_schema(any_object());
+  if (!form.marked()) return object_schema(form, any_object());
   Json one = Json::Object{{"type", "tag"},
                           {"begin", form.key_begin},
                           {"content", sequence({regex(any_key(form)), text(form.key_end)})},
@@ -272,7 +278,7 @@ Json any_arguments(const CallForm& form) {
 }
 
 Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {
-  if (!form.marked() && !form.keywords) return json_schema(schema);
+  if (!form.marked() && !form.keywords) return object_schema(form, schema);
   return Obeying(form, schema).run();
 }
 

@@ -13,6 +13,7 @@ namespace quire {
 //   marked calls    NAME name_end {key_begin KEY key_end VALUE value_end} call_end: a value is text without quotes, and
 //                   what it is the tool's parameters say
 //   keyword calls   NAME name_end KEY=VALUE, … call_end: a value is a literal of Python's
+//   quoted calls    NAME{KEY:VALUE,…}: keys without quotes, strings as they are between two string_marks
 //   objects         {"NAME_KEY": NAME, "ARGUMENTS_KEY": ARGUMENTS}, other keys are passed over; where there is a
 //   name_key
 struct CallForm {
@@ -24,12 +25,14 @@ struct CallForm {
   std::string_view behind_name{};  // in calls that are held to the form: what stands before name_end
   std::string_view id_pattern{};   // what stands there in calls that are held to the form; empty: no mark either
   std::string_view key_begin{}, key_end{}, value_end{}, call_end{};
+  std::string_view string_mark{};  // at both ends of a string; calls are quoted calls then
   std::string_view prompt_mark{};  // tells the family where a prompt that shows tools holds it and not `trigger`
   bool padded = false;             // a line end stands before and behind each value
   bool keywords = false;           // calls are keyword calls
   bool channels = false;  // a call is a message of its own, the last of an answer, and text is one (text/reasoning.h)
 
   bool marked() const { return !key_begin.empty(); }
+  bool quoted() const { return !string_mark.empty(); }
   bool objects() const { return !name_key.empty(); }
 };
 

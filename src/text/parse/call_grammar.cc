@@ -126,6 +126,7 @@ Json in_channels(const CallForm& form, std::span<const CallableTool> tools, Call
 }  // namespace
 
 CallText call_text(const CallForm& form) {
+  if (form.quoted()) return {};  // arguments begin and end with their own braces
   if (!form.objects()) return {"", std::string(form.name_end), std::string(form.call_end)};
   const std::string first(form.id_pattern.empty() ? form.name_key : form.id_mark);
   return {"{\"" + first + "\": ", ", \"" + std::string(form.arguments_key) + "\": ", "}"};

@@ -151,6 +151,10 @@ const Written kWritten[] = {
     {"pythonic", "[get(city=\"a\")]", "[get(city=\"a\", n=2.5), search(o={\"a\": \"}\"})]"},
     {"lfm2", "<|tool_call_start|>[get(city=\"a\")]<|tool_call_end|>",
      "<|tool_call_start|>[get(city=\"a\", n=null), search(list=[true, false])]<|tool_call_end|>"},
+    {"gemma4", "<|tool_call>call:get{city:<|\"|>a<|\"|>}<tool_call|>",
+     "<|tool_call>call:get{city:<|\"|>\"\\\n<<|\"|>,n:2.5}<tool_call|><|tool_call>call:search{list:[true,false],o:{a:<|"
+     "\"|>}"
+     "<|\"|>}}<tool_call|>"},
     {"apertus", "<|tools_prefix|>[{\"get\": {\"city\": \"a\"}}]<|tools_suffix|>",
      "<|tools_prefix|>[{\"get\": {\"city\": \"a\"}}, {\"search\": {}}]<|tools_suffix|>"},
     {"deepseek",
@@ -323,7 +327,8 @@ TEST(CallGrammar, FreeArgumentsHaveAnyNames) {
       {"glm", {"<tool_call>get\n<arg_key>", "</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"}},
       {"minimax",
        {"<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"",
-        "\">1</parameter>\n</invoke>\n</minimax:tool_call>"}}};
+        "\">1</parameter>\n</invoke>\n</minimax:tool_call>"}},
+      {"gemma4", {"<|tool_call>call:get{", ":1}<tool_call|>"}}};
   for (const auto& [family, around] : written) {
     const CallForm& form = *find_call_form(family);
     const std::vector<CallableTool> free{{"get", any_arguments(form)}};

@@ -34,6 +34,7 @@ CallItem::Step CallItem::push(char c) {
   if (at_ == At::in_arguments) return push_arguments(c);
   if (at_ == At::in_marked) return push_marked(c);
   if (at_ == At::in_keywords) return push_keywords(c);
+  if (at_ == At::in_quoted) return push_quoted(c);
   return form_.objects() ? push_object(c) : push_named(c);
 }
 
@@ -126,8 +127,8 @@ CallItem::Step CallItem::end_name(std::string_view name, char next) {
   if (!form_.id_mark.empty()) name = name.substr(0, name.find(form_.id_mark));
   while (!name.empty() && is_json_space(name.back())) name.remove_suffix(1);
   if (!know_name(name)) return Step::broken;
-  certain_ = form_.marked();
-  at_ = form_.marked() ? At::in_marked : form_.keywords ? At::in_keywords : At::value;
+  certain_ = form_.marked() || form_.quoted();
+  at_ = form_.marked() ? At::in_marked : form_.keywords ? At::in_keywords : form_.quoted() ? At::in_quoted : At::value;
   return push(next);
 }
 
@@ -144,6 +145,12 @@ CallItem::Step CallItem::push_keywords(char c) {
   const bool whole = step == KeywordArguments::Step::whole;
   certain_ = certain_ || whole || (!exact_ && !arguments_.empty());
   return whole ? Step::whole : Step::more;
+}
+
+CallItem::Step CallItem::push_quoted(char c) {
+  const QuotedArguments::Step step = quoted_.push(c, arguments_);
+  if (step == QuotedArguments::Step::more) return Step::more;
+  return step == QuotedArguments::Step::whole ? Step::whole : Step::broken;
 }
 
 // Of keyword calls, which may have no mark: text that begins like one need not wait for more.

@@ -10,6 +10,7 @@
 #include "text/parse/json_span.h"
 #include "text/parse/keyword_arguments.h"
 #include "text/parse/marked_arguments.h"
+#include "text/parse/quoted_arguments.h"
 
 namespace quire {
 
@@ -29,7 +30,8 @@ class CallItem {
  public:
   enum class Step { more, whole, broken };
   // `rules` have a form and outlive it. `exact`: as beside a document.
-  CallItem(const CallRules& rules, bool exact) : form_(*rules.form), rules_(rules), exact_(exact) {}
+  CallItem(const CallRules& rules, bool exact)
+      : form_(*rules.form), rules_(rules), exact_(exact), quoted_(form_.string_mark) {}
   explicit CallItem(const CallRules& rules) : CallItem(rules, rules.or_document && rules.form->trigger.empty()) {}
 
   // The next byte. `broken`: this is no call of these tools, or none that can be read.
@@ -52,6 +54,7 @@ class CallItem {
     in_arguments,
     in_marked,
     in_keywords,
+    in_quoted,
     next,
     name
   };
@@ -60,6 +63,7 @@ class CallItem {
   Step push_arguments(char c);
   Step push_marked(char c);
   Step push_keywords(char c);
+  Step push_quoted(char c);
   Step end_name(std::string_view name, char next);
   std::string_view name_end() const;
   bool may_become_name() const;
@@ -77,6 +81,7 @@ class CallItem {
   JsonSpan span_;
   std::optional<MarkedArguments> marked_;
   KeywordArguments keywords_;
+  QuotedArguments quoted_;
   std::string token_;  // the key, name or value that is read
   std::string name_, arguments_;
 };

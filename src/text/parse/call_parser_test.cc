@@ -313,6 +313,11 @@ TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
                                                    "{'k': ",
                                                    ")",
                                                    ")]",
+                                                   "<|tool_call>call:",
+                                                   "get{",
+                                                   "s:<|\"|>",
+                                                   "<|\"",
+                                                   "<tool_call|>",
                                                    "</"};
   Rng rng(5);
   for (const std::string& family : Registry<CallForm>::get().names()) {
@@ -350,9 +355,24 @@ std::string keywords(const CallForm& form, const std::string& name, const std::s
   return out + std::string(form.call_end);
 }
 
+// Of quoted calls: strings as they are between their marks.
+std::string quoted(const CallForm& form, const Json& value) {
+  std::string out;
+  if (const std::string* text = value.as_string())
+    return std::string(form.string_mark) + *text + std::string(form.string_mark);
+  if (const Json::Array* list = value.as_array()) {
+    for (const Json& v : *list) out += (out.empty() ? "" : ",") + quoted(form, v);
+    return "[" + out + "]";
+  }
+  if (value.as_object() == nullptr) return value.dump();
+  for (const auto& [key, v] : *value.as_object()) out += (out.empty() ? "" : ",") + key + ":" + quoted(form, v);
+  return "{" + out + "}";
+}
+
 std::string written(const CallForm& form, const std::string& name, const std::string& arguments) {
   if (form.keywords) return keywords(form, name, arguments);
   if (form.marked()) return marked(form, name, arguments);
+  if (form.quoted()) return name + quoted(form, *Json::parse(arguments));
   if (!form.objects()) return name + std::string(form.name_end) + arguments;
   return "{\"" + std::string(form.name_key) + "\": \"" + name + "\", \"" + std::string(form.arguments_key) +
          "\": " + arguments + "}";
@@ -378,7 +398,7 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
   Rng rng(7);
   for (const std::string& family : Registry<CallForm>::get().names()) {
     const CallForm& form = *find_call_form(family);
-    const bool by_value = form.marked() || form.keywords;
+    const bool by_value = form.marked() || form.keywords || form.quoted();
     for (int round = 0; round < fewer_if_sanitized(2'000); ++round) {
       std::string text(form.lead), wanted;
       const int64_t n_calls = rng.between(1, 3);

@@ -1,10 +1,10 @@
 #include "text/parse/keyword_arguments.h"
 
 #include <charconv>
-#include <cstdio>
 
 #include "base/json.h"
 #include "text/parse/json_span.h"
+#include "text/parse/literals.h"
 
 namespace quire {
 namespace {
@@ -13,44 +13,6 @@ using Step = KeywordArguments::Step;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f'); }
-bool is_scalar(char c) {
-  return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' || c == '+' || c == '-' || c == '.';
-}
-
-// As JSON escapes it. REQUIRES a code point.
-std::string escaped(uint32_t code) {
-  const auto unit = [](uint32_t n) {
-    char out[8];
-    std::snprintf(out, sizeof out, "\\u%04x", n & 0xFFFFU);
-    return std::string(out);
-  };
-  if (code < 0x10000) return unit(code);
-  return unit(0xD800 + ((code - 0x10000) >> 10)) + unit(0xDC00 + ((code - 0x10000) & 0x3FF));
-}
-
-// Without what Python lets a number have and JSON does not: a plus, underscores, a point at its end or beginning.
-std::string json_number(std::string_view text) {
-  std::string out;
-  if (text.starts_with('+')) text.remove_prefix(1);
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const bool behind = i > 0 && is_digit(text[i - 1]), before = i + 1 < text.size() && is_digit(text[i + 1]);
-    if (c == '_' && behind && before) continue;
-    if (c == '.' && !behind && before) out += '0';
-    out += c;
-    if (c == '.' && behind && !before) out += '0';
-  }
-  return out;
-}
-
-// Empty where it is neither a number nor one of the words.
-std::string json_scalar(std::string_view text) {
-  for (const auto& [python, json] : {std::pair{"True", "true"}, {"False", "false"}, {"None", "null"}})
-    if (text == python || text == json) return json;
-  std::string out = json_number(text);
-  const auto read = Json::parse(out);
-  return read && (read->as_int() != nullptr || read->as_double() != nullptr) ? out : "";
-}
 
 }  // namespace
 
@@ -128,7 +90,7 @@ Step KeywordArguments::begin_value(char c, std::string& json) {
     tell({&c, 1}, json);
     return Step::more;
   }
-  if (!is_scalar(c)) return Step::broken;
+  if (!in_scalar(c)) return Step::broken;
   token_.assign(1, c);
   at_ = At::scalar;
   return Step::more;
@@ -156,7 +118,7 @@ Step KeywordArguments::close(char c, std::string& json) {
 }
 
 Step KeywordArguments::push_scalar(char c, std::string& json) {
-  if (is_scalar(c)) {
+  if (in_scalar(c)) {
     token_ += c;
     return token_.size() <= kKeywordBytes ? Step::more : Step::broken;
   }
@@ -178,7 +140,7 @@ Step KeywordArguments::push_string(char c, std::string& json) {
   } else if (c == '"') {
     tell("\\\"", json);
   } else if (static_cast<unsigned char>(c) < 0x20) {
-    tell(escaped(static_cast<unsigned char>(c)), json);
+    tell(json_escape(static_cast<unsigned char>(c)), json);
   } else {
     tell({&c, 1}, json);
   }
@@ -199,8 +161,8 @@ Step KeywordArguments::push_escape(char c, std::string& json) {
     case '\\': tell(std::string{'\\', c}, json); return Step::more;
     case '\'':
     case '/': tell({&c, 1}, json); return Step::more;
-    case 'a': tell(escaped('\a'), json); return Step::more;
-    case 'v': tell(escaped('\v'), json); return Step::more;
+    case 'a': tell(json_escape('\a'), json); return Step::more;
+    case 'v': tell(json_escape('\v'), json); return Step::more;
     case '\n': return Step::more;
     case 'x':
     case 'u':
@@ -226,7 +188,7 @@ Step KeywordArguments::push_code(char c, std::string& json) {
   uint32_t code = 0;
   std::from_chars(token_.data(), token_.data() + token_.size(), code, 16);
   if (code > 0x10FFFF || (code_digits_ == 8 && code >= 0xD800 && code < 0xE000)) return Step::broken;
-  tell(escaped(code), json);
+  tell(json_escape(code), json);
   at_ = At::string;
   return Step::more;
 }
@@ -237,7 +199,7 @@ Step KeywordArguments::push_octal(char c, std::string& json) {
   if (digit && token_.size() < 3) return Step::more;
   uint32_t code = 0;
   std::from_chars(token_.data(), token_.data() + token_.size(), code, 8);
-  tell(escaped(code), json);
+  tell(json_escape(code), json);
   at_ = At::string;
   return digit ? Step::more : push_string(c, json);
 }

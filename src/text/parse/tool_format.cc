@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kName = "get_time";
-constexpr std::string_view kArguments = R"({"zone":"Europe/Rome", "hours": 12})";
+constexpr std::string_view kArguments = R"({"hours":12, "zone": "Europe/Rome"})";  // sorted, as some templates do
 
 Json::Array conversation(bool with_call) {
   Json::Array out;

@@ -129,6 +129,7 @@ constexpr Family kFamilies[] = {
     {"Apertus-8B-Instruct", "apertus"},
     {"openai-gpt-oss-120b", "harmony"},
     {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "command"},
+    {"google-gemma-4-31B-it", "gemma4"},
 };
 
 // A call per line: the name, then the arguments as a value.

@@ -45,7 +45,9 @@ std::string spell_json(std::string_view text) {
   return out.substr(1, out.size() - 2);
 }
 
-bool SchemaContext::spells(Rx strings, std::string_view text) { return rx.matches(strings, spell_json(text)); }
+bool SchemaContext::spells(Rx strings, std::string_view text) {
+  return rx.matches(strings, syntax.spelling == Spelling::json ? spell_json(text) : std::string(text));
+}
 
 Result<uint64_t> SchemaContext::count_of(const Json* schema, std::string_view keyword, const Json& value) const {
   if (const int64_t* i = value.as_int(); i != nullptr && *i >= 0) return static_cast<uint64_t>(*i);

@@ -9,16 +9,18 @@
 #include "base/result.h"
 #include "text/grammar/json_schema/document.h"
 #include "text/grammar/json_schema/shape.h"
+#include "text/grammar/json_schema/value_syntax.h"
 #include "text/grammar/rx_chars.h"
 
 namespace quire::grammar {
 
 struct SchemaContext {
-  SchemaContext(const SchemaDocument& d, RxStore& store, size_t steps)
-      : document(d), rx(store), chars(store, Spelling::json), fuel(steps), steps_allowed(steps) {}
+  SchemaContext(const SchemaDocument& d, RxStore& store, size_t steps, const ValueSyntax& written)
+      : document(d), rx(store), syntax(written), chars(store, written.spelling), fuel(steps), steps_allowed(steps) {}
 
   const SchemaDocument& document;
   RxStore& rx;
+  const ValueSyntax syntax;
   CharCoder chars;
   std::vector<std::string> warnings;
   size_t fuel;

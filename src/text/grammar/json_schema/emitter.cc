@@ -31,9 +31,9 @@ bool Emitter::is_never(const Key& key) const {
 }
 
 Result<Rule> Emitter::emit(const Key& key) {
-  space_ = space_rx(c_.rx);
-  comma_ = around_rx(c_.rx, ',');
-  colon_ = around_rx(c_.rx, ':');
+  space_ = c_.syntax.space;
+  comma_ = around_rx(c_, ',');
+  colon_ = around_rx(c_, ':');
   const Rule root = rule_of(key);
   while (!todo_.empty()) {
     const auto [next, rule] = std::move(todo_.back());

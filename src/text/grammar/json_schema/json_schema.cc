@@ -32,7 +32,13 @@ Result<Rule> grammar::json_schema_rule(const Json& schema,
                                        NetworkBuilder& net,
                                        std::vector<std::string>& warnings) {
   const auto document = SchemaDocument::of(schema, options.draft7 ? Draft::draft7 : Draft::draft2020);
-  SchemaContext context(*document, net.rx(), fuel);
+  ValueSyntax syntax = ValueSyntax::json(net.rx());
+  if (!options.string_mark.empty()) {
+    const bool is_token = options.mark_token >= 0;
+    const Rx mark = is_token ? net.control(options.mark_token) : net.rx().literal(options.string_mark);
+    QR_TRY(syntax, ValueSyntax::marked(net.rx(), options.string_mark, mark));
+  }
+  SchemaContext context(*document, net.rx(), fuel, syntax);
   net.wide(context.chars.any());
   Emitter emitter(context, net);
   QR_TRY(const Rule root, emitter.emit({context.sign(&document->root(), false)}));

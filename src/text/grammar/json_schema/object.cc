@@ -48,6 +48,9 @@ Status Emitter::list_names(const Shape& shape, const Rx* allowed, ObjectPlan& pl
     const bool possible = !shape.forbidden.contains(name) && (allowed == nullptr || c_.spells(*allowed, name));
     const bool needed = required.contains(name);
     if (!possible) value = never();
+    if (possible && !c_.spells(c_.syntax.listed_name, name))
+      return c_.document.error(Code::unsupported, where(shape), "properties",
+                               "\"" + name + "\" is no name that this model's calls can hold");
     if (needed || !is_never(value)) to.push_back({name, std::move(value), needed});
     return {};
   };
@@ -95,6 +98,7 @@ Status Emitter::list_others(const Shape& shape, const Rx* allowed, ObjectPlan& p
   for (uint32_t chosen = 0; chosen < 1u << patterns.size(); ++chosen) {
     QR_TRY_VOID(c_.spend(4));
     std::vector<Rx> name{c_.any_string(), unlisted};
+    if (c_.syntax.bare) name.push_back(c_.syntax.other_name);
     if (allowed != nullptr) name.push_back(*allowed);
     Key value;
     for (size_t i = 0; i < patterns.size(); ++i) {
@@ -248,7 +252,8 @@ Status Emitter::object_automaton(ObjectPlan plan, Rule rule, State end) {
 void Emitter::join_states(const ObjectPlan& plan, const ObjectStates& s, Rule rule, State end) {
   const auto property = [&](State from, Rx name, const Key& value, State to) {
     const State middle = net_.state(rule);
-    net_.edge_rx(from, c_.rx.cat({text('"'), name, text('"'), colon_}), middle);
+    const Rx quote = c_.syntax.bare ? RxStore::kEmpty : c_.syntax.quote;
+    net_.edge_rx(from, c_.rx.cat({quote, name, quote, colon_}), middle);
     net_.edge_rule(middle, rule_of(value), to);
   };
   const size_t n = s.n_listed, all_loose = (size_t{1} << s.n_loose) - 1;

@@ -14,9 +14,8 @@ Rx value_text_rx(SchemaContext& context, const Json& value);
 // All of a shape but its arrays and objects; listed values with those.
 Result<Rx> scalar_rx(SchemaContext& context, const Shape& shape);
 
-// White space between the parts of a value: nothing, a space, or the end of a line and a bounded indentation. Bounded,
-// because models that may blank on do.
-Rx space_rx(RxStore& rx);
-Rx around_rx(RxStore& rx, char mark);  // a mark with white space around it
+Rx around_rx(SchemaContext& context, char mark);  // a mark with white space around it
+// Whether the strings and names in a value can be written at all.
+bool can_be_written(SchemaContext& context, const Json& value);
 
 }  // namespace quire::grammar
