@@ -42,6 +42,7 @@ struct Job {
   bool reasoning_open = false;                                // the prompts have begun it
   ReasoningForm::Kind thinks = ReasoningForm::Kind::none;     // taken out or not: what a grammar's answer comes behind
   bool thinks_open = false;                                   // likewise
+  bool thinks_over = false;                                   // the prompts have ended it
   std::shared_ptr<const CallRules> calls;                     // likewise taken out; null: there are none
   bool stream = false;
   bool tells_progress = false;  // of a stream: the writer is told how far the prompt is

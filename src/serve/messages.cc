@@ -289,6 +289,7 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
   const bool is_begun = !options.begun.empty();
   job.thinks_open = !is_begun && opens_reasoning(env.reasoning.kind, prompt.text);
   const bool shut = is_begun || closes_reasoning(env.reasoning.kind, prompt.text);
+  job.thinks_over = shut;
   // Command R's answer has marks of its own, also where it does not think.
   const bool marked = env.reasoning.kind == ReasoningForm::Kind::command && !is_begun;
   if (job.thinks_open || marked || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;

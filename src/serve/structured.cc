@@ -240,6 +240,7 @@ ApiResult<void> constrain(const ServeEnv& env, Job& job, Warnings& warnings) {
   if (!g.grammar) return {};
   g.grammar->source.reasoning = job.thinks;
   g.grammar->source.reasoning_open = job.thinks_open;
+  g.grammar->source.reasoning_over = job.thinks_over && job.thinks != ReasoningForm::Kind::none;
   if (env.grammars->no_room_for(g.grammar->source)) return refuse(no_room_for_grammars(*env.grammars));
   auto made = env.grammars->get(g.grammar->source);
   if (!made) return refuse(cannot_keep(*g.grammar, std::move(made.error()), *env.grammars));

@@ -192,6 +192,21 @@ TEST(Structured, ReasoningComesBeforeTheConstraint) {
   EXPECT_EQ(head("/v1/completions", text(wants)), "regex none") << "what is no conversation has no reasoning";
 }
 
+// Command R's template ends the thinking where it is switched off; the marks of what is said may come all the same.
+TEST(Structured, ThinkingThatThePromptEndedDoesNotComeAgain) {
+  StructuredServer s(
+      "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+      "{% if not enable_thinking %}<|START_THINKING|><|END_THINKING|>{% endif %}");
+  s.start();
+  const auto head = [&](const std::string& more) {
+    s.asked("/v1/chat/completions", chat(R"("regex":"a")" + more));
+    return s.source().substr(0, s.source().find('\n'));
+  };
+  EXPECT_EQ(head(R"(,"chat_template_kwargs":{"enable_thinking":true})"), "regex command");
+  EXPECT_EQ(head(R"(,"chat_template_kwargs":{"enable_thinking":false})"), "regex command over");
+  EXPECT_EQ(head(""), "regex command over");
+}
+
 TEST(Structured, AModelWithoutTheHabitThinksWhenItIsAsked) {
   StructuredServer s("{% for m in messages %}{{ m['content'] }}{% endfor %}{# <think></think> #}");
   s.start();

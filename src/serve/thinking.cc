@@ -19,6 +19,11 @@ Token control_token(const Tokenizer& tokenizer, std::string_view text) {
   return -1;
 }
 
+// Of an opening mark, of which a word may follow the token: <|channel>thought.
+Token opening_token(const Tokenizer& tokenizer, std::string_view mark) {
+  return control_token(tokenizer, mark.substr(0, mark.find('>') + 1));
+}
+
 }  // namespace
 
 ApiResult<void> limit_thinking(const ServeEnv& env, Job& job) {
@@ -39,7 +44,7 @@ ApiResult<void> limit_thinking(const ServeEnv& env, Job& job) {
   budget->field = g.thinking_field;
   budget->open = marks.open;
   budget->close = marks.close;
-  budget->open_id = control_token(*env.tokenizer, marks.open);
+  budget->open_id = opening_token(*env.tokenizer, marks.open);
   budget->close_id = control_token(*env.tokenizer, marks.close);
   const EncodeOptions as_mark{.add_special = false, .parse_special = true};
   QR_TRY_VOID(encode_text(*env.tokenizer, marks.close, as_mark, g.thinking_field, budget->closing));

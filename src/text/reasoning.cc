@@ -9,7 +9,9 @@ namespace {
 
 using Kind = ReasoningForm::Kind;
 
-constexpr ReasoningMarks kThink{"<think>", "</think>"}, kCommand{"<|START_THINKING|>", "<|END_THINKING|>"};
+constexpr ReasoningMarks kThink{"<think>", "</think>"}, kCommand{"<|START_THINKING|>", "<|END_THINKING|>"},
+    kGemma{"<|channel>thought", "<channel|>"};
+constexpr std::string_view kGemmaToken = "<|channel>";  // of the opening mark
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kStart = "<|start|>";
 constexpr std::array<std::string_view, 6> kChannelMarks{kChannel,  kMessage,     kStart,
                                                         "<|end|>", "<|return|>", "<|call|>"};
@@ -21,15 +23,24 @@ bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; 
 }  // namespace
 
 ReasoningMarks reasoning_marks(Kind kind) {
-  return kind == Kind::think ? kThink : kind == Kind::command ? kCommand : ReasoningMarks{};
+  switch (kind) {
+    case Kind::think: return kThink;
+    case Kind::command: return kCommand;
+    case Kind::gemma: return kGemma;
+    case Kind::none:
+    case Kind::channels: break;
+  }
+  return {};
 }
 
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view chat_template) {
   const TokenizerSpec& spec = tokenizer.spec();
-  // The marks of <think>, of Command R, of channels: how many are tokens, and control tokens.
-  const std::array<std::array<std::string_view, 2>, 3> marks{
-      {{kThink.open, kThink.close}, {kCommand.open, kCommand.close}, {kChannel, kMessage}}};
-  std::array<int, 3> n{}, n_control{};
+  // The marks of <think>, of Command R, of channels, of Gemma: how many are tokens, and control tokens.
+  const std::array<std::array<std::string_view, 2>, 4> marks{{{kThink.open, kThink.close},
+                                                              {kCommand.open, kCommand.close},
+                                                              {kChannel, kMessage},
+                                                              {kGemmaToken, kGemma.close}}};
+  std::array<int, 4> n{}, n_control{};
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     for (size_t m = 0; m < marks.size(); ++m) {
       if (std::find(marks[m].begin(), marks[m].end(), spec.tokens[i]) == marks[m].end()) continue;
@@ -43,6 +54,7 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view c
            chat_template.find(m.close) != std::string_view::npos;
   };
   if (n[1] == 2 || in_template(kCommand)) return {Kind::command, n_control[1] > 0};
+  if (n[3] == 2 || in_template(kGemma)) return {Kind::gemma, n_control[3] > 0};
   if (n[0] == 2 || in_template(kThink)) return {Kind::think, n_control[0] > 0};
   return {};
 }
@@ -59,8 +71,10 @@ bool closes_reasoning(Kind kind, std::string_view prompt) {
 
 std::string_view answer_lead(Kind kind, std::string_view prompt) {
   if (kind == Kind::channels) return "<|channel|>final<|message|>";
-  if (kind == Kind::command) return opens_reasoning(kind, prompt) ? "<|END_THINKING|><|START_RESPONSE|>" : "";
-  return opens_reasoning(kind, prompt) ? "\n</think>\n\n" : "";
+  const bool opens = opens_reasoning(kind, prompt);
+  if (kind == Kind::command) return opens ? "<|END_THINKING|><|START_RESPONSE|>" : kResponse;
+  if (kind == Kind::gemma) return opens ? kGemma.close : "";
+  return opens ? "\n</think>\n\n" : "";
 }
 
 ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls)

@@ -1,5 +1,5 @@
-// What a model thought, taken apart from what it says: <think>…</think> before the answer, the same in Command R's
-// words
+// What a model thought, taken apart from what it says: <think>…</think> before the answer, the same in Gemma 4's words
+// (<|channel>thought…<channel|>) or Command R's
 // (<|START_THINKING|>…<|END_THINKING|><|START_RESPONSE|>…<|END_RESPONSE|>), or channels as gpt-oss writes them
 // (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…). One byte at a time, so what
 // comes out, joined, does not depend on how the text was cut.
@@ -14,7 +14,7 @@
 namespace quire {
 
 struct ReasoningForm {
-  enum class Kind : uint8_t { none, think, channels, command };
+  enum class Kind : uint8_t { none, think, channels, command, gemma };
   Kind kind = Kind::none;
   bool hidden = false;  // the marks are control tokens: they have to be shown to whoever splits
 };

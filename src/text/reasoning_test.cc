@@ -55,6 +55,14 @@ TEST(ReasoningSplitter, TakesCommandRsMarksApart) {
                {"<|START_RESPONSE|> is no end <|END_THINK", ""});
 }
 
+TEST(ReasoningSplitter, TakesGemmasMarksApart) {
+  expect_parts(Kind::gemma, false, "<|channel>thought\nI <look>.\n<channel|>Yes.", {"I <look>.", "Yes."});
+  expect_parts(Kind::gemma, false, "<|channel>thought\n<channel|>Yes, <|channel>thought.",
+               {"", "Yes, <|channel>thought."});
+  expect_parts(Kind::gemma, true, "I look.<channel|>\nYes.", {"I look.", "Yes."});
+  expect_parts(Kind::gemma, false, "<|channel>other", {"", "<|channel>other"});
+}
+
 TEST(ReasoningSplitter, TakesChannelsApart) {
   expect_parts(Kind::channels, false,
                "<|channel|>analysis<|message|>The user <asks>. <|end|><|start|>assistant<|channel|>final"
@@ -80,13 +88,15 @@ TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
                                                  "<|START_THINKING|>",
                                                  "<|END_THINKING|>",
                                                  "<|START_RESPONSE|>",
-                                                 "<|END_RESPONSE|>"};
+                                                 "<|END_RESPONSE|>",
+                                                 "<|channel>thought",
+                                                 "<channel|>"};
   Rng rng(1);
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     const int64_t n = rng.between(0, 14);
-    for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, 15))];
-    for (const Kind kind : {Kind::think, Kind::command, Kind::channels}) {
+    for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, 17))];
+    for (const Kind kind : {Kind::think, Kind::command, Kind::gemma, Kind::channels}) {
       const bool inside = kind != Kind::channels && rng.between(0, 1) == 1;
       const Parts whole = split(kind, inside, text, text.size() + 1);
       const auto cut = static_cast<size_t>(rng.between(1, 7));
@@ -109,6 +119,7 @@ TEST(ReasoningForm, IsFoundInTheTemplateWhereTheVocabularyHasNoMarks) {
   EXPECT_EQ(find_reasoning_form(*tokenizer, "{# <think> #}").kind, Kind::none) << "one mark alone";
   EXPECT_EQ(find_reasoning_form(*tokenizer, "{{ '<think></think>' }}").kind, Kind::think);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "<|START_THINKING|><|END_THINKING|>").kind, Kind::command);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "<|channel>thought\n<channel|>").kind, Kind::gemma);
 }
 
 TEST(ReasoningForm, OpensWhereThePromptLeftIt) {
@@ -118,6 +129,14 @@ TEST(ReasoningForm, OpensWhereThePromptLeftIt) {
   EXPECT_TRUE(opens_reasoning(Kind::command, "<|CHATBOT_TOKEN|><|START_THINKING|>"));
   EXPECT_TRUE(closes_reasoning(Kind::command, "<|START_THINKING|><|END_THINKING|>"));
   EXPECT_FALSE(closes_reasoning(Kind::command, "<think></think>"));
+  EXPECT_TRUE(closes_reasoning(Kind::gemma, "<|turn>model\n<|channel>thought\n<channel|>"));
+}
+
+TEST(ReasoningForm, AnAnswerThatIsBegunStandsBehindItsMarks) {
+  EXPECT_EQ(answer_lead(Kind::command, "<|START_THINKING|>"), "<|END_THINKING|><|START_RESPONSE|>");
+  EXPECT_EQ(answer_lead(Kind::command, "<|START_THINKING|><|END_THINKING|>"), "<|START_RESPONSE|>");
+  EXPECT_EQ(answer_lead(Kind::gemma, "<|channel>thought\n"), "<channel|>");
+  EXPECT_EQ(answer_lead(Kind::gemma, "<|turn>model\n"), "");
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ using Part = GrammarComposer::Part;
 
 constexpr std::array<std::string_view, 8> kNotations{"json_object", "json_schema", "regex", "choice",
                                                      "gbnf",        "ebnf",        "lark",  "structural_tag"};
-constexpr std::array<std::string_view, 4> kReasonings{"none", "think", "channels", "command"};
+constexpr std::array<std::string_view, 5> kReasonings{"none", "think", "channels", "command", "gemma"};
+constexpr std::string_view kOpen = " open", kOver = " over";
 
 constexpr std::string_view kSpace = "[ \\t\\r\\n]{0,16}";  // around reasoning, where models write a line or two
 
@@ -101,8 +102,9 @@ std::string GrammarSource::written() const {
   std::string out(kNotations[static_cast<size_t>(notation)]);
   out += ' ';
   out += kReasonings[static_cast<size_t>(reasoning)];
-  out += reasoning_open ? " open\n" : "\n";
-  return out + text;
+  if (reasoning_open) out += kOpen;
+  if (reasoning_over) out += kOver;
+  return out + '\n' + text;
 }
 
 Result<GrammarSource> GrammarSource::read(std::string_view text) {
@@ -112,8 +114,9 @@ Result<GrammarSource> GrammarSource::read(std::string_view text) {
   std::string_view head = text.substr(0, end);
   GrammarSource out;
   out.text = text.substr(end + 1);
-  out.reasoning_open = head.ends_with(" open");
-  if (out.reasoning_open) head.remove_suffix(5);
+  out.reasoning_open = head.ends_with(kOpen);
+  out.reasoning_over = head.ends_with(kOver);
+  if (out.reasoning_open || out.reasoning_over) head.remove_suffix(kOpen.size());
   const size_t at = std::min(head.find(' '), head.size());
   const size_t notation = index_of(kNotations, head.substr(0, at));
   const size_t reasoning = index_of(kReasonings, head.substr(std::min(at + 1, head.size())));
@@ -134,7 +137,7 @@ Result<std::shared_ptr<const Grammar>> compile_grammar(const GrammarSource& sour
   const bool marks = source.notation == Notation::structural_tag || source.reasoning != Kind::none;
   GrammarComposer composer(limits, marks ? control_tokens(tokenizer) : std::vector<GrammarComposer::Control>());
   QR_TRY(const Part answer, part(composer, source));
-  QR_TRY(const Part root, behind_reasoning(composer, source.reasoning, source.reasoning_open, answer));
+  QR_TRY(const Part root, behind_reasoning(composer, source, answer));
   auto made = composer.finish(root);
   if (made) return made;
   const std::string whole = source.notation == Notation::json_schema ? ": #: " : ": ";
@@ -151,11 +154,13 @@ std::vector<GrammarComposer::Control> control_tokens(const Tokenizer& tokenizer)
   return out;
 }
 
-Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer, Kind kind, bool open, Part answer) {
+Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer, const GrammarSource& source, Part answer) {
+  const Kind kind = source.reasoning;
   if (kind == Kind::channels) return behind_channels(composer, answer);
   if (kind == Kind::none) return answer;
   if (kind == Kind::command) answer = in_response(composer, answer);
-  return behind_thoughts(composer, reasoning_marks(kind), open, answer);
+  if (source.reasoning_over) return answer;
+  return behind_thoughts(composer, reasoning_marks(kind), source.reasoning_open, answer);
 }
 
 }  // namespace quire

@@ -19,6 +19,7 @@ struct GrammarSource {
   std::string text{};  // JSON of a schema or a tag, and an array of strings of choices; empty of json_object
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;  // what may come before, by its marks
   bool reasoning_open = false;                                // it has begun already: it does come before
+  bool reasoning_over = false;                                // it has ended already: it does not
 
   std::string written() const;
   // Code::corrupt where `text` is not what written() gives.
@@ -34,10 +35,9 @@ Result<std::shared_ptr<const Grammar>> compile_grammar(const GrammarSource& sour
 // The control tokens of a vocabulary by their texts, as literals of a GrammarComposer name them.
 std::vector<GrammarComposer::Control> control_tokens(const Tokenizer& tokenizer);
 
-// `answer` behind the reasoning that a model writes first. Between the two is white space at most.
+// `answer` behind the reasoning that a model writes first as `source` has it. Between the two is white space at most.
 Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer,
-                                               ReasoningForm::Kind kind,
-                                               bool open,
+                                               const GrammarSource& source,
                                                GrammarComposer::Part answer);
 
 }  // namespace quire

@@ -105,6 +105,21 @@ TEST(GrammarSource, CommandRMarksThoughtsAndAnswer) {
   EXPECT_TRUE(answers.take("<|START_RESPONSE|>no<|END_RESPONSE|>"));
   EXPECT_TRUE(answers.take("<|START_THINKING|>so so<|END_THINKING|><|START_RESPONSE|>yes<|END_RESPONSE|>"));
   EXPECT_FALSE(answers.take("<|START_RESPONSE|>so<|END_RESPONSE|>"));
+  GrammarSource over = source;
+  over.reasoning_over = true;
+  const Answers at_once(over, {"<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"});
+  EXPECT_TRUE(at_once.take("no"));
+  EXPECT_TRUE(at_once.take("<|START_RESPONSE|>no<|END_RESPONSE|>"));
+  EXPECT_FALSE(at_once.take("<|START_THINKING|>so so<|END_THINKING|>no"));
+}
+
+TEST(GrammarSource, GemmaThinksInAChannel) {
+  const GrammarSource may{Notation::choice, R"(["yes","no"])", Kind::gemma};
+  for (const auto& controls : {std::vector<std::string>{}, {"<|channel>", "<channel|>"}}) {
+    EXPECT_TRUE(Answers(may, controls).take("no"));
+    EXPECT_TRUE(Answers(may, controls).take("<|channel>thought\nso so\n<channel|>no"));
+    EXPECT_FALSE(Answers(may, controls).take("<|channel>thought\nno"));
+  }
 }
 
 TEST(GrammarSource, ErrorsNameNotationAndPlace) {
@@ -125,14 +140,15 @@ TEST(GrammarSource, ErrorsNameNotationAndPlace) {
 
 TEST(GrammarSource, WhatIsWrittenIsRead) {
   for (const Notation notation : {Notation::json_object, Notation::lark, Notation::structural_tag}) {
-    for (const Kind kind : {Kind::none, Kind::think, Kind::channels, Kind::command}) {
-      for (const bool open : {false, true}) {
-        const GrammarSource source{notation, "a\nb open\n", kind, open};
+    for (const Kind kind : {Kind::none, Kind::think, Kind::channels, Kind::command, Kind::gemma}) {
+      for (const auto& [open, over] : {std::pair{false, false}, {true, false}, {false, true}}) {
+        const GrammarSource source{notation, "a\nb open\n", kind, open, over};
         const auto back = GrammarSource::read(source.written());
         ASSERT_TRUE(back);
         EXPECT_EQ(back->written(), source.written());
         EXPECT_EQ(back->text, source.text);
         EXPECT_EQ(back->reasoning_open, open);
+        EXPECT_EQ(back->reasoning_over, over);
       }
     }
   }
