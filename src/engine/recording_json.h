@@ -11,6 +11,7 @@
 #include "engine/recording.h"
 #include "sample/constraint.h"
 #include "sample/filters.h"
+#include "sample/thinking_budget.h"
 
 namespace quire::recording {
 
@@ -65,6 +66,7 @@ void fields(SamplingParams& p, F&& f) {
   f("bad_words", p.bad_words);
   f("min_tokens", p.min_tokens);
   f("constraint", p.constraint);
+  f("thinking", p.thinking);
   f("seed", p.seed);
   f("n_logprobs", p.n_logprobs);
   f("n_prompt_logprobs", p.n_prompt_logprobs);
@@ -75,6 +77,18 @@ template <class F>
 void fields(Constraint& c, F&& f) {
   f("source", c.source);
   f("field", c.field);
+}
+
+// Likewise without the vocabulary.
+template <class F>
+void fields(ThinkingBudget& b, F&& f) {
+  f("n_tokens", b.n_tokens);
+  f("field", b.field);
+  f("open", b.open);
+  f("close", b.close);
+  f("open_id", b.open_id);
+  f("close_id", b.close_id);
+  f("closing", b.closing);
 }
 
 template <class F>

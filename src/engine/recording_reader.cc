@@ -152,11 +152,25 @@ class Reader {
       if (each.find("id") == nullptr || !recording::read(each, r, inner)) {
         return wrong("\"submit" + (inner.empty() ? "" : "." + inner) + "\" has a wrong value");
       }
+      if (!is_sound(r.request.sampling.thinking)) return wrong("\"submit.sampling.thinking\" has a wrong value");
       if (r.id <= last_id_) return wrong("\"submit.id\" is " + std::to_string(r.id) + ", they must rise");
       QR_TRY_VOID(time(each, "at", r.at_ns));
       last_id_ = r.id;
     }
     return {};
+  }
+
+  // A budget of thinking that its rule can take.
+  bool is_sound(const std::shared_ptr<const ThinkingBudget>& budget) const {
+    constexpr size_t kMaxMark = 64;
+    if (budget == nullptr) return true;
+    const auto is_token = [&](Token id) { return id >= 0 && id < out_.n_vocab; };
+    const auto is_mark = [&](const std::string& text, Token id) {
+      return !text.empty() && text.size() <= kMaxMark && (id == -1 || is_token(id));
+    };
+    return budget->n_tokens >= 0 && is_mark(budget->open, budget->open_id) &&
+           is_mark(budget->close, budget->close_id) && !budget->closing.empty() && budget->closing.size() <= kMaxMark &&
+           std::all_of(budget->closing.begin(), budget->closing.end(), is_token);
   }
 
   // The number of a sequence that was submitted before.

@@ -162,13 +162,61 @@ TEST_F(RecordingTest, AConstraintIsItsSource) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "the recording has constraints, and nothing here compiles them");
   int n_compiled = 0;
-  const auto again = replay_with_model(*recording, model, ops, [&](const Constraint& wanted) {
+  RecordedRules rules;
+  rules.compile = [&](const Constraint& wanted) {
     ++n_compiled;
     return Result<std::shared_ptr<const Constraint>>(std::make_shared<const Constraint>(wanted));
-  });
+  };
+  const auto again = replay_with_model(*recording, model, ops, rules);
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->difference, "");
   EXPECT_EQ(n_compiled, 1);
+}
+
+// A budget of thinking forces tokens, so a run with the model needs it again.
+TEST_F(RecordingTest, ABudgetOfThinkingIsKept) {
+  auto writer = RecordingWriter::create(path_, 1 << 30);
+  ASSERT_TRUE(writer);
+  const TestModel model(options().n_ctx);
+  const auto n_vocab = static_cast<size_t>(model.info().n_vocab);
+  std::vector<std::string> texts(n_vocab);
+  for (size_t i = 0; i < n_vocab; ++i) texts[i] = std::string(1, static_cast<char>('A' + i % 26));
+  const auto vocabulary = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{}, n_vocab);
+  std::vector<Token> tokens;
+  {
+    TestEngine t(options(), kBlocks, writer->get());
+    (*writer)->begin(*t.engine, t.model.info());
+    ThinkingBudget budget{1, "thinking_token_budget", "<think>", "</think>", 3, 5, {5, 6}};
+    budget.vocabulary = vocabulary;
+    Request r;
+    r.prompt = {1, 2, 3};
+    r.max_tokens = 6;
+    r.sampling.thinking = std::make_shared<const ThinkingBudget>(budget);
+    const auto heard = t.submit(std::move(r));
+    EXPECT_EQ(t.run(), "");
+    tokens = heard->tokens;
+    t.engine->stop();
+    ASSERT_TRUE((*writer)->finish());
+  }
+  ASSERT_GE(tokens.size(), 3U);
+  EXPECT_EQ(tokens[1], 5) << "the closing mark behind one thought";
+  EXPECT_EQ(tokens[2], 6);
+  const auto recording = read_recording(path_);
+  ASSERT_TRUE(recording) << recording.error().message;
+  const auto& read = recording->steps.at(0).submits.at(0).request.sampling.thinking;
+  ASSERT_NE(read, nullptr);
+  EXPECT_EQ(read->n_tokens, 1);
+  EXPECT_EQ(read->closing, (std::vector<Token>{5, 6}));
+  EXPECT_EQ(read->vocabulary, nullptr);
+  TestOps ops;
+  const auto refused = replay_with_model(*recording, model, ops, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "the recording has budgets of thinking, and there is no vocabulary here");
+  RecordedRules rules;
+  rules.vocabulary = vocabulary;
+  const auto again = replay_with_model(*recording, model, ops, rules);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->difference, "");
 }
 
 TEST_F(RecordingTest, ARunHappensAgainWithoutTheModel) {
@@ -311,7 +359,7 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
   EXPECT_EQ(error_of(""), "is empty");
   EXPECT_EQ(error_of("{}\n"), "line 1: this is no recording: \"quire_recording\" is missing");
   EXPECT_EQ(error_of("[1]\n"), "line 1: no object");
-  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 7");
+  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 8");
   EXPECT_EQ(error_of("{\"quire_recording\":2}\n"), "line 1: \"n_vocab\" is missing");
   EXPECT_EQ(error_of(head + "{}\n"), "line 2: \"start\" is missing");
   const auto with_drafts = [&](const std::string& drafts) {

@@ -162,7 +162,7 @@ class Replay final : public InputRecorder {
     }
   }
   void set_now(int64_t ns) { now_ = ns; }
-  CompileConstraint compile;  // of those that answer with the model
+  RecordedRules rules;  // of those that answer with the model
   const RecordedStep* step() const { return step_; }
 
   ReplayOutcome finish() {
@@ -189,7 +189,7 @@ class Replay final : public InputRecorder {
     if (with_model) {
       if (std::max(request.sampling.n_logprobs, request.sampling.n_prompt_logprobs) > recording_.n_vocab)
         return fail(Code::corrupt, "n_logprobs is over n_vocab");
-      QR_TRY_VOID(compile_constraint(request.sampling));
+      QR_TRY_VOID(make_rules(request.sampling));
       request.end = played_end(answer);
     } else {
       play(request, answer, &out_.n_invented);
@@ -199,10 +199,18 @@ class Replay final : public InputRecorder {
     if (first_ns_ < 0) first_ns_ = r.at_ns;
     return id;
   }
-  Status compile_constraint(SamplingParams& sampling) const {
-    if (sampling.constraint == nullptr) return {};
-    if (!compile) return fail(Code::unsupported, "the recording has constraints, and nothing here compiles them");
-    QR_TRY(sampling.constraint, compile(*sampling.constraint));
+  Status make_rules(SamplingParams& sampling) const {
+    if (sampling.constraint != nullptr) {
+      if (!rules.compile)
+        return fail(Code::unsupported, "the recording has constraints, and nothing here compiles them");
+      QR_TRY(sampling.constraint, rules.compile(*sampling.constraint));
+    }
+    if (sampling.thinking == nullptr) return {};
+    if (rules.vocabulary == nullptr)
+      return fail(Code::unsupported, "the recording has budgets of thinking, and there is no vocabulary here");
+    auto budget = std::make_shared<ThinkingBudget>(*sampling.thinking);
+    budget->vocabulary = rules.vocabulary;
+    sampling.thinking = std::move(budget);
     return {};
   }
   void take(const RecordedRequest& r) {
@@ -279,7 +287,7 @@ Result<ReplayOutcome> replay_exactly(const Recording& recording, StepCost& cost)
 Result<ReplayOutcome> replay_with_model(const Recording& recording,
                                         const Model& model,
                                         Ops& ops,
-                                        const CompileConstraint& compile,
+                                        const RecordedRules& rules,
                                         std::vector<VirtualTokens> prefixes) {
   QR_TRY_VOID(check_context(recording));
   if (model.info().fingerprint != recording.fingerprint) {
@@ -293,7 +301,7 @@ Result<ReplayOutcome> replay_with_model(const Recording& recording,
   }
   ReplayClock clock;
   Replay replay(recording, true);
-  replay.compile = compile;
+  replay.rules = rules;
   QR_TRY_VOID(replay.make(model, ops, recording.options, clock, std::move(prefixes)));
   QR_TRY_VOID(replay.run_exactly(clock, true));
   return replay.finish();

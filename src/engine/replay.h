@@ -26,15 +26,18 @@ struct ReplayOutcome {
 
 // `cost` learns from the recorded steps. Code::corrupt when the recording contradicts itself.
 Result<ReplayOutcome> replay_exactly(const Recording& recording, StepCost& cost);
-// What a recorded constraint's source is compiled with. Called once for each request that has one.
-using CompileConstraint = std::function<Result<std::shared_ptr<const Constraint>>(const Constraint& recorded)>;
-// With the model that was recorded (Code::invalid with both fingerprints when it is another one). `compile` may be
-// empty: then a recording with constraints is Code::unsupported. `prefixes` must have those that the recording had
-// (Code::invalid names the first that is missing).
+// What recorded rules are made of again. Either may lack: then a recording that needs it is Code::unsupported.
+struct RecordedRules {
+  // A constraint of its source. Called once for each request that has one.
+  std::function<Result<std::shared_ptr<const Constraint>>(const Constraint& recorded)> compile{};
+  std::shared_ptr<const TokenTrie> vocabulary{};  // in which budgets of thinking read tokens
+};
+// With the model that was recorded (Code::invalid with both fingerprints when it is another one). `prefixes` must have
+// those that the recording had (Code::invalid names the first that is missing).
 Result<ReplayOutcome> replay_with_model(const Recording& recording,
                                         const Model& model,
                                         Ops& ops,
-                                        const CompileConstraint& compile,
+                                        const RecordedRules& rules,
                                         std::vector<VirtualTokens> prefixes = {});
 // options.kv_bytes is not used: the cache has n_blocks.
 Result<ReplayOutcome> replay_under(const Recording& recording,

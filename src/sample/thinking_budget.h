@@ -15,8 +15,8 @@ struct ThinkingBudget {
   // spell; −1 where the text counts, whatever spells it.
   std::string open{}, close{};
   Token open_id = -1, close_id = -1;
-  std::vector<Token> closing{};  // what is written when the budget is spent, not empty
-  std::shared_ptr<const TokenTrie> vocabulary{};
+  std::vector<Token> closing{};                   // what is written when the budget is spent, not empty
+  std::shared_ptr<const TokenTrie> vocabulary{};  // null: read from a recording; then it has no effect
 };
 
 }  // namespace quire

@@ -144,17 +144,18 @@ void print_exact(const Args& args, const Recording& recording, const ReplayOutco
 }
 
 // `loaded` outlives it.
-CompileConstraint compiler(const LoadedModel& loaded) {
-  auto vocabulary = std::make_shared<std::shared_ptr<const TokenTrie>>();
-  return [&loaded, vocabulary](const Constraint& recorded) -> Result<std::shared_ptr<const Constraint>> {
-    if (loaded.tokenizer == nullptr) return fail(Code::unsupported, "the model's file has no tokenizer");
+RecordedRules rules_of(const LoadedModel& loaded) {
+  RecordedRules out;
+  if (loaded.tokenizer != nullptr) out.vocabulary = TokenTrie::of(*loaded.tokenizer, 0);
+  out.compile = [&loaded,
+                 vocabulary = out.vocabulary](const Constraint& recorded) -> Result<std::shared_ptr<const Constraint>> {
+    if (vocabulary == nullptr) return fail(Code::unsupported, "the model's file has no tokenizer");
     QR_TRY(const GrammarSource source, GrammarSource::read(recorded.source));
-    Constraint out{recorded.source, recorded.field, nullptr, nullptr};
-    QR_TRY(out.grammar, compile_grammar(source, *loaded.tokenizer, {}));
-    if (*vocabulary == nullptr) *vocabulary = TokenTrie::of(*loaded.tokenizer, 0);
-    out.vocabulary = *vocabulary;
-    return std::make_shared<const Constraint>(std::move(out));
+    Constraint made{recorded.source, recorded.field, nullptr, vocabulary};
+    QR_TRY(made.grammar, compile_grammar(source, *loaded.tokenizer, {}));
+    return std::make_shared<const Constraint>(std::move(made));
   };
+  return out;
 }
 
 // Whether every decision was the recorded one.
@@ -170,7 +171,7 @@ Result<bool> run(const Args& args) {
     QR_TRY(const LoadedModel loaded, load(args.model));
     QR_TRY(LearnedPrefixes prefixes, load_prefixes(args.prefixes, *loaded.model));
     QR_TRY(outcome,
-           replay_with_model(recording, *loaded.model, *loaded.ops, compiler(loaded), std::move(prefixes.tokens)));
+           replay_with_model(recording, *loaded.model, *loaded.ops, rules_of(loaded), std::move(prefixes.tokens)));
   }
   print_exact(args, recording, outcome);
   return outcome.difference.empty() && (!recording.complete || outcome.hash == recording.hash);

@@ -115,7 +115,8 @@ class LimitsThinking final : public LogitsRule {
 };
 
 std::unique_ptr<LogitsRule> make(const RuleContext& c) {
-  return c.sampling.thinking == nullptr ? nullptr : std::make_unique<LimitsThinking>(c);
+  const bool none = c.sampling.thinking == nullptr || c.sampling.thinking->vocabulary == nullptr;
+  return none ? nullptr : std::make_unique<LimitsThinking>(c);
 }
 QR_REGISTER(LogitsRuleEntry, "thinking_budget", {1, make});
 
