@@ -66,7 +66,7 @@ serve_once() {
   echo "TRIAL $1: $line, after $((($(date +%s%N) - begin) / 1000000)) ms"
   page=$(ask GET / "")
   grep -o "HTTP/1.1 200\|<title>.*</title>" <<< "$page"
-  ask POST /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France?\"}],
+  ask POST /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"Name the capital of France.\"}],
     \"temperature\": 0, \"max_tokens\": 24}" | tail -1
   echo
   kill -TERM "$pid" && wait "$pid"
