@@ -15,6 +15,7 @@
 #include "engine/replay.h"
 #include "engine/test_model.h"
 #include "engine/test_proposer.h"
+#include "sample/thinking_budget.h"
 
 namespace quire {
 namespace {
@@ -194,7 +195,7 @@ TEST_F(RecordingTest, ABudgetOfThinkingIsKept) {
     r.sampling.thinking = std::make_shared<const ThinkingBudget>(budget);
     const auto heard = t.submit(std::move(r));
     EXPECT_EQ(t.run(), "");
-    tokens = heard->tokens;
+    tokens = heard->answer.tokens;
     t.engine->stop();
     ASSERT_TRUE((*writer)->finish());
   }

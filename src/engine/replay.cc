@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "sample/thinking_budget.h"
 #include "spec/proposer.h"
 
 namespace quire {
