@@ -10,25 +10,35 @@ void norm_heads(Ops& ops, const AttentionScratch& at, const AttentionPart& part,
   if (!part.k_norm.empty()) ops.head_norm(at.k, part.k_norm, eps);
 }
 
+// Queries, and keys and values where the layer has its own, as they meet the cache.
+void make_heads(
+    Ops& ops, const AttentionScratch& at, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps) {
+  const Tensor& made = steps.only_reads ? at.q : at.qkv;
+  const Tensor& turned = steps.only_reads ? at.q : at.qk;
+  norm_rows(ops, in);
+  ops.linear(made, in.input(), part.qkv);
+  if (!part.adapters.empty()) ops.add_low_rank(made, in.input(), part.added_qkv());
+  if (!steps.turns_first) norm_heads(ops, at, part, in.eps);
+  if (!part.rotation.empty()) ops.rope(turned, part.rotation, part.params->k_dim, part.pairs);
+  if (steps.turns_first) norm_heads(ops, at, part, in.eps);
+  if (!steps.v_norm.empty()) ops.head_norm(at.v, steps.v_norm, in.eps);
+}
+
 }  // namespace
 
 void attention_steps(Ops& ops, Tensor out, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps) {
   const AttnParams& params = *part.params;
   const AttentionScratch at(part.scratch, params);
-  norm_rows(ops, in);
-  ops.linear(at.qkv, in.input(), part.qkv);
-  if (!part.adapters.empty()) ops.add_low_rank(at.qkv, in.input(), part.added_qkv());
-  if (!steps.turns_first) norm_heads(ops, at, part, in.eps);
-  if (!part.rotation.empty()) ops.rope(at.qk, part.rotation, params.k_dim, part.pairs);
-  if (steps.turns_first) norm_heads(ops, at, part, in.eps);
+  make_heads(ops, at, in, part, steps);
   if (!steps.query_factors.empty()) ops.rope(at.q, steps.query_factors, params.k_dim, part.pairs);
-  ops.kv_write(at.k, at.v, part.slots, *part.kv, params);
+  if (!steps.only_reads) ops.kv_write(at.k, at.v, part.slots, *part.kv, params);
   ops.attend(at.mixed, at.q, *part.kv, *part.meta, params);
   if (!steps.gate.empty()) {
     ops.linear(steps.gate_room, in.input(), steps.gate);
     if (!part.adapters.empty()) ops.add_low_rank(steps.gate_room, in.input(), part.added_gate());
     ops.gated(at.mixed, steps.gate_room, at.mixed, Activation::sigmoid);
   }
+  if (!steps.mixed_norm.empty()) ops.rms_norm(at.mixed, at.mixed, steps.mixed_norm, in.eps);
   ops.linear(out, at.mixed, part.out);
   if (!part.adapters.empty()) ops.add_low_rank(out, at.mixed, part.added_out());
 }

@@ -14,7 +14,20 @@ struct HeadSteps {
   // d → n_heads·v_dim: what of the mixed values goes on, as 1 / (1 + exp(−gate)); none: all. Room for it, [n, that].
   std::span<const Linear> gate = {};
   Tensor gate_room = {};
+  Tensor v_norm = {};       // [v_dim]: of single heads' values; empty: none
+  Tensor mixed_norm = {};   // [n_heads·v_dim]: of all mixed values of a row; empty: none
+  bool only_reads = false;  // AttentionPart::qkv has queries alone: another layer has written keys and values
+  // Whether Ops::attention does not do all of it.
+  bool any() const {
+    return turns_first || only_reads || !query_factors.empty() || !gate.empty() || !v_norm.empty() ||
+           !mixed_norm.empty();
+  }
 };
+
+// Columns of AttentionPart::scratch.
+inline int64_t attention_width(const AttnParams& p) {
+  return (int64_t{p.n_heads} + p.n_kv_heads) * (p.k_dim + p.v_dim);
+}
 
 // out as Ops::attention's. REQUIRES norms of single heads, or none.
 void attention_steps(Ops& ops, Tensor out, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps);

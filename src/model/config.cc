@@ -26,22 +26,32 @@ Status check_heads(const ModelFile& file, const std::string& prefix, const Decod
     return fail(Code::corrupt, "key " + key("rope.dimension_count") + ": must be even, at least 2 and at most " +
                                    std::to_string(c.head_dim) + ", is " + std::to_string(c.n_rope));
   }
-  if (c.latent.n_kv > 0) return {};
-  QR_TRY(const int64_t v_dim, file.meta.get_int_or(prefix + "attention.value_length", 1, kMaxHeadDim, c.head_dim));
-  if (v_dim == c.head_dim) return {};
-  return fail(Code::unsupported, "key " + key("attention.value_length") + ": " + std::to_string(v_dim) +
-                                     " differs from " + key("attention.key_length") + ", which is " +
-                                     std::to_string(c.head_dim));
+  const HeadSizes& local = c.local;
+  if (local.n_kv == 0 || (c.n_heads % local.n_kv == 0 && local.n_rope % 2 == 0 && local.n_rope <= local.k_dim)) {
+    return {};
+  }
+  return fail(Code::corrupt,
+              "key " + key("attention.key_length_swa") + ": layers with a window have " + std::to_string(local.n_kv) +
+                  " heads of " + std::to_string(local.k_dim) + " numbers, of which " + std::to_string(local.n_rope) +
+                  " turn; these must be even, and " + std::to_string(c.n_heads) + " a multiple of those");
 }
 
-// A number for each layer; nothing where the key is absent or no list. Code::corrupt names the key.
-Result<std::vector<int64_t>> by_layer(const Metadata& meta, const std::string& key, const DecoderConfig& c) {
-  const MetaValue* value = meta.find(key);
-  const auto* list = value != nullptr ? std::get_if<std::vector<int64_t>>(value) : nullptr;
-  if (list == nullptr) return std::vector<int64_t>();
-  if (list->size() == static_cast<size_t>(c.n_layers)) return *list;
-  return fail(Code::corrupt, "key " + meta.shown(key) + ": must have " + std::to_string(c.n_layers) + " entries, has " +
-                                 std::to_string(list->size()));
+// Whether layers with a window, which the file lists, have one number and the others another. Both are read then.
+Result<bool> read_kinds_of_heads(const Metadata& meta,
+                                 const std::string& prefix,
+                                 const std::vector<int64_t>& heads,
+                                 DecoderConfig& c) {
+  QR_TRY(const std::vector<int64_t> is_local, by_layer(meta, prefix + "attention.sliding_window_pattern", c));
+  int64_t global = 0, local = 0;
+  for (size_t l = 0; l < is_local.size(); ++l) {
+    int64_t& of_kind = is_local[l] != 0 ? local : global;
+    if (heads[l] < 1 || heads[l] > c.n_heads || (of_kind != 0 && of_kind != heads[l])) return false;
+    of_kind = heads[l];
+  }
+  if (global == 0 || local == 0) return false;
+  c.n_kv_heads = static_cast<int>(global);
+  c.local.n_kv = static_cast<int>(local);
+  return true;
 }
 
 // One number of all layers, or one a layer: of those that keep a state in place of attention it is 0. A folder has
@@ -55,6 +65,8 @@ Status read_kv_heads(const Metadata& meta, const std::string& prefix, DecoderCon
     c.n_kv_heads = static_cast<int>(n_kv_heads);
     for (const int64_t kind : kinds) c.is_state.push_back(kind != 0);
   } else {
+    QR_TRY(const bool of_kinds, read_kinds_of_heads(meta, prefix, heads, c));
+    if (of_kinds) return {};
     const int64_t most = *std::max_element(heads.begin(), heads.end());
     for (const int64_t n : heads) {
       if (n == most ? n >= 0 && n <= c.n_heads : n == 0) continue;
@@ -76,6 +88,25 @@ Status read_norms(const Metadata& meta, const std::string& prefix, DecoderConfig
   return {};
 }
 
+// Sizes of values, and of heads in layers with a window: those of keys and of other layers unless the file says so.
+Status read_value_sizes(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  const auto read = [&](const char* key, int usual, int& out) -> Status {
+    QR_TRY(const int64_t value, meta.get_int_or(prefix + key, 1, kMaxHeadDim, usual));
+    out = static_cast<int>(value);
+    return {};
+  };
+  QR_TRY_VOID(read("attention.value_length", c.head_dim, c.v_dim));
+  HeadSizes& local = c.local;
+  if (local.n_kv == 0) local.n_kv = c.n_kv_heads;
+  QR_TRY_VOID(read("attention.key_length_swa", c.head_dim, local.k_dim));
+  QR_TRY_VOID(read("attention.value_length_swa", c.v_dim, local.v_dim));
+  QR_TRY_VOID(read("rope.dimension_count_swa", c.n_rope, local.n_rope));
+  const bool is_same =
+      local.n_kv == c.n_kv_heads && local.k_dim == c.head_dim && local.v_dim == c.v_dim && local.n_rope == c.n_rope;
+  if (is_same) local = {};
+  return {};
+}
+
 Status read_attention(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
   QR_TRY_VOID(read_kv_heads(meta, prefix, c));
   const int natural = c.n_embd / c.n_heads;
@@ -83,6 +114,8 @@ Status read_attention(const Metadata& meta, const std::string& prefix, DecoderCo
   c.head_dim = static_cast<int>(head_dim);
   QR_TRY(const int64_t n_rope, meta.get_int_or(prefix + "rope.dimension_count", 1, kMaxHeadDim, c.head_dim));
   c.n_rope = static_cast<int>(n_rope);
+  c.v_dim = c.head_dim;
+  if (meta.find(prefix + "attention.kv_lora_rank") == nullptr) QR_TRY_VOID(read_value_sizes(meta, prefix, c));
   const double scale = 1.0F / std::sqrt(static_cast<float>(std::max(c.head_dim, 1)));
   QR_TRY(const double attn_scale, meta.get_double_or(prefix + "attention.scale", 1e-6, 1e6, scale));
   c.attn_scale = static_cast<float>(attn_scale);
@@ -114,23 +147,25 @@ Status read_positions(const ModelFile& file, const std::string& prefix, const Lo
 // Of feed-forward parts: one number of all layers, or one a layer, 0 where a layer has none. A model all of whose
 // layers have experts may say their width alone.
 Status read_widths(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
+  constexpr int64_t kMost = 1 << 22;
   const std::string key = prefix + "feed_forward_length", of_experts = prefix + "expert_feed_forward_length";
-  QR_TRY(const std::vector<int64_t> widths, by_layer(meta, key, c));
+  QR_TRY(std::vector<int64_t> widths, by_layer(meta, key, c));
   if (widths.empty()) {
     const bool is_said = meta.find(key) != nullptr || meta.find(of_experts) == nullptr;
-    QR_TRY(const int64_t width, meta.get_int(is_said ? key : of_experts, 1, 1 << 22));
+    QR_TRY(const int64_t width, meta.get_int(is_said ? key : of_experts, 1, kMost));
     c.n_ff = static_cast<int>(width);
     return {};
   }
-  const int64_t most = *std::max_element(widths.begin(), widths.end());
-  for (const int64_t n : widths) {
-    if (n == most ? n > 0 && n <= 1 << 22 : n == 0) continue;
-    return fail(Code::unsupported, "key " + meta.shown(key) + ": must be 0 or one number of 1 to " +
-                                       std::to_string(1 << 22) + " for each layer, has " + std::to_string(n));
+  const auto [least, most] = std::ranges::minmax(widths);
+  if (least < 0 || most < 1 || most > kMost) {
+    return fail(Code::corrupt, "key " + meta.shown(key) + ": must hold numbers of 0 to " + std::to_string(kMost) +
+                                   ", and some above 0, has " + std::to_string(least < 0 ? least : most));
   }
   c.n_ff = static_cast<int>(most);
-  for (const int64_t n : widths) c.has_unit.push_back(n > 0);
-  if (std::ranges::count(c.has_unit, false) == 0) c.has_unit.clear();
+  if (least == 0) {
+    for (const int64_t n : widths) c.has_unit.push_back(n > 0);
+  }
+  if (std::ranges::any_of(widths, [most](int64_t n) { return n != 0 && n != most; })) c.n_ff_of = std::move(widths);
   return {};
 }
 
@@ -250,6 +285,15 @@ Result<DecoderConfig> read_decoder_config(const ModelFile& file, const LoadOptio
   return c;
 }
 
+Result<std::vector<int64_t>> by_layer(const Metadata& meta, const std::string& key, const DecoderConfig& c) {
+  const MetaValue* value = meta.find(key);
+  const auto* list = value != nullptr ? std::get_if<std::vector<int64_t>>(value) : nullptr;
+  if (list == nullptr) return std::vector<int64_t>();
+  if (list->size() == static_cast<size_t>(c.n_layers)) return *list;
+  return fail(Code::corrupt, "key " + meta.shown(key) + ": must have " + std::to_string(c.n_layers) + " entries, has " +
+                                 std::to_string(list->size()));
+}
+
 Status read_windows(const ModelFile& file, int period, DecoderConfig& c) {
   c.is_local.clear();
   if (c.window == 0) return {};
@@ -338,6 +382,7 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
     info.n_params += n;
     info.weight_bytes += bytes;
     // An embedding that is not also the head is read a row at a time.
+    if (w.name == "per_layer_token_embd.weight") continue;
     if (w.name == "token_embd.weight" && file.find("output.weight") != nullptr) continue;
     // Of experts a row's are read, of many rows' more.
     const bool few = c.n_experts > 0 && is_of_experts(w.name);

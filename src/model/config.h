@@ -64,6 +64,12 @@ struct Xielu {
   float alpha_p = 0.0F, alpha_n = 0.0F, beta = 0.0F;
 };
 
+// Heads of keys and values.
+struct HeadSizes {
+  int n_kv = 0, k_dim = 0, v_dim = 0;
+  int n_rope = 0;  // rotated components of a key
+};
+
 struct DecoderConfig {
   int n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
   int n_experts = 0, n_ff_expert = 0;  // of layers with a router; 0: none has one
@@ -71,7 +77,9 @@ struct DecoderConfig {
   Routing routing;
   int n_ctx = 0;  // positions the model was trained for, or stretched to by its kind of rope scaling
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  int v_dim = 0;       // of a value; head_dim unless the file says otherwise
   int n_rope = 0;      // rotated components of a head
+  HeadSizes local;     // of layers with a window, where theirs are others; else n_kv is 0
   LatentSizes latent;  // where n_kv > 0 there is one KV head, of n_rope + n_kv numbers
   double rope_theta = 10000.0;
   Rope rope;
@@ -103,6 +111,18 @@ struct DecoderConfig {
   QueryScale query_scale;
   PartScales scales;
   std::vector<Xielu> xielu;  // by layer, in place of the activation; empty: none has it
+  float jitter = 0.0F;       // of a router that takes two experts, each by its share of those that it could be mistaken
+                             // for; 0: no such router
+  float mixture_scale = 1.0F;      // of what a layer's experts and its shared unit find together
+  float value_scale = 1.0F;        // of what attention finds
+  int n_readers = 0;               // last layers that have no keys of their own: they read those of the last one before
+                                   // them all that has a window as they have, or none
+  bool plain_value_norms = false;  // values are normed, head by head, without weights
+  std::vector<int64_t> n_ff_of;    // by layer, of units where they differ (n_ff: the most); empty: they do not
+  int n_layer_embd = 0;            // of what each layer knows of a row's token by itself; 0: nothing
+  std::vector<float> layer_scales;  // by layer, of the residual stream behind it; empty: 1
+  std::vector<double> cutoffs;      // by layer: of a unit's gates only what is above mean + cutoff · deviation counts,
+                                    // less that; −∞: all of them. Empty: all of all layers
 };
 
 // What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes
@@ -117,6 +137,9 @@ Status read_windows(const ModelFile& file, int period, DecoderConfig& config);
 // GGUF has no word for it); without a list the last layer of every `period`, 0: none. Code::corrupt names the key.
 Status read_turns(const ModelFile& file, const std::string& prefix, int period, DecoderConfig& config);
 inline constexpr const char* kTurns = "rope.layers";  // that list
+
+// A number for each layer; nothing where the key is absent or no list. Code::corrupt names the key.
+Result<std::vector<int64_t>> by_layer(const Metadata& meta, const std::string& key, const DecoderConfig& config);
 
 // The number that a tensor is; none where it is no single unquantised one.
 std::optional<double> single_number(const HostWeight& weight);

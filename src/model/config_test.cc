@@ -128,6 +128,9 @@ TEST(DecoderConfig, LayersMayHaveNoUnit) {
   ASSERT_TRUE(c) << c.error().message;
   EXPECT_EQ(c->n_ff, 96);
   EXPECT_EQ(c->has_unit, (std::vector<bool>{false, true, false, true}));
+  EXPECT_TRUE(c->n_ff_of.empty());
+  meta["llama.feed_forward_length"] = Heads{64, 96, 0, 96};
+  EXPECT_EQ(read_decoder_config(file, LoadOptions{})->n_ff_of, (Heads{64, 96, 0, 96}));
   meta["llama.feed_forward_length"] = Heads{96, 96, 96, 96};
   EXPECT_TRUE(read_decoder_config(file, LoadOptions{})->has_unit.empty());
   meta.erase("llama.feed_forward_length");
@@ -148,8 +151,8 @@ TEST(DecoderConfig, LayersMayBeStatesAlone) {
 
 TEST(DecoderConfig, RefusesLayersThatCannotBe) {
   EXPECT_THAT(error_with("feed_forward_length", Heads{0, 96, 0}), HasSubstr("must have 4 entries, has 3"));
-  EXPECT_THAT(error_with("feed_forward_length", Heads{64, 96, 0, 96}), HasSubstr("for each layer, has 64"));
-  EXPECT_THAT(error_with("feed_forward_length", Heads{0, 0, 0, 0}), HasSubstr("for each layer, has 0"));
+  EXPECT_THAT(error_with("feed_forward_length", Heads{-1, 96, 0, 96}), HasSubstr("of 0 to 4194304, and some above 0, has -1"));
+  EXPECT_THAT(error_with("feed_forward_length", Heads{0, 0, 0, 0}), HasSubstr("and some above 0, has 0"));
   EXPECT_THAT(error_with("attention.head_count_kv", Heads{0, 2, 0}), HasSubstr("must have 4 entries, has 3"));
   EXPECT_THAT(error_with("attention.recurrent_layers", Heads{0, 1, 0, 1, 0}), HasSubstr("must have 4 entries, has 5"));
   EXPECT_THAT(error_with("attention.head_count_kv", Heads{1, 2, 0, 2}), HasSubstr("for each layer, has 1"));
@@ -201,8 +204,41 @@ TEST(DecoderConfig, RefusesWhatIsOutOfRange) {
       HasSubstr("\"llama.attention.head_count\": 4 is no multiple of \"llama.attention.head_count_kv\", which is 3"));
   EXPECT_THAT(error_with("rope.dimension_count", int64_t{15}), HasSubstr("rope.dimension_count\": must be even"));
   EXPECT_THAT(error_with("rope.dimension_count", int64_t{18}), HasSubstr("at most 16, is 18"));
-  EXPECT_THAT(error_with("attention.value_length", int64_t{8}),
-              HasSubstr("differs from \"llama.attention.key_length\", which is 16"));
+}
+
+TEST(DecoderConfig, LayersWithAWindowMayHaveHeadsOfTheirOwn) {
+  using Numbers = std::vector<int64_t>;
+  ModelFile file = good_file();
+  auto& meta = file.meta.values;
+  meta["llama.attention.value_length"] = int64_t{8};
+  auto config = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->v_dim, 8);
+  EXPECT_EQ(config->local.n_kv, 0);
+
+  const int64_t n_layers = config->n_layers;
+  Numbers heads(static_cast<size_t>(n_layers), 2), is_local(static_cast<size_t>(n_layers), 1);
+  heads.back() = 1;
+  is_local.back() = 0;
+  meta["llama.attention.head_count_kv"] = heads;
+  meta["llama.attention.sliding_window"] = int64_t{32};
+  EXPECT_FALSE(read_decoder_config(file, LoadOptions{}));  // which layers have a window is not said
+  meta["llama.attention.sliding_window_pattern"] = is_local;
+  config = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->n_kv_heads, 1);
+  EXPECT_EQ(config->local.n_kv, 2);
+  EXPECT_EQ(config->local.k_dim, 16);
+  EXPECT_EQ(config->local.v_dim, 8);
+  meta["llama.attention.key_length_swa"] = int64_t{24};
+  meta["llama.rope.dimension_count_swa"] = int64_t{32};
+  config = read_decoder_config(file, LoadOptions{});
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, HasSubstr("attention.key_length_swa\": layers with a window have 2 heads of 24"));
+  meta["llama.rope.dimension_count_swa"] = int64_t{12};
+  config = read_decoder_config(file, LoadOptions{});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->local.n_rope, 12);
 }
 
 std::string error_with_experts(std::string_view key, MetaValue value) {

@@ -11,8 +11,15 @@
 
 namespace quire {
 
+HeadSizes Decoder::heads_of(bool is_local) const {
+  const DecoderConfig& c = config_;
+  if (is_local && c.local.n_kv > 0) return c.local;
+  return {c.n_kv_heads, c.head_dim, c.latent.n_kv > 0 ? c.latent.n_kv : c.v_dim, c.n_rope};
+}
+
 AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   const DecoderConfig& c = config_;
+  const HeadSizes heads = heads_of(is_local);
   // A layer that sees less than what shifts stays as it is.
   const bool shifts = options.shift.is_on() && (!is_local || c.window > options.shift.window);
   const int window = shifts ? options.shift.window : is_local ? c.window : 0;
@@ -24,9 +31,9 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   AttnParams out{.k_codec = options.k_codec,
                  .v_codec = options.v_codec,
                  .n_heads = c.n_heads,
-                 .n_kv_heads = c.n_kv_heads,
-                 .k_dim = c.head_dim,
-                 .v_dim = c.latent.n_kv > 0 ? c.latent.n_kv : c.head_dim,
+                 .n_kv_heads = heads.n_kv,
+                 .k_dim = heads.k_dim,
+                 .v_dim = heads.v_dim,
                  .values_in_keys = c.latent.n_kv > 0,
                  .scale = c.attn_scale,
                  .soft_cap = c.attn_soft_cap,
@@ -34,7 +41,7 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
                  .n_kept = n_kept,
                  .kept_pairs = c.rope_pairs};
   const HeadBytes bytes = head_bytes(out);
-  const KvClaim claim = info_.kv_layout.claim(group, c.n_kv_heads * (bytes.k + bytes.v));
+  const KvClaim claim = info_.kv_layout.claim(group, heads.n_kv * (bytes.k + bytes.v));
   out.group = claim.group;
   out.kv_offset = claim.offset;
   return out;
@@ -93,8 +100,15 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
     layer.keeps_state = said(config_.is_state, false);
     layer.attends = said(config_.attends, !layer.keeps_state);
     layer.has_unit = said(config_.has_unit, true);
+    layer.only_reads = l >= config_.n_layers - config_.n_readers;
     if (layer.keeps_state) claim_state(config_.state, info_.kv_layout, layer.state);
-    if (layer.attends) layer.attn = claim(options, layer.is_local);
+    if (layer.only_reads) {
+      auto read = layer_read_by(static_cast<size_t>(l));
+      if (!read) return error_within(file.path, std::move(read).error());
+      layer.attn = layers_[*read].attn;
+    } else if (layer.attends) {
+      layer.attn = claim(options, layer.is_local);
+    }
     info_.attention.push_back(layer.attn);
   }
   return {};
@@ -141,6 +155,8 @@ Status Decoder::load_ends(WeightLoader& load) {
   if (layer_norms && load.has("output_norm.bias")) load.vector(output_norm_bias_, "output_norm.bias", c.n_embd);
   if (c.n_positions > 0) load.linear(positions_, "position_embd", c.n_positions, c.n_embd);
   if (load.has("output.weight")) load.linear(output_, "output", c.n_vocab, c.n_embd);
+  if (c.n_layer_embd > 0) load_own_embeddings(load);
+  load_more(load);
   QR_TRY_VOID(load.status());
   embedding_ = embedding[0];
   if (output_.empty()) output_.push_back(embedding_);
@@ -149,52 +165,21 @@ Status Decoder::load_ends(WeightLoader& load) {
 
 void Decoder::load_attention(WeightLoader& load, DecoderLayer& layer) const {
   if (config_.latent.n_kv > 0) return load_latent_attention(load, layer);
-  load.linear(layer.qkv, "attn_q", q_dim(), config_.n_embd);
-  load.linear(layer.qkv, "attn_k", kv_dim(), config_.n_embd);
-  load.linear(layer.qkv, "attn_v", kv_dim(), config_.n_embd);
-  load.linear(layer.attn_out, "attn_output", config_.n_embd, q_dim());
+  const AttnParams& heads = layer.attn;
+  load.linear(layer.qkv, "attn_q", int64_t{heads.n_heads} * heads.k_dim, config_.n_embd);
+  if (!layer.only_reads) {
+    load.linear(layer.qkv, "attn_k", int64_t{heads.n_kv_heads} * heads.k_dim, config_.n_embd);
+    const bool is_key = config_.plain_value_norms && heads.k_dim == heads.v_dim && !load.has("attn_v.weight");
+    if (is_key) load.again(layer.qkv);  // values are what keys are before their norm and rotation
+    if (!is_key) load.linear(layer.qkv, "attn_v", int64_t{heads.n_kv_heads} * heads.v_dim, config_.n_embd);
+    if (config_.plain_value_norms) load.ones(layer.v_norm, heads.v_dim);
+  }
+  load.linear(layer.attn_out, "attn_output", config_.n_embd, int64_t{heads.n_heads} * heads.v_dim);
 }
 
 void Decoder::load_latent_attention(WeightLoader& load, DecoderLayer& layer) const {
   load_latent(load, config_, layer.latent);
   load.linear(layer.attn_out, "attn_output", config_.n_embd, int64_t{config_.n_heads} * config_.latent.v_dim);
-}
-
-void Decoder::load_experts(WeightLoader& load, DecoderLayer& layer) const {
-  const DecoderConfig& c = config_;
-  std::vector<Linear> gate, up;
-  load.linear(layer.router, "ffn_gate_inp", c.n_experts, c.n_embd);
-  if (c.has_gate) load.experts(gate, "ffn_gate", {c.n_experts, c.n_ff_expert, c.n_embd});
-  load.experts(up, "ffn_up", {c.n_experts, c.n_ff_expert, c.n_embd});
-  load.experts(layer.experts.down, "ffn_down", {c.n_experts, c.n_embd, c.n_ff_expert});
-  if (!load.status()) return;
-  for (size_t e = 0; e < up.size(); ++e) {
-    layer.experts.gate_up.push_back(c.has_gate ? std::array{gate[e], up[e]} : std::array{up[e], Linear()});
-  }
-  layer.experts.has_gate = c.has_gate;
-  layer.experts.routing = c.routing;
-  layer.experts.activation = c.activation;
-  if (load.has("exp_probs_b.bias")) load.vector(layer.experts.choice_bias, "exp_probs_b.bias", c.n_experts);
-  if (c.n_ff_shared > 0) load_shared(load, layer);
-}
-
-void Decoder::load_shared(WeightLoader& load, DecoderLayer& layer) const {
-  load_units(load, layer.shared_gate_up, "_shexp", config_.n_ff_shared);
-  load.linear(layer.shared_down, "ffn_down_shexp", config_.n_embd, config_.n_ff_shared);
-}
-
-void Decoder::load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int n_ff) const {
-  if (config_.has_gate) load.linear(out, "ffn_gate" + suffix, n_ff, config_.n_embd);
-  load.linear(out, "ffn_up" + suffix, n_ff, config_.n_embd);
-}
-
-void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
-  if (config_.n_experts > 0 && load.has("ffn_gate_inp.weight")) {
-    load_experts(load, layer);
-    return;
-  }
-  load_units(load, layer.gate_up, "", config_.n_ff);
-  load.linear(layer.down, "ffn_down", config_.n_embd, config_.n_ff);
 }
 
 void Decoder::load_layer(WeightLoader& load, DecoderLayer& layer) const {
@@ -226,8 +211,8 @@ void Decoder::load_post_norms(WeightLoader& load, DecoderLayer& layer) const {
   load.vector(layer.post_ffn_norm, "post_ffw_norm.weight", config_.n_embd);
 }
 void Decoder::load_head_norms(WeightLoader& load, DecoderLayer& layer) const {
-  load.vector(layer.q_norm, "attn_q_norm.weight", config_.head_dim);
-  load.vector(layer.k_norm, "attn_k_norm.weight", config_.head_dim);
+  load.vector(layer.q_norm, "attn_q_norm.weight", layer.attn.k_dim);
+  if (!layer.only_reads) load.vector(layer.k_norm, "attn_k_norm.weight", layer.attn.k_dim);
 }
 
 void Decoder::load_row_norms(WeightLoader& load, DecoderLayer& layer) const {
@@ -237,8 +222,14 @@ void Decoder::load_row_norms(WeightLoader& load, DecoderLayer& layer) const {
 
 int64_t Decoder::attention_columns() const {
   if (config_.latent.n_kv > 0) return latent_columns(config_);
-  const bool has_gate = std::ranges::any_of(layers_, [](const DecoderLayer& l) { return !l.attn_gate.empty(); });
-  return Arena::row_stride(2 * (q_dim() + kv_dim())) + (has_gate ? Arena::row_stride(q_dim()) : 0);  // q, k, v, result
+  int64_t most = 0;
+  for (const DecoderLayer& layer : layers_) {
+    if (!layer.attends) continue;
+    const int64_t gate =
+        layer.attn_gate.empty() ? 0 : Arena::row_stride(int64_t{layer.attn.n_heads} * layer.attn.v_dim);
+    most = std::max(most, Arena::row_stride(attention_width(layer.attn)) + gate);
+  }
+  return most;
 }
 
 int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
@@ -249,11 +240,13 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const int64_t shared = c.n_ff_shared == 0 ? 0 : Arena::row_stride(2 * int64_t{c.n_ff_shared}) + embd + 16;
   const int64_t unit = c.xielu.empty() ? Arena::row_stride(2 * int64_t{c.n_ff}) : 3 * Arena::row_stride(c.n_ff);
   const int64_t shares = c.share_on_input ? embd + 2 : 0;
-  const int64_t widest =
-      std::max({attn, unit, c.n_experts + c.routing.n_used * expert + shares, shared, state_mixer_row_floats(c.state)});
-  const int64_t of_kept = info_.shift.is_on() ? 2 * (c.n_rope + 1) : 0;
+  const int64_t widest = std::max({attn, unit, c.n_experts + c.routing.n_used * expert + shares, shared,
+                                   state_mixer_row_floats(c.state), Arena::row_stride(c.n_layer_embd)});
+  const int64_t of_kept = info_.shift.is_on() ? 2 * (std::max(c.n_rope, c.local.n_rope) + 1) : 0;
   const int64_t tables = (c.query_scale.by != 0.0 ? c.head_dim : 0) + (c.chunk > 0 ? 1 : 0);
-  const int64_t kept = n * (embd + 2 * c.n_rope + of_kept + tables);  // x and tables, to the end of the step
+  const int64_t turned = c.n_rope + std::max(c.n_rope, c.local.n_rope);
+  const int64_t own = c.n_layer_embd > 0 ? 2 * Arena::row_stride(int64_t{c.n_layers} * c.n_layer_embd) + embd + 1 : 0;
+  const int64_t kept = n * (embd + turned + of_kept + tables + own);  // x and tables, to the end of the step
   const int64_t layer = n * (3 * embd + widest);           // normed, delta (two of parallel parts) and a part's own
   const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);  // the row's number, its state twice, its logits
   return (kept + std::max(layer, out)) * 4 + 24 * Arena::kAlign;
@@ -300,7 +293,9 @@ void Decoder::attention(
   }
   const AttnMeta& meta = has_own ? own : pass.batch->attn;
   if (!layer.latent.empty()) {
-    latent_attention(out, in, {layer.latent, config_, layer.attn, meta, rotation.rows, layer.attn_out}, pass);
+    latent_attention(out, in,
+                     {layer.latent, config_, layer.attn, meta, rotation.rows, rotation.query_factors, layer.attn_out},
+                     pass);
     return;
   }
   const AttentionPart part{
@@ -314,17 +309,24 @@ void Decoder::attention(
       .meta = &meta,
       .params = &layer.attn,
       .out = layer.attn_out,
-      .scratch = pass.arena->alloc_rows(in.x.dim(0), 2 * (q_dim() + kv_dim())),  // [n, q | k | v | mixed]
+      .scratch = pass.arena->alloc_rows(in.x.dim(0), attention_width(layer.attn)),  // [n, q | k | v | mixed]
       .adapters = pass.batch->adapters,
       .layer = number_of(layer),
   };
-  if (config_.turns_first || !rotation.query_factors.empty() || !layer.attn_gate.empty()) {
-    HeadSteps steps{config_.turns_first, rotation.query_factors, layer.attn_gate, {}};
-    if (!steps.gate.empty()) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), q_dim());  // [n, q_dim]
+  HeadSteps steps{.turns_first = config_.turns_first,
+                  .query_factors = rotation.query_factors,
+                  .gate = layer.attn_gate,
+                  .v_norm = layer.v_norm,
+                  .mixed_norm = layer.mixed_norm,
+                  .only_reads = layer.only_reads};
+  if (steps.any()) {
+    const int64_t n_mixed = int64_t{layer.attn.n_heads} * layer.attn.v_dim;
+    if (!steps.gate.empty()) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), n_mixed);  // [n, n_mixed]
     attention_steps(*pass.ops, out, in, part, steps);
   } else {
     pass.ops->attention(out, in, part);
   }
+  if (config_.value_scale != 1.0F) pass.ops->scale(out, config_.value_scale);
   pass.arena->release(mark);
 }
 
@@ -354,10 +356,20 @@ void Decoder::run_parallel(
 
 void Decoder::run_layer(
     const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const {
-  if (config_.is_parallel) {
-    run_parallel(layer, in, delta, rotation, pass);
-    return;
+  config_.is_parallel ? run_parallel(layer, in, delta, rotation, pass) : run_serial(layer, in, delta, rotation, pass);
+  if (!layer.own_gate.empty()) {
+    settle(in, pass);
+    own_part(delta, layer, in.x, rotation.own, pass);
+    in.delta = delta;
+    in.delta_w = layer.own_norm;
   }
+  if (config_.layer_scales.empty()) return;
+  settle(in, pass);
+  pass.ops->scale(in.x, config_.layer_scales[static_cast<size_t>(number_of(layer))]);
+}
+
+void Decoder::run_serial(
+    const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const {
   if (layer.attends || layer.keeps_state) {
     in.w = layer.attn_norm;
     in.b = layer.attn_norm_bias;
@@ -375,8 +387,8 @@ void Decoder::run_layer(
   in.delta_w = layer.post_ffn_norm;
 }
 
-Decoder::Rotation Decoder::rotation_room(const Pass& pass) const {
-  const int64_t n = pass.batch->pos.dim(0), n_freq = config_.n_rope / 2;
+Decoder::Rotation Decoder::rotation_room(const Rope& rope, const Pass& pass) const {
+  const int64_t n = pass.batch->pos.dim(0), n_freq = static_cast<int64_t>(rope.freq.size());
   if (n_freq == 0) return {};
   Rotation out{pass.arena->alloc(DType::f32, {n, n_freq, 2}), {}};  // cos, sin
   if (info_.shift.is_on()) out.kept = pass.arena->alloc(DType::f32, {n, n_freq, 2});
@@ -410,6 +422,7 @@ Decoder::Rotation Decoder::step_tables(const Pass& pass) const {
     out.first_key = pass.arena->alloc(DType::i32, {n});
     fill_chunk_starts(out.first_key, config_.chunk, pass.batch->pos, pass.batch->attn.first_key);
   }
+  if (config_.n_layer_embd > 0) out.own = own_embeddings(pass);
   return out;
 }
 
@@ -417,14 +430,16 @@ Decoder::Rotation Decoder::of_layer(const DecoderLayer& layer, const Rotation& o
   Rotation out = layer.is_still ? Rotation() : of_kind;
   if (layer.is_still || !config_.query_scale.of_still) out.query_factors = tables.query_factors;
   if (layer.is_local) out.first_key = tables.first_key;
+  const int64_t n_own = config_.n_layer_embd;
+  if (n_own > 0) out.own = tables.own.columns(number_of(layer) * n_own, n_own);
   return out;
 }
 
 Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   const int64_t n = x.dim(0);
   const bool two_kinds = config_.rope_local.freq != config_.rope.freq;
-  const Rotation rotation = rotation_room(pass);
-  const Rotation rotation_local = two_kinds ? rotation_room(pass) : rotation;
+  const Rotation rotation = rotation_room(config_.rope, pass);
+  const Rotation rotation_local = two_kinds ? rotation_room(config_.rope_local, pass) : rotation;
   const Rotation tables = step_tables(pass);
   const int64_t mark = pass.arena->mark();
   NormedRows in;
@@ -440,18 +455,22 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
     const Rotation& of_kind = layer.is_local ? rotation_local : rotation;
     run_layer(layer, in, delta, of_layer(layer, of_kind, tables), pass);
   }
-  if (!in.delta_w.empty()) pass.ops->rms_norm(delta, delta, in.delta_w, in.eps);
-  if (!in.delta.empty()) pass.ops->add(x, delta);
+  settle(in, pass);
   pass.arena->release(mark);
   return x;
 }
 
+Tensor Decoder::last_rows(const Tensor& x, const Pass& pass) const {
+  const Tensor last = pass.arena->alloc_rows(pass.batch->out_rows.dim(0), config_.n_embd);  // [n_out, n_embd]
+  pass.ops->rows(last, x, pass.batch->out_rows);
+  return last;
+}
+
 Tensor Decoder::hidden(Tensor x, const Pass& pass) const {
   const int64_t n_out = pass.batch->out_rows.dim(0);
-  Tensor last = pass.arena->alloc_rows(n_out, config_.n_embd);  // [n_out, n_embd]
-  Tensor normed = tapped(pass, Tap::At::last_norm);             // [n_out, n_embd]
+  const Tensor last = last_rows(x, pass);            // [n_out, n_embd]
+  Tensor normed = tapped(pass, Tap::At::last_norm);  // [n_out, n_embd]
   if (normed.empty()) normed = pass.arena->alloc_rows(n_out, config_.n_embd);
-  pass.ops->rows(last, x, pass.batch->out_rows);
   if (config_.norm == NormKind::rms) pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);
   if (config_.norm == NormKind::layer) {
     pass.ops->layer_norm(normed, last, output_norm_, output_norm_bias_, config_.norm_eps);

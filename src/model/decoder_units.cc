@@ -1,21 +1,76 @@
 // The second part of a decoder's layer: a unit, or a few of many beside one that all rows go to.
+#include <cmath>
+
 #include "model/decoder.h"
 #include "model/step_tables.h"
 #include "ops/parts.h"
 
 namespace quire {
 
+void Decoder::load_experts(WeightLoader& load, DecoderLayer& layer) const {
+  const DecoderConfig& c = config_;
+  std::vector<Linear> gate, up;
+  load.linear(layer.router, "ffn_gate_inp", c.n_experts, c.n_embd);
+  if (load.has("ffn_gate_up_exps.weight")) {
+    load.paired_experts(gate, up, "ffn_gate_up_exps", {c.n_experts, c.n_ff_expert, c.n_embd});
+  } else {
+    if (c.has_gate) load.experts(gate, "ffn_gate", {c.n_experts, c.n_ff_expert, c.n_embd});
+    load.experts(up, "ffn_up", {c.n_experts, c.n_ff_expert, c.n_embd});
+  }
+  load.experts(layer.experts.down, "ffn_down", {c.n_experts, c.n_embd, c.n_ff_expert});
+  if (!load.status()) return;
+  for (size_t e = 0; e < up.size(); ++e) {
+    layer.experts.gate_up.push_back(c.has_gate ? std::array{gate[e], up[e]} : std::array{up[e], Linear()});
+  }
+  layer.experts.has_gate = c.has_gate;
+  layer.experts.routing = c.routing;
+  layer.experts.activation = c.activation;
+  if (load.has("exp_probs_b.bias")) load.vector(layer.experts.choice_bias, "exp_probs_b.bias", c.n_experts);
+  if (c.n_ff_shared > 0) load_shared(load, layer);
+}
+
+void Decoder::load_shared(WeightLoader& load, DecoderLayer& layer) const {
+  load_units(load, layer.shared_gate_up, "_shexp", config_.n_ff_shared);
+  load.linear(layer.shared_down, "ffn_down_shexp", config_.n_embd, config_.n_ff_shared);
+}
+
+void Decoder::load_units(WeightLoader& load, std::vector<Linear>& out, const std::string& suffix, int64_t n_ff) const {
+  if (config_.has_gate) load.linear(out, "ffn_gate" + suffix, n_ff, config_.n_embd);
+  load.linear(out, "ffn_up" + suffix, n_ff, config_.n_embd);
+}
+
+void Decoder::load_feed_forward(WeightLoader& load, DecoderLayer& layer) const {
+  if (config_.n_experts > 0 && load.has("ffn_gate_inp.weight")) {
+    load_experts(load, layer);
+    return;
+  }
+  load_unit(load, layer);
+}
+
+void Decoder::load_unit(WeightLoader& load, DecoderLayer& layer) const {
+  load_units(load, layer.gate_up, "", n_ff_of(layer));
+  load.linear(layer.down, "ffn_down", config_.n_embd, n_ff_of(layer));
+}
+
 void Decoder::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
   if (!layer.router.empty()) {
     mixture(out, layer, in, pass);
     return;
   }
+  unit(out, layer, in, pass);
+}
+
+void Decoder::unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
   if (!config_.xielu.empty()) {
     xielu_unit(out, layer, in, pass);
     return;
   }
+  if (!config_.cutoffs.empty() || !layer.unit_norm.empty()) {
+    stepped_unit(out, layer, in, pass);
+    return;
+  }
   const int64_t mark = pass.arena->mark();
-  const int64_t n_columns = static_cast<int64_t>(layer.gate_up.size()) * config_.n_ff;
+  const int64_t n_columns = static_cast<int64_t>(layer.gate_up.size()) * n_ff_of(layer);
   const FeedForwardPart part{
       .gate_up = layer.gate_up,
       .activation = config_.activation,
@@ -38,6 +93,26 @@ void Decoder::scaled_unit(Tensor out, const NormedRows& in, const FeedForwardPar
   pass.ops->gated(at.hidden, at.gate, at.up, part.activation);
   pass.ops->linear(out, at.hidden, part.down);
   if (!part.adapters.empty()) pass.ops->add_low_rank(out, at.hidden, part.added_down());
+}
+
+void Decoder::stepped_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  const bool has_gate = layer.gate_up.size() == 2;
+  const int64_t mark = pass.arena->mark();
+  const Tensor scratch = pass.arena->alloc_rows(in.x.dim(0), (has_gate ? 2 : 1) * n_ff_of(layer));  // [n, gate | up]
+  const FeedForwardScratch at(scratch, has_gate);
+  const std::span<const AdapterRows> adapters = pass.batch->adapters;
+  norm_rows(*pass.ops, in);
+  pass.ops->linear(scratch, in.input(), layer.gate_up);
+  if (!adapters.empty()) {
+    pass.ops->add_low_rank(scratch, in.input(), {adapters, number_of(layer), &AdapterLayer::gate_up});
+  }
+  const double cutoff = config_.cutoffs.empty() ? -INFINITY : config_.cutoffs[static_cast<size_t>(number_of(layer))];
+  if (cutoff > -INFINITY) keep_above(at.gate, cutoff);
+  pass.ops->gated(at.hidden, at.gate, at.up, config_.activation);
+  if (!layer.unit_norm.empty()) pass.ops->rms_norm(at.hidden, at.hidden, layer.unit_norm, in.eps);
+  pass.ops->linear(out, at.hidden, layer.down);
+  if (!adapters.empty()) pass.ops->add_low_rank(out, at.hidden, {adapters, number_of(layer), &AdapterLayer::down});
+  pass.arena->release(mark);
 }
 
 void Decoder::xielu_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
@@ -85,9 +160,11 @@ void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& i
   Tensor scratch = pass.arena->alloc_rows(n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert});
   norm_rows(*pass.ops, in);
   pass.ops->linear(scores, in.input(), layer.router);
+  if (c.jitter > 0.0F) mix_sparsely(scores, c.jitter);
   pass.ops->moe(out, MoeInput{expert_input(in, scores, pass), scores, scratch}, layer.experts);
   pass.arena->release(mark);
   if (!layer.shared_down.empty()) shared_unit(out, layer, in, pass);
+  if (c.mixture_scale != 1.0F) pass.ops->scale(out, c.mixture_scale);
 }
 
 void Decoder::shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {

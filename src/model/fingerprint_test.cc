@@ -63,7 +63,9 @@ TEST(Fingerprint, EveryHyperParameterCounts) {
   parts.config.turns_first = parts.config.share_on_input = true;
   parts.config.query_scale.by = 0.5;
   parts.config.xielu = {{0.5F, 0.25F, 0.125F}};
-  check_every_field(parts, 62);
+  parts.config.jitter = parts.config.mixture_scale = parts.config.value_scale = 0.5F;
+  parts.config.local.n_kv = parts.config.n_readers = 2;
+  check_every_field(parts, 76);
 }
 
 TEST(Fingerprint, WhatListsHoldCounts) {

@@ -137,6 +137,9 @@ Status put_scaling(const DecoderConfig& c, const std::string& arch, ModelFile& f
   if (type == "llama3") {
     scaling.add_divisors("rope_freqs.weight", plain, c.rope);
     scaling.clear_but({});
+  } else if (type == "proportional") {
+    scaling.add_divisors("rope_freqs.weight", plain, c.rope);
+    scaling.clear_but({});
   } else if (type == "linear") {
     scaling.clear_but({"type", "factor"});
   } else if (type == "yarn" && arch == "llama" && !is_usual_yarn(scaling)) {
@@ -173,34 +176,46 @@ Status put_scaling(const DecoderConfig& c, const std::string& arch, ModelFile& f
   return {};
 }
 
-// The experts' matrices that lie one by one, a layer's under one name: "blk.0.ffn_up.3.weight" into row 3 of
-// "blk.0.ffn_up_exps.weight".
+// Matrices that lie one by one under one name ("altup_proj.1.weight") into one, all_name.weight; nothing where there is
+// none.
+Status stack(const std::string& name, const std::string& all_name, int n, ModelFile& file) {
+  const HostWeight* first = file.find(name + ".0.weight");
+  if (first == nullptr) return {};
+  HostWeight all = *first;
+  all.name = all_name + ".weight";
+  all.shape.insert(all.shape.begin(), n);
+  const size_t bytes = first->data.size();
+  std::vector<std::byte>& to = own(all, file, bytes * static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) {
+    QR_TRY(const HostWeight* one, file.get(name + "." + std::to_string(i) + ".weight", first->shape));
+    if (one->format != first->format) {
+      return fail(Code::unsupported, "tensor " + file.shown(one->name) + ": its type is not that of the first one");
+    }
+    std::memcpy(to.data() + static_cast<size_t>(i) * bytes, one->data.data(), bytes);
+  }
+  std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.starts_with(name + "."); });
+  file.tensors.push_back(std::move(all));
+  file.sort_tensors();
+  return {};
+}
+
 Status stack_experts(const DecoderConfig& c, ModelFile& file) {
-  std::vector<HostWeight> stacked;
   for (const std::string_view part : {"ffn_gate", "ffn_up", "ffn_down"}) {
     for (int l = 0; l < c.n_layers; ++l) {
       const std::string name = "blk." + std::to_string(l) + "." + std::string(part);
-      const HostWeight* first = file.find(name + ".0.weight");
-      if (first == nullptr) continue;
-      HostWeight all = *first;
-      all.name = name + "_exps.weight";
-      all.shape.insert(all.shape.begin(), c.n_experts);
-      const size_t bytes = first->data.size();
-      std::vector<std::byte>& to = own(all, file, bytes * static_cast<size_t>(c.n_experts));
-      for (int e = 0; e < c.n_experts; ++e) {
-        QR_TRY(const HostWeight* one, file.get(name + "." + std::to_string(e) + ".weight", first->shape));
-        if (one->format != first->format) {
-          return fail(Code::unsupported,
-                      "tensor " + file.shown(one->name) + ": its type is not that of the layer's first expert");
-        }
-        std::memcpy(to.data() + static_cast<size_t>(e) * bytes, one->data.data(), bytes);
-      }
-      std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.starts_with(name + "."); });
-      stacked.push_back(std::move(all));
+      QR_TRY_VOID(stack(name, name + "_exps", c.n_experts, file));
     }
   }
-  file.tensors.insert(file.tensors.end(), stacked.begin(), stacked.end());
-  file.sort_tensors();
+  return {};
+}
+
+// Parts of a residual stream have a matrix each, whose number no fact says.
+Status stack_parts(ModelFile& file) {
+  for (const std::string name : {"altup_proj", "altup_unembd_proj"}) {
+    int n = 0;
+    while (file.find(name + "." + std::to_string(n) + ".weight") != nullptr) ++n;
+    QR_TRY_VOID(stack(name, name, n, file));
+  }
   return {};
 }
 
@@ -278,10 +293,11 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   }
   if (config.latent.n_kv == 0 && config.n_heads > 0) {  // readers that find no lengths of heads divide the embedding's
     out.meta.values[arch + ".attention.key_length"] = int64_t{config.head_dim};
-    out.meta.values[arch + ".attention.value_length"] = int64_t{config.head_dim};
+    out.meta.values[arch + ".attention.value_length"] = int64_t{config.v_dim};
   }
   QR_TRY_VOID(put_scaling(config, arch, out));
   if (config.n_experts > 0) QR_TRY_VOID(stack_experts(config, out));
+  QR_TRY_VOID(stack_parts(out));
   list_numbers(config, out);
   widen_small(out);
   keep_end_ids(folder, out);

@@ -186,8 +186,8 @@ Status translate_rope(HfFacts& facts) {
              "rope.freq_base");
   for (const std::string prefix : {"rope_parameters.full_attention.", "rope_parameters.", "rope_scaling."}) {
     if (!facts.copy({prefix + "rope_type", prefix + "type"}, "rope.scaling.type")) continue;
-    QR_TRY_VOID(
-        facts.require(prefix + "rope_type", {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "su"}));
+    QR_TRY_VOID(facts.require(prefix + "rope_type",
+                              {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "su", "proportional"}));
     for (const KeyRule& rule : {KeyRule{"factor", "factor"},
                                 {"low_freq_factor", "low_freq_factor"},
                                 {"high_freq_factor", "high_freq_factor"},
@@ -197,6 +197,9 @@ Status translate_rope(HfFacts& facts) {
                                 {"mscale", "mscale"},
                                 {"mscale_all_dim", "mscale_all_dim"},
                                 {"truncate", "truncate"},
+                                {"partial_rotary_factor", "partial_rotary_factor"},
+                                {"short_mscale", "short_mscale"},
+                                {"long_mscale", "long_mscale"},
                                 {"short_factor", "short_factor"},
                                 {"long_factor", "long_factor"}}) {
       facts.copy({prefix + std::string(rule.theirs)}, "rope.scaling." + std::string(rule.ours));

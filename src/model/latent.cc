@@ -108,6 +108,7 @@ Status read_latent(const ModelFile& file, const std::string& prefix, DecoderConf
                                    std::to_string(c.head_dim) + " of " + std::to_string(c.n_kv_heads));
   }
   c.head_dim = static_cast<int>(n_kv) + c.n_rope;
+  c.v_dim = c.head_dim;
   c.n_kv_heads = 1;
   c.latent = {static_cast<int>(n_kv), static_cast<int>(n_q), static_cast<int>(q_dim) - c.n_rope,
               static_cast<int>(v_dim)};
@@ -190,6 +191,7 @@ void absorb(Tensor out, const Tensor& q, const LatentPart& part, const Pass& pas
                      std::span(part.weights.k_b).subspan(static_cast<size_t>(h), 1));
   }
   pass.ops->rope(out, part.rotation, c.head_dim, c.rope_pairs);
+  if (!part.query_factors.empty()) pass.ops->rope(out, part.query_factors, c.head_dim, c.rope_pairs);
 }
 
 void write_row(const Tensor& x, const LatentPart& part, const Pass& pass) {

@@ -52,6 +52,7 @@ struct LatentPart {
   const AttnParams& params;
   const AttnMeta& meta;
   Tensor rotation;              // f32 [n, n_rope / 2, 2]
+  Tensor query_factors;         // f32 [n, head_dim / 2, 2], as HeadSteps'; empty: none
   std::span<const Linear> out;  // n_heads · latent.v_dim → n_embd
 };
 

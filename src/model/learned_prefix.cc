@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/bounded_reader.h"
 #include "base/hash128.h"
@@ -65,6 +66,16 @@ Result<LearnedPrefix::Kind> read_kind(const Json& config) {
               "key \"peft_type\": must be PREFIX_TUNING, PROMPT_TUNING or P_TUNING, found " + shown_json(type));
 }
 
+// Whether every layer has keys and values of its own, and all have the same shape.
+bool has_even_layers(const ModelInfo& info) {
+  std::set<std::pair<int, int64_t>> claims;
+  return std::ranges::all_of(info.attention, [&](const AttnParams& layer) {
+    const bool is_even =
+        layer.n_kv_heads == info.n_kv_heads && layer.k_dim == info.head_dim && layer.v_dim == info.head_dim;
+    return is_even && claims.emplace(layer.group, layer.kv_offset).second;
+  });
+}
+
 Result<LearnedPrefix> read_config(const Json& config, const ModelInfo& info) {
   QR_TRY_VOID(check_keys(config));
   LearnedPrefix out;
@@ -82,6 +93,9 @@ Result<LearnedPrefix> read_config(const Json& config, const ModelInfo& info) {
     if (info.attention.front().values_in_keys)
       return fail(Code::unsupported,
                   "key \"peft_type\": PREFIX_TUNING is not known for a model whose values are part of its keys");
+    if (!has_even_layers(info))
+      return fail(Code::unsupported,
+                  "key \"peft_type\": PREFIX_TUNING is not known for a model whose layers' keys differ or are shared");
     QR_TRY_VOID(want_number(config, "num_layers", info.n_layers));
     QR_TRY_VOID(want_number(config, "num_attention_heads", info.n_kv_heads));
     QR_TRY_VOID(want_number(config, "token_dim", int64_t{info.n_kv_heads} * info.head_dim));

@@ -127,8 +127,8 @@ Result<std::vector<double>> divisors(const ModelFile& file, const std::string& k
     if (const auto* numbers = std::get_if<std::vector<double>>(value)) out = *numbers;
     if (const auto* whole = std::get_if<std::vector<int64_t>>(value)) out.assign(whole->begin(), whole->end());
   }
-  const bool good =
-      out.size() == n && std::all_of(out.begin(), out.end(), [](double v) { return v > 1e-6 && v < 1e9; });
+  const bool good = out.size() == n &&
+                    std::all_of(out.begin(), out.end(), [](double v) { return v > 1e-6 && v < 2 * kStillDivisor; });
   if (!good) {
     return fail(Code::corrupt, "key " + file.meta.shown(key) + " or tensor " + file.shown(tensor) + ": must hold " +
                                    std::to_string(n) + " positive numbers, has " + std::to_string(out.size()));
@@ -144,7 +144,18 @@ Status longrope(const Scaling& s, Frequencies& freq, double& magnitude) {
   const double ratio = static_cast<double>(s.query.n_ctx_trained) / s.length();
   QR_TRY(const double grown, s.file.meta.get_double_or(s.prefix + "factor", 1e-3, 1e6, ratio));
   const double formula = grown <= 1 || s.original <= 1 ? 1.0 : std::sqrt(1 + std::log(grown) / std::log(s.length()));
-  QR_TRY(magnitude, s.file.meta.get_double_or(s.prefix + "attn_factor", 1e-3, 1e3, formula));
+  QR_TRY(const double own,
+         s.file.meta.get_double_or(s.prefix + (is_long ? "long_mscale" : "short_mscale"), 1e-3, 1e3, formula));
+  QR_TRY(magnitude, s.file.meta.get_double_or(s.prefix + "attn_factor", 1e-3, 1e3, own));
+  return {};
+}
+
+// The first pairs turn, the others stand still.
+Status proportional(const Scaling& s, Frequencies& freq, double&) {
+  QR_TRY(const double part, s.file.meta.get_double_or(s.prefix + "partial_rotary_factor", 0.0, 1.0, 1.0));
+  QR_TRY(const double factor, s.file.meta.get_double_or(s.prefix + "factor", 1e-3, 1e6, 1.0));
+  const auto n_turning = static_cast<size_t>(part * s.query.n_rope / 2);
+  for (size_t i = 0; i < freq.size(); ++i) freq[i] /= i < n_turning ? factor : kStillDivisor;
   return {};
 }
 
@@ -152,9 +163,15 @@ struct Kind {
   std::string_view name;
   Status (*apply)(const Scaling&, Frequencies&, double& magnitude);
 };
-constexpr Kind kKinds[] = {{"none", none},         {"default", none}, {"linear", linear},
-                           {"dynamic", dynamic},   {"yarn", yarn},    {"llama3", llama3},
-                           {"longrope", longrope}, {"su", longrope}};  // "su": longrope's older name
+constexpr Kind kKinds[] = {{"none", none},
+                           {"default", none},
+                           {"linear", linear},
+                           {"dynamic", dynamic},
+                           {"yarn", yarn},
+                           {"llama3", llama3},
+                           {"longrope", longrope},
+                           {"su", longrope},
+                           {"proportional", proportional}};  // "su": longrope's older name
 
 Rope as_bits(const Frequencies& freq, double magnitude) {
   Rope out;

@@ -8,7 +8,9 @@
 //             magnitude 0.1·ln(factor) + 1
 //   llama3    the same by wavelength, between two factors of the original context
 //   longrope  f_i / short_i or f_i / long_i, the latter where n exceeds the original context (Ding et al. 2024);
-//             magnitude √(1 + ln(factor) / ln(original)), the factor being trained/original where none is given
+//             magnitude √(1 + ln(factor) / ln(original)), the factor being trained/original where none is given,
+//             or what the file names for either (short_mscale, long_mscale)
+//   proportional  f_i / factor of the first of a head's pairs; the others stand still
 // GGUF has no "dynamic": its files say type "none" and rope.scaling.quire_dynamic_factor, so that others take the model
 // within its original context, which dynamic leaves alone.
 // rope.scaling.attn_factor multiplies the magnitude of every kind but longrope, whose magnitude it is.
@@ -40,6 +42,8 @@ struct RopeQuery {
   int n_ctx_trained = 0;  // the model's own
 };
 
+// What frequencies of pairs are divided by that stand still. GGUF's number.
+inline constexpr double kStillDivisor = 1e30;
 inline constexpr std::string_view kDynamicFactor = "quire_dynamic_factor";
 // A tenth of the folder's mscale_all_dim: scores are multiplied with the square of (1 + this · ln(factor)), and yarn's
 // cos and sin with nothing, unless the facts say mscale too.

@@ -39,5 +39,33 @@ TEST(StepTables, LargestOfARow) {
   EXPECT_THAT(out, ElementsAre(-1, 5));
 }
 
+TEST(StepTables, TwoExpertsTakeTheirSharesOfWhatTheyCouldBeMistakenFor) {
+  // The best alone; the next two within 2 · 0.05 of one another, the last far behind.
+  std::vector<float> scores = {1.9F, 4.0F, 2.0F, -1.0F};
+  mix_sparsely(Tensor::dense(scores.data(), DType::f32, {1, 4}), 0.05F);
+  const auto share = [&](size_t e) { return 1 / (1 + std::exp(-static_cast<double>(scores[e]))); };
+  EXPECT_EQ(share(1), 1.0);
+  EXPECT_NEAR(share(2), 1 / (1 + std::exp(-0.1)), 1e-6);
+  EXPECT_EQ(share(0), 0.0);
+  EXPECT_EQ(share(3), 0.0);
+}
+
+TEST(StepTables, SharesHaveTheirExpertsGain) {
+  std::vector<float> scores = {1, 3, 2, 0}, gains = {1, 0.5F, 2, 1};
+  gain_shares(Tensor::dense(scores.data(), DType::f32, {1, 4}), 2, Tensor::dense(gains.data(), DType::f32, {4}), 2.0F);
+  const auto share = [&](size_t e) { return 2 / (1 + std::exp(-static_cast<double>(scores[e]))); };
+  EXPECT_NEAR(share(1), 0.5 / (1 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(share(2), 2 / (1 + std::exp(1.0)), 1e-6);
+  EXPECT_EQ(share(0), 0.0);
+  EXPECT_EQ(share(3), 0.0);
+}
+
+TEST(StepTables, GatesBelowTheCutoffAreNone) {
+  std::vector<float> gates = {0, 2, 4, 6};  // mean 3, deviation √5
+  keep_above(Tensor::dense(gates.data(), DType::f32, {1, 4}), 0.5);
+  const auto least = static_cast<float>(3 + 0.5 * std::sqrt(5.0));
+  EXPECT_EQ(gates, (std::vector<float>{0, 0, 0, 6 - least}));
+}
+
 }  // namespace
 }  // namespace quire

@@ -198,6 +198,23 @@ void WeightLoader::linear(std::vector<Linear>& out, const std::string& name, int
   append(out, name, {n_out, n_in}, std::array{Rows{0, n_out}});
 }
 
+void WeightLoader::table(std::vector<Linear>& out, const std::string& name, int64_t n_in) {
+  linear(out, name, extent(name + ".weight", 0), n_in);
+}
+
+int64_t WeightLoader::extent(const std::string& name, size_t dimension) const {
+  const HostWeight* found = file_.find(prefix_ + name);
+  return found != nullptr && dimension < found->shape.size() ? std::max<int64_t>(found->shape[dimension], 1) : 1;
+}
+
+void WeightLoader::again(std::vector<Linear>& out) {
+  if (!status_) return;
+  Taken same = taken_.back();
+  same.index = out.size();
+  taken_.push_back(std::move(same));
+  out.push_back(Linear(out.back()));
+}
+
 void WeightLoader::gate(std::vector<Linear>& out, const std::string& name, int64_t n_in) {
   const HostWeight* found = file_.find(prefix_ + name + ".weight");
   if (found == nullptr || found->shape.size() != 1) return linear(out, name, 1, n_in);
@@ -221,6 +238,19 @@ void WeightLoader::experts(std::vector<Linear>& out, const std::string& name, co
     return;
   }
   stacked(out, name + "_exps", shape);
+}
+
+void WeightLoader::paired_experts(std::vector<Linear>& first,
+                                  std::vector<Linear>& last,
+                                  const std::string& name,
+                                  const std::array<int64_t, 3>& shape) {
+  const auto [n, n_out, n_in] = shape;
+  std::vector<Linear> all;
+  std::vector<Rows> parts;
+  for (int64_t i = 0; i < 2 * n; ++i) parts.push_back({i * n_out, n_out});
+  append(all, name, {n, 2 * n_out, n_in}, parts);
+  if (!status_) return;
+  for (size_t i = 0; i < all.size(); ++i) (i % 2 == 0 ? first : last).push_back(std::move(all[i]));
 }
 
 void WeightLoader::halves(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in) {

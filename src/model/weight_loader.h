@@ -27,6 +27,8 @@ class WeightLoader {
     prefix_ = std::move(prefix);
     taken_.clear();
   }
+  // Of a tensor's dimension; 1 where the file has no such tensor, or no such dimension of it.
+  int64_t extent(const std::string& name, size_t dimension) const;
   bool has(const std::string& name) const { return file_.find(prefix_ + name) != nullptr; }
   // The tensor `name`, f32 [n].
   void vector(Tensor& out, const std::string& name, int64_t n);
@@ -46,6 +48,10 @@ class WeightLoader {
   void linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // The same of `name`.weight [n_in], one output; GGUF has such a matrix as a vector.
   void gate(std::vector<Linear>& out, const std::string& name, int64_t n_in);
+  // linear() of as many rows as the file has.
+  void table(std::vector<Linear>& out, const std::string& name, int64_t n_in);
+  // Appends the last one once more, in the same memory.
+  void again(std::vector<Linear>& out);
   // linear(), and the bias must be there.
   void biased_linear(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in);
   // Appends two: the first and the last n_out rows of `name`.weight [2 · n_out, n_in], likewise.
@@ -53,6 +59,12 @@ class WeightLoader {
   // Appends `name`_exps.weight, matrix by matrix, with `name`_exps.bias [n_experts, n_out] where the file has it, or
   // where the file has them one by one `name`.<e>.weight. shape [n_experts, n_out, n_in].
   void experts(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
+  // Appends of `name`.weight [n, 2 · n_out, n_in], matrix by matrix, the first n_out rows and the last. shape [n,
+  // n_out, n_in].
+  void paired_experts(std::vector<Linear>& first,
+                      std::vector<Linear>& last,
+                      const std::string& name,
+                      const std::array<int64_t, 3>& shape);
   // Appends `name`.weight [n, n_out, n_in], matrix by matrix, likewise. shape [n, n_out, n_in].
   void stacked(std::vector<Linear>& out, const std::string& name, const std::array<int64_t, 3>& shape);
   // Appends two: of `name`.weight [n_out[0] + n_out[1], n_in] the last n_out[1] rows, then those before them, likewise.
