@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # What formats of weights and caches cost, on real weights: one table of perplexity and distance from float32.
 #   ./dev quality [MODEL] [--text FILE] [--bytes N]      the default model on tinyshakespeare
-#   … --caches [--ctx N]       caches alone, weights as stored, compared with the same weights and an f32 cache; and
-#                              whether three passwords that a text of N tokens hides are told behind it
+#   … [MODEL…] --caches [--ctx N]   caches alone, weights as stored, compared with the same weights and an f32 cache; and
+#                              whether three passwords that a text of N tokens hides are told behind it; of several
+#                              models a last table has all side by side, the one in docs/kv.md
 # Each row is `quire perplexity` with --weights or --kv-type changed; what it is compared with are the distributions of
 # the same file with --weights f32 --kv-type f32. "same top": how often the likeliest token is the same.
 import argparse
@@ -53,26 +54,41 @@ def told(program, model, text, n_words, kv_type):
 
 
 def compare_caches(program, args, text, base):
-    whole = measure(program, args.model, text, args.ctx, '--kv-type', 'f32', '--kl-base-out', base)
-    print(f'{whole["scored"]} tokens; f32 cache: perplexity {whole["perplexity"]:.3f}\n')
-    print('| cache | perplexity | KL mean | KL 99 % | same top | passwords |\n|---|---:|---:|---:|---:|---|')
-    for kv_type in args.types.split(',') if args.types else kv_types(program):
-        found = measure(program, args.model, text, args.ctx, '--kv-type', kv_type, '--kl-base', base)
-        change = 100 * (found['perplexity'] / whole['perplexity'] - 1)
-        passwords = told(program, args.model, args.text, args.ctx * 9 // 20, kv_type)
-        print(f'| {kv_type} | {change:+.2f} % | {found["kl_mean"]:.5f} | {found["kl_p99"]:.4f} | '
-              f'{100 * found["same_top"]:.1f} % | {" ".join(passwords) or "none"} |', flush=True)
+    """A table of args.models, and of each codec the row of one that has all of them side by side."""
+    types, cells = args.types.split(',') if args.types else [name for name in kv_types(program) if name != 'f32'], {}
+    for model in args.models or ['']:
+        whole = measure(program, model, text, args.ctx, '--kv-type', 'f32', '--kl-base-out', base)
+        print(f'{os.path.basename(model) or "default model"}, {whole["scored"]} tokens; f32 cache: perplexity '
+              f'{whole["perplexity"]:.3f}\n')
+        print('| cache | perplexity | KL mean | KL 99 % | same top | passwords |\n|---|---:|---:|---:|---:|---|')
+        for kv_type in types:
+            found = measure(program, model, text, args.ctx, '--kv-type', kv_type, '--kl-base', base)
+            change = 100 * (found['perplexity'] / whole['perplexity'] - 1)
+            passwords = told(program, model, args.text, args.ctx * 9 // 20, kv_type)
+            print(f'| {kv_type} | {change:+.2f} % | {found["kl_mean"]:.5f} | {found["kl_p99"]:.4f} | '
+                  f'{100 * found["same_top"]:.1f} % | {" ".join(passwords) or "none"} |', flush=True)
+            cells.setdefault(kv_type, []).append(
+                f'{found["kl_mean"]:.4f} ± {found["kl_mean_error"]:.4f}, {change:+.1f} %, {len(passwords)} of {len(PASSWORDS)}')
+        os.remove(base)
+        print()
+    if len(args.models) > 1:
+        names = [os.path.basename(model).removesuffix('.gguf') for model in args.models]
+        print('KL mean, perplexity, passwords told\n\n| cache | ' + ' | '.join(names) + ' |\n|---' + '|---' * len(names) + '|')
+        for kv_type, row_cells in cells.items():
+            print(f'| `{kv_type}` | ' + ' | '.join(row_cells) + ' |')
 
 
 def main():
     parser = argparse.ArgumentParser(description='quality of formats on real weights')
-    parser.add_argument('model', nargs='?', default='')
+    parser.add_argument('models', metavar='MODEL', nargs='*', help='several with --caches alone')
     parser.add_argument('--text', default=os.path.join(SHARED, 'data', 'prompts', 'tinyshakespeare.txt'))
     parser.add_argument('--bytes', type=int, default=12000, help='of the text, from its beginning')
     parser.add_argument('--ctx', type=int, default=512, help='tokens of a window')
     parser.add_argument('--caches', action='store_true', help='caches alone, and passwords hidden in the text')
     parser.add_argument('--types', default='', help='of --caches: these, separated by commas')
     args = parser.parse_args()
+    if len(args.models) > 1 and not args.caches:
+        parser.error('several models: with --caches alone')
     program = os.environ.get('QUIRE_BIN') or os.path.join(ROOT, 'build', 'release', 'quire')
     with tempfile.TemporaryDirectory() as folder:
         text, base = os.path.join(folder, 'text'), os.path.join(folder, 'base')
@@ -80,12 +96,13 @@ def main():
             out.write(source.read(args.bytes))
         if args.caches:
             return compare_caches(program, args, text, base)
-        whole = measure(program, args.model, text, args.ctx, '--weights', 'f32', '--kv-type', 'f32', '--kl-base-out', base)
+        model = args.models[0] if args.models else ''
+        whole = measure(program, model, text, args.ctx, '--weights', 'f32', '--kv-type', 'f32', '--kl-base-out', base)
         print(f'{whole["scored"]} tokens; f32 weights and cache: perplexity {whole["perplexity"]:.3f}\n')
         print('| weights | cache | perplexity | KL mean | KL 99 % | same top |\n|---|---|---:|---:|---:|---:|')
         jobs = [('as stored', kv, ()) for kv in kv_types(program)] + [(w, 'f16', ('--weights', w)) for w in WEIGHTS]
         for name, kv_type, options in jobs:
-            print(row(name, kv_type, measure(program, args.model, text, args.ctx, *options, '--kv-type', kv_type, '--kl-base',
+            print(row(name, kv_type, measure(program, model, text, args.ctx, *options, '--kv-type', kv_type, '--kl-base',
                                              base)), flush=True)
 
 
