@@ -122,6 +122,19 @@ TEST(TemplateJsonl, TakesDefaultsForWhatIsNotSaid) {
   EXPECT_EQ(line("{{ bos_token }}", R"({"messages":[],"bos_token":"<b>"})", defaults), "{\"text\":\"<b>\"}");
 }
 
+TEST(TemplateJsonl, ShowsMessagesAsTheServerDoes) {
+  constexpr std::string_view kTurns =
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"p"},{"type":"text","text":"q"}]},)"
+      R"({"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"a\": 7}"}}]}]})";
+  const std::string begin = "{% for m in messages %}{{ m.content }};{% for c in m.tool_calls or [] %}{{ c.function.";
+  const std::string end = " }}{% endfor %}{% endfor %}";
+  TemplateInput defaults;
+  defaults.arguments = ArgumentsAs::object;
+  EXPECT_EQ(line(begin + "arguments.a" + end, kTurns, defaults), R"({"text":"p\nq;;7"})");
+  defaults.arguments = ArgumentsAs::text;
+  EXPECT_EQ(line(begin + "arguments" + end, kTurns, defaults), R"({"text":"p\nq;;{\"a\": 7}"})");
+}
+
 TEST(TemplateJsonl, ErrorsAreLinesToo) {
   EXPECT_EQ(line("{{ raise_exception('no') }}", R"({"messages":[]})"),
             "{\"error\":\"chat template, line 1: raise_exception: no\"}");
