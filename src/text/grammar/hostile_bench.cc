@@ -1,6 +1,8 @@
 // What the worst inputs cost one thread until they are answered: compiled with a first mask, or refused. Processor
-// time, since other programs' does not count; a server gives compiling 250 ms.
+// time, since other programs' does not count. Each should have its answer within 250 ms.
 #include <benchmark/benchmark.h>
+
+#include <cstdio>
 
 #include "base/cpu_clock.h"
 #include "text/grammar/source.h"
