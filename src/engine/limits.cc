@@ -20,6 +20,9 @@ Status check_ids(const Request& request, int n_vocab) {
   for (const Token id : request.prompt) {
     if (outside(id)) return refuse("the prompt", id);
   }
+  for (const Token id : request.output) {
+    if (outside(id)) return refuse("the answer so far", id);
+  }
   const SamplingParams& sampling = request.sampling;
   for (const Edit& edit : sampling.logit_bias) {
     if (outside(edit.id)) return refuse("logit_bias", edit.id);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "engine/audit.h"
+#include "engine/known_output.h"
 #include "kv/tiers/tier.h"
 #include "sample/rules.h"
 
@@ -123,12 +124,10 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
   request.rules.insert(request.rules.begin(), std::make_move_iterator(rules.begin()),
                        std::make_move_iterator(rules.end()));
+  QR_TRY_VOID(replay_output(request, env_.recorder != nullptr));
   auto seq = std::make_unique<Sequence>();
   seq->submitted_ns = env_.clock->now_ns();
-  if (n_before > 0) {
-    seq->tokens.resize(static_cast<size_t>(n_before));
-    seq->tokens.insert(seq->tokens.end(), request.prompt.begin(), request.prompt.end());
-  }
+  if (n_before > 0 || !request.output.empty()) seq->tokens = known_tokens(request, n_before);
   seq->n_virtual = seq->of_prompt.n_pooled = n_before;
   seq->of_prompt.n_scored = n_before + 1;
   seq->n_prompt = n_before + static_cast<int>(request.prompt.size());
@@ -248,7 +247,7 @@ bool LoopEngine::drain(int64_t now_ns) {
   bool any = !arrivals_.empty();
   for (std::unique_ptr<Sequence>& seq : arrivals_) {
     record(EngineInput::Kind::submit, seq->id, seq->submitted_ns, &seq->request);
-    if (std::vector<Token> prompt = std::exchange(seq->request.prompt, {}); seq->n_virtual == 0)
+    if (std::vector<Token> prompt = std::exchange(seq->request.prompt, {}); seq->tokens.empty())
       seq->tokens = std::move(prompt);
     ++counts_.n_submitted;
     counts_.n_prompt_tokens += seq->request.explain == nullptr ? seq->n_prompt - seq->n_virtual : 0;
@@ -344,9 +343,10 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.n_prompt = seq.request.explain == nullptr ? seq.n_prompt - seq.n_virtual : 0;
   usage.n_generated = seq.n_sampled();
   counts_.n_generated_tokens += seq.drew_stop_id ? 1 : 0;
-  usage.n_cached = seq.account.n_cached;
-  usage.n_disk = seq.account.n_disk;
-  usage.n_remote = seq.account.n_remote;
+  // Of an answer that went on from another engine's, the tree may have had some of that too.
+  usage.n_cached = std::min(seq.account.n_cached, seq.n_prompt - seq.n_virtual);
+  usage.n_disk = std::min(seq.account.n_disk, usage.n_cached);
+  usage.n_remote = std::min(seq.account.n_remote, usage.n_cached - usage.n_disk);
   usage.n_pinned = seq.account.n_pinned;
   usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
   usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;

@@ -33,6 +33,10 @@ struct PinWish {
 
 struct Request {
   std::vector<Token> prompt;  // not empty, every id in the vocabulary
+  // What another engine with the same model has answered already: the answer goes on behind it as it would have there.
+  // Its tokens are not told again, and count as the answer's everywhere else: fewer than max_tokens, none of them ends
+  // it. Not beside rules that need to know how tokens came about (mirostat), prompt logprobs, pooling, explanations.
+  std::vector<Token> output;
   SamplingParams sampling;
   int max_tokens = 16;                             // ≥ 1
   std::vector<Token> stop_ids;                     // end the sequence, are not part of the text
