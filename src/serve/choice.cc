@@ -1,5 +1,6 @@
 #include "serve/choice.h"
 
+#include <algorithm>
 #include <new>
 
 #include "http/keys.h"
@@ -171,6 +172,8 @@ void Choice::gather() {
 
 bool Choice::next_text(Delta& out) {
   text_.take(piece_);
+  if (told_bytes_left_ + told_tokens_left_ > 0) drop_told();
+  told_bytes_ += std::ssize(piece_.text);
   out.tokens = std::move(piece_.tokens);
   out.n_tokens = n_tokens_;
   out.parts.clear();
@@ -180,6 +183,33 @@ bool Choice::next_text(Delta& out) {
     parser_.finish(out.parts);
   }
   return !out.parts.empty() || !out.tokens.empty();
+}
+
+bool Choice::go_on_behind(std::span<const Token> output, int64_t told_bytes) {
+  for (const Token id : output) {
+    if (stopped()) return false;
+    TokenEvent event;
+    event.id = id;
+    text_.push(event);
+    if (splits_) parse_token(id);
+    ++n_tokens_;
+  }
+  echoed_ = true;
+  told_bytes_ = told_bytes_left_ = told_bytes;
+  told_tokens_left_ = std::ssize(output);
+  return !stopped();
+}
+
+// What comes of text is known once it was parsed, as it was where it was told.
+void Choice::drop_told() {
+  const auto n_bytes = static_cast<size_t>(std::min(told_bytes_left_, std::ssize(piece_.text)));
+  const auto n_tokens = std::min(told_tokens_left_, std::ssize(piece_.tokens));
+  dropped_.clear();
+  parser_.push(std::string_view(piece_.text).substr(0, n_bytes), dropped_);
+  piece_.text.erase(0, n_bytes);
+  piece_.tokens.erase(piece_.tokens.begin(), piece_.tokens.begin() + n_tokens);
+  told_bytes_left_ -= static_cast<int64_t>(n_bytes);
+  told_tokens_left_ -= n_tokens;
 }
 
 bool Choice::wants_cancel() {

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,11 @@ class Choice final : public EventSink {
   const size_t prompt;
   bool finished() const { return finished_.load(std::memory_order_acquire); }  // usage() and finish() may be asked
 
+  // --- before its sequence is submitted ---
+  // The answer goes on behind these tokens and so many bytes of its text, which are not told again; nor is the echo.
+  // False: they are no answer that goes on.
+  bool go_on_behind(std::span<const Token> output, int64_t told_bytes);
+
   // --- io thread ---
   // Takes some of what the engine left; returns how many tokens were new to the text. `ended` then says whether the
   // sequence is over and all of it was taken, `behind` whether there may be more.
@@ -92,6 +98,7 @@ class Choice final : public EventSink {
   bool take_text(Delta& out);
   // All of it, without the echo. REQUIRES that the choice gathers and has ended.
   Delta give_whole() { return std::move(whole_); }
+  int64_t told_bytes() const { return told_bytes_; }    // of its text: taken, or told before by another
   int64_t n_reasoning() const { return n_reasoning_; }  // tokens
   int64_t n_tokens() const { return n_tokens_; }        // up to the one that completed a stop string
   double mean_logprob() const { return n_tokens_ > 0 ? logprob_sum_ / static_cast<double>(n_tokens_) : 0.0; }
@@ -119,6 +126,7 @@ class Choice final : public EventSink {
   friend class ReadyChoices;
   void tell(bool now);
   bool next_text(Delta& out);
+  void drop_told();
   void gather();
   bool hold(int64_t n_bytes);
   void lose(Overflow why) { overflow_.store(why, std::memory_order_release); }
@@ -155,6 +163,8 @@ class Choice final : public EventSink {
   TextStream text_;
   const std::shared_ptr<const std::string> echo_;
   bool echoed_ = false;
+  int64_t told_bytes_ = 0;
+  int64_t told_bytes_left_ = 0, told_tokens_left_ = 0;  // of what another has told: that come again
   Delta whole_, fresh_;
   bool ended_ = false, behind_ = false, cancelled_ = false;
   int64_t n_tokens_ = 0;

@@ -8,6 +8,7 @@
 
 #include "http/message.h"
 #include "serve/generation.h"
+#include "serve/handover.h"
 #include "serve/reply_writer.h"
 #include "text/parse/call_parser.h"
 #include "text/reasoning.h"
@@ -44,6 +45,8 @@ struct Job {
   bool thinks_open = false;                                   // likewise
   bool thinks_over = false;                                   // the prompts have ended it
   std::shared_ptr<const CallRules> calls;                     // likewise taken out; null: there are none
+  AnswerName name;
+  Handover handover;
   bool stream = false;
   bool tells_progress = false;  // of a stream: the writer is told how far the prompt is
   bool include_cost = false;    // in the usage

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <utility>
 
 #include "serve/adapters.h"
@@ -103,6 +102,7 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   job.stream = args.flag("stream", false);
   if (job.stream && job.generation.sampling.n_prompt_logprobs >= 0)
     return refuse(unsupported_field("prompt_logprobs", "together with \"stream\": true"));
+  QR_TRY_VOID(read_handover(request, env, job));
   job.include_cost = args.flag("include_cost", false);
   job.tells_progress = job.stream && args.flag("return_progress", false);
   QR_TRY(OpenaiCommon common, read_stream_options(args, request.reading, job.stream));
@@ -199,10 +199,10 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, const
       n_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs),
       timings_(common.timings),
       verbose_(common.verbose) {
-  std::string rest = "\",\"created\":" + std::to_string(std::time(nullptr)) + ",\"model\":";
+  std::string rest = "\",\"created\":" + std::to_string(job.name.created_s) + ",\"model\":";
   append_json_string(rest, answering_model(env, job.generation));
   rest += ",\"system_fingerprint\":\"build-quire-" QR_VERSION "\",\"choices\":[";
-  const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + env.seeds->id() + "\",\"object\":\"";
+  const std::string id = "{\"id\":\"" + std::string(form.id_prefix) + job.name.id + "\",\"object\":\"";
   head_ = id + std::string(form.object) + rest;
   chunk_head_ = "data: " + id + std::string(form.chunk_object) + rest;
 }

@@ -15,16 +15,15 @@ namespace {
 
 constexpr int kWholeEvery = 64;  // a whole answer is looked at once in so many tokens: no wake-up per step for it
 
-// What one turn of the io thread does for a request, before the others have theirs: bytes of its answer, tokens taken,
-// and the answer that is small enough to be sent with its length.
-constexpr size_t kTurnBytes = 32 << 10, kWholeBytes = 256 << 10;
-constexpr int64_t kTurnTokens = 4096;
+constexpr int64_t kTurnTokens = 4096;  // taken in one turn of the io thread, before the others have theirs
 
 constexpr int kClientGone = 499;  // nginx's status for it; never sent
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-HttpError shutdown_error() { return {503, "the server is shutting down", "server_error", "", "shutting_down"}; }
+HttpError shutdown_error() {
+  return {503, "the server is shutting down", "server_error", "", std::string(kShuttingDown)};
+}
 
 HttpError too_many_answers(const AnswerBudget& answers) {
   return {503,
@@ -123,6 +122,7 @@ Request Session::make_request(const Choice& choice) const {
   r.tells_progress = job_.tells_progress;
   r.pin = job_.pin;
   if (job_.explain) r.explain = std::make_unique<ExplainWish>(*job_.explain);
+  r.output = job_.handover.output;
   r.max_tokens = max_tokens(choice.prompt);
   r.stop_ids = g.stop_ids;
   r.ignore_eos = g.ignore_eos;
@@ -137,7 +137,8 @@ Request Session::make_request(const Choice& choice) const {
   r.max_draft = g.max_draft;
   r.tenant = job_.tenant;
   if (key_ != nullptr) r.weight = key_->key().weight;
-  r.deadline_ns = kNsPerMs * (g.deadline_ms > 0 || key_ == nullptr ? g.deadline_ms : key_->key().deadline_ms);
+  if (!job_.handover.goes_on)  // otherwise its first token was in time
+    r.deadline_ns = kNsPerMs * (g.deadline_ms > 0 || key_ == nullptr ? g.deadline_ms : key_->key().deadline_ms);
   if (context_.env->public_prompts != nullptr) r.n_public = context_.env->public_prompts->n_public(r.prompt);
   if (stops_ != nullptr)
     r.end = make_stop_rule(stops_, *context_.env->tokenizer, !g.skip_special, g.sampling.min_tokens);
@@ -146,6 +147,8 @@ Request Session::make_request(const Choice& choice) const {
 
 void Session::start(Job&& job) {
   const Generation& g = (job_ = std::move(job)).generation;
+  if (const auto settled = settle_handover(*context_.env, max_tokens(0), job_); !settled)
+    return refuse_with(settled.error());
   if (const auto refusal = take_from_key()) return refuse_with(refusal->error, refusal->retry_after_s);
   if (!g.stops.empty()) {
     auto stops = StopStrings::compile(g.stops);
@@ -166,7 +169,8 @@ void Session::start(Job&& job) {
   setup.reply = reply_.get();
   setup.key = key_;
   setup.tokenizer = context_.env->tokenizer;
-  setup.text = {stops_, g.include_stop, !g.skip_special, g.sampling.n_logprobs >= 0 || job_.want_ids,
+  setup.text = {stops_, g.include_stop, !g.skip_special,
+                g.sampling.n_logprobs >= 0 || job_.want_ids || job_.handover.asked || job_.handover.goes_on,
                 g.sampling.min_tokens};
   setup.prompt_only = g.prompt_only;
   setup.reasoning = job_.reasoning;
@@ -181,6 +185,9 @@ void Session::start(Job&& job) {
     choices_.push_back(std::make_unique<Choice>(setup));
     ready_.push(*choices_.back());  // of an echo there is something to tell already
   }
+  const Handover& h = job_.handover;
+  if (h.goes_on && !choices_[0]->go_on_behind(h.output, h.told_bytes))
+    return refuse_with(bad_field("handover.tokens", "are a whole answer: nothing is left to say"));
   n_open_ = static_cast<int>(n);
   if (key_ != nullptr) key_->charge_prompt(n_prompt_tokens(job_));
   reply_->set_producer([weak = weak_from_this()](Reply& reply) {
@@ -397,95 +404,6 @@ void Session::settle(Choice& c, int64_t now_ns) {
     context_.load->finished(now_ns);
     context_.metrics->count_finished(c.ending().reason, c.usage());
   }
-}
-
-bool Session::flush_pending(Reply& reply) {
-  if (pending_.empty()) return true;
-  if (!reply.write(pending_)) return false;
-  pending_.clear();
-  n_sound_ = 0;
-  return true;
-}
-
-void Session::write_delta(Reply& reply, Choice& c) {
-  if (c.told) return;
-  const auto begin = [&] {
-    if (head_sent_) return;
-    head_sent_ = true;
-    counted(200);
-    HttpHeaders headers = job_.writer->stream_headers();
-    headers.insert(headers.end(), job_.headers.begin(), job_.headers.end());
-    reply.start_stream(200, std::move(headers));
-    job_.writer->begin(n_prompt_tokens(job_), pending_);
-  };
-  for (const int n_done : c.take_progress()) {
-    begin();
-    job_.writer->progress(c.index, {static_cast<int64_t>(job_.prompts[c.prompt].size()), c.n_cached_first(), n_done},
-                          pending_);
-    n_sound_ = pending_.size();
-  }
-  Delta delta;
-  if (c.take_text(delta)) {
-    begin();
-    job_.writer->delta(c.index, delta, pending_);
-    n_sound_ = pending_.size();
-  }
-  if (!c.ended()) return;
-  begin();
-  job_.writer->finish(c.index, c.ending(), pending_);
-  n_sound_ = pending_.size();
-  c.told = true;
-}
-
-void Session::fail(Reply& reply, const HttpError& error) {
-  over_ = true;
-  cancel_all();
-  if (!head_sent_) return refuse_with(error);
-  if (!job_.stream) return reply.abort();  // in the middle of one JSON text
-  job_.writer->error(error, pending_);
-  if (flush_pending(reply))
-    reply.end();
-  else
-    reply.abort();
-}
-
-void Session::conclude(Reply& reply) {
-  context_.metrics->request.observe(seconds(context_.clock->now_ns() - arrived_ns_));
-  const UsageTotals usage = usage_of(job_, choices_);
-  int64_t longest = 0;
-  for (const auto& choice : choices_) longest = std::max(longest, choice->n_generated());
-  context_.metrics->count_longest(longest);
-  if (!job_.stream) {
-    whole_ = job_.writer->body(take_results(job_, choices_, *context_.env->tokenizer), usage);
-    return write_whole(reply);
-  }
-  job_.writer->end(usage, pending_);
-  ending_ = true;
-  if (!flush_pending(reply)) return;  // called again when there is room
-  over_ = true;
-  reply.end();
-}
-
-// A piece a turn; a small answer at once.
-void Session::write_whole(Reply& reply) {
-  whole_->write(head_sent_ ? kTurnBytes : kWholeBytes, pending_);
-  if (!head_sent_) {
-    HttpHeaders headers = job_.headers;
-    headers.push_back({"Content-Type", "application/json"});
-    counted(200);
-    if (whole_->done()) {
-      reply.send(200, std::move(headers), std::move(pending_));
-      over_ = true;
-      return;
-    }
-    head_sent_ = true;
-    reply.start_stream(200, std::move(headers));
-  }
-  ending_ = whole_->done();
-  if (!flush_pending(reply)) return;
-  if (!ending_) return reply.notify();
-  over_ = true;
-  reply.end();
 }
 
 // Room for a prompt's logprobs, which come by the step: their number is known, and bounded by the context.

@@ -36,6 +36,9 @@ struct SessionContext {
   std::vector<Token> end_ids;      // the model's end tokens
 };
 
+inline constexpr std::string_view kShuttingDown =
+    "shutting_down";  // the code of its error when the server's time is up
+
 class Session final : public std::enable_shared_from_this<Session> {
  public:
   // `endpoint` lives as long as the program.
@@ -70,6 +73,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   void on_closed(CloseReason reason);
 
  private:
+  static constexpr size_t kTurnBytes = 32 << 10;  // of its answer in one turn of the io thread
+
   Request make_request(const Choice& choice) const;
   int max_tokens(size_t prompt) const;
   std::optional<KeyRefusal> take_from_key();
@@ -85,6 +90,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   void observe_latency(int64_t n_tokens, int64_t last_ns, int64_t now_ns);
   void settle(Choice& choice, int64_t now_ns);
   void write_delta(Reply& reply, Choice& choice);
+  bool tells(const Delta& delta) const;
+  void mark(const Choice& choice, const Delta& delta);
   bool flush_pending(Reply& reply);
   void fail(Reply& reply, const HttpError& error);
   void fail_late(Reply& reply, const HttpError& error);

@@ -103,6 +103,9 @@ class FakeEngine final : public Engine {
     seq.tokens = std::move(tokens);
     seq.request = std::move(request);
     seq.sink = std::move(sink);
+    seq.n_out = static_cast<int>(seq.request.output.size());
+    for (const Token known : seq.request.output)
+      if (seq.request.end != nullptr) seq.request.end->accept(known);
     const SeqId id = ++last_id_;
     running_.emplace(id, std::move(seq));
     ++stats_.n_submitted;

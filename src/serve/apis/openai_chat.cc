@@ -4,7 +4,6 @@
 #include "serve/logprobs.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
-#include "serve/seeds.h"
 
 namespace quire {
 namespace {
@@ -31,13 +30,14 @@ constexpr Field kFields[] = {
     unsupported("verbosity", "\"medium\""),
     unsupported("store", "false"),
 };
-const Schema kSchema({kFields, chat_fields(), begun_fields(), sampling_fields(), foreign_fields(), openai_fields()});
+const Schema kSchema({kFields, chat_fields(), begun_fields(), sampling_fields(), foreign_fields(), openai_fields(),
+                      handover_fields()});
 
 class Writer final : public OpenaiWriter {
  public:
   Writer(const ServeEnv& env, const Job& job, const OpenaiCommon& common)
       : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk", false}, env, job, common),
-        ids_(env.seeds->next()) {}
+        ids_(job.name.calls) {}
 
   void begin(int64_t n_prompt, std::string& out) override {
     OpenaiWriter::begin(n_prompt, out);

@@ -18,7 +18,7 @@ constexpr Field kFields[] = {
 };
 constexpr int64_t kDefaultMaxTokens = 16;  // OpenAI's
 
-const Schema kSchema({kFields, sampling_fields(), foreign_fields(), openai_fields()});
+const Schema kSchema({kFields, sampling_fields(), foreign_fields(), openai_fields(), handover_fields()});
 
 class Writer final : public OpenaiWriter {
  public:

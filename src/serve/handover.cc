@@ -1,0 +1,157 @@
+#include "serve/handover.h"
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <optional>
+
+#include "base/hash128.h"
+#include "engine/request.h"
+#include "serve/api.h"
+#include "serve/openai.h"
+#include "serve/resumable_stream.h"
+#include "serve/seeds.h"
+
+namespace quire {
+namespace {
+
+constexpr Field kHandover[] = {field_of("handover", kObject)};
+constexpr Field kInner[] = {
+    field_of("ticket", kString, &ServeLimits::name_bytes),
+    field_of("tokens", kArray, &ServeLimits::n_detokenize),
+    integer_field("told_bytes", 0, 1LL << 40),
+};
+
+// "key.seed.id.created.calls": numbers in hexadecimal digits.
+struct Ticket {
+  uint64_t key = 0;  // of all that the answer depends on but its seed
+  uint64_t seed = 0;
+  AnswerName name;
+
+  std::string text() const {
+    return hex64(key) + "." + hex64(seed) + "." + name.id + "." + hex64(static_cast<uint64_t>(name.created_s)) + "." +
+           hex64(name.calls);
+  }
+};
+
+// Takes what is before the next full stop.
+std::string_view next_part(std::string_view& text) {
+  const std::string_view part = text.substr(0, text.find('.'));
+  text.remove_prefix(std::min(text.size(), part.size() + 1));
+  return part;
+}
+
+std::optional<uint64_t> read_hex(std::string_view text) {
+  uint64_t out = 0;
+  if (text.size() != 16) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out, 16);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(out) : std::nullopt;
+}
+
+std::optional<Ticket> read_ticket(std::string_view text) {
+  const auto key = read_hex(next_part(text)), seed = read_hex(next_part(text));
+  const std::string_view id = next_part(text);
+  const auto created = read_hex(next_part(text)), calls = read_hex(text);
+  Hash128 digits;
+  if (!key || !seed || !created || !calls || !from_hex(id, digits)) return std::nullopt;
+  return Ticket{*key, *seed, {to_hex(digits), *calls, static_cast<int64_t>(*created)}};
+}
+
+class Key {
+ public:
+  void add(std::string_view text) { (bytes_ += std::to_string(text.size()) + ":") += text; }
+  void add(int64_t value) { bytes_ += std::to_string(value) + ","; }
+  void add(std::span<const Token> ids) {
+    add(std::ssize(ids));
+    for (const Token id : ids) add(int64_t{id});
+  }
+  uint64_t value() const { return hash128(bytes_.data(), bytes_.size(), 1).lo; }
+
+ private:
+  std::string bytes_;
+};
+
+// The body is the same, so this is what servers may differ in: the model with its numerics and tokenizer, the program,
+// what stands before a request's own words, and what it gets that does not say.
+uint64_t key_of(const ServeEnv& env, int max_tokens, const Job& job) {
+  const Generation& g = job.generation;
+  Key key;
+  key.add(QR_VERSION);
+  key.add(static_cast<int64_t>(env.card.digest));
+  key.add(answering_model(env, g));
+  key.add(static_cast<int64_t>(g.adapter != nullptr  ? g.adapter->content
+                               : g.prefix != nullptr ? g.prefix->content
+                                                     : 0));
+  for (const auto& prompt : job.prompts) key.add(prompt);
+  key.add(int64_t{max_tokens});
+  key.add(g.stop_ids);
+  key.add(int64_t{g.ignore_eos});
+  for (const SamplingDefault& row : env.sampling.rows()) {
+    key.add(row.field);
+    key.add(std::to_string(row.value));
+  }
+  for (const int64_t form : {static_cast<int64_t>(job.reasoning), int64_t{job.reasoning_open},
+                             int64_t{job.calls != nullptr}, g.thinking_tokens})
+    key.add(form);
+  return key.value();
+}
+
+// Whether tokens and bytes of text say all of how far such an answer is.
+bool can_go_on(const Job& job) {
+  const Generation& g = job.generation;
+  return job.stream && job.prompts.size() == 1 && g.best_of == 1 && !g.prompt_only && g.sampling.mirostat == 0 &&
+         g.sampling.n_prompt_logprobs < 0 && !job.tells_progress;
+}
+
+}  // namespace
+
+std::span<const Field> handover_fields() { return kHandover; }
+
+ApiResult<void> read_handover(const ApiRequest& request, const ServeEnv& env, Job& job) {
+  Handover& h = job.handover;
+  h.asked = request.http.header(kHandoverHeader) != nullptr && request.http.header(kResumableHeader) == nullptr;
+  const Json* given = request.args.find("handover");
+  if (given == nullptr) {
+    job.name.id = env.seeds->id();
+    job.name.calls = env.seeds->next();
+    job.name.created_s = std::time(nullptr);
+    return {};
+  }
+  static const Schema kSchema({kInner});
+  QR_TRY(const Args inner, kSchema.check(*given, request.reading, "handover"));
+  const auto ticket = read_ticket(inner.text("ticket"));
+  if (!ticket) return refuse(bad_field("handover.ticket", "is none that a server gives"));
+  if (const Json* ids = inner.find("tokens"))
+    QR_TRY_VOID(read_token_ids(*ids, "handover.tokens", env.tokenizer->n_vocab(), h.output));
+  h.goes_on = true;
+  h.ticket = ticket->text();
+  h.told_bytes = inner.integer("told_bytes", 0);
+  job.name = ticket->name;
+  job.generation.sampling.seed = ticket->seed;
+  return {};
+}
+
+ApiResult<void> settle_handover(const ServeEnv& env, int max_tokens, Job& job) {
+  Handover& h = job.handover;
+  if (!h.asked && !h.goes_on) return {};
+  const bool can = can_go_on(job);
+  const uint64_t key = can ? key_of(env, max_tokens, job) : 0;
+  const std::string ticket = Ticket{key, job.generation.sampling.seed, job.name}.text();
+  if (h.goes_on && (!can || ticket != h.ticket))
+    return refuse(HttpError{409, "'handover.ticket' is of another answer than this server gives to the request",
+                            "invalid_request_error", "handover.ticket", "handover_mismatch"});
+  h.asked = h.asked && can;
+  h.ticket = ticket;
+  return {};
+}
+
+void append_mark(std::string& out, std::span<const Token> ids, int64_t told_bytes) {
+  out += ": handover ";
+  for (const Token id : ids) {
+    if (out.back() != ' ') out += ',';
+    out += std::to_string(id);
+  }
+  out += ' ' + std::to_string(told_bytes) + "\n\n";
+}
+
+}  // namespace quire

@@ -1,0 +1,245 @@
+// Answers that two servers give, one behind the other: whatever the mark behind which the first is left, the client is
+// told what one server alone would have told.
+#include "serve/handover.h"
+
+#include <algorithm>
+
+#include "serve/testing.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}";
+
+struct Teller : TestServer {
+  explicit Teller(uint64_t seed, std::string reply) {
+    TokenizerSpec spec = tiny_spec();
+    spec.chat_template = kTemplate;
+    tokenizer = tiny_tokenizer(spec);
+    options.random = counted_random(seed);
+    engine.step_us = 500;  // so that an answer comes in portions
+    engine.script = [reply = std::move(reply)](const Request& r) {
+      std::vector<Token> out = reply.empty() ? FakeEngine::default_script(r) : byte_tokens(reply);
+      out.push_back(2);
+      return out;
+    };
+    start();
+  }
+};
+
+// A stream with its marks, as a router reads it.
+struct Portions {
+  struct Portion {
+    std::string events;  // up to its mark
+    std::string ids;     // "5,17"
+    std::string told;    // bytes
+  };
+  std::vector<Portion> list;
+  std::string rest;  // behind the last mark
+  std::string ticket;
+  int status = 0;
+};
+
+Portions read_portions(const HttpResponse& response) {
+  Portions out;
+  out.status = response.status;
+  if (const std::string* ticket = response.header(kHandoverHeader)) out.ticket = *ticket;
+  constexpr std::string_view kMark = ": handover ";
+  const std::string_view body = response.body;
+  size_t from = 0;
+  for (size_t at = body.find(kMark); at != std::string_view::npos; at = body.find(kMark, from)) {
+    const size_t ids = at + kMark.size(), gap = body.find(' ', ids), end = body.find("\n\n", ids);
+    out.list.push_back({std::string(body.substr(from, at - from)), std::string(body.substr(ids, gap - ids)),
+                        std::string(body.substr(gap + 1, end - gap - 1))});
+    from = end + 2;
+  }
+  out.rest = body.substr(from);
+  return out;
+}
+
+// All that a client is told, whatever the pieces.
+std::string said(const std::string& events) {
+  std::string content, reasoning, calls, names, arguments, logprobs, heads, ends;
+  const auto add = [](std::string& to, const Json& value) {
+    if (value.as_string() != nullptr) to += *value.as_string();
+  };
+  for (size_t at = 0; at < events.size();) {
+    const size_t end = events.find("\n\n", at);
+    const std::string data = events.substr(at + 6, end - at - 6);
+    at = end + 2;
+    if (data == "[DONE]") {
+      ends += data;
+      continue;
+    }
+    const Json chunk = parse_json(data);
+    const std::string head =
+        text_at(json_at(chunk, "id")) + " " + json_at(chunk, "created").dump() + " " + text_at(json_at(chunk, "model"));
+    if (heads.find(head) == std::string::npos) heads += head + "\n";
+    const Json choice = json_at(chunk, "choices", 0);
+    add(content, json_at(choice, "text"));
+    add(content, json_at(choice, "delta", "content"));
+    add(reasoning, json_at(choice, "delta", "reasoning_content"));
+    if (json_at(choice, "delta", "role").as_string() != nullptr) ends += "role ";
+    for (const Json& call : list_of(json_at(choice, "delta", "tool_calls"))) {
+      add(calls, json_at(call, "id"));
+      add(names, json_at(call, "function", "name"));
+      add(arguments, json_at(call, "function", "arguments"));
+    }
+    for (const Json& one : list_of(json_at(choice, "logprobs", "content"))) logprobs += one.dump();
+    for (const char* list : {"tokens", "token_logprobs", "text_offset"})
+      for (const Json& one : list_of(json_at(choice, "logprobs", list))) logprobs += list + one.dump();
+    add(ends, json_at(choice, "finish_reason"));
+    if (json_at(chunk, "usage", "prompt_tokens").as_int() != nullptr) ends += json_at(chunk, "usage").dump();
+  }
+  std::string out;
+  for (const std::string& part : {heads, content, reasoning, calls, names, arguments, logprobs, ends})
+    out += part + "\n";
+  return out;
+}
+
+std::string behind(const std::string& body,
+                   const std::string& ticket,
+                   const std::string& ids,
+                   const std::string& told) {
+  return R"({"handover":{"ticket":")" + ticket + R"(","tokens":[)" + ids + R"(],"told_bytes":)" + told + "}," +
+         body.substr(1);
+}
+
+// Behind every mark.
+void expect_one_answer(const std::string& path, const std::string& body, const std::string& reply = "") {
+  const Teller first(1, reply), second(2, reply);
+  const HttpHeaders router{{std::string(kHandoverHeader), "1"}};
+  const Portions whole = read_portions(first.post(path, body, router));
+  EXPECT_EQ(whole.status, 200) << whole.rest;
+  EXPECT_NE(whole.ticket, "");
+  std::string all;
+  for (const auto& portion : whole.list) all += portion.events;
+  all += whole.rest;
+  EXPECT_NE(all.find("[DONE]"), std::string::npos) << all;
+  std::string events, ids;
+  for (const auto& portion : whole.list) {
+    events += portion.events;
+    if (!ids.empty() && !portion.ids.empty()) ids += ',';
+    ids += portion.ids;
+    const Portions more = read_portions(second.post(path, behind(body, whole.ticket, ids, portion.told), router));
+    EXPECT_EQ(more.status, 200) << more.rest;
+    EXPECT_EQ(more.ticket, whole.ticket);
+    std::string joined = events, again = ids;
+    for (const auto& next : more.list) {
+      joined += next.events;
+      if (!again.empty() && !next.ids.empty()) again += ',';
+      again += next.ids;
+    }
+    EXPECT_EQ(said(joined + more.rest), said(all)) << "behind " << ids << ", " << portion.told << " bytes";
+    EXPECT_EQ(again.find(",,"), std::string::npos);
+  }
+}
+
+std::string chat(const std::string& fields) {
+  return R"({"stream":true,"messages":[{"role":"user","content":"x"}])" + fields + "}";
+}
+std::string completion(const std::string& fields) {
+  return R"({"stream":true,"prompt":"x","max_tokens":200)" + fields + "}";
+}
+
+TEST(Handover, DrawnAnswersGoOnUnderTheSameNameAndSeed) {
+  expect_one_answer("/v1/chat/completions", chat(""));
+  expect_one_answer("/v1/completions", completion(R"(,"stream_options":{"include_usage":true})"));
+}
+
+TEST(Handover, CharactersOfManyTokensAreWhole) {
+  expect_one_answer("/v1/chat/completions", chat(""), "na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x98\x80 end");
+  expect_one_answer("/v1/completions", completion(R"(,"logprobs":2)"), "\xC3\xAF\xE2\x82\xAC \xF0\x9F\x98\x80!");
+}
+
+TEST(Handover, StopStringsThatHadBegunGoOn) {
+  for (const char* include : {"false", "true"}) {
+    const std::string stop = R"(,"stop":["cdcde","xyz"],"include_stop_str_in_output":)" + std::string(include);
+    expect_one_answer("/v1/completions", completion(stop), "abcdcdxyabcdcdcdeabc");
+    expect_one_answer("/v1/completions", completion(stop + R"(,"logprobs":1)"), "abcdcdxyabcdcdcdeabc");
+    expect_one_answer("/v1/chat/completions", chat(stop + R"(,"logprobs":true,"min_tokens":3)"), "cdcdexxyz");
+    expect_one_answer("/v1/completions", completion(stop), "abcdcd");  // held until the end
+  }
+}
+
+TEST(Handover, LengthsAreThoseOfTheWholeAnswer) {
+  expect_one_answer("/v1/chat/completions", chat(R"(,"max_tokens":7,"stream_options":{"include_usage":true})"));
+  expect_one_answer("/v1/chat/completions",
+                    chat(R"(,"max_tokens":1,"stream_options":{"include_usage":true,"continuous_usage_stats":true})"));
+}
+
+TEST(Handover, ThinkingCallsAndEchoesAreToldOnce) {
+  const std::string tools =
+      R"(,"tools":[{"type":"function","function":{"name":"get","parameters":{"type":"object"}}}])";
+  expect_one_answer(
+      "/v1/chat/completions", chat(tools),
+      "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Par\\u00eds\"}}\n</tool_call>");
+  expect_one_answer("/v1/completions", completion(R"(,"echo":true)"), "and more");
+}
+
+TEST(Handover, NobodyIsToldMarksWhoDoesNotAskOrCannotUseThem) {
+  const Teller s(1, "abc");
+  const auto marks = [&](const std::string& body, HttpHeaders headers) {
+    const HttpResponse r = s.post("/v1/completions", body, std::move(headers));
+    EXPECT_EQ(r.status, 200) << r.body;
+    return r.header(kHandoverHeader) != nullptr || r.body.find(": handover") != std::string::npos;
+  };
+  const HttpHeaders asks{{std::string(kHandoverHeader), "1"}};
+  EXPECT_TRUE(marks(completion(""), asks));
+  EXPECT_FALSE(marks(completion(""), {}));
+  EXPECT_FALSE(marks(completion(R"(,"n":2)"), asks));
+  EXPECT_FALSE(marks(completion(R"(,"mirostat":2)"), asks));
+  EXPECT_FALSE(marks(R"({"prompt":"x"})", asks));
+  EXPECT_FALSE(marks(completion(""), {asks[0], {"x-quire-resumable", "1"}}));
+}
+
+TEST(Handover, AServerThatWouldHaveSaidSomethingElseRefuses) {
+  const Teller first(1, "abcdef"), other(2, "abcdef");
+  const HttpHeaders asks{{std::string(kHandoverHeader), "1"}};
+  const std::string ticket = read_portions(first.post("/v1/completions", completion(""), asks)).ticket;
+  const auto refused = [&](const std::string& body, int status) {
+    const HttpResponse r = other.post("/v1/completions", body, asks);
+    EXPECT_EQ(r.status, status) << r.body;
+    return r.body;
+  };
+  const std::string given = behind(completion(""), ticket, "100", "1");
+  EXPECT_EQ(other.post("/v1/completions", given, asks).status, 200);
+  EXPECT_NE(refused(behind(R"({"stream":true,"prompt":"y","max_tokens":200})", ticket, "100", "1"), 409)
+                .find("handover_mismatch"),
+            std::string::npos);
+  refused(behind(R"({"stream":true,"prompt":"x","max_tokens":199})", ticket, "100", "1"), 409);
+  refused(behind(completion(R"(,"n":2)"), ticket, "100", "1"), 409);
+  std::string bent = ticket;
+  bent[0] = bent[0] == '0' ? '1' : '0';
+  refused(behind(completion(""), bent, "100", "1"), 409);
+  refused(behind(completion(""), "0", "100", "1"), 400);
+  refused(behind(completion(""), ticket, "99999", "1"), 400);
+  refused(behind(completion(""), ticket, "100", "-1"), 400);
+  const std::string stops = R"({"stream":true,"prompt":"x","max_tokens":200,"stop":"ab"})";
+  const std::string other_ticket = read_portions(first.post("/v1/completions", stops, asks)).ticket;
+  refused(behind(stops, other_ticket, "100,101,102", "0"), 400);  // "abc"
+}
+
+TEST(Handover, AServerThatEndsLeavesTheRestToAnother) {
+  TestServer s;
+  s.engine.script = [](const Request&) { return std::vector<Token>(4000, kFirstByte + 'a'); };
+  s.engine.step_us = 1000;
+  s.start();
+  RawClient client(s.serving->port());
+  const std::string body = R"({"stream":true,"prompt":"x","max_tokens":4000})";
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-Quire-Handover: 1\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string begun = client.read_until(": handover ");
+  EXPECT_NE(begun.find(": handover "), std::string::npos) << begun;
+  s.serving->stop(0);
+  const std::string rest = client.read_to_end();
+  EXPECT_EQ(rest.find("event: error"), std::string::npos) << rest;
+  EXPECT_EQ(rest.find("[DONE]"), std::string::npos) << rest;
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,125 @@
+// What a request's sequences have come to becomes the bytes of its reply. Io thread. See session.h.
+#include <algorithm>
+
+#include "serve/outcome.h"
+#include "serve/session.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kWholeBytes = 256 << 10;  // the answer that is small enough to be sent with its length
+
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+}  // namespace
+
+bool Session::flush_pending(Reply& reply) {
+  if (pending_.empty()) return true;
+  if (!reply.write(pending_)) return false;
+  pending_.clear();
+  n_sound_ = 0;
+  return true;
+}
+
+void Session::write_delta(Reply& reply, Choice& c) {
+  if (c.told) return;
+  const auto begin = [&] {
+    if (head_sent_) return;
+    head_sent_ = true;
+    counted(200);
+    HttpHeaders headers = job_.writer->stream_headers();
+    headers.insert(headers.end(), job_.headers.begin(), job_.headers.end());
+    if (job_.handover.asked) headers.push_back({std::string(kHandoverHeader), job_.handover.ticket});
+    reply.start_stream(200, std::move(headers));
+    std::string told;  // by another
+    job_.writer->begin(n_prompt_tokens(job_), job_.handover.goes_on ? told : pending_);
+  };
+  for (const int n_done : c.take_progress()) {
+    begin();
+    job_.writer->progress(c.index, {static_cast<int64_t>(job_.prompts[c.prompt].size()), c.n_cached_first(), n_done},
+                          pending_);
+    n_sound_ = pending_.size();
+  }
+  Delta delta;
+  if (c.take_text(delta)) {
+    begin();
+    if (tells(delta)) job_.writer->delta(c.index, delta, pending_);
+    if (job_.handover.asked) mark(c, delta);
+    n_sound_ = pending_.size();
+  }
+  if (!c.ended()) return;
+  begin();
+  job_.writer->finish(c.index, c.ending(), pending_);
+  n_sound_ = pending_.size();
+  c.told = true;
+}
+
+// Tokens without text are taken for marks too, and of no interest to the client.
+bool Session::tells(const Delta& delta) const {
+  const bool only_marked = job_.generation.sampling.n_logprobs < 0 && !job_.want_ids;
+  return !delta.parts.empty() || !only_marked;
+}
+
+// What is told without a mark is told again by whoever goes on; so it is where it may have ended the answer, for behind
+// that nobody can go on.
+void Session::mark(const Choice& c, const Delta& delta) {
+  if (c.ended() || c.stopped() || c.n_tokens() >= max_tokens(c.prompt)) return;
+  std::vector<Token> ids;
+  ids.reserve(delta.tokens.size());
+  for (const TokenText& token : delta.tokens) ids.push_back(token.id);
+  append_mark(pending_, ids, c.told_bytes());
+}
+
+void Session::fail(Reply& reply, const HttpError& error) {
+  over_ = true;
+  cancel_all();
+  if (!head_sent_) return refuse_with(error);
+  if (!job_.stream) return reply.abort();                                        // in the middle of one JSON text
+  if (job_.handover.asked && error.code == kShuttingDown) return reply.abort();  // another goes on
+  job_.writer->error(error, pending_);
+  if (flush_pending(reply))
+    reply.end();
+  else
+    reply.abort();
+}
+
+void Session::conclude(Reply& reply) {
+  context_.metrics->request.observe(seconds(context_.clock->now_ns() - arrived_ns_));
+  const UsageTotals usage = usage_of(job_, choices_);
+  int64_t longest = 0;
+  for (const auto& choice : choices_) longest = std::max(longest, choice->n_generated());
+  context_.metrics->count_longest(longest);
+  if (!job_.stream) {
+    whole_ = job_.writer->body(take_results(job_, choices_, *context_.env->tokenizer), usage);
+    return write_whole(reply);
+  }
+  job_.writer->end(usage, pending_);
+  ending_ = true;
+  if (!flush_pending(reply)) return;  // called again when there is room
+  over_ = true;
+  reply.end();
+}
+
+// A piece a turn; a small answer at once.
+void Session::write_whole(Reply& reply) {
+  whole_->write(head_sent_ ? kTurnBytes : kWholeBytes, pending_);
+  if (!head_sent_) {
+    HttpHeaders headers = job_.headers;
+    headers.push_back({"Content-Type", "application/json"});
+    counted(200);
+    if (whole_->done()) {
+      reply.send(200, std::move(headers), std::move(pending_));
+      over_ = true;
+      return;
+    }
+    head_sent_ = true;
+    reply.start_stream(200, std::move(headers));
+  }
+  ending_ = whole_->done();
+  if (!flush_pending(reply)) return;
+  if (!ending_) return reply.notify();
+  over_ = true;
+  reply.end();
+}
+
+}  // namespace quire
