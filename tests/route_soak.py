@@ -113,7 +113,8 @@ def main():
         for what, n in sorted(counts.items()):
             print(f'{n:7d} {what}')
         times = sorted(t for client in clients for t in client.seconds)
-        print(f'{n_killed} workers killed, {router.metric("quire_route_retries_total"):.0f} requests asked elsewhere; an '
+        print(f'{n_killed} workers killed, {router.metric("quire_route_retries_total"):.0f} requests asked elsewhere, '
+              f'{router.metric("quire_route_moved_streams_total"):.0f} streams moved; an '
               f'answer takes {times[len(times) // 2]:.3f} s, p99 {times[len(times) * 99 // 100]:.3f} s')
         freed = eventually(lambda: all(w['load_tokens'] == w['requests'] == 0 for w in router.workers().values()))
         print('' if freed else f'loads are left: {router.workers()}')

@@ -181,6 +181,33 @@ Result<std::vector<std::string>> serve_arguments(const std::vector<std::string>&
   return out;
 }
 
+Result<std::vector<std::vector<std::string>>> model_arguments(const std::vector<std::string>& options,
+                                                              const std::vector<LocalModel>& models,
+                                                              const std::vector<std::string>& of_all) {
+  std::vector<std::vector<std::string>> own(models.size());
+  for (const std::string& option : options) {
+    const LocalModel* meant = nullptr;
+    for (const LocalModel& model : models) {
+      if (!option.starts_with(model.name + "=")) continue;
+      if (meant == nullptr || model.name.size() > meant->name.size()) meant = &model;
+    }
+    if (meant == nullptr)
+      return fail(Code::invalid, "must be MODEL=NAME=VALUE with the name of a model that is served here, got \"" +
+                                     shown(option) + "\"");
+    own[static_cast<size_t>(meant - models.data())].push_back(option.substr(meant->name.size() + 1));
+  }
+  const auto name_of = [](const std::string& argument) { return argument.substr(0, argument.find('=')); };
+  for (std::vector<std::string>& one : own) {
+    QR_TRY(const std::vector<std::string> given, serve_arguments(one));
+    one.clear();
+    for (const std::string& general : of_all)
+      if (std::ranges::none_of(given, [&](const auto& mine) { return name_of(mine) == name_of(general); }))
+        one.push_back(general);
+    one.insert(one.end(), given.begin(), given.end());
+  }
+  return own;
+}
+
 ChildSpec serve_command(const LocalModel& model,
                         const std::vector<std::string>& arguments,
                         const std::vector<ApiKey>& keys) {

@@ -33,6 +33,13 @@ Status check_names(const std::vector<LocalModel>& models);
 // none of that name, or that is the router's: where an engine listens and who may ask it.
 Result<std::vector<std::string>> serve_arguments(const std::vector<std::string>& options);
 
+// "MODEL=NAME=VALUE", options of one model alone, as serve_arguments has those of all: behind `of_all`, and in place of
+// what that says of the same names. The longest name that fits is meant. By the models' places. Code::invalid where no
+// model has the name, and as serve_arguments.
+Result<std::vector<std::vector<std::string>>> model_arguments(const std::vector<std::string>& options,
+                                                              const std::vector<LocalModel>& models,
+                                                              const std::vector<std::string>& of_all);
+
 // `quire serve` with these arguments, on a free port of this machine, for clients with these keys (their limits are
 // asked elsewhere); nothing of our environment that begins with QUIRE_ counts for it.
 ChildSpec serve_command(const LocalModel& model,

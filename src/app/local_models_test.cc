@@ -93,6 +93,23 @@ TEST(ServeArguments, AreThoseOfServeButForTheRoutersOwn) {
   EXPECT_THAT(serve_arguments({""}).error().message, HasSubstr("has no option --"));
 }
 
+TEST(ModelArguments, AreOfOneModelAndGoBeforeThoseOfAll) {
+  std::vector<LocalModel> models(3);
+  models[0].name = "a";
+  models[1].name = "a=b";
+  models[2].name = "c";
+  const std::vector<std::string> all{"--ctx=1", "--threads=2"};
+  const auto own = model_arguments({"a=ctx=3", "a=b=threads=4", "a=b=no-prefix-cache"}, models, all);
+  ASSERT_TRUE(own);
+  EXPECT_THAT((*own)[0], ElementsAre("--threads=2", "--ctx=3"));
+  EXPECT_THAT((*own)[1], ElementsAre("--ctx=1", "--threads=4", "--no-prefix-cache"));
+  EXPECT_THAT((*own)[2], ElementsAre("--ctx=1", "--threads=2"));
+  EXPECT_THAT(model_arguments({"d=ctx=3"}, models, all).error().message, HasSubstr("MODEL=NAME=VALUE"));
+  EXPECT_THAT(model_arguments({"c"}, models, all).error().message, HasSubstr("MODEL=NAME=VALUE"));
+  EXPECT_THAT(model_arguments({"c=port=3"}, models, all).error().message, HasSubstr("router's own"));
+  EXPECT_THAT(model_arguments({"c=ctxx=3"}, models, all).error().message, HasSubstr("did you mean ctx?"));
+}
+
 TEST(ServeCommand, KeysGoInByHashAndOurVariablesDoNot) {
   ::setenv("QUIRE_PORT", "1", 1);
   LocalModel model;

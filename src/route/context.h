@@ -23,9 +23,10 @@ struct RouteCounters {
         retries(m.counter("quire_route_retries_total", "Requests asked of a second worker.")),
         failures(m.counter("quire_route_failures_total", "Requests that ended by a worker's fault.")),
         cut_streams(m.counter("quire_route_cut_streams_total", "Of them, after the first byte of their answer.")),
+        moved_streams(m.counter("quire_route_moved_streams_total", "Streams that went on at another worker.")),
         no_worker(m.counter("quire_route_no_worker_total", "Requests refused because no worker could be given them.")) {
   }
-  Counter &requests, &retries, &failures, &cut_streams, &no_worker;
+  Counter &requests, &retries, &failures, &cut_streams, &moved_streams, &no_worker;
 };
 
 struct RouteContext {

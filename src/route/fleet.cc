@@ -78,7 +78,7 @@ void Fleet::find_candidates(const RouteAsk& ask,
     if (only != 0 ? w.id != only : model != 0 && !w.serves(model)) continue;
     if (std::find(not_these.begin(), not_these.end(), workers_[i]) != not_these.end()) continue;
     from_.push_back(i);
-    views_.push_back({w.id, w.load_tokens, w.n_requests, 0});
+    views_.push_back({w.id, w.load_tokens, w.n_requests, 0, w.prefill_tokens, w.n_decoding, w.token_ns});
   }
 }
 
@@ -93,7 +93,7 @@ void Fleet::fill_hits(const RouteAsk& ask) {
 // A session goes where it was (`last`; 0: nobody knows); elsewhere with a reason of its own.
 RouteChoice Fleet::pick(const RouteAsk& ask, uint64_t last) {
   const int64_t tokens = ask.prompt_tokens + ask.answer_tokens;
-  const RouteQuery query{ask.session ? ask.session->lo : ask.key, tokens, turn_++};
+  const RouteQuery query{ask.session ? ask.session->lo : ask.key, tokens, turn_++, ask.prompt_tokens};
   if (last == 0) return policy_.choose(views_, query);
   const auto at = std::find_if(views_.begin(), views_.end(), [&](const WorkerView& v) { return v.id == last; });
   if (at != views_.end() && (ask.pinned || static_cast<double>(at->load_tokens) <= load_bound(views_, tokens)))
@@ -114,9 +114,11 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   const RouteChoice choice = pick(ask, last);
   const auto& worker = workers_[from_[choice.index]];
   const int64_t cached = std::min(views_[choice.index].hit_tokens, ask.prompt_tokens);
-  const int64_t tokens = ask.prompt_tokens - cached + ask.answer_tokens;
-  LoadLease load(shared_from_this(), worker, tokens);
-  worker->load_tokens += tokens;
+  const int64_t prefill = ask.prompt_tokens - cached;
+  const Charge charge{prefill + ask.answer_tokens, prefill, worker->prefill_tokens + prefill};
+  LoadLease load(shared_from_this(), worker, charge);
+  worker->load_tokens += charge.tokens;
+  worker->prefill_tokens += charge.prefill_tokens;
   ++worker->n_requests;
   worker->n_given.add();
   if (ask.session && (stays || !ask.pinned)) sessions_.set(*ask.session, worker->id, ask.pinned, now);
@@ -136,10 +138,26 @@ void Fleet::count(std::string_view reason) {
   counter->add();
 }
 
-void Fleet::release(Worker& worker, int64_t tokens) {
+void Fleet::release(Worker& worker, const Charge& charge, bool has_begun) {
   const std::lock_guard lock(mu_);
-  worker.load_tokens -= tokens;
+  worker.load_tokens -= charge.tokens;
   --worker.n_requests;
+  if (has_begun)
+    --worker.n_decoding;
+  else
+    worker.prefill_tokens -= charge.prefill_tokens;
+}
+
+// Few tokens say more of the way to the worker than of its speed.
+void Fleet::begins(Worker& worker, const Charge& charge, int64_t after_ns) {
+  constexpr int64_t kLeastTokens = 64;
+  constexpr double kShare = 0.2;  // of the newest in the mean
+  const std::lock_guard lock(mu_);
+  worker.prefill_tokens -= charge.prefill_tokens;
+  ++worker.n_decoding;
+  if (charge.ahead_tokens < kLeastTokens || after_ns <= 0) return;
+  const double token_ns = static_cast<double>(after_ns) / static_cast<double>(charge.ahead_tokens);
+  worker.token_ns += (token_ns - worker.token_ns) * (worker.token_ns == 0 ? 1 : kShare);
 }
 
 void Fleet::remember(const Hash128& session, uint64_t worker, bool pinned) {

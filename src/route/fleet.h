@@ -84,7 +84,8 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
 
  private:
   friend class LoadLease;
-  void release(Worker& worker, int64_t tokens);
+  void release(Worker& worker, const Charge& charge, bool has_begun);
+  void begins(Worker& worker, const Charge& charge, int64_t after_ns);
   void drop_hints(Worker& worker);
   void note_failure(Worker& worker);
   bool has(uint64_t worker) const;

@@ -42,6 +42,37 @@ RouteAsk asks(std::optional<Hash128> session, int64_t tokens = 100) {
   return out;
 }
 
+TEST(Fleet, PromptsAreAheadUntilTheirAnswersBeginAndSayHowFastTheirWorkerIs) {
+  World world(1, "predicted");
+  const auto worker = world.worker(0);
+  auto first = world.fleet->choose(asks(std::nullopt, 100), {});
+  auto second = world.fleet->choose(asks(std::nullopt, 300), {});
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(worker->prefill_tokens, 400);
+  first->load.begins(200 * kMs);
+  EXPECT_EQ(worker->token_ns, 2e6);
+  first->load.begins(900 * kMs);  // once counts
+  EXPECT_EQ(worker->token_ns, 2e6);
+  EXPECT_EQ(worker->prefill_tokens, 300);
+  EXPECT_EQ(worker->n_decoding, 1);
+  LoadLease moved = std::move(second->load);
+  moved.begins(400 * kMs);  // 400 tokens were before its first: a millisecond each
+  EXPECT_NEAR(worker->token_ns, 1.8e6, 1);
+  EXPECT_EQ(worker->n_decoding, 2);
+  auto third = world.fleet->choose(asks(std::nullopt, 10), {});
+  third->load.begins(900 * kMs);  // too few to measure by
+  EXPECT_NEAR(worker->token_ns, 1.8e6, 1);
+  auto fourth = world.fleet->choose(asks(std::nullopt, 70), {});
+  fourth.reset();
+  third.reset();
+  first.reset();
+  moved = {};
+  second.reset();
+  EXPECT_EQ(worker->prefill_tokens, 0);
+  EXPECT_EQ(worker->n_decoding, 0);
+  EXPECT_EQ(world.load(), 0);
+}
+
 TEST(Fleet, ASessionStaysAndItsLoadIsChargedOnceAndReleasedOnce) {
   World world(4);
   std::shared_ptr<Worker> home;

@@ -180,7 +180,7 @@ TEST(Front, AModelIsFoundHoweverItsNameIsEscaped) {
 }
 
 TEST(Front, APathForHealthThatIsNoneIsRefused) {
-  for (const char* path : {"", "health", "http://elsewhere/health", "/a b", "/x\r\nEvil: 1", "/a#b", "/%zz"}) {
+  for (const char* path : {"health", "http://elsewhere/health", "/a b", "/x\r\nEvil: 1", "/a#b", "/%zz"}) {
     RouteOptions options;
     options.port = 0;
     options.health_path = path;
@@ -238,6 +238,33 @@ TEST(Front, AWorkersHealthIsAskedWhereItIs) {
   EXPECT_TRUE(eventually([&] { return client.request({"GET", "/ready", {}, ""})->status == 200; }));
   const std::lock_guard lock(mu);
   EXPECT_EQ(asked.find("/health"), std::string::npos);
+}
+
+// Of ours, whether it takes requests, so one that is to end leaves at once; of others, whether they are well.
+TEST(Front, AServerOfOursIsAskedWhetherItIsReady) {
+  for (const bool ours : {true, false}) {
+    std::atomic<bool> ends{false};
+    std::atomic<int> n_ready{0};
+    FunctionHandler handler([&](HttpRequest&& request, const ReplyPtr& reply) {
+      n_ready += request.target == "/ready";
+      const bool lists = request.target == "/v1/models";
+      const std::string list = std::string(R"({"data":[{"id":"m","owned_by":")") + (ours ? "quire" : "vllm") + "\"}]}";
+      reply->send(request.target == "/ready" && ends ? 503 : 200, {}, lists ? list : "{}");
+    });
+    const auto worker = std::move(*Server::start({}, handler));
+    RouteOptions options;
+    options.port = 0;
+    options.limits.probe_ms = 20;
+    options.workers = {{{"127.0.0.1", worker->port()}, ""}};
+    Metrics metrics;
+    const auto router = std::move(*start_router(options, metrics));
+    HttpClient client(ClientOptions{.port = router->port()});
+    const auto status = [&] { return client.request({"GET", "/ready", {}, ""})->status; };
+    EXPECT_TRUE(eventually([&] { return status() == 200; }));
+    ends = true;
+    EXPECT_TRUE(eventually([&] { return status() == (ours ? 503 : 200); }));
+    EXPECT_EQ(n_ready > 0, ours);
+  }
 }
 
 }  // namespace

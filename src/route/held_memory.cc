@@ -18,7 +18,8 @@ std::vector<HeldRow> rows() {
   const RouteLimits l;
   const HttpLimits http;
   return {
-      {.what = "router: answers and events that are held until they are whole",
+      {.what =
+           "router: answers and events that are held until they are whole, and what was told of streams that can move",
        .of_request = {"gathered_bytes or event_bytes", l.gathered_bytes},
        .in_all = {"held_bytes", l.held_bytes},
        .test = "Proxied.WholeAnswersKeepTheirLengthAndWhatFindsNoRoomIsPassedOnAsItComes"},

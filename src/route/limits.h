@@ -21,11 +21,13 @@ struct RouteLimits {
   int64_t wait_ms = 5'000;             // they wait so long
   int64_t probe_ms = 1'000;            // between two questions for a worker's health
   int64_t probe_answer_ms = 2'000;     // for its answer
+  int64_t dns_ms = 5'000;              // between two look-ups of names whose addresses are workers
   int64_t n_failures = 3;              // one after the other: the worker is given nothing for a while
   int64_t n_recoveries = 2;            // good answers about its health, before it is given something again
   int64_t eject_ms = 1'000;            // for so long at first; twice as long each time
   int64_t most_eject_ms = 30'000;      // but no longer, also where the worker itself asks for it (Retry-After)
   int64_t n_retries = 128;             // that may happen at once, beyond one for each five requests
+  int64_t n_moves = 3;                 // of a stream whose worker failed, without a token in between
   int64_t n_sessions = 100'000;        // whose worker is remembered
   int64_t session_s = 3'600;           // for so long, in seconds
   int64_t n_prefix_blocks = 131'072;   // blocks of prompts whose workers are remembered

@@ -15,13 +15,17 @@ struct WorkerView {
   uint64_t id = 0;          // of its address: the same in every router
   int64_t load_tokens = 0;  // of what it was given and has not answered
   int64_t n_requests = 0;
-  int64_t hit_tokens = 0;  // of the prompt's beginning that it is thought to hold
+  int64_t hit_tokens = 0;      // of the prompt's beginning that it is thought to hold
+  int64_t prefill_tokens = 0;  // of the prompts that it was given and has not begun to answer, less what it holds
+  int64_t n_decoding = 0;      // answers that it has begun
+  double token_ns = 0;         // a token of a prompt, as measured; 0: not known
 };
 
 struct RouteQuery {
   uint64_t key = 0;    // of the session, or of the prompt's beginning; equal keys should meet
   int64_t tokens = 0;  // what the request adds to a worker's load, as estimated
   uint64_t turn = 0;   // how many were chosen before
+  int64_t prompt_tokens = 0;
 };
 
 struct RouteChoice {

@@ -20,7 +20,7 @@ std::vector<WorkerView> workers(std::initializer_list<int64_t> loads) {
 }
 
 TEST(RoutePolicy, NoneIsGivenMoreWhileItIsOverTheBound) {
-  for (const char* name : {"hash", "prefix", "least_load"}) {
+  for (const char* name : {"hash", "prefix", "predicted", "least_load"}) {
     Rng rng(7);
     std::vector<WorkerView> views = workers({0, 0, 0, 0, 0});
     for (uint64_t i = 0; i < 4000; ++i) {
@@ -54,6 +54,48 @@ TEST(RoutePolicy, PrefixGoesToTheLongestHitThenToTheNextThenToTheLeastLoaded) {
   views[1].hit_tokens = views[2].hit_tokens = 0;
   EXPECT_EQ(choose().index, 3U);
   EXPECT_EQ(choose().reason, "miss");
+}
+
+TEST(RoutePolicy, PredictedLeavesAHolderForAGainOnly) {
+  auto views = workers({100, 100, 100, 100});
+  const auto choose = [&](int64_t prompt) {
+    const RouteChoice choice = policy("predicted").choose(views, {1, 10, 0, prompt});
+    return std::pair(choice.index, choice.reason);
+  };
+  using Chosen = std::pair<size_t, std::string_view>;
+  for (WorkerView& w : views) w.token_ns = 1e6;  // a millisecond a token
+  views[1].prefill_tokens = 50;
+  EXPECT_EQ(choose(100), Chosen(0, "miss"));
+  views[1].hit_tokens = 90;
+  EXPECT_EQ(choose(100), Chosen(1, "prefix"));  // 60 ms beside 100
+  views[1].prefill_tokens = 94;
+  EXPECT_EQ(choose(100), Chosen(1, "prefix"));  // 104: the gain is too small
+  views[1].prefill_tokens = 200;
+  EXPECT_EQ(choose(100), Chosen(0, "sooner"));  // 210
+  views[0].token_ns = 3e6;                      // slow is not idle
+  views[2].n_decoding = 512;                    // neither is who answers many
+  EXPECT_EQ(choose(100), Chosen(3, "sooner"));
+  views[2].hit_tokens = 40;
+  views[1].load_tokens = 100'000;
+  EXPECT_EQ(choose(100).second, "sooner");  // 120 ms at the next holder, 100 elsewhere
+  views[2].n_decoding = 0;
+  EXPECT_EQ(choose(100), Chosen(2, "prefix_full"));
+}
+
+TEST(RoutePolicy, PredictedCountsTokensWhereNobodyWasMeasuredAndTakesOthersSpeedForTheUnknown) {
+  auto views = workers({100, 100, 100});
+  views[0].prefill_tokens = 500;
+  views[0].hit_tokens = 100;
+  const auto choose = [&] { return policy("predicted").choose(views, {1, 10, 1, 100}); };
+  EXPECT_EQ(choose().index, 1U);
+  views[0].prefill_tokens = 100;
+  EXPECT_EQ(choose().index, 0U);  // 101 beside 100
+  views[0].hit_tokens = views[0].prefill_tokens = 0;
+  views[0].token_ns = 1e6;
+  views[1].token_ns = 2e6;
+  EXPECT_EQ(choose().index, 0U);
+  views[0].prefill_tokens = 80;  // 180 ms; 200; 150 as the mean of both
+  EXPECT_EQ(choose().index, 2U);
 }
 
 TEST(RoutePolicy, AWorkerMoreOrLessMovesOnlyItsOwnKeys) {

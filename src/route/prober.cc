@@ -1,5 +1,6 @@
 #include "route/prober.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -57,6 +58,14 @@ Json::Array models_in(const std::string& body) {
   return out;
 }
 
+bool is_ours(const Json::Array& models) {
+  const auto by_us = [](const Json& model) {
+    const Json* owner = model.find("owned_by");
+    return owner != nullptr && owner->as_string() != nullptr && *owner->as_string() == "quire";
+  };
+  return !models.empty() && std::all_of(models.begin(), models.end(), by_us);
+}
+
 }  // namespace
 
 Prober::Prober(RouteContext& context, Server& server, std::string health_path)
@@ -85,7 +94,11 @@ void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
   RouteContext& context = context_;
   if (models) {
     const auto listed = [this, worker, &context](int status, const std::string& body, const UpstreamError* error) {
-      if (error == nullptr && status == 200) context.fleet->set_models(*worker, models_in(body));
+      if (error == nullptr && status == 200) {
+        Json::Array models = models_in(body);
+        worker->is_ours.store(is_ours(models));
+        context.fleet->set_models(*worker, std::move(models));
+      }
       ask(worker, false);
     };
     ask_upstream(question_for(*worker, "/v1/models", context), context.probe, std::make_shared<Question>(listed));
@@ -97,7 +110,8 @@ void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
     const bool progressed = worker->progressed_ns.load(std::memory_order_relaxed) > asked_ns;
     if (const auto probe = judge(status, error, progressed)) context.fleet->probed(*worker, *probe);
   };
-  ask_upstream(question_for(*worker, health_path_, context), context.probe, std::make_shared<Question>(answered));
+  const std::string path = health_path_.empty() ? worker->is_ours.load() ? "/ready" : "/health" : health_path_;
+  ask_upstream(question_for(*worker, path, context), context.probe, std::make_shared<Question>(answered));
 }
 
 }  // namespace quire

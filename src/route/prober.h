@@ -11,7 +11,8 @@ namespace quire {
 
 class Prober {
  public:
-  // `context` and `server` outlive it; `context` also what `server` runs.
+  // `context` and `server` outlive it; `context` also what `server` runs. `health_path` empty: /ready of our own
+  // servers, which says at once when one is to end, and /health of others.
   Prober(RouteContext& context, Server& server, std::string health_path);
 
  private:

@@ -16,8 +16,9 @@ constexpr std::string_view kWorkerHeader = "x-quire-worker", kReasonHeader = "x-
 
 // Fields that are made anew, or are of the client's connection with us.
 bool is_replaced(std::string_view name, bool own_key) {
-  static constexpr std::string_view kReplaced[] = {
-      "host", "content-length", "expect", "origin", "x-forwarded-for", "x-quire-worker", "x-quire-route"};
+  static constexpr std::string_view kReplaced[] = {"host",          "content-length",  "expect",
+                                                   "origin",        "x-forwarded-for", "x-quire-worker",
+                                                   "x-quire-route", kHandoverHeader};
   if (std::find(std::begin(kReplaced), std::end(kReplaced), name) != std::end(kReplaced)) return true;
   return own_key && (name == "authorization" || name == "x-api-key");
 }
@@ -37,7 +38,8 @@ const std::string* field_of(const HttpHeaders& headers, std::string_view name) {
 
 // Of the worker's own making, or made anew here.
 bool is_dropped(std::string_view name) {
-  return name == kWorkerHeader || name == kReasonHeader || name.starts_with("access-control-");
+  return name == kWorkerHeader || name == kReasonHeader || name == kHandoverHeader ||
+         name.starts_with("access-control-");
 }
 
 }  // namespace
@@ -98,7 +100,7 @@ void Proxied::pin(const Hash128& session) {
 
 void Proxied::look() {
   if (phase_ != Phase::looking || (engine_ && !enter_engine())) return;
-  if (auto picked = context_.fleet->choose(ask_, {})) return send(std::move(*picked));
+  if (auto picked = context_.fleet->choose(ask_, refused_)) return send(std::move(*picked));
   if (context_.clock.now_ns() >= wait_until_ns_ || !context_.waiting.enter(shared_from_this(), wait_until_ns_))
     refuse_no_worker();
 }
@@ -121,6 +123,7 @@ void Proxied::refuse_no_worker() {
 }
 
 void Proxied::refuse(const HttpError& error, HttpHeaders extra) {
+  if (begun_) return break_off(error);
   phase_ = Phase::over;
   engine_lease_ = {};
   send_error(*reply_, error, std::move(extra), request_.path);
@@ -131,6 +134,7 @@ void Proxied::send(Picked&& picked) {
   worker_ = std::move(picked.worker);
   reason_ = picked.reason;
   load_ = std::move(picked.load);
+  sent_ns_ = context_.clock.now_ns();
   tried_.push_back(worker_);
   failed_ = false;
   if (asker_.key != nullptr && !std::exchange(sent_, true))
@@ -146,7 +150,10 @@ UpstreamRequest Proxied::upstream_request() const {
   out.method = request_.method == "HEAD" ? "GET" : request_.method;  // the server drops the body
   out.target = worker_->spec.base + origin_form(request_.target);
   out.headers = forwarded_headers();
-  if (!body_->empty()) out.body = body_;
+  if (told_.any())
+    out.body = std::make_shared<const std::string>(told_.going_on(*body_, ticket_));
+  else if (!body_->empty())
+    out.body = body_;
   return out;
 }
 
@@ -162,6 +169,7 @@ HttpHeaders Proxied::forwarded_headers() const {
     if (!is_hop_field(h.name, connection) && !is_replaced(h.name, own_key)) out.push_back(h);
   out.push_back({"x-forwarded-for", forwarded + request_.peer});
   if (own_key) out.push_back({"authorization", "Bearer " + context_.worker_key});
+  if (asks_for_handover()) out.push_back({std::string(kHandoverHeader), "1"});
   return out;
 }
 
@@ -184,9 +192,9 @@ void Proxied::on_head(UpstreamHead&& head) {
     const int64_t rest_ms = retry_after_ms(head_.headers);
     if (rest_ms > 0) context_.fleet->rest(*worker_, rest_ms);
     const auto old = upstream_;
-    if (try_elsewhere(true)) return old->cancel();
+    if (!begun_ && try_elsewhere(true)) return old->cancel();
   }
-  begin_answer();
+  begun_ ? go_on_streaming() : begin_answer();
 }
 
 void Proxied::begin_answer() {
@@ -195,6 +203,11 @@ void Proxied::begin_answer() {
   learns_ = request_.path == "/v1/responses" && head_.status == 200;
   form_ = field_of(head_.headers, "content-encoding") != nullptr ? StreamForm::bytes
                                                                  : form_of(field_of(head_.headers, "content-type"));
+  if (const std::string* ticket = field_of(head_.headers, kHandoverHeader);
+      ticket != nullptr && form_ == StreamForm::events && asks_for_handover()) {
+    ticket_ = *ticket;
+    may_move_ = true;
+  }
   std::erase_if(head_.headers, [](const HttpHeader& h) { return is_dropped(h.name); });
   head_.headers.push_back({std::string(kWorkerHeader), worker_->name});
   head_.headers.push_back({std::string(kReasonHeader), retried_ ? "retry" : reason_});
@@ -205,6 +218,7 @@ void Proxied::begin_answer() {
     return;
   }
   phase_ = Phase::streaming;
+  begun_ = true;
   reply_->start_stream(head_.status, std::move(head_.headers));
   reply_->set_producer([weak = weak_from_this()](Reply&) {
     if (const auto self = weak.lock()) self->on_room();
@@ -212,28 +226,56 @@ void Proxied::begin_answer() {
 }
 
 bool Proxied::on_body(std::string_view bytes) {
-  worker_->progressed_ns.store(context_.clock.now_ns(), std::memory_order_relaxed);
-  if (phase_ == Phase::streaming) return pass_on(bytes);
+  const int64_t now = context_.clock.now_ns();
+  worker_->progressed_ns.store(now, std::memory_order_relaxed);
+  if (phase_ == Phase::streaming) {
+    if (form_ != StreamForm::bytes) load_.begins(now - sent_ns_);
+    return pass_on(bytes);
+  }
   learn(bytes);
   n_plain_bytes_ += std::ssize(bytes);
   held_ += bytes;
   return true;
 }
 
-// What is not a whole event yet is held, up to a limit; beyond it the answer is passed on as it comes.
+// What is not a whole event yet is held, up to a limit; beyond it the answer is passed on as it comes. Of a stream that
+// another worker can go on with so is what has no mark behind it; beyond the limit nobody can.
 bool Proxied::pass_on(std::string_view bytes) {
   const std::string joined = held_.empty() ? std::string() : held_ + std::string(bytes);
   const std::string_view all = held_.empty() ? bytes : std::string_view(joined);
-  size_t n = whole_bytes(form_, all);
+  std::optional<Portion> portion;
+  size_t n = 0;
+  const std::string events = events_of(all, portion, n);
   const int64_t n_left = std::ssize(all) - static_cast<int64_t>(n);
-  const bool too_long = n_left > context_.limits.event_bytes || !held_lease_.resize(n_left);
-  if (too_long) n = all.size();
-  if (n > 0 && !reply_->write(all.substr(0, n))) return false;
+  const int64_t n_told = portion ? told_.n_bytes_with(*portion) : told_.n_bytes();
+  const bool too_long = n_left + n_told > context_.limits.event_bytes || !held_lease_.resize(n_left + n_told);
+  if (too_long && may_move_) {
+    may_move_ = false;
+    told_.forget();
+    return pass_on(bytes);
+  }
+  const std::string_view out = too_long ? all : portion || !ticket_.empty() ? events : all.substr(0, n);
+  if (!out.empty() && !reply_->write(out)) return false;
   if (too_long) form_ = StreamForm::bytes;
   learn(bytes);
-  count_generated(all.substr(0, n));
-  held_ = std::string(all.substr(n));
+  count_generated(out);
+  if (portion && portion->n_bytes > 0) {
+    told_.add(*portion);
+    n_moves_ = 0;
+  }
+  held_ = too_long ? "" : std::string(all.substr(n));
   return true;
+}
+
+// How many of `bytes` may be passed on, and what of them is for the client where marks are among them.
+std::string Proxied::events_of(std::string_view bytes, std::optional<Portion>& portion, size_t& n_bytes) {
+  if (may_move_) {
+    portion = read_portion(bytes);
+    may_move_ = portion.has_value();
+  }
+  n_bytes = portion ? portion->n_bytes : whole_bytes(form_, bytes);
+  if (portion) return portion->events;
+  return ticket_.empty() ? "" : without_marks(bytes.substr(0, n_bytes));
 }
 
 // An event or a line is about a token.
@@ -276,6 +318,7 @@ void Proxied::on_end(const UpstreamError* error) {
 }
 
 void Proxied::finish() {
+  if (!ticket_.empty()) held_ = without_marks(held_);
   if (phase_ == Phase::streaming) count_generated(held_);
   settle();
   if (phase_ == Phase::streaming) return end_stream(std::move(held_));
@@ -299,13 +342,9 @@ void Proxied::fail(const UpstreamError& error) {
     context_.fleet->unreached(*worker_);
   else
     note_failed();
-  if (phase_ == Phase::streaming) {
-    context_.counters.failures.add();
-    context_.counters.cut_streams.add();
-    std::string tail = error_tail(form_, bad_worker(error.message), error_form(request_.path));
-    if (!tail.empty()) return end_stream(std::move(tail));
-    phase_ = Phase::over;
-    return reply_->abort();
+  if (begun_) {
+    if (!go_on_elsewhere(unreached ? Lost::unreached : Lost::failed)) break_off(bad_worker(error.message));
+    return;
   }
   held_.clear();
   n_plain_bytes_ = 0;

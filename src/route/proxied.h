@@ -1,6 +1,7 @@
 // One request that goes through: asks the fleet for a worker, sends the request there, and passes the answer on as it
 // comes. The one idea: nothing is told to the client before a worker has answered well, so until then another worker
-// can be asked; after it, a worker that fails is told as an error in the stream. Lives on the client's io thread; its
+// can be asked. After it a stream of one of our own servers goes on at another one (portions.h); of any other worker
+// that fails the client is told as an error in the stream. Lives on the client's io thread; its
 // owner is whoever calls it next: the exchange with the worker, or the list of those that wait, for a worker or an
 // engine.
 #pragma once
@@ -16,6 +17,7 @@
 #include "route/asked.h"
 #include "route/context.h"
 #include "route/event_cut.h"
+#include "route/portions.h"
 
 namespace quire {
 
@@ -58,7 +60,13 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   HttpHeaders forwarded_headers() const;
   bool try_elsewhere(bool costs_retry);
   void begin_answer();
+  bool asks_for_handover() const;
+  void go_on_streaming();
+  enum class Lost : uint8_t { failed, unreached, refused };  // why a worker does not go on with a stream
+  bool go_on_elsewhere(Lost why);
+  void break_off(const HttpError& error);
   bool pass_on(std::string_view bytes);
+  std::string events_of(std::string_view bytes, std::optional<Portion>& portion, size_t& n_bytes);
   void finish();
   void fail(const UpstreamError& error);
   void end_stream(std::string tail);
@@ -78,6 +86,9 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   RouteAsker asker_;
   RouteAsk ask_;
   Phase phase_ = Phase::looking;
+  bool begun_ = false;     // the answer's head was sent to the client
+  bool may_move_ = false;  // the stream can go on elsewhere
+  int n_moves_ = 0;        // since something of it was told
   std::vector<std::shared_ptr<Worker>> tried_;
   bool sent_ = false, retried_ = false;
   bool failed_ = false;  // the worker that is asked now, and it was noted
@@ -89,7 +100,13 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   std::string reason_;
   std::shared_ptr<Worker> worker_;
   LoadLease load_;
+  int64_t sent_ns_ = 0;
   std::shared_ptr<Upstream> upstream_;
+
+  // A stream that another worker can go on with.
+  std::string ticket_;  // of its first worker; empty: the stream has no marks
+  ToldSoFar told_;
+  std::vector<std::shared_ptr<Worker>> refused_;  // who would not say the same
 
   UpstreamHead head_;
   StreamForm form_ = StreamForm::bytes;

@@ -9,6 +9,7 @@
 
 #include "base/nanoseconds.h"
 #include "http/server.h"
+#include "route/discovery.h"
 #include "route/front.h"
 #include "route/prober.h"
 
@@ -43,6 +44,7 @@ Status check_policy(const std::string& name) {
 
 Status check_health_path(const std::string& path) {
   const auto is_plain = [](char c) { return c > ' ' && c < 0x7f; };
+  if (path.empty()) return {};
   if (path.starts_with('/') && split_target(path, false) && std::all_of(path.begin(), path.end(), is_plain)) return {};
   return fail(Code::invalid, "--health-path must be a path that begins with '/', got '" + shown(path) + "'");
 }
@@ -91,6 +93,12 @@ class RouteServerImpl final : public RouteServer {
       QR_TRY(admin_, Server::start(operators_server(options, metrics), front_.admin_door()));
     }
     prober_ = std::make_unique<Prober>(context_, *server_, options.health_path);
+    if (!options.names.empty())
+      discovery_ = std::make_unique<Discovery>(options.names, limits_.dns_ms, [this](const auto& found) {
+        const std::lock_guard lock(mu_);
+        found_ = found;
+        set_all();
+      });
     return {};
   }
 
@@ -126,6 +134,7 @@ class RouteServerImpl final : public RouteServer {
   }
   void set_all() {  // REQUIRES mu_
     std::vector<WorkerSpec> all = remote_;
+    all.insert(all.end(), found_.begin(), found_.end());
     all.insert(all.end(), local_.begin(), local_.end());
     fleet_->set_workers(all);
   }
@@ -134,12 +143,13 @@ class RouteServerImpl final : public RouteServer {
   const RouteLimits limits_;
   const std::shared_ptr<Fleet> fleet_;
   std::mutex mu_;
-  std::vector<WorkerSpec> remote_, local_;       // guarded by mu_
+  std::vector<WorkerSpec> remote_, found_, local_;  // guarded by mu_
   const std::unique_ptr<LocalEngines> engines_;  // outlives the requests that hold its leases; stop() ends its thread
   RouteContext context_;
   Front front_;
   std::atomic<int64_t> deadline_ns_{std::numeric_limits<int64_t>::max()};  // of the soonest stop()
   std::unique_ptr<Server> server_, admin_;                                 // their threads call the front
+  std::unique_ptr<Discovery> discovery_;
   std::unique_ptr<Prober> prober_;  // destroyed first: its thread tells the server's; stop() ended those before
 };
 

@@ -15,12 +15,13 @@
 namespace quire {
 
 struct RouteOptions : DoorOptions {
-  std::vector<WorkerSpec> workers;      // may be empty: set_workers() brings them
-  std::string policy = "prefix";        // of route/policies
-  std::string worker_key;               // what workers are sent instead of the clients' keys; empty: theirs
-  std::string health_path = "/health";  // of a worker: good below 500
-  DirectoryOptions directory;           // no host: none
-  LocalOptions local;                   // engines of this machine, by model; their times and queue are of `limits`
+  std::vector<WorkerSpec> workers;  // may be empty: set_workers() brings them
+  std::vector<WorkerSpec> names;    // whose host is a name: every address of it is a worker (discovery.h)
+  std::string policy = "prefix";    // of route/policies
+  std::string worker_key;           // what workers are sent instead of the clients' keys; empty: theirs
+  std::string health_path;          // of a worker: good below 500; empty: /ready of ours, /health of others
+  DirectoryOptions directory;       // no host: none
+  LocalOptions local;               // engines of this machine, by model; their times and queue are of `limits`
   RouteLimits limits;
 };
 

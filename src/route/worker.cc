@@ -38,7 +38,12 @@ bool Worker::serves(uint32_t model) const {
 }
 
 LoadLease::~LoadLease() {
-  if (fleet_ != nullptr) fleet_->release(*worker_, tokens_);
+  if (fleet_ != nullptr) fleet_->release(*worker_, charge_, has_begun_);
+}
+
+void LoadLease::begins(int64_t after_ns) {
+  if (fleet_ == nullptr || std::exchange(has_begun_, true)) return;
+  fleet_->begins(*worker_, charge_, after_ns);
 }
 
 }  // namespace quire

@@ -42,6 +42,7 @@ struct Worker {
   Counter &n_given, &n_failures;
   std::atomic<int64_t> progressed_ns{0};  // when a byte of an answer of its last came
   std::atomic<bool> being_probed{false};
+  std::atomic<bool> is_ours{false};  // it is a `quire serve`, by its own word: it says at /ready whether it takes more
   int64_t next_probe_ns = 0, next_list_ns = 0;  // of the prober alone
 
   // Guarded by the fleet.
@@ -50,17 +51,25 @@ struct Worker {
   // Its number in the prefix map, 0: none. Another one once it was down, for then it holds nothing.
   uint64_t holder = 0;
   int64_t load_tokens = 0, n_requests = 0;
-  Json::Array models;               // entries of its /v1/models
-  std::vector<uint32_t> model_ids;  // the fleet's numbers of their names
+  int64_t prefill_tokens = 0, n_decoding = 0;  // as WorkerView has them
+  double token_ns = 0;                         // likewise
+  Json::Array models;                          // entries of its /v1/models
+  std::vector<uint32_t> model_ids;             // the fleet's numbers of their names
   bool serves(uint32_t model) const;
 };
 
-// What a worker has to do for one request, from the moment when it was chosen until this goes. Any thread.
+// What a worker has to do for one request, in tokens: all, and until its answer begins; `ahead` with what it had to do
+// before that. Plain values.
+struct Charge {
+  int64_t tokens = 0, prefill_tokens = 0, ahead_tokens = 0;
+};
+
+// A charge, from the moment when the worker was chosen until this goes. Any thread, one at a time.
 class LoadLease {
  public:
   LoadLease() = default;
-  LoadLease(std::shared_ptr<class Fleet> fleet, std::shared_ptr<Worker> worker, int64_t tokens)
-      : fleet_(std::move(fleet)), worker_(std::move(worker)), tokens_(tokens) {}
+  LoadLease(std::shared_ptr<class Fleet> fleet, std::shared_ptr<Worker> worker, const Charge& charge)
+      : fleet_(std::move(fleet)), worker_(std::move(worker)), charge_(charge) {}
   LoadLease(LoadLease&& other) noexcept { swap(other); }
   LoadLease& operator=(LoadLease&& other) noexcept {
     LoadLease old(std::move(*this));
@@ -68,16 +77,20 @@ class LoadLease {
     return *this;
   }
   ~LoadLease();
+  // The first token of its answer came, so long after it was sent. Once counts.
+  void begins(int64_t after_ns);
 
  private:
   void swap(LoadLease& other) noexcept {
     std::swap(fleet_, other.fleet_);
     std::swap(worker_, other.worker_);
-    std::swap(tokens_, other.tokens_);
+    std::swap(charge_, other.charge_);
+    std::swap(has_begun_, other.has_begun_);
   }
   std::shared_ptr<class Fleet> fleet_;
   std::shared_ptr<Worker> worker_;
-  int64_t tokens_ = 0;
+  Charge charge_;
+  bool has_begun_ = false;
 };
 
 }  // namespace quire

@@ -381,7 +381,14 @@ class RouteModelsOptions(unittest.TestCase):
         self.assertIn('--model-memory must be auto or a size', self.refused(*good, '--model-memory', 'much'))
         self.assertIn('did you mean ctx?', self.refused(*good, '--serve-option', 'ctxx=1'))
         self.assertIn("the router's own", self.refused(*good, '--serve-option', 'port=1'))
+        self.assertIn('--model-option: must be MODEL=NAME=VALUE', self.refused(*good, '--model-option', 'b=ctx=1'))
         self.assertIn('nothing to route to: give --worker URL', self.refused())
+
+    def test_one_model_has_options_of_its_own(self):
+        router = ModelRouter('--model', f'a={path_of(ONE)}', '--model', f'b={path_of(ONE)}', '--model-option', 'b=ctx=256')
+        self.addCleanup(router.stop)
+        for name, n_ctx in (('a', 512), ('b', 256)):
+            self.assertEqual(router.get(f'/props?model={name}')[2]['default_generation_settings']['n_ctx'], n_ctx)
 
     def test_a_model_larger_than_all_memory_for_models_says_so(self):
         router = ModelRouter('--model', f'a={path_of(ONE)}', '--model-memory', '1K')

@@ -21,10 +21,10 @@ namespace {
 struct Args {
   RouteOptions route;
   AccessOptions access;
-  std::vector<std::string> workers;
+  std::vector<std::string> workers, discover;
   std::string directory;
   std::string models, keep_alive = "5m", model_memory = "auto";  // models: a folder
-  std::vector<std::string> named, serve;
+  std::vector<std::string> named, serve, of_models;
   bool pulled = false;
   int max_models = 3;
   int drain_seconds = 30;
@@ -56,7 +56,10 @@ Status check_local(Args& args) {
   local.rules.keep_alive_ms = *keep_alive;
   auto arguments = serve_arguments(args.serve);
   if (!arguments) return error_within("--serve-option", std::move(arguments).error());
-  for (LocalModel& model : local.models) model.command = serve_command(model, *arguments, args.route.keys);
+  auto own = model_arguments(args.of_models, local.models, *arguments);
+  if (!own) return error_within("--model-option", std::move(own).error());
+  for (size_t i = 0; i < local.models.size(); ++i)
+    local.models[i].command = serve_command(local.models[i], (*own)[i], args.route.keys);
   return {};
 }
 
@@ -72,11 +75,11 @@ Status check(Args& args) {
   };
   QR_TRY_VOID(apply_door(args.access, set_own, args.route));
   QR_TRY_VOID(check_local(args));
-  if (args.workers.empty() && args.route.local.models.empty())
-    return fail(
-        Code::invalid,
-        "nothing to route to: give --worker URL, or models of this machine with --models DIR, --model NAME=PATH or "
-        "--pulled");
+  if (args.workers.empty() && args.discover.empty() && args.route.local.models.empty())
+    return fail(Code::invalid,
+                "nothing to route to: give --worker URL or --discover URL, or models of this machine with --models "
+                "DIR, --model NAME=PATH or "
+                "--pulled");
   if (!args.directory.empty()) {
     auto directory = parse_directory(args.directory);
     if (!directory) return error_within("--directory", std::move(directory).error());
@@ -88,6 +91,11 @@ Status check(Args& args) {
     for (const WorkerSpec& other : args.route.workers)
       if (other == *worker) return fail(Code::invalid, "--worker: " + other.name() + " is given twice");
     args.route.workers.push_back(std::move(*worker));
+  }
+  for (const std::string& url : args.discover) {
+    auto name = parse_worker(url);
+    if (!name) return error_within("--discover", std::move(name).error());
+    args.route.names.push_back(std::move(*name));
   }
   return {};
 }
@@ -127,6 +135,8 @@ void declare_local_options(CommandLine& line, Args& args) {
       "--serve-option", args.serve,
       "NAME=VALUE: an option of `quire serve` that every model of this machine is loaded with, such as ctx=8192; may "
       "be repeated");
+  line.option("--model-option", args.of_models,
+              "MODEL=NAME=VALUE: the same for one model alone, such as large=ctx=8192; may be repeated");
 }
 
 QR_REGISTER(Command,
@@ -135,11 +145,14 @@ QR_REGISTER(Command,
                       auto args = std::make_shared<Args>();
                       line.option("--worker", args->workers,
                                   "a server to send requests to, http://HOST:PORT; may be repeated");
+                      line.option("--discover", args->discover,
+                                  "http://NAME:PORT: every address that this name has is such a server, also those "
+                                  "that it gets later; may be repeated");
                       declare_local_options(line, *args);
                       declare_door_options(line, args->access, args->route);
                       line.option("--policy", args->route.policy,
-                                  "how a worker is chosen for requests that belong to no session: prefix, hash, "
-                                  "least_load, two_choices or round_robin");
+                                  "how a worker is chosen for requests that belong to no session: prefix, predicted, "
+                                  "hash, least_load, two_choices or round_robin");
                       line.option("--directory", args->directory,
                                   "a Redis server through which several routers know which worker has a session, "
                                   "redis://HOST:PORT; give one with a password in QUIRE_DIRECTORY");
@@ -147,7 +160,8 @@ QR_REGISTER(Command,
                                   "the API key to send to workers instead of the client's; better given in "
                                   "QUIRE_WORKER_KEY");
                       line.option("--health-path", args->route.health_path,
-                                  "the path of a worker that answers whether it is well");
+                                  "the path of a worker that answers whether it is well; by default /ready of quire "
+                                  "serve, and /health of other servers");
                       line.option("--io-threads", args->route.n_io_threads, "threads for sockets");
                       line.option("--drain-timeout", args->drain_seconds,
                                   "seconds that running requests get after SIGTERM");

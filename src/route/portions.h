@@ -1,0 +1,48 @@
+// A stream of one of our own servers that another one can go on with. The one idea: such a server tells behind the
+// events of each portion how far the answer is, in a comment line, and only what has such a mark behind it is passed
+// on. So what the client has is what can be gone on from, wherever the stream breaks. Pure values.
+//   : handover 5,17,23 123        tokens of which everything was told since the last mark; bytes of text told in all
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+inline constexpr std::string_view kHandoverHeader = "x-quire-handover";
+inline constexpr std::string_view kHandoverField = "handover";  // of a request: what was told
+
+struct Portion {
+  std::string events;  // for the client
+  std::string ids;     // "5,17", or empty
+  int64_t told_bytes = 0;
+  size_t n_bytes = 0;  // that these and their marks take; 0: no mark came yet
+};
+// All up to the last mark of `bytes`, which begin where an event does. Nullopt: a mark cannot be read.
+std::optional<Portion> read_portion(std::string_view bytes);
+// Events, whole or not, without the marks among them.
+std::string without_marks(std::string_view bytes);
+
+// How far an answer is.
+class ToldSoFar {
+ public:
+  void add(const Portion& portion);
+  bool any() const { return told_bytes_ >= 0; }
+  int64_t n_bytes() const { return static_cast<int64_t>(ids_.capacity()); }  // that it holds
+  // Those that it would hold then.
+  int64_t n_bytes_with(const Portion& portion) const {
+    const int64_t n = std::ssize(ids_) + std::ssize(portion.ids) + 1;
+    return n <= n_bytes() ? n_bytes() : std::max(n, 2 * n_bytes());
+  }
+  void forget() { std::string().swap(ids_); }
+  // The request, which began so, as it is sent to who goes on; empty: it is no JSON object.
+  std::string going_on(std::string_view body, std::string_view ticket) const;
+
+ private:
+  std::string ids_;
+  int64_t told_bytes_ = -1;  // -1: nothing was told
+};
+
+}  // namespace quire

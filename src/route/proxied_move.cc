@@ -1,0 +1,82 @@
+// A stream whose worker failed goes on at another one that says the same (portions.h), or ends with an error.
+#include <algorithm>
+#include <utility>
+
+#include "route/proxied.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMostTried = 4;  // workers that would not say the same, and as many that could not be reached
+
+}  // namespace
+
+// Of requests whose streams our servers can hand over; a client's own word for how an answer began stands as it is.
+bool Proxied::asks_for_handover() const {
+  const std::string& path = request_.path;
+  if (context_.limits.n_moves == 0 || request_.method != "POST") return false;
+  if (path != "/v1/chat/completions" && path != "/chat/completions" && path != "/v1/completions") return false;
+  return request_.header("x-quire-resumable") == nullptr && body_->find("\"handover\"") == std::string::npos;
+}
+
+// The head of a worker's answer that is to go on behind another's. Where nothing was told yet, any stream will do.
+void Proxied::go_on_streaming() {
+  const auto is_stream = [&](const HttpHeader& h) {
+    return h.name == "content-type" && form_of(&h.value) == StreamForm::events;
+  };
+  const bool streams = head_.status == 200 && std::any_of(head_.headers.begin(), head_.headers.end(), is_stream);
+  const auto ticket = std::find_if(head_.headers.begin(), head_.headers.end(),
+                                   [](const HttpHeader& h) { return h.name == kHandoverHeader; });
+  const bool known = ticket != head_.headers.end();
+  if (streams && (told_.any() ? known && ticket->value == ticket_ : true)) {
+    phase_ = Phase::streaming;
+    may_move_ = known;
+    if (known) ticket_ = ticket->value;
+    return;
+  }
+  const auto refusing = std::exchange(upstream_, nullptr);
+  load_ = {};
+  const HttpError error =
+      bad_worker("it cannot go on with a stream of another worker: it answered " + std::to_string(head_.status));
+  if (!go_on_elsewhere(Lost::refused)) break_off(error);
+  refusing->cancel();
+}
+
+// False: it cannot go on. Only a worker that failed is a reason to wait anew, and one to think that it is the request
+// which ends workers.
+bool Proxied::go_on_elsewhere(Lost why) {
+  if (!may_move_) return false;
+  held_.clear();
+  held_lease_.resize(told_.n_bytes());
+  if (why == Lost::refused) refused_.push_back(worker_);
+  if (refused_.size() >= kMostTried) return false;
+  if (why == Lost::failed) {
+    if (n_moves_++ >= context_.limits.n_moves) return false;
+    context_.counters.moved_streams.add();
+    tried_ = refused_;
+    tried_.push_back(worker_);
+    wait_anew();
+  }
+  phase_ = Phase::looking;
+  auto picked = tried_.size() < 2 * kMostTried ? context_.fleet->choose(ask_, tried_) : std::nullopt;
+  if (picked) {
+    send(std::move(*picked));
+  } else {
+    tried_.clear();
+    look();
+  }
+  return true;
+}
+
+// After the head was sent.
+void Proxied::break_off(const HttpError& error) {
+  context_.counters.failures.add();
+  context_.counters.cut_streams.add();
+  engine_lease_ = {};
+  std::string tail = error_tail(form_, error, error_form(request_.path));
+  if (!tail.empty()) return end_stream(std::move(tail));
+  phase_ = Phase::over;
+  reply_->abort();
+}
+
+}  // namespace quire

@@ -1,0 +1,186 @@
+// Streams that go on at another worker, between sockets that break them off where they like.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "route/testing.h"
+
+namespace quire {
+namespace {
+
+const std::string kBody = R"({"prompt":"x","stream":true})";
+
+std::string event(const std::string& text) { return "data: {\"text\":\"" + text + "\"}\n\n"; }
+
+struct Script {
+  int status = 200;
+  std::string ticket;  // empty: it does not know how to hand over
+  std::string says;    // bytes of the stream
+  bool breaks = false;
+};
+
+// What is answered to one request after the other, whoever is asked; the last one again and again.
+struct Scripts {
+  explicit Scripts(std::vector<Script> given) : scripts(std::move(given)) {}
+  std::string answer(const std::string& head, const std::string& body) {
+    const std::lock_guard lock(mu);
+    const Script& now = scripts[std::min(bodies.size(), scripts.size() - 1)];
+    bodies.push_back(body);
+    const size_t at = head.find("x-quire-handover: ");
+    asked += at == std::string::npos ? "-" : head.substr(at + 18, head.find('\r', at) - at - 18);
+    if (now.status != 200)
+      return "HTTP/1.1 " + std::to_string(now.status) + " No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+    std::string out =
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n";
+    if (!now.ticket.empty()) out += "x-quire-handover: " + now.ticket + "\r\n";
+    char size[20];
+    std::snprintf(size, sizeof size, "\r\n%zx\r\n", now.says.size());
+    return out + size + now.says + (now.breaks ? "\r\n" : "\r\n0\r\n\r\n");
+  }
+  std::vector<std::string> asked_for() {
+    const std::lock_guard lock(mu);
+    return bodies;
+  }
+  std::mutex mu;
+  const std::vector<Script> scripts;
+  std::vector<std::string> bodies;
+  std::string asked;
+};
+
+// A socket that answers so, and is well otherwise.
+class Teller {
+ public:
+  explicit Teller(Scripts& scripts) : scripts_(scripts), thread_([this] { run(); }) {}
+  ~Teller() {
+    ends_ = true;
+    RawClient wake(listener_.port());
+    thread_.join();
+  }
+  WorkerSpec at() const { return {{"127.0.0.1", listener_.port()}, ""}; }
+
+ private:
+  void run() {
+    while (true) {
+      const int fd = listener_.accept();
+      if (ends_ || fd < 0) {
+        ::close(fd);
+        return;
+      }
+      std::string asked = read_from(fd, "\r\n\r\n");
+      if (asked.starts_with("GET")) {
+        say_to(fd, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}");
+      } else {
+        if (!asked.ends_with("true}")) asked += read_from(fd, "true}");
+        const size_t body = asked.find("\r\n\r\n") + 4;
+        say_to(fd, scripts_.answer(asked.substr(0, body), asked.substr(body)));
+      }
+      ::close(fd);
+    }
+  }
+  Scripts& scripts_;
+  RawListener listener_;
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+std::string behind(const std::string& ids, const std::string& told) {
+  return R"({"handover":{"ticket":"t","tokens":[)" + ids + R"(],"told_bytes":)" + told +
+         R"(},"prompt":"x","stream":true})";
+}
+
+TEST(ProxiedMove, AStreamGoesOnElsewhereBehindWhatTheClientHas) {
+  // Each breaks off in the middle of what has no mark yet.
+  Scripts scripts(
+      {{200, "t", event("a") + ": handover 5,6 1\n\n" + event("b") + ": handover 7 2\n\n" + event("c"), true},
+       {200, "t", event("c") + ": handover  3\n\n: handover 8 3\n\n" + event("lost"), true},
+       {200, "t", event("d") + ": handover 9 4\n\n" + event("end") + "data: [DONE]\n\n", false}});
+  const Teller one(scripts), two(scripts), three(scripts);
+  TestRouter router({}, {}, {one.at(), two.at(), three.at()});
+  const HttpResponse response =
+      router.ask("POST", "/v1/completions", kBody, {{"X-Quire-Handover", "the client's own"}});
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, event("a") + event("b") + event("c") + event("d") + event("end") + "data: [DONE]\n\n");
+  EXPECT_EQ(response.header("x-quire-handover"), nullptr);
+  EXPECT_EQ(scripts.asked_for(), (std::vector<std::string>{kBody, behind("5,6,7", "2"), behind("5,6,7,8", "3")}));
+  EXPECT_EQ(scripts.asked, "111");
+  EXPECT_NE(router.metrics.expose().find("quire_route_moved_streams_total 2"), std::string::npos);
+  EXPECT_NE(router.metrics.expose().find("quire_route_cut_streams_total 0"), std::string::npos);
+  EXPECT_TRUE(router.nothing_charged(3));
+}
+
+TEST(ProxiedMove, WhatWasNotToldAtAllIsAskedAnew) {
+  Scripts scripts({{200, "t", event("lost"), true}, {200, "u", event("a") + ": handover 5 1\n\n" + event("b"), false}});
+  const Teller only(scripts);
+  TestRouter router({}, {}, {only.at()});
+  EXPECT_EQ(router.post(kBody).body, event("a") + event("b"));
+  EXPECT_EQ(scripts.asked_for(), (std::vector<std::string>{kBody, kBody}));
+}
+
+TEST(ProxiedMove, ARequestThatEndsItsWorkersEndsItself) {
+  RouteLimits limits;
+  limits.n_moves = 2;
+  limits.n_failures = 1000;
+  Scripts scripts({{200, "t", event("a") + ": handover 5 1\n\n", true}, {200, "t", event("lost"), true}});
+  const Teller only(scripts);
+  TestRouter router({}, limits, {only.at()});
+  const HttpResponse response = router.post(kBody);
+  EXPECT_TRUE(response.body.starts_with(event("a") + "event: error\ndata: {\"error\":")) << response.body;
+  EXPECT_EQ(scripts.asked_for().size(), 3U);
+  EXPECT_NE(router.metrics.expose().find("quire_route_cut_streams_total 1"), std::string::npos);
+}
+
+TEST(ProxiedMove, WhoWouldNotSayTheSameIsAskedOnce) {
+  RouteLimits limits;
+  limits.wait_ms = 200;
+  limits.n_failures = 1000;
+  for (const Script& other :
+       {Script{409, "", "", false}, Script{200, "other", event("z"), false}, Script{200, "", event("z"), false}}) {
+    Scripts scripts({{200, "t", event("a") + ": handover 5 1\n\n", true}, other});
+    const Teller only(scripts);
+    TestRouter router({}, limits, {only.at()});
+    const HttpResponse response = router.post(kBody);
+    EXPECT_TRUE(response.body.starts_with(event("a") + "event: error\n")) << response.body;
+    EXPECT_EQ(response.body.find('z'), std::string::npos);
+    EXPECT_EQ(scripts.asked_for(), (std::vector<std::string>{kBody, behind("5", "1")}));
+  }
+}
+
+TEST(ProxiedMove, OnlyStreamsWithMarksMoveAndOnlyWhereTheyMay) {
+  RouteLimits limits;
+  limits.n_failures = 1000;
+  std::string asked;
+  const auto broken = [&asked](const Script& script, const RouteLimits& with, const std::string& body) {
+    Scripts scripts({script});
+    const Teller only(scripts);
+    TestRouter router({}, with, {only.at()});
+    const HttpResponse response = router.post(body);
+    EXPECT_EQ(scripts.asked_for().size(), 1U);
+    asked = scripts.asked;
+    return response.body;
+  };
+  const std::string plain = broken({200, "", event("a") + event("b"), true}, limits, kBody);
+  EXPECT_TRUE(plain.starts_with(event("a") + event("b") + "event: error\n")) << plain;
+  EXPECT_EQ(asked, "1");
+  broken({200, "t", event("a") + ": handover 5 1\n\n", true}, limits, R"({"handover":{},"stream":true})");
+  EXPECT_EQ(asked, "-");
+  limits.n_moves = 0;
+  broken({200, "t", event("a"), true}, limits, kBody);
+  EXPECT_EQ(asked, "-");
+  limits.n_moves = 3;
+  limits.event_bytes = 30;  // too few for what has to be remembered: then it is passed on as it comes
+  std::string many, told;
+  for (int i = 0; i < 20; ++i) {
+    many += event("a") + ": handover 5,6,7 1\n\n";
+    told += event("a");
+  }
+  const std::string passed = broken({200, "t", many, true}, limits, kBody);
+  EXPECT_TRUE(passed.starts_with(told + "event: error\n")) << passed;
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,260 @@
+# A stream whose worker is lost goes on at another one: cut between router and worker at every place, and by real deaths.
+import json
+import socket
+import struct
+import threading
+import unittest
+
+from quire_server import Router, Server, eventually, prompt
+
+
+class CuttingProxy:
+    """Passes on what a server says, but cuts the next answer to a POST after `cuts.after` bytes, once."""
+
+    def __init__(self, port, cuts):
+        self.port, self.cuts = port, cuts
+        self.listener = socket.create_server(('127.0.0.1', 0), backlog=64)
+        self.url = f'http://127.0.0.1:{self.listener.getsockname()[1]}'
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        server = socket.create_connection(('127.0.0.1', self.port))
+        asked = threading.Event()
+
+        def ask():
+            try:
+                while data := client.recv(65536):
+                    if data.startswith(b'POST '):
+                        asked.set()
+                    server.sendall(data)
+                server.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+
+        threading.Thread(target=ask, daemon=True).start()
+        left = None
+        try:
+            while data := server.recv(65536):
+                if left is None and asked.is_set():
+                    left = self.cuts.take()
+                if left is not None and len(data) >= left:
+                    client.sendall(data[:left])
+                    break
+                left = None if left is None else left - len(data)
+                client.sendall(data)
+        except OSError:
+            pass
+        # With a reset, as a machine that has lost the connection would; else with what was sent.
+        if left is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0) if left % 2 else b'\0' * 8)
+        client.close()
+        server.close()
+
+    def close(self):
+        self.listener.close()
+
+
+class Cuts:
+    def __init__(self):
+        self.lock, self.after, self.n_cut = threading.Lock(), None, 0
+
+    def take(self):
+        with self.lock:
+            after, self.after = self.after, None
+            self.n_cut += after is not None
+            return after
+
+
+def ask(server, path, body):
+    """Status, headers and bytes of a streamed answer."""
+    connection = server.connect()
+    connection.request('POST', path, json.dumps({**body, 'stream': True}), {'Content-Type': 'application/json'})
+    response = connection.getresponse()
+    raw = response.read()
+    connection.close()
+    return response.status, response.headers, raw
+
+
+def told(raw):
+    """What a client is told, whatever the pieces; its ids apart."""
+    names, ends, out = set(), [], {}
+    for event in raw.split(b'\n\n'):
+        if not event:
+            continue
+        assert event.startswith(b'data: '), event
+        if event == b'data: [DONE]':
+            ends.append('done')
+            continue
+        chunk = json.loads(event[6:])
+        names.add((chunk['id'], chunk['created'], chunk['model']))
+        if chunk.get('usage'):
+            ends.append((chunk['usage']['prompt_tokens'], chunk['usage']['completion_tokens']))
+        for choice in chunk['choices']:
+            delta = choice.get('delta', {'content': choice.get('text')})
+            for name in ('role', 'content', 'reasoning_content'):
+                out[name] = out.get(name, '') + (delta.get(name) or '')
+            for name, value in (choice['logprobs'] or {}).items():
+                if isinstance(value, list):
+                    out['logprobs ' + name] = out.get('logprobs ' + name, []) + value
+            if choice['finish_reason']:
+                ends.append(choice['finish_reason'])
+    return names, out, ends
+
+
+STORY = {'messages': [{'role': 'user', 'content': 'Tell me a story about a fox.'}], 'max_tokens': 24}
+PENALTIES = {'repetition_penalty': 1.2, 'frequency_penalty': 0.5, 'presence_penalty': 0.3, 'no_repeat_ngram_size': 3,
+             'dry_multiplier': 0.8}
+CASES = {
+    'greedy': ('/v1/chat/completions', {**STORY, 'temperature': 0}),
+    'seeded with penalties': ('/v1/chat/completions', {**STORY, 'temperature': 1.1, 'seed': 7, **PENALTIES,
+                                                       'stream_options': {'include_usage': True}}),
+    'logprobs': ('/v1/chat/completions', {**STORY, 'temperature': 0.9, 'seed': 3, 'logprobs': True, 'top_logprobs': 3,
+                                          'max_tokens': 8}),
+    'stop strings': ('/v1/completions', {'prompt': prompt(), 'max_tokens': 40, 'temperature': 0.8, 'seed': 11,
+                                         'stop': ['. She', '. He', ' the old tree that'], 'logprobs': 1}),
+    'guided': ('/v1/chat/completions', {**STORY, 'temperature': 0.8, 'seed': 5, 'regex': '[a-z ]{20,30}[.]'}),
+}
+
+
+class Cut(unittest.TestCase):
+    """Two servers, each behind a proxy that cuts what it is told to, and a router before them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.servers = [Server('--threads', '1') for _ in range(2)]
+        cls.cuts = Cuts()
+        cls.proxies = [CuttingProxy(server.port, cls.cuts) for server in cls.servers]
+        limits = ('--limit', 'n_failures=1000000')
+        cls.router = Router([proxy.url for proxy in cls.proxies], '--policy', 'round_robin', *limits)
+        assert cls.router.wait_for(2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.router.stop()
+        for server in cls.servers:
+            server.stop()
+        for proxy in cls.proxies:
+            proxy.close()
+
+    def places(self, path, body):
+        """Behind every event of what the router is sent, and in the middle of it."""
+        connection = self.servers[0].connect()
+        connection.request('POST', path, json.dumps({**body, 'stream': True}),
+                           {'Content-Type': 'application/json', 'X-Quire-Handover': '1'})
+        response = connection.getresponse()
+        self.assertIn('x-quire-handover', response.headers)
+        raw = response.read()
+        connection.close()
+        head = 400  # about as much as stands before the body
+        ends = [at for at in range(len(raw)) if raw.startswith(b'\n\n', at)]
+        return [head + at + more for at in ends for more in (2, 20)]
+
+    def test_the_client_is_told_the_same_wherever_the_stream_is_cut(self):
+        for name, (path, body) in CASES.items():
+            status, _, raw = ask(self.servers[0], path, body)
+            self.assertEqual(status, 200, raw)
+            names, wanted, ends = told(raw)
+            self.assertEqual(len(names), 1)
+            n_before = self.cuts.n_cut
+            for after in self.places(path, body):
+                with self.subTest(name, after=after):
+                    self.cuts.after = after
+                    status, headers, raw = ask(self.router, path, body)
+                    self.assertEqual(status, 200, raw)
+                    self.assertNotIn('x-quire-handover', headers)
+                    self.assertNotIn(b'handover', raw)
+                    names, said, said_ends = told(raw)
+                    self.assertEqual(len(names), 1, names)
+                    self.assertEqual((said, said_ends), (wanted, ends))
+            self.assertGreater(self.cuts.n_cut - n_before, 10)
+        self.assertGreater(self.router.metric('quire_route_moved_streams_total'), 50)
+        self.assertEqual(self.router.metric('quire_route_cut_streams_total'), 0)
+        self.assertTrue(eventually(lambda: all(w['load_tokens'] == w['requests'] == 0
+                                               for w in self.router.workers().values())))
+
+    def test_a_seed_that_the_server_drew_is_kept(self):
+        body = {**STORY, 'temperature': 1.5, 'max_tokens': 60, 'logprobs': True}
+        for after in (900, 2500, 4000, 6000):
+            self.cuts.after = after
+            _, _, raw = ask(self.router, '/v1/chat/completions', body)
+            names, said, ends = told(raw)
+            self.assertEqual((len(names), ends[-1]), (1, 'done'))
+            self.assertEqual(''.join(one['token'] for one in said['logprobs content']), said['content'])
+
+
+class OneWorker(unittest.TestCase):
+    def test_a_stream_waits_for_a_worker_that_comes_back_and_a_request_that_ends_them_all_is_not_sent_on_forever(self):
+        server = Server('--threads', '1')
+        self.addCleanup(server.stop)
+        cuts = Cuts()
+        proxy = CuttingProxy(server.port, cuts)
+        self.addCleanup(proxy.close)
+        router = Router([proxy.url], '--limit', 'n_failures=1000000', '--limit', 'n_moves=2')
+        self.addCleanup(router.stop)
+        self.assertTrue(router.wait_for(1))
+        path, body = CASES['greedy']
+        wanted = told(ask(server, path, body)[2])[1:]
+        cuts.after = 1500
+        self.assertEqual(told(ask(router, path, body)[2])[1:], wanted)
+
+        class Always(Cuts):
+            def take(self):
+                self.n_cut += 1
+                return 900 if self.n_cut == 1 else 420
+
+        proxy.cuts = Always()
+        raw = ask(router, path, body)[2]
+        self.assertIn(b'event: error\ndata: {"error":', raw)
+        self.assertNotIn(b'[DONE]', raw)
+        self.assertEqual(proxy.cuts.n_cut, 3)
+        self.assertEqual(router.metric('quire_route_cut_streams_total'), 1)
+
+
+class Killed(unittest.TestCase):
+    def test_streams_of_a_server_that_is_killed_or_told_to_end_go_on(self):
+        servers = [Server('--threads', '1', '--drain-timeout', '0') for _ in range(4)]
+        self.addCleanup(lambda: [server.stop() for server in servers])
+        router = Router([server.url for server in servers], '--policy', 'round_robin')
+        self.addCleanup(router.stop)
+        self.assertTrue(router.wait_for(4))
+        body = {**STORY, 'max_tokens': 400, 'ignore_eos': True, 'temperature': 0.8, 'seed': 1, **PENALTIES}
+        wanted = told(ask(servers[0], '/v1/chat/completions', body)[2])[1:]
+        for end in (lambda victim: victim.process.kill(), lambda victim: victim.process.terminate()):
+            answers, started = [], threading.Semaphore(0)
+
+            def one():
+                connection = router.connect()
+                connection.request('POST', '/v1/chat/completions', json.dumps({**body, 'stream': True}))
+                response = connection.getresponse()
+                first = response.readline()
+                started.release()
+                answers.append((response.headers['x-quire-worker'], first + response.read()))
+                connection.close()
+
+            threads = [threading.Thread(target=one) for _ in range(12)]
+            for thread in threads:
+                thread.start()
+            for _ in threads:
+                started.acquire()
+            victim = next(server for server in servers if server.process.poll() is None)
+            end(victim)
+            for thread in threads:
+                thread.join()
+            self.assertEqual(len(answers), 12)
+            self.assertIn(victim.url[7:], {worker for worker, _ in answers})
+            for _, raw in answers:
+                self.assertEqual(told(raw)[1:], wanted)
+        self.assertGreater(router.metric('quire_route_moved_streams_total'), 0)
+        self.assertEqual(router.metric('quire_route_cut_streams_total'), 0)
+
+
+if __name__ == '__main__':
+    unittest.main()
