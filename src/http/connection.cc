@@ -50,7 +50,7 @@ void Connection::start(Reject reject) {
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_after, sizeof dead_after);
   if (limits().send_buffer_bytes > 0)
     socket_.set_option(asio::socket_base::send_buffer_size(limits().send_buffer_bytes), ec);
-  idle_since_ = IoThread::now_ns();
+  idle_since_ = patience_ns();
   if (reject == Reject::all_in_use) {
     const std::string limit = std::to_string(limits().n_connections);
     return refuse(
@@ -64,6 +64,14 @@ void Connection::start(Reject reject) {
   arm_read();
 }
 
+// Time as this client is held to it: it stands still while what the client said waits for its turn.
+int64_t Connection::patience_ns() const { return (waits() ? waits_since_ : io_.patience_ns()) - waited_ns_; }
+
+void Connection::want_turn(bool again) {
+  if (!waits()) waits_since_ = io_.patience_ns();
+  io_.want_turn(*this, again);
+}
+
 void Connection::arm_read() {
   if (reading_ || readable_ || state_ == State::closed || peer_eof_ || paused_) return;
   reading_ = true;
@@ -71,7 +79,7 @@ void Connection::arm_read() {
     self->reading_ = false;
     if (self->state_ == State::closed) return;
     self->readable_ = true;
-    self->io_.want_turn(*self, false);
+    self->want_turn(false);
   }));
 }
 
@@ -82,18 +90,20 @@ void Connection::arm_write() {
     self->writing_ = false;
     if (self->state_ == State::closed) return;
     self->writable_ = true;
-    self->io_.want_turn(*self, false);
+    self->want_turn(false);
   }));
 }
 
 void Connection::take_turn() {
+  waited_ns_ += io_.patience_ns() - waits_since_;
   if (std::exchange(writable_, false)) flush_out();
   if (state_ == State::reading && !in_.empty())
     process_ahead();
   else if (std::exchange(readable_, false))
     read_some();
   if (state_ == State::closed) return;
-  if (readable_ || (state_ == State::reading && !in_.empty())) io_.want_turn(*this, true);
+  if (readable_ || (state_ == State::reading && !in_.empty())) want_turn(true);
+  if (std::exchange(looks_, false)) hold_to_time(false);
 }
 
 void Connection::read_some() {
@@ -150,7 +160,8 @@ void Connection::keep_ahead(std::string_view bytes) {
 }
 
 void Connection::on_bytes(std::string_view bytes) {
-  if (state_ == State::lingering || deaf_) return;  // thrown away
+  if (state_ == State::lingering) n_thrown_ += std::ssize(bytes);
+  if (state_ == State::lingering || deaf_) return;
   if (state_ == State::reading && in_.empty()) bytes.remove_prefix(process(bytes));
   if ((state_ == State::reading || state_ == State::handling) && !deaf_ && !bytes.empty()) keep_ahead(bytes);
 }
@@ -179,7 +190,7 @@ size_t Connection::process(std::string_view bytes) {
 bool Connection::take_some(std::string_view& bytes) {
   const bool fresh = !parser_.started();
   if (fresh) {
-    head_since_ = IoThread::now_ns();
+    head_since_ = patience_ns();
     answered_ = false;
   }
   if (!received_.resize(parser_.bytes_to_take(bytes.size()))) return refuse_for_room(), true;
@@ -223,7 +234,7 @@ void Connection::after_feed(bool more) {
 // Each byte of a body buys the time that it takes at the least rate, but never more than body_timeout_ms ahead.
 void Connection::note_body() {
   const HttpLimits& l = limits();
-  const int64_t now = IoThread::now_ns(), most = now + int64_t{l.body_timeout_ms} * kNsPerMs;
+  const int64_t now = patience_ns(), most = now + int64_t{l.body_timeout_ms} * kNsPerMs;
   const int64_t n = parser_.body_bytes() - body_seen_;
   if (body_until_ == 0)
     body_until_ = most;
@@ -314,56 +325,100 @@ void Connection::drop_input() {
 }
 
 void Connection::linger() {
-  state_ = State::lingering;
-  linger_since_ = IoThread::now_ns();
+  begin_lingering();
   drop_input();
   flush_out();
   arm_read();
 }
 
-void Connection::tick(int64_t now) {
+void Connection::begin_lingering() {
+  state_ = State::lingering;
+  linger_since_ = patience_ns();
+  linger_begun_ = io_.patience_ns();
+  n_thrown_ = 0;
+}
+
+void Connection::tick() {
   if (paused_) {
-    if (peer_is_gone()) return close(CloseReason::client_gone);
+    if (peer_is_gone()) return on_eof();
     paused_ = false;
     arm_read();
   }
-  if (state_ == State::reading)
-    tick_reading(now);
-  else if (state_ == State::handling)
-    tick_handling(now);
-  else if (state_ == State::lingering && is_over(linger_since_, limits().linger_ms, now))
-    close(CloseReason::finished);
+  if (state_ == State::handling) stream_->retry();
+  hold_to_time(true);
 }
 
-void Connection::tick_reading(int64_t now) {
+// What came in time may lie unread, and what the client took may not have been noticed. So who is late is looked at
+// once more (read from in its turn, or written to), and judged then: who dribbles bytes does not win more than that.
+void Connection::hold_to_time(bool may_look) {
+  const Late late = how_late();
+  if (late == Late::no) return;
+  if (!may_look) return end_late(late);
+  if (late == Late::answer) {
+    flush_out();
+    return hold_to_time(false);
+  }
+  if (!has_unread()) return end_late(late);
+  looks_ = readable_ = true;
+  want_turn(false);
+}
+
+Connection::Late Connection::how_late() const {
+  const HttpLimits& l = limits();
+  const int64_t now = patience_ns();
+  switch (state_) {
+    case State::reading: return how_late_reading(now);
+    case State::handling: {
+      const bool stalled = stall_until_ != 0 && now > stall_until_;
+      return stalled || (!outbox_.empty() && is_over(write_last_, l.write_timeout_ms, now)) ? Late::answer : Late::no;
+    }
+    case State::lingering: {  // what waits for its turn is thrown away as long as it is no more than a body
+      const bool too_much = n_thrown_ > l.body_bytes && is_over(linger_begun_, l.linger_ms, io_.patience_ns());
+      return too_much || is_over(linger_since_, l.linger_ms, now) ? Late::lingering : Late::no;
+    }
+    case State::closed: break;
+  }
+  return Late::no;
+}
+
+Connection::Late Connection::how_late_reading(int64_t now) const {
   const HttpLimits& l = limits();
   if (!parser_.started()) {
+    if (io_.shared().draining.load(std::memory_order_relaxed)) return Late::idle;
     const bool greeted = tls_ == nullptr || tls_->ready();
-    if (is_over(idle_since_, greeted ? l.idle_timeout_ms : l.header_timeout_ms, now)) close(CloseReason::client_gone);
-    return;
+    return is_over(idle_since_, greeted ? l.idle_timeout_ms : l.header_timeout_ms, now) ? Late::idle : Late::no;
   }
-  if (parser_.state() == RequestParser::State::head) {
-    if (!is_over(head_since_, l.header_timeout_ms, now)) return;
-    const std::string limit = std::to_string(l.header_timeout_ms);
-    return refuse({408, "the head was not complete after " + limit + " ms (header_timeout_ms)", "invalid_request_error",
-                   "", "timeout"});
-  }
-  if (is_over(body_last_, l.body_timeout_ms, now)) {
-    const std::string limit = std::to_string(l.body_timeout_ms);
-    return refuse(
-        {408, "no body bytes for " + limit + " ms (body_timeout_ms)", "invalid_request_error", "", "timeout"});
-  }
-  if (now > body_until_) {
-    const std::string limit = std::to_string(l.body_bytes_per_s);
-    refuse({408, "the body came slower than " + limit + " bytes per second (body_bytes_per_s)", "invalid_request_error",
-            "", "timeout"});
+  if (parser_.state() == RequestParser::State::head)
+    return is_over(head_since_, l.header_timeout_ms, now) ? Late::head : Late::no;
+  if (is_over(body_last_, l.body_timeout_ms, now)) return Late::body_stopped;
+  return now > body_until_ ? Late::body_slow : Late::no;
+}
+
+void Connection::end_late(Late late) {
+  const HttpLimits& l = limits();
+  const auto too_slow = [this](std::string message) {
+    refuse({408, std::move(message), "invalid_request_error", "", "timeout"});
+  };
+  switch (late) {
+    case Late::no: return;
+    case Late::idle: return close(CloseReason::client_gone);
+    case Late::head:
+      return too_slow("the head was not complete after " + std::to_string(l.header_timeout_ms) +
+                      " ms (header_timeout_ms)");
+    case Late::body_stopped:
+      return too_slow("no body bytes for " + std::to_string(l.body_timeout_ms) + " ms (body_timeout_ms)");
+    case Late::body_slow:
+      return too_slow("the body came slower than " + std::to_string(l.body_bytes_per_s) +
+                      " bytes per second (body_bytes_per_s)");
+    case Late::answer: return cut(CloseReason::stalled);
+    case Late::lingering: return close(CloseReason::finished);
   }
 }
 
-void Connection::tick_handling(int64_t now) {
-  if (stall_until_ != 0 && now > stall_until_) return cut(CloseReason::stalled);
-  stream_->retry();
-  if (!outbox_.empty() && is_over(write_last_, limits().write_timeout_ms, now)) return cut(CloseReason::stalled);
+// Of this client: in the kernel, or waiting for its turn.
+bool Connection::has_unread() const {
+  pollfd p{const_cast<tcp::socket&>(socket_).native_handle(), POLLIN, 0};
+  return waits() || ::poll(&p, 1, 0) == 1;
 }
 
 // For a connection whose reading is paused, where the end of the stream hides behind unread bytes.
@@ -374,7 +429,7 @@ bool Connection::peer_is_gone() const {
 
 void Connection::drain() {
   keep_alive_ = false;
-  if (state_ == State::reading && !parser_.started()) close(CloseReason::shutdown);
+  hold_to_time(true);
 }
 
 void Connection::shut_down() {

@@ -27,7 +27,7 @@ class Connection : public std::enable_shared_from_this<Connection>, public Turns
   // Sends what a reply that is under way has gathered. If that was something of the step that woke the thread, and all
   // of it is with the kernel, its delivery is timed.
   void sweep(int64_t woken_ns);
-  void tick(int64_t now_ns);
+  void tick();
   // Writes what the socket takes, then uses bytes that are here, or reads some.
   void take_turn();
   // Calls a member. What it throws, most likely for want of memory, ends this connection and nothing else.
@@ -52,6 +52,11 @@ class Connection : public std::enable_shared_from_this<Connection>, public Turns
   // client gets a moment to read it (closing with unread input would make the kernel throw the answer away).
   enum class State : uint8_t { reading, handling, lingering, closed };
 
+  // What took a client too long. idle: to begin a request, or TLS's greeting.
+  enum class Late : uint8_t { no, idle, head, body_stopped, body_slow, answer, lingering };
+
+  int64_t patience_ns() const;
+  void want_turn(bool again);
   void arm_read();
   void arm_write();
   void read_some();
@@ -78,9 +83,13 @@ class Connection : public std::enable_shared_from_this<Connection>, public Turns
   void fail(const char* what) noexcept;
   bool say_no_memory() noexcept;
   void drop_input();
+  void begin_lingering();
   void linger();
-  void tick_reading(int64_t now_ns);
-  void tick_handling(int64_t now_ns);
+  Late how_late() const;
+  Late how_late_reading(int64_t now_ns) const;
+  bool has_unread() const;
+  void hold_to_time(bool may_look);
+  void end_late(Late late);
   bool peer_is_gone() const;
   void cut(CloseReason reason);  // with a reset, so that the client cannot take the answer for complete
   void close(CloseReason reason);
@@ -100,6 +109,7 @@ class Connection : public std::enable_shared_from_this<Connection>, public Turns
   bool deaf_ = false;                         // what follows the head that is being answered is nobody's
   bool peer_eof_ = false, sent_fin_ = false, said_end_ = false;
   bool paused_ = false;         // no room to read ahead: the tick looks again
+  bool looks_ = false;          // its time is up, and after its turn it is judged
   std::string in_;              // bytes that came ahead of their turn
   size_t in_at_ = 0;            // of in_, already used
   ByteLease received_, ahead_;  // for what parser_ holds, for in_
@@ -114,10 +124,13 @@ class Connection : public std::enable_shared_from_this<Connection>, public Turns
   bool answered_ = false;  // the head of an answer has been put into the outbox
   int version_ = 11;
 
-  // Steady clock, nanoseconds.
+  // When its turn was asked for, of the thread's time; how long it has waited for turns in all. By these patience_ns().
+  int64_t waits_since_ = 0, waited_ns_ = 0;
+  // By patience_ns().
   int64_t idle_since_ = 0, head_since_ = 0, body_last_ = 0, body_until_ = 0;
   int64_t write_last_ = 0, stall_until_ = 0, linger_since_ = 0;
-  int64_t body_seen_ = 0;  // bytes of the body, by the last look
+  int64_t body_seen_ = 0;                    // bytes of the body, by the last look
+  int64_t linger_begun_ = 0, n_thrown_ = 0;  // of the thread's time; bytes that came since, for nobody
 };
 
 }  // namespace quire

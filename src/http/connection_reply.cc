@@ -72,7 +72,7 @@ void Connection::append_output(StreamOutput& output) {
 }
 
 void Connection::flush_out() {
-  const int64_t now = IoThread::now_ns();
+  const int64_t now = patience_ns();
   if (!writing_) write_last_ = now;  // nothing was waiting until now
   size_t n_sent = 0;
   const Outbox::Result result = outbox_.flush(socket_.native_handle(), kTurnBytes, n_sent);
@@ -125,10 +125,10 @@ void Connection::finish_reply() {
     linger();
   } else {
     state_ = State::reading;
-    idle_since_ = IoThread::now_ns();
+    idle_since_ = patience_ns();
   }
   stream->close(CloseReason::finished);
-  if (state_ == State::reading && !processing_ && !in_.empty()) io_.want_turn(*this, true);
+  if (state_ == State::reading && !processing_ && !in_.empty()) want_turn(true);
 }
 
 // A request that is not answered yet hears why, as long as that needs no memory.
@@ -140,8 +140,7 @@ void Connection::fail(const char* what) noexcept {
   }
   if (state_ == State::closed) return;
   if (!say_no_memory()) return cut(CloseReason::aborted);
-  state_ = State::lingering;
-  linger_since_ = IoThread::now_ns();
+  begin_lingering();
   drop_input();
   error_code ec;
   if (tls_ == nullptr) socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ec);

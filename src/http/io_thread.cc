@@ -10,7 +10,7 @@
 #include <exception>
 
 #include "base/check.h"
-#include "base/clock.h"
+#include "base/nanoseconds.h"
 #include "base/thread.h"
 #include "http/connection.h"
 #include "http/host_lookup.h"
@@ -117,6 +117,7 @@ IoThread::IoThread(std::shared_ptr<ServerShared> shared, int index)
       wake_(context_),
       tick_(context_),
       tick_ms_(tick_of(shared_->limits)),
+      patience_(shared_->clock, 2 * tick_ms_ * kNsPerMs),
       scratch_(kScratchBytes) {
   const int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   QR_CHECK(fd >= 0, "no descriptor left to start with");
@@ -284,14 +285,14 @@ void IoThread::arm_tick() {
 }
 
 void IoThread::on_tick() {
-  const int64_t now = now_ns();
+  const int64_t now = patience_.look();
   shared_->metrics->received.set(static_cast<double>(shared_->received->used()));
   shared_->metrics->unsent.set(static_cast<double>(shared_->unsent->used()));
   // From the back: a connection that closes is replaced by the last one, which has had its turn. The copy keeps it
   // alive until its call returns.
   for (size_t i = connections_.size(); i-- > 0;) {
     const std::shared_ptr<Connection> connection = connections_[i];
-    connection->guarded(&Connection::tick, now);
+    connection->guarded(&Connection::tick);
   }
   if (upstreams_ != nullptr) upstreams_->tick(now);
 }

@@ -13,7 +13,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/metrics.h"
+#include "base/patience.h"
 #include "http/byte_budget.h"
 #include "http/io_queue.h"
 #include "http/op_slot.h"
@@ -105,12 +107,15 @@ struct Arrival {
 
 // What all io threads of one server share.
 struct ServerShared {
-  ServerShared(const HttpLimits& l, int n_io_threads)
+  ServerShared(const HttpLimits& l, int n_io_threads, Clock* clock_or_null)
       : limits(l),
+        clock(clock_or_null != nullptr ? *clock_or_null : system_clock),
         received(std::make_shared<ByteBudget>(l.all_body_bytes)),
         unsent(std::make_shared<ByteBudget>(l.all_out_bytes)),
         addresses(received, unsent, n_io_threads) {}
   const HttpLimits limits;
+  SystemClock system_clock;
+  Clock& clock;
   const std::shared_ptr<ByteBudget> received, unsent;
   Handler* handler = nullptr;
   std::unique_ptr<Metrics> own_metrics;  // when the caller gave none
@@ -155,6 +160,8 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   std::vector<char>& scratch() { return scratch_; }
   std::string_view date();
   static int64_t now_ns();
+  // What timeouts are measured by: while this thread gets no processor to hear others with, it hardly passes.
+  int64_t patience_ns() const { return patience_.now_ns(); }
 
  private:
   void post_wake() override;
@@ -175,7 +182,8 @@ class IoThread final : public IoQueue, public std::enable_shared_from_this<IoThr
   boost::asio::steady_timer tick_;
   OpSlot wake_slot_, tick_slot_, turns_slot_;
   bool turns_armed_ = false;
-  int tick_ms_;
+  const int tick_ms_;
+  Patience patience_;
   std::thread thread_;
   std::atomic<int> n_connections_{0};
   Turns turns_;

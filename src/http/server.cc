@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "http/acceptor.h"
+#include "http/clocked_server.h"
 #include "http/io_thread.h"
 #include "http/tls.h"
 
@@ -34,8 +35,8 @@ void raise_descriptor_limit(int n_connections) {
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(const ServerOptions& options, Handler& handler)
-      : shared_(std::make_shared<ServerShared>(options.limits, std::max(1, options.n_io_threads))) {
+  ServerImpl(const ServerOptions& options, Handler& handler, Clock* clock)
+      : shared_(std::make_shared<ServerShared>(options.limits, std::max(1, options.n_io_threads), clock)) {
     shared_->handler = &handler;
     if (options.metrics == nullptr) shared_->own_metrics = std::make_unique<Metrics>();
     shared_->metrics =
@@ -111,8 +112,12 @@ void ServerImpl::stop(int drain_ms) {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Handler& handler) {
+  return start_server(options, handler, nullptr);
+}
+
+Result<std::unique_ptr<Server>> start_server(const ServerOptions& options, Handler& handler, Clock* clock) {
   QR_TRY_VOID(check_limits(options.limits));
-  auto server = std::make_unique<ServerImpl>(options, handler);
+  auto server = std::make_unique<ServerImpl>(options, handler, clock);
   QR_TRY_VOID(server->use_tls(options.tls_certificate, options.tls_key));
   QR_TRY_VOID(server->listen(options.host, options.port));
   return server;

@@ -8,48 +8,6 @@
 namespace quire {
 namespace {
 
-// TLS in memory on a socket of its own, so that a test says which bytes leave, and when.
-class TlsClient {
- public:
-  explicit TlsClient(int port, int buffer_bytes = 0, int version = TLS1_3_VERSION)
-      : socket(port, buffer_bytes), context_(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free) {
-    SSL_CTX_set_max_proto_version(context_.get(), version);
-    ssl_.reset(SSL_new(context_.get()));
-    SSL_set_bio(ssl_.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
-    SSL_set_connect_state(ssl_.get());
-    if (buffer_bytes > 0) setsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
-  }
-  SSL* ssl() { return ssl_.get(); }
-  // What TLS has to say now.
-  std::string spoken() {
-    BIO* const out = SSL_get_wbio(ssl_.get());
-    std::string bytes(BIO_ctrl_pending(out), '\0');
-    if (!bytes.empty()) BIO_read(out, bytes.data(), static_cast<int>(bytes.size()));
-    return bytes;
-  }
-  std::string hello() {
-    SSL_do_handshake(ssl_.get());
-    return spoken();
-  }
-  // False: it did not come about.
-  bool handshake() {
-    while (SSL_do_handshake(ssl_.get()) != 1) {
-      socket.send(spoken());
-      const std::string part = socket.read_some();
-      if (part.empty()) return false;
-      BIO_write(SSL_get_rbio(ssl_.get()), part.data(), static_cast<int>(part.size()));
-      if (SSL_get_state(ssl_.get()) == TLS_ST_OK) break;
-    }
-    return socket.send(spoken());
-  }
-
-  RawClient socket;
-
- private:
-  std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_;
-  std::unique_ptr<SSL, void (*)(SSL*)> ssl_{nullptr, &SSL_free};
-};
-
 class ServerTls : public testing::Test {
  protected:
   void open(HttpLimits limits) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "http/testing.h"
 
@@ -41,6 +42,70 @@ struct TestCertificate {
   }
   std::string certificate, key;
   bool made = false;
+};
+
+// TLS in memory on a socket of its own, so that a test says which bytes leave, and when.
+class TlsClient {
+ public:
+  explicit TlsClient(int port, int buffer_bytes = 0, int version = TLS1_3_VERSION)
+      : socket(port, buffer_bytes), context_(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free) {
+    SSL_CTX_set_max_proto_version(context_.get(), version);
+    ssl_.reset(SSL_new(context_.get()));
+    SSL_set_bio(ssl_.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_connect_state(ssl_.get());
+    if (buffer_bytes > 0) setsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
+  }
+  SSL* ssl() { return ssl_.get(); }
+  // What TLS has to say now.
+  std::string spoken() {
+    BIO* const out = SSL_get_wbio(ssl_.get());
+    std::string bytes(BIO_ctrl_pending(out), '\0');
+    if (!bytes.empty()) BIO_read(out, bytes.data(), static_cast<int>(bytes.size()));
+    return bytes;
+  }
+  std::string hello() {
+    SSL_do_handshake(ssl_.get());
+    return spoken();
+  }
+  // False: it did not come about.
+  bool handshake() {
+    while (SSL_do_handshake(ssl_.get()) != 1) {
+      socket.send(spoken());
+      const std::string part = socket.read_some();
+      if (part.empty()) return false;
+      BIO_write(SSL_get_rbio(ssl_.get()), part.data(), static_cast<int>(part.size()));
+      if (SSL_get_state(ssl_.get()) == TLS_ST_OK) break;
+    }
+    return socket.send(spoken());
+  }
+
+  // Says it, encrypted, once the handshake is done.
+  bool say(std::string_view bytes) {
+    SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
+    return socket.send(spoken());
+  }
+  // What is said until `marker` has come, or the end.
+  std::string hear(std::string_view marker) {
+    std::string out;
+    char part[4096];
+    while (out.find(marker) == std::string::npos) {
+      const int n = SSL_read(ssl_.get(), part, sizeof part);
+      if (n > 0) {
+        out.append(part, static_cast<size_t>(n));
+        continue;
+      }
+      const std::string more = socket.read_some();
+      if (more.empty()) break;
+      BIO_write(SSL_get_rbio(ssl_.get()), more.data(), static_cast<int>(more.size()));
+    }
+    return out;
+  }
+
+  RawClient socket;
+
+ private:
+  std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_;
+  std::unique_ptr<SSL, void (*)(SSL*)> ssl_{nullptr, &SSL_free};
 };
 
 // Sends over TLS and returns what came, until the first answer's last byte '.', the end, or an error.

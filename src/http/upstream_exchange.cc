@@ -1,6 +1,7 @@
 #include "http/upstream_exchange.h"
 
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -91,7 +92,7 @@ UpstreamExchange::UpstreamExchange(IoThread& io,
 
 // As a task, so that nothing happens within the caller's call.
 void UpstreamExchange::start() {
-  moved_ns_ = IoThread::now_ns();
+  moved_ns_ = io_.patience_ns();
   io_.upstreams().enter(shared_from_this());
   io_.push([self = shared_from_this()] { self->guarded(&UpstreamExchange::begin); });
 }
@@ -160,7 +161,7 @@ void UpstreamExchange::connected() {
 
 void UpstreamExchange::ask() {
   state_ = State::asking;
-  moved_ns_ = IoThread::now_ns();
+  moved_ns_ = io_.patience_ns();
   socket_->arm_read();
   send_some();
 }
@@ -173,7 +174,7 @@ void UpstreamExchange::on_writable() {
 void UpstreamExchange::send_some() {
   static const std::string kNone;
   const std::string& body = request_.body != nullptr ? *request_.body : kNone;
-  const size_t all = head_.size() + body.size(), turn_end = std::min(all, sent_ + kTurnBytes);
+  const size_t all = n_to_send(), turn_end = std::min(all, sent_ + kTurnBytes);
   while (sent_ < turn_end && !sending_failed_) {
     std::array<iovec, 2> parts{};
     msghdr message{};
@@ -185,7 +186,7 @@ void UpstreamExchange::send_some() {
     const ssize_t n = ::sendmsg(socket_->socket.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) {
       sent_ += static_cast<size_t>(n);
-      moved_ns_ = IoThread::now_ns();
+      moved_ns_ = io_.patience_ns();
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
@@ -202,7 +203,7 @@ void UpstreamExchange::on_readable() {
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return socket_->arm_read();
   if (n <= 0) return n == 0 ? on_end_of_input() : cut_off();
   answered_ = true;
-  moved_ns_ = IoThread::now_ns();
+  moved_ns_ = io_.patience_ns();
   read_bytes({scratch.data(), static_cast<size_t>(n)});
   if (state_ != State::over && !paused_) socket_->arm_read();
 }
@@ -254,30 +255,39 @@ void UpstreamExchange::cut_off() {
   state_ = State::connecting;
   sent_ = 0;
   sending_failed_ = false;
-  moved_ns_ = IoThread::now_ns();
+  moved_ns_ = io_.patience_ns();
   resolve();
 }
 
 void UpstreamExchange::resume() {
   if (state_ != State::asking || !paused_) return;
-  moved_ns_ = IoThread::now_ns();
+  moved_ns_ = io_.patience_ns();
   guarded(&UpstreamExchange::deliver_body);
   if (state_ == State::asking && !paused_) socket_->arm_read();
 }
 
 void UpstreamExchange::tick(int64_t now_ns) {
   const auto is_over = [&](int limit_ms) { return now_ns - moved_ns_ > int64_t{limit_ms} * kNsPerMs; };
-  const size_t all = head_.size() + (request_.body != nullptr ? request_.body->size() : 0);
   if (state_ == State::connecting && is_over(limits_.connect_ms))
     return fail(UpstreamFault::unreached, passed("no connection", limits_.connect_ms, "connect_ms"));
   if (state_ != State::asking || paused_) return;
-  if (!answered_ && sent_ == all) {
-    if (is_over(limits_.first_byte_ms))
-      fail(UpstreamFault::timeout, passed("no byte of the answer", limits_.first_byte_ms, "first_byte_ms"));
-  } else if (is_over(limits_.stall_ms)) {
-    fail(UpstreamFault::timeout, passed(answered_ ? "no further byte of the answer" : "no byte of the request taken",
-                                        limits_.stall_ms, "stall_ms"));
-  }
+  const bool waits = !answered_ && sent_ == n_to_send();
+  if (!is_over(waits ? limits_.first_byte_ms : limits_.stall_ms) || has_news()) return;
+  if (waits)
+    return fail(UpstreamFault::timeout, passed("no byte of the answer", limits_.first_byte_ms, "first_byte_ms"));
+  fail(UpstreamFault::timeout, passed(answered_ ? "no further byte of the answer" : "no byte of the request taken",
+                                      limits_.stall_ms, "stall_ms"));
+}
+
+size_t UpstreamExchange::n_to_send() const {
+  return head_.size() + (request_.body != nullptr ? request_.body->size() : 0);
+}
+
+// What came in time, or was taken, and nobody has looked at yet: soon somebody does.
+bool UpstreamExchange::has_news() const {
+  const bool sends = sent_ < n_to_send() && !sending_failed_;
+  pollfd p{socket_->socket.native_handle(), static_cast<int16_t>(POLLIN | (sends ? POLLOUT : 0)), 0};
+  return ::poll(&p, 1, 0) == 1;
 }
 
 // Gives the connection back where it can serve again.
@@ -295,7 +305,7 @@ void UpstreamExchange::let_go(bool keep) {
 
 void UpstreamExchange::finish() {
   const auto self = shared_from_this();
-  const bool all_sent = sent_ == head_.size() + (request_.body != nullptr ? request_.body->size() : 0);
+  const bool all_sent = sent_ == n_to_send();
   const auto events = std::move(events_);
   let_go(parser_.keep_alive() && all_sent && !sending_failed_);
   events->on_end(nullptr);

@@ -53,6 +53,8 @@ class UpstreamExchange final : public Upstream, public std::enable_shared_from_t
   void take_addresses(std::vector<HostAddress> found, std::string error);
   void connect_next(error_code last);
   void connected();
+  size_t n_to_send() const;
+  bool has_news() const;
   void ask();
   void send_some();
   void read_bytes(std::string_view bytes);

@@ -59,7 +59,7 @@ std::shared_ptr<UpstreamSocket> UpstreamPool::take(const UpstreamAddress& addres
 void UpstreamPool::keep(std::shared_ptr<UpstreamSocket> socket, const UpstreamLimits& limits) {
   socket->user = nullptr;
   socket->used_before = true;
-  socket->kept_until_ns = IoThread::now_ns() + int64_t{limits.kept_ms} * kNsPerMs;
+  socket->kept_until_ns = io_.patience_ns() + int64_t{limits.kept_ms} * kNsPerMs;
   const auto found = kept_.find(socket->address);
   const int64_t n_kept = found != kept_.end() ? std::ssize(found->second) : 0;
   if (n_kept >= limits.n_kept) return socket->close();

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/nanoseconds.h"
+#include "http/starved_testing.h"
 #include "http/testing.h"
 
 namespace quire {
@@ -128,6 +130,33 @@ TEST_F(Upstreams, RequestsAndAnswersPassUnchangedOverOneKeptConnection) {
   EXPECT_EQ(seen[0].target, "/x?y=1");
   EXPECT_EQ(*seen[0].header("x-own"), "v  Evil: 1");
   EXPECT_EQ(seen[0].header("evil"), nullptr);
+}
+
+TEST_F(Upstreams, AnAnswerThatCameWhileNobodyListenedIsRead) {
+  ManualClock clock;
+  ServerOptions options;
+  options.limits.linger_ms = 20;
+  server_ = std::move(*start_server(options, nobody_, &clock));
+  limits_.first_byte_ms = limits_.stall_ms = 100;
+  const RawListener listener;
+  const auto first = ask(listener.port()), second = ask(listener.port());
+  const int a = listener.accept(), b = listener.accept();
+  EXPECT_NE(read_from(a, "\r\n\r\n"), "");
+  EXPECT_NE(read_from(b, "\r\n\r\n"), "");
+  say_to(a, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfi");
+  ASSERT_TRUE(eventually([&] { return first->look([](Heard& h) { return h.body_ == "fi"; }); }));
+  starve(*server_, clock, 3600 * kNsPerSecond, [&] {
+    say_to(a, "rst");
+    say_to(b, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond");
+  });
+  for (const auto& heard : {first, second}) {
+    ASSERT_TRUE(eventually([&] { return heard->ended(); }));
+    heard->look([](Heard& h) { EXPECT_FALSE(h.error_) << h.error_->message; });
+  }
+  EXPECT_EQ(first->body_, "first");
+  EXPECT_EQ(second->body_, "second");
+  ::close(a);
+  ::close(b);
 }
 
 TEST_F(Upstreams, AReaderWithoutRoomStopsTheServerAndGoesOnLater) {
