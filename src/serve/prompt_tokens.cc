@@ -18,6 +18,11 @@ const std::vector<TokenText>& PromptTokens::tokens() {
   return tokens_;
 }
 
+int64_t PromptTokens::points_of(std::string_view text) {
+  n_looked_at_ += std::ssize(text);
+  return count_points(text);
+}
+
 void PromptTokens::place() {
   Detok detok(tokenizer_, true, false);
   std::string text;
@@ -26,11 +31,11 @@ void PromptTokens::place() {
     token.text_at = n_points;
     text.clear();
     if (token.id < tokenizer_.n_vocab()) detok.push(token.id, text);
-    n_points += count_points(text);
+    n_points += points_of(text);
   }
   text.clear();
   detok.flush(text);
-  const int64_t more = n_points + count_points(text) - count_points(*echo_);
+  const int64_t more = n_points + points_of(text) - points_of(*echo_);
   for (TokenText& token : tokens_) token.text_at = std::max<int64_t>(0, token.text_at - more);
 }
 

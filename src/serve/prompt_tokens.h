@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/request.h"
@@ -30,9 +31,12 @@ class PromptTokens {
   // prompt is told each has its place in that text, what a special token or a leading space has in addition coming
   // first. Linear in the prompt.
   const std::vector<TokenText>& tokens();
+  // How many bytes of text were looked at to find the places.
+  int64_t n_bytes_looked_at() const { return n_looked_at_; }
 
  private:
   void place();
+  int64_t points_of(std::string_view text);
 
   const Tokenizer& tokenizer_;
   const Token first_;
@@ -40,6 +44,7 @@ class PromptTokens {
   const std::shared_ptr<const std::string> echo_;
   const size_t n_;
   std::vector<TokenText> tokens_;
+  int64_t n_looked_at_ = 0;
 };
 
 }  // namespace quire

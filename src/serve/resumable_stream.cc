@@ -322,7 +322,7 @@ int64_t StreamTable::size() const {
 std::list<std::shared_ptr<ResumableStream>> StreamTable::take_old() {
   std::list<std::shared_ptr<ResumableStream>> out;
   const std::lock_guard lock(mu_);
-  const int64_t now = clock_.now_ns();
+  const int64_t now = patience_.look();
   for (auto it = entries_.begin(); it != entries_.end();) {
     const bool detached = it->stream->detached();
     if (!detached) it->until_ns = 0;

@@ -12,6 +12,8 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/nanoseconds.h"
+#include "base/patience.h"
 #include "http/server.h"
 #include "serve/api_error.h"
 #include "serve/asker.h"
@@ -94,9 +96,11 @@ class ResumableStream final : public Reply, public std::enable_shared_from_this<
 // thread.
 class StreamTable {
  public:
+  static constexpr int64_t kMostBetweenLooks = 2;
+
   StreamTable(Clock& clock, const ServeLimits& limits)
-      : clock_(clock),
-        keep_ns_(limits.resumable_s * 1'000'000'000),
+      : patience_(clock, kMostBetweenLooks * kNsPerSecond),
+        keep_ns_(limits.resumable_s * kNsPerSecond),
         max_streams_(limits.n_resumable),
         max_each_(limits.n_resumable_each) {}
 
@@ -105,7 +109,7 @@ class StreamTable {
   // Null where there is none that this one, who knows this secret, may have: its owner, and no page of another origin.
   std::shared_ptr<ResumableStream> find(std::string_view id, const Asker& asker, std::string_view secret);
   void erase(const ResumableStream& stream);
-  // Gives up those whose time is up; to be called now and then.
+  // Gives up those whose time is up; to be called at least every kMostBetweenLooks seconds: more do not count.
   void expire();
   void give_up_all();  // and keeps no more
   int64_t size() const;
@@ -118,7 +122,7 @@ class StreamTable {
   std::list<std::shared_ptr<ResumableStream>> take_old();
   bool has_room(uint64_t tenant);  // REQUIRES mu_
 
-  Clock& clock_;
+  Patience patience_;  // guarded by mu_
   const int64_t keep_ns_;
   const int64_t max_streams_, max_each_;
   mutable std::mutex mu_;
