@@ -42,6 +42,8 @@ Status add_file(const std::string& path, std::vector<ApiKey>& out) {
 Status set_collector(const std::string& url, TraceOptions& traces) {
   auto remote = parse_remote(url);
   if (!remote) return fail(Code::invalid, "--otlp-endpoint: " + remote.error().message);
+  if (!url.starts_with("http://"))
+    return fail(Code::invalid, "--otlp-endpoint must be http://HOST:PORT, got \"" + url + "\"");
   traces.host = std::move(remote->host);
   traces.port = remote->port;
   traces.path = remote->base.ends_with("/v1/traces") ? remote->base : remote->base + "/v1/traces";
@@ -81,9 +83,9 @@ Status set_limit(const std::string& text, const SetLimit& set_own, HttpLimits& h
 
 void declare_door_options(CommandLine& line, AccessOptions& access, DoorOptions& door) {
   line.option("--host", door.host, "address to listen on; of `quire serve` also several, with commas between them");
-  line.option("--port", door.port, "port to listen on, 0 for any free one");
+  line.option("--port", door.port, {0, 65535}, "port to listen on, 0 for any free one");
   line.option("--admin-host", door.admin_host, "address of what is the operator's, with --admin-port");
-  line.option("--admin-port", door.admin_port,
+  line.option("--admin-port", door.admin_port, {0, 65535, -1},
               "port for /metrics and what else is the operator's; -1: at --port, for clients of this machine only");
   line.option("--api-key", access.keys, "clients must send one of these, may be repeated; better in QUIRE_API_KEY");
   line.option("--admin-key", access.admin_keys, "/metrics and what else is the operator's need one of these");
@@ -93,8 +95,8 @@ void declare_door_options(CommandLine& line, AccessOptions& access, DoorOptions&
   line.option("--allow-host", door.guard.hosts, "another name that a server on loopback is called by, may be repeated");
   line.option("--cors-origin", door.guard.origins,
               "pages of this origin may ask from browsers, * for all; may be repeated");
-  line.option("--max-connections", door.http.n_connections, "open connections, beyond it 503");
-  line.option("--max-connections-per-address", door.http.n_connections_per_address,
+  line.option("--max-connections", door.http.n_connections, {1, 1'000'000}, "open connections, beyond it 503");
+  line.option("--max-connections-per-address", door.http.n_connections_per_address, {0, 1'000'000},
               "of them from one address (IPv6: one /64), beyond it 429; 0 for no limit");
   line.option("--limit", access.limits, "NAME=VALUE: another value for a limit of docs/limits.md, may be repeated");
 }
@@ -111,17 +113,9 @@ Status apply_door(const AccessOptions& access, const SetLimit& set_own, DoorOpti
     const Status ok = check_origin(origin);
     if (!ok) return fail(Code::invalid, "--cors-origin: " + ok.error().message);
   }
-  if (door.admin_port < -1 || door.admin_port > 65535)
-    return fail(Code::invalid, "--admin-port must be -1 to 65535, got " + std::to_string(door.admin_port));
   if (!door.admin_host.empty() && door.admin_port < 0) return fail(Code::invalid, "--admin-host needs --admin-port");
   if (door.tls_certificate.empty() != door.tls_key.empty())
     return fail(Code::invalid, "--tls-cert and --tls-key need each other");
-  if (door.http.n_connections < 1 || door.http.n_connections > 1'000'000)
-    return fail(Code::invalid,
-                "--max-connections must be 1 to 1000000, got " + std::to_string(door.http.n_connections));
-  if (door.http.n_connections_per_address < 0)
-    return fail(Code::invalid, "--max-connections-per-address must be 0 or more, got " +
-                                   std::to_string(door.http.n_connections_per_address));
   for (const std::string& limit : access.limits) QR_TRY_VOID(set_limit(limit, set_own, door.http));
   QR_TRY_VOID(add_plain(access.keys, "--api-key", false, door.keys));
   QR_TRY_VOID(add_plain(access.admin_keys, "--admin-key", true, door.keys));

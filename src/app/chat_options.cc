@@ -8,7 +8,7 @@ void declare_chat_options(CommandLine& line, ChatChoice& choice, ServeOptions& s
   line.option("--reasoning", choice.thinking,
               "whether a model that can think does so where a request does not say: on, off, or auto for what its chat "
               "template does");
-  line.option("--reasoning-budget", choice.thinking_budget,
+  line.option("--reasoning-budget", choice.thinking_budget, {0, kMostInt, -1},
               "tokens of thinking at most where a request does not say, -1 for no bound");
   line.option("--chat-template-kwargs", choice.template_kwargs,
               "a JSON object of variables for the chat template; those of a request go before them");
@@ -25,7 +25,6 @@ Status apply(const ChatChoice& choice, ServeOptions& serve) {
   if (choice.thinking != "auto" && choice.thinking != "on" && choice.thinking != "off")
     return fail(Code::invalid, "--reasoning must be on, off or auto, got \"" + choice.thinking + "\"");
   if (choice.thinking != "auto") serve.chat_defaults.think = choice.thinking == "on";
-  QR_TRY_VOID(in_range("--reasoning-budget", choice.thinking_budget, -1, 2147483647));
   serve.chat_defaults.thinking_tokens = choice.thinking_budget;
   if (!choice.template_kwargs.empty()) {
     auto kwargs = Json::parse(choice.template_kwargs);

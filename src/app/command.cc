@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <span>
 
 #include "app/config_file.h"
 #include "base/log.h"
@@ -22,19 +24,49 @@ std::string environment_name(std::string_view option) {
   return out;
 }
 
+std::string number_text(double value) {
+  char text[32];
+  if (value == std::trunc(value) && std::abs(value) < 1e15)
+    std::snprintf(text, sizeof text, "%.0f", value);
+  else
+    std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+// What is wrong with the text as a number of this range; empty: nothing.
+template <class T>
+std::string refusal(const std::string& text, const Range& range) {
+  T value{};
+  const char* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  const bool is_number = error != std::errc::invalid_argument && end == text.data() + text.size();
+  const auto number = static_cast<double>(value);
+  const bool fits = number >= range.lo && number <= range.hi;
+  if (is_number && error == std::errc() && (fits || (range.or_else && number == *range.or_else))) return "";
+  return "must be " + number_text(range.lo) + " to " + number_text(range.hi) +
+         (range.or_else ? " or " + number_text(*range.or_else) : "") + ", got " +
+         (is_number ? text : "\"" + text + "\"");
+}
+
 class CliLine final : public CommandLine {
  public:
   explicit CliLine(CLI::App& app) : app_(app) {}
   void option(std::string_view name, std::string& v, std::string_view help) override { add(name, v, help); }
-  void option(std::string_view name, int& v, std::string_view help) override { add(name, v, help); }
-  void option(std::string_view name, int64_t& v, std::string_view help) override { add(name, v, help); }
-  void option(std::string_view name, uint64_t& v, std::string_view help) override { add(name, v, help); }
-  void option(std::string_view name, double& v, std::string_view help) override { add(name, v, help); }
+  void option(std::string_view name, int& v, const Range& r, std::string_view help) override { add(name, v, r, help); }
+  void option(std::string_view name, int64_t& v, const Range& r, std::string_view help) override {
+    add(name, v, r, help);
+  }
+  void option(std::string_view name, uint64_t& v, const Range& r, std::string_view help) override {
+    add(name, v, r, help);
+  }
+  void option(std::string_view name, double& v, const Range& r, std::string_view help) override {
+    add(name, v, r, help);
+  }
   void option(std::string_view name, std::vector<std::string>& v, std::string_view help) override {
     add(name, v, help)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
-  void option(std::string_view name, std::vector<int>& v, std::string_view help) override {
-    add(name, v, help)->delimiter(',');
+  void option(std::string_view name, std::vector<int>& v, const Range& r, std::string_view help) override {
+    check<int>(add(name, v, help)->delimiter(','), name, r);
   }
   void flag(std::string_view name, bool& v, std::string_view help) override {
     app_.add_flag(std::string(name), v, std::string(help))->envname(environment_name(name));
@@ -54,8 +86,26 @@ class CliLine final : public CommandLine {
     return {};
   }
   std::string config;  // the file that --config names
+  // A number that was refused: its option by all its names, and what is wrong with it.
+  struct Refused {
+    std::string names, why;
+  };
+  const Refused& refused() const { return refused_; }
 
  private:
+  template <class T>
+  void check(CLI::Option* option, std::string_view name, const Range& range) {
+    const auto test = [this, names = std::string(name), range](const std::string& text) {
+      const std::string why = refusal<T>(text, range);
+      if (!why.empty()) refused_ = {names, why};
+      return why;
+    };
+    option->check(CLI::Validator(test, ""));
+  }
+  template <class T>
+  void add(std::string_view name, T& value, const Range& range, std::string_view help) {
+    check<T>(add(name, value, help), name, range);
+  }
   template <class T>
   CLI::Option* add(std::string_view name, T& value, std::string_view help) {
     return app_.add_option(std::string(name), value, std::string(help))
@@ -64,6 +114,7 @@ class CliLine final : public CommandLine {
   }
   CLI::App& app_;
   std::vector<CLI::Option*> required_;
+  Refused refused_;
 };
 
 std::vector<const CLI::App*> commands_of(const CLI::App& app) {
@@ -129,7 +180,8 @@ Status take_entries(CLI::Option& option, const std::string& path, const std::vec
   try {
     option.run_callback();
   } catch (const CLI::ParseError& error) {
-    return bad_entry(path, *last, key + ": " + error.what());
+    const std::string what = error.what(), name = option.get_name() + ": ";
+    return bad_entry(path, *last, key + ": " + (what.starts_with(name) ? what.substr(name.size()) : what));
   }
   return {};
 }
@@ -164,6 +216,20 @@ std::string meant_option(const CLI::App& command, const std::string& name) {
     }
   }
   return did_you_mean(name, options, "--");
+}
+
+// That name of an option ("--one" or "--one,--other") which was typed; the first where none was.
+std::string typed_name(std::string_view names, std::span<char* const> arguments) {
+  const std::string_view first = names.substr(0, names.find(','));
+  while (!names.empty()) {
+    const std::string_view name = names.substr(0, names.find(','));
+    const auto is_it = [name](std::string_view argument) {
+      return argument.starts_with(name) && (argument.size() == name.size() || argument[name.size()] == '=');
+    };
+    if (std::any_of(arguments.begin(), arguments.end(), is_it)) return std::string(name);
+    names.remove_prefix(std::min(name.size() + 1, names.size()));
+  }
+  return std::string(first);
 }
 
 // What is left over names no option or, without a command, no command.
@@ -237,6 +303,11 @@ int parse_and_run(int argc, char** argv) {
   } catch (const CLI::ExtrasError&) {
     return report_extras(app);
   } catch (const CLI::ParseError& error) {
+    for (const auto& line : lines) {
+      const CliLine::Refused& refused = line->refused();
+      if (refused.why.empty()) continue;
+      return wrong_usage(typed_name(refused.names, {argv, static_cast<size_t>(argc)}) + " " + refused.why);
+    }
     return app.exit(error) == 0 ? kExitDone : kExitUsage;  // help and version are "errors" of code 0
   }
   if (!chosen.body) return wrong_usage("no command: quire --help lists them");
@@ -260,15 +331,6 @@ int exit_code(const Status& done) { return done ? kExitDone : report(done.error(
 int exit_code(const Result<bool>& well) {
   if (!well) return report(well.error());
   return *well ? kExitDone : kExitFailed;
-}
-
-static std::string number_text(double value) {
-  char text[32];
-  if (value == std::trunc(value) && std::abs(value) < 1e15)
-    std::snprintf(text, sizeof text, "%.0f", value);
-  else
-    std::snprintf(text, sizeof text, "%g", value);
-  return text;
 }
 
 Status in_range(const char* name, double value, double lo, double hi) {

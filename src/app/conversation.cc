@@ -201,17 +201,16 @@ class Conversation::Impl {
 
 void declare_conversation_options(CommandLine& line, ConversationOptions& options) {
   line.option("--system", options.system, "the system prompt");
-  line.option("--max-tokens", options.max_tokens, "of an answer at most, 0: until the context is full");
+  line.option("--max-tokens", options.max_tokens, {0, 1e9}, "of an answer at most, 0: until the context is full");
   declare_sampling_options(line, options.sampling);
-  line.option("--seed", options.seed, "of the random draws, 0: another each time");
+  line.option("--seed", options.seed, kSeeds, "of the random draws, 0: another each time");
   line.option("--history", options.history,
               "file of the lines that were typed, or none; empty: quire/chat_history among the state files");
   line.flag("--no-stats", options.no_stats, "no line of figures after an answer");
 }
 
 Status check(const ConversationOptions& options) {
-  QR_TRY_VOID(check(options.sampling));
-  return in_range("--max-tokens", options.max_tokens, 0, 1e9);
+  return check(options.sampling);
 }
 
 Conversation::Conversation(const ConversationOptions& options, Remote remote, std::string model)

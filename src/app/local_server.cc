@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "app/engine_names.h"
+
 namespace quire {
 namespace {
 
@@ -18,6 +20,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model,
                                                         EngineOptions engine,
                                                         const std::vector<std::string>& adapters) {
   std::unique_ptr<LocalServer> out(new LocalServer);
+  QR_TRY_VOID(load_options(model, nullptr));
   QR_TRY(ModelFile file, fit_memory(model, engine));
   QR_TRY(out->loaded_, load(model, std::move(file)));
   if (!out->loaded_.tokenizer) return fail(Code::unsupported, out->loaded_.path + " has no tokenizer");
@@ -29,7 +32,9 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model,
   EngineEnv env;
   env.clock = &out->clock_;
   env.on_step_end = [signal = &out->signal_] { signal->fire(); };
-  QR_TRY(out->engine_, make_engine(*out->loaded_.model, *out->loaded_.ops, engine, env));
+  auto made = make_engine(*out->loaded_.model, *out->loaded_.ops, engine, env);
+  if (!made) return tl::make_unexpected(in_option_names(std::move(made).error()));
+  out->engine_ = std::move(*made);
   serve.port = 0;
   const std::string key = random_key();
   serve.keys = {plain_key("local", key, true, false)};

@@ -56,7 +56,7 @@ void set_default(const FilterField& field, const Metadata& meta, SamplingDefault
 void declare_sampling_options(CommandLine& line, SamplingChoice& choice) {
   for_each_option([&](const FilterField& field, const auto& member) {
     auto& value = chosen(choice, member).try_emplace(field.name, -1).first->second;
-    line.option(field.advice.option, value, field.advice.help);
+    line.option(field.advice.option, value, {0, field.hi, -1}, field.advice.help);
   });
 }
 

@@ -38,7 +38,7 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
       "--draft", choice.draft,
       "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE-3 head "
       "for this model, or exit:E, the first E layers of the model itself");
-  line.option("--spec-depth", choice.depth, "tokens of every guess, 0: as many as pay, none where none do");
+  line.option("--spec-depth", choice.depth, {0, kMostDraft}, "tokens of every guess, 0: as many as pay, none where none do");
 }
 
 static DraftKind kind_of(const std::string& draft) {
@@ -68,7 +68,6 @@ Status apply(SpecChoice& choice, EngineOptions& options) {
                 "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, or exit:E");
   if ((mode == "ngram" || mode == "grammar") && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
-  QR_TRY_VOID(in_range("--spec-depth", choice.depth, 0, kMostDraft));
   QR_TRY(const int n_first, exit_layers(choice.draft));
   if (choice.has_draft() && choice.kind == DraftKind::none) choice.kind = kind_of(choice.draft);
   options.exit_layers = choice.has_draft() ? n_first : 0;

@@ -24,7 +24,7 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
   line.option("--backend", options.backend, "auto, cpu, cuda or ref (plain loops, slow)");
   line.option("--isa", options.isa,
               "cpu kernels: scalar, avx2, avx512, avx512_bf16 or amx; empty for the fastest that run here");
-  line.option("--threads", options.threads,
+  line.option("--threads", options.threads, kThreads,
               "compute threads, 0 for one on each physical core that this process may use");
   line.option("--kv-type", options.kv_type,
               "how keys and values are cached: f16, bf16, q8 (half of it), k8v4 (three eighths), f32, f8 and q4 (for "
@@ -87,13 +87,25 @@ const Backend& backend_of(const ModelOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options) {
-  if (const Backend* backend = find_backend(options.backend)) return backend->make(options);
-  std::string known = "auto";
-  for (const Backend& backend : kBackends) {
-    known += (&backend == std::end(kBackends) - 1 ? " or " : ", ") + std::string(backend.name);
+// The options that say what computes.
+static Status check_machine(const ModelOptions& options) {
+  if (find_backend(options.backend) == nullptr) {
+    std::string known = "auto";
+    for (const Backend& backend : kBackends) {
+      known += (&backend == std::end(kBackends) - 1 ? " or " : ", ") + std::string(backend.name);
+    }
+    return fail(Code::invalid, "--backend must be " + known + ", got \"" + options.backend + "\"");
   }
-  return fail(Code::invalid, "--backend must be " + known + ", got \"" + options.backend + "\"");
+  const std::vector<std::string> isas = usable_isas();
+  if (options.isa.empty() || std::ranges::find(isas, options.isa) != isas.end()) return {};
+  std::string known;
+  for (const std::string& isa : isas) known += " " + isa;
+  return fail(Code::unsupported, "--isa \"" + options.isa + "\" is not available here; there are:" + known);
+}
+
+Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options) {
+  QR_TRY_VOID(check_machine(options));
+  return backend_of(options).make(options);
 }
 
 int n_threads(const ModelOptions& options) { return backend_of(options).n_threads(options); }
@@ -201,6 +213,7 @@ const KvCodec* named_codec(std::string_view given) {
 }  // namespace
 
 Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* file) {
+  QR_TRY_VOID(check_machine(options));
   const bool is_auto = options.kv_type == "auto";
   const KvCodec* codec = named_codec(options.kv_type);
   if (codec == nullptr && !is_auto) {
@@ -258,8 +271,8 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
 }  // namespace
 
 Result<LoadedModel> load(const ModelOptions& options, WrapOps wrap) {
+  QR_TRY_VOID(load_options(options, nullptr));  // a wrong one is told before the file is looked for
   QR_TRY(const std::string path, model_path(options.model));
-  QR_TRY_VOID(load_options(options, nullptr));  // a wrong one is told before the file is opened
   QR_TRY(ModelFile file, open_model(path));
   QR_TRY_VOID(check_weights_fit(file, options));
   return load_file(options, std::move(file), wrap);

@@ -5,6 +5,7 @@
 
 #include "engine/limits.h"
 #include "engine/loop_engine.h"
+#include "engine/option_ranges.h"
 #include "kv/kv_policy.h"
 #include "kv/tiers/disk_tier.h"
 #include "kv/tiers/remote_tier.h"
@@ -12,8 +13,6 @@
 
 namespace quire {
 namespace {
-
-constexpr int64_t kMostKeepS = int64_t{10} * 365 * 86'400;
 
 // Whether the model gives a proposer what it taps, and there is room for it.
 Status check_taps(const Proposer& proposer, const ModelInfo& info, int n_out) {
@@ -70,8 +69,8 @@ Status open_disk(const EngineOptions& options, const StoreShape& shape, EngineEn
 }
 
 Status open_remote(const EngineOptions& options, const StoreShape& shape, EngineEnv& env) {
-  if (options.kv_remote_keep_s < 1 || options.kv_remote_keep_s > kMostKeepS) {
-    return fail(Code::invalid, "kv_remote_keep_s must be 1 to " + std::to_string(kMostKeepS) + ", got " +
+  if (options.kv_remote_keep_s < 1 || options.kv_remote_keep_s > kMostRemoteKeepS) {
+    return fail(Code::invalid, "kv_remote_keep_s must be 1 to " + std::to_string(kMostRemoteKeepS) + ", got " +
                                    std::to_string(options.kv_remote_keep_s));
   }
   Result<RemoteTierOptions> remote = parse_remote_tier(options.kv_remote, options.kv_remote_password);

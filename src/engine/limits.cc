@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "engine/batcher.h"
+#include "engine/option_ranges.h"
 #include "engine/policy.h"
 #include "engine/tenants.h"
 
@@ -45,19 +46,20 @@ Status check_options(const EngineOptions& o, int strip_tokens) {
     return fail(Code::invalid, std::string(name) + " must be " + std::to_string(lo) + " to " + std::to_string(hi) +
                                    ", got " + std::to_string(value));
   };
-  QR_TRY_VOID(range("max_seqs", o.max_seqs, 1, 4096));
-  QR_TRY_VOID(range("step_tokens", o.step_tokens, 1, 1 << 16));
+  QR_TRY_VOID(range("max_seqs", o.max_seqs, 1, kMostSeqs));
+  QR_TRY_VOID(range("step_tokens", o.step_tokens, 1, kMostStepTokens));
   QR_TRY_VOID(range("max_chunk", o.max_chunk, 1, 1 << 16));
-  QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, 1 << 28));
+  QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, kMostContext));
   QR_TRY_VOID(range("max_draft", o.max_draft, 0, kMostDraft));
   QR_TRY_VOID(range("draft_rows", o.draft_rows, 0, 1 << 16));
-  QR_TRY_VOID(range("max_queue", o.max_queue, 1, 1 << 20));
+  QR_TRY_VOID(range("max_queue", o.max_queue, 1, kMostQueue));
   QR_TRY_VOID(range("allowance", o.allowance, 0, kMostAllowance));
   QR_TRY_VOID(range("max_pins", o.max_pins, 1, 1 << 16));
   for (const auto& [name, ms] :
        {std::pair("itl_target_ms", o.itl_target_ms), std::pair("step_target_ms", o.step_target_ms)}) {
-    if (ms >= 0 && ms <= 60'000) continue;  // a number that is none is refused too
-    return fail(Code::invalid, std::string(name) + " must be 0 to 60000, got " + std::to_string(ms));
+    if (ms >= 0 && ms <= kMostTargetMs) continue;  // a number that is none is refused too
+    return fail(Code::invalid, std::string(name) + " must be 0 to " + std::to_string(static_cast<int>(kMostTargetMs)) +
+                                   ", got " + std::to_string(ms));
   }
   if (o.block_tokens < strip_tokens || o.block_tokens > 4096 || o.block_tokens % strip_tokens != 0) {
     return fail(Code::invalid, "block_tokens must be a multiple of " + std::to_string(strip_tokens) +

@@ -38,7 +38,9 @@ bool read_number(std::string_view text, int lo, int hi, int& out) {
 
 Result<RedisOptions> parse_redis_url(const std::string& url, const std::string& what) {
   const auto bad = [&](const char* why) {
-    return fail(Code::invalid, what + " is redis://[:PASSWORD@]HOST[:PORT][/DATABASE]: " + why);
+    const bool secret = url.find('@') != std::string::npos || url.starts_with("redis://:");  // a password, perhaps
+    const std::string got = secret ? "" : ", got \"" + url + "\"";
+    return fail(Code::invalid, what + " is redis://[:PASSWORD@]HOST[:PORT][/DATABASE]: " + why + got);
   };
   RedisOptions out;
   std::string_view rest(url);
@@ -61,6 +63,8 @@ Result<RedisOptions> parse_redis_url(const std::string& url, const std::string& 
   }
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
   if (rest.empty()) return bad("there is no host");
+  const auto is_plain = [](char c) { return c > ' ' && c < 0x7f && std::string_view("/?#[]").find(c) == std::string_view::npos; };
+  if (!std::all_of(rest.begin(), rest.end(), is_plain)) return bad("the host has a character that has no place there");
   out.host = rest;
   return out;
 }

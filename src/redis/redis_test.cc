@@ -64,7 +64,7 @@ TEST(RedisUrl, IsReadAndBadOnesAreNamedWithoutThePassword) {
   EXPECT_EQ(parse_redis_url("redis://[::1]:7", "a directory")->host, "::1");
   EXPECT_EQ(parse_redis_url("redis://h", "a directory")->port, 6379);
   for (const char* url : {"h:1", "rediss://:secret@h", "redis://", "redis://:secret@h:0", "redis://:secret@h/x",
-                          "redis://user:secret@h"}) {
+                          "redis://user:secret@h", "redis://:secret", "redis://no host"}) {
     const auto bad = parse_redis_url(url, "a directory");
     ASSERT_FALSE(bad) << url;
     EXPECT_EQ(bad.error().message.find("secret"), std::string::npos) << bad.error().message;

@@ -101,9 +101,9 @@ class Bench(unittest.TestCase):
     def test_wrong_arguments_are_named(self):
         for arguments, words in ((('--policy', 'fcfs'), '--policy of a bench must be static, got "fcfs"'),
                                  (('--policy', 'static', '--requests', '0'), '--requests must be 1 to 65536, got 0'),
-                                 (('--depth', '0,-1'), '--depth must hold numbers from 0 to 16777216, got -1'),
-                                 (('--prompt', '16,0'), '--prompt must hold numbers from 1 to 16777216, got 0'),
-                                 (('--batch', '0'), '--batch must hold numbers from 1 to 1024, got 0'),
+                                 (('--depth', '0,-1'), '--depth must be 0 to 16777216, got -1'),
+                                 (('--prompt', '16,0'), '--prompt must be 1 to 16777216, got 0'),
+                                 (('--batch', '0'), '--batch must be 1 to 1024, got 0'),
                                  (('--no-cache', '--generate', '0'), '--generate must be at least 1')):
             with self.subTest(arguments=arguments):
                 done = bench(*arguments)

@@ -65,11 +65,12 @@ class Load(ServerCase):
         self.assertEqual(sum(int(row['ended']) for row in rows), 10)
 
     def test_what_is_wrong_is_named(self):
-        for arguments, words in ((('--requests', '0'), 'how long?'), (('--users', '0', '--requests', '1'), '--users'),
+        for arguments, words in ((('--requests', '0'), 'how long?'),
                                  (('--endpoint', 'x', '--requests', '1'), '--endpoint must be chat or completions'),
                                  (('--requests', '1', '--fields', '[]'), '--fields must be a JSON object')):
             with self.subTest(arguments=arguments):
                 self.assertIn(words, load(self.server.url, *arguments, code=1))
+        self.assertIn('--users must be 1 to', load(self.server.url, '--users', '0', '--requests', '1', code=2))
         self.assertIn('cannot connect', load('http://127.0.0.1:1', '--requests', '1', code=1))
 
 

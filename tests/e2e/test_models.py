@@ -188,7 +188,7 @@ class Run(Models):
                                env=self.environment, input='Tell me a story about a fox.\n', text=True, timeout=120,
                                check=True)
         self.assertEqual(lines.stdout, once.stdout)
-        self.assertIn('--top-p must be 0 to 1', self.quire('run', BUNDLED, 'x', '--top-p', '2', code=1).stderr)
+        self.assertIn('--top-p must be 0 to 1', self.quire('run', BUNDLED, 'x', '--top-p', '2', code=2).stderr)
 
     def test_generate_takes_one_prompt(self):
         text = self.quire('generate', BUNDLED, 'Tell me a story.', '--temperature', '0', '--max-tokens', '5').stdout

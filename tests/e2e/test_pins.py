@@ -144,7 +144,7 @@ class Pins(unittest.TestCase):
                                       (('--warm-prompts', os.path.join(folder, 'none')), 'cannot be read'),
                                       (('--pin-memory', 'much'), '--pin-memory must be'),
                                       (('--pin-memory', '1M', '--kv-memory', '1M', '--ctx', '192'),
-                                       'pin_bytes must be at most')):
+                                       '--pin-memory must be at most')):
                 done = quire('serve', model(), '--port', '0', *options)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(expected, done.stderr)

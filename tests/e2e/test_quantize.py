@@ -179,7 +179,7 @@ class Quantize(unittest.TestCase):
         for arguments, message in (
                 ((self.model, self.path('x'), 'q9_9'), 'TYPE "q9_9" is unknown (known: bf16, f16, f32, iq4_nl'),
                 ((self.path('none'), self.path('x'), 'q4_0'), 'none'),
-                ((self.model, self.path('x'), 'q4_0', '--threads', '-1'), '--threads must be at least 0, got -1'),
+                ((self.model, self.path('x'), 'q4_0', '--threads', '-1'), '--threads must be 0 to 512, got -1'),
                 ((self.model, self.path('no/folder/x'), 'q4_0'), 'no/folder/x')):
             done = quire('quantize', *arguments)
             self.assertNotEqual(done.returncode, 0, arguments)

@@ -358,9 +358,9 @@ except openai.NotFoundError as error:
 
 
 class RouteModelsOptions(unittest.TestCase):
-    def refused(self, *options):
+    def refused(self, *options, code=1):
         done = quire('route', '--port', '0', *options)
-        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.returncode, code, done.stderr)
         return done.stderr
 
     def test_what_cannot_be_meant_is_refused_at_the_start(self):
@@ -377,7 +377,7 @@ class RouteModelsOptions(unittest.TestCase):
         good = ('--model', f'a={one}')
         for bad in ('abc', '', '5x', '1e99h'):
             self.assertIn('--keep-alive must be a time', self.refused(*good, '--keep-alive', bad))
-        self.assertIn('--max-models must be 1 to 1000, got 0', self.refused(*good, '--max-models', '0'))
+        self.assertIn('--max-models must be 1 to 1000, got 0', self.refused(*good, '--max-models', '0', code=2))
         self.assertIn('--model-memory must be auto or a size', self.refused(*good, '--model-memory', 'much'))
         self.assertIn('did you mean ctx?', self.refused(*good, '--serve-option', 'ctxx=1'))
         self.assertIn("the router's own", self.refused(*good, '--serve-option', 'port=1'))

@@ -309,9 +309,9 @@ class Memory(unittest.TestCase):
 
 @unittest.skipUnless(os.path.exists(BUNDLED) and os.path.exists(DRAFT), 'the bundled models are not here')
 class Refusals(unittest.TestCase):
-    def refusal(self, *options):
+    def refusal(self, *options, code=1):
         done = quire('generate', BUNDLED, 'hello', '--max-tokens', '4', *options)
-        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertEqual(done.returncode, code, done.stdout)
         return done.stderr
 
     def test_what_cannot_be_is_named(self):
@@ -324,7 +324,7 @@ class Refusals(unittest.TestCase):
         for wrong in ('exit:', 'exit:x', 'exit:0', 'exit:3 '):
             self.assertIn(f'--draft exit:E needs a number of layers of 1 or more, got "{wrong}"', self.refusal('--draft', wrong))
         self.assertIn('must leave the model after 1 to 5 of its 6 layers, got 6', self.refusal('--draft', 'exit:6'))
-        self.assertIn('--spec-depth must be 0 to 64, got 65', self.refusal('--spec-depth', '65'))
+        self.assertIn('--spec-depth must be 0 to 64, got 65', self.refusal('--spec-depth', '65', code=2))
         self.assertIn('--draft is for --spec draft or auto', self.refusal('--spec', 'ngram', '--draft', DRAFT))
         self.assertIn('--draft /nowhere.gguf', self.refusal('--draft', '/nowhere.gguf'))
 

@@ -415,19 +415,6 @@ class Bench {
 };
 
 Status run(Args& args) {
-  if (args.n_generate < 0 || args.repeat < 1) {
-    return fail(Code::invalid, "--repeat must be at least 1, --generate at least 0");
-  }
-  for (const int n_prompt : args.prompt) {
-    if (n_prompt < 1 || n_prompt > 1 << 24) {
-      return fail(Code::invalid, "--prompt must hold numbers from 1 to 16777216, got " + std::to_string(n_prompt));
-    }
-  }
-  for (const int depth : args.depth) {
-    if (depth < 0 || depth > 1 << 24) {
-      return fail(Code::invalid, "--depth must hold numbers from 0 to 16777216, got " + std::to_string(depth));
-    }
-  }
   if ((args.no_cache || !args.policy.empty()) && args.n_generate < 1) {
     return fail(Code::invalid, "--generate must be at least 1 for a comparison");
   }
@@ -436,14 +423,6 @@ Status run(Args& args) {
   }
   EngineOptions options;
   QR_TRY_VOID(apply(args.spec, options));
-  if (args.n_requests < 1 || args.n_requests > 1 << 16) {
-    return fail(Code::invalid, "--requests must be 1 to 65536, got " + std::to_string(args.n_requests));
-  }
-  for (const int n_seqs : args.batch) {
-    if (n_seqs < 1 || n_seqs > 1024) {
-      return fail(Code::invalid, "--batch must hold numbers from 1 to 1024, got " + std::to_string(n_seqs));
-    }
-  }
   SystemClock clock;
   const int64_t start = clock.now_ns();
   QR_TRY(const LoadedModel loaded, load(args.model));
@@ -468,13 +447,13 @@ QR_REGISTER(Command,
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
                       declare_shift_option(line, args->model);
-                      line.option("--prompt", args->prompt,
+                      line.option("--prompt", args->prompt, {1, 1 << 24},
                                   "prompt tokens of the prefill test, several separated by commas");
-                      line.option("--generate", args->n_generate, "tokens to decode; 0 leaves the decode test out");
-                      line.option("--depth", args->depth,
+                      line.option("--generate", args->n_generate, {0, 1 << 24}, "tokens to decode; 0 leaves the decode test out");
+                      line.option("--depth", args->depth, {0, 1 << 24},
                                   "tokens in the cache before decoding starts, several separated by commas");
-                      line.option("--batch", args->batch, "sequences that run together, several separated by commas");
-                      line.option("--repeat", args->repeat, "repetitions; the median counts");
+                      line.option("--batch", args->batch, {1, 1024}, "sequences that run together, several separated by commas");
+                      line.option("--repeat", args->repeat, {1, 1000}, "repetitions; the median counts");
                       line.flag(
                           "--sampled", args->sampled,
                           "draw the tokens (temperature 1, top-k 50, top-p 0.95) instead of taking the likeliest");
@@ -482,7 +461,7 @@ QR_REGISTER(Command,
                                 "instead: one prompt with cached keys and values against computing its past anew");
                       line.option("--policy", args->policy,
                                   "static: instead, batches that start and end together against continuous ones");
-                      line.option("--requests", args->n_requests, "requests of mixed lengths for --policy static");
+                      line.option("--requests", args->n_requests, {1, 1 << 16}, "requests of mixed lengths for --policy static");
                       declare_spec_options(line, args->spec);
                       line.option("--prompts", args->prompts,
                                   "questions, one on every line, for what guessing ahead is worth (--spec, --draft)");

@@ -2,6 +2,7 @@
 #include "app/context_shift.h"
 #include "app/conversation.h"
 #include "app/local_server.h"
+#include "engine/option_ranges.h"
 
 namespace quire {
 namespace {
@@ -41,7 +42,7 @@ QR_REGISTER(Command,
                       line.option("--api-key", args->api_key, "of that server");
                       line.option("--model-name", args->remote_model, "what to ask it for; empty: its first model");
                       line.option(
-                          "--ctx", args->engine.n_ctx,
+                          "--ctx", args->engine.n_ctx, {2, kMostContext, 0},
                           "the longest conversation in tokens, 0 for what the model was trained for or what fits");
                       declare_conversation_options(line, args->talk);
                       return [args] { return exit_code(run(*args)); };

@@ -51,7 +51,7 @@ QR_REGISTER(Command,
             Command{"print the text of token ids", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       line.positional("MODEL", args->model, false, "a model or anything that holds its tokenizer");
-                      line.option("--tokens", args->tokens, "token ids, separated by commas");
+                      line.option("--tokens", args->tokens, kTokenIds, "token ids, separated by commas");
                       line.flag("--jsonl", args->jsonl, "read one JSON array per line, print {\"text\": …} lines");
                       return [args] { return exit_code(detokenize(*args)); };
                     }});

@@ -13,6 +13,7 @@
 #include "app/text_file.h"
 #include "app/wire.h"
 #include "base/json.h"
+#include "engine/option_ranges.h"
 #include "text/chat_prompt.h"
 #include "text/detok.h"
 
@@ -156,14 +157,8 @@ Status check_prompt(const Args& args) {
 
 Status check(const Args& args) {
   QR_TRY_VOID(check_prompt(args));
-  if (args.max_tokens < 1)
-    return fail(Code::invalid, "--max-tokens must be at least 1, got " + std::to_string(args.max_tokens));
   QR_TRY_VOID(check(args.sampling));
-  QR_TRY_VOID(check_one_adapter(args.adapters));
-  QR_TRY_VOID(in_range("--n", args.n, 1, 1024));
-  if (args.repetition != -1) QR_TRY_VOID(in_range("--repetition-penalty", args.repetition, 0.01, 100));
-  QR_TRY_VOID(in_range("--presence-penalty", args.presence, -100, 100));
-  return in_range("--frequency-penalty", args.frequency, -100, 100);
+  return check_one_adapter(args.adapters);
 }
 
 // Answer i draws with seed + i, as the server's n does.
@@ -234,19 +229,19 @@ QR_REGISTER(Command,
                       line.positional("TEXT", args->text, false, "the prompt; without one it is read from stdin");
                       line.option("--prompt", args->prompt, "the same");
                       line.option("--prompt-file", args->prompt_file, "read the prompt from this file");
-                      line.option("--tokens", args->tokens, "the prompt as token ids, separated by commas");
-                      line.option("--max-tokens", args->max_tokens, "tokens to generate at most");
-                      line.option("--ctx", args->ctx,
+                      line.option("--tokens", args->tokens, kTokenIds, "the prompt as token ids, separated by commas");
+                      line.option("--max-tokens", args->max_tokens, {1, 1e9}, "tokens to generate at most");
+                      line.option("--ctx", args->ctx, {2, kMostContext, 0},
                                   "prompt and answer together, 0 for what the model was trained for");
                       declare_sampling_options(line, args->sampling);
                       declare_spec_options(line, args->spec);
                       declare_one_lora_option(line, args->adapters);
-                      line.option("--repetition-penalty", args->repetition,
+                      line.option("--repetition-penalty", args->repetition, {0.01, 100, -1},
                                   "divides what has come, 1: off, -1: as the model recommends, else off");
-                      line.option("--presence-penalty", args->presence, "subtracted from what has come");
-                      line.option("--frequency-penalty", args->frequency, "subtracted for each time that it came");
-                      line.option("--seed", args->seed, "of the random draws; answer i has this + i");
-                      line.option("--n", args->n, "answers; several are separated by ---");
+                      line.option("--presence-penalty", args->presence, {-100, 100}, "subtracted from what has come");
+                      line.option("--frequency-penalty", args->frequency, {-100, 100}, "subtracted for each time that it came");
+                      line.option("--seed", args->seed, kSeeds, "of the random draws; answer i has this + i");
+                      line.option("--n", args->n, {1, 1024}, "answers; several are separated by ---");
                       line.flag("--raw", args->raw, "the prompt as it is, without the model's chat template");
                       line.flag("--ignore-eos", args->ignore_eos, "go on past the model's end token");
                       line.flag("--json", args->json, "print a JSON object for each answer instead of the text");

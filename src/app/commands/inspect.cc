@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "engine/limits.h"
+#include "engine/option_ranges.h"
 #include "io/describe.h"
 #include "io/hf_folder.h"
 #include "quant/kv_codec.h"
@@ -186,13 +187,13 @@ QR_REGISTER(
           line.positional(
               "MODEL", args->model.model, false,
               "a GGUF file, a Hugging Face folder, or ORG/NAME[:TAG] of a hub, which is pulled; none: SmolLM2-135M");
-          line.option("--ctx", args->engine.n_ctx,
+          line.option("--ctx", args->engine.n_ctx, {2, kMostContext, 0},
                       "tokens to size the cache for, 0 for what the model was trained for");
           line.option("--kv-type", args->model.kv_type, "how keys and values would be cached");
           declare_shift_option(line, args->model);
           line.option("--weights", args->model.weights, "matrices would be converted to this format; empty: as stored");
-          line.option("--max-seqs", args->engine.max_seqs, "as for the server: sequences that run together");
-          line.option("--step-tokens", args->engine.step_tokens,
+          line.option("--max-seqs", args->engine.max_seqs, {1, kMostSeqs}, "as for the server: sequences that run together");
+          line.option("--step-tokens", args->engine.step_tokens, {1, kMostStepTokens},
                       "as for the server: tokens computed in one step at most");
           declare_spec_options(line, args->spec);
           line.flag("--verify", args->verify,

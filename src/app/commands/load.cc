@@ -20,15 +20,7 @@ struct Args {
 Status check(const Args& args) {
   if (args.endpoint != "chat" && args.endpoint != "completions")
     return fail(Code::invalid, "--endpoint must be chat or completions, got \"" + args.endpoint + "\"");
-  QR_TRY_VOID(in_range("--users", args.how.users, 1, 16384));
-  QR_TRY_VOID(in_range("--max-in-flight", args.how.max_in_flight, 1, 16384));
-  QR_TRY_VOID(in_range("--think", args.how.think_ms, 0, 1e9));
-  QR_TRY_VOID(in_range("--leave", args.how.leave, 0, 1));
-  QR_TRY_VOID(in_range("--timeout", args.timeout_s, 1, 86400));
-  QR_TRY_VOID(in_range("--temperature", args.temperature, 0, 100));
-  QR_TRY_VOID(in_range("--slo-ttft", args.how.slo.ttft_ms, 0, 1e9));
-  QR_TRY_VOID(in_range("--slo-tpot", args.how.slo.tpot_ms, 0, 1e9));
-  return in_range("--slo-e2e", args.how.slo.e2e_ms, 0, 1e9);
+  return {};
 }
 
 // What every request's body holds.
@@ -93,23 +85,23 @@ Status run(Args& args) {
 }
 
 void declare_workload(CommandLine& line, WorkloadOptions& work) {
-  line.option("--rate", work.rate, "open loop: sessions per second, whatever the server does; 0: closed loop");
+  line.option("--rate", work.rate, {0, 1e6}, "open loop: sessions per second, whatever the server does; 0: closed loop");
   line.option("--arrivals", work.arrivals, "of the open loop: poisson or fixed");
-  line.option("--requests", work.n_sessions, "sessions, 0: by --duration");
-  line.option("--duration", work.seconds, "seconds within which sessions begin, 0: by --requests");
-  line.option("--turns", work.turns, "questions of a session, each with the conversation before it");
-  line.option("--prompt-tokens", work.prompt_tokens, "of a question, about");
-  line.option("--max-tokens", work.max_tokens, "of an answer at most");
-  line.option("--spread", work.spread, "lengths vary evenly within ± this share");
-  line.option("--shared-tokens", work.shared_tokens, "a start that sessions share (chat: the system prompt), about");
-  line.option("--prefixes", work.n_prefixes, "how many such starts there are");
-  line.option("--tokens-per-word", work.tokens_per_word, "by which the words of a prompt are counted out");
+  line.option("--requests", work.n_sessions, {0, kMostInt}, "sessions, 0: by --duration");
+  line.option("--duration", work.seconds, {0, 1e6}, "seconds within which sessions begin, 0: by --requests");
+  line.option("--turns", work.turns, {1, 1000}, "questions of a session, each with the conversation before it");
+  line.option("--prompt-tokens", work.prompt_tokens, {1, 1 << 24}, "of a question, about");
+  line.option("--max-tokens", work.max_tokens, {1, 1 << 24}, "of an answer at most");
+  line.option("--spread", work.spread, {0, 1}, "lengths vary evenly within ± this share");
+  line.option("--shared-tokens", work.shared_tokens, {0, 1 << 24}, "a start that sessions share (chat: the system prompt), about");
+  line.option("--prefixes", work.n_prefixes, {1, 1 << 24}, "how many such starts there are");
+  line.option("--tokens-per-word", work.tokens_per_word, {0.1, 100}, "by which the words of a prompt are counted out");
   line.option("--trace", work.trace,
               "arrivals and lengths from a file: .csv (TIMESTAMP,ContextTokens,GeneratedTokens) or .jsonl "
               "(timestamp, input_length, output_length, hash_ids)");
-  line.option("--trace-speed", work.trace_speed, "the trace's gaps are divided by it");
-  line.option("--trace-lengths", work.trace_lengths, "the trace's lengths are divided by it");
-  line.option("--seed", work.seed, "of texts, lengths, arrivals and departures");
+  line.option("--trace-speed", work.trace_speed, {1e-6, 1e6}, "the trace's gaps are divided by it");
+  line.option("--trace-lengths", work.trace_lengths, {1e-3, 1e6}, "the trace's lengths are divided by it");
+  line.option("--seed", work.seed, kSeeds, "of texts, lengths, arrivals and departures");
 }
 
 QR_REGISTER(Command,
@@ -121,22 +113,22 @@ QR_REGISTER(Command,
                       line.option("--model", args->model, "the model to name; empty: the first of /v1/models");
                       line.option("--endpoint", args->endpoint, "chat or completions");
                       line.option("--api-key", args->api_key, "sent as a bearer token");
-                      line.option("--users", args->how.users, "closed loop: sessions at once");
+                      line.option("--users", args->how.users, {1, 16384}, "closed loop: sessions at once");
                       declare_workload(line, args->work);
-                      line.option("--think", args->how.think_ms, "milliseconds between an answer and the next turn");
-                      line.option("--leave", args->how.leave,
+                      line.option("--think", args->how.think_ms, {0, 1e9}, "milliseconds between an answer and the next turn");
+                      line.option("--leave", args->how.leave, {0, 1},
                                   "share of the requests whose client leaves within the answer");
-                      line.option("--max-in-flight", args->how.max_in_flight,
+                      line.option("--max-in-flight", args->how.max_in_flight, {1, 16384},
                                   "open loop: requests at once at most; what waits for that counts as latency");
-                      line.option("--temperature", args->temperature, "of every request");
+                      line.option("--temperature", args->temperature, {0, 100}, "of every request");
                       line.flag("--ignore-eos", args->ignore_eos, "ask for answers of full length, where supported");
                       line.option("--fields", args->extra, "a JSON object that is added to every request's body");
-                      line.option("--timeout", args->timeout_s, "seconds without a byte after which a request failed");
-                      line.option("--slo-ttft", args->how.slo.ttft_ms,
+                      line.option("--timeout", args->timeout_s, {1, 86400}, "seconds without a byte after which a request failed");
+                      line.option("--slo-ttft", args->how.slo.ttft_ms, {0, 1e9},
                                   "goodput: milliseconds to the first text at most, 0: any");
-                      line.option("--slo-tpot", args->how.slo.tpot_ms,
+                      line.option("--slo-tpot", args->how.slo.tpot_ms, {0, 1e9},
                                   "goodput: mean milliseconds per token after the first at most, 0: any");
-                      line.option("--slo-e2e", args->how.slo.e2e_ms, "goodput: milliseconds at most, 0: any");
+                      line.option("--slo-e2e", args->how.slo.e2e_ms, {0, 1e9}, "goodput: milliseconds at most, 0: any");
                       line.option("--timeline", args->timeline, "write what happened in each second to this CSV file");
                       line.flag("--json", args->json, "print one JSON object");
                       return [args] { return exit_code(run(*args)); };

@@ -8,6 +8,7 @@
 #include "app/forward.h"
 #include "app/wire.h"
 #include "base/json.h"
+#include "engine/option_ranges.h"
 
 namespace quire {
 namespace {
@@ -158,14 +159,14 @@ QR_REGISTER(Command,
                     [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
                       declare_model_options(line, args->model);
-                      line.option("--tokens", args->tokens, "token ids, separated by commas");
+                      line.option("--tokens", args->tokens, kTokenIds, "token ids, separated by commas");
                       line.option("--text", args->text, "a text instead of --tokens; BOS is added as the model wants");
                       line.option("--out", args->out, "the .npy file to write");
-                      line.option("--top", args->top,
+                      line.option("--top", args->top, {0, kMostInt},
                                   "print a JSON object for each position with so many of the likeliest next tokens");
-                      line.option("--ctx", args->model.ctx,
+                      line.option("--ctx", args->model.ctx, {2, kMostContext, 0},
                                   "positions to load the model for, 0 for what it was trained for");
-                      line.option("--chunk", args->chunk, "tokens per forward pass");
+                      line.option("--chunk", args->chunk, {1, kMostStepTokens}, "tokens per forward pass");
                       return [args] { return exit_code(run(*args)); };
                     }});
 

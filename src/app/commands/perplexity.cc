@@ -11,6 +11,7 @@
 #include "app/text_tokens.h"
 #include "app/wire.h"
 #include "base/json.h"
+#include "engine/option_ranges.h"
 
 namespace quire {
 namespace {
@@ -178,9 +179,9 @@ QR_REGISTER(Command,
                       declare_model_options(line, args->model);
                       declare_shift_option(line, args->model);
                       line.option("--text", args->text, "the file with the text");
-                      line.option("--tokens", args->tokens, "token ids instead, separated by commas");
-                      line.option("--ctx", args->ctx, "tokens of a window, 0 for 512 or what the model has");
-                      line.option("--stride", args->stride,
+                      line.option("--tokens", args->tokens, kTokenIds, "token ids instead, separated by commas");
+                      line.option("--ctx", args->ctx, {2, kMostContext, 0}, "tokens of a window, 0 for 512 or what the model has");
+                      line.option("--stride", args->stride, {0, kMostContext},
                                   "tokens from one window to the next, 0 for --ctx; fewer give each token more past");
                       line.option("--nll", args->nll_out, "write position, token and -ln p of each scored token");
                       line.option("--kl-base-out", args->kl_base_out, "write every distribution, to compare with");

@@ -115,7 +115,7 @@ QR_REGISTER(Command,
                               "that load a model look into $QUIRE_MODELS or there");
                   line.option("--endpoint", what.endpoint,
                               "the hub's address; empty: $HF_ENDPOINT, else Hugging Face's; $HF_TOKEN is sent to it");
-                  line.option("--retries", what.retries,
+                  line.option("--retries", what.retries, {0, 100},
                               "tries after one that failed, each after a longer wait, until one gets further");
                   line.flag("--replace", what.replace, "overwrite files of the same names that have other bytes");
                   line.flag("--list", args->list, "print the repository's files and fetch none");

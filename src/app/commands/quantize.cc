@@ -221,7 +221,6 @@ Status check_parts(const Args& args, const ModelFile& model) {
 
 Status run(const Args& args) {
   QR_TRY(const Wish wish, read_wish(args));
-  if (args.threads < 0) return fail(Code::invalid, "--threads must be at least 0, got " + std::to_string(args.threads));
   QR_TRY_VOID(check_out(args));
   const int n_threads = args.threads == 0 ? n_usable_cpus() : args.threads;
   How how{n_threads, {}};
@@ -280,7 +279,7 @@ QR_REGISTER(Command,
                                   "PART=TYPE: another format for tensors whose name has this part, may be repeated");
                       line.option("--imatrix", args->imatrix,
                                   "an importance matrix by `quire imatrix` or llama.cpp: what matters comes nearer");
-                      line.option("--threads", args->threads, "0 for all that can run");
+                      line.option("--threads", args->threads, kThreads, "0 for all that can run");
                       line.flag("--force", args->force, "replace OUT where it is there; never what is read");
                       return [args] { return exit_code(run(*args)); };
                     }});

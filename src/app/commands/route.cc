@@ -35,12 +35,12 @@ Status check_local(Args& args) {
   LocalOptions& local = args.route.local;
   if (!args.models.empty()) {
     auto found = models_in(args.models);
-    if (!found) return error_within("--models", std::move(found).error());
+    if (!found) return error_within("--local-models, --models", std::move(found).error());
     local.models = std::move(*found);
   }
   for (const std::string& text : args.named) {
     auto model = parse_local_model(text);
-    if (!model) return error_within("--model", std::move(model).error());
+    if (!model) return error_within("--local-model, --model", std::move(model).error());
     local.models.push_back(std::move(*model));
   }
   if (args.pulled)
@@ -48,7 +48,6 @@ Status check_local(Args& args) {
   QR_TRY_VOID(check_names(local.models));
   if (args.pulled && local.models.empty())
     return fail(Code::not_found, "--pulled: no model was pulled; quire pull ORG/NAME fetches one");
-  QR_TRY_VOID(in_range("--max-models", args.max_models, 1, 1000));
   local.rules.n_engines = args.max_models;
   QR_TRY(local.rules.bytes, parse_bytes("--model-memory", args.model_memory));
   const auto keep_alive = parse_keep_alive(args.keep_alive);
@@ -64,7 +63,6 @@ Status check_local(Args& args) {
 }
 
 Status check(Args& args) {
-  QR_TRY_VOID(in_range("--drain-timeout", args.drain_seconds, 0, 86400));
   const auto set_own = [&args](std::string_view name, int64_t value) {
     for (const RouteLimitRow& row : route_limit_rows()) {
       if (row.name != name) continue;
@@ -127,7 +125,7 @@ void declare_local_options(CommandLine& line, Args& args) {
       "--keep-alive", args.keep_alive,
       "how long a model stays loaded after its last request: 5m, 1h30m; 0: unload at once, -1: until another one needs "
       "the room");
-  line.option("--max-models", args.max_models,
+  line.option("--max-models", args.max_models, {1, 1000},
               "how many models may be loaded at once; beyond it the least recently used is unloaded");
   line.option("--model-memory", args.model_memory,
               "the most bytes that the files of all loaded models may have together, such as 16G; auto: no limit");
@@ -162,8 +160,8 @@ QR_REGISTER(Command,
                       line.option("--health-path", args->route.health_path,
                                   "the path of a worker that answers whether it is well; by default /ready of quire "
                                   "serve, and /health of other servers");
-                      line.option("--io-threads", args->route.n_io_threads, "threads for sockets");
-                      line.option("--drain-timeout", args->drain_seconds,
+                      line.option("--io-threads", args->route.n_io_threads, kIoThreads, "threads for sockets");
+                      line.option("--drain-timeout", args->drain_seconds, kDrainSeconds,
                                   "seconds that running requests get after SIGTERM");
                       return [args] { return exit_code(run(*args)); };
                     }});

@@ -2,6 +2,7 @@
 #include "app/context_shift.h"
 #include "app/conversation.h"
 #include "app/local_server.h"
+#include "engine/option_ranges.h"
 
 namespace quire {
 namespace {
@@ -34,7 +35,7 @@ QR_REGISTER(Command,
                   declare_model_options(line, args->model);
                   declare_shift_option(line, args->model);
                   line.positional("PROMPT", args->prompt, false, "one question; none: a conversation in the terminal");
-                  line.option("--ctx", args->engine.n_ctx,
+                  line.option("--ctx", args->engine.n_ctx, {2, kMostContext, 0},
                               "the longest conversation in tokens, 0 for what the model was trained for or what fits");
                   declare_one_lora_option(line, args->adapters);
                   declare_conversation_options(line, args->talk);

@@ -12,6 +12,7 @@
 #include "app/byte_size.h"
 #include "app/chat_options.h"
 #include "app/context_shift.h"
+#include "app/engine_names.h"
 #include "app/learned_prefixes.h"
 #include "app/local_server.h"
 #include "app/memory_plan.h"
@@ -28,8 +29,12 @@
 #include "base/metrics.h"
 #include "base/process.h"
 #include "engine/limits.h"
+#include "engine/option_ranges.h"
+#include "engine/policy.h"
 #include "engine/recording.h"
 #include "io/describe.h"
+#include "kv/kv_policy.h"
+#include "kv/tiers/remote_tier.h"
 #include "serve/named_templates.h"
 #include "serve/run.h"
 #include "tensor/probe.h"
@@ -163,7 +168,6 @@ Result<std::string> read_password(const std::string& path) {
 // What is to stay in the cache.
 Status check_pins(Args& args) {
   QR_TRY_VOID(read_share("--pin-memory", args.pin_memory, args.engine.pin_bytes));
-  QR_TRY_VOID(in_range("--retain-share", args.engine.retain_share, 0, 1));
   QR_TRY_VOID(read_share("--swap-memory", args.swap_memory, args.engine.swap_bytes));
   const int64_t n_pins = args.serve.limits.n_pins;
   QR_TRY_VOID(in_range("--limit n_pins", static_cast<double>(n_pins), 1, 1 << 16));
@@ -198,9 +202,9 @@ Status read_chat_template(Args& args) {
 
 // What can be known to be wrong before there is a model.
 Status check(Args& args) {
-  QR_TRY_VOID(in_range("--drain-timeout", args.drain_seconds, 0, 86400));
-  QR_TRY_VOID(in_range("--max-tokens", args.max_tokens, 0, 1e9));
   QR_TRY_VOID(check(args.sampling));
+  QR_TRY_VOID(find_entry<PolicyEntry>("--policy", args.engine.policy));
+  QR_TRY_VOID(find_entry<KvPolicyEntry>("--kv-policy", args.engine.kv_policy));
   QR_TRY_VOID(load_options(args.model, nullptr));
   QR_TRY_VOID(read_chat_template(args));
   QR_TRY_VOID(apply(args.chat, args.serve));
@@ -223,6 +227,10 @@ Status check(Args& args) {
   QR_TRY_VOID(check_tier(args, "--kv-remote", args.engine.kv_remote));
   if (!args.kv_remote_password_file.empty()) {
     QR_TRY(args.engine.kv_remote_password, read_password(args.kv_remote_password_file));
+  }
+  if (!args.engine.kv_remote.empty()) {
+    const auto remote = parse_remote_tier(args.engine.kv_remote, args.engine.kv_remote_password);
+    if (!remote) return error_within("--kv-remote", remote.error());
   }
   for (const std::string& path : args.public_prompts) {
     QR_TRY(args.serve.public_prompts.emplace_back(), read_prompt(path));
@@ -285,7 +293,9 @@ Status run(Args& args) {
   QR_TRY(LearnedPrefixes prefixes, load_prefixes(args.prefixes, *loaded.model));
   env.prefixes = prefixes.tokens;
   args.serve.prefixes = std::move(prefixes.served);
-  QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*loaded.model, *loaded.ops, args.engine, env));
+  auto made = make_engine(*loaded.model, *loaded.ops, args.engine, env);
+  if (!made) return tl::make_unexpected(in_option_names(std::move(made).error()));
+  const std::unique_ptr<Engine> engine = std::move(*made);
   const EngineStats stats = engine->stats();
   log_info(model_name(loaded.path) + ": " + loaded.ops->describe() + ", context " +
            std::to_string(engine->options().n_ctx) + ", " + std::to_string(stats.n_blocks) + " cache blocks of " +
@@ -340,13 +350,13 @@ QR_REGISTER(
           declare_model_options(line, args->model);
           declare_shift_option(line, args->model);
           declare_access_options(line, args->access, args->serve);
-          line.option("--ctx", args->engine.n_ctx,
+          line.option("--ctx", args->engine.n_ctx, {2, kMostContext, 0},
                       "prompt and answer together, 0 for what the model was trained for or what fits");
           line.option("--kv-memory", args->kv_memory, "memory for cached keys and values: auto, or a size such as 4G");
           line.option("--pin-memory", args->pin_memory,
                       "how much of --kv-memory pinned prompts may hold: auto for a quarter, a size, or 0; "
                       "a whole context always keeps its room");
-          line.option("--retain-share", args->engine.retain_share,
+          line.option("--retain-share", args->engine.retain_share, {0, 1},
                       "share of the cache that requests may have stay for longer "
                       "(prompt_cache_retention), of one key half of it: 0 to 1");
           line.option("--swap-memory", args->swap_memory,
@@ -367,26 +377,26 @@ QR_REGISTER(
                       "password belongs into the variable QUIRE_KV_REMOTE, since others can read a command line");
           line.option("--kv-remote-password-file", args->kv_remote_password_file,
                       "a file whose first line is the password of --kv-remote");
-          line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s,
+          line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s, {1, kMostRemoteKeepS},
                       "seconds that a block stays in the store of --kv-remote after it was stored or last read");
-          line.option("--max-seqs", args->engine.max_seqs, "sequences that run together");
-          line.option("--step-tokens", args->engine.step_tokens, "tokens computed in one step at most");
+          line.option("--max-seqs", args->engine.max_seqs, {1, kMostSeqs}, "sequences that run together");
+          line.option("--step-tokens", args->engine.step_tokens, {1, kMostStepTokens}, "tokens computed in one step at most");
           declare_sampling_options(line, args->sampling);
-          line.option("--seed", args->seed, "of requests that name none; -1: another one for each");
-          line.option("--max-tokens", args->max_tokens,
+          line.option("--seed", args->seed, {0, static_cast<double>(std::numeric_limits<int64_t>::max()), -1}, "of requests that name none; -1: another one for each");
+          line.option("--max-tokens", args->max_tokens, {0, 1e9},
                       "of an answer whose request does not say, 0: until the context is full");
           line.option("--policy", args->engine.policy,
                       "who goes first: vtc (who was served least), fcfs (turns), priority, deadlines (whose first "
                       "token is due first) or prefix (whose prompt is cached)");
-          line.option("--allowance", args->engine.allowance,
+          line.option("--allowance", args->engine.allowance, {0, kMostAllowance},
                       "how many tokens behind its share a key may be and still go before others; 0: none. "
                       "For --policy vtc, priority and deadlines");
-          line.option("--itl-target", args->engine.itl_target_ms,
+          line.option("--itl-target", args->engine.itl_target_ms, {0, kMostTargetMs},
                       "milliseconds between two tokens of a stream that prompts may cause, 0 for no target");
-          line.option("--step-target", args->engine.step_target_ms,
+          line.option("--step-target", args->engine.step_target_ms, {0, kMostTargetMs},
                       "milliseconds that a step may take while answers are written: prompts are cut, and where "
                       "more answers run than fit, they take turns; 0 for no target");
-          line.option("--max-queue", args->engine.max_queue, "waiting requests of one client; then 429");
+          line.option("--max-queue", args->engine.max_queue, {1, kMostQueue}, "waiting requests of one client; then 429");
           declare_spec_options(line, args->spec);
           line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
           line.option("--name", args->name, "what clients call the model, instead of its file's name");
@@ -403,7 +413,7 @@ QR_REGISTER(
           line.option("--tool-format", args->serve.tool_format,
                       "how the model writes calls of tools, such as hermes; default: as its template does");
           line.flag("--strict-model", args->serve.strict_model, "refuse requests that name another model");
-          line.option("--io-threads", args->serve.n_io_threads, "threads for sockets");
+          line.option("--io-threads", args->serve.n_io_threads, kIoThreads, "threads for sockets");
           line.flag("--llama-metrics", args->serve.llama_metrics,
                     "/metrics has the names of llama.cpp's server too (llamacpp:…)");
           line.flag("--probe", args->probe,
@@ -412,7 +422,7 @@ QR_REGISTER(
                       "write all that the engine takes in and decides to this file, for `quire replay`; "
                       "it holds prompts and answers as token ids");
           line.option("--record-limit", args->record_limit, "where the recording ends, such as 1G");
-          line.option("--drain-timeout", args->drain_seconds, "seconds that running requests get after SIGTERM");
+          line.option("--drain-timeout", args->drain_seconds, kDrainSeconds, "seconds that running requests get after SIGTERM");
           return [args] { return exit_code(run(*args)); };
         }});
 
