@@ -43,6 +43,7 @@ void Accounts::wasted(Sequence& seq, int n) {
 }
 
 void Accounts::computed(const Grant& grant) {
+  if (grant.seq->sent_back == SentBack::for_blocks) counters_.n_recomputed_for_blocks += grant.n_recomputed;
   for (Cost* cost : {&grant.seq->account.cost, &counters_.spent}) {
     cost->computed[static_cast<size_t>(Cause::recomputed)] += grant.n_recomputed;
     cost->computed[static_cast<size_t>(Cause::draft)] += grant.n_drafted;

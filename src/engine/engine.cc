@@ -62,6 +62,7 @@ Status open_disk(const EngineOptions& options, const StoreShape& shape, EngineEn
   DiskTierOptions disk;
   disk.store.most_bytes = options.kv_disk_bytes;
   disk.store.shape = shape;
+  disk.store.retain_bytes = static_cast<int64_t>(options.retain_share * static_cast<double>(options.kv_disk_bytes));
   Result<std::unique_ptr<DiskTier>> tier = DiskTier::open(options.kv_disk, disk, *env.clock);
   if (!tier) return fail(tier.error().code, "kv_disk: " + tier.error().message);
   env.tiers.push_back(std::move(*tier));
@@ -130,7 +131,7 @@ Result<EngineMemory> take_memory(
   memory.n_learned = n_learned;
   memory.counts = counts;
   QR_TRY(memory.pins, limit_pins(options, layout, counts, recorded));
-  QR_TRY(memory.retention, limit_retention(options, counts));
+  memory.retention = limit_retention(options, counts);
   for (int g = 0; g < layout.n_groups(); ++g) {
     const int64_t n_blocks = n_learned + memory.counts.of(layout.group(g));
     Buffer& blocks = memory.blocks.emplace_back();

@@ -37,8 +37,8 @@ struct EngineOptions {
   int allowance = 16384;   // of a tenant of weight 1, in virtual tokens (tenants.h); policies that know it alone
   int64_t pin_bytes = -1;  // of kv_bytes what pins may hold, at most what limit_pins allows. -1: a quarter, or that
   int max_pins = 1024;
-  int64_t swap_bytes = -1;     // beside kv_bytes, for copies (swaps.h). -1: a quarter of it, or 0 where none are made
-  double retain_share = 0.25;  // of all blocks those that Request::retention may raise, a tenant half of them
+  int64_t swap_bytes = -1;  // beside kv_bytes, for copies (swaps.h). -1: a quarter of it, or 0 where none are made
+  double retain_share = 0.25, recompute_share = 0.05;  // of blocks, that requests retain; of rows, lost (growth.h)
   std::string kv_policy = "cost_aware";  // which cached block goes first when room is needed (kv/kv_policy.h)
   // Below the cache, "" for none, and both need prefix_cache: a folder of its own in which blocks outlive the process,
   // their bytes at most; a store that engines of one model share, redis://HOST:PORT/DATABASE, and how long they stay.

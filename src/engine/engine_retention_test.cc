@@ -83,11 +83,12 @@ TEST(EngineRetention, OfWhomWasCancelledNothingStays) {
 TEST(EngineRetention, AShareIsFromNoneToAll) {
   EngineOptions o = options();
   o.retain_share = 1.5;
-  const auto limits = limit_retention(o, {.n_blocks = 10});
-  ASSERT_FALSE(limits);
-  EXPECT_EQ(limits.error().message, "retain_share must be 0 to 1, got 1.500000");
+  const Status checked = check_options(o, kStripTokens);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().message, "retain_share must be 0 to 1, got 1.500000");
   o.retain_share = 0;
-  EXPECT_EQ(limit_retention(o, {.n_blocks = 10})->n_blocks, 0);
+  EXPECT_TRUE(check_options(o, kStripTokens));
+  EXPECT_EQ(limit_retention(o, {.n_blocks = 10}).n_blocks, 0);
 }
 
 TEST(EngineRetention, RefusalsNameLimitAndValue) {

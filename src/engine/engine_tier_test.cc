@@ -25,6 +25,7 @@ struct TierEngine : TieredEngine {
       : TieredEngine(knobs.n_blocks == 0 ? 1024 : knobs.n_blocks, knobs.window) {
     DiskTierOptions options;
     options.store.most_bytes = knobs.disk_bytes;
+    options.store.retain_bytes = knobs.disk_bytes / 4;
     const KvLayout& layout = model.info().kv_layout;
     options.store.shape = {model.info().fingerprint, wanted.block_tokens, {}};
     for (int g = 0; g < layout.n_groups(); ++g)
@@ -124,6 +125,57 @@ TEST(EngineTier, WhatLeavesMemoryIsBroughtBack) {
     }
   }
   EXPECT_GE(n_disk, 3 * 6 * 192 / 2);
+}
+
+// Two that do not fit together: the second is sent back, and the first needs most of what it had.
+TEST(EngineTier, WhatWasPreemptedComesBackFromDisk) {
+  for (const bool stores : {false, true}) {
+    TestDisk disk;
+    disk.fails = [stores](Op op, const std::string&) { return op == Op::write && !stores; };
+    TierEngine t(disk, {.n_blocks = 40});
+    const auto first = t.submit(request_of(1, 200, 300)), second = t.submit(request_of(2, 200, 150));
+    for (int i = 0; !second->done(); ++i) {
+      t.step();
+      t.tier->wait_until_written();
+      ASSERT_LT(i, 60'000);
+    }
+    EXPECT_EQ(first->answer, alone(request_of(1, 200, 300), kCtx));
+    EXPECT_EQ(second->answer, alone(request_of(2, 200, 150), kCtx));
+    const EngineStats stats = t.engine->stats();
+    EXPECT_EQ(stats.n_preempted, 1);
+    const int64_t n_recomputed = stats.spent.computed[static_cast<size_t>(Cause::recomputed)];
+    if (!stores) {
+      EXPECT_GT(n_recomputed, 150);
+    } else {
+      EXPECT_LE(n_recomputed, 16) << "what was no whole block";
+      EXPECT_GT(stats.n_loaded_tokens, 150);
+    }
+  }
+}
+
+// A small disk, and more asked for than it has room for: what was to stay is found by the next process.
+TEST(EngineTier, WhatIsToStayOutlivesOthersOnDisk) {
+  TestDisk disk;
+  const TierKnobs knobs{.n_blocks = 40, .disk_bytes = 1 << 16};
+  {
+    TierEngine t(disk, knobs);
+    t.clock.advance_ns(t.system.now_ns());  // the tier's
+    run_right(t, [] {
+      Request out = request_of(1, 200);
+      out.retention = {{0, 200, 80, int64_t{3600} * 1'000'000'000}};
+      return out;
+    });
+    EXPECT_GT(t.engine->stats().tiers.at(0).retained_bytes, 0);
+    for (uint64_t seed = 2; seed <= 60; ++seed) {
+      run_right(t, [=] { return request_of(seed, 200); });
+      t.tier->wait_until_written();
+    }
+    EXPECT_GT(t.engine->stats().tiers.at(0).n_dropped_segments, 4);
+    t.finish();
+  }
+  TierEngine t(disk, knobs);
+  EXPECT_EQ(run_right(t, [] { return request_of(1, 200); })->usage.n_disk, 192);
+  EXPECT_EQ(run_right(t, [] { return request_of(2, 200); })->usage.n_disk, 0);
 }
 
 TEST(EngineTier, ThoseWhoWantTheSameLoadItOnceAndOthersGoOn) {

@@ -61,6 +61,11 @@ Status check_options(const EngineOptions& o, int strip_tokens) {
     return fail(Code::invalid, std::string(name) + " must be 0 to " + std::to_string(static_cast<int>(kMostTargetMs)) +
                                    ", got " + std::to_string(ms));
   }
+  for (const auto& [name, share] :
+       {std::pair("retain_share", o.retain_share), std::pair("recompute_share", o.recompute_share)}) {
+    if (share >= 0 && share <= 1) continue;
+    return fail(Code::invalid, std::string(name) + " must be 0 to 1, got " + std::to_string(share));
+  }
   if (o.block_tokens < strip_tokens || o.block_tokens > 4096 || o.block_tokens % strip_tokens != 0) {
     return fail(Code::invalid, "block_tokens must be a multiple of " + std::to_string(strip_tokens) +
                                    " up to 4096, got " + std::to_string(o.block_tokens));
@@ -342,9 +347,7 @@ Result<BlockCounts> count_blocks(const EngineOptions& all, const KvLayout& layou
   return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window), static_cast<int>(n_states)};
 }
 
-Result<RetentionLimits> limit_retention(const EngineOptions& o, const BlockCounts& counts) {
-  if (!(o.retain_share >= 0 && o.retain_share <= 1))
-    return fail(Code::invalid, "retain_share must be 0 to 1, got " + std::to_string(o.retain_share));
+RetentionLimits limit_retention(const EngineOptions& o, const BlockCounts& counts) {
   const auto n = static_cast<int>(counts.n_blocks * o.retain_share);
   return RetentionLimits{n, (n + 1) / 2};
 }

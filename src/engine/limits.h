@@ -74,7 +74,7 @@ struct BlockCounts {
 Result<BlockCounts> count_blocks(const EngineOptions& options, const KvLayout& layout, int n_more = 0);
 
 // How many blocks options.retain_share is, in all and for each tenant.
-Result<RetentionLimits> limit_retention(const EngineOptions& options, const BlockCounts& counts);
+RetentionLimits limit_retention(const EngineOptions& options, const BlockCounts& counts);
 // What pins may hold of `counts`: options.pin_bytes, and of no group so much that one sequence of n_ctx tokens would
 // lack room. Code::invalid with the numbers where more was asked for than leaves that. Nothing without a prefix cache
 // and in a run that is recorded, which holds no pins: there Code::invalid where some was asked for.

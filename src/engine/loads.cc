@@ -144,6 +144,19 @@ bool Loads::goes_on(Sequence& seq, int64_t now_ns) {
   }
 }
 
+int Loads::retain(const Prefix& prefix, std::span<const RetentionRange> ranges, int64_t now_ns) {
+  const KvCache& cache = uses_.pasts.cache();
+  std::vector<NamedWish> wishes;
+  int begin = 0;
+  for (const Hash128& name : cache.names(prefix)) {
+    const int end = begin + cache.block_tokens();
+    wishes.push_back({name, wish_of(ranges, begin, end, now_ns)});
+    wishes.back().wish.whose = prefix.whose;
+    begin = end;
+  }
+  return uses_.tiers.retain(wishes, now_ns);
+}
+
 void Loads::take_in(Load& load) {
   TierBlock block;
   while (!load.run.arrived_all()) {

@@ -451,6 +451,8 @@ void LoopEngine::publish(int64_t step_ns) {
   out.swap_bytes = scheduler_.swaps().most_bytes();
   out.n_retained_blocks = cache_.n_retained_blocks();
   out.most_retained_blocks = cache_.n_most_retained_blocks();
+  out.recompute_credit = scheduler_.growth().credit();
+  out.most_recompute_credit = scheduler_.growth().most_credit();
   out.step_ns = step_ns;
   const std::lock_guard lock(stats_mutex_);
   stats_ = out;

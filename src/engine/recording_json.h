@@ -31,6 +31,7 @@ void fields(EngineOptions& o, F&& f) {
   f("allowance", o.allowance);
   f("kv_policy", o.kv_policy);
   f("retain_share", o.retain_share);
+  f("recompute_share", o.recompute_share);
   f("swap_bytes", o.swap_bytes);
   f("proposer", o.proposer);
   f("max_draft", o.max_draft);

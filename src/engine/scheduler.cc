@@ -40,10 +40,12 @@ Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy&
       policy_(policy),
       pasts_(cache, key, accounts_),
       leaders_(pasts_, options.prefix_cache),
+      growth_(options.recompute_share, int64_t{cache.n_blocks()} * cache.block_tokens()),
       swaps_(cache, accounts_, std::max<int64_t>(options.swap_bytes, 0)),
       tenants_(options.allowance) {
   running_.reserve(static_cast<size_t>(max_running()));
   plan_.grants.reserve(static_cast<size_t>(max_running()));
+  growing_.reserve(static_cast<size_t>(max_running()) + 1);
   if (options.step_target_ms > 0) streams_.reserve(static_cast<size_t>(max_running()));
 }
 
@@ -88,6 +90,7 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
     }
     out->load = nullptr;
     swaps_.drop(*out, false);
+    growth_.find_again(*out, out->n_at_stake);
     cache_.release(out->kv);
     leave(*out);
     if (drafting_ != nullptr) drafting_->forget(id);
@@ -148,7 +151,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   ++n_plans_;
   planned_ns_ = now_ns;
   preempted_now_ = waiting_sorted_ = false;
-  starved_ = 0;
+  starved_ = way_made_ = 0;
   if (policy_.wants_allowances()) count_pending();
   tenants_.begin_plan();
   sort(running_, false);
@@ -273,6 +276,10 @@ void Scheduler::preempt(size_t i, SentBack why) {
   victim.preempted = true;
   ++victim.n_preempted;
   victim.sent_back = why;
+  if (why == SentBack::for_blocks) {
+    growth_.lose(victim);
+    ++accounts_.counters().n_out_of_blocks;
+  }
   victim.gave_way |= why == SentBack::for_turn;
   Tenants::waits(*victim.tenant);
   n_pending_waiting_ += static_cast<int64_t>(victim.tokens.size());
@@ -365,7 +372,8 @@ KvCache::Shortage Scheduler::begin(Sequence& seq, bool& restored) {
 bool Scheduler::admit_one(Sequence& seq, int budget) {
   if (!reserve_table(seq)) return false;
   bool restored = false;
-  const KvCache::Shortage lack = begin(seq, restored);
+  KvCache::Shortage lack = begin(seq, restored);
+  if (!lack) lack = shortage_ahead(seq);
   halt_ = {lack.of_states ? Hold::states : Hold::blocks, lack.wanted, lack.have};
   bool fits = !lack && reserve_tokens(seq);
   if (fits && !restored) leaders_.find(seq, running_, n_plans_);
@@ -381,6 +389,7 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   }
   pasts_.take(seq, std::exchange(seq.n_computed, 0));
   swaps_.drop(seq, restored);
+  growth_.find_again(seq, seq.n_computed);
   if (n > 0) give(seq, n);
   seq.moved_plan = loads ? 0 : n_plans_;
   return true;
@@ -389,6 +398,7 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
 void Scheduler::advance() {
   for (const Grant& grant : plan_.grants) {
     accounts_.computed(grant);
+    growth_.computed(grant.n_tokens - grant.n_recomputed - grant.n_drafted);
     Tenants::charge(*grant.seq->tenant, n_new_prompt(grant), 0);
     grant.seq->n_computed += grant.n_tokens;
   }
@@ -447,6 +457,7 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
     if (!over) continue;
     if (seq.request.pin.id != 0) pin(seq, end);
     if (!seq.request.retention.empty() && end.finish != Finish::error) retain(seq);
+    if (end.finish != Finish::error && seq.request.pool == Pool::none) growth_.answered(seq);
     mean_generated_ += (seq.n_generated() - mean_generated_) * (mean_generated_ == 0 ? 1 : kMeanStep);
     end.seq = remove(seq.id);
     ended.push_back(std::move(end));

@@ -14,6 +14,7 @@
 #include "engine/answer.h"
 #include "engine/drafting.h"
 #include "engine/engine.h"
+#include "engine/growth.h"
 #include "engine/leaders.h"
 #include "engine/loads.h"
 #include "engine/pasts.h"
@@ -50,6 +51,7 @@ class Scheduler {
   }
   const Pins* pins() const { return pins_; }  // may be null
   const Swaps& swaps() const { return swaps_; }
+  const Growth& growth() const { return growth_; }
   std::span<const Pasts::Learned> learned() const { return pasts_.learned(); }
   const Pasts& pasts() const { return pasts_; }
 
@@ -134,6 +136,10 @@ class Scheduler {
   bool full();
   void admit(const Sequence* other);
   KvCache::Shortage shortage(const Sequence& seq) const;
+  // Growth, seen ahead (scheduler_growth.cc).
+  KvCache::Shortage shortage_ahead(Sequence& seq);
+  KvCache::Shortage shortage_at_most(const Sequence& seq) const;
+  Growing growing(Sequence& seq) const;
   bool admit_one(Sequence& seq, int budget);
   KvCache::Shortage begin(Sequence& seq, bool& restored);
   bool reserve_table(Sequence& seq);
@@ -176,6 +182,7 @@ class Scheduler {
   Accounts accounts_;
   Pasts pasts_;
   Leaders leaders_;
+  Growth growth_;
   Swaps swaps_;
   Pins* pins_ = nullptr;  // null: nobody pins
   PinBook* pin_book_ = nullptr;
@@ -184,7 +191,8 @@ class Scheduler {
   Seqs running_, waiting_;
   Plan plan_;
   bool preempted_now_ = false, waiting_sorted_ = false;
-  SeqId starved_ = 0;  // of this plan
+  SeqId way_made_ = 0;  // in this plan, for this one: it is its tenant's turn
+  SeqId starved_ = 0;   // of this plan
   Halt halt_;
   Tenants tenants_;
   int64_t n_pending_waiting_ = 0;  // tokens of all that wait
@@ -195,6 +203,7 @@ class Scheduler {
   std::vector<Candidate> candidates_;  // scratch of sort
   std::vector<int> order_;
   Seqs sorted_;
+  std::vector<Growing> growing_;  // scratch of shortage_ahead, of max_running() and one more
 };
 
 }  // namespace quire

@@ -39,6 +39,8 @@ void Scheduler::retain(const Sequence& seq) {
       range.end = std::min(range.end, options_.n_ctx) + seq.n_virtual;
     }
     accounts_.counters().n_unretained_blocks += cache_.retain(pasts_.prefix_of(seq), ranges);
+    if (loads_ != nullptr)
+      accounts_.counters().n_unretained_below += loads_->retain(pasts_.prefix_of(seq), ranges, planned_ns_);
   } catch (const std::bad_alloc&) {
     return;
   }

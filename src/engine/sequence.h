@@ -62,6 +62,14 @@ struct Sequence {
   std::unique_ptr<Load> load;
   bool loaded = false;  // just now
 
+  // Growth: tokens of it that were lost for want of blocks and have not been found again, while it waits.
+  int64_t n_at_stake = 0;
+  // Scheduler: blocks that come free with it, as counted when its table had so many.
+  struct Own {
+    size_t n_table = 0;
+    int n_blocks = 0;
+  } own;
+
   // Swaps: what it held when it was preempted. Null: nothing, or the tree has it.
   std::unique_ptr<KvImage> swapped;
   int n_restored = 0;  // tokens that came back that way and are not indexed yet

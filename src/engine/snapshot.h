@@ -19,10 +19,11 @@ struct EngineStats : Counters {
   int n_learned_blocks = 0;                 // of n_blocks: those of learned prefixes; of windows each group has as many
   int n_pins = 0, n_pinned_blocks = 0;      // blocks of the first group, each counted once
   int64_t pinned_bytes = 0, pin_bytes = 0;  // what pins hold, and may hold
-  int64_t swapped_bytes = 0, swap_bytes = 0;            // of copies of preempted sequences, and at most
-  int n_retained_blocks = 0, most_retained_blocks = 0;  // that stay for longer, and may
-  int64_t step_ns = 0;                                  // duration of the last step
-  std::vector<TierStats> tiers;                         // nearest first; only Engine::stats() fills it
+  int64_t swapped_bytes = 0, swap_bytes = 0;                // of copies of preempted sequences, and at most
+  int n_retained_blocks = 0, most_retained_blocks = 0;      // that stay for longer, and may
+  int64_t recompute_credit = 0, most_recompute_credit = 0;  // tokens that may still be lost to preemption (growth.h)
+  int64_t step_ns = 0;                                      // duration of the last step
+  std::vector<TierStats> tiers;                             // nearest first; only Engine::stats() fills it
   int64_t queue_ns = 0;  // until what waits now will have been computed, as the fitted step time says; 0: unknown
 };
 

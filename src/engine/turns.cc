@@ -103,6 +103,7 @@ void Scheduler::make_way() {
   sort_waiting();
   Sequence& first = *waiting_.front();
   if (!passes(first, *running_[last()]) || !could_fit(first)) return;
+  way_made_ = first.id;
   while (!running_.empty() && !fits(first)) {
     const size_t victim = last();
     if (!passes(first, *running_[victim])) break;

@@ -191,16 +191,27 @@ std::vector<Hash128> KvCache::names(const Prefix& prefix) const {
 }
 
 // The blocks of a window that a sequence will still ask for are no more than fit into the window and a step, less those
-// that it has.
-KvCache::Shortage KvCache::shortage(const SeqKv& seq, const Room& wanted) const {
+// that it has; with `own`, less its own of them: the others need not come free when it slides past them.
+int64_t KvCache::missing(const SeqKv& seq, size_t g, int n_tokens, int n_step, bool own) const {
   const auto n_have = static_cast<int>(seq.table.size());
-  const int missing = std::max(blocks_for(wanted.n_tokens) - n_have, 0);
+  const int n_missing = std::max(blocks_for(n_tokens) - n_have, 0);
+  if (g == 0) return n_missing;
+  int n_last = 0, n_others = 0;
+  for (; n_last < n_have && seq.table[static_cast<size_t>(n_have - n_last) - 1][g]; ++n_last) {
+    n_others += own && !is_own(g, seq.table[static_cast<size_t>(n_have - n_last) - 1]) ? 1 : 0;
+  }
+  const int n_held = n_last - n_others + std::min(kept_blocks(g), n_have - n_last);
+  const int64_t most = groups_[g].most_blocks(n_step, options_.block_tokens) - n_held;
+  return std::min<int64_t>(n_missing, std::max<int64_t>(most, 0));
+}
+
+int KvCache::n_own_blocks(const SeqKv& seq) const {
+  return static_cast<int>(std::ranges::count_if(seq.table, [this](const auto& blocks) { return is_own(0, blocks); }));
+}
+
+KvCache::Shortage KvCache::shortage(const SeqKv& seq, const Room& wanted) const {
   for (size_t g = 0; g < pools_.size(); ++g) {
-    int n_held = 0;
-    while (n_held < n_have && seq.table[static_cast<size_t>(n_have - n_held) - 1][g]) ++n_held;
-    n_held += std::min(kept_blocks(g), n_have - n_held);
-    const int64_t most = groups_[g].most_blocks(wanted.n_step, options_.block_tokens) - n_held;
-    const int64_t n = std::min<int64_t>(missing, std::max<int64_t>(most, 0));
+    const int64_t n = missing(seq, g, wanted.n_tokens, wanted.n_step, false);
     const Shortage lack{n + wanted.n_spare, int64_t{pools_[g]->n_free()} + pools_[g]->n_cached(), is_state(g)};
     if (lack) return lack;
   }

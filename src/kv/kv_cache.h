@@ -116,6 +116,13 @@ class KvCache {
     explicit operator bool() const { return wanted > have; }
   };
   Shortage shortage(const SeqKv& seq, const Room& wanted) const;
+  // Blocks of group g that it may come to take on the way to n_tokens, computed at most n_step at a time: of a window
+  // no more at a time than it reads, less those that are its own and come free as the window slides.
+  int64_t to_take(const SeqKv& seq, int g, int n_tokens, int n_step) const {
+    return missing(seq, static_cast<size_t>(g), n_tokens, n_step, true);
+  }
+  // Blocks of the first group that come free with `seq`.
+  int n_own_blocks(const SeqKv& seq) const;
   // Gives back what no row at position n_computed or behind it reads: blocks that lie before every window and are not
   // kept.
   void slide(SeqKv& seq, int n_computed);
@@ -152,6 +159,11 @@ class KvCache {
   // room.
   using Counts = std::array<int, GroupBlocks::kMaxGroups>;
   bool make_room(const Counts& wanted, uint64_t whose);
+  int64_t missing(const SeqKv& seq, size_t g, int n_tokens, int n_step, bool own) const;
+  bool is_own(size_t g, const PrefixTree::Blocks& blocks) const {
+    const int32_t id = blocks[g].id();
+    return pools_[g]->n_refs(id) == (pools_[g]->indexed(id) ? 2 : 1);
+  }
   // Blocks of each group that a run of n behind n_before blocks takes: of windows those that a row behind it reads.
   Counts wanted_of_run(int n_before, int n) const;
   // Of window g, what `seq` holds of the blocks that end with `end`, but for those that are kept.

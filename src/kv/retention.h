@@ -28,6 +28,11 @@ struct BlockWish {
   int64_t until_ns = 0;
   uint64_t whose = 0;
 };
+// The same of a block of that name, wherever it is.
+struct NamedWish {
+  Hash128 name;
+  BlockWish wish;
+};
 // Of the block at tokens [begin, end): raised as what it holds or what lies behind it, else lowered as it says itself.
 BlockWish wish_of(std::span<const RetentionRange> ranges, int begin, int end, int64_t now_ns);
 

@@ -171,6 +171,10 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
                "Processor time of all threads while the engine was at this part of its steps.", {{"stage", kStages[i]}})
         .set(seconds(s.stage_ns[i]));
   count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
+  count("quire_out_of_blocks_total", "Of these: those for whom blocks ran out.", s.n_out_of_blocks);
+  count("quire_recomputed_for_blocks_total", "Rows computed again for that reason.", s.n_recomputed_for_blocks);
+  set("quire_recompute_credit_tokens", "Tokens that may still be lost to that before admission is strict.",
+      static_cast<double>(s.recompute_credit));
   for (int i = 0; i < kNCauses; ++i)
     count("quire_computed_tokens_total", "Rows computed, by cause.", s.spent.computed[static_cast<size_t>(i)],
           {{"cause", std::string(cause_name(i))}});
@@ -259,6 +263,8 @@ void ServeMetrics::refresh_tiers(const EngineStats& s) {
   std::lock_guard lock(mu_);
   for (const TierStats& tier : s.tiers) refresh_tier(tier);
   count("quire_kv_loaded_tokens_total", "Tokens whose keys and values were brought from tiers.", s.n_loaded_tokens);
+  count("quire_kv_unretained_below_total", "Blocks in tiers that were to stay for longer and do not, for a limit.",
+        s.n_unretained_below);
   count("quire_kv_loads_total", "Runs of blocks that were begun to be brought.", s.n_loads);
   count("quire_kv_loads_declined_total", "Runs not begun, because computing was sooner.", s.n_loads_declined);
   count("quire_kv_loads_overtaken_total", "Runs given up, because computing had become sooner.", s.n_loads_overtaken);
@@ -294,6 +300,9 @@ void ServeMetrics::refresh_tier(const TierStats& t) {
     count("quire_kv_tier_late_total", "Answers to that which did not come in time.", t.n_late);
     return;
   }
+  set("quire_kv_tier_retained_bytes", "Bytes of blocks that stay for longer, as requests wished.",
+      static_cast<double>(t.retained_bytes));
+  set("quire_kv_tier_retained_bytes_limit", "Bytes that may.", static_cast<double>(t.most_retained_bytes));
   set("quire_kv_tier_blocks", "Blocks that the tier has.", static_cast<double>(t.n_blocks));
   set("quire_kv_tier_bytes", "Bytes that the tier takes.", static_cast<double>(t.bytes));
   set("quire_kv_tier_bytes_limit", "Bytes that the tier may take.", static_cast<double>(t.most_bytes));

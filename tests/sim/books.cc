@@ -66,6 +66,7 @@ void Books::before_step(Snapshot before) {
     if (view.running && loads(*live_.at(view.id))) loading_before_.insert(view.id);
   }
   preempted_before_ = before.stats.n_preempted;
+  recomputed_.before_step(before, live_);
   grants_.clear();
 }
 
@@ -107,6 +108,7 @@ void Books::after_step(const Snapshot& after, int64_t n_rows) {
     const auto now = views.find(id);
     n_preempted_loading_ += now != views.end() && !now->second.running ? 1 : 0;
   }
+  recomputed_.after_step(after, live_);
   check_progress(views);
   check_deadlines(views);
   count_service(views);

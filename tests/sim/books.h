@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/policy.h"
+#include "tests/sim/recomputed.h"
 #include "tests/sim/service.h"
 #include "tests/sim/stream.h"
 
@@ -18,7 +19,8 @@ namespace quire::sim {
 
 class Books {
  public:
-  Books(const Script& script, Failure& failure) : knobs_(script.knobs), failure_(failure), service_(script, failure) {}
+  Books(const Script& script, Failure& failure)
+      : knobs_(script.knobs), failure_(failure), service_(script, failure), recomputed_(script.knobs, failure) {}
 
   // Whether a tier brings something of a stream's past: such a one may stand still.
   void tier(std::function<bool(const Stream&)> loads) { loads_ = std::move(loads); }
@@ -39,6 +41,7 @@ class Books {
 
   const std::map<SeqId, int>& grants() const { return grants_; }
   const Service& service() const { return service_; }
+  const Recomputed& recomputed() const { return recomputed_; }
 
  private:
   using Views = std::unordered_map<SeqId, SequenceView>;
@@ -69,6 +72,7 @@ class Books {
   const Knobs& knobs_;
   Failure& failure_;
   Service service_;
+  Recomputed recomputed_;
   std::map<SeqId, const Stream*> live_;
   std::map<SeqId, Turn> turns_;  // of those that have not left
   int64_t n_steps_ = 0;

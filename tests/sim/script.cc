@@ -174,6 +174,12 @@ void set_remote(uint64_t seed, Knobs& knobs) {
   if (knobs.tier_fault_in == 0 && draw.one_in(2)) knobs.tier_fault_in = draw.skewed(2, 64);
 }
 
+// By themselves as well: in most of them little may be lost.
+void set_recompute(uint64_t seed, Knobs& knobs) {
+  Draw draw(mix64(seed ^ 0x5ec0));
+  knobs.recompute_percent = draw.one_in(4) ? 5 : draw.one_in(8) ? 100 : draw.below(3);
+}
+
 Knobs fairness_knobs(Draw& draw) {
   Knobs knobs;
   knobs.policy = "vtc";
@@ -224,6 +230,7 @@ Script fairness_script(uint64_t seed) {
   set_tier(seed, script.knobs);
   set_step_target(seed, script.knobs);
   set_remote(seed, script.knobs);
+  set_recompute(seed, script.knobs);
   const int n_tenants = draw.one_in(4) ? 3 : 2;
   for (int i = 0; i < n_tenants; ++i) add_tenant(draw, static_cast<uint64_t>(i), script);
   std::ranges::stable_sort(script.requests, {}, &RequestScript::arrival_ns);
@@ -248,6 +255,7 @@ Script random_script(uint64_t seed) {
   set_tier(seed, script.knobs);
   set_step_target(seed, script.knobs);
   set_remote(seed, script.knobs);
+  set_recompute(seed, script.knobs);
   set_deadlines(seed, script);
   return script;
 }

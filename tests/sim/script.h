@@ -18,6 +18,7 @@ struct Knobs {
   int block_tokens = 16, n_blocks = 64, max_queue = 64;
   int window = 0, n_window_blocks = 64;  // of layers that see a window; 0: there are none
   int allowance = 0;                     // of tenants
+  int recompute_percent = 5;             // of rows that are lost to preemption at most; 100: any
   bool prefix_cache = true;
   int itl_target_ms = 0;
   int step_target_us = 0;

@@ -22,6 +22,7 @@ void fields(Knobs& k, F&& f) {
   f("policy", k.policy);
   f("allowance", k.allowance);
   f("kv_policy", k.kv_policy);
+  f("recompute_percent", k.recompute_percent);
   f("tier_blocks", k.tier_blocks);
   f("tier_read_ns", k.tier_read_ns);
   f("tier_fault_in", k.tier_fault_in);

@@ -3,6 +3,7 @@
 //                          sim --traces                    the real traces, whole, under every policy
 //                          sim [N] --fair                  N seeds of tenants that ask for more than there is
 //                          sim --fairness [N]              what tenants get, and what a flood costs (N floods; 1000)
+//                          sim --overload [N]              what is computed again where blocks run out (N seeds; 20)
 //                          sim --eviction [--blocks N]...  what stays in caches of these sizes, under every policy
 // A failure prints the seed, what did not hold, the smallest script found that still fails, and the commands that run
 // both again. The last line is "N passed, N failed, 0 skipped".
@@ -15,6 +16,7 @@
 #include "engine/policy.h"
 #include "tests/sim/eviction.h"
 #include "tests/sim/fairness.h"
+#include "tests/sim/overload.h"
 #include "tests/sim/shrink.h"
 #include "tests/sim/traces.h"
 #include "tests/sim/workers.h"
@@ -29,7 +31,7 @@ struct Args {
   uint64_t n = 0, seed = 1;
   int jobs = static_cast<int>(std::thread::hardware_concurrency());
   std::string script;
-  bool traces = false, eviction = false, fairness = false, fair = false;
+  bool traces = false, eviction = false, fairness = false, fair = false, overload = false;
   std::vector<int> blocks;
 };
 
@@ -49,6 +51,8 @@ bool read_args(int argc, char** argv, Args& out) {
       out.traces = true;
     } else if (word == "--eviction") {
       out.eviction = true;
+    } else if (word == "--overload") {
+      out.overload = true;
     } else if (word == "--fair") {
       out.fair = true;
     } else if (word == "--fairness") {
@@ -66,7 +70,7 @@ bool read_args(int argc, char** argv, Args& out) {
       return false;
     }
   }
-  if (out.n == 0) out.n = seeded ? 1 : out.fairness ? 1000 : 100'000;
+  if (out.n == 0) out.n = seeded ? 1 : out.fairness ? 1000 : out.overload ? 20 : 100'000;
   return true;
 }
 
@@ -163,12 +167,16 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "usage: sim [N] [--fair] [--seed S] [--jobs J] | sim --script JSON | sim --traces | sim --fairness [N] | "
-        "sim --eviction [--blocks N]...\n");
+        "sim --overload [N] | sim --eviction [--blocks N]...\n");
     return 2;
   }
   if (args.traces) return quire::sim::run_traces();
   if (args.fairness) {
     std::printf("%s", quire::sim::fairness_tables(args.n).c_str());
+    return 0;
+  }
+  if (args.overload) {
+    std::printf("%s", quire::sim::overload_table(args.n).c_str());
     return 0;
   }
   if (args.eviction) return quire::sim::run_eviction(args.blocks);

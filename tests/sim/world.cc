@@ -104,6 +104,7 @@ bool World::make() {
   options.policy = knobs.policy;
   options.allowance = knobs.allowance;
   options.kv_policy = knobs.kv_policy;
+  options.recompute_share = 0.01 * knobs.recompute_percent;
   options.itl_target_ms = knobs.itl_target_ms;
   options.step_target_ms = 1e-3 * knobs.step_target_us;
   options.max_draft = knobs.max_draft;
@@ -371,6 +372,9 @@ void World::finish() {
   out_.counts.accepted = end.stats.spent.n_accepted;
   out_.counts.bad_drafts = end.stats.n_bad_drafts;
   out_.counts.recomputed = end.stats.spent.computed[static_cast<size_t>(Cause::recomputed)];
+  out_.counts.out_of_blocks = end.stats.n_out_of_blocks;
+  out_.counts.strict = books_.recomputed().n_strict();
+  out_.end_ns = clock_.true_ns;
   out_.served = books_.service().together();
   if (out_.counts.recomputed > 0 && out_.counts.preempted == 0) {
     failure_.set("tokens were computed again though nobody was preempted");
@@ -383,6 +387,7 @@ void Counts::add(const Counts& o) {
   runs += o.runs, steps += o.steps, rows += o.rows, submitted += o.submitted, finished += o.finished;
   cancelled += o.cancelled, failed += o.failed, preempted += o.preempted, recomputed += o.recomputed;
   drafted += o.drafted, accepted += o.accepted, bad_drafts += o.bad_drafts;
+  out_of_blocks += o.out_of_blocks, strict += o.strict;
   cached += o.cached, too_long += o.too_long, never_fits += o.never_fits, queue_full += o.queue_full;
   loaded += o.loaded, loads += o.loads, overtaken += o.overtaken, loads_lost += o.loads_lost;
   cancelled_loading += o.cancelled_loading, preempted_loading += o.preempted_loading, stalled += o.stalled;
@@ -400,6 +405,8 @@ std::string Counts::text() const {
                                                  {"cancelled", cancelled},
                                                  {"failed", failed},
                                                  {"preempted", preempted},
+                                                 {"for want of blocks", out_of_blocks},
+                                                 {"let in where nothing may be lost", strict},
                                                  {"rows recomputed", recomputed},
                                                  {"tokens cached", cached},
                                                  {"drafted", drafted},

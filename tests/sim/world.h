@@ -15,6 +15,7 @@ namespace quire::sim {
 struct Counts {
   int64_t runs = 0, steps = 0, rows = 0, submitted = 0, finished = 0, cancelled = 0, failed = 0;
   int64_t preempted = 0, recomputed = 0, cached = 0;
+  int64_t out_of_blocks = 0, strict = 0;  // of the preempted; steps with Recomputed::n_strict
   int64_t drafted = 0, accepted = 0, bad_drafts = 0;
   int64_t too_long = 0, never_fits = 0, queue_full = 0, no_memory = 0, too_late = 0;
   int64_t slow = 0, jumps = 0, throws = 0;
@@ -36,6 +37,7 @@ struct Outcome {
   uint64_t decisions = 0;  // hash of everything that the engine decided, in order
   Counts counts;
   std::vector<int64_t> ttft_ns;        // of each request of the script; 0: it heard no token
+  int64_t end_ns = 0;                  // of the virtual clock
   std::map<uint64_t, int64_t> served;  // of each tenant, when last all of them waited: virtual tokens
 };
 

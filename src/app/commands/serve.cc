@@ -359,6 +359,9 @@ QR_REGISTER(
           line.option("--retain-share", args->engine.retain_share, {0, 1},
                       "share of the cache that requests may have stay for longer "
                       "(prompt_cache_retention), of one key half of it: 0 to 1");
+          line.option("--recompute-share", args->engine.recompute_share, {0, 1},
+                      "share of all computed tokens that may be lost and computed again because the cache "
+                      "was too small: the less, the fewer requests run together; 1 for any: 0 to 1");
           line.option("--swap-memory", args->swap_memory,
                       "memory beside --kv-memory for preempted sequences of models with windows or states: "
                       "auto for a quarter of --kv-memory, a size, or 0");

@@ -123,6 +123,7 @@ void DiskTier::write_all() {
 void DiskTier::write(std::vector<Block> blocks, const std::vector<Hash128>& names) {
   int64_t bytes = 0;
   for (const Block& block : blocks) bytes += std::ssize(block.block.bytes);
+  store_->tell_time(clock_.now_ns());
   const Status done = store_->append(std::move(blocks));
   const std::lock_guard lock(mutex_);
   for (const Hash128& name : names) queued_.erase(name);
@@ -227,6 +228,8 @@ TierStats DiskTier::stats() const {
   out.written_bytes = store.written_bytes;
   out.n_dropped_segments = store.n_dropped_segments;
   out.n_moved = store.n_moved;
+  out.retained_bytes = store.retained_bytes;
+  out.most_retained_bytes = store.most_retained_bytes;
   out.n_skipped_segments = store.n_skipped_segments;
   out.engine_ns = engine_ns_;
   out.writing = !writing_off_;

@@ -36,6 +36,7 @@ class DiskTier final : public Tier {
   bool offer(const LeavingBlock& block, const KvView& memory) override;
   uint8_t find(const Hash128& name) override { return store_->find(name); }
   std::shared_ptr<TierAnswer> ask(std::vector<Hash128>) override { return nullptr; }
+  int retain(std::span<const NamedWish> wishes, int64_t now_ns) override { return store_->retain(wishes, now_ns); }
   void bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) override;
   int64_t predict_ns(int64_t n_blocks) override;
   TierStats stats() const override;

@@ -41,6 +41,13 @@ StoreOptions resolved(StoreOptions options) {
   return options;
 }
 
+// A wish takes memory whether its block is there or not.
+StoredWishes::Limits limits_of(const StoreOptions& options) {
+  const int64_t each = usual_record_bytes(options.shape);
+  const int64_t bytes = std::min(options.retain_bytes, options.most_blocks / 4 * each);
+  return {bytes, (bytes + 1) / 2, each};
+}
+
 }  // namespace
 
 int64_t least_store_bytes(const StoreShape& shape) {
@@ -50,7 +57,10 @@ int64_t least_store_bytes(const StoreShape& shape) {
 size_t SegmentStore::HashOfName::operator()(const Hash128& name) const { return mix64(name.lo ^ seed); }
 
 SegmentStore::SegmentStore(std::unique_ptr<TierFolder> folder, const StoreOptions& options)
-    : folder_(std::move(folder)), options_(resolved(options)), index_(0, HashOfName{secure_random_bits()}) {}
+    : folder_(std::move(folder)),
+      options_(resolved(options)),
+      index_(0, HashOfName{secure_random_bits()}),
+      wishes_(limits_of(options_), secure_random_bits()) {}
 
 Result<std::unique_ptr<SegmentStore>> SegmentStore::open(std::unique_ptr<TierFolder> folder,
                                                          const StoreOptions& options) {
@@ -195,22 +205,31 @@ Status SegmentStore::begin_segment() {
   return written;
 }
 
-// What of the oldest was read since it was written, at most half of a segment: what goes must make room.
-std::vector<SegmentStore::Block> SegmentStore::used_of(const Segment& oldest) const {
-  std::vector<Place> places;
-  int64_t bytes = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Hash128& name : oldest.blocks) {
-      const auto at = index_.find(name);
-      if (at == index_.end() || at->second.segment != oldest.number || !at->second.used) continue;
-      bytes += at->second.payload_bytes;
-      if (bytes > options_.segment_bytes / 2 || std::ssize(places) >= options_.most_blocks / kParts / 2) break;
-      places.push_back(at->second);
-    }
+// What of the oldest is to stay for longer, the highest priority first, then what was read since it was written; at
+// most half of a segment: what goes must make room.
+std::vector<SegmentStore::Place> SegmentStore::moving_of(const Segment& oldest) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<int, Place>> wanted;
+  for (const Hash128& name : oldest.blocks) {
+    const auto at = index_.find(name);
+    if (at == index_.end() || at->second.segment != oldest.number) continue;
+    const int priority = wishes_.priority_of(name, now_ns_);
+    if (priority > kUsualPriority || at->second.used) wanted.emplace_back(priority, at->second);
   }
+  std::ranges::stable_sort(wanted, std::greater<>(), [](const auto& entry) { return entry.first; });
+  std::vector<Place> out;
+  int64_t bytes = 0;
+  for (const auto& [priority, place] : wanted) {
+    bytes += place.payload_bytes;
+    if (bytes > options_.segment_bytes / 2 || std::ssize(out) >= options_.most_blocks / kParts / 2) break;
+    out.push_back(place);
+  }
+  return out;
+}
+
+std::vector<SegmentStore::Block> SegmentStore::blocks_of(const Segment& oldest) const {
   std::vector<Block> out;
-  for (const Place& place : places) {
+  for (const Place& place : moving_of(oldest)) {
     const Result<RecordHead> head = read_head(oldest, place.offset, place.head_bytes);
     if (!head) continue;
     Read read = read_at(place, *oldest.file, head->spelling);
@@ -221,12 +240,17 @@ std::vector<SegmentStore::Block> SegmentStore::used_of(const Segment& oldest) co
 
 Status SegmentStore::drop_oldest(std::vector<Block>& moved) {
   Segment& oldest = segments_.begin()->second;
-  std::vector<Block> used = used_of(oldest);
+  std::vector<Block> used = blocks_of(oldest);
+  std::vector<Hash128> moving;
+  for (const Block& block : used) moving.push_back(block.spelling.name);
+  std::ranges::sort(moving);
   QR_TRY_VOID(folder_->remove(oldest.name));
   const std::lock_guard lock(mutex_);
   for (const Hash128& name : oldest.blocks) {
     const auto at = index_.find(name);
-    if (at != index_.end() && at->second.segment == oldest.number) index_.erase(at);
+    if (at == index_.end() || at->second.segment != oldest.number) continue;
+    index_.erase(at);
+    if (!std::ranges::binary_search(moving, name)) wishes_.forget(name);
   }
   counts_.bytes -= oldest.bytes;
   counts_.n_stored -= std::ssize(oldest.blocks);
@@ -269,6 +293,20 @@ Status SegmentStore::finish() {
   }
   pending_.clear();
   return {};
+}
+
+int SegmentStore::retain(std::span<const NamedWish> wishes, int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  now_ns_ = now_ns;
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    if (!wishes_.note(wishes[i], now_ns)) return static_cast<int>(wishes.size() - i);
+  }
+  return 0;
+}
+
+void SegmentStore::tell_time(int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  now_ns_ = now_ns;
 }
 
 // --- reading ---
@@ -317,6 +355,8 @@ SegmentStore::Counts SegmentStore::counts() const {
   const std::lock_guard lock(mutex_);
   Counts out = counts_;
   out.n_blocks = std::ssize(index_);
+  out.retained_bytes = wishes_.bytes();
+  out.most_retained_bytes = wishes_.limits().bytes;
   return out;
 }
 

@@ -1,9 +1,9 @@
 // Blocks in append-only files. What append() has said yes to is safe: it is there after any crash. The index lives in
 // memory and is rebuilt by reading the records' heads at the start; a record is believed when its checksums and all
 // that it spells are right, so that a wrong or damaged one is a miss. A process never writes to a segment of another;
-// the oldest go, whole, when there is no more room, but for what was read since it was written, which moves to the
-// newest. One thread appends at a time; everything else may be called by any. Source: log-structured stores (Rosenblum
-// and Ousterhout 1991).
+// the oldest go, whole, when there is no more room, but for what is to stay for longer and what was read since it was
+// written, which moves to the newest. One thread appends at a time; everything else may be called by any. Source:
+// log-structured stores (Rosenblum and Ousterhout 1991).
 #pragma once
 #include <map>
 #include <memory>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kv/tiers/segment_format.h"
+#include "kv/tiers/stored_wishes.h"
 #include "kv/tiers/tier_folder.h"
 
 namespace quire {
@@ -23,6 +24,8 @@ struct StoreOptions {
   int64_t most_bytes = 0;                  // of all segments; at least least_store_bytes()
   int64_t segment_bytes = 0;               // of one; 0: a 64th of all, at least a MiB or a quarter of all
   int64_t most_blocks = int64_t{1} << 21;  // stored in all segments; at least 64
+  int64_t retain_bytes = 0;                // of blocks that are to stay for longer, a quarter of most_blocks at most;
+                                           // of one tenant half of it
 };
 
 // What the index takes of memory for one that is stored, at most.
@@ -44,6 +47,7 @@ class SegmentStore {
   struct Counts {
     int64_t n_blocks = 0, n_stored = 0, bytes = 0, n_written = 0, written_bytes = 0;
     int64_t n_dropped_segments = 0, n_moved = 0, n_skipped_segments = 0;
+    int64_t retained_bytes = 0, most_retained_bytes = 0;
   };
 
   // Reads what is there, the newest first, as far as the options allow. Older segments, those of another model or
@@ -54,6 +58,10 @@ class SegmentStore {
   // Stores them and returns when they are safe; those that are there already are skipped. After a failure some may be
   // there, nothing is promised of them, and the next append begins a new segment.
   Status append(std::vector<Block> blocks);
+  // As Tier::retain.
+  int retain(std::span<const NamedWish> wishes, int64_t now_ns);
+  // By which wishes are over.
+  void tell_time(int64_t now_ns);
   uint8_t find(const Hash128& name) const;
   // The block of that name if it spells this. What cannot be read or is damaged is forgotten.
   Read read(const Spelling& wanted);
@@ -89,7 +97,8 @@ class SegmentStore {
   bool is_full(const Segment& current, int64_t bytes) const;
   Status ready_for(int64_t bytes, std::vector<Block>& moved);
   Status begin_segment();
-  std::vector<Block> used_of(const Segment& oldest) const;
+  std::vector<Place> moving_of(const Segment& oldest) const;
+  std::vector<Block> blocks_of(const Segment& oldest) const;
   Status drop_oldest(std::vector<Block>& moved);
   Status finish();
   Read read_at(const Place& place, const TierFile& file, const Spelling& wanted) const;
@@ -107,6 +116,8 @@ class SegmentStore {
   std::map<uint64_t, Segment> segments_;  // by number, so by age
   std::unordered_map<Hash128, Place, HashOfName> index_;
   Counts counts_;
+  StoredWishes wishes_;
+  int64_t now_ns_ = 0;
 };
 
 }  // namespace quire

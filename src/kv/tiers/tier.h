@@ -144,18 +144,19 @@ class TierAnswer {
 
 struct TierStats {
   TierPlace place = TierPlace::disk;
-  int64_t n_blocks = 0, bytes = 0, most_bytes = 0;  // that it has now, and may have
-  int64_t n_written = 0, written_bytes = 0;         // blocks that were stored, and are safe
-  int64_t n_read = 0, read_bytes = 0, read_ns = 0;  // blocks that were brought, and how long each took, in sum
-  int64_t n_refused = 0;                            // blocks that it did not take: more came than it could write
-  int64_t n_damaged = 0, n_other = 0;               // found to be damaged; under their name was something else
-  int64_t n_read_errors = 0, n_write_errors = 0;    // of the system
-  int64_t n_dropped_segments = 0, n_moved = 0;      // oldest ones, for room; blocks saved from them
-  int64_t n_skipped_segments = 0;                   // files of another model, version or kind
-  int64_t engine_ns = 0;                            // that the engine's thread spent in it
-  int64_t n_asked = 0, n_late = 0;                  // paths that it was asked for; of their answers, not in time
-  bool up = true;                                   // it can be reached
-  bool writing = true;                              // false: it takes nothing for now, for what it met
+  int64_t n_blocks = 0, bytes = 0, most_bytes = 0;      // that it has now, and may have
+  int64_t n_written = 0, written_bytes = 0;             // blocks that were stored, and are safe
+  int64_t n_read = 0, read_bytes = 0, read_ns = 0;      // blocks that were brought, and how long each took, in sum
+  int64_t n_refused = 0;                                // blocks that it did not take: more came than it could write
+  int64_t n_damaged = 0, n_other = 0;                   // found to be damaged; under their name was something else
+  int64_t n_read_errors = 0, n_write_errors = 0;        // of the system
+  int64_t n_dropped_segments = 0, n_moved = 0;          // oldest ones, for room; blocks saved from them
+  int64_t retained_bytes = 0, most_retained_bytes = 0;  // of blocks that are to stay for longer, and may
+  int64_t n_skipped_segments = 0;                       // files of another model, version or kind
+  int64_t engine_ns = 0;                                // that the engine's thread spent in it
+  int64_t n_asked = 0, n_late = 0;                      // paths that it was asked for; of their answers, not in time
+  bool up = true;                                       // it can be reached
+  bool writing = true;                                  // false: it takes nothing for now, for what it met
 };
 
 class Tier {
@@ -172,6 +173,9 @@ class Tier {
   virtual std::shared_ptr<TierAnswer> ask(std::vector<Hash128> names) = 0;
   // Begins to bring the blocks [begin, end) of that run, in order. REQUIRES one at least.
   virtual void bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) = 0;
+  // How long a path's blocks are to stay, from its first on, as far as limits allow; it need not have them yet. Returns
+  // how many it does not keep for a limit.
+  virtual int retain(std::span<const NamedWish>, int64_t /*now_ns*/) { return 0; }
   // How long n blocks would take from now on, as measured, and an answer for n = 0; 0: unknown yet.
   virtual int64_t predict_ns(int64_t n_blocks) = 0;
   virtual TierStats stats() const = 0;

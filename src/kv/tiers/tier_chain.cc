@@ -16,6 +16,12 @@ bool TierChain::offer(const LeavingBlock& block, const KvView& memory) {
   return taken;
 }
 
+int TierChain::retain(std::span<const NamedWish> wishes, int64_t now_ns) {
+  int out = 0;
+  for (const auto& tier : tiers_) out += tier->retain(wishes, now_ns);
+  return out;
+}
+
 size_t TierChain::find(const Hash128& name, uint8_t groups) const {
   for (size_t t = 0; t < tiers_.size(); ++t) {
     if ((tiers_[t]->find(name) & groups) == groups) return t;

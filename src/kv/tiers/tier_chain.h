@@ -51,6 +51,8 @@ class TierChain {
   size_t size() const { return tiers_.size(); }
   TierPlace place(size_t tier) const { return tiers_[tier]->place(); }
 
+  // As Tier::retain, of all.
+  int retain(std::span<const NamedWish> wishes, int64_t now_ns);
   // Whether any took it.
   bool offer(const LeavingBlock& block, const KvView& memory);
   // The nearest tier that knows it has the block in all these groups; size(): none.
