@@ -35,7 +35,7 @@ class AnswerLengths {
 
 // One that runs, or would: slots are tokens' places in blocks.
 struct Growing {
-  int64_t n_missing = 0;  // slots of blocks to be taken for what it has pending; its last block is not full for sure
+  int64_t n_missing = 0;  // slots of blocks to be taken for what it has pending, and half of a block that is not full
   int64_t n_left = 0;     // tokens that it will have beyond these
   int64_t n_freed = 0;    // slots that come free when it ends
 };

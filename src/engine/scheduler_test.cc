@@ -312,7 +312,7 @@ TEST(Scheduler, ALeaderGoesOnThePlaceOfItsFirstFollower) {
 
 // 3 waits for 1 and holds nothing else, yet it is sent back before 2: when 1 ends it would run while the older 2 waits.
 TEST(Scheduler, NobodyWaitsWhileOneThatCameLaterRuns) {
-  World w({.step_tokens = 64, .max_chunk = 1}, 19);
+  World w({.step_tokens = 64, .max_chunk = 1, .recompute_share = 1}, 19);
   w.add(1, 160, 1);
   w.add(2, 160, 1);
   Sequence& follower = w.add(3, 161, 1);
@@ -332,7 +332,7 @@ TEST(Scheduler, NobodyWaitsWhileOneThatCameLaterRuns) {
 // 1 computes what the urgent 2 waits for, on its place; when blocks run out it is the last all the same, and then 3. 2
 // goes on in that step behind what 1 has computed.
 TEST(Scheduler, ALeaderOnALentPlaceIsSentBackAsTheLast) {
-  World w({.step_tokens = 24, .max_chunk = 16, .policy = "priority"}, 20);
+  World w({.step_tokens = 24, .max_chunk = 16, .policy = "priority", .recompute_share = 1}, 20);
   w.add(1, 240);
   EXPECT_EQ(w.step(), "1:16");
   Sequence& urgent = w.add(2, 240);
