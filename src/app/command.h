@@ -23,7 +23,8 @@ struct Range {
 };
 inline constexpr double kMostInt = std::numeric_limits<int>::max();
 inline constexpr double kMostSeed = 18'446'744'073'709'551'615.0;
-inline constexpr Range kSeeds{0, kMostSeed}, kTokenIds{0, kMostInt}, kThreads{0, 512}, kDrainSeconds{0, 86'400}, kIoThreads{1, 256};
+inline constexpr Range kSeeds{0, kMostSeed}, kTokenIds{0, kMostInt}, kThreads{0, 512}, kDrainSeconds{0, 86'400},
+    kIoThreads{1, 256};
 
 // The options of one subcommand. Every `--some-name` also reads QUIRE_SOME_NAME and a config file's `some-name`;
 // the command line wins, then the environment, then the file. `value` keeps its content as the default.

@@ -209,9 +209,7 @@ void declare_conversation_options(CommandLine& line, ConversationOptions& option
   line.flag("--no-stats", options.no_stats, "no line of figures after an answer");
 }
 
-Status check(const ConversationOptions& options) {
-  return check(options.sampling);
-}
+Status check(const ConversationOptions& options) { return check(options.sampling); }
 
 Conversation::Conversation(const ConversationOptions& options, Remote remote, std::string model)
     : impl_(std::make_unique<Impl>(options, std::move(remote), std::move(model))) {

@@ -38,7 +38,8 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
       "--draft", choice.draft,
       "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE-3 head "
       "for this model, or exit:E, the first E layers of the model itself");
-  line.option("--spec-depth", choice.depth, {0, kMostDraft}, "tokens of every guess, 0: as many as pay, none where none do");
+  line.option("--spec-depth", choice.depth, {0, kMostDraft},
+              "tokens of every guess, 0: as many as pay, none where none do");
 }
 
 static DraftKind kind_of(const std::string& draft) {

@@ -151,7 +151,8 @@ TEST(DecoderConfig, LayersMayBeStatesAlone) {
 
 TEST(DecoderConfig, RefusesLayersThatCannotBe) {
   EXPECT_THAT(error_with("feed_forward_length", Heads{0, 96, 0}), HasSubstr("must have 4 entries, has 3"));
-  EXPECT_THAT(error_with("feed_forward_length", Heads{-1, 96, 0, 96}), HasSubstr("of 0 to 4194304, and some above 0, has -1"));
+  EXPECT_THAT(error_with("feed_forward_length", Heads{-1, 96, 0, 96}),
+              HasSubstr("of 0 to 4194304, and some above 0, has -1"));
   EXPECT_THAT(error_with("feed_forward_length", Heads{0, 0, 0, 0}), HasSubstr("and some above 0, has 0"));
   EXPECT_THAT(error_with("attention.head_count_kv", Heads{0, 2, 0}), HasSubstr("must have 4 entries, has 3"));
   EXPECT_THAT(error_with("attention.recurrent_layers", Heads{0, 1, 0, 1, 0}), HasSubstr("must have 4 entries, has 5"));

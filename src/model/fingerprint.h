@@ -19,9 +19,9 @@ void each_field(Config& config, Fn fn) {
   auto& [n_layers, n_embd, n_ff, n_vocab, n_experts, n_ff_expert, n_ff_shared, routing, n_ctx, n_heads, n_kv_heads,
          head_dim, v_dim, n_rope, local, latent, rope_theta, rope, rope_local, rope_pairs, norm_eps, norm, is_parallel,
          activation, has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap, logit_soft_cap,
-         window, is_local, is_still, is_state, attends, has_unit, state, n_positions, turns_first, plain_head_norms, chunk,
-         share_on_input, query_scale, scales, xielu, jitter, mixture_scale, value_scale, n_readers, plain_value_norms,
-         n_ff_of, n_layer_embd, layer_scales, cutoffs] = config;
+         window, is_local, is_still, is_state, attends, has_unit, state, n_positions, turns_first, plain_head_norms,
+         chunk, share_on_input, query_scale, scales, xielu, jitter, mixture_scale, value_scale, n_readers,
+         plain_value_norms, n_ff_of, n_layer_embd, layer_scales, cutoffs] = config;
   auto& [scoring, n_used, normalised, scale, n_expert_groups, n_expert_groups_used, expert_groups_by_two] = routing;
   auto& [freq, magnitude] = rope;
   auto& [latent_kv, latent_q, latent_k_dim, latent_v_dim] = latent;

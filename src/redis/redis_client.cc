@@ -63,7 +63,9 @@ Result<RedisOptions> parse_redis_url(const std::string& url, const std::string& 
   }
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
   if (rest.empty()) return bad("there is no host");
-  const auto is_plain = [](char c) { return c > ' ' && c < 0x7f && std::string_view("/?#[]").find(c) == std::string_view::npos; };
+  const auto is_plain = [](char c) {
+    return c > ' ' && c < 0x7f && std::string_view("/?#[]").find(c) == std::string_view::npos;
+  };
   if (!std::all_of(rest.begin(), rest.end(), is_plain)) return bad("the host has a character that has no place there");
   out.host = rest;
   return out;

@@ -179,7 +179,8 @@ QR_REGISTER(Command,
                       declare_shift_option(line, args->model);
                       line.option("--url", args->url, "ask this server instead of a MODEL in this process");
                       line.option("--api-key", args->api_key, "of that server");
-                      line.option("--in-flight", args->in_flight, {0, kMostQueue}, "requests at once, 0 for twice --max-seqs");
+                      line.option("--in-flight", args->in_flight, {0, kMostQueue},
+                                  "requests at once, 0 for twice --max-seqs");
                       line.option("--ctx", args->engine.n_ctx, {2, kMostContext, 0},
                                   "prompt and answer together, 0 for what the model was trained for or what fits");
                       line.option("--max-seqs", args->engine.max_seqs, {1, kMostSeqs}, "sequences that run together");

@@ -449,10 +449,12 @@ QR_REGISTER(Command,
                       declare_shift_option(line, args->model);
                       line.option("--prompt", args->prompt, {1, 1 << 24},
                                   "prompt tokens of the prefill test, several separated by commas");
-                      line.option("--generate", args->n_generate, {0, 1 << 24}, "tokens to decode; 0 leaves the decode test out");
+                      line.option("--generate", args->n_generate, {0, 1 << 24},
+                                  "tokens to decode; 0 leaves the decode test out");
                       line.option("--depth", args->depth, {0, 1 << 24},
                                   "tokens in the cache before decoding starts, several separated by commas");
-                      line.option("--batch", args->batch, {1, 1024}, "sequences that run together, several separated by commas");
+                      line.option("--batch", args->batch, {1, 1024},
+                                  "sequences that run together, several separated by commas");
                       line.option("--repeat", args->repeat, {1, 1000}, "repetitions; the median counts");
                       line.flag(
                           "--sampled", args->sampled,
@@ -461,7 +463,8 @@ QR_REGISTER(Command,
                                 "instead: one prompt with cached keys and values against computing its past anew");
                       line.option("--policy", args->policy,
                                   "static: instead, batches that start and end together against continuous ones");
-                      line.option("--requests", args->n_requests, {1, 1 << 16}, "requests of mixed lengths for --policy static");
+                      line.option("--requests", args->n_requests, {1, 1 << 16},
+                                  "requests of mixed lengths for --policy static");
                       declare_spec_options(line, args->spec);
                       line.option("--prompts", args->prompts,
                                   "questions, one on every line, for what guessing ahead is worth (--spec, --draft)");

@@ -239,7 +239,8 @@ QR_REGISTER(Command,
                       line.option("--repetition-penalty", args->repetition, {0.01, 100, -1},
                                   "divides what has come, 1: off, -1: as the model recommends, else off");
                       line.option("--presence-penalty", args->presence, {-100, 100}, "subtracted from what has come");
-                      line.option("--frequency-penalty", args->frequency, {-100, 100}, "subtracted for each time that it came");
+                      line.option("--frequency-penalty", args->frequency, {-100, 100},
+                                  "subtracted for each time that it came");
                       line.option("--seed", args->seed, kSeeds, "of the random draws; answer i has this + i");
                       line.option("--n", args->n, {1, 1024}, "answers; several are separated by ---");
                       line.flag("--raw", args->raw, "the prompt as it is, without the model's chat template");

@@ -74,7 +74,8 @@ QR_REGISTER(Command,
                       declare_model_options(line, args->model);
                       line.option("--text", args->text, "the file with the text that the model reads");
                       line.option("--tokens", args->tokens, kTokenIds, "token ids instead, separated by commas");
-                      line.option("--ctx", args->ctx, {1, kMostContext, 0}, "tokens of a window; 0 for 512, or all that the model has");
+                      line.option("--ctx", args->ctx, {1, kMostContext, 0},
+                                  "tokens of a window; 0 for 512, or all that the model has");
                       line.option("--in", args->in, "a file made before whose sums are added; may be repeated");
                       line.option("--out", args->out, "the file to write");
                       return [args] {

@@ -192,7 +192,8 @@ QR_REGISTER(
           line.option("--kv-type", args->model.kv_type, "how keys and values would be cached");
           declare_shift_option(line, args->model);
           line.option("--weights", args->model.weights, "matrices would be converted to this format; empty: as stored");
-          line.option("--max-seqs", args->engine.max_seqs, {1, kMostSeqs}, "as for the server: sequences that run together");
+          line.option("--max-seqs", args->engine.max_seqs, {1, kMostSeqs},
+                      "as for the server: sequences that run together");
           line.option("--step-tokens", args->engine.step_tokens, {1, kMostStepTokens},
                       "as for the server: tokens computed in one step at most");
           declare_spec_options(line, args->spec);

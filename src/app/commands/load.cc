@@ -85,7 +85,8 @@ Status run(Args& args) {
 }
 
 void declare_workload(CommandLine& line, WorkloadOptions& work) {
-  line.option("--rate", work.rate, {0, 1e6}, "open loop: sessions per second, whatever the server does; 0: closed loop");
+  line.option("--rate", work.rate, {0, 1e6},
+              "open loop: sessions per second, whatever the server does; 0: closed loop");
   line.option("--arrivals", work.arrivals, "of the open loop: poisson or fixed");
   line.option("--requests", work.n_sessions, {0, kMostInt}, "sessions, 0: by --duration");
   line.option("--duration", work.seconds, {0, 1e6}, "seconds within which sessions begin, 0: by --requests");
@@ -93,7 +94,8 @@ void declare_workload(CommandLine& line, WorkloadOptions& work) {
   line.option("--prompt-tokens", work.prompt_tokens, {1, 1 << 24}, "of a question, about");
   line.option("--max-tokens", work.max_tokens, {1, 1 << 24}, "of an answer at most");
   line.option("--spread", work.spread, {0, 1}, "lengths vary evenly within ± this share");
-  line.option("--shared-tokens", work.shared_tokens, {0, 1 << 24}, "a start that sessions share (chat: the system prompt), about");
+  line.option("--shared-tokens", work.shared_tokens, {0, 1 << 24},
+              "a start that sessions share (chat: the system prompt), about");
   line.option("--prefixes", work.n_prefixes, {1, 1 << 24}, "how many such starts there are");
   line.option("--tokens-per-word", work.tokens_per_word, {0.1, 100}, "by which the words of a prompt are counted out");
   line.option("--trace", work.trace,
@@ -115,7 +117,8 @@ QR_REGISTER(Command,
                       line.option("--api-key", args->api_key, "sent as a bearer token");
                       line.option("--users", args->how.users, {1, 16384}, "closed loop: sessions at once");
                       declare_workload(line, args->work);
-                      line.option("--think", args->how.think_ms, {0, 1e9}, "milliseconds between an answer and the next turn");
+                      line.option("--think", args->how.think_ms, {0, 1e9},
+                                  "milliseconds between an answer and the next turn");
                       line.option("--leave", args->how.leave, {0, 1},
                                   "share of the requests whose client leaves within the answer");
                       line.option("--max-in-flight", args->how.max_in_flight, {1, 16384},
@@ -123,7 +126,8 @@ QR_REGISTER(Command,
                       line.option("--temperature", args->temperature, {0, 100}, "of every request");
                       line.flag("--ignore-eos", args->ignore_eos, "ask for answers of full length, where supported");
                       line.option("--fields", args->extra, "a JSON object that is added to every request's body");
-                      line.option("--timeout", args->timeout_s, {1, 86400}, "seconds without a byte after which a request failed");
+                      line.option("--timeout", args->timeout_s, {1, 86400},
+                                  "seconds without a byte after which a request failed");
                       line.option("--slo-ttft", args->how.slo.ttft_ms, {0, 1e9},
                                   "goodput: milliseconds to the first text at most, 0: any");
                       line.option("--slo-tpot", args->how.slo.tpot_ms, {0, 1e9},

@@ -180,7 +180,8 @@ QR_REGISTER(Command,
                       declare_shift_option(line, args->model);
                       line.option("--text", args->text, "the file with the text");
                       line.option("--tokens", args->tokens, kTokenIds, "token ids instead, separated by commas");
-                      line.option("--ctx", args->ctx, {2, kMostContext, 0}, "tokens of a window, 0 for 512 or what the model has");
+                      line.option("--ctx", args->ctx, {2, kMostContext, 0},
+                                  "tokens of a window, 0 for 512 or what the model has");
                       line.option("--stride", args->stride, {0, kMostContext},
                                   "tokens from one window to the next, 0 for --ctx; fewer give each token more past");
                       line.option("--nll", args->nll_out, "write position, token and -ln p of each scored token");

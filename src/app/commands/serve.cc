@@ -383,9 +383,11 @@ QR_REGISTER(
           line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s, {1, kMostRemoteKeepS},
                       "seconds that a block stays in the store of --kv-remote after it was stored or last read");
           line.option("--max-seqs", args->engine.max_seqs, {1, kMostSeqs}, "sequences that run together");
-          line.option("--step-tokens", args->engine.step_tokens, {1, kMostStepTokens}, "tokens computed in one step at most");
+          line.option("--step-tokens", args->engine.step_tokens, {1, kMostStepTokens},
+                      "tokens computed in one step at most");
           declare_sampling_options(line, args->sampling);
-          line.option("--seed", args->seed, {0, static_cast<double>(std::numeric_limits<int64_t>::max()), -1}, "of requests that name none; -1: another one for each");
+          line.option("--seed", args->seed, {0, static_cast<double>(std::numeric_limits<int64_t>::max()), -1},
+                      "of requests that name none; -1: another one for each");
           line.option("--max-tokens", args->max_tokens, {0, 1e9},
                       "of an answer whose request does not say, 0: until the context is full");
           line.option("--policy", args->engine.policy,
@@ -399,7 +401,8 @@ QR_REGISTER(
           line.option("--step-target", args->engine.step_target_ms, {0, kMostTargetMs},
                       "milliseconds that a step may take while answers are written: prompts are cut, and where "
                       "more answers run than fit, they take turns; 0 for no target");
-          line.option("--max-queue", args->engine.max_queue, {1, kMostQueue}, "waiting requests of one client; then 429");
+          line.option("--max-queue", args->engine.max_queue, {1, kMostQueue},
+                      "waiting requests of one client; then 429");
           declare_spec_options(line, args->spec);
           line.flag("--no-prefix-cache", args->no_prefix_cache, "do not share the past between requests");
           line.option("--name", args->name, "what clients call the model, instead of its file's name");
@@ -425,7 +428,8 @@ QR_REGISTER(
                       "write all that the engine takes in and decides to this file, for `quire replay`; "
                       "it holds prompts and answers as token ids");
           line.option("--record-limit", args->record_limit, "where the recording ends, such as 1G");
-          line.option("--drain-timeout", args->drain_seconds, kDrainSeconds, "seconds that running requests get after SIGTERM");
+          line.option("--drain-timeout", args->drain_seconds, kDrainSeconds,
+                      "seconds that running requests get after SIGTERM");
           return [args] { return exit_code(run(*args)); };
         }});
 
