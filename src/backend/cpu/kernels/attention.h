@@ -117,7 +117,7 @@ struct AttentionKernel {
       for (int j = 0; kAsk && j < G; ++j) __builtin_prefetch(tile.at.v[g + j] + d * tile.v_step, 0, kNear);
       for (int s = 0; s < kSteps; ++s) step(d + s * kStep);
     }
-    for (; kSteps > 1 && d < task.k_dim; d += kStep) step(d);
+    if (kSteps > 1 && d < task.k_dim) step(d);
     const F scale = V::set1(task.scale);
     for (int i = 0; i < R; ++i) {
       for (int j = 0; j < G; ++j) {
@@ -342,7 +342,7 @@ struct AttentionKernel {
         for (int j = 0; kAsks && j < G; ++j) __builtin_prefetch(soon + (t + 16 * j) * tile.k_step, 0, kNear);
         for (int s = 0; s < kSteps; ++s) step(t + s * kStep);
       }
-      for (; kSteps > 1 && t < end; t += kStep) step(t);
+      if (kSteps > 1 && t < end) step(t);
     };
     // Whole strips in a loop of their own, so that sums stay in registers from one to the next.
     int g = seen.t0 / kStripTokens;
