@@ -106,8 +106,8 @@ class Decoder : public Model {
   // Adds to out, and needs, what mixture() left in in.input().
   void shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
 
-  // Both parts, and what stands behind them. What was found last stands in `delta` [n, n_embd], and `in` says that it
-  // is still to be added.
+  // The parts that the layer has, and what stands behind them. What was found last stands in `delta` [n, n_embd], and
+  // `in` says that it is still to be added.
   virtual void run_layer(
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
   // The rows that Batch::out_rows names, [n_out, n_embd].
@@ -158,10 +158,6 @@ class Decoder : public Model {
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
   void scale_delta(Tensor delta, const Pass& pass) const;
   void run_serial(
-      const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
-  // The parts that the layer has. What the last finds stands in `delta` [n, n_embd], and `in` says that it is still to
-  // be added.
-  void run_layer(
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
 
   DecoderConfig config_;

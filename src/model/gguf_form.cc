@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/bounded_reader.h"
 #include "model/config.h"
 #include "model/model.h"
 #include "model/paired_rows.h"

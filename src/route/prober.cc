@@ -95,9 +95,9 @@ void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
   if (models) {
     const auto listed = [this, worker, &context](int status, const std::string& body, const UpstreamError* error) {
       if (error == nullptr && status == 200) {
-        Json::Array models = models_in(body);
-        worker->is_ours.store(is_ours(models));
-        context.fleet->set_models(*worker, std::move(models));
+        Json::Array found = models_in(body);
+        worker->is_ours.store(is_ours(found));
+        context.fleet->set_models(*worker, std::move(found));
       }
       ask(worker, false);
     };
