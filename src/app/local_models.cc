@@ -53,12 +53,12 @@ int64_t bytes_of(const fs::path& path) {
 class OptionNames final : public CommandLine {
  public:
   void option(std::string_view name, std::string&, std::string_view) override { add(name); }
-  void option(std::string_view name, int&, std::string_view) override { add(name); }
-  void option(std::string_view name, int64_t&, std::string_view) override { add(name); }
-  void option(std::string_view name, uint64_t&, std::string_view) override { add(name); }
-  void option(std::string_view name, double&, std::string_view) override { add(name); }
+  void option(std::string_view name, int&, const Range&, std::string_view) override { add(name); }
+  void option(std::string_view name, int64_t&, const Range&, std::string_view) override { add(name); }
+  void option(std::string_view name, uint64_t&, const Range&, std::string_view) override { add(name); }
+  void option(std::string_view name, double&, const Range&, std::string_view) override { add(name); }
   void option(std::string_view name, std::vector<std::string>&, std::string_view) override { add(name); }
-  void option(std::string_view name, std::vector<int>&, std::string_view) override { add(name); }
+  void option(std::string_view name, std::vector<int>&, const Range&, std::string_view) override { add(name); }
   void flag(std::string_view name, bool&, std::string_view) override { add(name); }
   void positional(std::string_view, std::string&, bool, std::string_view) override {}
   std::vector<std::string> names;
