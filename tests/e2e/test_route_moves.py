@@ -1,5 +1,6 @@
 # A stream whose worker is lost goes on at another one: cut between router and worker at every place, and by real deaths.
 import json
+import select
 import socket
 import struct
 import threading
@@ -27,19 +28,24 @@ class CuttingProxy:
 
     def serve(self, client):
         server = socket.create_connection(('127.0.0.1', self.port))
-        asked = threading.Event()
+        asked, ended = threading.Event(), threading.Event()
 
         def ask():
             try:
-                while data := client.recv(65536):
+                while not ended.is_set():
+                    if not select.select([client], [], [], 0.02)[0]:
+                        continue  # a socket that a thread waits for is not closed by another one's close()
+                    if not (data := client.recv(65536)):
+                        server.shutdown(socket.SHUT_WR)
+                        return
                     if data.startswith(b'POST '):
                         asked.set()
                     server.sendall(data)
-                server.shutdown(socket.SHUT_WR)
             except OSError:
                 pass
 
-        threading.Thread(target=ask, daemon=True).start()
+        asks = threading.Thread(target=ask, daemon=True)
+        asks.start()
         left = None
         try:
             while data := server.recv(65536):
@@ -52,6 +58,8 @@ class CuttingProxy:
                 client.sendall(data)
         except OSError:
             pass
+        ended.set()
+        asks.join()
         # With a reset, as a machine that has lost the connection would; else with what was sent.
         if left is not None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0) if left % 2 else b'\0' * 8)
@@ -132,7 +140,7 @@ class Cut(unittest.TestCase):
         cls.servers = [Server('--threads', '1') for _ in range(2)]
         cls.cuts = Cuts()
         cls.proxies = [CuttingProxy(server.port, cls.cuts) for server in cls.servers]
-        limits = ('--limit', 'n_failures=1000000')
+        limits = ('--limit', 'n_failures=1000000', '--limit', 'n_retries=1000')  # that happen where no head has come
         cls.router = Router([proxy.url for proxy in cls.proxies], '--policy', 'round_robin', *limits)
         assert cls.router.wait_for(2)
 
