@@ -13,6 +13,8 @@ NOWHERE = '/nowhere/model.gguf'
 COMMANDS = {'serve': [NOWHERE, '--port', '0'], 'route': ['--worker', 'http://127.0.0.1:1', '--port', '0'], 'generate': [NOWHERE, 'x'],
             'chat': [NOWHERE], 'bench': [NOWHERE], 'quantize': [NOWHERE, '/nowhere/out.gguf', 'q4_0'],
             'perplexity': [NOWHERE, '--tokens', '1,2']}
+# What these say of themselves or of another option, not of the value.
+WITHOUT_THE_VALUE = {'--admin-host', '--tls-cert', '--tls-key', '--chat-template', '--chat-template-kwargs'}
 NUMBERS = ('-987654', '99999999999999999999999999', 'many', '')  # no option takes them
 SIZES = ('much', '-1G', '')
 # Of texts. None: any text may be right, or a file or an address of which only the system knows.
@@ -30,7 +32,8 @@ TEXTS = {
     '--warm-prompts': (NOWHERE,), '--public-prompt': (NOWHERE,), '--kv-remote-password-file': (NOWHERE,),
     '--chat-template': ('{{',), '--chat-template-file': (NOWHERE,), '--chat-template-kwargs': ('x', '[]'), '--tool-format': ('x',),
     '--host': None, '--allow-host': None, '--name': None, '--alias': None, '--kv-disk': None, '--record': None,
-    'route --policy': ('x', ''), '--worker': ('ftp://h', 'https://h', 'http://', 'http://h:99999', ''), '--keep-alive': ('x', '-2', ''),
+    'route --policy': ('x', ''), '--worker': ('ftp://h', 'https://h', 'http://', 'http://h:99999', ''),
+    '--discover': ('ftp://h', 'http://', 'http://h:99999', ''), '--model-option': ('x', '', 'a=x'), '--keep-alive': ('x', '-2', ''),
     '--local-models': (NOWHERE,), '--local-model': ('x', ''), '--model-memory': SIZES, '--serve-option': ('x', ''), '--directory': ('x',),
     '--worker-key': None, '--health-path': ('x', ''),
     '--prompt': None, '--prompt-file': None, '--tokens': None, '--text': None, '--nll': None, '--kl-base': None, '--kl-base-out': None,
@@ -56,8 +59,8 @@ class BadOptions(unittest.TestCase):
             self.assertIn(done.returncode, (1, 2), done.stderr)
             self.assertRegex(done.stderr, re.escape(option) + r'(?![a-z-])')
             self.assertNotIn('cannot be read' if value != NOWHERE else 'no such option', done.stderr)
-            if value and value != NOWHERE:
-                self.assertIn(value, done.stderr)
+            if value and value != NOWHERE and option not in WITHOUT_THE_VALUE:
+                self.assertTrue(any(part in done.stderr for part in re.split('[,=]', value) if part), done.stderr)
 
     def test_every_one_is_refused_by_its_name(self):
         for command in COMMANDS:

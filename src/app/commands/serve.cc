@@ -121,12 +121,17 @@ class LoadWatch {
   std::thread thread_;
 };
 
-// Null when none was asked for.
-Result<std::unique_ptr<RecordingWriter>> open_recording(const Args& args) {
-  if (args.record.empty()) return nullptr;
+Result<int64_t> record_bytes(const Args& args) {
   QR_TRY(const int64_t bytes, parse_bytes("--record-limit", args.record_limit));
   if (bytes == 0)
     return fail(Code::invalid, "--record-limit must be a size such as 1G, got \"" + args.record_limit + "\"");
+  return bytes;
+}
+
+// Null when none was asked for.
+Result<std::unique_ptr<RecordingWriter>> open_recording(const Args& args) {
+  if (args.record.empty()) return nullptr;
+  QR_TRY(const int64_t bytes, record_bytes(args));
   return RecordingWriter::create(args.record, bytes);
 }
 
@@ -226,6 +231,7 @@ Status check(Args& args) {
   if (args.engine.kv_disk_bytes == 0)
     return fail(Code::invalid, "--kv-disk-size must be a size such as 4G, got \"" + args.kv_disk_size + "\"");
   QR_TRY_VOID(check_tier(args, "--kv-disk", args.engine.kv_disk));
+  QR_TRY_VOID(record_bytes(args));
   QR_TRY_VOID(check_tier(args, "--kv-remote", args.engine.kv_remote));
   if (!args.kv_remote_password_file.empty()) {
     QR_TRY(args.engine.kv_remote_password, read_password(args.kv_remote_password_file));
