@@ -36,7 +36,7 @@ class Generate(unittest.TestCase):
 
     def test_ranges_are_named(self):
         for arguments, words in ((('--n', '0'), '--n must be 1 to 1024, got 0'),
-                                 (('--top-p', '1.5'), '--top-p must be 0 to 1, got 1.5'),
+                                 (('--top-p', '1.5'), '--top-p must be 0 to 1 or -1, got 1.5'),
                                  (('--top-k', '-2'), '--top-k must be 0')):
             self.assertIn(words, quire('generate', model(), '--prompt', 'x', *arguments, code=2).stderr)
 
