@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kCtxStep = 256;  // a context that was not asked for is a multiple of it
 constexpr int64_t kLeastCtx = 512;
 // Measured: a server of a model without weights to speak of, and what vocabularies of 32,000 to 150,000 tokens add.
-constexpr int64_t kProcessBytes = int64_t{20} << 20;
+constexpr int64_t kProcessBytes = int64_t{22} << 20;
 constexpr int64_t kVocabularyBytes = 350;
 constexpr int64_t kHugePage = int64_t{2} << 20;  // weights lie on such pages: the last one is taken whole
 
