@@ -31,6 +31,7 @@ Outcome run(int64_t swap_bytes, int n_kept, bool prefix_cache = true) {
   o.n_window_blocks = 40;
   o.prefix_cache = prefix_cache;
   o.swap_bytes = swap_bytes;
+  o.recompute_share = 1;  // all come in, and some have to go
   TestEngine t(o, TestSetup{.n_blocks = kBlocks, .window = kWindow, .n_kept = n_kept});
   std::vector<std::shared_ptr<Heard>> heard;
   for (uint64_t i = 1; i <= 3; ++i) heard.push_back(t.submit(request(i)));

@@ -159,6 +159,7 @@ TEST(Engine, PreemptedIsNotPreempted) {
     for (const int n_blocks : {10, 17, 30}) {  // the longest request takes 10
       EngineOptions o = options();
       o.prefix_cache = prefix_cache;
+      o.recompute_share = 1;  // all come in, and some have to go
       SCOPED_TRACE(text(o, n_blocks));
       TestEngine t(o, n_blocks);
       std::vector<std::shared_ptr<Heard>> heard;

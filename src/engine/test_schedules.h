@@ -16,6 +16,7 @@ struct TestSchedule {
     out.step_tokens = step_tokens;
     out.max_chunk = max_chunk;
     out.n_ctx = n_ctx;
+    out.recompute_share = 1;  // all come in, and some have to go
     return out;
   }
 };

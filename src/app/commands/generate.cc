@@ -185,14 +185,14 @@ Status run(Args& args) {
   args.model.ctx = args.ctx;
   QR_TRY_VOID(read_piped(args));
   QR_TRY_VOID(check(args));
-  QR_TRY(const LoadedModel loaded, load(args.model));
-  QR_TRY(const std::vector<Token> prompt, prompt_tokens(args, loaded));
-  QR_TRY(const std::unique_ptr<AdapterTable> adapters, load_adapters(args.adapters, loaded, ServeLimits{}));
-  SystemClock clock;
   EngineOptions options;
   options.max_seqs = std::min(args.n, 64);
   options.n_ctx = args.ctx;
   QR_TRY_VOID(apply(args.spec, options));
+  QR_TRY(const LoadedModel loaded, load(args.model));
+  QR_TRY(const std::vector<Token> prompt, prompt_tokens(args, loaded));
+  QR_TRY(const std::unique_ptr<AdapterTable> adapters, load_adapters(args.adapters, loaded, ServeLimits{}));
+  SystemClock clock;
   EngineEnv env;
   env.clock = &clock;
   QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
