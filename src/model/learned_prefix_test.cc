@@ -20,7 +20,12 @@ ModelInfo info() {
   out.head_dim = 8;
   out.n_rope = 8;
   out.n_embd = 32;
-  out.attention.resize(2);
+  for (int64_t layer = 0; layer < 2; ++layer) {
+    AttnParams& own = out.attention.emplace_back();
+    own.n_kv_heads = 2;
+    own.k_dim = own.v_dim = 8;
+    own.kv_offset = 64 * layer;
+  }
   return out;
 }
 
