@@ -121,7 +121,13 @@ TEST_F(LearnedPrefixFolder, RefusesAnotherModels) {
   EXPECT_EQ(refusal(other), "adapter_config.json: key \"num_layers\": must be 3 as the model's, found 2");
   other = info();
   other.head_dim = 16;
+  for (AttnParams& layer : other.attention) layer.k_dim = layer.v_dim = 16;
   EXPECT_EQ(refusal(other), "adapter_config.json: key \"token_dim\": must be 32 as the model's, found 16");
+  other = info();
+  other.attention[1].kv_offset = 0;
+  EXPECT_EQ(refusal(other),
+            "adapter_config.json: key \"peft_type\": PREFIX_TUNING is not known for a model whose layers' keys differ "
+            "or are shared");
   weights("prompt_embeddings", "F32", "[3,32]", counted(96));
   EXPECT_EQ(refusal(), "adapter_model.safetensors: tensor \"prompt_embeddings\": must have shape [3, 64], has [3, 32]");
   ModelInfo another;
