@@ -176,6 +176,7 @@ TEST_F(ServerStarved, WhoIsRefusedAndSendsForEverIsCut) {
   RawClient client(server_->port());
   client.send("POST /refused HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
   const std::string more(64 << 10, 'x');
+  ASSERT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
   EXPECT_TRUE(in_time([&] {
     client.send_what_fits(more);
     return server_->n_connections() == 0;
@@ -187,6 +188,7 @@ TEST_F(ServerStarved, WhoSaysNothingIsStillCut) {
   RawClient silent(server_->port()), head(server_->port()), dribbles(server_->port());
   head.send("GET /");
   dribbles.send("GET /");
+  ASSERT_TRUE(eventually([&] { return server_->n_connections() == 3; }));
   EXPECT_TRUE(in_time([&] {
     dribbles.send_what_fits("x");
     return server_->n_connections() == 0;
