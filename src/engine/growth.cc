@@ -10,7 +10,7 @@ namespace quire {
 size_t AnswerLengths::bucket_of(int n_tokens) {
   const auto n = static_cast<uint32_t>(std::max(n_tokens, 0));
   if (n < 4) return n;
-  const int octave = std::bit_width(n) - 1;
+  const int octave = static_cast<int>(std::bit_width(n)) - 1;
   return static_cast<size_t>(4 * (octave - 1)) + ((n >> (octave - 2)) & 3U);
 }
 
