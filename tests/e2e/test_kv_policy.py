@@ -52,7 +52,7 @@ class KvPolicy(unittest.TestCase):
     def test_an_unknown_one_is_refused_by_name(self):
         done = quire('serve', model(), '--port', '0', '--kv-policy', 'fifo')
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn('kv_policy "fifo" is unknown; there are: cost_aware lru s3_fifo', done.stderr)
+        self.assertIn('--kv-policy "fifo" is unknown; there are: cost_aware lru s3_fifo', done.stderr)
 
 
 if __name__ == '__main__':
