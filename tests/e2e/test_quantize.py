@@ -50,7 +50,8 @@ def blank_folder(path, n_vocab):
 ARCHITECTURES = {'mistral': 'llama', 'mixtral': 'llama', 'gptneox-serial': 'gptneox', 'olmo3': 'olmo2',
                  'stablelm-parallel': 'stablelm', 'deepseek2-glm': 'deepseek2', 'deepseek2-groups': 'deepseek2',
                  'deepseek2-v3': 'deepseek2', 'granitehybrid-moe': 'granitehybrid',
-                 'granitehybrid-bamba': 'granitehybrid', 'falcon-one-norm': 'falcon'}
+                 'granitehybrid-bamba': 'granitehybrid', 'falcon-one-norm': 'falcon',
+                 'cohere2moe-sum': 'cohere2moe', 'gemma4-global': 'gemma4', 'gemma4-moe': 'gemma4'}
 
 
 class Quantize(unittest.TestCase):
