@@ -83,6 +83,7 @@ class Adapters : public testing::TestWithParam<Case> {
       adapters.push_back(*loaded);
     }
     EngineOptions options;
+    options.recompute_share = 1;  // all come in, and some have to go
     options.n_ctx = kCtx;
     options.max_chunk = how.chunk;
     options.step_tokens = std::max(how.chunk, 2 * how.max_seqs);

@@ -69,6 +69,7 @@ class Architectures : public testing::TestWithParam<std::string> {
     const auto keeps = [](const AttnParams& layer) { return layer.n_kept > 0; };
     shifts_ = std::ranges::any_of(out->model->info().attention, keeps);
     EngineOptions options;
+    options.recompute_share = 1;  // all come in, and some have to go
     options.n_ctx = kCtx;
     options.max_chunk = how.chunk;
     options.step_tokens = std::max(how.chunk, how.max_seqs);

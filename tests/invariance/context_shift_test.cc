@@ -89,6 +89,7 @@ class ContextShifts : public testing::Test {
     EXPECT_TRUE(model) << model.error().message;
     EXPECT_EQ((*model)->info().kv_layout.token_bytes(0), 0) << "no layer keeps all";
     EngineOptions options;
+    options.recompute_share = 1;  // all come in, and some have to go
     options.max_seqs = how.max_seqs;
     options.max_chunk = how.chunk;
     options.step_tokens = std::max(how.chunk, 2 * how.max_seqs);

@@ -129,6 +129,7 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   const auto model = tiny.load(**ops, s.codec, s.loaded_for);
   SystemClock clock;
   EngineOptions options;
+  options.recompute_share = 1;  // all come in, and some have to go
   options.max_seqs = s.max_seqs;
   options.max_chunk = s.max_chunk;
   options.step_tokens = s.step_tokens;

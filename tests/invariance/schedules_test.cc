@@ -99,6 +99,7 @@ class Schedules : public testing::Test {
 
   std::vector<uint64_t> alone(Request wanted) {
     EngineOptions options;
+    options.recompute_share = 1;  // all come in, and some have to go
     options.max_seqs = 1;
     options.prefix_cache = false;
     const auto engine = make(machines_[0], options, 20);
@@ -115,6 +116,7 @@ class Schedules : public testing::Test {
     const auto below = [&rng](int n) { return static_cast<int>(rng.between(0, n - 1)); };
     const std::vector<std::string> policies = Registry<PolicyEntry>::get().names();
     EngineOptions options;
+    options.recompute_share = 1;  // all come in, and some have to go
     options.max_seqs = 2 + below(9);
     options.step_tokens = 1 + below(128);
     options.max_chunk = 1 + below(64);

@@ -37,6 +37,7 @@ class Running {
         tiny_(work.shape, "q4_0", 7),
         model_(*tiny_.load(*ops_, "f16")) {
     EngineOptions options;
+    options.recompute_share = 1;  // all come in, and some have to go
     options.max_seqs = work.n_seqs;
     options.n_ctx = work.n_prompt + work.n_generate;
     options.step_tokens = options.max_chunk = work.step_tokens;
