@@ -3,6 +3,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "ops/op_check.h"
+#include "ops/softplus.h"
 #include "ops/state_sizes.h"
 
 namespace quire {
@@ -17,6 +18,11 @@ struct SeqRows {
         n(rows.cu_q.ptr<int32_t>()[s + 1] - begin),
         from(rows.from.ptr<int32_t>()[s] < 0 ? nullptr : rows.at(rows.from.ptr<int32_t>()[s])),
         to(rows.to.ptr<int32_t>() + begin) {}
+  // Of a part that begins `offset` numbers into a state.
+  StateTask task(const StateRows& rows, int64_t offset) const {
+    return {reinterpret_cast<std::byte*>(rows.at(0) + offset), rows.view.block_bytes,
+            from == nullptr ? nullptr : from + offset, to, n};
+  }
   int64_t begin, n;
   const float* from;
   const int32_t* to;
@@ -55,8 +61,7 @@ void make_delta_row(const DeltaInput& in, const DeltaParams& p, int64_t row, flo
   const int64_t n_of_head = made.n_fades / p.n_heads;
   for (int64_t i = 0; i < made.n_fades; ++i) {
     const double sum = static_cast<double>(in.dt.row<float>(row)[i]) + p.dt_bias.ptr<float>()[i];
-    const double step = sum > 20 ? sum : std::log1p(std::exp(sum));
-    at[made.n_keys + i] = static_cast<float>(std::exp(step * p.a.ptr<float>()[i / n_of_head]));
+    at[made.n_keys + i] = static_cast<float>(std::exp(softplus(sum) * p.a.ptr<float>()[i / n_of_head]));
   }
   for (int64_t h = 0; h < p.n_heads; ++h) {
     at[made.share(h)] =
@@ -72,12 +77,7 @@ void CpuOps::short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRo
   pool_.run((rows.cu_q.dim(0) - 1) * n_runs, [&](int64_t i) {
     const SeqRows seq(rows, i / n_runs);
     const int64_t column = i % n_runs * kColumns;
-    ConvTask task;
-    task.states = reinterpret_cast<std::byte*>(rows.at(0) + column);
-    task.block_bytes = rows.view.block_bytes;
-    task.from = seq.from == nullptr ? nullptr : seq.from + column;
-    task.to = seq.to;
-    task.n = seq.n;
+    ConvTask task{seq.task(rows, column)};
     task.x = x.row<float>(seq.begin) + column;
     task.x_stride = x.stride[0];
     task.y = y.row<float>(seq.begin) + column;
@@ -99,7 +99,7 @@ void CpuOps::scan(Tensor y, const ScanInput& in, const ScanParams& params, const
     for (int64_t h = 0; h < n_heads; ++h) {
       float* at = steps_.data() + 2 * (i * n_heads + h);
       const double sum = static_cast<double>(in.dt.row<float>(i)[h]) + params.dt_bias.ptr<float>()[h];
-      at[0] = static_cast<float>(sum > 20 ? sum : std::log1p(std::exp(sum)));
+      at[0] = static_cast<float>(softplus(sum));
       at[1] = static_cast<float>(std::exp(static_cast<double>(at[0]) * params.a.ptr<float>()[h]));
     }
   });
@@ -107,12 +107,7 @@ void CpuOps::scan(Tensor y, const ScanInput& in, const ScanParams& params, const
     const SeqRows seq(rows, i / n_heads);
     const int64_t head = i % n_heads;
     const int64_t head_group = head / (n_heads / params.n_head_groups);
-    ScanTask task;
-    task.states = reinterpret_cast<std::byte*>(rows.at(0) + head * head_dim * state_dim);
-    task.block_bytes = rows.view.block_bytes;
-    task.from = seq.from == nullptr ? nullptr : seq.from + head * head_dim * state_dim;
-    task.to = seq.to;
-    task.n = seq.n;
+    ScanTask task{seq.task(rows, head * head_dim * state_dim)};
     task.x = in.x.row<float>(seq.begin) + head * head_dim;
     task.x_stride = in.x.stride[0];
     task.b = in.b.row<float>(seq.begin) + head_group * state_dim;
@@ -142,12 +137,7 @@ void CpuOps::delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& param
     const int64_t head = i % n_heads, n_sharing = n_heads / params.n_key_heads;
     const int64_t key_head = params.shares_in_turn ? head % params.n_key_heads : head / n_sharing;
     const float* at = steps_.data() + seq.begin * made.stride;
-    DeltaTask task;
-    task.states = reinterpret_cast<std::byte*>(rows.at(0) + head * per_head);
-    task.block_bytes = rows.view.block_bytes;
-    task.from = seq.from == nullptr ? nullptr : seq.from + head * per_head;
-    task.to = seq.to;
-    task.n = seq.n;
+    DeltaTask task{seq.task(rows, head * per_head)};
     task.q = at + made.q(key_head);
     task.k = at + made.k(key_head);
     task.fades = at + made.fades(head, n_heads);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/softplus.h"
 #include "ops/state_sizes.h"
 
 namespace quire {
@@ -26,11 +27,24 @@ struct Place {
   int64_t row, head;
 };
 
+// fn(Place, the head's state) for each row of each sequence, head after head.
+template <class Fn>
+void by_heads(const StateRows& rows, int64_t n_heads, int64_t per_head, Fn fn) {
+  const int32_t* cu_q = rows.cu_q.ptr<int32_t>();
+  for (int64_t s = 0; s + 1 < rows.cu_q.dim(0); ++s) {
+    std::vector<float> state = state_before(rows, s, n_heads * per_head);
+    for (int64_t row = cu_q[s]; row < cu_q[s + 1]; ++row) {
+      for (int64_t h = 0; h < n_heads; ++h) fn(Place{row, h}, state.data() + h * per_head);
+      leave(state, rows, row);
+    }
+  }
+}
+
 // state [state_dim, head_dim].
 void scan_row(const Tensor& y, const ScanInput& in, const ScanParams& p, const Place& at_row, float* state) {
   const auto [row, head] = at_row;
   const double sum = static_cast<double>(in.dt.row<float>(row)[head]) + p.dt_bias.ptr<float>()[head];
-  const double step = sum > 20 ? sum : std::log1p(std::exp(sum));
+  const double step = softplus(sum);
   const double decay = std::exp(step * p.a.ptr<float>()[head]);
   const float* x = in.x.row<float>(row) + head * p.head_dim;
   const int64_t head_group = head / (p.n_heads / p.n_head_groups) * p.state_dim;
@@ -68,7 +82,7 @@ void delta_row(const Tensor& y, const DeltaInput& in, const DeltaParams& p, cons
   for (int64_t s = 0; s < p.k_dim; ++s) {
     const int64_t at = p.fades_by_component ? head * p.k_dim + s : head;
     const double sum = static_cast<double>(in.dt.row<float>(row)[at]) + p.dt_bias.ptr<float>()[at];
-    fades.push_back(std::exp((sum > 20 ? sum : std::log1p(std::exp(sum))) * p.a.ptr<float>()[head]));
+    fades.push_back(std::exp(softplus(sum) * p.a.ptr<float>()[head]));
   }
   for (int64_t i = 0; i < p.v_dim; ++i) {
     double said = 0, out = 0;
@@ -110,26 +124,12 @@ void ref_short_conv(const Tensor& y, const Tensor& x, const ShortConv& conv, con
 
 void ref_scan(const Tensor& y, const ScanInput& in, const ScanParams& params, const StateRows& rows) {
   const int64_t per_head = int64_t{params.head_dim} * params.state_dim;
-  const int32_t* cu_q = rows.cu_q.ptr<int32_t>();
-  for (int64_t s = 0; s + 1 < rows.cu_q.dim(0); ++s) {
-    std::vector<float> state = state_before(rows, s, params.n_heads * per_head);
-    for (int64_t row = cu_q[s]; row < cu_q[s + 1]; ++row) {
-      for (int64_t h = 0; h < params.n_heads; ++h) scan_row(y, in, params, {row, h}, state.data() + h * per_head);
-      leave(state, rows, row);
-    }
-  }
+  by_heads(rows, params.n_heads, per_head, [&](const Place& at, float* state) { scan_row(y, in, params, at, state); });
 }
 
 void ref_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) {
   const int64_t per_head = int64_t{params.k_dim} * params.v_dim;
-  const int32_t* cu_q = rows.cu_q.ptr<int32_t>();
-  for (int64_t s = 0; s + 1 < rows.cu_q.dim(0); ++s) {
-    std::vector<float> state = state_before(rows, s, params.n_heads * per_head);
-    for (int64_t row = cu_q[s]; row < cu_q[s + 1]; ++row) {
-      for (int64_t h = 0; h < params.n_heads; ++h) delta_row(y, in, params, {row, h}, state.data() + h * per_head);
-      leave(state, rows, row);
-    }
-  }
+  by_heads(rows, params.n_heads, per_head, [&](const Place& at, float* state) { delta_row(y, in, params, at, state); });
 }
 
 }  // namespace quire

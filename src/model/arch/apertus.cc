@@ -3,13 +3,12 @@
 #include <cmath>
 
 #include "model/decoder.h"
+#include "ops/softplus.h"
 
 namespace quire {
 namespace {
 
 constexpr double kBeta = 0.5;  // where the file does not say
-
-double softplus(double x) { return x > 20.0 ? x : std::log1p(std::exp(x)); }
 
 // Number `name` of layer l: of its tensor, or of the file's list; `fallback` where there is neither. Code::corrupt
 // names tensor or key.

@@ -9,13 +9,20 @@
 
 namespace quire {
 
-// The rows of one sequence through a short convolution of some columns.
-struct ConvTask {
-  std::byte* states = nullptr;  // block 0's state at the first column
+// The rows of one sequence through a part of what keeps a state.
+struct StateTask {
+  std::byte* states = nullptr;  // block 0's state, where the part begins
   int64_t block_bytes = 0;
-  const float* from = nullptr;  // the state before row 0, [n_taps − 1] rows state_stride apart; null: zeros
+  const float* from = nullptr;  // the state before row 0; null: zeros
   const int32_t* to = nullptr;  // [n]: the block that takes the state behind a row; −1: none
-  int64_t n = 0, d = 0;
+  int64_t n = 0;
+
+  QR_INLINE float* state(int32_t block) const { return reinterpret_cast<float*>(states + block * block_bytes); }
+};
+
+// Through a short convolution of some columns; a state is [n_taps − 1] rows, state_stride apart.
+struct ConvTask : StateTask {
+  int64_t d = 0;
   const float* x = nullptr;
   int64_t x_stride = 0;
   float* y = nullptr;
@@ -24,17 +31,10 @@ struct ConvTask {
   const float* w = nullptr;  // [n_taps], state_stride apart
   const float* b = nullptr;  // null: none
   int64_t state_stride = 0;
-
-  QR_INLINE float* state(int32_t block) const { return reinterpret_cast<float*>(states + block * block_bytes); }
 };
 
-// The rows of one sequence through one head of a selective scan.
-struct ScanTask {
-  std::byte* states = nullptr;  // block 0's state of this head
-  int64_t block_bytes = 0;
-  const float* from = nullptr;  // the state before row 0, [state_dim, head_dim]; null: zeros
-  const int32_t* to = nullptr;  // as of a ConvTask
-  int64_t n = 0;
+// Through one head of a selective scan; a state is [state_dim, head_dim].
+struct ScanTask : StateTask {
   const float* x = nullptr;
   int64_t x_stride = 0;
   const float* b = nullptr;
@@ -47,17 +47,10 @@ struct ScanTask {
   float* y = nullptr;
   int64_t y_stride = 0;
   int head_dim = 0, state_dim = 0;
-
-  QR_INLINE float* state(int32_t block) const { return reinterpret_cast<float*>(states + block * block_bytes); }
 };
 
-// The rows of one sequence through one head of a delta rule.
-struct DeltaTask {
-  std::byte* states = nullptr;  // block 0's state of this head
-  int64_t block_bytes = 0;
-  const float* from = nullptr;  // the state before row 0, [k_dim, v_dim]; null: zeros
-  const int32_t* to = nullptr;  // as of a ConvTask
-  int64_t n = 0;
+// Through one head of a delta rule; a state is [k_dim, v_dim].
+struct DeltaTask : StateTask {
   const float* q = nullptr;  // of each row, at its length; made_stride apart, as k, fades and share are
   const float* k = nullptr;
   const float* fades = nullptr;  // exp(step · a), of a component fade_stride apart
@@ -68,8 +61,6 @@ struct DeltaTask {
   float* y = nullptr;
   int64_t y_stride = 0;
   int k_dim = 0, v_dim = 0;
-
-  QR_INLINE float* state(int32_t block) const { return reinterpret_cast<float*>(states + block * block_bytes); }
 };
 
 struct StateKernels {
