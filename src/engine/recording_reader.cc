@@ -90,6 +90,7 @@ class Reader {
     QR_TRY_VOID(field(json, "fingerprint", out_.fingerprint));
     QR_TRY_VOID(field(json, "n_blocks", out_.n_blocks));
     if (version < 5) out_.options.kv_policy = "lru";
+    if (version < 8) out_.options.recompute_share = 1;  // all that fitted came in
     if (version < 7) out_.options.allowance = 0;
     if (version < 6) out_.options.swap_bytes = 0;
     QR_TRY_VOID(field(json, "options", out_.options));

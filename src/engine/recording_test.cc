@@ -353,6 +353,18 @@ TEST_F(RecordingTest, WhatWasKilledWhileWritingIsReadUpToThere) {
   }
 }
 
+// Of a run before an option was there, it is what that run did.
+TEST_F(RecordingTest, OlderOnesDecideAsTheyDidThen) {
+  write(R"({"quire_recording":2,"n_vocab":40,"fingerprint":"0","n_blocks":9,"options":{"n_ctx":100}})"
+        "\n");
+  const auto recording = read_recording(path_);
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->options.recompute_share, 1.0);
+  EXPECT_EQ(recording->options.allowance, 0);
+  EXPECT_EQ(recording->options.swap_bytes, 0);
+  EXPECT_EQ(recording->options.kv_policy, "lru");
+}
+
 TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
   const std::string head =
       R"({"quire_recording":2,"n_vocab":40,"fingerprint":"0","n_blocks":9,"options":{"n_ctx":100}})"
