@@ -121,8 +121,6 @@ struct DecoderConfig {
   std::vector<int64_t> n_ff_of;    // by layer, of units where they differ (n_ff: the most); empty: they do not
   int n_layer_embd = 0;            // of what each layer knows of a row's token by itself; 0: nothing
   std::vector<float> layer_scales;  // by layer, of the residual stream behind it; empty: 1
-  std::vector<double> cutoffs;      // by layer: of a unit's gates only what is above mean + cutoff · deviation counts,
-                                    // less that; −∞: all of them. Empty: all of all layers
 };
 
 // What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes

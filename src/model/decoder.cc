@@ -460,15 +460,10 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   return x;
 }
 
-Tensor Decoder::last_rows(const Tensor& x, const Pass& pass) const {
-  const Tensor last = pass.arena->alloc_rows(pass.batch->out_rows.dim(0), config_.n_embd);  // [n_out, n_embd]
-  pass.ops->rows(last, x, pass.batch->out_rows);
-  return last;
-}
-
 Tensor Decoder::hidden(Tensor x, const Pass& pass) const {
   const int64_t n_out = pass.batch->out_rows.dim(0);
-  const Tensor last = last_rows(x, pass);            // [n_out, n_embd]
+  const Tensor last = pass.arena->alloc_rows(n_out, config_.n_embd);  // [n_out, n_embd]
+  pass.ops->rows(last, x, pass.batch->out_rows);
   Tensor normed = tapped(pass, Tap::At::last_norm);  // [n_out, n_embd]
   if (normed.empty()) normed = pass.arena->alloc_rows(n_out, config_.n_embd);
   if (config_.norm == NormKind::rms) pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);

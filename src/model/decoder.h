@@ -96,28 +96,15 @@ class Decoder : public Model {
   virtual void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   // A unit that all rows go to.
   void unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
-  // A unit whose gates are multiplied before their activation, by the ops one after the other.
-  void scaled_unit(Tensor out, const NormedRows& in, const FeedForwardPart& part, const Pass& pass) const;
-  // A unit of config().cutoffs, or with a norm in it, by the ops one after the other.
-  void stepped_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
+  // A unit whose gates are multiplied before their activation, or with a norm in it (empty: without), by the ops one
+  // after the other.
+  void stepped_unit(
+      Tensor out, const NormedRows& in, const FeedForwardPart& part, const Tensor& norm, const Pass& pass) const;
   // A unit of config().xielu, likewise.
   void xielu_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   void mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   // Adds to out, and needs, what mixture() left in in.input().
   void shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
-
-  // The parts that the layer has, and what stands behind them. What was found last stands in `delta` [n, n_embd], and
-  // `in` says that it is still to be added.
-  virtual void run_layer(
-      const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
-  // The rows that Batch::out_rows names, [n_out, n_embd].
-  virtual Tensor last_rows(const Tensor& x, const Pass& pass) const;
-  // Of every layer, side by side, [n, n_layers·n_layer_embd].
-  Tensor own_embeddings(const Pass& pass) const;
-  // [n, n_embd] → what a layer's own knowledge of the rows' tokens has to add to its residual stream, before own_norm.
-  void own_part(Tensor out, const DecoderLayer& layer, const Tensor& x, const Tensor& own, const Pass& pass) const;
-  // Adds to in.x what `in` says is still to be added.
-  void settle(NormedRows& in, const Pass& pass) const;
 
   int64_t n_ff_of(const DecoderLayer& layer) const {
     return config_.n_ff_of.empty() ? config_.n_ff : config_.n_ff_of[static_cast<size_t>(number_of(layer))];
@@ -158,6 +145,16 @@ class Decoder : public Model {
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
   void scale_delta(Tensor delta, const Pass& pass) const;
   void run_serial(
+      const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
+  // Of every layer, side by side, [n, n_layers·n_layer_embd].
+  Tensor own_embeddings(const Pass& pass) const;
+  // [n, n_embd] → what a layer's own knowledge of the rows' tokens has to add to its residual stream, before own_norm.
+  void own_part(Tensor out, const DecoderLayer& layer, const Tensor& x, const Tensor& own, const Pass& pass) const;
+  // Adds to in.x what `in` says is still to be added.
+  void settle(NormedRows& in, const Pass& pass) const;
+  // The parts that the layer has, and what stands behind them. What was found last stands in `delta` [n, n_embd], and
+  // `in` says that it is still to be added.
+  void run_layer(
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
 
   DecoderConfig config_;

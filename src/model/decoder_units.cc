@@ -1,6 +1,4 @@
 // The second part of a decoder's layer: a unit, or a few of many beside one that all rows go to.
-#include <cmath>
-
 #include "model/decoder.h"
 #include "model/step_tables.h"
 #include "ops/parts.h"
@@ -65,10 +63,6 @@ void Decoder::unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, 
     xielu_unit(out, layer, in, pass);
     return;
   }
-  if (!config_.cutoffs.empty() || !layer.unit_norm.empty()) {
-    stepped_unit(out, layer, in, pass);
-    return;
-  }
   const int64_t mark = pass.arena->mark();
   const int64_t n_columns = static_cast<int64_t>(layer.gate_up.size()) * n_ff_of(layer);
   const FeedForwardPart part{
@@ -79,40 +73,23 @@ void Decoder::unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, 
       .adapters = pass.batch->adapters,
       .layer = number_of(layer),
   };
-  config_.scales.gate == 1.0F ? pass.ops->feed_forward(out, in, part) : scaled_unit(out, in, part, pass);
+  const bool is_plain = config_.scales.gate == 1.0F && layer.unit_norm.empty();
+  is_plain ? pass.ops->feed_forward(out, in, part) : stepped_unit(out, in, part, layer.unit_norm, pass);
   if (config_.scales.unit != 1.0F) pass.ops->scale(out, config_.scales.unit);
   pass.arena->release(mark);
 }
 
-void Decoder::scaled_unit(Tensor out, const NormedRows& in, const FeedForwardPart& part, const Pass& pass) const {
+void Decoder::stepped_unit(
+    Tensor out, const NormedRows& in, const FeedForwardPart& part, const Tensor& norm, const Pass& pass) const {
   const FeedForwardScratch at(part.scratch, part.gate_up.size() == 2);
   norm_rows(*pass.ops, in);
   pass.ops->linear(part.scratch, in.input(), part.gate_up);
   if (!part.adapters.empty()) pass.ops->add_low_rank(part.scratch, in.input(), part.added_gate_up());
-  pass.ops->scale(at.gate, config_.scales.gate);
+  if (config_.scales.gate != 1.0F) pass.ops->scale(at.gate, config_.scales.gate);
   pass.ops->gated(at.hidden, at.gate, at.up, part.activation);
+  if (!norm.empty()) pass.ops->rms_norm(at.hidden, at.hidden, norm, in.eps);
   pass.ops->linear(out, at.hidden, part.down);
   if (!part.adapters.empty()) pass.ops->add_low_rank(out, at.hidden, part.added_down());
-}
-
-void Decoder::stepped_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
-  const bool has_gate = layer.gate_up.size() == 2;
-  const int64_t mark = pass.arena->mark();
-  const Tensor scratch = pass.arena->alloc_rows(in.x.dim(0), (has_gate ? 2 : 1) * n_ff_of(layer));  // [n, gate | up]
-  const FeedForwardScratch at(scratch, has_gate);
-  const std::span<const AdapterRows> adapters = pass.batch->adapters;
-  norm_rows(*pass.ops, in);
-  pass.ops->linear(scratch, in.input(), layer.gate_up);
-  if (!adapters.empty()) {
-    pass.ops->add_low_rank(scratch, in.input(), {adapters, number_of(layer), &AdapterLayer::gate_up});
-  }
-  const double cutoff = config_.cutoffs.empty() ? -INFINITY : config_.cutoffs[static_cast<size_t>(number_of(layer))];
-  if (cutoff > -INFINITY) keep_above(at.gate, cutoff);
-  pass.ops->gated(at.hidden, at.gate, at.up, config_.activation);
-  if (!layer.unit_norm.empty()) pass.ops->rms_norm(at.hidden, at.hidden, layer.unit_norm, in.eps);
-  pass.ops->linear(out, at.hidden, layer.down);
-  if (!adapters.empty()) pass.ops->add_low_rank(out, at.hidden, {adapters, number_of(layer), &AdapterLayer::down});
-  pass.arena->release(mark);
 }
 
 void Decoder::xielu_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {

@@ -135,10 +135,7 @@ Status put_scaling(const DecoderConfig& c, const std::string& arch, ModelFile& f
   QR_TRY(const double factor, file.meta.get_double_or(prefix + "factor", 1e-3, 1e6, 1.0));
   Scaling scaling(arch, file);
   const Rope plain = plain_rope(c.n_rope, c.rope_theta);
-  if (type == "llama3") {
-    scaling.add_divisors("rope_freqs.weight", plain, c.rope);
-    scaling.clear_but({});
-  } else if (type == "proportional") {
+  if (type == "llama3" || type == "proportional") {
     scaling.add_divisors("rope_freqs.weight", plain, c.rope);
     scaling.clear_but({});
   } else if (type == "linear") {
@@ -177,46 +174,34 @@ Status put_scaling(const DecoderConfig& c, const std::string& arch, ModelFile& f
   return {};
 }
 
-// Matrices that lie one by one under one name ("altup_proj.1.weight") into one, all_name.weight; nothing where there is
-// none.
-Status stack(const std::string& name, const std::string& all_name, int n, ModelFile& file) {
-  const HostWeight* first = file.find(name + ".0.weight");
-  if (first == nullptr) return {};
-  HostWeight all = *first;
-  all.name = all_name + ".weight";
-  all.shape.insert(all.shape.begin(), n);
-  const size_t bytes = first->data.size();
-  std::vector<std::byte>& to = own(all, file, bytes * static_cast<size_t>(n));
-  for (int i = 0; i < n; ++i) {
-    QR_TRY(const HostWeight* one, file.get(name + "." + std::to_string(i) + ".weight", first->shape));
-    if (one->format != first->format) {
-      return fail(Code::unsupported, "tensor " + file.shown(one->name) + ": its type is not that of the first one");
-    }
-    std::memcpy(to.data() + static_cast<size_t>(i) * bytes, one->data.data(), bytes);
-  }
-  std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.starts_with(name + "."); });
-  file.tensors.push_back(std::move(all));
-  file.sort_tensors();
-  return {};
-}
-
+// The experts' matrices that lie one by one, a layer's under one name: "blk.0.ffn_up.3.weight" into row 3 of
+// "blk.0.ffn_up_exps.weight".
 Status stack_experts(const DecoderConfig& c, ModelFile& file) {
+  std::vector<HostWeight> stacked;
   for (const std::string_view part : {"ffn_gate", "ffn_up", "ffn_down"}) {
     for (int l = 0; l < c.n_layers; ++l) {
       const std::string name = "blk." + std::to_string(l) + "." + std::string(part);
-      QR_TRY_VOID(stack(name, name + "_exps", c.n_experts, file));
+      const HostWeight* first = file.find(name + ".0.weight");
+      if (first == nullptr) continue;
+      HostWeight all = *first;
+      all.name = name + "_exps.weight";
+      all.shape.insert(all.shape.begin(), c.n_experts);
+      const size_t bytes = first->data.size();
+      std::vector<std::byte>& to = own(all, file, bytes * static_cast<size_t>(c.n_experts));
+      for (int e = 0; e < c.n_experts; ++e) {
+        QR_TRY(const HostWeight* one, file.get(name + "." + std::to_string(e) + ".weight", first->shape));
+        if (one->format != first->format) {
+          return fail(Code::unsupported,
+                      "tensor " + file.shown(one->name) + ": its type is not that of the layer's first expert");
+        }
+        std::memcpy(to.data() + static_cast<size_t>(e) * bytes, one->data.data(), bytes);
+      }
+      std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.starts_with(name + "."); });
+      stacked.push_back(std::move(all));
     }
   }
-  return {};
-}
-
-// Parts of a residual stream have a matrix each, whose number no fact says.
-Status stack_parts(ModelFile& file) {
-  for (const std::string name : {"altup_proj", "altup_unembd_proj"}) {
-    int n = 0;
-    while (file.find(name + "." + std::to_string(n) + ".weight") != nullptr) ++n;
-    QR_TRY_VOID(stack(name, name, n, file));
-  }
+  file.tensors.insert(file.tensors.end(), stacked.begin(), stacked.end());
+  file.sort_tensors();
   return {};
 }
 
@@ -298,7 +283,6 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
   }
   QR_TRY_VOID(put_scaling(config, arch, out));
   if (config.n_experts > 0) QR_TRY_VOID(stack_experts(config, out));
-  QR_TRY_VOID(stack_parts(out));
   list_numbers(config, out);
   widen_small(out);
   keep_end_ids(folder, out);

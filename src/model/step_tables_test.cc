@@ -60,12 +60,5 @@ TEST(StepTables, SharesHaveTheirExpertsGain) {
   EXPECT_EQ(share(3), 0.0);
 }
 
-TEST(StepTables, GatesBelowTheCutoffAreNone) {
-  std::vector<float> gates = {0, 2, 4, 6};  // mean 3, deviation √5
-  keep_above(Tensor::dense(gates.data(), DType::f32, {1, 4}), 0.5);
-  const auto least = static_cast<float>(3 + 0.5 * std::sqrt(5.0));
-  EXPECT_EQ(gates, (std::vector<float>{0, 0, 0, 6 - least}));
-}
-
 }  // namespace
 }  // namespace quire
