@@ -49,7 +49,8 @@ class CuttingProxy:
         left = None
         try:
             while data := server.recv(65536):
-                if left is None and asked.is_set():
+                if asked.is_set():  # what was left of another answer's on this connection is over with it
+                    asked.clear()
                     left = self.cuts.take()
                 if left is not None and len(data) >= left:
                     client.sendall(data[:left])
