@@ -17,12 +17,9 @@ set(QR_ENCODER_ISAS avx2 avx512)
 set(QR_ENCODER_LANES 8 16)
 set(QR_ENCODER_FLAGS_avx2 -mavx2)
 set(QR_ENCODER_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
-if(QR_EMULATE_AVX512)
-  set(QR_ISA_FLAGS_avx512 ${QR_ISA_FLAGS_avx2} -Wno-ignored-attributes -include ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa/avx512/emulated.h)
-  set(QR_ISA_FLAGS_avx512_bf16 ${QR_ISA_FLAGS_avx512})
-  set(QR_ISA_FLAGS_amx ${QR_ISA_FLAGS_avx512})
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/cpu_ops.cc PROPERTIES COMPILE_DEFINITIONS QR_EMULATE_AVX512)
-endif()
+# Kernels for AVX-512 and AMX made so that AVX2 runs them, slowly: for tests on a CPU without (docs/backend-cpu.md).
+set(QR_EMULATED_ISAS scalar avx512 avx512_bf16 amx)
+set(QR_EMULATED_FLAGS ${QR_ISA_FLAGS_avx2} -Wno-ignored-attributes -include ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa/avx512/emulated.h)
 
 # "q8_0.h" → Q8_0 for weights, "f16.h" → KvF16 for codecs: the struct is the file's name in capitals.
 function(quire_formats out_names out_types folder prefix)
@@ -66,7 +63,7 @@ function(quire_generate_quant)
   set(externs "")
   set(sets "")
   foreach(isa lanes IN ZIP_LISTS QR_ENCODER_ISAS QR_ENCODER_LANES)
-    if(NOT isa IN_LIST QR_ISAS OR (QR_EMULATE_AVX512 AND isa STREQUAL avx512))
+    if(NOT isa IN_LIST QR_ISAS)
       continue()
     endif()
     set(wide "")
@@ -82,7 +79,7 @@ const Encoder encoders_${isa}[] = {
 ${wide}};
 }  // namespace quire
 ")
-    set_source_files_properties(${dir}/encoders_${isa}.cc PROPERTIES COMPILE_OPTIONS "${QR_ENCODER_FLAGS_${isa}};-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized")
+    set_source_files_properties(${dir}/encoders_${isa}.cc PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${QR_ENCODER_FLAGS_${isa}};-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized")
     list(APPEND sources ${dir}/encoders_${isa}.cc)
     string(APPEND externs "extern const Encoder encoders_${isa}[];\n")
     string(APPEND sets "  {\"${isa}\", {encoders_${isa}, std::size(kEncoders)}},\n")
@@ -113,16 +110,21 @@ std::span<const EncoderSet> encoder_sets() { return kEncoderSets; }
 endfunction()
 
 # Kernel files: linear_<format>_<isa>.cc, attention_<codec>_<isa>.cc, elementwise_<isa>.cc, states_<isa>.cc, each
-# exporting one table, and tables.cc (base flags) that collects them.
-function(quire_generate_kernels)
+# exporting one table, and tables.cc (base flags) that collects them. They go to generated/`name`; `isas` are the sets;
+# one argument more: the flags for all of them but scalar, in place of their own.
+function(quire_generate_kernels out name isas)
   quire_formats(names types weights "")
   quire_formats(kv_names kv_types kv "Kv")
-  set(dir ${CMAKE_BINARY_DIR}/generated/backend_cpu)
+  set(dir ${CMAKE_BINARY_DIR}/generated/${name})
   set(sources "")
   set(externs "")
   set(states "")
-  set(isas "")
-  foreach(isa IN LISTS QR_ISAS)
+  set(rows "")
+  foreach(isa IN LISTS isas)
+    set(flags ${QR_ISA_FLAGS_${isa}})
+    if(ARGN AND NOT isa STREQUAL scalar)
+      set(flags ${ARGN})
+    endif()
     set(linear "")
     set(attention "")
     set(files "")
@@ -189,10 +191,10 @@ const StateKernels kernels_states_${isa} = make_state_kernels<Vec>(\"${isa}\");
 extern const ElementwiseKernels kernels_elementwise_${isa};
 const LinearKernels* const linear_${isa}[] = {${linear}};
 const AttentionKernels* const attention_${isa}[] = {${attention}};\n")
-    string(APPEND isas "    {\"${isa}\", &kernels_elementwise_${isa}, linear_${isa}, attention_${isa}},\n")
+    string(APPEND rows "    {\"${isa}\", &kernels_elementwise_${isa}, linear_${isa}, attention_${isa}},\n")
     # uninitialized: g++ 12 warns about its own intrinsics headers (PR 105593).
-    set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS
-      "${QR_ISA_FLAGS_${isa}};-Wno-conversion;-Wno-sign-conversion;-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized;-fno-math-errno;-fno-trapping-math")
+    set_source_files_properties(${files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
+      "${flags};-Wno-conversion;-Wno-sign-conversion;-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized;-fno-math-errno;-fno-trapping-math")
     list(APPEND sources ${files})
   endforeach()
   quire_write(${dir}/tables.cc "// Generated: every kernel table of every instruction set that was compiled.
@@ -203,12 +205,37 @@ namespace quire {
 ${externs}
 namespace {
 const IsaTable kTables[] = {
-${isas}};
+${rows}};
 const StateKernels* const kStates[] = {${states}};
 }  // namespace
 std::span<const IsaTable> isa_tables() { return kTables; }
 std::span<const StateKernels* const> state_kernels() { return kStates; }
 }  // namespace quire
 ")
-  set(QR_GENERATED_backend_cpu "${sources};${dir}/tables.cc" CACHE INTERNAL "")
+  set(${out} "${sources};${dir}/tables.cc" PARENT_SCOPE)
+endfunction()
+
+# What stands for backend_cpu's kernels, its tables and the file that asks the CPU, where AVX2 runs them all.
+function(quire_emulated_kernels)
+  quire_generate_kernels(sources backend_cpu_emulated "${QR_EMULATED_ISAS}" ${QR_EMULATED_FLAGS})
+  list(FILTER sources EXCLUDE REGEX "_scalar\\.cc$")
+  add_library(backend_cpu_emulated OBJECT EXCLUDE_FROM_ALL ${sources} ${CMAKE_SOURCE_DIR}/src/backend/cpu/cpu_ops.cc)
+  target_compile_definitions(backend_cpu_emulated PRIVATE QR_EMULATE_AVX512)
+  target_link_libraries(backend_cpu_emulated PUBLIC quire_options)
+endfunction()
+
+# As quire_link, with those kernels in place of the others.
+function(quire_link_emulated target room)
+  quire_closure(rooms ${room})
+  quire_link_cuda(${target})
+  set(replaced "/(tables\\.cc|cpu_ops\\.cc|[a-z0-9_]+_(avx2|avx512|avx512_bf16|amx)\\.cc)\\.o$")
+  foreach(r IN LISTS rooms)
+    if(r STREQUAL backend_cpu)
+      target_sources(${target} PRIVATE "$<FILTER:$<TARGET_OBJECTS:${r}>,EXCLUDE,${replaced}>" $<TARGET_OBJECTS:backend_cpu_emulated>)
+      add_dependencies(${target} ${r})
+    elseif(QR_HAS_SOURCES_${r})
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${r}>)
+    endif()
+  endforeach()
+  target_link_libraries(${target} PRIVATE quire_thirdparty)
 endfunction()

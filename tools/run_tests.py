@@ -65,13 +65,16 @@ def append_output(outcome, output):
 
 # ---- GoogleTest --------------------------------------------------------------------------------------------------
 
-def gtest_programs(build):
-    """[(name, command, folder to run in)] as CMake wrote them down; nothing is run for this."""
+def gtest_programs(build, only):
+    """[(name, command, folder to run in)] as CMake wrote them down; nothing is run for this. Those with the label
+    by_name are there where `only` names them."""
     listing = subprocess.run(['ctest', '--test-dir', build, '--show-only=json-v1'], check=True,
                              stdout=subprocess.PIPE, stdin=subprocess.DEVNULL).stdout
     programs = []
     for test in json.loads(listing)['tests']:
         properties = {p['name']: p['value'] for p in test.get('properties', [])}
+        if 'by_name' in properties.get('LABELS', []) and test['name'] not in only:
+            continue
         command = test.get('command') or [os.path.join(os.path.abspath(build), test['name'] + '_test')]
         programs.append((test['name'], command, properties.get('WORKING_DIRECTORY', ROOT)))
     return programs
@@ -257,7 +260,7 @@ def main():
     parser.add_argument('--timeout', type=float, default=TIMEOUT_S, help='seconds that one program may take')
     args = parser.parse_args()
     programs = [(name, lambda c=command, d=cwd: run_gtest(c, d, args.timeout))
-                for name, command, cwd in gtest_programs(args.build)]
+                for name, command, cwd in gtest_programs(args.build, args.only)]
     files = [(os.path.basename(p)[:-3], lambda p=p: run_python(p, args.build, args.timeout))
              for p in (python_files() if args.python else [])]
     folder = {os.path.basename(p)[:-3]: os.path.basename(os.path.dirname(p)) for p in python_files()}
