@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <new>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef QR_DEBUG           // a build with sanitizers (base/sanitized.h)
 #define QR_COUNTS_NEWS 0  // the sanitizer's own operators stay: they check what every test here allocates
 #else
 #define QR_COUNTS_NEWS 1

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "base/json.h"
+#include "base/sanitized.h"
 #include "http/client.h"
 #include "http/testing.h"
 
@@ -202,9 +203,7 @@ TEST_F(ServerLimits, ConnectionsOfOneAddressOverItsLimitGet429) {
 
 // The server's accepts run out of descriptors; clients wait in the backlog and are served once some are free.
 TEST_F(ServerLimits, RunningOutOfDescriptorsBacksOffAndRecovers) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer needs descriptors itself";
-#endif
+  if (kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
   HttpLimits l = tight();
   l.idle_timeout_ms = 5000;
   open(l);
