@@ -33,7 +33,7 @@ TEST(TurnQueue, WhoIsAloneHasAllOfAShortOneAndNearlyAllOfALongOne) {
     while (queue.try_push(1, 0)) continue;
     return queue.size();
   };
-  for (const size_t capacity : {1, 2, 8, 9}) EXPECT_EQ(n_alone(capacity), capacity);
+  for (const size_t capacity : {1U, 2U, 8U, 9U}) EXPECT_EQ(n_alone(capacity), capacity);
   EXPECT_EQ(n_alone(10), 9U);
   EXPECT_EQ(n_alone(2048), 1821U);
 }

@@ -406,7 +406,7 @@ class OnDisk : public testing::Test {
 };
 
 TEST_F(OnDisk, BlocksComeBackFromFilesThatTheirOwnerAloneMayRead) {
-  for (const uint64_t n : {1, 2}) {
+  for (const uint64_t n : {1U, 2U}) {
     auto folder = open_tier_folder(path);
     ASSERT_TRUE(folder) << folder.error().message;
     auto store = SegmentStore::open(std::move(*folder), {kShape, 1 << 20, 0});

@@ -87,7 +87,7 @@ void check_masks(const GrammarPtr& g, const TriePtr& trie, uint32_t seed, int n_
     ASSERT_TRUE(matcher.mask(mask).has_value());
     ASSERT_EQ(matcher.may_end(), slow.complete());
     std::vector<Token> allowed;
-    for (size_t id = step % stride; id < trie->n_logits(); id += stride) {
+    for (size_t id = static_cast<size_t>(step) % stride; id < trie->n_logits(); id += stride) {
       const auto token = static_cast<Token>(id);
       bool expected = false;
       if (trie->known(token) && trie->is_end(token)) {

@@ -438,7 +438,7 @@ TEST(AnswerParser, MessagesToFunctionsAreCalls) {
   for (const std::string& header : {std::string("<|channel|>commentary to=functions.get <|constrain|>json"),
                                     std::string("<|channel|>commentary to=functions.get"),
                                     std::string(" to=functions.get<|channel|>commentary json")}) {
-    for (const size_t cut : {1, 3, 1000}) {
+    for (const size_t cut : {1U, 3U, 1000U}) {
       AnswerParser parser(ReasoningForm::Kind::channels, false, rules_of("harmony"));
       AnswerParts out;
       const std::string text = thought + header + json;
