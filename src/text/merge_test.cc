@@ -84,7 +84,8 @@ TEST(MergeSymbols, RunsEqualTheDefinitionOrAreRefused) {
     for (unsigned r = 0; r < n_rules; ++r) {
       const auto left = static_cast<Symbol>(random() % 6), right = static_cast<Symbol>(random() % 6);
       const uint32_t rank = growing ? static_cast<uint32_t>(std::max(left, right)) * 4 + random() % 4 : random() % 6;
-      const auto result = static_cast<Symbol>(growing ? static_cast<unsigned>(std::max(left, right)) + 1 : 2 + random() % 4);
+      const auto result =
+          static_cast<Symbol>(growing ? static_cast<unsigned>(std::max(left, right)) + 1 : 2 + random() % 4);
       rules.try_emplace({left, random() % 2 == 0 ? left : right}, Merge{rank, result});
     }
     const MergeTable table = table_of(rules);
