@@ -1,0 +1,82 @@
+// Policies before workers that are models, over dialogues that are made up: what each is for can be seen, and nothing
+// is lost or counted twice when a worker dies.
+#include <gtest/gtest.h>
+
+#include "route/fleet_model_testing.h"
+
+namespace quire {
+namespace {
+
+// Dialogues of turns, each a block longer than the last one, which come in between each other.
+std::vector<ModelRequest> dialogues(int n_dialogues, int n_turns, int64_t apart_ns) {
+  std::vector<ModelRequest> out;
+  for (int turn = 0; turn < n_turns; ++turn) {
+    for (int d = 0; d < n_dialogues; ++d) {
+      ModelRequest r;
+      r.arrival_ns = static_cast<int64_t>(out.size()) * apart_ns;
+      for (int b = 0; b <= turn + 2; ++b)
+        r.blocks.push_back(b == 0 ? 1 : random_bits(static_cast<uint64_t>(d), static_cast<uint64_t>(b)));
+      r.prompt_tokens = std::ssize(r.blocks) * kModelBlock + 7;
+      r.answer_tokens = 20 + d % 5;
+      out.push_back(std::move(r));
+    }
+  }
+  return out;
+}
+
+FleetResult run(std::string_view policy, const ModelFleet& how, const std::vector<ModelRequest>& trace) {
+  return FleetModel(policy, how, trace).run();
+}
+
+constexpr int64_t kApartNs = 60'000'000;
+
+TEST(FleetModel, OneWorkersCacheIsWhatItsPromptsHaveInCommon) {
+  ModelFleet how;
+  how.n_workers = 1;
+  const auto trace = dialogues(2, 3, 10'000'000'000);
+  const FleetResult one = run("round_robin", how, trace);
+  int64_t cached = 0, all = 0;
+  for (size_t i = 0; i < trace.size(); ++i) {
+    all += trace[i].prompt_tokens;
+    cached += i == 0 ? 0 : i == 1 ? kModelBlock : (std::ssize(trace[i].blocks) - (i < 2 ? 0 : 1)) * kModelBlock;
+  }
+  EXPECT_DOUBLE_EQ(one.cached, static_cast<double>(cached) / static_cast<double>(all));
+  EXPECT_EQ(one.n_done, 6);
+  EXPECT_EQ(one.left_tokens, 0);
+  // The slowest but one is the second: two blocks and seven tokens, in three steps of 512 rows or less.
+  EXPECT_DOUBLE_EQ(one.first_p99_ms, (3 * 8'000'000 + (2 * kModelBlock + 7) * 60'000) / 1e6);
+}
+
+TEST(FleetModel, PoliciesThatKnowPrefixesFindMoreThanThoseThatDoNot) {
+  const ModelFleet how;
+  const auto trace = dialogues(31, 8, kApartNs);
+  const double blind = run("round_robin", how, trace).cached, least = run("least_load", how, trace).cached;
+  for (const char* policy : {"prefix", "predicted"}) {
+    const FleetResult knows = run(policy, how, trace);
+    EXPECT_GT(knows.cached, blind + 0.2) << policy;
+    EXPECT_GT(knows.cached, least + 0.2) << policy;
+    EXPECT_LT(knows.busiest, 2) << policy;
+  }
+}
+
+TEST(FleetModel, NothingIsLostWhereAWorkerDies) {
+  ModelFleet how;
+  const auto trace = dialogues(31, 8, kApartNs);
+  how.dies_ns = trace[trace.size() / 2].arrival_ns + 1;
+  how.down_ns = 2'000'000'000;
+  int64_t n_moved = 0;
+  for (const char* policy : {"prefix", "predicted", "hash", "least_load", "two_choices", "round_robin"}) {
+    const FleetResult whole = run(policy, {}, trace), broken = run(policy, how, trace);
+    EXPECT_EQ(broken.n_done, std::ssize(trace)) << policy;
+    EXPECT_EQ(broken.left_tokens, 0) << policy;
+    EXPECT_EQ(whole.n_moved, 0) << policy;
+    const FleetResult again = run(policy, how, trace);
+    EXPECT_EQ(again.first_p99_ms, broken.first_p99_ms) << policy;
+    EXPECT_EQ(again.cached, broken.cached) << policy;
+    n_moved += broken.n_moved;
+  }
+  EXPECT_GT(n_moved, 0);
+}
+
+}  // namespace
+}  // namespace quire

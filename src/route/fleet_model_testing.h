@@ -1,0 +1,186 @@
+// For this room's tests and benches: workers as models behind the router's own Fleet, over a trace, on a clock that
+// moves from event to event. What a policy is worth in tokens found cached and in time to the first token, also when a
+// worker dies and comes back empty. One thread; equal arguments, equal results.
+#pragma once
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/nanoseconds.h"
+#include "base/rng.h"
+#include "route/asked.h"
+#include "route/fleet.h"
+#include "route/worker_model_testing.h"
+
+namespace quire {
+
+struct ModelRequest {
+  int64_t arrival_ns = 0, prompt_tokens = 1, answer_tokens = 1;
+  std::vector<uint64_t> blocks;  // of kModelBlock tokens: equal names, equal prompts up to there
+};
+
+struct ModelFleet {
+  int n_workers = 4;
+  WorkerSpeed speed;
+  int64_t dies_ns = -1, down_ns = 0;  // worker 0, once; −1: never
+};
+
+struct FleetResult {
+  double cached = 0;                          // of all tokens of prompts
+  double first_p50_ms = 0, first_p99_ms = 0;  // from a request's arrival to its first token
+  double busiest = 0;                         // tokens of prompts that were computed: the most of a worker, in means
+  int64_t n_done = 0, n_moved = 0;            // requests that ended; that went on at another worker
+  int64_t left_tokens = 0;                    // of load that nobody has any more
+};
+
+class FleetModel {
+ public:
+  FleetModel(std::string_view policy, const ModelFleet& how, const std::vector<ModelRequest>& trace)
+      : how_(how),
+        trace_(trace),
+        fleet_(std::make_shared<Fleet>(policy, limits_, clock_, metrics_)),
+        models_(static_cast<size_t>(how.n_workers), WorkerModel(how.speed)),
+        leases_(trace.size()),
+        first_ns_(trace.size(), -1) {
+    std::vector<WorkerSpec> specs;
+    for (int i = 0; i < how.n_workers; ++i) specs.push_back({{"w", 1 + i}, ""});
+    fleet_->set_workers(specs);
+    workers_ = fleet_->workers();
+    for (const auto& worker : workers_) fleet_->probed(*worker, Probe::well);
+  }
+
+  FleetResult run() {
+    constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+    size_t next = 0;
+    int64_t dies_ns = how_.dies_ns < 0 ? kNever : how_.dies_ns, back_ns = kNever;
+    while (true) {
+      const int64_t arrives_ns = next < trace_.size() ? trace_[next].arrival_ns : kNever;
+      const size_t stepper = next_stepper();
+      const int64_t step_ns = stepper < models_.size() ? models_[stepper].ends_ns() : kNever;
+      const int64_t now = std::min({arrives_ns, step_ns, dies_ns, back_ns});
+      if (now == kNever || (step_ns == kNever && arrives_ns == kNever)) break;
+      clock_.advance_ns(now - clock_.now_ns());
+      if (now == step_ns) {
+        end_step(stepper);
+      } else if (now == dies_ns) {
+        dies_ns = kNever;
+        back_ns = now + how_.down_ns;
+        die(0);
+      } else if (now == back_ns) {
+        back_ns = kNever;
+        for (int64_t i = 0; i < limits_.n_recoveries; ++i) fleet_->probed(*workers_[0], Probe::well);
+      } else {
+        const ModelRequest& r = trace_[next];
+        send({next, r.prompt_tokens, r.answer_tokens, r.blocks});
+        ++next;
+      }
+    }
+    return result();
+  }
+
+ private:
+  size_t next_stepper() const {
+    size_t best = models_.size();
+    for (size_t i = 0; i < models_.size(); ++i)
+      if (models_[i].in_step() && (best == models_.size() || models_[i].ends_ns() < models_[best].ends_ns())) best = i;
+    return best;
+  }
+
+  // What the router would see of it: text of four bytes a token, in its blocks.
+  RouteAsk ask_for(const ModelJob& job) const {
+    constexpr int64_t kAnswerTokens = 256;  // where the request does not say
+    RouteAsk out;
+    out.prompt_tokens = job.prompt_tokens;
+    out.answer_tokens = kAnswerTokens;
+    const int64_t n_bytes = 4 * kModelBlock * std::ssize(job.blocks);
+    for (int64_t n = 1; n <= kMostBlocks && bytes_of_blocks(n) <= n_bytes; ++n) {
+      const int64_t last_byte = bytes_of_blocks(n) - 1;
+      out.blocks.push_back(random_bits(job.blocks[static_cast<size_t>(last_byte / (4 * kModelBlock))], last_byte));
+    }
+    out.key = out.blocks.empty() ? job.request : out.blocks[std::min<size_t>(15, out.blocks.size() - 1)];  // 1 KiB
+    return out;
+  }
+
+  void send(ModelJob job) {
+    auto picked = fleet_->choose(ask_for(job), {});
+    QR_CHECK(picked.has_value(), "no worker is left");
+    const auto at = std::find(workers_.begin(), workers_.end(), picked->worker);
+    leases_[job.request] = std::move(picked->load);
+    job.sent_ns = clock_.now_ns();
+    job.to_compute = -1;
+    WorkerModel& model = models_[static_cast<size_t>(at - workers_.begin())];
+    model.enter(job);
+    if (!model.in_step()) model.begin_step(clock_.now_ns());
+  }
+
+  void end_step(size_t i) {
+    const int64_t now = clock_.now_ns();
+    const StepNews news = models_[i].end_step();
+    for (const ModelJob& job : news.begun) {
+      leases_[job.request].begins(now - job.sent_ns);
+      if (first_ns_[job.request] < 0) first_ns_[job.request] = now - trace_[job.request].arrival_ns;
+    }
+    for (const ModelJob& job : news.done) {
+      fleet_->worked(*workers_[i]);
+      leases_[job.request] = {};
+      ++n_done_;
+    }
+    if (models_[i].has_work()) models_[i].begin_step(now);
+  }
+
+  // Streams go on elsewhere, what they have said behind their prompts.
+  void die(size_t i) {
+    std::vector<ModelJob> lost = models_[i].die();
+    fleet_->unreached(*workers_[i]);
+    for (ModelJob& job : lost) {
+      leases_[job.request] = {};
+      job.prompt_tokens = trace_[job.request].prompt_tokens + trace_[job.request].answer_tokens - job.answer_tokens;
+      send(job);
+      ++n_moved_;
+    }
+  }
+
+  FleetResult result() {
+    FleetResult out;
+    int64_t cached = 0, all = 0, most = 0;
+    for (const WorkerModel& model : models_) {
+      cached += model.cached_tokens();
+      all += model.prompt_tokens();
+      most = std::max(most, model.prompt_tokens() - model.cached_tokens());
+    }
+    out.cached = static_cast<double>(cached) / static_cast<double>(std::max<int64_t>(all, 1));
+    out.busiest = static_cast<double>(most * how_.n_workers) / static_cast<double>(std::max<int64_t>(all - cached, 1));
+    std::vector<int64_t> firsts = first_ns_;
+    std::sort(firsts.begin(), firsts.end());
+    const auto at = [&](double q) {
+      const auto i = static_cast<size_t>(q * static_cast<double>(firsts.size() - 1));
+      return static_cast<double>(firsts[i]) / static_cast<double>(kNsPerMs);
+    };
+    if (!firsts.empty()) {
+      out.first_p50_ms = at(0.5);
+      out.first_p99_ms = at(0.99);
+    }
+    out.n_done = n_done_;
+    out.n_moved = n_moved_;
+    for (const WorkerState& w : fleet_->states()) out.left_tokens += w.load_tokens + w.n_requests;
+    return out;
+  }
+
+  const ModelFleet how_;
+  const std::vector<ModelRequest>& trace_;
+  const RouteLimits limits_;
+  ManualClock clock_;
+  Metrics metrics_;
+  const std::shared_ptr<Fleet> fleet_;
+  std::vector<std::shared_ptr<Worker>> workers_;
+  std::vector<WorkerModel> models_;
+  std::vector<LoadLease> leases_;  // by request
+  std::vector<int64_t> first_ns_;  // likewise; −1: not yet
+  int64_t n_done_ = 0, n_moved_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,73 @@
+// What each policy makes of an hour of real conversations, before workers that are models (fleet_model_testing.h): the
+// trace's prompts as blocks with names, from data/traces in QUIRE_SHARED. The table in docs/route.md.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/json.h"
+#include "route/fleet_model_testing.h"
+
+namespace quire {
+namespace {
+
+// `faster`: how many times as many requests in a time. Empty: it is not there, or is no such trace.
+std::vector<ModelRequest> conversations(double faster) {
+  const char* shared = std::getenv("QUIRE_SHARED");
+  std::ifstream in(std::string(shared != nullptr ? shared : "../shared") +
+                   "/data/traces/mooncake_conversation_trace.jsonl");
+  std::vector<ModelRequest> out;
+  for (std::string line; std::getline(in, line);) {
+    const Result<Json> json = Json::parse(line);
+    const Json* at = json ? json->find("timestamp") : nullptr;
+    const Json* n_in = at != nullptr ? json->find("input_length") : nullptr;
+    const Json* n_out = at != nullptr ? json->find("output_length") : nullptr;
+    const Json* ids = at != nullptr ? json->find("hash_ids") : nullptr;
+    if (n_in == nullptr || n_out == nullptr || ids == nullptr || ids->as_array() == nullptr) return {};
+    ModelRequest r;
+    r.arrival_ns = static_cast<int64_t>(at->number() * 1e6 / faster);
+    r.prompt_tokens = std::max<int64_t>(1, static_cast<int64_t>(n_in->number()));
+    r.answer_tokens = std::max<int64_t>(1, static_cast<int64_t>(n_out->number()));
+    for (const Json& id : *ids->as_array()) r.blocks.push_back(random_bits(7, static_cast<uint64_t>(id.number())));
+    r.blocks.resize(std::min(r.blocks.size(), static_cast<size_t>(r.prompt_tokens / kModelBlock)));  // whole ones
+    out.push_back(std::move(r));
+  }
+  return out;
+}
+
+// Of a death: in the middle, for five minutes.
+void conversation(benchmark::State& state, const std::string& policy) {
+  const double faster = static_cast<double>(state.range(0)) / 100;
+  const auto trace = conversations(faster);
+  if (trace.empty()) return state.SkipWithError("no trace in data/traces of QUIRE_SHARED");
+  ModelFleet how;
+  how.speed.cache_blocks = state.range(1);
+  if (state.range(2) != 0) {
+    how.dies_ns = trace.back().arrival_ns / 2;
+    how.down_ns = 300 * kNsPerSecond;
+  }
+  FleetResult result;
+  for (auto _ : state) result = FleetModel(policy, how, trace).run();
+  state.counters["cached_%"] = 100 * result.cached;
+  state.counters["p50_ms"] = result.first_p50_ms;
+  state.counters["p99_ms"] = result.first_p99_ms;
+  state.counters["busiest"] = result.busiest;
+  state.counters["moved"] = static_cast<double>(result.n_moved);
+}
+
+void add(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"rate_%", "blocks", "dies"})
+      ->ArgsProduct({{60, 100, 130}, {1500, 6000}, {0, 1}})
+      ->Iterations(1)
+      ->Unit(benchmark::kMillisecond);
+}
+
+BENCHMARK_CAPTURE(conversation, round_robin, "round_robin")->Apply(add);
+BENCHMARK_CAPTURE(conversation, least_load, "least_load")->Apply(add);
+BENCHMARK_CAPTURE(conversation, two_choices, "two_choices")->Apply(add);
+BENCHMARK_CAPTURE(conversation, hash, "hash")->Apply(add);
+BENCHMARK_CAPTURE(conversation, prefix, "prefix")->Apply(add);
+BENCHMARK_CAPTURE(conversation, predicted, "predicted")->Apply(add);
+
+}  // namespace
+}  // namespace quire
