@@ -1,5 +1,6 @@
 // The simulation by hand:  sim [N] [--seed S] [--jobs J]   N seeds from S on, over J processes (all cores)
 //                          sim --script JSON               one script, as a failure prints it
+//                          sim --first-tokens FILE         when each request of that script hears a token
 //                          sim --traces                    the real traces, whole, under every policy
 //                          sim [N] --fair                  N seeds of tenants that ask for more than there is
 //                          sim --fairness [N]              what tenants get, and what a flood costs (N floods; 1000)
@@ -10,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -30,7 +33,7 @@ constexpr uint64_t kMostBlocks = 1 << 20;
 struct Args {
   uint64_t n = 0, seed = 1;
   int jobs = static_cast<int>(std::thread::hardware_concurrency());
-  std::string script;
+  std::string script, first_tokens;  // as JSON; a file of it
   bool traces = false, eviction = false, fairness = false, fair = false, overload = false;
   std::vector<int> blocks;
 };
@@ -62,6 +65,8 @@ bool read_args(int argc, char** argv, Args& out) {
       out.blocks.push_back(static_cast<int>(number));
     } else if (word == "--script" && has_value) {
       out.script = argv[++i];
+    } else if (word == "--first-tokens" && has_value) {
+      out.first_tokens = argv[++i];
     } else if (word == "--seed" && has_value && read_number(argv[++i], out.seed)) {
       seeded = true;
     } else if (word == "--jobs" && has_value && read_number(argv[++i], number) && number > 0 && number < 1024) {
@@ -101,6 +106,27 @@ int run_script(const std::string& text) {
   std::printf("%s\n%d passed, %d failed, 0 skipped\n", failure.empty() ? "all held" : failure.c_str(),
               failure.empty() ? 1 : 0, failure.empty() ? 0 : 1);
   return failure.empty() ? 0 : 1;
+}
+
+// {"ttft_ns": [of each request, in order; 0: it heard none], "steps": n, "rows": n, "loaded_tokens": n}
+int run_first_tokens(const std::string& path) {
+  std::ifstream in(path);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const Result<Script> script = script_from_json(text);
+  const std::string fault = !in ? "cannot read" : script ? "" : script.error().message;
+  const Outcome out = fault.empty() ? run(*script) : Outcome();
+  if (const std::string& failure = fault.empty() ? out.failure : fault; !failure.empty()) {
+    std::fprintf(stderr, "sim: %s: %s\n", path.c_str(), failure.c_str());
+    return fault.empty() ? 1 : 2;
+  }
+  Json::Array times;
+  for (const int64_t ns : out.ttft_ns) times.emplace_back(ns);
+  const Json report = Json::Object{{"ttft_ns", std::move(times)},
+                                   {"steps", out.counts.steps},
+                                   {"rows", out.counts.rows},
+                                   {"loaded_tokens", out.counts.loaded}};
+  std::printf("%s\n", report.dump().c_str());
+  return 0;
 }
 
 int run_traces() {
@@ -164,12 +190,13 @@ int run_all(const Args& args) {
 int main(int argc, char** argv) {
   quire::sim::Args args;
   if (!quire::sim::read_args(argc, argv, args)) {
-    std::fprintf(
-        stderr,
-        "usage: sim [N] [--fair] [--seed S] [--jobs J] | sim --script JSON | sim --traces | sim --fairness [N] | "
-        "sim --overload [N] | sim --eviction [--blocks N]...\n");
+    std::fprintf(stderr,
+                 "usage: sim [N] [--fair] [--seed S] [--jobs J] | sim --script JSON | sim --first-tokens FILE | sim "
+                 "--traces | sim --fairness [N] | "
+                 "sim --overload [N] | sim --eviction [--blocks N]...\n");
     return 2;
   }
+  if (!args.first_tokens.empty()) return quire::sim::run_first_tokens(args.first_tokens);
   if (args.traces) return quire::sim::run_traces();
   if (args.fairness) {
     std::printf("%s", quire::sim::fairness_tables(args.n).c_str());
