@@ -108,7 +108,6 @@ TEST(Fleet, ASessionMovesWithAReasonWhenItsWorkerIsFullOrGone) {
 }
 
 TEST(Fleet, SessionsAreForgottenAfterATimeAndBeyondANumber) {
-  RouteLimits limits;
   SessionMap map(2, 10 * kMs);
   map.set({1, 0}, 11, false, 0);
   map.set({2, 0}, 12, false, kMs);

@@ -171,7 +171,7 @@ TEST(AdapterMetrics, NameWhatRunsAndWhatWaits) {
       shown(AdapterUse({})),
       "vllm:lora_requests_info{max_lora=\"64\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"} 1700000000\n");
   RequestViews engine;
-  for (const SeqId id : {1, 2, 3}) engine.views.push_back({.id = id, .running = true});
+  for (const SeqId id : {1U, 2U, 3U}) engine.views.push_back({.id = id, .running = true});
   engine.views.push_back({.id = 4});
   AdapterUse use(engine);
   for (const auto& [adapter, sequence] : {std::pair{"b", 1}, {"a\"", 2}, {"b", 3}, {"b", 4}, {"c", 0}})

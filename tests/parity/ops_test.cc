@@ -116,8 +116,9 @@ TEST(Parity, LinearRowsAreIndependent) {
 
 // Rows of either adapter and of none, in one batch and each by itself, on reference and kernels.
 TEST(Parity, LowRankRowsAreIndependent) {
-  for (const auto& [n_in, n_out] : {OneLayer::Shape{64, 48}, {333, 100}, {2048, 7}}) {
-    const auto added_to = [n_in = n_in, n_out = n_out](Ops& ops, bool together) {
+  for (const auto& shape : {OneLayer::Shape{64, 48}, {333, 100}, {2048, 7}}) {
+    const auto added_to = [&shape](Ops& ops, bool together) {
+      const auto& [n_in, n_out] = shape;
       constexpr int64_t kRows = 70;
       OneLayer layer;
       layer.add(ops, &AdapterLayer::qkv, {{n_in, n_out}, {n_in, 5}, {n_in, n_out}}, 9);
@@ -136,8 +137,8 @@ TEST(Parity, LowRankRowsAreIndependent) {
     const auto ops = make_cpu_ops({.n_threads = 2, .isa = "", .pin = false});
     ASSERT_TRUE(ops);
     const std::vector<float> together = added_to(**ops, true), alone = added_to(**ops, false);
-    EXPECT_TRUE(same_bits(together, alone)) << n_in << ' ' << n_out;
-    Matrix before(70, 2 * n_out + 5, 2);
+    EXPECT_TRUE(same_bits(together, alone)) << shape.n_in << ' ' << shape.n_out;
+    Matrix before(70, 2 * shape.n_out + 5, 2);
     const auto middle = [&](const std::vector<float>& all) {
       return std::span(all).subspan(static_cast<size_t>(23 * before.d), static_cast<size_t>(24 * before.d));
     };
