@@ -99,7 +99,8 @@ class FleetModel {
     const int64_t n_bytes = 4 * kModelBlock * std::ssize(job.blocks);
     for (int64_t n = 1; n <= kMostBlocks && bytes_of_blocks(n) <= n_bytes; ++n) {
       const int64_t last_byte = bytes_of_blocks(n) - 1;
-      out.blocks.push_back(random_bits(job.blocks[static_cast<size_t>(last_byte / (4 * kModelBlock))], last_byte));
+      out.blocks.push_back(random_bits(job.blocks[static_cast<size_t>(last_byte / (4 * kModelBlock))],
+                                       static_cast<uint64_t>(last_byte)));
     }
     out.key = out.blocks.empty() ? job.request : out.blocks[std::min<size_t>(15, out.blocks.size() - 1)];  // 1 KiB
     return out;
