@@ -140,7 +140,7 @@ Status compare_cache(const LoadedModel& loaded, int n_prompt, int n_generate, bo
   return {};
 }
 
-Status compare_batching(const LoadedModel& loaded, const TraceOptions& options, bool json) {
+Status compare_batching(const LoadedModel& loaded, const TraceBench& options, bool json) {
   SystemClock clock;
   QR_TRY(const auto engine, engine_for(loaded, options.n_seqs, options.max_prompt + options.max_generate, clock));
   const auto submit = [&](int i, const std::shared_ptr<Answers>& answers) -> Status {

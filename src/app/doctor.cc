@@ -38,7 +38,7 @@ std::string number(double value, const char* unit) {
   return text;
 }
 
-Finding processor(const MachineFacts& m) {
+Finding processor(const DoctorFacts& m) {
   const std::string widest = m.isas.empty() ? "none" : m.isas.back();
   if (widest.starts_with("avx512") || widest == "amx") return {"instruction set", Severity::ok, widest, ""};
   if (widest == "avx2") {
@@ -49,7 +49,7 @@ Finding processor(const MachineFacts& m) {
           "without AVX2 prompts are very slow; in a virtual machine pass the host's CPU through"};
 }
 
-Finding threads(const MachineFacts& m) {
+Finding threads(const DoctorFacts& m) {
   std::string says = std::to_string(m.n_threads) + " threads on " + std::to_string(m.n_cores) + " cores, " +
                      std::to_string(m.n_allowed) + " of " + std::to_string(m.n_cpus) + " CPUs";
   if (m.n_nodes > 1) says += ", " + std::to_string(m.n_nodes) + " memory nodes";
@@ -68,40 +68,40 @@ Finding threads(const MachineFacts& m) {
   return {"threads", Severity::ok, says, ""};
 }
 
-Finding load(const MachineFacts& m) {
+Finding load(const DoctorFacts& m) {
   const std::string says = number(m.load, "runnable threads");
   if (m.load < 0.5 * m.n_cpus) return {"load", Severity::ok, says, ""};
   return {"load", Severity::hint, says, "others use the CPUs: steps wait for the slowest thread, and figures vary"};
 }
 
-Finding governor(const MachineFacts& m) {
+Finding governor(const DoctorFacts& m) {
   if (m.governor.empty()) return {"governor", Severity::ok, "not visible (usual in a virtual machine)", ""};
   if (m.governor == "performance") return {"governor", Severity::ok, m.governor, ""};
   return {"governor", Severity::hint, m.governor,
           "the clock may stay low: cpupower frequency-set -g performance (as root)"};
 }
 
-Finding huge_pages(const MachineFacts& m) {
+Finding huge_pages(const DoctorFacts& m) {
   if (m.huge_pages == "always" || m.huge_pages == "madvise") return {"huge pages", Severity::ok, m.huge_pages, ""};
   return {"huge pages", Severity::hint, m.huge_pages.empty() ? "not visible" : m.huge_pages,
           "4 KiB pages can halve the speed of reading weights: echo madvise > "
           "/sys/kernel/mm/transparent_hugepage/enabled (as root)"};
 }
 
-Finding swap(const MachineFacts& m) {
+Finding swap(const DoctorFacts& m) {
   if (m.swap_total == 0) return {"swap", Severity::ok, "none", ""};
   const std::string says = memory_text(m.swap_used) + " of " + memory_text(m.swap_total) + " in use";
   if (m.swap_used * 10 < m.swap_total) return {"swap", Severity::ok, says, ""};
   return {"swap", Severity::hint, says, "weights that are swapped out stop the server for seconds: free memory"};
 }
 
-Finding files(const MachineFacts& m) {
+Finding files(const DoctorFacts& m) {
   const std::string says = std::to_string(m.open_files);
   if (m.open_files >= kWantedFiles) return {"open files", Severity::ok, says, ""};
   return {"open files", Severity::hint, says, "each connection takes one: ulimit -n " + std::to_string(kWantedFiles)};
 }
 
-Finding memory(const MachineFacts& m, const ModelFacts& model) {
+Finding memory(const DoctorFacts& m, const ModelFacts& model) {
   const std::string says = memory_text(m.available) + " of " + memory_text(m.total) + " available";
   if (model.needs <= m.available) return {"memory", Severity::ok, says, ""};
   return {"memory", Severity::problem, says + ", the model needs " + memory_text(model.needs),
@@ -110,8 +110,8 @@ Finding memory(const MachineFacts& m, const ModelFacts& model) {
 
 }  // namespace
 
-MachineFacts gather_facts() {
-  MachineFacts out;
+DoctorFacts gather_facts() {
+  DoctorFacts out;
   out.isas = usable_isas();
   out.n_cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   const std::vector<int> allowed = allowed_cpus();
@@ -139,11 +139,11 @@ MachineFacts gather_facts() {
   return out;
 }
 
-std::vector<Finding> diagnose(const MachineFacts& m, const ModelFacts& model) {
+std::vector<Finding> diagnose(const DoctorFacts& m, const ModelFacts& model) {
   return {processor(m), threads(m), load(m), governor(m), huge_pages(m), memory(m, model), swap(m), files(m)};
 }
 
-Ceiling ceiling(const MachineFacts& m, const ModelFacts& model) {
+Ceiling ceiling(const DoctorFacts& m, const ModelFacts& model) {
   Ceiling out;
   const double prompt_ops = model.step.ops(0, kCeilingPrompt, 1);
   if (model.step.weight_bytes > 0) out.decode = m.read_bytes_s / model.step.weight_bytes;

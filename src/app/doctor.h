@@ -10,7 +10,7 @@
 
 namespace quire {
 
-struct MachineFacts {
+struct DoctorFacts {
   std::vector<std::string> isas;     // that run here, narrowest first
   int n_cpus = 1, n_allowed = 1;     // online; in the affinity mask
   int n_cores = 1;                   // physical ones with a CPU in the mask
@@ -42,8 +42,8 @@ struct Finding {
 };
 
 // The processor's numbers but for what is measured.
-MachineFacts gather_facts();
-std::vector<Finding> diagnose(const MachineFacts& machine, const ModelFacts& model);
+DoctorFacts gather_facts();
+std::vector<Finding> diagnose(const DoctorFacts& machine, const ModelFacts& model);
 
 // What decoding one short sequence and a prompt of kCeilingPrompt tokens cannot exceed, in tokens per second, by the
 // same counts as the shares of `quire bench`; 0 where nothing was measured.
@@ -51,6 +51,6 @@ inline constexpr int kCeilingPrompt = 512;
 struct Ceiling {
   double decode = 0, prefill = 0;
 };
-Ceiling ceiling(const MachineFacts& machine, const ModelFacts& model);
+Ceiling ceiling(const DoctorFacts& machine, const ModelFacts& model);
 
 }  // namespace quire

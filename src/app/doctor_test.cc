@@ -5,8 +5,8 @@
 namespace quire {
 namespace {
 
-MachineFacts healthy() {
-  MachineFacts out;
+DoctorFacts healthy() {
+  DoctorFacts out;
   out.isas = {"scalar", "avx2", "avx512"};
   out.n_cpus = out.n_allowed = 8;
   out.n_cores = out.n_threads = 4;
@@ -34,7 +34,7 @@ TEST(Doctor, AHealthyMachineGetsNoHints) {
 }
 
 TEST(Doctor, EverythingInTheWayIsNamedWithAHint) {
-  MachineFacts m = healthy();
+  DoctorFacts m = healthy();
   m.isas = {"scalar"};
   m.cpu_quota = 1.5;
   m.governor = "powersave";
@@ -59,7 +59,7 @@ TEST(Doctor, EverythingInTheWayIsNamedWithAHint) {
 }
 
 TEST(Doctor, MoreThreadsThanCoresAreNamed) {
-  MachineFacts m = healthy();
+  DoctorFacts m = healthy();
   m.n_threads = 8;
   const std::vector<Finding> findings = diagnose(m, {});
   EXPECT_EQ(about(findings, "threads").severity, Severity::hint);
@@ -67,13 +67,13 @@ TEST(Doctor, MoreThreadsThanCoresAreNamed) {
 }
 
 TEST(Doctor, MemoryNodesAreNamedWhereThereAreSeveral) {
-  MachineFacts m = healthy();
+  DoctorFacts m = healthy();
   m.n_nodes = 2;
   EXPECT_EQ(about(diagnose(m, {}), "threads").says, "4 threads on 4 cores, 8 of 8 CPUs, 2 memory nodes");
 }
 
 TEST(Doctor, TheCeilingIsBandwidthForDecodingAndOperationsForPrompts) {
-  MachineFacts m = healthy();
+  DoctorFacts m = healthy();
   m.read_bytes_s = 50e9;
   m.peak = {.int8 = 1e12, .f32 = 1e11, .bf16 = 2e11};
   ModelFacts model;
@@ -91,7 +91,7 @@ TEST(Doctor, TheCeilingIsBandwidthForDecodingAndOperationsForPrompts) {
 }
 
 TEST(Doctor, LooksAtThisMachine) {
-  const MachineFacts m = gather_facts();
+  const DoctorFacts m = gather_facts();
   EXPECT_FALSE(m.isas.empty());
   EXPECT_GE(m.n_cpus, 1);
   EXPECT_GE(m.n_allowed, 1);

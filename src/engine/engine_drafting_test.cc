@@ -66,9 +66,9 @@ Request request(int i, const std::vector<Token>& answer = {}) {
   return r;
 }
 
-const std::vector<Answer>& truth() {
-  static const std::vector<Answer> answers = [] {
-    std::vector<Answer> out;
+const std::vector<ExpectedAnswer>& truth() {
+  static const std::vector<ExpectedAnswer> answers = [] {
+    std::vector<ExpectedAnswer> out;
     for (int i = 0; i < kRequests; ++i) {
       Request r = request(i);
       r.max_tokens = std::min(r.max_tokens, kCtx - static_cast<int>(r.prompt.size()));
@@ -190,7 +190,7 @@ TEST(EngineDrafting, ARightGuessSavesSteps) {
   Request again;
   again.prompt = r.prompt;
   again.max_tokens = r.max_tokens;
-  const Answer answer = alone(again, kCtx);
+  const ExpectedAnswer answer = alone(again, kCtx);
   ASSERT_EQ(answer.tokens.size(), 41U);
   const auto proposer = std::make_shared<ScriptedProposer>(
       4, kTestVocab, 1, [&](SeqId) -> std::span<const Token> { return answer.tokens; }, std::vector{Guess::right});
@@ -216,7 +216,7 @@ TEST(EngineDrafting, ARequestBoundsItsOwnGuesses) {
   Request once;
   once.prompt = r.prompt;
   once.max_tokens = 41;
-  const Answer answer = alone(once, kCtx);
+  const ExpectedAnswer answer = alone(once, kCtx);
   const auto steps = [&](int max_draft) {
     const auto proposer = std::make_shared<ScriptedProposer>(
         4, kTestVocab, 1, [&](SeqId) -> std::span<const Token> { return answer.tokens; }, std::vector{Guess::right});
@@ -249,7 +249,7 @@ TEST(EngineDrafting, WhatDoesNotPayIsNotAsked) {
   Request once;
   once.prompt = r.prompt;
   once.max_tokens = 140;
-  const Answer answer = alone(once, kCtx);
+  const ExpectedAnswer answer = alone(once, kCtx);
   ASSERT_EQ(answer.tokens.size(), 140U);
   const auto proposer = std::make_shared<ScriptedProposer>(
       8, kTestVocab, 1, [&](SeqId) -> std::span<const Token> { return answer.tokens; }, std::vector{Guess::wrong});

@@ -185,7 +185,7 @@ TEST(EngineSubmit, WhoWasAdmittedWaitsNoMoreWhileTheStepComputes) {
 }
 
 TEST(EngineEnd, AStopIdEndsAndIsNotPartOfTheAnswer) {
-  const Answer all = alone(request(5, 20, 30), kCtx);
+  const ExpectedAnswer all = alone(request(5, 20, 30), kCtx);
   Request r = request(5, 20, 30);
   r.stop_ids = {all.tokens[7]};
   const auto first = std::find(all.tokens.begin(), all.tokens.end(), all.tokens[7]);
@@ -205,7 +205,7 @@ struct EndAfter final : EndRule {
 };
 
 TEST(EngineEnd, AnEndRuleEndsWithItsToken) {
-  const Answer all = alone(request(5, 20, 30), kCtx);
+  const ExpectedAnswer all = alone(request(5, 20, 30), kCtx);
   for (const int n : {1, 4, 30}) {
     Request r = request(5, 20, 30);
     r.end = std::make_unique<EndAfter>(n);
@@ -313,7 +313,7 @@ TEST(EngineEnd, WhatARuleThrowsEndsItsOwnSequenceOnly) {
     }
     EXPECT_EQ(t.run(), "");
     for (uint64_t i = 0; i < 3; ++i) {
-      Answer truth = alone(request(i, 40, 20), kCtx);
+      ExpectedAnswer truth = alone(request(i, 40, 20), kCtx);
       if (i == 1) {
         truth.tokens.resize(7);
         truth.logprobs.resize(7);
@@ -363,7 +363,7 @@ TEST(EngineEnd, AStepThatThrowsEndsThoseItWasForAndNobodyElse) {
   };
   EXPECT_EQ(t.run(), "");
   for (uint64_t i = 0; i < 4; ++i) {
-    const Answer truth = alone(request(i % 2, 40, 20), kCtx);
+    const ExpectedAnswer truth = alone(request(i % 2, 40, 20), kCtx);
     EXPECT_EQ(heard[i]->n_finish, 1);
     if (i >= 2) {
       EXPECT_EQ(heard[i]->answer, truth);

@@ -43,13 +43,13 @@ Request request(uint64_t seed, int max_tokens = kMost) {
   return out;
 }
 
-Request behind(uint64_t seed, const Answer& whole, size_t n) {
+Request behind(uint64_t seed, const ExpectedAnswer& whole, size_t n) {
   Request out = request(seed);
   out.output.assign(whole.tokens.begin(), whole.tokens.begin() + static_cast<std::ptrdiff_t>(n));
   return out;
 }
 
-Answer rest(const Answer& whole, size_t n) {
+ExpectedAnswer rest(const ExpectedAnswer& whole, size_t n) {
   const auto at = static_cast<std::ptrdiff_t>(n);
   return {{whole.tokens.begin() + at, whole.tokens.end()},
           {whole.logprobs.begin() + at, whole.logprobs.end()},
@@ -63,7 +63,7 @@ TEST(EngineOutput, GoesOnBehindEveryTokenAsIfItHadSaidThemItself) {
       options.n_window_blocks = window > 0 ? 16 : 0;
       TestEngine t(options, TestSetup{.n_blocks = schedule.n_blocks, .window = window});
       for (uint64_t seed = 0; seed < 6; ++seed) {
-        const Answer whole = alone(request(seed), kCtx);
+        const ExpectedAnswer whole = alone(request(seed), kCtx);
         ASSERT_GT(whole.tokens.size(), 4U);
         std::vector<std::shared_ptr<Heard>> heard;
         for (size_t n = 0; n < whole.tokens.size(); ++n) heard.push_back(t.submit(behind(seed, whole, n)));
@@ -83,7 +83,7 @@ TEST(EngineOutput, GoesOnBehindEveryTokenAsIfItHadSaidThemItself) {
 
 TEST(EngineOutput, GoesOnBesideGuesses) {
   constexpr uint64_t kSeed = 2;
-  const Answer whole = alone(request(kSeed), kCtx);
+  const ExpectedAnswer whole = alone(request(kSeed), kCtx);
   EngineOptions options = kTestSchedules[0].options(kCtx);
   options.max_draft = 4;
   const auto proposer = std::make_shared<ScriptedProposer>(options.max_draft, kTestVocab, kSeed,
@@ -107,7 +107,7 @@ TEST(EngineOutput, GoesOnBehindVirtualTokens) {
   plain.sampling.n_logprobs = 0;
   spelt.sampling = plain.sampling;
   spelt.prompt.insert(spelt.prompt.begin(), learned.begin(), learned.end());
-  const Answer whole = alone(spelt, kCtx);
+  const ExpectedAnswer whole = alone(spelt, kCtx);
   TestEngine t(kTestSchedules[1].options(kCtx), TestSetup{.prefixes = {{kPrefix, 17}}});
   for (size_t n = 0; n < whole.tokens.size(); ++n) {
     Request r = behind(kSeed, whole, n);

@@ -34,7 +34,7 @@ Request request(uint64_t seed, int n_prompt, int n_virtual) {
   return out;
 }
 
-Answer truth(uint64_t seed, int n_prompt, int n_virtual) {
+ExpectedAnswer truth(uint64_t seed, int n_prompt, int n_virtual) {
   Request whole = request(seed, n_prompt, n_virtual);
   const std::vector<Token> learned = learned_tokens(kPrefix, n_virtual);
   whole.prompt.insert(whole.prompt.begin(), learned.begin(), learned.end());

@@ -17,7 +17,7 @@ constexpr int kBlock = 16;
 
 struct Stream {
   Request request;  // what alone() is asked
-  Answer truth;     // and says, once anybody wants to know
+  ExpectedAnswer truth;     // and says, once anybody wants to know
   std::shared_ptr<Heard> heard;
   bool cancelled = false;
   int n_virtual = 0;  // of request.prompt, which has what they stand for
@@ -199,8 +199,8 @@ class Storm {
   }
 
   void check(const Stream& stream) const {
-    const Answer& answer = stream.heard->answer;
-    const Answer truth = alone(stream.request, options_.n_ctx);
+    const ExpectedAnswer& answer = stream.heard->answer;
+    const ExpectedAnswer truth = alone(stream.request, options_.n_ctx);
     ASSERT_EQ(stream.heard->n_finish, 1);
     // The stop id, which is no part of the answer; a pin that there is no room for is an error behind it.
     const bool ended = stream.heard->usage.n_pinned < 0 ? truth.finish == Finish::stop : answer.finish == Finish::stop;

@@ -62,7 +62,7 @@ class Tapping final : public Proposer {
 };
 
 TEST(EngineTaps, GiveTheRowThatTheDueTokenWasDrawnFrom) {
-  std::vector<Answer> truth;
+  std::vector<ExpectedAnswer> truth;
   for (int i = 0; i < kRequests; ++i) truth.push_back(alone(request(i), kCtx));
   const auto answers = [&](SeqId id) -> std::span<const Token> { return truth[(id - 1) % kRequests].tokens; };
   int64_t n_preempted = 0;

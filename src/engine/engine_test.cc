@@ -41,14 +41,14 @@ Request long_answer(int i) {
 
 using Make = Request (*)(int);
 
-std::vector<Answer> all_alone(Make make) {
-  std::vector<Answer> out;
+std::vector<ExpectedAnswer> all_alone(Make make) {
+  std::vector<ExpectedAnswer> out;
   for (int i = 0; i < kRequests; ++i) out.push_back(alone(make(i), kCtx));
   return out;
 }
 
-const std::vector<Answer>& truth() {
-  static const std::vector<Answer> answers = all_alone(request);
+const std::vector<ExpectedAnswer>& truth() {
+  static const std::vector<ExpectedAnswer> answers = all_alone(request);
   return answers;
 }
 
@@ -154,7 +154,7 @@ TEST(Engine, APrefixHitIsAMiss) {
 }
 
 TEST(Engine, PreemptedIsNotPreempted) {
-  const std::vector<Answer> answers = all_alone(long_answer);
+  const std::vector<ExpectedAnswer> answers = all_alone(long_answer);
   for (const bool prefix_cache : {true, false}) {
     for (const int n_blocks : {10, 17, 30}) {  // the longest request takes 10
       EngineOptions o = options();

@@ -101,7 +101,7 @@ void check(const Sent& sent, bool stopped_early) {
   const Heard& heard = sent.sink->heard;
   ASSERT_EQ(heard.n_finish, sent.accepted ? 1 : 0) << "seed " << sent.seed;
   if (!sent.accepted) return;
-  const Answer truth = alone(request(sent.seed), kCtx);
+  const ExpectedAnswer truth = alone(request(sent.seed), kCtx);
   if (heard.answer.finish == Finish::cancelled) {
     ASSERT_TRUE(sent.cancelled || stopped_early);
     ASSERT_LE(heard.answer.tokens.size(), truth.tokens.size());

@@ -75,7 +75,7 @@ TEST(EngineTier, ARestartedEngineHitsWhatAnEarlierOneStored) {
 TEST(EngineTier, AnswersAreStoredAsWellAndTheNextTurnFindsThem) {
   TestDisk disk;
   const auto first = [] { return request_of(1, 100, 60); };
-  Answer said;
+  ExpectedAnswer said;
   {
     TierEngine t(disk);
     said = run_right(t, first)->answer;
@@ -186,8 +186,8 @@ TEST(EngineTier, ThoseWhoWantTheSameLoadItOnceAndOthersGoOn) {
     run_right(t, request);
     t.finish();
   }
-  TierEngine t(disk);
   std::atomic<bool> hold{true};
+  TierEngine t(disk);
   disk.fails = [&](Op op, const std::string&) {
     while (op == Op::read && hold) std::this_thread::yield();
     return false;
@@ -215,8 +215,8 @@ TEST(EngineTier, ALoadThatStallsIsOvertakenByComputing) {
     run_right(t, request);
     t.finish();
   }
-  TierEngine t(disk);
   std::atomic<bool> hold{true};
+  TierEngine t(disk);
   disk.fails = [&](Op op, const std::string&) {
     while (op == Op::read && hold) std::this_thread::yield();
     return false;
@@ -255,8 +255,8 @@ TEST(EngineTier, CancellingWhileItLoadsLeavesNothingBehind) {
     run_right(t, [] { return request_of(1, 200); });
     t.finish();
   }
-  TierEngine t(disk);
   std::atomic<bool> hold{true};
+  TierEngine t(disk);
   disk.fails = [&](Op op, const std::string&) {
     while (op == Op::read && hold) std::this_thread::yield();
     return false;

@@ -131,7 +131,7 @@ TEST(EngineWindow, WhatIsKeptStaysWithALongSequence) {
 // compute both, and each answer is the one that it is alone. Drafts, right and wrong ones, go and come on top.
 TEST(EngineWindow, WhatIsKeptSurvivesPreemptionAndDrafts) {
   constexpr size_t kAll = 5;
-  std::vector<Answer> truth;
+  std::vector<ExpectedAnswer> truth;
   for (uint64_t text = 1; text <= kAll; ++text) truth.push_back(alone(request(text, 350, 150), kCtx));
   for (const bool drafts : {false, true}) {
     EngineOptions o = options(kAll, 80);

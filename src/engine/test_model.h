@@ -217,16 +217,16 @@ class TestModel final : public Model {
 };
 
 // What a request's sink heard, or what it should hear.
-struct Answer {
+struct ExpectedAnswer {
   std::vector<Token> tokens;
   std::vector<float> logprobs;
   Finish finish = Finish::length;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const ExpectedAnswer&) const = default;
 };
 
 // The answer to `request` by the definition. Uses up its rules.
-inline Answer alone(const Request& request, int n_ctx) {
-  Answer out;
+inline ExpectedAnswer alone(const Request& request, int n_ctx) {
+  ExpectedAnswer out;
   uint64_t past = 0;
   uint64_t state = 0;
   bool poisoned = false;
@@ -287,7 +287,7 @@ class Heard final : public EventSink {
   }
   bool done() const { return n_finish > 0; }
 
-  Answer answer;
+  ExpectedAnswer answer;
   Usage usage;
   std::string error;
   SeqId seq = 0;

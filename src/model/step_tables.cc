@@ -72,7 +72,7 @@ void mix_sparsely(const Tensor& scores, float jitter) {
 void gain_shares(const Tensor& scores, int n_used, const Tensor& gains, float scale) {
   const auto n_experts = static_cast<size_t>(scores.dim(1));
   const Routing routing{.n_used = n_used};
-  Router router(routing, {});
+  ExpertRouter router(routing, {});
   std::vector<int32_t> experts(static_cast<size_t>(n_used));
   std::vector<float> shares(static_cast<size_t>(n_used));
   for (int64_t i = 0; i < scores.dim(0); ++i) {

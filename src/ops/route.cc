@@ -24,13 +24,13 @@ void mix_row(const Routes& routes, int64_t i, const Tensor& result, const Tensor
 
 }  // namespace
 
-double Router::mass(float score, double largest) const {
+double ExpertRouter::mass(float score, double largest) const {
   const auto s = static_cast<double>(score);
   return routing_.scoring == Routing::Scoring::softmax ? std::exp(s - largest) : 1.0 / (1.0 + std::exp(-s));
 }
 
 // Scores themselves order experts as their shares do, unless a bias comes to them or expert groups add some.
-void Router::set_values(std::span<const float> scores, double largest) {
+void ExpertRouter::set_values(std::span<const float> scores, double largest) {
   value_.assign(scores.begin(), scores.end());
   if (bias_.empty() && !routing_.expert_groups_by_two) return;
   double total = 1.0;
@@ -43,7 +43,7 @@ void Router::set_values(std::span<const float> scores, double largest) {
   }
 }
 
-void Router::close_expert_groups() {
+void ExpertRouter::close_expert_groups() {
   const auto n_expert_groups = static_cast<size_t>(routing_.n_expert_groups);
   if (routing_.n_expert_groups_used == routing_.n_expert_groups) return;
   const size_t size = value_.size() / n_expert_groups;
@@ -71,7 +71,7 @@ void Router::close_expert_groups() {
   }
 }
 
-void Router::choose(int32_t* experts) const {
+void ExpertRouter::choose(int32_t* experts) const {
   const int n_used = routing_.n_used;
   int n = 0;
   for (size_t e = 0; e < value_.size(); ++e) {
@@ -84,7 +84,7 @@ void Router::choose(int32_t* experts) const {
   }
 }
 
-void Router::route(std::span<const float> scores, int32_t* experts, float* shares) {
+void ExpertRouter::route(std::span<const float> scores, int32_t* experts, float* shares) {
   const int n_used = routing_.n_used;
   bool numbers = true;
   double largest = -INFINITY;

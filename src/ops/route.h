@@ -12,11 +12,11 @@
 namespace quire {
 
 // How rows choose: values, and room that stays.
-class Router {
+class ExpertRouter {
  public:
-  Router() = default;
+  ExpertRouter() = default;
   // bias: of the choice, empty or one an expert; kept beyond the call.
-  Router(const Routing& routing, std::span<const float> bias) { set(routing, bias); }
+  ExpertRouter(const Routing& routing, std::span<const float> bias) { set(routing, bias); }
   void set(const Routing& routing, std::span<const float> bias) {
     routing_ = routing;
     bias_ = bias;
@@ -56,7 +56,7 @@ class Routes {
 
  private:
   int n_used_ = 0;
-  Router router_;
+  ExpertRouter router_;
   std::vector<int32_t> expert_;  // [n · n_used]
   std::vector<float> share_;     // [n · n_used]
   std::vector<int64_t> place_;   // [n · n_used]

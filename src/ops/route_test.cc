@@ -19,7 +19,7 @@ struct Choice {
 Choice choose(const std::vector<float>& scores, const Routing& routing, const std::vector<float>& bias = {}) {
   const auto n = static_cast<size_t>(routing.n_used);
   Choice out{std::vector<int32_t>(n), std::vector<float>(n)};
-  Router(routing, bias).route(scores, out.experts.data(), out.shares.data());
+  ExpertRouter(routing, bias).route(scores, out.experts.data(), out.shares.data());
   return out;
 }
 

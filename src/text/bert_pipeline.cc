@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 // Code points of a set, one by one.
-class PointMatcher final : public Matcher {
+class PointMatcher final : public RegexMatcher {
  public:
   explicit PointMatcher(bool (*member)(char32_t)) : member_(member) {}
   bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {

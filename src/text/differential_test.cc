@@ -115,7 +115,7 @@ TEST(PreTokenizerNames, CutAsTheReferenceEngineDoes) {
     const std::vector<std::string> want = words(*hashes.as_string());
     int n_wrong = 0;
     for (size_t i = 0; i < want.size(); ++i) {
-      Pieces pieces;
+      PreTokens pieces;
       pieces.text = texts[2 * i];
       if (!pieces.text.empty()) pieces.ranges.push_back({0, pieces.text.size()});
       for (const auto& step : *steps) step->apply(pieces);

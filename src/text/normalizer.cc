@@ -65,7 +65,7 @@ class Replace final : public Normalizer {
 
 class RegexReplace final : public Normalizer {
  public:
-  RegexReplace(std::unique_ptr<Matcher> matcher, std::string to) : matcher_(std::move(matcher)), to_(std::move(to)) {}
+  RegexReplace(std::unique_ptr<RegexMatcher> matcher, std::string to) : matcher_(std::move(matcher)), to_(std::move(to)) {}
   bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
     std::vector<ByteRange> matches;
@@ -81,7 +81,7 @@ class RegexReplace final : public Normalizer {
   }
 
  private:
-  std::unique_ptr<Matcher> matcher_;
+  std::unique_ptr<RegexMatcher> matcher_;
   std::string to_;
 };
 
@@ -213,7 +213,7 @@ class Chain final : public Normalizer {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> make_regex_replace(std::unique_ptr<Matcher> matcher, std::string to) {
+std::unique_ptr<Normalizer> make_regex_replace(std::unique_ptr<RegexMatcher> matcher, std::string to) {
   return std::make_unique<RegexReplace>(std::move(matcher), std::move(to));
 }
 

@@ -27,7 +27,7 @@ std::unique_ptr<Normalizer> make_prepend(std::string prefix);
 std::unique_ptr<Normalizer> make_replace(std::string from, std::string to);
 
 // Every match of `matcher` becomes `to`.
-std::unique_ptr<Normalizer> make_regex_replace(std::unique_ptr<Matcher> matcher, std::string to);
+std::unique_ptr<Normalizer> make_regex_replace(std::unique_ptr<RegexMatcher> matcher, std::string to);
 // White space away from the ends.
 std::unique_ptr<Normalizer> make_strip(bool left, bool right);
 std::unique_ptr<Normalizer> make_lowercase();

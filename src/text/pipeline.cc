@@ -63,7 +63,7 @@ bool Pipeline::encode_normal(const Stretch& normal, std::vector<Token>& out) con
     parts_.model->encode(normal.text, out);
     return true;
   }
-  Pieces pieces;
+  PreTokens pieces;
   pieces.text = normal.text;
   pieces.ranges.push_back({0, normal.text.size()});
   pieces.at_start = normal.at_start;

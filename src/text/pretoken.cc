@@ -74,10 +74,10 @@ void drop_empty(std::vector<ByteRange>& ranges) {
 
 class Split final : public PreTokenStep {
  public:
-  Split(std::unique_ptr<Matcher> matcher, SplitBehavior behavior, bool invert)
+  Split(std::unique_ptr<RegexMatcher> matcher, SplitBehavior behavior, bool invert)
       : matcher_(std::move(matcher)), behavior_(behavior), invert_(invert) {}
 
-  void apply(Pieces& pieces) const override {
+  void apply(PreTokens& pieces) const override {
     std::vector<ByteRange> out, matches;
     out.reserve(pieces.ranges.size() * 2);
     std::vector<Part> parts;
@@ -137,7 +137,7 @@ class Split final : public PreTokenStep {
     }
   }
 
-  std::unique_ptr<Matcher> matcher_;
+  std::unique_ptr<RegexMatcher> matcher_;
   SplitBehavior behavior_;
   bool invert_;
 };
@@ -145,7 +145,7 @@ class Split final : public PreTokenStep {
 // A step that writes every piece anew, into one new text.
 class Rewrite : public PreTokenStep {
  public:
-  void apply(Pieces& pieces) const final {
+  void apply(PreTokens& pieces) const final {
     std::string text;
     std::vector<ByteRange> ranges;
     const size_t max_bytes = pieces.budget != nullptr ? pieces.budget->room() : std::string::npos;
@@ -207,7 +207,7 @@ class Both final : public PreTokenStep {
  public:
   Both(std::unique_ptr<PreTokenStep> first, std::unique_ptr<PreTokenStep> second)
       : first_(std::move(first)), second_(std::move(second)) {}
-  void apply(Pieces& pieces) const override {
+  void apply(PreTokens& pieces) const override {
     first_->apply(pieces);
     second_->apply(pieces);
   }
@@ -219,7 +219,7 @@ class Both final : public PreTokenStep {
 class FixedLength final : public PreTokenStep {
  public:
   explicit FixedLength(size_t n) : n_(n) {}
-  void apply(Pieces& pieces) const override {
+  void apply(PreTokens& pieces) const override {
     std::vector<ByteRange> out;
     for (const ByteRange& r : pieces.ranges) {
       size_t begin = r.begin, count = 0;
@@ -242,7 +242,7 @@ class FixedLength final : public PreTokenStep {
 
 const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-std::unique_ptr<PreTokenStep> make_split(std::unique_ptr<Matcher> matcher, SplitBehavior behavior, bool invert) {
+std::unique_ptr<PreTokenStep> make_split(std::unique_ptr<RegexMatcher> matcher, SplitBehavior behavior, bool invert) {
   return std::make_unique<Split>(std::move(matcher), behavior, invert);
 }
 

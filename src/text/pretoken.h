@@ -14,7 +14,7 @@
 namespace quire {
 
 // A text in pieces: ascending, not overlapping, none empty; text between pieces has been dropped.
-struct Pieces {
+struct PreTokens {
   std::string_view text;
   std::vector<ByteRange> ranges;
   bool at_start = false;         // the text begins the whole input
@@ -30,7 +30,7 @@ class PreTokenStep {
  public:
   virtual ~PreTokenStep() = default;
   // Total, thread-safe, linear (as far as its pattern is).
-  virtual void apply(Pieces& pieces) const = 0;
+  virtual void apply(PreTokens& pieces) const = 0;
 };
 using PreTokenizer = std::vector<std::unique_ptr<PreTokenStep>>;
 
@@ -38,7 +38,7 @@ using PreTokenizer = std::vector<std::unique_ptr<PreTokenStep>>;
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
 // `invert`: what lies between the matches counts as matched.
-std::unique_ptr<PreTokenStep> make_split(std::unique_ptr<Matcher> matcher, SplitBehavior behavior, bool invert);
+std::unique_ptr<PreTokenStep> make_split(std::unique_ptr<RegexMatcher> matcher, SplitBehavior behavior, bool invert);
 // A space in front of every piece that does not begin with one.
 std::unique_ptr<PreTokenStep> make_add_prefix_space();
 // From here on the text is in byte characters: what tokenizer.json's ByteLevel does when it is not the last step.
@@ -46,7 +46,7 @@ std::unique_ptr<PreTokenStep> make_to_byte_chars();
 // Spaces become `replacement`; it is put in front of every piece (or only of the input's first), and may split there.
 enum class PrependScheme { always, first, never };
 std::unique_ptr<PreTokenStep> make_metaspace(std::string replacement, PrependScheme scheme, bool split);
-// Pieces of n code points, the last may be shorter.
+// PreTokens of n code points, the last may be shorter.
 std::unique_ptr<PreTokenStep> make_fixed_length(size_t n);
 
 // One pattern whose matches and gaps all become pieces: the usual step.

@@ -9,7 +9,7 @@ namespace quire {
 namespace {
 
 std::string cut(const PreTokenStep& step, std::string_view text, bool at_start = true) {
-  Pieces pieces;
+  PreTokens pieces;
   pieces.text = text;
   pieces.at_start = at_start;
   if (!text.empty()) pieces.ranges.push_back({0, text.size()});

@@ -33,7 +33,7 @@ bool says(const Got& got, std::string_view text) {
 
 class WholePath : public testing::Test {
  protected:
-  static void SetUpTestSuite() { world_ = std::make_unique<World>(); }
+  static void SetUpTestSuite() { world_ = std::make_unique<FaultWorld>(); }
   static void TearDownTestSuite() { world_ = nullptr; }
   void TearDown() override {
     allocation_fault.disarm();
@@ -131,10 +131,10 @@ class WholePath : public testing::Test {
     }
   }
 
-  static std::unique_ptr<World> world_;
+  static std::unique_ptr<FaultWorld> world_;
   bool hit_ = false;
 };
-std::unique_ptr<World> WholePath::world_;
+std::unique_ptr<FaultWorld> WholePath::world_;
 
 constexpr const char* kResumable = "x-quire-resumable: 1\r\n";
 

@@ -121,9 +121,9 @@ class Neighbour {
   std::atomic<bool> over_{true};
 };
 
-class World {
+class FaultWorld {
  public:
-  World()
+  FaultWorld()
       : ops_(std::move(*make_cpu_ops({.n_threads = 1, .isa = "", .pin = false}))),
         tiny_(shape(), "f32", 3),
         model_(std::move(*tiny_.load(*ops_, "f16", kWorldContext))),
@@ -135,7 +135,7 @@ class World {
     neighbour_ = std::make_unique<Neighbour>(serving_->port());
     neighbour_->learn();
   }
-  ~World() {
+  ~FaultWorld() {
     neighbour_ = nullptr;
     asker_ = nullptr;
     serving_ = nullptr;

@@ -112,9 +112,9 @@ Request request(int i) {
   return r;
 }
 
-const std::vector<Answer>& truth() {
-  static const std::vector<Answer> answers = [] {
-    std::vector<Answer> out;
+const std::vector<ExpectedAnswer>& truth() {
+  static const std::vector<ExpectedAnswer> answers = [] {
+    std::vector<ExpectedAnswer> out;
     for (int i = 0; i < kRequests; ++i) {
       Request r = request(i);
       r.max_tokens = std::min(r.max_tokens, kCtx - static_cast<int>(r.prompt.size()));
@@ -186,7 +186,7 @@ TEST(InvarianceConstraints, EveryAnswerIsATextOfItsGrammar) {
   int n_whole = 0, n_cut = 0;
   for (int i = 0; i < kRequests; ++i) {
     const Request r = request(i);
-    const Answer& answer = truth()[static_cast<size_t>(i)];
+    const ExpectedAnswer& answer = truth()[static_cast<size_t>(i)];
     EXPECT_NE(answer.finish, Finish::error) << i;
     if (r.sampling.constraint == nullptr) continue;
     Matcher matcher(r.sampling.constraint->grammar, vocabulary());

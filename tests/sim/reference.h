@@ -99,7 +99,7 @@ class Context {
 };
 
 // Whether the request ends here: stop, length or error are in `out`.
-inline bool take_reference_token(Request& request, int n_tokens, int n_ctx, Sampled& sampled, Answer& out) {
+inline bool take_reference_token(Request& request, int n_tokens, int n_ctx, Sampled& sampled, ExpectedAnswer& out) {
   out.finish = sampled.ok ? Finish::stop : Finish::error;
   if (!sampled.ok || std::count(request.stop_ids.begin(), request.stop_ids.end(), sampled.token) > 0) return true;
   bool ended = false;
@@ -117,9 +117,9 @@ inline bool take_reference_token(Request& request, int n_tokens, int n_ctx, Samp
   return n_tokens + 1 >= n_ctx || static_cast<int>(out.tokens.size()) >= request.max_tokens;
 }
 
-inline Answer reference(const RequestScript& script, int n_ctx) {
+inline ExpectedAnswer reference(const RequestScript& script, int n_ctx) {
   Request request = request_of(script);
-  Answer out;
+  ExpectedAnswer out;
   Context context;
   for (const Token id : request.prompt) context.take(id);
   SampleScratch scratch;

@@ -49,7 +49,7 @@ class Stream final : public EventSink {
   std::string name() const { return "sequence " + std::to_string(seq); }
 
   const RequestScript* script;
-  Answer truth;
+  ExpectedAnswer truth;
   SeqId seq = 0;
   int64_t submitted_ns = 0;  // by the engine's clock
   int64_t cancel_at_ns = -1;

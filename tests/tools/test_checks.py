@@ -43,6 +43,18 @@ class Tree(unittest.TestCase):
         return done.returncode, done.stdout
 
 
+class Names(Tree):
+    def test_a_class_of_two_files_is_found_and_what_only_looks_like_one_is_not(self):
+        self.write('src/text/a.h', 'namespace quire {\nstruct Pieces {\n};\n}  // namespace quire\n')
+        self.write('src/text/b.cc', 'namespace quire {\nnamespace {\nstruct Pieces {\n};\n}  // namespace\nstruct More : Pieces {\n};\n}  // namespace quire\n')
+        self.write('src/text/c.h', 'namespace quire {\nstruct Pieces;\nnamespace json {\nclass Pieces final {\n};\n}  // namespace json\n}  // namespace quire\n')
+        self.assertEqual(self.run_tool('check_names')[0], 0)
+        self.write('src/serve/d.h', 'namespace quire {\nclass Pieces {\n};\n}  // namespace quire\n')
+        code, output = self.run_tool('check_names')
+        self.assertEqual(code, 1)
+        self.assertIn('quire::Pieces is a class in serve/d.h and in text/a.h', output)
+
+
 class Layers(Tree):
     def setUp(self):
         super().setUp()

@@ -38,7 +38,7 @@ const char* name_of(Severity severity) {
   return "problem";
 }
 
-Json as_json(const MachineFacts& machine, const std::vector<Finding>& findings, const Ceiling& most) {
+Json as_json(const DoctorFacts& machine, const std::vector<Finding>& findings, const Ceiling& most) {
   Json::Array checks;
   for (const Finding& f : findings) {
     Json check;
@@ -59,7 +59,7 @@ Json as_json(const MachineFacts& machine, const std::vector<Finding>& findings, 
   return out;
 }
 
-void print(const MachineFacts& machine, const std::vector<Finding>& findings, const Ceiling& most) {
+void print(const DoctorFacts& machine, const std::vector<Finding>& findings, const Ceiling& most) {
   for (const Finding& f : findings) {
     std::printf("%-8s %-16s %s\n", name_of(f.severity), f.subject.c_str(), f.says.c_str());
     if (!f.hint.empty()) std::printf("%-8s %-16s → %s\n", "", "", f.hint.c_str());
@@ -75,7 +75,7 @@ void print(const MachineFacts& machine, const std::vector<Finding>& findings, co
   if (most.decode > 0) std::printf("; `quire bench` measures what it does\n");
 }
 
-Status probe(const Args& args, MachineFacts& machine) {
+Status probe(const Args& args, DoctorFacts& machine) {
   if (args.no_probe) return {};
   QR_TRY(machine.read_bytes_s, probe_read_bandwidth(machine.n_threads));
   QR_TRY(machine.peak, probe_peak(args.model));
@@ -83,7 +83,7 @@ Status probe(const Args& args, MachineFacts& machine) {
 }
 
 Result<bool> run(const Args& args) {
-  MachineFacts machine = gather_facts();
+  DoctorFacts machine = gather_facts();
   machine.n_threads = n_threads(args.model);
   QR_TRY(const ModelFacts model, model_facts(args));
   QR_TRY_VOID(probe(args, machine));

@@ -92,8 +92,8 @@ TEST(DiskTier, BringsWhatItTookInOrderAlsoAfterAnEnd) {
 }
 
 TEST(DiskTier, WhatWaitsIsWrittenAtTheEnd) {
-  World w;
   std::atomic<bool> hold{true};
+  World w;
   w.disk.fails = [&](Op op, const std::string&) {
     while (op == Op::sync && hold) std::this_thread::yield();
     return false;
@@ -136,8 +136,8 @@ TEST(DiskTier, ItsThreadsGoOnWithoutMemory) {
 TEST(DiskTier, TheQueueIsBoundedAndWhatComesBeyondIsRefused) {
   DiskTierOptions options;
   options.queue_bytes = 4 * kBlockBytes;
-  World w(options);
   std::atomic<bool> hold{true};
+  World w(options);
   w.disk.fails = [&](Op op, const std::string&) {
     while (op == Op::sync && hold) std::this_thread::yield();
     return false;

@@ -34,7 +34,8 @@ struct Q8_0 {
     const float inverse = d != 0 ? 1.0F / d : 0.0F;
     store_as<uint16_t>(block, f32_to_f16(d));
     for (int i = 0; i < kBlock; ++i) {
-      block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(std::roundf(in[i] * inverse)));
+      const float q = std::roundf(in[i] * inverse);  // no number: 0
+      block[2 + i] = static_cast<std::byte>(q >= -127.0F && q <= 127.0F ? static_cast<int8_t>(q) : int8_t{0});
     }
   }
 

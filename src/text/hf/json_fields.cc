@@ -24,7 +24,7 @@ Result<std::vector<const Json*>> flatten(const Json* part, std::string_view wher
   return out;
 }
 
-Result<std::unique_ptr<Matcher>> pattern_field(const Json& object, std::string_view where) {
+Result<std::unique_ptr<RegexMatcher>> pattern_field(const Json& object, std::string_view where) {
   const Json* pattern = field(object, "pattern");
   if (pattern == nullptr) return bad_field(where, "pattern", "there");
   if (const Json* literal = field(*pattern, "String")) {

@@ -52,7 +52,7 @@ inline constexpr size_t kMaxParts = 64;  // of one section: each may be a patter
 Result<std::vector<const Json*>> flatten(const Json* part, std::string_view where, std::string_view list_key);
 
 // The matcher of a "pattern": {"String": …} or {"Regex": …}.
-class Matcher;
-Result<std::unique_ptr<Matcher>> pattern_field(const Json& object, std::string_view where);
+class RegexMatcher;
+Result<std::unique_ptr<RegexMatcher>> pattern_field(const Json& object, std::string_view where);
 
 }  // namespace quire

@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-class DfaMatcher final : public Matcher {
+class DfaMatcher final : public RegexMatcher {
  public:
   explicit DfaMatcher(Dfa dfa) : dfa_(std::move(dfa)) {}
   bool find_all(std::string_view text, std::vector<ByteRange>& out) const override { return dfa_.find_all(text, out); }
@@ -17,7 +17,7 @@ class DfaMatcher final : public Matcher {
   Dfa dfa_;
 };
 
-class LiteralMatcher final : public Matcher {
+class LiteralMatcher final : public RegexMatcher {
  public:
   explicit LiteralMatcher(std::string text) : text_(std::move(text)) {}
   bool find_all(std::string_view text, std::vector<ByteRange>& out) const override {
@@ -33,7 +33,7 @@ class LiteralMatcher final : public Matcher {
 
 // Runs of decimal digits, cut in threes from the right. Tokenizers ask for this with lookaheads that take quadratic
 // time on long runs; the patterns are few, so they are known by name.
-class ThreesMatcher final : public Matcher {
+class ThreesMatcher final : public RegexMatcher {
  public:
   enum class Kind : uint8_t {
     groups,           // the groups themselves
@@ -77,7 +77,7 @@ class ThreesMatcher final : public Matcher {
   Kind kind_;
 };
 
-std::unique_ptr<Matcher> make_threes_matcher(std::string_view pattern) {
+std::unique_ptr<RegexMatcher> make_threes_matcher(std::string_view pattern) {
   using Kind = ThreesMatcher::Kind;
   if (pattern == R"(\d{1,3}(?=(?:\d{3})*\b))") return std::make_unique<ThreesMatcher>(Kind::groups_at_words);
   if (pattern == R"((?=(\d{3})+(?!\d)))") return std::make_unique<ThreesMatcher>(Kind::cuts);
@@ -85,7 +85,7 @@ std::unique_ptr<Matcher> make_threes_matcher(std::string_view pattern) {
   return nullptr;
 }
 
-Result<std::unique_ptr<Matcher>> make_dfa_matcher(std::string_view pattern, RegexDialect dialect) {
+Result<std::unique_ptr<RegexMatcher>> make_dfa_matcher(std::string_view pattern, RegexDialect dialect) {
   QR_TRY(const RegexTree tree, parse_regex(pattern, dialect));
   QR_TRY(Dfa dfa, Dfa::compile(tree));
   return std::make_unique<DfaMatcher>(std::move(dfa));
@@ -93,14 +93,14 @@ Result<std::unique_ptr<Matcher>> make_dfa_matcher(std::string_view pattern, Rege
 
 }  // namespace
 
-Result<std::unique_ptr<Matcher>> make_matcher(std::string_view pattern, RegexDialect dialect) {
+Result<std::unique_ptr<RegexMatcher>> make_matcher(std::string_view pattern, RegexDialect dialect) {
   if (auto threes = make_threes_matcher(pattern)) return threes;
   auto made = make_dfa_matcher(pattern, dialect);
   if (made || made.error().code != Code::unsupported) return made;
   return make_pcre_matcher(pattern, dialect);
 }
 
-std::unique_ptr<Matcher> make_literal_matcher(std::string text) {
+std::unique_ptr<RegexMatcher> make_literal_matcher(std::string text) {
   return std::make_unique<LiteralMatcher>(std::move(text));
 }
 

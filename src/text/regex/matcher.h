@@ -12,19 +12,19 @@
 
 namespace quire {
 
-class Matcher {
+class RegexMatcher {
  public:
-  virtual ~Matcher() = default;
+  virtual ~RegexMatcher() = default;
   // Appends all matches, left to right, not overlapping; empty ones too. Linear in the text. False when an engine gave
   // up (steps, memory): what it had found until then is there, the rest of the text counts as one piece. Thread-safe.
   virtual bool find_all(std::string_view text, std::vector<ByteRange>& out) const = 0;
 };
 
 // Errors: Code::invalid when the pattern is none; Code::unsupported when no engine has what it uses.
-Result<std::unique_ptr<Matcher>> make_matcher(std::string_view pattern, RegexDialect dialect);
+Result<std::unique_ptr<RegexMatcher>> make_matcher(std::string_view pattern, RegexDialect dialect);
 // PCRE2 alone: the oracle of the tests.
-Result<std::unique_ptr<Matcher>> make_pcre_matcher(std::string_view pattern, RegexDialect dialect);
+Result<std::unique_ptr<RegexMatcher>> make_pcre_matcher(std::string_view pattern, RegexDialect dialect);
 // Every occurrence of a literal. REQUIRES !text.empty().
-std::unique_ptr<Matcher> make_literal_matcher(std::string text);
+std::unique_ptr<RegexMatcher> make_literal_matcher(std::string text);
 
 }  // namespace quire

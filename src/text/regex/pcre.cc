@@ -45,7 +45,7 @@ struct Fuel {
   }
 };
 
-class PcreMatcher final : public Matcher {
+class PcreMatcher final : public RegexMatcher {
  public:
   PcreMatcher(Code8 code, Context8 context) : code_(std::move(code)), context_(std::move(context)) {}
 
@@ -116,7 +116,7 @@ Result<std::string> translate(std::string_view pattern) {
 
 }  // namespace
 
-Result<std::unique_ptr<Matcher>> make_pcre_matcher(std::string_view pattern, RegexDialect dialect) {
+Result<std::unique_ptr<RegexMatcher>> make_pcre_matcher(std::string_view pattern, RegexDialect dialect) {
   QR_TRY(const std::string translated, translate(pattern));
   const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C |
                            PCRE2_AUTO_CALLOUT |
