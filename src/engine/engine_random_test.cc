@@ -16,8 +16,8 @@ namespace {
 constexpr int kBlock = 16;
 
 struct Stream {
-  Request request;  // what alone() is asked
-  ExpectedAnswer truth;     // and says, once anybody wants to know
+  Request request;       // what alone() is asked
+  ExpectedAnswer truth;  // and says, once anybody wants to know
   std::shared_ptr<Heard> heard;
   bool cancelled = false;
   int n_virtual = 0;  // of request.prompt, which has what they stand for

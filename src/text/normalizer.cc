@@ -65,7 +65,8 @@ class Replace final : public Normalizer {
 
 class RegexReplace final : public Normalizer {
  public:
-  RegexReplace(std::unique_ptr<RegexMatcher> matcher, std::string to) : matcher_(std::move(matcher)), to_(std::move(to)) {}
+  RegexReplace(std::unique_ptr<RegexMatcher> matcher, std::string to)
+      : matcher_(std::move(matcher)), to_(std::move(to)) {}
   bool apply(std::string_view in, size_t max_bytes, std::string& out) const override {
     out.clear();
     std::vector<ByteRange> matches;
