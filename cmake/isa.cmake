@@ -19,7 +19,7 @@ set(QR_ENCODER_FLAGS_avx2 -mavx2)
 set(QR_ENCODER_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 # Kernels for AVX-512 and AMX made so that AVX2 runs them, slowly: for tests on a CPU without (docs/backend-cpu.md).
 set(QR_EMULATED_ISAS scalar avx512 avx512_bf16 amx)
-set(QR_EMULATED_FLAGS ${QR_ISA_FLAGS_avx2} -O1 -Wno-ignored-attributes -include ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa/avx512/emulated.h)
+set(QR_EMULATED_FLAGS ${QR_ISA_FLAGS_avx2} -Wno-ignored-attributes -include ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa/avx512/emulated.h)
 
 # "q8_0.h" → Q8_0 for weights, "f16.h" → KvF16 for codecs: the struct is the file's name in capitals.
 function(quire_formats out_names out_types folder prefix)
