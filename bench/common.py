@@ -1,9 +1,11 @@
-"""What the benchmarks beside other engines share."""
+"""What the benchmarks share."""
 from __future__ import annotations
 
+import http.client
 import os
 import shlex
 import shutil
+import subprocess
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -36,3 +38,39 @@ def find_peers(wanted: list[str], program: str) -> list[Peer]:
 
 def numbers(text: str) -> list[int]:
     return [int(x) for x in text.split(',') if x]
+
+
+class Server:
+    """`quire serve` on a free port, until `close` or the end of a with block."""
+
+    def __init__(self, quire: str, model: str, *options: str) -> None:
+        self.process = subprocess.Popen([quire, 'serve', model, '--port', '0', *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith('listening on '):
+            raise SystemExit(f'{quire} did not start: {line!r}')
+        self.port = int(line.split()[-1].rsplit(':', 1)[1])
+        self.connection = self.connect()  # for one request after the other
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection('127.0.0.1', self.port, timeout=600)
+
+    def metrics(self) -> dict[str, float]:
+        """By name, summed over labels."""
+        self.connection.request('GET', '/metrics')
+        out: dict[str, float] = {}
+        for line in self.connection.getresponse().read().decode().splitlines():
+            if line and not line.startswith('#'):
+                name = line.split('{')[0].split(' ')[0]
+                out[name] = out.get(name, 0.0) + float(line.split()[-1])
+        return out
+
+    def close(self) -> None:
+        self.connection.close()
+        self.process.terminate()
+        self.process.wait(60)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
