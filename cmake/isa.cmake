@@ -215,27 +215,13 @@ std::span<const StateKernels* const> state_kernels() { return kStates; }
   set(${out} "${sources};${dir}/tables.cc" PARENT_SCOPE)
 endfunction()
 
-# What stands for backend_cpu's kernels, its tables and the file that asks the CPU, where AVX2 runs them all.
+# What stands for backend_cpu's kernels, its tables and the file that asks the CPU, where AVX2 runs them all. Which of
+# its objects these replace: QR_EMULATED_REPLACES.
+set(QR_EMULATED_REPLACES "/backend_cpu/(tables|[a-z0-9_]+_(avx2|avx512|avx512_bf16|amx))\\.cc\\.o$|/cpu_ops\\.cc\\.o$")
 function(quire_emulated_kernels)
   quire_generate_kernels(sources backend_cpu_emulated "${QR_EMULATED_ISAS}" ${QR_EMULATED_FLAGS})
   list(FILTER sources EXCLUDE REGEX "_scalar\\.cc$")
   add_library(backend_cpu_emulated OBJECT EXCLUDE_FROM_ALL ${sources} ${CMAKE_SOURCE_DIR}/src/backend/cpu/cpu_ops.cc)
   target_compile_definitions(backend_cpu_emulated PRIVATE QR_EMULATE_AVX512)
   target_link_libraries(backend_cpu_emulated PUBLIC quire_options)
-endfunction()
-
-# As quire_link, with those kernels in place of the others.
-function(quire_link_emulated target room)
-  quire_closure(rooms ${room})
-  quire_link_cuda(${target})
-  set(replaced "/(tables\\.cc|cpu_ops\\.cc|[a-z0-9_]+_(avx2|avx512|avx512_bf16|amx)\\.cc)\\.o$")
-  foreach(r IN LISTS rooms)
-    if(r STREQUAL backend_cpu)
-      target_sources(${target} PRIVATE "$<FILTER:$<TARGET_OBJECTS:${r}>,EXCLUDE,${replaced}>" $<TARGET_OBJECTS:backend_cpu_emulated>)
-      add_dependencies(${target} ${r})
-    elseif(QR_HAS_SOURCES_${r})
-      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${r}>)
-    endif()
-  endforeach()
-  target_link_libraries(${target} PRIVATE quire_thirdparty)
 endfunction()

@@ -19,20 +19,12 @@ function(quire_precompile)
   target_precompile_headers(quire_test_pch PRIVATE ${QR_PCH_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
 endfunction()
 
-# quire_use_pch(TARGET [tests]): files with flags of their own (kernels) go without. Warnings about tests are g++'s alone,
-# which holds them in preset ci; what the program is made of is held by both compilers.
-function(quire_use_pch target)
-  if(ARGN)
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:Clang>:-w>)
-  endif()
+# With the headers of `pch`, one of the two above. Files with flags of their own (kernels) go without.
+function(quire_use_pch target pch)
   if(NOT QR_PCH)
     return()
   endif()
-  if(ARGN)
-    target_precompile_headers(${target} REUSE_FROM quire_test_pch)
-  else()
-    target_precompile_headers(${target} REUSE_FROM quire_pch)
-  endif()
+  target_precompile_headers(${target} REUSE_FROM ${pch})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -fpch-preprocess)  # ccache looks at what was included
   endif()
