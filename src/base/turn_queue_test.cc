@@ -54,7 +54,7 @@ TEST(TurnQueue, ARefusedValueStaysWithTheCaller) {
   queue.close();
   EXPECT_FALSE(queue.try_push(1, std::move(second)));
   ASSERT_NE(second, nullptr);
-  EXPECT_EQ(*second, 2);
+  EXPECT_EQ(*second, 2);  // NOLINT(bugprone-use-after-move): that it may be used is what is tested
   EXPECT_EQ(**queue.pop(), 1);
   EXPECT_EQ(queue.pop(), std::nullopt);
 }

@@ -67,7 +67,7 @@ Request request(int i, const std::vector<Token>& answer = {}) {
 }
 
 const std::vector<ExpectedAnswer>& truth() {
-  static const std::vector<ExpectedAnswer> answers = [] {
+  static const std::vector<ExpectedAnswer> kAnswers = [] {
     std::vector<ExpectedAnswer> out;
     for (int i = 0; i < kRequests; ++i) {
       Request r = request(i);
@@ -76,7 +76,7 @@ const std::vector<ExpectedAnswer>& truth() {
     }
     return out;
   }();
-  return answers;
+  return kAnswers;
 }
 
 // What a sink hears of a prompt is no part of the answer.

@@ -48,8 +48,8 @@ std::vector<ExpectedAnswer> all_alone(Make make) {
 }
 
 const std::vector<ExpectedAnswer>& truth() {
-  static const std::vector<ExpectedAnswer> answers = all_alone(request);
-  return answers;
+  static const std::vector<ExpectedAnswer> kAnswers = all_alone(request);
+  return kAnswers;
 }
 
 EngineOptions options() {

@@ -113,7 +113,7 @@ Request request(int i) {
 }
 
 const std::vector<ExpectedAnswer>& truth() {
-  static const std::vector<ExpectedAnswer> answers = [] {
+  static const std::vector<ExpectedAnswer> kAnswers = [] {
     std::vector<ExpectedAnswer> out;
     for (int i = 0; i < kRequests; ++i) {
       Request r = request(i);
@@ -122,7 +122,7 @@ const std::vector<ExpectedAnswer>& truth() {
     }
     return out;
   }();
-  return answers;
+  return kAnswers;
 }
 
 // What the engine has counted when each has the answer that it has alone, twice.
