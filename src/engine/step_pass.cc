@@ -22,7 +22,8 @@ Tensor StepPass::layers(Tensor x, const Pass& pass) {
     x = model_.layers(x, LayerRange{begin, tap.n_layers}, pass);
     arena_.release(mark);
     begin = tap.n_layers;
-    ops_.rows(tap.out.rows(0, n), x, tap.rows.rows(0, n));
+    // Of a wider stream the first n_embd columns are what is read.
+    ops_.rows(tap.out.rows(0, n), x.columns(0, tap.out.dim(1)), tap.rows.rows(0, n));
   }
   return model_.layers(x, LayerRange{begin, model_.info().n_layers}, pass);
 }

@@ -1,5 +1,6 @@
 #include "model/attention_steps.h"
 
+#include "model/step_tables.h"
 #include "ops/parts.h"
 
 namespace quire {
@@ -18,6 +19,7 @@ void make_heads(
   norm_rows(ops, in);
   ops.linear(made, in.input(), part.qkv);
   if (!part.adapters.empty()) ops.add_low_rank(made, in.input(), part.added_qkv());
+  if (steps.cut > 0.0F) cut_rows(made, steps.cut);
   if (!steps.turns_first) norm_heads(ops, at, part, in.eps);
   if (!part.rotation.empty()) ops.rope(turned, part.rotation, part.params->k_dim, part.pairs);
   if (steps.turns_first) norm_heads(ops, at, part, in.eps);

@@ -17,10 +17,11 @@ struct HeadSteps {
   Tensor v_norm = {};       // [v_dim]: of single heads' values; empty: none
   Tensor mixed_norm = {};   // [n_heads·v_dim]: of all mixed values of a row; empty: none
   bool only_reads = false;  // AttentionPart::qkv has queries alone: another layer has written keys and values
+  float cut = 0.0F;         // > 0: queries, keys and values are cut at ± this, before all else
   // Whether Ops::attention does not do all of it.
   bool any() const {
     return turns_first || only_reads || !query_factors.empty() || !gate.empty() || !v_norm.empty() ||
-           !mixed_norm.empty();
+           !mixed_norm.empty() || cut > 0.0F;
   }
 };
 

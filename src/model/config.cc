@@ -374,7 +374,7 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
   info.n_state_layers = static_cast<int>(std::count(c.is_state.begin(), c.is_state.end(), true));
   info.n_attention_layers = c.attends.empty() ? c.n_layers - info.n_state_layers
                                               : static_cast<int>(std::count(c.attends.begin(), c.attends.end(), true));
-  info.scales_embedding = c.embed_scale != 1.0F || c.n_positions > 0;
+  info.scales_embedding = c.embed_scale != 1.0F || c.n_positions > 0 || c.has_embed_norm;
   for (const HostWeight& w : file.tensors) {
     const int64_t n = w.n_rows() * w.n_cols();
     const WeightFormat& format = loaded_format(w, options);

@@ -45,9 +45,15 @@ struct StateConfig {
   float beta_scale = 1.0F;
   float norm_eps = 0.0F;  // of heads; 0: that of the other norms
   bool has_norm = true;   // of what a scan found
-  StateScales scales;     // of a scan
+  // Of steps before they are made into those of columns (Mamba-1, model/column_mixer.h); 0: heads have steps. There is
+  // one head then.
+  int n_step_rank = 0;
+  // Those, and what a state is written and read by, have norms without weights.
+  bool plain_part_norms = false;
+  StateScales scales;  // of a scan
   int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
-  int64_t n_conv() const { return n_inner() + 2 * int64_t{n_head_groups} * state_dim; }  // columns of the convolution
+  // Columns of the convolution.
+  int64_t n_conv() const { return n_inner() + (n_step_rank > 0 ? 0 : 2 * int64_t{n_head_groups} * state_dim); }
 };
 
 // What the queries of a row at position p are multiplied with: 1 + by · log(1 + ⌊(p + ahead) / length⌋).
@@ -121,6 +127,11 @@ struct DecoderConfig {
   std::vector<int64_t> n_ff_of;    // by layer, of units where they differ (n_ff: the most); empty: they do not
   int n_layer_embd = 0;            // of what each layer knows of a row's token by itself; 0: nothing
   std::vector<float> layer_scales;  // by layer, of the residual stream behind it; empty: 1
+  std::vector<double> cutoffs;      // by layer: of a unit's gates only what is above mean + cutoff · deviation counts,
+                                    // less that; −∞: all of them. Empty: all of all layers
+  float most_slope_bits = 0.0F;  // of scores that fall with distance (AttnParams), which stand for positions; 0: none
+  float qkv_cut = 0.0F;          // queries, keys and values are cut at ± this; 0: they are not
+  bool has_embed_norm = false;   // of embeddings, of the kind of the others
 };
 
 // What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes

@@ -39,7 +39,8 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
                  .soft_cap = c.attn_soft_cap,
                  .window = window,
                  .n_kept = n_kept,
-                 .kept_pairs = c.rope_pairs};
+                 .kept_pairs = c.rope_pairs,
+                 .most_slope_bits = c.most_slope_bits};
   const HeadBytes bytes = head_bytes(out);
   const KvClaim claim = info_.kv_layout.claim(group, heads.n_kv * (bytes.k + bytes.v));
   out.group = claim.group;
@@ -49,7 +50,8 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
 
 Status Decoder::check_shift(const LoadOptions& options) const {
   const ContextShift& shift = options.shift;
-  if (shift.is_on() && (config_.n_positions > 0 || config_.turns_first || config_.chunk > 0)) {
+  const bool stay = config_.n_positions > 0 || config_.turns_first || config_.chunk > 0 || config_.most_slope_bits > 0;
+  if (shift.is_on() && stay) {
     return fail(Code::unsupported, "a context shift: keys of this architecture do not move to other positions");
   }
   if (!shift.is_on() || shift.n_positions() <= config_.n_ctx) return {};
@@ -153,6 +155,11 @@ Status Decoder::load_ends(WeightLoader& load) {
   load.vector(output_norm_, is_other ? "token_embd_norm.weight" : "output_norm.weight", c.n_embd);
   const bool layer_norms = c.norm == NormKind::layer;
   if (layer_norms && load.has("output_norm.bias")) load.vector(output_norm_bias_, "output_norm.bias", c.n_embd);
+  if (c.has_embed_norm) {
+    load.vector(embed_norm_, "token_embd_norm.weight", c.n_embd);
+    if (layer_norms && load.has("token_embd_norm.bias"))
+      load.vector(embed_norm_bias_, "token_embd_norm.bias", c.n_embd);
+  }
   if (c.n_positions > 0) load.linear(positions_, "position_embd", c.n_positions, c.n_embd);
   if (load.has("output.weight")) load.linear(output_, "output", c.n_vocab, c.n_embd);
   if (c.n_layer_embd > 0) load_own_embeddings(load);
@@ -252,20 +259,6 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   return (kept + std::max(layer, out)) * 4 + 24 * Arena::kAlign;
 }
 
-Tensor Decoder::embed(const Pass& pass) const {
-  const int64_t n = pass.batch->ids.dim(0);
-  Tensor x = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
-  pass.ops->embed(x, pass.batch->ids, embedding_);
-  if (config_.embed_scale != 1.0F) pass.ops->scale(x, config_.embed_scale);
-  if (positions_.empty()) return x;
-  const int64_t mark = pass.arena->mark();
-  const Tensor positions = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
-  pass.ops->embed(positions, pass.batch->pos, positions_[0]);
-  pass.ops->add(x, positions);
-  pass.arena->release(mark);
-  return x;
-}
-
 void Decoder::mix(
     Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const {
   if (layer.attends) attention(out, layer, in, rotation, pass);
@@ -318,7 +311,8 @@ void Decoder::attention(
                   .gate = layer.attn_gate,
                   .v_norm = layer.v_norm,
                   .mixed_norm = layer.mixed_norm,
-                  .only_reads = layer.only_reads};
+                  .only_reads = layer.only_reads,
+                  .cut = config_.qkv_cut};
   if (steps.any()) {
     const int64_t n_mixed = int64_t{layer.attn.n_heads} * layer.attn.v_dim;
     if (!steps.gate.empty()) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), n_mixed);  // [n, n_mixed]
@@ -460,10 +454,15 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   return x;
 }
 
+Tensor Decoder::last_rows(const Tensor& x, const Pass& pass) const {
+  const Tensor last = pass.arena->alloc_rows(pass.batch->out_rows.dim(0), config_.n_embd);  // [n_out, n_embd]
+  pass.ops->rows(last, x, pass.batch->out_rows);
+  return last;
+}
+
 Tensor Decoder::hidden(Tensor x, const Pass& pass) const {
   const int64_t n_out = pass.batch->out_rows.dim(0);
-  const Tensor last = pass.arena->alloc_rows(n_out, config_.n_embd);  // [n_out, n_embd]
-  pass.ops->rows(last, x, pass.batch->out_rows);
+  const Tensor last = last_rows(x, pass);            // [n_out, n_embd]
   Tensor normed = tapped(pass, Tap::At::last_norm);  // [n_out, n_embd]
   if (normed.empty()) normed = pass.arena->alloc_rows(n_out, config_.n_embd);
   if (config_.norm == NormKind::rms) pass.ops->rms_norm(normed, last, output_norm_, config_.norm_eps);

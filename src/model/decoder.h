@@ -96,8 +96,8 @@ class Decoder : public Model {
   virtual void feed_forward(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   // A unit that all rows go to.
   void unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
-  // A unit whose gates are multiplied before their activation, or with a norm in it (empty: without), by the ops one
-  // after the other.
+  // A unit whose gates are multiplied before their activation, or of config().cutoffs, or with a norm in it (empty:
+  // without), by the ops one after the other.
   void stepped_unit(
       Tensor out, const NormedRows& in, const FeedForwardPart& part, const Tensor& norm, const Pass& pass) const;
   // A unit of config().xielu, likewise.
@@ -105,6 +105,19 @@ class Decoder : public Model {
   void mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   // Adds to out, and needs, what mixture() left in in.input().
   void shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
+
+  // The parts that the layer has, and what stands behind them. What was found last stands in `delta` [n, n_embd], and
+  // `in` says that it is still to be added.
+  virtual void run_layer(
+      const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
+  // The rows that Batch::out_rows names, [n_out, n_embd].
+  virtual Tensor last_rows(const Tensor& x, const Pass& pass) const;
+  // Of every layer, side by side, [n, n_layers·n_layer_embd].
+  Tensor own_embeddings(const Pass& pass) const;
+  // [n, n_embd] → what a layer's own knowledge of the rows' tokens has to add to its residual stream, before own_norm.
+  void own_part(Tensor out, const DecoderLayer& layer, const Tensor& x, const Tensor& own, const Pass& pass) const;
+  // Adds to in.x what `in` says is still to be added.
+  void settle(NormedRows& in, const Pass& pass) const;
 
   int64_t n_ff_of(const DecoderLayer& layer) const {
     return config_.n_ff_of.empty() ? config_.n_ff : config_.n_ff_of[static_cast<size_t>(number_of(layer))];
@@ -146,25 +159,16 @@ class Decoder : public Model {
   void scale_delta(Tensor delta, const Pass& pass) const;
   void run_serial(
       const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
-  // Of every layer, side by side, [n, n_layers·n_layer_embd].
-  Tensor own_embeddings(const Pass& pass) const;
-  // [n, n_embd] → what a layer's own knowledge of the rows' tokens has to add to its residual stream, before own_norm.
-  void own_part(Tensor out, const DecoderLayer& layer, const Tensor& x, const Tensor& own, const Pass& pass) const;
-  // Adds to in.x what `in` says is still to be added.
-  void settle(NormedRows& in, const Pass& pass) const;
-  // The parts that the layer has, and what stands behind them. What was found last stands in `delta` [n, n_embd], and
-  // `in` says that it is still to be added.
-  void run_layer(
-      const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const;
 
   DecoderConfig config_;
   std::vector<DecoderLayer> layers_;
   std::vector<AdapterSite> sites_;
-  Linear embedding_;               // [n_vocab, n_embd]
-  std::vector<Linear> positions_;  // [n_positions, n_embd]; none where positions are not learned
-  std::vector<Linear> output_;     // n_embd → n_vocab; the embedding itself where they are tied
-  Tensor output_norm_;             // [n_embd]
-  Tensor output_norm_bias_;        // [n_embd], of a layer norm; may be empty
+  Linear embedding_;                     // [n_vocab, n_embd]
+  Tensor embed_norm_, embed_norm_bias_;  // [n_embd], of embeddings; only some have them
+  std::vector<Linear> positions_;        // [n_positions, n_embd]; none where positions are not learned
+  std::vector<Linear> output_;           // n_embd → n_vocab; the embedding itself where they are tied
+  Tensor output_norm_;                   // [n_embd]
+  Tensor output_norm_bias_;              // [n_embd], of a layer norm; may be empty
   // Of what layers know of tokens: by token, [n, n_layers·n_layer_embd], out of its embedding, and a norm of each.
   std::vector<Linear> own_embedding_, own_projection_;
   Tensor own_projection_norm_;  // [n_layer_embd]

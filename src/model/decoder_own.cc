@@ -1,5 +1,5 @@
-// What layers know of a row's token by themselves (embeddings of each layer's own), and layers that read the keys and
-// values of another.
+// Embeddings, and what layers know of a row's token by themselves (embeddings of each layer's own); layers that read
+// the keys and values of another.
 #include <algorithm>
 #include <cmath>
 
@@ -16,6 +16,24 @@ Result<size_t> Decoder::layer_read_by(size_t reader) const {
   return fail(Code::corrupt, "layer " + std::to_string(reader) + " of " + std::to_string(c.n_layers) +
                                  " has no keys of its own, and none before the last " + std::to_string(c.n_readers) +
                                  " has any that are like its own");
+}
+
+Tensor Decoder::embed(const Pass& pass) const {
+  const int64_t n = pass.batch->ids.dim(0);
+  Tensor x = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
+  pass.ops->embed(x, pass.batch->ids, embedding_);
+  if (config_.embed_scale != 1.0F) pass.ops->scale(x, config_.embed_scale);
+  if (!embed_norm_.empty() && config_.norm == NormKind::rms) pass.ops->rms_norm(x, x, embed_norm_, config_.norm_eps);
+  if (!embed_norm_.empty() && config_.norm == NormKind::layer) {
+    pass.ops->layer_norm(x, x, embed_norm_, embed_norm_bias_, config_.norm_eps);
+  }
+  if (positions_.empty()) return x;
+  const int64_t mark = pass.arena->mark();
+  const Tensor positions = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
+  pass.ops->embed(positions, pass.batch->pos, positions_[0]);
+  pass.ops->add(x, positions);
+  pass.arena->release(mark);
+  return x;
 }
 
 void Decoder::load_own_embeddings(WeightLoader& load) {

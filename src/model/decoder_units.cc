@@ -1,4 +1,6 @@
 // The second part of a decoder's layer: a unit, or a few of many beside one that all rows go to.
+#include <cmath>
+
 #include "model/decoder.h"
 #include "model/step_tables.h"
 #include "ops/parts.h"
@@ -73,7 +75,7 @@ void Decoder::unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, 
       .adapters = pass.batch->adapters,
       .layer = number_of(layer),
   };
-  const bool is_plain = config_.scales.gate == 1.0F && layer.unit_norm.empty();
+  const bool is_plain = config_.scales.gate == 1.0F && layer.unit_norm.empty() && config_.cutoffs.empty();
   is_plain ? pass.ops->feed_forward(out, in, part) : stepped_unit(out, in, part, layer.unit_norm, pass);
   if (config_.scales.unit != 1.0F) pass.ops->scale(out, config_.scales.unit);
   pass.arena->release(mark);
@@ -86,6 +88,8 @@ void Decoder::stepped_unit(
   pass.ops->linear(part.scratch, in.input(), part.gate_up);
   if (!part.adapters.empty()) pass.ops->add_low_rank(part.scratch, in.input(), part.added_gate_up());
   if (config_.scales.gate != 1.0F) pass.ops->scale(at.gate, config_.scales.gate);
+  const double cutoff = config_.cutoffs.empty() ? -INFINITY : config_.cutoffs[static_cast<size_t>(part.layer)];
+  if (cutoff > -INFINITY) keep_above(at.gate, cutoff);
   pass.ops->gated(at.hidden, at.gate, at.up, part.activation);
   if (!norm.empty()) pass.ops->rms_norm(at.hidden, at.hidden, norm, in.eps);
   pass.ops->linear(out, at.hidden, part.down);

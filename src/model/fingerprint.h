@@ -21,7 +21,8 @@ void each_field(Config& config, Fn fn) {
          activation, has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap, logit_soft_cap,
          window, is_local, is_still, is_state, attends, has_unit, state, n_positions, turns_first, plain_head_norms,
          chunk, share_on_input, query_scale, scales, xielu, jitter, mixture_scale, value_scale, n_readers,
-         plain_value_norms, n_ff_of, n_layer_embd, layer_scales] = config;
+         plain_value_norms, n_ff_of, n_layer_embd, layer_scales, cutoffs, most_slope_bits, qkv_cut, has_embed_norm] =
+      config;
   auto& [scoring, n_used, normalised, scale, n_expert_groups, n_expert_groups_used, expert_groups_by_two] = routing;
   auto& [freq, magnitude] = rope;
   auto& [latent_kv, latent_q, latent_k_dim, latent_v_dim] = latent;
@@ -42,19 +43,21 @@ void each_field(Config& config, Fn fn) {
   if (jitter > 0.0F) all(jitter);
   if (mixture_scale != 1.0F) all(mixture_scale);
   if (value_scale != 1.0F) all(value_scale);
-  if (n_readers > 0 || n_layer_embd > 0 || plain_value_norms || !n_ff_of.empty()) {
-    all(n_readers, plain_value_norms, n_ff_of, n_layer_embd, layer_scales);
+  if (n_readers > 0 || n_layer_embd > 0 || plain_value_norms || !n_ff_of.empty() || !cutoffs.empty()) {
+    all(n_readers, plain_value_norms, n_ff_of, n_layer_embd, layer_scales, cutoffs);
   }
+  if (most_slope_bits > 0.0F || qkv_cut > 0.0F || has_embed_norm) all(most_slope_bits, qkv_cut, has_embed_norm);
   if (v_dim != head_dim || local.n_kv > 0) all(v_dim, local.n_kv, local.k_dim, local.v_dim, local.n_rope);
   if (query_scale.by != 0.0) all(query_scale.by, query_scale.length, query_scale.ahead, query_scale.of_still);
   if (!(scales == PartScales{})) all(scales.attention, scales.gate, scales.unit);
   if (!attends.empty() || !has_unit.empty()) all(attends, has_unit);
   if (is_state.empty()) return;
   auto& [n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps, n_channels, has_delta_rule, shares_in_turn,
-         beta_scale, state_norm_eps, has_state_norm, by] = state;
+         beta_scale, state_norm_eps, has_state_norm, n_step_rank, plain_part_norms, by] = state;
   all(is_state, n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps);
   if (n_channels > 0) all(n_channels);
   if (!has_state_norm) all(has_state_norm);
+  if (n_step_rank > 0) all(n_step_rank, plain_part_norms, state_norm_eps);
   if (!(by == StateScales{})) all(by.gate, by.x, by.b, by.c, by.steps, by.found);
   if (has_delta_rule) all(has_delta_rule, shares_in_turn, beta_scale, state_norm_eps);
 }

@@ -65,7 +65,12 @@ TEST(Fingerprint, EveryHyperParameterCounts) {
   parts.config.xielu = {{0.5F, 0.25F, 0.125F}};
   parts.config.jitter = parts.config.mixture_scale = parts.config.value_scale = 0.5F;
   parts.config.local.n_kv = parts.config.n_readers = 2;
-  check_every_field(parts, 76);
+  parts.config.most_slope_bits = 8;
+  check_every_field(parts, 80);
+  parts = some_parts();
+  parts.config.is_state = {true, false};
+  parts.config.state.n_step_rank = 2;
+  check_every_field(parts, 37);
 }
 
 TEST(Fingerprint, WhatListsHoldCounts) {

@@ -177,31 +177,12 @@ Status put_scaling(const DecoderConfig& c, const std::string& arch, ModelFile& f
 // The experts' matrices that lie one by one, a layer's under one name: "blk.0.ffn_up.3.weight" into row 3 of
 // "blk.0.ffn_up_exps.weight".
 Status stack_experts(const DecoderConfig& c, ModelFile& file) {
-  std::vector<HostWeight> stacked;
   for (const std::string_view part : {"ffn_gate", "ffn_up", "ffn_down"}) {
     for (int l = 0; l < c.n_layers; ++l) {
       const std::string name = "blk." + std::to_string(l) + "." + std::string(part);
-      const HostWeight* first = file.find(name + ".0.weight");
-      if (first == nullptr) continue;
-      HostWeight all = *first;
-      all.name = name + "_exps.weight";
-      all.shape.insert(all.shape.begin(), c.n_experts);
-      const size_t bytes = first->data.size();
-      std::vector<std::byte>& to = own(all, file, bytes * static_cast<size_t>(c.n_experts));
-      for (int e = 0; e < c.n_experts; ++e) {
-        QR_TRY(const HostWeight* one, file.get(name + "." + std::to_string(e) + ".weight", first->shape));
-        if (one->format != first->format) {
-          return fail(Code::unsupported,
-                      "tensor " + file.shown(one->name) + ": its type is not that of the layer's first expert");
-        }
-        std::memcpy(to.data() + static_cast<size_t>(e) * bytes, one->data.data(), bytes);
-      }
-      std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.starts_with(name + "."); });
-      stacked.push_back(std::move(all));
+      QR_TRY_VOID(stack_matrices(name, name + "_exps", c.n_experts, file));
     }
   }
-  file.tensors.insert(file.tensors.end(), stacked.begin(), stacked.end());
-  file.sort_tensors();
   return {};
 }
 
@@ -235,6 +216,27 @@ void keep_end_ids(const ModelFile& folder, ModelFile& out) {
 }
 
 }  // namespace
+
+Status stack_matrices(const std::string& name, const std::string& all_name, int n, ModelFile& file) {
+  const HostWeight* first = file.find(name + ".0.weight");
+  if (first == nullptr) return {};
+  HostWeight all = *first;
+  all.name = all_name + ".weight";
+  all.shape.insert(all.shape.begin(), n);
+  const size_t bytes = first->data.size();
+  std::vector<std::byte>& to = own(all, file, bytes * static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) {
+    QR_TRY(const HostWeight* one, file.get(name + "." + std::to_string(i) + ".weight", first->shape));
+    if (one->format != first->format) {
+      return fail(Code::unsupported, "tensor " + file.shown(one->name) + ": its type is not that of the first one");
+    }
+    std::memcpy(to.data() + static_cast<size_t>(i) * bytes, one->data.data(), bytes);
+  }
+  std::erase_if(file.tensors, [&](const HostWeight& w) { return w.name.starts_with(name + "."); });
+  file.tensors.push_back(std::move(all));
+  file.sort_tensors();
+  return {};
+}
 
 void rename_arch(ModelFile& file, const std::string& from, const std::string& to) {
   const auto rename = [&](auto& map) {

@@ -20,6 +20,10 @@ inline constexpr std::string_view kEndTokensKey = "tokenizer.quire_end_ids";
 // tensor that must be permuted has another shape than the facts say.
 Result<ModelFile> gguf_form(const ModelFile& folder);
 
+// Matrices that lie one by one, name.0.weight to name.<n - 1>.weight, as one, all_name.weight [n, …]; nothing where the
+// first is not there. Code::unsupported where their types differ.
+Status stack_matrices(const std::string& name, const std::string& all_name, int n, ModelFile& file);
+
 // The same facts under another architecture's name.
 void rename_arch(ModelFile& file, const std::string& from, const std::string& to);
 

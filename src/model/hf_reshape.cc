@@ -176,11 +176,11 @@ Status without_middle(const HostWeight& theirs, const Metadata&, HostWeight& our
 }
 
 Status minus_exp(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file) {
-  QR_TRY_VOID(as_column(theirs, facts, ours, file));
+  if (theirs.shape.size() != 2) QR_TRY_VOID(as_column(theirs, facts, ours, file));
   if (theirs.format->block != 1) {
     return fail(Code::unsupported, "tensor " + in_quotes(theirs.name) + ": its type is not supported here");
   }
-  const auto n = static_cast<size_t>(theirs.shape[0]);
+  const auto n = static_cast<size_t>(theirs.n_rows() * theirs.n_cols());
   auto bytes = std::make_shared<std::vector<std::byte>>(n * sizeof(float));
   for (size_t i = 0; i < n; ++i) {
     float x = 0;

@@ -33,7 +33,7 @@ Status rows_in_order(const HostWeight& theirs, const std::vector<RowRun>& runs, 
 Status flattened(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // [n] → [n, 1].
 Status as_column(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
-// Numbers x [n] → −exp(x) [n, 1], as F32.
+// Numbers x [n] → −exp(x) [n, 1], as F32; of a matrix the same in its shape.
 Status minus_exp(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // [n, 1, d] → [n, d].
 Status without_middle(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);

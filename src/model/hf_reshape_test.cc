@@ -74,7 +74,10 @@ TEST(HfReshape, NumbersOfAScanAreColumns) {
   const Made decays = make(minus_exp, Counted({3}));
   EXPECT_THAT(decays.shape, ElementsAre(3, 1));
   EXPECT_THAT(decays.values, ElementsAre(-1.0F, -2.7182818F, -7.3890561F));
-  EXPECT_THAT(make(minus_exp, Counted({3, 1})).error, HasSubstr("must have 1 dimensions, has 2"));
+  EXPECT_THAT(make(minus_exp, Counted({1, 1, 3})).error, HasSubstr("must have 1 dimensions, has 3"));
+  const Made matrix = make(minus_exp, Counted({1, 2}));
+  EXPECT_THAT(matrix.shape, ElementsAre(1, 2));
+  EXPECT_THAT(matrix.values, ElementsAre(-1.0F, -2.7182818F));
 }
 
 TEST(HfReshape, TapsLoseTheirMiddle) {

@@ -1,5 +1,6 @@
 #include "model/state_mixer.h"
 
+#include "model/column_mixer.h"
 #include "model/delta_mixer.h"
 #include "ops/parts.h"
 #include "ops/state_sizes.h"
@@ -116,6 +117,7 @@ void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixe
   const StateConfig& c = config.state;
   if (c.n_channels > 0) return load_conv(load, config, mixer);
   if (c.has_delta_rule) return load_delta_mixer(load, config, mixer);
+  if (c.n_step_rank > 0) return load_column_mixer(load, config, mixer);
   load.linear(mixer.in, "ssm_in", c.n_inner() + c.n_conv() + c.n_heads, config.n_embd);
   load.load_transposed(mixer.conv.w, "ssm_conv1d.weight", c.n_conv(), c.n_taps);
   if (load.has("ssm_conv1d.bias")) load.vector(mixer.conv.b, "ssm_conv1d.bias", c.n_conv());
@@ -133,6 +135,7 @@ void load_state_mixer(WeightLoader& load, const DecoderConfig& config, StateMixe
 int64_t state_mixer_row_floats(const StateConfig& c) {
   if (c.n_channels > 0) return Arena::row_stride(3 * int64_t{c.n_channels});
   if (c.has_delta_rule) return delta_mixer_row_floats(c);
+  if (c.n_step_rank > 0) return column_mixer_row_floats(c);
   return c.n_heads == 0 ? 0
                         : Arena::row_stride(c.n_inner() + c.n_conv() + c.n_heads) + Arena::row_stride(c.n_conv()) +
                               Arena::row_stride(c.n_inner());
@@ -142,6 +145,7 @@ void run_state_mixer(
     Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
   if (c.n_channels > 0) return run_conv(out, mixer, c, in, pass);
   if (c.has_delta_rule) return run_delta_mixer(out, mixer, c, in, pass);
+  if (c.n_step_rank > 0) return run_column_mixer(out, mixer, c, in, pass);
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv();
   const int64_t n_shared = int64_t{c.n_head_groups} * c.state_dim;
   const int64_t mark = pass.arena->mark();

@@ -1,7 +1,7 @@
 // A layer's part that keeps a state in place of attention: a short convolution and a selective scan between two
-// products (Mamba-2), the convolution alone between two gates (LFM2), or a gated delta rule (model/delta_mixer.h). The
-// state is a fixed number of bytes of a sequence, whatever its length. Const after load; used by the engine thread.
-// Source: Dao and Gu, "Transformers are SSMs".
+// products (Mamba-2), the convolution alone between two gates (LFM2), a gated delta rule (model/delta_mixer.h), or a
+// scan with steps of columns (model/column_mixer.h). The state is a fixed number of bytes of a sequence, whatever its
+// length. Const after load; used by the engine thread. Source: Dao and Gu, "Transformers are SSMs".
 #pragma once
 #include <string>
 #include <vector>
@@ -15,14 +15,16 @@ namespace quire {
 
 struct StateMixer {
   // n_embd → gate | x, b and c | steps: n_inner | n_conv | n_heads; or gate | gate | x; or q, k and v | gate | beta |
-  // alpha: n_conv | n_inner | n_heads | n_heads.
+  // alpha: n_conv | n_inner | n_heads | n_heads; or x | gate: n_inner | n_inner.
   std::vector<Linear> in;
   std::vector<Linear> out;  // n_inner → n_embd, or n_channels → n_embd
   ShortConv conv;           // over the n_conv columns, or the n_channels
   ScanParams scan;
   DeltaParams delta;
-  Tensor norm;                               // [n_inner]; [head_dim] of a delta rule
-  int group = 0;                             // KV group of the states
+  Tensor norm;                       // [n_inner]; [head_dim] of a delta rule
+  std::vector<Linear> parts, steps;  // of steps of columns: n_inner → n_step_rank | b | c; n_step_rank → n_inner
+  Tensor step_norm, b_norm, c_norm;  // [n_step_rank], [state_dim], [state_dim], of these; only some have them
+  int group = 0;                     // KV group of the states
   int64_t conv_offset = 0, scan_offset = 0;  // bytes of a state before this layer's
 };
 

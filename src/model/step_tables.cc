@@ -30,6 +30,19 @@ void fill_chunk_starts(const Tensor& out, int chunk, const Tensor& pos, const Te
   }
 }
 
+void keep_above(const Tensor& gates, double cutoff) {
+  const auto n_ff = static_cast<double>(gates.dim(1));
+  for (int64_t i = 0; i < gates.dim(0); ++i) {
+    const std::span<float> row(gates.row<float>(i), static_cast<size_t>(gates.dim(1)));
+    double sum = 0, squares = 0;
+    for (const float gate : row) sum += static_cast<double>(gate);
+    const double mean = sum / n_ff;
+    for (const float gate : row) squares += (static_cast<double>(gate) - mean) * (static_cast<double>(gate) - mean);
+    const auto least = static_cast<float>(mean + cutoff * std::sqrt(squares / n_ff));
+    for (float& gate : row) gate = std::max(gate - least, 0.0F);
+  }
+}
+
 namespace {
 
 // The score whose sigmoid is `share`.
@@ -84,6 +97,15 @@ void gain_shares(const Tensor& scores, int n_used, const Tensor& gains, float sc
       const auto e = static_cast<size_t>(experts[j]);
       const double gain = static_cast<double>(gains.ptr<float>()[e]) / static_cast<double>(scale);
       row[e] = score_of(static_cast<double>(shares[j]) * gain);
+    }
+  }
+}
+
+void cut_rows(const Tensor& x, float cut) {
+  for (int64_t i = 0; i < x.dim(0); ++i) {
+    for (float& at : std::span(x.row<float>(i), static_cast<size_t>(x.dim(1)))) {
+      if (at > cut) at = cut;
+      if (at < -cut) at = -cut;
     }
   }
 }

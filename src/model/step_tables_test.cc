@@ -39,6 +39,16 @@ TEST(StepTables, LargestOfARow) {
   EXPECT_THAT(out, ElementsAre(-1, 5));
 }
 
+TEST(StepTables, WhatLiesBeyondIsCut) {
+  std::vector<float> rows = {-3, -1, 9, 5, 2, 0.5F};  // of each row the first two
+  Tensor x = Tensor::dense(rows.data(), DType::f32, {2, 3}).columns(0, 2);
+  cut_rows(x, 2);
+  EXPECT_THAT(rows, ElementsAre(-2, -1, 9, 2, 2, 0.5F));
+  rows[0] = NAN;
+  cut_rows(x, 2);
+  EXPECT_TRUE(std::isnan(rows[0]));
+}
+
 TEST(StepTables, TwoExpertsTakeTheirSharesOfWhatTheyCouldBeMistakenFor) {
   // The best alone; the next two within 2 · 0.05 of one another, the last far behind.
   std::vector<float> scores = {1.9F, 4.0F, 2.0F, -1.0F};
@@ -58,6 +68,13 @@ TEST(StepTables, SharesHaveTheirExpertsGain) {
   EXPECT_NEAR(share(2), 2 / (1 + std::exp(1.0)), 1e-6);
   EXPECT_EQ(share(0), 0.0);
   EXPECT_EQ(share(3), 0.0);
+}
+
+TEST(StepTables, GatesBelowTheCutoffAreNone) {
+  std::vector<float> gates = {0, 2, 4, 6};  // mean 3, deviation √5
+  keep_above(Tensor::dense(gates.data(), DType::f32, {1, 4}), 0.5);
+  const auto least = static_cast<float>(3 + 0.5 * std::sqrt(5.0));
+  EXPECT_EQ(gates, (std::vector<float>{0, 0, 0, 6 - least}));
 }
 
 }  // namespace

@@ -15,6 +15,12 @@ const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& o
 
 namespace {
 
+// A product of a few columns is exact: rounding what it reads saves nothing, and no sum evens it out.
+const WeightFormat& product_format(const HostWeight& weight, const WeightFormat& loaded) {
+  constexpr int64_t kFew = 16;
+  return loaded.rounded && weight.n_cols() < kFew ? *find_weight_format("f32") : loaded;
+}
+
 // Rows, or numbers of a vector, [begin, begin + n). REQUIRES whole blocks, of a vector.
 HostWeight rows_of(const HostWeight& whole, int64_t begin, int64_t n) {
   const size_t bytes = whole.data.size(), n_rows = static_cast<size_t>(whole.shape[0]);
@@ -112,10 +118,10 @@ void WeightLoader::vector(Tensor& out, const std::string& name, int64_t n) {
   took(*weight);
 }
 
-void WeightLoader::ones(Tensor& out, int64_t n) {
-  const std::vector<float> values(static_cast<size_t>(n), 1.0F);
+void WeightLoader::constant(Tensor& out, int64_t n, float value) {
+  const std::vector<float> values(static_cast<size_t>(n), value);
   HostWeight made;
-  made.name = "ones";
+  made.name = "constant";
   made.format = find_weight_format(std::string_view("f32"));
   made.shape = {n};
   made.data = std::as_bytes(std::span(values));
@@ -140,7 +146,9 @@ void WeightLoader::load_transposed(Tensor& out, std::span<const Part> parts, int
   for (const Part& part : parts) n_all += part.n_out;
   std::vector<float> numbers(static_cast<size_t>(n_all * n_in));
   for (const auto& [name, n_out] : parts) {
-    const HostWeight* weight = get_plain(name, {n_out, n_in});
+    const HostWeight* found = file_.find(prefix_ + name);
+    const bool same = found != nullptr && found->n_cols() == n_in && found->n_rows() == n_out;
+    const HostWeight* weight = get_plain(name, same ? found->shape : std::vector<int64_t>{n_out, n_in});
     if (weight == nullptr) return;
     for (int64_t i = 0; i < n_out * n_in; ++i) {
       weight->format->decode(weight->data.data() + i * weight->format->bytes,
@@ -159,7 +167,7 @@ void WeightLoader::load_transposed(Tensor& out, std::span<const Part> parts, int
 }
 
 Result<Linear> WeightLoader::load(const HostWeight& weight, const HostWeight* bias) {
-  const WeightFormat& format = loaded_format(weight, options_);
+  const WeightFormat& format = product_format(weight, loaded_format(weight, options_));
   if (&format == weight.format) return ops_.load_linear(weight, bias, Shard{});
   QR_TRY(const Buffer buffer, Buffer::allocate(weight.n_rows() * format.row_bytes(weight.n_cols())));
   auto lost = convert_weight(weight, format, {.n_threads = options_.n_threads, .quick = true}, buffer.data());

@@ -55,6 +55,34 @@ TEST(WeightLoader, NumbersOfAQuantisedTensorAreRefused) {
   EXPECT_EQ(ops.n, 0);
 }
 
+TEST(WeightLoader, ProductsOfAFewColumnsAreNotRounded) {
+  class Noting final : public NoOps {
+   public:
+    Result<Linear> load_linear(const HostWeight& weight, const HostWeight*, Shard) override {
+      formats.emplace_back(weight.format->name);
+      return Linear();
+    }
+    std::vector<std::string> formats;
+  };
+  ModelFile file;
+  const std::vector<std::byte> zeros(256);
+  for (const int64_t n_cols : {15, 16}) {
+    HostWeight& weight = file.tensors.emplace_back();
+    weight.name = std::to_string(n_cols) + ".weight";
+    weight.format = find_weight_format(std::string_view("bf16"));
+    weight.shape = {3, n_cols};
+    weight.data = std::span(zeros).first(static_cast<size_t>(3 * n_cols * 2));
+  }
+  file.sort_tensors();
+  Noting ops;
+  const LoadOptions options;
+  std::vector<Linear> out;
+  WeightLoader load(file, ops, options);
+  for (const int64_t n_cols : {15, 16}) load.linear(out, std::to_string(n_cols), 3, n_cols);
+  ASSERT_TRUE(load.status());
+  EXPECT_EQ(ops.formats, (std::vector<std::string>{"f32", "bf16"}));
+}
+
 // Notes what comes: the first of the rows, how many they are, their numbers of the bias.
 class Parts final : public NoOps {
  public:

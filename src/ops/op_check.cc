@@ -162,6 +162,7 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   }
   QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
   QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0 && p.n_kept >= 0 && p.n_kept <= kMostKept);
+  QR_CHECK(p.most_slope_bits >= 0.0F && (p.most_slope_bits == 0.0F || p.n_kept == 0));
   const Tensor& rotation = meta.kept_rotation;
   QR_CHECK(rotation.empty() || (rotation.rank == 3 && rotation.dtype == DType::f32 && rotation.dim(0) == q.dim(0) &&
                                 2 * rotation.dim(1) <= p.k_dim && rotation.dim(2) == 2),
@@ -251,8 +252,12 @@ void check_scan(const Tensor& y, const ScanInput& in, const ScanParams& p, const
   check_state_rows(rows, in.x.dim(0));
   QR_CHECK(in.x.dim(1) == int64_t{p.n_heads} * p.head_dim, shape_text(in.x));
   QR_CHECK(in.b.dim(0) == in.x.dim(0) && in.b.dim(1) == int64_t{p.n_head_groups} * p.state_dim, shape_text(in.b));
-  QR_CHECK(in.dt.dim(0) == in.x.dim(0) && in.dt.dim(1) == p.n_heads, shape_text(in.dt));
-  for (const Tensor* t : {&p.dt_bias, &p.a, &p.d}) check_numbers(*t, p.n_heads);
+  QR_CHECK(in.dt.dim(0) == in.x.dim(0) && in.dt.dim(1) == p.n_steps(), shape_text(in.dt));
+  check_numbers(p.dt_bias, p.n_steps());
+  check_numbers(p.d, p.n_steps());
+  if (!p.by_component) return check_numbers(p.a, p.n_heads);
+  QR_CHECK(p.n_heads == 1 && p.a.rank == 2 && p.a.dtype == DType::f32 && p.a.is_dense(), shape_text(p.a));
+  QR_CHECK(p.a.dim(0) == p.state_dim && p.a.dim(1) == p.head_dim, shape_text(p.a));
 }
 
 void check_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& p, const StateRows& rows) {

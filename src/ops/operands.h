@@ -128,6 +128,10 @@ struct AttnParams {
   int n_kept = 0;         // and of its sequence's first keys as many; 0 … kMostKept (ops/seen_keys.h)
   RopePairs kept_pairs = RopePairs::halves;  // how AttnMeta::kept_rotation rotates queries
   Tensor sinks = {};  // f32 [n_heads]: of each head a score that counts in the sum and has no value; empty: none
+  // ALiBi, > 0: a score has slope · (its key's position − the last that the row sees) added, slope of a head as
+  // fill_slopes (ops/slopes.h) says; never beside keys that are kept. Source: Press, Smith and Lewis, "Train Short,
+  // Test Long".
+  float most_slope_bits = 0.0F;
 };
 
 // rms: x / rms(x) · w. layer: (x − mean(x)) / √(variance(x) + eps) · w, plus b where there is one.
@@ -186,12 +190,16 @@ struct ShortConv {
 struct ScanInput {
   Tensor x;     // [n, n_heads · head_dim]
   Tensor b, c;  // [n, n_head_groups · state_dim]
-  Tensor dt;    // [n, n_heads]
+  Tensor dt;    // [n, n_heads], or of every component of a head [n, n_heads · head_dim]
 };
 // State: f32 [n_heads, state_dim, head_dim].
 struct ScanParams {
   int n_heads = 0, head_dim = 0, n_head_groups = 0, state_dim = 0;
   Tensor dt_bias, a, d;  // f32 [n_heads]
+  // Mamba-1: there is one head, and steps, dt_bias and d are of each of its components, a of each that a state keeps
+  // for it, f32 [state_dim, head_dim].
+  bool by_component = false;
+  int64_t n_steps() const { return by_component ? int64_t{n_heads} * head_dim : n_heads; }
 };
 
 // What a delta rule reads of each row. Heads share the queries and keys of n_key_heads, as DeltaParams says.

@@ -71,6 +71,7 @@ class Ops {
   virtual void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) = 0;
   // Of each head, row after row, with step = log(1 + exp(dt + dt_bias)):
   //   state [state_dim, head_dim] = exp(step · a) · state + b ⊗ (step · x);  y [head_dim] = c · state + d · x
+  // A step, a and d are one number of a head, or each component's own (ScanParams::by_component).
   virtual void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) = 0;
   // Of each head, row after row, with q and k divided by their lengths and q by √k_dim too, step = log(1 + exp(dt +
   // dt_bias)) and share = beta_scale / (1 + exp(−beta)):

@@ -27,7 +27,8 @@ struct AttendCase {
   int n_kept = 0;     // beside the window, which is the op's
   bool turns = true;  // before keys that are kept
   RopePairs pairs = RopePairs::halves;
-  int in_keys = 0;  // the last components of a key that are its value; 0: it has one of its own
+  float slopes = 0;  // AttnParams::most_slope_bits
+  int in_keys = 0;   // the last components of a key that are its value; 0: it has one of its own
 };
 
 // Keys and values of a sequence position are a function of (sequence, position); the rest of the pool is NaN, so that
@@ -62,7 +63,8 @@ std::vector<float> run_attend(Ops& ops, const AttendCase& c, const KvCodec& code
                     .soft_cap = c.soft_cap,
                     .window = c.by_op ? c.window : 0,
                     .n_kept = c.n_kept,
-                    .kept_pairs = c.pairs};
+                    .kept_pairs = c.pairs,
+                    .most_slope_bits = c.slopes};
   std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * max_blocks));
   // Blocks interleaved and descending: position order is not memory order.
   for (int64_t i = 0; i < n_seqs * max_blocks; ++i) {
@@ -175,6 +177,28 @@ TEST(Parity, Attend) {
        .by_op = true,
        .n_kept = 256,
        .turns = false},
+  };
+  compare_all(cases);
+}
+
+// Scores that fall with distance, of numbers of heads that are powers of two and not, in spans of keys and in windows.
+TEST(Parity, AttendWithSlopes) {
+  const AttendCase cases[] = {
+      {.n_heads = 1, .n_kv_heads = 1, .dim = 16, .block_tokens = 16, .past = {20}, .fresh = {1}, .slopes = 8},
+      {.n_heads = 16, .n_kv_heads = 16, .dim = 24, .block_tokens = 16, .past = {3, 270}, .fresh = {9, 1}, .slopes = 8},
+      {.n_heads = 12, .n_kv_heads = 12, .dim = 32, .block_tokens = 16, .past = {600, 0}, .fresh = {9, 2}, .slopes = 16},
+      {.n_heads = 6, .n_kv_heads = 2, .dim = 64, .block_tokens = 32, .past = {3000}, .fresh = {1}, .slopes = 8},
+      {.n_heads = 4,
+       .n_kv_heads = 1,
+       .dim = 16,
+       .block_tokens = 16,
+       .past = {300},
+       .fresh = {20},
+       .window = 40,
+       .soft_cap = 2.0F,
+       .by_op = true,
+       .sinks = true,
+       .slopes = 8},
   };
   compare_all(cases);
 }

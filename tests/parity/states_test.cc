@@ -75,53 +75,60 @@ TEST(StateParity, ShortConv) {
 
 // What a scan reads, rows [begin, end) of 15.
 struct Scanned {
-  explicit Scanned(const Shape& s)
-      : shape(s),
+  explicit Scanned(const Shape& s, bool columns = false)
+      : shape(columns ? Shape{1, static_cast<int>(s.n_inner()), 1, s.state_dim, s.n_taps} : s),
+        by_component(columns),
         x(15, s.n_inner(), 4),
-        b(15, int64_t{s.n_head_groups} * s.state_dim, 5),
-        c(15, int64_t{s.n_head_groups} * s.state_dim, 6),
-        dt(15, s.n_heads, 7, 3.0F),
+        b(15, int64_t{shape.n_head_groups} * s.state_dim, 5),
+        c(15, int64_t{shape.n_head_groups} * s.state_dim, 6),
+        dt(15, columns ? s.n_inner() : s.n_heads, 7, 3.0F),
         y(15, s.n_inner()),
-        bias(s.n_heads, 8),
-        a(s.n_heads, 9),
-        d(s.n_heads, 10) {
+        bias(dt.d, 8),
+        a(columns ? s.scan_floats() : s.n_heads, 9),
+        d(dt.d, 10) {
     for (float& v : a.values.values) v = -std::exp(v);
     dt.values.front() = 30.0F;  // where log(1 + exp(x)) is x
   }
   void run(Ops& ops, int64_t begin, int64_t end, States& states) {
     const int64_t n = end - begin;
+    const Tensor fades = by_component
+                             ? Tensor::dense(a.values.values.data(), DType::f32, {shape.state_dim, shape.head_dim})
+                             : a.tensor();
     const ScanParams params{shape.n_heads, shape.head_dim, shape.n_head_groups, shape.state_dim,
-                            bias.tensor(), a.tensor(),     d.tensor()};
+                            bias.tensor(), fades,          d.tensor(),          by_component};
     const ScanInput in{x.tensor().rows(begin, n), b.tensor().rows(begin, n), c.tensor().rows(begin, n),
                        dt.tensor().rows(begin, n)};
     ops.scan(y.tensor().rows(begin, n), in, params, states.rows());
   }
   Shape shape;
+  bool by_component;
   Matrix x, b, c, dt, y;
   Numbers bias, a, d;
 };
 
 TEST(StateParity, Scan) {
   for (const Shape& shape : kShapes) {
-    compare("scan of " + std::to_string(shape.head_dim), 1e-5, [&](Ops& ops) {
-      States states = three(shape.scan_floats());
-      Scanned scanned(shape);
-      scanned.run(ops, 0, 15, states);
-      std::vector<float> out = scanned.y.values;
-      out.insert(out.end(), states.memory.values.begin(), states.memory.values.end());
-      return out;
-    });
+    for (const bool by_component : {false, true}) {
+      compare("scan of " + std::to_string(shape.head_dim) + (by_component ? ", columns" : ""), 1e-5, [&](Ops& ops) {
+        States states = three(shape.scan_floats());
+        Scanned scanned(shape, by_component);
+        scanned.run(ops, 0, 15, states);
+        std::vector<float> out = scanned.y.values;
+        out.insert(out.end(), states.memory.values.begin(), states.memory.values.end());
+        return out;
+      });
+    }
   }
 }
 
 // One sequence of 15 rows in pieces, each of which goes on where the last one left off.
-TEST(StateParity, PiecesHaveTheBitsOfTheWhole) {
+void compare_pieces(bool by_component) {
   for (const Shape& shape : kShapes) {
     for (const std::string& isa : cpu_isas()) {
       const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
       const auto in_pieces = [&](std::initializer_list<int64_t> ends) {
         States states(1, shape.scan_floats());
-        Scanned scanned(shape);
+        Scanned scanned(shape, by_component);
         int64_t begin = 0;
         for (const int64_t end : ends) {
           states.cu_q = {0, static_cast<int32_t>(end - begin)};
@@ -141,6 +148,10 @@ TEST(StateParity, PiecesHaveTheBitsOfTheWhole) {
     }
   }
 }
+
+TEST(StateParity, PiecesHaveTheBitsOfTheWhole) { compare_pieces(false); }
+
+TEST(StateParity, PiecesOfColumnsHaveTheBitsOfTheWhole) { compare_pieces(true); }
 
 TEST(StateParity, ConvolvedPiecesHaveTheBitsOfTheWhole) {
   for (const Shape& shape : kShapes) {

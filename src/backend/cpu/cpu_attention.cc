@@ -1,6 +1,8 @@
 // Heads: rotated by their positions, put into the cache, attended.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/kernels/leaning_task.h"
 #include "ops/op_check.h"
+#include "ops/slopes.h"
 
 namespace quire {
 namespace {
@@ -120,6 +122,8 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
   const AttentionKernels& kernels = kernels_of(params.k_codec);
   const int heads_per_kv = params.n_heads / params.n_kv_heads;
   attention_tasks_.cut(meta, params, pool_.n_threads());
+  slopes_.resize(params.most_slope_bits > 0.0F ? static_cast<size_t>(params.n_heads) : 0);
+  fill_slopes(slopes_, params.most_slope_bits);
 
   const int n_before = params.n_kept > 0 ? 1 : 0;  // states of keys that are kept
   const auto task_of = [&](const AttentionTasks::Tile& tile, int h) {
@@ -171,8 +175,9 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
     const AttentionTasks::Span& span = spans[static_cast<size_t>(i)];
     const AttentionTasks::Tile& tile = tiles[static_cast<size_t>(span.tile)];
     const int64_t head = span.kv_head;
-    const AttentionTask whole = task_of(tile, span.kv_head);
-    AttentionTask task = whole;
+    const LeaningTask whole{task_of(tile, span.kv_head),
+                            slopes_.empty() ? nullptr : slopes_.data() + head * heads_per_kv};
+    LeaningTask task = whole;
     task.first_chunk = span.first_chunk;
     task.end_chunk = span.end_chunk;
     task.takes_kept = span.first_chunk == tile.first_chunk;

@@ -142,6 +142,8 @@ class CpuOps final : public Ops {
                     const AddedProducts& added);
   // Attention, whose results are quantised or rounded as well where xq has room for that.
   void attend(const Tensor& out, const Tensor& q, const AttentionPart& part, const QuantRows& xq);
+  // scan() of ScanParams::by_component.
+  void scan_columns(const Tensor& y, const ScanInput& in, const ScanParams& params, const StateRows& rows);
   // A head of q, k or v whose columns are all there: its norm, its rotation, its way into the cache.
   void finish_head(int64_t head, const AttentionScratch& at, const AttentionPart& part, float eps);
   // What a gated unit makes, [n, n_ff]: itself where a product reads that, and in the forms that others want.
@@ -168,6 +170,7 @@ class CpuOps final : public Ops {
   QuantBuffer input_quants_, inner_quants_;  // of an op's input, and of what a fused op hands on to its last product
   std::vector<SampleScratch> scratch_;
   AttentionTasks attention_tasks_;
+  std::vector<float> slopes_;  // of attend's heads, where scores have any
   LinearWork work_;
   LowRankWork low_rank_;
   GatedWork gated_work_;

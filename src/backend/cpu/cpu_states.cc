@@ -9,7 +9,8 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kColumns = 256;  // of a convolution's task
+constexpr int64_t kColumns = 256;      // of a convolution's task
+constexpr int64_t kScanColumns = 128;  // of a scan's with steps of their own
 
 // Rows [begin, begin + n) of a sequence, and where its states lie.
 struct SeqRows {
@@ -91,8 +92,44 @@ void CpuOps::short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRo
   });
 }
 
+// A task makes the steps of its own columns: of few rows, as when one sequence decodes, they are most of the work.
+void CpuOps::scan_columns(const Tensor& y, const ScanInput& in, const ScanParams& params, const StateRows& rows) {
+  const int64_t d = params.head_dim, n_runs = (d + kScanColumns - 1) / kScanColumns;
+  steps_.resize(static_cast<size_t>(d * in.dt.dim(0)));
+  pool_.run((rows.cu_q.dim(0) - 1) * n_runs, [&](int64_t i) {
+    const SeqRows seq(rows, i / n_runs);
+    const int64_t column = i % n_runs * kScanColumns;
+    ColumnScanTask task{seq.task(rows, column)};
+    task.d = std::min(kScanColumns, d - column);
+    float* steps = steps_.data() + seq.begin * d + column;
+    for (int64_t row = 0; row < seq.n; ++row) {
+      for (int64_t k = 0; k < task.d; ++k) {
+        const double sum = static_cast<double>(in.dt.row<float>(seq.begin + row)[column + k]) +
+                           params.dt_bias.ptr<float>()[column + k];
+        steps[row * d + k] = static_cast<float>(softplus(sum));
+      }
+    }
+    task.x = in.x.row<float>(seq.begin) + column;
+    task.x_stride = in.x.stride[0];
+    task.b = in.b.row<float>(seq.begin);
+    task.b_stride = in.b.stride[0];
+    task.c = in.c.row<float>(seq.begin);
+    task.c_stride = in.c.stride[0];
+    task.steps = steps;
+    task.steps_stride = d;
+    task.a = params.a.ptr<float>() + column;
+    task.skip = params.d.ptr<float>() + column;
+    task.y = y.row<float>(seq.begin) + column;
+    task.y_stride = y.stride[0];
+    task.state_dim = params.state_dim;
+    task.state_stride = d;
+    states_.scan_columns(task);
+  });
+}
+
 void CpuOps::scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) {
   check_scan(y, in, params, rows);
+  if (params.by_component) return scan_columns(y, in, params, rows);
   const int64_t n_heads = params.n_heads, head_dim = params.head_dim, state_dim = params.state_dim;
   steps_.resize(static_cast<size_t>(2 * n_heads * in.dt.dim(0)));
   for_rows(in.dt.dim(0), 64 * n_heads, [&](int64_t i) {

@@ -422,6 +422,9 @@ static Status check_layer(const AttnParams& layer) {
     return fail(Code::unsupported,
                 "--backend cuda has no kernels for latent attention, where values are part of keys, so far");
   }
+  if (layer.most_slope_bits > 0.0F) {
+    return fail(Code::unsupported, "--backend cuda has no kernels for scores with slopes (ALiBi) so far");
+  }
   if (codec.name == "f16") return {};
   return fail(Code::unsupported,
               "--backend cuda has kernels for --kv-type f16 so far, not for " + std::string(codec.name));

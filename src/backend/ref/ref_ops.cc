@@ -12,6 +12,7 @@
 #include "ops/route.h"
 #include "ops/sample_row.h"
 #include "ops/seen_keys.h"
+#include "ops/slopes.h"
 #include "quant/f16.h"
 
 namespace quire {
@@ -391,6 +392,8 @@ class RefOps final : public Ops {
     if (n_kept > 0 && !at.meta.kept_rotation.empty())
       rotate(rotated.data(), at.meta.kept_rotation, at.row, params.kept_pairs);
     const std::vector<double> query_of_kept = query_of(rotated.data(), params);
+    std::vector<float> slopes(static_cast<size_t>(params.n_heads));
+    fill_slopes(slopes, params.most_slope_bits);
     std::vector<double> scores;
     std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
     double max = -INFINITY;
@@ -402,6 +405,8 @@ class RefOps final : public Ops {
       for (size_t d = 0; d < with.size(); ++d) dot += with[d] * static_cast<double>(row[d]);
       dot *= static_cast<double>(params.scale);
       scores.push_back(params.soft_cap > 0 ? capped(dot, params.soft_cap) : dot);
+      const double from_last = keys[i] - (seen.end - 1);
+      if (params.most_slope_bits > 0) scores.back() += static_cast<double>(slopes[static_cast<size_t>(h)]) * from_last;
       max = std::max(max, scores.back());
     }
     std::vector<double> sum(static_cast<size_t>(params.v_dim));

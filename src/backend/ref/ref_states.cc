@@ -43,14 +43,18 @@ void by_heads(const StateRows& rows, int64_t n_heads, int64_t per_head, Fn fn) {
 // state [state_dim, head_dim].
 void scan_row(const Tensor& y, const ScanInput& in, const ScanParams& p, const Place& at_row, float* state) {
   const auto [row, head] = at_row;
-  const double sum = static_cast<double>(in.dt.row<float>(row)[head]) + p.dt_bias.ptr<float>()[head];
-  const double step = softplus(sum);
-  const double decay = std::exp(step * p.a.ptr<float>()[head]);
+  const auto step_of = [&](int64_t at) {
+    return softplus(static_cast<double>(in.dt.row<float>(row)[at]) + p.dt_bias.ptr<float>()[at]);
+  };
+  double step = step_of(head);
+  double decay = std::exp(step * p.a.ptr<float>()[head]);
   const float* x = in.x.row<float>(row) + head * p.head_dim;
   const int64_t head_group = head / (p.n_heads / p.n_head_groups) * p.state_dim;
   for (int64_t i = 0; i < p.head_dim; ++i) {
-    double out = static_cast<double>(p.d.ptr<float>()[head]) * x[i];
+    if (p.by_component) step = step_of(i);
+    double out = static_cast<double>(p.d.ptr<float>()[p.by_component ? i : head]) * x[i];
     for (int64_t s = 0; s < p.state_dim; ++s) {
+      if (p.by_component) decay = std::exp(step * p.a.row<float>(s)[i]);
       float& at = state[s * p.head_dim + i];
       const double now = at * decay + step * x[i] * in.b.row<float>(row)[head_group + s];
       at = static_cast<float>(now);

@@ -16,7 +16,7 @@
 #include "backend/cpu/kernels/exp.h"
 #include "backend/cpu/kernels/factors.h"
 #include "backend/cpu/kernels/flush.h"
-#include "backend/cpu/kernels/tables.h"
+#include "backend/cpu/kernels/leaning_task.h"
 #include "ops/seen_keys.h"
 #include "quant/kv_codec.h"
 #include "quant/rotation.h"
@@ -35,6 +35,12 @@ struct AttentionKernel {
 
   // Whether values are the last components of keys: no value of its own begins where its key does.
   static bool are_in_keys(const AttentionTask& task) { return task.v_offset == task.k_offset; }
+
+  // Keys [t0, t1) of a chunk.
+  struct Range {
+    int t0, t1;
+    bool is_empty() const { return t0 >= t1; }
+  };
 
   // Addresses of a chunk's strips.
   struct Strips {
@@ -64,6 +70,8 @@ struct AttentionKernel {
   template <int M>
   struct Tile {
     float* out[M];
+    float slope[M];  // of task.slopes
+    int chunk;       // position of the chunk's first key
     int v_dim;
     int first_in_keys;    // of values that are components of keys the first; below 0: they lie on their own
     int v_width, v_from;  // components that at.v's values have where they are read, and of v_dim the first of these
@@ -142,6 +150,23 @@ struct AttentionKernel {
     for (; g < end; ++g) strips(g, std::integral_constant<int, 1>());
   }
 
+  // Scores by distance: what task.slopes take from those of keys that lie behind the last that a row sees. A pass of
+  // its own, so that models without slopes have the loops that they had.
+  template <int M>
+  [[gnu::noinline]] static void lean_scores(Range keys, Tile<M>& tile) {
+    alignas(64) static constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const F lanes = V::load(kLanes);
+    for (int i = 0; i < M; ++i) {
+      const F slope = V::set1(tile.slope[i]);
+      for (int g = keys.t0 / kStripTokens; g * kStripTokens < keys.t1; ++g) {
+        float* score = tile.score[i] + g * kStripTokens;
+        const int from_last = tile.chunk + g * kStripTokens - (tile.seen[i].end - 1);
+        const F distance = V::add(V::set1(static_cast<float>(from_last)), lanes);
+        V::store(score, V::fma(slope, distance, V::load(score)));
+      }
+    }
+  }
+
   // The end of the strips of row i's keys, from its first on, that it sees as a whole.
   template <int M>
   static int whole_strips(const Tile<M>& tile, int i) {
@@ -196,10 +221,6 @@ struct AttentionKernel {
 
   // Adds values [t0, t1) of the chunk, components d … d+15, to row i's sum. Where t0 or t1 cuts a pair its other half
   // is zeros.
-  struct Range {
-    int t0, t1;
-    bool is_empty() const { return t0 >= t1; }
-  };
   template <int M>
   static QR_INLINE F one_row(const Tile<M>& tile, int i, Range keys, int d, F acc) {
     d -= tile.v_from;
@@ -395,8 +416,9 @@ struct AttentionKernel {
 
   // Scores, weights and values of the keys [lo, hi) of a chunk, of which `range_of` says what a row sees.
   template <bool kAsks, int M, class RangeOf>
-  static QR_INLINE void add_chunk(const AttentionTask& task, Range keys, Tile<M>& tile, const RangeOf& range_of) {
+  static QR_INLINE void add_chunk(const LeaningTask& task, Range keys, Tile<M>& tile, const RangeOf& range_of) {
     scores<kAsks>(task, keys.t0, keys.t1, tile);
+    if (task.slopes != nullptr) lean_scores(keys, tile);
     for (int i = 0; i < M; ++i) {
       const Range seen = range_of(tile.seen[i]);
       tile.lo[i] = seen.t0;
@@ -412,7 +434,7 @@ struct AttentionKernel {
   }
 
   template <int M, bool kAsks = kCanAsk>
-  static void run_tile(const AttentionTask& task, int64_t pair) {
+  static void run_tile(const LeaningTask& task, int64_t pair) {
     Tile<M> tile;
     tile.v_dim = tile.v_width = task.v_dim;
     tile.v_from = 0;
@@ -428,6 +450,7 @@ struct AttentionKernel {
       tile.out[i] = task.out + row * task.out_stride + head * task.v_dim;
       const SeenKeys seen = seen_keys(task.first_key[row], task.end_key[row], task.window, task.n_kept);
       tile.seen[i] = seen;
+      tile.slope[i] = task.slopes != nullptr ? task.slopes[head] : 0.0F;
       tile.m[i] = -__builtin_inff();
       tile.l[i] = 0.0F;
       begin = seen.first < begin ? seen.first : begin;
@@ -447,6 +470,7 @@ struct AttentionKernel {
       const int chunk = of_kept ? 0 : c * kChunk;
       const int lo = of_kept ? kept.t0 : begin > chunk ? begin - chunk : 0;
       const int hi = of_kept ? kept.t1 : end - chunk < kChunk ? end - chunk : kChunk;
+      tile.chunk = chunk;
       locate(task, chunk, lo, hi, tile.at);
       tile.next_end = 0;
       if (!of_kept && c + 1 < end_chunk) tile.next_end = end - chunk - kChunk < kChunk ? end - chunk - kChunk : kChunk;
@@ -538,7 +562,8 @@ struct AttentionKernel {
     }
   }
 
-  static void run(const AttentionTask& task) {
+  static void run(const AttentionTask& given) {
+    const auto& task = static_cast<const LeaningTask&>(given);
     const int64_t n_pairs = (task.row_end - task.row_begin) * task.heads_per_kv;
     int64_t pair = 0;
     if constexpr (V::kAttentionRows >= 16) {

@@ -49,6 +49,26 @@ struct ScanTask : StateTask {
   int head_dim = 0, state_dim = 0;
 };
 
+// Through some columns of a scan with steps of their own (ScanParams::by_component); a state is [state_dim] rows,
+// state_stride apart.
+struct ColumnScanTask : StateTask {
+  int64_t d = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  const float* c = nullptr;
+  int64_t c_stride = 0;
+  const float* steps = nullptr;  // of each row and column
+  int64_t steps_stride = 0;
+  const float* a = nullptr;  // [state_dim], state_stride apart
+  const float* skip = nullptr;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int state_dim = 0;
+  int64_t state_stride = 0;
+};
+
 // Through one head of a delta rule; a state is [k_dim, v_dim].
 struct DeltaTask : StateTask {
   const float* q = nullptr;  // of each row, at its length; made_stride apart, as k, fades and share are
@@ -67,6 +87,7 @@ struct StateKernels {
   std::string_view isa;
   void (*conv)(const ConvTask& task);
   void (*scan)(const ScanTask& task);
+  void (*scan_columns)(const ColumnScanTask& task);
   void (*delta_rule)(const DeltaTask& task);
 };
 

@@ -2,6 +2,7 @@
 // sequence. A lane is a column, or a component of a head; sums over taps and over components of the state go in order,
 // so that bits depend neither on the width of a vector nor on how many rows come at once (docs/numerics.md).
 #pragma once
+#include "backend/cpu/kernels/exp.h"
 #include "backend/cpu/kernels/state_tables.h"
 #include "ops/state_sizes.h"
 
@@ -85,6 +86,49 @@ struct States {
     }
   }
 
+  static void scan_columns(const ColumnScanTask& task) {
+    int64_t p = 0;
+    for (; p + 64 <= task.d; p += 64) column_lanes<4>(task, p, 16);
+    for (; p < task.d; p += 16) column_lanes<1>(task, p, task.d - p < 16 ? static_cast<int>(task.d - p) : 16);
+  }
+
+  // Columns [p, p + 16 · N), as scan_lanes.
+  template <int N>
+  static QR_INLINE void column_lanes(const ColumnScanTask& task, int64_t p, int lanes) {
+    alignas(64) float own[kMostStateDim * 16 * N];
+    const float* from = task.from == nullptr ? nullptr : task.from + p;
+    int64_t from_stride = task.state_stride;
+    for (int64_t row = 0; row < task.n; ++row) {
+      float* to = task.to[row] < 0 ? own : task.state(task.to[row]) + p;
+      const int64_t to_stride = task.to[row] < 0 ? 16 * N : task.state_stride;
+      const float* b = task.b + row * task.b_stride;
+      const float* c = task.c + row * task.c_stride;
+      F step[N], x[N], in[N], y[N], decay[N];
+      for (int i = 0; i < N; ++i) step[i] = load(task.steps + row * task.steps_stride + p + 16 * i, lanes);
+      for (int i = 0; i < N; ++i) x[i] = load(task.x + row * task.x_stride + p + 16 * i, lanes);
+      for (int i = 0; i < N; ++i) in[i] = V::mul(x[i], step[i]);
+      for (int i = 0; i < N; ++i) y[i] = V::zero();
+      for (int s = 0; s < task.state_dim; ++s) {
+        const F weight = V::set1(b[s]), share = V::set1(c[s]);
+        const float* a = task.a + s * task.state_stride + p;
+        for (int i = 0; i < N; ++i) decay[i] = V::mul(step[i], load(a + 16 * i, lanes));
+        exp_some<V, N, true>(decay);
+        for (int i = 0; i < N; ++i) {
+          const F before = from == nullptr ? V::zero() : load(from + s * from_stride + 16 * i, lanes);
+          const F now = V::fma(before, decay[i], V::mul(weight, in[i]));
+          store(to + s * to_stride + 16 * i, now, lanes);
+          y[i] = V::fma(now, share, y[i]);
+        }
+      }
+      for (int i = 0; i < N; ++i) {
+        const F skip = load(task.skip + p + 16 * i, lanes);
+        store(task.y + row * task.y_stride + p + 16 * i, V::fma(x[i], skip, y[i]), lanes);
+      }
+      from = to;
+      from_stride = to_stride;
+    }
+  }
+
   static void delta_rule(const DeltaTask& task) {
     int p = 0;
     for (; p + 64 <= task.v_dim; p += 64) delta_lanes<4>(task, p, 16);
@@ -134,7 +178,7 @@ struct States {
 
 template <class V>
 constexpr StateKernels make_state_kernels(std::string_view isa) {
-  return {isa, &States<V>::conv, &States<V>::scan, &States<V>::delta_rule};
+  return {isa, &States<V>::conv, &States<V>::scan, &States<V>::scan_columns, &States<V>::delta_rule};
 }
 
 }  // namespace
