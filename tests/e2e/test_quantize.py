@@ -51,7 +51,7 @@ ARCHITECTURES = {'mistral': 'llama', 'mixtral': 'llama', 'gptneox-serial': 'gptn
                  'stablelm-parallel': 'stablelm', 'deepseek2-glm': 'deepseek2', 'deepseek2-groups': 'deepseek2',
                  'deepseek2-v3': 'deepseek2', 'granitehybrid-moe': 'granitehybrid',
                  'granitehybrid-bamba': 'granitehybrid', 'falcon-one-norm': 'falcon',
-                 'cohere2moe-sum': 'cohere2moe', 'gemma4-global': 'gemma4', 'gemma4-moe': 'gemma4'}
+                 'cohere2moe-sum': 'cohere2moe', 'gemma4-global': 'gemma4', 'gemma4-moe': 'gemma4', 'mamba-falcon': 'mamba'}
 
 
 class Quantize(unittest.TestCase):
