@@ -190,7 +190,7 @@ void absorb(Tensor out, const Tensor& q, const LatentPart& part, const Pass& pas
     pass.ops->linear(out.columns(h * c.head_dim + c.n_rope, c.latent.n_kv), q.columns(h * (still + c.n_rope), still),
                      std::span(part.weights.k_b).subspan(static_cast<size_t>(h), 1));
   }
-  pass.ops->rope(out, part.rotation, c.head_dim, c.rope_pairs);
+  if (!part.rotation.empty()) pass.ops->rope(out, part.rotation, c.head_dim, c.rope_pairs);
   if (!part.query_factors.empty()) pass.ops->rope(out, part.query_factors, c.head_dim, c.rope_pairs);
 }
 
@@ -200,7 +200,7 @@ void write_row(const Tensor& x, const LatentPart& part, const Pass& pass) {
   const Tensor latent = k.columns(c.n_rope, c.latent.n_kv);
   pass.ops->linear(k, x, part.weights.kv_a);
   pass.ops->rms_norm(latent, latent, part.weights.kv_a_norm, kNormEps);
-  pass.ops->rope(k, part.rotation, c.head_dim, c.rope_pairs);
+  if (!part.rotation.empty()) pass.ops->rope(k, part.rotation, c.head_dim, c.rope_pairs);
   pass.ops->kv_write(k, {}, pass.batch->slots[static_cast<size_t>(part.params.group)], pass.kv, part.params);
 }
 

@@ -51,7 +51,7 @@ struct LatentPart {
   const DecoderConfig& config;
   const AttnParams& params;
   const AttnMeta& meta;
-  Tensor rotation;              // f32 [n, n_rope / 2, 2]
+  Tensor rotation;              // f32 [n, n_rope / 2, 2]; empty: rows do not turn
   Tensor query_factors;         // f32 [n, head_dim / 2, 2], as HeadSteps'; empty: none
   std::span<const Linear> out;  // n_heads · latent.v_dim → n_embd
 };

@@ -37,7 +37,7 @@ class WeightLoader {
   // The same number n times, f32 [n], of no tensor.
   void constant(Tensor& out, int64_t n, float value);
   void ones(Tensor& out, int64_t n) { constant(out, n, 1.0F); }
-  // The tensor `name` [n_out, n_in] as f32 [n_in, n_out].
+  // The tensor `name` [n_out, n_in], or with dimensions of 1 besides, as f32 [n_in, n_out].
   void load_transposed(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in);
   // Of several [n_out, n_in] the same, side by side: f32 [n_in, Σ n_out].
   struct Part {
