@@ -93,6 +93,8 @@ std::string failure_of(const Error& error) {
 Result<Remote> parse_remote(const std::string& url) {
   auto read = parse_server_url(url);
   if (!read) return fail(Code::invalid, "\"" + url + "\" is no address of a server: " + read.error().message);
+  if (!read->at.tls_name.empty())
+    return fail(Code::invalid, "\"" + url + "\": https is not supported here, put a proxy in front or use http");
   return Remote{std::move(read->at.host), read->at.port, std::move(read->base), ""};
 }
 

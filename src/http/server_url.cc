@@ -9,8 +9,9 @@ namespace {
 tl::unexpected<Error> wrong(std::string what) { return fail(Code::invalid, std::move(what)); }
 
 // Of "host", "host:port" and "[address]:port".
-Result<UpstreamAddress> read_authority(std::string_view text) {
+Result<UpstreamAddress> read_authority(std::string_view text, int usual_port) {
   UpstreamAddress out;
+  out.port = usual_port;
   if (text.starts_with('[')) {
     const size_t end = text.find(']');
     if (end == std::string_view::npos) return wrong("no ] after [");
@@ -34,14 +35,16 @@ Result<UpstreamAddress> read_authority(std::string_view text) {
 
 Result<ServerUrl> parse_server_url(std::string_view url) {
   constexpr std::string_view kPlain = "http://", kTls = "https://", kVersion = "/v1";
-  if (url.starts_with(kTls)) return wrong("https is not supported, put a proxy in front or use http");
-  if (url.starts_with(kPlain)) url.remove_prefix(kPlain.size());
-  if (url.find("://") != std::string_view::npos) return wrong("the scheme must be http");
+  const bool tls = url.starts_with(kTls);
+  if (tls) url.remove_prefix(kTls.size());
+  if (!tls && url.starts_with(kPlain)) url.remove_prefix(kPlain.size());
+  if (url.find("://") != std::string_view::npos) return wrong("the scheme must be http or https");
   const auto is_plain = [](char c) { return c > ' ' && c < 0x7f && c != '?' && c != '#' && c != '@'; };
   if (!std::all_of(url.begin(), url.end(), is_plain)) return wrong("it holds a character that has no place there");
   const size_t slash = std::min(url.find('/'), url.size());
   ServerUrl out;
-  QR_TRY(out.at, read_authority(url.substr(0, slash)));
+  QR_TRY(out.at, read_authority(url.substr(0, slash), tls ? 443 : 80));
+  if (tls) out.at.tls_name = out.at.host;
   std::string_view base = url.substr(slash);
   while (base.ends_with('/')) base.remove_suffix(1);
   if (base.ends_with(kVersion)) base.remove_suffix(kVersion.size());

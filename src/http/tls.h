@@ -13,6 +13,10 @@ struct ssl_st;
 
 namespace quire {
 
+struct FreeTlsContext {
+  void operator()(ssl_ctx_st* context) const;
+};
+
 // Certificate and key, for all connections of a server. Immutable; any thread.
 class TlsContext {
  public:
@@ -22,20 +26,34 @@ class TlsContext {
   ssl_ctx_st* get() const { return context_.get(); }
 
  private:
-  struct Free {
-    void operator()(ssl_ctx_st* context) const;
-  };
-  std::unique_ptr<ssl_ctx_st, Free> context_;
+  std::unique_ptr<ssl_ctx_st, FreeTlsContext> context_;
 };
 
-// The server's end of one connection. Io thread only.
+// Whose certificates are believed, for all connections to other servers. Immutable; any thread.
+class TlsTrust {
+ public:
+  // A PEM file of certificates, each of which is trusted with all that it has signed; empty: what OpenSSL is set up
+  // with on this machine. Fails (Code::io) naming the file.
+  static Result<std::shared_ptr<const TlsTrust>> load(const std::string& file);
+  ssl_ctx_st* get() const { return context_.get(); }
+
+ private:
+  std::unique_ptr<ssl_ctx_st, FreeTlsContext> context_;
+};
+
+// One end of a connection. Io thread only.
 class TlsSession {
  public:
-  enum class State : uint8_t { open, closed, failed };  // closed: the client said that nothing follows
+  enum class State : uint8_t { open, closed, failed };  // closed: the other said that nothing follows
 
-  // Null: no memory.
+  // The server's end. Null: no memory.
   static std::unique_ptr<TlsSession> open(const TlsContext& context);
-  // What came from the network. Appends what the client says to `plain` and what must be answered to `wire`. After
+  // The client's end, of a connection to a server whose certificate has to be of `name`, a host's or an address. Null:
+  // no memory, or `name` can be no host's. Begin with greet().
+  static std::unique_ptr<TlsSession> open(const TlsTrust& trust, const std::string& name);
+  // The client's first words. False: there are none.
+  bool greet(std::string& wire);
+  // What came from the network. Appends what the other says to `plain` and what must be answered to `wire`. After
   // `failed` only `wire` may still be sent.
   State receive(std::string_view bytes, std::string& plain, std::string& wire);
   // Appends `plain` to `wire`, encrypted. False: the session is broken. REQUIRES ready().
@@ -43,14 +61,18 @@ class TlsSession {
   // Appends the word that nothing follows.
   void close(std::string& wire);
   bool ready() const;  // the handshake is complete
+  // Why a client's handshake came to nothing, once receive() or greet() has failed.
+  std::string refusal() const;
 
  private:
   struct Free {
     void operator()(ssl_st* ssl) const;
   };
   explicit TlsSession(ssl_st* ssl) : ssl_(ssl) {}
+  static std::unique_ptr<TlsSession> over_memory(ssl_ctx_st* context);
   void drain(std::string& wire);
   std::unique_ptr<ssl_st, Free> ssl_;
+  std::string fault_;  // OpenSSL's word for what failed
 };
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include <csignal>
 #include <cstdio>
@@ -18,8 +19,10 @@ namespace quire {
 
 // Files in the folder for temporary ones, removed at the end.
 struct TestCertificate {
-  TestCertificate() {
-    const std::string base = std::filesystem::temp_directory_path() / ("quire_http_test_" + std::to_string(::getpid()));
+  // `address`: whose it is; empty: nobody's. `tag` sets several of one process apart.
+  explicit TestCertificate(const std::string& address = "", const std::string& tag = "") {
+    const std::string base =
+        std::filesystem::temp_directory_path() / ("quire_http_test_" + std::to_string(::getpid()) + tag);
     certificate = base + ".crt";
     key = base + ".key";
     const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> pair(EVP_EC_gen("P-256"), &EVP_PKEY_free);
@@ -28,6 +31,18 @@ struct TestCertificate {
     X509_gmtime_adj(X509_getm_notBefore(cert.get()), -60);
     X509_gmtime_adj(X509_getm_notAfter(cert.get()), 3600);
     X509_set_pubkey(cert.get(), pair.get());
+    const std::unique_ptr<X509_NAME, void (*)(X509_NAME*)> name(X509_NAME_new(), &X509_NAME_free);
+    const std::string own = "quire test " + tag;
+    X509_NAME_add_entry_by_txt(name.get(), "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(own.c_str()), -1,
+                               -1, 0);
+    X509_set_subject_name(cert.get(), name.get());
+    X509_set_issuer_name(cert.get(), name.get());
+    if (!address.empty()) {
+      X509_set_version(cert.get(), X509_VERSION_3);
+      const std::unique_ptr<X509_EXTENSION, void (*)(X509_EXTENSION*)> names(
+          X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, ("IP:" + address).c_str()), &X509_EXTENSION_free);
+      X509_add_ext(cert.get(), names.get(), -1);
+    }
     X509_sign(cert.get(), pair.get(), EVP_sha256());
     const std::unique_ptr<FILE, int (*)(FILE*)> to_cert(std::fopen(certificate.c_str(), "w"), &std::fclose);
     const std::unique_ptr<FILE, int (*)(FILE*)> to_key(std::fopen(key.c_str(), "w"), &std::fclose);

@@ -1,7 +1,7 @@
 // Asking another server from an io thread: one exchange at a time over a kept connection, its answer as it comes. The
 // one idea: the exchange lives on the io thread of the client that it is for, so both halves of a stream that passes
-// through are in one event loop, and who cannot take more bytes stops the reading of them. HTTP/1.1 without TLS. The
-// blocking client of tests and tools is http/client.h.
+// through are in one event loop, and who cannot take more bytes stops the reading of them. HTTP/1.1, over TLS where
+// the address says so. The blocking client of tests and tools is http/client.h.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,9 +13,12 @@
 
 namespace quire {
 
+class TlsTrust;
+
 struct UpstreamAddress {
   std::string host;
   int port = 80;
+  std::string tls_name = {};  // over TLS, with a certificate of this host's name or address; empty: without TLS
   // host:port, an IPv6 address in brackets.
   std::string text() const {
     const bool v6 = host.find(':') != std::string::npos;
@@ -26,13 +29,14 @@ struct UpstreamAddress {
 
 // Of an exchange. Times in milliseconds; `http` bounds the answer's head (header_bytes, n_headers).
 struct UpstreamLimits {
-  int connect_ms = 2'000;       // to find the host and to connect
+  int connect_ms = 2'000;       // to find the host and to connect, over TLS to agree too
   int first_byte_ms = 600'000;  // from the request's last byte to the first of the answer
   int stall_ms = 120'000;       // without a byte of an answer that has begun, or of a request that is being sent
   int dead_ms = 30'000;         // without a sign of life from the other machine, whatever is waited for
   int kept_ms = 30'000;         // a connection without an exchange
   int n_kept = 64;              // such connections to one address, for each io thread
   HttpLimits http;
+  std::shared_ptr<const TlsTrust> trust;  // of servers over TLS; null: none of them can be asked
 };
 
 struct UpstreamRequest {
@@ -48,8 +52,8 @@ struct UpstreamHead {
   int64_t content_length = -1;  // −1: not stated
 };
 
-// unreached: no connection came about, the request was not sent. cut: the connection ended too early. timeout: a limit
-// of time passed. malformed: no HTTP as we read it, or a head over its limits.
+// unreached: no connection came about, or one to nobody who is trusted; the request was not sent. cut: the connection
+// ended too early. timeout: a limit of time passed. malformed: no HTTP as we read it, or a head over its limits.
 enum class UpstreamFault : uint8_t { unreached, cut, timeout, malformed };
 struct UpstreamError {
   UpstreamFault fault = UpstreamFault::cut;

@@ -156,7 +156,7 @@ void UpstreamExchange::connected() {
   socket_->socket.set_option(tcp::no_delay(true), ec);
   socket_->socket.set_option(boost::asio::socket_base::keep_alive(true), ec);
   watch_for_life(socket_->socket.native_handle(), limits_.dead_ms);
-  ask();
+  request_.to.tls_name.empty() ? ask() : greet();
 }
 
 void UpstreamExchange::ask() {
@@ -168,10 +168,12 @@ void UpstreamExchange::ask() {
 
 void UpstreamExchange::on_writable() {
   if (state_ == State::asking) send_some();
+  if (state_ == State::greeting) send_wire();
 }
 
 // A server that refuses early answers and closes while the body is on its way: then its answer is read.
 void UpstreamExchange::send_some() {
+  if (socket_->tls != nullptr) return send_wire();
   static const std::string kNone;
   const std::string& body = request_.body != nullptr ? *request_.body : kNone;
   const size_t all = n_to_send(), turn_end = std::min(all, sent_ + kTurnBytes);
@@ -197,14 +199,20 @@ void UpstreamExchange::send_some() {
 }
 
 void UpstreamExchange::on_readable() {
-  if (state_ != State::asking || paused_) return;
+  if ((state_ != State::asking && state_ != State::greeting) || paused_) return;
   auto& scratch = io_.scratch();
   const ssize_t n = ::recv(socket_->socket.native_handle(), scratch.data(), scratch.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return socket_->arm_read();
   if (n <= 0) return n == 0 ? on_end_of_input() : cut_off();
-  answered_ = true;
-  moved_ns_ = io_.patience_ns();
-  read_bytes({scratch.data(), static_cast<size_t>(n)});
+  std::string_view bytes(scratch.data(), static_cast<size_t>(n));
+  std::string plain;
+  if (socket_->tls != nullptr) bytes = plain = unseal(bytes);
+  if (state_ == State::asking && !bytes.empty()) {
+    answered_ = true;
+    moved_ns_ = io_.patience_ns();
+    read_bytes(bytes);
+  }
+  if (state_ == State::asking && announced_end_ && !paused_) return on_end_of_input();
   if (state_ != State::over && !paused_) socket_->arm_read();
 }
 
@@ -239,7 +247,10 @@ void UpstreamExchange::deliver_body() {
 }
 
 void UpstreamExchange::on_end_of_input() {
+  if (state_ == State::greeting) return fail_to_greet();
   if (!answered_) return cut_off();
+  // Over TLS an end that nobody announced may be anybody's.
+  if (socket_->tls != nullptr && !announced_end_) return cut_off();
   parser_.end_of_input();
   if (parser_.state() == ResponseParser::State::done) return finish();
   fail(UpstreamFault::cut, parser_.fault());
@@ -247,6 +258,7 @@ void UpstreamExchange::on_end_of_input() {
 
 // A kept connection may have been closed at the very moment: the request is sent again.
 void UpstreamExchange::cut_off() {
+  if (state_ == State::greeting) return fail_to_greet();
   if (answered_ || !socket_->used_before)
     return fail(UpstreamFault::cut, "the connection was cut before the answer was complete");
   socket_->user = nullptr;
@@ -254,7 +266,7 @@ void UpstreamExchange::cut_off() {
   socket_ = nullptr;
   state_ = State::connecting;
   sent_ = 0;
-  sending_failed_ = false;
+  sending_failed_ = announced_end_ = false;
   moved_ns_ = io_.patience_ns();
   resolve();
 }
@@ -263,15 +275,17 @@ void UpstreamExchange::resume() {
   if (state_ != State::asking || !paused_) return;
   moved_ns_ = io_.patience_ns();
   guarded(&UpstreamExchange::deliver_body);
-  if (state_ == State::asking && !paused_) socket_->arm_read();
+  if (state_ != State::asking || paused_) return;
+  announced_end_ ? guarded(&UpstreamExchange::on_end_of_input) : socket_->arm_read();
 }
 
 void UpstreamExchange::tick(int64_t now_ns) {
   const auto is_over = [&](int limit_ms) { return now_ns - moved_ns_ > int64_t{limit_ms} * kNsPerMs; };
-  if (state_ == State::connecting && is_over(limits_.connect_ms))
+  const bool connects = state_ == State::connecting || state_ == State::greeting;
+  if (connects && is_over(limits_.connect_ms))
     return fail(UpstreamFault::unreached, passed("no connection", limits_.connect_ms, "connect_ms"));
   if (state_ != State::asking || paused_) return;
-  const bool waits = !answered_ && sent_ == n_to_send();
+  const bool waits = !answered_ && all_sent();
   if (!is_over(waits ? limits_.first_byte_ms : limits_.stall_ms) || has_news()) return;
   if (waits)
     return fail(UpstreamFault::timeout, passed("no byte of the answer", limits_.first_byte_ms, "first_byte_ms"));
@@ -283,9 +297,13 @@ size_t UpstreamExchange::n_to_send() const {
   return head_.size() + (request_.body != nullptr ? request_.body->size() : 0);
 }
 
+bool UpstreamExchange::all_sent() const {
+  return sent_ == n_to_send() && (socket_ == nullptr || socket_->wire.empty());
+}
+
 // What came in time, or was taken, and nobody has looked at yet: soon somebody does.
 bool UpstreamExchange::has_news() const {
-  const bool sends = sent_ < n_to_send() && !sending_failed_;
+  const bool sends = !all_sent() && !sending_failed_;
   pollfd p{socket_->socket.native_handle(), static_cast<int16_t>(POLLIN | (sends ? POLLOUT : 0)), 0};
   return ::poll(&p, 1, 0) == 1;
 }
@@ -305,9 +323,9 @@ void UpstreamExchange::let_go(bool keep) {
 
 void UpstreamExchange::finish() {
   const auto self = shared_from_this();
-  const bool all_sent = sent_ == n_to_send();
+  const bool keeps = parser_.keep_alive() && all_sent() && !sending_failed_ && !announced_end_;
   const auto events = std::move(events_);
-  let_go(parser_.keep_alive() && all_sent && !sending_failed_);
+  let_go(keeps);
   events->on_end(nullptr);
 }
 

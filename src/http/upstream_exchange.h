@@ -46,14 +46,21 @@ class UpstreamExchange final : public Upstream, public std::enable_shared_from_t
 
  private:
   using error_code = boost::system::error_code;
-  enum class State : uint8_t { connecting, asking, over };  // asking: sending the request, then reading the answer
+  // greeting: agreeing on TLS. asking: sending the request, then reading the answer.
+  enum class State : uint8_t { connecting, greeting, asking, over };
 
   void begin();
   void resolve();
   void take_addresses(std::vector<HostAddress> found, std::string error);
   void connect_next(error_code last);
   void connected();
+  void greet();
+  void send_wire();
+  bool seal_more();
+  std::string unseal(std::string_view bytes);
+  void fail_to_greet();
   size_t n_to_send() const;
+  bool all_sent() const;
   bool has_news() const;
   void ask();
   void send_some();
@@ -78,7 +85,8 @@ class UpstreamExchange final : public Upstream, public std::enable_shared_from_t
   std::vector<boost::asio::ip::tcp::endpoint> endpoints_;  // to try next, the last one first
   ResponseParser parser_;
   bool head_told_ = false, paused_ = false, sending_failed_ = false, answered_ = false;
-  std::string body_;  // read and not yet taken: no more than one reading
+  std::string body_;            // read and not yet taken: no more than one reading
+  bool announced_end_ = false;  // over TLS: nothing follows
   int64_t moved_ns_ = 0;
 };
 

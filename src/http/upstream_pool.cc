@@ -5,6 +5,7 @@
 
 #include "base/nanoseconds.h"
 #include "http/io_thread.h"
+#include "http/tls.h"
 #include "http/upstream_exchange.h"
 
 namespace quire {
@@ -16,6 +17,8 @@ using boost::asio::ip::tcp;
 
 UpstreamSocket::UpstreamSocket(IoThread& io, UpstreamAddress at)
     : socket(io.context()), address(std::move(at)), io_(io) {}
+
+UpstreamSocket::~UpstreamSocket() = default;
 
 void UpstreamSocket::arm_read() {
   if (reading_ || closed()) return;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "http/op_slot.h"
@@ -14,11 +15,13 @@ namespace quire {
 
 class IoThread;
 class UpstreamExchange;
+class TlsSession;
 
 // A socket, whoever uses it now. Its waits go on from one user to the next; without one, whatever comes ends it.
 class UpstreamSocket : public std::enable_shared_from_this<UpstreamSocket> {
  public:
   UpstreamSocket(IoThread& io, UpstreamAddress at);
+  ~UpstreamSocket();
 
   void arm_read();
   void arm_write();
@@ -29,7 +32,9 @@ class UpstreamSocket : public std::enable_shared_from_this<UpstreamSocket> {
   const UpstreamAddress address;
   UpstreamExchange* user = nullptr;
   int64_t kept_until_ns = 0;
-  bool used_before = false;  // an exchange is over
+  std::unique_ptr<TlsSession> tls;  // null: plain
+  std::string wire;                 // sealed, and not with the kernel yet
+  bool used_before = false;         // an exchange is over
 
  private:
   IoThread& io_;

@@ -42,7 +42,7 @@ std::vector<WorkerSpec> workers_at(const WorkerSpec& name, const std::vector<Hos
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   if (hosts.size() > n_most) hosts.resize(n_most);
   std::vector<WorkerSpec> out;
-  for (std::string& host : hosts) out.push_back({{std::move(host), name.at.port}, name.base});
+  for (std::string& host : hosts) out.push_back({{std::move(host), name.at.port, name.at.tls_name}, name.base});
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "route/fleet.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -78,7 +79,8 @@ void Fleet::find_candidates(const RouteAsk& ask,
     if (only != 0 ? w.id != only : model != 0 && !w.serves(model)) continue;
     if (std::find(not_these.begin(), not_these.end(), workers_[i]) != not_these.end()) continue;
     from_.push_back(i);
-    views_.push_back({w.id, w.load_tokens, w.n_requests, 0, w.prefill_tokens, w.n_decoding, w.token_ns});
+    views_.push_back({w.id, w.load_tokens + w.others.load_tokens, w.n_requests + w.others.n_requests, 0,
+                      w.prefill_tokens + w.others.prefill_tokens, w.n_decoding + w.others.n_decoding, w.token_ns});
   }
 }
 
@@ -247,6 +249,25 @@ std::string Fleet::local_home(const Hash128& session) const {
   return "";
 }
 
+std::vector<WorkerLoad> Fleet::loads() const {
+  const std::lock_guard lock(mu_);
+  std::vector<WorkerLoad> out;
+  for (const auto& w : workers_)
+    if (w->n_requests > 0 && !w->spec.is_local())
+      out.push_back({w->id, w->load_tokens, w->n_requests, w->prefill_tokens, w->n_decoding});
+  return out;
+}
+
+void Fleet::set_others(std::span<const WorkerLoad> others) {
+  std::unordered_map<uint64_t, const WorkerLoad*> by_id;
+  for (const WorkerLoad& load : others) by_id.emplace(load.worker, &load);
+  const std::lock_guard lock(mu_);
+  for (const auto& w : workers_) {
+    const auto found = by_id.find(w->id);
+    w->others = found != by_id.end() && !w->spec.is_local() ? *found->second : WorkerLoad{};
+  }
+}
+
 bool Fleet::has_remote() const {
   const std::lock_guard lock(mu_);
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return !w->spec.is_local(); });
@@ -264,7 +285,7 @@ std::vector<WorkerState> Fleet::states() const {
   out.reserve(workers_.size());
   for (const auto& w : workers_)
     out.push_back({w->name, w->health.up(), w->health.ejected(), w->health.usable(now), w->load_tokens, w->n_requests,
-                   w->n_given.value(), w->n_failures.value()});
+                   w->others.load_tokens, w->n_given.value(), w->n_failures.value()});
   return out;
 }
 

@@ -42,7 +42,7 @@ struct Picked {
 struct WorkerState {
   std::string name;
   bool up = false, ejected = false, usable = false;
-  int64_t load_tokens = 0, n_requests = 0;
+  int64_t load_tokens = 0, n_requests = 0, others_tokens = 0;
   uint64_t n_given = 0, n_failures = 0;
 };
 
@@ -71,6 +71,11 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   void rest(Worker& worker, int64_t ms);
   void probed(Worker& worker, Probe probe);
   void set_models(Worker& worker, Json::Array models);
+
+  // What this router gave its workers that they have not answered; those that have nothing are left out.
+  std::vector<WorkerLoad> loads() const;
+  // What all other routers gave them, from now on: it counts as load. Ids that are not of the fleet mean nothing.
+  void set_others(std::span<const WorkerLoad> others);
 
   std::vector<std::shared_ptr<Worker>> workers() const;
   std::vector<WorkerState> states() const;

@@ -42,6 +42,23 @@ RouteAsk asks(std::optional<Hash128> session, int64_t tokens = 100) {
   return out;
 }
 
+TEST(Fleet, WhatOtherRoutersGaveAWorkerIsItsLoadTooAndNotToldAsOurs) {
+  World world(2);
+  const auto first = world.worker(0), second = world.worker(1);
+  world.fleet->set_others(std::vector<WorkerLoad>{{first->id, 900, 2, 900, 0}, {12345, 1, 1, 1, 1}});
+  std::vector<Picked> held;
+  for (int i = 0; i < 4; ++i) {
+    held.push_back(std::move(*world.fleet->choose(asks(std::nullopt, 100), {})));
+    EXPECT_EQ(held.back().worker, second) << i;
+  }
+  EXPECT_EQ(world.fleet->loads(), (std::vector<WorkerLoad>{{second->id, 400, 4, 400, 0}}));
+  EXPECT_EQ(world.fleet->states()[0].others_tokens, 900);
+  world.fleet->set_others({});
+  EXPECT_EQ(world.fleet->choose(asks(std::nullopt, 100), {})->worker, first);
+  held.clear();
+  EXPECT_TRUE(world.fleet->loads().empty());
+}
+
 TEST(Fleet, PromptsAreAheadUntilTheirAnswersBeginAndSayHowFastTheirWorkerIs) {
   World world(1, "predicted");
   const auto worker = world.worker(0);
@@ -338,9 +355,12 @@ TEST(WorkerSpec, UrlsAreReadAndBadOnesNamed) {
   EXPECT_EQ(read("http://h:81/base/v1/"), "h:81/base");
   EXPECT_EQ(read("h"), "h:80");
   EXPECT_EQ(read("http://[::1]:8080"), "[::1]:8080");
-  for (const char* bad : {"https://h", "http://", "http://h:0", "http://h:99999", "http://h:x", "http://a@h",
+  EXPECT_EQ(read("https://h/v1"), "h:443");
+  EXPECT_EQ(parse_worker("https://h:1")->at.tls_name, "h");
+  EXPECT_EQ(parse_worker("http://h:1")->at.tls_name, "");
+  for (const char* bad : {"https://", "ftp://h", "http://", "http://h:0", "http://h:99999", "http://h:x", "http://a@h",
                           "h:1\r\nx", "http://[::1", "http://h:80:90", "h ?x"})
-    EXPECT_NE(read(bad).find("a worker is http://HOST:PORT"), std::string::npos) << bad;
+    EXPECT_NE(read(bad).find("a worker is http://HOST:PORT or https://HOST:PORT, got"), std::string::npos) << bad;
 }
 
 TEST(PrefixMap, FindsTheLeadingBlocksOfEachAndForgetsTheEndsFirst) {

@@ -3,6 +3,7 @@
 
 #include "http/byte_budget.h"
 #include "http/limits.h"
+#include "http/tls_bytes.h"
 #include "route/limits.h"
 #include "route/proxied.h"
 
@@ -10,7 +11,8 @@ namespace quire {
 namespace {
 
 constexpr int64_t kBlockBytes = 160,
-                  kSessionBytes = 160;      // an entry in a list and in a table, with the allocator's share
+                  kSessionBytes = 160;  // an entry in a list and in a table, with the allocator's share
+constexpr int64_t kTlsBytes = kTlsSessionBytes + kMaxTlsTalk + kTlsRecordBytes;
 constexpr int64_t kWaitingBytes = 1 << 10;  // a request beside its head and body
 static_assert(sizeof(Proxied) <= kWaitingBytes);
 
@@ -29,6 +31,10 @@ std::vector<HeldRow> rows() {
        .in_all = {"all_body_bytes + 2 × n_waiting × (4 KiB + 2 × header_bytes + 1 KiB)",
                   http.all_body_bytes + 2 * l.n_waiting * (kFreeBytes + kWaitingBytes + 2 * http.header_bytes)},
        .test = "Proxied.RequestsThatWaitForAWorkerAreFewAndTheirBodiesAreCounted"},
+      {.what = "router: TLS with the workers that answer; n_kept more of it to each worker and io thread",
+       .of_request = {"64 KiB + 32 KiB + a record", kTlsBytes},
+       .in_all = {"… × n_connections", kTlsBytes * http.n_connections},
+       .test = "UpstreamTls.WhatPassesIsTheSameAndTheConnectionIsKept"},
       {.what = "router: beginnings of prompts and sessions, and their workers",
        .in_all = {"160 × n_prefix_blocks + 160 × n_sessions",
                   kBlockBytes * l.n_prefix_blocks + kSessionBytes * l.n_sessions},

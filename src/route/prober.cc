@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/log.h"
 #include "base/nanoseconds.h"
 
 namespace quire {
@@ -38,6 +39,14 @@ UpstreamRequest question_for(const Worker& worker, const std::string& path, cons
   out.target = worker.spec.base + path;
   if (context.sends_key_to(worker.spec)) out.headers.push_back({"authorization", "Bearer " + context.worker_key});
   return out;
+}
+
+// Why a worker cannot be reached: once, and again when the reason is another one.
+void tell_unreached(Worker& worker, const UpstreamError* error) {
+  const bool is_unreached = error != nullptr && error->fault == UpstreamFault::unreached;
+  const std::string why = is_unreached ? error->message : "";
+  if (!why.empty() && why != worker.unreached) log_warn("route: " + worker.name + ": " + why);
+  worker.unreached = why;
 }
 
 // A worker that is busy answering others may be late about itself.
@@ -106,6 +115,7 @@ void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
   }
   const int64_t asked_ns = context.clock.now_ns();
   const auto answered = [worker, asked_ns, &context](int status, const std::string&, const UpstreamError* error) {
+    tell_unreached(*worker, error);
     worker->being_probed.store(false);
     const bool progressed = worker->progressed_ns.load(std::memory_order_relaxed) > asked_ns;
     if (const auto probe = judge(status, error, progressed)) context.fleet->probed(*worker, *probe);

@@ -7,11 +7,14 @@
 #include <mutex>
 #include <thread>
 
+#include "base/bounded_reader.h"
 #include "base/nanoseconds.h"
 #include "http/server.h"
+#include "http/tls.h"
 #include "route/discovery.h"
 #include "route/front.h"
 #include "route/prober.h"
+#include "route/shared_loads.h"
 
 namespace quire {
 namespace {
@@ -49,6 +52,12 @@ Status check_health_path(const std::string& path) {
   return fail(Code::invalid, "--health-path must be a path that begins with '/', got '" + shown(path) + "'");
 }
 
+bool any_over_tls(const RouteOptions& options) {
+  const auto is_tls = [](const WorkerSpec& w) { return !w.at.tls_name.empty(); };
+  return !options.worker_ca.empty() || std::ranges::any_of(options.workers, is_tls) ||
+         std::ranges::any_of(options.names, is_tls);
+}
+
 LocalOptions local_options(const RouteOptions& options) {
   LocalOptions out = options.local;
   const RouteLimits& l = options.limits;
@@ -81,6 +90,11 @@ class RouteServerImpl final : public RouteServer {
       DirectoryOptions directory = options.directory;
       directory.keep_s = limits_.session_s;
       context_.directory = std::make_unique<Directory>(directory, metrics);
+      RedisOptions loads = directory.redis;
+      loads.quiet = true;  // the directory says the same of it
+      shared_loads_ = std::make_unique<SharedLoads>(
+          loads, [this] { return fleet_->loads(); }, [this](const auto& others) { fleet_->set_others(others); },
+          metrics);
     }
     fleet_->on_more([this] { context_.waiting.wake(); });
     set_workers(options.workers);
@@ -88,6 +102,11 @@ class RouteServerImpl final : public RouteServer {
   ~RouteServerImpl() override { stop(0); }
 
   Status start(const RouteOptions& options, Metrics& metrics) {
+    if (any_over_tls(options)) {
+      auto trust = TlsTrust::load(options.worker_ca);
+      if (!trust) return error_within("--worker-ca", std::move(trust).error());
+      context_.upstream.trust = context_.probe.trust = std::move(*trust);
+    }
     QR_TRY(server_, Server::start(clients_server(options, metrics), front_.door()));
     if (options.admin_port >= 0) {
       QR_TRY(admin_, Server::start(operators_server(options, metrics), front_.admin_door()));
@@ -149,6 +168,7 @@ class RouteServerImpl final : public RouteServer {
   Front front_;
   std::atomic<int64_t> deadline_ns_{std::numeric_limits<int64_t>::max()};  // of the soonest stop()
   std::unique_ptr<Server> server_, admin_;                                 // their threads call the front
+  std::unique_ptr<SharedLoads> shared_loads_;                              // null: no directory
   std::unique_ptr<Discovery> discovery_;
   std::unique_ptr<Prober> prober_;  // destroyed first: its thread tells the server's; stop() ended those before
 };

@@ -19,6 +19,7 @@ struct RouteOptions : DoorOptions {
   std::vector<WorkerSpec> names;    // whose host is a name: every address of it is a worker (discovery.h)
   std::string policy = "prefix";    // of route/policies
   std::string worker_key;           // what workers are sent instead of the clients' keys; empty: theirs
+  std::string worker_ca;            // PEM file: who is trusted over TLS; empty: whom this machine trusts
   std::string health_path;          // of a worker: good below 500; empty: /ready of ours, /health of others
   DirectoryOptions directory;       // no host: none
   LocalOptions local;               // engines of this machine, by model; their times and queue are of `limits`
@@ -39,7 +40,8 @@ class RouteServer {
 };
 
 // Listens and routes; ready when it returns. `metrics` outlives the result. Fails (Code::io, Code::invalid) naming host
-// and port, or the policy.
+// and port, the policy, or the file of trusted certificates.
+// Workers over TLS need `worker_ca`, or one among `workers` or `names` at the start.
 Result<std::unique_ptr<RouteServer>> start_router(const RouteOptions& options, Metrics& metrics);
 
 }  // namespace quire

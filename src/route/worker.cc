@@ -16,7 +16,8 @@ uint64_t number_of(const std::string& name) { return std::max<uint64_t>(1, hash1
 Result<WorkerSpec> parse_worker(const std::string& url) {
   auto read = parse_server_url(url);
   if (!read)
-    return fail(Code::invalid, "a worker is http://HOST:PORT, got \"" + shown(url) + "\": " + read.error().message);
+    return fail(Code::invalid, "a worker is http://HOST:PORT or https://HOST:PORT, got \"" + shown(url) +
+                                   "\": " + read.error().message);
   return WorkerSpec{std::move(read->at), std::move(read->base)};
 }
 

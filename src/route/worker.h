@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "http/upstream.h"
 #include "route/health.h"
+#include "route/worker_load.h"
 
 namespace quire {
 
@@ -21,13 +22,13 @@ struct WorkerSpec {
   std::string base;        // what stands before /v1, without a slash at its end
   std::string model = {};  // of a local engine: the only model that it is asked for, whatever it lists; else empty
   bool is_local() const { return !model.empty(); }
-  // What clients, logs and metrics call it. A local engine's address is another one at each start.
+  // What clients, logs and metrics call it, over TLS or not. A local engine's address is another one at each start.
   std::string name() const { return is_local() ? model : at.text() + base; }
   bool operator==(const WorkerSpec&) const = default;
 };
 
-// "http://host:port/base"; the scheme, the port (80) and an ending /v1 may be left out. Fails (Code::invalid) naming
-// what is wrong, https among it: workers are spoken to without TLS.
+// "http://host:port/base" or https; the scheme (http), the port (80, 443) and an ending /v1 may be left out. Fails
+// (Code::invalid) naming what is wrong.
 Result<WorkerSpec> parse_worker(const std::string& url);
 
 // The name of a model in an entry of /v1/models; null where it has none.
@@ -44,6 +45,7 @@ struct Worker {
   std::atomic<bool> being_probed{false};
   std::atomic<bool> is_ours{false};  // it is a `quire serve`, by its own word: it says at /ready whether it takes more
   int64_t next_probe_ns = 0, next_list_ns = 0;  // of the prober alone
+  std::string unreached;                        // likewise: why it could not be reached the last time
 
   // Guarded by the fleet.
   WorkerHealth health;
@@ -53,6 +55,7 @@ struct Worker {
   int64_t load_tokens = 0, n_requests = 0;
   int64_t prefill_tokens = 0, n_decoding = 0;  // as WorkerView has them
   double token_ns = 0;                         // likewise
+  WorkerLoad others;                           // what other routers gave it, as they said last
   Json::Array models;                          // entries of its /v1/models
   std::vector<uint32_t> model_ids;             // the fleet's numbers of their names
   bool serves(uint32_t model) const;

@@ -1,10 +1,12 @@
 # quire route before real servers, and before sockets that answer as no server should.
 import json
+import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -431,6 +433,82 @@ class SharedDirectory(unittest.TestCase):
             for router in routers:
                 ask(router, f's{i}')
         redis.process.send_signal(signal.SIGCONT)
+
+    def test_routers_know_what_the_others_gave(self):
+        redis = Redis()
+        redis.start()
+        self.addCleanup(redis.kill)
+        holds = threading.Event()
+        self.addCleanup(holds.set)
+
+        def answer(connection):
+            holds.wait(60)
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')
+
+        fakes = [FakeWorker(answer) for _ in range(2)]
+        for fake in fakes:
+            self.addCleanup(fake.close)
+        first, second = routers = [Router([fake.url for fake in fakes], '--policy', 'least_load', '--directory', redis.url)
+                                   for _ in range(2)]
+        for router in routers:
+            self.addCleanup(router.stop)
+            self.assertTrue(router.wait_for(2))
+            self.assertTrue(eventually(lambda: router.metric('quire_directory_routers') == 2))
+        asking = [threading.Thread(target=first.post, args=('/v1/completions', {'prompt': 'x' * 4000, 'max_tokens': 100}))]
+        asking[0].start()
+        self.assertTrue(eventually(lambda: sum(fake.n_asked for fake in fakes) == 1))
+        busy = [fake.n_asked for fake in fakes].index(1)
+        name = fakes[busy].url[len('http://'):]
+        self.assertTrue(eventually(lambda: second.workers()[name]['others_load_tokens'] > 1000))
+        for n in range(3):  # all less than the other router gave
+            asking.append(threading.Thread(target=second.post, args=('/v1/completions', {'prompt': 'x', 'max_tokens': 1})))
+            asking[-1].start()
+            self.assertTrue(eventually(lambda: sum(fake.n_asked for fake in fakes) == 2 + n))
+        self.assertEqual(fakes[busy].n_asked, 1)
+        holds.set()
+        for one in asking:
+            one.join()
+        self.assertTrue(eventually(lambda: second.workers()[name]['others_load_tokens'] == 0))
+        first.process.kill()
+        self.assertTrue(eventually(lambda: second.metric('quire_directory_routers') == 1))
+
+
+@unittest.skipUnless(shutil.which('openssl'), 'openssl is not installed: no certificate can be made')
+class TlsWorkers(unittest.TestCase):
+    def certificate(self, folder, name):
+        cert, key = (os.path.join(folder, f'{name}.{kind}') for kind in ('cert', 'key'))
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
+                        '-keyout', key, '-out', cert, '-days', '2', '-subj', f'/CN={name}', '-addext',
+                        f'subjectAltName=DNS:{name}'], check=True, capture_output=True)
+        return cert, key
+
+    def test_answers_pass_unchanged_and_a_certificate_that_does_not_fit_is_refused(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        cert, key = self.certificate(folder.name, 'localhost')
+        other, _ = self.certificate(folder.name, 'other.example')
+        worker = Server('--tls-cert', cert, '--tls-key', key, '--threads', '1')
+        self.addCleanup(worker.stop)
+        plain = Server('--threads', '1')
+        self.addCleanup(plain.stop)
+        right = f'https://localhost:{worker.port}'
+        router = Router([right], '--worker-ca', cert)
+        self.addCleanup(router.stop)
+        self.assertTrue(router.wait_for(1))
+        body = chat(['Where is the fox?'])
+        status, headers, answer = router.post('/v1/chat/completions', body)
+        self.assertEqual((status, headers['x-quire-worker']), (200, right[len('https://'):]))
+        self.assertEqual(text_of(answer), text_of(plain.post('/v1/chat/completions', body)[2]))
+        status, _, raw = raw_stream(router, body)
+        self.assertEqual((status, joined(raw)), (200, text_of(answer)))
+        for url, ca, words in ((right, other, 'its certificate is refused'),
+                               (f'https://127.0.0.1:{worker.port}', cert, 'IP address mismatch'),
+                               (f'https://localhost:{plain.port}', cert, 'cannot connect over TLS')):
+            with self.subTest(url):
+                refusing = Router([url], '--worker-ca', ca, '--limit', 'wait_ms=100')
+                self.assertTrue(eventually(lambda: any(words in line for line in refusing.log)), refusing.log)
+                self.assertEqual(refusing.post('/v1/completions', {'prompt': 'x'})[2]['error']['code'], 'no_worker')
+                refusing.stop()
 
 
 class Keys(unittest.TestCase):

@@ -2,6 +2,8 @@
 // on …"; SIGTERM, SIGINT or SIGHUP drains, a second one stops at once.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "app/access_options.h"
 #include "app/byte_size.h"
 #include "app/command.h"
@@ -87,7 +89,7 @@ Status check(Args& args) {
     auto worker = parse_worker(url);
     if (!worker) return error_within("--worker", std::move(worker).error());
     for (const WorkerSpec& other : args.route.workers)
-      if (other == *worker) return fail(Code::invalid, "--worker: " + other.name() + " is given twice");
+      if (other.name() == worker->name()) return fail(Code::invalid, "--worker: " + other.name() + " is given twice");
     args.route.workers.push_back(std::move(*worker));
   }
   for (const std::string& url : args.discover) {
@@ -95,6 +97,10 @@ Status check(Args& args) {
     if (!name) return error_within("--discover", std::move(name).error());
     args.route.names.push_back(std::move(*name));
   }
+  const auto is_tls = [](const WorkerSpec& worker) { return !worker.at.tls_name.empty(); };
+  if (!args.route.worker_ca.empty() && std::ranges::none_of(args.route.workers, is_tls) &&
+      std::ranges::none_of(args.route.names, is_tls))
+    return fail(Code::invalid, "--worker-ca needs a --worker or --discover with https");
   return {};
 }
 
@@ -141,8 +147,9 @@ QR_REGISTER(Command,
             "route",
             Command{"one address before many servers or models", false, [](CommandLine& line) -> std::function<int()> {
                       auto args = std::make_shared<Args>();
-                      line.option("--worker", args->workers,
-                                  "a server to send requests to, http://HOST:PORT; may be repeated");
+                      line.option(
+                          "--worker", args->workers,
+                          "a server to send requests to, http://HOST:PORT or https://HOST:PORT; may be repeated");
                       line.option("--discover", args->discover,
                                   "http://NAME:PORT: every address that this name has is such a server, also those "
                                   "that it gets later; may be repeated");
@@ -154,6 +161,9 @@ QR_REGISTER(Command,
                       line.option("--directory", args->directory,
                                   "a Redis server through which several routers know which worker has a session, "
                                   "redis://HOST:PORT; give one with a password in QUIRE_DIRECTORY");
+                      line.option("--worker-ca", args->route.worker_ca,
+                                  "PEM file: certificates that servers with https must be signed with; by default "
+                                  "those that this machine trusts");
                       line.option("--worker-key", args->route.worker_key,
                                   "the API key to send to workers instead of the client's; better given in "
                                   "QUIRE_WORKER_KEY");
