@@ -300,15 +300,21 @@ void Books::check_live(const Snapshot& now) {
   if (n_running > knobs_.max_seqs) fail(std::to_string(n_running) + " sequences run: over max_seqs");
 }
 
-// Between steps a sequence has no more than the blocks that its next row reads, however long it is.
+// Between steps a sequence has the blocks that its next row reads, its sinks and its window, and no more than these
+// take wherever a block begins, however long it is: what lies between is given back.
 void Books::check_windows(const Snapshot& now) {
-  const KvGroup window{KvGroup::Kind::window, knobs_.window};
+  const KvGroup window{KvGroup::Kind::window, knobs_.window, knobs_.n_sinks};
+  const int64_t most = knobs_.window > 0 ? window.most_blocks(1, knobs_.block_tokens) : 0;
   for (const SequenceView& view : now.seqs) {
-    const int64_t most = knobs_.window > 0 ? window.most_blocks(1, knobs_.block_tokens) : 0;
-    if (view.n_window_blocks > most) {
-      fail("sequence " + std::to_string(view.id) + " has " + std::to_string(view.n_window_blocks) +
-           " blocks for a window of " + std::to_string(knobs_.window));
+    const int first = window.first_block(view.n_computed, knobs_.block_tokens);
+    const int n_kept = std::min(window.kept_blocks(knobs_.block_tokens), first);
+    const int least = knobs_.window > 0 && view.running ? n_kept + view.n_blocks - first : 0;
+    if (view.n_window_blocks < least || view.n_window_blocks > most) {
+      fail("sequence " + std::to_string(view.id) + " has " + std::to_string(view.n_window_blocks) + " blocks and not " +
+           std::to_string(least) + " to " + std::to_string(most) + " for " + std::to_string(knobs_.n_sinks) +
+           " sinks and a window of " + std::to_string(knobs_.window));
     }
+    n_apart_ += n_kept > 0 && n_kept < first && view.running ? 1 : 0;
   }
 }
 

@@ -28,6 +28,7 @@ class Books {
   void shares_store_with(const Books& other) { cached_ = other.cached_; }
   // Of those that waited for a tier: how many were sent back.
   int64_t n_preempted_loading() const { return n_preempted_loading_; }
+  int64_t n_apart() const { return n_apart_; }  // as Counts::apart
 
   // `stream` lives until ended().
   void submitted(const Stream& stream);
@@ -79,7 +80,7 @@ class Books {
   Views before_;
   std::function<bool(const Stream&)> loads_;
   std::set<SeqId> loading_before_;
-  int64_t n_preempted_loading_ = 0;
+  int64_t n_preempted_loading_ = 0, n_apart_ = 0;
   int64_t preempted_before_ = 0;
   std::map<SeqId, int> grants_;
   std::unordered_map<SeqId, int> n_paused_;   // steps since it streamed

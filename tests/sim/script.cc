@@ -174,6 +174,14 @@ void set_remote(uint64_t seed, Knobs& knobs) {
   if (knobs.tier_fault_in == 0 && draw.one_in(2)) knobs.tier_fault_in = draw.skewed(2, 64);
 }
 
+// By themselves as well, of those with a window: from one token to two blocks of them, which take room beside it.
+void set_sinks(uint64_t seed, Knobs& knobs) {
+  Draw draw(mix64(seed ^ 0x51a5));
+  if (knobs.window == 0 || draw.one_in(2)) return;
+  knobs.n_sinks = draw.skewed(1, 2 * knobs.block_tokens);
+  knobs.n_window_blocks += (knobs.n_sinks + knobs.block_tokens - 1) / knobs.block_tokens;
+}
+
 // By themselves as well: in most of them little may be lost.
 void set_recompute(uint64_t seed, Knobs& knobs) {
   Draw draw(mix64(seed ^ 0x5ec0));
@@ -253,6 +261,7 @@ Script random_script(uint64_t seed) {
   script.no_memory = draw.one_in(200);
   set_tenants(seed, script.requests);
   set_tier(seed, script.knobs);
+  set_sinks(seed, script.knobs);
   set_step_target(seed, script.knobs);
   set_remote(seed, script.knobs);
   set_recompute(seed, script.knobs);

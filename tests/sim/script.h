@@ -17,6 +17,7 @@ struct Knobs {
   int max_seqs = 8, step_tokens = 64, max_chunk = 64, n_ctx = 64;
   int block_tokens = 16, n_blocks = 64, max_queue = 64;
   int window = 0, n_window_blocks = 64;  // of layers that see a window; 0: there are none
+  int n_sinks = 0;                       // and beside it the first tokens of their sequence
   int allowance = 0;                     // of tenants
   int recompute_percent = 5;             // of rows that are lost to preemption at most; 100: any
   bool prefix_cache = true;

@@ -18,6 +18,7 @@ void fields(Knobs& k, F&& f) {
   f("max_queue", k.max_queue);
   f("window", k.window);
   f("n_window_blocks", k.n_window_blocks);
+  f("n_sinks", k.n_sinks);
   f("prefix_cache", k.prefix_cache);
   f("policy", k.policy);
   f("allowance", k.allowance);

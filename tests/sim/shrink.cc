@@ -105,7 +105,7 @@ class Shrinker {
     };
     reset(&Knobs::max_seqs), reset(&Knobs::step_tokens), reset(&Knobs::max_chunk), reset(&Knobs::n_ctx);
     reset(&Knobs::block_tokens), reset(&Knobs::n_blocks), reset(&Knobs::max_queue);
-    reset(&Knobs::window), reset(&Knobs::max_draft);
+    reset(&Knobs::window), reset(&Knobs::n_sinks), reset(&Knobs::max_draft);
     reset(&Knobs::tier_blocks), reset(&Knobs::tier_read_ns), reset(&Knobs::tier_fault_in);
     reset(&Knobs::remote_blocks), reset(&Knobs::remote_ask_ns), reset(&Knobs::remote_read_ns);
     reset(&Knobs::remote_before);

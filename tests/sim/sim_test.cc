@@ -60,6 +60,7 @@ TEST(Sim, ThousandsOfSeedsHold) {
   if (n >= 5000) {
     EXPECT_GT(c.no_memory, 0) << "rare";
   }
+  EXPECT_GT(c.apart, n);
   EXPECT_GT(c.loaded, n / 4);
   EXPECT_GT(c.overtaken, n / 200);
   EXPECT_GT(c.stalled, n / 200);

@@ -25,7 +25,7 @@ class World final : public InputRecorder {
   // `before`: one that ran and shared its store; null: nobody did. It outlives this.
   explicit World(const Script& script, World* before = nullptr)
       : script_(script),
-        model_(script.knobs.n_ctx, 1, script.knobs.window),
+        model_(script.knobs.n_ctx, 1, script.knobs.window, script.knobs.n_sinks),
         noise_(script.seed),
         books_(script, failure_),
         values_(before == nullptr ? own_values_ : before->own_values_) {
@@ -350,7 +350,9 @@ void World::finish() {
   if (failure_.any()) return;
   if (!streams_.empty()) failure_.set(streams_.begin()->second->name() + " never ends");
   const Snapshot end = engine_->snapshot();
-  if (end.n_held_blocks != 0) failure_.set(std::to_string(end.n_held_blocks) + " blocks are held though all is over");
+  if (const int n = end.n_held_blocks + end.n_held_window_blocks; n != 0) {
+    failure_.set(std::to_string(n) + " blocks are held though all is over");
+  }
   if (end.stats.n_submitted != out_.counts.submitted) failure_.set("submissions are miscounted");
   if (end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed != out_.counts.submitted) {
     failure_.set("not every submission has one end");
@@ -363,6 +365,7 @@ void World::finish() {
   out_.counts.overtaken = end.stats.n_loads_overtaken;
   out_.counts.loads_lost = end.stats.n_loads_lost;
   out_.counts.preempted_loading = books_.n_preempted_loading();
+  out_.counts.apart = books_.n_apart();
   out_.counts.finished = end.stats.n_finished;
   out_.counts.cancelled = end.stats.n_cancelled;
   out_.counts.failed = end.stats.n_failed;
@@ -393,6 +396,7 @@ void Counts::add(const Counts& o) {
   cancelled_loading += o.cancelled_loading, preempted_loading += o.preempted_loading, stalled += o.stalled;
   asked += o.asked, answered += o.answered, lies += o.lies, brought += o.brought, full += o.full, away += o.away;
   too_late += o.too_late, no_memory += o.no_memory, slow += o.slow, jumps += o.jumps, throws += o.throws;
+  apart += o.apart;
   for (size_t i = 0; i < row_faults.size(); ++i) row_faults[i] += o.row_faults[i];
 }
 
@@ -420,6 +424,7 @@ std::string Counts::text() const {
                                                  {"slow steps", slow},
                                                  {"clock jumps", jumps},
                                                  {"steps that threw", throws},
+                                                 {"sinks apart from windows", apart},
                                                  {"tokens loaded", loaded},
                                                  {"loads", loads},
                                                  {"overtaken", overtaken},

@@ -19,6 +19,7 @@ struct Counts {
   int64_t drafted = 0, accepted = 0, bad_drafts = 0;
   int64_t too_long = 0, never_fits = 0, queue_full = 0, no_memory = 0, too_late = 0;
   int64_t slow = 0, jumps = 0, throws = 0;
+  int64_t apart = 0;  // times that a sequence had its sinks and its window and nothing between, after a step
   // Of a tier: tokens that it brought, runs of blocks that were begun, overtaken, ended by a block that could not be
   // had, and cancelled and sent back while they were on their way; reads that never ended.
   int64_t loaded = 0, loads = 0, overtaken = 0, loads_lost = 0, cancelled_loading = 0, preempted_loading = 0;
