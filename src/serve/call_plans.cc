@@ -21,6 +21,11 @@ std::string key_of(const Tools& tools, const MaybeGrammar& document) {
     key += source.strict ? 's' : '-';
     key += source.has_parameters ? 'p' : '-';
     append(key, source.parameters_field);
+    if (source.input) {
+      key += 'i';
+      append(key, source.input->source.written());
+      append(key, source.input->field);
+    }
   }
   for (const std::string& name : tools.names) append(key, name);
   if (document) {

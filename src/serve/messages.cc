@@ -319,8 +319,9 @@ ApiResult<void> read_chat_input(const ApiRequest& request, ChatInput& out) {
   QR_TRY(out.messages, read_messages(args.find("messages"), request.reading));
   QR_TRY(out.options, read_chat_options(args));
   QR_TRY(out.options.begun, read_begun(args, out.messages));
-  QR_TRY(out.tools, read_tools(args.find("tools"), {}, request.reading));
-  QR_TRY_VOID(read_tool_choice(args, {}, request.reading, out.tools));
+  const ToolSyntax syntax{.custom = true};
+  QR_TRY(out.tools, read_tools(args.find("tools"), syntax, request.reading));
+  QR_TRY_VOID(read_tool_choice(args, syntax, request.reading, out.tools));
   out.options.tools = &out.tools;
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "serve/custom_tools.h"
 #include "serve/logprobs.h"
 #include "serve/seeds.h"
 #include "serve/timings.h"
@@ -12,11 +13,12 @@ namespace {
 
 class Writer final : public ReplyWriter {
  public:
-  Writer(const ServeEnv& env, Json::Object echo, KeepResponse keep, bool timings)
+  Writer(const ServeEnv& env, Json::Object echo, KeepResponse keep, bool timings, std::vector<std::string> customs)
       : tokenizer_(*env.tokenizer),
         echo_(std::move(echo)),
         keep_(std::move(keep)),
         timings_(timings),
+        customs_(std::move(customs)),
         number_(env.seeds->id()),
         ids_(env.seeds->next()),
         created_(std::time(nullptr)) {}
@@ -99,7 +101,8 @@ class Writer final : public ReplyWriter {
   }
   // Its kind's first item has the answer's number, later ones a place too.
   std::string item_id() const {
-    const std::string prefix = kind_ == PartKind::text ? "msg_" : kind_ == PartKind::call ? "fc_" : "rs_";
+    const std::string call = custom_ ? "ctc_" : "fc_";
+    const std::string prefix = kind_ == PartKind::text ? "msg_" : kind_ == PartKind::call ? call : "rs_";
     const int nth = n_of_kind_[static_cast<size_t>(kind_)];
     return prefix + number_ + (nth > 0 ? "_" + std::to_string(nth) : "");
   }
@@ -113,10 +116,10 @@ class Writer final : public ReplyWriter {
     const bool message = kind_ == PartKind::text;
     std::string out = "{\"id\":\"" + item_id() + "\",\"type\":\"";
     if (kind_ == PartKind::call) {
-      out += "function_call\",\"status\":\"" + std::string(status) + "\",\"call_id\":\"" + call_id(ids_, 0, call_) +
-             "\",\"name\":";
+      out += std::string(custom_ ? "custom_tool_call" : "function_call") + "\",\"status\":\"" + std::string(status) +
+             "\",\"call_id\":\"" + call_id(ids_, 0, call_) + "\",\"name\":";
       append_json_string(out, name_);
-      return out + ",\"arguments\":\"";
+      return out + (custom_ ? ",\"input\":\"" : ",\"arguments\":\"");
     }
     return out + (message ? "message" : "reasoning") + "\",\"status\":\"" + std::string(status) +
            (message ? "\",\"role\":\"assistant\"" : "\",\"summary\":[]") + ",\"content\":[";
@@ -133,14 +136,31 @@ class Writer final : public ReplyWriter {
   std::string whole_item(std::string_view status) const {
     if (kind_ != PartKind::call) return begin_item(status) + part() + "]}";
     std::string out = begin_item(status);
-    append_json_text(out, text_);
+    append_call_text(out);
     return out + "\"}";
+  }
+
+  // Of a call that is open, the text of its arguments or of its input as JSON spells it.
+  void append_call_text(std::string& out) const {
+    if (custom_)
+      out += text_;
+    else
+      append_json_text(out, text_);
+  }
+  void begin_call(const AnswerPart& part) {
+    call_ = part.call;
+    name_ = part.text;
+    custom_ = part.kind == PartKind::call && is_custom_call(customs_, name_);
+    input_ = {};
   }
 
   // A piece of a whole answer; logprobs are of its first message.
   void add_part(const AnswerPart& part, const std::shared_ptr<const ChoiceResult>& choice, bool& told, Pieces& out) {
     if (part.kind == PartKind::arguments) {
-      out.add_json_text(part.text, choice);
+      if (custom_)
+        add_input(part.text, choice, out);
+      else
+        out.add_json_text(part.text, choice);
       return;
     }
     if (is_open_) {
@@ -150,8 +170,7 @@ class Writer final : public ReplyWriter {
     }
     is_open_ = true;
     kind_ = part.kind;
-    call_ = part.call;
-    name_ = part.text;
+    begin_call(part);
     out.add(begin_item(end_status()));
     if (part.kind == PartKind::call) return;
     out.add(begin_part()).add_json_string(part.text, choice);
@@ -169,15 +188,25 @@ class Writer final : public ReplyWriter {
     close(out);
     is_open_ = true;
     kind_ = part.kind;
-    call_ = part.call;
-    name_ = part.text;
+    begin_call(part);
     const std::string item = begin_item("in_progress") + (kind_ == PartKind::call ? "\"}" : "]}");
     event(out, "response.output_item.added", ",\"output_index\":" + std::to_string(n_items_) + ",\"item\":" + item);
     if (kind_ == PartKind::call) return;
     event(out, "response.content_part.added", at_item() + ",\"content_index\":0,\"part\":" + this->part());
   }
+  std::string event_name(const char* end) const {
+    const char* what = custom_ ? "custom_tool_call_input" : kDeltas[static_cast<size_t>(kind_)];
+    return std::string("response.") + what + end;
+  }
+  void append_input_delta(const std::string& arguments, std::string& out) {
+    const std::string told = input_.push(arguments);
+    if (told.empty()) return;
+    text_ += told;
+    event(out, event_name(".delta"), at_item() + ",\"delta\":\"" + told + "\"" + timed_);
+  }
   // `tokens` may be null.
   void append_delta(const std::string& text, const std::vector<TokenText>* tokens, std::string& out) {
+    if (custom_) return append_input_delta(text, out);
     text_ += text;
     std::string rest = at_item() + (kind_ == PartKind::call ? ",\"delta\":" : ",\"content_index\":0,\"delta\":");
     append_json_string(rest, text);
@@ -191,17 +220,20 @@ class Writer final : public ReplyWriter {
       }
       rest += ",\"logprobs\":" + list;
     }
-    event(out, std::string("response.") + kDeltas[static_cast<size_t>(kind_)] + ".delta", rest + timed_);
+    event(out, event_name(".delta"), rest + timed_);
   }
   void close(std::string& out) {
     if (!is_open_) return;
-    const std::string done = std::string("response.") + kDeltas[static_cast<size_t>(kind_)] + ".done";
+    const std::string done = event_name(".done");
     if (kind_ == PartKind::call) {
-      std::string rest = at_item() + ",\"name\":";
-      append_json_string(rest, name_);
-      rest += ",\"arguments\":";
-      append_json_string(rest, text_);
-      event(out, done, rest);
+      std::string rest = at_item();
+      if (!custom_) {
+        rest += ",\"name\":";
+        append_json_string(rest, name_);
+      }
+      rest += custom_ ? ",\"input\":\"" : ",\"arguments\":\"";
+      append_call_text(rest);
+      event(out, done, rest + "\"");
     } else {
       std::string rest = at_item() + ",\"content_index\":0,\"text\":";
       append_json_string(rest, text_);
@@ -262,6 +294,7 @@ class Writer final : public ReplyWriter {
   const Json::Object echo_;
   KeepResponse keep_;
   const bool timings_;
+  const std::vector<std::string> customs_;
   RunningTimings running_;
   std::string timed_;  // behind each piece of the answer; empty: nothing is
   const std::string number_;
@@ -271,6 +304,8 @@ class Writer final : public ReplyWriter {
   bool is_open_ = false;  // an item, and of it:
   PartKind kind_ = PartKind::text;
   int call_ = 0;
+  bool custom_ = false;                 // a call of a custom tool
+  InputReader input_;                   // its input so far
   std::string name_, text_, logprobs_;  // the last: the entries of a list
   std::string items_;                   // that are closed, likewise
   int n_items_ = 0, n_of_kind_[3] = {};
@@ -280,11 +315,9 @@ class Writer final : public ReplyWriter {
 
 }  // namespace
 
-std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env,
-                                                  Json::Object echo,
-                                                  KeepResponse keep,
-                                                  bool timings) {
-  return std::make_unique<Writer>(env, std::move(echo), std::move(keep), timings);
+std::unique_ptr<ReplyWriter> make_response_writer(
+    const ServeEnv& env, Json::Object echo, KeepResponse keep, bool timings, std::vector<std::string> customs) {
+  return std::make_unique<Writer>(env, std::move(echo), std::move(keep), timings, std::move(customs));
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 // messages and calls, each with its text. Io thread.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "serve/api.h"
 #include "serve/response_store.h"
@@ -15,10 +16,8 @@ struct KeepResponse {  // null store: the answer is not kept
 };
 
 // `echo`: what of the request the answer repeats. `timings`: how long it takes stands in the events of its text and in
-// the last one, as llama.cpp's server has it.
-std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env,
-                                                  Json::Object echo,
-                                                  KeepResponse keep,
-                                                  bool timings);
+// the last one, as llama.cpp's server has it. `customs`: Tools::custom_names.
+std::unique_ptr<ReplyWriter> make_response_writer(
+    const ServeEnv& env, Json::Object echo, KeepResponse keep, bool timings, std::vector<std::string> customs);
 
 }  // namespace quire

@@ -44,6 +44,14 @@ WantedGrammar::Part schema_part(const Json& schema, std::string field) {
   return out;
 }
 
+// Arguments of a custom tool.
+ApiResult<Json> held_input(const CallForm& form, const WantedGrammar::Part& input) {
+  const auto notation = input.source.notation == Notation::lark ? TextNotation::lark : TextNotation::regex;
+  auto out = obeying_input(form, notation, input.source.text);
+  if (out) return std::move(*out);
+  return refuse(bad_field(input.field, "cannot be kept: " + out.error().message, "unsupported_value"));
+}
+
 // What may be called, with the schemas that arguments obey; these go to `parts`, too.
 ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
                                               const CallForm& form,
@@ -55,6 +63,12 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
     const std::string& name = *function.find("name")->as_string();
     if (std::find(tools.names.begin(), tools.names.end(), name) == tools.names.end()) continue;
     const Tools::Source& source = tools.sources[i];
+    if (source.input) {
+      QR_TRY(Json arguments, held_input(form, *source.input));
+      out.push_back({name, std::move(arguments)});
+      parts.push_back(*source.input);
+      continue;
+    }
     if (!tools.required && !source.strict) {
       out.push_back({name, any_arguments(form)});
       continue;
@@ -110,7 +124,11 @@ ApiResult<Json> document_format(const WantedGrammar& wanted) {
       if (const Json* inner = tag.find("format")) return *inner;
       break;
     }
-    case Notation::lark: break;
+    case Notation::lark: {
+      Json out = format("grammar", "grammar", wanted.source.text);
+      out.set("lark", true);
+      return out;
+    }
   }
   return refuse(unsupported_field(wanted.field, "beside tools, in this notation"));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "serve/custom_tools.h"
 
 namespace quire {
 namespace {
@@ -21,10 +22,12 @@ constexpr Field kTool[] = {
 constexpr Field kChoice[] = {
     field_of("type", kString),          field_of("function", kObject), field_of("name", kString),
     field_of("allowed_tools", kObject), field_of("mode", kString),     field_of("tools", kArray, &ServeLimits::n_tools),
+    field_of("custom", kObject),
 };
 constexpr Field kCall[] = {field_of("id", kString, &ServeLimits::name_bytes), field_of("type", kString),
-                           field_of("function", kObject), ignored_field("index")};
-constexpr Field kCalled[] = {field_of("name", kString, &ServeLimits::name_bytes), field_of("arguments", kString)};
+                           field_of("function", kObject), field_of("custom", kObject), ignored_field("index")};
+constexpr Field kCalled[] = {field_of("name", kString, &ServeLimits::name_bytes), field_of("arguments", kString),
+                             field_of("input", kString)};
 const Schema kToolSchema({kTool});
 const Schema kChoiceSchema({kChoice});
 const Schema kCallSchema({kCall});
@@ -46,12 +49,41 @@ Json function_of(const Args& tool, const ToolSyntax& syntax, const Json& source)
   return out;
 }
 
+std::string_view known_types(const ToolSyntax& syntax) {
+  return syntax.custom ? "function and custom are" : "only function is";
+}
+
+bool is_custom(const Json& one, const ToolSyntax& syntax) {
+  const Json* type = one.find("type");
+  return syntax.custom && type != nullptr && type->as_string() != nullptr && *type->as_string() == "custom";
+}
+
+ApiResult<void> add_tool(Json function, Tools::Source source, const std::string& path, Tools& out) {
+  const std::string& name = *function.find("name")->as_string();
+  if (std::find(out.names.begin(), out.names.end(), name) != out.names.end())
+    return refuse(bad_field(at_key(path, "name"), "is '" + shown(name) + "', which another tool is named"));
+  out.names.push_back(name);
+  out.sources.push_back(std::move(source));
+  if (out.list.is_null()) out.list = Json::Array{};
+  out.list.as_array()->push_back(Json::Object{{"type", "function"}, {"function", std::move(function)}});
+  return {};
+}
+
+ApiResult<void> read_custom(
+    const Json& tool, const ToolSyntax& syntax, const std::string& path, const Reading& reading, Tools& out) {
+  QR_TRY(CustomTool custom, read_custom_tool(tool, syntax.nested, path, reading));
+  Tools::Source source{.parameters_field = custom.input.field, .strict = true, .input = custom.input};
+  return add_tool(std::move(custom.function), std::move(source), syntax.nested ? at_key(path, "custom") : path, out);
+}
+
 ApiResult<void> read_tool(
     const Json& tool, const ToolSyntax& syntax, const std::string& path, const Reading& reading, Tools& out) {
+  if (is_custom(tool, syntax)) return read_custom(tool, syntax, path, reading, out);
   QR_TRY(Args args, kToolSchema.check(tool, reading, path));
   const std::string_view type = args.text("type");
   if (args.has("type") && type != "function" && !(type == "custom" && syntax.parameters == "input_schema"))
-    return refuse(unsupported_field(at_key(path, "type"), "'" + shown(type) + "'; only functions of the client's are"));
+    return refuse(unsupported_field(at_key(path, "type"), "'" + shown(type) + "'; only functions of the client's " +
+                                                              (syntax.custom ? "and custom tools are" : "are")));
   const Json* source = &tool;
   std::string at = path;
   if (syntax.nested) {
@@ -60,34 +92,33 @@ ApiResult<void> read_tool(
     if (source == nullptr) return refuse(missing_field(at));
     QR_TRY(args, kToolSchema.check(*source, reading, at));
   }
-  const std::string name(args.text("name"));
-  if (name.empty()) return refuse(missing_field(at_key(at, "name")));
-  if (std::find(out.names.begin(), out.names.end(), name) != out.names.end())
-    return refuse(bad_field(at_key(at, "name"), "is '" + shown(name) + "', which another tool is named"));
-  out.names.push_back(name);
-  out.sources.push_back({at_key(at, syntax.parameters), args.has(syntax.parameters), args.flag("strict", false)});
-  if (out.list.is_null()) out.list = Json::Array{};
-  out.list.as_array()->push_back(Json::Object{{"type", "function"}, {"function", function_of(args, syntax, *source)}});
-  return {};
+  if (args.text("name").empty()) return refuse(missing_field(at_key(at, "name")));
+  Tools::Source from{at_key(at, syntax.parameters), args.has(syntax.parameters), args.flag("strict", false)};
+  return add_tool(function_of(args, syntax, *source), std::move(from), at, out);
 }
 
-// The name in {"type":"function", …} of a choice.
-ApiResult<std::string> read_chosen(const Json& one,
-                                   const ToolSyntax& syntax,
-                                   const std::string& path,
-                                   const Reading& reading) {
+// The name in {"type":"function", …}, or "custom", of a choice.
+ApiResult<std::string> read_chosen(
+    const Json& one, const ToolSyntax& syntax, const std::string& path, const Reading& reading, const Tools& tools) {
   QR_TRY(Args args, kChoiceSchema.check(one, reading, path));
-  if (args.text("type") != "function")
-    return refuse(unsupported_field(at_key(path, "type"), "'" + shown(args.text("type")) + "'; only function is"));
+  const std::string type(args.text("type"));
+  const bool custom = is_custom(one, syntax);
+  if (type != "function" && !custom)
+    return refuse(
+        unsupported_field(at_key(path, "type"), "'" + shown(type) + "'; " + std::string(known_types(syntax))));
   std::string at = path;
   if (syntax.nested) {
-    at = at_key(path, "function");
-    const Json* function = args.find("function");
-    if (function == nullptr) return refuse(missing_field(at));
-    QR_TRY(args, kChoiceSchema.check(*function, reading, at));
+    at = at_key(path, type);
+    const Json* inner = args.find(type);
+    if (inner == nullptr) return refuse(missing_field(at));
+    QR_TRY(args, kChoiceSchema.check(*inner, reading, at));
   }
-  if (args.text("name").empty()) return refuse(missing_field(at_key(at, "name")));
-  return std::string(args.text("name"));
+  const std::string name(args.text("name"));
+  if (name.empty()) return refuse(missing_field(at_key(at, "name")));
+  const bool known = std::find(tools.names.begin(), tools.names.end(), name) != tools.names.end();
+  if (known && custom != is_custom_call(tools.custom_names(), name))
+    return refuse(bad_field(at_key(path, "type"), "is '" + type + "', which the tool '" + shown(name) + "' is not"));
+  return name;
 }
 
 ApiResult<void> set_mode(std::string_view mode, const std::string& path, Tools& tools) {
@@ -113,7 +144,8 @@ ApiResult<void> read_allowed(const Args& choice, const ToolSyntax& syntax, const
   if (list == nullptr || list->as_array()->empty()) return refuse(missing_field(path));
   std::vector<std::string> names;
   for (const Json& one : *list->as_array()) {
-    QR_TRY(std::string name, read_chosen(one, syntax, at_index(path, static_cast<int64_t>(names.size())), reading));
+    QR_TRY(std::string name,
+           read_chosen(one, syntax, at_index(path, static_cast<int64_t>(names.size())), reading, tools));
     names.push_back(std::move(name));
   }
   QR_TRY_VOID(choose_tools(std::move(names), path, tools));
@@ -121,6 +153,13 @@ ApiResult<void> read_allowed(const Args& choice, const ToolSyntax& syntax, const
 }
 
 }  // namespace
+
+std::vector<std::string> Tools::custom_names() const {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < sources.size(); ++i)
+    if (sources[i].input) out.push_back(*(*list.as_array())[i].find("function")->find("name")->as_string());
+  return out;
+}
 
 ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view path, Tools& tools) {
   for (const std::string& name : names)
@@ -153,7 +192,7 @@ ApiResult<void> read_tool_choice(const Args& args, const ToolSyntax& syntax, con
   if (mode != nullptr) return set_mode(*mode, "tool_choice", tools);
   QR_TRY(const Args inner, kChoiceSchema.check(*choice, reading, "tool_choice"));
   if (inner.text("type") == "allowed_tools") return read_allowed(inner, syntax, reading, tools);
-  QR_TRY(std::string name, read_chosen(*choice, syntax, "tool_choice", reading));
+  QR_TRY(std::string name, read_chosen(*choice, syntax, "tool_choice", reading, tools));
   tools.required = tools.only_one = true;
   return choose_tools({std::move(name)}, "tool_choice", tools);
 }
@@ -207,15 +246,19 @@ ApiResult<Json::Array> read_calls(const Json& list, const std::string& path, con
   for (const Json& call : *list.as_array()) {
     const std::string at = at_index(path, static_cast<int64_t>(out.size()));
     QR_TRY(const Args args, kCallSchema.check(call, reading, at));
-    if (args.has("type") && args.text("type") != "function")
-      return refuse(unsupported_field(at_key(at, "type"), "'" + shown(args.text("type")) + "'; only function is"));
-    const Json* function = args.find("function");
-    const std::string inner = at_key(at, "function");
-    if (function == nullptr) return refuse(missing_field(inner));
-    QR_TRY(const Args called, kCalledSchema.check(*function, reading, inner));
+    const std::string kind(args.has("type") ? args.text("type") : "function");
+    const bool custom = kind == "custom";
+    if (!custom && kind != "function")
+      return refuse(unsupported_field(at_key(at, "type"), "'" + shown(kind) + "'; function and custom are"));
+    const Json* what = args.find(kind);
+    const std::string inner = at_key(at, kind);
+    if (what == nullptr) return refuse(missing_field(inner));
+    QR_TRY(const Args called, kCalledSchema.check(*what, reading, inner));
     if (called.text("name").empty()) return refuse(missing_field(at_key(inner, "name")));
-    QR_TRY(Json message,
-           call_message(args.text("id"), called.text("name"), called.text("arguments"), at_key(inner, "arguments")));
+    if (custom && !called.has("input")) return refuse(missing_field(at_key(inner, "input")));
+    const std::string arguments =
+        custom ? input_arguments(called.text("input")) : std::string(called.text("arguments"));
+    QR_TRY(Json message, call_message(args.text("id"), called.text("name"), arguments, at_key(inner, "arguments")));
     out.push_back(std::move(message));
   }
   return out;

@@ -2,20 +2,23 @@
 // the calls and results of earlier turns.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "serve/api.h"
+#include "serve/structured.h"
 #include "text/parse/call_item.h"
 
 namespace quire {
 
 struct Tools {
   struct Source {
-    std::string parameters_field;  // as the client names them, for errors
-    bool has_parameters = false;   // otherwise it takes none
-    bool strict = false;           // arguments obey its parameters, whatever the choice
+    std::string parameters_field;                // as the client names them, for errors
+    bool has_parameters = false;                 // otherwise it takes none
+    bool strict = false;                         // arguments obey its parameters, whatever the choice
+    std::optional<WantedGrammar::Part> input{};  // of a custom tool, which has no parameters; none: it is a function
   };
   Json list;                       // [{"type":"function","function":{…}}]; null: there are none
   std::string text;                // of the list
@@ -26,12 +29,15 @@ struct Tools {
   bool only_one = false;           // an answer ends with its first call
 
   bool given() const { return !list.is_null() && !none; }
+  // Which of the list are custom tools: their calls are told as such.
+  std::vector<std::string> custom_names() const;
 };
 
 // How a dialect writes a tool: with its function in a member of that name or not, and what the parameters are called.
 struct ToolSyntax {
   bool nested = true;
   std::string_view parameters = "parameters";
+  bool custom = false;  // there are custom tools (custom_tools.h)
 };
 // "tools", which may be null, and "tool_choice" with "parallel_tool_calls" as OpenAI has them. Refused by its path:
 // what is no function, two of one name, a choice of what is not there, what cannot be kept, and more than tools_bytes.
@@ -47,8 +53,8 @@ ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env);
 // and a form.
 std::shared_ptr<const CallRules> call_rules(const Tools& tools, const ToolFormat& format, bool or_document);
 
-// A call of an earlier turn: {"id","type":"function","function":{"name","arguments"}}, arguments being JSON text.
-// Refuses where that is no object.
+// A call of an earlier turn: {"id","type":"function","function":{"name","arguments"}}, arguments being JSON text. One
+// of a custom tool is of the function that the model knows it as. Refuses where that is no object.
 ApiResult<Json> call_message(std::string_view id,
                              std::string_view name,
                              std::string_view arguments,

@@ -56,6 +56,53 @@ result = [{"type": "function_call_output", "call_id": call.call_id, "output": RE
 assert client.responses.create(**ask, previous_response_id=first.id, input=result).output_text
 ''')
 
+    def test_custom_tools_of_responses(self):
+        self.run_script('''
+import re
+lark = 'start: NUMBER (OP NUMBER)~1..3\\nOP: " + " | " * "\\nNUMBER: /[0-9]{1,4}/'
+tool = {"type": "custom", "name": "calculate", "description": "Works out a sum.",
+        "format": {"type": "grammar", "syntax": "lark", "definition": lark}}
+ask = dict(model="any", tools=[tool], temperature=0)
+question = [{"role": "user", "content": "How much is 17 + 4?"}]
+named = dict(ask, tool_choice={"type": "custom", "name": "calculate"})
+first = client.responses.create(**named, input=question)
+call = first.output[-1]
+assert call.type == "custom_tool_call" and call.name == "calculate", first.output
+assert re.fullmatch("[0-9]{1,4}( [+*] [0-9]{1,4}){1,3}", call.input), call.input
+streamed, done = "", ""
+for event in client.responses.create(**named, input=question, stream=True):
+    streamed += event.delta if event.type == "response.custom_tool_call_input.delta" else ""
+    done = event.input if event.type == "response.custom_tool_call_input.done" else done
+assert streamed == done == call.input, (streamed, done, call.input)
+result = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "21"}
+kept = client.responses.create(**ask, tool_choice="none", previous_response_id=first.id, input=[result])
+sent = client.responses.create(**ask, tool_choice="none", input=question + first.output + [result])
+assert kept.output_text and sent.output_text
+assert [item.type for item in client.responses.input_items.list(sent.id).data][1:] == [
+    "custom_tool_call", "custom_tool_call_output"]
+''')
+
+    def test_custom_tools_of_chat(self):
+        self.run_script('''
+import re
+tool = {"type": "custom", "custom": {"name": "note", "description": "Keeps a note.", "format": {
+    "type": "grammar", "grammar": {"syntax": "regex", "definition": '- "[A-Za-z ]{3,20}"\\\\n'}}}}
+ask = dict(model="any", tools=[tool], temperature=0,
+           messages=[{"role": "user", "content": "Note that the sky is blue."}])
+named = dict(ask, tool_choice={"type": "custom", "custom": {"name": "note"}})
+choice = client.chat.completions.create(**named).choices[0]
+call = choice.message.tool_calls[0]
+assert (choice.finish_reason, call.type, call.custom.name) == ("tool_calls", "custom", "note"), choice
+assert re.fullmatch('- "[A-Za-z ]{3,20}"\\n', call.custom.input), call.custom.input
+streamed = ""
+for chunk in client.chat.completions.create(**named, stream=True):
+    for piece in [p for c in chunk.choices for p in c.delta.tool_calls or []]:
+        streamed += piece.model_extra["custom"]["input"]
+assert streamed == call.custom.input, streamed
+ask["messages"] = ask["messages"] + [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "kept"}]
+assert client.chat.completions.create(**ask, tool_choice="none").choices[0].message.content
+''')
+
 
 @unittest.skipUnless(quill(), 'the model knows no tools')
 class AnthropicTools(ClientCase):

@@ -1,5 +1,6 @@
 // POST /v1/chat/completions: a conversation in, the assistant's next message out.
 #include "serve/api.h"
+#include "serve/custom_tools.h"
 #include "serve/llama.h"
 #include "serve/logprobs.h"
 #include "serve/messages.h"
@@ -35,9 +36,12 @@ const Schema kSchema({kFields, chat_fields(), begun_fields(), sampling_fields(),
 
 class Writer final : public OpenaiWriter {
  public:
-  Writer(const ServeEnv& env, const Job& job, const OpenaiCommon& common)
+  // `customs`: Tools::custom_names.
+  Writer(const ServeEnv& env, const Job& job, const OpenaiCommon& common, std::vector<std::string> customs)
       : OpenaiWriter({"chatcmpl-", "chat.completion", "chat.completion.chunk", false}, env, job, common),
-        ids_(job.name.calls) {}
+        ids_(job.name.calls),
+        customs_(std::move(customs)),
+        open_(static_cast<size_t>(n_choices())) {}
 
   void begin(int64_t n_prompt, std::string& out) override {
     OpenaiWriter::begin(n_prompt, out);
@@ -63,8 +67,9 @@ class Writer final : public OpenaiWriter {
     out += '}';
   }
   // An entry a call, its name where that is new.
-  void append_calls(int choice, const AnswerParts& parts, std::string& out) const {
+  void append_calls(int choice, const AnswerParts& parts, std::string& out) {
     out += "\"tool_calls\":[";
+    OpenCall& call = open_[static_cast<size_t>(choice)];
     int open = -1;
     for (const AnswerPart& part : parts) {
       if (part.kind != PartKind::call && part.kind != PartKind::arguments) continue;
@@ -72,27 +77,43 @@ class Writer final : public OpenaiWriter {
         if (open >= 0) out += "\"}},";
         open = part.call;
         out += "{\"index\":" + std::to_string(part.call) + ",";
-        out += part.kind == PartKind::call ? begin_call(choice, part) : "\"function\":{\"arguments\":\"";
+        if (part.kind == PartKind::call) {
+          call = {is_custom_call(customs_, part.text), {}};
+          out += begin_call(choice, part);
+        } else {
+          out += call.custom ? "\"custom\":{\"input\":\"" : "\"function\":{\"arguments\":\"";
+        }
       }
-      if (part.kind == PartKind::arguments) append_json_text(out, part.text);
+      if (part.kind != PartKind::arguments) continue;
+      if (call.custom)
+        out += call.input.push(part.text);
+      else
+        append_json_text(out, part.text);
     }
     out += "\"}}]";
   }
-  // Up to the arguments' text.
+  // Up to the text of its arguments, or of its input.
   std::string begin_call(int choice, const AnswerPart& part) const {
-    std::string out =
-        "\"id\":\"" + call_id(ids_, choice, part.call) + "\",\"type\":\"function\",\"function\":{\"name\":";
+    const bool custom = is_custom_call(customs_, part.text);
+    const char* type =
+        custom ? "\",\"type\":\"custom\",\"custom\":{\"name\":" : "\",\"type\":\"function\",\"function\":{\"name\":";
+    std::string out = "\"id\":\"" + call_id(ids_, choice, part.call) + type;
     append_json_string(out, part.text);
-    return out + ",\"arguments\":\"";
+    return out + (custom ? ",\"input\":\"" : ",\"arguments\":\"");
   }
   void add_calls(const Shared& choice, Pieces& out) const {
-    bool first = true;
+    bool first = true, custom = false;
     for (const AnswerPart& part : choice->whole.parts) {
       if (part.kind == PartKind::call) {
         out.add(first ? ",\"tool_calls\":[{" : "\"}},{").add(begin_call(choice->index, part));
         first = false;
+        custom = is_custom_call(customs_, part.text);
       }
-      if (part.kind == PartKind::arguments) out.add_json_text(part.text, choice);
+      if (part.kind != PartKind::arguments) continue;
+      if (custom)
+        add_input(part.text, choice, out);
+      else
+        out.add_json_text(part.text, choice);
     }
     if (!first) out.add("\"}}]");
   }
@@ -123,7 +144,13 @@ class Writer final : public OpenaiWriter {
       add_chat_logprobs(out, choice, tokenizer());
   }
 
+  struct OpenCall {  // of a stream
+    bool custom = false;
+    InputReader input;
+  };
   const uint64_t ids_;  // of the calls
+  const std::vector<std::string> customs_;
+  std::vector<OpenCall> open_;  // of each choice
 };
 
 ApiResult<int> read_logprobs(const Args& args) {
@@ -146,7 +173,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
     common.verbose = llama_verbose(env, job);
     job.told_bytes += static_cast<int64_t>(common.verbose.size());
   }
-  job.writer = std::make_unique<Writer>(env, job, common);
+  job.writer = std::make_unique<Writer>(env, job, common, chat.tools.custom_names());
   return Call(std::move(job));
 }
 

@@ -1,10 +1,12 @@
 // /v1/responses: one turn of a conversation that the server may keep, so that the next one names it instead of sending
 // everything again. An answer is a list of items: reasoning, messages, calls of tools (response_writer.h).
 #include "serve/api.h"
+#include "serve/custom_tools.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
 #include "serve/response_store.h"
 #include "serve/response_writer.h"
+#include "text/parse/call_arguments.h"
 
 namespace quire {
 namespace {
@@ -59,10 +61,12 @@ constexpr Field kItem[] = {
     field_of("call_id", kString, &ServeLimits::name_bytes),
     field_of("name", kString, &ServeLimits::name_bytes),
     field_of("arguments", kString),
+    field_of("input", kString),
     field_of("output", kString | kArray),
 };
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("logprobs")};
+constexpr const char* kCustomMark = "custom";  // of the result of a custom tool, in what is kept of an input
 const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields()});
 const Schema kReasoningSchema({kReasoning});
 const Schema kTextSchema({kText});
@@ -76,12 +80,15 @@ HttpError no_response(std::string_view id) {
           "response_not_found"};
 }
 
-// A call joins the assistant's message before it, as templates have it.
-ApiResult<void> read_call_item(const Args& args, const std::string& path, Json::Array& out) {
-  for (const char* name : {"call_id", "name", "arguments"})
+// A call joins the assistant's message before it, as templates have it. What is a custom tool's is marked, so that it
+// can be shown as the item that it was (plain_messages).
+ApiResult<void> read_call_item(const Args& args, const std::string& path, bool custom, Json::Array& out) {
+  const char* what = custom ? "input" : "arguments";
+  for (const char* name : {"call_id", "name", what})
     if (!args.has(name)) return refuse(missing_field(at_key(path, name)));
-  QR_TRY(Json call,
-         call_message(args.text("call_id"), args.text("name"), args.text("arguments"), at_key(path, "arguments")));
+  const std::string arguments = custom ? input_arguments(args.text(what)) : std::string(args.text(what));
+  QR_TRY(Json call, call_message(args.text("call_id"), args.text("name"), arguments, at_key(path, what)));
+  if (custom) call.set("type", "custom");
   if (out.empty() || *out.back().find("role")->as_string() != "assistant")
     out.push_back(Json::Object{{"role", "assistant"}, {"content", ""}});
   const Json* before = out.back().find("tool_calls");
@@ -91,12 +98,27 @@ ApiResult<void> read_call_item(const Args& args, const std::string& path, Json::
   return {};
 }
 
-ApiResult<void> read_output_item(const Args& args, const std::string& path, const Reading& reading, Json::Array& out) {
+ApiResult<void> read_output_item(
+    const Args& args, const std::string& path, bool custom, const Reading& reading, Json::Array& out) {
   for (const char* name : {"call_id", "output"})
     if (!args.has(name)) return refuse(missing_field(at_key(path, name)));
   QR_TRY(std::string text, read_content(*args.find("output"), at_key(path, "output"), reading, kTextParts));
   out.push_back(Json::Object{{"role", "tool"}, {"content", std::move(text)}, {"tool_call_id", args.text("call_id")}});
+  if (custom) out.back().set(kCustomMark, true);
   return {};
+}
+
+// Without the marks of custom tools, as templates have them.
+Json::Array plain_messages(Json::Array messages) {
+  for (Json& message : messages) {
+    std::erase_if(*message.as_object(), [](const Json::Member& m) { return m.first == kCustomMark; });
+    const Json* calls = message.find("tool_calls");
+    if (calls == nullptr) continue;
+    Json::Array plain = *calls->as_array();
+    for (Json& call : plain) call.set("type", "function");
+    message.set("tool_calls", std::move(plain));
+  }
+  return messages;
 }
 
 // Appends the item's message; reasoning that comes back is left out, as templates have it of earlier turns.
@@ -104,12 +126,15 @@ ApiResult<void> read_item(const Json& item, const std::string& path, const Readi
   const Json* kind = item.find("type");
   if (kind != nullptr && kind->as_string() != nullptr && *kind->as_string() == "reasoning") return {};
   const std::string type = kind != nullptr && kind->as_string() != nullptr ? *kind->as_string() : "message";
-  if (type != "message" && type != "function_call" && type != "function_call_output")
-    return refuse(unsupported_field(at_key(path, "type"),
-                                    "'" + shown(type) + "'; message, function_call and function_call_output are"));
+  const bool custom = type.starts_with("custom_");
+  const bool call = type == "function_call" || type == "custom_tool_call";
+  const bool output = type == "function_call_output" || type == "custom_tool_call_output";
+  if (type != "message" && !call && !output)
+    return refuse(unsupported_field(at_key(path, "type"), "'" + shown(type) + "'; message, function_call, " +
+                                                              "custom_tool_call and the outputs of both are"));
   QR_TRY(const Args args, kItemSchema.check(item, reading, path));
-  if (type == "function_call") return read_call_item(args, path, out);
-  if (type == "function_call_output") return read_output_item(args, path, reading, out);
+  if (call) return read_call_item(args, path, custom, out);
+  if (output) return read_output_item(args, path, custom, reading, out);
   std::string_view role = args.text("role");
   if (!args.has("role")) return refuse(missing_field(at_key(path, "role")));
   if (role == "developer") role = "system";
@@ -228,14 +253,15 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY_VOID(read_logprobs(args, job.generation.sampling.n_logprobs));
   QR_TRY(ChatOptions options, read_options(request, job.generation.grammar));
-  const ToolSyntax syntax{.nested = false};
+  const ToolSyntax syntax{.nested = false, .custom = true};
   QR_TRY(Tools tools, read_tools(args.find("tools"), syntax, request.reading));
   QR_TRY_VOID(read_tool_choice(args, syntax, request.reading, tools));
   options.tools = &tools;
   KeepResponse keep;
   QR_TRY(keep.conversation, read_previous(request, env));
   QR_TRY(keep.input, read_input(args, request.reading));
-  keep.conversation.insert(keep.conversation.end(), keep.input.begin(), keep.input.end());
+  const Json::Array said = plain_messages(keep.input);
+  keep.conversation.insert(keep.conversation.end(), said.begin(), said.end());
   Json::Array messages = keep.conversation;
   if (args.has("instructions"))
     messages.insert(messages.begin(), Json::Object{{"role", "system"}, {"content", args.text("instructions")}});
@@ -245,7 +271,8 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   if (args.flag("store", true)) keep.store = env.responses;
   job.tells_progress = job.stream && args.flag("return_progress", false);
   const bool timings = job.stream && args.flag("timings_per_token", false);
-  job.writer = make_response_writer(env, echo_of(args, env, job.generation), std::move(keep), timings);
+  job.writer =
+      make_response_writer(env, echo_of(args, env, job.generation), std::move(keep), timings, tools.custom_names());
   return Call(std::move(job));
 }
 
@@ -261,7 +288,8 @@ Json message_item(const Json& message) {
 // Appends the items that a message was.
 void add_items(const Json& message, Json::Array& out) {
   if (*message.find("role")->as_string() == "tool") {
-    out.push_back(Json::Object{{"type", "function_call_output"},
+    const bool custom = message.find(kCustomMark) != nullptr;
+    out.push_back(Json::Object{{"type", custom ? "custom_tool_call_output" : "function_call_output"},
                                {"call_id", *message.find("tool_call_id")},
                                {"status", "completed"},
                                {"output", *message.find("content")}});
@@ -270,12 +298,18 @@ void add_items(const Json& message, Json::Array& out) {
   const Json* calls = message.find("tool_calls");
   if (calls == nullptr || !message.find("content")->as_string()->empty()) out.push_back(message_item(message));
   if (calls == nullptr) return;
-  for (const Json& call : *calls->as_array())
-    out.push_back(Json::Object{{"type", "function_call"},
+  for (const Json& call : *calls->as_array()) {
+    const bool custom = *call.find("type")->as_string() == "custom";
+    const Json& arguments = *call.find("function")->find("arguments");
+    out.push_back(Json::Object{{"type", custom ? "custom_tool_call" : "function_call"},
                                {"call_id", *call.find("id")},
                                {"status", "completed"},
-                               {"name", *call.find("function")->find("name")},
-                               {"arguments", *call.find("function")->find("arguments")}});
+                               {"name", *call.find("function")->find("name")}});
+    if (custom)
+      out.back().set("input", *Json::parse(*arguments.as_string())->find(kInputName));
+    else
+      out.back().set("arguments", arguments);
+  }
 }
 
 // The messages as the items that they were.

@@ -13,6 +13,7 @@ using namespace grammar;
 namespace {
 
 constexpr uint32_t kMaxCount = 1'000'000'000;
+constexpr std::string_view kJsonString = "%json_string";
 
 struct CommonTerminal {
   std::string_view name, pattern;
@@ -48,7 +49,11 @@ bool is_name_char(char c) { return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' 
 class LarkParser {
  public:
   LarkParser(std::string_view source, NetworkBuilder& net)
-      : in_(source, "lark", false), book_("lark"), net_(net), chars_(net.rx(), Spelling::utf8) {}
+      : in_(source, "lark", false),
+        book_("lark"),
+        net_(net),
+        spelling_(spelling_of(source)),
+        chars_(net.rx(), spelling_) {}
 
   Result<Rule> run() {
     net_.wide(chars_.any());
@@ -65,6 +70,13 @@ class LarkParser {
     std::vector<RuleBook::Expr> choices, sequence;
     char close = '\0';  // ')' or ']'
   };
+
+  // The last line says it, so that places in the text are the author's.
+  static Spelling spelling_of(std::string_view source) {
+    while (source.ends_with(' ') || source.ends_with('\n')) source.remove_suffix(1);
+    const size_t line = source.rfind('\n') + 1;  // 0 where there is no other
+    return source.substr(line) == kJsonString ? Spelling::json : Spelling::utf8;
+  }
 
   tl::unexpected<Error> unsupported(std::string_view what) const {
     return fail(Code::unsupported, "lark: " + std::string(what) + " at offset " + std::to_string(in_.at()));
@@ -118,6 +130,10 @@ class LarkParser {
 
   Status directive() {
     if (in_.accept("import")) return import();
+    if (in_.accept(kJsonString.substr(1))) {
+      skip_lines();
+      return in_.done() && spelling_ == Spelling::json ? Status() : in_.error("%json_string is no last line");
+    }
     if (!in_.accept("ignore")) return unsupported("this directive");
     in_terminal_ = true;
     QR_TRY(const RuleBook::Expr what, expansions());
@@ -219,6 +235,7 @@ class LarkParser {
     if (in_.accept("<[")) {
       QR_TRY(const uint32_t id, in_.number(1u << 30));
       if (!in_.accept("]>")) return in_.error("]> is missing");
+      if (spelling_ == Spelling::json) return unsupported("a control token, inside of a JSON string,");
       return leaf(book_.text(net_.control(static_cast<Token>(id))));
     }
     const std::string_view name = in_.take_while(is_name_char);
@@ -237,7 +254,8 @@ class LarkParser {
       if (a.size() != 1 || b.size() != 1 || a[0] > b[0]) return in_.error("a range that is none");
       return leaf(book_.text(chars_.one_of(CharSet{{a[0], b[0]}})));
     }
-    if (!in_.accept("i")) return leaf(book_.literal(net_.rx(), first));
+    if (!in_.accept("i"))
+      return leaf(spelling_ == Spelling::utf8 ? book_.literal(net_.rx(), first) : book_.text(chars_.text(first)));
     Rx out = RxStore::kEmpty;
     const std::u32string all = to_code_points(first);
     for (size_t i = all.size(); i-- > 0;) {
@@ -295,6 +313,7 @@ class LarkParser {
   Scanner in_;
   RuleBook book_;
   NetworkBuilder& net_;
+  const Spelling spelling_;
   CharCoder chars_;
   std::vector<RuleBook::Expr> ignored_;
   bool in_terminal_ = false;

@@ -1,7 +1,9 @@
 // Grammars in Lark's notation: rules in small letters, terminals in capitals, "strings", /regular expressions/, ranges,
 // counts, %ignore and the common terminals. Begins with the rule "start". Terminals are not told apart by which match
 // is longest or has priority: a text belongs to the grammar when some reading of it does. Refused: templates, %declare,
-// %override, %extend, imports of other than common terminals, flags of expressions but i and s.
+// %override, %extend, imports of other than common terminals, flags of expressions but i and s. One directive is ours:
+// with %json_string as its last line a grammar describes what stands inside of a JSON string, its characters as JSON
+// spells them.
 #pragma once
 #include <memory>
 #include <string_view>

@@ -63,6 +63,19 @@ TEST(Lark, IgnoresBetweenTerminalsOnly) {
   EXPECT_FALSE(takes(kWords, "a b"));
 }
 
+TEST(Lark, ATextMayStandInAJsonString) {
+  constexpr const char* kList =
+      "start: list\nlist: \"(\" (list | WORD)* \")\"\nWORD: /\"[a-c]+\"/ | \"\\\\n\" | \"q\"i | "
+      "\"\xC3\xA8\"..\"\xC3\xAA\"\n"
+      "%ignore \"\\t\"\n%json_string\n";
+  for (const char* text : {"()", "(\\\"ab\\\"(\\\\n)\\t(()Q))", "\\t((\\t\\\"c\\\"\\t)\\t)", "(\xC3\xA9\\u00e9)"})
+    EXPECT_TRUE(takes(kList, text)) << text;
+  for (const char* text : {"(", "(\"ab\")", "(\\n)", "(ab)", "(\t)", "(\\u00e7)"})
+    EXPECT_FALSE(takes(kList, text)) << text;
+  EXPECT_EQ(error_of("start: <[3]>\n%json_string"), "lark: a control token, inside of a JSON string, at offset 12");
+  EXPECT_NE(error_of("%json_string\nstart: \"a\"").find("%json_string is no last line"), std::string::npos);
+}
+
 TEST(Lark, ErrorsNameTheOffset) {
   EXPECT_EQ(error_of("start: foo"), "lark: there is no rule \"foo\" at offset 7");
   EXPECT_EQ(error_of("a: \"x\""), "lark: there is no rule \"start\" at offset 0");

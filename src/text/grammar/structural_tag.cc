@@ -152,7 +152,7 @@ class TagCompiler {
     }
     if (type == "grammar") {
       QR_TRY(const std::string source, text(v, "grammar", where));
-      return at(where, c_.ebnf(source));
+      return at(where, flag(v, "lark") ? c_.lark(source) : c_.ebnf(source));
     }
     if (type == "any_text") return c_.free_text();
     if (type == "sequence" || type == "or") {

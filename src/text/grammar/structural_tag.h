@@ -1,6 +1,7 @@
 // Structural tags: free text in which certain marks begin what must follow a grammar. Both forms in use: the older
 // {"structures": [{begin, schema, end}], "triggers": […]}, and {"format": …} with formats inside formats: const_string,
-// json_schema, regex, grammar, any_text, sequence, or, tag, triggered_tags, tags_with_separator.
+// json_schema, regex, grammar, any_text, sequence, or, tag, triggered_tags, tags_with_separator. Ours are `string_mark`
+// of json_schema (json_schema.h), and `lark` of grammar: true where that is its notation.
 #pragma once
 #include <memory>
 #include <vector>

@@ -70,6 +70,13 @@ TEST(StructuralTag, FormatsNest) {
   EXPECT_FALSE(takes(g, "<think>x</think>y</think>none"));
 }
 
+TEST(StructuralTag, GrammarsMayBeLarks) {
+  const auto g = compile(R"J({"format":{"type":"sequence","elements":[{"type":"const_string","value":"{\"a\": \""},
+    {"type":"grammar","lark":true,"grammar":"start: /[a-c\"]+/\n%json_string"},{"type":"const_string","value":"\"}"}]}})J");
+  EXPECT_TRUE(takes(g, R"({"a": "b\"c"})"));
+  EXPECT_FALSE(takes(g, R"({"a": "b"c"})"));
+}
+
 TEST(StructuralTag, OneTagMayBeAsked) {
   const char* base = R"({"format":{"type":"triggered_tags","triggers":["<"],"at_least_one":true,"stop_after_first":STOP,
     "tags":[{"begin":"<a>","content":{"type":"grammar","grammar":"root ::= 'x' root 'y' | 'z'"},"end":"</a>"}]}})";

@@ -11,6 +11,7 @@
 
 #include "text/parse/argument_kinds.h"
 #include "text/parse/keyword_arguments.h"
+#include "text/regex/parse.h"
 
 namespace quire {
 namespace {
@@ -280,6 +281,37 @@ Json any_arguments(const CallForm& form) {
 Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {
   if (!form.marked() && !form.keywords) return object_schema(form, schema);
   return Obeying(form, schema).run();
+}
+
+// The text itself where it stands between marks, which it does not hold.
+static Json between_marks(const CallForm& form, const std::string& pattern) {
+  const std::string begin = std::string(form.key_begin) + std::string(kInputName) + std::string(form.key_end);
+  return sequence({text(begin + (form.padded ? "\n" : "")),
+                   regex("(?![\\s\\S]*" + in_pattern(form.value_end) + ")(?:" + pattern + ")"),
+                   text(value_end(form) + "\n")});
+}
+
+Result<Json> obeying_input(const CallForm& form, TextNotation notation, std::string_view definition) {
+  const std::string name(kInputName), source(definition);
+  if (notation == TextNotation::lark) {
+    if (form.marked() || form.quoted())
+      return fail(Code::unsupported,
+                  "a grammar in Lark's notation, where a text stands between marks, as this model writes it; a regular "
+                  "expression can be");
+    Json grammar = Json::Object{{"type", "grammar"}, {"grammar", source + "\n%json_string"}, {"lark", true}};
+    if (form.keywords) return sequence({text(name + "=\""), std::move(grammar), text("\"")});
+    return sequence({regex("\\{\"" + name + "\": ?\""), std::move(grammar), text("\"}")});
+  }
+  RegexDialect dialect;
+  dialect.ecma = true;
+  QR_TRY([[maybe_unused]] const RegexTree whole, parse_regex(source, dialect));  // it becomes a part of another one
+  if (form.marked() && !source.empty()) return between_marks(form, source);
+  Json string = Json::Object{{"type", "string"}};
+  if (!source.empty()) string.set("pattern", "^(?:" + source + ")$");
+  return obeying_arguments(form, Json::Object{{"type", "object"},
+                                              {"properties", Json::Object{{name, std::move(string)}}},
+                                              {"required", Json::Array{Json(name)}},
+                                              {"additionalProperties", false}});
 }
 
 }  // namespace quire

@@ -8,6 +8,8 @@
 
 #include "base/rng.h"
 #include "base/sanitized.h"
+#include "text/grammar/lark.h"
+#include "text/grammar/regex_grammar.h"
 #include "text/grammar/structural_tag.h"
 #include "text/parse/answer_parser.h"
 #include "text/parse/call_arguments.h"
@@ -65,10 +67,13 @@ bool takes(const std::shared_ptr<const Grammar>& g, std::string_view text) {
   return m.accept_text(text).has_value() && m.may_end();
 }
 
-AnswerParts parse(const std::string& family, std::string_view text, bool only_one = false) {
+AnswerParts parse(const std::string& family,
+                  std::string_view text,
+                  bool only_one = false,
+                  const std::vector<Tool>& tools = schemas()) {
   auto rules = std::make_shared<CallRules>();
   rules->form = find_call_form(family);
-  for (const Tool& tool : schemas()) {
+  for (const Tool& tool : tools) {
     rules->names.push_back(tool.name);
     rules->kinds.emplace_back(tool.schema);
   }
@@ -418,6 +423,38 @@ TEST(CallGrammar, KeywordsObeyTheirSchema) {
   for (int i = 0; i < 33; ++i) many += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + "\":{\"type\":\"integer\"}";
   EXPECT_NE(error("{\"properties\":{" + many + "}}").find("#/properties: 33 parameters"), std::string::npos);
   EXPECT_EQ(error("{\"properties\":{" + many + "},\"required\":[\"p7\"]}"), "taken");
+}
+
+// What a family lets through of a tool whose only argument is a text is read back as that text, and it obeys.
+TEST(CallGrammar, AnInputObeysInEveryFamily) {
+  constexpr const char* kPattern = "(?:[<>\"\\\\{}|/p]|\\n|\xC3\xA9){1,8}";
+  constexpr const char* kNested = "start: \"(\" start? \")\"";
+  Rng rng(7);
+  const std::vector<Tool> tool{{"get", *Json::parse(R"({"properties":{"input":{"type":"string"}}})")}};
+  const auto input_of = [&](const std::string& family, TextNotation notation, const char* definition) -> std::string {
+    const auto arguments = obeying_input(*find_call_form(family), notation, definition);
+    if (!arguments) return arguments.error().message;
+    const CallableTool callable[] = {{"get", *arguments}};
+    const CallTagRules rules{.required = true, .only_one = true};
+    const auto g = compile_structural_tag(call_tag(*find_call_form(family), callable, rules), {}, {});
+    if (!g) return g.error().message;
+    std::string text;
+    for (int i = 0; i < 50 && text.empty(); ++i) text = walk(*g, "", rng, 600);
+    const auto read = Json::parse(parse(family, text, true, tool).joined(PartKind::arguments));
+    const Json* input = read ? read->find(kInputName) : nullptr;
+    return input != nullptr && input->as_string() != nullptr ? *input->as_string() : "unread: " + text;
+  };
+  const auto pattern = *compile_regex(kPattern, {}), nested = *compile_lark(kNested, {});
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    for (int round = 0; round < fewer_if_sanitized(20); ++round) {
+      const std::string text = input_of(family, TextNotation::regex, kPattern);
+      EXPECT_TRUE(takes(pattern, text)) << family << ": " << text;
+    }
+    const CallForm& form = *find_call_form(family);
+    const std::string text = input_of(family, TextNotation::lark, kNested);
+    EXPECT_TRUE(form.marked() || form.quoted() ? text.starts_with("a grammar in Lark's") : takes(nested, text))
+        << family << ": " << text;
+  }
 }
 
 // Whatever is let through is read: by name, and arguments that their schema takes.
