@@ -5,7 +5,9 @@ measure quantisers with, where only a quantised file is at hand. Another seed gi
     tools/turn_model.py IN.gguf OUT.gguf [--seed N]
 
 Pairs of components of the residual stream are turned by random angles: matrices that read it have their columns turned,
-those that write it their rows, and norms are multiplied into the matrices behind them. For llama and qwen2; needs the
+those that write it their rows, and norms are multiplied into the matrices behind them (llama, qwen2). Where norms stand
+behind matrices too (gemma3), turns would not pass them: there the components of the residual stream and the hidden units
+change places, so that a block's numbers come from many blocks, and values are turned inside their heads. Needs the
 packages numpy and gguf.
 """
 import argparse
@@ -14,7 +16,7 @@ import gguf
 import numpy as np
 from gguf.quants import dequantize
 
-ARCHITECTURES = ('llama', 'qwen2')
+TURNED, SHUFFLED = ('llama', 'qwen2'), ('gemma3',)
 OWN_FACTS = ('general.architecture', 'general.file_type', 'general.alignment', 'general.quantization_version')
 
 
@@ -50,6 +52,32 @@ def turn(tensors, n_layer, seed):
             tensors[f'{at}{name}.weight'] = rows(tensors[f'{at}{name}.weight'])
 
 
+def shuffle(tensors, n_layer, n_value, seed):
+    """n_value: the width of a head of values."""
+    places = np.random.default_rng(seed)
+    order = places.permutation(tensors['token_embd.weight'].shape[1])
+    columns, rows = make_turns(n_value, seed)
+    tensors['token_embd.weight'] = tensors['token_embd.weight'][:, order]
+    tensors['output_norm.weight'] = tensors['output_norm.weight'][order]
+    for layer in range(n_layer):
+        def change(name, how, at=f'blk.{layer}.'):
+            tensors[f'{at}{name}.weight'] = how(tensors[f'{at}{name}.weight'])
+
+        def of_heads(how, matrix, axis):
+            return np.concatenate([how(part) for part in np.split(matrix, matrix.shape[axis] // n_value, axis)], axis)
+
+        hidden = places.permutation(tensors[f'blk.{layer}.ffn_up.weight'].shape[0])
+        for name in ('attn_norm', 'post_attention_norm', 'ffn_norm', 'post_ffw_norm'):
+            change(name, lambda scale: scale[order])
+        for name in ('attn_q', 'attn_k', 'attn_v'):
+            change(name, lambda matrix: matrix[:, order])
+        change('attn_v', lambda matrix: of_heads(rows, matrix, 0))
+        change('attn_output', lambda matrix: of_heads(columns, matrix[order], 1))
+        for name in ('ffn_gate', 'ffn_up'):
+            change(name, lambda matrix, hidden=hidden: matrix[hidden][:, order])
+        change('ffn_down', lambda matrix, hidden=hidden: matrix[order][:, hidden])
+
+
 def copy_facts(reader, writer):
     for key, field in reader.fields.items():
         if key.startswith('GGUF.') or key in OWN_FACTS:
@@ -67,13 +95,17 @@ def main():
     args = parser.parse_args()
     reader = gguf.GGUFReader(args.model)
     architecture = reader.fields['general.architecture'].contents()
-    if architecture not in ARCHITECTURES:
-        raise SystemExit(f'{args.model}: architecture {architecture}; there are: {", ".join(ARCHITECTURES)}')
+    if architecture not in TURNED + SHUFFLED:
+        raise SystemExit(f'{args.model}: architecture {architecture}; there are: {", ".join(TURNED + SHUFFLED)}')
     tensors = {}
     for t in reader.tensors:
         shape = [int(n) for n in reversed(t.shape)]
         tensors[t.name] = dequantize(t.data, t.tensor_type).astype(np.float32).reshape(shape)
-    turn(tensors, int(reader.fields[f'{architecture}.block_count'].contents()), args.seed)
+    n_layer = int(reader.fields[f'{architecture}.block_count'].contents())
+    if architecture in TURNED:
+        turn(tensors, n_layer, args.seed)
+    else:
+        shuffle(tensors, n_layer, int(reader.fields[f'{architecture}.attention.value_length'].contents()), args.seed)
     writer = gguf.GGUFWriter(args.out, architecture)
     copy_facts(reader, writer)
     for name, values in tensors.items():

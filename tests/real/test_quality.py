@@ -21,6 +21,7 @@ if os.environ.get('QUIRE_REAL_MODELS'):
     ENVIRONMENT['QUIRE_MODELS'] = os.environ['QUIRE_REAL_MODELS']
 N_BYTES = 4000
 PERPLEXITY = 46.083  # of SmolLM2 over the text's beginning, weights and cache in float32
+COSTLY = 1.01  # times the perplexity: a cache that costs more is named at the start
 HAS_TEXT = unittest.skipUnless(os.path.exists(TEXT), 'no tinyshakespeare.txt: QUIRE_SHARED names the folder of the data')
 
 
@@ -61,8 +62,7 @@ class OfAModel:
                 if kv_type in self.most_kl:
                     self.assertLess(found['kl_mean'], self.most_kl[kv_type])
                     self.assertNotIn('is for research', found['told'])
-                    self.assertAlmostEqual(found['perplexity'] / whole['perplexity'], 1, delta=0.015)
-                if found['perplexity'] / whole['perplexity'] > 1.015:
+                if found['perplexity'] / whole['perplexity'] > COSTLY:
                     self.assertIn('is for research', found['told'])
 
     @HAS_TEXT
