@@ -2,13 +2,22 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 namespace quire {
 namespace {
 
-bool is_answer(const Json& message) {
+std::string role_of(const Json& message) {
   const Json* role = message.find("role");
-  return role != nullptr && role->as_string() != nullptr && *role->as_string() == "assistant";
+  return role != nullptr && role->as_string() != nullptr ? *role->as_string() : "";
+}
+
+// As of a request of its own: no answer was begun.
+ChatOptions plain(const ChatOptions& options, bool generation) {
+  ChatOptions out = options;
+  out.begun.clear();
+  out.add_generation_prompt = generation;
+  return out;
 }
 
 }  // namespace
@@ -17,13 +26,11 @@ std::vector<EarlierTurn> find_earlier_turns(Json messages,
                                             const ChatOptions& options,
                                             std::span<const Token> prompt,
                                             const ServeEnv& env) {
-  ChatOptions then = options;
-  then.begun.clear();
-  then.add_generation_prompt = true;
+  const ChatOptions then = plain(options, true);
   std::vector<EarlierTurn> out;
   Json::Array& left = *messages.as_array();
   for (int64_t n = 0; n < env.limits.n_explained_turns && left.size() > 1;) {
-    const bool answer = is_answer(left.back());
+    const bool answer = role_of(left.back()) == "assistant";
     left.pop_back();
     if (!answer) continue;
     ++n;
@@ -39,6 +46,38 @@ std::vector<EarlierTurn> find_earlier_turns(Json messages,
     turn.then.assign(parts, parts + n_then);
   }
   return out;
+}
+
+std::vector<MessageEnd> find_message_ends(Json messages,
+                                          const ChatOptions& options,
+                                          std::span<const Token> prompt,
+                                          const ServeEnv& env) {
+  const ChatOptions alone = plain(options, false);
+  std::vector<MessageEnd> out;
+  Json::Array& left = *messages.as_array();
+  for (int64_t n = 0; n < 2 * env.limits.n_explained_turns && !left.empty(); ++n) {
+    const auto rendered = render_chat(messages, alone, env);
+    if (rendered) {
+      const std::vector<Token>& tokens = rendered->tokens;
+      const auto n_same = std::ranges::mismatch(tokens, prompt).in1 - tokens.begin();
+      // The last token may have become one with what follows.
+      if (n_same + 1 >= std::ssize(tokens)) {
+        out.push_back({static_cast<int>(left.size()) - 1, role_of(left.back()), static_cast<int>(n_same)});
+      }
+    }
+    left.pop_back();
+  }
+  std::ranges::reverse(out);
+  return out;
+}
+
+const MessageEnd* message_at(std::span<const MessageEnd> ends, int token) {
+  int before = -1;  // the last message that is known to end before
+  for (const MessageEnd& end : ends) {
+    if (end.n_tokens > token) return end.message == before + 1 ? &end : nullptr;
+    before = end.message;
+  }
+  return nullptr;
 }
 
 }  // namespace quire

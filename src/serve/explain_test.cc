@@ -120,7 +120,7 @@ TEST(CacheExplain, WhatTheTemplateWroteOtherwiseThenIsTheTemplates) {
   const auto tokenizer = tiny_tokenizer();
   MissContext context;
   context.tokenizer = tokenizer.get();
-  context.turns = {{.message = 3, .n_same = 40, .then = byte_tokens("two dogs")}};
+  context.chat.turns = {{.message = 3, .n_same = 40, .then = byte_tokens("two dogs")}};
   EXPECT_EQ(cause_of(parting("ten cats", "two dogs"), context), "template");
   EXPECT_NE(name_miss(parting("ten cats", "two dogs"), context).reason.find("messages[3]"), std::string::npos);
   EXPECT_EQ(cause_of(parting("ten cats", "a bird"), context), "differs") << "something else is stored";
@@ -149,6 +149,51 @@ TEST(CacheExplain, EarlierTurnsAreRenderedAsTheyWereAsked) {
   EXPECT_NE(server.text_of(prompt).find("[user]one"), std::string::npos) << server.text_of(prompt);
   EXPECT_EQ(text_at(json_at(answer, "cause")), "template") << answer.dump();
   EXPECT_NE(text_at(json_at(answer, "reason")).find("messages[1]"), std::string::npos);
+}
+
+// Each token of the prompt lies in the message whose text it is, what the template writes around it included.
+TEST(CacheExplain, TheDifferenceNamesItsMessage) {
+  TestServer server;
+  auto spec = tiny_spec();
+  spec.chat_template =
+      "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}</s>{% endfor %}"
+      "{% if add_generation_prompt %}[assistant]{% endif %}";
+  server.tokenizer = tiny_tokenizer(spec);
+  std::vector<Token> prompt;
+  server.engine.script = [&](const Request& r) {
+    prompt = r.prompt;
+    return std::vector<Token>{};
+  };
+  const auto ask = [&](int at) {
+    server.engine.explanation = parting("two", "ten", at);
+    return json_at(post(server, R"({"messages": [{"role": "user", "content": "one"},
+      {"role": "assistant", "content": "1"}, {"role": "user", "content": "two"}]})"),
+                   "first_difference");
+  };
+  server.start();
+  ask(0);
+  const std::string text = server.text_of(prompt);
+  const std::vector<std::pair<std::string, std::string>> wanted = {
+      {"one", "user"}, {"1", "assistant"}, {"two", "user"}};
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    int at = 0;  // the token in which the content begins
+    while (server.text_of({prompt.begin(), prompt.begin() + at + 1}).size() <= text.find(wanted[i].first)) ++at;
+    const Json difference = ask(at);
+    EXPECT_EQ(int_at(json_at(difference, "message")), static_cast<int64_t>(i)) << difference.dump();
+    EXPECT_EQ(text_at(json_at(difference, "role")), wanted[i].second);
+  }
+  EXPECT_TRUE(json_at(ask(static_cast<int>(prompt.size()) - 1), "message").is_null()) << "behind the last message";
+}
+
+TEST(CacheExplain, AMessageIsNamedWhereItsBeginningIsKnownToo) {
+  const std::vector<MessageEnd> ends = {{0, "system", 10}, {1, "user", 20}, {3, "user", 40}, {4, "assistant", 50}};
+  EXPECT_EQ(message_at(ends, 0), &ends[0]);
+  EXPECT_EQ(message_at(ends, 9), &ends[0]);
+  EXPECT_EQ(message_at(ends, 10), &ends[1]);
+  EXPECT_EQ(message_at(ends, 20), nullptr) << "of messages[2] nothing is known";
+  EXPECT_EQ(message_at(ends, 40), &ends[3]);
+  EXPECT_EQ(message_at(ends, 50), nullptr);
+  EXPECT_EQ(message_at(std::span(ends).subspan(1), 15), nullptr) << "it may lie in messages[0]";
 }
 
 // The engine is told of the salts that the asker has named, and of no others.

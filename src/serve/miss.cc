@@ -42,7 +42,7 @@ bool begins_to_think(std::span<const Token> tokens, const MissContext& context) 
 }
 
 Miss name_difference(const Explanation& found, const MissContext& context) {
-  for (const EarlierTurn& turn : context.turns) {
+  for (const EarlierTurn& turn : context.chat.turns) {
     if (turn.n_same != found.parts_at || turn.then.front() != found.stored.front()) continue;
     return {"template", "The chat template writes this place otherwise than it did for the answer that is messages[" +
                             std::to_string(turn.message) + "] now."};
@@ -91,12 +91,16 @@ Miss name_miss(const Explanation& found, const MissContext& context) {
   return {"never_stored", "Nothing that this client has stored goes on there."};
 }
 
-Json first_difference(const Explanation& found, const Tokenizer& tokenizer) {
+Json first_difference(const Explanation& found, const MissContext& context) {
   if (found.parts_at < 0) return {};
+  const Tokenizer& tokenizer = *context.tokenizer;
+  const MessageEnd* message = message_at(context.chat.ends, found.parts_at);
   const auto head = [&](const std::vector<Token>& tokens) {
     return text_of(std::span(tokens).first(std::min(tokens.size(), size_t{kToldTokens})), tokenizer);
   };
   return Json::Object{{"token", found.parts_at},
+                      {"message", message != nullptr ? Json(message->message) : Json()},
+                      {"role", message != nullptr ? Json(message->role) : Json()},
                       {"before", text_of(found.before, tokenizer)},
                       {"prompt", head(found.asked)},
                       {"stored", head(found.stored)},

@@ -24,7 +24,7 @@ struct MissContext {
   const Tokenizer* tokenizer = nullptr;
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;
   std::vector<OtherRoot> others;
-  std::vector<EarlierTurn> turns;
+  EarlierChat chat;
 };
 
 inline constexpr int kToldTokens = 8;       // of each text that is shown
@@ -36,7 +36,7 @@ struct Miss {
 };
 Miss name_miss(const Explanation& found, const MissContext& context);
 
-// The place where the paths part, null where there is none.
-Json first_difference(const Explanation& found, const Tokenizer& tokenizer);
+// The place where the paths part and the message in which it lies, null where there is none.
+Json first_difference(const Explanation& found, const MissContext& context);
 
 }  // namespace quire

@@ -48,12 +48,15 @@ ApiResult<void> read_text(const Args& args, const ServeEnv& env, Job& job) {
   return {};
 }
 
-ApiResult<void> read_chat(const ApiRequest& request, const ServeEnv& env, Job& job, std::vector<EarlierTurn>* turns) {
+ApiResult<void> read_chat(const ApiRequest& request, const ServeEnv& env, Job& job, EarlierChat* earlier) {
   ChatInput chat;
   QR_TRY_VOID(read_chat_input(request, chat));
-  Json messages = turns != nullptr ? chat.messages : Json();
+  Json messages = earlier != nullptr ? chat.messages : Json();
   QR_TRY(ChatPrompt prompt, render_chat(std::move(chat.messages), chat.options, env));
-  if (turns != nullptr) *turns = find_earlier_turns(std::move(messages), chat.options, prompt.tokens, env);
+  if (earlier != nullptr) {
+    earlier->ends = find_message_ends(messages, chat.options, prompt.tokens, env);
+    earlier->turns = find_earlier_turns(std::move(messages), chat.options, prompt.tokens, env);
+  }
   job.prompts.push_back(std::move(prompt.tokens));
   job.prompt_field = "messages";
   return {};
@@ -67,10 +70,7 @@ const Schema& prompt_body_schema() {
 }
 
 // Of what was said of an answer nothing is left.
-ApiResult<void> read_prompt_body(const ApiRequest& request,
-                                 const ServeEnv& env,
-                                 Job& job,
-                                 std::vector<EarlierTurn>* turns) {
+ApiResult<void> read_prompt_body(const ApiRequest& request, const ServeEnv& env, Job& job, EarlierChat* chat) {
   const Args& args = request.args;
   if (args.has("prompt") && args.has("messages"))
     return refuse(bad_field("prompt", "and messages cannot both be given: a body has one prompt"));
@@ -86,7 +86,7 @@ ApiResult<void> read_prompt_body(const ApiRequest& request,
   job.generation.cache_salt = read.cache_salt;
   job.generation.priority = read.priority;
   if (args.has("prompt")) return read_text(args, env, job);
-  if (args.has("messages")) return read_chat(request, env, job, turns);
+  if (args.has("messages")) return read_chat(request, env, job, chat);
   return refuse(missing_field("messages"));
 }
 

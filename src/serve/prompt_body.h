@@ -10,10 +10,7 @@ namespace quire {
 const Schema& prompt_body_schema();
 
 // One prompt and what its cached past depends on, into `job`, which asks for no answer. REQUIRES fields checked by
-// prompt_body_schema(). `turns`, where it is not null, is filled with how the template wrote a chat's earlier turns.
-ApiResult<void> read_prompt_body(const ApiRequest& request,
-                                 const ServeEnv& env,
-                                 Job& job,
-                                 std::vector<EarlierTurn>* turns = nullptr);
+// prompt_body_schema(). `chat`, where it is not null, is filled with what there is to know of a chat's turns.
+ApiResult<void> read_prompt_body(const ApiRequest& request, const ServeEnv& env, Job& job, EarlierChat* chat = nullptr);
 
 }  // namespace quire

@@ -74,6 +74,7 @@ class Explain(unittest.TestCase):
         place = found['first_difference']
         self.assertIn('calm', place['before'] + place['prompt'])
         self.assertIn('deep', place['before'] + place['stored'])
+        self.assertEqual((place['message'], place['role']), (3, changed[3]['role']))
         self.assertLess(place['token'], found['prompt_tokens'])
         self.assertEqual(found['cached_tokens'], place['token'] // 16 * 16)
         self.assertEqual(self.chat(server, changed)[1], found['cached_tokens'])
@@ -158,6 +159,7 @@ class Explain(unittest.TestCase):
             self.assertRegex(done.stdout, rf'cached +{found["cached_tokens"]} \(memory {found["cached_tokens"]}, disk 0, remote 0\)')
             self.assertRegex(done.stdout, rf'to compute +{found["computed_tokens"]}\n')
             self.assertRegex(done.stdout, r'cause +differs: ')
+            self.assertRegex(done.stdout, r'parts at +token \d+, in messages\[3\] \(user\), behind ')
             self.assertIn(json.dumps(found['first_difference']['stored']), done.stdout)
             raw = quire('explain', path, '--url', url, '--json')
             self.assertEqual(json.loads(raw.stdout), found)

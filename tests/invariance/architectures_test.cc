@@ -41,6 +41,7 @@ struct Way {
   bool cache = true;
   int n_blocks = 64;  // few: some are preempted
   ContextShift shift = {};
+  int64_t swap_bytes = -1;  // for copies of who is preempted; -1: the engine's own choice
 };
 
 class Architectures : public testing::TestWithParam<std::string> {
@@ -70,6 +71,7 @@ class Architectures : public testing::TestWithParam<std::string> {
     shifts_ = std::ranges::any_of(out->model->info().attention, keeps);
     EngineOptions options;
     options.recompute_share = 1;  // all come in, and some have to go
+    options.swap_bytes = how.swap_bytes;
     options.n_ctx = kCtx;
     options.max_chunk = how.chunk;
     options.step_tokens = std::max(how.chunk, how.max_seqs);
@@ -88,6 +90,13 @@ class Architectures : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(engine) << engine.error().message;
     out->engine = std::move(*engine);
     return out;
+  }
+  bool keeps_state() {
+    const auto file = open_model(kGoldenModels + GetParam());
+    LoadOptions loading;
+    loading.k_codec = loading.v_codec = find_kv_codec("f16");
+    const auto info = model_info(*file, loading);
+    return info && info->kv_layout.state_bytes() > 0;
   }
   // Of an architecture whose keys cannot move to other positions: false.
   bool takes(const ContextShift& shift) {
@@ -119,8 +128,10 @@ class Architectures : public testing::TestWithParam<std::string> {
       out.push_back(sink->bits);
       n_cached += sink->usage.n_cached;
     }
+    last_ = engine.stats();
     return out;
   }
+  EngineStats last_;     // of the last run
   bool shifts_ = false;  // a layer of the last run did: not where all see less than the shift's window
 };
 
@@ -163,6 +174,26 @@ TEST_P(Architectures, ASecondTurnGoesOnWhereTheFirstEnded) {
     if (!cache) truth = second->bits;
     EXPECT_EQ(second->bits, truth);
   }
+}
+
+// A state is not a function of blocks that others could share, and is overwritten with every token: who is preempted is
+// copied out whole and goes on from there, or else computes all of it again. The bits are the same.
+TEST_P(Architectures, WhoIsPreemptedWithAStateComesBackWhole) {
+  if (!keeps_state()) return;  // of others the tree keeps what they had
+  int64_t n_cached = 0;
+  const auto truth = run({.isa = "scalar", .max_seqs = 1, .cache = false}, n_cached);
+  int64_t n_again[2] = {};
+  for (const bool swaps : {false, true}) {
+    Way how{.isa = cpu_isas().back(), .threads = 2, .chunk = 33, .cache = false, .n_blocks = 13};
+    how.swap_bytes = swaps ? int64_t{1} << 30 : 0;
+    EXPECT_EQ(run(how, n_cached), truth);
+    EXPECT_GT(last_.n_preempted, 0);
+    EXPECT_EQ(last_.n_swaps_in > 0, swaps);
+    EXPECT_EQ(last_.swapped_bytes, 0) << "no copy is left";
+    n_again[swaps ? 1 : 0] = last_.spent.computed[static_cast<size_t>(Cause::recomputed)];
+  }
+  EXPECT_GT(n_again[0], 0);
+  EXPECT_EQ(n_again[1], 0) << "nothing is computed twice";
 }
 
 // Endless generation: most rows of the answers miss tokens between the sinks and their window.

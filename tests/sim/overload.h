@@ -8,10 +8,18 @@
 
 namespace quire::sim {
 
-// Many requests at once before a cache of eight contexts, whose answers end long before the most that they ask for.
-// `grown`: answers of the second half are eight times as long as those that were before.
-Script overload_script(uint64_t seed, bool grown, int recompute_percent);
-// The table of docs/engine.md, over n seeds; the first failure instead where there is one.
-std::string overload_table(uint64_t n);
+// Requests before a cache of eight contexts, one every gap_ns, whose answers end long before the most that they ask
+// for. `grown`: answers of the second half are eight times as long as those that were before.
+struct Overload {
+  bool grown = false;
+  int recompute_percent = 5;
+  int64_t gap_ns = 50'000'000;
+};
+Script overload_script(uint64_t seed, const Overload& what);
+// Requests a second of that script that are served where all of them come at once, over n seeds; 0: a run failed.
+double served_per_s(uint64_t n);
+// The tables of docs/engine.md, over n seeds: a row for each load, a column for each bound; the first failure instead
+// where there is one.
+std::string overload_tables(uint64_t n);
 
 }  // namespace quire::sim

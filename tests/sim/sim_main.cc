@@ -4,7 +4,7 @@
 //                          sim --traces                    the real traces, whole, under every policy
 //                          sim [N] --fair                  N seeds of tenants that ask for more than there is
 //                          sim --fairness [N]              what tenants get, and what a flood costs (N floods; 1000)
-//                          sim --overload [N]              what is computed again where blocks run out (N seeds; 20)
+//                          sim --overload [N]              what is computed again where blocks run out (N seeds; 4)
 //                          sim --eviction [--blocks N]...  what stays in caches of these sizes, under every policy
 // A failure prints the seed, what did not hold, the smallest script found that still fails, and the commands that run
 // both again. The last line is "N passed, N failed, 0 skipped".
@@ -75,7 +75,7 @@ bool read_args(int argc, char** argv, Args& out) {
       return false;
     }
   }
-  if (out.n == 0) out.n = seeded ? 1 : out.fairness ? 1000 : out.overload ? 20 : 100'000;
+  if (out.n == 0) out.n = seeded ? 1 : out.fairness ? 1000 : out.overload ? 4 : 100'000;
   return true;
 }
 
@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (args.overload) {
-    std::printf("%s", quire::sim::overload_table(args.n).c_str());
+    std::printf("%s", quire::sim::overload_tables(args.n).c_str());
     return 0;
   }
   if (args.eviction) return quire::sim::run_eviction(args.blocks);

@@ -65,8 +65,11 @@ void print(const Json& answer) {
   std::printf("cause       %s: %s\n", text_at(answer, "cause").c_str(), text_at(answer, "reason").c_str());
   const Json* difference = answer.find("first_difference");
   if (difference == nullptr || difference->as_object() == nullptr) return;
-  std::printf("parts at    token %lld, behind %s\n", static_cast<long long>(number_at(*difference, "token")),
-              quoted(*difference, "before").c_str());
+  const std::string role = text_at(*difference, "role");
+  const std::string in =
+      role.empty() ? "" : ", in messages[" + std::to_string(number_at(*difference, "message")) + "] (" + role + ")";
+  std::printf("parts at    token %lld%s, behind %s\n", static_cast<long long>(number_at(*difference, "token")),
+              in.c_str(), quoted(*difference, "before").c_str());
   std::printf("  prompt    %s\n", quoted(*difference, "prompt").c_str());
   std::printf("  stored    %s\n", quoted(*difference, "stored").c_str());
 }

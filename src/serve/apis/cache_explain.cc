@@ -37,7 +37,7 @@ class Writer final : public ReplyWriter {
                      {"block_tokens", found.block_tokens},
                      {"cause", miss.cause},
                      {"reason", miss.reason},
-                     {"first_difference", first_difference(found, *context_.tokenizer)}};
+                     {"first_difference", first_difference(found, context_)}};
     Json evicted;
     if (found.cause == MissCause::evicted) {
       evicted = Json::Object{{"seconds_ago", static_cast<double>(found.evicted_ago_ns) * 1e-9},
@@ -82,7 +82,7 @@ void add_others(const ApiRequest& request, const ServeEnv& env, const Generation
 ApiResult<Call> explain(const ApiRequest& request, const ServeEnv& env) {
   Job job;
   MissContext context;
-  QR_TRY_VOID(read_prompt_body(request, env, job, &context.turns));
+  QR_TRY_VOID(read_prompt_body(request, env, job, &context.chat));
   context.tokenizer = env.tokenizer;
   context.reasoning = env.reasoning.kind;
   job.explain.emplace();
