@@ -33,6 +33,19 @@ class Bench {
     bias.weight.shape = {n_out};
     return *ops_.load_linear(w.weight, has_bias ? &bias.weight : nullptr, Shard{});
   }
+  // Of blocks of any bytes that stand for numbers below a million.
+  Linear any_matrix(const WeightFormat& format, int64_t n_out, int64_t n_in, uint64_t seed) {
+    Stored w = stored_weight(format, n_out, n_in, seed);
+    Rng rng(seed);
+    std::vector<float> numbers(static_cast<size_t>(format.block));
+    for (auto at = w.bytes.begin(); at != w.bytes.end(); at += format.bytes) {
+      do {
+        std::generate_n(at, format.bytes, [&] { return static_cast<std::byte>(rng.bits() >> 56); });
+        format.decode(&*at, numbers.data());
+      } while (!std::ranges::all_of(numbers, [](float v) { return std::fabs(v) < 1e6F; }));
+    }
+    return *ops_.load_linear(w.weight, nullptr, Shard{});
+  }
   std::byte* bytes(int64_t n, int fill) {
     buffers_.push_back(*ops_.allocate(n));
     std::memset(buffers_.back().data(), fill, static_cast<size_t>(n));
@@ -125,6 +138,24 @@ TEST(Cuda, LinearOfFloatsHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return product_of_floats(bench, "f16", 5, 15, 64); });
   expect_same([](Bench& bench) { return product_of_floats(bench, "f16", 33, 544, 65); });
 }
+
+// Every integer format, beside others in one product, and its rows.
+std::vector<float> products_of_integers(Bench& bench) {
+  std::vector<float> out;
+  for (const WeightFormat* format : weight_formats()) {
+    if (!format->integer) continue;
+    const int64_t n_in = format->block > 32 ? 768 : 352;
+    const Linear parts[] = {bench.any_matrix(*format, 66, n_in, 1), bench.matrix(3, n_in, 3),
+                            bench.matrix(5, n_in, 5, true, "f32")};
+    const Tensor y = bench.floats(Matrix(17, 74)), embedded = bench.floats(Matrix(3, n_in));
+    bench.ops().linear(y, bench.floats(Matrix(17, n_in, 2)), parts);
+    bench.ops().embed(embedded, bench.ints({65, 0, 1}), parts[0]);
+    for (const Tensor& t : {y, embedded}) std::ranges::copy(values(t), std::back_inserter(out));
+  }
+  return out;
+}
+
+TEST(Cuda, LinearOfEveryIntegerFormatHasTheBitsOfTheCpu) { expect_same(products_of_integers); }
 
 TEST(Cuda, LinearOfTinyAndOfBadNumbers) {
   const Body body = [](Bench& bench) {
@@ -300,6 +331,13 @@ std::vector<float> attended(Bench& bench, const Attending& c) {
 }
 
 std::vector<float> one_product_of_halves(Bench& bench) { return product_of_floats(bench, "f16", 17, 320, 70); }
+// Scale groups of 16 and of 32 with mins.
+std::vector<float> one_product_with_mins(Bench& bench) {
+  const Linear parts[] = {bench.matrix(70, 768, 1, true, "q2_k"), bench.matrix(5, 768, 3, false, "q4_k")};
+  const Tensor y = bench.floats(Matrix(17, 75));
+  bench.ops().linear(y, bench.floats(Matrix(17, 768, 2)), parts);
+  return values(y);
+}
 std::vector<float> one_attention(Bench& bench) { return attended(bench, {4, 2, 16, {300, 0}, {1, 3}}); }
 
 TEST(Cuda, AttentionHasTheBitsOfTheCpu) {
@@ -343,7 +381,7 @@ Noticed noticed(Body body, emulated::Mutation mutation) {
 }
 
 TEST(CudaMutants, NoneIsNoticedWhereNothingIsPlanted) {
-  for (const Body body : {one_product, one_product_of_halves, one_attention}) {
+  for (const Body body : {one_product, one_product_with_mins, one_product_of_halves, one_attention}) {
     const auto [fault, differs] = noticed(body, {});
     EXPECT_EQ(fault, "");
     EXPECT_FALSE(differs);
@@ -352,9 +390,13 @@ TEST(CudaMutants, NoneIsNoticedWhereNothingIsPlanted) {
 
 TEST(CudaMutants, EachBarrierIsNeeded) {
   using enum emulated::Mutation::Kind;
-  for (int nth = 0; nth < 2; ++nth) {  // of LinearQ8_0
-    const Noticed product = noticed(one_product, {no_barrier, nth});
-    EXPECT_NE(product.fault.find("linear_q8_0.cuh:"), std::string::npos) << nth << product.fault;
+  for (int nth = 0; nth < 2; ++nth) {  // of LinearInteger, whose weights packed.cuh reads
+    for (const Body body : {one_product, one_product_with_mins}) {
+      const std::string fault = noticed(body, {no_barrier, nth}).fault;
+      const bool is_told =
+          fault.find("linear_integer.cuh:") != std::string::npos || fault.find("packed.cuh:") != std::string::npos;
+      EXPECT_TRUE(is_told) << nth << fault;
+    }
   }
   for (int nth = 0; nth < 2; ++nth) {  // of LinearFloat
     const Noticed product = noticed(one_product_of_halves, {no_barrier, nth});
@@ -369,7 +411,7 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
 TEST(CudaMutants, CopiesAreWaitedFor) {
   using enum emulated::Mutation::Kind;
   for (const auto kind : {no_wait, late_wait}) {
-    for (const Body body : {one_product, one_product_of_halves}) {
+    for (const Body body : {one_product, one_product_with_mins, one_product_of_halves}) {
       const Noticed product = noticed(body, {kind});
       EXPECT_NE(product.fault.find("nobody waited"), std::string::npos) << product.fault;
     }
@@ -378,7 +420,10 @@ TEST(CudaMutants, CopiesAreWaitedFor) {
 
 TEST(CudaMutants, LanesAreTheRightOnes) {
   using enum emulated::Mutation::Kind;
-  EXPECT_TRUE(noticed(one_product, {wrong_lane, 0}).differs);    // the largest of a group
+  EXPECT_TRUE(noticed(one_product, {wrong_lane, 0}).differs);  // the largest of a group
+  for (int nth = 1; nth < 3; ++nth) {                          // of the sums of halves of a group, and of both
+    EXPECT_TRUE(noticed(one_product_with_mins, {wrong_lane, nth}).differs) << nth;
+  }
   EXPECT_TRUE(noticed(one_attention, {wrong_lane, 1}).differs);  // the first step of a fold
 }
 

@@ -59,11 +59,12 @@ class CudaOps final : public Ops {
   void run_each(const Each& each, int64_t n_rows, int64_t n_columns);
   void norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps);
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
-  // x quantised as LinearQ8_0 wants it.
+  // x quantised as LinearInteger wants it.
   struct Quantised {
     const int8_t* q;
-    const float* scales;
-    int n_scale_groups, pitch;
+    const float *scales, *sums, *half_sums;
+    int n_groups, pitch;  // activation groups; rounded up to a stage's
+    static int64_t pitch_of(int64_t n_in);
   };
   Quantised quantise(const Tensor& x);
   void multiply_integers(const Tensor& y, const Quantised& x, const Linear& part);

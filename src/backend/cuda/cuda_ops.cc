@@ -20,6 +20,7 @@ namespace {
 
 // Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
+constexpr int64_t kProductRows = LinearInteger<PackedQ8_0>::kRows;
 constexpr int64_t kMostRows = 65535;  // of a grid's second axis
 
 Rows<float> rows_of(const Tensor& t) { return {t.ptr<float>(), t.stride[0]}; }
@@ -118,11 +119,13 @@ void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
   const Op op(*this);
   if (table.format->name == "f32") return embed_floats<float>(y, ids, table);
   if (table.format->name == "f16") return embed_floats<uint16_t>(y, ids, table);
-  const PackedMatrix form(table.n_out, table.n_in);
-  const auto* scales = reinterpret_cast<const uint16_t*>(table.w.data + form.scales_at);
-  run_each(EmbedQ8_0{rows_of(y), table.w.ptr<int8_t>(), scales, ids.ptr<int32_t>(), static_cast<int>(form.n_in),
-                     static_cast<int>(form.scale_pitch)},
-           y.dim(0), y.dim(1));
+  const IntegerFormat& format = *find_integer_format(*table.format);
+  const StagedMatrix form(format, table.n_out, table.n_in);
+  QR_CHECK(y.dim(0) <= kMostRows);
+  if (y.dim(0) == 0) return;
+  runtime_->launch(
+      format.embed({rows_of(y), table.w.ptr<uint8_t>(), ids.ptr<int32_t>(), static_cast<int>(form.n_stages)},
+                   static_cast<int>(y.dim(1)), {parts_of(y.dim(1), Elementwise<Add>::kThreads), y.dim(0)}));
 }
 
 // Of x's rows the parts as wide as w.
@@ -198,8 +201,8 @@ void CudaOps::soft_cap(Tensor x, float cap) {
 void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
   const Op op(*this);
-  const int64_t row_bytes = x.dim(1) + PackedMatrix(1, x.dim(1)).scale_pitch * 4;
-  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes / LinearQ8_0::kRows * LinearQ8_0::kRows);
+  const int64_t row_bytes = x.dim(1) + Quantised::pitch_of(x.dim(1)) * 4 * 4;
+  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes / kProductRows * kProductRows);
   QR_CHECK(most > 0);
   for (int64_t i = 0; i < x.dim(0); i += most) {
     const int64_t n = std::min(most, x.dim(0) - i);
@@ -207,30 +210,33 @@ void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   }
 }
 
+int64_t CudaOps::Quantised::pitch_of(int64_t n_in) { return parts_of(n_in, kPackedDepth) * kPackedBlocks; }
+
 CudaOps::Quantised CudaOps::quantise(const Tensor& x) {
-  const int64_t n = x.dim(0);
-  const PackedMatrix form(n, x.dim(1));
+  const int64_t n = x.dim(0), n_groups = x.dim(1) / 32, pitch = Quantised::pitch_of(x.dim(1));
   auto* scales = reinterpret_cast<float*>(workspace_);
-  auto* q = reinterpret_cast<int8_t*>(workspace_ + n * form.scale_pitch * 4);
-  const Quantised out{q, scales, static_cast<int>(form.n_scale_groups), static_cast<int>(form.scale_pitch)};
-  run(Quantize{read_rows(x), q, scales, out.n_scale_groups, out.pitch},
-      parts_of(out.n_scale_groups, Quantize::kThreads / 32), n);
+  float *sums = scales + n * pitch, *half_sums = sums + n * pitch;
+  auto* q = reinterpret_cast<int8_t*>(half_sums + 2 * n * pitch);
+  const Quantised out{q, scales, sums, half_sums, static_cast<int>(n_groups), static_cast<int>(pitch)};
+  run(Quantize{read_rows(x), q, scales, sums, half_sums, out.n_groups, out.pitch},
+      parts_of(n_groups, Quantize::kThreads / 32), n);
   return out;
 }
 
 void CudaOps::multiply_integers(const Tensor& y, const Quantised& x, const Linear& part) {
-  const PackedMatrix w(part.n_out, part.n_in);
-  run(LinearQ8_0{.w = part.w.ptr<int8_t>(),
-                 .w_scales = reinterpret_cast<const uint16_t*>(part.w.data + w.scales_at),
-                 .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
-                 .x = x.q,
-                 .x_scales = x.scales,
-                 .y = rows_of(y),
-                 .n = static_cast<int>(y.dim(0)),
-                 .n_out = static_cast<int>(part.n_out),
-                 .n_scale_groups = x.n_scale_groups,
-                 .scale_pitch = x.pitch},
-      parts_of(part.n_out, LinearQ8_0::kOutputs), parts_of(y.dim(0), LinearQ8_0::kRows));
+  if (y.dim(0) == 0) return;
+  const IntegerFormat& format = *find_integer_format(*part.format);
+  runtime_->launch(format.multiply({.w = part.w.ptr<uint8_t>(),
+                                    .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+                                    .x = x.q,
+                                    .x_scales = x.scales,
+                                    .x_sums = format.scale_group == 32 ? x.sums : x.half_sums,
+                                    .y = rows_of(y),
+                                    .n = static_cast<int>(y.dim(0)),
+                                    .n_out = static_cast<int>(part.n_out),
+                                    .n_groups = x.n_groups,
+                                    .pitch = x.pitch},
+                                   {parts_of(part.n_out, kPackedOutputs), parts_of(y.dim(0), kProductRows)}));
 }
 
 template <class W>

@@ -4,24 +4,19 @@
 #include <string>
 
 #include "backend/cuda/kernels/linear_float.cuh"
-#include "backend/cuda/kernels/linear_q8_0.cuh"
 
 namespace quire::cuda {
 namespace {
 
 constexpr int64_t kPanelOutputs = LinearFloat<float>::kOutputs, kPanelDepth = LinearFloat<float>::kDepth;
 
-std::vector<std::byte> packed_q8_0(const HostWeight& weight) {
-  const PackedMatrix form(weight.n_rows(), weight.n_cols());
+std::vector<std::byte> packed_integers(const HostWeight& weight, const IntegerFormat& format) {
+  const StagedMatrix form(format, weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
   std::vector<std::byte> room;
-  std::byte* scales = bytes.data() + form.scales_at;
-  for (int64_t row = 0; row < form.n_out; ++row) {
-    const std::byte* block = weight.rows(row, 1, room);
-    for (int64_t g = 0; g < form.n_scale_groups; ++g, block += weight.format->bytes) {
-      std::memcpy(bytes.data() + (row * form.n_scale_groups + g) * 32, block + 2, 32);
-      std::memcpy(scales + (row * form.scale_pitch + g) * 2, block, 2);
-    }
+  for (int64_t row = 0; row < weight.n_rows(); ++row) {
+    format.pack(weight.rows(row, 1, room), weight.n_cols(), static_cast<int>(row % kPackedOutputs),
+                bytes.data() + row / kPackedOutputs * form.panel_bytes);
   }
   return bytes;
 }
@@ -41,17 +36,12 @@ std::vector<std::byte> packed_floats(const HostWeight& weight) {
   return bytes;
 }
 
-bool is_q8_0(const WeightFormat& format) { return format.name == "q8_0"; }
-
 }  // namespace
 
-PackedMatrix::PackedMatrix(int64_t rows, int64_t columns)
-    : n_out(rows),
-      n_in(columns),
-      n_scale_groups(columns / 32),
-      scale_pitch(parts_of(n_scale_groups, LinearQ8_0::kScaleGroups) * LinearQ8_0::kScaleGroups),
-      scales_at(n_out * n_in),
-      bytes(scales_at + n_out * scale_pitch * 2) {}
+StagedMatrix::StagedMatrix(const IntegerFormat& format, int64_t rows, int64_t columns)
+    : n_stages(parts_of(columns, kPackedDepth)),
+      panel_bytes(n_stages * format.stage_bytes),
+      bytes(parts_of(rows, kPackedOutputs) * panel_bytes) {}
 
 PanelMatrix::PanelMatrix(const WeightFormat& format, int64_t rows, int64_t columns)
     : n_blocks(parts_of(columns, kPanelDepth)),
@@ -59,10 +49,10 @@ PanelMatrix::PanelMatrix(const WeightFormat& format, int64_t rows, int64_t colum
 
 Status check_weight(const HostWeight& weight) {
   const std::string_view format = weight.format->name;
-  if (!is_q8_0(*weight.format) && format != "f32" && format != "f16") {
-    return fail(Code::unsupported, weight.name +
-                                       ": the cuda backend has kernels for q8_0, f16 and f32 weights so far, not for " +
-                                       std::string(format));
+  if (find_integer_format(*weight.format) == nullptr && format != "f32" && format != "f16") {
+    return fail(Code::unsupported,
+                weight.name + ": the cuda backend has kernels for f32, f16 and integer weights so far, not for " +
+                    std::string(format));
   }
   if (!weight.order().empty()) {
     return fail(Code::unsupported,
@@ -72,11 +62,13 @@ Status check_weight(const HostWeight& weight) {
 }
 
 int64_t packed_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in) {
-  return is_q8_0(format) ? PackedMatrix(n_out, n_in).bytes : PanelMatrix(format, n_out, n_in).bytes;
+  const IntegerFormat* integer = find_integer_format(format);
+  return integer != nullptr ? StagedMatrix(*integer, n_out, n_in).bytes : PanelMatrix(format, n_out, n_in).bytes;
 }
 
 std::vector<std::byte> packed(const HostWeight& weight) {
-  return is_q8_0(*weight.format) ? packed_q8_0(weight) : packed_floats(weight);
+  const IntegerFormat* integer = find_integer_format(*weight.format);
+  return integer != nullptr ? packed_integers(weight, *integer) : packed_floats(weight);
 }
 
 }  // namespace quire::cuda

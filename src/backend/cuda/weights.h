@@ -3,19 +3,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/cuda/integer_formats.h"
 #include "base/result.h"
 #include "quant/weight_format.h"
 
 namespace quire::cuda {
 
-// How many parts of `size` hold n.
-inline int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
-// Of a Q8_0 matrix: [n_out, n_in] int8, then its scales, halves.
-struct PackedMatrix {
-  PackedMatrix(int64_t rows, int64_t columns);
-  int64_t n_out, n_in, n_scale_groups, scale_pitch;
-  int64_t scales_at, bytes;
+// Of a matrix of an integer format: [outputs / 64][n_stages] stages, zeros beyond the ends.
+struct StagedMatrix {
+  StagedMatrix(const IntegerFormat& format, int64_t rows, int64_t columns);
+  int64_t n_stages, panel_bytes, bytes;  // a panel: 64 outputs
 };
 
 // Of a matrix of floats or halves: panels of 64 outputs, [panel][32 · n_blocks][64], zeros beyond the ends.

@@ -11,7 +11,8 @@
 //   copy_commit(), copy_wait<N> a wait, which leaves the N youngest commits of this thread under way, and for other
 //                               threads behind a sync() after it
 //   load_matrix(r, s, i)        ldmatrix.x4: lane l names row l % 8 of matrix l / 8, 16 bytes
-//   mma_s8(d, a, b)             mma.m16n8k32.s8: d += a · b, exact
+//   mma_s8(d, a, b)             mma.m16n8k32.s8, or m16n8k16 of a[2] and b[1]: d += a · b, exact
+//   pick_bytes(a, b, which)     prmt: byte i is that of b:a of which nibble i of `which`, below 8, is the number
 //   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
 //   as_float, as_bits, to_float(half), to_half, whole(int32)
 #pragma once

@@ -97,5 +97,18 @@ void load_matrix(uint32_t (&r)[4], Shared<T> from, int i, Site site = Site::curr
 inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], Site site = Site::current()) {
   emulated::machine().mma_s8(d, a, b, site);
 }
+inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[1], Site site = Site::current()) {
+  const uint32_t left[4] = {a[0], a[1], 0, 0}, right[2] = {b[0], 0};
+  emulated::machine().mma_s8(d, left, right, site);
+}
+
+inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which) {
+  const uint64_t all = uint64_t{b} << 32 | a;
+  uint32_t out = 0;
+  for (int i = 0; i < 4; ++i) {
+    out |= static_cast<uint32_t>(all >> (8 * (which >> (4 * i) & 7U)) & 0xffU) << (8 * i);
+  }
+  return out;
+}
 
 }  // namespace quire::dev

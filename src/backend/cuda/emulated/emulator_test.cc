@@ -122,6 +122,36 @@ TEST(Door, MatricesAreMultiplied) {
   }
 }
 
+// The first 16 columns alone.
+TEST(Door, NarrowMatricesAreMultiplied) {
+  const Ran ran = run([](int32_t* n) {
+    if (dev::thread() >= 32) return;
+    const int lane = dev::thread();
+    const auto word = [&](int row, int sign) {
+      uint32_t bytes = 0;
+      for (int i = 0; i < 4; ++i) bytes |= static_cast<uint32_t>((row + sign * (lane % 4 * 4 + i)) & 0xff) << (8 * i);
+      return bytes;
+    };
+    const uint32_t a[2] = {word(lane / 4, 1), word(lane / 4 + 8, 1)}, b[1] = {word(lane / 4, -1)};
+    int32_t d[4] = {};
+    dev::mma_s8(d, a, b);
+    for (int i = 0; i < 4; ++i) dev::store(n + (lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2, d[i]);
+  });
+  EXPECT_EQ(ran.fault, "");
+  for (int r = 0; r < 16; ++r) {
+    for (int c = 0; c < 8; ++c) {
+      int32_t sum = 0;
+      for (int k = 0; k < 16; ++k) sum += (r + k) * (c - k);
+      EXPECT_EQ(ran.numbers[static_cast<size_t>(r * 8 + c)], sum) << r << ' ' << c;
+    }
+  }
+}
+
+TEST(Door, BytesArePicked) {
+  EXPECT_EQ(dev::pick_bytes(0x33221100U, 0x77665544U, 0x7042U), 0x77004422U);
+  EXPECT_EQ(dev::pick_bytes(0x33221100U, 0x77665544U, 0x3210U), 0x33221100U);
+}
+
 TEST(Door, NumbersAreRoundedOnce) {
   const float a = 1.0F + 0x1p-12F;
   EXPECT_EQ(dev::fma(a, a, -1.0F), 0x1p-11F + 0x1p-24F);

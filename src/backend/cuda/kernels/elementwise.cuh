@@ -111,19 +111,6 @@ struct PickRows {  // y[row] = x[ids[row]]
   }
 };
 
-struct EmbedQ8_0 {  // y[row] = row ids[row] of a table that lies as LinearQ8_0 wants it
-  Rows<float> y;
-  const int8_t* q;
-  const uint16_t* scales;
-  const int32_t* ids;
-  int n_in, scale_pitch;
-  QR_DEVICE void of(int64_t row, int i) const {
-    const int64_t id = dev::load(ids + row);
-    const float scale = dev::to_float(dev::load(scales + id * scale_pitch + i / 32));
-    dev::store(y.row(row) + i, dev::mul(scale, dev::whole(dev::load(q + id * n_in + i))));
-  }
-};
-
 struct Rotate {  // pair i % n_freq of head i / n_freq
   Rows<float> x;
   const float* table;  // [rows, n_freq, 2]

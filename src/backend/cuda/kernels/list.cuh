@@ -4,13 +4,34 @@
 #include "backend/cuda/kernels/attention.cuh"
 #include "backend/cuda/kernels/elementwise.cuh"
 #include "backend/cuda/kernels/linear_float.cuh"
-#include "backend/cuda/kernels/linear_q8_0.cuh"
+#include "backend/cuda/kernels/linear_integer.cuh"
 #include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/quantize.cuh"
 
+// Calls X(name, type) for the product and the rows of an integer format.
+#define QR_INTEGER(X, name, W)       \
+  X(linear_##name, LinearInteger<W>) \
+  X(embed_##name, Elementwise<EmbedInteger<W>>)
+#define QR_INTEGERS(X)                \
+  QR_INTEGER(X, q8_0, PackedQ8_0)     \
+  QR_INTEGER(X, q4_0, PackedQ4_0)     \
+  QR_INTEGER(X, q4_1, PackedQ4_1)     \
+  QR_INTEGER(X, q5_0, PackedQ5_0)     \
+  QR_INTEGER(X, q5_1, PackedQ5_1)     \
+  QR_INTEGER(X, q2_k, PackedQ2_K)     \
+  QR_INTEGER(X, q3_k, PackedQ3_K)     \
+  QR_INTEGER(X, q4_k, PackedQ4_K)     \
+  QR_INTEGER(X, q5_k, PackedQ5_K)     \
+  QR_INTEGER(X, q6_k, PackedQ6_K)     \
+  QR_INTEGER(X, iq4_nl, PackedIQ4_NL) \
+  QR_INTEGER(X, iq4_xs, PackedIQ4_XS) \
+  QR_INTEGER(X, mxfp4, PackedMXFP4)   \
+  QR_INTEGER(X, q4_z, PackedQ4_Z)     \
+  QR_INTEGER(X, q8_z, PackedQ8_Z)
+
 // Calls X(name, type) for each of them; types as seen from quire::cuda.
 #define QR_KERNELS(X)                                                 \
-  X(linear_q8_0, LinearQ8_0)                                          \
+  QR_INTEGERS(X)                                                      \
   X(linear_f32, LinearFloat<float>)                                   \
   X(linear_f16, LinearFloat<uint16_t>)                                \
   X(quantize, Quantize)                                               \
@@ -32,7 +53,6 @@
   X(gated_none, Elementwise<Gated<Activation::none>>)                 \
   X(gated_below_zero, Elementwise<Gated<Activation::below_zero>>)     \
   X(pick_rows, Elementwise<PickRows>)                                 \
-  X(embed_q8_0, Elementwise<EmbedQ8_0>)                               \
   X(embed_f32, Elementwise<EmbedFloat<float>>)                        \
   X(embed_f16, Elementwise<EmbedFloat<uint16_t>>)                     \
   X(rotate, Elementwise<Rotate>)

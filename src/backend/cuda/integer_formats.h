@@ -1,0 +1,29 @@
+// The integer formats that there are kernels for, each by the name of the weight format that it holds.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/kernels/linear_integer.cuh"
+#include "backend/cuda/runtime.h"
+#include "quant/weight_format.h"
+
+namespace quire::cuda {
+
+// How many parts of `size` hold n.
+inline int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+struct IntegerFormat {
+  std::string_view name;
+  int scale_group;
+  int stage_bytes;  // of 64 outputs × 256 k (kernels/packed.cuh)
+  // A row of n_in numbers, output `out` of a run of 64 whose stages begin at `stages` and are zeros there.
+  void (*pack)(const std::byte* row, int64_t n_in, int out, std::byte* stages);
+  // Without their blocks: multiply's are outputs / 64, rows / 16; embed's columns / 256, rows.
+  Launch (*multiply)(const IntegerProduct& product, Blocks blocks);
+  Launch (*embed)(const IntegerRows& rows, int n_columns, Blocks blocks);
+};
+
+// nullptr where there is none.
+const IntegerFormat* find_integer_format(const WeightFormat& format);
+
+}  // namespace quire::cuda

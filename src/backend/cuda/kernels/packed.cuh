@@ -1,0 +1,151 @@
+// Weights of integer formats as they lie in device memory, and how kernels take them apart (docs/numerics.md,
+// "Linear"). A stage is 64 outputs × 256 k, eight blocks of 32 k; a matrix is [64 outputs][256 k] of them, zeros beyond
+// the ends:
+//   low bits    [block][64] words of kLowBits · 32 bits; of eight bits [block][first or last 16 k][64] 16 bytes
+//   high bits   [block][64] words of kHighBits · 32 bits
+//   halves      [n][64]: a d for each block, then an m where the format has such; K formats: d, −dmin
+//   bytes       [n][64]: of each scale group its scale, then its min; or its zero
+// Quad j of a block is its numbers 4·j …. A lane multiplies quads c and c + 4, c < 4, so these share a word: of B bits
+// quad c lies in word c % B from bit B · (c / B) of each byte on, quad c + 4 four bits higher. Of formats whose numbers
+// are levels of a table quad c is the four nibbles of word c's low half, quad c + 4 those of its high half.
+#pragma once
+#include "backend/cuda/kernels/math.cuh"
+
+namespace quire::cuda {
+
+inline constexpr int kPackedOutputs = 64, kPackedBlocks = 8, kPackedDepth = 32 * kPackedBlocks;
+
+// What scales a scale group's products, and what is added to them: d; d and m; d · scale; d · scale and −(dmin · min);
+// d and d · zero; d and −d · zero.
+enum class Scaling : uint8_t { plain, offset, products, products_and_mins, zeros, minus_zeros };
+
+template <int kLowBitsOf, int kHighBitsOf, int kZeroOf, Scaling kScalingOf, int kScaleGroupOf = 32>
+struct Packed {
+  static constexpr int kLowBits = kLowBitsOf, kHighBits = kHighBitsOf;
+  static constexpr int kZero = kZeroOf;  // a stored number is the weight's plus this; those of eight bits are signed
+  static constexpr Scaling kScaling = kScalingOf;
+  static constexpr int kScaleGroup = kScaleGroupOf, kScaleGroups = kPackedDepth / kScaleGroup;
+  static constexpr bool kIsProduct = kScaling == Scaling::products || kScaling == Scaling::products_and_mins;
+  static constexpr bool kHasZeros = kScaling == Scaling::zeros || kScaling == Scaling::minus_zeros;
+  static constexpr bool kMins = kHasZeros || kScaling == Scaling::offset || kScaling == Scaling::products_and_mins;
+  static constexpr bool kIsTable = false;  // whether numbers are levels of a table
+  static constexpr bool kIsBf16 = false;   // whether scales are bfloat16
+  static constexpr int kHalves = (kIsProduct ? 1 : kPackedBlocks) * (kMins && !kHasZeros ? 2 : 1);
+  static constexpr int kByteRows = kIsProduct ? kScaleGroups * (kMins ? 2 : 1) : kHasZeros ? kPackedBlocks : 0;
+  static constexpr int kHighAt = kPackedOutputs * kPackedDepth / 8 * kLowBits;
+  static constexpr int kHalvesAt = kHighAt + kPackedOutputs * kPackedDepth / 8 * kHighBits;
+  static constexpr int kBytesAt = kHalvesAt + kHalves * kPackedOutputs * 2;
+  static constexpr int kBytes = kBytesAt + kByteRows * kPackedOutputs;
+};
+
+struct PackedQ8_0 : Packed<8, 0, 0, Scaling::plain> {};
+struct PackedQ4_0 : Packed<4, 0, 8, Scaling::plain> {};
+struct PackedQ4_1 : Packed<4, 0, 0, Scaling::offset> {};
+struct PackedQ5_0 : Packed<4, 1, 16, Scaling::plain> {};
+struct PackedQ5_1 : Packed<4, 1, 0, Scaling::offset> {};
+struct PackedQ2_K : Packed<2, 0, 0, Scaling::products_and_mins, 16> {};
+struct PackedQ3_K : Packed<2, 1, 4, Scaling::products, 16> {};
+struct PackedQ4_K : Packed<4, 0, 0, Scaling::products_and_mins> {};
+struct PackedQ5_K : Packed<4, 1, 0, Scaling::products_and_mins> {};
+struct PackedQ6_K : Packed<4, 2, 32, Scaling::products, 16> {};
+struct PackedQ4_Z : Packed<4, 0, 8, Scaling::zeros> {};  // a scale and a zero for 32 or for more
+struct PackedQ8_Z : Packed<8, 0, 0, Scaling::minus_zeros> {};
+
+// Levels are signed bytes of two words, the first in the low bits.
+inline constexpr uint64_t kFirstUneven = 0xf6eaddcfbfad9881U, kLastUneven = 0x7159453526190d01U;
+struct PackedIQ4_NL : Packed<4, 0, 0, Scaling::plain> {
+  static constexpr bool kIsTable = true;
+  static constexpr uint64_t kFirstLevels = kFirstUneven, kLastLevels = kLastUneven;
+};
+struct PackedIQ4_XS : Packed<4, 0, 0, Scaling::products> {
+  static constexpr bool kIsTable = true;
+  static constexpr uint64_t kFirstLevels = kFirstUneven, kLastLevels = kLastUneven;
+};
+struct PackedMXFP4 : Packed<4, 0, 0, Scaling::plain> {
+  static constexpr bool kIsTable = true, kIsBf16 = true;
+  static constexpr uint64_t kFirstLevels = 0x0c08060403020100U, kLastLevels = 0xf4f8fafcfdfeff00U;
+};
+
+// A stage in shared or in device memory.
+struct StageInShared {
+  int base;
+  template <class T>
+  QR_DEVICE T at(int byte, int i) const {
+    return dev::Shared<T>(base + byte)[i];
+  }
+};
+struct StageInDevice {
+  const uint8_t* base;
+  template <class T>
+  QR_DEVICE T at(int byte, int i) const {
+    return dev::load(reinterpret_cast<const T*>(base + byte) + i);
+  }
+};
+
+template <class W, class Stage>
+struct Unpacked {
+  Stage stage;
+
+  // Weights of quads c and c + 4 of a block, signed bytes.
+  QR_DEVICE void quads(int block, int out, int c, uint32_t (&two)[2]) const {
+    if constexpr (W::kLowBits == 8) {
+      for (int h = 0; h < 2; ++h) {
+        two[h] = stage.template at<uint32_t>(0, ((block * 2 + h) * kPackedOutputs + out) * 4 + c);
+      }
+    } else if constexpr (W::kIsTable) {
+      const auto nibbles = stage.template at<uint32_t>(0, (block * kPackedOutputs + out) * 4 + c);
+      two[0] = levels(nibbles);
+      two[1] = levels(nibbles >> 16);
+    } else {
+      const uint32_t low = word<W::kLowBits>(0, block, out, c);
+      const uint32_t high = W::kHighBits > 0 ? word<W::kHighBits>(W::kHighAt, block, out, c) : 0;
+      for (int h = 0; h < 2; ++h) two[h] = joined(low >> (4 * h), high >> (4 * h));
+    }
+  }
+
+  QR_DEVICE float scale(int group, int out) const {
+    const auto d = stage.template at<uint16_t>(W::kHalvesAt, (W::kIsProduct ? 0 : group) * kPackedOutputs + out);
+    if constexpr (W::kIsBf16) return dev::as_float(uint32_t{d} << 16);
+    if constexpr (W::kIsProduct) return dev::mul(dev::to_float(d), dev::whole(byte<int8_t>(group, out)));
+    return dev::to_float(d);
+  }
+  QR_DEVICE float min(int group, int out) const {
+    if constexpr (W::kHasZeros) {
+      const auto d = stage.template at<uint16_t>(W::kHalvesAt, group * kPackedOutputs + out);
+      const uint16_t sign = W::kScaling == Scaling::minus_zeros ? 0x8000 : 0;
+      return dev::mul(dev::to_float(d ^ sign), dev::whole(byte<int8_t>(group, out)));
+    } else {
+      constexpr int kFirst = W::kHalves / 2;
+      const int i = (kFirst + (W::kIsProduct ? 0 : group)) * kPackedOutputs + out;
+      const float m = dev::to_float(stage.template at<uint16_t>(W::kHalvesAt, i));
+      if constexpr (W::kIsProduct) return dev::mul(m, dev::whole(byte<uint8_t>(W::kScaleGroups + group, out)));
+      return m;
+    }
+  }
+
+ private:
+  template <class T>
+  QR_DEVICE T byte(int row, int out) const {
+    return stage.template at<T>(W::kBytesAt, row * kPackedOutputs + out);
+  }
+  template <int kBits>
+  QR_DEVICE uint32_t word(int at, int block, int out, int c) const {
+    return stage.template at<uint32_t>(at, (block * kPackedOutputs + out) * kBits + c % kBits) >> (kBits * (c / kBits));
+  }
+  QR_DEVICE uint32_t joined(uint32_t low, uint32_t high) const {
+    constexpr uint32_t kEach = 0x01010101U, kTop = 0x80U * kEach;
+    uint32_t numbers = low & ((1U << W::kLowBits) - 1) * kEach;
+    if constexpr (W::kHighBits > 0) numbers |= (high & ((1U << W::kHighBits) - 1) * kEach) << W::kLowBits;
+    if constexpr (W::kZero > 0) numbers = ((numbers | kTop) - W::kZero * kEach) ^ kTop;
+    return numbers;
+  }
+  // Of the four nibbles in the low half.
+  QR_DEVICE uint32_t levels(uint32_t nibbles) const {
+    const uint32_t of_eight = nibbles & 0x7777U;
+    const uint32_t first = dev::pick_bytes(static_cast<uint32_t>(W::kFirstLevels), W::kFirstLevels >> 32, of_eight);
+    const uint32_t last = dev::pick_bytes(static_cast<uint32_t>(W::kLastLevels), W::kLastLevels >> 32, of_eight);
+    return dev::pick_bytes(first, last, 0x3210U | (nibbles & 0x8888U) >> 1);
+  }
+};
+
+}  // namespace quire::cuda
