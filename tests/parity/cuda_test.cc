@@ -281,12 +281,13 @@ struct Attending {
   int window = 0;
   float soft_cap = 0;
   bool has_sinks = false;
+  std::string_view codec = "f16";
 };
 
 // As in attention_test.cc: what no row may see is NaN.
 std::vector<float> attended(Bench& bench, const Attending& c) {
   constexpr int kTokens = 32;
-  const KvCodec& codec = *find_kv_codec("f16");
+  const KvCodec& codec = *find_kv_codec(c.codec);
   const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + codec.v_row_bytes(c.dim));
   const int64_t offset = 64, block_bytes = (offset + token_bytes) * kTokens;
   const auto n_seqs = static_cast<int32_t>(c.past.size());
@@ -339,6 +340,9 @@ std::vector<float> one_product_with_mins(Bench& bench) {
   return values(y);
 }
 std::vector<float> one_attention(Bench& bench) { return attended(bench, {4, 2, 16, {300, 0}, {1, 3}}); }
+std::vector<float> one_attention_of_q8(Bench& bench) {
+  return attended(bench, {4, 2, 16, {300, 0}, {1, 3}, 0, 0, false, "q8"});
+}
 
 TEST(Cuda, AttentionHasTheBitsOfTheCpu) {
   expect_same(one_attention);
@@ -347,6 +351,14 @@ TEST(Cuda, AttentionHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return attended(bench, {7, 1, 80, {300}, {9}}); });
   expect_same([](Bench& bench) { return attended(bench, {3, 3, 15, {600, 40}, {2, 30}, 20}); });
   expect_same([](Bench& bench) { return attended(bench, {6, 2, 24, {530}, {3}, 300, 2.0F, true}); });
+}
+
+TEST(Cuda, AttentionOfOtherCachesHasTheBitsOfTheCpu) {
+  expect_same(one_attention_of_q8);
+  expect_same([](Bench& bench) { return attended(bench, {7, 1, 80, {300}, {9}, 0, 0, false, "q8"}); });
+  expect_same([](Bench& bench) { return attended(bench, {3, 3, 15, {600, 40}, {2, 30}, 20, 0, false, "q8"}); });
+  expect_same([](Bench& bench) { return attended(bench, {6, 2, 64, {530}, {3}, 300, 2.0F, true, "q8"}); });
+  expect_same([](Bench& bench) { return attended(bench, {6, 2, 24, {530}, {3}, 300, 2.0F, true, "f32"}); });
 }
 
 TEST(Cuda, SampleHasTheBitsOfTheCpu) {
@@ -381,7 +393,8 @@ Noticed noticed(Body body, emulated::Mutation mutation) {
 }
 
 TEST(CudaMutants, NoneIsNoticedWhereNothingIsPlanted) {
-  for (const Body body : {one_product, one_product_with_mins, one_product_of_halves, one_attention}) {
+  for (const Body body :
+       {one_product, one_product_with_mins, one_product_of_halves, one_attention, one_attention_of_q8}) {
     const auto [fault, differs] = noticed(body, {});
     EXPECT_EQ(fault, "");
     EXPECT_FALSE(differs);
@@ -405,6 +418,12 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
   for (int nth = 0; nth < 3; ++nth) {  // of AttendChunk
     const Noticed attention = noticed(one_attention, {no_barrier, nth});
     EXPECT_NE(attention.fault.find("attention.cuh:"), std::string::npos) << nth << attention.fault;
+  }
+  for (int nth = 0; nth < 6; ++nth) {  // of CacheRowsQ8, a rotation in both, and AttendChunk
+    const std::string fault = noticed(one_attention_of_q8, {no_barrier, nth}).fault;
+    const bool is_told =
+        fault.find("attention.cuh:") != std::string::npos || fault.find("cache.cuh:") != std::string::npos;
+    EXPECT_TRUE(is_told) << nth << fault;
   }
 }
 

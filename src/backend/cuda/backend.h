@@ -72,6 +72,8 @@ class CudaOps final : public Ops {
   void multiply_floats(const Tensor& y, const Tensor& x, const Linear& part);
   template <class W>
   void embed_floats(const Tensor& y, const Tensor& ids, const Linear& table);
+  template <class Codec>
+  void attend_rows_of(const Tensor& out, const Tensor& q, const AttentionPart& part, int n_chunks);
   void attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n_chunks);
 
   std::shared_ptr<Runtime> runtime_;

@@ -12,11 +12,13 @@
 #include "ops/op_check.h"
 #include "ops/parts.h"
 #include "ops/route.h"
-#include "quant/f16.h"
+#include "quant/rotation.h"
 
 namespace quire {
 namespace cuda {
 namespace {
+
+bool has_codec(std::string_view name) { return name == "f16" || name == "f32" || name == "q8"; }
 
 // Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
@@ -307,11 +309,30 @@ void CudaOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
 
 namespace {
 
-CacheF16 cache_of(const KvView& kv, const AttnParams& params) {
-  QR_CHECK(params.k_codec == params.v_codec && params.k_codec->name == "f16");
+template <class Codec>
+Cache<Codec> cache_of(const KvView& kv, const AttnParams& params) {
   const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
   return {reinterpret_cast<uint8_t*>(view.base + params.kv_offset * view.block_tokens), view.block_bytes,
           view.block_tokens, params.k_dim, params.v_dim};
+}
+
+// Calls with(codec) for the one that a layer's cache has.
+template <class With>
+void with_codec(const AttnParams& params, const With& with) {
+  const std::string_view name = params.k_codec->name;
+  QR_CHECK(params.k_codec == params.v_codec && has_codec(name));  // check_cuda_has
+  if (name == "f32") return with(CodecF32());
+  if (name == "q8") return with(CodecQ8());
+  with(CodecF16());
+}
+
+Signs signs_of_rotation() {
+  Signs out{};
+  for (int d = 0; d < kMaxHead; ++d) {
+    const uint32_t bits = std::bit_cast<uint32_t>(rotation_detail::with_sign(0.0F, d));
+    out.words[d / 32] |= bits >> 31 << (d % 32);
+  }
+  return out;
 }
 
 // Chunks that any row may see; the host's to ask while no work is under way.
@@ -326,8 +347,18 @@ int chunks_of(const AttnMeta& meta) {
 void CudaOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) {
   check_kv_write(k, v, slots, kv, params);
   const Op op(*this);
-  run_each(CacheRows{cache_of(kv, params), read_rows(k), read_rows(v), slots.ptr<int32_t>()}, k.dim(0),
-           int64_t{params.n_kv_heads} * (params.k_dim + params.v_dim));
+  QR_CHECK(k.dim(0) <= kMostRows);
+  const auto* to = slots.ptr<int32_t>();
+  with_codec(params, [&]<class Codec>(Codec) {
+    const Cache<Codec> cache = cache_of<Codec>(kv, params);
+    if constexpr (Codec::kIsScaled) {
+      run(CacheRowsQ8{cache, read_rows(k), read_rows(v), to, signs_of_rotation()}, 2 * int64_t{params.n_kv_heads},
+          k.dim(0));
+    } else {
+      run_each(CacheRows<Codec>{cache, read_rows(k), read_rows(v), to}, k.dim(0),
+               int64_t{params.n_kv_heads} * (params.k_dim + params.v_dim));
+    }
+  });
 }
 
 void CudaOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {
@@ -342,6 +373,11 @@ void CudaOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& met
 }
 
 void CudaOps::attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n_chunks) {
+  with_codec(*part.params, [&]<class Codec>(Codec) { attend_rows_of<Codec>(out, q, part, n_chunks); });
+}
+
+template <class Codec>
+void CudaOps::attend_rows_of(const Tensor& out, const Tensor& q, const AttentionPart& part, int n_chunks) {
   const AttnParams& params = *part.params;
   QR_CHECK(params.n_kept == 0, "these kernels see no kept keys");  // check_cuda_has
   const AttnMeta& meta = *part.meta;
@@ -350,15 +386,16 @@ void CudaOps::attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n
   const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes);
   QR_CHECK(most > 0, "one row's states of attention take " + std::to_string(row_bytes) + " bytes");
   const int heads_per_kv = params.n_heads / params.n_kv_heads;
-  AttendChunk chunk{.cache = cache_of(*part.kv, params),
-                    .keys = {meta.cu_q.ptr<int32_t>(), blocks.ptr<int32_t>(), meta.first_key.ptr<int32_t>(),
-                             meta.end_key.ptr<int32_t>(), static_cast<int>(blocks.dim(0)),
-                             static_cast<int>(blocks.stride[0]), params.window},
-                    .q = read_rows(q),
-                    .states = {reinterpret_cast<float*>(workspace_), params.n_heads, n_chunks, params.v_dim, 0},
-                    .heads_per_kv = heads_per_kv,
-                    .scale = params.scale,
-                    .soft_cap = params.soft_cap};
+  AttendChunk<Codec> chunk{.cache = cache_of<Codec>(*part.kv, params),
+                           .keys = {meta.cu_q.ptr<int32_t>(), blocks.ptr<int32_t>(), meta.first_key.ptr<int32_t>(),
+                                    meta.end_key.ptr<int32_t>(), static_cast<int>(blocks.dim(0)),
+                                    static_cast<int>(blocks.stride[0]), params.window},
+                           .q = read_rows(q),
+                           .states = {reinterpret_cast<float*>(workspace_), params.n_heads, n_chunks, params.v_dim, 0},
+                           .heads_per_kv = heads_per_kv,
+                           .scale = params.scale,
+                           .soft_cap = params.soft_cap,
+                           .signs = signs_of_rotation()};
   const float* sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>();
   for (int64_t i = 0; i < q.dim(0); i += most) {
     const int64_t n = std::min(most, q.dim(0) - i);
@@ -431,9 +468,9 @@ static Status check_layer(const AttnParams& layer) {
   if (layer.most_slope_bits > 0.0F) {
     return fail(Code::unsupported, "--backend cuda has no kernels for scores with slopes (ALiBi) so far");
   }
-  if (codec.name == "f16") return {};
+  if (cuda::has_codec(codec.name)) return {};
   return fail(Code::unsupported,
-              "--backend cuda has kernels for --kv-type f16 so far, not for " + std::string(codec.name));
+              "--backend cuda has kernels for --kv-type f16, f32 and q8 so far, not for " + std::string(codec.name));
 }
 
 Status check_cuda_has(std::span<const AttnParams> attention, bool has_state) {

@@ -2,29 +2,12 @@
 // for up to four heads that share a KV head and one row; AttendJoin merges a row's chunks in position order. Rows of a
 // prompt and of decoding are the same to it. Limits: heads of 576 components.
 #pragma once
-#include "backend/cuda/kernels/math.cuh"
+#include "backend/cuda/kernels/cache.cuh"
 
 namespace quire::cuda {
 
 inline constexpr int kChunk = 256;        // keys
 inline constexpr int kHeadsTogether = 4;  // of one KV head
-inline constexpr int kMaxHead = 576;      // components
-
-// f16: keys [16 tokens of a strip] by component, values token by token (quant/kv/f16.h).
-struct CacheF16 {
-  uint8_t* base;  // of the layer's claim in block 0
-  int64_t block_bytes;
-  int block_tokens, k_dim, v_dim;
-  QR_DEVICE uint16_t* of_head(int64_t block, int64_t head) const {
-    return reinterpret_cast<uint16_t*>(base + block * block_bytes + head * (k_dim + v_dim) * 2 * block_tokens);
-  }
-  QR_DEVICE uint16_t* key(int64_t block, int in_block, int64_t head) const {  // component 0; the next is 16 further
-    return of_head(block, head) + int64_t{in_block / 16 * 16} * k_dim + in_block % 16;
-  }
-  QR_DEVICE uint16_t* value(int64_t block, int in_block, int64_t head) const {
-    return of_head(block, head) + int64_t{block_tokens} * k_dim + int64_t{in_block} * v_dim;
-  }
-};
 
 // Which keys a row sees, and where they are.
 struct RowsKeys {
@@ -63,17 +46,21 @@ struct States {
 };
 
 // Grid: chunks, KV heads × runs of kHeadsTogether of their heads, rows from states.first_row on.
+template <class Codec>
 struct AttendChunk {
   static constexpr int kThreads = kChunk, kWarps = kThreads / 32;
   static constexpr int kScoresAt = kHeadsTogether * kMaxHead * 4, kLargestAt = kScoresAt + kHeadsTogether * kChunk * 4;
-  static constexpr int kSharedBytes = kLargestAt + kHeadsTogether * kWarps * 4;
+  static constexpr int kScaledAt = kLargestAt + kHeadsTogether * kWarps * 4;  // weights times values' scales
+  static constexpr int kSharedBytes = kScaledAt + (Codec::kIsScaled ? kHeadsTogether * kChunk * 4 : 0);
+  static constexpr int kValueWeightsAt = Codec::kIsScaled ? kScaledAt : kScoresAt;
 
-  CacheF16 cache;
+  Cache<Codec> cache;
   RowsKeys keys;
   Rows<const float> q;
   States states;
   int heads_per_kv;  // query heads that share a KV head
   float scale, soft_cap;
+  Signs signs;  // of codecs that rotate keys
 
   struct Part {
     const int32_t* blocks;
@@ -107,12 +94,18 @@ struct AttendChunk {
     if (is_seen) {
       const int position = p.chunk + t;
       const int64_t block = dev::load(p.blocks + position / cache.block_tokens);
-      const uint16_t* key = cache.key(block, position % cache.block_tokens, p.kv_head);
+      const int in_block = position % cache.block_tokens;
+      uint8_t* strip = cache.keys(block, in_block, p.kv_head);
+      const typename Codec::Number* key = cache.key(strip, in_block);
       for (int d = 0; d < cache.k_dim; ++d) {
-        const float k = dev::to_float(dev::load(key + d * 16));
+        const float k = Codec().decoded(dev::load(key + d * 16));
         for (int h = 0; h < kHeadsTogether; ++h) {
           if (h < p.n_heads) s[h] = dev::fma(k, query[h * cache.k_dim + d], s[h]);
         }
+      }
+      if constexpr (Codec::kIsScaled) {
+        const float k_scale = dev::load(cache.scale(strip, in_block));
+        for (int h = 0; h < kHeadsTogether; ++h) s[h] = dev::mul(s[h], k_scale);
       }
     }
     for (int h = 0; h < kHeadsTogether; ++h) {
@@ -128,16 +121,28 @@ struct AttendChunk {
     }
   }
 
+  // Of the key number t of the chunk.
+  QR_DEVICE float value_scale(const Part& p, int t) const {
+    const int in_block = (p.chunk + t) % cache.block_tokens;
+    const int64_t block = dev::load(p.blocks + (p.chunk + t) / cache.block_tokens);
+    return dev::load(cache.scale(cache.values(block, in_block, p.kv_head), in_block));
+  }
+
   QR_DEVICE void weigh(const Part& p, const float (&s)[kHeadsTogether]) const {
     const int t = dev::thread();
     const dev::Shared<float> weights(kScoresAt), largest(kLargestAt);
+    const bool is_seen = t >= p.lo && t < p.hi;
     for (int h = 0; h < p.n_heads; ++h) {
       float m = largest[h * kWarps];
       for (int i = 1; i < kWarps; ++i) {
         const float other = largest[h * kWarps + i];
         m = other > m ? other : m;
       }
-      weights[h * kChunk + t] = t >= p.lo && t < p.hi ? exp_of(dev::sub(s[h], m)) : 0.0F;
+      const float weight = is_seen ? exp_of(dev::sub(s[h], m)) : 0.0F;
+      weights[h * kChunk + t] = weight;
+      if constexpr (Codec::kIsScaled) {
+        if (is_seen) dev::Shared<float>(kScaledAt)[h * kChunk + t] = dev::mul(weight, value_scale(p, t));
+      }
       if (t == 0) dev::store(state(p, h) + cache.v_dim, m);
     }
   }
@@ -154,15 +159,16 @@ struct AttendChunk {
   }
 
   QR_DEVICE void sum_values(const Part& p) const {
-    const dev::Shared<float> weights(kScoresAt);
+    const dev::Shared<float> weights(kValueWeightsAt);
     for (int i = dev::thread(); i < p.n_heads * cache.v_dim; i += kThreads) {
       const int h = i / cache.v_dim, d = i % cache.v_dim;
       float o = 0.0F;
       for (int t = p.lo; t < p.hi; ++t) {
         const int position = p.chunk + t;
         const int64_t block = dev::load(p.blocks + position / cache.block_tokens);
-        const uint16_t* value = cache.value(block, position % cache.block_tokens, p.kv_head);
-        o = dev::fma(dev::to_float(dev::load(value + d)), weights[h * kChunk + t], o);
+        const int in_block = position % cache.block_tokens;
+        const auto* value = cache.value(cache.values(block, in_block, p.kv_head), in_block);
+        o = dev::fma(Codec().decoded(dev::load(value + d)), weights[h * kChunk + t], o);
       }
       dev::store(state(p, h) + d, o);
     }
@@ -177,9 +183,14 @@ struct AttendChunk {
     }
     const dev::Shared<float> query(0);
     for (int i = t; i < p.n_heads * cache.k_dim; i += kThreads) {
-      query[i] = dev::load(q.row(p.row) + int64_t{p.head} * cache.k_dim + i);
+      const float number = dev::load(q.row(p.row) + int64_t{p.head} * cache.k_dim + i);
+      query[i] = Codec::kIsScaled ? signs.signed_by(number, i % cache.k_dim) : number;
     }
-    dev::sync();
+    if constexpr (Codec::kIsScaled) {
+      rotate_in_place<kThreads>(query, p.n_heads, cache.k_dim);
+    } else {
+      dev::sync();
+    }
     float s[kHeadsTogether];
     score(p, s);
     dev::sync();
@@ -228,26 +239,6 @@ struct AttendJoin {
         o = dev::mul(o, sum.worth);
       }
       dev::store(out.row(row) + int64_t{head} * v_dim + d, dev::mul(o, dev::div(1.0F, sum.l)));
-    }
-  }
-};
-
-// Rows' keys and values into the cache. Grid: (k_dim + v_dim) · KV heads / 256, rows.
-struct CacheRows {
-  CacheF16 cache;
-  Rows<const float> k, v;
-  const int32_t* slots;
-  QR_DEVICE void of(int64_t row, int i) const {
-    const int dim = cache.k_dim + cache.v_dim, head = i / dim, d = i % dim;
-    const int64_t slot = dev::load(slots + row);
-    const int64_t block = slot / cache.block_tokens;
-    const int in_block = static_cast<int>(slot % cache.block_tokens);
-    if (d < cache.k_dim) {
-      const float x = dev::load(k.row(row) + int64_t{head} * cache.k_dim + d);
-      dev::store(cache.key(block, in_block, head) + d * 16, dev::to_half(x));
-    } else {
-      const float x = dev::load(v.row(row) + int64_t{head} * cache.v_dim + d - cache.k_dim);
-      dev::store(cache.value(block, in_block, head) + d - cache.k_dim, dev::to_half(x));
     }
   }
 };

@@ -35,9 +35,13 @@
   X(linear_f32, LinearFloat<float>)                                   \
   X(linear_f16, LinearFloat<uint16_t>)                                \
   X(quantize, Quantize)                                               \
-  X(attend_chunk, AttendChunk)                                        \
+  X(attend_chunk_f32, AttendChunk<CodecF32>)                          \
+  X(attend_chunk_f16, AttendChunk<CodecF16>)                          \
+  X(attend_chunk_q8, AttendChunk<CodecQ8>)                            \
   X(attend_join, AttendJoin)                                          \
-  X(cache_rows, Elementwise<CacheRows>)                               \
+  X(cache_rows_f32, Elementwise<CacheRows<CodecF32>>)                 \
+  X(cache_rows_f16, Elementwise<CacheRows<CodecF16>>)                 \
+  X(cache_rows_q8, CacheRowsQ8)                                       \
   X(rms_norm, RmsNorm)                                                \
   X(layer_norm, LayerNorm)                                            \
   X(add, Elementwise<Add>)                                            \
