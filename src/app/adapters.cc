@@ -63,11 +63,14 @@ Status check_adapters(const std::vector<std::string>& options,
 }
 
 Result<std::unique_ptr<AdapterTable>> load_adapters(const std::vector<std::string>& options,
+                                                    const ModelOptions& model,
                                                     const LoadedModel& loaded,
                                                     const ServeLimits& limits) {
+  QR_TRY(const LoadOptions how, load_options(model, nullptr));
+  const BaseModel base{loaded.path, how.weights};
   auto out = std::make_unique<AdapterTable>(
-      [model = loaded.model.get(), ops = loaded.ops.get()](const std::string& folder, int64_t most_bytes) {
-        return load_lora(folder, *model, *ops, most_bytes);
+      [of = loaded.model.get(), ops = loaded.ops.get(), base](const std::string& folder, int64_t most_bytes) {
+        return load_lora(folder, *of, *ops, base, most_bytes);
       },
       limits);
   for (const std::string& option : options) {

@@ -23,8 +23,10 @@ std::string name_of_adapter(const std::vector<std::string>& options);
 Status check_adapters(const std::vector<std::string>& options,
                       const std::vector<std::string>& names,
                       const ServeLimits& limits);
-// A table for this model, which outlives it, with these adapters. Errors as load_lora's, with the option in front.
+// A table for this model, loaded as `model` says, which outlives it, with these adapters. Errors as load_lora's, with
+// the option in front.
 Result<std::unique_ptr<AdapterTable>> load_adapters(const std::vector<std::string>& options,
+                                                    const ModelOptions& model,
                                                     const LoadedModel& loaded,
                                                     const ServeLimits& limits);
 

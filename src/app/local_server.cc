@@ -27,7 +27,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model,
   ServeOptions serve;
   serve.models = {out->model()};
   QR_TRY_VOID(check_adapters(adapters, serve.models, serve.limits));
-  QR_TRY(out->adapters_, load_adapters(adapters, out->loaded_, serve.limits));
+  QR_TRY(out->adapters_, load_adapters(adapters, model, out->loaded_, serve.limits));
   serve.adapters = out->adapters_.get();
   EngineEnv env;
   env.clock = &out->clock_;

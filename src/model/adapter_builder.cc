@@ -1,10 +1,12 @@
 #include "model/adapter_builder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/hash128.h"
 #include "io/in_quotes.h"
 #include "model/paired_rows.h"
+#include "ops/low_rank.h"
 
 namespace quire {
 namespace {
@@ -48,8 +50,13 @@ AdapterBuilder::Place AdapterBuilder::place_of(std::string_view tensor) const {
   return out;
 }
 
-Status AdapterBuilder::take_room(const Place& place, int64_t rank) {
+int64_t AdapterBuilder::row_numbers(const LoraMatrices& of) {
+  return of.rank + (of.magnitude.empty() ? 0 : kScalingRows);
+}
+
+Status AdapterBuilder::take_room(const Place& place, int64_t rank, bool has_magnitude) {
   bytes_ += rank * (place.n_in * static_cast<int64_t>(place.sites.size()) + place.n_out) * 4;
+  if (has_magnitude) bytes_ += kScalingRows * place.n_out * 4;
   if (bytes_ <= most_bytes_) return {};
   return fail(Code::exhausted, "its matrices take " + std::to_string(bytes_) + " bytes and more; there is room for " +
                                    std::to_string(most_bytes_));
@@ -63,12 +70,46 @@ Status AdapterBuilder::add(
     return fail(Code::corrupt,
                 "tensor " + label_b + ": times its factor of " + std::to_string(by) + " it is not finite");
   }
+  if (!matrices.magnitude.empty()) QR_TRY_VOID(scale_rows(place, matrices, label_b));
   matrices_.push_back(std::move(matrices));
   for (const size_t i : place.sites) {
     if (at_site_.emplace(i, matrices_.size() - 1).second) continue;
     return fail(Code::corrupt,
                 "tensor " + label_a + ": two modules mean " + in_quotes(model_.adapter_sites()[i].tensor));
   }
+  return {};
+}
+
+// y = factor · (W·x + B·A·x) + bias, factor = magnitude / ‖W + B·A‖ of each row: the product that there is has the bias
+// already.
+Status AdapterBuilder::scale_rows(const Place& place, LoraMatrices& matrices, const std::string& label) {
+  const std::string& tensor = model_.adapter_sites()[place.sites.front()].tensor;
+  QR_TRY(const std::vector<float> bias, base_.bias_of(tensor, place.n_out));
+  const auto rank = static_cast<size_t>(matrices.rank), n_in = static_cast<size_t>(place.n_in);
+  std::vector<float> scaled, sum(n_in);
+  scaled.reserve(static_cast<size_t>(place.n_out) * (rank + kScalingRows));
+  int64_t bad = -1;
+  const auto scale = [&](int64_t r, std::span<const float> row) {
+    std::ranges::copy(row, sum.begin());
+    const auto b = std::span(matrices.b).subspan(static_cast<size_t>(r) * rank, rank);
+    for (size_t j = 0; j < rank; ++j) {
+      const float* a = matrices.a.data() + j * n_in;
+      for (size_t i = 0; i < n_in; ++i) sum[i] += b[j] * a[i];
+    }
+    double squares = 0;
+    for (const float value : sum) squares += static_cast<double>(value) * value;
+    const auto at = static_cast<size_t>(r);
+    const auto factor = static_cast<float>(matrices.magnitude[at] / std::sqrt(squares));
+    if (!std::isfinite(factor) && bad < 0) bad = r;
+    for (const float value : b) scaled.push_back(factor * value);
+    scaled.insert(scaled.end(), {factor, (1 - factor) * bias[at]});
+  };
+  QR_TRY_VOID(base_.each_row(tensor, place.n_out, place.n_in, scale));
+  if (bad >= 0) {
+    return fail(Code::corrupt, "tensor " + label + ": with it row " + std::to_string(bad) + " of " + in_quotes(tensor) +
+                                   " has a length that no magnitude can scale");
+  }
+  matrices.b = std::move(scaled);
   return {};
 }
 
@@ -83,8 +124,8 @@ Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
     const LoraMatrices& its = matrices_[at->second];
     one.rank = its.rank;
     one.a = its.a;
-    one.b = std::span(its.b).subspan(static_cast<size_t>(sites[i].first_row * its.rank),
-                                     static_cast<size_t>(sites[i].n_out * its.rank));
+    one.b = std::span(its.b).subspan(static_cast<size_t>(sites[i].first_row * row_numbers(its)),
+                                     static_cast<size_t>(sites[i].n_out * row_numbers(its)));
   }
   auto out = std::make_shared<Adapter>();
   QR_TRY(out->memory, ops_.load_low_rank(from, to));

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/base_rows.h"
 #include "model/model.h"
 #include "ops/ops.h"
 
@@ -17,31 +18,40 @@ struct LoraMatrices {
   int64_t rank = 0;
   std::vector<float> a;  // [rank, n_in]
   std::vector<float> b;  // [n_out, rank]
+  // [n_out]: the length that each row of W + B·A is brought to (DoRA); empty: it stays what it is.
+  std::vector<float> magnitude = {};
 };
 
 class AdapterBuilder {
  public:
-  // Both outlive it. most_bytes: of matrices as floats.
-  AdapterBuilder(const Model& model, Ops& ops, int64_t most_bytes)
-      : model_(model), ops_(ops), most_bytes_(most_bytes) {}
+  // Model and backend outlive it. base: where that model came from. most_bytes: of matrices as floats.
+  AdapterBuilder(const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes)
+      : model_(model), ops_(ops), base_(base), most_bytes_(most_bytes) {}
 
   struct Place {
     std::vector<size_t> sites;  // what the model's tensor is cut into; empty: adapters cannot add to it
     int64_t n_in = 0, n_out = 0;
   };
   Place place_of(std::string_view tensor) const;
-  // Counts what matrices of this rank will take. Code::exhausted where there is no room.
-  Status take_room(const Place& place, int64_t rank);
+  // Counts what matrices of this rank will take, with a magnitude or without. Code::exhausted where there is no room.
+  Status take_room(const Place& place, int64_t rank, bool has_magnitude = false);
   // Takes them; B is multiplied by the factor. label_a, label_b: what errors call them. Errors: Code::corrupt where
-  // B is not finite then, or the place has some already.
+  // B is not finite then, a row has no length that it could be scaled by, or the place has some already; those of the
+  // model's file where a magnitude asks for its rows.
   Status add(
       const Place& place, LoraMatrices matrices, double factor, const std::string& label_a, const std::string& label_b);
   // Everything into the backend's memory.
   Result<std::shared_ptr<const Adapter>> finish();
 
  private:
+  // Numbers of an output in what the backend gets of these.
+  static int64_t row_numbers(const LoraMatrices& of);
+  // With the rows of the model: b becomes [n_out, rank + 2] (ops/low_rank.h).
+  Status scale_rows(const Place& place, LoraMatrices& matrices, const std::string& label);
+
   const Model& model_;
   Ops& ops_;
+  BaseRows base_;
   const int64_t most_bytes_;
   int64_t bytes_ = 0;
   std::vector<LoraMatrices> matrices_;

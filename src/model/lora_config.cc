@@ -35,6 +35,7 @@ constexpr auto kKnownKeys = std::to_array<std::string_view>({
     "revision",
     "target_modules",
     "task_type",
+    "use_dora",
     "use_rslora",
 });
 
@@ -124,6 +125,14 @@ Status read_patterns(const Json& config, const std::string& key, std::vector<Lor
   return {};
 }
 
+// False where it is absent or null.
+Result<bool> flag(const Json& config, const char* key) {
+  const Json* value = config.find(key);
+  if (value == nullptr || value->is_null()) return false;
+  if (value->as_bool() != nullptr) return *value->as_bool();
+  return fail(Code::corrupt, "key " + in_quotes(key) + ": must be true or false, found " + shown_json(value));
+}
+
 // A string is a regular expression over modules: the tensors say which it fits.
 Status read_targets(const Json& config, std::vector<std::string>& out) {
   const Json* targets = config.find("target_modules");
@@ -174,10 +183,8 @@ Result<LoraConfig> read_lora_config(const Json& config) {
   QR_TRY(const double rank, number("r", config.find("r"), true));
   out.rank = static_cast<int>(rank);
   QR_TRY(out.alpha, number("lora_alpha", config.find("lora_alpha"), false));
-  const Json* root = config.find("use_rslora");
-  if (root != nullptr && !root->is_null() && root->as_bool() == nullptr)
-    return fail(Code::corrupt, "key \"use_rslora\": must be true or false, found " + shown_json(root));
-  out.by_root = root != nullptr && root->as_bool() != nullptr && *root->as_bool();
+  QR_TRY(out.by_root, flag(config, "use_rslora"));
+  QR_TRY(out.scales_rows, flag(config, "use_dora"));
   QR_TRY_VOID(read_patterns(config, "rank_pattern", out.ranks));
   QR_TRY_VOID(read_patterns(config, "alpha_pattern", out.alphas));
   QR_TRY_VOID(read_targets(config, out.targets));

@@ -26,6 +26,7 @@ struct LoraConfig {
   int rank = 0;
   double alpha = 0;
   bool by_root = false;                // rsLoRA: the factor is alpha / √rank
+  bool scales_rows = false;            // DoRA: every module has a magnitude too
   std::vector<Pattern> ranks, alphas;  // the first that fits counts
   // Modules by their last names; empty: the tensors say which.
   std::vector<std::string> targets;

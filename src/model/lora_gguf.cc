@@ -120,6 +120,7 @@ Result<std::shared_ptr<const Adapter>> read(const ModelFile& file, const Model& 
 Result<std::shared_ptr<const Adapter>> read_gguf_lora(const std::string& path,
                                                       const Model& model,
                                                       Ops& ops,
+                                                      const BaseModel& base,
                                                       int64_t most_bytes) {
   auto file = open_model(path);
   if (!file) {  // whose errors begin with the path, which the caller adds
@@ -128,7 +129,7 @@ Result<std::shared_ptr<const Adapter>> read_gguf_lora(const std::string& path,
     if (error.message.starts_with(front)) error.message.erase(0, front.size());
     return tl::make_unexpected(std::move(error));
   }
-  AdapterBuilder builder(model, ops, most_bytes);
+  AdapterBuilder builder(model, ops, base, most_bytes);
   return read(*file, model, builder);
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "model/base_rows.h"
 #include "model/model.h"
 #include "ops/ops.h"
 
@@ -15,6 +16,7 @@ namespace quire {
 Result<std::shared_ptr<const Adapter>> read_gguf_lora(const std::string& path,
                                                       const Model& model,
                                                       Ops& ops,
+                                                      const BaseModel& base,
                                                       int64_t most_bytes);
 
 }  // namespace quire

@@ -126,12 +126,12 @@ class LoraFolder : public testing::Test {
     std::ofstream(folder_ + "/adapter_model.safetensors", std::ios::binary) << all;
   }
   std::shared_ptr<const Adapter> load() {
-    auto loaded = load_lora(folder_, model_, ops_, kRoom);
+    auto loaded = load_lora(folder_, model_, ops_, base_, kRoom);
     EXPECT_TRUE(loaded) << loaded.error().message;
     return loaded ? *loaded : nullptr;
   }
   std::string refusal(int64_t room = kRoom) {
-    const auto loaded = load_lora(folder_, model_, ops_, room);
+    const auto loaded = load_lora(folder_, model_, ops_, base_, room);
     if (loaded) return "";
     const std::string& text = loaded.error().message;
     return text.starts_with(folder_ + ": ") ? text.substr(folder_.size() + 2) : "no folder: " + text;
@@ -146,6 +146,7 @@ class LoraFolder : public testing::Test {
   std::vector<Stored> tensors_;
   SmallModel model_;
   KeepingOps ops_;
+  BaseModel base_;
 };
 
 TEST_F(LoraFolder, MatricesGoToTheirPlacesWithTheirFactor) {
@@ -201,6 +202,47 @@ TEST_F(LoraFolder, FusedMatricesAreCutAsTheModelsOwn) {
   EXPECT_EQ(up.b[0], 3 * 113);
 }
 
+// W is all of twos, A counts from 1 and B from 101, each row of W + 3·B·A is brought to the length that stands for it.
+TEST_F(LoraFolder, RowsAreScaledToTheirMagnitude) {
+  base_.path = testing::TempDir() + "lora_base.gguf";
+  GgufWriter base(base_.path);
+  base.add_string("general.architecture", "llama");
+  ASSERT_TRUE(base.add_tensor("blk.0.attn_q.bias", 0, {8}));
+  ASSERT_TRUE(base.add_tensor("blk.0.attn_q.weight", 0, {8, 8}));
+  const std::vector<float> bias = counted(8), twos(64, 2.0F);
+  ASSERT_TRUE(base.write(std::as_bytes(std::span(bias))));
+  ASSERT_TRUE(base.write(std::as_bytes(std::span(twos))));
+  ASSERT_TRUE(base.finish());
+  config(R"(,"use_dora":true)");
+  const std::string q = "base_model.model.model.layers.0.self_attn.q_proj";
+  const std::string file = "adapter_model.safetensors: tensor \"" + q;
+  EXPECT_EQ(refusal(), file + ".lora_magnitude_vector\": is missing");
+  add(q + ".lora_magnitude_vector", {8}, counted(8, 10));
+  write();
+  EXPECT_EQ(refusal(128), "adapter_model.safetensors: its matrices take 192 bytes and more; there is room for 128");
+  ASSERT_NE(load(), nullptr);
+  const std::vector<float>& b = ops_.given[0].b;
+  ASSERT_EQ(b.size(), 32U);  // [8, rank + 2]
+  EXPECT_EQ(ops_.given[0].rank, 2);
+  for (int r = 0; r < 8; ++r) {
+    const double b0 = 3 * (101 + 2 * r), b1 = b0 + 3;
+    double squares = 0;
+    for (int i = 0; i < 8; ++i) squares += std::pow(2 + b0 * (1 + i) + b1 * (9 + i), 2);
+    const auto factor = static_cast<float>((10 + r) / std::sqrt(squares));
+    const float* row = b.data() + 4 * static_cast<ptrdiff_t>(r);
+    EXPECT_NEAR(row[0], factor * b0, 1e-5);
+    EXPECT_NEAR(row[1], factor * b1, 1e-5);
+    EXPECT_NEAR(row[2], factor, 1e-7);
+    EXPECT_NEAR(row[3], (1 - factor) * (1 + static_cast<float>(r)), 1e-5);
+  }
+  base_.path += ".gone";
+  EXPECT_THAT(refusal(), testing::HasSubstr("lora_base.gguf.gone"));
+  config("");
+  EXPECT_EQ(refusal(), file +
+                           ".lora_magnitude_vector\": is not known for a LoRA adapter, which has lora_A.weight and "
+                           "lora_B.weight of modules alone");
+}
+
 TEST_F(LoraFolder, ContentNamesIt) {
   const uint64_t content = load()->content;
   EXPECT_EQ(load()->content, content);
@@ -219,7 +261,7 @@ TEST_F(LoraFolder, RefusesWhatIsNotComputed) {
     return refusal();
   };
   const std::string key = "adapter_config.json: key ";
-  EXPECT_EQ(with(R"(,"use_dora":true)"), key + "\"use_dora\": is not supported for a LoRA adapter, found true");
+  EXPECT_EQ(with(R"(,"use_dora":7)"), key + "\"use_dora\": must be true or false, found 7");
   EXPECT_EQ(with(R"(,"modules_to_save":["lm_head"])"),
             key + R"("modules_to_save": is not supported for a LoRA adapter, found ["lm_head"])");
   EXPECT_EQ(with(R"(,"fan_in_fan_out":true)"),
@@ -333,7 +375,7 @@ TEST_F(LoraFolder, BackendsThatAddNothingSayTheirName) {
       return Ops::load_low_rank(from, to);  // NOLINT(bugprone-parent-virtual-call): what a backend without them says
     }
   } ops;
-  const auto loaded = load_lora(folder_, model_, ops, kRoom);
+  const auto loaded = load_lora(folder_, model_, ops, base_, kRoom);
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().code, Code::unsupported);
   EXPECT_EQ(loaded.error().message, folder_ + ": plain: this backend computes no adapters");
@@ -375,7 +417,7 @@ class LoraFile : public testing::Test {
   }
   Result<std::shared_ptr<const Adapter>> load(int64_t room = kRoom) {
     write();
-    return load_lora(path_, model_, ops_, room);
+    return load_lora(path_, model_, ops_, {}, room);
   }
   std::string refusal(int64_t room = kRoom) {
     const auto loaded = load(room);
@@ -470,7 +512,7 @@ TEST_F(LoraFile, IsRefusedByTensor) {
 
 TEST_F(LoraFile, NoGgufFileIsRefused) {
   std::ofstream(path_) << "nothing of the kind";
-  const auto loaded = load_lora(path_, model_, ops_, kRoom);
+  const auto loaded = load_lora(path_, model_, ops_, {}, kRoom);
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().message.find(path_ + ": "), 0U);
   EXPECT_EQ(loaded.error().message.find(path_, 1), std::string::npos) << loaded.error().message;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ops/low_rank.h"
 #include "ops/parts.h"
 #include "ops/seen_keys.h"
 #include "ops/state_sizes.h"
@@ -86,7 +87,8 @@ void check_add_low_rank(const Tensor& y, const Tensor& x, const AddedProducts& a
       n_out += part.n_out;
       if (part.empty()) continue;
       QR_CHECK(part.a.n_in == x.dim(1), shape_text(x) + " into a weight of " + std::to_string(part.a.n_in) + " inputs");
-      QR_CHECK(part.b.dim(0) == part.a.n_out && part.b.dim(1) == part.n_out, shape_text(part.b));
+      const int64_t n_rows = part.a.n_out + (scales_product(part) ? kScalingRows : 0);
+      QR_CHECK(part.b.dim(0) == n_rows && part.b.dim(1) == part.n_out, shape_text(part.b));
     }
     QR_CHECK(n_out == 0 || n_out == y.dim(1), shape_text(y) + " from " + std::to_string(n_out) + " outputs");
   }

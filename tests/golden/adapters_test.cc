@@ -9,8 +9,10 @@
 namespace quire {
 namespace {
 
+BaseModel base_of(const PeftCase& c) { return {c.model, find_weight_format(c.weights)}; }
+
 std::function<void(Request&)> with_adapter(const PeftCase& c, const LoadedModel& loaded, EngineEnv&) {
-  const auto read = load_lora(c.folder, *loaded.model, *loaded.ops, int64_t{1} << 30);
+  const auto read = load_lora(c.folder, *loaded.model, *loaded.ops, base_of(c), int64_t{1} << 30);
   EXPECT_TRUE(read) << read.error().message;
   if (!read) return {};
   return [adapter = *read](Request& request) { request.adapter = adapter; };
@@ -61,8 +63,8 @@ TEST(AdapterFiles, AreWhatTheirFoldersAre) {
       ASSERT_TRUE(loaded) << loaded.error().message;
       const std::string folder = "tests/golden/adapters/" + name;
       const std::string path = as_gguf(folder, loaded->model->info());
-      const auto wanted = load_lora(folder, *loaded->model, *loaded->ops, int64_t{1} << 30);
-      const auto found = load_lora(path, *loaded->model, *loaded->ops, int64_t{1} << 30);
+      const auto wanted = load_lora(folder, *loaded->model, *loaded->ops, {model}, int64_t{1} << 30);
+      const auto found = load_lora(path, *loaded->model, *loaded->ops, {model}, int64_t{1} << 30);
       ASSERT_TRUE(wanted) << wanted.error().message;
       ASSERT_TRUE(found) << found.error().message;
       EXPECT_EQ((*found)->content, (*wanted)->content);
@@ -73,7 +75,8 @@ TEST(AdapterFiles, AreWhatTheirFoldersAre) {
 
 // And so are the answers.
 std::function<void(Request&)> with_file(const PeftCase& c, const LoadedModel& loaded, EngineEnv&) {
-  const auto read = load_lora(as_gguf(c.folder, loaded.model->info()), *loaded.model, *loaded.ops, int64_t{1} << 30);
+  const auto read = load_lora(as_gguf(c.folder, loaded.model->info()), *loaded.model, *loaded.ops, base_of(c),
+                              int64_t{1} << 30);
   EXPECT_TRUE(read) << read.error().message;
   if (!read) return {};
   return [adapter = *read](Request& request) { request.adapter = adapter; };
@@ -92,7 +95,8 @@ TEST_P(GoldenAdapter, MatchesPeft) { check_peft(GetParam(), &with_adapter); }
 std::vector<PeftCase> cases() {
   const std::string folder = "tests/golden/adapters/", models = "tests/golden/models/";
   std::vector<PeftCase> out;
-  for (const std::string name : {"llama_all", "llama_some", "phi3_fused", "gptneox_fused", "qwen3moe_attention"}) {
+  for (const std::string name : {"llama_all", "llama_some", "phi3_fused", "gptneox_fused", "qwen3moe_attention",
+                                 "llama_dora", "gptneox_dora"}) {
     const std::string model = models + name.substr(0, name.find('_')), its = folder + name;
     out.push_back({name + ".folder", its, its, model, "f32", "f32", 1e-3, 0});
     out.push_back({name + ".gguf", its, its, model + "/model.gguf", "f32", "f32", 1e-3, 0});

@@ -14,6 +14,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/rng.h"
+#include "ops/low_rank.h"
 
 namespace quire {
 
@@ -90,7 +91,7 @@ inline Linear load_ordered(Ops& ops, const Stored& stored, uint64_t seed) {
 }
 
 // Two adapters for one layer whose products have these matrices, the first of rank 8, the second of rank 17 and not of
-// every matrix. `content` is not asked for.
+// every matrix; it scales what the last one makes. `content` is not asked for.
 struct OneLayer {
   struct Shape {
     int64_t n_in, n_out;
@@ -109,7 +110,8 @@ struct OneLayer {
         one.rank = rank;
         const float spread = 0.5F / std::sqrt(static_cast<float>(one.n_in));
         one.a = numbers.emplace_back(rank, one.n_in, seed++, spread).values;
-        one.b = numbers.emplace_back(one.n_out, rank, seed++, 0.5F).values;
+        const int64_t n_more = rank == 17 && i + 1 == shapes.size() ? kScalingRows : 0;
+        one.b = numbers.emplace_back(one.n_out, rank + n_more, seed++, 0.5F).values;
       }
       (adapter.layers[0].*product).resize(from.size());
       memory.push_back(*ops.load_low_rank(from, adapter.layers[0].*product));

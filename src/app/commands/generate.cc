@@ -191,7 +191,7 @@ Status run(Args& args) {
   QR_TRY_VOID(apply(args.spec, options));
   QR_TRY(const LoadedModel loaded, load(args.model));
   QR_TRY(const std::vector<Token> prompt, prompt_tokens(args, loaded));
-  QR_TRY(const std::unique_ptr<AdapterTable> adapters, load_adapters(args.adapters, loaded, ServeLimits{}));
+  QR_TRY(const std::unique_ptr<AdapterTable> adapters, load_adapters(args.adapters, args.model, loaded, ServeLimits{}));
   SystemClock clock;
   EngineEnv env;
   env.clock = &clock;

@@ -260,7 +260,7 @@ Result<std::unique_ptr<AdapterTable>> adapters_of(Args& args, const LoadedModel&
   std::vector<std::string> taken = args.serve.models;
   for (const ServedPrefix& prefix : args.serve.prefixes) taken.push_back(prefix.name);
   QR_TRY_VOID(check_adapters(args.adapters, taken, args.serve.limits));
-  return load_adapters(args.adapters, loaded, args.serve.limits);
+  return load_adapters(args.adapters, args.model, loaded, args.serve.limits);
 }
 
 void log_draft_memory(const LoadedModel& loaded, const Drafter& drafter, const Engine& engine) {

@@ -15,6 +15,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "ops/low_rank.h"
 #include "ops/op_check.h"
 
 namespace quire {
@@ -152,7 +153,7 @@ Result<Buffer> CpuOps::load_low_rank(std::span<const LowRankSource> from, std::s
   const auto whole = [](int64_t n) { return (n + kPanel - 1) / kPanel; };
   const auto a_bytes = [&](const LowRankSource& one) { return whole(one.rank) * kernels.panel_bytes(one.n_in); };
   int64_t n = 64;  // a buffer has one byte at least
-  for (const LowRankSource& one : from) n += a_bytes(one) + one.rank * whole(one.n_out) * kPanel * 4;
+  for (const LowRankSource& one : from) n += a_bytes(one) + numbers_per_output(one) * whole(one.n_out) * kPanel * 4;
   QR_TRY(Buffer memory, Buffer::allocate(n));
   std::byte* at = memory.data();
   for (size_t i = 0; i < from.size(); ++i) {
@@ -170,11 +171,12 @@ Result<Buffer> CpuOps::load_low_rank(std::span<const LowRankSource> from, std::s
       pack_panel(kernels, {first, one.n_in * int64_t{sizeof(float)}, n_rows}, one.n_in, panel_at(a, p));
     }
     at += a_bytes(one);
-    to[i].b = Tensor::dense(at, DType::f32, {one.rank, whole(one.n_out) * kPanel}).columns(0, one.n_out);
-    for (int64_t j = 0; j < one.rank; ++j) {
-      for (int64_t o = 0; o < one.n_out; ++o) to[i].b.row<float>(j)[o] = one.b[static_cast<size_t>(o * one.rank + j)];
+    const int64_t n_rows = numbers_per_output(one);
+    to[i].b = Tensor::dense(at, DType::f32, {n_rows, whole(one.n_out) * kPanel}).columns(0, one.n_out);
+    for (int64_t j = 0; j < n_rows; ++j) {
+      for (int64_t o = 0; o < one.n_out; ++o) to[i].b.row<float>(j)[o] = one.b[static_cast<size_t>(o * n_rows + j)];
     }
-    at += one.rank * whole(one.n_out) * kPanel * 4;
+    at += n_rows * whole(one.n_out) * kPanel * 4;
   }
   return memory;
 }

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/linear_work.h"
+#include "ops/low_rank.h"
 #include "ops/ops.h"
 
 namespace quire {
@@ -35,7 +36,7 @@ class LowRankWork {
     work.run(pool);
   }
   bool empty() const { return entries_.empty(); }
-  // y += B·(A·x). Any thread.
+  // y += B·(A·x), and before that the part's scaling of y where it has one (ops/low_rank.h). Any thread.
   void add_to(const SomeColumns& y, const ElementwiseKernels& row) const {
     for (const Entry& entry : entries_) {
       const int64_t begin = std::max(y.begin, entry.column);
@@ -73,6 +74,11 @@ class LowRankWork {
                  .places = numbers_.data(),
                  .shares = run.h,
                  .n = static_cast<int>(entry.of->a.n_out)});
+    if (scales_product(*entry.of)) {
+      const float* factors = factors_of(*entry.of) + run.column;
+      const float* summands = summands_of(*entry.of) + run.column;
+      for (int64_t i = 0; i < n; ++i) y[i] = y[i] * factors[i] + summands[i];
+    }
     row.add_row(y, sums, n);
   }
 

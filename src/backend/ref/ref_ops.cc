@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/ref/ref_states.h"
+#include "ops/low_rank.h"
 #include "ops/op_check.h"
 #include "ops/route.h"
 #include "ops/sample_row.h"
@@ -234,7 +235,7 @@ class RefOps final : public Ops {
 
   Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
     int64_t n = 1;  // number of floats; a buffer has one at least
-    for (const LowRankSource& one : from) n += one.rank * (one.n_in + one.n_out);
+    for (const LowRankSource& one : from) n += one.rank * one.n_in + std::ssize(one.b);
     QR_TRY(Buffer memory, Buffer::allocate(n * 4));
     auto* at = reinterpret_cast<float*>(memory.data());
     for (size_t i = 0; i < from.size(); ++i) {
@@ -246,9 +247,10 @@ class RefOps final : public Ops {
       to[i].a.n_in = one.n_in;
       to[i].a.w = Tensor::dense(at, DType::f32, {one.rank, one.n_in});
       at = std::ranges::copy(one.a, at).out;
-      to[i].b = Tensor::dense(at, DType::f32, {one.rank, one.n_out});
-      for (int64_t j = 0; j < one.rank; ++j) {
-        for (int64_t o = 0; o < one.n_out; ++o) *at++ = one.b[static_cast<size_t>(o * one.rank + j)];
+      const int64_t n_rows = numbers_per_output(one);
+      to[i].b = Tensor::dense(at, DType::f32, {n_rows, one.n_out});
+      for (int64_t j = 0; j < n_rows; ++j) {
+        for (int64_t o = 0; o < one.n_out; ++o) *at++ = one.b[static_cast<size_t>(o * n_rows + j)];
       }
     }
     return memory;
@@ -268,6 +270,7 @@ class RefOps final : public Ops {
           }
           for (int64_t o = 0; o < part.n_out; ++o) {
             double sum = y.row<float>(r)[column + o];
+            if (scales_product(part)) sum = sum * factors_of(part)[o] + summands_of(part)[o];
             for (size_t j = 0; j < h.size(); ++j) sum += h[j] * part.b.row<float>(static_cast<int64_t>(j))[o];
             y.row<float>(r)[column + o] = static_cast<float>(sum);
           }
