@@ -2,15 +2,25 @@
 
 #include <algorithm>
 
+#include "base/bounded_reader.h"
 #include "serve/api_error.h"
 
 namespace quire {
 
-Status AdapterTable::check(const std::string& name, bool replace) const {
+std::vector<AdapterTable::Named>::iterator AdapterTable::place_of(std::string_view name) {
+  return std::ranges::lower_bound(named_, name, {}, [](const Named& one) { return std::string_view(one.entry.name); });
+}
+
+AdapterTable::Named* AdapterTable::find(std::string_view name) {
+  const auto at = place_of(name);
+  return at != named_.end() && at->entry.name == name ? &*at : nullptr;
+}
+
+Status AdapterTable::check(const std::string& name, bool replace) {
   const std::lock_guard lock(mu_);
-  const bool taken = std::ranges::find(entries_, name, &Entry::name) != entries_.end();
+  const bool taken = find(name) != nullptr;
   if (taken && !replace) return fail(Code::invalid, "adapter '" + shown(name) + "' is loaded already");
-  if (taken || std::ssize(entries_) < n_most_) return {};
+  if (taken || std::ssize(named_) < n_most_) return {};
   return fail(Code::exhausted,
               "there are " + std::to_string(n_most_) + " adapters already" + limit_note(&ServeLimits::n_adapters));
 }
@@ -24,47 +34,124 @@ int64_t AdapterTable::bytes_in_memory() {
   return out;
 }
 
+bool AdapterTable::evict_one() {
+  std::shared_ptr<const Adapter> gone;  // which goes without the lock
+  const std::lock_guard lock(mu_);
+  Named* oldest = nullptr;
+  for (Named& one : named_) {
+    if (one.adapter.use_count() != 1) continue;  // not in memory, or held: new holders come by way of the lock alone
+    if (oldest == nullptr || one.last_use < oldest->last_use) oldest = &one;
+  }
+  if (oldest == nullptr) return false;
+  gone = std::move(oldest->adapter);
+  oldest->entry.in_memory = false;
+  ++n_evictions_;
+  return true;
+}
+
+Result<std::shared_ptr<const Adapter>> AdapterTable::read(const std::string& folder, int64_t bytes) {
+  while (bytes_in_memory() + bytes > bytes_most_ && evict_one()) {
+  }
+  for (;;) {
+    const int64_t in_use = bytes_in_memory();
+    auto out = load_(folder, bytes_most_ - in_use);
+    if (out) {
+      loaded_.emplace_back(*out);
+      const std::lock_guard lock(mu_);
+      ++n_loads_;
+      return out;
+    }
+    if (out.error().code != Code::exhausted) return out;
+    if (evict_one()) continue;
+    out.error().message += ": adapters that requests hold take " + std::to_string(in_use) + " of " +
+                           std::to_string(bytes_most_) + " bytes" + limit_note(&ServeLimits::adapter_bytes);
+    return out;
+  }
+}
+
 Status AdapterTable::load(const std::string& name, const std::string& folder, bool replace) {
   const std::lock_guard one_at_a_time(loading_);
   QR_TRY_VOID(check(name, replace));
-  const int64_t in_use = bytes_in_memory();
-  auto loaded = load_(folder, bytes_most_ - in_use);
-  if (!loaded && loaded.error().code == Code::exhausted) {
-    loaded.error().message += ": adapters in memory take " + std::to_string(in_use) + " of " +
-                              std::to_string(bytes_most_) + " bytes" + limit_note(&ServeLimits::adapter_bytes);
-  }
-  QR_TRY(const std::shared_ptr<const Adapter> adapter, std::move(loaded));
-  loaded_.emplace_back(adapter);
-  Entry entry{name, folder, adapter};
+  QR_TRY(const std::shared_ptr<const Adapter> adapter, read(folder, 0));
+  Named one{{name, folder, adapter->content, adapter->memory.bytes()}, adapter};
   const std::lock_guard lock(mu_);
-  const auto at = std::ranges::lower_bound(entries_, name, {}, &Entry::name);
-  if (at != entries_.end() && at->name == name) {
-    std::swap(*at, entry);  // what goes, goes without the lock
+  one.last_use = ++last_use_;
+  if (Named* const was = find(name); was != nullptr) {
+    std::swap(*was, one);  // what goes, goes without the lock
   } else {
-    entries_.insert(at, std::move(entry));
+    named_.insert(place_of(name), std::move(one));
   }
   return {};
 }
 
 Status AdapterTable::unload(std::string_view name) {
-  Entry gone;
+  Named gone;
   const std::lock_guard lock(mu_);
-  const auto at = std::ranges::find(entries_, name, &Entry::name);
-  if (at == entries_.end()) return fail(Code::not_found, "there is no adapter '" + shown(name) + "'");
+  const auto at = place_of(name);
+  if (find(name) == nullptr) return fail(Code::not_found, "there is no adapter '" + shown(name) + "'");
   gone = std::move(*at);
-  entries_.erase(at);
+  named_.erase(at);
   return {};
 }
 
-std::shared_ptr<const Adapter> AdapterTable::find(std::string_view name) const {
+Result<std::shared_ptr<const Adapter>> AdapterTable::acquire(std::string_view name) {
+  const auto not_found = [name] { return fail(Code::not_found, "there is no adapter '" + shown(name) + "'"); };
+  {
+    const std::lock_guard lock(mu_);
+    Named* const one = find(name);
+    if (one == nullptr) return not_found();
+    one->last_use = ++last_use_;
+    if (one->adapter != nullptr) return one->adapter;
+  }
+  const std::lock_guard one_at_a_time(loading_);
+  Entry wanted;
+  {
+    const std::lock_guard lock(mu_);
+    const Named* const one = find(name);
+    if (one == nullptr) return not_found();
+    if (one->adapter != nullptr) return one->adapter;  // read for another request, while this one waited
+    wanted = one->entry;
+  }
+  auto read_again = read(wanted.folder, wanted.bytes);
+  if (!read_again) return error_within("adapter '" + shown(name) + "'", std::move(read_again).error());
   const std::lock_guard lock(mu_);
-  const auto at = std::ranges::find(entries_, name, &Entry::name);
-  return at == entries_.end() ? nullptr : at->adapter;
+  Named* const one = find(name);
+  if (one == nullptr) return not_found();  // unloaded meanwhile
+  one->adapter = *read_again;
+  one->entry.content = one->adapter->content;
+  one->entry.bytes = one->adapter->memory.bytes();
+  one->entry.in_memory = true;
+  return read_again;
+}
+
+AdapterTable::Stats AdapterTable::stats() const {
+  const std::lock_guard lock(mu_);
+  Stats out{.n_loads = n_loads_, .n_evictions = n_evictions_};
+  for (const Named& one : named_) {
+    if (one.adapter == nullptr) continue;
+    ++out.n_in_memory;
+    out.bytes += one.entry.bytes;
+  }
+  return out;
 }
 
 std::vector<AdapterTable::Entry> AdapterTable::all() const {
   const std::lock_guard lock(mu_);
-  return entries_;
+  std::vector<Entry> out;
+  out.reserve(named_.size());
+  for (const Named& one : named_) out.push_back(one.entry);
+  return out;
+}
+
+std::string adapter_lines(const AdapterTable::Stats& stats) {
+  const auto one = [](const char* name, const char* kind, const char* help, int64_t value) {
+    const std::string of = std::string("quire_adapter") + name;
+    return "# HELP " + of + " " + help + "\n# TYPE " + of + " " + kind + "\n" + of + " " + std::to_string(value) + "\n";
+  };
+  return one("s_in_memory", "gauge", "Adapters that have a name and are in memory.", stats.n_in_memory) +
+         one("_bytes", "gauge", "Of these.", stats.bytes) +
+         one("_loads_total", "counter", "Adapters read, first or again.", stats.n_loads) +
+         one("_evictions_total", "counter", "Adapters that left memory for others.", stats.n_evictions);
 }
 
 Status check_adapter_name(std::string_view name, const std::vector<std::string>& taken, const ServeLimits& limits) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "serve/testing.h"
 #include "serve/vllm_names.h"
 
@@ -28,20 +31,26 @@ std::string names(const AdapterTable& table) {
   return out;
 }
 
+// 0: nothing has the name.
+uint64_t content(AdapterTable& table, const std::string& name) {
+  const auto found = table.acquire(name);
+  return found ? (*found)->content : 0;
+}
+
 TEST(AdapterTable, NamesComeAndGo) {
   AdapterTable table(loader(), {});
   ASSERT_TRUE(table.load("b", "/a2", false));
   ASSERT_TRUE(table.load("a", "/a1", false));
   EXPECT_EQ(names(table), "a b ");
-  EXPECT_EQ(table.find("a")->content, 1U);
+  EXPECT_EQ(content(table, "a"), 1U);
   EXPECT_EQ(table.load("a", "/a3", false).error().message, "adapter 'a' is loaded already");
-  EXPECT_EQ(table.find("a")->content, 1U);
+  EXPECT_EQ(content(table, "a"), 1U);
   ASSERT_TRUE(table.load("a", "/a3", true));
-  EXPECT_EQ(table.find("a")->content, 3U);
+  EXPECT_EQ(content(table, "a"), 3U);
   EXPECT_EQ(table.load("a", "/bad", true).error().code, Code::corrupt);
-  EXPECT_EQ(table.find("a")->content, 3U) << "a failed load leaves what is there";
+  EXPECT_EQ(content(table, "a"), 3U) << "a failed load leaves what is there";
   ASSERT_TRUE(table.unload("a"));
-  EXPECT_EQ(table.find("a"), nullptr);
+  EXPECT_EQ(content(table, "a"), 0U);
   EXPECT_EQ(table.unload("a").error().code, Code::not_found);
   EXPECT_EQ(names(table), "b ");
 }
@@ -52,13 +61,14 @@ TEST(AdapterTable, HoldsNoMoreThanItsLimits) {
   limits.adapter_bytes = 3 * kAdapterBytes - 1;
   AdapterTable table(loader(), limits);
   ASSERT_TRUE(table.load("a", "/a1", false));
-  const std::shared_ptr<const Adapter> held = table.find("a");  // as a request holds it
+  const auto held = *table.acquire("a");  // as a request holds it
   ASSERT_TRUE(table.load("b", "/a2", false));
+  const auto other = *table.acquire("b");
   EXPECT_EQ(table.load("c", "/a3", false).error().message, "there are 2 adapters already (n_adapters)");
   ASSERT_TRUE(table.unload("a"));
   const Status full = table.load("c", "/a3", false);
   ASSERT_FALSE(full);
-  EXPECT_EQ(full.error().message, "/a3: there is no room: adapters in memory take 8192 of 12287 bytes (adapter_bytes)");
+  EXPECT_EQ(full.error().message, "/a3: there is no room: adapters that requests hold take 8192 of 12287 bytes (adapter_bytes)");
   EXPECT_EQ(held->content, 1U);
 }
 
@@ -67,11 +77,72 @@ TEST(AdapterTable, WhatARequestLeavesMakesRoom) {
   limits.adapter_bytes = kAdapterBytes;
   AdapterTable table(loader(), limits);
   ASSERT_TRUE(table.load("a", "/a1", false));
-  std::shared_ptr<const Adapter> held = table.find("a");
+  std::shared_ptr<const Adapter> held = *table.acquire("a");
   ASSERT_TRUE(table.unload("a"));
   EXPECT_FALSE(table.load("b", "/a2", false));
   held = nullptr;
   EXPECT_TRUE(table.load("b", "/a2", false));
+}
+
+std::string in_memory(const AdapterTable& table) {
+  std::string out;
+  for (const AdapterTable::Entry& entry : table.all()) out += entry.in_memory ? entry.name : ".";
+  return out;
+}
+
+TEST(AdapterTable, TheOneAskedForLongestAgoMakesRoom) {
+  ServeLimits limits;
+  limits.adapter_bytes = 2 * kAdapterBytes;
+  AdapterTable table(loader(), limits);
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(table.load(name, std::string("/a") + char('1' + *name - 'a'), false));
+  EXPECT_EQ(in_memory(table), ".bc");
+  EXPECT_EQ(content(table, "b"), 2U);
+  EXPECT_EQ(content(table, "a"), 1U) << "read again";
+  EXPECT_EQ(in_memory(table), "ab.");
+  const auto held = *table.acquire("b");
+  EXPECT_EQ(content(table, "a"), 1U);
+  EXPECT_EQ(content(table, "c"), 3U);
+  EXPECT_EQ(in_memory(table), ".bc") << "what a request holds stays";
+  const auto other = *table.acquire("c");
+  const auto none = table.acquire("a");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::exhausted);
+  EXPECT_EQ(none.error().message,
+            "adapter 'a': /a1: there is no room: adapters that requests hold take 8192 of 8192 bytes (adapter_bytes)");
+  EXPECT_EQ(names(table), "a b c ");
+  EXPECT_EQ(table.acquire("d").error().code, Code::not_found);
+  const AdapterTable::Stats stats = table.stats();
+  EXPECT_EQ(stats.n_in_memory, 2);
+  EXPECT_EQ(stats.bytes, 2 * kAdapterBytes);
+  EXPECT_EQ(stats.n_loads, 5);
+  EXPECT_EQ(stats.n_evictions, 3);
+}
+
+// A hundred names, room for eight, four askers: each gets the content that it asks for, and memory stays bounded.
+TEST(AdapterTable, ChurnStaysWithinItsRoom) {
+  constexpr int kNames = 100, kRoom = 8;
+  ServeLimits limits;
+  limits.n_adapters = kNames;
+  limits.adapter_bytes = kRoom * kAdapterBytes;
+  AdapterTable table(loader(), limits);
+  for (int i = 0; i < kNames; ++i) ASSERT_TRUE(table.load("n" + std::to_string(i), "/a" + std::to_string(i + 1), false));
+  std::atomic<int> wrong{0};
+  const auto ask = [&](int first) {
+    for (int i = 0; i < 3 * kNames; ++i) {
+      const int at = (first + 37 * i) % kNames;
+      const auto got = table.acquire("n" + std::to_string(at));
+      wrong += !got || (*got)->content != static_cast<uint64_t>(at + 1);
+      wrong += table.stats().bytes > kRoom * kAdapterBytes;
+    }
+  };
+  std::vector<std::thread> askers;
+  for (int t = 0; t < 4; ++t) askers.emplace_back(ask, 11 * t);
+  for (std::thread& one : askers) one.join();
+  EXPECT_EQ(wrong, 0);
+  const AdapterTable::Stats stats = table.stats();
+  EXPECT_EQ(stats.n_in_memory, kRoom);
+  EXPECT_EQ(stats.n_loads - stats.n_evictions, kRoom);
+  EXPECT_GT(stats.n_loads, kNames);
 }
 
 TEST(AdapterTable, RefusesNamesThatAreNone) {
@@ -115,7 +186,7 @@ TEST_F(AdapterServer, LoadsUnloadsAndLists) {
   server_.start();
   EXPECT_EQ(server_.get("/lora-adapters").body, "[]");
   EXPECT_EQ(load(R"({"lora_name":"pirate","lora_path":"/a5"})"), R"({"loaded":"pirate"})");
-  EXPECT_EQ(server_.get("/lora-adapters").body, R"([{"id":0,"name":"pirate","path":"/a5","bytes":4096}])");
+  EXPECT_EQ(server_.get("/lora-adapters").body, R"([{"id":0,"name":"pirate","path":"/a5","bytes":4096,"in_memory":true}])");
   EXPECT_EQ(asks("pirate"), 5);
   EXPECT_NE(last_.find(R"("model":"tiny:pirate")"), std::string::npos);
   EXPECT_EQ(asks("tiny:pirate"), 5);
@@ -150,6 +221,26 @@ TEST_F(AdapterServer, RefusalsNameTheirField) {
   EXPECT_EQ(asks("x", R"(,"prefix":"radio")"), -1);
   EXPECT_NE(last_.find("the model's name asks for the adapter 'x'"), std::string::npos) << last_;
   EXPECT_EQ(asks("y"), -1) << "strict";
+}
+
+TEST_F(AdapterServer, RequestsAreToldWhereAllRoomIsInUse) {
+  ServeLimits limits;
+  limits.adapter_bytes = kAdapterBytes;
+  AdapterTable table(loader(), limits);
+  server_.options.adapters = &table;
+  server_.start();
+  load(R"({"lora_name":"x","lora_path":"/a1"})");
+  load(R"({"lora_name":"y","lora_path":"/a2"})");
+  EXPECT_EQ(asks("y"), 2);
+  EXPECT_EQ(asks("x"), 1) << last_;
+  const auto held = *table.acquire("x");
+  EXPECT_EQ(asks("y"), -1);
+  EXPECT_NE(last_.find("\"code\":\"adapters_in_use\""), std::string::npos) << last_;
+  EXPECT_NE(last_.find("adapter 'y': /a2: there is no room: adapters that requests hold take 4096"), std::string::npos)
+      << last_;
+  const std::string metrics = server_.get("/metrics").body;
+  EXPECT_NE(metrics.find("\nquire_adapters_in_memory 1\n"), std::string::npos);
+  EXPECT_NE(metrics.find("\nquire_adapter_bytes 4096\n"), std::string::npos);
 }
 
 TEST_F(AdapterServer, AServerWithoutAdaptersSaysWhy) {

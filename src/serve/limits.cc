@@ -32,7 +32,7 @@ constexpr LimitRow kRows[] = {
      "entries of `kv_cache_retention_config.token_range_retention_configs`"},
     {"n_explained_turns", &ServeLimits::n_explained_turns,
      "earlier turns, the last ones, that `/v1/cache/explain` renders as they were asked"},
-    {"n_adapters", &ServeLimits::n_adapters, "adapters that are loaded at once"},
+    {"n_adapters", &ServeLimits::n_adapters, "adapters that have a name"},
     {"adapter_bytes", &ServeLimits::adapter_bytes, "bytes of all adapters in memory"},
     {"grammar_bytes", &ServeLimits::grammar_bytes, "bytes of compiled grammars that are kept"},
     {"stored_bytes", &ServeLimits::stored_bytes, "bytes of the answers of /v1/responses that are kept"},

@@ -39,8 +39,14 @@ ApiResult<AskedModel> check_model(std::string_view model, const ServeEnv& env, W
   if (asked.prefix != nullptr) return asked;
   const size_t at = model.rfind(':');
   asked.adapter_name = at != std::string_view::npos && is_model(model.substr(0, at)) ? model.substr(at + 1) : model;
-  if (env.adapters != nullptr) asked.adapter = env.adapters->find(asked.adapter_name);
-  if (asked.adapter != nullptr) return asked;
+  if (env.adapters != nullptr) {
+    auto adapter = env.adapters->acquire(asked.adapter_name);
+    if (!adapter && adapter.error().code == Code::exhausted)
+      return refuse(HttpError{503, adapter.error().message, "server_error", "model", "adapters_in_use"});
+    if (!adapter && adapter.error().code != Code::not_found) return refuse(to_http_error(adapter.error(), "model"));
+    if (adapter) asked.adapter = std::move(*adapter);
+    if (adapter) return asked;
+  }
   if (env.strict_model)
     return refuse(HttpError{404, "the model '" + shown(model) + "' does not exist here: '" + env.models[0] + "' does",
                             "invalid_request_error", "model", "model_not_found"});

@@ -10,6 +10,7 @@
 #include "base/secure_random.h"
 #include "base/thread.h"
 #include "engine/policy.h"
+#include "serve/adapters.h"
 #include "serve/address.h"
 #include "serve/answer_size.h"
 #include "serve/llama_names.h"
@@ -103,7 +104,10 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
         .set(static_cast<double>(n_sessions()));
     const std::string ours = registry_.expose();
     std::string text = ours + vllm_lines(ours, env_.models.front());
-    if (env_.adapters != nullptr) text += vllm_adapter_lines(adapter_use(), env_.limits.n_adapters, std::time(nullptr));
+    if (env_.adapters != nullptr) {
+      text += vllm_adapter_lines(adapter_use(), env_.limits.n_adapters, std::time(nullptr));
+      text += adapter_lines(env_.adapters->stats());
+    }
     if (llama) text += llama_lines(stats, metrics_.n_tokens_max());
     return text;
   };

@@ -204,7 +204,9 @@ Status run(Args& args) {
   for (int i = 0; i < args.n; ++i) {
     printers.push_back(std::make_shared<Printer>(loaded.tokenizer.get(), streamed));
     Request request = request_for(args, loaded, prompt, i);
-    request.adapter = adapters->find(name_of_adapter(args.adapters));
+    if (!args.adapters.empty()) {
+      QR_TRY(request.adapter, adapters->acquire(name_of_adapter(args.adapters)));
+    }
     QR_TRY([[maybe_unused]] const SeqId id, engine->submit(std::move(request), printers.back()));
   }
   for (const auto& printer : printers) {

@@ -67,7 +67,8 @@ ApiResult<Call> list(const ApiRequest&, const ServeEnv& env) {
       out.push_back(Json::Object{{"id", static_cast<int64_t>(out.size())},
                                  {"name", entry.name},
                                  {"path", entry.folder},
-                                 {"bytes", entry.adapter->memory.bytes()}});
+                                 {"bytes", entry.bytes},
+                                 {"in_memory", entry.in_memory}});
     }
   }
   return Answer{.body = Json(std::move(out)).dump()};
