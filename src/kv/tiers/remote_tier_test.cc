@@ -232,6 +232,7 @@ TEST(RemoteTier, OneThatIsSilentIsGivenUpAndLeftAlone) {
 }
 
 TEST(RemoteTier, WhatWaitsToBeStoredIsBoundedAndSoIsWhatWasBrought) {
+  std::atomic<bool> hold{true};  // outlives what looks at it
   FakeStore store;
   RemoteTierOptions options = patient();
   options.queue_bytes = 4 * kBlockBytes;
@@ -243,7 +244,6 @@ TEST(RemoteTier, WhatWaitsToBeStoredIsBoundedAndSoIsWhatWasBrought) {
     ASSERT_TRUE(w.store(n));
     wanted.push_back(World::spelling(n));
   }
-  std::atomic<bool> hold{true};
   store.meddle([&](const FakeStore::Words& words, std::string answer) {
     while (hold && words[0] == "SET") std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return answer;
