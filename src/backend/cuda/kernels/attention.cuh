@@ -130,7 +130,7 @@ struct AttendChunk {
 
   QR_DEVICE void weigh(const Part& p, const float (&s)[kHeadsTogether]) const {
     const int t = dev::thread();
-    const dev::Shared<float> weights(kScoresAt), largest(kLargestAt);
+    const dev::Shared<float> weights(kScoresAt), scaled(kScaledAt), largest(kLargestAt);
     const bool is_seen = t >= p.lo && t < p.hi;
     for (int h = 0; h < p.n_heads; ++h) {
       float m = largest[h * kWarps];
@@ -141,7 +141,7 @@ struct AttendChunk {
       const float weight = is_seen ? exp_of(dev::sub(s[h], m)) : 0.0F;
       weights[h * kChunk + t] = weight;
       if constexpr (Codec::kIsScaled) {
-        if (is_seen) dev::Shared<float>(kScaledAt)[h * kChunk + t] = dev::mul(weight, value_scale(p, t));
+        if (is_seen) scaled[h * kChunk + t] = dev::mul(weight, value_scale(p, t));
       }
       if (t == 0) dev::store(state(p, h) + cache.v_dim, m);
     }
