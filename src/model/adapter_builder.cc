@@ -45,7 +45,7 @@ AdapterBuilder::Place AdapterBuilder::place_of(std::string_view tensor) const {
     if (sites[i].tensor != tensor) continue;
     out.sites.push_back(i);
     out.n_in = sites[i].n_in;
-    out.n_out += sites[i].n_out;
+    out.n_out = std::max(out.n_out, sites[i].first_row + sites[i].n_out);  // some rows may be of two sites
   }
   return out;
 }
@@ -100,9 +100,11 @@ Status AdapterBuilder::scale_rows(const Place& place, LoraMatrices& matrices, co
     for (const float value : sum) squares += static_cast<double>(value) * value;
     const auto at = static_cast<size_t>(r);
     const auto factor = static_cast<float>(matrices.magnitude[at] / std::sqrt(squares));
-    if (!std::isfinite(factor) && bad < 0) bad = r;
+    const auto first = std::ssize(scaled);
     for (const float value : b) scaled.push_back(factor * value);
     scaled.insert(scaled.end(), {factor, (1 - factor) * bias[at]});
+    const bool is_finite = std::all_of(scaled.begin() + first, scaled.end(), [](float x) { return x - x == 0; });
+    if (!is_finite && bad < 0) bad = r;
   };
   QR_TRY_VOID(base_.each_row(tensor, place.n_out, place.n_in, scale));
   if (bad >= 0) {

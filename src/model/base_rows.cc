@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/bounded_reader.h"
 #include "model/weight_loader.h"
 #include "quant/convert.h"
 
@@ -60,7 +61,8 @@ Status BaseRows::each_row(const std::string& tensor,
       if (!is_made_there) some.data = {from, static_cast<size_t>(n * weight.row_bytes())};
       if (is_made_there) some.first_made += first;
       converted.resize(static_cast<size_t>(n * format.row_bytes(n_in)));
-      QR_TRY_VOID(convert_weight(some, format, {.n_threads = 1, .quick = true}, converted.data()));
+      auto lost = convert_weight(some, format, {.n_threads = 1, .quick = true}, converted.data());
+      if (!lost) return error_within(its->path, std::move(lost).error());
       from = converted.data();
     }
     for (int64_t r = 0; r < n; ++r) {

@@ -114,7 +114,7 @@ TEST(HfNames, ATiedHeadIsTheEmbedding) {
 
 TEST(HfNames, RefusesByKeyAndValue) {
   EXPECT_THAT(error_of("{}", {}), HasSubstr("some/folder: key \"model_type\": is missing"));
-  EXPECT_THAT(error_of(R"({"model_type":"mamba"})", {}), HasSubstr("\"mamba\" is not supported; known:"));
+  EXPECT_THAT(error_of(R"({"model_type":"rwkv"})", {}), HasSubstr("\"rwkv\" is not supported; known:"));
   EXPECT_THAT(error_of(R"({"model_type":"llama","hidden_act":"relu"})", {}), HasSubstr("\"relu\" is not supported"));
   EXPECT_THAT(error_of(R"({"model_type":"llama","hidden_act":7})", {}), HasSubstr("must be a string"));
   EXPECT_THAT(error_of(R"({"model_type":"llama","rope_scaling":{"rope_type":"mrope"}})", {}),

@@ -144,7 +144,7 @@ std::string opened_as(const std::string& arch, bool has_latent) {
 TEST(Latent, BelongsToArchitecturesThatLoadIt) {
   for (const std::string& arch : Registry<ArchEntry>::get().names()) {
     const std::string key = "m.gguf: key \"" + arch + ".attention.kv_lora_rank\": ";
-    if (arch == "deepseek2" || arch == "minicpm3" || arch == "mistral4") {
+    if (arch == "deepseek2" || arch == "kimi-linear" || arch == "minicpm3" || arch == "mistral4") {
       EXPECT_EQ(opened_as(arch, true), "opened");
       EXPECT_EQ(opened_as(arch, false), key + "is missing");
     } else {
@@ -171,9 +171,9 @@ class Taken final : public NoOps {
   std::vector<std::vector<float>> all;
 };
 
-// Two heads with three rows of keys and two of values each, of a latent of 64.
+// Two heads with 16 rows of keys and two of values each, of a latent of 64.
 TEST(Latent, CutsOneMatrixOfAnyFormatByHeads) {
-  constexpr int64_t kHeads = 2, kKeys = 3, kValues = 2, kLatent = 64, kRows = kHeads * (kKeys + kValues);
+  constexpr int64_t kHeads = 2, kKeys = 16, kValues = 2, kLatent = 64, kRows = kHeads * (kKeys + kValues);
   for (const char* name : {"f32", "bf16", "q8_0", "q4_0"}) {
     const WeightFormat& format = *find_weight_format(std::string_view(name));
     std::vector<std::byte> bytes(static_cast<size_t>(kRows * format.row_bytes(kLatent)));

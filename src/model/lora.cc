@@ -61,7 +61,8 @@ Result<std::map<std::string, Parts>> find_parts(const TensorFile& file, const Lo
     out[std::string(name)].*kind.part = &tensor;
   }
   for (const auto& [module, parts] : out) {
-    const bool has_all = parts.a != nullptr && parts.b != nullptr && (parts.magnitude != nullptr || !config.scales_rows);
+    const bool has_all =
+        parts.a != nullptr && parts.b != nullptr && (parts.magnitude != nullptr || !config.scales_rows);
     if (has_all) continue;
     const std::string_view missing = parts.a == nullptr ? kEndA : parts.b == nullptr ? kEndB : kEndM;
     return fail(Code::corrupt,
@@ -74,7 +75,9 @@ Result<std::map<std::string, Parts>> find_parts(const TensorFile& file, const Lo
 class Reader {
  public:
   Reader(const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes)
-      : model_(model), builder_(model, ops, base, most_bytes), entry_(Registry<ArchEntry>::get().find(model.info().arch)) {
+      : model_(model),
+        builder_(model, ops, base, most_bytes),
+        entry_(Registry<ArchEntry>::get().find(model.info().arch)) {
     facts_.values[std::string(kHfPrefix) + "num_attention_heads"] = int64_t{model.info().n_heads};
   }
 
@@ -122,8 +125,7 @@ class Reader {
   // B's rows are the model's: they lie as the rows of its weight do.
   Status reshape_rows(const Renamed& ours, const std::string& name, int64_t n_out, LoraMatrices& out) const {
     if (ours.rule->reshape != nullptr) {
-      const HostWeight theirs{
-          name, find_weight_format("f32"), {n_out, out.rank}, std::as_bytes(std::span(out.b))};
+      const HostWeight theirs{name, find_weight_format("f32"), {n_out, out.rank}, std::as_bytes(std::span(out.b))};
       HostWeight reshaped = theirs;
       ModelFile memory;
       QR_TRY_VOID(ours.rule->reshape(theirs, facts_, reshaped, memory));
@@ -154,11 +156,8 @@ Result<std::shared_ptr<const Adapter>> load(
 
 }  // namespace
 
-Result<std::shared_ptr<const Adapter>> load_lora(const std::string& path,
-                                                 const Model& model,
-                                                 Ops& ops,
-                                                 const BaseModel& base,
-                                                 int64_t most_bytes) {
+Result<std::shared_ptr<const Adapter>> load_lora(
+    const std::string& path, const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes) {
   auto out = load(path, model, ops, base, most_bytes);
   if (!out) return error_within(path, std::move(out).error());
   return out;

@@ -16,10 +16,7 @@ namespace quire {
 // Errors begin with the path and name file, key or tensor, what is wanted and what was found: Code::corrupt,
 // Code::exhausted where there is no room, or Code::unsupported for what is another kind of adapter, an unknown key,
 // tensor or dtype.
-Result<std::shared_ptr<const Adapter>> load_lora(const std::string& path,
-                                                 const Model& model,
-                                                 Ops& ops,
-                                                 const BaseModel& base,
-                                                 int64_t most_bytes);
+Result<std::shared_ptr<const Adapter>> load_lora(
+    const std::string& path, const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes);
 
 }  // namespace quire

@@ -117,11 +117,8 @@ Result<std::shared_ptr<const Adapter>> read(const ModelFile& file, const Model& 
 
 }  // namespace
 
-Result<std::shared_ptr<const Adapter>> read_gguf_lora(const std::string& path,
-                                                      const Model& model,
-                                                      Ops& ops,
-                                                      const BaseModel& base,
-                                                      int64_t most_bytes) {
+Result<std::shared_ptr<const Adapter>> read_gguf_lora(
+    const std::string& path, const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes) {
   auto file = open_model(path);
   if (!file) {  // whose errors begin with the path, which the caller adds
     Error error = std::move(file).error();

@@ -13,10 +13,7 @@ namespace quire {
 
 // Reads the file for a model of this shape, as load_lora does a folder. REQUIRES a model that takes adapters. Errors
 // name key or tensor, what is wanted and what was found, not the file.
-Result<std::shared_ptr<const Adapter>> read_gguf_lora(const std::string& path,
-                                                      const Model& model,
-                                                      Ops& ops,
-                                                      const BaseModel& base,
-                                                      int64_t most_bytes);
+Result<std::shared_ptr<const Adapter>> read_gguf_lora(
+    const std::string& path, const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes);
 
 }  // namespace quire

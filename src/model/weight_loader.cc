@@ -144,12 +144,13 @@ void WeightLoader::load_transposed(Tensor& out, const std::string& name, int64_t
 void WeightLoader::load_transposed(Tensor& out, std::span<const Part> parts, int64_t n_in) {
   int64_t n_all = 0, at = 0;
   for (const Part& part : parts) n_all += part.n_out;
-  std::vector<float> numbers(static_cast<size_t>(n_all * n_in));
+  std::vector<float> numbers;
   for (const auto& [name, n_out] : parts) {
     const HostWeight* found = file_.find(prefix_ + name);
     const bool same = found != nullptr && found->n_cols() == n_in && found->n_rows() == n_out;
     const HostWeight* weight = get_plain(name, same ? found->shape : std::vector<int64_t>{n_out, n_in});
     if (weight == nullptr) return;
+    numbers.resize(static_cast<size_t>(n_all * n_in));  // not before the file has something of this size
     for (int64_t i = 0; i < n_out * n_in; ++i) {
       weight->format->decode(weight->data.data() + i * weight->format->bytes,
                              numbers.data() + i % n_in * n_all + at + i / n_in);

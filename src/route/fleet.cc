@@ -33,7 +33,9 @@ void Fleet::set_workers(const std::vector<WorkerSpec>& workers) {
   std::vector<std::shared_ptr<Worker>> next;
   for (const WorkerSpec& spec : workers) {
     const auto same = [&](const auto& worker) { return worker->spec == spec; };
-    if (std::any_of(next.begin(), next.end(), same)) continue;
+    // One server that two names have over TLS is one worker.
+    const auto named = [&](const auto& worker) { return worker->name == spec.name(); };
+    if (std::any_of(next.begin(), next.end(), named)) continue;
     const auto old = std::find_if(workers_.begin(), workers_.end(), same);
     next.push_back(old != workers_.end() ? *old : std::make_shared<Worker>(spec, limits_, metrics_));
   }

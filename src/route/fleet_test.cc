@@ -59,6 +59,20 @@ TEST(Fleet, WhatOtherRoutersGaveAWorkerIsItsLoadTooAndNotToldAsOurs) {
   EXPECT_TRUE(world.fleet->loads().empty());
 }
 
+TEST(Fleet, AServerThatTwoNamesHaveOverTlsIsOneWorker) {
+  World world(1);
+  std::vector<WorkerSpec> specs;
+  for (const char* name : {"one.example", "two.example"}) {
+    WorkerSpec& spec = specs.emplace_back();
+    spec.at.host = "10.0.0.1";
+    spec.at.port = 443;
+    spec.at.tls_name = name;
+  }
+  world.fleet->set_workers(specs);
+  ASSERT_EQ(world.fleet->workers().size(), 1U);
+  EXPECT_EQ(world.worker(0)->spec, specs[0]);
+}
+
 TEST(Fleet, PromptsAreAheadUntilTheirAnswersBeginAndSayHowFastTheirWorkerIs) {
   World world(1, "predicted");
   const auto worker = world.worker(0);

@@ -133,8 +133,8 @@ void SharedLoads::sweep() {
     const auto places = round_->places;
     lock.unlock();
     round_ = nullptr;
+    n_unanswered_ = 0;  // the next one has as long
     if (good) {
-      n_unanswered_ = 0;
       const PlacesSeen seen = look_at_places(places, router_);
       tell(seen.others, 1 + seen.n_others);
       if (seen.own < 0 && !std::exchange(told_full_, true))

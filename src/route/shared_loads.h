@@ -62,7 +62,7 @@ class SharedLoads {
   const Others others_;
   Gauge& routers_;
   std::shared_ptr<Round> round_;  // that was asked last; null: none
-  int n_unanswered_ = 0;          // sweeps since something was read
+  int n_unanswered_ = 0;          // sweeps that it has been waited for
   bool told_full_ = false;
   RedisClient redis_;
   Sweeper sweeper_;  // last: it uses the others

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bounded_reader.h"
+#include "base/log.h"
 #include "serve/api_error.h"
 
 namespace quire {
@@ -54,9 +55,11 @@ Result<std::shared_ptr<const Adapter>> AdapterTable::read(const std::string& fol
   }
   for (;;) {
     const int64_t in_use = bytes_in_memory();
-    auto out = load_(folder, bytes_most_ - in_use);
+    auto out = load_(folder, std::max<int64_t>(bytes_most_ - in_use, 0));
     if (out) {
       loaded_.emplace_back(*out);
+      while (bytes_in_memory() > bytes_most_ && evict_one()) {  // a backend may pad what was read
+      }
       const std::lock_guard lock(mu_);
       ++n_loads_;
       return out;
@@ -113,7 +116,12 @@ Result<std::shared_ptr<const Adapter>> AdapterTable::acquire(std::string_view na
     wanted = one->entry;
   }
   auto read_again = read(wanted.folder, wanted.bytes);
-  if (!read_again) return error_within("adapter '" + shown(name) + "'", std::move(read_again).error());
+  if (!read_again) {
+    const std::string its = "adapter '" + shown(name) + "'";
+    if (read_again.error().code == Code::exhausted) return error_within(its, std::move(read_again).error());
+    log_error(its + " cannot be read again: " + read_again.error().message);
+    return fail(Code::io, its + " left memory for others and cannot be read again; the server's log says why");
+  }
   const std::lock_guard lock(mu_);
   Named* const one = find(name);
   if (one == nullptr) return not_found();  // unloaded meanwhile

@@ -89,7 +89,7 @@ size_t escape_bytes(std::string_view text) {
   if (text[1] != 'u') return 2;
   if (text.size() < 6) return 0;
   const bool half = (text[2] == 'd' || text[2] == 'D') && std::string_view("89abAB").find(text[3]) != text.npos;
-  return half ? 12 : 6;
+  return half && std::string_view("\\u").starts_with(text.substr(6, 2)) ? 12 : 6;  // a lone half ends by itself
 }
 
 size_t utf8_bytes(char first) {

@@ -196,6 +196,8 @@ TEST(CustomTools, WhatCannotBeKeptIsRefusedByItsPath) {
       {kResponses, format(R"("type":"grammar","syntax":"gbnf","definition":"a")"), "tools[0].format.syntax"},
       {kResponses, format(R"("type":"grammar","syntax":"regex","definition":"(a")"), "tools[0].format.definition"},
       {kResponses, format(R"("type":"grammar","syntax":"lark","definition":"a: \"b\"")"), "tools[0].format.definition"},
+      {kResponses, format(R"("type":"grammar","syntax":"lark","definition":"start: <[3]>")"),
+       "tools[0].format.definition"},
       {kChat, nested("", "", R"(,"format":{"type":"grammar","syntax":"regex","definition":"a"})"),
        "tools[0].custom.format.grammar"},
       {kChat, nested("", "", R"(,"format":{"type":"grammar","grammar":{"syntax":"regex","definition":"(a"}})"),
@@ -229,6 +231,7 @@ TEST(CustomTools, AnInputIsReadHoweverItIsCut) {
   }
   EXPECT_EQ(input_arguments("a\"\n"), "{\"input\": \"a\\\"\\n\"}");
   EXPECT_EQ(input_in("{\"inp"), "");
+  EXPECT_EQ(input_in("{\"a\": \"\\ud83d\", \"b\": \"c\"}"), "\\ud83d") << "half a character does not hide the end";
 }
 
 }  // namespace

@@ -67,6 +67,8 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
       QR_TRY(Json arguments, held_input(form, *source.input));
       out.push_back({name, std::move(arguments)});
       parts.push_back(*source.input);
+      // As it is compiled within the call, so that what fails there alone is named too.
+      if (source.input->source.notation == Notation::lark) parts.back().source.text += "\n%json_string";
       continue;
     }
     if (!tools.required && !source.strict) {

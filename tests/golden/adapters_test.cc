@@ -75,8 +75,8 @@ TEST(AdapterFiles, AreWhatTheirFoldersAre) {
 
 // And so are the answers.
 std::function<void(Request&)> with_file(const PeftCase& c, const LoadedModel& loaded, EngineEnv&) {
-  const auto read = load_lora(as_gguf(c.folder, loaded.model->info()), *loaded.model, *loaded.ops, base_of(c),
-                              int64_t{1} << 30);
+  const auto read =
+      load_lora(as_gguf(c.folder, loaded.model->info()), *loaded.model, *loaded.ops, base_of(c), int64_t{1} << 30);
   EXPECT_TRUE(read) << read.error().message;
   if (!read) return {};
   return [adapter = *read](Request& request) { request.adapter = adapter; };
@@ -95,8 +95,8 @@ TEST_P(GoldenAdapter, MatchesPeft) { check_peft(GetParam(), &with_adapter); }
 std::vector<PeftCase> cases() {
   const std::string folder = "tests/golden/adapters/", models = "tests/golden/models/";
   std::vector<PeftCase> out;
-  for (const std::string name : {"llama_all", "llama_some", "phi3_fused", "gptneox_fused", "qwen3moe_attention",
-                                 "llama_dora", "gptneox_dora"}) {
+  for (const std::string name :
+       {"llama_all", "llama_some", "phi3_fused", "gptneox_fused", "qwen3moe_attention", "llama_dora", "gptneox_dora"}) {
     const std::string model = models + name.substr(0, name.find('_')), its = folder + name;
     out.push_back({name + ".folder", its, its, model, "f32", "f32", 1e-3, 0});
     out.push_back({name + ".gguf", its, its, model + "/model.gguf", "f32", "f32", 1e-3, 0});

@@ -78,7 +78,8 @@ class Adapters : public testing::TestWithParam<Case> {
     EXPECT_TRUE(model) << model.error().message;
     std::vector<std::shared_ptr<const Adapter>> adapters = {nullptr};
     for (const std::string& name : GetParam().adapters) {
-      const auto loaded = load_lora("tests/golden/adapters/" + name, **model, **ops, BaseModel{file->path, loading.weights}, kMostBytes);
+      const auto loaded = load_lora("tests/golden/adapters/" + name, **model, **ops,
+                                    BaseModel{file->path, loading.weights}, kMostBytes);
       EXPECT_TRUE(loaded) << loaded.error().message;
       adapters.push_back(*loaded);
     }

@@ -82,6 +82,7 @@ double served_per_s(uint64_t n) {
 
 std::string overload_tables(uint64_t n) {
   const double served = served_per_s(n);
+  if (served == 0) return "a run in which all requests come at once failed\n";
   std::string out;
   for (const bool grown : {false, true}) {
     out += std::string(grown ? "\n" : "") + "| load, " + (grown ? "answers grow" : "answers alike") + " |";

@@ -18,7 +18,7 @@ struct Overload {
 Script overload_script(uint64_t seed, const Overload& what);
 // Requests a second of that script that are served where all of them come at once, over n seeds; 0: a run failed.
 double served_per_s(uint64_t n);
-// The tables of docs/engine.md, over n seeds: a row for each load, a column for each bound; the first failure instead
+// Tables over n seeds: a row for each load, a column for each bound; the first failure instead
 // where there is one.
 std::string overload_tables(uint64_t n);
 

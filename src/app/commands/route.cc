@@ -151,8 +151,8 @@ QR_REGISTER(Command,
                           "--worker", args->workers,
                           "a server to send requests to, http://HOST:PORT or https://HOST:PORT; may be repeated");
                       line.option("--discover", args->discover,
-                                  "http://NAME:PORT: every address that this name has is such a server, also those "
-                                  "that it gets later; may be repeated");
+                                  "http://NAME:PORT or https://NAME:PORT: every address that this name has is such a "
+                                  "server, also those that it gets later; may be repeated");
                       declare_local_options(line, *args);
                       declare_door_options(line, args->access, args->route);
                       line.option("--policy", args->route.policy,

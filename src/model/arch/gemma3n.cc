@@ -1,6 +1,7 @@
 // Gemma 3n, text: a residual stream of several parts, of which a layer computes on the first (model/altup.h), a
 // low-rank part beside attention, units of whose gates only the largest count, and what Gemma 4 has of it: a layer's
 // own embedding of a token, values that are normed, last layers that read the keys of those before them.
+#include <algorithm>
 #include <limits>
 
 #include "model/altup.h"
@@ -117,7 +118,7 @@ void Gemma3n::load_altup(WeightLoader& load, AltUpWeights& out) const {
 void Gemma3n::load_more(WeightLoader& load) {
   int64_t n = 0;
   while (n < kMostParts && load.has("altup_proj." + std::to_string(n) + ".weight")) ++n;
-  if (n == 0) n = load.extent("altup_proj.weight", 0);
+  if (n == 0) n = std::min(load.extent("altup_proj.weight", 0), kMostParts);  // more are another shape than wanted
   load_parts(load, project_, "altup_proj", n);
   load_parts(load, unproject_, "altup_unembd_proj", n);
   altup_.resize(static_cast<size_t>(config().n_layers));
@@ -130,7 +131,8 @@ void Gemma3n::load_more(WeightLoader& load) {
 
 int64_t Gemma3n::arena_bytes(int64_t n_tokens, int64_t n_out) const {
   const int64_t d = config().n_embd, n = n_parts();
-  const int64_t low = altup_.empty() ? 0 : Arena::row_stride(altup_.front().left.front().n_out);
+  int64_t low = 0;  // layers may differ
+  for (const AltUpWeights& w : altup_) low = std::max(low, Arena::row_stride(w.left.front().n_out));
   const int64_t row = 2 * Arena::row_stride(n * d) + 3 * Arena::row_stride(d) + low + 4 * Arena::row_stride(n * n);
   const int64_t out = Arena::row_stride(n * d) + 2 * Arena::row_stride(d);
   return Decoder::arena_bytes(n_tokens, n_out) + (n_tokens * row + n_out * out) * 4 + 24 * Arena::kAlign;
@@ -271,6 +273,7 @@ Status sparsity_facts(HfFacts& hf) {
 Status facts(HfFacts& hf) {
   QR_TRY_VOID(gemma_own_facts(hf));
   QR_TRY_VOID(hf.require_bool("altup_correct_scale", true));
+  hf.copy({"rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq"}, "rope.freq_base_swa");
   hf.copy({"altup_active_idx"}, "altup.active_idx");
   return sparsity_facts(hf);
 }

@@ -159,7 +159,7 @@ Status facts(HfFacts& hf) {
   hf.copy({"num_experts_per_token", "num_experts_per_tok"}, "expert_used_count");
   hf.copy({"num_shared_experts", "n_shared_experts"}, "expert_shared_count");
   hf.copy({"num_expert_group", "n_group"}, "expert_group_count");
-  hf.set("expert_weights_norm", true, "moe_renormalize");
+  if (hf.find("norm_topk_prob") == nullptr) hf.set("expert_weights_norm", true, "moe_renormalize");
   if (hf.find("moe_renormalize") != nullptr) hf.copy({"moe_renormalize"}, "expert_weights_norm");
   hf.set("expert_gating_func", kSigmoids, "moe_router_activation_func");
   return delta_facts(hf);

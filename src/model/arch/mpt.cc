@@ -8,6 +8,7 @@ namespace quire {
 namespace {
 
 constexpr const char* kPositions = "position_embd.weight";
+constexpr const char* kQueryNorm = "blk.0.attn_q_norm.weight";  // of all heads of a row together, a layer norm
 
 class Mpt final : public Decoder {
  protected:
@@ -20,6 +21,8 @@ class Mpt final : public Decoder {
     c.activation = Activation::gelu_erf;
     c.has_gate = false;
     c.is_still.assign(static_cast<size_t>(c.n_layers), true);
+    if (file.find(kQueryNorm) != nullptr)
+      return fail(Code::unsupported, "tensor " + file.shown(kQueryNorm) + ": norms of queries are not supported");
     const HostWeight* positions = file.find(kPositions);
     if (positions == nullptr) return {};
     if (positions->shape.size() != 2 || positions->shape[0] < 1) {

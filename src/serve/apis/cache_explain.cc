@@ -74,8 +74,7 @@ void add_others(const ApiRequest& request, const ServeEnv& env, const Generation
   if (own != 0) add({0, asked.cache_salt}, {.is_adapter = true});
   if (env.adapters == nullptr) return;
   for (const AdapterTable::Entry& entry : env.adapters->all()) {
-    if (entry.content != own)
-      add({entry.content, asked.cache_salt}, {.is_adapter = true, .adapter = entry.name});
+    if (entry.content != own) add({entry.content, asked.cache_salt}, {.is_adapter = true, .adapter = entry.name});
   }
 }
 
