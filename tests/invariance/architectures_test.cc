@@ -99,7 +99,7 @@ class Architectures : public testing::TestWithParam<std::string> {
     loading.k_codec = loading.v_codec = find_kv_codec("f16");
     const auto info = model_info(*file, loading);
     EXPECT_TRUE(info) << info.error().message;
-    return info && info->kv_layout.state_bytes() > 0 && !info->attention.empty();
+    return info && info->kv_layout.state_bytes() > 0 && info->kv_layout.token_bytes() > 0;
   }
   // Of an architecture whose keys cannot move to other positions: false.
   bool takes(const ContextShift& shift) {
