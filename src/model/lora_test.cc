@@ -10,7 +10,6 @@
 #include <map>
 
 #include "io/gguf_writer.h"
-#include "model/lora_config.h"
 #include "ops/no_ops.h"
 
 namespace quire {
@@ -210,13 +209,12 @@ TEST_F(LoraFolder, RowsAreScaledToTheirMagnitude) {
   ASSERT_TRUE(base.add_tensor("blk.0.attn_q.bias", 0, {8}));
   ASSERT_TRUE(base.add_tensor("blk.0.attn_q.weight", 0, {8, 8}));
   const std::vector<float> bias = counted(8), twos(64, 2.0F);
-  ASSERT_TRUE(base.write(std::as_bytes(std::span(bias))));
-  ASSERT_TRUE(base.write(std::as_bytes(std::span(twos))));
+  for (const auto* values : {&bias, &twos}) ASSERT_TRUE(base.write(std::as_bytes(std::span(*values))));
   ASSERT_TRUE(base.finish());
   config(R"(,"use_dora":true)");
   const std::string q = "base_model.model.model.layers.0.self_attn.q_proj";
-  const std::string file = "adapter_model.safetensors: tensor \"" + q;
-  EXPECT_EQ(refusal(), file + ".lora_magnitude_vector\": is missing");
+  const std::string at = "adapter_model.safetensors: tensor \"" + q + ".lora_magnitude_vector\": is ";
+  EXPECT_EQ(refusal(), at + "missing");
   add(q + ".lora_magnitude_vector", {8}, counted(8, 10));
   write();
   EXPECT_EQ(refusal(128), "adapter_model.safetensors: its matrices take 192 bytes and more; there is room for 128");
@@ -238,9 +236,7 @@ TEST_F(LoraFolder, RowsAreScaledToTheirMagnitude) {
   base_.path += ".gone";
   EXPECT_THAT(refusal(), testing::HasSubstr("lora_base.gguf.gone"));
   config("");
-  EXPECT_EQ(refusal(), file +
-                           ".lora_magnitude_vector\": is not known for a LoRA adapter, which has lora_A.weight and "
-                           "lora_B.weight of modules alone");
+  EXPECT_EQ(refusal(), at + "not known for a LoRA adapter, which has lora_A.weight and lora_B.weight of modules alone");
 }
 
 TEST_F(LoraFolder, ContentNamesIt) {
@@ -359,10 +355,10 @@ TEST_F(LoraFolder, OnlyModulesThatAreNamed) {
   EXPECT_EQ(refusal(),
             "adapter_model.safetensors: tensor \"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
             "\": is of no module that target_modules names");
-  config(R"(,"target_modules":["k_proj","q_proj"])");
-  EXPECT_EQ(refusal(), "");
-  config(R"(,"target_modules":"all-linear")");
-  EXPECT_EQ(refusal(), "");
+  for (const char* named : {R"(["k_proj","q_proj"])", R"("all-linear")"}) {
+    config(std::string(R"(,"target_modules":)") + named);
+    EXPECT_EQ(refusal(), "");
+  }
 }
 
 TEST_F(LoraFolder, BackendsThatAddNothingSayTheirName) {
@@ -379,24 +375,6 @@ TEST_F(LoraFolder, BackendsThatAddNothingSayTheirName) {
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().code, Code::unsupported);
   EXPECT_EQ(loaded.error().message, folder_ + ": plain: this backend computes no adapters");
-}
-
-TEST(LoraConfig, PatternsAreNamesOfModules) {
-  const auto config = read_lora_config(*Json::parse(
-      R"({"peft_type":"LORA","r":8,"lora_alpha":16,"use_rslora":true,
-          "rank_pattern":{"^model.layers.0.self_attn.q_proj":2,"layers.1.self_attn.q_proj":3,".*\\.down_proj$":4},
-          "alpha_pattern":{"q_proj":9,"k_proj":1.5}})"));
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->rank_of("model.layers.0.self_attn.q_proj"), 2);
-  EXPECT_EQ(config->rank_of("x.model.layers.0.self_attn.q_proj"), 8);
-  EXPECT_EQ(config->rank_of("model.layers.1.self_attn.q_proj"), 3);
-  EXPECT_EQ(config->rank_of("model.layers.11.self_attn.q_proj"), 8);
-  EXPECT_EQ(config->rank_of("model.layers.5.mlp.down_proj"), 4);
-  EXPECT_EQ(config->rank_of("model.layers.5.mlp.up_proj"), 8);
-  EXPECT_DOUBLE_EQ(config->factor_of("model.layers.5.mlp.up_proj"), 16 / std::sqrt(8.0));
-  EXPECT_DOUBLE_EQ(config->factor_of("model.layers.0.self_attn.q_proj"), 9 / std::sqrt(2.0));
-  EXPECT_DOUBLE_EQ(config->factor_of("model.layers.0.self_attn.k_proj"), 1.5 / std::sqrt(8.0));
-  EXPECT_DOUBLE_EQ(config->factor_of("model.layers.0.self_attn.xk_proj"), 16 / std::sqrt(8.0));
 }
 
 class LoraFile : public testing::Test {

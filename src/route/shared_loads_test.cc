@@ -168,7 +168,10 @@ TEST(SharedLoads, PlacesThatAreAllTakenAreLeftToTheirHolders) {
   });
   EXPECT_TRUE(eventually([&] {
     bool taken = false;
-    places.change([&](auto& values) { taken = values["quire:router:3"].find(":99:") != std::string::npos; });
+    places.change([&](auto& values) {
+      const auto at = values.find("quire:router:3");
+      taken = at != values.end() && at->second.find(":99:") != std::string::npos;
+    });
     return taken;
   }));
 }

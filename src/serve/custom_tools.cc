@@ -155,7 +155,7 @@ void add_input(std::string_view arguments, std::shared_ptr<const void> owner, Pi
   if (!input.empty()) out.add_list(1, [input, owner = std::move(owner)](size_t, std::string& text) { text += input; });
 }
 
-std::string InputReader::push(std::string_view piece) {
+std::string CustomInputReader::push(std::string_view piece) {
   for (; n_quotes_ < kQuotesBefore; ++n_quotes_) {
     const size_t at = piece.find('"');
     if (at == std::string_view::npos) return {};

@@ -35,7 +35,7 @@ std::string_view input_in(std::string_view arguments);
 void add_input(std::string_view arguments, std::shared_ptr<const void> owner, Pieces& out);
 
 // The same of one call whose arguments come in pieces. One thread at a time.
-class InputReader {
+class CustomInputReader {
  public:
   // What is certain now. However the pieces were cut, all that was returned together is what input_in gives.
   std::string push(std::string_view piece);

@@ -66,9 +66,10 @@ TEST(CustomTools, ResponsesHaveItemsOfInputs) {
   EXPECT_EQ(text_at(json_at(call, "status")), "completed");
   EXPECT_EQ(text_at(json_at(call, "input")), kInput);
   EXPECT_EQ(text_at(json_at(call, "id")).substr(0, 4), "ctc_");
-  EXPECT_EQ(s.prompt.substr(0, s.prompt.find("[user]")),
-            R"([{"type": "function", "function": {"name": "run", "description": "d", "parameters": {"type": "object", )"
-            R"("properties": {"input": {"type": "string"}}, "required": ["input"]}}}])");
+  EXPECT_EQ(
+      s.prompt.substr(0, s.prompt.find("[user]")),
+      R"(<s>[{"type": "function", "function": {"name": "run", "description": "d", "parameters": {"type": "object", )"
+      R"("properties": {"input": {"type": "string"}}, "required": ["input"]}}}])");
 
   const std::string output =
       R"({"type":"custom_tool_call_output","call_id":")" + text_at(json_at(call, "call_id")) + R"(","output":"21"})";
@@ -223,7 +224,7 @@ TEST(CustomTools, AnInputIsReadHoweverItIsCut) {
   const std::string_view whole = input_in(arguments);
   EXPECT_EQ(whole, "a\\\"\\u00e9\\ud83d\\ude00\xC3\xA9\\\\");
   for (size_t cut = 0; cut <= arguments.size(); ++cut) {
-    InputReader reader;
+    CustomInputReader reader;
     const std::string first = reader.push(std::string_view(arguments).substr(0, cut));
     EXPECT_EQ(first, input_in(std::string_view(arguments).substr(0, cut))) << cut;
     EXPECT_TRUE(Json::parse("\"" + first + "\"")) << cut;

@@ -61,7 +61,7 @@ Portions read_portions(const HttpResponse& response) {
 
 // All that a client is told, whatever the pieces.
 std::string said(const std::string& events) {
-  std::string content, reasoning, calls, names, arguments, logprobs, heads, ends;
+  std::string content, reasoning, calls, names, arguments, logprobs, of_tokens, offsets, heads, ends;
   const auto add = [](std::string& to, const Json& value) {
     if (value.as_string() != nullptr) to += *value.as_string();
   };
@@ -88,13 +88,15 @@ std::string said(const std::string& events) {
       add(arguments, json_at(call, "function", "arguments"));
     }
     for (const Json& one : list_of(json_at(choice, "logprobs", "content"))) logprobs += one.dump();
-    for (const char* list : {"tokens", "token_logprobs", "text_offset"})
-      for (const Json& one : list_of(json_at(choice, "logprobs", list))) logprobs += list + one.dump();
+    for (const Json& one : list_of(json_at(choice, "logprobs", "tokens"))) logprobs += one.dump();
+    for (const Json& one : list_of(json_at(choice, "logprobs", "token_logprobs"))) of_tokens += one.dump() + " ";
+    for (const Json& one : list_of(json_at(choice, "logprobs", "text_offset"))) offsets += one.dump() + " ";
     add(ends, json_at(choice, "finish_reason"));
     if (json_at(chunk, "usage", "prompt_tokens").as_int() != nullptr) ends += json_at(chunk, "usage").dump();
   }
   std::string out;
-  for (const std::string& part : {heads, content, reasoning, calls, names, arguments, logprobs, ends})
+  for (const std::string& part :
+       {heads, content, reasoning, calls, names, arguments, logprobs, of_tokens, offsets, ends})
     out += part + "\n";
   return out;
 }

@@ -305,7 +305,7 @@ class Writer final : public ReplyWriter {
   PartKind kind_ = PartKind::text;
   int call_ = 0;
   bool custom_ = false;                 // a call of a custom tool
-  InputReader input_;                   // its input so far
+  CustomInputReader input_;             // its input so far
   std::string name_, text_, logprobs_;  // the last: the entries of a list
   std::string items_;                   // that are closed, likewise
   int n_items_ = 0, n_of_kind_[3] = {};

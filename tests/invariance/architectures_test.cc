@@ -185,7 +185,7 @@ TEST_P(Architectures, ASecondTurnGoesOnWhereTheFirstEnded) {
 // copied out whole and goes on from there, or else computes all of it again. The bits are the same.
 TEST_P(Architectures, WhoIsPreemptedWithAStateComesBackWhole) {
   if (!keeps_state_beside_keys()) return;  // of others the tree keeps what they had
-  constexpr int kMore = 40;    // so that five who have a state do not fit
+  constexpr int kMore = 40;                // so that five who have a state do not fit
   int64_t n_cached = 0;
   const auto truth = run({.isa = "scalar", .max_seqs = 1, .cache = false, .n_more = kMore}, n_cached);
   int64_t n_again[2] = {};

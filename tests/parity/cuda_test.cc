@@ -419,7 +419,7 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
     const Noticed attention = noticed(one_attention, {no_barrier, nth});
     EXPECT_NE(attention.fault.find("attention.cuh:"), std::string::npos) << nth << attention.fault;
   }
-  for (int nth = 0; nth < 6; ++nth) {  // of CacheRowsQ8, a rotation in both, and AttendChunk
+  for (int nth = 0; nth < 5; ++nth) {  // of CacheRowsQ8, a rotation in both, and AttendChunk
     const std::string fault = noticed(one_attention_of_q8, {no_barrier, nth}).fault;
     const bool is_told =
         fault.find("attention.cuh:") != std::string::npos || fault.find("cache.cuh:") != std::string::npos;

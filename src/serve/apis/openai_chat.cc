@@ -146,7 +146,7 @@ class Writer final : public OpenaiWriter {
 
   struct OpenCall {  // of a stream
     bool custom = false;
-    InputReader input;
+    CustomInputReader input;
   };
   const uint64_t ids_;  // of the calls
   const std::vector<std::string> customs_;

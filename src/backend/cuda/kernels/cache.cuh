@@ -147,11 +147,7 @@ struct CacheRowsQ8 {
       const float number = dev::load(from + d);
       x[d] = is_key ? signs.signed_by(dev::mul(number, part), d) : number;
     }
-    if (is_key) {
-      rotate_in_place<kThreads>(x, 1, dim);
-    } else {
-      dev::sync();
-    }
+    if (is_key) rotate_in_place<kThreads>(x, 1, dim);  // of a value each thread reads what it wrote
     const uint32_t largest = largest_of(x, dim);
     const bool is_finite = largest < 0x7f800000U;
     const float amax = dev::as_float(largest);

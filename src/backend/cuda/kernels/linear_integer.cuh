@@ -98,10 +98,10 @@ struct LinearInteger {
     }
   }
 
-  // Scale group h of activation group b, of both runs of eight rows.
+  // A scale group, half h of activation group b, of both runs of eight rows.
   QR_DEVICE void add_scale_group(
-      int base, int b, int h, const uint32_t (&a)[4], const uint32_t (&q)[4], SegmentSums& sums) const {
-    const int lane = dev::thread() % 32, group = b * kHalves + h;
+      int base, int group, const uint32_t (&a)[4], const uint32_t (&q)[4], SegmentSums& sums) const {
+    const int lane = dev::thread() % 32, b = group / kHalves, h = group % kHalves;
     const Unpacked<W, StageInShared> w{{base}};
     const dev::Shared<float> x_scales(base + kXScalesAt), x_sums(base + kXSumsAt);
     Scales by;
@@ -134,7 +134,7 @@ struct LinearInteger {
     uint32_t a[4], q[4];
     load_weights(base, b, a);
     dev::load_matrix(q, bytes, kXAt + (lane / 16 * 8 + lane % 8) * kPitch + b * 32 + lane / 8 % 2 * 16);
-    for (int h = 0; h < kHalves; ++h) add_scale_group(base, b, h, a, q, sums);
+    for (int h = 0; h < kHalves; ++h) add_scale_group(base, b * kHalves + h, a, q, sums);
   }
 
   QR_DEVICE void operator()() const {
