@@ -6,6 +6,7 @@
 #include <openssl/x509v3.h>
 
 #include <array>
+#include <cstring>
 
 #include "http/tls_bytes.h"
 
@@ -14,7 +15,8 @@ namespace {
 
 // The first reason in OpenSSL's queue, which is emptied.
 std::string reason() {
-  const char* text = ERR_reason_error_string(ERR_get_error());
+  const unsigned long code = ERR_get_error();
+  const char* text = ERR_SYSTEM_ERROR(code) ? std::strerror(ERR_GET_REASON(code)) : ERR_reason_error_string(code);
   std::string out = text != nullptr ? text : "unknown reason";
   ERR_clear_error();
   return out;

@@ -34,7 +34,7 @@ import cores  # noqa: E402
 import threads  # noqa: E402
 from bystander import Bystander, quantile  # noqa: E402
 from held import MIB, Memory  # noqa: E402
-from quire_server import Server  # noqa: E402
+from quire_server import Server, certificate  # noqa: E402
 from registry import ATTACKS  # noqa: E402
 from soak import metrics, processor_s, resident  # noqa: E402
 
@@ -58,14 +58,6 @@ def keys_file(folder):
                              'scopes': ['inference', 'admin'] if name == 'operator' else ['inference']}
                             for name in names]}, file)
     return path
-
-
-def certificate(folder):
-    """Options of a server that speaks TLS, with a certificate of the moment."""
-    cert, key = (os.path.join(folder, name) for name in ('cert.pem', 'key.pem'))
-    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', key,
-                    '-out', cert, '-days', '2', '-subj', '/CN=localhost'], check=True, capture_output=True)
-    return ['--tls-cert', cert, '--tls-key', key]
 
 
 class Attacked(Server):
@@ -147,8 +139,9 @@ class Soak:
     def __init__(self, options, folder, tls):
         limits = [part for name, value in LIMITS.items() for part in ('--limit', f'{name}={value}')]
         self.options, self.rows, self.tls = options, [], tls
+        tls_options = [part for pair in zip(('--tls-cert', '--tls-key'), certificate(folder)) for part in pair] if tls else []
         arguments = ['--api-keys', keys_file(folder), '--threads', str(options.threads), '--kv-memory', KV_MEMORY,
-                     '--log-requests', 'off', *limits, *(certificate(folder) if tls else []), *options.server_options]
+                     '--log-requests', 'off', *limits, *tls_options, *options.server_options]
         with cores.OnCores(cores.SERVERS) if options.apart else contextlib.nullcontext():
             self.server = Attacked(*arguments, path=options.model)
         if options.engine_alone:

@@ -8,6 +8,7 @@ import signal
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -60,6 +61,17 @@ def expected():
     with open(path, encoding='utf-8') as f:
         variants = json.load(f)['variants']
     return variants.get(os.path.basename(model()), variants.get('f32') if model().startswith(STORIES) else None) or []
+
+
+def certificate(folder, names='DNS:localhost,IP:127.0.0.1'):
+    """The files of a certificate of these names and of its key, made with openssl."""
+    fd, cert = tempfile.mkstemp('.cert.pem', dir=folder)
+    os.close(fd)
+    key = cert.replace('.cert.', '.key.')
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
+                    '-keyout', key, '-out', cert, '-days', '2', '-subj', '/CN=quire', '-addext',
+                    f'subjectAltName={names}'], check=True, capture_output=True)
+    return cert, key
 
 
 class Server:

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from quire_server import Server, binary, eventually, joined, model
+from quire_server import Server, binary, certificate, eventually, joined, model
 
 TEXT = '/v1/completions'
 BODY = {'prompt': 'Once', 'max_tokens': 4, 'temperature': 0}
@@ -101,10 +101,7 @@ class Tls(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.cert, cls.key = (os.path.join(cls.folder.name, name) for name in ('cert.pem', 'key.pem'))
-        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
-                        '-keyout', cls.key, '-out', cls.cert, '-days', '2', '-subj', '/CN=localhost', '-addext',
-                        'subjectAltName=DNS:localhost,IP:127.0.0.1'], check=True, capture_output=True)
+        cls.cert, cls.key = certificate(cls.folder.name)
         cls.server = Server('--tls-cert', cls.cert, '--tls-key', cls.key)
         cls.trust = ssl.create_default_context(cafile=cls.cert)
         cls.trust.set_alpn_protocols(['h2', 'http/1.1'])

@@ -9,7 +9,7 @@ import unittest
 
 import test_documents as documents
 from hub_server import Hub
-from quire_server import BUNDLED, ROOT, Server, binary, eventually
+from quire_server import BUNDLED, ROOT, Server, binary, certificate, eventually
 from test_models import has_pip, make_wheel
 from test_remote_tier import PASSWORD, Redis
 from test_spec import DRAFT, write_bundled_eagle, write_bundled_heads
@@ -87,6 +87,8 @@ class PagesRun(unittest.TestCase):
                             (r'http://(localhost|127\.0\.0\.1):8080', self.workers[0].url),
                             (r'/etc/quire/store-password', 'store-password')):
             line = re.sub(what, other, line)
+        if '.internal:8443' in line:
+            line = self.over_tls(line)
         if 'redis://' not in line:
             return line
         if not shutil.which('redis-server'):
@@ -95,6 +97,16 @@ class PagesRun(unittest.TestCase):
         redis.start()
         self.addCleanup(redis.kill)
         return re.sub(r'redis://\S+', redis.url, line)
+
+    def over_tls(self, line):
+        if not shutil.which('openssl'):
+            self.skipTest('openssl is not installed: no certificate can be made')
+        cert, key = certificate(self.folder)
+        for name in ('one', 'two'):
+            worker = Server('--tls-cert', cert, '--tls-key', key, path=BUNDLED)
+            self.addCleanup(worker.stop)
+            line = line.replace(f'{name}.internal:8443', f'localhost:{worker.port}')
+        return line.replace('/etc/quire/internal-ca.pem', cert)
 
     def run_line(self, line):
         done = subprocess.run(['bash', '-c', line], env=self.environment, capture_output=True, text=True, timeout=300,

@@ -204,14 +204,14 @@ class OneCommand(unittest.TestCase):
 class Refusals(unittest.TestCase):
     def test_wrong_options_and_folders(self):
         with tempfile.TemporaryDirectory() as folder:
-            copy = changed_adapter(PIRATE, folder, use_dora=True)
+            copy = changed_adapter(PIRATE, folder, modules_to_save=['lm_head'])
             cases = [(('pirate',), '--lora must be NAME=PATH, got "pirate"'),
                      (('a:b=c',), "an adapter's name has no ':'"),
                      ((f'a={PIRATE}', f'a={PIRATE}'), '"a" is given twice'),
                      ((f'a={folder}',), 'adapter_config.json: cannot be read'),
                      ((f'{BASE}={PIRATE}',), 'is the name of the model'),
                      ((f'a={os.path.join(ADAPTERS, "radio")}',), 'key "peft_type": must be LORA, found "PREFIX_TUNING"'),
-                     ((f'a={copy}',), 'adapter_config.json: key "use_dora": is not supported for a LoRA adapter')]
+                     ((f'a={copy}',), 'adapter_config.json: key "modules_to_save": is not supported for a LoRA adapter')]
             for adapters, message in cases:
                 with self.subTest(adapters=adapters):
                     options = [part for adapter in adapters for part in ('--lora', adapter)]

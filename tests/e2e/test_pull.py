@@ -13,7 +13,7 @@ import threading
 import unittest
 
 from hub_server import COMMIT, Answer, Hub, entry
-from quire_server import ROOT, binary, eventually, open_terminal, quire
+from quire_server import ROOT, binary, certificate, eventually, open_terminal, quire
 
 GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models', 'llama')
 BYTES = random.Random(1).randbytes(300_000)
@@ -360,10 +360,7 @@ class Pull(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('openssl'), 'openssl is not installed: no certificate can be made')
     def test_https(self):
-        cert, key = (os.path.join(os.path.dirname(self.folder), name) for name in ('cert.pem', 'key.pem'))
-        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
-                        '-keyout', key, '-out', cert, '-days', '2', '-subj', '/CN=localhost', '-addext',
-                        'subjectAltName=IP:127.0.0.1'], check=True, capture_output=True)
+        cert, key = certificate(os.path.dirname(self.folder))
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(cert, key)
         with Hub({'m.gguf': BYTES}, tls=(tls, tls)) as hub:

@@ -12,7 +12,7 @@ import time
 import unittest
 
 from client_packages import PYTHON, missing
-from quire_server import Router, Server, eventually
+from quire_server import Router, Server, certificate, eventually
 
 SYSTEM = 'You tell stories about a fox, a crow and a very old tree that stands alone on a hill by the sea. ' * 3
 
@@ -475,18 +475,11 @@ class SharedDirectory(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which('openssl'), 'openssl is not installed: no certificate can be made')
 class TlsWorkers(unittest.TestCase):
-    def certificate(self, folder, name):
-        cert, key = (os.path.join(folder, f'{name}.{kind}') for kind in ('cert', 'key'))
-        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes',
-                        '-keyout', key, '-out', cert, '-days', '2', '-subj', f'/CN={name}', '-addext',
-                        f'subjectAltName=DNS:{name}'], check=True, capture_output=True)
-        return cert, key
-
     def test_answers_pass_unchanged_and_a_certificate_that_does_not_fit_is_refused(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        cert, key = self.certificate(folder.name, 'localhost')
-        other, _ = self.certificate(folder.name, 'other.example')
+        cert, key = certificate(folder.name, 'DNS:localhost')
+        other, _ = certificate(folder.name, 'DNS:other.example')
         worker = Server('--tls-cert', cert, '--tls-key', key, '--threads', '1')
         self.addCleanup(worker.stop)
         plain = Server('--threads', '1')

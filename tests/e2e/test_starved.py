@@ -8,12 +8,11 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import tempfile
 import time
 import unittest
 
-from quire_server import Server
+from quire_server import Server, certificate
 
 TIMEOUT_MS, STOPPED_S = 8000, 10
 LIMITS = [part for name in ('header_timeout_ms', 'body_timeout_ms', 'idle_timeout_ms', 'stall_timeout_ms', 'write_timeout_ms')
@@ -88,9 +87,7 @@ class Starved(unittest.TestCase):
             self.skipTest('no openssl here, which makes the certificate')
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        cert, key = (os.path.join(folder.name, name) for name in ('cert.pem', 'key.pem'))
-        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout',
-                        key, '-out', cert, '-days', '2', '-subj', '/CN=localhost'], check=True, capture_output=True)
+        cert, key = certificate(folder.name)
         return '--tls-cert', cert, '--tls-key', key
 
     def while_stopped(self, meanwhile):
