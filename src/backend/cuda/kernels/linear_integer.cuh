@@ -32,8 +32,9 @@ struct LinearInteger {
   static constexpr int kStageBytes = kXSumsAt + kRows * kSums * 4;
   static constexpr int kSharedBytes = 2 * kStageBytes;
   // FP32 instructions for each mma: four numbers made floats, their scales multiplied, added; with mins four more; and
-  // where a scale is a product that one, of two outputs for an mma of 32 k of which there are two.
-  static constexpr int kMostFold = 12 + (W::kMins ? 4 : 0) + (W::kIsProduct || W::kHasZeros ? kHalves : 0);
+  // one for a scale that is a product, one for such a min: they are made for two outputs and serve two mma.
+  static constexpr int kMostFold =
+      12 + (W::kMins ? 4 : 0) + (W::kIsProduct || W::kHasZeros ? 1 : 0) + (W::kIsProduct && W::kMins ? 1 : 0);
 
   IntegerProduct of;
 
