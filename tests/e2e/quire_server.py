@@ -4,8 +4,8 @@ import http.server
 import json
 import os
 import pty
-import signal
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SHARED = os.environ.get('QUIRE_SHARED') or os.path.join(ROOT, '..', 'shared')
 STORIES = os.path.join(SHARED, 'data', 'models', 'stories260K')
 BUNDLED = os.path.join(ROOT, 'models', 'quill-q8_0.gguf')
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, too: programs started here are hung up on
 
 
 def binary():

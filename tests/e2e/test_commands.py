@@ -304,13 +304,8 @@ class Terminal:
         self.found = self.mode()
         self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
                                         env={**os.environ, 'TERM': 'xterm'},
-                                        preexec_fn=self.take_terminal)
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         self.pid = self.process.pid
-
-    @staticmethod
-    def take_terminal():
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
 
     def mode(self):
         return termios.tcgetattr(self.slave)

@@ -168,7 +168,7 @@ class Quantize(unittest.TestCase):
             facts = json.load(file)
         for change, message in (({'num_attention_heads': 3, 'num_key_value_heads': 3},
                                  'model.layers.0.self_attn.k_proj.weight'),
-                                ({'model_type': 'mamba'}, '"mamba" is not supported')):
+                                ({'model_type': 'rwkv'}, '"rwkv" is not supported')):
             with open(config, 'w', encoding='utf-8') as file:
                 json.dump({**facts, **change}, file)
             done = quire('quantize', folder, out, 'q8_0')
