@@ -92,14 +92,18 @@ class Architectures : public testing::TestWithParam<std::string> {
     out->engine = std::move(*engine);
     return out;
   }
-  // Of a model that has states and no attention nobody is preempted: blocks hold nothing.
+  // Where there are states and no attention nobody is preempted, since blocks hold nothing, nor where all attention is
+  // behind windows, whose blocks come back.
   bool keeps_state_beside_keys() {
     const auto file = open_model(kGoldenModels + GetParam());
     LoadOptions loading;
     loading.k_codec = loading.v_codec = find_kv_codec("f16");
     const auto info = model_info(*file, loading);
     EXPECT_TRUE(info) << info.error().message;
-    return info && info->kv_layout.state_bytes() > 0 && info->kv_layout.token_bytes() > 0;
+    if (!info) return false;
+    const KvLayout& layout = info->kv_layout;
+    const auto grows = [&layout](const AttnParams& l) { return l.window == 0 && layout.token_bytes(l.group) > 0; };
+    return layout.state_bytes() > 0 && std::ranges::any_of(info->attention, grows);
   }
   // Of an architecture whose keys cannot move to other positions: false.
   bool takes(const ContextShift& shift) {
