@@ -105,7 +105,7 @@ class PagesRun(unittest.TestCase):
         for name in ('one', 'two'):
             worker = Server('--tls-cert', cert, '--tls-key', key, path=BUNDLED)
             self.addCleanup(worker.stop)
-            line = line.replace(f'{name}.internal:8443', f'localhost:{worker.port}')
+            line = line.replace(f'{name}.internal:8443', f'127.0.0.1:{worker.port}')
         return line.replace('/etc/quire/internal-ca.pem', cert)
 
     def run_line(self, line):

@@ -478,13 +478,15 @@ class TlsWorkers(unittest.TestCase):
     def test_answers_pass_unchanged_and_a_certificate_that_does_not_fit_is_refused(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        cert, key = certificate(folder.name, 'DNS:localhost')
-        other, _ = certificate(folder.name, 'DNS:other.example')
+        cert, key = certificate(folder.name, 'IP:127.0.0.1')
+        named, named_key = certificate(folder.name, 'DNS:other.example')
         worker = Server('--tls-cert', cert, '--tls-key', key, '--threads', '1')
         self.addCleanup(worker.stop)
+        other = Server('--tls-cert', named, '--tls-key', named_key, '--threads', '1')
+        self.addCleanup(other.stop)
         plain = Server('--threads', '1')
         self.addCleanup(plain.stop)
-        right = f'https://localhost:{worker.port}'
+        right = f'https://127.0.0.1:{worker.port}'
         router = Router([right], '--worker-ca', cert)
         self.addCleanup(router.stop)
         self.assertTrue(router.wait_for(1))
@@ -494,9 +496,9 @@ class TlsWorkers(unittest.TestCase):
         self.assertEqual(text_of(answer), text_of(plain.post('/v1/chat/completions', body)[2]))
         status, _, raw = raw_stream(router, body)
         self.assertEqual((status, joined(raw)), (200, text_of(answer)))
-        for url, ca, words in ((right, other, 'its certificate is refused'),
-                               (f'https://127.0.0.1:{worker.port}', cert, 'IP address mismatch'),
-                               (f'https://localhost:{plain.port}', cert, 'cannot connect over TLS')):
+        for url, ca, words in ((right, named, 'its certificate is refused'),
+                               (f'https://127.0.0.1:{other.port}', named, 'IP address mismatch'),
+                               (f'https://127.0.0.1:{plain.port}', cert, 'cannot connect over TLS')):
             with self.subTest(url):
                 refusing = Router([url], '--worker-ca', ca, '--limit', 'wait_ms=100')
                 self.assertTrue(eventually(lambda: any(words in line for line in refusing.log)), refusing.log)
