@@ -27,6 +27,7 @@ if [[ -n ${QUIRE_SHARED:-} ]]; then
   cp -r "$QUIRE_SHARED" "$dir/home/user/shared"
 fi
 cp /etc/resolv.conf "$dir/etc/resolv.conf"
+echo "127.0.0.1 localhost" > "$dir/etc/hosts"  # which whoever installs a Debian writes, and debootstrap does not
 if [[ -n ${PIP_CERT:-} ]]; then cp "$PIP_CERT" "$dir/etc/pip.crt"; fi
 
 mounted=()
