@@ -227,6 +227,9 @@ Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* f
   if (codec != nullptr && file != nullptr && codec->for_research) {
     log_warn("--kv-type " + std::string(codec->name) +
              " is for research: some models answer nonsense with it (docs/kv.md); q8 and k8v4 are not");
+  } else if (codec != nullptr && file != nullptr && codec->keys != codec->values) {  // values of four bits
+    log_warn("--kv-type " + std::string(codec->name) +
+             " costs some models a little over 1 % of perplexity (docs/kv.md); q8 does not");
   }
   LoadOptions how{codec, codec};
   QR_TRY(how.weights, wanted_weights(options));

@@ -63,7 +63,7 @@ class OfAModel:
                     self.assertLess(found['kl_mean'], self.most_kl[kv_type])
                     self.assertNotIn('is for research', found['told'])
                 if found['perplexity'] / whole['perplexity'] > COSTLY:
-                    self.assertIn('is for research', found['told'])
+                    self.assertRegex(found['told'], r'is for research|costs some models a little over 1 % of perplexity')
 
     @HAS_TEXT
     def test_what_the_text_says_is_found_with_q8_as_with_f16(self):
