@@ -1,15 +1,14 @@
 // BLOOM: scores that fall with distance in place of positions, a norm of embeddings, layer norms, biases, units without
 // a gate. Hugging Face has q, k and v together, head by head, GGUF one after the other.
-#include "model/decoder.h"
-#include "model/hf_reshape.h"
+#include "model/arch/fused_qkv.h"
 
 namespace quire {
 namespace {
 
-constexpr float kSlopeBits = 8.0F;    // no file says it
-constexpr int64_t kPositions = 2048;  // likewise of folders that do not name what it was trained for
+constexpr float kSlopeBits = 8.0F;       // no file says it
+constexpr int64_t kUsualContext = 2048;  // likewise of folders that do not name what it was trained for
 
-class Bloom final : public Decoder {
+class Bloom final : public FusedQkvDecoder {
  protected:
   Status configure(const ModelFile&, const std::string&, DecoderConfig& c) const override {
     c.norm = NormKind::layer;
@@ -20,12 +19,6 @@ class Bloom final : public Decoder {
     c.is_still.assign(static_cast<size_t>(c.n_layers), true);
     return {};
   }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load.linear(layer.qkv, "attn_qkv", q_dim() + 2 * kv_dim(), config().n_embd);
-    load.linear(layer.attn_out, "attn_output", config().n_embd, q_dim());
-    load_feed_forward(load, layer);
-  }
 };
 
 Status facts(HfFacts& hf) {
@@ -35,7 +28,7 @@ Status facts(HfFacts& hf) {
   hf.copy({"n_head", "num_attention_heads"}, "attention.head_count");
   hf.copy({"n_head", "num_attention_heads"}, "attention.head_count_kv");
   hf.copy({"layer_norm_epsilon"}, "attention.layer_norm_epsilon");
-  if (!hf.copy({"seq_length"}, "context_length")) hf.set("context_length", kPositions, "seq_length");
+  if (!hf.copy({"seq_length"}, "context_length")) hf.set("context_length", kUsualContext, "seq_length");
   QR_TRY(const int64_t n_embd, hf.get_int(hf.find("n_embed") != nullptr ? "n_embed" : "hidden_size", 1, 1 << 20));
   hf.set("feed_forward_length", 4 * n_embd, "hidden_size");
   return {};
@@ -47,41 +40,27 @@ Status head_by_head(const HostWeight& theirs, const Metadata& facts, HostWeight&
   return kv_heads_apart(theirs, n_heads, n_heads, ours, file);
 }
 
-struct Part {
-  std::string_view theirs, ours;
-  Reshape reshape = nullptr;
-};
-constexpr Part kParts[] = {{"word_embeddings.weight", "token_embd.weight"},
-                           {"word_embeddings_layernorm.weight", "token_embd_norm.weight"},
-                           {"word_embeddings_layernorm.bias", "token_embd_norm.bias"},
-                           {"ln_f.weight", "output_norm.weight"},
-                           {"ln_f.bias", "output_norm.bias"},
-                           {"h.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
-                           {"h.{}.input_layernorm.bias", "blk.{}.attn_norm.bias"},
-                           {"h.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
-                           {"h.{}.post_attention_layernorm.bias", "blk.{}.ffn_norm.bias"},
-                           {"h.{}.self_attention.query_key_value.weight", "blk.{}.attn_qkv.weight", head_by_head},
-                           {"h.{}.self_attention.query_key_value.bias", "blk.{}.attn_qkv.bias", head_by_head},
-                           {"h.{}.self_attention.dense.weight", "blk.{}.attn_output.weight"},
-                           {"h.{}.self_attention.dense.bias", "blk.{}.attn_output.bias"},
-                           {"h.{}.mlp.dense_h_to_4h.weight", "blk.{}.ffn_up.weight"},
-                           {"h.{}.mlp.dense_h_to_4h.bias", "blk.{}.ffn_up.bias"},
-                           {"h.{}.mlp.dense_4h_to_h.weight", "blk.{}.ffn_down.weight"},
-                           {"h.{}.mlp.dense_4h_to_h.bias", "blk.{}.ffn_down.bias"}};
-
-// Some folders have these names, others the same within "transformer.".
 std::vector<NameRule> tensors() {
-  static const std::vector<std::string> kWithin = [] {
-    std::vector<std::string> out;
-    for (const Part& part : kParts) out.push_back("transformer." + std::string(part.theirs));
-    return out;
-  }();
-  std::vector<NameRule> out;
-  for (size_t i = 0; i < std::size(kParts); ++i) {
-    out.push_back({.theirs = kParts[i].theirs, .ours = kParts[i].ours, .reshape = kParts[i].reshape});
-    out.push_back({.theirs = kWithin[i], .ours = kParts[i].ours, .reshape = kParts[i].reshape});
-  }
-  return out;
+  return also_within_transformer(
+      {{"word_embeddings.weight", "token_embd.weight"},
+       {"word_embeddings_layernorm.weight", "token_embd_norm.weight"},
+       {"word_embeddings_layernorm.bias", "token_embd_norm.bias"},
+       {"ln_f.weight", "output_norm.weight"},
+       {"ln_f.bias", "output_norm.bias"},
+       {"h.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
+       {"h.{}.input_layernorm.bias", "blk.{}.attn_norm.bias"},
+       {"h.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
+       {"h.{}.post_attention_layernorm.bias", "blk.{}.ffn_norm.bias"},
+       {.theirs = "h.{}.self_attention.query_key_value.weight",
+        .ours = "blk.{}.attn_qkv.weight",
+        .reshape = head_by_head},
+       {.theirs = "h.{}.self_attention.query_key_value.bias", .ours = "blk.{}.attn_qkv.bias", .reshape = head_by_head},
+       {"h.{}.self_attention.dense.weight", "blk.{}.attn_output.weight"},
+       {"h.{}.self_attention.dense.bias", "blk.{}.attn_output.bias"},
+       {"h.{}.mlp.dense_h_to_4h.weight", "blk.{}.ffn_up.weight"},
+       {"h.{}.mlp.dense_h_to_4h.bias", "blk.{}.ffn_up.bias"},
+       {"h.{}.mlp.dense_4h_to_h.weight", "blk.{}.ffn_down.weight"},
+       {"h.{}.mlp.dense_4h_to_h.bias", "blk.{}.ffn_down.bias"}});
 }
 
 QR_REGISTER(ArchEntry,

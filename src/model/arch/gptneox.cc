@@ -1,12 +1,11 @@
 // GPT-NeoX and Pythia: layer norms, biases, both parts of a layer from the same rows behind norms of their own, units
 // without a gate, a part of a head turns. Hugging Face has q, k and v head by head, GGUF one after the other.
-#include "model/decoder.h"
-#include "model/hf_reshape.h"
+#include "model/arch/fused_qkv.h"
 
 namespace quire {
 namespace {
 
-class GptNeoX final : public Decoder {
+class GptNeoX final : public FusedQkvDecoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     c.norm = NormKind::layer;
@@ -14,12 +13,6 @@ class GptNeoX final : public Decoder {
     c.has_gate = false;
     QR_TRY(c.is_parallel, file.meta.get_bool_or(prefix + "use_parallel_residual", true));
     return {};
-  }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load.linear(layer.qkv, "attn_qkv", q_dim() + 2 * kv_dim(), config().n_embd);
-    load.linear(layer.attn_out, "attn_output", config().n_embd, q_dim());
-    load_feed_forward(load, layer);
   }
 };
 

@@ -2,30 +2,21 @@
 // have nothing else. Falcon Mamba has norms without weights within them.
 #include "model/arch/mamba.h"
 
+#include "model/arch/states_alone.h"
+
 namespace quire {
 namespace {
 
-constexpr int64_t kPositions = 1 << 20;  // configurations name none: a state takes a sequence of any length
-
-class Mamba final : public Decoder {
+class Mamba final : public StatesAlone {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
-    if (c.n_heads == 0) return read_column_config(file, prefix, c);
-    return fail(Code::unsupported, "key " + file.meta.shown(prefix + "attention.head_count") + ": must be 0, is " +
-                                       std::to_string(c.n_heads));
-  }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load.vector(layer.attn_norm, "attn_norm.weight", config().n_embd);
-    load_mixers(load, layer);
+    QR_TRY_VOID(check_no_heads(file, prefix, c));
+    return read_column_config(file, prefix, c);
   }
 };
 
 Status facts(HfFacts& hf) {
-  QR_TRY_VOID(hf.require("hidden_act", {"silu", "swish"}));
-  hf.set("attention.head_count", int64_t{0}, "num_attention_heads");
-  hf.set("feed_forward_length", int64_t{0}, "intermediate_size");
-  hf.set("context_length", kPositions, "max_position_embeddings");
-  hf.copy({"layer_norm_epsilon"}, "attention.layer_norm_rms_epsilon");
+  QR_TRY_VOID(states_alone_facts(hf));
   const MetaValue* kind = hf.find("model_type");
   if (kind != nullptr && *kind == MetaValue(std::string("falcon_mamba"))) {
     hf.set("ssm.dt_b_c_rms", true, "model_type");

@@ -1,16 +1,13 @@
 // MPT: scores that fall with distance in place of positions (or learned positions), layer norms without biases, units
 // without a gate.
-#include <algorithm>
-
-#include "model/decoder.h"
+#include "model/arch/fused_qkv.h"
 
 namespace quire {
 namespace {
 
-constexpr const char* kPositions = "position_embd.weight";
 constexpr const char* kQueryNorm = "blk.0.attn_q_norm.weight";  // of all heads of a row together, a layer norm
 
-class Mpt final : public Decoder {
+class Mpt final : public FusedQkvDecoder {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     QR_TRY(const double bits, file.meta.get_double_or(prefix + "attention.max_alibi_bias", 0.0, 1e3, 0.0));
@@ -23,20 +20,7 @@ class Mpt final : public Decoder {
     c.is_still.assign(static_cast<size_t>(c.n_layers), true);
     if (file.find(kQueryNorm) != nullptr)
       return fail(Code::unsupported, "tensor " + file.shown(kQueryNorm) + ": norms of queries are not supported");
-    const HostWeight* positions = file.find(kPositions);
-    if (positions == nullptr) return {};
-    if (positions->shape.size() != 2 || positions->shape[0] < 1) {
-      return fail(Code::corrupt, "tensor " + file.shown(kPositions) + ": must be a matrix, a row for each position");
-    }
-    c.n_positions = static_cast<int>(std::min<int64_t>(positions->shape[0], 1 << 28));
-    c.n_ctx = std::min(c.n_ctx, c.n_positions);
-    return {};
-  }
-  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
-    load_norms(load, layer);
-    load.linear(layer.qkv, "attn_qkv", q_dim() + 2 * kv_dim(), config().n_embd);
-    load.linear(layer.attn_out, "attn_output", config().n_embd, q_dim());
-    load_feed_forward(load, layer);
+    return file.find(kPositions) == nullptr ? Status() : read_positions(file, c);
   }
 };
 
