@@ -1,5 +1,7 @@
 // /v1/responses: one turn of a conversation that the server may keep, so that the next one names it instead of sending
 // everything again. An answer is a list of items: reasoning, messages, calls of tools (response_writer.h).
+#include <iterator>
+
 #include "serve/api.h"
 #include "serve/custom_tools.h"
 #include "serve/messages.h"
@@ -260,8 +262,9 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   KeepResponse keep;
   QR_TRY(keep.conversation, read_previous(request, env));
   QR_TRY(keep.input, read_input(args, request.reading));
-  const Json::Array said = plain_messages(keep.input);
-  keep.conversation.insert(keep.conversation.end(), said.begin(), said.end());
+  Json::Array said = plain_messages(keep.input);
+  keep.conversation.insert(keep.conversation.end(), std::make_move_iterator(said.begin()),
+                           std::make_move_iterator(said.end()));
   Json::Array messages = keep.conversation;
   if (args.has("instructions"))
     messages.insert(messages.begin(), Json::Object{{"role", "system"}, {"content", args.text("instructions")}});
