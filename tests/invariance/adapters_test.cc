@@ -186,9 +186,9 @@ TEST_P(Adapters, BehindAContextThatShifts) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures,
                          Adapters,
-                         testing::Values(Case{"llama", {"llama_all", "llama_some"}},
+                         testing::Values(Case{"llama", {"llama_all", "llama_some", "llama_dora"}},
                                          Case{"phi3", {"phi3_fused"}},
-                                         Case{"gptneox", {"gptneox_fused"}},
+                                         Case{"gptneox", {"gptneox_fused", "gptneox_dora"}},
                                          Case{"qwen3moe", {"qwen3moe_attention"}}),
                          [](const auto& each) { return each.param.model; });
 
