@@ -30,7 +30,7 @@ class Compiled(unittest.TestCase):
 class Limits(unittest.TestCase):
     def setUp(self):
         self.tool = load_tool()
-        self.fact = self.tool.Fact(threads=128, shared=46592, argument=88, in_flight=46592)
+        self.fact = self.tool.Fact(threads=128, shared=46592, argument=88, in_flight=46592, most_fold=12)
 
     def errors(self, fact=None, stack=0, spills=0, fold=12.0):
         code = self.tool.Code(100, collections.Counter(), 30.0, fold)
@@ -38,6 +38,7 @@ class Limits(unittest.TestCase):
 
     def test_what_holds(self):
         self.assertEqual(self.errors(), [])
+        self.assertEqual(self.errors(self.fact._replace(most_fold=18), fold=18.0), [])
 
     def test_what_does_not(self):
         for one, errors in (('stack', self.errors(stack=8)), ('spills', self.errors(spills=4)), ('FP32', self.errors(fold=12.5)),
