@@ -93,7 +93,8 @@ void put_plane(std::byte* plane, uint32_t quad, int block, int out, int j) {
 template <class W>
 void put_quad(std::byte* stage, uint32_t quad, int block, int out, int j) {
   if constexpr (W::kLowBits == 8) {
-    store_as<uint32_t>(stage + int64_t{((block * 2 + j / 4) * kPackedOutputs + out) * 4 + j % 4} * 4, quad);
+    const int fragment = (block * (kPackedOutputs / 16) + out / 16) * 32 + out % 8 * 4 + j % 4;
+    store_as<uint32_t>(stage + int64_t{fragment} * 16 + j / 4 * 8 + out / 8 % 2 * 4, quad);
   } else if constexpr (W::kIsTable) {
     const uint32_t nibbles = (quad & 0xfU) | (quad >> 4 & 0xf0U) | (quad >> 8 & 0xf00U) | (quad >> 12 & 0xf000U);
     or_word(stage + int64_t{(block * kPackedOutputs + out) * 4 + j % 4} * 4, nibbles << (16 * (j / 4)));

@@ -72,8 +72,9 @@ struct LinearInteger {
   QR_DEVICE void load_weights(int base, int b, uint32_t (&a)[4]) const {
     const int lane = dev::thread() % 32, first = dev::thread() / 32 * 16;
     if constexpr (W::kLowBits == 8) {
-      const dev::Shared<int8_t> bytes(base);
-      dev::load_matrix(a, bytes, ((b * 2 + lane / 16) * kOutputs + first + lane % 16) * 16);
+      const dev::Shared<Fragment> fragments(base);
+      const Fragment mine = fragments[(b * kOutputs / 16 + first / 16) * 32 + lane];
+      for (int i = 0; i < 4; ++i) a[i] = mine.words[i];
     } else {
       const Unpacked<W, StageInShared> w{{base}};
       for (int i = 0; i < 2; ++i) {

@@ -1,7 +1,7 @@
 // Weights of integer formats as they lie in device memory, and how kernels take them apart (docs/numerics.md,
 // "Linear"). A stage is 64 outputs × 256 k, eight blocks of 32 k; a matrix is [64 outputs][256 k] of them, zeros beyond
 // the ends:
-//   low bits    [block][64] words of kLowBits · 32 bits; of eight bits [block][first or last 16 k][64] 16 bytes
+//   low bits    [block][64] words of kLowBits · 32 bits; of eight bits [block][16 outputs][lane] Fragment
 //   high bits   [block][64] words of kHighBits · 32 bits
 //   halves      [n][64]: a d for each block, then an m where the format has such; K formats: d, −dmin
 //   bytes       [n][64]: of each scale group its scale, then its min; or its zero
@@ -14,6 +14,12 @@
 namespace quire::cuda {
 
 inline constexpr int kPackedOutputs = 64, kPackedBlocks = 8, kPackedDepth = 32 * kPackedBlocks;
+
+// Of sixteen outputs and a block what a lane multiplies: of outputs lane / 4 and lane / 4 + 8 quad lane % 4, then quad
+// lane % 4 + 4 of both.
+struct alignas(16) Fragment {
+  uint32_t words[4];
+};
 
 // What scales a scale group's products, and what is added to them: d; d and m; d · scale; d · scale and −(dmin · min);
 // d and d · zero; d and −d · zero.
@@ -89,16 +95,15 @@ struct Unpacked {
   // Weights of quads c and c + 4 of a block, signed bytes.
   QR_DEVICE void quads(int block, int out, int c, uint32_t (&two)[2]) const {
     if constexpr (W::kLowBits == 8) {
-      for (int h = 0; h < 2; ++h) {
-        two[h] = stage.template at<uint32_t>(0, ((block * 2 + h) * kPackedOutputs + out) * 4 + c);
-      }
+      const int fragment = (block * (kPackedOutputs / 16) + out / 16) * 32 + out % 8 * 4 + c;
+      for (int h = 0; h < 2; ++h) two[h] = stage.template at<uint32_t>(0, fragment * 4 + h * 2 + out / 8 % 2);
     } else if constexpr (W::kIsTable) {
       const auto nibbles = stage.template at<uint32_t>(0, (block * kPackedOutputs + out) * 4 + c);
       two[0] = levels(nibbles);
       two[1] = levels(nibbles >> 16);
     } else {
       const uint32_t low = word<W::kLowBits>(0, block, out, c);
-      const uint32_t high = W::kHighBits > 0 ? word<W::kHighBits>(W::kHighAt, block, out, c) : 0;
+      const uint32_t high = word<W::kHighBits>(W::kHighAt, block, out, c);
       for (int h = 0; h < 2; ++h) two[h] = joined(low >> (4 * h), high >> (4 * h));
     }
   }
@@ -130,7 +135,9 @@ struct Unpacked {
   }
   template <int kBits>
   QR_DEVICE uint32_t word(int at, int block, int out, int c) const {
-    return stage.template at<uint32_t>(at, (block * kPackedOutputs + out) * kBits + c % kBits) >> (kBits * (c / kBits));
+    if constexpr (kBits == 0) return 0;
+    constexpr int kWords = kBits > 0 ? kBits : 1;
+    return stage.template at<uint32_t>(at, (block * kPackedOutputs + out) * kBits + c % kWords) >> (kBits * (c / kWords));
   }
   QR_DEVICE uint32_t joined(uint32_t low, uint32_t high) const {
     constexpr uint32_t kEach = 0x01010101U, kTop = 0x80U * kEach;

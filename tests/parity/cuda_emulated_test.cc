@@ -1,0 +1,99 @@
+// The emulated device for the tests of the CUDA backend, by way of a driver too; and the suite against itself: faults that
+// are planted in the kernels are noticed.
+#include "backend/cuda/driver/runtime_cuda.h"
+#include "backend/cuda/emulated/fake_libcuda.h"
+#include "backend/cuda/emulated/runtime_fake.h"
+#include "tests/parity/cuda_corpus.h"
+
+namespace quire {
+
+static std::vector<float> on_cuda(Body body, const cuda::FakeOptions& options) {
+  const auto ops = cuda::CudaOps::make(cuda::make_fake_runtime(options));
+  Bench bench(**ops);
+  return body(bench);
+}
+
+// By way of the driver's calls, on a driver for tests.
+static std::vector<float> on_driver(Body body) {
+  const auto runtime = cuda::open_driver_runtime(
+      {.library = cuda::fake_libcuda_path(), .image = std::as_bytes(std::span(cuda::kFakeImage))});
+  const auto ops = cuda::CudaOps::make(*runtime);
+  Bench bench(**ops);
+  return body(bench);
+}
+
+std::vector<std::vector<float>> on_devices(Body body) {
+  std::vector<std::vector<float>> out = {on_driver(body)};
+  for (const uint64_t seed : {0, 1, 2}) out.push_back(on_cuda(body, {.seed = seed}));
+  return out;
+}
+
+namespace {
+
+// Whether a body with a planted fault is told by the emulator, or by its bits.
+struct Noticed {
+  std::string fault;
+  bool differs;
+};
+Noticed noticed(Body body, emulated::Mutation mutation) {
+  std::string fault;
+  const std::vector<float> got = on_cuda(body, {.seed = 3, .mutation = mutation, .fault = &fault});
+  return {fault, !same_bits(on_cpu(body), got)};
+}
+
+TEST(CudaMutants, NoneIsNoticedWhereNothingIsPlanted) {
+  for (const Body body :
+       {one_product, one_product_with_mins, one_product_of_halves, one_attention, one_attention_of_q8}) {
+    const auto [fault, differs] = noticed(body, {});
+    EXPECT_EQ(fault, "");
+    EXPECT_FALSE(differs);
+  }
+}
+
+TEST(CudaMutants, EachBarrierIsNeeded) {
+  using enum emulated::Mutation::Kind;
+  for (int nth = 0; nth < 2; ++nth) {  // of LinearInteger, whose weights packed.cuh reads
+    for (const Body body : {one_product, one_product_with_mins}) {
+      const std::string fault = noticed(body, {no_barrier, nth}).fault;
+      const bool is_told =
+          fault.find("linear_integer.cuh:") != std::string::npos || fault.find("packed.cuh:") != std::string::npos;
+      EXPECT_TRUE(is_told) << nth << fault;
+    }
+  }
+  for (int nth = 0; nth < 2; ++nth) {  // of LinearFloat
+    const Noticed product = noticed(one_product_of_halves, {no_barrier, nth});
+    EXPECT_NE(product.fault.find("linear_float.cuh:"), std::string::npos) << nth << product.fault;
+  }
+  for (int nth = 0; nth < 3; ++nth) {  // of AttendChunk
+    const Noticed attention = noticed(one_attention, {no_barrier, nth});
+    EXPECT_NE(attention.fault.find("attention.cuh:"), std::string::npos) << nth << attention.fault;
+  }
+  for (int nth = 0; nth < 5; ++nth) {  // of CacheRowsQ8, a rotation in both, and AttendChunk
+    const std::string fault = noticed(one_attention_of_q8, {no_barrier, nth}).fault;
+    const bool is_told =
+        fault.find("attention.cuh:") != std::string::npos || fault.find("cache.cuh:") != std::string::npos;
+    EXPECT_TRUE(is_told) << nth << fault;
+  }
+}
+
+TEST(CudaMutants, CopiesAreWaitedFor) {
+  using enum emulated::Mutation::Kind;
+  for (const auto kind : {no_wait, late_wait}) {
+    for (const Body body : {one_product, one_product_with_mins, one_product_of_halves}) {
+      const Noticed product = noticed(body, {kind});
+      EXPECT_NE(product.fault.find("nobody waited"), std::string::npos) << product.fault;
+    }
+  }
+}
+
+TEST(CudaMutants, LanesAreTheRightOnes) {
+  using enum emulated::Mutation::Kind;
+  EXPECT_TRUE(noticed(one_product, {wrong_lane, 0}).differs);  // the largest of a group
+  for (int nth = 1; nth < 3; ++nth) {                          // of the sums of halves of a group, and of both
+    EXPECT_TRUE(noticed(one_product_with_mins, {wrong_lane, nth}).differs) << nth;
+  }
+  EXPECT_TRUE(noticed(one_attention, {wrong_lane, 1}).differs);  // the first step of a fold
+}
+
+}  // namespace
+}  // namespace quire
