@@ -13,7 +13,7 @@ Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_c
   const int n_blocks = (n_ctx + block_tokens - 1) / block_tokens;
   const int64_t batch_bytes =
       BatchRows::bytes({.n_rows = max_chunk, .n_seqs = 1, .n_blocks = n_blocks}, layout.n_groups());
-  QR_TRY(Buffer scratch, ops.allocate(model.arena_bytes(max_chunk, max_chunk) + batch_bytes));
+  QR_TRY(Buffer scratch, ops.allocate_arena(model.arena_bytes(max_chunk, max_chunk) + batch_bytes));
   Forward out(model, ops, std::move(scratch), block_tokens);
   for (int g = 0; g < layout.n_groups(); ++g) {
     const int64_t block_bytes = layout.block_bytes(g, block_tokens);
@@ -51,7 +51,9 @@ Tensor Forward::run(std::span<const Token> tokens) {
   pass.kv = kv_;
   const Tensor x = model_->layers(model_->embed(pass), LayerRange{0, model_->info().n_layers}, pass);
   n_past_ += static_cast<int>(n);
-  return model_->head(x, pass);
+  const Tensor logits = model_->head(x, pass);
+  ops_->finish();
+  return logits;
 }
 
 // One block is enough: the state behind the last row.

@@ -37,6 +37,7 @@ class WatchingOps final : public WrappedOps {
   void watch(Tensor x, std::span<const Linear> parts) {
     const int64_t n_rows = x.dim(0);
     const auto n = static_cast<size_t>(x.dim(1));
+    finish();
     squares_.assign(n, 0);
     for (int64_t r = 0; r < n_rows; ++r) {
       const float* row = x.row<float>(r);

@@ -140,7 +140,7 @@ Result<EngineMemory> take_memory(
       QR_TRY(blocks, uses.ops.allocate(bytes));
     }
   }
-  QR_TRY(memory.scratch, uses.ops.allocate(scratch_bytes(uses.model, options)));
+  QR_TRY(memory.scratch, uses.ops.allocate_arena(scratch_bytes(uses.model, options)));
   return memory;
 }
 

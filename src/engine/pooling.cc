@@ -24,6 +24,7 @@ void add_row(Sequence& seq, int position, std::span<const float> hidden) {
 void Pooling::take(std::span<const PromptRow> rows, const Tensor& x, const Pass& pass, const Model& model, int most) {
   in_portions(rows, most, pass, [&](std::span<const PromptRow> portion, const Pass& of_portion) {
     const Tensor hidden = model.hidden(x, of_portion);  // [n, n_embd]
+    pass.ops->finish();
     for (size_t i = 0; i < portion.size() && hidden.data != nullptr; ++i) {
       const float* row = hidden.row<float>(static_cast<int64_t>(i));
       Sequence& seq = *portion[i].seq;

@@ -30,9 +30,10 @@ template <class F>
 void in_portions(std::span<const PromptRow> rows, int most, const Pass& pass, const F& f) {
   while (!rows.empty()) {
     const auto portion = rows.first(std::min(rows.size(), static_cast<size_t>(most)));
-    const int64_t mark = pass.arena->mark();
+    const auto mark = pass.arena->mark();
     Batch batch = *pass.batch;
     batch.out_rows = pass.arena->alloc(DType::i32, {static_cast<int64_t>(portion.size())});
+    pass.ops->finish();
     for (size_t i = 0; i < portion.size(); ++i) batch.out_rows.ptr<int32_t>()[i] = portion[i].row;
     Pass of_portion = pass;
     of_portion.batch = &batch;

@@ -18,7 +18,8 @@ void StepPass::reserve() {
 Tensor StepPass::layers(Tensor x, const Pass& pass) {
   int begin = 0;
   for (const StreamTap& tap : all_rows_) {
-    const int64_t n = x.dim(0), mark = arena_.mark();
+    const int64_t n = x.dim(0);
+    const auto mark = arena_.mark();
     x = model_.layers(x, LayerRange{begin, tap.n_layers}, pass);
     arena_.release(mark);
     begin = tap.n_layers;
@@ -40,7 +41,10 @@ void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   Pooling::take(prompt_rows_.pooled, x, pass, model_, most);
   n_sampled_ = static_cast<size_t>(plan.n_out);
   if (sampled_.size() < n_sampled_) sampled_.resize(n_sampled_);
-  if (plan.n_out == 0) return laps.lap(Stage::forward);
+  if (plan.n_out == 0) {
+    ops_.finish();
+    return laps.lap(Stage::forward);
+  }
   const Tensor logits = model_.head(x, pass);
   laps.lap(Stage::forward);
   ops_.sample(sampled(), logits, params_.make(plan));
@@ -52,6 +56,7 @@ void StepPass::write(const Plan& plan, const KvView& kv, const VirtualTokens& to
   arena_.reset();
   const Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
   tokens.write({&batch, kv, &arena_, &ops_}, plan.grants.front().seq->n_computed);
+  ops_.finish();
 }
 
 }  // namespace quire

@@ -19,7 +19,10 @@ void make_heads(
   norm_rows(ops, in);
   ops.linear(made, in.input(), part.qkv);
   if (!part.adapters.empty()) ops.add_low_rank(made, in.input(), part.added_qkv());
-  if (steps.cut > 0.0F) cut_rows(made, steps.cut);
+  if (steps.cut > 0.0F) {
+    ops.finish();
+    cut_rows(made, steps.cut);
+  }
   if (!steps.turns_first) norm_heads(ops, at, part, in.eps);
   if (!part.rotation.empty()) ops.rope(turned, part.rotation, part.params->k_dim, part.pairs);
   if (steps.turns_first) norm_heads(ops, at, part, in.eps);

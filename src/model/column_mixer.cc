@@ -68,7 +68,7 @@ int64_t column_mixer_row_floats(const StateConfig& c) {
 void run_column_mixer(
     Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), dim = c.state_dim, rank = c.n_step_rank;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor all = pass.arena->alloc_rows(n, 2 * n_inner);       // [n, x | gate]
   const Tensor mixed = pass.arena->alloc_rows(n, n_inner);         // [n, n_inner]
   const Tensor parts = pass.arena->alloc_rows(n, rank + 2 * dim);  // [n, steps | b | c]

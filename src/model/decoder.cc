@@ -267,7 +267,7 @@ void Decoder::mix(
   if (!layer.attends) return run_state_mixer(out, layer.state, config_.state, in, pass);
   NormedRows again = in;
   again.delta = {};  // added by the first
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor second = pass.arena->alloc_rows(in.x.dim(0), config_.n_embd);  // [n, n_embd]
   run_state_mixer(second, layer.state, config_.state, again, pass);
   pass.ops->add(out, second);
@@ -276,7 +276,7 @@ void Decoder::mix(
 
 void Decoder::attention(
     Tensor out, const DecoderLayer& layer, const NormedRows& in, const Rotation& rotation, const Pass& pass) const {
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   AttnMeta own;
   const bool has_own = layer.attn.n_kept > 0 || !rotation.first_key.empty();
   if (has_own) {
@@ -339,7 +339,7 @@ void Decoder::run_parallel(
     again.w = layer.ffn_norm;
     again.b = layer.ffn_norm_bias;
   }
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor second = pass.arena->alloc_rows(in.x.dim(0), config_.n_embd);  // [n, n_embd]
   feed_forward(second, layer, again, pass);
   pass.ops->add(delta, second);
@@ -398,6 +398,7 @@ void Decoder::fill(const Rotation& out, const Rope& rope, const Pass& pass) cons
   const int64_t n = pass.batch->pos.dim(0);
   const int32_t last = info_.shift.n_positions() - 1;
   const Tensor back = pass.arena->alloc(DType::i32, {n});
+  pass.ops->finish();
   for (int64_t i = 0; i < n; ++i) {
     back.ptr<int32_t>()[i] = std::min(0, last - pass.batch->pos.ptr<int32_t>()[i]);
   }
@@ -408,6 +409,7 @@ Decoder::Rotation Decoder::step_tables(const Pass& pass) const {
   const int64_t n = pass.batch->pos.dim(0);
   const int32_t last = info_.shift.is_on() ? info_.shift.n_positions() - 1 : info_.n_ctx;
   Rotation out;
+  if (config_.query_scale.by != 0.0 || config_.chunk > 0) pass.ops->finish();
   if (config_.query_scale.by != 0.0) {
     out.query_factors = pass.arena->alloc(DType::f32, {n, config_.head_dim / 2, 2});
     fill_query_factors(out.query_factors, config_.query_scale, pass.batch->pos, last);
@@ -435,7 +437,7 @@ Tensor Decoder::layers(Tensor x, LayerRange range, const Pass& pass) const {
   const Rotation rotation = rotation_room(config_.rope, pass);
   const Rotation rotation_local = two_kinds ? rotation_room(config_.rope_local, pass) : rotation;
   const Rotation tables = step_tables(pass);
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   NormedRows in;
   in.x = x;
   in.kind = config_.norm;

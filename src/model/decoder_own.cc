@@ -28,7 +28,7 @@ Tensor Decoder::embed(const Pass& pass) const {
     pass.ops->layer_norm(x, x, embed_norm_, embed_norm_bias_, config_.norm_eps);
   }
   if (positions_.empty()) return x;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor positions = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
   pass.ops->embed(positions, pass.batch->pos, positions_[0]);
   pass.ops->add(x, positions);
@@ -49,10 +49,11 @@ Tensor Decoder::own_embeddings(const Pass& pass) const {
   const Tensor& ids = pass.batch->ids;
   const int64_t n = ids.dim(0), n_all = int64_t{c.n_layers} * c.n_layer_embd;
   const Tensor out = pass.arena->alloc_rows(n, n_all);  // [n, n_all]
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor of_token = pass.arena->alloc_rows(n, n_all);  // [n, n_all]
   const Tensor known = pass.arena->alloc(DType::i32, {n});   // tokens behind the table's end have the first one's
   const auto n_known = static_cast<int32_t>(own_embedding_[0].n_out);
+  pass.ops->finish();
   for (int64_t i = 0; i < n; ++i) {
     const int32_t id = ids.ptr<int32_t>()[i];
     known.ptr<int32_t>()[i] = id < n_known ? id : 0;
@@ -70,7 +71,7 @@ Tensor Decoder::own_embeddings(const Pass& pass) const {
 
 void Decoder::own_part(
     Tensor out, const DecoderLayer& layer, const Tensor& x, const Tensor& own, const Pass& pass) const {
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor gate = pass.arena->alloc_rows(x.dim(0), config_.n_layer_embd);  // [n, n_layer_embd]
   pass.ops->linear(gate, x, layer.own_gate);
   pass.ops->gated(gate, gate, own, config_.activation);

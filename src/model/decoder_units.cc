@@ -65,7 +65,7 @@ void Decoder::unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, 
     xielu_unit(out, layer, in, pass);
     return;
   }
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const int64_t n_columns = static_cast<int64_t>(layer.gate_up.size()) * n_ff_of(layer);
   const FeedForwardPart part{
       .gate_up = layer.gate_up,
@@ -89,7 +89,10 @@ void Decoder::stepped_unit(
   if (!part.adapters.empty()) pass.ops->add_low_rank(part.scratch, in.input(), part.added_gate_up());
   if (config_.scales.gate != 1.0F) pass.ops->scale(at.gate, config_.scales.gate);
   const double cutoff = config_.cutoffs.empty() ? -INFINITY : config_.cutoffs[static_cast<size_t>(part.layer)];
-  if (cutoff > -INFINITY) keep_above(at.gate, cutoff);
+  if (cutoff > -INFINITY) {
+    pass.ops->finish();
+    keep_above(at.gate, cutoff);
+  }
   pass.ops->gated(at.hidden, at.gate, at.up, part.activation);
   if (!norm.empty()) pass.ops->rms_norm(at.hidden, at.hidden, norm, in.eps);
   pass.ops->linear(out, at.hidden, part.down);
@@ -99,7 +102,7 @@ void Decoder::stepped_unit(
 void Decoder::xielu_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
   const Xielu& by = config_.xielu[static_cast<size_t>(number_of(layer))];
   const int64_t n = in.x.dim(0), n_ff = config_.n_ff;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor x = pass.arena->alloc_rows(n, n_ff), part = pass.arena->alloc_rows(n, n_ff);  // [n, n_ff]
   const Tensor sum = pass.arena->alloc_rows(n, n_ff);                                        // [n, n_ff]
   const std::span<const AdapterRows> adapters = pass.batch->adapters;
@@ -126,6 +129,7 @@ Tensor Decoder::expert_input(const NormedRows& in, const Tensor& scores, const P
   const Tensor scaled = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
   const Tensor best = pass.arena->alloc(DType::f32, {n, 1});
   const Tensor each = pass.arena->alloc(DType::i32, {n});
+  pass.ops->finish();
   for (int64_t i = 0; i < n; ++i) each.ptr<int32_t>()[i] = static_cast<int32_t>(i);
   fill_largest(best, scores);
   pass.ops->rows(scaled, in.input(), each);
@@ -136,12 +140,15 @@ Tensor Decoder::expert_input(const NormedRows& in, const Tensor& scores, const P
 void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
   const int64_t n = in.x.dim(0);
   const DecoderConfig& c = config_;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   Tensor scores = pass.arena->alloc(DType::f32, {n, c.n_experts});  // [n, n_experts]
   Tensor scratch = pass.arena->alloc_rows(n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert});
   norm_rows(*pass.ops, in);
   pass.ops->linear(scores, in.input(), layer.router);
-  if (c.jitter > 0.0F) mix_sparsely(scores, c.jitter);
+  if (c.jitter > 0.0F) {
+    pass.ops->finish();
+    mix_sparsely(scores, c.jitter);
+  }
   pass.ops->moe(out, MoeInput{expert_input(in, scores, pass), scores, scratch}, layer.experts);
   pass.arena->release(mark);
   if (!layer.shared_down.empty()) shared_unit(out, layer, in, pass);
@@ -151,7 +158,7 @@ void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& i
 void Decoder::shared_unit(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
   const int64_t n = in.x.dim(0);
   const bool has_gate = layer.shared_gate_up.size() == 2;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const int64_t n_columns = (has_gate ? 2 : 1) * int64_t{config_.n_ff_shared};
   const Tensor scratch = pass.arena->alloc_rows(n, n_columns);     // [n, gate | up]
   const Tensor found = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]

@@ -56,7 +56,7 @@ void run_delta_mixer(
     Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv();
   const int64_t n_keys = int64_t{c.n_head_groups} * c.state_dim;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor all = pass.arena->alloc_rows(n, n_conv + n_inner + 2 * c.n_heads);  // [n, q, k, v | gate | beta | alpha]
   const Tensor y = pass.arena->alloc_rows(n, n_inner);                             // [n, n_inner]
   const Tensor mixed = all.columns(0, n_conv), gates = all.columns(n_conv + n_inner, 2 * c.n_heads);

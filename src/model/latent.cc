@@ -184,6 +184,7 @@ void absorb(Tensor out, const Tensor& q, const LatentPart& part, const Pass& pas
     return Tensor::dense(t.data, DType::f32, {n * n_heads, t.dim(1) / n_heads}).columns(begin, size);
   };
   const Tensor ids = pass.arena->alloc(DType::i32, {n * n_heads});
+  pass.ops->finish();
   for (int64_t i = 0; i < n * n_heads; ++i) ids.ptr<int32_t>()[i] = static_cast<int32_t>(i);
   pass.ops->rows(of_heads(out, 0, c.n_rope), of_heads(q, still, c.n_rope), ids);
   for (int64_t h = 0; h < n_heads; ++h) {
@@ -210,7 +211,7 @@ void latent_attention(Tensor out, const NormedRows& in, const LatentPart& part, 
   const DecoderConfig& c = part.config;
   const LatentSizes& sizes = c.latent;
   const int64_t n = in.x.dim(0), n_heads = c.n_heads;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   norm_rows(*pass.ops, in);
   const Tensor room = pass.arena->alloc(DType::f32, {n, n_heads * std::max(q_dim(c), sizes.v_dim)});
   const Tensor q = Tensor::dense(room.data, DType::f32, {n, n_heads * q_dim(c)});

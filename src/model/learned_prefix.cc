@@ -154,6 +154,7 @@ Tensor rows_of(const LearnedPrefix& prefix, const Pass& pass, int begin, size_t 
   const int64_t n = pass.batch->ids.dim(0);
   const size_t row = prefix.values.size() / static_cast<size_t>(prefix.n_tokens);
   const Tensor out = pass.arena->alloc_rows(n, n_values);
+  pass.ops->finish();
   for (int64_t i = 0; i < n; ++i) {
     const float* from = prefix.values.data() + static_cast<size_t>(begin + i) * row + at;
     std::copy_n(from, n_values, out.row<float>(i));
@@ -178,7 +179,7 @@ Result<LearnedPrefix> load_learned_prefix(const std::string& folder, const Model
 
 void write_learned_prefix(const LearnedPrefix& prefix, const Model& model, const Pass& pass, int begin) {
   const ModelInfo& info = model.info();
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   if (prefix.kind == LearnedPrefix::Kind::embeddings) {
     model.layers(rows_of(prefix, pass, begin, 0, info.n_embd), {0, info.n_layers}, pass);
     return pass.arena->release(mark);

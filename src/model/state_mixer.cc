@@ -99,7 +99,7 @@ void load_conv(WeightLoader& load, const DecoderConfig& config, StateMixer& mixe
 
 void run_conv(Tensor out, const StateMixer& mixer, const StateConfig& c, const NormedRows& in, const Pass& pass) {
   const int64_t n = in.x.dim(0), d = c.n_channels;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor all = pass.arena->alloc_rows(n, 3 * d);  // [n, gate | gate | x]
   const Tensor x = all.columns(2 * d, d);
   norm_rows(*pass.ops, in);
@@ -148,7 +148,7 @@ void run_state_mixer(
   if (c.n_step_rank > 0) return run_column_mixer(out, mixer, c, in, pass);
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv();
   const int64_t n_shared = int64_t{c.n_head_groups} * c.state_dim;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor all = pass.arena->alloc_rows(n, n_inner + n_conv + c.n_heads);  // [n, gate | x, b, c | steps]
   const Tensor mixed = pass.arena->alloc_rows(n, n_conv);                      // [n, x | b | c]
   const Tensor y = pass.arena->alloc_rows(n, n_inner);                         // [n, n_inner]

@@ -1,7 +1,8 @@
 // The compute seam: about twenty fused operations over tensors, implemented by each backend. Shapes are checked once in
 // op_check; past it an op is total and cannot fail. All activations are f32. `n` rows of tokens come first in every
 // tensor. Every op obeys docs/numerics.md: a row's result depends on that row's inputs only.
-// Thread: the engine thread; a backend may fork to its workers inside an op and joins before it returns.
+// Thread: the engine thread; a backend may fork to its workers inside an op and joins before it returns. A backend may
+// leave ops to a device and return at once: who reads or writes their tensors on the host calls finish() before.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -26,6 +27,11 @@ class Ops {
 
   // Memory that this backend computes on: arena, KV blocks.
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
+  // The same for an arena: a backend whose device has memory of its own gives tables beside it.
+  virtual Result<Buffer> allocate_arena(int64_t bytes) { return allocate(bytes); }
+  // What was asked for before has happened: until the next op the host may read and write what ops read and write. An op
+  // may be asked for and not done before, its operands read that late; only sample() finishes by itself.
+  virtual void finish() {}
   // Repack or upload. The backend owns the result and keeps it until it is destroyed. `bias` may be null.
   virtual Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) = 0;
   virtual Result<Tensor> load_vector(const HostWeight& weight) = 0;  // f32 [n]

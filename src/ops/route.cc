@@ -139,6 +139,7 @@ void gather_row(const Routes& routes, int64_t i, const Tensor& x, const Tensor& 
 void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& experts) {
   check_moe(y, in, experts);
   Routes routes;
+  ops.finish();
   routes.make(in.router, experts.routing, experts.choice_bias);
   const MoeScratch at(in.scratch, y.dim(1), experts.down.front().n_in);
   for (int64_t i = 0; i < y.dim(0); ++i) gather_row(routes, i, in.x, at.x);
@@ -150,6 +151,7 @@ void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& expert
     ops.gated(mine(at.hidden), mine(at.gate), experts.has_gate ? mine(at.up) : Tensor(), experts.activation);
     ops.linear(mine(at.result), mine(at.hidden), {&experts.down[e], 1});
   }
+  ops.finish();
   for (int64_t i = 0; i < y.dim(0); ++i) mix_row(routes, i, at.result, y);
 }
 

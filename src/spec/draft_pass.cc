@@ -29,6 +29,7 @@ std::span<const Sampled> DraftPass::run(std::span<const DraftRows> rows,
   const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, n_layers}, pass);
   sampled_.resize(params.size());
   if (!params.empty()) ops_.sample(sampled_, model_.head(x, pass), params);
+  ops_.finish();
   return sampled_;
 }
 

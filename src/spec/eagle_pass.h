@@ -50,7 +50,7 @@ class EaglePass {
   Arena arena_;
   Tensor tapped_;  // f32 [n_tapped, taps · n_embd]
   Tensor left_;    // f32 [n_seqs, n_embd]: of the run before
-  int64_t kept_ = 0;
+  Arena::Mark kept_;
   std::vector<StreamTap> taps_;
   std::vector<Sampled> sampled_;
   std::vector<SampleParams> params_;

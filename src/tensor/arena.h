@@ -15,10 +15,21 @@ class Arena {
 
   explicit Arena(Buffer buffer) : buffer_(std::move(buffer)) {}
 
+  struct Mark {
+    int64_t used = 0, tables = 0;
+  };
+
   // Uninitialised memory until the next reset(). REQUIRES room: the engine sizes the arena from Model::arena_bytes.
+  // Whole numbers lie in the buffer's tables while these have room.
   Tensor alloc(DType dtype, std::initializer_list<int64_t> shape) {
     Tensor t = Tensor::dense(buffer_.data() + used_, dtype, shape);
     const int64_t bytes = (t.n_elements() * dtype_bytes(dtype) + kAlign - 1) / kAlign * kAlign;
+    Tables* tables = dtype == DType::i32 ? buffer_.tables() : nullptr;
+    if (tables != nullptr && tables->used + bytes <= tables->bytes) {
+      t.data = tables->data + tables->used;
+      tables->used += bytes;
+      return t;
+    }
     QR_CHECK(used_ + bytes <= buffer_.bytes(),
              "arena of " + std::to_string(buffer_.bytes()) + " bytes is full at " + std::to_string(used_ + bytes));
     used_ += bytes;
@@ -39,10 +50,13 @@ class Arena {
   static constexpr int64_t row_bytes(int64_t n, int64_t n_columns) {
     return n * row_stride(n_columns) * int64_t{sizeof(float)} + kAlign;
   }
-  void reset() { used_ = 0; }
+  void reset() { release({}); }
   // Everything allocated after mark() is freed by release(mark).
-  int64_t mark() const { return used_; }
-  void release(int64_t mark) { used_ = mark; }
+  Mark mark() const { return {used_, buffer_.tables() != nullptr ? buffer_.tables()->used : 0}; }
+  void release(Mark mark) {
+    used_ = mark.used;
+    if (buffer_.tables() != nullptr) buffer_.tables()->used = mark.tables;
+  }
   int64_t peak_bytes() const { return peak_; }
 
  private:

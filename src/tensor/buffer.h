@@ -15,18 +15,26 @@ namespace quire {
 enum class PageKind : uint8_t { huge_explicit, huge_advised, small };
 std::string_view page_kind_name(PageKind);  // how 2 MiB pages were come by: "explicit", "advised" or "refused"
 
+// Memory that a host writes tables of whole numbers into, for a device that takes a copy of what is used of it.
+struct Tables {
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+  int64_t used = 0;  // from the first byte on
+};
+
 class Buffer {
  public:
   Buffer() = default;
   // `bytes` > 0, zero-filled, aligned to 2 MiB. Tries explicit huge pages, then madvise(MADV_HUGEPAGE), then 4 KiB.
   // Code::exhausted names the size.
   static Result<Buffer> allocate(int64_t bytes);
-  // A device's memory, given back when the buffer goes. `memory` is not null.
-  static Buffer of(std::shared_ptr<std::byte> memory, int64_t bytes) {
+  // A device's memory, given back when the buffer goes. `memory` is not null; `tables`, beside it, may be.
+  static Buffer of(std::shared_ptr<std::byte> memory, int64_t bytes, std::shared_ptr<Tables> tables = nullptr) {
     Buffer out;
     out.data_ = memory.get();
     out.bytes_ = bytes;
     out.owner_ = std::move(memory);
+    out.tables_ = std::move(tables);
     return out;
   }
   Buffer(Buffer&& other) noexcept { swap(other); }
@@ -38,6 +46,7 @@ class Buffer {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  Tables* tables() const { return tables_.get(); }  // null: whole numbers lie with all else
   PageKind page_kind() const { return kind_; }
   // How many of these buffers' bytes the kernel backs with 2 MiB pages now; for start-up reports. Reads
   // /proc/self/smaps once, for which the kernel looks at every page of the process.
@@ -52,12 +61,14 @@ class Buffer {
     std::swap(mapped_, other.mapped_);
     std::swap(kind_, other.kind_);
     owner_.swap(other.owner_);
+    tables_.swap(other.tables_);
   }
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   int64_t mapped_ = 0;
   PageKind kind_ = PageKind::small;
   std::shared_ptr<std::byte> owner_;  // of a device's memory; else the pages are the buffer's own
+  std::shared_ptr<Tables> tables_;
 };
 
 }  // namespace quire

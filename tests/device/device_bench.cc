@@ -1,22 +1,25 @@
-// What single ops of the CUDA backend cost on the device that there is: microseconds of one op among many, and for products
-// the rate at which weights are read and multiplied.
+// What single ops of the CUDA backend cost on the device that there is: microseconds of one op among many, and for
+// products the rate at which weights are read and multiplied.
 #include <chrono>
 #include <cstdio>
 #include <functional>
 
+#include "backend/cuda/kernels/list.cuh"
 #include "tests/parity/cuda_corpus.h"
 
 namespace quire {
 namespace {
 
-double micros_of(const std::function<void()>& op) {
+double micros_of(const std::function<void()>& op, const std::function<void()>& finish) {
   using Clock = std::chrono::steady_clock;
   for (int i = 0; i < 3; ++i) op();
+  finish();
   double best = 1e30;
   for (int round = 0; round < 5; ++round) {
     constexpr int kTimes = 20;
     const auto begin = Clock::now();
     for (int i = 0; i < kTimes; ++i) op();
+    finish();
     best = std::min(best, std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kTimes);
   }
   return best;
@@ -35,6 +38,34 @@ Linear big_matrix(Ops& ops, const WeightFormat& format, int64_t n_out, int64_t n
   return *ops.load_linear(HostWeight{"w", &format, {n_out, n_in}, bytes}, nullptr, Shard{});
 }
 
+double micros_of(Bench& bench, const std::function<void()>& op) {
+  return micros_of(op, [&] { bench.ops().finish(); });
+}
+
+void reads(cuda::Runtime& runtime) {
+  constexpr int64_t kBytes = int64_t{4} << 30;
+  std::byte* data = *runtime.allocate(kBytes, cuda::Place::device);
+  const std::vector<uint64_t> numbers = [] {
+    std::vector<uint64_t> out(1 << 20);
+    Rng rng(1);
+    for (uint64_t& n : out) n = rng.bits();
+    return out;
+  }();
+  for (int64_t at = 0; at < kBytes; at += std::ssize(numbers) * 8) {
+    runtime.upload(data + at, numbers.data(), std::ssize(numbers) * 8);
+  }
+  runtime.wait();
+  double best = 0;
+  for (const int n_blocks : {264, 528, 1056, 2112}) {
+    const cuda::ReadAll kernel{reinterpret_cast<const cuda::Fragment*>(data), reinterpret_cast<uint32_t*>(data),
+                               kBytes / 16, n_blocks};
+    const double us = micros_of([&] { runtime.launch(cuda::launch_of(kernel, {n_blocks})); }, [&] { runtime.wait(); });
+    best = std::max(best, static_cast<double>(kBytes) / us / 1e3);
+  }
+  std::printf("reading memory: %.0f GB/s\n\n", best);
+  runtime.release(data);
+}
+
 void products(Bench& bench) {
   std::printf("%-8s %6s %6s %5s %10s %10s %10s\n", "format", "n_in", "n_out", "rows", "us", "GB/s", "TOPS");
   struct Shape {
@@ -44,10 +75,14 @@ void products(Bench& bench) {
     const WeightFormat& format = *find_weight_format(name);
     for (const auto& [n_in, n_out] : {Shape{4096, 28672}, Shape{4096, 4096}, Shape{14336, 4096}}) {
       if (name != std::string("q8_0") && n_out != 28672) continue;
-      const Linear w = big_matrix(bench.ops(), format, n_out, n_in);
+      std::vector<Linear> w;  // more than the cache holds
+      for (int64_t left = int64_t{256} << 20; left > 0; left -= n_out * format.row_bytes(n_in)) {
+        w.push_back(big_matrix(bench.ops(), format, n_out, n_in));
+      }
       for (const int64_t n : {1, 8, 16, 64, 512}) {
         const Tensor x = bench.floats(Matrix(n, n_in, 2)), y = bench.floats(Matrix(n, n_out));
-        const double us = micros_of([&] { bench.ops().linear(y, x, {&w, 1}); });
+        size_t turn = 0;
+        const double us = micros_of(bench, [&] { bench.ops().linear(y, x, {&w[turn++ % w.size()], 1}); });
         const auto weights = static_cast<double>(n_out * format.row_bytes(n_in));
         std::printf("%-8s %6d %6d %5d %10.1f %10.0f %10.2f\n", name, static_cast<int>(n_in), static_cast<int>(n_out),
                     static_cast<int>(n), us, weights / us / 1e3,
@@ -64,7 +99,7 @@ void rows(Bench& bench) {
     const Tensor x = bench.floats(Matrix(n, 4096, 1)), y = bench.floats(Matrix(n, 4096)), w = bench.vector(4096, 3);
     const Tensor gate = bench.floats(Matrix(n, 14336, 1)), up = bench.floats(Matrix(n, 14336, 2));
     const auto tell = [&](const char* name, const std::function<void()>& op) {
-      std::printf("%-12s %5d %10.1f\n", name, static_cast<int>(n), micros_of(op));
+      std::printf("%-12s %5d %10.1f\n", name, static_cast<int>(n), micros_of(bench, op));
     };
     tell("add", [&] { bench.ops().add(y, x); });
     tell("rms_norm", [&] { bench.ops().rms_norm(y, x, w, 1e-5F); });
@@ -84,7 +119,8 @@ void attention(Bench& bench, std::string_view codec_name) {
     const int n_blocks = n_keys / kTokens;
     KvView view;
     view.n_groups = 1;
-    view.groups[0] = {bench.bytes(int64_t{n_seqs} * n_blocks * kTokens * token_bytes, 0x11), kTokens * token_bytes, kTokens};
+    view.groups[0] = {bench.bytes(int64_t{n_seqs} * n_blocks * kTokens * token_bytes, 0x11), kTokens * token_bytes,
+                      kTokens};
     AttnParams params{.kv_offset = 0, .k_codec = &codec, .v_codec = &codec};
     params.n_heads = kHeads;
     params.n_kv_heads = kKvHeads;
@@ -102,9 +138,79 @@ void attention(Bench& bench, std::string_view codec_name) {
     table = Tensor::dense(table.data, DType::i32, {n_seqs, n_blocks});
     const AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
     const Tensor q = bench.floats(Matrix(n, kHeads * kDim, 3)), out = bench.floats(Matrix(n, kHeads * kDim));
-    const double us = micros_of([&] { bench.ops().attend(out, q, view, meta, params); });
+    const double us = micros_of(bench, [&] { bench.ops().attend(out, q, view, meta, params); });
     std::printf("%-8s %6d %6d %10.1f %10.0f\n", std::string(codec_name).c_str(), n_keys, static_cast<int>(n), us,
                 static_cast<double>(int64_t{n_keys} * n_seqs * token_bytes) / us / 1e3);
+    std::fflush(stdout);
+  }
+}
+
+// A layer of a model with 4096 columns, 32 heads of 128, 8 KV heads and units of 14336, its two parts.
+void layer(Bench& bench) {
+  std::printf("\n%-8s %6s %5s %12s %12s %12s\n", "layer", "keys", "rows", "attention us", "unit us", "GB/s");
+  constexpr int kTokens = 32, kHeads = 32, kKvHeads = 8, kDim = 128;
+  constexpr int64_t kWide = 4096, kHidden = 14336;
+  const WeightFormat& format = *find_weight_format("q8_0");
+  Ops& ops = bench.ops();
+  const Linear qkv[] = {big_matrix(ops, format, kHeads * kDim, kWide), big_matrix(ops, format, kKvHeads * kDim, kWide),
+                        big_matrix(ops, format, kKvHeads * kDim, kWide)};
+  const Linear out[] = {big_matrix(ops, format, kWide, kHeads * kDim)};
+  const Linear gate_up[] = {big_matrix(ops, format, kHidden, kWide), big_matrix(ops, format, kHidden, kWide)};
+  const Linear down[] = {big_matrix(ops, format, kWide, kHidden)};
+  const KvCodec& codec = *find_kv_codec("f16");
+  const int64_t token_bytes = kKvHeads * (codec.k_row_bytes(kDim) + codec.v_row_bytes(kDim));
+  for (const auto& [n_keys, n_seqs, n_fresh] : {std::array{64, 1, 1}, std::array{1024, 1, 1}, std::array{1024, 8, 1},
+                                                std::array{1024, 16, 1}, std::array{512, 1, 512}}) {
+    const int n_blocks = n_keys / kTokens;
+    KvView view;
+    view.n_groups = 1;
+    view.groups[0] = {bench.bytes(int64_t{n_seqs} * n_blocks * kTokens * token_bytes, 0x11), kTokens * token_bytes,
+                      kTokens};
+    AttnParams params{.kv_offset = 0, .k_codec = &codec, .v_codec = &codec};
+    params.n_heads = kHeads;
+    params.n_kv_heads = kKvHeads;
+    params.k_dim = params.v_dim = kDim;
+    params.scale = 0.09F;
+    std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * n_blocks)), cu_q = {0}, first, end, slots;
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(blocks.size() - 1 - i);
+    for (int s = 0; s < n_seqs; ++s) {
+      for (int i = 0; i < n_fresh; ++i) {
+        const int at = n_keys - n_fresh + i;
+        end.push_back(at + 1);
+        slots.push_back(blocks[static_cast<size_t>(s * n_blocks + at / kTokens)] * kTokens + at % kTokens);
+      }
+      cu_q.push_back(static_cast<int32_t>(end.size()));
+    }
+    first.assign(end.size(), 0);
+    const auto n = static_cast<int64_t>(end.size());
+    Tensor table = bench.ints(blocks);
+    table = Tensor::dense(table.data, DType::i32, {n_seqs, n_blocks});
+    const AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
+    NormedRows in;
+    in.x = bench.floats(Matrix(n, kWide, 1));
+    in.delta = bench.floats(Matrix(n, kWide));
+    in.w = bench.vector(kWide, 3);
+    in.eps = 1e-5F;
+    in.normed = bench.floats(Matrix(n, kWide));
+    AttentionPart part;
+    part.qkv = qkv;
+    const Tensor turns = bench.floats(Matrix(n, kDim));
+    part.rotation = Tensor::dense(turns.data, DType::f32, {n, kDim / 2, 2});
+    part.slots = bench.ints(slots);
+    part.kv = &view;
+    part.meta = &meta;
+    part.params = &params;
+    part.out = out;
+    part.scratch = bench.floats(Matrix(n, (2 * kHeads + 2 * kKvHeads) * kDim));
+    FeedForwardPart unit;
+    unit.gate_up = gate_up;
+    unit.down = down;
+    unit.scratch = bench.floats(Matrix(n, 2 * kHidden));
+    const double attention_us = micros_of(bench, [&] { ops.attention(in.delta, in, part); });
+    const double unit_us = micros_of(bench, [&] { ops.feed_forward(in.delta, in, unit); });
+    const double bytes = static_cast<double>(format.row_bytes(kWide) * (kWide * 2 + 2 * kKvHeads * kDim + 3 * kHidden));
+    std::printf("%-8s %6d %5d %12.1f %12.1f %12.0f\n", "q8_0", n_keys, static_cast<int>(n), attention_us, unit_us,
+                bytes / (attention_us + unit_us) / 1e3);
     std::fflush(stdout);
   }
 }
@@ -115,11 +221,13 @@ int bench() {
     std::fprintf(stderr, "%s\n", runtime.error().message.c_str());
     return 1;
   }
-  const auto ops = cuda::CudaOps::make(*runtime);
+  const auto ops = cuda::CudaOps::make(*runtime, cpu_sample_kernels());
   Bench bench(**ops);
   std::printf("%s\n", bench.ops().describe().c_str());
+  reads(**runtime);
   products(bench);
   rows(bench);
+  layer(bench);
   for (const char* codec : {"f16", "q8"}) attention(bench, codec);
   return 0;
 }

@@ -3,10 +3,12 @@
 #pragma once
 #include <algorithm>
 #include <cstring>
+#include <deque>
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/cuda_ops.h"
 #include "quant/kv_codec.h"
+#include "tensor/arena.h"
 #include "tests/parity/op_corpus.h"
 
 namespace quire {
@@ -41,30 +43,42 @@ class Bench {
     return *ops_.load_linear(w.weight, nullptr, Shard{});
   }
   std::byte* bytes(int64_t n, int fill) {
+    ops_.finish();
     buffers_.push_back(*ops_.allocate(n));
     std::memset(buffers_.back().data(), fill, static_cast<size_t>(n));
     return buffers_.back().data();
   }
   Ops& ops() { return ops_; }
+  // What the host may read from now on.
+  std::vector<float> values(const Tensor& t) {
+    ops_.finish();
+    std::vector<float> out;
+    for (int64_t r = 0; r < t.dim(0); ++r) out.insert(out.end(), t.row<float>(r), t.row<float>(r) + t.dim(1));
+    return out;
+  }
 
  private:
   Tensor put(const void* from, DType dtype, std::initializer_list<int64_t> shape) {
     Tensor out = Tensor::dense(nullptr, dtype, shape);
-    out.data = bytes(std::max<int64_t>(1, out.n_elements()) * 4, 0);
+    const int64_t n = std::max<int64_t>(1, out.n_elements());
+    if (dtype == DType::i32) {
+      ops_.finish();
+      arenas_.emplace_back(*ops_.allocate_arena(n * 4 + Arena::kAlign));
+      return written(arenas_.back().alloc(DType::i32, shape), from);
+    }
+    out.data = bytes(n * 4, 0);
+    return written(out, from);
+  }
+  static Tensor written(const Tensor& out, const void* from) {
     std::memcpy(out.data, from, static_cast<size_t>(out.n_elements()) * 4);
     return out;
   }
   Ops& ops_;
   std::vector<Buffer> buffers_;
+  std::deque<Arena> arenas_;
 };
 
 using Body = std::vector<float> (*)(Bench& bench);
-
-inline std::vector<float> values(const Tensor& t) {
-  std::vector<float> out;
-  for (int64_t r = 0; r < t.dim(0); ++r) out.insert(out.end(), t.row<float>(r), t.row<float>(r) + t.dim(1));
-  return out;
-}
 
 inline std::vector<float> on_cpu(Body body) {
   const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = "scalar", .pin = false});
@@ -79,13 +93,14 @@ inline std::vector<float> product(Bench& bench, int64_t n, int64_t n_in, int64_t
   const Linear parts[] = {bench.matrix(n_out, n_in, 1, n % 2 == 1), bench.matrix(7, n_in, 3)};
   const Tensor y = bench.floats(Matrix(n, n_out + 7));
   bench.ops().linear(y, bench.floats(Matrix(n, n_in, 2)), parts);
-  return values(y);
+  return bench.values(y);
 }
 
 inline std::vector<float> one_product(Bench& bench) { return product(bench, 17, 640, 100); }
 
 // Parts of several formats, one of them floats; n_in need not be whole blocks where all are.
-inline std::vector<float> product_of_floats(Bench& bench, std::string_view format, int64_t n, int64_t n_in, int64_t n_out) {
+inline std::vector<float> product_of_floats(
+    Bench& bench, std::string_view format, int64_t n, int64_t n_in, int64_t n_out) {
   std::vector<Linear> parts = {bench.matrix(n_out, n_in, 1, n % 2 == 1, format),
                                bench.matrix(7, n_in, 3, false, "f32")};
   if (n_in % 32 == 0) parts.push_back(bench.matrix(5, n_in, 5));
@@ -94,8 +109,8 @@ inline std::vector<float> product_of_floats(Bench& bench, std::string_view forma
   const Tensor x = bench.floats(Matrix(n, n_in + 3, 2));
   bench.ops().linear(y, x.columns(2, n_in), parts);
   bench.ops().embed(embedded, bench.ints({static_cast<int32_t>(n_out) - 1, 0, 1}), parts.front());
-  std::vector<float> out = values(y);
-  std::ranges::copy(values(embedded), std::back_inserter(out));
+  std::vector<float> out = bench.values(y);
+  std::ranges::copy(bench.values(embedded), std::back_inserter(out));
   return out;
 }
 
@@ -152,7 +167,7 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   table = Tensor::dense(table.data, DType::i32, {n_seqs, max_blocks});
   const AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
   bench.ops().attend(out, bench.floats(Matrix(n, c.n_heads * c.dim, 300)), view, meta, params);
-  return values(out);
+  return bench.values(out);
 }
 
 inline std::vector<float> one_product_of_halves(Bench& bench) { return product_of_floats(bench, "f16", 17, 320, 70); }
@@ -161,7 +176,7 @@ inline std::vector<float> one_product_with_mins(Bench& bench) {
   const Linear parts[] = {bench.matrix(70, 768, 1, true, "q2_k"), bench.matrix(5, 768, 3, false, "q4_k")};
   const Tensor y = bench.floats(Matrix(17, 75));
   bench.ops().linear(y, bench.floats(Matrix(17, 768, 2)), parts);
-  return values(y);
+  return bench.values(y);
 }
 inline std::vector<float> one_attention(Bench& bench) { return attended(bench, {4, 2, 16, {300, 0}, {1, 3}}); }
 inline std::vector<float> one_attention_of_q8(Bench& bench) {

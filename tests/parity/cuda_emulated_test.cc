@@ -1,5 +1,5 @@
-// The emulated device for the tests of the CUDA backend, by way of a driver too; and the suite against itself: faults that
-// are planted in the kernels are noticed.
+// The emulated device for the tests of the CUDA backend, by way of a driver too; and the suite against itself: faults
+// that are planted in the kernels are noticed.
 #include "backend/cuda/driver/runtime_cuda.h"
 #include "backend/cuda/emulated/fake_libcuda.h"
 #include "backend/cuda/emulated/runtime_fake.h"
@@ -8,7 +8,7 @@
 namespace quire {
 
 static std::vector<float> on_cuda(Body body, const cuda::FakeOptions& options) {
-  const auto ops = cuda::CudaOps::make(cuda::make_fake_runtime(options));
+  const auto ops = cuda::CudaOps::make(cuda::make_fake_runtime(options), cpu_sample_kernels());
   Bench bench(**ops);
   return body(bench);
 }
@@ -17,7 +17,7 @@ static std::vector<float> on_cuda(Body body, const cuda::FakeOptions& options) {
 static std::vector<float> on_driver(Body body) {
   const auto runtime = cuda::open_driver_runtime(
       {.library = cuda::fake_libcuda_path(), .image = std::as_bytes(std::span(cuda::kFakeImage))});
-  const auto ops = cuda::CudaOps::make(*runtime);
+  const auto ops = cuda::CudaOps::make(*runtime, cpu_sample_kernels());
   Bench bench(**ops);
   return body(bench);
 }

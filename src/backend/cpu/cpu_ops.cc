@@ -323,6 +323,17 @@ Result<Resolved> resolve(CpuOptions options) {
   return fail(Code::unsupported, "instruction set " + options.isa + " is not available here; there are:" + known);
 }
 
+}  // namespace
+
+SampleKernels cpu_sample_kernels() {
+  CpuOptions options;
+  options.n_threads = 1;
+  const ElementwiseKernels& rows = *resolve(options)->table->elementwise;
+  return {rows.block_max, rows.exp_row};
+}
+
+namespace {
+
 double rate(WorkerPool& pool, int64_t (*spin)(int64_t rounds)) {
   SystemClock clock;
   double best = 0;

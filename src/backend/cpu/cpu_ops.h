@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/ops.h"
+#include "ops/sample_row.h"
 
 namespace quire {
 
@@ -21,6 +22,9 @@ std::vector<std::string> cpu_isas();
 // Code::unsupported when the named set is unknown or this machine lacks it, Code::invalid for a bad count of threads
 // or nodes.
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOptions& options);
+
+// The sums that sampling needs, by the same kernels.
+SampleKernels cpu_sample_kernels();
 
 // Times that `ops`, of make_cpu_ops, has handed work to its threads and waited for them: each is one barrier.
 int64_t cpu_forks(const Ops& ops);

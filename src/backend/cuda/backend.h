@@ -1,14 +1,17 @@
-// The class behind the Ops seam. Matrices lie in device memory, vectors and what ops take and give in shared memory;
-// every op asks the runtime for its kernels and waits for them, the two parts of a layer once at their end. Work that a
-// host does (rotary tables, routing of experts, sampling) is done between waits. Owner: the engine thread.
+// The class behind the Ops seam. Matrices lie in device memory, vectors and what ops take and give in shared memory,
+// tables of whole numbers in pinned memory, of which the device has a copy: it is brought up to date by the first op
+// behind finish(). An op asks the runtime for its kernels and returns; finish() waits for them. What a host does
+// (routing of experts, gates of rows, sampling) waits first. Owner: the engine thread.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/cuda/kernels/attention.cuh"
-#include "backend/cuda/kernels/elementwise.cuh"
+#include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/runtime.h"
 #include "ops/ops.h"
+#include "ops/parts.h"
 #include "ops/sample_row.h"
 
 namespace quire::cuda {
@@ -16,11 +19,13 @@ namespace quire::cuda {
 class CudaOps final : public Ops {
  public:
   // Code::exhausted where the device has no memory for the workspace.
-  static Result<std::unique_ptr<Ops>> make(std::shared_ptr<Runtime> runtime);
+  static Result<std::unique_ptr<Ops>> make(std::shared_ptr<Runtime> runtime, const SampleKernels& sums);
   ~CudaOps() override;
 
   std::string describe() const override { return "cuda, " + runtime_->describe(); }
   Result<Buffer> allocate(int64_t bytes) override;
+  Result<Buffer> allocate_arena(int64_t bytes) override;
+  void finish() override;
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override;
   Result<Tensor> load_vector(const HostWeight& weight) override;
   void embed(Tensor y, Tensor ids, const Linear& table) override;
@@ -48,38 +53,70 @@ class CudaOps final : public Ops {
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
  private:
-  explicit CudaOps(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+  CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums) : runtime_(std::move(runtime)), sums_(sums) {}
   Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
 
-  // Waits when it ends, but where one of these surrounds it.
+  // Brings the device's tables up to date where the host may have written to them.
   class Op;
+  struct HostTables {
+    Tables* tables;
+    std::byte* copy;  // the device's
+  };
+  const HostTables* tables_with(const void* data) const;
+  // Whole numbers as kernels reach them.
+  const int32_t* numbers(const Tensor& t) const;
+  // The host reads these: of tables it may at any time.
+  void expect_readable(const Tensor& t);
+  // (cos, sin) of positions [0, n) by these frequencies, in device memory.
+  struct Turns {
+    std::vector<int64_t> freq;
+    double magnitude;
+    int64_t n = 0;
+    std::byte* rows = nullptr;
+  };
+  const Turns* turns_up_to(int32_t last, std::span<const int64_t> freq, double magnitude);
+  bool make_turns(Turns& turns, int64_t n);
+  void sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params);
   template <class Kernel>
   void run(const Kernel& kernel, int64_t x, int64_t y = 1, int64_t z = 1);
   template <class Each>
   void run_each(const Each& each, int64_t n_rows, int64_t n_columns);
   void norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps);
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
-  // x quantised as LinearInteger wants it.
-  struct Quantised {
-    const int8_t* q;
-    const float *scales, *sums, *half_sums;
-    int n_groups, pitch;  // activation groups; rounded up to a stage's
-    static int64_t pitch_of(int64_t n_in);
-  };
-  Quantised quantise(const Tensor& x);
-  void multiply_integers(const Tensor& y, const Quantised& x, const Linear& part);
+  // Room in the workspace for rows as products want them.
+  QuantizedRows quantised_rows(int64_t n, int64_t n_in) const;
+  QuantizedRows quantise(const Tensor& x);
+  // What norm_rows and what gated leave, quantised; empty where that takes more than one kernel.
+  std::optional<QuantizedRows> norm_quantised(const NormedRows& in, std::span<const Linear> parts);
+  std::optional<QuantizedRows> gated_quantised(const Tensor& gate,
+                                               const Tensor& up,
+                                               Activation act,
+                                               std::span<const Linear> parts);
+  // norm_rows and a product of what it leaves.
+  void linear_of_normed(const Tensor& y, const NormedRows& in, std::span<const Linear> parts);
+  // Parts next to each other that have one format, in y's columns from `column` on.
+  void multiply_integers(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts, int64_t column);
+  void multiply_few(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts, int64_t column);
+  void multiply_all(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts);
   template <class W>
   void multiply_floats(const Tensor& y, const Tensor& x, const Linear& part);
   template <class W>
   void embed_floats(const Tensor& y, const Tensor& ids, const Linear& table);
+  bool rotate_and_keep(const AttentionScratch& at, const AttentionPart& part);
   template <class Codec>
   void attend_rows_of(const Tensor& out, const Tensor& q, const AttentionPart& part, int n_chunks);
   void attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n_chunks);
 
   std::shared_ptr<Runtime> runtime_;
+  const SampleKernels sums_;
   std::vector<std::byte*> memory_;
   std::byte* workspace_ = nullptr;
-  int depth_ = 0;  // of ops in ops
+  std::shared_ptr<std::vector<HostTables>> tables_ = std::make_shared<std::vector<HostTables>>();  // of arenas alive
+  bool is_fresh_ = true;  // what the host wrote to tables is not on the device
+  std::vector<Turns> turns_;
+  std::vector<float> made_;      // by the host, for an upload that is under way
+  std::byte* logits_ = nullptr;  // pinned, a copy for sampling
+  int64_t logits_bytes_ = 0;
   SampleScratch scratch_;
 };
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/list.cuh"
-#include "backend/cuda/sums.h"
 #include "backend/cuda/weights.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
@@ -23,35 +23,48 @@ bool has_codec(std::string_view name) { return name == "f16" || name == "f32" ||
 // Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kProductRows = LinearInteger<PackedQ8_0>::kRows;
-constexpr int64_t kMostRows = 65535;  // of a grid's second axis
+constexpr int64_t kMostRows = 65535;               // of a grid's second axis
+constexpr int64_t kMostTables = int64_t{2} << 20;  // bytes beside an arena; whole numbers beyond lie in it
+constexpr int64_t kMostTurns = int64_t{1} << 20;   // positions that a table of rotations is kept for
+constexpr int64_t kSampledTogether = 16;           // rows of logits that are copied to the host at a time
 
 Rows<float> rows_of(const Tensor& t) { return {t.ptr<float>(), t.stride[0]}; }
 Rows<const float> read_rows(const Tensor& t) {
   return t.empty() ? Rows<const float>{nullptr, 0} : Rows<const float>{t.ptr<float>(), t.stride[0]};
 }
 
+// Activation groups of a row, rounded up to a stage's; and bytes that a quantised row takes.
+int64_t pitch_of(int64_t n_in) { return parts_of(n_in, kPackedDepth) * kPackedBlocks; }
+int64_t row_bytes_of(int64_t n_in) { return n_in + pitch_of(n_in) * 4 * 4; }
+
+bool are_integers(std::span<const Linear> parts) {
+  return std::ranges::all_of(parts, [](const Linear& part) { return part.format->integer; });
+}
+
 }  // namespace
 
 class CudaOps::Op {
  public:
-  explicit Op(CudaOps& ops) : ops_(ops) { ++ops_.depth_; }
-  ~Op() {
-    if (--ops_.depth_ == 0) ops_.runtime_->wait();
+  explicit Op(CudaOps& ops) {
+    if (!std::exchange(ops.is_fresh_, false)) return;
+    for (const HostTables& of : *ops.tables_) {
+      if (of.tables->used > 0) ops.runtime_->upload(of.copy, of.tables->data, of.tables->used);
+    }
   }
-  Op(const Op&) = delete;
-  Op& operator=(const Op&) = delete;
-
- private:
-  CudaOps& ops_;
 };
 
-Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime) {
-  std::unique_ptr<CudaOps> ops(new CudaOps(std::move(runtime)));
+Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime, const SampleKernels& sums) {
+  std::unique_ptr<CudaOps> ops(new CudaOps(std::move(runtime), sums));
   QR_TRY(ops->workspace_, ops->own_memory(kWorkspaceBytes, Place::device));
   return std::unique_ptr<Ops>(std::move(ops));
 }
 
 CudaOps::~CudaOps() {
+  runtime_->wait();
+  for (const Turns& turns : turns_) {
+    if (turns.rows != nullptr) runtime_->release(turns.rows);
+  }
+  if (logits_ != nullptr) runtime_->release(logits_);
   for (std::byte* data : memory_) runtime_->release(data);
 }
 
@@ -64,6 +77,46 @@ Result<std::byte*> CudaOps::own_memory(int64_t bytes, Place place) {
 Result<Buffer> CudaOps::allocate(int64_t bytes) {
   QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::shared));
   return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes);
+}
+
+Result<Buffer> CudaOps::allocate_arena(int64_t bytes) {
+  const int64_t n = std::min(bytes, kMostTables);
+  QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::shared));
+  const auto release = [runtime = runtime_](std::byte* p) { runtime->release(p); };
+  std::shared_ptr<std::byte> memory(data, release);
+  QR_TRY(std::byte * host, runtime_->allocate(n, Place::pinned));
+  const std::shared_ptr<std::byte> pinned(host, release);
+  QR_TRY(std::byte * device, runtime_->allocate(n, Place::device));
+  const std::shared_ptr<std::byte> copy(device, release);
+  const auto forget = [pinned, copy, all = tables_](const Tables* mine) {
+    std::erase_if(*all, [&](const HostTables& of) { return of.tables == mine; });
+    delete mine;
+  };
+  std::shared_ptr<Tables> tables(new Tables{host, n}, forget);
+  tables_->push_back({tables.get(), device});
+  return Buffer::of(std::move(memory), bytes, std::move(tables));
+}
+
+void CudaOps::finish() {
+  runtime_->wait();
+  is_fresh_ = true;
+}
+
+const CudaOps::HostTables* CudaOps::tables_with(const void* data) const {
+  const auto* at = static_cast<const std::byte*>(data);
+  for (const HostTables& of : *tables_) {
+    if (at >= of.tables->data && at < of.tables->data + of.tables->bytes) return &of;
+  }
+  return nullptr;
+}
+
+const int32_t* CudaOps::numbers(const Tensor& t) const {
+  const HostTables* of = tables_with(t.data);
+  return of != nullptr ? reinterpret_cast<const int32_t*>(of->copy + (t.data - of->tables->data)) : t.ptr<int32_t>();
+}
+
+void CudaOps::expect_readable(const Tensor& t) {
+  if (tables_with(t.data) == nullptr) finish();
 }
 
 Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) {
@@ -112,7 +165,7 @@ void CudaOps::run_each(const Each& each, int64_t n_rows, int64_t n_columns) {
 template <class W>
 void CudaOps::embed_floats(const Tensor& y, const Tensor& ids, const Linear& table) {
   const PanelMatrix form(*table.format, table.n_out, table.n_in);
-  run_each(EmbedFloat<W>{rows_of(y), table.w.ptr<W>(), ids.ptr<int32_t>(), static_cast<int>(form.n_blocks)}, y.dim(0),
+  run_each(EmbedFloat<W>{rows_of(y), table.w.ptr<W>(), numbers(ids), static_cast<int>(form.n_blocks)}, y.dim(0),
            y.dim(1));
 }
 
@@ -125,9 +178,9 @@ void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
   const StagedMatrix form(format, table.n_out, table.n_in);
   QR_CHECK(y.dim(0) <= kMostRows);
   if (y.dim(0) == 0) return;
-  runtime_->launch(
-      format.embed({rows_of(y), table.w.ptr<uint8_t>(), ids.ptr<int32_t>(), static_cast<int>(form.n_stages)},
-                   static_cast<int>(y.dim(1)), {parts_of(y.dim(1), Elementwise<Add>::kThreads), y.dim(0)}));
+  runtime_->launch(format.embed({rows_of(y), table.w.ptr<uint8_t>(), numbers(ids), static_cast<int>(form.n_stages)},
+                                static_cast<int>(y.dim(1)),
+                                {parts_of(y.dim(1), Elementwise<Add>::kThreads), y.dim(0)}));
 }
 
 // Of x's rows the parts as wide as w.
@@ -182,8 +235,10 @@ void CudaOps::scale(Tensor x, float factor) {
 // The factors are the host's, in double.
 void CudaOps::gate_rows(Tensor x, Tensor gate) {
   check_gate_rows(x, gate);
-  QR_CHECK(depth_ == 0 && x.dim(0) * 4 <= kWorkspaceBytes);
-  std::vector<float> factors(static_cast<size_t>(x.dim(0)));
+  QR_CHECK(x.dim(0) * 4 <= kWorkspaceBytes);
+  finish();
+  std::vector<float>& factors = made_;
+  factors.resize(static_cast<size_t>(x.dim(0)));
   for (size_t i = 0; i < factors.size(); ++i) {
     const auto g = static_cast<double>(gate.row<float>(static_cast<int64_t>(i))[0]);
     factors[i] = static_cast<float>(1.0 / (1.0 + std::exp(-g)));
@@ -203,8 +258,7 @@ void CudaOps::soft_cap(Tensor x, float cap) {
 void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
   const Op op(*this);
-  const int64_t row_bytes = x.dim(1) + Quantised::pitch_of(x.dim(1)) * 4 * 4;
-  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes / kProductRows * kProductRows);
+  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes_of(x.dim(1)) / kProductRows * kProductRows);
   QR_CHECK(most > 0);
   for (int64_t i = 0; i < x.dim(0); i += most) {
     const int64_t n = std::min(most, x.dim(0) - i);
@@ -212,33 +266,84 @@ void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   }
 }
 
-int64_t CudaOps::Quantised::pitch_of(int64_t n_in) { return parts_of(n_in, kPackedDepth) * kPackedBlocks; }
-
-CudaOps::Quantised CudaOps::quantise(const Tensor& x) {
-  const int64_t n = x.dim(0), n_groups = x.dim(1) / 32, pitch = Quantised::pitch_of(x.dim(1));
+QuantizedRows CudaOps::quantised_rows(int64_t n, int64_t n_in) const {
+  const int64_t n_groups = n_in / 32, pitch = pitch_of(n_in);
   auto* scales = reinterpret_cast<float*>(workspace_);
   float *sums = scales + n * pitch, *half_sums = sums + n * pitch;
   auto* q = reinterpret_cast<int8_t*>(half_sums + 2 * n * pitch);
-  const Quantised out{q, scales, sums, half_sums, static_cast<int>(n_groups), static_cast<int>(pitch)};
-  run(Quantize{read_rows(x), q, scales, sums, half_sums, out.n_groups, out.pitch},
-      parts_of(n_groups, Quantize::kThreads / 32), n);
-  return out;
+  return {q, scales, sums, half_sums, static_cast<int>(n_groups), static_cast<int>(pitch)};
 }
 
-void CudaOps::multiply_integers(const Tensor& y, const Quantised& x, const Linear& part) {
+QuantizedRows CudaOps::quantise(const Tensor& x) {
+  const QuantizedRows to = quantised_rows(x.dim(0), x.dim(1));
+  run(Quantize{read_rows(x), to}, parts_of(to.n_activation_groups, Quantize::kThreads / 32), x.dim(0));
+  return to;
+}
+
+void CudaOps::multiply_few(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts, int64_t column) {
+  const IntegerFormat& format = *find_integer_format(*parts.front().format);
+  FewProduct product{.parts = {},
+                     .x = x.q,
+                     .x_scales = x.scales,
+                     .x_sums = format.scale_group == 32 ? x.sums : x.half_sums,
+                     .y = rows_of(y),
+                     .n = static_cast<int>(y.dim(0)),
+                     .n_groups = x.n_activation_groups,
+                     .pitch = x.pitch};
+  int n_runs = 0;
+  for (size_t i = 0; i < kFewParts; ++i) {
+    FewPart& to = product.parts[i];
+    to.first = std::numeric_limits<int>::max();
+    if (i >= parts.size()) continue;
+    const Linear& part = parts[i];
+    to = {part.w.ptr<uint8_t>(), part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+          static_cast<int>(part.n_out), n_runs, static_cast<int>(column)};
+    n_runs += static_cast<int>(parts_of(part.n_out, kFewOutputs));
+    column += part.n_out;
+  }
+  runtime_->launch(format.multiply_few(product, {n_runs}));
+}
+
+void CudaOps::multiply_integers(const Tensor& y,
+                                const QuantizedRows& x,
+                                std::span<const Linear> parts,
+                                int64_t column) {
+  const IntegerFormat& format = *find_integer_format(*parts.front().format);
+  if (y.dim(0) <= kMostFew) {
+    for (size_t i = 0; i < parts.size(); i += kFewParts) {
+      const auto some = parts.subspan(i, std::min<size_t>(kFewParts, parts.size() - i));
+      multiply_few(y, x, some, column);
+      for (const Linear& part : some) column += part.n_out;
+    }
+    return;
+  }
+  for (const Linear& part : parts) {
+    runtime_->launch(format.multiply({.w = part.w.ptr<uint8_t>(),
+                                      .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+                                      .x = x.q,
+                                      .x_scales = x.scales,
+                                      .x_sums = format.scale_group == 32 ? x.sums : x.half_sums,
+                                      .y = rows_of(y.columns(column, part.n_out)),
+                                      .n = static_cast<int>(y.dim(0)),
+                                      .n_out = static_cast<int>(part.n_out),
+                                      .n_groups = x.n_activation_groups,
+                                      .pitch = x.pitch},
+                                     {parts_of(part.n_out, kPackedOutputs), parts_of(y.dim(0), kProductRows)}));
+    column += part.n_out;
+  }
+}
+
+// All parts are of integer formats.
+void CudaOps::multiply_all(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts) {
   if (y.dim(0) == 0) return;
-  const IntegerFormat& format = *find_integer_format(*part.format);
-  runtime_->launch(format.multiply({.w = part.w.ptr<uint8_t>(),
-                                    .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
-                                    .x = x.q,
-                                    .x_scales = x.scales,
-                                    .x_sums = format.scale_group == 32 ? x.sums : x.half_sums,
-                                    .y = rows_of(y),
-                                    .n = static_cast<int>(y.dim(0)),
-                                    .n_out = static_cast<int>(part.n_out),
-                                    .n_groups = x.n_groups,
-                                    .pitch = x.pitch},
-                                   {parts_of(part.n_out, kPackedOutputs), parts_of(y.dim(0), kProductRows)}));
+  int64_t column = 0;
+  for (size_t i = 0, end = 0; i < parts.size(); i = end) {
+    const auto is_other = [&](const Linear& part) { return part.format != parts[i].format; };
+    end = static_cast<size_t>(std::find_if(parts.begin() + static_cast<std::ptrdiff_t>(i), parts.end(), is_other) -
+                              parts.begin());
+    multiply_integers(y, x, parts.subspan(i, end - i), column);
+    for (const Linear& part : parts.subspan(i, end - i)) column += part.n_out;
+  }
 }
 
 template <class W>
@@ -255,16 +360,50 @@ void CudaOps::multiply_floats(const Tensor& y, const Tensor& x, const Linear& pa
 }
 
 void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
-  Quantised q{};
+  if (are_integers(parts)) return multiply_all(y, quantise(x), parts);
+  QuantizedRows q{};
   if (std::ranges::any_of(parts, [](const Linear& part) { return part.format->integer; })) q = quantise(x);
   int64_t column = 0;
   for (const Linear& part : parts) {
     const Tensor to = y.columns(column, part.n_out);
-    if (part.format->integer) multiply_integers(to, q, part);
+    if (part.format->integer && y.dim(0) > 0) multiply_integers(to, q, {&part, 1}, 0);
     if (part.format->name == "f32") multiply_floats<float>(to, x, part);
     if (part.format->name == "f16") multiply_floats<uint16_t>(to, x, part);
     column += part.n_out;
   }
+}
+
+std::optional<QuantizedRows> CudaOps::norm_quantised(const NormedRows& in, std::span<const Linear> parts) {
+  const int64_t n = in.x.dim(0), d = in.x.dim(1);
+  const bool fits = d <= NormQuantize::kMost && n <= kMostRows && n * row_bytes_of(d) <= kWorkspaceBytes;
+  const bool is_plain = in.kind == NormKind::rms && !in.w.empty() && (in.delta.empty() || in.delta_w.empty());
+  if (!fits || !is_plain || !are_integers(parts) || n == 0) return {};
+  const QuantizedRows to = quantised_rows(n, d);
+  run(NormQuantize{rows_of(in.normed), rows_of(in.x), read_rows(in.delta), in.w.ptr<float>(), in.eps, to}, n);
+  return to;
+}
+
+void CudaOps::linear_of_normed(const Tensor& y, const NormedRows& in, std::span<const Linear> parts) {
+  if (const auto x = norm_quantised(in, parts)) return multiply_all(y, *x, parts);
+  norm_rows(*this, in);
+  linear(y, in.input(), parts);
+}
+
+std::optional<QuantizedRows> CudaOps::gated_quantised(const Tensor& gate,
+                                                      const Tensor& up,
+                                                      Activation act,
+                                                      std::span<const Linear> parts) {
+  const int64_t n = gate.dim(0), d = gate.dim(1);
+  const bool fits = n > 0 && n <= kMostRows && n * row_bytes_of(d) <= kWorkspaceBytes;
+  if (!fits || !are_integers(parts) || (act != Activation::silu && act != Activation::gelu_tanh)) return {};
+  const QuantizedRows to = quantised_rows(n, d);
+  const int64_t n_blocks = parts_of(to.n_activation_groups, Quantize::kThreads / 32);
+  if (act == Activation::silu) {
+    run(GatedQuantize<Activation::silu>{read_rows(gate), read_rows(up), to}, n_blocks, n);
+  } else {
+    run(GatedQuantize<Activation::gelu_tanh>{read_rows(gate), read_rows(up), to}, n_blocks, n);
+  }
+  return to;
 }
 
 void CudaOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
@@ -287,15 +426,64 @@ void CudaOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
 
 void CudaOps::moe(Tensor y, const MoeInput& in, const Experts& experts) { moe_by_expert(*this, y, in, experts); }
 
+namespace {
+
+void fill_turns(std::span<const int64_t> freq, double magnitude, int64_t position, float* out) {
+  for (const int64_t bits : freq) {
+    const double angle = static_cast<double>(position) * std::bit_cast<double>(bits);
+    *out++ = static_cast<float>(magnitude * std::cos(angle));
+    *out++ = static_cast<float>(magnitude * std::sin(angle));
+  }
+}
+
+}  // namespace
+
+bool CudaOps::make_turns(Turns& turns, int64_t n) {
+  const int64_t row = std::ssize(turns.freq) * 2;
+  finish();
+  auto rows = runtime_->allocate(n * row * 4, Place::device);
+  if (!rows) return false;
+  made_.resize(static_cast<size_t>(n * row));
+  for (int64_t p = 0; p < n; ++p) fill_turns(turns.freq, turns.magnitude, p, made_.data() + p * row);
+  runtime_->upload(*rows, made_.data(), n * row * 4);
+  finish();
+  made_ = {};
+  if (turns.rows != nullptr) runtime_->release(turns.rows);
+  turns.rows = *rows;
+  turns.n = n;
+  return true;
+}
+
+// Null where none is kept: the device has no memory for it, or it would be long.
+const CudaOps::Turns* CudaOps::turns_up_to(int32_t last, std::span<const int64_t> freq, double magnitude) {
+  if (last >= kMostTurns) return nullptr;
+  const auto is_same = [&](const Turns& turns) {
+    return turns.magnitude == magnitude && std::ranges::equal(turns.freq, freq);
+  };
+  auto found = std::ranges::find_if(turns_, is_same);
+  if (found == turns_.end()) {
+    found = turns_.insert(found, Turns{.freq = {freq.begin(), freq.end()}, .magnitude = magnitude});
+  }
+  const int64_t n = std::max<int64_t>(1024, static_cast<int64_t>(std::bit_ceil(static_cast<uint32_t>(last) + 1)));
+  return n <= found->n || make_turns(*found, n) ? &*found : nullptr;
+}
+
 void CudaOps::rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) {
   check_rope_table(out, pos, freq);
-  auto* at = out.ptr<float>();
-  for (const int32_t p : pos.span<int32_t>()) {
-    for (const int64_t bits : freq.span<int64_t>()) {
-      const double angle = p * std::bit_cast<double>(bits);
-      *at++ = static_cast<float>(magnitude * std::cos(angle));
-      *at++ = static_cast<float>(magnitude * std::sin(angle));
-    }
+  const int64_t row = out.dim(1) * 2;
+  if (out.dim(0) == 0) return;
+  expect_readable(pos);
+  const auto [least, last] = std::ranges::minmax(pos.span<int32_t>());
+  const Turns* turns = least < 0 ? nullptr : turns_up_to(last, freq.span<int64_t>(), magnitude);
+  if (turns != nullptr) {
+    const Op op(*this);
+    run_each(PickRows{{out.ptr<float>(), row}, {reinterpret_cast<const float*>(turns->rows), row}, numbers(pos)},
+             out.dim(0), row);
+    return;
+  }
+  finish();
+  for (int64_t i = 0; i < out.dim(0); ++i) {
+    fill_turns(freq.span<int64_t>(), magnitude, pos.ptr<int32_t>()[i], out.ptr<float>() + i * row);
   }
 }
 
@@ -335,7 +523,7 @@ Signs signs_of_rotation() {
   return out;
 }
 
-// Chunks that any row may see; the host's to ask while no work is under way.
+// Chunks that any row may see.
 int chunks_of(const AttnMeta& meta) {
   int32_t end = 1;
   for (const int32_t e : meta.end_key.span<int32_t>()) end = std::max(end, e);
@@ -348,7 +536,7 @@ void CudaOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const
   check_kv_write(k, v, slots, kv, params);
   const Op op(*this);
   QR_CHECK(k.dim(0) <= kMostRows);
-  const auto* to = slots.ptr<int32_t>();
+  const int32_t* to = numbers(slots);
   with_codec(params, [&]<class Codec>(Codec) {
     const Cache<Codec> cache = cache_of<Codec>(kv, params);
     if constexpr (Codec::kIsScaled) {
@@ -367,6 +555,7 @@ void CudaOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& met
   part.kv = &kv;
   part.meta = &meta;
   part.params = &params;
+  expect_readable(meta.end_key);
   const int n_chunks = chunks_of(meta);
   const Op op(*this);
   attend_rows(out, q, part, n_chunks);
@@ -387,9 +576,8 @@ void CudaOps::attend_rows_of(const Tensor& out, const Tensor& q, const Attention
   QR_CHECK(most > 0, "one row's states of attention take " + std::to_string(row_bytes) + " bytes");
   const int heads_per_kv = params.n_heads / params.n_kv_heads;
   AttendChunk<Codec> chunk{.cache = cache_of<Codec>(*part.kv, params),
-                           .keys = {meta.cu_q.ptr<int32_t>(), blocks.ptr<int32_t>(), meta.first_key.ptr<int32_t>(),
-                                    meta.end_key.ptr<int32_t>(), static_cast<int>(blocks.dim(0)),
-                                    static_cast<int>(blocks.stride[0]), params.window},
+                           .keys = {numbers(meta.cu_q), numbers(blocks), numbers(meta.first_key), numbers(meta.end_key),
+                                    static_cast<int>(blocks.dim(0)), static_cast<int>(blocks.stride[0]), params.window},
                            .q = read_rows(q),
                            .states = {reinterpret_cast<float*>(workspace_), params.n_heads, n_chunks, params.v_dim, 0},
                            .heads_per_kv = heads_per_kv,
@@ -405,24 +593,61 @@ void CudaOps::attend_rows_of(const Tensor& out, const Tensor& q, const Attention
   }
 }
 
+// Whether one kernel did both.
+bool CudaOps::rotate_and_keep(const AttentionScratch& at, const AttentionPart& part) {
+  const AttnParams& p = *part.params;
+  bool is_done = false;
+  if (part.rotation.empty() || at.q.dim(0) == 0 || at.q.dim(0) > kMostRows) return false;
+  check_kv_write(at.k, at.v, part.slots, *part.kv, p);
+  check_rope(at.qk, part.rotation, p.k_dim);
+  with_codec(p, [&]<class Codec>(Codec) {
+    if constexpr (!Codec::kIsScaled) {
+      const auto n_freq = static_cast<int>(part.rotation.dim(1));
+      const RotateAndCache<Codec> both{.cache = cache_of<Codec>(*part.kv, p),
+                                       .q = rows_of(at.q),
+                                       .k = read_rows(at.k),
+                                       .v = read_rows(at.v),
+                                       .slots = numbers(part.slots),
+                                       .table = part.rotation.ptr<float>(),
+                                       .n_heads = p.n_heads,
+                                       .n_kv_heads = p.n_kv_heads,
+                                       .n_freq = n_freq,
+                                       .is_interleaved = part.pairs == RopePairs::interleaved};
+      run_each(both, at.q.dim(0),
+               int64_t{p.n_heads + p.n_kv_heads} * (p.k_dim - n_freq) + int64_t{p.n_kv_heads} * p.v_dim);
+      is_done = true;
+    }
+  });
+  return is_done;
+}
+
 void CudaOps::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
   check_attention(out, in, part);
+  expect_readable(part.meta->end_key);
   const int n_chunks = chunks_of(*part.meta);
   const Op op(*this);
   const AttentionScratch at(part.scratch, *part.params);
-  norm_rows(*this, in);
-  linear(at.qkv, in.input(), part.qkv);
+  linear_of_normed(at.qkv, in, part.qkv);
   if (!part.q_norm.empty()) head_norm(at.q, part.q_norm, in.eps);
   if (!part.k_norm.empty()) head_norm(at.k, part.k_norm, in.eps);
-  if (!part.rotation.empty()) rope(at.qk, part.rotation, part.params->k_dim, part.pairs);
-  kv_write(at.k, at.v, part.slots, *part.kv, *part.params);
+  if (!rotate_and_keep(at, part)) {
+    if (!part.rotation.empty()) rope(at.qk, part.rotation, part.params->k_dim, part.pairs);
+    kv_write(at.k, at.v, part.slots, *part.kv, *part.params);
+  }
   attend_rows(at.mixed, at.q, part, n_chunks);
   linear(out, at.mixed, part.out);
 }
 
 void CudaOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
+  check_feed_forward(out, in, part);
+  const FeedForwardScratch at(part.scratch, part.gate_up.size() == 2);
   const Op op(*this);
-  Ops::feed_forward(out, in, part);
+  linear_of_normed(part.scratch, in, part.gate_up);
+  if (const auto x = gated_quantised(at.gate, at.up, part.activation, part.down)) {
+    return multiply_all(out, *x, part.down);
+  }
+  gated(at.hidden, at.gate, at.up, part.activation);
+  linear(out, at.hidden, part.down);
 }
 
 void CudaOps::short_conv(Tensor, Tensor, const ShortConv&, const StateRows&) {
@@ -440,22 +665,44 @@ void CudaOps::delta_rule(Tensor, const DeltaInput&, const DeltaParams&, const St
 void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {
   check_rows(y, x, ids);
   const Op op(*this);
-  run_each(PickRows{rows_of(y), read_rows(x), ids.ptr<int32_t>()}, y.dim(0), y.dim(1));
+  run_each(PickRows{rows_of(y), read_rows(x), numbers(ids)}, y.dim(0), y.dim(1));
 }
 
 void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {
   check_sample(logits, out.size(), params.size());
+  for (size_t i = 0; i < out.size(); i += kSampledTogether) {
+    const size_t n = std::min<size_t>(kSampledTogether, out.size() - i);
+    sample_rows(out.subspan(i, n), logits.rows(static_cast<int64_t>(i), static_cast<int64_t>(n)), params.subspan(i, n));
+  }
+  finish();
+}
+
+// By a copy in pinned memory; where there is none for it, in the memory that is shared.
+void CudaOps::sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params) {
+  const int64_t row_bytes = logits.dim(1) * 4, bytes = logits.dim(0) * row_bytes;
+  if (bytes > logits_bytes_) {
+    finish();
+    if (logits_ != nullptr) runtime_->release(logits_);
+    const auto got = runtime_->allocate(bytes, Place::pinned);
+    logits_ = got ? *got : nullptr;
+    logits_bytes_ = got ? bytes : 0;
+  }
+  for (int64_t i = 0; i < logits.dim(0) && logits_ != nullptr; ++i) {
+    runtime_->download(logits_ + i * row_bytes, logits.row<float>(i), row_bytes);
+  }
+  finish();
   for (size_t i = 0; i < out.size(); ++i) {
-    const std::span<float> row(logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.dim(1)));
-    sample_row(row, params[i], sample_sums(), scratch_, out[i]);
+    const auto at = static_cast<int64_t>(i);
+    float* row = logits_ != nullptr ? reinterpret_cast<float*>(logits_ + at * row_bytes) : logits.row<float>(at);
+    sample_row(std::span(row, static_cast<size_t>(logits.dim(1))), params[i], sums_, scratch_, out[i]);
   }
 }
 
 }  // namespace cuda
 
-Result<std::unique_ptr<Ops>> make_cuda_ops() {
+Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums) {
   QR_TRY(std::shared_ptr<cuda::Runtime> runtime, cuda::open_runtime());
-  return cuda::CudaOps::make(std::move(runtime));
+  return cuda::CudaOps::make(std::move(runtime), sums);
 }
 
 static Status check_layer(const AttnParams& layer) {

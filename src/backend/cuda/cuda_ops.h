@@ -1,14 +1,15 @@
-// The CUDA backend (docs/backend-cuda.md): Ops on kernels that are tested by emulation and have not run on a device.
+// The CUDA backend (docs/backend-cuda.md).
 #pragma once
 #include <memory>
 #include <span>
 
 #include "ops/ops.h"
+#include "ops/sample_row.h"
 
 namespace quire {
 
-// Code::unsupported where there is no device, and no emulator was built in its place.
-Result<std::unique_ptr<Ops>> make_cuda_ops();
+// Code::unsupported where there is no device, and no emulator was built in its place. `sums`: what the host samples by.
+Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums);
 
 // Code::unsupported where the backend has no kernels for attention of one of these kinds: its codec, keys kept beside a
 // window, values that are part of keys; or none for layers with a state, where there are such. Weights are

@@ -145,6 +145,10 @@ constexpr IntegerFormat format() {
           W::kBytes,
           pack_row<W, F>,
           [](const IntegerProduct& product, Blocks blocks) { return launch_of(LinearInteger<W>{product}, blocks); },
+          [](const FewProduct& product, Blocks blocks) {
+            return product.n <= 8 ? launch_of(LinearFew<W, 1>{product}, blocks)
+                                  : launch_of(LinearFew<W, 2>{product}, blocks);
+          },
           [](const IntegerRows& rows, int n_columns, Blocks blocks) {
             return launch_of(Elementwise<EmbedInteger<W>>{{rows}, n_columns}, blocks);
           }};

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cuda/kernels/linear_few.cuh"
 #include "backend/cuda/kernels/linear_integer.cuh"
 #include "backend/cuda/runtime.h"
 #include "quant/weight_format.h"
@@ -12,6 +13,8 @@ namespace quire::cuda {
 // How many parts of `size` hold n.
 inline int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
+inline constexpr int64_t kMostFew = 16;  // rows of a product that LinearFew makes
+
 struct IntegerFormat {
   std::string_view name;
   int scale_group;
@@ -20,6 +23,7 @@ struct IntegerFormat {
   void (*pack)(const std::byte* row, int64_t n_in, int out, std::byte* stages);
   // Without their blocks: multiply's are outputs / 64, rows / 16; embed's columns / 256, rows.
   Launch (*multiply)(const IntegerProduct& product, Blocks blocks);
+  Launch (*multiply_few)(const FewProduct& product, Blocks blocks);  // of kMostFew rows; runs of 16 outputs
   Launch (*embed)(const IntegerRows& rows, int n_columns, Blocks blocks);
 };
 

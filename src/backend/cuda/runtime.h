@@ -13,8 +13,9 @@
 
 namespace quire::cuda {
 
-// device: kernels alone reach it. shared: the host does too, from a wait() until the next launch or upload.
-enum class Place : uint8_t { device, shared };
+// device: kernels alone reach it. shared: the host does too, from a wait() until the next launch or copy. pinned: the
+// host's, for copies to and from a device; while work is under way the host only reads it.
+enum class Place : uint8_t { device, shared, pinned };
 
 struct Blocks {
   int64_t x = 1, y = 1, z = 1;
@@ -40,6 +41,7 @@ class Runtime {
   virtual void release(std::byte* data) = 0;
   // `from` stays as it is until the next wait() has returned.
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
+  virtual void download(std::byte* to, const void* from, int64_t bytes) = 0;  // to pinned memory
   virtual void launch(const Launch& launch) = 0;
   // Everything asked for before has happened. A device that is dead, or a kernel that went wrong, aborts with its line.
   virtual void wait() = 0;

@@ -1,7 +1,10 @@
 #include "backend/cuda/weights.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "backend/cuda/kernels/linear_float.cuh"
 
@@ -13,11 +16,23 @@ constexpr int64_t kPanelOutputs = LinearFloat<float>::kOutputs, kPanelDepth = Li
 std::vector<std::byte> packed_integers(const HostWeight& weight, const IntegerFormat& format) {
   const StagedMatrix form(format, weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
-  std::vector<std::byte> room;
-  for (int64_t row = 0; row < weight.n_rows(); ++row) {
-    format.pack(weight.rows(row, 1, room), weight.n_cols(), static_cast<int>(row % kPackedOutputs),
-                bytes.data() + row / kPackedOutputs * form.panel_bytes);
-  }
+  const int64_t n_panels = parts_of(weight.n_rows(), kPackedOutputs);
+  std::atomic<int64_t> next{0};
+  const auto pack_panels = [&] {
+    std::vector<std::byte> room;
+    for (int64_t panel = next++; panel < n_panels; panel = next++) {
+      const int64_t first = panel * kPackedOutputs, end = std::min(first + kPackedOutputs, weight.n_rows());
+      for (int64_t row = first; row < end; ++row) {
+        format.pack(weight.rows(row, 1, room), weight.n_cols(), static_cast<int>(row - first),
+                    bytes.data() + panel * form.panel_bytes);
+      }
+    }
+  };
+  const auto n_threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < std::min(n_threads, n_panels / 4); ++i) others.emplace_back(pack_panels);
+  pack_panels();
+  for (std::thread& other : others) other.join();
   return bytes;
 }
 

@@ -142,14 +142,16 @@ Tensor Gemma3n::embed(const Pass& pass) const {
   const int64_t n = pass.batch->ids.dim(0), d = config().n_embd;
   const Tensor x = pass.arena->alloc_rows(n, n_parts() * d);  // [n, n_parts · n_embd]
   const Tensor first = x.columns(0, d);
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor each = pass.arena->alloc(DType::i32, {n});
+  pass.ops->finish();
   for (int64_t i = 0; i < n; ++i) each.ptr<int32_t>()[i] = static_cast<int32_t>(i);
   pass.ops->rows(first, Decoder::embed(pass), each);
   pass.arena->release(mark);
   for (size_t i = 0; i < project_.size(); ++i) {
     const Tensor part = x.columns(static_cast<int64_t>(i + 1) * d, d);
     pass.ops->linear(part, first, std::span(project_).subspan(i, 1));
+    pass.ops->finish();
     match_magnitudes(part, first);
   }
   return x;
@@ -157,7 +159,7 @@ Tensor Gemma3n::embed(const Pass& pass) const {
 
 void Gemma3n::coefficients(
     const Tensor& out, const Tensor& x, const AltUpWeights& w, std::span<const Linear> by, const Pass& pass) const {
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor normed = pass.arena->alloc_rows(x.dim(0), config().n_embd);  // [n, n_embd]
   const Tensor seen = pass.arena->alloc_rows(x.dim(0), n_parts());          // [n, n_parts]
   pass.ops->rms_norm(normed, x, w.router_norm, config().norm_eps);
@@ -176,7 +178,7 @@ void Gemma3n::both_parts(const PartRows& at,
   const auto& [active, sum, delta] = at;
   Ops& ops = *pass.ops;
   const AltUpWeights& w = altup_[static_cast<size_t>(number_of(layer))];
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor low = pass.arena->alloc_rows(active.dim(0), w.left.front().n_out);  // [n, low rank]
   NormedRows part = in;
   part.x = active;
@@ -205,15 +207,17 @@ void Gemma3n::run_layer(
     const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const {
   const AltUpWeights& w = altup_[static_cast<size_t>(number_of(layer))];
   const int64_t n = in.x.dim(0), d = config().n_embd, n_of = n_parts();
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor coef = pass.arena->alloc_rows(n, n_of * n_of);    // [n, n_parts²]
   const Tensor gains = pass.arena->alloc_rows(n, n_of);          // [n, n_parts]
   const Tensor predicted = pass.arena->alloc_rows(n, n_of * d);  // [n, n_parts · n_embd]
   const Tensor found = pass.arena->alloc_rows(n, d);             // [n, n_embd]
   coefficients(coef, in.x.columns(0, d), w, w.predict, pass);
+  pass.ops->finish();
   predict_parts(predicted, in.x, coef);
   both_parts({predicted.columns(0, d), found, delta}, layer, in, rotation, pass);
   coefficients(gains, found, w, w.correct, pass);
+  pass.ops->finish();
   correct_parts(in.x, predicted, found, gains);
   scale_columns(found, in.x.columns(0, d), w.correct_scale);
   own_part(delta, layer, found, rotation.own, pass);
@@ -232,6 +236,7 @@ Tensor Gemma3n::last_rows(const Tensor& x, const Pass& pass) const {
   pass.ops->rows(sum, x.columns(0, d), pass.batch->out_rows);
   for (size_t i = 0; i < unproject_.size(); ++i) {
     pass.ops->linear(part, all.columns(static_cast<int64_t>(i + 1) * d, d), std::span(unproject_).subspan(i, 1));
+    pass.ops->finish();
     match_magnitudes(part, first);
     pass.ops->add(sum, part);
   }

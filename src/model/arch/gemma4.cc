@@ -106,7 +106,8 @@ void Gemma4::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRow
   Ops& ops = *pass.ops;
   const DecoderConfig& c = config();
   const MixtureWeights& w = mixtures_[static_cast<size_t>(number_of(layer))];
-  const int64_t n = in.x.dim(0), mark = pass.arena->mark();
+  const int64_t n = in.x.dim(0);
+  const auto mark = pass.arena->mark();
   const Tensor scores = pass.arena->alloc(DType::f32, {n, c.n_experts});  // [n, n_experts]
   const Tensor found = pass.arena->alloc_rows(n, c.n_embd);               // [n, n_embd]
   const Tensor scratch = pass.arena->alloc_rows(n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert});
@@ -114,6 +115,7 @@ void Gemma4::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRow
   ops.rms_norm(in.normed, in.x, w.router_norm, in.eps);
   ops.scale(in.normed, 1.0F / std::sqrt(static_cast<float>(c.n_embd)));
   ops.linear(scores, in.normed, layer.router);
+  pass.ops->finish();
   gain_shares(scores, c.routing.n_used, w.gains, c.routing.scale);
   ops.rms_norm(in.normed, in.x, w.experts_norm, in.eps);
   ops.moe(found, MoeInput{in.normed, scores, scratch}, layer.experts);

@@ -84,7 +84,7 @@ int64_t KimiLinear::arena_bytes(int64_t n_tokens, int64_t n_out) const {
 void KimiLinear::run_delta(Tensor out, const StateMixer& mixer, const NormedRows& in, const Pass& pass) const {
   const StateConfig& c = config().state;
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv(), rank = c.head_dim;
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor all = pass.arena->alloc_rows(n, n_made());   // [n, q, k, v | what fades | what goes on | beta]
   const Tensor fades = pass.arena->alloc_rows(n, n_inner);  // [n, n_inner]
   const Tensor gate = pass.arena->alloc_rows(n, n_inner);   // [n, n_inner]

@@ -153,7 +153,7 @@ void RecurrentGemma::run_recurrence(Tensor out,
   const StateMixer& mixer = layer.state;
   const GateWeights& w = gates_[static_cast<size_t>(number_of(layer))];
   const int64_t n = in.x.dim(0), d = width();
-  const int64_t mark = pass.arena->mark();
+  const auto mark = pass.arena->mark();
   const Tensor all = pass.arena->alloc_rows(n, 2 * d);  // [n, x | gate]
   const Tensor mixed = pass.arena->alloc_rows(n, d);    // [n, width]
   const Tensor forget = pass.arena->alloc_rows(n, d);   // [n, width]
@@ -165,6 +165,7 @@ void RecurrentGemma::run_recurrence(Tensor out,
   pass.ops->short_conv(mixed, all.columns(0, d), mixer.conv, state_rows(mixer, mixer.conv_offset, pass));
   by_head(forget, mixed, w.forget, pass);
   by_head(take, mixed, w.take, pass);
+  pass.ops->finish();
   fill_scan(mixed, forget, take, pass.batch->pos, mixer.scan.a);
   for (int64_t row = 0; row < n; ++row) *ones.row<float>(row) = 1.0F;
   pass.ops->scan(y, ScanInput{mixed, ones, ones, forget}, mixer.scan, state_rows(mixer, mixer.scan_offset, pass));

@@ -216,7 +216,7 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
       QR_TRY(buffer, env.ops->allocate(bytes));
     }
   }
-  QR_TRY(Buffer memory, env.ops->allocate(bytes(options, env)));
+  QR_TRY(Buffer memory, env.ops->allocate_arena(bytes(options, env)));
   return std::make_unique<DraftModel>(options.max_draft, env, size_of(env), std::move(blocks), std::move(memory));
 }
 QR_REGISTER(ProposerEntry, "draft", {make, bytes});

@@ -147,7 +147,7 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
   Eagle::Memory memory;
   const int64_t n_bytes = int64_t{env.n_blocks} * env.eagle->kv_layout.block_bytes(0, env.block_tokens);
   QR_TRY(memory.blocks.emplace_back(), env.ops->allocate(n_bytes));
-  QR_TRY(memory.pass, env.ops->allocate(bytes(options, env)));
+  QR_TRY(memory.pass, env.ops->allocate_arena(bytes(options, env)));
   return std::make_unique<Eagle>(options.max_draft, env, size_of(env), std::move(memory));
 }
 QR_REGISTER(ProposerEntry, "eagle", {make, bytes});

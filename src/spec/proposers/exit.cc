@@ -86,7 +86,7 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
                                    " layers, got " + std::to_string(env.exit_layers));
   }
   QR_TRY_VOID(check_can_draft(info));
-  QR_TRY(Buffer memory, env.ops->allocate(bytes(options, env)));
+  QR_TRY(Buffer memory, env.ops->allocate_arena(bytes(options, env)));
   return std::make_unique<EarlyExit>(options.max_draft, env, size_of(env), std::move(memory));
 }
 QR_REGISTER(ProposerEntry, "exit", {make, bytes});

@@ -72,7 +72,7 @@ class Medusa final : public Proposer {
 
   // The k-th guess of the first x.dim(0) sequences; x is what the first block gave them, and is changed.
   void guess(int k, Tensor x) {
-    const int64_t mark = memory_.step.mark();
+    const auto mark = memory_.step.mark();
     const auto head = static_cast<size_t>(k);
     const Tensor more = memory_.step.alloc_rows(x.dim(0), n_embd_);  // [n, n_embd]
     for (size_t j = 1; j < heads_.blocks.size(); ++j) {
@@ -125,7 +125,7 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
   if (!info.has_taps)
     return fail(Code::unsupported, "Medusa heads read hidden states, and a " + info.arch + " model gives none");
   QR_TRY(Buffer tapped, env.ops->allocate(tapped_bytes(env)));
-  QR_TRY(Buffer step, env.ops->allocate(step_bytes(options, env)));
+  QR_TRY(Buffer step, env.ops->allocate_arena(step_bytes(options, env)));
   return std::make_unique<Medusa>(depth_of(options, env), env,
                                   Medusa::Memory{Arena(std::move(tapped)), Arena(std::move(step))});
 }

@@ -6,12 +6,15 @@
 //   sync()                      every thread of the block, at the same line; what was written before is seen behind it
 //   Shared<T>                   shared memory from a byte on, by elements: s[i] reads, s[i] = x writes
 //   load(p), store(p, x)        device memory
+//   wait_for_previous()         what the kernels launched before wrote is seen behind it; before it a kernel reads only
+//                               what no kernel writes. Every kernel begins with one but those with kWaitsItself
 //   shuffle_xor(x, n)           x of lane ^ n; all 32 lanes of a warp, at the same line
 //   copy16(s, i, from, is_in)   16 bytes of device memory to s[i] …, zeros where not is_in; they arrive behind
 //   copy_commit(), copy_wait<N> a wait, which leaves the N youngest commits of this thread under way, and for other
 //                               threads behind a sync() after it
 //   load_matrix(r, s, i)        ldmatrix.x4: lane l names row l % 8 of matrix l / 8, 16 bytes
 //   mma_s8(d, a, b)             mma.m16n8k32.s8, or m16n8k16 of a[2] and b[1]: d += a · b, exact
+//   mma_s8_from(c, d, a, b)     the same with every d first c
 //   pick_bytes(a, b, which)     prmt: byte i is that of b:a of which nibble i of `which`, below 8, is the number
 //   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
 //   as_float, as_bits, to_float(half), to_half, whole(int32)

@@ -22,6 +22,8 @@ inline int block_y() { return emulated::machine().block(1); }
 inline int block_z() { return emulated::machine().block(2); }
 inline void sync(Site site = Site::current()) { emulated::machine().sync(site); }
 
+inline void wait_for_previous() {}
+
 // An index that knows the line it stands in.
 struct Index {
   Index(int index, Site from = Site::current()) : i(index), site(from) {}
@@ -100,6 +102,12 @@ inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[1], Site site = Site::current()) {
   const uint32_t left[4] = {a[0], a[1], 0, 0}, right[2] = {b[0], 0};
   emulated::machine().mma_s8(d, left, right, site);
+}
+
+template <class A, class B>
+void mma_s8_from(int32_t c, int32_t (&d)[4], const A& a, const B& b, Site site = Site::current()) {
+  for (int32_t& each : d) each = c;
+  mma_s8(d, a, b, site);
 }
 
 inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which) {

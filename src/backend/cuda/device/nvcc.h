@@ -13,6 +13,17 @@ QR_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
 QR_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
 QR_DEVICE void sync() { __syncthreads(); }
 
+QR_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+QR_DEVICE void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
 template <class T>
@@ -25,10 +36,12 @@ struct Shared {
 
 template <class T>
 QR_DEVICE T load(const T* p) {
+  __builtin_assume(__isGlobal(p));
   return *p;
 }
 template <class T>
 QR_DEVICE void store(T* p, std::type_identity_t<T> x) {
+  __builtin_assume(__isGlobal(p));
   *p = x;
 }
 
@@ -82,6 +95,18 @@ QR_DEVICE void mma_s8(int32_t (&d)[4], const uint32_t (&a)[2], const uint32_t (&
   asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+}
+
+QR_DEVICE void mma_s8_from(int32_t c, int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c));
+}
+QR_DEVICE void mma_s8_from(int32_t c, int32_t (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[1]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
+               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(c));
 }
 
 QR_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which) { return __byte_perm(a, b, which); }

@@ -1,6 +1,7 @@
 // NVIDIA's driver, opened at run time: a program that knows these calls starts on a machine without it. Only what the
 // runtime uses is here; names, numbers and kinds of arguments are those of the driver's binary interface.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,6 +12,20 @@ namespace quire::cuda {
 
 using DevicePointer = uint64_t;
 using Handle = void*;  // of a context, module, function or stream
+
+// How a kernel is launched, as the driver's interface lays it out.
+struct LaunchAttribute {
+  int id = 0;
+  alignas(8) std::array<int, 16> value{};
+};
+struct LaunchConfig {
+  std::array<unsigned, 3> blocks{}, threads{};
+  unsigned shared_bytes = 0;
+  Handle stream = nullptr;
+  const LaunchAttribute* attributes = nullptr;
+  unsigned n_attributes = 0;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
 
 // A call and its address in the library. Each returns 0 or an error's number.
 template <class... Arguments>
@@ -38,13 +53,15 @@ struct DriverCalls {
   DriverCall<DevicePointer*, size_t> allocate{"cuMemAlloc_v2"};
   DriverCall<DevicePointer*, size_t, unsigned> allocate_managed{"cuMemAllocManaged"};
   DriverCall<DevicePointer> free{"cuMemFree_v2"};
+  DriverCall<void**, size_t, unsigned> allocate_pinned{"cuMemHostAlloc"};
+  DriverCall<void*> free_pinned{"cuMemFreeHost"};
   DriverCall<DevicePointer, unsigned char, size_t, Handle> fill{"cuMemsetD8Async"};
   DriverCall<DevicePointer, const void*, size_t, Handle> upload{"cuMemcpyHtoDAsync_v2"};
+  DriverCall<void*, DevicePointer, size_t, Handle> download{"cuMemcpyDtoHAsync_v2"};
   DriverCall<Handle*, unsigned> make_stream{"cuStreamCreate"};
   DriverCall<Handle> end_stream{"cuStreamDestroy_v2"};
   DriverCall<Handle> wait{"cuStreamSynchronize"};
-  DriverCall<Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**>
-      launch{"cuLaunchKernel"};
+  DriverCall<const LaunchConfig*, Handle, void**, void**> launch{"cuLaunchKernelEx"};
 };
 
 // Numbers of the driver's interface.
@@ -54,8 +71,10 @@ enum : int {
   kAskComputeMinor = 76,
   kAskManagedMemory = 83,
   kSetSharedBytes = 8,  // what cuFuncSetAttribute sets
+  kMayBeginEarly = 6,   // of a launch: while the kernel ahead runs; it waits for that one's end itself
 };
 inline constexpr unsigned kAttachGlobal = 1;  // managed memory: every stream may use it
+inline constexpr unsigned kPortable = 1;      // pinned memory: of every context
 inline constexpr unsigned kNonBlocking = 1;   // a stream: does not wait for the default one
 
 class Driver {

@@ -1,7 +1,11 @@
 #include "backend/cuda/driver/runtime_cuda.h"
 
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string_view>
 
 #include "backend/cuda/driver/driver.h"
@@ -59,7 +63,8 @@ class DriverRuntime final : public Runtime {
     QR_CHECK(bytes > 0);
     const auto n = static_cast<size_t>(bytes);
     DevicePointer at = 0;
-    QR_TRY_VOID(driver_.run(calls_.use, context_));
+    QR_TRY_VOID(use_context());
+    if (place == Place::pinned) return allocate_pinned(n);
     const Status got = place == Place::device ? driver_.run(calls_.allocate, &at, n)
                                               : driver_.run(calls_.allocate_managed, &at, n, kAttachGlobal);
     if (!got) return tl::make_unexpected(without_memory(got.error(), bytes));
@@ -71,13 +76,21 @@ class DriverRuntime final : public Runtime {
   }
 
   void release(std::byte* data) override {
-    expect(driver_.run(calls_.use, context_));
+    expect(use_context());
+    const std::lock_guard<std::mutex> held(lock_);
+    if (pinned_.erase(data) > 0) return expect(driver_.run(calls_.free_pinned, static_cast<void*>(data)));
     expect(driver_.run(calls_.free, address(data)));
   }
 
   void upload(std::byte* to, const void* from, int64_t bytes) override {
-    expect(driver_.run(calls_.use, context_));
+    expect(use_context());
     expect(driver_.run(calls_.upload, address(to), from, static_cast<size_t>(bytes), stream_));
+  }
+
+  void download(std::byte* to, const void* from, int64_t bytes) override {
+    expect(use_context());
+    expect(driver_.run(calls_.download, static_cast<void*>(to), reinterpret_cast<DevicePointer>(from),
+                       static_cast<size_t>(bytes), stream_));
   }
 
   // The driver copies the arguments before it returns.
@@ -86,18 +99,42 @@ class DriverRuntime final : public Runtime {
     QR_CHECK(function != functions_.end(), launch.name);
     std::array<void*, 1> arguments = {const_cast<std::byte*>(launch.arguments.data())};
     const Blocks& b = launch.blocks;
-    expect(driver_.run(calls_.use, context_));
-    expect(driver_.run(calls_.launch, function->second, static_cast<unsigned>(b.x), static_cast<unsigned>(b.y),
-                       static_cast<unsigned>(b.z), static_cast<unsigned>(launch.n_threads), 1U, 1U,
-                       static_cast<unsigned>(launch.shared_bytes), stream_, arguments.data(), nullptr));
+    expect(use_context());
+    const LaunchConfig config{
+        .blocks = {static_cast<unsigned>(b.x), static_cast<unsigned>(b.y), static_cast<unsigned>(b.z)},
+        .threads = {static_cast<unsigned>(launch.n_threads), 1, 1},
+        .shared_bytes = static_cast<unsigned>(launch.shared_bytes),
+        .stream = stream_,
+        .attributes = &early_,
+        .n_attributes = begins_early_ ? 1U : 0U};
+    expect(driver_.run(calls_.launch, &config, function->second, arguments.data(), nullptr));
   }
 
   void wait() override {
-    expect(driver_.run(calls_.use, context_));
+    expect(use_context());
     expect(driver_.run(calls_.wait, stream_));
   }
 
  private:
+  // Of this thread; once, while it uses no other.
+  Status use_context() const {
+    thread_local uint64_t t_user = 0;
+    if (t_user == number_) return {};
+    QR_TRY_VOID(driver_.run(calls_.use, context_));
+    t_user = number_;
+    return {};
+  }
+
+  Result<std::byte*> allocate_pinned(size_t bytes) {
+    void* data = nullptr;
+    const Status got = driver_.run(calls_.allocate_pinned, &data, bytes, unsigned{kPortable});
+    if (!got) return fail(got.error().code, "cannot pin " + std::to_string(bytes) + " bytes: " + got.error().message);
+    std::memset(data, 0, bytes);
+    const std::lock_guard<std::mutex> held(lock_);
+    pinned_.insert(static_cast<std::byte*>(data));
+    return static_cast<std::byte*>(data);
+  }
+
   Status find_device() {
     int version = 0, n = 0, major = 0, minor = 0, is_managed = 0;
     std::array<char, 128> name{};
@@ -117,6 +154,7 @@ class DriverRuntime final : public Runtime {
       return fail(Code::unsupported, "the kernels need compute capability " + std::to_string(kLeastMajor) +
                                          ".0 or more, the device has " + capability);
     }
+    begins_early_ = major >= 9;
     if (is_managed == 0) return fail(Code::unsupported, "the device has no managed memory");
     return {};
   }
@@ -144,11 +182,21 @@ class DriverRuntime final : public Runtime {
     return error;
   }
 
+  static uint64_t next_number() {
+    static std::atomic<uint64_t> n{0};
+    return ++n;
+  }
+
   Driver driver_;
   const DriverCalls& calls_;
+  const uint64_t number_ = next_number();  // of this runtime in the process
   int device_ = 0;
   Handle context_ = nullptr, module_ = nullptr, stream_ = nullptr;
   std::map<std::string_view, Handle> functions_;
+  const LaunchAttribute early_{.id = kMayBeginEarly, .value = {1}};
+  bool begins_early_ = false;  // device/entries.cu
+  std::mutex lock_;
+  std::set<std::byte*> pinned_;  // under lock_
   std::string description_;
 };
 

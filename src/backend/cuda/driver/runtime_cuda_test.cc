@@ -162,7 +162,7 @@ TEST_F(DriverRuntime, AnErrorAfterTheStartEndsTheProcessAndIsNamed) {
       },
       "the CUDA device is lost cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED \\(719\\)");
   EXPECT_DEATH(runtime->launch(launch_of(Elementwise<Scale>{{{outside, 64}, 2.0F}, 64}, {.x = 1, .y = 65536})),
-               "cuLaunchKernel: CUDA_ERROR_INVALID_VALUE \\(1\\)");
+               "cuLaunchKernelEx: CUDA_ERROR_INVALID_VALUE \\(1\\)");
   EXPECT_DEATH(runtime->release(reinterpret_cast<std::byte*>(outside)),
                "cuMemFree_v2: CUDA_ERROR_INVALID_VALUE \\(1\\)");
 }

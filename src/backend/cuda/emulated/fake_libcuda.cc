@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "backend/cuda/driver/driver.h"
 #include "backend/cuda/emulated/kernel_bodies.h"
 #include "backend/cuda/emulated/runtime_fake.h"
 
@@ -157,6 +158,8 @@ using namespace quire::cuda;
 
 // NOLINTBEGIN(readability-identifier-naming): the names of the driver's calls
 extern "C" {
+
+int cuMemFree_v2(uint64_t at);
 
 void quire_fake_reset(const FakeDriver& options) {
   State& s = state();
@@ -316,6 +319,19 @@ int cuMemAllocManaged(uint64_t* at, size_t bytes, unsigned flags) {
   return flags != 1 ? kInvalidValue : call.allocate(at, bytes, Place::shared);
 }
 
+int cuMemHostAlloc(void** at, size_t bytes, unsigned flags) {
+  Call call("cuMemHostAlloc", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (flags != 1) return kInvalidValue;
+  uint64_t data = 0;
+  const int code = call.allocate(&data, bytes, Place::pinned);
+  if (code == 0) call->regions[data].is_cleared = true;
+  *at = reinterpret_cast<void*>(data);
+  return code;
+}
+
+int cuMemFreeHost(void* at) { return cuMemFree_v2(reinterpret_cast<uint64_t>(at)); }
+
 // Waits for what is under way, as the driver does.
 int cuMemFree_v2(uint64_t at) {
   Call call("cuMemFree_v2", Needs::context);
@@ -352,6 +368,16 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
   return 0;
 }
 
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+  Call call("cuMemcpyDtoHAsync_v2", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (call.region(from, static_cast<int64_t>(bytes)) == nullptr || to == nullptr) return kInvalidValue;
+  call->runtime->download(static_cast<std::byte*>(to), reinterpret_cast<const void*>(from),
+                          static_cast<int64_t>(bytes));
+  return 0;
+}
+
 int cuStreamCreate(void** stream, unsigned flags) {
   Call call("cuStreamCreate", Needs::context);
   if (call.is_refused()) return call.code();
@@ -379,29 +405,20 @@ int cuStreamSynchronize(void* stream) {
   return call->dead = kLaunchFailed;
 }
 
-int cuLaunchKernel(void* function,
-                   unsigned grid_x,
-                   unsigned grid_y,
-                   unsigned grid_z,
-                   unsigned block_x,
-                   unsigned block_y,
-                   unsigned block_z,
-                   unsigned shared_bytes,
-                   void* stream,
-                   void** arguments,
-                   void** extra) {
-  Call call("cuLaunchKernel", Needs::context);
+int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** arguments, void** extra) {
+  Call call("cuLaunchKernelEx", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0 || function == nullptr) return kInvalidHandle;
+  if (config->stream != &g_stream || call->n_streams == 0 || function == nullptr) return kInvalidHandle;
   if (arguments == nullptr || arguments[0] == nullptr || extra != nullptr) return kInvalidValue;
+  const bool may_begin_early = config->n_attributes == 1 && config->attributes->id == 6;
+  if (config->n_attributes != 0 && (!may_begin_early || call->options.major < 9)) return kInvalidValue;
   const auto& known = *static_cast<Function*>(function);
-  if (const int code = check_launch(known, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes))
-    return code;
+  if (const int code = check_launch(known, config->blocks, config->threads, config->shared_bytes)) return code;
   if (!call.is_all_cleared()) return kIllegalAddress;
   Launch launch{.name = known.kernel->name,
-                .blocks = {grid_x, grid_y, grid_z},
-                .n_threads = static_cast<int>(block_x),
-                .shared_bytes = static_cast<int>(shared_bytes)};
+                .blocks = {config->blocks[0], config->blocks[1], config->blocks[2]},
+                .n_threads = static_cast<int>(config->threads[0]),
+                .shared_bytes = static_cast<int>(config->shared_bytes)};
   std::memcpy(launch.arguments.data(), arguments[0], static_cast<size_t>(known.kernel->argument_bytes));
   call->runtime->launch(launch);
   return 0;

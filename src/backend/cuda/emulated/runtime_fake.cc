@@ -29,7 +29,7 @@ class FakeRuntime final : public Runtime {
     const int64_t mapped = (bytes + kPage - 1) / kPage * kPage;
     void* data = MAP_FAILED;
     if (bytes <= left) {
-      const int protection = place == Place::shared ? PROT_READ | PROT_WRITE : PROT_NONE;
+      const int protection = place == Place::device ? PROT_NONE : PROT_READ | PROT_WRITE;
       data = mmap(nullptr, static_cast<size_t>(mapped), protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     }
     if (data == MAP_FAILED) {
@@ -40,7 +40,7 @@ class FakeRuntime final : public Runtime {
     regions_[out] = {mapped, place};
     memory_.add(out, bytes);
     used_ += mapped;
-    if (is_shut_ && place == Place::shared) protect(out, mapped, PROT_NONE);
+    if (is_shut_) protect(out, mapped, while_working(place));
     return out;
   }
 
@@ -55,6 +55,10 @@ class FakeRuntime final : public Runtime {
   }
 
   void upload(std::byte* to, const void* from, int64_t bytes) override {
+    enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
+  }
+
+  void download(std::byte* to, const void* from, int64_t bytes) override {
     enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
   }
 
@@ -86,6 +90,8 @@ class FakeRuntime final : public Runtime {
     Place place;
   };
 
+  // What the host may do with memory of the place while work is under way.
+  static int while_working(Place place) { return place == Place::pinned ? PROT_READ : PROT_NONE; }
   static void protect(std::byte* data, int64_t bytes, int protection) {
     QR_CHECK(mprotect(data, static_cast<size_t>(bytes), protection) == 0);
   }
@@ -94,7 +100,7 @@ class FakeRuntime final : public Runtime {
     queue_.push_back(work);
     if (std::exchange(is_shut_, true)) return;
     for (const auto& [data, region] : regions_) {
-      if (region.place == Place::shared) protect(data, region.bytes, PROT_NONE);
+      if (region.place != Place::device) protect(data, region.bytes, while_working(region.place));
     }
   }
 
@@ -120,7 +126,7 @@ class FakeRuntime final : public Runtime {
   std::map<std::byte*, Region> regions_;
   std::vector<Work> queue_;
   int64_t used_ = 0;
-  bool is_shut_ = false;  // shared memory, to the host
+  bool is_shut_ = false;  // memory that the host reaches, to it
 };
 
 }  // namespace

@@ -89,17 +89,17 @@ template <Activation kAct>
 struct Gated {  // y = act(gate) · up, act(gate) where there is no up
   Rows<float> y;
   Rows<const float> gate, up;
-  QR_DEVICE void of(int64_t row, int i) const {
+  QR_DEVICE float made(int64_t row, int i) const {
     const float act = activated<kAct>(dev::load(gate.row(row) + i));
-    float* at = y.row(row) + i;
-    if (up.data == nullptr) return dev::store(at, act);
+    if (up.data == nullptr) return act;
     float by = dev::load(up.row(row) + i);
     if constexpr (kAct == Activation::clamped_silu) {
       by = 7.0F < by ? 7.0F : by;
       by = dev::add(-7.0F > by ? -7.0F : by, 1.0F);
     }
-    dev::store(at, dev::mul(act, by));
+    return dev::mul(act, by);
   }
+  QR_DEVICE void of(int64_t row, int i) const { dev::store(y.row(row) + i, made(row, i)); }
 };
 
 struct PickRows {  // y[row] = x[ids[row]]

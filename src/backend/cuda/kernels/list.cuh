@@ -3,14 +3,19 @@
 #pragma once
 #include "backend/cuda/kernels/attention.cuh"
 #include "backend/cuda/kernels/elementwise.cuh"
+#include "backend/cuda/kernels/linear_few.cuh"
 #include "backend/cuda/kernels/linear_float.cuh"
 #include "backend/cuda/kernels/linear_integer.cuh"
 #include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/quantize.cuh"
+#include "backend/cuda/kernels/read.cuh"
+#include "backend/cuda/kernels/rotate_cache.cuh"
 
 // Calls X(name, type) for the product and the rows of an integer format.
 #define QR_INTEGER(X, name, W)       \
   X(linear_##name, LinearInteger<W>) \
+  X(linear8_##name, LinearOf8<W>)    \
+  X(linear16_##name, LinearOf16<W>)  \
   X(embed_##name, Elementwise<EmbedInteger<W>>)
 #define QR_INTEGERS(X)                \
   QR_INTEGER(X, q8_0, PackedQ8_0)     \
@@ -34,7 +39,11 @@
   QR_INTEGERS(X)                                                      \
   X(linear_f32, LinearFloat<float>)                                   \
   X(linear_f16, LinearFloat<uint16_t>)                                \
+  X(read_all, ReadAll)                                                \
   X(quantize, Quantize)                                               \
+  X(norm_quantize, NormQuantize)                                      \
+  X(quantize_silu, GatedQuantize<Activation::silu>)                   \
+  X(quantize_gelu_tanh, GatedQuantize<Activation::gelu_tanh>)         \
   X(attend_chunk_f32, AttendChunk<CodecF32>)                          \
   X(attend_chunk_f16, AttendChunk<CodecF16>)                          \
   X(attend_chunk_q8, AttendChunk<CodecQ8>)                            \
@@ -42,6 +51,8 @@
   X(cache_rows_f32, Elementwise<CacheRows<CodecF32>>)                 \
   X(cache_rows_f16, Elementwise<CacheRows<CodecF16>>)                 \
   X(cache_rows_q8, CacheRowsQ8)                                       \
+  X(rotate_cache_f32, Elementwise<RotateAndCache<CodecF32>>)          \
+  X(rotate_cache_f16, Elementwise<RotateAndCache<CodecF16>>)          \
   X(rms_norm, RmsNorm)                                                \
   X(layer_norm, LayerNorm)                                            \
   X(add, Elementwise<Add>)                                            \

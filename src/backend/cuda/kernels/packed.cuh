@@ -137,7 +137,8 @@ struct Unpacked {
   QR_DEVICE uint32_t word(int at, int block, int out, int c) const {
     if constexpr (kBits == 0) return 0;
     constexpr int kWords = kBits > 0 ? kBits : 1;
-    return stage.template at<uint32_t>(at, (block * kPackedOutputs + out) * kBits + c % kWords) >> (kBits * (c / kWords));
+    return stage.template at<uint32_t>(at, (block * kPackedOutputs + out) * kBits + c % kWords) >>
+           (kBits * (c / kWords));
   }
   QR_DEVICE uint32_t joined(uint32_t low, uint32_t high) const {
     constexpr uint32_t kEach = 0x01010101U, kTop = 0x80U * kEach;
