@@ -4,6 +4,9 @@
 // A kernel is a struct of its arguments with kThreads, kSharedBytes and operator()() const; it is launched with a copy.
 // Ids: thread() in its block; block_x(), block_y(), block_z() in the grid.
 //   sync()                      every thread of the block, at the same line; what was written before is seen behind it
+//   sync_warp()                 the same for the lanes of a warp, all 32
+//   QR_UNROLL                   before a loop of a known number of turns: all of them, one after the other, so that an
+//                               array that the loop indexes lies in registers
 //   Shared<T>                   shared memory from a byte on, by elements: s[i] reads, s[i] = x writes
 //   load(p), store(p, x)        device memory
 //   wait_for_previous()         what the kernels launched before wrote is seen behind it; before it a kernel reads only

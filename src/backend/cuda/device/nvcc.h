@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #define QR_DEVICE __device__ __forceinline__
+#define QR_UNROLL _Pragma("unroll")
 
 namespace quire::dev {
 
@@ -12,6 +13,7 @@ QR_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
 QR_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
 QR_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
 QR_DEVICE void sync() { __syncthreads(); }
+QR_DEVICE void sync_warp() { __syncwarp(); }
 
 QR_DEVICE void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900

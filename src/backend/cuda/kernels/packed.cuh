@@ -36,12 +36,22 @@ struct Packed {
   static constexpr bool kMins = kHasZeros || kScaling == Scaling::offset || kScaling == Scaling::products_and_mins;
   static constexpr bool kIsTable = false;  // whether numbers are levels of a table
   static constexpr bool kIsBf16 = false;   // whether scales are bfloat16
-  static constexpr int kHalves = (kIsProduct ? 1 : kPackedBlocks) * (kMins && !kHasZeros ? 2 : 1);
-  static constexpr int kByteRows = kIsProduct ? kScaleGroups * (kMins ? 2 : 1) : kHasZeros ? kPackedBlocks : 0;
-  static constexpr int kHighAt = kPackedOutputs * kPackedDepth / 8 * kLowBits;
-  static constexpr int kHalvesAt = kHighAt + kPackedOutputs * kPackedDepth / 8 * kHighBits;
-  static constexpr int kBytesAt = kHalvesAt + kHalves * kPackedOutputs * 2;
-  static constexpr int kBytes = kBytesAt + kByteRows * kPackedOutputs;
+  static constexpr bool kHasHalfMins = kMins && !kHasZeros;
+
+  // Where the parts of so many outputs and blocks lie, in the order above.
+  template <int kOutputsOf, int kBlocksOf>
+  struct Piece {
+    static constexpr int kOutputs = kOutputsOf, kBlocks = kBlocksOf, kGroups = 32 * kBlocks / kScaleGroup;
+    static constexpr int kHalves = (kIsProduct ? 1 : kBlocks) * (kHasHalfMins ? 2 : 1);
+    static constexpr int kByteRows = kIsProduct ? kGroups * (kMins ? 2 : 1) : kHasZeros ? kBlocks : 0;
+    static constexpr int kHighAt = kOutputs * kBlocks * 4 * kLowBits;
+    static constexpr int kHalvesAt = kHighAt + kOutputs * kBlocks * 4 * kHighBits;
+    static constexpr int kBytesAt = kHalvesAt + kHalves * kOutputs * 2;
+    static constexpr int kBytes = kBytesAt + kByteRows * kOutputs;
+  };
+  using Stage = Piece<kPackedOutputs, kPackedBlocks>;
+  static constexpr int kBytes = Stage::kBytes, kByteRows = Stage::kByteRows, kHalves = Stage::kHalves;
+  static constexpr int kHighAt = Stage::kHighAt, kHalvesAt = Stage::kHalvesAt, kBytesAt = Stage::kBytesAt;
 };
 
 struct PackedQ8_0 : Packed<8, 0, 0, Scaling::plain> {};
@@ -88,42 +98,42 @@ struct StageInDevice {
   }
 };
 
-template <class W, class Stage>
+template <class W, class Stage, class Piece = typename W::Stage>
 struct Unpacked {
   Stage stage;
 
   // Weights of quads c and c + 4 of a block, signed bytes.
   QR_DEVICE void quads(int block, int out, int c, uint32_t (&two)[2]) const {
     if constexpr (W::kLowBits == 8) {
-      const int fragment = (block * (kPackedOutputs / 16) + out / 16) * 32 + out % 8 * 4 + c;
+      const int fragment = (block * (Piece::kOutputs / 16) + out / 16) * 32 + out % 8 * 4 + c;
       for (int h = 0; h < 2; ++h) two[h] = stage.template at<uint32_t>(0, fragment * 4 + h * 2 + out / 8 % 2);
     } else if constexpr (W::kIsTable) {
-      const auto nibbles = stage.template at<uint32_t>(0, (block * kPackedOutputs + out) * 4 + c);
+      const auto nibbles = stage.template at<uint32_t>(0, (block * Piece::kOutputs + out) * 4 + c);
       two[0] = levels(nibbles);
       two[1] = levels(nibbles >> 16);
     } else {
       const uint32_t low = word<W::kLowBits>(0, block, out, c);
-      const uint32_t high = word<W::kHighBits>(W::kHighAt, block, out, c);
+      const uint32_t high = word<W::kHighBits>(Piece::kHighAt, block, out, c);
       for (int h = 0; h < 2; ++h) two[h] = joined(low >> (4 * h), high >> (4 * h));
     }
   }
 
   QR_DEVICE float scale(int group, int out) const {
-    const auto d = stage.template at<uint16_t>(W::kHalvesAt, (W::kIsProduct ? 0 : group) * kPackedOutputs + out);
+    const auto d = stage.template at<uint16_t>(Piece::kHalvesAt, (W::kIsProduct ? 0 : group) * Piece::kOutputs + out);
     if constexpr (W::kIsBf16) return dev::as_float(uint32_t{d} << 16);
     if constexpr (W::kIsProduct) return dev::mul(dev::to_float(d), dev::whole(byte<int8_t>(group, out)));
     return dev::to_float(d);
   }
   QR_DEVICE float min(int group, int out) const {
     if constexpr (W::kHasZeros) {
-      const auto d = stage.template at<uint16_t>(W::kHalvesAt, group * kPackedOutputs + out);
+      const auto d = stage.template at<uint16_t>(Piece::kHalvesAt, group * Piece::kOutputs + out);
       const uint16_t sign = W::kScaling == Scaling::minus_zeros ? 0x8000 : 0;
       return dev::mul(dev::to_float(d ^ sign), dev::whole(byte<int8_t>(group, out)));
     } else {
-      constexpr int kFirst = W::kHalves / 2;
-      const int i = (kFirst + (W::kIsProduct ? 0 : group)) * kPackedOutputs + out;
-      const float m = dev::to_float(stage.template at<uint16_t>(W::kHalvesAt, i));
-      if constexpr (W::kIsProduct) return dev::mul(m, dev::whole(byte<uint8_t>(W::kScaleGroups + group, out)));
+      constexpr int kFirst = Piece::kHalves / 2;
+      const int i = (kFirst + (W::kIsProduct ? 0 : group)) * Piece::kOutputs + out;
+      const float m = dev::to_float(stage.template at<uint16_t>(Piece::kHalvesAt, i));
+      if constexpr (W::kIsProduct) return dev::mul(m, dev::whole(byte<uint8_t>(Piece::kGroups + group, out)));
       return m;
     }
   }
@@ -131,13 +141,13 @@ struct Unpacked {
  private:
   template <class T>
   QR_DEVICE T byte(int row, int out) const {
-    return stage.template at<T>(W::kBytesAt, row * kPackedOutputs + out);
+    return stage.template at<T>(Piece::kBytesAt, row * Piece::kOutputs + out);
   }
   template <int kBits>
   QR_DEVICE uint32_t word(int at, int block, int out, int c) const {
     if constexpr (kBits == 0) return 0;
     constexpr int kWords = kBits > 0 ? kBits : 1;
-    return stage.template at<uint32_t>(at, (block * kPackedOutputs + out) * kBits + c % kWords) >>
+    return stage.template at<uint32_t>(at, (block * Piece::kOutputs + out) * kBits + c % kWords) >>
            (kBits * (c / kWords));
   }
   QR_DEVICE uint32_t joined(uint32_t low, uint32_t high) const {
