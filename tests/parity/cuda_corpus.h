@@ -97,6 +97,7 @@ inline std::vector<float> product(Bench& bench, int64_t n, int64_t n_in, int64_t
 }
 
 inline std::vector<float> one_product(Bench& bench) { return product(bench, 17, 640, 100); }
+inline std::vector<float> one_product_of_many_rows(Bench& bench) { return product(bench, 70, 640, 100); }
 
 // Parts of several formats, one of them floats; n_in need not be whole blocks where all are.
 inline std::vector<float> product_of_floats(

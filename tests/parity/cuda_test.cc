@@ -17,6 +17,15 @@ TEST(Cuda, LinearHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return product(bench, 16, 768, 65); });
   expect_same([](Bench& bench) { return product(bench, 33, 96, 130); });
   expect_same(one_product);
+  expect_same(one_product_of_many_rows);
+  expect_same([](Bench& bench) { return product(bench, 65, 32, 1); });
+  expect_same([](Bench& bench) { return product(bench, 64, 288, 129); });
+  expect_same([](Bench& bench) { return product(bench, 129, 1120, 192); });
+}
+
+// More runs of rows than share weights, in uneven batches.
+TEST(Cuda, LinearOfManyRowsHasTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) { return product(bench, 8 * 128 + 1, 64, 3); });
 }
 
 TEST(Cuda, LinearOfFloatsHasTheBitsOfTheCpu) {
@@ -27,16 +36,15 @@ TEST(Cuda, LinearOfFloatsHasTheBitsOfTheCpu) {
 }
 
 // Every integer format, beside others in one product, and its rows.
-template <int kRows>
-std::vector<float> products_of_integers(Bench& bench) {
+std::vector<float> products_of_integers(Bench& bench, int64_t n) {
   std::vector<float> out;
   for (const WeightFormat* format : weight_formats()) {
     if (!format->integer) continue;
     const int64_t n_in = format->block > 32 ? 768 : 352;
     const Linear parts[] = {bench.any_matrix(*format, 66, n_in, 1), bench.matrix(3, n_in, 3),
                             bench.matrix(5, n_in, 5, true, "f32")};
-    const Tensor y = bench.floats(Matrix(kRows, 74)), embedded = bench.floats(Matrix(3, n_in));
-    bench.ops().linear(y, bench.floats(Matrix(kRows, n_in, 2)), parts);
+    const Tensor y = bench.floats(Matrix(n, 74)), embedded = bench.floats(Matrix(3, n_in));
+    bench.ops().linear(y, bench.floats(Matrix(n, n_in, 2)), parts);
     bench.ops().embed(embedded, bench.ints({65, 0, 1}), parts[0]);
     for (const Tensor& t : {y, embedded}) std::ranges::copy(bench.values(t), std::back_inserter(out));
   }
@@ -44,9 +52,10 @@ std::vector<float> products_of_integers(Bench& bench) {
 }
 
 TEST(Cuda, LinearOfEveryIntegerFormatHasTheBitsOfTheCpu) {
-  expect_same(products_of_integers<3>);
-  expect_same(products_of_integers<11>);
-  expect_same(products_of_integers<17>);
+  expect_same([](Bench& bench) { return products_of_integers(bench, 3); });
+  expect_same([](Bench& bench) { return products_of_integers(bench, 11); });
+  expect_same([](Bench& bench) { return products_of_integers(bench, 17); });
+  expect_same([](Bench& bench) { return products_of_integers(bench, 66); });
 }
 
 TEST(Cuda, LinearOfTinyAndOfBadNumbers) {

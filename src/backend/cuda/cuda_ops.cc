@@ -22,7 +22,7 @@ bool has_codec(std::string_view name) { return name == "f16" || name == "f32" ||
 
 // Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
-constexpr int64_t kProductRows = LinearInteger<PackedQ8_0>::kRows;
+constexpr int64_t kProductRows = LinearMany<PackedQ8_0>::kRows;
 constexpr int64_t kMostRows = 65535;               // of a grid's second axis
 constexpr int64_t kMostTables = int64_t{2} << 20;  // bytes beside an arena; whole numbers beyond lie in it
 constexpr int64_t kMostTurns = int64_t{1} << 20;   // positions that a table of rotations is kept for
@@ -309,7 +309,7 @@ void CudaOps::multiply_integers(const Tensor& y,
                                 std::span<const Linear> parts,
                                 int64_t column) {
   const IntegerFormat& format = *find_integer_format(*parts.front().format);
-  if (y.dim(0) <= kMostFew) {
+  if (y.dim(0) <= format.most_few(runtime_->size())) {
     for (size_t i = 0; i < parts.size(); i += kFewParts) {
       const auto some = parts.subspan(i, std::min<size_t>(kFewParts, parts.size() - i));
       multiply_few(y, x, some, column);
@@ -327,8 +327,9 @@ void CudaOps::multiply_integers(const Tensor& y,
                                       .n = static_cast<int>(y.dim(0)),
                                       .n_out = static_cast<int>(part.n_out),
                                       .n_groups = x.n_activation_groups,
-                                      .pitch = x.pitch},
-                                     {parts_of(part.n_out, kPackedOutputs), parts_of(y.dim(0), kProductRows)}));
+                                      .pitch = x.pitch,
+                                      .batch = 0},
+                                     runtime_->size()));
     column += part.n_out;
   }
 }

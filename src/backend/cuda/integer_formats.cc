@@ -130,6 +130,24 @@ void pack_row(const std::byte* row, int64_t n_in, int out, std::byte* stages) {
   }
 }
 
+constexpr int kSomeRows = 64;  // too few for blocks of 128
+constexpr int64_t kBatch = 8;  // runs of rows, which are in the cache while the weights pass by
+
+// A block of many rows does more in a time, but has a multiprocessor for itself, so two in three must have one.
+template <class Kernel>
+bool is_for_many(const IntegerProduct& product, const DeviceSize& device) {
+  const int64_t n_blocks = parts_of(product.n, Kernel::kRows) * parts_of(product.n_out, Kernel::kOutputs);
+  return product.n > kSomeRows && Kernel::kSharedBytes <= device.shared_bytes &&
+         3 * n_blocks >= 2 * int64_t{device.n_multiprocessors};
+}
+
+template <class Kernel>
+Launch multiply(IntegerProduct product) {
+  const int64_t n_runs = parts_of(product.n, Kernel::kRows), n_batches = parts_of(n_runs, kBatch);
+  product.batch = static_cast<int>(parts_of(n_runs, n_batches));
+  return launch_of(Kernel{product}, {product.batch, parts_of(product.n_out, Kernel::kOutputs), n_batches});
+}
+
 template <class F>
 constexpr int zero_of() {
   if constexpr (requires { F::Levels::kZero; }) return F::Levels::kZero;
@@ -144,7 +162,15 @@ constexpr IntegerFormat format() {
           W::kScaleGroup,
           W::kBytes,
           pack_row<W, F>,
-          [](const IntegerProduct& product, Blocks blocks) { return launch_of(LinearInteger<W>{product}, blocks); },
+          [](const IntegerProduct& product, const DeviceSize& device) {
+            return is_for_many<LinearMany<W>>(product, device) ? multiply<LinearMany<W>>(product)
+                                                               : multiply<LinearSome<W>>(product);
+          },
+          [](const DeviceSize& device) -> int64_t {
+            return LinearFew<W, 2>::kSharedBytes <= device.shared_bytes   ? 16
+                   : LinearFew<W, 1>::kSharedBytes <= device.shared_bytes ? 8
+                                                                          : 0;
+          },
           [](const FewProduct& product, Blocks blocks) {
             return product.n <= 8 ? launch_of(LinearFew<W, 1>{product}, blocks)
                                   : launch_of(LinearFew<W, 2>{product}, blocks);

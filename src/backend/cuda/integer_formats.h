@@ -13,17 +13,17 @@ namespace quire::cuda {
 // How many parts of `size` hold n.
 inline int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-inline constexpr int64_t kMostFew = 16;  // rows of a product that LinearFew makes
-
 struct IntegerFormat {
   std::string_view name;
   int scale_group;
   int stage_bytes;  // of 64 outputs × 256 k (kernels/packed.cuh)
   // A row of n_in numbers, output `out` of a run of 64 whose stages begin at `stages` and are zeros there.
   void (*pack)(const std::byte* row, int64_t n_in, int out, std::byte* stages);
-  // Without their blocks: multiply's are outputs / 64, rows / 16; embed's columns / 256, rows.
-  Launch (*multiply)(const IntegerProduct& product, Blocks blocks);
-  Launch (*multiply_few)(const FewProduct& product, Blocks blocks);  // of kMostFew rows; runs of 16 outputs
+  Launch (*multiply)(const IntegerProduct& product, const DeviceSize& device);
+  // Rows that multiply_few takes on such a device: 16, 8 or none. Its blocks are runs of 16 outputs.
+  int64_t (*most_few)(const DeviceSize& device);
+  Launch (*multiply_few)(const FewProduct& product, Blocks blocks);
+  // Without its blocks: columns / 256, rows.
   Launch (*embed)(const IntegerRows& rows, int n_columns, Blocks blocks);
 };
 

@@ -32,10 +32,17 @@ struct Launch {
   int n_threads = 0, shared_bytes = 0;
 };
 
+// What a device has.
+struct DeviceSize {
+  int n_multiprocessors = 1;
+  int shared_bytes = 0;  // of shared memory, for a block; a kernel that wants more cannot be launched
+};
+
 class Runtime {
  public:
   virtual ~Runtime() = default;
   virtual std::string describe() const = 0;  // one line for people
+  virtual DeviceSize size() const = 0;
   // Aligned to 256 bytes, zero-filled. Code::exhausted names the size and what is left.
   virtual Result<std::byte*> allocate(int64_t bytes, Place place) = 0;
   virtual void release(std::byte* data) = 0;

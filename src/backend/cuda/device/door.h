@@ -13,6 +13,7 @@
 //                               what no kernel writes. Every kernel begins with one but those with kWaitsItself
 //   shuffle_xor(x, n)           x of lane ^ n; all 32 lanes of a warp, at the same line
 //   copy16(s, i, from, is_in)   16 bytes of device memory to s[i] …, zeros where not is_in; they arrive behind
+//   copy4(s, i, from, is_in)    the same for 4 bytes
 //   copy_commit(), copy_wait<N> a wait, which leaves the N youngest commits of this thread under way, and for other
 //                               threads behind a sync() after it
 //   load_matrix(r, s, i)        ldmatrix.x4: lane l names row l % 8 of matrix l / 8, 16 bytes
@@ -20,6 +21,7 @@
 //   mma_s8_from(c, d, a, b)     the same with every d first c
 //   pick_bytes(a, b, which)     prmt: byte i is that of b:a of which nibble i of `which`, below 8, is the number
 //   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
+//   fresh(x)                    x; what is made of it is made where it stands, not kept in registers from before
 //   as_float, as_bits, to_float(half), to_half, whole(int32)
 #pragma once
 #ifdef __CUDACC__

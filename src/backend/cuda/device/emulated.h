@@ -72,6 +72,7 @@ inline float sub(float a, float b) { return a - b; }
 inline float mul(float a, float b) { return a * b; }
 inline float div(float a, float b) { return a / b; }
 inline float root(float a) { return std::sqrt(a); }
+inline int fresh(int x) { return x; }
 inline float as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t as_bits(float x) { return std::bit_cast<uint32_t>(x); }
 inline float whole(int32_t x) { return static_cast<float>(x); }
@@ -87,7 +88,11 @@ inline float shuffle_xor(float x, int n, Site site = Site::current()) {
 
 template <class T>
 void copy16(Shared<T> to, int i, const void* from, bool is_in, Site site = Site::current()) {
-  emulated::machine().copy16(to.address(i), from, is_in, site);
+  emulated::machine().copy(to.address(i), from, 16, is_in, site);
+}
+template <class T>
+void copy4(Shared<T> to, int i, const void* from, bool is_in, Site site = Site::current()) {
+  emulated::machine().copy(to.address(i), from, 4, is_in, site);
 }
 inline void copy_commit() { emulated::machine().copy_commit(); }
 template <int kLeft>

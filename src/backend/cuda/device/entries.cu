@@ -7,7 +7,7 @@ namespace quire::cuda {
 template <class Kernel>
 constexpr int resident() {
   if constexpr (requires { Kernel::kResident; }) return Kernel::kResident;
-  return 1;
+  return 0;
 }
 
 template <class Kernel>

@@ -53,6 +53,10 @@ QR_DEVICE float sub(float a, float b) { return __fsub_rn(a, b); }
 QR_DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
 QR_DEVICE float div(float a, float b) { return __fdiv_rn(a, b); }
 QR_DEVICE float root(float a) { return __fsqrt_rn(a); }
+QR_DEVICE int fresh(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 QR_DEVICE float as_float(uint32_t bits) { return __uint_as_float(bits); }
 QR_DEVICE uint32_t as_bits(float x) { return __float_as_uint(x); }
 QR_DEVICE float whole(int32_t x) { return __int2float_rn(x); }
@@ -74,6 +78,11 @@ template <class T>
 QR_DEVICE void copy16(Shared<T> to, int i, const void* from, bool is_in) {
   const int n = is_in ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address(i)), "l"(from), "r"(n) : "memory");
+}
+template <class T>
+QR_DEVICE void copy4(Shared<T> to, int i, const void* from, bool is_in) {
+  const int n = is_in ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to.address(i)), "l"(from), "r"(n) : "memory");
 }
 QR_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kLeft>

@@ -67,11 +67,13 @@ struct DriverCalls {
 // Numbers of the driver's interface.
 enum : int {
   kOutOfMemory = 2,
-  kAskComputeMajor = 75,  // what cuDeviceGetAttribute is asked for
+  kAskMultiprocessors = 16,  // what cuDeviceGetAttribute is asked for
+  kAskComputeMajor = 75,
   kAskComputeMinor = 76,
   kAskManagedMemory = 83,
-  kSetSharedBytes = 8,  // what cuFuncSetAttribute sets
-  kMayBeginEarly = 6,   // of a launch: while the kernel ahead runs; it waits for that one's end itself
+  kAskSharedBytes = 97,  // of a block that asks for them
+  kSetSharedBytes = 8,   // what cuFuncSetAttribute sets
+  kMayBeginEarly = 6,    // of a launch: while the kernel ahead runs; it waits for that one's end itself
 };
 inline constexpr unsigned kAttachGlobal = 1;  // managed memory: every stream may use it
 inline constexpr unsigned kPortable = 1;      // pinned memory: of every context

@@ -58,6 +58,7 @@ class DriverRuntime final : public Runtime {
   }
 
   std::string describe() const override { return description_; }
+  DeviceSize size() const override { return size_; }
 
   Result<std::byte*> allocate(int64_t bytes, Place place) override {
     QR_CHECK(bytes > 0);
@@ -147,6 +148,8 @@ class DriverRuntime final : public Runtime {
     QR_TRY_VOID(driver_.run(calls_.attribute, &major, int{kAskComputeMajor}, device_));
     QR_TRY_VOID(driver_.run(calls_.attribute, &minor, int{kAskComputeMinor}, device_));
     QR_TRY_VOID(driver_.run(calls_.attribute, &is_managed, int{kAskManagedMemory}, device_));
+    QR_TRY_VOID(driver_.run(calls_.attribute, &size_.n_multiprocessors, int{kAskMultiprocessors}, device_));
+    QR_TRY_VOID(driver_.run(calls_.attribute, &size_.shared_bytes, int{kAskSharedBytes}, device_));
     const std::string capability = std::to_string(major) + "." + std::to_string(minor);
     description_ = std::string(name.data()) + ", compute capability " + capability + ", driver for CUDA " +
                    std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -169,7 +172,7 @@ class DriverRuntime final : public Runtime {
     for (const Known& kernel : kKnown) {
       Handle& function = functions_[kernel.name];
       QR_TRY_VOID(driver_.run(calls_.find, &function, module_, kernel.name));
-      if (kernel.shared_bytes <= kPlainShared) continue;
+      if (kernel.shared_bytes <= kPlainShared || kernel.shared_bytes > size_.shared_bytes) continue;
       QR_TRY_VOID(driver_.run(calls_.set_function, function, int{kSetSharedBytes}, kernel.shared_bytes));
     }
     return {};
@@ -191,6 +194,7 @@ class DriverRuntime final : public Runtime {
   const DriverCalls& calls_;
   const uint64_t number_ = next_number();  // of this runtime in the process
   int device_ = 0;
+  DeviceSize size_;
   Handle context_ = nullptr, module_ = nullptr, stream_ = nullptr;
   std::map<std::string_view, Handle> functions_;
   const LaunchAttribute early_{.id = kMayBeginEarly, .value = {1}};

@@ -93,6 +93,15 @@ TEST_F(DriverRuntime, EveryCallThatFailsAtTheStartIsNamedAndNothingStaysOpen) {
   }
 }
 
+TEST_F(DriverRuntime, ADeviceWithLittleSharedMemoryHasTheKernelsThatFit) {
+  constexpr int kLittle = 99 << 10;
+  static_assert(LinearMany<PackedQ8_0>::kSharedBytes > kLittle && LinearSome<PackedQ8_0>::kSharedBytes <= kLittle);
+  reset({.shared_bytes = kLittle, .major = 8, .minor = 9});
+  const auto runtime = open();
+  ASSERT_TRUE(runtime) << runtime.error().message;
+  EXPECT_EQ((*runtime)->size().shared_bytes, kLittle);
+}
+
 TEST_F(DriverRuntime, MemoryIsClearedAndEndsWithItsSizes) {
   reset({.bytes = 1 << 20});
   const auto runtime = *open();

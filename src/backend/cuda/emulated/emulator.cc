@@ -34,9 +34,10 @@ std::string at_line(const Site& site) {
 
 Machine& machine() { return *g_machine; }
 
-struct Copy {
+struct Machine::Copy {
   int to;
   const void* from;
+  int bytes;
   bool is_in;
 };
 
@@ -259,11 +260,11 @@ void Machine::touch_device(const void* p, int64_t bytes, uintptr_t align, const 
   if (!memory_->holds(at, bytes)) fault("an address outside of device memory", site);
 }
 
-void Machine::copy16(int to, const void* from, bool is_in, const Site& site) {
-  if (is_in) touch_device(from, 16, 16, site);
-  std::memset(touch_shared(to, 16, Access::write, site), 0xff, 16);
-  for (int w = to / 4; w < to / 4 + 4; ++w) words_[static_cast<size_t>(w)].is_pending = true;
-  now_->open.push_back({to, from, is_in});
+void Machine::copy(int to, const void* from, int bytes, bool is_in, const Site& site) {
+  if (is_in) touch_device(from, bytes, static_cast<uintptr_t>(bytes), site);
+  std::memset(touch_shared(to, bytes, Access::write, site), 0xff, static_cast<size_t>(bytes));
+  for (int w = to / 4; w < (to + bytes) / 4; ++w) words_[static_cast<size_t>(w)].is_pending = true;
+  now_->open.push_back({to, from, bytes, is_in});
 }
 
 void Machine::copy_commit() {
@@ -276,17 +277,18 @@ void Machine::copy_wait(int n_left) {
   if (mutation_.kind == Mutation::Kind::late_wait) ++n_left;
   std::vector<std::vector<Copy>>& committed = now_->committed;
   while (static_cast<int>(committed.size()) > n_left) {
-    for (const Copy& copy : committed.front()) end_copy(copy.to, copy.from, copy.is_in);
+    for (const Copy& copy : committed.front()) end_copy(copy);
     committed.erase(committed.begin());
   }
 }
 
 // Device memory is read now, not when the copy was asked for.
-void Machine::end_copy(int to, const void* from, bool is_in) {
-  std::byte* at = shared_.data() + to;
-  if (is_in) std::memcpy(at, from, 16);
-  if (!is_in) std::memset(at, 0, 16);
-  for (int w = to / 4; w < to / 4 + 4; ++w) {
+void Machine::end_copy(const Copy& copy) {
+  std::byte* at = shared_.data() + copy.to;
+  const auto n = static_cast<size_t>(copy.bytes);
+  if (copy.is_in) std::memcpy(at, copy.from, n);
+  if (!copy.is_in) std::memset(at, 0, n);
+  for (int w = copy.to / 4; w < (copy.to + copy.bytes) / 4; ++w) {
     Word& word = words_[static_cast<size_t>(w)];
     word.is_pending = false;
     word.writer = {now_->thread, epoch_, warps_[static_cast<size_t>(now_->warp)].epoch};

@@ -67,13 +67,14 @@ class Machine {
   std::byte* touch_shared(int at, int bytes, Access access, const Site& site);
   void touch_device(const void* p, int64_t bytes, uintptr_t align, const Site& site);
   uint32_t shuffle_xor(uint32_t x, int n, const Site& site);
-  void copy16(int to, const void* from, bool is_in, const Site& site);
+  void copy(int to, const void* from, int bytes, bool is_in, const Site& site);
   void copy_commit();
   void copy_wait(int n_left);
   void load_matrix(uint32_t (&r)[4], int at, const Site& site);
   void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const Site& site);
 
  private:
+  struct Copy;
   struct Fiber;
   struct Warp;
   struct Word;
@@ -89,7 +90,7 @@ class Machine {
   bool is_mutated(Mutation::Kind kind, const Site& site);
   void yield();
   [[noreturn]] void fault(const std::string& what, const Site& site);
-  void end_copy(int to, const void* from, bool is_in);
+  void end_copy(const Copy& copy);
 
   uint64_t seed_, round_ = 0;
   Mutation mutation_;

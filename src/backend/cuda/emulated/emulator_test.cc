@@ -86,6 +86,22 @@ TEST(Door, CopiesArriveBehindTheirWaitAndZerosWhereNothingIsIn) {
   }
 }
 
+TEST(Door, CopiesOfFourBytesToo) {
+  const Ran ran = run([](int32_t* n) {
+    const dev::Shared<int32_t> s(0);
+    const int t = dev::fresh(dev::thread());
+    dev::copy4(s, t, n + (t ^ 3), t % 4 != 1);
+    dev::copy_commit();
+    dev::copy_wait<0>();
+    dev::sync();
+    dev::store(n + 1024 + t, s[t ^ 8]);
+  });
+  EXPECT_EQ(ran.fault, "");
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(ran.numbers[static_cast<size_t>(1024 + i)], i % 4 == 1 ? 0 : i ^ 11) << i;
+  }
+}
+
 // A matrix of 16 × 32 and one of 8 × 32, byte (r, k) = r + k and r − k, multiplied by a warp.
 TEST(Door, MatricesAreMultiplied) {
   const Ran ran = run([](int32_t* n) {

@@ -231,9 +231,14 @@ int cuDeviceGetName(char* name, int size, int) {
 int cuDeviceGetAttribute(int* value, int what, int) {
   Call call("cuDeviceGetAttribute", Needs::driver);
   if (call.is_refused()) return call.code();
-  if (what != 75 && what != 76 && what != 83) return kInvalidValue;
-  *value = what == 75 ? call->options.major : what == 76 ? call->options.minor : 1;
-  return 0;
+  switch (what) {
+    case 75: *value = call->options.major; return 0;
+    case 76: *value = call->options.minor; return 0;
+    case 97: *value = call->options.shared_bytes; return 0;
+    case 16:
+    case 83: *value = 1; return 0;
+    default: return kInvalidValue;
+  }
 }
 
 int cuDevicePrimaryCtxRetain(void** context, int) {
@@ -293,7 +298,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
 int cuFuncSetAttribute(void* function, int what, int value) {
   Call call("cuFuncSetAttribute", Needs::context);
   if (call.is_refused()) return call.code();
-  if (what != 8 || value < 0 || value > 227 << 10) return kInvalidValue;
+  if (what != 8 || value < 0 || value > call->options.shared_bytes) return kInvalidValue;
   static_cast<Function*>(function)->shared_bytes = value;
   return 0;
 }

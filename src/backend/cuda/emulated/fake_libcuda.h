@@ -12,6 +12,7 @@ inline constexpr char kFakeImage[] = "kernels of the emulator";  // the module t
 
 struct FakeDriver {
   int64_t bytes = int64_t{64} << 30;  // of memory
+  int shared_bytes = 227 << 10;       // that a block may have
   int n_devices = 1, major = 9, minor = 0;
   int failing_call = 0;  // by number, from 1 on; 0: none
   int code = 0;          // what it returns

@@ -22,6 +22,7 @@ class FakeRuntime final : public Runtime {
   }
 
   std::string describe() const override { return "emulated on the CPU, for tests"; }
+  DeviceSize size() const override { return {.n_multiprocessors = 1, .shared_bytes = options_.shared_bytes}; }
 
   Result<std::byte*> allocate(int64_t bytes, Place place) override {
     QR_CHECK(bytes > 0);
@@ -65,6 +66,7 @@ class FakeRuntime final : public Runtime {
   void launch(const Launch& launch) override {
     const Blocks& b = launch.blocks;
     QR_CHECK(b.x > 0 && b.x < (int64_t{1} << 31) && b.y > 0 && b.y < 65536 && b.z > 0 && b.z < 65536);
+    QR_CHECK(launch.shared_bytes <= options_.shared_bytes);
     enqueue({.to = nullptr, .from = nullptr, .bytes = 0, .launch = launch});
   }
 

@@ -13,6 +13,7 @@ namespace quire::cuda {
 struct FakeOptions {
   uint64_t seed = 0;                  // of the order in which threads and blocks run
   int64_t bytes = int64_t{64} << 30;  // of memory
+  int shared_bytes = 227 << 10;       // that a block may have
   emulated::Mutation mutation = {};   // a planted fault
   std::string* fault = nullptr;       // where a kernel's fault goes, instead of ending the process
 };

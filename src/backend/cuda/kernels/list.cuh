@@ -11,11 +11,12 @@
 #include "backend/cuda/kernels/read.cuh"
 #include "backend/cuda/kernels/rotate_cache.cuh"
 
-// Calls X(name, type) for the product and the rows of an integer format.
-#define QR_INTEGER(X, name, W)       \
-  X(linear_##name, LinearInteger<W>) \
-  X(linear8_##name, LinearOf8<W>)    \
-  X(linear16_##name, LinearOf16<W>)  \
+// Calls X(name, type) for the products and the rows of an integer format.
+#define QR_INTEGER(X, name, W)         \
+  X(linear_many_##name, LinearMany<W>) \
+  X(linear_some_##name, LinearSome<W>) \
+  X(linear8_##name, LinearOf8<W>)      \
+  X(linear16_##name, LinearOf16<W>)    \
   X(embed_##name, Elementwise<EmbedInteger<W>>)
 #define QR_INTEGERS(X)                \
   QR_INTEGER(X, q8_0, PackedQ8_0)     \
