@@ -122,13 +122,15 @@ struct Attending {
   float soft_cap = 0;
   bool has_sinks = false;
   std::string_view codec = "f16";
+  int v_dim = 0;  // where it is not dim
 };
 
 // As in attention_test.cc: what no row may see is NaN.
 inline std::vector<float> attended(Bench& bench, const Attending& c) {
   constexpr int kTokens = 32;
   const KvCodec& codec = *find_kv_codec(c.codec);
-  const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + codec.v_row_bytes(c.dim));
+  const int v_dim = c.v_dim > 0 ? c.v_dim : c.dim;
+  const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + codec.v_row_bytes(v_dim));
   const int64_t offset = 64, block_bytes = (offset + token_bytes) * kTokens;
   const auto n_seqs = static_cast<int32_t>(c.past.size());
   int32_t max_blocks = 1;
@@ -139,7 +141,8 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   AttnParams params{.kv_offset = offset, .k_codec = &codec, .v_codec = &codec};
   params.n_heads = c.n_heads;
   params.n_kv_heads = c.n_kv_heads;
-  params.k_dim = params.v_dim = c.dim;
+  params.k_dim = c.dim;
+  params.v_dim = v_dim;
   params.scale = 0.125F;
   params.soft_cap = c.soft_cap;
   params.window = c.window;
@@ -157,13 +160,13 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
     }
     const auto seed = static_cast<uint64_t>(s);
     bench.ops().kv_write(bench.floats(Matrix(total, c.n_kv_heads * c.dim, 100 + seed)),
-                         bench.floats(Matrix(total, c.n_kv_heads * c.dim, 200 + seed)), bench.ints(slots), view,
+                         bench.floats(Matrix(total, c.n_kv_heads * v_dim, 200 + seed)), bench.ints(slots), view,
                          params);
     cu_q.push_back(static_cast<int32_t>(end.size()));
   }
   first.assign(end.size(), 0);
   const auto n = static_cast<int64_t>(end.size());
-  const Tensor out = bench.floats(Matrix(n, c.n_heads * c.dim));
+  const Tensor out = bench.floats(Matrix(n, c.n_heads * v_dim));
   Tensor table = bench.ints(blocks);
   table = Tensor::dense(table.data, DType::i32, {n_seqs, max_blocks});
   const AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
@@ -179,7 +182,8 @@ inline std::vector<float> one_product_with_mins(Bench& bench) {
   bench.ops().linear(y, bench.floats(Matrix(17, 768, 2)), parts);
   return bench.values(y);
 }
-inline std::vector<float> one_attention(Bench& bench) { return attended(bench, {4, 2, 16, {300, 0}, {1, 3}}); }
+// Of rows one by one, and of two sequences' in one tile.
+inline std::vector<float> one_attention(Bench& bench) { return attended(bench, {4, 2, 16, {300, 0, 260}, {1, 9, 8}}); }
 inline std::vector<float> one_attention_of_q8(Bench& bench) {
   return attended(bench, {4, 2, 16, {300, 0}, {1, 3}, 0, 0, false, "q8"});
 }

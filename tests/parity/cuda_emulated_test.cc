@@ -67,22 +67,24 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
     const Noticed product = noticed(one_product_of_halves, {no_barrier, nth});
     EXPECT_NE(product.fault.find("linear_float.cuh:"), std::string::npos) << nth << product.fault;
   }
-  for (int nth = 0; nth < 3; ++nth) {  // of AttendChunk
-    const Noticed attention = noticed(one_attention, {no_barrier, nth});
-    EXPECT_NE(attention.fault.find("attention.cuh:"), std::string::npos) << nth << attention.fault;
+  const auto is_of_attention = [](const std::string& fault) {
+    return fault.find("attention.cuh:") != std::string::npos || fault.find("cache.cuh:") != std::string::npos;
+  };
+  for (int nth = 0; nth < 5; ++nth) {  // of AttendRow, then between tiles, of AttendRows
+    const std::string fault = noticed(one_attention, {no_barrier, nth}).fault;
+    EXPECT_TRUE(is_of_attention(fault)) << nth << fault;
   }
-  for (int nth = 0; nth < 5; ++nth) {  // of CacheRowsQ8, a rotation in both, and AttendChunk
+  for (int nth = 0; nth < 8; ++nth) {  // of CacheRowsQ8, a rotation in both, and AttendRow
     const std::string fault = noticed(one_attention_of_q8, {no_barrier, nth}).fault;
-    const bool is_told =
-        fault.find("attention.cuh:") != std::string::npos || fault.find("cache.cuh:") != std::string::npos;
-    EXPECT_TRUE(is_told) << nth << fault;
+    EXPECT_TRUE(is_of_attention(fault)) << nth << fault;
   }
 }
 
 TEST(CudaMutants, CopiesAreWaitedFor) {
   using enum emulated::Mutation::Kind;
   for (const auto kind : {no_wait, late_wait}) {
-    for (const Body body : {one_product, one_product_of_many_rows, one_product_with_mins, one_product_of_halves}) {
+    for (const Body body :
+         {one_product, one_product_of_many_rows, one_product_with_mins, one_product_of_halves, one_attention}) {
       const Noticed product = noticed(body, {kind});
       EXPECT_NE(product.fault.find("nobody waited"), std::string::npos) << product.fault;
     }

@@ -187,6 +187,28 @@ TEST(Cuda, AttentionHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return attended(bench, {6, 2, 24, {530}, {3}, 300, 2.0F, true}); });
 }
 
+// Tiles of rows that end within a sequence, hold several, and cross chunks; heads that are wide, odd, and more than a
+// tile takes together.
+TEST(Cuda, AttentionOfManyRowsHasTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) { return attended(bench, {4, 1, 128, {0, 250}, {20, 17}}); });
+  expect_same([](Bench& bench) { return attended(bench, {8, 2, 64, {240, 3, 500, 9}, {33, 9, 8, 2}, 100}); });
+  expect_same([](Bench& bench) { return attended(bench, {1, 1, 16, {200}, {70}, 0, 2.0F, true}); });
+  expect_same([](Bench& bench) { return attended(bench, {5, 1, 32, {20}, {24}, 7}); });
+  expect_same([](Bench& bench) { return attended(bench, {2, 1, 75, {5}, {10}}); });
+  expect_same([](Bench& bench) { return attended(bench, {4, 2, 128, {500}, {9}, 0, 0, false, "q8", 64}); });
+  expect_same([](Bench& bench) { return attended(bench, {5, 1, 256, {250}, {12}, 0, 0, false, "q8"}); });
+  expect_same([](Bench& bench) { return attended(bench, {2, 1, 128, {250, 0}, {12, 8}, 0, 0, false, "f32"}); });
+}
+
+TEST(Cuda, AttentionOfWideHeadsHasTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) { return attended(bench, {2, 1, 256, {260}, {1}}); });
+  expect_same([](Bench& bench) { return attended(bench, {4, 1, 192, {30}, {9}, 0, 0, false, "f16", 128}); });
+  expect_same([](Bench& bench) { return attended(bench, {1, 1, 149, {40}, {2}}); });
+  expect_same([](Bench& bench) { return attended(bench, {2, 1, 576, {260}, {9}, 0, 0, false, "f16", 512}); });
+  expect_same([](Bench& bench) { return attended(bench, {1, 1, 320, {20}, {1}, 0, 0, false, "q8", 576}); });
+  expect_same([](Bench& bench) { return attended(bench, {1, 1, 301, {20}, {1}, 0, 0, false, "f32"}); });
+}
+
 TEST(Cuda, AttentionOfOtherCachesHasTheBitsOfTheCpu) {
   expect_same(one_attention_of_q8);
   expect_same([](Bench& bench) { return attended(bench, {7, 1, 80, {300}, {9}, 0, 0, false, "q8"}); });

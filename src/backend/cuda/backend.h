@@ -7,9 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "backend/cuda/kernels/attention.cuh"
+#include "backend/cuda/attend.h"
 #include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/runtime.h"
+#include "backend/cuda/tables.h"
 #include "ops/ops.h"
 #include "ops/parts.h"
 #include "ops/sample_row.h"
@@ -24,7 +25,7 @@ class CudaOps final : public Ops {
 
   std::string describe() const override { return "cuda, " + runtime_->describe(); }
   Result<Buffer> allocate(int64_t bytes) override;
-  Result<Buffer> allocate_arena(int64_t bytes) override;
+  Result<Buffer> allocate_arena(int64_t bytes) override { return tables_.allocate(bytes); }
   void finish() override;
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override;
   Result<Tensor> load_vector(const HostWeight& weight) override;
@@ -53,18 +54,11 @@ class CudaOps final : public Ops {
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
  private:
-  CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums) : runtime_(std::move(runtime)), sums_(sums) {}
+  CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums) : runtime_(std::move(runtime)), sums_(sums), tables_(runtime_) {}
   Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
 
   // Brings the device's tables up to date where the host may have written to them.
   class Op;
-  struct HostTables {
-    Tables* tables;
-    std::byte* copy;  // the device's
-  };
-  const HostTables* tables_with(const void* data) const;
-  // Whole numbers as kernels reach them.
-  const int32_t* numbers(const Tensor& t) const;
   // The host reads these: of tables it may at any time.
   void expect_readable(const Tensor& t);
   // (cos, sin) of positions [0, n) by these frequencies, in device memory.
@@ -102,16 +96,13 @@ class CudaOps final : public Ops {
   void multiply_floats(const Tensor& y, const Tensor& x, const Linear& part);
   template <class W>
   void embed_floats(const Tensor& y, const Tensor& ids, const Linear& table);
-  bool rotate_and_keep(const AttentionScratch& at, const AttentionPart& part);
-  template <class Codec>
-  void attend_rows_of(const Tensor& out, const Tensor& q, const AttentionPart& part, int n_chunks);
-  void attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n_chunks);
+
 
   std::shared_ptr<Runtime> runtime_;
   const SampleKernels sums_;
   std::vector<std::byte*> memory_;
   std::byte* workspace_ = nullptr;
-  std::shared_ptr<std::vector<HostTables>> tables_ = std::make_shared<std::vector<HostTables>>();  // of arenas alive
+  TableCopies tables_;
   bool is_fresh_ = true;  // what the host wrote to tables is not on the device
   std::vector<Turns> turns_;
   std::vector<float> made_;      // by the host, for an upload that is under way

@@ -6,32 +6,25 @@
 #include <limits>
 #include <utility>
 
+#include "backend/cuda/attend.h"
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/list.cuh"
+#include "backend/cuda/tensor_rows.h"
 #include "backend/cuda/weights.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
 #include "ops/route.h"
-#include "quant/rotation.h"
 
 namespace quire {
 namespace cuda {
 namespace {
 
-bool has_codec(std::string_view name) { return name == "f16" || name == "f32" || name == "q8"; }
-
 // Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kProductRows = LinearMany<PackedQ8_0>::kRows;
 constexpr int64_t kMostRows = 65535;               // of a grid's second axis
-constexpr int64_t kMostTables = int64_t{2} << 20;  // bytes beside an arena; whole numbers beyond lie in it
 constexpr int64_t kMostTurns = int64_t{1} << 20;   // positions that a table of rotations is kept for
 constexpr int64_t kSampledTogether = 16;           // rows of logits that are copied to the host at a time
-
-Rows<float> rows_of(const Tensor& t) { return {t.ptr<float>(), t.stride[0]}; }
-Rows<const float> read_rows(const Tensor& t) {
-  return t.empty() ? Rows<const float>{nullptr, 0} : Rows<const float>{t.ptr<float>(), t.stride[0]};
-}
 
 // Activation groups of a row, rounded up to a stage's; and bytes that a quantised row takes.
 int64_t pitch_of(int64_t n_in) { return parts_of(n_in, kPackedDepth) * kPackedBlocks; }
@@ -46,10 +39,7 @@ bool are_integers(std::span<const Linear> parts) {
 class CudaOps::Op {
  public:
   explicit Op(CudaOps& ops) {
-    if (!std::exchange(ops.is_fresh_, false)) return;
-    for (const HostTables& of : *ops.tables_) {
-      if (of.tables->used > 0) ops.runtime_->upload(of.copy, of.tables->data, of.tables->used);
-    }
+    if (std::exchange(ops.is_fresh_, false)) ops.tables_.upload();
   }
 };
 
@@ -79,44 +69,13 @@ Result<Buffer> CudaOps::allocate(int64_t bytes) {
   return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes);
 }
 
-Result<Buffer> CudaOps::allocate_arena(int64_t bytes) {
-  const int64_t n = std::min(bytes, kMostTables);
-  QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::shared));
-  const auto release = [runtime = runtime_](std::byte* p) { runtime->release(p); };
-  std::shared_ptr<std::byte> memory(data, release);
-  QR_TRY(std::byte * host, runtime_->allocate(n, Place::pinned));
-  const std::shared_ptr<std::byte> pinned(host, release);
-  QR_TRY(std::byte * device, runtime_->allocate(n, Place::device));
-  const std::shared_ptr<std::byte> copy(device, release);
-  const auto forget = [pinned, copy, all = tables_](const Tables* mine) {
-    std::erase_if(*all, [&](const HostTables& of) { return of.tables == mine; });
-    delete mine;
-  };
-  std::shared_ptr<Tables> tables(new Tables{host, n}, forget);
-  tables_->push_back({tables.get(), device});
-  return Buffer::of(std::move(memory), bytes, std::move(tables));
-}
-
 void CudaOps::finish() {
   runtime_->wait();
   is_fresh_ = true;
 }
 
-const CudaOps::HostTables* CudaOps::tables_with(const void* data) const {
-  const auto* at = static_cast<const std::byte*>(data);
-  for (const HostTables& of : *tables_) {
-    if (at >= of.tables->data && at < of.tables->data + of.tables->bytes) return &of;
-  }
-  return nullptr;
-}
-
-const int32_t* CudaOps::numbers(const Tensor& t) const {
-  const HostTables* of = tables_with(t.data);
-  return of != nullptr ? reinterpret_cast<const int32_t*>(of->copy + (t.data - of->tables->data)) : t.ptr<int32_t>();
-}
-
 void CudaOps::expect_readable(const Tensor& t) {
-  if (tables_with(t.data) == nullptr) finish();
+  if (!tables_.holds(t)) finish();
 }
 
 Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) {
@@ -165,7 +124,7 @@ void CudaOps::run_each(const Each& each, int64_t n_rows, int64_t n_columns) {
 template <class W>
 void CudaOps::embed_floats(const Tensor& y, const Tensor& ids, const Linear& table) {
   const PanelMatrix form(*table.format, table.n_out, table.n_in);
-  run_each(EmbedFloat<W>{rows_of(y), table.w.ptr<W>(), numbers(ids), static_cast<int>(form.n_blocks)}, y.dim(0),
+  run_each(EmbedFloat<W>{rows_of(y), table.w.ptr<W>(), tables_.numbers(ids), static_cast<int>(form.n_blocks)}, y.dim(0),
            y.dim(1));
 }
 
@@ -178,7 +137,7 @@ void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
   const StagedMatrix form(format, table.n_out, table.n_in);
   QR_CHECK(y.dim(0) <= kMostRows);
   if (y.dim(0) == 0) return;
-  runtime_->launch(format.embed({rows_of(y), table.w.ptr<uint8_t>(), numbers(ids), static_cast<int>(form.n_stages)},
+  runtime_->launch(format.embed({rows_of(y), table.w.ptr<uint8_t>(), tables_.numbers(ids), static_cast<int>(form.n_stages)},
                                 static_cast<int>(y.dim(1)),
                                 {parts_of(y.dim(1), Elementwise<Add>::kThreads), y.dim(0)}));
 }
@@ -478,7 +437,7 @@ void CudaOps::rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) 
   const Turns* turns = least < 0 ? nullptr : turns_up_to(last, freq.span<int64_t>(), magnitude);
   if (turns != nullptr) {
     const Op op(*this);
-    run_each(PickRows{{out.ptr<float>(), row}, {reinterpret_cast<const float*>(turns->rows), row}, numbers(pos)},
+    run_each(PickRows{{out.ptr<float>(), row}, {reinterpret_cast<const float*>(turns->rows), row}, tables_.numbers(pos)},
              out.dim(0), row);
     return;
   }
@@ -496,58 +455,10 @@ void CudaOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
            x.dim(1) / head_dim * n_freq);
 }
 
-namespace {
-
-template <class Codec>
-Cache<Codec> cache_of(const KvView& kv, const AttnParams& params) {
-  const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
-  return {reinterpret_cast<uint8_t*>(view.base + params.kv_offset * view.block_tokens), view.block_bytes,
-          view.block_tokens, params.k_dim, params.v_dim};
-}
-
-// Calls with(codec) for the one that a layer's cache has.
-template <class With>
-void with_codec(const AttnParams& params, const With& with) {
-  const std::string_view name = params.k_codec->name;
-  QR_CHECK(params.k_codec == params.v_codec && has_codec(name));  // check_cuda_has
-  if (name == "f32") return with(CodecF32());
-  if (name == "q8") return with(CodecQ8());
-  with(CodecF16());
-}
-
-Signs signs_of_rotation() {
-  Signs out{};
-  for (int d = 0; d < kMaxHead; ++d) {
-    const uint32_t bits = std::bit_cast<uint32_t>(rotation_detail::with_sign(0.0F, d));
-    out.words[d / 32] |= bits >> 31 << (d % 32);
-  }
-  return out;
-}
-
-// Chunks that any row may see.
-int chunks_of(const AttnMeta& meta) {
-  int32_t end = 1;
-  for (const int32_t e : meta.end_key.span<int32_t>()) end = std::max(end, e);
-  return static_cast<int>(parts_of(end, kChunk));
-}
-
-}  // namespace
-
 void CudaOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) {
   check_kv_write(k, v, slots, kv, params);
   const Op op(*this);
-  QR_CHECK(k.dim(0) <= kMostRows);
-  const int32_t* to = numbers(slots);
-  with_codec(params, [&]<class Codec>(Codec) {
-    const Cache<Codec> cache = cache_of<Codec>(kv, params);
-    if constexpr (Codec::kIsScaled) {
-      run(CacheRowsQ8{cache, read_rows(k), read_rows(v), to, signs_of_rotation()}, 2 * int64_t{params.n_kv_heads},
-          k.dim(0));
-    } else {
-      run_each(CacheRows<Codec>{cache, read_rows(k), read_rows(v), to}, k.dim(0),
-               int64_t{params.n_kv_heads} * (params.k_dim + params.v_dim));
-    }
-  });
+  write_cache(*runtime_, k, v, tables_.numbers(slots), kv, params);
 }
 
 void CudaOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {
@@ -557,85 +468,25 @@ void CudaOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& met
   part.meta = &meta;
   part.params = &params;
   expect_readable(meta.end_key);
-  const int n_chunks = chunks_of(meta);
+  const AttendPlan plan = plan_of(meta);
   const Op op(*this);
-  attend_rows(out, q, part, n_chunks);
-}
-
-void CudaOps::attend_rows(Tensor out, Tensor q, const AttentionPart& part, int n_chunks) {
-  with_codec(*part.params, [&]<class Codec>(Codec) { attend_rows_of<Codec>(out, q, part, n_chunks); });
-}
-
-template <class Codec>
-void CudaOps::attend_rows_of(const Tensor& out, const Tensor& q, const AttentionPart& part, int n_chunks) {
-  const AttnParams& params = *part.params;
-  QR_CHECK(params.n_kept == 0, "these kernels see no kept keys");  // check_cuda_has
-  const AttnMeta& meta = *part.meta;
-  const Tensor& blocks = meta.blocks[static_cast<size_t>(params.group)];
-  const int64_t row_bytes = int64_t{params.n_heads} * n_chunks * (params.v_dim + 2) * 4;
-  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes);
-  QR_CHECK(most > 0, "one row's states of attention take " + std::to_string(row_bytes) + " bytes");
-  const int heads_per_kv = params.n_heads / params.n_kv_heads;
-  AttendChunk<Codec> chunk{.cache = cache_of<Codec>(*part.kv, params),
-                           .keys = {numbers(meta.cu_q), numbers(blocks), numbers(meta.first_key), numbers(meta.end_key),
-                                    static_cast<int>(blocks.dim(0)), static_cast<int>(blocks.stride[0]), params.window},
-                           .q = read_rows(q),
-                           .states = {reinterpret_cast<float*>(workspace_), params.n_heads, n_chunks, params.v_dim, 0},
-                           .heads_per_kv = heads_per_kv,
-                           .scale = params.scale,
-                           .soft_cap = params.soft_cap,
-                           .signs = signs_of_rotation()};
-  const float* sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>();
-  for (int64_t i = 0; i < q.dim(0); i += most) {
-    const int64_t n = std::min(most, q.dim(0) - i);
-    chunk.states.first_row = static_cast<int>(i);
-    run(chunk, n_chunks, params.n_kv_heads * parts_of(heads_per_kv, kHeadsTogether), n);
-    run(AttendJoin{chunk.states, rows_of(out), sinks}, params.n_heads, n);
-  }
-}
-
-// Whether one kernel did both.
-bool CudaOps::rotate_and_keep(const AttentionScratch& at, const AttentionPart& part) {
-  const AttnParams& p = *part.params;
-  bool is_done = false;
-  if (part.rotation.empty() || at.q.dim(0) == 0 || at.q.dim(0) > kMostRows) return false;
-  check_kv_write(at.k, at.v, part.slots, *part.kv, p);
-  check_rope(at.qk, part.rotation, p.k_dim);
-  with_codec(p, [&]<class Codec>(Codec) {
-    if constexpr (!Codec::kIsScaled) {
-      const auto n_freq = static_cast<int>(part.rotation.dim(1));
-      const RotateAndCache<Codec> both{.cache = cache_of<Codec>(*part.kv, p),
-                                       .q = rows_of(at.q),
-                                       .k = read_rows(at.k),
-                                       .v = read_rows(at.v),
-                                       .slots = numbers(part.slots),
-                                       .table = part.rotation.ptr<float>(),
-                                       .n_heads = p.n_heads,
-                                       .n_kv_heads = p.n_kv_heads,
-                                       .n_freq = n_freq,
-                                       .is_interleaved = part.pairs == RopePairs::interleaved};
-      run_each(both, at.q.dim(0),
-               int64_t{p.n_heads + p.n_kv_heads} * (p.k_dim - n_freq) + int64_t{p.n_kv_heads} * p.v_dim);
-      is_done = true;
-    }
-  });
-  return is_done;
+  attend_rows(*runtime_, tables_, {workspace_, kWorkspaceBytes}, out, q, part, plan);
 }
 
 void CudaOps::attention(Tensor out, const NormedRows& in, const AttentionPart& part) {
   check_attention(out, in, part);
   expect_readable(part.meta->end_key);
-  const int n_chunks = chunks_of(*part.meta);
+  const AttendPlan plan = plan_of(*part.meta);
   const Op op(*this);
   const AttentionScratch at(part.scratch, *part.params);
   linear_of_normed(at.qkv, in, part.qkv);
   if (!part.q_norm.empty()) head_norm(at.q, part.q_norm, in.eps);
   if (!part.k_norm.empty()) head_norm(at.k, part.k_norm, in.eps);
-  if (!rotate_and_keep(at, part)) {
+  if (!rotate_and_keep(*runtime_, tables_, at, part)) {
     if (!part.rotation.empty()) rope(at.qk, part.rotation, part.params->k_dim, part.pairs);
     kv_write(at.k, at.v, part.slots, *part.kv, *part.params);
   }
-  attend_rows(at.mixed, at.q, part, n_chunks);
+  attend_rows(*runtime_, tables_, {workspace_, kWorkspaceBytes}, at.mixed, at.q, part, plan);
   linear(out, at.mixed, part.out);
 }
 
@@ -666,7 +517,7 @@ void CudaOps::delta_rule(Tensor, const DeltaInput&, const DeltaParams&, const St
 void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {
   check_rows(y, x, ids);
   const Op op(*this);
-  run_each(PickRows{rows_of(y), read_rows(x), numbers(ids)}, y.dim(0), y.dim(1));
+  run_each(PickRows{rows_of(y), read_rows(x), tables_.numbers(ids)}, y.dim(0), y.dim(1));
 }
 
 void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {

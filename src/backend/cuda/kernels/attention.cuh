@@ -1,13 +1,18 @@
 // Attention over the paged cache (docs/numerics.md, "Attention"). AttendChunk makes (m, l, o) of a chunk of 256 keys
-// for up to four heads that share a KV head and one row; AttendJoin merges a row's chunks in position order. Rows of a
-// prompt and of decoding are the same to it. Limits: heads of 576 components.
+// for a tile of queries: heads that share a KV head, of one row or of many of a sequence. AttendJoin
+// (attention_join.cuh) merges a row's chunks in position order.
+//
+// The chunk's keys, 16 components of all at a time, then its values, some strips at a time, go through a ring of stages
+// in shared memory. A warp has kQueries queries, and of 256 keys or of a value's components its share: kKeyWarps warps
+// have the same queries.
 #pragma once
 #include "backend/cuda/kernels/cache.cuh"
 
 namespace quire::cuda {
 
 inline constexpr int kChunk = 256;        // keys
-inline constexpr int kHeadsTogether = 4;  // of one KV head
+inline constexpr int kHeadsTogether = 4;  // of one KV head, at most
+inline constexpr int kUsualHead = 256;    // components
 
 // Which keys a row sees, and where they are.
 struct RowsKeys {
@@ -16,17 +21,12 @@ struct RowsKeys {
   const int32_t *first_key, *end_key;
   int n_seqs, max_blocks, window;
 
-  QR_DEVICE const int32_t* blocks_of(int row) const {
-    int lo = 0, hi = n_seqs;  // the last sequence that begins at or before the row
-    while (hi - lo > 1) {
-      const int mid = (lo + hi) / 2;
-      if (dev::load(cu_q + mid) <= row) {
-        lo = mid;
-      } else {
-        hi = mid;
-      }
-    }
-    return blocks + int64_t{lo} * max_blocks;
+  // The number of sequences that end at or before the row. All lanes of a warp call.
+  QR_DEVICE int sequence_of(int row) const {
+    uint32_t n = 0;
+    for (int s = dev::thread() % 32; s < n_seqs; s += 32) n += dev::load(cu_q + s + 1) <= row ? 1 : 0;
+    for (int i = 16; i > 0; i /= 2) n += dev::shuffle_xor(n, i);
+    return static_cast<int>(n);
   }
   QR_DEVICE int first(int row) const {
     const int from = dev::load(first_key + row);
@@ -45,202 +45,507 @@ struct States {
   }
 };
 
-// Grid: chunks, KV heads × runs of kHeadsTogether of their heads, rows from states.first_row on.
-template <class Codec>
+// Grid: chunks, KV heads × runs of heads_together of their heads, runs of rows_together rows from first_row on.
+template <class Codec, int kGroups, int kQueries, int kKeyWarps, int kMaxDim>
 struct AttendChunk {
-  static constexpr int kThreads = kChunk, kWarps = kThreads / 32;
-  static constexpr int kScoresAt = kHeadsTogether * kMaxHead * 4, kLargestAt = kScoresAt + kHeadsTogether * kChunk * 4;
-  static constexpr int kScaledAt = kLargestAt + kHeadsTogether * kWarps * 4;  // weights times values' scales
-  static constexpr int kSharedBytes = kScaledAt + (Codec::kIsScaled ? kHeadsTogether * kChunk * 4 : 0);
-  static constexpr int kValueWeightsAt = Codec::kIsScaled ? kScaledAt : kScoresAt;
+  using Number = typename Codec::Number;
+  static constexpr int kWarps = kGroups * kKeyWarps, kThreads = 32 * kWarps;
+  static constexpr int kTile = kGroups * kQueries;       // queries
+  static constexpr int kKeys = kChunk / 32 / kKeyWarps;  // of a thread
+  static constexpr int kSlice = 16;                      // components of keys in a stage
+  static constexpr int kStages = 4, kStrips = kChunk / 16;
+  static constexpr int kSize = static_cast<int>(sizeof(Number));
+  static constexpr int kStripNumbers = (kSlice + 1) * 16;  // so that strips begin in other banks
+  static constexpr int kKeyNumbers = kStrips * kStripNumbers;
+  static constexpr int kStageNumbers = kKeyNumbers > 16 * kMaxDim ? kKeyNumbers : 16 * kMaxDim;
+  static constexpr int kStageBytes = kStageNumbers * kSize;
+  // Weights of four queries lie together, by key % kKeys, then key / kKeys.
+  static constexpr int kQuads = kQueries / 4, kWeightRun = kChunk / kKeys + 1, kWeights = kKeys * kWeightRun;
+  static constexpr int kQueryBytes = kQueries * kMaxDim * 4, kWeightBytes = kQuads * kWeights * 16;
+  static constexpr int kGroupBytes =
+      kQueryBytes > kWeightBytes ? kQueryBytes : kWeightBytes;  // first the one, then the other
+  static constexpr int kLargestAt = kGroups * kGroupBytes;
+  static constexpr int kBoundsAt = kLargestAt + kTile * kKeyWarps * 4;
+  static constexpr int kStripsAt = kBoundsAt + kTile * 8;        // where keys begin, then where values do
+  static constexpr int kStatesAt = kStripsAt + 2 * kStrips * 8;  // of each query
+  static constexpr int kScalesAt = kStatesAt + kTile * 8;
+  static constexpr int kRingAt = kScalesAt + (Codec::kIsScaled ? 2 * kChunk * 4 : 0);
+  static constexpr int kSharedBytes = kRingAt + kStages * kStageBytes;
+  // That a multiprocessor shall hold at once, of those that its 227 KiB of shared memory have room for.
+  static constexpr int kRoom = (227 << 10) / (kSharedBytes + 1024), kWanted = kGroups > 1 ? 1 : 5;
+  static constexpr int kResident = kRoom < 1 ? 1 : kRoom < kWanted ? kRoom : kWanted;
+  using Scores = float[kQueries][kKeys];
+  using Four = Pack<float, 4>;
+  using Bounds = Pack<int32_t, 2>;
 
   Cache<Codec> cache;
   RowsKeys keys;
-  Rows<const float> q;
+  Rows<const float> q;  // of codecs that rotate keys rotated
   States states;
-  int heads_per_kv;  // query heads that share a KV head
+  int heads_per_kv, heads_together, rows_together;  // heads_together · rows_together ≤ kTile
+  int strips_together;                              // of values in a stage: kStageNumbers / (16 · v_dim)
+  int first_row, end_row;
   float scale, soft_cap;
-  Signs signs;  // of codecs that rotate keys
 
   struct Part {
     const int32_t* blocks;
-    int kv_head, head, n_heads;  // the first head of n_heads
-    int row, chunk, lo, hi;      // keys within the chunk
+    int row, n_rows, kv_head, head, n_heads;  // the first of them; query i is of row i / n_heads
+    int chunk, lo, hi;                        // keys within the chunk that any row sees
+    QR_DEVICE int n_queries() const { return n_rows * n_heads; }
+    QR_DEVICE int first_strip() const { return lo / 16; }
+    QR_DEVICE int end_strip() const { return (hi + 15) / 16; }
   };
 
-  QR_DEVICE Part part() const {
-    const int n_runs = (heads_per_kv + kHeadsTogether - 1) / kHeadsTogether;
+  QR_DEVICE int lane() const { return dev::thread() % 32; }
+  QR_DEVICE int key_warp() const { return dev::thread() / 32 % kKeyWarps; }
+  QR_DEVICE int group() const { return dev::thread() / 32 / kKeyWarps; }
+  QR_DEVICE int first_key() const { return (key_warp() * 32 + lane()) * kKeys; }
+  QR_DEVICE bool has_queries() const { return state(group() * kQueries) != nullptr; }
+  QR_DEVICE int weight_of(int strip, int i) const { return i % kKeys * kWeightRun + strip * (16 / kKeys) + i / kKeys; }
+  QR_DEVICE float* state(const Part& p, int query) const {
+    return states.of(p.row + query / p.n_heads, p.head + query % p.n_heads, dev::block_x());
+  }
+  // Where there is such a query; null else.
+  QR_DEVICE float* state(int query) const {
+    const int64_t at = dev::Shared<int64_t>(kStatesAt)[query];
+    return at < 0 ? nullptr : states.data + at;
+  }
+  QR_DEVICE Bounds bounds_of(int row, int chunk) const {
+    const int lo = keys.first(row) - chunk, hi = keys.end(row) - chunk;
+    return {{lo > 0 ? lo : 0, hi < kChunk ? hi : kChunk}};
+  }
+
+  // As many rows from this one on as are of one sequence.
+  QR_DEVICE Part part(int row, int end) const {
+    const int n_runs = (heads_per_kv + heads_together - 1) / heads_together;
     Part p;
-    p.row = states.first_row + dev::block_z();
-    p.chunk = dev::block_x() * kChunk;
+    p.row = row;
     p.kv_head = dev::block_y() / n_runs;
-    const int begin = dev::block_y() % n_runs * kHeadsTogether;
+    const int begin = dev::block_y() % n_runs * heads_together;
     p.head = p.kv_head * heads_per_kv + begin;
-    p.n_heads = heads_per_kv - begin < kHeadsTogether ? heads_per_kv - begin : kHeadsTogether;
-    p.blocks = keys.blocks_of(p.row);
-    p.lo = keys.first(p.row) - p.chunk > 0 ? keys.first(p.row) - p.chunk : 0;
-    p.hi = keys.end(p.row) - p.chunk < kChunk ? keys.end(p.row) - p.chunk : kChunk;
+    p.n_heads = heads_per_kv - begin < heads_together ? heads_per_kv - begin : heads_together;
+    p.chunk = dev::block_x() * kChunk;
+    const int seq = keys.sequence_of(row), end_of_seq = dev::load(keys.cu_q + seq + 1);
+    p.n_rows = (end_of_seq < end ? end_of_seq : end) - row;
+    p.blocks = keys.blocks + int64_t{seq} * keys.max_blocks;
+    uint32_t lo = kChunk, hi = 0;
+    for (int i = lane(); i < p.n_rows; i += 32) {
+      const Bounds of_row = bounds_of(row + i, p.chunk);
+      if (of_row.x[0] >= of_row.x[1]) continue;
+      const auto first = static_cast<uint32_t>(of_row.x[0]), last = static_cast<uint32_t>(of_row.x[1]);
+      lo = first < lo ? first : lo;
+      hi = last > hi ? last : hi;
+    }
+    for (int n = 16; n > 0; n /= 2) {
+      const uint32_t other_lo = dev::shuffle_xor(lo, n), other_hi = dev::shuffle_xor(hi, n);
+      lo = other_lo < lo ? other_lo : lo;
+      hi = other_hi > hi ? other_hi : hi;
+    }
+    p.lo = static_cast<int>(lo);
+    p.hi = static_cast<int>(hi);
     return p;
   }
 
-  QR_DEVICE float* state(const Part& p, int h) const { return states.of(p.row, p.head + h, dev::block_x()); }
-
-  // The thread's key against every head: score, or −∞ where the row may not see it; and each warp's largest.
-  QR_DEVICE void score(const Part& p, float (&s)[kHeadsTogether]) const {
+  // Where the strips lie that any row sees; queries, and what each sees.
+  QR_DEVICE void prepare(const Part& p) const {
     const int t = dev::thread();
-    const bool is_seen = t >= p.lo && t < p.hi;
-    const dev::Shared<float> query(0), largest(kLargestAt);
-    for (int h = 0; h < kHeadsTogether; ++h) s[h] = 0.0F;
-    if (is_seen) {
-      const int position = p.chunk + t;
-      const int64_t block = dev::load(p.blocks + position / cache.block_tokens);
-      const int in_block = position % cache.block_tokens;
-      uint8_t* strip = cache.keys(block, in_block, p.kv_head);
-      const typename Codec::Number* key = cache.key(strip, in_block);
-      for (int d = 0; d < cache.k_dim; ++d) {
-        const float k = Codec().decoded(dev::load(key + d * 16));
-        for (int h = 0; h < kHeadsTogether; ++h) {
-          if (h < p.n_heads) s[h] = dev::fma(k, query[h * cache.k_dim + d], s[h]);
-        }
-      }
-      if constexpr (Codec::kIsScaled) {
-        const float k_scale = dev::load(cache.scale(strip, in_block));
-        for (int h = 0; h < kHeadsTogether; ++h) s[h] = dev::mul(s[h], k_scale);
-      }
-    }
-    for (int h = 0; h < kHeadsTogether; ++h) {
-      s[h] = dev::mul(s[h], scale);
-      if (soft_cap > 0.0F) s[h] = soft_capped(s[h], soft_cap);
-      if (!is_seen) s[h] = -kInfinity;
-      float m = s[h] > -kInfinity ? s[h] : -kInfinity;  // no NaN
-      for (int n = 16; n > 0; n /= 2) {
-        const float other = dev::shuffle_xor(m, n);
-        m = other > m ? other : m;
-      }
-      if (t % 32 == 0) largest[h * kWarps + t / 32] = m;
-    }
-  }
-
-  // Of the key number t of the chunk.
-  QR_DEVICE float value_scale(const Part& p, int t) const {
-    const int in_block = (p.chunk + t) % cache.block_tokens;
-    const int64_t block = dev::load(p.blocks + (p.chunk + t) / cache.block_tokens);
-    return dev::load(cache.scale(cache.values(block, in_block, p.kv_head), in_block));
-  }
-
-  QR_DEVICE void weigh(const Part& p, const float (&s)[kHeadsTogether]) const {
-    const int t = dev::thread();
-    const dev::Shared<float> weights(kScoresAt), scaled(kScaledAt), largest(kLargestAt);
-    const bool is_seen = t >= p.lo && t < p.hi;
-    for (int h = 0; h < p.n_heads; ++h) {
-      float m = largest[h * kWarps];
-      for (int i = 1; i < kWarps; ++i) {
-        const float other = largest[h * kWarps + i];
-        m = other > m ? other : m;
-      }
-      const float weight = is_seen ? exp_of(dev::sub(s[h], m)) : 0.0F;
-      weights[h * kChunk + t] = weight;
-      if constexpr (Codec::kIsScaled) {
-        if (is_seen) scaled[h * kChunk + t] = dev::mul(weight, value_scale(p, t));
-      }
-      if (t == 0) dev::store(state(p, h) + cache.v_dim, m);
-    }
-  }
-
-  // A warp a head: position t in lane t mod 16, then the fold.
-  QR_DEVICE void sum_weights(const Part& p) const {
-    const int h = dev::thread() / 32, lane = dev::thread() % 16;
-    if (h >= p.n_heads) return;
-    const dev::Shared<float> weights(kScoresAt);
-    float l = 0.0F;
-    for (int i = p.lo / 16 * 16 + lane; i < p.hi; i += 16) l = dev::add(l, weights[h * kChunk + i]);
-    l = folded(l);
-    if (dev::thread() % 32 == 0) dev::store(state(p, h) + cache.v_dim + 1, l);
-  }
-
-  QR_DEVICE void sum_values(const Part& p) const {
-    const dev::Shared<float> weights(kValueWeightsAt);
-    for (int i = dev::thread(); i < p.n_heads * cache.v_dim; i += kThreads) {
-      const int h = i / cache.v_dim, d = i % cache.v_dim;
-      float o = 0.0F;
-      for (int t = p.lo; t < p.hi; ++t) {
-        const int position = p.chunk + t;
-        const int64_t block = dev::load(p.blocks + position / cache.block_tokens);
-        const int in_block = position % cache.block_tokens;
-        const auto* value = cache.value(cache.values(block, in_block, p.kv_head), in_block);
-        o = dev::fma(Codec().decoded(dev::load(value + d)), weights[h * kChunk + t], o);
-      }
-      dev::store(state(p, h) + d, o);
-    }
-  }
-
-  QR_DEVICE void operator()() const {
-    const int t = dev::thread();
-    const Part p = part();
-    if (p.hi <= p.lo) {
-      if (t < p.n_heads) dev::store(state(p, t) + cache.v_dim + 1, 0.0F);
-      return;
-    }
+    const dev::Shared<int64_t> strips(kStripsAt), states_at(kStatesAt);
+    const dev::Shared<Bounds> bounds(kBoundsAt);
     const dev::Shared<float> query(0);
-    for (int i = t; i < p.n_heads * cache.k_dim; i += kThreads) {
-      const float number = dev::load(q.row(p.row) + int64_t{p.head} * cache.k_dim + i);
-      query[i] = Codec::kIsScaled ? signs.signed_by(number, i % cache.k_dim) : number;
+    if (t < kStrips) {
+      int64_t key = -1, value = -1;
+      if (t >= p.first_strip() && t < p.end_strip()) {
+        const int position = p.chunk + t * 16;
+        const int64_t block = dev::load(p.blocks + position / cache.block_tokens);
+        key = cache.keys(block, position % cache.block_tokens, p.kv_head) - cache.base;
+        value = cache.values(block, position % cache.block_tokens, p.kv_head) - cache.base;
+      }
+      strips[t] = key;
+      strips[kStrips + t] = value;
     }
-    if constexpr (Codec::kIsScaled) {
-      rotate_in_place<kThreads>(query, p.n_heads, cache.k_dim);
-    } else {
-      dev::sync();
+    for (int i = t; i < kTile; i += kThreads) {
+      const bool is_there = i < p.n_queries();
+      bounds[i] = is_there ? bounds_of(p.row + i / p.n_heads, p.chunk) : Bounds{{0, 0}};
+      states_at[i] = is_there ? state(p, i) - states.data : -1;
     }
-    float s[kHeadsTogether];
-    score(p, s);
-    dev::sync();
-    weigh(p, s);
-    dev::sync();
-    sum_weights(p);
-    sum_values(p);
+    for (int i = t / 32; i < kTile; i += kWarps) {
+      const bool is_there = i < p.n_queries();
+      const float* from = q.row(p.row + i / p.n_heads) + int64_t{p.head + i % p.n_heads} * cache.k_dim;
+      const int to = (i / kQueries * kGroupBytes) / 4 + i % kQueries * kMaxDim;
+      for (int d = lane(); d < cache.k_dim; d += 32) query[to + d] = is_there ? dev::load(from + d) : 0.0F;
+    }
   }
-};
 
-// Grid: heads, rows from states.first_row on. A thread a component.
-struct AttendJoin {
-  static constexpr int kThreads = 128, kSharedBytes = 0;
-  States states;
-  Rows<float> out;
-  const float* sinks;  // [n_heads] or null
+  QR_DEVICE int n_slices() const { return (cache.k_dim + kSlice - 1) / kSlice; }
+  QR_DEVICE int ring_of(int stage) const { return kRingAt + stage % kStages * kStageBytes; }
+  QR_DEVICE const uint8_t* numbers(int64_t strip) const { return cache.base + strip + (Codec::kIsScaled ? 64 : 0); }
 
-  struct Running {
-    float m, l, worth, added;  // what the sum so far and the next one are worth in both
-    QR_DEVICE void merge(float m2, float l2) {
-      const bool is_first = l == 0.0F;
-      const float both = m2 > m ? m2 : m;
-      worth = exp_of(dev::sub(m, both));
-      added = exp_of(dev::sub(m2, both));
-      l = is_first ? l2 : dev::fma(l, worth, dev::mul(l2, added));
-      m = is_first ? m2 : both;
+  QR_DEVICE void copy_scales() const {
+    const dev::Shared<int64_t> strips(kStripsAt);
+    const dev::Shared<float> scales(kScalesAt);
+    for (int i = dev::thread(); i < 2 * kStrips * 4; i += kThreads) {
+      const int64_t strip = strips[i / 4];
+      const bool is_in = strip >= 0;
+      dev::copy16(scales, i * 4, cache.base + (is_in ? strip : 0) + i % 4 * 16, is_in);
     }
+  }
+  // Zeros for strips that no row sees.
+  QR_DEVICE void copy_keys(int slice, int to) const {
+    constexpr int kThreadsEach = kThreads / kStrips, kPieces = kSlice * kSize;
+    const dev::Shared<int64_t> strips(kStripsAt);
+    const int strip = dev::thread() / kThreadsEach;
+    const int64_t at = strips[strip];
+    const int left = (cache.k_dim - slice * kSlice) * kSize;
+    const uint8_t* from = numbers(at >= 0 ? at : 0) + slice * kPieces * 16;
+    for (int i = dev::thread() % kThreadsEach; i < kPieces; i += kThreadsEach) {
+      const int number = strip * kStripNumbers + i * 16 / kSize;
+      if (i < left) dev::copy16(dev::Shared<Number>(to), number, from + i * 16, at >= 0);
+    }
+  }
+  QR_DEVICE void copy_values(const Part& p, int first, int to) const {
+    const dev::Shared<int64_t> strips(kStripsAt);
+    const int end = first + strips_together < p.end_strip() ? first + strips_together : p.end_strip();
+    for (int strip = first; strip < end; ++strip) {
+      const uint8_t* from = numbers(strips[kStrips + strip]);
+      const int at = (strip - first) * 16 * cache.v_dim;
+      for (int i = dev::thread(); i < cache.v_dim * kSize; i += kThreads) {
+        dev::copy16(dev::Shared<Number>(to), at + i * 16 / kSize, from + i * 16, true);
+      }
+    }
+  }
+  QR_DEVICE void begin_stage(const Part& p, int stage) const {
+    const int first = p.first_strip() + (stage - n_slices()) * strips_together;
+    if (stage < n_slices()) {
+      copy_keys(stage, ring_of(stage));
+    } else if (first < p.end_strip()) {
+      copy_values(p, first, ring_of(stage));
+    }
+    dev::copy_commit();
+  }
+  // Waits for a stage, and begins the one that takes the place of the stage before it.
+  QR_DEVICE void next_stage(const Part& p, int stage) const {
+    dev::copy_wait<kStages - 2>();
+    dev::sync();
+    begin_stage(p, stage + kStages - 1);
+  }
+
+  // kDeep components from d on of a slice, whose first is d0.
+  template <int kDeep>
+  QR_DEVICE void score_some(int d0, int d, int from, Scores& s) const {
+    const dev::Shared<Pack<float, kDeep>> queries(group() * kGroupBytes);
+    Pack<float, kDeep> query[kQueries];
+    QR_UNROLL
+    for (int i = 0; i < kQueries; ++i) query[i] = queries[(i * kMaxDim + d0 + d) / kDeep];
+    QR_UNROLL
+    for (int j = 0; j < kDeep; ++j) {
+      float k[kKeys];
+      Codec().template read<kKeys>(from + (d + j) * 16 * kSize, k);
+      QR_UNROLL
+      for (int i = 0; i < kQueries; ++i) {
+        QR_UNROLL
+        for (int t = 0; t < kKeys; ++t) s[i][t] = dev::fma(k[t], query[i].x[j], s[i][t]);
+      }
+    }
+  }
+  QR_DEVICE void score_slice(int slice, Scores& s) const {
+    constexpr int kDeep = 2;
+    const int first = first_key();
+    const int from = ring_of(slice) + (first / 16 * kStripNumbers + first % 16) * kSize;
+    const int d0 = slice * kSlice, left = cache.k_dim - d0;
+    if (left >= kSlice) {
+      for (int d = 0; d < kSlice; d += kDeep) score_some<kDeep>(d0, d, from, s);
+    } else {
+      for (int d = 0; d < left; ++d) score_some<1>(d0, d, from, s);
+    }
+  }
+
+  // Of query i scores, −∞ where its row may not see the key; the largest of this warp.
+  QR_DEVICE float finish_scores(int i, float (&s)[kKeys]) const {
+    const Bounds seen = dev::Shared<Bounds>(kBoundsAt)[group() * kQueries + i];
+    float key_scales[kKeys];
+    if constexpr (Codec::kIsScaled) CodecF32().read<kKeys>(kScalesAt + first_key() * 4, key_scales);
+    float m = -kInfinity;
+    QR_UNROLL
+    for (int j = 0; j < kKeys; ++j) {
+      const int t = first_key() + j;
+      float x = s[j];
+      if constexpr (Codec::kIsScaled) x = dev::mul(x, key_scales[j]);
+      x = dev::mul(x, scale);
+      if (soft_cap > 0.0F) x = soft_capped(x, soft_cap);
+      s[j] = t < seen.x[0] || t >= seen.x[1] ? -kInfinity : x;
+      m = s[j] > m ? s[j] : m;  // no NaN
+    }
+    for (int n = 16; n > 0; n /= 2) {
+      const float other = dev::shuffle_xor(m, n);
+      m = other > m ? other : m;
+    }
+    return m;
+  }
+  QR_DEVICE void share_largest(float (&m)[kQueries]) const {
+    const dev::Shared<float> largest(kLargestAt);
+    const int first = group() * kQueries * kKeyWarps;
+    if (lane() == 0) {
+      QR_UNROLL
+      for (int i = 0; i < kQueries; ++i) largest[first + i * kKeyWarps + key_warp()] = m[i];
+    }
+    dev::sync();
+    QR_UNROLL
+    for (int i = 0; i < kQueries; ++i) {
+      QR_UNROLL
+      for (int w = 0; w < kKeyWarps; ++w) {
+        const float other = largest[first + i * kKeyWarps + w];
+        m[i] = other > m[i] ? other : m[i];
+      }
+    }
+  }
+
+  // Scores become weights.
+  QR_DEVICE void weigh(int i, float m, float (&s)[kKeys]) const {
+    const int query = group() * kQueries + i;
+    const Bounds seen = dev::Shared<Bounds>(kBoundsAt)[query];
+    QR_UNROLL
+    for (int j = 0; j < kKeys; ++j) {
+      const int t = first_key() + j;
+      s[j] = t < seen.x[0] || t >= seen.x[1] ? 0.0F : exp_of(dev::sub(s[j], m));
+    }
+    if (key_warp() > 0 || lane() > 0) return;
+    if (float* to = state(query)) dev::store(to + cache.v_dim, m);
+  }
+  // The first query's become the last.
+  QR_DEVICE void turn(Scores& s) const {
+    QR_UNROLL
+    for (int j = 0; j < kKeys; ++j) {
+      const float first = s[0][j];
+      QR_UNROLL
+      for (int i = 1; i < kQueries; ++i) s[i - 1][j] = s[i][j];
+      s[kQueries - 1][j] = first;
+    }
+  }
+  QR_DEVICE void weigh_all(Scores& s) const {
+    if constexpr (kKeyWarps == 1) {
+      for (int i = 0; i < kQueries; ++i) {  // one at a time, which takes fewer registers
+        weigh(i, finish_scores(i, s[0]), s[0]);
+        turn(s);
+      }
+    } else {
+      float m[kQueries];
+      QR_UNROLL
+      for (int i = 0; i < kQueries; ++i) m[i] = finish_scores(i, s[i]);
+      share_largest(m);
+      QR_UNROLL
+      for (int i = 0; i < kQueries; ++i) weigh(i, m[i], s[i]);
+    }
+  }
+  QR_DEVICE void put_weights(const Scores& s) const {
+    const dev::Shared<Four> weights(group() * kGroupBytes);
+    QR_UNROLL
+    for (int i = 0; i < kQuads; ++i) {
+      QR_UNROLL
+      for (int j = 0; j < kKeys; ++j) {
+        const Four four = {{s[4 * i][j], s[4 * i + 1][j], s[4 * i + 2][j], s[4 * i + 3][j]}};
+        weights[i * kWeights + j * kWeightRun + key_warp() * 32 + lane()] = four;
+      }
+    }
+  }
+  QR_DEVICE void scale_weights() const {
+    const dev::Shared<Four> weights(group() * kGroupBytes);
+    float value_scales[kKeys];
+    CodecF32().read<kKeys>(kScalesAt + (kChunk + first_key()) * 4, value_scales);
+    QR_UNROLL
+    for (int i = 0; i < kQuads; ++i) {
+      QR_UNROLL
+      for (int j = 0; j < kKeys; ++j) {
+        const int at = i * kWeights + j * kWeightRun + key_warp() * 32 + lane();
+        Four four = weights[at];
+        QR_UNROLL
+        for (int k = 0; k < 4; ++k) four.x[k] = dev::mul(four.x[k], value_scales[j]);
+        weights[at] = four;
+      }
+    }
+  }
+
+  // Position t in lane t mod 16, then the fold; each half of a warp has four queries. Keys that a row does not see add
+  // 0.
+  QR_DEVICE void sum_weights() const {
+    if (key_warp() > 0) return;
+    const int quad = lane() / 16 % kQuads;
+    const dev::Shared<Four> weights(group() * kGroupBytes);
+    float l[4] = {};
+    for (int strip = 0; strip < kStrips; ++strip) {
+      const Four four = weights[quad * kWeights + weight_of(strip, lane() % 16)];
+      QR_UNROLL
+      for (int i = 0; i < 4; ++i) l[i] = dev::add(l[i], four.x[i]);
+    }
+    QR_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      l[i] = folded(l[i]);
+      if (lane() % 16 > 0 || lane() / 16 >= kQuads) continue;
+      if (float* to = state(group() * kQueries + quad * 4 + i)) dev::store(to + cache.v_dim + 1, l[i]);
+    }
+  }
+
+  // kRuns runs of kWide components that the threads with the same queries have, one behind the other.
+  template <int kWide, int kRuns>
+  struct Sums {
+    static constexpr int kRunWidth = 32 * kKeyWarps * kWide;
+    float o[kQueries][kRuns][kWide];
   };
 
+  // Of a token of a strip, whose components are at `from`.
+  template <bool kSeesAll, int kWide, int kRuns>
+  QR_DEVICE void add_value(int strip, int token, int from, Sums<kWide, kRuns>& sums) const {
+    const dev::Shared<Four> weights(group() * kGroupBytes);
+    const dev::Shared<Bounds> bounds(kBoundsAt);
+    Four four[kQuads];
+    QR_UNROLL
+    for (int i = 0; i < kQuads; ++i) four[i] = weights[i * kWeights + weight_of(strip, token)];
+    QR_UNROLL
+    for (int r = 0; r < kRuns; ++r) {
+      const int d = r * sums.kRunWidth + first_component<kWide>();
+      float v[kWide];
+      Codec().template read<kWide>(from + (d < cache.v_dim ? d : 0) * kSize, v);
+      QR_UNROLL
+      for (int i = 0; i < kQueries; ++i) {
+        if constexpr (!kSeesAll) {
+          const Bounds seen = bounds[group() * kQueries + i];
+          if (strip * 16 + token < seen.x[0] || strip * 16 + token >= seen.x[1]) continue;
+        }
+        QR_UNROLL
+        for (int k = 0; k < kWide; ++k) sums.o[i][r][k] = dev::fma(v[k], four[i / 4].x[i % 4], sums.o[i][r][k]);
+      }
+    }
+  }
+  template <int kWide>
+  QR_DEVICE int first_component() const {
+    return (key_warp() * 32 + lane()) * kWide;
+  }
+
+  template <int kWide, int kRuns>
+  QR_DEVICE void store_sums(const Sums<kWide, kRuns>& sums) const {
+    constexpr int kEach = kWide < 2 ? kWide : 2;  // states are 8 bytes apart where v_dim is even
+    QR_UNROLL
+    for (int i = 0; i < kQueries; ++i) {
+      float* of_query = state(group() * kQueries + i);
+      if (of_query == nullptr) continue;
+      QR_UNROLL
+      for (int r = 0; r < kRuns; ++r) {
+        const int d = r * sums.kRunWidth + first_component<kWide>();
+        if (d >= cache.v_dim) continue;
+        auto* to = reinterpret_cast<Pack<float, kEach>*>(of_query + d);
+        QR_UNROLL
+        for (int k = 0; k < kWide / kEach; ++k) {
+          Pack<float, kEach> some;
+          QR_UNROLL
+          for (int j = 0; j < kEach; ++j) some.x[j] = sums.o[i][r][k * kEach + j];
+          dev::store(to + k, some);
+        }
+      }
+    }
+  }
+
+  // Keys that all of this warp's queries see.
+  QR_DEVICE Bounds seen_by_all() const {
+    const dev::Shared<Bounds> bounds(kBoundsAt);
+    Bounds all = {{0, kChunk}};
+    QR_UNROLL
+    for (int i = 0; i < kQueries; ++i) {
+      if (state(group() * kQueries + i) == nullptr) continue;
+      const Bounds seen = bounds[group() * kQueries + i];
+      all.x[0] = seen.x[0] > all.x[0] ? seen.x[0] : all.x[0];
+      all.x[1] = seen.x[1] < all.x[1] ? seen.x[1] : all.x[1];
+    }
+    return all;
+  }
+
+  template <int kWide, int kRuns>
+  QR_DEVICE void sum_values(const Part& p) const {
+    Sums<kWide, kRuns> sums = {};
+    const Bounds all = seen_by_all();
+    const int token = cache.v_dim * kSize;
+    int stage = n_slices();
+    for (int first = p.first_strip(); first < p.end_strip(); first += strips_together, ++stage) {
+      next_stage(p, stage);
+      if (!has_queries()) continue;
+      int from = ring_of(stage);
+      for (int strip = first; strip < first + strips_together && strip < p.end_strip(); ++strip) {
+        const int t = strip * 16;
+        if (t >= all.x[0] && t + 16 <= all.x[1]) {
+          QR_UNROLL
+          for (int i = 0; i < 16; ++i) add_value<true>(strip, i, from + i * token, sums);
+        } else {
+          for (int i = 0; i < 16; ++i) add_value<false>(strip, i, from + i * token, sums);
+        }
+        from += 16 * token;
+      }
+    }
+    store_sums(sums);
+  }
+
+  QR_DEVICE void attend_values(const Part& p) const {
+    constexpr int kUnit = 32 * kKeyWarps;
+    const int n = cache.v_dim;
+    if (n <= kUnit) return sum_values<1, 1>(p);
+    if (n % 2 == 0 && n <= 2 * kUnit) return sum_values<2, 1>(p);
+    if constexpr (kMaxDim > 2 * kUnit) {
+      if (n % 4 == 0 && n <= 4 * kUnit) return sum_values<4, 1>(p);
+    }
+    if constexpr (kMaxDim > 4 * kUnit) {
+      if (n % 4 == 0) return sum_values<4, (kMaxDim + 4 * kUnit - 1) / (4 * kUnit)>(p);
+    }
+    if constexpr (kQueries == 4) sum_values<1, (kMaxDim + kUnit - 1) / kUnit>(p);
+  }
+  // Whether attend_values is for values of that width.
+  static constexpr bool takes(int v_dim) {
+    constexpr int kUnit = 32 * kKeyWarps;
+    return kQueries == 4 || v_dim % 4 == 0 || v_dim <= kUnit || (v_dim % 2 == 0 && v_dim <= 2 * kUnit);
+  }
+
+  QR_DEVICE void attend(const Part& p) const {
+    if (p.hi <= p.lo) {
+      const int i = dev::thread();
+      if (i < p.n_queries()) dev::store(state(p, i) + cache.v_dim + 1, 0.0F);
+      return;
+    }
+    prepare(p);
+    dev::sync();
+    if constexpr (Codec::kIsScaled) copy_scales();
+    for (int i = 0; i < kStages - 1; ++i) begin_stage(p, i);
+    Scores s = {};
+    for (int i = 0; i < n_slices(); ++i) {
+      next_stage(p, i);
+      if (has_queries()) score_slice(i, s);
+    }
+    weigh_all(s);
+    put_weights(s);  // in the place of queries that nobody reads any more
+    dev::sync();
+    sum_weights();
+    if constexpr (Codec::kIsScaled) {
+      dev::sync();
+      scale_weights();
+    }
+    attend_values(p);
+  }
+
   QR_DEVICE void operator()() const {
-    const int head = dev::block_x(), row = states.first_row + dev::block_y(), v_dim = states.v_dim;
-    for (int d = dev::thread(); d < v_dim; d += kThreads) {
-      Running sum{-kInfinity, 0.0F, 0.0F, 0.0F};
-      float o = 0.0F;
-      for (int c = 0; c < states.n_chunks; ++c) {
-        const float* state = states.of(row, head, c);
-        const float l = dev::load(state + v_dim + 1);
-        if (l == 0.0F) continue;
-        const bool is_first = sum.l == 0.0F;
-        sum.merge(dev::load(state + v_dim), l);
-        const float mine = dev::load(state + d);
-        o = is_first ? mine : dev::fma(o, sum.worth, dev::mul(mine, sum.added));
-      }
-      if (sinks != nullptr) {
-        sum.merge(dev::load(sinks + head), 1.0F);
-        o = dev::mul(o, sum.worth);
-      }
-      dev::store(out.row(row) + int64_t{head} * v_dim + d, dev::mul(o, dev::div(1.0F, sum.l)));
+    const int begin = first_row + dev::block_z() * rows_together;
+    const int end = begin + rows_together < end_row ? begin + rows_together : end_row;
+    int left = end - begin;
+    while (true) {
+      const Part p = part(end - left, end);
+      left -= p.n_rows;
+      attend(p);
+      if (left == 0) return;
+      dev::sync();
     }
   }
 };
+
+// Of rows that are few in their sequences; of those with many; of heads wider than usual.
+template <class Codec>
+using AttendRow = AttendChunk<Codec, 1, 4, 4, kUsualHead>;
+template <class Codec>
+using AttendRows = AttendChunk<Codec, 8, 8, 1, kUsualHead>;
+template <class Codec>
+using AttendWideRow = AttendChunk<Codec, 1, 4, 4, kMaxHead>;
 
 }  // namespace quire::cuda

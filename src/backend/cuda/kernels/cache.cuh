@@ -7,26 +7,76 @@ namespace quire::cuda {
 
 inline constexpr int kMaxHead = 576;  // components
 
+// Numbers that lie together, in one access.
+template <class T, int kN>
+struct alignas(kN * sizeof(T)) Pack {
+  T x[kN];
+};
+
+// `read` decodes kN numbers from a byte of shared memory on, kN a power of two up to 8, the byte a multiple of theirs.
 struct CodecF32 {
   using Number = float;
   static constexpr bool kIsScaled = false;
   QR_DEVICE int64_t row_bytes(int dim) const { return int64_t{dim} * 4; }
-  QR_DEVICE float decoded(float x) const { return x; }
   QR_DEVICE float encoded(float x) const { return x; }
+  template <int kN>
+  QR_DEVICE void read(int at, float (&out)[kN]) const {
+    constexpr int kEach = kN < 4 ? kN : 4;
+    QR_UNROLL
+    for (int i = 0; i < kN / kEach; ++i) {
+      const Pack<float, kEach> pack = dev::Shared<Pack<float, kEach>>(at)[i];
+      QR_UNROLL
+      for (int j = 0; j < kEach; ++j) out[i * kEach + j] = pack.x[j];
+    }
+  }
 };
 struct CodecF16 {
   using Number = uint16_t;
   static constexpr bool kIsScaled = false;
   QR_DEVICE int64_t row_bytes(int dim) const { return int64_t{dim} * 2; }
-  QR_DEVICE float decoded(uint16_t x) const { return dev::to_float(x); }
   QR_DEVICE uint16_t encoded(float x) const { return dev::to_half(x); }
+  template <int kN>
+  QR_DEVICE void read(int at, float (&out)[kN]) const {
+    const Pack<uint16_t, kN> pack = dev::Shared<Pack<uint16_t, kN>>(at)[0];
+    QR_UNROLL
+    for (int j = 0; j < kN; ++j) out[j] = dev::to_float(pack.x[j]);
+  }
 };
 // A scale a row; keys are rotated, and queries with them.
 struct CodecQ8 {
   using Number = int8_t;
   static constexpr bool kIsScaled = true;
   QR_DEVICE int64_t row_bytes(int dim) const { return int64_t{dim + 3} / 4 * 4 + 4; }
-  QR_DEVICE float decoded(int8_t x) const { return dev::whole(x); }
+  // 2²³ + 128 + a number, exact, has the number plus 128 in its low byte.
+  template <int kN>
+  QR_DEVICE void read(int at, float (&out)[kN]) const {
+    constexpr int kEach = kN < 4 ? kN : 4;
+    using Word = PickWord<kEach>;
+    const Pack<typename Word::Type, kN / kEach> pack = dev::Shared<Pack<typename Word::Type, kN / kEach>>(at)[0];
+    QR_UNROLL
+    for (int i = 0; i < kN / kEach; ++i) {
+      const uint32_t word = pack.x[i] ^ 0x80808080U;
+      QR_UNROLL
+      for (uint32_t j = 0; j < kEach; ++j) {
+        out[i * kEach + static_cast<int>(j)] =
+            dev::sub(dev::as_float(dev::pick_bytes(word, 0x4b000000U, 0x7440U + j)), 8388736.0F);
+      }
+    }
+  }
+
+ private:
+  template <int kBytes>
+  struct PickWord {
+    using Type = uint32_t;
+  };
+};
+template <>
+struct CodecQ8::PickWord<2> {
+  using Type = uint16_t;
+};
+template <>
+struct CodecQ8::PickWord<1> {
+  using Type = uint8_t;
 };
 
 template <class Codec>

@@ -1,7 +1,7 @@
 // Every kernel instance that there is, by its name in compiled modules. Each is compiled for every architecture and has
 // its rows in the static table (docs/backend-cuda-kernels.md).
 #pragma once
-#include "backend/cuda/kernels/attention.cuh"
+#include "backend/cuda/kernels/attention_join.cuh"
 #include "backend/cuda/kernels/elementwise.cuh"
 #include "backend/cuda/kernels/linear_few.cuh"
 #include "backend/cuda/kernels/linear_float.cuh"
@@ -45,9 +45,16 @@
   X(norm_quantize, NormQuantize)                                      \
   X(quantize_silu, GatedQuantize<Activation::silu>)                   \
   X(quantize_gelu_tanh, GatedQuantize<Activation::gelu_tanh>)         \
-  X(attend_chunk_f32, AttendChunk<CodecF32>)                          \
-  X(attend_chunk_f16, AttendChunk<CodecF16>)                          \
-  X(attend_chunk_q8, AttendChunk<CodecQ8>)                            \
+  X(attend_row_f32, AttendRow<CodecF32>)                              \
+  X(attend_row_f16, AttendRow<CodecF16>)                              \
+  X(attend_row_q8, AttendRow<CodecQ8>)                                \
+  X(attend_rows_f32, AttendRows<CodecF32>)                            \
+  X(attend_rows_f16, AttendRows<CodecF16>)                            \
+  X(attend_rows_q8, AttendRows<CodecQ8>)                              \
+  X(attend_wide_row_f32, AttendWideRow<CodecF32>)                     \
+  X(attend_wide_row_f16, AttendWideRow<CodecF16>)                     \
+  X(attend_wide_row_q8, AttendWideRow<CodecQ8>)                       \
+  X(rotate_queries, RotateQueries)                                    \
   X(attend_join, AttendJoin)                                          \
   X(cache_rows_f32, Elementwise<CacheRows<CodecF32>>)                 \
   X(cache_rows_f16, Elementwise<CacheRows<CodecF16>>)                 \

@@ -1,0 +1,213 @@
+#include "backend/cuda/attend.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/cuda/integer_formats.h"
+#include "backend/cuda/kernels/list.cuh"
+#include "backend/cuda/tensor_rows.h"
+#include "base/check.h"
+#include "ops/op_check.h"
+#include "quant/rotation.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int64_t kMostRows = 65535;  // of a grid's second and third axis
+constexpr int kManyRows = 8;          // of a sequence, from where on a tile of rows takes less time than each by itself
+
+template <class Kernel>
+void run(Runtime& runtime, const Kernel& kernel, int64_t x, int64_t y, int64_t z = 1) {
+  if (x > 0 && y > 0 && z > 0) runtime.launch(launch_of(kernel, Blocks{x, y, z}));
+}
+
+template <class Codec>
+Cache<Codec> cache_of(const KvView& kv, const AttnParams& params) {
+  const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
+  return {reinterpret_cast<uint8_t*>(view.base + params.kv_offset * view.block_tokens), view.block_bytes,
+          view.block_tokens, params.k_dim, params.v_dim};
+}
+
+// Calls with(codec) for the one that a layer's cache has.
+template <class With>
+void with_codec(const AttnParams& params, const With& with) {
+  const std::string_view name = params.k_codec->name;
+  QR_CHECK(params.k_codec == params.v_codec && has_codec(name));  // check_cuda_has
+  if (name == "f32") return with(CodecF32());
+  if (name == "q8") return with(CodecQ8());
+  with(CodecF16());
+}
+
+Signs signs_of_rotation() {
+  Signs out{};
+  for (int d = 0; d < kMaxHead; ++d) {
+    const uint32_t bits = std::bit_cast<uint32_t>(rotation_detail::with_sign(0.0F, d));
+    out.words[d / 32] |= bits >> 31 << (d % 32);
+  }
+  return out;
+}
+
+// One layer's attention of a step.
+template <class Codec>
+class Attending {
+ public:
+  struct Uses {
+    Runtime& runtime;
+    const TableCopies& tables;
+  };
+  Attending(const Uses& uses, const Tensor& out, const Tensor& q, const AttentionPart& part, const AttendPlan& plan)
+      : runtime_(uses.runtime), tables_(uses.tables), out_(out), q_(q), part_(part), params_(*part.params), plan_(plan) {}
+
+  void run_all(std::span<std::byte> workspace) const {
+    const int64_t states = int64_t{params_.n_heads} * plan_.n_chunks * (params_.v_dim + 2);
+    const int64_t rotated = Codec::kIsScaled ? int64_t{params_.n_heads} * params_.k_dim : 0;
+    const int64_t row_bytes = (states + rotated) * 4;
+    const int64_t most = std::min(kMostRows, std::ssize(workspace) / row_bytes);
+    QR_CHECK(most > 0, "one row's states of attention take " + std::to_string(row_bytes) + " bytes");
+    auto* data = reinterpret_cast<float*>(workspace.data());
+    for (int64_t i = 0; i < q_.dim(0); i += most) {
+      const int64_t n = std::min(most, q_.dim(0) - i);
+      const States to{data, params_.n_heads, plan_.n_chunks, params_.v_dim, static_cast<int>(i)};
+      Rows<const float> q = read_rows(q_);
+      if constexpr (Codec::kIsScaled) q = rotate(data + n * states, i, n);
+      for (const auto& [begin, end, is_of_many] : plan_.runs) {
+        attend(is_of_many, std::max(i, begin), std::min(i + n, end), q, to);
+      }
+      const float* sinks = params_.sinks.empty() ? nullptr : params_.sinks.ptr<float>();
+      run(runtime_, AttendJoin{to, rows_of(out_), sinks}, params_.n_heads, n);
+    }
+  }
+
+ private:
+  Rows<const float> rotate(float* data, int64_t first, int64_t n) const {
+    const int64_t width = int64_t{params_.n_heads} * params_.k_dim;
+    run(runtime_,
+        RotateQueries{read_rows(q_), {data, width}, static_cast<int>(first), params_.k_dim, signs_of_rotation()},
+        params_.n_heads, n);
+    return {data - first * width, width};
+  }
+
+  void attend(bool is_of_many, int64_t begin, int64_t end, Rows<const float> q, const States& to) const {
+    if (begin >= end) return;
+    const bool is_wide = std::max(params_.k_dim, params_.v_dim) > kUsualHead;
+    if (is_wide) return attend_as<AttendWideRow<Codec>>(begin, end, q, to);
+    if (is_of_many && AttendRows<Codec>::takes(params_.v_dim)) return attend_as<AttendRows<Codec>>(begin, end, q, to);
+    attend_as<AttendRow<Codec>>(begin, end, q, to);
+  }
+
+  template <class Kernel>
+  void attend_as(int64_t begin, int64_t end, Rows<const float> q, const States& to) const {
+    const AttnMeta& meta = *part_.meta;
+    const Tensor& blocks = meta.blocks[static_cast<size_t>(params_.group)];
+    const int heads_per_kv = params_.n_heads / params_.n_kv_heads;
+    const int64_t n_runs = parts_of(heads_per_kv, kHeadsTogether), together = parts_of(heads_per_kv, n_runs);
+    const int64_t rows = Kernel::kTile / kHeadsTogether > 1 ? Kernel::kTile / together : 1;
+    const Kernel kernel{.cache = cache_of<Codec>(*part_.kv, params_),
+                        .keys = {tables_.numbers(meta.cu_q), tables_.numbers(blocks),
+                                 tables_.numbers(meta.first_key), tables_.numbers(meta.end_key), static_cast<int>(blocks.dim(0)),
+                                 static_cast<int>(blocks.stride[0]), params_.window},
+                        .q = q,
+                        .states = to,
+                        .heads_per_kv = heads_per_kv,
+                        .heads_together = static_cast<int>(together),
+                        .rows_together = static_cast<int>(rows),
+                        .strips_together = Kernel::kStageNumbers / (16 * params_.v_dim),
+                        .first_row = static_cast<int>(begin),
+                        .end_row = static_cast<int>(end),
+                        .scale = params_.scale,
+                        .soft_cap = params_.soft_cap};
+    run(runtime_, kernel, to.n_chunks, params_.n_kv_heads * n_runs, parts_of(end - begin, rows));
+  }
+
+  Runtime& runtime_;
+  const TableCopies& tables_;
+  const Tensor &out_, &q_;
+  const AttentionPart& part_;
+  const AttnParams& params_;
+  const AttendPlan& plan_;
+};
+
+}  // namespace
+
+bool has_codec(std::string_view name) { return name == "f16" || name == "f32" || name == "q8"; }
+
+void write_cache(Runtime& runtime,
+                 const Tensor& k,
+                 const Tensor& v,
+                 const int32_t* slots,
+                 const KvView& kv,
+                 const AttnParams& params) {
+  QR_CHECK(k.dim(0) <= kMostRows);
+  with_codec(params, [&]<class Codec>(Codec) {
+    const Cache<Codec> cache = cache_of<Codec>(kv, params);
+    if constexpr (Codec::kIsScaled) {
+      run(runtime, CacheRowsQ8{cache, read_rows(k), read_rows(v), slots, signs_of_rotation()},
+          2 * int64_t{params.n_kv_heads}, k.dim(0));
+    } else {
+      using Kernel = Elementwise<CacheRows<Codec>>;
+      const int width = params.n_kv_heads * (params.k_dim + params.v_dim);
+      run(runtime, Kernel{{cache, read_rows(k), read_rows(v), slots}, width}, parts_of(width, Kernel::kThreads), k.dim(0));
+    }
+  });
+}
+
+bool rotate_and_keep(Runtime& runtime,
+                     const TableCopies& tables,
+                     const AttentionScratch& at,
+                     const AttentionPart& part) {
+  const AttnParams& p = *part.params;
+  bool is_done = false;
+  if (part.rotation.empty() || at.q.dim(0) == 0 || at.q.dim(0) > kMostRows) return false;
+  check_kv_write(at.k, at.v, part.slots, *part.kv, p);
+  check_rope(at.qk, part.rotation, p.k_dim);
+  with_codec(p, [&]<class Codec>(Codec) {
+    if constexpr (!Codec::kIsScaled) {
+      const auto n_freq = static_cast<int>(part.rotation.dim(1));
+      const RotateAndCache<Codec> both{.cache = cache_of<Codec>(*part.kv, p),
+                                       .q = rows_of(at.q),
+                                       .k = read_rows(at.k),
+                                       .v = read_rows(at.v),
+                                       .slots = tables.numbers(part.slots),
+                                       .table = part.rotation.ptr<float>(),
+                                       .n_heads = p.n_heads,
+                                       .n_kv_heads = p.n_kv_heads,
+                                       .n_freq = n_freq,
+                                       .is_interleaved = part.pairs == RopePairs::interleaved};
+      using Kernel = Elementwise<RotateAndCache<Codec>>;
+      const int width = (p.n_heads + p.n_kv_heads) * (p.k_dim - n_freq) + p.n_kv_heads * p.v_dim;
+      run(runtime, Kernel{both, width}, parts_of(width, Kernel::kThreads), at.q.dim(0));
+      is_done = true;
+    }
+  });
+  return is_done;
+}
+
+AttendPlan plan_of(const AttnMeta& meta) {
+  AttendPlan plan;
+  for (const int32_t end : meta.end_key.span<int32_t>()) {
+    plan.n_chunks = std::max(plan.n_chunks, static_cast<int>(parts_of(end, kChunk)));
+  }
+  const std::span<const int32_t> first = meta.cu_q.span<int32_t>();
+  for (size_t s = 0; s + 1 < first.size(); ++s) {
+    const bool is_of_many = first[s + 1] - first[s] >= kManyRows;
+    if (plan.runs.empty() || plan.runs.back().is_of_many != is_of_many) {
+      plan.runs.push_back({first[s], first[s + 1], is_of_many});
+    }
+    plan.runs.back().end = first[s + 1];
+  }
+  return plan;
+}
+
+void attend_rows(Runtime& runtime,
+                 const TableCopies& tables,
+                 std::span<std::byte> workspace,
+                 const Tensor& out,
+                 const Tensor& q,
+                 const AttentionPart& part,
+                 const AttendPlan& plan) {
+  QR_CHECK(part.params->n_kept == 0, "these kernels see no kept keys");  // check_cuda_has
+  with_codec(*part.params,
+             [&]<class Codec>(Codec) { Attending<Codec>({runtime, tables}, out, q, part, plan).run_all(workspace); });
+}
+
+}  // namespace quire::cuda

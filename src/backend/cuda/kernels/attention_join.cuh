@@ -1,0 +1,79 @@
+// What stands around AttendChunk (attention.cuh): queries that are rotated as keys of their codec are, and chunks'
+// states merged.
+#pragma once
+#include "backend/cuda/kernels/attention.cuh"
+
+namespace quire::cuda {
+
+// Grid: heads, rows from first_row on; `out` begins with that row.
+struct RotateQueries {
+  static constexpr int kThreads = 128, kSharedBytes = kMaxHead * 4;
+  Rows<const float> q;
+  Rows<float> out;
+  int first_row, k_dim;
+  Signs signs;
+
+  QR_DEVICE void operator()() const {
+    const int at = dev::block_x() * k_dim;
+    const dev::Shared<float> x(0);
+    for (int d = dev::thread(); d < k_dim; d += kThreads) {
+      x[d] = signs.signed_by(dev::load(q.row(first_row + dev::block_y()) + at + d), d);
+    }
+    rotate_in_place<kThreads>(x, 1, k_dim);
+    for (int d = dev::thread(); d < k_dim; d += kThreads) dev::store(out.row(dev::block_y()) + at + d, x[d]);
+  }
+};
+
+// Grid: heads, rows from states.first_row on. A thread a component.
+struct AttendJoin {
+  static constexpr int kThreads = 128, kSharedBytes = 0;
+  static constexpr int kAhead = 8;  // chunks that are loaded before they are merged
+  States states;
+  Rows<float> out;
+  const float* sinks;  // [n_heads] or null
+
+  struct Running {
+    float m, l, worth, added;  // what the sum so far and the next one are worth in both
+    QR_DEVICE void merge(float m2, float l2) {
+      const bool is_first = l == 0.0F;
+      const float both = m2 > m ? m2 : m;
+      worth = exp_of(dev::sub(m, both));
+      added = exp_of(dev::sub(m2, both));
+      l = is_first ? l2 : dev::fma(l, worth, dev::mul(l2, added));
+      m = is_first ? m2 : both;
+    }
+  };
+
+  QR_DEVICE void operator()() const {
+    const int head = dev::block_x(), row = states.first_row + dev::block_y(), v_dim = states.v_dim;
+    for (int d = dev::thread(); d < v_dim; d += kThreads) {
+      Running sum{-kInfinity, 0.0F, 0.0F, 0.0F};
+      float o = 0.0F;
+      for (int c = 0; c < states.n_chunks; c += kAhead) {
+        float m[kAhead], l[kAhead], mine[kAhead];
+        QR_UNROLL
+        for (int i = 0; i < kAhead; ++i) {
+          const bool is_there = c + i < states.n_chunks;
+          const float* state = states.of(row, head, is_there ? c + i : c);
+          m[i] = dev::load(state + v_dim);
+          l[i] = is_there ? dev::load(state + v_dim + 1) : 0.0F;
+          mine[i] = dev::load(state + d);
+        }
+        QR_UNROLL
+        for (int i = 0; i < kAhead; ++i) {
+          if (l[i] == 0.0F) continue;
+          const bool is_first = sum.l == 0.0F;
+          sum.merge(m[i], l[i]);
+          o = is_first ? mine[i] : dev::fma(o, sum.worth, dev::mul(mine[i], sum.added));
+        }
+      }
+      if (sinks != nullptr) {
+        sum.merge(dev::load(sinks + head), 1.0F);
+        o = dev::mul(o, sum.worth);
+      }
+      dev::store(out.row(row) + int64_t{head} * v_dim + d, dev::mul(o, dev::div(1.0F, sum.l)));
+    }
+  }
+};
+
+}  // namespace quire::cuda
