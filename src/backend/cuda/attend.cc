@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "backend/cuda/integer_formats.h"
+#include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/tensor_rows.h"
 #include "base/check.h"
@@ -13,8 +13,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int64_t kMostRows = 65535;  // of a grid's second and third axis
-constexpr int kManyRows = 8;          // of a sequence, from where on a tile of rows takes less time than each by itself
+constexpr int kManyRows = 8;  // of a sequence, from where on a tile of rows takes less time than each by itself
 
 template <class Kernel>
 void run(Runtime& runtime, const Kernel& kernel, int64_t x, int64_t y, int64_t z = 1) {
@@ -51,12 +50,15 @@ Signs signs_of_rotation() {
 template <class Codec>
 class Attending {
  public:
-  struct Uses {
-    Runtime& runtime;
-    const TableCopies& tables;
-  };
-  Attending(const Uses& uses, const Tensor& out, const Tensor& q, const AttentionPart& part, const AttendPlan& plan)
-      : runtime_(uses.runtime), tables_(uses.tables), out_(out), q_(q), part_(part), params_(*part.params), plan_(plan) {}
+  Attending(
+      const AttendUses& uses, const Tensor& out, const Tensor& q, const AttentionPart& part, const AttendPlan& plan)
+      : runtime_(uses.runtime),
+        tables_(uses.tables),
+        out_(out),
+        q_(q),
+        part_(part),
+        params_(*part.params),
+        plan_(plan) {}
 
   void run_all(std::span<std::byte> workspace) const {
     const int64_t states = int64_t{params_.n_heads} * plan_.n_chunks * (params_.v_dim + 2);
@@ -103,8 +105,8 @@ class Attending {
     const int64_t n_runs = parts_of(heads_per_kv, kHeadsTogether), together = parts_of(heads_per_kv, n_runs);
     const int64_t rows = Kernel::kTile / kHeadsTogether > 1 ? Kernel::kTile / together : 1;
     const Kernel kernel{.cache = cache_of<Codec>(*part_.kv, params_),
-                        .keys = {tables_.numbers(meta.cu_q), tables_.numbers(blocks),
-                                 tables_.numbers(meta.first_key), tables_.numbers(meta.end_key), static_cast<int>(blocks.dim(0)),
+                        .keys = {tables_.numbers(meta.cu_q), tables_.numbers(blocks), tables_.numbers(meta.first_key),
+                                 tables_.numbers(meta.end_key), static_cast<int>(blocks.dim(0)),
                                  static_cast<int>(blocks.stride[0]), params_.window},
                         .q = q,
                         .states = to,
@@ -131,30 +133,25 @@ class Attending {
 
 bool has_codec(std::string_view name) { return name == "f16" || name == "f32" || name == "q8"; }
 
-void write_cache(Runtime& runtime,
-                 const Tensor& k,
-                 const Tensor& v,
-                 const int32_t* slots,
-                 const KvView& kv,
-                 const AttnParams& params) {
+void write_cache(const AttendUses& uses, const NewRows& rows, const KvView& kv, const AttnParams& params) {
+  const auto& [k, v, slots] = rows;
+  Runtime& runtime = uses.runtime;
+  const int32_t* to = uses.tables.numbers(slots);
   QR_CHECK(k.dim(0) <= kMostRows);
   with_codec(params, [&]<class Codec>(Codec) {
     const Cache<Codec> cache = cache_of<Codec>(kv, params);
     if constexpr (Codec::kIsScaled) {
-      run(runtime, CacheRowsQ8{cache, read_rows(k), read_rows(v), slots, signs_of_rotation()},
+      run(runtime, CacheRowsQ8{cache, read_rows(k), read_rows(v), to, signs_of_rotation()},
           2 * int64_t{params.n_kv_heads}, k.dim(0));
     } else {
       using Kernel = Elementwise<CacheRows<Codec>>;
       const int width = params.n_kv_heads * (params.k_dim + params.v_dim);
-      run(runtime, Kernel{{cache, read_rows(k), read_rows(v), slots}, width}, parts_of(width, Kernel::kThreads), k.dim(0));
+      run(runtime, Kernel{{cache, read_rows(k), read_rows(v), to}, width}, parts_of(width, Kernel::kThreads), k.dim(0));
     }
   });
 }
 
-bool rotate_and_keep(Runtime& runtime,
-                     const TableCopies& tables,
-                     const AttentionScratch& at,
-                     const AttentionPart& part) {
+bool rotate_and_keep(const AttendUses& uses, const AttentionScratch& at, const AttentionPart& part) {
   const AttnParams& p = *part.params;
   bool is_done = false;
   if (part.rotation.empty() || at.q.dim(0) == 0 || at.q.dim(0) > kMostRows) return false;
@@ -167,7 +164,7 @@ bool rotate_and_keep(Runtime& runtime,
                                        .q = rows_of(at.q),
                                        .k = read_rows(at.k),
                                        .v = read_rows(at.v),
-                                       .slots = tables.numbers(part.slots),
+                                       .slots = uses.tables.numbers(part.slots),
                                        .table = part.rotation.ptr<float>(),
                                        .n_heads = p.n_heads,
                                        .n_kv_heads = p.n_kv_heads,
@@ -175,7 +172,7 @@ bool rotate_and_keep(Runtime& runtime,
                                        .is_interleaved = part.pairs == RopePairs::interleaved};
       using Kernel = Elementwise<RotateAndCache<Codec>>;
       const int width = (p.n_heads + p.n_kv_heads) * (p.k_dim - n_freq) + p.n_kv_heads * p.v_dim;
-      run(runtime, Kernel{both, width}, parts_of(width, Kernel::kThreads), at.q.dim(0));
+      run(uses.runtime, Kernel{both, width}, parts_of(width, Kernel::kThreads), at.q.dim(0));
       is_done = true;
     }
   });
@@ -198,16 +195,11 @@ AttendPlan plan_of(const AttnMeta& meta) {
   return plan;
 }
 
-void attend_rows(Runtime& runtime,
-                 const TableCopies& tables,
-                 std::span<std::byte> workspace,
-                 const Tensor& out,
-                 const Tensor& q,
-                 const AttentionPart& part,
-                 const AttendPlan& plan) {
+void attend_rows(
+    const AttendUses& uses, const Tensor& out, const Tensor& q, const AttentionPart& part, const AttendPlan& plan) {
   QR_CHECK(part.params->n_kept == 0, "these kernels see no kept keys");  // check_cuda_has
   with_codec(*part.params,
-             [&]<class Codec>(Codec) { Attending<Codec>({runtime, tables}, out, q, part, plan).run_all(workspace); });
+             [&]<class Codec>(Codec) { Attending<Codec>(uses, out, q, part, plan).run_all(uses.workspace); });
 }
 
 }  // namespace quire::cuda

@@ -14,18 +14,20 @@ namespace quire::cuda {
 // Whether there are kernels for a cache of this codec.
 bool has_codec(std::string_view name);
 
-void write_cache(Runtime& runtime,
-                 const Tensor& k,
-                 const Tensor& v,
-                 const int32_t* slots,
-                 const KvView& kv,
-                 const AttnParams& params);
+// What attention computes with.
+struct AttendUses {
+  Runtime& runtime;
+  const TableCopies& tables;
+  std::span<std::byte> workspace;
+};
+
+struct NewRows {
+  const Tensor &k, &v, &slots;
+};
+void write_cache(const AttendUses& uses, const NewRows& rows, const KvView& kv, const AttnParams& params);
 
 // Rotates queries and keys and writes keys and values; false where no kernel does both, and nothing is done then.
-bool rotate_and_keep(Runtime& runtime,
-                     const TableCopies& tables,
-                     const AttentionScratch& at,
-                     const AttentionPart& part);
+bool rotate_and_keep(const AttendUses& uses, const AttentionScratch& at, const AttentionPart& part);
 
 // What a step's rows ask for; the host's to make while no work is under way.
 struct AttendPlan {
@@ -40,12 +42,7 @@ struct AttendPlan {
 AttendPlan plan_of(const AttnMeta& meta);
 
 // States of chunks lie in the workspace; rows that do not fit are done one run of rows after the other.
-void attend_rows(Runtime& runtime,
-                 const TableCopies& tables,
-                 std::span<std::byte> workspace,
-                 const Tensor& out,
-                 const Tensor& q,
-                 const AttentionPart& part,
-                 const AttendPlan& plan);
+void attend_rows(
+    const AttendUses& uses, const Tensor& out, const Tensor& q, const AttentionPart& part, const AttendPlan& plan);
 
 }  // namespace quire::cuda

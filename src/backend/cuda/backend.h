@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/attend.h"
+#include "backend/cuda/integer_formats.h"
 #include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/tables.h"
@@ -16,6 +17,10 @@
 #include "ops/sample_row.h"
 
 namespace quire::cuda {
+
+// Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
+inline constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
+inline constexpr int64_t kMostRows = 65535;  // of a grid's second and third axis
 
 class CudaOps final : public Ops {
  public:
@@ -54,11 +59,17 @@ class CudaOps final : public Ops {
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
  private:
-  CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums) : runtime_(std::move(runtime)), sums_(sums), tables_(runtime_) {}
+  CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums)
+      : runtime_(std::move(runtime)), sums_(sums), tables_(runtime_) {}
   Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
 
   // Brings the device's tables up to date where the host may have written to them.
-  class Op;
+  class Op {
+   public:
+    explicit Op(CudaOps& ops) {
+      if (std::exchange(ops.is_fresh_, false)) ops.tables_.upload();
+    }
+  };
   // The host reads these: of tables it may at any time.
   void expect_readable(const Tensor& t);
   // (cos, sin) of positions [0, n) by these frequencies, in device memory.
@@ -72,9 +83,16 @@ class CudaOps final : public Ops {
   bool make_turns(Turns& turns, int64_t n);
   void sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params);
   template <class Kernel>
-  void run(const Kernel& kernel, int64_t x, int64_t y = 1, int64_t z = 1);
+  void run(const Kernel& kernel, int64_t x, int64_t y = 1, int64_t z = 1) {
+    if (x > 0 && y > 0 && z > 0) runtime_->launch(launch_of(kernel, Blocks{x, y, z}));
+  }
   template <class Each>
-  void run_each(const Each& each, int64_t n_rows, int64_t n_columns);
+  void run_each(const Each& each, int64_t n_rows, int64_t n_columns) {
+    using Kernel = Elementwise<Each>;
+    QR_CHECK(n_rows <= kMostRows && n_columns < (int64_t{1} << 31));
+    run(Kernel{each, static_cast<int>(n_columns)}, parts_of(n_columns, Kernel::kThreads), n_rows);
+  }
+  AttendUses attend_uses() const { return {*runtime_, tables_, {workspace_, kWorkspaceBytes}}; }
   void norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps);
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
   // Room in the workspace for rows as products want them.
@@ -96,7 +114,6 @@ class CudaOps final : public Ops {
   void multiply_floats(const Tensor& y, const Tensor& x, const Linear& part);
   template <class W>
   void embed_floats(const Tensor& y, const Tensor& ids, const Linear& table);
-
 
   std::shared_ptr<Runtime> runtime_;
   const SampleKernels sums_;

@@ -1,5 +1,5 @@
-// Tables of whole numbers beside arenas: the host writes them in pinned memory, the device has a copy of what is used of
-// each. Owner: the engine thread.
+// Tables of whole numbers beside arenas: the host writes them in pinned memory, the device has a copy of what is used
+// of each. Owner: the engine thread.
 #pragma once
 #include <memory>
 #include <vector>

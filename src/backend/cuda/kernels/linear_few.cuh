@@ -1,7 +1,7 @@
-// y = x·Wᵀ + b of integer weights for few rows, what a step of decoding is made of: weights are read once, through a ring
-// of runs of four activation groups that each warp has for itself in shared memory (docs/numerics.md, "Linear"). A block
-// makes 16 outputs of 8 · kTiles rows, each of its warps one of the eight segments of K, whose sums are joined at the
-// end. Up to three matrices of one format that share x. The first weights are asked for before the kernel ahead has
+// y = x·Wᵀ + b of integer weights for few rows, what a step of decoding is made of: weights are read once, through a
+// ring of runs of four activation groups that each warp has for itself in shared memory (docs/numerics.md, "Linear"). A
+// block makes 16 outputs of 8 · kTiles rows, each of its warps one of the eight segments of K, whose sums are joined at
+// the end. Up to three matrices of one format that share x. The first weights are asked for before the kernel ahead has
 // ended. Grid: runs of 16 outputs of all matrices. Limits: 8 · kTiles rows.
 #pragma once
 #include "backend/cuda/kernels/packed.cuh"
@@ -73,11 +73,11 @@ struct LinearFew {
 
   // Of a row of halves or bytes of a run the row in its stage; kRows: of a stage's whole plane of them.
   template <int kEach, int kRows>
-  QR_DEVICE static int row_in_stage(int row, int run) {
+  QR_DEVICE int row_in_stage(int row, int run) const {
     return row / kEach * kRows + row % kEach + run * kEach;
   }
   // Byte `byte` of a run of these outputs, in its stage.
-  QR_DEVICE static int source(int byte, int first, int run) {
+  QR_DEVICE int source(int byte, int first, int run) const {
     if (byte < Run::kHighAt) {
       constexpr int kBlock = kFewOutputs * 4 * W::kLowBits;
       return ((byte / kBlock + run * kBatch) * kPackedOutputs + first) * 4 * W::kLowBits + byte % kBlock;
@@ -106,7 +106,7 @@ struct LinearFew {
     return out;
   }
 
-  QR_DEVICE static int slot_at(int run) { return (dev::thread() / 32 * kSlots + run % kSlots) * kSlotBytes; }
+  QR_DEVICE int slot_at(int run) const { return (dev::thread() / 32 * kSlots + run % kSlots) * kSlotBytes; }
 
   // Asks for a run's weights, and for its rows of x.
   QR_DEVICE void fetch_weights(const uint8_t* panel, const Sources& from, int run) const {

@@ -43,6 +43,7 @@
   X(read_all, ReadAll)                                                \
   X(quantize, Quantize)                                               \
   X(norm_quantize, NormQuantize)                                      \
+  X(norm_row, NormRow)                                                \
   X(quantize_silu, GatedQuantize<Activation::silu>)                   \
   X(quantize_gelu_tanh, GatedQuantize<Activation::gelu_tanh>)         \
   X(attend_row_f32, AttendRow<CodecF32>)                              \

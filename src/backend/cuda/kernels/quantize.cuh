@@ -78,21 +78,22 @@ struct GatedQuantize {
   }
 };
 
-// x += delta where there is one; y = x / rms(x) · w, and y quantised. Grid: rows. Limits: rows of 16384 numbers.
-struct NormQuantize {
+// x += delta where there is one; y = x / rms(x) · w, and y quantised or not. Grid: rows. Limits: rows of 16384 numbers,
+// of whole activation groups where they are quantised.
+template <bool kQuantizes>
+struct NormWholeRow {
   static constexpr int kThreads = 512, kMost = 16384, kFactorAt = kMost * 4, kSharedBytes = kFactorAt + 16;
   Rows<float> y, x;
   Rows<const float> delta;  // data null: none
   const float* w;
   float eps;
+  int d;
   QuantizedRows to;
-
-  QR_DEVICE int wide() const { return to.n_activation_groups * 32; }
 
   QR_DEVICE void add_delta(int64_t row) const {
     const dev::Shared<float> numbers(0);
     float* from = x.row(row);
-    for (int i = dev::thread(); i < wide(); i += kThreads) {
+    for (int i = dev::thread(); i < d; i += kThreads) {
       float v = dev::load(from + i);
       if (delta.data != nullptr) {
         v = dev::add(v, dev::load(delta.row(row) + i));
@@ -108,16 +109,16 @@ struct NormQuantize {
     const dev::Shared<float> numbers(0);
     float sum = 0.0F;
     int i = dev::thread() % 16;
-    for (; i + 16 * (kAhead - 1) < wide(); i += 16 * kAhead) {
+    for (; i + 16 * (kAhead - 1) < d; i += 16 * kAhead) {
       float v[kAhead];
       for (int j = 0; j < kAhead; ++j) v[j] = numbers[i + 16 * j];
       for (int j = 0; j < kAhead; ++j) sum = dev::fma(v[j], v[j], sum);
     }
-    for (; i < wide(); i += 16) {
+    for (; i < d; i += 16) {
       const float v = numbers[i];
       sum = dev::fma(v, v, sum);
     }
-    const float mean = dev::div(folded(sum), dev::whole(wide()));
+    const float mean = dev::div(folded(sum), dev::whole(d));
     return dev::div(1.0F, dev::root(dev::add(mean, eps)));
   }
 
@@ -132,12 +133,14 @@ struct NormQuantize {
     }
     dev::sync();
     const float by = shared_factor[0];
-    for (int i = dev::thread(); i < wide(); i += kThreads) {
+    for (int i = dev::thread(); i < d; i += kThreads) {
       const float v = dev::mul(dev::mul(numbers[i], by), dev::load(w + i));
       dev::store(y.row(row) + i, v);
-      to.put(row, i / 32, v);
+      if constexpr (kQuantizes) to.put(row, i / 32, v);
     }
   }
 };
+using NormQuantize = NormWholeRow<true>;
+using NormRow = NormWholeRow<false>;
 
 }  // namespace quire::cuda

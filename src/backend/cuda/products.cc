@@ -1,0 +1,180 @@
+// Products of CudaOps: rows quantised, by themselves or by the kernel that makes them, and multiplied.
+#include <algorithm>
+#include <limits>
+
+#include "backend/cuda/backend.h"
+#include "backend/cuda/kernels/list.cuh"
+#include "backend/cuda/tensor_rows.h"
+#include "ops/op_check.h"
+#include "ops/parts.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int64_t kProductRows = LinearMany<PackedQ8_0>::kRows;
+
+// Activation groups of a row, rounded up to a stage's; and bytes that a quantised row takes.
+int64_t pitch_of(int64_t n_in) { return parts_of(n_in, kPackedDepth) * kPackedBlocks; }
+int64_t row_bytes_of(int64_t n_in) { return n_in + pitch_of(n_in) * 4 * 4; }
+
+bool are_integers(std::span<const Linear> parts) {
+  return std::ranges::all_of(parts, [](const Linear& part) { return part.format->integer; });
+}
+
+}  // namespace
+
+void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
+  check_linear(y, x, parts);
+  const Op op(*this);
+  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes_of(x.dim(1)) / kProductRows * kProductRows);
+  QR_CHECK(most > 0);
+  for (int64_t i = 0; i < x.dim(0); i += most) {
+    const int64_t n = std::min(most, x.dim(0) - i);
+    multiply(y.rows(i, n), x.rows(i, n), parts);
+  }
+}
+
+QuantizedRows CudaOps::quantised_rows(int64_t n, int64_t n_in) const {
+  const int64_t n_groups = n_in / 32, pitch = pitch_of(n_in);
+  auto* scales = reinterpret_cast<float*>(workspace_);
+  float *sums = scales + n * pitch, *half_sums = sums + n * pitch;
+  auto* q = reinterpret_cast<int8_t*>(half_sums + 2 * n * pitch);
+  return {q, scales, sums, half_sums, static_cast<int>(n_groups), static_cast<int>(pitch)};
+}
+
+QuantizedRows CudaOps::quantise(const Tensor& x) {
+  const QuantizedRows to = quantised_rows(x.dim(0), x.dim(1));
+  run(Quantize{read_rows(x), to}, parts_of(to.n_activation_groups, Quantize::kThreads / 32), x.dim(0));
+  return to;
+}
+
+void CudaOps::multiply_few(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts, int64_t column) {
+  const IntegerFormat& format = *find_integer_format(*parts.front().format);
+  FewProduct product{.parts = {},
+                     .x = x.q,
+                     .x_scales = x.scales,
+                     .x_sums = format.scale_group == 32 ? x.sums : x.half_sums,
+                     .y = rows_of(y),
+                     .n = static_cast<int>(y.dim(0)),
+                     .n_groups = x.n_activation_groups,
+                     .pitch = x.pitch};
+  int n_runs = 0;
+  for (size_t i = 0; i < kFewParts; ++i) {
+    FewPart& to = product.parts[i];
+    to.first = std::numeric_limits<int>::max();
+    if (i >= parts.size()) continue;
+    const Linear& part = parts[i];
+    to = {part.w.ptr<uint8_t>(), part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+          static_cast<int>(part.n_out), n_runs, static_cast<int>(column)};
+    n_runs += static_cast<int>(parts_of(part.n_out, kFewOutputs));
+    column += part.n_out;
+  }
+  runtime_->launch(format.multiply_few(product, {n_runs}));
+}
+
+void CudaOps::multiply_integers(const Tensor& y,
+                                const QuantizedRows& x,
+                                std::span<const Linear> parts,
+                                int64_t column) {
+  const IntegerFormat& format = *find_integer_format(*parts.front().format);
+  if (y.dim(0) <= format.most_few(runtime_->size())) {
+    for (size_t i = 0; i < parts.size(); i += kFewParts) {
+      const auto some = parts.subspan(i, std::min<size_t>(kFewParts, parts.size() - i));
+      multiply_few(y, x, some, column);
+      for (const Linear& part : some) column += part.n_out;
+    }
+    return;
+  }
+  for (const Linear& part : parts) {
+    runtime_->launch(format.multiply({.w = part.w.ptr<uint8_t>(),
+                                      .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+                                      .x = x.q,
+                                      .x_scales = x.scales,
+                                      .x_sums = format.scale_group == 32 ? x.sums : x.half_sums,
+                                      .y = rows_of(y.columns(column, part.n_out)),
+                                      .n = static_cast<int>(y.dim(0)),
+                                      .n_out = static_cast<int>(part.n_out),
+                                      .n_groups = x.n_activation_groups,
+                                      .pitch = x.pitch,
+                                      .batch = 0},
+                                     runtime_->size()));
+    column += part.n_out;
+  }
+}
+
+// All parts are of integer formats.
+void CudaOps::multiply_all(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts) {
+  if (y.dim(0) == 0) return;
+  int64_t column = 0;
+  for (size_t i = 0, end = 0; i < parts.size(); i = end) {
+    const auto is_other = [&](const Linear& part) { return part.format != parts[i].format; };
+    end = static_cast<size_t>(std::find_if(parts.begin() + static_cast<std::ptrdiff_t>(i), parts.end(), is_other) -
+                              parts.begin());
+    multiply_integers(y, x, parts.subspan(i, end - i), column);
+    for (const Linear& part : parts.subspan(i, end - i)) column += part.n_out;
+  }
+}
+
+template <class W>
+void CudaOps::multiply_floats(const Tensor& y, const Tensor& x, const Linear& part) {
+  using Kernel = LinearFloat<W>;
+  run(Kernel{.w = part.w.ptr<W>(),
+             .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+             .x = read_rows(x),
+             .y = rows_of(y),
+             .n = static_cast<int>(y.dim(0)),
+             .n_out = static_cast<int>(part.n_out),
+             .n_in = static_cast<int>(part.n_in)},
+      parts_of(part.n_out, Kernel::kOutputs), parts_of(y.dim(0), Kernel::kRows));
+}
+
+void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
+  if (are_integers(parts)) return multiply_all(y, quantise(x), parts);
+  QuantizedRows q{};
+  if (std::ranges::any_of(parts, [](const Linear& part) { return part.format->integer; })) q = quantise(x);
+  int64_t column = 0;
+  for (const Linear& part : parts) {
+    const Tensor to = y.columns(column, part.n_out);
+    if (part.format->integer && y.dim(0) > 0) multiply_integers(to, q, {&part, 1}, 0);
+    if (part.format->name == "f32") multiply_floats<float>(to, x, part);
+    if (part.format->name == "f16") multiply_floats<uint16_t>(to, x, part);
+    column += part.n_out;
+  }
+}
+
+std::optional<QuantizedRows> CudaOps::norm_quantised(const NormedRows& in, std::span<const Linear> parts) {
+  const int64_t n = in.x.dim(0), d = in.x.dim(1);
+  const bool fits = d <= NormQuantize::kMost && n <= kMostRows && n * row_bytes_of(d) <= kWorkspaceBytes;
+  const bool is_plain = in.kind == NormKind::rms && !in.w.empty() && (in.delta.empty() || in.delta_w.empty());
+  if (!fits || !is_plain || !are_integers(parts) || n == 0) return {};
+  const QuantizedRows to = quantised_rows(n, d);
+  run(NormQuantize{rows_of(in.normed), rows_of(in.x), read_rows(in.delta), in.w.ptr<float>(), in.eps,
+                   static_cast<int>(d), to},
+      n);
+  return to;
+}
+
+void CudaOps::linear_of_normed(const Tensor& y, const NormedRows& in, std::span<const Linear> parts) {
+  if (const auto x = norm_quantised(in, parts)) return multiply_all(y, *x, parts);
+  norm_rows(*this, in);
+  linear(y, in.input(), parts);
+}
+
+std::optional<QuantizedRows> CudaOps::gated_quantised(const Tensor& gate,
+                                                      const Tensor& up,
+                                                      Activation act,
+                                                      std::span<const Linear> parts) {
+  const int64_t n = gate.dim(0), d = gate.dim(1);
+  const bool fits = n > 0 && n <= kMostRows && n * row_bytes_of(d) <= kWorkspaceBytes;
+  if (!fits || !are_integers(parts) || (act != Activation::silu && act != Activation::gelu_tanh)) return {};
+  const QuantizedRows to = quantised_rows(n, d);
+  const int64_t n_blocks = parts_of(to.n_activation_groups, Quantize::kThreads / 32);
+  if (act == Activation::silu) {
+    run(GatedQuantize<Activation::silu>{read_rows(gate), read_rows(up), to}, n_blocks, n);
+  } else {
+    run(GatedQuantize<Activation::gelu_tanh>{read_rows(gate), read_rows(up), to}, n_blocks, n);
+  }
+  return to;
+}
+
+}  // namespace quire::cuda
