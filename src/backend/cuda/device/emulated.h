@@ -24,7 +24,7 @@ inline int block_z() { return emulated::machine().block(2); }
 inline void sync(Site site = Site::current()) { emulated::machine().sync(site); }
 
 inline void wait_for_previous() {}
-inline void sync_warp(Site site = Site::current()) { static_cast<void>(emulated::machine().shuffle_xor(0, 0, site)); }
+inline void sync_warp(Site site = Site::current()) { emulated::machine().sync_warp(site); }
 
 // An index that knows the line it stands in.
 struct Index {

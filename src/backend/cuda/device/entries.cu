@@ -19,7 +19,7 @@ QR_DEVICE void run(const Kernel& kernel) {
 
 #define QR_ENTRY(name, Kernel)                                                       \
   extern "C" __global__ void __launch_bounds__(Kernel::kThreads, resident<Kernel>()) \
-      quire_##name(const __grid_constant__ Kernel kernel) {                          \
+      quire_##name(const Kernel kernel) {                                            \
     run(kernel);                                                                     \
   }
 QR_KERNELS(QR_ENTRY)

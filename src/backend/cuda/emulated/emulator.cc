@@ -309,7 +309,6 @@ void Machine::collective(const Lane& mine, const Site& site, Do what) {
     return;
   }
   warp.n_arrived = 0;
-  ++warp.epoch;
   what(warp.lanes);
   for (size_t l = 0; l < kLanes; ++l) {
     fibers_[static_cast<size_t>(now_->warp) * kLanes + l].state = Fiber::State::ready;
@@ -323,6 +322,10 @@ uint32_t Machine::shuffle_xor(uint32_t x, int n, const Site& site) {
     for (size_t l = 0; l < kLanes; ++l) *lanes[l].r = lanes[l ^ static_cast<size_t>(lanes[l].at)].value;
   });
   return out;
+}
+
+void Machine::sync_warp(const Site& site) {
+  collective(Lane{}, site, [this](std::array<Lane, kLanes>&) { ++warps_[static_cast<size_t>(now_->warp)].epoch; });
 }
 
 void Machine::load_matrix(uint32_t (&r)[4], int at, const Site& site) {

@@ -1,9 +1,9 @@
 // Runs a kernel's threads on the host, one block after the other, as fibers whose order a seed permutes, and fails on
 // what a device would let pass or answer with anything: a word of shared memory that two threads touch, one to write,
-// without a barrier or a warp's collective between them; one that nobody has written, or whose copy nobody waited for;
-// addresses outside or misaligned; threads at different barriers, or gone before one; a collective without its whole
-// warp; waiting for ever. The first such fault, with its line, ends the launch.
-// What it does not see: races in device memory, speed. Owner: the thread that launches.
+// without a barrier, or for a warp's lanes sync_warp, between them; one that nobody has written, or whose copy nobody
+// waited for; addresses outside or misaligned; threads at different barriers, or gone before one; a collective without
+// its whole warp; waiting for ever. The first such fault, with its line, ends the launch. What it does not see: races
+// in device memory, speed. Owner: the thread that launches.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -67,6 +67,7 @@ class Machine {
   std::byte* touch_shared(int at, int bytes, Access access, const Site& site);
   void touch_device(const void* p, int64_t bytes, uintptr_t align, const Site& site);
   uint32_t shuffle_xor(uint32_t x, int n, const Site& site);
+  void sync_warp(const Site& site);
   void copy(int to, const void* from, int bytes, bool is_in, const Site& site);
   void copy_commit();
   void copy_wait(int n_left);

@@ -212,19 +212,21 @@ TEST(Emulator, TellsRaces) {
   });
 }
 
-// A warp's own collective orders its lanes, not those of other warps.
-template <int kApart>
+// sync_warp orders a warp's lanes, not those of other warps; a shuffle orders nothing.
+template <int kApart, bool kSyncs = true>
 void pass_on(int32_t* n) {
   const dev::Shared<int32_t> s(0);
   s[dev::thread()] = 0;
   dev::sync();
   s[dev::thread()] = dev::thread();
   static_cast<void>(dev::shuffle_xor(0U, 1));
+  if constexpr (kSyncs) dev::sync_warp();
   dev::store(n + global_thread(), s[dev::thread() ^ kApart]);
 }
 TEST(Emulator, KnowsWhatAWarpOrders) {
   EXPECT_EQ(run([](int32_t* n) { pass_on<1>(n); }).fault, "");
   expect_fault("race with a ", [](int32_t* n) { pass_on<32>(n); });
+  expect_fault("race with a ", [](int32_t* n) { pass_on<1, false>(n); });
 }
 
 TEST(Emulator, TellsWhatNobodyWroteOrWaitedFor) {

@@ -24,6 +24,7 @@ struct AttendChunk {
   static constexpr int kKeyNumbers = kStrips * kStripNumbers;
   static constexpr int kStageNumbers = kKeyNumbers > 16 * kMaxDim ? kKeyNumbers : 16 * kMaxDim;
   static constexpr int kStageBytes = kStageNumbers * kSize;
+  static constexpr bool kIsStreaming = kGroups == 1;  // whether what limits it is reading; many queries share reads
   // Weights of four queries lie together, by key % kKeys, then key / kKeys.
   static constexpr int kQuads = kQueries / 4, kWeightRun = kChunk / kKeys + 1, kWeights = kKeys * kWeightRun;
   static constexpr int kQueryBytes = kQueries * kMaxDim * 4, kWeightBytes = kQuads * kWeights * 16;
@@ -292,6 +293,7 @@ struct AttendChunk {
         weigh(i, finish_scores(i, s[0]), s[0]);
         turn(s);
       }
+      dev::sync_warp();  // its queries are not read any more
     } else {
       float m[kQueries];
       QR_UNROLL

@@ -49,7 +49,8 @@ struct LinearFew {
   static constexpr bool kWaitsItself = true;
   static constexpr int kResident = kSharedBytes <= 113 << 10 ? 2 : 1;  // blocks
   static constexpr int kMostFold =
-      12 + (W::kMins ? 4 : 0) + (W::kIsProduct || W::kHasZeros ? 1 : 0) + (W::kIsProduct && W::kMins ? 1 : 0);
+      12 + (W::kMins ? 4 : 0) +
+      ((W::kIsProduct || W::kHasZeros ? 2 : 0) + (W::kIsProduct && W::kMins ? 2 : 0)) / kTiles;
 
   FewProduct of;
 
