@@ -16,8 +16,12 @@ struct RotateQueries {
   QR_DEVICE void operator()() const {
     const int at = dev::block_x() * k_dim;
     const dev::Shared<float> x(0);
-    for (int d = dev::thread(); d < k_dim; d += kThreads) {
-      x[d] = signs.signed_by(dev::load(q.row(first_row + dev::block_y()) + at + d), d);
+    const float* from = q.row(first_row + dev::block_y()) + at;
+    QR_UNROLL
+    for (int word = 0; word < kMaxHead / 32; ++word) {  // a warp's turn: the arguments are no array to it
+      const int lane = dev::thread() % 32, d = word * 32 + lane;
+      if (word % (kThreads / 32) != dev::thread() / 32 || d >= k_dim) continue;
+      x[d] = dev::as_float(dev::as_bits(dev::load(from + d)) ^ (signs.words[word] >> lane & 1U) << 31);
     }
     rotate_in_place<kThreads>(x, 1, k_dim);
     for (int d = dev::thread(); d < k_dim; d += kThreads) dev::store(out.row(dev::block_y()) + at + d, x[d]);
