@@ -20,6 +20,10 @@ class NoOps : public ForwardingOps {
     return fail(Code::unsupported, "this backend loads no weights");
   }
 
+  // Whoever derives says where memory comes from.
+  Result<Buffer> allocate_arena(int64_t bytes) override { return allocate(bytes); }
+  void finish() override {}
+
  private:
   [[noreturn]] Ops& target() const final {
     QR_CHECK(false, "a model without numbers uses no op");

@@ -29,8 +29,8 @@ class Ops {
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
   // The same for an arena: a backend whose device has memory of its own gives tables beside it.
   virtual Result<Buffer> allocate_arena(int64_t bytes) { return allocate(bytes); }
-  // What was asked for before has happened: until the next op the host may read and write what ops read and write. An op
-  // may be asked for and not done before, its operands read that late; only sample() finishes by itself.
+  // What was asked for before has happened: until the next op the host may read and write what ops read and write.
+  // An op may be asked for and not done before, its operands read that late; only sample() finishes by itself.
   virtual void finish() {}
   // Repack or upload. The backend owns the result and keeps it until it is destroyed. `bias` may be null.
   virtual Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) = 0;
