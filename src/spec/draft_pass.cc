@@ -28,8 +28,11 @@ std::span<const Sampled> DraftPass::run(std::span<const DraftRows> rows,
   const int n_layers = size_.n_layers == 0 ? model_.info().n_layers : size_.n_layers;
   const Tensor x = model_.layers(model_.embed(pass), LayerRange{0, n_layers}, pass);
   sampled_.resize(params.size());
-  if (!params.empty()) ops_.sample(sampled_, model_.head(x, pass), params);
-  ops_.finish();
+  if (params.empty()) {
+    ops_.finish();
+  } else {
+    ops_.sample(sampled_, model_.head(x, pass), params);
+  }
   return sampled_;
 }
 

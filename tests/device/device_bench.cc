@@ -108,108 +108,96 @@ void rows(Bench& bench) {
   std::fflush(stdout);
 }
 
-// Of a model with 32 heads of 128 and 8 KV heads.
-void attention(Bench& bench, std::string_view codec_name) {
-  std::printf("\n%-8s %6s %6s %10s %10s\n", "cache", "keys", "rows", "us", "GB/s");
-  constexpr int kTokens = 32, kHeads = 32, kKvHeads = 8, kDim = 128;
-  const KvCodec& codec = *find_kv_codec(codec_name);
-  const int64_t token_bytes = kKvHeads * (codec.k_row_bytes(kDim) + codec.v_row_bytes(kDim));
-  for (const auto& [n_keys, n_seqs, n_fresh] :
-       {std::array{256, 1, 1}, std::array{8192, 1, 1}, std::array{8192, 16, 1}, std::array{512, 1, 512}}) {
+// Steps over a paged cache of a model with 32 heads of 128 and 8 KV heads: n_fresh rows behind so many keys of each
+// sequence. It stays where it is: `meta` and `view` are pointed at.
+struct Paged {
+  static constexpr int kTokens = 32, kHeads = 32, kKvHeads = 8, kDim = 128;
+  Paged(Bench& bench, const KvCodec& codec, int n_keys, int n_seqs, int n_fresh)
+      : token_bytes(kKvHeads * (codec.k_row_bytes(kDim) + codec.v_row_bytes(kDim))) {
     const int n_blocks = n_keys / kTokens;
-    KvView view;
     view.n_groups = 1;
     view.groups[0] = {bench.bytes(int64_t{n_seqs} * n_blocks * kTokens * token_bytes, 0x11), kTokens * token_bytes,
                       kTokens};
-    AttnParams params{.kv_offset = 0, .k_codec = &codec, .v_codec = &codec};
+    params = {.kv_offset = 0, .k_codec = &codec, .v_codec = &codec};
     params.n_heads = kHeads;
     params.n_kv_heads = kKvHeads;
     params.k_dim = params.v_dim = kDim;
     params.scale = 0.09F;
-    std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * n_blocks)), cu_q = {0}, first, end;
+    std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * n_blocks)), cu_q = {0}, end, to;
     for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(blocks.size() - 1 - i);
     for (int s = 0; s < n_seqs; ++s) {
-      for (int i = 0; i < n_fresh; ++i) end.push_back(n_keys - n_fresh + i + 1);
+      for (int at = n_keys - n_fresh; at < n_keys; ++at) {
+        end.push_back(at + 1);
+        to.push_back(blocks[static_cast<size_t>(s * n_blocks + at / kTokens)] * kTokens + at % kTokens);
+      }
       cu_q.push_back(static_cast<int32_t>(end.size()));
     }
-    first.assign(end.size(), 0);
-    const auto n = static_cast<int64_t>(end.size());
-    Tensor table = bench.ints(blocks);
-    table = Tensor::dense(table.data, DType::i32, {n_seqs, n_blocks});
-    const AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
-    const Tensor q = bench.floats(Matrix(n, kHeads * kDim, 3)), out = bench.floats(Matrix(n, kHeads * kDim));
-    const double us = micros_of(bench, [&] { bench.ops().attend(out, q, view, meta, params); });
-    std::printf("%-8s %6d %6d %10.1f %10.0f\n", std::string(codec_name).c_str(), n_keys, static_cast<int>(n), us,
-                static_cast<double>(int64_t{n_keys} * n_seqs * token_bytes) / us / 1e3);
+    n = std::ssize(end);
+    slots = bench.ints(to);
+    const Tensor table = Tensor::dense(bench.ints(blocks).data, DType::i32, {n_seqs, n_blocks});
+    meta = {bench.ints(cu_q), {table}, bench.ints(std::vector<int32_t>(end.size())), bench.ints(end)};
+  }
+  Paged(const Paged&) = delete;
+  Paged& operator=(const Paged&) = delete;
+
+  int64_t token_bytes, n = 0;  // rows
+  KvView view;
+  AttnParams params;
+  AttnMeta meta;
+  Tensor slots;
+};
+
+void attention(Bench& bench, std::string_view codec) {
+  std::printf("\n%-8s %6s %6s %10s %10s\n", "cache", "keys", "rows", "us", "GB/s");
+  for (const auto& [n_keys, n_seqs, n_fresh] :
+       {std::array{256, 1, 1}, std::array{8192, 1, 1}, std::array{8192, 16, 1}, std::array{512, 1, 512}}) {
+    const Paged at(bench, *find_kv_codec(codec), n_keys, n_seqs, n_fresh);
+    const Tensor q = bench.floats(Matrix(at.n, Paged::kHeads * Paged::kDim, 3));
+    const Tensor out = bench.floats(Matrix(at.n, Paged::kHeads * Paged::kDim));
+    const double us = micros_of(bench, [&] { bench.ops().attend(out, q, at.view, at.meta, at.params); });
+    std::printf("%-8s %6d %6d %10.1f %10.0f\n", std::string(codec).c_str(), n_keys, static_cast<int>(at.n), us,
+                static_cast<double>(int64_t{n_keys} * n_seqs * at.token_bytes) / us / 1e3);
     std::fflush(stdout);
   }
 }
 
-// A layer of a model with 4096 columns, 32 heads of 128, 8 KV heads and units of 14336, its two parts.
+// A layer with 4096 columns and units of 14336, its two parts.
 void layer(Bench& bench) {
   std::printf("\n%-8s %6s %5s %12s %12s %12s\n", "layer", "keys", "rows", "attention us", "unit us", "GB/s");
-  constexpr int kTokens = 32, kHeads = 32, kKvHeads = 8, kDim = 128;
-  constexpr int64_t kWide = 4096, kHidden = 14336;
+  constexpr int64_t kWide = 4096, kHidden = 14336, kQ = Paged::kHeads * Paged::kDim,
+                    kKv = Paged::kKvHeads * Paged::kDim;
   const WeightFormat& format = *find_weight_format("q8_0");
   Ops& ops = bench.ops();
-  const Linear qkv[] = {big_matrix(ops, format, kHeads * kDim, kWide), big_matrix(ops, format, kKvHeads * kDim, kWide),
-                        big_matrix(ops, format, kKvHeads * kDim, kWide)};
-  const Linear out[] = {big_matrix(ops, format, kWide, kHeads * kDim)};
-  const Linear gate_up[] = {big_matrix(ops, format, kHidden, kWide), big_matrix(ops, format, kHidden, kWide)};
-  const Linear down[] = {big_matrix(ops, format, kWide, kHidden)};
-  const KvCodec& codec = *find_kv_codec("f16");
-  const int64_t token_bytes = kKvHeads * (codec.k_row_bytes(kDim) + codec.v_row_bytes(kDim));
+  const auto matrix = [&](int64_t n_out, int64_t n_in) { return big_matrix(ops, format, n_out, n_in); };
+  const Linear qkv[] = {matrix(kQ, kWide), matrix(kKv, kWide), matrix(kKv, kWide)}, out[] = {matrix(kWide, kQ)};
+  const Linear gate_up[] = {matrix(kHidden, kWide), matrix(kHidden, kWide)}, down[] = {matrix(kWide, kHidden)};
   for (const auto& [n_keys, n_seqs, n_fresh] : {std::array{64, 1, 1}, std::array{1024, 1, 1}, std::array{1024, 8, 1},
                                                 std::array{1024, 16, 1}, std::array{512, 1, 512}}) {
-    const int n_blocks = n_keys / kTokens;
-    KvView view;
-    view.n_groups = 1;
-    view.groups[0] = {bench.bytes(int64_t{n_seqs} * n_blocks * kTokens * token_bytes, 0x11), kTokens * token_bytes,
-                      kTokens};
-    AttnParams params{.kv_offset = 0, .k_codec = &codec, .v_codec = &codec};
-    params.n_heads = kHeads;
-    params.n_kv_heads = kKvHeads;
-    params.k_dim = params.v_dim = kDim;
-    params.scale = 0.09F;
-    std::vector<int32_t> blocks(static_cast<size_t>(n_seqs * n_blocks)), cu_q = {0}, first, end, slots;
-    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(blocks.size() - 1 - i);
-    for (int s = 0; s < n_seqs; ++s) {
-      for (int i = 0; i < n_fresh; ++i) {
-        const int at = n_keys - n_fresh + i;
-        end.push_back(at + 1);
-        slots.push_back(blocks[static_cast<size_t>(s * n_blocks + at / kTokens)] * kTokens + at % kTokens);
-      }
-      cu_q.push_back(static_cast<int32_t>(end.size()));
-    }
-    first.assign(end.size(), 0);
-    const auto n = static_cast<int64_t>(end.size());
-    Tensor table = bench.ints(blocks);
-    table = Tensor::dense(table.data, DType::i32, {n_seqs, n_blocks});
-    const AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
+    const Paged at(bench, *find_kv_codec("f16"), n_keys, n_seqs, n_fresh);
     NormedRows in;
-    in.x = bench.floats(Matrix(n, kWide, 1));
-    in.delta = bench.floats(Matrix(n, kWide));
+    in.x = bench.floats(Matrix(at.n, kWide, 1));
+    in.delta = bench.floats(Matrix(at.n, kWide));
     in.w = bench.vector(kWide, 3);
     in.eps = 1e-5F;
-    in.normed = bench.floats(Matrix(n, kWide));
+    in.normed = bench.floats(Matrix(at.n, kWide));
     AttentionPart part;
     part.qkv = qkv;
-    const Tensor turns = bench.floats(Matrix(n, kDim));
-    part.rotation = Tensor::dense(turns.data, DType::f32, {n, kDim / 2, 2});
-    part.slots = bench.ints(slots);
-    part.kv = &view;
-    part.meta = &meta;
-    part.params = &params;
+    const Tensor turns = bench.floats(Matrix(at.n, Paged::kDim));
+    part.rotation = Tensor::dense(turns.data, DType::f32, {at.n, Paged::kDim / 2, 2});
+    part.slots = at.slots;
+    part.kv = &at.view;
+    part.meta = &at.meta;
+    part.params = &at.params;
     part.out = out;
-    part.scratch = bench.floats(Matrix(n, (2 * kHeads + 2 * kKvHeads) * kDim));
+    part.scratch = bench.floats(Matrix(at.n, 2 * (kQ + kKv)));
     FeedForwardPart unit;
     unit.gate_up = gate_up;
     unit.down = down;
-    unit.scratch = bench.floats(Matrix(n, 2 * kHidden));
+    unit.scratch = bench.floats(Matrix(at.n, 2 * kHidden));
     const double attention_us = micros_of(bench, [&] { ops.attention(in.delta, in, part); });
     const double unit_us = micros_of(bench, [&] { ops.feed_forward(in.delta, in, unit); });
-    const double bytes = static_cast<double>(format.row_bytes(kWide) * (kWide * 2 + 2 * kKvHeads * kDim + 3 * kHidden));
-    std::printf("%-8s %6d %5d %12.1f %12.1f %12.0f\n", "q8_0", n_keys, static_cast<int>(n), attention_us, unit_us,
+    const auto bytes = static_cast<double>(format.row_bytes(kWide) * (kWide + kQ + 2 * kKv + 3 * kHidden));
+    std::printf("%-8s %6d %5d %12.1f %12.1f %12.0f\n", "q8_0", n_keys, static_cast<int>(at.n), attention_us, unit_us,
                 bytes / (attention_us + unit_us) / 1e3);
     std::fflush(stdout);
   }

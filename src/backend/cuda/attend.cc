@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/list.cuh"
+#include "backend/cuda/launches.h"
 #include "backend/cuda/tensor_rows.h"
 #include "base/check.h"
 #include "ops/op_check.h"
@@ -14,11 +14,6 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kManyRows = 8;  // of a sequence, from where on a tile of rows takes less time than each by itself
-
-template <class Kernel>
-void run(Runtime& runtime, const Kernel& kernel, int64_t x, int64_t y, int64_t z = 1) {
-  if (x > 0 && y > 0 && z > 0) runtime.launch(launch_of(kernel, Blocks{x, y, z}));
-}
 
 template <class Codec>
 Cache<Codec> cache_of(const KvView& kv, const AttnParams& params) {
@@ -133,20 +128,40 @@ class Attending {
 
 bool has_codec(std::string_view name) { return name == "f16" || name == "f32" || name == "q8"; }
 
+namespace {
+
+// Rows into a cache of numbers by themselves; their queries and keys rotated on the way where there is a table.
+template <class Codec>
+void keep_rows(const AttendUses& uses, RotateAndCache<Codec> rows, int64_t n) {
+  static_assert(!Codec::kIsScaled);
+  const int64_t units = int64_t{rows.n_heads + rows.n_kv_heads} * rows.units();
+  run_each(uses.runtime, rows, n, units + int64_t{rows.n_kv_heads} * rows.cache.v_dim);
+}
+
+}  // namespace
+
 void write_cache(const AttendUses& uses, const NewRows& rows, const KvView& kv, const AttnParams& params) {
   const auto& [k, v, slots] = rows;
-  Runtime& runtime = uses.runtime;
   const int32_t* to = uses.tables.numbers(slots);
-  QR_CHECK(k.dim(0) <= kMostRows);
   with_codec(params, [&]<class Codec>(Codec) {
     const Cache<Codec> cache = cache_of<Codec>(kv, params);
     if constexpr (Codec::kIsScaled) {
-      run(runtime, CacheRowsQ8{cache, read_rows(k), read_rows(v), to, signs_of_rotation()},
+      QR_CHECK(k.dim(0) <= kMostRows);
+      run(uses.runtime, CacheRowsQ8{cache, read_rows(k), read_rows(v), to, signs_of_rotation()},
           2 * int64_t{params.n_kv_heads}, k.dim(0));
     } else {
-      using Kernel = Elementwise<CacheRows<Codec>>;
-      const int width = params.n_kv_heads * (params.k_dim + params.v_dim);
-      run(runtime, Kernel{{cache, read_rows(k), read_rows(v), to}, width}, parts_of(width, Kernel::kThreads), k.dim(0));
+      keep_rows<Codec>(uses,
+                       {.cache = cache,
+                        .q = {},
+                        .k = read_rows(k),
+                        .v = read_rows(v),
+                        .slots = to,
+                        .table = nullptr,
+                        .n_heads = 0,
+                        .n_kv_heads = params.n_kv_heads,
+                        .n_freq = 0,
+                        .is_interleaved = false},
+                       k.dim(0));
     }
   });
 }
@@ -154,25 +169,23 @@ void write_cache(const AttendUses& uses, const NewRows& rows, const KvView& kv, 
 bool rotate_and_keep(const AttendUses& uses, const AttentionScratch& at, const AttentionPart& part) {
   const AttnParams& p = *part.params;
   bool is_done = false;
-  if (part.rotation.empty() || at.q.dim(0) == 0 || at.q.dim(0) > kMostRows) return false;
+  if (part.rotation.empty()) return false;
   check_kv_write(at.k, at.v, part.slots, *part.kv, p);
   check_rope(at.qk, part.rotation, p.k_dim);
   with_codec(p, [&]<class Codec>(Codec) {
     if constexpr (!Codec::kIsScaled) {
-      const auto n_freq = static_cast<int>(part.rotation.dim(1));
-      const RotateAndCache<Codec> both{.cache = cache_of<Codec>(*part.kv, p),
-                                       .q = rows_of(at.q),
-                                       .k = read_rows(at.k),
-                                       .v = read_rows(at.v),
-                                       .slots = uses.tables.numbers(part.slots),
-                                       .table = part.rotation.ptr<float>(),
-                                       .n_heads = p.n_heads,
-                                       .n_kv_heads = p.n_kv_heads,
-                                       .n_freq = n_freq,
-                                       .is_interleaved = part.pairs == RopePairs::interleaved};
-      using Kernel = Elementwise<RotateAndCache<Codec>>;
-      const int width = (p.n_heads + p.n_kv_heads) * (p.k_dim - n_freq) + p.n_kv_heads * p.v_dim;
-      run(uses.runtime, Kernel{both, width}, parts_of(width, Kernel::kThreads), at.q.dim(0));
+      keep_rows<Codec>(uses,
+                       {.cache = cache_of<Codec>(*part.kv, p),
+                        .q = rows_of(at.q),
+                        .k = read_rows(at.k),
+                        .v = read_rows(at.v),
+                        .slots = uses.tables.numbers(part.slots),
+                        .table = part.rotation.ptr<float>(),
+                        .n_heads = p.n_heads,
+                        .n_kv_heads = p.n_kv_heads,
+                        .n_freq = static_cast<int>(part.rotation.dim(1)),
+                        .is_interleaved = part.pairs == RopePairs::interleaved},
+                       at.q.dim(0));
       is_done = true;
     }
   });

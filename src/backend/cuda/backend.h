@@ -20,7 +20,6 @@ namespace quire::cuda {
 
 // Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
 inline constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
-inline constexpr int64_t kMostRows = 65535;  // of a grid's second and third axis
 
 class CudaOps final : public Ops {
  public:
@@ -82,16 +81,6 @@ class CudaOps final : public Ops {
   const Turns* turns_up_to(int32_t last, std::span<const int64_t> freq, double magnitude);
   bool make_turns(Turns& turns, int64_t n);
   void sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params);
-  template <class Kernel>
-  void run(const Kernel& kernel, int64_t x, int64_t y = 1, int64_t z = 1) {
-    if (x > 0 && y > 0 && z > 0) runtime_->launch(launch_of(kernel, Blocks{x, y, z}));
-  }
-  template <class Each>
-  void run_each(const Each& each, int64_t n_rows, int64_t n_columns) {
-    using Kernel = Elementwise<Each>;
-    QR_CHECK(n_rows <= kMostRows && n_columns < (int64_t{1} << 31));
-    run(Kernel{each, static_cast<int>(n_columns)}, parts_of(n_columns, Kernel::kThreads), n_rows);
-  }
   AttendUses attend_uses() const { return {*runtime_, tables_, {workspace_, kWorkspaceBytes}}; }
   void norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps);
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);

@@ -9,6 +9,7 @@
 #include "backend/cuda/attend.h"
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/list.cuh"
+#include "backend/cuda/launches.h"
 #include "backend/cuda/tensor_rows.h"
 #include "backend/cuda/weights.h"
 #include "ops/op_check.h"
@@ -93,7 +94,8 @@ Result<Tensor> CudaOps::load_vector(const HostWeight& weight) {
 template <class W>
 void CudaOps::embed_floats(const Tensor& y, const Tensor& ids, const Linear& table) {
   const PanelMatrix form(*table.format, table.n_out, table.n_in);
-  run_each(EmbedFloat<W>{rows_of(y), table.w.ptr<W>(), tables_.numbers(ids), static_cast<int>(form.n_blocks)}, y.dim(0),
+  run_each(*runtime_,
+           EmbedFloat<W>{rows_of(y), table.w.ptr<W>(), tables_.numbers(ids), static_cast<int>(form.n_blocks)}, y.dim(0),
            y.dim(1));
 }
 
@@ -116,9 +118,11 @@ void CudaOps::norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) {
   const int64_t d = w.dim(0), n_parts = x.dim(1) / d, n = x.dim(0) * n_parts;
   QR_CHECK(n < (int64_t{1} << 31));
   if (n_parts == 1 && d <= NormRow::kMost) {
-    return run(NormRow{rows_of(y), rows_of(x), read_rows(delta), w.ptr<float>(), eps, static_cast<int>(d), {}}, n);
+    return run(*runtime_,
+               NormRow{rows_of(y), rows_of(x), read_rows(delta), w.ptr<float>(), eps, static_cast<int>(d), {}}, n);
   }
-  run(RmsNorm{rows_of(y), rows_of(x), read_rows(delta), w.ptr<float>(), static_cast<int>(n), static_cast<int>(n_parts),
+  run(*runtime_,
+      RmsNorm{rows_of(y), rows_of(x), read_rows(delta), w.ptr<float>(), static_cast<int>(n), static_cast<int>(n_parts),
               static_cast<int>(d), eps},
       parts_of(n, RmsNorm::kThreads / 16));
 }
@@ -145,14 +149,15 @@ void CudaOps::head_norm(Tensor x, Tensor w, float eps) {
 void CudaOps::add(Tensor x, Tensor delta) {
   check_same_shape(x, delta);
   const Op op(*this);
-  run_each(Add{rows_of(x), read_rows(delta)}, x.dim(0), x.dim(1));
+  run_each(*runtime_, Add{rows_of(x), read_rows(delta)}, x.dim(0), x.dim(1));
 }
 
 void CudaOps::layer_norm(Tensor y, Tensor x, Tensor w, Tensor b, float eps) {
   check_layer_norm(y, x, w, b);
   const Op op(*this);
   const float* bias = b.empty() ? nullptr : b.ptr<float>();
-  run(LayerNorm{rows_of(y), read_rows(x), w.ptr<float>(), bias, static_cast<int>(x.dim(0)), static_cast<int>(x.dim(1)),
+  run(*runtime_,
+      LayerNorm{rows_of(y), read_rows(x), w.ptr<float>(), bias, static_cast<int>(x.dim(0)), static_cast<int>(x.dim(1)),
                 eps},
       parts_of(x.dim(0), LayerNorm::kThreads / 16));
 }
@@ -160,7 +165,7 @@ void CudaOps::layer_norm(Tensor y, Tensor x, Tensor w, Tensor b, float eps) {
 void CudaOps::scale(Tensor x, float factor) {
   check_matrix_f32(x);
   const Op op(*this);
-  run_each(Scale{rows_of(x), factor}, x.dim(0), x.dim(1));
+  run_each(*runtime_, Scale{rows_of(x), factor}, x.dim(0), x.dim(1));
 }
 
 // The factors are the host's, in double.
@@ -176,21 +181,21 @@ void CudaOps::gate_rows(Tensor x, Tensor gate) {
   }
   const Op op(*this);
   runtime_->upload(workspace_, factors.data(), x.dim(0) * 4);
-  run_each(ScaleRows{rows_of(x), reinterpret_cast<const float*>(workspace_)}, x.dim(0), x.dim(1));
+  run_each(*runtime_, ScaleRows{rows_of(x), reinterpret_cast<const float*>(workspace_)}, x.dim(0), x.dim(1));
 }
 
 void CudaOps::soft_cap(Tensor x, float cap) {
   check_matrix_f32(x);
   QR_CHECK(cap > 0.0F);
   const Op op(*this);
-  run_each(SoftCap{rows_of(x), cap}, x.dim(0), x.dim(1));
+  run_each(*runtime_, SoftCap{rows_of(x), cap}, x.dim(0), x.dim(1));
 }
 
 void CudaOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
   check_gated(y, gate, up, act);
   const Op op(*this);
   const auto run_as = [&]<Activation kAct>() {
-    run_each(Gated<kAct>{rows_of(y), read_rows(gate), read_rows(up)}, y.dim(0), y.dim(1));
+    run_each(*runtime_, Gated<kAct>{rows_of(y), read_rows(gate), read_rows(up)}, y.dim(0), y.dim(1));
   };
   switch (act) {
     case Activation::silu: return run_as.operator()<Activation::silu>();
@@ -221,9 +226,9 @@ void fill_turns(std::span<const int64_t> freq, double magnitude, int64_t positio
 bool CudaOps::make_turns(Turns& turns, int64_t n) {
   const int64_t row = std::ssize(turns.freq) * 2;
   finish();
-  auto rows = runtime_->allocate(n * row * 4, Place::device);
-  if (!rows) return false;
   made_.resize(static_cast<size_t>(n * row));
+  const auto rows = runtime_->allocate(n * row * 4, Place::device);
+  if (!rows) return false;
   for (int64_t p = 0; p < n; ++p) fill_turns(turns.freq, turns.magnitude, p, made_.data() + p * row);
   runtime_->upload(*rows, made_.data(), n * row * 4);
   finish();
@@ -258,6 +263,7 @@ void CudaOps::rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) 
   if (turns != nullptr) {
     const Op op(*this);
     run_each(
+        *runtime_,
         PickRows{{out.ptr<float>(), row}, {reinterpret_cast<const float*>(turns->rows), row}, tables_.numbers(pos)},
         out.dim(0), row);
     return;
@@ -272,8 +278,8 @@ void CudaOps::rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) {
   check_rope(x, table, head_dim);
   const Op op(*this);
   const auto n_freq = static_cast<int>(table.dim(1));
-  run_each(Rotate{rows_of(x), table.ptr<float>(), head_dim, n_freq, pairs == RopePairs::interleaved}, x.dim(0),
-           x.dim(1) / head_dim * n_freq);
+  run_each(*runtime_, Rotate{rows_of(x), table.ptr<float>(), head_dim, n_freq, pairs == RopePairs::interleaved},
+           x.dim(0), x.dim(1) / head_dim * n_freq);
 }
 
 void CudaOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) {
@@ -338,7 +344,7 @@ void CudaOps::delta_rule(Tensor, const DeltaInput&, const DeltaParams&, const St
 void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {
   check_rows(y, x, ids);
   const Op op(*this);
-  run_each(PickRows{rows_of(y), read_rows(x), tables_.numbers(ids)}, y.dim(0), y.dim(1));
+  run_each(*runtime_, PickRows{rows_of(y), read_rows(x), tables_.numbers(ids)}, y.dim(0), y.dim(1));
 }
 
 void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {
@@ -347,7 +353,7 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
     const size_t n = std::min<size_t>(kSampledTogether, out.size() - i);
     sample_rows(out.subspan(i, n), logits.rows(static_cast<int64_t>(i), static_cast<int64_t>(n)), params.subspan(i, n));
   }
-  finish();
+  if (out.empty()) finish();
 }
 
 // By a copy in pinned memory; where there is none for it, in the memory that is shared.

@@ -5,13 +5,10 @@
 
 #include "backend/cuda/kernels/linear_few.cuh"
 #include "backend/cuda/kernels/linear_integer.cuh"
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/launches.h"
 #include "quant/weight_format.h"
 
 namespace quire::cuda {
-
-// How many parts of `size` hold n.
-inline int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 struct IntegerFormat {
   std::string_view name;

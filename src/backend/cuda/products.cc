@@ -4,6 +4,7 @@
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/list.cuh"
+#include "backend/cuda/launches.h"
 #include "backend/cuda/tensor_rows.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
@@ -44,7 +45,7 @@ QuantizedRows CudaOps::quantised_rows(int64_t n, int64_t n_in) const {
 
 QuantizedRows CudaOps::quantise(const Tensor& x) {
   const QuantizedRows to = quantised_rows(x.dim(0), x.dim(1));
-  run(Quantize{read_rows(x), to}, parts_of(to.n_activation_groups, Quantize::kThreads / 32), x.dim(0));
+  run(*runtime_, Quantize{read_rows(x), to}, parts_of(to.n_activation_groups, Quantize::kThreads / 32), x.dim(0));
   return to;
 }
 
@@ -118,7 +119,8 @@ void CudaOps::multiply_all(const Tensor& y, const QuantizedRows& x, std::span<co
 template <class W>
 void CudaOps::multiply_floats(const Tensor& y, const Tensor& x, const Linear& part) {
   using Kernel = LinearFloat<W>;
-  run(Kernel{.w = part.w.ptr<W>(),
+  run(*runtime_,
+      Kernel{.w = part.w.ptr<W>(),
              .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
              .x = read_rows(x),
              .y = rows_of(y),
@@ -148,7 +150,8 @@ std::optional<QuantizedRows> CudaOps::norm_quantised(const NormedRows& in, std::
   const bool is_plain = in.kind == NormKind::rms && !in.w.empty() && (in.delta.empty() || in.delta_w.empty());
   if (!fits || !is_plain || !are_integers(parts) || n == 0) return {};
   const QuantizedRows to = quantised_rows(n, d);
-  run(NormQuantize{rows_of(in.normed), rows_of(in.x), read_rows(in.delta), in.w.ptr<float>(), in.eps,
+  run(*runtime_,
+      NormQuantize{rows_of(in.normed), rows_of(in.x), read_rows(in.delta), in.w.ptr<float>(), in.eps,
                    static_cast<int>(d), to},
       n);
   return to;
@@ -170,9 +173,9 @@ std::optional<QuantizedRows> CudaOps::gated_quantised(const Tensor& gate,
   const QuantizedRows to = quantised_rows(n, d);
   const int64_t n_blocks = parts_of(to.n_activation_groups, Quantize::kThreads / 32);
   if (act == Activation::silu) {
-    run(GatedQuantize<Activation::silu>{read_rows(gate), read_rows(up), to}, n_blocks, n);
+    run(*runtime_, GatedQuantize<Activation::silu>{read_rows(gate), read_rows(up), to}, n_blocks, n);
   } else {
-    run(GatedQuantize<Activation::gelu_tanh>{read_rows(gate), read_rows(up), to}, n_blocks, n);
+    run(*runtime_, GatedQuantize<Activation::gelu_tanh>{read_rows(gate), read_rows(up), to}, n_blocks, n);
   }
   return to;
 }

@@ -41,7 +41,7 @@ struct AttendChunk {
   static constexpr int kRoom = (227 << 10) / (kSharedBytes + 1024), kWanted = kGroups > 1 ? 1 : 5;
   static constexpr int kResident = kRoom < 1 ? 1 : kRoom < kWanted ? kRoom : kWanted;
   using Scores = float[kQueries][kKeys];
-  using Four = Pack<float, 4>;
+  using Four = FourFloats;
   using Bounds = Pack<int32_t, 2>;
 
   Cache<Codec> cache;

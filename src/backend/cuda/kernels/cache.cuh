@@ -7,12 +7,6 @@ namespace quire::cuda {
 
 inline constexpr int kMaxHead = 576;  // components
 
-// Numbers that lie together, in one access.
-template <class T, int kN>
-struct alignas(kN * sizeof(T)) Pack {
-  T x[kN];
-};
-
 // `read` decodes kN numbers from a byte of shared memory on, kN a power of two up to 8, the byte a multiple of theirs.
 struct CodecF32 {
   using Number = float;
@@ -134,29 +128,8 @@ QR_DEVICE void rotate_in_place(const dev::Shared<float>& x, int n, int dim) {
   dev::sync();
 }
 
-// Rows' keys and values into the cache. Grid: (k_dim + v_dim) · KV heads / 256, rows.
-template <class Codec>
-struct CacheRows {
-  Cache<Codec> cache;
-  Rows<const float> k, v;
-  const int32_t* slots;
-  QR_DEVICE void of(int64_t row, int i) const {
-    const int dim = cache.k_dim + cache.v_dim, head = i / dim, d = i % dim;
-    const int64_t slot = dev::load(slots + row);
-    const int64_t block = slot / cache.block_tokens;
-    const int in_block = static_cast<int>(slot % cache.block_tokens);
-    if (d < cache.k_dim) {
-      const float x = dev::load(k.row(row) + int64_t{head} * cache.k_dim + d);
-      dev::store(cache.key(cache.keys(block, in_block, head), in_block) + d * 16, Codec().encoded(x));
-    } else {
-      const float x = dev::load(v.row(row) + int64_t{head} * cache.v_dim + d - cache.k_dim);
-      dev::store(cache.value(cache.values(block, in_block, head), in_block) + d - cache.k_dim, Codec().encoded(x));
-    }
-  }
-};
-
-// The same for q8: a block a key or a value of one head and row. Grid: 2 · KV heads, of each the key and the value;
-// rows. Limits: heads of 576 components.
+// Rows' keys and values into a cache of q8: a block a key or a value of one head and row. Grid: 2 · KV heads, of each
+// the key and the value; rows. Limits: heads of 576 components.
 struct CacheRowsQ8 {
   static constexpr int kThreads = 128, kWarps = kThreads / 32;
   static constexpr int kLargestAt = kMaxHead * 4, kSharedBytes = kLargestAt + kWarps * 4;

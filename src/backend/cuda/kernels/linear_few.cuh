@@ -19,10 +19,6 @@ struct FewPart {
   int column;  // of y
 };
 
-struct alignas(16) Floats4 {
-  float x[4];
-};
-
 struct FewProduct {
   FewPart parts[kFewParts];
   const int8_t* x;         // [n, 32 · n_groups]
@@ -159,10 +155,10 @@ struct LinearFew {
 
   // What the rows of a lane's sums are multiplied by, of each group of a run.
   struct RowScales {
-    Floats4 scale, sums[kHalves];
+    FourFloats scale, sums[kHalves];
   };
   QR_DEVICE RowScales scales_of(int slot, int row) const {
-    const dev::Shared<Floats4> at(row_at(slot, row) + kRowScalesAt);
+    const dev::Shared<FourFloats> at(row_at(slot, row) + kRowScalesAt);
     RowScales out;
     out.scale = at[0];
     if constexpr (W::kMins) {

@@ -23,10 +23,6 @@ struct IntegerProduct {
   int pitch;               // n_groups rounded up to 8
   int batch;               // runs of rows that share weights while they are near: blocks of the grid's first axis
 };
-struct alignas(16) FourFloats {
-  float v[4];
-};
-
 template <class W, int kRowsOf>
 struct LinearInteger {
   using Half = typename W::template Piece<kPackedOutputs, kPackedBlocks / 2>;
@@ -206,7 +202,7 @@ struct LinearInteger {
             const uint32_t left[2] = {a[t][2 * h], a[t][2 * h + 1]}, right[1] = {q[j]};
             dev::mma_s8(d, left, right);
           }
-          add_products(d, w[t], x.v + j % 2 * 2, x_sum.v + j % 2 * 2, sums + ((r / 8 + j) * kTiles + t) * 4);
+          add_products(d, w[t], x.x + j % 2 * 2, x_sum.x + j % 2 * 2, sums + ((r / 8 + j) * kTiles + t) * 4);
         }
       }
     }

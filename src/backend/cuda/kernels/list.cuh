@@ -57,8 +57,6 @@
   X(attend_wide_row_q8, AttendWideRow<CodecQ8>)                       \
   X(rotate_queries, RotateQueries)                                    \
   X(attend_join, AttendJoin)                                          \
-  X(cache_rows_f32, Elementwise<CacheRows<CodecF32>>)                 \
-  X(cache_rows_f16, Elementwise<CacheRows<CodecF16>>)                 \
   X(cache_rows_q8, CacheRowsQ8)                                       \
   X(rotate_cache_f32, Elementwise<RotateAndCache<CodecF32>>)          \
   X(rotate_cache_f16, Elementwise<RotateAndCache<CodecF16>>)          \

@@ -36,6 +36,13 @@ QR_DEVICE float folded(float x) {
   return dev::add(x, dev::shuffle_xor(x, 1));
 }
 
+// Numbers that lie together, in one access.
+template <class T, int kN>
+struct alignas(kN * sizeof(T)) Pack {
+  T x[kN];
+};
+using FourFloats = Pack<float, 4>;
+
 // Rows of floats `stride` apart.
 template <class T>
 struct Rows {

@@ -1,5 +1,6 @@
-// Queries and keys rotated, keys and values into the cache, of codecs that keep each number by itself: what Rotate and
-// CacheRows do, in one launch. A unit of a head is a pair that is rotated, or a component behind them that is not.
+// Keys and values into the cache, of codecs that keep each number by itself, and queries and keys rotated before. A
+// unit of a head is a pair that is rotated, or a component behind them that is not; without a rotation all are of
+// these.
 #pragma once
 #include "backend/cuda/kernels/cache.cuh"
 
