@@ -6,7 +6,8 @@
     python3 run.py --table         what was found, as text
 
 Needs NVIDIA's driver and python3, nothing else: no compiler, no network. What a part printed lies in results/PART.txt.
-compute-sanitizer is used where it is installed.
+compute-sanitizer is used where it is installed. QUIRE_GPU_RESULTS: another folder for results; QUIRE_GPU_MODELS: where
+models of up to 9 GB are made (/dev/shm).
 """
 import json
 import os
@@ -18,7 +19,7 @@ import time
 import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RESULTS = os.environ.get('OUT') or os.path.join(HERE, 'results')
+RESULTS = os.environ.get('QUIRE_GPU_RESULTS') or os.path.join(HERE, 'results')
 MOST_SECONDS = 8 * 60
 MODELS = os.environ.get('QUIRE_GPU_MODELS') or ('/dev/shm' if os.path.isdir('/dev/shm') else tempfile.gettempdir())
 BUNDLED = os.path.join(HERE, 'models', 'quill-q8_0.gguf')
@@ -37,7 +38,8 @@ def run(*command, seconds=MOST_SECONDS):
                               stderr=subprocess.STDOUT, check=False)
         text = done.stdout + (f'exit status {done.returncode}\n' if done.returncode else '')
     except subprocess.TimeoutExpired as late:
-        text = (late.stdout or b'').decode(errors='replace') + f'stopped after {seconds} seconds\n'
+        said = late.stdout or ''  # bytes, whatever was asked for
+        text = (said if isinstance(said, str) else said.decode(errors='replace')) + f'stopped after {seconds} seconds\n'
     except OSError as error:
         text = f'{command[0]}: {error}\n'
     return f'$ {" ".join(os.path.basename(part) for part in command)}\n{text}({time.monotonic() - began:.1f} s)\n'
