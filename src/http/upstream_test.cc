@@ -96,6 +96,7 @@ class Upstreams : public testing::Test {
   }
 
   UpstreamLimits limits_;
+  ManualClock clock_;  // outlives the server that reads it
   FunctionHandler nobody_{[](HttpRequest&&, const ReplyPtr& reply) { reply->send(404, {}, ""); }};
   std::unique_ptr<Server> server_;
   std::shared_ptr<Upstream> last_;  // of the io thread
@@ -133,10 +134,9 @@ TEST_F(Upstreams, RequestsAndAnswersPassUnchangedOverOneKeptConnection) {
 }
 
 TEST_F(Upstreams, AnAnswerThatCameWhileNobodyListenedIsRead) {
-  ManualClock clock;
   ServerOptions options;
   options.limits.linger_ms = 20;
-  server_ = std::move(*start_server(options, nobody_, &clock));
+  server_ = std::move(*start_server(options, nobody_, &clock_));
   limits_.first_byte_ms = limits_.stall_ms = 100;
   const RawListener listener;
   const auto first = ask(listener.port()), second = ask(listener.port());
@@ -145,7 +145,7 @@ TEST_F(Upstreams, AnAnswerThatCameWhileNobodyListenedIsRead) {
   EXPECT_NE(read_from(b, "\r\n\r\n"), "");
   say_to(a, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfi");
   ASSERT_TRUE(eventually([&] { return first->look([](Heard& h) { return h.body_ == "fi"; }); }));
-  starve(*server_, clock, 3600 * kNsPerSecond, [&] {
+  starve(*server_, clock_, 3600 * kNsPerSecond, [&] {
     say_to(a, "rst");
     say_to(b, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond");
   });
