@@ -6,6 +6,7 @@
 
 #include "quant/block_format.h"
 #include "quant/encoding.h"
+#include "quant/grid_search.h"
 #include "quant/k_format.h"
 #include "quant/search.h"
 #include "quant/search_blocks.h"
@@ -69,11 +70,14 @@ void encode_scale_groups(const float* x, std::byte* block, const Encoding& how) 
 
 // Formats with levels to choose: their scales are searched for, kLanes candidates side by side.
 template <class T>
-inline constexpr bool kSearches = !requires(const float* in, std::byte* block) { T::encode(in, block); };
+inline constexpr bool kSearches =
+    !kHasGrid<T> && !requires(const float* in, std::byte* block) { T::encode(in, block); };
 
 template <class T, int kLanes = 4>
 void encode_as(const float* in, std::byte* block, const Encoding& how) {
-  if constexpr (!kSearches<T>) {
+  if constexpr (kHasGrid<T>) {
+    grid_search::encode<T>(in, block, how.importance);
+  } else if constexpr (!kSearches<T>) {
     T::encode(in, block);
   } else if constexpr (T::kBlock == 256) {
     encode_scale_groups<T, kLanes>(in, block, how);

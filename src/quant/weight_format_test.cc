@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <limits>
 #include <set>
 #include <string>
@@ -17,11 +16,19 @@
 
 #include "base/rng.h"
 #include "quant/encode.h"
+#include "quant/plain_vec_testing.h"
 #include "quant/weights/bf16.h"
 #include "quant/weights/f16.h"
 #include "quant/weights/f32.h"
 #include "quant/weights/f8_128.h"
 #include "quant/weights/f8_32.h"
+#include "quant/weights/iq1_m.h"
+#include "quant/weights/iq1_s.h"
+#include "quant/weights/iq2_s.h"
+#include "quant/weights/iq2_xs.h"
+#include "quant/weights/iq2_xxs.h"
+#include "quant/weights/iq3_s.h"
+#include "quant/weights/iq3_xxs.h"
 #include "quant/weights/iq4_nl.h"
 #include "quant/weights/iq4_xs.h"
 #include "quant/weights/mxfp4.h"
@@ -38,6 +45,8 @@
 #include "quant/weights/q6_k.h"
 #include "quant/weights/q8_0.h"
 #include "quant/weights/q8_z32.h"
+#include "quant/weights/tq1_0.h"
+#include "quant/weights/tq2_0.h"
 
 namespace quire {
 namespace {
@@ -52,6 +61,13 @@ using Tested = FormatList<BF16,
                           F32,
                           F8_128,
                           F8_32,
+                          IQ1_M,
+                          IQ1_S,
+                          IQ2_S,
+                          IQ2_XS,
+                          IQ2_XXS,
+                          IQ3_S,
+                          IQ3_XXS,
                           IQ4_NL,
                           IQ4_XS,
                           MXFP4,
@@ -67,7 +83,9 @@ using Tested = FormatList<BF16,
                           Q5_K,
                           Q6_K,
                           Q8_0,
-                          Q8_Z32>;
+                          Q8_Z32,
+                          TQ1_0,
+                          TQ2_0>;
 
 TEST(WeightFormats, AreAllTestedHereAndAllOnDisk) {
   std::set<std::string> registered;
@@ -154,62 +172,6 @@ TYPED_TEST(Format, ZerosStayZeros) {
   EXPECT_EQ(back, zeros);
 }
 
-// What a panel is read with, without vectors. Of integer formats the bytes that the kernels multiply: value + kZero of
-// row r, k = 4·J + i in byte 4·r + i.
-struct PlainVec {
-  using F = std::array<float, kPanelRows>;
-  using U = std::array<uint8_t, 64>;
-  static U load_bytes(const std::byte* p) {
-    U out;
-    std::memcpy(out.data(), p, out.size());
-    return out;
-  }
-  template <int kShift, int kMask>
-  static U bits(U x) {
-    for (uint8_t& b : x) b = static_cast<uint8_t>((kShift > 0 ? b >> kShift : b << -kShift) & kMask);
-    return x;
-  }
-  static U either(U x, const U& y) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] |= y[i];
-    return x;
-  }
-  template <uint64_t kLowWord, uint64_t kHighWord>
-  static U look_up(U x) {
-    for (uint8_t& b : x) b = static_cast<uint8_t>((b < 8 ? kLowWord : kHighWord) >> (8 * (b % 8)));
-    return x;
-  }
-  static F each(const std::function<float(size_t)>& fn) {
-    F out;
-    for (size_t i = 0; i < out.size(); ++i) out[i] = fn(i);
-    return out;
-  }
-  static F load(const float* p) {
-    return each([&](size_t i) { return p[i]; });
-  }
-  static F load_f16(const uint16_t* p) {
-    return each([&](size_t i) { return f16_to_f32(p[i]); });
-  }
-  static F load_bf16(const uint16_t* p) {
-    return each([&](size_t i) { return bf16_to_f32(p[i]); });
-  }
-  static void load_bf16_pairs(const uint16_t* p, F* two) {
-    for (size_t odd = 0; odd < 2; ++odd) two[odd] = each([&](size_t i) { return bf16_to_f32(p[2 * i + odd]); });
-  }
-  static F load_e4m3(const std::byte* p) {
-    return each([&](size_t i) { return e4m3_to_f32(static_cast<uint8_t>(p[i])); });
-  }
-  static F load_i8(const std::byte* p) {
-    return each([&](size_t i) { return static_cast<float>(static_cast<int8_t>(p[i])); });
-  }
-  template <int kShift>
-  static F load_nibbles(const std::byte* p) {
-    return each([&](size_t i) { return static_cast<float>(static_cast<int>(p[i]) >> kShift & 15); });
-  }
-  static F mul(const F& a, const F& b) {
-    return each([&](size_t i) { return a[i] * b[i]; });
-  }
-};
-
 // The float formats' panels of kDepth columns: rows beyond the matrix and columns beyond its depth are zeros.
 template <class T>
 constexpr int kDepth = T::kBlock == 1 ? kPanelDepth : T::kBlock;
@@ -280,6 +242,22 @@ void check_kernel_view(const std::byte* panel, const std::byte* scales, const st
   }
 }
 
+// The same bytes; where others mean the same (kHasSpares), the same numbers.
+template <class T>
+void check_row_given_back(const std::array<std::byte, T::kBytes>& row,
+                          const std::byte* wanted,
+                          const std::array<float, T::kBlock>& values) {
+  if constexpr (requires { T::kHasSpares; }) {
+    std::array<float, T::kBlock> numbers;
+    T::decode(wanted, numbers.data());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      ASSERT_EQ(std::bit_cast<uint32_t>(values[i]), std::bit_cast<uint32_t>(numbers[i])) << i;
+    }
+  } else {
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), wanted));
+  }
+}
+
 // The integer formats': whole blocks, stored unsigned.
 template <class T>
 void check_integer_panel(int n_rows, const std::vector<std::byte>& source, bool finite) {
@@ -295,11 +273,11 @@ void check_integer_panel(int n_rows, const std::vector<std::byte>& source, bool 
   std::array<float, T::kBlock> values;
   for (int r = 0; r < kPanelRows; ++r) {
     T::unpack(panel.data(), scales.data(), r, row.data());
+    T::decode(row.data(), values.data());
     if (r < n_rows) {
-      ASSERT_TRUE(std::equal(row.begin(), row.end(), rows[static_cast<size_t>(r)])) << "row " << r << " of " << n_rows;
+      check_row_given_back<T>(row, rows[static_cast<size_t>(r)], values);
       continue;
     }
-    T::decode(row.data(), values.data());
     ASSERT_TRUE(std::all_of(values.begin(), values.end(), [](float v) { return v == 0; })) << "row " << r;
   }
 }

@@ -17,7 +17,7 @@ GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models')
 SHARED = os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared'))
 SLICE = os.path.join(SHARED, 'data', 'models', 'quant-slice')
 TYPES = ('q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q2_k', 'q3_k', 'q4_k', 'q5_k', 'q6_k', 'iq4_nl', 'iq4_xs', 'mxfp4',
-         'f16', 'bf16')
+         'f16', 'bf16', 'iq3_s', 'iq2_xxs', 'iq1_m', 'tq1_0', 'tq2_0')
 
 
 def describe(path):
@@ -86,7 +86,7 @@ class Quantize(unittest.TestCase):
                 self.assertRegex(line, r'256 x 256 +f32 +to ' + kind + r' +error 0\.\d{5}, at most ')
                 # Rows of 288 are no whole super-blocks: the next larger format, and it is said.
                 down = next(text for text in done.stdout.splitlines() if ' blk.0.ffn_down.weight ' in text)
-                self.assertEqual('no whole blocks' in down, kind.endswith('_k') or kind == 'iq4_xs', down)
+                self.assertEqual('no whole blocks' in down, kind.endswith('_k') or kind[:3] in ('iq1', 'iq2', 'iq3', 'tq1', 'tq2') or kind == 'iq4_xs', down)
                 logits = quire('logits', out, *tokens, '--out', self.path('logits.npy'))
                 self.assertEqual(logits.returncode, 0, logits.stderr)
 
@@ -178,7 +178,7 @@ class Quantize(unittest.TestCase):
 
     def test_what_it_refuses(self):
         for arguments, message in (
-                ((self.model, self.path('x'), 'q9_9'), 'TYPE "q9_9" is unknown (known: bf16, f16, f32, iq4_nl'),
+                ((self.model, self.path('x'), 'q9_9'), 'TYPE "q9_9" is unknown (known: bf16, f16, f32, iq1_m'),
                 ((self.path('none'), self.path('x'), 'q4_0'), 'none'),
                 ((self.model, self.path('x'), 'q4_0', '--threads', '-1'), '--threads must be 0 to 512, got -1'),
                 ((self.model, self.path('no/folder/x'), 'q4_0'), 'no/folder/x')):
