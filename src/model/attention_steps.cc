@@ -31,6 +31,11 @@ void make_heads(
 
 }  // namespace
 
+void gate_heads(Ops& ops, const Tensor& mixed, const Tensor& gates) {
+  const int64_t v_dim = mixed.dim(1) / gates.dim(1);
+  for (int64_t h = 0; h < gates.dim(1); ++h) ops.gate_rows(mixed.columns(h * v_dim, v_dim), gates.columns(h, 1));
+}
+
 void attention_steps(Ops& ops, Tensor out, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps) {
   const AttnParams& params = *part.params;
   const AttentionScratch at(part.scratch, params);
@@ -41,7 +46,9 @@ void attention_steps(Ops& ops, Tensor out, const NormedRows& in, const Attention
   if (!steps.gate.empty()) {
     ops.linear(steps.gate_room, in.input(), steps.gate);
     if (!part.adapters.empty()) ops.add_low_rank(steps.gate_room, in.input(), part.added_gate());
-    ops.gated(at.mixed, steps.gate_room, at.mixed, Activation::sigmoid);
+    const bool of_heads = steps.gate_room.dim(1) < at.mixed.dim(1);
+    if (of_heads) gate_heads(ops, at.mixed, steps.gate_room);
+    if (!of_heads) ops.gated(at.mixed, steps.gate_room, at.mixed, Activation::sigmoid);
   }
   if (!steps.mixed_norm.empty()) ops.rms_norm(at.mixed, at.mixed, steps.mixed_norm, in.eps);
   ops.linear(out, at.mixed, part.out);

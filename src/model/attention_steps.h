@@ -11,7 +11,8 @@ struct HeadSteps {
   bool turns_first = false;  // heads are rotated before their norms, not after
   // f32 [n, k_dim / 2, 2]: a table of rope that multiplies each row's queries instead of turning them; empty: none.
   Tensor query_factors = {};
-  // d → n_heads·v_dim: what of the mixed values goes on, as 1 / (1 + exp(−gate)); none: all. Room for it, [n, that].
+  // d → n_heads·v_dim, or n_heads of a head's values together: what of the mixed values goes on, as 1 / (1 +
+  // exp(−gate)); none: all. Room for it, [n, that].
   std::span<const Linear> gate = {};
   Tensor gate_room = {};
   Tensor v_norm = {};       // [v_dim]: of single heads' values; empty: none
@@ -29,6 +30,9 @@ struct HeadSteps {
 inline int64_t attention_width(const AttnParams& p) {
   return (int64_t{p.n_heads} + p.n_kv_heads) * (p.k_dim + p.v_dim);
 }
+
+// mixed [n, n_heads·v_dim]: every head times 1 / (1 + exp(−its gate)).  gates [n, n_heads].
+void gate_heads(Ops& ops, const Tensor& mixed, const Tensor& gates);
 
 // out as Ops::attention's. REQUIRES norms of single heads, or none.
 void attention_steps(Ops& ops, Tensor out, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps);

@@ -50,7 +50,11 @@ struct StateConfig {
   int n_step_rank = 0;
   // Those, and what a state is written and read by, have norms without weights.
   bool plain_part_norms = false;
-  StateScales scales;  // of a scan
+  StateScales scales;       // of a scan
+  float least_step = 0.0F;  // of a scan's heads; 0: there is none
+  // < 0, of a delta rule: a component of a key fades by exp(fade_bound / (1 + exp(−rate · (dt + dt_bias)))), not by
+  // steps.
+  float fade_bound = 0.0F;
   int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
   // Columns of the convolution.
   int64_t n_conv() const { return n_inner() + (n_step_rank > 0 ? 0 : 2 * int64_t{n_head_groups} * state_dim); }
@@ -68,6 +72,13 @@ struct QueryScale {
 // below. Source: Huang and Schlag, "Deriving activation functions using integration".
 struct Xielu {
   float alpha_p = 0.0F, alpha_n = 0.0F, beta = 0.0F;
+};
+
+// Of layers that add what a part finds to the normed rows that it read: what these are multiplied with, and what it
+// found.
+struct NormedSum {
+  float kept = 1.0F, found = 1.0F;
+  bool operator==(const NormedSum&) const = default;
 };
 
 // Heads of keys and values.
@@ -132,6 +143,8 @@ struct DecoderConfig {
   float most_slope_bits = 0.0F;  // of scores that fall with distance (AttnParams), which stand for positions; 0: none
   float qkv_cut = 0.0F;          // queries, keys and values are cut at ± this; 0: they are not
   bool has_embed_norm = false;   // of embeddings, of the kind of the others
+  NormedSum attention_sum, state_sum, unit_sum;  // of these parts
+  int n_shared_blocks = 0;  // of attention and a unit, which some layers have in turn; 0: each layer has its own
 };
 
 // What every decoder has. Errors name file, key, range and value; ranges are those under which every product of sizes

@@ -287,7 +287,8 @@ void Decoder::attention(
   const AttnMeta& meta = has_own ? own : pass.batch->attn;
   if (!layer.latent.empty()) {
     latent_attention(out, in,
-                     {layer.latent, config_, layer.attn, meta, rotation.rows, rotation.query_factors, layer.attn_out},
+                     {layer.latent, config_, layer.attn, meta, rotation.rows, rotation.query_factors, layer.attn_out,
+                      layer.attn_gate},
                      pass);
     return;
   }
@@ -314,8 +315,9 @@ void Decoder::attention(
                   .only_reads = layer.only_reads,
                   .cut = config_.qkv_cut};
   if (steps.any()) {
-    const int64_t n_mixed = int64_t{layer.attn.n_heads} * layer.attn.v_dim;
-    if (!steps.gate.empty()) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), n_mixed);  // [n, n_mixed]
+    int64_t n_gates = 0;
+    for (const Linear& gate : steps.gate) n_gates += gate.n_out;
+    if (n_gates > 0) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), n_gates);  // [n, n_gates]
     attention_steps(*pass.ops, out, in, part, steps);
   } else {
     pass.ops->attention(out, in, part);

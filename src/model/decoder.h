@@ -23,7 +23,7 @@ struct DecoderLayer {
   std::vector<Linear> qkv;               // n_embd → n_heads·k_dim | n_kv_heads·k_dim | n_kv_heads·v_dim, of attn
   LatentWeights latent;                  // in place of qkv and the norms of q and k; only some have them
   std::vector<Linear> attn_out;          // n_heads·v_dim → n_embd
-  std::vector<Linear> attn_gate;         // n_embd → n_heads·v_dim, of mixed values; only some have it
+  std::vector<Linear> attn_gate;         // n_embd → n_heads·v_dim, of mixed values, or n_heads; only some have it
   std::vector<Linear> gate_up;           // n_embd → n_ff | n_ff, or up alone
   std::vector<Linear> down;              // n_ff → n_embd
   std::vector<Linear> router;  // n_embd → n_experts; a layer with one has experts in place of gate_up and down

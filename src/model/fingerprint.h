@@ -21,8 +21,8 @@ void each_field(Config& config, Fn fn) {
          activation, has_gate, embed_scale, residual_scale, logit_scale, attn_scale, attn_soft_cap, logit_soft_cap,
          window, is_local, is_still, is_state, attends, has_unit, state, n_positions, turns_first, plain_head_norms,
          chunk, share_on_input, query_scale, scales, xielu, jitter, mixture_scale, value_scale, n_readers,
-         plain_value_norms, n_ff_of, n_layer_embd, layer_scales, cutoffs, most_slope_bits, qkv_cut, has_embed_norm] =
-      config;
+         plain_value_norms, n_ff_of, n_layer_embd, layer_scales, cutoffs, most_slope_bits, qkv_cut, has_embed_norm,
+         attention_sum, state_sum, unit_sum, n_shared_blocks] = config;
   auto& [scoring, n_used, normalised, scale, n_expert_groups, n_expert_groups_used, expert_groups_by_two] = routing;
   auto& [freq, magnitude] = rope;
   auto& [latent_kv, latent_q, latent_k_dim, latent_v_dim] = latent;
@@ -51,13 +51,19 @@ void each_field(Config& config, Fn fn) {
   if (query_scale.by != 0.0) all(query_scale.by, query_scale.length, query_scale.ahead, query_scale.of_still);
   if (!(scales == PartScales{})) all(scales.attention, scales.gate, scales.unit);
   if (!attends.empty() || !has_unit.empty()) all(attends, has_unit);
+  if (!(attention_sum == NormedSum{} && state_sum == NormedSum{} && unit_sum == NormedSum{})) {
+    all(attention_sum.kept, attention_sum.found, state_sum.kept, state_sum.found, unit_sum.kept, unit_sum.found);
+  }
+  if (n_shared_blocks > 0) all(n_shared_blocks);
   if (is_state.empty()) return;
   auto& [n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps, n_channels, has_delta_rule, shares_in_turn,
-         beta_scale, state_norm_eps, has_state_norm, n_step_rank, plain_part_norms, by] = state;
+         beta_scale, state_norm_eps, has_state_norm, n_step_rank, plain_part_norms, by, least_step, fade_bound] = state;
   all(is_state, n_state_heads, state_head_dim, n_state_groups, state_dim, n_taps);
   if (n_channels > 0) all(n_channels);
   if (!has_state_norm) all(has_state_norm);
   if (n_step_rank > 0) all(n_step_rank, plain_part_norms, state_norm_eps);
+  if (least_step > 0.0F) all(least_step, state_norm_eps);
+  if (fade_bound < 0.0F) all(fade_bound);
   if (!(by == StateScales{})) all(by.gate, by.x, by.b, by.c, by.steps, by.found);
   if (has_delta_rule) all(has_delta_rule, shares_in_turn, beta_scale, state_norm_eps);
 }

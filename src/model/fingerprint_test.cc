@@ -66,11 +66,18 @@ TEST(Fingerprint, EveryHyperParameterCounts) {
   parts.config.jitter = parts.config.mixture_scale = parts.config.value_scale = 0.5F;
   parts.config.local.n_kv = parts.config.n_readers = 2;
   parts.config.most_slope_bits = 8;
-  check_every_field(parts, 80);
+  parts.config.state_sum.kept = 3.5F;
+  parts.config.n_shared_blocks = 2;
+  parts.config.state.fade_bound = -5.0F;
+  check_every_field(parts, 88);
   parts = some_parts();
   parts.config.is_state = {true, false};
   parts.config.state.n_step_rank = 2;
   check_every_field(parts, 37);
+  parts = some_parts();
+  parts.config.is_state = {true, false};
+  parts.config.state.least_step = 0.5F;
+  check_every_field(parts, 36);
 }
 
 TEST(Fingerprint, WhatListsHoldCounts) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/attention_steps.h"
 #include "model/hf_reshape.h"
 #include "model/rope.h"
 #include "ops/parts.h"
@@ -160,7 +161,7 @@ void load_latent(WeightLoader& load, const DecoderConfig& c, LatentWeights& out)
 
 int64_t latent_columns(const DecoderConfig& c) {
   const int64_t head = std::max(q_dim(c), c.latent.v_dim) + c.head_dim + c.latent.n_kv;
-  return c.n_heads * (head + 1) + Arena::row_stride(c.head_dim) + Arena::row_stride(c.latent.n_q);
+  return c.n_heads * (head + 2) + Arena::row_stride(c.head_dim) + Arena::row_stride(c.latent.n_q);
 }
 
 namespace {
@@ -225,6 +226,11 @@ void latent_attention(Tensor out, const NormedRows& in, const LatentPart& part, 
   for (int64_t h = 0; h < n_heads; ++h) {
     pass.ops->linear(values.columns(h * sizes.v_dim, sizes.v_dim), mixed.columns(h * sizes.n_kv, sizes.n_kv),
                      std::span(part.weights.v_b).subspan(static_cast<size_t>(h), 1));
+  }
+  if (!part.gate.empty()) {
+    const Tensor gates = pass.arena->alloc(DType::f32, {n, n_heads});
+    pass.ops->linear(gates, in.input(), part.gate);
+    gate_heads(*pass.ops, values, gates);
   }
   pass.ops->linear(out, values, part.out);
   pass.arena->release(mark);

@@ -51,9 +51,10 @@ struct LatentPart {
   const DecoderConfig& config;
   const AttnParams& params;
   const AttnMeta& meta;
-  Tensor rotation;              // f32 [n, n_rope / 2, 2]; empty: rows do not turn
-  Tensor query_factors;         // f32 [n, head_dim / 2, 2], as HeadSteps'; empty: none
-  std::span<const Linear> out;  // n_heads · latent.v_dim → n_embd
+  Tensor rotation;                    // f32 [n, n_rope / 2, 2]; empty: rows do not turn
+  Tensor query_factors;               // f32 [n, head_dim / 2, 2], as HeadSteps'; empty: none
+  std::span<const Linear> out;        // n_heads · latent.v_dim → n_embd
+  std::span<const Linear> gate = {};  // n_embd → n_heads: what of a head's values goes on, as HeadSteps'; none: all
 };
 
 // Numbers that latent_attention() takes from the arena for every row.

@@ -1,5 +1,8 @@
 #include "model/state_mixer.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "model/column_mixer.h"
 #include "model/delta_mixer.h"
 #include "ops/parts.h"
@@ -18,6 +21,17 @@ void norm_head_groups(const Tensor& y, const Tensor& w, int n_head_groups, float
   for (int64_t at = 0; at < y.dim(1); at += n) {
     const Tensor columns = y.columns(at, n);
     ops.rms_norm(columns, columns, Tensor::dense(w.ptr<float>() + at, DType::f32, {n}), eps);
+  }
+}
+
+// dt [n, n_heads] of a scan: what is added to dt_bias such that no step is shorter than `least`.
+void raise_steps(const Tensor& dt, const Tensor& dt_bias, float least) {
+  const double lowest = std::log(std::expm1(static_cast<double>(least)));
+  for (int64_t i = 0; i < dt.dim(0); ++i) {
+    for (int64_t h = 0; h < dt.dim(1); ++h) {
+      float& step = dt.row<float>(i)[h];
+      step = std::max(step, static_cast<float>(lowest - static_cast<double>(dt_bias.ptr<float>()[h])));
+    }
   }
 }
 
@@ -159,9 +173,13 @@ void run_state_mixer(
   pass.ops->gated(mixed, mixed, {}, Activation::silu);
   const ScanInput scanned{mixed.columns(0, n_inner), mixed.columns(n_inner, n_shared),
                           mixed.columns(n_inner + n_shared, n_shared), all.columns(n_inner + n_conv, c.n_heads)};
+  if (c.least_step > 0) {
+    pass.ops->finish();
+    raise_steps(scanned.dt, mixer.scan.dt_bias, c.least_step);
+  }
   pass.ops->scan(y, scanned, mixer.scan, state_rows(mixer, mixer.scan_offset, pass));
   pass.ops->gated(y, all.columns(0, n_inner), y, Activation::silu);
-  if (c.has_norm) norm_head_groups(y, mixer.norm, c.n_head_groups, in.eps, *pass.ops);
+  if (c.has_norm) norm_head_groups(y, mixer.norm, c.n_head_groups, c.norm_eps > 0 ? c.norm_eps : in.eps, *pass.ops);
   pass.ops->linear(out, y, mixer.out);
   if (c.scales.found != 1.0F) pass.ops->scale(out, c.scales.found);
   pass.arena->release(mark);

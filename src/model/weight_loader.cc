@@ -118,14 +118,17 @@ void WeightLoader::vector(Tensor& out, const std::string& name, int64_t n) {
   took(*weight);
 }
 
-void WeightLoader::constant(Tensor& out, int64_t n, float value) {
-  const std::vector<float> values(static_cast<size_t>(n), value);
+void WeightLoader::given(Tensor& out, std::span<const float> values) {
   HostWeight made;
   made.name = "constant";
   made.format = find_weight_format(std::string_view("f32"));
-  made.shape = {n};
-  made.data = std::as_bytes(std::span(values));
+  made.shape = {static_cast<int64_t>(values.size())};
+  made.data = std::as_bytes(values);
   take(out, ops_.load_vector(made));
+}
+
+void WeightLoader::constant(Tensor& out, int64_t n, float value) {
+  given(out, std::vector<float>(static_cast<size_t>(n), value));
 }
 
 void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {

@@ -34,7 +34,8 @@ class WeightLoader {
   void vector(Tensor& out, const std::string& name, int64_t n);
   // The same of a tensor of any shape, n numbers in all.
   void numbers(Tensor& out, const std::string& name, int64_t n);
-  // The same number n times, f32 [n], of no tensor.
+  // These numbers, f32, of no tensor. Then one of them n times, [n].
+  void given(Tensor& out, std::span<const float> values);
   void constant(Tensor& out, int64_t n, float value);
   void ones(Tensor& out, int64_t n) { constant(out, n, 1.0F); }
   // The tensor `name` [n_out, n_in], or with dimensions of 1 besides, as f32 [n_in, n_out].

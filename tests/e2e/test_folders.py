@@ -33,6 +33,8 @@ class Folders(unittest.TestCase):
                 run = json.load(file)['runs'][0]
             tokens = ','.join(map(str, run['prompt_ids']))
             for model in (os.path.join(MODELS, name), os.path.join(MODELS, name, 'model.gguf')):
+                if not os.path.exists(model):  # GGUF has no name for it
+                    continue
                 with self.subTest(model):
                     self.assertEqual(generate(model, '--tokens', tokens, '--kv-type', 'f32', '--weights', 'f32')['tokens'],
                                      run['greedy_ids'][:24])
