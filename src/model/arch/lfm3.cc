@@ -1,0 +1,84 @@
+// LFM3: short convolutions in most layers, attention behind a window in some, which turns by frequencies of its own,
+// and over all in others, where a part of each head turns; norms before and behind both parts; a gate of each head.
+// GGUF has no architecture of this name: its files are what `quire quantize` makes of a folder.
+#include "io/in_quotes.h"
+#include "model/arch/lfm2.h"
+
+namespace quire {
+namespace {
+
+constexpr double kLocalTheta = 10000.0;  // where the folder does not say
+
+class Lfm3 final : public Lfm2 {
+ protected:
+  Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
+    QR_TRY(const double theta, file.meta.get_double_or(prefix + "rope.freq_base_swa", 1.0, 1e12, kLocalTheta));
+    c.rope_local = plain_rope(c.n_rope, theta);
+    return Lfm2::configure(file, prefix, c);
+  }
+  void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
+    Lfm2::load_layer(load, layer);
+    if (load.has("post_attention_norm.weight")) load_post_norms(load, layer);
+    if (layer.attends && load.has("attn_gate.weight")) {
+      load.linear(layer.attn_gate, "attn_gate", layer.attn.n_heads, config().n_embd);
+    }
+  }
+};
+
+// Which layers have heads, and which of those see a window.
+Status layer_facts(HfFacts& hf) {
+  QR_TRY(const int64_t n_layers, hf.get_int("num_hidden_layers", 1, 4096));
+  QR_TRY(const int64_t n_heads, hf.get_int("num_attention_heads", 1, 4096));
+  QR_TRY(const int64_t n_kv_heads, hf.get_int_or("num_key_value_heads", 1, n_heads, n_heads));
+  std::vector<std::string> kinds;
+  for (int64_t l = 0; l < n_layers; ++l) {
+    kinds.emplace_back(l % 4 == 2 ? "full_attention" : l % 4 == 0 && l > 0 ? "sliding_attention" : "conv");
+  }
+  const MetaValue* value = hf.find("layer_types");
+  const auto* said = value != nullptr ? std::get_if<std::vector<std::string>>(value) : nullptr;
+  if (value != nullptr && (said == nullptr || said->size() != kinds.size())) {
+    return fail(Code::corrupt, "key \"layer_types\": must be a list of " + std::to_string(n_layers) +
+                                   " kinds of layers, has " + std::to_string(said != nullptr ? said->size() : 0));
+  }
+  if (said != nullptr) kinds = *said;
+  std::vector<int64_t> heads, is_local;
+  for (const std::string& kind : kinds) {
+    if (kind != "conv" && kind != "full_attention" && kind != "sliding_attention") {
+      return fail(Code::unsupported, "key \"layer_types\": " + in_quotes(kind) +
+                                         " is not supported; known: conv full_attention sliding_attention");
+    }
+    heads.push_back(kind == "conv" ? 0 : n_kv_heads);
+    is_local.push_back(kind == "sliding_attention" ? 1 : 0);
+  }
+  const bool has_windows = std::ranges::count(is_local, 1) > 0;
+  if (has_windows) QR_TRY_VOID(hf.get_int("sliding_window", 1, int64_t{1} << 30));
+  hf.set("attention.head_count_kv", std::move(heads), "layer_types");
+  hf.set("attention.sliding_window_pattern", std::move(is_local), "layer_types");
+  return {};
+}
+
+Status facts(HfFacts& hf) {
+  QR_TRY_VOID(hf.require_bool("attention_bias", false));
+  QR_TRY_VOID(hf.require("rope_parameters.sliding_attention.rope_type", {"default"}));
+  hf.copy({"rope_parameters.sliding_attention.rope_theta"}, "rope.freq_base_swa");
+  hf.copy({"conv_L_cache"}, "shortconv.l_cache");
+  return layer_facts(hf);
+}
+
+QR_REGISTER(ArchEntry,
+            "lfm3",
+            ArchEntry{.summary = "LFM3: short convolutions, windows and attention over all, gates of heads",
+                      .hf = {.model_types = {"lfm3"},
+                             .tensors = lfm2_tensors(
+                                 {{"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
+                                  {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},
+                                  {"model.layers.{}.self_attn.gate_proj.weight", "blk.{}.attn_gate.weight"},
+                                  {"model.layers.{}.post_operator_norm.weight", "blk.{}.post_attention_norm.weight"},
+                                  {"model.layers.{}.post_ffn_norm.weight", "blk.{}.post_ffw_norm.weight"}}),
+                             .facts = facts,
+                             .lists_parts = true},
+                      .load = &load_decoder<Lfm3>,
+                      .info = &decoder_info<Lfm3>});
+
+}  // namespace
+}  // namespace quire
