@@ -22,7 +22,9 @@ std::string error_with(const std::string& folder, const std::string& key, MetaVa
 }
 
 TEST(Hybrids, LightningAttentionIsRefusedByItsOwnKeys) {
-  const auto error = [](const std::string& key, MetaValue value) { return error_with("minimax", key, value); };
+  const auto error = [](const std::string& key, MetaValue value) {
+    return error_with("minimax", key, std::move(value));
+  };
   EXPECT_EQ(error("hidden_act", std::string("silu")), "read");
   EXPECT_THAT(error("layer_types", Kinds{"linear_attention", "conv", "full_attention"}),
               HasSubstr("key \"layer_types\": \"conv\" is not supported; known: full_attention"));
@@ -68,7 +70,9 @@ TEST(Hybrids, TheAuthorsOwnKeysMeanTheSame) {
 }
 
 TEST(Hybrids, SharedBlocksAreRefusedByTheirOwnKeys) {
-  const auto error = [](const std::string& key, MetaValue value) { return error_with("zamba2", key, value); };
+  const auto error = [](const std::string& key, MetaValue value) {
+    return error_with("zamba2", key, std::move(value));
+  };
   EXPECT_EQ(error("hidden_act", std::string("gelu")), "read");
   EXPECT_THAT(error("layers_block_type", Kinds{"mamba", "hybrid"}),
               HasSubstr("key \"layers_block_type\": must be a list of 4 kinds of layers, has 2"));
@@ -86,7 +90,9 @@ TEST(Hybrids, SharedBlocksAreRefusedByTheirOwnKeys) {
 }
 
 TEST(Hybrids, BoundedFadesAreRefusedByTheirOwnKeys) {
-  const auto error = [](const std::string& key, MetaValue value) { return error_with("bailing_hybrid", key, value); };
+  const auto error = [](const std::string& key, MetaValue value) {
+    return error_with("bailing_hybrid", key, std::move(value));
+  };
   EXPECT_EQ(error("kda_safe_gate", true), "read");
   EXPECT_EQ(error("kda_safe_gate", false), "read");
   EXPECT_THAT(error("kda_lower_bound", 1.0), HasSubstr("\"kda_lower_bound\""));
@@ -101,10 +107,12 @@ TEST(Hybrids, BoundedFadesAreRefusedByTheirOwnKeys) {
 }
 
 TEST(Hybrids, ConvolutionsBesideWindowsAreRefusedByTheirOwnKeys) {
-  const auto error = [](const std::string& key, MetaValue value) { return error_with("lfm3", key, value); };
+  const auto error = [](const std::string& key, MetaValue value) { return error_with("lfm3", key, std::move(value)); };
   EXPECT_EQ(error("sliding_window", int64_t{16}), "read");
   EXPECT_THAT(error("sliding_window", int64_t{0}), HasSubstr("\"sliding_window\""));
   EXPECT_THAT(error("conv_L_cache", int64_t{17}), HasSubstr("\"conv_L_cache\""));
+  EXPECT_THAT(error("use_attention_gate", false), HasSubstr("is there, and key \"use_attention_gate\" is false"));
+  EXPECT_THAT(error("use_sandwich_norm", false), HasSubstr("is there, and key \"use_sandwich_norm\" is false"));
   EXPECT_THAT(error("layer_types", Kinds{"conv"}), HasSubstr("must be a list of 4 kinds of layers, has 1"));
   EXPECT_THAT(error("layer_types", Kinds{"conv", "mamba", "conv", "conv"}), HasSubstr("\"mamba\" is not supported"));
   EXPECT_THAT(error("rope_parameters.sliding_attention.rope_type", std::string("yarn")),

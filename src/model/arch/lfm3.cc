@@ -8,12 +8,35 @@ namespace quire {
 namespace {
 
 constexpr double kLocalTheta = 10000.0;  // where the folder does not say
+constexpr const char* kGates = "attention.head_gates";
+constexpr const char* kNormsBehind = "norms_behind_parts";
+
+// Whether layers have what the file says that they have.
+Status check_parts(const ModelFile& file, const std::string& prefix, const DecoderConfig& c) {
+  QR_TRY(const bool gates, file.meta.get_bool_or(prefix + kGates, true));
+  QR_TRY(const bool norms, file.meta.get_bool_or(prefix + kNormsBehind, true));
+  const auto check = [&](const std::string& name, bool said, const char* key) -> Status {
+    const bool has = file.find(name) != nullptr;
+    if (has == said) return {};
+    return fail(Code::corrupt, "tensor " + file.shown(name) + (has ? ": is there" : ": is missing") + ", and key " +
+                                   file.meta.shown(prefix + key) + " is " + (said ? "true" : "false"));
+  };
+  for (size_t l = 0; l < static_cast<size_t>(c.n_layers); ++l) {
+    const std::string layer = "blk." + std::to_string(l) + ".";
+    const bool attends = c.is_state.empty() || !c.is_state[l];
+    if (attends) QR_TRY_VOID(check(layer + "attn_gate.weight", gates, kGates));
+    QR_TRY_VOID(check(layer + "post_attention_norm.weight", norms, kNormsBehind));
+    QR_TRY_VOID(check(layer + "post_ffw_norm.weight", norms, kNormsBehind));
+  }
+  return {};
+}
 
 class Lfm3 final : public Lfm2 {
  protected:
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override {
     QR_TRY(const double theta, file.meta.get_double_or(prefix + "rope.freq_base_swa", 1.0, 1e12, kLocalTheta));
     c.rope_local = plain_rope(c.n_rope, theta);
+    QR_TRY_VOID(check_parts(file, prefix, c));
     return Lfm2::configure(file, prefix, c);
   }
   void load_layer(WeightLoader& load, DecoderLayer& layer) const override {
@@ -62,6 +85,8 @@ Status facts(HfFacts& hf) {
   QR_TRY_VOID(hf.require("rope_parameters.sliding_attention.rope_type", {"default"}));
   hf.copy({"rope_parameters.sliding_attention.rope_theta"}, "rope.freq_base_swa");
   hf.copy({"conv_L_cache"}, "shortconv.l_cache");
+  hf.copy({"use_attention_gate"}, kGates);
+  hf.copy({"use_sandwich_norm"}, kNormsBehind);
   return layer_facts(hf);
 }
 
