@@ -80,6 +80,7 @@ TEST(Hybrids, SharedBlocksAreRefusedByTheirOwnKeys) {
               HasSubstr("\"conv\" is not supported; known: hybrid mamba linear_attention"));
   EXPECT_THAT(error("num_attention_heads", int64_t{7}),
               HasSubstr("must divide twice the hidden_size, which is 64, is 7"));
+  EXPECT_THAT(error("sliding_window", int64_t{16}), HasSubstr("\"sliding_window\": must be 0, is 16"));
   EXPECT_THAT(error("num_mem_blocks", int64_t{0}), HasSubstr("\"num_mem_blocks\""));
   EXPECT_THAT(error("mamba_d_state", int64_t{257}), HasSubstr("\"mamba_d_state\""));
   EXPECT_THAT(error("n_mamba_heads", int64_t{5}), HasSubstr("\"n_mamba_heads\": must divide"));

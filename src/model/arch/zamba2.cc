@@ -81,11 +81,23 @@ Status check_adapters(const ModelFile& file, const std::string& prefix, const De
                                  (has ? " is there" : " is missing"));
 }
 
+// Blocks are of layers that are alike.
+Status check_heads(const Metadata& meta, const std::string& prefix, const DecoderConfig& c) {
+  if (c.window > 0) {
+    return fail(Code::unsupported, "key " + meta.shown(prefix + "attention.sliding_window") + ": must be 0, is " +
+                                       std::to_string(c.window));
+  }
+  if (c.v_dim == c.head_dim) return {};
+  return fail(Code::unsupported, "key " + meta.shown(prefix + "attention.value_length") + ": must be " +
+                                     std::to_string(c.head_dim) + " as keys are, is " + std::to_string(c.v_dim));
+}
+
 Status Zamba2::configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const {
   const Metadata& meta = file.meta;
   if (c.n_heads == 0) {
     return fail(Code::unsupported, "key " + meta.shown(prefix + "attention.head_count") + ": must be 1 at least, is 0");
   }
+  QR_TRY_VOID(check_heads(meta, prefix, c));
   const auto n = static_cast<size_t>(c.n_layers);
   c.attends.assign(n, true);
   for (size_t l = 0; l < c.is_state.size(); ++l) c.attends[l] = !c.is_state[l];
