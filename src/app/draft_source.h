@@ -4,13 +4,14 @@
 
 namespace quire {
 
-// A model; a folder of heads; the first layers of the target, which have no file.
-enum class DraftKind { none, model, medusa, eagle, exit };
+// A model; a folder of heads; the head that the target's file carries; its first layers.
+enum class DraftKind { none, model, medusa, eagle, mtp, exit };
 
 struct DraftSource {
   DraftKind kind = DraftKind::none;
-  ModelOptions how = {};  // with the file or folder; none of `none` and `exit`
-  bool has_file() const { return !how.model.empty(); }
+  ModelOptions how = {};  // with the file or folder; none of those of the target's own file
+  // Whether it has weights beside the target's, and maybe a cache.
+  bool is_beside() const { return kind != DraftKind::none && kind != DraftKind::exit; }
 };
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 #include "engine/limits.h"
 #include "model/eagle.h"
 #include "model/medusa.h"
+#include "model/mtp.h"
 #include "model/weight_loader.h"
 #include "ops/no_ops.h"
 #include "spec/several.h"
@@ -78,17 +79,22 @@ struct Counted {
   std::unique_ptr<Model> model;
 };
 
-Result<Counted> count(const ModelFile& file, const ModelOptions& options) {
+// The model of a file, or the head beside the model `target` that it carries.
+Result<Counted> count(const ModelFile& file, const ModelOptions& options, const Model* target = nullptr) {
   QR_TRY(LoadOptions how, load_options(options, &file));
   Counted out;
   out.ops = std::make_unique<CountingOps>(options, how.weights);
   how.weights = nullptr;  // counted instead of converted
-  QR_TRY(out.model, load_model(file, *out.ops, how));
+  QR_TRY(out.model, target == nullptr ? load_model(file, *out.ops, how) : load_mtp(file, *target, *out.ops, how));
   return out;
 }
 
-// What guesses for `target` adds; `options` have n_ctx and max_draft filled in.
-Status add_draft(const Model& target, const EngineOptions& options, const DraftSource& draft, MemoryNeeds& needs) {
+// What guesses for `target`, the model of `file`, adds; `options` have n_ctx and max_draft filled in.
+Status add_draft(const ModelFile& file,
+                 const Model& target,
+                 const EngineOptions& options,
+                 const DraftSource& draft,
+                 MemoryNeeds& needs) {
   ProposerEnv env = proposer_shapes(target, options);
   Counted counted;
   std::unique_ptr<MedusaHeads> heads;
@@ -102,10 +108,12 @@ Status add_draft(const Model& target, const EngineOptions& options, const DraftS
     needs.draft.token_bytes = eagle->kv_layout.token_bytes();
   } else if (draft.kind == DraftKind::model) {
     QR_TRY(const std::string path, model_path(draft.how.model));
-    QR_TRY(const ModelFile file, open_model(path));
-    QR_TRY(counted, count(file, draft.how));
-    needs.draft.token_bytes = counted.model->info().kv_layout.token_bytes();
+    QR_TRY(const ModelFile its, open_model(path));
+    QR_TRY(counted, count(its, draft.how));
+  } else if (draft.kind == DraftKind::mtp) {
+    QR_TRY(counted, count(file, draft.how, &target));
   }
+  if (counted.model != nullptr) needs.draft.token_bytes = counted.model->info().kv_layout.token_bytes();
   env.draft = counted.model.get();
   env.medusa = heads.get();
   env.eagle = eagle.get();
@@ -159,7 +167,7 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   settle_drafts(resolved, !resolved.proposer.empty() && info.kv_layout.state_bytes() == 0);
   QR_TRY_VOID(check_options(resolved, info.strip_tokens));
   out.scratch = scratch_bytes(*counted.model, resolved);
-  QR_TRY_VOID(add_draft(*counted.model, resolved, draft, out));
+  QR_TRY_VOID(add_draft(file, *counted.model, resolved, draft, out));
   return out;
 }
 
@@ -243,7 +251,7 @@ Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const 
              std::to_string(needs.n_ctx));
   }
   model.ctx = options.n_ctx = plan->n_ctx;
-  if (!draft.has_file()) {
+  if (!draft.is_beside()) {
     options.kv_bytes = plan->kv_bytes;
   } else if (options.kv_bytes == 0) {
     options.kv_bytes = static_cast<int64_t>(static_cast<double>(plan->kv_bytes) * share);

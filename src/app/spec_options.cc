@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "engine/limits.h"
 #include "io/in_quotes.h"
+#include "model/mtp.h"
 #include "spec/several.h"
 
 namespace quire {
@@ -15,8 +16,8 @@ namespace quire {
 // Of a server that guesses nothing else: room for what a few streams can use, and little memory for logits.
 static constexpr int kForcedRows = 32;
 
-// Of --draft: the first layers of the target itself.
-static constexpr std::string_view kExit = "exit:";
+// Of --draft: the first layers of the target itself; the head that its file carries.
+static constexpr std::string_view kExit = "exit:", kMtp = "mtp";
 
 // 0: it names something else.
 static Result<int> exit_layers(std::string_view draft) {
@@ -37,13 +38,14 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
   line.option(
       "--draft", choice.draft,
       "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE-3 head "
-      "for this model, or exit:E, the first E layers of the model itself");
+      "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");
   line.option("--spec-depth", choice.depth, {0, kMostDraft},
               "tokens of every guess, 0: as many as pay, none where none do");
 }
 
 static DraftKind kind_of(const std::string& draft) {
   if (draft.starts_with(kExit)) return DraftKind::exit;
+  if (draft == kMtp) return DraftKind::mtp;
   if (is_medusa_folder(draft)) return DraftKind::medusa;
   return is_eagle_folder(draft) ? DraftKind::eagle : DraftKind::model;
 }
@@ -55,6 +57,7 @@ static std::string proposer_of(DraftKind kind) {
     case DraftKind::model: return "draft";
     case DraftKind::medusa: return "medusa";
     case DraftKind::eagle: return "eagle";
+    case DraftKind::mtp: return "mtp";
     case DraftKind::exit: return "exit";
   }
   return "";
@@ -66,7 +69,7 @@ Status apply(SpecChoice& choice, EngineOptions& options) {
     return fail(Code::invalid, "--spec must be auto, off, grammar, ngram or draft, got \"" + mode + "\"");
   if (mode == "draft" && choice.draft.empty())
     return fail(Code::invalid,
-                "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, or exit:E");
+                "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, mtp, or exit:E");
   if ((mode == "ngram" || mode == "grammar") && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
   QR_TRY(const int n_first, exit_layers(choice.draft));
@@ -125,9 +128,10 @@ DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engi
 DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how) {
   if (choice.kind == DraftKind::none) return {};
   DraftSource out{choice.kind, how};
-  out.how.model = choice.kind == DraftKind::exit ? "" : choice.draft;
+  const bool is_own = choice.kind == DraftKind::exit || choice.kind == DraftKind::mtp;
+  out.how.model = is_own ? "" : choice.draft;
   out.how.kv_type = "auto";
-  out.how.weights.clear();
+  if (!is_own) out.how.weights.clear();
   out.how.context_shift.clear();  // it guesses as far as its own context goes
   out.how.ctx = 0;
   return out;
@@ -177,6 +181,18 @@ Status check_heads_fit(const std::string& folder, const Result<int64_t>& bytes) 
               folder + ": heads of " + memory_text(*bytes) + " do not fit: there are " + memory_text(available));
 }
 
+// As the target was loaded, but for what draft_source() says.
+Result<std::unique_ptr<Model>> load_own_head(const SpecChoice& choice,
+                                             const ModelOptions& how,
+                                             const LoadedModel& target) {
+  const ModelOptions options = draft_source(choice, how).how;
+  QR_TRY(const ModelFile file, open_model(target.path));
+  QR_TRY(const LoadOptions as, load_options(options, &file));
+  QR_TRY(std::unique_ptr<Model> head, load_mtp(file, *target.model, *target.ops, as));
+  QR_TRY_VOID(file.check_unchanged());
+  return head;
+}
+
 Result<Drafter> load_heads(DraftKind kind, const std::string& folder, const LoadedModel& target) {
   Drafter out;
   if (kind == DraftKind::medusa) {
@@ -193,12 +209,13 @@ Result<Drafter> load_heads(DraftKind kind, const std::string& folder, const Load
 
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
   if (choice.kind == DraftKind::none || choice.kind == DraftKind::exit) return Drafter{};
-  if (choice.kind != DraftKind::model) {
+  if (choice.kind == DraftKind::medusa || choice.kind == DraftKind::eagle) {
     auto heads = load_heads(choice.kind, choice.draft, target);
     if (!heads) return error_within("--draft", std::move(heads).error());
     return std::move(*heads);
   }
-  auto model = load_model_that_drafts(choice, how, target);
+  auto model =
+      choice.kind == DraftKind::mtp ? load_own_head(choice, how, target) : load_model_that_drafts(choice, how, target);
   if (!model) return error_within("--draft " + choice.draft, std::move(model).error());
   return Drafter{std::move(*model), nullptr, nullptr};
 }

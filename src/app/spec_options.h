@@ -15,11 +15,11 @@ namespace quire {
 
 struct SpecChoice {
   std::string mode = "auto";  // auto, off, grammar, ngram, draft
-  std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE-3 head, or exit:E
+  std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE-3 head, mtp or exit:E
   int depth = 0;              // tokens of a guess, 0: as it pays
   DraftKind kind = {};        // of the draft; apply() finds it out
 
-  // Whether a model drafts, or heads, or an EAGLE-3 head, or the first layers of the target.
+  // Whether something drafts that --draft names.
   bool has_draft() const { return !draft.empty() && (mode == "auto" || mode == "draft"); }
 };
 // --spec, --spec-depth, --draft.
@@ -43,8 +43,8 @@ struct Drafter {
   }
 };
 // The one that drafts for `target`, on its backend. Code::invalid where a model has not the same tokens, with the first
-// that differs; heads as load_medusa and load_eagle. `target` outlives it. REQUIRES a choice that was applied, as
-// draft_source does.
+// that differs; heads as load_medusa, load_eagle and load_mtp. `target` outlives it. REQUIRES a choice that was
+// applied, as draft_source does.
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
 // Shapes that memory depends on, of an engine whose options have n_ctx and max_draft filled in.
 ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options);

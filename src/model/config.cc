@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/bounded_reader.h"
@@ -357,6 +358,13 @@ bool is_of_experts(std::string_view name) {
   return false;
 }
 
+// Whether a tensor is of a layer behind the n that there are: of one that guesses ahead.
+static bool is_behind(std::string_view name, int n) {
+  int64_t layer = 0;
+  return name.starts_with("blk.") &&
+         std::from_chars(name.data() + 4, name.data() + name.size(), layer).ec == std::errc() && layer >= n;
+}
+
 ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const LoadOptions& options) {
   ModelInfo info;
   info.arch = file.meta.get_string("general.architecture").value_or("");
@@ -376,6 +384,7 @@ ModelInfo make_model_info(const ModelFile& file, const DecoderConfig& c, const L
                                               : static_cast<int>(std::count(c.attends.begin(), c.attends.end(), true));
   info.scales_embedding = c.embed_scale != 1.0F || c.n_positions > 0 || c.has_embed_norm;
   for (const HostWeight& w : file.tensors) {
+    if (is_behind(w.name, c.n_layers)) continue;
     const int64_t n = w.n_rows() * w.n_cols();
     const WeightFormat& format = loaded_format(w, options);
     const int64_t bytes = format.row_bytes(n);

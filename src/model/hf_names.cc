@@ -75,6 +75,12 @@ constexpr NameRule kTensors[] = {
     {"model.norm.bias", "output_norm.bias"},
     {"model.layers.{}.input_layernorm.bias", "blk.{}.attn_norm.bias"},
     {"model.layers.{}.post_attention_layernorm.bias", "blk.{}.ffn_norm.bias"},
+    {"model.layers.{}.enorm.weight", "blk.{}.nextn.enorm.weight"},
+    {"model.layers.{}.hnorm.weight", "blk.{}.nextn.hnorm.weight"},
+    {"model.layers.{}.eh_proj.weight", "blk.{}.nextn.eh_proj.weight"},
+    {"model.layers.{}.embed_tokens.weight", "blk.{}.nextn.embed_tokens.weight"},
+    {"model.layers.{}.shared_head.norm.weight", "blk.{}.nextn.shared_head_norm.weight"},
+    {"model.layers.{}.shared_head.head.weight", "blk.{}.nextn.shared_head_head.weight"},
 };
 
 // Where a model with further parts keeps its text model.

@@ -1,23 +1,18 @@
 #include "spec/eagle_pass.h"
 
-#include <algorithm>
 #include <numeric>
 
-#include "kv/block_ids.h"
-#include "model/batch_rows.h"
 #include "ops/parts.h"
-#include "spec/drawn_alike.h"
 
 namespace quire {
 
-int64_t EaglePass::bytes(const EagleHead& head, const Size& most) {
+int64_t EaglePass::bytes(const EagleHead& head, const HeadPassSize& most) {
   const int64_t n = most.n_rows, m = most.n_seqs, d = head.n_embd, n_taps = std::ssize(head.taps);
   const AttnParams& a = head.attn;
   const int64_t n_qkv = int64_t{a.n_heads} * a.k_dim + 2 * int64_t{a.n_kv_heads} * a.k_dim;
   const int64_t lasting =
       Arena::row_bytes(most.n_tapped, n_taps * d) + Arena::row_bytes(most.n_tapped, 1) + Arena::row_bytes(m, d);
-  const int64_t batch = BatchRows::bytes({.n_rows = n, .n_seqs = m, .n_blocks = most.n_ctx / most.block_tokens + 2},
-                                         head.kv_layout.n_groups());
+  const int64_t batch = head_batch_bytes(most, head.kv_layout);
   // States, the taps that they are of, the embedding; both beside each other, attention's and its result; the rest.
   const int64_t rows = Arena::row_bytes(n, 1) + Arena::row_bytes(n, n_taps * d) + 2 * Arena::row_bytes(n, d) +
                        Arena::row_bytes(n, 2 * d) + Arena::row_bytes(n, n_qkv + int64_t{a.n_heads} * a.v_dim) +
@@ -26,7 +21,7 @@ int64_t EaglePass::bytes(const EagleHead& head, const Size& most) {
   return lasting + batch + Arena::row_bytes(m, 1) + rows + Arena::row_bytes(m, d) + Arena::row_bytes(m, head.n_draft());
 }
 
-EaglePass::EaglePass(const EagleHead& head, const Model& target, Ops& ops, const Size& most, Buffer memory)
+EaglePass::EaglePass(const EagleHead& head, const Model& target, Ops& ops, const HeadPassSize& most, Buffer memory)
     : head_(head), target_(target), ops_(ops), size_(most), arena_(std::move(memory)) {
   const int64_t n = most.n_tapped, d = head.n_embd;
   tapped_ = arena_.alloc_rows(n, std::ssize(head.taps) * d);
@@ -39,9 +34,12 @@ EaglePass::EaglePass(const EagleHead& head, const Model& target, Ops& ops, const
   }
 }
 
-std::span<const Token> EaglePass::run(std::span<const EagleRows> rows, bool first, const KvView& kv) {
+std::span<const Token> EaglePass::run(std::span<const HeadRows> rows,
+                                      std::span<const SampleParams> params,
+                                      bool first,
+                                      const KvView& kv) {
   arena_.release(kept_);
-  const Batch batch = batch_of(rows);
+  const Batch batch = head_batch(rows, head_.kv_layout, size_.block_tokens, arena_);
   const int64_t n = batch.ids.dim(0), d = head_.n_embd;
   const Tensor x = states_of(rows, first, n);  // [n, n_embd]
   NormedRows in;
@@ -57,33 +55,14 @@ std::span<const Token> EaglePass::run(std::span<const EagleRows> rows, bool firs
                              .scratch = arena_.alloc_rows(n, 2 * int64_t{head_.n_ff})};  // [n, gate | up]
   ops_.feed_forward(in.delta, in, part);
   ops_.add(x, in.delta);
-  guess(x, batch);
+  guess(x, batch, params);
   return tokens_;
 }
 
-Batch EaglePass::batch_of(std::span<const EagleRows> rows) {
-  BatchRows::Size size{.n_out = std::ssize(rows), .n_seqs = std::ssize(rows), .n_blocks = 1};
-  for (const EagleRows& r : rows) {
-    size.n_rows += std::ssize(r.tokens);
-    size.n_blocks = std::max(size.n_blocks, std::ssize(r.kv->table));
-  }
-  BatchRows out(size, head_.kv_layout, size_.block_tokens, arena_);
-  for (const EagleRows& r : rows) {
-    put_block_ids(*r.kv, 0, out.table(0));
-    out.add({.begin = r.begin, .tokens = r.tokens, .n_out = 1});
-  }
-  return out.batch();
-}
-
 // What each row goes on from: the target's states through fc, or what the head itself left.
-Tensor EaglePass::states_of(std::span<const EagleRows> rows, bool first, int64_t n) {
+Tensor EaglePass::states_of(std::span<const HeadRows> rows, bool first, int64_t n) {
   const Tensor x = arena_.alloc_rows(n, head_.n_embd);  // [n, n_embd]
-  const Tensor from = arena_.alloc(DType::i32, {n});    // which rows
-  auto* at = from.ptr<int32_t>();
-  for (const EagleRows& r : rows) {
-    std::iota(at, at + r.tokens.size(), r.from);
-    at += r.tokens.size();
-  }
+  const Tensor from = state_rows(rows, n, arena_);
   if (!first) {
     ops_.rows(x, left_, from);
     return x;
@@ -118,8 +97,8 @@ void EaglePass::attention(Tensor out, Tensor tokens, Tensor state, const Batch& 
   ops_.linear(out, at.mixed, head_.attn_out);
 }
 
-// Of each sequence's last row the likeliest token, and the state that the next run goes on from.
-void EaglePass::guess(Tensor x, const Batch& batch) {
+// Of each sequence's last row a token, and the state that the next run goes on from.
+void EaglePass::guess(Tensor x, const Batch& batch, std::span<const SampleParams> params) {
   const int64_t m = batch.out_rows.dim(0);
   const Tensor left = left_.rows(0, m);                                  // [m, n_embd]
   const Tensor normed = arena_.alloc_rows(m, head_.n_embd);              // [m, n_embd]
@@ -128,8 +107,7 @@ void EaglePass::guess(Tensor x, const Batch& batch) {
   ops_.rms_norm(normed, left, head_.out_norm, head_.norm_eps);
   ops_.linear(logits, normed, head_.out);
   sampled_.resize(static_cast<size_t>(m));
-  params_.assign(sampled_.size(), draw_likeliest());
-  ops_.sample(sampled_, logits, params_);
+  ops_.sample(sampled_, logits, params);
   tokens_.clear();
   for (const Sampled& each : sampled_) tokens_.push_back(each.ok ? head_.tokens[static_cast<size_t>(each.token)] : -1);
 }

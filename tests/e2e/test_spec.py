@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 import tempfile
 import unittest
@@ -74,6 +75,33 @@ def write_bundled_eagle(folder, n_draft=600, **config):
     with open(os.path.join(folder, 'config.json'), 'w') as file:
         json.dump({'hidden_size': n, 'intermediate_size': 128, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'head_dim': 16,
                    'rms_norm_eps': 1e-5, 'rope_theta': 10000.0, 'vocab_size': n_vocab, 'draft_vocab_size': n_draft, **config}, file)
+
+
+def write_headed(folder):
+    """A GLM 4.5 of random numbers that carries a head for multi-token prediction, with the bundled model's tokens."""
+    n, dim, n_ff, n_vocab = 64, 16, 32, Gguf(BUNDLED).tensors['token_embd.weight'][0][1]
+    unit = {'gate_proj': [n_ff, n], 'up_proj': [n_ff, n], 'down_proj': [n, n_ff]}
+    attention = {'q_proj': [4 * dim, n], 'k_proj': [2 * dim, n], 'v_proj': [2 * dim, n], 'o_proj': [n, 4 * dim]}
+    shapes = {'model.embed_tokens.weight': [n_vocab, n], 'model.norm.weight': [n], 'lm_head.weight': [n_vocab, n]}
+    for number in range(2):
+        shapes |= {f'model.layers.{number}.{name}.weight': [n] for name in ('input_layernorm', 'post_attention_layernorm')}
+        shapes |= {f'model.layers.{number}.self_attn.{name}.weight': shape for name, shape in attention.items()}
+    shapes |= {f'model.layers.0.mlp.{name}.weight': shape for name, shape in unit.items()}
+    for part in ('experts.0', 'experts.1', 'experts.2', 'experts.3', 'shared_experts'):
+        shapes |= {f'model.layers.1.mlp.{part}.{name}.weight': shape for name, shape in unit.items()}
+    shapes |= {'model.layers.1.mlp.gate.weight': [4, n], 'model.layers.1.mlp.gate.e_score_correction_bias': [4]}
+    shapes |= {f'model.layers.1.{name}.weight': [n] for name in ('enorm', 'hnorm', 'shared_head.norm')}
+    shapes |= {'model.layers.1.eh_proj.weight': [n, 2 * n], 'model.layers.1.shared_head.head.weight': [n_vocab, n]}
+    write_random(os.path.join(folder, 'model.safetensors'), shapes)
+    shutil.copy(os.path.join(ROOT, 'models', 'tokenizer.json'), folder)
+    with open(os.path.join(folder, 'config.json'), 'w') as file:
+        json.dump({'model_type': 'glm4_moe', 'hidden_size': n, 'intermediate_size': n_ff, 'num_hidden_layers': 1,
+                   'num_nextn_predict_layers': 1, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'head_dim': dim,
+                   'hidden_act': 'silu', 'rms_norm_eps': 1e-5, 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5,
+                   'vocab_size': n_vocab, 'max_position_embeddings': 4096, 'tie_word_embeddings': False,
+                   'n_routed_experts': 4, 'num_experts_per_tok': 2, 'n_group': 1, 'topk_group': 1, 'n_shared_experts': 1,
+                   'moe_intermediate_size': n_ff, 'first_k_dense_replace': 1, 'routed_scaling_factor': 1.0,
+                   'norm_topk_prob': True, 'attention_bias': False, 'eos_token_id': 0}, file)
 
 
 def body(i, **fields):
@@ -233,20 +261,48 @@ class Speculation(unittest.TestCase):
             server.stop()
 
 
+@unittest.skipUnless(os.path.exists(BUNDLED), 'the bundled model is not here')
+class OwnHead(unittest.TestCase):
+    """A model that carries a head for multi-token prediction."""
+
+    def answers(self, folder, *options):
+        server = Server(*options, path=folder)
+        try:
+            prompts = [[300 + (7 * i * k + k) % 900 for k in range(1 + 9 * i)] for i in range(12)]
+            fields = lambda i: {'max_tokens': 30, 'seed': i, 'temperature': 0 if i % 2 == 0 else 0.8, 'ignore_eos': True}
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                replies = list(pool.map(lambda i: server.post('/v1/completions', {'prompt': prompts[i], **fields(i)}), range(12)))
+            self.assertEqual([status for status, _, _ in replies], [200] * 12)
+            return [reply['choices'][0]['text'] for _, _, reply in replies], server.get('/metrics')[2]
+        finally:
+            self.assertEqual(server.stop(), 0)
+
+    def test_the_same_answers_and_who_guessed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_headed(folder)
+            truth, metrics = self.answers(folder)
+            self.assertNotIn('drafter="mtp"', metrics)
+            answers, metrics = self.answers(folder, '--draft', 'mtp', '--spec-depth', '3')
+            self.assertEqual(answers, truth)
+            self.assertIn('quire_spec_decode_drafter_drafts_total{drafter="mtp"}', metrics)
+            self.assertIn('quire_spec_decode_bad_drafts_total 0', metrics)
+            self.assertEqual(self.answers(folder, '--draft', 'mtp')[0], truth)
+
+
 @unittest.skipUnless(os.path.exists(BUNDLED) and os.path.exists(DRAFT), 'the bundled models are not here')
 class Memory(unittest.TestCase):
     """What `quire inspect --draft` says that drafting takes is what a server takes for it."""
 
     LITTLE = 2 << 20  # threads' stacks, the allocator's arenas
 
-    def facts(self, *options):
-        done = quire('inspect', BUNDLED, '--json', '--ctx', '2048', *options)
+    def facts(self, *options, path=BUNDLED):
+        done = quire('inspect', path, '--json', '--ctx', '2048', *options)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)['memory']
 
-    def resident_after(self, facts, *options):
+    def resident_after(self, facts, *options, path):
         """Of a server once it used its whole cache, and the lines of its log."""
-        server = Server('--ctx', '2048', '--kv-memory', str(facts['cache']), '--threads', '2', *options, path=BUNDLED)
+        server = Server('--ctx', '2048', '--kv-memory', str(facts['cache']), '--threads', '2', *options, path=path)
         try:
             long = {'prompt': [300 + i % 900 for i in range(2000)], 'max_tokens': 40, 'ignore_eos': True}
             self.assertEqual(server.post('/v1/completions', long)[0], 200)
@@ -258,9 +314,9 @@ class Memory(unittest.TestCase):
         finally:
             server.stop()
 
-    def check(self, *options):
-        facts = self.facts(*options)
-        resident, log = self.resident_after(facts, *options, '--spec-depth', '8')
+    def check(self, *options, path=BUNDLED):
+        facts = self.facts(*options, path=path)
+        resident, log = self.resident_after(facts, *options, '--spec-depth', '8', path=path)
         line = next(line for line in log if 'memory of what drafts' in line)
         told = map(int, re.search(r'(\d+) bytes of weights, (\d+) of cache, (\d+) of scratch', line).groups())
         for part, bytes_told in zip(('weights', 'cache', 'scratch'), told):
@@ -292,6 +348,13 @@ class Memory(unittest.TestCase):
         facts = self.check_folder(write_bundled_eagle, 'model.safetensors')
         self.assertGreater(facts['draft']['cache'], 0)
 
+    def test_of_a_head_that_the_model_carries(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_headed(folder)
+            facts = self.check('--draft', 'mtp', path=folder)
+            self.assertGreater(facts['draft']['cache'], 0)
+            self.assertEqual(self.facts(path=folder)['weights'], facts['weights'], 'the head is no part of the model')
+
     def test_of_the_first_layers(self):
         facts = self.check('--draft', 'exit:2')
         self.assertEqual((facts['draft']['cache'], facts['draft']['weights']), (0, 0))
@@ -316,7 +379,7 @@ class Refusals(unittest.TestCase):
 
     def test_what_cannot_be_is_named(self):
         self.assertIn('--spec must be auto, off, grammar, ngram or draft, got "fast"', self.refusal('--spec', 'fast'))
-        self.assertIn('--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, or exit:E',
+        self.assertIn('--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, mtp, or exit:E',
                       self.refusal('--spec', 'draft'))
         done = quire('serve', BUNDLED, '--record', '/nowhere/record', '--draft', 'exit:2')
         self.assertEqual(done.returncode, 1, done.stdout)
@@ -327,6 +390,10 @@ class Refusals(unittest.TestCase):
         self.assertIn('--spec-depth must be 0 to 64, got 65', self.refusal('--spec-depth', '65', code=2))
         self.assertIn('--draft is for --spec draft or auto', self.refusal('--spec', 'ngram', '--draft', DRAFT))
         self.assertIn('--draft /nowhere.gguf', self.refusal('--draft', '/nowhere.gguf'))
+
+    def test_a_model_without_a_head_of_its_own_is_named(self):
+        self.assertIn('--draft mtp: ', self.refusal('--draft', 'mtp'))
+        self.assertIn('the model carries no head that guesses ahead', self.refusal('--draft', 'mtp'))
 
     def test_medusa_heads_of_another_model_are_named(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -7,12 +7,8 @@
 
 #include <filesystem>
 
-#include "backend/cpu/cpu_ops.h"
-#include "backend/ref/ref_ops.h"
-#include "base/rng.h"
-#include "spec/proposer.h"
 #include "tests/support/head_folder.h"
-#include "tests/support/json_file.h"
+#include "tests/support/head_texts.h"
 
 namespace quire {
 namespace {
@@ -20,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "tests/golden/eagle";
-constexpr int kEmbd = 24, kVocab = 50, kLayers = 4, kGuesses = 4;
+constexpr int kEmbd = 24, kVocab = 50, kLayers = 4;
 
 class Shape final : public ShapeModel {
  public:
@@ -30,43 +26,6 @@ class Shape final : public ShapeModel {
   void scale_embedding() { info_.scales_embedding = true; }
 };
 
-struct Text {
-  size_t n = 0;  // tokens at first
-  std::vector<Token> tokens, first, second;
-  std::vector<std::vector<float>> states;
-};
-
-std::vector<Token> tokens_of(const Json& list) {
-  std::vector<Token> out;
-  for (const Json& v : *list.as_array()) out.push_back(static_cast<Token>(*v.as_int()));
-  return out;
-}
-
-std::vector<Text> read_texts() {
-  const Json json = read_json(std::string(kFolder) + "/expected.json");
-  std::vector<Text> out;
-  for (const Json& item : *json.find("texts")->as_array()) {
-    Text& text = out.emplace_back();
-    text.n = static_cast<size_t>(*item.find("n")->as_int());
-    text.tokens = tokens_of(*item.find("tokens"));
-    text.first = tokens_of(*item.find("first"));
-    text.second = tokens_of(*item.find("second"));
-    for (const Json& row : *item.find("states")->as_array()) {
-      for (auto& state = text.states.emplace_back(); const Json& v : *row.as_array())
-        state.push_back(static_cast<float>(v.number()));
-    }
-  }
-  return out;
-}
-
-std::vector<std::unique_ptr<Ops>> all_ops() {
-  std::vector<std::unique_ptr<Ops>> out;
-  out.push_back(make_ref_ops());
-  for (const std::string& isa : cpu_isas())
-    out.push_back(std::move(*make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false})));
-  return out;
-}
-
 ProposerEnv env_of(const Model& model, Ops& ops, const EagleHead& head, int n_seqs, int n_blocks = 64) {
   ProposerEnv env{.target = &model, .ops = &ops, .n_ctx = 64, .max_seqs = n_seqs, .n_blocks = n_blocks};
   env.n_rows = 256;
@@ -74,86 +33,25 @@ ProposerEnv env_of(const Model& model, Ops& ops, const EagleHead& head, int n_se
   return env;
 }
 
-// A step's rows as the target's pass leaves them, and what is asked for behind them.
-class Step {
- public:
-  explicit Step(Proposer& proposer) : proposer_(proposer) {}
-  // The states of positions [begin, end) of a text, whose first `end` + 1 tokens are there.
-  void add(SeqId seq, const Text& text, size_t begin, size_t end, int n_wanted) {
-    for (size_t p = begin; p < end; ++p) {
-      size_t k = 0;
-      for (const StreamTap& tap : proposer_.all_rows()) {
-        std::copy_n(text.states[p].data() + k * kEmbd, kEmbd, tap.out.row<float>(n_rows_));
-        ++k;
-      }
-      ++n_rows_;
-    }
-    Draft& draft = drafts_.emplace_back();
-    draft.seq = seq;
-    draft.context = std::span(text.tokens).first(end + 1);
-    draft.max_tokens = n_wanted;
-    draft.n_rows = static_cast<int>(end - begin);
-    draft.first_row = n_rows_ - draft.n_rows;
-  }
-  std::vector<Draft>& propose() {
-    proposer_.propose(drafts_);
-    return drafts_;
-  }
-
- private:
-  Proposer& proposer_;
-  std::vector<Draft> drafts_;
-  int n_rows_ = 0;
-};
-
-void expect_first(const std::vector<Token>& got, const std::vector<Token>& all, int n, size_t i) {
-  EXPECT_EQ(got, std::vector(all.begin(), all.begin() + n)) << "text " << i;
-}
-
-// Everybody's first tokens, then the others of some, then of all.
-void check_drafts(const std::vector<Text>& texts, Proposer& proposer, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<int> wanted(texts.size());
-  for (int& n : wanted) n = static_cast<int>(rng.between(1, kGuesses));
-  Step first(proposer);
-  for (size_t i = 0; i < texts.size(); ++i) first.add(i + 1, texts[i], 0, texts[i].n - 1, wanted[i]);
-  std::vector<Draft>& drafts = first.propose();
-  for (size_t i = 0; i < texts.size(); ++i) {
-    expect_first(drafts[i].tokens, texts[i].first, wanted[i], i);
-    EXPECT_EQ(drafts[i].n_behind, static_cast<int>(texts[i].n) - 2);
-  }
-  for (const size_t parity : {seed % 2, (seed + 1) % 2}) {
-    Step second(proposer);
-    std::vector<size_t> which;
-    for (size_t i = parity; i < texts.size(); i += 2) {
-      which.push_back(i);
-      second.add(i + 1, texts[i], texts[i].n - 1, texts[i].tokens.size() - 1, kGuesses);
-    }
-    std::vector<Draft>& more = second.propose();
-    for (size_t k = 0; k < which.size(); ++k) EXPECT_EQ(more[k].tokens, texts[which[k]].second) << "text " << which[k];
-  }
-  for (size_t i = 0; i < texts.size(); ++i) proposer.forget(i + 1);
-}
-
 TEST(Eagle, DraftsWhatTheReferenceDoes) {
-  const std::vector<Text> texts = read_texts();
+  const std::vector<HeadText> texts = read_head_texts(kFolder);
   ASSERT_GT(texts.size(), 8U);
   const Shape model;
-  for (const std::unique_ptr<Ops>& ops : all_ops()) {
+  for (const std::unique_ptr<Ops>& ops : ops_of_all_kinds()) {
     SCOPED_TRACE(ops->describe());
     const auto head = load_eagle(kFolder, model.info(), *ops);
     ASSERT_TRUE(head) << head.error().message;
     EXPECT_EQ((*head)->n_draft(), 20);
     EXPECT_EQ((*head)->taps, (std::vector{1, 3}));
     const auto proposer = Registry<ProposerEntry>::get().find("eagle")->make(
-        {kGuesses}, env_of(model, *ops, **head, static_cast<int>(texts.size())));
+        {kHeadGuesses}, env_of(model, *ops, **head, static_cast<int>(texts.size())));
     ASSERT_TRUE(proposer) << proposer.error().message;
     for (uint64_t seed = 0; seed < 4; ++seed) check_drafts(texts, **proposer, seed);
   }
 }
 
 TEST(Eagle, DraftsNothingBehindAnEndTokenOrWithoutRows) {
-  const Text text = read_texts().front();
+  const HeadText text = read_head_texts(kFolder).front();
   const Shape model;
   const auto ops = make_ref_ops();
   const auto head = load_eagle(kFolder, model.info(), *ops);
@@ -166,8 +64,8 @@ TEST(Eagle, DraftsNothingBehindAnEndTokenOrWithoutRows) {
   none.max_tokens = 2;
   (*proposer)->propose(std::span(&none, 1));
   EXPECT_TRUE(none.tokens.empty());
-  Step step(**proposer);
-  step.add(1, text, 0, text.n - 1, kGuesses);
+  HeadStep step(**proposer);
+  step.add(1, text, 0, text.n - 1, kHeadGuesses);
   Draft draft = step.propose().front();
   ASSERT_EQ(draft.tokens, text.first);
   draft.tokens.clear();
@@ -180,26 +78,26 @@ TEST(Eagle, DraftsNothingBehindAnEndTokenOrWithoutRows) {
 
 // Two places, and a pool with room for one past: who is asked takes the blocks of who is not.
 TEST(Eagle, ThoseThatAreNotAskedGiveTheirBlocks) {
-  const std::vector<Text> texts = read_texts();
+  const std::vector<HeadText> texts = read_head_texts(kFolder);
   const Shape model;
   const auto ops = make_ref_ops();
   const auto head = load_eagle(kFolder, model.info(), *ops);
   ASSERT_TRUE(head) << head.error().message;
   const auto proposer =
-      Registry<ProposerEntry>::get().find("eagle")->make({kGuesses}, env_of(model, *ops, **head, 2, 1));
+      Registry<ProposerEntry>::get().find("eagle")->make({kHeadGuesses}, env_of(model, *ops, **head, 2, 1));
   ASSERT_TRUE(proposer);
   for (int round = 0; round < 3; ++round) {
     for (size_t i = 0; i < 2; ++i) {
-      Step step(**proposer);
-      step.add(i + 1, texts[i], 0, texts[i].n - 1, kGuesses);
+      HeadStep step(**proposer);
+      step.add(i + 1, texts[i], 0, texts[i].n - 1, kHeadGuesses);
       EXPECT_EQ(step.propose().front().tokens, texts[i].first) << round;
     }
   }
 }
 
 // Rows of a text over and over, more than a pass of the head takes.
-Text long_text(const Text& of, size_t n) {
-  Text out;
+HeadText long_text(const HeadText& of, size_t n) {
+  HeadText out;
   for (size_t i = 0; i <= n; ++i) {
     out.tokens.push_back(of.tokens[i % of.states.size()]);
     out.states.push_back(of.states[i % of.states.size()]);
@@ -208,25 +106,25 @@ Text long_text(const Text& of, size_t n) {
 }
 
 TEST(Eagle, ALongPromptBeforeThemEndsNobodysPast) {
-  const Text text = read_texts().front();
-  const Text prompt = long_text(text, 600);
+  const HeadText text = read_head_texts(kFolder).front();
+  const HeadText prompt = long_text(text, 600);
   const Shape model;
   const auto ops = make_ref_ops();
   const auto head = load_eagle(kFolder, model.info(), *ops);
   ASSERT_TRUE(head) << head.error().message;
   ProposerEnv env = env_of(model, *ops, **head, 2, 128);
   env.n_ctx = env.n_rows = 1024;
-  const auto proposer = Registry<ProposerEntry>::get().find("eagle")->make({kGuesses}, env);
+  const auto proposer = Registry<ProposerEntry>::get().find("eagle")->make({kHeadGuesses}, env);
   ASSERT_TRUE(proposer) << proposer.error().message;
-  Step first(**proposer);
-  first.add(1, text, 0, text.n - 1, kGuesses);
+  HeadStep first(**proposer);
+  first.add(1, text, 0, text.n - 1, kHeadGuesses);
   ASSERT_EQ(first.propose().front().tokens, text.first);
-  Step second(**proposer);
-  second.add(2, prompt, 0, 600, kGuesses);
-  second.add(1, text, text.n - 1, text.tokens.size() - 1, kGuesses);
+  HeadStep second(**proposer);
+  second.add(2, prompt, 0, 600, kHeadGuesses);
+  second.add(1, text, text.n - 1, text.tokens.size() - 1, kHeadGuesses);
   const std::vector<Draft>& drafts = second.propose();
   EXPECT_EQ(drafts[1].tokens, text.second);
-  EXPECT_EQ(drafts[0].tokens.size(), size_t{kGuesses});
+  EXPECT_EQ(drafts[0].tokens.size(), size_t{kHeadGuesses});
 }
 
 TEST(Eagle, NeedsAHeadAndEmbeddingsAsTheyAre) {

@@ -16,6 +16,7 @@
 #include "tests/support/tiny_eagle.h"
 #include "tests/support/tiny_medusa.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/tiny_mtp.h"
 
 namespace quire {
 namespace {
@@ -149,10 +150,9 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   options.adapt_draft = s.adapts;
   options.exit_layers = s.proposer == "exit" ? 1 : 0;
   std::unique_ptr<Model> draft;
-  if (s.draft != nullptr) {
-    draft = std::move(*s.draft->load(**ops, "f16"));
-    env.draft = draft.get();
-  }
+  if (s.draft != nullptr) draft = std::move(*s.draft->load(**ops, "f16"));
+  if (s.proposer == "mtp") draft = tiny_mtp(tiny, **model, **ops, s.loaded_for);
+  env.draft = draft.get();
   MedusaHeads heads;
   if (s.proposer == "medusa") {
     heads = tiny_heads((*model)->info(), tiny.file().find("output.weight"), **ops);
@@ -377,8 +377,8 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     }
     return got.stats;
   };
-  for (const Who& who :
-       {Who{"ngram"}, Who{"medusa"}, Who{"eagle"}, Who{"exit"}, Who{"draft", &alike}, Who{"draft", &other}}) {
+  for (const Who& who : {Who{"ngram"}, Who{"medusa"}, Who{"eagle"}, Who{"mtp"}, Who{"exit"}, Who{"draft", &alike},
+                         Who{"draft", &other}}) {
     drafted({.max_draft = 4}, who);
     drafted({.threads = 2, .max_seqs = 8, .max_chunk = 5, .max_draft = 7}, who);
     drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15}, who);
@@ -433,7 +433,7 @@ TEST_P(InvarianceCodec, LearnedPrefixes) {
                                       .draft = draft});
     EXPECT_GT(drafted.spent.n_accepted, 0);
   }
-  for (const char* proposer : {"exit", "eagle"}) {
+  for (const char* proposer : {"exit", "eagle", "mtp"}) {
     const EngineStats drafted =
         same({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 5, .proposer = proposer});
     EXPECT_GT(drafted.spent.computed[static_cast<size_t>(Cause::draft)], 0) << proposer;
@@ -463,7 +463,7 @@ TEST(InvarianceWindow, GivenBackBlocksChangeNoBit) {
                            .n_window_blocks = 14,
                            .max_draft = 7,
                            .answers = &answers});
-    for (const char* proposer : {"exit", "eagle"}) {
+    for (const char* proposer : {"exit", "eagle", "mtp"}) {
       Conditions s{.max_chunk = 20, .n_blocks = 60, .prefix_cache = true, .n_window_blocks = 14, .max_draft = 7};
       s.max_seqs = 8;
       s.proposer = proposer;

@@ -1,7 +1,9 @@
 // DeepSeek V2 and V3, and what shares their shape (Kimi K2, GLM 4.7 Flash): latent attention, experts of which those of
 // the best groups are chosen from, shared ones beside them, dense first layers. V2's shares are softmaxes, V3's
-// sigmoids with a bias of the choice. Layers that guess ahead (nextn) stand behind the others and are left out.
+// sigmoids with a bias of the choice. Layers that guess ahead (nextn) stand behind the others and are left out
+// (model/mtp.h).
 #include "model/decoder.h"
+#include "model/mtp.h"
 
 namespace quire {
 namespace {
@@ -23,6 +25,7 @@ Status facts(HfFacts& hf) {
   QR_TRY_VOID(hf.require("hidden_act", {"silu"}));
   QR_TRY_VOID(hf.require_bool("rope_interleave", true));
   QR_TRY_VOID(translate_latent(hf, LatentForm::cut));
+  QR_TRY_VOID(take_mtp_layers(hf));
   const MetaValue* type = hf.find("model_type");
   if (type != nullptr && *type == MetaValue(std::string("deepseek_v2"))) {
     QR_TRY_VOID(hf.require("topk_method", {"greedy", "group_limited_greedy"}));

@@ -1,7 +1,8 @@
 // GLM 4.5 and its kin: experts by sigmoids with a bias of the choice, a shared unit beside them, first layers without;
 // half of a head turns; norms of heads in the larger one. Layers that guess ahead (nextn) stand behind the others and
-// are left out.
+// are left out (model/mtp.h).
 #include "model/decoder.h"
+#include "model/mtp.h"
 
 namespace quire {
 namespace {
@@ -22,7 +23,10 @@ class Glm4Moe final : public Decoder {
   }
 };
 
-Status facts(HfFacts& hf) { return hf.require("hidden_act", {"silu"}); }
+Status facts(HfFacts& hf) {
+  QR_TRY_VOID(hf.require("hidden_act", {"silu"}));
+  return take_mtp_layers(hf);
+}
 
 QR_REGISTER(ArchEntry,
             "glm4moe",
