@@ -6,6 +6,7 @@
 #include "engine/limits.h"
 #include "engine/loop_engine.h"
 #include "engine/option_ranges.h"
+#include "engine/watched_engine.h"
 #include "kv/kv_policy.h"
 #include "kv/tiers/disk_tier.h"
 #include "kv/tiers/remote_tier.h"
@@ -147,6 +148,11 @@ Result<EngineMemory> take_memory(
 }  // namespace
 
 Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, EngineOptions options, EngineEnv env) {
+  return make_watched_engine(model, ops, std::move(options), std::move(env), nullptr);
+}
+
+Result<std::unique_ptr<Engine>> make_watched_engine(
+    const Model& model, Ops& ops, EngineOptions options, EngineEnv env, BlockWatcher* watcher) {
   QR_CHECK(env.clock != nullptr);
   const ModelInfo& info = model.info();
   if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
@@ -181,6 +187,7 @@ Result<std::unique_ptr<Engine>> make_engine(const Model& model, Ops& ops, Engine
   QR_TRY_VOID(open_tiers(options, info, env));
   const EngineUses uses{model, ops, *policy->get()};
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));
+  memory.watcher = watcher;
   options.pin_bytes = memory.pins.bytes;
   const bool parts = info.kv_layout.n_groups() > 1 && env.recorder == nullptr;
   if (options.swap_bytes < 0) options.swap_bytes = parts ? options.kv_bytes / 4 : 0;

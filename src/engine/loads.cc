@@ -164,7 +164,7 @@ void Loads::take_in(Load& load) {
     const TierRead::State state = load.read->take(i, block);
     if (state == TierRead::State::coming) return;
     if (state == TierRead::State::here && put(block, load.run.blocks(i))) {
-      load.run.arrived();
+      arrived(load, i);
       ++load.n_arrived;
       const uint8_t tier = load.path.tiers[static_cast<size_t>(load.run_first - load.first) + i];
       load.arrived[static_cast<size_t>(uses_.tiers.place(tier))] += uses_.pasts.cache().block_tokens();
@@ -173,6 +173,16 @@ void Loads::take_in(Load& load) {
       ++uses_.accounts.counters().n_loads_lost;
     }
   }
+}
+
+// Where it was computed meanwhile it is found there, and this one is nobody's.
+void Loads::arrived(Load& load, size_t i) const {
+  const GroupBlocks& blocks = load.run.blocks(i);
+  const bool is_found = uses_.pasts.cache().indexed(blocks[0].id());
+  load.run.arrived();
+  if (!is_found || uses_.watcher == nullptr) return;
+  const Spelling& block = load.read->wanted(i);
+  uses_.watcher->stored({block.name, block.key, block.parent, block.tokens, block.extras, blocks});
 }
 
 // False: it lacks a group that is wanted.

@@ -10,6 +10,7 @@
 #include "engine/accounts.h"
 #include "engine/pasts.h"
 #include "engine/step_cost.h"
+#include "kv/block_watcher.h"
 #include "kv/tiers/tier_chain.h"
 
 namespace quire {
@@ -22,6 +23,7 @@ class Loads {
     Accounts& accounts;
     const StepCost& cost;
     TierChain& tiers;
+    BlockWatcher* watcher;  // may be null
   };
   explicit Loads(const Uses& uses) : uses_(uses) {}
 
@@ -42,6 +44,7 @@ class Loads {
   bool goes_on(Sequence& seq, int64_t now_ns);
   std::shared_ptr<TierRead> read(const Prefix& prefix, Load& load);
   void take_in(Load& load);
+  void arrived(Load& load, size_t i) const;
   bool put(const TierBlock& block, const GroupBlocks& to) const;
   void end(Sequence& seq);
 

@@ -52,6 +52,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
     : options_(options),
       limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
       env_(std::move(env)),
+      watcher_(memory.watcher),
       tiers_(env_.tiers),
       cache_(uses.model.info().kv_layout, std::move(memory.blocks), cache_options(memory)),
       pins_(cache_, memory.pins),
@@ -71,7 +72,7 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
   }
   if (!tiers_.empty() && options_.prefix_cache) {
     tiers_.on_arrival([this] { inbox_.wake(); });
-    scheduler_.load_from(tiers_);
+    scheduler_.load_from(tiers_, watcher_);
   }
   for (const VirtualTokens& tokens : env_.prefixes) {
     scheduler_.learn(tokens, [&](const Plan& plan) { pass_.write(plan, cache_.view(), tokens); });
@@ -81,7 +82,6 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
 
 LoopEngine::~LoopEngine() { stop(); }
 
-// With tiers below, which take what is computed and what it does not have yet of what leaves.
 KvCacheOptions LoopEngine::cache_options(const EngineMemory& memory) {
   const BlockCounts& counts = memory.counts;
   const int n_learned = memory.n_learned;
@@ -94,10 +94,7 @@ KvCacheOptions LoopEngine::cache_options(const EngineMemory& memory) {
   out.n_window_blocks = counts.n_window_blocks > 0 ? counts.n_window_blocks + n_learned : 0;
   out.n_states = counts.n_states;
   out.n_departures = static_cast<int>(std::min(kDeparturesPerBlock * int64_t{out.n_blocks}, kMostDepartures));
-  if (tiers_.empty()) return out;
-  out.n_elsewhere = counts.n_blocks;
-  out.keep = [this](const LeavingBlock& block) { return tiers_.offer(block, cache_.view()); };
-  out.computed = [this](const LeavingBlock& block) { tiers_.offer(block, cache_.view()); };
+  hook_blocks(out, watcher_, tiers_, cache_, counts.n_blocks);
   return out;
 }
 
@@ -393,6 +390,7 @@ bool LoopEngine::step() {
   } else if (moved || loaded || scheduler_.loading()) {
     publish(0);  // what a tier brought takes room though nobody moves
   }
+  if (watcher_ != nullptr) watcher_->step_ended();
   if (moved && env_.on_step_end) env_.on_step_end();
   return moved;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/block_hooks.h"
 #include "engine/engine.h"
 #include "engine/explains.h"
 #include "engine/inbox.h"
@@ -31,7 +32,8 @@ struct EngineMemory {
   int n_learned = 0;           // which every group has on top
   PinLimits pins;
   RetentionLimits retention;
-  Buffer scratch;  // the step's arena
+  Buffer scratch;                   // the step's arena
+  BlockWatcher* watcher = nullptr;  // may be null
 };
 
 class LoopEngine final : public Engine {
@@ -94,6 +96,7 @@ class LoopEngine final : public Engine {
   const EngineOptions options_;
   const RequestLimits limits_;
   EngineEnv env_;
+  BlockWatcher* const watcher_;
   TierChain tiers_;
   KvCache cache_;
   Pins pins_;

@@ -53,8 +53,8 @@ void Scheduler::draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits
   drafting_ = std::make_unique<Drafting>(std::move(proposer), limits, accounts_, recorder);
 }
 
-void Scheduler::load_from(TierChain& tiers) {
-  loads_ = std::make_unique<Loads>(Loads::Uses{pasts_, accounts_, step_cost_, tiers});
+void Scheduler::load_from(TierChain& tiers, BlockWatcher* watcher) {
+  loads_ = std::make_unique<Loads>(Loads::Uses{pasts_, accounts_, step_cost_, tiers, watcher});
 }
 
 // For one more, wherever it will be and whatever its place: any that runs may wait again.

@@ -38,7 +38,7 @@ class Scheduler {
   void draft_with(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, InputRecorder* recorder);
 
   // From now on what `tiers` have of a past is brought where that is sooner than computing it.
-  void load_from(TierChain& tiers);
+  void load_from(TierChain& tiers, BlockWatcher* watcher);
 
   // As Pasts::learn; before anything is added.
   void learn(const VirtualTokens& tokens, const std::function<void(const Plan&)>& compute) {

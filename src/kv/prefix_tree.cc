@@ -305,7 +305,7 @@ LeavingBlock PrefixTree::view_of(int32_t id) const {
 }
 
 bool PrefixTree::keep(int32_t id) const {
-  return options_.keep && options_.n_elsewhere > 0 && options_.keep(view_of(id));
+  return options_.keep && options_.keep(view_of(id)) && options_.n_elsewhere > 0;
 }
 
 // `id` or a window's part of it leaves memory for that.

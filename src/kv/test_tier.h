@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/rng.h"
@@ -13,6 +14,13 @@
 #include "kv/tiers/test_folder.h"
 
 namespace quire {
+
+// Blocks of a run that are on their way, and not computed meanwhile.
+inline int64_t n_loading(const KvCache& cache, const Fetch& run) {
+  int64_t n = 0;
+  for (size_t i = run.n_arrived(); i < run.n_blocks(); ++i) n += cache.indexed(run.blocks(i)[0].id()) ? 1 : 0;
+  return n;
+}
 
 class TestTier {
  public:
@@ -29,7 +37,7 @@ class TestTier {
     }
   };
 
-  explicit TestTier(uint64_t seed) : rng_(seed) {}
+  TestTier(uint64_t seed, bool keeps) : rng_(seed), keeps_(keeps) {}
 
   // Before the first block. A process that ends and another that begins in between change nothing.
   void use_segments(const StoreShape& shape) {
@@ -45,6 +53,7 @@ class TestTier {
 
   // For KvCacheOptions::keep.
   bool keep(const LeavingBlock& block, const KvView& memory) {
+    if (!keeps_) return false;
     decisions.push_back(rng_.between(0, 3) > 0);
     if (!decisions.back()) return false;
     Stored& out = stored[block.name];
@@ -95,6 +104,7 @@ class TestTier {
     return out;
   }
 
+  std::set<Hash128> told;  // blocks in memory, as they were told of
   std::map<Hash128, Stored> stored;
   std::deque<bool> decisions;  // what keep said, in order; whoever checks them takes them out
 
@@ -116,6 +126,7 @@ class TestTier {
   }
 
   Rng rng_;
+  const bool keeps_;
   TestDisk disk_;
   StoreShape shape_;
   std::unique_ptr<SegmentStore> segments_;  // null: in memory alone

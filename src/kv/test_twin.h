@@ -82,7 +82,7 @@ struct Run {
 
 class Twin {
  public:
-  explicit Twin(const Knobs& knobs) : knobs_(knobs), rng_(knobs.seed), tier_(knobs.seed) {
+  explicit Twin(const Knobs& knobs) : knobs_(knobs), rng_(knobs.seed), tier_(knobs.seed, knobs.n_elsewhere > 0) {
     KvLayout layout;
     layout.claim(KvGroup{}, sizeof(uint64_t));
     const int64_t bytes = int64_t{8} * knobs.block_tokens * knobs.n_blocks;
@@ -99,15 +99,12 @@ class Twin {
     }
     cache_ = std::make_unique<KvCache>(
         layout, std::move(memory),
-        KvCacheOptions{knobs.block_tokens,
-                       knobs.n_blocks,
-                       true,
-                       hash_of(knobs.hash_bits),
-                       knobs.n_window_blocks,
-                       0,
-                       [this](const LeavingBlock& block) { return tier_.keep(block, cache_->view()); },
+        KvCacheOptions{knobs.block_tokens, knobs.n_blocks, true, hash_of(knobs.hash_bits), knobs.n_window_blocks, 0,
+                       [this](const LeavingBlock& block) {
+                         return tier_.told.erase(block.name) == 1 && tier_.keep(block, cache_->view());
+                       },
                        knobs.n_elsewhere,
-                       {},
+                       [this](const LeavingBlock& block) { ASSERT_TRUE(tier_.told.insert(block.name).second); },
                        knobs.policy});
     if (knobs.pins.n_pins > 0) pins_ = std::make_unique<Pins>(*cache_, knobs.pins);
   }
@@ -407,8 +404,7 @@ class Twin {
 
   void check() {
     ASSERT_EQ(cache_->check(), "");
-    int64_t n_refs = 0;
-    int64_t n_tables = 0;
+    int64_t n_refs = 0, n_tables = 0, n_told = std::ssize(tier_.told);
     for (int32_t b = 0; b < knobs_.n_blocks; ++b) n_refs += cache_->n_refs(b);
     for (const auto& seq : seqs_) {
       n_tables += static_cast<int64_t>(seq->kv.table.size());
@@ -416,8 +412,10 @@ class Twin {
     }
     if (knobs_.window > 0) check_window();
     for (const Run& run : runs_) n_tables += static_cast<int64_t>(run.before.size() + run.paths.size());
+    for (const Run& run : runs_) n_told += n_loading(*cache_, run.fetch);
     check_pins(n_tables);
     ASSERT_EQ(n_refs, n_tables + cache_->n_indexed_blocks());
+    ASSERT_EQ(n_told, cache_->n_indexed_blocks());
     if (!exact()) return;
     int n_private = 0;
     int n_cached = 0;

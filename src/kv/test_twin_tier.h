@@ -103,6 +103,8 @@ inline void Twin::fetch(const Seq& seq) {
 inline void Twin::arrive(Run& run) {
   const std::string path = run.paths[run.fetch.n_arrived()];
   tier_.deliver(run.fetch, cache_->view());
+  const bool is_found = cache_->indexed(run.fetch.blocks(run.fetch.n_arrived())[0].id());
+  if (is_found) tier_.told.insert(run.fetch.name(run.fetch.n_arrived()));
   run.fetch.arrived();
   ++n_arrived;
   if (exact() && !path.empty()) known_[path] = loading_.extract(path).mapped();

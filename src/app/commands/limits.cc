@@ -56,7 +56,7 @@ void print_held() {
       "\n## What clients can make the server hold\n\nAt the default limits. Every row must have a bound over the whole "
       "server, whoever and however many its clients\nare: `HeldMemory.EveryRowIsBoundedOverTheWholeServer` refuses one "
       "without.\n\n");
-  const int64_t total = print_held_rows({"http", "serve", "text", "engine", "base"});
+  const int64_t total = print_held_rows({"http", "serve", "text", "engine", "events", "base"});
   std::printf("\nTogether at most %s, beside weights, cache and scratch, which are taken before the first request.\n",
               size_text(total).c_str());
   std::printf("\nA router holds what the rows of sockets say, and:\n\n");

@@ -13,6 +13,7 @@
 #include "app/chat_options.h"
 #include "app/context_shift.h"
 #include "app/engine_names.h"
+#include "app/kv_events.h"
 #include "app/learned_prefixes.h"
 #include "app/local_server.h"
 #include "app/memory_plan.h"
@@ -34,6 +35,7 @@
 #include "engine/policy.h"
 #include "engine/recording.h"
 #include "engine/tenants.h"
+#include "engine/watched_engine.h"
 #include "io/describe.h"
 #include "kv/kv_policy.h"
 #include "kv/tiers/remote_tier.h"
@@ -50,6 +52,7 @@ struct Args {
   EngineOptions engine;
   ServeOptions serve;
   AccessOptions access;
+  KvEventOptions kv_events;
   std::string kv_memory = "auto", pin_memory = "auto", swap_memory = "auto", warm_prompts, kv_disk_size = "4G",
               kv_remote_password_file, record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
@@ -222,6 +225,7 @@ Status check(Args& args) {
     return fail(Code::invalid, "--record and --lora exclude each other: a recording holds no adapters");
   QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
+  QR_TRY_VOID(check_kv_events(args.kv_events, args.engine.prefix_cache));
   QR_TRY_VOID(check_pins(args));
   QR_TRY_VOID(apply(args.spec, args.engine));
   if (args.engine.exit_layers > 0 && !args.record.empty())
@@ -263,6 +267,14 @@ Result<std::unique_ptr<AdapterTable>> adapters_of(Args& args, const LoadedModel&
   return load_adapters(args.adapters, args.model, loaded, args.serve.limits);
 }
 
+void name_models(Args& args, const std::string& path) {
+  args.serve.models = args.aliases;  // the first name is the one that answers carry
+  if (args.name.empty())
+    args.serve.models.push_back(model_name(path));
+  else
+    args.serve.models.insert(args.serve.models.begin(), args.name);
+}
+
 void log_draft_memory(const LoadedModel& loaded, const Drafter& drafter, const Engine& engine) {
   const bool loaded_one = drafter.model != nullptr || drafter.heads != nullptr || drafter.eagle != nullptr;
   if (!loaded_one && engine.options().exit_layers == 0) return;
@@ -301,7 +313,10 @@ Status run(Args& args) {
   QR_TRY(LearnedPrefixes prefixes, load_prefixes(args.prefixes, *loaded.model));
   env.prefixes = prefixes.tokens;
   args.serve.prefixes = std::move(prefixes.served);
-  auto made = make_engine(*loaded.model, *loaded.ops, args.engine, env);
+  name_models(args, loaded.path);
+  QR_TRY(const std::unique_ptr<KvEvents> events,
+         KvEvents::start(args.kv_events, args.serve.models.front(), args.engine.block_tokens, metrics));
+  auto made = make_watched_engine(*loaded.model, *loaded.ops, args.engine, env, events.get());
   if (!made) return tl::make_unexpected(in_option_names(std::move(made).error()));
   const std::unique_ptr<Engine> engine = std::move(*made);
   const EngineStats stats = engine->stats();
@@ -324,11 +339,6 @@ Status run(Args& args) {
                   : ""));
   }
   apply_sampling(args, loaded, args.serve);
-  args.serve.models = args.aliases;  // the first name is the one that answers carry
-  if (args.name.empty())
-    args.serve.models.push_back(model_name(loaded.path));
-  else
-    args.serve.models.insert(args.serve.models.begin(), args.name);
   QR_TRY(const std::unique_ptr<AdapterTable> adapters, adapters_of(args, loaded));
   args.serve.adapters = adapters.get();
   args.serve.card = model_card(loaded.path);
@@ -390,6 +400,7 @@ QR_REGISTER(
                       "a file whose first line is the password of --kv-remote");
           line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s, {1, kMostRemoteKeepS},
                       "seconds that a block stays in the store of --kv-remote after it was stored or last read");
+          declare_kv_event_options(line, args->kv_events);
           line.option("--max-seqs", args->engine.max_seqs, {1, kMostSeqs}, "sequences that run together");
           line.option("--step-tokens", args->engine.step_tokens, {1, kMostStepTokens},
                       "tokens computed in one step at most");
