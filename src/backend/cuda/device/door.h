@@ -19,6 +19,8 @@
 //   load_matrix(r, s, i)        ldmatrix.x4: lane l names row l % 8 of matrix l / 8, 16 bytes
 //   mma_s8(d, a, b)             mma.m16n8k32.s8, or m16n8k16 of a[2] and b[1]: d += a · b, exact
 //   mma_s8_from(c, d, a, b)     the same with every d first c
+//   mma_bf16(d, a, b)           mma.m16n8k16 of bf16, floats d += a · b in the order and with the bits of the device's
+//                               tensor cores; the twin's are those of emulated/tensor_core.h for compute capability 9.0
 //   pick_bytes(a, b, which)     prmt: byte i is that of b:a of which nibble i of `which`, below 8, is the number
 //   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
 //   fresh(x)                    x; what is made of it is made where it stands, not kept in registers from before

@@ -117,6 +117,10 @@ void mma_s8_from(int32_t c, int32_t (&d)[4], const A& a, const B& b, Site site =
   mma_s8(d, a, b, site);
 }
 
+inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], Site site = Site::current()) {
+  emulated::machine().mma_bf16(d, a, b, site);
+}
+
 inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which) {
   const uint64_t all = uint64_t{b} << 32 | a;
   uint32_t out = 0;

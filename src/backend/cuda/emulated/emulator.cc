@@ -1,12 +1,14 @@
 #include "backend/cuda/emulated/emulator.h"
 
 #include <algorithm>
+#include <bit>
 #include <boost/context/detail/fcontext.hpp>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
+#include "backend/cuda/emulated/tensor_core.h"
 #include "base/check.h"
 
 namespace quire::emulated {
@@ -57,6 +59,7 @@ struct Machine::Lane {
   int at = 0;
   uint32_t* r = nullptr;
   int32_t* d = nullptr;
+  float* sums = nullptr;
   const uint32_t *a = nullptr, *b = nullptr;
 };
 
@@ -340,13 +343,27 @@ void Machine::load_matrix(uint32_t (&r)[4], int at, const Site& site) {
   });
 }
 
+namespace {
+
+// The rows of A and the columns of B, as their lanes hold them; a register holds four bytes.
+template <class T, size_t kWide, class Lanes>
+void gather(const Lanes& lanes, T (&left)[16][kWide], T (&right)[8][kWide]) {
+  static_assert(sizeof left[0] == 32);
+  constexpr size_t kOf4 = 4 / sizeof(T);
+  for (size_t l = 0; l < kLanes; ++l) {
+    for (size_t q = 0; q < 4; ++q) {
+      std::memcpy(&left[l / 4 + q % 2 * 8][l % 4 * kOf4 + q / 2 * 4 * kOf4], &lanes[l].a[q], 4);
+    }
+    for (size_t q = 0; q < 2; ++q) std::memcpy(&right[l / 4][l % 4 * kOf4 + q * 4 * kOf4], &lanes[l].b[q], 4);
+  }
+}
+
+}  // namespace
+
 void Machine::mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const Site& site) {
   collective(Lane{.d = d, .a = a, .b = b}, site, [](std::array<Lane, kLanes>& lanes) {
     alignas(64) int8_t left[16][32], right[8][32];
-    for (size_t l = 0; l < kLanes; ++l) {
-      for (size_t q = 0; q < 4; ++q) std::memcpy(&left[l / 4 + q % 2 * 8][l % 4 * 4 + q / 2 * 16], &lanes[l].a[q], 4);
-      for (size_t q = 0; q < 2; ++q) std::memcpy(&right[l / 4][l % 4 * 4 + q * 16], &lanes[l].b[q], 4);
-    }
+    gather(lanes, left, right);
     for (size_t l = 0; l < kLanes; ++l) {
       for (size_t q = 0; q < 4; ++q) {
         const int8_t* x = left[l / 4 + q / 2 * 8];
@@ -354,6 +371,20 @@ void Machine::mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
         int32_t sum = 0;
         for (int k = 0; k < 32; ++k) sum += x[k] * y[k];
         lanes[l].d[q] += sum;
+      }
+    }
+  });
+}
+
+void Machine::mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const Site& site) {
+  collective(Lane{.sums = d, .a = a, .b = b}, site, [](std::array<Lane, kLanes>& lanes) {
+    uint16_t left[16][16], right[8][16];
+    gather(lanes, left, right);
+    for (size_t l = 0; l < kLanes; ++l) {
+      for (size_t q = 0; q < 4; ++q) {
+        float& sum = lanes[l].sums[q];
+        sum = std::bit_cast<float>(sum_of_products(kHopperCore, left[l / 4 + q / 2 * 8], right[l % 4 * 2 + q % 2], 16,
+                                                   std::bit_cast<uint32_t>(sum)));
       }
     }
   });

@@ -73,6 +73,7 @@ class Machine {
   void copy_wait(int n_left);
   void load_matrix(uint32_t (&r)[4], int at, const Site& site);
   void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const Site& site);
+  void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const Site& site);
 
  private:
   struct Copy;

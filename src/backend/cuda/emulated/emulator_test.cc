@@ -163,6 +163,32 @@ TEST(Door, NarrowMatricesAreMultiplied) {
   }
 }
 
+// 16 × 16 and 16 × 8 of whole numbers as bf16, their sums exact floats: A(r, k) = r + k, B(k, c) = c − k.
+TEST(Door, MatricesOfBf16AreMultiplied) {
+  const Ran ran = run([](int32_t* n) {
+    if (dev::thread() >= 32) return;
+    const int lane = dev::thread(), row = lane / 4, k = lane % 4 * 2;
+    const auto bf16 = [](int x) { return dev::as_bits(dev::whole(x)) >> 16; };
+    uint32_t a[4], b[2];
+    for (int i = 0; i < 4; ++i) {
+      const int first = row + i % 2 * 8 + k + i / 2 * 8;
+      a[i] = bf16(first) | bf16(first + 1) << 16;
+    }
+    for (int i = 0; i < 2; ++i) b[i] = bf16(row - (k + i * 8)) | bf16(row - (k + i * 8 + 1)) << 16;
+    float d[4] = {1000, 1000, 1000, 1000};
+    dev::mma_bf16(d, a, b);
+    for (int i = 0; i < 4; ++i) dev::store(n + (row + i / 2 * 8) * 8 + k + i % 2, static_cast<int32_t>(d[i]));
+  });
+  EXPECT_EQ(ran.fault, "");
+  for (int r = 0; r < 16; ++r) {
+    for (int c = 0; c < 8; ++c) {
+      int32_t sum = 1000;
+      for (int k = 0; k < 16; ++k) sum += (r + k) * (c - k);
+      EXPECT_EQ(ran.numbers[static_cast<size_t>(r * 8 + c)], sum) << r << ' ' << c;
+    }
+  }
+}
+
 TEST(Door, BytesArePicked) {
   EXPECT_EQ(dev::pick_bytes(0x33221100U, 0x77665544U, 0x7042U), 0x77004422U);
   EXPECT_EQ(dev::pick_bytes(0x33221100U, 0x77665544U, 0x3210U), 0x33221100U);
