@@ -69,6 +69,11 @@ def part_ops():
     return run(program('device_bench'))
 
 
+def part_mma():
+    """Whether the tensor cores sum as their twin does, in 1,000,000 tiles; what the twin has to be, where they do not."""
+    return run(program('mma_tiles'))
+
+
 def answer(backend):
     """Of the bundled model behind a server: two questions with logprobs, as they stand in the reply."""
     server = subprocess.Popen([program('quire'), 'serve', BUNDLED, '--backend', backend, '--port', '0'],
@@ -122,6 +127,7 @@ def part_model(shape, *options):
 PARTS = {
     'device': part_device,
     'tests': part_tests,
+    'mma': part_mma,
     'answers': part_answers,
     'ops': part_ops,
     '1b': lambda: part_model('1b', '--prompt', '512', '--batch', '1,8,16'),

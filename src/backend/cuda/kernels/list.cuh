@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/linear_few.cuh"
 #include "backend/cuda/kernels/linear_float.cuh"
 #include "backend/cuda/kernels/linear_integer.cuh"
+#include "backend/cuda/kernels/mma_tiles.cuh"
 #include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/kernels/read.cuh"
@@ -41,6 +42,7 @@
   X(linear_f32, LinearFloat<float>)                                   \
   X(linear_f16, LinearFloat<uint16_t>)                                \
   X(read_all, ReadAll)                                                \
+  X(mma_tiles, MmaTiles)                                              \
   X(quantize, Quantize)                                               \
   X(norm_quantize, NormQuantize)                                      \
   X(norm_row, NormRow)                                                \
