@@ -59,9 +59,8 @@ class Nearest {
   // Of each upper half, where the groups that have it begin in the grid, which is in ascending order.
   static constexpr std::array<uint16_t, kHalves + 1> kFirst = [] {
     std::array<uint16_t, kHalves + 1> out{};
-    for (const unsigned elements : T::kGrid) {
-      for (unsigned half = elements / kHalves + 1; half <= kHalves; ++half) ++out[half];
-    }
+    for (const unsigned elements : T::kGrid) ++out[elements / kHalves + 1];
+    for (size_t half = 1; half < out.size(); ++half) out[half] = static_cast<uint16_t>(out[half] + out[half - 1]);
     return out;
   }();
 

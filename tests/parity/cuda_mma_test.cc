@@ -43,7 +43,7 @@ TEST(CudaMma, EveryChoiceOfTheModelIsSeen) {
   std::vector<emulated::TensorCore> others = {{.fraction_bits = 24},
                                               {.fraction_bits = 26},
                                               {.n_together = 8},
-                                              {.zero = ZeroExponent::none},
+                                              {.zero = ZeroExponent::least},
                                               {.zero = ZeroExponent::of_factors},
                                               {.is_normalised = true},
                                               {.is_floored = true},

@@ -16,13 +16,13 @@ enum class ZeroExponent : uint8_t { none, least, of_factors };
 
 struct TensorCore {
   int fraction_bits = 25;
-  int n_together = 16;  // products of one sum; the next ones begin with it
-  ZeroExponent zero = ZeroExponent::least;
-  bool is_normalised = false;  // a product's exponent is its own
-  bool is_floored = false;     // terms are cut off towards minus infinity, as those of two's complement are
-  bool is_rounded = false;     // a sum becomes the nearest float, of two the even one
-  bool is_flushed = false;     // subnormal operands are zeros
-  bool is_saturated = false;   // what is too large for a float is the largest one, not infinity
+  int n_together = 16;                     // products of one sum; the next ones begin with it
+  ZeroExponent zero = ZeroExponent::none;  // found on a device (9.0)
+  bool is_normalised = false;              // a product's exponent is its own
+  bool is_floored = false;                 // terms are cut off towards minus infinity, as those of two's complement are
+  bool is_rounded = false;                 // a sum becomes the nearest float, of two the even one
+  bool is_flushed = false;                 // subnormal operands are zeros
+  bool is_saturated = false;               // what is too large for a float is the largest one, not infinity
   bool operator==(const TensorCore&) const = default;
 };
 
