@@ -18,7 +18,7 @@ GgufBytes model_file(uint32_t eos) {
   f.key("llama.block_count", gt_u32).put(uint32_t{2}).array<float>("llama.factors", gt_f32, {1, 2, 3});
   f.fact("tokenizer.ggml.model", "llama").strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "a"});
   f.key("tokenizer.ggml.eos_token_id", gt_u32).put(eos);
-  f.tensor("a", {256, 4}, 17, 0).tensor("b", {8}, 0, 352).tensor("c", {32, 2}, 8, 384);
+  f.tensor("a", {256, 1}, 15, 0).tensor("b", {8}, 0, 352).tensor("c", {32, 2}, 8, 384);
   return f.pad(32).fill(336, 0).pad(32).fill(32, 0).fill(68, 0);
 }
 
@@ -29,10 +29,10 @@ TEST(Describe, SaysWhatTheFileHolds) {
   EXPECT_EQ(*json->find("path"), Json(file.path()));
   EXPECT_EQ(*json->find("container"), Json("GGUF v3"));
   EXPECT_EQ(*json->find("arch"), Json("llama"));
-  EXPECT_EQ(*json->find("n_params"), Json(1024 + 8 + 64));
+  EXPECT_EQ(*json->find("n_params"), Json(256 + 8 + 64));
   EXPECT_EQ(json->find("weights")->dump(),
-            R"({"n_tensors":3,"bytes":396,"types":[)"
-            R"({"type":"iq2_xs","supported":false,"n_tensors":1,"n_params":1024,"bytes":296},)"
+            R"({"n_tensors":3,"bytes":392,"types":[)"
+            R"({"type":"q8_k","supported":false,"n_tensors":1,"n_params":256,"bytes":292},)"
             R"({"type":"q8_0","supported":true,"n_tensors":1,"n_params":64,"bytes":68},)"
             R"({"type":"f32","supported":true,"n_tensors":1,"n_params":8,"bytes":32}]})");
   EXPECT_EQ(json->find("hyper")->dump(), R"({"block_count":2,"factors":{"length":3}})");
@@ -97,8 +97,8 @@ TEST(Describe, TextHasNoControlCharacters) {
   const std::string text = describe_text(*json);
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, HasSubstr("arch                              \"llama\"\n"));
-  EXPECT_THAT(text, HasSubstr("weights as stored                 396 bytes (0.0 MiB)\n"));
-  EXPECT_THAT(text, HasSubstr("  iq2_xs (not supported)          1 tensors, 1024 parameters, 296 bytes (0.0 MiB)\n"));
+  EXPECT_THAT(text, HasSubstr("weights as stored                 392 bytes (0.0 MiB)\n"));
+  EXPECT_THAT(text, HasSubstr("  q8_k (not supported)            1 tensors, 256 parameters, 292 bytes (0.0 MiB)\n"));
   EXPECT_THAT(text, HasSubstr("  block_count                     2\n"));
   EXPECT_THAT(text, HasSubstr("  eos                             id 3, text \"a\"\n"));
 }
