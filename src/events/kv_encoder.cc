@@ -28,9 +28,8 @@ std::vector<Blocks> runs_of(Blocks blocks) {
 }
 
 std::string hex_of_number(uint64_t number) {
-  std::string out(16, '0');
-  for (size_t i = 16; i-- > 0; number >>= 4) out[i] = "0123456789abcdef"[number & 15];
-  return out;
+  const std::string bytes = sequence_bytes(number);
+  return hex_of(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
 }
 
 }  // namespace

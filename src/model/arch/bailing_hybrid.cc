@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/in_quotes.h"
-#include "model/decoder.h"
-#include "model/hf_reshape.h"
+#include "model/arch/kda.h"
+#include "model/layer_kinds.h"
 #include "ops/parts.h"
-#include "ops/state_sizes.h"
 
 namespace quire {
 namespace {
@@ -23,45 +21,31 @@ struct FadeWeights {
   Tensor rates, bias;  // [n_heads], less than 0; [n_inner]
 };
 
-class BailingHybrid final : public Decoder {
+class BailingHybrid final : public KeyDelta {
  public:
   int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override;
 
  protected:
-  bool takes_latent() const override { return true; }
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override;
   void load_layer(WeightLoader& load, DecoderLayer& layer) const override;
   void load_more(WeightLoader& load) override;
-  void run_layer(const DecoderLayer& layer,
-                 NormedRows& in,
-                 Tensor delta,
-                 const Rotation& rotation,
-                 const Pass& pass) const override;
+  void run_delta(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const override;
 
  private:
   // Columns of a delta layer's first product: q, k, v | what fades | what goes on | beta.
   int64_t n_made() const { return config().state.n_conv() + 2 * config().state.n_inner() + config().n_heads; }
   bool has_bound() const { return config().state.fade_bound < 0; }
   void load_delta(WeightLoader& load, StateMixer& mixer) const;
-  void run_delta(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const;
   void bound_fades(const Tensor& dt, const FadeWeights& by) const;
 
   std::vector<FadeWeights> fades_;  // by layer, where fades have a bound
 };
 
 Status BailingHybrid::configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const {
-  const Metadata& meta = file.meta;
   c.rope_pairs = RopePairs::interleaved;
-  if (meta.find(prefix + "expert_gating_func") == nullptr) c.routing.scoring = Routing::Scoring::sigmoid;
-  c.routing.expert_groups_by_two = true;
+  QR_TRY_VOID(KeyDelta::configure(file, prefix, c));
   if (c.is_state.empty()) return {};
-  QR_TRY(const int64_t n_taps, meta.get_int(prefix + "ssm.conv_kernel", 1, kMostTaps));
-  QR_TRY(const int64_t dim, meta.get_int(prefix + "kda.head_dim", 1, kMostStateDim));
-  QR_TRY(const double bound, meta.get_double_or(prefix + kBound, -1e3, 0.0, kFadeBound));
-  c.state.n_taps = static_cast<int>(n_taps);
-  c.state.head_dim = c.state.state_dim = static_cast<int>(dim);
-  c.state.n_heads = c.state.n_head_groups = c.n_heads;
-  c.state.has_delta_rule = true;
+  QR_TRY(const double bound, file.meta.get_double_or(prefix + kBound, -1e3, 0.0, kFadeBound));
   c.state.fade_bound = static_cast<float>(bound);
   return {};
 }
@@ -79,13 +63,8 @@ void BailingHybrid::load_delta(WeightLoader& load, StateMixer& mixer) const {
   const int64_t n_embd = config().n_embd, n = c.n_inner();
   for (const char* name : {"attn_q", "attn_k", "attn_v", "ssm_f", "attn_gate"}) load.linear(mixer.in, name, n, n_embd);
   load.linear(mixer.in, "ssm_beta", c.n_heads, n_embd);
-  const WeightLoader::Part convs[] = {
-      {"ssm_conv1d_q.weight", n}, {"ssm_conv1d_k.weight", n}, {"ssm_conv1d_v.weight", n}};
-  load.load_transposed(mixer.conv.w, convs, c.n_taps);
+  load_key_delta(load, mixer);
   DeltaParams& p = mixer.delta;
-  p.n_heads = p.n_key_heads = c.n_heads;
-  p.k_dim = p.v_dim = c.head_dim;
-  p.fades_by_component = true;
   if (has_bound()) {
     load.constant(p.dt_bias, n, 0.0F);
     load.constant(p.a, c.n_heads, -1.0F);
@@ -154,46 +133,22 @@ void BailingHybrid::run_delta(Tensor out, const DecoderLayer& layer, const Norme
   pass.arena->release(mark);
 }
 
-void BailingHybrid::run_layer(
-    const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const {
-  if (!layer.keeps_state) return Decoder::run_layer(layer, in, delta, rotation, pass);
-  in.w = layer.attn_norm;
-  run_delta(delta, layer, in, pass);
-  in.delta = delta;
-  in.w = layer.ffn_norm;
-  feed_forward(delta, layer, in, pass);
-}
-
 // Which layers have attention: a list of kinds, or the last of every group.
 Status layer_facts(HfFacts& hf) {
   QR_TRY(const int64_t n_layers, hf.get_int("num_hidden_layers", 1, 4096));
   QR_TRY(const int64_t period, hf.get_int_or("layer_group_size", 1, 4096, 6));
-  const MetaValue* value = hf.find("layer_types");
-  const auto* kinds = value != nullptr ? std::get_if<std::vector<std::string>>(value) : nullptr;
-  if (value != nullptr && (kinds == nullptr || kinds->size() != static_cast<size_t>(n_layers))) {
-    return fail(Code::corrupt, "key \"layer_types\": must be a list of " + std::to_string(n_layers) +
-                                   " kinds of layers, has " + std::to_string(kinds != nullptr ? kinds->size() : 0));
-  }
+  std::vector<std::string> kinds;
+  for (int64_t l = 1; l <= n_layers; ++l) kinds.emplace_back(l % period == 0 ? "full_attention" : "linear_attention");
+  QR_TRY(kinds, layer_kinds(hf, "layer_types", {"full_attention", "linear_attention"}, std::move(kinds)));
   std::vector<int64_t> heads;
-  for (int64_t l = 0; l < n_layers; ++l) {
-    const std::string kind = kinds != nullptr        ? (*kinds)[static_cast<size_t>(l)]
-                             : (l + 1) % period == 0 ? "full_attention"
-                                                     : "linear_attention";
-    if (kind != "full_attention" && kind != "linear_attention") {
-      return fail(Code::unsupported, "key \"layer_types\": " + in_quotes(kind) +
-                                         " is not supported; known: full_attention linear_attention");
-    }
-    heads.push_back(kind == "full_attention" ? 1 : 0);
-  }
-  hf.set("attention.head_count_kv", std::move(heads), kinds != nullptr ? "layer_types" : "layer_group_size");
+  for (const std::string& kind : kinds) heads.push_back(kind == "full_attention" ? 1 : 0);
+  hf.set("attention.head_count_kv", std::move(heads),
+         hf.find("layer_types") != nullptr ? "layer_types" : "layer_group_size");
   return {};
 }
 
 Status expert_facts(HfFacts& hf) {
-  hf.copy({"num_experts", "num_local_experts"}, "expert_count");
-  hf.copy({"num_experts_per_token", "num_experts_per_tok"}, "expert_used_count");
-  hf.copy({"num_shared_experts", "n_shared_experts"}, "expert_shared_count");
-  hf.copy({"num_expert_group", "n_group"}, "expert_group_count");
+  copy_expert_counts(hf);
   if (!hf.copy({"moe_renormalize", "norm_topk_prob"}, "expert_weights_norm")) {
     hf.set("expert_weights_norm", true, "moe_renormalize");
   }

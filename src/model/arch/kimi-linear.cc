@@ -2,10 +2,8 @@
 // that does not turn in few, experts by sigmoids beside a shared one. What fades and what goes on are made by two
 // products each, through as few numbers as a head has.
 #include "io/in_quotes.h"
-#include "model/decoder.h"
-#include "model/hf_reshape.h"
+#include "model/arch/kda.h"
 #include "ops/parts.h"
-#include "ops/state_sizes.h"
 
 namespace quire {
 namespace {
@@ -13,39 +11,24 @@ namespace {
 constexpr int64_t kSigmoids = 2;  // GGUF's number
 constexpr std::string_view kLayers = "linear_attn_config.full_attn_layers";
 
-class KimiLinear final : public Decoder {
+class KimiLinear final : public KeyDelta {
  public:
   int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override;
 
  protected:
-  bool takes_latent() const override { return true; }
   Status configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const override;
   void load_layer(WeightLoader& load, DecoderLayer& layer) const override;
-  void run_layer(const DecoderLayer& layer,
-                 NormedRows& in,
-                 Tensor delta,
-                 const Rotation& rotation,
-                 const Pass& pass) const override;
+  void run_delta(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const override;
 
  private:
   // Columns of a delta layer's first product: q, k, v | what fades | what goes on | beta.
   int64_t n_made() const { return config().state.n_conv() + 2 * int64_t{config().state.head_dim} + config().n_heads; }
   void load_delta(WeightLoader& load, StateMixer& mixer) const;
-  void run_delta(Tensor out, const StateMixer& mixer, const NormedRows& in, const Pass& pass) const;
 };
 
 Status KimiLinear::configure(const ModelFile& file, const std::string& prefix, DecoderConfig& c) const {
   c.is_still.assign(static_cast<size_t>(c.n_layers), true);
-  if (file.meta.find(prefix + "expert_gating_func") == nullptr) c.routing.scoring = Routing::Scoring::sigmoid;
-  c.routing.expert_groups_by_two = true;
-  if (c.is_state.empty()) return {};
-  QR_TRY(const int64_t n_taps, file.meta.get_int(prefix + "ssm.conv_kernel", 1, kMostTaps));
-  QR_TRY(const int64_t dim, file.meta.get_int(prefix + "kda.head_dim", 1, kMostStateDim));
-  c.state.n_taps = static_cast<int>(n_taps);
-  c.state.head_dim = c.state.state_dim = static_cast<int>(dim);
-  c.state.n_heads = c.state.n_head_groups = c.n_heads;
-  c.state.has_delta_rule = true;
-  return {};
+  return KeyDelta::configure(file, prefix, c);
 }
 
 void KimiLinear::load_layer(WeightLoader& load, DecoderLayer& layer) const {
@@ -63,13 +46,8 @@ void KimiLinear::load_delta(WeightLoader& load, StateMixer& mixer) const {
   load.linear(mixer.in, "ssm_beta", c.n_heads, n_embd);
   load.linear(mixer.steps, "ssm_f_b", n, c.head_dim);
   load.linear(mixer.parts, "ssm_g_b", n, c.head_dim);
-  const WeightLoader::Part convs[] = {
-      {"ssm_conv1d_q.weight", n}, {"ssm_conv1d_k.weight", n}, {"ssm_conv1d_v.weight", n}};
-  load.load_transposed(mixer.conv.w, convs, c.n_taps);
+  load_key_delta(load, mixer);
   DeltaParams& p = mixer.delta;
-  p.n_heads = p.n_key_heads = c.n_heads;
-  p.k_dim = p.v_dim = c.head_dim;
-  p.fades_by_component = true;
   load.vector(p.dt_bias, "ssm_dt.bias", n);
   load.numbers(p.a, "ssm_a", c.n_heads);
   load.vector(mixer.norm, "ssm_norm.weight", c.head_dim);
@@ -81,7 +59,8 @@ int64_t KimiLinear::arena_bytes(int64_t n_tokens, int64_t n_out) const {
   return Decoder::arena_bytes(n_tokens, n_out) + n_tokens * row * 4 + 4 * Arena::kAlign;
 }
 
-void KimiLinear::run_delta(Tensor out, const StateMixer& mixer, const NormedRows& in, const Pass& pass) const {
+void KimiLinear::run_delta(Tensor out, const DecoderLayer& layer, const NormedRows& in, const Pass& pass) const {
+  const StateMixer& mixer = layer.state;
   const StateConfig& c = config().state;
   const int64_t n = in.x.dim(0), n_inner = c.n_inner(), n_conv = c.n_conv(), rank = c.head_dim;
   const auto mark = pass.arena->mark();
@@ -103,16 +82,6 @@ void KimiLinear::run_delta(Tensor out, const StateMixer& mixer, const NormedRows
   pass.ops->gated(y, gate, y, Activation::sigmoid);
   pass.ops->linear(out, y, mixer.out);
   pass.arena->release(mark);
-}
-
-void KimiLinear::run_layer(
-    const DecoderLayer& layer, NormedRows& in, Tensor delta, const Rotation& rotation, const Pass& pass) const {
-  if (!layer.keeps_state) return Decoder::run_layer(layer, in, delta, rotation, pass);
-  in.w = layer.attn_norm;
-  run_delta(delta, layer.state, in, pass);
-  in.delta = delta;
-  in.w = layer.ffn_norm;
-  feed_forward(delta, layer, in, pass);
 }
 
 // Which layers have attention: a list of kinds, or of their numbers, of which the first is 1.
@@ -155,10 +124,7 @@ Status facts(HfFacts& hf) {
   QR_TRY_VOID(translate_latent(hf, LatentForm::cut));
   QR_TRY_VOID(layer_facts(hf));
   hf.copy({"model_max_length", "max_position_embeddings"}, "context_length");
-  hf.copy({"num_experts", "num_local_experts"}, "expert_count");
-  hf.copy({"num_experts_per_token", "num_experts_per_tok"}, "expert_used_count");
-  hf.copy({"num_shared_experts", "n_shared_experts"}, "expert_shared_count");
-  hf.copy({"num_expert_group", "n_group"}, "expert_group_count");
+  copy_expert_counts(hf);
   if (hf.find("norm_topk_prob") == nullptr) hf.set("expert_weights_norm", true, "moe_renormalize");
   if (hf.find("moe_renormalize") != nullptr) hf.copy({"moe_renormalize"}, "expert_weights_norm");
   hf.set("expert_gating_func", kSigmoids, "moe_router_activation_func");

@@ -1,8 +1,8 @@
 // LFM3: short convolutions in most layers, attention behind a window in some, which turns by frequencies of its own,
 // and over all in others, where a part of each head turns; norms before and behind both parts; a gate of each head.
 // GGUF has no architecture of this name: its files are what `quire quantize` makes of a folder.
-#include "io/in_quotes.h"
 #include "model/arch/lfm2.h"
+#include "model/layer_kinds.h"
 
 namespace quire {
 namespace {
@@ -57,19 +57,9 @@ Status layer_facts(HfFacts& hf) {
   for (int64_t l = 0; l < n_layers; ++l) {
     kinds.emplace_back(l % 4 == 2 ? "full_attention" : l % 4 == 0 && l > 0 ? "sliding_attention" : "conv");
   }
-  const MetaValue* value = hf.find("layer_types");
-  const auto* said = value != nullptr ? std::get_if<std::vector<std::string>>(value) : nullptr;
-  if (value != nullptr && (said == nullptr || said->size() != kinds.size())) {
-    return fail(Code::corrupt, "key \"layer_types\": must be a list of " + std::to_string(n_layers) +
-                                   " kinds of layers, has " + std::to_string(said != nullptr ? said->size() : 0));
-  }
-  if (said != nullptr) kinds = *said;
+  QR_TRY(kinds, layer_kinds(hf, "layer_types", {"conv", "full_attention", "sliding_attention"}, std::move(kinds)));
   std::vector<int64_t> heads, is_local;
   for (const std::string& kind : kinds) {
-    if (kind != "conv" && kind != "full_attention" && kind != "sliding_attention") {
-      return fail(Code::unsupported, "key \"layer_types\": " + in_quotes(kind) +
-                                         " is not supported; known: conv full_attention sliding_attention");
-    }
     heads.push_back(kind == "conv" ? 0 : n_kv_heads);
     is_local.push_back(kind == "sliding_attention" ? 1 : 0);
   }

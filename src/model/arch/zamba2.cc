@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/in_quotes.h"
 #include "model/arch/mamba2.h"
+#include "model/layer_kinds.h"
 #include "ops/parts.h"
 
 namespace quire {
@@ -277,24 +277,12 @@ void Zamba2::run_layer(
 
 // Which layers use a block: those of a kind of their own.
 Status layer_facts(HfFacts& hf) {
-  QR_TRY(const int64_t n_layers, hf.get_int("num_hidden_layers", 1, 4096));
   QR_TRY(const int64_t n_heads, hf.get_int("num_attention_heads", 1, 4096));
   QR_TRY(const int64_t n_kv_heads, hf.get_int_or("num_key_value_heads", 1, n_heads, n_heads));
   const std::string_view key = hf.find("layers_block_type") != nullptr ? "layers_block_type" : "layer_types";
-  const MetaValue* value = hf.find(key);
-  const auto* kinds = value != nullptr ? std::get_if<std::vector<std::string>>(value) : nullptr;
-  if (kinds == nullptr || kinds->size() != static_cast<size_t>(n_layers)) {
-    return fail(Code::corrupt, "key " + in_quotes(key) + ": must be a list of " + std::to_string(n_layers) +
-                                   " kinds of layers, has " + std::to_string(kinds != nullptr ? kinds->size() : 0));
-  }
+  QR_TRY(const std::vector<std::string> kinds, layer_kinds(hf, key, {"hybrid", "mamba", "linear_attention"}));
   std::vector<int64_t> heads;
-  for (const std::string& kind : *kinds) {
-    if (kind != "hybrid" && kind != "mamba" && kind != "linear_attention") {
-      return fail(Code::unsupported, "key " + in_quotes(key) + ": " + in_quotes(kind) +
-                                         " is not supported; known: hybrid mamba linear_attention");
-    }
-    heads.push_back(kind == "hybrid" ? n_kv_heads : 0);
-  }
+  for (const std::string& kind : kinds) heads.push_back(kind == "hybrid" ? n_kv_heads : 0);
   hf.set("attention.head_count_kv", std::move(heads), key);
   return {};
 }
