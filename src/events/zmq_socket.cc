@@ -166,7 +166,7 @@ bool ZmqSocket::send(std::span<const ZmqFrame> frames) {
     // libzmq changes no byte of a message that is sent.
     void* bytes = const_cast<char*>(frames[i]->data());
     if (zmq.msg_init_data(&message, bytes, frames[i]->size(), &let_go, held.get()) != 0) return false;
-    held.release();
+    [[maybe_unused]] const ZmqFrame* given = held.release();  // let_go has it
     const int flags = ZMQ_DONTWAIT | (i + 1 < frames.size() ? ZMQ_SNDMORE : 0);
     if (zmq.msg_send(&message, socket_, flags) >= 0) continue;
     zmq.msg_close(&message);

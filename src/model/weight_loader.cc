@@ -259,10 +259,11 @@ void WeightLoader::paired_experts(std::vector<Linear>& first,
   const auto [n, n_out, n_in] = shape;
   std::vector<Linear> all;
   std::vector<Rows> parts;
+  parts.reserve(static_cast<size_t>(2 * n));
   for (int64_t i = 0; i < 2 * n; ++i) parts.push_back({i * n_out, n_out});
   append(all, name, {n, 2 * n_out, n_in}, parts);
   if (!status_) return;
-  for (size_t i = 0; i < all.size(); ++i) (i % 2 == 0 ? first : last).push_back(std::move(all[i]));
+  for (size_t i = 0; i < all.size(); ++i) (i % 2 == 0 ? first : last).push_back(all[i]);
 }
 
 void WeightLoader::halves(std::vector<Linear>& out, const std::string& name, int64_t n_out, int64_t n_in) {

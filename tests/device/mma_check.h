@@ -149,6 +149,7 @@ template <class Each>
 void spread(int n_threads, int64_t n, int64_t run, const Each& each) {
   std::atomic<int64_t> next = 0;
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(n_threads));
   for (int t = 0; t < n_threads; ++t) {
     threads.emplace_back([&] {
       for (int64_t begin = next.fetch_add(run); begin < n; begin = next.fetch_add(run)) {

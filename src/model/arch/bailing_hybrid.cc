@@ -138,9 +138,11 @@ Status layer_facts(HfFacts& hf) {
   QR_TRY(const int64_t n_layers, hf.get_int("num_hidden_layers", 1, 4096));
   QR_TRY(const int64_t period, hf.get_int_or("layer_group_size", 1, 4096, 6));
   std::vector<std::string> kinds;
+  kinds.reserve(static_cast<size_t>(n_layers));
   for (int64_t l = 1; l <= n_layers; ++l) kinds.emplace_back(l % period == 0 ? "full_attention" : "linear_attention");
   QR_TRY(kinds, layer_kinds(hf, "layer_types", {"full_attention", "linear_attention"}, std::move(kinds)));
   std::vector<int64_t> heads;
+  heads.reserve(kinds.size());
   for (const std::string& kind : kinds) heads.push_back(kind == "full_attention" ? 1 : 0);
   hf.set("attention.head_count_kv", std::move(heads),
          hf.find("layer_types") != nullptr ? "layer_types" : "layer_group_size");

@@ -54,6 +54,7 @@ Status layer_facts(HfFacts& hf) {
   QR_TRY(const int64_t n_heads, hf.get_int("num_attention_heads", 1, 4096));
   QR_TRY(const int64_t n_kv_heads, hf.get_int_or("num_key_value_heads", 1, n_heads, n_heads));
   std::vector<std::string> kinds;
+  kinds.reserve(static_cast<size_t>(n_layers));
   for (int64_t l = 0; l < n_layers; ++l) {
     kinds.emplace_back(l % 4 == 2 ? "full_attention" : l % 4 == 0 && l > 0 ? "sliding_attention" : "conv");
   }

@@ -136,6 +136,7 @@ Status layer_facts(HfFacts& hf) {
                                    " numbers, has " + std::to_string(kinds != nullptr ? kinds->size() : 0));
   }
   std::vector<int64_t> states;
+  states.reserve(static_cast<size_t>(n_layers));
   for (int64_t l = 0; l < n_layers; ++l) {
     states.push_back(kinds != nullptr ? ((*kinds)[static_cast<size_t>(l)] == 0 ? 1 : 0) : l % 2);
   }

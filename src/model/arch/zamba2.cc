@@ -282,6 +282,7 @@ Status layer_facts(HfFacts& hf) {
   const std::string_view key = hf.find("layers_block_type") != nullptr ? "layers_block_type" : "layer_types";
   QR_TRY(const std::vector<std::string> kinds, layer_kinds(hf, key, {"hybrid", "mamba", "linear_attention"}));
   std::vector<int64_t> heads;
+  heads.reserve(kinds.size());
   for (const std::string& kind : kinds) heads.push_back(kind == "hybrid" ? n_kv_heads : 0);
   hf.set("attention.head_count_kv", std::move(heads), key);
   return {};
