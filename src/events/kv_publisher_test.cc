@@ -89,6 +89,7 @@ class KvPublisherOf : public testing::Test {
 
 TEST_F(KvPublisherOf, SubscribersHearTopicNumberAndPayload) {
   start();
+  settle();  // else what is heard first may be that all blocks are cleared
   const Peer peer(ZmqKind::sub, publisher_->address());
   // A subscriber hears what comes after its subscription has arrived, and there is no telling when that is.
   std::vector<std::string> got;
