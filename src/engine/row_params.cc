@@ -5,54 +5,71 @@
 
 #include "engine/answer.h"
 #include "engine/guesses.h"
+#include "sample/rules.h"
 
 namespace quire {
 
-std::span<const SampleParams> RowParams::make(const Plan& plan) {
+// A mask takes microseconds where it is known and up to some milliseconds where it is not; what other rules do takes
+// less than handing it out.
+std::span<const SampleParams> RowParams::make(const Plan& plan, Ops& ops) {
   const auto n = static_cast<size_t>(plan.n_out);
   if (edits_.size() < n) edits_.resize(n);
-  params_.clear();
-  params_.reserve(n);
+  params_.assign(n, {});
+  masked_.clear();
+  size_t begin = 0;
   for (const Grant& grant : plan.grants) {
-    if (grant.n_out > 0) add_rows(grant);
+    if (grant.n_out == 0) continue;
+    const Rows rows{&grant, begin};
+    begin += static_cast<size_t>(grant.n_out);
+    if (has_grammar(grant.seq->request.sampling)) {
+      masked_.push_back(rows);
+    } else {
+      fill(rows);
+    }
   }
+  if (masked_.empty()) return params_;
+  ops.each(std::ssize(masked_), [this](int64_t i) { fill(masked_[static_cast<size_t>(i)]); });
   return params_;
 }
 
 // A rule is its request's own code: what it throws ends that request and nobody else's. That holds for the token that
 // is due; whether a guess comes true is not known yet, so where the rules cannot follow one, the rows behind do not
 // count.
-void RowParams::add_rows(const Grant& grant) {
+void RowParams::fill(const Rows& rows) {
+  const Grant& grant = *rows.grant;
   Sequence& seq = *grant.seq;
-  const size_t begin = params_.size();
-  int n_guessed = 0;
+  int n_checked = 0, n_guessed = 0;
   try {
-    add_row(seq, 0);
+    fill_row(seq, rows.begin, 0);
+    ++n_checked;
     while (n_guessed < grant.n_drafted) {
       accept_guess(seq, seq.draft[static_cast<size_t>(n_guessed)]);
-      add_row(seq, ++n_guessed);
+      ++n_guessed;
+      fill_row(seq, rows.begin + static_cast<size_t>(n_guessed), n_guessed);
+      ++n_checked;
     }
   } catch (const std::bad_alloc&) {
-    if (params_.size() == begin) seq.fault = kNoMemory;
+    if (n_checked == 0) seq.fault = kNoMemory;
   } catch (const std::exception& error) {
-    if (params_.size() == begin) seq.fault = failure({error.what()});
+    if (n_checked == 0) seq.fault = failure({error.what()});
   }
-  seq.n_checked = static_cast<int>(params_.size() - begin);
+  seq.n_checked = n_checked;
+  for (int i = n_checked; i < grant.n_out; ++i) params_[rows.begin + static_cast<size_t>(i)] = {};
   if (n_guessed > 0) {
     for (const auto& rule : seq.request.rules) rule->rollback(n_guessed);
   }
-  params_.resize(begin + static_cast<size_t>(grant.n_out));
 }
 
-void RowParams::add_row(Sequence& seq, int n_guessed) {
-  LogitEdits& edits = edits_[params_.size()];
+void RowParams::fill_row(Sequence& seq, size_t row, int n_guessed) {
+  LogitEdits& edits = edits_[row];
   edits.bitmask.clear();
   const SharedList<Edit>& bias = seq.request.sampling.logit_bias;
   edits.sparse.assign(bias.begin(), bias.end());
   for (const auto& rule : seq.request.rules) rule->edits(edits);
   const int64_t position = static_cast<int64_t>(seq.tokens.size()) + n_guessed;
-  params_.push_back(sample_params(seq.request.sampling, position, &edits));
-  for (const auto& rule : seq.request.rules) rule->shape(params_.back());
+  SampleParams& params = params_[row];
+  params = sample_params(seq.request.sampling, position, &edits);
+  for (const auto& rule : seq.request.rules) rule->shape(params);
 }
 
 }  // namespace quire

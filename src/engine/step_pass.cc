@@ -47,7 +47,7 @@ void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   }
   const Tensor logits = model_.head(x, pass);
   laps.lap(Stage::forward);
-  ops_.sample(sampled(), logits, params_.make(plan));
+  ops_.sample(sampled(), logits, params_.make(plan, ops_));
   laps.lap(Stage::sample);
 }
 

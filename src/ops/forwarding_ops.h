@@ -59,6 +59,7 @@ class ForwardingOps : public Ops {
     target().delta_rule(y, in, params, rows);
   }
   void rows(Tensor y, Tensor x, Tensor ids) override { target().rows(y, x, ids); }
+  void each(int64_t n, const std::function<void(int64_t)>& task) override { target().each(n, task); }
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {
     target().sample(out, logits, params);
   }

@@ -5,6 +5,7 @@
 // leave ops to a device and return at once: who reads or writes their tensors on the host calls finish() before.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -92,6 +93,11 @@ class Ops {
   virtual void rows(Tensor y, Tensor x, Tensor ids) = 0;
   // One token per row of logits f32 [n, n_vocab]; params and out have n entries.
   virtual void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) = 0;
+  // task(i) once for each i in [0, n), on the host's threads as far as the backend has some: several at a time, in any
+  // order; over when it returns. A task calls no op and throws nothing.
+  virtual void each(int64_t n, const std::function<void(int64_t)>& task) {
+    for (int64_t i = 0; i < n; ++i) task(i);
+  }
 };
 
 }  // namespace quire

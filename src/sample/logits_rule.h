@@ -1,4 +1,5 @@
-// What may shape the next token, and what may end a sequence. Stepped by the engine thread, once per committed token. A
+// What may shape the next token, and what may end a sequence. Stepped by the engine thread, once per committed token;
+// asked for edits by that or, while it waits, by one of the backend's threads, so that rules share nothing unguarded. A
 // LogitsRule is led along guesses too, to ask for its edits behind each, and back before the step is over: rollback
 // undoes the last n accepts, exactly, and an accept that throws leaves the rule as it was. An EndRule hears committed
 // tokens alone.

@@ -92,6 +92,9 @@ class CpuOps final : public Ops {
   void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) override;
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
+  void each(int64_t n, const std::function<void(int64_t)>& task) override {
+    pool_.run(n, [&](int64_t i) { task(i); });
+  }
 
  private:
   // fn(row), or fn(row, thread), over n rows, in runs long enough to be worth a fork.
