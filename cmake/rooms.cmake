@@ -93,12 +93,13 @@ function(quire_link_replacing target room replaced)
   target_link_libraries(${target} PRIVATE quire_options quire_thirdparty)
 endfunction()
 
-# What every program of tests has beside the rooms that it is linked with. Warnings about tests are g++'s alone, which
+# What every program of tests has beside the rooms that it is linked with, and the models that it opens. Warnings about tests are g++'s alone, which
 # holds them in preset ci; what the program is made of is held by both compilers.
 function(quire_tests target)
   target_link_libraries(${target} PRIVATE quire_options GTest::gmock GTest::gtest_main)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:Clang>:-w>)
   quire_use_pch(${target} quire_test_pch)
+  add_dependencies(${target} tiny_models)
 endfunction()
 
 function(quire_room_tests room)

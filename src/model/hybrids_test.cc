@@ -13,7 +13,7 @@ using Kinds = std::vector<std::string>;
 
 // What model_info says of a golden folder with this fact in place of its own.
 std::string error_with(const std::string& folder, const std::string& key, MetaValue value) {
-  auto file = open_model("tests/golden/models/" + folder);
+  auto file = open_model("build/golden/models/" + folder);
   EXPECT_TRUE(file) << file.error().message;
   if (!file) return "";
   file->meta.values["hf." + key] = std::move(value);
@@ -37,7 +37,7 @@ TEST(Hybrids, LightningAttentionIsRefusedByItsOwnKeys) {
 }
 
 TEST(Hybrids, TheAuthorsOwnKeysMeanTheSame) {
-  auto file = open_model("tests/golden/models/minimax");
+  auto file = open_model("build/golden/models/minimax");
   ASSERT_TRUE(file) << file.error().message;
   const auto wanted = neutral_form(*file);
   ASSERT_TRUE(wanted) << wanted.error().message;

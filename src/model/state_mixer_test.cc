@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kFolder = "tests/golden/models/granitehybrid";
+constexpr const char* kFolder = "build/golden/models/granitehybrid";
 
 ModelFile good_file() {
   ModelFile file;

@@ -72,7 +72,7 @@ class Cuda(unittest.TestCase):
             self.assertNotEqual(self.first.returncode, 0)
             self.assertIn('--backend cuda: this program has no CUDA runtime', self.first.stderr)
             return
-        latent = os.path.join(ROOT, 'tests', 'golden', 'models', 'deepseek2')
+        latent = os.path.join(ROOT, 'build', 'golden', 'models', 'deepseek2')
         for model, options, why in (
                 (DRAFT, ['--kv-type', 'f8'], '--backend cuda has kernels for --kv-type f16, f32 and q8 so far, not for f8'),
                 (DRAFT, ['--weights', 'bf16', '--kv-type', 'f16'], 'has kernels for f32, f16 and integer weights so far, not for bf16'),
@@ -81,7 +81,7 @@ class Cuda(unittest.TestCase):
             done = quire('generate', model, 'a', '--max-tokens', '1', '--backend', 'cuda', *options)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(why, done.stderr)
-        hybrid = os.path.join(ROOT, 'tests', 'golden', 'models', 'granitehybrid')
+        hybrid = os.path.join(ROOT, 'build', 'golden', 'models', 'granitehybrid')
         done = quire('logits', hybrid, '--tokens', '1,2', '--top', '1', '--backend', 'cuda', '--kv-type', 'f16')
         self.assertNotEqual(done.returncode, 0)
         self.assertIn('has no kernels for layers with a state so far', done.stderr)

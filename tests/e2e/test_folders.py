@@ -7,7 +7,7 @@ import unittest
 
 from quire_server import ROOT, quire
 
-MODELS = os.path.join(ROOT, 'tests', 'golden', 'models')
+MODELS = os.path.join(ROOT, 'build', 'golden', 'models')
 SHARED = os.path.join(os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared')), 'data', 'models', 'stories260K')
 
 

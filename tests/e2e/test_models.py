@@ -14,7 +14,7 @@ import zipfile
 from hub_server import Answer, Hub
 from quire_server import BUNDLED, ROOT, binary, eventually
 
-GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models', 'llama', 'model.gguf')
+GOLDEN = os.path.join(ROOT, 'build', 'golden', 'models', 'llama', 'model.gguf')
 
 
 def has_pip():

@@ -9,7 +9,7 @@ import unittest
 
 from quire_server import ROOT, quire
 
-MODELS = os.path.join(ROOT, 'tests', 'golden', 'models')
+MODELS = os.path.join(ROOT, 'build', 'golden', 'models')
 
 
 def perplexity(model, tokens, *args):

@@ -15,7 +15,7 @@ import unittest
 from hub_server import COMMIT, Answer, Hub, entry
 from quire_server import ROOT, binary, certificate, eventually, open_terminal, quire
 
-GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models', 'llama')
+GOLDEN = os.path.join(ROOT, 'build', 'golden', 'models', 'llama')
 BYTES = random.Random(1).randbytes(300_000)
 
 

@@ -13,7 +13,7 @@ import zipfile
 from gguf_reader import Gguf
 from quire_server import ROOT, binary, eventually, quire
 
-GOLDEN = os.path.join(ROOT, 'tests', 'golden', 'models')
+GOLDEN = os.path.join(ROOT, 'build', 'golden', 'models')
 SHARED = os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared'))
 SLICE = os.path.join(SHARED, 'data', 'models', 'quant-slice')
 TYPES = ('q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q2_k', 'q3_k', 'q4_k', 'q5_k', 'q6_k', 'iq4_nl', 'iq4_xs', 'mxfp4',

@@ -52,7 +52,7 @@ class Registries(unittest.TestCase):
                 self.assertEqual(page.read(), done.stdout, f'quire {name} > docs/{name}.md')
 
     def test_every_architecture_has_golden_logits(self):
-        models = os.path.join(ROOT, 'tests', 'golden', 'models')
+        models = os.path.join(ROOT, 'build', 'golden', 'models')
         for name in names_on_disk(*FOLDERS['arch']):
             for part in ('expected.json', 'config.json') + ('model.gguf',) * (name not in WITHOUT_GGUF):
                 self.assertTrue(os.path.isfile(os.path.join(models, name, part)), f'{name}/{part}')

@@ -58,7 +58,7 @@ TEST(AdapterFiles, AreWhatTheirFoldersAre) {
   for (const std::string name : {"llama_all", "phi3_fused"}) {
     for (const char* file : {"", "/model.gguf"}) {
       SCOPED_TRACE(name + file);
-      const std::string model = "tests/golden/models/" + name.substr(0, name.find('_')) + file;
+      const std::string model = "build/golden/models/" + name.substr(0, name.find('_')) + file;
       const Result<LoadedModel> loaded = load({.model = model, .isa = cpu_isas().back(), .threads = 1});
       ASSERT_TRUE(loaded) << loaded.error().message;
       const std::string folder = "tests/golden/adapters/" + name;
@@ -83,7 +83,7 @@ std::function<void(Request&)> with_file(const PeftCase& c, const LoadedModel& lo
 }
 
 TEST(AdapterFiles, MatchPeft) {
-  const std::string its = "tests/golden/adapters/llama_all", model = "tests/golden/models/llama";
+  const std::string its = "tests/golden/adapters/llama_all", model = "build/golden/models/llama";
   check_peft({"llama", its, its, model, "f32", "f32", 1e-3, 0}, &with_file);
   check_peft({"llama.gguf", its, its, model + "/model.gguf", "f32", "f32", 1e-3, 0}, &with_file);
 }
@@ -93,7 +93,7 @@ class GoldenAdapter : public testing::TestWithParam<PeftCase> {};
 TEST_P(GoldenAdapter, MatchesPeft) { check_peft(GetParam(), &with_adapter); }
 
 std::vector<PeftCase> cases() {
-  const std::string folder = "tests/golden/adapters/", models = "tests/golden/models/";
+  const std::string folder = "tests/golden/adapters/", models = "build/golden/models/";
   std::vector<PeftCase> out;
   for (const std::string name :
        {"llama_all", "llama_some", "phi3_fused", "gptneox_fused", "qwen3moe_attention", "llama_dora", "gptneox_dora"}) {

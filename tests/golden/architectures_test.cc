@@ -1,4 +1,4 @@
-// Every architecture against the transformers package, on tiny random models (tests/golden/models, made by
+// Every architecture against the transformers package, on tiny random models (of tests/golden/models, made by
 // tools/fixtures/make_model_fixtures.py and make_family_fixtures.py): from a Hugging Face folder and from GGUF, on
 // every backend and instruction set, in one pass and in chunks. Exact keys and values; logprobs within 1e-3 and every
 // greedy choice the same.

@@ -220,7 +220,7 @@ TEST(Eagle, APickleIsRefusedByName) {
 TEST(Eagle, AFolderOfAHeadIsKnownByItsConfig) {
   EXPECT_TRUE(is_eagle_folder(kFolder));
   EXPECT_FALSE(is_eagle_folder("tests/golden/medusa"));
-  EXPECT_FALSE(is_eagle_folder("tests/golden/models/llama"));
+  EXPECT_FALSE(is_eagle_folder("build/golden/models/llama"));
   EXPECT_FALSE(is_eagle_folder("/nowhere"));
   EXPECT_GT(*eagle_bytes(kFolder), 30'000);
 }

@@ -18,7 +18,7 @@
 namespace quire {
 namespace {
 
-constexpr const char* kFolder = "tests/golden/models/";
+constexpr const char* kFolder = "build/golden/models/";
 constexpr double kNear = 2e-3;  // absolute; the values are of the order of 1
 
 class Pooled final : public EventSink {

@@ -206,7 +206,7 @@ TEST(Medusa, APickleIsRefusedByName) {
 
 TEST(Medusa, AFolderOfHeadsIsKnownByItsConfig) {
   EXPECT_TRUE(is_medusa_folder(kFolder));
-  EXPECT_FALSE(is_medusa_folder("tests/golden/models/llama"));
+  EXPECT_FALSE(is_medusa_folder("build/golden/models/llama"));
   EXPECT_FALSE(is_medusa_folder("tests/golden/medusa/config.json"));
   EXPECT_FALSE(is_medusa_folder("/nowhere"));
   EXPECT_EQ(*medusa_bytes(kFolder), kHeads * (2 * (32 * 32 + 32) + 48 * 32) * 4);

@@ -23,7 +23,7 @@ class GoldenPrefix : public testing::TestWithParam<PeftCase> {};
 TEST_P(GoldenPrefix, MatchesPeft) { check_peft(GetParam(), &with_prefix); }
 
 std::vector<PeftCase> cases() {
-  const std::string folder = "tests/golden/prefixes/", models = "tests/golden/models/";
+  const std::string folder = "tests/golden/prefixes/", models = "build/golden/models/";
   std::vector<PeftCase> out;
   for (const std::string name : {"command-r_prefix", "ernie4_5_prefix", "glm4_prefix", "llama_prefix", "llama_prompt",
                                  "phi3_prefix", "qwen3_prefix"}) {

@@ -1,4 +1,4 @@
-// The models of tests/golden/models, as the parameters of tests.
+// The models of tests/golden/models, as the parameters of tests. The build makes the folders, weights and all.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-inline constexpr const char* kGoldenModels = "tests/golden/models/";
+inline constexpr const char* kGoldenModels = "build/golden/models/";
 
 // Every model that there is a folder of: one of each architecture, and further ones that differ in their values.
 inline std::vector<std::string> golden_models() {
