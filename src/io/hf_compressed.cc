@@ -84,11 +84,11 @@ Status check_small_groups(const ConfigKeys& keys, int64_t bits, std::string_view
 
 Result<HfQuantisation> read_nvfp4(const ConfigKeys& keys) {
   QR_TRY_VOID(check_small_groups(keys, 4, "tensor_group", 16));
-  return HfQuantisation{.kind = &fp4_kind(false)};
+  return HfQuantisation{.kind = &fp4_kind(Fp4Folder::nv)};
 }
 Result<HfQuantisation> read_mxfp4(const ConfigKeys& keys) {
   QR_TRY_VOID(check_small_groups(keys, 4, "group", 32));
-  return HfQuantisation{.kind = &fp4_kind(true)};
+  return HfQuantisation{.kind = &fp4_kind(Fp4Folder::mx)};
 }
 Result<HfQuantisation> read_mxfp8(const ConfigKeys& keys) {
   QR_TRY_VOID(check_small_groups(keys, 8, "group", 32));

@@ -1,5 +1,6 @@
 // Weights in four-bit floats, as compressed-tensors stores them: NAME.weight_packed, numbers in e2m1, and
 // NAME.weight_scale, a byte for each scale group; of NVFP4 also NAME.weight_global_scale, which scales are divided by.
+// ModelOpt calls NVFP4's numbers NAME.weight, and scales are multiplied with NAME.weight_scale_2.
 #include <cmath>
 
 #include "base/bounded_reader.h"
@@ -12,13 +13,25 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kNumbers = ".weight_packed", kScales = ".weight_scale", kDivisor = ".weight_global_scale";
+constexpr std::string_view kScales = ".weight_scale", kDivisor = ".weight_global_scale", kFactor = ".weight_scale_2";
 
-Status find_divisor(const TensorPlaces& places, const std::string& name, const std::string& of, Fp4Parts& parts) {
-  QR_TRY(const TensorPlace place, part_of(places, name + std::string(kDivisor), {"F32"}, {{1}, {}, {1, 1}}, of));
-  parts.divisor = load_as<float>(place.bytes().data());
-  if (std::isfinite(parts.divisor) && parts.divisor > 0) return {};
-  return fail(Code::corrupt, place.label() + ": must be finite and above 0, is " + std::to_string(parts.divisor));
+struct Names {
+  std::string_view numbers;
+  bool has_exponents;
+  std::string_view of_all;  // what all scales are divided by or multiplied with; empty: nothing
+};
+constexpr Names kNames[] = {{".weight_packed", true, ""},         // Fp4Folder::mx
+                            {".weight_packed", false, kDivisor},  // Fp4Folder::nv
+                            {".weight", false, kFactor}};         // Fp4Folder::modelopt
+
+// The factor or the divisor of Fp4Parts: one number, and of a divisor one whose inverse is finite too.
+Status find_number(
+    const TensorPlaces& places, const std::string& name, const std::string& of, bool divides, float& out) {
+  QR_TRY(const TensorPlace place, part_of(places, name, {"F32"}, {{1}, {}, {1, 1}}, of));
+  out = load_as<float>(place.bytes().data());
+  if (std::isfinite(out) && out >= (divides ? 0x1p-126F : 0.0F)) return {};
+  return fail(Code::corrupt, place.label() + ": must be finite and at least " + (divides ? "2^-126" : "0") + ", is " +
+                                 std::to_string(out));
 }
 
 Status check_finite(const TensorPlace& scales, const Fp4Parts& parts) {
@@ -31,12 +44,12 @@ Status check_finite(const TensorPlace& scales, const Fp4Parts& parts) {
   return {};
 }
 
-Result<HostWeight> assemble(bool has_exponents, const TensorPlaces& places, const std::string& name) {
-  const std::string stored = name + std::string(kNumbers);
+Result<HostWeight> assemble(const Names& names, const TensorPlaces& places, const std::string& name) {
+  const std::string stored = name + std::string(names.numbers);
   QR_TRY(const TensorPlace numbers, part_of(places, stored, {"U8"}, {}, in_quotes(stored)));
   const std::string of = numbers.label();
   Fp4Parts parts;
-  parts.has_exponents = has_exponents;
+  parts.has_exponents = names.has_exponents;
   parts.n_out = numbers.tensor->shape[0];
   const int64_t columns = numbers.tensor->shape[1];
   if (columns > kMostColumns / 2 || columns * 2 % parts.scale_group() != 0) {
@@ -47,31 +60,34 @@ Result<HostWeight> assemble(bool has_exponents, const TensorPlaces& places, cons
   parts.n_in = columns * 2;
   const std::vector<int64_t> shape = {parts.n_out, parts.n_in / parts.scale_group()};
   const std::string part = name + std::string(kScales);
-  QR_TRY(const TensorPlace scales,
-         has_exponents ? part_of(places, part, {"U8"}, {shape}, of) : part_of(places, part, {"F8_E4M3"}, {shape}, of));
-  if (!has_exponents) QR_TRY_VOID(find_divisor(places, name, of, parts));
+  QR_TRY(const TensorPlace scales, names.has_exponents ? part_of(places, part, {"U8"}, {shape}, of)
+                                                       : part_of(places, part, {"F8_E4M3"}, {shape}, of));
+  if (!names.of_all.empty()) {
+    const bool divides = names.of_all == kDivisor;
+    float& number = divides ? parts.divisor : parts.factor;
+    QR_TRY_VOID(find_number(places, name + std::string(names.of_all), of, divides, number));
+  }
   parts.numbers = numbers.bytes();
   parts.scales = scales.bytes();
   QR_TRY_VOID(check_finite(scales, parts));
   return fp4_weight(name + ".weight", parts);
 }
 
-QuantisedKind kind_of(Result<HostWeight> (*make)(const HfQuantisation&, const TensorPlaces&, const std::string&)) {
-  return {.numbers = kNumbers,
-          .type = "",
-          .others = {kScales, kDivisor, ".input_global_scale", ".input_scale"},
+template <size_t kAt>
+QuantisedKind kind_of() {
+  return {.numbers = kNames[kAt].numbers,
+          .type = kNames[kAt].numbers == ".weight" ? "U8" : "",
+          .others = {kScales, kDivisor, kFactor, ".input_global_scale", ".input_scale"},
           .numbers_of = [](const HfQuantisation&) { return int64_t{2}; },
-          .assemble = make};
+          .assemble = [](const HfQuantisation&, const TensorPlaces& places,
+                         const std::string& name) { return assemble(kNames[kAt], places, name); }};
 }
 
 }  // namespace
 
-const QuantisedKind& fp4_kind(bool has_exponents) {
-  static const QuantisedKind kMx =
-      kind_of([](const HfQuantisation&, const TensorPlaces& p, const std::string& n) { return assemble(true, p, n); });
-  static const QuantisedKind kNv =
-      kind_of([](const HfQuantisation&, const TensorPlaces& p, const std::string& n) { return assemble(false, p, n); });
-  return has_exponents ? kMx : kNv;
+const QuantisedKind& fp4_kind(Fp4Folder folder) {
+  static const QuantisedKind kKinds[] = {kind_of<0>(), kind_of<1>(), kind_of<2>()};
+  return kKinds[static_cast<size_t>(folder)];
 }
 
 }  // namespace quire

@@ -81,12 +81,14 @@ Result<HfQuantisation> read_keys(const ConfigKeys& keys, std::string_view fallba
   if (fallback.empty() && keys.find({"quant_method", "method"}, shown) == nullptr) {
     return fail(Code::not_found, keys.label(shown) + ": is missing");
   }
-  QR_TRY(const std::string method, keys.text({"quant_method", "method"}, fallback,
-                                             {"gptq", "awq", "compressed-tensors", "fp8", "bitsandbytes", "mxfp4"}));
+  QR_TRY(const std::string method,
+         keys.text({"quant_method", "method"}, fallback,
+                   {"gptq", "awq", "compressed-tensors", "fp8", "bitsandbytes", "mxfp4", "modelopt"}));
   if (method == "gptq") return read_gptq(keys);
   if (method == "awq") return read_awq(keys);
   if (method == "bitsandbytes") return read_bitsandbytes(keys);
   if (method == "mxfp4") return read_mxfp4(keys);
+  if (method == "modelopt") return read_modelopt(keys);
   return method == "fp8" ? read_fp8(keys) : read_compressed(keys);
 }
 
@@ -133,7 +135,9 @@ Result<std::optional<HfQuantisation>> read_quantisation(const std::string& folde
     }
     return read_keys(ConfigKeys(*found, "config.json: key \"quantization_config."), "");
   }
-  for (const auto& [name, method] : {std::pair{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}}) {
+  for (const auto& [name, method] : {std::pair{"quantize_config.json", "gptq"},
+                                     {"quant_config.json", "awq"},
+                                     {"hf_quant_config.json", "modelopt"}}) {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(std::filesystem::path(folder) / name, ignored)) continue;
     QR_TRY(const Json json, read_folder_json(folder, name, kMaxConfigBytes));

@@ -1,11 +1,12 @@
 // How the weights of a Hugging Face folder are quantised: the member "quantization_config" of config.json, or a file of
-// older folders (quantize_config.json of GPTQ, quant_config.json of AWQ), and the tensors that make one weight there:
-// NAME.qweight, .qzeros, .scales and, where columns have been reordered, .g_idx become NAME.weight
-// (quant/grouped_rows.h); of compressed-tensors NAME.weight_packed or, as bytes, NAME.weight, and _scale, _shape,
-// _zero_point and _g_idx do; of FP8 NAME.weight with NAME.weight_scale_inv or NAME.weight_scale (quant/scaled_rows.h);
-// of bitsandbytes NAME.weight with NAME.SCB, or with NAME.weight.absmax and others (quant/table_rows.h); of stacked
-// experts in MXFP4 NAME_blocks and NAME_scales do, as the weight NAME_blocks (quant/fp4_rows.h). What is not supported
-// is refused by key, value found and values supported. Pure functions of the files; any thread.
+// folders without it (quantize_config.json of GPTQ, quant_config.json of AWQ, hf_quant_config.json of ModelOpt), and
+// the tensors that make one weight there: NAME.qweight, .qzeros, .scales and, where columns have been reordered, .g_idx
+// become NAME.weight (quant/grouped_rows.h); of compressed-tensors NAME.weight_packed or, as bytes, NAME.weight, and
+// _scale, _shape, _zero_point and _g_idx do; of FP8 NAME.weight with NAME.weight_scale_inv or NAME.weight_scale
+// (quant/scaled_rows.h); of bitsandbytes NAME.weight with NAME.SCB, or with NAME.weight.absmax and others
+// (quant/table_rows.h); of stacked experts in MXFP4 NAME_blocks and NAME_scales do, as the weight NAME_blocks
+// (quant/fp4_rows.h); of ModelOpt NAME.weight with NAME.weight_scale and, in four bits, NAME.weight_scale_2. What is
+// not supported is refused by key, value found and values supported. Pure functions of the files; any thread.
 #pragma once
 #include <optional>
 #include <string>

@@ -281,7 +281,7 @@ TEST(HfQuantisation, FloatsInSmallGroupsAreOneWeight) {
                         small_keys("nvfp4-pack-quantized", R"("num_bits":4,"strategy":"tensor_group","group_size":16)"),
                     mx8 = small_keys("mxfp8-quantized", R"("num_bits":8,"strategy":"group","group_size":32)");
   EXPECT_EQ(with_keys(fp4_tensors("U8", 3), mx4), "e2m1, exponents");
-  EXPECT_EQ(with_keys(fp4_tensors("F8_E4M3", 6), nv4), "e2m1, divisor 1115684864");
+  EXPECT_EQ(with_keys(fp4_tensors("F8_E4M3", 6), nv4), "e2m1, factor 1065353216, divisor 1115684864");
   Tensors eight = {{"m.weight", {"F8_E4M3", {8, 96}, std::string(768, 'w')}},
                    {"m.weight_scale", {"U8", {8, 3}, std::string(24, 's')}}};
   EXPECT_EQ(with_keys(eight, mx8), "e4m3, exponents of 1 x 32, f8_32");
@@ -296,11 +296,39 @@ TEST(HfQuantisation, FloatsInSmallGroupsAreOneWeight) {
   EXPECT_THAT(with_keys(bad, mx4), HasSubstr("\"m.weight_scale\": row 1, column 1: must be finite, is nan"));
   bad = fp4_tensors("F8_E4M3", 6);
   bad["m.weight_global_scale"].bytes = bytes_of(std::vector<float>(1, 0.0F));
-  EXPECT_THAT(with_keys(bad, nv4), HasSubstr("\"m.weight_global_scale\": must be finite and above 0, is 0.0"));
+  EXPECT_THAT(with_keys(bad, nv4), HasSubstr("\"m.weight_global_scale\": must be finite and at least 2^-126, is 0.0"));
   bad.erase("m.weight_global_scale");
   EXPECT_THAT(with_keys(bad, nv4), HasSubstr("\"m.weight_global_scale\" is missing, shape [1] wanted"));
   bad["m.weight_packed"] = {"U8", {48, 8}, std::string(384, 'w')};
   EXPECT_THAT(with_keys(bad, mx4), HasSubstr("has shape [48, 8], columns by 16, at most 524288, are taken"));
+}
+
+TEST(HfQuantisation, ModelOptsFloatsAreOneWeight) {
+  const std::string method = R"("quant_method":"modelopt")", nvfp4 = method + R"(,"quant_algo":"NVFP4")";
+  Tensors four = {{"m.weight", {"U8", {8, 32}, std::string(256, 'w')}},
+                  {"m.weight_scale", {"F8_E4M3", {8, 4}, std::string(32, 's')}},
+                  {"m.weight_scale_2", {"F32", {}, bytes_of(std::vector<float>(1, 2.0F))}},
+                  {"m.input_scale", {"F32", {}, bytes_of(std::vector<float>(1, 1.0F))}},
+                  {"norm.weight", {"F32", {2}, std::string(8, 0)}}};
+  EXPECT_EQ(with_keys(four, nvfp4), "e2m1, factor 1073741824, divisor 1065353216");
+  EXPECT_EQ(with_keys(four, method + R"(,"quant_algo":"W4A16_NVFP4","group_size":16)"),
+            "e2m1, factor 1073741824, divisor 1065353216");
+  EXPECT_EQ(opened(four, "{}",
+                   R"(hf_quant_config.json{"producer":{"name":"modelopt"},"quantization":{)"
+                   R"("quant_algo":"NVFP4","kv_cache_quant_algo":"FP8","exclude_modules":["lm_head"]}})"),
+            "e2m1, factor 1073741824, divisor 1065353216");
+  Tensors eight = fp8_tensors("m.weight_scale", {});
+  EXPECT_THAT(with_keys(eight, method + R"(,"quant_algo":"FP8")"), HasSubstr("e4m3"));
+  EXPECT_THAT(with_keys(four, method), HasSubstr("quantization_config.quant_algo\": is missing"));
+  EXPECT_THAT(with_keys(four, method + R"(,"quant_algo":"NVFP4_AWQ")"),
+              HasSubstr("quant_algo\": \"NVFP4_AWQ\" is not supported (supported: fp8, nvfp4, w4a16_nvfp4)"));
+  EXPECT_THAT(with_keys(four, nvfp4 + R"(,"group_size":32)"), HasSubstr("group_size\": 32 is not supported"));
+  EXPECT_THAT(opened(four, "{}", R"(hf_quant_config.json{"quantization":7})"),
+              HasSubstr("hf_quant_config.json: key \"quantization\": must be an object"));
+  four["m.weight_scale_2"].bytes = bytes_of(std::vector<float>(1, -1.0F));
+  EXPECT_THAT(with_keys(four, nvfp4), HasSubstr("\"m.weight_scale_2\": must be finite and at least 0, is -1.0"));
+  four.erase("m.weight_scale_2");
+  EXPECT_THAT(with_keys(four, nvfp4), HasSubstr("\"m.weight_scale_2\" is missing"));
 }
 
 TEST(HfQuantisation, OlderFoldersSayItInAFileOfItsOwn) {
@@ -320,9 +348,10 @@ TEST(HfQuantisation, RefusesByKey) {
       {R"("bits":4)", "quant_method\": is missing"},
       {R"("quant_method":"quark")",
        "quant_method\": \"quark\" is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes, "
-       "mxfp4)"},
+       "mxfp4, modelopt)"},
       {R"("quant_method":7)",
-       "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes, mxfp4)"},
+       "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes, mxfp4, "
+       "modelopt)"},
       {method + R"("group_size":32)", "bits\": is missing"},
       {method + R"("bits":3,"group_size":32)", "bits\": 3 is not supported (supported: 4, 8)"},
       {method + R"("bits":"4","group_size":32)", "bits\": must be an integer, is \"4\""},

@@ -7,6 +7,7 @@
 #include "base/mmap.h"
 #include "io/ggml_types.h"
 #include "io/gguf.h"
+#include "io/gguf_factors.h"
 #include "io/gguf_split.h"
 #include "io/hf_folder.h"
 #include "io/in_quotes.h"
@@ -148,7 +149,13 @@ Result<const HostWeight*> ModelFile::get(std::string_view name, const std::vecto
   return weight;
 }
 
-Result<ModelFile> open_model(const std::string& path) { return open_parts(path, GgufParts::all); }
+Result<ModelFile> open_model(const std::string& path) {
+  QR_TRY(ModelFile model, open_parts(path, GgufParts::all));
+  if (!model.is_hugging_face) {
+    if (auto taken = take_factors(model); !taken) return error_within(path, std::move(taken).error());
+  }
+  return model;
+}
 
 Result<ModelFile> open_model_metadata(const std::string& path) { return open_parts(path, GgufParts::facts); }
 

@@ -54,11 +54,13 @@ struct QuantisedKind {
 
 const QuantisedKind& grouped_kind(GroupedParts::Layout layout);
 const QuantisedKind& scaled_kind();
-const QuantisedKind& fp4_kind(bool has_exponents);  // MXFP4, or NVFP4
-const QuantisedKind& mxfp4_blocks_kind();           // MXFP4 of stacked experts
+enum class Fp4Folder : uint8_t { mx, nv, modelopt };  // MXFP4 and NVFP4 of compressed-tensors, NVFP4 of ModelOpt
+const QuantisedKind& fp4_kind(Fp4Folder folder);
+const QuantisedKind& mxfp4_blocks_kind();  // MXFP4 of stacked experts
 
-// What compressed-tensors and bitsandbytes say.
+// What compressed-tensors, bitsandbytes and ModelOpt say.
 Result<HfQuantisation> read_compressed(const ConfigKeys& keys);
+Result<HfQuantisation> read_modelopt(const ConfigKeys& keys);
 Result<HfQuantisation> read_bitsandbytes(const ConfigKeys& keys);
 // Rows and columns, two numbers from 1 to kMostColumns. Code::corrupt, also where there is no value.
 Result<std::pair<int64_t, int64_t>> read_extents(const Json* value, const std::string& label);

@@ -13,7 +13,8 @@ struct Encoding {
   bool quick = false;                 // few candidates, for where somebody waits
 };
 
-// Writes one block of the format. Formats without a search (float formats, q8_0, mxfp4) heed neither. Any thread.
+// Writes one block of the format. Formats without a search (float formats, q8_0, mxfp4, nvfp4) heed neither. Any
+// thread.
 using Encoder = void (*)(const float* in, std::byte* block, const Encoding& how);
 // The fastest that this CPU can run. A quick search has too few candidates to fill wide registers with.
 Encoder find_encoder(const WeightFormat& format, bool quick);

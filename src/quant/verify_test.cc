@@ -29,9 +29,11 @@ TEST(Verify, FindsTheFirstAndCountsAll) {
   }
 }
 
-// Two bytes of a block that are all ones make a half-precision scale NaN; without them every block is finite.
+// Two bytes of a block that are all ones make a half-precision scale NaN; without them every block is finite. Of nvfp4
+// every block is.
 TEST(Verify, AScaleThatIsNoNumberShowsInItsBlock) {
   for (const WeightFormat* format : weight_formats()) {
+    if (format->name == "nvfp4") continue;
     std::vector<std::byte> bytes(static_cast<size_t>(3 * format->row_bytes(512)));
     EXPECT_EQ(find_bad_numbers(matrix(*format, bytes, 3, 512), 1).count, 0) << format->name;
     const auto block = static_cast<size_t>(format->row_bytes(512) + format->bytes);  // the second of row 1

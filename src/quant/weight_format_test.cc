@@ -20,6 +20,7 @@
 #include "quant/weights/bf16.h"
 #include "quant/weights/f16.h"
 #include "quant/weights/f32.h"
+#include "quant/weights/f4_64.h"
 #include "quant/weights/f8_128.h"
 #include "quant/weights/f8_32.h"
 #include "quant/weights/iq1_m.h"
@@ -32,6 +33,7 @@
 #include "quant/weights/iq4_nl.h"
 #include "quant/weights/iq4_xs.h"
 #include "quant/weights/mxfp4.h"
+#include "quant/weights/nvfp4.h"
 #include "quant/weights/q2_k.h"
 #include "quant/weights/q3_k.h"
 #include "quant/weights/q4_0.h"
@@ -59,6 +61,7 @@ struct FormatList {
 using Tested = FormatList<BF16,
                           F16,
                           F32,
+                          F4_64,
                           F8_128,
                           F8_32,
                           IQ1_M,
@@ -71,6 +74,7 @@ using Tested = FormatList<BF16,
                           IQ4_NL,
                           IQ4_XS,
                           MXFP4,
+                          NVFP4,
                           Q2_K,
                           Q3_K,
                           Q4_0,

@@ -17,7 +17,7 @@ GOLDEN = os.path.join(ROOT, 'build', 'golden', 'models')
 SHARED = os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared'))
 SLICE = os.path.join(SHARED, 'data', 'models', 'quant-slice')
 TYPES = ('q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q2_k', 'q3_k', 'q4_k', 'q5_k', 'q6_k', 'iq4_nl', 'iq4_xs', 'mxfp4',
-         'f16', 'bf16', 'iq3_s', 'iq2_xxs', 'iq1_m', 'tq1_0', 'tq2_0')
+         'f16', 'bf16', 'iq3_s', 'iq2_xxs', 'iq1_m', 'tq1_0', 'tq2_0', 'nvfp4')
 
 
 def describe(path):
@@ -86,7 +86,7 @@ class Quantize(unittest.TestCase):
                 self.assertRegex(line, r'256 x 256 +f32 +to ' + kind + r' +error 0\.\d{5}, at most ')
                 # Rows of 288 are no whole super-blocks: the next larger format, and it is said.
                 down = next(text for text in done.stdout.splitlines() if ' blk.0.ffn_down.weight ' in text)
-                self.assertEqual('no whole blocks' in down, kind.endswith('_k') or kind[:3] in ('iq1', 'iq2', 'iq3', 'tq1', 'tq2') or kind == 'iq4_xs', down)
+                self.assertEqual('no whole blocks' in down, kind.endswith('_k') or kind[:3] in ('iq1', 'iq2', 'iq3', 'tq1', 'tq2') or kind in ('iq4_xs', 'nvfp4'), down)
                 logits = quire('logits', out, *tokens, '--out', self.path('logits.npy'))
                 self.assertEqual(logits.returncode, 0, logits.stderr)
 

@@ -90,8 +90,8 @@ TEST(QuantisedFolders, UseEveryFormatAndOrder) {
       n_ordered += weight.order().empty() ? 0 : 1;
     }
   }
-  EXPECT_EQ(formats, (std::set<std::string_view>{"f32", "f8_128", "f8_32", "mxfp4", "q4_0", "q4_z128", "q4_z32", "q8_0",
-                                                 "q8_z32"}));
+  EXPECT_EQ(formats, (std::set<std::string_view>{"f32", "f4_64", "f8_128", "f8_32", "mxfp4", "q4_0", "q4_z128",
+                                                 "q4_z32", "q8_0", "q8_z32"}));
   EXPECT_GT(n_ordered, 20U);
 }
 

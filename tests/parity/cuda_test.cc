@@ -63,7 +63,7 @@ TEST(Cuda, FormatsWithoutKernelsAreThese) {
   for (const WeightFormat* format : weight_formats()) {
     if (format->integer && cuda::find_integer_format(*format) == nullptr) without += " " + std::string(format->name);
   }
-  EXPECT_EQ(without, " iq1_m iq1_s iq2_s iq2_xs iq2_xxs iq3_s iq3_xxs tq1_0 tq2_0");
+  EXPECT_EQ(without, " f4_64 iq1_m iq1_s iq2_s iq2_xs iq2_xxs iq3_s iq3_xxs nvfp4 tq1_0 tq2_0");
 }
 
 TEST(Cuda, LinearOfTinyAndOfBadNumbers) {

@@ -86,10 +86,13 @@ std::vector<Job> plan(const ModelFile& model, const Wish& wish) {
   jobs.reserve(model.tensors.size());
   for (const HostWeight& weight : model.tensors) {
     const WeightFormat& wanted = wish.of(weight.name, tied);
-    jobs.push_back({&weight, &wanted, fitting_format(weight, wanted)});
+    const WeightFormat* to = fitting_format(weight, wanted);
+    if (!to->is_in_gguf()) to = find_weight_format(std::string_view("q8_0"));  // its own: f4_64, made of two tensors
+    jobs.push_back({&weight, &wanted, to});
   }
-  std::sort(jobs.begin(), jobs.end(),
-            [](const Job& a, const Job& b) { return a.weight->data.data() < b.weight->data.data(); });
+  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
+    return a.weight->stored().front().data() < b.weight->stored().front().data();
+  });
   return jobs;
 }
 
@@ -248,7 +251,7 @@ Status run(const Args& args) {
   int64_t after = 0;
   for (const Job& job : jobs) {
     QR_TRY_VOID(writer.add_tensor(job.weight->name, job.to->ggml_type, job.weight->shape));
-    before += static_cast<int64_t>(job.weight->data.size());
+    before += job.weight->stored_bytes();
     after += job.bytes();
   }
   Progress bar(args.out, before, Progress::Unit::bytes);
@@ -256,7 +259,7 @@ Status run(const Args& args) {
   for (size_t i = 0; i < jobs.size(); ++i) {
     bar.update(done);
     QR_TRY_VOID(write_tensor(jobs[i], place_text(i, jobs.size()), how, bar, writer));
-    done += static_cast<int64_t>(jobs[i].weight->data.size());
+    done += jobs[i].weight->stored_bytes();
     model.release(*jobs[i].weight);
   }
   QR_TRY_VOID(model.check_unchanged());

@@ -5,11 +5,12 @@
 // bfloat16, which has all of them.
 #pragma once
 #include "quant/block_format.h"
+#include "quant/fp4_levels.h"
 #include "quant/search.h"
 
 namespace quire {
 
-struct MXFP4 : BlockFormat<MXFP4, Table<0x0c08060403020100, 0xf4f8fafcfdfeff00, 12>, Numbers4, false> {
+struct MXFP4 : BlockFormat<MXFP4, Fp4Levels, Numbers4, false> {
   static constexpr std::string_view kName = "mxfp4";
   static constexpr uint32_t kGgmlType = 39;
   static constexpr int kBytes = 17;
