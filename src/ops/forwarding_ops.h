@@ -58,6 +58,9 @@ class ForwardingOps : public Ops {
   void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) override {
     target().delta_rule(y, in, params, rows);
   }
+  void wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) override {
+    target().wkv(y, own, in, params, rows);
+  }
   void rows(Tensor y, Tensor x, Tensor ids) override { target().rows(y, x, ids); }
   void each(int64_t n, const std::function<void(int64_t)>& task) override { target().each(n, task); }
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override {

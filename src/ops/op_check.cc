@@ -278,6 +278,20 @@ void check_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& 
   check_numbers(p.a, p.n_heads);
 }
 
+void check_wkv(const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& p, const StateRows& rows) {
+  QR_CHECK(p.n_heads > 0 && p.dim > 0 && p.dim <= kMostStateDim, std::to_string(p.dim));
+  const int64_t d = int64_t{p.n_heads} * p.dim;
+  QR_CHECK(y.dim(1) == d, shape_text(y));
+  for (const Tensor* each : {&own, &in.r, &in.k, &in.v, &in.decay}) check_same_shape(y, *each);
+  check_state_rows(rows, y.dim(0));
+  check_numbers(p.bonus, d);
+  QR_CHECK(in.rate.empty() != p.has_rate() && p.rate_share.empty() != p.has_rate());
+  if (!p.has_rate()) return;
+  check_same_shape(y, in.rate);
+  check_numbers(p.removal_scale, d);
+  check_numbers(p.rate_share, d);
+}
+
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {
   check_matrix(y, DType::f32);
   check_matrix(x, DType::f32);

@@ -27,6 +27,7 @@ void check_feed_forward(const Tensor& out, const NormedRows& in, const FeedForwa
 void check_short_conv(const Tensor& y, const Tensor& x, const ShortConv& conv, const StateRows& rows);
 void check_scan(const Tensor& y, const ScanInput& in, const ScanParams& params, const StateRows& rows);
 void check_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows);
+void check_wkv(const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& params, const StateRows& rows);
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids);
 void check_sample(const Tensor& logits, size_t n_out, size_t n_params);
 

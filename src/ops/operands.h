@@ -220,6 +220,20 @@ struct DeltaParams {
   int64_t n_fades() const { return fades_by_component ? int64_t{n_heads} * k_dim : n_heads; }
 };
 
+// What RWKV's recurrence reads of each row, [n, n_heads · dim] each.
+struct WkvInput {
+  Tensor r, k, v;  // what is asked for, keys, values
+  Tensor decay;    // by what a state fades, before its exponential
+  Tensor rate;     // of RWKV 7: how much of what a state says of a key goes, before its sigmoid; empty: RWKV 6
+};
+// State: f32 [n_heads, dim, dim], of each component of a key those of values.
+struct WkvParams {
+  int n_heads = 0, dim = 0;
+  Tensor bonus;                      // f32 [n_heads · dim]: what a row says of its own value
+  Tensor removal_scale, rate_share;  // f32 [n_heads · dim], of RWKV 7; empty: RWKV 6
+  bool has_rate() const { return !removal_scale.empty(); }
+};
+
 // A unit between two residual additions, gated or not.
 struct FeedForwardPart {
   std::span<const Linear> gate_up;  // two, or up alone where the unit has no gate; each d → n_ff

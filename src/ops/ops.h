@@ -84,6 +84,14 @@ class Ops {
   // dt_bias)) and share = beta_scale / (1 + exp(−beta)):
   //   state [k_dim, v_dim] = exp(step · a) · state;  state += k ⊗ (share · (v − k · state));  y [v_dim] = q · state
   virtual void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) = 0;
+  // Of each head, row after row, with fade = exp(−exp(decay)) and key = k:
+  //   y [dim] = r · state;  state [dim, dim] = fade · state + key ⊗ v
+  // or with `rate` (RWKV 7) fade = exp(−e^−½ / (1 + exp(−decay))), share = 1 / (1 + exp(−rate)), gone = k ∘
+  // removal_scale divided by its length, key = k ∘ (1 + (share − 1) ∘ rate_share):
+  //   state = fade · state − (gone ∘ share) ⊗ (gone · state) + key ⊗ v;  y = r · state
+  // own [n, n_heads · dim] = (r · (bonus ∘ key)) · v, of each head. Source: Peng et al., "Eagle and Finch" and
+  // "RWKV-7".
+  virtual void wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) = 0;
   // The two parts of a decoder's layer, from the residual stream to what is to be added to it, out [n, d], which may be
   // in.delta itself. They are what the ops above give one after the other (ops/parts.h), bit for bit, and that is what
   // a backend does which knows no better way.

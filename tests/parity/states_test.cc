@@ -257,5 +257,90 @@ TEST(StateParity, RuledPiecesHaveTheBitsOfTheWhole) {
   }
 }
 
+// RWKV's recurrence, of 6 and of 7, in heads of several sizes.
+struct Recurred {
+  Recurred(int n_heads, int head_dim, bool rates)
+      : dim(head_dim),
+        has_rate(rates),
+        d(int64_t{n_heads} * head_dim),
+        r(15, d, 21),
+        k(15, d, 22),
+        v(15, d, 23),
+        decay(15, d, 24, 2.0F),
+        rate(15, d, 25, 2.0F),
+        y(15, d),
+        own(15, d),
+        bonus(d, 26),
+        removal(d, 27),
+        share(d, 28) {
+    decay.values.front() = 100.0F;  // the exponential of its exponential is 0
+    for (int i = 0; i < head_dim; ++i) k.values[static_cast<size_t>(d + i)] = 0.0F;  // of no length
+  }
+  void run(Ops& ops, int64_t begin, int64_t end, States& states) {
+    WkvParams params{static_cast<int>(d / dim), dim, bonus.tensor(), {}, {}};
+    if (has_rate) params.removal_scale = removal.tensor();
+    if (has_rate) params.rate_share = share.tensor();
+    const auto some = [&](Matrix& of) { return of.tensor().rows(begin, end - begin); };
+    const WkvInput in{some(r), some(k), some(v), some(decay), has_rate ? some(rate) : Tensor()};
+    ops.wkv(some(y), some(own), in, params, states.rows());
+  }
+  int64_t state_floats() const { return d * dim; }
+  std::vector<float> result(const States& states) const {
+    std::vector<float> out = y.values;
+    out.insert(out.end(), own.values.begin(), own.values.end());
+    out.insert(out.end(), states.memory.values.begin(), states.memory.values.end());
+    return out;
+  }
+  int dim;
+  bool has_rate;
+  int64_t d;
+  Matrix r, k, v, decay, rate, y, own;
+  Numbers bonus, removal, share;
+};
+
+struct Heads {
+  int n, dim;
+};
+constexpr Heads kHeads[] = {{1, 1}, {3, 5}, {2, 16}, {2, 64}, {1, 100}, {1, kMostStateDim}};
+
+TEST(StateParity, Wkv) {
+  for (const Heads& heads : kHeads) {
+    for (const bool has_rate : {false, true}) {
+      compare("recurrence of " + std::to_string(heads.dim) + (has_rate ? ", rates" : ""), 1e-5, [&](Ops& ops) {
+        Recurred recurred(heads.n, heads.dim, has_rate);
+        States states = three(recurred.state_floats());
+        recurred.run(ops, 0, 15, states);
+        return recurred.result(states);
+      });
+    }
+  }
+}
+
+TEST(StateParity, RecurredPiecesHaveTheBitsOfTheWhole) {
+  for (const Heads& heads : kHeads) {
+    for (const bool has_rate : {false, true}) {
+      for (const std::string& isa : cpu_isas()) {
+        const auto ops = make_cpu_ops(CpuOptions{.n_threads = 2, .isa = isa, .pin = false});
+        const auto in_pieces = [&](int64_t piece) {
+          Recurred recurred(heads.n, heads.dim, has_rate);
+          States states(1, recurred.state_floats());
+          for (int64_t begin = 0; begin < 15; begin += piece) {
+            const int64_t n = std::min<int64_t>(piece, 15 - begin);
+            states.cu_q = {0, static_cast<int32_t>(n)};
+            states.from = {begin == 0 ? -1 : 0};
+            states.to.assign(static_cast<size_t>(n), -1);
+            states.to.back() = 0;
+            recurred.run(**ops, begin, begin + n, states);
+          }
+          return recurred.result(states);
+        };
+        const std::vector<float> whole = in_pieces(15);
+        EXPECT_TRUE(same_bits(in_pieces(1), whole)) << isa;
+        EXPECT_TRUE(same_bits(in_pieces(4), whole)) << isa;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -90,6 +90,7 @@ class CpuOps final : public Ops {
   void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) override;
   void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) override;
   void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) override;
+  void wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) override;
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
   void each(int64_t n, const std::function<void(int64_t)>& task) override {
@@ -182,7 +183,7 @@ class CpuOps final : public Ops {
   std::vector<size_t> chosen_;  // experts that rows were routed to
   Tensor last_order_;
   std::vector<float> ordered_;  // a row for each thread: one of x in a weight's order
-  std::vector<float> steps_;    // what a scan or a delta rule makes of its rows, for its tasks
+  std::vector<float> steps_;    // what a scan or a rule makes of its rows, for its tasks
 };
 
 }  // namespace quire

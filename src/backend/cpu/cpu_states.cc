@@ -70,6 +70,41 @@ void make_delta_row(const DeltaInput& in, const DeltaParams& p, int64_t row, flo
   }
 }
 
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// What RWKV's recurrence makes of a head's numbers, which begin at column `begin`: fade | key | gone | back in `at`,
+// the last with their sign changed, and what the row says of its own value.
+void make_wkv_head(const WkvInput& in, const WkvParams& p, int64_t row, int64_t begin, float* at, float* own) {
+  const float* r = in.r.row<float>(row) + begin;
+  const float* k = in.k.row<float>(row) + begin;
+  const float* v = in.v.row<float>(row) + begin;
+  const float* decay = in.decay.row<float>(row) + begin;
+  const float* bonus = p.bonus.ptr<float>() + begin;
+  const int64_t dim = p.dim;
+  double square = 0, said = 0;
+  for (int64_t i = 0; p.has_rate() && i < dim; ++i) {
+    const double gone = static_cast<double>(k[i]) * p.removal_scale.ptr<float>()[begin + i];
+    square += gone * gone;
+  }
+  const double length = std::max(std::sqrt(square), kWkvLeastLength);
+  for (int64_t i = 0; i < dim; ++i) {
+    double key = k[i];
+    if (p.has_rate()) {
+      const double share = sigmoid(in.rate.row<float>(row)[begin + i]);
+      const double gone = key * p.removal_scale.ptr<float>()[begin + i] / length;
+      key *= 1 + (share - 1) * p.rate_share.ptr<float>()[begin + i];
+      at[i] = static_cast<float>(std::exp(-kWkvFade * sigmoid(decay[i])));
+      at[2 * dim + i] = static_cast<float>(gone);
+      at[3 * dim + i] = static_cast<float>(-gone * share);
+    } else {
+      at[i] = static_cast<float>(std::exp(-std::exp(static_cast<double>(decay[i]))));
+    }
+    at[dim + i] = static_cast<float>(key);
+    said += static_cast<double>(r[i]) * bonus[i] * key;
+  }
+  for (int64_t i = 0; i < dim; ++i) own[i] = static_cast<float>(said * v[i]);
+}
+
 }  // namespace
 
 void CpuOps::short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) {
@@ -188,6 +223,32 @@ void CpuOps::delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& param
     task.k_dim = params.k_dim;
     task.v_dim = params.v_dim;
     states_.delta_rule(task);
+  });
+}
+
+void CpuOps::wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) {
+  check_wkv(y, own, in, params, rows);
+  const int64_t n_heads = params.n_heads, dim = params.dim, n_made = (params.has_rate() ? 4 : 2) * dim;
+  steps_.resize(static_cast<size_t>(y.dim(0) * n_heads * n_made));
+  for_rows(y.dim(0) * n_heads, 64 * dim, [&](int64_t i) {
+    const int64_t row = i / n_heads, begin = i % n_heads * dim;
+    make_wkv_head(in, params, row, begin, steps_.data() + i * n_made, own.row<float>(row) + begin);
+  });
+  pool_.run((rows.cu_q.dim(0) - 1) * n_heads, [&](int64_t i) {
+    const SeqRows seq(rows, i / n_heads);
+    const int64_t head = i % n_heads;
+    WkvTask task{seq.task(rows, head * dim * dim)};
+    task.r = in.r.row<float>(seq.begin) + head * dim;
+    task.r_stride = in.r.stride[0];
+    task.v = in.v.row<float>(seq.begin) + head * dim;
+    task.v_stride = in.v.stride[0];
+    task.made = steps_.data() + (seq.begin * n_heads + head) * n_made;
+    task.made_stride = n_heads * n_made;
+    task.has_rate = params.has_rate();
+    task.y = y.row<float>(seq.begin) + head * dim;
+    task.y_stride = y.stride[0];
+    task.dim = static_cast<int>(dim);
+    states_.wkv(task);
   });
 }
 

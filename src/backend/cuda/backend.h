@@ -54,6 +54,7 @@ class CudaOps final : public Ops {
   void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) override;
   void scan(Tensor y, const ScanInput& in, const ScanParams& params, const StateRows& rows) override;
   void delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) override;
+  void wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) override;
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 

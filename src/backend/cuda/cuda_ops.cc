@@ -341,6 +341,10 @@ void CudaOps::delta_rule(Tensor, const DeltaInput&, const DeltaParams&, const St
   QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
 }
 
+void CudaOps::wkv(Tensor, Tensor, const WkvInput&, const WkvParams&, const StateRows&) {
+  QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
+}
+
 void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {
   check_rows(y, x, ids);
   const Op op(*this);

@@ -351,6 +351,11 @@ class RefOps final : public Ops {
     ref_delta_rule(y, in, params, rows);
   }
 
+  void wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) override {
+    check_wkv(y, own, in, params, rows);
+    ref_wkv(y, own, in, params, rows);
+  }
+
   void rows(Tensor y, Tensor x, Tensor ids) override {
     check_rows(y, x, ids);
     for (int64_t i = 0; i < y.dim(0); ++i) {

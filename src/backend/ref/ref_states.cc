@@ -104,6 +104,64 @@ void delta_row(const Tensor& y, const DeltaInput& in, const DeltaParams& p, cons
   }
 }
 
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// What a row makes of its numbers for one head, each [dim].
+struct WkvRow {
+  std::vector<double> fade, key, gone, back;
+};
+
+WkvRow wkv_row(const WkvInput& in, const WkvParams& p, int64_t row, int64_t begin) {
+  WkvRow out;
+  double square = 0;
+  for (int64_t at = begin; at < begin + p.dim; ++at) {
+    const double k = in.k.row<float>(row)[at], decay = in.decay.row<float>(row)[at];
+    if (!p.has_rate()) {
+      out.fade.push_back(std::exp(-std::exp(decay)));
+      out.key.push_back(k);
+      continue;
+    }
+    const double share = sigmoid(in.rate.row<float>(row)[at]);
+    out.fade.push_back(std::exp(-kWkvFade * sigmoid(decay)));
+    out.key.push_back(k * (1 + (share - 1) * p.rate_share.ptr<float>()[at]));
+    out.gone.push_back(k * p.removal_scale.ptr<float>()[at]);
+    out.back.push_back(share);
+    square += out.gone.back() * out.gone.back();
+  }
+  for (size_t i = 0; i < out.gone.size(); ++i) {
+    out.gone[i] /= std::max(std::sqrt(square), kWkvLeastLength);
+    out.back[i] *= out.gone[i];
+  }
+  return out;
+}
+
+// state [dim, dim].
+void run_wkv_head(
+    const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& p, const Place& at_row, float* state) {
+  const auto [row, head] = at_row;
+  const int64_t begin = head * p.dim;
+  const WkvRow made = wkv_row(in, p, row, begin);
+  const float* r = in.r.row<float>(row) + begin;
+  double said = 0;
+  for (int64_t i = 0; i < p.dim; ++i) {
+    said += static_cast<double>(r[i]) * p.bonus.ptr<float>()[begin + i] * made.key[static_cast<size_t>(i)];
+  }
+  for (int64_t j = 0; j < p.dim; ++j) {
+    const double v = in.v.row<float>(row)[begin + j];
+    double removed = 0, out = 0;
+    for (size_t i = 0; i < made.gone.size(); ++i) removed += made.gone[i] * state[static_cast<int64_t>(i) * p.dim + j];
+    for (size_t i = 0; i < made.key.size(); ++i) {
+      float& at = state[static_cast<int64_t>(i) * p.dim + j];
+      double now = made.fade[i] * at + made.key[i] * v;
+      if (p.has_rate()) now -= made.back[i] * removed;
+      out += (p.has_rate() ? now : static_cast<double>(at)) * r[i];
+      at = static_cast<float>(now);
+    }
+    y.row<float>(row)[begin + j] = static_cast<float>(out);
+    own.row<float>(row)[begin + j] = static_cast<float>(said * v);
+  }
+}
+
 }  // namespace
 
 void ref_short_conv(const Tensor& y, const Tensor& x, const ShortConv& conv, const StateRows& rows) {
@@ -134,6 +192,11 @@ void ref_scan(const Tensor& y, const ScanInput& in, const ScanParams& params, co
 void ref_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows) {
   const int64_t per_head = int64_t{params.k_dim} * params.v_dim;
   by_heads(rows, params.n_heads, per_head, [&](const Place& at, float* state) { delta_row(y, in, params, at, state); });
+}
+
+void ref_wkv(const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& params, const StateRows& rows) {
+  by_heads(rows, params.n_heads, int64_t{params.dim} * params.dim,
+           [&](const Place& at, float* state) { run_wkv_head(y, own, in, params, at, state); });
 }
 
 }  // namespace quire

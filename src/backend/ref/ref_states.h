@@ -7,5 +7,6 @@ namespace quire {
 void ref_short_conv(const Tensor& y, const Tensor& x, const ShortConv& conv, const StateRows& rows);
 void ref_scan(const Tensor& y, const ScanInput& in, const ScanParams& params, const StateRows& rows);
 void ref_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows);
+void ref_wkv(const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& params, const StateRows& rows);
 
 }  // namespace quire

@@ -83,12 +83,27 @@ struct DeltaTask : StateTask {
   int k_dim = 0, v_dim = 0;
 };
 
+// Through one head of RWKV's recurrence; a state is [dim, dim].
+struct WkvTask : StateTask {
+  const float* r = nullptr;
+  int64_t r_stride = 0;
+  const float* v = nullptr;
+  int64_t v_stride = 0;
+  const float* made = nullptr;  // of each row fade | key | gone | back, [dim] each; the last two only where it has_rate
+  int64_t made_stride = 0;
+  bool has_rate = false;  // RWKV 7
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int dim = 0;
+};
+
 struct StateKernels {
   std::string_view isa;
   void (*conv)(const ConvTask& task);
   void (*scan)(const ScanTask& task);
   void (*scan_columns)(const ColumnScanTask& task);
   void (*delta_rule)(const DeltaTask& task);
+  void (*wkv)(const WkvTask& task);
 };
 
 // Of every set that was compiled.

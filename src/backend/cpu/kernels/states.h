@@ -174,11 +174,55 @@ struct States {
       from_stride = to_stride;
     }
   }
+
+  static void wkv(const WkvTask& task) {
+    int p = 0;
+    for (; p + 64 <= task.dim; p += 64) wkv_lanes<4>(task, p, 16);
+    for (; p < task.dim; p += 16) wkv_lanes<1>(task, p, task.dim - p < 16 ? task.dim - p : 16);
+  }
+
+  // Components [p, p + 16 · N) of a head's values, as scan_lanes. RWKV 7 reads the state twice, as a delta rule.
+  template <int N>
+  static QR_INLINE void wkv_lanes(const WkvTask& task, int p, int lanes) {
+    alignas(64) float own[kMostStateDim * 16 * N];
+    const float* from = task.from == nullptr ? nullptr : task.from + p;
+    int64_t from_stride = task.dim;
+    for (int64_t row = 0; row < task.n; ++row) {
+      float* to = task.to[row] < 0 ? own : task.state(task.to[row]) + p;
+      const int64_t to_stride = task.to[row] < 0 ? 16 * N : task.dim;
+      const float* r = task.r + row * task.r_stride;
+      const float* fades = task.made + row * task.made_stride;
+      const float* keys = fades + task.dim;
+      const float* gone = task.has_rate ? keys + task.dim : nullptr;
+      const float* back = task.has_rate ? gone + task.dim : nullptr;
+      F value[N], removed[N], y[N];
+      for (int i = 0; i < N; ++i) value[i] = load(task.v + row * task.v_stride + p + 16 * i, lanes);
+      for (int i = 0; i < N; ++i) removed[i] = y[i] = V::zero();
+      for (int s = 0; task.has_rate && from != nullptr && s < task.dim; ++s) {
+        const F by = V::set1(gone[s]);
+        for (int i = 0; i < N; ++i) removed[i] = V::fma(load(from + s * from_stride + 16 * i, lanes), by, removed[i]);
+      }
+      for (int s = 0; s < task.dim; ++s) {
+        const F fade = V::set1(fades[s]), key = V::set1(keys[s]), asked = V::set1(r[s]);
+        const F taken = task.has_rate ? V::set1(back[s]) : V::zero();
+        for (int i = 0; i < N; ++i) {
+          const F before = from == nullptr ? V::zero() : load(from + s * from_stride + 16 * i, lanes);
+          F now = V::fma(before, fade, V::mul(key, value[i]));
+          if (task.has_rate) now = V::fma(taken, removed[i], now);
+          y[i] = V::fma(task.has_rate ? now : before, asked, y[i]);
+          store(to + s * to_stride + 16 * i, now, lanes);
+        }
+      }
+      for (int i = 0; i < N; ++i) store(task.y + row * task.y_stride + p + 16 * i, y[i], lanes);
+      from = to;
+      from_stride = to_stride;
+    }
+  }
 };
 
 template <class V>
 constexpr StateKernels make_state_kernels(std::string_view isa) {
-  return {isa, &States<V>::conv, &States<V>::scan, &States<V>::scan_columns, &States<V>::delta_rule};
+  return {isa, &States<V>::conv, &States<V>::scan, &States<V>::scan_columns, &States<V>::delta_rule, &States<V>::wkv};
 }
 
 }  // namespace
